@@ -20,12 +20,12 @@ func (f *filling) aroundOf(v *Value) (a around) {
 	tokens := f.c.Tokens
 	a.before, a.role = f.wordsBefore(v)
 	for i := v.From - 1; i >= 0; i-- {
-		if a.left = tokens[i]; !In("article", a.left.Text) {
+		if a.left = tokens[i]; !rank.In("article", a.left.Text) {
 			break
 		}
 	}
 	for i := v.To; i < min(len(tokens), v.To+2); i++ {
-		if t := tokens[i]; t.Value != nil || In("glue", t.Term) || v.Kind == Phrase || i == v.To && rank.Stop(t.Term) {
+		if t := tokens[i]; t.Value != nil || rank.In("glue", t.Term) || v.Kind == Phrase || i == v.To && rank.Stop(t.Term) {
 			break
 		}
 		a.after = append(a.after, tokens[i].Term)
@@ -44,10 +44,10 @@ func (f *filling) wordsBefore(v *Value) (before []string, role string) {
 		if t.Value != nil || strings.Contains(",.;?，。？", t.Text) {
 			break
 		}
-		if len(before) == 0 && role == "" && tables()["role"].words[t.Term] != nil {
+		if len(before) == 0 && role == "" && rank.Words("role", t.Term) != nil {
 			role = t.Term
 		}
-		if In("glue", t.Term) {
+		if rank.In("glue", t.Term) {
 			continue
 		}
 		if len(before) == 0 && i < v.From-1 && i > 0 && tokens[i-1].Value != nil && tokens[i-1].Value.Kind == Number {
@@ -90,7 +90,7 @@ func (f *filling) cues(d *param, j int) float64 {
 
 // counts reports whether a number stands before a word of the tool's, "5 songs", and the parameter bounds how many there are.
 func (f *filling) counts(d *param, after []string) bool {
-	return len(after) > 0 && In("count", d.name[len(d.name)-1]) && (slices.Contains(f.name, after[0]) || slices.Contains(f.about, after[0]))
+	return len(after) > 0 && rank.In("count", d.name[len(d.name)-1]) && (slices.Contains(f.name, after[0]) || slices.Contains(f.about, after[0]))
 }
 
 // quotedScore prefers texts and titles for quoted values, and takes one as a path only if it looks like one or is said to be one.
@@ -98,7 +98,7 @@ func (d *param) quotedScore(v *Value, score float64) float64 {
 	switch {
 	case (d.form == Path || d.form == Glob) && !strings.ContainsAny(v.Text, "./*") && score < 3.5:
 		return never
-	case slices.ContainsFunc(d.name, func(term string) bool { return In("text", term) }) || slices.Contains(d.said, "titl"):
+	case slices.ContainsFunc(d.name, func(term string) bool { return rank.In("text", term) }) || slices.Contains(d.said, "titl"):
 		return score + 1
 	}
 	return score
@@ -137,13 +137,13 @@ func (d *param) near(words []string, weights ...float64) float64 {
 
 // roleScore scores the word before a value that says what it is for.
 func (d *param) roleScore(role string) float64 {
-	terms := tables()["role"].words[role]
+	terms := rank.Words("role", role)
 	switch {
 	case hasTerm(d.name, terms...):
 		return 3
-	case In("compare", role):
+	case rank.In("compare", role):
 		return never // the last 5 lines
-	case hasTerm(d.said, terms...) && !In("seek", role):
+	case hasTerm(d.said, terms...) && !rank.In("seek", role):
 		return 1.5
 	}
 	return 0
@@ -171,11 +171,13 @@ func (f *filling) placeScore(d *param, j int) float64 {
 	return never
 }
 
-func singular(t Token, set string) bool { return In(set, t.Term) && !strings.HasSuffix(t.Text, "s") }
+func singular(t Token, set string) bool {
+	return rank.In(set, t.Term) && !strings.HasSuffix(t.Text, "s")
+}
 
 // isFolder reports whether the words beside a name say that it is a folder's.
 func (a *around) isFolder() bool {
-	return singular(a.right, "folder") || singular(a.left, "folder") || a.left.Text == "of" || In("inside", a.role)
+	return singular(a.right, "folder") || singular(a.left, "folder") || a.left.Text == "of" || rank.In("inside", a.role)
 }
 
 // isSubject reports whether a value is all that a question is about: how big is X?

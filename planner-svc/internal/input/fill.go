@@ -78,12 +78,12 @@ func (f *filling) choices() {
 				if d.array {
 					v.list = -1 - i
 				}
-				if before := f.c.Tokens[max(0, k-1)]; d.flag && k > 0 && (In("deny", before.Term) || before.Term == "no") {
+				if before := f.c.Tokens[max(0, k-1)]; d.flag && k > 0 && (rank.In("deny", before.Term) || before.Term == "no") {
 					v.From, v.Text = k-1, "false"
 				}
 				f.add(v)
 			}
-			if glob := lookup("glob", f.c.Tokens[k].Text); d.form == Glob && glob != "" && k+1 < len(f.c.Tokens) && means("file", f.c.Tokens[k+1].Term) {
+			if glob := rank.Key("glob", f.c.Tokens[k].Text); d.form == Glob && glob != "" && k+1 < len(f.c.Tokens) && means("file", f.c.Tokens[k+1].Term) {
 				f.add(Value{Kind: Glob, From: k, To: k + 2, Text: glob})
 			}
 		}
@@ -93,14 +93,14 @@ func (f *filling) choices() {
 // choiceAt returns how many tokens from k name a member of an enum: by its words, its unit or its code.
 func (f *filling) choiceAt(m member, k int) int {
 	t := f.c.Tokens[k]
-	same := strings.EqualFold(t.Text, m.text) || lookup("code", t.Text) == m.text
+	same := strings.EqualFold(t.Text, m.text) || rank.Key("code", t.Text) == m.text
 	switch {
 	case t.Value != nil && t.Value.Kind == Number:
 		ours, ok := unitOf(m.text)
 		theirs, _ := unitOf(t.Value.Unit)
 		same = ok && ours == theirs
-	case In("glue", m.text):
-		same = k > 0 && same && In("switch", f.c.Tokens[k-1].Term) // "on" is a preposition, as a rule
+	case rank.In("glue", m.text):
+		same = k > 0 && same && rank.In("switch", f.c.Tokens[k-1].Term) // "on" is a preposition, as a rule
 	case t.Value == nil && !same:
 		return f.wordsAt(m.parts, k)
 	}
@@ -142,7 +142,7 @@ func (f *filling) phrases() {
 		for from < to && f.ownWord(tokens[from]) {
 			from++
 		}
-		for to > from+1 && In("place", tokens[to-1].Term) {
+		for to > from+1 && rank.In("place", tokens[to-1].Term) {
 			to--
 		}
 		if from < to {
@@ -154,8 +154,8 @@ func (f *filling) phrases() {
 
 // ownWord reports whether a word is of the tool's name or names a parameter, or one with which any goal can begin.
 func (f *filling) ownWord(t Token) bool {
-	return In("generic", t.Text) || In("vague", t.Text) || In("polite", t.Text) || meansAny(f.name, t.Term) || slices.ContainsFunc(f.params, func(d param) bool {
-		return len(t.Term) > 1 && meansAny(d.name, t.Term) || d.form == Path && In("place", t.Term)
+	return rank.In("generic", t.Text) || rank.In("vague", t.Text) || rank.In("polite", t.Text) || meansAny(f.name, t.Term) || slices.ContainsFunc(f.params, func(d param) bool {
+		return len(t.Term) > 1 && meansAny(d.name, t.Term) || d.form == Path && rank.In("place", t.Term)
 	})
 }
 
@@ -166,7 +166,7 @@ func (f *filling) plain(i int) bool {
 	}
 	t := f.c.Tokens[i]
 	switch {
-	case t.Value != nil, narrows(t.Term), In("empty", t.Term), In("glue", t.Term), In("seek", t.Term), rank.Stop(t.Term), strings.ContainsAny(t.Text, ",.;:?!()，。？！；"):
+	case t.Value != nil, narrows(t.Term), rank.In("empty", t.Term), rank.In("glue", t.Term), rank.In("seek", t.Term), rank.Stop(t.Term), strings.ContainsAny(t.Text, ",.;:?!()，。？！；"):
 		return false
 	case t.Text[0] >= utf8.RuneSelf && rank.Synonyms(t.Term) != nil:
 		return false
@@ -175,7 +175,9 @@ func (f *filling) plain(i int) bool {
 }
 
 // narrows reports whether a term narrows, denies, compares or sums up what is asked for.
-func narrows(term string) bool { return In("deny", term) || In("compare", term) || In("limit", term) }
+func narrows(term string) bool {
+	return rank.In("deny", term) || rank.In("compare", term) || rank.In("limit", term)
+}
 
 // pairs adds what JSON objects name, as pairs. A tool without a schema takes all pairs; no tool takes its own name.
 func (f *filling) pairs() {
@@ -357,7 +359,7 @@ func (f *filling) imply(d *param, v *Value) {
 	case d.form != Path:
 	case strings.Contains(v.Text, ".") || v.Kind == Code:
 		f.out.Implied = append(f.out.Implied, "path", "file")
-	case v.From > 0 && In("inside", f.c.Tokens[v.From-1].Term) || strings.HasSuffix(v.Text, "/"):
+	case v.From > 0 && rank.In("inside", f.c.Tokens[v.From-1].Term) || strings.HasSuffix(v.Text, "/"):
 		f.out.Implied = append(f.out.Implied, "path", "directori", "folder")
 	default:
 		f.out.Implied = append(f.out.Implied, "path")
@@ -395,7 +397,7 @@ func (f *filling) raw(d *param, v *Value) (string, bool) {
 	case d.form == Time && v.Kind == Time:
 		text, ok = clock(text)
 	case hasTerm(d.said, "code", "iso"):
-		text = cmp.Or(lookup("code", text), text)
+		text = cmp.Or(rank.Key("code", text), text)
 	}
 	return strictjson.Quote(text), ok
 }

@@ -82,7 +82,7 @@ func (p *Params) paramOf(prop *catalog.Property) param {
 		return d
 	}
 	if d.flag = d.Takes("boolean") && !d.Takes("string"); d.flag {
-		d.members = []member{{text: "true", parts: slices.DeleteFunc(slices.Clone(d.name), func(t string) bool { return In("optional", t) })}}
+		d.members = []member{{text: "true", parts: slices.DeleteFunc(slices.Clone(d.name), func(t string) bool { return rank.In("optional", t) })}}
 	}
 	d.form = d.formOf(says)
 	d.query = d.form == Phrase && hasTerm(d.name, "queri", "search", "q", "keyword", "term", "needl")
@@ -114,13 +114,13 @@ func (d *param) namedUnit() *unit {
 	return nil
 }
 
-// forms are the kinds by their names in words.txt.
+// forms are the kinds by their names in the lexicon.
 var forms = map[string]Kind{"date": Date, "time": Time, "path": Path, "glob": Glob, "url": URL, "email": Email}
 
 // formOf reads the form from the format, the description, or the last word of the name that says one.
 func (d *param) formOf(says func(...string) bool) Kind {
 	format, _ := strictjson.Member(d.Schema, "format")
-	if k, ok := forms[lookup("form", strictjson.Content(format))]; ok {
+	if k, ok := forms[rank.Key("form", strictjson.Content(format))]; ok {
 		return k
 	}
 	switch {
@@ -132,7 +132,7 @@ func (d *param) formOf(says func(...string) bool) Kind {
 		return Email
 	}
 	for _, term := range slices.Backward(d.name) {
-		if k, ok := forms[lookup("form", term)]; ok {
+		if k, ok := forms[rank.Key("form", term)]; ok {
 			return k
 		}
 	}

@@ -199,16 +199,16 @@ func (c *Clause) number(v Value, end int) (Value, int) {
 			break
 		}
 		name := found[1]
-		if lookup("magnitude", name) == "" && lookup("unit", name) == "" {
+		if rank.Key("magnitude", name) == "" && rank.Key("unit", name) == "" {
 			_, size := utf8.DecodeRuneInString(name)
 			name = name[:size] // 3天后
 			if size == 1 {
 				break
 			}
 		}
-		if times := lookup("magnitude", name); times != "" {
+		if times := rank.Key("magnitude", name); times != "" {
 			v.Number, v.exact = v.Number*number(times), ""
-		} else if lookup("unit", name) != "" && v.Unit == "" && name != "a" && name != "in" { // 3 A, but "5 a day", "7 in the evening"
+		} else if rank.Key("unit", name) != "" && v.Unit == "" && name != "a" && name != "in" { // 3 A, but "5 a day", "7 in the evening"
 			v.Unit = name
 		} else {
 			break
@@ -223,7 +223,7 @@ func (c *Clause) word(i int) {
 	w := word.FindString(c.Text[i:])
 	w = strings.TrimSuffix(strings.TrimSuffix(w, "'s"), "’s")
 	lower := strings.ToLower(w)
-	if n := lookup("number", lower); n != "" {
+	if n := rank.Key("number", lower); n != "" {
 		v, end := c.number(Value{Kind: Number, Text: n}, i+len(w))
 		c.add(v, i, end)
 	} else if isCode(w) {
@@ -269,7 +269,7 @@ func (c *Clause) knownChinese(i int) (term string, end int) {
 	}
 	for _, end := range slices.Backward(ends) {
 		w := c.Text[i:end]
-		if en := lookup("zh", w); en != "" {
+		if en := rank.Key("zh", w); en != "" {
 			return en, end
 		} else if rank.Synonyms(w) != nil {
 			return w, end
@@ -285,7 +285,7 @@ func (c *Clause) properNames() {
 		t := c.Tokens[i]
 		if i > 0 && c.capital(i) && c.Tokens[i-1].Text != "." {
 			j := i + 1
-			for c.capital(j) || j < len(c.Tokens) && (In("connector", c.Tokens[j].Text) && c.capital(j+1) || lookup("code", c.Tokens[j].Text) != "") {
+			for c.capital(j) || j < len(c.Tokens) && (rank.In("connector", c.Tokens[j].Text) && c.capital(j+1) || rank.Key("code", c.Tokens[j].Text) != "") {
 				j++
 			}
 			if j+1 < len(c.Tokens) && c.Tokens[j].Text == "," && c.Tokens[j+1].Value != nil && len(c.Tokens[j+1].Text) == 2 {

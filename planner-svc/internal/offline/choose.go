@@ -179,7 +179,7 @@ func (s said) cover(terms []string) float64 {
 	got, all := 0.0, 0.0
 	for _, term := range terms {
 		weight := 1.0
-		if input.In("vague", term) {
+		if rank.In("vague", term) {
 			weight = 0.25
 		}
 		if rank.Stop(term) {
@@ -213,14 +213,14 @@ func (a *about) explains(c *input.Clause, f *input.Filled) (share float64, stran
 		switch {
 		case f.Used[i]:
 			got, all = got+0.5, all+0.5
-		case t.Value != nil || rank.Stop(t.Term) || input.In("vague", t.Term) || asksNothing(t.Term) || !wordLike(t.Text):
+		case t.Value != nil || rank.Stop(t.Term) || rank.In("vague", t.Term) || asksNothing(t.Term) || !wordLike(t.Text):
 		case a.knows(t.Term):
 			got, all = got+1, all+1
 		default:
 			all++
 			strange = cmp.Or(strange, t.Text)
 			if slices.ContainsFunc(c.Tokens[max(0, i-2):i], func(before input.Token) bool {
-				return input.In("seek", before.Term) && !input.In("generic", before.Term) && !input.In("vague", before.Term)
+				return rank.In("seek", before.Term) && !rank.In("generic", before.Term) && !rank.In("vague", before.Term)
 			}) {
 				all += 5 // "mention X": X is what matters
 			}
@@ -229,7 +229,7 @@ func (a *about) explains(c *input.Clause, f *input.Filled) (share float64, stran
 	return got / all, strange
 }
 
-func asksNothing(term string) bool { return input.In("polite", term) || input.In("greeting", term) }
+func asksNothing(term string) bool { return rank.In("polite", term) || rank.In("greeting", term) }
 
 func wordLike(s string) bool { return strings.ContainsFunc(s, func(r rune) bool { return r >= 'a' }) }
 
@@ -245,13 +245,13 @@ func (a *about) notUnderstood(c *input.Clause, f *input.Filled, named bool) stri
 	for i, t := range c.Tokens {
 		switch {
 		case t.Value != nil || f.Used[i]:
-		case input.In("deny", t.Term), strings.HasSuffix(t.Text, "n't"), strings.HasSuffix(t.Text, "n’t"),
-			input.In("compare", t.Term) && !a.exact[t.Term],
-			input.In("limit", t.Term) && !a.exact[t.Term] && !slices.Contains(f.Used[i+1:min(i+3, len(f.Used))], true):
+		case rank.In("deny", t.Term), strings.HasSuffix(t.Text, "n't"), strings.HasSuffix(t.Text, "n’t"),
+			rank.In("compare", t.Term) && !a.exact[t.Term],
+			rank.In("limit", t.Term) && !a.exact[t.Term] && !slices.Contains(f.Used[i+1:min(i+3, len(f.Used))], true):
 			return t.Text
 		}
 	}
-	if i := verbOf(c); i >= 0 && !named && !f.Used[i] && !a.knows(c.Tokens[i].Term) && !input.In("generic", c.Tokens[i].Term) {
+	if i := verbOf(c); i >= 0 && !named && !f.Used[i] && !a.knows(c.Tokens[i].Term) && !rank.In("generic", c.Tokens[i].Term) {
 		return c.Tokens[i].Text
 	}
 	return ""
@@ -259,7 +259,7 @@ func (a *about) notUnderstood(c *input.Clause, f *input.Filled, named bool) stri
 
 // verbFit compares what the tool does, if its name begins with a verb, with what the clause says: the same speaks for it, another or nothing against it.
 func (a *about) verbFit(c *input.Clause, said said) float64 {
-	if !input.In("act", a.name[0]) {
+	if !rank.In("act", a.name[0]) {
 		return 0
 	}
 	i := verbOf(c)

@@ -130,7 +130,7 @@ func (w *work) calls(d *demand) []call {
 
 // refersBack reports whether a clause speaks of something before it.
 func refersBack(c *input.Clause) bool {
-	return slices.ContainsFunc(c.Tokens, func(t input.Token) bool { return input.In("back", t.Term) })
+	return slices.ContainsFunc(c.Tokens, func(t input.Token) bool { return rank.In("back", t.Term) })
 }
 
 // found returns what the last step that succeeded returned, for a property: its paths, or else its text. Nothing is found before it is done.

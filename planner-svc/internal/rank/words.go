@@ -12,41 +12,56 @@ import (
 //go:embed lexicon.txt
 var lexiconText string
 
-// lexicon is what lexicon.txt says. Its words are stems, or Chinese.
+// entry is a class of lexicon.txt with a word, or with a key.
+type entry struct{ class, word string }
+
+// lexicon is what lexicon.txt says.
 type lexicon struct {
-	synonyms map[string][]string
-	stop     map[string]bool
-	longest  int // at least the runes of the longest Chinese word
+	keys    map[entry]string   // of words and their stems
+	words   map[entry][]string // stems, by key; of the class syn, by each of them
+	longest int                // at least the runes of the longest Chinese word
 }
 
 var loadLexicon = sync.OnceValue(func() *lexicon {
-	l := &lexicon{synonyms: map[string][]string{}, stop: map[string]bool{}}
+	l := &lexicon{keys: map[entry]string{}, words: map[entry][]string{}}
 	for line := range strings.Lines(lexiconText) {
-		words := strings.Fields(line)
-		for i, w := range words {
-			words[i] = Stem(w)
-			l.longest = max(l.longest, len(w)/3)
+		f := strings.Fields(line)
+		if len(f) < 3 || f[0] == "#" {
+			continue
 		}
-		switch words[0] {
-		case "#":
-		case "-":
-			for _, w := range words[1:] {
-				l.stop[w] = true
-			}
-		default:
-			for _, w := range words {
-				l.synonyms[w] = append(l.synonyms[w], words...)
+		var stems []string
+		for _, w := range f[2:] {
+			l.longest = max(l.longest, len(w)/3)
+			stems = append(stems, Stem(w))
+		}
+		keys := stems
+		if f[0] != "syn" {
+			keys = strings.Split(f[1], "|")
+		}
+		for _, key := range keys {
+			l.words[entry{f[0], Stem(key)}] = append(l.words[entry{f[0], Stem(key)}], stems...)
+			for i, w := range f[2:] {
+				l.keys[entry{f[0], w}], l.keys[entry{f[0], stems[i]}] = key, key
 			}
 		}
 	}
 	return l
 })
 
+// In reports whether a word or stem is in a class of words.
+func In(class, word string) bool { return loadLexicon().keys[entry{class, word}] != "" }
+
+// Key returns the key of a word in a class, or "".
+func Key(class, word string) string { return loadLexicon().keys[entry{class, strings.ToLower(word)}] }
+
+// Words returns the stems of a key in a class.
+func Words(class, key string) []string { return loadLexicon().words[entry{class, key}] }
+
 // Synonyms returns the terms that mean the same as a term; the term may be among them.
-func Synonyms(term string) []string { return loadLexicon().synonyms[term] }
+func Synonyms(term string) []string { return Words("syn", term) }
 
 // Stop reports whether a term says nothing about a tool.
-func Stop(term string) bool { return loadLexicon().stop[term] }
+func Stop(term string) bool { return In("stop", term) }
 
 // Terms divides a text into the terms that it is compared by: stems of English words, divided at camelCase humps too; of Chinese, the
 // lexicon's words and pairs of neighbouring characters.
@@ -81,7 +96,7 @@ func hanTerms(run []rune) []string {
 	var out []string
 	for i := 0; i < len(run); i++ {
 		for size := min(l.longest, len(run)-i); size > 0; size-- {
-			if w := string(run[i : i+size]); l.synonyms[w] != nil {
+			if w := string(run[i : i+size]); Synonyms(w) != nil {
 				out, i = append(out, w), i+size-1
 				break
 			}
