@@ -15,7 +15,7 @@ import (
 const (
 	enough          = 1.45 // what a tool must reach to be chosen
 	margin          = 0.08 // how much better than the next a tool must be that changes something
-	mostlyExplained = 0.55 // share of a clause's words that a tool must account for if it does not know one
+	mostlyExplained = 0.52 // share of a clause's words that a tool must account for if it does not know one
 	considered      = 10   // tools that ranking puts first
 )
 
@@ -77,7 +77,7 @@ func (a *about) consider(c *input.Clause, relevance float64, back, named bool) c
 	case strange != "" && (len(f.Missing) > 0 || explained < mostlyExplained):
 		ch.not = strange
 	}
-	ch.score = 1.3*cover + 0.9*explained + 0.3*relevance + 0.5*a.filledShare(f) - 0.25*float64(len(f.Missing)) - 0.3*float64(len(f.Left)) + fit
+	ch.score = 1.3*cover + 0.9*explained + 0.3*relevance + 0.5*a.filled(f) - 0.25*float64(len(f.Missing)) + fit
 	if ch.not != "" {
 		ch.score -= 0.5
 	}
@@ -106,6 +106,8 @@ type about struct {
 	purpose []string        // terms of the first sentence of its description
 	exact   map[string]bool // of name, title, description and properties
 	terms   map[string]bool // those, and what means the same as those of names
+
+	required float64 // how many properties are
 }
 
 // aboutOf returns what is known of a tool of the index.
@@ -125,6 +127,9 @@ func (w *work) aboutOf(t *catalog.Tool) *about {
 	}
 	add(t.GetName()+" "+t.GetTitle()+" "+t.GetDescription(), true)
 	for _, p := range t.Props {
+		if p.Required {
+			a.required++
+		}
 		add(p.Name, true)
 		add(p.Description+" "+p.Enum, false)
 	}
@@ -132,18 +137,12 @@ func (w *work) aboutOf(t *catalog.Tool) *about {
 	return a
 }
 
-// filledShare is how many of the required properties are filled; a half if none is required.
-func (a *about) filledShare(f *input.Filled) float64 {
-	required := 0.0
-	for _, p := range a.params.Props {
-		if p.Required {
-			required++
-		}
-	}
-	if required == 0 {
+// filled is how many of the required properties are filled; a half if none is required.
+func (a *about) filled(f *input.Filled) float64 {
+	if a.required == 0 {
 		return 0.5
 	}
-	return 1 - float64(len(f.Missing))/required
+	return 1 - float64(len(f.Missing))/a.required
 }
 
 // said are the terms of a clause, and those that its values stand for.
