@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"net/netip"
+	"net/url"
 	"os"
 	"slices"
 	"sync"
@@ -23,6 +25,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/oauth"
+	"pawl.dev/mcppool-svc/internal/outbound"
 	"pawl.dev/mcppool-svc/internal/peer"
 	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
@@ -254,13 +257,17 @@ func (s *Service) openLogins(st *replica.Store, allowed []netip.Prefix, deps Dep
 	if err != nil {
 		return nil, err
 	}
+	client := func(s *registry.Server) *http.Client { // without the server's headers
+		origin, err := url.Parse(s.HTTP.URL)
+		return outbound.NewBareClient(outbound.Server{Origin: origin, Allowed: allowed, PublicOnly: s.HTTP.PublicOnly || err != nil})
+	}
 	return oauth.New(oauth.Config{RedirectURI: cfg.LoginRedirectURI, ClientMetadata: cfg.LoginClientMetadata, Key: key}, oauth.Deps{
-		Store: st, Client: mcp.Web(allowed), Secret: mcp.Secrets(cfg.Environ), Now: deps.Now, Log: deps.Log, CatchUp: catchUp,
+		Store: st, Client: client, Secret: mcp.Secrets(cfg.Environ), Now: deps.Now, Log: deps.Log, CatchUp: catchUp,
 	})
 }
 
 // credentials returns the credentials of a user's connection to a server, or nil.
-func (s *Service) credentials(server *registry.Server, user string) mcp.Credentials {
+func (s *Service) credentials(server *registry.Server, user string) outbound.Credentials {
 	if source := s.logins.For(server, user); source != nil {
 		return source
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/server"
 
+	"pawl.dev/mcppool-svc/internal/outbound"
 	"pawl.dev/mcppool-svc/internal/process"
 	"pawl.dev/mcppool-svc/internal/registry"
 )
@@ -30,7 +31,7 @@ type Config struct {
 	// AllowAddresses are ranges that servers of plain users, and redirects, may lead to beside public ones.
 	AllowAddresses []netip.Prefix
 	// Credentials returns the tokens of a user's connection to a server; it and its result may be nil.
-	Credentials func(s *registry.Server, user string) Credentials
+	Credentials func(s *registry.Server, user string) outbound.Credentials
 	// TransportHints remember how servers were reached; may be nil.
 	TransportHints Memory
 	// AnonymousElicitors remember which servers ask without naming the call; may be nil.

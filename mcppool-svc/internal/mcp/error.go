@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"pawl.dev/mcppool-svc/internal/outbound"
 )
 
 // Kind classifies errors by what the caller can do about them.
@@ -82,10 +84,25 @@ func Panicked(with any) *Error {
 	return &Error{Kind: Answered, Code: rpcInternalError, Sent: true, Message: fmt.Sprintf("the tool panicked: %.1000v", with)}
 }
 
-// As finds the Error in err; others become Unavailable and sent, which promises least.
-func As(err error) *Error {
+// Find returns the Error in err, or nil if there is none. What may not be reached is one.
+func Find(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {
+		return e
+	}
+	var refused *outbound.Error
+	switch {
+	case !errors.As(err, &refused):
+		return nil
+	case refused.Address:
+		return &Error{Kind: AddressRefused, Message: refused.Message}
+	}
+	return &Error{Kind: Misconfigured, Message: refused.Message}
+}
+
+// As finds the Error in err; others become Unavailable and sent, which promises least.
+func As(err error) *Error {
+	if e := Find(err); e != nil {
 		return e
 	}
 	return &Error{Kind: Unavailable, Message: err.Error(), Sent: true, Err: err}

@@ -17,6 +17,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/jsonrpc"
+	"pawl.dev/mcppool-svc/internal/outbound"
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
@@ -76,7 +77,7 @@ func (c *Connector) connectHTTP(ctx context.Context, s *registry.Server, user st
 	if err != nil {
 		failure := *As(err)
 		if who := "MCP server " + s.ID; !strings.Contains(failure.Message, who) { // login errors name it already
-			failure.Message = who + " at " + place(origin) + ": " + conn.hide(failure.Message)
+			failure.Message = who + " at " + outbound.Place(origin) + ": " + conn.hide(failure.Message)
 		}
 		if failure.Kind == Unavailable && failure.Lost && !wire.older {
 			failure.Message += "; check that it runs and that its url is right"
@@ -101,14 +102,14 @@ func (c *Connector) newHTTPClient(s *registry.Server, user string, wire *web) (*
 	}
 	hide := literal(s.HTTP.Secrets(headers)).Replace
 	wire.client.hide = hide
-	trips := &roundTripper{base: newHTTPTransport(origin, c.cfg.AllowAddresses, s.HTTP.PublicOnly), origin: origin, headers: headers}
+	server := outbound.Server{Origin: origin, PublicOnly: s.HTTP.PublicOnly, Allowed: c.cfg.AllowAddresses, Headers: headers}
 	if c.cfg.Credentials != nil {
-		trips.login = c.cfg.Credentials(s, user)
+		server.Login = c.cfg.Credentials(s, user)
 	}
-	if trips.login != nil {
-		wire.client.hide = func(text string) string { return trips.login.Hide(hide(text)) }
+	if server.Login != nil {
+		wire.client.hide = func(text string) string { return server.Login.Hide(hide(text)) }
 	}
-	wire.http = &http.Client{Transport: trips, CheckRedirect: checkRedirect}
+	wire.http = outbound.NewClient(server)
 	return origin, nil
 }
 
@@ -403,10 +404,9 @@ func discard(resp *http.Response) {
 
 // networkError is the error of a request that got no answer.
 func networkError(err error, sent bool) *Error {
-	var known *Error
 	var of *url.Error
-	var unsent unsentError
-	if errors.As(err, &known) {
+	var unsent outbound.Unsent
+	if known := Find(err); known != nil {
 		e := *known
 		e.Sent = sent && !errors.As(err, &unsent)
 		return &e

@@ -2,11 +2,9 @@ package mcp
 
 import (
 	"context"
-	"crypto/tls"
-	"net"
-	"net/http"
 	"net/url"
 
+	"pawl.dev/mcppool-svc/internal/outbound"
 	"pawl.dev/mcppool-svc/internal/process"
 	"pawl.dev/mcppool-svc/internal/registry"
 )
@@ -63,34 +61,9 @@ func (c *Connector) checkAddress(ctx context.Context, s *registry.Server) (strin
 	if err != nil {
 		return "", Errorf(Misconfigured, "its url cannot be read: %w", err)
 	}
-	reach := newReach(c.cfg.AllowAddresses)
-	if !s.HTTP.PublicOnly {
-		reach.trust(u)
-		if proxy, err := reach.proxy(&http.Request{URL: u}); err == nil && proxy != nil {
-			return "reached through the proxy " + place(proxy), nil
-		}
-	}
-	address := net.JoinHostPort(u.Hostname(), portOf(u))
-	conn, err := reach.dial(ctx, "tcp", address)
+	found, err := outbound.Probe(ctx, u, c.cfg.AllowAddresses, s.HTTP.PublicOnly)
 	if err != nil {
 		return "", As(err)
 	}
-	defer func() { _ = conn.Close() }() // nothing was written
-	what := conn.RemoteAddr().String()
-	if u.Scheme != "https" {
-		return what, nil
-	}
-	secure := tls.Client(conn, &tls.Config{ServerName: u.Hostname()})
-	if err := secure.HandshakeContext(ctx); err != nil {
-		return "", Errorf(Unavailable, "no secure connection to %s: %w", address, err)
-	}
-	return what + ", " + tls.VersionName(secure.ConnectionState().Version), nil
-}
-
-// portOf is a URL's port, written or not.
-func portOf(u *url.URL) string {
-	if port := u.Port(); port != "" {
-		return port
-	}
-	return map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}[u.Scheme]
+	return found, nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pawl.dev/mcppool-svc/internal/jsonrpc"
+	"pawl.dev/mcppool-svc/internal/outbound"
 )
 
 // errNoStream means that an address is not one of the older HTTP transport.
@@ -86,8 +87,8 @@ func (*web) readEndpoint(events *jsonrpc.EventReader, from *url.URL, named chan<
 		if err != nil {
 			return Errorf(Protocol, "the server names an address for messages that cannot be read: %w", err)
 		}
-		if !sameOrigin(endpoint, from) {
-			return Errorf(AddressRefused, "the server at %s wants messages sent to %s; only its own origin is allowed", place(from), place(endpoint))
+		if !outbound.SameOrigin(endpoint, from) {
+			return Errorf(AddressRefused, "the server at %s wants messages sent to %s; only its own origin is allowed", outbound.Place(from), outbound.Place(endpoint))
 		}
 		named <- endpoint.String()
 		return nil

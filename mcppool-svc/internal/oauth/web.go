@@ -95,8 +95,7 @@ func (w *web) do(ctx context.Context, method string, u *url.URL, body string, he
 
 // unreachable is a request that got no answer. An error of the dialler, or of the check of a redirect, is kept.
 func unreachable(u *url.URL, err error) error {
-	var known *mcp.Error
-	if errors.As(err, &known) {
+	if known := mcp.Find(err); known != nil {
 		e := *known
 		e.Message = fmt.Sprintf("%s cannot be used: %s", shown(u), known.Message)
 		return &e

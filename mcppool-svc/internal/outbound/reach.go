@@ -1,7 +1,9 @@
-package mcp
+package outbound
 
 import (
 	"context"
+	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -85,13 +87,13 @@ func (r *reach) proxy(req *http.Request) (*url.URL, error) {
 func (r *reach) check(address string) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return Errorf(AddressRefused, "the address %s cannot be checked: %w", address, err)
+		return refuseAddress("the address %s cannot be checked: %v", address, err)
 	}
 	a := ap.Addr().Unmap().WithZone("")
 	if isPublic(a) || slices.ContainsFunc(r.allowed, func(p netip.Prefix) bool { return p.Contains(a) }) {
 		return nil
 	}
-	return Errorf(AddressRefused,
+	return refuseAddress(
 		"%s is a loopback, private, link-local or reserved address: only an operator may register a server there, or allow such "+
 			"addresses with --allow-addresses", a)
 }
@@ -102,4 +104,38 @@ func isPublic(a netip.Addr) bool {
 		return false
 	}
 	return !slices.ContainsFunc(inward, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// Probe connects to an address without a request and returns what it found.
+func Probe(ctx context.Context, u *url.URL, allowed []netip.Prefix, publicOnly bool) (string, error) {
+	reach := newReach(allowed)
+	if !publicOnly {
+		reach.trust(u)
+		if proxy, err := reach.proxy(&http.Request{URL: u}); err == nil && proxy != nil {
+			return "reached through the proxy " + Place(proxy), nil
+		}
+	}
+	address := net.JoinHostPort(u.Hostname(), portOf(u))
+	conn, err := reach.dial(ctx, "tcp", address)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close() }() // nothing was written
+	what := conn.RemoteAddr().String()
+	if u.Scheme != "https" {
+		return what, nil
+	}
+	secure := tls.Client(conn, &tls.Config{ServerName: u.Hostname()})
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return "", fmt.Errorf("no secure connection to %s: %w", address, err)
+	}
+	return what + ", " + tls.VersionName(secure.ConnectionState().Version), nil
+}
+
+// portOf is a URL's port, written or not.
+func portOf(u *url.URL) string {
+	if port := u.Port(); port != "" {
+		return port
+	}
+	return map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}[u.Scheme]
 }

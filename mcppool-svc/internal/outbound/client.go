@@ -1,20 +1,19 @@
-package mcp
+package outbound
 
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
 	"time"
-
-	"pawl.dev/mcppool-svc/internal/registry"
 )
 
 const maxRedirects = 5
 
-// Credentials are the tokens of one connection. All errors are *Error.
+// Credentials are the tokens of one connection. Their errors go to the requester as they are.
 type Credentials interface {
 	// Token is what the next request is to carry; empty where there is nothing.
 	Token(ctx context.Context) (string, error)
@@ -37,7 +36,7 @@ type roundTripper struct {
 // there is one; the error says why there is none.
 func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	switch {
-	case !sameOrigin(req.URL, t.origin):
+	case !SameOrigin(req.URL, t.origin):
 		return t.base.RoundTrip(req)
 	case t.login == nil:
 		return t.base.RoundTrip(t.with(req, ""))
@@ -48,7 +47,7 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		if req.Body != nil {
 			_ = req.Body.Close()
 		}
-		return nil, unsentError{err}
+		return nil, Unsent{err}
 	}
 	resp, err := t.base.RoundTrip(t.with(req, token))
 	if err != nil || !isRefusal(resp) {
@@ -70,15 +69,21 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if why != nil {
 		discard(resp)
-		return nil, unsentError{why}
+		return nil, Unsent{why}
 	}
 	return resp, nil
 }
 
-// unsentError is an error of a request that the server did not execute.
-type unsentError struct{ error }
+// Unsent is an error of a request that the server did not execute.
+type Unsent struct{ error }
 
-func (e unsentError) Unwrap() error { return e.error }
+func (e Unsent) Unwrap() error { return e.error }
+
+// discard closes a refusal, of which a little is read so that its connection can be used again.
+func discard(resp *http.Response) {
+	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
+	_ = resp.Body.Close()
+}
 
 func isRefusal(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden
@@ -102,7 +107,8 @@ func (t *roundTripper) with(req *http.Request, token string) *http.Request {
 // CloseIdleConnections lets http.Client's method of that name reach the transport.
 func (t *roundTripper) CloseIdleConnections() { t.base.CloseIdleConnections() }
 
-func sameOrigin(a, b *url.URL) bool {
+// SameOrigin reports whether two addresses have one scheme, host and port.
+func SameOrigin(a, b *url.URL) bool {
 	return a.Scheme == b.Scheme && strings.EqualFold(a.Host, b.Host)
 }
 
@@ -113,25 +119,42 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	case len(via) > maxRedirects:
 		return redirectError("it redirects more than %d times", maxRedirects)
 	case req.Method != first.Method:
-		return redirectError("it redirects to %s in a way that loses the request; register that address instead", place(req.URL))
+		return redirectError("it redirects to %s in a way that loses the request; register that address instead", Place(req.URL))
 	case first.URL.Scheme == "https" && req.URL.Scheme != "https":
-		return redirectError("it redirects from https to %s", place(req.URL))
+		return redirectError("it redirects from https to %s", Place(req.URL))
 	}
 	return nil
 }
 
-// place is an address without what may be secret in it.
-func place(u *url.URL) string {
+// Place is an address without what may be secret in it.
+func Place(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
 func redirectError(format string, args ...any) error {
-	return Errorf(Misconfigured, "the server cannot be used: %s", fmt.Sprintf(format, args...))
+	return &Error{Message: "the server cannot be used: " + fmt.Sprintf(format, args...)}
 }
 
-// newHTTPTransport makes the connections to a server, which are not shared with other users.
-func newHTTPTransport(origin *url.URL, allowed []netip.Prefix, publicOnly bool) *http.Transport {
-	reach := newReach(allowed)
+// Server is a server that an HTTP client is for.
+type Server struct {
+	Origin     *url.URL
+	PublicOnly bool           // its address must be public, or allowed
+	Allowed    []netip.Prefix // beside public ones
+	Headers    map[string]string
+	Login      Credentials // may be nil
+}
+
+// NewClient makes a client for a server, which shares no connections with other users. Its errors may wrap *Error and Unsent.
+func NewClient(s Server) *http.Client {
+	trips := &roundTripper{base: newTransport(s), origin: s.Origin, headers: s.Headers, login: s.Login}
+	return &http.Client{Transport: trips, CheckRedirect: checkRedirect}
+}
+
+// NewBareClient makes a client with the checks of addresses alone.
+func NewBareClient(s Server) *http.Client { return &http.Client{Transport: newTransport(s)} }
+
+func newTransport(s Server) *http.Transport {
+	reach := newReach(s.Allowed)
 	t := &http.Transport{
 		DialContext:         reach.dial,
 		ForceAttemptHTTP2:   true,
@@ -143,18 +166,21 @@ func newHTTPTransport(origin *url.URL, allowed []netip.Prefix, publicOnly bool) 
 		TLSHandshakeTimeout:    dialLimit,
 		MaxResponseHeaderBytes: 64 << 10,
 	}
-	if !publicOnly {
-		reach.trust(origin) // and no other: it may not redirect to any address
+	if !s.PublicOnly && s.Origin != nil {
+		reach.trust(s.Origin) // and no other: it may not redirect to any address
 		t.Proxy = reach.proxy
 	}
 	return t
 }
 
-// Web makes HTTP clients for what a server needs beside MCP, such as logins, with the same checks of addresses and without its
-// headers.
-func Web(allowed []netip.Prefix) func(*registry.Server) *http.Client {
-	return func(s *registry.Server) *http.Client {
-		u, err := url.Parse(s.HTTP.URL)
-		return &http.Client{Transport: newHTTPTransport(u, allowed, s.HTTP.PublicOnly || err != nil)}
-	}
+// Error refuses an address or a redirect.
+type Error struct {
+	Address bool // the address may not be reached; else the redirect cannot be followed
+	Message string
+}
+
+func (e *Error) Error() string { return e.Message }
+
+func refuseAddress(format string, args ...any) error {
+	return &Error{Address: true, Message: fmt.Sprintf(format, args...)}
 }
