@@ -18,8 +18,8 @@ func TestHistoryFitsIntoARequest(t *testing.T) {
 	dropLargeOutputs(history)
 	for i, want := range []bool{false, false, true, true, true} {
 		kept := !strings.Contains(history[i].GetOutputJson(), "left out")
-		if kept != want {
-			t.Errorf("entry %d: kept is %v, want %v", i, kept, want)
+		if kept != want || history[i].GetOutputOmitted() == want {
+			t.Errorf("entry %d: kept is %v and omitted %v, want it kept: %v", i, kept, history[i].GetOutputOmitted(), want)
 		}
 	}
 }

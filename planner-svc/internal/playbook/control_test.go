@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/strictjson"
 )
 
 // follow plans a playbook to its end, one step at a time as after a crash before each, and returns the calls with their descriptions
@@ -270,4 +272,28 @@ func TestControlIsChecked(t *testing.T) {
 			t.Errorf("%.80s: %v", text, err)
 		}
 	}
+}
+
+// Whatever an expression says, it is refused, fails with a reason, or gives the same plan each time, soon.
+func FuzzExpression(f *testing.F) {
+	for _, seed := range []string{
+		"steps.a.output.structured.count > 1", "steps['a'].status == 'success' && !has(steps.a.error)", "steps.a.output.structured.files.filter(x, x.endsWith('.go'))",
+		"steps.a.output.structured.map(k, k)", "[1, 2.5, b'x', duration('1s'), timestamp(0), type(1), null, 1u]", "'a'.matches('(a+)+$')", "[[1], [null]].map(x, x)", "goal + goal",
+		"inputs.x.map(y, inputs.x.map(z, z))", "dyn(1) in [1.0]", "1 / 0 == 1", "{}", "steps.a == steps.a ? [steps] : []",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, key := range []string{"if: ", "foreach: "} {
+			tc := context_("inputs: {x: {default: [1, 2]}}\nsteps:\n- {id: a, tool: ws/read}\n- {tool: ws/read, "+key+strictjson.Quote(text)+", input: {x: \"${inputs.x}\"}}\n",
+				ok("ws/read", `{"message":"m","structured":{"count":2,"files":["a.go","b.md"],"none":null,"big":1e400,"long":9007199254740993}}`))
+			before := time.Now()
+			if _, err := planAll(t, tc); err != nil && errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK {
+				t.Errorf("%s%s: %v", key, text, err)
+			}
+			if took := time.Since(before); took > 10*time.Second {
+				t.Errorf("%s%s: it took %v", key, text, took)
+			}
+		}
+	})
 }
