@@ -5,9 +5,7 @@ import (
 	"errors"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 
-	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
 
@@ -40,20 +38,24 @@ func (s *Server) Generate(req *plannerv1.GenerateRequest, stream grpc.ServerStre
 		}
 	}
 	return stream.Send(&plannerv1.GenerateResponse{Piece: &plannerv1.GenerateResponse_End{End: &plannerv1.GenerateEnd{
-		StopReason: plannerv1.StopReason(reply.Stop + 1), Model: reply.Name, ProviderModel: reply.Model, Usage: plan.UsageProto(reply.Usage),
+		StopReason: reply.Stop, Model: reply.Name, ProviderModel: reply.Model, Usage: plan.UsageProto(reply.Usage),
 	}}})
 }
 
 // reply asks the model and emits its text. An error carries what the call cost.
 func (s *Server) reply(ctx context.Context, chosen llm.Model, req *plannerv1.GenerateRequest, emit func(text string) error) (*llm.Reply, error) {
+	r := &llm.Request{
+		System: req.GetSystem(), Messages: req.GetMessages(), Tools: req.GetTools(), ToolChoice: req.GetToolChoice(),
+		MaxTokens: int(min(req.GetMaxOutputTokens(), 1<<30)), Temperature: req.Temperature, Stop: req.GetStopSequences(),
+	}
 	if schema := req.GetOutputSchemaJson(); schema != "" {
-		reply, err := s.planWith.Planner(chosen).Structured(ctx, requestOf(req), schema)
+		reply, err := s.planWith.Planner(chosen).Structured(ctx, r, schema)
 		if err != nil {
 			return nil, err
 		}
 		return reply, emit(reply.Text)
 	}
-	reply, err := chosen.Generate(ctx, requestOf(req), func(d llm.Delta) error {
+	reply, err := chosen.Generate(ctx, r, func(d llm.Delta) error {
 		if d.Text == "" {
 			return nil
 		}
@@ -69,28 +71,17 @@ func (s *Server) reply(ctx context.Context, chosen llm.Model, req *plannerv1.Gen
 // checkGenerate validates what the contract cannot express.
 func checkGenerate(req *plannerv1.GenerateRequest) error {
 	if req.GetOutputSchemaJson() != "" && len(req.GetTools()) > 0 {
-		return invalid("output_schema_json", "a schema for the output cannot be combined with tools")
+		return plan.Invalid("output_schema_json", "a schema for the output cannot be combined with tools")
 	}
 	for _, m := range req.GetMessages() {
 		for _, p := range m.GetParts() {
 			switch assistant := m.GetRole() == plannerv1.ModelRole_MODEL_ROLE_ASSISTANT; {
 			case p.GetToolCall() != nil && !assistant:
-				return invalid("messages", "a tool call stands in a message of the user; only the model calls tools")
+				return plan.Invalid("messages", "a tool call stands in a message of the user; only the model calls tools")
 			case p.GetToolResult() != nil && assistant:
-				return invalid("messages", "a tool result stands in a message of the model; results are the user's")
+				return plan.Invalid("messages", "a tool result stands in a message of the model; results are the user's")
 			}
 		}
 	}
 	return nil
-}
-
-func invalid(field, message string) error {
-	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "%s", message).WithViolation(field, message)
-}
-
-func requestOf(req *plannerv1.GenerateRequest) *llm.Request {
-	return &llm.Request{
-		System: req.GetSystem(), Messages: req.GetMessages(), Tools: req.GetTools(), ToolChoice: req.GetToolChoice(),
-		MaxTokens: int(min(req.GetMaxOutputTokens(), 1<<30)), Temperature: req.Temperature, Stop: req.GetStopSequences(),
-	}
 }

@@ -6,7 +6,6 @@ import (
 	"google.golang.org/grpc"
 
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
-	"pawl.dev/services/identity"
 
 	"pawl.dev/planner-svc/internal/plan"
 )
@@ -29,7 +28,7 @@ func (s *Server) StreamPlanSteps(req *plannerv1.StreamPlanStepsRequest, stream g
 
 func (s *Server) plan(ctx context.Context, req *plannerv1.PlanStepsRequest, emit func(string) error) (*plannerv1.PlanStepsResponse, error) {
 	base := req.GetContext().GetBase()
-	planner, err := s.prepare(ctx, req)
+	planner, user, err := s.prepare(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -37,26 +36,22 @@ func (s *Server) plan(ctx context.Context, req *plannerv1.PlanStepsRequest, emit
 	if err != nil {
 		return nil, err
 	}
-	p, err := identity.FromContext(ctx)
-	if err != nil {
-		return nil, err
-	}
 	switch {
 	case res.Answer != nil:
-		s.contexts.Forget(p.Sub, base) // nothing is asked about a task after its answer
+		s.contexts.Forget(user, base) // nothing is asked about a task after its answer
 		return res, nil
 	case res.GetMemory() != nil:
-		s.contexts.Forget(p.Sub, base)
+		s.contexts.Forget(user, base)
 		req.Context.Memory, base = res.GetMemory(), ""
 	}
-	res.ContextName = s.contexts.Keep(p.Sub, base, req.GetContext())
+	res.ContextName = s.contexts.Keep(user, base, req.GetContext())
 	return res, nil
 }
 
 // GenerateAnswer implements PlannerService.
 func (s *Server) GenerateAnswer(req *plannerv1.GenerateAnswerRequest, stream grpc.ServerStreamingServer[plannerv1.GenerateAnswerResponse]) error {
 	ctx, base := stream.Context(), req.GetContext().GetBase()
-	planner, err := s.prepare(ctx, req)
+	planner, user, err := s.prepare(ctx, req)
 	if err != nil {
 		return err
 	}
@@ -66,11 +61,7 @@ func (s *Server) GenerateAnswer(req *plannerv1.GenerateAnswerRequest, stream grp
 	if err != nil {
 		return err
 	}
-	p, err := identity.FromContext(ctx)
-	if err != nil {
-		return err
-	}
-	s.contexts.Forget(p.Sub, base) // nothing is asked about a task after its answer
+	s.contexts.Forget(user, base) // nothing is asked about a task after its answer
 	return stream.Send(last)
 }
 

@@ -47,25 +47,26 @@ type taskRequest interface {
 	GetContext() *plannerv1.TaskContext
 }
 
-// prepare completes the request's context, checks the request and returns the planner to ask. A context that is kept for one user does not
-// exist for another.
-func (s *Server) prepare(ctx context.Context, req taskRequest) (plan.Planner, error) {
+// prepare completes the request's context, checks the request and returns the planner to ask, and the user. A context that is kept for one
+// user does not exist for another.
+func (s *Server) prepare(ctx context.Context, req taskRequest) (planner plan.Planner, user string, err error) {
 	p, err := identity.FromContext(ctx)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	whole, err := s.contexts.Whole(p.Sub, req.GetContext())
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if whole != req.GetContext() {
 		m := req.ProtoReflect()
 		m.Set(m.Descriptor().Fields().ByName("context"), protoreflect.ValueOfMessage(whole.ProtoReflect()))
 	}
 	if err := plan.Check(req); err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return s.planners.Choose(whole)
+	planner, err = s.planners.Choose(whole)
+	return planner, p.Sub, err
 }
 
 // CheckPlaybook implements PlannerService.

@@ -16,7 +16,7 @@ import (
 // forward asks the planner of the request's task, which must be a P: what is asked may need a language model.
 func forward[P plan.Planner, Req taskRequest, Resp any](ctx context.Context, s *Server, req Req, ask func(P, context.Context, Req) (Resp, error)) (Resp, error) {
 	var none Resp
-	chosen, err := s.prepare(ctx, req)
+	chosen, _, err := s.prepare(ctx, req)
 	if err != nil {
 		return none, err
 	}
@@ -30,7 +30,7 @@ func forward[P plan.Planner, Req taskRequest, Resp any](ctx context.Context, s *
 
 // begin plans the first steps for the RPCs that return a part of that plan.
 func begin(ctx context.Context, s *Server, req taskRequest) (*plannerv1.PlanStepsResponse, error) {
-	p, err := s.prepare(ctx, req)
+	p, _, err := s.prepare(ctx, req)
 	if err != nil {
 		return nil, err
 	}

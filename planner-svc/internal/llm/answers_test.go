@@ -122,25 +122,25 @@ var answers = []struct {
 	class          llm.Class // "" if the answer is whole
 }{
 	{"openai", "plain", hello(), llm.Reply{Text: "Grüße, 世界!", Usage: cached}, ""},
-	{"openai", "tools", hello(), llm.Reply{Text: "I look.", Calls: calls("call_a", "fs-read", `{"path":"a.txt"}`), Stop: llm.StopToolUse, Usage: counted}, ""},
-	{"openai", "parallel", hello(), llm.Reply{Calls: calls("call_a", "read", `{"n":1}`, "call_b", "read", `{"n":2}`, "call_c", "list", "{}"), Stop: llm.StopToolUse, Usage: counted}, ""},
-	{"openai", "parallel_same_index", hello(), llm.Reply{Calls: calls("x1", "read", `{"n":1}`, "x2", "read", `{"n":2}`), Stop: llm.StopToolUse, Usage: counted}, ""},
-	{"openai", "no_index", hello(), llm.Reply{Calls: calls("x1", "read", `{"n":1}`, "x2", "read", `{"n":2}`), Stop: llm.StopToolUse, Usage: unknown}, ""},
+	{"openai", "tools", hello(), llm.Reply{Text: "I look.", Calls: calls("call_a", "fs-read", `{"path":"a.txt"}`), Stop: plannerv1.StopReason_STOP_REASON_TOOL_CALLS, Usage: counted}, ""},
+	{"openai", "parallel", hello(), llm.Reply{Calls: calls("call_a", "read", `{"n":1}`, "call_b", "read", `{"n":2}`, "call_c", "list", "{}"), Stop: plannerv1.StopReason_STOP_REASON_TOOL_CALLS, Usage: counted}, ""},
+	{"openai", "parallel_same_index", hello(), llm.Reply{Calls: calls("x1", "read", `{"n":1}`, "x2", "read", `{"n":2}`), Stop: plannerv1.StopReason_STOP_REASON_TOOL_CALLS, Usage: counted}, ""},
+	{"openai", "no_index", hello(), llm.Reply{Calls: calls("x1", "read", `{"n":1}`, "x2", "read", `{"n":2}`), Stop: plannerv1.StopReason_STOP_REASON_TOOL_CALLS, Usage: unknown}, ""},
 	{"openai", "structured", structured(), llm.Reply{Text: `{"risk":"LOW"}`, Usage: counted}, ""},
-	{"openai", "refusal", hello(), llm.Reply{Text: "I cannot help.", Stop: llm.StopRefused, Usage: counted}, ""},
-	{"openai", "filtered", hello(), llm.Reply{Text: "Well", Stop: llm.StopRefused, Usage: counted}, ""},
-	{"openai", "length", hello(), llm.Reply{Text: "Once upon", Stop: llm.StopMaxTokens, Usage: counted}, ""},
-	{"openai", "length_in_call", hello(), llm.Reply{Calls: calls("call_a", "write", `{"text":"long`), Stop: llm.StopMaxTokens, Usage: counted}, ""},
+	{"openai", "refusal", hello(), llm.Reply{Text: "I cannot help.", Stop: plannerv1.StopReason_STOP_REASON_REFUSED, Usage: counted}, ""},
+	{"openai", "filtered", hello(), llm.Reply{Text: "Well", Stop: plannerv1.StopReason_STOP_REASON_REFUSED, Usage: counted}, ""},
+	{"openai", "length", hello(), llm.Reply{Text: "Once upon", Stop: plannerv1.StopReason_STOP_REASON_MAX_TOKENS, Usage: counted}, ""},
+	{"openai", "length_in_call", hello(), llm.Reply{Calls: calls("call_a", "write", `{"text":"long`), Stop: plannerv1.StopReason_STOP_REASON_MAX_TOKENS, Usage: counted}, ""},
 	{"openai", "cut", hello(), llm.Reply{Text: "Once", Usage: unknown}, llm.Broken},
 	{"anthropic", "plain", hello(), llm.Reply{Text: "Grüße, 世界!", Usage: written}, ""},
 	{"anthropic", "thinking", hello(), llm.Reply{Text: "Yes", Usage: counted}, ""},
-	{"anthropic", "tools", hello(), llm.Reply{Text: "I look.", Calls: calls("toolu_a", "fs-read", `{"path":"a.txt"}`), Stop: llm.StopToolUse, Usage: counted}, ""},
-	{"anthropic", "parallel", hello(), llm.Reply{Calls: calls("toolu_a", "read", `{"n":1}`, "toolu_b", "read", `{"n":2}`, "toolu_c", "list", "{}"), Stop: llm.StopToolUse, Usage: counted}, ""},
+	{"anthropic", "tools", hello(), llm.Reply{Text: "I look.", Calls: calls("toolu_a", "fs-read", `{"path":"a.txt"}`), Stop: plannerv1.StopReason_STOP_REASON_TOOL_CALLS, Usage: counted}, ""},
+	{"anthropic", "parallel", hello(), llm.Reply{Calls: calls("toolu_a", "read", `{"n":1}`, "toolu_b", "read", `{"n":2}`, "toolu_c", "list", "{}"), Stop: plannerv1.StopReason_STOP_REASON_TOOL_CALLS, Usage: counted}, ""},
 	{"anthropic", "structured", structured(), llm.Reply{Text: `{"risk":"LOW"}`, Usage: counted}, ""},
-	{"anthropic", "refusal", hello(), llm.Reply{Text: "I cannot", Stop: llm.StopRefused, Usage: counted}, ""},
-	{"anthropic", "length", hello(), llm.Reply{Text: "Once upon", Stop: llm.StopMaxTokens, Usage: counted}, ""},
-	{"anthropic", "stop_sequence", hello(), llm.Reply{Text: "Once", Stop: llm.StopSequence, Usage: counted}, ""},
-	{"anthropic", "length_in_call", hello(), llm.Reply{Calls: calls("toolu_a", "write", `{"text":"long`), Stop: llm.StopMaxTokens, Usage: counted}, ""},
+	{"anthropic", "refusal", hello(), llm.Reply{Text: "I cannot", Stop: plannerv1.StopReason_STOP_REASON_REFUSED, Usage: counted}, ""},
+	{"anthropic", "length", hello(), llm.Reply{Text: "Once upon", Stop: plannerv1.StopReason_STOP_REASON_MAX_TOKENS, Usage: counted}, ""},
+	{"anthropic", "stop_sequence", hello(), llm.Reply{Text: "Once", Stop: plannerv1.StopReason_STOP_REASON_STOP_SEQUENCE, Usage: counted}, ""},
+	{"anthropic", "length_in_call", hello(), llm.Reply{Calls: calls("toolu_a", "write", `{"text":"long`), Stop: plannerv1.StopReason_STOP_REASON_MAX_TOKENS, Usage: counted}, ""},
 	{"anthropic", "cut", hello(), llm.Reply{Text: "Once", Usage: begun}, llm.Broken},
 }
 
@@ -151,6 +151,9 @@ func TestAnswers(t *testing.T) {
 			raw, err := os.ReadFile(filepath.Join("testdata", tt.provider, tt.file+".sse"))
 			if err != nil {
 				t.Fatal(err)
+			}
+			if tt.want.Stop == 0 && tt.class == "" {
+				tt.want.Stop = plannerv1.StopReason_STOP_REASON_END
 			}
 			tt.want.Model = map[string]string{"openai": "gpt-test-2026", "anthropic": "claude-test-2026"}[tt.provider]
 			bodies := []io.Reader{iotest.OneByteReader(bytes.NewReader(raw)), iotest.DataErrReader(bytes.NewReader(raw))}
@@ -184,7 +187,7 @@ func TestCutAnywhere(t *testing.T) {
 			body := io.MultiReader(bytes.NewReader(raw[:i]), iotest.ErrReader(io.ErrUnexpectedEOF))
 			reply, err := modelOf(tt.provider, 0, func(*http.Request, string) *http.Response { return stream(body) }).Generate(t.Context(), tt.request, nil)
 			switch {
-			case err == nil && (reply.Text != tt.want.Text || len(reply.Calls) != len(tt.want.Calls) || reply.Stop != tt.want.Stop):
+			case err == nil && (reply.Text != tt.want.Text || len(reply.Calls) != len(tt.want.Calls) || reply.Stop != max(tt.want.Stop, plannerv1.StopReason_STOP_REASON_END)):
 				t.Errorf("%s/%s cut at %d: %+v", tt.provider, tt.file, i, reply)
 			case err != nil && llm.ClassOf(err) != llm.Unavailable:
 				t.Errorf("%s/%s cut at %d: %v", tt.provider, tt.file, i, err)

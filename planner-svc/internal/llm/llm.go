@@ -111,23 +111,11 @@ type Delta struct {
 	Call bool
 }
 
-// Stop is the reason why a reply ended.
-type Stop int
-
-// The reasons. Their order is that of the contract's StopReason.
-const (
-	StopEnd Stop = iota
-	StopMaxTokens
-	StopSequence
-	StopRefused
-	StopToolUse
-)
-
 // Reply is a model's answer.
 type Reply struct {
 	Text  string
 	Calls []*plannerv1.ModelToolCall
-	Stop  Stop
+	Stop  plannerv1.StopReason
 	Name  string // configured name of the model that answered: the requested one or its fallback
 	Model string // the provider's name of it, as the provider gave it
 	Usage Usage

@@ -80,7 +80,7 @@ func (s *session) correctJSON(reply *llm.Reply, problem error) *correction {
 func (m *Model) Structured(ctx context.Context, r *llm.Request, outputSchema string) (*llm.Reply, error) {
 	s := m.session(&plannerv1.TaskContext{})
 	if _, err := schema.Compile(outputSchema); err != nil {
-		return nil, invalid("output_schema_json", "%w", err)
+		return nil, Invalid("output_schema_json", "%w", err)
 	}
 	answer, err := ask[json.RawMessage](ctx, s, r, llm.Output{Name: "output", Schema: outputSchema}, nil)
 	if err != nil {

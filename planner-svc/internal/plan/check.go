@@ -20,7 +20,7 @@ func Check(req any) error {
 		GetContext() *plannerv1.TaskContext
 		GetToolId() string
 	}); ok && catalog.Find(r.GetContext().GetTools(), r.GetToolId()) == nil {
-		return invalid("tool_id", "the tool %q is not one of the task's tools", r.GetToolId())
+		return Invalid("tool_id", "the tool %q is not one of the task's tools", r.GetToolId())
 	}
 	if r, ok := req.(interface{ GetInputJson() string }); ok {
 		if err := checkInput("input_json", r.GetInputJson()); err != nil {
@@ -32,7 +32,7 @@ func Check(req any) error {
 		return checkInput("failed_input_json", r.GetFailedInputJson())
 	case *plannerv1.FillParamsRequest:
 		if c := r.GetContentJson(); c != "" && !json.Valid([]byte(c)) {
-			return invalid("content_json", "what the person supplied is not valid JSON")
+			return Invalid("content_json", "what the person supplied is not valid JSON")
 		}
 	}
 	return nil
@@ -40,13 +40,13 @@ func Check(req any) error {
 
 func checkInput(field, text string) error {
 	if _, err := schema.ExactObject(nil, text); err != nil {
-		return invalid(field, "the input: %w", err)
+		return Invalid(field, "the input: %w", err)
 	}
 	return nil
 }
 
-// invalid returns an error about a field of the request.
-func invalid(field, format string, args ...any) error {
+// Invalid returns an error about a field of the request.
+func Invalid(field, format string, args ...any) error {
 	e := errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, format, args...)
 	return e.WithViolation(field, e.Message)
 }

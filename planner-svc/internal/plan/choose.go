@@ -58,9 +58,9 @@ func (p *Planners) Choose(tc *plannerv1.TaskContext) (Planner, error) {
 	case name == "":
 		return p.list[0], nil
 	case hasPlaybook && name != Playbook:
-		return nil, invalid("context.model", "the task has a playbook, so its model is %q; leave the model %q out, or the playbook", Playbook, name)
+		return nil, Invalid("context.model", "the task has a playbook, so its model is %q; leave the model %q out, or the playbook", Playbook, name)
 	case !hasPlaybook && name == Playbook:
-		return nil, invalid("context.playbook", "the model %q needs a playbook; give one, or another model", Playbook)
+		return nil, Invalid("context.playbook", "the model %q needs a playbook; give one, or another model", Playbook)
 	}
 	return p.Find(name)
 }
@@ -74,7 +74,7 @@ func (p *Planners) Find(name string) (Planner, error) {
 	}
 	found, err := p.find(name)
 	if err != nil {
-		return nil, invalid("model", "%s; there are %s", errs.From(err).Message, strings.Join(p.names(), ", "))
+		return nil, Invalid("model", "%s; there are %s", errs.From(err).Message, strings.Join(p.names(), ", "))
 	}
 	return found, nil
 }

@@ -60,7 +60,7 @@ func calls(namesAndArgs ...string) replyFunc { return remarks("", namesAndArgs..
 // remarks is calls with a text before them.
 func remarks(text string, namesAndArgs ...string) replyFunc {
 	return func(_ *llm.Request, emit func(llm.Delta) error) (*llm.Reply, error) {
-		reply := &llm.Reply{Text: text, Stop: llm.StopToolUse}
+		reply := &llm.Reply{Text: text, Stop: plannerv1.StopReason_STOP_REASON_TOOL_CALLS}
 		if err := emit(llm.Delta{Text: text}); err != nil {
 			return nil, err
 		}

@@ -38,16 +38,9 @@ func (g *gate) delta(d llm.Delta) error {
 	if g.held.Len() < g.holdBack {
 		return nil
 	}
-	return g.release()
-}
-
-func (g *gate) release() error {
 	text := g.held.String()
 	g.held.Reset()
 	g.open, g.shown = true, true
-	if text == "" {
-		return nil
-	}
 	return g.emit(text)
 }
 
@@ -62,6 +55,5 @@ func (g *gate) finish(answer string) error {
 	if g.emit == nil || g.open || answer == "" {
 		return nil
 	}
-	g.shown = true
 	return g.emit(answer)
 }

@@ -141,7 +141,7 @@ func (m *Model) GenerateAnswer(ctx context.Context, req *plannerv1.GenerateAnswe
 		return nil, err
 	}
 	res := &plannerv1.GenerateAnswerResponse{Usage: s.usage()}
-	if req.GetCutShort() != "" || reply.Stop == llm.StopRefused {
+	if req.GetCutShort() != "" || reply.Stop == plannerv1.StopReason_STOP_REASON_REFUSED {
 		res.GoalResult = plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
 	}
 	return res, nil

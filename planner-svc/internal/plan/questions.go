@@ -90,7 +90,7 @@ const riskSchema = `{"type":"object","properties":{"level":{"type":"string","enu
 func (m *Model) AssessToolRisk(ctx context.Context, req *plannerv1.AssessToolRiskRequest) (*plannerv1.AssessToolRiskResponse, error) {
 	in, err := strictjson.ParseObject(cmp.Or(req.GetInputJson(), "{}"))
 	if err != nil {
-		return nil, invalid("input_json", "%w", err)
+		return nil, Invalid("input_json", "%w", err)
 	}
 	a, usage, err := question[struct{ Level, Reason string }](ctx, m, "tool_risk", req, riskSchema, nil)
 	if err != nil {

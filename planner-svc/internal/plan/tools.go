@@ -12,6 +12,7 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/strictjson"
 
+	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/prompt"
 	"pawl.dev/planner-svc/internal/rank"
 )
@@ -93,12 +94,7 @@ func (t *toolset) lookup(name string) *commonv1.Tool {
 	if one := t.byAlias[name]; one != nil {
 		return one
 	}
-	for _, one := range t.all {
-		if one.GetId() == name {
-			return one
-		}
-	}
-	return nil
+	return catalog.Find(t.all, name)
 }
 
 // native returns the tools as a provider takes them, the planner's own ones included.

@@ -80,7 +80,7 @@ func (c *conversation) turn(ctx context.Context, g *gate) (t *turn, err error) {
 func (c *conversation) read(reply *llm.Reply) (*turn, []call, []error) {
 	t := &turn{text: strings.TrimSpace(reply.Text)}
 	if len(reply.Calls) == 0 {
-		if t.text == "" && reply.Stop != llm.StopRefused {
+		if t.text == "" && reply.Stop != plannerv1.StopReason_STOP_REASON_REFUSED {
 			return t, nil, []error{errors.New("the reply is empty")}
 		}
 		t.answer, t.goal = t.text, goalOf(reply)
@@ -97,9 +97,9 @@ func (c *conversation) read(reply *llm.Reply) (*turn, []call, []error) {
 // goalOf says whether an answer in free text fulfils the goal. The prompt asks for `finish` otherwise.
 func goalOf(reply *llm.Reply) plannerv1.GoalResult {
 	switch reply.Stop {
-	case llm.StopRefused:
+	case plannerv1.StopReason_STOP_REASON_REFUSED:
 		return plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
-	case llm.StopMaxTokens:
+	case plannerv1.StopReason_STOP_REASON_MAX_TOKENS:
 		return plannerv1.GoalResult_GOAL_RESULT_UNSPECIFIED // it is cut off
 	}
 	return plannerv1.GoalResult_GOAL_RESULT_FULFILLED

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+
 	"pawl.dev/planner-svc/internal/llm"
 	"pawl.dev/planner-svc/internal/llm/wire"
 )
@@ -117,17 +119,17 @@ func (d *decoder) count(u usage) {
 	r.Input = d.plain + r.CacheWrite + r.CachedInput
 }
 
-func (d *decoder) stop(reason string) llm.Stop {
+func (d *decoder) stop(reason string) plannerv1.StopReason {
 	switch reason {
 	case "max_tokens", "model_context_window_exceeded":
-		return llm.StopMaxTokens
+		return plannerv1.StopReason_STOP_REASON_MAX_TOKENS
 	case "stop_sequence":
-		return llm.StopSequence
+		return plannerv1.StopReason_STOP_REASON_STOP_SEQUENCE
 	case "refusal":
-		return llm.StopRefused
+		return plannerv1.StopReason_STOP_REASON_REFUSED
 	}
 	if len(d.Reply.Calls) > 0 {
-		return llm.StopToolUse
+		return plannerv1.StopReason_STOP_REASON_TOOL_CALLS
 	}
-	return llm.StopEnd
+	return plannerv1.StopReason_STOP_REASON_END
 }

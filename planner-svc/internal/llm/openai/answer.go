@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+
 	"pawl.dev/planner-svc/internal/llm"
 	"pawl.dev/planner-svc/internal/llm/wire"
 )
@@ -112,14 +114,14 @@ func (d *decoder) call(c callDelta) error {
 	return d.Arguments(index, c.Function.Arguments)
 }
 
-func (d *decoder) stop(finish string) llm.Stop {
+func (d *decoder) stop(finish string) plannerv1.StopReason {
 	switch {
 	case finish == "content_filter", d.refused:
-		return llm.StopRefused
+		return plannerv1.StopReason_STOP_REASON_REFUSED
 	case finish == "length":
-		return llm.StopMaxTokens
+		return plannerv1.StopReason_STOP_REASON_MAX_TOKENS
 	case len(d.Reply.Calls) > 0: // some servers finish with "stop" here too
-		return llm.StopToolUse
+		return plannerv1.StopReason_STOP_REASON_TOOL_CALLS
 	}
-	return llm.StopEnd
+	return plannerv1.StopReason_STOP_REASON_END
 }
