@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/runtime/protoimpl"
 )
 
@@ -62,35 +61,19 @@ func copyTo(dst any, src proto.Message) error {
 	return nil
 }
 
-// handTo fills dst, which the receiver owns, with the contents of src, which it does not change: others may read src.
+// handTo fills dst, which the receiver owns, with the contents of src, which it does not change: others may read src. A message with
+// unknown fields is copied; the two sides are of one version, so there are none.
 func handTo(dst any, src proto.Message) error {
 	to, from := reflect.ValueOf(dst), reflect.ValueOf(src)
-	if to.Type() != from.Type() {
+	fields := contentFields(from.Type())
+	if fields == nil || to.Type() != from.Type() || to.IsNil() ||
+		len(src.ProtoReflect().GetUnknown()) > 0 || len(dst.(proto.Message).ProtoReflect().GetUnknown()) > 0 {
 		return copyTo(dst, src)
-	}
-	fields := contentFields(to.Type())
-	if fields == nil || to.IsNil() || len(src.ProtoReflect().GetUnknown()) > 0 || len(dst.(proto.Message).ProtoReflect().GetUnknown()) > 0 {
-		return reflectTo(dst.(proto.Message), src)
 	}
 	to, from = to.Elem(), from.Elem()
 	for _, i := range fields {
 		to.Field(i).Set(from.Field(i))
 	}
-	return nil
-}
-
-// reflectTo is handTo by protobuf's means.
-func reflectTo(dst, src proto.Message) error {
-	to, from := dst.ProtoReflect(), src.ProtoReflect()
-	if !to.IsValid() || to.Type() != from.Type() {
-		return copyTo(dst, src)
-	}
-	proto.Reset(dst)
-	from.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		to.Set(fd, v)
-		return true
-	})
-	to.SetUnknown(from.GetUnknown())
 	return nil
 }
 

@@ -425,11 +425,13 @@ func TestSharedRequests(t *testing.T) {
 		name    string
 		handler bool
 		options []grpc.CallOption
+		unknown []byte
 		shared  bool
 	}{
-		{"both", true, []grpc.CallOption{inproc.Sharing()}, true},
-		{"the handler alone", true, nil, false},
-		{"the client alone", false, []grpc.CallOption{inproc.Sharing()}, false},
+		{"both", true, []grpc.CallOption{inproc.Sharing()}, nil, true},
+		{"both, a message of a newer version", true, []grpc.CallOption{inproc.Sharing()}, []byte{0x98, 0x06, 0x01}, false},
+		{"the handler alone", true, nil, nil, false},
+		{"the client alone", false, []grpc.CallOption{inproc.Sharing()}, nil, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := make(chan *outRequest)
@@ -453,7 +455,7 @@ func TestSharedRequests(t *testing.T) {
 				t.Fatal(err)
 			}
 			sent := &outRequest{Payload: &testgrpc.Payload{Body: []byte("x")}}
-			sent.ProtoReflect().SetUnknown([]byte{0x98, 0x06, 0x01}) // of a newer version: comes along too
+			sent.ProtoReflect().SetUnknown(c.unknown)
 			if err := stream.Send(sent); err != nil {
 				t.Fatal(err)
 			}

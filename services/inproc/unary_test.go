@@ -235,22 +235,15 @@ func TestUnknownServicesAndMethods(t *testing.T) {
 	})
 }
 
-func TestRegisterServiceRefusesMistakes(t *testing.T) {
+func TestRegisterServiceTwice(t *testing.T) {
 	c := inproc.New(nil, nil)
 	testgrpc.RegisterTestServiceServer(c, &service{})
-	for name, register := range map[string]func(){
-		"twice":      func() { testgrpc.RegisterTestServiceServer(c, &service{}) },
-		"wrong type": func() { inproc.New(nil, nil).RegisterService(&testgrpc.TestService_ServiceDesc, "no service") },
-	} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%s: accepted", name)
-				}
-			}()
-			register()
-		}()
-	}
+	defer func() {
+		if recover() == nil {
+			t.Error("accepted")
+		}
+	}()
+	testgrpc.RegisterTestServiceServer(c, &service{})
 }
 
 func TestValidationAndSizeHoldOnBoth(t *testing.T) {
