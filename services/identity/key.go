@@ -1,10 +1,12 @@
 package identity
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base32"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,41 +17,65 @@ const (
 	tokenPrefix = "pawl_"
 	secretBytes = 32 // 256 bits: no password hashing is needed, nor would it help
 	idBytes     = 5
+
+	idCharacters = "-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 )
 
 // lowerBase32 has no character that needs escaping anywhere, nor the `_` that separates a token's parts.
 var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// Key is an API key as it is shown to people. The secret itself is known only to the holder of the token.
+// Key is an API key as the key file has it. The secret itself is known only to the holder of the token.
 type Key struct {
-	ID      string
-	Sub     string
-	Roles   []Role
-	Note    string
-	Created time.Time
+	ID      string    `yaml:"id"`
+	Sub     string    `yaml:"sub"`
+	Roles   []Role    `yaml:"roles,flow"`
+	Hash    digest    `yaml:"sha256"`
+	Note    string    `yaml:"note,omitempty"`
+	Created time.Time `yaml:"created"`
 }
 
-// hashedKey is a key with what proves it.
-type hashedKey struct {
-	Key
-	hash [sha256.Size]byte
+// digest is the SHA-256 of a secret, in hex as text.
+type digest [sha256.Size]byte
+
+// MarshalText implements encoding.TextMarshaler.
+func (d digest) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, d[:]), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler. A text that is no digest becomes the zero digest, which check refuses with its place.
+func (d *digest) UnmarshalText(text []byte) error {
+	*d = digest{}
+	if sum, err := hex.DecodeString(string(text)); err == nil && len(sum) == len(d) {
+		copy(d[:], sum)
+	}
+	return nil
 }
 
 // newKey makes a key and the one token that proves it.
-func newKey(sub string, roles []Role, note string, now time.Time) (token string, k hashedKey, err error) {
-	if err := CheckSub(sub); err != nil {
-		return "", hashedKey{}, err
+func newKey(sub string, roles []Role, note string, now time.Time) (token string, k Key, err error) {
+	if err := cmp.Or(CheckSub(sub), checkRoles(roles)); err != nil {
+		return "", Key{}, err
 	}
-	if err := checkRoles(roles); err != nil {
-		return "", hashedKey{}, err
+	secret := randomText(secretBytes)
+	k = Key{ID: randomText(idBytes), Sub: sub, Roles: slices.Clone(roles), Hash: sha256.Sum256([]byte(secret)), Note: note,
+		Created: now.UTC().Truncate(time.Second)}
+	return tokenPrefix + k.ID + "_" + secret, k, nil
+}
+
+// check says what is wrong with a key.
+func (k Key) check() error {
+	// Ids have no underscore, which separates them from secrets in tokens.
+	if k.ID == "" || len(k.ID) > 64 || strings.Trim(k.ID, idCharacters) != "" {
+		return fmt.Errorf("field id: %q must be 1 to 64 letters, digits or hyphens", k.ID)
 	}
-	id, secret := randomText(idBytes), randomText(secretBytes)
-	k = hashedKey{
-		Key: Key{ID: id, Sub: sub, Roles: slices.Clone(roles), Note: note,
-			Created: now.UTC().Truncate(time.Second)},
-		hash: sha256.Sum256([]byte(secret)),
+	if err := CheckSub(k.Sub); err != nil {
+		return fmt.Errorf("field sub: %w", err)
 	}
-	return tokenPrefix + id + "_" + secret, k, nil
+	if err := checkRoles(k.Roles); err != nil {
+		return fmt.Errorf("field roles: %w", err)
+	}
+	if k.Hash == (digest{}) {
+		return fmt.Errorf("field sha256: must be %d hex digits, the SHA-256 of the secret", 2*len(k.Hash))
+	}
+	return nil
 }
 
 func checkRoles(roles []Role) error {
@@ -81,11 +107,11 @@ func splitToken(token string) (id, secret string, ok bool) {
 	return id, secret, ok && id != "" && secret != ""
 }
 
-func (k hashedKey) proves(secret string) bool {
+func (k Key) proves(secret string) bool {
 	sum := sha256.Sum256([]byte(secret))
-	return subtle.ConstantTimeCompare(sum[:], k.hash[:]) == 1
+	return subtle.ConstantTimeCompare(sum[:], k.Hash[:]) == 1
 }
 
-func (k hashedKey) principal() Principal {
+func (k Key) principal() Principal {
 	return Principal{Sub: k.Sub, Roles: slices.Clip(k.Roles), KeyID: k.ID}
 }

@@ -23,16 +23,16 @@ type KeyFile struct {
 	now  func() time.Time
 
 	mu        sync.Mutex
-	keys      []hashedKey // as in the file
-	byID      map[string]hashedKey
+	keys      []Key // as in the file
+	byID      map[string]Key
 	seen      fs.FileInfo // of the version that was read last, good or bad; nil: there was no file
 	checked   time.Time
-	ephemeral map[string]hashedKey
+	ephemeral map[string]Key
 }
 
 // OpenKeyFile reads the file once, so that its errors show at start.
 func OpenKeyFile(path string) (*KeyFile, error) {
-	k := &KeyFile{path: path, now: time.Now, ephemeral: map[string]hashedKey{}}
+	k := &KeyFile{path: path, now: time.Now, ephemeral: map[string]Key{}}
 	if err := k.load(); err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (k *KeyFile) Authenticate(_ context.Context, token string) (Principal, erro
 }
 
 // find looks up a key. It reads the file first if a check is due or the id is unknown.
-func (k *KeyFile) find(id string) (hashedKey, bool) {
+func (k *KeyFile) find(id string) (Key, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if key, ok := k.ephemeral[id]; ok {
@@ -104,7 +104,7 @@ func (k *KeyFile) load() error {
 		return err
 	}
 	k.keys, k.seen, k.checked = keys, info, k.now()
-	k.byID = make(map[string]hashedKey, len(keys))
+	k.byID = make(map[string]Key, len(keys))
 	for _, key := range keys {
 		k.byID[key.ID] = key
 	}
@@ -113,35 +113,29 @@ func (k *KeyFile) load() error {
 
 // Add makes a key and stores it. The token is shown this once: only its hash is kept.
 func (k *KeyFile) Add(sub string, roles []Role, note string) (token string, key Key, err error) {
-	token, hashed, err := newKey(sub, roles, note, k.now())
+	token, key, err = newKey(sub, roles, note, k.now())
 	if err != nil {
 		return "", Key{}, fmt.Errorf("add a key: %w", err)
 	}
-	err = k.change(func(keys []hashedKey) ([]hashedKey, error) { return append(keys, hashed), nil })
+	err = k.change(func(keys []Key) ([]Key, error) { return append(keys, key), nil })
 	if err != nil {
 		return "", Key{}, fmt.Errorf("add a key: %w", err)
 	}
-	return token, hashed.Key, nil
+	return token, key, nil
 }
 
-// List returns the keys of the file in its order, without the ephemeral ones.
+// List returns the keys of the file in its order, without the ephemeral ones. Their roles must not be changed.
 func (k *KeyFile) List() []Key {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.refresh()
-	list := make([]Key, 0, len(k.keys))
-	for _, key := range k.keys {
-		shown := key.Key
-		shown.Roles = slices.Clone(key.Roles)
-		list = append(list, shown)
-	}
-	return list
+	return slices.Clone(k.keys)
 }
 
 // Remove takes a key away. Processes that use the file refuse new calls with it within a second, and end its streams within two.
 func (k *KeyFile) Remove(id string) error {
-	err := k.change(func(keys []hashedKey) ([]hashedKey, error) {
-		i := slices.IndexFunc(keys, func(key hashedKey) bool { return key.ID == id })
+	err := k.change(func(keys []Key) ([]Key, error) {
+		i := slices.IndexFunc(keys, func(key Key) bool { return key.ID == id })
 		if i < 0 {
 			return nil, fmt.Errorf("there is no key with id %q; list the keys to see which there are", id)
 		}
@@ -167,7 +161,7 @@ func (k *KeyFile) Ephemeral(sub string, roles []Role) (token string) {
 }
 
 // change rewrites the file from its newest version, so that what another process added stays.
-func (k *KeyFile) change(edit func([]hashedKey) ([]hashedKey, error)) error {
+func (k *KeyFile) change(edit func([]Key) ([]Key, error)) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	dir := filepath.Dir(k.path)

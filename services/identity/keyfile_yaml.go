@@ -2,7 +2,6 @@ package identity
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -10,35 +9,23 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 )
 
 const (
-	fileVersion  = 1
-	idCharacters = "-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	fileHeader   = "# API keys, hashed. Change it with `pawl keys`; running services follow it.\n"
+	fileVersion = 1
+	fileHeader  = "# API keys, hashed. Change it with `pawl keys`; running services follow it.\n"
 )
 
 // keysDoc is the file. Unknown fields are refused, so that a misspelt one is not silently without effect.
 type keysDoc struct {
-	Version int       `yaml:"version"`
-	Keys    []yamlKey `yaml:"keys"`
-}
-
-type yamlKey struct {
-	ID      string    `yaml:"id"`
-	Sub     string    `yaml:"sub"`
-	Roles   []Role    `yaml:"roles,flow"`
-	SHA256  string    `yaml:"sha256"` // of the secret, hex
-	Note    string    `yaml:"note,omitempty"`
-	Created time.Time `yaml:"created"`
+	Version int   `yaml:"version"`
+	Keys    []Key `yaml:"keys"`
 }
 
 // readKeys reads the file. A missing file holds no keys.
-func readKeys(path string) ([]hashedKey, fs.FileInfo, error) {
+func readKeys(path string) ([]Key, fs.FileInfo, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
@@ -71,7 +58,7 @@ func checkMode(path string, info fs.FileInfo) error {
 	return nil
 }
 
-func parseKeys(raw []byte) ([]hashedKey, error) {
+func parseKeys(raw []byte) ([]Key, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
 	dec.KnownFields(true)
 	var doc keysDoc
@@ -85,20 +72,17 @@ func parseKeys(raw []byte) ([]hashedKey, error) {
 		return nil, fmt.Errorf("field version is %d; this program reads version %d", doc.Version, fileVersion)
 	}
 	lines := keyLines(raw)
-	keys := make([]hashedKey, 0, len(doc.Keys))
 	first := map[string]int{}
-	for i, y := range doc.Keys {
-		k, err := y.key()
-		if err != nil {
+	for i, k := range doc.Keys {
+		if err := k.check(); err != nil {
 			return nil, fmt.Errorf("line %d: keys[%d]: %w", lines[i], i, err)
 		}
 		if j, twice := first[k.ID]; twice {
 			return nil, fmt.Errorf("line %d: keys[%d]: field id: %q is also that of keys[%d]", lines[i], i, k.ID, j)
 		}
 		first[k.ID] = i
-		keys = append(keys, k)
 	}
-	return keys, nil
+	return doc.Keys, nil
 }
 
 // keyLines finds the line of each key; the raw text was decoded before, so it has the shape of keysDoc.
@@ -116,34 +100,9 @@ func keyLines(raw []byte) map[int]int {
 	return lines
 }
 
-func (y yamlKey) key() (hashedKey, error) {
-	k := hashedKey{Key: Key{ID: y.ID, Sub: y.Sub, Roles: y.Roles, Note: y.Note, Created: y.Created}}
-	// Ids have no underscore, which separates them from secrets in tokens.
-	if y.ID == "" || len(y.ID) > 64 || strings.Trim(y.ID, idCharacters) != "" {
-		return k, fmt.Errorf("field id: %q must be 1 to 64 letters, digits or hyphens", y.ID)
-	}
-	if err := CheckSub(y.Sub); err != nil {
-		return k, fmt.Errorf("field sub: %w", err)
-	}
-	if err := checkRoles(y.Roles); err != nil {
-		return k, fmt.Errorf("field roles: %w", err)
-	}
-	sum, err := hex.DecodeString(y.SHA256)
-	if err != nil || len(sum) != len(k.hash) {
-		return k, fmt.Errorf("field sha256: must be %d hex digits, the SHA-256 of the secret", 2*len(k.hash))
-	}
-	copy(k.hash[:], sum)
-	return k, nil
-}
-
 // writeKeys replaces the file in one step: a concurrent reader sees the old version or the new one.
-func writeKeys(path string, keys []hashedKey) error {
-	doc := keysDoc{Version: fileVersion, Keys: make([]yamlKey, 0, len(keys))}
-	for _, k := range keys {
-		doc.Keys = append(doc.Keys, yamlKey{ID: k.ID, Sub: k.Sub, Roles: k.Roles,
-			SHA256: hex.EncodeToString(k.hash[:]), Note: k.Note, Created: k.Created})
-	}
-	body, err := yaml.Marshal(doc)
+func writeKeys(path string, keys []Key) error {
+	body, err := yaml.Marshal(keysDoc{Version: fileVersion, Keys: keys})
 	if err != nil {
 		return fmt.Errorf("write the key file: %w", err)
 	}

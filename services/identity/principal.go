@@ -81,7 +81,7 @@ func CheckSub(sub string) error {
 	const most = 200
 	unfit := func(r rune) bool { return !unicode.IsPrint(r) || unicode.IsSpace(r) }
 	if sub == "" || !utf8.ValidString(sub) || utf8.RuneCountInString(sub) > most || strings.ContainsFunc(sub, unfit) {
-		return fmt.Errorf("a user id has 1 to %d printable characters and no spaces; %.100q is none", most, sub)
+		return fmt.Errorf("the user id %.100q must be printable and without spaces, of 1 to %d characters", sub, most)
 	}
 	return nil
 }
