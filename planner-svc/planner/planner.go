@@ -1,3 +1,5 @@
+// Package planner is the planner service as a part of a program: it answers what an executor asks about tasks, with models.
+// What it keeps of them is a copy that it may lose at any time. It knows no store, no MCP server and no other service.
 package planner
 
 import (
@@ -38,15 +40,11 @@ type Config struct {
 	KeptContextBytes int `placeholder:"BYTES" default:"67108864" help:"How large the kept contexts may be together (${default})."`                                     // 0 is 64 MiB
 }
 
-// What is kept where nothing else is said. A task has about 30 KiB of tools, and outputs of a few KiB.
+// What is kept by default. A task has about 30 KiB of tools, and outputs of a few KiB.
 const (
 	defaultContexts     = 1000
 	defaultContextBytes = 64 << 20
 )
-
-func (c Config) contexts() contextcache.Limits {
-	return contextcache.Limits{Count: cmp.Or(c.KeptContexts, defaultContexts), Bytes: cmp.Or(c.KeptContextBytes, defaultContextBytes)}
-}
 
 // Deps is what the service stands on.
 type Deps struct {
@@ -61,17 +59,12 @@ type Service struct {
 
 // New makes the service. An unknown default model is an error that names the models.
 func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
-	if cfg.DefaultModel == "" {
-		cfg.DefaultModel = offline.Name
-	}
-	if deps.Log == nil {
-		deps.Log = slog.New(slog.DiscardHandler)
-	}
-	named, err := cfg.named()
+	cfg.DefaultModel = cmp.Or(cfg.DefaultModel, offline.Name)
+	named, err := models.Open(cfg.Models, []string{offline.Name, plan.Playbook}, os.LookupEnv)
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
-	planWith, err := plan.NewModels(cfg.ModelTries, deps.Log)
+	planWith, err := plan.NewModels(cfg.ModelTries, cmp.Or(deps.Log, slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
@@ -97,15 +90,8 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
-	return &Service{server: api.New(planners, contextcache.New(cfg.contexts()), playbooks, named, planWith), named: named}, nil
-}
-
-// named opens the operator's models.
-func (c Config) named() (*models.Book, error) {
-	if c.Models == "" {
-		return models.NewBook(os.LookupEnv), nil
-	}
-	return models.Open(c.Models, []string{offline.Name, plan.Playbook}, os.LookupEnv)
+	contexts := contextcache.New(contextcache.Limits{Count: cmp.Or(cfg.KeptContexts, defaultContexts), Bytes: cmp.Or(cfg.KeptContextBytes, defaultContextBytes)})
+	return &Service{server: api.New(planners, contexts, playbooks, named, planWith), named: named}, nil
 }
 
 // Register adds PlannerService to a server or an in-process connection.

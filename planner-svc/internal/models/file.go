@@ -21,8 +21,12 @@ type file struct {
 	Models []*entry `yaml:"models"`
 }
 
-// Open reads a file of models. Names that are taken already are refused. getenv finds the variables that the file refers to.
+// Open reads a file of models; without a path users can name models as PROVIDER:MODEL. Names that are taken already are refused. getenv finds
+// the variables of providers, and those that the file refers to.
 func Open(path string, taken []string, getenv func(string) (string, bool)) (*Book, error) {
+	if path == "" {
+		return NewBook(getenv), nil
+	}
 	raw, err := readFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("the file of --models: %w", err)
