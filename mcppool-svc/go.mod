@@ -3,6 +3,7 @@ module pawl.dev/mcppool-svc
 go 1.26.0
 
 require (
+	github.com/bits-and-blooms/bloom/v3 v3.7.1
 	github.com/bmatcuk/doublestar/v4 v4.10.4
 	github.com/failsafe-go/failsafe-go v0.9.8
 	github.com/golang-jwt/jwt/v5 v5.3.1

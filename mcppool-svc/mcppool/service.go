@@ -78,10 +78,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 
 // open puts the parts together. What it opened is in closers, also where it fails.
 func (s *Service) open(ctx context.Context, servers []*registry.Server, own *builtins, deps Deps) (err error) {
-	id, err := uuid.NewRandom()
-	if err != nil {
-		return fmt.Errorf("naming the pool: %w", err)
-	}
+	id := uuid.NewString()
 	metrics, err := call.NewMetrics(deps.Meter)
 	if err != nil {
 		return err
@@ -115,7 +112,7 @@ func (s *Service) open(ctx context.Context, servers []*registry.Server, own *bui
 	if err := s.connections(st, allowed, own, deps); err != nil {
 		return err
 	}
-	s.calls = inflight.New(s.cfg.calls(deps.Now), id.String())
+	s.calls = inflight.New(s.cfg.calls(deps.Now), id)
 	s.cache = call.NewCache(s.cfg.MaxCachedBytes, deps.Now)
 	var models *call.Models
 	if deps.Planner != nil {
@@ -132,7 +129,7 @@ func (s *Service) open(ctx context.Context, servers []*registry.Server, own *bui
 	}
 	s.closers = append(s.closers, unobserve)
 	s.api = api.New(api.Parts{
-		Registry: s.registry, Pool: s.pool, Caller: s.caller, Calls: s.calls, Pins: s.pins, Logins: s.logins, Connector: s.connector, Log: deps.Log, ID: id.String(),
+		Registry: s.registry, Pool: s.pool, Caller: s.caller, Calls: s.calls, Pins: s.pins, Logins: s.logins, Connector: s.connector, Log: deps.Log, ID: id,
 		Models: models, Writable: s.writable,
 	})
 	st.Observe(s.applied)

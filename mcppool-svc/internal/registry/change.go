@@ -23,12 +23,8 @@ func (r *Registry) Create(user, requestID, digest string, s *Server) (*Server, e
 	if _, err := r.Lookup(s.Owner, s.ID); err == nil {
 		return nil, ErrExists
 	}
-	uid, err := uuid.NewV7()
-	if err != nil {
-		return nil, fmt.Errorf("making an id: %w", err)
-	}
 	s = s.Clone()
-	s.UID, s.Generation, s.FromConfig = uid.String(), 1, false
+	s.UID, s.Generation, s.FromConfig = uuid.Must(uuid.NewV7()).String(), 1, false
 	s.CreateTime = r.now().UTC()
 	s.UpdateTime = s.CreateTime
 
@@ -84,12 +80,8 @@ func (r *Registry) Update(owner, id, etag string, edit func(*Server) error) (*Se
 	if err := edit(s); err != nil {
 		return nil, err
 	}
-	change, err := uuid.NewRandom()
-	if err != nil {
-		return nil, fmt.Errorf("naming a change: %w", err)
-	}
 	s.Generation++
-	s.Change = change.String()
+	s.Change = uuid.NewString()
 	s.KeepMeaning(current)
 	s.UpdateTime = r.now().UTC()
 	return s, r.commit(s.Owner, []store.Change{s.change()})

@@ -1,7 +1,7 @@
 package inflight
 
 import (
-	"encoding/binary"
+	"github.com/bits-and-blooms/bloom/v3"
 
 	"pawl.dev/services/errs"
 )
@@ -50,17 +50,24 @@ func (f fate) story() string {
 	}
 }
 
-// tombstones keep the fates of calls: the newest by id, earlier ones in a Bloom filter.
+const (
+	// filterBits is the number of bits for each tombstone that is kept: ten times as many overwritten ones fit in before one
+	// unknown id in forty is taken for one of them.
+	filterBits = 80
+	probes     = 4
+)
+
+// tombstones keep the fates of calls: the newest by id, earlier ones in a Bloom filter, which knows only that they had one.
 type tombstones struct {
 	fates map[key]fate
 	ring  []key // in the order of add; the oldest is overwritten
 	next  int
 	limit int
-	past  filter
+	past  *bloom.BloomFilter // nil until the first is overwritten
 }
 
 func newTombstones(limit int) *tombstones {
-	return &tombstones{fates: make(map[key]fate), limit: limit, past: filter{words: uint64(limit)*filterBits/64 + 1}}
+	return &tombstones{fates: make(map[key]fate), limit: limit}
 }
 
 // add keeps a fate. An id that has one keeps its place in the order.
@@ -69,8 +76,7 @@ func (t *tombstones) add(k key, f fate) {
 		if len(t.ring) < t.limit {
 			t.ring = append(t.ring, k)
 		} else {
-			t.past.add(t.ring[t.next])
-			delete(t.fates, t.ring[t.next])
+			t.overwrite(t.ring[t.next])
 			t.ring[t.next] = k
 			t.next = (t.next + 1) % t.limit
 		}
@@ -78,49 +84,13 @@ func (t *tombstones) add(k key, f fate) {
 	t.fates[k] = f
 }
 
+func (t *tombstones) overwrite(k key) {
+	if t.past == nil {
+		t.past = bloom.New(uint(t.limit)*filterBits, probes)
+	}
+	t.past.Add(k[:])
+	delete(t.fates, k)
+}
+
 // never reports whether an id without a fate certainly never had one.
-func (t *tombstones) never(k key) bool { return !t.past.has(k) }
-
-const (
-	// filterBits is the number of bits for each tombstone that is kept: ten times as many overwritten ones fit in before one
-	// unknown id in forty is taken for one of them.
-	filterBits = 80
-	probes     = 4
-)
-
-// filter remembers in constant space which ids were overwritten (B. H. Bloom, "Space/time trade-offs in hash coding with allowable
-// errors", 1970): an id that it does not have was never added. Its keys are hashes already.
-type filter struct {
-	words uint64
-	bits  []uint64 // nil until the first add
-}
-
-func (f *filter) add(k key) {
-	if f.bits == nil {
-		f.bits = make([]uint64, f.words)
-	}
-	for i := range probes {
-		word, bit := f.at(k, i)
-		f.bits[word] |= bit
-	}
-}
-
-// has may return true for a key that was never added, never false for one that was.
-func (f *filter) has(k key) bool {
-	if f.bits == nil {
-		return false
-	}
-	for i := range probes {
-		if word, bit := f.at(k, i); f.bits[word]&bit == 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// at derives the probes from two halves of the key (A. Kirsch, M. Mitzenmacher, "Less hashing, same performance", 2006).
-func (f *filter) at(k key, i int) (word uint64, bit uint64) {
-	a, b := binary.LittleEndian.Uint64(k[:8]), binary.LittleEndian.Uint64(k[8:])|1
-	n := (a + uint64(i)*b) % (f.words * 64)
-	return n / 64, 1 << (n % 64)
-}
+func (t *tombstones) never(k key) bool { return t.past == nil || !t.past.Test(k[:]) }
