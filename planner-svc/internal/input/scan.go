@@ -1,6 +1,7 @@
 package input
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -67,23 +68,25 @@ const (
 	letter = `[^\P{L}\p{Han}]` // of any script but Chinese
 )
 
-// patterns recognise values; the first that matches at a place counts. What is in a group is the value, if there is one.
+// patterns recognise values; the first that matches at a place counts.
 var patterns = []struct {
-	kind Kind
-	re   *regexp.Regexp
+	kind  Kind
+	needs string // one of these characters stands in such a value
+	re    *regexp.Regexp
 }{
-	{JSON, regexp.MustCompile(`(?s)^(?:\{.*\}|\[[^\]]*\])`)},
-	{Quoted, regexp.MustCompile(`^(?:"[^"]+"|“[^”]+”|‘[^’]+’|「[^」]+」|` + "`[^`]+`" + `|'[^']+')`)},
-	{Pair, regexp.MustCompile(`^[A-Za-z_][\w-]{0,63}\s*=\s*(?:"[^"]*"|'[^']*'|[^\s,;，；]*[^\s,;，；.?!。？！])`)},
-	{URL, regexp.MustCompile(`^[a-z][a-z0-9+]*://[^\s"'<>]+[^\s"'<>.,;:!?)]`)},
-	{Email, regexp.MustCompile(`^[\w.+-]+@[\w-]+(?:\.[\w-]+)*`)},
-	{Date, regexp.MustCompile(`(?i)^(?:\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d)?(?:Z|[+-]\d\d:\d\d)?)?|` + months + `\.? \d{1,2}(?:st|nd|rd|th)?\b(?:,? \d{4})?|\d{1,2}(?:st|nd|rd|th)? (?:of )?` + months +
+	{JSON, "}", regexp.MustCompile(`(?s)^\{.*\}`)},
+	{JSON, "]", regexp.MustCompile(`^\[[^\]]*\]`)},
+	{Quoted, "", regexp.MustCompile(`^(?:"[^"]+"|“[^”]+”|‘[^’]+’|「[^」]+」|` + "`[^`]+`" + `|'[^']+')`)},
+	{Pair, "=", regexp.MustCompile(`^[A-Za-z_][\w-]*\s*=\s*(?:"[^"]*"|'[^']*'|[^\s,;，；]*[^\s,;，；.?!。？！])`)},
+	{URL, ":", regexp.MustCompile(`^[a-z][a-z0-9+]*://[^\s"'<>]+[^\s"'<>.,;:!?)]`)},
+	{Email, "@", regexp.MustCompile(`^[\w.+-]+@[\w-]+(?:\.[\w-]+)*`)},
+	{Date, "", regexp.MustCompile(`(?i)^(?:\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d)?(?:Z|[+-]\d\d:\d\d)?)?|` + months + `\.? \d{1,2}(?:st|nd|rd|th)?\b(?:,? \d{4})?|\d{1,2}(?:st|nd|rd|th)? (?:of )?` + months +
 		`\b(?:,? \d{4})?|\d{4}年\d{1,2}月\d{1,2}日)`)},
-	{Time, regexp.MustCompile(`(?i)^(?:\d{1,2}:\d\d(?::\d\d)?(?: ?[ap]\.?m\b)?|\d{1,2} ?[ap]m\b)`)},
-	{Code, regexp.MustCompile(`^(?:#[0-9a-fA-F]{3,8}\b|\+\d[\d -]{6,}\d|\d+\.\d+\.\d+\.\d+)`)},
-	{Path, regexp.MustCompile(`^(?:[A-Za-z0-9_~.@*?-][\p{L}\p{N}_~.@*?{},+\[\]\\-]*)?[/*][\p{L}\p{N}_~.@*?{},+\[\]/\\-]*`)},
-	{Path, regexp.MustCompile(`^\.?(?:` + letter + `|[\p{N}_])[\p{L}\p{N}_-]*(?:\.[\p{L}\p{N}_-]+)*\.[a-z][a-z0-9]{0,5}`)},
-	{Number, regexp.MustCompile(`^[$€£¥]? ?[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?`)},
+	{Time, ":mM", regexp.MustCompile(`(?i)^(?:\d{1,2}:\d\d(?::\d\d)?(?: ?[ap]\.?m\b)?|\d{1,2} ?[ap]m\b)`)},
+	{Code, "", regexp.MustCompile(`^(?:#[0-9a-fA-F]{3,8}\b|\+\d[\d -]{6,}\d|\d+\.\d+\.\d+\.\d+)`)},
+	{Path, "/*", regexp.MustCompile(`^(?:[A-Za-z0-9_~.@*?-][\p{L}\p{N}_~.@*?{},+\[\]\\-]*)?[/*][\p{L}\p{N}_~.@*?{},+\[\]/\\-]*`)},
+	{Path, ".", regexp.MustCompile(`^\.?(?:` + letter + `|[\p{N}_])[\p{L}\p{N}_-]*(?:\.[\p{L}\p{N}_-]+)*\.[a-z][a-z0-9]{0,5}`)},
+	{Number, "0123456789", regexp.MustCompile(`^[$€£¥]? ?[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?`)},
 }
 
 var (
@@ -94,9 +97,6 @@ var (
 
 // mostValue bounds a value without quotation marks, brackets or name, in bytes, so that scanning takes time in proportion to a text's length.
 const mostValue = 512
-
-// closing is what a JSON value ends with, by what it begins with.
-var closing = [256]string{'{': "}", '[': "]"}
 
 // MostText bounds a text that is looked at, in bytes.
 const MostText = 8 << 10
@@ -121,7 +121,6 @@ func Scan(text string) *Clause {
 		i = c.Tokens[len(c.Tokens)-1].End
 	}
 	c.properNames()
-	c.lists()
 	c.collect()
 	return c
 }
@@ -143,10 +142,11 @@ func (c *Clause) value(i int) bool {
 	}
 	for _, p := range patterns {
 		rest := c.Text[i:]
-		if p.kind == JSON && !strings.Contains(rest, closing[rest[0]]) {
-			continue
-		} else if p.kind > Pair {
+		if p.kind > Pair {
 			rest = rest[:min(len(rest), mostValue)]
+		}
+		if p.needs != "" && !strings.ContainsAny(rest, p.needs) {
+			continue
 		}
 		if found := p.re.FindString(rest); found != "" && len(found) != mostValue {
 			if v, end, ok := c.read(p.kind, found, i+len(found)); ok {
@@ -163,7 +163,7 @@ func (c *Clause) read(kind Kind, found string, end int) (Value, int, bool) {
 	v := Value{Kind: kind, Text: found}
 	switch kind {
 	case Quoted:
-		v.Text = unquoted(found)
+		v.Text = strings.Trim(found, "\"'`“”‘’「」")
 	case Pair:
 		key, text, _ := strings.Cut(found, "=")
 		v.Key, v.Text = strings.TrimSpace(key), strictjson.Quote(strings.Trim(strings.TrimSpace(text), `"'`))
@@ -176,13 +176,6 @@ func (c *Clause) read(kind Kind, found string, end int) (Value, int, bool) {
 		return v, after, after > end || !unicode.IsLetter(next) // not: 1Z999, 3rd
 	}
 	return v, end, true
-}
-
-// unquoted removes the first and the last character.
-func unquoted(s string) string {
-	_, first := utf8.DecodeRuneInString(s)
-	_, last := utf8.DecodeLastRuneInString(s)
-	return s[first : len(s)-last]
 }
 
 // number reads a number, and its magnitude and unit, which stand at end.
@@ -241,41 +234,19 @@ var (
 // isCode reports whether a word is no plain one: USD, BA117, NewServer, deadline_exceeded.
 func isCode(w string) bool { return hump.MatchString(w) || capitals.MatchString(w) }
 
-// mostChinese is the length of the longest Chinese word that is looked for.
-const mostChinese = 6
-
-// chinese takes the next Chinese word: one of the lexicons, or what stands before the next of those.
+// chinese takes the next Chinese word: one of the lexicon, or what stands before the next of those.
 func (c *Clause) chinese(i int) {
-	term, end := c.knownChinese(i)
-	for end == 0 || term == "" {
-		_, size := utf8.DecodeRuneInString(c.Text[max(i, end):])
-		end = max(i, end) + size
-		next, _ := utf8.DecodeRuneInString(c.Text[end:])
-		if known, _ := c.knownChinese(end); known != "" || !unicode.Is(unicode.Han, next) {
-			term = c.Text[i:end]
+	known := func(w string) bool { return rank.Key("zh", w) != "" || rank.Synonyms(w) != nil }
+	w := rank.ChineseWord(c.Text[i:], known)
+	for end := i; w == ""; {
+		_, size := utf8.DecodeRuneInString(c.Text[end:])
+		end += size
+		if next, _ := utf8.DecodeRuneInString(c.Text[end:]); !unicode.Is(unicode.Han, next) || rank.ChineseWord(c.Text[end:], known) != "" {
+			w = c.Text[i:end]
 		}
 	}
-	c.token(i, end, term, rank.Stem(term))
-}
-
-// knownChinese returns the longest word of the lexicons that stands at i, as it is read, and its end.
-func (c *Clause) knownChinese(i int) (term string, end int) {
-	ends := make([]int, 0, mostChinese)
-	for j, r := range c.Text[i:min(len(c.Text), i+mostChinese*utf8.UTFMax)] {
-		if !unicode.Is(unicode.Han, r) || len(ends) == mostChinese {
-			break
-		}
-		ends = append(ends, i+j+utf8.RuneLen(r))
-	}
-	for _, end := range slices.Backward(ends) {
-		w := c.Text[i:end]
-		if en := rank.Key("zh", w); en != "" {
-			return en, end
-		} else if rank.Synonyms(w) != nil {
-			return w, end
-		}
-	}
-	return "", 0
+	term := cmp.Or(rank.Key("zh", w), w)
+	c.token(i, i+len(w), term, rank.Stem(term))
 }
 
 // properNames makes values of capitalised words that do not start a sentence: Paris, Bank of China, British pounds, Boston, MA.
@@ -301,20 +272,6 @@ func (c *Clause) properNames() {
 	c.Tokens = out
 }
 
-// collect lists the values, and the units of numbers.
-func (c *Clause) collect() {
-	for i, t := range c.Tokens {
-		if t.Value == nil {
-			continue
-		}
-		t.Value.From, t.Value.To = i, i+1
-		c.Values = append(c.Values, t.Value)
-		if t.Value.Unit != "" {
-			c.Values = append(c.Values, &Value{Kind: Unit, From: i, To: i + 1, Text: t.Value.Unit})
-		}
-	}
-}
-
 // capital reports whether a token is a capitalised word that says something.
 func (c *Clause) capital(i int) bool {
 	if i >= len(c.Tokens) {
@@ -325,23 +282,28 @@ func (c *Clause) capital(i int) bool {
 	return t.Value == nil && unicode.IsUpper(r) && len(t.Text) > 1 && !rank.Stop(t.Term)
 }
 
-// lists numbers the values that are listed: a, b and c.
-func (c *Clause) lists() {
-	var last *Value
-	list, between := 0, ""
-	for _, t := range c.Tokens {
-		if t.Value == nil {
+// collect gathers the values and the units of numbers, and numbers those that are listed: a, b and c.
+func (c *Clause) collect() {
+	last, list, between := &Value{Kind: -1}, 0, ""
+	for i, t := range c.Tokens {
+		v := t.Value
+		if v == nil {
 			between += t.Text
 			continue
 		}
-		if last != nil && (last.Kind == t.Value.Kind || last.isThing() && t.Value.isThing()) && slices.Contains([]string{",", "and", ",and", "or", ",or", "、", "&"}, between) {
+		if (last.Kind == v.Kind || last.isThing() && v.isThing()) && slices.Contains([]string{",", "and", ",and", "or", ",or", "、", "&"}, between) {
 			if last.list == 0 {
 				list++
 				last.list = list
 			}
-			t.Value.list = last.list
+			v.list = last.list
 		}
-		last, between = t.Value, ""
+		v.From, v.To = i, i+1
+		c.Values = append(c.Values, v)
+		if v.Unit != "" {
+			c.Values = append(c.Values, &Value{Kind: Unit, From: i, To: i + 1, Text: v.Unit})
+		}
+		last, between = v, ""
 	}
 }
 

@@ -51,14 +51,10 @@ func MostlyChinese(text string) bool {
 
 // Say formats the wording of the language. Both wordings take the same arguments; the verbs may name them by number.
 func (l Lang) Say(en, zh string, args ...any) string {
-	wording := en
-	if l == ZH {
-		wording = zh
-	}
 	if len(args) == 0 {
-		return wording
+		return l.Pick(en, zh)
 	}
-	return fmt.Sprintf(wording, args...)
+	return fmt.Sprintf(l.Pick(en, zh), args...)
 }
 
 // Pick returns the wording of the language as it stands.

@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"cmp"
 	"context"
 	"regexp"
 	"strings"
@@ -168,20 +169,15 @@ const mostDescription = 200
 // firstInput is the input of the planned call if it is of this tool; else what the description, and then the goal, say about the tool. An input
 // that failed is repaired.
 func (w *work) firstInput(req *plannerv1.GetFirstInputParamsRequest, t *catalog.Tool, failed *strictjson.Object) *strictjson.Object {
-	text := req.GetContext().GetGoal()
-	planned := w.next != nil && w.next.tool.GetId() == t.GetId()
-	switch {
-	case planned:
-		text = w.next.text
-	case strings.TrimSpace(req.GetDescription()) != "":
-		text = req.GetDescription()
+	var found *strictjson.Object
+	if w.next != nil && w.next.tool.GetId() == t.GetId() {
+		found = w.next.input
+	} else {
+		text := cmp.Or(strings.TrimSpace(req.GetDescription()), w.tc.GetGoal())
+		found = input.ParamsOf(t).Fill(input.Scan(text)).Input
 	}
-	found := input.ParamsOf(t).Fill(input.Scan(text)).Input
-	switch {
-	case req.GetError() != "" || req.GetFailedInputJson() != "":
+	if req.GetError() != "" || req.GetFailedInputJson() != "" {
 		return input.Repair(t, failed, req.GetError(), found)
-	case planned:
-		return w.next.input
 	}
 	return found
 }

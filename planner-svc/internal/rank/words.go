@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/kljensen/snowball/english"
 )
@@ -90,16 +91,26 @@ func Terms(text string) []string {
 // Stem returns the term of one word.
 func Stem(word string) string { return english.Stem(word, false) }
 
+// ChineseWord returns the longest known word that a text begins with, "" if there is none.
+func ChineseWord(text string, known func(string) bool) (word string) {
+	n := 0
+	for i, r := range text {
+		if n++; n > loadLexicon().longest || !unicode.Is(unicode.Han, r) {
+			break
+		}
+		if w := text[:i+utf8.RuneLen(r)]; known(w) {
+			word = w
+		}
+	}
+	return word
+}
+
 // hanTerms finds the lexicon's words in a run of Chinese characters, the longest first, and adds its pairs.
 func hanTerms(run []rune) []string {
-	l := loadLexicon()
 	var out []string
 	for i := 0; i < len(run); i++ {
-		for size := min(l.longest, len(run)-i); size > 0; size-- {
-			if w := string(run[i : i+size]); Synonyms(w) != nil {
-				out, i = append(out, w), i+size-1
-				break
-			}
+		if w := ChineseWord(string(run[i:]), func(w string) bool { return Synonyms(w) != nil }); w != "" {
+			out, i = append(out, w), i+utf8.RuneCountInString(w)-1
 		}
 	}
 	for i := range len(run) - 1 {
