@@ -46,7 +46,8 @@ func fsyncTime(dir string) time.Duration {
 func (b *bench) preface(d *document) {
 	d.WriteString("# Performance\n\n")
 	d.text("Written by `make bench` on %s. Systems are measured in turns, in one run: %d round(s) of %v for each system and level. Figures are "+
-		"medians of the %d at which the rest of the machine did least. Only ratios carry over to another machine.",
+		"medians of the %d at which the rest of the machine did least. Only ratios carry over to another machine. "+
+		"[What planning with a model costs](performance-planning.md) and [what each fast path saves](performance-fast-paths.md) are measured apart.",
 		b.began.UTC().Format("2006-01-02 15:04 UTC"), b.rounds, b.each, quieter(b.rounds))
 	gogc := "100 to 300, which our servers set themselves: 10 to 20 MB between two collections"
 	if v := os.Getenv("GOGC"); v != "" {
