@@ -2,11 +2,13 @@ package suite
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 
 	"pawl.dev/executor-svc/executor"
 	"pawl.dev/mcppool-svc/mcppool"
+	"pawl.dev/services/serve"
 )
 
 // Config says what to run and where. The zero value of a field means what its comment says.
@@ -68,4 +70,14 @@ func (c Config) complete() (Config, error) {
 		return c, fmt.Errorf("workspace: %s is not a folder", c.Workspace)
 	}
 	return c, nil
+}
+
+// landingPage is where the gateway ends logins to MCP servers, as far as browsers of this machine can reach it; empty where
+// that is not known before it listens, or is for an operator to say.
+func landingPage(httpAddr string) string {
+	_, port, err := net.SplitHostPort(httpAddr)
+	if err != nil || port == "0" || !serve.LoopbackHost(httpAddr) {
+		return ""
+	}
+	return "http://" + httpAddr + "/v1/mcpLogins:callback"
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"runtime"
 
 	"github.com/alecthomas/kong"
 	"google.golang.org/grpc"
@@ -76,4 +77,14 @@ func (h *Host) Embed(ctx context.Context, u *ui.UI, dataDir string, level LogLev
 func (e *embedded) Stop() error {
 	e.cancel()
 	return <-e.ended
+}
+
+// VersionCmd is `pawl version`.
+type VersionCmd struct{}
+
+// Run prints the version of this program.
+func (c *VersionCmd) Run(u *ui.UI, h *Host) error {
+	platform := runtime.GOOS + "/" + runtime.GOARCH
+	return u.Result(map[string]string{"version": h.Version, "go": runtime.Version(), "platform": platform},
+		"pawl %s (%s, %s)", h.Version, runtime.Version(), platform)
 }

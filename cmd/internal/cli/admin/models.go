@@ -2,22 +2,55 @@ package admin
 
 import (
 	"context"
-	"runtime"
 	"strings"
 
 	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/eval"
 	"pawl.dev/cmd/internal/ui"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 )
 
-// VersionCmd is `pawl version`.
-type VersionCmd struct{}
+// EvalCmd is `pawl eval`.
+type EvalCmd struct {
+	File    string   `arg:"" type:"existingfile" help:"Cases: goals, their tools, and the calls that are expected (docs/eval.md)."`
+	Models  []string `arg:"" optional:"" name:"model" help:"With --compare, the models."`
+	Compare bool     `help:"Run the cases with each of the models named, and show them side by side."`
+	Model   string   `placeholder:"NAME" help:"The model to measure (default: the planner's)."`
+	Beside  int      `placeholder:"N" help:"Offer N other tools of the file beside those of a case."`
+	Wrong   bool     `help:"Show each case that went wrong, and why."`
+}
 
-// Run prints the version of this program.
-func (c *VersionCmd) Run(u *ui.UI, h *Host) error {
-	platform := runtime.GOOS + "/" + runtime.GOARCH
-	return u.Result(map[string]string{"version": h.Version, "go": runtime.Version(), "platform": platform},
-		"pawl %s (%s, %s)", h.Version, runtime.Version(), platform)
+// Run measures.
+func (c *EvalCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	models := c.Models
+	switch {
+	case c.Compare && len(models) < 2:
+		return ui.Usagef("--compare needs two models").Then("pawl eval FILE --compare MODEL MODEL")
+	case !c.Compare && len(models) > 0:
+		return ui.Usagef("%q is not expected", models[0]).Then("pawl eval FILE --model %s, or --compare with several", models[0])
+	case !c.Compare:
+		models = []string{c.Model}
+	}
+	f, err := eval.Load(c.File)
+	if err != nil {
+		return ui.Usagef("%v", err)
+	}
+	var reports []*eval.Report
+	for _, model := range models {
+		r, err := eval.Run(ctx, s.Planner, f, eval.Options{Model: model, Beside: c.Beside, Each: func(r eval.Result) {
+			if c.Wrong && !u.JSON && (r.Answerable && !r.RightInput || !r.Answerable && !r.Refused) {
+				u.Printf("%s\n  %s\n  %s\n", r.Goal, r.Problem, strings.Join(r.Calls, "\n  "))
+			}
+		}})
+		if err != nil {
+			return err
+		}
+		reports = append(reports, r)
+	}
+	if u.JSON {
+		return u.Document(map[string]any{"reports": reports})
+	}
+	return eval.Table(u.Out, reports...)
 }
 
 // ModelsCmd is `pawl models`.
