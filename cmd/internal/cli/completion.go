@@ -137,17 +137,9 @@ func (p place) flag(word string) *kong.Flag {
 
 // set takes in a flag that says where the server is.
 func (g *Globals) set(flag, value string) {
-	switch flag {
-	case "server":
-		g.Server = value
-	case "key":
-		g.Key = value
-	case "data":
-		g.Data = value
-	case "pool":
-		g.Pool = value
-	case "planner":
-		g.Planner = value
+	places := map[string]*string{"server": &g.Server, "key": &g.Key, "data": &g.Data, "pool": &g.Pool, "planner": &g.Planner}
+	if to := places[flag]; to != nil {
+		*to = value
 	}
 }
 

@@ -84,16 +84,8 @@ func folderID(root string) string {
 
 // slugOf makes lower-case letters, digits and hyphens of a name, at most n of them.
 func slugOf(name string, n int) string {
-	var b strings.Builder
-	for _, r := range strings.ToLower(name) {
-		switch {
-		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
-			b.WriteRune(r)
-		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
-			b.WriteByte('-')
-		}
-	}
-	slug := b.String()
+	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
+	slug := strings.Join(words, "-")
 	return strings.Trim(slug[:min(len(slug), n)], "-")
 }
 
@@ -136,7 +128,7 @@ func (f Folder) Scope(ctx context.Context, s *Session, req *executorv1.CreateTas
 		}
 		if ids := agent.GetMcpIds(); len(ids) > 0 {
 			if chosen {
-				req.McpIds = append([]string{f.id}, without(ids, f.id)...)
+				req.McpIds = append([]string{f.id}, slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == f.id })...)
 			}
 			return nil
 		}
@@ -156,16 +148,6 @@ func activeServers(ctx context.Context, s *Session) ([]string, error) {
 		}
 	}
 	return ids, err
-}
-
-func without(ids []string, id string) []string {
-	var rest []string
-	for _, i := range ids {
-		if i != id {
-			rest = append(rest, i)
-		}
-	}
-	return rest
 }
 
 // Real is the server that an id on the command line means.

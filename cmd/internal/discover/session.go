@@ -126,12 +126,12 @@ func (s *Session) await(ctx context.Context, lost string) (*Server, error) {
 			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return nil, ctx.Err()
 			}
+			how := "start one with pawl up"
 			if cfg.Server != "" {
-				return nil, ui.WrapError(err, "the server at %s did not come back within %s", lost, cfg.ReconnectPatience).
-					Then("start it again, then repeat the command; tasks go on where they were")
+				how = "start it again"
 			}
 			return nil, ui.WrapError(err, "the server at %s did not come back within %s", lost, cfg.ReconnectPatience).
-				Then("start one with pawl up, then repeat the command; tasks go on where they were")
+				Then("%s, then repeat the command; tasks go on where they were", how)
 		}
 	}
 }

@@ -118,15 +118,8 @@ func (p *Prompter) partByPart(ctx context.Context, f Field, parts []Field) (json
 // object asks for each field, required ones first, and returns the JSON object. key is a field's name in the object. An empty line leaves
 // an optional field out, or takes its default.
 func (p *Prompter) object(ctx context.Context, fields []Field, key func(string) string) (string, error) {
-	slices.SortStableFunc(fields, func(a, b Field) int {
-		switch {
-		case a.Required == b.Required:
-			return 0
-		case a.Required:
-			return -1
-		}
-		return 1
-	})
+	optional := func(f Field) bool { return !f.Required }
+	fields = append(slices.DeleteFunc(slices.Clone(fields), optional), slices.DeleteFunc(slices.Clone(fields), func(f Field) bool { return f.Required })...)
 	var members []string
 	for _, f := range fields {
 		f.Description = strings.TrimSpace(f.Description + emptyMeans(f))

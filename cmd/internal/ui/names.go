@@ -163,6 +163,22 @@ func Plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
+// Set writes a value that was given; nil: none was.
+func Set[T any](to, given *T) {
+	if given != nil {
+		*to = *given
+	}
+}
+
+// Progress is how far something is: 2.5/3 with what it does.
+func Progress(done, total float64, message string) string {
+	text := Number(done)
+	if total > 0 {
+		text += "/" + Number(total)
+	}
+	return strings.TrimSpace(text + " " + Line(message))
+}
+
 // Number is a float without needless digits.
 func Number(f float64) string {
 	return strings.TrimRight(strings.TrimRight(strconv.FormatFloat(f, 'f', 2, 64), "0"), ".")

@@ -121,11 +121,7 @@ func showResult(u *ui.UI, result *mcppoolv1.CallResult) error {
 func showProgress(u *ui.UI, live *ui.LiveLine, msg *mcppoolv1.CallToolResponse) {
 	st := u.ErrStyle()
 	if pr := msg.GetProgress(); pr != nil {
-		text := ui.Number(pr.GetProgress())
-		if pr.GetTotal() > 0 {
-			text += "/" + ui.Number(pr.GetTotal())
-		}
-		live.Draw(st.Cyan(strings.TrimSpace("… " + text + " " + ui.Line(pr.GetMessage()))))
+		live.Draw(st.Cyan("… " + ui.Progress(pr.GetProgress(), pr.GetTotal(), pr.GetMessage())))
 	}
 	if l := msg.GetLog(); l != nil {
 		live.Clear()

@@ -140,12 +140,8 @@ func (f *LoginFlags) logins(s *mcppoolv1.McpServer) error {
 		http.Oauth = &mcppoolv1.OAuth{}
 	}
 	o := http.GetOauth()
-	if f.ClientID != nil {
-		o.ClientId = *f.ClientID
-	}
-	if f.ClientSecret != nil {
-		o.ClientSecret = *f.ClientSecret
-	}
+	ui.Set(&o.ClientId, f.ClientID)
+	ui.Set(&o.ClientSecret, f.ClientSecret)
 	if len(f.Scope) > 0 {
 		o.Scopes = f.Scope
 	}
@@ -183,9 +179,7 @@ func (f *TrustFlags) trust(s *mcppoolv1.McpServer) error {
 	if f.Isolation != nil {
 		s.Isolation = ui.EnumValue[mcppoolv1.Isolation](*f.Isolation)
 	}
-	if f.MaxConnections != nil {
-		s.MaxConnections = *f.MaxConnections
-	}
+	ui.Set(&s.MaxConnections, f.MaxConnections)
 	for _, root := range f.Root {
 		abs, err := filepath.Abs(root)
 		if err != nil {

@@ -111,12 +111,8 @@ func (c *UpdateCmd) changed(old, file *mcppoolv1.McpServer, local bool) (*mcppoo
 			return nil, err
 		}
 	}
-	if c.Trusted != nil {
-		server.Trusted = *c.Trusted
-	}
-	if c.Disabled != nil {
-		server.Disabled = *c.Disabled
-	}
+	ui.Set(&server.Trusted, c.Trusted)
+	ui.Set(&server.Disabled, c.Disabled)
 	if err := c.reach(server, c.Command, local); err != nil {
 		return nil, err
 	}

@@ -38,15 +38,9 @@ func (f *BudgetFlags) over(old *executorv1.Budget) *executorv1.Budget {
 	}
 	b := &executorv1.Budget{}
 	proto.Merge(b, old)
-	if f.MaxToolCalls != nil {
-		b.MaxToolCalls = *f.MaxToolCalls
-	}
-	if f.MaxModelCalls != nil {
-		b.MaxModelCalls = *f.MaxModelCalls
-	}
-	if f.MaxTokens != nil {
-		b.MaxTokens = *f.MaxTokens
-	}
+	ui.Set(&b.MaxToolCalls, f.MaxToolCalls)
+	ui.Set(&b.MaxModelCalls, f.MaxModelCalls)
+	ui.Set(&b.MaxTokens, f.MaxTokens)
 	if f.MaxCost != nil {
 		b.MaxCostNanoUsd = uint64(math.Round(*f.MaxCost * 1e9))
 	}

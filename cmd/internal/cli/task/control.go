@@ -10,12 +10,15 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
-// CancelCmd is `pawl cancel`.
-type CancelCmd struct {
+// StopFlags say which task is to stop, and why.
+type StopFlags struct {
 	OneTask
 	Reason string `placeholder:"TEXT" help:"Why; kept with the task."`
 	Detach bool   `short:"d" help:"Do not wait for a running call to come back."`
 }
+
+// CancelCmd is `pawl cancel`.
+type CancelCmd struct{ StopFlags }
 
 // Run cancels a task and waits for its end.
 func (c *CancelCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
@@ -57,11 +60,7 @@ func showCancelled(u *ui.UI, task *executorv1.Task, before bool) error {
 }
 
 // PauseCmd is `pawl pause`.
-type PauseCmd struct {
-	OneTask
-	Reason string `placeholder:"TEXT" help:"Why; kept with the task."`
-	Detach bool   `short:"d" help:"Do not wait for a running call to come back."`
-}
+type PauseCmd struct{ StopFlags }
 
 // Run pauses a task and waits until it stands still.
 func (c *PauseCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {

@@ -27,7 +27,7 @@ func (e *Events) step(ev *executorv1.ExecutorEvent) {
 		e.run(id)
 		e.Tick(s.started)
 	case *executorv1.ExecutorEvent_ToolProgress:
-		e.view(id, ev).progress = progressText(p.ToolProgress)
+		e.view(id, ev).progress = ui.Progress(p.ToolProgress.GetProgress(), p.ToolProgress.GetTotal(), p.ToolProgress.GetMessage())
 		e.Tick(ev.GetTime().AsTime())
 	case *executorv1.ExecutorEvent_StepOutput:
 		e.finished(id, ev, e.cfg.Style.Green("✓"), "")
@@ -173,17 +173,6 @@ func (e *Events) stepLine(mark string, s *stepView, took time.Duration, others i
 	}
 	st := e.cfg.Style
 	return mark + " " + tool + st.Dim(input) + st.Cyan(tail) + st.Dim(clock)
-}
-
-func progressText(p *executorv1.ToolProgress) string {
-	text := ui.Number(p.GetProgress())
-	if p.GetTotal() > 0 {
-		text += "/" + ui.Number(p.GetTotal())
-	}
-	if p.GetMessage() != "" {
-		text += " " + ui.Line(p.GetMessage())
-	}
-	return text
 }
 
 // failureText is an error and what is known of its call, where the error does not say so itself.

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -19,17 +20,9 @@ const (
 
 // waitsTo says what a task waits for, after the word waits.
 func waitsTo(kind executorv1.WaitKind) string {
-	switch kind {
-	case waitParams:
-		return "for parameters"
-	case waitOutcome:
-		return "for a decision on a call whose outcome is unknown"
-	case waitPause:
-		return "to be unpaused"
-	case waitInput:
-		return "for what its server asks"
-	}
-	return "for approval"
+	return cmp.Or(map[executorv1.WaitKind]string{
+		waitParams: "for parameters", waitOutcome: "for a decision on a call whose outcome is unknown", waitPause: "to be unpaused", waitInput: "for what its server asks",
+	}[kind], "for approval")
 }
 
 // ways are the commands that answer a wait; flags reach the same server.
