@@ -413,15 +413,24 @@ func TestGenerateRefusesBadRequests(t *testing.T) {
 	hot := 2.1
 	hotter := hello()
 	hotter.Temperature = &hot
+	called := hello()
+	called.Messages[0].Parts = append(called.Messages[0].Parts, &plannerv1.ModelPart{Part: &plannerv1.ModelPart_ToolCall{ToolCall: &plannerv1.ModelToolCall{Id: "1", Name: "x"}}})
+	answered := hello()
+	answered.Messages = append(answered.Messages, &plannerv1.ModelMessage{Role: plannerv1.ModelRole_MODEL_ROLE_ASSISTANT,
+		Parts: []*plannerv1.ModelPart{{Part: &plannerv1.ModelPart_ToolResult{ToolResult: &plannerv1.ModelToolResult{CallId: "1"}}}}})
+	both := hello()
+	both.OutputSchemaJson, both.Tools = `{"type":"object"}`, []*plannerv1.ModelTool{{Name: "x"}}
 	for name, tt := range map[string]struct {
 		req  *plannerv1.GenerateRequest
 		code codes.Code
 	}{
-		"no message":   {&plannerv1.GenerateRequest{}, codes.InvalidArgument},
-		"too large":    {big, codes.ResourceExhausted},
-		"temperature":  {hotter, codes.InvalidArgument},
-		"empty part":   {&plannerv1.GenerateRequest{Messages: []*plannerv1.ModelMessage{{Role: 1, Parts: []*plannerv1.ModelPart{{}}}}}, codes.InvalidArgument},
-		"role unknown": {&plannerv1.GenerateRequest{Messages: []*plannerv1.ModelMessage{{Parts: said("x").GetParts()}}}, codes.InvalidArgument},
+		"the user calls a tool": {called, codes.InvalidArgument}, "the model answers a call": {answered, codes.InvalidArgument},
+		"tools and a schema": {both, codes.InvalidArgument},
+		"no message":         {&plannerv1.GenerateRequest{}, codes.InvalidArgument},
+		"too large":          {big, codes.ResourceExhausted},
+		"temperature":        {hotter, codes.InvalidArgument},
+		"empty part":         {&plannerv1.GenerateRequest{Messages: []*plannerv1.ModelMessage{{Role: 1, Parts: []*plannerv1.ModelPart{{}}}}}, codes.InvalidArgument},
+		"role unknown":       {&plannerv1.GenerateRequest{Messages: []*plannerv1.ModelMessage{{Parts: said("x").GetParts()}}}, codes.InvalidArgument},
 	} {
 		if _, _, err := generate(t.Context(), c, tt.req); errs.From(err) == nil || errs.From(err).Code != tt.code {
 			t.Errorf("%s: %v", name, err)

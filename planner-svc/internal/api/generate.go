@@ -19,9 +19,6 @@ func (s *Server) Generate(req *plannerv1.GenerateRequest, stream grpc.ServerStre
 	if err := caller(ctx); err != nil {
 		return err
 	}
-	if err := checkGenerate(req); err != nil {
-		return err
-	}
 	chosen, err := s.models.Choose(req.GetModel(), req.GetModelHints())
 	if err != nil {
 		return err
@@ -66,22 +63,4 @@ func (s *Server) reply(ctx context.Context, chosen llm.Model, req *plannerv1.Gen
 		return nil, typed.WithUsage(plan.UsageProto(reply.Usage))
 	}
 	return reply, err
-}
-
-// checkGenerate validates what the contract cannot express.
-func checkGenerate(req *plannerv1.GenerateRequest) error {
-	if req.GetOutputSchemaJson() != "" && len(req.GetTools()) > 0 {
-		return plan.Invalid("output_schema_json", "a schema for the output cannot be combined with tools")
-	}
-	for _, m := range req.GetMessages() {
-		for _, p := range m.GetParts() {
-			switch assistant := m.GetRole() == plannerv1.ModelRole_MODEL_ROLE_ASSISTANT; {
-			case p.GetToolCall() != nil && !assistant:
-				return plan.Invalid("messages", "a tool call stands in a message of the user; only the model calls tools")
-			case p.GetToolResult() != nil && assistant:
-				return plan.Invalid("messages", "a tool result stands in a message of the model; results are the user's")
-			}
-		}
-	}
-	return nil
 }

@@ -4628,7 +4628,7 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"step_count\x18\x02 \x01(\rR\tstepCount\x12\x19\n" +
 	"\btool_ids\x18\x03 \x03(\tR\atoolIds\x12\x12\n" +
 	"\x04goal\x18\x04 \x01(\tR\x04goal\x12,\n" +
-	"\x12inputs_schema_json\x18\x05 \x01(\tR\x10inputsSchemaJson\"\xc7\x04\n" +
+	"\x12inputs_schema_json\x18\x05 \x01(\tR\x10inputsSchemaJson\"\xe6\x05\n" +
 	"\x0fGenerateRequest\x12\x1e\n" +
 	"\x05model\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x05model\x120\n" +
 	"\vmodel_hints\x18\x02 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x14\"\x05r\x03\x18\xc8\x01R\n" +
@@ -4642,17 +4642,20 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\vtool_choice\x18\t \x01(\x0e2 .pawl.planner.v1.ModelToolChoiceB\b\xbaH\x05\x82\x01\x02\x10\x01R\n" +
 	"toolChoice\x127\n" +
 	"\x12output_schema_json\x18\n" +
-	" \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x10R\x10outputSchemaJsonB\x0e\n" +
+	" \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x10R\x10outputSchemaJson:\x9c\x01\xbaH\x98\x01\x1a\x95\x01\n" +
+	"#generate_request.output_schema_json\x125a schema for the output cannot be combined with tools\x1a7this.output_schema_json == '' || this.tools.size() == 0B\x0e\n" +
 	"\f_temperature\"\xa1\x01\n" +
 	"\tModelTool\x120\n" +
 	"\x04name\x18\x01 \x01(\tB\x1c\xbaH\x19r\x172\x15^[a-zA-Z0-9_-]{1,64}$R\x04name\x12+\n" +
 	"\vdescription\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\vdescription\x125\n" +
-	"\x11input_schema_json\x18\x03 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x10R\x0finputSchemaJson\"\x88\x01\n" +
+	"\x11input_schema_json\x18\x03 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x10R\x0finputSchemaJson\"\xd2\x03\n" +
 	"\fModelMessage\x12:\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x1a.pawl.planner.v1.ModelRoleB\n" +
 	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x04role\x12<\n" +
 	"\x05parts\x18\x02 \x03(\v2\x1a.pawl.planner.v1.ModelPartB\n" +
-	"\xbaH\a\x92\x01\x04\b\x01\x102R\x05parts\"\x9e\x02\n" +
+	"\xbaH\a\x92\x01\x04\b\x01\x102R\x05parts:\xc7\x02\xbaH\xc3\x02\x1a\x9d\x01\n" +
+	"\x17model_message.tool_call\x12Ga tool call stands in a message of the user; only the model calls tools\x1a9this.role == 2 || !this.parts.exists(p, has(p.tool_call))\x1a\xa0\x01\n" +
+	"\x19model_message.tool_result\x12Fa tool result stands in a message of the model; results are the user's\x1a;this.role == 1 || !this.parts.exists(p, has(p.tool_result))\"\x9e\x02\n" +
 	"\tModelPart\x12\x14\n" +
 	"\x04text\x18\x01 \x01(\tH\x00R\x04text\x123\n" +
 	"\x05image\x18\x02 \x01(\v2\x1b.pawl.planner.v1.ModelMediaH\x00R\x05image\x123\n" +
