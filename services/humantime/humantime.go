@@ -12,10 +12,7 @@ func Text(d time.Duration) string {
 
 // AtLeast is the text of a time to wait: whole seconds, rounded up, so that waiting that long is enough.
 func AtLeast(d time.Duration) string {
-	if rest := d % time.Second; rest > 0 {
-		d += time.Second - rest
-	}
-	return trim(d)
+	return trim((d + time.Second - 1).Truncate(time.Second))
 }
 
 // grain is what a duration is rounded to: two to three digits of it stay.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 
 	"go.opentelemetry.io/contrib/bridges/otelslog"
 	"go.opentelemetry.io/contrib/exporters/autoexport"
@@ -47,8 +48,8 @@ func Setup(ctx context.Context, service, version string) (shutdown func(context.
 	var closers []func(context.Context) error
 	shutdown = func(ctx context.Context) error {
 		var failed error
-		for i := len(closers) - 1; i >= 0; i-- {
-			failed = errors.Join(failed, closers[i](ctx))
+		for _, closer := range slices.Backward(closers) {
+			failed = errors.Join(failed, closer(ctx))
 		}
 		closers = nil
 		return failed
@@ -56,7 +57,10 @@ func Setup(ctx context.Context, service, version string) (shutdown func(context.
 	if !traces.on() && !metrics.on() && !logs.on() {
 		return shutdown, nil
 	}
-	res, err := describe(ctx, service, version)
+	// OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win.
+	res, err := resource.New(ctx,
+		resource.WithAttributes(attribute.String("service.name", service), attribute.String("service.version", version)),
+		resource.WithTelemetrySDK(), resource.WithFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("set up telemetry: %w", err)
 	}
@@ -77,13 +81,6 @@ func Setup(ctx context.Context, service, version string) (shutdown func(context.
 		closers = append(closers, closer)
 	}
 	return shutdown, nil
-}
-
-// describe names the process; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win.
-func describe(ctx context.Context, service, version string) (*resource.Resource, error) {
-	return resource.New(ctx,
-		resource.WithAttributes(attribute.String("service.name", service), attribute.String("service.version", version)),
-		resource.WithTelemetrySDK(), resource.WithFromEnv())
 }
 
 func startTraces(ctx context.Context, res *resource.Resource) (func(context.Context) error, error) {
