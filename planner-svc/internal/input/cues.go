@@ -90,7 +90,7 @@ func (f *filling) cues(d *param, j int) float64 {
 
 // counts reports whether a number stands before a word of the tool's, "5 songs", and the parameter bounds how many there are.
 func (f *filling) counts(d *param, after []string) bool {
-	return len(after) > 0 && rank.In("count", d.name[len(d.name)-1]) && (slices.Contains(f.name, after[0]) || slices.Contains(f.about, after[0]))
+	return len(after) > 0 && rank.In("count", d.name[len(d.name)-1]) && (slices.Contains(f.Name, after[0]) || slices.Contains(f.about, after[0]))
 }
 
 // quotedScore prefers texts and titles for quoted values, and takes one as a path only if it looks like one or is said to be one.
@@ -112,7 +112,7 @@ func (f *filling) phraseScore(j int, score float64) float64 {
 		return score - 2
 	case a.role != "" || score >= 2:
 		return score
-	case len(a.before) > 0 && len(f.name) == 1 && means(f.name[0], a.before[0]):
+	case len(a.before) > 0 && len(f.Name) == 1 && means(f.Name[0], a.before[0]):
 		return 2 // echo hello
 	}
 	return never

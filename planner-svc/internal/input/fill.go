@@ -154,7 +154,7 @@ func (f *filling) phrases() {
 
 // ownWord reports whether a word is of the tool's name or names a parameter, or one with which any goal can begin.
 func (f *filling) ownWord(t Token) bool {
-	return rank.In("generic", t.Text) || rank.In("vague", t.Text) || rank.In("polite", t.Text) || meansAny(f.name, t.Term) || slices.ContainsFunc(f.params, func(d param) bool {
+	return rank.In("generic", t.Text) || rank.In("vague", t.Text) || rank.In("polite", t.Text) || meansAny(f.Name, t.Term) || slices.ContainsFunc(f.params, func(d param) bool {
 		return len(t.Term) > 1 && meansAny(d.name, t.Term) || d.form == Path && rank.In("place", t.Term)
 	})
 }
@@ -442,7 +442,7 @@ func (f *filling) inFolder() {
 // isOwn reports whether a name or code consists of the tool's own words.
 func (f *filling) isOwn(v *Value) bool {
 	return (v.Kind == Name || v.Kind == Code) &&
-		!slices.ContainsFunc(rank.Terms(v.Text), func(t string) bool { return !slices.Contains(f.name, t) && !slices.Contains(f.about, t) })
+		!slices.ContainsFunc(rank.Terms(v.Text), func(t string) bool { return !slices.Contains(f.Name, t) && !slices.Contains(f.about, t) })
 }
 
 // Names reports whether a clause names a tool by its id, or by a name that is no plain word.

@@ -14,15 +14,15 @@ import (
 // Params is what a tool says of its input. It does not change and may be used by several goroutines.
 type Params struct {
 	*catalog.Tool
-	name   []string // terms of the tool's name, and of its description
-	about  []string
+	Name   []string // terms of the tool's name, at least one
+	about  []string // terms of its description
 	params []param
 }
 
 // param is what a tool's property says about the values that it takes.
 type param struct {
 	*catalog.Property
-	name, said []string // terms of its name and description
+	name, said []string // terms of its name, at least one, and of its description
 	form       Kind     // of the texts that it takes; Phrase if any
 	unit       *unit    // nil if it names none
 	members    []member // of its enum, or of its items'
@@ -45,17 +45,25 @@ type member struct {
 
 // ParamsOf reads what a tool says of its input.
 func ParamsOf(t *catalog.Tool) *Params {
-	p := &Params{Tool: t, name: rank.Terms(t.GetName()), about: rank.Terms(t.GetDescription())}
+	p := &Params{Tool: t, Name: termsOf(t.GetName()), about: rank.Terms(t.GetDescription())}
 	for i := range t.Props {
 		p.params = append(p.params, p.paramOf(&t.Props[i]))
 	}
 	return p
 }
 
+// termsOf returns the terms of a name; the name itself if it has none.
+func termsOf(name string) []string {
+	if terms := rank.Terms(name); len(terms) > 0 {
+		return terms
+	}
+	return []string{name}
+}
+
 var withSlash = regexp.MustCompile(`(?:\be\.g\.|such as|\bas\b),? ['"]?[A-Za-z_]+/[A-Za-z_]+`)
 
 func (p *Params) paramOf(prop *catalog.Property) param {
-	d := param{Property: prop, name: rank.Terms(prop.Name), said: rank.Terms(prop.Description)}
+	d := param{Property: prop, name: termsOf(prop.Name), said: rank.Terms(prop.Description)}
 	d.array = d.Takes("array") && !d.Takes("string")
 	kind, enum := d.Type, d.Enum
 	if d.array {
@@ -90,7 +98,7 @@ func (p *Params) paramOf(prop *catalog.Property) param {
 	if len(speaks) == 0 {
 		speaks = p.about
 	}
-	d.folder = hasTerm(p.name, "directori", "folder") || hasTerm(speaks, "directori", "folder")
+	d.folder = hasTerm(p.Name, "directori", "folder") || hasTerm(speaks, "directori", "folder")
 	d.needSlash = withSlash.MatchString(d.Description)
 	return d
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+
 	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/input"
 	"pawl.dev/planner-svc/internal/rank"
@@ -64,7 +66,7 @@ func (a *about) consider(c *input.Clause, relevance float64, back, named bool) c
 	f := &ch.filled
 	said := saidIn(c, f)
 	fit := a.verbFit(c, said)
-	cover := max(said.cover(a.name), 0.85*said.cover(a.purpose))
+	cover := max(said.cover(a.params.Name), 0.85*said.cover(a.purpose))
 	explained, strange := a.explains(c, f)
 	ch.not = a.notUnderstood(c, f, named)
 	switch {
@@ -74,7 +76,7 @@ func (a *about) consider(c *input.Clause, relevance float64, back, named bool) c
 	case named:
 	case fit < 0 && !a.params.Reads():
 		ch.not = c.Text
-	case strange != "" && (len(f.Missing) > 0 || explained < mostlyExplained):
+	case strange != "" && (len(f.Missing) > 0 || explained < mostlyExplained || a.params.GetEffect() == commonv1.Effect_EFFECT_DESTRUCTIVE):
 		ch.not = strange
 	}
 	ch.score = 1.3*cover + 0.9*explained + 0.3*relevance + 0.5*a.filled(f) - 0.25*float64(len(f.Missing)) + fit
@@ -102,7 +104,6 @@ func (ch *choice) fillFromBefore(p *input.Params) {
 // about is what is known of a tool.
 type about struct {
 	params  *input.Params
-	name    []string
 	purpose []string        // terms of the first sentence of its description
 	exact   map[string]bool // of name, title, description and properties
 	terms   map[string]bool // those, and what means the same as those of names
@@ -116,7 +117,7 @@ func (w *work) aboutOf(t *catalog.Tool) *about {
 		return known.(*about)
 	}
 	first, _, _ := strings.Cut(t.GetDescription(), ". ")
-	a := &about{params: input.ParamsOf(t), name: rank.Terms(t.GetName()), purpose: rank.Terms(first), exact: map[string]bool{}, terms: map[string]bool{}}
+	a := &about{params: input.ParamsOf(t), purpose: rank.Terms(first), exact: map[string]bool{}, terms: map[string]bool{}}
 	add := func(text string, synonyms bool) {
 		for _, term := range rank.Terms(text) {
 			a.exact[term], a.terms[term] = true, true
@@ -258,14 +259,14 @@ func (a *about) notUnderstood(c *input.Clause, f *input.Filled, named bool) stri
 
 // verbFit compares what the tool does, if its name begins with a verb, with what the clause says: the same speaks for it, another or nothing against it.
 func (a *about) verbFit(c *input.Clause, said said) float64 {
-	if !rank.In("act", a.name[0]) {
+	if !rank.In("act", a.params.Name[0]) {
 		return 0
 	}
 	i := verbOf(c)
 	switch {
-	case i >= 0 && means(c.Tokens[i].Term, a.name[0]):
+	case i >= 0 && means(c.Tokens[i].Term, a.params.Name[0]):
 		return 0.35
-	case said.says(a.name[0]), i >= 0 && slices.Contains(a.purpose, c.Tokens[i].Term):
+	case said.says(a.params.Name[0]), i >= 0 && slices.Contains(a.purpose, c.Tokens[i].Term):
 		return 0
 	}
 	return -0.35

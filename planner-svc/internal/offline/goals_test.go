@@ -91,6 +91,14 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
+// Tools and properties whose names have no letters are no reason to panic.
+func TestNamesWithoutLetters(t *testing.T) {
+	odd := &commonv1.Tool{Id: "s/_", Name: "_", Description: "Reads 5 songs of a living room", InputSchemaJson: `{"properties":{"$":{"type":"integer"},"_":{"type":"string"}}}`}
+	for _, goal := range []string{"create 5 songs in the Living Room", "read 5 songs", "_"} {
+		nextOf(t, &plannerv1.TaskContext{Goal: goal, Tools: []*commonv1.Tool{odd}})
+	}
+}
+
 // After a failed step only reading goes on, and no call is repeated.
 func TestAfterAFailure(t *testing.T) {
 	goal := "delete the path docs/old, then echo done, then count the Go files"
