@@ -126,7 +126,7 @@ func note(path, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// hold reads the pipe, which blocks until somebody writes, unless it is cancelled before.
+// hold reads the pipe, which blocks until another process writes, unless it is cancelled before.
 func hold(ctx context.Context, desk string) error {
 	if err := note(filepath.Join(desk, "held"), "held"); err != nil {
 		return err

@@ -46,7 +46,7 @@ func TestStopInTheMiddleOfACall(t *testing.T) {
 	pool := mcppoolv1.NewMcpPoolServiceClient(s.Conn())
 	_, err := pool.CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServerId: "slow", McpServer: &mcppoolv1.McpServer{
 		AutoActivate: true, Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: url}},
-		ToolPolicies: map[string]*mcppoolv1.ToolPolicy{"*": {Effect: 2, RiskFloor: 1}}, // it writes, and nobody is asked
+		ToolPolicies: map[string]*mcppoolv1.ToolPolicy{"*": {Effect: 2, RiskFloor: 1}}, // it writes, and no person is asked
 	}})
 	if err != nil {
 		t.Fatal(err)

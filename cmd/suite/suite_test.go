@@ -192,7 +192,7 @@ func TestKeys(t *testing.T) {
 	_, port, _ := net.SplitHostPort(s.GRPCAddr())
 	alice := executorv1.NewExecutorServiceClient(dial(t, "127.0.0.1:"+port, aliceKey))
 	bob := executorv1.NewExecutorServiceClient(dial(t, "127.0.0.1:"+port, token("bob")))
-	nobody := executorv1.NewExecutorServiceClient(dial(t, "127.0.0.1:"+port, ""))
+	keyless := executorv1.NewExecutorServiceClient(dial(t, "127.0.0.1:"+port, ""))
 	task := run(t, alice, "How many Go files are there?")
 	if !strings.Contains(task.GetFullAnswer(), "1 Go file") {
 		t.Errorf("answer %q", task.GetFullAnswer())
@@ -200,7 +200,7 @@ func TestKeys(t *testing.T) {
 	if _, err := bob.GetTask(t.Context(), &executorv1.GetTaskRequest{Id: task.GetId()}); status.Code(err) != codes.NotFound {
 		t.Errorf("another user's task: %v", err)
 	}
-	if _, err := nobody.ListTasks(t.Context(), &executorv1.ListTasksRequest{}); status.Code(err) != codes.Unauthenticated {
+	if _, err := keyless.ListTasks(t.Context(), &executorv1.ListTasksRequest{}); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("without a key: %v", err)
 	}
 	if _, err := executorv1.NewExecutorServiceClient(s.Conn()).ListTasks(t.Context(), &executorv1.ListTasksRequest{}); err != nil {

@@ -43,7 +43,7 @@ type mortal struct {
 func (b *bench) killing(ctx context.Context, d *document) {
 	d.text("100 tasks of ten steps of %v each; the executor (Restate's server) is killed (SIGKILL) when two fifths of the steps were called, and started "+
 		"again at once; planner, pool and tool (its worker) live on. The floor is what the steps that were left take. A step that the tool saw twice was repeated unasked. "+
-		"A call of a writing tool whose outcome nobody knows is a person's to decide: such tasks wait.", workTime)
+		"A call of a writing tool whose outcome is unknown is a person's to decide: such tasks wait.", workTime)
 	var rows [][]string
 	reason := ""
 	for i, start := range []func(effects string) mortal{

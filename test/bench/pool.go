@@ -89,7 +89,7 @@ func (b *bench) poolIdle(ctx context.Context, d *document) {
 		rows = append(rows, []string{k.what, strconv.Itoa(k.count), figure(each), "< 64"})
 		b.logf("pool: %.1f KiB per idle connection, %s", each, k.what)
 	}
-	d.text("**Connections that nobody uses**: each of one user, who has listed the tools. What the pool's anonymous memory grew by, some while later; " +
+	d.text("**Idle connections**: each of one user, who has listed the tools. What the pool's anonymous memory grew by, some while later; " +
 		"with GOGC=50 and GOMEMLIMIT=8MiB, so that garbage hardly counts.")
 	d.table([]string{"transport", "connections", "KiB each", "target"}, rows)
 }
@@ -117,7 +117,7 @@ func (a *alone) settled(ctx context.Context, idle time.Duration) float64 {
 		check(ctx.Err())
 	}
 	for range settling {
-		must(a.ListMcpServers(identity.OnBehalfOf(ctx, "nobody"), &mcppoolv1.ListMcpServersRequest{}))
+		must(a.ListMcpServers(identity.OnBehalfOf(ctx, "idle"), &mcppoolv1.ListMcpServersRequest{}))
 	}
 	return must(anonymousMB(a.pid))
 }

@@ -121,7 +121,7 @@ func TestUp(t *testing.T) {
 	}
 }
 
-// usual are the executor's settings where nobody said anything (A18, A21, A28).
+// usual are the executor's settings where nothing else is said (A18, A21, A28).
 func usual() executor.Config {
 	return executor.Config{
 		MaxRunning: 30, MaxRequests: 5, RequestWindow: 15 * time.Second, Retention: 720 * time.Hour,

@@ -19,7 +19,7 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// doubts plays a task that does not know what became of a call, and goes on with any answer.
+// doubts plays a task that does not know the outcome of a call, and goes on with any answer.
 func doubts(tape *clitest.Tape, _ *executorv1.CreateTaskRequest) {
 	tape.Wait(clitest.OutcomeWait("s1", tool, `{"path":"a.txt"}`, "the connection closed")).Play(
 		clitest.FlowStart("Write it", commonv1.RiskLevel_RISK_LEVEL_MEDIUM),
@@ -159,7 +159,7 @@ func TestPauseOfARunningCall(t *testing.T) {
 	w.pawl("pause", "last").expect(t, 1, "ended before it could be paused: done\n", "")
 }
 
-// Somebody else pauses the task while a person is asked: the question is put again, then the pause is dealt with.
+// Another user pauses the task while a person is asked: the question is put again, then the pause is dealt with.
 func TestPauseWhileAsking(t *testing.T) {
 	w := newWorld(t)
 	chdir(t, "app")
@@ -230,7 +230,7 @@ func TestDelete(t *testing.T) {
 	got := w.pawl("delete", clitest.ID(1), clitest.ID(4), clitest.ID(2), clitest.ID(1))
 	got.expect(t, 1, "task a0000001 is deleted\ntask a0000002 is deleted\n", "! task a0000004: the task has not ended yet\npawl: 1 of 3 tasks are not deleted")
 	w.pawl("show", clitest.ID(1)).expect(t, 1, "", "there is no task")
-	w.pawl("delete", clitest.ID(3), "nobody").expect(t, 1, "", `"nobody"`) // nothing is deleted before all are known
+	w.pawl("delete", clitest.ID(3), "unknown").expect(t, 1, "", `"unknown"`) // nothing is deleted before all are known
 	w.pawl("delete", clitest.ID(3), "--json").expect(t, 0, "\""+clitest.ID(3)+"\"", "")
 	w.pawl("delete", clitest.ID(3)).expect(t, 1, "", "there is no task")
 }

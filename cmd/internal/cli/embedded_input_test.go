@@ -10,7 +10,7 @@ import (
 
 // What a server asks within a command's own process can be answered in that process alone: no other command is suggested.
 func TestQuestionThatEndsWithTheCommand(t *testing.T) {
-	for name, tty := range map[string]bool{"nobody is there": false, "left at the prompt": true} {
+	for name, tty := range map[string]bool{"no person is there": false, "left at the prompt": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			chdir(t, "app")

@@ -65,7 +65,7 @@ func TestMCPLogin(t *testing.T) {
 	pages := make(chan string, 2)
 	w.browse = func(address string) error {
 		go func() {
-			// Somebody else's answer is refused, and the right one still counts.
+			// The answer of another login is refused, and the right one still counts.
 			status, _ := visit(t, address, url.Values{"state": {"other"}, "code": {"evil"}})
 			if status != http.StatusBadRequest {
 				t.Errorf("another login: %d", status)

@@ -96,7 +96,7 @@ func TestMCPUpdate(t *testing.T) {
 				t.Errorf("mask %q, want %q", got, tc.mask)
 			}
 			if got := w.pool.Updates[0].GetMcpServer().GetEtag(); got == "" {
-				t.Error("no etag: what somebody else changed meanwhile would be lost")
+				t.Error("no etag: another change made meanwhile would be lost")
 			}
 		})
 	}
@@ -174,7 +174,7 @@ func TestMCPUpdateRefusals(t *testing.T) {
 	}
 }
 
-// Who changes what somebody else changed meanwhile is told.
+// A change of a server that another user changed meanwhile is refused.
 func TestMCPUpdateLosesNothing(t *testing.T) {
 	w := newWorld(t)
 	files, _ := twoServers()

@@ -79,7 +79,7 @@ func TestRunAsAnAgentUsesItsServers(t *testing.T) {
 			t.Errorf("%q: %q", tc.args, got)
 		}
 	}
-	w.pawl("run", "find", "--agent", "nobody").expect(t, 1, "", "next: pawl agents list")
+	w.pawl("run", "find", "--agent", "nosuch").expect(t, 1, "", "next: pawl agents list")
 }
 
 // Who may not register servers goes without the folder, and is told so.

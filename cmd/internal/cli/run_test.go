@@ -252,7 +252,7 @@ func TestRunAsksOneAfterTheOther(t *testing.T) {
 }
 
 // What a tool's server asks together is asked one after the other; without a terminal the task waits, and the ways on are
-// said, also where nobody is asked before a step (A29).
+// said, also where no person is asked before a step (A29).
 func TestRunAsksWhatAServerAsks(t *testing.T) {
 	for name, tty := range map[string]bool{"run asks input": true, "run stops for input": false} {
 		t.Run(name, func(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 // openStore makes a journal in the world's data folder; a server has it until close is called.
 func openStore(t *testing.T, w *world) (closeIt func()) {
 	t.Helper()
-	nobody := inproc.New(nil, nil)
-	e, err := executor.New(t.Context(), executor.Config{DataDir: w.data}, executor.Deps{Planner: nobody, Pool: nobody, Log: slog.New(slog.DiscardHandler)})
+	none := inproc.New(nil, nil)
+	e, err := executor.New(t.Context(), executor.Config{DataDir: w.data}, executor.Deps{Planner: none, Pool: none, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

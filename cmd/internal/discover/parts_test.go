@@ -20,7 +20,7 @@ const poolPackage, plannerPackage = "pawl.mcppool.v1", "pawl.planner.v1"
 func TestParts(t *testing.T) {
 	executor, pool, planner := clitest.Serve(t, clitest.NewExecutor()), clitest.Serve(t, clitest.NewPool()), clitest.Serve(t, clitest.Planner{})
 	whole := clitest.Serve(t, clitest.NewExecutor(), clitest.NewPool(), clitest.Planner{})
-	nobody := closed(t)
+	unused := closed(t)
 	for name, tt := range map[string]struct {
 		server        string
 		pool, planner discover.Part
@@ -29,10 +29,10 @@ func TestParts(t *testing.T) {
 	}{
 		"named":             {executor.Addr, discover.Part{Addr: pool.Addr, Given: true}, discover.Part{Addr: planner.Addr, Given: true}, "", 0},
 		"guessed":           {executor.Addr, discover.Part{Addr: pool.Addr}, discover.Part{Addr: planner.Addr}, "", 0},
-		"all in one":        {whole.Addr, discover.Part{Addr: nobody}, discover.Part{Addr: nobody}, "", 0},
-		"named, not there":  {executor.Addr, discover.Part{Name: "pool", Addr: nobody, Given: true}, discover.Part{Addr: planner.Addr}, "no pool answers at " + nobody + ": dial tcp " + nobody + ": connect: connection refused", 0},
+		"all in one":        {whole.Addr, discover.Part{Addr: unused}, discover.Part{Addr: unused}, "", 0},
+		"named, not there":  {executor.Addr, discover.Part{Name: "pool", Addr: unused, Given: true}, discover.Part{Addr: planner.Addr}, "no pool answers at " + unused + ": dial tcp " + unused + ": connect: connection refused", 0},
 		"named wrongly":     {executor.Addr, discover.Part{Name: "pool", Addr: planner.Addr, Given: true}, discover.Part{Addr: planner.Addr}, "no pool answers at " + planner.Addr + ": unknown service", 0},
-		"guessed, not so":   {executor.Addr, discover.Part{Addr: nobody}, discover.Part{Addr: planner.Addr}, "unknown service", codes.Unimplemented},
+		"guessed, not so":   {executor.Addr, discover.Part{Addr: unused}, discover.Part{Addr: planner.Addr}, "unknown service", codes.Unimplemented},
 		"guessed, not this": {executor.Addr, discover.Part{Addr: planner.Addr}, discover.Part{Addr: planner.Addr}, "unknown service", codes.Unimplemented},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -56,7 +56,7 @@ func TestConsoleOfThisProcess(t *testing.T) {
 	}
 	c.InTTY, c.ErrTTY = true, false
 	if c.CanAsk() {
-		t.Error("it would ask where nobody sees the question")
+		t.Error("it would ask where no person sees the question")
 	}
 	_ = c.Columns()
 }

@@ -12,7 +12,7 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
-// A task calls the tool of this process without anybody being asked: it only reads.
+// A task calls the tool of this process without an approval: it only reads.
 func TestTaskCallsTheToolOfThisProcess(t *testing.T) {
 	pawl, err := suite.New(t.Context(), suite.Config{DataDir: t.TempDir(), Builtins: builtins()}, nil)
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"pawl.dev/cmd/internal/ui"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
@@ -135,23 +137,15 @@ func serverActivity(s *mcppoolv1.McpServer) string {
 }
 
 func loginText(s *mcppoolv1.McpServer) string {
-	switch s.GetLogin() {
-	case mcppoolv1.LoginState_LOGIN_STATE_REQUIRED:
-		return "needed (pawl mcp login " + s.GetId() + ")"
-	case mcppoolv1.LoginState_LOGIN_STATE_ACTIVE:
-		return "done"
-	}
-	return ""
+	return map[mcppoolv1.LoginState]string{
+		mcppoolv1.LoginState_LOGIN_STATE_REQUIRED: "needed (pawl mcp login " + s.GetId() + ")", mcppoolv1.LoginState_LOGIN_STATE_ACTIVE: "done",
+	}[s.GetLogin()]
 }
 
 func isolationText(i mcppoolv1.Isolation) string {
-	switch i {
-	case mcppoolv1.Isolation_ISOLATION_TASK:
-		return "a connection for each task"
-	case mcppoolv1.Isolation_ISOLATION_SHARED:
-		return "one connection for all users"
-	}
-	return ""
+	return map[mcppoolv1.Isolation]string{
+		mcppoolv1.Isolation_ISOLATION_TASK: "a connection for each task", mcppoolv1.Isolation_ISOLATION_SHARED: "one connection for all users",
+	}[i]
 }
 
 // samplingText says which models a server may have asked, and how often.
@@ -170,18 +164,17 @@ func samplingText(s *mcppoolv1.McpServer) string {
 
 func limits(s *mcppoolv1.McpServer) string {
 	var all []string
-	if d := s.GetCallTimeout(); d != nil {
-		all = append(all, "a call "+ui.Duration(d.AsDuration()))
+	lasts := func(what string, d *durationpb.Duration) {
+		if d != nil {
+			all = append(all, what+" "+ui.Duration(d.AsDuration()))
+		}
 	}
-	if d := s.GetStartTimeout(); d != nil {
-		all = append(all, "a start "+ui.Duration(d.AsDuration()))
-	}
+	lasts("a call", s.GetCallTimeout())
+	lasts("a start", s.GetStartTimeout())
 	if n := s.GetMaxConnections(); n > 0 {
 		all = append(all, fmt.Sprintf("%d connections", n))
 	}
-	if d := s.GetCacheTtl(); d != nil {
-		all = append(all, "results of reading tools are kept for "+ui.Duration(d.AsDuration()))
-	}
+	lasts("results of reading tools are kept for", s.GetCacheTtl())
 	return strings.Join(all, ", ")
 }
 

@@ -240,7 +240,7 @@ func TestInputIsChecked(t *testing.T) {
 	clitest.Check(t, "input checked", out.String())
 }
 
-// What became of a call is for a person to say; calling again wants the word yes (DESIGN 4).
+// The outcome of a call is for a person to say; calling again wants the word yes (DESIGN 4).
 func TestOutcome(t *testing.T) {
 	again := settle(&executorv1.OutcomeAnswer{Answer: &executorv1.OutcomeAnswer_Retry{Retry: &executorv1.OutcomeRetry{}}})
 	for _, tc := range []struct {
