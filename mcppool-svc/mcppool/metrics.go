@@ -30,21 +30,6 @@ type gauges struct {
 
 // observe lets collectors read the state of the pool, until stop.
 func observe(m metric.Meter, c *inflight.Calls, p *conn.Pool, cache *call.Cache) (stop func() error, err error) {
-	g, err := newGauges(m)
-	if err != nil {
-		return nil, fmt.Errorf("making an instrument: %w", err)
-	}
-	registration, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		g.report(o, c.Load(), p.Load(), cache.Stats())
-		return nil
-	}, g.running, g.waiting, g.connections, g.limit, g.kept, g.keptBytes, g.saturation, g.refused, g.cached)
-	if err != nil {
-		return nil, fmt.Errorf("registering instruments: %w", err)
-	}
-	return registration.Unregister, nil
-}
-
-func newGauges(m metric.Meter) (gauges, error) {
 	var errs []error
 	gauge := func(name, unit, what string) metric.Int64ObservableGauge {
 		i, err := m.Int64ObservableGauge("pawl.mcppool."+name, metric.WithUnit(unit), metric.WithDescription(what))
@@ -66,10 +51,18 @@ func newGauges(m metric.Meter) (gauges, error) {
 		refused:     counter("refused", "{item}", "Calls and connections that there was no room for."),
 		cached:      counter("cache.lookups", "{lookup}", "Calls of reading tools whose result may be kept: hits and misses."),
 	}
-	var err error
-	g.saturation, err = m.Float64ObservableGauge("pawl.mcppool.saturation", metric.WithUnit("1"),
-		metric.WithDescription("The part of the limit that is in use."))
-	return g, errors.Join(append(errs, err)...)
+	g.saturation, err = m.Float64ObservableGauge("pawl.mcppool.saturation", metric.WithUnit("1"), metric.WithDescription("The part of the limit that is in use."))
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, fmt.Errorf("making an instrument: %w", err)
+	}
+	registration, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		g.report(o, c.Load(), p.Load(), cache.Stats())
+		return nil
+	}, g.running, g.waiting, g.connections, g.limit, g.kept, g.keptBytes, g.saturation, g.refused, g.cached)
+	if err != nil {
+		return nil, fmt.Errorf("registering instruments: %w", err)
+	}
+	return registration.Unregister, nil
 }
 
 func (g gauges) report(o metric.Observer, l inflight.Load, c conn.Load, k call.CacheStats) {

@@ -19,6 +19,16 @@ type limit struct {
 	advice string
 }
 
+// used counts the connections that count towards a limit. Those that are closing do not: closing is bounded in time. Called with mu held.
+func (p *Pool) used(l limit) (n int) {
+	for e := range p.live {
+		if !e.closing && l.counts(e) {
+			n++
+		}
+	}
+	return n
+}
+
 // limits returns the limits of a new connection, the one of fewest users first: a user over a limit of their own must not cost others
 // their idle connections.
 func (p *Pool) limits(k key, server *registry.Server) []limit {
@@ -36,16 +46,10 @@ func (p *Pool) limits(k key, server *registry.Server) []limit {
 	return all
 }
 
-// makeRoom refuses a connection over a limit unless it can close an idle one. Closing connections do not count: closing is bounded in
-// time. Called with mu held.
+// makeRoom refuses a connection over a limit unless it can close an idle one. Called with mu held.
 func (p *Pool) makeRoom(k key, server *registry.Server) error {
 	for _, l := range p.limits(k, server) {
-		n := 0
-		for e := range p.live {
-			if !e.closing && l.counts(e) {
-				n++
-			}
-		}
+		n := p.used(l)
 		if l.most == 0 || n < l.most || p.evict(l.counts) {
 			continue
 		}
@@ -65,16 +69,7 @@ func (p *Pool) MayReleaseLate(server *registry.Server, user string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range p.limits(k, server) {
-		if l.most == 0 || 2*len(p.live) < l.most { // the usual case, without counting
-			continue
-		}
-		n := 0
-		for e := range p.live {
-			if l.counts(e) {
-				n++
-			}
-		}
-		if 2*n >= l.most {
+		if l.most > 0 && 2*len(p.live) >= l.most && 2*p.used(l) >= l.most { // most often there is nothing to count
 			return false
 		}
 	}

@@ -28,7 +28,7 @@ func OpenKey(ref, dataDir string, environ []string) ([]byte, error) {
 	kind, where, _ := strings.Cut(ref, ":")
 	switch {
 	case ref == "" && dataDir == "":
-		return newKey()
+		return newKey(), nil
 	case ref == "":
 		return openKeyFile(filepath.Join(dataDir, KeyFile))
 	case kind == "env" && where != "":
@@ -48,30 +48,29 @@ func OpenKey(ref, dataDir string, environ []string) ([]byte, error) {
 	}
 }
 
-func newKey() ([]byte, error) {
+func newKey() []byte {
 	key := make([]byte, keySize)
-	if _, err := rand.Read(key); err != nil {
-		return nil, fmt.Errorf("making a key for logins: %w", err)
-	}
-	return key, nil
+	_, _ = rand.Read(key) // never fails
+	return key
 }
 
+// openKeyFile reads the key of our own file, which other users must not be able to read, or makes one.
 func openKeyFile(path string) ([]byte, error) {
 	text, err := readKeyFile(path)
-	if err == nil {
-		return parseOwnKey(text, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		key := newKey()
+		if err := writeKeyFile(path, key); err != nil {
+			return nil, fmt.Errorf("writing the key of the stored logins: %w", err)
+		}
+		return key, nil
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return nil, fmt.Errorf("reading the key of the stored logins: %w", err)
 	}
-	key, err := newKey()
-	if err != nil {
-		return nil, err
+	if info, err := os.Stat(path); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("%s, the key of the stored logins, can be read by others (mode %o); run chmod 600 on it", path, info.Mode().Perm())
 	}
-	if err := writeKeyFile(path, key); err != nil {
-		return nil, fmt.Errorf("writing the key of the stored logins: %w", err)
-	}
-	return key, nil
+	return parseKeyText(text, path)
 }
 
 // readKeyFile reads a small file.
@@ -83,15 +82,6 @@ func readKeyFile(path string) (string, error) {
 	defer func() { _ = f.Close() }()
 	text, err := io.ReadAll(io.LimitReader(f, 4096))
 	return string(text), err
-}
-
-// parseOwnKey reads the key of our own file, which other users must not be able to read.
-func parseOwnKey(text, path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("%s, the key of the stored logins, can be read by others (mode %o); run chmod 600 on it", path, info.Mode().Perm())
-	}
-	return parseKeyText(text, path)
 }
 
 // writeKeyFile writes the file atomically.
