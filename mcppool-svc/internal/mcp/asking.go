@@ -68,7 +68,7 @@ func (c *client) answer(r serverRequest, own *running) (json.RawMessage, error) 
 		if in.question != nil {
 			in.question.ID = call.nextID()
 		}
-		raw, err = c.resolve(call.context(), call, in, requestKey(r.ID), elicitationKey(memberOf(r.Params, "elicitationId")))
+		raw, err = c.resolve(call.context(), call, in, questionKey{request: r.ID.String()}, questionKey{elicitation: memberOf(r.Params, "elicitationId")})
 	}
 	if err != nil && what == aModel && call != nil && !errors.Is(err, errWithdrawn) {
 		call.warn(err)
@@ -78,7 +78,7 @@ func (c *client) answer(r serverRequest, own *running) (json.RawMessage, error) 
 
 // resolve gets the answer to what a server asks for. It ends with ctx, with the connection, and when the server ends it by one of the keys. If
 // the server ends a question or the call ends, there is an answer too: the person's is no longer needed.
-func (c *client) resolve(ctx context.Context, r *running, in input, keys ...string) (json.RawMessage, error) {
+func (c *client) resolve(ctx context.Context, r *running, in input, keys ...questionKey) (json.RawMessage, error) {
 	if in.answer != nil {
 		return in.answer, nil
 	}
@@ -138,27 +138,17 @@ func warning(err error) Notification {
 	return Notification{Log: &Log{Level: "warning", Logger: "pawl", Data: string(data)}}
 }
 
-func requestKey(id mcp.RequestId) string {
-	if id.IsNil() {
-		return ""
-	}
-	return key("request", id.String())
-}
-
-func elicitationKey(id string) string { return key("elicitation", id) }
-
-func key(kind, id string) string {
-	if id == "" {
-		return ""
-	}
-	return kind + " " + id
+// questionKey names an open question: one of these is set.
+type questionKey struct {
+	request     string // the id of the server's request
+	elicitation string // the server's name for what is to be opened
 }
 
 // keepOpen lets shut end a question; call the function when it has ended.
-func (c *client) keepOpen(key string, end context.CancelCauseFunc) func() {
+func (c *client) keepOpen(key questionKey, end context.CancelCauseFunc) func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if key == "" || c.open[key] != nil { // an id that is used twice ends the first alone
+	if key == (questionKey{}) || c.open[key] != nil { // an id that is used twice ends the first alone
 		return func() {}
 	}
 	if why := c.early[key]; why != nil {
@@ -177,7 +167,7 @@ func (c *client) keepOpen(key string, end context.CancelCauseFunc) func() {
 const maxEarly = 100
 
 // shut ends a question that is open, or will be.
-func (c *client) shut(key string, why error) {
+func (c *client) shut(key questionKey, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if end := c.open[key]; end != nil {

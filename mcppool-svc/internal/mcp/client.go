@@ -60,11 +60,11 @@ type client struct {
 	close  func()
 
 	mu      sync.Mutex
-	err     error                              // guarded by mu; why the connection ended
-	calls   map[string]*running                // guarded by mu; by progress token
-	waiting map[int64]*pendingRequest          // guarded by mu; requests whose responses come on a stream of all responses
-	open    map[string]context.CancelCauseFunc // guarded by mu; ends of open questions, by the keys of the server's names for them
-	early   map[string]error                   // guarded by mu; ends that came before their questions, by the same keys
+	err     error                                   // guarded by mu; why the connection ended
+	calls   map[string]*running                     // guarded by mu; by progress token
+	waiting map[int64]*pendingRequest               // guarded by mu; requests whose responses come on a stream of all responses
+	open    map[questionKey]context.CancelCauseFunc // guarded by mu; ends of open questions, by the server's names for them
+	early   map[questionKey]error                   // guarded by mu; ends that came before their questions, by the same keys
 
 	wasUnclear bool    // guarded by mu; a question was refused because it named no call
 	held       []*held // guarded by mu; questions whose call is not known yet
@@ -77,7 +77,7 @@ type client struct {
 func (c *Connector) newClient(s *registry.Server, e era) *client {
 	conn := &client{
 		log: c.log, server: s, era: e, version: c.cfg.Version, limit: c.cfg.MaxMessage, done: make(chan struct{}),
-		calls: make(map[string]*running), waiting: make(map[int64]*pendingRequest), open: make(map[string]context.CancelCauseFunc), early: make(map[string]error),
+		calls: make(map[string]*running), waiting: make(map[int64]*pendingRequest), open: make(map[questionKey]context.CancelCauseFunc), early: make(map[questionKey]error),
 		patience: clearWithin, hide: func(text string) string { return text },
 		shared: s.Isolation == registry.Shared, roots: s.Roots, sampling: s.Sampling != nil && s.Builtin == nil,
 	}
@@ -170,11 +170,16 @@ func (c *client) notify(method string, params map[string]any) error {
 	if params != nil {
 		message["params"] = params
 	}
+	return c.post(context.WithoutCancel(c.life), notifyLimit, message)
+}
+
+// post sends a message that has no response.
+func (c *client) post(ctx context.Context, limit time.Duration, message any) error {
 	text, err := json.Marshal(message)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.life), notifyLimit)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return c.wire.post(ctx, text)
 }

@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"net/url"
@@ -38,9 +37,13 @@ func (c *client) pass(text []byte, isNotification bool, of *pendingRequest, t *t
 		call = of.asker
 	}
 	c.serving.Add(1)
-	c.background(func() {
+	c.background(func() { // it may take as long as a person does
 		defer c.serving.Add(-1)
-		c.serve(r, call)
+		if response := c.respond(r, call); response != nil {
+			if err := c.post(c.life, replyLimit, response); err != nil {
+				c.log.DebugContext(c.life, "an answer did not reach the MCP server", "mcp_id", c.server.ID, "error", err)
+			}
+		}
 	})
 }
 
@@ -57,23 +60,6 @@ type serverResponse struct {
 	ID      mcp.RequestId   `json:"id"`
 	Result  json.RawMessage `json:"result,omitempty"`
 	Error   *Refusal        `json:"error,omitempty"`
-}
-
-// serve answers a request of the server, which may take as long as a person does.
-func (c *client) serve(r serverRequest, call *running) {
-	response := c.respond(r, call)
-	if response == nil {
-		return
-	}
-	text, err := json.Marshal(response)
-	if err == nil {
-		ctx, cancel := context.WithTimeout(c.life, replyLimit)
-		defer cancel()
-		err = c.wire.post(ctx, text)
-	}
-	if err != nil {
-		c.log.DebugContext(c.life, "an answer did not reach the MCP server", "mcp_id", c.server.ID, "error", err)
-	}
 }
 
 // respond returns the response to a request of the server, or nil if the server no longer wants one.

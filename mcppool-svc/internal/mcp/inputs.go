@@ -102,7 +102,7 @@ func (c *client) resolveAll(r *running, inputs map[string]input, elicitations ma
 	defer stop()
 	for name, in := range inputs {
 		go func() {
-			raw, err := c.resolve(ctx, r, in, elicitationKey(elicitations[name]))
+			raw, err := c.resolve(ctx, r, in, questionKey{elicitation: elicitations[name]})
 			answers <- answer{name, raw, err}
 		}()
 	}

@@ -27,10 +27,10 @@ func (c *client) notified(n mcp.JSONRPCNotification) {
 	case "notifications/message":
 		c.broadcast(Notification{Log: logOf(fields)})
 	case string(mcp.MethodNotificationCancelled):
-		c.shut(requestKey(mcp.NewRequestId(fields["requestId"])), errWithdrawn)
+		c.shut(questionKey{request: mcp.NewRequestId(fields["requestId"]).String()}, errWithdrawn)
 	case string(mcp.MethodNotificationElicitationComplete):
 		if id, ok := fields["elicitationId"].(string); ok {
-			c.shut(elicitationKey(id), errDone)
+			c.shut(questionKey{elicitation: id}, errDone)
 		}
 	case mcp.MethodNotificationTasksStatus:
 		if id, ok := fields["taskId"].(string); ok {

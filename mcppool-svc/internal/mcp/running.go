@@ -42,7 +42,12 @@ func (c *client) enroll(ctx context.Context, call Call) *running {
 
 // leave ends a call with its error, or nil.
 func (c *client) leave(r *running, err error) {
-	r.finish()
+	r.mu.Lock()
+	r.over = true
+	if r.end != nil {
+		r.end()
+	}
+	r.mu.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.calls, r.token)
@@ -66,15 +71,6 @@ func (r *running) context() context.Context {
 	return r.ctx
 }
 
-func (r *running) finish() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.over = true
-	if r.end != nil {
-		r.end()
-	}
-}
-
 // notify sends a notification to the caller, if it wants them.
 func (r *running) notify(n Notification) {
 	if r.call.Notify != nil {
@@ -88,12 +84,6 @@ func (r *running) nextID() string {
 	defer r.mu.Unlock()
 	r.asked++
 	return "q" + strconv.Itoa(r.asked)
-}
-
-func (r *running) setTask(id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.task, r.wake = id, make(chan struct{}, 1)
 }
 
 func (r *running) isTask(id string) bool {

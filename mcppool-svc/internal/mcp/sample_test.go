@@ -58,12 +58,13 @@ func TestSamplingIsAnnounced(t *testing.T) {
 // A server that takes its request back ends the model's.
 func TestSampleWithdrawn(t *testing.T) {
 	c := dialSampling(t, &registry.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good)}).(*client)
+	seven := questionKey{request: "7"}
 	r := &running{of: t.Context(), call: Call{Sample: func(ctx context.Context, _ Sample) (Sampled, error) {
-		c.shut("request 7", errWithdrawn)
+		c.shut(seven, errWithdrawn)
 		<-ctx.Done()
 		return Sampled{}, ctx.Err()
 	}}}
-	if _, err := c.resolve(t.Context(), r, input{sample: &Sample{}}, "request 7"); !errors.Is(err, errWithdrawn) {
+	if _, err := c.resolve(t.Context(), r, input{sample: &Sample{}}, seven); !errors.Is(err, errWithdrawn) {
 		t.Errorf("error = %v", err)
 	}
 	// So does the end of the connection.
