@@ -16,8 +16,9 @@ const (
 	keepBuffer = 16 << 10
 	// tailSize is how much of the end of a line is kept that is too long.
 	tailSize = 256
-	// MaxSkips, in lines of the longest length, and skipLimit bound what is skipped of one line: 2 GiB by default.
-	MaxSkips  = 64
+	// MaxSkips bounds what is skipped of one line, in lines of the longest length: 2 GiB by default.
+	MaxSkips = 64
+	// skipLimit bounds the time for that.
 	skipLimit = 30 * time.Second
 )
 
@@ -48,8 +49,9 @@ func (l *lines) next() (line, tail []byte, err error) {
 	for {
 		part, err := l.src.ReadSlice('\n')
 		l.size += len(part)
+		whole := err == nil && len(l.buf) == 0
 		switch room := l.limit - len(l.buf); {
-		case tail == nil && len(part) <= room && err == nil && len(l.buf) == 0:
+		case whole && len(part) <= room:
 			return part, nil, nil // in src's buffer
 		case tail == nil && len(part) <= room:
 			l.buf = append(l.buf, part...)
@@ -70,10 +72,14 @@ func (l *lines) next() (line, tail []byte, err error) {
 			return l.buf, tail, nil
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return nil, nil, err
-		case tail != nil && (l.size > l.most || time.Since(begin) > skipLimit):
+		case tail != nil && l.skippedTooMuch(begin):
 			return nil, nil, ErrEndless
 		}
 	}
+}
+
+func (l *lines) skippedTooMuch(begin time.Time) bool {
+	return l.size > l.most || time.Since(begin) > skipLimit
 }
 
 // Why a stream cannot be read on.

@@ -21,13 +21,12 @@ var errClosed = &Error{Kind: Unavailable, Message: "the connection to the MCP se
 
 // client is a connection over any transport. It implements Client.
 type client struct {
-	wire   transport
-	limit  int // bytes of a message
-	log    *slog.Logger
-	server *registry.Server
-	era    era
-	// version is that of this program.
-	version string
+	wire    transport
+	limit   int // bytes of a message
+	log     *slog.Logger
+	server  *registry.Server
+	era     era
+	version string              // of this program
 	hide    func(string) string // takes secrets out of a message
 
 	// stopCancels: stopping a request cancels it, so that the server is not told in a message. hangsUp: nothing can come after
@@ -66,12 +65,11 @@ type client struct {
 	open    map[questionKey]context.CancelCauseFunc // guarded by mu; ends of open questions, by the server's names for them
 	early   map[questionKey]error                   // guarded by mu; ends that came before their questions, by the same keys
 
-	wasUnclear bool    // guarded by mu; a question was refused because it named no call
-	held       []*held // guarded by mu; questions whose call is not known yet
-	unsettled  bool    // guarded by mu; a call was given up that the server never answered
-	// patience is how long a question is held; unnamed is called for questions that name no call. Set by Connect.
-	patience time.Duration
-	unnamed  func()
+	wasUnclear bool          // guarded by mu; a question was refused because it named no call
+	held       []*held       // guarded by mu; questions whose call is not known yet
+	unsettled  bool          // guarded by mu; a call was given up that the server never answered
+	patience   time.Duration // how long a question is held
+	unnamed    func()        // called for questions that name no call; set by Connect; may be nil
 }
 
 func (c *Connector) newClient(s *registry.Server, e era) *client {
@@ -105,7 +103,7 @@ func (c *client) Info() Info { return c.info }
 // ToolsVersion implements Client.
 func (c *client) ToolsVersion() uint64 { return c.tools.Load() }
 
-// Stderr implements Talker.
+// Stderr returns what a child wrote to its stderr.
 func (c *client) Stderr() Stderr {
 	t, ok := c.wire.(*stdio)
 	if !ok {

@@ -21,12 +21,6 @@ type Memory interface {
 	Remember(origin, way string)
 }
 
-// forgetful is a Memory that remembers nothing.
-type forgetful struct{}
-
-func (forgetful) Recall(string) string    { return "" }
-func (forgetful) Remember(string, string) {}
-
 // route is a transport and the kind of its revisions, by the name that is remembered.
 type route string
 
@@ -65,7 +59,7 @@ func (c *Connector) Connect(ctx context.Context, s *registry.Server, user string
 		return c.connectFunctions(s.Builtin.Name, c.cfg.Functions[s.Builtin.Name]), nil
 	}
 	origin := s.Origin()
-	remembered := c.hints.Recall(origin)
+	remembered := recall(c.cfg.TransportHints, origin)
 	var first error
 	for _, w := range routesOf(s, remembered) {
 		conn, err := c.connectBy(ctx, s, user, w)
@@ -73,11 +67,9 @@ func (c *Connector) Connect(ctx context.Context, s *registry.Server, user string
 			if w == routesOf(s, "")[0] {
 				w = "" // what is tried first need not be remembered
 			}
-			c.learn(origin, remembered, w)
+			learn(c.cfg.TransportHints, origin, remembered, string(w))
 			conn.unnamed = sync.OnceFunc(func() { // it asks without naming the call, until its registration changes
-				if memory := c.cfg.AnonymousElicitors; memory.Recall(origin) != "asks" {
-					memory.Remember(origin, "asks")
-				}
+				learn(c.cfg.AnonymousElicitors, origin, recall(c.cfg.AnonymousElicitors, origin), "asks")
 			})
 			return conn, nil
 		}
@@ -89,13 +81,20 @@ func (c *Connector) Connect(ctx context.Context, s *registry.Server, user string
 		}
 		c.log.DebugContext(ctx, "an MCP server refuses a way to speak to it; trying the next", "mcp_id", s.ID, "way", w, "error", err)
 	}
-	c.learn(origin, remembered, "") // what was remembered may be wrong
+	learn(c.cfg.TransportHints, origin, remembered, "") // what was remembered may be wrong
 	return nil, first
 }
 
-func (c *Connector) learn(origin, remembered string, w route) {
-	if string(w) != remembered {
-		c.hints.Remember(origin, string(w))
+func recall(m Memory, origin string) string {
+	if m == nil {
+		return ""
+	}
+	return m.Recall(origin)
+}
+
+func learn(m Memory, origin, remembered, way string) {
+	if m != nil && way != remembered {
+		m.Remember(origin, way)
 	}
 }
 
@@ -109,18 +108,17 @@ func saysMore(err error, w route) bool {
 
 // refuses reports whether a server does not know a way to speak to it, as opposed to other errors.
 func refuses(err error) bool {
-	e := As(err)
-	var status int
+	if errors.Is(err, errLegacySSE) || errors.Is(err, errNoStream) || errors.Is(err, errOtherEra) {
+		return true
+	}
 	var answered *statusError
 	if errors.As(err, &answered) {
-		status = answered.status
+		switch answered.status {
+		case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
+			return true
+		}
 	}
-	switch {
-	case errors.Is(err, errLegacySSE), errors.Is(err, errNoStream), errors.Is(err, errOtherEra):
-		return true
-	case status == http.StatusBadRequest, status == http.StatusNotFound, status == http.StatusMethodNotAllowed:
-		return true
-	}
+	e := As(err)
 	return e.Kind == Answered && (e.Code == mcp.METHOD_NOT_FOUND || e.Code == mcp.UNSUPPORTED_PROTOCOL_VERSION)
 }
 

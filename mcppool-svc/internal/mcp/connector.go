@@ -43,7 +43,6 @@ type Connector struct {
 	cfg      Config
 	log      *slog.Logger
 	launcher *process.Launcher
-	hints    Memory
 }
 
 // NewConnector makes a Connector; Close it once all its connections are closed.
@@ -51,13 +50,7 @@ func NewConnector(cfg Config, log *slog.Logger) *Connector {
 	if cfg.MaxMessage == 0 {
 		cfg.MaxMessage = DefaultMaxMessage
 	}
-	if cfg.TransportHints == nil {
-		cfg.TransportHints = forgetful{}
-	}
-	if cfg.AnonymousElicitors == nil {
-		cfg.AnonymousElicitors = forgetful{}
-	}
-	return &Connector{cfg: cfg, log: log, launcher: process.NewLauncher(), hints: cfg.TransportHints}
+	return &Connector{cfg: cfg, log: log, launcher: process.NewLauncher()}
 }
 
 // Close ends the thread that starts children.

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,10 +43,7 @@ func (i Info) String() string {
 	if i == (Info{}) {
 		return ""
 	}
-	name := i.Name
-	if name == "" {
-		name = "unnamed"
-	}
+	name := cmp.Or(i.Name, "unnamed")
 	if i.Version != "" {
 		name += " " + i.Version
 	}

@@ -92,11 +92,6 @@ type Settler interface {
 	Settled() bool
 }
 
-// Talker is implemented by Clients whose server writes to a stderr that the pool keeps.
-type Talker interface {
-	Stderr() Stderr
-}
-
 // Stderr is the end of what a child process wrote to its stderr, without the secrets that it was given.
 type Stderr struct {
 	Text string
@@ -105,7 +100,7 @@ type Stderr struct {
 
 // StderrOf returns what a client's server wrote; nothing if it has no stderr.
 func StderrOf(c Client) Stderr {
-	if t, ok := c.(Talker); ok {
+	if t, ok := c.(interface{ Stderr() Stderr }); ok {
 		return t.Stderr()
 	}
 	return Stderr{}

@@ -76,8 +76,8 @@ func Errorf(kind Kind, format string, args ...any) *Error {
 	return &Error{Kind: kind, Message: err.Error(), Err: errors.Unwrap(err)}
 }
 
-// rpcInternalError is the JSON-RPC code of a server whose own code failed.
-const rpcInternalError = -32603
+// JSON-RPC codes of tools in this process.
+const rpcInternalError, rpcInvalidParams = -32603, -32602
 
 // Panicked is the error of a tool in this process that panicked.
 func Panicked(with any) *Error {

@@ -18,7 +18,6 @@ const (
 	pollLimit            = 30 * time.Second // of one question how far it is
 	maxPollFailures      = 8                // in a row
 	maxResultTries       = 4
-	rpcInvalidParams     = mcp.INVALID_PARAMS
 	rpcMissingCapability = -32021
 )
 
@@ -145,7 +144,7 @@ func (f *follower) poll(ctx context.Context) error {
 	e := *As(err)
 	final := e.Lost && !f.c.portable()
 	if e.Sent, e.Ended = true, false; e.Kind == Answered {
-		final = final || e.Code == rpcInvalidParams || e.Code == mcp.METHOD_NOT_FOUND || e.Code == rpcMissingCapability
+		final = final || e.Code == mcp.INVALID_PARAMS || e.Code == mcp.METHOD_NOT_FOUND || e.Code == rpcMissingCapability
 		e.Kind = Protocol
 		e.Message = fmt.Sprintf("the MCP server does not tell the outcome of the task %.100q: error %d: %s", f.id, e.Code, e.Message)
 	}

@@ -64,7 +64,16 @@ func (c *client) handshake(ctx context.Context) error {
 	}
 	if c.isModern() {
 		c.setMeta()
-		c.startListening()
+		filter := mcp.SubscriptionFilter{
+			ToolsListChanged:     can.Tools != nil && can.Tools.ListChanged,
+			ResourcesListChanged: can.Resources != nil && can.Resources.ListChanged,
+			PromptsListChanged:   can.Prompts != nil && can.Prompts.ListChanged,
+		}
+		if !filter.IsEmpty() { // in other revisions servers send changes by themselves
+			c.background(func() {
+				c.changes.keep(c.life, func(ctx context.Context) error { return c.listen(ctx, filter, func(mcp.SubscriptionFilter) {}) })
+			})
+		}
 		return nil
 	}
 	c.canTask = can.Tasks != nil && can.Tasks.Requests != nil && can.Tasks.Requests.Tools != nil && can.Tasks.Requests.Tools.Call != nil

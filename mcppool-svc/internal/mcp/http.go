@@ -280,7 +280,7 @@ func (*web) refusal(resp *http.Response) response {
 	if resp.StatusCode/100 == 2 {
 		return malformed("HTTP %s, without a response", statusText(resp.StatusCode))
 	}
-	return response{err: refused(resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), time.Now()), said)}
+	return response{err: refused(resp.StatusCode, outbound.RetryAfter(resp.Header.Get("Retry-After"), time.Now()), said)}
 }
 
 // readJSON reads a response that is the whole body.
@@ -308,7 +308,7 @@ func (t *web) readJSON(x *pendingRequest, body io.Reader) response {
 // readEvents reads a stream of events until the response comes. Before 2026-07-28 a server may end the stream before that,
 // once it has sent the id of an event, and have it resumed. It returns false if the response was delivered.
 func (t *web) readEvents(ctx context.Context, x *pendingRequest, resp *http.Response) (response, bool) {
-	rate := newThrottle()
+	rate := jsonrpc.NewThrottle()
 	events := jsonrpc.NewEventReader(resp.Body, t.client.limit, 2)
 	for {
 		answered, err := t.receive(events, x, rate)
@@ -336,7 +336,7 @@ func (t *web) readEvents(ctx context.Context, x *pendingRequest, resp *http.Resp
 }
 
 // receive reads one event of a stream: that of a request, or of none. An error ends the stream.
-func (t *web) receive(events *jsonrpc.EventReader, x *pendingRequest, rate *throttle) (answered bool, err error) {
+func (t *web) receive(events *jsonrpc.EventReader, x *pendingRequest, rate *jsonrpc.Throttle) (answered bool, err error) {
 	e, err := events.Next()
 	if err != nil || !e.IsMessage() {
 		return false, err
@@ -382,7 +382,7 @@ func (t *web) readNotifications(ctx context.Context) error {
 	if resp.StatusCode != http.StatusOK || mediaType(resp) != eventsType {
 		return &statusError{resp.StatusCode}
 	}
-	rate, events := newThrottle(), jsonrpc.NewEventReader(resp.Body, t.client.limit, 2)
+	rate, events := jsonrpc.NewThrottle(), jsonrpc.NewEventReader(resp.Body, t.client.limit, 2)
 	for err == nil {
 		_, err = t.receive(events, nil, rate)
 	}
@@ -417,5 +417,5 @@ func networkError(err error, sent bool) *Error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return &Error{Kind: Interrupted, Message: err.Error(), Sent: sent, Err: err}
 	}
-	return &Error{Kind: Unavailable, Sent: sent, Lost: true, Transient: networkPasses(err), Err: err, Message: "the server cannot be reached: " + cut(err.Error())}
+	return &Error{Kind: Unavailable, Sent: sent, Lost: true, Transient: outbound.Passes(err), Err: err, Message: "the server cannot be reached: " + cut(err.Error())}
 }

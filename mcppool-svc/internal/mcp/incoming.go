@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"pawl.dev/mcppool-svc/internal/jsonrpc"
 )
 
 const (
@@ -18,16 +20,16 @@ const (
 )
 
 // pass handles a request or notification of the server, no faster than t allows.
-func (c *client) pass(text []byte, isNotification bool, of *pendingRequest, t *throttle) {
+func (c *client) pass(text []byte, isNotification bool, of *pendingRequest, t *jsonrpc.Throttle) {
 	if isNotification {
-		t.wait(len(text))
+		t.Wait(len(text))
 		var n mcp.JSONRPCNotification
 		if json.Unmarshal(text, &n) == nil {
 			c.notified(n)
 		}
 		return
 	}
-	t.ask(len(text))
+	t.Ask(len(text))
 	var r serverRequest
 	if json.Unmarshal(text, &r) != nil || c.serving.Load() >= maxServing {
 		return

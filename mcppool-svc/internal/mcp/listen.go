@@ -113,21 +113,6 @@ func pause(ctx context.Context, wake <-chan struct{}, d time.Duration) bool {
 	return true
 }
 
-// startListening opens the stream of changes of a connection without a handshake; in other revisions servers send changes by
-// themselves.
-func (c *client) startListening() {
-	filter := mcp.SubscriptionFilter{
-		ToolsListChanged:     c.serverCan.Tools != nil && c.serverCan.Tools.ListChanged,
-		ResourcesListChanged: c.serverCan.Resources != nil && c.serverCan.Resources.ListChanged,
-		PromptsListChanged:   c.serverCan.Prompts != nil && c.serverCan.Prompts.ListChanged,
-	}
-	if !filter.IsEmpty() {
-		c.background(func() {
-			c.changes.keep(c.life, func(ctx context.Context) error { return c.listen(ctx, filter, func(mcp.SubscriptionFilter) {}) })
-		})
-	}
-}
-
 // listen makes the request by which servers of 2026-07-28 report changes (subscriptions/listen), and returns when it ends. agreed gets what the
 // server agreed to.
 func (c *client) listen(ctx context.Context, filter mcp.SubscriptionFilter, agreed func(mcp.SubscriptionFilter)) error {

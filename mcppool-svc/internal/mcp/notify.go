@@ -22,7 +22,10 @@ func (c *client) notified(n mcp.JSONRPCNotification) {
 		r := c.calls[fmt.Sprint(fields["progressToken"])]
 		c.mu.Unlock()
 		if r != nil {
-			r.notify(Notification{Progress: progressOf(fields)})
+			done, _ := fields["progress"].(float64)
+			total, _ := fields["total"].(float64)
+			message, _ := fields["message"].(string)
+			r.notify(Notification{Progress: &Progress{Done: done, Total: total, Message: cut(message)}})
 		}
 	case "notifications/message":
 		c.broadcast(Notification{Log: logOf(fields)})
@@ -65,13 +68,6 @@ func (c *client) broadcast(n Notification) {
 	for _, r := range c.calls {
 		r.notify(n)
 	}
-}
-
-func progressOf(fields map[string]any) *Progress {
-	done, _ := fields["progress"].(float64)
-	total, _ := fields["total"].(float64)
-	message, _ := fields["message"].(string)
-	return &Progress{Done: done, Total: total, Message: cut(message)}
 }
 
 func logOf(fields map[string]any) *Log {

@@ -28,42 +28,31 @@ func (c *Connector) CheckSecrets(s *registry.Server) error {
 }
 
 // CheckTarget looks for a server's program, or connects to its address without a request, and returns what it found.
-func (c *Connector) CheckTarget(ctx context.Context, s *registry.Server) (string, error) {
+func (c *Connector) CheckTarget(ctx context.Context, s *registry.Server) (found string, err error) {
 	switch {
 	case s.Stdio != nil:
-		return c.checkProgram(s)
-	case s.HTTP != nil:
-		return c.checkAddress(ctx, s)
-	case s.Builtin != nil:
-		if c.cfg.Builtins[s.Builtin.Name] == nil && c.cfg.Functions[s.Builtin.Name] == nil {
-			return "", Errorf(Misconfigured, "there is no built-in server %q", s.Builtin.Name)
+		env, err := c.expand(s, s.Stdio.Env)
+		if err != nil {
+			return "", err
 		}
-		return "the built-in server " + s.Builtin.Name, nil
-	}
-	return "", Errorf(Misconfigured, "it has no transport")
-}
-
-func (c *Connector) checkProgram(s *registry.Server) (string, error) {
-	env, err := c.expand(s, s.Stdio.Env)
-	if err != nil {
-		return "", err
-	}
-	path, _ := process.Getenv(process.Environ(c.cfg.Environ, env), "PATH")
-	found, err := process.Find(s.Stdio.Command, path, s.Stdio.Dir)
-	if err != nil {
-		return "", Errorf(Misconfigured, "%w", err)
-	}
-	return found, nil
-}
-
-func (c *Connector) checkAddress(ctx context.Context, s *registry.Server) (string, error) {
-	u, err := url.Parse(s.HTTP.URL)
-	if err != nil {
-		return "", Errorf(Misconfigured, "its url cannot be read: %w", err)
-	}
-	found, err := outbound.Probe(ctx, u, c.cfg.AllowAddresses, s.HTTP.PublicOnly)
-	if err != nil {
-		return "", As(err)
+		path, _ := process.Getenv(process.Environ(c.cfg.Environ, env), "PATH")
+		if found, err = process.Find(s.Stdio.Command, path, s.Stdio.Dir); err != nil {
+			return "", Errorf(Misconfigured, "%w", err)
+		}
+	case s.HTTP != nil:
+		u, err := url.Parse(s.HTTP.URL)
+		if err != nil {
+			return "", Errorf(Misconfigured, "its url cannot be read: %w", err)
+		}
+		if found, err = outbound.Probe(ctx, u, c.cfg.AllowAddresses, s.HTTP.PublicOnly); err != nil {
+			return "", As(err)
+		}
+	case s.Builtin != nil && c.cfg.Builtins[s.Builtin.Name] == nil && c.cfg.Functions[s.Builtin.Name] == nil:
+		return "", Errorf(Misconfigured, "there is no built-in server %q", s.Builtin.Name)
+	case s.Builtin != nil:
+		found = "the built-in server " + s.Builtin.Name
+	default:
+		return "", Errorf(Misconfigured, "it has no transport")
 	}
 	return found, nil
 }

@@ -37,7 +37,7 @@ func (t *web) open(ctx context.Context) error {
 		defer discard(resp)
 		e := Errorf(Protocol, "%w: it answered HTTP %s, %q", errNoStream, statusText(resp.StatusCode), cut(mediaType(resp)))
 		if resp.StatusCode/100 != 2 {
-			e = refused(resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), time.Now()), nil)
+			e = refused(resp.StatusCode, outbound.RetryAfter(resp.Header.Get("Retry-After"), time.Now()), nil)
 			e.Err = errors.Join(errNoStream, e.Err)
 		}
 		e.Sent = false // no tool was called
@@ -60,7 +60,7 @@ func (t *web) open(ctx context.Context) error {
 // read reads the stream until it ends, and with it the connection. named gets the address for our messages.
 func (t *web) read(resp *http.Response, named chan<- string) {
 	defer func() { _ = resp.Body.Close() }()
-	rate, events := newThrottle(), jsonrpc.NewEventReader(resp.Body, t.client.limit, jsonrpc.MaxSkips)
+	rate, events := jsonrpc.NewThrottle(), jsonrpc.NewEventReader(resp.Body, t.client.limit, jsonrpc.MaxSkips)
 	err := t.readEndpoint(events, resp.Request.URL, named)
 	for err == nil {
 		_, err = t.receive(events, nil, rate)

@@ -79,43 +79,38 @@ func (c *client) Subscribe(ctx context.Context, uri string) (Subscription, error
 	if err := o.take(ctx); err != nil {
 		return nil, err
 	}
-	defer o.give()
+	defer func() { <-o.turn }()
 	w := &watch{c: c, uri: uri, changed: make(chan struct{}, 1)}
 	o.mu.Lock()
 	o.watches[w] = struct{}{} // before the server knows, so that nothing is missed
 	o.mu.Unlock()
-	if err := c.subscribe(ctx, uri); err != nil {
-		o.forget(w)
-		return nil, err
+	s := o.subscribed[uri]
+	if s == nil { // the server was not asked before
+		var err error
+		if s, err = c.askToTell(ctx, uri); err != nil {
+			o.forget(w)
+			return nil, err
+		}
 	}
+	s.watches++
+	o.subscribed[uri] = s
 	return w, nil
 }
 
-// subscribe asks the server where it was not asked before. Called with the turn.
-func (c *client) subscribe(ctx context.Context, uri string) (err error) {
-	o := &c.offers
-	s := o.subscribed[uri]
-	if s == nil {
-		if len(o.subscribed) >= maxSubscriptions {
-			return &Error{Kind: TooLarge,
-				Message: fmt.Sprintf("the connection is subscribed to %d resources already; end one first", maxSubscriptions)}
-		}
-		s = &subscribed{}
-		if c.isModern() {
-			s.end, err = c.listenTo(ctx, uri)
-		} else {
-			_, err = c.ask(ctx, string(mcp.MethodResourcesSubscribe), "", map[string]any{"uri": uri})
-			s.end = func(ctx context.Context) { // best effort: later notifications are dropped
-				_, _ = c.ask(ctx, string(mcp.MethodResourcesUnsubscribe), "", map[string]any{"uri": uri})
-			}
-		}
-		if err != nil {
-			return err
-		}
-		o.subscribed[uri] = s
+// askToTell begins the one subscription of an address that the server knows of. Called with the turn.
+func (c *client) askToTell(ctx context.Context, uri string) (*subscribed, error) {
+	if len(c.offers.subscribed) >= maxSubscriptions {
+		return nil, &Error{Kind: TooLarge,
+			Message: fmt.Sprintf("the connection is subscribed to %d resources already; end one first", maxSubscriptions)}
 	}
-	s.watches++
-	return nil
+	if c.isModern() {
+		end, err := c.listenTo(ctx, uri)
+		return &subscribed{end: end}, err
+	}
+	_, err := c.ask(ctx, string(mcp.MethodResourcesSubscribe), "", map[string]any{"uri": uri})
+	return &subscribed{end: func(ctx context.Context) { // best effort: later notifications are dropped
+		_, _ = c.ask(ctx, string(mcp.MethodResourcesUnsubscribe), "", map[string]any{"uri": uri})
+	}}, err
 }
 
 // listenTo keeps a stream of the changes of a resource open (2026-07-28), and returns once the server has agreed.
@@ -170,7 +165,7 @@ func (w *watch) Close() {
 		if c.offers.take(c.life) != nil {
 			return // the connection ended, and with it all subscriptions
 		}
-		defer c.offers.give()
+		defer func() { <-c.offers.turn }()
 		s := c.offers.subscribed[w.uri]
 		if s.watches--; s.watches == 0 {
 			delete(c.offers.subscribed, w.uri)
@@ -198,5 +193,3 @@ func (o *offers) take(ctx context.Context) error {
 		return givenUp(ctx, false)
 	}
 }
-
-func (o *offers) give() { <-o.turn }

@@ -1,4 +1,4 @@
-package mcp
+package jsonrpc
 
 import "time"
 
@@ -13,17 +13,18 @@ const (
 	question = 80
 )
 
-// throttle is a token bucket. It belongs to one reader.
-type throttle struct {
+// Throttle is a token bucket. It belongs to one reader.
+type Throttle struct {
 	rate, burst float64
 	used        float64 // tokens taken and not yet grown again
 	last        time.Time
 }
 
-func newThrottle() *throttle { return &throttle{rate: noteRate, burst: noteBurst} }
+// NewThrottle makes one of a connection.
+func NewThrottle() *Throttle { return &Throttle{rate: noteRate, burst: noteBurst} }
 
 // take returns how long to wait before a notification of this size may be passed on.
-func (b *throttle) take(size int, now time.Time) time.Duration {
+func (b *Throttle) take(size int, now time.Time) time.Duration {
 	b.used = max(0, b.used-now.Sub(b.last).Seconds()*b.rate) + 1 + float64(size)/noteSize
 	b.last = now
 	if b.used <= b.burst {
@@ -32,11 +33,11 @@ func (b *throttle) take(size int, now time.Time) time.Duration {
 	return time.Duration((b.used - b.burst) / b.rate * float64(time.Second))
 }
 
-// ask is wait for a request of the server.
-func (b *throttle) ask(size int) { b.wait(size + (question-1)*noteSize) }
+// Ask is Wait for a request of the server.
+func (b *Throttle) Ask(size int) { b.Wait(size + (question-1)*noteSize) }
 
-// wait is take, and waits.
-func (b *throttle) wait(size int) {
+// Wait is take, and waits.
+func (b *Throttle) Wait(size int) {
 	if d := b.take(size, time.Now()); d > 0 {
 		<-time.After(d)
 	}
