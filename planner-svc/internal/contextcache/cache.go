@@ -78,8 +78,11 @@ func (s *Store) Whole(user string, tc *plannerv1.TaskContext) (*plannerv1.TaskCo
 func (s *Store) find(user, name string) (*kept, int) {
 	id, digits, _ := strings.Cut(name, ".")
 	c := s.contexts[id]
+	if c == nil || c.user != user {
+		return nil, 0
+	}
 	n, err := strconv.Atoi(digits)
-	if c == nil || c.user != user || err != nil || n < 0 || n > len(c.history) {
+	if err != nil || n < 0 || n > len(c.history) {
 		return nil, 0
 	}
 	s.order.MoveToFront(c.element)
