@@ -11,7 +11,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
-// What is secret in an address is shown to nobody, whatever the server says, and what stands for it can be sent back.
+// The secrets of an address are never shown, whatever the server says, and the mask can be sent back.
 func TestAddressesHideSecrets(t *testing.T) {
 	asked := make(chan string, 100)
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -34,7 +34,7 @@ func echo(closer io.Closer) Builtin {
 	}}
 }
 
-// A program around the pool has servers of its own: everybody's, believed, and closed with their connections.
+// A program around the pool has servers of its own: shared, trusted, and closed with their connections.
 func TestBuiltins(t *testing.T) {
 	var ended closed
 	s := startWith(t, Config{Workspace: t.TempDir()}, Deps{Builtins: map[string]Builtin{"echo": echo(&ended), "bare": echo(nil)}})
@@ -51,7 +51,7 @@ func TestBuiltins(t *testing.T) {
 	}
 	for _, id := range []string{"echo", "workspace"} {
 		_, err := s.as("op").DeleteMcpServer(t.Context(), &mcppoolv1.DeleteMcpServerRequest{Id: id})
-		wantReason(t, err, "READ_ONLY", "is built in") // and not of a file that nobody would find
+		wantReason(t, err, "READ_ONLY", "is built in") // and not from a file, which does not exist
 	}
 	if err := s.Close(); err != nil || ended.n.Load() != 2 {
 		t.Errorf("%v; %d of 2 connections of ann and bob were closed", err, ended.n.Load())

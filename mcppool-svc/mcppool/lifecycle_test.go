@@ -171,7 +171,7 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 	}
 }
 
-// A server over HTTP that was restarted has forgotten the session; nobody who calls a tool notices.
+// A server over HTTP that was restarted has forgotten the session; callers of tools do not notice.
 func TestLostHTTPSessionIsReplaced(t *testing.T) {
 	var generation, calls atomic.Int32
 	fresh := func() http.Handler {

@@ -167,7 +167,7 @@ func TestSubscribeResource(t *testing.T) {
 	wantReason(t, err, "INVALID_REQUEST", "subscriptions")
 }
 
-// TestLastStreamUnsubscribes: the server hears of one subscription, whoever has it, and of its end.
+// TestLastStreamUnsubscribes: the server hears of one subscription for all streams, and of its end.
 func TestLastStreamUnsubscribes(t *testing.T) {
 	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"demo": mcptest.Offering})}})
 	ann := s.as("ann")
@@ -193,7 +193,7 @@ func TestLastStreamUnsubscribes(t *testing.T) {
 	}
 	for deadline := time.Now().Add(waitLimit * 4); known() != ""; {
 		if time.Now().After(deadline) {
-			t.Fatal("the server was never told that nobody is subscribed any more")
+			t.Fatal("the server was never told that the last subscription ended")
 		}
 	}
 }

@@ -106,7 +106,7 @@ func TestTooLateAfterConnecting(t *testing.T) {
 	if n := text(t, ann, "count"); n != "1" {
 		t.Errorf("count says %s: the call was made", n)
 	}
-	// It is what became of the call, for whoever asks.
+	// It is how the call ended, for all that ask.
 	attachTo(t, ann, "count", "a").want(t, codes.FailedPrecondition, "TOO_LATE", errs.OutcomeNotExecuted)
 }
 

@@ -164,7 +164,7 @@ func TestReplicaThatHangs(t *testing.T) {
 }
 
 // TestReplicasShareApprovals: a tool that was approved on one is usable on all. What another one saw first without knowing of it does
-// not count: nobody approved that.
+// not count: it was not approved.
 func TestReplicasShareApprovals(t *testing.T) {
 	r := startReplicas(t, 3, nil)
 	ann := func(i int) client { return r.pools[i].as("ann") }
@@ -192,7 +192,7 @@ func TestReplicasShareApprovals(t *testing.T) {
 	}
 }
 
-// TestFirstUseOnTwoReplicas: a server that is another one to a replica which is cut off was not approved by anybody, whoever was first.
+// TestFirstUseOnTwoReplicas: a server that is another one to a replica which is cut off was not approved, whichever replica was first.
 func TestFirstUseOnTwoReplicas(t *testing.T) {
 	r := startReplicas(t, 2, func(i int, cfg *Config, _ *Deps) {
 		mode := mcptest.Good
@@ -320,7 +320,7 @@ func TestNoSharedKey(t *testing.T) {
 		t.Errorf("without a shared key: %v", o.err)
 	}
 	if !strings.Contains(log.String(), "do not share logins") {
-		t.Error("nobody is told")
+		t.Error("no replica is told")
 	}
 }
 

@@ -219,7 +219,7 @@ func TestCircuitOpen(t *testing.T) {
 	wantReason(t, err, "CIRCUIT_OPEN", "left alone")
 }
 
-// A test that connects shows that the server works again: nobody waits for the circuit any more.
+// A test that connects shows that the server works again: no call waits for the circuit breaker.
 func TestCheckupClosesTheCircuit(t *testing.T) {
 	var works atomic.Bool
 	mcp := mcptest.Web(mcptest.Good)

@@ -227,7 +227,7 @@ func TestNoRetryBehindQuestionsAndTasks(t *testing.T) {
 	}
 }
 
-// A call whose question was refused, since it was not clear whose it was, is made again; but not where that asked or paid somebody twice.
+// A call whose question was refused, since it was not clear whose it was, is made again; but not if a person would be asked or a model paid twice.
 func TestUnclearQuestions(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*facts)

@@ -90,7 +90,7 @@ func TestBreakerClosesAfterOneProbe(t *testing.T) {
 		if n := f.count() - before; n != 1 {
 			t.Errorf("%d probes at once", n)
 		}
-		// A success starts the count anew.
+		// A success starts the count again.
 		p.Retire(server.UID, "")
 		f.set(&mcp.Error{Message: "no such program"}, 0)
 		if got, err := reasonOf(t, p, "ann"); got != "failed" {

@@ -83,7 +83,7 @@ func TestCallsAlone(t *testing.T) {
 	})
 }
 
-// Only servers that ask, and only what is nobody else's, is split.
+// Only connections to servers that ask, and that users do not share, are split.
 func TestWhoIsNotSplit(t *testing.T) {
 	inPool(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
 		asks := map[string]bool{"asks": true}
@@ -228,7 +228,7 @@ func wantBusy(t *testing.T, err error) {
 	}
 }
 
-// A connection that dies ends nobody else's, and its place is taken by who waits. The end of the pool ends the waiting.
+// A connection that dies ends no other, and the next waiting call takes its place. The end of the pool ends the waiting.
 func TestTurnsAndDeaths(t *testing.T) {
 	inAsking(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
 		use := ofCall("")
@@ -286,7 +286,7 @@ type unsettled struct {
 
 func (u *unsettled) Settled() bool { return u.settled.Load() }
 
-// What a server asks after a call was given up may still be for that one: nobody else gets that connection.
+// What a server asks after a call was given up may still be for that one: no other call gets that connection.
 func TestUnsettledConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made []*unsettled

@@ -66,7 +66,7 @@ func withLives(t *testing.T, test func(t *testing.T, p *Pool, f *fakes, l *life)
 	})
 }
 
-// look is what somebody sees who asks for the state, and how long that takes.
+// look returns the state as a client sees it, and how long that takes.
 func look(t *testing.T, p *Pool, want State) time.Duration {
 	t.Helper()
 	start := time.Now()
@@ -111,7 +111,7 @@ func TestWhoLooksSeesADeadServer(t *testing.T) {
 	})
 }
 
-// One that says nothing at all is seen a little later; nobody waits for it that long, and many who look ask it once.
+// One that says nothing at all is seen a little later; no look waits that long, and many looks ask it once.
 func TestWhoLooksDoesNotWaitForASilentServer(t *testing.T) {
 	withLives(t, func(t *testing.T, p *Pool, _ *fakes, l *life) {
 		acquire(t, p, Use{User: "ann"}).Release()
@@ -231,7 +231,7 @@ func TestDeathBeyondTheFirst(t *testing.T) {
 		}
 		b.Release()
 		c.Release()
-		// It delays nobody, and the next one that works ends it.
+		// It delays no call, and the next one that works ends it.
 		acquire(t, p, ofCall("")).Release()
 		if st := p.Status(server, "ann"); st.State != Ready {
 			t.Errorf("after the next connect: %+v", st)
@@ -239,7 +239,7 @@ func TestDeathBeyondTheFirst(t *testing.T) {
 	})
 }
 
-// A server over HTTP that failed is tried again when somebody looks a while later; a program is not started for that.
+// A server over HTTP that failed is tried again at a look a while later; a program is not started for that.
 func TestWhoLooksSeesThatAServerIsBack(t *testing.T) {
 	web := &registry.Server{UID: "web", ID: "web", HTTP: &registry.HTTP{URL: "http://127.0.0.1:1/mcp"}}
 	program := &registry.Server{UID: "program", ID: "program", Stdio: &registry.Stdio{Command: "x"}}

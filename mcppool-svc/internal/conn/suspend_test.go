@@ -21,7 +21,7 @@ func (c sleeper) Rest() bool { *c.rests++; return true }
 // Wake implements mcp.Rester.
 func (c sleeper) Wake() { *c.wakes++ }
 
-// A connection rests that nobody uses, holds or watches, once, and wakes before it is used again. One that is held waits longer.
+// A connection that is not used, held or watched is suspended once, and resumed before it is used again. One that is held waits longer.
 func TestConnectionsRest(t *testing.T) {
 	for name, tt := range map[string]struct {
 		session  string

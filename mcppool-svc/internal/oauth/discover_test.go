@@ -82,7 +82,7 @@ func TestDiscoveryWithoutResourceMetadata(t *testing.T) {
 	})
 }
 
-// What servers say about themselves is believed only where it fits, and nobody is sent anywhere else.
+// What servers say about themselves is believed only where it fits, and no browser is sent anywhere else.
 func TestDiscoveryRefuses(t *testing.T) {
 	huge := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(strings.Repeat(" ", maxAnswer+1)))

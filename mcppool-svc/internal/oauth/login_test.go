@@ -70,14 +70,14 @@ func TestAnswersAreChecked(t *testing.T) {
 	}
 }
 
-// An answer without iss is fine where nobody promised one (RFC 9207, 2.4).
+// An answer without iss is fine if the server did not promise one (RFC 9207, 2.4).
 func TestAnswerWithoutIssuer(t *testing.T) {
 	r := newRig(t, Config{}, mcptest.Switches{Iss: "-", HideIss: true}, mcptest.Guard{})
 	r.login("ann")
 	r.works("ann")
 }
 
-// A login is finished once, by who began it; somebody else's try does not use it up.
+// A login is finished once, by the user who began it; another user's attempt does not use it up.
 func TestLoginsAreSingleUse(t *testing.T) {
 	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	s, err := r.start("ann")
@@ -172,7 +172,7 @@ func TestTokenAnswers(t *testing.T) {
 			if name != "an unknown client" {
 				return
 			}
-			// The server forgot the client: the next login registers anew.
+			// The server forgot the client: the next login registers again.
 			r.auth.Set(func(s *mcptest.Switches) { s.TokenError = "" })
 			r.login("ann")
 			if r.registrations() != 2 {
@@ -358,7 +358,7 @@ func TestRegistration(t *testing.T) {
 	if body["application_type"] != "web" {
 		t.Errorf("registered %v", body)
 	}
-	// That login was not finished, so the client may be at fault: the next one registers anew.
+	// That login was not finished, so the client may be at fault: the next one registers again.
 	r.login("ann")
 	if r.registrations() != 3 {
 		t.Errorf("%d registrations", r.registrations())

@@ -203,7 +203,7 @@ func (f *failing) Apply(changes ...store.Change) error {
 	return f.Store.Apply(changes...)
 }
 
-// A renewed token that cannot be stored is used all the same: the one before may be of no use any more. A new login is not
+// A renewed token that cannot be stored is used all the same: the one before may no longer be valid. A new login is not
 // had until it is kept.
 func TestStorageFails(t *testing.T) {
 	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})

@@ -90,7 +90,7 @@ func TestAnotherKey(t *testing.T) {
 	}
 }
 
-// A record is good in its own place alone: whoever can write the store cannot give one user another's login.
+// A record is good in its own place alone: write access to the store does not give one user another's login.
 func TestRecordsCannotBeMoved(t *testing.T) {
 	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	r.login("ann")
@@ -116,7 +116,7 @@ func TestRecordsCannotBeMoved(t *testing.T) {
 	}
 }
 
-// A login belongs to one address: a server that moves, or is registered anew, starts without.
+// A login belongs to one address: a server that moves, or is registered again, starts without.
 func TestLoginsBelongToTheServer(t *testing.T) {
 	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	r.login("ann")

@@ -39,7 +39,7 @@ func TestWays(t *testing.T) {
 	}
 }
 
-// TestWaysAge: what a server took yesterday is asked for anew, once.
+// TestWaysAge: what a server took yesterday is asked for again, once.
 func TestWaysAge(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	w, _ := openWays(t, "", func() time.Time { return now })

@@ -87,7 +87,7 @@ func TestBoundOfBytes(t *testing.T) {
 	if l.results.len() != 9 {
 		t.Errorf("%d results are kept", l.results.len())
 	}
-	// One that is too large by itself drives out nobody, and its followers get it all the same.
+	// One that is too large by itself evicts no other, and its followers get it all the same.
 	large := begin(t, l, "large")
 	result := &mcppoolv1.CallResult{StructuredJson: strings.Repeat("x", 200_000)}
 	l.End(large, End{Result: result})
@@ -123,7 +123,7 @@ func TestResultsWaitFor15Minutes(t *testing.T) {
 		}
 		l.mu.Unlock()
 		_, _, err := l.Begin(Start{User: "ann", ID: "c1", Hashes: []Hash{{1}}})
-		// It did run: NOT_EXECUTED would invite somebody to call again.
+		// It did run: NOT_EXECUTED would invite a client to call again.
 		wantOutcome(t, err, "ALREADY_EXISTS", errs.OutcomeUnknown)
 		if got := attach(l, "c1"); got != errs.OutcomeUnknown {
 			t.Errorf("after: %s", got)
@@ -301,7 +301,7 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// Everything at once on few ids: each call is begun once, has one end, and that is what everybody sees.
+// Everything at once on few ids: each call is begun once, has one end, and all followers see it.
 func TestRaces(t *testing.T) {
 	l := New(Config{MaxFinished: 3, MaxTombstones: 50}, pool)
 	var mu sync.Mutex
@@ -374,7 +374,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// A23: a call that was given up before it came never runs: not when it comes, nor for whoever asks after it.
+// A23: a call that was given up before it came never runs: neither when it comes nor for a client that asks after it.
 func TestCancelledBeforeItCame(t *testing.T) {
 	l := New(Config{MaxTombstones: 3}, pool)
 	if l.Cancel("ann", "a", context.Canceled) {
@@ -393,7 +393,7 @@ func TestCancelledBeforeItCame(t *testing.T) {
 	}
 	l.End(c, End{})
 
-	// What ended, and was forgotten, may have run, whoever cancels it.
+	// What ended, and was forgotten, may have run, also if it is cancelled.
 	finish(t, l, "ran", 1)
 	l.Ack("ann", []string{"ran"})
 	for i := range 10 {
@@ -407,7 +407,7 @@ func TestCancelledBeforeItCame(t *testing.T) {
 	wantOutcome(t, err, "ALREADY_EXISTS", errs.OutcomeUnknown)
 }
 
-// One user's results do not push out another's that nobody has fetched yet: who keeps most loses first.
+// One user's results do not evict another's that were not fetched yet: the user who keeps most loses first.
 func TestBoundsAreFair(t *testing.T) {
 	l := New(Config{MaxFinished: 10}, pool)
 	c, _, err := l.Begin(Start{User: "bob", ID: "his", Hashes: []Hash{{1}}, Cancel: func(error) {}})

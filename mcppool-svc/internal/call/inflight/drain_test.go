@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A pool that stops waits until somebody has what its calls came to: fetched, acknowledged, or its patience is over.
+// A pool that stops waits until the results of its calls were fetched or acknowledged, or its patience is over.
 func TestDrainWaitsForResultsToBeFetched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(Config{}, pool)
