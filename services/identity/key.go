@@ -83,8 +83,8 @@ func checkRoles(roles []Role) error {
 		return fmt.Errorf("a key needs at least one role of %s, %s and %s", RoleUser, RoleOperator, RoleService)
 	}
 	for _, r := range roles {
-		if _, err := ParseRole(string(r)); err != nil {
-			return err
+		if !slices.Contains(everyRole, r) {
+			return fmt.Errorf("unknown role %q; the roles are %s, %s and %s", r, RoleUser, RoleOperator, RoleService)
 		}
 	}
 	return nil

@@ -24,15 +24,6 @@ const (
 	RoleService  Role = "service"  // may speak for any user
 )
 
-// ParseRole reads a role as it is written in key files and on command lines.
-func ParseRole(s string) (Role, error) {
-	switch r := Role(s); r {
-	case RoleUser, RoleOperator, RoleService:
-		return r, nil
-	}
-	return "", fmt.Errorf("unknown role %q; the roles are %s, %s and %s", s, RoleUser, RoleOperator, RoleService)
-}
-
 // Principal identifies the caller. Its roles must not be changed.
 type Principal struct {
 	Sub      string // the user's stable id

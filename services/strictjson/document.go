@@ -18,7 +18,7 @@ func Parse(text string, rules Rules) (Document, error) {
 	return Document{Compact(text)}, nil
 }
 
-// Checked returns the Document of a value within a text that Check, Scan or Parse accepted.
+// Checked returns the Document of a value within a text that Check, Scan or Parse accepted. It is not compacted.
 func Checked(value string) Document { return Document{value} }
 
 // String returns the document's text; "" is the zero Document's.
