@@ -182,5 +182,5 @@ func (a *around) isFolder() bool {
 
 // isSubject reports whether a value is all that a question is about: how big is X?
 func (a *around) isSubject() bool {
-	return a.left.Text == "is" && (a.right.Text == "" || a.right.Text == "?")
+	return a.right.Text == "is" || a.left.Text == "is" && (a.right.Text == "" || a.right.Text == "?")
 }

@@ -64,6 +64,9 @@ func (a *about) consider(c *input.Clause, relevance float64, back, named bool) c
 		ch.fillFromBefore(a.params)
 	}
 	f := &ch.filled
+	if countOf(c.Text) != "" {
+		f.Implied = append(f.Implied, "list", "search") // what is counted
+	}
 	said := saidIn(c, f)
 	fit := a.verbFit(c, said)
 	cover := max(said.cover(a.params.Name), 0.85*said.cover(a.purpose))

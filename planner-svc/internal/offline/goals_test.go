@@ -26,6 +26,7 @@ var goals = []struct {
 	{"count the markdown files under docs", []string{`search_files {"pattern":"**/*.{md,markdown}","path":"docs"}`}, []string{"There are 3 markdown files"}},
 	{"find files named *.proto", []string{`search_files {"pattern":"*.proto"}`}, []string{"api/wheel.proto"}},
 	{"List the files in docs", []string{`list_directory {"path":"docs"}`}, []string{"guide.md"}},
+	{"How many files are there in docs?", []string{`list_directory {"path":"docs"}`}, []string{"There are 2 files"}},
 	{"How many folders are there?", []string{`list_directory {}`}, []string{"There are 3 folders"}},
 	{"Read go.mod and LICENSE", []string{`read_file {"path":"go.mod"}`, `read_file {"path":"LICENSE"}`}, []string{"module example.com/wheel", "Apache License"}},
 	{"Read \"release notes.md\" in docs", []string{`read_file {"path":"docs/release notes.md"}`}, []string{"nothing yet"}},

@@ -13,6 +13,7 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
 	"pawl.dev/planner-svc/internal/plan"
+	"pawl.dev/planner-svc/internal/result"
 	"pawl.dev/planner-svc/internal/risk"
 )
 
@@ -154,6 +155,19 @@ func TestAnswerShapes(t *testing.T) {
 		ctx.History = []*plannerv1.HistoryEntry{succeeded(tc.tool, in.GetInputJson(), tc.out)}
 		if got := answer(t, ctx, ""); !strings.Contains(got, tc.want) {
 			t.Errorf("%q:\n%s\nlacks\n%s", tc.goal, got, tc.want)
+		}
+	}
+}
+
+// Folders are not counted as files.
+func TestCount(t *testing.T) {
+	for out, want := range map[string]int{
+		`{"count":2,"entries":[{"name":"a","type":"directory"},{"name":"b.md","type":"file"}]}`: 1,
+		`{"entries":[{"name":"a","type":"directory"}]}`:                                         0,
+		`{"files":["a","b"]}`: 2,
+	} {
+		if got, ok := count(result.Of(succeeded("t/list", "{}", `{"structured":`+out+`}`)), "files"); !ok || got.n != want {
+			t.Errorf("%s: %+v %v, want %d", out, got, ok, want)
 		}
 	}
 }

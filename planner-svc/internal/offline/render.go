@@ -166,8 +166,8 @@ func count(r *result.Result, what string) (t tally, ok bool) {
 		}
 	}
 	if len(lists) == 1 {
-		t.items = itemsOf(ofType(lists[0], named))
-		if !ok {
+		list, filtered := ofType(lists[0], named)
+		if t.items = itemsOf(list); !ok || filtered {
 			t.n, t.atLeast, ok = len(t.items), cut, true
 		}
 	}
@@ -187,19 +187,20 @@ func countLines(text string) (t tally) {
 }
 
 // ofType leaves out the items whose type is another: folders among files.
-func ofType(array string, named func(string) bool) string {
+func ofType(array string, named func(string) bool) (list string, filtered bool) {
 	var kept []string
-	typed := false
+	others := 0
 	for raw := range strictjson.Items(array) {
-		kind, ok := strictjson.Member(raw, "type")
-		if ok && named(strictjson.Content(kind)) {
-			kept, typed = append(kept, raw), true
+		if kind, ok := strictjson.Member(raw, "type"); ok && named(strictjson.Content(kind)) {
+			kept = append(kept, raw)
+		} else if ok {
+			others++
 		}
 	}
-	if !typed {
-		return array
+	if others == 0 || len(kept) == 0 && !named("file") && !named("folder") {
+		return array, false
 	}
-	return strictjson.Array(kept)
+	return strictjson.Array(kept), true
 }
 
 // stream emits paragraphs one by one, with an empty line between them. Bullets stay together.
