@@ -34,9 +34,9 @@ type Config struct {
 	DataDir string `name:"data" placeholder:"DIR" type:"path" help:"Folder of the journal; created where it is missing."`
 	// MaxRunning is how many tasks run at once (A28).
 	MaxRunning int `help:"Tasks that run at once; more are queued." default:"30"`
-	// MaxRequests is how many requests are accepted from one user within RequestWindow (A28); 0: any number. The local user of an
+	// MaxRequests is how many tasks one user may create within RequestWindow (A28); 0: any number. The local user of an
 	// installation without keys is not limited.
-	MaxRequests   int           `help:"Requests taken from one user within the request window; 0 for any number." default:"5"`
+	MaxRequests   int           `help:"Tasks that one user may create within the request window; 0 for any number." default:"5"`
 	RequestWindow time.Duration `help:"Window of --max-requests." default:"15s"`
 	// Retention is how long tasks are kept after they ended; 0: for ever.
 	Retention time.Duration `help:"How long tasks are kept after they ended; 0 for ever." default:"720h"`

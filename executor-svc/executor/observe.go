@@ -14,17 +14,20 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// Observer is called at each point at which a crash before differs from one after. It is called by many goroutines and blocks their
-// work. The points:
+// Observer is called immediately before and after each operation around which a crash test should kill the process. It is called by many
+// goroutines and blocks their work. The points:
 //
-//	Create.before  Create.after        a new task is about to be stored; it is durable
-//	Commit.before  Commit.after        the same of a transition
-//	Send.before    Send.after          the same of a command
-//	CallTool.before  CallTool.sent     a call is about to go to the pool; its request is on its way
-//	CallTool.message  CallTool.end     a message arrived; its result or its error did
-//	AttachCall.…                       the same of a request for a call's outcome
-//	AckCall.before  AckCall.after      a request to the pool is about to be sent; it was answered, whatever the answer
-//	CancelCall.…  ReleaseSession.…     the same
+//	Create.before     a new task is not stored yet
+//	Create.after      the new task is durable
+//	Commit.…, Send.…  the same for a transition, and for a command
+//	CallTool.before   a call was not sent to the pool yet
+//	CallTool.sent     its request was written to the connection
+//	CallTool.message  a message of the call arrived
+//	CallTool.end      its result or its error arrived
+//	AttachCall.…      the same for a request for a call's outcome
+//	AckCall.before    an acknowledgement was not sent to the pool yet
+//	AckCall.after     the pool has answered, or cannot be reached
+//	CancelCall.…, ReleaseSession.…  the same
 //
 // Create, Commit and Send reach `after` only if they succeeded; requests to the pool reach `end` and `after` in any case.
 type Observer func(point string)

@@ -48,7 +48,7 @@ func New(_ context.Context, cfg Config, deps Deps) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	wall, err := guard.New(guard.Config{
+	checks, err := guard.New(guard.Config{
 		AllowHosts: cfg.AllowHosts, AllowOrigins: cfg.AllowOrigins, AnyHost: cfg.Authenticated,
 	})
 	if err != nil {
@@ -58,23 +58,23 @@ func New(_ context.Context, cfg Config, deps Deps) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.handler = observe(deps.Log, split(wall.WrapLanding(login), wall.Wrap(g.routes(api, openapi.New(api.Routes(), cfg.Version)))))
+	g.handler = observe(deps.Log, split(checks.WrapLanding(login), checks.Wrap(g.routes(api, openapi.New(api.Routes(), cfg.Version)))))
 	return g, nil
 }
 
 // split sends a browser that returns from a login to the console, and all else to the other handlers.
-func split(login, rest http.Handler) http.Handler {
+func split(login, other http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == console.Path {
 			login.ServeHTTP(w, r)
 			return
 		}
-		rest.ServeHTTP(w, r)
+		other.ServeHTTP(w, r)
 	})
 }
 
-// routes serves documents and health checks; the API serves the rest: it knows unknown paths and methods. (http.ServeMux
-// would answer unclean paths with a redirect in HTML.)
+// routes serves documents and health checks; the API handles everything else, including 404 and 405. (http.ServeMux would
+// answer unclean paths with a redirect in HTML.)
 func (g *Gateway) routes(api http.Handler, pages *openapi.Docs) http.Handler {
 	readable := pages.Handlers()
 	readable["/healthz"] = http.HandlerFunc(g.health.live)

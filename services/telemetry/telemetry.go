@@ -42,8 +42,8 @@ func (s signal) on() bool {
 	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_"+string(s)+"_ENDPOINT") != ""
 }
 
-// Setup starts the exporters that the environment asks for and makes them the process's global ones. Shutdown sends what
-// is left; it is never nil where err is nil.
+// Setup starts the exporters that the environment asks for and makes them the process's global ones. Shutdown
+// flushes the exporters; it is non-nil if err is nil.
 func Setup(ctx context.Context, service, version string) (shutdown func(context.Context) error, err error) {
 	var closers []func(context.Context) error
 	shutdown = func(ctx context.Context) error {

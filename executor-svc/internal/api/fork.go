@@ -52,8 +52,8 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 		seq = newestEnd(t.Checkpoint.GetStatus(), records)
 	} else if !slices.ContainsFunc(agentflow.StepEnds(records), func(e agentflow.StepEnd) bool { return e.Seq == seq }) {
 		return "", errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
-			"a task can be forked where a step came to something: give the seq of a STEP_OUTPUT or STEP_ERROR that the step did not go on from, "+
-				"or no seq for the newest one that went well").WithViolation("seq", "no step ends there")
+			"seq must be the STEP_OUTPUT or STEP_ERROR event that ended a step, without a later attempt of that step; omit seq for the last step "+
+				"that did not fail").WithViolation("seq", "no step ends there")
 	}
 	kept := first(records, seq)
 	now := time.Now().UnixNano()

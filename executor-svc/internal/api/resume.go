@@ -77,16 +77,16 @@ func (s *Tasks) PauseTask(ctx context.Context, req *executorv1.PauseTaskRequest)
 	return s.send(ctx, t, &storagev1.Command{Kind: &storagev1.Command_Pause{Pause: &storagev1.Pause{Reason: req.GetReason()}}}, 0)
 }
 
-// send sends a command and returns the task; an error with the reason ignored counts as success.
-func (s *Tasks) send(ctx context.Context, t *journal.Task, c *storagev1.Command, ignored commonv1.ErrorReason) (*executorv1.Task, error) {
-	if err := s.Engine.Send(ctx, t.ID, c); err != nil && (ignored == 0 || errs.Reason(err) != ignored) {
+// send sends a command and returns the task; an error whose reason is tolerated counts as success.
+func (s *Tasks) send(ctx context.Context, t *journal.Task, c *storagev1.Command, tolerated commonv1.ErrorReason) (*executorv1.Task, error) {
+	if err := s.Engine.Send(ctx, t.ID, c); err != nil && (tolerated == 0 || errs.Reason(err) != tolerated) {
 		return nil, fault(err, taskNotFound(t.ID))
 	}
 	return s.get(ctx, t.ID)
 }
 
-// checkAnswer refuses an answer that does not fit its open wait, and completes a grant. A command may be queued behind one that closes the
-// wait: then its sender would not learn of the refusal.
+// checkAnswer checks an answer before it is queued: Send may return before a queued command is applied, and a later refusal would not
+// reach the caller. It also replaces the placeholder risk of a grant by the risk of the step.
 func (s *Tasks) checkAnswer(ctx context.Context, t *journal.Task, open *storagev1.Wait, c *storagev1.Command) error {
 	if err := agentflow.Fits(open, c); err != nil {
 		return err
@@ -202,7 +202,7 @@ func closes(f *storagev1.Fact) bool {
 	return false
 }
 
-// question is what a wait asked: to approve an input, or for the outcome of its call.
+// question is the question of a wait: to approve an input, or for the outcome of its call.
 type question struct {
 	input   string
 	outcome bool
@@ -212,12 +212,12 @@ type question struct {
 func same(c *storagev1.Command, given *storagev1.Fact, q question) bool {
 	switch k := given.GetKind().(type) {
 	case *storagev1.Fact_StepInput:
-		return q.started(c, flow.InputHash(k.StepInput))
+		return q.approves(c, flow.InputHash(k.StepInput))
 	case *storagev1.Fact_StepCancel:
 		return c.GetReject() != nil && (c.GetReject().GetReason() == "" || c.GetReject().GetReason() == k.StepCancel.GetReason())
 	case *storagev1.Fact_StatusChanged:
 		if k.StatusChanged.GetReason() == agentflow.Approved {
-			return q.started(c, k.StatusChanged.GetSuppliedHash())
+			return q.approves(c, k.StatusChanged.GetSuppliedHash())
 		}
 		if in := c.GetInput(); in != nil {
 			return bytes.Equal(k.StatusChanged.GetSuppliedHash(), flow.AnswerHash(in))
@@ -232,8 +232,8 @@ func same(c *storagev1.Command, given *storagev1.Fact, q question) bool {
 	return false
 }
 
-// started reports whether a command is the one that let the step run with the input of that hash.
-func (q question) started(c *storagev1.Command, hash []byte) bool {
+// approves reports whether a command started the step with the input that has this hash.
+func (q question) approves(c *storagev1.Command, hash []byte) bool {
 	if q.outcome {
 		return c.GetOutcome().GetRetry()
 	}

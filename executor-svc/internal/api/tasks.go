@@ -22,10 +22,10 @@ import (
 	"pawl.dev/executor-svc/internal/view"
 )
 
-// taskIDHeader carries the task's id before the first event of a RunTask stream.
+// taskIDHeader is the gRPC header with the task's id, sent before the first event of a RunTask stream.
 const taskIDHeader = "pawl-task-id"
 
-// readBytes is how much of a task's record is read at once.
+// readBytes bounds the bytes of a task's records that are read at once.
 const readBytes = 1 << 20
 
 // RunTask implements ExecutorService.

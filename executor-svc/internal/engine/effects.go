@@ -84,9 +84,9 @@ func (o *owner) startAll(b *batch, effects []flow.Effect) {
 	}
 }
 
-// startEffect starts an effect. Its goroutine then runs the owner, if no other does. later: the goroutine that runs the owner now runs
-// the effect as soon as it leaves the owner, so that a usual step needs no new goroutine.
-func (o *owner) startEffect(b *batch, e flow.Effect, later bool) {
+// startEffect starts an effect in a new goroutine, which then runs the owner if no other does. If sameGoroutine is true, the effect
+// becomes o.next instead: the current goroutine runs it after it leaves the owner, so that a usual step needs no new goroutine.
+func (o *owner) startEffect(b *batch, e flow.Effect, sameGoroutine bool) {
 	switch e := e.(type) {
 	case flow.Abandon:
 		o.turn, o.calling = o.turn+1, false
@@ -110,7 +110,7 @@ func (o *owner) startEffect(b *batch, e flow.Effect, later bool) {
 		run(ctx, emit)
 		o.effects.Done()
 	}
-	if later {
+	if sameGoroutine { // an effect that was there already gets a goroutine
 		effect, o.next = o.next, effect
 	}
 	if effect != nil {

@@ -16,22 +16,22 @@ import (
 )
 
 const (
-	// loadBytes is how much of a task's record is read at once.
+	// loadBytes bounds the bytes of a task's records that are read at once.
 	loadBytes = 1 << 20
 	// roundLimit is how many earlier questions and answers of a conversation a planner reads (A1).
 	roundLimit = 3
-	// firstPause and lastPause bound the pauses between tries of a storage that fails.
+	// firstPause and lastPause bound the backoff between tries while the storage fails.
 	firstPause = 50 * time.Millisecond
 	lastPause  = 5 * time.Second
-	// noticePause is the pause from which on a storage counts as failing.
+	// noticePause is the backoff at which the storage is reported as failing.
 	noticePause = 400 * time.Millisecond
 )
 
 // errUnknownFlow: the task was created by a newer executor.
 var errUnknownFlow = errors.New("the flow is not known to this executor; use a newer one")
 
-// load reads the task and its history, and waits for a storage that fails for a while. again: the task cannot be read, so its slot goes
-// to others until it is tried again.
+// load reads the task and its history, with backoff while the storage fails. again reports that the task cannot be read: its slot goes to
+// others, and it is claimed again later.
 func (o *owner) load() (loaded, again bool) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := o.read()

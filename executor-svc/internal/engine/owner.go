@@ -23,7 +23,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// owner holds a task's lease and applies its inputs. It exists while the task runs and is dropped when the task waits or ends. It has no
+// owner holds a task's claim and applies its inputs. It exists while the task runs and is dropped when the task waits or ends. It has no
 // goroutine: the goroutine that delivers an input runs the owner, unless another one already does, which then sees the input.
 type owner struct {
 	e     *Engine // constant, like the three below
@@ -109,7 +109,7 @@ func (o *owner) run() (next func()) {
 	}
 }
 
-// release gives up the lease. again requests a new claim, because another writer changed the task. No other goroutine may run the owner.
+// release gives up the claim. again requests a new one: another writer changed the task, or it could not be read. No other goroutine may run the owner.
 func (o *owner) release(again bool) {
 	o.cancel()
 	if o.next != nil {

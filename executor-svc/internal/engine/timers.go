@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// stableAfter is how long a process survives with a recovered task until the next crash is not the task's fault.
+	// stableAfter is how long a process has to run with a recovered task until a further crash is no longer attributed to the task.
 	stableAfter = 30 * time.Second
 	// stableAfterAttach is the same if the owner only follows a call that runs in a pool.
 	stableAfterAttach = time.Second
-	// fewRecoveries are not reset: an ordinary crash costs no further commit.
+	// fewRecoveries and less are not reset, so that an ordinary crash costs no further commit.
 	fewRecoveries = 1
 )
 
-// setStableTimer makes the recovery count of a task that was recovered several times end once the process has survived for a while.
+// setStableTimer schedules the reset of the recovery count of a task that was recovered several times.
 func (o *owner) setStableTimer() {
 	switch {
 	case o.state.GetRecoveries() <= fewRecoveries:
@@ -33,7 +33,7 @@ func (o *owner) setStableTimer() {
 	}
 }
 
-// settleRecovery resets the recovery count of a task without progress, because the process stops in order.
+// settleRecovery resets the recovery count of a task without progress, because the process shuts down cleanly.
 func (o *owner) settleRecovery() {
 	if o.state.GetRecoveries() > 0 && !o.idle() {
 		o.apply([]item{{input: flow.RecoverySettled{}, turn: o.turn}})

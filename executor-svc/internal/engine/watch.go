@@ -13,12 +13,12 @@ import (
 // watchBytes is how much a watcher reads at once.
 const watchBytes = 256 << 10
 
-// Watch passes a task's events after a seq to send. It returns once the task has ended, or until reports true for its status, and all
-// events were sent.
+// Watch calls send for each event of a task whose seq is greater than after. It returns when all committed events were sent and the task
+// has ended or until is true of its status.
 func (e *Engine) Watch(ctx context.Context, taskID string, after uint64, until func(executorv1.ExecutorStatus) bool, send func(*executorv1.ExecutorEvent) error) error {
 	w := e.hub.watch(taskID)
 	defer e.hub.leave(w)
-	clientLeaves := serve.Stopping(ctx)
+	serverStopping := serve.Stopping(ctx)
 	for {
 		t, records, complete := w.after(after)
 		if !complete {
@@ -50,7 +50,7 @@ func (e *Engine) Watch(ctx context.Context, taskID string, after uint64, until f
 			return ctx.Err()
 		case <-e.draining:
 			return stopping()
-		case <-clientLeaves:
+		case <-serverStopping:
 			return stopping()
 		}
 	}

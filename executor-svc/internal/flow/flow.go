@@ -52,7 +52,7 @@ func RunTime(c *storagev1.Checkpoint, now time.Time) int64 {
 	return c.GetRunTime() + max(0, now.UnixNano()-c.GetRunSince())
 }
 
-// Transition is one atomic step of a task: the facts to commit with the changed state, and the effects to run.
+// Transition is one atomic change of a task's state: the facts to commit with the changed state, and the effects to run.
 type Transition struct {
 	Facts   []*storagev1.Fact
 	Effects []Effect
@@ -79,7 +79,7 @@ func AddUsage(sum, u *storagev1.Usage) *storagev1.Usage {
 type Effect interface{ effect() }
 
 type (
-	// Begin loads the tools and asks for the flow's name, its risk and the first step. It ends with Begun.
+	// Begin loads the tools and asks for the task's name, its risk and the first step. It ends with Begun.
 	Begin struct{}
 	// Plan asks for the next step. It ends with Planned.
 	Plan struct{}
@@ -89,7 +89,7 @@ type (
 		Ordinal uint32
 		Attempt uint32
 	}
-	// Attach gets the outcome of a call made before, after it has delivered people's answers to it. It ends as Call does.
+	// Attach delivers pending answers of people to an earlier call and then waits for its outcome. It ends as Call does.
 	Attach struct {
 		Ordinal uint32
 		Attempt uint32
@@ -100,7 +100,7 @@ type (
 	}
 	// StopCall asks the running call to stop; its Called still arrives.
 	StopCall struct{ Reason string }
-	// Withdraw ends a call that waits for a person. It sends no input.
+	// Withdraw ends a call that waits for a person. It produces no Input.
 	Withdraw struct {
 		Ordinal uint32
 		Attempt uint32
@@ -165,7 +165,7 @@ type (
 		CutShort string
 		// Answering: the planner has begun to write the answer. Text follows, and then another Planned.
 		Answering bool
-		// Answer is the end of an answer that the planner wrote while it planned; nil if it wrote none.
+		// Answer completes an answer that the planner streamed in the planning call; nil if it streamed none.
 		Answer *Answered
 		// Memory replaces the planner's summary of the oldest steps; nil if that stays.
 		Memory *storagev1.Memory
@@ -191,7 +191,7 @@ type (
 		// Usage is what models cost that the tool's server asked during the call; nil if it asked none.
 		Usage *storagev1.Usage
 	}
-	// Moved reports that the call was not made, and another pool has to make it. The pool is durable before the call.
+	// Moved reports that the call was not made, and another pool has to make it. The id of that pool is committed before the call is sent.
 	Moved struct {
 		Ordinal uint32
 		Attempt uint32
@@ -316,7 +316,7 @@ type PlannedStep struct {
 	PoolID string
 	// Problem says why the input does not fit the tool's schema; empty if it fits.
 	Problem string
-	// Retry reports that it makes the call of the step before again, which failed.
+	// Retry reports that this step repeats the failed call of the previous step.
 	Retry bool
 }
 

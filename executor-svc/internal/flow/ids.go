@@ -29,14 +29,14 @@ func WaitNumber(id string) uint32 {
 // AnswerID names the n-th answer of a task.
 func AnswerID(n uint32) string { return "answer-" + strconv.FormatUint(uint64(n), 10) }
 
-// CallID names one attempt of a step: <task>/<step>/<attempt>.
-func CallID(task string, ordinal, attempt uint32) string {
+// AttemptID names one attempt of a step: <task>/<step>/<attempt>.
+func AttemptID(task string, ordinal, attempt uint32) string {
 	return task + "/" + StepID(ordinal) + "/" + strconv.FormatUint(uint64(attempt), 10)
 }
 
-// RoundID names one call of an attempt: the first has the attempt's id, further ones append a number.
-func RoundID(task string, ordinal, attempt, round uint32) string {
-	id := CallID(task, ordinal, attempt)
+// CallID names one call of an attempt to the pool: the first has the attempt's id, further ones append a number.
+func CallID(task string, ordinal, attempt, round uint32) string {
+	id := AttemptID(task, ordinal, attempt)
 	if round > 0 {
 		id += "/" + strconv.FormatUint(uint64(round)+1, 10)
 	}

@@ -30,7 +30,7 @@ type Entry struct {
 	// StartSeq is the seq of the newest attempt's start.
 	StartSeq uint64
 	EndTime  int64
-	// RunTime is how long the newest attempt has run until runSince, which is set while it runs.
+	// RunTime is the run time of the newest attempt before runSince. runSince is the start of its current period of running, or 0.
 	RunTime, runSince int64
 	// asked holds the open waits of a running call.
 	asked []string

@@ -36,7 +36,7 @@ type call struct {
 func (s *Session) start(ctx context.Context, st *storagev1.ActiveStep, attempt uint32) *call {
 	mcpID, _ := flow.ToolName(st.GetToolId())
 	c := &call{
-		id: flow.RoundID(s.id, st.GetOrdinal(), attempt, st.GetRound()), location: location{st.GetPoolId(), mcpID},
+		id: flow.CallID(s.id, st.GetOrdinal(), attempt, st.GetRound()), location: location{st.GetPoolId(), mcpID},
 		ordinal: st.GetOrdinal(), attempt: attempt, round: st.GetRound(),
 	}
 	c.ctx, c.end = context.WithCancel(ctx)
@@ -97,7 +97,7 @@ func (s *Session) attachCall(ctx context.Context, st *storagev1.ActiveStep, e fl
 func (s *Session) attachRequest(st *storagev1.ActiveStep, attempt uint32) *mcppoolv1.AttachCallRequest {
 	mcpID, name := flow.ToolName(st.GetToolId())
 	return &mcppoolv1.AttachCallRequest{
-		CallId: flow.RoundID(s.id, st.GetOrdinal(), attempt, st.GetRound()), RequestHash: flow.RequestHash(mcpID, name, st.GetInputJson()),
+		CallId: flow.CallID(s.id, st.GetOrdinal(), attempt, st.GetRound()), RequestHash: flow.RequestHash(mcpID, name, st.GetInputJson()),
 		PoolId: st.GetPoolId(), SessionId: s.id, Epoch: s.epoch,
 	}
 }

@@ -38,7 +38,7 @@ type ack struct {
 func (s *Session) Recorded(c flow.Called) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a := ack{callID: flow.RoundID(s.id, c.Ordinal, c.Attempt, c.Round)}
+	a := ack{callID: flow.CallID(s.id, c.Ordinal, c.Attempt, c.Round)}
 	if s.call != nil && s.call.id == a.callID {
 		a.location = s.call.location
 	}

@@ -49,7 +49,7 @@ func (s *Session) StopCall(ctx context.Context, reason string) {
 func (s *Session) Withdraw(ctx context.Context, w flow.Withdraw) {
 	ctx, cancel := context.WithTimeout(ctx, s.r.cfg.StopGrace)
 	defer cancel()
-	id := flow.RoundID(s.id, w.Ordinal, w.Attempt, w.Round)
+	id := flow.CallID(s.id, w.Ordinal, w.Attempt, w.Round)
 	mcpID, _ := flow.ToolName(w.ToolID)
 	at := location{w.PoolID, mcpID}
 	err := s.cancelAnywhere(ctx, at, &mcppoolv1.CancelCallRequest{CallId: id, Reason: w.Reason})

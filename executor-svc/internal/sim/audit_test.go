@@ -155,7 +155,7 @@ func (s *stepAudit) ends(f *storagev1.Fact) {
 
 // begins checks that a call was allowed: by a person who was shown exactly that or wrote it, or by the policy (A9, A29).
 func (a *audit) begins(s *stepAudit, f *storagev1.Fact, input string) {
-	at := &attemptAudit{id: flow.CallID(a.k.id, s.ordinal, f.GetAttempt()), input: input, no: f.GetAttempt()}
+	at := &attemptAudit{id: flow.AttemptID(a.k.id, s.ordinal, f.GetAttempt()), input: input, no: f.GetAttempt()}
 	s.attempts = append(s.attempts, at)
 	wait := f.GetWaitId()
 	if wait == "" {
@@ -301,7 +301,7 @@ func (a *audit) cameBack() {
 		}
 		found := false
 		for _, f := range a.k.facts {
-			if flow.CallID(a.k.id, f.GetOrdinal(), f.GetAttempt()) != c.callID {
+			if flow.AttemptID(a.k.id, f.GetOrdinal(), f.GetAttempt()) != c.callID {
 				continue
 			}
 			if c.failed {

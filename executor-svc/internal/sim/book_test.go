@@ -181,7 +181,7 @@ func (b *book) committed(t journal.Transition) {
 	k.checkpoint = t.Checkpoint
 	for _, f := range t.Record.GetFacts() {
 		k.facts = append(k.facts, f)
-		id := flow.CallID(k.id, f.GetOrdinal(), f.GetAttempt())
+		id := flow.AttemptID(k.id, f.GetOrdinal(), f.GetAttempt())
 		switch in := f.GetKind().(type) {
 		case *storagev1.Fact_StepInput:
 			k.intents[id] = intent{f.GetToolId(), in.StepInput}
@@ -195,7 +195,7 @@ func (b *book) committed(t journal.Transition) {
 	}
 	k.show(t.Checkpoint)
 	for _, s := range t.Checkpoint.GetActiveSteps() {
-		id := flow.CallID(k.id, s.GetOrdinal(), s.GetAttempt())
+		id := flow.AttemptID(k.id, s.GetOrdinal(), s.GetAttempt())
 		if s.GetMcpTaskId() != "" || k.tasked[id].round != s.GetRound() {
 			k.tasked[id] = tasked{s.GetRound(), s.GetMcpTaskId()}
 		}

@@ -105,7 +105,7 @@ func stepPayload(e *executorv1.ExecutorEvent, t *journal.Task, f *storagev1.Fact
 	case *storagev1.Fact_StepInput:
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_INPUT
 		e.Payload = &executorv1.ExecutorEvent_StepInput{StepInput: &executorv1.StepInput{
-			InputJson: k.StepInput, Input: twin(k.StepInput), CallId: flow.CallID(madeBy(t, e.GetSeq()), f.GetOrdinal(), f.GetAttempt()),
+			InputJson: k.StepInput, Input: twin(k.StepInput), CallId: flow.AttemptID(madeBy(t, e.GetSeq()), f.GetOrdinal(), f.GetAttempt()),
 		}}
 	case *storagev1.Fact_StepOutput:
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_OUTPUT

@@ -70,7 +70,7 @@ func activeStep(t *journal.Task, s *storagev1.ActiveStep) *executorv1.Step {
 		Error: errorMessage(s.GetError()), Risk: risk(s.GetRisk()),
 	}
 	if s.GetAttempt() > 0 {
-		out.CallId = flow.CallID(t.ID, s.GetOrdinal(), s.GetAttempt())
+		out.CallId = flow.AttemptID(t.ID, s.GetOrdinal(), s.GetAttempt())
 	}
 	for _, w := range t.Checkpoint.GetWaits() {
 		if w.GetOrdinal() == s.GetOrdinal() {
@@ -109,7 +109,7 @@ func Step(t *journal.Task, e *history.Entry) *executorv1.Step {
 		RunTime: Duration(e.RunTime),
 	}
 	if e.Attempt > 0 {
-		out.CallId = flow.CallID(madeBy(t, e.StartSeq), e.Ordinal, e.Attempt)
+		out.CallId = flow.AttemptID(madeBy(t, e.StartSeq), e.Ordinal, e.Attempt)
 	}
 	return out
 }

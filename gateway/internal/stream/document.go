@@ -25,7 +25,7 @@ func documentName(in proto.Message) string {
 // status; a later one breaks the connection, so that half a document is not taken for a whole one.
 func (h *Handler) document(w http.ResponseWriter, r *http.Request, call Call) {
 	ctx, cancel := context.WithCancel(r.Context())
-	incoming, err := open(ctx, call)
+	incoming, err := startCall(ctx, call)
 	if err != nil {
 		cancel()
 		problem.Write(w, err)

@@ -68,7 +68,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, call Call) {
 		return
 	}
 	ctx, cancel := context.WithCancel(r.Context())
-	incoming, err := open(ctx, call)
+	incoming, err := startCall(ctx, call)
 	if err != nil {
 		cancel()
 		problem.Write(w, err)
@@ -79,7 +79,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, call Call) {
 		for range incoming {
 		}
 	}()
-	s := &session{w: w, framing: ndjson{}, log: h.cfg.Log, finished: resumed && follows(call.In)}
+	s := &session{w: w, framing: ndjson{}, log: h.cfg.Log, emptyMeansEnded: resumed && follows(call.In)}
 	if wantsSSE(r.Header) {
 		s.framing = sse{}
 	}
@@ -104,11 +104,11 @@ func (h *Handler) pump(ctx context.Context, s *session, incoming <-chan received
 	for s.err == nil {
 		select {
 		case got := <-incoming:
-			if done := s.receive(got); done {
+			if done := s.forward(got); done {
 				return
 			}
 		case <-first.C:
-			s.open()
+			s.writeHeader()
 		case <-heartbeat.C:
 			s.beat()
 		case <-h.cfg.Stopping:
@@ -126,9 +126,9 @@ type received struct {
 	err     error
 }
 
-// open starts the call and the goroutine that receives; the channel is closed after the stream's last message, which is
+// startCall starts the call and the goroutine that receives; the channel is closed after the stream's last message, which is
 // dropped only if ctx has ended.
-func open(ctx context.Context, call Call) (<-chan received, error) {
+func startCall(ctx context.Context, call Call) (<-chan received, error) {
 	output, err := protoregistry.GlobalTypes.FindMessageByName(call.RPC.Output().FullName())
 	if err != nil {
 		return nil, err

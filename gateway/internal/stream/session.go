@@ -16,23 +16,24 @@ import (
 	"pawl.dev/gateway/internal/problem"
 )
 
-// TaskIDHeader names the task of a stream before its first event is read.
+// TaskIDHeader is the response header with the task's id, taken from the first event. It is absent if the response began before that event.
 const TaskIDHeader = "Pawl-Task-Id"
 
 // session is one response. Before it is open, an error is answered with a problem; afterwards, in its framing.
 type session struct {
-	w        http.ResponseWriter
-	framing  framing
-	log      *slog.Logger
-	finished bool // an end without a message means that there is nothing to come back for
+	w       http.ResponseWriter
+	framing framing
+	log     *slog.Logger
+	// emptyMeansEnded: a resumed watch that ends without an event is of a task that had ended already, so the response is 204.
+	emptyMeansEnded bool
 
 	opened bool
 	last   summary
 	err    error // of a write; the client is gone
 }
 
-// receive forwards a message and reports whether the stream has ended.
-func (s *session) receive(got received) (done bool) {
+// forward sends a message on and reports whether the stream has ended.
+func (s *session) forward(got received) (done bool) {
 	switch {
 	case errors.Is(got.err, io.EOF):
 		s.end()
@@ -48,7 +49,7 @@ func (s *session) receive(got received) (done bool) {
 		return true
 	}
 	s.announce(got.message)
-	s.open()
+	s.writeHeader()
 	s.last.see(got.message)
 	s.write(frame)
 	return false
@@ -61,8 +62,8 @@ func (s *session) announce(m proto.Message) {
 	}
 }
 
-// open answers 200.
-func (s *session) open() {
+// writeHeader answers 200.
+func (s *session) writeHeader() {
 	if s.opened {
 		return
 	}
@@ -76,7 +77,7 @@ func (s *session) open() {
 }
 
 func (s *session) beat() {
-	s.open()
+	s.writeHeader()
 	s.write(s.framing.heartbeat())
 }
 
@@ -91,11 +92,11 @@ func (s *session) fail(err error) {
 
 // end closes a stream that succeeded. 204 stops an EventSource from reconnecting.
 func (s *session) end() {
-	if !s.opened && s.finished {
+	if !s.opened && s.emptyMeansEnded {
 		s.w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	s.open()
+	s.writeHeader()
 	s.write(s.framing.end(s.last))
 }
 

@@ -51,14 +51,14 @@ func (Flow) Apply(t *flow.Task, in flow.Input) (flow.Transition, error) {
 		return flow.Transition{}, ended(m.s.GetStatus())
 	}
 	m.on(in)
-	if isProgress(in) {
+	if resetsRecoveries(in) {
 		m.s.Recoveries, m.s.StatusReason = 0, ""
 	}
 	m.hold()
 	return m.transition()
 }
 
-// Resume implements flow.Flow: an effect without a result is run again if that changes nothing in the world.
+// Resume implements flow.Flow: an effect whose result was not recorded is run again if repeating it has no side effects.
 func (Flow) Resume(t *flow.Task, recovered bool) (flow.Transition, error) {
 	m := &move{t: t, s: t.State}
 	if state.Ended(m.s.GetStatus()) || m.s.GetPhase() == storagev1.Phase_PHASE_WAIT {
@@ -135,8 +135,9 @@ func (m *move) onCall(in flow.Input) {
 	}
 }
 
-// isProgress reports whether an input is progress since the last recovery.
-func isProgress(in flow.Input) bool {
+// resetsRecoveries reports whether an input shows that the task has advanced since its last recovery. Progress notifications of a tool
+// do not.
+func resetsRecoveries(in flow.Input) bool {
 	switch in.(type) {
 	case flow.Begun, flow.Planned, flow.Called, flow.Asked, flow.Derived, flow.Diagnosed, flow.ToolRefreshed, flow.Answered:
 		return true

@@ -136,7 +136,7 @@ func (p *poolModel) asks(s *storagev1.ActiveStep, attempt uint32) flow.Asked {
 }
 
 func legOf(s *storagev1.ActiveStep) string {
-	return flow.RoundID("", s.GetOrdinal(), s.GetAttempt(), s.GetRound())
+	return flow.CallID("", s.GetOrdinal(), s.GetAttempt(), s.GetRound())
 }
 
 // interrupted: the executor died while a call was about to start or running.
@@ -277,7 +277,7 @@ func (p *poolModel) input(wait string) bool {
 
 // withdrawn ends a call that waits for people; false where it cannot have waited.
 func (p *poolModel) withdrawn(e flow.Withdraw) bool {
-	id := flow.RoundID("", e.Ordinal, e.Attempt, e.Round)
+	id := flow.CallID("", e.Ordinal, e.Attempt, e.Round)
 	known := p.parked[id] || p.dead
 	delete(p.parked, id)
 	return known

@@ -30,8 +30,8 @@ func refused(e *storagev1.ErrorNote, said string) *storagev1.ErrorNote {
 	}
 }
 
-// lostAnswers reports whether a call with answers failed because its server went away. The pool does not repeat such calls, because
-// people would be asked again without a reason; another attempt does.
+// lostAnswers reports whether a call that carried a person's answers failed because its server became unavailable. The pool does not
+// repeat such a call, because the person would be asked again; the flow makes another attempt.
 func lostAnswers(e *storagev1.ErrorNote, answers []*storagev1.InputAnswer) bool {
 	return e.GetReason() == commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE &&
 		slices.ContainsFunc(answers, func(a *storagev1.InputAnswer) bool { return !a.GetGivenUp() })

@@ -85,13 +85,13 @@ func (c *checker) add(where string, what any) {
 	}
 }
 
-// expect adds err, or what if ok is false.
-func (c *checker) expect(key []byte, ok bool, what string, err error) {
+// expect records err if it is not nil; otherwise it records problem if ok is false.
+func (c *checker) expect(key []byte, ok bool, problem string, err error) {
 	switch {
 	case err != nil:
 		c.add(name(key), err)
 	case !ok:
-		c.add(name(key), what)
+		c.add(name(key), problem)
 	}
 }
 
@@ -145,18 +145,18 @@ func (c *checker) index(k, v []byte) {
 			return
 		}
 		want, err := entriesOf(c.t, idOf(k))
-		c.expect(k, want[string(k)], "the task is not so", err)
+		c.expect(k, want[string(k)], "the entry does not match the task", err)
 	case kindRequest:
 		if len(v) != idSize {
 			c.add(name(k), "it is no task's id")
 			return
 		}
 		want, err := entriesOf(c.t, uuid.UUID(v))
-		c.expect(k, want[string(k)], "the task is of another request", err)
+		c.expect(k, want[string(k)], "the task was created by another request", err)
 	case kindPayload:
 		sum := hash{}
 		copy(sum[:], k[1:])
-		c.expect(k, len(k) == 1+len(sum) && sha256.Sum256(v) == sum, "its content is another one", nil)
+		c.expect(k, len(k) == 1+len(sum) && sha256.Sum256(v) == sum, "its content does not match its hash", nil)
 		prefix := append([]byte{kindReference}, sum[:]...)
 		refs := c.t.ascend(prefix)
 		c.expect(k, refs.next() && hasPrefix(refs.key, prefix), "nothing refers to it", nil)
@@ -219,7 +219,7 @@ func (c *checker) taskEntry(k, v []byte) {
 	case partPayload:
 		sum := hash{}
 		copy(sum[:], k[idSize+2:])
-		c.expect(k, has(c.t, referenceKey(sum, id)), "the payload does not know of it", nil)
+		c.expect(k, has(c.t, referenceKey(sum, id)), "the payload has no reference back to this task", nil)
 		c.expect(k, c.t.Get(payloadKey(sum)) != nil, "the payload is missing", nil)
 	case partCheckpoint, partRecord, partCommand:
 		c.expect(k, c.t.Get(taskKey(id, partHead)) != nil, "its task is missing", nil)
@@ -254,10 +254,10 @@ func (c *checker) task(id uuid.UUID) {
 		c.expect([]byte(key), has(c.t, []byte(key)), "it is missing", nil)
 	}
 	i, err := readIndex(c.t, userKey(t.Head.GetUserSub(), id))
-	c.expect(k, err != nil || i.GetStatus() == t.Checkpoint.GetStatus() && i.GetAgentId() == t.Head.GetAgentId(), "the index of users says something else", err)
+	c.expect(k, err != nil || i.GetStatus() == t.Checkpoint.GetStatus() && i.GetAgentId() == t.Head.GetAgentId(), "status or agent in the index of users differ from the task", err)
 	if !state.Ended(t.Checkpoint.GetStatus()) || hasCommands(c.t, id) {
 		e, err := storedDue(c.t, id)
-		c.expect(k, e.runs == active(t.Checkpoint.GetStatus()) && e.commands == hasCommands(c.t, id), "the index of due tasks says something else", err)
+		c.expect(k, e.runs == active(t.Checkpoint.GetStatus()) && e.commands == hasCommands(c.t, id), "the index of due tasks differs from the task", err)
 	}
 	_, err = commands(c.t, id)
 	c.expect(k, true, "", err)

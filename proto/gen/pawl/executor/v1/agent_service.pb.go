@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// A request to create a task or an agent.
+// A request to create an agent.
 type CreateAgentRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The agent.

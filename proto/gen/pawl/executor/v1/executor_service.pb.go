@@ -84,7 +84,7 @@ func (InputAnswer_Action) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{16, 0}
 }
 
-// A request to create a task or an agent.
+// A request to create a task.
 type CreateTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The user's goal in plain words. Required unless there is a playbook.
@@ -232,7 +232,7 @@ func (x *CreateTaskRequest) GetInputsJson() string {
 // A request to create and watch a task.
 type RunTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A request to create a task or an agent.
+	// The task to create.
 	Task *CreateTaskRequest `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	// Events up to this seq are not sent (for a client that reconnects with its request_id).
 	AfterSeq uint64 `protobuf:"varint,2,opt,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty"`
