@@ -24,6 +24,8 @@ import (
 const (
 	jsonType   = "application/json"
 	eventsType = "text/event-stream"
+	// openLimit is how long a server may take to answer the request for its notifications before the connection is used without them.
+	openLimit = 500 * time.Millisecond
 	// byeLimit bounds the DELETE that ends a session.
 	byeLimit = 2 * time.Second
 	// maxRefusal bounds what is read of an answer that only its status matters of.
@@ -85,7 +87,12 @@ func (c *Connector) connectHTTP(ctx context.Context, s *registry.Server, user st
 		return nil, errors.Join(&failure, conn.Close())
 	}
 	if era == legacy && !wire.older {
-		conn.background(func() { conn.changes.keep(wire.life, wire.readNotifications) })
+		opened := make(chan struct{}, 1)
+		conn.background(func() {
+			conn.changes.keep(wire.life, func(ctx context.Context) error { return wire.readNotifications(ctx, opened) })
+		})
+		// Some servers lose what they ask on a stream that is not open yet.
+		pause(ctx, opened, openLimit)
 	}
 	return conn, nil
 }
@@ -370,8 +377,12 @@ func (t *web) resume(ctx context.Context, lastID string, after time.Duration) (*
 }
 
 // readNotifications reads the stream on which a server with a session sends what belongs to no request, until it ends.
-func (t *web) readNotifications(ctx context.Context) error {
+func (t *web) readNotifications(ctx context.Context, opened chan<- struct{}) error {
 	resp, err := t.do(ctx, http.MethodGet, nil, nil)
+	select {
+	case opened <- struct{}{}:
+	default:
+	}
 	if err != nil {
 		return err
 	}
