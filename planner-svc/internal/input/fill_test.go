@@ -102,7 +102,7 @@ func TestValues(t *testing.T) {
 // Scanning and filling take time in proportion to a goal's length, whatever it repeats.
 func TestLongGoals(t *testing.T) {
 	tool := ParamsOf(newTool("do", search))
-	for _, unit := range []string{"a 1 ", "\"", "{", "{\n", "[", "中", "中1", "3k", "a=", "a-", "x.y ", "/", "1-", "2020-", "1,", "a@", "http://", "A, B and C "} {
+	for _, unit := range []string{"a 1 ", "\"", "{", "{\n", "[", "一", "中1", "3k", "a=", "a-", "x.y ", "/", "1-", "2020-", "1,", "a@", "http://", "A, B and C "} {
 		start := time.Now()
 		tool.Fill(Scan(strings.Repeat(unit, MostText/len(unit))))
 		if d := time.Since(start); d > 2*time.Second {

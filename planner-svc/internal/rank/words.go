@@ -109,7 +109,8 @@ func ChineseWord(text string, known func(string) bool) (word string) {
 func hanTerms(run []rune) []string {
 	var out []string
 	for i := 0; i < len(run); i++ {
-		if w := ChineseWord(string(run[i:]), func(w string) bool { return Synonyms(w) != nil }); w != "" {
+		next := run[i:min(len(run), i+loadLexicon().longest)]
+		if w := ChineseWord(string(next), func(w string) bool { return Synonyms(w) != nil }); w != "" {
 			out, i = append(out, w), i+utf8.RuneCountInString(w)-1
 		}
 	}
