@@ -103,7 +103,7 @@ func (a *attempt) toolCall(ctx context.Context, tool *catalog.Tool) mcp.Call {
 		Resume: a.Resume, Answers: a.Answers, Follow: a.Task,
 	}
 	if tool != nil && (tool.Tasks == catalog.TaskRequired || tool.Tasks == catalog.TaskOptional && a.limit > taskAfter) {
-		c.Task, c.TaskTTL = mcp.TaskAsked, a.limit+taskRetention
+		c.Task, c.TaskTTL = true, a.limit+taskRetention
 	}
 	return c
 }

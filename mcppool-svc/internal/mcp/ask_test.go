@@ -64,7 +64,7 @@ func (p *person) call(t *testing.T, c Client, name, args string) (string, error)
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // whoever runs into it waits for what never comes
 	defer cancel()
-	raw, err := c.CallTool(ctx, Call{Name: name, Arguments: strictjson.Checked(args), Notify: p.notify, Ask: p.ask, Task: TaskAsked, TaskTTL: time.Hour})
+	raw, err := c.CallTool(ctx, Call{Name: name, Arguments: strictjson.Checked(args), Notify: p.notify, Ask: p.ask, Task: true, TaskTTL: time.Hour})
 	return string(raw), err
 }
 

@@ -62,7 +62,7 @@ func (c *client) CallTool(ctx context.Context, call Call) (raw json.RawMessage, 
 			continue
 		}
 		fields := unfinished(raw)
-		if task, is := taskOf(fields, c.asTask(call)); is {
+		if task, is := taskOf(fields, call.Task && c.canTask); is {
 			return c.followTask(ctx, r, task)
 		}
 		if stringOf(fields["resultType"]) != "input_required" {
@@ -135,9 +135,6 @@ func (c *client) roundFailed(ctx context.Context, r *running, last round, err er
 	}
 	return last, err
 }
-
-// asTask reports whether a call asks to be done as a task.
-func (c *client) asTask(call Call) bool { return call.Task == TaskAsked && c.canTask }
 
 // waitWhileBusy waits before the next attempt at a call that the server put off.
 func (c *client) waitWhileBusy(ctx context.Context, last round, fields map[string]json.RawMessage) (round, error) {

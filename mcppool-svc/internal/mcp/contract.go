@@ -75,8 +75,8 @@ type Call struct {
 	// Resume continues a call that ended by asking, with Answers by the ids of the questions; nil for a new call.
 	Resume  *Continuation
 	Answers map[string]Answer
-	// Task tells whether to run the call as a task, and TaskTTL how long the server is asked to keep the task.
-	Task    TaskUse
+	// Task asks for a task that runs the call, in revisions that leave that to the client, and TaskTTL for how long it is kept.
+	Task    bool
 	TaskTTL time.Duration
 	// Follow is the id of a task that runs the call already: it is waited for, and not started again.
 	Follow string
@@ -112,15 +112,6 @@ type Task struct {
 	Message  string
 	Portable bool // any connection to the server can ask for it
 }
-
-// TaskUse tells whether to run a call as a task, in revisions that leave that to the client.
-type TaskUse int
-
-// The uses.
-const (
-	TaskNever TaskUse = iota
-	TaskAsked         // the tool supports it, and it would help
-)
 
 // ErrStopping ends calls because the pool stops. A task that any connection can ask for outlives it.
 var ErrStopping = errors.New("the MCP pool is stopping")

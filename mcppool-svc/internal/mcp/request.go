@@ -84,7 +84,7 @@ func (c *client) toolParams(r *running, next round) (json.RawMessage, error) {
 		text = strictjson.AppendQuote(text, m.Value)
 	}
 	text = append(text, '}')
-	if c.asTask(call) {
+	if call.Task && c.canTask {
 		text = append(strconv.AppendInt(append(text, `,"task":{"ttl":`...), call.TaskTTL.Milliseconds(), 10), '}')
 	}
 	if len(next.responses) > 0 {

@@ -28,7 +28,7 @@ func TestToolRequest(t *testing.T) {
 		"without meta":   {Name: "a", Arguments: parsed(t, `{}`)},
 		"lines":          {Name: "a\n", Arguments: parsed(t, "{\r\n \"x\": 1\n}")},
 		"JavaScript's":   {Name: "\u2028", Arguments: parsed(t, "{\"x\":\"\u2028 \u2029\"}")},
-		"to run as task": {Name: "a", Arguments: parsed(t, `{}`), Task: TaskAsked, TaskTTL: time.Minute},
+		"to run as task": {Name: "a", Arguments: parsed(t, `{}`), Task: true, TaskTTL: time.Minute},
 	}
 	for _, mode := range []string{mcptest.Good, mcptest.Modern} {
 		c := dial(t, mode).(*client)
@@ -103,7 +103,7 @@ func libraryWrites(t *testing.T, c *client, call Call) mcptransport.JSONRPCReque
 		meta.AdditionalFields[m.Key] = m.Value
 	}
 	params := mcp.CallToolParams{Name: call.Name, RawArguments: json.RawMessage(call.Arguments.String()), Meta: meta}
-	if call.Task == TaskAsked {
+	if call.Task {
 		ttl := call.TaskTTL.Milliseconds()
 		params.Task = &mcp.TaskParams{TTL: &ttl}
 	}

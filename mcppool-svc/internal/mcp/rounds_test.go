@@ -129,7 +129,7 @@ func TestTasks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := &person{answer: says}
 			finished := make(chan struct{})
-			call := Call{Name: "job", Arguments: strictjson.Checked(`{}`), Ask: p.ask, Task: TaskAsked, TaskTTL: time.Hour, Notify: func(n Notification) {
+			call := Call{Name: "job", Arguments: strictjson.Checked(`{}`), Ask: p.ask, Task: true, TaskTTL: time.Hour, Notify: func(n Notification) {
 				if n.Task != nil && n.Task.Status == "working" {
 					close(finished)
 				}
@@ -194,7 +194,7 @@ func TestTaskCancelled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			var id string
-			_, err := c.CallTool(ctx, Call{Name: "job", Arguments: strictjson.Checked(`{}`), Task: TaskAsked, Notify: func(n Notification) {
+			_, err := c.CallTool(ctx, Call{Name: "job", Arguments: strictjson.Checked(`{}`), Task: true, Notify: func(n Notification) {
 				if n.Task != nil {
 					id = n.Task.ID
 					cancel(errors.New("enough"))
@@ -220,7 +220,7 @@ func TestTaskOutlivesItsConnection(t *testing.T) {
 			first := dialServer(t, newConnector(t, Config{}), s)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			var id string
-			_, err := first.CallTool(ctx, Call{Name: "job", Arguments: strictjson.Checked(`{}`), Task: TaskAsked, Notify: func(n Notification) {
+			_, err := first.CallTool(ctx, Call{Name: "job", Arguments: strictjson.Checked(`{}`), Task: true, Notify: func(n Notification) {
 				if n.Task != nil {
 					id = n.Task.ID
 					cancel(ErrStopping)
@@ -258,7 +258,7 @@ func TestTaskLost(t *testing.T) {
 			<-begun
 			_, _ = c.CallTool(context.Background(), Call{Name: how, Arguments: strictjson.Checked(`{}`)})
 		}()
-		_, err := c.CallTool(t.Context(), Call{Name: "job", Arguments: strictjson.Checked(`{}`), Task: TaskAsked, Notify: func(n Notification) {
+		_, err := c.CallTool(t.Context(), Call{Name: "job", Arguments: strictjson.Checked(`{}`), Task: true, Notify: func(n Notification) {
 			if n.Task != nil {
 				begun <- struct{}{}
 			}

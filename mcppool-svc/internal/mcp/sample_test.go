@@ -30,7 +30,7 @@ func TestTasksThatSample(t *testing.T) {
 		"http/2026":  dialSampling(t, webServer(serveWeb(t, mcptest.Web(mcptest.Modern)))),
 	} {
 		t.Run(name, func(t *testing.T) {
-			raw, err := c.CallTool(t.Context(), Call{Name: "samplingjob", Arguments: strictjson.Checked(`{}`), Sample: knows, Task: TaskAsked})
+			raw, err := c.CallTool(t.Context(), Call{Name: "samplingjob", Arguments: strictjson.Checked(`{}`), Sample: knows, Task: true})
 			if err != nil || !strings.Contains(string(raw), "Paris") {
 				t.Errorf("%s, %v", raw, err)
 			}
