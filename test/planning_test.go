@@ -247,9 +247,9 @@ func manyTools(t testing.TB, n int) map[string]any {
 			page := req.GetInt("page", 0)
 			return mcpgo.NewToolResultText(fmt.Sprintf("Page %d. %sEnd of page %d.", page, strings.Repeat("All work and no play. ", 1000), page)), nil
 		})
-	s.AddTool(mcpgo.NewTool("long", mcpgo.WithDescription("Returns a text that is a little too long.")),
+	s.AddTool(mcpgo.NewTool("long", mcpgo.WithDescription("Returns a text that is too long for one prompt.")),
 		func(context.Context, mcpgo.CallToolRequest) (*mcpgo.CallToolResult, error) {
-			return mcpgo.NewToolResultText(strings.Repeat("It goes on and on. ", 200) + "This is the end."), nil
+			return mcpgo.NewToolResultText(strings.Repeat("It goes on and on. ", 500) + "This is the end."), nil
 		})
 	server := httptest.NewServer(server.NewStreamableHTTPServer(s))
 	t.Cleanup(server.Close)
@@ -338,6 +338,9 @@ func readsOn(r *modeltest.Request) *modeltest.Turn {
 	switch {
 	case strings.Contains(all, "This is the end."):
 		return &modeltest.Turn{Text: "I have read the end."}
+	case strings.Contains(all, "next_offset"):
+		further := regexp.MustCompile(`next_offset\\*":(\d+)`).FindAllStringSubmatch(all, -1)
+		return &modeltest.Turn{Calls: []modeltest.Call{{Name: "read_output", Arguments: fmt.Appendf(nil, `{"step":"step-1","offset":%s}`, further[len(further)-1][1])}}}
 	case len(marks) > 0:
 		last := marks[len(marks)-1]
 		return &modeltest.Turn{Calls: []modeltest.Call{{Name: "read_output", Arguments: fmt.Appendf(nil, `{"step":%q,"offset":%s}`, last[1], last[2])}}}
@@ -355,9 +358,11 @@ func TestModelReadsOn(t *testing.T) {
 			t.Error("reading on waits for a person")
 			return nil
 		})
-		done(t, f, 2, "I have read the end.")
-		if f.steps[0].GetToolId() != "many/long" || f.steps[1].GetToolId() != "pawl/read_output" {
-			t.Error(f)
+		done(t, f, 5, "I have read the end.") // 2,400 bytes are shown, then 2,200 at a time
+		for i, s := range f.steps {
+			if want := map[bool]string{true: "many/long", false: "pawl/read_output"}[i == 0]; s.GetToolId() != want {
+				t.Errorf("step %d calls %s, not %s", i+1, s.GetToolId(), want)
+			}
 		}
 	})
 	rejected(t, model)

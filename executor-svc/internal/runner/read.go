@@ -15,7 +15,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// readBytes is the size of the part of an output that one call of flow.ReadOutput returns.
+// readBytes bounds the part of an output that one call of flow.ReadOutput returns.
 const readBytes = 16_000
 
 // readOutput serves a call of flow.ReadOutput from the task's history.
@@ -36,6 +36,7 @@ func readPart(log *history.Log, input string) (string, error) {
 	var in struct {
 		Step   string `json:"step"`
 		Offset int    `json:"offset"`
+		Limit  int    `json:"limit"`
 	}
 	if err := json.Unmarshal([]byte(input), &in); err != nil {
 		return "", fmt.Errorf("the input must have a step and an offset: %w", err)
@@ -53,8 +54,12 @@ func readPart(log *history.Log, input string) (string, error) {
 		for from < len(text) && !utf8.RuneStart(text[from]) {
 			from++
 		}
-		to := min(from+readBytes, len(text))
-		for to < len(text) && !utf8.RuneStart(text[to]) {
+		size := readBytes
+		if in.Limit > 0 {
+			size = min(in.Limit, readBytes)
+		}
+		to := min(from+size, len(text))
+		for to < len(text) && to > from && !utf8.RuneStart(text[to]) {
 			to--
 		}
 		part := map[string]any{"step": in.Step, "offset": from, "total": len(text)}

@@ -212,7 +212,11 @@ func NextOrdinal(history []*plannerv1.HistoryEntry) (uint64, bool) {
 	return n + 1, ok && err == nil
 }
 
-// readOutputStep checks a call that reads on in an earlier output; the executor serves it.
+// readOverhead bounds the bytes of a result of read_output beside the text that was read.
+const readOverhead = 200
+
+// readOutputStep checks a call that reads on in an earlier output; the executor serves it. It returns no more than the prompt shows of a
+// result: otherwise its end, which says where to read on, would be cut.
 func (c *conversation) readOutputStep(one call) (*plannerv1.PlannedStep, error) {
 	id := one.Input.text("step")
 	offset, err := strconv.Atoi(one.Input.text("offset"))
@@ -229,7 +233,7 @@ func (c *conversation) readOutputStep(one call) (*plannerv1.PlannedStep, error) 
 	}
 	l := prompt.LangOf(c.tc)
 	return &plannerv1.PlannedStep{
-		ToolId: ReadOutputID, FromHistory: true, InputJson: fmt.Sprintf(`{"step":%s,"offset":%d}`, strictjson.Quote(id), offset),
+		ToolId: ReadOutputID, FromHistory: true, InputJson: fmt.Sprintf(`{"step":%s,"offset":%d,"limit":%d}`, strictjson.Quote(id), offset, c.shown-readOverhead),
 		Description: l.Say("Read on in the output of %s", "继续读取 %s 的输出", id),
 		Risk:        &commonv1.Risk{Level: commonv1.RiskLevel_RISK_LEVEL_LOW, Reason: l.Pick("It only reads what is known already.", "只读取已有的内容。")},
 	}, nil

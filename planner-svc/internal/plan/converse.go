@@ -35,6 +35,7 @@ type conversation struct {
 
 	system   string
 	messages []*plannerv1.ModelMessage
+	shown    int   // bytes of each step's output in messages
 	repeated []int // indexes of messages up to whose ends the next prompt is the same
 }
 
@@ -92,6 +93,7 @@ func (c *conversation) render(memory *plannerv1.Memory, most int) {
 	} else {
 		c.system = c.page("system", nil)
 	}
+	c.shown = most
 	c.messages = []*plannerv1.ModelMessage{llm.UserText(c.prompts.Render("goal", head, nil))}
 	for i, e := range c.tc.GetHistory()[first:] {
 		c.messages = append(c.messages, c.step(first+i, e, c.prompts.Result(c.tc, e, most))...)

@@ -188,7 +188,7 @@ func TestReadOutput(t *testing.T) {
 	tc := task(done(1, "fs/read", `{"path":"a"}`, long))
 	f := native(calls("read_output", `{"step":"step-1","offset":16000,"pawl_why":"more"}`))
 	got := one(t, f, tc)
-	want := &plannerv1.PlannedStep{ToolId: "pawl/read_output", FromHistory: true, InputJson: `{"step":"step-1","offset":16000}`, Description: "Read on in the output of step-1",
+	want := &plannerv1.PlannedStep{ToolId: "pawl/read_output", FromHistory: true, InputJson: `{"step":"step-1","offset":16000,"limit":15800}`, Description: "Read on in the output of step-1",
 		Risk: &commonv1.Risk{Level: commonv1.RiskLevel_RISK_LEVEL_LOW, Reason: "It only reads what is known already."}}
 	if d := cmp.Diff(want, got.GetSteps()[0], protocmp.Transform()); d != "" {
 		t.Error(d)
@@ -200,7 +200,7 @@ func TestReadOutput(t *testing.T) {
 	tc.History = append(tc.History, done(2, "pawl/read_output", got.GetSteps()[0].GetInputJson(), "the rest"))
 	f = native(says("ok"))
 	one(t, f, tc)
-	if p := show(f.requests[0]); !strings.Contains(p, `call call_2 read_output {"pawl_why":"Because","step":"step-1","offset":16000}`) {
+	if p := show(f.requests[0]); !strings.Contains(p, `call call_2 read_output {"pawl_why":"Because","step":"step-1","offset":16000,"limit":15800}`) {
 		t.Error(p)
 	}
 }

@@ -805,8 +805,8 @@ type PlannedStep struct {
 	// step 3 returned, `${goal}` the goal, `$${` a literal `${`. Never set for the first step of a plan.
 	Unresolved bool `protobuf:"varint,6,opt,name=unresolved,proto3" json:"unresolved,omitempty"`
 	// The executor answers this call itself, from the task's history: it calls no pool and needs no approval, and the tool is not one of the
-	// context's. So far this is `pawl/read_output` only, with the input `{"step": "step-3", "offset": 16000}`. Its result is the part of that
-	// step's text from that byte on, cut at a character so that it has at most 16,000 bytes:
+	// context's. So far this is `pawl/read_output` only, with the input `{"step": "step-3", "offset": 16000, "limit": 15800}`. Its result is the part of that
+	// step's text from that byte on, cut at a character so that it has at most `limit` bytes, which is at most, and by default, 16,000:
 	// `{"message": <part>, "structured": {"step": …, "offset": …, "next_offset": …, "total": …}}`, where `next_offset` is absent at the end.
 	// The text of a step is the error if it failed; else the output's `message`; if the output has a `structured` that is not null, and the
 	// message is not JSON itself, the message, a line feed unless it is empty, and the compact JSON of `structured`. An unknown step, and an
