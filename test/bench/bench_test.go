@@ -114,8 +114,8 @@ func TestMultiply(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Values that end with a checksum over key and value get a new one; others stay as they are.
-	sealed := []byte("u-sealed" + string(rawTask()))
-	if err := db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("pawl")).Put(sealed, seal(sealed, []byte("x"))) }); err != nil {
+	checked := []byte("u-sealed" + string(rawTask()))
+	if err := db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("pawl")).Put(checked, withChecksum(checked, []byte("x"))) }); err != nil {
 		t.Fatal(err)
 	}
 	_ = db.Close()
@@ -132,11 +132,11 @@ func TestMultiply(t *testing.T) {
 		n := 0
 		for k, v := c.Seek([]byte("u-sealed")); k != nil && strings.HasPrefix(string(k), "u-sealed"); k, v = c.Next() {
 			if n++; !isSealed(k, v) {
-				t.Errorf("%q is not sealed", k)
+				t.Errorf("%q has no checksum", k)
 			}
 		}
 		if n != 2501 {
-			t.Errorf("%d sealed entries", n)
+			t.Errorf("%d entries with a checksum", n)
 		}
 		return nil
 	})

@@ -115,7 +115,7 @@ func entriesOf(db *bbolt.DB, id []byte) (all []entry, err error) {
 	return all, err
 }
 
-// putCopies writes entries with one id in place of another, in bytes and in text, and seals again what was sealed.
+// putCopies writes entries with one id in place of another, in bytes and in text, and computes the checksums again.
 func putCopies(tx *bbolt.Tx, entries []entry, from, to []byte, fromText, toText string) error {
 	renamed := func(v []byte) []byte {
 		return bytes.ReplaceAll(bytes.ReplaceAll(v, from, to), []byte(fromText), []byte(toText))
@@ -123,7 +123,7 @@ func putCopies(tx *bbolt.Tx, entries []entry, from, to []byte, fromText, toText 
 	for _, e := range entries {
 		key, value := bytes.ReplaceAll(e.key, from, to), e.value
 		if isSealed(e.key, value) {
-			value = seal(key, renamed(value[:len(value)-sealSize]))
+			value = withChecksum(key, renamed(value[:len(value)-checksumSize]))
 		} else {
 			value = renamed(value)
 		}
@@ -134,15 +134,15 @@ func putCopies(tx *bbolt.Tx, entries []entry, from, to []byte, fromText, toText 
 	return nil
 }
 
-// sealSize is the size of the checksum that values end with: CRC-32C over key and value.
-const sealSize = 4
+// checksumSize is the size of the checksum that values end with: CRC-32C over key and value.
+const checksumSize = 4
 
 func isSealed(key, value []byte) bool {
-	n := len(value) - sealSize
-	return n >= 0 && bytes.Equal(seal(key, value[:n]), value)
+	n := len(value) - checksumSize
+	return n >= 0 && bytes.Equal(withChecksum(key, value[:n]), value)
 }
 
-func seal(key, value []byte) []byte {
+func withChecksum(key, value []byte) []byte {
 	sum := crc32.Checksum(append(bytes.Clone(key), value...), crc32.MakeTable(crc32.Castagnoli))
 	return binary.LittleEndian.AppendUint32(bytes.Clone(value), sum)
 }

@@ -220,7 +220,7 @@ func same(c *storagev1.Command, given *storagev1.Fact, q question) bool {
 			return q.approves(c, k.StatusChanged.GetSuppliedHash())
 		}
 		if in := c.GetInput(); in != nil {
-			return bytes.Equal(k.StatusChanged.GetSuppliedHash(), flow.AnswerHash(in))
+			return bytes.Equal(k.StatusChanged.GetSuppliedHash(), flow.ElicitationHash(in))
 		}
 		return c.GetParams() != nil && bytes.Equal(k.StatusChanged.GetSuppliedHash(), flow.SuppliedHash(c.GetParams().GetSupplied()))
 	case *storagev1.Fact_StepOutput:

@@ -127,7 +127,7 @@ func (e *Engine) own(c journal.Claim) {
 // disown removes an owner and gives up its claim. again: the task is claimed again after a while.
 func (e *Engine) disown(o *owner, again bool) {
 	if again {
-		o.rest(retryDelay)
+		o.sleepUntilDraining(retryDelay)
 	}
 	e.mu.Lock()
 	if e.owners[o.id] == o {

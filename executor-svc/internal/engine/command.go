@@ -88,8 +88,8 @@ func (e *Engine) Wake(taskID string) {
 	e.claimSoon() // also if there is an owner: it may be leaving
 }
 
-// answer passes a command's result to its sender.
-func (e *Engine) answer(commandID string, err error) {
+// reply passes a command's result to its sender.
+func (e *Engine) reply(commandID string, err error) {
 	e.mu.Lock()
 	result := e.results[commandID]
 	e.mu.Unlock()

@@ -79,7 +79,7 @@ func (o *owner) store(b *batch) bool {
 		o.session.Recorded(c)
 	}
 	for _, a := range b.answers {
-		o.e.answer(a.commandID, a.err)
+		o.e.reply(a.commandID, a.err)
 	}
 	o.startAfterCommit(b, late)
 	return true
@@ -206,7 +206,7 @@ func (o *owner) commit(t journal.Transition) error {
 		if pause >= noticePause {
 			o.e.storage.set(err)
 		}
-		if !o.pause(pause) {
+		if !o.sleepUntilShutdown(pause) {
 			return err
 		}
 	}
@@ -220,14 +220,14 @@ func (o *owner) isStored(t journal.Transition) bool {
 		if err == nil {
 			return proto.Equal(stored.Checkpoint, t.Checkpoint)
 		}
-		if errors.Is(err, journal.ErrNotFound) || errors.Is(err, journal.ErrClosed) || !o.pause(pause) {
+		if errors.Is(err, journal.ErrNotFound) || errors.Is(err, journal.ErrClosed) || !o.sleepUntilShutdown(pause) {
 			return false
 		}
 	}
 }
 
-// pause waits; false once running effects have to end.
-func (o *owner) pause(d time.Duration) bool {
+// sleepUntilShutdown waits; false once running effects have to end.
+func (o *owner) sleepUntilShutdown(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -18,8 +18,8 @@ import (
 const (
 	// loadBytes bounds the bytes of a task's records that are read at once.
 	loadBytes = 1 << 20
-	// roundLimit is how many earlier questions and answers of a conversation a planner reads (A1).
-	roundLimit = 3
+	// maxConversationTurns is how many earlier turns (question and answer) of a conversation a planner reads (A1).
+	maxConversationTurns = 3
 	// firstPause and lastPause bound the backoff between tries while the storage fails.
 	firstPause = 50 * time.Millisecond
 	lastPause  = 5 * time.Second
@@ -45,7 +45,7 @@ func (o *owner) load() (loaded, again bool) {
 			return false, true
 		}
 		o.log().Error("loading the task; trying again", "error", err, "pause", pause)
-		if !o.rest(pause) {
+		if !o.sleepUntilDraining(pause) {
 			return false, false
 		}
 	}
@@ -73,12 +73,12 @@ func (o *owner) read() error {
 	if o.flow = o.e.deps.Flows[o.head.GetFlow()]; o.flow == nil {
 		return fmt.Errorf("%q: %w", o.head.GetFlow(), errUnknownFlow)
 	}
-	rounds, err := o.rounds()
+	turns, err := o.conversationTurns()
 	if err != nil {
 		return err
 	}
 	o.resumePending = !o.idle()
-	o.session = o.e.deps.Runner.Session(o.id, o.epoch, o.head, rounds)
+	o.session = o.e.deps.Runner.Session(o.id, o.epoch, o.head, turns)
 	o.session.Notify = func(in flow.Input) { o.deliver(item{input: in, turn: anyTurn}) }
 	o.base = o.session.AsUser(o.e.running)
 	o.startSpan()
@@ -87,13 +87,13 @@ func (o *owner) read() error {
 	return nil
 }
 
-// rounds loads the newest questions of the conversation that were answered before this task.
-func (o *owner) rounds() (rounds []*plannerv1.Round, err error) {
+// conversationTurns loads the newest turns of the conversation that ended before this task: question and answer.
+func (o *owner) conversationTurns() (turns []*plannerv1.Round, err error) {
 	if o.head.GetConversationId() == "" {
 		return nil, nil
 	}
 	page, err := o.e.deps.Journal.List(o.ctx, journal.Query{
-		User: o.head.GetUserSub(), ConversationID: o.head.GetConversationId(), Before: o.id, Limit: roundLimit,
+		User: o.head.GetUserSub(), ConversationID: o.head.GetConversationId(), Before: o.id, Limit: maxConversationTurns,
 		Statuses: []executorv1.ExecutorStatus{executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS},
 	})
 	if err != nil {
@@ -104,7 +104,7 @@ func (o *owner) rounds() (rounds []*plannerv1.Round, err error) {
 		if err != nil {
 			return nil, err
 		}
-		rounds = append(rounds, &plannerv1.Round{Question: t.Head.GetGoal(), Answer: view.FullAnswer(records)})
+		turns = append(turns, &plannerv1.Round{Question: t.Head.GetGoal(), Answer: view.FullAnswer(records)})
 	}
-	return rounds, nil
+	return turns, nil
 }

@@ -24,7 +24,8 @@ import (
 )
 
 // owner holds a task's claim and applies its inputs. It exists while the task runs and is dropped when the task waits or ends. It has no
-// goroutine: the goroutine that delivers an input runs the owner, unless another one already does, which then sees the input.
+// goroutine of its own: to "run the owner" is to process the task's inputs. The goroutine that delivers an input does that, and the queue
+// ensures that there is only one at a time: if another one already runs the owner, that one processes the new input.
 type owner struct {
 	e     *Engine // constant, like the three below
 	id    string
@@ -109,7 +110,8 @@ func (o *owner) run() (next func()) {
 	}
 }
 
-// release gives up the claim. again requests a new one: another writer changed the task, or it could not be read. No other goroutine may run the owner.
+// release gives up the claim. again requests a new one: another writer changed the task, or it could not be read. No other goroutine may
+// run the owner.
 func (o *owner) release(again bool) {
 	o.cancel()
 	if o.next != nil {
@@ -146,7 +148,7 @@ func (o *owner) advance() (leave, again bool) {
 			// Not released: only this owner has the results of its effects.
 			o.log().Error("reading the inbox; trying again", "error", err)
 			o.in.noteCommands()
-			o.rest(retryDelay)
+			o.sleepUntilDraining(retryDelay)
 		case len(items) > 0:
 			if !o.apply(items) {
 				return true, true
@@ -169,7 +171,7 @@ func (o *owner) applyWithoutSlot() (ok bool) {
 		if err != nil {
 			// Not released: without a slot, the task is claimed again only for a further command.
 			o.log().Error("reading the inbox; trying again", "error", err)
-			if !o.rest(retryDelay) {
+			if !o.sleepUntilDraining(retryDelay) {
 				return false
 			}
 			continue
@@ -180,7 +182,7 @@ func (o *owner) applyWithoutSlot() (ok bool) {
 		slices.SortStableFunc(inbox, cancelsFirst)
 		if len(inbox) == 0 || !o.startsNothing(inbox[0]) {
 			for _, c := range inbox {
-				o.e.answer(c.GetId(), errQueued)
+				o.e.reply(c.GetId(), errQueued)
 			}
 			return true
 		}
@@ -262,7 +264,7 @@ func (o *owner) recordOutcomes() bool {
 		}
 		o.calling = false
 		if c, ok := i.input.(flow.Called); ok && o.ctx.Err() != nil {
-			// The stop cut the call off: what to do is decided when the task is resumed.
+			// The stop cut the call off: what to do is decided when the next owner loads the task.
 			switch {
 			case c.Outcome == commonv1.Outcome_OUTCOME_UNKNOWN:
 				continue
@@ -279,7 +281,7 @@ func (o *owner) recordOutcomes() bool {
 	return true
 }
 
-// neverSent reports that a call was still waiting for a pool out of reach. It is made when the task is resumed.
+// neverSent reports that a call was still waiting for a pool out of reach. It is made when the next owner loads the task.
 func (o *owner) neverSent(c flow.Called) bool {
 	return c.Outcome == commonv1.Outcome_OUTCOME_NOT_EXECUTED && c.Err.GetReason() == commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR &&
 		!o.state.GetCancelRequested()
@@ -299,8 +301,8 @@ func (o *owner) draining() bool {
 	}
 }
 
-// rest waits; false if the engine stops.
-func (o *owner) rest(pause time.Duration) bool {
+// sleepUntilDraining waits; false if the engine starts to stop meanwhile.
+func (o *owner) sleepUntilDraining(pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {

@@ -18,8 +18,8 @@ type item struct {
 // anyTurn is the turn of inputs that no effect sent.
 const anyTurn = -1
 
-// queue holds the results of effects, and elects the goroutine that runs the owner. It is unbounded: results must not be refused, and
-// effects must not wait for each other.
+// queue holds the results of effects, and ensures that only one goroutine at a time runs the owner, which means to process its inputs. It
+// is unbounded: results must not be refused, and effects must not wait for each other.
 type queue struct {
 	mu    sync.Mutex // guards the fields below
 	items []item

@@ -29,7 +29,7 @@ type Flow interface {
 	// Apply handles one input. It changes t.State in place. If it returns an error, nothing is written (A6), and the error goes to the
 	// sender of the command. The flow does not keep t.
 	Apply(t *Task, in Input) (Transition, error)
-	// Resume decides how a task loaded from the journal continues. recovered reports that its last owner died.
+	// Resume decides how a task continues when the next owner loads it from the journal. recovered reports that its last owner died.
 	Resume(t *Task, recovered bool) (Transition, error)
 	// Fail ends a task that cannot continue for a reason outside the flow.
 	Fail(t *Task, e *storagev1.ErrorNote) (Transition, error)
@@ -105,7 +105,7 @@ type (
 		Ordinal uint32
 		Attempt uint32
 		Round   uint32
-		// PoolID and ToolID say where the call is.
+		// PoolID names the replica of the MCP pool that has the call, ToolID its tool.
 		PoolID, ToolID string
 		Reason         string
 	}
@@ -177,7 +177,7 @@ type (
 	Called struct {
 		Ordinal uint32
 		Attempt uint32
-		// Round numbers the attempt's calls; an attempt has several if it was continued by another pool.
+		// Round numbers the attempt's calls; an attempt has several if another replica of the MCP pool continued it.
 		Round uint32
 		// Output is the step's output as JSON if the tool succeeded.
 		Output string
@@ -191,7 +191,8 @@ type (
 		// Usage is what models cost that the tool's server asked during the call; nil if it asked none.
 		Usage *storagev1.Usage
 	}
-	// Moved reports that the call was not made, and another pool has to make it. The id of that pool is committed before the call is sent.
+	// Moved reports that the call was not made, and another replica of the MCP pool has to make it. Its id is committed before the call is
+	// sent.
 	Moved struct {
 		Ordinal uint32
 		Attempt uint32
@@ -205,11 +206,11 @@ type (
 		// RequestState is what the server wants back with the answers; may be empty.
 		RequestState string
 	}
-	// Undelivered reports that no pool knows the call, and none can have received its answers.
+	// Undelivered reports that no replica of the MCP pool knows the call, and none can have received its answers.
 	Undelivered struct {
 		Ordinal uint32
 		Attempt uint32
-		// Err is the pool's error.
+		// Err is the replica's error.
 		Err *storagev1.ErrorNote
 	}
 	// McpTask reports that the server runs the call as an MCP task.
@@ -218,7 +219,7 @@ type (
 		Attempt uint32
 		TaskID  string
 	}
-	// NotStarted reports that a call with a durable intent was not begun, because the executor is stopping.
+	// NotStarted reports that a call with a durable intent was never sent, because the executor is stopping.
 	NotStarted struct{ Ordinal uint32 }
 	// Progress is the progress of a call.
 	Progress struct {
@@ -312,7 +313,7 @@ type PlannedStep struct {
 	RiskFloor      commonv1.RiskLevel
 	DefinitionHash string
 	ConfigRevision uint64
-	// PoolID is the pool that would make the call.
+	// PoolID is the replica of the MCP pool that would make the call.
 	PoolID string
 	// Problem says why the input does not fit the tool's schema; empty if it fits.
 	Problem string

@@ -26,7 +26,7 @@ func WaitNumber(id string) uint32 {
 	return uint32(n)
 }
 
-// AnswerID names the n-th answer of a task.
+// AnswerID names the n-th final answer of a task.
 func AnswerID(n uint32) string { return "answer-" + strconv.FormatUint(uint64(n), 10) }
 
 // AttemptID names one attempt of a step: <task>/<step>/<attempt>.
@@ -55,8 +55,8 @@ func SuppliedHash(s *storagev1.Supplied) []byte {
 	return sum[:]
 }
 
-// AnswerHash returns the SHA-256 of a person's answer to a tool's server.
-func AnswerHash(in *storagev1.SupplyInput) []byte {
+// ElicitationHash returns the SHA-256 of a person's answer to an elicitation: a question of a tool's server.
+func ElicitationHash(in *storagev1.SupplyInput) []byte {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d:%s", in.GetAction(), in.GetContentJson()))
 	return sum[:]
 }

@@ -81,7 +81,8 @@ func (t *toolset) stepAhead(p *plannerv1.PlannedStep, lookup func(string) (strin
 	return &flow.Planned{Step: step}
 }
 
-// propose combines a proposed step with the pool's description of its tool; nil if the tool does not exist.
+// propose combines a step of the planner with the MCP pool's description of its tool: risk floor, effect, definition hash and configuration
+// revision; nil if the tool does not exist.
 func (t *toolset) propose(p *plannerv1.PlannedStep) *flow.PlannedStep {
 	if p.GetFromHistory() && p.GetToolId() == flow.ReadOutput {
 		return &flow.PlannedStep{

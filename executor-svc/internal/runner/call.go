@@ -128,7 +128,7 @@ func (s *Session) run(c *call, st *storagev1.ActiveStep, next func(string) *flow
 	}
 }
 
-// send makes the call. It waits for a pool that cannot be reached: a call that was certainly not sent can be sent again.
+// send makes the call. It waits while no replica of the MCP pool can be reached: a call that was certainly not sent can be sent again.
 func (s *Session) send(ctx context.Context, msg *mcppoolv1.CallToolsRequest, f *follower) (res *mcppoolv1.CallResult, err error) {
 	notice := time.Now().Add(noticeAfter)
 	s.retry(ctx, func() (again bool) {
@@ -139,8 +139,8 @@ func (s *Session) send(ctx context.Context, msg *mcppoolv1.CallToolsRequest, f *
 		}
 		other := errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_OTHER_POOL
 		if other || refused(err) && s.r.cfg.Replicas != nil {
-			// The pool that makes a call is durable before the call: only that pool can prove later that the call did not run.
-			if m := s.otherPool(ctx, msg.GetCall()); m != nil {
+			// The replica that makes a call is durable before the call: only that one can prove later that the call did not run.
+			if m := s.otherReplica(ctx, msg.GetCall()); m != nil {
 				err = m
 				return false
 			}
@@ -159,7 +159,7 @@ func (s *Session) send(ctx context.Context, msg *mcppoolv1.CallToolsRequest, f *
 	return res, err
 }
 
-// attach asks the pool for the outcome of a call and follows a call that still runs. It waits for a pool that cannot be reached: that
+// attach asks the MCP pool for the outcome of a call and follows a call that still runs. It waits while the pool cannot be reached: that
 // pool may have the outcome.
 func (s *Session) attach(ctx context.Context, req *mcppoolv1.AttachCallRequest, f *follower) (res *mcppoolv1.CallResult, err error) {
 	s.retry(ctx, func() (again bool) {

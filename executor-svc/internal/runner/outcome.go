@@ -27,15 +27,15 @@ func (s *Session) failed(f *follower, st *storagev1.ActiveStep, err error) flow.
 	}
 	out.Err, out.Outcome = failure(err, st.GetInputJson())
 	out.Lost = lost(err) || callNotFound(err)
-	if toolChanged(out) {
+	if toolListIsStale(out) {
 		s.dropTools()
 	}
 	return out
 }
 
-// toolChanged reports whether a call was refused because the session's tools are no longer the pool's. An input was checked against the
-// schema that the session knows: if the pool refuses it, the schema has changed.
-func toolChanged(out flow.Called) bool {
+// toolListIsStale reports whether a call was refused because the session's list of tools is no longer the MCP pool's. An input was checked
+// against the schema that the session knows: if the pool refuses it, the schema has changed.
+func toolListIsStale(out flow.Called) bool {
 	switch out.Err.GetReason() {
 	case commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED, commonv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND,
 		commonv1.ErrorReason_ERROR_REASON_TOOL_QUARANTINED:
@@ -65,7 +65,7 @@ func callNotFound(err error) bool {
 	return errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND
 }
 
-// refused reports whether a pool that is stopping proved that it did not begin the call: the next pool may.
+// refused reports whether a replica of the MCP pool that is stopping proved that it did not begin the call: another replica may.
 func refused(err error) bool {
 	e := errs.From(err)
 	return e.Reason == commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN && e.Metadata[errs.OutcomeKey] == errs.OutcomeNotExecuted

@@ -28,7 +28,7 @@ const (
 	maxReleasesPerCall = 100
 )
 
-// ack is a call with a durable result, and the pool that still keeps the result.
+// ack is a call with a durable result, and the replica of the MCP pool that still keeps the result.
 type ack struct {
 	location
 	callID string
@@ -45,7 +45,7 @@ func (s *Session) Recorded(c flow.Called) {
 	s.acks = append(s.acks, a)
 }
 
-// takeAcks removes and returns the acknowledgements for a pool, as many as one request may carry.
+// takeAcks removes and returns the acknowledgements for a replica, as many as one request may carry.
 func (s *Session) takeAcks(poolID string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +61,7 @@ func (s *Session) takeAcks(poolID string) []string {
 }
 
 // Leave ends the session. The pools learn which results are durable and, if the task has ended, that it needs its connections no
-// longer. If that fails, a pool forgets results and closes idle connections after a while.
+// longer. If that fails, the replicas forget results and close idle connections after a while.
 func (s *Session) Leave(ctx context.Context, ended bool) {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
@@ -77,7 +77,7 @@ func (s *Session) Leave(ctx context.Context, ended bool) {
 		if !ended && len(acks) == 0 {
 			continue
 		}
-		err := s.atPool(ctx, at, func(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, o ...grpc.CallOption) (err error) {
+		err := s.atReplica(ctx, at, func(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, o ...grpc.CallOption) (err error) {
 			if ended {
 				_, err = pool.ReleaseSession(ctx, &mcppoolv1.ReleaseSessionRequest{SessionId: s.id, AckCallIds: acks}, o...)
 			} else {

@@ -20,32 +20,32 @@ import (
 	"pawl.dev/executor-svc/internal/flow"
 )
 
-// Replicas reaches single processes of a pool that has several. Requests routed by server and user may reach another process than the one
-// that made a call, because that one was replaced since.
+// Replicas connects to single replicas (processes) of the MCP pool. A request routed by server and user may reach another replica than the
+// one that made a call, because that one was replaced since.
 type Replicas interface {
-	// Addrs returns the known addresses of all processes.
+	// Addrs returns the known addresses of all replicas.
 	Addrs(ctx context.Context) ([]string, error)
-	// At connects to one process. The caller closes the connection.
+	// At connects to one replica. The caller closes the connection.
 	At(addr string) (*grpc.ClientConn, error)
 }
 
 const (
 	// replicaPatience is how long a replica that cannot be reached is asked again for the outcome of a call. After that the outcome is
-	// unknown: a process that ended does not come back as the same pool.
+	// unknown: a process that ended does not come back as the same replica.
 	replicaPatience = 3 * time.Second
 	// replicaTimeout bounds one request to one replica.
 	replicaTimeout = 2 * time.Second
-	// maxPoolAddrs bounds the known addresses of pools; the others are found by asking all.
+	// maxPoolAddrs bounds the known addresses of replicas; the others are found by asking all.
 	maxPoolAddrs = 1000
 )
 
-// location is where something is kept for a task: a pool, and the server of the call that it belongs to.
+// location is where something is kept for a task: the id of a replica of the MCP pool, and the server of the call that it belongs to.
 type location struct{ poolID, mcpID string }
 
-// poolAddrs remembers the addresses of pools.
+// poolAddrs remembers the addresses of replicas.
 type poolAddrs struct {
 	mu     sync.Mutex
-	byAddr map[string]string // pool ids; guarded by mu
+	byAddr map[string]string // replicas' pool_ids; guarded by mu
 }
 
 func (p *poolAddrs) note(poolID string, at *peer.Peer) {
@@ -60,7 +60,7 @@ func (p *poolAddrs) note(poolID string, at *peer.Peer) {
 	p.byAddr[at.Addr.String()] = poolID
 }
 
-// of returns the address of a pool, or "" if it is not known.
+// of returns the address of a replica, or "" if it is not known.
 func (p *poolAddrs) of(poolID string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,17 +80,17 @@ func (s *Session) toServer(ctx context.Context, mcpID string) context.Context {
 	return serve.WithAffinity(ctx, mcpID, s.head.GetUserSub())
 }
 
-// movedError: the call was not made, and another pool has to make it.
+// movedError: the call was not made, and another replica of the MCP pool has to make it.
 type movedError struct{ poolID string }
 
-func (*movedError) Error() string { return "another MCP pool is responsible now" }
+func (*movedError) Error() string { return "another replica of the MCP pool is responsible now" }
 
-// otherPool returns the pool that is responsible for the call's server now, if it is another one than the request names.
-func (s *Session) otherPool(ctx context.Context, req *mcppoolv1.CallToolRequest) *movedError {
+// otherReplica returns the replica that is responsible for the call's server now, if it is another one than the request names.
+func (s *Session) otherReplica(ctx context.Context, req *mcppoolv1.CallToolRequest) *movedError {
 	s.dropTools()
 	tools, err := s.toolset(ctx)
 	if err != nil {
-		return nil //nolint:nilerr // the call stays with the pool that refused it, and is tried again
+		return nil //nolint:nilerr // the call stays with the replica that refused it, and is tried again
 	}
 	if id := tools.poolIDs[req.GetMcpId()]; id != "" && id != req.GetPoolId() {
 		return &movedError{id}
@@ -98,7 +98,7 @@ func (s *Session) otherPool(ctx context.Context, req *mcppoolv1.CallToolRequest)
 	return nil
 }
 
-// use notes that a pool keeps something for this task.
+// use notes that a replica keeps something for this task.
 func (s *Session) use(at location) {
 	if s.r.cfg.Replicas == nil || at.poolID == "" {
 		return
@@ -111,9 +111,9 @@ func (s *Session) use(at location) {
 	s.used[at.poolID] = at.mcpID
 }
 
-// atPool sends a request to the pool at a location: to the one that is responsible now and, if that is another, also to the address that
-// is remembered.
-func (s *Session) atPool(ctx context.Context, at location, send func(context.Context, mcppoolv1.McpPoolServiceClient, ...grpc.CallOption) error) error {
+// atReplica sends a request to the replica at a location: to the one that is responsible now and, if that is another, also to the address
+// that is remembered.
+func (s *Session) atReplica(ctx context.Context, at location, send func(context.Context, mcppoolv1.McpPoolServiceClient, ...grpc.CallOption) error) error {
 	if s.r.cfg.Replicas == nil {
 		return send(ctx, s.r.pool)
 	}
@@ -135,7 +135,7 @@ func (s *Session) atAddr(addr string, send func(mcppoolv1.McpPoolServiceClient) 
 	return send(mcppoolv1.NewMcpPoolServiceClient(conn))
 }
 
-// addrs returns the addresses of all replicas, first the one at which a pool was last seen.
+// addrs returns the addresses of all replicas, first the last known one of the replica with this pool_id.
 func (s *Session) addrs(ctx context.Context, poolID string) []string {
 	ctx, cancel := context.WithTimeout(ctx, replicaTimeout)
 	defer cancel()
@@ -156,7 +156,7 @@ func sameAddr(a, b string) bool {
 	return pa == pb && ha == hb
 }
 
-// attachAnywhere asks the pool for the outcome of a call and, if no pool keeps it, the server that ran it as an MCP task.
+// attachAnywhere asks the MCP pool for the outcome of a call and, if no replica keeps it, the server that ran it as an MCP task.
 func (s *Session) attachAnywhere(ctx context.Context, req *mcppoolv1.AttachCallRequest, f *follower) (*mcppoolv1.CallResult, error) {
 	res, err := s.attachToPool(ctx, req, f)
 	if f.mcpTaskID == "" || !callNotFound(err) || errs.From(err).Metadata[errs.OutcomeKey] == errs.OutcomeNotExecuted {
@@ -168,7 +168,7 @@ func (s *Session) attachAnywhere(ctx context.Context, req *mcppoolv1.AttachCallR
 	return attachOn(s.toServer(ctx, f.call.location.mcpID), s.r.pool, named, f)
 }
 
-// attachToPool asks the pool that is responsible now for the outcome of a call and, if that is not the one that was to make it, all
+// attachToPool asks the replica that is responsible now for the outcome of a call and, if that is not the one that was to make it, all
 // others: only that one can prove that the call did not run.
 func (s *Session) attachToPool(ctx context.Context, req *mcppoolv1.AttachCallRequest, f *follower) (*mcppoolv1.CallResult, error) {
 	res, err := attachOn(s.toServer(ctx, f.call.location.mcpID), s.r.pool, req, f)
@@ -190,8 +190,8 @@ func (s *Session) attachToPool(ctx context.Context, req *mcppoolv1.AttachCallReq
 	}
 }
 
-// search sends a request to one replica after another, first to the one at which a pool was last seen, until one answers with another
-// error than unknown. unreached: one of them could not be asked.
+// search sends a request to one replica after another, in the order of addrs, until one answers without an error or with another one than
+// unknown. unreached: one of them could not be asked.
 func (s *Session) search(ctx context.Context, poolID string, unknown func(error) bool, send func(context.Context, mcppoolv1.McpPoolServiceClient) error) (found, unreached bool, err error) {
 	for _, addr := range s.addrs(ctx, poolID) {
 		err := s.atAddr(addr, func(pool mcppoolv1.McpPoolServiceClient) error { return send(ctx, pool) })
@@ -217,10 +217,10 @@ func attachOn(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, req *mcp
 	return res, asNetworkError(err)
 }
 
-// poolIDKey is the error metadata that names the pool that does not know a call.
+// poolIDKey is the error metadata that names the replica that does not know a call.
 const poolIDKey = "pool_id"
 
-// keptElsewhere reports whether an error says that another pool than the asked one was to make the call.
+// keptElsewhere reports whether an error says that another replica than the asked one was to make the call.
 func keptElsewhere(err error, poolID string) bool {
 	if !callNotFound(err) {
 		return false
@@ -229,7 +229,7 @@ func keptElsewhere(err error, poolID string) bool {
 	return e.Metadata[errs.OutcomeKey] != errs.OutcomeNotExecuted && poolID != "" && e.Metadata[poolIDKey] != poolID
 }
 
-// cancelAnywhere asks the pool that runs a call to stop it.
+// cancelAnywhere asks the replica that runs a call to stop it.
 func (s *Session) cancelAnywhere(ctx context.Context, at location, req *mcppoolv1.CancelCallRequest) error {
 	_, err := s.r.pool.CancelCall(s.toServer(ctx, at.mcpID), req)
 	if s.r.cfg.Replicas == nil || err == nil {
@@ -247,7 +247,7 @@ func (s *Session) cancelAnywhere(ctx context.Context, at location, req *mcppoolv
 	return err
 }
 
-// answerAnywhere passes an answer to the pool that runs the call. unreached: that may be one that could not be asked.
+// answerAnywhere passes an answer to the replica that runs the call. unreached: that may be one that could not be asked.
 func (s *Session) answerAnywhere(ctx context.Context, at location, req *mcppoolv1.AnswerCallRequest, to *peer.Peer) (unreached bool, err error) {
 	_, err = s.r.pool.AnswerCall(s.toServer(ctx, at.mcpID), req, grpc.Peer(to))
 	if s.r.cfg.Replicas == nil || !callNotFound(err) {

@@ -22,13 +22,13 @@ type Config struct {
 	PlannerTries int
 	// PlannerTimeout bounds one planner call; 2 minutes.
 	PlannerTimeout time.Duration
-	// PoolPatience is how long a call waits for a pool that cannot be reached; 30 s.
+	// PoolPatience is how long a call waits while the MCP pool cannot be reached; 30 s.
 	PoolPatience time.Duration
 	// StopGrace is how long a stopped call may take to report its outcome; 5 s.
 	StopGrace time.Duration
 	// TextDelay is how long pieces of an answer are collected before they are committed; 25 ms.
 	TextDelay time.Duration
-	// Replicas reaches the processes of a pool that has several; nil if there is one.
+	// Replicas connects to the replicas of an MCP pool that has several; nil if there is one.
 	Replicas Replicas
 }
 
@@ -72,12 +72,12 @@ func (r *Runner) Close() {
 
 // Session keeps what a task needs while it has an owner: its tools, its running call and the steps planned ahead.
 type Session struct {
-	r      *Runner
-	id     string
-	epoch  uint64
-	head   *storagev1.TaskHead
-	rounds []*plannerv1.Round
-	log    *slog.Logger
+	r     *Runner
+	id    string
+	epoch uint64
+	head  *storagev1.TaskHead
+	turns []*plannerv1.Round
+	log   *slog.Logger
 	// Notify, if set, receives inputs that no effect ends with.
 	Notify func(flow.Input)
 
@@ -98,9 +98,9 @@ type Session struct {
 	used map[string]string
 }
 
-// Session starts a session for an owner. rounds are the earlier questions and answers of the conversation.
-func (r *Runner) Session(id string, epoch uint64, head *storagev1.TaskHead, rounds []*plannerv1.Round) *Session {
-	return &Session{r: r, id: id, epoch: epoch, head: head, rounds: rounds, log: r.log.With("task_id", id), loading: make(chan struct{}, 1)}
+// Session starts a session for an owner. turns are the earlier turns of the conversation: question and answer.
+func (r *Runner) Session(id string, epoch uint64, head *storagev1.TaskHead, turns []*plannerv1.Round) *Session {
+	return &Session{r: r, id: id, epoch: epoch, head: head, turns: turns, log: r.log.With("task_id", id), loading: make(chan struct{}, 1)}
 }
 
 // Run is an effect ready to run: it passes its results to emit, in order. Its context is that of Prepare.

@@ -21,7 +21,7 @@ type toolset struct {
 	tools  []*commonv1.Tool
 	byID   map[string]*commonv1.Tool
 	loaded *storagev1.ToolsLoaded
-	// poolIDs maps each server to the pool that keeps its calls.
+	// poolIDs maps each server to the replica of the MCP pool that keeps its calls.
 	poolIDs map[string]string
 	// lists are the servers' lists, in order; late are those that were not complete yet.
 	lists, late []*list
@@ -125,7 +125,7 @@ func (s *Session) listTools(ctx context.Context, l *list) error {
 	}
 }
 
-// askPool makes a call that only reads, and waits within limit for a pool that cannot be reached.
+// askPool makes a call that only reads, and waits within limit while the MCP pool cannot be reached.
 func askPool[T any](ctx context.Context, s *Session, limit time.Duration, call func(context.Context, ...grpc.CallOption) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

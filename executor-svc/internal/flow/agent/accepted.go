@@ -47,7 +47,7 @@ func (m *move) answerAgain(s *storagev1.ActiveStep, questions []flow.Question) (
 		})
 		given := &storagev1.SupplyInput{Action: executorv1.InputAnswer_ACTION_ACCEPT, ContentJson: a.GetContentJson()}
 		m.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{
-			From: m.s.GetStatus(), SuppliedHash: flow.AnswerHash(given),
+			From: m.s.GetStatus(), SuppliedHash: flow.ElicitationHash(given),
 			Reason: "the tool asks again for what was answered as " + a.GetWaitId() + " before its call was lost; it got that answer again",
 		}}})
 	}

@@ -135,7 +135,7 @@ func TestAcceptedAnswersAreGivenAgain(t *testing.T) {
 				t.Errorf("answers %v", a)
 			}
 			said := tr.Facts[0].GetStatusChanged()
-			given := flow.AnswerHash(&storagev1.SupplyInput{Action: accept, ContentJson: "{}"})
+			given := flow.ElicitationHash(&storagev1.SupplyInput{Action: accept, ContentJson: "{}"})
 			if !strings.Contains(said.GetReason(), flow.WaitID(uint32(len(c.actions)))) || !bytes.Equal(said.GetSuppliedHash(), given) {
 				t.Errorf("the log says %v", said)
 			}

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	initial   = executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT
-	waiting   = executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
-	running   = executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING
-	success   = executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS
-	failed    = executorv1.ExecutorStatus_EXECUTOR_STATUS_ERROR
-	cancelled = executorv1.ExecutorStatus_EXECUTOR_STATUS_CANCELLED
+	taskInit      = executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT
+	taskWaiting   = executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
+	taskRunning   = executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING
+	taskSuccess   = executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS
+	taskFailed    = executorv1.ExecutorStatus_EXECUTOR_STATUS_ERROR
+	taskCancelled = executorv1.ExecutorStatus_EXECUTOR_STATUS_CANCELLED
 
 	stepInit      = executorv1.StepStatus_STEP_STATUS_INIT
 	stepWaiting   = executorv1.StepStatus_STEP_STATUS_WAITING
@@ -28,15 +28,15 @@ const (
 	stepParam     = executorv1.StepStatus_STEP_STATUS_PARAM
 	stepCancelled = executorv1.StepStatus_STEP_STATUS_CANCELLED
 
-	known       = commonv1.Outcome_OUTCOME_KNOWN
-	notExecuted = commonv1.Outcome_OUTCOME_NOT_EXECUTED
-	unknown     = commonv1.Outcome_OUTCOME_UNKNOWN
+	outcomeKnown       = commonv1.Outcome_OUTCOME_KNOWN
+	outcomeNotExecuted = commonv1.Outcome_OUTCOME_NOT_EXECUTED
+	outcomeUnknown     = commonv1.Outcome_OUTCOME_UNKNOWN
 
-	approval = executorv1.WaitKind_WAIT_KIND_APPROVAL
-	params   = executorv1.WaitKind_WAIT_KIND_PARAMS
-	outcome  = executorv1.WaitKind_WAIT_KIND_OUTCOME
-	pause    = executorv1.WaitKind_WAIT_KIND_PAUSE
-	input    = executorv1.WaitKind_WAIT_KIND_INPUT
+	waitApproval = executorv1.WaitKind_WAIT_KIND_APPROVAL
+	waitParams   = executorv1.WaitKind_WAIT_KIND_PARAMS
+	waitOutcome  = executorv1.WaitKind_WAIT_KIND_OUTCOME
+	waitPause    = executorv1.WaitKind_WAIT_KIND_PAUSE
+	waitInput    = executorv1.WaitKind_WAIT_KIND_INPUT
 )
 
 // Flow is the `agent` flow.
@@ -58,7 +58,8 @@ func (Flow) Apply(t *flow.Task, in flow.Input) (flow.Transition, error) {
 	return m.transition()
 }
 
-// Resume implements flow.Flow: an effect whose result was not recorded is run again if repeating it has no side effects.
+// Resume implements flow.Flow: when the next owner loads the task, an effect whose result was not recorded is run again if repeating it has
+// no side effects.
 func (Flow) Resume(t *flow.Task, recovered bool) (flow.Transition, error) {
 	m := &move{t: t, s: t.State}
 	if state.Ended(m.s.GetStatus()) || m.s.GetPhase() == storagev1.Phase_PHASE_WAIT {
@@ -78,7 +79,7 @@ func (Flow) Resume(t *flow.Task, recovered bool) (flow.Transition, error) {
 // Fail implements flow.Flow.
 func (Flow) Fail(t *flow.Task, e *storagev1.ErrorNote) (flow.Transition, error) {
 	m := &move{t: t, s: t.State}
-	m.run(flow.Abandon{})
+	m.schedule(flow.Abandon{})
 	m.closeAttempt(e)
 	m.fail(e)
 	return m.transition()
@@ -145,13 +146,13 @@ func resetsRecoveries(in flow.Input) bool {
 	return false
 }
 
-// resume runs the effect that the task's phase waits for.
+// resume schedules the effect that the task's phase waits for.
 func (m *move) resume() {
 	switch m.s.GetPhase() {
 	case storagev1.Phase_PHASE_BEGIN:
-		m.run(flow.Begin{})
+		m.schedule(flow.Begin{})
 	case storagev1.Phase_PHASE_PLAN:
-		m.run(flow.Plan{})
+		m.schedule(flow.Plan{})
 	case storagev1.Phase_PHASE_START:
 		s := m.step()
 		if s == nil {
@@ -163,22 +164,22 @@ func (m *move) resume() {
 		m.resumeCall()
 		return
 	case storagev1.Phase_PHASE_DERIVE:
-		m.runFor(func(s *storagev1.ActiveStep) flow.Effect { return flow.Derive{Ordinal: s.GetOrdinal()} })
+		m.scheduleFor(func(s *storagev1.ActiveStep) flow.Effect { return flow.Derive{Ordinal: s.GetOrdinal()} })
 	case storagev1.Phase_PHASE_DIAGNOSE:
-		m.runFor(diagnose)
+		m.scheduleFor(diagnose)
 	case storagev1.Phase_PHASE_REFRESH_TOOL:
-		m.runFor(func(s *storagev1.ActiveStep) flow.Effect { return flow.RefreshTool{Ordinal: s.GetOrdinal()} })
+		m.scheduleFor(func(s *storagev1.ActiveStep) flow.Effect { return flow.RefreshTool{Ordinal: s.GetOrdinal()} })
 	case storagev1.Phase_PHASE_FILL:
-		m.runFor(func(s *storagev1.ActiveStep) flow.Effect { return flow.Fill{Ordinal: s.GetOrdinal()} })
+		m.scheduleFor(func(s *storagev1.ActiveStep) flow.Effect { return flow.Fill{Ordinal: s.GetOrdinal()} })
 	case storagev1.Phase_PHASE_ANSWER:
 		m.beginAnswer(m.s.GetCutShort())
 	}
 }
 
-// runFor runs an effect for the active step.
-func (m *move) runFor(effect func(*storagev1.ActiveStep) flow.Effect) {
+// scheduleFor schedules an effect for the active step.
+func (m *move) scheduleFor(effect func(*storagev1.ActiveStep) flow.Effect) {
 	if s := m.step(); s != nil {
-		m.run(effect(s))
+		m.schedule(effect(s))
 	}
 }
 

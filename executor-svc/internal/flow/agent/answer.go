@@ -12,7 +12,7 @@ func (m *move) beginAnswer(cutShort string) {
 	m.s.Phase = storagev1.Phase_PHASE_ANSWER
 	m.s.CutShort = cutShort
 	m.openAnswer()
-	m.run(flow.Answer{CutShort: cutShort})
+	m.schedule(flow.Answer{CutShort: cutShort})
 }
 
 // openAnswer makes the text that follows a new answer.
@@ -39,12 +39,12 @@ func (m *move) answered(in flow.Answered) {
 	}
 	if in.NotReached {
 		m.s.Error = &storagev1.ErrorNote{ErrMsg: flow.GoalNotReached, Reason: commonv1.ErrorReason_ERROR_REASON_GOAL_NOT_REACHED}
-		m.end(failed, &storagev1.Fact{Kind: &storagev1.Fact_GoalNotReached{
+		m.end(taskFailed, &storagev1.Fact{Kind: &storagev1.Fact_GoalNotReached{
 			GoalNotReached: &storagev1.FlowSuccess{FullAnswer: in.FullAnswer, Answer: m.s.GetAnswerCount()},
 		}})
 		return
 	}
-	m.end(success, &storagev1.Fact{Kind: &storagev1.Fact_FlowSuccess{
+	m.end(taskSuccess, &storagev1.Fact{Kind: &storagev1.Fact_FlowSuccess{
 		FlowSuccess: &storagev1.FlowSuccess{FullAnswer: in.FullAnswer, Answer: m.s.GetAnswerCount()},
 	}})
 }

@@ -21,15 +21,15 @@ const mayRun = "The same call was made before, and it is not known whether it ra
 
 // askApproval waits for a person to approve exactly the current input (A8).
 func (m *move) askApproval(s *storagev1.ActiveStep) {
-	m.stepTo(s, stepWaiting)
-	m.executor(waiting)
+	m.setStepStatus(s, stepWaiting)
+	m.setStatus(taskWaiting)
 	if s.GetRepeated() || m.mayHaveRun(s) {
 		s.Risk = &storagev1.RiskNote{
 			Level:  s.GetRisk().GetLevel(),
 			Reason: mayRun + strings.TrimPrefix(s.GetRisk().GetReason(), mayRun),
 		}
 	}
-	w := m.open(s, approval, s.GetRisk().GetReason())
+	w := m.open(s, waitApproval, s.GetRisk().GetReason())
 	m.inputFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForStart{
 		StepWaitingForStart: &storagev1.StepWaitingForStart{InputJson: s.GetInputJson(), Risk: s.GetRisk(), Deadline: w.GetDeadline()},
 	}})
@@ -47,9 +47,9 @@ func (m *move) diagnosed(in flow.Diagnosed) {
 		m.stepFailed(s)
 		return
 	}
-	m.stepTo(s, stepParam)
-	m.executor(waiting)
-	w := m.open(s, params, in.Message)
+	m.setStepStatus(s, stepParam)
+	m.setStatus(taskWaiting)
+	w := m.open(s, waitParams, in.Message)
 	w.ParamsSchemaJson = in.SchemaJSON
 	m.stepFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForParam{
 		StepWaitingForParam: &storagev1.StepWaitingForParam{Message: in.Message, ParamsSchemaJson: in.SchemaJSON, Deadline: w.GetDeadline()},
@@ -67,7 +67,7 @@ func (m *move) open(s *storagev1.ActiveStep, kind executorv1.WaitKind, message s
 	if s != nil {
 		w.Hash = flow.AskedHash(m.t, s)
 	}
-	if timeout := m.t.Head.GetWaitTimeout(); timeout > 0 && kind != pause {
+	if timeout := m.t.Head.GetWaitTimeout(); timeout > 0 && kind != waitPause {
 		if d := w.CreateTime + timeout; d > w.CreateTime { // else it overflows
 			w.Deadline = d
 		}
@@ -110,8 +110,8 @@ func (m *move) command(c *storagev1.Command) {
 	}
 }
 
-// answer closes the wait that a command answers and returns its step.
-func (m *move) answer(id string, kinds ...executorv1.WaitKind) *storagev1.ActiveStep {
+// closeWait closes the wait that a command answers, and returns its step; nil if the wait is not open or of another kind.
+func (m *move) closeWait(id string, kinds ...executorv1.WaitKind) *storagev1.ActiveStep {
 	for i, w := range m.s.GetWaits() {
 		if w.GetId() != id {
 			continue
@@ -133,27 +133,27 @@ func (m *move) answer(id string, kinds ...executorv1.WaitKind) *storagev1.Active
 
 // Fits returns an error if a command answers another kind of wait. It is called before the command is sent.
 func Fits(w *storagev1.Wait, c *storagev1.Command) error {
-	if !slices.Contains(answers(c), w.GetKind()) {
+	if !slices.Contains(waitKindsFor(c), w.GetKind()) {
 		return wrongAnswer(w)
 	}
 	return nil
 }
 
-// answers returns the kinds of waits that a command answers.
-func answers(c *storagev1.Command) []executorv1.WaitKind {
+// waitKindsFor returns the kinds of waits that a command answers.
+func waitKindsFor(c *storagev1.Command) []executorv1.WaitKind {
 	switch c.GetKind().(type) {
 	case *storagev1.Command_Approve:
-		return []executorv1.WaitKind{approval}
+		return []executorv1.WaitKind{waitApproval}
 	case *storagev1.Command_Reject:
-		return []executorv1.WaitKind{approval, params, outcome}
+		return []executorv1.WaitKind{waitApproval, waitParams, waitOutcome}
 	case *storagev1.Command_Params:
-		return []executorv1.WaitKind{params}
+		return []executorv1.WaitKind{waitParams}
 	case *storagev1.Command_Outcome:
-		return []executorv1.WaitKind{outcome}
+		return []executorv1.WaitKind{waitOutcome}
 	case *storagev1.Command_Input:
-		return []executorv1.WaitKind{input}
+		return []executorv1.WaitKind{waitInput}
 	case *storagev1.Command_Unpause:
-		return []executorv1.WaitKind{pause}
+		return []executorv1.WaitKind{waitPause}
 	}
 	return nil
 }
@@ -165,8 +165,8 @@ func notOpen(id string) error {
 
 func wrongAnswer(w *storagev1.Wait) error {
 	want := map[executorv1.WaitKind]string{
-		approval: "approve or reject", params: "params, or reject", outcome: "outcome (retry, output or skip), or reject", pause: "unpause",
-		input: "input (accept, decline or cancel)",
+		waitApproval: "approve or reject", waitParams: "params, or reject", waitOutcome: "outcome (retry, output or skip), or reject", waitPause: "unpause",
+		waitInput: "input (accept, decline or cancel)",
 	}
 	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
 		"%s asks for something else; answer it with %s", w.GetId(), want[w.GetKind()])
@@ -174,7 +174,7 @@ func wrongAnswer(w *storagev1.Wait) error {
 
 // approve runs exactly the input that was shown, or the edited one, and never another (A9).
 func (m *move) approve(a *storagev1.Approve) {
-	s := m.answer(a.GetWaitId(), approval)
+	s := m.closeWait(a.GetWaitId(), waitApproval)
 	if s == nil {
 		return
 	}
@@ -192,7 +192,7 @@ func (m *move) approve(a *storagev1.Approve) {
 
 // reject cancels step and task (A9).
 func (m *move) reject(r *storagev1.Reject) {
-	s := m.answer(r.GetWaitId(), approval, params, outcome)
+	s := m.closeWait(r.GetWaitId(), waitApproval, waitParams, waitOutcome)
 	if s == nil {
 		return
 	}
@@ -206,17 +206,17 @@ func (m *move) reject(r *storagev1.Reject) {
 
 // supplied starts to fill in the values that a person supplied (A10).
 func (m *move) supplied(p *storagev1.SupplyParams) {
-	s := m.answer(p.GetWaitId(), params)
+	s := m.closeWait(p.GetWaitId(), waitParams)
 	if s == nil {
 		return
 	}
-	m.executor(running)
+	m.setStatus(taskRunning)
 	s.Supplied = p.GetSupplied()
 	m.s.Phase = storagev1.Phase_PHASE_FILL
 	m.stepFact(s, &storagev1.Fact{WaitId: p.GetWaitId(), Kind: &storagev1.Fact_StatusChanged{
-		StatusChanged: &storagev1.StatusChanged{From: waiting, SuppliedHash: flow.SuppliedHash(p.GetSupplied())},
+		StatusChanged: &storagev1.StatusChanged{From: taskWaiting, SuppliedHash: flow.SuppliedHash(p.GetSupplied())},
 	}})
-	m.run(flow.Fill{Ordinal: s.GetOrdinal()})
+	m.schedule(flow.Fill{Ordinal: s.GetOrdinal()})
 }
 
 // cancel ends the task at once, or once the running call has ended.
@@ -230,7 +230,7 @@ func (m *move) cancel(reason string) {
 			return
 		}
 		m.s.CancelRequested, m.s.CancelReason = true, reason
-		m.run(flow.StopCall{Reason: "the task was cancelled"})
+		m.schedule(flow.StopCall{Reason: "the task was cancelled"})
 		return
 	}
 	if len(m.s.GetActiveSteps()) > 0 {
@@ -238,13 +238,13 @@ func (m *move) cancel(reason string) {
 		m.withdraw(s, "the task was cancelled")
 		m.cancelStep(s, reason, "", s.GetOutcome())
 	}
-	m.run(flow.Abandon{})
+	m.schedule(flow.Abandon{})
 	m.cancelled(reason, "")
 }
 
 func (m *move) cancelStep(s *storagev1.ActiveStep, reason, waitID string, o commonv1.Outcome) {
 	wasRunning := s.GetStatus() == stepRunning || m.asking(s)
-	m.stepTo(s, stepCancelled)
+	m.setStepStatus(s, stepCancelled)
 	m.stepFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepCancel{
 		StepCancel: &storagev1.StepCancel{Reason: reason, Outcome: o},
 	}})
@@ -255,7 +255,7 @@ func (m *move) cancelStep(s *storagev1.ActiveStep, reason, waitID string, o comm
 }
 
 func (m *move) cancelled(reason, waitID string) {
-	m.end(cancelled, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_FlowCancel{FlowCancel: reason}})
+	m.end(taskCancelled, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_FlowCancel{FlowCancel: reason}})
 }
 
 // diagnose asks the planner about an error; an input that did not fit its schema needs no diagnosis.

@@ -25,16 +25,16 @@ func (m *move) called(in flow.Called) {
 	if s == nil {
 		return
 	}
-	if in.Outcome == notExecuted {
+	if in.Outcome == outcomeNotExecuted {
 		in.Outcome = outcomeNotBegun(s)
 	}
 	answers := s.GetAnswers()
 	forgetCall(s)
 	s.Outcome = in.Outcome
-	if in.Outcome == known {
+	if in.Outcome == outcomeKnown {
 		s.Accepted = nil // the tool has received them
 	}
-	if in.Outcome != notExecuted && !flow.FromHistory(s) {
+	if in.Outcome != outcomeNotExecuted && !flow.FromHistory(s) {
 		m.spend(&storagev1.Usage{ToolCalls: 1})
 	}
 	if in.Usage != nil {
@@ -45,18 +45,18 @@ func (m *move) called(in flow.Called) {
 		m.succeeded(s, in)
 	case m.s.GetCancelRequested():
 		m.calledCancelled(s, in)
-	case in.Outcome == unknown:
-		m.outcomeUnknown(s, in, answers)
-	case in.Outcome == notExecuted && in.Lost && s.GetAttempt() < m.t.Head.GetLimits().GetMaxAttempts():
-		m.callAgain(s, in.Err, notExecuted) // it never reached the tool (A11)
-	case m.toolChanged(s, in):
+	case in.Outcome == outcomeUnknown:
+		m.settleUnknown(s, in, answers)
+	case in.Outcome == outcomeNotExecuted && in.Lost && s.GetAttempt() < m.t.Head.GetLimits().GetMaxAttempts():
+		m.callAgain(s, in.Err, outcomeNotExecuted) // it never reached the tool (A11)
+	case m.mustRefreshTool(s, in):
 		m.refreshTool(s, in.Err)
 	default:
 		m.attemptFailed(s, in.Err, in.Outcome)
 	}
 }
 
-// moved lets another pool make a call that the first one certainly did not make. The attempt stays the same.
+// moved lets another replica of the MCP pool make a call that the first one certainly did not make. The attempt stays the same.
 func (m *move) moved(in flow.Moved) {
 	s := m.attempted(in.Ordinal, in.Attempt)
 	if s == nil {
@@ -68,7 +68,7 @@ func (m *move) moved(in flow.Moved) {
 
 // succeeded continues at once if the next step is known: outcome and next intent are one transition.
 func (m *move) succeeded(s *storagev1.ActiveStep, in flow.Called) {
-	m.stepTo(s, stepSuccess)
+	m.setStepStatus(s, stepSuccess)
 	m.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepOutput{StepOutput: in.Output}})
 	switch {
 	case m.s.GetCancelRequested():
@@ -84,7 +84,7 @@ func (m *move) succeeded(s *storagev1.ActiveStep, in flow.Called) {
 
 // calledCancelled ends a cancelled task whose call has failed.
 func (m *move) calledCancelled(s *storagev1.ActiveStep, in flow.Called) {
-	if in.Outcome == known && in.Err.GetReason() != commonv1.ErrorReason_ERROR_REASON_CANCELLED {
+	if in.Outcome == outcomeKnown && in.Err.GetReason() != commonv1.ErrorReason_ERROR_REASON_CANCELLED {
 		m.recordError(s, in.Err, in.Outcome)
 		m.cancelled(m.s.GetCancelReason(), "")
 		return
@@ -108,7 +108,7 @@ func (m *move) attempted(ordinal, attempt uint32) *storagev1.ActiveStep {
 }
 
 func (m *move) recordError(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o commonv1.Outcome) {
-	m.stepTo(s, stepError)
+	m.setStepStatus(s, stepError)
 	s.Outcome, s.Error = o, e
 	m.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepError{StepError: &storagev1.StepError{Error: e, Outcome: o}}})
 }
@@ -124,14 +124,14 @@ func (m *move) failWaitingStep(s *storagev1.ActiveStep, e *storagev1.ErrorNote, 
 func (m *move) attemptFailed(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o commonv1.Outcome) {
 	m.recordError(s, e, o)
 	switch {
-	case o == unknown || !inputMayHelp(e):
+	case o == outcomeUnknown || !inputMayHelp(e):
 		m.stepFailed(s)
 	case m.t.Head.GetConfirm() == executorv1.Confirm_CONFIRM_ALWAYS || m.t.Head.GetConfirm() == executorv1.Confirm_CONFIRM_UNSPECIFIED:
 		m.s.Phase = storagev1.Phase_PHASE_DIAGNOSE
-		m.run(diagnose(s))
+		m.schedule(diagnose(s))
 	case s.GetAttempt() < m.t.Head.GetLimits().GetMaxAttempts():
 		m.s.Phase = storagev1.Phase_PHASE_DERIVE
-		m.run(flow.Derive{Ordinal: s.GetOrdinal()})
+		m.schedule(flow.Derive{Ordinal: s.GetOrdinal()})
 	default:
 		m.stepFailed(s)
 	}
@@ -172,7 +172,7 @@ func (m *move) derived(in flow.Derived) {
 	s.InputJson, s.InputSeq, s.Supplied = in.Input, 0, nil
 	m.adopt(s, in.Tool)
 	if !filled {
-		m.stepTo(s, stepInit)
+		m.setStepStatus(s, stepInit)
 	}
 	m.start(s, in.Problem)
 }
@@ -185,22 +185,22 @@ func (m *move) notDerived(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
 	m.stepFailed(s)
 }
 
-// notStarted notes that a call was not begun, so that it is made when the task is resumed.
+// notStarted records that a call was never sent, so that it is made when the next owner loads the task.
 func (m *move) notStarted(in flow.NotStarted) {
 	s := m.current(in.Ordinal)
 	if s == nil {
 		return
 	}
-	s.Outcome = notExecuted
+	s.Outcome = outcomeNotExecuted
 }
 
-// resumeCall asks for the outcome of a call whose owner died.
+// resumeCall continues a call of an earlier owner: one that was never sent is made now, the outcome of another one is asked for.
 func (m *move) resumeCall() {
 	s := m.step()
 	if s == nil {
 		return
 	}
-	if s.GetOutcome() == notExecuted {
+	if s.GetOutcome() == outcomeNotExecuted {
 		m.startCall(s)
 		return
 	}
@@ -208,10 +208,11 @@ func (m *move) resumeCall() {
 		m.follow(s, "the task was cancelled")
 		return
 	}
-	m.run(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
+	m.schedule(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 }
 
-// startCall makes a call that was intended but not begun. The note that it was not begun is removed before the call.
+// startCall starts a call whose intent is durable but which was never sent. It first clears Outcome (NOT_EXECUTED) durably, because from
+// here on the call may run.
 func (m *move) startCall(s *storagev1.ActiveStep) {
 	if m.s.GetCancelRequested() {
 		m.calledCancelled(s, flow.Called{Outcome: outcomeNotBegun(s), Err: &storagev1.ErrorNote{Reason: commonv1.ErrorReason_ERROR_REASON_CANCELLED}})
@@ -224,17 +225,17 @@ func (m *move) startCall(s *storagev1.ActiveStep) {
 		return
 	}
 	s.Outcome = commonv1.Outcome_OUTCOME_UNSPECIFIED
-	m.unchanged = false // it is committed before the call
-	m.run(flow.Call{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
+	m.unchanged = false // the cleared outcome is committed before the call
+	m.schedule(flow.Call{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 }
 
-// outcomeNotBegun returns the outcome of an attempt whose newest call was not begun: an earlier call of the attempt, which asked
-// something, reached the tool.
+// outcomeNotBegun returns the outcome of an attempt whose newest call was never sent: UNKNOWN if an earlier call of the attempt, which
+// asked something, reached the tool.
 func outcomeNotBegun(s *storagev1.ActiveStep) commonv1.Outcome {
 	if len(s.GetAnswers()) > 0 {
-		return unknown
+		return outcomeUnknown
 	}
-	return notExecuted
+	return outcomeNotExecuted
 }
 
 // inputMayHelp reports whether another input could succeed; it cannot if the tool was out of reach or forbidden (A14).

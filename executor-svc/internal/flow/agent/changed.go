@@ -16,10 +16,10 @@ const (
 	definitionChanged    = "The definition of the tool has changed since this step was decided on. "
 )
 
-// toolChanged reports whether a call was refused because its tool or server has changed, and may be tried again. A server that changes
-// all the time uses up the step's attempts.
-func (m *move) toolChanged(s *storagev1.ActiveStep, in flow.Called) bool {
-	return in.Outcome == notExecuted && in.Err.GetReason() == commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED &&
+// mustRefreshTool reports whether a call was refused with DEFINITION_CHANGED and the step has attempts left. A server that changes all the
+// time uses up the step's attempts. docs/ARCHITECTURE.md says how the other refusals continue.
+func (m *move) mustRefreshTool(s *storagev1.ActiveStep, in flow.Called) bool {
+	return in.Outcome == outcomeNotExecuted && in.Err.GetReason() == commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED &&
 		s.GetAttempt() < m.t.Head.GetLimits().GetMaxAttempts()
 }
 
@@ -30,18 +30,19 @@ func (m *move) refreshTool(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
 			"it is looked at again",
 		DataJson: e.GetDataJson(), Reason: e.GetReason(),
 	}
-	m.recordError(s, told, notExecuted)
+	m.recordError(s, told, outcomeNotExecuted)
 	m.s.Phase = storagev1.Phase_PHASE_REFRESH_TOOL
-	m.run(flow.RefreshTool{Ordinal: s.GetOrdinal()})
+	m.schedule(flow.RefreshTool{Ordinal: s.GetOrdinal()})
 }
 
-// toolRefreshed continues with the tool as it is now. What a person approved was another tool, so the policy decides again (DESIGN 4).
+// toolRefreshed continues with the tool as it is now. If the definition hash or the configuration revision differs, the approval is dropped
+// and the policy decides again; otherwise the approval stays valid (DESIGN 4).
 func (m *move) toolRefreshed(in flow.ToolRefreshed) {
 	s := m.current(in.Ordinal)
 	if s == nil {
 		return
 	}
-	m.stepTo(s, stepInit)
+	m.setStepStatus(s, stepInit)
 	if in.Err != nil {
 		m.unusable(s, in.Err)
 		return
@@ -53,10 +54,11 @@ func (m *move) toolRefreshed(in flow.ToolRefreshed) {
 // unusable ends an attempt that cannot begin.
 func (m *move) unusable(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
 	m.attempt(s, "")
-	m.attemptFailed(s, e, notExecuted)
+	m.attemptFailed(s, e, outcomeNotExecuted)
 }
 
-// adopt updates a step to the tool as it is now. An approval stays valid if nothing has changed.
+// adopt binds a step to the tool as it is now. If the definition hash or the configuration revision differs, the approval is dropped;
+// otherwise it stays valid.
 func (m *move) adopt(s *storagev1.ActiveStep, now *flow.Tool) {
 	if now == nil {
 		return

@@ -55,7 +55,7 @@ func StepEnds(records []*storagev1.Record) []StepEnd {
 // the records of those facts, all the records of the whole task. Grants and waits are dropped. Unknown outcomes stay unknown, also those
 // after the fork, because those calls may have had their effect. If the flow's start is not kept, the task starts again.
 func Forked(from string, all, kept []*storagev1.Record, seq uint64) (*storagev1.Checkpoint, *storagev1.Fact) {
-	f := &forked{c: &storagev1.Checkpoint{Rev: 1, Status: running, Phase: storagev1.Phase_PHASE_PLAN, LastSeq: seq + 1}}
+	f := &forked{c: &storagev1.Checkpoint{Rev: 1, Status: taskRunning, Phase: storagev1.Phase_PHASE_PLAN, LastSeq: seq + 1}}
 	var log history.Log
 	for _, r := range kept {
 		log.Add(r)

@@ -31,11 +31,11 @@ func (m *move) asked(in flow.Asked) {
 	s.RequestState, s.Answers, s.AnswersSent = in.RequestState, nil, false
 	left := m.answerAgain(s, in.Questions)
 	if len(left) == 0 {
-		m.run(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Fresh: true})
+		m.schedule(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Fresh: true})
 		return
 	}
-	m.stepTo(s, stepWaiting)
-	m.executor(waiting)
+	m.setStepStatus(s, stepWaiting)
+	m.setStatus(taskWaiting)
 	for _, q := range left {
 		m.question(s, q)
 	}
@@ -43,7 +43,7 @@ func (m *move) asked(in flow.Asked) {
 }
 
 func (m *move) question(s *storagev1.ActiveStep, q flow.Question) {
-	w := m.open(s, input, q.Message)
+	w := m.open(s, waitInput, q.Message)
 	w.InputId, w.ParamsSchemaJson, w.Url = q.InputID, q.SchemaJSON, q.URL
 	if q.Expire != 0 && (w.GetDeadline() == 0 || q.Expire < w.GetDeadline()) {
 		w.Deadline = q.Expire
@@ -55,13 +55,13 @@ func (m *move) question(s *storagev1.ActiveStep, q flow.Question) {
 
 // follow waits for the end of a call that is told to stop, and drops its questions.
 func (m *move) follow(s *storagev1.ActiveStep, why string) {
-	m.run(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Stopping: true}, flow.StopCall{Reason: why})
+	m.schedule(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Stopping: true}, flow.StopCall{Reason: why})
 }
 
 // asking reports whether a step's call waits in the pool for a person.
 func (m *move) asking(s *storagev1.ActiveStep) bool {
 	return slices.ContainsFunc(m.s.GetWaits(), func(w *storagev1.Wait) bool {
-		return w.GetKind() == input && w.GetOrdinal() == s.GetOrdinal()
+		return w.GetKind() == waitInput && w.GetOrdinal() == s.GetOrdinal()
 	})
 }
 
@@ -69,7 +69,7 @@ func (m *move) asking(s *storagev1.ActiveStep) bool {
 // continues in the same attempt.
 func (m *move) supplyInput(a *storagev1.SupplyInput) {
 	w := m.wait(a.GetWaitId())
-	s := m.answer(a.GetWaitId(), input)
+	s := m.closeWait(a.GetWaitId(), waitInput)
 	if s == nil {
 		return
 	}
@@ -85,7 +85,7 @@ func (m *move) supplyInput(a *storagev1.SupplyInput) {
 	if said == "" {
 		said = "dismissed"
 	}
-	m.inputAnswered(s, w, &storagev1.StatusChanged{SuppliedHash: flow.AnswerHash(a), Reason: said}, true)
+	m.inputAnswered(s, w, &storagev1.StatusChanged{SuppliedHash: flow.ElicitationHash(a), Reason: said}, true)
 }
 
 func (m *move) wait(id string) *storagev1.Wait {
@@ -103,28 +103,28 @@ func (m *move) inputAnswered(s *storagev1.ActiveStep, w *storagev1.Wait, said *s
 	open := m.asking(s)
 	if !open {
 		m.closePause()
-		m.executor(running)
-		m.stepTo(s, stepRunning)
+		m.setStatus(taskRunning)
+		m.setStepStatus(s, stepRunning)
 		m.s.Phase = storagev1.Phase_PHASE_CALL
-		m.run(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Fresh: fresh})
+		m.schedule(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Fresh: fresh})
 	}
 	m.stepFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StatusChanged{StatusChanged: said}})
 }
 
 // closePause closes the wait of a pause while a call runs; it is opened again afterwards.
 func (m *move) closePause() {
-	m.s.Waits = slices.DeleteFunc(slices.Clone(m.s.GetWaits()), func(w *storagev1.Wait) bool { return w.GetKind() == pause })
+	m.s.Waits = slices.DeleteFunc(slices.Clone(m.s.GetWaits()), func(w *storagev1.Wait) bool { return w.GetKind() == waitPause })
 }
 
 // givenUp reports whether the pool gave up a question before the task's own timeout.
 func (m *move) givenUp(w *storagev1.Wait) bool {
 	timeout := m.t.Head.GetWaitTimeout()
-	return w.GetKind() == input && (timeout <= 0 || w.GetDeadline()-w.GetCreateTime() < timeout)
+	return w.GetKind() == waitInput && (timeout <= 0 || w.GetDeadline()-w.GetCreateTime() < timeout)
 }
 
 // unanswered continues a call whose question the pool gave up: its server is told that there is no answer.
 func (m *move) unanswered(w *storagev1.Wait) {
-	s := m.answer(w.GetId(), input)
+	s := m.closeWait(w.GetId(), waitInput)
 	if s == nil {
 		return
 	}
@@ -148,9 +148,9 @@ func (m *move) withdraw(s *storagev1.ActiveStep, why string) {
 	if !m.asking(s) {
 		return
 	}
-	s.Outcome = unknown
+	s.Outcome = outcomeUnknown
 	m.spend(&storagev1.Usage{ToolCalls: 1})
-	m.run(flow.Withdraw{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Round: s.GetRound(), PoolID: s.GetPoolId(), ToolID: s.GetToolId(), Reason: why})
+	m.schedule(flow.Withdraw{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Round: s.GetRound(), PoolID: s.GetPoolId(), ToolID: s.GetToolId(), Reason: why})
 }
 
 // undelivered continues an attempt whose call died in the pool while a person was asked. If the server keeps no state between its
@@ -160,17 +160,17 @@ func (m *move) undelivered(in flow.Undelivered) {
 	if s == nil {
 		return
 	}
-	lost := flow.Called{Ordinal: in.Ordinal, Attempt: in.Attempt, Round: s.GetRound(), Err: in.Err, Outcome: unknown, Lost: true}
+	lost := flow.Called{Ordinal: in.Ordinal, Attempt: in.Attempt, Round: s.GetRound(), Err: in.Err, Outcome: outcomeUnknown, Lost: true}
 	if m.s.GetCancelRequested() || m.timeSpent() != "" || s.GetRequestState() == "" || s.GetRound()+1 >= m.t.Head.GetLimits().GetMaxAttempts() {
 		m.called(lost)
 		return
 	}
 	s.Round++
 	s.McpTaskId, s.AnswersSent = "", true
-	m.run(flow.Call{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
+	m.schedule(flow.Call{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 }
 
-// mcpTask keeps the id of the MCP task, because another pool may have to ask for it (DESIGN 4).
+// mcpTask keeps the id of the MCP task, because another replica of the MCP pool may have to ask for it (DESIGN 4).
 func (m *move) mcpTask(in flow.McpTask) {
 	s := m.attempted(in.Ordinal, in.Attempt)
 	if s == nil {

@@ -12,7 +12,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// move collects one transition. Every change of a status goes through executor or stepTo, which check the tables of A4 and A5. The first
+// move collects one transition. Every change of a status goes through setStatus or setStepStatus, which check the tables of A4 and A5. The first
 // error ends it: transition then returns that error, and nothing of the move is kept.
 type move struct {
 	t         *flow.Task
@@ -37,9 +37,11 @@ func (m *move) refuse(err error) {
 	}
 }
 
-func (m *move) run(effects ...flow.Effect) { m.effects = append(m.effects, effects...) }
+// schedule adds effects that the engine runs after the transition.
+func (m *move) schedule(effects ...flow.Effect) { m.effects = append(m.effects, effects...) }
 
-func (m *move) executor(to executorv1.ExecutorStatus) {
+// setStatus moves the task to a status.
+func (m *move) setStatus(to executorv1.ExecutorStatus) {
 	if err := state.MoveExecutor(m.s.GetStatus(), to); err != nil {
 		m.refuse(err)
 		return
@@ -49,7 +51,7 @@ func (m *move) executor(to executorv1.ExecutorStatus) {
 	}
 	m.s.Status = to
 	if m.t.Head.GetLimits().GetMaxRunTime() > 0 {
-		m.clock(to == running)
+		m.clock(to == taskRunning)
 	}
 }
 
@@ -64,7 +66,8 @@ func (m *move) clock(runs bool) {
 	}
 }
 
-func (m *move) stepTo(s *storagev1.ActiveStep, to executorv1.StepStatus) {
+// setStepStatus moves a step to a status.
+func (m *move) setStepStatus(s *storagev1.ActiveStep, to executorv1.StepStatus) {
 	if err := state.MoveStep(s.GetStatus(), to); err != nil {
 		m.refuse(err)
 		return
@@ -133,7 +136,7 @@ func (m *move) end(to executorv1.ExecutorStatus, f *storagev1.Fact) {
 		m.refuse(ended(m.s.GetStatus()))
 		return
 	}
-	m.executor(to)
+	m.setStatus(to)
 	m.s.Phase = storagev1.Phase_PHASE_END
 	m.s.ActiveSteps, m.s.Waits = nil, nil
 	m.s.EndTime = m.t.Now.UnixNano()
@@ -142,7 +145,7 @@ func (m *move) end(to executorv1.ExecutorStatus, f *storagev1.Fact) {
 
 func (m *move) fail(e *storagev1.ErrorNote) {
 	m.s.Error = e
-	m.end(failed, &storagev1.Fact{Kind: &storagev1.Fact_FlowFailed{FlowFailed: e}})
+	m.end(taskFailed, &storagev1.Fact{Kind: &storagev1.Fact_FlowFailed{FlowFailed: e}})
 }
 
 func (m *move) spend(u *storagev1.Usage) { m.s.Usage = flow.AddUsage(m.s.GetUsage(), u) }

@@ -17,7 +17,7 @@ import (
 
 // hold replaces what a move would start by a pause that was requested, or by the end of the task if a budget is spent.
 func (m *move) hold() {
-	if m.err != nil || m.s.GetStatus() != running && m.s.GetStatus() != initial {
+	if m.err != nil || m.s.GetStatus() != taskRunning && m.s.GetStatus() != taskInit {
 		return
 	}
 	switch m.s.GetPhase() {
@@ -103,7 +103,7 @@ func (m *move) pause(p *storagev1.Pause) {
 	}
 	m.statusFact(m.s.GetStatus(), "", reason)
 	if m.s.GetPhase() == storagev1.Phase_PHASE_WAIT {
-		m.open(nil, pause, p.GetReason())
+		m.open(nil, waitPause, p.GetReason())
 		m.stop()
 	}
 }
@@ -115,12 +115,12 @@ func (m *move) paused() {
 	m.unchanged = false
 	m.spendReserve() // the dropped planner call may have been made
 	m.s.PausedPhase = m.s.GetPhase()
-	m.executor(running) // a task in INIT
-	m.executor(waiting)
-	if !slices.ContainsFunc(m.s.GetWaits(), func(w *storagev1.Wait) bool { return w.GetKind() == pause }) {
-		m.open(nil, pause, "paused")
+	m.setStatus(taskRunning) // a task in INIT
+	m.setStatus(taskWaiting)
+	if !slices.ContainsFunc(m.s.GetWaits(), func(w *storagev1.Wait) bool { return w.GetKind() == waitPause }) {
+		m.open(nil, waitPause, "paused")
 	}
-	m.statusFact(running, "", "paused")
+	m.statusFact(taskRunning, "", "paused")
 	m.stop()
 }
 
@@ -132,7 +132,7 @@ func (m *move) unpause(u *storagev1.Unpause) {
 	}
 	closed := ""
 	for i, w := range m.s.GetWaits() {
-		if w.GetKind() == pause {
+		if w.GetKind() == waitPause {
 			closed = w.GetId()
 			m.s.Waits = append(m.s.Waits[:i:i], m.s.Waits[i+1:]...)
 			break
@@ -149,7 +149,7 @@ func (m *move) unpause(u *storagev1.Unpause) {
 		return // other questions are still open, or a call is running
 	}
 	before := m.s.GetStatus()
-	m.executor(running)
+	m.setStatus(taskRunning)
 	m.statusFact(before, closed, "unpaused")
 	m.s.Phase, m.s.PausedPhase = m.s.GetPausedPhase(), storagev1.Phase_PHASE_UNSPECIFIED
 	m.resume()
@@ -169,13 +169,13 @@ func (m *move) timeout() {
 	}
 	spent := m.timeSpent()
 	switch {
-	case m.s.GetStatus() == waiting || spent == "":
+	case m.s.GetStatus() == taskWaiting || spent == "":
 		m.unchanged = true
 	case m.s.GetPhase() == storagev1.Phase_PHASE_CALL:
 		m.unchanged = true
-		m.run(flow.StopCall{Reason: "the task's run time is spent"}) // the task ends with the call
+		m.schedule(flow.StopCall{Reason: "the task's run time is spent"}) // the task ends with the call
 	default:
-		m.run(flow.Abandon{})
+		m.schedule(flow.Abandon{})
 		m.budgetExceeded(spent)
 	}
 }
@@ -204,7 +204,7 @@ func (m *move) expired(w *storagev1.Wait) {
 
 // recover counts a recovery, and the usage that may have been lost.
 func (m *move) recover(recovered bool) {
-	if m.s.GetStatus() == running && m.s.GetRunSince() == 0 && m.t.Head.GetLimits().GetMaxRunTime() > 0 {
+	if m.s.GetStatus() == taskRunning && m.s.GetRunSince() == 0 && m.t.Head.GetLimits().GetMaxRunTime() > 0 {
 		m.clock(true) // a fork
 	}
 	if !recovered {
@@ -226,7 +226,7 @@ func (m *move) recoverySettled() {
 
 // blocked says what a running task waits for.
 func (m *move) blocked(in flow.Blocked) {
-	if m.s.GetStatus() == waiting || m.s.GetStatusReason() == in.Reason {
+	if m.s.GetStatus() == taskWaiting || m.s.GetStatusReason() == in.Reason {
 		m.unchanged = true
 		return
 	}
@@ -256,7 +256,7 @@ func (m *move) closeAttempt(e *storagev1.ErrorNote) {
 	m.withdraw(s, e.GetErrMsg())
 	o := s.GetOutcome()
 	if o == commonv1.Outcome_OUTCOME_UNSPECIFIED {
-		o = unknown
+		o = outcomeUnknown
 	}
 	m.recordError(s, e, o)
 }

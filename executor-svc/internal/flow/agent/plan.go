@@ -14,7 +14,7 @@ import (
 
 // begun starts the flow with its tools, name and risk (A3).
 func (m *move) begun(in flow.Begun) {
-	m.executor(running)
+	m.setStatus(taskRunning)
 	m.s.Name, m.s.Risk = in.Name, in.Risk
 	m.fact(&storagev1.Fact{Kind: &storagev1.Fact_ToolsLoaded{ToolsLoaded: in.Tools}})
 	m.s.FlowStartSeq = m.s.GetLastSeq() + uint64(len(m.facts)) + 1
@@ -87,20 +87,21 @@ func (m *move) inputRefused(s *storagev1.ActiveStep, problem string) {
 		ErrMsg:   problem,
 		DataJson: s.GetInputJson(),
 		Reason:   commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT,
-	}, notExecuted)
+	}, outcomeNotExecuted)
 }
 
 // attempt moves a step to RUNNING and records the input of its next attempt (A17).
 func (m *move) attempt(s *storagev1.ActiveStep, waitID string) {
-	m.executor(running)
-	m.stepTo(s, stepRunning)
+	m.setStatus(taskRunning)
+	m.setStepStatus(s, stepRunning)
 	s.Attempt++
 	forgetCall(s)
 	s.Outcome, s.Error = commonv1.Outcome_OUTCOME_UNSPECIFIED, nil
 	m.inputFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepInput{StepInput: s.GetInputJson()}})
 }
 
-// call records the intent and calls the tool once that is durable (A12). A paused task does so later; one without budget ends.
+// call records the intent and calls the tool once that is durable (A12). If the task is paused, the call waits until it is unpaused; if a
+// budget is used up, the task ends.
 func (m *move) call(s *storagev1.ActiveStep, waitID string) {
 	if m.s.GetPauseRequested() {
 		m.callLater(s, waitID)
@@ -113,13 +114,13 @@ func (m *move) call(s *storagev1.ActiveStep, waitID string) {
 	}
 	m.attempt(s, waitID)
 	m.s.Phase = storagev1.Phase_PHASE_CALL
-	m.run(flow.Call{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
+	m.schedule(flow.Call{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 }
 
-// callLater keeps an approved step until the task is unpaused.
+// callLater postpones a step that is ready to run until the task is unpaused, and closes its approval, if it had one.
 func (m *move) callLater(s *storagev1.ActiveStep, waitID string) {
 	before := m.s.GetStatus()
-	m.executor(running)
+	m.setStatus(taskRunning)
 	m.s.Phase = storagev1.Phase_PHASE_START
 	if waitID != "" {
 		m.statusFact(before, waitID, Approved)
@@ -130,8 +131,8 @@ func (m *move) callLater(s *storagev1.ActiveStep, waitID string) {
 // Approved is the reason of the status change that closes an approval while the task is paused.
 const Approved = "approved"
 
-// mustAsk implements the confirmation policy (A29). An approved input needs no second approval; a call that may have had its effect
-// already always needs one.
+// mustAsk implements the confirmation policy (A29). An input that a person has approved is not asked about again. Otherwise a call that
+// repeats one with an unknown outcome always needs approval, whatever the policy.
 func (m *move) mustAsk(s *storagev1.ActiveStep) bool {
 	if len(s.GetApprovedHash()) > 0 && bytes.Equal(s.GetApprovedHash(), flow.InputHash(s.GetInputJson())) {
 		return false
@@ -188,5 +189,5 @@ func floorOf(floor commonv1.RiskLevel) commonv1.RiskLevel {
 func (m *move) planNext(s *storagev1.ActiveStep) {
 	m.finish(s)
 	m.s.Phase = storagev1.Phase_PHASE_PLAN
-	m.run(flow.Plan{})
+	m.schedule(flow.Plan{})
 }

@@ -14,28 +14,28 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// outcomeUnknown decides about a call that may have had its effect. A repeatable call is repeated if Pawl lost the outcome, and has
+// settleUnknown decides about a call that may have had its effect. A repeatable call is repeated if Pawl lost the outcome, and has
 // failed if the server did (A14). Otherwise a person decides, unless the agent has another policy. After a refusal of a question, only a
 // person may repeat the call.
-func (m *move) outcomeUnknown(s *storagev1.ActiveStep, in flow.Called, answers []*storagev1.InputAnswer) {
+func (m *move) settleUnknown(s *storagev1.ActiveStep, in flow.Called, answers []*storagev1.InputAnswer) {
 	left := s.GetAttempt() < m.t.Head.GetLimits().GetMaxAttempts()
 	if said := refusal(answers); said != "" {
 		in.Err, left = refused(in.Err, said), false
 	}
 	if repeatable(s) {
 		if left && (in.Lost || lostAnswers(in.Err, answers)) {
-			m.callAgain(s, in.Err, unknown)
+			m.callAgain(s, in.Err, outcomeUnknown)
 			return
 		}
-		m.attemptFailed(s, in.Err, unknown)
+		m.attemptFailed(s, in.Err, outcomeUnknown)
 		return
 	}
 	switch policy := m.t.Head.GetOnUnknownOutcome(); {
 	case policy == executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY && left:
 		s.Accepted = nil // the policy allows a second call, not its answers
-		m.callAgain(s, in.Err, unknown)
+		m.callAgain(s, in.Err, outcomeUnknown)
 	case policy == executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_FAIL:
-		m.recordError(s, in.Err, unknown)
+		m.recordError(s, in.Err, outcomeUnknown)
 		m.fail(&storagev1.ErrorNote{
 			ErrMsg: "it is not known whether " + s.GetToolId() + " ran (" + in.Err.GetErrMsg() +
 				"); look at what it changes, then start a new task for what is left to do",
@@ -50,18 +50,18 @@ func (m *move) outcomeUnknown(s *storagev1.ActiveStep, in flow.Called, answers [
 // callAgain repeats a call with the same input, and so with the same idempotency key. It needs no second approval.
 func (m *move) callAgain(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o commonv1.Outcome) {
 	m.recordError(s, e, o)
-	m.stepTo(s, stepInit)
-	s.Repeated = s.GetRepeated() || o == unknown
+	m.setStepStatus(s, stepInit)
+	s.Repeated = s.GetRepeated() || o == outcomeUnknown
 	m.call(s, "")
 }
 
 // askOutcome asks a person for the outcome of a call. The attempt ends with that question (A17).
 func (m *move) askOutcome(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
-	m.stepTo(s, stepWaiting)
-	m.executor(waiting)
+	m.setStepStatus(s, stepWaiting)
+	m.setStatus(taskWaiting)
 	s.Error = e
 	m.noteUnknown(s)
-	w := m.open(s, outcome, e.GetErrMsg())
+	w := m.open(s, waitOutcome, e.GetErrMsg())
 	m.inputFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForStart{
 		StepWaitingForStart: &storagev1.StepWaitingForStart{InputJson: s.GetInputJson(), Risk: s.GetRisk(), Deadline: w.GetDeadline(), OutcomeUnknown: e},
 	}})
@@ -70,7 +70,7 @@ func (m *move) askOutcome(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
 
 // settleOutcome continues with the outcome that a person reports.
 func (m *move) settleOutcome(o *storagev1.SettleOutcome) {
-	s := m.answer(o.GetWaitId(), outcome)
+	s := m.closeWait(o.GetWaitId(), waitOutcome)
 	if s == nil {
 		return
 	}
@@ -89,9 +89,9 @@ func (m *move) settleOutcome(o *storagev1.SettleOutcome) {
 
 // outputSupplied takes a person's output for the tool's.
 func (m *move) outputSupplied(s *storagev1.ActiveStep, output, waitID string) {
-	m.executor(running)
-	m.stepTo(s, stepSuccess)
-	s.Outcome = known
+	m.setStatus(taskRunning)
+	m.setStepStatus(s, stepSuccess)
+	s.Outcome = outcomeKnown
 	m.forgetUnknown(s)
 	m.stepFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepOutput{StepOutput: output}})
 	m.facts[len(m.facts)-1].Attempt = 0
@@ -100,7 +100,7 @@ func (m *move) outputSupplied(s *storagev1.ActiveStep, output, waitID string) {
 
 // skipped continues without the step. Its outcome stays unknown: the same call needs a person's approval.
 func (m *move) skipped(s *storagev1.ActiveStep, reason, waitID string) {
-	m.executor(running)
+	m.setStatus(taskRunning)
 	if reason == "" {
 		reason = "skipped by a person"
 	}

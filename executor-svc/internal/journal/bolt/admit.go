@@ -80,7 +80,7 @@ func prune(t *table, prefix []byte, next uint64, a journal.Admission) error {
 		if len(c.key) == len(prefix)+8 && numberOf(c.key)+uint64(a.Requests) > next {
 			break
 		}
-		v, err := unseal(c.key, c.value)
+		v, err := verifyChecksum(c.key, c.value)
 		if err != nil {
 			return err
 		}

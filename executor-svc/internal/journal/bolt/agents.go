@@ -43,11 +43,11 @@ func checkRev(b *table, key []byte, want uint64) error {
 	return nil
 }
 
-func readAgent(key, sealed []byte) (*storagev1.Agent, error) {
-	if sealed == nil {
+func readAgent(key, stored []byte) (*storagev1.Agent, error) {
+	if stored == nil {
 		return nil, journal.ErrNotFound
 	}
-	v, err := unseal(key, sealed)
+	v, err := verifyChecksum(key, stored)
 	if err != nil {
 		return nil, err
 	}

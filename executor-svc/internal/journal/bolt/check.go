@@ -115,20 +115,20 @@ func (c *checker) entry(k, v []byte) {
 		c.taskEntry(k, v)
 		return
 	}
-	sealed := true
+	hasChecksum := true
 	switch k[0] {
 	case kindConversation, kindReference:
-		sealed = false
+		hasChecksum = false
 	case kindMeta:
-		sealed = bytes.Equal(k, keyGeneration) || bytes.Equal(k, keyLog)
+		hasChecksum = bytes.Equal(k, keyGeneration) || bytes.Equal(k, keyLog)
 	case kindDue, kindDeadline, kindEnded, kindUser, kindRequest, kindWindow, kindPayload, kindAgent:
 	default:
 		c.add(name(k), "there is no such kind of entry")
 		return
 	}
 	var err error
-	if sealed {
-		if v, err = unseal(k, v); err != nil {
+	if hasChecksum {
+		if v, err = verifyChecksum(k, v); err != nil {
 			c.add(name(k), err)
 			return
 		}
@@ -223,7 +223,7 @@ func (c *checker) taskEntry(k, v []byte) {
 		c.expect(k, c.t.Get(payloadKey(sum)) != nil, "the payload is missing", nil)
 	case partCheckpoint, partRecord, partCommand:
 		c.expect(k, c.t.Get(taskKey(id, partHead)) != nil, "its task is missing", nil)
-		value, err := unseal(k, v)
+		value, err := verifyChecksum(k, v)
 		if err == nil && part == partCheckpoint {
 			_, value, err = readState(value)
 		}

@@ -85,15 +85,15 @@ func (e *dueEntry) put(t *table, o *operation) (err error) {
 // storedDue returns the entry of a task in the index; the zero entry if it is not due.
 func storedDue(t *table, id uuid.UUID) (dueEntry, error) {
 	k := dueKey(id)
-	sealed := t.Get(k)
-	if sealed == nil {
+	stored := t.Get(k)
+	if stored == nil {
 		return dueEntry{}, nil
 	}
-	return readDueEntry(k, sealed)
+	return readDueEntry(k, stored)
 }
 
-func readDueEntry(key, sealed []byte) (dueEntry, error) {
-	v, err := unseal(key, sealed)
+func readDueEntry(key, stored []byte) (dueEntry, error) {
+	v, err := verifyChecksum(key, stored)
 	if err != nil {
 		return dueEntry{}, err
 	}
@@ -125,7 +125,7 @@ func (d *due) load(t *table) error {
 		add(e)
 	}
 	for c := t.ascend([]byte{kindDeadline}); c.next() && c.key[0] == kindDeadline; {
-		user, err := unseal(c.key, c.value)
+		user, err := verifyChecksum(c.key, c.value)
 		if err != nil {
 			return err
 		}

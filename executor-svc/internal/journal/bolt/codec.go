@@ -33,18 +33,18 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // checksumSize is what a checksum adds to a value.
 const checksumSize = 4
 
-// seal appends a checksum over a key and its value.
-func seal(key, value []byte) []byte {
+// withChecksum appends a checksum over a key and its value.
+func withChecksum(key, value []byte) []byte {
 	return binary.LittleEndian.AppendUint32(value, checksum(key, value))
 }
 
-// checkSeal returns the value without its checksum, or errChecksum. The result shares memory with sealed.
-func checkSeal(key, sealed []byte) ([]byte, error) {
-	n := len(sealed) - checksumSize
-	if n < 0 || binary.LittleEndian.Uint32(sealed[n:]) != checksum(key, sealed[:n]) {
+// trimChecksum returns the value without its checksum, or errChecksum. The result shares memory with stored.
+func trimChecksum(key, stored []byte) ([]byte, error) {
+	n := len(stored) - checksumSize
+	if n < 0 || binary.LittleEndian.Uint32(stored[n:]) != checksum(key, stored[:n]) {
 		return nil, errChecksum
 	}
-	return sealed[:n:n], nil
+	return stored[:n:n], nil
 }
 
 func checksum(key, value []byte) uint32 {

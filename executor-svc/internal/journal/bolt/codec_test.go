@@ -162,22 +162,22 @@ func TestStateBeforeCheckpoint(t *testing.T) {
 }
 
 func TestSeal(t *testing.T) {
-	sealed := seal([]byte("key"), []byte("value"))
-	if v, err := checkSeal([]byte("key"), sealed); err != nil || string(v) != "value" {
+	stored := withChecksum([]byte("key"), []byte("value"))
+	if v, err := trimChecksum([]byte("key"), stored); err != nil || string(v) != "value" {
 		t.Errorf("%q, %v", v, err)
 	}
-	if _, err := checkSeal([]byte("kez"), sealed); err == nil {
+	if _, err := trimChecksum([]byte("kez"), stored); err == nil {
 		t.Error("a value of another key is accepted")
 	}
-	for i := range sealed {
+	for i := range stored {
 		for bit := range 8 {
-			flipped := bytes.Clone(sealed)
+			flipped := bytes.Clone(stored)
 			flipped[i] ^= 1 << bit
-			if _, err := checkSeal([]byte("key"), flipped); err == nil {
+			if _, err := trimChecksum([]byte("key"), flipped); err == nil {
 				t.Errorf("bit %d of byte %d can be flipped", bit, i)
 			}
 		}
-		if _, err := checkSeal([]byte("key"), sealed[:i]); err == nil {
+		if _, err := trimChecksum([]byte("key"), stored[:i]); err == nil {
 			t.Errorf("%d bytes of it are accepted", i)
 		}
 	}

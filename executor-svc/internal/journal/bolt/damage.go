@@ -28,15 +28,15 @@ func intact(what string, read func() error) (err error) {
 
 // get returns a value whose checksum matches, or nil.
 func get(b *table, key []byte) ([]byte, error) {
-	sealed := b.Get(key)
-	if sealed == nil {
+	stored := b.Get(key)
+	if stored == nil {
 		return nil, nil
 	}
-	return unseal(key, sealed)
+	return verifyChecksum(key, stored)
 }
 
-func unseal(key, sealed []byte) ([]byte, error) {
-	v, err := checkSeal(key, sealed)
+func verifyChecksum(key, stored []byte) ([]byte, error) {
+	v, err := trimChecksum(key, stored)
 	if err != nil {
 		return nil, damaged(name(key), err)
 	}
@@ -45,7 +45,7 @@ func unseal(key, sealed []byte) ([]byte, error) {
 
 // put stores a value with its checksum.
 func put(t *table, key, value []byte) error {
-	return t.Put(key, seal(key, value))
+	return t.Put(key, withChecksum(key, value))
 }
 
 // name says in words what a key stands for.

@@ -70,8 +70,8 @@ func KeysOf(task, user, request string) [][]byte {
 	}
 }
 
-// Seal adds the checksum that matches.
-func Seal(key, value []byte) []byte { return seal(key, append([]byte(nil), value...)) }
+// WithChecksum adds the checksum that matches.
+func WithChecksum(key, value []byte) []byte { return withChecksum(key, append([]byte(nil), value...)) }
 
 // ReloadDue reads what is due as opening does.
 func (s *Store) ReloadDue() error { return s.file.view(newDue(0).load) }

@@ -56,7 +56,7 @@ func FuzzStoredValue(f *testing.F) {
 			}
 		}
 		s.DB().NoSync = true
-		set(bolt.Seal(key, value))
+		set(bolt.WithChecksum(key, value))
 		stored := before
 		defer func() { set(stored) }()
 		_, peek := s.Peek(t.Context(), n.ID)

@@ -134,7 +134,7 @@ func (i *Info) count(k, v []byte) error {
 
 // countTask counts a task by the status in its index.
 func (i *Info) countTask(k, v []byte) error {
-	v, err := unseal(k, v)
+	v, err := verifyChecksum(k, v)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ func putPayloads(t *table, id uuid.UUID, all []payload) error {
 	for _, p := range all {
 		k := payloadKey(p.sum)
 		if t.Get(k) == nil {
-			if err := t.Put(k, seal(k, append(make([]byte, 0, len(p.data)+checksumSize), p.data...))); err != nil {
+			if err := t.Put(k, withChecksum(k, append(make([]byte, 0, len(p.data)+checksumSize), p.data...))); err != nil {
 				return err
 			}
 		}
@@ -54,9 +54,9 @@ func (t *table) payload(sum hash) ([]byte, error) {
 	return v, nil
 }
 
-// readMessage reads a sealed message and returns its size with its payloads.
-func readMessage(t *table, key, sealed []byte, into proto.Message) (size int, err error) {
-	value, err := unseal(key, sealed)
+// readMessage reads a message with a checksum and returns its size with its payloads.
+func readMessage(t *table, key, stored []byte, into proto.Message) (size int, err error) {
+	value, err := verifyChecksum(key, stored)
 	if err != nil {
 		return 0, err
 	}

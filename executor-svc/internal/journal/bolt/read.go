@@ -90,15 +90,15 @@ func readTask(t *table, id uuid.UUID) (*journal.Task, error) {
 
 func readHead(t *table, id uuid.UUID) (*storagev1.TaskHead, error) {
 	k := taskKey(id, partHead)
-	sealed := t.Get(k)
-	if sealed == nil {
+	stored := t.Get(k)
+	if stored == nil {
 		if t.Get(taskKey(id, partCheckpoint)) != nil {
 			return nil, damaged(name(k), errMissing)
 		}
 		return nil, fmt.Errorf("task %s: %w", id, journal.ErrNotFound)
 	}
 	head := &storagev1.TaskHead{}
-	_, err := readMessage(t, k, sealed, head)
+	_, err := readMessage(t, k, stored, head)
 	return head, err
 }
 

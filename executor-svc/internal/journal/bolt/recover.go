@@ -28,7 +28,7 @@ func (s logState) put(b *bbolt.Bucket) error {
 	if s.open {
 		flag = 1
 	}
-	return b.Put(keyLog, seal(keyLog, append(v, flag)))
+	return b.Put(keyLog, withChecksum(keyLog, append(v, flag)))
 }
 
 // newLogState is the state of a new file.

@@ -68,8 +68,8 @@ func start(f *file) (d *due, torn error, err error) {
 	}
 	generation := uint64(0)
 	torn, err = f.recover(func(b *bbolt.Bucket) error {
-		if sealed := b.Get(keyGeneration); sealed != nil {
-			v, err := unseal(keyGeneration, sealed)
+		if stored := b.Get(keyGeneration); stored != nil {
+			v, err := verifyChecksum(keyGeneration, stored)
 			if err != nil {
 				return err
 			}
@@ -78,7 +78,7 @@ func start(f *file) (d *due, torn error, err error) {
 			}
 		}
 		generation++
-		return b.Put(keyGeneration, seal(keyGeneration, numberBytes(generation)))
+		return b.Put(keyGeneration, withChecksum(keyGeneration, numberBytes(generation)))
 	})
 	if err != nil {
 		return nil, nil, err

@@ -19,15 +19,15 @@ type write struct {
 	id         uuid.UUID
 	head       *storagev1.TaskHead
 	state      taskState
-	checkpoint sealedEntry
-	records    []sealedEntry
+	checkpoint checkedEntry
+	records    []checkedEntry
 	facts      uint64 // in records
 	payloads   []payload
 	folded     []uint64
 }
 
-// sealedEntry is a key and its value with the checksum.
-type sealedEntry struct{ key, value []byte }
+// checkedEntry is a key and its value with the checksum.
+type checkedEntry struct{ key, value []byte }
 
 func invalid(what string, err error) error {
 	return fmt.Errorf("encoding the %s: %w: %w", what, journal.ErrInvalid, err)
@@ -43,7 +43,7 @@ func newWrite(id uuid.UUID, h *storagev1.TaskHead, c *storagev1.Checkpoint, dead
 		if err != nil {
 			return nil, invalid("record", err)
 		}
-		w.records = append(w.records, sealedEntry{key, seal(key, value)})
+		w.records = append(w.records, checkedEntry{key, withChecksum(key, value)})
 		w.payloads = append(w.payloads, payloads...)
 		w.facts += uint64(len(r.GetFacts()))
 		last = r.Record
@@ -54,7 +54,7 @@ func newWrite(id uuid.UUID, h *storagev1.TaskHead, c *storagev1.Checkpoint, dead
 		return nil, invalid("checkpoint", err)
 	}
 	key := taskKey(id, partCheckpoint)
-	w.checkpoint = sealedEntry{key, seal(key, value)}
+	w.checkpoint = checkedEntry{key, withChecksum(key, value)}
 	w.payloads = append(w.payloads, payloads...)
 	return w, nil
 }
