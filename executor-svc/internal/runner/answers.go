@@ -63,7 +63,7 @@ func stillOpen(answers []*storagev1.InputAnswer) bool {
 	return slices.ContainsFunc(answers, func(a *storagev1.InputAnswer) bool { return a.GetDeadline() == 0 || soon < a.GetDeadline() })
 }
 
-// deliverAnswer passes one answer to the pool, and waits for a pool that cannot be reached. took: the pool has the answer or no longer
+// deliverAnswer passes one answer to the MCP pool, and waits while that cannot be reached. took: the pool has the answer or no longer
 // needs it. doubt: the pool may have received it without saying so.
 func (s *Session) deliverAnswer(ctx context.Context, c *call, a *mcppoolv1.CallAnswer) (took, doubt bool) {
 	answered := false // by the pool

@@ -60,7 +60,7 @@ func (s *Session) takeAcks(poolID string) []string {
 	return ids
 }
 
-// Leave ends the session. The pools learn which results are durable and, if the task has ended, that it needs its connections no
+// Leave ends the session. The replicas of the MCP pool learn which results are durable and, if the task has ended, that it needs its connections no
 // longer. If that fails, the replicas forget results and close idle connections after a while.
 func (s *Session) Leave(ctx context.Context, ended bool) {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
