@@ -115,7 +115,9 @@ func TestMultiply(t *testing.T) {
 	}
 	// Values that end with a checksum over key and value get a new one; others stay as they are.
 	checked := []byte("u-sealed" + string(rawTask()))
-	if err := db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("pawl")).Put(checked, withChecksum(checked, []byte("x"))) }); err != nil {
+	if err := db.Update(func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte("pawl")).Put(checked, withChecksum(checked, []byte("x")))
+	}); err != nil {
 		t.Fatal(err)
 	}
 	_ = db.Close()

@@ -1191,7 +1191,7 @@ type ActiveStep struct {
 	Idempotent bool `protobuf:"varint,9,opt,name=idempotent,proto3" json:"idempotent,omitempty"`
 	// The lowest risk of a call.
 	RiskFloor v11.RiskLevel `protobuf:"varint,10,opt,name=risk_floor,json=riskFloor,proto3,enum=pawl.common.v1.RiskLevel" json:"risk_floor,omitempty"`
-	// The hash of the tool's definition at planning.
+	// The hash of the tool's definition that the step is bound to: as planned, or as last refreshed.
 	DefinitionHash string `protobuf:"bytes,11,opt,name=definition_hash,json=definitionHash,proto3" json:"definition_hash,omitempty"`
 	// The effective risk.
 	Risk *RiskNote `protobuf:"bytes,12,opt,name=risk,proto3" json:"risk,omitempty"`
@@ -1205,9 +1205,9 @@ type ActiveStep struct {
 	ApprovedHash []byte `protobuf:"bytes,17,opt,name=approved_hash,json=approvedHash,proto3" json:"approved_hash,omitempty"`
 	// The seq of the fact that holds `input_json`; a store keeps the input only there.
 	InputSeq uint64 `protobuf:"varint,18,opt,name=input_seq,json=inputSeq,proto3" json:"input_seq,omitempty"`
-	// The revision of the server's configuration at planning.
+	// The revision of the server's configuration that the step is bound to: as planned, or as last refreshed.
 	ConfigRevision uint64 `protobuf:"varint,19,opt,name=config_revision,json=configRevision,proto3" json:"config_revision,omitempty"`
-	// The pool that makes the newest attempt's call.
+	// The replica of the MCP pool that makes the newest attempt's call.
 	PoolId string `protobuf:"bytes,20,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
 	// Further calls of the newest attempt: each continues where the pool of the call before died while a person was asked.
 	Round uint32 `protobuf:"varint,21,opt,name=round,proto3" json:"round,omitempty"`
@@ -2537,7 +2537,7 @@ func (x *StepCancel) GetOutcome() v11.Outcome {
 	return v11.Outcome(0)
 }
 
-// A person must approve.
+// A person must approve the step; or, if `outcome_unknown` is set, say how its last call ended.
 type StepWaitingForStart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The input that would be used.

@@ -319,7 +319,7 @@ const (
 	ErrorReason_ERROR_REASON_TOO_LARGE ErrorReason = 31
 	// The person refused.
 	ErrorReason_ERROR_REASON_REJECTED ErrorReason = 32
-	// The tool's definition is not the one that was expected.
+	// The tool's definition, or its server's configuration, is not the one that was expected.
 	ErrorReason_ERROR_REASON_DEFINITION_CHANGED ErrorReason = 33
 	// An object changed since it was read; read it again.
 	ErrorReason_ERROR_REASON_CONFLICT ErrorReason = 34
@@ -335,7 +335,7 @@ const (
 	ErrorReason_ERROR_REASON_RATE_LIMITED ErrorReason = 39
 	// A budget of the task is spent.
 	ErrorReason_ERROR_REASON_BUDGET_EXCEEDED ErrorReason = 40
-	// Nobody answered a wait before its deadline.
+	// A wait got no answer before its deadline.
 	ErrorReason_ERROR_REASON_WAIT_EXPIRED ErrorReason = 41
 	// A newer owner of the task has called already; this one must not.
 	ErrorReason_ERROR_REASON_STALE_OWNER ErrorReason = 42
@@ -345,7 +345,7 @@ const (
 	ErrorReason_ERROR_REASON_NO_PROGRESS ErrorReason = 44
 	// The task has not ended yet.
 	ErrorReason_ERROR_REASON_TASK_NOT_ENDED ErrorReason = 45
-	// The tool's definition changed and an operator has not approved it yet.
+	// The tool is new, or its definition has changed, and it is not approved yet: by an operator, or by the user for servers of their own.
 	ErrorReason_ERROR_REASON_TOOL_QUARANTINED ErrorReason = 46
 	// The server failed again and again; it is left alone for a while.
 	ErrorReason_ERROR_REASON_CIRCUIT_OPEN ErrorReason = 47
@@ -686,7 +686,7 @@ type Tool struct {
 	RiskFloor RiskLevel `protobuf:"varint,10,opt,name=risk_floor,json=riskFloor,proto3,enum=pawl.common.v1.RiskLevel" json:"risk_floor,omitempty"`
 	// SHA-256 (hex) of the raw definition as the server sent it.
 	DefinitionHash string `protobuf:"bytes,11,opt,name=definition_hash,json=definitionHash,proto3" json:"definition_hash,omitempty"`
-	// Changes whenever what a call means does by the server's configuration; an approval is bound to it.
+	// Changes whenever the server's configuration changes in a way that can alter what a call does; an approval is bound to it.
 	ConfigRevision uint64 `protobuf:"varint,12,opt,name=config_revision,json=configRevision,proto3" json:"config_revision,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache

@@ -50,7 +50,7 @@ const (
 	EventType_EVENT_TYPE_STEP_ERROR EventType = 9
 	// The step was cancelled or refused.
 	EventType_EVENT_TYPE_STEP_CANCEL EventType = 10
-	// A person must approve the step.
+	// A person must approve the step; or, if `outcome_unknown` is set, say how its last call ended.
 	EventType_EVENT_TYPE_STEP_WAITING_FOR_START EventType = 11
 	// A person must supply parameters.
 	EventType_EVENT_TYPE_STEP_WAITING_FOR_PARAM EventType = 12
@@ -1210,7 +1210,7 @@ func (x *StepCancel) GetOutcome() v1.Outcome {
 	return v1.Outcome(0)
 }
 
-// A person must approve.
+// A person must approve the step; or, if `outcome_unknown` is set, say how its last call ended.
 type StepWaitingForStart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Exact JSON of the input that would be used.

@@ -1830,7 +1830,7 @@ func (*GetStoreInfoRequest) Descriptor() ([]byte, []int) {
 // A description of the journal.
 type StoreInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The status.
+	// The journal file's path.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// Its size, in bytes.
 	SizeBytes int64 `protobuf:"varint,2,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`

@@ -54,7 +54,9 @@ type ExecutorServiceClient interface {
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
 	// Lists a task's steps, oldest first.
 	ListSteps(ctx context.Context, in *ListStepsRequest, opts ...grpc.CallOption) (*ListStepsResponse, error)
-	// Answers a wait. The task continues, or ends if the answer is a rejection. Repeating the same answer is harmless.
+	// Answers an open wait (approve, reject, params, outcome, input), or unpauses a paused task. The task continues, or ends if the
+	// answer is a rejection. It may return before the task has continued, because the task may have to wait for its turn. Repeating the
+	// same answer is harmless.
 	ResumeTask(ctx context.Context, in *ResumeTaskRequest, opts ...grpc.CallOption) (*Task, error)
 	// Cancels a task. A running call is told to stop, and its outcome is recorded. Cancelling an ended task changes nothing.
 	CancelTask(ctx context.Context, in *CancelTaskRequest, opts ...grpc.CallOption) (*Task, error)
@@ -257,7 +259,9 @@ type ExecutorServiceServer interface {
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
 	// Lists a task's steps, oldest first.
 	ListSteps(context.Context, *ListStepsRequest) (*ListStepsResponse, error)
-	// Answers a wait. The task continues, or ends if the answer is a rejection. Repeating the same answer is harmless.
+	// Answers an open wait (approve, reject, params, outcome, input), or unpauses a paused task. The task continues, or ends if the
+	// answer is a rejection. It may return before the task has continued, because the task may have to wait for its turn. Repeating the
+	// same answer is harmless.
 	ResumeTask(context.Context, *ResumeTaskRequest) (*Task, error)
 	// Cancels a task. A running call is told to stop, and its outcome is recorded. Cancelling an ended task changes nothing.
 	CancelTask(context.Context, *CancelTaskRequest) (*Task, error)

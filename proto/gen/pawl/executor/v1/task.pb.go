@@ -41,7 +41,7 @@ const (
 	ExecutorStatus_EXECUTOR_STATUS_WAITING ExecutorStatus = 2
 	// Going on by itself.
 	ExecutorStatus_EXECUTOR_STATUS_RUNNING ExecutorStatus = 3
-	// Ended; the goal was worked through.
+	// Ended, and the goal was reached.
 	ExecutorStatus_EXECUTOR_STATUS_SUCCESS ExecutorStatus = 4
 	// Ended by an error.
 	ExecutorStatus_EXECUTOR_STATUS_ERROR ExecutorStatus = 5
@@ -232,7 +232,7 @@ const (
 	Confirm_CONFIRM_UNSPECIFIED Confirm = 0
 	// Before each step.
 	Confirm_CONFIRM_ALWAYS Confirm = 1
-	// If the risk is MEDIUM, and with a warning if it is HIGH.
+	// If the risk is MEDIUM or HIGH; HIGH shows a warning.
 	Confirm_CONFIRM_BY_RISK Confirm = 2
 	// Never. Only for agents for which an operator allowed it.
 	Confirm_CONFIRM_NEVER Confirm = 3
@@ -910,8 +910,8 @@ type Step struct {
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// When it ended.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	// How long its newest attempt ran, once that has ended or waits: the time that people take is not part of it. What passed
-	// while no process had the task is, since the call may have gone on.
+	// How long its newest attempt ran, once that has ended or waits. Excludes time spent waiting for people. Includes time when no
+	// executor owned the task, because the call may have continued.
 	RunTime       *durationpb.Duration `protobuf:"bytes,22,opt,name=run_time,json=runTime,proto3" json:"run_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1126,7 +1126,8 @@ type Wait struct {
 	ParamsSchemaJson string `protobuf:"bytes,10,opt,name=params_schema_json,json=paramsSchemaJson,proto3" json:"params_schema_json,omitempty"`
 	// The same as an object.
 	ParamsSchema *structpb.Struct `protobuf:"bytes,11,opt,name=params_schema,json=paramsSchema,proto3" json:"params_schema,omitempty"`
-	// SHA-256 (hex) of the question: task, step, user, tool, its definition and the exact input.
+	// SHA-256 (hex) of the question: task, step, user, tool, its definition, the revision of its server's configuration, and the exact
+	// input.
 	Hash string `protobuf:"bytes,12,opt,name=hash,proto3" json:"hash,omitempty"`
 	// When it was asked.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
@@ -1273,7 +1274,7 @@ func (x *Wait) GetUrl() string {
 	return ""
 }
 
-// Someone that tasks run as: which servers, which model, and when a person is asked.
+// A reusable configuration for tasks: servers, model, confirmation policy.
 type Agent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A slug: lower-case letters, digits and hyphens. Set on creation through agent_id, or chosen by the service.
