@@ -42,7 +42,7 @@ func edit(p identity.Principal, server *registry.Server, req *mcppoolv1.UpdateMc
 	if err != nil {
 		return err
 	}
-	if !p.IsOperator() && !edited.SameForUsers(server) {
+	if !p.IsOperator() && !edited.SameOperatorSettings(server) {
 		return denied(onlyOperators)
 	}
 	if err := checkRoots(p, edited, server); err != nil {

@@ -61,7 +61,7 @@ func newServer(p identity.Principal, req *mcppoolv1.CreateMcpServerRequest) (*re
 		if server.Owner != "" && server.Owner != p.Sub {
 			return nil, denied("only an operator may register an MCP server for another user")
 		}
-		if !server.SameForUsers(&registry.Server{}) {
+		if !server.SameOperatorSettings(&registry.Server{}) {
 			return nil, denied(onlyOperators)
 		}
 		server.Owner, server.AutoActivate = p.Sub, true

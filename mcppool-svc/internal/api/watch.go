@@ -19,7 +19,7 @@ import (
 	"pawl.dev/services/identity"
 )
 
-// watchProbe is how long watchers may see an old state of a server that ended silently.
+// watchProbe is how often a watched connection is probed, to notice a server that died without closing it.
 const watchProbe = 15 * time.Second
 
 // WatchMcpServers implements McpPoolService.

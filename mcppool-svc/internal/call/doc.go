@@ -1,5 +1,4 @@
 // Package call takes a tool call from the request to its end: find the tool, validate the input, check the definition,
-// execute, validate the result, record; with progress on the way, cancellation from the side, and an honest word on whether
-// the tool ran wherever there is no result. Whether a call is made at all, or an earlier one followed, is the ledger's to
-// say. It knows no storage and no permissions: who may call what was decided before.
+// execute, validate the result, record; with progress, cancellation, and an outcome that says whether the tool ran if there is
+// no result. Package inflight decides whether a call is made, or an earlier one followed. It must not know storage.
 package call

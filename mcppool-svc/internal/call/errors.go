@@ -27,16 +27,17 @@ const (
 	Executing
 )
 
-// Explain turns the failure of a connection or a request into the error that clients get, with its outcome. An *errs.Error passes.
+// Explain turns the failure of a connection or a request into the error that clients get, with its outcome. An *errs.Error in the chain is returned
+// unchanged, except for NoModel, whose error is that of a request to a model and not of the call.
 func Explain(stage Stage, err error) *errs.Error {
-	var done *errs.Error
+	var explained *errs.Error
 	e := mcp.As(err)
 	if stage == Preparing && e.Sent {
 		e = new(*e)
 		e.Sent = false // no tool was called, however far the request went
 	}
-	if e.Kind != mcp.NoModel && errors.As(err, &done) {
-		return done
+	if e.Kind != mcp.NoModel && errors.As(err, &explained) {
+		return explained
 	}
 	out := explain(stage, e)
 	switch {
@@ -94,7 +95,7 @@ func answered(stage Stage, e *mcp.Error) *errs.Error {
 // interrupted explains a call that its client or a limit ended.
 func interrupted(e *mcp.Error) *errs.Error {
 	own := *e
-	switch e.Message {
+	switch e.Message { // a bare context error says nothing; another cause has its own text
 	case context.DeadlineExceeded.Error():
 		own.Message = "the caller's own deadline passed first"
 	case context.Canceled.Error():

@@ -34,13 +34,13 @@ type facts struct {
 	connected  bool   // the latest attempt had a connection
 
 	reason     retryReason // of the latest attempt
-	attempts   int         // after a pause
-	repeats    int         // further attempts, those without a pause included
+	delayed    int         // retries after a backoff
+	repeats    int         // all retries
 	continued  int         // requests that continued the call and were repeated
 	mayHaveRun bool        // an earlier attempt may have run the tool
 
 	asked   atomic.Bool // the server asked for input
-	unclear atomic.Bool // a question was refused that may have been this call's
+	unclear atomic.Bool // the server asked something that could not be assigned to one call, and it was declined
 	tasked  atomic.Bool // the server runs the call as an MCP task
 	usage   usage       // of models that the server asked
 }

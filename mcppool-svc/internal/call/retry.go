@@ -76,10 +76,10 @@ func (x *execution) again(ctx context.Context) error {
 	case x.unclear.Swap(false) && last != disentangle && x.mayDisentangle(ctx):
 		x.reason = disentangle
 		return retryAfter(0)
-	case e != nil && e.Transient && !e.Remembered && x.attempts < maxAttempts-1 && x.harmless(x.err):
+	case e != nil && e.Transient && !e.Remembered && x.delayed < maxAttempts-1 && x.harmless(x.err):
 		x.reason = transient
-		x.attempts++
-		if wait := pause(x.attempts, e); time.Since(x.began)+wait < x.maximum {
+		x.delayed++
+		if wait := pause(x.delayed, e); time.Since(x.began)+wait < x.maximum {
 			return retryAfter(wait)
 		}
 	}

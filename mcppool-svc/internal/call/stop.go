@@ -17,7 +17,7 @@ type timer struct {
 	timer  *time.Timer
 
 	mu      sync.Mutex
-	left    time.Duration // guarded by mu; at since
+	left    time.Duration // guarded by mu; as of since
 	since   time.Time     // guarded by mu
 	paused  int           // guarded by mu; how many wait
 	stopped bool          // guarded by mu
@@ -64,7 +64,7 @@ func (t *timer) resume() {
 	}
 }
 
-// timeout is the cause of a call's end that took too long.
+// timeout is the cancellation cause of a call that exceeded its time limit.
 type timeout struct{ limit time.Duration }
 
 func (t timeout) Error() string {
@@ -85,7 +85,7 @@ func (c *Caller) Drain(ctx context.Context, fetched bool) {
 	c.calls.Drain(ctx, fetched, mcp.ErrStopping)
 }
 
-// cancelled is the cause of a call's end that was cancelled.
+// cancelled is the cancellation cause of a call that a client cancelled.
 type cancelled struct{ reason string }
 
 func (c cancelled) Error() string {

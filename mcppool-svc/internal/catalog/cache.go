@@ -28,7 +28,7 @@ type Source interface {
 // Cache keeps the catalog of one connection.
 type Cache struct {
 	source Source
-	known  *Known
+	known  *Interner
 
 	mu      sync.Mutex
 	current *Catalog // guarded by mu
@@ -44,7 +44,7 @@ type listing struct {
 }
 
 // NewCache returns a cache over a connection; known may be nil.
-func NewCache(source Source, known *Known) *Cache { return &Cache{source: source, known: known} }
+func NewCache(source Source, known *Interner) *Cache { return &Cache{source: source, known: known} }
 
 // Get returns the catalog, asking the server only where what is known is out of date. Errors are *mcp.Error.
 func (c *Cache) Get(ctx context.Context) (*Catalog, error) { return c.get(ctx, MaxAge) }

@@ -40,7 +40,7 @@ func (c *Catalog) After(name string) []*Tool {
 // Read returns the catalog of raw definitions. Two tools of one name are refused: only the server would know which one a call reaches.
 func Read(raw []json.RawMessage, now time.Time) (*Catalog, error) { return read(raw, now, nil) }
 
-func read(raw []json.RawMessage, now time.Time, known *Known) (*Catalog, error) {
+func read(raw []json.RawMessage, now time.Time, known *Interner) (*Catalog, error) {
 	c := &Catalog{Tools: make([]*Tool, 0, len(raw)), Time: now}
 	for _, r := range raw {
 		t, err := known.read(r)

@@ -7,18 +7,18 @@ import (
 	"weak"
 )
 
-// Known shares tools of the same definition between catalogs: a thousand users of a server have a thousand connections, each with a
+// Interner shares tools of the same definition between catalogs: a thousand users of a server have a thousand connections, each with a
 // list of its own, and one set of tools. Tools that no catalog holds are dropped. It is safe for concurrent use.
-type Known struct {
+type Interner struct {
 	mu    sync.Mutex
 	tools map[string]weak.Pointer[Tool] // guarded by mu; by Tool.Hash
 }
 
-// NewKnown returns a Known.
-func NewKnown() *Known { return &Known{tools: make(map[string]weak.Pointer[Tool])} }
+// NewInterner returns an empty Interner.
+func NewInterner() *Interner { return &Interner{tools: make(map[string]weak.Pointer[Tool])} }
 
 // read parses a definition, or returns the tool that has it already.
-func (k *Known) read(raw json.RawMessage) (*Tool, error) {
+func (k *Interner) read(raw json.RawMessage) (*Tool, error) {
 	t, err := parse(raw)
 	if err != nil || k == nil {
 		return t, err
@@ -34,7 +34,7 @@ func (k *Known) read(raw json.RawMessage) (*Tool, error) {
 }
 
 // forget drops a tool that is gone, unless there is another one of that definition by now.
-func (k *Known) forget(hash string) {
+func (k *Interner) forget(hash string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if p, ok := k.tools[hash]; ok && p.Value() == nil {

@@ -9,7 +9,7 @@ import (
 
 // Tools of one definition are one, in however many catalogs, and are forgotten with the last.
 func TestKnownToolsAreShared(t *testing.T) {
-	k := NewKnown()
+	k := NewInterner()
 	list := func(names ...string) *Catalog {
 		t.Helper()
 		var raw []json.RawMessage

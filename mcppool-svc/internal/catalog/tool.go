@@ -52,7 +52,7 @@ func (t *Tool) InputSchema() (*schema.Schema, error) { return compiled(&t.input,
 // OutputSchema is Output, compiled.
 func (t *Tool) OutputSchema() (*schema.Schema, error) { return compiled(&t.output, t.Output) }
 
-// compiled looks in the shared cache of schemas only once: hashing the text takes longer than the rest.
+// compiled keeps the compiled schema with the tool, because looking it up in the shared cache means hashing the whole text.
 func compiled(kept *atomic.Pointer[schema.Schema], raw string) (*schema.Schema, error) {
 	if s := kept.Load(); s != nil {
 		return s, nil
@@ -180,6 +180,6 @@ func text(fields map[string]json.RawMessage, key string, to *string) error {
 
 func protocolError(format string, args ...any) *mcp.Error {
 	e := mcp.Errorf(mcp.Protocol, format, args...)
-	e.Sent = true // tools/list was; no tool was called
+	e.Sent = true // tools/list was sent; no tool was called
 	return e
 }

@@ -43,10 +43,11 @@ func (l *Lease) Client() mcp.Client { return l.entry.client }
 // Tools returns the tools of the connection's server.
 func (l *Lease) Tools() *catalog.Cache { return l.entry.tools }
 
-// Stamp returns the number of the connection, unique in this pool, and how many writes were made over it.
+// Stamp returns the number of the connection, unique in this pool, and a version that changes with every write of the connection's key.
 func (l *Lease) Stamp() (connection, writes uint64) { return l.entry.number, l.entry.writes.Load() }
 
-// Wrote records a write: results read over the connection before may be out of date.
+// Wrote records a write: results that were read before may be out of date. It is called before and after a call that writes, so that a
+// result read meanwhile is not cached.
 func (l *Lease) Wrote() { l.entry.writes.Add(1) }
 
 // Retired is closed once the connection is no longer leased: a long use should move to another one.
@@ -87,7 +88,8 @@ func (l *Lease) Release() {
 }
 
 // Close releases the connection after a request that ended with err. A connection that err ended is not leased again; calls of others
-// that still run over it may end. If the server did not answer in time, the connection is probed before its state is shown.
+// that still run over it may end. If the server did not answer in time, the connection counts as unverified (zero heard), and
+// the next request for its state probes it.
 func (l *Lease) Close(err error) {
 	var e *mcp.Error
 	if errors.As(err, &e) && (e.Lost || e.Kind == mcp.Interrupted) {
@@ -122,7 +124,7 @@ func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
 		if e.err != nil {
 			lease.Release()
 			if e.nth > 0 {
-				continue // there are others, and a turn to wait for
+				continue // an additional connection failed: queue for one that exists
 			}
 			return nil, e.err
 		}
@@ -268,8 +270,8 @@ func (p *Pool) lost(e *entry) {
 	p.finish(e)
 }
 
-// remember keeps why a connection was lost. Unlike a failed connect it does not delay the next attempt. The last connection of a key
-// that is lost stands for the server. Called with mu held, before the entry is retired.
+// remember keeps why a connection was lost. Unlike a failed connect it does not delay the next attempt. If it was the last connection of
+// the key, the failure is the server's, whose status shows it. Called with mu held, before the entry is retired.
 func (p *Pool) remember(e *entry, err error) {
 	k := e.failureKey()
 	if p.isLast(e) {

@@ -49,7 +49,7 @@ type Pool struct {
 	watched   func(user string) bool      // see Watched
 	exclusive func(*registry.Server) bool // see Exclusive
 
-	tools *catalog.Known // of all connections
+	tools *catalog.Interner // of all connections
 
 	base   context.Context // ends with Close, and connects with it
 	cancel context.CancelFunc
@@ -97,7 +97,7 @@ type entry struct {
 func New(cfg Config, connect Connect, log *slog.Logger) *Pool {
 	base, cancel := context.WithCancel(context.Background())
 	return &Pool{
-		cfg: cfg.withDefaults(), connect: connect, log: log, base: base, cancel: cancel, tools: catalog.NewKnown(),
+		cfg: cfg.withDefaults(), connect: connect, log: log, base: base, cancel: cancel, tools: catalog.NewInterner(),
 		entries: make(map[key][]*entry), live: make(map[*entry]bool), failed: make(map[key]*failure),
 		queues: make(map[key][]*waiter),
 	}

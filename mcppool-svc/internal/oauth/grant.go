@@ -56,7 +56,8 @@ func (l *Logins) request(ctx context.Context, w *web, endpoint *url.URL, issuer 
 	return w.post(ctx, endpoint, "application/x-www-form-urlencoded", form.Encode(), header)
 }
 
-// ask makes a token request. It returns what is granted, without what was known before; the scopes are nil if they are those asked for.
+// ask makes a token request. It returns only the fields of this response; scopes are nil if the response has none, which means those that
+// were asked for.
 func (l *Logins) ask(ctx context.Context, w *web, endpoint *url.URL, issuer string, c client, form url.Values) (*token, error) {
 	a, err := l.request(ctx, w, endpoint, issuer, c, form)
 	if err != nil {
@@ -131,7 +132,7 @@ func denial(endpoint *url.URL, a *answer) error {
 	return &denied{code: said.Error, why: e}
 }
 
-// method chooses how a client with a secret authenticates, of what the server takes.
+// method chooses the client's authentication method at the token endpoint from those that the server supports; none without a secret.
 func method(offered []string, secret string) (string, error) {
 	switch {
 	case isPrivateKey(secret):

@@ -207,9 +207,9 @@ func (s *Server) CallLimit() time.Duration { return cmp.Or(s.CallTimeout, Defaul
 // StartLimit is the longest that connecting may take.
 func (s *Server) StartLimit() time.Duration { return cmp.Or(s.StartTimeout, DefaultStartTimeout) }
 
-// SameForUsers reports whether two registrations agree on what only operators may say: of tools, permissions, connections, kept results
+// SameOperatorSettings reports whether two registrations agree on what only operators may say: of tools, permissions, connections, kept results
 // and models.
-func (s *Server) SameForUsers(o *Server) bool {
+func (s *Server) SameOperatorSettings(o *Server) bool {
 	settings := func(s *Server) *Server {
 		return &Server{
 			Trusted: s.Trusted, Policies: s.Policies, Permissions: s.Permissions,

@@ -10,11 +10,12 @@ import (
 	"strings"
 )
 
-// knownModels are published facts of models: the context window and the longest reply asked for, both in tokens. Replies of models that
-// think first include their thoughts, so they get more room. Prices are left to operators: providers change them. The first prefix counts.
+// knownModels are the context windows that providers publish, and the output limits that Pawl requests by default, both in tokens. Replies
+// of models that think first include their thoughts, so their limit is higher. Prices are left to operators: providers change them. The
+// first prefix counts.
 var knownModels = []struct {
-	prefix        string
-	window, reply int
+	prefix            string
+	window, maxOutput int
 }{
 	{"claude-3-haiku", 200_000, 4096},
 	{"claude-3-opus", 200_000, 4096},
@@ -31,15 +32,15 @@ var knownModels = []struct {
 	{"o4-mini", 200_000, 16_384},
 }
 
-// known returns what is published of a provider's model; 0 for what is not.
-func known(model string) (window, reply int) {
+// known returns the context window of a provider's model and the default output limit; 0 if unknown.
+func known(model string) (window, maxOutput int) {
 	switch model {
 	case "gpt-5", "gpt-5-mini", "gpt-5-nano":
 		return 400_000, 16_384
 	}
 	for _, k := range knownModels {
 		if strings.HasPrefix(model, k.prefix) {
-			return k.window, k.reply
+			return k.window, k.maxOutput
 		}
 	}
 	return 0, 0

@@ -3,7 +3,6 @@ package offline
 import (
 	"regexp"
 	"strings"
-	"unicode/utf8"
 )
 
 // boundary is where one demand ends and the next may begin; a verb or question word must follow where a comma or "and" stands alone.
@@ -37,10 +36,7 @@ func split(goal string) []string {
 
 var quoted = regexp.MustCompile(`"[^"]*"|“[^”]*”|‘[^’]*’|「[^」]*」|` + "`[^`]*`" + `|\{.*\}|'[^']*'`)
 
-// mask hides quoted texts without moving anything.
+// mask replaces each quoted text by as many bytes, so that offsets stay valid.
 func mask(text string) string {
-	return quoted.ReplaceAllStringFunc(text, func(q string) string {
-		_, first := utf8.DecodeRuneInString(q)
-		return strings.Repeat("x", first) + strings.Repeat("x", len(q)-first)
-	})
+	return quoted.ReplaceAllStringFunc(text, func(q string) string { return strings.Repeat("x", len(q)) })
 }

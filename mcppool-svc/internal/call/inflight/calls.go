@@ -75,7 +75,7 @@ func (c *Calls) Begin(s Start) (call *Call, first bool, err error) {
 	}
 	if f := c.tombstones.fates[k]; f != unknown {
 		return nil, false, errs.New(codes.AlreadyExists, commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS,
-			"the call %.100q was not made: %s; name another attempt otherwise", s.ID, f.story()).With(errs.OutcomeKey, f.outcome())
+			"the call id %.100q is already used (%s); use a new call id for another attempt", s.ID, f.story()).With(errs.OutcomeKey, f.outcome())
 	}
 	if err := c.admit(s.User); err != nil {
 		c.refused++
