@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Check compares got with testdata/<name>.clitest. Escape sequences are made visible, so that the files can be read.
+// Check compares got with testdata/<name>.golden. Escape sequences are made visible, so that the files can be read.
 func Check(t testing.TB, name, got string) {
 	t.Helper()
 	CheckIn(t, "testdata", name, got)

@@ -121,7 +121,7 @@ func (s *Server) ListMcpServers(ctx context.Context, req *mcppoolv1.ListMcpServe
 		}
 		shown = append(shown, server)
 	}
-	if !req.GetActiveOnly() { // tasks list those, and use them anyway
+	if !req.GetActiveOnly() { // tasks send active_only, and using the servers tests their connections anyway
 		s.Pool.Probe(ctx, p.Sub, shown...)
 	}
 	for _, server := range shown {

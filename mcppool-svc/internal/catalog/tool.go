@@ -20,14 +20,14 @@ import (
 const (
 	// maxName is the longest tool name, as the contract has it.
 	maxName = 512
-	// maxDefinition is the longest definition: what schemas may have at most, and what fits into one answer.
+	// maxDefinition bounds a definition in bytes: the size limit of a schema, and it must fit into one response.
 	maxDefinition = 1 << 20
 )
 
-// TaskSupport reports whether a tool may be called as a task (2025-11-25).
+// TaskSupport is a tool's execution.taskSupport (MCP revision 2025-11-25).
 type TaskSupport string
 
-// What servers say; anything else is no.
+// The values with support; others mean no support.
 const (
 	TaskOptional TaskSupport = "optional"
 	TaskRequired TaskSupport = "required"

@@ -29,7 +29,7 @@ const (
 // Buckets are those that a Book's store must have.
 func Buckets() []string { return []string{bucketSeen, bucketApproved} }
 
-// First are those of them where the first of several replicas is right: what another one saw later is a change.
+// First lists the buckets in which the earliest replica's value wins: a later, different one counts as a changed definition.
 func First() []string { return []string{bucketSeen} }
 
 // ErrStorage means that what was to be kept could not be.
@@ -59,7 +59,7 @@ type Book struct {
 	gone    map[string]time.Time // guarded by mu; since when, by origin
 }
 
-// question is what a review depends on beside the pins.
+// question is the input of a review beside the pins.
 type question struct {
 	digest  [32]byte
 	pinning registry.Pinning

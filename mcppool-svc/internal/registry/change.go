@@ -106,7 +106,7 @@ func (r *Registry) Delete(owner, id, etag string) (*Server, error) {
 	return s, r.commit(s.Owner, changes)
 }
 
-// SetActive records a user's word on a server.
+// SetActive records a user's choice whether a server is active.
 func (r *Registry) SetActive(user string, s *Server, active bool) error {
 	r.writes.Lock()
 	defer r.writes.Unlock()

@@ -148,7 +148,7 @@ func (r *Registry) Visible(user string) []*Server {
 	return slices.SortedFunc(maps.Values(byID), func(a, b *Server) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// Active reports whether a user's tasks may use a server: the user's word, else the server's default.
+// Active reports whether a user's tasks may use a server: the user's explicit choice, else the server's default.
 func (r *Registry) Active(user string, s *Server) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -151,8 +151,8 @@ func (s *Server) meaning() string {
 	return s.Etag()
 }
 
-// KeepMeaning says what s, which replaces before, is another registration for: names, times, limits and users do not matter to an approved
-// call.
+// KeepMeaning carries the configuration revision over from before, which s replaces, if nothing changed that could affect an approved call:
+// connection, trust, tool policies, permissions.
 func (s *Server) KeepMeaning(before *Server) {
 	s.Meant = ""
 	if s.Revision() == before.Revision() && s.Trusted == before.Trusted && same(s.Policies, before.Policies) && same(s.Permissions, before.Permissions) {
@@ -173,8 +173,7 @@ func (s *Server) Revision() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Origin changes whenever what answers is another program or address, as far as the registration tells: not with a key,
-// nor with a header. Tools that were approved were so for an origin.
+// Origin identifies the program or address that answers, without credentials. Approvals of tools belong to an origin.
 func (s *Server) Origin() string {
 	if s.origin != "" {
 		return s.origin
@@ -207,8 +206,8 @@ func (s *Server) CallLimit() time.Duration { return cmp.Or(s.CallTimeout, Defaul
 // StartLimit is the longest that connecting may take.
 func (s *Server) StartLimit() time.Duration { return cmp.Or(s.StartTimeout, DefaultStartTimeout) }
 
-// SameOperatorSettings reports whether two registrations agree on what only operators may say: of tools, permissions, connections, kept results
-// and models.
+// SameOperatorSettings reports whether two registrations agree on the settings that only operators may change: tools, permissions,
+// connections, the cache of results and models.
 func (s *Server) SameOperatorSettings(o *Server) bool {
 	settings := func(s *Server) *Server {
 		return &Server{

@@ -90,7 +90,7 @@ func storeText(st ui.Style, i *executorv1.StoreInfo) string {
 	}
 	row("journal", "%s, schema %d", i.GetPath(), i.GetSchema())
 	row("size", "%s, %s of it free", ui.Bytes(i.GetSizeBytes()), ui.Bytes(i.GetFreeBytes()))
-	row("log", "%s, used again and again", ui.Bytes(i.GetLogBytes()))
+	row("log", "%s, whose space is used again", ui.Bytes(i.GetLogBytes()))
 	total, parts := int64(0), []string{}
 	for _, status := range slices.Sorted(maps.Keys(i.GetTasks())) {
 		total += i.GetTasks()[status]

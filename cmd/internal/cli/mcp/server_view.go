@@ -15,7 +15,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
-// checkup shows what was seen of a server, a line for each check and one for what to do, broken for a terminal of so many columns (0: not).
+// checkup shows the checks of a server, a line for each and one for what to do, wrapped at columns (0: not wrapped).
 func checkup(st ui.Style, columns int, report *mcppoolv1.TestMcpServerResponse) string {
 	var b strings.Builder
 	width := 0

@@ -53,7 +53,7 @@ func outputOf(outputJSON string) *executorv1.ResumeTaskRequest {
 type compose func(context.Context, *executorv1.Wait) (*executorv1.ResumeTaskRequest, error)
 
 // answer answers a wait of a task, one of these kinds, and follows the task to its next stop.
-func answer(ctx context.Context, u *ui.UI, s *discover.Session, target AnswerTarget, waitID string, make compose, kinds ...executorv1.WaitKind) error {
+func answer(ctx context.Context, u *ui.UI, s *discover.Session, target AnswerTarget, waitID string, build compose, kinds ...executorv1.WaitKind) error {
 	id, err := waitingTaskID(ctx, u, s, target.Task)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func answer(ctx context.Context, u *ui.UI, s *discover.Session, target AnswerTar
 	if err != nil {
 		return err
 	}
-	req, err := make(ctx, wait)
+	req, err := build(ctx, wait)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func answer(ctx context.Context, u *ui.UI, s *discover.Session, target AnswerTar
 // patience is how long an answer waits for a task that is still on its way to its question.
 const patience = 30 * time.Second
 
-// stopping returns the task once it waits or has ended: who answers right after starting one means its first question.
+// stopping returns the task once it waits or has ended: an answer right after the start of a task means its first question.
 func stopping(ctx context.Context, u *ui.UI, s *discover.Session, task *executorv1.Task) (*executorv1.Task, error) {
 	ended := task.GetEndTime() != nil || task.GetCancelRequested()
 	if ended || task.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING {

@@ -55,7 +55,8 @@ func (p Asker) Ask(ctx context.Context, wait *executorv1.Wait) (Answer, error) {
 	return Answer{Resume: req}, nil
 }
 
-// approval asks whether a step may run, shows exactly what would run, and lets the person change it. Nil leaves the wait open, as in those below.
+// approval asks whether a step may run, shows exactly what would run, and lets the person change it. In this and
+// the following methods a nil request leaves the wait open.
 func (p Asker) approval(ctx context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
 	tool := p.Tool(wait.GetToolId())
 	p.Print("    %s\n", p.Style.Dim(tool+" would run with"))
@@ -161,7 +162,7 @@ func (p Asker) outcome(ctx context.Context, wait *executorv1.Wait) (*executorv1.
 			return nil, err
 		}
 		switch word {
-		case "retry": // nothing else in Pawl may make an effect happen twice
+		case "retry": // confirmed, because only this can repeat a side effect
 			if yes, err := p.Yes(ctx, "call it again"); err != nil || yes {
 				return retry(), err
 			}

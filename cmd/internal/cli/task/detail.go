@@ -20,7 +20,7 @@ type detail struct {
 	now     time.Time
 	whole   bool // show whole inputs and outputs of steps
 	alias   func(toolID string) string
-	flags   string // reach the same server from another command line
+	flags   string // connection flags to repeat in suggested commands
 
 	strings.Builder
 }

@@ -24,7 +24,7 @@ func (e *Events) step(ev *executorv1.ExecutorEvent) {
 	case *executorv1.ExecutorEvent_StepInput:
 		s := e.view(id, ev)
 		s.input, s.progress, s.started, s.attempt = p.StepInput.GetInputJson(), "", ev.GetTime().AsTime(), ev.GetAttempt()
-		e.run(id)
+		e.markRunning(id)
 		e.Tick(s.started)
 	case *executorv1.ExecutorEvent_ToolProgress:
 		e.view(id, ev).progress = ui.Progress(p.ToolProgress.GetProgress(), p.ToolProgress.GetTotal(), p.ToolProgress.GetMessage())
@@ -44,7 +44,7 @@ func (e *Events) step(ev *executorv1.ExecutorEvent) {
 	case *executorv1.ExecutorEvent_StatusChanged:
 		e.status(p.StatusChanged.GetReason())
 		if ev.GetFlow().GetStepStatus() == executorv1.StepStatus_STEP_STATUS_RUNNING {
-			e.goesOn(id, ev)
+			e.resumed(id, ev)
 		}
 	}
 }
@@ -61,14 +61,14 @@ func (e *Events) inputRequired(id string, ev *executorv1.ExecutorEvent, in *exec
 	}
 }
 
-// goesOn takes the time that a person took out of the step's.
-func (e *Events) goesOn(id string, ev *executorv1.ExecutorEvent) {
+// resumed excludes the time spent waiting for a person from the step's running time.
+func (e *Events) resumed(id string, ev *executorv1.ExecutorEvent) {
 	s := e.view(id, ev)
 	if !s.asked.IsZero() {
 		s.started = s.started.Add(ev.GetTime().AsTime().Sub(s.asked))
 	}
 	s.asked = time.Time{}
-	e.run(id)
+	e.markRunning(id)
 }
 
 // startText is why a step that is waiting does not run: it needs approval, or its outcome is unknown.
@@ -100,19 +100,19 @@ func (e *Events) view(id string, ev *executorv1.ExecutorEvent) *stepView {
 	return s
 }
 
-func (e *Events) run(id string) {
+func (e *Events) markRunning(id string) {
 	if !slices.Contains(e.order, id) {
 		e.order = append(e.order, id)
 	}
 }
 
-func (e *Events) stop(id string) {
+func (e *Events) markStopped(id string) {
 	e.order = slices.DeleteFunc(e.order, func(o string) bool { return o == id })
 }
 
 func (e *Events) finished(id string, ev *executorv1.ExecutorEvent, mark, detail string) {
 	s := e.view(id, ev)
-	e.stop(id)
+	e.markStopped(id)
 	s.announced, s.progress = false, ""
 	if s.final && detail == "" { // the answer speaks for itself
 		return
@@ -132,7 +132,7 @@ func (e *Events) waiting(id string, ev *executorv1.ExecutorEvent, input, why str
 	if input != "" {
 		s.input = input
 	}
-	e.stop(id)
+	e.markStopped(id)
 	s.progress = ""
 	e.line("%s", e.stepLine(e.cfg.Style.Yellow("⏸"), s, -1, 0))
 	e.line("    %s", e.cfg.Style.Yellow(ui.Wrap(why, e.cfg.Columns(), 4, 4)))

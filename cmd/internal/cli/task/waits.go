@@ -18,7 +18,7 @@ const (
 	waitInput    = executorv1.WaitKind_WAIT_KIND_INPUT
 )
 
-// waitsTo says what a task waits for, after the word waits.
+// waitsTo completes the phrase "task X waits …".
 func waitsTo(kind executorv1.WaitKind) string {
 	return cmp.Or(map[executorv1.WaitKind]string{
 		waitParams: "for parameters", waitOutcome: "for a decision on a call whose outcome is unknown", waitPause: "to be unpaused", waitInput: "for what its server asks",
@@ -51,7 +51,7 @@ func ways(taskID string, wait *executorv1.Wait, flags string) []way {
 	return []way{to("approve", "", ""), to("reject", "", "")}
 }
 
-// which names a wait where a command alone could mean another one.
+// which returns the flag --wait ID if several input waits are open.
 func which(task *executorv1.Task, wait *executorv1.Wait) string {
 	if wait.GetKind() != waitInput || !slices.ContainsFunc(task.GetWaits(), func(w *executorv1.Wait) bool {
 		return w.GetKind() == waitInput && w.GetId() != wait.GetId()
