@@ -33,7 +33,7 @@ func observePeers(m metric.Meter, status func() []peer.Status) (stop func() erro
 		for _, s := range status() {
 			of := metric.WithAttributes(peerKey.String(s.Addr))
 			o.ObserveInt64(up, oneIf(s.Up), of)
-			o.ObserveInt64(keys, oneIf(s.Foreign), of)
+			o.ObserveInt64(keys, oneIf(s.KeyMismatch), of)
 			if s.Contact >= 0 {
 				o.ObserveFloat64(contact, s.Contact.Seconds(), of)
 				o.ObserveFloat64(offset, s.Offset.Seconds(), of)

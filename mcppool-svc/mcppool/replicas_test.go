@@ -335,7 +335,7 @@ func TestOtherKey(t *testing.T) {
 	eventually(t, "the replicas do not see that a key differs", func() bool {
 		foreign := 0
 		for _, p := range stranger.peers.Status() {
-			if p.Foreign {
+			if p.KeyMismatch {
 				foreign++
 			}
 		}

@@ -41,7 +41,7 @@ func (s *Service) openStore(ctx context.Context, deps Deps) (*replica.Store, err
 	}
 	s.closers = append(s.closers, file.Close, func() error { s.tidying.Wait(); return nil })
 	cfg := replica.Config{
-		Buckets: values, First: slices.Concat(pin.First(), oauth.First()), Lazy: registry.Lazy(),
+		Buckets: values, First: slices.Concat(pin.First(), oauth.First()), LowPriority: registry.LowPriorityBuckets(),
 		Readable: readable, Written: written, Now: deps.Now,
 	}
 	if s.cfg.TokenKey == "" {
@@ -123,16 +123,16 @@ func written(bucket string, value []byte) time.Time {
 
 // applied makes everything follow what other replicas wrote, as it does what is written here.
 func (s *Service) applied(places []replica.Place) {
-	for _, m := range s.registry.Applied(places) {
+	for _, m := range s.registry.ApplyRemote(places) {
 		s.moved(m)
 	}
-	s.transportHints.Applied(places)
-	s.anonymousElicitors.Applied(places)
+	s.transportHints.ApplyRemote(places)
+	s.anonymousElicitors.ApplyRemote(places)
 	all := s.registry.All()
-	if err := s.pins.Applied(places, func(origin string) bool { return slices.ContainsFunc(all, at(origin)) }); err != nil {
+	if err := s.pins.ApplyRemote(places, func(origin string) bool { return slices.ContainsFunc(all, at(origin)) }); err != nil {
 		s.log.Error("what another replica wrote of approved tools is not used before a restart", "error", err)
 	}
-	for _, m := range s.logins.Applied(places) {
+	for _, m := range s.logins.ApplyRemote(places) {
 		for _, server := range all {
 			if server.Origin() == m.Origin {
 				s.pool.RetireUser(server.UID, m.User)
@@ -147,7 +147,7 @@ func at(origin string) func(*registry.Server) bool {
 }
 
 // moved retires connections that are out of date.
-func (s *Service) moved(m registry.Moved) {
+func (s *Service) moved(m registry.ServerChange) {
 	switch {
 	case m.User != "":
 		if !s.registry.Active(m.User, m.Now) {

@@ -23,9 +23,9 @@ import (
 const (
 	// defaultCacheBytes is the size of the cache if Config does not say.
 	defaultCacheBytes = 64 << 20
-	// maxCachedShare is the part of the cache that one result may take.
-	maxCachedShare = 8
-	// cacheOverhead is about what a result takes beside itself.
+	// maxResultFraction: one result may take at most 1/8 of the cache.
+	maxResultFraction = 8
+	// cacheOverhead is the approximate number of bookkeeping bytes per entry.
 	cacheOverhead = 512
 )
 
@@ -79,10 +79,10 @@ func (c *Cache) get(k cacheKey) *mcppoolv1.CallResult {
 // put keeps the content of a result, unless it is too large.
 func (c *Cache) put(k cacheKey, r *mcppoolv1.CallResult, ttl time.Duration) {
 	size := int64(proto.Size(r) + cacheOverhead)
-	if size > c.maxBytes/maxCachedShare {
+	if size > c.maxBytes/maxResultFraction {
 		return
 	}
-	own := &mcppoolv1.CallResult{Content: r.GetContent(), StructuredJson: r.GetStructuredJson()} // name and time are another call's
+	own := &mcppoolv1.CallResult{Content: r.GetContent(), StructuredJson: r.GetStructuredJson()} // fields of this particular call are not cached
 	c.results.Set(k, &cachedResult{own, uint32(size), ttl})
 }
 

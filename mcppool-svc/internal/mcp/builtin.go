@@ -111,7 +111,7 @@ func (t *builtin) close() {
 	t.release()
 }
 
-// Elicit implements mcp-go's handler: a built-in server asks by a call.
+// Elicit implements mcp-go's handler: a built-in server asks by a Go method call, not a JSON-RPC request.
 func (t *builtin) Elicit(ctx context.Context, request mcp.ElicitationRequest) (*mcp.ElicitationResult, error) {
 	raw, err := json.Marshal(request.Params)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// gather gets what a result asks for.
+// gather resolves the inputRequests of a result (multi round-trip request).
 func (c *client) gather(r *running, last round, fields map[string]json.RawMessage) (round, error) {
 	next := round{number: last.number + 1, again: true, acted: last.acted || len(last.responses) > 0, busy: last.busy}
 	if next.number > maxRounds {
@@ -38,7 +38,8 @@ func (c *client) gather(r *running, last round, fields map[string]json.RawMessag
 			keep.Roots = append(keep.Roots, name)
 		}
 	}
-	// Models first: what they say goes with the questions, and is not paid for again where another pool goes on.
+	// Ask models first: their answers are stored in the questions' state, so another replica that continues the call need not pay for
+	// them again.
 	if keep.Models, err = c.resolveAll(r, samples, nil); err != nil {
 		return next, err
 	}
@@ -58,7 +59,7 @@ func (c *client) gather(r *running, last round, fields map[string]json.RawMessag
 	return next, err
 }
 
-// readInputs reads what a result asks for, by its names.
+// readInputs reads the inputRequests of a result, by name.
 func (c *client) readInputs(raw json.RawMessage) (map[string]input, error) {
 	requests, err := strictjson.MemberMap(raw)
 	if err != nil || len(requests) > maxInputs {
@@ -86,8 +87,8 @@ func (c *client) readNamed(name string, raw json.RawMessage) (input, error) {
 	return in, nil
 }
 
-// resolveAll gets the answers to all inputs at once. The first failure ends the others, whose answers are of no use then. elicitations are the
-// server's names for what is to be opened.
+// resolveAll gets the answers to all inputs concurrently. The first failure ends the others, whose answers would not be used. elicitations
+// are the server's elicitationIds, by input name.
 func (c *client) resolveAll(r *running, inputs map[string]input, elicitations map[string]string) (map[string]json.RawMessage, error) {
 	if len(inputs) == 0 {
 		return nil, nil
@@ -125,15 +126,15 @@ func (c *client) resolveAll(r *running, inputs map[string]input, elicitations ma
 	return all, failed
 }
 
-// brokenInput is a server that asks in a way that cannot be answered. Its request is over.
+// brokenInput returns the error for a server whose input request cannot be answered. Its request has ended.
 func brokenInput(format string, args ...any) *Error {
 	e := protocolError("the server asks for more input in the middle of the call, but "+format, args...)
 	e.Ended = true
 	return e
 }
 
-// openFirst asks the person to open what a server wants opened before it does the call (2025-11-25). The server says with the
-// error that it did not do it. Where the person has done it all, or the server says so, the call is made again.
+// openFirst handles URLElicitationRequired (-32042, MCP 2025-11-25): the server rejected the call, without running it, until the user has
+// opened the listed pages. Once the user accepts all of them, or the server reports them complete, the call is sent again.
 func (c *client) openFirst(r *running, last round, refusal *Error) (round, error) {
 	next := round{number: last.number + 1, again: true, acted: last.acted, busy: last.busy}
 	pages, elicitations := readPages(next.number, refusal.Data)
@@ -154,7 +155,7 @@ func (c *client) openFirst(r *running, last round, refusal *Error) (round, error
 	return next, nil
 }
 
-// readPages reads what an error says is to be opened; nothing where that cannot be read, or had better not be opened.
+// readPages reads the pages that an error says must be opened; nil if they cannot be read, or one is not a page that may be opened.
 func readPages(number int, data json.RawMessage) (pages map[string]input, elicitations map[string]string) {
 	fields, err := strictjson.MemberMap(data)
 	var list []json.RawMessage

@@ -15,12 +15,12 @@ const catchUpWait = 2 * time.Second
 // accepted it first.
 func First() []string { return []string{bucketIssuers} }
 
-// Moved is a login that came or went on another replica.
-type Moved struct{ User, Origin string }
+// LoginChange is a login that appeared or vanished on another replica.
+type LoginChange struct{ User, Origin string }
 
-// Applied applies what other replicas wrote. It returns the logins that appeared or vanished.
-func (l *Logins) Applied(places []replica.Place) []Moved {
-	var moved []Moved
+// ApplyRemote applies what other replicas wrote. It returns the logins that appeared or vanished.
+func (l *Logins) ApplyRemote(places []replica.Place) []LoginChange {
+	var moved []LoginChange
 	for _, p := range places {
 		r := refOf(p.Key)
 		before, _ := l.vault.token(r)
@@ -38,7 +38,7 @@ func (l *Logins) Applied(places []replica.Place) []Moved {
 		}
 		l.mu.Unlock()
 		if (before == nil) != (now == nil) || needed && now != before {
-			moved = append(moved, Moved{r.user, r.origin})
+			moved = append(moved, LoginChange{r.user, r.origin})
 		}
 	}
 	return moved

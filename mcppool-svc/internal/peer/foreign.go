@@ -9,18 +9,18 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// foreign says that another replica has another key: neither ever hears what the other writes.
-type foreign string
+// keyMismatchError says that another replica has another key: neither of the two learns what the other one writes.
+type keyMismatchError string
 
-func (f foreign) Error() string { return string(f) }
+func (e keyMismatchError) Error() string { return string(e) }
 
 // keyDiffers marks the same in what a replica answers to another.
 const keyDiffers = "peer_key_differs"
 
-// isForeign reports whether a contact failed for the keys.
-func isForeign(err error) bool {
-	var f foreign
-	return errors.As(err, &f) || errs.From(err).Metadata[keyDiffers] != ""
+// isKeyMismatch reports whether a contact failed because the keys differ.
+func isKeyMismatch(err error) bool {
+	var e keyMismatchError
+	return errors.As(err, &e) || errs.From(err).Metadata[keyDiffers] != ""
 }
 
 // ErrKeys says that this replica is alone for its key.
@@ -35,7 +35,7 @@ func (s *Set) Writable() error {
 	for _, p := range s.some(func(p *peer) bool { return !p.self }) {
 		s.mu.Lock()
 		agreed = agreed || p.agrees
-		if p.foreign {
+		if p.keyMismatch {
 			strangers = append(strangers, p.addr)
 		}
 		s.mu.Unlock()

@@ -31,19 +31,19 @@ type peer struct {
 	client mcppoolv1.McpPoolPeerServiceClient
 	busy   chan struct{} // holds one token while it is pulled from
 
-	replica string // empty: not known yet
-	self    bool   // it is this replica
-	up      bool   // the last contact went well
-	err     error  // of the last contact, where it did not
-	foreign bool   // it did not because the keys differ
-	agrees  bool   // what it said last of its key is that it is the same
-	fails   int    // in a row
-	next    time.Time
-	contact time.Time // the last that went well
-	caught  time.Time // when all that was there had been taken in
-	offset  time.Duration
-	run     string
-	after   uint64
+	replica     string // empty: not known yet
+	self        bool   // it is this replica
+	up          bool   // the last contact went well
+	err         error  // of the last contact, where it did not
+	keyMismatch bool   // the last contact failed because the keys differ
+	agrees      bool   // what it said last of its key is that it is the same
+	fails       int    // in a row
+	next        time.Time
+	contact     time.Time // the last that went well
+	caught      time.Time // when all that was there had been taken in
+	offset      time.Duration
+	run         string
+	after       uint64
 }
 
 // pull takes in what a peer learned since the last time. It may wait for one that just comes up.
@@ -117,7 +117,7 @@ func (s *Set) caughtUp(p *peer, taken int) {
 	now := s.cfg.Now()
 	s.mu.Lock()
 	was := p.up
-	p.up, p.err, p.foreign, p.fails, p.contact, p.caught = !p.self, nil, false, 0, now, now
+	p.up, p.err, p.keyMismatch, p.fails, p.contact, p.caught = !p.self, nil, false, 0, now, now
 	p.agrees = p.up
 	p.next = now.Add(s.cfg.Interval)
 	self, offset, name := p.self, p.offset, p.replica
@@ -150,9 +150,9 @@ func (s *Set) failed(p *peer, err error) {
 	}
 	now := s.cfg.Now()
 	s.mu.Lock()
-	other := isForeign(err)
-	first := p.err == nil || other && !p.foreign
-	p.up, p.err, p.foreign, p.agrees = false, err, other, p.agrees && !other
+	other := isKeyMismatch(err)
+	first := p.err == nil || other && !p.keyMismatch
+	p.up, p.err, p.keyMismatch, p.agrees = false, err, other, p.agrees && !other
 	p.fails++
 	p.next = now.Add(min(s.cfg.Interval<<min(p.fails-1, 5), maxPause))
 	offset := p.offset

@@ -93,17 +93,17 @@ func (s *Set) hello() *mcppoolv1.PeerHello {
 	return &mcppoolv1.PeerHello{Replica: s.store.ID(), Time: timestamppb.New(s.cfg.Now()), KeyCheck: s.sealer.check}
 }
 
-// suits says why a replica cannot be talked to; the error is a foreign.
+// suits says why a replica cannot be talked to; the error is a keyMismatchError.
 func (s *Set) suits(hello *mcppoolv1.PeerHello) error {
 	switch theirs := hello.GetKeyCheck(); {
 	case theirs == s.sealer.check:
 		return nil
 	case theirs == "":
-		return foreign("the one replica has a --token-key, and the other none: give all of them the same")
+		return keyMismatchError("the one replica has a --token-key, and the other none: give all of them the same")
 	case s.sealer.check == "":
-		return foreign("the one replica has no --token-key, and the other one: give all of them the same")
+		return keyMismatchError("the one replica has no --token-key, and the other one: give all of them the same")
 	default:
-		return foreign("the two replicas have different keys (--token-key): give all of them the same")
+		return keyMismatchError("the two replicas have different keys (--token-key): give all of them the same")
 	}
 }
 

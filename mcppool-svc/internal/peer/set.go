@@ -110,7 +110,7 @@ func (s *Set) introduce(ctx context.Context, p *peer) {
 	first, cancel := context.WithTimeout(ctx, firstWait)
 	defer cancel()
 	if _, _, err := s.page(first, p, false); err != nil {
-		if isForeign(err) {
+		if isKeyMismatch(err) {
 			s.failed(p, err)
 			return
 		}

@@ -362,7 +362,7 @@ func TestKeys(t *testing.T) {
 			}
 			foreign := 0
 			for _, status := range s.Status() {
-				if status.Foreign {
+				if status.KeyMismatch {
 					foreign++
 				}
 			}

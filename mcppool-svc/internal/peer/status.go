@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Status is how it stands with a peer.
+// Status is the state of a peer.
 type Status struct {
-	Addr    string
-	Up      bool          // the last contact went well
-	Foreign bool          // it did not because the keys differ
-	Contact time.Duration // since the last contact that went well; negative: there was none
-	Lag     time.Duration // since all was taken in that it had; negative: that never was
-	Offset  time.Duration // how far its clock is ahead
+	Addr        string
+	Up          bool          // the last contact succeeded
+	KeyMismatch bool          // the last contact failed because the keys differ
+	Contact     time.Duration // time since the last successful contact; negative: never
+	Lag         time.Duration // time since we last had all of its changes; negative: never
+	Offset      time.Duration // how far its clock is ahead of ours
 }
 
 // Status reports on the peers, by address.
@@ -28,7 +28,7 @@ func (s *Set) Status() []Status {
 	var list []Status
 	for _, p := range s.some(func(p *peer) bool { return !p.self }) {
 		s.mu.Lock()
-		list = append(list, Status{Addr: p.addr, Up: p.up, Foreign: p.foreign, Contact: since(p.contact), Lag: since(p.caught), Offset: p.offset})
+		list = append(list, Status{Addr: p.addr, Up: p.up, KeyMismatch: p.keyMismatch, Contact: since(p.contact), Lag: since(p.caught), Offset: p.offset})
 		s.mu.Unlock()
 	}
 	slices.SortFunc(list, func(a, b Status) int { return strings.Compare(a.Addr, b.Addr) })

@@ -7,9 +7,9 @@ import (
 	"pawl.dev/mcppool-svc/internal/store"
 )
 
-// Applied takes in what other replicas wrote. A server that is said to be gone and is here all the same is noted as there again, so
+// ApplyRemote applies what other replicas wrote. A server that is said to be gone and is here all the same is noted as there again, so
 // that its pins are not dropped because another replica has another configuration.
-func (b *Book) Applied(places []replica.Place, here func(origin string) bool) error {
+func (b *Book) ApplyRemote(places []replica.Place, here func(origin string) bool) error {
 	changes := make(map[string][]store.Change)
 	var back []store.Change
 	for _, p := range places {

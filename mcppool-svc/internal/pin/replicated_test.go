@@ -24,7 +24,7 @@ func TestApplied(t *testing.T) {
 		if err := st.Apply(store.Change{Bucket: bucket, Key: key, Value: []byte(value)}); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Applied([]replica.Place{{Bucket: bucket, Key: key}}, func(o string) bool { return o == "o" }); err != nil {
+		if err := b.ApplyRemote([]replica.Place{{Bucket: bucket, Key: key}}, func(o string) bool { return o == "o" }); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	bucketWays   = "ways"   // Server.Origin → wayRecord: how it was reached, where that is not what is tried first
-	bucketAskers = "askers" // Server.Origin → wayRecord: it asks for input without saying for which call
-	// maxWays is how many are remembered; the oldest give way.
-	maxWays = 10_000
-	// wayAge is how long an entry of bucketWays counts. An upgraded server may still accept the older transport or revision, so the newer
-	// one is tried again now and then; that costs one request when a connection is made.
-	wayAge = 24 * time.Hour
+	bucketTransportHints     = "ways"   // Server.Origin → memoryRecord: how it was reached, if that is not what is tried first
+	bucketAnonymousElicitors = "askers" // Server.Origin → memoryRecord: it asks for input without saying for which call
+	// maxRemembered bounds the entries of a Memory; the oldest are dropped.
+	maxRemembered = 10_000
+	// transportHintAge is how long an entry of bucketTransportHints counts. An upgraded server may still accept the older transport or
+	// revision, so the newer one is tried again now and then; that costs one request when a connection is made.
+	transportHintAge = 24 * time.Hour
 )
 
 // Memory remembers properties of servers that were found out by connecting. It is safe for concurrent use.
@@ -27,35 +27,35 @@ type Memory struct {
 	log    *slog.Logger
 	now    func() time.Time
 
-	mu   sync.Mutex
-	ways map[string]wayRecord // guarded by mu; by Server.Origin
+	mu      sync.Mutex
+	entries map[string]memoryRecord // guarded by mu; by Server.Origin
 }
 
-// wayRecord is one as stored.
-type wayRecord struct {
+// memoryRecord is a stored entry of a Memory.
+type memoryRecord struct {
 	Version int       `json:"v"`
-	Way     string    `json:"way"`
+	Value   string    `json:"way"`
 	Time    time.Time `json:"time"`
 }
 
 // NewTransportHints reads by which transport and revision servers were reached the last time.
 func NewTransportHints(st store.Store, now func() time.Time, log *slog.Logger) (*Memory, error) {
-	return newMemory(bucketWays, wayAge, st, now, log)
+	return newMemory(bucketTransportHints, transportHintAge, st, now, log)
 }
 
 // NewAnonymousElicitors reads which servers ask for input without naming the call.
 func NewAnonymousElicitors(st store.Store, now func() time.Time, log *slog.Logger) (*Memory, error) {
-	return newMemory(bucketAskers, 0, st, now, log)
+	return newMemory(bucketAnonymousElicitors, 0, st, now, log)
 }
 
 func newMemory(bucket string, age time.Duration, st store.Store, now func() time.Time, log *slog.Logger) (*Memory, error) {
-	w := &Memory{bucket: bucket, age: age, store: st, log: log, now: now, ways: make(map[string]wayRecord)}
+	w := &Memory{bucket: bucket, age: age, store: st, log: log, now: now, entries: make(map[string]memoryRecord)}
 	err := st.Load(bucket, func(key string, value []byte) error {
-		var r wayRecord
+		var r memoryRecord
 		if err := decode(value, &r); err != nil {
 			return fmt.Errorf("entry %q of %s: %w", key, bucket, err)
 		}
-		w.ways[key] = r
+		w.entries[key] = r
 		return nil
 	})
 	if err != nil {
@@ -68,28 +68,28 @@ func newMemory(bucket string, age time.Duration, st store.Store, now func() time
 func (w *Memory) Recall(origin string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := w.ways[origin]
+	r := w.entries[origin]
 	if age := w.now().Sub(r.Time); w.age > 0 && (age >= w.age || age < 0) {
 		return "" // replaced by what is found out now
 	}
-	return r.Way
+	return r.Value
 }
 
 // Remember replaces what is known; an empty value forgets it. Anything that cannot be stored is found out again after a restart.
-func (w *Memory) Remember(origin, way string) {
+func (w *Memory) Remember(origin, value string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	changes := []store.Change{{Bucket: w.bucket, Key: origin}}
-	if way == "" {
-		delete(w.ways, origin)
+	if value == "" {
+		delete(w.entries, origin)
 	} else {
-		if _, known := w.ways[origin]; !known && len(w.ways) >= maxWays {
-			oldest := store.Oldest(w.ways, func(r wayRecord) time.Time { return r.Time })
-			delete(w.ways, oldest)
+		if _, known := w.entries[origin]; !known && len(w.entries) >= maxRemembered {
+			oldest := store.Oldest(w.entries, func(r memoryRecord) time.Time { return r.Time })
+			delete(w.entries, oldest)
 			changes = append(changes, store.Change{Bucket: w.bucket, Key: oldest})
 		}
-		r := wayRecord{Version: recordVersion, Way: way, Time: w.now().UTC()}
-		w.ways[origin] = r
+		r := memoryRecord{Version: recordVersion, Value: value, Time: w.now().UTC()}
+		w.entries[origin] = r
 		changes[0].Value = encode(r)
 	}
 	if err := w.store.Apply(changes...); err != nil {

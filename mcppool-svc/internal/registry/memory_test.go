@@ -47,13 +47,13 @@ func TestWaysAge(t *testing.T) {
 	for _, tt := range []struct {
 		after time.Duration
 		want  string
-	}{{wayAge - time.Second, "sse"}, {wayAge, ""}, {-time.Hour, ""}} {
+	}{{transportHintAge - time.Second, "sse"}, {transportHintAge, ""}, {-time.Hour, ""}} {
 		if now = now.Add(tt.after); w.Recall("a") != tt.want {
 			t.Errorf("after %v: %q", tt.after, w.Recall("a"))
 		}
 		now = now.Add(-tt.after)
 	}
-	now = now.Add(wayAge)
+	now = now.Add(transportHintAge)
 	w.Remember("a", "sse")
 	if got := w.Recall("a"); got != "sse" {
 		t.Errorf("found out again: %q", got)
@@ -64,10 +64,10 @@ func TestWaysAge(t *testing.T) {
 func TestWaysAreBounded(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	w, _ := openWays(t, "", func() time.Time { now = now.Add(time.Millisecond); return now })
-	for i := range maxWays + 2 {
+	for i := range maxRemembered + 2 {
 		w.Remember(fmt.Sprint(i), "sse")
 	}
-	if w.Recall("0") != "" || w.Recall("1") != "" || w.Recall("2") != "sse" || len(w.ways) != maxWays {
+	if w.Recall("0") != "" || w.Recall("1") != "" || w.Recall("2") != "sse" || len(w.ways) != maxRemembered {
 		t.Errorf("%d are remembered, the first as %q", len(w.ways), w.Recall("0"))
 	}
 }

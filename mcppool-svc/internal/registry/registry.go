@@ -36,7 +36,7 @@ const (
 
 // Buckets are those that a Registry's store must have.
 func Buckets() []string {
-	return []string{bucketServers, bucketActivations, bucketRequests, bucketWays, bucketAskers}
+	return []string{bucketServers, bucketActivations, bucketRequests, bucketTransportHints, bucketAnonymousElicitors}
 }
 
 // Registry is safe for concurrent use. The servers it returns are shared: do not change them.

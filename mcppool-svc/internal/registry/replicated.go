@@ -6,16 +6,16 @@ import (
 	"pawl.dev/mcppool-svc/internal/replica"
 )
 
-// Moved is what a change that was made elsewhere means for connections.
-type Moved struct {
-	Before *Server // nil: there was none
-	Now    *Server // nil: there is none
+// ServerChange is a change made by another replica, for closing or reopening connections.
+type ServerChange struct {
+	Before *Server // nil if the server is new
+	Now    *Server // nil if the server was removed
 	User   string  // who activated or deactivated the server
 }
 
-// Applied takes in what other replicas wrote.
-func (r *Registry) Applied(places []replica.Place) []Moved {
-	var moved []Moved
+// ApplyRemote applies what other replicas wrote, and returns the servers that changed.
+func (r *Registry) ApplyRemote(places []replica.Place) []ServerChange {
+	var moved []ServerChange
 	owners := make(map[string]bool)
 	r.mu.Lock()
 	for _, p := range places {
@@ -24,14 +24,14 @@ func (r *Registry) Applied(places []replica.Place) []Moved {
 			before := r.servers[p.Key]
 			r.reload(p.Bucket, p.Key)
 			if now := r.servers[p.Key]; now != before {
-				moved = append(moved, Moved{Before: before, Now: now})
+				moved = append(moved, ServerChange{Before: before, Now: now})
 			}
 			owners[keyUser(p.Key)] = true
 		case bucketActivations:
 			r.reload(p.Bucket, p.Key)
 			user := keyUser(p.Key)
 			if s := r.servers[p.Key[min(len(user)+1, len(p.Key)):]]; s != nil {
-				moved = append(moved, Moved{Before: s, Now: s, User: user})
+				moved = append(moved, ServerChange{Before: s, Now: s, User: user})
 			}
 			owners[user] = true
 		case bucketRequests:
@@ -47,7 +47,7 @@ func (r *Registry) Applied(places []replica.Place) []Moved {
 	return moved
 }
 
-// reload makes one entry what is stored. What cannot be read leaves it as it was. Called with mu held.
+// reload replaces one entry by the stored one; an unreadable value leaves it unchanged. Called with mu held.
 func (r *Registry) reload(bucket, key string) {
 	value, err := r.store.Get(bucket, key)
 	if err == nil && bucket == bucketServers && r.servers[key] != nil && r.servers[key].FromConfig {
@@ -82,24 +82,24 @@ func Readable(bucket, key string, value []byte) bool {
 		err = decode(value, &activation{})
 	case bucketRequests:
 		err = decode(value, &request{})
-	case bucketWays, bucketAskers:
-		err = decode(value, &wayRecord{})
+	case bucketTransportHints, bucketAnonymousElicitors:
+		err = decode(value, &memoryRecord{})
 	}
 	return err == nil
 }
 
-// Lazy are the buckets that other replicas may learn of a little later.
-func Lazy() []string { return []string{bucketWays, bucketAskers} }
+// LowPriorityBuckets returns the buckets whose changes other replicas may learn a little later.
+func LowPriorityBuckets() []string { return []string{bucketTransportHints, bucketAnonymousElicitors} }
 
-// Applied takes in what other replicas wrote.
-func (w *Memory) Applied(places []replica.Place) {
+// ApplyRemote applies what other replicas wrote.
+func (w *Memory) ApplyRemote(places []replica.Place) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range places {
 		if p.Bucket != w.bucket {
 			continue
 		}
-		var r wayRecord
+		var r memoryRecord
 		value, err := w.store.Get(p.Bucket, p.Key)
 		if err == nil && value != nil {
 			err = decode(value, &r)
@@ -108,9 +108,9 @@ func (w *Memory) Applied(places []replica.Place) {
 		case err != nil:
 			w.log.Warn("what another replica found out about an MCP server cannot be read", "what", w.bucket, "error", err)
 		case value == nil:
-			delete(w.ways, p.Key)
+			delete(w.entries, p.Key)
 		default:
-			w.ways[p.Key] = r
+			w.entries[p.Key] = r
 		}
 	}
 }

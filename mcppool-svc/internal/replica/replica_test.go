@@ -470,9 +470,9 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestPublished: who tells others gets what was written, once it is durable, and nothing that is lazy or local.
+// TestPublished: who tells others gets what was written, once it is durable, and nothing that is of low priority or local.
 func TestPublished(t *testing.T) {
-	s := open(t, "", time.Now, func(c *Config) { c.Lazy = []string{"first"} })
+	s := open(t, "", time.Now, func(c *Config) { c.LowPriority = []string{"first"} })
 	told := map[string]string{}
 	s.Publish(func(all []Entry) {
 		for _, e := range all {

@@ -33,8 +33,8 @@ type Config struct {
 	First []string
 	// Local are those of them that no other replica is told of.
 	Local []string
-	// Lazy are those of them that no request waits for.
-	Lazy []string
+	// LowPriority are those of them that no request waits for.
+	LowPriority []string
 	// Readable reports whether this program can read a value; it keeps what it cannot, and goes on with what it could read before.
 	Readable func(bucket, key string, value []byte) bool
 	// Written says when a value was written that has no version yet; the zero time where it does not know.
@@ -131,7 +131,7 @@ func (s *Store) write(changes []store.Change) (told []Entry, err error) {
 			e.Life = old.Life
 		}
 		b.put(&e, false)
-		if s.told(c.Bucket) && !slices.Contains(s.cfg.Lazy, c.Bucket) {
+		if s.told(c.Bucket) && !slices.Contains(s.cfg.LowPriority, c.Bucket) {
 			told = append(told, e)
 		}
 	}
