@@ -67,8 +67,8 @@ func TestWaysAreBounded(t *testing.T) {
 	for i := range maxRemembered + 2 {
 		w.Remember(fmt.Sprint(i), "sse")
 	}
-	if w.Recall("0") != "" || w.Recall("1") != "" || w.Recall("2") != "sse" || len(w.ways) != maxRemembered {
-		t.Errorf("%d are remembered, the first as %q", len(w.ways), w.Recall("0"))
+	if w.Recall("0") != "" || w.Recall("1") != "" || w.Recall("2") != "sse" || len(w.entries) != maxRemembered {
+		t.Errorf("%d are remembered, the first as %q", len(w.entries), w.Recall("0"))
 	}
 }
 
