@@ -17,7 +17,7 @@ const LoginState = "state-1"
 
 // StartMcpLogin begins a login at an authorization server that is only an address.
 func (p *Pool) StartMcpLogin(_ context.Context, req *mcppoolv1.StartMcpLoginRequest) (*mcppoolv1.StartMcpLoginResponse, error) {
-	if _, err := p.change(req.GetMcpId(), nil); err != nil {
+	if _, err := p.lookup(req.GetMcpId()); err != nil {
 		return nil, err
 	}
 	p.mu.Lock()

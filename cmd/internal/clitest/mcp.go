@@ -9,12 +9,12 @@ import (
 	"sync"
 )
 
-// MCP is an MCP server of the least kind: tools that take an object and give a text.
+// MCP is a minimal MCP server: tools that take an object and return a text.
 type MCP struct {
 	Tools []MCPTool
 }
 
-// MCPTool is one tool; an error of Call is the tool's own.
+// MCPTool is one tool; an error of Call is returned as a tool error (isError).
 type MCPTool struct {
 	Name   string
 	Schema string // of the input, as JSON

@@ -10,7 +10,7 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// Offers are what the servers of a Pool offer beside tools, all the same.
+// Offers is what every server of a Pool offers besides tools; each offers the same.
 type Offers struct {
 	Resources []*mcppoolv1.ResourceInfo // a page each
 	Templates []*mcppoolv1.ResourceTemplate
@@ -21,7 +21,7 @@ type Offers struct {
 
 // ListResources lists one resource a page.
 func (p *Pool) ListResources(_ context.Context, req *mcppoolv1.ListResourcesRequest) (*mcppoolv1.ListResourcesResponse, error) {
-	if _, err := p.change(req.GetMcpId(), nil); err != nil {
+	if _, err := p.lookup(req.GetMcpId()); err != nil {
 		return nil, err
 	}
 	for i, r := range p.Offers.Resources {
@@ -38,7 +38,7 @@ func (p *Pool) ListResources(_ context.Context, req *mcppoolv1.ListResourcesRequ
 
 // ListResourceTemplates lists templates.
 func (p *Pool) ListResourceTemplates(_ context.Context, req *mcppoolv1.ListResourceTemplatesRequest) (*mcppoolv1.ListResourceTemplatesResponse, error) {
-	_, err := p.change(req.GetMcpId(), nil)
+	_, err := p.lookup(req.GetMcpId())
 	return &mcppoolv1.ListResourceTemplatesResponse{ResourceTemplates: p.Offers.Templates}, err
 }
 
@@ -52,11 +52,11 @@ func (p *Pool) ReadResource(_ context.Context, req *mcppoolv1.ReadResourceReques
 
 // ListPrompts lists prompts.
 func (p *Pool) ListPrompts(_ context.Context, req *mcppoolv1.ListPromptsRequest) (*mcppoolv1.ListPromptsResponse, error) {
-	_, err := p.change(req.GetMcpId(), nil)
+	_, err := p.lookup(req.GetMcpId())
 	return &mcppoolv1.ListPromptsResponse{Prompts: p.Offers.Prompts}, err
 }
 
-// GetPrompt plays what the test says.
+// GetPrompt calls the test's OnPrompt.
 func (p *Pool) GetPrompt(_ context.Context, req *mcppoolv1.GetPromptRequest) (*mcppoolv1.GetPromptResponse, error) {
 	return p.Offers.OnPrompt(req)
 }

@@ -69,6 +69,12 @@ func (p *Pool) Server(id string) *mcppoolv1.McpServer {
 	return p.servers[id]
 }
 
+// lookup returns a copy of a server.
+func (p *Pool) lookup(id string) (*mcppoolv1.McpServer, error) {
+	return p.change(id, func(*mcppoolv1.McpServer) {})
+}
+
+// change changes a server and returns a copy of it.
 func (p *Pool) change(id string, change func(*mcppoolv1.McpServer)) (*mcppoolv1.McpServer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,9 +82,7 @@ func (p *Pool) change(id string, change func(*mcppoolv1.McpServer)) (*mcppoolv1.
 	if s == nil {
 		return nil, errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_FOUND, "there is no MCP server %q", id)
 	}
-	if change != nil {
-		change(s)
-	}
+	change(s)
 	return proto.CloneOf(s), nil
 }
 
@@ -99,7 +103,7 @@ func (p *Pool) CreateMcpServer(_ context.Context, req *mcppoolv1.CreateMcpServer
 
 // GetMcpServer returns a server.
 func (p *Pool) GetMcpServer(_ context.Context, req *mcppoolv1.GetMcpServerRequest) (*mcppoolv1.McpServer, error) {
-	s, err := p.change(req.GetId(), nil)
+	s, err := p.lookup(req.GetId())
 	if p.OnGet != nil && err == nil {
 		p.OnGet(s)
 	}
@@ -137,7 +141,7 @@ func (p *Pool) ListMcpServers(_ context.Context, req *mcppoolv1.ListMcpServersRe
 
 // ListTools lists the tools of a server.
 func (p *Pool) ListTools(_ context.Context, req *mcppoolv1.ListToolsRequest) (*mcppoolv1.ListToolsResponse, error) {
-	if _, err := p.change(req.GetMcpId(), nil); err != nil {
+	if _, err := p.lookup(req.GetMcpId()); err != nil {
 		return nil, err
 	}
 	if p.WantLogin {
@@ -160,7 +164,7 @@ func (p *Pool) ListTools(_ context.Context, req *mcppoolv1.ListToolsRequest) (*m
 
 // TestMcpServer reports what the test says.
 func (p *Pool) TestMcpServer(_ context.Context, req *mcppoolv1.TestMcpServerRequest) (*mcppoolv1.TestMcpServerResponse, error) {
-	if _, err := p.change(req.GetId(), nil); err != nil {
+	if _, err := p.lookup(req.GetId()); err != nil {
 		return nil, err
 	}
 	return p.Reports[req.GetId()], nil
@@ -168,7 +172,7 @@ func (p *Pool) TestMcpServer(_ context.Context, req *mcppoolv1.TestMcpServerRequ
 
 // GetMcpServerLog returns what the test says.
 func (p *Pool) GetMcpServerLog(_ context.Context, req *mcppoolv1.GetMcpServerLogRequest) (*mcppoolv1.GetMcpServerLogResponse, error) {
-	if _, err := p.change(req.GetId(), nil); err != nil {
+	if _, err := p.lookup(req.GetId()); err != nil {
 		return nil, err
 	}
 	return p.Logs[req.GetId()], nil

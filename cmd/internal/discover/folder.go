@@ -166,9 +166,9 @@ func (f Folder) Alias(toolID string) string {
 	return toolID
 }
 
-// MeantWorkspace is the current folder's workspace server if id is WorkspaceID; it is registered if needed. On a server with keys, and on
-// one elsewhere, the word is an id like any other.
-func (s *Session) MeantWorkspace(ctx context.Context, id string) (Folder, error) {
+// EnsureWorkspace resolves the alias WorkspaceID to the current folder's server, which is registered if needed. On a server with keys or on
+// another machine, the word is an ordinary id.
+func (s *Session) EnsureWorkspace(ctx context.Context, id string) (Folder, error) {
 	if id != WorkspaceID {
 		return Folder{}, nil
 	}

@@ -65,7 +65,7 @@ func (c *Caller) Read(ctx context.Context, use conn.Use, uri string) (*mcppoolv1
 	})
 }
 
-// Prompt returns a prompt with its places filled in.
+// Prompt returns a prompt with its arguments filled in.
 func (c *Caller) Prompt(ctx context.Context, use conn.Use, name string, arguments map[string]string) (*mcppoolv1.GetPromptResponse, error) {
 	return fetch(ctx, c, use, aboutPrompt(name), readMessages, func(ctx context.Context, o mcp.Offers) (json.RawMessage, error) {
 		return o.GetPrompt(ctx, name, arguments)

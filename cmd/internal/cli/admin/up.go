@@ -30,7 +30,7 @@ type UpCmd struct {
 	Workspace   string   `type:"existingdir" placeholder:"DIR" help:"Folder of the built-in MCP server workspace (default: the current one)."`
 	NoWorkspace bool     `help:"Run no MCP server workspace."`
 	Model       string   `complete:"model" placeholder:"NAME" help:"The model that plans where nothing else is said."`
-	Models      string   `type:"path" placeholder:"FILE" help:"File of named language models (YAML or JSON), which MCP servers may ask that have sampling."`
+	Models      string   `type:"path" placeholder:"FILE" help:"File of named language models (YAML or JSON). MCP servers with sampling enabled may use them."`
 	ModelTries  int      `placeholder:"N" default:"3" help:"How often a model's reply is asked for before planning fails, the first time included (${default})."`
 	AllowHost   []string `sep:"none" placeholder:"NAME" help:"Host name under which REST may be reached (repeatable)."`
 	AllowOrigin []string `sep:"none" placeholder:"ORIGIN" help:"Web origin whose pages may call REST (repeatable)."`
@@ -41,7 +41,7 @@ type UpCmd struct {
 	Pool PoolFlags `embed:"" group:"pool"`
 }
 
-// PoolFlags are the pool's settings that neither this command nor the executor has a flag of that name for.
+// PoolFlags are the pool's flags, without those that `pawl up` or the executor already defines.
 type PoolFlags struct {
 	mcppool.Config `embed:""`
 
@@ -49,7 +49,7 @@ type PoolFlags struct {
 	MCPConfigs   struct{}      `kong:"-"`
 	Workspace    struct{}      `kong:"-"`
 	DrainTimeout struct{}      `kong:"-"`
-	Drain        time.Duration `name:"pool-drain-timeout" placeholder:"DURATION" help:"As --drain-timeout, of calls that no task makes; 7s where 0."`
+	Drain        time.Duration `name:"pool-drain-timeout" placeholder:"DURATION" help:"Like --drain-timeout, for calls made outside tasks (0 means 7s)."`
 }
 
 func (f PoolFlags) config() mcppool.Config {
@@ -113,7 +113,7 @@ func (c *UpCmd) config(h *Host, at discover.Config) (suite.Config, error) {
 	return cfg, err
 }
 
-// listenAddr is the address to listen at; none means nowhere.
+// listenAddr returns the address to listen on; empty for none.
 func listenAddr(addr string) string {
 	if addr == "none" {
 		return ""
@@ -146,7 +146,7 @@ func inUse(dir string, err error) (*ui.Error, int) {
 	return ui.WrapError(err, "the data folder %s is in use by another pawl: pid %d, %s", dir, info.PID, where), info.PID
 }
 
-// showUp says where the server listens and what to try.
+// showUp prints where the server listens and what to try.
 func showUp(u *ui.UI, flags string, cfg suite.Config, s Suite, took time.Duration) error {
 	if u.JSON {
 		return u.Document(discover.ServerInfo{
@@ -185,7 +185,7 @@ func tryNext(flags string, cfg suite.Config, s Suite) []string {
 		fmt.Sprintf("curl%s %s/v1/tasks", auth, url))
 }
 
-// reachable is an address to call where the one that is listened on stands for all.
+// reachable replaces a wildcard listen address (0.0.0.0, ::) by a loopback address.
 func reachable(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -40,7 +40,7 @@ func (c *CallCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 	if err != nil {
 		return err
 	}
-	f, err := s.MeantWorkspace(ctx, id)
+	f, err := s.EnsureWorkspace(ctx, id)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ type TestCmd struct{ ServerArg }
 
 // Run tests a server.
 func (c *TestCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	id, err := c.real(ctx, s)
+	id, err := c.resolveID(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ type LogsCmd struct{ ServerArg }
 
 // Run shows what a server wrote.
 func (c *LogsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	id, err := c.real(ctx, s)
+	id, err := c.resolveID(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ type ShowCmd struct{ ServerArg }
 
 // Run shows a server.
 func (c *ShowCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	id, err := c.real(ctx, s)
+	id, err := c.resolveID(ctx, s)
 	if err != nil {
 		return err
 	}

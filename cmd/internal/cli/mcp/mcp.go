@@ -29,7 +29,7 @@ type Cmd struct {
 	Resources  ResourcesCmd  `cmd:"" group:"sub" help:"List the resources of a server."`
 	Read       ReadCmd       `cmd:"" group:"sub" help:"Read a resource."`
 	Prompts    PromptsCmd    `cmd:"" group:"sub" help:"List the prompts of a server."`
-	Prompt     PromptCmd     `cmd:"" group:"sub" help:"Show a prompt with its places filled in."`
+	Prompt     PromptCmd     `cmd:"" group:"sub" help:"Show a prompt with its arguments filled in."`
 	Workspace  WorkspaceCmd  `cmd:"" group:"sub" help:"Serve a folder as an MCP server on standard input and output."`
 }
 
@@ -85,9 +85,9 @@ type ServerArg struct {
 	ID string `arg:"" complete:"server" help:"The server."`
 }
 
-// real is the server's id in the pool: the word workspace may mean the server of the current folder.
-func (a ServerArg) real(ctx context.Context, s *discover.Session) (string, error) {
-	f, err := s.MeantWorkspace(ctx, a.ID)
+// resolveID returns the server's id in the pool. The alias workspace stands for the current folder's server.
+func (a ServerArg) resolveID(ctx context.Context, s *discover.Session) (string, error) {
+	f, err := s.EnsureWorkspace(ctx, a.ID)
 	return f.Real(a.ID), err
 }
 

@@ -117,7 +117,7 @@ func (c *ApproveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 	if id == "" || name == "" {
 		return ui.Usagef("%q names no tool", c.Server).Then("pawl mcp approve SERVER TOOL; pawl mcp tools %s --quarantined lists them", cmp.Or(id, "SERVER"))
 	}
-	f, err := s.MeantWorkspace(ctx, id)
+	f, err := s.EnsureWorkspace(ctx, id)
 	if err != nil {
 		return err
 	}

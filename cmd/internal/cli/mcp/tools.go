@@ -24,7 +24,7 @@ type ToolsCmd struct {
 // Run lists tools.
 func (c *ToolsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	id, tool, _ := strings.Cut(c.ID, "/")
-	f, err := s.MeantWorkspace(ctx, id)
+	f, err := s.EnsureWorkspace(ctx, id)
 	if err != nil {
 		return err
 	}

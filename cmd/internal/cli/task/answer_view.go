@@ -11,7 +11,7 @@ import (
 type answerView struct {
 	id   string
 	text strings.Builder
-	open bool // the cursor stands behind a piece that did not end its line
+	open bool // the last piece did not end its line
 	done bool
 }
 
@@ -21,7 +21,7 @@ func (a *answerView) add(cfg EventsConfig, t *executorv1.TextAdd) {
 		ui.Put(cfg.Log, cfg.Style.Yellow("! the answer was interrupted and starts again:")+"\n")
 		a.text.Reset()
 	}
-	if a.id != t.GetAnswerId() && cfg.Apart {
+	if a.id != t.GetAnswerId() && cfg.SeparateAnswer {
 		ui.Put(cfg.Out, "\n")
 	}
 	a.id = t.GetAnswerId()
@@ -29,17 +29,17 @@ func (a *answerView) add(cfg EventsConfig, t *executorv1.TextAdd) {
 	a.write(cfg, t.GetText())
 }
 
-// complete prints the whole answer where its pieces were not seen.
+// complete prints the whole answer if its pieces were not printed.
 func (a *answerView) complete(cfg EventsConfig, s *executorv1.FlowSuccess) {
 	if a.id == "" && s.GetFullAnswer() != "" && !a.done {
-		if cfg.Apart {
+		if cfg.SeparateAnswer {
 			ui.Put(cfg.Out, "\n")
 		}
 		a.write(cfg, s.GetFullAnswer())
 	}
 	a.done = true
 	a.end(cfg)
-	if cfg.Apart {
+	if cfg.SeparateAnswer {
 		ui.Put(cfg.Out, "\n")
 	}
 }
@@ -52,7 +52,7 @@ func (a *answerView) write(cfg EventsConfig, text string) {
 	ui.Put(cfg.Out, ui.Text(text))
 }
 
-// end finishes the line that the answer stands on.
+// end finishes the answer's last line.
 func (a *answerView) end(cfg EventsConfig) {
 	if a.open {
 		ui.Put(cfg.Out, "\n")

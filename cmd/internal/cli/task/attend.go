@@ -266,7 +266,7 @@ func eventsView(u *ui.UI, steps io.Writer, alias func(string) string) *Events {
 	if steps == u.Out {
 		style, tty = u.OutStyle(), u.OutTTY
 	}
-	cfg := EventsConfig{Log: steps, Out: u.Out, Style: style, Alias: alias, Live: u.Live && tty, Apart: u.OutTTY}
+	cfg := EventsConfig{Log: steps, Out: u.Out, Style: style, Alias: alias, Live: u.Live && tty, SeparateAnswer: u.OutTTY}
 	if tty {
 		cfg.Columns = u.Columns
 	}

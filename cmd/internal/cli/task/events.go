@@ -16,9 +16,9 @@ type EventsConfig struct {
 	Log io.Writer // steps, warnings and the closing line
 	Out io.Writer // the answer
 
-	Live  bool // a line of Log may be written over
-	Apart bool // blank lines around the answer: Out is a terminal, where the steps are too
-	Style ui.Style
+	Live           bool // Log is interactive: its last line may be rewritten
+	SeparateAnswer bool // print blank lines around the answer: Out is a terminal that also shows the steps
+	Style          ui.Style
 
 	Columns func() int                 // of the terminal; 0 if there is none
 	Alias   func(toolID string) string // how a tool is called here; nil: by its id
@@ -31,14 +31,14 @@ type Events struct {
 	steps map[string]*stepView
 	order []string // running steps, oldest first
 
-	named     bool      // the flow's name was shown
-	first     time.Time // of the first event, where it was seen
-	fromStart bool
-	toolSteps int
-	failed    map[string]bool // steps whose newest attempt failed
-	answer    answerView
-	last      *executorv1.ExecutorEvent
-	since     time.Time // start of the quiet time; zero until the first tick in it
+	named      bool      // the flow's name was shown
+	first      time.Time // of the first event, where it was seen
+	fromStart  bool
+	toolSteps  int
+	failed     map[string]bool // steps whose newest attempt failed
+	answer     answerView
+	last       *executorv1.ExecutorEvent
+	quietSince time.Time // start of the quiet time; zero until the first tick in it
 }
 
 // stepView is what is shown of a step that is not finished.
@@ -119,19 +119,19 @@ func (e *Events) Tick(now time.Time) {
 	e.live.Draw(e.stepLine(e.cfg.Style.Cyan("…"), s, now.Sub(s.started), len(e.order)-1))
 }
 
-// Suspend takes the line that is written over away, so that something else can be printed.
+// Suspend clears the live status line, so that something else can be printed.
 func (e *Events) Suspend() {
 	e.live.Clear()
 	e.answer.end(e.cfg)
 }
 
-// slow is how long a step runs before a log that cannot be written over says so.
-const slow = 2 * time.Second
+// slowStepDelay is the delay before a non-interactive log reports a running step.
+const slowStepDelay = 2 * time.Second
 
 func (e *Events) announce(now time.Time) {
 	for _, id := range e.order {
 		s := e.steps[id]
-		if s.announced || now.Sub(s.started) < slow {
+		if s.announced || now.Sub(s.started) < slowStepDelay {
 			continue
 		}
 		s.announced = true
@@ -159,7 +159,7 @@ func (e *Events) flowStart(f *executorv1.FlowStart) {
 	e.line("%s %s%s", e.cfg.Style.Cyan("●"), e.cfg.Style.Bold(name), e.cfg.Style.Dim(ui.Wrap(riskText("  ", f.GetRisk()), e.cfg.Columns(), used, 0)))
 }
 
-// line prints one line of the log, after whatever stands unfinished.
+// line prints one line of the log, after ending any unfinished line.
 func (e *Events) line(format string, args ...any) {
 	e.Suspend()
 	ui.Put(e.cfg.Log, fmt.Sprintf(format, args...)+"\n")
@@ -231,23 +231,23 @@ func (e *Events) quiet(now time.Time) {
 	if !e.cfg.Live || what == "" {
 		return
 	}
-	if e.since.IsZero() {
-		e.since = now
+	if e.quietSince.IsZero() {
+		e.quietSince = now
 	}
-	if d := now.Sub(e.since); d >= quietFor {
+	if d := now.Sub(e.quietSince); d >= quietFor {
 		e.live.Draw(e.cfg.Style.Dim("… waiting for " + what + " · " + ui.Duration(d.Truncate(time.Second))))
 	}
 }
 
 // heard ends a quiet time.
 func (e *Events) heard() {
-	e.since = time.Time{}
+	e.quietSince = time.Time{}
 	if len(e.order) == 0 {
 		e.live.Clear()
 	}
 }
 
-// awaited is what a task waits for after the last event; empty where that is people, or nothing.
+// awaited returns what a task waits for after the last event; empty if it waits for a person or for nothing.
 func (e *Events) awaited() string {
 	if e.last == nil {
 		return ""

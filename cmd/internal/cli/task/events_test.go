@@ -109,7 +109,7 @@ func TestEventsOnATerminal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			show(task.NewEvents(task.EventsConfig{
-				Log: &out, Out: &out, Live: true, Apart: true, Style: ui.Style{Color: true},
+				Log: &out, Out: &out, Live: true, SeparateAnswer: true, Style: ui.Style{Color: true},
 				Columns: func() int { return 60 }, Alias: alias,
 			}), events)
 			clitest.Check(t, "tty "+name, out.String())

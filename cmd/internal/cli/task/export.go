@@ -45,7 +45,7 @@ func (c *ExportCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 
 type pieces = grpc.ServerStreamingClient[executorv1.ExportTaskResponse]
 
-// exportFile writes beside the file first, so that no half document is left.
+// exportFile writes a temporary file and renames it, so that no half document is left.
 func exportFile(path string, stream pieces) (n int64, err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {

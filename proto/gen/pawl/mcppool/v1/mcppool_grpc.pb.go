@@ -124,7 +124,7 @@ type McpPoolServiceClient interface {
 	SubscribeResource(ctx context.Context, in *SubscribeResourceRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SubscribeResourceResponse], error)
 	// Lists the prompts of a server.
 	ListPrompts(ctx context.Context, in *ListPromptsRequest, opts ...grpc.CallOption) (*ListPromptsResponse, error)
-	// Returns a prompt with its places filled in.
+	// Returns a prompt with its arguments filled in.
 	GetPrompt(ctx context.Context, in *GetPromptRequest, opts ...grpc.CallOption) (*GetPromptResponse, error)
 	// Completes an argument of a prompt or of a resource's address.
 	Complete(ctx context.Context, in *CompleteRequest, opts ...grpc.CallOption) (*CompleteResponse, error)
@@ -545,7 +545,7 @@ type McpPoolServiceServer interface {
 	SubscribeResource(*SubscribeResourceRequest, grpc.ServerStreamingServer[SubscribeResourceResponse]) error
 	// Lists the prompts of a server.
 	ListPrompts(context.Context, *ListPromptsRequest) (*ListPromptsResponse, error)
-	// Returns a prompt with its places filled in.
+	// Returns a prompt with its arguments filled in.
 	GetPrompt(context.Context, *GetPromptRequest) (*GetPromptResponse, error)
 	// Completes an argument of a prompt or of a resource's address.
 	Complete(context.Context, *CompleteRequest) (*CompleteResponse, error)
