@@ -13,11 +13,11 @@ import (
 
 // answer tells what was found, what failed, and what was not understood. fulfilled is false if anything of the goal is missing.
 func (w *work) answer(cutShort string) (paragraphs []string, fulfilled bool) {
-	fulfilled = cutShort == "" && len(w.not) == 0 && w.next == nil
+	fulfilled = cutShort == "" && len(w.notUnderstood) == 0 && w.next == nil
 	if cutShort != "" {
 		paragraphs = append(paragraphs, w.l.Say("The task ended early: %s", "任务提前结束：%s", cutShort))
 	}
-	if len(w.not) > 0 {
+	if len(w.notUnderstood) > 0 {
 		return append(w.refusal(paragraphs), w.signature()), false
 	}
 	for _, d := range w.demands {
@@ -108,7 +108,7 @@ func (w *work) refusal(paragraphs []string) []string {
 		return paragraphs
 	}
 	var quoted []string
-	for _, n := range w.not {
+	for _, n := range w.notUnderstood {
 		quoted = append(quoted, fmt.Sprintf("%q", n))
 	}
 	paragraphs = append(paragraphs, w.l.Say("The offline planner, which uses no language model, could not match this goal to a tool, so nothing was called. It did not understand: %s.",

@@ -23,14 +23,14 @@ const (
 
 // choice is a tool for a demand, with its input.
 type choice struct {
-	tool   *catalog.Tool
-	filled input.Filled
-	score  float64
-	back   string // the property that is filled from an earlier result; "" if none
-	not    string // what of the demand the tool does not understand; "" if nothing
+	tool          *catalog.Tool
+	filled        input.Filled
+	score         float64
+	back          string // the property that is filled from an earlier result; "" if none
+	notUnderstood string // the part of the demand that the tool does not understand; "" if none
 }
 
-// choose returns the best tool for a demand. If no tool fits, its tool is nil and not says what was not understood.
+// choose returns the best tool for a demand. If no tool fits, its tool is nil and notUnderstood is set.
 // later reports that another demand comes before it.
 func (w *work) choose(c *input.Clause, later bool) choice {
 	var all []choice
@@ -45,14 +45,14 @@ func (w *work) choose(c *input.Clause, later bool) choice {
 	}
 	slices.SortStableFunc(all, func(a, b choice) int { return cmp.Compare(b.score, a.score) })
 	if len(all) == 0 {
-		return choice{not: c.Text}
+		return choice{notUnderstood: c.Text}
 	}
 	best := all[0]
 	if best.score < enough {
-		return choice{not: cmp.Or(best.not, c.Text)}
+		return choice{notUnderstood: cmp.Or(best.notUnderstood, c.Text)}
 	}
-	if len(all) > 1 && best.score-all[1].score < margin && !best.tool.Reads() && !all[1].tool.Reads() && best.not == "" && all[1].not == "" && best.tool.GetName() != all[1].tool.GetName() {
-		return choice{not: c.Text + " (" + best.tool.GetId() + " / " + all[1].tool.GetId() + ")"}
+	if len(all) > 1 && best.score-all[1].score < margin && !best.tool.Reads() && !all[1].tool.Reads() && best.notUnderstood == "" && all[1].notUnderstood == "" && best.tool.GetName() != all[1].tool.GetName() {
+		return choice{notUnderstood: c.Text + " (" + best.tool.GetId() + " / " + all[1].tool.GetId() + ")"}
 	}
 	return best
 }
@@ -71,19 +71,19 @@ func (a *about) consider(c *input.Clause, relevance float64, back, named bool) c
 	fit := a.verbFit(c, said)
 	cover := max(said.cover(a.params.Name), 0.85*said.cover(a.purpose))
 	explained, strange := a.explains(c, f)
-	ch.not = a.notUnderstood(c, f, named)
+	ch.notUnderstood = a.notUnderstood(c, f, named)
 	switch {
-	case ch.not != "":
+	case ch.notUnderstood != "":
 	case len(f.Left) > 0:
-		ch.not = strings.Join(f.Left, ", ")
+		ch.notUnderstood = strings.Join(f.Left, ", ")
 	case named:
 	case fit < 0 && !a.params.Reads():
-		ch.not = c.Text
+		ch.notUnderstood = c.Text
 	case strange != "" && (len(f.Missing) > 0 || explained < mostlyExplained || a.params.GetEffect() == commonv1.Effect_EFFECT_DESTRUCTIVE):
-		ch.not = strange
+		ch.notUnderstood = strange
 	}
 	ch.score = 1.3*cover + 0.9*explained + 0.3*relevance + 0.5*a.filled(f) - 0.25*float64(len(f.Missing)) + fit
-	if ch.not != "" {
+	if ch.notUnderstood != "" {
 		ch.score -= 0.5
 	}
 	if named {

@@ -131,7 +131,7 @@ func callOf(req aboutTool, inputJSON string) (*catalog.Tool, *strictjson.Object,
 
 func langOf(tc *plannerv1.TaskContext) lang.Lang { return lang.Of(tc.GetLanguage(), tc.GetGoal()) }
 
-// filler is what a goal begins with that says nothing.
+// filler matches polite phrases at the start of a goal, such as "please".
 var filler = regexp.MustCompile(`(?i)^\s*(?:please|can you|could you|请帮我|请你?|帮我)\s*`)
 
 func flowName(tc *plannerv1.TaskContext) string {
@@ -145,7 +145,7 @@ func flowName(tc *plannerv1.TaskContext) string {
 func (w *work) flowRisk() *commonv1.Risk {
 	var tools []*catalog.Tool
 	for _, d := range w.demands {
-		if len(w.not) == 0 {
+		if len(w.notUnderstood) == 0 {
 			tools = append(tools, d.choice.tool)
 		}
 	}
@@ -158,16 +158,16 @@ func (w *work) step() *plannerv1.PlannedStep {
 		return &plannerv1.PlannedStep{ToolId: plan.Final, Description: w.l.Pick("Nothing is left to do.", "没有剩余的步骤。")}
 	}
 	return &plannerv1.PlannedStep{
-		ToolId: c.tool.GetId(), Description: lang.Clip(c.text, mostDescription), InputJson: c.input.String(),
+		ToolId: c.tool.GetId(), Description: lang.Clip(c.text, maxDescription), InputJson: c.input.String(),
 		Risk: risk.Assess(w.l, c.tool, c.input), Missing: c.tool.Missing(c.input),
 	}
 }
 
-// mostDescription bounds a step's description, in characters.
-const mostDescription = 200
+// maxDescription bounds a step's description, in characters.
+const maxDescription = 200
 
-// firstInput is the input of the planned call if it is of this tool; else what the description, and then the goal, say about the tool. An input
-// that failed is repaired.
+// firstInput returns the planned call's input if that call uses this tool; otherwise parameters found in the description, or in the goal if
+// there is none. An input that failed is repaired.
 func (w *work) firstInput(req *plannerv1.GetFirstInputParamsRequest, t *catalog.Tool, failed *strictjson.Object) *strictjson.Object {
 	var found *strictjson.Object
 	if w.next != nil && w.next.tool.GetId() == t.GetId() {

@@ -16,14 +16,14 @@ import (
 
 // work is a goal with what was done for it.
 type work struct {
-	l       lang.Lang
-	tc      *plannerv1.TaskContext
-	index   *rank.Index
-	demands []demand
-	not     []string // what of the goal was not understood; nothing is called then
-	next    *call    // nil: nothing is left to do
-	extras  []*result.Result
-	failed  bool // a step failed; only reading goes on
+	l             lang.Lang
+	tc            *plannerv1.TaskContext
+	index         *rank.Index
+	demands       []demand
+	notUnderstood []string // the parts of the goal that were not understood; if there are any, no tool is called
+	next          *call    // nil: nothing is left to do
+	extras        []*result.Result
+	failed        bool // a step failed; only reading goes on
 }
 
 // demand is a part of the goal, with its calls.
@@ -51,24 +51,24 @@ type done struct {
 func (p *Planner) newWork(tc *plannerv1.TaskContext) *work {
 	w := &work{l: langOf(tc), tc: tc, index: p.indexes.Index(tc.GetTools())}
 	if len(tc.GetGoal()) > input.MostText {
-		w.not = append(w.not, w.l.Say("more than %d bytes", "超过 %d 字节的内容", input.MostText))
+		w.notUnderstood = append(w.notUnderstood, w.l.Say("more than %d bytes", "超过 %d 字节的内容", input.MostText))
 		return w
 	}
 	for _, text := range split(tc.GetGoal()) {
 		ch := w.choose(input.Scan(text), len(w.demands) > 0)
-		if ch.not != "" {
-			w.not = append(w.not, ch.not)
+		if ch.notUnderstood != "" {
+			w.notUnderstood = append(w.notUnderstood, ch.notUnderstood)
 		}
 		w.demands = append(w.demands, demand{text: text, choice: ch})
 	}
 	if len(w.demands) == 0 {
-		w.not = append(w.not, tc.GetGoal())
+		w.notUnderstood = append(w.notUnderstood, tc.GetGoal())
 	}
 	for _, e := range tc.GetHistory() {
 		w.extras = append(w.extras, result.Of(e))
 	}
 	for i := range w.demands {
-		if len(w.not) == 0 && w.next == nil {
+		if len(w.notUnderstood) == 0 && w.next == nil {
 			w.replay(&w.demands[i])
 		}
 	}

@@ -15,21 +15,21 @@ import (
 	"pawl.dev/planner-svc/internal/llm"
 )
 
-// correction is what the model is told about a reply that cannot be used.
-type correction struct {
-	problem  error                     // nil: the reply is a search for tools; its answer does not count as a try
+// followUp continues the exchange with the model after a reply that is not the final one.
+type followUp struct {
+	problem  error                     // why the reply cannot be used; nil: the model searched for tools, which is not a failed attempt
 	messages []*plannerv1.ModelMessage // the reply and the answer to it
 }
 
-// until asks the model and passes each reply to take, which returns nil if it can be used. A wrong reply goes back with the correction,
-// s.tries tries in all (A18); then until fails with the reason and the last reply.
-func (s *session) until(ctx context.Context, r *llm.Request, onDelta func(llm.Delta) error, take func(*llm.Reply) *correction) error {
+// askUntilValid calls the model until accept returns nil, at most s.tries attempts (A18). The messages of a follow-up are appended to the
+// next request. After the last attempt it fails with the reason and the last reply.
+func (s *session) askUntilValid(ctx context.Context, r *llm.Request, onDelta func(llm.Delta) error, accept func(*llm.Reply) *followUp) error {
 	for try := 1; ; {
 		reply, err := s.generate(ctx, r, onDelta)
 		if err != nil {
 			return err
 		}
-		c := take(reply)
+		c := accept(reply)
 		if c == nil {
 			return nil
 		}
@@ -50,7 +50,7 @@ func ask[T any](ctx context.Context, s *session, r *llm.Request, output llm.Outp
 	if err != nil {
 		return nil, err
 	}
-	err = s.until(ctx, r, nil, func(reply *llm.Reply) *correction {
+	err = s.askUntilValid(ctx, r, nil, func(reply *llm.Reply) *followUp {
 		var problem error
 		if answer, problem = decode(compiled, reply, check); problem == nil {
 			return nil
@@ -63,7 +63,7 @@ func ask[T any](ctx context.Context, s *session, r *llm.Request, output llm.Outp
 // expect makes a request ask for JSON of a schema: natively if the model can do that, else in the prompt.
 func (s *session) expect(r *llm.Request, output llm.Output) (*schema.Schema, error) {
 	if s.info.Schema == llm.SchemaInPrompt {
-		r.System = strings.TrimSpace(r.System + "\n\n" + s.page("json", output.Schema))
+		r.System = strings.TrimSpace(r.System + "\n\n" + s.renderPrompt("json", output.Schema))
 	} else {
 		r.Output = &output
 	}
@@ -71,9 +71,9 @@ func (s *session) expect(r *llm.Request, output llm.Output) (*schema.Schema, err
 }
 
 // correctJSON answers a reply that is not the JSON that was asked for.
-func (s *session) correctJSON(reply *llm.Reply, problem error) *correction {
+func (s *session) correctJSON(reply *llm.Reply, problem error) *followUp {
 	said := cmp.Or(strings.TrimSpace(reply.Text), "{}")
-	return &correction{problem, []*plannerv1.ModelMessage{llm.AssistantText(said), llm.UserText(s.page("correction", problem.Error()))}}
+	return &followUp{problem, []*plannerv1.ModelMessage{llm.AssistantText(said), llm.UserText(s.renderPrompt("correction", problem.Error()))}}
 }
 
 // Structured asks for JSON of a schema. The reply's text is JSON that fits it.

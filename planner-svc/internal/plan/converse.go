@@ -89,9 +89,9 @@ func (c *conversation) render(memory *plannerv1.Memory, most int) {
 		head.Memory = memory
 	}
 	if c.inJSON {
-		c.system = c.page("system_json", c.tools.native())
+		c.system = c.renderPrompt("system_json", c.tools.native())
 	} else {
-		c.system = c.page("system", nil)
+		c.system = c.renderPrompt("system", nil)
 	}
 	c.shown = most
 	c.messages = []*plannerv1.ModelMessage{llm.UserText(c.prompts.Render("goal", head, nil))}

@@ -78,9 +78,9 @@ func (s *session) digest(e *plannerv1.HistoryEntry, most int) string {
 func (s *session) summarize(ctx context.Context, earlier, text string) (string, error) {
 	goal := s.prompts.Render("goal", &plannerv1.TaskContext{Goal: s.tc.GetGoal(), Language: s.tc.GetLanguage()}, nil)
 	if earlier != "" {
-		text = s.page("summary_so_far", earlier) + "\n\n" + text
+		text = s.renderPrompt("summary_so_far", earlier) + "\n\n" + text
 	}
-	r := &llm.Request{System: s.page("summarize", nil), Messages: []*plannerv1.ModelMessage{llm.UserText(goal + "\n\n" + text)}, MaxTokens: summaryTokens}
+	r := &llm.Request{System: s.renderPrompt("summarize", nil), Messages: []*plannerv1.ModelMessage{llm.UserText(goal + "\n\n" + text)}, MaxTokens: summaryTokens}
 	reply, err := s.generate(ctx, r, nil)
 	if err != nil {
 		return "", err

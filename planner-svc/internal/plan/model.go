@@ -126,10 +126,10 @@ func (m *Model) GenerateAnswer(ctx context.Context, req *plannerv1.GenerateAnswe
 		return nil, err
 	}
 	r := c.request()
-	r.Messages = append(r.Messages, llm.UserText(s.page("answer", req.GetCutShort())))
+	r.Messages = append(r.Messages, llm.UserText(s.renderPrompt("answer", req.GetCutShort())))
 	r.ToolChoice = plannerv1.ModelToolChoice_MODEL_TOOL_CHOICE_NONE
 	if c.inJSON {
-		r.System = s.page("system", nil)
+		r.System = s.renderPrompt("system", nil)
 	}
 	reply, err := s.generate(ctx, r, func(d llm.Delta) error {
 		if d.Text == "" {

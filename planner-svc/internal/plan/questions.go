@@ -21,7 +21,7 @@ import (
 // and the page of that name, which reads the request. If T is a message of the contract, the answer is its JSON.
 func question[T any](ctx context.Context, m *Model, name string, req interface{ GetContext() *plannerv1.TaskContext }, schema string, check func(*T) error) (*T, *commonv1.Usage, error) {
 	s := m.session(req.GetContext())
-	system, page, goal := s.page("about", nil), s.page(name, req), s.page("goal", nil)
+	system, page, goal := s.renderPrompt("about", nil), s.renderPrompt(name, req), s.renderPrompt("goal", nil)
 	steps := s.lastSteps(estimate(system + goal + page))
 	r := &llm.Request{System: system, Messages: []*plannerv1.ModelMessage{llm.UserText(goal + "\n\n" + steps + page)}}
 	answer, err := ask(ctx, s, r, llm.Output{Name: name, Schema: schema}, check)

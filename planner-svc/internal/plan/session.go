@@ -32,8 +32,10 @@ func (m *Model) session(tc *plannerv1.TaskContext) *session {
 	return &session{Model: m, info: m.model.Info(), tc: tc}
 }
 
-// page renders a page of the prompts for the task.
-func (s *session) page(name string, data any) string { return s.prompts.Render(name, s.tc, data) }
+// renderPrompt renders a template of the prompts for the task.
+func (s *session) renderPrompt(name string, data any) string {
+	return s.prompts.Render(name, s.tc, data)
+}
 
 // minReply is the shortest reply worth asking for, in tokens, if a budget leaves less than the model's maximum.
 const minReply = 64

@@ -80,7 +80,7 @@ func ordered(subtasks []*plannerv1.Subtask) ([]*plannerv1.Subtask, error) {
 // Think thinks about a subtask and chooses its next calls. It writes the thought to emit and returns the result.
 func (m *Model) Think(ctx context.Context, req *plannerv1.ThinkRequest, emit func(string) error) (*plannerv1.ThinkResult, error) {
 	s := m.session(req.GetContext())
-	t, err := s.decide(ctx, s.page("think", req), &gate{emit: emit})
+	t, err := s.decide(ctx, s.renderPrompt("think", req), &gate{emit: emit})
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (m *Model) Think(ctx context.Context, req *plannerv1.ThinkRequest, emit fun
 // SelectTools chooses the calls that a message needs.
 func (m *Model) SelectTools(ctx context.Context, req *plannerv1.SelectToolsRequest) (*plannerv1.SelectToolsResponse, error) {
 	s := m.session(req.GetContext())
-	t, err := s.decide(ctx, s.page("select_tools", nil), &gate{})
+	t, err := s.decide(ctx, s.renderPrompt("select_tools", nil), &gate{})
 	if err != nil {
 		return nil, err
 	}

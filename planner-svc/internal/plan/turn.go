@@ -51,7 +51,7 @@ func (c *conversation) turn(ctx context.Context, g *gate) (t *turn, err error) {
 		show = nil
 	}
 	searches := 0
-	err = c.until(ctx, r, show, func(reply *llm.Reply) *correction {
+	err = c.askUntilValid(ctx, r, show, func(reply *llm.Reply) *followUp {
 		var calls []call
 		var problems []error
 		t, calls, problems = read(reply)
@@ -66,9 +66,9 @@ func (c *conversation) turn(ctx context.Context, g *gate) (t *turn, err error) {
 		if problem := errors.Join(problems...); problem != nil {
 			return c.correct(r, g, reply, problem, func(i int) string {
 				if problems[i] == nil {
-					return c.page("not_made", nil)
+					return c.renderPrompt("not_made", nil)
 				}
-				return c.page("problem", problems[i].Error())
+				return c.renderPrompt("problem", problems[i].Error())
 			})
 		}
 		return nil
@@ -138,22 +138,22 @@ func readJSON(s *schema.Schema, reply *llm.Reply) (*turn, []call, []error) {
 }
 
 // correct answers each call of a reply, as providers demand; problem is nil if nothing is wrong. The tools may have grown.
-func (c *conversation) correct(r *llm.Request, g *gate, reply *llm.Reply, problem error, text func(i int) string) *correction {
+func (c *conversation) correct(r *llm.Request, g *gate, reply *llm.Reply, problem error, text func(i int) string) *followUp {
 	g.next()
 	switch {
 	case c.inJSON && problem != nil:
 		return c.correctJSON(reply, problem)
 	case c.inJSON:
-		return &correction{nil, []*plannerv1.ModelMessage{llm.AssistantText(reply.Text), llm.UserText(text(0))}}
+		return &followUp{nil, []*plannerv1.ModelMessage{llm.AssistantText(reply.Text), llm.UserText(text(0))}}
 	case len(reply.Calls) == 0:
-		return &correction{problem, []*plannerv1.ModelMessage{llm.UserText(c.page("empty", nil))}}
+		return &followUp{problem, []*plannerv1.ModelMessage{llm.UserText(c.renderPrompt("empty", nil))}}
 	}
 	r.Tools = c.tools.native()
 	answer := llm.Said(plannerv1.ModelRole_MODEL_ROLE_USER)
 	for i, rc := range reply.Calls {
 		answer.Parts = append(answer.Parts, llm.Result(&plannerv1.ModelToolResult{CallId: rc.GetId(), Text: text(i), IsError: problem != nil}))
 	}
-	return &correction{problem, []*plannerv1.ModelMessage{reply.Message(), answer}}
+	return &followUp{problem, []*plannerv1.ModelMessage{reply.Message(), answer}}
 }
 
 // search finds tools for the model and says which ones it found.
@@ -162,5 +162,5 @@ func (c *conversation) search(query string) string {
 	for _, t := range c.tools.find(query) {
 		found = append(found, nativeTool(t))
 	}
-	return c.page("found", found)
+	return c.renderPrompt("found", found)
 }
