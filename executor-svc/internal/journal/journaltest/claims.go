@@ -238,7 +238,7 @@ func yieldOfALostClaim(t *testing.T, j journal.Journal, _ func() journal.Journal
 	}
 }
 
-// A lease that is renewed stays; one whose task has another owner, or none, is said to be lost.
+// A claim that is renewed stays; one whose task has another owner, or none, is reported as lost.
 func renewSaysWhatIsLost(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	first, second := NewTask("ann"), NewTask("ann")
 	create(t, j, first)
