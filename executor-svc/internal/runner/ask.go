@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -27,11 +28,12 @@ func askPlanner[T interface{ GetUsage() *commonv1.Usage }](
 		callCtx, cancel := context.WithTimeout(ctx, s.r.cfg.PlannerTimeout)
 		res, err := askOnce(callCtx, s, c, call)
 		cancel()
+		spent := res.GetUsage()
 		if err != nil {
-			*usage = addUsage(*usage, errs.From(err).Usage)
-		} else {
-			*usage = addUsage(*usage, res.GetUsage())
+			spent = errs.From(err).Usage
 		}
+		*usage = addUsage(*usage, spent)
+		spend(c, spent)
 		if err == nil || definitive(err) || try >= s.r.cfg.PlannerTries || !sleep(ctx, time.Duration(try)*200*time.Millisecond) {
 			return res, err
 		}
@@ -67,13 +69,37 @@ func reach[T any](ctx context.Context, s *Session, service string, call func(con
 	return call(ctx, grpc.WaitForReady(true))
 }
 
-// definitive reports whether asking again would bring the same answer.
+// definitive reports whether asking again would bring the same answer, or the planner has tried again itself: a provider that is out of
+// order or wants fewer requests.
 func definitive(err error) bool {
 	var p *partialAnswerError
 	if errors.As(err, &p) {
 		return true
 	}
-	return refusesRequest(errs.From(err).Code)
+	switch e := errs.From(err); e.Reason {
+	case commonv1.ErrorReason_ERROR_REASON_BUDGET_EXCEEDED:
+		return true
+	case commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, commonv1.ErrorReason_ERROR_REASON_RATE_LIMITED:
+		return e.Code != codes.Internal // which is an answer that broke off
+	default:
+		return refusesRequest(e.Code)
+	}
+}
+
+// spend takes what a try has cost from the budget that a context leaves.
+func spend(c *plannerv1.TaskContext, u *commonv1.Usage) {
+	c.ModelCallsLeft = less(c.ModelCallsLeft, u.GetModelCalls())
+	c.InputTokensLeft = less(c.InputTokensLeft, u.GetInputTokens()+u.GetOutputTokens())
+	c.OutputTokensLeft = c.InputTokensLeft
+	c.CostNanoUsdLeft = less(c.CostNanoUsdLeft, u.GetCostNanoUsd())
+}
+
+func less[T uint32 | uint64](left *T, spent T) *T {
+	if left == nil {
+		return nil
+	}
+	rest := *left - min(*left, spent)
+	return &rest
 }
 
 func note(err error) *storagev1.ErrorNote {

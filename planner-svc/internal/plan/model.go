@@ -141,8 +141,13 @@ func (m *Model) GenerateAnswer(ctx context.Context, req *plannerv1.GenerateAnswe
 		return nil, err
 	}
 	res := &plannerv1.GenerateAnswerResponse{Usage: s.usage()}
-	if req.GetCutShort() != "" || reply.Stop == plannerv1.StopReason_STOP_REASON_REFUSED {
+	if req.GetCutShort() != "" || goalOf(reply) == plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED {
 		res.GoalResult = plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
+	}
+	if note := cutNote(s.tc, reply); note != "" {
+		if err := emit(note); err != nil {
+			return nil, err
+		}
 	}
 	return res, nil
 }

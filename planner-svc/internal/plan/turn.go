@@ -9,6 +9,7 @@ import (
 	"pawl.dev/services/schema"
 
 	"pawl.dev/planner-svc/internal/llm"
+	"pawl.dev/planner-svc/internal/prompt"
 )
 
 // maxSearches is how often a model may search for tools before it must decide.
@@ -83,7 +84,7 @@ func (c *conversation) read(reply *llm.Reply) (*turn, []call, []error) {
 		if t.text == "" && reply.Stop != plannerv1.StopReason_STOP_REASON_REFUSED {
 			return t, nil, []error{errors.New("the reply is empty")}
 		}
-		t.answer, t.goal = t.text, goalOf(reply)
+		t.answer, t.goal = t.text+cutNote(c.tc, reply), goalOf(reply)
 		return t, nil, nil
 	}
 	calls := make([]call, len(reply.Calls))
@@ -97,12 +98,18 @@ func (c *conversation) read(reply *llm.Reply) (*turn, []call, []error) {
 // goalOf says whether an answer in free text fulfils the goal. The prompt asks for `finish` otherwise.
 func goalOf(reply *llm.Reply) plannerv1.GoalResult {
 	switch reply.Stop {
-	case plannerv1.StopReason_STOP_REASON_REFUSED:
+	case plannerv1.StopReason_STOP_REASON_REFUSED, plannerv1.StopReason_STOP_REASON_MAX_TOKENS:
 		return plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
-	case plannerv1.StopReason_STOP_REASON_MAX_TOKENS:
-		return plannerv1.GoalResult_GOAL_RESULT_UNSPECIFIED // it is cut off
 	}
 	return plannerv1.GoalResult_GOAL_RESULT_FULFILLED
+}
+
+// cutNote is the end of an answer that the limit of tokens cut off; empty for others.
+func cutNote(tc *plannerv1.TaskContext, reply *llm.Reply) string {
+	if reply.Stop != plannerv1.StopReason_STOP_REASON_MAX_TOKENS {
+		return ""
+	}
+	return "\n\n" + prompt.LangOf(tc).Pick("[The answer was cut off at the limit of tokens.]", "［答案因达到 token 上限而被截断。］")
 }
 
 // turnSchema is the form of a turn of models without native tools.
