@@ -1,6 +1,7 @@
 package input
 
 import (
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -70,7 +71,7 @@ func fromWords(t *catalog.Tool, out *strictjson.Object, asked []string, c *Claus
 }
 
 // Repair makes another input of one that failed, with the error in view: it drops what the tool does not know, makes values what the schema takes, picks
-// from enums and ranges, takes up what the error suggests if the tool only reads, and fills what is required from fresh, the input that the goal tells.
+// from enums and ranges, takes up the path of the same file that the error suggests if the tool only reads, and fills what is required from fresh, the input that the goal tells.
 // It returns the same input if none of that helps.
 func Repair(t *catalog.Tool, failed *strictjson.Object, failure string, fresh *strictjson.Object) *strictjson.Object {
 	m := merger{t: t, out: &strictjson.Object{}}
@@ -80,7 +81,8 @@ func Repair(t *catalog.Tool, failed *strictjson.Object, failure string, fresh *s
 	}
 	if found := suggestion.FindStringSubmatch(failure); found != nil && t.Reads() {
 		for _, name := range byValue(t, m.out, failure) {
-			if t.Prop(name).Takes("string") {
+			raw, _ := m.out.Get(name)
+			if t.Prop(name).Takes("string") && strings.EqualFold(path.Base(strictjson.Content(raw)), path.Base(found[1])) {
 				m.give(name, strictjson.Quote(found[1]))
 				break
 			}

@@ -125,6 +125,9 @@ func Scan(text string) *Clause {
 	return c
 }
 
+// Said returns a token as the text has it.
+func (c *Clause) Said(t Token) string { return c.Text[t.Start:t.End] }
+
 func (c *Clause) token(start, end int, text, term string) {
 	c.Tokens = append(c.Tokens, Token{Text: text, Term: term, Start: start, End: end})
 }

@@ -37,7 +37,7 @@ func Of(declared commonv1.Language, text string) Lang {
 func MostlyChinese(text string) bool {
 	han, words, inWord := 0, 0, false
 	for _, r := range text {
-		latin := r < unicode.MaxLatin1 && unicode.IsLetter(r)
+		latin := r < unicode.MaxLatin1 && unicode.IsLetter(r) || inWord && strings.ContainsRune("._/-'0123456789", r)
 		if latin && !inWord {
 			words++
 		}

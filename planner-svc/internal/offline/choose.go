@@ -79,6 +79,8 @@ func (a *about) consider(c *input.Clause, relevance float64, back, named bool) c
 	case named:
 	case fit < 0 && !a.params.Reads():
 		ch.notUnderstood = c.Text
+	case yesNo.MatchString(c.Text) && (strange != "" || fit < 0):
+		ch.notUnderstood = cmp.Or(strange, c.Text)
 	case strange != "" && (len(f.Missing) > 0 || explained < mostlyExplained || a.params.GetEffect() == commonv1.Effect_EFFECT_DESTRUCTIVE):
 		ch.notUnderstood = strange
 	}
@@ -109,6 +111,7 @@ type about struct {
 	params  *input.Params
 	purpose []string        // terms of the first sentence of its description
 	exact   map[string]bool // of name, title, description and properties
+	own     map[string]bool // of name, title, purpose and the names of properties
 	terms   map[string]bool // those, and what means the same as those of names
 
 	required float64 // how many properties are
@@ -120,7 +123,7 @@ func (w *work) aboutOf(t *catalog.Tool) *about {
 		return known.(*about)
 	}
 	first, _, _ := strings.Cut(t.GetDescription(), ". ")
-	a := &about{params: input.ParamsOf(t), purpose: rank.Terms(first), exact: map[string]bool{}, terms: map[string]bool{}}
+	a := &about{params: input.ParamsOf(t), purpose: rank.Terms(first), exact: map[string]bool{}, own: map[string]bool{}, terms: map[string]bool{}}
 	add := func(text string, synonyms bool) {
 		for _, term := range rank.Terms(text) {
 			a.exact[term], a.terms[term] = true, true
@@ -130,12 +133,17 @@ func (w *work) aboutOf(t *catalog.Tool) *about {
 		}
 	}
 	add(t.GetName()+" "+t.GetTitle()+" "+t.GetDescription(), true)
+	names := t.GetName() + " " + t.GetTitle() + " " + first
 	for _, p := range t.Props {
+		names += " " + p.Name
 		if p.Required {
 			a.required++
 		}
 		add(p.Name, true)
 		add(p.Description+" "+p.Enum, false)
+	}
+	for _, term := range rank.Terms(names) {
+		a.own[term] = true
 	}
 	w.index.Known.Store(t, a)
 	return a
@@ -221,7 +229,7 @@ func (a *about) explains(c *input.Clause, f *input.Filled) (share float64, stran
 			got, all = got+1, all+1
 		default:
 			all++
-			strange = cmp.Or(strange, t.Text)
+			strange = cmp.Or(strange, c.Said(t))
 			if slices.ContainsFunc(c.Tokens[max(0, i-2):i], func(before input.Token) bool {
 				return rank.In("seek", before.Term) && !rank.In("generic", before.Term) && !rank.In("vague", before.Term)
 			}) {
@@ -239,6 +247,9 @@ func wordLike(s string) bool { return strings.ContainsFunc(s, func(r rune) bool 
 // explanation is how a question begins that wants to know of something, not that it is done.
 var explanation = regexp.MustCompile(`(?i)^\s*(?:how (?:do|does|can|could|to|should|would|did) |why |what does \S+ (?:do|mean)|explain |should |is it |怎么|如何|为什么)`)
 
+// yesNo is how a question begins, or in Chinese ends, whose answer is yes or no: what a tool shows that only knows a part of it is none.
+var yesNo = regexp.MustCompile(`(?i)^\s*(?:does|do|did|is|are|was|were|has|have)\b|吗\s*[?？]?\s*$`)
+
 // notUnderstood returns the words of a clause that change its meaning and that the tool has no use for: a limit or comparison that is not the tool's
 // and does not stand before a value, a denial, or another verb.
 func (a *about) notUnderstood(c *input.Clause, f *input.Filled, named bool) string {
@@ -246,16 +257,18 @@ func (a *about) notUnderstood(c *input.Clause, f *input.Filled, named bool) stri
 		return question
 	}
 	for i, t := range c.Tokens {
+		given := i+1 < len(f.Used) && f.Used[i+1] && rank.Words("role", t.Term) != nil // the last 5 lines
 		switch {
-		case t.Value != nil || f.Used[i]:
+		case t.Value != nil || f.Used[i] || i > 0 && c.Tokens[i-1].Text == "how": // how big
 		case rank.In("deny", t.Term), strings.HasSuffix(t.Text, "n't"), strings.HasSuffix(t.Text, "n’t"),
-			rank.In("compare", t.Term) && !a.exact[t.Term],
-			rank.In("limit", t.Term) && !a.exact[t.Term] && !slices.Contains(f.Used[i+1:min(i+3, len(f.Used))], true):
-			return t.Text
+			rank.In("condition", t.Term) && verbOf(c) >= 0 && !slices.ContainsFunc(c.Tokens[max(0, i-2):i], func(before input.Token) bool { return rank.In("inquire", before.Term) }),
+			rank.In("compare", t.Term) && !a.own[t.Term] && !given,
+			rank.In("limit", t.Term) && !a.own[t.Term] && !(i > 0 && f.Used[i-1] && a.exact[t.Term]) && !slices.Contains(f.Used[i+1:min(i+3, len(f.Used))], true):
+			return c.Said(t)
 		}
 	}
 	if i := verbOf(c); i >= 0 && !named && !f.Used[i] && !a.knows(c.Tokens[i].Term) && !rank.In("generic", c.Tokens[i].Term) {
-		return c.Tokens[i].Text
+		return c.Said(c.Tokens[i])
 	}
 	return ""
 }

@@ -3,7 +3,6 @@ package offline
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"pawl.dev/services/strictjson"
@@ -150,8 +149,9 @@ func count(r *result.Result, what string) (t tally, ok bool) {
 	if terms := rank.Terms(what); len(terms) > 0 {
 		noun = terms[len(terms)-1]
 	}
-	named := func(text string) bool {
-		return slices.ContainsFunc(rank.Terms(text), func(t string) bool { return t == noun || slices.Contains(rank.Synonyms(t), noun) })
+	named := func(text string) bool { // no other word is beside it: not files_searched
+		terms := rank.Terms(text)
+		return len(terms) == 1 && means(terms[0], noun)
 	}
 	var lists []string
 	cut := false
@@ -160,7 +160,9 @@ func count(r *result.Result, what string) (t tally, ok bool) {
 		case kind == "array":
 			lists = append(lists, raw)
 		case kind == "number" && (key == "count" || key == "total" || named(strings.ReplaceAll(key, "count", ""))):
-			ok = json.Unmarshal([]byte(raw), &t.n) == nil
+			if exact := key != "count" && key != "total"; exact || !ok {
+				ok = json.Unmarshal([]byte(raw), &t.n) == nil
+			}
 		case key == "truncated":
 			cut = raw == "true"
 		}
