@@ -257,13 +257,14 @@ func (a *about) notUnderstood(c *input.Clause, f *input.Filled, named bool) stri
 		return question
 	}
 	for i, t := range c.Tokens {
-		given := i+1 < len(f.Used) && f.Used[i+1] && rank.Words("role", t.Term) != nil // the last 5 lines
+		behind := i > 0 && f.Used[i-1] && c.Tokens[i-1].Value != nil && c.Tokens[i-1].Value.Kind == input.Number && a.exact[t.Term] // $180 per night
+		given := i+1 < len(f.Used) && f.Used[i+1] && rank.Words("role", t.Term) != nil                                              // the last 5 lines
 		switch {
 		case t.Value != nil || f.Used[i] || i > 0 && c.Tokens[i-1].Text == "how": // how big
 		case rank.In("deny", t.Term), strings.HasSuffix(t.Text, "n't"), strings.HasSuffix(t.Text, "n’t"),
 			rank.In("condition", t.Term) && verbOf(c) >= 0 && !slices.ContainsFunc(c.Tokens[max(0, i-2):i], func(before input.Token) bool { return rank.In("inquire", before.Term) }),
 			rank.In("compare", t.Term) && !a.own[t.Term] && !given,
-			rank.In("limit", t.Term) && !a.own[t.Term] && !(i > 0 && f.Used[i-1] && a.exact[t.Term]) && !slices.Contains(f.Used[i+1:min(i+3, len(f.Used))], true):
+			rank.In("limit", t.Term) && !a.own[t.Term] && !behind && !slices.Contains(f.Used[i+1:min(i+3, len(f.Used))], true):
 			return c.Said(t)
 		}
 	}
