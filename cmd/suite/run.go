@@ -101,5 +101,6 @@ func (s *Suite) note() error {
 	return discover.WriteServerFile(s.cfg.DataDir, discover.ServerInfo{
 		PID: os.Getpid(), GRPC: s.GRPCAddr(), HTTP: s.HTTPAddr(), Version: s.cfg.Version,
 		Started: time.Now().UTC(), Workspace: s.cfg.Workspace,
+		OwnSettings: len(s.cfg.MCPConfigs) > 0 || len(s.cfg.Builtins) > 0 || s.cfg.KeysFile != "" || s.cfg.Models != "",
 	})
 }

@@ -188,6 +188,11 @@ func (f *Finder) start(ctx context.Context) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if info := ReadServerFile(dir); info != nil && info.GRPC != "" && info.OwnSettings && !f.cfg.Alive(info.PID) {
+		// Its tasks would run here without those settings, and fail.
+		return nil, ui.Errorf("the server of the data folder %s (pid %d) was killed; it has settings of its own", dir, info.PID).
+			Then("start it again with pawl up and its own flags; tasks go on where they were")
+	}
 	suite, err := f.cfg.Start(context.WithoutCancel(ctx), dir)
 	if err != nil {
 		return nil, err

@@ -23,6 +23,8 @@ type ServerInfo struct {
 	Started   time.Time `json:"started,omitzero"`
 	Workspace string    `json:"workspace,omitempty"`
 	DataDir   string    `json:"data,omitempty"`
+	// OwnSettings reports that the server has MCP servers, models or keys from its own files, which other commands do not know.
+	OwnSettings bool `json:"ownSettings,omitempty"`
 }
 
 // WriteServerFile puts the note there as a whole, readable by its owner alone.

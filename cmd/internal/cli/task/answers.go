@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
@@ -44,7 +45,12 @@ func (c *ApproveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 	if c.MaxRisk != nil {
 		grant.MaxRisk = ui.EnumValue[commonv1.RiskLevel](*c.MaxRisk)
 	}
+	began := time.Now()
 	return answer(ctx, u, s, c.AnswerTarget, c.Wait, func(ctx context.Context, wait *executorv1.Wait) (_ *executorv1.ResumeTaskRequest, err error) {
+		if c.Wait == "" && !c.Edit && wait.GetCreateTime().AsTime().After(began) {
+			return nil, ui.Errorf("the task asked only now, for %s %s: nothing is approved that was not shown", wait.GetToolId(), ui.Line(wait.GetInputJson())).
+				Then("pawl approve %s %s%s approves it", ui.ShortID(c.Task), wait.GetId(), s.Flags())
+		}
 		if c.Edit {
 			input, err = editInput(ctx, u, wait.GetInputJson())
 		}
