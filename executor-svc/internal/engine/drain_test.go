@@ -53,7 +53,7 @@ func TestNoCallIsBegunWhileDraining(t *testing.T) {
 // attempt.
 func TestStopWhileThePoolIsAway(t *testing.T) {
 	r := newRig(t, fake.Script("write"))
-	r.cfg.DrainTimeout = time.Second / 2 // enough for the refusal to arrive
+	r.cfg.DrainTimeout = 10 * time.Millisecond // enough for the refusal to arrive, and too short for all attempts
 	var back atomic.Bool
 	tried := make(chan struct{}, 1)
 	r.pool.CallFn = func(_ context.Context, _ *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
