@@ -52,7 +52,7 @@ func (w *work) tell(d done) ([]string, bool) {
 		return []string{w.failure(d.res.HistoryEntry)}, false
 	}
 	if what := countOf(d.text); what != "" {
-		if n, ok := count(d.res, what); ok {
+		if n, ok := count(d.res, what); ok && w.aboutOf(d.tool).knows(nounOf(what)) {
 			return w.counted(n, what), true
 		}
 		return append([]string{w.l.Say("How many %s there are is not in the result of %s:", "结果（%[2]s）中没有“%[1]s”的数量：", what, d.tool.GetId())}, render(w.l, d.res)...), false
@@ -74,7 +74,7 @@ func (w *work) failure(e *plannerv1.HistoryEntry) string {
 }
 
 // counting finds what is counted: how many Go files are there.
-var counting = regexp.MustCompile(`(?i)\bhow many (.+?)(?: (?:are|is|do|does|did|were|was|have|has|can|mention|contain|in|under)\b|[?.]|$)|\bcount (?:all )?(?:the )?(.+?)(?: (?:in|of|under)\b|[?.]|$)|(?:有多少|几)个?\s*(.+?)(?:[？?。]|$)|统计\s*(?:.*下的)?\s*(.+?)\s*(?:的?数量|个数)`)
+var counting = regexp.MustCompile(`(?i)\bhow many (.+?)(?: (?:are|is|do|does|did|were|was|have|has|can|mention|contain|in|under)\b|[?.]|$)|\bcount (?:all )?(?:the )?(.+?)(?: (?:in|of|under)\b|[?.]|$)|(?:有多少|几)个?\s*(.+?)\s*(?:提到|包含|含有|[？?。]|$)|统计\s*(?:.*下的)?\s*(.+?)\s*(?:的?数量|个数)`)
 
 func countOf(text string) string {
 	if m := counting.FindStringSubmatch(text); m != nil {

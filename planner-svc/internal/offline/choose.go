@@ -70,19 +70,14 @@ func (a *about) consider(c *input.Clause, relevance float64, back, named bool) c
 	said := saidIn(c, f)
 	fit := a.verbFit(c, said)
 	cover := max(said.cover(a.params.Name), 0.85*said.cover(a.purpose))
-	explained, strange := a.explains(c, f)
+	explained, _ := a.explains(c, f)
 	ch.notUnderstood = a.notUnderstood(c, f, named)
 	switch {
 	case ch.notUnderstood != "":
 	case len(f.Left) > 0:
 		ch.notUnderstood = strings.Join(f.Left, ", ")
-	case named:
-	case fit < 0 && !a.params.Reads():
-		ch.notUnderstood = c.Text
-	case yesNo.MatchString(c.Text) && (strange != "" || fit < 0):
-		ch.notUnderstood = cmp.Or(strange, c.Text)
-	case strange != "" && (len(f.Missing) > 0 || explained < mostlyExplained || a.params.GetEffect() == commonv1.Effect_EFFECT_DESTRUCTIVE):
-		ch.notUnderstood = strange
+	case !named:
+		ch.notUnderstood = a.unfit(c, f, fit)
 	}
 	ch.score = 1.3*cover + 0.9*explained + 0.3*relevance + 0.5*a.filled(f) - 0.25*float64(len(f.Missing)) + fit
 	if ch.notUnderstood != "" {
@@ -92,6 +87,20 @@ func (a *about) consider(c *input.Clause, relevance float64, back, named bool) c
 		ch.score += 5
 	}
 	return ch
+}
+
+// unfit returns what of a clause a tool that it does not name is too far from; "" if it fits.
+func (a *about) unfit(c *input.Clause, f *input.Filled, fit float64) string {
+	explained, strange := a.explains(c, f)
+	switch {
+	case fit < 0 && !a.params.Reads():
+		return c.Text
+	case yesNo.MatchString(c.Text) && (strange != "" || fit < 0):
+		return cmp.Or(strange, c.Text)
+	case len(f.Missing) > 0 || explained < mostlyExplained || a.params.GetEffect() == commonv1.Effect_EFFECT_DESTRUCTIVE:
+		return strange
+	}
+	return ""
 }
 
 // fillFromBefore leaves the only text that is missing to what an earlier step returns.
@@ -111,7 +120,7 @@ type about struct {
 	params  *input.Params
 	purpose []string        // terms of the first sentence of its description
 	exact   map[string]bool // of name, title, description and properties
-	own     map[string]bool // of name, title, purpose and the names of properties
+	own     map[string]bool // of name, title and purpose
 	terms   map[string]bool // those, and what means the same as those of names
 
 	required float64 // how many properties are
@@ -133,16 +142,14 @@ func (w *work) aboutOf(t *catalog.Tool) *about {
 		}
 	}
 	add(t.GetName()+" "+t.GetTitle()+" "+t.GetDescription(), true)
-	names := t.GetName() + " " + t.GetTitle() + " " + first
 	for _, p := range t.Props {
-		names += " " + p.Name
 		if p.Required {
 			a.required++
 		}
 		add(p.Name, true)
 		add(p.Description+" "+p.Enum, false)
 	}
-	for _, term := range rank.Terms(names) {
+	for _, term := range rank.Terms(t.GetName() + " " + t.GetTitle() + " " + first) {
 		a.own[term] = true
 	}
 	w.index.Known.Store(t, a)
@@ -230,10 +237,10 @@ func (a *about) explains(c *input.Clause, f *input.Filled) (share float64, stran
 		default:
 			all++
 			strange = cmp.Or(strange, c.Said(t))
-			if slices.ContainsFunc(c.Tokens[max(0, i-2):i], func(before input.Token) bool {
+			if i > 1 && f.Used[i-2] && rank.In("listing", c.Tokens[i-1].Text) || slices.ContainsFunc(c.Tokens[max(0, i-2):i], func(before input.Token) bool {
 				return rank.In("seek", before.Term) && !rank.In("generic", before.Term) && !rank.In("vague", before.Term)
 			}) {
-				all += 5 // "mention X": X is what matters
+				all += 5 // "mention X or Y": they are what matters
 			}
 		}
 	}
@@ -257,14 +264,7 @@ func (a *about) notUnderstood(c *input.Clause, f *input.Filled, named bool) stri
 		return question
 	}
 	for i, t := range c.Tokens {
-		behind := i > 0 && f.Used[i-1] && c.Tokens[i-1].Value != nil && c.Tokens[i-1].Value.Kind == input.Number && a.exact[t.Term] // $180 per night
-		given := i+1 < len(f.Used) && f.Used[i+1] && rank.Words("role", t.Term) != nil                                              // the last 5 lines
-		switch {
-		case t.Value != nil || f.Used[i] || i > 0 && c.Tokens[i-1].Text == "how": // how big
-		case rank.In("deny", t.Term), strings.HasSuffix(t.Text, "n't"), strings.HasSuffix(t.Text, "n’t"),
-			rank.In("condition", t.Term) && verbOf(c) >= 0 && !slices.ContainsFunc(c.Tokens[max(0, i-2):i], func(before input.Token) bool { return rank.In("inquire", before.Term) }),
-			rank.In("compare", t.Term) && !a.own[t.Term] && !given,
-			rank.In("limit", t.Term) && !a.own[t.Term] && !behind && !slices.Contains(f.Used[i+1:min(i+3, len(f.Used))], true):
+		if t.Value == nil && !f.Used[i] && a.ignores(c, f, i) {
 			return c.Said(t)
 		}
 	}
@@ -272,6 +272,33 @@ func (a *about) notUnderstood(c *input.Clause, f *input.Filled, named bool) stri
 		return c.Said(c.Tokens[i])
 	}
 	return ""
+}
+
+// ignores reports whether a word changes the meaning of a clause and the tool has no use for it.
+func (a *about) ignores(c *input.Clause, f *input.Filled, i int) bool {
+	t, before, next := c.Tokens[i], input.Token{}, f.Used[i+1:min(i+3, len(f.Used))]
+	if i > 0 {
+		before = c.Tokens[i-1]
+	}
+	switch {
+	case rank.In("deny", t.Term), strings.HasSuffix(t.Text, "n't"), strings.HasSuffix(t.Text, "n’t"):
+		return true
+	case rank.In("condition", t.Term):
+		return verbOf(c) >= 0 && !slices.ContainsFunc(c.Tokens[max(0, i-2):i], func(t input.Token) bool { return rank.In("inquire", t.Term) })
+	case before.Text == "how", a.takes(f, t.Term): // how big
+		return false
+	case rank.In("compare", t.Term):
+		return len(next) == 0 || !next[0] || rank.Words("role", t.Term) == nil // not: the last 5 lines
+	case rank.In("limit", t.Term):
+		perUnit := before.Value != nil && before.Value.Kind == input.Number && f.Used[i-1] && a.exact[t.Term] // $180 per night
+		return !perUnit && !slices.Contains(next, true)
+	}
+	return false
+}
+
+// takes reports whether a word is one of what the tool is for, or of the name of a property that is filled.
+func (a *about) takes(f *input.Filled, term string) bool {
+	return a.own[term] || slices.Contains(rank.Terms(strings.Join(f.Input.Keys(), " ")), term)
 }
 
 // verbFit compares what the tool does, if its name begins with a verb, with what the clause says: the same speaks for it, another or nothing against it.

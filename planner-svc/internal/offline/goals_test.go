@@ -25,6 +25,8 @@ var goals = []struct {
 	{"How many Rust files are there?", []string{`search_files {"pattern":"**/*.rs"}`}, []string{"There are no Rust files."}},
 	{"count the markdown files under docs", []string{`search_files {"pattern":"**/*.{md,markdown}","path":"docs"}`}, []string{"There are 3 markdown files"}},
 	{"How many files mention ratchet?", []string{`search_code {"query":"ratchet"}`}, []string{"There are 2 files"}},
+	{"有多少个文件提到 ratchet？", []string{`search_code {"query":"ratchet"}`}, []string{"共有 2 个 文件"}},
+	{"How many lines are there in go.mod?", []string{`read_file {"path":"go.mod"}`}, []string{"There are 3 lines"}},
 	{"How many Markdown files mention ratchet?", []string{`search_code {"query":"ratchet","glob":"**/*.{md,markdown}"}`}, []string{"There are 2 Markdown files"}},
 	{"How many Go files contain the word TODO in server?", []string{`search_code {"query":"TODO","path":"server","glob":"**/*.go"}`}, []string{"There is 1 Go file"}},
 	{"Is there a file called foo.txt?", []string{`get_file_info {"path":"foo.txt"}`}, []string{`"foo.txt" does not exist`}},
@@ -77,7 +79,7 @@ var unfit = map[string]string{ // what the refusal names
 	"Which Go file has the most lines?": "most", "Which files mention TODO most often?": "most", "Which folder has the most files?": "most", "列出空文件": "空文件", "列出大文件": "大文件",
 	"List the subfolders": "subfolders", "Read the last line of go.mod": "last", "读取 go.mod 的最后一行": "最后", "读取 go.mod 的前两行": "前", "How many Go files are directly in server?": "directly",
 	"Search for ratchet with upper-case R": "upper", "Does go.mod contain hello?": "Does go.mod contain hello", "List the files in server sorted by size": "sorted", "List the files in server sorted by name": "sorted",
-	"Search for todo ignoring tests": "ignoring", "Which Go files are in server but nowhere deeper?": "but", "查找名字以 b 开头的文件": "开头", "List empty files": "empty",
+	"Search for todo ignoring tests": "ignoring", "Which Go files are in server but nowhere deeper?": "but", "查找名字以 b 开头的文件": "开头", "List empty files": "empty", "Which files contain both TODO and ratchet?": "ratchet", "Which files mention TODO or ratchet?": "ratchet", "Read the end of go.mod": "end",
 	"If LICENSE contains TODO, read go.mod": "If", "别读 LICENSE.txt": "别", "总结 LICENSE.txt": "总结", "如果 go.mod 提到 TODO，读取 LICENSE": "如果", "List the files except LICENSE": "except",
 }
 

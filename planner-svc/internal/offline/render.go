@@ -3,6 +3,7 @@ package offline
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"pawl.dev/services/strictjson"
@@ -145,12 +146,9 @@ func count(r *result.Result, what string) (t tally, ok bool) {
 	if structured == "" {
 		return countLines(r.Message), r.Message != ""
 	}
-	noun := ""
-	if terms := rank.Terms(what); len(terms) > 0 {
-		noun = terms[len(terms)-1]
-	}
-	named := func(text string) bool { // no other word is beside it: not files_searched
-		terms := rank.Terms(text)
+	noun := nounOf(what)
+	named := func(text string) bool { // no other word is beside it: total_lines, not files_searched
+		terms := slices.DeleteFunc(rank.Terms(text), func(t string) bool { return t == "total" || means(t, "count") })
 		return len(terms) == 1 && means(terms[0], noun)
 	}
 	var lists []string
@@ -159,10 +157,8 @@ func count(r *result.Result, what string) (t tally, ok bool) {
 		switch kind := strictjson.Kind(raw); {
 		case kind == "array":
 			lists = append(lists, raw)
-		case kind == "number" && (key == "count" || key == "total" || named(strings.ReplaceAll(key, "count", ""))):
-			if exact := key != "count" && key != "total"; exact || !ok {
-				ok = json.Unmarshal([]byte(raw), &t.n) == nil
-			}
+		case kind == "number" && (named(key) || !ok && (key == "count" || key == "total")):
+			ok = json.Unmarshal([]byte(raw), &t.n) == nil
 		case key == "truncated":
 			cut = raw == "true"
 		}
@@ -177,6 +173,12 @@ func count(r *result.Result, what string) (t tally, ok bool) {
 		t.items = nil
 	}
 	return t, ok
+}
+
+// nounOf returns the term of what is counted: "file" of "Go files".
+func nounOf(what string) string {
+	terms := rank.Terms(what)
+	return append([]string{""}, terms...)[len(terms)]
 }
 
 // countLines counts the lines of a text; one that says "No …" has none.
