@@ -13,7 +13,7 @@ import (
 // localPortRange is IP_LOCAL_PORT_RANGE of ip(7), of Linux 6.3 and later: the ports that a socket is given where it asks for any.
 const localPortRange = 51
 
-// An address is for the process that the test starts there: no one who asks for any port is given it, and it can be listened on, once at a
+// An address is reserved for the process that the test starts there: a listener on port 0 does not get it, and it can be listened on, once at a
 // time and again.
 func TestFreeAddrIsHeld(t *testing.T) {
 	if runtime.GOOS != "linux" {
