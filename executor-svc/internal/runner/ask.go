@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/proto"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
@@ -33,10 +34,10 @@ func askPlanner[T interface{ GetUsage() *commonv1.Usage }](
 			spent = errs.From(err).Usage
 		}
 		*usage = addUsage(*usage, spent)
-		spend(c, spent)
 		if err == nil || definitive(err) || try >= s.r.cfg.PlannerTries || !sleep(ctx, time.Duration(try)*200*time.Millisecond) {
 			return res, err
 		}
+		c = lessBudget(c, spent)
 	}
 }
 
@@ -86,12 +87,14 @@ func definitive(err error) bool {
 	}
 }
 
-// spend takes what a try has cost from the budget that a context leaves.
-func spend(c *plannerv1.TaskContext, u *commonv1.Usage) {
-	c.ModelCallsLeft = less(c.ModelCallsLeft, u.GetModelCalls())
-	c.InputTokensLeft = less(c.InputTokensLeft, u.GetInputTokens()+u.GetOutputTokens())
+// lessBudget returns a context whose budget is what a failed try has left. Other requests may be reading the one before.
+func lessBudget(c *plannerv1.TaskContext, spent *commonv1.Usage) *plannerv1.TaskContext {
+	c = proto.CloneOf(c)
+	c.ModelCallsLeft = less(c.ModelCallsLeft, spent.GetModelCalls())
+	c.InputTokensLeft = less(c.InputTokensLeft, spent.GetInputTokens()+spent.GetOutputTokens())
 	c.OutputTokensLeft = c.InputTokensLeft
-	c.CostNanoUsdLeft = less(c.CostNanoUsdLeft, u.GetCostNanoUsd())
+	c.CostNanoUsdLeft = less(c.CostNanoUsdLeft, spent.GetCostNanoUsd())
+	return c
 }
 
 func less[T uint32 | uint64](left *T, spent T) *T {
