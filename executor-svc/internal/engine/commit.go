@@ -20,12 +20,12 @@ import (
 type batch struct {
 	state   *storagev1.Checkpoint
 	facts   []*storagev1.Fact
-	effects []flow.Effect
+	actions []flow.Action
 	changed bool
 	// applied holds the numbers of the inbox commands in the batch, answers their results.
 	applied []uint64
 	answers []answer
-	// abandoned: the batch drops the running effects; their later results are ignored.
+	// abandoned: the batch drops the running actions; their later results are ignored.
 	abandoned bool
 	// called holds the calls whose outcomes are in the batch.
 	called []flow.Called
@@ -36,7 +36,7 @@ type answer struct {
 	err       error
 }
 
-// apply applies items to the task, commits the result and runs its effects. False means that the owner must release the task.
+// apply applies items to the task, commits the result and runs its actions. False means that the owner must release the task.
 func (o *owner) apply(items []item) bool {
 	if len(items) == 0 {
 		return true
@@ -52,9 +52,9 @@ func (o *owner) apply(items []item) bool {
 	return o.store(b)
 }
 
-// store commits a batch and runs its effects. Planning runs beside the commit; everything that changes the world starts after it.
+// store commits a batch and runs its actions. Planning runs beside the commit; everything that changes the world starts after it.
 func (o *owner) store(b *batch) bool {
-	early, late := split(b.effects)
+	early, late := split(b.actions)
 	if !b.changed && len(b.applied) == 0 {
 		o.startAll(b, early)
 		o.startAfterCommit(b, late)
@@ -105,7 +105,7 @@ func (o *owner) applyInput(b *batch, i item) {
 		}
 	}
 	if i.turn != o.turn || b.abandoned || state.Ended(b.state.GetStatus()) {
-		o.log().Debug("the late result of a dropped effect is ignored")
+		o.log().Debug("the late result of a dropped action is ignored")
 		return
 	}
 	next := proto.CloneOf(b.state)
@@ -129,7 +129,7 @@ func (o *owner) applyInput(b *batch, i item) {
 }
 
 func stopsCall(t flow.Transition) bool {
-	return slices.ContainsFunc(t.Effects, func(e flow.Effect) bool { _, ok := e.(flow.StopCall); return ok })
+	return slices.ContainsFunc(t.Actions, func(a flow.Action) bool { _, ok := a.(flow.StopCall); return ok })
 }
 
 func (o *owner) fail(b *batch, why string) {
@@ -154,9 +154,9 @@ func (o *owner) applyCommand(b *batch, c *journal.Command) {
 }
 
 func (b *batch) add(next *storagev1.Checkpoint, t flow.Transition) {
-	b.effects = append(b.effects, t.Effects...)
-	for _, e := range t.Effects {
-		if _, ok := e.(flow.Abandon); ok {
+	b.actions = append(b.actions, t.Actions...)
+	for _, a := range t.Actions {
+		if _, ok := a.(flow.Abandon); ok {
 			b.abandoned = true
 		}
 	}
@@ -226,7 +226,7 @@ func (o *owner) isStored(t journal.Transition) bool {
 	}
 }
 
-// sleepUntilShutdown waits; false once running effects have to end.
+// sleepUntilShutdown waits; false once running actions have to end.
 func (o *owner) sleepUntilShutdown(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

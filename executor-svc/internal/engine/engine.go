@@ -51,7 +51,7 @@ type Engine struct {
 	started time.Time
 	// draining is closed when the engine stops: nothing new is started.
 	draining chan struct{}
-	// running is cancelled once running effects have to end.
+	// running is cancelled once running actions have to end.
 	running context.Context
 	cancel  context.CancelFunc
 	storage storageState

@@ -34,32 +34,32 @@ type owner struct {
 	in    queue
 	// lost is set when the claim was lost.
 	lost atomic.Bool
-	// effects counts running effects.
-	effects sync.WaitGroup
+	// actions counts running actions.
+	actions sync.WaitGroup
 
 	// The fields below are used by the goroutine that runs the owner; there is at most one.
 
 	head    *storagev1.TaskHead
 	flow    flow.Flow
 	session *runner.Session
-	// state is never changed in place: each transition works on a copy, so that effects may read what they were prepared from.
+	// state is never changed in place: each transition works on a copy, so that actions may read what they were prepared from.
 	state   *storagev1.Checkpoint
 	history *history.Log
 	// resumePending is true until the flow has been asked how the loaded task continues.
 	resumePending bool
 
-	// turn is incremented when all effects are dropped, so that their late results are ignored. calling is true while a tool call is in
+	// turn is incremented when all actions are dropped, so that their late results are ignored. calling is true while a tool call is in
 	// flight; attached reports that an earlier owner made it.
 	turn     int
 	calling  bool
 	attached bool
-	// base is the context of all effects; it carries the task's trace and speaks for its user. ctx, cancel and emit are those of the turn's effects.
+	// base is the context of all actions; it carries the task's trace and speaks for its user. ctx, cancel and emit are those of the turn's actions.
 	base   context.Context
 	span   trace.Span
 	ctx    context.Context
 	cancel context.CancelFunc
 	emit   func(flow.Input)
-	// next is an effect that was started and waits for the goroutine that runs the owner.
+	// next is an action that was started and waits for the goroutine that runs the owner.
 	next func()
 
 	// runTimer fires when the task's run time is over; nil if it has no limit. stopped reports that it fired during the running call,
@@ -93,7 +93,7 @@ func (o *owner) start() {
 	o.work(o.run())
 }
 
-// run applies inputs until there are none, and returns the effect that the caller has to run next, or nil. The caller has entered the
+// run applies inputs until there are none, and returns the action that the caller has to run next, or nil. The caller has entered the
 // queue.
 func (o *owner) run() (next func()) {
 	for {
@@ -125,7 +125,7 @@ func (o *owner) release(again bool) {
 	if o.session != nil {
 		o.session.Leave(context.WithoutCancel(o.base), !again && state.Ended(o.state.GetStatus()))
 	}
-	o.effects.Wait()
+	o.actions.Wait()
 	if o.span != nil {
 		o.span.End()
 	}
@@ -145,7 +145,7 @@ func (o *owner) advance() (leave, again bool) {
 		items, err := o.gather()
 		switch {
 		case err != nil:
-			// Not released: only this owner has the results of its effects.
+			// Not released: only this owner has the results of its actions.
 			o.log().Error("reading the inbox; trying again", "error", err)
 			o.in.noteCommands()
 			o.sleepUntilDraining(retryDelay)
@@ -209,8 +209,8 @@ func (o *owner) startsNothing(c journal.Command) bool {
 	if err != nil {
 		return true
 	}
-	for _, e := range t.Effects {
-		switch e.(type) {
+	for _, a := range t.Actions {
+		switch a.(type) {
 		case flow.Abandon, flow.StopCall, flow.Withdraw:
 		default:
 			return false
@@ -220,7 +220,7 @@ func (o *owner) startsNothing(c journal.Command) bool {
 }
 
 // gather returns the inputs at hand: first commands, so that nothing cancelled is started, then the resumption of a loaded task, then the
-// results of effects.
+// results of actions.
 func (o *owner) gather() (items []item, err error) {
 	if o.in.takeCommandsNoted() {
 		inbox, err := o.e.deps.Journal.Inbox(o.ctx, o.id)
@@ -287,7 +287,7 @@ func (o *owner) neverSent(c flow.Called) bool {
 		!o.state.GetCancelRequested()
 }
 
-// task returns what a flow is asked with, or an effect prepared from.
+// task returns what a flow is asked with, or an action prepared from.
 func (o *owner) task(s *storagev1.Checkpoint) *flow.Task {
 	return &flow.Task{ID: o.id, Head: o.head, State: s, Now: time.Now()}
 }

@@ -7,19 +7,19 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// item is an input of an owner: a command from the inbox, or the result of an effect.
+// item is an input of an owner: a command from the inbox, or the result of an action.
 type item struct {
 	command *journal.Command
 	input   flow.Input
-	// turn is the owner's turn in which the effect was started; results of dropped effects are ignored.
+	// turn is the owner's turn in which the action was started; results of dropped actions are ignored.
 	turn int
 }
 
-// anyTurn is the turn of inputs that no effect sent.
+// anyTurn is the turn of inputs that no action sent.
 const anyTurn = -1
 
-// queue holds the results of effects, and ensures that only one goroutine at a time runs the owner, which means to process its inputs. It
-// is unbounded: results must not be refused, and effects must not wait for each other.
+// queue holds the results of actions, and ensures that only one goroutine at a time runs the owner, which means to process its inputs. It
+// is unbounded: results must not be refused, and actions must not wait for each other.
 type queue struct {
 	mu    sync.Mutex // guards the fields below
 	items []item

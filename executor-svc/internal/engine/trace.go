@@ -19,7 +19,7 @@ func TraceParent(ctx context.Context) string {
 	return carrier[traceParent]
 }
 
-// startSpan makes effects part of the task's trace, which starts with the request that created it. The span of a recovered task also
+// startSpan makes actions part of the task's trace, which starts with the request that created it. The span of a recovered task also
 // links to that request.
 func (o *owner) startSpan() {
 	if o.head.GetTraceParent() == "" {

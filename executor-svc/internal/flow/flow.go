@@ -18,9 +18,9 @@ const GoalNotReached = "the goal was not reached; the answer says what is missin
 // pool and without approval.
 const ReadOutput = "pawl/read_output"
 
-// FromHistory reports whether the executor serves a step's call itself. A tool of a server that has the same id has a definition, and is
+// IsReadOutput reports whether the executor serves a step's call itself. A tool of a server that has the same id has a definition, and is
 // called and approved like any other.
-func FromHistory(s *storagev1.ActiveStep) bool {
+func IsReadOutput(s *storagev1.ActiveStep) bool {
 	return s.GetToolId() == ReadOutput && s.GetDefinitionHash() == ""
 }
 
@@ -52,10 +52,10 @@ func RunTime(c *storagev1.Checkpoint, now time.Time) int64 {
 	return c.GetRunTime() + max(0, now.UnixNano()-c.GetRunSince())
 }
 
-// Transition is one atomic change of a task's state: the facts to commit with the changed state, and the effects to run.
+// Transition is one atomic change of a task's state: the facts to commit with the changed state, and the actions to run.
 type Transition struct {
 	Facts   []*storagev1.Fact
-	Effects []Effect
+	Actions []Action
 	// Unchanged reports that there is nothing to commit.
 	Unchanged bool
 }
@@ -75,8 +75,8 @@ func AddUsage(sum, u *storagev1.Usage) *storagev1.Usage {
 	return sum
 }
 
-// Effect is something that the engine does for a flow. Its result returns as an Input.
-type Effect interface{ effect() }
+// Action is something that the engine does for a flow. Its result returns as an Input.
+type Action interface{ action() }
 
 type (
 	// Begin loads the tools and asks for the task's name, its risk and the first step. It ends with Begun.
@@ -123,22 +123,22 @@ type (
 	RefreshTool struct{ Ordinal uint32 }
 	// Answer writes the answer. It sends Text and ends with Answered.
 	Answer struct{ CutShort string }
-	// Abandon stops all running effects; their late results are dropped.
+	// Abandon stops all running actions; their late results are dropped.
 	Abandon struct{}
 )
 
-func (Begin) effect()       {}
-func (Plan) effect()        {}
-func (Call) effect()        {}
-func (Attach) effect()      {}
-func (StopCall) effect()    {}
-func (Withdraw) effect()    {}
-func (Derive) effect()      {}
-func (Diagnose) effect()    {}
-func (Fill) effect()        {}
-func (RefreshTool) effect() {}
-func (Answer) effect()      {}
-func (Abandon) effect()     {}
+func (Begin) action()       {}
+func (Plan) action()        {}
+func (Call) action()        {}
+func (Attach) action()      {}
+func (StopCall) action()    {}
+func (Withdraw) action()    {}
+func (Derive) action()      {}
+func (Diagnose) action()    {}
+func (Fill) action()        {}
+func (RefreshTool) action() {}
+func (Answer) action()      {}
+func (Abandon) action()     {}
 
 // Input is something that happened to a task.
 type Input interface{ input() }
@@ -258,7 +258,7 @@ type (
 	}
 	// Text is a piece of the answer.
 	Text struct{ Text string }
-	// Blocked reports that a running effect waits for a service that cannot be reached.
+	// Blocked reports that a running action waits for a service that cannot be reached.
 	Blocked struct{ Reason string }
 	// Answered ends Answer.
 	Answered struct {
@@ -332,7 +332,7 @@ type Question struct {
 	Expire int64
 }
 
-// EndsCall reports whether an input ends a Call or Attach effect.
+// EndsCall reports whether an input ends a Call or Attach action.
 func EndsCall(in Input) bool {
 	switch in.(type) {
 	case Called, Moved, Asked, Undelivered:

@@ -8,11 +8,11 @@ import (
 )
 
 // A server that calls itself pawl gets neither the executor's tool nor its freedom from approval (A29).
-func TestFromHistoryIsNotForServers(t *testing.T) {
-	if !flow.FromHistory(&storagev1.ActiveStep{ToolId: flow.ReadOutput}) {
+func TestReadOutputIsNotForServers(t *testing.T) {
+	if !flow.IsReadOutput(&storagev1.ActiveStep{ToolId: flow.ReadOutput}) {
 		t.Error("the executor's own tool is not served from history")
 	}
-	if flow.FromHistory(&storagev1.ActiveStep{ToolId: flow.ReadOutput, DefinitionHash: "hash"}) {
+	if flow.IsReadOutput(&storagev1.ActiveStep{ToolId: flow.ReadOutput, DefinitionHash: "hash"}) {
 		t.Error("a server's tool is served from history")
 	}
 }

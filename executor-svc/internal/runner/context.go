@@ -10,7 +10,7 @@ import (
 	"pawl.dev/executor-svc/internal/history"
 )
 
-// context returns the task as the planner reads it, without tools: they are loaded when the effect runs.
+// context returns the task as the planner reads it, without tools: they are loaded when the action runs.
 func (s *Session) context(t *flow.Task, log *history.Log) *plannerv1.TaskContext {
 	c := &plannerv1.TaskContext{
 		TaskId: t.ID, Goal: s.head.GetGoal(), Language: s.head.GetLanguage(), Model: s.head.GetModel(),

@@ -32,7 +32,7 @@ type Config struct {
 	Replicas Replicas
 }
 
-// Runner runs effects.
+// Runner runs actions.
 type Runner struct {
 	cfg       Config
 	planner   plannerv1.PlannerServiceClient
@@ -78,7 +78,7 @@ type Session struct {
 	head  *storagev1.TaskHead
 	turns []*plannerv1.Round
 	log   *slog.Logger
-	// Notify, if set, receives inputs that no effect ends with.
+	// Notify, if set, receives inputs that no action ends with.
 	Notify func(flow.Input)
 
 	// loading is a lock for loading the tools; waiting for it ends with the context.
@@ -103,39 +103,39 @@ func (r *Runner) Session(id string, epoch uint64, head *storagev1.TaskHead, turn
 	return &Session{r: r, id: id, epoch: epoch, head: head, turns: turns, log: r.log.With("task_id", id), loading: make(chan struct{}, 1)}
 }
 
-// Run is an effect ready to run: it passes its results to emit, in order. Its context is that of Prepare.
+// Run is an action ready to run: it passes its results to emit, in order. Its context is that of Prepare.
 type Run func(ctx context.Context, emit func(flow.Input))
 
-// Prepare reads what an effect needs of the task, so that the effect can run while the task changes.
-func (s *Session) Prepare(ctx context.Context, t *flow.Task, log *history.Log, e flow.Effect) Run {
-	switch e := e.(type) {
+// Prepare reads what an action needs of the task, so that the action can run while the task changes.
+func (s *Session) Prepare(ctx context.Context, t *flow.Task, log *history.Log, a flow.Action) Run {
+	switch a := a.(type) {
 	case flow.Call:
-		if st := step(t, e.Ordinal); flow.FromHistory(st) {
-			return readOutput(log, st, e.Attempt)
+		if st := step(t, a.Ordinal); flow.IsReadOutput(st) {
+			return readOutput(log, st, a.Attempt)
 		}
-		return s.callTool(ctx, t, step(t, e.Ordinal), e.Attempt, s.stepAfter(log))
+		return s.callTool(ctx, t, step(t, a.Ordinal), a.Attempt, s.stepAfter(log))
 	case flow.Attach:
-		if st := step(t, e.Ordinal); flow.FromHistory(st) {
-			return readOutput(log, st, e.Attempt)
+		if st := step(t, a.Ordinal); flow.IsReadOutput(st) {
+			return readOutput(log, st, a.Attempt)
 		}
-		return s.attachCall(ctx, step(t, e.Ordinal), e)
+		return s.attachCall(ctx, step(t, a.Ordinal), a)
 	}
 	s.setAhead(nil)
-	switch e := e.(type) {
+	switch a := a.(type) {
 	case flow.Begin:
 		return s.begin(s.context(t, log))
 	case flow.Plan:
 		return s.plan(s.context(t, log))
 	case flow.Derive:
-		return s.derive(s.context(t, log), step(t, e.Ordinal))
+		return s.derive(s.context(t, log), step(t, a.Ordinal))
 	case flow.Diagnose:
-		return s.diagnose(s.context(t, log), step(t, e.Ordinal), e.Known)
+		return s.diagnose(s.context(t, log), step(t, a.Ordinal), a.Known)
 	case flow.RefreshTool:
-		return s.refreshTool(step(t, e.Ordinal))
+		return s.refreshTool(step(t, a.Ordinal))
 	case flow.Fill:
-		return s.fill(s.context(t, log), step(t, e.Ordinal))
+		return s.fill(s.context(t, log), step(t, a.Ordinal))
 	case flow.Answer:
-		return s.answer(s.context(t, log), e.CutShort)
+		return s.answer(s.context(t, log), a.CutShort)
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func (s *Session) waitsFor(service string, err error) {
 	}
 }
 
-// step returns an active step; it may be read later, because states do not change once effects were prepared from them.
+// step returns an active step; it may be read later, because states do not change once actions were prepared from them.
 func step(t *flow.Task, ordinal uint32) *storagev1.ActiveStep {
 	for _, s := range t.State.GetActiveSteps() {
 		if s.GetOrdinal() == ordinal {

@@ -214,7 +214,7 @@ func (b beginsAgain) Resume(t *flow.Task, recovered bool) (flow.Transition, erro
 
 func stopNothing(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
 	tr, err := f.Apply(t, in)
-	tr.Effects = slices.DeleteFunc(tr.Effects, func(e flow.Effect) bool { _, stop := e.(flow.StopCall); return stop })
+	tr.Actions = slices.DeleteFunc(tr.Actions, func(e flow.Action) bool { _, stop := e.(flow.StopCall); return stop })
 	return tr, err
 }
 

@@ -14,7 +14,7 @@ const maxAcceptedBytes = 64 << 10
 
 // accept keeps an accepted answer, so that a repeated call need not ask the same again. A refusal drops all answers of the step. Answers
 // given in a browser cannot be repeated.
-func (m *move) accept(s *storagev1.ActiveStep, w *storagev1.Wait, a *storagev1.SupplyInput) {
+func (d *draft) accept(s *storagev1.ActiveStep, w *storagev1.Wait, a *storagev1.SupplyInput) {
 	switch {
 	case a.GetAction() != executorv1.InputAnswer_ACTION_ACCEPT:
 		s.Accepted = nil
@@ -28,16 +28,16 @@ func (m *move) accept(s *storagev1.ActiveStep, w *storagev1.Wait, a *storagev1.S
 	}
 	if size <= maxAcceptedBytes {
 		s.Accepted = append(s.Accepted, &storagev1.Accepted{
-			AskedHash: flow.QuestionHash(m.t, s, w.GetMessage(), w.GetParamsSchemaJson()), ContentJson: a.GetContentJson(),
+			AskedHash: flow.QuestionHash(d.t, s, w.GetMessage(), w.GetParamsSchemaJson()), ContentJson: a.GetContentJson(),
 			WaitId: w.GetId(), Attempt: s.GetAttempt(),
 		})
 	}
 }
 
 // answerAgain answers questions that a lost attempt asked before, each answer once per attempt, and returns the other questions.
-func (m *move) answerAgain(s *storagev1.ActiveStep, questions []flow.Question) (left []flow.Question) {
+func (d *draft) answerAgain(s *storagev1.ActiveStep, questions []flow.Question) (left []flow.Question) {
 	for _, q := range questions {
-		a := m.accepted(s, q)
+		a := d.accepted(s, q)
 		if a == nil {
 			left = append(left, q)
 			continue
@@ -46,8 +46,8 @@ func (m *move) answerAgain(s *storagev1.ActiveStep, questions []flow.Question) (
 			InputId: q.InputID, Action: executorv1.InputAnswer_ACTION_ACCEPT, ContentJson: a.GetContentJson(), Deadline: q.Expire,
 		})
 		given := &storagev1.SupplyInput{Action: executorv1.InputAnswer_ACTION_ACCEPT, ContentJson: a.GetContentJson()}
-		m.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{
-			From: m.s.GetStatus(), SuppliedHash: flow.ElicitationHash(given),
+		d.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{
+			From: d.s.GetStatus(), SuppliedHash: flow.ElicitationHash(given),
 			Reason: "the tool asks again for what was answered as " + a.GetWaitId() + " before its call was lost; it got that answer again",
 		}}})
 	}
@@ -55,11 +55,11 @@ func (m *move) answerAgain(s *storagev1.ActiveStep, questions []flow.Question) (
 }
 
 // accepted takes the answer to exactly this question; nil if there is none that this attempt has not used yet.
-func (m *move) accepted(s *storagev1.ActiveStep, q flow.Question) *storagev1.Accepted {
+func (d *draft) accepted(s *storagev1.ActiveStep, q flow.Question) *storagev1.Accepted {
 	if q.URL != "" || len(s.GetAccepted()) == 0 {
 		return nil
 	}
-	hash := flow.QuestionHash(m.t, s, q.Message, q.SchemaJSON)
+	hash := flow.QuestionHash(d.t, s, q.Message, q.SchemaJSON)
 	for i, a := range s.GetAccepted() {
 		if a.GetAttempt() < s.GetAttempt() && bytes.Equal(a.GetAskedHash(), hash) {
 			again := &storagev1.Accepted{AskedHash: hash, ContentJson: a.GetContentJson(), WaitId: a.GetWaitId(), Attempt: s.GetAttempt()}

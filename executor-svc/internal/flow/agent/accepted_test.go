@@ -123,13 +123,13 @@ func TestAcceptedAnswersAreGivenAgain(t *testing.T) {
 			}
 			tr := on(6*time.Second, flow.Asked{Ordinal: 1, Attempt: 2, Questions: []flow.Question{c.asks}})
 			if !c.again {
-				if n := len(task.State.GetWaits()); n != 1 || len(tr.Effects) != 0 || len(s.GetAnswers()) != 0 {
-					t.Errorf("%d waits, effects %v, answers %v", n, tr.Effects, s.GetAnswers())
+				if n := len(task.State.GetWaits()); n != 1 || len(tr.Actions) != 0 || len(s.GetAnswers()) != 0 {
+					t.Errorf("%d waits, actions %v, answers %v", n, tr.Actions, s.GetAnswers())
 				}
 				return
 			}
-			if len(task.State.GetWaits()) != 0 || len(tr.Effects) != 1 || tr.Effects[0] != (flow.Attach{Ordinal: 1, Attempt: 2, Fresh: true}) {
-				t.Fatalf("waits %v, effects %v", task.State.GetWaits(), tr.Effects)
+			if len(task.State.GetWaits()) != 0 || len(tr.Actions) != 1 || tr.Actions[0] != (flow.Attach{Ordinal: 1, Attempt: 2, Fresh: true}) {
+				t.Fatalf("waits %v, actions %v", task.State.GetWaits(), tr.Actions)
 			}
 			if a := s.GetAnswers(); len(a) != 1 || a[0].GetInputId() != c.asks.InputID || a[0].GetAction() != accept || a[0].GetContentJson() != "{}" {
 				t.Errorf("answers %v", a)

@@ -46,93 +46,93 @@ var _ flow.Flow = Flow{}
 
 // Apply implements flow.Flow.
 func (Flow) Apply(t *flow.Task, in flow.Input) (flow.Transition, error) {
-	m := &move{t: t, s: t.State}
-	if state.Ended(m.s.GetStatus()) {
-		return flow.Transition{}, ended(m.s.GetStatus())
+	d := &draft{t: t, s: t.State}
+	if state.Ended(d.s.GetStatus()) {
+		return flow.Transition{}, ended(d.s.GetStatus())
 	}
-	m.on(in)
+	d.on(in)
 	if resetsRecoveries(in) {
-		m.s.Recoveries, m.s.StatusReason = 0, ""
+		d.s.Recoveries, d.s.StatusReason = 0, ""
 	}
-	m.hold()
-	return m.transition()
+	d.hold()
+	return d.transition()
 }
 
-// Resume implements flow.Flow: when the next owner loads the task, an effect whose result was not recorded is run again if repeating it has
+// Resume implements flow.Flow: when the next owner loads the task, an action whose result was not recorded is run again if repeating it has
 // no side effects.
 func (Flow) Resume(t *flow.Task, recovered bool) (flow.Transition, error) {
-	m := &move{t: t, s: t.State}
-	if state.Ended(m.s.GetStatus()) || m.s.GetPhase() == storagev1.Phase_PHASE_WAIT {
+	d := &draft{t: t, s: t.State}
+	if state.Ended(d.s.GetStatus()) || d.s.GetPhase() == storagev1.Phase_PHASE_WAIT {
 		return flow.Transition{Unchanged: true}, nil
 	}
-	m.recover(recovered)
-	if limit := m.t.Head.GetLimits().GetMaxRecoveries(); limit > 0 && m.s.GetRecoveries() > limit {
-		m.failNoProgress(limit)
-		return m.transition()
+	d.recover(recovered)
+	if limit := d.t.Head.GetLimits().GetMaxRecoveries(); limit > 0 && d.s.GetRecoveries() > limit {
+		d.failNoProgress(limit)
+		return d.transition()
 	}
-	m.unchanged = !recovered && m.s.GetPhase() != storagev1.Phase_PHASE_ANSWER
-	m.resume()
-	m.hold()
-	return m.transition()
+	d.unchanged = !recovered && d.s.GetPhase() != storagev1.Phase_PHASE_ANSWER
+	d.resume()
+	d.hold()
+	return d.transition()
 }
 
 // Fail implements flow.Flow.
 func (Flow) Fail(t *flow.Task, e *storagev1.ErrorNote) (flow.Transition, error) {
-	m := &move{t: t, s: t.State}
-	m.schedule(flow.Abandon{})
-	m.closeAttempt(e)
-	m.fail(e)
-	return m.transition()
+	d := &draft{t: t, s: t.State}
+	d.schedule(flow.Abandon{})
+	d.closeAttempt(e)
+	d.fail(e)
+	return d.transition()
 }
 
-func (m *move) on(in flow.Input) {
+func (d *draft) on(in flow.Input) {
 	switch in := in.(type) {
 	case flow.Command:
-		m.command(in.Command)
+		d.command(in.Command)
 	case flow.Timeout:
-		m.timeout()
+		d.timeout()
 	case flow.RecoverySettled:
-		m.recoverySettled()
+		d.recoverySettled()
 	case flow.Blocked:
-		m.blocked(in)
+		d.blocked(in)
 	case flow.Begun:
-		m.begun(in)
+		d.begun(in)
 	case flow.Planned:
-		m.planned(in)
+		d.planned(in)
 	case flow.Derived:
-		m.derived(in)
+		d.derived(in)
 	case flow.Diagnosed:
-		m.diagnosed(in)
+		d.diagnosed(in)
 	case flow.ToolRefreshed:
-		m.toolRefreshed(in)
+		d.toolRefreshed(in)
 	case flow.Text:
-		m.text(in)
+		d.text(in)
 	case flow.Answered:
-		m.answered(in)
+		d.answered(in)
 	default:
-		m.onCall(in)
+		d.onCall(in)
 	}
 }
 
 // onCall applies an input of a tool call.
-func (m *move) onCall(in flow.Input) {
+func (d *draft) onCall(in flow.Input) {
 	switch in := in.(type) {
 	case flow.Progress:
-		m.progress(in)
+		d.progress(in)
 	case flow.Called:
-		m.called(in)
+		d.called(in)
 	case flow.Moved:
-		m.moved(in)
+		d.moved(in)
 	case flow.Asked:
-		m.asked(in)
+		d.asked(in)
 	case flow.Undelivered:
-		m.undelivered(in)
+		d.undelivered(in)
 	case flow.McpTask:
-		m.mcpTask(in)
+		d.mcpTask(in)
 	case flow.NotStarted:
-		m.notStarted(in)
+		d.notStarted(in)
 	default:
-		m.refuse(errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "the agent flow does not know %T", in))
+		d.refuse(errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "the agent flow does not know %T", in))
 	}
 }
 
@@ -146,40 +146,40 @@ func resetsRecoveries(in flow.Input) bool {
 	return false
 }
 
-// resume schedules the effect that the task's phase waits for.
-func (m *move) resume() {
-	switch m.s.GetPhase() {
+// resume schedules the action that the task's phase waits for.
+func (d *draft) resume() {
+	switch d.s.GetPhase() {
 	case storagev1.Phase_PHASE_BEGIN:
-		m.schedule(flow.Begin{})
+		d.schedule(flow.Begin{})
 	case storagev1.Phase_PHASE_PLAN:
-		m.schedule(flow.Plan{})
+		d.schedule(flow.Plan{})
 	case storagev1.Phase_PHASE_START:
-		s := m.step()
+		s := d.step()
 		if s == nil {
 			return
 		}
-		m.call(s, "")
+		d.call(s, "")
 		return
 	case storagev1.Phase_PHASE_CALL:
-		m.resumeCall()
+		d.resumeCall()
 		return
 	case storagev1.Phase_PHASE_DERIVE:
-		m.scheduleFor(func(s *storagev1.ActiveStep) flow.Effect { return flow.Derive{Ordinal: s.GetOrdinal()} })
+		d.scheduleFor(func(s *storagev1.ActiveStep) flow.Action { return flow.Derive{Ordinal: s.GetOrdinal()} })
 	case storagev1.Phase_PHASE_DIAGNOSE:
-		m.scheduleFor(diagnose)
+		d.scheduleFor(diagnose)
 	case storagev1.Phase_PHASE_REFRESH_TOOL:
-		m.scheduleFor(func(s *storagev1.ActiveStep) flow.Effect { return flow.RefreshTool{Ordinal: s.GetOrdinal()} })
+		d.scheduleFor(func(s *storagev1.ActiveStep) flow.Action { return flow.RefreshTool{Ordinal: s.GetOrdinal()} })
 	case storagev1.Phase_PHASE_FILL:
-		m.scheduleFor(func(s *storagev1.ActiveStep) flow.Effect { return flow.Fill{Ordinal: s.GetOrdinal()} })
+		d.scheduleFor(func(s *storagev1.ActiveStep) flow.Action { return flow.Fill{Ordinal: s.GetOrdinal()} })
 	case storagev1.Phase_PHASE_ANSWER:
-		m.beginAnswer(m.s.GetCutShort())
+		d.beginAnswer(d.s.GetCutShort())
 	}
 }
 
-// scheduleFor schedules an effect for the active step.
-func (m *move) scheduleFor(effect func(*storagev1.ActiveStep) flow.Effect) {
-	if s := m.step(); s != nil {
-		m.schedule(effect(s))
+// scheduleFor schedules an action for the active step.
+func (d *draft) scheduleFor(action func(*storagev1.ActiveStep) flow.Action) {
+	if s := d.step(); s != nil {
+		d.schedule(action(s))
 	}
 }
 

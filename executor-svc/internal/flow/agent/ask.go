@@ -20,114 +20,114 @@ import (
 const mayRun = "The same call was made before, and it is not known whether it ran. "
 
 // askApproval waits for a person to approve exactly the current input (A8).
-func (m *move) askApproval(s *storagev1.ActiveStep) {
-	m.setStepStatus(s, stepWaiting)
-	m.setStatus(taskWaiting)
-	if s.GetRepeated() || m.mayHaveRun(s) {
+func (d *draft) askApproval(s *storagev1.ActiveStep) {
+	d.setStepStatus(s, stepWaiting)
+	d.setStatus(taskWaiting)
+	if s.GetRepeated() || d.mayHaveRun(s) {
 		s.Risk = &storagev1.RiskNote{
 			Level:  s.GetRisk().GetLevel(),
 			Reason: mayRun + strings.TrimPrefix(s.GetRisk().GetReason(), mayRun),
 		}
 	}
-	w := m.open(s, waitApproval, s.GetRisk().GetReason())
-	m.inputFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForStart{
+	w := d.open(s, waitApproval, s.GetRisk().GetReason())
+	d.inputFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForStart{
 		StepWaitingForStart: &storagev1.StepWaitingForStart{InputJson: s.GetInputJson(), Risk: s.GetRisk(), Deadline: w.GetDeadline()},
 	}})
-	m.stop()
+	d.stop()
 }
 
 // diagnosed asks a person for parameters if the error is about them; else the step fails (A15, A16).
-func (m *move) diagnosed(in flow.Diagnosed) {
-	m.settleReserve(in.Usage)
-	s := m.current(in.Ordinal)
+func (d *draft) diagnosed(in flow.Diagnosed) {
+	d.settleReserve(in.Usage)
+	s := d.current(in.Ordinal)
 	if s == nil {
 		return
 	}
-	if !in.IsParamError || s.GetAttempt() >= m.t.Head.GetLimits().GetMaxAttempts() {
-		m.stepFailed(s)
+	if !in.IsParamError || s.GetAttempt() >= d.t.Head.GetLimits().GetMaxAttempts() {
+		d.stepFailed(s)
 		return
 	}
-	m.setStepStatus(s, stepParam)
-	m.setStatus(taskWaiting)
-	w := m.open(s, waitParams, in.Message)
+	d.setStepStatus(s, stepParam)
+	d.setStatus(taskWaiting)
+	w := d.open(s, waitParams, in.Message)
 	w.ParamsSchemaJson = in.SchemaJSON
-	m.stepFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForParam{
+	d.stepFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForParam{
 		StepWaitingForParam: &storagev1.StepWaitingForParam{Message: in.Message, ParamsSchemaJson: in.SchemaJSON, Deadline: w.GetDeadline()},
 	}})
-	m.stop()
+	d.stop()
 }
 
 // open opens a wait about a step, or about the whole task if s is nil.
-func (m *move) open(s *storagev1.ActiveStep, kind executorv1.WaitKind, message string) *storagev1.Wait {
-	m.s.WaitCount++
+func (d *draft) open(s *storagev1.ActiveStep, kind executorv1.WaitKind, message string) *storagev1.Wait {
+	d.s.WaitCount++
 	w := &storagev1.Wait{
-		Id: flow.WaitID(m.s.GetWaitCount()), Kind: kind, Ordinal: s.GetOrdinal(), Message: message,
-		CreateTime: m.t.Now.UnixNano(),
+		Id: flow.WaitID(d.s.GetWaitCount()), Kind: kind, Ordinal: s.GetOrdinal(), Message: message,
+		CreateTime: d.t.Now.UnixNano(),
 	}
 	if s != nil {
-		w.Hash = flow.AskedHash(m.t, s)
+		w.Hash = flow.AskedHash(d.t, s)
 	}
-	if timeout := m.t.Head.GetWaitTimeout(); timeout > 0 && kind != waitPause {
-		if d := w.CreateTime + timeout; d > w.CreateTime { // else it overflows
-			w.Deadline = d
+	if timeout := d.t.Head.GetWaitTimeout(); timeout > 0 && kind != waitPause {
+		if deadline := w.CreateTime + timeout; deadline > w.CreateTime { // else it overflows
+			w.Deadline = deadline
 		}
 	}
-	m.s.Waits = append(m.s.Waits, w)
+	d.s.Waits = append(d.s.Waits, w)
 	return w
 }
 
 // stop records that nothing continues until a person answers (A26).
-func (m *move) stop() {
-	m.s.Phase = storagev1.Phase_PHASE_WAIT
-	ids := make([]string, 0, len(m.s.GetWaits()))
-	for _, w := range m.s.GetWaits() {
+func (d *draft) stop() {
+	d.s.Phase = storagev1.Phase_PHASE_WAIT
+	ids := make([]string, 0, len(d.s.GetWaits()))
+	for _, w := range d.s.GetWaits() {
 		ids = append(ids, w.GetId())
 	}
-	m.fact(&storagev1.Fact{Kind: &storagev1.Fact_FlowStop{FlowStop: &storagev1.FlowStop{WaitIds: ids}}})
+	d.fact(&storagev1.Fact{Kind: &storagev1.Fact_FlowStop{FlowStop: &storagev1.FlowStop{WaitIds: ids}}})
 }
 
 // command applies a request of a person (A9, A10, cancel).
-func (m *move) command(c *storagev1.Command) {
+func (d *draft) command(c *storagev1.Command) {
 	switch k := c.GetKind().(type) {
 	case *storagev1.Command_Cancel:
-		m.cancel(k.Cancel.GetReason())
+		d.cancel(k.Cancel.GetReason())
 	case *storagev1.Command_Approve:
-		m.approve(k.Approve)
+		d.approve(k.Approve)
 	case *storagev1.Command_Reject:
-		m.reject(k.Reject)
+		d.reject(k.Reject)
 	case *storagev1.Command_Params:
-		m.supplied(k.Params)
+		d.supplied(k.Params)
 	case *storagev1.Command_Outcome:
-		m.settleOutcome(k.Outcome)
+		d.settleOutcome(k.Outcome)
 	case *storagev1.Command_Input:
-		m.supplyInput(k.Input)
+		d.supplyInput(k.Input)
 	case *storagev1.Command_Pause:
-		m.pause(k.Pause)
+		d.pause(k.Pause)
 	case *storagev1.Command_Unpause:
-		m.unpause(k.Unpause)
+		d.unpause(k.Unpause)
 	default:
-		m.refuse(errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "unknown command %T", c.GetKind()))
+		d.refuse(errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "unknown command %T", c.GetKind()))
 	}
 }
 
 // closeWait closes the wait that a command answers, and returns its step; nil if the wait is not open or of another kind.
-func (m *move) closeWait(id string, kinds ...executorv1.WaitKind) *storagev1.ActiveStep {
-	for i, w := range m.s.GetWaits() {
+func (d *draft) closeWait(id string, kinds ...executorv1.WaitKind) *storagev1.ActiveStep {
+	for i, w := range d.s.GetWaits() {
 		if w.GetId() != id {
 			continue
 		}
 		if !slices.Contains(kinds, w.GetKind()) {
-			m.refuse(wrongAnswer(w))
+			d.refuse(wrongAnswer(w))
 			return nil
 		}
-		s := m.current(w.GetOrdinal())
+		s := d.current(w.GetOrdinal())
 		if s == nil {
 			return nil
 		}
-		m.s.Waits = append(m.s.Waits[:i:i], m.s.Waits[i+1:]...)
+		d.s.Waits = append(d.s.Waits[:i:i], d.s.Waits[i+1:]...)
 		return s
 	}
-	m.refuse(notOpen(id))
+	d.refuse(notOpen(id))
 	return nil
 }
 
@@ -173,8 +173,8 @@ func wrongAnswer(w *storagev1.Wait) error {
 }
 
 // approve runs exactly the input that was shown, or the edited one, and never another (A9).
-func (m *move) approve(a *storagev1.Approve) {
-	s := m.closeWait(a.GetWaitId(), waitApproval)
+func (d *draft) approve(a *storagev1.Approve) {
+	s := d.closeWait(a.GetWaitId(), waitApproval)
 	if s == nil {
 		return
 	}
@@ -183,16 +183,16 @@ func (m *move) approve(a *storagev1.Approve) {
 	}
 	s.ApprovedHash = flow.InputHash(s.GetInputJson())
 	if a.GetGrant() != commonv1.RiskLevel_RISK_LEVEL_UNSPECIFIED {
-		m.s.Grants = append(m.s.Grants, &storagev1.Grant{
+		d.s.Grants = append(d.s.Grants, &storagev1.Grant{
 			ToolId: s.GetToolId(), DefinitionHash: s.GetDefinitionHash(), ConfigRevision: s.GetConfigRevision(), MaxRisk: a.GetGrant(),
 		})
 	}
-	m.call(s, a.GetWaitId())
+	d.call(s, a.GetWaitId())
 }
 
 // reject cancels step and task (A9).
-func (m *move) reject(r *storagev1.Reject) {
-	s := m.closeWait(r.GetWaitId(), waitApproval, waitParams, waitOutcome)
+func (d *draft) reject(r *storagev1.Reject) {
+	s := d.closeWait(r.GetWaitId(), waitApproval, waitParams, waitOutcome)
 	if s == nil {
 		return
 	}
@@ -200,66 +200,66 @@ func (m *move) reject(r *storagev1.Reject) {
 	if reason == "" {
 		reason = "Cancelled by user"
 	}
-	m.cancelStep(s, reason, r.GetWaitId(), s.GetOutcome())
-	m.cancelled(reason, r.GetWaitId())
+	d.cancelStep(s, reason, r.GetWaitId(), s.GetOutcome())
+	d.cancelled(reason, r.GetWaitId())
 }
 
 // supplied starts to fill in the values that a person supplied (A10).
-func (m *move) supplied(p *storagev1.SupplyParams) {
-	s := m.closeWait(p.GetWaitId(), waitParams)
+func (d *draft) supplied(p *storagev1.SupplyParams) {
+	s := d.closeWait(p.GetWaitId(), waitParams)
 	if s == nil {
 		return
 	}
-	m.setStatus(taskRunning)
+	d.setStatus(taskRunning)
 	s.Supplied = p.GetSupplied()
-	m.s.Phase = storagev1.Phase_PHASE_FILL
-	m.stepFact(s, &storagev1.Fact{WaitId: p.GetWaitId(), Kind: &storagev1.Fact_StatusChanged{
+	d.s.Phase = storagev1.Phase_PHASE_FILL
+	d.stepFact(s, &storagev1.Fact{WaitId: p.GetWaitId(), Kind: &storagev1.Fact_StatusChanged{
 		StatusChanged: &storagev1.StatusChanged{From: taskWaiting, SuppliedHash: flow.SuppliedHash(p.GetSupplied())},
 	}})
-	m.schedule(flow.Fill{Ordinal: s.GetOrdinal()})
+	d.schedule(flow.Fill{Ordinal: s.GetOrdinal()})
 }
 
 // cancel ends the task at once, or once the running call has ended.
-func (m *move) cancel(reason string) {
+func (d *draft) cancel(reason string) {
 	if reason == "" {
 		reason = "Cancelled by user"
 	}
-	if m.s.GetPhase() == storagev1.Phase_PHASE_CALL {
-		if m.s.GetCancelRequested() {
-			m.unchanged = true
+	if d.s.GetPhase() == storagev1.Phase_PHASE_CALL {
+		if d.s.GetCancelRequested() {
+			d.unchanged = true
 			return
 		}
-		m.s.CancelRequested, m.s.CancelReason = true, reason
-		m.schedule(flow.StopCall{Reason: "the task was cancelled"})
+		d.s.CancelRequested, d.s.CancelReason = true, reason
+		d.schedule(flow.StopCall{Reason: "the task was cancelled"})
 		return
 	}
-	if len(m.s.GetActiveSteps()) > 0 {
-		s := m.s.GetActiveSteps()[0]
-		m.withdraw(s, "the task was cancelled")
-		m.cancelStep(s, reason, "", s.GetOutcome())
+	if len(d.s.GetActiveSteps()) > 0 {
+		s := d.s.GetActiveSteps()[0]
+		d.withdraw(s, "the task was cancelled")
+		d.cancelStep(s, reason, "", s.GetOutcome())
 	}
-	m.schedule(flow.Abandon{})
-	m.cancelled(reason, "")
+	d.schedule(flow.Abandon{})
+	d.cancelled(reason, "")
 }
 
-func (m *move) cancelStep(s *storagev1.ActiveStep, reason, waitID string, o commonv1.Outcome) {
-	wasRunning := s.GetStatus() == stepRunning || m.asking(s)
-	m.setStepStatus(s, stepCancelled)
-	m.stepFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepCancel{
+func (d *draft) cancelStep(s *storagev1.ActiveStep, reason, waitID string, o commonv1.Outcome) {
+	wasRunning := s.GetStatus() == stepRunning || d.asking(s)
+	d.setStepStatus(s, stepCancelled)
+	d.stepFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepCancel{
 		StepCancel: &storagev1.StepCancel{Reason: reason, Outcome: o},
 	}})
 	if !wasRunning {
 		// It ends the step but no attempt, because the newest one has ended (A17).
-		m.facts[len(m.facts)-1].Attempt = 0
+		d.facts[len(d.facts)-1].Attempt = 0
 	}
 }
 
-func (m *move) cancelled(reason, waitID string) {
-	m.end(taskCancelled, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_FlowCancel{FlowCancel: reason}})
+func (d *draft) cancelled(reason, waitID string) {
+	d.end(taskCancelled, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_FlowCancel{FlowCancel: reason}})
 }
 
 // diagnose asks the planner about an error; an input that did not fit its schema needs no diagnosis.
-func diagnose(s *storagev1.ActiveStep) flow.Effect {
+func diagnose(s *storagev1.ActiveStep) flow.Action {
 	return flow.Diagnose{
 		Ordinal: s.GetOrdinal(),
 		Known:   s.GetError().GetReason() == commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT,

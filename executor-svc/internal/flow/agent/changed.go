@@ -18,48 +18,48 @@ const (
 
 // mustRefreshTool reports whether a call was refused with DEFINITION_CHANGED and the step has attempts left. A server that changes all the
 // time uses up the step's attempts. docs/ARCHITECTURE.md says how the other refusals continue.
-func (m *move) mustRefreshTool(s *storagev1.ActiveStep, in flow.Called) bool {
+func (d *draft) mustRefreshTool(s *storagev1.ActiveStep, in flow.Called) bool {
 	return in.Outcome == outcomeNotExecuted && in.Err.GetReason() == commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED &&
-		s.GetAttempt() < m.t.Head.GetLimits().GetMaxAttempts()
+		s.GetAttempt() < d.t.Head.GetLimits().GetMaxAttempts()
 }
 
 // refreshTool records the refused attempt and lists the tools again.
-func (m *move) refreshTool(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
+func (d *draft) refreshTool(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
 	told := &storagev1.ErrorNote{
 		ErrMsg: s.GetToolId() + " was not called: its definition, or the configuration of its MCP server, has changed since this step was decided on; " +
 			"it is looked at again",
 		DataJson: e.GetDataJson(), Reason: e.GetReason(),
 	}
-	m.recordError(s, told, outcomeNotExecuted)
-	m.s.Phase = storagev1.Phase_PHASE_REFRESH_TOOL
-	m.schedule(flow.RefreshTool{Ordinal: s.GetOrdinal()})
+	d.recordError(s, told, outcomeNotExecuted)
+	d.s.Phase = storagev1.Phase_PHASE_REFRESH_TOOL
+	d.schedule(flow.RefreshTool{Ordinal: s.GetOrdinal()})
 }
 
 // toolRefreshed continues with the tool as it is now. If the definition hash or the configuration revision differs, the approval is dropped
 // and the policy decides again; otherwise the approval stays valid (DESIGN 4).
-func (m *move) toolRefreshed(in flow.ToolRefreshed) {
-	s := m.current(in.Ordinal)
+func (d *draft) toolRefreshed(in flow.ToolRefreshed) {
+	s := d.current(in.Ordinal)
 	if s == nil {
 		return
 	}
-	m.setStepStatus(s, stepInit)
+	d.setStepStatus(s, stepInit)
 	if in.Err != nil {
-		m.unusable(s, in.Err)
+		d.unusable(s, in.Err)
 		return
 	}
-	m.adopt(s, in.Tool)
-	m.start(s, in.Problem)
+	d.adopt(s, in.Tool)
+	d.start(s, in.Problem)
 }
 
 // unusable ends an attempt that cannot begin.
-func (m *move) unusable(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
-	m.attempt(s, "")
-	m.attemptFailed(s, e, outcomeNotExecuted)
+func (d *draft) unusable(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
+	d.attempt(s, "")
+	d.attemptFailed(s, e, outcomeNotExecuted)
 }
 
 // adopt binds a step to the tool as it is now. If the definition hash or the configuration revision differs, the approval is dropped;
 // otherwise it stays valid.
-func (m *move) adopt(s *storagev1.ActiveStep, now *flow.Tool) {
+func (d *draft) adopt(s *storagev1.ActiveStep, now *flow.Tool) {
 	if now == nil {
 		return
 	}
@@ -78,8 +78,8 @@ func (m *move) adopt(s *storagev1.ActiveStep, now *flow.Tool) {
 	setRisk(s, riskNow(s, now, why), now.RiskFloor)
 	s.Effect, s.Idempotent = now.Effect, now.Idempotent
 	s.DefinitionHash, s.ConfigRevision = now.DefinitionHash, now.ConfigRevision
-	if s.GetRepeated() && !repeatable(s) && m.t.Head.GetOnUnknownOutcome() != executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY {
-		m.noteUnknown(s) // it was repeated because it was repeatable; now that needs a person's approval
+	if s.GetRepeated() && !repeatable(s) && d.t.Head.GetOnUnknownOutcome() != executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY {
+		d.noteUnknown(s) // it was repeated because it was repeatable; now that needs a person's approval
 	}
 }
 

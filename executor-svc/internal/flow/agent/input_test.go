@@ -97,8 +97,8 @@ func TestACallThatIsToStopAsksNobody(t *testing.T) {
 			on(6*time.Second, answer("wait-1"))
 			on(6*time.Second+before.at, before.in)
 			tr := on(7*time.Second+before.at, flow.Asked{Ordinal: 1, Attempt: 1, Questions: []flow.Question{{InputID: "q2"}}})
-			if len(task.State.GetWaits()) > 0 || len(tr.Effects) != 2 || tr.Effects[0] != (flow.Attach{Ordinal: 1, Attempt: 1, Stopping: true}) {
-				t.Errorf("waits %v, effects %v", task.State.GetWaits(), tr.Effects)
+			if len(task.State.GetWaits()) > 0 || len(tr.Actions) != 2 || tr.Actions[0] != (flow.Attach{Ordinal: 1, Attempt: 1, Stopping: true}) {
+				t.Errorf("waits %v, actions %v", task.State.GetWaits(), tr.Actions)
 			}
 		})
 	}

@@ -197,7 +197,7 @@ func (p *poolModel) attached(a flow.Attach) flow.Input {
 	return out
 }
 
-func (w *world) answer(e flow.Effect) flow.Input {
+func (w *world) answer(e flow.Action) flow.Input {
 	usage := &storagev1.Usage{ModelCalls: uint32(rapid.IntRange(0, 1).Draw(w.T, "model calls made")), InputTokens: 3}
 	switch e := e.(type) {
 	case flow.Begin:

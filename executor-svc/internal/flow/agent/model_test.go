@@ -21,7 +21,7 @@ import (
 type world struct {
 	*rapid.T
 	task     *flow.Task
-	pending  []flow.Effect
+	pending  []flow.Action
 	events   []string
 	attempts map[string]string // how each attempt ended; "" while it runs
 	starts   int
@@ -217,14 +217,14 @@ func (w *world) result() {
 	}
 }
 
-// apply checks a transition and takes its effects.
+// apply checks a transition and takes its actions.
 func (w *world) apply(t flow.Transition) {
 	for _, f := range t.Facts {
 		w.fact(f)
 	}
 	w.task.State.LastSeq += uint64(len(t.Facts))
 	w.task.State.UpdateTime = w.task.Now.UnixNano()
-	for _, e := range t.Effects {
+	for _, e := range t.Actions {
 		switch e := e.(type) {
 		case flow.Call:
 			w.pool.started(e)

@@ -36,8 +36,8 @@ func TestMovedCall(t *testing.T) {
 	if got.Unchanged || len(got.Facts) > 0 || step.GetPoolId() != "pool-2" || step.GetAttempt() != 2 {
 		t.Errorf("transition %+v, step %v", got, step)
 	}
-	if len(got.Effects) != 1 || got.Effects[0] != (flow.Call{Ordinal: 1, Attempt: 2}) {
-		t.Errorf("effects %v", got.Effects)
+	if len(got.Actions) != 1 || got.Actions[0] != (flow.Call{Ordinal: 1, Attempt: 2}) {
+		t.Errorf("actions %v", got.Actions)
 	}
 }
 
@@ -49,7 +49,7 @@ func TestMovedCallOfACancelledTask(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range got.Effects {
+	for _, e := range got.Actions {
 		if _, ok := e.(flow.Call); ok {
 			t.Error("it is called")
 		}

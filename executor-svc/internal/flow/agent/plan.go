@@ -13,77 +13,77 @@ import (
 )
 
 // begun starts the flow with its tools, name and risk (A3).
-func (m *move) begun(in flow.Begun) {
-	m.setStatus(taskRunning)
-	m.s.Name, m.s.Risk = in.Name, in.Risk
-	m.fact(&storagev1.Fact{Kind: &storagev1.Fact_ToolsLoaded{ToolsLoaded: in.Tools}})
-	m.s.FlowStartSeq = m.s.GetLastSeq() + uint64(len(m.facts)) + 1
-	m.fact(&storagev1.Fact{Kind: &storagev1.Fact_FlowStart{FlowStart: &storagev1.FlowStart{Name: in.Name, Risk: in.Risk}}})
-	m.planned(in.Plan)
+func (d *draft) begun(in flow.Begun) {
+	d.setStatus(taskRunning)
+	d.s.Name, d.s.Risk = in.Name, in.Risk
+	d.fact(&storagev1.Fact{Kind: &storagev1.Fact_ToolsLoaded{ToolsLoaded: in.Tools}})
+	d.s.FlowStartSeq = d.s.GetLastSeq() + uint64(len(d.facts)) + 1
+	d.fact(&storagev1.Fact{Kind: &storagev1.Fact_FlowStart{FlowStart: &storagev1.FlowStart{Name: in.Name, Risk: in.Risk}}})
+	d.planned(in.Plan)
 }
 
 // planned continues with the step that the planner proposed (A21).
-func (m *move) planned(in flow.Planned) {
+func (d *draft) planned(in flow.Planned) {
 	if in.Answering {
-		m.openAnswer()
+		d.openAnswer()
 	}
 	if in.Memory != nil {
-		m.s.Memory = in.Memory
+		d.s.Memory = in.Memory
 	}
 	if in.Answering && in.Answer == nil {
-		m.s.Phase = storagev1.Phase_PHASE_PLAN // after a crash in the middle of the text the planner is asked again
+		d.s.Phase = storagev1.Phase_PHASE_PLAN // after a crash in the middle of the text the planner is asked again
 		return
 	}
-	m.settleReserve(in.Usage)
+	d.settleReserve(in.Usage)
 	switch {
 	case in.Err != nil:
-		m.fail(in.Err)
+		d.fail(in.Err)
 		return
 	case in.Answer != nil:
 		answer := *in.Answer
 		answer.Usage = nil // settled above
-		m.answered(answer)
+		d.answered(answer)
 		return
 	case in.Step == nil:
-		m.beginAnswer(in.CutShort)
+		d.beginAnswer(in.CutShort)
 		return
-	case m.s.GetStepCount() >= m.t.Head.GetLimits().GetMaxSteps():
-		m.beginAnswer(fmt.Sprintf("The limit of %d steps was reached.", m.t.Head.GetLimits().GetMaxSteps()))
+	case d.s.GetStepCount() >= d.t.Head.GetLimits().GetMaxSteps():
+		d.beginAnswer(fmt.Sprintf("The limit of %d steps was reached.", d.t.Head.GetLimits().GetMaxSteps()))
 		return
 	}
-	m.s.StepCount++
+	d.s.StepCount++
 	p := in.Step
-	if p.Retry && m.s.GetErrorCount() > 0 {
-		m.s.ErrorCount-- // the failed attempt is not final
+	if p.Retry && d.s.GetErrorCount() > 0 {
+		d.s.ErrorCount-- // the failed attempt is not final
 	}
 	s := &storagev1.ActiveStep{
-		Ordinal: m.s.GetStepCount(), ToolId: p.ToolID, Description: p.Description, Status: stepInit,
+		Ordinal: d.s.GetStepCount(), ToolId: p.ToolID, Description: p.Description, Status: stepInit,
 		InputJson: p.InputJSON, Effect: p.Effect, Idempotent: p.Idempotent,
 		DefinitionHash: p.DefinitionHash, ConfigRevision: p.ConfigRevision, PoolId: p.PoolID,
 	}
 	setRisk(s, p.Risk, p.RiskFloor)
-	m.s.ActiveSteps = append(m.s.ActiveSteps, s)
-	m.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepInit{StepInit: p.Description}})
-	m.start(s, p.Problem)
+	d.s.ActiveSteps = append(d.s.ActiveSteps, s)
+	d.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepInit{StepInit: p.Description}})
+	d.start(s, p.Problem)
 }
 
 // start runs a step with an input, or asks a person first (A7, A8). An input that does not fit the tool's schema is a failed attempt
 // without a call: an approval would be useless.
-func (m *move) start(s *storagev1.ActiveStep, problem string) {
+func (d *draft) start(s *storagev1.ActiveStep, problem string) {
 	switch {
 	case problem != "":
-		m.inputRefused(s, problem)
-	case m.mustAsk(s):
-		m.askApproval(s)
+		d.inputRefused(s, problem)
+	case d.mustAsk(s):
+		d.askApproval(s)
 	default:
-		m.call(s, "")
+		d.call(s, "")
 	}
 }
 
 // inputRefused records an attempt whose input the schema refuses.
-func (m *move) inputRefused(s *storagev1.ActiveStep, problem string) {
-	m.attempt(s, "")
-	m.attemptFailed(s, &storagev1.ErrorNote{
+func (d *draft) inputRefused(s *storagev1.ActiveStep, problem string) {
+	d.attempt(s, "")
+	d.attemptFailed(s, &storagev1.ErrorNote{
 		ErrMsg:   problem,
 		DataJson: s.GetInputJson(),
 		Reason:   commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT,
@@ -91,40 +91,40 @@ func (m *move) inputRefused(s *storagev1.ActiveStep, problem string) {
 }
 
 // attempt moves a step to RUNNING and records the input of its next attempt (A17).
-func (m *move) attempt(s *storagev1.ActiveStep, waitID string) {
-	m.setStatus(taskRunning)
-	m.setStepStatus(s, stepRunning)
+func (d *draft) attempt(s *storagev1.ActiveStep, waitID string) {
+	d.setStatus(taskRunning)
+	d.setStepStatus(s, stepRunning)
 	s.Attempt++
 	forgetCall(s)
 	s.Outcome, s.Error = commonv1.Outcome_OUTCOME_UNSPECIFIED, nil
-	m.inputFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepInput{StepInput: s.GetInputJson()}})
+	d.inputFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepInput{StepInput: s.GetInputJson()}})
 }
 
 // call records the intent and calls the tool once that is durable (A12). If the task is paused, the call waits until it is unpaused; if a
 // budget is used up, the task ends.
-func (m *move) call(s *storagev1.ActiveStep, waitID string) {
-	if m.s.GetPauseRequested() {
-		m.callLater(s, waitID)
+func (d *draft) call(s *storagev1.ActiveStep, waitID string) {
+	if d.s.GetPauseRequested() {
+		d.callLater(s, waitID)
 		return
 	}
-	if spent := m.callSpent(s); spent != "" {
-		m.cancelStep(s, "the budget is spent", waitID, s.GetOutcome())
-		m.budgetExceeded(spent)
+	if spent := d.callSpent(s); spent != "" {
+		d.cancelStep(s, "the budget is spent", waitID, s.GetOutcome())
+		d.budgetExceeded(spent)
 		return
 	}
-	m.attempt(s, waitID)
-	m.s.Phase = storagev1.Phase_PHASE_CALL
-	m.schedule(flow.Call{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
+	d.attempt(s, waitID)
+	d.s.Phase = storagev1.Phase_PHASE_CALL
+	d.schedule(flow.Call{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 }
 
 // callLater postpones a step that is ready to run until the task is unpaused, and closes its approval, if it had one.
-func (m *move) callLater(s *storagev1.ActiveStep, waitID string) {
-	before := m.s.GetStatus()
-	m.setStatus(taskRunning)
-	m.s.Phase = storagev1.Phase_PHASE_START
+func (d *draft) callLater(s *storagev1.ActiveStep, waitID string) {
+	before := d.s.GetStatus()
+	d.setStatus(taskRunning)
+	d.s.Phase = storagev1.Phase_PHASE_START
 	if waitID != "" {
-		m.statusFact(before, waitID, Approved)
-		m.facts[len(m.facts)-1].GetStatusChanged().SuppliedHash = flow.InputHash(s.GetInputJson())
+		d.statusFact(before, waitID, Approved)
+		d.facts[len(d.facts)-1].GetStatusChanged().SuppliedHash = flow.InputHash(s.GetInputJson())
 	}
 }
 
@@ -133,17 +133,17 @@ const Approved = "approved"
 
 // mustAsk implements the confirmation policy (A29). An input that a person has approved is not asked about again. Otherwise a call that
 // repeats one with an unknown outcome always needs approval, whatever the policy.
-func (m *move) mustAsk(s *storagev1.ActiveStep) bool {
+func (d *draft) mustAsk(s *storagev1.ActiveStep) bool {
 	if len(s.GetApprovedHash()) > 0 && bytes.Equal(s.GetApprovedHash(), flow.InputHash(s.GetInputJson())) {
 		return false
 	}
-	if m.mayHaveRun(s) {
+	if d.mayHaveRun(s) {
 		return true
 	}
-	if flow.FromHistory(s) || m.granted(s) {
+	if flow.IsReadOutput(s) || d.granted(s) {
 		return false
 	}
-	switch m.t.Head.GetConfirm() {
+	switch d.t.Head.GetConfirm() {
 	case executorv1.Confirm_CONFIRM_NEVER:
 		return false
 	case executorv1.Confirm_CONFIRM_BY_RISK:
@@ -153,16 +153,16 @@ func (m *move) mustAsk(s *storagev1.ActiveStep) bool {
 }
 
 // mayHaveRun reports whether an earlier step made the same call with an unknown outcome.
-func (m *move) mayHaveRun(s *storagev1.ActiveStep) bool {
-	if len(m.s.GetUnknownCalls()) == 0 {
+func (d *draft) mayHaveRun(s *storagev1.ActiveStep) bool {
+	if len(d.s.GetUnknownCalls()) == 0 {
 		return false
 	}
 	hash := flow.ToolInputHash(s.GetToolId(), s.GetInputJson())
-	return slices.ContainsFunc(m.s.GetUnknownCalls(), func(h []byte) bool { return bytes.Equal(h, hash) })
+	return slices.ContainsFunc(d.s.GetUnknownCalls(), func(h []byte) bool { return bytes.Equal(h, hash) })
 }
 
-func (m *move) granted(s *storagev1.ActiveStep) bool {
-	return slices.ContainsFunc(m.s.GetGrants(), func(g *storagev1.Grant) bool {
+func (d *draft) granted(s *storagev1.ActiveStep) bool {
+	return slices.ContainsFunc(d.s.GetGrants(), func(g *storagev1.Grant) bool {
 		return g.GetToolId() == s.GetToolId() && g.GetDefinitionHash() == s.GetDefinitionHash() &&
 			g.GetConfigRevision() == s.GetConfigRevision() && s.GetRisk().GetLevel() <= g.GetMaxRisk()
 	})
@@ -186,8 +186,8 @@ func floorOf(floor commonv1.RiskLevel) commonv1.RiskLevel {
 }
 
 // planNext continues after the end of a step.
-func (m *move) planNext(s *storagev1.ActiveStep) {
-	m.finish(s)
-	m.s.Phase = storagev1.Phase_PHASE_PLAN
-	m.schedule(flow.Plan{})
+func (d *draft) planNext(s *storagev1.ActiveStep) {
+	d.finish(s)
+	d.s.Phase = storagev1.Phase_PHASE_PLAN
+	d.schedule(flow.Plan{})
 }

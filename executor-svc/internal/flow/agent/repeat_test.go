@@ -34,13 +34,13 @@ func TestChangedBeforeACallWasRepeated(t *testing.T) {
 			task.Head.Confirm, task.Head.OnUnknownOutcome = c.confirm, c.policy
 			s := task.State.GetActiveSteps()[0]
 			s.Effect, s.Attempt, s.DefinitionHash = c.before, 1, "old"
-			on := func(in flow.Input) []flow.Effect {
+			on := func(in flow.Input) []flow.Action {
 				t.Helper()
 				tr, err := agent.Flow{}.Apply(task, in)
 				if err != nil {
 					t.Fatalf("%T: %v", in, err)
 				}
-				return tr.Effects
+				return tr.Actions
 			}
 			if got := on(losses()["by Pawl"]); len(got) != 1 || got[0] != (flow.Call{Ordinal: 1, Attempt: 2}) {
 				t.Fatalf("after the loss: %v, want another call", got)

@@ -36,7 +36,7 @@ func TestNothingBeginsBehindTheRunTime(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, e := range got.Effects {
+			for _, e := range got.Actions {
 				if call, begun := e.(flow.Call); begun {
 					t.Errorf("%+v is begun", call)
 				}

@@ -17,90 +17,90 @@ import (
 // settleUnknown decides about a call that may have had its effect. A repeatable call is repeated if Pawl lost the outcome, and has
 // failed if the server did (A14). Otherwise a person decides, unless the agent has another policy. After a refusal of a question, only a
 // person may repeat the call.
-func (m *move) settleUnknown(s *storagev1.ActiveStep, in flow.Called, answers []*storagev1.InputAnswer) {
-	left := s.GetAttempt() < m.t.Head.GetLimits().GetMaxAttempts()
+func (d *draft) settleUnknown(s *storagev1.ActiveStep, in flow.Called, answers []*storagev1.InputAnswer) {
+	left := s.GetAttempt() < d.t.Head.GetLimits().GetMaxAttempts()
 	if said := refusal(answers); said != "" {
 		in.Err, left = refused(in.Err, said), false
 	}
 	if repeatable(s) {
 		if left && (in.Lost || lostAnswers(in.Err, answers)) {
-			m.callAgain(s, in.Err, outcomeUnknown)
+			d.callAgain(s, in.Err, outcomeUnknown)
 			return
 		}
-		m.attemptFailed(s, in.Err, outcomeUnknown)
+		d.attemptFailed(s, in.Err, outcomeUnknown)
 		return
 	}
-	switch policy := m.t.Head.GetOnUnknownOutcome(); {
+	switch policy := d.t.Head.GetOnUnknownOutcome(); {
 	case policy == executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY && left:
 		s.Accepted = nil // the policy allows a second call, not its answers
-		m.callAgain(s, in.Err, outcomeUnknown)
+		d.callAgain(s, in.Err, outcomeUnknown)
 	case policy == executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_FAIL:
-		m.recordError(s, in.Err, outcomeUnknown)
-		m.fail(&storagev1.ErrorNote{
+		d.recordError(s, in.Err, outcomeUnknown)
+		d.fail(&storagev1.ErrorNote{
 			ErrMsg: "it is not known whether " + s.GetToolId() + " ran (" + in.Err.GetErrMsg() +
 				"); look at what it changes, then start a new task for what is left to do",
 			DataJson: s.GetInputJson(),
 			Reason:   commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN,
 		})
 	default:
-		m.askOutcome(s, in.Err)
+		d.askOutcome(s, in.Err)
 	}
 }
 
 // callAgain repeats a call with the same input, and so with the same idempotency key. It needs no second approval.
-func (m *move) callAgain(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o commonv1.Outcome) {
-	m.recordError(s, e, o)
-	m.setStepStatus(s, stepInit)
+func (d *draft) callAgain(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o commonv1.Outcome) {
+	d.recordError(s, e, o)
+	d.setStepStatus(s, stepInit)
 	s.Repeated = s.GetRepeated() || o == outcomeUnknown
-	m.call(s, "")
+	d.call(s, "")
 }
 
 // askOutcome asks a person for the outcome of a call. The attempt ends with that question (A17).
-func (m *move) askOutcome(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
-	m.setStepStatus(s, stepWaiting)
-	m.setStatus(taskWaiting)
+func (d *draft) askOutcome(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
+	d.setStepStatus(s, stepWaiting)
+	d.setStatus(taskWaiting)
 	s.Error = e
-	m.noteUnknown(s)
-	w := m.open(s, waitOutcome, e.GetErrMsg())
-	m.inputFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForStart{
+	d.noteUnknown(s)
+	w := d.open(s, waitOutcome, e.GetErrMsg())
+	d.inputFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForStart{
 		StepWaitingForStart: &storagev1.StepWaitingForStart{InputJson: s.GetInputJson(), Risk: s.GetRisk(), Deadline: w.GetDeadline(), OutcomeUnknown: e},
 	}})
-	m.stop()
+	d.stop()
 }
 
 // settleOutcome continues with the outcome that a person reports.
-func (m *move) settleOutcome(o *storagev1.SettleOutcome) {
-	s := m.closeWait(o.GetWaitId(), waitOutcome)
+func (d *draft) settleOutcome(o *storagev1.SettleOutcome) {
+	s := d.closeWait(o.GetWaitId(), waitOutcome)
 	if s == nil {
 		return
 	}
 	switch a := o.GetAnswer().(type) {
 	case *storagev1.SettleOutcome_Retry:
 		s.ApprovedHash = flow.InputHash(s.GetInputJson())
-		m.call(s, o.GetWaitId())
+		d.call(s, o.GetWaitId())
 	case *storagev1.SettleOutcome_OutputJson:
-		m.outputSupplied(s, a.OutputJson, o.GetWaitId())
+		d.outputSupplied(s, a.OutputJson, o.GetWaitId())
 	case *storagev1.SettleOutcome_Skip:
-		m.skipped(s, a.Skip, o.GetWaitId())
+		d.skipped(s, a.Skip, o.GetWaitId())
 	default:
-		m.refuse(errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "say how the call ended: retry, output or skip"))
+		d.refuse(errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "say how the call ended: retry, output or skip"))
 	}
 }
 
 // outputSupplied takes a person's output for the tool's.
-func (m *move) outputSupplied(s *storagev1.ActiveStep, output, waitID string) {
-	m.setStatus(taskRunning)
-	m.setStepStatus(s, stepSuccess)
+func (d *draft) outputSupplied(s *storagev1.ActiveStep, output, waitID string) {
+	d.setStatus(taskRunning)
+	d.setStepStatus(s, stepSuccess)
 	s.Outcome = outcomeKnown
-	m.forgetUnknown(s)
-	m.stepFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepOutput{StepOutput: output}})
-	m.facts[len(m.facts)-1].Attempt = 0
-	m.planNext(s)
+	d.forgetUnknown(s)
+	d.stepFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepOutput{StepOutput: output}})
+	d.facts[len(d.facts)-1].Attempt = 0
+	d.planNext(s)
 }
 
 // skipped continues without the step. Its outcome stays unknown: the same call needs a person's approval.
-func (m *move) skipped(s *storagev1.ActiveStep, reason, waitID string) {
-	m.setStatus(taskRunning)
+func (d *draft) skipped(s *storagev1.ActiveStep, reason, waitID string) {
+	d.setStatus(taskRunning)
 	if reason == "" {
 		reason = "skipped by a person"
 	}
@@ -108,19 +108,19 @@ func (m *move) skipped(s *storagev1.ActiveStep, reason, waitID string) {
 		ErrMsg: reason + "; it is not known whether the tool ran: " + s.GetError().GetErrMsg(),
 		Reason: commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN,
 	}
-	m.failWaitingStep(s, e, waitID)
-	m.planNext(s)
+	d.failWaitingStep(s, e, waitID)
+	d.planNext(s)
 }
 
 // noteUnknown makes the same call of a later step need a person's approval.
-func (m *move) noteUnknown(s *storagev1.ActiveStep) {
-	if hash := flow.ToolInputHash(s.GetToolId(), s.GetInputJson()); !m.mayHaveRun(s) {
-		m.s.UnknownCalls = append(m.s.UnknownCalls, hash)
+func (d *draft) noteUnknown(s *storagev1.ActiveStep) {
+	if hash := flow.ToolInputHash(s.GetToolId(), s.GetInputJson()); !d.mayHaveRun(s) {
+		d.s.UnknownCalls = append(d.s.UnknownCalls, hash)
 	}
 }
 
 // forgetUnknown undoes noteUnknown, because a person knows the outcome.
-func (m *move) forgetUnknown(s *storagev1.ActiveStep) {
+func (d *draft) forgetUnknown(s *storagev1.ActiveStep) {
 	hash := flow.ToolInputHash(s.GetToolId(), s.GetInputJson())
-	m.s.UnknownCalls = slices.DeleteFunc(m.s.GetUnknownCalls(), func(h []byte) bool { return bytes.Equal(h, hash) })
+	d.s.UnknownCalls = slices.DeleteFunc(d.s.GetUnknownCalls(), func(h []byte) bool { return bytes.Equal(h, hash) })
 }

@@ -10,42 +10,42 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// split separates effects that may run beside the commit, because planning changes nothing in the world, from those that must not start
-// before it is durable. Planning that the batch abandons is dropped; effects after an Abandon stay behind it.
-func split(effects []flow.Effect) (early, late []flow.Effect) {
+// split separates actions that may run beside the commit, because planning changes nothing in the world, from those that must not start
+// before it is durable. Planning that the batch abandons is dropped; actions after an Abandon stay behind it.
+func split(actions []flow.Action) (early, late []flow.Action) {
 	abandoned := -1
-	for i, e := range effects {
-		if _, ok := e.(flow.Abandon); ok {
+	for i, a := range actions {
+		if _, ok := a.(flow.Abandon); ok {
 			abandoned = i
 		}
 	}
-	for i, e := range effects {
+	for i, a := range actions {
 		switch {
-		case needsCommit(e), i > abandoned && abandoned >= 0:
-			late = append(late, e)
+		case needsCommit(a), i > abandoned && abandoned >= 0:
+			late = append(late, a)
 		case abandoned < 0:
-			early = append(early, e)
+			early = append(early, a)
 		}
 	}
 	return early, late
 }
 
-// needsCommit reports whether an effect must not start before the commit.
-func needsCommit(e flow.Effect) bool {
-	switch e.(type) {
+// needsCommit reports whether an action must not start before the commit.
+func needsCommit(a flow.Action) bool {
+	switch a.(type) {
 	case flow.Call, flow.Attach, flow.StopCall, flow.Withdraw, flow.Abandon:
 		return true
 	}
 	return false
 }
 
-// startAfterCommit starts the effects that had to wait for the commit. A call that was cancelled meanwhile, or that a stopping engine
+// startAfterCommit starts the actions that had to wait for the commit. A call that was cancelled meanwhile, or that a stopping engine
 // would cut off, is not started, and that is recorded.
-func (o *owner) startAfterCommit(b *batch, effects []flow.Effect) {
-	stopped := stopsCall(flow.Transition{Effects: effects})
-	for _, e := range effects {
-		call, isCall := e.(flow.Call)
-		_, isAttach := e.(flow.Attach)
+func (o *owner) startAfterCommit(b *batch, actions []flow.Action) {
+	stopped := stopsCall(flow.Transition{Actions: actions})
+	for _, a := range actions {
+		call, isCall := a.(flow.Call)
+		_, isAttach := a.(flow.Attach)
 		switch {
 		case isAttach && !o.slot: // the task continues once it has a slot
 		case isCall && (stopped || o.cancelQueued()):
@@ -56,7 +56,7 @@ func (o *owner) startAfterCommit(b *batch, effects []flow.Effect) {
 		case isCall && o.draining():
 			o.apply([]item{{turn: o.turn, input: flow.NotStarted{Ordinal: call.Ordinal}}})
 		default:
-			o.startEffect(b, e, true)
+			o.startAction(b, a, true)
 		}
 	}
 }
@@ -78,59 +78,59 @@ func (o *owner) cancelQueued() bool {
 	return false
 }
 
-func (o *owner) startAll(b *batch, effects []flow.Effect) {
-	for _, e := range effects {
-		o.startEffect(b, e, false)
+func (o *owner) startAll(b *batch, actions []flow.Action) {
+	for _, a := range actions {
+		o.startAction(b, a, false)
 	}
 }
 
-// startEffect starts an effect in a new goroutine, which then runs the owner if no other does. If sameGoroutine is true, the effect
+// startAction starts an action in a new goroutine, which then runs the owner if no other does. If sameGoroutine is true, the action
 // becomes o.next instead: the current goroutine runs it after it leaves the owner, so that a usual step needs no new goroutine.
-func (o *owner) startEffect(b *batch, e flow.Effect, sameGoroutine bool) {
-	switch e := e.(type) {
+func (o *owner) startAction(b *batch, a flow.Action, sameGoroutine bool) {
+	switch a := a.(type) {
 	case flow.Abandon:
 		o.turn, o.calling = o.turn+1, false
 		o.cancel()
 		o.newTurn()
 		return
 	case flow.StopCall:
-		o.effects.Go(func() { o.session.StopCall(context.WithoutCancel(o.base), e.Reason) })
+		o.actions.Go(func() { o.session.StopCall(context.WithoutCancel(o.base), a.Reason) })
 		return
 	case flow.Withdraw:
-		o.effects.Go(func() { o.session.Withdraw(context.WithoutCancel(o.base), e) })
+		o.actions.Go(func() { o.session.Withdraw(context.WithoutCancel(o.base), a) })
 		return
 	case flow.Call:
 		o.calling, o.attached, o.stopped = true, false, false
 	case flow.Attach:
 		o.calling, o.attached, o.stopped = true, true, false
 	}
-	run, ctx, emit := o.session.Prepare(o.ctx, o.task(b.state), o.history, e), o.ctx, o.emit
-	o.effects.Add(1)
-	effect := func() {
+	run, ctx, emit := o.session.Prepare(o.ctx, o.task(b.state), o.history, a), o.ctx, o.emit
+	o.actions.Add(1)
+	action := func() {
 		run(ctx, emit)
-		o.effects.Done()
+		o.actions.Done()
 	}
-	if sameGoroutine { // an effect that was there already gets a goroutine
-		effect, o.next = o.next, effect
+	if sameGoroutine { // an action that was there already gets a goroutine
+		action, o.next = o.next, action
 	}
-	if effect != nil {
-		go o.work(effect)
+	if action != nil {
+		go o.work(action)
 	}
 }
 
-// work runs an effect, then the owner if no other goroutine does, then the effect that it leaves, and so on.
-func (o *owner) work(effect func()) {
+// work runs an action, then the owner if no other goroutine does, then the action that it leaves, and so on.
+func (o *owner) work(action func()) {
 	stack.Reserve()
-	for effect != nil {
-		effect()
+	for action != nil {
+		action()
 		if !o.in.enter() {
 			return
 		}
-		effect = o.run()
+		action = o.run()
 	}
 }
 
-// newTurn makes the context and the emit function of the turn's effects.
+// newTurn makes the context and the emit function of the turn's actions.
 func (o *owner) newTurn() {
 	turn := o.turn
 	o.ctx, o.cancel = context.WithCancel(o.base)
@@ -139,7 +139,7 @@ func (o *owner) newTurn() {
 		switch in.(type) {
 		case flow.Progress, flow.McpTask, flow.Text:
 			o.deliver(i)
-		default: // the effect ends, and its goroutine runs the owner
+		default: // the action ends, and its goroutine runs the owner
 			o.in.add(i)
 		}
 	}

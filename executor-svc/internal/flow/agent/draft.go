@@ -1,0 +1,168 @@
+package agent
+
+import (
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
+
+	"pawl.dev/executor-svc/internal/flow"
+	"pawl.dev/executor-svc/internal/state"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// draft is a transition that is being built. Every change of a status goes through setStatus or setStepStatus, which check the tables of A4 and A5. The first
+// error ends it: transition then returns that error, and the draft is discarded.
+type draft struct {
+	t         *flow.Task
+	s         *storagev1.Checkpoint
+	facts     []*storagev1.Fact
+	actions   []flow.Action
+	unchanged bool
+	err       error
+}
+
+func (d *draft) transition() (flow.Transition, error) {
+	if d.err != nil {
+		return flow.Transition{}, d.err
+	}
+	return flow.Transition{Facts: d.facts, Actions: d.actions, Unchanged: d.unchanged && len(d.facts) == 0}, nil
+}
+
+// refuse ends the draft with an error.
+func (d *draft) refuse(err error) {
+	if d.err == nil {
+		d.err = err
+	}
+}
+
+// schedule adds actions that the engine runs after the transition.
+func (d *draft) schedule(actions ...flow.Action) { d.actions = append(d.actions, actions...) }
+
+// setStatus moves the task to a status.
+func (d *draft) setStatus(to executorv1.ExecutorStatus) {
+	if err := state.MoveExecutor(d.s.GetStatus(), to); err != nil {
+		d.refuse(err)
+		return
+	}
+	if d.s.GetStatus() != to {
+		d.s.StatusReason = ""
+	}
+	d.s.Status = to
+	if d.t.Head.GetLimits().GetMaxRunTime() > 0 {
+		d.clock(to == taskRunning)
+	}
+}
+
+// clock starts or stops counting the task's run time.
+func (d *draft) clock(runs bool) {
+	now := d.t.Now.UnixNano()
+	switch {
+	case runs && d.s.GetRunSince() == 0:
+		d.s.RunSince = now
+	case !runs:
+		d.s.RunTime, d.s.RunSince = flow.RunTime(d.s, d.t.Now), 0
+	}
+}
+
+// setStepStatus moves a step to a status.
+func (d *draft) setStepStatus(s *storagev1.ActiveStep, to executorv1.StepStatus) {
+	if err := state.MoveStep(s.GetStatus(), to); err != nil {
+		d.refuse(err)
+		return
+	}
+	s.Status = to
+}
+
+// fact adds a fact about the whole task, with the task's status.
+func (d *draft) fact(f *storagev1.Fact) {
+	f.Status = d.s.GetStatus()
+	d.facts = append(d.facts, f)
+}
+
+// stepFact adds a fact about a step, with the step's status.
+func (d *draft) stepFact(s *storagev1.ActiveStep, f *storagev1.Fact) {
+	f.Ordinal, f.ToolId, f.StepStatus = s.GetOrdinal(), s.GetToolId(), s.GetStatus()
+	f.SubtaskId = s.GetSubtaskId()
+	if _, first := f.GetKind().(*storagev1.Fact_StepInit); !first {
+		f.Attempt = s.GetAttempt()
+	}
+	d.fact(f)
+}
+
+// inputFact adds a fact that holds the step's input, and notes its seq.
+func (d *draft) inputFact(s *storagev1.ActiveStep, f *storagev1.Fact) {
+	d.stepFact(s, f)
+	s.InputSeq = d.s.GetLastSeq() + uint64(len(d.facts))
+}
+
+// step returns the active step; its absence is an explicit error (A25).
+func (d *draft) step() *storagev1.ActiveStep {
+	if len(d.s.GetActiveSteps()) == 0 {
+		d.refuse(errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
+			"task %s has no current step in phase %s; this is a defect, please report it", d.t.ID, d.s.GetPhase()))
+		return nil
+	}
+	return d.s.GetActiveSteps()[0]
+}
+
+// current returns the active step if it has this ordinal; a result of another step is stale.
+func (d *draft) current(ordinal uint32) *storagev1.ActiveStep {
+	s := d.step()
+	if s == nil {
+		return nil
+	}
+	if s.GetOrdinal() != ordinal {
+		d.refuse(errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
+			"a result of %s came while %s is current", flow.StepID(ordinal), flow.StepID(s.GetOrdinal())))
+		return nil
+	}
+	return s
+}
+
+func (d *draft) finish(s *storagev1.ActiveStep) {
+	for i, a := range d.s.GetActiveSteps() {
+		if a == s {
+			d.s.ActiveSteps = append(d.s.ActiveSteps[:i], d.s.ActiveSteps[i+1:]...)
+			return
+		}
+	}
+}
+
+// end closes the task for good (A19).
+func (d *draft) end(to executorv1.ExecutorStatus, f *storagev1.Fact) {
+	if state.Ended(d.s.GetStatus()) {
+		d.refuse(ended(d.s.GetStatus()))
+		return
+	}
+	d.setStatus(to)
+	d.s.Phase = storagev1.Phase_PHASE_END
+	d.s.ActiveSteps, d.s.Waits = nil, nil
+	d.s.EndTime = d.t.Now.UnixNano()
+	d.fact(f)
+}
+
+func (d *draft) fail(e *storagev1.ErrorNote) {
+	d.s.Error = e
+	d.end(taskFailed, &storagev1.Fact{Kind: &storagev1.Fact_FlowFailed{FlowFailed: e}})
+}
+
+func (d *draft) spend(u *storagev1.Usage) { d.s.Usage = flow.AddUsage(d.s.GetUsage(), u) }
+
+// settleReserve replaces the reservation of a planner call by its usage.
+func (d *draft) settleReserve(u *storagev1.Usage) {
+	d.s.ReservedModelCalls = 0
+	d.spend(u)
+}
+
+// spendReserve counts a reservation as used.
+func (d *draft) spendReserve() {
+	if n := d.s.GetReservedModelCalls(); n > 0 {
+		d.settleReserve(&storagev1.Usage{ModelCalls: n})
+	}
+}
+
+func repeatable(s *storagev1.ActiveStep) bool {
+	return s.GetEffect() == commonv1.Effect_EFFECT_READ || s.GetIdempotent()
+}
