@@ -3,7 +3,6 @@ package inproc
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,8 +28,8 @@ var thisProcess = peer.Peer{Addr: address{}, LocalAddr: address{}}
 
 // callOptions are those of gRPC's call options that clients use here.
 type callOptions struct {
-	header, trailer *metadata.MD // nil: not wanted
-	shares          bool
+	header *metadata.MD // nil: not wanted
+	shares bool
 }
 
 func readOptions(opts []grpc.CallOption) callOptions {
@@ -39,8 +38,6 @@ func readOptions(opts []grpc.CallOption) callOptions {
 		switch opt := opt.(type) {
 		case grpc.HeaderCallOption:
 			o.header = opt.HeaderAddr
-		case grpc.TrailerCallOption:
-			o.trailer = opt.TrailerAddr
 		case grpc.PeerCallOption:
 			*opt.PeerAddr = thisProcess
 		case sharing:
@@ -63,11 +60,6 @@ func (c *Conn) prepare(ctx context.Context, name string, stream bool) (*method, 
 	if !ok {
 		md = metadata.MD{}
 	}
-	for key := range md {
-		if strings.HasPrefix(key, ":") || strings.HasPrefix(key, "grpc-") {
-			delete(md, key) // reserved for gRPC itself, which drops them too
-		}
-	}
 	if c.authorization != nil {
 		md["authorization"] = append(md["authorization"], c.authorization...)
 	}
@@ -75,15 +67,15 @@ func (c *Conn) prepare(ctx context.Context, name string, stream bool) (*method, 
 	return m, md, nil
 }
 
-// transport is what both sides of a call know of it beside its messages. grpc.SetHeader, SendHeader and SetTrailer reach it.
+// transport is what both sides of a call know of it beside its messages. grpc.SetHeader and SendHeader reach it.
 type transport struct {
 	method *method
 	shares atomic.Bool // the handler called Share
 
-	mu              sync.Mutex // guards the following
-	header, trailer metadata.MD
-	sent            bool
-	headerSent      chan struct{} // closed when the header is sent, which is not written afterwards; nil: it comes with the reply
+	mu         sync.Mutex // guards the following
+	header     metadata.MD
+	sent       bool
+	headerSent chan struct{} // closed when the header is sent, which is not written afterwards; nil: it comes with the reply
 }
 
 var errHeaderSent = errors.New("inproc: the header was sent already")
@@ -117,47 +109,35 @@ func (t *transport) sendHeader() {
 	}
 }
 
-func (t *transport) SetTrailer(md metadata.MD) error {
+// SetTrailer drops the trailer, because no client asks for one.
+func (*transport) SetTrailer(metadata.MD) error { return nil }
+
+// report gives the client the header if it wants it.
+func (t *transport) report(o *callOptions) {
+	if o.header == nil {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.trailer = metadata.Join(t.trailer, md)
-	return nil
+	*o.header = t.header
 }
 
-// report gives the client the header and the trailer that it wants.
-func (t *transport) report(o *callOptions) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if o.header != nil {
-		*o.header = t.header
-	}
-	if o.trailer != nil {
-		*o.trailer = t.trailer
-	}
-}
+var errNoReturn = status.Error(codes.Internal, "inproc: the handler ended without returning")
 
 // serve runs a handler in the server's context of a call, and passes how it ended to finish, also if it panics or ends its goroutine.
 func (s *server) serve(client context.Context, md metadata.MD, t *transport, handle func(context.Context) error, finish func(error)) {
 	ctx, cancel := serverContext(client, md)
-	kind := t.method.stream
-	if kind == nil {
-		kind = &grpc.StreamDesc{}
-	}
-	ctx, tellEnd := start(ctx, s.serverStats, t.method.name, false, kind.ClientStreams, kind.ServerStreams)
-	var err error
-	returned := false
+	ctx, tellEnd := start(ctx, s.serverStats, t.method.name, false, t.method.stream)
+	err := errNoReturn // as after runtime.Goexit
 	defer func() {
 		if p := recover(); p != nil {
 			err = status.Errorf(codes.Internal, "the handler of %s panicked: %v", t.method.name, p)
-		} else if !returned { // runtime.Goexit
-			err = status.Errorf(codes.Internal, "the handler of %s ended without returning", t.method.name)
 		}
 		tellEnd(err)
 		finish(err)
 		cancel()
 	}()
 	err = handle(grpc.NewContextWithServerTransportStream(ctx, t))
-	returned = true
 }
 
 // endOnly passes on the end and the deadline of a client's context, and none of its values.
@@ -178,18 +158,22 @@ func serverContext(client context.Context, md metadata.MD) (context.Context, con
 	return peer.NewContext(metadata.NewIncomingContext(ctx, md), &thisProcess), cancel
 }
 
-// start reports the begin of a call to a stats handler, if any, and returns a function that reports the end, once.
-func start(ctx context.Context, h stats.Handler, name string, client, clientStream, serverStream bool) (context.Context, func(error)) {
+// start reports the begin of a call to a stats handler, if any, and returns a function that reports the end, once. A unary call has no
+// stream.
+func start(ctx context.Context, h stats.Handler, name string, client bool, stream *grpc.StreamDesc) (context.Context, func(error)) {
 	if h == nil {
 		return ctx, func(error) {}
 	}
 	ctx = h.TagRPC(ctx, &stats.RPCTagInfo{FullMethodName: name})
-	begun := time.Now()
-	h.HandleRPC(ctx, &stats.Begin{Client: client, BeginTime: begun, IsClientStream: clientStream, IsServerStream: serverStream})
+	begin := &stats.Begin{Client: client, BeginTime: time.Now()}
+	if stream != nil {
+		begin.IsClientStream, begin.IsServerStream = stream.ClientStreams, stream.ServerStreams
+	}
+	h.HandleRPC(ctx, begin)
 	var once sync.Once
 	return ctx, func(err error) {
 		once.Do(func() {
-			h.HandleRPC(ctx, &stats.End{Client: client, BeginTime: begun, EndTime: time.Now(), Error: statusOf(err)})
+			h.HandleRPC(ctx, &stats.End{Client: client, BeginTime: begin.BeginTime, EndTime: time.Now(), Error: statusOf(err)})
 		})
 	}
 }

@@ -1,7 +1,6 @@
 package inproc
 
 import (
-	"strings"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -58,27 +57,19 @@ func (c *Conn) WithToken(token string) *Conn {
 func (c *Conn) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.known(desc.ServiceName) {
-		panic("inproc: " + desc.ServiceName + " is registered twice")
+	add := func(short string, m *method) {
+		m.name, m.impl = "/"+desc.ServiceName+"/"+short, impl
+		if c.methods[m.name] != nil {
+			panic("inproc: " + m.name + " is registered twice")
+		}
+		c.methods[m.name] = m
 	}
 	for i := range desc.Methods {
-		name := "/" + desc.ServiceName + "/" + desc.Methods[i].MethodName
-		c.methods[name] = &method{name: name, impl: impl, unary: &desc.Methods[i]}
+		add(desc.Methods[i].MethodName, &method{unary: &desc.Methods[i]})
 	}
 	for i := range desc.Streams {
-		name := "/" + desc.ServiceName + "/" + desc.Streams[i].StreamName
-		c.methods[name] = &method{name: name, impl: impl, stream: &desc.Streams[i]}
+		add(desc.Streams[i].StreamName, &method{stream: &desc.Streams[i]})
 	}
-}
-
-// known reports whether a service is registered. The caller holds mu.
-func (s *server) known(service string) bool {
-	for name := range s.methods {
-		if strings.HasPrefix(name, "/"+service+"/") {
-			return true
-		}
-	}
-	return false
 }
 
 // find returns a method; stream says which kind is called.
@@ -88,9 +79,5 @@ func (s *server) find(name string, stream bool) (*method, error) {
 	if m, ok := s.methods[name]; ok && (m.stream != nil) == stream {
 		return m, nil
 	}
-	service, short, _ := strings.Cut(strings.TrimPrefix(name, "/"), "/")
-	if !s.known(service) {
-		return nil, status.Errorf(codes.Unimplemented, "unknown service %s", service)
-	}
-	return nil, status.Errorf(codes.Unimplemented, "unknown method %s for service %s", short, service)
+	return nil, status.Errorf(codes.Unimplemented, "unknown method %s", name)
 }

@@ -18,7 +18,6 @@ type service struct {
 	testgrpc.UnimplementedTestServiceServer
 	UnaryFn  func(context.Context, *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error)
 	OutFn    func(*testgrpc.StreamingOutputCallRequest, testgrpc.TestService_StreamingOutputCallServer) error
-	InFn     func(testgrpc.TestService_StreamingInputCallServer) error
 	DuplexFn func(testgrpc.TestService_FullDuplexCallServer) error
 }
 
@@ -31,10 +30,6 @@ func (s *service) UnaryCall(ctx context.Context, in *testgrpc.SimpleRequest) (*t
 
 func (s *service) StreamingOutputCall(in *testgrpc.StreamingOutputCallRequest, ss testgrpc.TestService_StreamingOutputCallServer) error {
 	return s.OutFn(in, ss)
-}
-
-func (s *service) StreamingInputCall(ss testgrpc.TestService_StreamingInputCallServer) error {
-	return s.InFn(ss)
 }
 
 func (s *service) FullDuplexCall(ss testgrpc.TestService_FullDuplexCallServer) error {

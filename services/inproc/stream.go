@@ -28,8 +28,11 @@ type streamCall struct {
 
 // NewStream implements grpc.ClientConnInterface.
 func (c *Conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, name string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	if !desc.ServerStreams {
+		return nil, status.Errorf(codes.Unimplemented, "inproc: %s streams requests alone, which no service does", name)
+	}
 	o := readOptions(opts)
-	ctx, tellEnd := start(ctx, c.clientStats, name, true, desc.ClientStreams, desc.ServerStreams)
+	ctx, tellEnd := start(ctx, c.clientStats, name, true, desc)
 	m, md, err := c.prepare(ctx, name, true)
 	if err != nil {
 		tellEnd(err)
@@ -91,17 +94,11 @@ func (s *clientStream) Header() (metadata.MD, error) {
 			return nil, ended(s.ctx)
 		}
 	}
-	s.report(&callOptions{header: s.options.header})
+	s.report(&s.options)
 	return s.header, nil
 }
 
-// Trailer is complete once RecvMsg has returned an error, io.EOF included.
-func (s *clientStream) Trailer() (md metadata.MD) {
-	if s.isDone() {
-		s.report(&callOptions{trailer: &md})
-	}
-	return md
-}
+func (s *clientStream) Trailer() metadata.MD { return nil }
 
 func (s *clientStream) CloseSend() error {
 	if !s.sendClosed {
@@ -150,12 +147,6 @@ func (s *clientStream) RecvMsg(m any) error {
 		return s.result
 	}
 	err := s.receive(m)
-	if err == nil && !s.desc.ServerStreams {
-		if err = s.expectEnd(); err == nil {
-			s.end(io.EOF)
-			return nil
-		}
-	}
 	if err != nil {
 		s.end(err)
 	}
@@ -182,22 +173,7 @@ func (s *clientStream) receive(m any) error {
 	if s.err != nil {
 		return s.err
 	}
-	if !s.desc.ServerStreams {
-		return status.Error(codes.Internal, "inproc: the handler returned neither a message nor an error")
-	}
 	return io.EOF
-}
-
-// expectEnd waits, after the one response of a method that has one, for the status.
-func (s *clientStream) expectEnd() error {
-	select {
-	case <-s.responses:
-		return status.Error(codes.Internal, "inproc: the handler sent more than the one message it has to")
-	case <-s.ctx.Done():
-		return ended(s.ctx)
-	case <-s.done:
-	}
-	return s.err
 }
 
 // end keeps what the call ended with, and frees what it held.
@@ -232,7 +208,7 @@ func (s *serverStream) handle(ctx context.Context) error {
 
 func (s *serverStream) Context() context.Context { return s.ctx }
 
-func (s *serverStream) SetTrailer(md metadata.MD) { _ = s.transport.SetTrailer(md) }
+func (s *serverStream) SetTrailer(metadata.MD) {}
 
 func (s *serverStream) SendMsg(m any) error {
 	if s.ctx.Err() != nil {

@@ -13,7 +13,7 @@ import (
 // Invoke implements grpc.ClientConnInterface.
 func (c *Conn) Invoke(ctx context.Context, name string, args, reply any, opts ...grpc.CallOption) (err error) {
 	o := readOptions(opts)
-	ctx, tellEnd := start(ctx, c.clientStats, name, true, false, false)
+	ctx, tellEnd := start(ctx, c.clientStats, name, true, nil)
 	defer func() { tellEnd(err) }()
 	m, md, err := c.prepare(ctx, name, false)
 	if err != nil {

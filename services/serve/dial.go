@@ -34,7 +34,7 @@ func dial(addr string, options ...grpc.DialOption) (*grpc.ClientConn, error) {
 func dialOptions(token string, creds credentials.TransportCredentials) []grpc.DialOption {
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply), grpc.ForceCodecV2(codec{})),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)),
 		// gRPC's own backoff goes up to two minutes, which is how long a restarted service would not be found again.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},

@@ -16,7 +16,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -33,8 +32,6 @@ import (
 	"pawl.dev/services/identity"
 	"pawl.dev/services/serve"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type service struct {
 	testgrpc.UnimplementedTestServiceServer

@@ -67,7 +67,6 @@ func New(o Options) (*Server, error) {
 	s.options = []grpc.ServerOption{
 		grpc.UnaryInterceptor(s.unary),
 		grpc.StreamInterceptor(s.stream),
-		grpc.ForceServerCodecV2(codec{}),
 		grpc.MaxRecvMsgSize(hardLimitFactor * o.MaxRecvBytes),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge: o.MaxConnectionAge, MaxConnectionAgeGrace: maxConnectionAgeGrace,

@@ -6,6 +6,9 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
+
+	"google.golang.org/grpc/experimental"
+	"google.golang.org/grpc/mem"
 )
 
 const (
@@ -20,10 +23,17 @@ const (
 	tightGC, looseGC = 100, 300
 )
 
-// RelaxGC makes the process collect garbage when it has allocated some megabytes, by how fast it does, unless GOGC says otherwise. The
-// live heaps of our servers are a few megabytes, and GOGC=100 would collect them several times as often; a fixed GOGC that is large
-// enough for them would let a large heap grow without need.
-func RelaxGC() {
+// TuneMemory sets the memory pools of gRPC and the pace of the garbage collector. Call it first in a server's process.
+//
+// The process collects garbage when it has allocated some megabytes, by how fast it does, unless GOGC says otherwise. The live heaps of
+// our servers are a few megabytes, and GOGC=100 would collect them several times as often; a fixed GOGC that is large enough for them
+// would let a large heap grow without need.
+func TuneMemory() {
+	// 2 KiB to 8 MiB, each size twice the one before. By default there is none between 32 KiB and 1 MiB, and buffers are cleared when they
+	// are handed out: a message of 60 kB took 2.5 times the CPU.
+	if buffers, err := mem.NewBinaryTieredBufferPool(11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23); err == nil {
+		experimental.SetDefaultBufferPool(buffers)
+	}
 	if os.Getenv("GOGC") != "" {
 		return
 	}

@@ -6,6 +6,9 @@ import (
 	"runtime/metrics"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc/experimental"
+	"google.golang.org/grpc/mem"
 )
 
 func TestPercentFor(t *testing.T) {
@@ -33,11 +36,11 @@ func TestHeadroomFor(t *testing.T) {
 }
 
 // GOGC follows the live heap, up and down.
-func TestRelaxGC(t *testing.T) {
+func TestTuneMemory(t *testing.T) {
 	t.Setenv("GOGC", "")
 	was := debug.SetGCPercent(100)
 	t.Cleanup(func() { debug.SetGCPercent(was) })
-	RelaxGC()
+	TuneMemory()
 	ballast := make([]byte, 64<<20)
 	awaitGOGC(t, func(gogc int) bool { return gogc == tightGC })
 	runtime.KeepAlive(ballast) // and no longer
@@ -59,12 +62,27 @@ func awaitGOGC(t *testing.T, is func(gogc int) bool) {
 }
 
 // What the operator says counts.
-func TestRelaxGCLeavesGOGC(t *testing.T) {
+func TestTuneMemoryLeavesGOGC(t *testing.T) {
 	t.Setenv("GOGC", "50")
 	was := debug.SetGCPercent(50)
 	t.Cleanup(func() { debug.SetGCPercent(was) })
-	RelaxGC()
+	TuneMemory()
 	if got := debug.SetGCPercent(50); got != 50 {
 		t.Errorf("GOGC is %d", got)
+	}
+}
+
+// A message gets a buffer of at most twice its size.
+func TestTuneMemorySetsBuffers(t *testing.T) {
+	was, before := debug.SetGCPercent(100), mem.DefaultBufferPool()
+	t.Cleanup(func() {
+		debug.SetGCPercent(was)
+		experimental.SetDefaultBufferPool(before)
+	})
+	TuneMemory()
+	for _, size := range []int{2048, 60_000, 1 << 20, 5 << 20} {
+		if buf := mem.DefaultBufferPool().Get(size); len(*buf) != size || cap(*buf) > 2*size {
+			t.Errorf("%d bytes are in a buffer of %d, whose capacity is %d", size, len(*buf), cap(*buf))
+		}
 	}
 }
