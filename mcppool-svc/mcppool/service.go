@@ -151,8 +151,9 @@ func (s *Service) connections(st *replica.Store, allowed []netip.Prefix, own *bu
 		AllowAddresses: allowed, ChildLimits: s.cfg.childLimits(), Builtins: own.open, Functions: own.functions,
 		Credentials: s.credentials,
 	}, deps.Log)
-	s.pool = conn.New(s.cfg.pool(), s.connector.Connect, deps.Log)
-	s.pool.Exclusive(func(server *registry.Server) bool { return s.anonymousElicitors.Recall(server.Origin()) != "" })
+	bounds := s.cfg.pool()
+	bounds.Exclusive = func(server *registry.Server) bool { return s.anonymousElicitors.Recall(server.Origin()) != "" }
+	s.pool = conn.New(bounds, s.connector.Connect, deps.Log)
 	return nil
 }
 

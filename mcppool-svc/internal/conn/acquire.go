@@ -25,7 +25,7 @@ type Use struct {
 	Call bool
 	// Standing is set for a subscription: it is made again over another connection if this one ends.
 	Standing bool
-	// Patience is how long a call may wait for its turn. Waiting, which may be nil, is called before it waits. See Exclusive.
+	// Patience is how long a call may wait for its turn. Waiting, which may be nil, is called before it waits. See Config.Exclusive.
 	Patience time.Duration
 	Waiting  func(why error)
 }
@@ -51,18 +51,7 @@ func (l *Lease) Stamp() (connection, writes uint64) { return l.entry.number, l.e
 func (l *Lease) Wrote() { l.entry.writes.Add(1) }
 
 // Retired is closed once the connection is no longer leased: a long use should move to another one.
-func (l *Lease) Retired() <-chan struct{} {
-	p, e := l.pool, l.entry
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if e.retiredCh == nil {
-		e.retiredCh = make(chan struct{})
-		if e.retired {
-			close(e.retiredCh)
-		}
-	}
-	return e.retiredCh
-}
+func (l *Lease) Retired() <-chan struct{} { return l.entry.retiredCh }
 
 // Release gives the connection back. Call it once.
 func (l *Lease) Release() {
@@ -194,7 +183,8 @@ func (p *Pool) join(ctx context.Context, k key, e *entry, use Use, now time.Time
 		}
 		p.made++
 		e = &entry{
-			number: p.made, key: k, id: use.Server.ID, ready: make(chan struct{}), begun: time.Now(), sessions: make(map[sessionKey]time.Time), writes: p.writesOf(k),
+			number: p.made, key: k, id: use.Server.ID, ready: make(chan struct{}), retiredCh: make(chan struct{}), begun: time.Now(),
+			sessions: make(map[sessionKey]time.Time), writes: p.writesOf(k),
 		}
 		p.entries[k.at(0)], p.live[e] = slices.Insert(p.entries[k.at(0)], k.nth, e), true
 		p.notify(k)
@@ -241,12 +231,8 @@ func (p *Pool) establish(ctx context.Context, e *entry, server *registry.Server)
 	defer p.wake() // calls that wait because an attempt was under way
 	now := time.Now()
 	e.client, e.tools, e.made, e.idle, e.heard = client, catalog.NewCache(client, p.tools), now, now, now
-	if e.retired && e.calls == 0 {
+	if p.closed || e.retired && e.calls == 0 {
 		p.finish(e) // it was retired and left by all callers while it was being made
-		return
-	}
-	if p.closed {
-		p.finish(e)
 		return
 	}
 	p.observe(e)

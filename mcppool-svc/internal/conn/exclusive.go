@@ -18,14 +18,9 @@ import (
 // maxWaiters bounds the calls that wait for the connections of one key.
 const maxWaiters = 100
 
-// Exclusive sets which servers ask for input without naming the call. Only one call at a time runs over a connection to such a server,
-// so that each question belongs to one call; further calls of the same user, or task, get further connections, or wait for their turn if
-// there can be no more. Other requests use the first connection. Exclusive is called before the pool is used.
-func (p *Pool) Exclusive(exclusive func(*registry.Server) bool) { p.exclusive = exclusive }
-
 // isExclusive reports whether a use needs a connection of its own. Shared connections are never exclusive: users share their state.
 func (p *Pool) isExclusive(use Use) bool {
-	return use.Call && p.exclusive != nil && use.Server.Isolation != registry.Shared && p.exclusive(use.Server)
+	return use.Call && p.cfg.Exclusive != nil && use.Server.Isolation != registry.Shared && p.cfg.Exclusive(use.Server)
 }
 
 // waiter is a call that needs a connection of its own.
@@ -185,9 +180,6 @@ func (e *entry) unsettled() bool {
 func (p *Pool) discard(e *entry) {
 	e.discarded = true
 	p.retire(e)
-	if e.drained() {
-		p.finish(e)
-	}
 }
 
 // drained reports whether nothing keeps a retired connection open. Called with the pool's mu held.

@@ -20,7 +20,7 @@ import (
 // inAsking is inPool with servers that ask without saying for which call.
 func inAsking(t *testing.T, cfg Config, test func(t *testing.T, p *Pool, f *fakes)) {
 	inPool(t, cfg, func(t *testing.T, p *Pool, f *fakes) {
-		p.Exclusive(func(*registry.Server) bool { return true })
+		p.cfg.Exclusive = func(*registry.Server) bool { return true }
 		test(t, p, f)
 	})
 }
@@ -87,7 +87,7 @@ func TestCallsAlone(t *testing.T) {
 func TestWhoIsNotSplit(t *testing.T) {
 	inPool(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
 		asks := map[string]bool{"asks": true}
-		p.Exclusive(func(s *registry.Server) bool { return asks[s.UID] })
+		p.cfg.Exclusive = func(s *registry.Server) bool { return asks[s.UID] }
 		shared := isolated(registry.Shared)
 		shared.UID = "asks"
 		for _, s := range []*registry.Server{server, shared} {
@@ -296,7 +296,7 @@ func TestUnsettledConnection(t *testing.T) {
 			made = append(made, u)
 			return u, nil
 		}, slog.New(slog.DiscardHandler))
-		p.Exclusive(func(*registry.Server) bool { return true })
+		p.cfg.Exclusive = func(*registry.Server) bool { return true }
 		subscription := acquire(t, p, Use{User: "ann", Standing: true})
 		reading := acquire(t, p, Use{User: "ann"})
 		a := acquire(t, p, ofCall(""))

@@ -176,7 +176,7 @@ func TestWhoLooksSeesDeathBeyondTheFirst(t *testing.T) {
 		for _, isolation := range []registry.Isolation{registry.PerUser, registry.PerTask} {
 			t.Run(fmt.Sprint(name, ", isolation ", isolation), func(t *testing.T) {
 				withLives(t, func(t *testing.T, p *Pool, _ *fakes, l *life) {
-					p.Exclusive(func(*registry.Server) bool { return true })
+					p.cfg.Exclusive = func(*registry.Server) bool { return true }
 					s := isolated(isolation)
 					use := Use{Server: s, User: "ann", Session: "task", Call: true}
 					leases := []*Lease{acquire(t, p, use), acquire(t, p, use), acquire(t, p, use)}

@@ -88,7 +88,6 @@ func (p *Pool) evict(qualifies func(*entry) bool) bool {
 		return false
 	}
 	p.retire(oldest)
-	p.finish(oldest)
 	return true
 }
 

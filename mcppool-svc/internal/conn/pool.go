@@ -24,6 +24,10 @@ type Config struct {
 	BreakAfter     int           // failed connects in a row before a server is left alone; 5
 	BreakFor       time.Duration // how long it is; 30 s
 	ProbeAfter     time.Duration // how long an answer counts before a look at the state probes again; 10 s
+	// Exclusive tells which servers ask for input without naming the call; nil: none. Only one call at a time runs over a connection to such a
+	// server, so that each question belongs to one call; further calls of the same user, or task, get further connections, or wait for their
+	// turn if there can be no more. Other requests use the first connection.
+	Exclusive func(*registry.Server) bool
 }
 
 func (c Config) withDefaults() Config {
@@ -42,12 +46,11 @@ type Connect func(ctx context.Context, server *registry.Server, user string) (mc
 
 // Pool keeps connections.
 type Pool struct {
-	cfg       Config
-	connect   Connect
-	log       *slog.Logger
-	changed   func(server, user string)   // see Observe
-	watched   func(user string) bool      // see Watched
-	exclusive func(*registry.Server) bool // see Exclusive
+	cfg     Config
+	connect Connect
+	log     *slog.Logger
+	changed func(server, user string) // see Observe
+	watched func(user string) bool    // see Watched
 
 	tools *catalog.Interner // of all connections
 
@@ -71,8 +74,10 @@ type entry struct {
 	id     string        // the server's id, for logs
 	ready  chan struct{} // closed once connected or failed
 	begun  time.Time
-	number uint64         // no other entry has it
-	writes *atomic.Uint64 // see Lease.Wrote; shared by all connections of a key
+	number uint64 // no other entry has it
+	// retiredCh is closed when the entry is retired.
+	retiredCh chan struct{}
+	writes    *atomic.Uint64 // see Lease.Wrote; shared by all connections of a key
 
 	client    mcp.Client     // after ready; nil if it failed
 	made      time.Time      // after ready
@@ -82,10 +87,9 @@ type entry struct {
 	running   int            // leases of tool calls
 	standing  int            // leases of subscriptions
 	sessions  map[sessionKey]time.Time
-	idle      time.Time     // when it was last used
-	retired   bool          // no longer leased; closed with its last call
-	retiredCh chan struct{} // closed when retired; nil until Retired is called
-	discarded bool          // retired, and closed also under subscriptions
+	idle      time.Time // when it was last used
+	retired   bool      // no longer leased; closed with its last call
+	discarded bool      // retired, and closed also under subscriptions
 	closing   bool
 	suspended bool // see suspend
 
@@ -128,12 +132,15 @@ func (p *Pool) Close() {
 	p.work.Wait()
 }
 
-// retire stops leasing an entry. Called with mu held.
+// retire stops leasing an entry, and closes it if nothing keeps it open. Called with mu held.
 func (p *Pool) retire(e *entry) {
-	if !e.retired && e.retiredCh != nil {
+	if !e.retired {
 		close(e.retiredCh)
 	}
 	e.retired = true
+	if e.drained() {
+		defer p.finish(e)
+	}
 	first := e.at(0)
 	if i := slices.Index(p.entries[first], e); i >= 0 {
 		if p.entries[first] = slices.Delete(p.entries[first], i, i+1); len(p.entries[first]) == 0 {
@@ -160,3 +167,41 @@ func (p *Pool) finish(e *entry) {
 		p.mu.Unlock()
 	})
 }
+
+// key identifies a connection.
+type key struct {
+	server   string // registry.Server.UID
+	user     string // empty if all users share it
+	session  string // empty unless each session has its own
+	revision string
+	nth      int // 0: the first; further ones are for calls that need one of their own
+}
+
+// keyOf returns the key of a use's first connection.
+func keyOf(use Use) key {
+	k := key{server: use.Server.UID, user: use.User, revision: use.Server.Revision()}
+	switch use.Server.Isolation {
+	case registry.PerTask:
+		k.session = use.Session // calls without one share one among themselves
+	case registry.Shared:
+		k.user = ""
+	case registry.PerUser:
+	}
+	return k
+}
+
+// failureKey is the key of failures: a server that cannot be reached cannot be for all of a user's sessions. A failure to make a further
+// connection says nothing about the first.
+func (k key) failureKey() key {
+	k.session, k.nth = "", min(k.nth, 1)
+	return k
+}
+
+// at returns the key of the nth connection.
+func (k key) at(nth int) key {
+	k.nth = nth
+	return k
+}
+
+// sessionKey identifies a session: sessions of different users may have the same name.
+type sessionKey struct{ user, session string }

@@ -40,7 +40,7 @@ func (p *Pool) startProbes(user string, servers []*registry.Server) (asked []<-c
 		if s.Isolation != registry.PerTask {
 			gone := true
 			for _, e := range p.entries[k] {
-				asked, gone = p.probeOne(asked, e), false
+				asked, gone = p.probeOne(asked, e, 0), false
 			}
 			if f := p.failed[k.failureKey()]; gone && f != nil && s.HTTP != nil && !f.notServersFault() {
 				asked = p.reconnect(asked, f, Use{Server: s, User: user})
@@ -49,7 +49,7 @@ func (p *Pool) startProbes(user string, servers []*registry.Server) (asked []<-c
 		}
 		for e := range p.leased() {
 			if e.at(0).failureKey() == k {
-				asked = p.probeOne(asked, e)
+				asked = p.probeOne(asked, e, 0)
 			}
 		}
 	}
@@ -79,8 +79,8 @@ func (p *Pool) reconnect(asked []<-chan struct{}, f *failure, use Use) []<-chan 
 	return append(asked, f.trying)
 }
 
-// probeOne is called with mu held.
-func (p *Pool) probeOne(asked []<-chan struct{}, e *entry) []<-chan struct{} {
+// probeOne probes a connection unless it answered recently. own is how many of its leases are the caller's. Called with mu held.
+func (p *Pool) probeOne(asked []<-chan struct{}, e *entry, own int) []<-chan struct{} {
 	if e.client == nil || p.closed {
 		return asked
 	}
@@ -90,14 +90,15 @@ func (p *Pool) probeOne(asked []<-chan struct{}, e *entry) []<-chan struct{} {
 	}
 	if e.probing == nil {
 		e.probing = make(chan struct{})
-		p.work.Go(func() { p.probe(e, prober) })
+		busy := e.calls > own
+		p.work.Go(func() { p.probe(e, prober, busy) })
 	}
 	return append(asked, e.probing)
 }
 
 // probe probes one connection. A server that is busy with a call may not answer anything else, so its silence proves nothing; that it
 // cannot be reached does.
-func (p *Pool) probe(e *entry, prober mcp.Prober) {
+func (p *Pool) probe(e *entry, prober mcp.Prober, busy bool) {
 	ctx, cancel := context.WithTimeout(p.base, probeTimeout)
 	defer cancel()
 	err := prober.Probe(ctx)
@@ -107,51 +108,41 @@ func (p *Pool) probe(e *entry, prober mcp.Prober) {
 	close(e.probing)
 	e.probing = nil
 	silent := err != nil && mcp.As(err).Kind == mcp.Interrupted
-	if p.closed || silent && e.calls > 0 || p.probed(e, err) {
-		return
-	}
-	if e.calls == 0 {
-		p.finish(e)
-	}
-}
-
-// isStale reports whether a connection that only the caller uses was idle for long, and notes that it is probed now.
-func (p *Pool) isStale(e *entry) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if e.calls > 1 || time.Since(e.idle) < probeAfter {
-		return false
-	}
-	e.idle = time.Now() // once for all callers that come meanwhile
-	return true
-}
-
-// isDead probes a stale connection and retires it if it does not answer: a call that finds this out would have an unknown outcome.
-func (p *Pool) isDead(ctx context.Context, e *entry) bool {
-	prober, ok := e.client.(mcp.Prober)
-	if !ok || !p.isStale(e) {
-		return false
-	}
-	limited, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	err := prober.Probe(limited)
-	if ctx.Err() != nil {
-		return false
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return !p.probed(e, err)
-}
-
-// probed reports whether a probe was answered, and retires the connection if not. Called with mu held.
-func (p *Pool) probed(e *entry, err error) bool {
-	if err == nil {
+	switch {
+	case err == nil:
 		e.heard = time.Now()
-		return true
-	}
-	if !e.retired {
+	case p.closed, silent && busy:
+	case !e.retired:
 		p.remember(e, err)
+		p.retire(e)
 	}
-	p.retire(e)
-	return false
+}
+
+// isDead probes a connection that only the caller uses if it was idle for long, and reports whether it was retired: a call that finds out
+// that its server is gone would have an unknown outcome.
+func (p *Pool) isDead(ctx context.Context, e *entry) bool {
+	p.mu.Lock()
+	var asked []<-chan struct{}
+	if e.calls == 1 && time.Since(e.idle) >= probeAfter {
+		e.idle = time.Now() // once for all callers that come meanwhile
+		asked = p.probeOne(nil, e, 1)
+	}
+	p.mu.Unlock()
+	for _, done := range asked {
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return len(asked) > 0 && isClosed(e.retiredCh)
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }

@@ -26,12 +26,8 @@ func (p *Pool) release(e *entry, h sessionKey, now time.Time) {
 	delete(e.sessions, h)
 	e.idle = now
 	p.wake()
-	if !e.ofSession() {
-		return
-	}
-	p.retire(e)
-	if e.calls == 0 {
-		p.finish(e)
+	if e.session != "" {
+		p.retire(e)
 	}
 }
 
@@ -50,12 +46,8 @@ func (p *Pool) retireWhere(match func(*entry) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for e := range p.leased() {
-		if !match(e) {
-			continue
-		}
-		p.retire(e)
-		if e.calls == 0 {
-			p.finish(e)
+		if match(e) {
+			p.retire(e)
 		}
 	}
 	for k := range p.failed {
@@ -94,7 +86,6 @@ func (p *Pool) sweep(now time.Time) {
 		}
 		if e.unused() && now.Sub(e.idle) >= p.cfg.IdleTimeout {
 			p.retire(e)
-			p.finish(e)
 		}
 		p.suspend(e, now)
 	}
