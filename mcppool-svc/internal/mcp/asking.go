@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -17,11 +18,12 @@ var (
 	errDone      = errors.New("the server says that it was done")
 )
 
-// input is something that a server asks for during a call. It has one of these.
+// input is something that a server asks for during a call. It has one of the first three.
 type input struct {
-	question *Question       // for the person
-	sample   *Sample         // for a model
-	answer   json.RawMessage // of the pool itself
+	question    *Question       // for the person
+	sample      *Sample         // for a model
+	answer      json.RawMessage // of the pool itself
+	elicitation string          // the server's name for what is to be opened; may be empty
 }
 
 // readInput reads what a server asks for, by a request of its own or in a result. The error is for the server.
@@ -34,6 +36,7 @@ func (c *client) readInput(method string, params json.RawMessage) (in input, err
 		return input{answer: c.rootsResult()}, nil
 	case string(mcp.MethodElicitationCreate):
 		in.question, err = readQuestion(params)
+		in.elicitation = memberOf(params, "elicitationId")
 		return in, err
 	case string(mcp.MethodSamplingCreateMessage):
 		if !c.sampling {
@@ -48,47 +51,56 @@ func (c *client) readInput(method string, params json.RawMessage) (in input, err
 // answer gets the answer to a request of the server that belongs to a call; own is the call on whose stream it came, or nil. The error is for
 // the server, or errWithdrawn.
 func (c *client) answer(r serverRequest, own *running) (json.RawMessage, error) {
-	what := anInput
-	if r.Method == string(mcp.MethodSamplingCreateMessage) {
-		what = aModel
-	}
-	var raw json.RawMessage
 	in, err := c.readInput(r.Method, r.Params)
 	if in.answer != nil {
 		return in.answer, nil
 	}
-	call := own
-	if err == nil || what == aModel && c.sampling {
-		var unclear error
-		if call, unclear = c.callOf(own, r.Params, what); unclear != nil {
-			return nil, unclear
-		}
+	what, ofModel := "input", r.Method == string(mcp.MethodSamplingCreateMessage)
+	if ofModel {
+		what = "a model's answer"
+	}
+	call, raw := own, json.RawMessage(nil)
+	if err == nil {
+		call, err = c.callOf(own, r.Params, what)
 	}
 	if err == nil {
 		if in.question != nil {
-			in.question.ID = call.nextID()
+			in.question.ID = "q" + strconv.Itoa(int(call.asked.Add(1)))
 		}
-		raw, err = c.resolve(call.context(), call, in, questionKey{request: r.ID.String()}, questionKey{elicitation: memberOf(r.Params, "elicitationId")})
+		raw, err = c.resolve(call.context(), call, in, questionKey{request: r.ID.String()})
 	}
-	if err != nil && what == aModel && call != nil && !errors.Is(err, errWithdrawn) {
-		call.warn(err)
+	if err != nil && ofModel && call != nil && !errors.Is(err, errWithdrawn) {
+		call.warned.Do(func() { call.notify(warning(err)) })
 	}
 	return raw, err
 }
 
-// resolve gets the answer to what a server asks for. It ends with ctx, with the connection, and when the server ends it by one of the keys. If
-// the server ends a question or the call ends, there is an answer too: the person's is no longer needed.
-func (c *client) resolve(ctx context.Context, r *running, in input, keys ...questionKey) (json.RawMessage, error) {
+// resolve gets the answer to what a server asks for. It ends with ctx, with the connection, and when the server ends it by one of the keys or
+// by its name. If the server ends a question or the call ends, there is an answer too: the person's is no longer needed.
+func (c *client) resolve(ctx context.Context, r *running, in input, keys ...questionKey) (raw json.RawMessage, err error) {
 	if in.answer != nil {
 		return in.answer, nil
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(c.life, func() { end(errClosed) })()
-	for _, key := range keys {
+	for _, key := range append(keys, questionKey{elicitation: in.elicitation}) {
 		defer c.keepOpen(key, end)()
 	}
-	raw, err := c.consult(ctx, r, in)
+	switch {
+	case in.sample != nil && r.call.Sample == nil:
+		err = c.samplingRefused()
+	case in.sample != nil:
+		var got Sampled
+		got, err = r.call.Sample(ctx, *in.sample)
+		raw = got.Result()
+	case r.call.Ask == nil:
+		err = errors.New("no person can be asked during this call")
+	default:
+		var answer Answer
+		answer, err = r.call.Ask(ctx, *in.question)
+		raw = answer.Result()
+	}
 	cause := context.Cause(ctx)
 	switch {
 	case err == nil:
@@ -104,32 +116,6 @@ func (c *client) resolve(ctx context.Context, r *running, in input, keys ...ques
 		return Answer{Action: Cancel}.Result(), nil
 	}
 	return nil, err
-}
-
-// consult asks the person or the model.
-func (c *client) consult(ctx context.Context, r *running, in input) (json.RawMessage, error) {
-	switch {
-	case in.sample != nil && r.call.Sample == nil:
-		return nil, c.samplingRefused()
-	case in.sample != nil:
-		got, err := r.call.Sample(ctx, *in.sample)
-		return got.Result(), err
-	case r.call.Ask == nil:
-		return nil, errors.New("no person can be asked during this call")
-	}
-	answer, err := r.call.Ask(ctx, *in.question)
-	return answer.Result(), err
-}
-
-// warn tells the caller once why no model was asked.
-func (r *running) warn(err error) {
-	r.mu.Lock()
-	told := r.warned
-	r.warned = true
-	r.mu.Unlock()
-	if !told {
-		r.notify(warning(err))
-	}
 }
 
 // warning is a log message of the pool to a caller.
@@ -194,9 +180,9 @@ func (c *client) samplingRefused() error {
 
 // Refusal is an error that is sent to the server.
 type Refusal struct {
-	Code    int    `json:"code"`
-	Message string `json:"message"`
-	Err     error  `json:"-"` // the cause; may be nil
+	Code    int
+	Message string
+	Err     error // the cause; may be nil
 }
 
 func (e *Refusal) Error() string { return e.Message }

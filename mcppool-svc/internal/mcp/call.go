@@ -88,17 +88,11 @@ func (c *client) resumed(call Call) (round, error) {
 			"the MCP server speaks an older revision by now than when it asked, and cannot go on with the call; call it again from the start")
 	}
 	next := round{number: from.Round, state: from.Server, responses: make(map[string]json.RawMessage)}
-	maps.Copy(next.responses, from.Models)
+	maps.Copy(next.responses, from.Answers)
 	for id, answer := range call.Answers {
 		if _, name, ok := strings.Cut(id, ":"); ok {
 			next.responses[name] = answer.Result()
 		}
-	}
-	for _, name := range from.Roots {
-		if len(c.roots) == 0 {
-			return round{}, brokenInput("its request %.100q: roots, and none are configured", name)
-		}
-		next.responses[name] = c.rootsResult()
 	}
 	return next, nil
 }

@@ -65,11 +65,11 @@ type client struct {
 	open    map[questionKey]context.CancelCauseFunc // guarded by mu; ends of open questions, by the server's names for them
 	early   map[questionKey]error                   // guarded by mu; ends that came before their questions, by the same keys
 
-	wasUnclear bool          // guarded by mu; a question was refused because it named no call
-	held       []*held       // guarded by mu; questions whose call is not known yet
-	unsettled  bool          // guarded by mu; a call was given up that the server never answered
-	patience   time.Duration // how long a question is held
-	unnamed    func()        // called for questions that name no call; set by Connect; may be nil
+	wasUnclear sync.Once       // logs that a question was refused because it named no call
+	held       []chan *running // guarded by mu; questions whose call is not known yet; each gets its call, or nil: it is refused
+	unsettled  bool            // guarded by mu; a call was given up that the server never answered
+	patience   time.Duration   // how long a question is held
+	unnamed    func()          // called for questions that name no call; set by Connect; may be nil
 }
 
 func (c *Connector) newClient(s *registry.Server, e era) *client {

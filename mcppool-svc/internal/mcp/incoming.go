@@ -56,31 +56,22 @@ type serverRequest struct {
 	Params json.RawMessage `json:"params"`
 }
 
-// serverResponse is the response to one.
-type serverResponse struct {
-	JSONRPC string          `json:"jsonrpc"`
-	ID      mcp.RequestId   `json:"id"`
-	Result  json.RawMessage `json:"result,omitempty"`
-	Error   *Refusal        `json:"error,omitempty"`
-}
-
 // respond returns the response to a request of the server, or nil if the server no longer wants one.
-func (c *client) respond(r serverRequest, own *running) *serverResponse {
-	out := &serverResponse{JSONRPC: mcp.JSONRPC_VERSION, ID: r.ID}
+func (c *client) respond(r serverRequest, own *running) mcp.JSONRPCMessage {
 	if r.Method == string(mcp.MethodPing) {
-		out.Result = json.RawMessage(`{}`)
-		return out
+		return mcp.NewJSONRPCResultResponse(r.ID, struct{}{})
 	}
 	raw, err := c.answer(r, own)
+	var refusal *Refusal
 	switch {
 	case err == nil:
-		out.Result = raw
+		return mcp.NewJSONRPCResultResponse(r.ID, raw)
 	case errors.Is(err, errWithdrawn):
 		return nil
-	case !errors.As(err, &out.Error):
-		out.Error = Refusef(mcp.INVALID_PARAMS, "%v", err)
+	case !errors.As(err, &refusal):
+		refusal = Refusef(mcp.INVALID_PARAMS, "%v", err)
 	}
-	return out
+	return mcp.NewJSONRPCError(r.ID, refusal.Code, refusal.Message, nil)
 }
 
 // rootsResult is the answer to a request for roots.
@@ -93,9 +84,6 @@ func (c *client) rootsResult() json.RawMessage {
 		}
 		result.Roots = append(result.Roots, root)
 	}
-	raw, err := json.Marshal(result)
-	if err != nil {
-		return json.RawMessage(`{"roots":[]}`)
-	}
+	raw, _ := json.Marshal(result) // text always marshals
 	return raw
 }

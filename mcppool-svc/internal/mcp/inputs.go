@@ -1,12 +1,13 @@
 package mcp
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"pawl.dev/services/strictjson"
 )
@@ -24,26 +25,22 @@ func (c *client) gather(r *running, last round, fields map[string]json.RawMessag
 	if err != nil {
 		return next, err
 	}
-	questions, samples := make(map[string]input), make(map[string]input)
-	keep := Continuation{Server: next.state, Round: next.number}
-	next.responses = make(map[string]json.RawMessage, len(inputs))
-	for _, name := range slices.Sorted(maps.Keys(inputs)) {
-		switch in := inputs[name]; {
-		case in.question != nil:
+	questions, others := make(map[string]input), make(map[string]input)
+	for name, in := range inputs {
+		if in.question != nil {
 			questions[name] = in
-		case in.sample != nil:
-			samples[name] = in
-		default:
-			next.responses[name] = in.answer
-			keep.Roots = append(keep.Roots, name)
+		} else {
+			others[name] = in
 		}
 	}
 	// Ask models first: their answers are stored in the questions' state, so another replica that continues the call need not pay for
 	// them again.
-	if keep.Models, err = c.resolveAll(r, samples, nil); err != nil {
+	keep := Continuation{Server: next.state, Round: next.number}
+	if keep.Answers, err = c.resolveAll(r, others); err != nil {
 		return next, err
 	}
-	maps.Copy(next.responses, keep.Models)
+	next.responses = make(map[string]json.RawMessage, len(inputs))
+	maps.Copy(next.responses, keep.Answers)
 	if len(questions) == 0 {
 		return next, nil
 	}
@@ -54,7 +51,7 @@ func (c *client) gather(r *running, last round, fields map[string]json.RawMessag
 	for name, in := range questions {
 		in.question.ID, in.question.State = fmt.Sprintf("r%d:%s", next.number, name), state
 	}
-	answers, err := c.resolveAll(r, questions, nil)
+	answers, err := c.resolveAll(r, questions)
 	maps.Copy(next.responses, answers)
 	return next, err
 }
@@ -87,43 +84,35 @@ func (c *client) readNamed(name string, raw json.RawMessage) (input, error) {
 	return in, nil
 }
 
-// resolveAll gets the answers to all inputs concurrently. The first failure ends the others, whose answers would not be used. elicitations
-// are the server's elicitationIds, by input name.
-func (c *client) resolveAll(r *running, inputs map[string]input, elicitations map[string]string) (map[string]json.RawMessage, error) {
+// resolveAll gets the answers to all inputs concurrently. The first failure ends the others, whose answers would not be used.
+func (c *client) resolveAll(r *running, inputs map[string]input) (map[string]json.RawMessage, error) {
 	if len(inputs) == 0 {
 		return nil, nil
 	}
-	type answer struct {
-		name string
-		raw  json.RawMessage
-		err  error
-	}
-	answers := make(chan answer, len(inputs))
-	ctx, stop := context.WithCancel(r.context())
-	defer stop()
+	var mu sync.Mutex
+	answers := make(map[string]json.RawMessage, len(inputs))
+	all, ctx := errgroup.WithContext(r.context())
 	for name, in := range inputs {
-		go func() {
-			raw, err := c.resolve(ctx, r, in, questionKey{elicitation: elicitations[name]})
-			answers <- answer{name, raw, err}
-		}()
-	}
-	all, failed := make(map[string]json.RawMessage, len(inputs)), error(nil)
-	for range inputs {
-		a := <-answers
-		all[a.name] = a.raw
-		if a.err != nil && failed == nil {
-			failed = brokenInput("its question %.100q: %w", a.name, a.err)
-			if inputs[a.name].sample != nil {
-				failed = &Error{Kind: NoModel, Sent: true, Ended: true, Err: a.err,
-					Message: fmt.Sprintf("the server asks for a model's answer in the middle of the call (%.100q), and got none: %v", a.name, a.err)}
+		all.Go(func() error {
+			raw, err := c.resolve(ctx, r, in)
+			switch {
+			case err != nil && in.sample != nil:
+				return &Error{Kind: NoModel, Sent: true, Ended: true, Err: err,
+					Message: fmt.Sprintf("the server asks for a model's answer in the middle of the call (%.100q), and got none: %v", name, err)}
+			case err != nil:
+				return brokenInput("its question %.100q: %w", name, err)
 			}
-			stop()
-		}
+			mu.Lock()
+			defer mu.Unlock()
+			answers[name] = raw
+			return nil
+		})
 	}
+	err := all.Wait()
 	if r.context().Err() != nil {
 		return nil, givenUp(r.context(), true)
 	}
-	return all, failed
+	return answers, err
 }
 
 // brokenInput returns the error for a server whose input request cannot be answered. Its request has ended.
@@ -137,11 +126,11 @@ func brokenInput(format string, args ...any) *Error {
 // opened the listed pages. Once the user accepts all of them, or the server reports them complete, the call is sent again.
 func (c *client) openFirst(r *running, last round, refusal *Error) (round, error) {
 	next := round{number: last.number + 1, again: true, acted: last.acted, busy: last.busy}
-	pages, elicitations := readPages(next.number, refusal.Data)
+	pages := readPages(next.number, refusal.Data)
 	if len(pages) == 0 || next.number > maxRounds {
 		return next, refusal
 	}
-	answers, err := c.resolveAll(r, pages, elicitations)
+	answers, err := c.resolveAll(r, pages)
 	if err != nil {
 		return next, err
 	}
@@ -156,21 +145,21 @@ func (c *client) openFirst(r *running, last round, refusal *Error) (round, error
 }
 
 // readPages reads the pages that an error says must be opened; nil if they cannot be read, or one is not a page that may be opened.
-func readPages(number int, data json.RawMessage) (pages map[string]input, elicitations map[string]string) {
+func readPages(number int, data json.RawMessage) map[string]input {
 	fields, err := strictjson.MemberMap(data)
 	var list []json.RawMessage
 	if err != nil || json.Unmarshal(fields["elicitations"], &list) != nil || len(list) > maxInputs {
-		return nil, nil
+		return nil
 	}
-	pages, elicitations = make(map[string]input), make(map[string]string)
+	pages := make(map[string]input)
 	for i, item := range list {
 		q, err := readQuestion(item)
 		if err != nil || q.URL == "" {
-			return nil, nil
+			return nil
 		}
 		name := strconv.Itoa(i + 1)
 		q.ID = "u" + strconv.Itoa(number) + ":" + name
-		pages[name], elicitations[name] = input{question: q}, memberOf(item, "elicitationId")
+		pages[name] = input{question: q, elicitation: memberOf(item, "elicitationId")}
 	}
-	return pages, elicitations
+	return pages
 }

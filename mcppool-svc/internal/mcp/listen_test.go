@@ -127,12 +127,12 @@ func TestSafeURL(t *testing.T) {
 
 func TestContinuation(t *testing.T) {
 	state := "opaque \u2028 \"state\""
-	text, err := Continuation{Server: &state, Roots: []string{"r"}, Round: 3}.Encode()
+	text, err := Continuation{Server: &state, Answers: map[string]json.RawMessage{"r": []byte("1")}, Round: 3}.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
 	c, err := DecodeContinuation(text)
-	if err != nil || *c.Server != state || c.Round != 3 || len(c.Roots) != 1 {
+	if err != nil || *c.Server != state || c.Round != 3 || len(c.Answers) != 1 {
 		t.Errorf("got %+v, %v", c, err)
 	}
 	for _, bad := range []string{"", "x", "{}", `{"round":0}`, `[]`} {

@@ -48,12 +48,10 @@ func (c *client) notified(n mcp.JSONRPCNotification) {
 func (c *client) wake(task string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, r := range c.calls {
-		if r.isTask(task) {
-			select {
-			case r.wake <- struct{}{}:
-			default:
-			}
+	if r := c.ofTask(task); r != nil {
+		select {
+		case r.wake <- struct{}{}:
+		default:
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -18,17 +19,16 @@ type running struct {
 	token string
 	of    context.Context // the caller's
 
-	mu    sync.Mutex
-	ctx   context.Context // guarded by mu; ends with the call; made when first used
-	end   func()          // guarded by mu; of ctx
-	over  bool            // guarded by mu; the call has ended
-	asked int             // guarded by mu; questions that came as requests of their own
-	task  string          // guarded by mu; the MCP task that does the call
-	wake  chan struct{}   // guarded by mu until it is set with task; buffered; the server says that the task changed
-	// warned reports that the caller was told why no model was asked. Guarded by mu.
-	warned bool
+	mu   sync.Mutex
+	ctx  context.Context // guarded by mu; ends with the call; made when first used
+	end  func()          // guarded by mu; of ctx
+	over bool            // guarded by mu; the call has ended
+	task string          // guarded by mu; the MCP task that does the call
+	wake chan struct{}   // guarded by mu until it is set with task; buffered; the server says that the task changed
 
-	unclear bool // guarded by the connection's mu; its follower was told of a question that may have been its own
+	asked   atomic.Int32 // questions that came as requests of their own
+	warned  sync.Once    // tells the caller why no model was asked
+	unclear sync.Once    // tells the caller of a question that may have been its own
 }
 
 // enroll registers a call for what the server says and asks during it, until leave.
@@ -78,14 +78,6 @@ func (r *running) notify(n Notification) {
 	}
 }
 
-// nextID names a question that came as a request of its own.
-func (r *running) nextID() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.asked++
-	return "q" + strconv.Itoa(r.asked)
-}
-
 func (r *running) isTask(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,40 +88,40 @@ func (r *running) isTask(id string) bool {
 var errNoCall = errors.New("no tool call is running that this could be asked for; ask during a call")
 
 // callOf finds the call that a request of the server is for: the one on whose stream it came (own), or whose task or progress
-// token it names, or else the only one in progress.
-func (c *client) callOf(own *running, params json.RawMessage, what wanted) (*running, error) {
+// token it names, or else the only one in progress. what is what the server asks for, for errors.
+func (c *client) callOf(own *running, params json.RawMessage, what string) (*running, error) {
 	if own != nil {
 		return own, nil
 	}
 	meta, _ := strictjson.Member(params, "_meta")
 	related, _ := strictjson.Member(meta, mcp.RelatedTaskMetaKey)
 	token, _ := strictjson.Member(meta, "progressToken") // text or a number
-	r, err := c.named(memberOf(related, "taskId"), strictjson.Content(string(token)))
-	if r != nil || err != nil {
-		return r, err
+	task := memberOf(related, "taskId")
+	c.mu.Lock()
+	r, none := c.calls[strictjson.Content(string(token))], len(c.calls) == 0 || task != ""
+	if r == nil {
+		r = c.ofTask(task)
 	}
-	if c.unnamed != nil {
+	c.mu.Unlock()
+	switch {
+	case r != nil:
+		return r, nil
+	case none:
+		return nil, errNoCall
+	case c.unnamed != nil:
 		c.unnamed()
 	}
 	return c.clarify(what)
 }
 
-// named finds the call of a task or progress token; nil if a question names none and there are calls that may be meant.
-func (c *client) named(task, token string) (*running, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if r := c.calls[token]; r != nil {
-		return r, nil
-	}
+// ofTask returns the call that a task does, or nil. Called with mu held.
+func (c *client) ofTask(id string) *running {
 	for _, r := range c.calls {
-		if task != "" && r.isTask(task) {
-			return r, nil
+		if r.isTask(id) {
+			return r
 		}
 	}
-	if len(c.calls) == 0 || task != "" {
-		return nil, errNoCall
-	}
-	return nil, nil
+	return nil
 }
 
 // stringOf returns a JSON string's text, or "" for anything else.

@@ -34,15 +34,15 @@ func TestSharedLogs(t *testing.T) {
 func TestSharedQuestions(t *testing.T) {
 	one := &running{}
 	c := &client{calls: map[string]*running{"7": one}}
-	if r, err := c.callOf(nil, nil, anInput); r != one || err != nil {
+	if r, err := c.callOf(nil, nil, "input"); r != one || err != nil {
 		t.Errorf("of one user: %v, %v", r, err)
 	}
 	c.shared, c.server, c.log = true, &registry.Server{ID: "s", Isolation: registry.Shared}, slog.New(slog.DiscardHandler)
-	if r, err := c.callOf(nil, nil, anInput); err == nil || !strings.Contains(err.Error(), "all users share, and nothing says which") {
+	if r, err := c.callOf(nil, nil, "input"); err == nil || !strings.Contains(err.Error(), "all users share, and nothing says which") {
 		t.Errorf("of all users: %v, %v", r, err)
 	}
 	named := json.RawMessage(`{"_meta":{"progressToken":"7"}}`)
-	if r, err := c.callOf(nil, named, anInput); r != one || err != nil {
+	if r, err := c.callOf(nil, named, "input"); r != one || err != nil {
 		t.Errorf("a call that is named: %v, %v", r, err)
 	}
 }

@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -12,34 +13,27 @@ import (
 // clearWithin is how long a question waits for its call to become clear. Servers wait for answers longer than that.
 const clearWithin = 15 * time.Second
 
-// held is a question that may be of several calls.
-type held struct{ whose chan *running } // buffered; nil: it is refused
-
 // clarify finds the call of a question that names none: the only one in progress, or of several the one that is left when the others
 // have ended, since a server asks before it answers. It refuses the question if that takes too long, if each of the calls may be
 // waiting for an answer, and if users share the connection or a call was given up: the question may be for one of those.
-func (c *client) clarify(what wanted) (*running, error) {
-	h := &held{whose: make(chan *running, 1)}
+func (c *client) clarify(what string) (*running, error) {
+	whose := make(chan *running, 1)
 	c.mu.Lock()
-	c.held = append(c.held, h)
+	c.held = append(c.held, whose)
 	c.sortOut()
 	c.mu.Unlock()
-	timer := time.NewTimer(c.patience)
-	defer timer.Stop()
 	var r *running
 	select {
-	case r = <-h.whose:
-	case <-timer.C:
+	case r = <-whose:
+	case <-time.After(c.patience):
 	case <-c.done:
 	}
 	c.mu.Lock()
-	c.held = slices.DeleteFunc(c.held, func(other *held) bool { return other == h })
+	c.held = slices.DeleteFunc(c.held, func(other chan *running) bool { return other == whose })
 	c.mu.Unlock()
-	if r == nil {
-		select {
-		case r = <-h.whose: // in the last moment
-		default:
-		}
+	select {
+	case r = <-whose: // in the last moment
+	default:
 	}
 	if r == nil {
 		return nil, c.refuseUnclear(what)
@@ -50,24 +44,19 @@ func (c *client) clarify(what wanted) (*running, error) {
 // sortOut assigns held questions to calls, as far as that is clear. If as many are held as calls run, each may be waiting:
 // then the newest is refused, so that one of the calls comes back. Called with mu held.
 func (c *client) sortOut() {
-	if len(c.held) == 0 {
-		return
-	}
 	var only *running
-	for _, r := range c.calls {
-		only = r
-	}
-	keep := len(c.calls) - 1
+	keep := max(len(c.calls)-1, 0)
 	switch {
 	case c.shared || c.unsettled:
-		only, keep = nil, 0
-	case keep > 0:
-		only = nil
+		keep = 0
+	case len(c.held) > 0 && len(c.calls) == 1:
+		for _, r := range c.calls {
+			only = r
+		}
 	}
-	keep = max(keep, 0)
 	for len(c.held) > keep {
 		last := len(c.held) - 1
-		c.held[last].whose <- only
+		c.held[last] <- only
 		c.held = c.held[:last]
 	}
 }
@@ -79,18 +68,9 @@ func (c *client) Settled() bool {
 	return !c.unsettled
 }
 
-// wanted is what a server asks for.
-type wanted string
-
-// What there is to ask for.
-const (
-	anInput wanted = "input"
-	aModel  wanted = "a model's answer"
-)
-
 // unclear is the refusal of a question that may be of several calls. Most servers put it into the tool's error, so it explains what
 // to change.
-func unclear(s *registry.Server, what wanted) error {
+func unclear(s *registry.Server, what string) error {
 	why := "while several tool calls were running over its connection"
 	advice := "from now on only one call at a time runs over a connection to it: call again"
 	if s.Isolation == registry.Shared {
@@ -101,27 +81,21 @@ func unclear(s *registry.Server, what wanted) error {
 }
 
 // refuseUnclear refuses such a question, and tells each call once and the log once.
-func (c *client) refuseUnclear(what wanted) error {
+func (c *client) refuseUnclear(what string) error {
 	why := unclear(c.server, what)
-	c.mu.Lock()
-	first := !c.wasUnclear
-	c.wasUnclear = true
-	var sendError []*running
-	for _, r := range c.calls {
-		if !r.unclear {
-			r.unclear = true
-			sendError = append(sendError, r)
-		}
-	}
-	c.mu.Unlock()
-	if first {
+	c.wasUnclear.Do(func() {
 		c.log.WarnContext(context.Background(), "a question of an MCP server was refused", "error", why)
-	}
-	for _, r := range sendError {
-		if r.call.Unclear != nil {
-			r.call.Unclear()
-		}
-		r.notify(warning(why))
+	})
+	c.mu.Lock()
+	calls := slices.Collect(maps.Values(c.calls))
+	c.mu.Unlock()
+	for _, r := range calls {
+		r.unclear.Do(func() {
+			if r.call.Unclear != nil {
+				r.call.Unclear()
+			}
+			r.notify(warning(why))
+		})
 	}
 	return why
 }

@@ -103,7 +103,7 @@ func TestWhoseQuestion(t *testing.T) {
 			t.Errorf("another call was asked %v, or warned", b.questions())
 		}
 		request := serverRequest{ID: mcp.NewRequestId("late"), Method: "elicitation/create", Params: json.RawMessage(`{"message":"?","requestedSchema":{"type":"object"}}`)}
-		if got := c.respond(request, nil); got.Error == nil || !strings.Contains(got.Error.Message, "no tool call is running") {
+		if got := c.respond(request, nil).(mcp.JSONRPCError); !strings.Contains(got.Error.Message, "no tool call is running") {
 			t.Errorf("outside a call: %v", got)
 		}
 	})
@@ -232,11 +232,11 @@ func TestAskersAreRemembered(t *testing.T) {
 
 // Users who share a connection are told what can be done about it.
 func TestUnclearWhereShared(t *testing.T) {
-	if text := unclear(&registry.Server{ID: "s", Isolation: registry.Shared}, anInput).Error(); !strings.Contains(text, "--isolation user") || strings.Contains(text, "call again") {
+	if text := unclear(&registry.Server{ID: "s", Isolation: registry.Shared}, "input").Error(); !strings.Contains(text, "--isolation user") || strings.Contains(text, "call again") {
 		t.Error(text)
 	}
 	for _, i := range []registry.Isolation{registry.PerUser, registry.PerTask} {
-		if text := unclear(&registry.Server{ID: "s", Isolation: i}, anInput).Error(); strings.Contains(text, "--isolation") || !strings.Contains(text, "call again") {
+		if text := unclear(&registry.Server{ID: "s", Isolation: i}, "input").Error(); strings.Contains(text, "--isolation") || !strings.Contains(text, "call again") {
 			t.Error(text)
 		}
 	}
