@@ -33,7 +33,7 @@ func (s *Server) show(p identity.Principal, server *registry.Server) *mcppoolv1.
 		m.CreateTime, m.UpdateTime = timestamppb.New(server.CreateTime), timestamppb.New(server.UpdateTime)
 	}
 	status := s.Pool.Status(server, p.Sub)
-	m.State, m.ServerInfo, m.Capabilities = states[status.State], status.Info, status.Capabilities.Names()
+	m.State, m.ServerInfo, m.Capabilities = states[status.State], status.Info, status.Capabilities
 	m.StateTime = timeOf(status.Since)
 	if status.Err != nil {
 		m.LastError = status.Err.Error()

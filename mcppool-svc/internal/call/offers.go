@@ -29,14 +29,14 @@ type subject struct {
 	kind     string // such as: resource
 	what     string // such as: resource "file:///a"
 	missing  commonv1.ErrorReason
-	has      func(mcp.Capabilities) bool
-	offering string // what a server must offer for it
+	needs    string // the capability of the server; none if empty
+	offering string // the same in words
 }
 
 // ListOffers returns the raw entries of a list of a server. Every error of this and what follows is an *errs.Error.
 func (c *Caller) ListOffers(ctx context.Context, use conn.Use, list mcp.List) ([]json.RawMessage, error) {
 	var entries []json.RawMessage
-	about := subject{what: list.String(), has: func(mcp.Capabilities) bool { return true }}
+	about := subject{what: list.String()}
 	err := c.offered(ctx, use, about, func(ctx context.Context, o mcp.Offers) (err error) {
 		entries, err = o.List(ctx, list)
 		return err
@@ -47,14 +47,14 @@ func (c *Caller) ListOffers(ctx context.Context, use conn.Use, list mcp.List) ([
 func aboutResource(uri string) subject {
 	return subject{
 		kind: "resource", what: fmt.Sprintf("resource %.200q", uri), missing: commonv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND,
-		has: func(c mcp.Capabilities) bool { return c.Resources }, offering: "resources",
+		needs: "resources", offering: "resources",
 	}
 }
 
 func aboutPrompt(name string) subject {
 	return subject{
 		kind: "prompt", what: fmt.Sprintf("prompt %.200q", name), missing: commonv1.ErrorReason_ERROR_REASON_PROMPT_NOT_FOUND,
-		has: func(c mcp.Capabilities) bool { return c.Prompts }, offering: "prompts",
+		needs: "prompts", offering: "prompts",
 	}
 }
 
@@ -78,7 +78,7 @@ func (c *Caller) Complete(ctx context.Context, use conn.Use, what mcp.Completion
 	if what.URITemplate != "" {
 		about = aboutResource(what.URITemplate)
 	}
-	about.kind, about.has, about.offering = "completion", func(c mcp.Capabilities) bool { return c.Completions }, "completions"
+	about.kind, about.needs, about.offering = "completion", "completions", "completions"
 	return fetch(ctx, c, use, about, readCompletion, func(ctx context.Context, o mcp.Offers) (json.RawMessage, error) {
 		return o.Complete(ctx, what)
 	})
@@ -137,7 +137,7 @@ func permitOffers(use conn.Use) error {
 // offersOf returns the connection for such requests, if the server supports them.
 func offersOf(lease *conn.Lease, server *registry.Server, about subject) (mcp.Offers, error) {
 	o, ok := lease.Client().(mcp.Offers)
-	if !ok || !about.has(lease.Client().Info().Capabilities) {
+	if !ok || about.needs != "" && !slices.Contains(lease.Client().Info().Capabilities, about.needs) {
 		return nil, about.lacking(server)
 	}
 	return o, nil

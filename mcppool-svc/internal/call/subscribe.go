@@ -12,7 +12,7 @@ import (
 
 // Subscription tells of a resource's changes. It keeps its connection in use until it is closed.
 type Subscription struct {
-	mcp.Subscription
+	*mcp.Subscription
 	lease *conn.Lease
 }
 
@@ -34,7 +34,7 @@ func (c *Caller) Subscribe(ctx context.Context, use conn.Use, uri string) (*Subs
 		return nil, err
 	}
 	about := aboutResource(uri)
-	about.has, about.offering = func(c mcp.Capabilities) bool { return c.Subscriptions }, "subscriptions of resources"
+	about.needs, about.offering = "resource_subscriptions", "subscriptions of resources"
 	limit := use.Server.CallLimit()
 	asking, cancel := context.WithTimeoutCause(ctx, limit, tooSlow{limit})
 	defer cancel()

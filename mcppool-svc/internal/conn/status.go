@@ -25,7 +25,7 @@ type Status struct {
 	Err   error     // of the last failure
 	Info  string    // name and version, as the server says
 	// Capabilities are those that the server declares.
-	Capabilities mcp.Capabilities
+	Capabilities []string
 	// Tools changes with the server's tools and with the connection; 0 if there is none.
 	Tools uint64
 }

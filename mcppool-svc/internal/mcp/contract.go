@@ -34,13 +34,13 @@ type Client interface {
 type Info struct {
 	Name         string
 	Version      string
-	Protocol     string // the MCP revision in use, such as 2025-11-25; empty if it is not an MCP server
-	Capabilities Capabilities
+	Protocol     string   // the MCP revision in use, such as 2025-11-25; empty if it is not an MCP server
+	Capabilities []string // beside tools: resources, resource_subscriptions, prompts, completions, logging, tasks
 }
 
 // String returns Info for people.
 func (i Info) String() string {
-	if i == (Info{}) {
+	if i.Name == "" && i.Protocol == "" {
 		return ""
 	}
 	name := cmp.Or(i.Name, "unnamed")

@@ -3,34 +3,7 @@ package mcp
 import (
 	"context"
 	"encoding/json"
-	"slices"
 )
-
-// Capabilities are what a server offers.
-type Capabilities struct {
-	Tools, Resources, Subscriptions, Prompts, Completions, Logging, Tasks bool
-}
-
-// Names returns the names of the capabilities beside tools, as the contract has them.
-func (c Capabilities) Names() []string {
-	names := make([]string, 0, 6)
-	for _, of := range []struct {
-		has  bool
-		name string
-	}{
-		{c.Resources, "resources"},
-		{c.Subscriptions, "resource_subscriptions"},
-		{c.Prompts, "prompts"},
-		{c.Completions, "completions"},
-		{c.Logging, "logging"},
-		{c.Tasks, "tasks"},
-	} {
-		if of.has {
-			names = append(names, of.name)
-		}
-	}
-	return slices.Clip(names)
-}
 
 // Offers is implemented by Clients whose servers can offer more than tools. Errors are *Error.
 type Offers interface {
@@ -44,7 +17,7 @@ type Offers interface {
 	// Complete returns the raw result of completion/complete.
 	Complete(ctx context.Context, c Completion) (json.RawMessage, error)
 	// Subscribe subscribes to changes of a resource. The server sees one subscription per address.
-	Subscribe(ctx context.Context, uri string) (Subscription, error)
+	Subscribe(ctx context.Context, uri string) (*Subscription, error)
 }
 
 // Completion is an argument that is being typed, of a prompt or of a resource's address.
@@ -54,16 +27,6 @@ type Completion struct {
 	Argument    string
 	Value       string            // so far
 	Context     map[string]string // arguments that are filled in
-}
-
-// Subscription reports changes of a resource until Close.
-type Subscription interface {
-	// Changed gets a value when there are changes to take.
-	Changed() <-chan struct{}
-	// Take returns the number of changes since the last Take, and the address that changed last: the resource, or one within it.
-	Take() (uri string, changes uint64)
-	// Close ends the subscription. The server is told if it was the last one of its address.
-	Close()
 }
 
 // Prober is implemented by Clients that can check whether their server still answers.

@@ -33,7 +33,7 @@ type functions struct {
 
 func (c *Connector) connectFunctions(name string, tools []Function) *functions {
 	return &functions{
-		info:  Info{Name: name, Version: c.cfg.Version, Capabilities: Capabilities{Tools: true}},
+		info:  Info{Name: name, Version: c.cfg.Version},
 		tools: tools, maxResult: c.cfg.MaxMessage, log: c.log, done: make(chan struct{}),
 	}
 }

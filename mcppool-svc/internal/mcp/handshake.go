@@ -58,9 +58,21 @@ func (c *client) handshake(ctx context.Context) error {
 		return err
 	}
 	can := c.serverCan
-	c.info.Capabilities = Capabilities{
-		Tools: can.Tools != nil, Resources: can.Resources != nil, Subscriptions: can.Resources != nil && can.Resources.Subscribe,
-		Prompts: can.Prompts != nil, Completions: can.Completions != nil, Logging: can.Logging != nil, Tasks: can.Tasks != nil,
+	c.info.Capabilities = make([]string, 0, 6)
+	for _, of := range []struct {
+		has  bool
+		name string
+	}{
+		{can.Resources != nil, "resources"},
+		{can.Resources != nil && can.Resources.Subscribe, "resource_subscriptions"},
+		{can.Prompts != nil, "prompts"},
+		{can.Completions != nil, "completions"},
+		{can.Logging != nil, "logging"},
+		{can.Tasks != nil, "tasks"},
+	} {
+		if of.has {
+			c.info.Capabilities = append(c.info.Capabilities, of.name)
+		}
 	}
 	if c.isModern() {
 		c.setMeta()

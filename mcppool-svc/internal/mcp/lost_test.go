@@ -23,7 +23,7 @@ func TestLostConnections(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			conn := newConnector(t, Config{}).newClient(&registry.Server{ID: "s"}, legacy)
-			conn.info = Info{Name: "server"}
+			conn.info = Info{Protocol: "x"}
 			for _, end := range c.end {
 				end(conn)
 			}

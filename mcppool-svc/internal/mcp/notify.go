@@ -39,8 +39,18 @@ func (c *client) notified(n mcp.JSONRPCNotification) {
 		if id, ok := fields["taskId"].(string); ok {
 			c.wake(id)
 		}
-	default:
-		c.offers.notified(n)
+	case mcp.MethodNotificationResourcesListChanged:
+		c.offers.outdate(Resources, ResourceTemplates)
+		c.offers.tell()
+	case mcp.MethodNotificationPromptsListChanged:
+		c.offers.outdate(Prompts)
+		c.offers.tell()
+	case mcp.MethodNotificationResourceUpdated:
+		if uri, ok := fields["uri"].(string); ok {
+			c.offers.updated(cut(uri))
+		}
+	case mcp.MethodNotificationSubscriptionsAcknowledged:
+		c.offers.acknowledged(n.Params)
 	}
 }
 

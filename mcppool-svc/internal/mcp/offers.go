@@ -23,11 +23,9 @@ type offers struct {
 	lists   [tools]kept // guarded by mu; by List
 	changed func()      // guarded by mu; may be nil
 
-	watches map[*watch]struct{}                    // guarded by mu
-	agreed  map[int64]func(mcp.SubscriptionFilter) // guarded by mu; takes what the server agreed to, by the request for changes
-
-	subscribed map[string]*subscribed // guarded by turn; subscriptions that the server knows, by address
-	turn       chan struct{}          // held while the server is asked to begin or end one, so that it hears things in their order
+	agreed     map[int64]func(mcp.SubscriptionFilter) // guarded by mu; takes what the server agreed to, by the request for changes
+	subscribed map[string]*subscribed                 // guarded by mu; by address
+	turn       chan struct{}                          // held while the server is asked to begin or end a subscription, so that it hears things in their order
 }
 
 // kept is a list as it was.
@@ -38,7 +36,7 @@ type kept struct {
 }
 
 func (o *offers) init() {
-	o.watches, o.agreed = make(map[*watch]struct{}), make(map[int64]func(mcp.SubscriptionFilter))
+	o.agreed = make(map[int64]func(mcp.SubscriptionFilter))
 	o.subscribed, o.turn = make(map[string]*subscribed), make(chan struct{}, 1)
 }
 
@@ -56,24 +54,6 @@ func (o *offers) tell() {
 	o.mu.Unlock()
 	if changed != nil {
 		changed()
-	}
-}
-
-// notified runs in the goroutine that reads the connection.
-func (o *offers) notified(n mcp.JSONRPCNotification) {
-	switch n.Method {
-	case mcp.MethodNotificationResourcesListChanged:
-		o.outdate(Resources, ResourceTemplates)
-		o.tell()
-	case mcp.MethodNotificationPromptsListChanged:
-		o.outdate(Prompts)
-		o.tell()
-	case mcp.MethodNotificationResourceUpdated:
-		if uri, ok := n.Params.AdditionalFields["uri"].(string); ok {
-			o.updated(cut(uri))
-		}
-	case mcp.MethodNotificationSubscriptionsAcknowledged:
-		o.acknowledged(n.Params)
 	}
 }
 

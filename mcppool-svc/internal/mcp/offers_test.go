@@ -43,7 +43,7 @@ func TestOffers(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			c, o := offering(t, mode)
 			want := []string{"resources", "resource_subscriptions", "prompts", "completions", "logging"}
-			if diff := cmp.Diff(want, c.Info().Capabilities.Names()); diff != "" {
+			if diff := cmp.Diff(want, c.Info().Capabilities); diff != "" {
 				t.Error(diff)
 			}
 			for list, first := range map[List]string{
@@ -102,7 +102,7 @@ func TestSubscriptionsAreCounted(t *testing.T) {
 			second.Take()
 			awaitText(t, c, "subscriptions", "demo://1=1 demo://2=1") // it hears of the end of a stream a moment after that of its successor
 			say(t, c, "touch", `{"uri":"demo://1/part"}`)
-			for _, s := range []Subscription{first, second} {
+			for _, s := range []*Subscription{first, second} {
 				select {
 				case <-s.Changed():
 				case <-time.After(20 * time.Second):
@@ -124,7 +124,7 @@ func TestSubscriptionsAreCounted(t *testing.T) {
 	}
 }
 
-func subscribe(t *testing.T, o Offers, uri string) Subscription {
+func subscribe(t *testing.T, o Offers, uri string) *Subscription {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

@@ -175,7 +175,7 @@ func (c *client) lost(sent bool) *Error {
 	if err := c.Err(); err != nil {
 		e = *As(err)
 		// A server that never completed the handshake fails the same way again.
-		e.Transient = c.info != Info{} && e.Kind == Unavailable
+		e.Transient = c.info.Protocol != "" && e.Kind == Unavailable
 	}
 	e.Sent, e.Lost = sent, true
 	return &e

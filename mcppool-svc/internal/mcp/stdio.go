@@ -133,7 +133,7 @@ func (t *stdio) closeReason(why error) *Error {
 
 // lastOutput is what a child wrote last, for an error message. Over a shared connection it may tell of other users' calls.
 func (t *stdio) lastOutput() string {
-	if t.client.shared && t.client.info != (Info{}) {
+	if t.client.shared && t.client.info.Protocol != "" {
 		return ""
 	}
 	var text string

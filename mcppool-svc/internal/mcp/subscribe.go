@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -18,33 +18,34 @@ const (
 	unsubscribeLimit = 5 * time.Second
 )
 
-// watch is one subscription of ours. It implements Subscription.
-type watch struct {
+// Subscription reports changes of a resource until Close.
+type Subscription struct {
 	c       *client
 	uri     string
-	changed chan struct{}
+	about   *subscribed
+	changed chan struct{} // buffered
 
 	last string // guarded by the offers' mu
 	n    uint64 // guarded by the offers' mu
 }
 
-// subscribed is a subscription that the server knows of.
+// subscribed is an address that the server reports changes of.
 type subscribed struct {
-	watches int
-	end     func(context.Context)
+	all map[*Subscription]bool // guarded by the offers' mu
+	end func(context.Context)  // guarded by the offers' turn; tells the server to stop; nil until it has agreed
 }
 
-// Changed implements Subscription.
-func (w *watch) Changed() <-chan struct{} { return w.changed }
+// Changed gets a value when there are changes to take.
+func (s *Subscription) Changed() <-chan struct{} { return s.changed }
 
-// Take implements Subscription.
-func (w *watch) Take() (uri string, changes uint64) {
-	w.c.offers.mu.Lock()
-	defer w.c.offers.mu.Unlock()
-	uri, changes = w.last, w.n
-	w.n = 0
+// Take returns the number of changes since the last Take, and the address that changed last: the resource, or one within it.
+func (s *Subscription) Take() (uri string, changes uint64) {
+	s.c.offers.mu.Lock()
+	defer s.c.offers.mu.Unlock()
+	uri, changes = s.last, s.n
+	s.n = 0
 	select {
-	case <-w.changed: // what it is about is taken
+	case <-s.changed: // what it is about is taken
 	default:
 	}
 	return uri, changes
@@ -54,15 +55,17 @@ func (w *watch) Take() (uri string, changes uint64) {
 func (o *offers) updated(uri string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for w := range o.watches {
-		if !holds(w.uri, uri) {
+	for whole, about := range o.subscribed {
+		if !holds(whole, uri) {
 			continue
 		}
-		w.last = uri
-		w.n++
-		select {
-		case w.changed <- struct{}{}:
-		default:
+		for s := range about.all {
+			s.last = uri
+			s.n++
+			select {
+			case s.changed <- struct{}{}:
+			default:
+			}
 		}
 	}
 }
@@ -74,54 +77,59 @@ func holds(whole, part string) bool {
 }
 
 // Subscribe implements Offers.
-func (c *client) Subscribe(ctx context.Context, uri string) (Subscription, error) {
+func (c *client) Subscribe(ctx context.Context, uri string) (*Subscription, error) {
 	o := &c.offers
 	if err := o.take(ctx); err != nil {
 		return nil, err
 	}
 	defer func() { <-o.turn }()
-	w := &watch{c: c, uri: uri, changed: make(chan struct{}, 1)}
 	o.mu.Lock()
-	o.watches[w] = struct{}{} // before the server knows, so that nothing is missed
-	o.mu.Unlock()
-	s := o.subscribed[uri]
-	if s == nil { // the server was not asked before
-		var err error
-		if s, err = c.askToTell(ctx, uri); err != nil {
-			o.forget(w)
-			return nil, err
-		}
+	about, n := o.subscribed[uri], len(o.subscribed)
+	if about == nil {
+		about = &subscribed{all: make(map[*Subscription]bool)}
+		o.subscribed[uri] = about // before the server knows, so that nothing is missed
 	}
-	s.watches++
-	o.subscribed[uri] = s
-	return w, nil
+	s := &Subscription{c: c, uri: uri, about: about, changed: make(chan struct{}, 1)}
+	about.all[s] = true
+	o.mu.Unlock()
+	if about.end != nil {
+		return s, nil
+	}
+	var err error
+	if n >= maxSubscriptions {
+		err = &Error{Kind: TooLarge, Message: fmt.Sprintf("the connection is subscribed to %d resources already; end one first", maxSubscriptions)}
+	} else {
+		about.end, err = c.askToTell(ctx, uri)
+	}
+	if err != nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		delete(o.subscribed, uri)
+		return nil, err
+	}
+	return s, nil
 }
 
-// askToTell begins the one subscription of an address that the server knows of. Called with the turn.
-func (c *client) askToTell(ctx context.Context, uri string) (*subscribed, error) {
-	if len(c.offers.subscribed) >= maxSubscriptions {
-		return nil, &Error{Kind: TooLarge,
-			Message: fmt.Sprintf("the connection is subscribed to %d resources already; end one first", maxSubscriptions)}
-	}
+// askToTell begins the one subscription of an address that the server knows of, and returns what ends it.
+func (c *client) askToTell(ctx context.Context, uri string) (end func(context.Context), err error) {
 	if c.isModern() {
-		end, err := c.listenTo(ctx, uri)
-		return &subscribed{end: end}, err
+		return c.listenTo(ctx, uri)
 	}
-	_, err := c.ask(ctx, string(mcp.MethodResourcesSubscribe), "", map[string]any{"uri": uri})
-	return &subscribed{end: func(ctx context.Context) { // best effort: later notifications are dropped
+	_, err = c.ask(ctx, string(mcp.MethodResourcesSubscribe), "", map[string]any{"uri": uri})
+	return func(ctx context.Context) { // best effort: later notifications are dropped
 		_, _ = c.ask(ctx, string(mcp.MethodResourcesUnsubscribe), "", map[string]any{"uri": uri})
-	}}, err
+	}, err
 }
 
 // listenTo keeps a stream of the changes of a resource open (2026-07-28), and returns once the server has agreed.
 func (c *client) listenTo(ctx context.Context, uri string) (func(context.Context), error) {
 	life, end := context.WithCancel(c.life)
 	first := make(chan error, 1)
-	var once sync.Once
+	var told atomic.Bool
 	tell := func(err error) {
-		again := true
-		once.Do(func() { first <- err; again = false })
-		if again && err == nil {
+		if !told.Swap(true) {
+			first <- err
+		} else if err == nil {
 			c.offers.updated(uri) // changes may have been missed while the stream was not open
 		}
 	}
@@ -155,33 +163,29 @@ func (c *client) listenTo(ctx context.Context, uri string) (func(context.Context
 	return func(context.Context) { end() }, err
 }
 
-// Close implements Subscription.
-func (w *watch) Close() {
-	c := w.c
-	if !c.offers.forget(w) {
-		return
-	}
+// Close ends the subscription. The server is told if it was the last one of its address.
+func (s *Subscription) Close() {
+	c, o, about := s.c, &s.c.offers, s.about
+	o.mu.Lock()
+	delete(about.all, s)
+	o.mu.Unlock()
 	c.background(func() {
-		if c.offers.take(c.life) != nil {
+		if o.take(c.life) != nil {
 			return // the connection ended, and with it all subscriptions
 		}
-		defer func() { <-c.offers.turn }()
-		s := c.offers.subscribed[w.uri]
-		if s.watches--; s.watches == 0 {
-			delete(c.offers.subscribed, w.uri)
+		defer func() { <-o.turn }()
+		o.mu.Lock()
+		last := len(about.all) == 0 && o.subscribed[s.uri] == about
+		if last {
+			delete(o.subscribed, s.uri)
+		}
+		o.mu.Unlock()
+		if last {
 			ctx, cancel := context.WithTimeout(c.life, unsubscribeLimit)
 			defer cancel()
-			s.end(ctx)
+			about.end(ctx)
 		}
 	})
-}
-
-func (o *offers) forget(w *watch) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	_, was := o.watches[w]
-	delete(o.watches, w)
-	return was
 }
 
 // take waits for the turn.
