@@ -10,18 +10,14 @@ import (
 	"os"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 
-	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
-	"pawl.dev/services/errs"
 
 	"pawl.dev/planner-svc/internal/api"
 	"pawl.dev/planner-svc/internal/contextcache"
 	"pawl.dev/planner-svc/internal/models"
 	"pawl.dev/planner-svc/internal/offline"
 	"pawl.dev/planner-svc/internal/plan"
-	"pawl.dev/planner-svc/internal/playbook"
 )
 
 // MaxRequestBytes is how large a request the server should take: it brings the whole history of a task, of which each
@@ -53,45 +49,23 @@ type Deps struct {
 
 // Service is the planner.
 type Service struct {
-	server *api.Server
+	server plannerv1.PlannerServiceServer
 	named  *models.Book
 }
 
 // New makes the service. An unknown default model is an error that names the models.
 func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
-	cfg.DefaultModel = cmp.Or(cfg.DefaultModel, offline.Name)
 	named, err := models.Open(cfg.Models, []string{offline.Name, plan.Playbook}, os.LookupEnv)
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
-	planWith, err := plan.NewModels(cfg.ModelTries, cmp.Or(deps.Log, slog.New(slog.DiscardHandler)))
+	planWith := plan.NewModels(cfg.ModelTries, cmp.Or(deps.Log, slog.New(slog.DiscardHandler)))
+	limits := contextcache.Limits{Count: cmp.Or(cfg.KeptContexts, defaultContexts), Bytes: cmp.Or(cfg.KeptContextBytes, defaultContextBytes)}
+	server, err := api.New(cmp.Or(cfg.DefaultModel, offline.Name), named, planWith, limits)
 	if err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
+		return nil, err
 	}
-	deterministic := offline.New()
-	playbooks := playbook.New(deterministic)
-	list := []plan.Planner{deterministic, playbooks}
-	if cfg.DefaultModel != offline.Name && cfg.DefaultModel != plan.Playbook {
-		if _, err := named.Add(cfg.DefaultModel); err != nil {
-			return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_CONFIG, "the default model: %s", errs.From(err).Message)
-		}
-	}
-	for _, m := range named.List() {
-		list = append(list, planWith.Planner(m))
-	}
-	find := func(name string) (plan.Planner, error) {
-		m, err := named.Find(name)
-		if err != nil {
-			return nil, err
-		}
-		return planWith.Planner(m), nil
-	}
-	planners, err := plan.NewPlanners(cfg.DefaultModel, find, list...)
-	if err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
-	}
-	contexts := contextcache.New(contextcache.Limits{Count: cmp.Or(cfg.KeptContexts, defaultContexts), Bytes: cmp.Or(cfg.KeptContextBytes, defaultContextBytes)})
-	return &Service{server: api.New(planners, contexts, playbooks, named, planWith), named: named}, nil
+	return &Service{server: server, named: named}, nil
 }
 
 // Register adds PlannerService to a server or an in-process connection.

@@ -62,8 +62,8 @@ func (e explainer) flatten(err *jsonschema.ValidationError) []Problem {
 	return all
 }
 
-// Missing reports whether a property is just absent, not given under a similar name.
-func (p Problem) Missing() bool {
+// missing reports whether a property is just absent, not given under a similar name.
+func (p Problem) missing() bool {
 	return strings.HasPrefix(p.Message, "required property ") && strings.HasSuffix(p.Message, " is missing")
 }
 

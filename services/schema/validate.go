@@ -45,8 +45,8 @@ func (e *Invalid) Error() string {
 	return b.String()
 }
 
-// WithoutMissing returns what an *Invalid error says of a document apart from required properties that are not there, which may be
-// supplied later; nil if that is nothing. Other errors say nothing of the document.
+// WithoutMissing returns what an *Invalid error says of a document apart from required properties that it lacks, which may be
+// supplied later; nil if that is nothing. A property that a value within it lacks stays. Other errors say nothing of the document.
 func WithoutMissing(err error) error {
 	var all *Invalid
 	if !errors.As(err, &all) {
@@ -54,7 +54,7 @@ func WithoutMissing(err error) error {
 	}
 	present := &Invalid{}
 	for _, p := range all.Problems {
-		if !p.Missing() {
+		if !p.missing() || p.Pointer != "" {
 			present.Problems = append(present.Problems, p)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // Handlers refuse calls without a principal themselves, also where no interceptor did. What they answer is tested over gRPC
 // in the planner package.
 func TestCallsWithoutPrincipalAreRefused(t *testing.T) {
-	s, ctx := New(nil, nil, nil, nil, nil), t.Context()
+	s, ctx := &server{}, t.Context()
 	for name, call := range map[string]func() error{
 		"GetFlowName":    func() error { _, err := s.GetFlowName(ctx, &plannerv1.GetFlowNameRequest{}); return err },
 		"AssessFlowRisk": func() error { _, err := s.AssessFlowRisk(ctx, &plannerv1.AssessFlowRiskRequest{}); return err },

@@ -8,15 +8,15 @@ import (
 
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/identity"
 
 	"pawl.dev/planner-svc/internal/llm"
 	"pawl.dev/planner-svc/internal/plan"
 )
 
-// Generate implements PlannerService.
-func (s *Server) Generate(req *plannerv1.GenerateRequest, stream grpc.ServerStreamingServer[plannerv1.GenerateResponse]) error {
+func (s *server) Generate(req *plannerv1.GenerateRequest, stream grpc.ServerStreamingServer[plannerv1.GenerateResponse]) error {
 	ctx := stream.Context()
-	if err := caller(ctx); err != nil {
+	if _, err := identity.FromContext(ctx); err != nil {
 		return err
 	}
 	chosen, err := s.models.Choose(req.GetModel(), req.GetModelHints())
@@ -40,7 +40,7 @@ func (s *Server) Generate(req *plannerv1.GenerateRequest, stream grpc.ServerStre
 }
 
 // reply asks the model and emits its text. An error carries what the call cost.
-func (s *Server) reply(ctx context.Context, chosen llm.Model, req *plannerv1.GenerateRequest, emit func(text string) error) (*llm.Reply, error) {
+func (s *server) reply(ctx context.Context, chosen llm.Model, req *plannerv1.GenerateRequest, emit func(text string) error) (*llm.Reply, error) {
 	r := &llm.Request{
 		System: req.GetSystem(), Messages: req.GetMessages(), Tools: req.GetTools(), ToolChoice: req.GetToolChoice(),
 		MaxTokens: int(min(req.GetMaxOutputTokens(), 1<<30)), Temperature: req.Temperature, Stop: req.GetStopSequences(),

@@ -10,13 +10,11 @@ import (
 	"pawl.dev/planner-svc/internal/plan"
 )
 
-// PlanSteps implements PlannerService.
-func (s *Server) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest) (*plannerv1.PlanStepsResponse, error) {
+func (s *server) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest) (*plannerv1.PlanStepsResponse, error) {
 	return s.plan(ctx, req, nil)
 }
 
-// StreamPlanSteps implements PlannerService.
-func (s *Server) StreamPlanSteps(req *plannerv1.StreamPlanStepsRequest, stream grpc.ServerStreamingServer[plannerv1.StreamPlanStepsResponse]) error {
+func (s *server) StreamPlanSteps(req *plannerv1.StreamPlanStepsRequest, stream grpc.ServerStreamingServer[plannerv1.StreamPlanStepsResponse]) error {
 	res, err := s.plan(stream.Context(), &plannerv1.PlanStepsRequest{Context: req.GetContext(), Begin: req.GetBegin()}, func(text string) error {
 		return stream.Send(&plannerv1.StreamPlanStepsResponse{Piece: &plannerv1.StreamPlanStepsResponse_AnswerText{AnswerText: text}})
 	})
@@ -26,7 +24,7 @@ func (s *Server) StreamPlanSteps(req *plannerv1.StreamPlanStepsRequest, stream g
 	return stream.Send(&plannerv1.StreamPlanStepsResponse{Piece: &plannerv1.StreamPlanStepsResponse_Plan{Plan: res}})
 }
 
-func (s *Server) plan(ctx context.Context, req *plannerv1.PlanStepsRequest, emit func(string) error) (*plannerv1.PlanStepsResponse, error) {
+func (s *server) plan(ctx context.Context, req *plannerv1.PlanStepsRequest, emit func(string) error) (*plannerv1.PlanStepsResponse, error) {
 	base := req.GetContext().GetBase()
 	planner, user, err := s.prepare(ctx, req)
 	if err != nil {
@@ -48,8 +46,7 @@ func (s *Server) plan(ctx context.Context, req *plannerv1.PlanStepsRequest, emit
 	return res, nil
 }
 
-// GenerateAnswer implements PlannerService.
-func (s *Server) GenerateAnswer(req *plannerv1.GenerateAnswerRequest, stream grpc.ServerStreamingServer[plannerv1.GenerateAnswerResponse]) error {
+func (s *server) GenerateAnswer(req *plannerv1.GenerateAnswerRequest, stream grpc.ServerStreamingServer[plannerv1.GenerateAnswerResponse]) error {
 	ctx, base := stream.Context(), req.GetContext().GetBase()
 	planner, user, err := s.prepare(ctx, req)
 	if err != nil {
@@ -65,8 +62,7 @@ func (s *Server) GenerateAnswer(req *plannerv1.GenerateAnswerRequest, stream grp
 	return stream.Send(last)
 }
 
-// Think implements PlannerService.
-func (s *Server) Think(req *plannerv1.ThinkRequest, stream grpc.ServerStreamingServer[plannerv1.ThinkResponse]) error {
+func (s *server) Think(req *plannerv1.ThinkRequest, stream grpc.ServerStreamingServer[plannerv1.ThinkResponse]) error {
 	result, err := forward(stream.Context(), s, req, func(m *plan.Model, ctx context.Context, req *plannerv1.ThinkRequest) (*plannerv1.ThinkResult, error) {
 		return m.Think(ctx, req, func(text string) error {
 			return stream.Send(&plannerv1.ThinkResponse{Piece: &plannerv1.ThinkResponse_Text{Text: text}})

@@ -4,41 +4,67 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
+	"strings"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
+	"pawl.dev/services/schema"
 
+	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/contextcache"
 	"pawl.dev/planner-svc/internal/models"
+	"pawl.dev/planner-svc/internal/offline"
 	"pawl.dev/planner-svc/internal/plan"
 	"pawl.dev/planner-svc/internal/playbook"
 )
 
-// Server implements PlannerService.
-type Server struct {
+// server implements PlannerService.
+type server struct {
 	plannerv1.UnimplementedPlannerServiceServer
-	planners  *plan.Planners
-	contexts  *contextcache.Store
+	planners  []plan.Planner // those that the operator configured, the default first
 	playbooks *playbook.Planner
 	models    *models.Book
 	planWith  *plan.Models
+	contexts  *contextcache.Store
 }
 
-var _ plannerv1.PlannerServiceServer = (*Server)(nil)
-
-// New returns the handlers. Contexts of tasks are kept in the store, for requests that continue them.
-func New(planners *plan.Planners, contexts *contextcache.Store, playbooks *playbook.Planner, named *models.Book, planWith *plan.Models) *Server {
-	return &Server{planners: planners, contexts: contexts, playbooks: playbooks, models: named, planWith: planWith}
+// New returns the handlers. Tasks that name no model are planned by defaultModel, which is added to the named ones if it is one of a provider.
+// Contexts of tasks are kept within the limits, for requests that continue them.
+func New(defaultModel string, named *models.Book, planWith *plan.Models, limits contextcache.Limits) (plannerv1.PlannerServiceServer, error) {
+	deterministic := offline.New()
+	s := &server{playbooks: playbook.New(deterministic), models: named, planWith: planWith, contexts: contextcache.New(limits)}
+	s.planners = []plan.Planner{deterministic, s.playbooks}
+	if defaultModel == plan.Playbook {
+		return nil, invalidDefault("%q is used by tasks that bring a playbook", plan.Playbook)
+	}
+	if defaultModel != offline.Name {
+		if _, err := named.Add(defaultModel); err != nil {
+			return nil, invalidDefault("%s", errs.From(err).Message)
+		}
+	}
+	for _, m := range named.List() {
+		s.planners = append(s.planners, planWith.Planner(m))
+	}
+	i := slices.IndexFunc(s.planners, isCalled(defaultModel))
+	first := s.planners[i]
+	s.planners = slices.Insert(slices.Delete(s.planners, i, i+1), 0, first)
+	return s, nil
 }
 
-// caller refuses calls without a principal.
-func caller(ctx context.Context) error {
-	_, err := identity.FromContext(ctx)
-	return err
+func invalidDefault(format string, args ...any) error {
+	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_CONFIG, "the default model: "+format, args...)
+}
+
+func isCalled(name string) func(plan.Planner) bool {
+	return func(p plan.Planner) bool { return p.Info().Name == name }
 }
 
 // taskRequest is a request about a task.
@@ -49,7 +75,7 @@ type taskRequest interface {
 
 // prepare completes the request's context, checks the request and returns the planner to ask, and the user. A context that is kept for one
 // user does not exist for another.
-func (s *Server) prepare(ctx context.Context, req taskRequest) (planner plan.Planner, user string, err error) {
+func (s *server) prepare(ctx context.Context, req taskRequest) (planner plan.Planner, user string, err error) {
 	p, err := identity.FromContext(ctx)
 	if err != nil {
 		return nil, "", err
@@ -62,16 +88,69 @@ func (s *Server) prepare(ctx context.Context, req taskRequest) (planner plan.Pla
 		m := req.ProtoReflect()
 		m.Set(m.Descriptor().Fields().ByName("context"), protoreflect.ValueOfMessage(whole.ProtoReflect()))
 	}
-	if err := plan.Check(req); err != nil {
+	if err := check(req); err != nil {
 		return nil, "", err
 	}
-	planner, err = s.planners.Choose(whole)
+	planner, err = s.choose(whole)
 	return planner, p.Sub, err
 }
 
-// CheckPlaybook implements PlannerService.
-func (s *Server) CheckPlaybook(ctx context.Context, req *plannerv1.CheckPlaybookRequest) (*plannerv1.CheckPlaybookResponse, error) {
-	if err := caller(ctx); err != nil {
+// check validates what the contract cannot express: the tool must be one of the task's, inputs must be JSON objects, and what a person
+// supplied must be JSON.
+func check(req taskRequest) error {
+	if r, ok := req.(interface{ GetToolId() string }); ok && catalog.Find(req.GetContext().GetTools(), r.GetToolId()) == nil {
+		return plan.Invalid("tool_id", "the tool %q is not one of the task's tools", r.GetToolId())
+	}
+	field, input := "", ""
+	switch r := req.(type) {
+	case interface{ GetInputJson() string }:
+		field, input = "input_json", r.GetInputJson()
+	case *plannerv1.GetFirstInputParamsRequest:
+		field, input = "failed_input_json", r.GetFailedInputJson()
+	}
+	if _, err := schema.ExactObject(nil, input); err != nil {
+		return plan.Invalid(field, "the input: %w", err)
+	}
+	if r, ok := req.(*plannerv1.FillParamsRequest); ok && r.GetContentJson() != "" && !json.Valid([]byte(r.GetContentJson())) {
+		return plan.Invalid("content_json", "what the person supplied is not valid JSON")
+	}
+	return nil
+}
+
+// choose returns the planner of a task: the one it names; else that of playbooks if it has one; else the default.
+func (s *server) choose(tc *plannerv1.TaskContext) (plan.Planner, error) {
+	name, hasPlaybook := tc.GetModel(), strings.TrimSpace(tc.GetPlaybook()) != ""
+	switch {
+	case hasPlaybook && name != "" && name != plan.Playbook:
+		return nil, plan.Invalid("context.model", "the task has a playbook, so its model is %q; leave the model %q out, or the playbook", plan.Playbook, name)
+	case hasPlaybook:
+		return s.playbooks, nil
+	case name == plan.Playbook:
+		return nil, plan.Invalid("context.playbook", "the model %q needs a playbook; give one, or another model", plan.Playbook)
+	case name == "":
+		return s.planners[0], nil
+	}
+	return s.find(name)
+}
+
+// find returns the planner of that name.
+func (s *server) find(name string) (plan.Planner, error) {
+	if i := slices.IndexFunc(s.planners, isCalled(name)); i >= 0 {
+		return s.planners[i], nil
+	}
+	m, err := s.models.Find(name)
+	if err != nil {
+		var names []string
+		for _, p := range s.planners {
+			names = append(names, p.Info().Name)
+		}
+		return nil, plan.Invalid("model", "%s; there are %s", errs.From(err).Message, strings.Join(names, ", "))
+	}
+	return s.planWith.Planner(m), nil
+}
+
+func (s *server) CheckPlaybook(ctx context.Context, req *plannerv1.CheckPlaybookRequest) (*plannerv1.CheckPlaybookResponse, error) {
+	if _, err := identity.FromContext(ctx); err != nil {
 		return nil, err
 	}
 	p, err := s.playbooks.Parse(req.GetPlaybook())
@@ -88,18 +167,17 @@ func (s *Server) CheckPlaybook(ctx context.Context, req *plannerv1.CheckPlaybook
 	}, nil
 }
 
-// ListModels implements PlannerService.
-func (s *Server) ListModels(ctx context.Context, req *plannerv1.ListModelsRequest) (*plannerv1.ListModelsResponse, error) {
-	if err := caller(ctx); err != nil {
+func (s *server) ListModels(ctx context.Context, req *plannerv1.ListModelsRequest) (*plannerv1.ListModelsResponse, error) {
+	if _, err := identity.FromContext(ctx); err != nil {
 		return nil, err
 	}
-	planners := s.planners.List()
-	if name := req.GetName(); name != "" && !slices.ContainsFunc(planners, func(p plan.Planner) bool { return p.Info().Name == name }) {
-		p, err := s.planners.Find(name)
+	planners := slices.Clip(s.planners)
+	if name := req.GetName(); name != "" && !slices.ContainsFunc(planners, isCalled(name)) {
+		p, err := s.find(name)
 		if err != nil {
 			return nil, err
 		}
-		planners = append(slices.Clip(planners), p)
+		planners = append(planners, p)
 	}
 	res := &plannerv1.ListModelsResponse{}
 	for i, p := range planners {

@@ -14,7 +14,7 @@ import (
 )
 
 // forward asks the planner of the request's task, which must be a P: what is asked may need a language model.
-func forward[P plan.Planner, Req taskRequest, Resp any](ctx context.Context, s *Server, req Req, ask func(P, context.Context, Req) (Resp, error)) (Resp, error) {
+func forward[P plan.Planner, Req taskRequest, Resp any](ctx context.Context, s *server, req Req, ask func(P, context.Context, Req) (Resp, error)) (Resp, error) {
 	var none Resp
 	chosen, _, err := s.prepare(ctx, req)
 	if err != nil {
@@ -29,7 +29,7 @@ func forward[P plan.Planner, Req taskRequest, Resp any](ctx context.Context, s *
 }
 
 // begin plans the first steps for the RPCs that return a part of that plan.
-func begin(ctx context.Context, s *Server, req taskRequest) (*plannerv1.PlanStepsResponse, error) {
+func begin(ctx context.Context, s *server, req taskRequest) (*plannerv1.PlanStepsResponse, error) {
 	p, _, err := s.prepare(ctx, req)
 	if err != nil {
 		return nil, err
@@ -37,8 +37,7 @@ func begin(ctx context.Context, s *Server, req taskRequest) (*plannerv1.PlanStep
 	return p.PlanSteps(ctx, &plannerv1.PlanStepsRequest{Context: req.GetContext(), Begin: true}, nil)
 }
 
-// GetFlowName implements PlannerService.
-func (s *Server) GetFlowName(ctx context.Context, req *plannerv1.GetFlowNameRequest) (*plannerv1.GetFlowNameResponse, error) {
+func (s *server) GetFlowName(ctx context.Context, req *plannerv1.GetFlowNameRequest) (*plannerv1.GetFlowNameResponse, error) {
 	res, err := begin(ctx, s, req)
 	if err != nil {
 		return nil, err
@@ -46,8 +45,7 @@ func (s *Server) GetFlowName(ctx context.Context, req *plannerv1.GetFlowNameRequ
 	return &plannerv1.GetFlowNameResponse{Name: res.GetFlowName(), Usage: res.GetUsage()}, nil
 }
 
-// AssessFlowRisk implements PlannerService.
-func (s *Server) AssessFlowRisk(ctx context.Context, req *plannerv1.AssessFlowRiskRequest) (*plannerv1.AssessFlowRiskResponse, error) {
+func (s *server) AssessFlowRisk(ctx context.Context, req *plannerv1.AssessFlowRiskRequest) (*plannerv1.AssessFlowRiskResponse, error) {
 	res, err := begin(ctx, s, req)
 	if err != nil {
 		return nil, err
@@ -55,8 +53,7 @@ func (s *Server) AssessFlowRisk(ctx context.Context, req *plannerv1.AssessFlowRi
 	return &plannerv1.AssessFlowRiskResponse{Risk: res.GetFlowRisk(), Usage: res.GetUsage()}, nil
 }
 
-// CreateNextStep implements PlannerService.
-func (s *Server) CreateNextStep(ctx context.Context, req *plannerv1.CreateNextStepRequest) (*plannerv1.CreateNextStepResponse, error) {
+func (s *server) CreateNextStep(ctx context.Context, req *plannerv1.CreateNextStepRequest) (*plannerv1.CreateNextStepResponse, error) {
 	res, err := begin(ctx, s, req)
 	if err != nil {
 		return nil, err
@@ -65,57 +62,46 @@ func (s *Server) CreateNextStep(ctx context.Context, req *plannerv1.CreateNextSt
 	return &plannerv1.CreateNextStepResponse{ToolId: next.GetToolId(), Description: next.GetDescription(), Usage: res.GetUsage()}, nil
 }
 
-// GetFirstInputParams implements PlannerService.
-func (s *Server) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {
+func (s *server) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {
 	return forward(ctx, s, req, plan.Planner.GetFirstInputParams)
 }
 
-// FillParams implements PlannerService.
-func (s *Server) FillParams(ctx context.Context, req *plannerv1.FillParamsRequest) (*plannerv1.FillParamsResponse, error) {
+func (s *server) FillParams(ctx context.Context, req *plannerv1.FillParamsRequest) (*plannerv1.FillParamsResponse, error) {
 	return forward(ctx, s, req, plan.Planner.FillParams)
 }
 
-// AssessToolRisk implements PlannerService.
-func (s *Server) AssessToolRisk(ctx context.Context, req *plannerv1.AssessToolRiskRequest) (*plannerv1.AssessToolRiskResponse, error) {
+func (s *server) AssessToolRisk(ctx context.Context, req *plannerv1.AssessToolRiskRequest) (*plannerv1.AssessToolRiskResponse, error) {
 	return forward(ctx, s, req, plan.Planner.AssessToolRisk)
 }
 
-// IsParamError implements PlannerService.
-func (s *Server) IsParamError(ctx context.Context, req *plannerv1.IsParamErrorRequest) (*plannerv1.IsParamErrorResponse, error) {
+func (s *server) IsParamError(ctx context.Context, req *plannerv1.IsParamErrorRequest) (*plannerv1.IsParamErrorResponse, error) {
 	return forward(ctx, s, req, plan.Planner.IsParamError)
 }
 
-// DescribeError implements PlannerService.
-func (s *Server) DescribeError(ctx context.Context, req *plannerv1.DescribeErrorRequest) (*plannerv1.DescribeErrorResponse, error) {
+func (s *server) DescribeError(ctx context.Context, req *plannerv1.DescribeErrorRequest) (*plannerv1.DescribeErrorResponse, error) {
 	return forward(ctx, s, req, plan.Planner.DescribeError)
 }
 
-// GetMissingParams implements PlannerService.
-func (s *Server) GetMissingParams(ctx context.Context, req *plannerv1.GetMissingParamsRequest) (*plannerv1.GetMissingParamsResponse, error) {
+func (s *server) GetMissingParams(ctx context.Context, req *plannerv1.GetMissingParamsRequest) (*plannerv1.GetMissingParamsResponse, error) {
 	return forward(ctx, s, req, plan.Planner.GetMissingParams)
 }
 
-// CreatePlan implements PlannerService.
-func (s *Server) CreatePlan(ctx context.Context, req *plannerv1.CreatePlanRequest) (*plannerv1.CreatePlanResponse, error) {
+func (s *server) CreatePlan(ctx context.Context, req *plannerv1.CreatePlanRequest) (*plannerv1.CreatePlanResponse, error) {
 	return forward(ctx, s, req, (*plan.Model).CreatePlan)
 }
 
-// Reflect implements PlannerService.
-func (s *Server) Reflect(ctx context.Context, req *plannerv1.ReflectRequest) (*plannerv1.ReflectResponse, error) {
+func (s *server) Reflect(ctx context.Context, req *plannerv1.ReflectRequest) (*plannerv1.ReflectResponse, error) {
 	return forward(ctx, s, req, (*plan.Model).Reflect)
 }
 
-// Decide implements PlannerService.
-func (s *Server) Decide(ctx context.Context, req *plannerv1.DecideRequest) (*plannerv1.DecideResponse, error) {
+func (s *server) Decide(ctx context.Context, req *plannerv1.DecideRequest) (*plannerv1.DecideResponse, error) {
 	return forward(ctx, s, req, (*plan.Model).Decide)
 }
 
-// SelectTools implements PlannerService.
-func (s *Server) SelectTools(ctx context.Context, req *plannerv1.SelectToolsRequest) (*plannerv1.SelectToolsResponse, error) {
+func (s *server) SelectTools(ctx context.Context, req *plannerv1.SelectToolsRequest) (*plannerv1.SelectToolsResponse, error) {
 	return forward(ctx, s, req, (*plan.Model).SelectTools)
 }
 
-// SummarizeMemory implements PlannerService.
-func (s *Server) SummarizeMemory(ctx context.Context, req *plannerv1.SummarizeMemoryRequest) (*plannerv1.SummarizeMemoryResponse, error) {
+func (s *server) SummarizeMemory(ctx context.Context, req *plannerv1.SummarizeMemoryRequest) (*plannerv1.SummarizeMemoryResponse, error) {
 	return forward(ctx, s, req, (*plan.Model).SummarizeMemory)
 }

@@ -6,64 +6,66 @@ import (
 	"encoding/json"
 	"strings"
 
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
-
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/schema"
 
 	"pawl.dev/planner-svc/internal/llm"
+	"pawl.dev/planner-svc/internal/prompt"
 )
 
-// followUp continues the exchange with the model after a reply that is not the final one.
-type followUp struct {
-	problem  error                     // why the reply cannot be used; nil: the model searched for tools, which is not a failed attempt
-	messages []*plannerv1.ModelMessage // the reply and the answer to it
-}
-
-// askUntilValid calls the model until accept returns nil, at most s.tries attempts (A18). The messages of a follow-up are appended to the
-// next request. After the last attempt it fails with the reason and the last reply.
-func (s *session) askUntilValid(ctx context.Context, r *llm.Request, onDelta func(llm.Delta) error, accept func(*llm.Reply) *followUp) error {
+// askUntilValid calls the model until accept returns no messages, at most s.tries attempts (A18). The messages are a reply that is not the final
+// one and the answer to it; they are appended to the next request. Without a problem, the reply is not a failed attempt. After the last attempt it
+// fails with the problem and the last reply.
+func (s *session) askUntilValid(ctx context.Context, r *llm.Request, onDelta func(llm.Delta) error,
+	accept func(*llm.Reply) (more []*plannerv1.ModelMessage, problem error),
+) error {
 	for try := 1; ; {
 		reply, err := s.generate(ctx, r, onDelta)
 		if err != nil {
 			return err
 		}
-		c := accept(reply)
-		if c == nil {
+		more, problem := accept(reply)
+		if len(more) == 0 {
 			return nil
 		}
-		if c.problem != nil {
-			s.log.WarnContext(ctx, "a model's reply cannot be used", "task_id", s.tc.GetTaskId(), "model", s.info.Name, "try", try, "problem", c.problem.Error())
+		if problem != nil {
+			s.log.WarnContext(ctx, "a model's reply cannot be used", "task_id", s.tc.GetTaskId(), "model", s.info.Name, "try", try, "problem", problem.Error())
 			if try >= s.tries {
-				return s.unusable(try, c.problem.Error(), reply)
+				return s.unusable(try, problem.Error(), reply)
 			}
 			try++
 		}
-		r.Messages = append(r.Messages, c.messages...)
+		r.Messages = append(r.Messages, more...)
 	}
 }
 
-// ask asks for a JSON answer of a schema and decodes it. check finds what a schema cannot; it may be nil.
-func ask[T any](ctx context.Context, s *session, r *llm.Request, output llm.Output, check func(*T) error) (answer *T, err error) {
+// ask asks for a JSON answer of a schema and decodes it. accept makes the result of it, or finds what a schema cannot.
+func ask[T, R any](ctx context.Context, s *session, r *llm.Request, output llm.Output, accept func(*T) (R, error)) (result R, err error) {
 	compiled, err := s.expect(r, output)
 	if err != nil {
-		return nil, err
+		return result, err
 	}
-	err = s.askUntilValid(ctx, r, nil, func(reply *llm.Reply) *followUp {
-		var problem error
-		if answer, problem = decode(compiled, reply, check); problem == nil {
-			return nil
+	err = s.askUntilValid(ctx, r, nil, func(reply *llm.Reply) ([]*plannerv1.ModelMessage, error) {
+		answer, problem := decode[T](compiled, reply)
+		if problem == nil {
+			result, problem = accept(answer)
 		}
-		return s.correctJSON(reply, problem)
+		if problem == nil {
+			return nil, nil
+		}
+		return s.correctJSON(reply, problem), problem
 	})
-	return answer, err
+	if err != nil {
+		var none R
+		return none, err
+	}
+	return result, nil
 }
 
 // expect makes a request ask for JSON of a schema: natively if the model can do that, else in the prompt.
 func (s *session) expect(r *llm.Request, output llm.Output) (*schema.Schema, error) {
 	if s.info.Schema == llm.SchemaInPrompt {
-		r.System = strings.TrimSpace(r.System + "\n\n" + s.renderPrompt("json", output.Schema))
+		r.System = strings.TrimSpace(r.System + "\n\n" + prompt.Render("json", s.tc, output.Schema))
 	} else {
 		r.Output = &output
 	}
@@ -71,9 +73,9 @@ func (s *session) expect(r *llm.Request, output llm.Output) (*schema.Schema, err
 }
 
 // correctJSON answers a reply that is not the JSON that was asked for.
-func (s *session) correctJSON(reply *llm.Reply, problem error) *followUp {
+func (s *session) correctJSON(reply *llm.Reply, problem error) []*plannerv1.ModelMessage {
 	said := cmp.Or(strings.TrimSpace(reply.Text), "{}")
-	return &followUp{problem, []*plannerv1.ModelMessage{llm.AssistantText(said), llm.UserText(s.renderPrompt("correction", problem.Error()))}}
+	return []*plannerv1.ModelMessage{llm.AssistantText(said), llm.UserText(prompt.Render("correction", s.tc, problem.Error()))}
 }
 
 // Structured asks for JSON of a schema. The reply's text is JSON that fits it.
@@ -82,30 +84,19 @@ func (m *Model) Structured(ctx context.Context, r *llm.Request, outputSchema str
 	if _, err := schema.Compile(outputSchema); err != nil {
 		return nil, Invalid("output_schema_json", "%w", err)
 	}
-	answer, err := ask[json.RawMessage](ctx, s, r, llm.Output{Name: "output", Schema: outputSchema}, nil)
-	if err != nil {
-		return nil, err
-	}
-	s.reply.Text, s.reply.Usage = string(*answer), s.used
-	return s.reply, nil
+	return ask(ctx, s, r, llm.Output{Name: "output", Schema: outputSchema}, func(answer *json.RawMessage) (*llm.Reply, error) {
+		s.reply.Text, s.reply.Usage = string(*answer), s.used
+		return s.reply, nil
+	})
 }
 
-func decode[T any](s *schema.Schema, reply *llm.Reply, check func(*T) error) (*T, error) {
+func decode[T any](s *schema.Schema, reply *llm.Reply) (*T, error) {
 	text := extractJSON(reply.Text)
-	err := s.Validate(text)
-	if err != nil {
+	if err := s.Validate(text); err != nil {
 		return nil, err
 	}
 	answer := new(T)
-	if message, ok := any(answer).(proto.Message); ok {
-		err = protojson.Unmarshal([]byte(text), message)
-	} else {
-		err = json.Unmarshal([]byte(text), answer)
-	}
-	if err == nil && check != nil {
-		err = check(answer)
-	}
-	return answer, err
+	return answer, json.Unmarshal([]byte(text), answer)
 }
 
 // extractJSON finds the JSON object in a model's text: the whole text, else the last code block that is one, else the longest object within the

@@ -46,11 +46,10 @@ func (in inputObject) text(key string) string {
 }
 
 // readCall reads the arguments of a native call and takes the extra properties out.
-func (c *conversation) readCall(rc *plannerv1.ModelToolCall, task *taskSaid) (call, error) {
-	out := call{Tool: rc.GetName()}
+func (c *conversation) readCall(rc *plannerv1.ModelToolCall, t *turn) call {
 	doc, err := strictjson.ParseObject(extractJSON(cmp.Or(strings.TrimSpace(rc.GetInputJson()), "{}")))
 	if err != nil {
-		return out, fmt.Errorf("the arguments are not a JSON object: %w", err)
+		return call{Tool: rc.GetName(), problem: fmt.Errorf("the arguments are not a JSON object: %w", err)}
 	}
 	tool := catalog.NewTool(c.tools.lookup(rc.GetName()))
 	take := func(name string) string {
@@ -61,40 +60,40 @@ func (c *conversation) readCall(rc *plannerv1.ModelToolCall, task *taskSaid) (ca
 		doc.Delete(name)
 		return raw
 	}
-	out.Why, out.Risk = strictjson.Content(take("pawl_why")), strictjson.Content(take("pawl_risk"))
+	why, risk := strictjson.Content(take("pawl_why")), strictjson.Content(take("pawl_risk"))
 	var said taskSaid
-	if json.Unmarshal([]byte(take("pawl_task")), &said) == nil && task.Name == "" {
-		*task = said
+	if json.Unmarshal([]byte(take("pawl_task")), &said) == nil && t.task.Name == "" {
+		t.task = said
 	}
-	out.Input = inputObject{doc}
-	return out, nil
+	return call{Tool: rc.GetName(), Why: why, Risk: risk, Input: inputObject{doc}}
 }
 
-// interpret makes steps of calls, or the answer, and adds what is wrong with each call to problems. A finish that comes first ends the task;
-// behind calls it is dropped, since it cannot know their results.
-func (c *conversation) interpret(t *turn, calls []call, problems []error) {
-	if calls[0].Tool == finish && problems[0] == nil {
-		t.answer, t.goal = cmp.Or(strings.TrimSpace(calls[0].Input.text("answer")), t.text), plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
-		clear(problems)
+// interpret makes steps of calls, or the answer, and returns what is wrong with the calls. A finish that comes first ends the task; behind calls it
+// is dropped, since it cannot know their results.
+func (c *conversation) interpret(t *turn, calls []call) error {
+	if first := &calls[0]; first.Tool == finish && first.problem == nil {
+		t.answer, t.goal = cmp.Or(strings.TrimSpace(first.Input.text("answer")), t.text), plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
 		if t.answer == "" {
-			problems[0] = errors.New("`answer` is missing: say what is missing and why")
+			first.problem = errors.New("`answer` is missing: say what is missing and why")
 		}
-		return
+		return first.problem
 	}
 	next, _ := NextOrdinal(c.tc.GetHistory())
-	for i, one := range calls[:min(len(calls), maxSteps)] {
-		if problems[i] != nil || i > 0 && (one.Tool == finish || one.Tool == findTools) {
-			continue
-		}
-		var step *plannerv1.PlannedStep
-		if step, problems[i] = c.plannedStep(one, next, len(t.steps)); problems[i] == nil {
+	var problems []error
+	for i := range calls {
+		one := &calls[i]
+		if one.problem == nil && i < maxSteps && (i == 0 || one.Tool != finish && one.Tool != findTools) {
+			var step *plannerv1.PlannedStep
+			step, one.problem = c.plannedStep(one, next, len(t.steps))
 			t.steps = append(t.steps, step)
 		}
+		problems = append(problems, one.problem)
 	}
+	return errors.Join(problems...)
 }
 
 // plannedStep checks a call, the i-th of its turn.
-func (c *conversation) plannedStep(one call, next uint64, i int) (*plannerv1.PlannedStep, error) {
+func (c *conversation) plannedStep(one *call, next uint64, i int) (*plannerv1.PlannedStep, error) {
 	if one.Tool == readOutput {
 		return c.readOutputStep(one)
 	}
@@ -111,17 +110,14 @@ func (c *conversation) plannedStep(one call, next uint64, i int) (*plannerv1.Pla
 	if err != nil {
 		return nil, err
 	}
-	missing := tool.Missing(in)
-	if !open {
-		if err := misfit(tool, text); err != nil {
-			return nil, err
-		}
+	if err := misfit(tool, text); err != nil && !open {
+		return nil, err
 	}
 	why := lang.Clip(strings.Join(strings.Fields(one.Why), " "), maxWhy)
 	if open {
 		why = jsonref.Escape(why)
 	}
-	return &plannerv1.PlannedStep{ToolId: t.GetId(), Description: why, InputJson: text, Missing: missing, Unresolved: open,
+	return &plannerv1.PlannedStep{ToolId: t.GetId(), Description: why, InputJson: text, Missing: tool.Missing(in), Unresolved: open,
 		Risk: atLeast(prompt.LangOf(c.tc), tool, in, one.Risk)}, nil
 }
 
@@ -151,20 +147,10 @@ func misfit(t *catalog.Tool, in string) error {
 	if t.Schema == nil {
 		return nil
 	}
-	var invalid *schema.Invalid
-	if !errors.As(t.Schema.Validate(in), &invalid) {
-		return nil
+	if wrong := schema.WithoutMissing(t.Schema.Validate(in)); wrong != nil {
+		return fmt.Errorf("the input does not fit the tool's schema: %w", wrong)
 	}
-	wrong := &schema.Invalid{}
-	for _, p := range invalid.Problems {
-		if !p.Missing() || p.Pointer != "" {
-			wrong.Problems = append(wrong.Problems, p)
-		}
-	}
-	if len(wrong.Problems) == 0 {
-		return nil
-	}
-	return fmt.Errorf("the input does not fit the tool's schema: %w", wrong)
+	return nil
 }
 
 // references finds what the prompt describes as references. Other texts with `${` are meant as they stand.
@@ -217,7 +203,7 @@ const readOverhead = 200
 
 // readOutputStep checks a call that reads on in an earlier output; the executor serves it. It returns no more than the prompt shows of a
 // result: otherwise its end, which says where to read on, would be cut.
-func (c *conversation) readOutputStep(one call) (*plannerv1.PlannedStep, error) {
+func (c *conversation) readOutputStep(one *call) (*plannerv1.PlannedStep, error) {
 	id := one.Input.text("step")
 	offset, err := strconv.Atoi(one.Input.text("offset"))
 	history := c.tc.GetHistory()

@@ -52,10 +52,12 @@ func (s *session) converse(ctx context.Context) (*conversation, error) {
 		case tokensOf(c.request()) <= s.budget():
 			return c, nil
 		case len(history)-first > keptSteps:
-			var err error
-			if memory, err = s.compact(ctx, memory, history[first:len(history)-keptSteps]); err != nil {
+			steps := history[first : len(history)-keptSteps]
+			summary, err := s.summarize(ctx, memory.GetSummary(), s.digests(steps))
+			if err != nil {
 				return nil, err
 			}
+			memory = &plannerv1.Memory{Summary: summary, LastStepId: steps[len(steps)-1].GetStepId()}
 			c.memory = memory
 		case most > minOutput:
 			most = max(most/2, minOutput)
@@ -89,14 +91,14 @@ func (c *conversation) render(memory *plannerv1.Memory, most int) {
 		head.Memory = memory
 	}
 	if c.inJSON {
-		c.system = c.renderPrompt("system_json", c.tools.native())
+		c.system = prompt.Render("system_json", c.tc, c.tools.native())
 	} else {
-		c.system = c.renderPrompt("system", nil)
+		c.system = prompt.Render("system", c.tc, nil)
 	}
 	c.shown = most
-	c.messages = []*plannerv1.ModelMessage{llm.UserText(c.prompts.Render("goal", head, nil))}
+	c.messages = []*plannerv1.ModelMessage{llm.UserText(prompt.Render("goal", head, nil))}
 	for i, e := range c.tc.GetHistory()[first:] {
-		c.messages = append(c.messages, c.step(first+i, e, c.prompts.Result(c.tc, e, most))...)
+		c.messages = append(c.messages, c.step(first+i, e, prompt.Result(c.tc, e, most))...)
 	}
 	c.repeated = []int{len(c.messages) - 3, len(c.messages) - 1} // the first is no index in the first prompt
 }
@@ -111,20 +113,18 @@ func (c *conversation) step(i int, e *plannerv1.HistoryEntry, result string) []*
 	if t := c.tools.byAlias[Alias(e.GetToolId())]; t != nil {
 		level = risk.Name(risk.Assess(prompt.LangOf(c.tc), catalog.NewTool(t), in).GetLevel())
 	}
+	args, prefix := &strictjson.Object{}, "pawl_"
 	if c.inJSON {
-		call := &strictjson.Object{}
-		call.Set("tool", strictjson.Quote(Alias(e.GetToolId())))
-		call.Set("why", strictjson.Quote(e.GetDescription()))
-		if level != "" {
-			call.Set("risk", strictjson.Quote(level))
-		}
-		call.Set("input", in.String())
-		return []*plannerv1.ModelMessage{llm.AssistantText(`{"calls":[` + call.String() + `]}`), llm.UserText(result)}
+		args.Set("tool", strictjson.Quote(Alias(e.GetToolId())))
+		prefix = ""
 	}
-	args := &strictjson.Object{}
-	args.Set("pawl_why", strictjson.Quote(e.GetDescription()))
+	args.Set(prefix+"why", strictjson.Quote(e.GetDescription()))
 	if level != "" {
-		args.Set("pawl_risk", strictjson.Quote(level))
+		args.Set(prefix+"risk", strictjson.Quote(level))
+	}
+	if c.inJSON {
+		args.Set("input", in.String())
+		return []*plannerv1.ModelMessage{llm.AssistantText(`{"calls":[` + args.String() + `]}`), llm.UserText(result)}
 	}
 	for _, k := range in.Keys() {
 		v, _ := in.Get(k)

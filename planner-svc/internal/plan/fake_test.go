@@ -87,11 +87,7 @@ func native(replies ...replyFunc) *fakeModel {
 
 func planner(t testing.TB, f *fakeModel) *Model {
 	t.Helper()
-	models, err := NewModels(0, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return models.Planner(f)
+	return NewModels(0, slog.New(slog.DiscardHandler)).Planner(f)
 }
 
 func task(history ...*plannerv1.HistoryEntry) *plannerv1.TaskContext {

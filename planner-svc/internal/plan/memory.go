@@ -18,21 +18,14 @@ const summaryTokens = 1500
 // SummarizeMemory summarizes old steps, and messages of a conversation behind them.
 func (m *Model) SummarizeMemory(ctx context.Context, req *plannerv1.SummarizeMemoryRequest) (*plannerv1.SummarizeMemoryResponse, error) {
 	s := m.session(req.GetContext())
-	history := s.tc.GetHistory()
-	memory, err := s.compact(ctx, s.tc.GetMemory(), history[summarized(s.tc.GetMemory(), history):])
+	history, memory := s.tc.GetHistory(), s.tc.GetMemory()
+	texts := s.digests(history[summarized(memory, history):])
+	for _, message := range req.GetMessages() {
+		texts = append(texts, messageText(message))
+	}
+	summary, err := s.summarize(ctx, memory.GetSummary(), texts)
 	if err != nil {
 		return nil, err
-	}
-	summary := memory.GetSummary()
-	var batch strings.Builder
-	for i, message := range req.GetMessages() {
-		batch.WriteString(messageText(message))
-		if last := i == len(req.GetMessages())-1; last || estimate(batch.String()) > s.budget()/2 {
-			if summary, err = s.summarize(ctx, summary, batch.String()); err != nil {
-				return nil, err
-			}
-			batch.Reset()
-		}
 	}
 	return &plannerv1.SummarizeMemoryResponse{Summary: summary, Usage: s.usage()}, nil
 }
@@ -45,49 +38,39 @@ func summarized(memory *plannerv1.Memory, history []*plannerv1.HistoryEntry) int
 	return 1 + slices.IndexFunc(history, func(e *plannerv1.HistoryEntry) bool { return e.GetStepId() == memory.GetLastStepId() })
 }
 
-// compact summarizes steps, together with what was summarized before. Steps that do not fit into one prompt go into several.
-func (s *session) compact(ctx context.Context, memory *plannerv1.Memory, steps []*plannerv1.HistoryEntry) (*plannerv1.Memory, error) {
-	summary := memory.GetSummary()
-	for len(steps) > 0 {
-		var batch strings.Builder
-		n := 0
-		for _, e := range steps {
-			text := s.digest(e, min(s.outputBytes(), 2*minOutput))
-			if n > 0 && estimate(batch.String())+estimate(text) > s.budget()*3/4 {
-				break
-			}
-			batch.WriteString(text)
-			n++
-		}
-		var err error
-		if summary, err = s.summarize(ctx, summary, batch.String()); err != nil {
-			return nil, err
-		}
-		memory = &plannerv1.Memory{Summary: summary, LastStepId: steps[n-1].GetStepId()}
-		steps = steps[n:]
+// digests renders steps as texts.
+func (s *session) digests(steps []*plannerv1.HistoryEntry) (texts []string) {
+	for _, e := range steps {
+		texts = append(texts, s.digest(e, min(s.outputBytes(), 2*minOutput)))
 	}
-	return memory, nil
+	return texts
 }
 
 // digest renders a step as text.
 func (s *session) digest(e *plannerv1.HistoryEntry, most int) string {
-	return prompt.Line(fmt.Sprintf("%s: %s %s", e.GetStepId(), e.GetToolId(), e.GetInputJson())) + "\n" + s.prompts.Result(s.tc, e, most) + "\n\n"
+	return prompt.Line(fmt.Sprintf("%s: %s %s", e.GetStepId(), e.GetToolId(), e.GetInputJson())) + "\n" + prompt.Result(s.tc, e, most) + "\n\n"
 }
 
-// summarize returns the summary of a text that continues an earlier summary, which may be empty.
-func (s *session) summarize(ctx context.Context, earlier, text string) (string, error) {
-	goal := s.prompts.Render("goal", &plannerv1.TaskContext{Goal: s.tc.GetGoal(), Language: s.tc.GetLanguage()}, nil)
-	if earlier != "" {
-		text = s.renderPrompt("summary_so_far", earlier) + "\n\n" + text
-	}
-	r := &llm.Request{System: s.renderPrompt("summarize", nil), Messages: []*plannerv1.ModelMessage{llm.UserText(goal + "\n\n" + text)}, MaxTokens: summaryTokens}
-	reply, err := s.generate(ctx, r, nil)
-	if err != nil {
-		return "", err
-	}
-	summary := strings.TrimSpace(reply.Text)
-	if summary == "" {
-		return "", s.unusable(1, "the summary is empty", reply)
+// summarize returns the summary of texts that continue an earlier summary, which may be empty. Texts that do not fit into one prompt go into several.
+func (s *session) summarize(ctx context.Context, summary string, texts []string) (string, error) {
+	goal := prompt.Render("goal", &plannerv1.TaskContext{Goal: s.tc.GetGoal(), Language: s.tc.GetLanguage()}, nil)
+	for len(texts) > 0 {
+		n, tokens := 1, estimate(texts[0])
+		for ; n < len(texts) && tokens+estimate(texts[n]) <= s.budget()*3/4; n++ {
+			tokens += estimate(texts[n])
+		}
+		text := strings.Join(texts[:n], "")
+		if texts = texts[n:]; summary != "" {
+			text = prompt.Render("summary_so_far", s.tc, summary) + "\n\n" + text
+		}
+		r := &llm.Request{System: prompt.Render("summarize", s.tc, nil), Messages: []*plannerv1.ModelMessage{llm.UserText(goal + "\n\n" + text)}, MaxTokens: summaryTokens}
+		reply, err := s.generate(ctx, r, nil)
+		if err != nil {
+			return "", err
+		}
+		if summary = strings.TrimSpace(reply.Text); summary == "" {
+			return "", s.unusable(1, "the summary is empty", reply)
+		}
 	}
 	return summary, nil
 }
@@ -96,18 +79,13 @@ func (s *session) summarize(ctx context.Context, earlier, text string) (string, 
 func messageText(message *plannerv1.ModelMessage) string {
 	var parts []string
 	for _, p := range message.GetParts() {
-		switch part := p.GetPart().(type) {
-		case *plannerv1.ModelPart_Text:
-			parts = append(parts, part.Text)
-		case *plannerv1.ModelPart_ToolCall:
-			parts = append(parts, part.ToolCall.GetName()+" "+part.ToolCall.GetInputJson())
-		case *plannerv1.ModelPart_ToolResult:
-			parts = append(parts, part.ToolResult.GetText())
-		case *plannerv1.ModelPart_Image:
-			parts = append(parts, "[image "+part.Image.GetMimeType()+"]")
-		case *plannerv1.ModelPart_Audio:
-			parts = append(parts, "[audio "+part.Audio.GetMimeType()+"]")
+		text := p.GetText() + p.GetToolResult().GetText()
+		if c := p.GetToolCall(); c != nil {
+			text = c.GetName() + " " + c.GetInputJson()
+		} else if media := p.GetImage().GetMimeType() + p.GetAudio().GetMimeType(); media != "" {
+			text = "[" + media + "]"
 		}
+		parts = append(parts, text)
 	}
 	role := "user"
 	if message.GetRole() == plannerv1.ModelRole_MODEL_ROLE_ASSISTANT {

@@ -17,21 +17,19 @@ import (
 // DefaultTries is how often a reply is asked for before the model is given up, the first time included (A18, JSON_GEN_MAX_TRIAL).
 const DefaultTries = 3
 
-// Models makes planners of language models. They share prompts and caches.
+// Models makes planners of language models. They share caches.
 type Models struct {
-	prompts *prompt.Prompts
 	tries   int
 	log     *slog.Logger
 	indexes rank.Cache
 }
 
-// NewModels parses the prompts. tries is DefaultTries if it is 0.
-func NewModels(tries int, log *slog.Logger) (*Models, error) {
+// NewModels returns a maker of planners. tries is DefaultTries if it is 0.
+func NewModels(tries int, log *slog.Logger) *Models {
 	if tries <= 0 {
 		tries = DefaultTries
 	}
-	prompts, err := prompt.New()
-	return &Models{prompts: prompts, tries: tries, log: log}, err
+	return &Models{tries: tries, log: log}
 }
 
 // Planner returns the planner that asks a model.
@@ -126,17 +124,12 @@ func (m *Model) GenerateAnswer(ctx context.Context, req *plannerv1.GenerateAnswe
 		return nil, err
 	}
 	r := c.request()
-	r.Messages = append(r.Messages, llm.UserText(s.renderPrompt("answer", req.GetCutShort())))
+	r.Messages = append(r.Messages, llm.UserText(prompt.Render("answer", s.tc, req.GetCutShort())))
 	r.ToolChoice = plannerv1.ModelToolChoice_MODEL_TOOL_CHOICE_NONE
 	if c.inJSON {
-		r.System = s.renderPrompt("system", nil)
+		r.System = prompt.Render("system", s.tc, nil)
 	}
-	reply, err := s.generate(ctx, r, func(d llm.Delta) error {
-		if d.Text == "" {
-			return nil
-		}
-		return emit(d.Text)
-	})
+	reply, err := s.generate(ctx, r, (&gate{emit: emit}).delta)
 	if err != nil {
 		return nil, err
 	}

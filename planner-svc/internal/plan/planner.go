@@ -1,17 +1,25 @@
-// Package plan defines planners, chooses the planner of a task, and holds the planner that asks a language model. It knows tools and histories,
+// Package plan defines planners and holds the planner that asks a language model. It knows tools and histories,
 // and nothing of providers, gRPC servers or the executor's state.
 package plan
 
 import (
 	"context"
 
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/errs"
 )
 
-// Final is the tool id of a step that ends the task.
-const Final = "FINAL"
+const (
+	// Final is the tool id of a step that ends the task.
+	Final = "FINAL"
+	// Playbook is the name of the planner of tasks with a playbook.
+	Playbook = "playbook"
+)
 
-// Planner answers the questions of PlannerService that are about a task. Requests have been checked by Check and hold whole contexts.
+// Planner answers the questions of PlannerService that are about a task. Requests have been checked and hold whole contexts.
 // Implementations are safe for concurrent use. Errors that callers have to tell apart are *errs.Error, with the usage of the failed call.
 // Model answers further questions, which need a language model.
 type Planner interface {
@@ -36,4 +44,10 @@ type Planner interface {
 type Info struct {
 	Name        string // as tasks give it in `model`
 	Description string // for people
+}
+
+// Invalid returns an error about a field of the request.
+func Invalid(field, format string, args ...any) error {
+	e := errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, format, args...)
+	return e.WithViolation(field, e.Message)
 }

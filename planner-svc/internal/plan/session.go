@@ -6,7 +6,6 @@ import (
 	"errors"
 	"math"
 	"strings"
-	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -30,11 +29,6 @@ type session struct {
 // session begins the model calls of a request.
 func (m *Model) session(tc *plannerv1.TaskContext) *session {
 	return &session{Model: m, info: m.model.Info(), tc: tc}
-}
-
-// renderPrompt renders a template of the prompts for the task.
-func (s *session) renderPrompt(name string, data any) string {
-	return s.prompts.Render(name, s.tc, data)
 }
 
 // minReply is the shortest reply worth asking for, in tokens, if a budget leaves less than the model's maximum.
@@ -151,14 +145,25 @@ func UsageProto(u llm.Usage) *commonv1.Usage {
 	return out
 }
 
-// tokensOf estimates the tokens of a request, rather too high: a token has 3 bytes of ASCII, and other characters are tokens of their own.
+// tokensOf estimates the tokens of a request, rather too high.
 func tokensOf(r *llm.Request) int {
+	const (
+		each  = 4    // tokens that a message, part or tool takes beside its texts
+		media = 1500 // tokens of a picture
+	)
 	n := estimate(r.System)
 	for _, t := range r.Tools {
-		n += 8 + estimate(t.GetName()) + estimate(t.GetDescription()) + estimate(t.GetInputSchemaJson())
+		n += each + tokens(proto.Size(t))
 	}
 	for _, m := range r.Messages {
-		n += messageTokens(m)
+		n += each
+		for _, p := range m.GetParts() {
+			if n += each; p.GetImage() != nil || p.GetAudio() != nil {
+				n += media
+			} else {
+				n += tokens(proto.Size(p))
+			}
+		}
 	}
 	if r.Output != nil {
 		n += estimate(r.Output.Schema)
@@ -166,31 +171,8 @@ func tokensOf(r *llm.Request) int {
 	return n
 }
 
-// mediaTokens is what a picture costs about.
-const mediaTokens = 1500
+// estimate returns about how many tokens a text has.
+func estimate(text string) int { return tokens(len(text)) }
 
-func messageTokens(m *plannerv1.ModelMessage) int {
-	n := 4
-	for _, p := range m.GetParts() {
-		n += 4 + estimate(p.GetText()) + estimate(p.GetToolCall().GetName()) + estimate(p.GetToolCall().GetInputJson()) + estimate(p.GetToolResult().GetText())
-		if p.GetImage() != nil || p.GetAudio() != nil {
-			n += mediaTokens
-		}
-	}
-	return n
-}
-
-func estimate(text string) int {
-	const bytesPerToken = 3
-	runes := utf8.RuneCountInString(text)
-	if runes == len(text) {
-		return (len(text) + bytesPerToken - 1) / bytesPerToken
-	}
-	ascii := 0
-	for i := range len(text) {
-		if text[i] < utf8.RuneSelf {
-			ascii++
-		}
-	}
-	return ascii/bytesPerToken + 1 + runes - ascii
-}
+// tokens takes 3 bytes for a token: 3 letters of English, or one Chinese character.
+func tokens(bytes int) int { return (bytes + 2) / 3 }

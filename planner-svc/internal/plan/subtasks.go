@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
 	"pawl.dev/planner-svc/internal/prompt"
@@ -21,21 +22,17 @@ const planSchema = `{"type":"object","properties":{"main_task":{"type":"string"}
 func (m *Model) CreatePlan(ctx context.Context, req *plannerv1.CreatePlanRequest) (*plannerv1.CreatePlanResponse, error) {
 	const usual = 10
 	most := int(cmp.Or(req.GetMaxSubtasks(), usual))
-	res, usage, err := question(ctx, m, "create_plan", req, planSchema, func(res *plannerv1.CreatePlanResponse) (err error) {
+	return question(ctx, m, "create_plan", req, planSchema, func(res *plannerv1.CreatePlanResponse, usage *commonv1.Usage) (_ *plannerv1.CreatePlanResponse, err error) {
 		if n := len(res.GetSubtasks()); n > most {
-			return fmt.Errorf("there are %d subtasks; at most %d are allowed", n, most)
+			return nil, fmt.Errorf("there are %d subtasks; at most %d are allowed", n, most)
 		}
+		for _, st := range res.GetSubtasks() {
+			st.Title = prompt.Line(st.GetTitle())
+		}
+		res.MainTask, res.Usage = prompt.Line(res.GetMainTask()), usage
 		res.Subtasks, err = ordered(res.GetSubtasks())
-		return err
+		return res, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	res.MainTask, res.Usage = prompt.Line(res.GetMainTask()), usage
-	for _, st := range res.GetSubtasks() {
-		st.Title = prompt.Line(st.GetTitle())
-	}
-	return res, nil
 }
 
 // ordered returns the subtasks so that each comes after those it depends on.
@@ -80,7 +77,7 @@ func ordered(subtasks []*plannerv1.Subtask) ([]*plannerv1.Subtask, error) {
 // Think thinks about a subtask and chooses its next calls. It writes the thought to emit and returns the result.
 func (m *Model) Think(ctx context.Context, req *plannerv1.ThinkRequest, emit func(string) error) (*plannerv1.ThinkResult, error) {
 	s := m.session(req.GetContext())
-	t, err := s.decide(ctx, s.renderPrompt("think", req), &gate{emit: emit})
+	t, err := s.decide(ctx, prompt.Render("think", s.tc, req), &gate{emit: emit})
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +87,7 @@ func (m *Model) Think(ctx context.Context, req *plannerv1.ThinkRequest, emit fun
 // SelectTools chooses the calls that a message needs.
 func (m *Model) SelectTools(ctx context.Context, req *plannerv1.SelectToolsRequest) (*plannerv1.SelectToolsResponse, error) {
 	s := m.session(req.GetContext())
-	t, err := s.decide(ctx, s.renderPrompt("select_tools", nil), &gate{})
+	t, err := s.decide(ctx, prompt.Render("select_tools", s.tc, nil), &gate{})
 	if err != nil {
 		return nil, err
 	}
@@ -104,27 +101,20 @@ const reflectSchema = `{"type":"object","properties":{"done":{"type":"boolean"},
 
 // Reflect decides whether a subtask is done.
 func (m *Model) Reflect(ctx context.Context, req *plannerv1.ReflectRequest) (*plannerv1.ReflectResponse, error) {
-	res, usage, err := question(ctx, m, "reflect", req, reflectSchema, func(res *plannerv1.ReflectResponse) error {
-		if !res.GetDone() && strings.TrimSpace(res.GetNext()) == "" {
-			return errors.New("`next` must say what to do, since it is not done")
+	return question(ctx, m, "reflect", req, reflectSchema, func(res *plannerv1.ReflectResponse, usage *commonv1.Usage) (*plannerv1.ReflectResponse, error) {
+		if res.GetDone() {
+			res.Next = ""
+		} else if strings.TrimSpace(res.GetNext()) == "" {
+			return nil, errors.New("`next` must say what to do, since it is not done")
 		}
-		return nil
+		res.Usage = usage
+		return res, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	if res.GetDone() {
-		res.Next = ""
-	}
-	res.Usage = usage
-	return res, nil
 }
 
 type decideAnswer struct {
-	Decision   string `json:"decision"`
-	Reason     string `json:"reason"`
-	Question   string `json:"question"`
-	DelegateTo string `json:"delegate_to"`
+	Decision, Reason, Question string
+	DelegateTo                 string `json:"delegate_to"`
 }
 
 const decideSchema = `{"type":"object","properties":{"decision":{"type":"string","enum":["REPLY","SILENT","ASK_HUMAN","DELEGATE"]},"reason":{"type":"string"},` +
@@ -132,24 +122,18 @@ const decideSchema = `{"type":"object","properties":{"decision":{"type":"string"
 
 // Decide decides whether and how an agent responds to a message.
 func (m *Model) Decide(ctx context.Context, req *plannerv1.DecideRequest) (*plannerv1.DecideResponse, error) {
-	a, usage, err := question(ctx, m, "decide", req, decideSchema, func(a *decideAnswer) error {
-		switch {
-		case a.Decision == "DELEGATE" && !slices.Contains(req.GetAgents(), a.DelegateTo):
-			return errors.New("`delegate_to` must be one of the agents")
-		case a.Decision == "ASK_HUMAN" && strings.TrimSpace(a.Question) == "":
-			return errors.New("`question` is missing")
+	return question(ctx, m, "decide", req, decideSchema, func(a *decideAnswer, usage *commonv1.Usage) (*plannerv1.DecideResponse, error) {
+		res := &plannerv1.DecideResponse{Decision: plannerv1.Decision(plannerv1.Decision_value["DECISION_"+a.Decision]), Reason: a.Reason, Usage: usage}
+		switch res.GetDecision() {
+		case plannerv1.Decision_DECISION_ASK_HUMAN:
+			if res.Question = a.Question; strings.TrimSpace(a.Question) == "" {
+				return nil, errors.New("`question` is missing")
+			}
+		case plannerv1.Decision_DECISION_DELEGATE:
+			if res.DelegateTo = a.DelegateTo; !slices.Contains(req.GetAgents(), a.DelegateTo) {
+				return nil, errors.New("`delegate_to` must be one of the agents")
+			}
 		}
-		return nil
+		return res, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	res := &plannerv1.DecideResponse{Decision: plannerv1.Decision(plannerv1.Decision_value["DECISION_"+a.Decision]), Reason: a.Reason, Usage: usage}
-	switch res.GetDecision() {
-	case plannerv1.Decision_DECISION_ASK_HUMAN:
-		res.Question = a.Question
-	case plannerv1.Decision_DECISION_DELEGATE:
-		res.DelegateTo = a.DelegateTo
-	}
-	return res, nil
 }

@@ -135,22 +135,15 @@ var extras = []struct{ name, schema string }{
 func withExtras(inputSchema string) string {
 	doc, err := strictjson.ParseObject(inputSchema)
 	if err != nil {
-		doc, _ = strictjson.ParseObject(`{"type":"object"}`)
+		doc = &strictjson.Object{}
+	}
+	props := &strictjson.Object{}
+	for _, e := range extras {
+		props.Set(e.name, e.schema)
 	}
 	own, _ := doc.Get("properties")
-	old, err := strictjson.ParseObject(own)
-	if err != nil {
-		old, _ = strictjson.ParseObject(`{}`)
-	}
-	props, _ := strictjson.ParseObject(`{}`)
-	for _, e := range extras {
-		if !old.Has(e.name) {
-			props.Set(e.name, e.schema)
-		}
-	}
-	for _, k := range old.Keys() {
-		v, _ := old.Get(k)
-		props.Set(k, v)
+	for name, property := range strictjson.Members(own) {
+		props.Set(name, property)
 	}
 	doc.Set("type", `"object"`)
 	doc.Set("properties", props.String())

@@ -33,10 +33,11 @@ type taskSaid struct {
 
 // call is a tool call as the model wants it.
 type call struct {
-	Tool  string      `json:"tool"`
-	Why   string      `json:"why"`
-	Risk  string      `json:"risk"`
-	Input inputObject `json:"input"`
+	Tool    string
+	Why     string
+	Risk    string
+	Input   inputObject
+	problem error
 }
 
 // turn asks the model for its next turn. A wrong turn goes back with the problem of each call. Searches for tools are answered on the way.
@@ -48,51 +49,49 @@ func (c *conversation) turn(ctx context.Context, g *gate) (t *turn, err error) {
 		if err != nil {
 			return nil, err
 		}
-		read = func(reply *llm.Reply) (*turn, []call, []error) { return readJSON(compiled, reply) }
+		read = func(reply *llm.Reply) (*turn, []call, error) { return readJSON(compiled, reply) }
 		show = nil
 	}
 	searches := 0
-	err = c.askUntilValid(ctx, r, show, func(reply *llm.Reply) *followUp {
+	err = c.askUntilValid(ctx, r, show, func(reply *llm.Reply) (more []*plannerv1.ModelMessage, problem error) {
 		var calls []call
-		var problems []error
-		t, calls, problems = read(reply)
-		if len(calls) > 0 && calls[0].Tool == findTools && problems[0] == nil && searches < maxSearches {
+		t, calls, problem = read(reply)
+		if len(calls) > 0 && calls[0].Tool == findTools && calls[0].problem == nil && searches < maxSearches {
 			searches++
 			found := c.search(calls[0].Input.text("query"))
-			return c.correct(r, g, reply, nil, func(int) string { return found })
+			return c.respond(r, g, reply, nil, func(int) string { return found }), nil
 		}
 		if len(calls) > 0 {
-			c.interpret(t, calls, problems)
+			problem = c.interpret(t, calls)
 		}
-		if problem := errors.Join(problems...); problem != nil {
-			return c.correct(r, g, reply, problem, func(i int) string {
-				if problems[i] == nil {
-					return c.renderPrompt("not_made", nil)
-				}
-				return c.renderPrompt("problem", problems[i].Error())
-			})
+		if problem == nil {
+			return nil, nil
 		}
-		return nil
+		return c.respond(r, g, reply, problem, func(i int) string {
+			if calls[i].problem == nil {
+				return prompt.Render("not_made", c.tc, nil)
+			}
+			return prompt.Render("problem", c.tc, calls[i].problem.Error())
+		}), problem
 	})
 	return t, err
 }
 
-// read reads a reply: the answer, or calls with the problem of each. A problem without calls is about the whole reply.
-func (c *conversation) read(reply *llm.Reply) (*turn, []call, []error) {
+// read reads a reply: the answer, or calls with the problem of each. The error is about a reply without calls.
+func (c *conversation) read(reply *llm.Reply) (*turn, []call, error) {
 	t := &turn{text: strings.TrimSpace(reply.Text)}
 	if len(reply.Calls) == 0 {
 		if t.text == "" && reply.Stop != plannerv1.StopReason_STOP_REASON_REFUSED {
-			return t, nil, []error{errors.New("the reply is empty")}
+			return t, nil, errors.New("the reply is empty")
 		}
 		t.answer, t.goal = t.text+cutNote(c.tc, reply), goalOf(reply)
 		return t, nil, nil
 	}
 	calls := make([]call, len(reply.Calls))
-	problems := make([]error, len(reply.Calls))
 	for i, rc := range reply.Calls {
-		calls[i], problems[i] = c.readCall(rc, &t.task)
+		calls[i] = c.readCall(rc, t)
 	}
-	return t, calls, problems
+	return t, calls, nil
 }
 
 // goalOf says whether an answer in free text fulfils the goal. The prompt asks for `finish` otherwise.
@@ -119,20 +118,15 @@ const turnSchema = `{"type":"object","properties":{"calls":{"type":"array","maxI
 	`"task":{"type":"object","properties":{"name":{"type":"string"},"risk":{"type":"string","enum":["LOW","MEDIUM","HIGH"]}}}}}`
 
 // readJSON is read for models without native tools; s is turnSchema.
-func readJSON(s *schema.Schema, reply *llm.Reply) (*turn, []call, []error) {
-	a, err := decode(s, reply, func(a *struct {
+func readJSON(s *schema.Schema, reply *llm.Reply) (*turn, []call, error) {
+	a, err := decode[struct {
 		Calls     []call
 		Answer    string
 		Fulfilled *bool
 		Task      taskSaid
-	}) error {
-		if len(a.Calls) == 0 && strings.TrimSpace(a.Answer) == "" {
-			return errors.New("there are neither calls nor an answer")
-		}
-		return nil
-	})
+	}](s, reply)
 	if err != nil {
-		return nil, nil, []error{err}
+		return nil, nil, err
 	}
 	t := &turn{task: a.Task}
 	if len(a.Calls) == 0 {
@@ -140,27 +134,30 @@ func readJSON(s *schema.Schema, reply *llm.Reply) (*turn, []call, []error) {
 		if a.Fulfilled != nil && !*a.Fulfilled {
 			t.goal = plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
 		}
+		if t.answer == "" {
+			return nil, nil, errors.New("there are neither calls nor an answer")
+		}
 	}
-	return t, a.Calls, make([]error, len(a.Calls))
+	return t, a.Calls, nil
 }
 
-// correct answers each call of a reply, as providers demand; problem is nil if nothing is wrong. The tools may have grown.
-func (c *conversation) correct(r *llm.Request, g *gate, reply *llm.Reply, problem error, text func(i int) string) *followUp {
+// respond answers each call of a reply, as providers demand; problem is nil if nothing is wrong. The tools may have grown.
+func (c *conversation) respond(r *llm.Request, g *gate, reply *llm.Reply, problem error, text func(i int) string) []*plannerv1.ModelMessage {
 	g.next()
 	switch {
 	case c.inJSON && problem != nil:
 		return c.correctJSON(reply, problem)
 	case c.inJSON:
-		return &followUp{nil, []*plannerv1.ModelMessage{llm.AssistantText(reply.Text), llm.UserText(text(0))}}
+		return []*plannerv1.ModelMessage{llm.AssistantText(reply.Text), llm.UserText(text(0))}
 	case len(reply.Calls) == 0:
-		return &followUp{problem, []*plannerv1.ModelMessage{llm.UserText(c.renderPrompt("empty", nil))}}
+		return []*plannerv1.ModelMessage{llm.UserText(prompt.Render("empty", c.tc, nil))}
 	}
 	r.Tools = c.tools.native()
 	answer := llm.Said(plannerv1.ModelRole_MODEL_ROLE_USER)
 	for i, rc := range reply.Calls {
 		answer.Parts = append(answer.Parts, llm.Result(&plannerv1.ModelToolResult{CallId: rc.GetId(), Text: text(i), IsError: problem != nil}))
 	}
-	return &followUp{problem, []*plannerv1.ModelMessage{reply.Message(), answer}}
+	return []*plannerv1.ModelMessage{reply.Message(), answer}
 }
 
 // search finds tools for the model and says which ones it found.
@@ -169,5 +166,5 @@ func (c *conversation) search(query string) string {
 	for _, t := range c.tools.find(query) {
 		found = append(found, nativeTool(t))
 	}
-	return c.renderPrompt("found", found)
+	return prompt.Render("found", c.tc, found)
 }

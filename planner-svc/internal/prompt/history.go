@@ -1,7 +1,6 @@
 package prompt
 
 import (
-	"fmt"
 	"strings"
 	"unicode/utf8"
 
@@ -14,22 +13,17 @@ import (
 )
 
 // Result renders how a step ended. Of a text longer than most bytes the beginning is shown, and a mark says how to read on.
-func (p *Prompts) Result(tc *plannerv1.TaskContext, e *plannerv1.HistoryEntry, most int) string {
-	l, r := LangOf(tc), result.Of(e)
-	data := struct {
+func Result(tc *plannerv1.TaskContext, e *plannerv1.HistoryEntry, most int) string {
+	r := result.Of(e)
+	var media []string
+	for _, m := range r.Media {
+		media = append(media, Line(m.Type+" "+m.MIME+" "+m.URI))
+	}
+	text, mark := cut(LangOf(tc), r, most)
+	return Render("result", tc, struct {
 		Step, Result, Text, Cut, Media string
 		Unknown                        bool
-	}{Step: Line(e.GetStepId()), Result: "success", Media: media(r), Unknown: e.GetOutcome() == commonv1.Outcome_OUTCOME_UNKNOWN}
-	data.Text, data.Cut = cut(l, r, most)
-	switch e.GetResult() {
-	case plannerv1.StepResult_STEP_RESULT_ERROR:
-		data.Result = "error"
-	case plannerv1.StepResult_STEP_RESULT_CANCELLED:
-		data.Result = "cancelled"
-	case plannerv1.StepResult_STEP_RESULT_SKIPPED:
-		data.Result = "skipped"
-	}
-	return p.page(l, "result", data)
+	}{Line(e.GetStepId()), e.GetResult().String(), text, mark, strings.Join(media, "\n"), e.GetOutcome() == commonv1.Outcome_OUTCOME_UNKNOWN})
 }
 
 // cut returns the text of a step up to most bytes, and the mark of what is left out, "" if that is nothing.
@@ -45,15 +39,6 @@ func cut(l lang.Lang, r *result.Result, most int) (text, mark string) {
 	return text[:end], l.Say("[cut: %d of %d bytes are left; read_output {\"step\": %s, \"offset\": %d} reads on]",
 		"［已截断：共 %[2]d 字节，还剩 %[1]d 字节；用 read_output {\"step\": %[3]s, \"offset\": %[4]d} 继续读取］",
 		len(text)-end, len(text), strictjson.Quote(r.GetStepId()), end)
-}
-
-// media lists what an output has beside text.
-func media(r *result.Result) string {
-	var parts []string
-	for _, m := range r.Media {
-		parts = append(parts, Line(fmt.Sprintf("%s %s %s", m.Type, m.MIME, m.URI)))
-	}
-	return strings.Join(parts, "\n")
 }
 
 // LangOf returns the language of a task's prompts.

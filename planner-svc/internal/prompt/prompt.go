@@ -3,10 +3,10 @@
 package prompt
 
 import (
-	"bytes"
 	"embed"
 	"fmt"
 	"strings"
+	"sync"
 	"text/template"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -24,55 +24,39 @@ var files embed.FS
 // the beginning of the next.
 const maxAnswer = 4000
 
-// Prompts holds the parsed templates. It is safe for concurrent use.
-type Prompts struct {
-	templates map[lang.Lang]*template.Template
-}
-
-// New parses the embedded templates.
-func New() (*Prompts, error) {
-	p := &Prompts{templates: map[lang.Lang]*template.Template{}}
-	funcs := template.FuncMap{"fence": Fence, "line": Line, "definition": Definition, "clip": clip, "tool": tool}
+// templates parses the embedded templates once. Tests render each of them, so that an error in one is a bug: it panics.
+var templates = sync.OnceValue(func() map[lang.Lang]*template.Template {
+	parsed := map[lang.Lang]*template.Template{}
+	funcs := template.FuncMap{"fence": Fence, "line": Line, "clip": clip, "tool": tool}
 	for _, l := range []lang.Lang{lang.EN, lang.ZH} {
-		t, err := template.New(string(l)).Funcs(funcs).Option("missingkey=error").ParseFS(files, "templates/"+string(l)+"/*.tmpl")
-		if err != nil {
-			return nil, fmt.Errorf("parse the prompts in %s: %w", l, err)
-		}
-		p.templates[l] = t
+		parsed[l] = template.Must(template.New(string(l)).Funcs(funcs).Option("missingkey=error").ParseFS(files, "templates/"+string(l)+"/*.tmpl"))
 	}
-	return p, nil
-}
+	return parsed
+})
 
-// page renders a page. Templates are embedded and tests render each of them, so that an error is a bug: it panics.
-func (p *Prompts) page(l lang.Lang, name string, data any) string {
-	var b bytes.Buffer
-	if err := p.templates[l].ExecuteTemplate(&b, name+".tmpl", data); err != nil {
+// Render renders the page of that name for a task. The page reads the context's and the data's fields as .Task and .Data.
+func Render(name string, tc *plannerv1.TaskContext, data any) string {
+	var b strings.Builder
+	page := struct {
+		Task *plannerv1.TaskContext
+		Data any
+	}{tc, data}
+	if err := templates()[LangOf(tc)].ExecuteTemplate(&b, name+".tmpl", page); err != nil {
 		panic(fmt.Errorf("render the prompt %s: %w", name, err))
 	}
 	return strings.TrimSpace(b.String())
 }
 
-// Render renders the page of that name for a task. The page reads the context's and the data's fields as .Task and .Data.
-func (p *Prompts) Render(name string, tc *plannerv1.TaskContext, data any) string {
-	return p.page(LangOf(tc), name, struct {
-		Task *plannerv1.TaskContext
-		Data any
-	}{tc, data})
-}
-
 // tool renders the definition of a task's tool.
 func tool(tc *plannerv1.TaskContext, id string) string {
 	t := catalog.Find(tc.GetTools(), id)
-	return Line(id) + "\n" + Fence(Definition(t)+"\ninput schema: "+Schema(t))
+	return Line(id) + "\n" + Fence(Definition(t)+"\ninput schema: "+strictjson.Compact(t.GetInputSchemaJson()))
 }
 
 // Definition renders what a tool's server wrote about it, without its schema.
 func Definition(t *commonv1.Tool) string {
 	return strings.TrimSpace(t.GetTitle() + "\n" + t.GetDescription())
 }
-
-// Schema renders a tool's input schema.
-func Schema(t *commonv1.Tool) string { return strictjson.Compact(t.GetInputSchemaJson()) }
 
 func clip(text string) string {
 	if len(text) <= maxAnswer {

@@ -16,18 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-func prompts(t testing.TB) *Prompts {
-	t.Helper()
-	p, err := New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 // A27: the language drives the prompts. The golden files show every page.
 func TestGolden(t *testing.T) {
-	p := prompts(t)
 	for name, l := range map[string]commonv1.Language{"en": commonv1.Language_LANGUAGE_EN, "zh": commonv1.Language_LANGUAGE_ZH} {
 		tc := &plannerv1.TaskContext{Goal: "Find the word pawl.", Language: l, AgentDescription: "Looks after the documentation.",
 			Rounds: []*plannerv1.Round{{Question: "What is a pawl?", Answer: "A catch in a ratchet."}},
@@ -55,15 +45,15 @@ func TestGolden(t *testing.T) {
 		var b strings.Builder
 		shown := map[string]bool{"result": true}
 		for _, page := range pages {
-			text := p.Render(page.name, tc, page.data)
+			text := Render(page.name, tc, page.data)
 			shown[page.name] = true
 			b.WriteString("=== " + page.name + "\n" + text + "\n")
 		}
 		for _, e := range entries() {
-			b.WriteString("=== result\n" + p.Result(tc, e, 100) + "\n")
+			b.WriteString("=== result\n" + Result(tc, e, 100) + "\n")
 		}
 		golden(t, name+".txt", b.String())
-		for _, page := range p.templates[LangOf(tc)].Templates() {
+		for _, page := range templates()[LangOf(tc)].Templates() {
 			if n := strings.TrimSuffix(page.Name(), ".tmpl"); n != name && !shown[n] {
 				t.Errorf("the golden file does not show the page %s", n)
 			}
