@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -11,7 +10,6 @@ import (
 
 	"pawl.dev/cmd/internal/cli"
 	"pawl.dev/cmd/internal/cli/admin"
-	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
 	"pawl.dev/cmd/suite"
 	"pawl.dev/services/conf"
@@ -27,11 +25,9 @@ func main() {
 			NewSuite: func(ctx context.Context, cfg suite.Config, log *slog.Logger) (admin.Suite, error) {
 				return suite.New(ctx, cfg, log)
 			},
-			Locked: func(err error) bool { return errors.Is(err, suite.ErrLocked) },
 		},
 		Signals: signals,
 		Exit:    os.Exit,
-		Dial:    discover.Dial,
 	}
 	os.Exit(app.Main(context.Background(), os.Args[1:]))
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
-	"google.golang.org/grpc"
 
 	"pawl.dev/cmd/internal/cli/admin"
 	"pawl.dev/cmd/internal/discover"
@@ -30,8 +29,6 @@ type App struct {
 	Signals <-chan os.Signal
 	// Exit ends the process at once, when a second signal asks for it.
 	Exit func(code int)
-	// Dial connects to a server elsewhere.
-	Dial func(addr, key string) (discover.Conn, error)
 	// Patience is how long to wait until the holder of the data folder answers; 0: the finder's default.
 	Patience time.Duration
 }
@@ -61,6 +58,8 @@ func (a *App) run(ctx context.Context, args []string) error {
 	switch {
 	case len(args) == 0:
 		args = []string{"--help"}
+	case args[0] == "help":
+		args = append(slices.Clone(args[1:]), "--help")
 	case args[0] == completeCommand:
 		return a.complete(ctx, parser.Model, args[1:])
 	}
@@ -191,7 +190,7 @@ func helpText(value *kong.Value) string {
 // session is the connection of a command: it opens at its first call, to a server that is there or to one inside this process.
 func (a *App) session(g *Globals) *discover.Session {
 	cfg := discover.Config{
-		Server: g.Server, Parts: g.parts(), DataDir: g.Data, Key: g.Key, AskedKey: g.Key != a.UI.Getenv("PAWL_KEY"), Flags: g.flags(), Dial: a.Dial, Locked: a.Host.Locked, Patience: a.Patience,
+		Server: g.Server, Parts: g.parts(), DataDir: g.Data, Key: g.Key, AskedKey: g.Key != a.UI.Getenv("PAWL_KEY"), Flags: g.flags(), Note: a.UI.Aside, Patience: a.Patience,
 	}
 	cfg.Start = func(ctx context.Context, dir string) (discover.Suite, error) {
 		return a.Host.Embed(ctx, a.UI, dir, admin.LogLevel(g.LogLevel))
@@ -199,7 +198,7 @@ func (a *App) session(g *Globals) *discover.Session {
 	if g.Data == "" { // who chose a folder wants the server of that folder
 		cfg.Fallback = discover.DefaultGRPC
 	}
-	return discover.New(cfg).Session(a.UI.Aside)
+	return discover.New(cfg)
 }
 
 const (
@@ -232,7 +231,7 @@ func linger(ctx context.Context, u *ui.UI, s *discover.Session) {
 	interrupts, release := u.Signals.Take()
 	defer release()
 	for round := 0; ; round++ {
-		n, err := running(ctx, s.Opened().Conn)
+		n, err := countRunning(ctx, s)
 		if err != nil || n == 0 {
 			return
 		}
@@ -254,13 +253,8 @@ func linger(ctx context.Context, u *ui.UI, s *discover.Session) {
 	}
 }
 
-// running counts the tasks that go on by themselves now.
-func running(ctx context.Context, conn grpc.ClientConnInterface) (int, error) {
-	list, err := executorv1.NewExecutorServiceClient(conn).ListTasks(ctx, &executorv1.ListTasksRequest{
-		PageSize: 1000,
-		Statuses: []executorv1.ExecutorStatus{
-			executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT, executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING,
-		},
-	})
+// countRunning counts the tasks that go on by themselves now.
+func countRunning(ctx context.Context, s *discover.Session) (int, error) {
+	list, err := s.Tasks.ListTasks(ctx, &executorv1.ListTasksRequest{PageSize: 1000, Statuses: []executorv1.ExecutorStatus{initial, running}})
 	return len(list.GetTasks()), err
 }

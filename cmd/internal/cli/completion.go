@@ -168,15 +168,15 @@ func (a *App) values(ctx context.Context, p place) []candidate {
 func (a *App) ask(ctx context.Context, p place, kind string) (list []candidate) {
 	ctx, cancel := context.WithTimeout(ctx, completeWithin)
 	defer cancel()
-	cfg := discover.Config{Server: p.given.Server, Parts: p.given.parts(), DataDir: p.given.Data, Key: p.given.Key, Dial: a.Dial}
+	cfg := discover.Config{Server: p.given.Server, Parts: p.given.parts(), DataDir: p.given.Data, Key: p.given.Key}
 	if p.given.Data == "" {
 		cfg.Fallback = discover.DefaultGRPC
 	}
-	s := discover.New(cfg).Session(func(string) {})
+	s := discover.New(cfg)
 	defer func() { _ = s.Close() }()
 	switch kind {
 	case "task":
-		tasks, _ := s.Tasks.ListTasks(ctx, &executorv1.ListTasksRequest{PageSize: 50})
+		tasks, _ := s.Tasks.ListTasks(ctx, &executorv1.ListTasksRequest{PageSize: 50, Statuses: statesFor[p.node.Name]})
 		for _, t := range tasks.GetTasks() {
 			list = append(list, candidate{ui.ShortID(t.GetId()), ui.StateName(t) + ": " + t.GetGoal()})
 		}
@@ -210,6 +210,18 @@ func (a *App) ask(ctx context.Context, p place, kind string) (list []candidate) 
 	}
 	return list
 }
+
+// statesFor are the states of the tasks that a command is for; commands for any task are not in it.
+var statesFor = map[string][]executorv1.ExecutorStatus{
+	"approve": {waiting}, "reject": {waiting}, "params": {waiting}, "input": {waiting}, "outcome": {waiting}, "unpause": {waiting, running},
+	"pause": {initial, running, waiting}, "cancel": {initial, running, waiting},
+}
+
+const (
+	initial = executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT
+	running = executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING
+	waiting = executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
+)
 
 // firstSentence is the beginning of a help text or description, on one line.
 func firstSentence(text string) string {

@@ -30,6 +30,8 @@ func TestComplete(t *testing.T) {
 	w.agents = clitest.NewAgents(&executorv1.Agent{Id: "reader", Description: "reads"})
 	w.executor.Add("one")
 	w.executor.Add("two")
+	w.executor.Add("three").Play(clitest.Stop("s1"))
+	w.executor.Add("four").Play(clitest.Success("x"))
 	w.serveElsewhere()
 	for line, want := range map[string]string{
 		"r":                          "run reject",
@@ -47,7 +49,9 @@ func TestComplete(t *testing.T) {
 		"mcp call ":                  "files/read",
 		"mcp tools --query x f":      "files files/read",
 		"--json mcp li":              "list",
-		"show a":                     "a0000002 a0000001",
+		"show a":                     "a0000004 a0000003 a0000002 a0000001",
+		"approve ":                   "a0000003 last",
+		"cancel a0":                  "a0000003 a0000002 a0000001",
 		"approve l":                  "last",
 		"completion ":                "bash zsh fish",
 		"tasks --status w":           "waiting",

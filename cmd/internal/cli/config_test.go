@@ -89,6 +89,8 @@ func TestModelsAndVersion(t *testing.T) {
 func TestHelp(t *testing.T) {
 	w := newWorld(t)
 	w.golden("help", w.pawl())
+	w.golden("help", w.pawl("help"))
+	w.pawl("help", "run").expect(t, 0, "Usage: pawl run", "")
 	for _, command := range [][]string{
 		{"up"}, {"run"}, {"tasks"}, {"show"}, {"watch"}, {"approve"}, {"reject"}, {"params"}, {"input"}, {"outcome"}, {"pause"}, {"unpause"}, {"cancel"}, {"fork"}, {"export"}, {"delete"}, {"models"}, {"version"}, {"completion"},
 		{"mcp", "list"}, {"mcp", "add"}, {"mcp", "remove"}, {"mcp", "activate"}, {"mcp", "deactivate"}, {"mcp", "tools"}, {"mcp", "approve"}, {"mcp", "call"}, {"mcp", "workspace"},
@@ -294,7 +296,7 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 // Four processes: with the executor's address and the others', every command finds its own.
 func TestFourProcesses(t *testing.T) {
 	w := newWorld(t)
-	executor, pool, planner := clitest.Serve(t, w.executor, w.agents), clitest.Serve(t, w.pool), clitest.Serve(t, clitest.Planner{})
+	executor, pool, planner := clitest.Serve(t, w.executor, w.agents), clitest.Serve(t, w.pool), clitest.Serve(t, w.planner)
 	flags := []string{"--server", executor.Addr, "--pool", pool.Addr, "--planner", planner.Addr}
 	for _, tt := range []struct {
 		args []string

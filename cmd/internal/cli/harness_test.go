@@ -3,7 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"context"
-	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -22,6 +22,7 @@ import (
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
 	"pawl.dev/cmd/suite"
+	"pawl.dev/executor-svc/executor"
 	"pawl.dev/services/inproc"
 )
 
@@ -31,6 +32,7 @@ type world struct {
 	executor *clitest.Executor
 	agents   *clitest.Agents
 	pool     *clitest.Pool
+	planner  clitest.Registrar
 
 	data    string
 	signals chan os.Signal
@@ -47,7 +49,7 @@ type world struct {
 	suites []*fakeSuite
 }
 
-var errLocked = errors.New("locked")
+var errLocked = fmt.Errorf("locked: %w", executor.ErrLocked)
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
@@ -60,7 +62,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w := &world{
-		t: t, wd: wd, executor: clitest.NewExecutor(), agents: clitest.NewAgents(), pool: clitest.NewPool(),
+		t: t, wd: wd, executor: clitest.NewExecutor(), agents: clitest.NewAgents(), pool: clitest.NewPool(), planner: clitest.Planner(t),
 		data: t.TempDir(), signals: make(chan os.Signal, 4), exited: make(chan int, 4), typed: strings.NewReader(""),
 	}
 	t.Setenv("PAWL_DATA", w.data)
@@ -87,7 +89,7 @@ func (s *fakeSuite) Run(ctx context.Context) error {
 }
 
 func (w *world) services() []clitest.Registrar {
-	return []clitest.Registrar{w.executor, w.agents, w.pool, clitest.Planner{}}
+	return []clitest.Registrar{w.executor, w.agents, w.pool, w.planner}
 }
 
 func (w *world) newSuite(_ context.Context, cfg suite.Config, _ *slog.Logger) (admin.Suite, error) {
@@ -159,10 +161,10 @@ func (w *world) start(args ...string) *running {
 			Edit: w.edit, Browse: w.browse, Now: func() time.Time { return clitest.Epoch.Add(time.Hour) },
 		},
 		Host: admin.Host{
-			Version: "v1.2.3", NewSuite: w.newSuite, Locked: func(err error) bool { return errors.Is(err, errLocked) },
+			Version: "v1.2.3", NewSuite: w.newSuite,
 		},
 		Signals: w.signals, Exit: func(code int) { w.exited <- code },
-		Dial: discover.Dial, Patience: 200 * time.Millisecond,
+		Patience: 200 * time.Millisecond,
 	}
 	go func() { r.code <- app.Main(context.Background(), args) }()
 	return r

@@ -142,7 +142,7 @@ func TestNamedServer(t *testing.T) {
 	create, _ := asks(commonv1.RiskLevel_RISK_LEVEL_MEDIUM)
 	w.executor.OnCreate = create
 	got := w.pawl("run", "write", "--server", server.Addr)
-	got.expect(t, 2, "", "pawl approve "+clitest.ID(1)+" --server "+server.Addr) // the hint reaches the same server
+	got.expect(t, 2, "", "pawl approve "+clitest.ID(1)+" wait-s1 --server "+server.Addr) // the hint reaches the same server
 	if ids := w.executor.Created[0].GetMcpIds(); len(ids) > 0 || len(w.suites) > 0 {
 		t.Errorf("the folder was offered to a server elsewhere: %q, suites %d", ids, len(w.suites))
 	}

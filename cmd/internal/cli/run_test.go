@@ -165,6 +165,8 @@ func TestRunUsage(t *testing.T) {
 		{[]string{"run", "x", "--nonsense"}, "unknown flag --nonsense"},
 		{[]string{"rnu", "x"}, `unexpected argument rnu, did you mean "run"?`},
 		{[]string{"tasks", "--status", "odd"}, "--status must be one of"},
+		{[]string{"tasks", "--status", ""}, "--status is empty"},
+		{[]string{"reject", "last", "not today"}, "\"not today\" is no wait\n  next: pawl reject last --reason \"not today\""},
 		{[]string{"tasks", "--limit", "0"}, "--limit must be from 1 to 1000"},
 		{[]string{"approve", "last", "--edit", "--input", "{}"}, "can't be used together"},
 		{[]string{"approve", "last", "--input", "[1]"}, "JSON object"},

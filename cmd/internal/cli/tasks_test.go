@@ -135,7 +135,7 @@ func TestApproveCannot(t *testing.T) {
 		{[]string{"approve", clitest.ID(1)}, "waits for nothing; it is done"},
 		{[]string{"approve", clitest.ID(4), "wait-s2"}, "no open wait wait-s2"},
 		{[]string{"approve", clitest.ID(5)}, "waits for parameters, not for approval\n  next: pawl params a0000005 path=… depth=…"},
-		{[]string{"params", clitest.ID(4), "a=b"}, "waits for approval, not for parameters\n  next: pawl approve a0000004, or pawl reject a0000004"},
+		{[]string{"params", clitest.ID(4), "a=b"}, "waits for approval, not for parameters\n  next: pawl approve a0000004 wait-s1, or pawl reject a0000004 wait-s1"},
 		{[]string{"approve", clitest.ID(4), "--edit"}, "there is no editor"},
 	} {
 		w.pawl(tc.args...).expect(t, 1, "", tc.says)

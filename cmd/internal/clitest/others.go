@@ -2,17 +2,20 @@ package clitest
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
+	"pawl.dev/planner-svc/planner"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
-	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
 )
 
@@ -97,19 +100,20 @@ func (s *Agents) DeleteAgent(_ context.Context, req *executorv1.DeleteAgentReque
 	return &executorv1.DeleteAgentResponse{}, nil
 }
 
-// Planner has two models and plans nothing.
-type Planner struct {
-	plannerv1.UnimplementedPlannerServiceServer
-}
+// models is the file of the models of Planner; nothing answers at their address.
+const models = "models: [{name: fast, provider: openai, model: gpt-5-mini, baseUrl: 'http://127.0.0.1:1', description: openai gpt-5-mini}]"
 
-// Register implements what services implement.
-func (p Planner) Register(r grpc.ServiceRegistrar) { plannerv1.RegisterPlannerServiceServer(r, p) }
-
-// ListModels lists them.
-func (Planner) ListModels(context.Context, *plannerv1.ListModelsRequest) (*plannerv1.ListModelsResponse, error) {
-	return &plannerv1.ListModelsResponse{Models: []*plannerv1.Model{
-		{Name: "offline", Description: "Deterministic; needs no key.", IsDefault: true, CanPlan: true},
-		{Name: "playbook", Description: "Follows steps that a person wrote.", CanPlan: true},
-		{Name: "fast", Description: "openai gpt-5-mini", CanGenerate: true, IsGenerateDefault: true},
-	}}, nil
+// Planner is the planner service with a named model beside its own.
+func Planner(t testing.TB) Registrar {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "models.yaml")
+	if err := os.WriteFile(file, []byte(models), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := planner.New(t.Context(), planner.Config{Models: file}, planner.Deps{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return p
 }

@@ -1,8 +1,9 @@
-// Package discover finds the server that a command talks to: the one that was named, the one that has the data folder, or one that it
+// Package discover is a command's connection to a server: the one that was named, the one that has the data folder, or one that it
 // starts in this process. It finds the workspace server of the current folder too.
 package discover
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	"pawl.dev/cmd/internal/ui"
+	"pawl.dev/executor-svc/executor"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	"pawl.dev/services/serve"
 )
@@ -71,10 +73,9 @@ type Config struct {
 	Flags    string          // reach the same server from another command line
 	Fallback string          // the address to try when the data folder names none; "" for none
 
-	Dial   func(addr, key string) (Conn, error)
-	Start  func(ctx context.Context, dataDir string) (Suite, error) // nil: never start one
-	Locked func(err error) bool                                     // says that another process holds the data folder; nil: never
-	Alive  func(pid int) bool                                       // nil: Alive
+	Start func(ctx context.Context, dataDir string) (Suite, error) // nil: never start one; executor.ErrLocked: another process holds the folder
+	Note  func(string)                                             // tells the user what takes long or happens; nil: nothing is said
+	Alive func(pid int) bool                                       // nil: Alive
 
 	// Patience is how long to wait for the holder of the data folder to answer or to leave; 3 s if 0.
 	Patience time.Duration
@@ -106,6 +107,8 @@ const (
 	// answerTimeout is for a server that is there. Where nothing listens that shows at once, and a busy machine is slow: who
 	// took it for gone would start a second one.
 	answerTimeout = 5 * time.Second
+	// sayAfter is how long a server may take to answer before the user is told.
+	sayAfter = time.Second
 	// guessTimeout is for an address that may belong to another program.
 	guessTimeout = time.Second
 	retryEvery   = 50 * time.Millisecond
@@ -115,42 +118,22 @@ const (
 	reconnectPatience = 30 * time.Second
 )
 
-// Finder finds servers.
-type Finder struct{ cfg Config }
-
-// New makes a finder.
-func New(cfg Config) *Finder {
-	if cfg.Patience == 0 {
-		cfg.Patience = patience
+// open returns a server that answers, and starts one in this process if there is none.
+func (s *Session) open(ctx context.Context) (*Server, error) {
+	if s.cfg.Server != "" {
+		return s.named(ctx)
 	}
-	if cfg.ReconnectPatience == 0 {
-		cfg.ReconnectPatience = reconnectPatience
-	}
-	if cfg.Alive == nil {
-		cfg.Alive = Alive
-	}
-	if cfg.Locked == nil {
-		cfg.Locked = func(error) bool { return false }
-	}
-	return &Finder{cfg: cfg}
-}
-
-// Open returns a server that answers, and starts one in this process if there is none.
-func (f *Finder) Open(ctx context.Context) (*Server, error) {
-	if f.cfg.Server != "" {
-		return f.named(ctx)
-	}
-	enough := time.Now().Add(f.cfg.Patience)
+	enough := time.Now().Add(cmp.Or(s.cfg.Patience, patience))
 	for {
-		server, err := f.existing(ctx)
-		if errors.Is(err, ErrNone) && f.cfg.Start != nil {
-			server, err = f.start(ctx)
+		server, err := s.existing(ctx)
+		if errors.Is(err, ErrNone) && s.cfg.Start != nil {
+			server, err = s.start(ctx)
 		}
-		if err == nil || !f.cfg.Locked(err) {
+		if !errors.Is(err, executor.ErrLocked) {
 			return server, err
 		}
 		if time.Now().After(enough) {
-			return nil, f.heldError(err)
+			return nil, s.heldError(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -161,21 +144,21 @@ func (f *Finder) Open(ctx context.Context) (*Server, error) {
 }
 
 // existing returns a server that runs already: the named one, else the one of the data folder, else the one at the usual address.
-func (f *Finder) existing(ctx context.Context) (*Server, error) {
-	if f.cfg.Server != "" {
-		return f.named(ctx)
+func (s *Session) existing(ctx context.Context) (*Server, error) {
+	if s.cfg.Server != "" {
+		return s.named(ctx)
 	}
-	dir, err := f.cfg.Dir()
+	dir, err := s.cfg.Dir()
 	if err != nil {
 		return nil, err
 	}
-	if info := ReadServerFile(dir); info != nil && info.GRPC != "" && f.cfg.Alive(info.PID) {
-		if server, err := f.dial(ctx, info.GRPC, Running, answerTimeout); err == nil {
+	if info := ReadServerFile(dir); info != nil && info.GRPC != "" && s.alive(info.PID) {
+		if server, err := s.dial(ctx, info.GRPC, Running, answerTimeout); err == nil {
 			return server, nil
 		}
 	}
-	if f.cfg.Fallback != "" {
-		if server, err := f.dial(ctx, f.cfg.Fallback, Running, guessTimeout); err == nil {
+	if s.cfg.Fallback != "" {
+		if server, err := s.dial(ctx, s.cfg.Fallback, Running, guessTimeout); err == nil {
 			return server, nil
 		}
 	}
@@ -183,45 +166,56 @@ func (f *Finder) existing(ctx context.Context) (*Server, error) {
 }
 
 // start runs a suite in this process. It outlives the search for a server: its context is not bound to the search's patience.
-func (f *Finder) start(ctx context.Context) (*Server, error) {
-	dir, err := f.cfg.Dir()
+func (s *Session) start(ctx context.Context) (*Server, error) {
+	dir, err := s.cfg.Dir()
 	if err != nil {
 		return nil, err
 	}
-	if info := ReadServerFile(dir); info != nil && info.GRPC != "" && info.OwnSettings && !f.cfg.Alive(info.PID) {
+	if info := ReadServerFile(dir); info != nil && info.GRPC != "" && info.OwnSettings && !s.alive(info.PID) {
 		// Its tasks would run here without those settings, and fail.
 		return nil, ui.Errorf("the server of the data folder %s (pid %d) was killed; it has settings of its own", dir, info.PID).
 			Then("start it again with pawl up and its own flags; tasks go on where they were")
 	}
-	suite, err := f.cfg.Start(context.WithoutCancel(ctx), dir)
+	suite, err := s.cfg.Start(context.WithoutCancel(ctx), dir)
 	if err != nil {
 		return nil, err
 	}
 	return &Server{Kind: Embedded, Addr: suite.GRPCAddr(), Conn: suite.Conn(), Suite: suite, close: suite.Stop}, nil
 }
 
-func (f *Finder) named(ctx context.Context) (*Server, error) {
-	server, err := f.dial(ctx, f.cfg.Server, Named, answerTimeout)
+func (s *Session) named(ctx context.Context) (*Server, error) {
+	server, err := s.dial(ctx, s.cfg.Server, Named, answerTimeout)
 	if err != nil {
-		return nil, ui.Errorf("no server answers at %s: %s", f.cfg.Server, Plainly(err)).
+		return nil, ui.Errorf("no server answers at %s: %s", s.cfg.Server, Plainly(err)).
 			Then("check the address (it is the gRPC one), or leave --server and PAWL_SERVER out to use this machine's own")
 	}
-	if home, ok := server.Conn.(Conn); ok && len(f.cfg.Parts) > 0 {
+	if home, ok := server.Conn.(Conn); ok && len(s.cfg.Parts) > 0 {
 		all := &parts{
-			home: home, where: f.cfg.Parts, chosen: map[string]Conn{},
-			dial: func(addr string) (Conn, error) { return f.cfg.Dial(addr, f.cfg.Key) },
+			home: home, where: s.cfg.Parts, chosen: map[string]Conn{},
+			dial: func(addr string) (Conn, error) { return dial(addr, s.cfg.Key) },
 		}
 		server.Conn, server.close = all, all.Close
 	}
 	return server, nil
 }
 
+func (s *Session) alive(pid int) bool {
+	if s.cfg.Alive != nil {
+		return s.cfg.Alive(pid)
+	}
+	return Alive(pid)
+}
+
 // dial connects and asks for the server's health.
-func (f *Finder) dial(ctx context.Context, addr string, kind Kind, timeout time.Duration) (*Server, error) {
-	conn, err := f.cfg.Dial(addr, f.cfg.Key)
+func (s *Session) dial(ctx context.Context, addr string, kind Kind, timeout time.Duration) (*Server, error) {
+	conn, err := dial(addr, s.cfg.Key)
 	if err != nil {
 		return nil, err
 	}
+	slow := time.AfterFunc(sayAfter, func() {
+		s.waiting.Do(func() { s.note("waiting for the server at " + addr) })
+	})
+	defer slow.Stop()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	answer, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{})
@@ -236,9 +230,9 @@ func (f *Finder) dial(ctx context.Context, addr string, kind Kind, timeout time.
 }
 
 // heldError explains a data folder that stays locked by a process that does not answer.
-func (f *Finder) heldError(cause error) error {
+func (s *Session) heldError(cause error) error {
 	who := "another process"
-	dir, _ := f.cfg.Dir() // it is known: it was found locked
+	dir, _ := s.cfg.Dir() // it is known: it was found locked
 	if info := ReadServerFile(dir); info != nil {
 		who = fmt.Sprintf("another process (pid %d, gRPC %s)", info.PID, info.GRPC)
 	}
@@ -247,11 +241,11 @@ func (f *Finder) heldError(cause error) error {
 }
 
 // keyless reports whether a server answers without a key too.
-func (f *Finder) keyless(ctx context.Context, server *Server) bool {
+func (s *Session) keyless(ctx context.Context, server *Server) bool {
 	if server.Kind == Embedded {
 		return true
 	}
-	conn, err := f.cfg.Dial(server.Addr, "")
+	conn, err := dial(server.Addr, "")
 	if err != nil {
 		return false
 	}
@@ -260,8 +254,8 @@ func (f *Finder) keyless(ctx context.Context, server *Server) bool {
 	return err == nil
 }
 
-// Dial connects to a server, or to several replicas of one: a list with commas, or dns:///name:port.
-func Dial(addr, key string) (Conn, error) {
+// dial connects to a server, or to several replicas of one: a list with commas, or dns:///name:port.
+func dial(addr, key string) (Conn, error) {
 	if serve.Several(addr) {
 		return serve.DialReplicas(addr, key)
 	}

@@ -19,12 +19,12 @@ import (
 	"pawl.dev/cmd/internal/clitest"
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
-	"pawl.dev/services/serve"
+	"pawl.dev/executor-svc/executor"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var errLocked = errors.New("locked")
+var errLocked = fmt.Errorf("locked: %w", executor.ErrLocked)
 
 // suite is a server inside this process.
 type suite struct{ stopped atomic.Bool }
@@ -33,14 +33,11 @@ func (s *suite) Conn() grpc.ClientConnInterface { return nil }
 func (s *suite) GRPCAddr() string               { return "inside" }
 func (s *suite) Stop() error                    { s.stopped.Store(true); return nil }
 
-func dial(addr, key string) (discover.Conn, error) { return serve.Dial(addr, key) }
-
 // config looks in an empty data folder and may start a suite.
 func config(t *testing.T) discover.Config {
 	return discover.Config{
-		DataDir: t.TempDir(), Dial: dial, Patience: 300 * time.Millisecond,
-		Start:  func(context.Context, string) (discover.Suite, error) { return &suite{}, nil },
-		Locked: func(err error) bool { return errors.Is(err, errLocked) },
+		DataDir: t.TempDir(), Patience: 300 * time.Millisecond,
+		Start: func(context.Context, string) (discover.Suite, error) { return &suite{}, nil },
 	}
 }
 
@@ -153,9 +150,13 @@ func TestOpen(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			cfg := config(t)
 			addr := tc.arrange(t, &cfg)
-			session, err := opened(t, cfg, func(string) {})
+			said := make(chan string, 1)
+			session, err := opened(t, cfg, func(s string) { said <- s })
 			if err != nil {
 				t.Fatal(err)
+			}
+			if slow := strings.Contains(tc.name, "slow"); slow && <-said != "waiting for the server at "+addr || len(said) > 0 && !strings.Contains(tc.name, "does not answer") {
+				t.Error("a server that is slow, and no other, is said to be waited for")
 			}
 			if got := session.Opened(); got.Kind != tc.kind || got.Addr != addr {
 				t.Errorf("got %v %s, want %v %s", got.Kind, got.Addr, tc.kind, addr)
@@ -179,7 +180,7 @@ func TestNamedNeverFallsBack(t *testing.T) {
 		t.Error("a suite was started")
 		return &suite{}, nil
 	}
-	_, err := discover.New(cfg).Open(t.Context())
+	_, err := discover.New(cfg).Server(t.Context())
 	var e *ui.Error
 	if !errors.As(err, &e) || !strings.Contains(e.Message, "no server answers at "+cfg.Server) || e.Next == "" {
 		t.Errorf("got %v", err)
@@ -189,7 +190,7 @@ func TestNamedNeverFallsBack(t *testing.T) {
 func TestNoneMayBeStarted(t *testing.T) {
 	cfg := config(t)
 	cfg.Start = nil
-	if _, err := discover.New(cfg).Open(t.Context()); !errors.Is(err, discover.ErrNone) {
+	if _, err := discover.New(cfg).Server(t.Context()); !errors.Is(err, discover.ErrNone) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -227,7 +228,7 @@ func TestRaceWithOneThatEnds(t *testing.T) {
 		}
 		return &suite{}, nil
 	}
-	server, err := discover.New(cfg).Open(t.Context())
+	server, err := discover.New(cfg).Server(t.Context())
 	if err != nil || server.Kind != discover.Embedded {
 		t.Errorf("got %v, %v", server, err)
 	}
@@ -237,7 +238,7 @@ func TestHeldByOneThatDoesNotAnswer(t *testing.T) {
 	cfg := config(t)
 	cfg.Start = func(context.Context, string) (discover.Suite, error) { return nil, errLocked }
 	note(t, cfg.DataDir, closed(t))
-	_, err := discover.New(cfg).Open(t.Context())
+	_, err := discover.New(cfg).Server(t.Context())
 	var e *ui.Error
 	if !errors.As(err, &e) || !strings.Contains(e.Message, fmt.Sprintf("pid %d", os.Getpid())) || !strings.Contains(e.Next, "--data") {
 		t.Errorf("got %v", err)
@@ -251,7 +252,7 @@ func TestStartThatFailsIsNotTriedAgain(t *testing.T) {
 	cfg := config(t)
 	broken, tries := errors.New("disk full"), 0
 	cfg.Start = func(context.Context, string) (discover.Suite, error) { tries++; return nil, broken }
-	if _, err := discover.New(cfg).Open(t.Context()); !errors.Is(err, broken) || tries != 1 {
+	if _, err := discover.New(cfg).Server(t.Context()); !errors.Is(err, broken) || tries != 1 {
 		t.Errorf("got %v after %d tries", err, tries)
 	}
 }
@@ -261,7 +262,7 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cfg.Patience = time.Hour
 	cfg.Start = func(context.Context, string) (discover.Suite, error) { cancel(); return nil, errLocked }
-	if _, err := discover.New(cfg).Open(ctx); !errors.Is(err, context.Canceled) {
+	if _, err := discover.New(cfg).Server(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -269,7 +270,8 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 // opened is a session that has found or started its server.
 func opened(t *testing.T, cfg discover.Config, note func(string)) (*discover.Session, error) {
 	t.Helper()
-	s := discover.New(cfg).Session(note)
+	cfg.Note = note
+	s := discover.New(cfg)
 	_, err := s.Server(t.Context())
 	return s, err
 }

@@ -28,7 +28,7 @@ type Folder struct {
 }
 
 // Shared reports whether the server may have users who must not see each other's folders.
-func (s *Session) Shared() bool { return s.finder.cfg.Key != "" && !s.Embedded() }
+func (s *Session) Shared() bool { return s.cfg.Key != "" && !s.Embedded() }
 
 // Workspace makes sure that the pool has a workspace server for dir ("": the current folder), active for the caller.
 func (s *Session) Workspace(ctx context.Context, dir string) (Folder, error) {

@@ -18,8 +18,8 @@ const poolPackage, plannerPackage = "pawl.mcppool.v1", "pawl.planner.v1"
 
 // Of several processes one is named, and the others are found by what they offer: where they were named, or else at a guess.
 func TestParts(t *testing.T) {
-	executor, pool, planner := clitest.Serve(t, clitest.NewExecutor()), clitest.Serve(t, clitest.NewPool()), clitest.Serve(t, clitest.Planner{})
-	whole := clitest.Serve(t, clitest.NewExecutor(), clitest.NewPool(), clitest.Planner{})
+	executor, pool, planner := clitest.Serve(t, clitest.NewExecutor()), clitest.Serve(t, clitest.NewPool()), clitest.Serve(t, clitest.Planner(t))
+	whole := clitest.Serve(t, clitest.NewExecutor(), clitest.NewPool(), clitest.Planner(t))
 	unused := closed(t)
 	for name, tt := range map[string]struct {
 		server        string
@@ -77,10 +77,10 @@ func TestReplicasOfThePool(t *testing.T) {
 	one, two := clitest.Serve(t, pool), clitest.Serve(t, other)
 	for name, addrs := range map[string]string{"both": one.Addr + "," + two.Addr, "the first is dead": closed(t) + "," + one.Addr, "the last is dead": one.Addr + "," + closed(t)} {
 		t.Run(name, func(t *testing.T) {
-			cfg := discover.Config{Server: clitest.Serve(t, executor).Addr, Dial: discover.Dial, Parts: map[string]discover.Part{
+			cfg := discover.Config{Server: clitest.Serve(t, executor).Addr, Parts: map[string]discover.Part{
 				"pawl.mcppool.v1": {Name: "MCP pool", Addr: addrs, Given: true},
 			}}
-			s := discover.New(cfg).Session(func(string) {})
+			s := discover.New(cfg)
 			defer s.Close()
 			id := strings.ReplaceAll(name, " ", "-")
 			if _, err := s.Pool.CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServerId: id, McpServer: &mcppoolv1.McpServer{

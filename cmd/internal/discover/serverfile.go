@@ -33,18 +33,23 @@ func WriteServerFile(dataDir string, info ServerInfo) error {
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", serverFile, err)
 	}
-	tmp, err := os.CreateTemp(dataDir, serverFile+".*") // mode 0600
+	return WriteFile(filepath.Join(dataDir, serverFile), append(raw, '\n'))
+}
+
+// WriteFile replaces a file as a whole, readable by its owner alone.
+func WriteFile(path string, raw []byte) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // mode 0600
 	if err != nil {
-		return fmt.Errorf("write %s: %w", serverFile, err)
+		return fmt.Errorf("write %s: %w", path, err)
 	}
-	_, err = tmp.Write(append(raw, '\n'))
+	_, err = tmp.Write(raw)
 	err = errors.Join(err, tmp.Close())
 	if err == nil {
-		err = os.Rename(tmp.Name(), filepath.Join(dataDir, serverFile))
+		err = os.Rename(tmp.Name(), path)
 	}
 	if err != nil {
 		_ = os.Remove(tmp.Name())
-		return fmt.Errorf("write %s: %w", serverFile, err)
+		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package discover
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -28,38 +29,44 @@ type Session struct {
 	Pool    mcppoolv1.McpPoolServiceClient
 	Planner plannerv1.PlannerServiceClient
 
-	finder *Finder
-	note   func(string) // tells the user what happens
+	cfg     Config
+	waiting sync.Once // tells the user once that a server is slow
 
 	mu     sync.Mutex // guards server
 	server *Server    // nil before the first call
 }
 
-// Session makes a session. note is told when the server is lost.
-func (f *Finder) Session(note func(string)) *Session {
-	s := &Session{finder: f, note: note}
+// New makes a session.
+func New(cfg Config) *Session {
+	s := &Session{cfg: cfg}
 	s.Tasks, s.Agents = executorv1.NewExecutorServiceClient(s), executorv1.NewAgentServiceClient(s)
 	s.Pool, s.Planner = mcppoolv1.NewMcpPoolServiceClient(s), plannerv1.NewPlannerServiceClient(s)
 	return s
 }
 
+func (s *Session) note(text string) {
+	if s.cfg.Note != nil {
+		s.cfg.Note(text)
+	}
+}
+
 // Config says where the session looks for servers.
-func (s *Session) Config() Config { return s.finder.cfg }
+func (s *Session) Config() Config { return s.cfg }
 
 // Flags reach the same server from another command line; they begin with a space or are empty.
-func (s *Session) Flags() string { return s.finder.cfg.Flags }
+func (s *Session) Flags() string { return s.cfg.Flags }
 
 // Server returns the server in use, and finds or starts one first if there is none yet.
 func (s *Session) Server(ctx context.Context) (*Server, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.server == nil {
-		server, err := s.finder.Open(ctx)
+		server, err := s.open(ctx)
 		if err != nil {
 			return nil, err
 		}
 		s.server = server
-		if s.finder.cfg.AskedKey && s.finder.keyless(ctx, server) {
+		if s.cfg.AskedKey && s.keyless(ctx, server) {
 			s.note("the server has no keys: --key has no effect")
 		}
 	}
@@ -110,13 +117,13 @@ func (s *Session) Reconnect(ctx context.Context, lost *Server) (*Server, error) 
 
 // await looks for a server until one answers or ReconnectPatience ends.
 func (s *Session) await(ctx context.Context, lost string) (*Server, error) {
-	cfg := s.finder.cfg
-	ctx, cancel := context.WithTimeout(ctx, cfg.ReconnectPatience)
+	patience := cmp.Or(s.cfg.ReconnectPatience, reconnectPatience)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	retry := time.NewTicker(reconnectEvery)
 	defer retry.Stop()
 	for {
-		server, err := s.finder.existing(ctx)
+		server, err := s.existing(ctx)
 		if err == nil {
 			return server, nil
 		}
@@ -127,10 +134,10 @@ func (s *Session) await(ctx context.Context, lost string) (*Server, error) {
 				return nil, ctx.Err()
 			}
 			how := "start one with pawl up"
-			if cfg.Server != "" {
+			if s.cfg.Server != "" {
 				how = "start it again"
 			}
-			return nil, ui.WrapError(err, "the server at %s did not come back within %s", lost, cfg.ReconnectPatience).
+			return nil, ui.WrapError(err, "the server at %s did not come back within %s", lost, patience).
 				Then("%s, then repeat the command; tasks go on where they were", how)
 		}
 	}

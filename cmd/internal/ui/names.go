@@ -37,14 +37,23 @@ func StatusName(s executorv1.ExecutorStatus) string {
 	return EnumName(s)
 }
 
-// ParseStatus is the contrary of StatusName.
-func ParseStatus(word string) executorv1.ExecutorStatus {
+// StatusesOf returns the statuses that a task may have whose StatusName or StateName is word.
+func StatusesOf(word string) []executorv1.ExecutorStatus {
+	const initial, running, waiting = executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT, executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING, executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
+	switch word {
+	case "queued":
+		return []executorv1.ExecutorStatus{initial, running, waiting}
+	case "pausing":
+		return []executorv1.ExecutorStatus{initial, running}
+	case "paused":
+		return []executorv1.ExecutorStatus{waiting}
+	}
 	for n := range executorv1.ExecutorStatus_name {
 		if s := executorv1.ExecutorStatus(n); n != 0 && StatusName(s) == word {
-			return s
+			return []executorv1.ExecutorStatus{s}
 		}
 	}
-	return 0
+	return nil
 }
 
 // StateName is a task's status with what is said beside it: queued, pausing, paused.

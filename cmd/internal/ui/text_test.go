@@ -186,12 +186,12 @@ func TestWrap(t *testing.T) {
 
 func TestStatusNames(t *testing.T) {
 	for _, word := range []string{"new", "running", "waiting", "done", "failed", "cancelled"} {
-		if status := ui.ParseStatus(word); status == 0 || ui.StatusName(status) != word {
-			t.Errorf("%s is %v", word, status)
+		if statuses := ui.StatusesOf(word); len(statuses) != 1 || ui.StatusName(statuses[0]) != word {
+			t.Errorf("%s is %v", word, statuses)
 		}
 	}
-	if status := ui.ParseStatus("unspecified"); status != 0 {
-		t.Errorf("unspecified is %v", status)
+	if statuses := ui.StatusesOf("unspecified"); len(statuses) > 0 {
+		t.Errorf("unspecified is %v", statuses)
 	}
 }
 

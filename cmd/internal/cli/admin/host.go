@@ -28,8 +28,6 @@ type Host struct {
 	Version string
 	// NewSuite builds a suite; it listens already and serves once Run is called.
 	NewSuite func(ctx context.Context, cfg suite.Config, log *slog.Logger) (Suite, error)
-	// Locked reports whether NewSuite failed because another process holds the data folder.
-	Locked func(error) bool
 }
 
 // LogLevel is what services in this process log: a level of slog, off, or default.

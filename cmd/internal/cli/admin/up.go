@@ -77,7 +77,7 @@ func (c *UpCmd) Run(ctx context.Context, u *ui.UI, h *Host, session *discover.Se
 	}()
 	s, err := h.NewSuite(ctx, cfg, level.logger(u, slog.LevelWarn))
 	if err != nil {
-		return h.upError(cfg.DataDir, err)
+		return upError(cfg.DataDir, err)
 	}
 	if err := showUp(u, session.Flags(), cfg, s, u.Now().Sub(began)); err != nil {
 		return err
@@ -122,8 +122,8 @@ func listenAddr(addr string) string {
 }
 
 // upError explains why the server could not start; a data folder in use is explained by who uses it.
-func (h *Host) upError(dir string, err error) error {
-	if !h.Locked(err) {
+func upError(dir string, err error) error {
+	if !errors.Is(err, executor.ErrLocked) {
 		return ui.Errorf("%v", err)
 	}
 	held, pid := inUse(dir, err)

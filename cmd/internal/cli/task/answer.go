@@ -9,6 +9,7 @@ import (
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 )
 
 // The answers to waits, from flags and from questions. The sender adds the ids of the task and the wait.
@@ -49,8 +50,8 @@ func outputOf(outputJSON string) *executorv1.ResumeTaskRequest {
 	return settle(&executorv1.OutcomeAnswer{Answer: &executorv1.OutcomeAnswer_Output{Output: &executorv1.OutcomeOutput{OutputJson: outputJSON}}})
 }
 
-// compose makes the answer to a wait.
-type compose func(context.Context, *executorv1.Wait) (*executorv1.ResumeTaskRequest, error)
+// compose makes the answer to a wait of a task.
+type compose func(context.Context, *executorv1.Task, *executorv1.Wait) (*executorv1.ResumeTaskRequest, error)
 
 // answer answers a wait of a task, one of these kinds, and follows the task to its next stop.
 func answer(ctx context.Context, u *ui.UI, s *discover.Session, target AnswerTarget, waitID string, build compose, kinds ...executorv1.WaitKind) error {
@@ -69,16 +70,17 @@ func answer(ctx context.Context, u *ui.UI, s *discover.Session, target AnswerTar
 	if err != nil {
 		return err
 	}
-	req, err := build(ctx, wait)
+	req, err := build(ctx, task, wait)
 	if err != nil {
 		return err
 	}
 	req.Id, req.WaitId = id, wait.GetId()
-	resumed, err := s.Tasks.ResumeTask(ctx, req)
+	resumed, err := resume(ctx, s, req)
 	if err != nil {
 		return err
 	}
 	if target.Detach {
+		noteSeen(u, s, id, wait)
 		return left(u, resumed)
 	}
 	return attend(u, s, id, task.GetLastSeq(), u.Err, s.KnownWorkspace(ctx).Alias).run(ctx)
@@ -116,7 +118,7 @@ func openWait(task *executorv1.Task, waitID, flags string, kinds ...executorv1.W
 	case len(task.GetWaits()) == 0:
 		return nil, ui.Errorf("task %s waits for nothing; it is %s", id, ui.StateName(task)).Then("pawl show %s%s", id, flags)
 	case len(waits) == 0:
-		return nil, ui.Errorf("task %s has no open wait %s", id, waitID).Then("pawl show %s%s lists its waits", id, flags)
+		return nil, ui.Errorf("task %s has no open wait %s", id, ui.Line(waitID)).Then("pawl show %s%s lists its waits", id, flags)
 	case len(fits) == 0:
 		return nil, otherKind(id, waits[0], kinds[0], flags)
 	case len(fits) > 1:
@@ -133,6 +135,32 @@ func otherKind(id string, wait *executorv1.Wait, want executorv1.WaitKind, flags
 		commands = append(commands, w.command)
 	}
 	return ui.Errorf("task %s waits %s, not %s", id, waitsTo(wait.GetKind()), waitsTo(want)).Then("%s", strings.Join(commands, ", or "))
+}
+
+// resume sends an answer. If the task would go on inside this command, its model must be usable here: else the tool would run, and the task fail.
+func resume(ctx context.Context, s *discover.Session, req *executorv1.ResumeTaskRequest) (*executorv1.Task, error) {
+	if req.GetReject() == nil {
+		if err := usableModel(ctx, s, req.GetId()); err != nil {
+			return nil, err
+		}
+	}
+	return s.Tasks.ResumeTask(ctx, req)
+}
+
+// usableModel returns an error if the server runs inside this command and lacks what the task's model needs.
+func usableModel(ctx context.Context, s *discover.Session, taskID string) error {
+	if !s.Embedded() {
+		return nil
+	}
+	task, err := s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: taskID})
+	if err != nil || task.GetModel() == "" {
+		return err
+	}
+	if _, err = s.Planner.ListModels(ctx, &plannerv1.ListModelsRequest{Name: task.GetModel()}); err == nil {
+		return nil
+	}
+	return ui.WrapError(err, "task %s would go on inside this command, where its model does not work: %s", ui.ShortID(taskID), ui.AsError(err).Message).
+		Then("repeat the command where the model works, or while pawl up runs there; nothing was answered or run")
 }
 
 // left shows a task that is not followed further.

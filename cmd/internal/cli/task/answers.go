@@ -46,10 +46,11 @@ func (c *ApproveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 		grant.MaxRisk = ui.EnumValue[commonv1.RiskLevel](*c.MaxRisk)
 	}
 	began := time.Now()
-	return answer(ctx, u, s, c.AnswerTarget, c.Wait, func(ctx context.Context, wait *executorv1.Wait) (_ *executorv1.ResumeTaskRequest, err error) {
-		if c.Wait == "" && !c.Edit && wait.GetCreateTime().AsTime().After(began) {
-			return nil, ui.Errorf("the task asked only now, for %s %s: nothing is approved that was not shown", wait.GetToolId(), ui.Line(wait.GetInputJson())).
-				Then("pawl approve %s %s%s approves it", ui.ShortID(c.Task), wait.GetId(), s.Flags())
+	return answer(ctx, u, s, c.AnswerTarget, c.Wait, func(ctx context.Context, task *executorv1.Task, wait *executorv1.Wait) (_ *executorv1.ResumeTaskRequest, err error) {
+		if c.Wait == "" && !c.Edit {
+			if err := shownBefore(s, task, wait, began); err != nil {
+				return nil, err
+			}
 		}
 		if c.Edit {
 			input, err = editInput(ctx, u, wait.GetInputJson())
@@ -79,7 +80,10 @@ type RejectCmd struct {
 
 // Run rejects.
 func (c *RejectCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	err := answer(ctx, u, s, c.AnswerTarget, c.Wait, func(context.Context, *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
+	if strings.Contains(c.Wait, " ") { // no wait has such an id
+		return ui.Usagef("%q is no wait", c.Wait).Then("pawl reject %s --reason %q", c.Task, c.Wait)
+	}
+	err := answer(ctx, u, s, c.AnswerTarget, c.Wait, func(context.Context, *executorv1.Task, *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
 		return reject(c.Reason), nil
 	}, waitApproval, waitParams, waitOutcome)
 	var e *ui.Error
@@ -103,7 +107,7 @@ func (c *ParamsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 	if len(c.Values) == 0 && c.Description == "" {
 		return ui.Usagef("there is nothing to supply").Then("pawl params TASK NAME=VALUE…, or --description TEXT; pawl show TASK says what is asked for")
 	}
-	return answer(ctx, u, s, c.AnswerTarget, c.Wait, func(_ context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
+	return answer(ctx, u, s, c.AnswerTarget, c.Wait, func(_ context.Context, _ *executorv1.Task, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
 		content, err := ui.ObjectOfPairs(wait.GetParamsSchemaJson(), c.Values, c.JSONValues, true)
 		if err != nil {
 			return nil, ui.Usagef("%v", err).Then("pawl show %s says what is asked for", c.Task)
@@ -137,7 +141,7 @@ func (c *InputCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 	case len(c.Values) == 0 && !given:
 		return ui.Usagef("there is no answer").Then("pawl input TASK NAME=VALUE…, or --content, --done, --decline or --dismiss; pawl show TASK says what is asked for")
 	}
-	return answer(ctx, u, s, c.AnswerTarget, c.Wait, func(_ context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
+	return answer(ctx, u, s, c.AnswerTarget, c.Wait, func(_ context.Context, _ *executorv1.Task, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
 		return c.answer(wait, content)
 	}, waitInput)
 }
@@ -180,8 +184,12 @@ func (c *OutcomeCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 	if err != nil {
 		return err
 	}
-	return answer(ctx, u, s, c.AnswerTarget, c.Wait, func(context.Context, *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
-		return settled, nil
+	began := time.Now()
+	return answer(ctx, u, s, c.AnswerTarget, c.Wait, func(_ context.Context, task *executorv1.Task, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
+		if c.Wait == "" {
+			err = shownBefore(s, task, wait, began)
+		}
+		return settled, err
 	}, waitOutcome)
 }
 

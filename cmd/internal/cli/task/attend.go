@@ -184,6 +184,7 @@ func (t *attendance) stop(ctx context.Context, seq uint64) (bool, error) {
 		return false, nil // answered since
 	}
 	t.view.Suspend()
+	noteShown(t.u, t.s, task)
 	if t.asking != nil {
 		t.stopAsking()
 	}

@@ -27,7 +27,7 @@ func (t *attendance) answered(ctx context.Context, a answered) (bool, error) {
 		return false, nil
 	}
 	a.answer.Resume.Id = t.task
-	task, err := t.s.Tasks.ResumeTask(ctx, a.answer.Resume)
+	task, err := resume(ctx, t.s, a.answer.Resume)
 	if err != nil {
 		return t.refused(ctx, wait, err)
 	}

@@ -137,7 +137,7 @@ func (c *UnpauseCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 	}
 	req := unpause()
 	req.Id = id
-	task, err := s.Tasks.ResumeTask(ctx, req)
+	task, err := resume(ctx, s, req)
 	if err != nil {
 		return err
 	}

@@ -36,6 +36,7 @@ type Events struct {
 	fromStart  bool
 	toolSteps  int
 	failed     map[string]bool // steps whose newest attempt failed
+	failure    string          // why the newest step failed
 	answer     answerView
 	last       *executorv1.ExecutorEvent
 	quietSince time.Time // start of the quiet time; zero until the first tick in it
@@ -72,6 +73,7 @@ func (e *Events) Event(ev *executorv1.ExecutorEvent) {
 	switch ev.GetType() {
 	case executorv1.EventType_EVENT_TYPE_STEP_ERROR:
 		e.failed[ev.GetFlow().GetStepId()] = true
+		e.failure = errorText(ev.GetStepError().GetError())
 	case executorv1.EventType_EVENT_TYPE_STEP_INPUT:
 		delete(e.failed, ev.GetFlow().GetStepId())
 	}
@@ -92,7 +94,11 @@ func (e *Events) Event(ev *executorv1.ExecutorEvent) {
 			e.live.Clear()
 			e.answer.complete(e.cfg, &executorv1.FlowSuccess{FullAnswer: f.GetFullAnswer(), AnswerId: f.GetAnswerId()})
 		}
-		e.line("%s %s", e.cfg.Style.Red("✗ failed:"), ui.Wrap(errorText(p.FlowFailed.GetError()), e.cfg.Columns(), 10, 2))
+		text := errorText(p.FlowFailed.GetError())
+		if head, ok := strings.CutSuffix(text, " failed: "+e.failure); ok { // the rest was shown with the step
+			text = head + " failed"
+		}
+		e.line("%s %s", e.cfg.Style.Red("✗ failed:"), ui.Wrap(text, e.cfg.Columns(), 10, 2))
 		e.closing("  ", "")
 	case *executorv1.ExecutorEvent_FlowCancel:
 		e.line("%s%s", e.cfg.Style.Yellow("⊘ cancelled"), because(p.FlowCancel.GetReason()))

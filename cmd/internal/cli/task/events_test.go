@@ -42,6 +42,21 @@ var stories = map[string][]*executorv1.ExecutorEvent{
 		clitest.StepError("s1", write, "connection closed", commonv1.Outcome_OUTCOME_UNKNOWN),
 		clitest.Failed("3 steps failed; the last one: connection closed"),
 	},
+	"retried": { // the same call as another step goes well: nothing failed
+		clitest.StepInit("s1", write),
+		clitest.StepInput("s1", write, `{"path":"a.txt"}`, 1),
+		clitest.StepError("s1", write, "busy", commonv1.Outcome_OUTCOME_KNOWN),
+		clitest.StepInit("s2", write),
+		clitest.StepInput("s2", write, `{"path":"a.txt"}`, 1),
+		clitest.StepOutput("s2", write),
+		clitest.Success("Written."),
+	},
+	"failed step": { // an error is shown once
+		clitest.StepInit("s1", write),
+		clitest.StepInput("s1", write, `{"path":"a.txt"}`, 1),
+		clitest.StepError("s1", write, "no such folder", commonv1.Outcome_OUTCOME_KNOWN),
+		clitest.Failed("step 1 (files/write_file) of the playbook failed: no such folder"),
+	},
 	"refused": { // A8, A9
 		clitest.FlowStart("Write it", commonv1.RiskLevel_RISK_LEVEL_HIGH),
 		clitest.StepInit("s1", write),

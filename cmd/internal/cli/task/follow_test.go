@@ -17,7 +17,6 @@ import (
 	"pawl.dev/cmd/internal/ui"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/errs"
-	"pawl.dev/services/serve"
 )
 
 // session is with the server whose note is in a fresh data folder; move writes the note of another one.
@@ -30,8 +29,7 @@ func session(t *testing.T, addr string) (s *discover.Session, move func(addr str
 		}
 	}
 	move(addr)
-	dial := func(addr, key string) (discover.Conn, error) { return serve.Dial(addr, key) }
-	s = discover.New(discover.Config{DataDir: dir, Dial: dial, Patience: 5 * time.Second, Flags: " --server box:1"}).Session(func(string) {})
+	s = discover.New(discover.Config{DataDir: dir, Patience: 5 * time.Second, Flags: " --server box:1"})
 	_, err := s.Server(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"pawl.dev/cmd/internal/discover"
@@ -15,7 +16,7 @@ import (
 
 // TasksCmd is `pawl tasks`.
 type TasksCmd struct {
-	Status       []string `enum:"new,running,waiting,done,failed,cancelled" placeholder:"S" help:"Only tasks in this state (repeatable): ${enum}."`
+	Status       []string `enum:"new,queued,running,pausing,paused,waiting,done,failed,cancelled" placeholder:"S" help:"Only tasks in this state (repeatable): ${enum}."`
 	Agent        string   `complete:"agent" placeholder:"ID" help:"Only tasks of this agent."`
 	Conversation string   `placeholder:"ID" help:"Only tasks of this conversation."`
 	Limit        int32    `short:"n" default:"20" help:"At most this many."`
@@ -28,7 +29,7 @@ func (c *TasksCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 	if err != nil {
 		return err
 	}
-	list, err := s.Tasks.ListTasks(ctx, req)
+	list, err := c.list(ctx, s, req)
 	if err != nil {
 		return err
 	}
@@ -58,10 +59,34 @@ func (c *TasksCmd) request() (*executorv1.ListTasksRequest, error) {
 	req := &executorv1.ListTasksRequest{
 		PageSize: c.Limit, PageToken: c.PageToken, AgentId: c.Agent, ConversationId: c.Conversation,
 	}
+	if c.Status != nil && len(c.Status) == 0 {
+		return nil, ui.Usagef("--status is empty").Then("name a state, or leave --status out to see all tasks")
+	}
 	for _, word := range c.Status {
-		req.Statuses = append(req.Statuses, ui.ParseStatus(word))
+		req.Statuses = append(req.Statuses, ui.StatusesOf(word)...)
 	}
 	return req, nil
+}
+
+// list returns the tasks in the states that were asked for, of which the server knows some only as part of a wider one.
+func (c *TasksCmd) list(ctx context.Context, s *discover.Session, req *executorv1.ListTasksRequest) (*executorv1.ListTasksResponse, error) {
+	list := &executorv1.ListTasksResponse{}
+	for {
+		req.PageSize = c.Limit - int32(len(list.GetTasks()))
+		page, err := s.Tasks.ListTasks(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		for _, task := range page.GetTasks() {
+			if len(c.Status) == 0 || slices.Contains(c.Status, ui.StateName(task)) || slices.Contains(c.Status, ui.StatusName(task.GetStatus())) {
+				list.Tasks = append(list.Tasks, task)
+			}
+		}
+		list.NextPageToken, req.PageToken = page.GetNextPageToken(), page.GetNextPageToken()
+		if req.GetPageToken() == "" || len(list.GetTasks()) == int(c.Limit) {
+			return list, nil
+		}
+	}
 }
 
 // ShowCmd is `pawl show`.
@@ -92,6 +117,7 @@ func (c *ShowCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 	}
 	d := &detail{task: task, st: u.OutStyle(), columns: u.OutColumns(), now: u.Now(), whole: c.Steps, alias: s.KnownWorkspace(ctx).Alias, flags: s.Flags()}
 	u.Printf("%s", d.text(list.GetSteps()))
+	noteShown(u, s, task)
 	return nil
 }
 

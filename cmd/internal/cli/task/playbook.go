@@ -12,6 +12,7 @@ import (
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/errs"
 )
 
 // maxPlaybook is how many bytes of a playbook the services take.
@@ -65,7 +66,7 @@ func (c *PlaybookCheckCmd) Run(ctx context.Context, u *ui.UI, s *discover.Sessio
 	}
 	found, err := s.Planner.CheckPlaybook(ctx, &plannerv1.CheckPlaybookRequest{Playbook: text})
 	if err != nil {
-		return err
+		return cmp.Or(c.problems(u, err), err)
 	}
 	t := u.Table("TOOL")
 	for _, tool := range found.GetToolIds() {
@@ -75,6 +76,19 @@ func (c *PlaybookCheckCmd) Run(ctx context.Context, u *ui.UI, s *discover.Sessio
 		u.Say("%s: %d steps", cmp.Or(found.GetName(), c.File), found.GetStepCount())
 	}
 	return u.List(found, t, "no tools")
+}
+
+// problems writes what is wrong with the playbook as JSON, if JSON is wanted.
+func (c *PlaybookCheckCmd) problems(u *ui.UI, err error) error {
+	wrong := errs.From(err).Violations
+	if !u.JSON || len(wrong) == 0 {
+		return nil
+	}
+	list := make([]string, len(wrong))
+	for i, v := range wrong {
+		list[i] = v.Description
+	}
+	return u.Document(map[string]any{"problems": list})
 }
 
 // inputs returns the playbook's inputs as JSON; "" if none are given. The playbook's schema says which values are texts.

@@ -216,6 +216,9 @@ func (c *ForkCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 	if err != nil {
 		return err
 	}
+	if err := usableModel(ctx, s, id); err != nil {
+		return err
+	}
 	req := &executorv1.ForkTaskRequest{Id: id, Seq: at, Goal: strings.TrimSpace(c.Goal), RequestId: c.RequestID}
 	req.Budget, req.WaitTimeout = c.over(nil), c.waitTimeout()
 	if req.GetRequestId() == "" {

@@ -2,6 +2,7 @@ package task
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +31,7 @@ func (e *Events) step(ev *executorv1.ExecutorEvent) {
 		e.view(id, ev).progress = ui.Progress(p.ToolProgress.GetProgress(), p.ToolProgress.GetTotal(), p.ToolProgress.GetMessage())
 		e.Tick(ev.GetTime().AsTime())
 	case *executorv1.ExecutorEvent_StepOutput:
+		e.retried(e.view(id, ev))
 		e.finished(id, ev, e.cfg.Style.Green("✓"), "")
 	case *executorv1.ExecutorEvent_StepError:
 		e.finished(id, ev, e.cfg.Style.Red("✗"), failureText(p.StepError.GetError(), p.StepError.GetOutcome()))
@@ -98,6 +100,14 @@ func (e *Events) view(id string, ev *executorv1.ExecutorEvent) *stepView {
 		e.steps[id] = s
 	}
 	return s
+}
+
+// retried forgets the failures of earlier steps that made the call that succeeded now.
+func (e *Events) retried(s *stepView) {
+	maps.DeleteFunc(e.failed, func(id string, _ bool) bool {
+		before := e.steps[id]
+		return before != nil && before.tool == s.tool && before.input == s.input
+	})
 }
 
 func (e *Events) markRunning(id string) {

@@ -30,15 +30,16 @@ func ways(taskID string, wait *executorv1.Wait, flags string) []way {
 	to := func(command, args, means string) way {
 		return way{command: "pawl " + command + " " + taskID + args + flags, means: means}
 	}
+	named := " " + wait.GetId()
 	switch wait.GetKind() {
 	case waitParams:
 		return []way{to("params", paramsHint(wait), "")}
 	case waitOutcome:
 		return []way{
-			to("outcome", " --retry", "call it again; its effect may happen twice"),
-			to("outcome", " --output JSON", "it ran, and gave this"),
-			to("outcome", " --skip REASON", "go on without it"),
-			to("reject", "", "cancel the task"),
+			to("outcome", named+" --retry", "call it again; its effect may happen twice"),
+			to("outcome", named+" --output JSON", "it ran, and gave this"),
+			to("outcome", named+" --skip REASON", "go on without it"),
+			to("reject", named, "cancel the task"),
 		}
 	case waitPause:
 		return []way{to("unpause", "", "")}
@@ -48,7 +49,7 @@ func ways(taskID string, wait *executorv1.Wait, flags string) []way {
 		}
 		return []way{to("input", paramsHint(wait), ""), to("input", " --decline", "say no; the tool goes on without")}
 	}
-	return []way{to("approve", "", ""), to("reject", "", "")}
+	return []way{to("approve", named, ""), to("reject", named, "")}
 }
 
 // which returns the flag --wait ID if several input waits are open.
