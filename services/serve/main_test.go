@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 		<-ctx.Done()
 		if does == "hang" {
 			fmt.Println("stops")
-			time.Sleep(time.Hour)
+			<-make(chan struct{})
 		}
 		return nil
 	})

@@ -2,6 +2,7 @@ package strictjson
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -59,87 +60,35 @@ func (e *Error) Unwrap() error { return e.Reason }
 func Check[T Text](text T, rules Rules) error {
 	d := decoders.Get().(*decoder)
 	defer d.release()
-	return d.check(load(d, text), rules, nil)
+	return d.check(load(d, text), rules)
 }
 
-// Scan validates text as Check does and passes each member of the outermost object to take, all in one pass. Neither the key nor the
-// value is copied. If the text is refused, take still gets the members that quotes and brackets tell apart, the last of them perhaps
-// cut off, so that a broken message can be attributed.
+// Scan validates text as Check does and passes each member of the outermost object to take. Neither the key nor the value is copied. If
+// the text is refused, take still gets the members that quotes and brackets tell apart, the last of them perhaps cut off, so that a
+// broken message can be attributed.
 func Scan(text []byte, rules Rules, take func(key, value []byte)) error {
-	d := decoders.Get().(*decoder)
-	defer d.release()
-	taken := 0
-	err := d.check(text, rules, func(key, value []byte) {
-		taken++
-		take(key, value)
-	})
-	if err == nil {
-		return nil
-	}
-	for key, value := range members(text, true) {
-		if taken--; taken < 0 {
-			take(Unquote(key), value)
-		}
+	err := Check(text, rules)
+	for key, value := range members(text, err != nil) {
+		take(Unquote(key), value)
 	}
 	return err
 }
 
-// check validates data and passes the members of an object to take, if it is not nil.
-func (d *decoder) check(data []byte, rules Rules, take func(key, value []byte)) error {
-	if err := precheck(data, rules); err != nil {
-		return err
+func (d *decoder) check(data []byte, rules Rules) error {
+	if !rules.AnyUTF8 && !utf8.Valid(data) {
+		return &Error{Message: "the text is not valid UTF-8", Reason: ErrInvalid}
 	}
-	// It accepts any UTF-8, because precheck has refused what the rules do not allow.
+	most := cmp.Or(rules.MaxDepth, MaxDepth)
+	if at := tooDeep(data, most); at >= 0 {
+		return &Error{Offset: at, Message: fmt.Sprintf("it is nested deeper than %d levels", most), Reason: ErrDepth}
+	}
 	d.buffer = *bytes.NewBuffer(data)
-	d.json.Reset(&d.buffer, jsontext.AllowInvalidUTF8(true))
-	var err error
-	if take != nil && d.json.PeekKind() == '{' {
-		err = d.readMembers(data, take)
-	} else {
-		_, err = d.json.ReadValue()
-	}
-	if err != nil {
+	d.json.Reset(&d.buffer, jsontext.AllowInvalidUTF8(true)) // what the rules do not allow was refused above
+	if _, err := d.json.ReadValue(); err != nil {
 		return describe(err, data)
 	}
 	if at := skipSpace(data, int(d.json.InputOffset())); at < len(data) {
 		return &Error{Offset: at, Message: "there is more after the end of the value", Reason: ErrInvalid}
-	}
-	return nil
-}
-
-func (d *decoder) readMembers(data []byte, take func(key, value []byte)) error {
-	if _, err := d.json.ReadToken(); err != nil {
-		return err
-	}
-	for d.json.PeekKind() != '}' {
-		key, err := d.json.ReadValue()
-		if err != nil {
-			return err
-		}
-		start := int(d.json.InputOffset()) - len(key)
-		key = data[start : start+len(key)] // the decoder's own slice ends with the next read
-		value, err := d.json.ReadValue()
-		if err != nil {
-			return err
-		}
-		end := int(d.json.InputOffset())
-		take(Unquote([]byte(key)), data[end-len(value):end:end])
-	}
-	_, err := d.json.ReadToken()
-	return err
-}
-
-// precheck applies the rules that need no parser.
-func precheck(data []byte, rules Rules) error {
-	if !rules.AnyUTF8 && !utf8.Valid(data) {
-		return &Error{Message: "the text is not valid UTF-8", Reason: ErrInvalid}
-	}
-	most := rules.MaxDepth
-	if most == 0 {
-		most = MaxDepth
-	}
-	if at := tooDeep(data, most); at >= 0 {
-		return &Error{Offset: at, Message: fmt.Sprintf("it is nested deeper than %d levels", most), Reason: ErrDepth}
 	}
 	return nil
 }
@@ -150,10 +99,8 @@ func tooDeep(data []byte, most int) int {
 		return -1
 	}
 	depth := 0
-	for i := 0; i < len(data); i++ {
+	for i := 0; i < len(data); i = tokenEnd(data, i) {
 		switch data[i] {
-		case '"':
-			i = stringEnd(data, i) - 1
 		case '{', '[':
 			if depth++; depth > most {
 				return i

@@ -178,33 +178,40 @@ func skipSpace[T Text](text T, i int) int {
 
 // valueEnd returns where the value that starts at i ends.
 func valueEnd[T Text](text T, i int) int {
-	depth := 0
-	for i < len(text) {
-		switch text[i] {
-		case '"':
-			i = stringEnd(text, i)
-			if depth == 0 {
-				return i
-			}
-			continue
-		case '{', '[':
+	for depth := 0; i < len(text); i = tokenEnd(text, i) {
+		switch b := text[i]; {
+		case b == '{' || b == '[':
 			depth++
-		case '}', ']':
-			depth--
-			if depth == 0 {
-				return i + 1
+		case b == '}' || b == ']':
+			if depth--; depth <= 0 {
+				return i + depth + 1 // a bracket that closes what is around the value is not part of it
 			}
-			if depth < 0 {
-				return i
-			}
-		case ',', ':', ' ', '\t', '\r', '\n':
-			if depth == 0 {
-				return i
-			}
+		case depth == 0 && isDelimiter(b):
+			return i
+		case depth == 0:
+			return tokenEnd(text, i)
 		}
-		i++
 	}
 	return i
+}
+
+// tokenEnd returns where the token that starts at i ends. A space counts as a token.
+func tokenEnd[T Text](text T, i int) int {
+	if text[i] == '"' {
+		return stringEnd(text, i)
+	}
+	for i++; i < len(text) && !isDelimiter(text[i-1]) && !isDelimiter(text[i]); i++ {
+	}
+	return i
+}
+
+// isDelimiter reports whether a byte is a token by itself, or the space between tokens.
+func isDelimiter(b byte) bool {
+	switch b {
+	case '{', '}', '[', ']', ',', ':', ' ', '\t', '\r', '\n':
+		return true
+	}
+	return false
 }
 
 // stringEnd returns where the string that starts at i ends.

@@ -15,20 +15,13 @@ const (
 
 // CheckNumbers refuses numbers that are short to write and expensive to compute with, such as 1e999999999. The error is an *Error.
 func (d Document) CheckNumbers() error {
-	data := d.text
-	for i := 0; i < len(data); i++ {
-		switch c := data[i]; {
-		case c == '"':
-			i = stringEnd(data, i) - 1
-		case isDigit(c):
-			end := valueEnd(data, i)
-			if message := numberProblem(data[i:end]); message != "" {
-				if i > 0 && data[i-1] == '-' {
-					i--
-				}
-				return &Error{Offset: i, Pointer: pointerAt(data, i), Message: message, Reason: ErrNumber}
-			}
-			i = end
+	for i, end := 0, 0; i < len(d.text); i = end {
+		end = tokenEnd(d.text, i)
+		if c := d.text[i]; c != '-' && !isDigit(c) {
+			continue
+		}
+		if message := numberProblem(d.text[i:end]); message != "" {
+			return &Error{Offset: i, Pointer: pointerAt(d.text, i), Message: message, Reason: ErrNumber}
 		}
 	}
 	return nil

@@ -75,16 +75,13 @@ func Compact(text string) string {
 	var b strings.Builder
 	written := 0
 	for i := 0; i < len(text); {
-		switch {
-		case text[i] == '"':
-			i = stringEnd(text, i)
-		case isSpace(text[i]):
-			b.WriteString(text[written:i])
-			i = skipSpace(text, i)
-			written = i
-		default:
-			i++
+		if !isSpace(text[i]) {
+			i = tokenEnd(text, i)
+			continue
 		}
+		b.WriteString(text[written:i])
+		i = skipSpace(text, i)
+		written = i
 	}
 	if written == 0 {
 		return text
@@ -99,10 +96,7 @@ func MapStrings(text string, f func(raw string) (string, error)) (string, error)
 	var b strings.Builder
 	b.Grow(len(text) + len(text)/4) // what takes a string's place is often longer
 	for i := 0; i < len(text); {
-		end := i + 1
-		if text[i] == '"' {
-			end = stringEnd(text, i)
-		}
+		end := tokenEnd(text, i)
 		next := skipSpace(text, end)
 		if text[i] == '"' && (next == len(text) || text[next] != ':') {
 			s, err := f(text[i:end])
