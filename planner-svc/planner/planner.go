@@ -55,7 +55,7 @@ type Service struct {
 
 // New makes the service. An unknown default model is an error that names the models.
 func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
-	named, err := models.Open(cfg.Models, []string{offline.Name, plan.Playbook}, os.LookupEnv)
+	named, err := models.Open(cfg.Models, []string{offline.Name, plan.Playbook}, os.Getenv)
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}

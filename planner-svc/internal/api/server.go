@@ -46,7 +46,7 @@ func New(defaultModel string, named *models.Book, planWith *plan.Models, limits 
 		return nil, invalidDefault("%q is used by tasks that bring a playbook", plan.Playbook)
 	}
 	if defaultModel != offline.Name {
-		if _, err := named.Add(defaultModel); err != nil {
+		if err := named.Add(defaultModel); err != nil {
 			return nil, invalidDefault("%s", errs.From(err).Message)
 		}
 	}

@@ -18,9 +18,6 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
 	"pawl.dev/planner-svc/internal/llm"
-	"pawl.dev/planner-svc/internal/llm/anthropic"
-	"pawl.dev/planner-svc/internal/llm/openai"
-	"pawl.dev/planner-svc/internal/llm/wire"
 )
 
 // transport is a provider: it answers each HTTP request.
@@ -55,17 +52,16 @@ const key = "sk-test-0123456789"
 
 // modelOf makes a model of a provider that t plays.
 func modelOf(provider string, retries int, t transport) llm.Model {
-	cfg := wire.Config{
+	cfg := llm.Config{
 		Info:        llm.Info{Name: "it", Provider: provider, ProviderModel: "m-1", Tools: true, Schema: llm.SchemaNative, MaxTokens: 100},
-		Credentials: func() (wire.Credentials, error) { return wire.Credentials{Key: key}, nil },
+		Credentials: func() (llm.Credentials, error) { return llm.Credentials{Key: key}, nil },
 		Retries:     retries,
 		HTTP:        &http.Client{Transport: t},
 	}
 	if provider == "anthropic" {
 		cfg.Info.Schema = llm.SchemaByTool
-		return anthropic.New(cfg)
 	}
-	return openai.New(cfg)
+	return llm.New(cfg)
 }
 
 func hello() *llm.Request {
@@ -218,6 +214,22 @@ func TestDeltaErrors(t *testing.T) {
 		if err != nil && !errors.Is(err, enough) || reply.Text != "I look." || reply.Usage.Requests != 1 {
 			t.Errorf("%s: %v, %+v", provider, err, reply)
 		}
+	}
+}
+
+// TestInterleavedCalls reads calls whose arguments arrive in turns.
+func TestInterleavedCalls(t *testing.T) {
+	body := ""
+	for _, piece := range []string{
+		`{"index":0,"id":"a","function":{"name":"read","arguments":"{\"n\""}}`, `{"index":1,"id":"b","function":{"name":"read","arguments":"{\"n\""}}`,
+		`{"index":0,"function":{"arguments":":1}"}}`, `{"index":1,"function":{"arguments":":2}"}}`,
+	} {
+		body += `data: {"choices":[{"delta":{"tool_calls":[` + piece + "]}}]}\n\n"
+	}
+	body += "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\n"
+	reply, err := collect(t, modelOf("openai", 0, func(*http.Request, string) *http.Response { return stream(strings.NewReader(body)) }), hello())
+	if diff := cmp.Diff(calls("a", "read", `{"n":1}`, "b", "read", `{"n":2}`), reply.Calls, protocmp.Transform()); err != nil || diff != "" {
+		t.Errorf("%v, %s", err, diff)
 	}
 }
 

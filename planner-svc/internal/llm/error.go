@@ -3,6 +3,9 @@ package llm
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"io"
+	"net"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -29,12 +32,24 @@ const (
 // Error is the failure of a request to a model.
 type Error struct {
 	Class      Class
-	Status     int           // of HTTP; 0 if there is none
 	Message    string        // from the provider or the network, without secrets
 	Advice     string        // what to do; "" for the class's usual advice
 	RetryAfter time.Duration // 0 if the provider did not say
 	Err        error         // the cause; may be nil
 }
+
+// errorf makes an error of a class. What %w wraps is its cause.
+func errorf(class Class, format string, args ...any) *Error {
+	err := fmt.Errorf(format, args...)
+	return &Error{Class: class, Message: err.Error(), Err: errors.Unwrap(err)}
+}
+
+var (
+	errRedirect = errorf(NotFound, "it redirects elsewhere; set `baseUrl` to where it leads, if that is right")
+	errTooMuch  = errorf(Broken, "its answer is longer than any answer may be")
+	errSilence  = errorf(Unavailable, "it fell silent in the middle of its answer")
+	errCutOff   = errorf(Broken, "the answer broke off before its end")
+)
 
 func (e *Error) Error() string { return e.Message }
 
@@ -52,8 +67,18 @@ func ClassOf(err error) Class {
 	return ""
 }
 
-// classKey is the metadata key of an error's class.
-const classKey = "model_error"
+// classify returns the *Error in err, or makes one of an error of the network or of decoding.
+func classify(err error) *Error {
+	var e *Error
+	var network net.Error
+	switch {
+	case errors.As(err, &e):
+		return e
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.As(err, &network):
+		return errorf(Unavailable, "%w", err)
+	}
+	return errorf(Broken, "%w", err)
+}
 
 // public holds the code, reason and advice that callers get for each class.
 var public = map[Class]struct {
@@ -75,5 +100,5 @@ var public = map[Class]struct {
 func (e *Error) Public(name string) *errs.Error {
 	p := public[e.Class]
 	return errs.New(p.code, p.reason, "the model %q failed: %s (%w)", name, cmp.Or(e.Advice, p.advice), e).
-		With(classKey, string(e.Class)).WithRetryAfter(e.RetryAfter)
+		With("model_error", string(e.Class)).WithRetryAfter(e.RetryAfter)
 }

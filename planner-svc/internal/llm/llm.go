@@ -1,5 +1,6 @@
-// Package llm defines language models: requests, replies, usage and errors, independent of any provider. Messages and tools are those of the
-// contract. The packages under it speak the providers' protocols. It knows neither tasks nor MCP.
+// Package llm defines language models, with requests, replies, usage and errors that are independent of any provider, and a client that
+// speaks the providers' formats over HTTP, with bounds on time and size and with retries. Messages and tools are those of the contract. It
+// knows neither tasks nor MCP.
 package llm
 
 import (
@@ -19,11 +20,18 @@ type Model interface {
 	Generate(ctx context.Context, r *Request, onDelta func(Delta) error) (*Reply, error)
 }
 
+// The providers.
+const (
+	ProviderOpenAI    = "openai"
+	ProviderAnthropic = "anthropic"
+	ProviderOllama    = "ollama"
+)
+
 // Info describes a model.
 type Info struct {
 	Name          string // configured name
 	Description   string // for people
-	Provider      string // "openai", "anthropic" or "ollama"
+	Provider      string // ProviderAnthropic; any other speaks chat completions
 	ProviderModel string // the provider's name of it
 
 	Tools  bool // takes Request.Tools and replies with tool calls
@@ -131,4 +139,14 @@ func (r *Reply) Message() *plannerv1.ModelMessage {
 		m.Parts = append(m.Parts, Call(c))
 	}
 	return m
+}
+
+const roleAssistant = "assistant"
+
+// roleOf returns the role of a message in the formats of the providers.
+func roleOf(m *plannerv1.ModelMessage) string {
+	if m.GetRole() == plannerv1.ModelRole_MODEL_ROLE_ASSISTANT {
+		return roleAssistant
+	}
+	return "user"
 }

@@ -11,9 +11,6 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
 	"pawl.dev/planner-svc/internal/llm"
-	"pawl.dev/planner-svc/internal/llm/anthropic"
-	"pawl.dev/planner-svc/internal/llm/openai"
-	"pawl.dev/planner-svc/internal/llm/wire"
 )
 
 const user = plannerv1.ModelRole_MODEL_ROLE_USER
@@ -98,10 +95,10 @@ func sent(t *testing.T, provider string, r *llm.Request) (string, http.Header) {
 	t.Helper()
 	var body string
 	var header http.Header
-	cfg := wire.Config{
-		Info: llm.Info{ProviderModel: "m-1", Schema: llm.SchemaNative}, BaseURL: "http://model.example/v1/", Organization: "org-1",
-		Credentials: func() (wire.Credentials, error) {
-			return wire.Credentials{Key: key, Headers: map[string]string{"X-Team": "blue"}}, nil
+	cfg := llm.Config{
+		Info: llm.Info{Provider: provider, ProviderModel: "m-1"}, BaseURL: "http://model.example/v1/", Organization: "org-1",
+		Credentials: func() (llm.Credentials, error) {
+			return llm.Credentials{Key: key, Headers: map[string]string{"X-Team": "blue"}}, nil
 		},
 		HTTP: &http.Client{Transport: transport(func(r *http.Request, b string) *http.Response {
 			body, header = b, r.Header
@@ -112,13 +109,11 @@ func sent(t *testing.T, provider string, r *llm.Request) (string, http.Header) {
 	if provider == "openai_own" {
 		cfg.BaseURL = ""
 	}
-	var m llm.Model = openai.New(cfg)
 	path := "http://model.example/v1/chat/completions"
 	if provider == "anthropic" {
-		m = anthropic.New(cfg)
 		path = "http://model.example/v1/messages"
 	}
-	if _, err := m.Generate(t.Context(), r, nil); llm.ClassOf(err) != llm.BadRequest {
+	if _, err := llm.New(cfg).Generate(t.Context(), r, nil); llm.ClassOf(err) != llm.BadRequest {
 		t.Fatal(err)
 	}
 	if cfg.BaseURL != "" && header.Get("Path") != path {

@@ -3,8 +3,10 @@
 package models
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -14,7 +16,7 @@ import (
 	"pawl.dev/services/errs"
 	"pawl.dev/services/similar"
 
-	"pawl.dev/planner-svc/internal/llm/wire"
+	"pawl.dev/planner-svc/internal/llm"
 )
 
 const (
@@ -27,7 +29,7 @@ const (
 // Book holds the named models. It is safe for concurrent use.
 type Book struct {
 	file    string // that lists the models; "" if there is none
-	getenv  func(string) (string, bool)
+	getenv  func(string) string
 	web     *http.Client
 	metrics metrics
 
@@ -38,9 +40,8 @@ type Book struct {
 	busy  map[string]int    // guarded by mu; requests by user
 }
 
-// NewBook makes a book without a file: users can name models as PROVIDER:MODEL. getenv finds the variables of providers.
-func NewBook(getenv func(string) (string, bool)) *Book {
-	return &Book{getenv: getenv, web: wire.NewHTTPClient(), metrics: newMetrics(), named: make(map[string]*Model), busy: make(map[string]int)}
+func newBook(file string, getenv func(string) string) *Book {
+	return &Book{file: file, getenv: getenv, web: llm.NewHTTPClient(), metrics: newMetrics(), named: make(map[string]*Model), busy: make(map[string]int)}
 }
 
 // Close closes connections that wait for further requests. Call it when no request is running.
@@ -50,32 +51,29 @@ func (b *Book) Close() { b.web.CloseIdleConnections() }
 func (b *Book) List() []*Model { return b.list }
 
 // Add makes a model available that the operator names as PROVIDER:MODEL, also beside a file. Call it before the book is used.
-func (b *Book) Add(name string) (*Model, error) {
-	if m := b.find(name); m != nil {
-		return m, nil
+func (b *Book) Add(name string) error {
+	if b.find(name) != nil {
+		return nil
 	}
 	m, err := b.provided(name)
 	if err == nil {
 		b.list = append(b.list, m)
 	}
-	return m, err
+	return err
 }
 
 // Find returns the model of that name. Without a file it may be any model of a provider, as PROVIDER:MODEL. A file lists all that users
 // may name.
 func (b *Book) Find(name string) (*Model, error) {
-	if m := b.find(name); m != nil {
-		return m, nil
-	}
-	if b.file != "" {
-		return nil, modelError("there is no model %.100q%s", name, b.hint(name))
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if m := b.named[name]; m != nil {
+	m := cmp.Or(b.find(name), b.named[name])
+	switch {
+	case m != nil:
 		return m, nil
-	}
-	if len(b.named) >= maxNamed {
+	case b.file != "":
+		return nil, modelError("there is no model %.100q%s; an operator lists models in the file of --models", name, b.nearest(name))
+	case len(b.named) >= maxNamed:
 		return nil, modelError("the planner has %d models already; restart it, or list them in a file of models", maxNamed)
 	}
 	m, err := b.provided(name)
@@ -85,17 +83,17 @@ func (b *Book) Find(name string) (*Model, error) {
 	return m, err
 }
 
+const howToName = "name one as openai:MODEL, anthropic:MODEL or ollama:MODEL (docs/models.md), or give the planner a file of models as --models FILE or PAWL_MODELS"
+
 // provided makes a model that is named as PROVIDER:MODEL.
-func (b *Book) provided(name string) (m *Model, err error) {
+func (b *Book) provided(name string) (*Model, error) {
 	e, err := providerEntry(name, b.getenv)
 	if err == nil && e == nil {
-		return nil, modelError("there is no model %.100q%s", name, b.hint(name))
+		return nil, modelError("there is no model %.100q; %s", name, howToName)
 	}
+	var m *Model
 	if err == nil {
-		err = e.check()
-	}
-	if err == nil {
-		m, err = e.model(b)
+		m, err = b.model(e)
 	}
 	if err != nil {
 		return nil, modelError("the model %.100q cannot be used: %w", name, err)
@@ -110,12 +108,12 @@ func (b *Book) Choose(name string, hints []string) (*Model, error) {
 		return b.Find(name)
 	}
 	if len(b.list) == 0 {
-		return nil, modelError("no language model is configured%s", b.hint(""))
+		return nil, modelError("no language model is configured; %s", howToName)
 	}
 	for _, hint := range hints {
 		hint = strings.ToLower(strings.TrimSpace(hint))
 		for _, m := range b.list {
-			if hint != "" && (strings.Contains(strings.ToLower(m.info.Name), hint) || strings.Contains(strings.ToLower(m.info.ProviderModel), hint)) {
+			if hint != "" && strings.Contains(strings.ToLower(m.info.Name+"\n"+m.info.ProviderModel), hint) {
 				return m, nil
 			}
 		}
@@ -123,14 +121,7 @@ func (b *Book) Choose(name string, hints []string) (*Model, error) {
 	return b.list[0], nil
 }
 
-// hint says how to name a model: for a file, the names most similar to a wrong one, or all names.
-func (b *Book) hint(wrong string) string {
-	if b.file == "" {
-		return "; name one as openai:MODEL, anthropic:MODEL or ollama:MODEL (docs/models.md), or give the planner a file of models as --models FILE or PAWL_MODELS"
-	}
-	return b.nearest(wrong) + "; an operator lists models in the file of --models"
-}
-
+// nearest names the models most similar to a wrong name, or all.
 func (b *Book) nearest(wrong string) string {
 	names := make([]string, 0, len(b.list))
 	for _, m := range b.list {
@@ -146,11 +137,10 @@ func modelError(format string, args ...any) error {
 	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, format, args...)
 }
 
+// find returns the operator's model of that name, or nil.
 func (b *Book) find(name string) *Model {
-	for _, m := range b.list {
-		if m.info.Name == name {
-			return m
-		}
+	if i := slices.IndexFunc(b.list, func(m *Model) bool { return m.info.Name == name }); i >= 0 {
+		return b.list[i]
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func (a asked) Generate(ctx context.Context, _ *llm.Request, onDelta func(llm.De
 }
 
 func bookOf(atOnce int, m llm.Model) (*Book, *Model) {
-	b := NewBook(os.LookupEnv)
+	b := newBook("", os.Getenv)
 	n := &Model{Model: m, book: b, info: llm.Info{Name: "it", MaxTokens: 10}, timeout: time.Minute, slots: make(chan struct{}, atOnce)}
 	b.list = append(b.list, n)
 	return b, n

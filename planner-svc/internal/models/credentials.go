@@ -3,55 +3,52 @@ package models
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 
-	"pawl.dev/planner-svc/internal/llm/wire"
+	"pawl.dev/planner-svc/internal/llm"
 )
 
 // credentials makes a function that reads an entry's key and headers. They must be there now and are read again at each request, because
 // files of keys change.
-func (b *Book) credentials(e *entry) (func() (wire.Credentials, error), error) {
-	if e.Key != "" && !isReference(e.Key) {
+func (b *Book) credentials(e *entry) (func() (llm.Credentials, error), error) {
+	if kind, _ := reference(e.Key); e.Key != "" && kind == "" {
 		// It is not repeated: it may be the key itself.
 		return nil, errors.New("`key` must be a reference, env:NAME or file:PATH; a key itself does not belong into this file")
 	}
-	read := func() (wire.Credentials, error) {
-		c := wire.Credentials{Headers: make(map[string]string, len(e.Headers))}
-		var err error
-		if c.Key, err = b.value("`key`", e.Key); err != nil {
-			return c, err
-		}
-		for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
-			if c.Headers[name], err = b.value("the header "+name, e.Headers[name]); err != nil {
-				return c, err
+	read := func() (llm.Credentials, error) {
+		key, err := b.value("`key`", e.Key)
+		c := llm.Credentials{Key: key, Headers: make(map[string]string, len(e.Headers))}
+		for name, text := range e.Headers {
+			if err == nil {
+				c.Headers[name], err = b.value("the header "+name, text)
 			}
 		}
-		return c, nil
+		return c, err
 	}
 	_, err := read()
 	return read, err
 }
 
-func isReference(text string) bool {
-	kind, name, _ := strings.Cut(text, ":")
-	return (kind == "env" || kind == "file") && name != ""
+// reference splits env:NAME and file:PATH. It returns two empty texts for anything else.
+func reference(text string) (kind, name string) {
+	if kind, name, _ = strings.Cut(text, ":"); name == "" || kind != "env" && kind != "file" {
+		return "", ""
+	}
+	return kind, name
 }
 
 // value returns what a text refers to, or the text itself if it is no reference.
 func (b *Book) value(what, text string) (string, error) {
-	kind, name, _ := strings.Cut(text, ":")
-	switch {
-	case !isReference(text):
+	kind, name := reference(text)
+	switch kind {
+	case "":
 		return text, nil
-	case kind == "env":
-		value, _ := b.getenv(name)
-		if value == "" {
-			return "", fmt.Errorf("%s refers to the environment variable %s, which the planner does not have; set it where the planner is started", what, name)
+	case "env":
+		if value := b.getenv(name); value != "" {
+			return value, nil
 		}
-		return value, nil
+		return "", fmt.Errorf("%s refers to the environment variable %s, which the planner does not have; set it where the planner is started", what, name)
 	}
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(filepath.Dir(b.file), name)
@@ -64,4 +61,17 @@ func (b *Book) value(what, text string) (string, error) {
 		return value, nil
 	}
 	return "", fmt.Errorf("%s refers to the file %s, which holds no key, or more than one line", what, name)
+}
+
+// keyAdvice says what to do if the provider rejects the key.
+func (e *entry) keyAdvice() string {
+	switch kind, name := reference(e.Key); {
+	case kind == "env":
+		return "its provider rejects the key; correct the environment variable " + name + " where the planner is started"
+	case kind == "file":
+		return "its provider rejects the key; an operator has to correct the file " + name + " that `key` names"
+	case e.Name == e.Provider+":"+e.Model && keyVariables[e.Provider] != "":
+		return "its provider wants a key; set the environment variable " + keyVariables[e.Provider] + " where the planner is started"
+	}
+	return "its provider wants a key; an operator has to set `key` in the file of models"
 }

@@ -11,33 +11,15 @@ import (
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
 	"pawl.dev/planner-svc/internal/llm"
-	"pawl.dev/planner-svc/internal/llm/anthropic"
-	"pawl.dev/planner-svc/internal/llm/openai"
-	"pawl.dev/planner-svc/internal/llm/wire"
 )
 
-// Defaults and bounds of what a file may say.
+// What an entry that does not say otherwise gets.
 const (
 	defaultMaxTokens = 4096
-	maxMaxTokens     = 1_000_000
-	maxWindow        = 100_000_000
-	maxPrice         = 100_000 // dollars per million tokens
 	defaultTimeout   = 5 * time.Minute
-	maxTimeout       = time.Hour
 	defaultRetries   = 2
-	maxRetries       = 5
 	defaultAtOnce    = 16
-	maxAtOnce        = 1000
-)
-
-// The providers.
-const (
-	providerOpenAI    = "openai"
-	providerAnthropic = "anthropic"
-	providerOllama    = "ollama"
 )
 
 // entry is one model as an operator describes it.
@@ -57,7 +39,7 @@ type entry struct {
 	Tools         *bool             `yaml:"tools"`
 	Schema        *bool             `yaml:"schema"`
 	Images        *bool             `yaml:"images"`
-	Timeout       duration          `yaml:"timeout"`
+	Timeout       string            `yaml:"timeout"`
 	Retries       *int              `yaml:"retries"`
 	AtOnce        int               `yaml:"atOnce"`
 }
@@ -70,37 +52,23 @@ type price struct {
 	CacheWrite  *float64 `yaml:"cacheWrite"`
 }
 
-// duration is a number of seconds, or a text such as "90s".
-type duration float64
-
-// UnmarshalYAML implements yaml.Unmarshaler.
-func (d *duration) UnmarshalYAML(n *yaml.Node) error {
-	if n.Decode((*float64)(d)) == nil {
-		return nil
-	}
-	parsed, err := time.ParseDuration(n.Value)
-	if err != nil {
-		return fmt.Errorf(`line %d: %.40q is neither a number of seconds nor a duration such as "90s"`, n.Line, n.Value)
-	}
-	*d = duration(parsed.Seconds())
-	return nil
-}
-
-// nameForm is what a model can be called.
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$`)
+var (
+	nameForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$`)
+	headerForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
+)
 
 // check says what is wrong with an entry.
 func (e *entry) check() error {
 	switch {
 	case !nameForm.MatchString(e.Name):
 		return errors.New("`name` must be of letters, digits and ._:/-, 100 at most")
-	case !slices.Contains([]string{providerOpenAI, providerAnthropic, providerOllama}, e.Provider):
+	case !slices.Contains([]string{llm.ProviderOpenAI, llm.ProviderAnthropic, llm.ProviderOllama}, e.Provider):
 		return fmt.Errorf("`provider` must be openai (and whatever is compatible, with `baseUrl`), anthropic or ollama, not %q", e.Provider)
 	case e.Model == "":
 		return errors.New("`model` is missing: the provider's name of it")
-	case e.Key == "" && e.BaseURL == "" && e.Provider != providerOllama:
+	case e.Key == "" && e.BaseURL == "" && e.Provider != llm.ProviderOllama:
 		return errors.New("`key` is missing: env:NAME or file:PATH")
-	case e.Organization != "" && e.Provider != providerOpenAI:
+	case e.Organization != "" && e.Provider != llm.ProviderOpenAI:
 		return errors.New("`organization` is known to the provider openai alone")
 	case e.Price != nil && (e.Price.Input == nil || e.Price.Output == nil):
 		return errors.New("`price` needs `input` and `output`: US dollars for a million tokens")
@@ -112,24 +80,41 @@ func (e *entry) check() error {
 
 // checkNumbers says which number is out of its bounds.
 func (e *entry) checkNumbers() error {
-	type number struct {
+	timeout, err := e.timeout()
+	if err != nil {
+		return err
+	}
+	p := price{}
+	if e.Price != nil {
+		p = *e.Price
+	}
+	const maxPrice = 100_000
+	for _, n := range []struct {
 		key        string
 		value, max float64
-	}
-	numbers := []number{
-		{"maxTokens", float64(e.MaxTokens), maxMaxTokens}, {"contextWindow", float64(e.ContextWindow), maxWindow}, {"atOnce", float64(e.AtOnce), maxAtOnce},
-		{"retries", float64(valueOr(e.Retries, 0)), maxRetries}, {"timeout", float64(e.Timeout), maxTimeout.Seconds()},
-	}
-	if p := e.Price; p != nil {
-		numbers = append(numbers, number{"price.input", valueOr(p.Input, 0), maxPrice}, number{"price.output", valueOr(p.Output, 0), maxPrice},
-			number{"price.cachedInput", valueOr(p.CachedInput, 0), maxPrice}, number{"price.cacheWrite", valueOr(p.CacheWrite, 0), maxPrice})
-	}
-	for _, n := range numbers {
+	}{
+		{"maxTokens", float64(e.MaxTokens), 1_000_000}, {"contextWindow", float64(e.ContextWindow), 100_000_000}, {"atOnce", float64(e.AtOnce), 1000},
+		{"retries", float64(valueOr(e.Retries, 0)), 5}, {"timeout", timeout.Seconds(), time.Hour.Seconds()},
+		{"price.input", valueOr(p.Input, 0), maxPrice}, {"price.output", valueOr(p.Output, 0), maxPrice},
+		{"price.cachedInput", valueOr(p.CachedInput, 0), maxPrice}, {"price.cacheWrite", valueOr(p.CacheWrite, 0), maxPrice},
+	} {
 		if !(n.value >= 0 && n.value <= n.max) { // NaN is not
 			return fmt.Errorf("`%s` is not between 0 and %v", n.key, n.max)
 		}
 	}
 	return nil
+}
+
+// timeout reads a duration, or a number of seconds.
+func (e *entry) timeout() (time.Duration, error) {
+	d, err := time.ParseDuration(cmp.Or(e.Timeout, "0"))
+	if err != nil {
+		d, err = time.ParseDuration(e.Timeout + "s")
+	}
+	if err != nil {
+		return 0, fmt.Errorf("`timeout`: %.40q is neither a number of seconds nor a duration such as \"90s\"", e.Timeout)
+	}
+	return cmp.Or(d, defaultTimeout), nil
 }
 
 func valueOr[T any](p *T, otherwise T) T {
@@ -153,9 +138,6 @@ func checkURL(text string) error {
 	return nil
 }
 
-// headerForm is the form of header names.
-var headerForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
-
 func checkHeaders(headers map[string]string) error {
 	for name, value := range headers {
 		switch canonical := http.CanonicalHeaderKey(name); {
@@ -168,19 +150,17 @@ func checkHeaders(headers map[string]string) error {
 	return nil
 }
 
-// cacheWriteFactor is what Anthropic charges for tokens that it writes to its five-minute cache, in prices of other input.
-const cacheWriteFactor = 1.25
-
-// of returns the price of a provider's model. Prices of cached tokens that are not given are those of other input.
+// of returns the price of a provider's model. Cached input that has no price of its own costs as much as other input, and Anthropic charges
+// 1.25 times as much for tokens that it writes to its five-minute cache.
 func (p *price) of(provider string) *llm.Price {
 	if p == nil {
 		return nil
 	}
-	factor := 1.0
-	if provider == providerAnthropic {
-		factor = cacheWriteFactor
+	write := *p.Input
+	if provider == llm.ProviderAnthropic {
+		write *= 1.25
 	}
-	return &llm.Price{Input: *p.Input, Output: *p.Output, CachedInput: valueOr(p.CachedInput, *p.Input), CacheWrite: valueOr(p.CacheWrite, *p.Input*factor)}
+	return &llm.Price{Input: *p.Input, Output: *p.Output, CachedInput: valueOr(p.CachedInput, *p.Input), CacheWrite: valueOr(p.CacheWrite, write)}
 }
 
 // info describes the entry's model.
@@ -194,7 +174,7 @@ func (e *entry) info() llm.Info {
 	if e.MaxTokens == 0 && i.ContextWindow > 0 {
 		i.MaxTokens = min(i.MaxTokens, max(i.ContextWindow/4, 1)) // leave room for the prompt
 	}
-	if e.Provider == providerAnthropic {
+	if e.Provider == llm.ProviderAnthropic {
 		i.Schema = llm.SchemaByTool
 	}
 	if !valueOr(e.Schema, true) {
@@ -207,21 +187,4 @@ func (e *entry) info() llm.Info {
 		}
 	}
 	return i
-}
-
-// model makes the model of a checked entry.
-func (e *entry) model(b *Book) (*Model, error) {
-	credentials, err := b.credentials(e)
-	if err != nil {
-		return nil, err
-	}
-	cfg := wire.Config{Info: e.info(), BaseURL: e.BaseURL, Organization: e.Organization, Credentials: credentials, Retries: valueOr(e.Retries, defaultRetries), HTTP: b.web}
-	m := &Model{
-		Model: openai.New(cfg), book: b, info: cfg.Info, timeout: cmp.Or(time.Duration(float64(e.Timeout)*float64(time.Second)), defaultTimeout),
-		slots: make(chan struct{}, cmp.Or(e.AtOnce, defaultAtOnce)),
-	}
-	if e.Provider == providerAnthropic {
-		m.Model = anthropic.New(cfg)
-	}
-	return m, nil
 }

@@ -16,22 +16,21 @@ const (
 	maxModels = 200
 )
 
-// file is what an operator writes; JSON is YAML too. Unknown keys are refused, so that a misspelt one is not silently without effect.
-type file struct {
-	Models []*entry `yaml:"models"`
-}
-
-// Open reads a file of models; without a path users can name models as PROVIDER:MODEL. Names that are taken already are refused. getenv finds
-// the variables of providers, and those that the file refers to.
-func Open(path string, taken []string, getenv func(string) (string, bool)) (*Book, error) {
+// Open reads a file of models (JSON is YAML too); without a path users can name models as PROVIDER:MODEL. Names that are taken already are
+// refused, and so are unknown keys, so that a misspelt one is not silently without effect. getenv finds the variables of providers, and those
+// that the file refers to.
+func Open(path string, taken []string, getenv func(string) string) (*Book, error) {
+	b := newBook(path, getenv)
 	if path == "" {
-		return NewBook(getenv), nil
+		return b, nil
 	}
 	raw, err := readFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("the file of --models: %w", err)
 	}
-	var f file
+	var f struct {
+		Models []*entry `yaml:"models"`
+	}
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
 	dec.KnownFields(true)
 	if err := dec.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
@@ -40,34 +39,29 @@ func Open(path string, taken []string, getenv func(string) (string, bool)) (*Boo
 	if len(f.Models) == 0 || len(f.Models) > maxModels {
 		return nil, fmt.Errorf("the file of --models, %s: `models` must list 1 to %d models, and lists %d", path, maxModels, len(f.Models))
 	}
-	book := NewBook(getenv)
-	book.file = path
-	for _, add := range []func(*entry) error{func(e *entry) error { return book.addEntry(e, taken) }, book.setFallback} {
+	for _, add := range []func(*entry) error{func(e *entry) error { return b.addEntry(e, taken) }, b.setFallback} {
 		for i, e := range f.Models {
 			if err := add(e); err != nil {
 				return nil, fmt.Errorf("the file of --models, %s: models[%d] (%q): %w", path, i, e.Name, err)
 			}
 		}
 	}
-	return book, nil
+	return b, nil
 }
 
 // addEntry adds the model of an entry.
 func (b *Book) addEntry(e *entry, taken []string) error {
-	if err := e.check(); err != nil {
-		return err
-	}
+	m, err := b.model(e)
 	switch {
+	case err != nil:
+		return err
 	case slices.Contains(taken, e.Name):
 		return fmt.Errorf("the name %q is that of a built-in model; choose another one", e.Name)
 	case b.find(e.Name) != nil:
 		return fmt.Errorf("the name %q is there twice", e.Name)
 	}
-	m, err := e.model(b)
-	if err == nil {
-		b.list = append(b.list, m)
-	}
-	return err
+	b.list = append(b.list, m)
+	return nil
 }
 
 // setFallback connects a model with its fallback, once all models are there.

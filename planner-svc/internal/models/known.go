@@ -8,25 +8,28 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"pawl.dev/planner-svc/internal/llm"
 )
 
-// knownModels are the context windows that providers publish, and the output limits that Pawl requests by default, both in tokens. Replies
-// of models that think first include their thoughts, so their limit is higher. Prices are left to operators: providers change them. The
-// first prefix counts.
+// knownModels are context windows, and the output limits that Pawl requests by default, both in tokens. Replies of models that think first
+// include their thoughts, so their limit is higher. Prices are left to operators: providers change them. The first prefix counts.
+//
+// Checked in 2026-11 against RooCodeInc/Roo-Code (packages/types/src/providers/anthropic.ts and openai.ts), which names the providers' pages of
+// models as its sources, and against https://support.claude.com/en/articles/8606395 (all models of Claude's API take 200K tokens or more).
+// Of the 400,000 tokens of gpt-5, 272,000 are for the prompt (https://community.openai.com/t/1344734).
 var knownModels = []struct {
 	prefix            string
 	window, maxOutput int
 }{
-	{"claude-3-haiku", 200_000, 4096},
-	{"claude-3-opus", 200_000, 4096},
-	{"claude-3-", 200_000, 8192},
-	{"claude-sonnet-4", 200_000, 16_384},
-	{"claude-opus-4", 200_000, 16_384},
-	{"claude-haiku-4", 200_000, 16_384},
+	{"claude-3-", 200_000, 4096},
+	{"claude-", 200_000, 16_384},
 	{"gpt-4o", 128_000, 8192},
 	{"gpt-4.1", 1_047_576, 16_384},
-	{"gpt-5", 0, 16_384}, // the windows of its variants differ
-	{"o1-mini", 128_000, 16_384},
+	{"gpt-5-chat", 128_000, 8192},
+	{"gpt-5-pro", 0, 16_384}, // unknown: its output may take more of the window
+	{"gpt-5.", 0, 16_384},    // the windows of its variants differ
+	{"gpt-5", 272_000, 16_384},
 	{"o1", 200_000, 16_384},
 	{"o3", 200_000, 16_384},
 	{"o4-mini", 200_000, 16_384},
@@ -34,10 +37,6 @@ var knownModels = []struct {
 
 // known returns the context window of a provider's model and the default output limit; 0 if unknown.
 func known(model string) (window, maxOutput int) {
-	switch model {
-	case "gpt-5", "gpt-5-mini", "gpt-5-nano":
-		return 400_000, 16_384
-	}
 	for _, k := range knownModels {
 		if strings.HasPrefix(model, k.prefix) {
 			return k.window, k.maxOutput
@@ -46,38 +45,34 @@ func known(model string) (window, maxOutput int) {
 	return 0, 0
 }
 
+// keyVariables hold the keys of providers that need one, as their own programs read them.
+var keyVariables = map[string]string{llm.ProviderOpenAI: "OPENAI_API_KEY", llm.ProviderAnthropic: "ANTHROPIC_API_KEY"}
+
 // providerEntry makes the entry of a model that is named as PROVIDER:MODEL, from the variables that the provider's own programs read.
 // It returns nil if the name has another form.
-func providerEntry(name string, getenv func(string) (string, bool)) (*entry, error) {
+func providerEntry(name string, getenv func(string) string) (*entry, error) {
 	provider, model, _ := strings.Cut(name, ":")
 	if model == "" {
 		return nil, nil
 	}
-	get := func(variable string) string { v, _ := getenv(variable); return v }
 	e := &entry{Name: name, Provider: provider, Model: model}
-	var variable string
 	switch provider {
-	case providerOpenAI:
-		variable = "OPENAI_API_KEY"
-		e.BaseURL, e.Organization = get("OPENAI_BASE_URL"), get("OPENAI_ORG_ID")
-	case providerAnthropic:
-		variable = "ANTHROPIC_API_KEY"
-		e.BaseURL = get("ANTHROPIC_BASE_URL")
-	case providerOllama:
-		base, err := ollamaURL(get("OLLAMA_HOST"))
-		if err != nil {
-			return nil, err
-		}
-		e.BaseURL = base
-		if window, err := strconv.Atoi(get("OLLAMA_CONTEXT_LENGTH")); err == nil && window > 0 {
+	case llm.ProviderOpenAI:
+		e.BaseURL, e.Organization = getenv("OPENAI_BASE_URL"), getenv("OPENAI_ORG_ID")
+	case llm.ProviderAnthropic:
+		e.BaseURL = getenv("ANTHROPIC_BASE_URL")
+	case llm.ProviderOllama:
+		if window, err := strconv.Atoi(getenv("OLLAMA_CONTEXT_LENGTH")); err == nil && window > 0 {
 			e.ContextWindow = window
 		}
-		return e, nil
+		var err error
+		e.BaseURL, err = ollamaURL(getenv("OLLAMA_HOST"))
+		return e, err
 	default:
 		return nil, nil
 	}
-	switch {
-	case get(variable) != "":
+	switch variable := keyVariables[provider]; {
+	case getenv(variable) != "":
 		e.Key = "env:" + variable
 	case e.BaseURL == "":
 		return nil, fmt.Errorf("it needs the environment variable %s; set it where the planner is started", variable)
@@ -85,11 +80,14 @@ func providerEntry(name string, getenv func(string) (string, bool)) (*entry, err
 	return e, nil
 }
 
-const ollamaPort = "11434"
+// ollamaDefault is where Ollama serves chat completions by default.
+const ollamaDefault = "http://127.0.0.1:11434/v1"
 
 // ollamaURL returns where Ollama serves chat completions. host is the variable OLLAMA_HOST, which the server reads too.
 func ollamaURL(host string) (string, error) {
-	host = cmp.Or(strings.TrimSpace(host), "127.0.0.1")
+	if host = strings.TrimSpace(host); host == "" {
+		return ollamaDefault, nil
+	}
 	if !strings.Contains(host, "://") {
 		host = "http://" + host
 	}
@@ -97,9 +95,9 @@ func ollamaURL(host string) (string, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
 		return "", errors.New("the environment variable OLLAMA_HOST is no address")
 	}
-	name, port := u.Hostname(), cmp.Or(u.Port(), ollamaPort)
+	name := u.Hostname()
 	if name == "" || net.ParseIP(name).IsUnspecified() { // where it listens, not where it is reached
 		name = "127.0.0.1"
 	}
-	return u.Scheme + "://" + net.JoinHostPort(name, port) + "/v1", nil
+	return u.Scheme + "://" + net.JoinHostPort(name, cmp.Or(u.Port(), "11434")) + "/v1", nil
 }

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -26,9 +27,32 @@ type Model struct {
 	llm.Model
 	book     *Book
 	info     llm.Info
+	advice   string // what to do if the key is rejected
 	timeout  time.Duration
 	slots    chan struct{}
 	fallback *Model // may be nil
+}
+
+// model makes the model of an entry.
+func (b *Book) model(e *entry) (*Model, error) {
+	if e.Provider == llm.ProviderOllama && e.BaseURL == "" {
+		e.BaseURL = ollamaDefault
+	}
+	if err := e.check(); err != nil {
+		return nil, err
+	}
+	credentials, err := b.credentials(e)
+	if err != nil {
+		return nil, err
+	}
+	timeout, err := e.timeout()
+	info := e.info()
+	return &Model{
+		Model: llm.New(llm.Config{
+			Info: info, BaseURL: e.BaseURL, Organization: e.Organization, Credentials: credentials, Retries: valueOr(e.Retries, defaultRetries), HTTP: b.web,
+		}),
+		book: b, info: info, advice: e.keyAdvice(), timeout: timeout, slots: make(chan struct{}, cmp.Or(e.AtOnce, defaultAtOnce)),
+	}, err
 }
 
 // Info implements llm.Model.
@@ -88,6 +112,9 @@ func (m *Model) ask(ctx context.Context, r *llm.Request, requests uint32, onDelt
 	m.book.metrics.record(ctx, &m.info, reply, began, err)
 	var e *llm.Error
 	if errors.As(err, &e) {
+		if e.Class == llm.Auth {
+			e.Advice = m.advice
+		}
 		err = e.Public(m.info.Name)
 	}
 	return reply, err

@@ -1,4 +1,4 @@
-package openai
+package llm
 
 import "testing"
 
@@ -9,6 +9,8 @@ func TestStrictSchema(t *testing.T) {
 			`{"type":"object","properties":{"a":{"type":"string","pattern":"x"}},"required":["a"],"additionalProperties":false}`},
 		{`{"type":"object","properties":{"a":{"type":"array","items":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/b"}]},"uniqueItems":true}},"required":["a"],"additionalProperties":false,"$defs":{"b":{"type":"number","default":1}}}`,
 			`{"type":"object","properties":{"a":{"type":"array","items":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/b"}]}}},"required":["a"],"additionalProperties":false,"$defs":{"b":{"type":"number"}}}`},
+		{`{"type":"object","properties":{"a":{"type":"string","x-hint":"b"}},"required":["a"],"additionalProperties":false}`,
+			`{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}`},
 		// outside of the subset
 		{`{"type":"object","properties":{"a":{"type":"string"}},"required":[],"additionalProperties":false}`, ""},
 		{`{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]}`, ""},
@@ -19,20 +21,21 @@ func TestStrictSchema(t *testing.T) {
 		{`{"type":"object","properties":{"a":{"type":["object","null"],"properties":{"b":{"type":"string"}}}},"required":["a"],"additionalProperties":false}`, ""},
 		{`{"type":"object","properties":{},"patternProperties":{"x":{}},"additionalProperties":false}`, ""},
 		{`{"type":"array","items":[{"type":"string"}]}`, ""},
+		{`{"type":"object","properties":{"a":{"type":"array"}},"required":["a"],"additionalProperties":false}`, ""},
 		{`[]`, ""}, {``, ""}, {`{`, ""},
 	} {
-		if got, ok := strictSchema(tt.schema, 0); ok != (tt.want != "") || ok && got != tt.want {
+		if got, ok := rewrite(tt.schema, 0, makeStrict); ok != (tt.want != "") || ok && got != tt.want {
 			t.Errorf("%s:\n%s, %v\nwant %s", tt.schema, got, ok, tt.want)
 		}
 	}
 }
 
-func TestWithItems(t *testing.T) {
+func TestAddItems(t *testing.T) {
 	for schema, want := range map[string]string{
 		`{"type":"object","properties":{"a":{"type":"array"},"b":{"type":"array","items":{"type":"array"}},"type":{"type":"string"}}}`: `{"type":"object","properties":{"a":{"type":"array","items":{}},"b":{"type":"array","items":{"type":"array","items":{}}},"type":{"type":"string"}}}`,
 		`{"anyOf":[{"type":"array"},{"type":"null"}]}`: `{"anyOf":[{"type":"array","items":{}},{"type":"null"}]}`,
 	} {
-		if got := withItems(schema); got != want {
+		if got, _ := rewrite(schema, 0, addItems); got != want {
 			t.Errorf("%s", got)
 		}
 	}

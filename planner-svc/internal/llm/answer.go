@@ -1,0 +1,117 @@
+package llm
+
+import (
+	"crypto/rand"
+	"strings"
+
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+)
+
+// maxText bounds the text and the calls of an answer.
+const maxText = 4 << 20
+
+// answer collects the answer to one request while its events arrive. The decoder of a format fills it.
+type answer struct {
+	reply    Reply
+	whole    bool // the reason to stop has arrived: the end of the events alone does not tell a whole answer from a cut one
+	reported bool // the final token counts have arrived
+	byTool   bool // the reply's text is the arguments of the forced tool call
+	refused  bool // some of the text is a refusal
+
+	onDelta func(Delta) error
+	started bool  // onDelta was called
+	failed  error // of onDelta, or that the answer is too long
+	size    int
+	text    strings.Builder
+	calls   map[int]int        // index in reply.Calls by the provider's index
+	args    []*strings.Builder // by index in reply.Calls
+}
+
+// addText adds text.
+func (a *answer) addText(text string) error {
+	if text == "" || !a.fits(text) {
+		return a.failed
+	}
+	a.text.WriteString(text)
+	return a.emit(Delta{Text: text})
+}
+
+// addCall adds a piece of the tool call at the provider's index. A new index begins a call, and so does a new id, since some servers send
+// the same index for all calls. A call without an id gets one: results refer to it.
+func (a *answer) addCall(at int, id, name, arguments string) error {
+	if a.byTool {
+		return a.addText(arguments)
+	}
+	index, known := a.calls[at]
+	if !known || id != "" && id != a.reply.Calls[index].GetId() {
+		if name == "" {
+			return errorf(Broken, "its tool call %d has no name", len(a.reply.Calls)+1)
+		}
+		if id == "" {
+			id = "call_" + rand.Text()
+		}
+		index = len(a.reply.Calls)
+		a.calls[at] = index
+		a.reply.Calls = append(a.reply.Calls, &plannerv1.ModelToolCall{Id: id, Name: name})
+		a.args = append(a.args, &strings.Builder{})
+		if err := a.emit(Delta{Call: true}); err != nil {
+			return err
+		}
+	}
+	if a.fits(arguments) {
+		a.args[index].WriteString(arguments)
+	}
+	return a.failed
+}
+
+// fits counts a text, and fails the answer if it becomes too long.
+func (a *answer) fits(text string) bool {
+	if a.size += len(text); a.size > maxText {
+		a.failed = errorf(Broken, "its answer has more than 4 MiB")
+	}
+	return a.failed == nil
+}
+
+func (a *answer) emit(d Delta) error {
+	a.started = true
+	if a.onDelta != nil {
+		a.failed = a.onDelta(d)
+	}
+	return a.failed
+}
+
+// stop ends the answer. An unspecified reason follows from the answer itself.
+func (a *answer) stop(reason plannerv1.StopReason) {
+	a.whole = true
+	switch {
+	case a.refused:
+		reason = plannerv1.StopReason_STOP_REASON_REFUSED
+	case reason != plannerv1.StopReason_STOP_REASON_UNSPECIFIED:
+	case len(a.reply.Calls) > 0:
+		reason = plannerv1.StopReason_STOP_REASON_TOOL_CALLS
+	default:
+		reason = plannerv1.StopReason_STOP_REASON_END
+	}
+	a.reply.Stop = reason
+}
+
+// finish puts what was collected into the reply once the events have ended, with an error or without.
+func (a *answer) finish(err error) error {
+	a.reply.Text = a.text.String()
+	for i, call := range a.reply.Calls {
+		call.InputJson = a.args[i].String()
+		if a.whole && strings.TrimSpace(call.InputJson) == "" {
+			call.InputJson = "{}"
+		}
+	}
+	a.reply.Usage.Unreported = a.reply.Usage.Unreported && !a.reported
+	switch {
+	case a.failed != nil:
+		return a.failed
+	case err == nil && !a.whole:
+		return errCutOff
+	case err != nil && a.whole && classify(err).Class == Unavailable: // the connection may break after the answer
+		return nil
+	}
+	return err
+}

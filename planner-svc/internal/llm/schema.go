@@ -1,0 +1,158 @@
+package llm
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+
+	"pawl.dev/services/strictjson"
+)
+
+// parameters returns the schema of a tool or reply as providers take it: an object at the top without alternatives there. The caller of the
+// model checks arguments against the original schema.
+func parameters(name, schema string) (*strictjson.Object, error) {
+	o, err := strictjson.ParseObject(schema)
+	if err != nil {
+		return nil, errorf(BadRequest, "the schema of %q is no JSON object: %w", name, err)
+	}
+	o.Set("type", `"object"`)
+	if _, err := properties(o); err != nil || !o.Has("properties") {
+		o.Set("properties", "{}")
+	}
+	for _, key := range []string{"oneOf", "anyOf", "allOf", "enum", "not"} {
+		o.Delete(key)
+	}
+	return o, nil
+}
+
+func properties(o *strictjson.Object) (*strictjson.Object, error) {
+	text, _ := o.Get("properties")
+	return strictjson.ParseObject(text)
+}
+
+// propertyName is the form of property names that Anthropic takes. One other name fails the whole request.
+var propertyName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
+
+// anthropicSchema returns a tool's schema as Anthropic takes it. Properties whose names it rejects are left out.
+func anthropicSchema(name, schema string) (json.RawMessage, error) {
+	o, err := parameters(name, schema)
+	if err != nil {
+		return nil, err
+	}
+	props, err := properties(o)
+	if err != nil {
+		return nil, err
+	}
+	text, _ := o.Get("required")
+	required := slices.Collect(strictjson.Items(text))
+	for _, key := range props.Keys() {
+		if !propertyName.MatchString(key) {
+			props.Delete(key)
+			required = slices.DeleteFunc(required, func(n string) bool { return n == strictjson.Quote(key) })
+			o.Set("properties", props.String())
+			o.Set("required", strictjson.Array(required))
+		}
+	}
+	return json.RawMessage(o.String()), nil
+}
+
+// openAISchema returns the schema of a tool or reply as OpenAI takes it, and whether it is in the strict subset if that is wanted.
+func openAISchema(name, schema string, wantStrict bool) (raw json.RawMessage, strict bool, err error) {
+	o, err := parameters(name, schema)
+	if err != nil {
+		return nil, false, err
+	}
+	text := o.String()
+	if wantStrict {
+		if text, strict = rewrite(text, 0, makeStrict); strict {
+			return json.RawMessage(text), true, nil
+		}
+	}
+	text, _ = rewrite(o.String(), 0, addItems)
+	return json.RawMessage(text), false, nil
+}
+
+// rewrite returns a schema in which change was applied to each schema, innermost first, and whether all of them are objects for which change
+// returned true.
+func rewrite(raw string, depth int, change func(o *strictjson.Object, depth int) bool) (string, bool) {
+	o, err := strictjson.ParseObject(raw)
+	if err != nil {
+		return raw, false
+	}
+	all := true
+	inner := func(value string) string {
+		value, ok := rewrite(value, depth+1, change)
+		all = all && ok
+		return value
+	}
+	for _, key := range o.Keys() {
+		value, _ := o.Get(key)
+		switch key {
+		case "properties", "patternProperties", "$defs", "definitions":
+			if members, err := strictjson.ParseObject(value); err == nil {
+				for _, name := range members.Keys() {
+					member, _ := members.Get(name)
+					members.Set(name, inner(member))
+				}
+				o.Set(key, members.String())
+			}
+		case "anyOf", "oneOf", "allOf", "prefixItems":
+			items := slices.Collect(strictjson.Items(value))
+			for i, item := range items {
+				items[i] = inner(item)
+			}
+			o.Set(key, strictjson.Array(items))
+		case "items", "not", "if", "then", "else":
+			o.Set(key, inner(value))
+		case "additionalProperties":
+			if value != "true" && value != "false" {
+				o.Set(key, inner(value))
+			}
+		}
+	}
+	all = change(o, depth) && all
+	return o.String(), all
+}
+
+// addItems gives an array its items: OpenAI rejects one without.
+func addItems(o *strictjson.Object, _ int) bool {
+	if kind, _ := o.Get("type"); kind == `"array"` && !o.Has("items") {
+		o.Set("items", "{}")
+	}
+	return true
+}
+
+// strictKeywords are those of OpenAI's strict mode.
+var strictKeywords = []string{
+	"$defs", "$ref", "additionalProperties", "anyOf", "const", "definitions", "description", "enum", "exclusiveMaximum", "exclusiveMinimum",
+	"format", "items", "maxItems", "maximum", "minItems", "minimum", "multipleOf", "pattern", "properties", "required", "title", "type",
+}
+
+// maxDepth bounds the nesting of a strict schema.
+const maxDepth = 10
+
+// makeStrict removes the keywords that strict mode rejects, because the reply is checked against the original schema. It returns false if the
+// schema has no equivalent there: an object must require all of its properties and allow no others.
+func makeStrict(o *strictjson.Object, depth int) bool {
+	if o.Has("patternProperties") || o.Has("prefixItems") || depth > maxDepth {
+		return false
+	}
+	for _, key := range o.Keys() {
+		if !slices.Contains(strictKeywords, key) {
+			o.Delete(key)
+		}
+	}
+	kind, _ := o.Get("type")
+	switch {
+	case kind == `"array"`:
+		return o.Has("items")
+	case kind != `"object"` && !o.Has("properties"):
+		return kind != "" || o.Has("anyOf") || o.Has("$ref") || o.Has("enum") || o.Has("const")
+	}
+	more, _ := o.Get("additionalProperties")
+	text, _ := o.Get("required")
+	required := slices.Collect(strictjson.Items(text))
+	all, err := properties(o)
+	return err == nil && more == "false" &&
+		!slices.ContainsFunc(all.Keys(), func(name string) bool { return !slices.Contains(required, strictjson.Quote(name)) })
+}
