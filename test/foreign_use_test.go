@@ -40,7 +40,7 @@ type use struct {
 	after func(*testing.T)
 }
 
-// outcome is what came of one.
+// outcome is the result of one use.
 type outcome struct {
 	result         *mcppoolv1.CallResult
 	err            error

@@ -16,7 +16,7 @@ import (
 // unnamed is the input of tools that ask without saying for which call.
 const unnamed = `{"n":-1}`
 
-// askers runs a test over both transports whose servers ask beside their calls, each with a server that nobody knows yet.
+// askers runs a test over both transports whose servers ask beside their calls, each with a server of which nothing is known yet.
 func askers(t *testing.T, more map[string]any, test func(t *testing.T, s *suite)) {
 	t.Run("stdio", func(t *testing.T) { test(t, start(t, remembering(t, more))) })
 	t.Run("sse", func(t *testing.T) {
@@ -55,7 +55,7 @@ func (v *conversation) settle(q *mcppoolv1.CallInputRequired, name string) {
 // Calls of one user that ask at once are all answered, and each answer comes to its own call, in any order.
 func TestAskingAtOnce(t *testing.T) {
 	askers(t, nil, func(t *testing.T, s *suite) {
-		// Nobody knows the server. While its first question is open another call begins.
+		// Nothing is known of the server. While its first question is open another call begins.
 		first := s.ask(t, "ann", "c0")
 		open := []*mcppoolv1.CallInputRequired{first.question()}
 		calls := []*conversation{first}
@@ -84,7 +84,7 @@ func TestAskingAtOnce(t *testing.T) {
 }
 
 // A server that is not known to ask, and asks in two calls at once: a tool that may run twice is called again over a connection of
-// its own, and nobody notices.
+// its own, unnoticed by callers.
 func TestFirstQuestionsAtOnce(t *testing.T) {
 	askers(t, map[string]any{"tools": map[string]any{"form": map[string]any{"effect": "read"}}}, func(t *testing.T, s *suite) {
 		one, two := s.ask(t, "ann", "c1"), s.ask(t, "ann", "c2")
@@ -94,7 +94,7 @@ func TestFirstQuestionsAtOnce(t *testing.T) {
 	})
 }
 
-// One that may not run twice is not: whoever called hears of the question that was refused, and to call again helps.
+// A call that may not run twice is not: its caller learns that a question was refused, and calling again helps.
 func TestFirstQuestionsOfWrites(t *testing.T) {
 	askers(t, nil, func(t *testing.T, s *suite) {
 		refused := make(chan bool, 2)

@@ -19,7 +19,7 @@ import (
 )
 
 // One record per call: who called what, as which definition, with which arguments by their hash, what the pool said to it
-// and what came of it. A second CallTool of the same id is no call. Nothing of arguments, results or messages is in it.
+// and the outcome. A second CallTool of the same id is no call. Nothing of arguments, results or messages is in it.
 func TestAudit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	var hash string

@@ -55,10 +55,10 @@ func TestD8ResultsOfReadingToolsAreKept(t *testing.T) {
 	if text, cached := counted(t, s.as("bob"), nil); text != "1" || cached {
 		t.Errorf("another user: %s, cached %v", text, cached)
 	}
-	// What somebody writes over the connection may change what is read.
+	// A write over the connection may change later reads.
 	told(t, ann, "", "info")
 	want("after a write", nil, "5", false)
-	// A server that says that its tools changed starts anew.
+	// A server that says that its tools changed loses its cached results.
 	told(t, ann, "", "grow")
 	want("after list_changed", nil, "6", false)
 	raw, err := os.ReadFile(cfg.Audit)

@@ -57,7 +57,7 @@ func TestListToolsKeepsDefinitionsExactly(t *testing.T) {
 	want := &commonv1.Tool{
 		Id: "fake/echo", McpId: "fake", Name: "echo", Title: "Echo", Description: "Says it again.",
 		InputSchemaJson: string(def.InputSchema),
-		// The annotations say read-only, but nobody said that the server can be trusted.
+		// The annotations say read-only, but the server is not marked as trusted.
 		Effect: commonv1.Effect_EFFECT_WRITE, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_MEDIUM,
 		DefinitionHash: echo.GetDefinitionHash(), ConfigRevision: echo.GetConfigRevision(),
 	}
@@ -412,7 +412,7 @@ func TestConcurrentCalls(t *testing.T) {
 	wg.Wait()
 }
 
-// A pool that stops lets running calls end, and says of those that it cut off that nobody knows what came of them.
+// A pool that stops lets running calls end, and reports an unknown outcome for those that it cut off.
 func TestStopDrainsCalls(t *testing.T) {
 	service, err := New(t.Context(), Config{
 		DrainTimeout: 100 * time.Millisecond, MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})},

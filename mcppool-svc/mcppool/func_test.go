@@ -142,7 +142,7 @@ func TestFuncsThatAreInterrupted(t *testing.T) {
 		does("stuck", func(ctx context.Context, _ json.RawMessage) (Result, error) {
 			begun <- struct{}{}
 			<-stuck
-			Progress(ctx, 1, 1, "too late") // nobody listens any more
+			Progress(ctx, 1, 1, "too late") // the caller has left
 			return Result{}, nil
 		}),
 		does("obeys", func(ctx context.Context, _ json.RawMessage) (Result, error) {

@@ -10,7 +10,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/mcptest"
 )
 
-// A server over HTTP that was stopped is shown as failed, with the reason and since when, to who looks and though nobody called it;
+// A server over HTTP that was stopped is shown as failed, with the reason and since when, although no call was made;
 // and as ready once it is back and was used.
 func TestStoppedServerIsShownAsFailed(t *testing.T) {
 	for _, mode := range []string{mcptest.Good, mcptest.Modern} {

@@ -117,7 +117,7 @@ func TestAnswerCall(t *testing.T) {
 	}
 }
 
-// Whoever comes later sees what is still open, and nothing else.
+// A later watcher sees the questions that are still open, and nothing else.
 func TestLateFollowersSeeOpenQuestions(t *testing.T) {
 	s := ofFake(t, Config{})
 	ann := s.as("ann")
@@ -193,7 +193,7 @@ func TestConcurrentAnswers(t *testing.T) {
 	v.wantEnd(winner.Load().(string))
 }
 
-// Nobody answers: the server is told so, and the call's own time stood still.
+// A question is not answered: the server is told so, and the call's own time stood still.
 func TestQuestionExpires(t *testing.T) {
 	s := ofFake(t, Config{InputTimeout: 300 * time.Millisecond})
 	v := converse(t, s.as("ann"), &mcppoolv1.CallToolRequest{Name: "form", CallId: "c1", Timeout: durationpb.New(200 * time.Millisecond)})
@@ -232,7 +232,7 @@ func TestQuestionsEndWithTheirCall(t *testing.T) {
 	wantReason(t, answerCall(t, ann, "c2", "q1", decline, ""), "WAIT_NOT_OPEN", "")
 }
 
-// Questions are bounded in number and size, belong to a call, and are put to nobody who cannot answer.
+// Questions are bounded in number and size, belong to a call, and are only put to a caller that can answer.
 func TestHostileQuestions(t *testing.T) {
 	s := ofFake(t, Config{InputTimeout: time.Minute})
 	ann := s.as("ann")
@@ -377,7 +377,7 @@ func TestTaskFromAnotherPool(t *testing.T) {
 			}
 			svc, forAnn, forBob := two.as("svc"), identity.OnBehalfOf(t.Context(), "ann"), identity.OnBehalfOf(t.Context(), "bob")
 			attach(forBob, svc, ask(task.GetTaskId())).want(t, codes.PermissionDenied, "PERMISSION_DENIED", "UNKNOWN")
-			// Servers need not tell users apart: whoever guesses a name would have another's result.
+			// Servers need not tell users apart: a user who guesses a name would get another's result.
 			attach(t.Context(), ann, ask(task.GetTaskId())).want(t, codes.PermissionDenied, "PERMISSION_DENIED", "UNKNOWN")
 			attach(forAnn, svc, ask("job-77")).want(t, codes.FailedPrecondition, "MCP_PROTOCOL_ERROR", "UNKNOWN")
 			// Nothing was learnt, so it may be asked again.

@@ -33,7 +33,7 @@ func told(t *testing.T, c mcppoolv1.McpPoolServiceClient, task, tool string) str
 	return o.text()
 }
 
-// A23, shown by a server that counts and remembers: whom a connection may be shared by shares it, and nobody else; the end of
+// A23, shown by a server that counts and remembers: only the users who may share a connection share it; the end of
 // a task ends its own connection alone.
 func TestA23Isolation(t *testing.T) {
 	for isolation, shares := range map[string]struct{ tasks, users, outlives bool }{

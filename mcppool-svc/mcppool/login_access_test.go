@@ -276,7 +276,7 @@ func TestLoginsLiveAsLongAsTheServer(t *testing.T) {
 	}
 	create(p)
 	if o := p.echo(t, "ann"); o.reason() != "LOGIN_REQUIRED" {
-		t.Errorf("of a server that was registered anew: %v", o.err)
+		t.Errorf("of a server that was registered again: %v", o.err)
 	}
 }
 

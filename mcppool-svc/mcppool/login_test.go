@@ -119,7 +119,7 @@ func TestLoginCallRefresh(t *testing.T) {
 	if n := p.auth.Grants("refresh_token"); n != 1 {
 		t.Errorf("%d renewals", n)
 	}
-	// And when the server does not take it any more, in the middle of a session.
+	// And when the server no longer accepts it, in the middle of a session.
 	p.auth.Revoke()
 	if o := p.echo(t, "ann"); o.text() != "hi" {
 		t.Fatalf("call after a 401: %v", o.err)

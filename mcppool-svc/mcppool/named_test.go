@@ -138,7 +138,7 @@ func followed(t *testing.T, s *suite, user string, n int) {
 		select {
 		case <-tick.C:
 		case <-t.Context().Done():
-			t.Fatal("nobody follows")
+			t.Fatal("the call has no follower")
 		}
 	}
 }
@@ -185,7 +185,7 @@ func TestIDOfAnotherRequest(t *testing.T) {
 			t.Errorf("hash of %s: %+v", input, o)
 		}
 	}
-	// Another user's call of the same id is another call, and nobody can tell that there is one.
+	// Another user's call of the same id is another call, and neither user can tell that the other's exists.
 	attachTo(t, s.as("bob"), "echo", "c1").want(t, codes.NotFound, "CALL_NOT_FOUND", errs.OutcomeUnknown)
 	if o := invoke(t, s.as("op"), &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info", CallId: "c1"}); o.err != nil {
 		t.Errorf("another user's call of that id: %v", o.err)
@@ -271,7 +271,7 @@ func TestAckWhileAttached(t *testing.T) {
 	attachTo(t, ann, "hold", "c1").want(t, codes.NotFound, "CALL_NOT_FOUND", errs.OutcomeUnknown)
 }
 
-// Whoever attaches in the very moment in which a call ends gets the end.
+// A caller that attaches at the very moment in which a call ends gets its end.
 func TestAttachWhileItEnds(t *testing.T) {
 	s := ofFake(t, Config{})
 	ann := s.as("ann")
@@ -292,7 +292,7 @@ func TestAttachWhileItEnds(t *testing.T) {
 	}
 }
 
-// A14: the server dies under a call that nobody watches; who attaches is told that nobody knows.
+// A14: the server dies under a call without followers; one that attaches later gets an unknown outcome.
 func TestServerDiesUnderADetachedCall(t *testing.T) {
 	s := ofFake(t, Config{})
 	ann := s.as("ann")
@@ -338,7 +338,7 @@ func TestDetachedCallCanBeCancelledAndTimesOut(t *testing.T) {
 	attachTo(t, ann, "hang", "c2").want(t, codes.DeadlineExceeded, "TIMEOUT", errs.OutcomeUnknown)
 }
 
-// A stopping pool gives detached calls their time as well, and says of those that need more that nobody knows.
+// A stopping pool gives detached calls their time as well, and reports an unknown outcome for those that need more.
 func TestStopDrainsDetachedCalls(t *testing.T) {
 	s := ofFake(t, Config{DrainTimeout: 100 * time.Millisecond})
 	ann := s.as("ann")

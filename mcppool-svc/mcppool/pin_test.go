@@ -162,7 +162,7 @@ func TestPinningOfRegisteredServers(t *testing.T) {
 		t.Error(o.err)
 	}
 
-	// Another program is another server, whose tools nobody has seen.
+	// Another program is another server, whose tools have not been seen yet.
 	other := fake("fake", mcptest.Good)
 	other.GetStdio().Args = []string{"other"}
 	other.OwnerSub = "ann"

@@ -124,7 +124,7 @@ func (w *wire) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.Call
 // Close implements peer.Conn.
 func (w *wire) Close() error { return nil }
 
-// eventually waits for what happens between replicas, which tell nobody when.
+// eventually waits until a change has reached the other replicas, which announce nothing.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

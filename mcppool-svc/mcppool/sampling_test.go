@@ -272,7 +272,7 @@ func TestSamplingEndsWithItsCall(t *testing.T) {
 	}
 }
 
-// Who is asked for has to be certain: over a connection of all users a request that names no call is nobody's, and over one's own it may
+// Who is asked for has to be certain: over a connection of all users a request that names no call belongs to none, and over one's own it may
 // be of several calls.
 func TestSamplingIsAttributed(t *testing.T) {
 	p := &planner{answer: paris}

@@ -123,7 +123,7 @@ func TestWatchSome(t *testing.T) {
 	}
 }
 
-// TestWatchersAreBoundedAndSlowOnesCostNothing: who does not read holds nobody up, and finds the last state.
+// TestWatchersAreBoundedAndSlowOnesCostNothing: a watcher that does not read holds up no other, and finds the last state.
 func TestWatchersAreBoundedAndSlowOnesCostNothing(t *testing.T) {
 	s := start(t, Config{})
 	op := s.as("op")

@@ -121,7 +121,7 @@ func TestSearchCodeErrors(t *testing.T) {
 			text := callError(t, c, "search_code", tt.args)
 			wantContains(t, text, tt.want...)
 			if strings.Contains(text, "pL") {
-				t.Errorf("%q shows an expression that nobody wrote", text)
+				t.Errorf("%q shows an expression that is not in the file", text)
 			}
 		})
 	}

@@ -276,7 +276,7 @@ func TestStdioEndsWithItsContext(t *testing.T) {
 		go func() { served <- s.ServeStdio(ctx, serverIn, serverOut) }()
 		_, err := io.WriteString(clientOut, hello)
 		must(t, err)
-		synctest.Wait() // the answer is stuck: nobody reads clientIn
+		synctest.Wait() // the answer is stuck: clientIn has no reader
 		cancel()
 		must(t, <-served)
 		must(t, clientIn.Close())

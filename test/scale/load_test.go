@@ -25,7 +25,7 @@ type seen struct {
 	unknowns int
 }
 
-// follow runs a task to its end. What became of a call whose outcome is not known is answered with skip.
+// follow runs a task to its end. It answers an unknown outcome with skip.
 func follow(ctx context.Context, c rig.Client, req *executorv1.CreateTaskRequest) (s seen, err error) {
 	task, err := c.Create(ctx, req)
 	if err != nil {
@@ -93,7 +93,7 @@ func task(path string, tools ...string) *executorv1.CreateTaskRequest {
 	return req
 }
 
-// load is tasks that are run all the time, and what came of them.
+// load runs tasks all the time and counts their ends.
 type load struct {
 	c       *cluster
 	servers []string

@@ -146,7 +146,7 @@ func TestRetry(t *testing.T) {
 		{"but not for ever either", []error{unsent, unsent, begun}, Request{Tool: "writeform", Unnamed: true}, []time.Duration{time.Second, 2 * time.Second}, Retryable},
 		{"nor where it may have written", []error{reset}, Request{Tool: "writeform", Unnamed: true}, nil, Retryable},
 		{"or read", []error{reset}, Request{Tool: "lookform", Unnamed: true}, []time.Duration{time.Second}, ""},
-		{"a call that cannot begin anew", []error{begun}, Request{Tool: "look"}, nil, Retryable},
+		{"a call that cannot begin again", []error{begun}, Request{Tool: "look"}, nil, Retryable},
 		{"before the call must have begun", []error{unsent}, Request{Tool: "look", StartBy: time.Date(2000, 1, 1, 0, 0, 0, 5e8, time.UTC)}, nil, Retryable},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -233,10 +233,10 @@ func TestUnclearQuestions(t *testing.T) {
 		change func(*facts)
 		again  bool
 	}{
-		"nobody was asked": {func(*facts) {}, true},
-		"a person was":     {func(f *facts) { f.asked.Store(true) }, false},
-		"a model answered": {func(f *facts) { f.usage.begin(); f.usage.add(&commonv1.Usage{OutputTokens: 1, ModelCalls: 1}) }, false},
-		"a model is asked": {func(f *facts) { f.usage.begin() }, false},
+		"no question was asked": {func(*facts) {}, true},
+		"a person was":          {func(f *facts) { f.asked.Store(true) }, false},
+		"a model answered":      {func(f *facts) { f.usage.begin(); f.usage.add(&commonv1.Usage{OutputTokens: 1, ModelCalls: 1}) }, false},
+		"a model is asked":      {func(f *facts) { f.usage.begin() }, false},
 	} {
 		x := &execution{Caller: New(nil, nil, Deps{}), facts: facts{repeatable: true}}
 		x.unclear.Store(true)

@@ -180,7 +180,7 @@ func TestCallsTakeTurns(t *testing.T) {
 	})
 }
 
-// Nobody waits for ever, or among too many; who gives up makes way.
+// No caller waits for ever, or behind too many others; one that gives up leaves the queue.
 func TestTurnsAreBounded(t *testing.T) {
 	inAsking(t, Config{}, func(t *testing.T, p *Pool, _ *fakes) {
 		use := ofCall("")

@@ -84,7 +84,7 @@ func TestSharedByAllUsers(t *testing.T) {
 	inPool(t, Config{MaxPerUser: 1}, func(t *testing.T, p *Pool, _ *fakes) {
 		s := isolated(registry.Shared)
 		a, b := acquire(t, p, Use{Server: s, User: "ann", Session: "task-1"}), acquire(t, p, Use{Server: s, User: "bob", Session: "task-1"})
-		own := acquire(t, p, Use{User: "ann"}) // what is shared is nobody's, and counts for nobody
+		own := acquire(t, p, Use{User: "ann"}) // a shared connection belongs to no user, and counts for none
 		if a.Client() != b.Client() || own.Client() == a.Client() {
 			t.Error("not one connection for all")
 		}

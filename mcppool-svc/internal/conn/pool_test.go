@@ -260,7 +260,7 @@ func TestForgottenSessionsEnd(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		synctest.Wait()
 		if !f.made[0].isClosed() {
-			t.Error("a session that nobody released holds its connection for ever")
+			t.Error("a session that was never released holds its connection for ever")
 		}
 	})
 }

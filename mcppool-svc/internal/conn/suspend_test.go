@@ -28,9 +28,9 @@ func TestConnectionsRest(t *testing.T) {
 		attended bool
 		after    time.Duration // 0: never
 	}{
-		"nobody's": {"", false, suspendAfter},
-		"held":     {"task", false, suspendHeldAfter},
-		"watched":  {"", true, 0},
+		"no user": {"", false, suspendAfter},
+		"held":    {"task", false, suspendHeldAfter},
+		"watched": {"", true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inPool(t, Config{IdleTimeout: time.Hour}, func(t *testing.T, p *Pool, f *fakes) {
@@ -72,7 +72,7 @@ func TestConnectionsRest(t *testing.T) {
 				}
 				p.Wake("bob")
 				if _, w := counts(); w != 0 {
-					t.Errorf("woken for somebody else")
+					t.Errorf("woken for another user")
 				}
 				acquire(t, p, use).Release()
 				p.Wake("ann")

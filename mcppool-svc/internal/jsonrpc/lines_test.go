@@ -126,7 +126,7 @@ func TestLineWriterKeepsOrderAndNeverBlocks(t *testing.T) {
 	defer r.Close()
 	lw := NewLineWriter(w, time.Minute, func(err error) { t.Errorf("failed: %v", err) })
 	line := strings.Repeat("x", 1000) + "\n"
-	for range 1000 { // far more than a pipe holds, with nobody reading
+	for range 1000 { // far more than a pipe holds, with no reader
 		if err := lw.Write(1, []byte(line)); err != nil {
 			t.Fatal(err)
 		}
@@ -210,14 +210,14 @@ func TestLineWriterKnowsWhatWasNotDelivered(t *testing.T) {
 		t.Error("what was read counts as not delivered")
 	}
 	if !lw.Undelivered(11) {
-		t.Error("what nobody could read counts as delivered")
+		t.Error("a line without a reader counts as delivered")
 	}
 	if err := lw.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// Messages that go out at once and such that wait keep their order and their wholeness, whoever writes them.
+// Messages stay whole and in order, whether they are written at once or queued, and from any goroutine.
 func TestLineWriterDirectAndQueuedWritesMix(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -59,7 +59,7 @@ func TestLaterRoundsAreMadeAgain(t *testing.T) {
 		{"busy for a moment", "form", first, 429, once, true, 2, true, false},
 		{"busy for long", "form", first, 429, ever, true, 3, false, false},
 		{"busy after it had answers", "form2", second, 429, ever, true, 3, false, true},
-		{"nobody wants it again", "form", first, 429, once, false, 1, false, false},
+		{"not wanted again", "form", first, 429, once, false, 1, false, false},
 		{"behind it something may have run", "form", first, 503, once, true, 2, true, false},
 		{"and stays possible", "form", first, 503, ever, true, 3, false, true},
 		{"cut off", "form", first, 0, once, true, 2, true, false},

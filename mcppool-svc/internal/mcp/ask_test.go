@@ -62,7 +62,7 @@ func (p *person) states() []string {
 
 func (p *person) call(t *testing.T, c Client, name, args string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // whoever runs into it waits for what never comes
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // reaching it means that the awaited event never came
 	defer cancel()
 	raw, err := c.CallTool(ctx, Call{Name: name, Arguments: strictjson.Checked(args), Notify: p.notify, Ask: p.ask, Task: true, TaskTTL: time.Hour})
 	return string(raw), err
@@ -176,7 +176,7 @@ func TestWithdrawnQuestion(t *testing.T) {
 	}
 }
 
-// A call that ends closes its questions; who asked is told that nobody answered.
+// A call that ends closes its questions; the server is told that they were not answered.
 func TestAskingEndsWithTheCall(t *testing.T) {
 	c := dial(t, mcptest.Good)
 	ctx, cancel := context.WithCancelCause(t.Context())

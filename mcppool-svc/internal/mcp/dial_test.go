@@ -32,7 +32,7 @@ func TestPlainUsersReachNoPrivateAddress(t *testing.T) {
 	}
 }
 
-// A redirect leads nobody inside, not even from a server that an operator registered: the operator trusted that address.
+// A redirect never leads to an internal address, not even from a server that an operator registered: the operator trusted that address alone.
 func TestRedirectsToPrivateAddressesAreRefused(t *testing.T) {
 	var reached atomic.Bool
 	inside := serveWeb(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Store(true) }))

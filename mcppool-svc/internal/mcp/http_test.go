@@ -153,7 +153,7 @@ func TestHTTPErrors(t *testing.T) {
 		kind Kind
 		want string
 	}{
-		{"nobody there", closed.URL, Unavailable, "cannot be reached"},
+		{"not listening", closed.URL, Unavailable, "cannot be reached"},
 		{"unauthorized", serveWeb(t, status(401)), Unauthorized, "`headers`"},
 		{"forbidden", serveWeb(t, status(403)), Unauthorized, "`headers`"},
 		{"not found", serveWeb(t, status(404)), Unavailable, "/mcp"},
@@ -193,7 +193,7 @@ func endlessEvent(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A request that reached nobody ran no tool; one that did may have.
+// A request that reached no server ran no tool; one that reached a server may have.
 func TestHTTPOutcomes(t *testing.T) {
 	var fail atomic.Int32
 	h := server.NewStreamableHTTPServer(newMCP(t))

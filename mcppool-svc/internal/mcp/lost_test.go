@@ -6,7 +6,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
-// A connection that died is closed by whoever replaces it, perhaps before the call on it hears of its end: that changes nothing about why
+// A connection that died is closed by the caller that replaces it, perhaps before the call on it hears of its end: that changes nothing about why
 // it ended, nor about whether another try may do better (D11). One that was closed while it lived says nothing of the kind.
 func TestLostConnections(t *testing.T) {
 	died := &Error{Kind: Unavailable, Message: "the program ended", Lost: true}

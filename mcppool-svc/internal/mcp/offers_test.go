@@ -106,7 +106,7 @@ func TestSubscriptionsAreCounted(t *testing.T) {
 				select {
 				case <-s.Changed():
 				case <-time.After(20 * time.Second):
-					t.Fatal("nobody was told of the change")
+					t.Fatal("the change was not announced")
 				}
 				if uri, n := s.Take(); uri != "demo://1/part" || n != 1 {
 					t.Errorf("%d changes of %s", n, uri)

@@ -249,7 +249,7 @@ func TestTaskOutlivesItsConnection(t *testing.T) {
 	}
 }
 
-// The server dies, or forgets: nobody knows what the task came to.
+// The server dies, or forgets: the task's outcome is unknown.
 func TestTaskLost(t *testing.T) {
 	for how, want := range map[string]string{"lose": "Task not found", "crash": "ended"} {
 		c := dialServer(t, newConnector(t, Config{}), &registry.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good)})

@@ -149,7 +149,7 @@ func (r *remembered) Remember(origin, way string) {
 }
 
 // TestFallsBackToSSEOnce: the older transport is found where streamable HTTP is refused, is remembered, and forgotten when it
-// does not work any more.
+// no longer works.
 func TestFallsBackToSSEOnce(t *testing.T) {
 	fake := &mcptest.SSE{Mode: mcptest.Good}
 	web := httptest.NewServer(fake)
@@ -193,7 +193,7 @@ func TestErasAreRemembered(t *testing.T) {
 	}
 }
 
-// TestAncient: a server of 2024-11-05 that ignores what it does not know is not asked for it, so that nobody waits for an answer.
+// TestAncient: a server of 2024-11-05 that ignores what it does not know is not asked for it, so that no request waits for an answer that never comes.
 func TestAncient(t *testing.T) {
 	c := dial(t, mcptest.Ancient)
 	if c.Info().Protocol != "2024-11-05" {

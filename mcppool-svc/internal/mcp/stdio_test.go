@@ -259,7 +259,7 @@ func TestTooLargeMessageEndsItsCallAlone(t *testing.T) {
 		t.Errorf("error = %+v", e)
 	}
 	if _, err := callTool(t, c, "echo", `{"text":"still there"}`); err != nil {
-		t.Errorf("the connection is of no use any more: %v", err)
+		t.Errorf("the connection can no longer be used: %v", err)
 	}
 }
 

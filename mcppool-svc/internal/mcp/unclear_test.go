@@ -109,7 +109,7 @@ func TestWhoseQuestion(t *testing.T) {
 	})
 }
 
-// Where each of the calls may be asking, the newest question is refused, so that the other one becomes clear: nobody is asked for
+// Where each of the calls may be asking, the newest question is refused, so that the other one becomes clear: no person is asked for
 // the wrong one.
 func TestBothAsk(t *testing.T) {
 	overBoth(t, func(t *testing.T, c *client) {
@@ -178,7 +178,7 @@ func TestUnclearForTooLong(t *testing.T) {
 			t.Errorf("the one that holds was told %d times", n)
 		}
 		if len(p.questions())+len(b.questions()) != 0 {
-			t.Error("somebody was asked")
+			t.Error("a person was asked")
 		}
 		heldQuestions(t, c, 0)
 		if _, err := callTool(t, c, "release", `{}`); err != nil {
@@ -190,7 +190,7 @@ func TestUnclearForTooLong(t *testing.T) {
 	})
 }
 
-// After a call that was given up and never answered, what the server asks may be for that one: nobody is asked in its place.
+// After a call that was given up and never answered, what the server asks may be for that one: no person is asked in its place.
 func TestAskedForSomebodyGone(t *testing.T) {
 	overBoth(t, func(t *testing.T, c *client) {
 		if !c.Settled() {

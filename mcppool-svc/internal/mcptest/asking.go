@@ -15,7 +15,7 @@ var askingDefinitions = []string{
 	`{"name":"form2","description":"Asks twice, one after the other.","inputSchema":{"type":"object"}}`,
 	`{"name":"both","description":"Asks twice at once.","inputSchema":{"type":"object"}}`,
 	`{"name":"page","description":"Wants a page opened; says that it was where n is 1.","inputSchema":{"type":"object"}}`,
-	`{"name":"badpage","description":"Wants a page opened that nobody should open.","inputSchema":{"type":"object"}}`,
+	`{"name":"badpage","description":"Wants a page opened that should not be opened.","inputSchema":{"type":"object"}}`,
 	`{"name":"pagefirst","description":"Refuses until a page was opened; says that it was where n is 1.","inputSchema":{"type":"object"}}`,
 	`{"name":"many","description":"Asks n times at once, and counts refusals.","inputSchema":{"type":"object"}}`,
 	`{"name":"huge","description":"Asks with a schema of n bytes.","inputSchema":{"type":"object"}}`,

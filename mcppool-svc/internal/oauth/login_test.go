@@ -32,7 +32,7 @@ func TestAnswersAreChecked(t *testing.T) {
 		"no issuer, though advertised":   {sw: mcptest.Switches{Iss: "-"}, want: ErrAnswer, text: "does not say who it is from"},
 		"nearly the issuer":              {change: func(a *Answer) { a.Iss += "/" }, want: ErrAnswer, text: "not from"},
 		"an error":                       {sw: mcptest.Switches{AnswerError: "access_denied"}, want: ErrAnswer, text: `"access_denied" ("so <it> is")`},
-		"an error of somebody else":      {sw: mcptest.Switches{AnswerError: "access_denied", Iss: "https://evil.example"}, want: ErrAnswer, text: "not from"},
+		"an error of another issuer":     {sw: mcptest.Switches{AnswerError: "access_denied", Iss: "https://evil.example"}, want: ErrAnswer, text: "not from"},
 		"no code":                        {change: func(a *Answer) { a.Code = "" }, want: ErrAnswer, text: "no code"},
 		"another user":                   {user: "bob", want: ErrUnknownLogin},
 		"another state":                  {change: func(a *Answer) { a.State = newSecret() }, want: ErrUnknownLogin},
@@ -57,7 +57,7 @@ func TestAnswersAreChecked(t *testing.T) {
 			if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) {
 				t.Errorf("error = %v, want %v with %q", err, tt.want, tt.text)
 			}
-			if strings.Contains(name, "somebody else") && strings.Contains(err.Error(), "access_denied") {
+			if strings.Contains(name, "another issuer") && strings.Contains(err.Error(), "access_denied") {
 				t.Errorf("it repeats what another server says: %v", err)
 			}
 			if n := len(r.tokenRequests()); n > 0 {
@@ -416,7 +416,7 @@ func TestServersWithoutLogins(t *testing.T) {
 		"stdio":        {ID: "x", Stdio: &registry.Stdio{Command: "x"}},
 		"a key":        {ID: "x", HTTP: &registry.HTTP{URL: r.web.URL, Headers: map[string]string{"authorization": "Bearer x"}}},
 		"the pool's":   {ID: "x", HTTP: &registry.HTTP{URL: r.web.URL, OAuth: &registry.OAuth{Grant: registry.GrantClientCredentials, ClientID: "x", ClientSecret: "y"}}},
-		"somebody's":   {ID: "x", Owner: "bob", HTTP: &registry.HTTP{URL: r.web.URL, OAuth: &registry.OAuth{Grant: registry.GrantClientCredentials, ClientID: "x", ClientSecret: "y"}}},
+		"another's":    {ID: "x", Owner: "bob", HTTP: &registry.HTTP{URL: r.web.URL, OAuth: &registry.OAuth{Grant: registry.GrantClientCredentials, ClientID: "x", ClientSecret: "y"}}},
 		"a built-in's": {ID: "x", Builtin: &registry.Builtin{Name: "x"}},
 	} {
 		if _, err := r.logins.Start(t.Context(), s, "ann", loopback); !errors.Is(err, ErrNoLogin) {

@@ -154,7 +154,7 @@ func TestRefusedTokens(t *testing.T) {
 	}
 }
 
-// Whoever logs out while a token is being renewed stays logged out.
+// A user who logs out while a token is being renewed stays logged out.
 func TestLogoutDuringRenewal(t *testing.T) {
 	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	r.login("ann")
@@ -215,7 +215,7 @@ func TestStorageFails(t *testing.T) {
 	r.move(time.Hour)
 	r.works("ann")
 	if !strings.Contains(r.log.String(), "disk full") {
-		t.Error("nobody is told")
+		t.Error("the failure is not reported")
 	}
 	if _, err := r.tryLogin("bob"); !errors.Is(err, ErrStorage) {
 		t.Errorf("a login: %v", err)

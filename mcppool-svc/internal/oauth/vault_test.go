@@ -68,7 +68,7 @@ func TestAnotherKey(t *testing.T) {
 	r.login("ann")
 	r.logins = r.openLogins(Config{Key: bytes.Repeat([]byte{2}, keySize)})
 	if !strings.Contains(r.log.String(), "cannot be read with this key") {
-		t.Errorf("nobody is told:\n%s", r.log)
+		t.Errorf("the failure is not reported:\n%s", r.log)
 	}
 	_, err := r.request("ann", "tools/list")
 	wantKind(t, err, mcp.LoginRequired, "restore the key, or run `pawl mcp login web`")
@@ -124,7 +124,7 @@ func TestLoginsBelongToTheServer(t *testing.T) {
 	moved.HTTP.URL = r.web.Base() + "/other"
 	other := r.server.Clone()
 	other.UID = "another"
-	for name, s := range map[string]*registry.Server{"moved": moved.Seal(), "registered anew": other.Seal()} {
+	for name, s := range map[string]*registry.Server{"moved": moved.Seal(), "registered again": other.Seal()} {
 		if token, err := r.logins.For(s, "ann").Token(t.Context()); token != "" || err != nil {
 			t.Errorf("%s: %q, %v", name, token, err)
 		}

@@ -85,7 +85,7 @@ func (l line) Invoke(ctx context.Context, method string, args, reply any, _ ...g
 		}
 	}
 	if to == nil {
-		return status.Error(codes.Unavailable, "nobody there")
+		return status.Error(codes.Unavailable, "not listening")
 	}
 	ctx = identity.NewContext(ctx, identity.Principal{Sub: "svc", Roles: []identity.Role{identity.RoleService}})
 	answerer := &server{set: to}
@@ -254,7 +254,7 @@ func TestHangingPeer(t *testing.T) {
 			t.Errorf("status %+v", s)
 		}
 		if !strings.Contains(a.log.String(), "out of reach") {
-			t.Errorf("nobody is told: %s", a.log)
+			t.Errorf("the difference is not reported: %s", a.log)
 		}
 		n.cut(nil)
 		pass(pullWait + maxPause + defaultInterval)
@@ -355,7 +355,7 @@ func TestKeys(t *testing.T) {
 		if b.get(t, "k") != "secret" || c.get(t, "k") != "" || d.get(t, "k") != "" {
 			t.Errorf("b has %q, c %q, d %q", b.get(t, "k"), c.get(t, "k"), d.get(t, "k"))
 		}
-		// a and b agree, and go on; c and d agree with nobody.
+		// a and b agree, and go on; c and d agree with no peer.
 		for i, s := range []*node{a, b, c, d} {
 			if err := s.Writable(); errors.Is(err, ErrKeys) != (i >= 2) || i >= 2 && !strings.Contains(err.Error(), "a:1, b:1, ") {
 				t.Errorf("%d: %v", i, err)
@@ -377,7 +377,7 @@ func TestKeys(t *testing.T) {
 		b.stop()
 		d.stop()
 		pass(2 * maxPause)
-		if err := c.Writable(); err != nil { // nobody is there who disagrees; whoever comes back is told
+		if err := c.Writable(); err != nil { // no reachable peer disagrees; those that come back are told
 			t.Error(err)
 		}
 		if log := c.log.String(); !strings.Contains(log, "different keys (--token-key)") {
@@ -428,7 +428,7 @@ func TestReplicaThatAgreesIsAway(t *testing.T) {
 			t.Errorf("while the replica that agrees is away: %v", err)
 		}
 		if err := c.Writable(); !errors.Is(err, ErrKeys) {
-			t.Errorf("with which nobody ever agreed: %v", err)
+			t.Errorf("with which no peer ever agreed: %v", err)
 		}
 		b = n.start(t, "b:1", peers, with("other"))
 		defer b.stop()

@@ -83,7 +83,7 @@ func TestReview(t *testing.T) {
 		{"another key", registry.Server{UID: "u", Stdio: &registry.Stdio{Command: "x", Env: map[string]string{"KEY": "2"}}}, []string{"a=2"}, "a"},
 		{"another command", registry.Server{UID: "u", Stdio: &registry.Stdio{Command: "y"}}, []string{"a=2"}, ""},
 		{"other arguments", registry.Server{UID: "u", Stdio: &registry.Stdio{Command: "x", Args: []string{"y"}}}, []string{"a=2"}, ""},
-		{"registered anew", registry.Server{UID: "v", Stdio: stdio}, []string{"a=2"}, ""},
+		{"registered again", registry.Server{UID: "v", Stdio: stdio}, []string{"a=2"}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			st := newStore(t)

@@ -209,7 +209,7 @@ func TestWhoWins(t *testing.T) {
 		c.t = c.t.Add(time.Second)
 		put(t, b, "last", "k", "2")
 		both(t, a, b, "last", map[string]string{})
-		put(t, b, "last", "k", "3") // and who knows of it can begin anew
+		put(t, b, "last", "k", "3") // and a replica that knows of it can begin again
 		both(t, a, b, "last", map[string]string{"k": "3"})
 	})
 	t.Run("what happened after it was heard of, also by a clock that is behind", func(t *testing.T) {
@@ -266,7 +266,7 @@ func TestTombstonesEnd(t *testing.T) {
 	b.index[place("last", "k")].Time = stampOf(c.t) // who drops it later
 	merge(t, b, a)
 	if got := values(t, b, "last")["k"]; got != "2" {
-		t.Errorf("what was created anew is %q", got)
+		t.Errorf("the entry created again is %q", got)
 	}
 	a = open(t, "", c.now, func(cfg *Config) { cfg.maxTombstones = 100 })
 	changes := make([]store.Change, 101)

@@ -153,7 +153,7 @@ func (f *LoginFlags) logins(s *mcppoolv1.McpServer) error {
 
 // TrustFlags say how far a server is trusted, who may call what of it, and what it may take.
 type TrustFlags struct {
-	Deny  []string `sep:"none" placeholder:"TOOL" help:"Nobody may call such tools; * stands for any text (repeatable)."`
+	Deny  []string `sep:"none" placeholder:"TOOL" help:"No user may call such tools; * stands for any text (repeatable)."`
 	Ask   []string `sep:"none" placeholder:"TOOL" help:"A person is asked before each call of such tools (repeatable)."`
 	Allow []string `sep:"none" placeholder:"TOOL" help:"Such tools may be called; with it, no other ones but those of --ask (repeatable)."`
 

@@ -107,7 +107,7 @@ func checkKept(t *testing.T, s *bolt.Store, kept map[string]uint64) {
 
 var errDisk = errors.New("the disk is on fire")
 
-// Nobody reads what is not durable, nor waits for it: while a change is between being written and being safe, readers see
+// No reader sees a change before it is durable, and none waits for one: while a change is between being written and being safe, readers see
 // what was before.
 func TestNothingIsSeenBeforeItIsDurable(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "journal.db"))

@@ -168,7 +168,7 @@ func TestAttachToNothing(t *testing.T) {
 		{"this pool", "a", pool, errs.OutcomeNotExecuted},
 		{"this pool again", "a", pool, errs.OutcomeNotExecuted},
 		{"another pool", "b", "another", errs.OutcomeUnknown},
-		{"then this pool", "b", pool, errs.OutcomeNotExecuted}, // it never came here, and cannot any more
+		{"then this pool", "b", pool, errs.OutcomeNotExecuted}, // it never came here, and no longer can
 		{"no pool", "c", "", errs.OutcomeUnknown},
 		{"a name of the pool's own", Unnamed("x"), pool, errs.OutcomeUnknown},
 	} {
@@ -389,7 +389,7 @@ func TestCancelledBeforeItCame(t *testing.T) {
 	wantOutcome(t, err, "CALL_NOT_FOUND", errs.OutcomeUnknown)
 	c, first, err := l.Begin(Start{User: "bob", ID: "a", Hashes: []Hash{{1}}, Cancel: func(error) {}})
 	if err != nil || !first {
-		t.Fatalf("somebody else's call of that id: first %v, %v", first, err)
+		t.Fatalf("another user's call of that id: first %v, %v", first, err)
 	}
 	l.End(c, End{})
 

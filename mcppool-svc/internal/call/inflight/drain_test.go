@@ -32,7 +32,7 @@ func TestDrainWaitsForResultsToBeFetched(t *testing.T) {
 		l.Fetched(before) // it counts once
 		l.Ack("ann", []string{"acked"})
 		if ended() {
-			t.Error("a result that nobody has fetched was given up")
+			t.Error("a result that was not fetched was given up")
 		}
 		l.Fetched(running)
 		if !ended() {
