@@ -31,11 +31,11 @@ type Effect int32
 const (
 	// Not said; treated as EFFECT_WRITE.
 	Effect_EFFECT_UNSPECIFIED Effect = 0
-	// Only looks; may be repeated at will. Risk floor LOW.
+	// Only reads; may be repeated. Risk floor LOW.
 	Effect_EFFECT_READ Effect = 1
 	// Changes something. Risk floor MEDIUM.
 	Effect_EFFECT_WRITE Effect = 2
-	// Changes something that may not come back. Risk floor HIGH.
+	// Changes something irreversibly. Risk floor HIGH.
 	Effect_EFFECT_DESTRUCTIVE Effect = 3
 )
 
@@ -200,7 +200,7 @@ func (Outcome) EnumDescriptor() ([]byte, []int) {
 type Language int32
 
 const (
-	// Not said; English.
+	// Same as EN.
 	Language_LANGUAGE_UNSPECIFIED Language = 0
 	// Chinese.
 	Language_LANGUAGE_ZH Language = 1

@@ -28,7 +28,7 @@ const (
 type EventType int32
 
 const (
-	// Not said.
+	// Not specified.
 	EventType_EVENT_TYPE_UNSPECIFIED EventType = 0
 	// The flow was named and its risk assessed. Once per task.
 	EventType_EVENT_TYPE_FLOW_START EventType = 1
@@ -158,7 +158,7 @@ type ExecutorEvent struct {
 	WaitId string `protobuf:"bytes,8,opt,name=wait_id,json=waitId,proto3" json:"wait_id,omitempty"`
 	// The task's usage so far.
 	Usage *v1.Usage `protobuf:"bytes,9,opt,name=usage,proto3" json:"usage,omitempty"`
-	// What there is to say.
+	// The event's data.
 	//
 	// Types that are valid to be assigned to Payload:
 	//

@@ -175,7 +175,7 @@ func (StepStatus) EnumDescriptor() ([]byte, []int) {
 type StepType int32
 
 const (
-	// Not said.
+	// Not specified.
 	StepType_STEP_TYPE_UNSPECIFIED StepType = 0
 	// The call of one tool.
 	StepType_STEP_TYPE_TOOL StepType = 1
@@ -228,7 +228,7 @@ func (StepType) EnumDescriptor() ([]byte, []int) {
 type Confirm int32
 
 const (
-	// Not said; CONFIRM_ALWAYS.
+	// Same as CONFIRM_ALWAYS.
 	Confirm_CONFIRM_UNSPECIFIED Confirm = 0
 	// Before each step.
 	Confirm_CONFIRM_ALWAYS Confirm = 1
@@ -285,7 +285,7 @@ func (Confirm) EnumDescriptor() ([]byte, []int) {
 type WaitKind int32
 
 const (
-	// Not said.
+	// Not specified.
 	WaitKind_WAIT_KIND_UNSPECIFIED WaitKind = 0
 	// Approve or reject a step. Answered by approve or reject.
 	WaitKind_WAIT_KIND_APPROVAL WaitKind = 1
@@ -350,7 +350,7 @@ func (WaitKind) EnumDescriptor() ([]byte, []int) {
 type OnUnknownOutcome int32
 
 const (
-	// Not said; ON_UNKNOWN_OUTCOME_ASK.
+	// Same as ON_UNKNOWN_OUTCOME_ASK.
 	OnUnknownOutcome_ON_UNKNOWN_OUTCOME_UNSPECIFIED OnUnknownOutcome = 0
 	// A person decides.
 	OnUnknownOutcome_ON_UNKNOWN_OUTCOME_ASK OnUnknownOutcome = 1

@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: pawl/mcppool/v1/check.proto
 
-// What is wrong with an MCP server, and what it says of itself.
+// Tests of MCP servers, their logs and changes.
 
 package mcppoolv1
 
@@ -26,19 +26,19 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// How it went.
+// The status.
 type ServerCheck_Status int32
 
 const (
-	// Not said.
+	// Not specified.
 	ServerCheck_STATUS_UNSPECIFIED ServerCheck_Status = 0
-	// As it should be.
+	// Passed.
 	ServerCheck_STATUS_OK ServerCheck_Status = 1
-	// It works, but something should be looked at.
+	// Passed with a warning.
 	ServerCheck_STATUS_WARNING ServerCheck_Status = 2
-	// It does not work.
+	// Failed.
 	ServerCheck_STATUS_FAILED ServerCheck_Status = 3
-	// It was not tried, because something before it failed.
+	// Skipped, because an earlier check failed.
 	ServerCheck_STATUS_SKIPPED ServerCheck_Status = 4
 )
 
@@ -87,7 +87,7 @@ func (ServerCheck_Status) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_mcppool_v1_check_proto_rawDescGZIP(), []int{2, 0}
 }
 
-// Which server.
+// A request to test a server.
 type TestMcpServerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server.
@@ -133,14 +133,14 @@ func (x *TestMcpServerRequest) GetId() string {
 	return ""
 }
 
-// What came of it. Each check is made only where those that it needs passed.
+// The results of the checks. A check runs only if those that it depends on passed.
 type TestMcpServerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The checks, in their order: configuration, secrets, address or command, connect, initialize, ping, tools, definitions.
+	// The checks, in order: configuration, secrets, address or command, connect, initialize, ping, tools, definitions.
 	Checks []*ServerCheck `protobuf:"bytes,1,rep,name=checks,proto3" json:"checks,omitempty"`
-	// None of them failed.
+	// Whether no check failed.
 	Ok bool `protobuf:"varint,2,opt,name=ok,proto3" json:"ok,omitempty"`
-	// What the server says it is.
+	// The server's name and version as reported by it.
 	ServerInfo string `protobuf:"bytes,3,opt,name=server_info,json=serverInfo,proto3" json:"server_info,omitempty"`
 	// The MCP revision in use.
 	ProtocolVersion string `protobuf:"bytes,4,opt,name=protocol_version,json=protocolVersion,proto3" json:"protocol_version,omitempty"`
@@ -206,18 +206,18 @@ func (x *TestMcpServerResponse) GetProtocolVersion() string {
 	return ""
 }
 
-// One thing that was looked at.
+// The result of one check.
 type ServerCheck struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What was looked at, in a few words.
+	// The name of the check.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// How it went.
+	// The status.
 	Status ServerCheck_Status `protobuf:"varint,2,opt,name=status,proto3,enum=pawl.mcppool.v1.ServerCheck_Status" json:"status,omitempty"`
-	// What was seen.
+	// The observation.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	// What to do about it; empty where there is nothing to do.
+	// What to do about it; empty if there is nothing to do.
 	Advice string `protobuf:"bytes,4,opt,name=advice,proto3" json:"advice,omitempty"`
-	// How long it took.
+	// The duration.
 	Duration      *durationpb.Duration `protobuf:"bytes,5,opt,name=duration,proto3" json:"duration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -288,7 +288,7 @@ func (x *ServerCheck) GetDuration() *durationpb.Duration {
 	return nil
 }
 
-// Which server's connection.
+// A request for a server's log.
 type GetMcpServerLogRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server.
@@ -334,19 +334,19 @@ func (x *GetMcpServerLogRequest) GetId() string {
 	return ""
 }
 
-// What the caller's connection to a server has said beside the protocol.
+// The stderr and the connection state of the caller's connection to a server.
 type GetMcpServerLogResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The end of what the child process wrote to its stderr, 64 KiB at most; secrets that the pool knows are left out. Empty for
-	// servers that are not processes, and where all users share the connection.
+	// The end of the process's stderr, at most 64 KiB, without secrets that the pool knows. Empty for servers that are not processes, and if
+	// all users share the connection.
 	Stderr string `protobuf:"bytes,1,opt,name=stderr,proto3" json:"stderr,omitempty"`
-	// Earlier output was dropped.
+	// Whether earlier output was dropped.
 	Truncated bool `protobuf:"varint,2,opt,name=truncated,proto3" json:"truncated,omitempty"`
-	// When the connection was made, or last failed; absent where there was none.
+	// When the connection was made or last failed; absent if there was none.
 	ConnectTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=connect_time,json=connectTime,proto3" json:"connect_time,omitempty"`
-	// It still stands.
+	// Whether it is connected.
 	Connected bool `protobuf:"varint,4,opt,name=connected,proto3" json:"connected,omitempty"`
-	// Why it does not, where it failed.
+	// Why it failed, if it did.
 	LastError     string `protobuf:"bytes,5,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -417,7 +417,7 @@ func (x *GetMcpServerLogResponse) GetLastError() string {
 	return ""
 }
 
-// Which servers to watch.
+// A request to watch servers.
 type WatchMcpServersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The servers; empty: all that the caller can see.

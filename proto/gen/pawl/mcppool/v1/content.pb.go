@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: pawl/mcppool/v1/content.proto
 
-// What MCP servers give: text, pictures, sounds, resources.
+// Content from MCP servers: text, images, audio, resources.
 
 package mcppoolv1
 
@@ -26,7 +26,7 @@ const (
 // One block of a tool's result.
 type Content struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it is.
+	// The block.
 	//
 	// Types that are valid to be assigned to Kind:
 	//
@@ -137,17 +137,17 @@ type Content_Image struct {
 }
 
 type Content_Audio struct {
-	// A sound.
+	// Audio.
 	Audio *Blob `protobuf:"bytes,3,opt,name=audio,proto3,oneof"`
 }
 
 type Content_Resource struct {
-	// A resource, embedded.
+	// An embedded resource.
 	Resource *Resource `protobuf:"bytes,4,opt,name=resource,proto3,oneof"`
 }
 
 type Content_ResourceLink struct {
-	// A resource that can be read from the server.
+	// A link to a resource that can be read from the server.
 	ResourceLink *ResourceLink `protobuf:"bytes,5,opt,name=resource_link,json=resourceLink,proto3,oneof"`
 }
 
@@ -161,12 +161,12 @@ func (*Content_Resource) isContent_Kind() {}
 
 func (*Content_ResourceLink) isContent_Kind() {}
 
-// Bytes of a media type.
+// Bytes with a media type.
 type Blob struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The bytes.
 	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// Their type, such as image/png.
+	// The media type, such as image/png.
 	MimeType      string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -219,13 +219,13 @@ func (x *Blob) GetMimeType() string {
 // A resource's content.
 type Resource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its address.
+	// Its URI.
 	Uri string `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
-	// Its type.
+	// Its media type.
 	MimeType string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
-	// Its text, where it is text.
+	// The text, if it is text.
 	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
-	// Its bytes, where it is not.
+	// The bytes, if it is not text.
 	Blob          []byte `protobuf:"bytes,4,opt,name=blob,proto3" json:"blob,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -289,16 +289,16 @@ func (x *Resource) GetBlob() []byte {
 	return nil
 }
 
-// Where a resource is.
+// A link to a resource.
 type ResourceLink struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its address.
+	// Its URI.
 	Uri string `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
 	// Its name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// What it is.
+	// Its description.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// Its type.
+	// Its media type.
 	MimeType      string `protobuf:"bytes,4,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

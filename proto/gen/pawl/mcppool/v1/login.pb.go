@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: pawl/mcppool/v1/login.proto
 
-// Logging in to MCP servers that ask for it (OAuth 2.1).
+// Logins to MCP servers that require them (OAuth 2.1).
 
 package mcppoolv1
 
@@ -29,11 +29,11 @@ const (
 type LoginState int32
 
 const (
-	// The server never asked for it.
+	// The server has not required a login.
 	LoginState_LOGIN_STATE_UNSPECIFIED LoginState = 0
-	// The server asks for it, and the caller has not logged in, or no longer.
+	// The server requires a login, and the caller is not logged in.
 	LoginState_LOGIN_STATE_REQUIRED LoginState = 1
-	// There is a token of the caller, or of all.
+	// The caller, or the pool for all users, has a token.
 	LoginState_LOGIN_STATE_ACTIVE LoginState = 2
 )
 
@@ -78,15 +78,15 @@ func (LoginState) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_mcppool_v1_login_proto_rawDescGZIP(), []int{0}
 }
 
-// How a token is asked for.
+// The grant type.
 type OAuth_Grant int32
 
 const (
-	// As the server's metadata allow: a person logs in.
+	// Chosen by the server's metadata; a person logs in.
 	OAuth_GRANT_UNSPECIFIED OAuth_Grant = 0
-	// A person logs in with a browser; tokens are the person's own.
+	// A person logs in with a browser; each user has a token.
 	OAuth_GRANT_AUTHORIZATION_CODE OAuth_Grant = 1
-	// The pool logs in by its client id and secret, for all users.
+	// The pool logs in with its client id and secret, for all users.
 	OAuth_GRANT_CLIENT_CREDENTIALS OAuth_Grant = 2
 )
 
@@ -131,17 +131,16 @@ func (OAuth_Grant) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_mcppool_v1_login_proto_rawDescGZIP(), []int{0, 0}
 }
 
-// How the pool gets tokens for an HTTP server that asks for them. Operators only, but for the owner of a server, who may set
-// all but references to secrets.
+// OAuth settings of an HTTP server. Operators may set all of them; the owner of a server all except references to secrets.
 type OAuth struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How a token is asked for.
+	// The grant type.
 	Grant OAuth_Grant `protobuf:"varint,1,opt,name=grant,proto3,enum=pawl.mcppool.v1.OAuth_Grant" json:"grant,omitempty"`
-	// The client's id at the authorization server; empty: the pool registers itself there where that is possible.
+	// The client id at the authorization server. If empty, the pool registers itself if the server allows it.
 	ClientId string `protobuf:"bytes,2,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
 	// Its secret, or a reference to it (`${env:NAME}`, `${file:PATH}`). Never returned.
 	ClientSecret string `protobuf:"bytes,3,opt,name=client_secret,json=clientSecret,proto3" json:"client_secret,omitempty"`
-	// What is asked for; empty: what the server says that it needs.
+	// The requested scopes; those that the server names if empty.
 	Scopes        []string `protobuf:"bytes,4,rep,name=scopes,proto3" json:"scopes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -205,13 +204,12 @@ func (x *OAuth) GetScopes() []string {
 	return nil
 }
 
-// Where the caller wants to log in.
+// A request to start a login.
 type StartMcpLoginRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server.
 	McpId string `protobuf:"bytes,1,opt,name=mcp_id,json=mcpId,proto3" json:"mcp_id,omitempty"`
-	// Where the browser is sent with the code: an address on loopback (RFC 8252), or one that the operator configured. Empty: the
-	// configured one.
+	// The redirect URI: on loopback (RFC 8252), or one that the operator configured. Empty for the configured one.
 	RedirectUri   string `protobuf:"bytes,2,opt,name=redirect_uri,json=redirectUri,proto3" json:"redirect_uri,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -261,16 +259,16 @@ func (x *StartMcpLoginRequest) GetRedirectUri() string {
 	return ""
 }
 
-// A login that was begun.
+// A started login.
 type StartMcpLoginResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the person is to open in a browser.
+	// The page that the user must open in a browser.
 	AuthorizationUrl string `protobuf:"bytes,1,opt,name=authorization_url,json=authorizationUrl,proto3" json:"authorization_url,omitempty"`
-	// Names the login; it is the `state` that the browser brings back.
+	// Identifies the login: the `state` parameter of the redirect.
 	State string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
-	// Until when it can be finished.
+	// When the login expires.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
-	// Where the browser will be sent.
+	// The redirect URI in use.
 	RedirectUri   string `protobuf:"bytes,4,opt,name=redirect_uri,json=redirectUri,proto3" json:"redirect_uri,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -334,18 +332,18 @@ func (x *StartMcpLoginResponse) GetRedirectUri() string {
 	return ""
 }
 
-// What the browser brought back. Only who began the login can finish it.
+// The parameters of the browser's redirect. Only the user who started the login can finish it.
 type FinishMcpLoginRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The login.
 	State string `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
-	// The code; empty where there is an error.
+	// The authorization code; empty if there is an error.
 	Code string `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
-	// Who answered (RFC 9207); empty where the browser brought none.
+	// The issuer (RFC 9207); empty if the redirect had none.
 	Iss string `protobuf:"bytes,3,opt,name=iss,proto3" json:"iss,omitempty"`
-	// Why there is no code.
+	// The error code.
 	Error string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
-	// The same for people.
+	// The error's description.
 	ErrorDescription string `protobuf:"bytes,5,opt,name=error_description,json=errorDescription,proto3" json:"error_description,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -416,14 +414,14 @@ func (x *FinishMcpLoginRequest) GetErrorDescription() string {
 	return ""
 }
 
-// The person is logged in.
+// The completed login.
 type FinishMcpLoginResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server.
 	McpId string `protobuf:"bytes,1,opt,name=mcp_id,json=mcpId,proto3" json:"mcp_id,omitempty"`
-	// What was granted.
+	// The granted scopes.
 	Scopes []string `protobuf:"bytes,2,rep,name=scopes,proto3" json:"scopes,omitempty"`
-	// When the token ends; absent where that is not known. It is renewed before that where it can be.
+	// When the token expires; absent if unknown. It is renewed before if possible.
 	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -480,7 +478,7 @@ func (x *FinishMcpLoginResponse) GetExpireTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// Where the caller wants to be logged out.
+// A request to delete a token.
 type DeleteMcpLoginRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server.
@@ -526,7 +524,7 @@ func (x *DeleteMcpLoginRequest) GetMcpId() string {
 	return ""
 }
 
-// Nothing to say.
+// An empty response.
 type DeleteMcpLoginResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields

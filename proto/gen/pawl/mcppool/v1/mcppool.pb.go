@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: pawl/mcppool/v1/mcppool.proto
 
-// MCP servers, their tools and the calls of them.
+// MCP servers, their tools, and tool calls.
 
 package mcppoolv1
 
@@ -31,19 +31,19 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Where a connection is.
+// The state of a connection.
 type ConnectionState int32
 
 const (
-	// Not said.
+	// Not specified.
 	ConnectionState_CONNECTION_STATE_UNSPECIFIED ConnectionState = 0
-	// There is none; the next use connects.
+	// Not connected; the next use connects.
 	ConnectionState_CONNECTION_STATE_IDLE ConnectionState = 1
-	// It is being made.
+	// Connecting.
 	ConnectionState_CONNECTION_STATE_CONNECTING ConnectionState = 2
-	// It works: the server gave a sign of life within the last seconds, or is being asked for one.
+	// Connected: the server answered within the last seconds, or is being pinged.
 	ConnectionState_CONNECTION_STATE_READY ConnectionState = 3
-	// It was lost, or could not be made; `last_error` says why. The next use tries again.
+	// The connection was lost or could not be made; `last_error` says why. The next use tries again.
 	ConnectionState_CONNECTION_STATE_FAILED ConnectionState = 4
 )
 
@@ -92,16 +92,16 @@ func (ConnectionState) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{0}
 }
 
-// Which tools of a server are quarantined until they are approved. The tools that a server has when it is used for
-// the first time need no approval. A server that is replaced, by another command, arguments, folder or address, is a new one.
+// The tools of a server that are quarantined until they are approved. The tools that a server has at its first use need no
+// approval. A server whose command, arguments, folder or address changes counts as a new one.
 type Pinning int32
 
 const (
-	// As APPROVE_CHANGES.
+	// Same as APPROVE_CHANGES.
 	Pinning_PINNING_UNSPECIFIED Pinning = 0
 	// Tools whose definition changed, and new ones: a changed tool under a new name is a new tool.
 	Pinning_PINNING_APPROVE_CHANGES Pinning = 1
-	// Tools whose definition changed; for servers that gain tools while they are used.
+	// Tools whose definition changed. For servers that add tools while they are used.
 	Pinning_PINNING_ALLOW_NEW Pinning = 2
 	// None.
 	Pinning_PINNING_TRUST_ALL Pinning = 3
@@ -150,17 +150,17 @@ func (Pinning) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{1}
 }
 
-// Who shares a connection to a server.
+// The users and tasks that share a connection to a server.
 type Isolation int32
 
 const (
-	// As USER.
+	// Same as USER.
 	Isolation_ISOLATION_UNSPECIFIED Isolation = 0
-	// Each user has one.
+	// Each user has one connection.
 	Isolation_ISOLATION_USER Isolation = 1
-	// Each task of each user has one, which closes when the task ends.
+	// Each task has one connection, which is closed when the task ends.
 	Isolation_ISOLATION_TASK Isolation = 2
-	// All users have the same one; for servers that keep nothing between calls. It has no login of a user's own.
+	// All users share one connection, for servers that keep no state between calls. Users cannot log in to such a server.
 	Isolation_ISOLATION_SHARED Isolation = 3
 )
 
@@ -207,17 +207,17 @@ func (Isolation) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{2}
 }
 
-// What becomes of a call.
+// The decision of a permission rule.
 type PermissionDecision int32
 
 const (
-	// Not said.
+	// Not specified.
 	PermissionDecision_PERMISSION_DECISION_UNSPECIFIED PermissionDecision = 0
-	// It is made.
+	// The call is made.
 	PermissionDecision_PERMISSION_DECISION_ALLOW PermissionDecision = 1
-	// It is made, and its risk is MEDIUM at least, so that tasks ask before it.
+	// The call is made with at least MEDIUM risk, so tasks ask a person first.
 	PermissionDecision_PERMISSION_DECISION_ASK PermissionDecision = 2
-	// It is refused (PERMISSION_DENIED), and the tool is not listed.
+	// The call is refused (PERMISSION_DENIED), and the tool is not listed.
 	PermissionDecision_PERMISSION_DECISION_DENY PermissionDecision = 3
 )
 
@@ -264,17 +264,17 @@ func (PermissionDecision) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{3}
 }
 
-// What the person did.
+// The person's action.
 type CallAnswer_Action int32
 
 const (
-	// Not said.
+	// Not specified.
 	CallAnswer_ACTION_UNSPECIFIED CallAnswer_Action = 0
-	// Answered.
+	// Accepted: `content_json` is the answer.
 	CallAnswer_ACTION_ACCEPT CallAnswer_Action = 1
-	// Said no.
+	// Declined.
 	CallAnswer_ACTION_DECLINE CallAnswer_Action = 2
-	// Went away.
+	// Dismissed without a choice.
 	CallAnswer_ACTION_CANCEL CallAnswer_Action = 3
 )
 
@@ -321,14 +321,14 @@ func (CallAnswer_Action) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{28, 0}
 }
 
-// What a server may ask of models (sampling), at the expense of the operator who configured the models.
+// Limits for a server's requests to models (sampling). The operator who configured the models pays.
 type SamplingPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The planner's named model that answers; empty: what the server hints at, else the planner's default.
+	// The configured model that answers. If empty: the one that the server's hints name, else the planner's default.
 	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
-	// The longest answer, in tokens; 0: 1024.
+	// The maximum length of an answer, in tokens; 1024 if 0.
 	MaxTokens uint32 `protobuf:"varint,2,opt,name=max_tokens,json=maxTokens,proto3" json:"max_tokens,omitempty"`
-	// How often during one call; 0: 10.
+	// The maximum number of requests during one tool call; 10 if 0.
 	MaxRequests   uint32 `protobuf:"varint,3,opt,name=max_requests,json=maxRequests,proto3" json:"max_requests,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -392,9 +392,9 @@ type McpServer struct {
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// A name for people.
 	DisplayName string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
-	// What it is for.
+	// Its purpose.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// How it is reached.
+	// The transport.
 	//
 	// Types that are valid to be assigned to Transport:
 	//
@@ -402,61 +402,59 @@ type McpServer struct {
 	//	*McpServer_Http
 	//	*McpServer_Builtin
 	Transport isMcpServer_Transport `protobuf_oneof:"transport"`
-	// Registered but never used where true.
+	// If true, the server stays registered but is not used.
 	Disabled bool `protobuf:"varint,7,opt,name=disabled,proto3" json:"disabled,omitempty"`
-	// The owner; empty: shared by all users. Operators may set it; a user's own servers are the user's.
+	// The owner; empty if all users share the server. Only operators may set it; otherwise it is the user who registers the server.
 	OwnerSub string `protobuf:"bytes,8,opt,name=owner_sub,json=ownerSub,proto3" json:"owner_sub,omitempty"`
-	// Users who neither activated nor deactivated it have it active.
+	// Active for users who have neither activated nor deactivated it.
 	AutoActivate bool `protobuf:"varint,9,opt,name=auto_activate,json=autoActivate,proto3" json:"auto_activate,omitempty"`
-	// Its tool annotations are believed. Operators only.
+	// Whether the annotations of its tools are trusted. Operators only.
 	Trusted bool `protobuf:"varint,10,opt,name=trusted,proto3" json:"trusted,omitempty"`
-	// What its tools do to the world, by tool name. A `*` in a name stands for any text; the whole name counts before all
-	// others, and then the one with most letters. Operators only.
+	// Policies by tool name. A `*` in a name matches any text. An exact name takes precedence, then the longest pattern. Operators only.
 	ToolPolicies map[string]*ToolPolicy `protobuf:"bytes,11,rep,name=tool_policies,json=toolPolicies,proto3" json:"tool_policies,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The longest that one call may take; 60 s where absent.
+	// The timeout of one call; 60 s if absent.
 	CallTimeout *durationpb.Duration `protobuf:"bytes,12,opt,name=call_timeout,json=callTimeout,proto3" json:"call_timeout,omitempty"`
-	// The longest that starting or connecting may take; 30 s where absent.
+	// The timeout for starting or connecting; 30 s if absent.
 	StartTimeout *durationpb.Duration `protobuf:"bytes,13,opt,name=start_timeout,json=startTimeout,proto3" json:"start_timeout,omitempty"`
 	// Changes with the configuration. Output only; send it back with an update or delete to refuse a lost update.
 	Etag string `protobuf:"bytes,14,opt,name=etag,proto3" json:"etag,omitempty"`
-	// The caller has it active. Output only.
+	// Whether it is active for the caller. Output only.
 	Active bool `protobuf:"varint,15,opt,name=active,proto3" json:"active,omitempty"`
-	// The caller's connection. Output only.
+	// The state of the caller's connection. Output only.
 	State ConnectionState `protobuf:"varint,16,opt,name=state,proto3,enum=pawl.mcppool.v1.ConnectionState" json:"state,omitempty"`
-	// Why the last try to connect failed. Output only.
+	// The error of the last attempt to connect. Output only.
 	LastError string `protobuf:"bytes,17,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
-	// What the server says it is. Output only; empty until it was connected to.
+	// The server's name and version as reported by it; empty before the first connection. Output only.
 	ServerInfo string `protobuf:"bytes,18,opt,name=server_info,json=serverInfo,proto3" json:"server_info,omitempty"`
 	// When it was registered; absent for servers from a configuration file. Output only.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When its configuration last changed. Output only.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	// It comes from a configuration file: it cannot be changed here. Output only.
+	// Whether it comes from a configuration file and cannot be changed through the API. Output only.
 	FromConfig bool `protobuf:"varint,21,opt,name=from_config,json=fromConfig,proto3" json:"from_config,omitempty"`
-	// Tasks that name no servers do without it; for servers that mean something in one place only, such as a folder's.
+	// If true, only tasks that name this server use it; for example, the server of one folder.
 	OnlyWhenNamed bool `protobuf:"varint,22,opt,name=only_when_named,json=onlyWhenNamed,proto3" json:"only_when_named,omitempty"`
-	// Which of its tools need an approval. Whoever may approve them may set it.
+	// The tools that need approval before use. Users who may approve them may set it.
 	Pinning Pinning `protobuf:"varint,23,opt,name=pinning,proto3,enum=pawl.mcppool.v1.Pinning" json:"pinning,omitempty"`
-	// Who may call what, in order: the first rule that fits a call decides, and where none does the call is allowed. Operators
-	// only, who alone see them.
+	// Permissions, in order: the first rule that matches a call decides. A call that matches none is allowed. Visible to operators only.
 	Permissions []*PermissionRule `protobuf:"bytes,24,rep,name=permissions,proto3" json:"permissions,omitempty"`
-	// Who shares a connection. Operators only.
+	// The users and tasks that share a connection. Operators only.
 	Isolation Isolation `protobuf:"varint,25,opt,name=isolation,proto3,enum=pawl.mcppool.v1.Isolation" json:"isolation,omitempty"`
-	// Connections to it at once, of all users; 0: as many as the pool allows. Operators only.
+	// The maximum number of connections of all users; the pool's limit if 0. Operators only.
 	MaxConnections uint32 `protobuf:"varint,26,opt,name=max_connections,json=maxConnections,proto3" json:"max_connections,omitempty"`
-	// Folders that the server is told of when it asks for roots: `file:` URIs, or absolute paths. Operators only.
+	// The roots that the server may list: `file:` URIs or absolute paths. Operators only.
 	Roots []string `protobuf:"bytes,27,rep,name=roots,proto3" json:"roots,omitempty"`
-	// How long the result of a reading tool may be given again for the same user, tool definition and input; absent: it is not
-	// kept. Operators only.
+	// How long the result of a read-only tool is cached for the same user, tool definition and input; not cached if absent. Operators
+	// only.
 	CacheTtl *durationpb.Duration `protobuf:"bytes,28,opt,name=cache_ttl,json=cacheTtl,proto3" json:"cache_ttl,omitempty"`
-	// The caller's login, where the server asks for one. Output only.
+	// The caller's login state. Output only.
 	Login LoginState `protobuf:"varint,29,opt,name=login,proto3,enum=pawl.mcppool.v1.LoginState" json:"login,omitempty"`
-	// What the server offers beside tools: resources, resource_subscriptions, prompts, completions, logging, tasks. Output only;
-	// empty until it was connected to.
+	// The server's capabilities besides tools: resources, resource_subscriptions, prompts, completions, logging, tasks. Empty before the
+	// first connection. Output only.
 	Capabilities []string `protobuf:"bytes,30,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
-	// Since when the caller's connection is in its state; absent if none. Output only.
+	// When the caller's connection entered its state; absent if there is none. Output only.
 	StateTime *timestamppb.Timestamp `protobuf:"bytes,31,opt,name=state_time,json=stateTime,proto3" json:"state_time,omitempty"`
-	// The server may have a model asked in the middle of a call (sampling), within these bounds; absent: it may not. Operators only.
+	// Allows the server to ask a model during a call (sampling), within these limits; not allowed if absent. Operators only.
 	Sampling      *SamplingPolicy `protobuf:"bytes,32,opt,name=sampling,proto3" json:"sampling,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -744,7 +742,7 @@ type McpServer_Http struct {
 }
 
 type McpServer_Builtin struct {
-	// A server that Pawl brings along, in the pool's own process.
+	// A server that is part of Pawl and runs in the pool's process.
 	Builtin *BuiltinTransport `protobuf:"bytes,6,opt,name=builtin,proto3,oneof"`
 }
 
@@ -757,13 +755,13 @@ func (*McpServer_Builtin) isMcpServer_Transport() {}
 // A child process.
 type StdioTransport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The program; run without a shell.
+	// The program. It runs without a shell.
 	Command string `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
 	// Its arguments.
 	Args []string `protobuf:"bytes,2,rep,name=args,proto3" json:"args,omitempty"`
-	// Its environment, beside PATH, HOME and a few more that programs cannot do without. Values are shown to operators only.
+	// Environment variables in addition to PATH, HOME and a few other essential ones. Only operators see the values.
 	Env map[string]string `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Its working directory; the pool's where empty.
+	// Its working directory; the pool's if empty.
 	Cwd           string `protobuf:"bytes,4,opt,name=cwd,proto3" json:"cwd,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -832,12 +830,11 @@ type HttpTransport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its address, http or https.
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	// Headers of each request, for keys and the like. Values are never returned.
+	// Headers sent with each request, such as API keys. Values are never returned.
 	Headers map[string]string `protobuf:"bytes,2,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The server speaks the older HTTP+SSE transport (2024-11-05). Needs not be said: where a server refuses streamable HTTP, the
-	// older one is tried.
+	// Use the older HTTP+SSE transport (2024-11-05). If false, it is tried when the server refuses streamable HTTP.
 	Sse bool `protobuf:"varint,3,opt,name=sse,proto3" json:"sse,omitempty"`
-	// How the pool logs in; absent: as the server's metadata say.
+	// OAuth settings; if absent, those of the server's metadata.
 	Oauth         *OAuth `protobuf:"bytes,4,opt,name=oauth,proto3" json:"oauth,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -901,12 +898,12 @@ func (x *HttpTransport) GetOauth() *OAuth {
 	return nil
 }
 
-// A server that Pawl brings along.
+// A server that is part of Pawl.
 type BuiltinTransport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which one: `workspace`.
+	// Its kind: `workspace`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The folder that `workspace` shows; absolute.
+	// The absolute path of the folder that `workspace` serves.
 	Root          string `protobuf:"bytes,2,opt,name=root,proto3" json:"root,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -959,11 +956,11 @@ func (x *BuiltinTransport) GetRoot() string {
 // An operator's settings for a tool.
 type ToolPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it does to the world.
+	// The effect of a call.
 	Effect v1.Effect `protobuf:"varint,1,opt,name=effect,proto3,enum=pawl.common.v1.Effect" json:"effect,omitempty"`
-	// Calling it twice with the same input is the same as calling it once.
+	// Whether calling it twice with the same input equals calling it once.
 	Idempotent bool `protobuf:"varint,2,opt,name=idempotent,proto3" json:"idempotent,omitempty"`
-	// The lowest risk of a call; by effect where unspecified.
+	// The lowest risk of a call; derived from the effect if unspecified.
 	RiskFloor     v1.RiskLevel `protobuf:"varint,3,opt,name=risk_floor,json=riskFloor,proto3,enum=pawl.common.v1.RiskLevel" json:"risk_floor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1020,16 +1017,16 @@ func (x *ToolPolicy) GetRiskFloor() v1.RiskLevel {
 	return v1.RiskLevel(0)
 }
 
-// A rule fits a call that fits each of its lists; an empty list fits any.
+// A permission rule. It matches a call that matches each of its lists; an empty list matches any call.
 type PermissionRule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Users, by sub.
 	Users []string `protobuf:"bytes,1,rep,name=users,proto3" json:"users,omitempty"`
-	// Names of tools; a `*` stands for any text.
+	// Tool names; `*` matches any text.
 	Tools []string `protobuf:"bytes,2,rep,name=tools,proto3" json:"tools,omitempty"`
-	// What tools do to the world.
+	// Effects of tools.
 	Effects []v1.Effect `protobuf:"varint,3,rep,packed,name=effects,proto3,enum=pawl.common.v1.Effect" json:"effects,omitempty"`
-	// What becomes of the call.
+	// The decision.
 	Decision      PermissionDecision `protobuf:"varint,4,opt,name=decision,proto3,enum=pawl.mcppool.v1.PermissionDecision" json:"decision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1093,14 +1090,14 @@ func (x *PermissionRule) GetDecision() PermissionDecision {
 	return PermissionDecision_PERMISSION_DECISION_UNSPECIFIED
 }
 
-// What to register.
+// A request to register a server.
 type CreateMcpServerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The server. `id` may be left out where `mcp_server_id` is given.
+	// The server. `id` may be omitted if `mcp_server_id` is set.
 	McpServer *McpServer `protobuf:"bytes,1,opt,name=mcp_server,json=mcpServer,proto3" json:"mcp_server,omitempty"`
 	// Its id.
 	McpServerId string `protobuf:"bytes,2,opt,name=mcp_server_id,json=mcpServerId,proto3" json:"mcp_server_id,omitempty"`
-	// Makes the call repeatable: chosen by the client, unique for one user.
+	// Makes the request idempotent: chosen by the client, unique per user.
 	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1157,7 +1154,7 @@ func (x *CreateMcpServerRequest) GetRequestId() string {
 	return ""
 }
 
-// Which server.
+// A request for one server.
 type GetMcpServerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server.
@@ -1203,14 +1200,14 @@ func (x *GetMcpServerRequest) GetId() string {
 	return ""
 }
 
-// Which servers.
+// A request for a page of servers.
 type ListMcpServersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// At most this many; 50 where 0, 1000 at most.
+	// The page size; 50 if 0, at most 1000.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// next_page_token of the page before.
+	// The next_page_token of the previous page.
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Only those that the caller has active.
+	// Only servers that are active for the caller.
 	ActiveOnly    bool `protobuf:"varint,3,opt,name=active_only,json=activeOnly,proto3" json:"active_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1272,7 +1269,7 @@ type ListMcpServersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The servers.
 	McpServers []*McpServer `protobuf:"bytes,1,rep,name=mcp_servers,json=mcpServers,proto3" json:"mcp_servers,omitempty"`
-	// Send it for the next page; empty on the last one.
+	// The token of the next page; empty on the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1322,10 +1319,10 @@ func (x *ListMcpServersResponse) GetNextPageToken() string {
 	return ""
 }
 
-// What to change.
+// A request to update a server.
 type UpdateMcpServerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The server with its new fields; `id` says which, and `etag`, where set, must be the current one.
+	// The server with its new fields. `id` names it; `etag`, if set, must be the current one.
 	McpServer *McpServer `protobuf:"bytes,1,opt,name=mcp_server,json=mcpServer,proto3" json:"mcp_server,omitempty"`
 	// The fields to change; without a mask, those that are set.
 	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
@@ -1377,12 +1374,12 @@ func (x *UpdateMcpServerRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
 	return nil
 }
 
-// Which server.
+// A request to remove a server.
 type DeleteMcpServerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Where set, must be the current one.
+	// If set, it must be the current one.
 	Etag          string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1432,7 +1429,7 @@ func (x *DeleteMcpServerRequest) GetEtag() string {
 	return ""
 }
 
-// Nothing to say.
+// An empty response.
 type DeleteMcpServerResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1469,7 +1466,7 @@ func (*DeleteMcpServerResponse) Descriptor() ([]byte, []int) {
 	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{13}
 }
 
-// Which server.
+// A request to activate a server.
 type ActivateMcpServerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server.
@@ -1515,7 +1512,7 @@ func (x *ActivateMcpServerRequest) GetId() string {
 	return ""
 }
 
-// Which server.
+// A request to deactivate a server.
 type DeactivateMcpServerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server.
@@ -1561,20 +1558,20 @@ func (x *DeactivateMcpServerRequest) GetId() string {
 	return ""
 }
 
-// Whose tools.
+// A request for a page of a server's tools.
 type ListToolsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server.
 	McpId string `protobuf:"bytes,1,opt,name=mcp_id,json=mcpId,proto3" json:"mcp_id,omitempty"`
-	// At most this many; 200 where 0, 1000 at most.
+	// The page size; 200 if 0, at most 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// next_page_token of the page before.
+	// The next_page_token of the previous page.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Only tools whose name, title or description holds all of these words (letter case does not matter).
+	// Only tools whose name, title or description contains all of these words, ignoring case.
 	Query string `protobuf:"bytes,4,opt,name=query,proto3" json:"query,omitempty"`
-	// Uses the server for this session (a task) until ReleaseSession; empty: for this call alone.
+	// The session (a task) that uses the server until ReleaseSession; empty for this call only.
 	SessionId string `protobuf:"bytes,5,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Lists the tools that are quarantined instead of those that can be used.
+	// List the quarantined tools instead of the usable ones.
 	Quarantined   bool `protobuf:"varint,6,opt,name=quarantined,proto3" json:"quarantined,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1657,16 +1654,16 @@ type ListToolsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tools, by name.
 	Tools []*v1.Tool `protobuf:"bytes,1,rep,name=tools,proto3" json:"tools,omitempty"`
-	// Send it for the next page; empty on the last one.
+	// The token of the next page; empty on the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// Names the pool process that keeps the calls of this server and user; see AttachCall.
+	// The pool replica that handles the calls of this server and user; see AttachCall.
 	PoolId string `protobuf:"bytes,3,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
-	// How many tools of the server are quarantined, on any page.
+	// The number of quarantined tools of the server, on all pages.
 	QuarantinedCount uint32 `protobuf:"varint,4,opt,name=quarantined_count,json=quarantinedCount,proto3" json:"quarantined_count,omitempty"`
-	// Those, by name, where they were asked for; `tools` is empty then.
+	// The quarantined tools by name, if requested; `tools` is then empty.
 	QuarantinedTools []*QuarantinedTool `protobuf:"bytes,5,rep,name=quarantined_tools,json=quarantinedTools,proto3" json:"quarantined_tools,omitempty"`
-	// Nobody waits for what the session of the request has of this server: it may be released up to a second late, with a call of another
-	// session (see CallToolsRequest) instead of by ReleaseSession.
+	// Whether the session may be released up to a second late, together with a call of another session (CallToolsRequest.ended_session_ids)
+	// instead of by ReleaseSession: no other caller waits for its connection.
 	LateRelease   bool `protobuf:"varint,6,opt,name=late_release,json=lateRelease,proto3" json:"late_release,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1744,22 +1741,22 @@ func (x *ListToolsResponse) GetLateRelease() bool {
 	return false
 }
 
-// A tool that waits for an approval: its definition is not the one that was approved, or it is new.
+// A tool that needs approval because it is new or its definition has changed.
 type QuarantinedTool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The tool as its server offers it now.
+	// The tool as the server offers it now.
 	Tool *v1.Tool `protobuf:"bytes,1,opt,name=tool,proto3" json:"tool,omitempty"`
 	// Its definition, exactly as the server sent it.
 	DefinitionJson string `protobuf:"bytes,2,opt,name=definition_json,json=definitionJson,proto3" json:"definition_json,omitempty"`
-	// The definition that was approved; empty where the tool is new, or where it was too long to be kept.
+	// The approved definition; empty if the tool is new, or if the definition was too long to keep.
 	ApprovedDefinitionJson string `protobuf:"bytes,3,opt,name=approved_definition_json,json=approvedDefinitionJson,proto3" json:"approved_definition_json,omitempty"`
-	// SHA-256 (hex) of the latter; empty where the tool is new.
+	// SHA-256 (hex) of the approved definition; empty if the tool is new.
 	ApprovedDefinitionHash string `protobuf:"bytes,4,opt,name=approved_definition_hash,json=approvedDefinitionHash,proto3" json:"approved_definition_hash,omitempty"`
-	// When it was approved, or seen for the first time; absent where the tool is new.
+	// When the definition was approved or first seen; absent if the tool is new.
 	ApproveTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=approve_time,json=approveTime,proto3" json:"approve_time,omitempty"`
-	// Who approved it; empty where that was on first use.
+	// The user who approved it; empty if it was accepted at first use.
 	ApprovedBy string `protobuf:"bytes,6,opt,name=approved_by,json=approvedBy,proto3" json:"approved_by,omitempty"`
-	// Where the definitions differ, as JSON pointers, the first 50; empty where the tool is new.
+	// JSON pointers to the first 50 differences; empty if the tool is new.
 	Changes       []string `protobuf:"bytes,7,rep,name=changes,proto3" json:"changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1844,15 +1841,14 @@ func (x *QuarantinedTool) GetChanges() []string {
 	return nil
 }
 
-// Which definition is approved.
+// A request to approve a tool's definition.
 type ApproveToolRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server.
 	McpId string `protobuf:"bytes,1,opt,name=mcp_id,json=mcpId,proto3" json:"mcp_id,omitempty"`
 	// The tool's name on that server.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// The definition_hash that was looked at. Where the tool has another one by now, nothing is approved
-	// (DEFINITION_CHANGED).
+	// The hash of the definition that was reviewed. If the definition has changed since, nothing is approved (DEFINITION_CHANGED).
 	DefinitionHash string `protobuf:"bytes,3,opt,name=definition_hash,json=definitionHash,proto3" json:"definition_hash,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1909,7 +1905,7 @@ func (x *ApproveToolRequest) GetDefinitionHash() string {
 	return ""
 }
 
-// What can be used now.
+// The approved tool.
 type ApproveToolResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tool.
@@ -1955,47 +1951,46 @@ func (x *ApproveToolResponse) GetTool() *v1.Tool {
 	return nil
 }
 
-// What to call.
+// A request to call a tool.
 type CallToolRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server.
 	McpId string `protobuf:"bytes,1,opt,name=mcp_id,json=mcpId,proto3" json:"mcp_id,omitempty"`
 	// The tool's name on that server.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// The input; absent: `{}`.
+	// The input; `{}` if absent.
 	Input *structpb.Struct `protobuf:"bytes,3,opt,name=input,proto3" json:"input,omitempty"`
-	// The same as exact JSON; give one of the two.
+	// The input as exact JSON. Set at most one of the two.
 	InputJson string `protobuf:"bytes,4,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
-	// Names the attempt, for CancelCall and AttachCall; empty: the pool names it. A name that the pool knows is not called
-	// again: its stream follows the first call. Another server, tool or input under a known name is INVALID_ARGUMENT
-	// (REQUEST_ID_REUSED). Refusals are remembered too: give each attempt a new id.
+	// Identifies the attempt, for CancelCall and AttachCall; chosen by the pool if empty. A known id is not called again: the stream follows
+	// the first call. A known id with another server, tool or input is INVALID_ARGUMENT (REQUEST_ID_REUSED). Refusals are remembered, too:
+	// use a new id for each attempt.
 	CallId string `protobuf:"bytes,5,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
-	// The same for each attempt of one step with one input; sent upstream for servers that know it.
+	// The same for all attempts of a step with one input; sent to servers that support it.
 	IdempotencyKey string `protobuf:"bytes,6,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// The session (a task) that uses the server; empty: for this call alone.
+	// The session (a task) that uses the server; empty for this call only.
 	SessionId string `protobuf:"bytes,7,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The longest that the call may take; the server's call_timeout where absent or longer.
+	// The call's timeout; the server's call_timeout if absent or longer.
 	Timeout *durationpb.Duration `protobuf:"bytes,8,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// Where set, the call is refused unless the tool's definition still has this hash.
+	// If set, the call is refused unless the tool's definition has this hash.
 	ExpectedDefinitionHash string `protobuf:"bytes,9,opt,name=expected_definition_hash,json=expectedDefinitionHash,proto3" json:"expected_definition_hash,omitempty"`
-	// Where set, the call is refused unless the server's configuration still has this revision.
+	// If set, the call is refused unless the server's configuration has this revision.
 	ExpectedConfigRevision uint64 `protobuf:"varint,10,opt,name=expected_config_revision,json=expectedConfigRevision,proto3" json:"expected_config_revision,omitempty"`
-	// Grows with each owner of the session; a call of an older owner than the newest seen is refused (STALE_OWNER).
-	// 0 is older than any other.
+	// Increases with each owner of the session. A call of an older owner than the newest seen is refused (STALE_OWNER). 0 is the oldest.
 	Epoch uint64 `protobuf:"varint,11,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// The call is refused unless it can be started before this time (TOO_LATE).
+	// If the call cannot start before this time, it is refused (TOO_LATE).
 	StartBy *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=start_by,json=startBy,proto3" json:"start_by,omitempty"`
-	// Earlier calls whose results are kept elsewhere now, as AckCall says.
+	// Earlier calls to acknowledge; see AckCall.
 	AckCallIds []string `protobuf:"bytes,13,rep,name=ack_call_ids,json=ackCallIds,proto3" json:"ack_call_ids,omitempty"`
-	// The pool that is to make the call, from ListToolsResponse. Another one refuses it, so that AttachCall's word that it was
-	// not executed holds with several of them too.
+	// The replica that must make the call, from ListToolsResponse. Any other refuses it, so that NOT_EXECUTED from AttachCall is reliable with
+	// several replicas.
 	PoolId string `protobuf:"bytes,14,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
-	// A result that is kept (cache_ttl) will not do.
+	// Do not use a cached result (cache_ttl).
 	BypassCache bool `protobuf:"varint,15,opt,name=bypass_cache,json=bypassCache,proto3" json:"bypass_cache,omitempty"`
-	// Goes on with a call that ended by asking for something: what it said as `request_state` in CallInputRequired. The call needs a
-	// new call_id, and the same server, tool and input.
+	// Continues a call that ended with a question: the `request_state` of its CallInputRequired. Use a new call_id and the same server, tool
+	// and input.
 	RequestState string `protobuf:"bytes,16,opt,name=request_state,json=requestState,proto3" json:"request_state,omitempty"`
-	// The answers to what that call asked for.
+	// The answers to that call's questions.
 	Answers       []*CallAnswer `protobuf:"bytes,17,rep,name=answers,proto3" json:"answers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2150,10 +2145,10 @@ func (x *CallToolRequest) GetAnswers() []*CallAnswer {
 	return nil
 }
 
-// Something about a running call, or its end.
+// An event of a running call, or its end.
 type CallToolResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it is.
+	// The event.
 	//
 	// Types that are valid to be assigned to Event:
 	//
@@ -2254,12 +2249,12 @@ type isCallToolResponse_Event interface {
 }
 
 type CallToolResponse_Progress struct {
-	// How far the tool is.
+	// Progress.
 	Progress *CallProgress `protobuf:"bytes,1,opt,name=progress,proto3,oneof"`
 }
 
 type CallToolResponse_Log struct {
-	// What the server logs.
+	// A log message of the server.
 	Log *CallLog `protobuf:"bytes,2,opt,name=log,proto3,oneof"`
 }
 
@@ -2269,12 +2264,12 @@ type CallToolResponse_Result struct {
 }
 
 type CallToolResponse_InputRequired struct {
-	// The server asks for something; AnswerCall answers. Until then the call's time stands still.
+	// The server asks a question; AnswerCall answers it. The call's timeout is suspended until then.
 	InputRequired *CallInputRequired `protobuf:"bytes,4,opt,name=input_required,json=inputRequired,proto3,oneof"`
 }
 
 type CallToolResponse_Task struct {
-	// The server does the call as an MCP task.
+	// The server runs the call as an MCP task.
 	Task *CallTask `protobuf:"bytes,5,opt,name=task,proto3,oneof"`
 }
 
@@ -2288,13 +2283,13 @@ func (*CallToolResponse_InputRequired) isCallToolResponse_Event() {}
 
 func (*CallToolResponse_Task) isCallToolResponse_Event() {}
 
-// One call of a stream.
+// One call of the stream.
 type CallToolsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What to call.
+	// The call.
 	Call *CallToolRequest `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
-	// Sessions of the same user that ended since: they are released before the call is looked at, as ReleaseSession says. Only of those for
-	// which ListTools said late_release; a pool that does not say that does not know the field either.
+	// Sessions of the same user that have ended. They are released before the call, as by ReleaseSession. Only sessions for which ListTools
+	// returned late_release; a pool that does not return it does not support this field.
 	EndedSessionIds []string `protobuf:"bytes,2,rep,name=ended_session_ids,json=endedSessionIds,proto3" json:"ended_session_ids,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -2344,10 +2339,10 @@ func (x *CallToolsRequest) GetEndedSessionIds() []string {
 	return nil
 }
 
-// Something about the running call of a stream, or its end.
+// An event of the stream's running call, or its end.
 type CallToolsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it is.
+	// The event.
 	//
 	// Types that are valid to be assigned to Event:
 	//
@@ -2418,12 +2413,12 @@ type isCallToolsResponse_Event interface {
 }
 
 type CallToolsResponse_Call struct {
-	// As CallTool says it; the end where it is a result.
+	// An event as in CallTool; a result is the end.
 	Call *CallToolResponse `protobuf:"bytes,1,opt,name=call,proto3,oneof"`
 }
 
 type CallToolsResponse_Error struct {
-	// The end: the status that CallTool would have ended with.
+	// The end: the error status that CallTool would return.
 	Error *status.Status `protobuf:"bytes,2,opt,name=error,proto3,oneof"`
 }
 
@@ -2431,14 +2426,14 @@ func (*CallToolsResponse_Call) isCallToolsResponse_Event() {}
 
 func (*CallToolsResponse_Error) isCallToolsResponse_Event() {}
 
-// How far a tool is.
+// Progress of a tool.
 type CallProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Done so far, in the tool's own unit.
+	// The amount done, in the tool's own unit.
 	Progress float64 `protobuf:"fixed64,1,opt,name=progress,proto3" json:"progress,omitempty"`
-	// All there is to do; 0 where the tool does not say.
+	// The total amount; 0 if unknown.
 	Total float64 `protobuf:"fixed64,2,opt,name=total,proto3" json:"total,omitempty"`
-	// What the tool says.
+	// The tool's message.
 	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2500,9 +2495,9 @@ type CallLog struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// debug, info, notice, warning, error, critical, alert or emergency.
 	Level string `protobuf:"bytes,1,opt,name=level,proto3" json:"level,omitempty"`
-	// Who logs; may be empty.
+	// The logger's name; may be empty.
 	Logger string `protobuf:"bytes,2,opt,name=logger,proto3" json:"logger,omitempty"`
-	// What, as JSON.
+	// The message as JSON.
 	DataJson      string `protobuf:"bytes,3,opt,name=data_json,json=dataJson,proto3" json:"data_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2559,21 +2554,21 @@ func (x *CallLog) GetDataJson() string {
 	return ""
 }
 
-// A server asks for something in the middle of a call (elicitation).
+// A question that a server asks during a call (elicitation).
 type CallInputRequired struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names the question within the call.
+	// Identifies the question within the call.
 	InputId string `protobuf:"bytes,1,opt,name=input_id,json=inputId,proto3" json:"input_id,omitempty"`
-	// What the person reads.
+	// The text for the person.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// JSON Schema of what is asked for, an object of plain values; empty if there is an address.
+	// JSON Schema of the answer, an object of plain values; empty if there is a URL.
 	SchemaJson string `protobuf:"bytes,3,opt,name=schema_json,json=schemaJson,proto3" json:"schema_json,omitempty"`
-	// What the person is to open in a browser; what is entered there never passes through here. Empty if there is a schema.
+	// A page to open in a browser; data entered there does not pass through Pawl. Empty if there is a schema.
 	Url string `protobuf:"bytes,4,opt,name=url,proto3" json:"url,omitempty"`
-	// Where the server keeps nothing between its questions and their answers: what it wants back. Whoever has it can go on with the
-	// call in any pool (CallToolRequest.request_state), also when this one is gone. Empty where the question lives with the connection.
+	// State that the server needs back with the answer. With it, the call can be continued on any replica
+	// (CallToolRequest.request_state), even if this one is gone. Empty if the question is bound to the connection.
 	RequestState string `protobuf:"bytes,5,opt,name=request_state,json=requestState,proto3" json:"request_state,omitempty"`
-	// When the pool gives the question up; the server is then told that there was no answer.
+	// When the question expires; the server is then told that there is no answer.
 	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2651,14 +2646,14 @@ func (x *CallInputRequired) GetExpireTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// An answer to what a server asked for.
+// An answer to a server's question.
 type CallAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which question.
+	// The question.
 	InputId string `protobuf:"bytes,1,opt,name=input_id,json=inputId,proto3" json:"input_id,omitempty"`
-	// What the person did.
+	// The person's action.
 	Action CallAnswer_Action `protobuf:"varint,2,opt,name=action,proto3,enum=pawl.mcppool.v1.CallAnswer_Action" json:"action,omitempty"`
-	// Exact JSON of what was answered, as the schema asks; only with ACCEPT.
+	// Exact JSON of the answer, valid against the schema; only with ACCEPT.
 	ContentJson   string `protobuf:"bytes,3,opt,name=content_json,json=contentJson,proto3" json:"content_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2715,18 +2710,18 @@ func (x *CallAnswer) GetContentJson() string {
 	return ""
 }
 
-// A server does a call as an MCP task: it goes on by itself, and its result can be had later by this name.
+// A call that the server runs as an MCP task: it continues without the connection, and its result can be fetched later.
 type CallTask struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The server's name for it.
+	// The server's id of the task.
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// How long the server keeps it; absent where it does not say.
+	// How long the server keeps it; absent if unknown.
 	Ttl *durationpb.Duration `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// working, input_required, completed, failed or cancelled.
 	Status string `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
-	// What the server says of it.
+	// The server's status message.
 	StatusMessage string `protobuf:"bytes,4,opt,name=status_message,json=statusMessage,proto3" json:"status_message,omitempty"`
-	// It can be asked for over any connection to the server, not only over the one that began it.
+	// Whether it can be queried over any connection to the server, not only the one that started it.
 	Portable      bool `protobuf:"varint,5,opt,name=portable,proto3" json:"portable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2797,7 +2792,7 @@ func (x *CallTask) GetPortable() bool {
 	return false
 }
 
-// Which question of which call, and the answer.
+// A request to answer a question of a call.
 type AnswerCallRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The call.
@@ -2852,7 +2847,7 @@ func (x *AnswerCallRequest) GetAnswer() *CallAnswer {
 	return nil
 }
 
-// Nothing to say: the call goes on.
+// An empty response; the call continues.
 type AnswerCallResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2889,24 +2884,24 @@ func (*AnswerCallResponse) Descriptor() ([]byte, []int) {
 	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{31}
 }
 
-// How a call ended: the tool answered. The outcome is KNOWN.
+// The result of a call. Its outcome is KNOWN.
 type CallResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The tool says that it failed; the content says why.
+	// Whether the tool reported an error; the content describes it.
 	IsError bool `protobuf:"varint,1,opt,name=is_error,json=isError,proto3" json:"is_error,omitempty"`
-	// What the tool gave, in its order.
+	// The content blocks, in the tool's order.
 	Content []*Content `protobuf:"bytes,2,rep,name=content,proto3" json:"content,omitempty"`
 	// Exact JSON of the structured content; empty if none.
 	StructuredJson string `protobuf:"bytes,3,opt,name=structured_json,json=structuredJson,proto3" json:"structured_json,omitempty"`
-	// The call's name.
+	// The call's id.
 	CallId string `protobuf:"bytes,4,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
-	// How long it took.
+	// The duration.
 	Duration *durationpb.Duration `protobuf:"bytes,5,opt,name=duration,proto3" json:"duration,omitempty"`
-	// It is a result that was kept (cache_ttl); the tool was not called.
+	// Whether the result came from the cache (cache_ttl) and the tool was not called.
 	Cached bool `protobuf:"varint,6,opt,name=cached,proto3" json:"cached,omitempty"`
-	// Content was left out, because the result was larger than the pool allows; what is missing is said in its place.
+	// Whether content was omitted because the result exceeded the pool's limit; a note stands in its place.
 	Truncated bool `protobuf:"varint,7,opt,name=truncated,proto3" json:"truncated,omitempty"`
-	// What the models cost that the server had asked during the call (sampling); absent where it asked none.
+	// The usage of models that the server asked during the call (sampling); absent if none.
 	ModelUsage    *v1.Usage `protobuf:"bytes,8,opt,name=model_usage,json=modelUsage,proto3" json:"model_usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2998,21 +2993,21 @@ func (x *CallResult) GetModelUsage() *v1.Usage {
 	return nil
 }
 
-// Which call.
+// A request to follow a call.
 type AttachCallRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The call.
 	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
-	// SHA-256 (hex) of mcp_id, a NUL, name, a NUL and the exact JSON of the input. A call of that id with another one is refused.
+	// SHA-256 (hex) of mcp_id, a NUL, name, a NUL and the exact JSON of the input. If the call has another hash, the request is refused.
 	RequestHash string `protobuf:"bytes,2,opt,name=request_hash,json=requestHash,proto3" json:"request_hash,omitempty"`
-	// The pool that was to make the call, from ListToolsResponse.
+	// The replica that was to make the call, from ListToolsResponse.
 	PoolId string `protobuf:"bytes,3,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
 	// The session (a task) that made it.
 	SessionId string `protobuf:"bytes,4,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The owner that asks, as in CallToolRequest: calls of older owners are refused from then on.
+	// The owner's epoch, as in CallToolRequest. Calls of older owners are refused from then on.
 	Epoch uint64 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// The MCP task that does the call, where the pool said one (CallTask): a pool that does not know the call asks the server for it.
-	// Only services that act for a user may send it, since servers need not tell users apart.
+	// The MCP task that runs the call, if the pool reported one (CallTask). A replica that does not know the call asks the server for it. Only
+	// services that act for a user may set it, because servers may not distinguish users.
 	TaskId string `protobuf:"bytes,6,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// The server and the tool of that task.
 	McpId string `protobuf:"bytes,7,opt,name=mcp_id,json=mcpId,proto3" json:"mcp_id,omitempty"`
@@ -3108,10 +3103,10 @@ func (x *AttachCallRequest) GetName() string {
 	return ""
 }
 
-// Something about a call, or its end.
+// An event of a call, or its end.
 type AttachCallResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it is.
+	// The event.
 	//
 	// Types that are valid to be assigned to Event:
 	//
@@ -3212,12 +3207,12 @@ type isAttachCallResponse_Event interface {
 }
 
 type AttachCallResponse_Progress struct {
-	// How far the tool is.
+	// Progress.
 	Progress *CallProgress `protobuf:"bytes,1,opt,name=progress,proto3,oneof"`
 }
 
 type AttachCallResponse_Log struct {
-	// What the server logs.
+	// A log message of the server.
 	Log *CallLog `protobuf:"bytes,2,opt,name=log,proto3,oneof"`
 }
 
@@ -3227,12 +3222,12 @@ type AttachCallResponse_Result struct {
 }
 
 type AttachCallResponse_InputRequired struct {
-	// The server asks for something; AnswerCall answers. Until then the call's time stands still.
+	// The server asks a question; AnswerCall answers it. The call's timeout is suspended until then.
 	InputRequired *CallInputRequired `protobuf:"bytes,4,opt,name=input_required,json=inputRequired,proto3,oneof"`
 }
 
 type AttachCallResponse_Task struct {
-	// The server does the call as an MCP task.
+	// The server runs the call as an MCP task.
 	Task *CallTask `protobuf:"bytes,5,opt,name=task,proto3,oneof"`
 }
 
@@ -3246,7 +3241,7 @@ func (*AttachCallResponse_InputRequired) isAttachCallResponse_Event() {}
 
 func (*AttachCallResponse_Task) isAttachCallResponse_Event() {}
 
-// Which calls.
+// A request to acknowledge calls.
 type AckCallRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The calls.
@@ -3292,10 +3287,10 @@ func (x *AckCallRequest) GetCallIds() []string {
 	return nil
 }
 
-// What was forgotten.
+// The response to an acknowledgement.
 type AckCallResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many of them the pool knew.
+	// The number of calls that the pool knew.
 	Acknowledged  uint32 `protobuf:"varint,1,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3338,12 +3333,12 @@ func (x *AckCallResponse) GetAcknowledged() uint32 {
 	return 0
 }
 
-// Which call.
+// A request to cancel a call.
 type CancelCallRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The call.
 	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
-	// Why; told to the server.
+	// The reason; sent to the server.
 	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3393,7 +3388,7 @@ func (x *CancelCallRequest) GetReason() string {
 	return ""
 }
 
-// Nothing to say.
+// An empty response.
 type CancelCallResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3430,12 +3425,12 @@ func (*CancelCallResponse) Descriptor() ([]byte, []int) {
 	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{38}
 }
 
-// Which session.
+// A request to release a session.
 type ReleaseSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session (a task).
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Calls whose results are kept elsewhere now, as AckCall says.
+	// Calls to acknowledge; see AckCall.
 	AckCallIds    []string `protobuf:"bytes,2,rep,name=ack_call_ids,json=ackCallIds,proto3" json:"ack_call_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3485,10 +3480,10 @@ func (x *ReleaseSessionRequest) GetAckCallIds() []string {
 	return nil
 }
 
-// What was released.
+// The response to a release.
 type ReleaseSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Connections that the session had used.
+	// The number of connections that the session used.
 	Released      uint32 `protobuf:"varint,1,opt,name=released,proto3" json:"released,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3531,14 +3526,14 @@ func (x *ReleaseSessionResponse) GetReleased() uint32 {
 	return 0
 }
 
-// A server, as the caller sees it now.
+// The current state of a server for the caller.
 type WatchMcpServersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The server; only its id where it is gone.
+	// The server; only its id if it was removed.
 	McpServer *McpServer `protobuf:"bytes,1,opt,name=mcp_server,json=mcpServer,proto3" json:"mcp_server,omitempty"`
-	// It was removed, or the caller can see it no more.
+	// Whether it was removed or is no longer visible to the caller.
 	Removed bool `protobuf:"varint,2,opt,name=removed,proto3" json:"removed,omitempty"`
-	// Changes with its tools, as far as the caller's connection knows; 0 if none.
+	// Changes when the tools known to the caller's connection change; 0 if none.
 	ToolsVersion  uint64 `protobuf:"varint,3,opt,name=tools_version,json=toolsVersion,proto3" json:"tools_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

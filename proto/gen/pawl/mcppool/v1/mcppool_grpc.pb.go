@@ -4,7 +4,7 @@
 // - protoc             (unknown)
 // source: pawl/mcppool/v1/mcppool.proto
 
-// MCP servers, their tools and the calls of them.
+// MCP servers, their tools, and tool calls.
 
 package mcppoolv1
 
@@ -56,12 +56,12 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Keeps MCP servers and the connections to them, one per server and user, and calls their tools. Servers of other users
-// are NOT_FOUND.
+// McpPoolService manages MCP servers and their connections, one per server and user, and calls tools. Another user's server is
+// NOT_FOUND.
 type McpPoolServiceClient interface {
-	// Registers a server. Stdio and built-in servers, and servers for others, only by operators.
+	// Registers a server. Only operators may register stdio and built-in servers, and servers for other users.
 	CreateMcpServer(ctx context.Context, in *CreateMcpServerRequest, opts ...grpc.CallOption) (*McpServer, error)
-	// Returns a server as the caller sees it.
+	// Returns a server, with the caller's connection and login.
 	GetMcpServer(ctx context.Context, in *GetMcpServerRequest, opts ...grpc.CallOption) (*McpServer, error)
 	// Lists the servers that the caller can see, by id.
 	ListMcpServers(ctx context.Context, in *ListMcpServersRequest, opts ...grpc.CallOption) (*ListMcpServersResponse, error)
@@ -71,48 +71,45 @@ type McpPoolServiceClient interface {
 	DeleteMcpServer(ctx context.Context, in *DeleteMcpServerRequest, opts ...grpc.CallOption) (*DeleteMcpServerResponse, error)
 	// Lets the caller's tasks use a server.
 	ActivateMcpServer(ctx context.Context, in *ActivateMcpServerRequest, opts ...grpc.CallOption) (*McpServer, error)
-	// The contrary; the caller's connection to it is closed when its calls are done.
+	// Stops the caller's tasks from using a server. The caller's connection is closed once its calls have ended.
 	DeactivateMcpServer(ctx context.Context, in *DeactivateMcpServerRequest, opts ...grpc.CallOption) (*McpServer, error)
-	// Lists the tools of a server that the caller has activated; connects where needed.
+	// Lists the tools of a server that the caller has activated. Connects if needed.
 	ListTools(ctx context.Context, in *ListToolsRequest, opts ...grpc.CallOption) (*ListToolsResponse, error)
-	// Lets a tool that is quarantined be used, with exactly this definition. Operators do so for servers
-	// that all users share, users for their own.
+	// Approves a quarantined tool with exactly this definition. Operators approve for shared servers, users for their own.
 	ApproveTool(ctx context.Context, in *ApproveToolRequest, opts ...grpc.CallOption) (*ApproveToolResponse, error)
-	// Calls a tool. The stream carries progress and log messages and ends with one result, or with a status where the call
-	// was refused, failed, or its outcome is not known (ErrorInfo metadata `outcome`: NOT_EXECUTED, KNOWN or UNKNOWN; a
-	// status without it that refuses the request as such means NOT_EXECUTED). Closing the stream of a call without call_id
-	// cancels it. A call with one goes on until it ends, its timeout or CancelCall; AttachCall, or the same CallTool again,
-	// follows it. An id that was acknowledged, forgotten, or denied by AttachCall or CancelCall is refused with ALREADY_EXISTS; the outcome
-	// says whether the call can have run.
+	// Calls a tool. The stream carries progress and log messages and ends with one result, or with an error status if the call
+	// was refused, failed, or has an unknown outcome (ErrorInfo metadata `outcome`: NOT_EXECUTED, KNOWN or UNKNOWN; if a status that
+	// refuses the request has none, the outcome is NOT_EXECUTED). Closing the stream cancels a call without call_id. A call with one
+	// continues until it ends, times out or is cancelled (CancelCall); AttachCall, or the same CallTool again, follows it. A call_id that
+	// was acknowledged, or that AttachCall or CancelCall did not find, is refused with ALREADY_EXISTS; the outcome says whether the call
+	// may have run.
 	CallTool(ctx context.Context, in *CallToolRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CallToolResponse], error)
-	// Calls tools one after another, each as CallTool does, without a stream of its own for each: for a caller that makes many, and
-	// best one stream for each server, since affinity is a stream's. A request that comes before the call before it has ended waits.
-	// A call's events come before its end, and its end, a result or an error, before anything of the next one; then the stream is
-	// ready for that. A stream that ends otherwise does not tell the outcome of the running call; AttachCall does. A stopping pool ends a stream
-	// between two calls with SHUTTING_DOWN and outcome NOT_EXECUTED.
+	// Calls tools one after another over one stream, each as CallTool does. Use one stream per server, because a stream is routed to one
+	// replica. A request waits until the previous call has ended. The events of a call come before its end (a result or an error), and its
+	// end comes before the events of the next call. If the stream breaks, the outcome of the running call is not known; AttachCall returns
+	// it. A stopping pool ends the stream between two calls with SHUTTING_DOWN and outcome NOT_EXECUTED.
 	CallTools(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CallToolsRequest, CallToolsResponse], error)
-	// Follows a call that was made before, running or finished: the pool remembers each until it is acknowledged, 15 minutes
-	// at most. A call that it does not know is refused from then on, and the status says what is known of the outcome:
-	// NOT_EXECUTED where this very pool (`pool_id`) never saw it, else UNKNOWN (also after another request_hash, or of an older
-	// owner). Closing the stream changes nothing for the call.
+	// Follows an earlier call, running or finished. The pool remembers a call until it is acknowledged, for at most 15 minutes. If it does
+	// not know the call, it refuses that call_id from then on and returns an error with the outcome: NOT_EXECUTED if the replica named by
+	// `pool_id` never received the call, else UNKNOWN (also if request_hash differs, or epoch is older than the newest seen). Closing the
+	// stream does not affect the call.
 	AttachCall(ctx context.Context, in *AttachCallRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AttachCallResponse], error)
-	// Acknowledges the results of calls: the pool forgets them and refuses their ids from then on.
-	// Calls that it does not know are none of its business. A running one goes on and is forgotten when it ends.
+	// Acknowledges the results of calls: the pool forgets them and refuses their ids from then on. Unknown ids are ignored. A running call
+	// continues and is forgotten when it ends.
 	AckCall(ctx context.Context, in *AckCallRequest, opts ...grpc.CallOption) (*AckCallResponse, error)
-	// Asks a running call to stop; its stream still ends with the outcome. Of an unknown call: NOT_FOUND, and it is
-	// refused, not executed, should it come later.
+	// Asks a running call to stop; its stream still ends with the outcome. An unknown call is NOT_FOUND, and is refused if it arrives later.
 	CancelCall(ctx context.Context, in *CancelCallRequest, opts ...grpc.CallOption) (*CancelCallResponse, error)
-	// Answers what a running call asked for (CallInputRequired); the call goes on. Another answer to the same question is
-	// FAILED_PRECONDITION (WAIT_NOT_OPEN), the same one again is not.
+	// Answers a question of a running call (CallInputRequired); the call continues. A different answer to the same question is
+	// FAILED_PRECONDITION (WAIT_NOT_OPEN); repeating the same answer is harmless.
 	AnswerCall(ctx context.Context, in *AnswerCallRequest, opts ...grpc.CallOption) (*AnswerCallResponse, error)
-	// Releases the connections of a session (a task). Those that no other session uses are closed when idle.
+	// Releases the connections of a session (a task). Connections without another session are closed when idle.
 	ReleaseSession(ctx context.Context, in *ReleaseSessionRequest, opts ...grpc.CallOption) (*ReleaseSessionResponse, error)
-	// Tells of the servers that the caller can see: first each as it is, then each change of configuration, connection or tools.
-	// Changes that come faster than they are read are one.
+	// Streams the servers that the caller can see: first the state of each, then an event per change of its configuration, connection or
+	// tools. Changes that come faster than they are read are merged.
 	WatchMcpServers(ctx context.Context, in *WatchMcpServersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchMcpServersResponse], error)
 	// Tests a server step by step and reports problems with advice. Calls no tool.
 	TestMcpServer(ctx context.Context, in *TestMcpServerRequest, opts ...grpc.CallOption) (*TestMcpServerResponse, error)
-	// Returns what the caller's connection to a server has said beside the protocol.
+	// Returns the stderr and the connection state of the caller's connection to a server.
 	GetMcpServerLog(ctx context.Context, in *GetMcpServerLogRequest, opts ...grpc.CallOption) (*GetMcpServerLogResponse, error)
 	// Lists the resources of a server.
 	ListResources(ctx context.Context, in *ListResourcesRequest, opts ...grpc.CallOption) (*ListResourcesResponse, error)
@@ -128,11 +125,11 @@ type McpPoolServiceClient interface {
 	GetPrompt(ctx context.Context, in *GetPromptRequest, opts ...grpc.CallOption) (*GetPromptResponse, error)
 	// Completes an argument of a prompt or of a resource's address.
 	Complete(ctx context.Context, in *CompleteRequest, opts ...grpc.CallOption) (*CompleteResponse, error)
-	// Begins a login of the caller to a server that asks for one. The person opens the address that it returns.
+	// Starts a login of the caller to a server that requires one. The user opens the returned address in a browser.
 	StartMcpLogin(ctx context.Context, in *StartMcpLoginRequest, opts ...grpc.CallOption) (*StartMcpLoginResponse, error)
-	// Ends a login with what the browser brought back.
+	// Completes a login with the parameters of the browser's redirect.
 	FinishMcpLogin(ctx context.Context, in *FinishMcpLoginRequest, opts ...grpc.CallOption) (*FinishMcpLoginResponse, error)
-	// Forgets the caller's token of a server.
+	// Deletes the caller's token for a server.
 	DeleteMcpLogin(ctx context.Context, in *DeleteMcpLoginRequest, opts ...grpc.CallOption) (*DeleteMcpLoginResponse, error)
 }
 
@@ -477,12 +474,12 @@ func (c *mcpPoolServiceClient) DeleteMcpLogin(ctx context.Context, in *DeleteMcp
 // All implementations must embed UnimplementedMcpPoolServiceServer
 // for forward compatibility.
 //
-// Keeps MCP servers and the connections to them, one per server and user, and calls their tools. Servers of other users
-// are NOT_FOUND.
+// McpPoolService manages MCP servers and their connections, one per server and user, and calls tools. Another user's server is
+// NOT_FOUND.
 type McpPoolServiceServer interface {
-	// Registers a server. Stdio and built-in servers, and servers for others, only by operators.
+	// Registers a server. Only operators may register stdio and built-in servers, and servers for other users.
 	CreateMcpServer(context.Context, *CreateMcpServerRequest) (*McpServer, error)
-	// Returns a server as the caller sees it.
+	// Returns a server, with the caller's connection and login.
 	GetMcpServer(context.Context, *GetMcpServerRequest) (*McpServer, error)
 	// Lists the servers that the caller can see, by id.
 	ListMcpServers(context.Context, *ListMcpServersRequest) (*ListMcpServersResponse, error)
@@ -492,48 +489,45 @@ type McpPoolServiceServer interface {
 	DeleteMcpServer(context.Context, *DeleteMcpServerRequest) (*DeleteMcpServerResponse, error)
 	// Lets the caller's tasks use a server.
 	ActivateMcpServer(context.Context, *ActivateMcpServerRequest) (*McpServer, error)
-	// The contrary; the caller's connection to it is closed when its calls are done.
+	// Stops the caller's tasks from using a server. The caller's connection is closed once its calls have ended.
 	DeactivateMcpServer(context.Context, *DeactivateMcpServerRequest) (*McpServer, error)
-	// Lists the tools of a server that the caller has activated; connects where needed.
+	// Lists the tools of a server that the caller has activated. Connects if needed.
 	ListTools(context.Context, *ListToolsRequest) (*ListToolsResponse, error)
-	// Lets a tool that is quarantined be used, with exactly this definition. Operators do so for servers
-	// that all users share, users for their own.
+	// Approves a quarantined tool with exactly this definition. Operators approve for shared servers, users for their own.
 	ApproveTool(context.Context, *ApproveToolRequest) (*ApproveToolResponse, error)
-	// Calls a tool. The stream carries progress and log messages and ends with one result, or with a status where the call
-	// was refused, failed, or its outcome is not known (ErrorInfo metadata `outcome`: NOT_EXECUTED, KNOWN or UNKNOWN; a
-	// status without it that refuses the request as such means NOT_EXECUTED). Closing the stream of a call without call_id
-	// cancels it. A call with one goes on until it ends, its timeout or CancelCall; AttachCall, or the same CallTool again,
-	// follows it. An id that was acknowledged, forgotten, or denied by AttachCall or CancelCall is refused with ALREADY_EXISTS; the outcome
-	// says whether the call can have run.
+	// Calls a tool. The stream carries progress and log messages and ends with one result, or with an error status if the call
+	// was refused, failed, or has an unknown outcome (ErrorInfo metadata `outcome`: NOT_EXECUTED, KNOWN or UNKNOWN; if a status that
+	// refuses the request has none, the outcome is NOT_EXECUTED). Closing the stream cancels a call without call_id. A call with one
+	// continues until it ends, times out or is cancelled (CancelCall); AttachCall, or the same CallTool again, follows it. A call_id that
+	// was acknowledged, or that AttachCall or CancelCall did not find, is refused with ALREADY_EXISTS; the outcome says whether the call
+	// may have run.
 	CallTool(*CallToolRequest, grpc.ServerStreamingServer[CallToolResponse]) error
-	// Calls tools one after another, each as CallTool does, without a stream of its own for each: for a caller that makes many, and
-	// best one stream for each server, since affinity is a stream's. A request that comes before the call before it has ended waits.
-	// A call's events come before its end, and its end, a result or an error, before anything of the next one; then the stream is
-	// ready for that. A stream that ends otherwise does not tell the outcome of the running call; AttachCall does. A stopping pool ends a stream
-	// between two calls with SHUTTING_DOWN and outcome NOT_EXECUTED.
+	// Calls tools one after another over one stream, each as CallTool does. Use one stream per server, because a stream is routed to one
+	// replica. A request waits until the previous call has ended. The events of a call come before its end (a result or an error), and its
+	// end comes before the events of the next call. If the stream breaks, the outcome of the running call is not known; AttachCall returns
+	// it. A stopping pool ends the stream between two calls with SHUTTING_DOWN and outcome NOT_EXECUTED.
 	CallTools(grpc.BidiStreamingServer[CallToolsRequest, CallToolsResponse]) error
-	// Follows a call that was made before, running or finished: the pool remembers each until it is acknowledged, 15 minutes
-	// at most. A call that it does not know is refused from then on, and the status says what is known of the outcome:
-	// NOT_EXECUTED where this very pool (`pool_id`) never saw it, else UNKNOWN (also after another request_hash, or of an older
-	// owner). Closing the stream changes nothing for the call.
+	// Follows an earlier call, running or finished. The pool remembers a call until it is acknowledged, for at most 15 minutes. If it does
+	// not know the call, it refuses that call_id from then on and returns an error with the outcome: NOT_EXECUTED if the replica named by
+	// `pool_id` never received the call, else UNKNOWN (also if request_hash differs, or epoch is older than the newest seen). Closing the
+	// stream does not affect the call.
 	AttachCall(*AttachCallRequest, grpc.ServerStreamingServer[AttachCallResponse]) error
-	// Acknowledges the results of calls: the pool forgets them and refuses their ids from then on.
-	// Calls that it does not know are none of its business. A running one goes on and is forgotten when it ends.
+	// Acknowledges the results of calls: the pool forgets them and refuses their ids from then on. Unknown ids are ignored. A running call
+	// continues and is forgotten when it ends.
 	AckCall(context.Context, *AckCallRequest) (*AckCallResponse, error)
-	// Asks a running call to stop; its stream still ends with the outcome. Of an unknown call: NOT_FOUND, and it is
-	// refused, not executed, should it come later.
+	// Asks a running call to stop; its stream still ends with the outcome. An unknown call is NOT_FOUND, and is refused if it arrives later.
 	CancelCall(context.Context, *CancelCallRequest) (*CancelCallResponse, error)
-	// Answers what a running call asked for (CallInputRequired); the call goes on. Another answer to the same question is
-	// FAILED_PRECONDITION (WAIT_NOT_OPEN), the same one again is not.
+	// Answers a question of a running call (CallInputRequired); the call continues. A different answer to the same question is
+	// FAILED_PRECONDITION (WAIT_NOT_OPEN); repeating the same answer is harmless.
 	AnswerCall(context.Context, *AnswerCallRequest) (*AnswerCallResponse, error)
-	// Releases the connections of a session (a task). Those that no other session uses are closed when idle.
+	// Releases the connections of a session (a task). Connections without another session are closed when idle.
 	ReleaseSession(context.Context, *ReleaseSessionRequest) (*ReleaseSessionResponse, error)
-	// Tells of the servers that the caller can see: first each as it is, then each change of configuration, connection or tools.
-	// Changes that come faster than they are read are one.
+	// Streams the servers that the caller can see: first the state of each, then an event per change of its configuration, connection or
+	// tools. Changes that come faster than they are read are merged.
 	WatchMcpServers(*WatchMcpServersRequest, grpc.ServerStreamingServer[WatchMcpServersResponse]) error
 	// Tests a server step by step and reports problems with advice. Calls no tool.
 	TestMcpServer(context.Context, *TestMcpServerRequest) (*TestMcpServerResponse, error)
-	// Returns what the caller's connection to a server has said beside the protocol.
+	// Returns the stderr and the connection state of the caller's connection to a server.
 	GetMcpServerLog(context.Context, *GetMcpServerLogRequest) (*GetMcpServerLogResponse, error)
 	// Lists the resources of a server.
 	ListResources(context.Context, *ListResourcesRequest) (*ListResourcesResponse, error)
@@ -549,11 +543,11 @@ type McpPoolServiceServer interface {
 	GetPrompt(context.Context, *GetPromptRequest) (*GetPromptResponse, error)
 	// Completes an argument of a prompt or of a resource's address.
 	Complete(context.Context, *CompleteRequest) (*CompleteResponse, error)
-	// Begins a login of the caller to a server that asks for one. The person opens the address that it returns.
+	// Starts a login of the caller to a server that requires one. The user opens the returned address in a browser.
 	StartMcpLogin(context.Context, *StartMcpLoginRequest) (*StartMcpLoginResponse, error)
-	// Ends a login with what the browser brought back.
+	// Completes a login with the parameters of the browser's redirect.
 	FinishMcpLogin(context.Context, *FinishMcpLoginRequest) (*FinishMcpLoginResponse, error)
-	// Forgets the caller's token of a server.
+	// Deletes the caller's token for a server.
 	DeleteMcpLogin(context.Context, *DeleteMcpLoginRequest) (*DeleteMcpLoginResponse, error)
 	mustEmbedUnimplementedMcpPoolServiceServer()
 }

@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: pawl/mcppool/v1/peer.proto
 
-// What replicas of the MCP pool tell each other. Internal: it is not served over REST.
+// Replication between replicas of the MCP pool. Internal: it is not served over REST.
 
 package mcppoolv1
 
@@ -25,12 +25,12 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What was written.
+// New entries.
 type PushEntriesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who sends it.
+	// The sender.
 	Hello *PeerHello `protobuf:"bytes,1,opt,name=hello,proto3" json:"hello,omitempty"`
-	// What was written.
+	// The entries.
 	Batch         *PeerBatch `protobuf:"bytes,2,opt,name=batch,proto3" json:"batch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -80,10 +80,10 @@ func (x *PushEntriesRequest) GetBatch() *PeerBatch {
 	return nil
 }
 
-// It is durable.
+// The entries are durable.
 type PushEntriesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who has it.
+	// The receiver.
 	Hello         *PeerHello `protobuf:"bytes,1,opt,name=hello,proto3" json:"hello,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -126,14 +126,14 @@ func (x *PushEntriesResponse) GetHello() *PeerHello {
 	return nil
 }
 
-// Where the last answer ended.
+// A request for the entries after a position.
 type PullEntriesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who asks.
+	// The sender.
 	Hello *PeerHello `protobuf:"bytes,1,opt,name=hello,proto3" json:"hello,omitempty"`
-	// The run that `after` is of, as the last answer named it. Of another run, everything is returned.
+	// The run that `after` belongs to, from the last response. If the replica has restarted since, all entries are returned.
 	Run string `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
-	// What was learned after this is returned; 0: everything.
+	// The position; 0 for all entries.
 	After         uint64 `protobuf:"varint,3,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -190,18 +190,18 @@ func (x *PullEntriesRequest) GetAfter() uint64 {
 	return 0
 }
 
-// A page of what the replica knows.
+// A page of entries.
 type PullEntriesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who answers.
+	// The replica that answers.
 	Hello *PeerHello `protobuf:"bytes,1,opt,name=hello,proto3" json:"hello,omitempty"`
-	// The entries, in the order in which they were learned.
+	// The entries, in the order in which they were received.
 	Batch *PeerBatch `protobuf:"bytes,2,opt,name=batch,proto3" json:"batch,omitempty"`
-	// The run that `next` is of: a start of the replica.
+	// The run that `next` belongs to: the time between two starts of the replica.
 	Run string `protobuf:"bytes,3,opt,name=run,proto3" json:"run,omitempty"`
-	// What to ask for next.
+	// The position for the next request.
 	Next uint64 `protobuf:"varint,4,opt,name=next,proto3" json:"next,omitempty"`
-	// There is more now.
+	// Whether there are more entries now.
 	More          bool `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -272,14 +272,14 @@ func (x *PullEntriesResponse) GetMore() bool {
 	return false
 }
 
-// Who a replica is.
+// The identity of a replica.
 type PeerHello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names the replica, as long as it has its data folder.
+	// The replica's id, which its data folder keeps.
 	Replica string `protobuf:"bytes,1,opt,name=replica,proto3" json:"replica,omitempty"`
-	// Its time.
+	// Its clock.
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	// Says which key its batches are sealed with, and nothing of the key; empty: they are not sealed.
+	// Identifies the key of sealed batches without revealing it; empty if batches are not sealed.
 	KeyCheck      string `protobuf:"bytes,3,opt,name=key_check,json=keyCheck,proto3" json:"key_check,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -339,9 +339,9 @@ func (x *PeerHello) GetKeyCheck() string {
 // Entries.
 type PeerBatch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Them, where they are not sealed.
+	// The entries, if not sealed.
 	Open *PeerEntries `protobuf:"bytes,1,opt,name=open,proto3" json:"open,omitempty"`
-	// A PeerEntries, encrypted with AES-256-GCM under a key that is derived from the key of the replicas' logins: a nonce, and what is sealed.
+	// A PeerEntries, encrypted with AES-256-GCM under a key that is derived from the key of the replicas' logins: a nonce, then the ciphertext.
 	Sealed        []byte `protobuf:"bytes,2,opt,name=sealed,proto3" json:"sealed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -394,7 +394,7 @@ func (x *PeerBatch) GetSealed() []byte {
 // Entries.
 type PeerEntries struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Them.
+	// The entries.
 	Entries       []*PeerEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -440,19 +440,19 @@ func (x *PeerEntries) GetEntries() []*PeerEntry {
 // A value of a replica's store.
 type PeerEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What kind of thing it is.
+	// The bucket.
 	Bucket string `protobuf:"bytes,1,opt,name=bucket,proto3" json:"bucket,omitempty"`
-	// Which one.
+	// The key.
 	Key []byte `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
-	// As stored.
+	// The stored value.
 	Value []byte `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
-	// It is there no more.
+	// Whether it was deleted.
 	Deleted bool `protobuf:"varint,4,opt,name=deleted,proto3" json:"deleted,omitempty"`
-	// How often something of this key began to be.
+	// How often an entry with this key was created.
 	Life uint64 `protobuf:"varint,5,opt,name=life,proto3" json:"life,omitempty"`
 	// When it was written: a hybrid logical clock, milliseconds since 1970 in the upper 48 bits.
 	Time uint64 `protobuf:"varint,6,opt,name=time,proto3" json:"time,omitempty"`
-	// Which replica wrote it.
+	// The replica that wrote it.
 	Writer        string `protobuf:"bytes,7,opt,name=writer,proto3" json:"writer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -4,7 +4,7 @@
 // - protoc             (unknown)
 // source: pawl/mcppool/v1/peer.proto
 
-// What replicas of the MCP pool tell each other. Internal: it is not served over REST.
+// Replication between replicas of the MCP pool. Internal: it is not served over REST.
 
 package mcppoolv1
 
@@ -29,11 +29,11 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Makes the replicas of the MCP pool know what each was told: registered servers, approved tools, logins. For callers of role service.
+// McpPoolPeerService replicates registered servers, approved tools and logins between replicas of the MCP pool. Callers need the role service.
 type McpPoolPeerServiceClient interface {
-	// Hands over what was just written. It is durable when the call returns.
+	// Sends new entries. They are durable when the call returns.
 	PushEntries(ctx context.Context, in *PushEntriesRequest, opts ...grpc.CallOption) (*PushEntriesResponse, error)
-	// Returns what the replica learned, from whomever, since it was last asked.
+	// Returns the entries that the replica received from any replica after a position.
 	PullEntries(ctx context.Context, in *PullEntriesRequest, opts ...grpc.CallOption) (*PullEntriesResponse, error)
 }
 
@@ -69,11 +69,11 @@ func (c *mcpPoolPeerServiceClient) PullEntries(ctx context.Context, in *PullEntr
 // All implementations must embed UnimplementedMcpPoolPeerServiceServer
 // for forward compatibility.
 //
-// Makes the replicas of the MCP pool know what each was told: registered servers, approved tools, logins. For callers of role service.
+// McpPoolPeerService replicates registered servers, approved tools and logins between replicas of the MCP pool. Callers need the role service.
 type McpPoolPeerServiceServer interface {
-	// Hands over what was just written. It is durable when the call returns.
+	// Sends new entries. They are durable when the call returns.
 	PushEntries(context.Context, *PushEntriesRequest) (*PushEntriesResponse, error)
-	// Returns what the replica learned, from whomever, since it was last asked.
+	// Returns the entries that the replica received from any replica after a position.
 	PullEntries(context.Context, *PullEntriesRequest) (*PullEntriesResponse, error)
 	mustEmbedUnimplementedMcpPoolPeerServiceServer()
 }

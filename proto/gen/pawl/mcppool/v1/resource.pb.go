@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: pawl/mcppool/v1/resource.proto
 
-// What MCP servers offer beside tools: resources, prompts and completions.
+// Resources, prompts and completions of MCP servers.
 
 package mcppoolv1
 
@@ -24,14 +24,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Which server's resources.
+// A request for a page of a server's resources.
 type ListResourcesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server.
 	McpId string `protobuf:"bytes,1,opt,name=mcp_id,json=mcpId,proto3" json:"mcp_id,omitempty"`
-	// How many at most; 100 where 0.
+	// The page size; 100 if 0.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// Where the last page ended.
+	// The next_page_token of the previous page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -88,12 +88,12 @@ func (x *ListResourcesRequest) GetPageToken() string {
 	return ""
 }
 
-// A page of them.
+// A page of resources.
 type ListResourcesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In the server's order.
+	// The resources, in the server's order.
 	Resources []*ResourceInfo `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty"`
-	// For the next page; empty on the last one.
+	// The token of the next page; empty on the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -143,20 +143,20 @@ func (x *ListResourcesResponse) GetNextPageToken() string {
 	return ""
 }
 
-// What a server says of a resource.
+// A resource as the server describes it.
 type ResourceInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its address, to read it by.
+	// Its URI.
 	Uri string `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
 	// Its name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// A name for people.
 	Title string `protobuf:"bytes,3,opt,name=title,proto3" json:"title,omitempty"`
-	// What it is.
+	// Its description.
 	Description string `protobuf:"bytes,4,opt,name=description,proto3" json:"description,omitempty"`
-	// Its type, such as text/markdown; may be empty.
+	// Its media type, such as text/markdown; may be empty.
 	MimeType string `protobuf:"bytes,5,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
-	// Its bytes, where the server says; else 0.
+	// Its size in bytes; 0 if unknown.
 	Size          uint64 `protobuf:"varint,6,opt,name=size,proto3" json:"size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -234,14 +234,14 @@ func (x *ResourceInfo) GetSize() uint64 {
 	return 0
 }
 
-// Which server's templates.
+// A request for a page of a server's resource templates.
 type ListResourceTemplatesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server.
 	McpId string `protobuf:"bytes,1,opt,name=mcp_id,json=mcpId,proto3" json:"mcp_id,omitempty"`
-	// How many at most; 100 where 0.
+	// The page size; 100 if 0.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// Where the last page ended.
+	// The next_page_token of the previous page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -298,12 +298,12 @@ func (x *ListResourceTemplatesRequest) GetPageToken() string {
 	return ""
 }
 
-// A page of them.
+// A page of resource templates.
 type ListResourceTemplatesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In the server's order.
+	// The templates, in the server's order.
 	ResourceTemplates []*ResourceTemplate `protobuf:"bytes,1,rep,name=resource_templates,json=resourceTemplates,proto3" json:"resource_templates,omitempty"`
-	// For the next page; empty on the last one.
+	// The token of the next page; empty on the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -353,18 +353,18 @@ func (x *ListResourceTemplatesResponse) GetNextPageToken() string {
 	return ""
 }
 
-// Addresses of resources with places to fill in.
+// A URI template for resources.
 type ResourceTemplate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The addresses, as a URI template (RFC 6570).
+	// The URI template (RFC 6570).
 	UriTemplate string `protobuf:"bytes,1,opt,name=uri_template,json=uriTemplate,proto3" json:"uri_template,omitempty"`
 	// Its name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// A name for people.
 	Title string `protobuf:"bytes,3,opt,name=title,proto3" json:"title,omitempty"`
-	// What it leads to.
+	// The description of its resources.
 	Description string `protobuf:"bytes,4,opt,name=description,proto3" json:"description,omitempty"`
-	// The type of all that it leads to; may be empty.
+	// The media type of all its resources; may be empty.
 	MimeType      string `protobuf:"bytes,5,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -435,12 +435,12 @@ func (x *ResourceTemplate) GetMimeType() string {
 	return ""
 }
 
-// Which resource.
+// A request to read a resource.
 type ReadResourceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server.
 	McpId string `protobuf:"bytes,1,opt,name=mcp_id,json=mcpId,proto3" json:"mcp_id,omitempty"`
-	// Its address.
+	// The resource's URI.
 	Uri           string `protobuf:"bytes,2,opt,name=uri,proto3" json:"uri,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -490,10 +490,10 @@ func (x *ReadResourceRequest) GetUri() string {
 	return ""
 }
 
-// What is in it.
+// A resource's contents.
 type ReadResourceResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One or more parts; a folder may give one for each of its files.
+	// One or more parts; a folder may return one per file.
 	Contents      []*Resource `protobuf:"bytes,1,rep,name=contents,proto3" json:"contents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -536,12 +536,12 @@ func (x *ReadResourceResponse) GetContents() []*Resource {
 	return nil
 }
 
-// Which resource.
+// A request to watch a resource.
 type SubscribeResourceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server.
 	McpId string `protobuf:"bytes,1,opt,name=mcp_id,json=mcpId,proto3" json:"mcp_id,omitempty"`
-	// Its address.
+	// The resource's URI.
 	Uri           string `protobuf:"bytes,2,opt,name=uri,proto3" json:"uri,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -591,12 +591,12 @@ func (x *SubscribeResourceRequest) GetUri() string {
 	return ""
 }
 
-// The resource may have changed: read it again. The first one says that the subscription stands.
+// A change of the resource: read it again. The first message confirms the subscription.
 type SubscribeResourceResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What changed: the resource, or something within it.
+	// The URI that changed: the resource or a part of it.
 	Uri string `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
-	// How many changes were seen since the subscription; 0 in the first one. Changes that come faster than they are read are one.
+	// The number of changes since the subscription; 0 in the first message. Changes that come faster than they are read are merged.
 	Changes       uint64 `protobuf:"varint,2,opt,name=changes,proto3" json:"changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -646,14 +646,14 @@ func (x *SubscribeResourceResponse) GetChanges() uint64 {
 	return 0
 }
 
-// Which server's prompts.
+// A request for a page of a server's prompts.
 type ListPromptsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server.
 	McpId string `protobuf:"bytes,1,opt,name=mcp_id,json=mcpId,proto3" json:"mcp_id,omitempty"`
-	// How many at most; 100 where 0.
+	// The page size; 100 if 0.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// Where the last page ended.
+	// The next_page_token of the previous page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -710,12 +710,12 @@ func (x *ListPromptsRequest) GetPageToken() string {
 	return ""
 }
 
-// A page of them.
+// A page of prompts.
 type ListPromptsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In the server's order.
+	// The prompts, in the server's order.
 	Prompts []*Prompt `protobuf:"bytes,1,rep,name=prompts,proto3" json:"prompts,omitempty"`
-	// For the next page; empty on the last one.
+	// The token of the next page; empty on the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -765,16 +765,16 @@ func (x *ListPromptsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// Messages for a model, with places to fill in.
+// A prompt: messages for a model with arguments to fill in.
 type Prompt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name, to get it by.
+	// Its name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// A name for people.
 	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
-	// What it is for.
+	// Its purpose.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// What is to be filled in.
+	// Its arguments.
 	Arguments     []*PromptArgument `protobuf:"bytes,4,rep,name=arguments,proto3" json:"arguments,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -838,14 +838,14 @@ func (x *Prompt) GetArguments() []*PromptArgument {
 	return nil
 }
 
-// What is to be filled into a prompt.
+// An argument of a prompt.
 type PromptArgument struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What it is.
+	// Its description.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// The prompt cannot be had without it.
+	// Whether it is required.
 	Required      bool `protobuf:"varint,3,opt,name=required,proto3" json:"required,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -902,12 +902,12 @@ func (x *PromptArgument) GetRequired() bool {
 	return false
 }
 
-// Which prompt, and what is filled in.
+// A request for a prompt with its arguments filled in.
 type GetPromptRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server.
 	McpId string `protobuf:"bytes,1,opt,name=mcp_id,json=mcpId,proto3" json:"mcp_id,omitempty"`
-	// Its name.
+	// The prompt's name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Values by argument.
 	Arguments     map[string]string `protobuf:"bytes,3,rep,name=arguments,proto3" json:"arguments,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -969,7 +969,7 @@ func (x *GetPromptRequest) GetArguments() map[string]string {
 // The prompt.
 type GetPromptResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it is for.
+	// Its purpose.
 	Description string `protobuf:"bytes,1,opt,name=description,proto3" json:"description,omitempty"`
 	// The messages, in order.
 	Messages      []*PromptMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
@@ -1024,9 +1024,9 @@ func (x *GetPromptResponse) GetMessages() []*PromptMessage {
 // One message of a prompt.
 type PromptMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who says it: user or assistant.
+	// The role: user or assistant.
 	Role string `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
-	// What.
+	// The content.
 	Content       *Content `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1076,12 +1076,12 @@ func (x *PromptMessage) GetContent() *Content {
 	return nil
 }
 
-// What is being typed.
+// A request to complete an argument.
 type CompleteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server.
 	McpId string `protobuf:"bytes,1,opt,name=mcp_id,json=mcpId,proto3" json:"mcp_id,omitempty"`
-	// What the argument belongs to.
+	// The owner of the argument.
 	//
 	// Types that are valid to be assigned to Reference:
 	//
@@ -1090,9 +1090,9 @@ type CompleteRequest struct {
 	Reference isCompleteRequest_Reference `protobuf_oneof:"reference"`
 	// The argument.
 	Argument string `protobuf:"bytes,4,opt,name=argument,proto3" json:"argument,omitempty"`
-	// What was typed of it so far.
+	// The value typed so far.
 	Value string `protobuf:"bytes,5,opt,name=value,proto3" json:"value,omitempty"`
-	// The arguments that are filled in already.
+	// The arguments that already have values.
 	Context       map[string]string `protobuf:"bytes,6,rep,name=context,proto3" json:"context,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1199,14 +1199,14 @@ func (*CompleteRequest_Prompt) isCompleteRequest_Reference() {}
 
 func (*CompleteRequest_UriTemplate) isCompleteRequest_Reference() {}
 
-// How it may go on.
+// Suggested completions.
 type CompleteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Values, the best one first; 100 at most.
 	Values []string `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty"`
-	// How many there are in all; 0 where the server does not say.
+	// The total number; 0 if unknown.
 	Total uint32 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	// There are more than these.
+	// Whether there are more.
 	HasMore       bool `protobuf:"varint,3,opt,name=has_more,json=hasMore,proto3" json:"has_more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
