@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
+	"golang.org/x/time/rate"
 
 	"pawl.dev/mcppool-svc/internal/registry"
 )
@@ -43,6 +44,8 @@ type client struct {
 	roots    []string // that the server is told when it asks
 	sampling bool     // the server may have models asked
 
+	throttle *rate.Limiter // of what the server sends without being asked
+
 	closing atomic.Bool    // Close was called
 	serving atomic.Int32   // requests of the server in progress
 	work    sync.WaitGroup // goroutines of the connection
@@ -76,7 +79,7 @@ func (c *Connector) newClient(s *registry.Server, e era) *client {
 	conn := &client{
 		log: c.log, server: s, era: e, version: c.cfg.Version, limit: c.cfg.MaxMessage, done: make(chan struct{}),
 		calls: make(map[string]*running), waiting: make(map[int64]*pendingRequest), open: make(map[questionKey]context.CancelCauseFunc), early: make(map[questionKey]error),
-		patience: clearWithin, hide: func(text string) string { return text },
+		throttle: rate.NewLimiter(noteRate, noteBurst), patience: clearWithin, hide: func(text string) string { return text },
 		shared: s.Isolation == registry.Shared, roots: s.Roots, sampling: s.Sampling != nil && s.Builtin == nil,
 	}
 	conn.offers.init()

@@ -9,16 +9,17 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"pawl.dev/services/strictjson"
 )
 
 const (
 	// A task is asked for as often as its server says, within bounds; where it says nothing, at growing intervals.
-	minPoll, maxPoll     = 50 * time.Millisecond, time.Minute
-	firstPoll, idlePoll  = 250 * time.Millisecond, 5 * time.Second
-	pollLimit            = 30 * time.Second // of one question how far it is
-	maxPollFailures      = 8                // in a row
-	maxResultTries       = 4
-	rpcMissingCapability = -32021
+	minPoll, maxPoll    = 50 * time.Millisecond, time.Minute
+	firstPoll, idlePoll = 250 * time.Millisecond, 5 * time.Second
+	pollLimit           = 30 * time.Second // of one question how far it is
+	maxPollFailures     = 8                // in a row
+	maxResultTries      = 4
 )
 
 // follower waits for a task's end.
@@ -28,19 +29,13 @@ type follower struct {
 	id   string // of the task
 	task mcpTask
 
-	told     bool            // of the task
-	interval time.Duration   // where the server says none
-	failures int             // in a row
-	result   chan taskResult // of tasks/result, while the server asks through it; nil where that is not so
+	told     bool          // of the task
+	interval time.Duration // where the server says none
+	failures int           // in a row
+	result   chan response // of tasks/result, while the server asks through it; nil where that is not so
 
 	work   sync.WaitGroup
 	inputs map[string]context.CancelCauseFunc // withdraws what was asked, by the server's names; since 2026-07-28
-}
-
-// taskResult is the answer to tasks/result.
-type taskResult struct {
-	raw json.RawMessage
-	err error
 }
 
 // followTask waits for a task's end and returns its result. The task's name goes to the caller at once.
@@ -96,23 +91,18 @@ func (f *follower) run(ctx context.Context) (json.RawMessage, error) {
 		if f.task.Status == "input_required" {
 			f.input(ctx)
 		}
-		timer := time.NewTimer(f.pause())
 		select {
-		case <-timer.C:
+		case <-time.After(f.pause()):
 		case <-f.r.wake:
 		case v := <-f.result:
 			if f.result = nil; v.err == nil {
-				timer.Stop()
-				return v.raw, nil
+				return v.result, nil
 			} // the server would not wait: it is asked as always
 		case <-f.c.done:
-			timer.Stop()
 			return nil, f.c.lost(true)
 		case <-ctx.Done():
-			timer.Stop()
 			return nil, ctx.Err()
 		}
-		timer.Stop()
 	}
 }
 
@@ -144,7 +134,7 @@ func (f *follower) poll(ctx context.Context) error {
 	e := *As(err)
 	final := e.Lost && !f.c.portable()
 	if e.Sent, e.Ended = true, false; e.Kind == Answered {
-		final = final || e.Code == mcp.INVALID_PARAMS || e.Code == mcp.METHOD_NOT_FOUND || e.Code == rpcMissingCapability
+		final = final || e.Code == mcp.INVALID_PARAMS || e.Code == mcp.METHOD_NOT_FOUND || e.Code == mcp.MISSING_REQUIRED_CLIENT_CAPABILITY
 		e.Kind = Protocol
 		e.Message = fmt.Sprintf("the MCP server does not tell the outcome of the task %.100q: error %d: %s", f.id, e.Code, e.Message)
 	}
@@ -177,7 +167,7 @@ func (f *follower) abandon(ctx context.Context) (json.RawMessage, error) {
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelGrace)
 	defer cancel()
-	_, _, err := f.c.taskRequest(last, f.r, string(mcp.MethodTasksCancel), f.id, nil)
+	_, err := f.c.taskRequest(last, f.r, string(mcp.MethodTasksCancel), f.id, nil)
 	if errors.Is(cause, context.DeadlineExceeded) || err != nil && As(err).Kind != Answered {
 		return nil, givenUp(ctx, true)
 	}
@@ -188,4 +178,79 @@ func (f *follower) abandon(ctx context.Context) (json.RawMessage, error) {
 		}
 	}
 	return nil, givenUp(ctx, true)
+}
+
+// input gets what a task asks for.
+func (f *follower) input(ctx context.Context) {
+	if f.c.isModern() {
+		f.modernInput(ctx)
+		return
+	}
+	// The server asks while tasks/result waits, with requests of its own.
+	if f.result != nil {
+		return
+	}
+	result := make(chan response, 1)
+	f.result = result
+	f.work.Go(func() {
+		raw, err := f.c.taskRequest(ctx, f.r, string(mcp.MethodTasksResult), f.id, nil)
+		result <- response{raw, Find(err)}
+	})
+}
+
+// modernInput asks what was not asked yet, and takes back what the server no longer wants to know.
+func (f *follower) modernInput(ctx context.Context) {
+	requests, err := strictjson.MemberMap(f.task.fields["inputRequests"])
+	if err != nil || len(requests) > maxInputs {
+		requests = nil
+	}
+	for name, withdraw := range f.inputs {
+		if requests[name] == nil {
+			withdraw(errWithdrawn)
+		}
+	}
+	for name, raw := range requests {
+		if f.inputs[name] != nil || len(f.inputs) == maxRounds*maxInputs {
+			continue
+		}
+		asking, withdraw := context.WithCancelCause(ctx)
+		f.inputs[name] = withdraw
+		f.work.Go(func() {
+			defer withdraw(nil)
+			f.answer(asking, name, raw)
+		})
+	}
+}
+
+// answer gets the answer to one thing, and gives it to the server until it has reached it. What cannot be asked is declined.
+func (f *follower) answer(ctx context.Context, name string, raw json.RawMessage) {
+	var response json.RawMessage
+	in, err := f.c.readNamed(name, raw)
+	if err == nil {
+		if in.question != nil {
+			in.question.ID = "t:" + name
+		}
+		response, err = f.c.resolve(ctx, f.r, in)
+	}
+	if errors.Is(err, errWithdrawn) {
+		return
+	}
+	if err != nil {
+		f.r.notify(warning(err))
+		response = Answer{Action: Decline}.Result()
+	}
+	for ctx.Err() == nil {
+		limited, cancel := context.WithTimeout(ctx, replyLimit)
+		_, err := f.c.taskRequest(limited, f.r, updateTask, f.id, map[string]any{"inputResponses": map[string]any{name: response}})
+		cancel()
+		if err == nil {
+			select {
+			case f.r.wake <- struct{}{}:
+			default:
+			}
+			return
+		}
+		f.c.log.DebugContext(ctx, "an answer did not reach the MCP server", "error", err)
+		pause(ctx, nil, idlePoll)
+	}
 }

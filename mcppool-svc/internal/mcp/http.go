@@ -315,10 +315,9 @@ func (t *web) readJSON(x *pendingRequest, body io.Reader) response {
 // readEvents reads a stream of events until the response comes. Before 2026-07-28 a server may end the stream before that,
 // once it has sent the id of an event, and have it resumed. It returns false if the response was delivered.
 func (t *web) readEvents(ctx context.Context, x *pendingRequest, resp *http.Response) (response, bool) {
-	rate := jsonrpc.NewThrottle()
 	events := jsonrpc.NewEventReader(resp.Body, t.client.limit, 2)
 	for {
-		answered, err := t.receive(events, x, rate)
+		answered, err := t.receive(events, x)
 		switch {
 		case answered:
 			return response{}, false
@@ -343,7 +342,7 @@ func (t *web) readEvents(ctx context.Context, x *pendingRequest, resp *http.Resp
 }
 
 // receive reads one event of a stream: that of a request, or of none. An error ends the stream.
-func (t *web) receive(events *jsonrpc.EventReader, x *pendingRequest, rate *jsonrpc.Throttle) (answered bool, err error) {
+func (t *web) receive(events *jsonrpc.EventReader, x *pendingRequest) (answered bool, err error) {
 	e, err := events.Next()
 	if err != nil || !e.IsMessage() {
 		return false, err
@@ -354,7 +353,7 @@ func (t *web) receive(events *jsonrpc.EventReader, x *pendingRequest, rate *json
 			return false, jsonrpc.ErrEndless
 		}
 	}
-	return t.client.receive(m, e.Data, x, rate), nil
+	return t.client.receive(m, e.Data, x), nil
 }
 
 // resume opens the stream of a response again after a wait.
@@ -393,9 +392,9 @@ func (t *web) readNotifications(ctx context.Context, opened chan<- struct{}) err
 	if resp.StatusCode != http.StatusOK || mediaType(resp) != eventsType {
 		return &statusError{resp.StatusCode}
 	}
-	rate, events := jsonrpc.NewThrottle(), jsonrpc.NewEventReader(resp.Body, t.client.limit, 2)
+	events := jsonrpc.NewEventReader(resp.Body, t.client.limit, 2)
 	for err == nil {
-		_, err = t.receive(events, nil, rate)
+		_, err = t.receive(events, nil)
 	}
 	return err
 }

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
-
-	"pawl.dev/mcppool-svc/internal/jsonrpc"
 )
 
 const (
@@ -17,19 +15,32 @@ const (
 	replyLimit = 30 * time.Second
 	// maxServing is how many requests of one server are handled at once; more are dropped.
 	maxServing = 200
+
+	// How much a server may say without being asked, per connection: what is above that is read later, so that a server that floods waits for
+	// its own turn, and takes a small part of one processor at most.
+	noteRate  = 5_000  // notifications per second
+	noteBurst = 20_000 // at once
+	// noteSize is what counts as one more notification, in bytes.
+	noteSize = 16 << 10
+	// requestCost is how many notifications a request of the server counts as: each is answered by a goroutine of its own.
+	requestCost = 80
 )
 
-// pass handles a request or notification of the server, no faster than t allows.
-func (c *client) pass(text []byte, isNotification bool, of *pendingRequest, t *jsonrpc.Throttle) {
+// pass handles a request or notification of the server, no faster than the connection's limit allows.
+func (c *client) pass(text []byte, isNotification bool, of *pendingRequest) {
+	cost := 1
+	if !isNotification {
+		cost = requestCost
+	}
+	cost += len(text) / noteSize
+	_ = c.throttle.WaitN(c.life, min(cost, noteBurst)) // fails at the connection's end
 	if isNotification {
-		t.Wait(len(text))
 		var n mcp.JSONRPCNotification
 		if json.Unmarshal(text, &n) == nil {
 			c.notified(n)
 		}
 		return
 	}
-	t.Ask(len(text))
 	var r serverRequest
 	if json.Unmarshal(text, &r) != nil || c.serving.Load() >= maxServing {
 		return

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -162,4 +165,30 @@ func TestLateAcknowledgement(t *testing.T) {
 		}
 		known = nil
 	}
+}
+
+// A server that floods is read more slowly; a long notification counts as many.
+func TestNotificationsAreThrottled(t *testing.T) {
+	connector := newConnector(t, Config{})
+	synctest.Test(t, func(t *testing.T) {
+		c := connector.newClient(&registry.Server{ID: "s"}, legacy)
+		note := []byte(`{"jsonrpc":"2.0","method":"notifications/other"}`)
+		pass := func(n int, text []byte) time.Duration {
+			start := time.Now()
+			for range n {
+				c.pass(text, true, nil)
+			}
+			return time.Since(start).Round(10 * time.Millisecond)
+		}
+		if took := pass(noteBurst, note); took != 0 {
+			t.Errorf("a burst waited %v", took)
+		}
+		if took := pass(2*noteRate, note); took != 2*time.Second {
+			t.Errorf("as many as in 2 s took %v", took)
+		}
+		if took := pass(1, bytes.Repeat([]byte(" "), 32<<20)); took < 400*time.Millisecond {
+			t.Errorf("a large one waited %v", took)
+		}
+		c.finish()
+	})
 }

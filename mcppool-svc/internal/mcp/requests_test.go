@@ -156,8 +156,8 @@ func overPipes(t *testing.T) (*client, childPipes) {
 	}
 	stdout, said := io.Pipe()
 	c := newConnector(t, Config{MaxMessage: 1000}).newClient(&registry.Server{ID: "s"}, legacy)
-	wire, rate := &stdio{client: c}, jsonrpc.NewThrottle()
-	wire.in = jsonrpc.NewLineReader(stdout, 1000, func(m jsonrpc.Message, text []byte) { c.receive(m, text, nil, rate) })
+	wire := &stdio{client: c}
+	wire.in = jsonrpc.NewLineReader(stdout, 1000, func(m jsonrpc.Message, text []byte) { c.receive(m, text, nil) })
 	wire.out = jsonrpc.NewLineWriter(write, time.Minute, func(error) {})
 	c.wire = wire
 	c.ids.Store(4) // the next is 5

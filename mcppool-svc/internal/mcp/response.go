@@ -77,10 +77,10 @@ func sizeOf(limit int) string {
 
 // receive handles one message of the server. It runs in the goroutine that reads the stream. of is the request on whose own stream the message
 // came, or nil. The memory of m and text may be used again. It reports whether a request was answered.
-func (c *client) receive(m jsonrpc.Message, text []byte, of *pendingRequest, t *jsonrpc.Throttle) (answered bool) {
+func (c *client) receive(m jsonrpc.Message, text []byte, of *pendingRequest) (answered bool) {
 	if m.Method {
 		if m.Err == nil {
-			c.pass(text, m.ID == nil, of, t)
+			c.pass(text, m.ID == nil, of)
 		}
 		return false
 	}

@@ -60,10 +60,10 @@ func (t *web) open(ctx context.Context) error {
 // read reads the stream until it ends, and with it the connection. named gets the address for our messages.
 func (t *web) read(resp *http.Response, named chan<- string) {
 	defer func() { _ = resp.Body.Close() }()
-	rate, events := jsonrpc.NewThrottle(), jsonrpc.NewEventReader(resp.Body, t.client.limit, jsonrpc.MaxSkips)
+	events := jsonrpc.NewEventReader(resp.Body, t.client.limit, jsonrpc.MaxSkips)
 	err := t.readEndpoint(events, resp.Request.URL, named)
 	for err == nil {
-		_, err = t.receive(events, nil, rate)
+		_, err = t.receive(events, nil)
 	}
 	if errors.Is(err, jsonrpc.ErrEndless) {
 		err = endless(t.client.limit)

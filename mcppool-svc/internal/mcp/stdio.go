@@ -46,8 +46,7 @@ func (c *Connector) connectStdio(ctx context.Context, s *registry.Server, e era)
 	conn := c.newClient(s, e)
 	conn.hide = literal(env).Replace
 	wire := &stdio{child: child, client: conn, server: s}
-	rate := jsonrpc.NewThrottle()
-	wire.in = jsonrpc.NewLineReader(child.Stdout, conn.limit, func(m jsonrpc.Message, text []byte) { conn.receive(m, text, nil, rate) })
+	wire.in = jsonrpc.NewLineReader(child.Stdout, conn.limit, func(m jsonrpc.Message, text []byte) { conn.receive(m, text, nil) })
 	wire.out = jsonrpc.NewLineWriter(child.Stdin, stallLimit, wire.writeFailed)
 	conn.wire = wire
 	conn.background(wire.read)

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -76,31 +77,27 @@ func (c *client) portable() bool {
 	return ok && !t.older && (c.isModern() || t.sessionID() == "")
 }
 
-// taskRequest makes a request about a task.
-func (c *client) taskRequest(ctx context.Context, r *running, method, id string, more map[string]any) (map[string]json.RawMessage, json.RawMessage, error) {
+// taskRequest makes a request about a task and returns its raw result.
+func (c *client) taskRequest(ctx context.Context, r *running, method, id string, more map[string]any) (json.RawMessage, error) {
 	params := map[string]any{"taskId": id}
 	maps.Copy(params, more)
 	x, err := c.newRequest(method, id, params)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	x.asker = r
-	raw, err := c.roundTrip(ctx, x, nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	fields, err := strictjson.MemberMap(raw)
-	if err != nil {
-		return nil, nil, protocolError("the server's answer to %s cannot be read: %w", method, err)
-	}
-	return fields, raw, nil
+	return c.roundTrip(ctx, x, nil)
 }
 
 // getTask asks how far a task is.
 func (c *client) getTask(ctx context.Context, r *running, id string) (mcpTask, error) {
-	fields, _, err := c.taskRequest(ctx, r, string(mcp.MethodTasksGet), id, nil)
+	raw, err := c.taskRequest(ctx, r, string(mcp.MethodTasksGet), id, nil)
 	if err != nil {
 		return mcpTask{}, err
+	}
+	fields, err := strictjson.MemberMap(raw)
+	if err != nil {
+		return mcpTask{}, protocolError("the server's answer to tasks/get cannot be read: %w", err)
 	}
 	t := readTask(fields)
 	if t.ID != id {
@@ -111,18 +108,14 @@ func (c *client) getTask(ctx context.Context, r *running, id string) (mcpTask, e
 
 // taskResult gets the result of a task that has ended; before 2026-07-28 it is asked for apart.
 func (c *client) taskResult(ctx context.Context, r *running, t mcpTask) (json.RawMessage, error) {
-	if c.isModern() {
-		return modernResult(t)
-	}
-	fields, raw, err := c.taskRequest(ctx, r, string(mcp.MethodTasksResult), t.ID, nil)
-	if t.Status == "cancelled" && (err == nil && strictjson.Absent(fields["content"]) || err != nil && As(err).Kind == Answered) {
-		return nil, taskCancelled(t)
-	}
-	return raw, err
-}
-
-func modernResult(t mcpTask) (json.RawMessage, error) {
 	switch {
+	case !c.isModern():
+		raw, err := c.taskRequest(ctx, r, string(mcp.MethodTasksResult), t.ID, nil)
+		content, _ := strictjson.Member(raw, "content")
+		if t.Status == "cancelled" && (err == nil && strictjson.Absent(content) || err != nil && As(err).Kind == Answered) {
+			return nil, taskCancelled(t)
+		}
+		return raw, err
 	case t.Status == "cancelled":
 		return nil, taskCancelled(t)
 	case t.Status == "completed" && !strictjson.Absent(t.fields["result"]):
@@ -132,15 +125,9 @@ func modernResult(t mcpTask) (json.RawMessage, error) {
 		e.Ended = true
 		return nil, e
 	}
-	details, err := strictjson.MemberMap(t.fields["error"])
-	if err != nil {
-		details = nil
-	}
-	e := &Error{Kind: Answered, Sent: true, Message: cut(stringOf(details["message"]))}
-	if e.Message == "" {
-		e.Message = "the task failed: " + t.Message
-	}
-	_ = json.Unmarshal(details["code"], &e.Code) // 0 if there is none
+	code, _ := strictjson.Member(t.fields["error"], "code")
+	e := &Error{Kind: Answered, Sent: true, Message: cmp.Or(cut(memberOf(t.fields["error"], "message")), "the task failed: "+t.Message)}
+	_ = json.Unmarshal(code, &e.Code) // 0 if there is none
 	return nil, e
 }
 
