@@ -11,7 +11,6 @@ import (
 
 	"google.golang.org/grpc"
 
-	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
@@ -58,8 +57,8 @@ type Deps struct {
 	// Pool also implements runner.Replicas if it reaches several processes.
 	Pool grpc.ClientConnInterface
 	Log  *slog.Logger
-	// Observe is called at each point at which a crash would matter; nil in production.
-	Observe Observer
+	// WrapJournal, if set, replaces the journal; see package executortest.
+	WrapJournal func(journal.Journal) journal.Journal
 }
 
 // Service is the executor.
@@ -84,8 +83,11 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	if err := store.Suspect(); err != nil {
 		deps.Log.Error("the journal may lack its newest change", "error", err)
 	}
-	j := deps.Observe.journal(store)
-	planner, pool := plannerv1.NewPlannerServiceClient(deps.Planner), mcppoolv1.NewMcpPoolServiceClient(deps.Observe.pool(deps.Pool))
+	var j journal.Journal = store
+	if deps.WrapJournal != nil {
+		j = deps.WrapJournal(store)
+	}
+	planner, pool := plannerv1.NewPlannerServiceClient(deps.Planner), mcppoolv1.NewMcpPoolServiceClient(deps.Pool)
 	e := engine.New(engine.Config{MaxRunning: cfg.MaxRunning, DrainTimeout: cfg.DrainTimeout, Retention: cfg.Retention}, engine.Deps{
 		Journal: j,
 		Runner:  runner.New(runner.Config{Replicas: replicas(deps.Pool)}, planner, pool, deps.Log),
@@ -95,10 +97,7 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	return &Service{journal: j, engine: e, deps: api.Deps{
 		Engine: e, Journal: j, Planner: planner, Pool: pool, Log: deps.Log, Limits: limits(cfg),
 		Requests: cfg.MaxRequests, Window: cmp.Or(cfg.RequestWindow, 15*time.Second),
-		StoreInfo: func(ctx context.Context) (*executorv1.StoreInfo, error) {
-			i, err := store.Info(ctx)
-			return storeInfo(i), err
-		},
+		StoreInfo: store.Info,
 	}}, nil
 }
 

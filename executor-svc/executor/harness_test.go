@@ -21,7 +21,7 @@ import (
 	"pawl.dev/services/serve"
 
 	"pawl.dev/executor-svc/executor"
-	"pawl.dev/executor-svc/executor/invariant"
+	"pawl.dev/executor-svc/executor/executortest"
 	"pawl.dev/executor-svc/internal/fake"
 	"pawl.dev/executor-svc/internal/journal/bolt"
 	"pawl.dev/executor-svc/internal/journal/journaltest"
@@ -41,7 +41,7 @@ type rig struct {
 	// keepPool lets the pool survive restarts of the executor.
 	keepPool bool
 	options  serve.Options
-	observe  executor.Observer
+	observe  executortest.Observer
 	// connect, where it is there, makes another connection to the pool of the one that there is.
 	connect func(grpc.ClientConnInterface) grpc.ClientConnInterface
 
@@ -63,12 +63,15 @@ func (r *rig) start() {
 	r.t.Helper()
 	log := slog.New(slog.NewTextHandler(r.t.Output(), nil))
 	deps := executor.Deps{
-		Log: log, Observe: r.observe,
+		Log:     log,
 		Planner: grpctest.Serve(r.t, func(s grpc.ServiceRegistrar) { plannerv1.RegisterPlannerServiceServer(s, r.planner) }, serve.Options{Log: log}),
 		Pool:    grpctest.Serve(r.t, func(s grpc.ServiceRegistrar) { mcppoolv1.RegisterMcpPoolServiceServer(s, r.pool) }, serve.Options{Log: log}),
 	}
 	if r.connect != nil {
 		deps.Pool = r.connect(deps.Pool)
+	}
+	if r.observe != nil {
+		deps = executortest.Observe(deps, r.observe)
 	}
 	if !r.keepPool {
 		r.pool.Restart() // it dies with the executor, as in one process
@@ -263,7 +266,7 @@ func wantTypes(t *testing.T, events []*executorv1.ExecutorEvent, want ...string)
 // checkLog checks what holds for each task at any time.
 func checkLog(t *testing.T, events []*executorv1.ExecutorEvent) {
 	t.Helper()
-	for _, problem := range invariant.Events(events) {
+	for _, problem := range executortest.Violations(events) {
 		t.Error(problem)
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
 	"pawl.dev/executor-svc/internal/journal"
@@ -28,22 +26,7 @@ const journalFile = "journal.db"
 func StoreInfo(dir string) (*executorv1.StoreInfo, error) {
 	path := filepath.Join(dir, journalFile)
 	i, err := bolt.FileInfo(context.Background(), path)
-	return storeInfo(i), aboutFile(path, err)
-}
-
-// storeInfo converts the description for clients.
-func storeInfo(i bolt.Info) *executorv1.StoreInfo {
-	out := &executorv1.StoreInfo{
-		Path: i.Path, SizeBytes: i.Size, FreeBytes: i.Free, Schema: int32(i.Schema), Tasks: map[string]int64{}, Records: int64(i.Records),
-		Commands: int64(i.Commands), Payloads: int64(i.Payloads), Agents: int64(i.Agents), Bytes: i.Bytes, LogBytes: i.Log,
-	}
-	for status, n := range i.Tasks {
-		out.Tasks[status] = int64(n)
-	}
-	if !i.Oldest.IsZero() {
-		out.Oldest, out.Newest = timestamppb.New(i.Oldest), timestamppb.New(i.Newest)
-	}
-	return out
+	return i, aboutFile(path, err)
 }
 
 // CompactStore rewrites the journal of a data folder that no process uses without deleted data, and returns its sizes in bytes. The file

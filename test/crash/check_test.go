@@ -14,7 +14,7 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	"pawl.dev/test/mcpserver"
 
-	"pawl.dev/executor-svc/executor/invariant"
+	"pawl.dev/executor-svc/executor/executortest"
 )
 
 const (
@@ -37,7 +37,7 @@ func (r *run) check(res result) []string {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	problems := invariant.Events(res.events)
+	problems := executortest.Violations(res.events)
 	problems = append(problems, sameEvents(r.seen, res.events)...)
 	if res.task.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_ERROR {
 		// None of the flows fails by itself.

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -89,8 +88,7 @@ func newAgentID(user string, req *executorv1.CreateAgentRequest) (string, error)
 		sum := sha256.Sum256([]byte(user + "\x00" + req.GetRequestId()))
 		return "agent-" + hex.EncodeToString(sum[:6]), nil
 	case !slug.MatchString(id):
-		return "", errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
-			"%q cannot be an agent's id; use lower-case letters, digits and hyphens, 64 at most", id).WithViolation("agent_id", "not a slug")
+		return "", invalid("agent_id", "not a slug", "%q cannot be an agent's id; use lower-case letters, digits and hyphens, 64 at most", id)
 	}
 	return id, nil
 }
@@ -114,16 +112,13 @@ func (s *Agents) ListAgents(ctx context.Context, req *executorv1.ListAgentsReque
 	if err != nil {
 		return nil, err
 	}
-	scope, after := "agents/"+who.Sub, ""
-	if req.GetPageToken() != "" {
-		key, err := page.Decode(scope, req.GetPageToken())
-		if err != nil {
-			return nil, err
-		}
-		after = string(key)
+	scope := "agents/" + who.Sub
+	after, err := page.Decode(scope, req.GetPageToken())
+	if err != nil {
+		return nil, err
 	}
 	n := pageSize(req.GetPageSize(), 50)
-	found, err := s.Journal.ListAgents(ctx, who.Sub, after, n+1)
+	found, err := s.Journal.ListAgents(ctx, who.Sub, string(after), n+1)
 	if err != nil {
 		return nil, fault(err, nil)
 	}
@@ -235,9 +230,4 @@ func agent(user, id string, a *storagev1.Agent) *executorv1.Agent {
 		CreateTime: timestamppb.New(time.Unix(0, a.GetCreateTime())), UpdateTime: timestamppb.New(time.Unix(0, a.GetUpdateTime())),
 		Etag: etagOf(a),
 	}
-}
-
-func unknownField(path string) error {
-	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
-		"update_mask names %q, which cannot be changed", path).WithViolation("update_mask", fmt.Sprintf("%q cannot be changed", path))
 }

@@ -87,9 +87,8 @@ func (c *checks) planner(ctx context.Context, head *storagev1.TaskHead) error {
 			return err
 		}
 		if head.Model = model; model == modelPlaybook {
-			return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
-				"the model %q follows a playbook; give one in the field playbook (`pawl run --playbook FILE`)", modelPlaybook).
-				WithViolation("playbook", "required by the model")
+			return invalid("playbook", "required by the model",
+				"the model %q follows a playbook; give one in the field playbook (`pawl run --playbook FILE`)", modelPlaybook)
 		}
 		return nil
 	}
@@ -127,8 +126,7 @@ func (c *checks) model(ctx context.Context, user, name string) (string, error) {
 	if close := similar.Names(name, names); len(close) > 0 {
 		hint = "did you mean " + strings.Join(close, " or ") + "? " + hint
 	}
-	return "", errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "there is no model %q; %s", name, hint).
-		WithViolation("model", "unknown model")
+	return "", invalid("model", "unknown model", "there is no model %q; %s", name, hint)
 }
 
 // fitsLimit refuses a playbook that the task's limit of steps would cut short, before its first call has an effect.
@@ -141,9 +139,8 @@ func fitsLimit(head *storagev1.TaskHead, steps uint32) error {
 	if id := head.GetAgentId(); id != "" {
 		how = fmt.Sprintf("raise the limit of its agent (`pawl agents update %s --max-steps %d`)", id, steps)
 	}
-	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
-		"the playbook has %d steps, and the task may take at most %d; %s, or make several playbooks of it", steps, limit, how).
-		WithViolation("playbook", "more steps than the task may take")
+	return invalid("playbook", "more steps than the task may take",
+		"the playbook has %d steps, and the task may take at most %d; %s, or make several playbooks of it", steps, limit, how)
 }
 
 func (c *checks) playbook(ctx context.Context, text, inputs string) (playbook, error) {

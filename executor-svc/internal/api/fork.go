@@ -6,12 +6,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
-	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
-	"pawl.dev/services/errs"
 
 	"pawl.dev/executor-svc/internal/engine"
 	agentflow "pawl.dev/executor-svc/internal/flow/agent"
@@ -51,9 +48,9 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 	if seq == 0 {
 		seq = newestEnd(t.Checkpoint.GetStatus(), records)
 	} else if !slices.ContainsFunc(agentflow.StepEnds(records), func(e agentflow.StepEnd) bool { return e.Seq == seq }) {
-		return "", errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+		return "", invalid("seq", "no step ends there",
 			"seq must be the STEP_OUTPUT or STEP_ERROR event that ended a step, without a later attempt of that step; omit seq for the last step "+
-				"that did not fail").WithViolation("seq", "no step ends there")
+				"that did not fail")
 	}
 	kept := first(records, seq)
 	now := time.Now().UnixNano()

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"strconv"
+
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
@@ -28,7 +30,7 @@ func merge(old *storagev1.Agent, a *executorv1.Agent, mask *fieldmaskpb.FieldMas
 		f := fields.ByTextName(path)
 		switch {
 		case f == nil:
-			return nil, unknownField(path)
+			return nil, invalid("update_mask", strconv.Quote(path)+" cannot be changed", "update_mask names %q, which cannot be changed", path)
 		case outputOnly[path]:
 		case from.Has(f):
 			to.Set(f, from.Get(f))

@@ -52,9 +52,8 @@ func (s *Tasks) WatchTask(req *executorv1.WatchTaskRequest, stream grpc.ServerSt
 		return err
 	}
 	if last := t.Checkpoint.GetLastSeq(); req.GetAfterSeq() > last {
-		return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
-			"after_seq is %d, but the task's newest event is %d; watch from a seq that was seen", req.GetAfterSeq(), last).
-			WithViolation("after_seq", "beyond the newest event")
+		return invalid("after_seq", "beyond the newest event",
+			"after_seq is %d, but the task's newest event is %d; watch from a seq that was seen", req.GetAfterSeq(), last)
 	}
 	atOnce := func(executorv1.ExecutorStatus) bool { return req.GetNoFollow() }
 	inproc.Share(stream.Context())
@@ -83,14 +82,12 @@ func (s *Tasks) ListTasks(ctx context.Context, req *executorv1.ListTasksRequest)
 		q.CreatedBefore = t.AsTime()
 	}
 	scope := fmt.Sprintf("tasks/%s/%v/%s/%s/%s/%s", who.Sub, q.Statuses, q.AgentID, q.ConversationID, req.GetCreatedAfter(), req.GetCreatedBefore())
-	if req.GetPageToken() != "" {
-		key, err := page.Decode(scope, req.GetPageToken())
-		if err != nil {
-			return nil, err
-		}
-		if q.Before = string(key); uuid.Validate(q.Before) != nil {
-			return nil, badToken()
-		}
+	before, err := page.Decode(scope, req.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	if q.Before = string(before); before != nil && uuid.Validate(q.Before) != nil {
+		return nil, badToken()
 	}
 	found, err := s.Journal.List(ctx, q)
 	if err != nil {
@@ -113,12 +110,12 @@ func (s *Tasks) ListSteps(ctx context.Context, req *executorv1.ListStepsRequest)
 		return nil, err
 	}
 	scope, skip := "steps/"+t.ID, 0
-	if req.GetPageToken() != "" {
-		key, err := page.Decode(scope, req.GetPageToken())
-		if err != nil {
-			return nil, err
-		}
-		if skip, err = strconv.Atoi(string(key)); err != nil || skip < 0 {
+	shown, err := page.Decode(scope, req.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	if shown != nil {
+		if skip, err = strconv.Atoi(string(shown)); err != nil || skip < 0 {
 			return nil, badToken()
 		}
 	}
@@ -169,8 +166,7 @@ func (s *Tasks) GetStoreInfo(ctx context.Context, _ *executorv1.GetStoreInfoRequ
 }
 
 func badToken() error {
-	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
-		"page_token is not one of this list; start again without it").WithViolation("page_token", "not a token of this list")
+	return invalid("page_token", "not a token of this list", "page_token is not one of this list; start again without it")
 }
 
 func (s *Tasks) history(ctx context.Context, id string) (*history.Log, error) {

@@ -5,13 +5,13 @@ import (
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
-	"pawl.dev/executor-svc/executor/invariant"
+	"pawl.dev/executor-svc/executor/executortest"
 )
 
 // checkLog checks what holds for each task at any time.
 func checkLog(t testing.TB, events []*executorv1.ExecutorEvent) {
 	t.Helper()
-	for _, problem := range invariant.Events(events) {
+	for _, problem := range executortest.Violations(events) {
 		t.Error(problem)
 	}
 }

@@ -78,7 +78,7 @@ func late(pool *servers, planner *chooser, ids ...string) *Session {
 func begun(t *testing.T, s *Session) flow.Begun {
 	t.Helper()
 	var got flow.Begun
-	s.begin(&plannerv1.TaskContext{Goal: "g"})(t.Context(), func(in flow.Input) { got, _ = in.(flow.Begun) })
+	s.plan(&plannerv1.TaskContext{Goal: "g"}, true)(t.Context(), func(in flow.Input) { got, _ = in.(flow.Begun) })
 	return got
 }
 
@@ -210,7 +210,7 @@ func TestTheEndWaitsForNobody(t *testing.T) {
 		began := time.Now()
 		var got flow.Planned
 		c := &plannerv1.TaskContext{Goal: "g", History: []*plannerv1.HistoryEntry{{StepId: "step-1"}}}
-		s.plan(c)(t.Context(), func(in flow.Input) { got, _ = in.(flow.Planned) })
+		s.plan(c, false)(t.Context(), func(in flow.Input) { got, _ = in.(flow.Planned) })
 		if took := time.Since(began); took > slowAfter || got.Step != nil || got.Err != nil {
 			t.Errorf("%v after %s", got, took)
 		}

@@ -8,6 +8,13 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
+// stepOutput is a step's output (A12): the joined text, the structured content and the media.
+type stepOutput struct {
+	Message    string          `json:"message"`
+	Structured json.RawMessage `json:"structured,omitempty"`
+	Media      []media         `json:"media,omitempty"`
+}
+
 type media struct {
 	Type     string `json:"type"`
 	MimeType string `json:"mimeType,omitempty"`
@@ -17,39 +24,23 @@ type media struct {
 	Data     []byte `json:"data,omitempty"`
 }
 
-// output returns a step's output (A12): the joined text, the structured content and the media.
+// output returns a result as JSON of a stepOutput. Structured content that is not valid JSON is left out.
 func output(res *mcppoolv1.CallResult) string {
-	var b bytes.Buffer
-	b.WriteString(`{"message":`)
-	writeJSON(&b, text(res))
-	if res.GetStructuredJson() != "" {
-		before := b.Len()
-		b.WriteString(`,"structured":`)
-		if json.Compact(&b, []byte(res.GetStructuredJson())) != nil {
-			b.Truncate(before)
-		}
-	}
-	var all []media
+	out := stepOutput{Message: text(res), Structured: json.RawMessage(res.GetStructuredJson())}
 	for _, c := range res.GetContent() {
 		if m, ok := mediaOf(c); ok {
-			all = append(all, m)
+			out.Media = append(out.Media, m)
 		}
 	}
-	if len(all) > 0 {
-		b.WriteString(`,"media":`)
-		writeJSON(&b, all)
-	}
-	b.WriteByte('}')
-	return valid(b.String())
-}
-
-// writeJSON writes a value, which must encode, as JSON without HTML escapes.
-func writeJSON(b *bytes.Buffer, v any) {
-	enc := json.NewEncoder(b)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	if enc.Encode(v) == nil {
-		b.Truncate(b.Len() - 1) // the encoder ends a line
+	if enc.Encode(out) != nil {
+		out.Structured = nil
+		b.Reset()
+		_ = enc.Encode(out) // text and bytes always encode
 	}
+	return valid(strings.TrimSuffix(b.String(), "\n"))
 }
 
 func mediaOf(c *mcppoolv1.Content) (media, bool) {

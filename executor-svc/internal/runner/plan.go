@@ -20,36 +20,21 @@ import (
 // nameLength is how much of a goal stands in for a name that the planner did not give.
 const nameLength = 40
 
-// begin loads the tools, then asks for name, risk and first step in one call (A3).
-func (s *Session) begin(c *plannerv1.TaskContext) Run {
+// plan asks for the next step. If begin is true, it also asks for the task's name and risk (A3).
+func (s *Session) plan(c *plannerv1.TaskContext, begin bool) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {
-		out := &flow.Begun{Tools: &storagev1.ToolsLoaded{}, Name: shorten(valid(c.GetGoal())), Risk: &storagev1.RiskNote{}}
-		tools, err := s.toolset(ctx)
-		if err != nil {
-			out.Plan.Err = note(fmt.Errorf("loading the tools: %w", err))
-			emit(*out)
-			return
+		p := &planning{s: s, c: c, emit: emit}
+		if begin {
+			p.begun = &flow.Begun{Tools: &storagev1.ToolsLoaded{}, Name: shorten(valid(c.GetGoal())), Risk: &storagev1.RiskNote{}}
 		}
-		p := &planning{s: s, c: c, tools: tools, emit: emit, begun: out}
-		p.nextStep(ctx)
+		if tools, err := s.toolset(ctx); err != nil {
+			p.out.Err = note(fmt.Errorf("loading the tools: %w", err))
+		} else {
+			p.tools = tools
+			p.nextStep(ctx)
+		}
 		if ctx.Err() == nil {
-			p.end()
-		}
-	}
-}
-
-// plan asks for the next step.
-func (s *Session) plan(c *plannerv1.TaskContext) Run {
-	return func(ctx context.Context, emit func(flow.Input)) {
-		tools, err := s.toolset(ctx)
-		if err != nil {
-			emit(flow.Planned{Err: note(fmt.Errorf("loading the tools: %w", err))})
-			return
-		}
-		p := &planning{s: s, c: c, tools: tools, emit: emit}
-		p.nextStep(ctx)
-		if ctx.Err() == nil {
-			p.end()
+			p.send(p.out)
 		}
 	}
 }
@@ -66,20 +51,15 @@ type planning struct {
 	out   flow.Planned
 }
 
-// answering emits that text of a new answer follows.
-func (p *planning) answering() {
-	p.send(flow.Planned{Answering: true})
-}
-
-// end emits the plan.
-func (p *planning) end() { p.send(p.out) }
-
+// send emits a plan; the first one with the tools, the name and the risk.
 func (p *planning) send(out flow.Planned) {
 	if p.begun == nil {
 		p.emit(out)
 		return
 	}
-	p.begun.Tools, p.begun.Plan = p.tools.loaded, out
+	if p.begun.Plan = out; p.tools != nil {
+		p.begun.Tools = p.tools.loaded
+	}
 	p.emit(*p.begun)
 	p.begun = nil
 }
@@ -164,7 +144,7 @@ func (p *planning) stream(ctx context.Context, c *plannerv1.TaskContext, o []grp
 	shown := ""
 	buffer := &textBuffer{delay: p.s.r.cfg.TextDelay, show: func(text string) {
 		if shown == "" {
-			p.answering()
+			p.send(flow.Planned{Answering: true}) // text of a new answer follows
 		}
 		shown += text
 		p.emit(flow.Text{Text: text})

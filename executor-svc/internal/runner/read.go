@@ -77,10 +77,7 @@ func textOf(e *history.Entry) string {
 	if e.Status != executorv1.StepStatus_STEP_STATUS_SUCCESS {
 		return e.Error.GetErrMsg()
 	}
-	var out struct {
-		Message    string          `json:"message"`
-		Structured json.RawMessage `json:"structured"`
-	}
+	var out stepOutput
 	if err := json.Unmarshal([]byte(e.OutputJSON), &out); err != nil {
 		return e.OutputJSON
 	}

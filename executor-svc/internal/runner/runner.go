@@ -123,9 +123,9 @@ func (s *Session) Prepare(ctx context.Context, t *flow.Task, log *history.Log, a
 	s.setAhead(nil)
 	switch a := a.(type) {
 	case flow.Begin:
-		return s.begin(s.context(t, log))
+		return s.plan(s.context(t, log), true)
 	case flow.Plan:
-		return s.plan(s.context(t, log))
+		return s.plan(s.context(t, log), false)
 	case flow.Derive:
 		return s.derive(s.context(t, log), step(t, a.Ordinal))
 	case flow.Diagnose:

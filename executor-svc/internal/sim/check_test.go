@@ -15,7 +15,7 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	"pawl.dev/services/errs"
 
-	"pawl.dev/executor-svc/executor/invariant"
+	"pawl.dev/executor-svc/executor/executortest"
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/journal/bolt"
 	"pawl.dev/executor-svc/internal/state"
@@ -138,7 +138,7 @@ func (w *world) check(t testing.TB) {
 			continue
 		}
 		events := w.stored(j, k)
-		for _, problem := range invariant.Events(events) {
+		for _, problem := range executortest.Violations(events) {
 			w.book.fault("%s: %s", k.name, problem)
 		}
 		for _, seen := range w.watchers {

@@ -63,15 +63,10 @@ func FullAnswer(rs []journal.Record) string {
 }
 
 func activeStep(t *journal.Task, s *storagev1.ActiveStep) *executorv1.Step {
-	out := &executorv1.Step{
-		Id: flow.StepID(s.GetOrdinal()), TaskId: t.ID, SubtaskId: s.GetSubtaskId(), Type: executorv1.StepType_STEP_TYPE_TOOL,
-		ToolId: s.GetToolId(), Name: s.GetToolId(), Description: s.GetDescription(), Status: s.GetStatus(),
-		Outcome: s.GetOutcome(), Attempt: s.GetAttempt(), InputJson: s.GetInputJson(), Input: twin(s.GetInputJson()),
-		Error: errorMessage(s.GetError()), Risk: risk(s.GetRisk()),
-	}
-	if s.GetAttempt() > 0 {
-		out.CallId = flow.AttemptID(t.ID, s.GetOrdinal(), s.GetAttempt())
-	}
+	out := Step(t, &history.Entry{
+		Ordinal: s.GetOrdinal(), SubtaskID: s.GetSubtaskId(), ToolID: s.GetToolId(), Description: s.GetDescription(), Status: s.GetStatus(),
+		Outcome: s.GetOutcome(), Attempt: s.GetAttempt(), InputJSON: s.GetInputJson(), Error: s.GetError(), Risk: s.GetRisk(), StartSeq: t.Checkpoint.GetLastSeq(),
+	})
 	for _, w := range t.Checkpoint.GetWaits() {
 		if w.GetOrdinal() == s.GetOrdinal() {
 			out.WaitId = w.GetId()

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 
 	"pawl.dev/executor-svc/executor"
+	"pawl.dev/executor-svc/executor/executortest"
 	"pawl.dev/mcppool-svc/mcppool"
 	"pawl.dev/planner-svc/planner"
 	"pawl.dev/services/identity"
@@ -82,7 +83,7 @@ func (s settings) run(ctx context.Context) error {
 }
 
 // services are those that the role has, the executor last.
-func (s settings) services(ctx context.Context, log *slog.Logger, see executor.Observer) ([]service, error) {
+func (s settings) services(ctx context.Context, log *slog.Logger, see executortest.Observer) ([]service, error) {
 	var services []service
 	conn, err := local(log)
 	if err != nil {
@@ -109,9 +110,9 @@ func (s settings) services(ctx context.Context, log *slog.Logger, see executor.O
 		return nil, err
 	}
 	plan.Register(conn)
-	tasks, err := executor.New(ctx, executor.Config{DataDir: s.data, MaxRecoveries: 1000, DrainTimeout: time.Second}, executor.Deps{
-		Planner: conn, Pool: toPool, Log: log, Observe: see,
-	})
+	tasks, err := executor.New(ctx, executor.Config{DataDir: s.data, MaxRecoveries: 1000, DrainTimeout: time.Second}, executortest.Observe(executor.Deps{
+		Planner: conn, Pool: toPool, Log: log,
+	}, see))
 	if err != nil {
 		return nil, err
 	}

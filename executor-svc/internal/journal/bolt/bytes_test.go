@@ -29,7 +29,7 @@ func TestBytesPerTask(t *testing.T) {
 	for _, n := range i.Bytes {
 		kv += n
 	}
-	disk := (i.Size - i.Free) / tasks
+	disk := (i.GetSizeBytes() - i.GetFreeBytes()) / tasks
 	t.Logf("per task of 10 steps: %d bytes of keys and values (%d of them payload), %d bytes of pages in use; by kind over %d tasks: %v",
 		kv/tasks, steps*payloadPerStep, disk, tasks, i.Bytes)
 	if disk > 8<<10 {

@@ -51,7 +51,7 @@ func Compact(path string) (before, after int64, err error) {
 	if err := os.Rename(fresh, path); err != nil {
 		return 0, 0, fmt.Errorf("putting the copy in the place of %s; the file is as it was: %w", path, err)
 	}
-	return before, after, syncFolder(filepath.Dir(path))
+	return before, after, wal.SyncFolder(filepath.Dir(path))
 }
 
 // openApplied opens a journal to read it, with its log applied.

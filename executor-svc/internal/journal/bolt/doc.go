@@ -20,7 +20,8 @@
 //	u<user>\x00<id>                 index of a user's tasks: status and agent
 //	c<user>\x00<conversation>\x00<id>  index of a conversation's tasks
 //	r<user>\x00<request id>         the task that this request created
-//	w<user>\x00<number>             when a request of the window was made
+//	w<user>\x00                      how many requests a user has made
+//	w<user>\x00<place>              when the newest request with this place in the ring was made (admit.go)
 //	p<sha-256>                      payload
 //	q<sha-256><id>                  this task refers to the payload
 //	g<user>\x00<agent id>           agent

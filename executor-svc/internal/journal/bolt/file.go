@@ -92,16 +92,7 @@ func createFile(path string) error {
 			return err
 		}
 	}
-	return syncFolder(filepath.Dir(path))
-}
-
-// syncFolder makes the names in a folder durable.
-func syncFolder(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return wal.SyncFolder(filepath.Dir(path))
 }
 
 // openWhole opens an existing file. If it was replaced while this process waited for the lock, the new one is opened.

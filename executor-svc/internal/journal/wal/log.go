@@ -79,10 +79,11 @@ func CreateOn(path string, id ID, last uint64, open func(name string) (File, err
 		return nil, err
 	}
 	l.end, l.files[0].size = headerSize, headerSize
-	return l, syncFolder(filepath.Dir(path))
+	return l, SyncFolder(filepath.Dir(path))
 }
 
-func syncFolder(path string) error {
+// SyncFolder makes the names in a folder durable.
+func SyncFolder(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err

@@ -1,6 +1,4 @@
-// Package invariant checks what must hold of a task's events whatever happened to it. Simulation, crash suite and tests
-// share it; its own test plants a violation of each rule.
-package invariant
+package executortest
 
 import (
 	"fmt"
@@ -26,12 +24,12 @@ const (
 	textAdd    = executorv1.EventType_EVENT_TYPE_TEXT_ADD
 )
 
-// Events returns what is wrong with the events of one task, from the first one on: seqs 1, 2, 3 … (A26); FLOW_START once
+// Violations returns what is wrong with the events of one task, from the first one on: seqs 1, 2, 3 … (A26); FLOW_START once
 // (A3); each attempt begins once and ends once (A17); a question is followed by FLOW_STOP, perhaps after others that are asked together
 // (A26); a tool's server asks in the middle of an attempt (A5); an answer is for a wait
 // that was asked about that step, and used once; no wait's name is used twice; the pieces of the answer join to it; nothing
 // follows the end (A19); steps and attempts count up one by one (A11, A21); costs never shrink.
-func Events(events []*executorv1.ExecutorEvent) []string {
+func Violations(events []*executorv1.ExecutorEvent) []string {
 	c := &checker{open: map[string]bool{}, seen: map[string]bool{}, waits: map[string]string{}, answers: map[string]string{}, asks: map[string]bool{}}
 	for i, e := range events {
 		if e.GetSeq() != uint64(i+1) {

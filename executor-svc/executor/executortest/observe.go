@@ -1,4 +1,4 @@
-package executor
+package executortest
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
+	"pawl.dev/executor-svc/executor"
 	"pawl.dev/executor-svc/internal/journal"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
@@ -32,12 +33,11 @@ import (
 // Create, Commit and Send reach `after` only if they succeeded; requests to the pool reach `end` and `after` in any case.
 type Observer func(point string)
 
-// journal observes a journal; without an observer it returns j.
-func (see Observer) journal(j journal.Journal) journal.Journal {
-	if see == nil {
-		return j
-	}
-	return observedJournal{j, see}
+// Observe makes see observe an executor's journal and its calls to the pool.
+func Observe(deps executor.Deps, see Observer) executor.Deps {
+	deps.WrapJournal = func(j journal.Journal) journal.Journal { return observedJournal{j, see} }
+	deps.Pool = observedConn{deps.Pool, see}
+	return deps
 }
 
 type observedJournal struct {
@@ -72,14 +72,6 @@ func (o observedJournal) around(what string, do func() error) error {
 		o.see(what + ".after")
 	}
 	return err
-}
-
-// pool observes a connection to the pool; without an observer it returns conn.
-func (see Observer) pool(conn grpc.ClientConnInterface) grpc.ClientConnInterface {
-	if see == nil {
-		return conn
-	}
-	return observedConn{conn, see}
 }
 
 type observedConn struct {

@@ -1,4 +1,4 @@
-package invariant_test
+package executortest_test
 
 import (
 	"slices"
@@ -8,7 +8,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
-	"pawl.dev/executor-svc/executor/invariant"
+	"pawl.dev/executor-svc/executor/executortest"
 )
 
 type event = executorv1.ExecutorEvent
@@ -59,7 +59,7 @@ func numbered(events []*event) []*event {
 
 // Each rule finds a violation of its own.
 func TestEachRuleFindsItsViolation(t *testing.T) {
-	if problems := invariant.Events(whole()); len(problems) > 0 {
+	if problems := executortest.Violations(whole()); len(problems) > 0 {
 		t.Fatalf("a whole task: %v", problems)
 	}
 	without := func(i int) func([]*event) []*event {
@@ -92,7 +92,7 @@ func TestEachRuleFindsItsViolation(t *testing.T) {
 		"an end without an outcome": {func(e []*event) []*event { return numbered(slices.Delete(e, 18, 19)) }, "has no end"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			problems := invariant.Events(c.break1(whole()))
+			problems := executortest.Violations(c.break1(whole()))
 			if !slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, c.want) }) {
 				t.Errorf("found %q, want %q", problems, c.want)
 			}
