@@ -4,10 +4,7 @@ import (
 	"context"
 	"net/url"
 	"strings"
-	"sync/atomic"
-	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 
@@ -45,57 +42,6 @@ func Authenticate(ctx context.Context, a Authenticator, method string) (context.
 		}
 	}
 	return NewContext(ctx, p), nil
-}
-
-// AuthenticateStream is the same for a stream: ctx is its context. The stream ends when its credential is revoked.
-func AuthenticateStream(ctx context.Context, ss grpc.ServerStream, a Authenticator, method string) (grpc.ServerStream, error) {
-	known, err := Authenticate(ctx, a, method)
-	if err != nil {
-		return nil, err
-	}
-	return &principalStream{ServerStream: ss, ctx: known, auth: a, method: method, begun: time.Now()}, nil
-}
-
-// recheckEvery is the time between two checks of a stream's credential.
-const recheckEvery = time.Second
-
-// principalStream ends a stream whose credential was revoked: it neither sends nor receives another message.
-type principalStream struct {
-	grpc.ServerStream
-	ctx     context.Context
-	auth    Authenticator
-	method  string
-	begun   time.Time
-	checked atomic.Int64 // when the credential was last looked at, in nanoseconds since begun
-}
-
-func (s *principalStream) Context() context.Context { return s.ctx }
-
-func (s *principalStream) SendMsg(m any) error {
-	if err := s.recheck(); err != nil {
-		return err
-	}
-	return s.ServerStream.SendMsg(m)
-}
-
-// RecvMsg checks the credential when the message has arrived, which may be long after the wait began.
-func (s *principalStream) RecvMsg(m any) error {
-	if err := s.ServerStream.RecvMsg(m); err != nil {
-		return err
-	}
-	return s.recheck()
-}
-
-func (s *principalStream) recheck() error {
-	now := time.Since(s.begun) // which no setting of the clock changes
-	if now-time.Duration(s.checked.Load()) < recheckEvery {
-		return nil
-	}
-	if _, err := Authenticate(s.ctx, s.auth, s.method); err != nil {
-		return err
-	}
-	s.checked.Store(int64(now))
-	return nil
 }
 
 // bearerToken returns the token of the call, or "" if none. It refuses a call with two credentials instead of choosing one.

@@ -1,45 +1,22 @@
 package identity
 
 import (
-	"context"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/errs"
 )
 
-type fakeStream struct {
-	grpc.ServerStream
-	ctx context.Context
-}
-
-func (s fakeStream) Context() context.Context { return s.ctx }
-
-// call authenticates a call with that incoming metadata, and a stream; they must agree.
+// call authenticates a call with that incoming metadata.
 func call(t *testing.T, a Authenticator, method string, md metadata.MD) (p Principal, known bool, err error) {
 	t.Helper()
-	in := metadata.NewIncomingContext(ctx, md)
-	var unary, stream Principal
-	note := func(ctx context.Context, into *Principal) {
-		var err error
-		*into, err = FromContext(ctx)
-		known = err == nil
-	}
-	authenticated, err := Authenticate(in, a, method)
-	note(authenticated, &unary)
-	ss, streamErr := AuthenticateStream(in, fakeStream{ctx: in}, a, method)
-	if streamErr == nil {
-		note(ss.Context(), &stream)
-	}
-	if diff := cmp.Diff(unary, stream); diff != "" || errs.Reason(err) != errs.Reason(streamErr) {
-		t.Errorf("unary %v (%v) and stream %v (%v) differ", unary, err, stream, streamErr)
-	}
-	return unary, known, err
+	authenticated, err := Authenticate(metadata.NewIncomingContext(ctx, md), a, method)
+	p, noPrincipal := FromContext(authenticated)
+	return p, noPrincipal == nil, err
 }
 
 const (

@@ -43,9 +43,9 @@ var (
 
 // New makes a connection whose calls pass the interceptors; nil is none.
 func New(unary grpc.UnaryServerInterceptor, stream grpc.StreamServerInterceptor) *Conn {
-	return &Conn{server: &server{
-		unary: unary, stream: stream, clientStats: telemetry.ClientHandler(), serverStats: telemetry.ServerHandler(), methods: map[string]*method{},
-	}}
+	s := &server{unary: unary, stream: stream, methods: map[string]*method{}}
+	s.serverStats, s.clientStats = telemetry.Handlers()
+	return &Conn{server: s}
 }
 
 // WithToken returns a view of the connection that sends that bearer token with every call.

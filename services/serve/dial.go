@@ -46,7 +46,7 @@ func dialOptions(token string, creds credentials.TransportCredentials) []grpc.Di
 		grpc.WithDisableRetry(),
 		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow),
 	}
-	if h := telemetry.ClientHandler(); h != nil {
+	if _, h := telemetry.Handlers(); h != nil {
 		options = append(options, grpc.WithStatsHandler(h))
 	}
 	if token != "" { // credentials that send nothing cost as much as those that do

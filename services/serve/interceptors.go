@@ -108,11 +108,10 @@ func (i *interceptor) streamWith(ctx context.Context, srv any, ss grpc.ServerStr
 	}()
 	start, known := time.Now(), ctx
 	if err = i.checkAuthority(ctx); err == nil {
-		ss, err = identity.AuthenticateStream(ctx, ss, i.auth, info.FullMethod)
+		known, err = identity.Authenticate(ctx, i.auth, info.FullMethod)
 	}
 	if err == nil {
-		known = ss.Context()
-		err = next(srv, &checkedStream{ss, i})
+		err = next(srv, &checkedStream{ServerStream: ss, interceptor: i, ctx: known, method: info.FullMethod, begun: start})
 	}
 	logCall(known, i.log, info.FullMethod, time.Since(start), err)
 	if err != nil {

@@ -2,10 +2,7 @@ package serve
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -34,9 +31,6 @@ func logCall(ctx context.Context, log *slog.Logger, method string, took time.Dur
 	if err != nil {
 		attrs = append(attrs, slog.String("reason", errs.ReasonName(errs.Reason(err))), slog.String("error", err.Error()))
 	}
-	if level == slog.LevelError {
-		attrs = append(attrs, slog.String("chain", chain(err)))
-	}
 	log.LogAttrs(ctx, level, "call", attrs...)
 }
 
@@ -49,13 +43,4 @@ func levelOf(failure codes.Code) slog.Level {
 		return slog.LevelWarn
 	}
 	return slog.LevelDebug
-}
-
-// chain names the types from the outermost error to its causes, which show where the text came from.
-func chain(err error) string {
-	var types []string
-	for ; err != nil; err = errors.Unwrap(err) {
-		types = append(types, fmt.Sprintf("%T", err))
-	}
-	return strings.Join(types, " <- ")
 }

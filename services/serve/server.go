@@ -77,7 +77,7 @@ func New(o Options) (*Server, error) {
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connWindow),
 	}
-	if h := telemetry.ServerHandler(); h != nil {
+	if h, _ := telemetry.Handlers(); h != nil {
 		s.options = append(s.options, grpc.StatsHandler(h))
 	}
 	return s, nil

@@ -121,18 +121,10 @@ func LogHandler(service string, next slog.Handler) slog.Handler {
 	return slog.NewMultiHandler(next, otelslog.NewHandler(service))
 }
 
-// ServerHandler returns the stats handler that traces and measures a gRPC server; nil where neither is asked for.
-func ServerHandler() stats.Handler {
+// Handlers return the stats handlers that trace and measure gRPC servers and clients; nil where neither is asked for.
+func Handlers() (server, client stats.Handler) {
 	if !traces.on() && !metrics.on() {
-		return nil
+		return nil, nil
 	}
-	return otelgrpc.NewServerHandler()
-}
-
-// ClientHandler is the same for clients.
-func ClientHandler() stats.Handler {
-	if !traces.on() && !metrics.on() {
-		return nil
-	}
-	return otelgrpc.NewClientHandler()
+	return otelgrpc.NewServerHandler(), otelgrpc.NewClientHandler()
 }

@@ -64,7 +64,7 @@ func TestOffUnlessAskedFor(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if otel.GetTracerProvider() != before || telemetry.ServerHandler() != nil || telemetry.ClientHandler() != nil {
+			if server, client := telemetry.Handlers(); otel.GetTracerProvider() != before || server != nil || client != nil {
 				t.Error("something is on")
 			}
 			next := slog.NewTextHandler(io.Discard, nil)

@@ -1,4 +1,4 @@
-package identity_test
+package serve_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"pawl.dev/services/identity"
+	"pawl.dev/services/serve"
 )
 
 // endless is a server stream that takes everything.
@@ -43,19 +44,21 @@ func removedKey(t *testing.T, do func(grpc.ServerStream) error) {
 			t.Fatal(err)
 		}
 		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", identity.BearerHeader(token)))
-		ss, err := identity.AuthenticateStream(ctx, endless{ctx: ctx}, keys, "/x/Watch")
+		_, stream, err := serve.Interceptors(serve.Options{Auth: keys})
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute) // virtual
-		if err := do(ss); err != nil {
-			t.Errorf("with the key: %v", err)
-		}
-		if err := keys.Remove(key.ID); err != nil {
-			t.Error(err)
-		}
-		time.Sleep(2 * time.Second)
-		err = do(ss)
+		err = stream(nil, endless{ctx: ctx}, &grpc.StreamServerInfo{FullMethod: "/x/Watch"}, func(_ any, ss grpc.ServerStream) error {
+			time.Sleep(time.Minute) // virtual
+			if err := do(ss); err != nil {
+				t.Errorf("with the key: %v", err)
+			}
+			if err := keys.Remove(key.ID); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(2 * time.Second)
+			return do(ss)
+		})
 		if status.Code(err) != codes.Unauthenticated {
 			t.Errorf("after its key was removed: %v, want Unauthenticated", err)
 		}
