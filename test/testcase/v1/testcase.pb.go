@@ -29,27 +29,27 @@ const (
 // One case.
 type Case struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the case shows, in a sentence.
+	// The behaviour that the case shows, in a sentence.
 	About string `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
-	// The ids of the acceptance list that it shows.
+	// The acceptance ids that it shows.
 	Shows []string `protobuf:"bytes,2,rep,name=shows,proto3" json:"shows,omitempty"`
-	// The task. `goal` and `playbook` may hold {{dir}}, the folder of the case.
+	// The task. `goal` and `playbook` may contain {{dir}}, the folder of the case.
 	Task *v1.CreateTaskRequest `protobuf:"bytes,3,opt,name=task,proto3" json:"task,omitempty"`
-	// What people answer, one for each time the task stops.
+	// The answers, one for each time the task stops.
 	Answers []*Answer `protobuf:"bytes,4,rep,name=answers,proto3" json:"answers,omitempty"`
-	// What comes of the task.
+	// The expected end of the task.
 	Expect *Expect `protobuf:"bytes,5,opt,name=expect,proto3" json:"expect,omitempty"`
-	// The request is refused.
+	// The expected refusal of the request.
 	Refused *Refusal `protobuf:"bytes,6,opt,name=refused,proto3" json:"refused,omitempty"`
-	// An agent that is made first; the task runs as it. Its id is chosen by who runs the case.
+	// An agent to create first, which the task runs as. The test chooses its id.
 	Agent *v1.Agent `protobuf:"bytes,7,opt,name=agent,proto3" json:"agent,omitempty"`
-	// What people do while the task runs.
+	// Actions while the task runs.
 	Meanwhile []*Meanwhile `protobuf:"bytes,8,rep,name=meanwhile,proto3" json:"meanwhile,omitempty"`
-	// The task is exported once it has come so far; the document must hold what the other calls tell.
+	// Export the task at the end of the answers; the document must equal what the other calls return.
 	Export bool `protobuf:"varint,9,opt,name=export,proto3" json:"export,omitempty"`
-	// The task is forked once it has come so far.
+	// Fork the task at the end of the answers.
 	Fork *Fork `protobuf:"bytes,10,opt,name=fork,proto3" json:"fork,omitempty"`
-	// The task is deleted at last, and is gone; its forks are not.
+	// Delete the task at the end; its forks must remain.
 	Delete        bool `protobuf:"varint,11,opt,name=delete,proto3" json:"delete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -162,12 +162,12 @@ func (x *Case) GetDelete() bool {
 	return false
 }
 
-// What a person does while a task runs.
+// An action while a task runs.
 type Meanwhile struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As soon as this event has come for the first time.
+	// The action happens at the first event of this type.
 	At v1.EventType `protobuf:"varint,1,opt,name=at,proto3,enum=pawl.executor.v1.EventType" json:"at,omitempty"`
-	// What is done.
+	// The action.
 	//
 	// Types that are valid to be assigned to Deed:
 	//
@@ -258,20 +258,20 @@ func (*Meanwhile_Pause) isMeanwhile_Deed() {}
 
 func (*Meanwhile_Cancel) isMeanwhile_Deed() {}
 
-// A task that goes on from another one.
+// A fork of a task.
 type Fork struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// It keeps as many steps; 0: all that have ended.
+	// The number of steps to keep; 0 for all that have ended.
 	Steps uint32 `protobuf:"varint,1,opt,name=steps,proto3" json:"steps,omitempty"`
-	// It keeps what happened up to this event, whatever `steps` says.
+	// Keep all events up to this one; overrides `steps`.
 	Seq uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
-	// What it shall do; empty: what the old one should.
+	// The goal; empty for that of the original task.
 	Goal string `protobuf:"bytes,3,opt,name=goal,proto3" json:"goal,omitempty"`
-	// What people answer, one for each time it stops.
+	// The answers, one for each time it stops.
 	Answers []*Answer `protobuf:"bytes,4,rep,name=answers,proto3" json:"answers,omitempty"`
-	// What comes of it; `events` are those behind what it shares with the old one, `effects` those of both.
+	// The expected end. `events` are those after the shared ones, `effects` those of both tasks.
 	Expect *Expect `protobuf:"bytes,5,opt,name=expect,proto3" json:"expect,omitempty"`
-	// It is refused.
+	// The expected refusal.
 	Refused       *Refusal `protobuf:"bytes,6,opt,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -349,7 +349,7 @@ func (x *Fork) GetRefused() *Refusal {
 	return nil
 }
 
-// What a person answers.
+// An answer of a person.
 type Answer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The answer.
@@ -367,7 +367,7 @@ type Answer struct {
 	//	*Answer_Nothing
 	//	*Answer_Input
 	Answer isAnswer_Answer `protobuf_oneof:"answer"`
-	// It is refused, and the task stays as it is.
+	// The expected refusal; the task does not change.
 	Refused       *Refusal `protobuf:"bytes,20,opt,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -512,17 +512,17 @@ type isAnswer_Answer interface {
 }
 
 type Answer_Approve struct {
-	// Run it.
+	// Approve the step.
 	Approve *v1.Approve `protobuf:"bytes,1,opt,name=approve,proto3,oneof"`
 }
 
 type Answer_Reject struct {
-	// Do not.
+	// Reject the step.
 	Reject *v1.Reject `protobuf:"bytes,2,opt,name=reject,proto3,oneof"`
 }
 
 type Answer_Params struct {
-	// Here is what was missing.
+	// Supply parameters.
 	Params *v1.Params `protobuf:"bytes,3,opt,name=params,proto3,oneof"`
 }
 
@@ -532,12 +532,12 @@ type Answer_Cancel struct {
 }
 
 type Answer_Outcome struct {
-	// How the call ended.
+	// Settle an unknown outcome.
 	Outcome *v1.OutcomeAnswer `protobuf:"bytes,5,opt,name=outcome,proto3,oneof"`
 }
 
 type Answer_Unpause struct {
-	// Go on.
+	// Unpause the task.
 	Unpause *v1.Unpause `protobuf:"bytes,6,opt,name=unpause,proto3,oneof"`
 }
 
@@ -552,12 +552,12 @@ type Answer_Delete struct {
 }
 
 type Answer_Nothing struct {
-	// Do nothing, and see what comes of it.
+	// Do nothing and wait.
 	Nothing bool `protobuf:"varint,9,opt,name=nothing,proto3,oneof"`
 }
 
 type Answer_Input struct {
-	// This is what the tool's server asked for.
+	// Answer the tool's server.
 	Input *v1.InputAnswer `protobuf:"bytes,10,opt,name=input,proto3,oneof"`
 }
 
@@ -581,24 +581,24 @@ func (*Answer_Nothing) isAnswer_Answer() {}
 
 func (*Answer_Input) isAnswer_Answer() {}
 
-// What comes of a task.
+// The expected end of a task.
 type Expect struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where it ends.
+	// Its status.
 	Status v1.ExecutorStatus `protobuf:"varint,1,opt,name=status,proto3,enum=pawl.executor.v1.ExecutorStatus" json:"status,omitempty"`
 	// Its events, in order. STATUS_CHANGED, TOOLS_LOADED and TOOL_PROGRESS are left out, and TEXT_ADD counts once per answer.
 	Events []v1.EventType `protobuf:"varint,2,rep,packed,name=events,proto3,enum=pawl.executor.v1.EventType" json:"events,omitempty"`
-	// The answer holds each of these.
+	// Texts that the answer contains.
 	AnswerContains []string `protobuf:"bytes,3,rep,name=answer_contains,json=answerContains,proto3" json:"answer_contains,omitempty"`
 	// Its steps.
 	Steps []*ExpectStep `protobuf:"bytes,4,rep,name=steps,proto3" json:"steps,omitempty"`
-	// Why it failed.
+	// The reason of its error.
 	ErrorReason v11.ErrorReason `protobuf:"varint,5,opt,name=error_reason,json=errorReason,proto3,enum=pawl.common.v1.ErrorReason" json:"error_reason,omitempty"`
-	// The error's message holds this.
+	// A text that the error's message contains.
 	ErrorContains string `protobuf:"bytes,6,opt,name=error_contains,json=errorContains,proto3" json:"error_contains,omitempty"`
 	// The file `effects.txt` of the case's folder: one line per call of a tool with an effect.
 	Effects []string `protobuf:"bytes,7,rep,name=effects,proto3" json:"effects,omitempty"`
-	// The kinds of the waits that are open at last.
+	// The kinds of the waits that are open at the end.
 	Waits         []v1.WaitKind `protobuf:"varint,8,rep,packed,name=waits,proto3,enum=pawl.executor.v1.WaitKind" json:"waits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -690,20 +690,20 @@ func (x *Expect) GetWaits() []v1.WaitKind {
 	return nil
 }
 
-// A step.
+// An expected step.
 type ExpectStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its tool.
 	ToolId string `protobuf:"bytes,1,opt,name=tool_id,json=toolId,proto3" json:"tool_id,omitempty"`
-	// Where it is.
+	// Its status.
 	Status v1.StepStatus `protobuf:"varint,2,opt,name=status,proto3,enum=pawl.executor.v1.StepStatus" json:"status,omitempty"`
-	// What is known of its call; not compared where unspecified.
+	// The outcome of its call; not compared if unspecified.
 	Outcome v11.Outcome `protobuf:"varint,3,opt,name=outcome,proto3,enum=pawl.common.v1.Outcome" json:"outcome,omitempty"`
-	// Its output holds this.
+	// A text that its output contains.
 	OutputContains string `protobuf:"bytes,4,opt,name=output_contains,json=outputContains,proto3" json:"output_contains,omitempty"`
-	// Its error holds this.
+	// A text that its error contains.
 	ErrorContains string `protobuf:"bytes,5,opt,name=error_contains,json=errorContains,proto3" json:"error_contains,omitempty"`
-	// Its exact input; not compared where empty.
+	// Its exact input; not compared if empty.
 	InputJson     string `protobuf:"bytes,6,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -781,14 +781,14 @@ func (x *ExpectStep) GetInputJson() string {
 	return ""
 }
 
-// A request that is refused.
+// The refusal of a request.
 type Refusal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why.
+	// The reason.
 	Reason v11.ErrorReason `protobuf:"varint,1,opt,name=reason,proto3,enum=pawl.common.v1.ErrorReason" json:"reason,omitempty"`
 	// The status over REST.
 	HttpStatus int32 `protobuf:"varint,2,opt,name=http_status,json=httpStatus,proto3" json:"http_status,omitempty"`
-	// The message holds this.
+	// A text that the message contains.
 	MessageContains string `protobuf:"bytes,3,opt,name=message_contains,json=messageContains,proto3" json:"message_contains,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
