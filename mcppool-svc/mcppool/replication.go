@@ -128,22 +128,17 @@ func (s *Service) applied(places []replica.Place) {
 	}
 	s.transportHints.ApplyRemote(places)
 	s.anonymousElicitors.ApplyRemote(places)
-	all := s.registry.All()
-	if err := s.pins.ApplyRemote(places, func(origin string) bool { return slices.ContainsFunc(all, at(origin)) }); err != nil {
+	if err := s.pins.ApplyRemote(places); err != nil {
 		s.log.Error("what another replica wrote of approved tools is not used before a restart", "error", err)
 	}
 	for _, m := range s.logins.ApplyRemote(places) {
-		for _, server := range all {
+		for _, server := range s.registry.All() {
 			if server.Origin() == m.Origin {
 				s.pool.RetireUser(server.UID, m.User)
 				s.api.Touch(server.UID, m.User)
 			}
 		}
 	}
-}
-
-func at(origin string) func(*registry.Server) bool {
-	return func(s *registry.Server) bool { return s.Origin() == origin }
 }
 
 // moved retires connections that are out of date.

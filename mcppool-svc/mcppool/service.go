@@ -98,9 +98,6 @@ func (s *Service) open(ctx context.Context, servers []*registry.Server, own *bui
 	if s.pins, err = pin.Open(st, deps.Now); err != nil {
 		return err
 	}
-	if err := s.pins.Tidy(s.registry.All()); err != nil {
-		return err
-	}
 	allowed, err := s.cfg.allowed()
 	if err != nil {
 		return err

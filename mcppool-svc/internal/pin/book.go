@@ -55,8 +55,7 @@ type Book struct {
 	writes sync.Mutex
 
 	mu      sync.RWMutex
-	servers map[string]*server   // guarded by mu; by origin
-	gone    map[string]time.Time // guarded by mu; since when, by origin
+	servers map[string]*server // guarded by mu; by origin
 }
 
 // question is the input of a review beside the pins.
@@ -67,7 +66,7 @@ type question struct {
 
 // Open reads what is stored.
 func Open(st store.Store, now func() time.Time) (*Book, error) {
-	b := &Book{store: st, now: now, servers: make(map[string]*server), gone: make(map[string]time.Time)}
+	b := &Book{store: st, now: now, servers: make(map[string]*server)}
 	for _, bucket := range Buckets() {
 		err := st.Load(bucket, func(key string, value []byte) error { return b.load(bucket, key, value) })
 		if err != nil {
@@ -82,6 +81,9 @@ func Open(st store.Store, now func() time.Time) (*Book, error) {
 
 func (b *Book) load(bucket, key string, value []byte) error {
 	origin, name := cut(key)
+	if name == "" {
+		return nil // a note of an earlier version
+	}
 	r, err := decode(value)
 	if err != nil {
 		return fmt.Errorf("tool %q: %w", name, err)
@@ -93,9 +95,6 @@ func (b *Book) load(bucket, key string, value []byte) error {
 	}
 	p := s.pins[name]
 	switch {
-	case name == goneName:
-		b.gone[origin] = r.Time
-		return nil
 	case bucket == bucketApproved:
 		p.approved = r.Hash
 	case name == firstName:
@@ -220,14 +219,11 @@ func (b *Book) get(bucket, key string) (Record, bool, error) {
 func (b *Book) Forget(origin string) error {
 	b.writes.Lock()
 	defer b.writes.Unlock()
-	var changes []store.Change
+	changes := []store.Change{{Bucket: bucketSeen, Key: origin + "\x00" + firstName}}
 	for name := range b.server(origin).pins {
 		for _, bucket := range Buckets() {
 			changes = append(changes, store.Change{Bucket: bucket, Key: origin + "\x00" + name})
 		}
-	}
-	for _, name := range []string{goneName, firstName} {
-		changes = append(changes, store.Change{Bucket: bucketSeen, Key: origin + "\x00" + name})
 	}
 	if err := b.apply(changes); err != nil {
 		return err
@@ -235,7 +231,6 @@ func (b *Book) Forget(origin string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.servers, origin)
-	delete(b.gone, origin)
 	return nil
 }
 
@@ -259,9 +254,6 @@ func (b *Book) answer(origin string, of, s *server) {
 }
 
 func (b *Book) apply(changes []store.Change) error {
-	if len(changes) == 0 {
-		return nil
-	}
 	if err := b.store.Apply(changes...); err != nil {
 		return errors.Join(ErrStorage, fmt.Errorf("keeping the approved tools: %w", err))
 	}

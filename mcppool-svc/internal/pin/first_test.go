@@ -41,7 +41,7 @@ func (p *pool) reopen(t *testing.T, now func() time.Time) {
 		t.Fatal(err)
 	}
 	st.Observe(func(places []replica.Place) {
-		if err := p.ApplyRemote(places, func(string) bool { return true }); err != nil {
+		if err := p.ApplyRemote(places); err != nil {
 			t.Error(err)
 		}
 	})
