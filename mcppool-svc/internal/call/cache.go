@@ -2,9 +2,6 @@ package call
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
-	"encoding/json"
-	"strings"
 	"time"
 
 	"github.com/maypok86/otter/v2"
@@ -17,7 +14,6 @@ import (
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/services/strictjson"
 )
 
 const (
@@ -97,48 +93,11 @@ func (c *Cache) Stats() CacheStats {
 
 // cacheKey identifies a result. It is the same only if the same user asks the same tool the same thing over the same connection,
 // and nothing was said or done over that connection since that may change the answer.
-type cacheKey [sha256.Size]byte
-
-// cacheKeyParts make a cacheKey.
-type cacheKeyParts struct {
+type cacheKey struct {
 	user, server, tool, definition string
 	configRevision                 uint64
 	connection, writes, changes    uint64 // which connection; its writes; how often its server's tools changed
-	input                          string // JSON text of an object
-}
-
-// key returns the key; false if the input is ambiguous, so that it is not known how the server reads it.
-func (p cacheKeyParts) key() (k cacheKey, ok bool) {
-	input, ok := canonical(p.input)
-	if !ok {
-		return k, false
-	}
-	h := sha256.New()
-	for _, text := range []string{p.user, p.server, p.tool, p.definition, input} {
-		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(text))))
-		h.Write([]byte(text))
-	}
-	for _, n := range []uint64{p.configRevision, p.connection, p.writes, p.changes} {
-		h.Write(binary.BigEndian.AppendUint64(nil, n))
-	}
-	h.Sum(k[:0])
-	return k, true
-}
-
-// canonical returns an object's text in one order of its members; numbers stay as they were written.
-func canonical(text string) (string, bool) {
-	if strictjson.Check(text, strictjson.Wire) != nil {
-		return "", false
-	}
-	dec := json.NewDecoder(strings.NewReader(text))
-	dec.UseNumber()
-	var v any
-	if dec.Decode(&v) != nil {
-		return "", false
-	}
-	out, err := json.Marshal(v)
-	// The replacement character may stand for several texts that are not Unicode.
-	return string(out), err == nil && !strings.ContainsRune(string(out), '\uFFFD')
+	input                          [sha256.Size]byte
 }
 
 // cacheSlot is the place of one call's result in the cache. The zero slot keeps nothing.
@@ -156,14 +115,11 @@ func (a *attempt) cacheSlot(lease *conn.Lease, tool *catalog.Tool, policy regist
 	if a.deps.Cache == nil || a.Server.CacheTTL <= 0 || a.Continues || !a.reads(policy) {
 		return cacheSlot{}
 	}
-	s := cacheSlot{attempt: a, client: lease.Client(), before: lease.Client().ToolsVersion()}
+	s := cacheSlot{attempt: a, ttl: a.Server.CacheTTL, client: lease.Client(), before: lease.Client().ToolsVersion()}
 	connection, writes := lease.Stamp()
-	key, ok := cacheKeyParts{
+	s.key = cacheKey{
 		user: a.User, server: a.Server.UID, tool: tool.Name, definition: tool.Hash, configRevision: a.Server.ConfigRevision(),
-		connection: connection, writes: writes, changes: s.before, input: a.Input.String(),
-	}.key()
-	if ok {
-		s.key, s.ttl = key, a.Server.CacheTTL
+		connection: connection, writes: writes, changes: s.before, input: sha256.Sum256([]byte(a.Input.String())),
 	}
 	return s
 }

@@ -104,7 +104,7 @@ func FuzzReadText(f *testing.F) {
 		if !json.Valid([]byte(text)) || strings.TrimSpace(text) != text {
 			return // it was looked at before, and is cut out without what is around it
 		}
-		if failed := readText("text", json.RawMessage(text), &got); (failed == nil) != (err == nil) || failed == nil && got != want {
+		if failed := readText([]byte("text"), json.RawMessage(text), &got); (failed == nil) != (err == nil) || failed == nil && got != want {
 			t.Errorf("%q: %q, %v; want %q, %v", text, got, failed, want, err)
 		}
 	})

@@ -3,7 +3,6 @@ package call
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -114,7 +113,7 @@ func (c *Caller) offered(ctx context.Context, use conn.Use, about subject, do fu
 		return err
 	}
 	limit := use.Server.CallLimit()
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, tooSlow{limit})
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, tooSlow(limit))
 	defer cancel()
 	return c.withLease(ctx, use, func(lease *conn.Lease) error {
 		o, err := offersOf(lease, use.Server, about)
@@ -177,11 +176,6 @@ func saysMissing(message string) bool {
 }
 
 // tooSlow is the cause of a request's end that took too long.
-type tooSlow struct{ limit time.Duration }
-
-func (t tooSlow) Error() string {
-	return "the MCP server did not answer within " + humantime.Text(t.limit) + "; raise its call_timeout if it is that slow"
+func tooSlow(limit time.Duration) error {
+	return timeout("the MCP server did not answer within " + humantime.Text(limit) + "; raise its call_timeout if it is that slow")
 }
-
-// Is makes it a deadline.
-func (tooSlow) Is(target error) bool { return errors.Is(target, context.DeadlineExceeded) }

@@ -1,12 +1,11 @@
 package call
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
 
@@ -62,9 +61,11 @@ func readResult(raw json.RawMessage) (*mcppoolv1.CallResult, error) {
 	err := strictjson.EachMember(raw, func(key, value []byte) error {
 		switch string(key) {
 		case "resultType":
-			return readText("resultType", value, &kind)
+			return readText(key, value, &kind)
 		case "isError":
-			return readFlag("isError", value, &out.IsError)
+			if out.IsError = string(value) == "true"; !out.IsError && !strictjson.Absent(value) && string(value) != "false" {
+				return errors.New("`isError` cannot be read: it is not a boolean")
+			}
 		case "content":
 			content = value
 		case "structuredContent":
@@ -97,103 +98,49 @@ func readResult(raw json.RawMessage) (*mcppoolv1.CallResult, error) {
 }
 
 // readText reads a string, if present. Members match by their exact names; encoding/json would ignore the letter case.
-func readText(key string, raw json.RawMessage, to *string) error {
-	if len(raw) >= 2 && raw[0] == '"' && utf8.Valid(raw) {
-		if plain, ok := unescaped(raw[1 : len(raw)-1]); ok {
-			*to = plain
-			return nil
-		}
-	}
-	text, err := decoded[string](key, raw)
-	if err == nil {
-		*to = text
-	}
-	return err
-}
-
-// unescaped reads the inside of a string. Tools often return JSON as text, so most escapes are of quotes; it returns false if there are
-// escapes of more than one letter.
-func unescaped(raw []byte) (string, bool) {
-	next := bytes.IndexByte(raw, '\\')
-	if next < 0 {
-		return string(raw), true
-	}
-	var b strings.Builder
-	b.Grow(len(raw))
-	for ; next >= 0; next = bytes.IndexByte(raw, '\\') {
-		if next+1 == len(raw) {
-			return "", false
-		}
-		letter := strings.IndexByte(`"\/bfnrt`, raw[next+1])
-		if letter < 0 {
-			return "", false
-		}
-		b.Write(raw[:next])
-		b.WriteByte("\"\\/\b\f\n\r\t"[letter])
-		raw = raw[next+2:]
-	}
-	b.Write(raw)
-	return b.String(), true
-}
-
-// readFlag reads a boolean, if present.
-func readFlag(key string, raw json.RawMessage, to *bool) error {
-	switch string(raw) {
-	case "true", "false":
-		*to = string(raw) == "true"
+func readText(key []byte, raw json.RawMessage, to *string) error {
+	switch {
+	case strictjson.Absent(raw):
 		return nil
+	case raw[0] != '"':
+		return fmt.Errorf("`%s` cannot be read: it is not a string", key)
 	}
-	flag, err := decoded[bool](key, raw)
-	if err == nil {
-		*to = flag
-	}
-	return err
-}
-
-// decoded decodes a member into a new value.
-func decoded[T any](key string, raw json.RawMessage) (v T, err error) {
-	err = readMember(key, raw, &v)
-	return v, err
-}
-
-// readMember decodes a member, if present.
-func readMember(key string, raw json.RawMessage, to any) error {
-	if strictjson.Absent(raw) {
-		return nil
-	}
-	if err := json.Unmarshal(raw, to); err != nil {
-		return fmt.Errorf("`%s` cannot be read: %w", key, err)
-	}
+	*to = clean(string(strictjson.Unquote(raw)))
 	return nil
 }
 
-// rawContent is one block of a result; which fields count depends on the type.
+// rawContent is one block of a result, or the resource in it; which fields count depends on the type.
 type rawContent struct {
-	typ, text, data, mimeType, uri, name, description string
-	resource                                          json.RawMessage
+	typ, text, data, mimeType, uri, name, description, blob string
+	resource                                                json.RawMessage
 }
 
-// take takes a member.
 func (c *rawContent) take(key, value []byte) error {
+	var to *string
 	switch string(key) {
 	case "type":
-		return readText("type", value, &c.typ)
+		to = &c.typ
 	case "text":
-		return readText("text", value, &c.text)
+		to = &c.text
 	case "data":
-		return readText("data", value, &c.data)
+		to = &c.data
 	case "mimeType":
-		return readText("mimeType", value, &c.mimeType)
+		to = &c.mimeType
 	case "uri":
-		return readText("uri", value, &c.uri)
+		to = &c.uri
 	case "name":
-		return readText("name", value, &c.name)
+		to = &c.name
 	case "description":
-		return readText("description", value, &c.description)
+		to = &c.description
+	case "blob":
+		to = &c.blob
 	case "resource":
 		c.resource = value
+		return nil
+	default:
+		return nil
 	}
-	return nil
+	return readText(key, value, to)
 }
 
 func readContent(raw json.RawMessage) (*mcppoolv1.Content, error) {
@@ -203,7 +150,7 @@ func readContent(raw json.RawMessage) (*mcppoolv1.Content, error) {
 	}
 	switch c.typ {
 	case "text":
-		return &mcppoolv1.Content{Kind: &mcppoolv1.Content_Text{Text: clean(c.text)}}, nil
+		return &mcppoolv1.Content{Kind: &mcppoolv1.Content_Text{Text: c.text}}, nil
 	case "image":
 		blob, err := readBlob(c)
 		return &mcppoolv1.Content{Kind: &mcppoolv1.Content_Image{Image: blob}}, err
@@ -215,7 +162,7 @@ func readContent(raw json.RawMessage) (*mcppoolv1.Content, error) {
 		return &mcppoolv1.Content{Kind: &mcppoolv1.Content_Resource{Resource: resource}}, err
 	case "resource_link":
 		return &mcppoolv1.Content{Kind: &mcppoolv1.Content_ResourceLink{ResourceLink: &mcppoolv1.ResourceLink{
-			Uri: clean(c.uri), Name: clean(c.name), Description: clean(c.description), MimeType: clean(c.mimeType),
+			Uri: c.uri, Name: c.name, Description: c.description, MimeType: c.mimeType,
 		}}}, nil
 	default:
 		return nil, fmt.Errorf("its type %.40q is not known", c.typ)
@@ -227,32 +174,19 @@ func readBlob(c rawContent) (*mcppoolv1.Blob, error) {
 	if err != nil {
 		return nil, fmt.Errorf("its data is not base64: %w", err)
 	}
-	return &mcppoolv1.Blob{Data: data, MimeType: clean(c.mimeType)}, nil
+	return &mcppoolv1.Blob{Data: data, MimeType: c.mimeType}, nil
 }
 
 func readResource(raw json.RawMessage) (*mcppoolv1.Resource, error) {
-	var uri, mimeType, text, data string
-	err := strictjson.EachMember(raw, func(key, value []byte) error {
-		switch string(key) {
-		case "uri":
-			return readText("uri", value, &uri)
-		case "mimeType":
-			return readText("mimeType", value, &mimeType)
-		case "text":
-			return readText("text", value, &text)
-		case "blob":
-			return readText("blob", value, &data)
-		}
-		return nil
-	})
-	if err != nil {
+	var c rawContent
+	if err := strictjson.EachMember(raw, c.take); err != nil {
 		return nil, fmt.Errorf("its resource cannot be read: %w", err)
 	}
-	blob, err := decode64(data)
+	blob, err := decode64(c.blob)
 	if err != nil {
 		return nil, fmt.Errorf("its blob is not base64: %w", err)
 	}
-	return &mcppoolv1.Resource{Uri: clean(uri), MimeType: clean(mimeType), Text: clean(text), Blob: blob}, nil
+	return &mcppoolv1.Resource{Uri: c.uri, MimeType: c.mimeType, Text: c.text, Blob: blob}, nil
 }
 
 // decode64 also takes base64 without padding, which some servers send.

@@ -2,7 +2,6 @@ package call
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -36,7 +35,7 @@ func (t *timer) expire() {
 	stopped := t.stopped
 	t.mu.Unlock()
 	if !stopped {
-		t.cancel(timeout{t.limit})
+		t.cancel(timeout("the tool did not answer within " + humantime.Text(t.limit) + "; it may still have run. Raise the server's call_timeout for slow tools"))
 	}
 }
 
@@ -64,15 +63,13 @@ func (t *timer) resume() {
 	}
 }
 
-// timeout is the cancellation cause of a call that exceeded its time limit.
-type timeout struct{ limit time.Duration }
+// timeout is the cancellation cause of a request that exceeded its time limit.
+type timeout string
 
-func (t timeout) Error() string {
-	return fmt.Sprintf("the tool did not answer within %s; it may still have run. Raise the server's call_timeout for slow tools", humantime.Text(t.limit))
-}
+func (t timeout) Error() string { return string(t) }
 
 // Unwrap makes it a deadline that passed.
-func (t timeout) Unwrap() error { return context.DeadlineExceeded }
+func (timeout) Unwrap() error { return context.DeadlineExceeded }
 
 // Cancel asks a user's running call to stop; false if no call with that id runs.
 func (c *Caller) Cancel(user, callID, reason string) bool {

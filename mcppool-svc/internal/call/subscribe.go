@@ -36,7 +36,7 @@ func (c *Caller) Subscribe(ctx context.Context, use conn.Use, uri string) (*Subs
 	about := aboutResource(uri)
 	about.needs, about.offering = "resource_subscriptions", "subscriptions of resources"
 	limit := use.Server.CallLimit()
-	asking, cancel := context.WithTimeoutCause(ctx, limit, tooSlow{limit})
+	asking, cancel := context.WithTimeoutCause(ctx, limit, tooSlow(limit))
 	defer cancel()
 	use.Standing = true
 	lease, err := c.pool.Acquire(asking, use)
