@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -13,7 +14,7 @@ import (
 	"syscall"
 	"unicode/utf8"
 
-	near "pawl.dev/services/similar"
+	"pawl.dev/services/similar"
 )
 
 // explain says what went wrong with the path rel and what to do next, without
@@ -67,7 +68,7 @@ func (s *Server) missing(rel string) error {
 	if at != rel {
 		msg += fmt.Sprintf(" (there is no %q)", at)
 	}
-	if like := similar(name, s.names(dir)); len(like) > 0 {
+	if like := suggestions(name, s.names(dir)); len(like) > 0 {
 		for i, n := range like {
 			like[i] = fmt.Sprintf("%q", path.Join(dir, n))
 		}
@@ -104,48 +105,23 @@ const (
 	maxNameLength  = 255 // longer ones exist on no common file system
 )
 
-// similar returns the names most like the wrong one, best first.
-func similar(wrong string, names []string) []string {
-	if utf8.RuneCountInString(wrong) > maxNameLength {
+// suggestions returns the names most like the wrong one, best first: those spelt almost like it, and those that hold it without its extension.
+func suggestions(wrong string, names []string) []string {
+	length := utf8.RuneCountInString(wrong)
+	if length > maxNameLength {
 		return nil
 	}
-	type candidate struct {
-		name     string
-		distance int
-	}
-	var found []candidate
+	wrong = strings.ToLower(wrong)
+	stem := strings.TrimSuffix(wrong, path.Ext(wrong))
+	distances := make(map[string]int)
 	for _, name := range names {
-		if d, ok := likeness(strings.ToLower(wrong), strings.ToLower(name)); ok {
-			found = append(found, candidate{name, d})
+		lower := strings.ToLower(name)
+		if d := similar.Distance(wrong, lower); d <= (length+2)/3 || len(stem) >= 3 && strings.Contains(lower, stem) {
+			distances[name] = d
 		}
 	}
-	slices.SortFunc(found, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.distance, b.distance), cmp.Compare(a.name, b.name))
+	best := slices.SortedFunc(maps.Keys(distances), func(a, b string) int {
+		return cmp.Or(cmp.Compare(distances[a], distances[b]), cmp.Compare(a, b))
 	})
-	var best []string
-	for _, c := range found[:min(len(found), maxSuggestions)] {
-		best = append(best, c.name)
-	}
-	return best
-}
-
-// likeness is a distance between lower-case names: 0 for the same, 1 where
-// only the extension differs, else the edit distance where that is about a
-// third of the name at most, else a distance behind those where one holds the other.
-func likeness(wrong, name string) (int, bool) {
-	const holds = 100
-	stem := strings.TrimSuffix(wrong, path.Ext(wrong))
-	switch {
-	case wrong == name:
-		return 0, true
-	case stem != "" && stem == strings.TrimSuffix(name, path.Ext(name)):
-		return 1, true
-	}
-	if d := near.Distance(wrong, name); d <= (utf8.RuneCountInString(wrong)+2)/3 {
-		return 1 + d, true
-	}
-	if len(stem) >= 3 && strings.Contains(name, stem) {
-		return holds + len(name), true
-	}
-	return 0, false
+	return best[:min(len(best), maxSuggestions)]
 }

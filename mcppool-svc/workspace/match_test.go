@@ -81,7 +81,7 @@ func TestSimilar(t *testing.T) {
 		".md":                                nil,
 		strings.Repeat("a", maxNameLength+1): nil,
 	} {
-		if diff := cmp.Diff(want, similar(wrong, names)); diff != "" {
+		if diff := cmp.Diff(want, suggestions(wrong, names)); diff != "" {
 			t.Errorf("%.20q: %s", wrong, diff)
 		}
 	}

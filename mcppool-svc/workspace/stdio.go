@@ -125,61 +125,46 @@ func (c *stdioConn) answer(ctx context.Context, answer mcp.JSONRPCMessage) {
 
 // serve handles messages until in ends or ctx is done.
 func (c *stdioConn) serve(ctx context.Context, in io.Reader) error {
-	lines, failed := make(chan []byte), make(chan error, 1)
-	go readLines(in, lines, failed, ctx.Done())
+	lines := make(chan []byte)
+	var failed error // once lines is closed
+	go func() {
+		defer close(lines)
+		failed = readLines(in, lines, ctx.Done())
+	}()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case line, more := <-lines:
-			if more {
-				c.receive(ctx, line)
-				continue
+			if !more {
+				return failed
 			}
-			select {
-			case err := <-failed:
-				if !errors.Is(err, io.EOF) {
-					return fmt.Errorf("serve stdio: read from the client: %w", err)
-				}
-			case <-ctx.Done():
-			}
+			c.receive(ctx, line)
+		}
+	}
+}
+
+// readLines sends the lines of in until it ends or done is closed.
+func readLines(in io.Reader, lines chan<- []byte, done <-chan struct{}) error {
+	scanner := bufio.NewScanner(in)
+	scanner.Buffer(nil, maxMessageBytes)
+	for scanner.Scan() {
+		select {
+		case lines <- bytes.Clone(scanner.Bytes()):
+		case <-done:
 			return nil
 		}
 	}
-}
-
-// readLines sends the lines of in until it ends or fails, or done is closed, and
-// the error that ended it. A line that is too long is cut after it is known to be.
-func readLines(in io.Reader, lines chan<- []byte, failed chan<- error, done <-chan struct{}) {
-	defer close(lines)
-	r := bufio.NewReaderSize(in, 64<<10)
-	var line []byte
-	for {
-		part, err := r.ReadSlice('\n')
-		if len(line) <= maxMessageBytes {
-			line = append(line, part...)
-		}
-		if errors.Is(err, bufio.ErrBufferFull) {
-			continue
-		}
-		select {
-		case lines <- line:
-			line = nil
-		case <-done:
-			return
-		}
-		if err != nil {
-			failed <- err
-			return
-		}
+	switch err := scanner.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return fmt.Errorf("serve stdio: a message is longer than %d bytes: send a shorter one", maxMessageBytes)
+	case err != nil:
+		return fmt.Errorf("serve stdio: read from the client: %w", err)
 	}
+	return nil
 }
 
 func (c *stdioConn) receive(ctx context.Context, line []byte) {
-	if len(line) > maxMessageBytes {
-		c.refuse(ctx, nil, fmt.Sprintf("the message is longer than %d bytes: send a shorter one", maxMessageBytes))
-		return
-	}
 	if line = bytes.TrimSpace(line); len(line) == 0 {
 		return
 	}
@@ -208,7 +193,7 @@ func (c *stdioConn) start(ctx context.Context, id json.RawMessage, line []byte) 
 	call, cancel := context.WithCancel(ctx)
 	if problem := c.admit(string(id), cancel); problem != "" {
 		cancel()
-		c.refuse(ctx, id, problem)
+		c.answer(ctx, mcp.NewJSONRPCError(mcp.NewRequestId(id), mcp.INVALID_REQUEST, problem, nil))
 		return
 	}
 	c.calls.Go(func() {
@@ -258,13 +243,4 @@ func (c *stdioConn) cancel(params json.RawMessage) {
 	if cancel := c.open[string(p.RequestID)]; cancel != nil {
 		cancel()
 	}
-}
-
-// refuse answers with an error; id is nil if it is not known.
-func (c *stdioConn) refuse(ctx context.Context, id json.RawMessage, reason string) {
-	var value any
-	if id != nil {
-		value = id
-	}
-	c.answer(ctx, mcp.NewJSONRPCError(mcp.NewRequestId(value), mcp.INVALID_REQUEST, reason, nil))
 }
