@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"pawl.dev/services/strictjson"
 )
 
 // maxFile bounds a configuration file.
@@ -148,7 +150,7 @@ type stanza struct {
 	err  error // what is wrong with its text; nil if it can be read
 }
 
-// split finds the stanzas.
+// split finds the stanzas. A name that comes twice is an error of the second: it is not known which of the two is meant.
 func split(data []byte, name string, log *slog.Logger) ([]stanza, error) {
 	var top map[string]json.RawMessage
 	if err := json.Unmarshal(data, &top); err != nil {
@@ -157,91 +159,41 @@ func split(data []byte, name string, log *slog.Logger) ([]stanza, error) {
 	if _, ok := top["mcpServers"]; !ok {
 		return nil, fmt.Errorf(`%s: there is no "mcpServers" object at the top level; it should read {"mcpServers": {"name": {"command": …}}}`, name)
 	}
-	for key := range top {
-		if key != "mcpServers" {
-			log.Debug("a key of the MCP configuration is not for us", "file", name, "key", key)
-		}
-	}
-	// Once more by tokens, for the lines and the order. The text is valid JSON by now.
-	dec := json.NewDecoder(bytes.NewReader(data))
-	var stanzas []stanza
-	first := 0 // line of "mcpServers"
-	_, _ = dec.Token()
-	for dec.More() {
-		key, _ := dec.Token()
-		if key != "mcpServers" {
-			var skipped json.RawMessage
-			_ = dec.Decode(&skipped)
+	var list []stanza
+	first, lines := 0, make(map[string]int) // lines of "mcpServers" and of each server
+	for key, servers := range strictjson.Members(data) {
+		if string(key) != "mcpServers" {
+			log.Debug("a key of the MCP configuration is not for us", "file", name, "key", string(key))
 			continue
 		}
-		line := lineOf(data, dec.InputOffset())
-		if first > 0 {
+		line := lineOf(data, servers, 0)
+		switch {
+		case first > 0:
 			return nil, fmt.Errorf(`%s:%d: "mcpServers" is there twice, first in line %d; put the servers into one`, name, line, first)
+		case strictjson.Kind(servers) != "object":
+			return nil, fmt.Errorf(`%s:%d: "mcpServers" is not an object`, name, line)
 		}
 		first = line
-		if t, _ := dec.Token(); t != json.Delim('{') {
-			return nil, fmt.Errorf(`%s:%d: "mcpServers" is not an object`, name, lineOf(data, dec.InputOffset()))
+		for key, raw := range strictjson.Members(servers) {
+			st := stanza{name: string(key), line: lineOf(data, raw, 0), raw: json.RawMessage(raw)}
+			if line, twice := lines[st.name]; twice {
+				st.err = fmt.Errorf("it is there twice, first in line %d; rename or remove one", line)
+			} else {
+				lines[st.name] = st.line
+				st.err = ambiguous(data, raw)
+			}
+			list = append(list, st)
 		}
-		stanzas = append(stanzas, entries(dec, data)...)
-		_, _ = dec.Token()
 	}
-	return stanzas, nil
+	return list, nil
 }
 
-// entries reads the members of the object that the decoder is in. A name that comes twice is an error of the second: it is not
-// known which of the two is meant.
-func entries(dec *json.Decoder, data []byte) []stanza {
-	var list []stanza
-	lines := make(map[string]int)
-	for dec.More() {
-		t, _ := dec.Token()
-		st := stanza{line: lineOf(data, dec.InputOffset())}
-		st.name, _ = t.(string)
-		_ = dec.Decode(&st.raw)
-		first, twice := lines[st.name]
-		if twice {
-			st.err = fmt.Errorf("it is there twice, first in line %d; rename or remove one", first)
-		} else {
-			lines[st.name] = st.line
-			st.err = repeated(st.raw, func(offset int64) int { return lineOf(data, dec.InputOffset()-int64(len(st.raw))+offset) })
-		}
-		list = append(list, st)
+// ambiguous says which key comes twice in one object of a stanza, of which most readers take the last without a word.
+func ambiguous(data, raw []byte) error {
+	if bad, ok := errors.AsType[*strictjson.Error](strictjson.Check(raw, strictjson.Wire)); ok {
+		return fmt.Errorf("line %d: %s", lineOf(data, raw, bad.Offset), bad.Message)
 	}
-	return list
-}
-
-// repeated says which key comes twice in one object of valid JSON, of which most readers take the last without a word.
-func repeated(raw json.RawMessage, line func(offset int64) int) error {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	var open []map[string]int64 // where the keys of each object around end; nil for an array
-	key := false                // a key comes next, if the innermost is an object
-	for {
-		t, err := dec.Token()
-		if err != nil {
-			return nil //nolint:nilerr // the end: the text is valid
-		}
-		if delim, ok := t.(json.Delim); ok {
-			switch delim {
-			case '{':
-				open = append(open, map[string]int64{})
-			case '[':
-				open = append(open, nil)
-			default:
-				open = open[:len(open)-1]
-			}
-			key = true
-			continue
-		}
-		if name, ok := t.(string); ok && key && len(open) > 0 && open[len(open)-1] != nil {
-			here, keys := dec.InputOffset(), open[len(open)-1]
-			if first, twice := keys[name]; twice {
-				return fmt.Errorf("%.100q is there twice in one object, in line %d and in line %d; remove one", name, line(first), line(here))
-			}
-			keys[name], key = here, false
-			continue
-		}
-		key = true
-	}
+	return nil
 }
 
 // syntaxError says where JSON is broken.
@@ -271,8 +223,10 @@ func position(data []byte, offset int64) (line, column int) {
 	return line, column
 }
 
-func lineOf(data []byte, offset int64) int {
-	line, _ := position(data, offset)
+// lineOf is the line of a byte in a part of the text.
+func lineOf(data, part []byte, offset int) int {
+	start := cap(data) - cap(part) // both end where the text's memory does
+	line, _ := position(data, int64(start+offset+1))
 	return line
 }
 

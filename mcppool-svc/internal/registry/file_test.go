@@ -159,8 +159,8 @@ func TestParseFileErrors(t *testing.T) {
 		{"same name", "{\"mcpServers\":{\n\"a\":{\"command\":\"x\"},\n\"b\":{\"command\":\"x\"},\n\"a\":{\"command\":\"y\"}}}", `mcp.json:4: MCP server "a": it is there twice, first in line 2;`},
 		{"same name written otherwise", `{"mcpServers":{"a":{"command":"x"},"\u0061":{"command":"y"}}}`, `it is there twice, first in line 1`},
 		{"servers twice", "{\"mcpServers\":{},\n\"mcpServers\":{}}", `mcp.json:2: "mcpServers" is there twice, first in line 1`},
-		{"key twice", "{\"mcpServers\":{\"a\":{\n\"command\":\"x\",\"args\":[{},\"command\"],\n\"command\":\"command\"}}}", `MCP server "a": "command" is there twice in one object, in line 2 and in line 3`},
-		{"variable twice", `{"mcpServers":{"a":{"command":"x","env":{"A":"1","B":"A","a":"2","A":"3"}}}}`, `"A" is there twice in one object`},
+		{"key twice", "{\"mcpServers\":{\"a\":{\n\"command\":\"x\",\"args\":[{},\"command\"],\n\"command\":\"command\"}}}", `MCP server "a": line 3: the key "command" comes twice`},
+		{"variable twice", `{"mcpServers":{"a":{"command":"x","env":{"A":"1","B":"A","a":"2","A":"3"}}}}`, `the key "A" comes twice`},
 		{"all of them", "{\"mcpServers\":{\"a\":{},\n\"b\":{\"command\":\"x\"},\n\"c\":3}}", "mcp.json:1: MCP server \"a\": it has neither \"command\" (a program to start) nor \"url\" (an address)\nmcp.json:3: MCP server \"c\": it is not a JSON object"},
 		{"no slug", `{"mcpServers":{"文件":{"command":"x"}}}`, "rename it"},
 	}

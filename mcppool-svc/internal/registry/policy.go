@@ -193,7 +193,12 @@ func (e *Effects) UnmarshalJSON(raw []byte) error {
 	var all []string
 	err := json.Unmarshal(raw, &all)
 	for _, name := range all {
-		*e = append(*e, commonv1.Effect(commonv1.Effect_value[name]))
+		*e = append(*e, effect(name))
 	}
 	return err
+}
+
+// effect reads the name of an effect, as stored or as in files; 0 if it is none.
+func effect(name string) commonv1.Effect {
+	return commonv1.Effect(commonv1.Effect_value["EFFECT_"+strings.TrimPrefix(strings.ToUpper(name), "EFFECT_")])
 }

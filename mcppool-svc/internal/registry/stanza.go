@@ -88,11 +88,6 @@ func choice[T ~string](f *fields, key string, to *T, names ...string) error {
 	return nil
 }
 
-// effect reads the name of an effect; 0 if it is none.
-func effect(name string) commonv1.Effect {
-	return commonv1.Effect(commonv1.Effect_value["EFFECT_"+strings.ToUpper(name)])
-}
-
 // read reads all members. The first error counts.
 func (f *fields) read(s *Server) error {
 	enabled := true
@@ -192,7 +187,7 @@ func (f *fields) transport(s *Server) error {
 // oauth reads how the pool logs in.
 func (f *fields) oauth(t *HTTP) error {
 	var o *struct {
-		Grant        string   `json:"grant"`
+		Grant        Grant    `json:"grant"`
 		ClientID     string   `json:"clientId"`
 		ClientSecret string   `json:"clientSecret"`
 		Scopes       []string `json:"scopes"`
@@ -201,10 +196,9 @@ func (f *fields) oauth(t *HTTP) error {
 	if err := take(f, "oauth", what, &o); o == nil || err != nil {
 		return err
 	}
-	t.OAuth = &OAuth{Grant: Grant(o.Grant), ClientID: o.ClientID, ClientSecret: o.ClientSecret, Scopes: o.Scopes}
-	switch t.OAuth.Grant {
+	switch t.OAuth = (*OAuth)(o); o.Grant {
 	case "authorization_code":
-		t.OAuth.Grant = GrantLogin
+		o.Grant = GrantLogin
 	case GrantLogin, GrantClientCredentials:
 	default:
 		return fmt.Errorf(`"oauth": the "grant" %q must be authorization_code or client_credentials`, o.Grant)
@@ -242,9 +236,7 @@ func (f *fields) sampling(s *Server) error {
 		delete(f.left, "sampling")
 	}
 	err := take(f, "sampling", `true, false, or an object such as {"model": "fast", "maxTokens": 1024, "maxRequests": 10}`, &bounds)
-	if bounds != nil {
-		s.Sampling = &Sampling{Model: bounds.Model, MaxTokens: bounds.MaxTokens, MaxRequests: bounds.MaxRequests}
-	}
+	s.Sampling = (*Sampling)(bounds)
 	return err
 }
 
@@ -278,31 +270,19 @@ func (f *fields) policies(s *Server) error {
 
 // permissions reads who may call what.
 func (f *fields) permissions(s *Server) error {
-	var rules []struct {
-		Users    []string `json:"users"`
-		Tools    []string `json:"tools"`
-		Effects  []string `json:"effects"`
-		Decision Decision `json:"decision"`
-	}
 	const what = `a list such as [{"users": ["ann"], "tools": ["delete_*"], "effects": ["destructive"], "decision": "deny"}]`
-	if err := take(f, "permissions", what, &rules); err != nil {
+	if err := take(f, "permissions", what, &s.Permissions); err != nil {
 		return err
 	}
-	for i, r := range rules {
-		if !slices.Contains([]Decision{Allow, Ask, Deny}, r.Decision) {
+	for i, r := range s.Permissions {
+		switch {
+		case r.Decision != Allow && r.Decision != Ask && r.Decision != Deny:
 			return fmt.Errorf(`"permissions": the "decision" of rule %d must be allow, ask or deny`, i+1)
-		}
-		if slices.Contains(r.Users, "") || slices.Contains(r.Tools, "") {
+		case slices.Contains(r.Users, "") || slices.Contains(r.Tools, ""):
 			return fmt.Errorf(`"permissions": rule %d names a user or a tool that is empty`, i+1)
-		}
-		rule := Rule{Users: r.Users, Tools: r.Tools, Decision: r.Decision}
-		for _, name := range r.Effects {
-			rule.Effects = append(rule.Effects, effect(name))
-		}
-		if slices.Contains(rule.Effects, 0) {
+		case slices.Contains(r.Effects, 0):
 			return fmt.Errorf(`"permissions": the "effects" of rule %d must be read, write or destructive`, i+1)
 		}
-		s.Permissions = append(s.Permissions, rule)
 	}
 	return nil
 }
