@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
@@ -133,21 +134,15 @@ func (s *Server) AttachCall(req *mcppoolv1.AttachCallRequest, stream grpc.Server
 	return s.Caller.Attach(ctx, q, task, func(m *mcppoolv1.CallToolResponse) error { return sendError(stream.Send(attached(m))) })
 }
 
-// attached turns an event of a call into one of AttachCall.
+// attached turns an event of a call into one of AttachCall, which has the same fields.
 func attached(m *mcppoolv1.CallToolResponse) *mcppoolv1.AttachCallResponse {
-	switch e := m.GetEvent().(type) {
-	case *mcppoolv1.CallToolResponse_Progress:
-		return &mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_Progress{Progress: e.Progress}}
-	case *mcppoolv1.CallToolResponse_Log:
-		return &mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_Log{Log: e.Log}}
-	case *mcppoolv1.CallToolResponse_Result:
-		return &mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_Result{Result: e.Result}}
-	case *mcppoolv1.CallToolResponse_InputRequired:
-		return &mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_InputRequired{InputRequired: e.InputRequired}}
-	case *mcppoolv1.CallToolResponse_Task:
-		return &mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_Task{Task: e.Task}}
-	}
-	return &mcppoolv1.AttachCallResponse{}
+	out := &mcppoolv1.AttachCallResponse{}
+	to := out.ProtoReflect()
+	m.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, event protoreflect.Value) bool {
+		to.Set(to.Descriptor().Fields().ByName(field.Name()), event)
+		return true
+	})
+	return out
 }
 
 // AnswerCall implements McpPoolService.

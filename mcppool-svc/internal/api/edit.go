@@ -15,16 +15,11 @@ import (
 	"pawl.dev/services/identity"
 )
 
-// Fields of a server in an update.
+// Fields of a server in an update. Clients send back what they read; the ignored ones identify the server or are output-only.
 var (
 	transportFields = []string{"stdio", "http", "builtin"}
-	otherFields     = []string{
-		"display_name", "description", "disabled", "auto_activate", "only_when_named", "call_timeout", "start_timeout", "trusted", "tool_policies",
-		"pinning", "permissions", "roots", "isolation", "max_connections", "cache_ttl", "sampling",
-	}
-	// Clients send back what they read; these fields identify the server or are output-only.
-	ignoredFields = []string{
-		"id", "etag", "owner_sub", "active", "state", "last_error", "server_info", "create_time", "update_time", "from_config",
+	ignoredFields   = []string{
+		"id", "etag", "owner_sub", "active", "state", "state_time", "last_error", "server_info", "create_time", "update_time", "from_config",
 		"login", "capabilities",
 	}
 )
@@ -77,29 +72,22 @@ func patched(server *registry.Server, req *mcppoolv1.UpdateMcpServerRequest) (ed
 	return edited, transport, nil
 }
 
-// pathsOf lists the fields that an update changes: those in the mask, all for `*`, and without a mask those that are set.
+// pathsOf lists the fields that an update changes: those in the mask, all for `*`, and without a mask those that are set. `*` names the
+// transport that is set, because naming another one would clear it.
 func pathsOf(req *mcppoolv1.UpdateMcpServerRequest) []string {
 	paths := req.GetUpdateMask().GetPaths()
-	switch {
-	case len(paths) == 1 && paths[0] == "*":
-		return slices.Concat(otherFields, whichTransport(req.GetMcpServer()))
-	case len(paths) > 0:
+	all := len(paths) == 1 && paths[0] == "*"
+	if len(paths) > 0 && !all {
 		return paths
 	}
-	req.GetMcpServer().ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
-		paths = append(paths, string(fd.Name()))
-		return true
-	})
-	return paths
-}
-
-// whichTransport names the transport that is set: naming another one would clear it.
-func whichTransport(m *mcppoolv1.McpServer) []string {
-	msg := m.ProtoReflect()
-	if fd := msg.WhichOneof(msg.Descriptor().Oneofs().ByName("transport")); fd != nil {
-		return []string{string(fd.Name())}
+	paths = nil
+	msg := req.GetMcpServer().ProtoReflect()
+	for fields, i := msg.Descriptor().Fields(), 0; i < fields.Len(); i++ {
+		if fd := fields.Get(i); msg.Has(fd) || all && fd.ContainingOneof() == nil {
+			paths = append(paths, string(fd.Name()))
+		}
 	}
-	return nil
+	return paths
 }
 
 // copyPath copies one field of src, named by a path, to dst; a field that src has not is cleared.

@@ -29,10 +29,9 @@ func newHub() *hub { return &hub{watchers: make(map[*watcher]struct{})} }
 type watcher struct {
 	hub  *hub
 	user string
-	wake chan struct{}
+	wake chan struct{} // buffered; gets a value when something changed since the last one
 
-	all   bool            // guarded by the hub's mu; everything may have changed
-	named map[string]bool // guarded by the hub's mu; what changed, where it is not all
+	named map[string]bool // guarded by the hub's mu; what changed; the empty name is everything
 }
 
 // Watch begins to watch for a user, unless the user does so too often.
@@ -77,29 +76,23 @@ func (h *hub) Touch(thing, user string) {
 }
 
 func (w *watcher) touch(thing string) {
-	if thing == "" || len(w.named) >= maxNamed {
-		w.all = true
-		clear(w.named)
+	if len(w.named) >= maxNamed {
+		thing = ""
 	}
-	if !w.all {
-		w.named[thing] = true
-	}
+	w.named[thing] = true
 	select {
 	case w.wake <- struct{}{}:
 	default: // it is notified already
 	}
 }
 
-// Woken gets a value when something changed since the last one.
-func (w *watcher) Woken() <-chan struct{} { return w.wake }
-
 // Take returns a test of what changed since the last Take.
 func (w *watcher) Take() (changed func(thing string) bool) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
-	all, named := w.all, w.named
-	w.all, w.named = false, make(map[string]bool)
-	return func(thing string) bool { return all || named[thing] }
+	named := w.named
+	w.named = make(map[string]bool)
+	return func(thing string) bool { return named[""] || named[thing] }
 }
 
 // Close ends the watching.

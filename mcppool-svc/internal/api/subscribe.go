@@ -115,7 +115,7 @@ func (r *subscriber) relay(ctx context.Context, use conn.Use, sub *call.Subscrip
 			return errAgain
 		case <-sub.Retired():
 			return errAgain
-		case <-r.watcher.Woken():
+		case <-r.watcher.wake:
 			if r.watcher.Take(); r.isOther(ctx, use) {
 				return errAgain
 			}

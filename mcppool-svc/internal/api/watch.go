@@ -49,7 +49,7 @@ func (s *Server) WatchMcpServers(req *mcppoolv1.WatchMcpServersRequest, stream g
 		select {
 		case <-probe.C:
 			s.Pool.Probe(stream.Context(), p.Sub, v.servers()...) // a change notifies the watcher
-		case <-watcher.Woken():
+		case <-watcher.wake:
 		case <-stream.Context().Done():
 			return stream.Context().Err()
 		case <-s.stopping:
