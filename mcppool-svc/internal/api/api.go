@@ -14,7 +14,6 @@ import (
 	"pawl.dev/mcppool-svc/internal/call"
 	"pawl.dev/mcppool-svc/internal/call/inflight"
 	"pawl.dev/mcppool-svc/internal/conn"
-	"pawl.dev/mcppool-svc/internal/diagnose"
 	"pawl.dev/mcppool-svc/internal/oauth"
 	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
@@ -26,7 +25,7 @@ import (
 type Server struct {
 	mcppoolv1.UnsafeMcpPoolServiceServer
 	Parts
-	checks   chan struct{} // a slot for each running test of a server
+	tests    chan struct{} // a slot for each running test of a server
 	hub      *hub          // notified when a server changes
 	stopping chan struct{}
 	stop     func() // closes stopping
@@ -40,16 +39,16 @@ type Parts struct {
 	Calls     *inflight.Calls
 	Pins      *pin.Book
 	Logins    *oauth.Logins
-	Connector diagnose.Connector // for tests of servers, beside the pool
-	Models    *call.Models       // the models that servers may ask; nil: none
-	Writable  func() error       // why other replicas would not receive what is written here; nil: there are none
+	Connector Connector    // for tests of servers
+	Models    *call.Models // the models that servers may ask; nil: none
+	Writable  func() error // why other replicas would not receive what is written here; nil: there are none
 	Log       *slog.Logger
 	ID        string // of this pool
 }
 
 // New returns a Server.
 func New(p Parts) *Server {
-	s := &Server{Parts: p, checks: make(chan struct{}, maxChecks), hub: newHub(), stopping: make(chan struct{})}
+	s := &Server{Parts: p, tests: make(chan struct{}, maxTests), hub: newHub(), stopping: make(chan struct{})}
 	s.stop = sync.OnceFunc(func() { close(s.stopping) })
 	p.Pool.Observe(s.hub.Touch)
 	p.Pool.Watched(s.hub.Watches)

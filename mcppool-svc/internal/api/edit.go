@@ -51,7 +51,7 @@ func edit(p identity.Principal, server *registry.Server, req *mcppoolv1.UpdateMc
 		return err
 	}
 	*server = *edited
-	return check(server)
+	return validate(server)
 }
 
 // patched returns a server with the fields of an update, and whether the update changes its transport.
@@ -142,8 +142,8 @@ func checkRoots(p identity.Principal, server, old *registry.Server) (err error) 
 	return invalidServer(err)
 }
 
-// check refuses a registration that cannot work.
-func check(server *registry.Server) error {
+// validate refuses a registration that cannot work.
+func validate(server *registry.Server) error {
 	if err := server.Validate(); err != nil {
 		return invalidServer(err)
 	}

@@ -72,7 +72,7 @@ func newServer(p identity.Principal, req *mcppoolv1.CreateMcpServerRequest) (*re
 	if err := checkRoots(p, server, &registry.Server{}); err != nil {
 		return nil, err
 	}
-	return server, check(server)
+	return server, validate(server)
 }
 
 // digestOf identifies a request, to detect another one with the same request_id.

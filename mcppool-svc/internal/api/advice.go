@@ -1,4 +1,4 @@
-package diagnose
+package api
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 
 // failure returns the result of a failed check. Most messages say what to do; then there is no further advice.
 func failure(err error) *check {
-	return &check{Status: failed, Message: mcp.As(err).Message, Advice: advice(err)}
+	return &check{Status: checkFailed, Message: mcp.As(err).Message, Advice: advice(err)}
 }
 
 // advice returns what to do about an error, by its typed cause.

@@ -1,4 +1,4 @@
-package diagnose
+package api
 
 import (
 	"context"
@@ -8,9 +8,7 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/catalog"
 	"pawl.dev/mcppool-svc/internal/mcp"
-	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
@@ -39,10 +37,12 @@ func (f fixed) ListTools(context.Context) ([]json.RawMessage, error) {
 // A test names the tools that are left out because of their names, escaped, and goes on with the others.
 func TestLeftOutToolsAreNamed(t *testing.T) {
 	f := fixed{tools: []string{`{"name":"good","inputSchema":{"type":"object"}}`, `{"name":"evil\u202elive","inputSchema":{"type":"object"}}`}}
-	report, _ := Run(t.Context(), f, Subject{
-		Server: &registry.Server{ID: "s", Trusted: true, Stdio: &registry.Stdio{Command: "x"}}, User: "ann", Active: true,
-		Review: func(*catalog.Catalog) (*pin.Review, error) { return nil, nil },
-	})
+	s := serverOf(t, f)
+	defer s.Pool.Close()
+	s.Connector = f
+	report := (&serverTest{
+		Server: s, subject: &registry.Server{ID: "s", Trusted: true, AutoActivate: true, Stdio: &registry.Stdio{Command: "x"}}, user: "ann",
+	}).run(t.Context())
 	if !report.Ok {
 		t.Errorf("the test failed: %+v", report.Checks)
 	}

@@ -1,0 +1,103 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+)
+
+const (
+	// shown is how many names a message of a test lists.
+	shown = 5
+	// listModelsTime bounds how long the planner may take to list models.
+	listModelsTime = 10 * time.Second
+)
+
+// definitions looks for tools that could not be called, and for effects that the operator has not set.
+func (t *serverTest) definitions(context.Context) *check {
+	var broken []string
+	assumed := 0
+	for _, tool := range t.tools.Tools {
+		if tool.Input != "" {
+			if _, err := tool.InputSchema(); err != nil {
+				broken = append(broken, fmt.Sprintf("%s (%v)", tool.Name, err))
+			}
+		}
+		if t.subject.Judge(tool.Name, tool.Hints).Effect == commonv1.Effect_EFFECT_WRITE {
+			assumed++
+		}
+	}
+	s := t.subject
+	var seen, advice []string
+	if len(broken) > 0 {
+		seen = append(seen, "tools whose input schema cannot be used, so that they cannot be called: "+firstOf(broken))
+		advice = append(advice, "report it to the maker of the server, or use another version of it")
+	}
+	if skipped := t.tools.Skipped; len(skipped) > 0 {
+		seen = append(seen, "tools that are left out: "+firstOf(skipped))
+		advice = append(advice, "report it to the maker of the server")
+	}
+	if assumed == len(t.tools.Tools) && assumed > 0 && !s.Trusted && len(s.Policies) == 0 {
+		seen = append(seen, "every tool counts as one that changes things, because no one said what they do: each call is asked about")
+		advice = append(advice, "say what they do (--effect TOOL=read), or believe the server (--trusted), where you register it")
+	}
+	if len(seen) == 0 {
+		return &check{Message: "the schemas can be used"}
+	}
+	return warning(strings.Join(seen, "; "), strings.Join(advice, "; "))
+}
+
+// approvals lists the tools that wait for an approval.
+func (t *serverTest) approvals(context.Context) *check {
+	review, err := t.Pins.Review(t.subject, t.tools)
+	if err != nil {
+		return failure(err)
+	}
+	var held []string
+	for _, tool := range t.tools.Tools {
+		if review.Holds(tool.Name) {
+			held = append(held, tool.Name)
+		}
+	}
+	if len(held) == 0 {
+		return &check{Message: "nothing waits for one"}
+	}
+	return warning(count(len(held), "tool")+" quarantined, because new or changed: "+firstOf(held), fmt.Sprintf("pawl mcp tools %s --quarantined shows them, pawl mcp approve %[1]s TOOL lets one be used", t.subject.ID))
+}
+
+// models checks the model that the server may ask: a wrong name would otherwise show only in the middle of a call.
+func (t *serverTest) models(ctx context.Context) *check {
+	if t.Models == nil {
+		return warning("it may have models asked, and this pool has no planner to ask through",
+			"an operator starts the pool with --planner, or takes the permission away (--unset sampling)")
+	}
+	ctx, cancel := context.WithTimeout(ctx, listModelsTime)
+	defer cancel()
+	names, err := t.Models.Names(ctx, t.user)
+	s := t.subject
+	switch model := s.Sampling.Model; {
+	case err != nil:
+		return warning(fmt.Sprintf("which models there are could not be found out: %v", err), "")
+	case len(names) == 0:
+		return warning("it may have models asked, and there are none that can be", "an operator names models in the file of the planner's --models")
+	case model == "":
+		return &check{Message: "it may have asked what it hints at of " + firstOf(names)}
+	case !slices.Contains(names, model):
+		return warning(fmt.Sprintf("it may have the model %q asked, which there is not; there are %s", model, firstOf(names)),
+			fmt.Sprintf("pawl mcp update %s --sampling MODEL, with a name of pawl models", s.ID))
+	default:
+		return &check{Message: "it may have " + model + " asked"}
+	}
+}
+
+// firstOf lists the first few names.
+func firstOf(names []string) string {
+	if len(names) <= shown {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
+}
