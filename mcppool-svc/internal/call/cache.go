@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/maypok86/otter/v2"
 	"github.com/maypok86/otter/v2/stats"
 	"google.golang.org/protobuf/proto"
@@ -96,8 +97,8 @@ func (c *Cache) Stats() CacheStats {
 type cacheKey struct {
 	user, server, tool, definition string
 	configRevision                 uint64
-	connection, writes, changes    uint64 // which connection; its writes; how often its server's tools changed
-	input                          [sha256.Size]byte
+	connection, writes, changes    uint64            // which connection; its writes; how often its server's tools changed
+	input                          [sha256.Size]byte // of its members in one order; numbers stay as they were written
 }
 
 // cacheSlot is the place of one call's result in the cache. The zero slot keeps nothing.
@@ -116,10 +117,14 @@ func (a *attempt) cacheSlot(lease *conn.Lease, tool *catalog.Tool, policy regist
 		return cacheSlot{}
 	}
 	s := cacheSlot{attempt: a, ttl: a.Server.CacheTTL, client: lease.Client(), before: lease.Client().ToolsVersion()}
+	input := jsontext.Value(a.Input.String())
+	if input.Format(jsontext.ReorderRawObjects(true)) != nil {
+		return cacheSlot{} // it is not Unicode: it is not known how the server reads it
+	}
 	connection, writes := lease.Stamp()
 	s.key = cacheKey{
 		user: a.User, server: a.Server.UID, tool: tool.Name, definition: tool.Hash, configRevision: a.Server.ConfigRevision(),
-		connection: connection, writes: writes, changes: s.before, input: sha256.Sum256([]byte(a.Input.String())),
+		connection: connection, writes: writes, changes: s.before, input: sha256.Sum256(input),
 	}
 	return s
 }
