@@ -82,6 +82,10 @@ func TestModelsAndVersion(t *testing.T) {
 	w.serveElsewhere()
 	w.golden("models", w.pawl("models"))
 	w.pawl("models", "--json").expect(t, 0, `"isDefault": true`, "")
+	w.env = map[string]string{"PAWL_MODEL": "fast"}
+	w.golden("models_chosen", w.pawl("models"))
+	w.env = map[string]string{"PAWL_MODEL": "none"}
+	w.golden("models_wrong", w.pawl("models"))
 	w.pawl("version").expect(t, 0, "pawl v1.2.3 (go", "")
 	w.pawl("version", "--json").expect(t, 0, `"version": "v1.2.3"`, "")
 }

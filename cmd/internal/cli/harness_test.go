@@ -28,6 +28,7 @@ import (
 
 // world is what one or more commands of a test work in: the services, the data folder, the person.
 type world struct {
+	env      map[string]string // what the UI reads of the environment
 	t        *testing.T
 	executor *clitest.Executor
 	agents   *clitest.Agents
@@ -157,7 +158,7 @@ func (w *world) start(args ...string) *running {
 	app := &cli.App{
 		UI: &ui.UI{
 			In: w.typed, Out: w.stdout(r.out), Err: r.err, InTTY: w.tty, OutTTY: w.tty, ErrTTY: w.tty,
-			Columns: func() int { return 80 }, Getenv: func(string) string { return "" },
+			Columns: func() int { return 80 }, Getenv: func(name string) string { return w.env[name] },
 			Edit: w.edit, Browse: w.browse, Now: func() time.Time { return clitest.Epoch.Add(time.Hour) },
 		},
 		Host: admin.Host{

@@ -8,6 +8,7 @@ import (
 	"pawl.dev/cmd/internal/eval"
 	"pawl.dev/cmd/internal/ui"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/errs"
 )
 
 // EvalCmd is `pawl eval`.
@@ -56,11 +57,20 @@ func (c *EvalCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 // ModelsCmd is `pawl models`.
 type ModelsCmd struct{}
 
-// Run lists models.
+// Run lists models. PAWL_MODEL makes its model the default, as in `pawl run`.
 func (c *ModelsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	list, err := s.Planner.ListModels(ctx, &plannerv1.ListModelsRequest{})
+	chosen := u.Getenv("PAWL_MODEL")
+	list, err := s.Planner.ListModels(ctx, &plannerv1.ListModelsRequest{Name: chosen})
+	if err != nil && chosen != "" {
+		u.Note("PAWL_MODEL: %s", errs.From(err).Message)
+		chosen = ""
+		list, err = s.Planner.ListModels(ctx, &plannerv1.ListModelsRequest{})
+	}
 	if err != nil {
 		return err
+	}
+	for _, m := range list.GetModels() {
+		m.IsDefault = chosen == "" && m.GetIsDefault() || m.GetName() == chosen
 	}
 	t := u.Table("MODEL", "USE", "WHAT")
 	for _, m := range list.GetModels() {
