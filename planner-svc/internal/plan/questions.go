@@ -66,8 +66,29 @@ func (m *Model) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFirst
 	})
 }
 
+// lacking returns the tool and the input of a request, and the required properties that the input lacks. The schema names those, so they are
+// asked for and filled in without the model.
+func lacking(req interface {
+	GetContext() *plannerv1.TaskContext
+	GetToolId() string
+	GetInputJson() string
+}) (tool *catalog.Tool, in *strictjson.Object, names []string) {
+	tool = toolOf(req)
+	in, err := strictjson.ParseObject(cmp.Or(req.GetInputJson(), "{}"))
+	if err != nil {
+		return tool, nil, nil
+	}
+	return tool, in, tool.Missing(in)
+}
+
 // FillParams implements Planner.
 func (m *Model) FillParams(ctx context.Context, req *plannerv1.FillParamsRequest) (*plannerv1.FillParamsResponse, error) {
+	if tool, in, names := lacking(req); len(names) > 0 && req.GetDescription() == "" {
+		filled := input.Merge(tool, in, req.GetContentJson(), "", req.GetError())
+		if len(tool.Missing(filled)) == 0 && misfit(tool, filled.String()) == nil {
+			return &plannerv1.FillParamsResponse{InputJson: filled.String(), Usage: &commonv1.Usage{}}, nil
+		}
+	}
 	return question(ctx, m, "fill_params", req, inputSchema, func(a *inputAnswer, usage *commonv1.Usage) (*plannerv1.FillParamsResponse, error) {
 		return &plannerv1.FillParamsResponse{InputJson: a.Input.String(), Usage: usage}, misfit(toolOf(req), a.Input.String())
 	})
@@ -104,8 +125,12 @@ const messageSchema = `{"type":"object","properties":{"message":{"type":"string"
 
 // DescribeError implements Planner.
 func (m *Model) DescribeError(ctx context.Context, req *plannerv1.DescribeErrorRequest) (*plannerv1.DescribeErrorResponse, error) {
+	l := prompt.LangOf(req.GetContext())
+	if tool, in, names := lacking(req); len(names) > 0 {
+		return &plannerv1.DescribeErrorResponse{Message: input.Shorten(l, input.Describe(l, tool, in, req.GetError())), Usage: &commonv1.Usage{}}, nil
+	}
 	return question(ctx, m, "describe_error", req, messageSchema, func(res *plannerv1.DescribeErrorResponse, usage *commonv1.Usage) (*plannerv1.DescribeErrorResponse, error) {
-		res.Message, res.Usage = input.Shorten(prompt.LangOf(req.GetContext()), res.GetMessage()), usage
+		res.Message, res.Usage = input.Shorten(l, res.GetMessage()), usage
 		return res, nil
 	})
 }
@@ -114,7 +139,10 @@ const missingSchema = `{"type":"object","properties":{"properties":{"type":"arra
 
 // GetMissingParams implements Planner. The model names the properties; the form is made of the tool's schema.
 func (m *Model) GetMissingParams(ctx context.Context, req *plannerv1.GetMissingParamsRequest) (*plannerv1.GetMissingParamsResponse, error) {
-	tool := toolOf(req)
+	tool, _, names := lacking(req)
+	if len(names) > 0 {
+		return &plannerv1.GetMissingParamsResponse{SchemaJson: input.Form(tool, names), Usage: &commonv1.Usage{}}, nil
+	}
 	return question(ctx, m, "missing_params", req, missingSchema, func(a *struct{ Properties []string }, usage *commonv1.Usage) (*plannerv1.GetMissingParamsResponse, error) {
 		for _, name := range a.Properties {
 			if tool.Prop(name) == nil {

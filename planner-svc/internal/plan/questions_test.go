@@ -46,14 +46,33 @@ func TestQuestionsAboutCalls(t *testing.T) {
 		t.Errorf("A15: %v %v", is, err)
 	}
 	m, _ = ask(`{"message":"` + strings.Repeat("word ", 80) + `"}`)
-	said, err := m.DescribeError(ctx, &plannerv1.DescribeErrorRequest{Context: task(), ToolId: "fs/write", Error: "EACCES"})
+	said, err := m.DescribeError(ctx, &plannerv1.DescribeErrorRequest{Context: task(), ToolId: "fs/write", InputJson: `{"path":"b","content":"x"}`, Error: "EACCES"})
 	if err != nil || len(strings.Fields(said.GetMessage())) > 50 {
 		t.Errorf("A16: %v %v", said, err)
 	}
 	m, f = ask(`{"properties":["nope"]}`, `{"properties":["path"]}`)
-	form, err := m.GetMissingParams(ctx, &plannerv1.GetMissingParamsRequest{Context: task(), ToolId: "fs/write", Error: "no such file"})
+	form, err := m.GetMissingParams(ctx, &plannerv1.GetMissingParamsRequest{Context: task(), ToolId: "fs/write", InputJson: `{"path":"b","content":"x"}`, Error: "no such file"})
 	if err != nil || form.GetSchemaJson() != `{"type":"object","properties":{"path":{"type":["string","null"]}},"required":[]}` || len(f.requests) != 2 {
 		t.Errorf("A16: %v %v", form, err)
+	}
+}
+
+// A10, A16: the schema says which required parameters are missing, so a model that gives no usable answers does not keep a person from
+// being asked, nor the supplied values from being used.
+func TestMissingParametersNeedNoModel(t *testing.T) {
+	ctx, m := t.Context(), planner(t, native())
+	const given, problem = `{"path":"b"}`, "required property is missing"
+	said, err := m.DescribeError(ctx, &plannerv1.DescribeErrorRequest{Context: task(), ToolId: "fs/write", InputJson: given, Error: problem})
+	if err != nil || !strings.Contains(said.GetMessage(), "content") {
+		t.Errorf("%v %v", said, err)
+	}
+	form, err := m.GetMissingParams(ctx, &plannerv1.GetMissingParamsRequest{Context: task(), ToolId: "fs/write", InputJson: given, Error: problem})
+	if err != nil || form.GetSchemaJson() != `{"type":"object","properties":{"content":{"type":["string","null"]}},"required":[]}` {
+		t.Errorf("%v %v", form, err)
+	}
+	fill, err := m.FillParams(ctx, &plannerv1.FillParamsRequest{Context: task(), ToolId: "fs/write", InputJson: given, Error: problem, ContentJson: `{"content":"x"}`})
+	if err != nil || fill.GetInputJson() != `{"path":"b","content":"x"}` {
+		t.Errorf("%v %v", fill, err)
 	}
 }
 
