@@ -290,3 +290,20 @@ func TestMCPWorkspace(t *testing.T) {
 	w.typed = strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}` + "\n")
 	w.pawl("mcp", "workspace", t.TempDir()).expect(t, 0, `"serverInfo"`, "")
 }
+
+// The unused servers of other folders are left out, unless all are asked for.
+func TestMCPListOfOtherFolders(t *testing.T) {
+	w := newWorld(t)
+	w.executor.OnCreate = answers
+	w.pool = clitest.NewPool()
+	chdir(t, "first")
+	w.pawl("run", "find").expect(t, 0, "", "")
+	first := w.executor.Created[0].GetMcpIds()[0]
+	w.pool.Server(first).State = mcppoolv1.ConnectionState_CONNECTION_STATE_IDLE
+	w.pawl("mcp", "list").expect(t, 0, first, "")
+	chdir(t, "second")
+	w.pawl("mcp", "list").expect(t, 0, "", "--all also shows")
+	w.pawl("mcp", "list", "--all").expect(t, 0, first, "")
+	w.pool.Server(first).State = mcppoolv1.ConnectionState_CONNECTION_STATE_READY
+	w.pawl("mcp", "list").expect(t, 0, first, "")
+}

@@ -72,6 +72,13 @@ func folderServer(ctx context.Context, s *Session, root string) (*mcppoolv1.McpS
 	return server, err
 }
 
+// OtherFolder reports whether a server was registered by a command for its folder, which is not the current one.
+func OtherFolder(server *mcppoolv1.McpServer) bool {
+	root := server.GetBuiltin().GetRoot()
+	here, err := realPath("")
+	return isWorkspace(server) && server.GetId() == folderID(root) && (err != nil || root != here)
+}
+
 // folderID names a folder's server: readable, and different for each folder.
 func folderID(root string) string {
 	sum := sha256.Sum256([]byte(root))

@@ -36,6 +36,7 @@ type Cmd struct {
 // ListCmd is `pawl mcp list`.
 type ListCmd struct {
 	Active bool `help:"Only those that your tasks may use."`
+	All    bool `help:"Also the unused workspace servers of other folders."`
 }
 
 // Run lists servers.
@@ -44,12 +45,20 @@ func (c *ListCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 	if err != nil {
 		return err
 	}
+	hidden := 0
 	t := u.Table("ID", "ACTIVE", "CONNECTION", "WHAT")
 	for _, server := range list.GetMcpServers() {
+		if !c.All && discover.OtherFolder(server) && server.GetState() == mcppoolv1.ConnectionState_CONNECTION_STATE_IDLE {
+			hidden++
+			continue
+		}
 		t.Row(server.GetId(), activity(server), ui.EnumName(server.GetState()), transportText(server))
 		if server.GetLastError() != "" {
 			t.Row("", "", "", "✗ "+ui.Brief(server.GetId(), server.GetLastError()))
 		}
+	}
+	if hidden > 0 && !u.JSON {
+		u.Note("--all also shows the workspace servers of other folders (%d); pawl mcp remove ID removes one", hidden)
 	}
 	return u.List(list, t, "no MCP servers; pawl mcp add registers one")
 }
