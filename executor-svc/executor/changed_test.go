@@ -134,6 +134,7 @@ func TestToolThatIsGoneOrAnotherOne(t *testing.T) {
 		reason commonv1.ErrorReason
 		words  string
 	}{
+		"quarantined": {nil, commonv1.ErrorReason_ERROR_REASON_TOOL_QUARANTINED, "`pawl mcp approve t write` approves it"},
 		"gone": {func(t *commonv1.Tool) *commonv1.Tool {
 			if t.GetName() == "write" {
 				return nil
@@ -149,6 +150,9 @@ func TestToolThatIsGoneOrAnotherOne(t *testing.T) {
 			r := newRig(t, p)
 			id := r.run(manual("change something"))[0].GetTaskId()
 			wait, _ := r.asks(id)
+			if name == "quarantined" {
+				r.pool.Quarantined = "write"
+			}
 			r.pool.Reconfigure(c.change)
 			r.mustApprove(id, wait.GetId(), "")
 			var found *executorv1.StepError

@@ -50,7 +50,8 @@ type Pool struct {
 	// TaskFn tells of MCP tasks whose calls the pool does not know.
 	TaskFn func(*mcppoolv1.AttachCallRequest) (*mcppoolv1.CallResult, error)
 	// Isolated: the ends of sessions are to be told at once.
-	Isolated bool
+	Isolated    bool
+	Quarantined string // name of a tool that waits for an approval of its definition
 	// ReleaseFn comes before a release.
 	ReleaseFn func(sessionID string)
 
@@ -121,7 +122,16 @@ func (p *Pool) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest) (
 	inproc.Share(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return &mcppoolv1.ListToolsResponse{PoolId: p.id, Tools: p.offered(), LateRelease: !p.Isolated}, nil
+	page := &mcppoolv1.ListToolsResponse{PoolId: p.id, LateRelease: !p.Isolated}
+	for _, t := range p.offered() {
+		switch held := t.GetName() == p.Quarantined; {
+		case held && req.GetQuarantined():
+			page.QuarantinedTools = append(page.QuarantinedTools, &mcppoolv1.QuarantinedTool{Tool: t})
+		case !held && !req.GetQuarantined():
+			page.Tools = append(page.Tools, t)
+		}
+	}
+	return page, nil
 }
 
 // CallTools implements McpPoolService.

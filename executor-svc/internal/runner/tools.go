@@ -3,9 +3,11 @@ package runner
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -149,7 +151,7 @@ func (s *Session) refreshTool(st *storagev1.ActiveStep) Run {
 		case err != nil:
 			out.Err = note(fmt.Errorf("listing the tools again: %w", err))
 		case tools.byID[st.GetToolId()] == nil:
-			out.Err = tools.whyMissing(st.GetToolId())
+			out.Err = s.whyMissing(ctx, tools, st.GetToolId())
 		default:
 			tool := tools.byID[st.GetToolId()]
 			out.Tool = s.asListed(tool)
@@ -160,12 +162,21 @@ func (s *Session) refreshTool(st *storagev1.ActiveStep) Run {
 }
 
 // whyMissing says why a tool is not in the toolset.
-func (t *toolset) whyMissing(toolID string) *storagev1.ErrorNote {
-	mcpID, _ := flow.ToolName(toolID)
+func (s *Session) whyMissing(ctx context.Context, t *toolset, toolID string) *storagev1.ErrorNote {
+	mcpID, name := flow.ToolName(toolID)
 	for _, skipped := range t.loaded.GetSkipped() {
 		if skipped.GetMcpId() == mcpID {
 			return &storagev1.ErrorNote{ErrMsg: "the tool " + toolID + " cannot be used: " + skipped.GetMessage(), Reason: skipped.GetReason()}
 		}
+	}
+	held, err := askPool(ctx, s, s.r.cfg.PoolPatience+serverPatience, func(ctx context.Context, o ...grpc.CallOption) (*mcppoolv1.ListToolsResponse, error) {
+		return s.r.pool.ListTools(s.toServer(ctx, mcpID), &mcppoolv1.ListToolsRequest{McpId: mcpID, Query: name, PageSize: 1000, Quarantined: true}, o...)
+	})
+	isHeld := func(q *mcppoolv1.QuarantinedTool) bool { return q.GetTool().GetName() == name }
+	if err == nil && slices.ContainsFunc(held.GetQuarantinedTools(), isHeld) {
+		return note(errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TOOL_QUARANTINED,
+			"the tool %[1]s/%[2]s is quarantined, because its definition is not the one that was approved; `pawl mcp tools %[1]s --quarantined` "+
+				"shows what changed, and `pawl mcp approve %[1]s %[2]s` approves it", mcpID, name))
 	}
 	return note(toolGone(toolID))
 }
