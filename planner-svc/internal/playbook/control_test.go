@@ -251,6 +251,7 @@ func TestControlIsChecked(t *testing.T) {
 		"line 6: `retry` has an unknown key `times`; it can have attempts",
 		"line 7: step 6 (later) refers to ${index}, but no step before it is called index; it can refer to goal, item, step2, step3, step4, step5",
 		"line 7: `retry` needs `attempts`",
+		"and 1 more",
 	}
 	if d := cmp.Diff(want, got); d != "" || !strings.Contains(e.Message, "and ") {
 		t.Errorf("%s\n%s", e.Message, d)

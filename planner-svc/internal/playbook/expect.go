@@ -30,9 +30,7 @@ func (r *reader) expectations(n *yaml.Node) (all []Expectation) {
 	for _, item := range n.Content {
 		e := Expectation{Line: item.Line}
 		keys := []member{{"path", func(v *yaml.Node) {
-			if e.Path = r.text(v, "path"); e.Path != "" && !pathPattern.MatchString(e.Path) {
-				r.wrong(v, "`path` must be names and indexes with dots between them, such as structured.files.0")
-			}
+			e.Path = r.matching(v, "path", pathPattern, "be names and indexes with dots between them, such as structured.files.0")
 		}}}
 		for _, op := range operators {
 			keys = append(keys, member{op, func(v *yaml.Node) { e.Checks = append(e.Checks, r.check(op, v)) }})

@@ -1,11 +1,11 @@
 package playbook
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -157,12 +157,11 @@ func (r *run) eval(x *expression, i int) (string, error) {
 
 // forExpressions returns what expressions see of a step that has ended.
 func (st *state) forExpressions() any {
-	switch {
-	case st.value != nil:
-	case strings.HasPrefix(st.output, `{"error":`) && st.status != success:
-		st.value = celValue(`{"status":"` + st.status + `",` + st.output[1:])
-	default:
-		st.value = celValue(`{"status":"` + st.status + `","output":` + st.output + `}`)
+	if st.value == nil {
+		st.value = map[string]any{"status": st.status, "output": celValue(st.output)}
+		if failed, ok := celValue(st.output).(map[string]any); ok && st.status != success {
+			st.value = map[string]any{"status": st.status, "error": failed["error"]}
+		}
 	}
 	return st.value
 }
@@ -176,6 +175,13 @@ func (o ordered) NativeToValue(value any) ref.Val {
 		return sortedMap{types.NewStringInterfaceMap(o, v), v}
 	case []any:
 		return types.NewDynamicList(o, v)
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return types.Int(n)
+		} else if f, err := v.Float64(); err == nil {
+			return types.Double(f)
+		}
+		return types.String(v)
 	}
 	return o.Adapter.NativeToValue(value)
 }
@@ -191,35 +197,11 @@ func (m sortedMap) Iterator() traits.Iterator {
 }
 
 // celValue reads JSON for an expression: whole numbers as int where they fit, others as double, and those beyond both as text.
-func celValue(raw string) any {
-	switch strictjson.Kind(raw) {
-	case "object":
-		object := map[string]any{}
-		for key, value := range strictjson.Members(raw) {
-			object[key] = celValue(value)
-		}
-		return object
-	case "array":
-		list := []any{}
-		for item := range strictjson.Items(raw) {
-			list = append(list, celValue(item))
-		}
-		return list
-	case "string":
-		return strictjson.Content(raw)
-	case "boolean":
-		return strings.TrimSpace(raw) == "true"
-	case "number":
-		raw = strings.TrimSpace(raw)
-		if n, err := strconv.ParseInt(raw, 10, 64); err == nil {
-			return n
-		}
-		if f, err := strconv.ParseFloat(raw, 64); err == nil {
-			return f
-		}
-		return raw
-	}
-	return nil
+func celValue(raw string) (value any) {
+	decoder := json.NewDecoder(strings.NewReader(raw))
+	decoder.UseNumber()
+	_ = decoder.Decode(&value) // it was checked
+	return value
 }
 
 // toJSON writes the result of an expression. Objects in it are parts of outputs and inputs, since expressions cannot make any.

@@ -82,7 +82,7 @@ func TestInputsAreChecked(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Parse("inputs: {a: {type: string}}\nsteps: [{id: inputs, tool: ws/find}]\n"); err == nil || !strings.Contains(err.Error(), "cannot have a step with the id `inputs`") {
+	if _, err := Parse("inputs: {a: {type: string}}\nsteps: [{id: inputs, tool: ws/find}]\n"); err == nil || !strings.Contains(err.Error(), "cannot be `inputs`") {
 		t.Error(err)
 	}
 }

@@ -2,6 +2,7 @@ package playbook
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"slices"
@@ -14,7 +15,6 @@ import (
 	"pawl.dev/services/jsonref"
 	"pawl.dev/services/strictjson"
 
-	"pawl.dev/planner-svc/internal/plan"
 	"pawl.dev/planner-svc/internal/risk"
 )
 
@@ -31,8 +31,8 @@ const maxAttempts = 10
 
 var (
 	idPattern   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
+	toolPattern = regexp.MustCompile(`^[^/]+/.+$`)
 	pathPattern = regexp.MustCompile(`^[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*$`)
-	linePattern = regexp.MustCompile(`^(?:yaml: )?(?:unmarshal errors:\s*)?line (\d+): (.*)$`)
 )
 
 // Parse reads and checks a playbook. The error is INVALID_PLAYBOOK and names the lines.
@@ -68,12 +68,11 @@ func document(text string) (*yaml.Node, error) {
 
 // syntaxError finds the line in the YAML library's message.
 func syntaxError(err error) problem {
-	if m := linePattern.FindStringSubmatch(err.Error()); m != nil {
-		if n, convErr := strconv.Atoi(m[1]); convErr == nil {
-			return problem{n, "it is not valid YAML: " + m[2]}
-		}
+	text, line := strings.TrimPrefix(err.Error(), "yaml: "), 1
+	if _, err := fmt.Sscanf(text, "line %d:", &line); err == nil {
+		_, text, _ = strings.Cut(text, ": ")
 	}
-	return problem{1, "it is not valid YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")}
+	return problem{line, "it is not valid YAML: " + text}
 }
 
 // reader reads a playbook and collects problems, so that a person can correct them all at once.
@@ -113,8 +112,8 @@ func (r *reader) steps(n *yaml.Node) {
 		step := r.step(i, item)
 		if taken, ok := r.p.byID[step.ID]; ok {
 			r.wrong(item, "the id "+step.ID+" is taken by step "+strconv.Itoa(taken+1)+"; ids are unique")
-		} else if step.ID == inputsName && r.p.Inputs.Schema != "" {
-			r.wrong(item, "a playbook with `inputs` cannot have a step with the id `inputs`")
+		} else if step.ID == goalName || step.ID == inputsName && r.p.Inputs.Schema != "" {
+			r.wrong(item, "a step's `id` cannot be `"+step.ID+"`, which is the playbook's")
 		}
 		r.p.byID[step.ID] = i
 		r.p.Steps = append(r.p.Steps, step)
@@ -128,10 +127,10 @@ func (r *reader) step(i int, n *yaml.Node) Step {
 	what := "step " + strconv.Itoa(i+1)
 	r.members(n, what,
 		member{"id", func(v *yaml.Node) {
-			s.ID = r.id(v)
+			s.ID = r.matching(v, "id", idPattern, "begin with a letter and have letters, digits, _ and - alone")
 			r.what = stepName(i, s.ID)
 		}},
-		member{"tool", func(v *yaml.Node) { s.Tool = r.tool(v) }},
+		member{"tool", func(v *yaml.Node) { s.Tool = r.matching(v, "tool", toolPattern, "be the id of a tool, SERVER/NAME") }},
 		member{"if", func(v *yaml.Node) { s.If = r.expression(v, "if", cel.BoolType) }},
 		member{"foreach", func(v *yaml.Node) {
 			s.Foreach = r.list(v)
@@ -181,21 +180,13 @@ func (r *reader) retry(n *yaml.Node) (attempts int) {
 	return attempts
 }
 
-func (r *reader) id(n *yaml.Node) string {
-	id := r.text(n, "id")
-	if id != "" && (!idPattern.MatchString(id) || id == goalName) {
-		r.wrong(n, "`id` must begin with a letter and have letters, digits, _ and - alone, and cannot be `goal`")
+// matching reads a text that must match a pattern, as must says.
+func (r *reader) matching(n *yaml.Node, key string, pattern *regexp.Regexp, must string) string {
+	text := r.text(n, key)
+	if text != "" && !pattern.MatchString(text) {
+		r.wrong(n, "`"+key+"` must "+must)
 	}
-	return id
-}
-
-func (r *reader) tool(n *yaml.Node) string {
-	tool := r.text(n, "tool")
-	server, name, ok := strings.Cut(tool, "/")
-	if tool != "" && (!ok || server == "" || name == "" || tool == plan.Final) {
-		r.wrong(n, "`tool` must be the id of a tool, SERVER/NAME")
-	}
-	return tool
+	return text
 }
 
 func (r *reader) oneOf(n *yaml.Node, key string, values ...string) string {
@@ -243,7 +234,7 @@ func (r *reader) checkStep(n *yaml.Node, id, text string) {
 	if _, ok := r.p.byID[id]; ok {
 		return
 	}
-	names := append([]string{goalName}, r.given...)
+	names := slices.Concat([]string{goalName}, r.given)
 	for _, s := range r.p.Steps {
 		names = append(names, s.ID)
 	}

@@ -8,7 +8,6 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
-	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/lang"
 	"pawl.dev/planner-svc/internal/plan"
 )
@@ -89,8 +88,7 @@ func (m *Planner) run(tc *plannerv1.TaskContext) (*run, error) {
 		return nil, precondition(err)
 	}
 	return &run{
-		Playbook: p, tc: tc, lang: lang.Of(tc.GetLanguage(), tc.GetGoal()+p.Name),
-		tools: map[string]*catalog.Tool{}, states: make([]state, len(p.Steps)), inputs: inputs,
+		Playbook: p, tc: tc, lang: lang.Of(tc.GetLanguage(), tc.GetGoal()+p.Name), states: make([]state, len(p.Steps)), inputs: inputs,
 	}, nil
 }
 
@@ -108,11 +106,8 @@ func (m *Planner) Parse(text string) (*Playbook, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for other := range m.parsed {
-		if len(m.parsed) < kept {
-			break
-		}
-		delete(m.parsed, other) // any
+	if len(m.parsed) >= kept {
+		clear(m.parsed)
 	}
 	m.parsed[text] = p
 	return p, nil
@@ -139,17 +134,16 @@ const pieceBytes = 16 << 10
 
 // stream emits a text in pieces of whole lines.
 func stream(text string, emit func(string) error) error {
-	for text != "" {
-		end := len(text)
-		if end > pieceBytes {
-			if line := strings.IndexByte(text[pieceBytes:], '\n'); line >= 0 {
-				end = pieceBytes + line + 1
-			}
-		}
+	for len(text) > pieceBytes {
+		line, _, _ := strings.Cut(text[pieceBytes:], "\n")
+		end := min(pieceBytes+len(line)+1, len(text))
 		if err := emit(text[:end]); err != nil {
 			return err
 		}
 		text = text[end:]
 	}
-	return nil
+	if text == "" {
+		return nil
+	}
+	return emit(text)
 }

@@ -1,3 +1,6 @@
+// Package playbook is the model `playbook`: steps that a person wrote, in YAML. It is strict: what it does not know, what
+// refers to something that is not there, and what did not come out as expected is an error that names the step or the
+// line. It plans the next step, and those behind it that are certain; it runs nothing.
 package playbook
 
 import (
@@ -87,7 +90,10 @@ func report(code codes.Code, problems []problem, message, end string) error {
 		message += fmt.Sprintf(" (and %d more)", more)
 	}
 	e := errs.New(code, commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK, "%s%s", message, end).With("line", strconv.Itoa(problems[0].line))
-	for _, p := range problems[:min(len(problems), mostProblems)] {
+	for i, p := range problems {
+		if i == mostProblems {
+			return e.WithViolation("playbook", fmt.Sprintf("and %d more", len(problems)-i))
+		}
 		e = e.WithViolation("playbook", p.String())
 	}
 	return e

@@ -22,9 +22,8 @@ import (
 // run is a playbook with what was done of it. It is used for one answer, by one goroutine.
 type run struct {
 	*Playbook
-	tc    *plannerv1.TaskContext
-	lang  lang.Lang
-	tools map[string]*catalog.Tool // those that were looked at
+	tc   *plannerv1.TaskContext
+	lang lang.Lang
 
 	inputs string  // JSON object
 	states []state // of the steps
@@ -34,14 +33,10 @@ type run struct {
 
 // tool returns a tool of the task, nil if there is none.
 func (r *run) tool(id string) *catalog.Tool {
-	t, seen := r.tools[id]
-	if !seen {
-		if found := catalog.Find(r.tc.GetTools(), id); found != nil {
-			t = catalog.NewTool(found)
-		}
-		r.tools[id] = t
+	if t := catalog.Find(r.tc.GetTools(), id); t != nil {
+		return catalog.NewTool(t)
 	}
-	return t
+	return nil
 }
 
 // propose makes the step of a call, FINAL behind the last one. References to steps that are only planned stay in it; jsonref.ErrNotYet, if
@@ -55,17 +50,14 @@ func (r *run) propose(p place) (*plannerv1.PlannedStep, error) {
 	if t == nil {
 		return nil, unusable(s.Line, "%s: %s", r.stepName(p.step), r.noTool(s.Tool))
 	}
-	open := !r.ended(s.names, p.step)
+	open, description := !r.ended(s.names, p.step), r.defaultDescription(p)
 	input, err := r.fill(s.Input, p, open)
-	if err != nil {
-		return nil, unusable(s.Line, "%s (%s): its input cannot be made: %w", r.stepName(p.step), s.Tool, err)
-	}
-	description := r.defaultDescription(p)
-	if s.Description != "" {
-		if description, err = r.fill(s.Description, p, open); err != nil {
-			return nil, unusable(s.Line, "%s (%s): its description cannot be made: %w", r.stepName(p.step), s.Tool, err)
-		}
+	if err == nil && s.Description != "" {
+		description, err = r.fill(s.Description, p, open)
 		description = strictjson.Content(description)
+	}
+	if err != nil {
+		return nil, unusable(s.Line, "%s (%s): its input or description cannot be made: %w", r.stepName(p.step), s.Tool, err)
 	}
 	in := s.template
 	if risk.ByInput(t) {

@@ -145,7 +145,7 @@ func TestPlanStops(t *testing.T) {
 	}{
 		"a failed step":        {context_(book, bad("ws/find", "no disk")), planning, "step 1 (find) (ws/find) of the playbook failed: no disk"},
 		"a cancelled step":     {context_(book, &plannerv1.HistoryEntry{ToolId: "ws/find", Result: plannerv1.StepResult_STEP_RESULT_CANCELLED}), planning, "it was cancelled"},
-		"a missing member":     {context_(book, ok("ws/find", `{"structured":{"count":1,"files":[]}}`)), unusable, "its input cannot be made: ${find.structured.files.0}: find.structured.files is an empty array"},
+		"a missing member":     {context_(book, ok("ws/find", `{"structured":{"count":1,"files":[]}}`)), unusable, "its input or description cannot be made: ${find.structured.files.0}: find.structured.files is an empty array"},
 		"output without it":    {context_(book, ok("ws/find", `{"structured":{"count":1}}`)), unusable, `has no member "files"`},
 		"an expectation":       {context_(book, ok("ws/find", `{"structured":{"count":0}}`)), planning, "did not come out as expected (line 8): expected structured.count to be at least 1, got 0"},
 		"nothing to expect of": {context_(book, ok("ws/find", `{"message":""}`)), planning, "expected structured.count to be at least 1, but it is not there"},
