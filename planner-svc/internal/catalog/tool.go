@@ -43,12 +43,8 @@ func Find(tools []*commonv1.Tool, id string) *commonv1.Tool {
 
 // Closed tells whether other properties than those named are refused.
 func (t *Tool) Closed() bool {
-	doc, err := strictjson.ParseObject(t.GetInputSchemaJson())
-	if err != nil || t.Schema == nil {
-		return false
-	}
-	extra, _ := doc.Get("additionalProperties")
-	return extra == "false"
+	extra, _ := strictjson.Member(t.GetInputSchemaJson(), "additionalProperties")
+	return t.Schema != nil && extra == "false"
 }
 
 // Prop returns the property of that name, nil if there is none.
@@ -91,25 +87,18 @@ func (t *Tool) Reads() bool { return t.GetEffect() == commonv1.Effect_EFFECT_REA
 
 // Floor returns the lowest risk of a call: the pool's word, and never less than the effect demands.
 func (t *Tool) Floor() commonv1.RiskLevel {
-	byEffect := commonv1.RiskLevel_RISK_LEVEL_MEDIUM
-	switch t.GetEffect() {
-	case commonv1.Effect_EFFECT_READ:
-		byEffect = commonv1.RiskLevel_RISK_LEVEL_LOW
-	case commonv1.Effect_EFFECT_DESTRUCTIVE:
-		byEffect = commonv1.RiskLevel_RISK_LEVEL_HIGH
-	}
-	if t.GetRiskFloor() != commonv1.RiskLevel_RISK_LEVEL_UNSPECIFIED {
+	switch {
+	case t.GetRiskFloor() != commonv1.RiskLevel_RISK_LEVEL_UNSPECIFIED:
 		return t.GetRiskFloor() // the operator's word may lower it, too
+	case t.Reads():
+		return commonv1.RiskLevel_RISK_LEVEL_LOW
+	case t.GetEffect() == commonv1.Effect_EFFECT_DESTRUCTIVE:
+		return commonv1.RiskLevel_RISK_LEVEL_HIGH
 	}
-	return byEffect
+	return commonv1.RiskLevel_RISK_LEVEL_MEDIUM
 }
 
-// squeeze makes spellings of a name equal.
-func squeeze(name string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '_' || r == '-' || r == ' ' || r == '.' {
-			return -1
-		}
-		return r
-	}, strings.ToLower(name))
-}
+// separators are left out when spellings of a name are compared.
+var separators = strings.NewReplacer("_", "", "-", "", " ", "", ".", "")
+
+func squeeze(name string) string { return separators.Replace(strings.ToLower(name)) }

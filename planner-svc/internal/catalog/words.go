@@ -1,48 +1,24 @@
 package catalog
 
 import (
+	"regexp"
 	"strings"
 	"unicode"
 )
 
+// hump is where a word of camelCase begins.
+var hump = regexp.MustCompile(`(\p{Ll})(\p{Lu})`)
+
 // NameParts divides a name or text into lower-case words, at spaces and punctuation and at camelCase humps.
 func NameParts(text string) []string {
-	var out []string
-	var b strings.Builder
-	flush := func() {
-		if b.Len() > 0 {
-			out = append(out, strings.ToLower(b.String()))
-			b.Reset()
-		}
-	}
-	var prev rune
-	for _, r := range text {
-		latin := r < 0x250 && (unicode.IsLetter(r) || unicode.IsDigit(r))
-		if !latin || unicode.IsUpper(r) && unicode.IsLower(prev) {
-			flush()
-		}
-		if latin {
-			b.WriteRune(r)
-		}
-		prev = r
-	}
-	flush()
-	return out
+	return strings.FieldsFunc(strings.ToLower(hump.ReplaceAllString(text, "$1 $2")), func(r rune) bool {
+		return r >= 0x250 || !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	})
 }
 
 // ContainsWord tells whether a text holds a word, not as a part of a longer one. Both are in the same case.
 func ContainsWord(text, word string) bool {
-	for from := 0; ; {
-		i := strings.Index(text[from:], word)
-		if i < 0 {
-			return false
-		}
-		start, end := from+i, from+i+len(word)
-		if !IsWordByte(text, start-1) && !IsWordByte(text, end) {
-			return true
-		}
-		from = end
-	}
+	return regexp.MustCompile(`(^|\W)` + regexp.QuoteMeta(word) + `(\W|$)`).MatchString(text)
 }
 
 // IsWordByte tells whether a letter, digit or underscore stands at a place of a text; false outside of it.

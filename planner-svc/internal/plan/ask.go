@@ -99,23 +99,9 @@ func decode[T any](s *schema.Schema, reply *llm.Reply) (*T, error) {
 	return answer, json.Unmarshal([]byte(text), answer)
 }
 
-// extractJSON finds the JSON object in a model's text: the whole text, else the last code block that is one, else the longest object within the
-// text. If there is none it returns the text, whose validation then says what is wrong.
+// extractJSON finds the JSON object in a model's text: the longest one, of equal ones the last. If there is none it returns the text, whose
+// validation then says what is wrong.
 func extractJSON(text string) string {
-	text = strings.TrimSpace(strings.TrimPrefix(text, "\uFEFF"))
-	if isObject(text) {
-		return text
-	}
-	blocks := strings.Split(text, "```")
-	for i := len(blocks) - 2; i > 0; i-- {
-		block := blocks[i]
-		if language, rest, ok := strings.Cut(block, "\n"); ok && !strings.ContainsAny(language, "{[") {
-			block = rest
-		}
-		if block = strings.TrimSpace(block); isObject(block) {
-			return block
-		}
-	}
 	longest := ""
 	for from, failures := 0, 0; from < len(text) && failures < maxFailures; {
 		i := strings.IndexByte(text[from:], '{')
@@ -129,15 +115,13 @@ func extractJSON(text string) string {
 			failures++
 			continue
 		}
-		if len(raw) > len(longest) {
+		if len(raw) >= len(longest) {
 			longest = string(raw)
 		}
 		from += len(raw)
 	}
-	return cmp.Or(longest, text)
+	return cmp.Or(longest, strings.TrimSpace(text))
 }
 
 // maxFailures bounds the search for an object in texts with many unbalanced braces, each of which may have to be read to the end.
 const maxFailures = 100
-
-func isObject(text string) bool { return strings.HasPrefix(text, "{") && json.Valid([]byte(text)) }

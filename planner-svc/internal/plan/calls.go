@@ -28,20 +28,9 @@ import (
 // maxSteps is how many calls of one turn become steps; the model plans those behind again.
 const maxSteps = 16
 
-// inputObject is the input of a call: exact JSON of an object.
-type inputObject struct{ *strictjson.Object }
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (in *inputObject) UnmarshalJSON(raw []byte) (err error) {
-	in.Object, err = strictjson.ParseObject(string(raw))
-	return err
-}
-
-func (in inputObject) text(key string) string {
-	if in.Object == nil {
-		return ""
-	}
-	raw, _ := in.Get(key)
+// text returns a member of the call's input as text, "" if there is none.
+func (c *call) text(key string) string {
+	raw, _ := strictjson.Member(string(c.Input), key)
 	return strictjson.Content(raw)
 }
 
@@ -65,14 +54,14 @@ func (c *conversation) readCall(rc *plannerv1.ModelToolCall, t *turn) call {
 	if json.Unmarshal([]byte(take("pawl_task")), &said) == nil && t.task.Name == "" {
 		t.task = said
 	}
-	return call{Tool: rc.GetName(), Why: why, Risk: risk, Input: inputObject{doc}}
+	return call{Tool: rc.GetName(), Why: why, Risk: risk, Input: json.RawMessage(doc.String())}
 }
 
 // interpret makes steps of calls, or the answer, and returns what is wrong with the calls. A finish that comes first ends the task; behind calls it
 // is dropped, since it cannot know their results.
 func (c *conversation) interpret(t *turn, calls []call) error {
 	if first := &calls[0]; first.Tool == finish && first.problem == nil {
-		t.answer, t.goal = cmp.Or(strings.TrimSpace(first.Input.text("answer")), t.text), plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
+		t.answer, t.goal = cmp.Or(strings.TrimSpace(first.text("answer")), t.text), plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
 		if t.answer == "" {
 			first.problem = errors.New("`answer` is missing: say what is missing and why")
 		}
@@ -102,7 +91,7 @@ func (c *conversation) plannedStep(one *call, next uint64, i int) (*plannerv1.Pl
 		return nil, c.unknownTool(one.Tool)
 	}
 	tool := catalog.NewTool(t)
-	text, open, err := resolve(c.tc, one.Input.String(), next, i)
+	text, open, err := resolve(c.tc, string(one.Input), next, i)
 	if err != nil {
 		return nil, err
 	}
@@ -117,8 +106,9 @@ func (c *conversation) plannedStep(one *call, next uint64, i int) (*plannerv1.Pl
 	if open {
 		why = jsonref.Escape(why)
 	}
-	return &plannerv1.PlannedStep{ToolId: t.GetId(), Description: why, InputJson: text, Missing: tool.Missing(in), Unresolved: open,
-		Risk: atLeast(prompt.LangOf(c.tc), tool, in, one.Risk)}, nil
+	l, said := prompt.LangOf(c.tc), risk.Parse(one.Risk)
+	return &plannerv1.PlannedStep{ToolId: t.GetId(), Description: why, InputJson: in.String(), Missing: tool.Missing(in), Unresolved: open,
+		Risk: risk.Raise(risk.Assess(l, tool, in), said, l.Say("The model rates this call %s.", "模型将此调用评为 %s。", risk.Name(said)))}, nil
 }
 
 // maxWhy bounds a step's description, in characters.
@@ -204,8 +194,8 @@ const readOverhead = 200
 // readOutputStep checks a call that reads on in an earlier output; the executor serves it. It returns no more than the prompt shows of a
 // result: otherwise its end, which says where to read on, would be cut.
 func (c *conversation) readOutputStep(one *call) (*plannerv1.PlannedStep, error) {
-	id := one.Input.text("step")
-	offset, err := strconv.Atoi(one.Input.text("offset"))
+	id := one.text("step")
+	offset, err := strconv.Atoi(one.text("offset"))
 	history := c.tc.GetHistory()
 	i := slices.IndexFunc(history, func(e *plannerv1.HistoryEntry) bool { return e.GetStepId() == id })
 	if i < 0 {
@@ -223,13 +213,4 @@ func (c *conversation) readOutputStep(one *call) (*plannerv1.PlannedStep, error)
 		Description: l.Say("Read on in the output of %s", "继续读取 %s 的输出", id),
 		Risk:        &commonv1.Risk{Level: commonv1.RiskLevel_RISK_LEVEL_LOW, Reason: l.Pick("It only reads what is known already.", "只读取已有的内容。")},
 	}, nil
-}
-
-// atLeast returns the risk of a call: a model can raise what the tool's floor and the input demand, never lower it (A29).
-func atLeast(l lang.Lang, t *catalog.Tool, in *strictjson.Object, said string) *commonv1.Risk {
-	demanded := risk.Assess(l, t, in)
-	if level := risk.Parse(said); level > demanded.GetLevel() {
-		return &commonv1.Risk{Level: level, Reason: l.Say("The model rates this call %s.", "模型将此调用评为 %s。", risk.Name(level))}
-	}
-	return demanded
 }

@@ -106,14 +106,10 @@ func flow(tc *plannerv1.TaskContext, t *turn) (string, *commonv1.Risk) {
 	}
 	highest := &commonv1.Risk{Level: commonv1.RiskLevel_RISK_LEVEL_LOW, Reason: l.Pick("The first steps only read.", "最初的步骤只读取，不做更改。")}
 	for _, st := range t.steps {
-		if st.GetRisk().GetLevel() > highest.GetLevel() {
-			highest = st.GetRisk()
-		}
+		highest = risk.Raise(highest, st.GetRisk().GetLevel(), st.GetRisk().GetReason())
 	}
-	if said := risk.Parse(t.task.Risk); said > highest.GetLevel() {
-		return name, &commonv1.Risk{Level: said, Reason: l.Say("The model rates the whole task %s.", "模型将整个任务评为 %s。", risk.Name(said))}
-	}
-	return name, highest
+	said := risk.Parse(t.task.Risk)
+	return name, risk.Raise(highest, said, l.Say("The model rates the whole task %s.", "模型将整个任务评为 %s。", risk.Name(said)))
 }
 
 // GenerateAnswer implements Planner. It is not tried again: what was emitted has been read.

@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -46,7 +47,7 @@ func toolOf(req interface {
 }
 
 type inputAnswer struct {
-	Input   inputObject
+	Input   json.RawMessage
 	Missing []string
 }
 
@@ -56,13 +57,17 @@ const inputSchema = `{"type":"object","properties":{"input":{"type":"object"},"m
 func (m *Model) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {
 	tool := toolOf(req)
 	return question(ctx, m, "input_params", req, inputSchema, func(a *inputAnswer, usage *commonv1.Usage) (*plannerv1.GetFirstInputParamsResponse, error) {
-		missing := tool.Missing(a.Input.Object)
+		in, err := strictjson.ParseObject(string(a.Input))
+		if err != nil {
+			return nil, err
+		}
+		missing := tool.Missing(in)
 		for _, name := range a.Missing {
-			if tool.Prop(name) != nil && !a.Input.Has(name) && !slices.Contains(missing, name) {
+			if tool.Prop(name) != nil && !in.Has(name) && !slices.Contains(missing, name) {
 				missing = append(missing, name)
 			}
 		}
-		return &plannerv1.GetFirstInputParamsResponse{InputJson: a.Input.String(), Missing: missing, Usage: usage}, misfit(tool, a.Input.String())
+		return &plannerv1.GetFirstInputParamsResponse{InputJson: in.String(), Missing: missing, Usage: usage}, misfit(tool, in.String())
 	})
 }
 
@@ -90,7 +95,7 @@ func (m *Model) FillParams(ctx context.Context, req *plannerv1.FillParamsRequest
 		}
 	}
 	return question(ctx, m, "fill_params", req, inputSchema, func(a *inputAnswer, usage *commonv1.Usage) (*plannerv1.FillParamsResponse, error) {
-		return &plannerv1.FillParamsResponse{InputJson: a.Input.String(), Usage: usage}, misfit(toolOf(req), a.Input.String())
+		return &plannerv1.FillParamsResponse{InputJson: strictjson.Compact(string(a.Input)), Usage: usage}, misfit(toolOf(req), string(a.Input))
 	})
 }
 

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 
@@ -36,7 +37,7 @@ type call struct {
 	Tool    string
 	Why     string
 	Risk    string
-	Input   inputObject
+	Input   json.RawMessage // exact JSON of an object
 	problem error
 }
 
@@ -58,8 +59,11 @@ func (c *conversation) turn(ctx context.Context, g *gate) (t *turn, err error) {
 		t, calls, problem = read(reply)
 		if len(calls) > 0 && calls[0].Tool == findTools && calls[0].problem == nil && searches < maxSearches {
 			searches++
-			found := c.search(calls[0].Input.text("query"))
-			return c.respond(r, g, reply, nil, func(int) string { return found }), nil
+			var found []*plannerv1.ModelTool
+			for _, t := range c.tools.find(calls[0].text("query")) {
+				found = append(found, nativeTool(t))
+			}
+			return c.respond(r, g, reply, nil, func(int) string { return prompt.Render("found", c.tc, found) }), nil
 		}
 		if len(calls) > 0 {
 			problem = c.interpret(t, calls)
@@ -158,13 +162,4 @@ func (c *conversation) respond(r *llm.Request, g *gate, reply *llm.Reply, proble
 		answer.Parts = append(answer.Parts, llm.Result(&plannerv1.ModelToolResult{CallId: rc.GetId(), Text: text(i), IsError: problem != nil}))
 	}
 	return []*plannerv1.ModelMessage{reply.Message(), answer}
-}
-
-// search finds tools for the model and says which ones it found.
-func (c *conversation) search(query string) string {
-	var found []*plannerv1.ModelTool
-	for _, t := range c.tools.find(query) {
-		found = append(found, nativeTool(t))
-	}
-	return prompt.Render("found", c.tc, found)
 }

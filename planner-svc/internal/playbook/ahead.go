@@ -27,38 +27,26 @@ func (r *run) steps() ([]*plannerv1.PlannedStep, error) {
 	if err := r.whole(); err != nil {
 		return nil, err
 	}
-	p := r.at
-	step, err := r.propose(p)
-	if err != nil {
-		return nil, err
-	}
 	var steps []*plannerv1.PlannedStep
 	ordinal, known := plan.NextOrdinal(r.tc.GetHistory())
-	for size := 0; step != nil; {
-		if size += proto.Size(step); len(steps) > 0 && size > mostBytes {
+	for p, size := r.at, 0; len(steps) < mostSteps; {
+		step, err := r.propose(p)
+		if err != nil && len(steps) == 0 {
+			return nil, err
+		}
+		if size += proto.Size(step); err != nil || len(steps) > 0 && size > mostBytes { // what is wrong with a later step is told when it is due
 			break
 		}
 		steps = append(steps, step)
-		if p.step == len(r.Steps) || len(steps) == mostSteps || len(r.Steps[p.step].Expect) > 0 {
+		if p.step == len(r.Steps) || len(r.Steps[p.step].Expect) > 0 {
 			break
 		}
 		if known && r.Steps[p.step].Foreach == nil {
 			r.states[p.step].ahead = plan.StepPrefix + strconv.FormatUint(ordinal+uint64(len(steps))-1, 10)
 		}
-		p, step = r.further(p)
+		if p, err = r.after(p); err != nil {
+			break
+		}
 	}
 	return steps, nil
-}
-
-// further returns the call behind another one and its step; nil if that is not certain yet. What is wrong with it is told when it is due.
-func (r *run) further(p place) (place, *plannerv1.PlannedStep) {
-	next, err := r.after(p)
-	if err != nil {
-		return p, nil
-	}
-	step, err := r.propose(next)
-	if err != nil {
-		return p, nil
-	}
-	return next, step
 }

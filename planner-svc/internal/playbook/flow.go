@@ -32,8 +32,5 @@ func (r *run) flowRisk() *commonv1.Risk {
 
 // raised raises a risk to what the playbook says; it cannot lower it.
 func (r *run) raised(assessed *commonv1.Risk, said commonv1.RiskLevel) *commonv1.Risk {
-	if said <= assessed.GetLevel() {
-		return assessed
-	}
-	return &commonv1.Risk{Level: said, Reason: r.lang.Pick("The playbook says so.", "playbook 中如此声明。")}
+	return risk.Raise(assessed, said, r.lang.Pick("The playbook says so.", "playbook 中如此声明。"))
 }

@@ -5,8 +5,11 @@ import (
 	"strings"
 	"sync"
 
+	"google.golang.org/grpc/codes"
+
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/errs"
 
 	"pawl.dev/planner-svc/internal/lang"
 	"pawl.dev/planner-svc/internal/plan"
@@ -84,8 +87,10 @@ func (m *Planner) run(tc *plannerv1.TaskContext) (*run, error) {
 	if err == nil {
 		inputs, err = p.FillInputs(tc.GetInputsJson())
 	}
-	if err != nil {
-		return nil, precondition(err)
+	if err != nil { // the request that planned was right
+		c := *errs.From(err)
+		c.Code = codes.FailedPrecondition
+		return nil, &c
 	}
 	return &run{
 		Playbook: p, tc: tc, lang: lang.Of(tc.GetLanguage(), tc.GetGoal()+p.Name), states: make([]state, len(p.Steps)), inputs: inputs,

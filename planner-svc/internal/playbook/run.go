@@ -171,10 +171,3 @@ func failed(format string, args ...any) *errs.Error {
 func unusable(line int, format string, args ...any) *errs.Error {
 	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK, format, args...).With("line", strconv.Itoa(line))
 }
-
-// precondition turns the error of a playbook that does not parse, or of its inputs, into one of planning: the request that planned was right.
-func precondition(err error) error {
-	c := *errs.From(err)
-	c.Code = codes.FailedPrecondition
-	return &c
-}

@@ -61,13 +61,13 @@ func (r *run) noTool(id string) string {
 	var ids, namesakes []string
 	for _, t := range r.tc.GetTools() {
 		ids = append(ids, t.GetId())
-		if t.GetName() == name {
+		if t.GetName() == name && len(namesakes) < 3 {
 			namesakes = append(namesakes, t.GetId())
 		}
 	}
 	near := similar.Names(id, ids)
 	if len(near) == 0 {
-		near = namesakes[:min(len(namesakes), 3)]
+		near = namesakes
 	}
 	if len(near) > 0 {
 		text += " (is " + strings.Join(near, " or ") + " meant?)"

@@ -28,6 +28,14 @@ func Parse(name string) commonv1.RiskLevel {
 // ByInput tells whether the risk of a call depends on its input. That of other calls is the same for any.
 func ByInput(t *catalog.Tool) bool { return !t.Reads() && deletes(t) }
 
+// Raise returns a risk of at least that level, with the reason if it is higher than what was assessed. Nothing lowers a risk (A29).
+func Raise(assessed *commonv1.Risk, level commonv1.RiskLevel, reason string) *commonv1.Risk {
+	if level <= assessed.GetLevel() {
+		return assessed
+	}
+	return &commonv1.Risk{Level: level, Reason: reason}
+}
+
 // Assess returns the risk of a call.
 func Assess(l lang.Lang, t *catalog.Tool, in *strictjson.Object) *commonv1.Risk {
 	if ByInput(t) && wholesale(in) {
@@ -53,9 +61,7 @@ func OfTools(l lang.Lang, tools []*catalog.Tool) *commonv1.Risk {
 		highest.Reason = l.Pick("No tool is called.", "不调用任何工具。")
 	}
 	for _, t := range tools {
-		if t.Floor() > highest.Level {
-			highest.Level, highest.Reason = t.Floor(), reason(l, t)
-		}
+		highest = Raise(highest, t.Floor(), reason(l, t))
 	}
 	return highest
 }
