@@ -8,11 +8,11 @@ import (
 	"pawl.dev/mcppool-svc/internal/replica"
 )
 
-// What one message brings; what is more comes with the next.
+// Bounds of one message; further entries follow in the next.
 const (
 	maxBatchBytes   = 1 << 20
 	maxBatchEntries = 1000
-	// maxPushed is the largest value that is pushed; larger ones are pulled, for which there is more room.
+	// maxPushed is the largest value that is pushed; larger ones are pulled in larger messages.
 	maxPushed = 3 << 20
 )
 
@@ -26,7 +26,7 @@ func toMessage(entries []replica.Entry) *mcppoolv1.PeerEntries {
 	return m
 }
 
-// fromMessage checks what the interceptors cannot see where it was sealed.
+// fromMessage converts an entry and checks it, because the interceptors cannot check sealed ones.
 func fromMessage(m *mcppoolv1.PeerEntries) ([]replica.Entry, error) {
 	if len(m.GetEntries()) > maxBatchEntries {
 		return nil, errors.New("a batch has too many entries")
@@ -48,7 +48,7 @@ func fromMessage(m *mcppoolv1.PeerEntries) ([]replica.Entry, error) {
 	return entries, nil
 }
 
-// batches divides what is to be pushed.
+// batches divides entries into messages.
 func batches(entries []replica.Entry) (all [][]replica.Entry) {
 	var now []replica.Entry
 	size := 0

@@ -1,3 +1,3 @@
-// Package peer lets the replicas of the pool tell each other what was written to any of them: a write is pushed to those in reach
-// before it is acknowledged, and what was missed is pulled. It knows entries and versions, not what they mean.
+// Package peer replicates writes between the replicas of the pool: a write is pushed to the reachable peers before it is acknowledged, and
+// missed entries are pulled. It knows entries and versions, not what they mean.
 package peer

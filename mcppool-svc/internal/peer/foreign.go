@@ -9,12 +9,12 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// keyMismatchError says that another replica has another key: neither of the two learns what the other one writes.
+// keyMismatchError reports that another replica has another key, so that neither receives the other's writes.
 type keyMismatchError string
 
 func (e keyMismatchError) Error() string { return string(e) }
 
-// keyDiffers marks the same in what a replica answers to another.
+// keyDiffers marks a key mismatch in a replica's response.
 const keyDiffers = "peer_key_differs"
 
 // isKeyMismatch reports whether a contact failed because the keys differ.
@@ -23,12 +23,12 @@ func isKeyMismatch(err error) bool {
 	return errors.As(err, &e) || errs.From(err).Metadata[keyDiffers] != ""
 }
 
-// ErrKeys says that this replica is alone for its key.
+// ErrKeys reports that no peer shares this replica's key.
 var ErrKeys = errors.New("other replicas of the MCP pool have another --token-key than this one")
 
-// Writable reports whether what is written here can be heard of elsewhere. Replicas that are out of reach hear of it when they are back; those with
-// another key never do. A replica that no other one agrees with takes nothing, and one that some agree with leaves it to them to be right: which of
-// two keys is the wrong one cannot be told. One that agreed and is out of reach still does, until it says otherwise. The error wraps ErrKeys.
+// Writable returns an error that wraps ErrKeys if writes here cannot reach any peer, because all peers that answered have another key.
+// Unreachable peers receive writes when they are back. With at least one peer of the same key, writes are accepted, because it cannot be
+// known which of two keys is wrong. A peer that had the same key and became unreachable still counts.
 func (s *Set) Writable() error {
 	var strangers []string
 	agreed := false

@@ -18,13 +18,13 @@ const (
 	pushWait = time.Second
 	// pullWait bounds one page.
 	pullWait = 10 * time.Second
-	// maxPages bounds one round of pulling; the next one goes on.
+	// maxPages bounds one round of pulling; the next round continues.
 	maxPages = 2000
-	// maxPause is the longest that a replica which is out of reach is left alone.
+	// maxPause is the longest pause between two contacts of an unreachable peer.
 	maxPause = 15 * time.Second
 )
 
-// peer is an address at which there is, or was, another replica. Fields below the line are guarded by the Set's mu.
+// peer is the address of another replica. The Set's mu guards the fields below the empty line.
 type peer struct {
 	addr   string
 	conn   Conn
@@ -32,21 +32,21 @@ type peer struct {
 	busy   chan struct{} // holds one token while it is pulled from
 
 	replica     string // empty: not known yet
-	self        bool   // it is this replica
-	up          bool   // the last contact went well
-	err         error  // of the last contact, where it did not
+	self        bool   // the address is this replica's own
+	up          bool   // the last contact succeeded
+	err         error  // of the last contact, if it failed
 	keyMismatch bool   // the last contact failed because the keys differ
-	agrees      bool   // what it said last of its key is that it is the same
+	agrees      bool   // its last response had the same key
 	fails       int    // in a row
 	next        time.Time
-	contact     time.Time // the last that went well
-	caught      time.Time // when all that was there had been taken in
+	contact     time.Time // the last successful one
+	caught      time.Time // when all of its entries had been pulled
 	offset      time.Duration
 	run         string
 	after       uint64
 }
 
-// pull takes in what a peer learned since the last time. It may wait for one that just comes up.
+// pull stores the entries that a peer learned since the last pull. It may wait for a peer that is starting.
 func (s *Set) pull(ctx context.Context, p *peer, wait bool) error {
 	select {
 	case p.busy <- struct{}{}:
@@ -70,7 +70,7 @@ func (s *Set) pull(ctx context.Context, p *peer, wait bool) error {
 	return nil
 }
 
-// page takes in one page.
+// page pulls one page.
 func (s *Set) page(ctx context.Context, p *peer, wait bool) (taken int, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pullWait)
 	defer cancel()
@@ -90,7 +90,7 @@ func (s *Set) page(ctx context.Context, p *peer, wait bool) (taken int, more boo
 	}
 	taken, err = s.take(resp.GetHello(), resp.GetBatch())
 	if err != nil {
-		return taken, false, err // what was not taken is asked for again
+		return taken, false, err // skipped entries are requested again
 	}
 	s.mu.Lock()
 	p.run, p.after = resp.GetRun(), resp.GetNext()
@@ -98,7 +98,7 @@ func (s *Set) page(ctx context.Context, p *peer, wait bool) (taken int, more boo
 	return taken, resp.GetMore(), nil
 }
 
-// met notes who is at an address.
+// met records the replica at an address.
 func (s *Set) met(p *peer, hello *mcppoolv1.PeerHello, sent time.Time) error {
 	if err := s.suits(hello); err != nil {
 		return err
@@ -112,7 +112,7 @@ func (s *Set) met(p *peer, hello *mcppoolv1.PeerHello, sent time.Time) error {
 	return nil
 }
 
-// caughtUp notes that a peer is in reach and has nothing new.
+// caughtUp records that a peer is reachable and has nothing new.
 func (s *Set) caughtUp(p *peer, taken int) {
 	now := s.cfg.Now()
 	s.mu.Lock()
@@ -133,17 +133,17 @@ func (s *Set) caughtUp(p *peer, taken int) {
 	}
 }
 
-// maxOffset is how far clocks may differ before it is said.
+// maxOffset is how far clocks may differ without a warning.
 const maxOffset = 10 * time.Second
 
-// failedBefore notes that a first contact did not go well, which is nothing to worry about yet.
+// failedBefore records a failed first contact, which is not logged as an error yet.
 func (s *Set) failedBefore(p *peer, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p.err = err
 }
 
-// failed notes that a contact did not go well. Writes do not wait for this peer until one does.
+// failed records a failed contact. Writes do not wait for this peer until a contact succeeds.
 func (s *Set) failed(p *peer, err error) {
 	if s.base.Err() != nil {
 		return
@@ -170,7 +170,7 @@ func (s *Set) failed(p *peer, err error) {
 	}
 }
 
-// push hands over entries, within pushWait.
+// push sends entries to a peer, within pushWait.
 func (s *Set) push(ctx context.Context, p *peer, requests []*mcppoolv1.PushEntriesRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, pushWait)
 	defer cancel()

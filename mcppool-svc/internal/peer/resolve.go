@@ -15,7 +15,7 @@ import (
 
 const dnsScheme = "dns:///"
 
-// Check says what is wrong with the addresses of peers, and whether all of them are on this machine.
+// Check validates the addresses of peers, and reports whether all of them are on this machine.
 func Check(addrs []string) (local bool, err error) {
 	if len(addrs) > maxPeers {
 		return false, fmt.Errorf("there are %d --peers; the limit is %d", len(addrs), maxPeers)
@@ -32,7 +32,7 @@ func Check(addrs []string) (local bool, err error) {
 	return local, nil
 }
 
-// resolve finds out who the peers are now. Where a name cannot be looked up, those that it led to stay.
+// resolve updates the peers from the configured names. If a lookup fails, the name's peers stay.
 func (s *Set) resolve(ctx context.Context) error {
 	var addrs []string
 	for _, addr := range s.cfg.Addrs {
@@ -63,7 +63,7 @@ func (s *Set) resolve(ctx context.Context) error {
 	return s.adopt(addrs)
 }
 
-// isSelf reports whether an address is where this replica listens. Where that cannot be told, the first answer tells.
+// isSelf reports whether an address is this replica's own. If that is not known, the first response tells.
 func (s *Set) isSelf(addr string) bool {
 	host, port, err := net.SplitHostPort(addr)
 	mine, myPort, err2 := net.SplitHostPort(s.cfg.Self)
@@ -84,7 +84,7 @@ func (s *Set) isSelf(addr string) bool {
 	})
 }
 
-// adopt dials new peers and closes those that are no longer named.
+// adopt connects to new peers and closes those that are no longer configured.
 func (s *Set) adopt(addrs []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +94,7 @@ func (s *Set) adopt(addrs []string) error {
 	for addr, p := range s.peers {
 		if !slices.Contains(addrs, addr) {
 			delete(s.peers, addr)
-			_ = p.conn.Close() // what is under way there fails, which is as well
+			_ = p.conn.Close() // running requests to it fail, which does no harm
 		}
 	}
 	for _, addr := range addrs {

@@ -15,16 +15,16 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
-// errSealed means that a batch was not sealed with this replica's key.
+// errSealed means that a batch was not encrypted with this replica's key.
 var errSealed = errors.New("it is not sealed with the key of this replica (--token-key)")
 
-// sealer encrypts batches under a key that all replicas have. The zero one encrypts nothing.
+// sealer encrypts batches under a key that all replicas share. The zero value does not encrypt.
 type sealer struct {
 	aead  cipher.AEAD
 	check string // names the key
 }
 
-// newSealer derives what it needs from a key; without one it seals nothing.
+// newSealer derives a sealer from a key; the zero sealer without one.
 func newSealer(key []byte) (*sealer, error) {
 	if len(key) == 0 {
 		return &sealer{}, nil
@@ -48,7 +48,7 @@ func newSealer(key []byte) (*sealer, error) {
 	return &sealer{aead: aead, check: base64.RawURLEncoding.EncodeToString(check)}, nil
 }
 
-// batch makes a batch of what a replica sends.
+// batch encrypts entries to send.
 func (s *sealer) batch(from string, entries *mcppoolv1.PeerEntries) (*mcppoolv1.PeerBatch, error) {
 	if s.aead == nil {
 		return &mcppoolv1.PeerBatch{Open: entries}, nil
@@ -62,7 +62,7 @@ func (s *sealer) batch(from string, entries *mcppoolv1.PeerEntries) (*mcppoolv1.
 	return &mcppoolv1.PeerBatch{Sealed: s.aead.Seal(nonce, nonce, text, []byte(from))}, nil
 }
 
-// open reads a batch.
+// open decrypts a batch.
 func (s *sealer) open(from string, b *mcppoolv1.PeerBatch) (*mcppoolv1.PeerEntries, error) {
 	if s.aead == nil {
 		if len(b.GetSealed()) > 0 {

@@ -15,7 +15,7 @@ import (
 	"pawl.dev/services/identity"
 )
 
-// maxAtOnce bounds how many requests of other replicas are answered at once; each may hold a page in memory.
+// maxAtOnce bounds the concurrent requests of other replicas; each may hold a page in memory.
 const maxAtOnce = 16
 
 // server implements McpPoolPeerService.
@@ -24,7 +24,7 @@ type server struct {
 	set *Set
 }
 
-// enter lets a replica in, one whose batches can be read.
+// enter admits a replica's request if its key matches.
 func (s *server) enter(ctx context.Context, hello *mcppoolv1.PeerHello) (leave func(), err error) {
 	p, err := identity.FromContext(ctx)
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *server) PullEntries(ctx context.Context, req *mcppoolv1.PullEntriesRequ
 	}
 	defer leave()
 	if req.GetHello().GetReplica() == s.set.store.ID() {
-		return &mcppoolv1.PullEntriesResponse{Hello: s.set.hello(), Batch: &mcppoolv1.PeerBatch{}}, nil // it reached itself
+		return &mcppoolv1.PullEntriesResponse{Hello: s.set.hello(), Batch: &mcppoolv1.PeerBatch{}}, nil // the request came from this replica
 	}
 	s.set.heardOf(req.GetHello().GetReplica())
 	page, err := s.set.store.Since(req.GetRun(), req.GetAfter())
@@ -93,7 +93,7 @@ func (s *Set) hello() *mcppoolv1.PeerHello {
 	return &mcppoolv1.PeerHello{Replica: s.store.ID(), Time: timestamppb.New(s.cfg.Now()), KeyCheck: s.sealer.check}
 }
 
-// suits says why a replica cannot be talked to; the error is a keyMismatchError.
+// suits returns a keyMismatchError if a replica's key differs.
 func (s *Set) suits(hello *mcppoolv1.PeerHello) error {
 	switch theirs := hello.GetKeyCheck(); {
 	case theirs == s.sealer.check:

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// startWait is how long a start waits for what the others know, and firstWait for the first word of each.
+	// startWait is how long a start waits for the entries of all peers, and firstWait for the first response of each.
 	startWait = 3 * time.Second
 	firstWait = time.Second
-	// defaultInterval is how often each peer is asked for what is new.
+	// defaultInterval is the interval of pulling from each peer.
 	defaultInterval = 3 * time.Second
-	// maxPeers bounds what a name may resolve to.
+	// maxPeers bounds the addresses that a name may resolve to.
 	maxPeers = 64
 )
 
@@ -30,12 +30,12 @@ type Conn interface {
 	Close() error
 }
 
-// Config says who the peers are.
+// Config names the peers.
 type Config struct {
 	Addrs    []string      // host:port, or dns:///name:port
-	Key      []byte        // what batches are sealed with; empty: they are not
-	Self     string        // where this replica listens; may be empty
-	Interval time.Duration // how often peers are asked; 3 s if 0
+	Key      []byte        // encrypts batches; empty: not encrypted
+	Self     string        // this replica's address; may be empty
+	Interval time.Duration // interval of pulling; 3 s if 0
 	Dial     func(addr string) (Conn, error)
 	Lookup   func(ctx context.Context, host string) ([]string, error)
 	Now      func() time.Time
@@ -51,7 +51,7 @@ type Set struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup // pulls and pushes
 
-	answering chan struct{} // one for each request that is answered
+	answering chan struct{} // one token per running request
 	woken     chan struct{}
 
 	mu     sync.Mutex
@@ -59,7 +59,7 @@ type Set struct {
 	peers  map[string]*peer // guarded by mu; by address
 }
 
-// New returns a Set, and tells it of what is written to the store. Start makes the first contact; close it before the store.
+// New returns a Set that publishes the store's writes. Start makes the first contact. Close it before the store.
 func New(cfg Config, store *replica.Store) (*Set, error) {
 	if cfg.Interval == 0 {
 		cfg.Interval = defaultInterval
@@ -77,12 +77,12 @@ func New(cfg Config, store *replica.Store) (*Set, error) {
 	return s, nil
 }
 
-// Register offers what other replicas ask for.
+// Register registers the service that other replicas call.
 func (s *Set) Register(r grpc.ServiceRegistrar) {
 	mcppoolv1.RegisterMcpPoolPeerServiceServer(r, &server{set: s})
 }
 
-// Start takes in what the peers in reach know, for 3 s at most.
+// Start pulls from the reachable peers, for at most 3 s.
 func (s *Set) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
@@ -105,7 +105,7 @@ func (s *Set) Start(ctx context.Context) error {
 	return nil
 }
 
-// introduce is the first contact. Who does not say anything soon, as one that is just starting does not, is not waited for.
+// introduce makes the first contact. It does not wait for a peer that does not respond soon, such as one that is starting.
 func (s *Set) introduce(ctx context.Context, p *peer) {
 	first, cancel := context.WithTimeout(ctx, firstWait)
 	defer cancel()
@@ -118,7 +118,7 @@ func (s *Set) introduce(ctx context.Context, p *peer) {
 		s.failedBefore(p, err)
 		return
 	}
-	_ = s.pull(ctx, p, false) // noted with the peer
+	_ = s.pull(ctx, p, false) // recorded in the peer
 }
 
 func (s *Set) count() (up, all int) {
@@ -132,7 +132,7 @@ func (s *Set) count() (up, all int) {
 	return up, len(s.peers)
 }
 
-// CatchUp asks all peers for what is new, until ctx ends.
+// CatchUp pulls from all peers, until ctx ends.
 func (s *Set) CatchUp(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, p := range s.some(func(p *peer) bool { return !p.self }) {
@@ -140,13 +140,13 @@ func (s *Set) CatchUp(ctx context.Context) {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
 			defer context.AfterFunc(s.base, cancel)()
-			_ = s.pull(ctx, p, false) // noted with the peer
+			_ = s.pull(ctx, p, false) // recorded in the peer
 		})
 	}
 	all.Wait()
 }
 
-// spawn runs something that Close waits for, unless it is closed.
+// spawn starts a goroutine that Close waits for; none if the Set is closed.
 func (s *Set) spawn(group *sync.WaitGroup, f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +160,7 @@ func (s *Set) spawn(group *sync.WaitGroup, f func()) {
 	})
 }
 
-// some are the peers that match.
+// some returns the peers that match.
 func (s *Set) some(match func(*peer) bool) (list []*peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +172,7 @@ func (s *Set) some(match func(*peer) bool) (list []*peer) {
 	return list
 }
 
-// Run asks peers for what is new until ctx is done.
+// Run pulls from the peers until ctx is done.
 func (s *Set) Run(ctx context.Context) {
 	tick := time.NewTicker(max(s.cfg.Interval/4, time.Millisecond))
 	defer tick.Stop()
@@ -195,12 +195,12 @@ func (s *Set) Run(ctx context.Context) {
 		}
 		now := s.cfg.Now()
 		for _, p := range s.some(func(p *peer) bool { return !p.self && len(p.busy) == 0 && !p.next.After(now) }) {
-			s.spawn(&pulls, func() { _ = s.pull(ctx, p, true) }) // noted with the peer
+			s.spawn(&pulls, func() { _ = s.pull(ctx, p, true) }) // recorded in the peer
 		}
 	}
 }
 
-// soon makes all peers be asked at once: by now they can ask back.
+// soon schedules a pull from all peers at once: by now they can connect back.
 func (s *Set) soon() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,7 +217,7 @@ func (s *Set) wake() {
 	}
 }
 
-// heardOf makes a replica that asked, and so is there again, be asked at once.
+// heardOf schedules a pull from a peer that sent a request, and so is reachable again.
 func (s *Set) heardOf(replica string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +229,7 @@ func (s *Set) heardOf(replica string) {
 	s.wake()
 }
 
-// publish tells the peers in reach what was written here, and waits for them a second at most.
+// publish pushes local writes to the reachable peers and waits at most a second.
 func (s *Set) publish(entries []replica.Entry) {
 	peers := s.some(func(p *peer) bool { return p.up && !p.self })
 	if len(peers) == 0 {
@@ -255,7 +255,7 @@ func (s *Set) publish(entries []replica.Entry) {
 	all.Wait()
 }
 
-// Close ends all contacts.
+// Close ends all connections and waits for running pulls and pushes.
 func (s *Set) Close() error {
 	s.mu.Lock()
 	s.closed = true

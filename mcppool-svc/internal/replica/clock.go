@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// MaxAhead is how far in the future a time may lie that another replica names. More means that a clock is wrong.
+// MaxAhead is how far ahead of the local clock another replica's time may be. More means that a clock is wrong.
 const MaxAhead = 5 * time.Minute
 
-// logicalBits are those of a clock that count what happens within one millisecond.
+// logicalBits is the number of a clock's bits that count the events within one millisecond.
 const logicalBits = 16
 
-// clock is a hybrid logical clock (Kulkarni et al., Logical Physical Clocks, 2014): close to the time of day, never behind what it
-// was told. The Store's mu guards it.
+// clock is a hybrid logical clock (Kulkarni et al., Logical Physical Clocks, 2014): close to the wall clock, and never
+// behind a time that it observed. The Store's mu guards it.
 type clock struct {
 	now  func() time.Time
 	last uint64
 }
 
-// stampOf is the first time of a moment.
+// stampOf returns the first clock value of a wall-clock time.
 func stampOf(t time.Time) uint64 { return uint64(max(t.UnixMilli(), 1)) << logicalBits }
 
-// timeOf is the moment of a time.
+// timeOf returns the wall-clock time of a clock value.
 func timeOf(stamp uint64) time.Time { return time.UnixMilli(int64(stamp >> logicalBits)) }
 
 // tick returns a time that is later than all before, and those that were observed.
@@ -30,10 +30,10 @@ func (c *clock) tick() uint64 {
 	return c.last
 }
 
-// observe takes in the time of another replica.
+// observe advances the clock to the time of another replica.
 func (c *clock) observe(stamp uint64) { c.last = max(c.last, stamp) }
 
-// ahead reports whether a time cannot be.
+// ahead reports whether a time is too far in the future.
 func (c *clock) ahead(stamp uint64) error {
 	if by := timeOf(stamp).Sub(c.now()); by > MaxAhead {
 		return fmt.Errorf("it is from %s in the future: the clock there, or the one here, is wrong", by.Round(time.Second))

@@ -1,4 +1,3 @@
-// Package replica is a store whose entries can be told to other replicas of it, and theirs taken in: each has a version, and
-// whatever way the entries of several replicas come together, all of them end with the same. It knows neither what values mean nor
-// how replicas reach each other.
+// Package replica is a store whose entries can be exchanged with other replicas. Each entry has a version; replicas that have exchanged all
+// entries, in any order, hold the same ones. It knows neither what values mean nor how replicas reach each other.
 package replica

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Merge takes in what other replicas wrote, and returns how much of it is new. Observers have been told when it returns. With
-// ErrAhead, what is from the future was left out, and the rest was taken in.
+// Merge stores entries that other replicas wrote, and returns the number of new ones. Observers have been called when it returns. ErrAhead
+// means that entries from the future were skipped and the others stored.
 func (s *Store) Merge(entries []Entry) (int, error) {
 	fresh, refused, err := s.merge(entries)
 	if err != nil {
@@ -21,7 +21,7 @@ func (s *Store) Merge(entries []Entry) (int, error) {
 	return len(fresh), refused
 }
 
-// merge returns the places that have another value now.
+// merge returns the places whose value has changed.
 func (s *Store) merge(entries []Entry) (fresh []Place, refused, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,13 +57,13 @@ func (s *Store) merge(entries []Entry) (fresh []Place, refused, err error) {
 	return fresh, refused, s.sweep()
 }
 
-// wins reports whether an entry replaces what there is.
+// wins reports whether an entry replaces the stored one.
 func (s *Store) wins(b *batch, e *Entry) (bool, error) {
 	if e.Dead != (e.Value == nil) || e.Life == 0 {
 		return false, errors.New("an entry of another replica is neither there nor deleted")
 	}
 	if !s.told(e.Bucket) || s.expired(metaOf(e, false)) {
-		return false, nil // not for this replica, or of no further use
+		return false, nil // not for this replica, or too old to matter
 	}
 	old := b.meta(e.place())
 	if old == nil || s.expired(old) {
@@ -78,7 +78,7 @@ func (s *Store) wins(b *batch, e *Entry) (bool, error) {
 	return compareValues(e.Value, now) > 0, err
 }
 
-// value is what a place has, as others are told of it.
+// value returns the entry of a place as other replicas receive it.
 func (s *Store) value(b *batch, at string, m *meta) ([]byte, error) {
 	bucket, key := split(at)
 	if m.Held {
@@ -94,10 +94,10 @@ func (s *Store) value(b *batch, at string, m *meta) ([]byte, error) {
 	return s.inner.Get(bucket, key)
 }
 
-// Page is a part of what a replica knows.
+// Page is a part of a replica's entries.
 type Page struct {
 	Entries []Entry
-	Run     string // what Next is of
+	Run     string // the run that Next belongs to
 	Next    uint64
 	More    bool
 }
@@ -108,7 +108,7 @@ const (
 	pageEntries = 1000
 )
 
-// Since returns what this replica learned after a point of a run; of another run, from the beginning.
+// Since returns the entries that this replica learned after a position of a run; for another run, all entries.
 func (s *Store) Since(run string, after uint64) (Page, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

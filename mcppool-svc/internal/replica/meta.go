@@ -17,10 +17,10 @@ const (
 
 const keySelf = "self"
 
-// Format is that of the file. Files without one, of before, are brought up to it when they are opened.
+// Format is the file's format. Older files without one are upgraded when they are opened.
 const Format = 2
 
-// self is what a replica knows of itself.
+// self is the stored identity of a replica.
 type self struct {
 	Format int    `json:"v"`
 	ID     string `json:"id"`
@@ -30,17 +30,17 @@ type self struct {
 	Seen time.Time `json:"seen,omitzero"`
 }
 
-// meta is what is stored of a version.
+// meta is the stored form of a version.
 type meta struct {
 	Life   uint64 `json:"l"`
 	Time   uint64 `json:"t"`
 	Writer string `json:"w"`
 	Dead   bool   `json:"d,omitempty"`
-	// Sum is of the value, so that one which an older program wrote, that knows no versions, is noticed.
+	// Sum is the value's checksum. It shows a write of an older program that does not know versions.
 	Sum  uint64 `json:"s,omitempty"`
 	Held bool   `json:"h,omitempty"` // the value is in bucketHeld
 
-	seq uint64 // when this replica learned it; in memory alone
+	seq uint64 // position in the feed; in memory only
 }
 
 func (m *meta) rank() rank {
@@ -59,7 +59,7 @@ func sumOf(value []byte) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// encode marshals plain data, for which that cannot fail.
+// encode marshals plain data, which cannot fail.
 func encode(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {

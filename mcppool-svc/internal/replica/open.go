@@ -11,8 +11,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/store"
 )
 
-// Open reads the versions of a store's values, and gives those a version that have none: of a file from before there were any, or
-// one that an older program wrote to meanwhile.
+// Open reads the versions of a store's values and assigns versions to values without one, which an older program wrote.
 func Open(inner store.Store, cfg Config) (*Store, error) {
 	if cfg.maxTombstones == 0 {
 		cfg.maxTombstones = MaxTombstones
@@ -41,7 +40,7 @@ func Open(inner store.Store, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// introduce reads who this replica is, or makes it up. It says whether the file is of before there were versions.
+// introduce reads or creates this replica's identity. It reports whether the file is older than versions.
 func (s *Store) introduce() (migrate bool, err error) {
 	raw, err := s.inner.Get(bucketSelf, keySelf)
 	if err != nil {
@@ -74,8 +73,8 @@ func (s *Store) readVersions() error {
 	})
 }
 
-// reconcile makes values and versions fit together. Times that lie far ahead, of a clock that was wrong once, become
-// the present: no other replica took them.
+// reconcile makes values and versions consistent. Times far in the future, from a clock that was wrong, become the present: no other
+// replica accepted them.
 func (s *Store) reconcile(migrate bool) error {
 	b, now := s.begin(), s.clock.tick()
 	there := make(map[string]bool)
@@ -115,7 +114,7 @@ func (s *Store) readable(bucket, key string, value []byte) bool {
 	return s.cfg.Readable == nil || s.cfg.Readable(bucket, key, value)
 }
 
-// restamp gives a value a version where it has none that fits.
+// restamp assigns a version to a value without a matching one.
 func (s *Store) restamp(b *batch, bucket, key string, value []byte, now uint64, migrate bool) {
 	m := s.index[place(bucket, key)]
 	if m != nil && (m.Held || !m.Dead && m.Sum == sumOf(value) && s.clock.ahead(m.Time) == nil) {

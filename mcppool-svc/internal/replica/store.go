@@ -11,43 +11,43 @@ import (
 )
 
 const (
-	// KeepTombstones is how long it is known that something was deleted. A replica that was away for longer may bring back
-	// what was deleted meanwhile.
+	// KeepTombstones is how long a deletion is remembered. A replica that was away for longer may bring back
+	// deleted entries.
 	KeepTombstones = 30 * 24 * time.Hour
-	// MaxTombstones bounds them; the oldest make way.
+	// MaxTombstones bounds their number; the oldest are dropped first.
 	MaxTombstones = 100_000
-	// maxEntries bounds what is taken from others.
+	// maxEntries bounds the entries accepted from others.
 	maxEntries = 1_000_000
-	// sweepEvery is how often tombstones are looked at.
+	// sweepEvery is the interval of removing old tombstones.
 	sweepEvery = time.Hour
 )
 
-// ErrAhead means that an entry is from the future, and was not taken.
+// ErrAhead means that an entry is from the future and was not stored.
 var ErrAhead = errors.New("an entry of another replica was not taken")
 
-// Config says how values are replicated.
+// Config configures the replication of values.
 type Config struct {
-	// Buckets are those of values.
+	// Buckets are the buckets of values.
 	Buckets []string
-	// First are those of them where the first write stays, not the last one.
+	// First are the buckets in which the first write wins, not the last.
 	First []string
-	// Local are those of them that no other replica is told of.
+	// Local are the buckets that are not replicated.
 	Local []string
-	// LowPriority are those of them that no request waits for.
+	// LowPriority are the buckets whose replication no request waits for.
 	LowPriority []string
-	// Readable reports whether this program can read a value; it keeps what it cannot, and goes on with what it could read before.
+	// Readable reports whether this program can read a value. An unreadable one is kept aside, and the last readable one stays in use.
 	Readable func(bucket, key string, value []byte) bool
-	// Written says when a value was written that has no version yet; the zero time where it does not know.
+	// Written returns when a value without a version was written; the zero time if unknown.
 	Written func(bucket string, value []byte) time.Time
 	Now     func() time.Time
 
-	maxTombstones int // of tests; MaxTombstones if 0
+	maxTombstones int // for tests; MaxTombstones if 0
 }
 
-// Place names a value.
+// Place is the bucket and key of a value.
 type Place struct{ Bucket, Key string }
 
-// Store is a store.Store that knows versions. It is safe for concurrent use.
+// Store is a store.Store with versions. It is safe for concurrent use.
 type Store struct {
 	cfg   Config
 	inner store.Store
@@ -68,25 +68,25 @@ type Store struct {
 	sweeps time.Time        // guarded by mu; the last one
 }
 
-// learned is one item of what this replica learned. It counts as long as the place was not learned again.
+// learned is an item of the feed. It is superseded when its place is learned again.
 type learned struct {
 	seq   uint64
 	place string
 }
 
-// Buckets are those that the underlying store must have for so many of values.
+// Buckets returns the buckets that the underlying store needs for these buckets of values.
 func Buckets(values []string) []string {
 	return append(slices.Clone(values), bucketVersions, bucketHeld, bucketSelf)
 }
 
-// ID names this replica.
+// ID identifies this replica.
 func (s *Store) ID() string { return s.id }
 
-// Observe adds who is told of values that others wrote, when they are durable. It is set before the first is taken in. Who is told
-// looks at what is stored now, for it may have been written again.
+// Observe adds an observer that is called when values of other replicas are durable. Call it before the first Merge. An observer reads the
+// stored value, which may have changed again.
 func (s *Store) Observe(f func([]Place)) { s.observers = append(s.observers, f) }
 
-// Publish sets who tells others of what was written here, before the write returns. It is set before the first write.
+// Publish sets the function that sends local writes to others before the write returns. Call it before the first write.
 func (s *Store) Publish(f func([]Entry)) { s.publish = f }
 
 // Load implements store.Store.
@@ -109,7 +109,7 @@ func (s *Store) Apply(changes ...store.Change) error {
 	return err
 }
 
-// write makes changes durable, and returns those that others are to be told of.
+// write makes changes durable, and returns those to send to others.
 func (s *Store) write(changes []store.Change) (told []Entry, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +126,7 @@ func (s *Store) write(changes []store.Change) (told []Entry, err error) {
 		case old.Dead:
 			e.Life = old.Life + 1
 		case !e.Dead && slices.Contains(s.cfg.First, c.Bucket):
-			continue // another replica was first; who writes looks at what is stored
+			continue // another replica was first; the writer reads the stored value
 		default:
 			e.Life = old.Life
 		}
@@ -141,12 +141,12 @@ func (s *Store) write(changes []store.Change) (told []Entry, err error) {
 	return told, s.sweep()
 }
 
-// told reports whether others are told of a bucket.
+// told reports whether a bucket is replicated.
 func (s *Store) told(bucket string) bool {
 	return slices.Contains(s.cfg.Buckets, bucket) && !slices.Contains(s.cfg.Local, bucket)
 }
 
-// batch is changes that are made together. The Store's mu is held all the time.
+// batch is a set of changes that are made together. The Store's mu is held throughout.
 type batch struct {
 	s       *Store
 	metas   map[string]*meta
@@ -156,7 +156,7 @@ type batch struct {
 
 func (s *Store) begin() *batch { return &batch{s: s, metas: make(map[string]*meta)} }
 
-// meta is what is known of a place, with what the batch changes.
+// meta returns the version of a place, including the batch's changes.
 func (b *batch) meta(place string) *meta {
 	if m := b.metas[place]; m != nil {
 		return m
@@ -164,7 +164,7 @@ func (b *batch) meta(place string) *meta {
 	return b.s.index[place]
 }
 
-// put adds an entry; held where its value cannot be read here.
+// put adds an entry; as a held one if its value cannot be read here.
 func (b *batch) put(e *Entry, held bool) {
 	at := e.place()
 	old := b.meta(at)
@@ -184,7 +184,7 @@ func (b *batch) put(e *Entry, held bool) {
 	b.changes = append(b.changes, store.Change{Bucket: bucketVersions, Key: at, Value: encode(m)})
 }
 
-// commit makes it durable and known.
+// commit makes the batch durable and adds it to the feed.
 func (b *batch) commit() error {
 	if len(b.changes) == 0 {
 		return nil
@@ -198,7 +198,7 @@ func (b *batch) commit() error {
 	return nil
 }
 
-// learn notes what a place has become. Called with mu held.
+// learn adds a place's new version to the feed. Called with mu held.
 func (s *Store) learn(at string, m *meta) {
 	if old := s.index[at]; old != nil && old.Dead {
 		s.dead--
@@ -215,7 +215,7 @@ func (s *Store) learn(at string, m *meta) {
 	}
 }
 
-// superseded reports whether an item of the feed counts no more. Called with mu held.
+// superseded reports whether a later item of the feed replaces this one. Called with mu held.
 func (s *Store) superseded(l learned) bool {
 	m := s.index[l.place]
 	return m == nil || m.seq != l.seq
@@ -241,7 +241,7 @@ func (s *Store) sweep() error {
 	slices.SortFunc(all, func(a, b tombstone) int { return compareStamps(a.time, b.time) })
 	keep := s.cfg.maxTombstones
 	if len(all) > keep {
-		keep = keep * 9 / 10 // so that it is not done again for each
+		keep = keep * 9 / 10 // so that not every deletion sweeps
 	}
 	var changes []store.Change
 	floor := s.floor
@@ -266,12 +266,12 @@ func (s *Store) sweep() error {
 	return nil
 }
 
-// self is what is stored of this replica. Called with mu held.
+// self returns the stored form of this replica's identity. Called with mu held.
 func (s *Store) self(floor uint64) []byte {
 	return encode(self{Format: Format, ID: s.id, Floor: floor, Seen: s.seen})
 }
 
-// InStep notes that this replica knows what another one knows.
+// InStep records that this replica has all entries of another one.
 func (s *Store) InStep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,7 +283,7 @@ func (s *Store) InStep() {
 	_ = s.inner.Apply(store.Change{Bucket: bucketSelf, Key: keySelf, Value: s.self(s.floor)}) // else it is noted an hour later
 }
 
-// Away is how long this replica was in step with no other one; 0 if it never was.
+// Away returns how long this replica has not been in step with any other; 0 if it never was.
 func (s *Store) Away() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -303,7 +303,7 @@ func compareStamps(a, b uint64) int {
 	return 0
 }
 
-// expired reports whether a tombstone counts no more. Called with mu held.
+// expired reports whether a tombstone may be dropped. Called with mu held.
 func (s *Store) expired(m *meta) bool {
 	return m.Dead && s.clock.now().Sub(timeOf(m.Time)) >= KeepTombstones
 }

@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// Version tells the writes of one key apart.
+// Version identifies a write of a key.
 type Version struct {
-	// Life counts how often something of this key began to be. What is deleted ends its life, whatever was written meanwhile
-	// by a replica that did not know: a deleted server does not come back because it was changed at the same time.
+	// Life counts how often an entry with this key was created. A deletion ends a life, and a concurrent write of the same life does not
+	// bring it back: a deleted server does not return because it was changed at the same time.
 	Life uint64
-	// Time is of a hybrid logical clock.
+	// Time is the value of a hybrid logical clock.
 	Time uint64
 	// Writer is the replica that wrote it.
 	Writer string
 }
 
-// Entry is a value as replicas tell it.
+// Entry is a value as replicas exchange it.
 type Entry struct {
 	Bucket, Key string
 	Value       []byte // nil if it is deleted
@@ -34,14 +34,14 @@ func split(place string) (bucket, key string) {
 	return bucket, key
 }
 
-// rank is what the order of two entries of one key depends on.
+// rank holds the fields that decide the order of two entries of one key.
 type rank struct {
 	Version
 	dead bool
 }
 
-// compare orders the writes of one key; the greatest stays. It is a total order up to the value, which is why it does not matter in
-// what order they arrive. Of one life what deletes wins, then the later, or the earlier where the first is to stay.
+// compare orders the writes of one key; the greatest wins. The order is total, including the value, so the order of arrival does not
+// matter. Within one life a deletion wins, then the later write, or the earlier one in buckets where the first write wins.
 func (a rank) compare(b rank, first bool) int {
 	later := cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Writer, b.Writer))
 	switch {
@@ -58,5 +58,5 @@ func (a rank) compare(b rank, first bool) int {
 	}
 }
 
-// compareValues is for two writes of the same version, which there are where a data folder was copied.
+// compareValues orders two writes of the same version, which exist if a data folder was copied.
 func compareValues(a, b []byte) int { return bytes.Compare(a, b) }
