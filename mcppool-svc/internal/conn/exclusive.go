@@ -116,8 +116,6 @@ func (p *Pool) wait(ctx context.Context, k key, use Use, t *waiter, until time.T
 		use.Waiting(busy)
 	}
 	t.told = true
-	timer := time.NewTimer(time.Until(until))
-	defer timer.Stop()
 	var again <-chan time.Time
 	if !t.again.IsZero() {
 		again = time.After(time.Until(t.again))
@@ -129,7 +127,7 @@ func (p *Pool) wait(ctx context.Context, k key, use Use, t *waiter, until time.T
 		return nil
 	case <-ctx.Done():
 		return cancelled(ctx)
-	case <-timer.C:
+	case <-time.After(time.Until(until)):
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.countRefusal(busy)

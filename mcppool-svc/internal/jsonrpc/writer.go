@@ -18,7 +18,7 @@ var (
 const (
 	// MaxQueued is how many bytes may wait for a child to read them. One message always may.
 	MaxQueued = 8 << 20
-	// writeChunk is how much is written under one stall limit: about what a pipe Holds.
+	// writeChunk is how much is written under one stall limit: about what a pipe holds.
 	writeChunk = 64 << 10
 	// directLimit is how long a message may be for an attempt to write it at once: Linux pipes take such a message whole or
 	// not at all.
@@ -153,12 +153,10 @@ func (w *LineWriter) Undelivered(id int64) bool {
 	if drained == nil {
 		return false
 	}
-	timer := time.NewTimer(lastWords)
-	defer timer.Stop()
 	select {
 	case <-drained:
 		return w.Holds(id) != nil
-	case <-timer.C:
+	case <-time.After(lastWords):
 		return false
 	}
 }

@@ -1,11 +1,17 @@
 package mcp
 
 import (
+	"context"
+	"errors"
 	"io"
 	"log/slog"
+	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
+	"sync"
 
+	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
 	"pawl.dev/mcppool-svc/internal/outbound"
@@ -84,4 +90,136 @@ func literal(values map[string]string) *strings.Replacer {
 		}
 	}
 	return strings.NewReplacer(pairs...)
+}
+
+// Memory remembers how servers were reached, by registry.Server.Origin, so that what they refuse is not tried each time. What
+// it returns is believed only as far as it works.
+type Memory interface {
+	// Recall returns what was remembered recently, or "".
+	Recall(origin string) string
+	// Remember replaces it; an empty way forgets.
+	Remember(origin, way string)
+}
+
+// route is a transport and the kind of its revisions, by the name that is remembered.
+type route string
+
+const (
+	// byDiscovery comes first over HTTP, as the specification has it for clients of both eras: a server that can be asked
+	// statelessly is one that any pool can ask.
+	byDiscovery route = "discovery"
+	// byHandshake comes first otherwise: a child process belongs to one pool in any case, it is cheaper than the revisions
+	// without one, and asking for those costs 5 s where a server ignores what it does not know.
+	byHandshake route = "handshake"
+	byEvents    route = "sse" // the older HTTP transport
+)
+
+// routesOf returns the routes to reach a server, the one that worked last time first.
+func routesOf(s *registry.Server, remembered string) []route {
+	routes := []route{byHandshake}
+	switch {
+	case s.HTTP != nil && s.HTTP.SSE:
+		return []route{byEvents}
+	case s.HTTP != nil:
+		routes = []route{byDiscovery, byHandshake, byEvents}
+	case s.Stdio != nil:
+		routes = []route{byHandshake, byDiscovery}
+	}
+	if i := slices.Index(routes, route(remembered)); i > 0 {
+		last := routes[i]
+		routes = slices.Insert(slices.Delete(routes, i, i+1), 0, last)
+	}
+	return routes
+}
+
+// Connect starts or reaches a server for a user and shakes hands. ctx bounds that, not the life of the connection. The error is an
+// *Error whose message says what to do.
+func (c *Connector) Connect(ctx context.Context, s *registry.Server, user string) (Client, error) {
+	if s.Builtin != nil && c.cfg.Functions[s.Builtin.Name] != nil {
+		return c.connectFunctions(s.Builtin.Name, c.cfg.Functions[s.Builtin.Name]), nil
+	}
+	origin := s.Origin()
+	remembered := recall(c.cfg.TransportHints, origin)
+	var first error
+	for _, w := range routesOf(s, remembered) {
+		conn, err := c.connectBy(ctx, s, user, w)
+		if err == nil {
+			if w == routesOf(s, "")[0] {
+				w = "" // what is tried first need not be remembered
+			}
+			learn(c.cfg.TransportHints, origin, remembered, string(w))
+			conn.unnamed = sync.OnceFunc(func() { // it asks without naming the call, until its registration changes
+				learn(c.cfg.AnonymousElicitors, origin, recall(c.cfg.AnonymousElicitors, origin), "asks")
+			})
+			return conn, nil
+		}
+		if first == nil || w == byHandshake || saysMore(err, w) {
+			first = err // the error of a handshake tells people most
+		}
+		if !refuses(err) && (string(w) != remembered || !outdated(err)) {
+			break
+		}
+		c.log.DebugContext(ctx, "an MCP server refuses a way to speak to it; trying the next", "mcp_id", s.ID, "way", w, "error", err)
+	}
+	learn(c.cfg.TransportHints, origin, remembered, "") // what was remembered may be wrong
+	return nil, first
+}
+
+func recall(m Memory, origin string) string {
+	if m == nil {
+		return ""
+	}
+	return m.Recall(origin)
+}
+
+func learn(m Memory, origin, remembered, way string) {
+	if m != nil && way != remembered {
+		m.Remember(origin, way)
+	}
+}
+
+// saysMore reports whether the error of a later way tells more than that of the first: the server knows the way.
+func saysMore(err error, w route) bool {
+	if As(err).Kind == LoginRequired {
+		return true
+	}
+	return w == byEvents && !errors.Is(err, errNoStream) && As(err).Kind != Unavailable
+}
+
+// refuses reports whether a server does not know a way to speak to it, as opposed to other errors.
+func refuses(err error) bool {
+	if errors.Is(err, errLegacySSE) || errors.Is(err, errNoStream) || errors.Is(err, errOtherEra) {
+		return true
+	}
+	var answered *statusError
+	if errors.As(err, &answered) {
+		switch answered.status {
+		case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
+			return true
+		}
+	}
+	e := As(err)
+	return e.Kind == Answered && (e.Code == mcp.METHOD_NOT_FOUND || e.Code == mcp.UNSUPPORTED_PROTOCOL_VERSION)
+}
+
+// outdated reports whether the remembered way may be the reason for an error: something answered, but not as before.
+func outdated(err error) bool {
+	e := As(err)
+	var answered *statusError
+	return e.Kind == Protocol || e.Kind == Answered ||
+		e.Kind == Unavailable && errors.As(err, &answered) && !statusPasses(answered.status)
+}
+
+func (c *Connector) connectBy(ctx context.Context, s *registry.Server, user string, w route) (*client, error) {
+	switch {
+	case s.Builtin != nil:
+		return c.connectBuiltin(ctx, s)
+	case s.HTTP != nil:
+		return c.connectHTTP(ctx, s, user, w)
+	case s.Stdio != nil && w == byDiscovery:
+		return c.connectStdio(ctx, s, modern)
+	case s.Stdio != nil:
+		return c.connectStdio(ctx, s, legacy)
+	}
+	return nil, Errorf(Misconfigured, "server %s has no transport", s.ID)
 }

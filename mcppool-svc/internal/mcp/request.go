@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -25,9 +29,7 @@ func (c *client) ask(ctx context.Context, method, name string, params map[string
 // newRequest writes a request.
 func (c *client) newRequest(method, name string, params map[string]any) (*pendingRequest, error) {
 	all := make(map[string]any, len(params)+1)
-	for k, v := range params {
-		all[k] = v
-	}
+	maps.Copy(all, params)
 	if meta := bytes.TrimSuffix(c.meta, []byte(",")); len(meta) > 0 {
 		all["_meta"] = json.RawMessage("{" + string(meta) + "}")
 	}
@@ -113,3 +115,176 @@ func oneLine(text string) string {
 
 // lineEnds escapes line ends of JavaScript, which JSON has in strings only.
 var lineEnds = strings.NewReplacer("\u2028", `\u2028`, "\u2029", `\u2029`)
+
+const (
+	// cancelGrace is how long a server has to answer a call that was cancelled; its answer counts.
+	cancelGrace = 2 * time.Second
+	// stopWait is how long a transport may take to notice that a request was stopped.
+	stopWait = time.Second
+)
+
+// transport carries messages to one server. It delivers responses to their requests and passes what the server sends by
+// itself to the client. Its methods are safe for concurrent use.
+type transport interface {
+	// start sends a request and delivers its response, or an *Error, to it. It does not wait.
+	start(x *pendingRequest)
+	// stop gives a request up. The transport delivers something to it soon after.
+	stop(x *pendingRequest)
+	// post sends a message that has no response.
+	post(ctx context.Context, message []byte) error
+	// close ends the connection and all of the transport's goroutines.
+	close()
+}
+
+// pendingRequest is one request and its response.
+type pendingRequest struct {
+	id     int64
+	method string
+	name   string      // of the tool, task, prompt or resource that the request is about
+	header http.Header // more HTTP headers; may be nil
+	text   []byte      // the whole message, with the end of its line
+	call   *running    // the tool call that the request is; may be nil
+	asker  *running    // the tool call that the server may ask for on the request's stream; may be nil
+
+	answered chan response      // buffered
+	cancel   context.CancelFunc // ends the transport's work; nil if that has nothing to end
+	sent     atomic.Bool        // the request may have reached the server
+}
+
+// response is what came back to a request.
+type response struct {
+	result json.RawMessage
+	err    *Error // nil if there is a result
+}
+
+// unpack returns a response as two values: an *Error that is nil is not a nil error.
+func (r response) unpack() (json.RawMessage, error) {
+	if r.err != nil {
+		return nil, r.err
+	}
+	return r.result, nil
+}
+
+// deliver hands over a response. The first one counts.
+func (x *pendingRequest) deliver(r response) {
+	select {
+	case x.answered <- r:
+	default:
+	}
+}
+
+// delivered returns the response if it is there already.
+func (x *pendingRequest) delivered() (response, bool) {
+	select {
+	case r := <-x.answered:
+		return r, true
+	default:
+		return response{}, false
+	}
+}
+
+// roundTrip sends a request and waits for its response. If ctx ends first, the server is told, and may still respond to a
+// tool call within the grace. gate has the last word on whether the request is sent; it may be nil.
+func (c *client) roundTrip(ctx context.Context, x *pendingRequest, gate func() error) (json.RawMessage, error) {
+	switch {
+	case ctx.Err() != nil:
+		return nil, givenUp(ctx, false)
+	case c.isDone():
+		return nil, c.lost(false)
+	}
+	if gate != nil {
+		if err := gate(); err != nil {
+			return nil, err
+		}
+	}
+	c.wire.start(x)
+	select {
+	case r := <-x.answered:
+		return c.outcome(r)
+	case <-c.done:
+		if r, ok := x.delivered(); ok {
+			return c.outcome(r) // it came before the end
+		}
+		return nil, c.lost(c.wasSent(x))
+	case <-ctx.Done():
+		return c.interrupt(ctx, x)
+	}
+}
+
+// outcome is a response without secrets in its error.
+func (c *client) outcome(r response) (json.RawMessage, error) {
+	if r.err == nil {
+		return r.result, nil
+	}
+	if c.isDone() && r.err.Lost && r.err.Kind == Unavailable {
+		return nil, c.lost(r.err.Sent)
+	}
+	e := *r.err
+	e.Message = c.hide(e.Message)
+	return nil, &e
+}
+
+// interrupt ends a request whose caller gave up. There is no grace after a deadline: the caller was promised that time and no
+// more.
+func (c *client) interrupt(ctx context.Context, x *pendingRequest) (json.RawMessage, error) {
+	cause := context.Cause(ctx)
+	switch {
+	case c.stopCancels:
+		c.wire.stop(x)
+	case x.method != methodInitialize && x.method != methodDiscover:
+		c.background(func() { // the error is ignored: the request ends in any case
+			_ = c.notify(string(mcp.MethodNotificationCancelled), map[string]any{"requestId": x.id, "reason": cause.Error()})
+		})
+	}
+	if x.call != nil && !c.hangsUp && !errors.Is(cause, context.DeadlineExceeded) {
+		if r, ok := c.within(x, cancelGrace); ok {
+			return c.outcome(r)
+		}
+		if c.isDone() {
+			return nil, c.lost(c.wasSent(x))
+		}
+	}
+	c.forget(x)
+	c.wire.stop(x)
+	if r, ok := c.within(x, stopWait); ok && r.err == nil {
+		return r.result, nil // it came in the last moment
+	}
+	return nil, givenUp(ctx, x.sent.Load())
+}
+
+// within waits for a response until d has passed or the connection has ended.
+func (c *client) within(x *pendingRequest, d time.Duration) (response, bool) {
+	select {
+	case r := <-x.answered:
+		return r, true
+	case <-c.done:
+	case <-time.After(d):
+	}
+	return x.delivered()
+}
+
+// wasSent reports whether a request that lost its connection may have reached the server.
+func (c *client) wasSent(x *pendingRequest) bool {
+	if t, ok := c.wire.(*stdio); ok && t.out.Undelivered(x.id) {
+		return false
+	}
+	return x.sent.Load()
+}
+
+// lost is the error of a request whose connection ended.
+func (c *client) lost(sent bool) *Error {
+	e := *errClosed
+	if err := c.Err(); err != nil {
+		e = *As(err)
+		// A server that never completed the handshake fails the same way again.
+		e.Transient = c.info.Protocol != "" && e.Kind == Unavailable
+	}
+	e.Sent, e.Lost = sent, true
+	return &e
+}
+
+// givenUp is the error of a request whose caller gave up.
+func givenUp(ctx context.Context, sent bool) *Error {
+	cause := context.Cause(ctx)
+	return &Error{Kind: Interrupted, Message: cause.Error(), Sent: sent, Err: errors.Join(ctx.Err(), cause)}
+}

@@ -47,8 +47,8 @@ func refusal(why error, limit int) *Error {
 
 func tooLong(limit int) *Error {
 	return &Error{Kind: TooLarge, Sent: true,
-		Message: fmt.Sprintf("the server sent a message of more than %s; ask the tool for less, or have an operator raise the pool's "+
-			"--max-message-bytes", sizeOf(limit))}
+		Message: fmt.Sprintf("the server sent a message of more than %.4g MiB; ask the tool for less, or have an operator raise the pool's "+
+			"--max-message-bytes", float64(limit)/(1<<20))}
 }
 
 // endless is tooLong for a stream that cannot be read on.
@@ -62,17 +62,6 @@ func protocolError(format string, args ...any) *Error {
 	e := Errorf(Protocol, format, args...)
 	e.Sent = true
 	return e
-}
-
-// sizeOf is a limit for people.
-func sizeOf(limit int) string {
-	switch {
-	case limit >= 1<<20 && limit%(1<<20) == 0:
-		return fmt.Sprintf("%d MiB", limit>>20)
-	case limit >= 1<<10 && limit%(1<<10) == 0:
-		return fmt.Sprintf("%d KiB", limit>>10)
-	}
-	return fmt.Sprintf("%d bytes", limit)
 }
 
 // receive handles one message of the server. It runs in the goroutine that reads the stream. of is the request on whose own stream the message

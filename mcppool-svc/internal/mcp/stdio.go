@@ -118,13 +118,11 @@ func (t *stdio) closeReason(why error) *Error {
 		e.Message = fmt.Sprintf("MCP server %s: %s", t.server.ID, t.client.hide(e.Message))
 		return e
 	}
-	timer := time.NewTimer(lastWords)
-	defer timer.Stop()
 	how := "closed its stdout"
 	select {
 	case <-t.child.Exited():
 		how = "ended (" + t.child.Status() + ")"
-	case <-timer.C:
+	case <-time.After(lastWords):
 	}
 	return &Error{Kind: Unavailable, Lost: true,
 		Message: fmt.Sprintf("MCP server %s: the program %s %s%s", t.server.ID, t.server.Stdio.Command, how, t.lastOutput())}

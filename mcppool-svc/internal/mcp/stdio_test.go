@@ -346,11 +346,3 @@ func numbers(t *testing.T, text string) []int {
 	}
 	return pids
 }
-
-func TestLimitsForPeople(t *testing.T) {
-	for limit, want := range map[int]string{DefaultMaxMessage: "32 MiB", 64 << 10: "64 KiB", 1<<20 + 1: "1048577 bytes", 3 << 9: "1536 bytes", 0: "0 bytes"} {
-		if got := sizeOf(limit); got != want {
-			t.Errorf("%d is %q, want %q", limit, got, want)
-		}
-	}
-}
