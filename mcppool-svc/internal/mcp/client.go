@@ -46,7 +46,6 @@ type client struct {
 
 	throttle *rate.Limiter // of what the server sends without being asked
 
-	closing atomic.Bool    // Close was called
 	serving atomic.Int32   // requests of the server in progress
 	work    sync.WaitGroup // goroutines of the connection
 	ids     atomic.Int64
@@ -56,12 +55,12 @@ type client struct {
 	offers  offers                              // beside tools
 	changes standing                            // on which the server tells of them, over HTTP or since 2026-07-28
 
-	done   chan struct{}
-	life   context.Context // ends with done
-	finish func()          // closes done
+	life   context.Context // of the connection
+	finish func()          // ends life
 	close  func()
 
 	mu      sync.Mutex
+	closing bool                                    // guarded by mu; Close was called
 	err     error                                   // guarded by mu; why the connection ended
 	calls   map[string]*running                     // guarded by mu; by progress token
 	waiting map[int64]*pendingRequest               // guarded by mu; requests whose responses come on a stream of all responses
@@ -77,21 +76,16 @@ type client struct {
 
 func (c *Connector) newClient(s *registry.Server, e era) *client {
 	conn := &client{
-		log: c.log, server: s, era: e, version: c.cfg.Version, limit: c.cfg.MaxMessage, done: make(chan struct{}),
+		log: c.log, server: s, era: e, version: c.cfg.Version, limit: c.cfg.MaxMessage,
 		calls: make(map[string]*running), waiting: make(map[int64]*pendingRequest), open: make(map[questionKey]context.CancelCauseFunc), early: make(map[questionKey]error),
 		throttle: rate.NewLimiter(noteRate, noteBurst), patience: clearWithin, hide: func(text string) string { return text },
 		shared: s.Isolation == registry.Shared, roots: s.Roots, sampling: s.Sampling != nil && s.Builtin == nil,
 	}
 	conn.offers.init()
-	life, end := context.WithCancel(context.Background())
-	conn.life = life
-	conn.finish = sync.OnceFunc(func() {
-		close(conn.done)
-		end()
-	})
+	conn.life, conn.finish = context.WithCancel(context.Background())
 	conn.close = sync.OnceFunc(func() {
 		conn.mu.Lock()
-		conn.closing.Store(true)
+		conn.closing = true
 		conn.mu.Unlock()
 		conn.finish()
 		conn.wire.close()
@@ -117,7 +111,7 @@ func (c *client) Stderr() Stderr {
 }
 
 // Done implements Client.
-func (c *client) Done() <-chan struct{} { return c.done }
+func (c *client) Done() <-chan struct{} { return c.life.Done() }
 
 // Err implements Client.
 func (c *client) Err() error {
@@ -126,16 +120,7 @@ func (c *client) Err() error {
 	return c.err
 }
 
-func (c *client) isDone() bool { return isClosed(c.done) }
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
+func (c *client) isDone() bool { return c.life.Err() != nil }
 
 // isModern reports whether the connection is of a revision without a handshake.
 func (c *client) isModern() bool { return c.era == modern }
@@ -156,13 +141,15 @@ func (c *client) Close() error {
 	return nil
 }
 
-// background runs do in a goroutine that Close waits for, unless the connection is being closed.
-func (c *client) background(do func()) {
+// background runs do in a goroutine that Close waits for. It returns false, and does nothing, if the connection is being closed.
+func (c *client) background(do func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.closing.Load() {
-		c.work.Go(do)
+	if c.closing {
+		return false
 	}
+	c.work.Go(do)
+	return true
 }
 
 // notify sends a notification.

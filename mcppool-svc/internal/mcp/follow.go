@@ -98,7 +98,7 @@ func (f *follower) run(ctx context.Context) (json.RawMessage, error) {
 			if f.result = nil; v.err == nil {
 				return v.result, nil
 			} // the server would not wait: it is asked as always
-		case <-f.c.done:
+		case <-f.c.life.Done():
 			return nil, f.c.lost(true)
 		case <-ctx.Done():
 			return nil, ctx.Err()

@@ -43,12 +43,7 @@ type web struct {
 	url    string
 	older  bool
 
-	life context.Context // of all requests
-	end  context.CancelFunc
-	work sync.WaitGroup // requests in progress
-
 	mu      sync.Mutex
-	closed  bool   // guarded by mu
 	session string // guarded by mu
 	version string // guarded by mu; the revision in use
 }
@@ -65,7 +60,6 @@ func (c *Connector) connectHTTP(ctx context.Context, s *registry.Server, user st
 	if err != nil {
 		return nil, err
 	}
-	wire.life, wire.end = context.WithCancel(context.Background())
 	conn.wire = wire
 	if era == modern {
 		wire.version, conn.stopCancels, conn.hangsUp = string(modern), true, true
@@ -89,7 +83,7 @@ func (c *Connector) connectHTTP(ctx context.Context, s *registry.Server, user st
 	if era == legacy && !wire.older {
 		opened := make(chan struct{}, 1)
 		conn.background(func() {
-			conn.changes.keep(wire.life, func(ctx context.Context) error { return wire.readNotifications(ctx, opened) })
+			conn.changes.keep(conn.life, func(ctx context.Context) error { return wire.readNotifications(ctx, opened) })
 		})
 		// Some servers lose what they ask on a stream that is not open yet.
 		pause(ctx, opened, openLimit)
@@ -122,25 +116,22 @@ func (c *Connector) newHTTPClient(s *registry.Server, user string, wire *web) (*
 
 // start implements transport.
 func (t *web) start(x *pendingRequest) {
-	ctx, cancel := context.WithCancel(t.life)
+	ctx, cancel := context.WithCancel(t.client.life)
 	x.cancel = cancel
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed {
-		cancel()
-		x.deliver(response{err: errClosed})
-		return
-	}
 	if t.older {
 		t.client.await(x) // the response may come while the POST is still in progress
 	}
-	t.work.Go(func() {
+	begun := t.client.background(func() {
 		defer cancel()
 		if r, ok := t.send(ctx, x); ok {
 			t.client.forget(x)
 			x.deliver(r)
 		}
 	})
+	if !begun {
+		cancel()
+		x.deliver(response{err: errClosed})
+	}
 }
 
 // stop implements transport.
@@ -166,11 +157,7 @@ func (t *web) post(ctx context.Context, message []byte) error {
 
 // close implements transport.
 func (t *web) close() {
-	t.mu.Lock()
-	t.closed = true
-	t.mu.Unlock()
-	t.end()
-	t.work.Wait()
+	t.client.work.Wait() // requests in progress
 	if t.sessionID() != "" {
 		ctx, cancel := context.WithTimeout(context.Background(), byeLimit)
 		defer cancel()

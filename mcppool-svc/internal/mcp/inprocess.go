@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"runtime/debug"
 	"slices"
@@ -32,15 +33,14 @@ type functions struct {
 	tools     []Function
 	maxResult int // bytes
 	log       *slog.Logger
-	close     sync.Once
-	done      chan struct{}
+	life      context.Context // until Close
+	close     context.CancelFunc
 }
 
 func (c *Connector) connectFunctions(name string, tools []Function) *functions {
-	return &functions{
-		info:  Info{Name: name, Version: c.cfg.Version},
-		tools: tools, maxResult: c.cfg.MaxMessage, log: c.log, done: make(chan struct{}),
-	}
+	f := &functions{info: Info{Name: name, Version: c.cfg.Version}, tools: tools, maxResult: c.cfg.MaxMessage, log: c.log}
+	f.life, f.close = context.WithCancel(context.Background())
+	return f
 }
 
 // Info implements Client.
@@ -59,14 +59,14 @@ func (f *functions) ListTools(context.Context) ([]json.RawMessage, error) {
 func (f *functions) ToolsVersion() uint64 { return 0 }
 
 // Done implements Client.
-func (f *functions) Done() <-chan struct{} { return f.done }
+func (f *functions) Done() <-chan struct{} { return f.life.Done() }
 
 // Err implements Client.
 func (f *functions) Err() error { return nil }
 
 // Close implements Client. Functions in progress run on until their calls end.
 func (f *functions) Close() error {
-	f.close.Do(func() { close(f.done) })
+	f.close()
 	return nil
 }
 
@@ -116,7 +116,7 @@ func exited() *Error {
 func (f *functions) begin(ctx context.Context, call Call) (tool Function, err error) {
 	i := slices.IndexFunc(f.tools, func(t Function) bool { return t.Name == call.Name })
 	switch {
-	case isClosed(f.done):
+	case f.life.Err() != nil:
 		return tool, &Error{Kind: Unavailable, Message: "the connection to the functions was closed", Lost: true}
 	case ctx.Err() != nil:
 		return tool, givenUp(ctx, false)
@@ -190,9 +190,7 @@ type builtin struct {
 	client  *client
 	server  *server.MCPServer
 	session *server.InProcessSession
-	release func()
-	done    chan struct{}
-	work    sync.WaitGroup
+	closer  io.Closer
 }
 
 // connectBuiltin opens a server in this process, one for each connection.
@@ -207,18 +205,18 @@ func (c *Connector) connectBuiltin(ctx context.Context, s *registry.Server) (*cl
 	}
 	conn := c.newClient(s, legacy)
 	conn.stopCancels = true
-	wire := &builtin{client: conn, server: srv, release: func() { _ = closer.Close() }, done: make(chan struct{})}
+	wire := &builtin{client: conn, server: srv, closer: closer}
 	wire.session = server.NewInProcessSessionWithHandlers(srv.GenerateInProcessSessionID(), nil, wire, nil)
 	conn.wire = wire
 	if err := srv.RegisterSession(ctx, wire.session); err != nil {
 		return nil, errors.Join(Errorf(Unavailable, "MCP server %s: %w", s.ID, err), conn.Close())
 	}
-	wire.work.Go(func() {
+	conn.background(func() {
 		for {
 			select {
 			case n := <-wire.session.ClientNotifications():
 				conn.notified(n)
-			case <-wire.done:
+			case <-conn.life.Done():
 				return
 			}
 		}
@@ -277,10 +275,8 @@ func (t *builtin) post(ctx context.Context, message []byte) error {
 
 // close implements transport.
 func (t *builtin) close() {
-	close(t.done)
-	t.work.Wait()
 	t.server.UnregisterSession(context.Background(), t.session.SessionID())
-	t.release()
+	_ = t.closer.Close()
 }
 
 // Elicit implements mcp-go's handler: a built-in server asks by a Go method call, not a JSON-RPC request.

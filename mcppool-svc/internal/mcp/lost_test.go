@@ -37,6 +37,6 @@ func TestLostConnections(t *testing.T) {
 
 // hangUp does what a close does to a client.
 func hangUp(c *client) {
-	c.closing.Store(true)
+	c.closing = true
 	c.finish()
 }

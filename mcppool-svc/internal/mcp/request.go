@@ -201,7 +201,7 @@ func (c *client) roundTrip(ctx context.Context, x *pendingRequest, gate func() e
 	select {
 	case r := <-x.answered:
 		return c.outcome(r)
-	case <-c.done:
+	case <-c.life.Done():
 		if r, ok := x.delivered(); ok {
 			return c.outcome(r) // it came before the end
 		}
@@ -257,7 +257,7 @@ func (c *client) within(x *pendingRequest, d time.Duration) (response, bool) {
 	select {
 	case r := <-x.answered:
 		return r, true
-	case <-c.done:
+	case <-c.life.Done():
 	case <-time.After(d):
 	}
 	return x.delivered()

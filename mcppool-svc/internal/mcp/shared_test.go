@@ -33,7 +33,7 @@ func TestSharedLogs(t *testing.T) {
 // A question that names no call may be meant for one that has ended: over a connection of all users it belongs to no call.
 func TestSharedQuestions(t *testing.T) {
 	one := &running{}
-	c := &client{calls: map[string]*running{"7": one}}
+	c := &client{calls: map[string]*running{"7": one}, life: t.Context()}
 	if r, err := c.callOf(nil, nil, "input"); r != one || err != nil {
 		t.Errorf("of one user: %v, %v", r, err)
 	}

@@ -21,9 +21,9 @@ var errNoStream = errors.New("the server offers no stream of events there")
 // open and brings all messages of the server as events; each of ours is a POST to the address that the first event names. ctx bounds the wait
 // for that, not the stream's life.
 func (t *web) open(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, t.end)
+	stop := context.AfterFunc(ctx, t.client.finish)
 	defer stop()
-	resp, err := t.do(t.life, http.MethodGet, nil, nil)
+	resp, err := t.do(t.client.life, http.MethodGet, nil, nil)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return t.client.noAnswer(ctx)
@@ -44,17 +44,19 @@ func (t *web) open(ctx context.Context) error {
 		return e
 	}
 	named := make(chan string, 1)
-	t.work.Go(func() { t.read(resp, named) })
+	t.client.background(func() { t.read(resp, named) })
 	select {
 	case t.url = <-named:
 		return nil
-	case <-t.client.done:
-		e := *As(t.client.Err())
-		e.Sent = false
-		return &e
+	case <-t.client.Done():
 	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
 		return t.client.noAnswer(ctx)
 	}
+	e := *As(t.client.Err())
+	e.Sent = false
+	return &e
 }
 
 // read reads the stream until it ends, and with it the connection. named gets the address for our messages.
@@ -69,7 +71,6 @@ func (t *web) read(resp *http.Response, named chan<- string) {
 		err = endless(t.client.limit)
 	}
 	t.client.fail(streamLost(err))
-	t.end()
 }
 
 // readEndpoint reads events up to the one that names the address for our messages. It must have the server's origin: another one could be

@@ -27,7 +27,6 @@ type stdio struct {
 	out    *jsonrpc.LineWriter
 	child  *process.Process
 	client *client
-	server *registry.Server
 }
 
 // connectStdio starts a child and connects to it.
@@ -45,7 +44,7 @@ func (c *Connector) connectStdio(ctx context.Context, s *registry.Server, e era)
 	}
 	conn := c.newClient(s, e)
 	conn.hide = literal(env).Replace
-	wire := &stdio{child: child, client: conn, server: s}
+	wire := &stdio{child: child, client: conn}
 	wire.in = jsonrpc.NewLineReader(child.Stdout, conn.limit, func(m jsonrpc.Message, text []byte) { conn.receive(m, text, nil) })
 	wire.out = jsonrpc.NewLineWriter(child.Stdin, stallLimit, wire.writeFailed)
 	conn.wire = wire
@@ -90,7 +89,7 @@ func (t *stdio) close() {
 func (t *stdio) writeFailed(err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		t.client.fail(&Error{Kind: Unavailable, Sent: true, Lost: true,
-			Message: fmt.Sprintf("MCP server %s does not read its stdin", t.server.ID)})
+			Message: fmt.Sprintf("MCP server %s does not read its stdin", t.client.server.ID)})
 	}
 	t.child.Close() // which ends its output too
 }
@@ -115,7 +114,7 @@ func (t *stdio) closeReason(why error) *Error {
 		e = &Error{Kind: Protocol, Sent: true, Lost: true, Message: "the program does not speak MCP on its stdout: it wrote " + t.in.Noise()}
 	}
 	if e != nil {
-		e.Message = fmt.Sprintf("MCP server %s: %s", t.server.ID, t.client.hide(e.Message))
+		e.Message = fmt.Sprintf("MCP server %s: %s", t.client.server.ID, t.client.hide(e.Message))
 		return e
 	}
 	how := "closed its stdout"
@@ -125,7 +124,7 @@ func (t *stdio) closeReason(why error) *Error {
 	case <-time.After(lastWords):
 	}
 	return &Error{Kind: Unavailable, Lost: true,
-		Message: fmt.Sprintf("MCP server %s: the program %s %s%s", t.server.ID, t.server.Stdio.Command, how, t.lastOutput())}
+		Message: fmt.Sprintf("MCP server %s: the program %s %s%s", t.client.server.ID, t.client.server.Stdio.Command, how, t.lastOutput())}
 }
 
 // lastOutput is what a child wrote last, for an error message. Over a shared connection it may tell of other users' calls.

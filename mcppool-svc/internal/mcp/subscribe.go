@@ -156,7 +156,7 @@ func (c *client) listenTo(ctx context.Context, uri string) (func(context.Context
 	var err error
 	select {
 	case err = <-first:
-	case <-c.done:
+	case <-c.life.Done():
 		err = errClosed
 	case <-ctx.Done():
 		err = givenUp(ctx, false)

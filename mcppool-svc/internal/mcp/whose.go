@@ -157,7 +157,7 @@ func (c *client) clarify(what string) (*running, error) {
 	select {
 	case r = <-whose:
 	case <-time.After(c.patience):
-	case <-c.done:
+	case <-c.life.Done():
 	}
 	c.mu.Lock()
 	c.held = slices.DeleteFunc(c.held, func(other chan *running) bool { return other == whose })
