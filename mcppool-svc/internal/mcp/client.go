@@ -31,8 +31,8 @@ type client struct {
 	hide    func(string) string // takes secrets out of a message
 
 	// stopCancels: stopping a request cancels it, so that the server is not told in a message. hangsUp: nothing can come after
-	// that.
-	stopCancels, hangsUp bool
+	// that. oneStream: the responses to all requests come on one stream.
+	stopCancels, hangsUp, oneStream bool
 
 	// Set by the handshake, before others have the client.
 	info      Info
@@ -81,7 +81,7 @@ func (c *Connector) newClient(s *registry.Server, e era) *client {
 		throttle: rate.NewLimiter(noteRate, noteBurst), patience: clearWithin, hide: func(text string) string { return text },
 		shared: s.Isolation == registry.Shared, roots: s.Roots, sampling: s.Sampling != nil && s.Builtin == nil,
 	}
-	conn.offers.init()
+	conn.offers.agreed, conn.offers.subscribed, conn.offers.turn = make(map[int64]func(mcp.SubscriptionFilter)), make(map[string]*subscribed), make(chan struct{}, 1)
 	conn.life, conn.finish = context.WithCancel(context.Background())
 	conn.close = sync.OnceFunc(func() {
 		conn.mu.Lock()

@@ -47,9 +47,9 @@ func (c *client) followTask(ctx context.Context, r *running, t mcpTask) (json.Ra
 		return nil, &Error{Kind: Protocol, Sent: true,
 			Message: "the task belongs to another connection of the MCP server; its outcome cannot be found out"}
 	}
-	r.mu.Lock()
+	c.mu.Lock()
 	r.task, r.wake = t.ID, make(chan struct{}, 1)
-	r.mu.Unlock()
+	c.mu.Unlock()
 	ctx, end := context.WithCancel(ctx)
 	f := &follower{c: c, r: r, id: t.ID, task: t, interval: firstPoll, inputs: make(map[string]context.CancelCauseFunc)}
 	defer f.work.Wait()

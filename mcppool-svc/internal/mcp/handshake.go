@@ -116,8 +116,8 @@ func (c *client) initialize(ctx context.Context) error {
 	}
 	c.info = Info{Name: cut(result.ServerInfo.Name), Version: cut(result.ServerInfo.Version), Protocol: result.ProtocolVersion}
 	c.serverCan = result.Capabilities
-	if t, ok := c.wire.(interface{ setVersion(version string) }); ok {
-		t.setVersion(result.ProtocolVersion)
+	if t, ok := c.wire.(*web); ok {
+		t.version.Store(&result.ProtocolVersion)
 	}
 	if err := c.notify("notifications/initialized", nil); err != nil && !c.isDone() {
 		return As(err)

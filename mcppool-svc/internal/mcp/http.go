@@ -11,7 +11,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -43,9 +43,8 @@ type web struct {
 	url    string
 	older  bool
 
-	mu      sync.Mutex
-	session string // guarded by mu
-	version string // guarded by mu; the revision in use
+	session atomic.Pointer[string] // nil if there is none
+	version atomic.Pointer[string] // the revision in use; nil if not known yet
 }
 
 // connectHTTP connects by streamable HTTP, or the older transport.
@@ -62,9 +61,11 @@ func (c *Connector) connectHTTP(ctx context.Context, s *registry.Server, user st
 	}
 	conn.wire = wire
 	if era == modern {
-		wire.version, conn.stopCancels, conn.hangsUp = string(modern), true, true
+		version := string(modern)
+		wire.version.Store(&version)
+		conn.stopCancels, conn.hangsUp = true, true
 	}
-	if wire.older {
+	if conn.oneStream = wire.older; wire.older {
 		err = wire.open(ctx)
 	}
 	if err == nil {
@@ -134,14 +135,6 @@ func (t *web) start(x *pendingRequest) {
 	}
 }
 
-// stop implements transport.
-func (t *web) stop(x *pendingRequest) {
-	x.cancel()
-	if t.older {
-		x.deliver(response{err: errClosed})
-	}
-}
-
 // post implements transport.
 func (t *web) post(ctx context.Context, message []byte) error {
 	resp, err := t.do(ctx, http.MethodPost, message, nil)
@@ -158,7 +151,7 @@ func (t *web) post(ctx context.Context, message []byte) error {
 // close implements transport.
 func (t *web) close() {
 	t.client.work.Wait() // requests in progress
-	if t.sessionID() != "" {
+	if t.session.Load() != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), byeLimit)
 		defer cancel()
 		if resp, err := t.do(ctx, http.MethodDelete, nil, nil); err == nil {
@@ -166,19 +159,6 @@ func (t *web) close() {
 		}
 	}
 	t.http.CloseIdleConnections()
-}
-
-// setVersion sets the revision that requests say they are of.
-func (t *web) setVersion(version string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.version = version
-}
-
-func (t *web) sessionID() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.session
 }
 
 // do makes one HTTP request.
@@ -198,14 +178,11 @@ func (t *web) do(ctx context.Context, method string, body []byte, header http.He
 		req.Header.Set("Accept", eventsType)
 		req.Header.Set("Cache-Control", "no-cache")
 	}
-	t.mu.Lock()
-	session, version := t.session, t.version
-	t.mu.Unlock()
-	if session != "" {
-		req.Header.Set(mcp.HeaderSessionID, session)
+	if session := t.session.Load(); session != nil {
+		req.Header.Set(mcp.HeaderSessionID, *session)
 	}
-	if version != "" {
-		req.Header.Set(mcp.HeaderProtocolVersion, version)
+	if version := t.version.Load(); version != nil {
+		req.Header.Set(mcp.HeaderProtocolVersion, *version)
 	}
 	return t.http.Do(req)
 }
@@ -230,10 +207,8 @@ func (t *web) send(ctx context.Context, x *pendingRequest) (response, bool) {
 	if resp.StatusCode != http.StatusOK {
 		return t.refusal(resp), true
 	}
-	if x.method == methodInitialize {
-		t.mu.Lock()
-		t.session = resp.Header.Get(mcp.HeaderSessionID)
-		t.mu.Unlock()
+	if session := resp.Header.Get(mcp.HeaderSessionID); session != "" && x.method == methodInitialize {
+		t.session.Store(&session)
 	}
 	switch kind := mediaType(resp); kind {
 	case jsonType:

@@ -264,9 +264,6 @@ func (t *builtin) handle(ctx context.Context, request []byte) response {
 	}
 }
 
-// stop implements transport.
-func (*builtin) stop(x *pendingRequest) { x.cancel() }
-
 // post implements transport.
 func (t *builtin) post(ctx context.Context, message []byte) error {
 	t.server.HandleMessage(t.server.WithContext(ctx, t.session), message)

@@ -39,11 +39,6 @@ type kept struct {
 	entries []json.RawMessage
 }
 
-func (o *offers) init() {
-	o.agreed = make(map[int64]func(mcp.SubscriptionFilter))
-	o.subscribed, o.turn = make(map[string]*subscribed), make(chan struct{}, 1)
-}
-
 // OnChange implements Notifier.
 func (c *client) OnChange(changed func()) {
 	c.offers.mu.Lock()

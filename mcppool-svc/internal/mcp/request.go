@@ -126,10 +126,9 @@ const (
 // transport carries messages to one server. It delivers responses to their requests and passes what the server sends by
 // itself to the client. Its methods are safe for concurrent use.
 type transport interface {
-	// start sends a request and delivers its response, or an *Error, to it. It does not wait.
+	// start sends a request and delivers its response, or an *Error, to it. It does not wait. If x.cancel is called, it delivers something soon
+	// after, unless responses to all requests come on one stream.
 	start(x *pendingRequest)
-	// stop gives a request up. The transport delivers something to it soon after.
-	stop(x *pendingRequest)
 	// post sends a message that has no response.
 	post(ctx context.Context, message []byte) error
 	// close ends the connection and all of the transport's goroutines.
@@ -230,7 +229,7 @@ func (c *client) interrupt(ctx context.Context, x *pendingRequest) (json.RawMess
 	cause := context.Cause(ctx)
 	switch {
 	case c.stopCancels:
-		c.wire.stop(x)
+		x.cancel()
 	case x.method != methodInitialize && x.method != methodDiscover:
 		c.background(func() { // the error is ignored: the request ends in any case
 			_ = c.notify(string(mcp.MethodNotificationCancelled), map[string]any{"requestId": x.id, "reason": cause.Error()})
@@ -245,8 +244,14 @@ func (c *client) interrupt(ctx context.Context, x *pendingRequest) (json.RawMess
 		}
 	}
 	c.forget(x)
-	c.wire.stop(x)
-	if r, ok := c.within(x, stopWait); ok && r.err == nil {
+	wait := stopWait
+	if c.oneStream {
+		wait = 0
+	}
+	if x.cancel != nil {
+		x.cancel()
+	}
+	if r, ok := c.within(x, wait); ok && r.err == nil {
 		return r.result, nil // it came in the last moment
 	}
 	return nil, givenUp(ctx, x.sent.Load())

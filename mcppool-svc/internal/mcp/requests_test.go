@@ -159,7 +159,7 @@ func overPipes(t *testing.T) (*client, childPipes) {
 	wire := &stdio{client: c}
 	wire.in = jsonrpc.NewLineReader(stdout, 1000, func(m jsonrpc.Message, text []byte) { c.receive(m, text, nil) })
 	wire.out = jsonrpc.NewLineWriter(write, time.Minute, func(error) {})
-	c.wire = wire
+	c.wire, c.oneStream = wire, true
 	c.ids.Store(4) // the next is 5
 	ended := make(chan struct{})
 	go func() {

@@ -47,7 +47,7 @@ func (c *Connector) connectStdio(ctx context.Context, s *registry.Server, e era)
 	wire := &stdio{child: child, client: conn}
 	wire.in = jsonrpc.NewLineReader(child.Stdout, conn.limit, func(m jsonrpc.Message, text []byte) { conn.receive(m, text, nil) })
 	wire.out = jsonrpc.NewLineWriter(child.Stdin, stallLimit, wire.writeFailed)
-	conn.wire = wire
+	conn.wire, conn.oneStream = wire, true
 	conn.background(wire.read)
 	if err := conn.handshake(ctx); err != nil {
 		failure := *As(err)
@@ -70,9 +70,6 @@ func (t *stdio) start(x *pendingRequest) {
 		}
 	}
 }
-
-// stop implements transport.
-func (*stdio) stop(x *pendingRequest) { x.deliver(response{err: errClosed}) }
 
 // post implements transport.
 func (t *stdio) post(_ context.Context, message []byte) error {

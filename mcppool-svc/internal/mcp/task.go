@@ -74,7 +74,7 @@ func (t mcpTask) over() bool {
 // portable reports whether any connection to the server can ask for a task: nothing of this one's session is needed.
 func (c *client) portable() bool {
 	t, ok := c.wire.(*web)
-	return ok && !t.older && (c.isModern() || t.sessionID() == "")
+	return ok && !t.older && (c.isModern() || t.session.Load() == nil)
 }
 
 // taskRequest makes a request about a task and returns its raw result.

@@ -83,12 +83,6 @@ func (r *running) notify(n Notification) {
 	}
 }
 
-func (r *running) isTask(id string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.task != "" && r.task == id
-}
-
 // errNoCall refuses a question that belongs to no call.
 var errNoCall = errors.New("no tool call is running that this could be asked for; ask during a call")
 
@@ -122,7 +116,7 @@ func (c *client) callOf(own *running, params json.RawMessage, what string) (*run
 // ofTask returns the call that a task does, or nil. Called with mu held.
 func (c *client) ofTask(id string) *running {
 	for _, r := range c.calls {
-		if r.isTask(id) {
+		if id != "" && r.task == id {
 			return r
 		}
 	}
