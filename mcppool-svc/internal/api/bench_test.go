@@ -23,7 +23,7 @@ const callsEach = 10 // of a task
 func BenchmarkTask(b *testing.B) {
 	for _, at := range []int{1, 32} {
 		b.Run("at-"+strconv.Itoa(at), func(b *testing.B) {
-			s := serverOf(b, echo{make(chan struct{})})
+			s := serverOf(b, echo{done: make(chan struct{})})
 			ctx := identity.NewContext(b.Context(), identity.Principal{Sub: "ann"})
 			var tasks atomic.Int64
 			left := make(chan struct{}, b.N)

@@ -26,7 +26,7 @@ func (*broken) Send(*mcppoolv1.CallToolsResponse) error { panic("the stream is b
 
 // What panics beside the handler does so in it, where it is recovered.
 func TestCallToolsPanicsInItsHandler(t *testing.T) {
-	s := serverOf(t, echo{make(chan struct{})})
+	s := serverOf(t, echo{done: make(chan struct{})})
 	w := &broken{wire{ctx: identity.NewContext(t.Context(), identity.Principal{Sub: "ann"}),
 		requests: make(chan *mcppoolv1.CallToolsRequest, 1)}}
 	w.requests <- echoCall("c1")
@@ -52,7 +52,7 @@ func (s slow) CallTool(ctx context.Context, _ mcp.Call) (json.RawMessage, error)
 
 // A call that runs when the server stops comes to its end. The one behind it on the same stream is not made.
 func TestCallToolsWhileTheServerStops(t *testing.T) {
-	server := slow{echo{make(chan struct{})}, make(chan struct{}, 2)}
+	server := slow{echo{done: make(chan struct{})}, make(chan struct{}, 2)}
 	srv, err := serve.New(serve.Options{Auth: identity.Local(), Local: true})
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,10 @@ const (
 )
 
 // echo is a connection whose server answers at once, so that nothing is measured but the pool around it.
-type echo struct{ done chan struct{} }
+type echo struct {
+	mcp.Static
+	done chan struct{}
+}
 
 func (echo) Info() mcp.Info { return mcp.Info{Name: "echo", Protocol: "2025-11-25"} }
 func (echo) ListTools(context.Context) ([]json.RawMessage, error) {

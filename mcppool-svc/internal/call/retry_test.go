@@ -29,6 +29,7 @@ import (
 
 // flaky is a server with the tools `look` (READ) and `write` (WRITE), whose calls fail as the test says, one after the other.
 type flaky struct {
+	mcp.Static
 	done chan struct{}
 
 	mu    sync.Mutex

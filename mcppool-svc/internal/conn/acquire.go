@@ -65,7 +65,7 @@ func (l *Lease) Release() {
 	}
 	if l.use.Call {
 		e.running--
-		if alone && e.unsettled() {
+		if alone && e.client != nil && !e.client.Settled() {
 			p.discard(e)
 		}
 	}
@@ -235,7 +235,7 @@ func (p *Pool) establish(ctx context.Context, e *entry, server *registry.Server)
 		p.finish(e) // it was retired and left by all callers while it was being made
 		return
 	}
-	p.observe(e)
+	client.OnChange(func() { p.notify(e.key) })
 	p.work.Go(func() { p.watch(e) })
 }
 
@@ -263,6 +263,6 @@ func (p *Pool) remember(e *entry, err error) {
 	if p.isLast(e) {
 		k = k.at(0)
 	}
-	p.failed[k] = &failure{err: err, stderr: mcp.StderrOf(e.client), at: time.Now().Add(-retryAfter), since: time.Now()}
+	p.failed[k] = &failure{err: err, stderr: e.client.Stderr(), at: time.Now().Add(-retryAfter), since: time.Now()}
 	p.log.Warn("connection to an MCP server lost", "mcp_id", e.id, "user", e.user, "error", err)
 }

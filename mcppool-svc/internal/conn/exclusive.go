@@ -167,12 +167,6 @@ func (p *Pool) isLast(e *entry) bool {
 	return !slices.ContainsFunc(p.entries[e.at(0)], func(other *entry) bool { return other != e })
 }
 
-// unsettled reports whether the server may still ask for input for a call that was given up.
-func (e *entry) unsettled() bool {
-	s, ok := e.client.(mcp.Settler)
-	return ok && !s.Settled()
-}
-
 // discard retires a connection because its server may ask for a call that was given up. Subscriptions on it are made again over another
 // connection. Called with mu held.
 func (p *Pool) discard(e *entry) {
@@ -192,7 +186,7 @@ func (p *Pool) free(k key, use Use) *entry {
 		if e.running > 0 {
 			continue
 		}
-		if e.unsettled() {
+		if e.client != nil && !e.client.Settled() {
 			p.discard(e)
 			continue
 		}

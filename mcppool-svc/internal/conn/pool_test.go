@@ -24,6 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fakeClient is a connection that only lives and dies.
 type fakeClient struct {
+	mcp.Static
 	server *registry.Server
 	done   chan struct{}
 	once   func()

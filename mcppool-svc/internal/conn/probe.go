@@ -84,24 +84,23 @@ func (p *Pool) probeOne(asked []<-chan struct{}, e *entry, own int) []<-chan str
 	if e.client == nil || p.closed {
 		return asked
 	}
-	prober, ok := e.client.(mcp.Prober)
-	if !ok || e.probing == nil && time.Since(e.heard) < p.cfg.ProbeAfter {
+	if e.probing == nil && time.Since(e.heard) < p.cfg.ProbeAfter {
 		return asked
 	}
 	if e.probing == nil {
 		e.probing = make(chan struct{})
 		busy := e.calls > own
-		p.work.Go(func() { p.probe(e, prober, busy) })
+		p.work.Go(func() { p.probe(e, busy) })
 	}
 	return append(asked, e.probing)
 }
 
 // probe probes one connection. A server that is busy with a call may not answer anything else, so its silence proves nothing; that it
 // cannot be reached does.
-func (p *Pool) probe(e *entry, prober mcp.Prober, busy bool) {
+func (p *Pool) probe(e *entry, busy bool) {
 	ctx, cancel := context.WithTimeout(p.base, probeTimeout)
 	defer cancel()
-	err := prober.Probe(ctx)
+	err := e.client.Probe(ctx)
 
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -78,7 +78,7 @@ func (p *Pool) Log(server *registry.Server, user string) Log {
 	defer p.mu.Unlock()
 	var log Log
 	if e := p.anyOf(k, server.Isolation); e != nil && e.client != nil {
-		log = Log{Stderr: mcp.StderrOf(e.client), Time: e.made, Connected: true}
+		log = Log{Stderr: e.client.Stderr(), Time: e.made, Connected: true}
 	} else if f := p.failed[k]; f != nil {
 		log = Log{Stderr: f.stderr, Time: f.at, Err: f.err}
 	}

@@ -15,10 +15,10 @@ type sleeper struct {
 	rests, wakes *int
 }
 
-// Rest implements mcp.Rester. Both run under the pool's lock.
+// Rest implements mcp.Client. Both run under the pool's lock.
 func (c sleeper) Rest() bool { *c.rests++; return true }
 
-// Wake implements mcp.Rester.
+// Wake implements mcp.Client.
 func (c sleeper) Wake() { *c.wakes++ }
 
 // A connection that is not used, held or watched is suspended once, and resumed before it is used again. One that is held waits longer.

@@ -3,8 +3,6 @@ package conn
 import (
 	"math"
 	"time"
-
-	"pawl.dev/mcppool-svc/internal/mcp"
 )
 
 const (
@@ -34,7 +32,7 @@ func (p *Pool) Wake(user string) {
 func (e *entry) resume() {
 	if e.suspended {
 		e.suspended = false
-		e.client.(mcp.Rester).Wake() // only a Rester is suspended
+		e.client.Wake()
 	}
 }
 
@@ -47,9 +45,7 @@ func (p *Pool) suspend(e *entry, now time.Time) {
 	if e.suspended || e.retired || e.client == nil || e.calls > 0 || now.Sub(e.idle) < after || p.watched != nil && p.watched(e.user) {
 		return
 	}
-	if r, ok := e.client.(mcp.Rester); ok {
-		e.suspended = r.Rest()
-	}
+	e.suspended = e.client.Rest()
 }
 
 // Observe sets what is called when a user's connection to a server changes its state, or its server a list. It is set before the pool is
@@ -60,13 +56,6 @@ func (p *Pool) Observe(changed func(server, user string)) { p.changed = changed 
 func (p *Pool) notify(k key) {
 	if p.changed != nil {
 		p.changed(k.server, k.user)
-	}
-}
-
-// observe forwards the change notifications of a connection.
-func (p *Pool) observe(e *entry) {
-	if n, ok := e.client.(mcp.Notifier); ok {
-		n.OnChange(func() { p.notify(e.key) })
 	}
 }
 

@@ -100,7 +100,7 @@ func (c *client) Info() Info { return c.info }
 // ToolsVersion implements Client.
 func (c *client) ToolsVersion() uint64 { return c.tools.Load() }
 
-// Stderr returns what a child wrote to its stderr.
+// Stderr implements Client.
 func (c *client) Stderr() Stderr {
 	t, ok := c.wire.(*stdio)
 	if !ok {

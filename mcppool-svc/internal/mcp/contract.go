@@ -28,7 +28,31 @@ type Client interface {
 	Err() error
 	// Close ends the connection and the process behind it, and returns when both have ended. It may be called again.
 	Close() error
+
+	// Probe sends a request and waits for any answer. An error means that there was none.
+	Probe(ctx context.Context) error
+	// OnChange sets the function that is called when a list of the server changes, that of the tools included. It must not block.
+	OnChange(changed func())
+	// Rest releases what can be acquired again while the client is not used; it returns false if there is nothing to release. It must not block.
+	Rest() bool
+	// Wake acquires it again, before the client is used; what was known of the server's lists is outdated. It must not block.
+	Wake()
+	// Settled returns false for good once a call was given up that the server never answered: the server may still ask for it.
+	Settled() bool
+	// Stderr returns what the server wrote; nothing if it has no stderr.
+	Stderr() Stderr
 }
+
+// Static is the part of a Client that is trivial if the server is a part of this program and does not change.
+type Static struct{}
+
+// Probe implements Client, as the following methods do.
+func (Static) Probe(context.Context) error { return nil }
+func (Static) OnChange(func())             {}
+func (Static) Rest() bool                  { return false }
+func (Static) Wake()                       {}
+func (Static) Settled() bool               { return true }
+func (Static) Stderr() Stderr              { return Stderr{} }
 
 // Info is what a server tells about itself.
 type Info struct {
@@ -140,42 +164,8 @@ type Completion struct {
 	Context     map[string]string // arguments that are filled in
 }
 
-// Prober is implemented by Clients that can check whether their server still answers.
-type Prober interface {
-	// Probe sends a request and waits for any answer. An error means that there was none.
-	Probe(ctx context.Context) error
-}
-
-// Notifier is implemented by Clients that report changes of what their server offers.
-type Notifier interface {
-	// OnChange sets the function that is called when a list changes, that of the tools included. It must not block.
-	OnChange(changed func())
-}
-
-// Rester is implemented by Clients that can release resources while they are not used.
-type Rester interface {
-	// Rest releases what can be acquired again; it returns false if there is nothing to release. It must not block.
-	Rest() bool
-	// Wake acquires it again, before the client is used; what was known of the server's lists is outdated. It must not block.
-	Wake()
-}
-
-// Settler is implemented by Clients that know whether their server may still be running an abandoned call.
-type Settler interface {
-	// Settled returns false for good once a call was given up that the server never answered: the server may still ask for it.
-	Settled() bool
-}
-
 // Stderr is the end of what a child process wrote to its stderr, without the secrets that it was given.
 type Stderr struct {
 	Text string
 	Cut  bool // there was more before it
-}
-
-// StderrOf returns what a client's server wrote; nothing if it has no stderr.
-func StderrOf(c Client) Stderr {
-	if t, ok := c.(interface{ Stderr() Stderr }); ok {
-		return t.Stderr()
-	}
-	return Stderr{}
 }

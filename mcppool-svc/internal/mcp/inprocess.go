@@ -29,6 +29,7 @@ type Function struct {
 
 // functions is a connection to Go functions: there is no MCP in between. It implements Client.
 type functions struct {
+	Static
 	info      Info
 	tools     []Function
 	maxResult int // bytes

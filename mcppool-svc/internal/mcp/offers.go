@@ -39,7 +39,7 @@ type kept struct {
 	entries []json.RawMessage
 }
 
-// OnChange implements Notifier.
+// OnChange implements Client.
 func (c *client) OnChange(changed func()) {
 	c.offers.mu.Lock()
 	defer c.offers.mu.Unlock()
@@ -144,7 +144,7 @@ func (c *client) Complete(ctx context.Context, completion Completion) (json.RawM
 	return c.ask(ctx, string(mcp.MethodCompletionComplete), "", params)
 }
 
-// Probe implements Prober: a ping, or server/discover in the revisions that have none.
+// Probe implements Client: a ping, or server/discover in the revisions that have none.
 func (c *client) Probe(ctx context.Context) error {
 	method := string(mcp.MethodPing)
 	if c.isModern() {

@@ -76,7 +76,7 @@ func TestOffers(t *testing.T) {
 func TestListIsKeptUntilItChanges(t *testing.T) {
 	c, o := offering(t, mcptest.Offering)
 	changed := make(chan struct{}, 1)
-	c.(Notifier).OnChange(func() { changed <- struct{}{} })
+	c.OnChange(func() { changed <- struct{}{} })
 	for range 2 {
 		if entries, err := o.List(t.Context(), Resources); err != nil || len(entries) != 3 {
 			t.Fatalf("%d resources, %v", len(entries), err)
@@ -157,7 +157,7 @@ func TestReadsAreCancelled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
-			c.(Notifier).OnChange(cancel)
+			c.OnChange(cancel)
 			_, err := c.(Offers).ReadResource(ctx, "demo://never")
 			if e := As(err); err == nil || e.Kind != Interrupted {
 				t.Errorf("error = %v", err)
@@ -176,7 +176,7 @@ func TestProbeAsks(t *testing.T) {
 	for mode, want := range map[string]string{mcptest.Offering: "ping", mcptest.OfferingModern: "server/discover"} {
 		c := dial(t, mode)
 		before := strings.Count(say(t, c, "heard", `{}`), want)
-		if err := c.(Prober).Probe(t.Context()); err != nil {
+		if err := c.Probe(t.Context()); err != nil {
 			t.Errorf("%s: %v", mode, err)
 		}
 		if after := strings.Count(say(t, c, "heard", `{}`), want); after != before+1 {
@@ -194,7 +194,7 @@ func TestProbe(t *testing.T) {
 				ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
 			}
 			defer cancel()
-			if err := dial(t, mode).(Prober).Probe(ctx); (err == nil) != alive {
+			if err := dial(t, mode).Probe(ctx); (err == nil) != alive {
 				t.Errorf("probe: %v", err)
 			}
 		})

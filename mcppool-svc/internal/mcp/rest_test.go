@@ -56,7 +56,7 @@ func TestRest(t *testing.T) {
 				t.Fatalf("it speaks %s", c.Info().Protocol)
 			}
 			count.await(t, 1)
-			r := c.(Rester)
+			r := c
 			for range 2 {
 				for range 2 { // to ask twice is not to ask for more
 					if !r.Rest() {
@@ -64,7 +64,7 @@ func TestRest(t *testing.T) {
 					}
 				}
 				count.await(t, 0)
-				if err := c.(Prober).Probe(t.Context()); err != nil {
+				if err := c.Probe(t.Context()); err != nil {
 					t.Errorf("a probe at rest: %v", err)
 				}
 				before := c.ToolsVersion()
@@ -75,7 +75,7 @@ func TestRest(t *testing.T) {
 				count.await(t, 1)
 			}
 			changed := make(chan struct{}, 10)
-			c.(Notifier).OnChange(func() { changed <- struct{}{} })
+			c.OnChange(func() { changed <- struct{}{} })
 			// Again and again: a stream that is open is not at once one that the server writes to.
 			tick, late := time.NewTicker(20*time.Millisecond), time.After(20*time.Second)
 			defer tick.Stop()
@@ -98,7 +98,7 @@ func TestRest(t *testing.T) {
 // What has nothing to let go of, or nothing but it, stays as it is.
 func TestNoRest(t *testing.T) {
 	for _, mode := range []string{mcptest.Good, mcptest.Modern} {
-		if dial(t, mode).(Rester).Rest() {
+		if dial(t, mode).Rest() {
 			t.Errorf("a child (%s) rests", mode)
 		}
 	}
@@ -108,7 +108,7 @@ func TestNoRest(t *testing.T) {
 	s := webServer(web.URL + "/sse")
 	s.HTTP.SSE = true
 	c := dialServer(t, newConnector(t, Config{}), s)
-	if c.(Rester).Rest() {
+	if c.Rest() {
 		t.Error("the stream that all answers come over was let go of")
 	}
 	_ = c.Close()

@@ -54,7 +54,7 @@ func TestSSE(t *testing.T) {
 	sub := subscribe(t, c.(Offers), "demo://1")
 	say(t, c, "touch", `{"uri":"demo://1"}`)
 	<-sub.Changed()
-	if err := c.(Prober).Probe(t.Context()); err != nil {
+	if err := c.Probe(t.Context()); err != nil {
 		t.Errorf("probe: %v", err)
 	}
 }

@@ -344,7 +344,7 @@ func (o *offers) acknowledged(params mcp.NotificationParams) {
 	}
 }
 
-// Rest implements Rester: the stream on which a server sends changes over HTTP is closed. With the older transport it is the only stream, and
+// Rest implements Client: the stream on which a server sends changes over HTTP is closed. With the older transport it is the only stream, and
 // over stdio it costs nothing, so there it stays.
 func (c *client) Rest() bool {
 	if t, ok := c.wire.(*web); !ok || t.older {
@@ -354,7 +354,7 @@ func (c *client) Rest() bool {
 	return true
 }
 
-// Wake implements Rester.
+// Wake implements Client.
 func (c *client) Wake() {
 	c.changes.wake()
 	c.tools.Add(1) // changes may have been missed

@@ -186,7 +186,7 @@ func (c *client) sortOut() {
 	}
 }
 
-// Settled implements Settler.
+// Settled implements Client.
 func (c *client) Settled() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
