@@ -25,10 +25,8 @@ type file struct {
 
 // setting is one leaf of the document.
 type setting struct {
-	path    string // as in the document, for messages
-	line    int
-	mapping bool
-	value   any
+	path string // as in the document, for messages
+	*yaml.Node
 }
 
 func loadYAML(r io.Reader) (kong.Resolver, error) {
@@ -65,9 +63,9 @@ func (f *file) collect(path string, n *yaml.Node) error {
 	if path != "" {
 		key := canonical(path)
 		if before, twice := f.values[key]; twice {
-			return fmt.Errorf("line %d: %s was set in line %d already", n.Line, path, before.line)
+			return fmt.Errorf("line %d: %s was set in line %d already", n.Line, path, before.Line)
 		}
-		f.values[key] = setting{path: path, line: n.Line, mapping: n.Kind == yaml.MappingNode, value: plain(n)}
+		f.values[key] = setting{path, n}
 		path += "."
 	}
 	if n.Kind != yaml.MappingNode {
@@ -112,11 +110,11 @@ func (f *file) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, err
 			return nil, nil
 		}
 	}
-	s := f.values[canonical(flag.Name)]
-	if s.mapping && !flag.IsMap() {
+	s, ok := f.values[canonical(flag.Name)]
+	if !ok || s.Kind == yaml.MappingNode && !flag.IsMap() {
 		return nil, nil // it leads to longer names, or Validate says that its members are unknown
 	}
-	return s.value, nil
+	return plain(s.Node), nil
 }
 
 // Validate implements kong.Resolver: every key of the file must be a flag, or lead to one, or be within one.
@@ -131,7 +129,7 @@ func (f *file) Validate(app *kong.Application) error {
 	if len(unknown) == 0 {
 		return nil
 	}
-	slices.SortFunc(unknown, func(a, b setting) int { return cmp.Or(a.line-b.line, cmp.Compare(a.path, b.path)) })
+	slices.SortFunc(unknown, func(a, b setting) int { return cmp.Or(a.Line-b.Line, cmp.Compare(a.path, b.path)) })
 	names := slices.Collect(maps.Keys(flags))
 	var parts []string
 	outer := ""
@@ -140,7 +138,7 @@ func (f *file) Validate(app *kong.Application) error {
 			continue // it goes without saying
 		}
 		outer = s.path
-		part := fmt.Sprintf("%s (line %d)", s.path, s.line)
+		part := fmt.Sprintf("%s (line %d)", s.path, s.Line)
 		if near := similar.Names(canonical(s.path), names); len(near) > 0 {
 			part += ", did you mean " + strings.Join(near, " or ") + "?"
 		}
@@ -155,7 +153,7 @@ func known(key string, s setting, flags map[string]*kong.Flag) bool {
 		return true
 	}
 	for name, flag := range flags {
-		if s.mapping && strings.HasPrefix(name, key+"-") || flag.IsMap() && strings.HasPrefix(key, name+"-") {
+		if s.Kind == yaml.MappingNode && strings.HasPrefix(name, key+"-") || flag.IsMap() && strings.HasPrefix(key, name+"-") {
 			return true
 		}
 	}

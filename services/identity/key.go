@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/base32"
 	"encoding/hex"
 	"fmt"
 	"slices"
@@ -14,15 +13,10 @@ import (
 )
 
 const (
-	tokenPrefix = "pawl_"
-	secretBytes = 32 // 256 bits: no password hashing is needed, nor would it help
-	idBytes     = 5
-
+	tokenPrefix  = "pawl_"
+	idLen        = 8
 	idCharacters = "-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 )
-
-// lowerBase32 has no character that needs escaping anywhere, nor the `_` that separates a token's parts.
-var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // Key is an API key as the key file has it. The secret itself is known only to the holder of the token.
 type Key struct {
@@ -54,8 +48,10 @@ func newKey(sub string, roles []Role, note string, now time.Time) (token string,
 	if err := cmp.Or(CheckSub(sub), checkRoles(roles)); err != nil {
 		return "", Key{}, err
 	}
-	secret := randomText(secretBytes)
-	k = Key{ID: randomText(idBytes), Sub: sub, Roles: slices.Clone(roles), Hash: sha256.Sum256([]byte(secret)), Note: note,
+	// 256 bits: no password hashing is needed, nor would it help. Letters and digits need no escaping anywhere, and are not the `_` that
+	// separates a token's parts.
+	secret := strings.ToLower(rand.Text() + rand.Text())
+	k = Key{ID: strings.ToLower(rand.Text()[:idLen]), Sub: sub, Roles: slices.Clone(roles), Hash: sha256.Sum256([]byte(secret)), Note: note,
 		Created: now.UTC().Truncate(time.Second)}
 	return tokenPrefix + k.ID + "_" + secret, k, nil
 }
@@ -88,13 +84,6 @@ func checkRoles(roles []Role) error {
 		}
 	}
 	return nil
-}
-
-// randomText never fails: crypto/rand ends the process if the system has no randomness.
-func randomText(n int) string {
-	b := make([]byte, n)
-	_, _ = rand.Read(b)
-	return lowerBase32.EncodeToString(b)
 }
 
 // splitToken takes `pawl_<id>_<secret>` apart.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,9 +24,9 @@ type KeyFile struct {
 	now  func() time.Time
 
 	mu        sync.Mutex
-	keys      []Key // as in the file
-	byID      map[string]Key
-	seen      fs.FileInfo // of the version that was read last, good or bad; nil: there was no file
+	keys      []Key          // as in the file
+	byID      map[string]Key // of the file and the ephemeral ones
+	seen      fs.FileInfo    // of the version that was read last, good or bad; nil: there was no file
 	checked   time.Time
 	ephemeral map[string]Key
 }
@@ -61,9 +62,6 @@ func (k *KeyFile) Authenticate(_ context.Context, token string) (Principal, erro
 func (k *KeyFile) find(id string) (Key, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if key, ok := k.ephemeral[id]; ok {
-		return key, true
-	}
 	_, known := k.byID[id]
 	if now := k.now(); !known || now.Sub(k.checked) >= recheckAfter {
 		k.checked = now
@@ -104,7 +102,7 @@ func (k *KeyFile) load() error {
 		return err
 	}
 	k.keys, k.seen, k.checked = keys, info, k.now()
-	k.byID = make(map[string]Key, len(keys))
+	k.byID = maps.Clone(k.ephemeral)
 	for _, key := range keys {
 		k.byID[key.ID] = key
 	}
@@ -156,7 +154,7 @@ func (k *KeyFile) Ephemeral(sub string, roles []Role) (token string) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.ephemeral[key.ID] = key
+	k.ephemeral[key.ID], k.byID[key.ID] = key, key
 	return token
 }
 

@@ -3,6 +3,8 @@ package inproc
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,33 +20,20 @@ import (
 // authority is what calls are addressed to: this machine, by definition. The receiver gets copies of it.
 var authority = []string{"localhost"}
 
-type address struct{}
-
-func (address) Network() string { return "inproc" }
-func (address) String() string  { return "inproc" }
-
 // thisProcess is the peer on both sides.
-var thisProcess = peer.Peer{Addr: address{}, LocalAddr: address{}}
+var thisProcess = peer.Peer{Addr: &net.UnixAddr{Name: "inproc", Net: "inproc"}}
 
-// callOptions are those of gRPC's call options that clients use here.
-type callOptions struct {
-	header *metadata.MD // nil: not wanted
-	shares bool
-}
-
-func readOptions(opts []grpc.CallOption) callOptions {
-	var o callOptions
+// readOptions answers those of gRPC's call options that clients use here, and reports whether Sharing is among them.
+func readOptions(opts []grpc.CallOption) (shares bool) {
 	for _, opt := range opts {
 		switch opt := opt.(type) {
-		case grpc.HeaderCallOption:
-			o.header = opt.HeaderAddr
 		case grpc.PeerCallOption:
 			*opt.PeerAddr = thisProcess
 		case sharing:
-			o.shares = true
+			shares = true
 		}
 	}
-	return o
+	return shares
 }
 
 // prepare returns the method of a call, and what the server receives as its metadata.
@@ -74,8 +63,7 @@ type transport struct {
 
 	mu         sync.Mutex // guards the following
 	header     metadata.MD
-	sent       bool
-	headerSent chan struct{} // closed when the header is sent, which is not written afterwards; nil: it comes with the reply
+	headerSent chan struct{} // closed when the header is sent, which is not written afterwards; nil: it is dropped, as that of a unary call
 }
 
 var errHeaderSent = errors.New("inproc: the header was sent already")
@@ -85,7 +73,7 @@ func (t *transport) Method() string { return t.method.name }
 func (t *transport) SetHeader(md metadata.MD) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.sent {
+	if isClosed(t.headerSent) {
 		return errHeaderSent
 	}
 	t.header = metadata.Join(t.header, md)
@@ -103,8 +91,7 @@ func (t *transport) SendHeader(md metadata.MD) error {
 func (t *transport) sendHeader() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.sent && t.headerSent != nil {
-		t.sent = true
+	if t.headerSent != nil && !isClosed(t.headerSent) {
 		close(t.headerSent)
 	}
 }
@@ -112,14 +99,13 @@ func (t *transport) sendHeader() {
 // SetTrailer drops the trailer, because no client asks for one.
 func (*transport) SetTrailer(metadata.MD) error { return nil }
 
-// report gives the client the header if it wants it.
-func (t *transport) report(o *callOptions) {
-	if o.header == nil {
-		return
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	*o.header = t.header
 }
 
 var errNoReturn = status.Error(codes.Internal, "inproc: the handler ended without returning")
@@ -158,8 +144,8 @@ func serverContext(client context.Context, md metadata.MD) (context.Context, con
 	return peer.NewContext(metadata.NewIncomingContext(ctx, md), &thisProcess), cancel
 }
 
-// start reports the begin of a call to a stats handler, if any, and returns a function that reports the end, once. A unary call has no
-// stream.
+// start reports the begin of a call to a stats handler, if any, and returns a function that reports the end, once: with an error, or with
+// nil or io.EOF. A unary call has no stream.
 func start(ctx context.Context, h stats.Handler, name string, client bool, stream *grpc.StreamDesc) (context.Context, func(error)) {
 	if h == nil {
 		return ctx, func(error) {}
@@ -173,6 +159,9 @@ func start(ctx context.Context, h stats.Handler, name string, client bool, strea
 	var once sync.Once
 	return ctx, func(err error) {
 		once.Do(func() {
+			if err == io.EOF { //nolint:errorlint // as it is: a handler may wrap another
+				err = nil
+			}
 			h.HandleRPC(ctx, &stats.End{Client: client, BeginTime: begin.BeginTime, EndTime: time.Now(), Error: statusOf(err)})
 		})
 	}

@@ -45,19 +45,11 @@ func copyTo(dst any, src proto.Message) error {
 	if !ok {
 		return status.Errorf(codes.Internal, "inproc: cannot receive into %T: it is no protobuf message", dst)
 	}
-	if src.ProtoReflect().Descriptor() == to.ProtoReflect().Descriptor() {
-		proto.Reset(to)
-		proto.Merge(to, src)
-		return nil
+	if src.ProtoReflect().Descriptor() != to.ProtoReflect().Descriptor() {
+		return status.Errorf(codes.Internal, "inproc: cannot receive a %T into %T", src, dst)
 	}
-	// The two sides have types of their own for one message (dynamicpb, say).
-	wire, err := proto.Marshal(src)
-	if err == nil {
-		err = proto.Unmarshal(wire, to)
-	}
-	if err != nil {
-		return status.Errorf(codes.Internal, "inproc: convert %T to %T: %v", src, dst, err)
-	}
+	proto.Reset(to)
+	proto.Merge(to, src)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package inproc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -23,7 +24,7 @@ type streamCall struct {
 	requests  chan proto.Message // closed by CloseSend
 	responses chan proto.Message // never closed; done says when no more come
 	done      chan struct{}      // err is not written after this is closed
-	err       error              // a status; nil: OK
+	err       error              // a status, or io.EOF
 }
 
 // NewStream implements grpc.ClientConnInterface.
@@ -31,7 +32,6 @@ func (c *Conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, name string
 	if !desc.ServerStreams {
 		return nil, status.Errorf(codes.Unimplemented, "inproc: %s streams requests alone, which no service does", name)
 	}
-	o := readOptions(opts)
 	ctx, tellEnd := start(ctx, c.clientStats, name, true, desc)
 	m, md, err := c.prepare(ctx, name, true)
 	if err != nil {
@@ -52,23 +52,14 @@ func (c *Conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, name string
 		ss := &serverStream{streamCall: call, server: c.server}
 		c.serve(ctx, md, &call.transport, ss.handle, call.finish)
 	}()
-	return &clientStream{streamCall: call, ctx: ctx, cancel: cancel, desc: desc, options: o, tellEnd: tellEnd}, nil
+	return &clientStream{streamCall: call, ctx: ctx, cancel: cancel, desc: desc, sharing: readOptions(opts), tellEnd: tellEnd}, nil
 }
 
 // finish publishes how the call ended. Messages that were sent before stay to be received.
 func (s *streamCall) finish(err error) {
 	s.sendHeader()
-	s.err = statusOf(err)
+	s.err = cmp.Or(statusOf(err), io.EOF)
 	close(s.done)
-}
-
-func (s *streamCall) isDone() bool {
-	select {
-	case <-s.done:
-		return true
-	default:
-		return false
-	}
 }
 
 // clientStream implements grpc.ClientStream. As with gRPC, one goroutine may send and another receive.
@@ -77,7 +68,7 @@ type clientStream struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	desc    *grpc.StreamDesc
-	options callOptions
+	sharing bool // the client uses Sharing
 	tellEnd func(error)
 
 	sendClosed bool  // the sender's
@@ -90,11 +81,10 @@ func (s *clientStream) Header() (metadata.MD, error) {
 	select {
 	case <-s.headerSent:
 	case <-s.ctx.Done():
-		if !s.isDone() {
+		if !isClosed(s.done) {
 			return nil, ended(s.ctx)
 		}
 	}
-	s.report(&s.options)
 	return s.header, nil
 }
 
@@ -113,7 +103,7 @@ func (s *clientStream) SendMsg(m any) error {
 	if s.sendClosed {
 		return status.Error(codes.Internal, "inproc: SendMsg after CloseSend")
 	}
-	msg, err := sendable(m, s.options.shares && s.shares.Load())
+	msg, err := sendable(m, s.sharing && s.shares.Load())
 	if err == nil {
 		err = s.send(msg)
 	}
@@ -129,7 +119,7 @@ func (s *clientStream) SendMsg(m any) error {
 }
 
 func (s *clientStream) send(m proto.Message) error {
-	if s.ctx.Err() != nil || s.isDone() {
+	if s.ctx.Err() != nil || isClosed(s.done) {
 		return io.EOF
 	}
 	select {
@@ -146,11 +136,11 @@ func (s *clientStream) RecvMsg(m any) error {
 	if s.result != nil {
 		return s.result
 	}
-	err := s.receive(m)
-	if err != nil {
-		s.end(err)
+	if s.result = s.receive(m); s.result != nil {
+		s.tellEnd(s.result)
+		s.cancel()
 	}
-	return err
+	return s.result
 }
 
 // receive waits for one message or the end of the call.
@@ -170,23 +160,7 @@ func (s *clientStream) receive(m any) error {
 		return handTo(m, r)
 	default:
 	}
-	if s.err != nil {
-		return s.err
-	}
-	return io.EOF
-}
-
-// end keeps what the call ended with, and frees what it held.
-func (s *clientStream) end(err error) {
-	s.result = err
-	if s.isDone() {
-		s.report(&s.options)
-	}
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	s.tellEnd(err)
-	s.cancel()
+	return s.err
 }
 
 // serverStream implements grpc.ServerStream.
@@ -213,9 +187,6 @@ func (s *serverStream) SetTrailer(metadata.MD) {}
 func (s *serverStream) SendMsg(m any) error {
 	if s.ctx.Err() != nil {
 		return ended(s.ctx)
-	}
-	if s.isDone() {
-		return status.Error(codes.Internal, "inproc: SendMsg after the handler returned")
 	}
 	r, err := sendable(m, s.shares.Load())
 	if err != nil {

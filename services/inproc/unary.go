@@ -12,7 +12,7 @@ import (
 
 // Invoke implements grpc.ClientConnInterface.
 func (c *Conn) Invoke(ctx context.Context, name string, args, reply any, opts ...grpc.CallOption) (err error) {
-	o := readOptions(opts)
+	readOptions(opts)
 	ctx, tellEnd := start(ctx, c.clientStats, name, true, nil)
 	defer func() { tellEnd(err) }()
 	m, md, err := c.prepare(ctx, name, false)
@@ -34,7 +34,6 @@ func (c *Conn) Invoke(ctx context.Context, name string, args, reply any, opts ..
 			return ended(ctx)
 		}
 	}
-	call.report(&o)
 	if call.err != nil {
 		return statusOf(call.err)
 	}

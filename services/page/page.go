@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -19,11 +20,7 @@ const (
 
 // Encode makes the token that continues after key. Scope names the query: method, caller and every filter.
 func Encode(scope string, key []byte) string {
-	b := make([]byte, 0, 1+hashBytes+len(key))
-	b = append(b, version)
-	b = append(b, scopeHash(scope)...)
-	b = append(b, key...)
-	return base64.RawURLEncoding.EncodeToString(b)
+	return base64.RawURLEncoding.EncodeToString(slices.Concat([]byte{version}, scopeHash(scope), key))
 }
 
 // Decode returns the key that Encode put in. The empty token, of the first page, gives nil. Anything that was not made

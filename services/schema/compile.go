@@ -98,7 +98,7 @@ func compile(raw string) (*jsonschema.Schema, error) {
 		return nil, fmt.Errorf("it is not valid JSON: %w", err)
 	}
 	if kind := strictjson.Kind(raw); kind != "object" && kind != "boolean" {
-		return nil, fmt.Errorf("it must be an object, is %s", withArticle(kind))
+		return nil, fmt.Errorf("it must be an object, is %s", kind)
 	}
 	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(raw))
 	if err != nil {
@@ -139,16 +139,4 @@ func describeCompile(err error) error {
 		}
 	}
 	return errors.New(strings.ReplaceAll(err.Error(), baseURL, ""))
-}
-
-func withArticle(kind string) string {
-	switch kind {
-	case "":
-		return "nothing"
-	case "null":
-		return "null"
-	case "array", "object":
-		return "an " + kind
-	}
-	return "a " + kind
 }

@@ -50,7 +50,7 @@ func (c *counter) count(applied map[*part]float64, v any) {
 
 // spread adds what the parts apply to the same value, and removes those that end with the value's type. By rank, each part is complete
 // before what it applies.
-func (c *counter) spread(applied map[*part]float64, kind kinds) {
+func (c *counter) spread(applied map[*part]float64, kind string) {
 	order := slices.Collect(maps.Keys(applied))
 	for i := 0; i < len(order); i++ {
 		if !order[i].admits(kind) {
@@ -123,18 +123,18 @@ func itemSchemas(s *jsonschema.Schema, i int) []*jsonschema.Schema {
 	return []*jsonschema.Schema{rest, s.Contains, s.UnevaluatedItems}
 }
 
-func kindOf(v any) kinds {
+func kindOf(v any) string {
 	switch v.(type) {
 	case map[string]any:
-		return objectKind
+		return "object"
 	case []any:
-		return arrayKind
+		return "array"
 	case string:
-		return stringKind
+		return "string"
 	case json.Number:
-		return numberKind
+		return "number"
 	case bool:
-		return booleanKind
+		return "boolean"
 	}
-	return nullKind
+	return "null"
 }

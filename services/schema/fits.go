@@ -22,21 +22,18 @@ func (p *plan) fits(s *jsonschema.Schema, value string) bool {
 	if !part.plain || s.Bool != nil {
 		return part.plain && *s.Bool
 	}
-	kind := kindNames[strictjson.Kind(value)]
-	if !part.admits(kind) || kind == numberKind && part.kinds&(numberKind|integerKind) == integerKind && strings.ContainsAny(value, ".eE") {
-		return false
-	}
-	if s.Enum != nil && kind != stringKind {
+	kind := strictjson.Kind(value)
+	if !part.admits(kind) || s.Enum != nil && kind != "string" {
 		return false
 	}
 	switch kind {
-	case stringKind:
+	case "string":
 		return fitsText(s, strictjson.Content(value))
-	case numberKind:
-		return fitsNumber(s, value)
-	case arrayKind:
+	case "number":
+		return part.fitsNumber(value)
+	case "array":
 		return p.fitsItems(s, value)
-	case objectKind:
+	case "object":
 		return p.fitsMembers(s, value)
 	}
 	return true
@@ -49,12 +46,16 @@ func fitsText(s *jsonschema.Schema, text string) bool {
 	return s.MinLength == nil && s.MaxLength == nil || within(utf8.RuneCountInString(text), s.MinLength, s.MaxLength)
 }
 
-func fitsNumber(s *jsonschema.Schema, number string) bool {
-	if s.Minimum == nil && s.Maximum == nil {
+func (p *part) fitsNumber(number string) bool {
+	if strings.ContainsAny(number, ".eE") && len(p.kinds) > 0 && !slices.Contains(p.kinds, "number") {
+		return false // the validator decides whether it is an integer
+	}
+	least, most := p.schema.Minimum, p.schema.Maximum
+	if least == nil && most == nil {
 		return true
 	}
 	n, err := strconv.ParseInt(strictjson.Content(number), 10, 64)
-	return err == nil && (s.Minimum == nil || n >= s.Minimum.Num().Int64()) && (s.Maximum == nil || n <= s.Maximum.Num().Int64())
+	return err == nil && (least == nil || n >= least.Num().Int64()) && (most == nil || n <= most.Num().Int64())
 }
 
 func (p *plan) fitsItems(s *jsonschema.Schema, array string) bool {

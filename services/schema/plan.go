@@ -26,43 +26,23 @@ const (
 type plan struct {
 	root  *part
 	parts map[*jsonschema.Schema]*part
-	// perByte is how many checks a byte of document can cost at most; 0: unbounded, so each document is counted.
-	perByte float64
 }
 
 // part is one subschema.
 type part struct {
 	schema      *jsonschema.Schema
-	kinds       kinds   // types of values that it admits; 0: all
-	plain       bool    // fits knows all of its keywords
-	weight      float64 // what applying it once costs beside its subschemas, in checks
-	same, inner []*part // applied to the same value, and to what is in the value
-	rank        int     // greater than that of everything that applies it to the same value
-	open        bool    // being visited
-	ways        float64 // from here to subschemas; 0: not yet counted
-}
-
-// kinds is a set of JSON types.
-type kinds uint8
-
-const (
-	nullKind kinds = 1 << iota
-	booleanKind
-	numberKind
-	integerKind
-	stringKind
-	arrayKind
-	objectKind
-)
-
-var kindNames = map[string]kinds{
-	"null": nullKind, "boolean": booleanKind, "number": numberKind, "integer": integerKind, "string": stringKind,
-	"array": arrayKind, "object": objectKind,
+	kinds       []string // types of values that it admits; none: all
+	plain       bool     // fits knows all of its keywords
+	weight      float64  // what applying it once costs beside its subschemas, in checks
+	same, inner []*part  // applied to the same value, and to what is in the value
+	rank        int      // greater than that of everything that applies it to the same value
+	open        bool     // being visited
+	ways        float64  // from here to subschemas; 0: not yet counted
 }
 
 // admits reports whether a value of that type can fit.
-func (p *part) admits(kind kinds) bool {
-	return p.kinds == 0 || p.kinds&kind != 0 || kind == numberKind && p.kinds&integerKind != 0
+func (p *part) admits(kind string) bool {
+	return len(p.kinds) == 0 || slices.Contains(p.kinds, kind) || kind == "number" && slices.Contains(p.kinds, "integer")
 }
 
 var (
@@ -82,9 +62,7 @@ func newPlan(root *jsonschema.Schema) (*plan, error) {
 			return nil, errEndless
 		}
 	}
-	if w := p.root.count(); w <= maxWays {
-		p.perByte = w
-	}
+	p.root.count()
 	return p, nil
 }
 
@@ -95,9 +73,7 @@ func (p *plan) add(s *jsonschema.Schema) *part {
 	}
 	added := &part{schema: s, plain: isPlain(s), weight: weight(s)}
 	if s.Types != nil {
-		for _, name := range s.Types.ToStrings() {
-			added.kinds |= kindNames[name]
-		}
+		added.kinds = s.Types.ToStrings()
 	}
 	p.parts[s] = added
 	for _, sub := range sameValue(s) {
@@ -219,7 +195,7 @@ func (p *part) count() float64 {
 
 // cheap reports whether no document of that length can take too much work.
 func (p *plan) cheap(bytes int) bool {
-	return p.perByte > 0 && p.perByte*float64(bytes) <= maxChecks
+	return p.root.ways <= maxWays && p.root.ways*float64(bytes) <= maxChecks
 }
 
 // isPlain reports whether fits looks at every keyword of a schema. Keywords that a later version of the validator adds are unknown.

@@ -140,8 +140,8 @@ func TestCompileErrorsNameThePlace(t *testing.T) {
 		want         []string
 	}{
 		{"not JSON", `{"type":`, []string{"not valid JSON", "byte 8"}},
-		{"not a schema", `[]`, []string{"must be an object, is an array"}},
-		{"a number", `5`, []string{"must be an object, is a number"}},
+		{"not a schema", `[]`, []string{"must be an object, is array"}},
+		{"a number", `5`, []string{"must be an object, is number"}},
 		{"bad type", `{"properties":{"a":{"type":"text"}}}`, []string{`"/properties/a/type"`, "string"}},
 		{"lookahead", `{"properties":{"a":{"pattern":"(?!x)"}}}`, []string{"/properties/a/pattern", "(?!x)", "lookaround"}},
 		{"lookahead in patternProperties", `{"patternProperties":{"(?=x)":{}}}`, []string{"(?=x)"}},

@@ -31,18 +31,14 @@ type Invalid struct {
 
 func (e *Invalid) Error() string {
 	const most = 10
-	var b strings.Builder
-	for i, p := range e.Problems {
-		if i == most {
-			fmt.Fprintf(&b, "; and %d more", len(e.Problems)-most)
-			break
-		}
-		if i > 0 {
-			b.WriteString("; ")
-		}
-		b.WriteString(p.String())
+	var parts []string
+	for _, p := range e.Problems[:min(len(e.Problems), most)] {
+		parts = append(parts, p.String())
 	}
-	return b.String()
+	if more := len(e.Problems) - most; more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // WithoutMissing returns what an *Invalid error says of a document apart from required properties that it lacks, which may be

@@ -163,19 +163,8 @@ func (h Health) Check(ctx context.Context, req *healthpb.HealthCheckRequest) (*h
 }
 
 func shutDown(srv *grpc.Server) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		srv.GracefulStop()
-	}()
-	timer := time.NewTimer(stopGrace)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-		srv.Stop()
-		<-done
-	}
+	defer time.AfterFunc(stopGrace, srv.Stop).Stop()
+	srv.GracefulStop()
 }
 
 type stoppingKey struct{}

@@ -65,17 +65,14 @@ func Setup(ctx context.Context, service, version string) (shutdown func(context.
 		return nil, fmt.Errorf("set up telemetry: %w", err)
 	}
 	otel.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
-	for _, s := range []struct {
-		signal signal
-		start  func(context.Context, *resource.Resource) (func(context.Context) error, error)
-	}{{traces, startTraces}, {metrics, startMetrics}, {logs, startLogs}} {
-		if !s.signal.on() {
+	for _, s := range []signal{traces, metrics, logs} {
+		if !s.on() {
 			continue
 		}
 		closer, err := s.start(ctx, res)
 		if err != nil {
 			err = fmt.Errorf("set up telemetry; check OTEL_%s_EXPORTER (%q) and the OTEL_EXPORTER_OTLP_ variables: %w",
-				s.signal, os.Getenv("OTEL_"+string(s.signal)+"_EXPORTER"), err)
+				s, os.Getenv("OTEL_"+string(s)+"_EXPORTER"), err)
 			return nil, errors.Join(err, shutdown(ctx))
 		}
 		closers = append(closers, closer)
@@ -83,34 +80,34 @@ func Setup(ctx context.Context, service, version string) (shutdown func(context.
 	return shutdown, nil
 }
 
-func startTraces(ctx context.Context, res *resource.Resource) (func(context.Context) error, error) {
-	exporter, err := autoexport.NewSpanExporter(ctx)
-	if err != nil {
-		return nil, err
+// start makes the signal's exporter and provider, and makes that the process's global one.
+func (s signal) start(ctx context.Context, res *resource.Resource) (shutdown func(context.Context) error, err error) {
+	switch s {
+	case traces:
+		exporter, err := autoexport.NewSpanExporter(ctx)
+		if err != nil {
+			return nil, err
+		}
+		provider := trace.NewTracerProvider(trace.WithBatcher(exporter), trace.WithResource(res))
+		otel.SetTracerProvider(provider)
+		return provider.Shutdown, nil
+	case metrics:
+		reader, err := autoexport.NewMetricReader(ctx)
+		if err != nil {
+			return nil, err
+		}
+		provider := metric.NewMeterProvider(metric.WithReader(reader), metric.WithResource(res))
+		otel.SetMeterProvider(provider)
+		return provider.Shutdown, nil
+	default:
+		exporter, err := autoexport.NewLogExporter(ctx)
+		if err != nil {
+			return nil, err
+		}
+		provider := sdklog.NewLoggerProvider(sdklog.WithProcessor(sdklog.NewBatchProcessor(exporter)), sdklog.WithResource(res))
+		otel.SetLoggerProvider(provider)
+		return provider.Shutdown, nil
 	}
-	provider := trace.NewTracerProvider(trace.WithBatcher(exporter), trace.WithResource(res))
-	otel.SetTracerProvider(provider)
-	return provider.Shutdown, nil
-}
-
-func startMetrics(ctx context.Context, res *resource.Resource) (func(context.Context) error, error) {
-	reader, err := autoexport.NewMetricReader(ctx)
-	if err != nil {
-		return nil, err
-	}
-	provider := metric.NewMeterProvider(metric.WithReader(reader), metric.WithResource(res))
-	otel.SetMeterProvider(provider)
-	return provider.Shutdown, nil
-}
-
-func startLogs(ctx context.Context, res *resource.Resource) (func(context.Context) error, error) {
-	exporter, err := autoexport.NewLogExporter(ctx)
-	if err != nil {
-		return nil, err
-	}
-	provider := sdklog.NewLoggerProvider(sdklog.WithProcessor(sdklog.NewBatchProcessor(exporter)), sdklog.WithResource(res))
-	otel.SetLoggerProvider(provider)
-	return provider.Shutdown, nil
 }
 
 // LogHandler also sends records to OpenTelemetry where that is asked for; else it returns next itself.
