@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
@@ -53,16 +54,22 @@ const key = "sk-test-0123456789"
 // modelOf makes a model of a provider that t plays.
 func modelOf(provider string, retries int, t transport) llm.Model {
 	cfg := llm.Config{
-		Info:        llm.Info{Name: "it", Provider: provider, ProviderModel: "m-1", Tools: true, Schema: llm.SchemaNative, MaxTokens: 100},
+		Info:        llm.Info{Name: "it", Provider: provider, ProviderModel: "m-1", Tools: true, Images: true, Schema: llm.SchemaNative, MaxTokens: 100, Price: &llm.Price{}},
 		Credentials: func() (llm.Credentials, error) { return llm.Credentials{Key: key}, nil },
 		Retries:     retries,
+		Timeout:     time.Hour,
+		AtOnce:      1,
 		HTTP:        &http.Client{Transport: t},
+		Admit:       admit,
+		Record:      func(context.Context, *llm.Reply, time.Time, error) {},
 	}
 	if provider == "anthropic" {
 		cfg.Info.Schema = llm.SchemaByTool
 	}
 	return llm.New(cfg)
 }
+
+func admit(context.Context) (leave func(), err error) { return func() {}, nil }
 
 func hello() *llm.Request {
 	return &llm.Request{Messages: []*plannerv1.ModelMessage{llm.UserText("Hello")}, MaxTokens: 100}
@@ -151,6 +158,7 @@ func TestAnswers(t *testing.T) {
 			if tt.want.Stop == 0 && tt.class == "" {
 				tt.want.Stop = plannerv1.StopReason_STOP_REASON_END
 			}
+			tt.want.Name = "it"
 			tt.want.Model = map[string]string{"openai": "gpt-test-2026", "anthropic": "claude-test-2026"}[tt.provider]
 			bodies := []io.Reader{iotest.OneByteReader(bytes.NewReader(raw)), iotest.DataErrReader(bytes.NewReader(raw))}
 			for i := range raw {

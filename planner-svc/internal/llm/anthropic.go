@@ -14,10 +14,10 @@ import (
 
 // anthropicMessages is Anthropic's format.
 var anthropicMessages = format{
-	url: func(c *Config) string {
-		return strings.TrimSuffix(strings.TrimRight(cmp.Or(c.BaseURL, "https://api.anthropic.com"), "/"), "/v1") + "/v1/messages"
+	url: func(base string) string {
+		return strings.TrimSuffix(strings.TrimRight(cmp.Or(base, "https://api.anthropic.com"), "/"), "/v1") + "/v1/messages"
 	},
-	header: func(h http.Header, _ *Config, key string) {
+	header: func(h http.Header, key string) {
 		h.Set("Anthropic-Version", "2023-06-01")
 		if key != "" {
 			h.Set("X-Api-Key", key)

@@ -4,12 +4,20 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/errs"
 	"pawl.dev/services/strictjson"
 )
 
@@ -21,6 +29,8 @@ const (
 	maxPause     = time.Minute
 	// maxSilence is how long a provider may pause in the middle of its answer.
 	maxSilence = 2 * time.Minute
+	// maxRequest bounds a whole request, in bytes.
+	maxRequest = 16 << 20
 	// maxAnswer bounds what is read of one answer: some hundred thousand tokens, each in an event of its own.
 	maxAnswer = 64 << 20
 	// maxErrorBody bounds what is read of an answer that is an error.
@@ -29,13 +39,19 @@ const (
 
 // Config is a model at a provider's address.
 type Config struct {
-	Info         Info
-	BaseURL      string // "" for the provider's own address
-	Organization string // of OpenAI; may be empty
+	Info    Info
+	BaseURL string // "" for the provider's own address
 	// Credentials is called for each request, since keys change.
 	Credentials func() (Credentials, error)
-	Retries     int // of requests that failed temporarily
+	KeyAdvice   string        // what to do if the key is rejected
+	Timeout     time.Duration // of one request, waiting for others included
+	Retries     int           // of requests that failed temporarily
+	AtOnce      int           // requests that run concurrently
 	HTTP        *http.Client
+	// Admit counts a call of Generate until leave is called, or refuses it.
+	Admit func(ctx context.Context) (leave func(), err error)
+	// Record gets the outcome of each request.
+	Record func(ctx context.Context, reply *Reply, began time.Time, err error)
 }
 
 // Credentials are what a provider asks for besides the request.
@@ -47,11 +63,7 @@ type Credentials struct {
 // hide removes the credentials from a message: providers quote what they reject.
 func (c Credentials) hide(message string) string {
 	const shortest = 4 // shorter values would remove unrelated text
-	secrets := []string{c.Key}
-	for _, value := range c.Headers {
-		secrets = append(secrets, value)
-	}
-	for _, secret := range secrets {
+	for _, secret := range append(slices.Collect(maps.Values(c.Headers)), c.Key) {
 		if len(secret) >= shortest {
 			message = strings.ReplaceAll(message, secret, "***")
 		}
@@ -62,13 +74,16 @@ func (c Credentials) hide(message string) string {
 // Client implements Model over HTTP and server-sent events.
 type Client struct {
 	Config
+	Fallback *Client // asked if this one fails temporarily; may be nil
+
 	format format
+	slots  chan struct{}
 }
 
 // format is a provider's wire format.
 type format struct {
-	url    func(c *Config) string
-	header func(h http.Header, c *Config, key string)
+	url    func(base string) string
+	header func(h http.Header, key string)
 	encode func(c *Config, r *Request) (body any, err error)
 	decode func(a *answer, data []byte) error // adds the data of one event to the answer
 }
@@ -78,10 +93,11 @@ type object = map[string]any
 
 // New makes the model of a provider. It sends nothing before the first request.
 func New(c Config) *Client {
+	f := chatCompletions
 	if c.Info.Provider == ProviderAnthropic {
-		return &Client{c, anthropicMessages}
+		f = anthropicMessages
 	}
-	return &Client{c, chatCompletions}
+	return &Client{Config: c, format: f, slots: make(chan struct{}, c.AtOnce)}
 }
 
 // NewHTTPClient makes the client that all models of a planner share. It follows no redirect, which would carry keys elsewhere.
@@ -94,28 +110,35 @@ func NewHTTPClient() *http.Client {
 // Info implements Model.
 func (c *Client) Info() Info { return c.Config.Info }
 
-// Generate implements Model. A request that failed temporarily before a piece of its answer was passed on is repeated; this is the only
-// place that retries.
+// Generate implements Model. A request that failed temporarily before a piece of its answer was passed on is repeated, then made to the
+// fallback; this is the only place that does so. Errors are *errs.Error and name the model.
 func (c *Client) Generate(ctx context.Context, r *Request, onDelta func(Delta) error) (*Reply, error) {
-	body, err := c.format.encode(&c.Config, r)
-	if err != nil {
-		return &Reply{}, err
+	size := proto.Size(&plannerv1.GenerateRequest{System: r.System, Messages: r.Messages, Tools: r.Tools})
+	if size > maxRequest {
+		return &Reply{Name: c.Info().Name}, errs.TooLarge(int64(size), maxRequest)
 	}
-	raw, err := strictjson.Marshal(body)
+	leave, err := c.Admit(ctx)
 	if err != nil {
-		return &Reply{}, errorf(BadRequest, "the request cannot be written as JSON: %w", err)
+		return &Reply{Name: c.Info().Name}, err
 	}
+	defer leave()
 	var spent Usage
 	for try := 0; ; try++ {
-		a := &answer{onDelta: onDelta, byTool: r.Output != nil && c.Info().Schema == SchemaByTool, calls: map[int]int{}}
-		err := c.send(ctx, raw, a)
+		a := &answer{onDelta: onDelta, calls: map[int]int{}, reply: Reply{Name: c.Info().Name}}
+		err := c.ask(ctx, r, a)
 		spent = spent.Add(a.reply.Usage)
 		a.reply.Usage = spent
-		var failure *Error
-		if a.started || try == c.Retries || spent.Requests == r.MaxRequests || !errors.As(err, &failure) || !failure.Temporary() || failure.RetryAfter > maxPause {
+		var e *Error
+		switch {
+		case a.started || spent.Requests == r.MaxRequests || !errors.As(err, &e) || !e.Temporary():
 			return &a.reply, err
-		}
-		if err := pause(ctx, try, failure.RetryAfter); err != nil {
+		case try < c.Retries && e.RetryAfter <= maxPause:
+			if err := pause(ctx, try, e.RetryAfter); err != nil {
+				return &a.reply, err
+			}
+		case c.Fallback != nil && c.Fallback.Config.Info.Price.Within(r.MaxPrice):
+			c, try = c.Fallback, -1
+		default:
 			return &a.reply, err
 		}
 	}
@@ -128,14 +151,67 @@ func pause(ctx context.Context, try int, asked time.Duration) error {
 		wait = min(firstPause<<try, longestPause)
 		wait -= time.Duration(rand.Int64N(int64(wait) / 4)) //nolint:gosec // no secret: clients that failed together should not come back together
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(wait):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// ask makes one request within the limits of the model.
+func (c *Client) ask(ctx context.Context, r *Request, a *answer) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, errs.New(codes.DeadlineExceeded, commonv1.ErrorReason_ERROR_REASON_TIMEOUT,
+		"the model %q took longer than %v; ask for less, or raise its `timeout`", c.Info().Name, c.Timeout))
+	defer cancel()
+	select {
+	case c.slots <- struct{}{}:
+		defer func() { <-c.slots }()
+	case <-ctx.Done():
+	}
+	if ctx.Err() != nil { // also if the caller left while waiting
+		return context.Cause(ctx)
+	}
+	began := time.Now()
+	body, err := c.encode(r, a)
+	if err == nil {
+		err = c.send(ctx, body, a)
+	}
+	a.reply.Usage = a.reply.Usage.PricedBy(c.Info().Price)
+	c.Record(ctx, &a.reply, began, err)
+	var e *Error
+	if errors.As(err, &e) {
+		if e.Class == Auth {
+			e.Advice = c.KeyAdvice
+		}
+		return e.Public(c.Info().Name)
+	}
+	return err
+}
+
+// encode returns the body of a request within what the model can do.
+func (c *Client) encode(r *Request, a *answer) (string, error) {
+	info, bounded := c.Info(), *r
+	if len(r.Tools) > 0 && !info.Tools {
+		return "", errorf(BadRequest, "it is configured with `tools: false`")
+	}
+	if !info.Images && slices.ContainsFunc(r.Messages, func(m *plannerv1.ModelMessage) bool {
+		return slices.ContainsFunc(m.GetParts(), func(p *plannerv1.ModelPart) bool { return p.GetImage() != nil })
+	}) {
+		return "", errorf(BadRequest, "it is configured with `images: false`")
+	}
+	if r.MaxTokens <= 0 || r.MaxTokens > info.MaxTokens {
+		bounded.MaxTokens = info.MaxTokens
+	}
+	if info.Schema == SchemaInPrompt {
+		bounded.Output = nil
+	}
+	a.byTool = bounded.Output != nil && info.Schema == SchemaByTool
+	body, err := c.format.encode(&c.Config, &bounded)
+	if err != nil {
+		return "", err
+	}
+	return strictjson.Marshal(body)
 }
 
 // send makes one request and reads its answer.
@@ -161,14 +237,14 @@ func (c *Client) send(ctx context.Context, body string, a *answer) error {
 func (c *Client) exchange(ctx context.Context, body string, credentials Credentials, a *answer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.format.url(&c.Config), strings.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.format.url(c.BaseURL), strings.NewReader(body))
 	if err != nil {
 		return err
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "text/event-stream")
 	request.Header.Set("User-Agent", "pawl")
-	c.format.header(request.Header, &c.Config, credentials.Key)
+	c.format.header(request.Header, credentials.Key)
 	for name, value := range credentials.Headers {
 		request.Header.Set(name, value)
 	}
@@ -185,26 +261,13 @@ func (c *Client) exchange(ctx context.Context, body string, credentials Credenti
 	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	silence := time.AfterFunc(maxSilence, func() { cancel(errSilence) })
 	defer silence.Stop()
-	err = readEvents(&bounded{response.Body, maxAnswer, silence}, kind, func(data []byte) error { return c.format.decode(a, data) })
-	if errors.Is(context.Cause(ctx), errSilence) {
+	text := &io.LimitedReader{R: response.Body, N: maxAnswer}
+	err = readEvents(text, kind, func() { silence.Reset(maxSilence) }, func(data []byte) error { return c.format.decode(a, data) })
+	switch {
+	case errors.Is(context.Cause(ctx), errSilence):
 		return errSilence
+	case text.N <= 0:
+		return errTooMuch
 	}
 	return err
-}
-
-// bounded bounds how much is read, and how long each read takes.
-type bounded struct {
-	io.Reader
-	left    int
-	silence *time.Timer
-}
-
-func (b *bounded) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		return 0, errTooMuch
-	}
-	n, err := b.Reader.Read(p[:min(len(p), b.left)])
-	b.left -= n
-	b.silence.Reset(maxSilence)
-	return n, err
 }

@@ -16,15 +16,10 @@ const openAIURL = "https://api.openai.com/v1"
 // chatCompletions is OpenAI's format, which many providers and programs offer at their own address: vLLM, Ollama, DeepSeek, Qwen, Gemini's
 // compatible endpoint and others.
 var chatCompletions = format{
-	url: func(c *Config) string {
-		return strings.TrimRight(cmp.Or(c.BaseURL, openAIURL), "/") + "/chat/completions"
-	},
-	header: func(h http.Header, c *Config, key string) {
+	url: func(base string) string { return strings.TrimRight(cmp.Or(base, openAIURL), "/") + "/chat/completions" },
+	header: func(h http.Header, key string) {
 		if key != "" {
 			h.Set("Authorization", "Bearer "+key)
-		}
-		if c.Organization != "" {
-			h.Set("OpenAI-Organization", c.Organization)
 		}
 	},
 	encode: encodeChat,

@@ -1,12 +1,14 @@
 package llm_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
@@ -96,7 +98,8 @@ func sent(t *testing.T, provider string, r *llm.Request) (string, http.Header) {
 	var body string
 	var header http.Header
 	cfg := llm.Config{
-		Info: llm.Info{Provider: provider, ProviderModel: "m-1"}, BaseURL: "http://model.example/v1/", Organization: "org-1",
+		Info: llm.Info{Provider: provider, ProviderModel: "m-1", Tools: true, Images: true, MaxTokens: 100, Schema: llm.SchemaNative}, BaseURL: "http://model.example/v1/",
+		Timeout: time.Hour, AtOnce: 1, Admit: admit, Record: func(context.Context, *llm.Reply, time.Time, error) {},
 		Credentials: func() (llm.Credentials, error) {
 			return llm.Credentials{Key: key, Headers: map[string]string{"X-Team": "blue"}}, nil
 		},
@@ -160,7 +163,7 @@ func TestImpossibleRequests(t *testing.T) {
 			return nil
 		})
 		reply, err := m.Generate(t.Context(), tt.request, nil)
-		if llm.ClassOf(err) != llm.BadRequest || !strings.Contains(err.Error(), tt.says) || reply == nil || reply.Usage.Requests != 0 {
+		if llm.ClassOf(err) != llm.BadRequest || !strings.Contains(err.Error(), tt.says) || reply.Usage.Requests != 0 {
 			t.Errorf("%s: %v, %+v", tt.says, err, reply)
 		}
 	}

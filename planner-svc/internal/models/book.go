@@ -3,17 +3,24 @@
 package models
 
 import (
+	"bytes"
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 
+	"go.yaml.in/yaml/v3"
 	"google.golang.org/grpc/codes"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/identity"
 	"pawl.dev/services/similar"
 
 	"pawl.dev/planner-svc/internal/llm"
@@ -33,22 +40,22 @@ type Book struct {
 	web     *http.Client
 	metrics metrics
 
-	list []*Model // the operator's, the default first
+	list []*llm.Client // the operator's, the default first
 
 	mu    sync.Mutex
-	named map[string]*Model // guarded by mu; those that users named as PROVIDER:MODEL
-	busy  map[string]int    // guarded by mu; requests by user
+	named map[string]*llm.Client // guarded by mu; those that users named as PROVIDER:MODEL
+	busy  map[string]int         // guarded by mu; requests by user
 }
 
 func newBook(file string, getenv func(string) string) *Book {
-	return &Book{file: file, getenv: getenv, web: llm.NewHTTPClient(), metrics: newMetrics(), named: make(map[string]*Model), busy: make(map[string]int)}
+	return &Book{file: file, getenv: getenv, web: llm.NewHTTPClient(), metrics: newMetrics(), named: make(map[string]*llm.Client), busy: make(map[string]int)}
 }
 
 // Close closes connections that wait for further requests. Call it when no request is running.
 func (b *Book) Close() { b.web.CloseIdleConnections() }
 
 // List returns the operator's models, the default first.
-func (b *Book) List() []*Model { return b.list }
+func (b *Book) List() []*llm.Client { return b.list }
 
 // Add makes a model available that the operator names as PROVIDER:MODEL, also beside a file. Call it before the book is used.
 func (b *Book) Add(name string) error {
@@ -64,7 +71,7 @@ func (b *Book) Add(name string) error {
 
 // Find returns the model of that name. Without a file it may be any model of a provider, as PROVIDER:MODEL. A file lists all that users
 // may name.
-func (b *Book) Find(name string) (*Model, error) {
+func (b *Book) Find(name string) (*llm.Client, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	m := cmp.Or(b.find(name), b.named[name])
@@ -86,12 +93,12 @@ func (b *Book) Find(name string) (*Model, error) {
 const howToName = "name one as openai:MODEL, anthropic:MODEL or ollama:MODEL (docs/models.md), or give the planner a file of models as --models FILE or PAWL_MODELS"
 
 // provided makes a model that is named as PROVIDER:MODEL.
-func (b *Book) provided(name string) (*Model, error) {
+func (b *Book) provided(name string) (*llm.Client, error) {
 	e, err := providerEntry(name, b.getenv)
 	if err == nil && e == nil {
 		return nil, modelError("there is no model %.100q; %s", name, howToName)
 	}
-	var m *Model
+	var m *llm.Client
 	if err == nil {
 		m, err = b.model(e)
 	}
@@ -103,7 +110,7 @@ func (b *Book) provided(name string) (*Model, error) {
 
 // Choose returns the model of a name; without one, the first that a hint fits; else the default. A hint fits what it is a part of: the
 // configured name of a model, or the provider's.
-func (b *Book) Choose(name string, hints []string) (*Model, error) {
+func (b *Book) Choose(name string, hints []string) (*llm.Client, error) {
 	if name != "" {
 		return b.Find(name)
 	}
@@ -113,7 +120,7 @@ func (b *Book) Choose(name string, hints []string) (*Model, error) {
 	for _, hint := range hints {
 		hint = strings.ToLower(strings.TrimSpace(hint))
 		for _, m := range b.list {
-			if hint != "" && strings.Contains(strings.ToLower(m.info.Name+"\n"+m.info.ProviderModel), hint) {
+			if hint != "" && strings.Contains(strings.ToLower(m.Info().Name+"\n"+m.Info().ProviderModel), hint) {
 				return m, nil
 			}
 		}
@@ -125,7 +132,7 @@ func (b *Book) Choose(name string, hints []string) (*Model, error) {
 func (b *Book) nearest(wrong string) string {
 	names := make([]string, 0, len(b.list))
 	for _, m := range b.list {
-		names = append(names, m.info.Name)
+		names = append(names, m.Info().Name)
 	}
 	if near := similar.Names(wrong, names); len(near) > 0 {
 		return fmt.Sprintf("; did you mean %s?", strings.Join(near, " or "))
@@ -138,27 +145,107 @@ func modelError(format string, args ...any) error {
 }
 
 // find returns the operator's model of that name, or nil.
-func (b *Book) find(name string) *Model {
-	if i := slices.IndexFunc(b.list, func(m *Model) bool { return m.info.Name == name }); i >= 0 {
+func (b *Book) find(name string) *llm.Client {
+	if i := slices.IndexFunc(b.list, func(m *llm.Client) bool { return m.Info().Name == name }); i >= 0 {
 		return b.list[i]
 	}
 	return nil
 }
 
-// enter counts a request of a user, unless there are too many.
-func (b *Book) enter(user string) (leave func(), err error) {
+// admit counts a request of the caller, unless there are too many.
+func (b *Book) admit(ctx context.Context) (leave func(), err error) {
+	caller, _ := identity.FromContext(ctx) // a call of the planner's own has no user
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.busy[user] >= perUser {
+	if b.busy[caller.Sub] >= perUser {
 		return nil, errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
 			"you have %d requests to models running; wait until one has ended", perUser)
 	}
-	b.busy[user]++
+	b.busy[caller.Sub]++
 	return func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if b.busy[user]--; b.busy[user] == 0 {
-			delete(b.busy, user)
+		if b.busy[caller.Sub]--; b.busy[caller.Sub] == 0 {
+			delete(b.busy, caller.Sub)
 		}
 	}, nil
+}
+
+const (
+	maxFile   = 1 << 20
+	maxModels = 200
+)
+
+// Open reads a file of models (JSON is YAML too); without a path users can name models as PROVIDER:MODEL. Names that are taken already are
+// refused, and so are unknown keys, so that a misspelt one is not silently without effect. getenv finds the variables of providers, and those
+// that the file refers to.
+func Open(path string, taken []string, getenv func(string) string) (*Book, error) {
+	b := newBook(path, getenv)
+	if path == "" {
+		return b, nil
+	}
+	raw, err := readFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("the file of --models: %w", err)
+	}
+	var f struct {
+		Models []*entry `yaml:"models"`
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(raw))
+	dec.KnownFields(true)
+	if err := dec.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("the file of --models, %s: %w", path, err)
+	}
+	if len(f.Models) == 0 || len(f.Models) > maxModels {
+		return nil, fmt.Errorf("the file of --models, %s: `models` must list 1 to %d models, and lists %d", path, maxModels, len(f.Models))
+	}
+	for _, add := range []func(*entry) error{func(e *entry) error { return b.addEntry(e, taken) }, b.setFallback} {
+		for i, e := range f.Models {
+			if err := add(e); err != nil {
+				return nil, fmt.Errorf("the file of --models, %s: models[%d] (%q): %w", path, i, e.Name, err)
+			}
+		}
+	}
+	return b, nil
+}
+
+// addEntry adds the model of an entry.
+func (b *Book) addEntry(e *entry, taken []string) error {
+	m, err := b.model(e)
+	switch {
+	case err != nil:
+		return err
+	case slices.Contains(taken, e.Name):
+		return fmt.Errorf("the name %q is that of a built-in model; choose another one", e.Name)
+	case b.find(e.Name) != nil:
+		return fmt.Errorf("the name %q is there twice", e.Name)
+	}
+	b.list = append(b.list, m)
+	return nil
+}
+
+// setFallback connects a model with its fallback, once all models are there.
+func (b *Book) setFallback(e *entry) error {
+	if e.Fallback == "" {
+		return nil
+	}
+	m, next := b.find(e.Name), b.find(e.Fallback)
+	if next == nil {
+		return fmt.Errorf("`fallback`: there is no model %q%s", e.Fallback, b.nearest(e.Fallback))
+	}
+	for at := next; at != nil; at = at.Fallback {
+		if at == m {
+			return fmt.Errorf("`fallback`: %q leads back to %q", e.Fallback, e.Name)
+		}
+	}
+	m.Fallback = next
+	return nil
+}
+
+func readFile(path string) ([]byte, error) {
+	raw, err := os.ReadFile(path)
+	if err == nil && len(raw) > maxFile {
+		err = fmt.Errorf("%s has more than %d bytes", path, maxFile)
+	}
+	return raw, err
 }

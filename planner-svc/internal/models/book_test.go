@@ -2,9 +2,11 @@ package models
 
 import (
 	"context"
-	"os"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -15,20 +17,45 @@ import (
 	"pawl.dev/planner-svc/internal/llm"
 )
 
-// asked is a model that does what a test wants.
-type asked func(ctx context.Context, emit func(llm.Delta) error) error
+// transport answers the requests to providers.
+type transport func(r *http.Request) *http.Response
 
-func (a asked) Info() llm.Info { return llm.Info{} }
-
-func (a asked) Generate(ctx context.Context, _ *llm.Request, onDelta func(llm.Delta) error) (*llm.Reply, error) {
-	return &llm.Reply{}, a(ctx, onDelta)
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	response := t(r)
+	if response == nil {
+		return nil, context.Cause(r.Context())
+	}
+	response.Request = r
+	return response, nil
 }
 
-func bookOf(atOnce int, m llm.Model) (*Book, *Model) {
-	b := newBook("", os.Getenv)
-	n := &Model{Model: m, book: b, info: llm.Info{Name: "it", MaxTokens: 10}, timeout: time.Minute, slots: make(chan struct{}, atOnce)}
-	b.list = append(b.list, n)
-	return b, n
+// says is an answer of 10 tokens' prompt.
+func says(text string) *http.Response {
+	return stream(`data: {"choices":[{"delta":{"content":"` + text + `"},"finish_reason":"stop"}],"usage":{"prompt_tokens":10}}`)
+}
+
+func stream(body string) *http.Response {
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}
+}
+
+func fails(status int) *http.Response {
+	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(""))}
+}
+
+// bookOf reads models that t answers for. Each line describes one, which has its name as its address, and no retries.
+func bookOf(t *testing.T, to transport, lines ...string) *Book {
+	t.Helper()
+	text := "models:\n"
+	for _, line := range lines {
+		name, _, _ := strings.Cut(line, ",")
+		text += fmt.Sprintf("- {provider: openai, model: m, retries: 0, baseUrl: 'http://%s', name: %s}\n", name, line)
+	}
+	b, err := open(t, text, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.web.Transport = to
+	return b
 }
 
 func as(ctx context.Context, user string) context.Context {
@@ -38,15 +65,16 @@ func as(ctx context.Context, user string) context.Context {
 // One user's requests are limited, those included that wait; another user's are not refused for them.
 func TestLimitPerUser(t *testing.T) {
 	running := make(chan struct{}, 1)
-	b, n := bookOf(1, asked(func(ctx context.Context, _ func(llm.Delta) error) error {
+	b := bookOf(t, func(r *http.Request) *http.Response {
 		select {
 		case running <- struct{}{}:
 		default:
 			t.Error("a model is asked for a caller who has left")
 		}
-		<-ctx.Done()
-		return ctx.Err()
-	}))
+		<-r.Context().Done()
+		return nil
+	}, "it, atOnce: 1")
+	n := b.List()[0]
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	for range perUser + 1 {

@@ -19,6 +19,9 @@ func (b *Book) credentials(e *entry) (func() (llm.Credentials, error), error) {
 	read := func() (llm.Credentials, error) {
 		key, err := b.value("`key`", e.Key)
 		c := llm.Credentials{Key: key, Headers: make(map[string]string, len(e.Headers))}
+		if e.Organization != "" {
+			c.Headers["OpenAI-Organization"] = e.Organization
+		}
 		for name, text := range e.Headers {
 			if err == nil {
 				c.Headers[name], err = b.value("the header "+name, text)

@@ -2,6 +2,7 @@ package models
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -187,4 +188,28 @@ func (e *entry) info() llm.Info {
 		}
 	}
 	return i
+}
+
+// model makes the model of an entry.
+func (b *Book) model(e *entry) (*llm.Client, error) {
+	if e.Provider == llm.ProviderOllama && e.BaseURL == "" {
+		e.BaseURL = ollamaDefault
+	}
+	if err := e.check(); err != nil {
+		return nil, err
+	}
+	credentials, err := b.credentials(e)
+	if err != nil {
+		return nil, err
+	}
+	timeout, err := e.timeout()
+	info := e.info()
+	return llm.New(llm.Config{
+		Info: info, BaseURL: e.BaseURL, Credentials: credentials, KeyAdvice: e.keyAdvice(), HTTP: b.web,
+		Timeout: timeout, Retries: valueOr(e.Retries, defaultRetries), AtOnce: cmp.Or(e.AtOnce, defaultAtOnce),
+		Admit: b.admit,
+		Record: func(ctx context.Context, reply *llm.Reply, began time.Time, err error) {
+			b.metrics.record(ctx, &info, reply, began, err)
+		},
+	}), err
 }

@@ -1,12 +1,13 @@
 package models
 
 import (
-	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -75,7 +76,7 @@ func TestFile(t *testing.T) {
 	if diff := cmp.Diff(want, infos); diff != "" {
 		t.Error(diff)
 	}
-	if m, err := b.Find("careful"); err != nil || m.fallback != b.find("local") {
+	if m, err := b.Find("careful"); err != nil || m.Fallback != b.find("local") {
 		t.Errorf("%v %v", m, err)
 	}
 	for name, says := range map[string]string{"carefil": "did you mean careful?", "x": "there are fast, careful, local", "openai:gpt-5": "in the file of --models"} {
@@ -191,111 +192,92 @@ func TestOllamaInFile(t *testing.T) {
 	}
 }
 
-// scripted fails with an error, or answers.
-type scripted struct {
-	info llm.Info
-	err  error
-	text string
-}
-
-func (s scripted) Info() llm.Info { return s.info }
-
-func (s scripted) Generate(_ context.Context, _ *llm.Request, onDelta func(llm.Delta) error) (*llm.Reply, error) {
-	reply := &llm.Reply{Text: s.text, Usage: llm.Usage{Input: 10, Requests: 3}}
-	if s.text != "" {
-		if err := onDelta(llm.Delta{Text: s.text}); err != nil {
-			return reply, err
-		}
-	}
-	return reply, s.err
-}
-
 func TestFallback(t *testing.T) {
-	down := &llm.Error{Class: llm.Unavailable, Message: "HTTP 529"}
-	limited := &llm.Error{Class: llm.RateLimited, Message: "HTTP 429"}
-	wrong := &llm.Error{Class: llm.Auth, Message: "HTTP 401"}
 	for _, tt := range []struct {
-		first, second scripted
+		first, second func() *http.Response
 		name          string // of the model that answered
 		class         llm.Class
 		requests      uint32
+		micros        llm.Money // what it cost, in millionths of a dollar
 	}{
-		{scripted{text: "yes"}, scripted{text: "no"}, "a", "", 3},
-		{scripted{err: down}, scripted{text: "yes"}, "b", "", 6},
-		{scripted{err: limited}, scripted{text: "yes"}, "b", "", 6},
-		{scripted{err: limited}, scripted{err: down}, "b", llm.Unavailable, 6},
-		{scripted{err: wrong}, scripted{text: "yes"}, "a", llm.Auth, 3},
-		{scripted{text: "half", err: down}, scripted{text: "yes"}, "a", llm.Unavailable, 3},
+		{good, good, "a", "", 1, 10},
+		{status(529), good, "b", "", 2, 20},
+		{status(429), good, "b", "", 2, 20},
+		{status(429), status(529), "b", llm.Unavailable, 2, 0},
+		{status(401), good, "a", llm.Auth, 1, 0},
+		{half, good, "a", llm.Unavailable, 1, 10},
 	} {
-		b, first := bookOf(1, tt.first)
-		_, second := bookOf(1, tt.second)
-		first.info = llm.Info{Name: "a", Price: &llm.Price{Input: 1}}
-		second.info = llm.Info{Name: "b", Price: &llm.Price{Input: 2}}
-		first.book, second.book, first.fallback = b, b, second
-		reply, err := first.Generate(t.Context(), &llm.Request{}, nil)
-		if reply.Name != tt.name || llm.ClassOf(err) != tt.class || reply.Usage.Requests != tt.requests {
+		b := bookOf(t, func(r *http.Request) *http.Response {
+			return map[string]func() *http.Response{"a": tt.first, "b": tt.second}[r.URL.Host]()
+		}, "a, price: {input: 1, output: 0}, fallback: b", "b, price: {input: 2, output: 0}")
+		reply, err := b.List()[0].Generate(t.Context(), &llm.Request{}, nil)
+		if reply.Name != tt.name || llm.ClassOf(err) != tt.class || reply.Usage.Requests != tt.requests || reply.Usage.Cost != tt.micros*1e6 {
 			t.Errorf("%+v: %+v, %v", tt, reply, err)
 		}
-		cost, known := reply.Usage.ExactCost()
-		if want := (llm.Money(tt.requests-3)/3*20 + 10) * 1e6; !known || cost != want {
-			t.Errorf("%+v cost %d, want %d", tt, cost, want)
-		}
 	}
+}
+
+func good() *http.Response { return says("yes") }
+
+func status(code int) func() *http.Response {
+	return func() *http.Response { return fails(code) }
+}
+
+// half is an answer that breaks off with an error.
+func half() *http.Response {
+	return stream(`data: {"choices":[{"delta":{"content":"half"}}],"usage":{"prompt_tokens":10}}` + "\n\n" + `data: {"error":{"type":"server_error"}}`)
 }
 
 // TestFallbackWithinBudget gives the fallback the requests that are left, and does not ask it without any.
 func TestFallbackWithinBudget(t *testing.T) {
-	down := scripted{err: &llm.Error{Class: llm.Unavailable, Message: "HTTP 529"}}
-	for most, want := range map[uint32]string{3: "a", 4: "b"} {
-		b, first := bookOf(1, down)
-		var left uint32
-		_, second := bookOf(1, limited{&left})
-		first.info.Name, second.info.Name = "a", "b"
-		first.book, second.book, first.fallback = b, b, second
-		reply, _ := first.Generate(t.Context(), &llm.Request{MaxRequests: most}, nil)
-		if reply.Name != want || left != most-3 {
-			t.Errorf("%d requests: %s answers, with %d left", most, reply.Name, left)
+	synctest.Test(t, func(t *testing.T) {
+		for most, want := range map[uint32]string{1: "a", 3: "aaa", 4: "aaab", 5: "aaabb", 7: "aaabbb", 0: "aaabbb"} {
+			asked := ""
+			b := bookOf(t, func(r *http.Request) *http.Response {
+				asked += r.URL.Host
+				return fails(529)
+			}, "a, fallback: b", "b")
+			for _, m := range b.List() {
+				m.Retries = 2
+			}
+			if reply, err := b.List()[0].Generate(t.Context(), &llm.Request{MaxRequests: most}, nil); asked != want || reply.Usage.Requests != uint32(len(want)) {
+				t.Errorf("%d requests: %s are asked, want %s; %v", most, asked, want, err)
+			}
 		}
-	}
+	})
 }
 
 // TestFallbackWithinPrice does not ask a fallback that may cost more than was reserved.
 func TestFallbackWithinPrice(t *testing.T) {
-	down := scripted{err: &llm.Error{Class: llm.Unavailable, Message: "HTTP 529"}}
 	reserved := &llm.Price{Input: 1, Output: 2, CachedInput: 1, CacheWrite: 1}
 	for _, tt := range []struct {
-		price, most *llm.Price
-		want        string
-	}{{nil, nil, "b"}, {nil, reserved, "a"}, {reserved, reserved, "b"}, {&llm.Price{Input: 1, Output: 3}, reserved, "a"}, {&llm.Price{Output: 1}, reserved, "b"}} {
-		b, first := bookOf(1, down)
-		_, second := bookOf(1, scripted{text: "yes"})
-		first.info.Name, second.info.Name, second.info.Price = "a", "b", tt.price
-		first.book, second.book, first.fallback = b, b, second
-		if reply, _ := first.Generate(t.Context(), &llm.Request{MaxPrice: tt.most}, nil); reply.Name != tt.want {
+		price string
+		most  *llm.Price
+		want  string
+	}{
+		{"", nil, "b"}, {"", reserved, "a"}, {", price: {input: 1, output: 2}", reserved, "b"}, {", price: {input: 1, output: 3}", reserved, "a"},
+		{", price: {input: 0, output: 1}", reserved, "b"},
+	} {
+		b := bookOf(t, func(r *http.Request) *http.Response {
+			if r.URL.Host == "a" {
+				return fails(529)
+			}
+			return good()
+		}, "a, fallback: b", "b"+tt.price)
+		if reply, _ := b.List()[0].Generate(t.Context(), &llm.Request{MaxPrice: tt.most}, nil); reply.Name != tt.want {
 			t.Errorf("%+v: %s answers", tt, reply.Name)
 		}
 	}
 }
 
-// limited notes how many requests it may send.
-type limited struct{ most *uint32 }
-
-func (l limited) Info() llm.Info { return llm.Info{} }
-
-func (l limited) Generate(_ context.Context, r *llm.Request, _ func(llm.Delta) error) (*llm.Reply, error) {
-	*l.most = r.MaxRequests
-	return &llm.Reply{}, nil
-}
-
 // TestImagesFalse refuses pictures for a model that is said to take none.
 func TestImagesFalse(t *testing.T) {
-	_, m := bookOf(1, scripted{text: "yes"})
+	b := bookOf(t, func(*http.Request) *http.Response { return good() }, "blind, images: false", "sees")
 	r := &llm.Request{Messages: []*plannerv1.ModelMessage{{Parts: []*plannerv1.ModelPart{{Part: &plannerv1.ModelPart_Image{Image: &plannerv1.ModelMedia{}}}}}}}
-	if _, err := m.Generate(t.Context(), r, nil); llm.ClassOf(err) != llm.BadRequest || !strings.Contains(err.Error(), "images: false") {
+	if _, err := b.List()[0].Generate(t.Context(), r, nil); llm.ClassOf(err) != llm.BadRequest || !strings.Contains(err.Error(), "images: false") {
 		t.Error(err)
 	}
-	m.info.Images = true
-	if _, err := m.Generate(t.Context(), r, nil); err != nil {
+	if _, err := b.List()[1].Generate(t.Context(), r, nil); err != nil {
 		t.Error(err)
 	}
 }

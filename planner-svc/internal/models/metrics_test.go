@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 
 	"go.opentelemetry.io/otel"
@@ -17,10 +18,14 @@ func TestMetrics(t *testing.T) {
 	before, reader := otel.GetMeterProvider(), metric.NewManualReader()
 	otel.SetMeterProvider(metric.NewMeterProvider(metric.WithReader(reader)))
 	t.Cleanup(func() { otel.SetMeterProvider(before) })
-	for _, answer := range []scripted{{text: "yes"}, {err: &llm.Error{Class: llm.Auth, Message: "HTTP 401"}}} {
-		_, m := bookOf(1, answer)
-		m.info = llm.Info{Name: "a", Provider: "openai", ProviderModel: "gpt-x", Price: &llm.Price{Input: 2}}
-		_, _ = m.Generate(t.Context(), &llm.Request{}, nil)
+	for _, code := range []int{200, 401} {
+		b := bookOf(t, func(*http.Request) *http.Response {
+			if code == 200 {
+				return good()
+			}
+			return fails(code)
+		}, "a, price: {input: 2, output: 0}")
+		_, _ = b.List()[0].Generate(t.Context(), &llm.Request{}, nil)
 	}
 	var data metricdata.ResourceMetrics
 	if err := reader.Collect(t.Context(), &data); err != nil {
@@ -42,7 +47,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"gen_ai.client.token.usage": "1input20", "gen_ai.client.operation.duration": "1", "gen_ai.client.operation.durationAUTH": "1", "pawl.planner.cost": "0.000040",
+		"gen_ai.client.token.usage": "1input10", "gen_ai.client.operation.duration": "1", "gen_ai.client.operation.durationAUTH": "1", "pawl.planner.cost": "0.000020",
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %q, want %q", name, got[name], want)
