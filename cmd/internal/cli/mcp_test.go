@@ -105,7 +105,7 @@ func TestMCPAddThatDoesNotWork(t *testing.T) {
 func TestMCPAddWithAModelThatIsNotThere(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()
-	const says = `! a may have the model "nosuch" asked, which there is not; there are fast: pawl mcp update a --sampling MODEL`
+	const says = `! the model that a may have asked cannot be: there is no model "nosuch"; there are fast`
 	w.pawl("mcp", "add", "a", "--sampling", "nosuch", "--", "x").expect(t, 0, "a is registered", says)
 	w.pawl("mcp", "update", "a", "--sample-tokens", "5").expect(t, 0, "a is changed", says)
 	for _, model := range []string{"fast", "any"} {

@@ -156,7 +156,7 @@ func TestMCPUpdateRefusals(t *testing.T) {
 		"nope --trusted":                    {1, "next: pawl mcp list"},
 		"files --header A=b":                {64, "--header is for servers with --url"},
 		"web --env A=b":                     {64, "--env and --cwd are for servers with a command"},
-		"web --env A":                       {64, `--env "A" is not NAME=VALUE`},
+		"web --env A":                       {64, `--env: expected "<key>=<value>" but got "A"`},
 		"web --url http://y -- prog":        {64, "a server has a command or --url, not both"},
 		"files --client-id x":               {64, "are for servers with --url"},
 		"files --effect a=reads":            {64, "there is no such effect"},

@@ -190,7 +190,7 @@ func TestRunUsage(t *testing.T) {
 		{[]string{"mcp", "update", "x", "--trusted", "--no-trusted"}, "--trusted and --no-trusted exclude each other"},
 		{[]string{"mcp", "update", "x", "--no-disabled", "--disabled", "--", "y"}, "--disabled and --no-disabled exclude each other"},
 		{[]string{"mcp", "add", "x"}, "neither a command nor --url"},
-		{[]string{"mcp", "add", "x", "--env", "A", "--", "cmd"}, "is not NAME=VALUE"},
+		{[]string{"mcp", "add", "x", "--env", "A", "--", "cmd"}, "--env: expected \"<key>=<value>\""},
 		{[]string{"mcp", "add", "x", "--effect", "t=odd", "--", "cmd"}, "no such effect"},
 		{[]string{"mcp", "call", "files"}, "names no tool"},
 		{[]string{"keys", "list"}, "which key file?"},

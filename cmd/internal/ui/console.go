@@ -166,18 +166,17 @@ func (u *UI) Say(format string, args ...any) {
 	}
 }
 
-// Result writes the result of a command: value as JSON, or else the line.
-func (u *UI) Result(value any, format string, args ...any) error {
-	if u.JSON {
-		return u.Document(value)
-	}
-	u.Printf(format+"\n", args...)
-	return nil
+// Result writes the result of a command: value as JSON, or else the line. It returns err if there is one, as Show and List do.
+func (u *UI) Result(value any, err error, format string, args ...any) error {
+	return u.Show(value, err, func() string { return fmt.Sprintf(format+"\n", args...) })
 }
 
 // Show writes the result of a command: value as JSON, or else the text.
-func (u *UI) Show(value any, text func() string) error {
-	if u.JSON {
+func (u *UI) Show(value any, err error, text func() string) error {
+	switch {
+	case err != nil:
+		return err
+	case u.JSON:
 		return u.Document(value)
 	}
 	u.Printf("%s", text())
@@ -192,8 +191,10 @@ func (u *UI) Table(heading ...string) *Table {
 }
 
 // List writes a list: value as JSON, or else the table, or else the note if the table is empty.
-func (u *UI) List(value any, t *Table, empty string) error {
+func (u *UI) List(value any, err error, t *Table, empty string) error {
 	switch {
+	case err != nil:
+		return err
 	case u.JSON:
 		return u.Document(value)
 	case len(t.rows) == 1:

@@ -85,7 +85,7 @@ func (c *KeysListCmd) Run(u *ui.UI, keys *KeysCmd) error {
 		}
 		t.Row(key.ID, key.Sub, strings.Join(roles, ","), key.Created.In(u.Now().Location()).Format("2006-01-02 15:04"), key.Note)
 	}
-	return u.List(map[string]any{"keys": views}, t, "no keys; pawl keys add USER makes one")
+	return u.List(map[string]any{"keys": views}, nil, t, "no keys; pawl keys add USER makes one")
 }
 
 // KeysRemoveCmd is `pawl keys remove`.
@@ -102,5 +102,5 @@ func (c *KeysRemoveCmd) Run(u *ui.UI, keys *KeysCmd) error {
 	if err := file.Remove(c.ID); err != nil {
 		return ui.Errorf("%v", err).Then("pawl keys list --keys %s", keys.Keys)
 	}
-	return u.Result(map[string]string{"removed": c.ID}, "key %s is removed", c.ID)
+	return u.Result(map[string]string{"removed": c.ID}, nil, "key %s is removed", c.ID)
 }

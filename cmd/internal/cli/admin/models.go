@@ -66,9 +66,6 @@ func (c *ModelsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 		chosen = ""
 		list, err = s.Planner.ListModels(ctx, &plannerv1.ListModelsRequest{})
 	}
-	if err != nil {
-		return err
-	}
 	for _, m := range list.GetModels() {
 		m.IsDefault = chosen == "" && m.GetIsDefault() || m.GetName() == chosen
 	}
@@ -76,7 +73,7 @@ func (c *ModelsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 	for _, m := range list.GetModels() {
 		t.Row(m.GetName(), modelUse(m), m.GetDescription())
 	}
-	return u.List(list, t, "no models")
+	return u.List(list, err, t, "no models")
 }
 
 // modelUse says what a model is good for.

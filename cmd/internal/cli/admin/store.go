@@ -62,7 +62,7 @@ func (c *StoreInfoCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) e
 	if i.GetOldest() != nil {
 		view["oldest"], view["newest"] = i.GetOldest().AsTime(), i.GetNewest().AsTime()
 	}
-	return u.Show(view, func() string { return storeText(u.OutStyle(), i) })
+	return u.Show(view, nil, func() string { return storeText(u.OutStyle(), i) })
 }
 
 // storeInfo asks the server that uses the journal, or reads a journal that no server uses.
@@ -123,9 +123,9 @@ func (c *StoreCompactCmd) Run(u *ui.UI, s *discover.Session) error {
 	}
 	before, after, err := executor.CompactStore(dir)
 	if err != nil {
-		return storeError(dir, err)
+		err = storeError(dir, err)
 	}
-	return u.Result(map[string]int64{"before": before, "after": after}, "the journal is compacted: %s before, %s now", ui.Bytes(before), ui.Bytes(after))
+	return u.Result(map[string]int64{"before": before, "after": after}, err, "the journal is compacted: %s before, %s now", ui.Bytes(before), ui.Bytes(after))
 }
 
 // StoreCheckCmd is `pawl store check`.

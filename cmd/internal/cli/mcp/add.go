@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
@@ -86,21 +88,31 @@ func (c *AddCmd) add(ctx context.Context, u *ui.UI, s *discover.Session, server 
 	if server, err = s.Pool.ActivateMcpServer(ctx, &mcppoolv1.ActivateMcpServerRequest{Id: id}); err != nil {
 		return nil, named(id, err)
 	}
-	if c.NoCheck {
-		u.Say("%s is registered and active", id)
-		return server, nil
+	found := ""
+	if !c.NoCheck {
+		if found, err = connect(ctx, s, id, "registered"); err != nil {
+			return server, err
+		}
 	}
+	u.Say("%s is registered and active%s", id, found)
+	return server, nil
+}
+
+// connect connects to a server and says what is found there; done is what was done with it before.
+func connect(ctx context.Context, s *discover.Session, id, done string) (string, error) {
 	tools, err := discover.All(ctx, s.Pool.ListTools, &mcppoolv1.ListToolsRequest{McpId: id})
 	switch {
-	case wantsLogin(err):
-		u.Say("%s is registered and active; it wants a login: pawl mcp login %[1]s", id)
-		return server, nil
+	case errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_LOGIN_REQUIRED:
+		return "; it wants a login: pawl mcp login " + id, nil
 	case err != nil:
-		return server, ui.Errorf("%s is registered, but it does not work: %s", id, ui.AsError(err).Message).
+		return "", ui.Errorf("%s is %s, but it does not work: %s", id, done, ui.AsError(err).Message).
 			Then("pawl mcp test %[1]s%[2]s says more; pawl mcp update %[1]s%[2]s changes what is wrong with it", id, s.Flags())
 	}
-	u.Say("%s is registered and active: %s (pawl mcp tools %s)", id, ui.Plural(len(tools.GetTools()), "tool"), id)
-	return server, nil
+	found := fmt.Sprintf(": %s (pawl mcp tools %s)", ui.Plural(len(tools.GetTools()), "tool"), id)
+	if n := tools.GetQuarantinedCount(); n > 0 {
+		found += fmt.Sprintf(", %d more need an approval (pawl mcp tools %s --quarantined)", n, id)
+	}
+	return found, nil
 }
 
 func named(id string, err error) error {
@@ -114,49 +126,32 @@ func named(id string, err error) error {
 	return say
 }
 
-func wantsLogin(err error) bool {
-	return errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_LOGIN_REQUIRED
-}
-
 // servers is what the command line asks for.
 func (c *AddCmd) servers(u *ui.UI) ([]*mcppoolv1.McpServer, error) {
-	if c.From != "" {
-		servers, err := c.imported(u)
-		if errors.Is(err, errNotInFile) {
-			return nil, ui.Errorf("%s has no server %q", c.From, c.Name).Then("leave the name out to take all of them")
+	servers := []*mcppoolv1.McpServer{{Id: c.Name}}
+	switch {
+	case c.From != "":
+		var err error
+		if servers, err = c.imported(u, "leave the name out to take all of them"); err != nil {
+			return nil, err
 		}
-		return servers, err
-	}
-	if c.Name == "" {
+	case c.Name == "":
 		return nil, ui.Usagef("the server has no name").Then("pawl mcp add NAME -- COMMAND ARGS…, pawl mcp add NAME --url URL, or pawl mcp add --from FILE")
-	}
-	if c.URL == "" && len(c.Command) == 0 {
+	case c.URL == "" && len(c.Command) == 0:
 		return nil, ui.Usagef("%s has neither a command nor --url", c.Name).
 			Then("pawl mcp add %s -- COMMAND ARGS…, or pawl mcp add %s --url URL", c.Name, c.Name)
 	}
-	s := &mcppoolv1.McpServer{Id: c.Name}
-	if err := c.reach(s, c.Command, false); err != nil {
-		return nil, err
+	for _, s := range servers {
+		s.Trusted = s.GetTrusted() || c.Trusted // a file may say so too
+		if err := c.apply(s, c.Command, false); err != nil {
+			return nil, err
+		}
 	}
-	if err := c.logins(s); err != nil {
-		return nil, err
-	}
-	return []*mcppoolv1.McpServer{s}, c.rest(s)
+	return servers, nil
 }
 
-// rest sets what does not depend on how the server is reached.
-func (c *AddCmd) rest(s *mcppoolv1.McpServer) error {
-	s.Trusted = s.GetTrusted() || c.Trusted // a file may say so too
-	if err := c.effects(s); err != nil {
-		return err
-	}
-	return c.trust(s)
-}
-
-// errNotInFile says that a file has no server of the name.
-var errNotInFile = errors.New("the file has no such server")
-
-func (c *AddCmd) imported(u *ui.UI) ([]*mcppoolv1.McpServer, error) {
+// imported reads servers from the file; hint is what to do if it has none of the name.
+func (c *AddCmd) imported(u *ui.UI, hint string) ([]*mcppoolv1.McpServer, error) {
 	if len(c.Command) > 0 || c.URL != "" {
 		return nil, ui.Usagef("--from takes commands and addresses from the file").Then("leave the command and --url out")
 	}
@@ -165,15 +160,12 @@ func (c *AddCmd) imported(u *ui.UI) ([]*mcppoolv1.McpServer, error) {
 		return nil, unreadable(c.From, err)
 	}
 	if len(servers) == 0 {
-		return nil, errNotInFile
+		return nil, ui.Errorf("%s has no server %q", c.From, c.Name).Then("%s", hint)
 	}
 	var taken []*mcppoolv1.McpServer
 	for _, s := range servers {
 		for _, key := range s.Unknown {
 			u.Warn("server %q: the key %q is not known and has no effect", cmp.Or(s.GetDisplayName(), s.GetId()), key)
-		}
-		if err := c.rest(s.McpServer); err != nil {
-			return nil, err
 		}
 		taken = append(taken, s.McpServer)
 	}
@@ -208,27 +200,14 @@ func localise(s *mcppoolv1.McpServer) {
 	}
 }
 
-// warnOfModel says that a server may have a model asked that is not there. Where models cannot be listed, as of a pool that stands
-// alone, it says nothing: pawl mcp test asks the pool.
+// warnOfModel says that a server may have a model asked that is not there. If models cannot be listed, as of a pool that stands alone, it
+// says nothing: pawl mcp test asks the pool.
 func warnOfModel(ctx context.Context, u *ui.UI, s *discover.Session, server *mcppoolv1.McpServer) {
 	model := server.GetSampling().GetModel()
 	if model == "" {
 		return
 	}
-	list, err := s.Planner.ListModels(ctx, &plannerv1.ListModelsRequest{})
-	if err != nil {
-		return
-	}
-	var names []string
-	for _, m := range list.GetModels() {
-		if m.GetCanGenerate() {
-			names = append(names, m.GetName())
-		}
-	}
-	switch {
-	case len(names) == 0:
-		u.Warn("%s may have the model %q asked, and there are no models that can be: name some in the file of --models (docs/models.md)", server.GetId(), model)
-	case !slices.Contains(names, model):
-		u.Warn("%s may have the model %q asked, which there is not; there are %s: pawl mcp update %[1]s --sampling MODEL", server.GetId(), model, strings.Join(names, ", "))
+	if _, err := s.Planner.ListModels(ctx, &plannerv1.ListModelsRequest{Name: model}); status.Code(err) == codes.InvalidArgument {
+		u.Warn("the model that %s may have asked cannot be: %s; another one: pawl mcp update %[1]s --sampling MODEL", server.GetId(), ui.AsError(err).Message)
 	}
 }

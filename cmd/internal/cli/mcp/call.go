@@ -1,10 +1,16 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc"
 
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
@@ -44,16 +50,19 @@ func (c *CallCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 	if err != nil {
 		return err
 	}
-	id = f.Real(id)
+	d := &directCall{u: u, s: s, id: uuid.NewString(), server: id, given: given}
+	if u.CanAsk() && !u.JSON {
+		d.ask = u.Prompter()
+		d.ask.Alias = f.Alias
+	}
 	if len(args) > 0 {
-		if input, err = inputOf(ctx, s, id, name, args); err != nil {
+		if input, err = inputOf(ctx, s, f.Real(id), name, args); err != nil {
 			return err
 		}
 	}
-	err = newDirectCall(u, s, c.server(), f.Alias, given).
-		run(ctx, &mcppoolv1.CallToolRequest{McpId: id, Name: name, InputJson: input})
+	err = d.run(ctx, &mcppoolv1.CallToolRequest{McpId: f.Real(id), Name: name, InputJson: input})
 	if errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT {
-		return ui.AsError(err).Then("pawl mcp tools %s/%s%s shows what the tool takes", c.server(), name, s.Flags())
+		return ui.AsError(err).Then("pawl mcp tools %s/%s%s shows what the tool takes", id, name, s.Flags())
 	}
 	return err
 }
@@ -70,12 +79,6 @@ func (c *CallCmd) given() (*mcppoolv1.CallAnswer, error) {
 		return &mcppoolv1.CallAnswer{Action: mcppoolv1.CallAnswer_ACTION_ACCEPT, ContentJson: content}, nil
 	}
 	return nil, nil
-}
-
-// server is what the command line calls the server.
-func (c *CallCmd) server() string {
-	id, _, _ := strings.Cut(c.Tool, "/")
-	return id
 }
 
 // target takes the words of the command line apart.
@@ -159,4 +162,161 @@ func contentText(c *mcppoolv1.Content) string {
 		return fmt.Sprintf("[resource %s]", k.ResourceLink.GetUri())
 	}
 	return "[content of an unknown kind]"
+}
+
+// directCall is a call of a tool without a task: its messages are shown, and what its server asks is answered.
+type directCall struct {
+	u      *ui.UI
+	s      *discover.Session
+	id     string
+	server string                // as the command line names it
+	given  *mcppoolv1.CallAnswer // what the command line answers; nil: a person is asked
+	ask    *ui.Prompter          // nil: no person is there to ask
+
+	over       bool   // the pool said how the call ended
+	unanswered string // what the server asked in vain
+}
+
+// run makes the call and stays with it to its end. A named call goes on without its caller, so that one who leaves says so.
+func (d *directCall) run(ctx context.Context, req *mcppoolv1.CallToolRequest) error {
+	calling, stop := context.WithCancel(ctx)
+	defer stop()
+	req.CallId = d.id
+	stream, err := d.s.Pool.CallTool(calling, req)
+	if err != nil {
+		return err
+	}
+	err = d.follow(ctx, stream)
+	d.leave(ctx)
+	return cmp.Or(ctx.Err(), err)
+}
+
+// leave tells the pool that this command no longer follows the call: it is to stop, or its result was seen.
+func (d *directCall) leave(ctx context.Context) {
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer done()
+	if d.over {
+		// The pool forgets it by itself too, only later.
+		_, _ = d.s.Pool.AckCall(ctx, &mcppoolv1.AckCallRequest{CallIds: []string{d.id}})
+		return
+	}
+	_, err := d.s.Pool.CancelCall(ctx, &mcppoolv1.CancelCallRequest{CallId: d.id, Reason: "interrupted at the terminal"})
+	if err != nil && errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND {
+		d.u.Warn("the call could not be cancelled: %s", ui.AsError(err).Message)
+	}
+}
+
+func (d *directCall) follow(ctx context.Context, stream grpc.ServerStreamingClient[mcppoolv1.CallToolResponse]) error {
+	u := d.u
+	progress := &ui.LiveLine{W: u.Err, On: u.Live}
+	defer progress.Clear()
+	for {
+		msg, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return ui.Errorf("the call ended without a result").Then("call it again if that does no harm")
+		}
+		if err != nil {
+			d.over = ctx.Err() == nil
+			return err
+		}
+		d.over = msg.GetResult() != nil
+		if u.JSON {
+			err = ui.JSONLine(u.Out, msg)
+		} else {
+			showProgress(u, progress, msg)
+		}
+		if err != nil {
+			return err
+		}
+		if in := msg.GetInputRequired(); in != nil {
+			progress.Clear()
+			if err := d.question(ctx, in); err != nil {
+				return err
+			}
+		}
+		if result := msg.GetResult(); result != nil {
+			progress.Clear()
+			return d.ended(showResult(u, result))
+		}
+	}
+}
+
+// ended is how the command ends: a call that went on without an answer did not do what was meant.
+func (d *directCall) ended(err error) error {
+	if err != nil || d.unanswered == "" {
+		return err
+	}
+	return ui.Errorf("%s asked for something and got no answer: %s", d.server, d.unanswered).
+		Then(`call it at a terminal, or with --answer '{"…": …}' or --decline`)
+}
+
+// question answers what the server asks, and again where the answer is refused.
+func (d *directCall) question(ctx context.Context, in *mcppoolv1.CallInputRequired) error {
+	st := d.u.ErrStyle()
+	if !d.u.JSON {
+		d.u.Eprintf("%s %s asks: %s\n", st.Yellow("⏸"), ui.Line(d.server), ui.Line(in.GetMessage()))
+	}
+	for {
+		answer, err := d.answer(ctx, in)
+		if err != nil {
+			return err
+		}
+		answer.InputId = in.GetInputId()
+		_, err = d.s.Pool.AnswerCall(ctx, &mcppoolv1.AnswerCallRequest{CallId: d.id, Answer: answer})
+		switch reason := errs.Reason(err); {
+		case err == nil:
+			return nil
+		case reason == commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN:
+			d.u.Note("the question is no longer open")
+			return nil // what comes next says how it went on
+		case reason != commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT && reason != commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST:
+			return err // another answer would not do either
+		case d.ask == nil || d.given != nil:
+			d.u.Warn("--answer was not taken: %s", ui.AsError(err).Message)
+			d.given = nil
+			d.ask = nil
+		default:
+			d.u.Eprintf("    %s\n", st.Red("not taken: "+ui.Text(ui.AsError(err).Message)))
+		}
+	}
+}
+
+// answer is what the command line or the person says; without both, the server is told that there is no answer.
+func (d *directCall) answer(ctx context.Context, in *mcppoolv1.CallInputRequired) (*mcppoolv1.CallAnswer, error) {
+	switch {
+	case d.given != nil:
+		answer := &mcppoolv1.CallAnswer{Action: d.given.GetAction()}
+		if in.GetUrl() == "" {
+			answer.ContentJson = d.given.GetContentJson()
+		}
+		return answer, nil
+	case d.ask == nil:
+		d.unanswered = strings.TrimSpace(in.GetMessage() + " " + in.GetUrl())
+		return &mcppoolv1.CallAnswer{Action: mcppoolv1.CallAnswer_ACTION_CANCEL}, nil
+	}
+	if in.GetExpireTime() != nil {
+		// Counted from what the pool says, a person who is late finds the question closed.
+		var done context.CancelFunc
+		ctx, done = context.WithTimeout(ctx, in.GetExpireTime().AsTime().Sub(d.u.Now()))
+		defer done()
+	}
+	action, content, err := d.ask.Input(ctx, ui.Input{
+		ID: in.GetInputId(), Server: d.server, Schema: in.GetSchemaJson(), URL: in.GetUrl(), Deadline: in.GetExpireTime(), OwnCall: true,
+	})
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		d.u.Eprintf("\n")
+		return &mcppoolv1.CallAnswer{Action: mcppoolv1.CallAnswer_ACTION_CANCEL}, nil
+	case err != nil && !errors.Is(err, io.EOF):
+		return nil, err
+	case action == ui.InputAccept:
+		return &mcppoolv1.CallAnswer{Action: mcppoolv1.CallAnswer_ACTION_ACCEPT, ContentJson: content}, nil
+	case action == ui.InputDecline:
+		return &mcppoolv1.CallAnswer{Action: mcppoolv1.CallAnswer_ACTION_DECLINE}, nil
+	}
+	if err != nil {
+		d.u.Eprintf("\n")
+	}
+	d.u.Note("cancelling the call")
+	return nil, ui.Exit(ui.Stopped)
 }

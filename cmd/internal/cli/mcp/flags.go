@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -17,8 +16,8 @@ import (
 // ServerFlags say what a server is; what is not given stays as the registration has it.
 type ServerFlags struct {
 	URL    string            `name:"url" placeholder:"URL" help:"Address of a streamable HTTP server."`
-	Header []string          `sep:"none" placeholder:"K=V" help:"Header of each HTTP request (repeatable)."`
-	Env    []string          `sep:"none" placeholder:"K=V" help:"Environment of the program (repeatable)."`
+	Header map[string]string `mapsep:"none" placeholder:"K=V" help:"Header of each HTTP request (repeatable)."`
+	Env    map[string]string `mapsep:"none" placeholder:"K=V" help:"Environment of the program (repeatable)."`
 	Cwd    string            `type:"existingdir" placeholder:"DIR" help:"Folder in which the program is started."`
 	Effect map[string]string `mapsep:"none" placeholder:"TOOL=EFFECT" help:"What a tool does: read, write or destructive; * for those not named (repeatable)."`
 
@@ -27,17 +26,16 @@ type ServerFlags struct {
 	NoCheck bool `name:"no-check" help:"Do not connect to see whether it works."`
 }
 
-// reach writes how a server is reached into a registration. A server may change from a program to an address, or back. local: the program runs
-// on this machine, and it and its arguments mean this folder.
+// apply writes what was given into a registration. local: the program runs on this machine, and it and its arguments mean this folder.
+func (f *ServerFlags) apply(s *mcppoolv1.McpServer, command []string, local bool) error {
+	if err := f.reach(s, command, local); err != nil {
+		return err
+	}
+	return cmp.Or(f.logins(s), f.effects(s), f.trust(s))
+}
+
+// reach writes how a server is reached. A server may change from a program to an address, or back.
 func (f *ServerFlags) reach(s *mcppoolv1.McpServer, command []string, local bool) error {
-	env, err := pairs("--env", f.Env)
-	if err != nil {
-		return err
-	}
-	headers, err := pairs("--header", f.Header)
-	if err != nil {
-		return err
-	}
 	switch {
 	case f.URL != "" && len(command) > 0:
 		return ui.Usagef("a server has a command or --url, not both").Then("pawl mcp add --help")
@@ -48,22 +46,17 @@ func (f *ServerFlags) reach(s *mcppoolv1.McpServer, command []string, local bool
 	case f.URL != "":
 		s.Transport = &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: f.URL}}
 	}
-	return f.settings(s, env, headers)
-}
-
-// settings writes what programs and addresses are used with.
-func (f *ServerFlags) settings(s *mcppoolv1.McpServer, env, headers map[string]string) error {
 	switch {
-	case s.GetStdio() == nil && (len(env) > 0 || f.Cwd != ""):
+	case s.GetStdio() == nil && (len(f.Env) > 0 || f.Cwd != ""):
 		return ui.Usagef("--env and --cwd are for servers with a command").Then("pawl mcp add --help")
-	case s.GetHttp() == nil && len(headers) > 0:
+	case s.GetHttp() == nil && len(f.Header) > 0:
 		return ui.Usagef("--header is for servers with --url").Then("pawl mcp add --help")
 	}
-	if len(env) > 0 {
-		s.GetStdio().Env = over(s.GetStdio().GetEnv(), env)
+	if len(f.Env) > 0 {
+		s.GetStdio().Env = over(s.GetStdio().GetEnv(), f.Env)
 	}
-	if len(headers) > 0 {
-		s.GetHttp().Headers = over(s.GetHttp().GetHeaders(), headers)
+	if len(f.Header) > 0 {
+		s.GetHttp().Headers = over(s.GetHttp().GetHeaders(), f.Header)
 	}
 	if f.Cwd != "" {
 		s.GetStdio().Cwd = f.Cwd
@@ -105,18 +98,6 @@ func over(old, now map[string]string) map[string]string {
 	maps.Copy(m, old)
 	maps.Copy(m, now)
 	return m
-}
-
-func pairs(flag string, list []string) (map[string]string, error) {
-	m := map[string]string{}
-	for _, p := range list {
-		k, v, ok := strings.Cut(p, "=")
-		if !ok || k == "" {
-			return nil, ui.Usagef("%s %q is not NAME=VALUE", flag, p).Then("pawl mcp add --help")
-		}
-		m[k] = v
-	}
-	return m, nil
 }
 
 // LoginFlags say how the pool logs in to a server.
@@ -187,10 +168,7 @@ func (f *TrustFlags) trust(s *mcppoolv1.McpServer) error {
 		}
 		s.Roots = append(s.Roots, abs)
 	}
-	if err := f.limits(s); err != nil {
-		return err
-	}
-	return f.sampling(s)
+	return cmp.Or(f.limits(s), f.sampling(s))
 }
 
 // limits writes the times; 0 is the default, which is said by saying nothing.

@@ -3,10 +3,12 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
+	"pawl.dev/mcppool-svc/workspace"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
@@ -42,9 +44,6 @@ type ListCmd struct {
 // Run lists servers.
 func (c *ListCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	list, err := discover.All(ctx, s.Pool.ListMcpServers, &mcppoolv1.ListMcpServersRequest{ActiveOnly: c.Active})
-	if err != nil {
-		return err
-	}
 	hidden := 0
 	t := u.Table("ID", "ACTIVE", "CONNECTION", "WHAT")
 	for _, server := range list.GetMcpServers() {
@@ -60,7 +59,7 @@ func (c *ListCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 	if hidden > 0 && !u.JSON {
 		u.Note("--all also shows the workspace servers of other folders (%d); pawl mcp remove ID removes one", hidden)
 	}
-	return u.List(list, t, "no MCP servers; pawl mcp add registers one")
+	return u.List(list, err, t, "no MCP servers; pawl mcp add registers one")
 }
 
 func activity(s *mcppoolv1.McpServer) string {
@@ -106,10 +105,7 @@ type RemoveCmd struct{ ServerArg }
 // Run removes a server.
 func (c *RemoveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	answer, err := s.Pool.DeleteMcpServer(ctx, &mcppoolv1.DeleteMcpServerRequest{Id: c.ID})
-	if err != nil {
-		return err
-	}
-	return u.Result(answer, "%s is removed", c.ID)
+	return u.Result(answer, err, "%s is removed", c.ID)
 }
 
 // ActivateCmd is `pawl mcp activate`.
@@ -131,8 +127,89 @@ func (c *DeactivateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) 
 }
 
 func showActivity(u *ui.UI, server *mcppoolv1.McpServer, err error) error {
+	return u.Result(server, err, "%s is %s", server.GetId(), map[bool]string{true: "active", false: "not active"}[server.GetActive()])
+}
+
+// TestCmd is `pawl mcp test`.
+type TestCmd struct{ ServerArg }
+
+// Run tests a server.
+func (c *TestCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	id, err := c.resolveID(ctx, s)
 	if err != nil {
 		return err
 	}
-	return u.Result(server, "%s is %s", server.GetId(), map[bool]string{true: "active", false: "not active"}[server.GetActive()])
+	report, err := s.Pool.TestMcpServer(ctx, &mcppoolv1.TestMcpServerRequest{Id: id})
+	err = u.Show(report, err, func() string { return checkup(u.OutStyle(), u.OutColumns(), report) })
+	if err != nil || report.GetOk() {
+		return err
+	}
+	return ui.Errorf("%s does not work", c.ID)
+}
+
+// LogsCmd is `pawl mcp logs`.
+type LogsCmd struct{ ServerArg }
+
+// Run shows what a server wrote.
+func (c *LogsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	id, err := c.resolveID(ctx, s)
+	if err != nil {
+		return err
+	}
+	log, err := s.Pool.GetMcpServerLog(ctx, &mcppoolv1.GetMcpServerLogRequest{Id: id})
+	if err != nil {
+		return err
+	}
+	if log.GetStderr() == "" && !u.JSON {
+		server, err := s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: id})
+		if err != nil {
+			return err
+		}
+		u.Note("%s", silence(c.ID, server, log))
+	}
+	return u.Show(log, nil, func() string { return serverLog(u.OutStyle(), log) })
+}
+
+// silence says why there is nothing to show.
+func silence(id string, server *mcppoolv1.McpServer, log *mcppoolv1.GetMcpServerLogResponse) string {
+	switch {
+	case server.GetHttp() != nil:
+		return id + " is a server at an address; such servers have no stderr here; pawl mcp test " + id + " looks at what works"
+	case log.GetConnected():
+		return id + " is connected, and wrote nothing to stderr"
+	case log.GetConnectTime() != nil:
+		return id + " failed, and wrote nothing to stderr"
+	}
+	return id + " was not connected to yet; pawl mcp test " + id + " tries"
+}
+
+// ShowCmd is `pawl mcp show`.
+type ShowCmd struct{ ServerArg }
+
+// Run shows a server.
+func (c *ShowCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	id, err := c.resolveID(ctx, s)
+	if err != nil {
+		return err
+	}
+	server, err := s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: id})
+	return u.Show(server, err, func() string { return serverText(u.OutStyle(), server, u.Now()) })
+}
+
+// WorkspaceCmd is `pawl mcp workspace`.
+type WorkspaceCmd struct {
+	Dir string `arg:"" help:"The folder."`
+}
+
+// Run serves the folder until standard input ends.
+func (c *WorkspaceCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	server, err := workspace.NewServer(c.Dir)
+	if err != nil {
+		return ui.Errorf("%v", err)
+	}
+	err = server.ServeStdio(ctx, u.In, u.Out)
+	if ctx.Err() != nil {
+		err = nil // it was asked to end
+	}
+	return errors.Join(err, server.Close())
 }

@@ -22,22 +22,16 @@ func (c *ResourcesCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) e
 	t := u.Table("ADDRESS", "TYPE", "WHAT")
 	if c.Templates {
 		list, err := discover.All(ctx, s.Pool.ListResourceTemplates, &mcppoolv1.ListResourceTemplatesRequest{McpId: c.ID})
-		if err != nil {
-			return err
-		}
 		for _, r := range list.GetResourceTemplates() {
 			t.Row(r.GetUriTemplate(), r.GetMimeType(), firstOf(r.GetTitle(), r.GetDescription(), r.GetName()))
 		}
-		return u.List(list, t, c.ID+" has no addresses to fill in")
+		return u.List(list, err, t, c.ID+" has no addresses to fill in")
 	}
 	list, err := discover.All(ctx, s.Pool.ListResources, &mcppoolv1.ListResourcesRequest{McpId: c.ID})
-	if err != nil {
-		return err
-	}
 	for _, r := range list.GetResources() {
 		t.Row(r.GetUri(), r.GetMimeType(), firstOf(r.GetTitle(), r.GetDescription(), r.GetName()))
 	}
-	return u.List(list, t, c.ID+" lists no resources; pawl mcp resources "+c.ID+" --templates shows addresses to fill in")
+	return u.List(list, err, t, c.ID+" lists no resources; pawl mcp resources "+c.ID+" --templates shows addresses to fill in")
 }
 
 // firstOf is the first line of the first text that there is.
@@ -55,10 +49,7 @@ type ReadCmd struct {
 // Run reads a resource.
 func (c *ReadCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	resource, err := s.Pool.ReadResource(ctx, &mcppoolv1.ReadResourceRequest{McpId: c.ID, Uri: c.URI})
-	if err != nil {
-		return err
-	}
-	return u.Show(resource, func() string { return resourceText(u.OutTTY, resource.GetContents()) })
+	return u.Show(resource, err, func() string { return resourceText(u.OutTTY, resource.GetContents()) })
 }
 
 // PromptsCmd is `pawl mcp prompts`.
@@ -67,14 +58,11 @@ type PromptsCmd struct{ ServerArg }
 // Run lists prompts.
 func (c *PromptsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	list, err := discover.All(ctx, s.Pool.ListPrompts, &mcppoolv1.ListPromptsRequest{McpId: c.ID})
-	if err != nil {
-		return err
-	}
 	t := u.Table("PROMPT", "TAKES", "WHAT")
 	for _, p := range list.GetPrompts() {
 		t.Row(p.GetName(), takes(p), firstOf(p.GetTitle(), p.GetDescription()))
 	}
-	return u.List(list, t, c.ID+" has no prompts")
+	return u.List(list, err, t, c.ID+" has no prompts")
 }
 
 // takes names a prompt's arguments, those in brackets that may be left out.
@@ -108,10 +96,7 @@ func (c *PromptCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 		arguments[name] = value
 	}
 	prompt, err := s.Pool.GetPrompt(ctx, &mcppoolv1.GetPromptRequest{McpId: c.ID, Name: c.Name, Arguments: arguments})
-	if err != nil {
-		return err
-	}
-	return u.Show(prompt, func() string { return promptText(u.OutStyle(), prompt) })
+	return u.Show(prompt, err, func() string { return promptText(u.OutStyle(), prompt) })
 }
 
 // resourceText is what is in a resource, part by part. Bytes are only named at a terminal (tty).

@@ -1,11 +1,14 @@
 package mcp
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"pawl.dev/cmd/internal/discover"
@@ -13,47 +16,13 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
-// quarantine is how many tools of a server wait for an approval, by server.
-type quarantine map[string]uint32
-
-func (q quarantine) sum() uint32 {
-	var n uint32
-	for _, held := range q {
-		n += held
-	}
-	return n
-}
-
-// noteQuarantined says which servers have tools that a list does not show.
-func noteQuarantined(u *ui.UI, s *discover.Session, ids []string, held quarantine) {
-	for _, id := range ids {
-		if n := held[id]; n > 0 {
-			u.Note("%d quarantined: pawl mcp tools %s --quarantined%s", n, id, s.Flags())
-		}
-	}
-}
-
-// listQuarantined gathers the quarantined tools of several servers.
-func listQuarantined(ctx context.Context, s *discover.Session, ids []string, query string) (held []*mcppoolv1.QuarantinedTool, failed []error) {
-	ask := &mcppoolv1.ListToolsRequest{Query: query, Quarantined: true}
-	failed = eachServer(ctx, s, ids, ask, func(_ string, list *mcppoolv1.ListToolsResponse) {
-		held = append(held, list.GetQuarantinedTools()...)
-	})
-	return held, failed
-}
-
-// quarantinedTools lists the tools that wait for an approval.
-func quarantinedTools(ctx context.Context, u *ui.UI, s *discover.Session, f discover.Folder, ids []string, query string) error {
-	held, failed := listQuarantined(ctx, s, ids, query)
-	if u.JSON {
-		err := u.Document(&mcppoolv1.ListToolsResponse{QuarantinedTools: held, QuarantinedCount: uint32(len(held))})
-		return cmp.Or(err, oneError(u, failed))
-	}
+// showQuarantined lists the tools that wait for an approval. complete says that no server failed.
+func showQuarantined(u *ui.UI, s *discover.Session, f discover.Folder, ids []string, held []*mcppoolv1.QuarantinedTool, complete bool) error {
 	if len(held) == 0 {
-		if len(failed) == 0 {
+		if complete {
 			u.Note("no quarantined tools")
 		}
-		return oneError(u, failed)
+		return nil
 	}
 	t := u.Table("TOOL", "WHY", "WHAT")
 	t.Mark(1, t.Style.Yellow)
@@ -67,7 +36,7 @@ func quarantinedTools(ctx context.Context, u *ui.UI, s *discover.Session, f disc
 		server = ids[0]
 	}
 	u.Note("look and approve: pawl mcp approve %s TOOL%s", server, s.Flags())
-	return cmp.Or(err, oneError(u, failed))
+	return err
 }
 
 // changedPlaces are the first places that differ.
@@ -81,15 +50,6 @@ func changedPlaces(q *mcppoolv1.QuarantinedTool) string {
 		return fmt.Sprintf("%s and %d more", strings.Join(changes[:most], ", "), len(changes)-most)
 	}
 	return strings.Join(changes, ", ")
-}
-
-// showQuarantined shows one quarantined tool as a whole.
-func showQuarantined(ctx context.Context, u *ui.UI, s *discover.Session, id, name string) error {
-	q, err := findQuarantined(ctx, s, id, name)
-	if err != nil {
-		return err
-	}
-	return u.Show(q, func() string { return quarantined(u.OutStyle(), q) })
 }
 
 // quarantineReason says why a tool waits, in a sentence's end.
@@ -128,10 +88,7 @@ func (c *ApproveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 		}
 	}
 	got, err := s.Pool.ApproveTool(ctx, &mcppoolv1.ApproveToolRequest{McpId: f.Real(id), Name: name, DefinitionHash: hash})
-	if err != nil {
-		return err
-	}
-	return u.Result(got, "%s is approved", ui.Line(f.Alias(got.GetTool().GetId())))
+	return u.Result(got, err, "%s is approved", ui.Line(f.Alias(got.GetTool().GetId())))
 }
 
 // look shows what is to be approved and returns its hash, once the person said yes.
@@ -166,14 +123,120 @@ func (c *ApproveCmd) look(ctx context.Context, u *ui.UI, s *discover.Session, id
 
 // findQuarantined returns one quarantined tool of a server.
 func findQuarantined(ctx context.Context, s *discover.Session, id, name string) (*mcppoolv1.QuarantinedTool, error) {
-	held, failed := listQuarantined(ctx, s, []string{id}, "")
+	list, _, failed := listTools(ctx, s, []string{id}, &mcppoolv1.ListToolsRequest{Quarantined: true})
 	if len(failed) > 0 {
 		return nil, failed[0]
 	}
-	for _, q := range held {
+	for _, q := range list.GetQuarantinedTools() {
 		if q.GetTool().GetName() == name {
 			return q, nil
 		}
 	}
 	return nil, ui.Errorf("%s has no quarantined tool %q", id, name).Then("pawl mcp tools %s --quarantined lists those", id)
+}
+
+// maxChanges is how many differences the pool names at most.
+const maxChanges = 50
+
+// quarantined shows what a person has to look at before a tool is approved: what changed, place by place, or all of it where
+// there is nothing to compare with. Nothing is cut: what is not shown would be approved unseen.
+func quarantined(st ui.Style, q *mcppoolv1.QuarantinedTool) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s\n", st.Bold(ui.Line(q.GetTool().GetId())), st.Yellow(whyQuarantined(q)))
+	if q.GetApproveTime() != nil {
+		by := "seen for the first time"
+		if q.GetApprovedBy() != "" {
+			by = "approved by " + ui.Line(q.GetApprovedBy())
+		}
+		fmt.Fprintf(&b, "  %s\n", st.Dim("before: "+by+", "+q.GetApproveTime().AsTime().UTC().Format("2006-01-02 15:04 UTC")))
+	}
+	if q.GetApprovedDefinitionJson() == "" {
+		if q.GetApprovedDefinitionHash() != "" {
+			fmt.Fprintf(&b, "  %s\n", st.Dim("that definition was too long to be kept, so what changed is not known"))
+		}
+		fmt.Fprintf(&b, "\n  definition\n%s\n", ui.PrettyJSON(q.GetDefinitionJson(), "  "))
+	} else {
+		before, after := decoded(q.GetApprovedDefinitionJson()), decoded(q.GetDefinitionJson())
+		for _, at := range q.GetChanges() {
+			fmt.Fprintf(&b, "\n  %s\n", ui.Line(cmp.Or(at, "the whole definition")))
+			b.WriteString(side(st.Red, "-", before, at))
+			b.WriteString(side(st.Green, "+", after, at))
+		}
+		if n := len(q.GetChanges()); n == 0 || n >= maxChanges { // none where only the spelling differs
+			fmt.Fprintf(&b, "\n  %s\n%s\n", st.Yellow("these may not be all changes; the whole definition"), ui.PrettyJSON(q.GetDefinitionJson(), "  "))
+		}
+	}
+	fmt.Fprintf(&b, "\n  %s\n", st.Dim("definition hash "+ui.Line(q.GetTool().GetDefinitionHash())))
+	return b.String()
+}
+
+// whyQuarantined says in a word why a tool waits.
+func whyQuarantined(q *mcppoolv1.QuarantinedTool) string {
+	if q.GetApprovedDefinitionHash() == "" {
+		return "new"
+	}
+	return "changed"
+}
+
+// decoded keeps numbers as they are written; nil where it is no JSON.
+func decoded(raw string) any {
+	dec := json.NewDecoder(strings.NewReader(raw))
+	dec.UseNumber()
+	var v any
+	if dec.Decode(&v) != nil {
+		return nil
+	}
+	return v
+}
+
+// side is one side of a difference, each line behind its mark.
+func side(paint func(string) string, mark string, v any, pointer string) string {
+	text := "(absent)"
+	if v, ok := resolve(v, pointer); ok {
+		text = valueText(v)
+	}
+	var b strings.Builder
+	for line := range strings.SplitSeq(text, "\n") {
+		b.WriteString("    " + paint(mark+" "+line) + "\n")
+	}
+	return b.String()
+}
+
+// valueText is a value as JSON; a text of several lines is shown as such.
+func valueText(v any) string {
+	if text, ok := v.(string); ok && strings.Contains(strings.TrimSpace(text), "\n") {
+		return ui.Text(text)
+	}
+	var raw bytes.Buffer
+	enc := json.NewEncoder(&raw)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(v) // it was decoded from JSON
+	return ui.PrettyJSON(strings.TrimSpace(raw.String()), "")
+}
+
+// resolve finds a place by its JSON pointer (RFC 6901).
+func resolve(v any, pointer string) (any, bool) {
+	if pointer == "" {
+		return v, v != nil
+	}
+	unescape := strings.NewReplacer("~1", "/", "~0", "~")
+	for key := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+		switch in := v.(type) {
+		case map[string]any:
+			next, ok := in[unescape.Replace(key)]
+			if !ok {
+				return nil, false
+			}
+			v = next
+		case []any:
+			i, err := strconv.Atoi(key)
+			if err != nil || i < 0 || i >= len(in) {
+				return nil, false
+			}
+			v = in[i]
+		default:
+			return nil, false
+		}
+	}
+	return v, true
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -23,16 +25,17 @@ type ToolsCmd struct {
 
 // Run lists tools.
 func (c *ToolsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	id, tool, _ := strings.Cut(c.ID, "/")
+	id, name, _ := strings.Cut(c.ID, "/")
 	f, err := s.EnsureWorkspace(ctx, id)
-	if err != nil {
-		return err
-	}
 	switch {
-	case tool != "" && c.Quarantined:
-		return showQuarantined(ctx, u, s, f.Real(id), tool)
-	case tool != "":
-		return showTool(ctx, u, s, f.Real(id), tool)
+	case err != nil:
+		return err
+	case name != "" && c.Quarantined:
+		q, err := findQuarantined(ctx, s, f.Real(id), name)
+		return u.Show(q, err, func() string { return quarantined(u.OutStyle(), q) })
+	case name != "":
+		tool, err := findTool(ctx, s, f.Real(id), name)
+		return u.Show(tool, err, func() string { return toolText(u.OutStyle(), tool) })
 	}
 	ids := []string{f.Real(id)}
 	if id == "" {
@@ -41,18 +44,20 @@ func (c *ToolsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 			return err
 		}
 	}
-	if c.Quarantined {
-		return quarantinedTools(ctx, u, s, f, ids, c.Query)
-	}
-	tools, held, failed := listTools(ctx, s, ids, c.Query)
-	if id != "" && len(failed) > 0 {
-		return oneError(u, failed)
-	}
-	if u.JSON {
-		err = u.Document(&mcppoolv1.ListToolsResponse{Tools: tools, QuarantinedCount: held.sum()})
-	} else {
-		err = showTools(u, tools, f, len(held) > 0)
-		noteQuarantined(u, s, ids, held)
+	list, held, failed := listTools(ctx, s, ids, &mcppoolv1.ListToolsRequest{Query: c.Query, Quarantined: c.Quarantined})
+	switch {
+	case id != "" && len(failed) > 0:
+	case u.JSON:
+		err = u.Document(list)
+	case c.Quarantined:
+		err = showQuarantined(u, s, f, ids, list.GetQuarantinedTools(), len(failed) == 0)
+	default:
+		err = showTools(u, list, f)
+		for _, id := range ids {
+			if n := held[id]; n > 0 {
+				u.Note("%d quarantined: pawl mcp tools %s --quarantined%s", n, id, s.Flags())
+			}
+		}
 	}
 	return cmp.Or(err, oneError(u, failed))
 }
@@ -68,20 +73,9 @@ func activeIDs(ctx context.Context, s *discover.Session) ([]string, error) {
 	return ids, err
 }
 
-// listTools gathers tools of several servers, and how many of each are quarantined.
-func listTools(ctx context.Context, s *discover.Session, ids []string, query string) (tools []*commonv1.Tool, held quarantine, failed []error) {
-	held = quarantine{}
-	failed = eachServer(ctx, s, ids, &mcppoolv1.ListToolsRequest{Query: query}, func(id string, list *mcppoolv1.ListToolsResponse) {
-		tools = append(tools, list.GetTools()...)
-		if n := list.GetQuarantinedCount(); n > 0 {
-			held[id] = n
-		}
-	})
-	return tools, held, failed
-}
-
-// eachServer lists the tools of several servers; one that fails does not hide the others.
-func eachServer(ctx context.Context, s *discover.Session, ids []string, ask *mcppoolv1.ListToolsRequest, take func(id string, list *mcppoolv1.ListToolsResponse)) (failed []error) {
+// listTools gathers tools of several servers, and how many of each are quarantined. A server that fails does not hide the others.
+func listTools(ctx context.Context, s *discover.Session, ids []string, ask *mcppoolv1.ListToolsRequest) (all *mcppoolv1.ListToolsResponse, held map[string]uint32, failed []error) {
+	all, held = &mcppoolv1.ListToolsResponse{}, map[string]uint32{}
 	for _, id := range ids {
 		ask.McpId = id
 		list, err := discover.All(ctx, s.Pool.ListTools, ask)
@@ -89,25 +83,23 @@ func eachServer(ctx context.Context, s *discover.Session, ids []string, ask *mcp
 			failed = append(failed, named(id, err))
 			continue
 		}
-		take(id, list)
+		held[id] = list.GetQuarantinedCount()
+		list.QuarantinedCount += all.GetQuarantinedCount()
+		proto.Merge(all, list)
 	}
-	return failed
+	return all, held, failed
 }
 
-func showTools(u *ui.UI, tools []*commonv1.Tool, f discover.Folder, held bool) error {
-	if len(tools) == 0 && held {
+func showTools(u *ui.UI, list *mcppoolv1.ListToolsResponse, f discover.Folder) error {
+	if len(list.GetTools()) == 0 && list.GetQuarantinedCount() > 0 {
 		return nil // what is said of those says why
-	}
-	if len(tools) == 0 {
-		u.Note("no tools; pawl mcp list shows the servers, pawl mcp activate ID lets you use one")
-		return nil
 	}
 	t := u.Table("TOOL", "EFFECT", "WHAT")
 	t.Mark(1, func(s string) string { return effectStyle(t.Style, s) })
-	for _, tool := range tools {
+	for _, tool := range list.GetTools() {
 		t.Row(f.Alias(tool.GetId()), ui.EffectName(tool.GetEffect()), summary(tool))
 	}
-	return t.Write(u.Out)
+	return u.List(list, nil, t, "no tools; pawl mcp list shows the servers, pawl mcp activate ID lets you use one")
 }
 
 // summary is a tool's title, or the first sentence of its description; pawl mcp tools SERVER/TOOL shows it whole.
@@ -135,11 +127,11 @@ var errNotListed = errors.New("the tool is not listed")
 
 // findTool returns one tool of a server.
 func findTool(ctx context.Context, s *discover.Session, id, name string) (*commonv1.Tool, error) {
-	tools, held, failed := listTools(ctx, s, []string{id}, "")
+	list, held, failed := listTools(ctx, s, []string{id}, &mcppoolv1.ListToolsRequest{})
 	if len(failed) > 0 {
 		return nil, failed[0]
 	}
-	for _, t := range tools {
+	for _, t := range list.GetTools() {
 		if t.GetName() == name {
 			return t, nil
 		}
@@ -152,14 +144,6 @@ func findTool(ctx context.Context, s *discover.Session, id, name string) (*commo
 	}
 	return nil, ui.WrapError(errNotListed, "%s offers you no tool %q: it has none of that name, or a rule keeps it from you", id, name).
 		Then("pawl mcp tools %s lists those that you may call", id)
-}
-
-func showTool(ctx context.Context, u *ui.UI, s *discover.Session, id, name string) error {
-	tool, err := findTool(ctx, s, id, name)
-	if err != nil {
-		return err
-	}
-	return u.Show(tool, func() string { return toolText(u.OutStyle(), tool) })
 }
 
 // toolText shows one tool as a whole.

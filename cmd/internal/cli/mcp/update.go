@@ -3,7 +3,6 @@ package mcp
 import (
 	"cmp"
 	"context"
-	"errors"
 	"reflect"
 	"slices"
 	"strings"
@@ -36,10 +35,12 @@ func (c *UpdateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 	}
 	var file *mcppoolv1.McpServer
 	if c.From != "" {
-		var err error
-		if file, err = c.entry(u); err != nil {
+		add := AddCmd{Name: c.ID, From: c.From, Command: c.Command, ServerFlags: ServerFlags{URL: c.URL}}
+		servers, err := add.imported(u, "name the entry "+c.ID+" in the file, or say with flags what is to change: pawl mcp update --help")
+		if err != nil {
 			return err
 		}
+		file = servers[0]
 	}
 	at, err := s.Server(ctx)
 	if err != nil {
@@ -68,24 +69,20 @@ func (c *UpdateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 		c.sayConsequences(u, old, got, mask.GetPaths())
 	}
 	warnOfModel(ctx, u, s, got)
-	checked := c.check(ctx, u, s, got)
+	found := ""
+	if !c.NoCheck && !got.GetDisabled() && got.GetActive() {
+		found, err = connect(ctx, s, c.ID, "changed")
+	}
 	if u.JSON {
-		return cmp.Or(u.Document(got), checked)
+		return cmp.Or(u.Document(got), err)
 	}
-	return checked
-}
-
-// entry is what the file says of the server.
-func (c *UpdateCmd) entry(u *ui.UI) (*mcppoolv1.McpServer, error) {
-	add := AddCmd{Name: c.ID, From: c.From, Command: c.Command, ServerFlags: ServerFlags{URL: c.URL}}
-	servers, err := add.imported(u)
-	if errors.Is(err, errNotInFile) {
-		return nil, ui.Errorf("%s has no server %q", c.From, c.ID).Then("name the entry %s in the file, or say with flags what is to change: pawl mcp update --help", c.ID)
+	if strings.HasPrefix(found, ":") {
+		found = "it works" + found
 	}
-	if err != nil {
-		return nil, err
+	if found != "" {
+		u.Printf("  %s\n", strings.TrimPrefix(found, "; "))
 	}
-	return servers[0], nil
+	return err
 }
 
 // changed is the server as it is to be. Its etag is the old one's, so that a change made meanwhile is not lost.
@@ -113,15 +110,7 @@ func (c *UpdateCmd) changed(old, file *mcppoolv1.McpServer, local bool) (*mcppoo
 	}
 	ui.Set(&server.Trusted, c.Trusted)
 	ui.Set(&server.Disabled, c.Disabled)
-	if err := c.reach(server, c.Command, local); err != nil {
-		return nil, err
-	}
-	for _, set := range []func(*mcppoolv1.McpServer) error{c.logins, c.effects, c.trust} {
-		if err := set(server); err != nil {
-			return nil, err
-		}
-	}
-	return server, nil
+	return server, c.apply(server, c.Command, local)
 }
 
 // differences are the paths of the fields that differ. A field that another one of its oneof replaced is not named.
@@ -144,27 +133,6 @@ func differences(old, now protoreflect.Message) []string {
 	}
 	slices.Sort(paths)
 	return paths
-}
-
-// check connects to the server, to see whether it works.
-func (c *UpdateCmd) check(ctx context.Context, u *ui.UI, s *discover.Session, server *mcppoolv1.McpServer) error {
-	if c.NoCheck || server.GetDisabled() || !server.GetActive() {
-		return nil
-	}
-	tools, err := discover.All(ctx, s.Pool.ListTools, &mcppoolv1.ListToolsRequest{McpId: c.ID})
-	switch {
-	case wantsLogin(err):
-		u.Say("  it wants a login: pawl mcp login %s", c.ID)
-		return nil
-	case err != nil:
-		return ui.Errorf("%s is changed, but it does not work: %s", c.ID, ui.AsError(err).Message).
-			Then("pawl mcp test %[1]s%[2]s says more; pawl mcp update %[1]s%[2]s changes it again", c.ID, s.Flags())
-	}
-	u.Say("  it works: %s (pawl mcp tools %s)", ui.Plural(len(tools.GetTools()), "tool"), c.ID)
-	if n := tools.GetQuarantinedCount(); n > 0 {
-		u.Say("  %d more need an approval: pawl mcp tools %s --quarantined", n, c.ID)
-	}
-	return nil
 }
 
 // wholes are what --unset takes away of any server.

@@ -31,15 +31,12 @@ type AgentsListCmd struct{}
 // Run lists agents.
 func (c *AgentsListCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	list, err := discover.All(ctx, s.Agents.ListAgents, &executorv1.ListAgentsRequest{})
-	if err != nil {
-		return err
-	}
 	t := u.Table("ID", "ASKS", "MODEL", "SERVERS", "WHAT")
 	for _, agent := range list.GetAgents() {
 		t.Row(agent.GetId(), cmp.Or(ui.EnumName(agent.GetConfirm()), "always"), cmp.Or(agent.GetModel(), "default"),
 			cmp.Or(strings.Join(agent.GetMcpIds(), ","), "all"), cmp.Or(agent.GetDescription(), agent.GetDisplayName()))
 	}
-	return u.List(list, t, "no agents; tasks run as the default one. pawl agents create ID makes one")
+	return u.List(list, err, t, "no agents; tasks run as the default one. pawl agents create ID makes one")
 }
 
 // AgentsShowCmd is `pawl agents show`.
@@ -154,10 +151,7 @@ type AgentsDeleteCmd struct {
 // Run deletes an agent.
 func (c *AgentsDeleteCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	answer, err := s.Agents.DeleteAgent(ctx, &executorv1.DeleteAgentRequest{Id: c.ID})
-	if err != nil {
-		return err
-	}
-	return u.Result(answer, "agent %s is deleted", c.ID)
+	return u.Result(answer, err, "agent %s is deleted", c.ID)
 }
 
 // showAgent prints an agent behind what was done with it, or returns the error.

@@ -165,5 +165,5 @@ func usableModel(ctx context.Context, s *discover.Session, taskID string) error 
 
 // left shows a task that is not followed further.
 func left(u *ui.UI, task *executorv1.Task) error {
-	return u.Result(task, "task %s is %s", ui.ShortID(task.GetId()), u.OutStyle().StatusStyle(ui.StateName(task)))
+	return u.Result(task, nil, "task %s is %s", ui.ShortID(task.GetId()), u.OutStyle().StatusStyle(ui.StateName(task)))
 }

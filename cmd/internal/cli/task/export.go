@@ -37,10 +37,7 @@ func (c *ExportCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 		return err
 	}
 	n, err := exportFile(c.Output, stream)
-	if err != nil {
-		return err
-	}
-	return u.Result(map[string]any{"task": id, "file": c.Output, "bytes": n}, "task %s is exported to %s (%s)", ui.ShortID(id), ui.Line(c.Output), ui.Bytes(n))
+	return u.Result(map[string]any{"task": id, "file": c.Output, "bytes": n}, err, "task %s is exported to %s (%s)", ui.ShortID(id), ui.Line(c.Output), ui.Bytes(n))
 }
 
 type pieces = grpc.ServerStreamingClient[executorv1.ExportTaskResponse]

@@ -30,9 +30,6 @@ func (c *TasksCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 		return err
 	}
 	list, err := c.list(ctx, s, req)
-	if err != nil {
-		return err
-	}
 	t := u.Table("ID", "STATE", "AGE", "STEPS", "GOAL")
 	t.Mark(1, t.Style.StatusStyle)
 	for _, task := range list.GetTasks() {
@@ -43,7 +40,7 @@ func (c *TasksCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 	if len(req.GetStatuses()) > 0 || c.Agent != "" || c.Conversation != "" || c.PageToken != "" {
 		empty = "no such tasks; pawl tasks lists all"
 	}
-	if err := u.List(list, t, empty); err != nil {
+	if err := u.List(list, err, t, empty); err != nil {
 		return err
 	}
 	if token := list.GetNextPageToken(); token != "" && !u.JSON {

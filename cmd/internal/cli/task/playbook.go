@@ -75,7 +75,7 @@ func (c *PlaybookCheckCmd) Run(ctx context.Context, u *ui.UI, s *discover.Sessio
 	if !u.JSON {
 		u.Say("%s: %d steps", cmp.Or(found.GetName(), c.File), found.GetStepCount())
 	}
-	return u.List(found, t, "no tools")
+	return u.List(found, nil, t, "no tools")
 }
 
 // problems writes what is wrong with the playbook as JSON, if JSON is wanted.

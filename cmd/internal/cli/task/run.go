@@ -145,7 +145,7 @@ func detached(u *ui.UI, s *discover.Session, task *executorv1.Task) error {
 	if !u.JSON {
 		defer u.Note("pawl watch %s%s follows it", ui.ShortID(task.GetId()), s.Flags())
 	}
-	return u.Result(task, "%s", task.GetId())
+	return u.Result(task, nil, "%s", task.GetId())
 }
 
 // language is the one that was named, else Chinese if the locale is; else the planner goes by the goal.
