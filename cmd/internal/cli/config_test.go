@@ -32,7 +32,7 @@ func TestAgents(t *testing.T) {
 	w.pawl("agents", "show", "reader").expect(t, 0, "files, search", "")
 	w.pawl("agents", "update", "reader", "--description", "", "--max-failed-steps", "1").expect(t, 0, "agent reader is changed", "")
 	w.pawl("agents", "update", "reader", "--all-servers").expect(t, 0, "", "")
-	w.pawl("agents", "update", "reader", "--all-servers", "--mcp", "x").expect(t, 64, "", "exclude each other")
+	w.pawl("agents", "update", "reader", "--all-servers", "--mcp", "x").expect(t, 64, "", "can't be used together")
 	if diff := cmp.Diff([][]string{{"description", "max_failed_steps"}, {"mcp_ids"}}, w.agents.Masks); diff != "" {
 		t.Error(diff)
 	}
@@ -249,7 +249,7 @@ func TestUpThatCannot(t *testing.T) {
 	w.newErr = errors.New("the address 127.0.0.1:7410 is in use; choose another with the flag")
 	w.pawl("up").expect(t, 1, "", "pawl: the address 127.0.0.1:7410 is in use")
 	w.pawl("up", "--server", "x:1").expect(t, 64, "", "this one is a server")
-	w.pawl("up", "--workspace", ".", "--no-workspace").expect(t, 64, "", "exclude each other")
+	w.pawl("up", "--workspace", ".", "--no-workspace").expect(t, 64, "", "can't be used together")
 }
 
 // Where data is kept: the flag, PAWL_DATA, the XDG folder, the home folder.

@@ -357,7 +357,7 @@ func TestBudgetOfAnAgent(t *testing.T) {
 	w.pawl("agents", "update", "a", "--max-tokens", "9").expect(t, 0, "budget   3 tool calls, 9 tokens, 1m30s of running", "")
 	w.pawl("agents", "update", "a", "--on-unknown-outcome", "retry", "--wait-timeout", "0s").expect(t, 0, "", "")
 	w.pawl("agents", "update", "b", "--max-tokens", "9").expect(t, 1, "", `there is no agent "b"`)
-	if diff := cmp.Diff([][]string{{"budget"}, {"wait_timeout", "on_unknown_outcome"}}, w.agents.Masks); diff != "" {
+	if diff := cmp.Diff([][]string{{"budget"}, {"on_unknown_outcome", "wait_timeout"}}, w.agents.Masks); diff != "" {
 		t.Error(diff)
 	}
 	if got := w.pawl("agents", "create", "x", "--on-unknown-outcome", "hope"); got.code != 64 {

@@ -23,7 +23,9 @@ import (
 	"pawl.dev/cmd/internal/ui"
 	"pawl.dev/cmd/suite"
 	"pawl.dev/executor-svc/executor"
+	"pawl.dev/services/identity"
 	"pawl.dev/services/inproc"
+	"pawl.dev/services/serve"
 )
 
 // world is what one or more commands of a test work in: the services, the data folder, the person.
@@ -97,7 +99,11 @@ func (w *world) newSuite(_ context.Context, cfg suite.Config, _ *slog.Logger) (a
 	if w.newErr != nil {
 		return nil, w.newErr
 	}
-	s := &fakeSuite{conn: inproc.New(nil, nil), cfg: cfg, started: make(chan struct{}), stopped: make(chan struct{})}
+	unary, stream, err := serve.Interceptors(serve.Options{Auth: identity.Local(), Local: true})
+	if err != nil {
+		return nil, err
+	}
+	s := &fakeSuite{conn: inproc.New(unary, stream), cfg: cfg, started: make(chan struct{}), stopped: make(chan struct{})}
 	for _, service := range w.services() {
 		service.Register(s.conn)
 	}

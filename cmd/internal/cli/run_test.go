@@ -161,7 +161,7 @@ func TestRunUsage(t *testing.T) {
 		{[]string{"run", "x", "--language", "fr"}, "--language must be one of"},
 		{[]string{"run", "x", "--playbook", "missing.yaml"}, "missing.yaml"},
 		{[]string{"run", "x", "--workspace", "missing"}, "missing"},
-		{[]string{"run", "x", "--workspace", ".", "--no-workspace"}, "exclude each other"},
+		{[]string{"run", "x", "--workspace", ".", "--no-workspace"}, "can't be used together"},
 		{[]string{"run", "x", "--nonsense"}, "unknown flag --nonsense"},
 		{[]string{"rnu", "x"}, `unexpected argument rnu, did you mean "run"?`},
 		{[]string{"tasks", "--status", "odd"}, "--status must be one of"},

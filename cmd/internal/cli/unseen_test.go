@@ -81,7 +81,7 @@ func TestAnswerWithoutTheModelsKey(t *testing.T) {
 		return nil
 	}
 	for _, args := range [][]string{{"approve", "last"}, {"unpause", "last"}, {"fork", "last"}} {
-		w.pawl(args...).expect(t, 1, "", "task a0000001 would go on inside this command, where its model does not work: ")
+		w.pawl(args...).expect(t, 1, "", "task a0000001 would go on inside this command, where its model does not work: there is no model \"openai:m\"")
 	}
 	if len(w.executor.Resumed)+len(w.executor.Forked) > 0 {
 		t.Error("it was resumed")

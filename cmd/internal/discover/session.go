@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -228,4 +229,26 @@ func field(m proto.Message, name protoreflect.Name) protoreflect.FieldDescriptor
 
 func setField(m proto.Message, name protoreflect.Name, v protoreflect.Value) {
 	m.ProtoReflect().Set(field(m, name), v)
+}
+
+// Differences are the paths of the fields that differ, for an update mask. A field that another one of its oneof replaced is not named.
+func Differences(old, now protoreflect.Message) []string {
+	var paths []string
+	fields := now.Descriptor().Fields()
+	for i := range fields.Len() {
+		fd := fields.Get(i)
+		name := string(fd.Name())
+		oneof := fd.ContainingOneof()
+		switch {
+		case old.Get(fd).Equal(now.Get(fd)) && old.Has(fd) == now.Has(fd), oneof != nil && !now.Has(fd) && now.WhichOneof(oneof) != nil:
+		case fd.Message() != nil && fd.Message().ParentFile().Package() == now.Descriptor().ParentFile().Package() && !fd.IsMap() && !fd.IsList() && old.Has(fd) && now.Has(fd):
+			for _, path := range Differences(old.Get(fd).Message(), now.Get(fd).Message()) {
+				paths = append(paths, name+"."+path)
+			}
+		default:
+			paths = append(paths, name)
+		}
+	}
+	slices.Sort(paths)
+	return paths
 }

@@ -27,8 +27,8 @@ type UpCmd struct {
 	GRPC        string   `name:"grpc" default:"${grpc}" placeholder:"ADDR" help:"Where gRPC listens (default ${default}); none: nowhere."`
 	MCPConfig   []string `name:"mcp-config" sep:"none" type:"existingfile" placeholder:"FILE" help:"File with MCP servers in the mcpServers format (repeatable)."`
 	Keys        string   `type:"path" placeholder:"FILE" help:"File of hashed API keys (pawl keys add); without, everyone on this machine may do everything."`
-	Workspace   string   `type:"existingdir" placeholder:"DIR" help:"Folder of the built-in MCP server workspace (default: the current one)."`
-	NoWorkspace bool     `help:"Run no MCP server workspace."`
+	Workspace   string   `xor:"workspace" type:"existingdir" placeholder:"DIR" help:"Folder of the built-in MCP server workspace (default: the current one)."`
+	NoWorkspace bool     `xor:"workspace" help:"Run no MCP server workspace."`
 	Model       string   `complete:"model" placeholder:"NAME" help:"The model that plans where nothing else is said."`
 	Models      string   `type:"path" placeholder:"FILE" help:"File of named language models (YAML or JSON). MCP servers with sampling enabled may use them."`
 	ModelTries  int      `placeholder:"N" default:"3" help:"How often a model's reply is asked for before planning fails, the first time included (${default})."`
@@ -104,10 +104,7 @@ func (c *UpCmd) config(h *Host, at discover.Config) (suite.Config, error) {
 	if at.Server != "" && at.Server != os.Getenv("PAWL_SERVER") {
 		return cfg, ui.Usagef("--server is for commands that use a server; this one is a server").Then("--grpc ADDR says where it listens")
 	}
-	switch {
-	case c.NoWorkspace && c.Workspace != "":
-		return cfg, ui.Usagef("--workspace and --no-workspace exclude each other").Then("leave one of them out")
-	case !c.NoWorkspace && c.Workspace == "":
+	if !c.NoWorkspace && c.Workspace == "" {
 		cfg.Workspace, err = os.Getwd()
 	}
 	return cfg, err

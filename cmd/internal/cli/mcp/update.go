@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"pawl.dev/cmd/internal/discover"
@@ -56,7 +55,7 @@ func (c *UpdateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 	}
 	mask := &fieldmaskpb.FieldMask{Paths: []string{"*"}}
 	if file == nil {
-		mask.Paths = differences(old.ProtoReflect(), server.ProtoReflect())
+		mask.Paths = discover.Differences(old.ProtoReflect(), server.ProtoReflect())
 	}
 	got := old
 	if len(mask.GetPaths()) > 0 {
@@ -111,28 +110,6 @@ func (c *UpdateCmd) changed(old, file *mcppoolv1.McpServer, local bool) (*mcppoo
 	ui.Set(&server.Trusted, c.Trusted)
 	ui.Set(&server.Disabled, c.Disabled)
 	return server, c.apply(server, c.Command, local)
-}
-
-// differences are the paths of the fields that differ. A field that another one of its oneof replaced is not named.
-func differences(old, now protoreflect.Message) []string {
-	var paths []string
-	fields := now.Descriptor().Fields()
-	for i := range fields.Len() {
-		fd := fields.Get(i)
-		name := string(fd.Name())
-		oneof := fd.ContainingOneof()
-		switch {
-		case old.Get(fd).Equal(now.Get(fd)) && old.Has(fd) == now.Has(fd), oneof != nil && !now.Has(fd) && now.WhichOneof(oneof) != nil:
-		case fd.Message() != nil && fd.Message().ParentFile().Package() == now.Descriptor().ParentFile().Package() && !fd.IsMap() && !fd.IsList() && old.Has(fd) && now.Has(fd):
-			for _, path := range differences(old.Get(fd).Message(), now.Get(fd).Message()) {
-				paths = append(paths, name+"."+path)
-			}
-		default:
-			paths = append(paths, name)
-		}
-	}
-	slices.Sort(paths)
-	return paths
 }
 
 // wholes are what --unset takes away of any server.

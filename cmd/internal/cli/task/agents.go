@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"pawl.dev/cmd/internal/discover"
@@ -54,7 +57,7 @@ func (c *AgentsShowCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) 
 type AgentFields struct {
 	Name           *string  `placeholder:"TEXT" help:"A name for people."`
 	Description    *string  `placeholder:"TEXT" help:"What it is for; planners read it."`
-	MCP            []string `name:"mcp" sep:"none" complete:"server" placeholder:"ID" help:"An MCP server it may use (repeatable; none: all that are active)."`
+	MCP            []string `name:"mcp" xor:"servers" sep:"none" complete:"server" placeholder:"ID" help:"An MCP server it may use (repeatable; none: all that are active)."`
 	Model          *string  `complete:"model" placeholder:"NAME" help:"The model that plans."`
 	Confirm        *string  `enum:"always,by-risk,never" help:"When a person is asked: ${enum}. never is for operators."`
 	MaxSteps       *uint32  `placeholder:"N" help:"Steps a task may take (default 25)."`
@@ -64,26 +67,26 @@ type AgentFields struct {
 	OnUnknownOutcome *string `enum:"ask,retry,fail" help:"What happens where it is not known whether a call had its effect: ${enum}. retry may make it happen twice."`
 }
 
-// apply writes the fields that were given into the agent and returns their names.
-func (f *AgentFields) apply(agent *executorv1.Agent) []string {
-	var mask []string
-	set := func(name string, given bool, write func()) {
-		if given {
-			write()
-			mask = append(mask, name)
-		}
+// apply writes the fields that were given into the agent.
+func (f *AgentFields) apply(agent *executorv1.Agent) {
+	ui.Set(&agent.DisplayName, f.Name)
+	ui.Set(&agent.Description, f.Description)
+	ui.Set(&agent.Model, f.Model)
+	ui.Set(&agent.MaxSteps, f.MaxSteps)
+	ui.Set(&agent.MaxFailedSteps, f.MaxFailedSteps)
+	agent.Budget = f.over(agent.GetBudget())
+	if f.MCP != nil {
+		agent.McpIds = f.MCP
 	}
-	set("display_name", f.Name != nil, func() { agent.DisplayName = *f.Name })
-	set("description", f.Description != nil, func() { agent.Description = *f.Description })
-	set("mcp_ids", f.MCP != nil, func() { agent.McpIds = f.MCP })
-	set("model", f.Model != nil, func() { agent.Model = *f.Model })
-	set("confirm", f.Confirm != nil, func() { agent.Confirm = ui.EnumValue[executorv1.Confirm](*f.Confirm) })
-	set("max_steps", f.MaxSteps != nil, func() { agent.MaxSteps = *f.MaxSteps })
-	set("max_failed_steps", f.MaxFailedSteps != nil, func() { agent.MaxFailedSteps = *f.MaxFailedSteps })
-	set("budget", f.given(), func() { agent.Budget = f.over(agent.GetBudget()) })
-	set("wait_timeout", f.WaitTimeout != nil, func() { agent.WaitTimeout = f.waitTimeout() })
-	set("on_unknown_outcome", f.OnUnknownOutcome != nil, func() { agent.OnUnknownOutcome = ui.EnumValue[executorv1.OnUnknownOutcome](*f.OnUnknownOutcome) })
-	return mask
+	if f.Confirm != nil {
+		agent.Confirm = ui.EnumValue[executorv1.Confirm](*f.Confirm)
+	}
+	if f.WaitTimeout != nil {
+		agent.WaitTimeout = f.waitTimeout()
+	}
+	if f.OnUnknownOutcome != nil {
+		agent.OnUnknownOutcome = ui.EnumValue[executorv1.OnUnknownOutcome](*f.OnUnknownOutcome)
+	}
 }
 
 // AgentsCreateCmd is `pawl agents create`.
@@ -119,28 +122,27 @@ type AgentsUpdateCmd struct {
 
 // Run changes an agent.
 func (c *AgentsUpdateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	mask := c.apply(&executorv1.Agent{})
-	if c.AllServers {
-		if c.MCP != nil {
-			return ui.Usagef("--mcp and --all-servers exclude each other").Then("leave one of them out")
-		}
-		mask = append(mask, "mcp_ids")
-	}
-	if len(mask) == 0 {
+	if reflect.DeepEqual(*c, AgentsUpdateCmd{ID: c.ID}) {
 		return ui.Usagef("nothing is to be changed").Then("pawl agents update --help shows what can be")
 	}
-	agent := &executorv1.Agent{Id: c.ID}
-	if c.given() { // the budget is one field: what is not named of it stays as it is
-		old, err := s.Agents.GetAgent(ctx, &executorv1.GetAgentRequest{Id: c.ID})
-		if err != nil {
-			return err
-		}
-		agent.Budget, agent.Etag = old.GetBudget(), old.GetEtag()
+	old, err := s.Agents.GetAgent(ctx, &executorv1.GetAgentRequest{Id: c.ID})
+	if err != nil {
+		return err
+	}
+	agent := proto.CloneOf(old) // with its etag, so that a change made meanwhile is not lost
+	if c.AllServers {
+		agent.McpIds = nil
 	}
 	c.apply(agent)
 	warnOfServers(ctx, u, s, c.MCP)
-	changed, err := s.Agents.UpdateAgent(ctx, &executorv1.UpdateAgentRequest{Agent: agent, UpdateMask: &fieldmaskpb.FieldMask{Paths: mask}})
-	return showAgent(u, changed, "is changed", err)
+	paths := discover.Differences(old.ProtoReflect(), agent.ProtoReflect())
+	for i := range paths { // the budget is one field
+		paths[i], _, _ = strings.Cut(paths[i], ".")
+	}
+	if paths = slices.Compact(paths); len(paths) > 0 {
+		agent, err = s.Agents.UpdateAgent(ctx, &executorv1.UpdateAgentRequest{Agent: agent, UpdateMask: &fieldmaskpb.FieldMask{Paths: paths}})
+	}
+	return showAgent(u, agent, "is changed", err)
 }
 
 // AgentsDeleteCmd is `pawl agents delete`.

@@ -1,7 +1,12 @@
 package task
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -75,7 +80,7 @@ func answer(ctx context.Context, u *ui.UI, s *discover.Session, target AnswerTar
 		return err
 	}
 	req.Id, req.WaitId = id, wait.GetId()
-	resumed, err := resume(ctx, s, req)
+	resumed, err := resume(ctx, s, task, req)
 	if err != nil {
 		return err
 	}
@@ -91,12 +96,11 @@ const patience = 30 * time.Second
 
 // stopping returns the task once it waits or has ended: an answer right after the start of a task means its first question.
 func stopping(ctx context.Context, u *ui.UI, s *discover.Session, task *executorv1.Task) (*executorv1.Task, error) {
-	ended := task.GetEndTime() != nil || task.GetCancelRequested()
-	if ended || task.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING {
+	if still(task) || task.GetCancelRequested() {
 		return task, nil
 	}
 	if !u.JSON {
-		u.Note("%s", "task "+ui.ShortID(task.GetId())+" has no question yet; waiting for one")
+		u.Note("task %s has no question yet; waiting for one", ui.ShortID(task.GetId()))
 	}
 	waiting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -138,9 +142,9 @@ func otherKind(id string, wait *executorv1.Wait, want executorv1.WaitKind, flags
 }
 
 // resume sends an answer. If the task would go on inside this command, its model must be usable here: else the tool would run, and the task fail.
-func resume(ctx context.Context, s *discover.Session, req *executorv1.ResumeTaskRequest) (*executorv1.Task, error) {
+func resume(ctx context.Context, s *discover.Session, task *executorv1.Task, req *executorv1.ResumeTaskRequest) (*executorv1.Task, error) {
 	if req.GetReject() == nil {
-		if err := usableModel(ctx, s, req.GetId()); err != nil {
+		if err := usableModel(ctx, s, task); err != nil {
 			return nil, err
 		}
 	}
@@ -148,22 +152,84 @@ func resume(ctx context.Context, s *discover.Session, req *executorv1.ResumeTask
 }
 
 // usableModel returns an error if the server runs inside this command and lacks what the task's model needs.
-func usableModel(ctx context.Context, s *discover.Session, taskID string) error {
+func usableModel(ctx context.Context, s *discover.Session, task *executorv1.Task) error {
 	if !s.Embedded() {
 		return nil
 	}
-	task, err := s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: taskID})
-	if err != nil || task.GetModel() == "" {
-		return err
-	}
-	if _, err = s.Planner.ListModels(ctx, &plannerv1.ListModelsRequest{Name: task.GetModel()}); err == nil {
+	_, err := s.Planner.ListModels(ctx, &plannerv1.ListModelsRequest{Name: task.GetModel()})
+	if err == nil {
 		return nil
 	}
-	return ui.WrapError(err, "task %s would go on inside this command, where its model does not work: %s", ui.ShortID(taskID), ui.AsError(err).Message).
+	return ui.WrapError(err, "task %s would go on inside this command, where its model does not work: %s", ui.ShortID(task.GetId()), ui.AsError(err).Message).
 		Then("repeat the command where the model works, or while pawl up runs there; nothing was answered or run")
 }
 
 // left shows a task that is not followed further.
 func left(u *ui.UI, task *executorv1.Task) error {
 	return u.Result(task, nil, "task %s is %s", ui.ShortID(task.GetId()), u.OutStyle().StatusStyle(ui.StateName(task)))
+}
+
+// answersFile holds, in the data folder, for each task that was answered with --detach, when the newest wait began that a person saw. What
+// such a task asks next is not shown by the command that answers.
+const answersFile = "answers.json"
+
+// mostAnswers is how many tasks the file holds, the newest ones.
+const mostAnswers = 1000
+
+// readAnswers returns the path of the file and what it holds; a file that is missing or cannot be read holds nothing.
+func readAnswers(s *discover.Session) (path string, answers map[string]time.Time, err error) {
+	at := s.Config()
+	dir, err := at.Dir()
+	if err != nil {
+		return "", nil, err
+	}
+	path, answers = filepath.Join(dir, answersFile), map[string]time.Time{}
+	if raw, err := os.ReadFile(path); err == nil {
+		_ = json.Unmarshal(raw, &answers)
+	}
+	return path, answers, nil
+}
+
+// noteSeen records that a person has seen the waits of a task.
+func noteSeen(u *ui.UI, s *discover.Session, taskID string, waits ...*executorv1.Wait) {
+	path, answers, err := readAnswers(s)
+	if err == nil {
+		for _, wait := range waits {
+			if t := wait.GetCreateTime().AsTime(); t.After(answers[taskID]) {
+				answers[taskID] = t
+			}
+		}
+		ids := slices.Sorted(maps.Keys(answers)) // they begin with the time
+		for _, id := range ids[:max(len(ids)-mostAnswers, 0)] {
+			delete(answers, id)
+		}
+		raw, _ := json.Marshal(answers) // times can always be encoded
+		err = cmp.Or(os.MkdirAll(filepath.Dir(path), 0o700), discover.WriteFile(path, raw))
+	}
+	if err != nil {
+		u.Warn("what the task asks next may be answered unseen: %v", err)
+	}
+}
+
+// noteShown records that the waits of a task were shown, if it was answered with --detach before.
+func noteShown(u *ui.UI, s *discover.Session, task *executorv1.Task) {
+	if _, answers, err := readAnswers(s); err == nil && !answers[task.GetId()].IsZero() {
+		noteSeen(u, s, task.GetId(), task.GetWaits()...)
+	}
+}
+
+// shownBefore returns an error if the wait is newer than the command, or than what was shown of a task that was answered with --detach: a person who
+// names no wait means the one that was shown.
+func shownBefore(s *discover.Session, task *executorv1.Task, wait *executorv1.Wait, began time.Time) error {
+	_, answers, err := readAnswers(s)
+	if err != nil {
+		return err
+	}
+	asked, seen := wait.GetCreateTime().AsTime(), answers[task.GetId()]
+	if !asked.After(began) && (seen.IsZero() || !asked.After(seen)) {
+		return nil
+	}
+	id := ui.ShortID(task.GetId())
+	return ui.Errorf("task %s asks something new, about %s %s: nothing is answered that was not shown", id, ui.Line(wait.GetToolId()), ui.CompactJSON(wait.GetInputJson())).
+		Then("%s", ways(id, wait, s.Flags())[0].command)
 }

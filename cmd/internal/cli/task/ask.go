@@ -17,42 +17,31 @@ import (
 // Asker asks a person for the answer to a wait.
 type Asker struct{ *ui.Prompter }
 
-// Answer is what the person decided.
-type Answer struct {
-	// Leave: the wait stays open and the command ends.
-	Leave bool
-	// Cancel: the task is to end.
-	Cancel bool
-	// Resume is the answer to send; its task id is not set. Nil if Leave or Cancel is true.
-	Resume *executorv1.ResumeTaskRequest
-}
-
-// errCancel says that the task is to end.
-var errCancel = errors.New("the task is to be cancelled")
+// ErrCancel says that the task is to end.
+var ErrCancel = errors.New("the task is to be cancelled")
 
 // detach leaves a wait open.
 var detach = ui.Choice{Word: "detach", Also: []string{"q", "quit"}, Means: "leave the question open and end this command"}
 
-// Ask asks for the answer to a wait. The end of the input leaves it open.
-func (p Asker) Ask(ctx context.Context, wait *executorv1.Wait) (Answer, error) {
+// Ask asks for the answer to a wait; its task id is not set. It returns nil if the wait stays open, as after the end of the input, and
+// ErrCancel if the task is to end.
+func (p Asker) Ask(ctx context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
 	ask := map[executorv1.WaitKind]func(context.Context, *executorv1.Wait) (*executorv1.ResumeTaskRequest, error){
 		waitApproval: p.approval, waitParams: p.params, waitOutcome: p.outcome, waitInput: p.input, waitPause: p.paused,
 	}[wait.GetKind()]
 	if ask == nil {
-		return Answer{Leave: true}, fmt.Errorf("this version of pawl cannot answer a wait of kind %s", wait.GetKind())
+		return nil, fmt.Errorf("this version of pawl cannot answer a wait of kind %s", wait.GetKind())
 	}
 	req, err := ask(ctx, wait)
 	switch {
-	case errors.Is(err, errCancel):
-		return Answer{Cancel: true}, nil
 	case errors.Is(err, io.EOF):
 		p.Print("\n")
-		return Answer{Leave: true}, nil
+		return nil, nil
 	case err != nil || req == nil:
-		return Answer{Leave: true}, err
+		return nil, err
 	}
 	req.WaitId = wait.GetId()
-	return Answer{Resume: req}, nil
+	return req, nil
 }
 
 // approval asks whether a step may run, shows exactly what would run, and lets the person change it. In this and
@@ -206,7 +195,7 @@ func (p Asker) paused(ctx context.Context, wait *executorv1.Wait) (*executorv1.R
 	case err != nil || word == detach.Word:
 		return nil, err
 	case word == "cancel":
-		return nil, errCancel
+		return nil, ErrCancel
 	}
 	return unpause(), nil
 }

@@ -72,22 +72,22 @@ func TestApproval(t *testing.T) {
 		name  string
 		risk  commonv1.RiskLevel
 		typed string
-		want  task.Answer
+		want  *executorv1.ResumeTaskRequest
 	}{
-		{"approve", medium, "a\n", task.Answer{Resume: approve("")}},
-		{"approve after nonsense", medium, "\nyes\napprove\n", task.Answer{Resume: approve("")}},
-		{"high risk wants yes", high, "a\nyes\n", task.Answer{Resume: approve("")}},
-		{"high risk without yes", high, "a\ny\nd\n", task.Answer{Leave: true}},
-		{"grant", medium, "g\n", task.Answer{Resume: granted(medium)}},
-		{"grant of high risk wants yes", high, "g\ny\ng\nyes\n", task.Answer{Resume: granted(high)}},
-		{"reject with a reason", medium, "r\nnot today\n", task.Answer{Resume: reject("not today")}},
-		{"reject without", medium, "reject\n\n", task.Answer{Resume: reject("")}},
-		{"detach", medium, "d\n", task.Answer{Leave: true}},
-		{"the end of the input", medium, "", task.Answer{Leave: true}},
-		{"the end in the middle", medium, "r\n", task.Answer{Leave: true}},
-		{"edit in line", medium, "e\n{\"path\": \"b.txt\", \"n\": 9007199254740993}\na\n", task.Answer{Resume: approve(`{"path":"b.txt","n":9007199254740993}`)}},
-		{"edit to something wrong, then leave it", medium, "e\n[1]\na\n", task.Answer{Resume: approve("")}},
-		{"edit without a change", medium, "e\n\na\n", task.Answer{Resume: approve("")}},
+		{"approve", medium, "a\n", approve("")},
+		{"approve after nonsense", medium, "\nyes\napprove\n", approve("")},
+		{"high risk wants yes", high, "a\nyes\n", approve("")},
+		{"high risk without yes", high, "a\ny\nd\n", nil},
+		{"grant", medium, "g\n", granted(medium)},
+		{"grant of high risk wants yes", high, "g\ny\ng\nyes\n", granted(high)},
+		{"reject with a reason", medium, "r\nnot today\n", reject("not today")},
+		{"reject without", medium, "reject\n\n", reject("")},
+		{"detach", medium, "d\n", nil},
+		{"the end of the input", medium, "", nil},
+		{"the end in the middle", medium, "r\n", nil},
+		{"edit in line", medium, "e\n{\"path\": \"b.txt\", \"n\": 9007199254740993}\na\n", approve(`{"path":"b.txt","n":9007199254740993}`)},
+		{"edit to something wrong, then leave it", medium, "e\n[1]\na\n", approve("")},
+		{"edit without a change", medium, "e\n\na\n", approve("")},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -110,14 +110,14 @@ func TestEditor(t *testing.T) {
 	for _, tc := range []struct {
 		name, typed string
 		edit        func(context.Context, string) (string, error)
-		want        task.Answer
+		want        *executorv1.ResumeTaskRequest
 	}{
 		{"changed twice", "e\ne\na\n", func(_ context.Context, text string) (string, error) {
 			return strings.Replace(text, "a.txt", "aa.txt", 1), nil
-		}, task.Answer{Resume: approve(`{"path":"aaa.txt"}`)}},
+		}, approve(`{"path":"aaa.txt"}`)},
 		{"the editor fails", "e\nd\n", func(context.Context, string) (string, error) {
 			return "", errors.New("vi: not found")
-		}, task.Answer{Leave: true}},
+		}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -142,16 +142,16 @@ const missing = `{"type":"object","properties":{
 func TestParams(t *testing.T) {
 	for _, tc := range []struct {
 		name, schema, typed string
-		want                task.Answer
+		want                *executorv1.ResumeTaskRequest
 	}{
-		{"all", missing, "src\n2\nslow\n", task.Answer{Resume: params(`{"path":"src","depth":2,"mode":"slow"}`, "")}},
-		{"wrong types are asked again", missing, "\ntwo\n2\nmedium\nfast\n", task.Answer{Resume: params(`{"depth":2,"mode":"fast"}`, "")}},
-		{"none but words", missing, "\n\n\nthe folder of the tests\n", task.Answer{Resume: params("", "the folder of the tests")}},
-		{"nothing at all", missing, "\n\n\n\n", task.Answer{Leave: true}},
-		{"the end of the input", missing, "src\n", task.Answer{Leave: true}},
+		{"all", missing, "src\n2\nslow\n", params(`{"path":"src","depth":2,"mode":"slow"}`, "")},
+		{"wrong types are asked again", missing, "\ntwo\n2\nmedium\nfast\n", params(`{"depth":2,"mode":"fast"}`, "")},
+		{"none but words", missing, "\n\n\nthe folder of the tests\n", params("", "the folder of the tests")},
+		{"nothing at all", missing, "\n\n\n\n", nil},
+		{"the end of the input", missing, "src\n", nil},
 		{"what is required", `{"type":"object","required":["to","path","cc"],"properties":{"to":{"type":"string"},"path":{"type":"string"},"cc":{"type":"string"}}}`,
-			"\nann\n\n\n\n", task.Answer{Resume: params(`{"to":"ann"}`, "")}},
-		{"no schema", "", "in words\n", task.Answer{Resume: params("", "in words")}},
+			"\nann\n\n\n\n", params(`{"to":"ann"}`, "")},
+		{"no schema", "", "in words\n", params("", "in words")},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -174,10 +174,10 @@ const asked = `{"type":"object","required":["city","days","kind","sure"],"proper
 	"days":{"type":"integer","minimum":1},"kind":{"type":"string","oneOf":[{"const":"sea","title":"By the sea"},{"const":"hills","title":"In the hills"}]},
 	"sure":{"type":"boolean","default":true},"note":{"type":"string"},"most":{"type":"number"}}}`
 
-func supply(action executorv1.InputAnswer_Action, content string) task.Answer {
-	return task.Answer{Resume: &executorv1.ResumeTaskRequest{
+func supply(action executorv1.InputAnswer_Action, content string) *executorv1.ResumeTaskRequest {
+	return &executorv1.ResumeTaskRequest{
 		WaitId: "wait-s1", Answer: &executorv1.ResumeTaskRequest_Input{Input: &executorv1.InputAnswer{Action: action, ContentJson: content}},
-	}}
+	}
 }
 
 // A5: what a tool's server asks for, field by field; a no; an address.
@@ -185,15 +185,15 @@ func TestInput(t *testing.T) {
 	accept, decline := executorv1.InputAnswer_ACTION_ACCEPT, executorv1.InputAnswer_ACTION_DECLINE
 	for _, tc := range []struct {
 		name, schema, url, typed string
-		want                     task.Answer
+		want                     *executorv1.ResumeTaskRequest
 	}{
 		{"all", asked, "", "a\nBern\n3\nsea\nno\nwith a view\n1.5\n", supply(accept, `{"city":"Bern","days":3,"kind":"sea","sure":false,"note":"with a view","most":1.5}`)},
 		{"what may be empty", asked, "", "x\na\nBern\n\ntwo\n2\ncave\nhills\n\n\n\n", supply(accept, `{"city":"Bern","days":2,"kind":"hills","sure":true}`)},
 		{"what must not be empty", `{"type":"object","required":["city","note","with"],"properties":{"city":{"type":"string"},"note":{"type":"string"},
 			"with":{"type":"array","items":{"enum":["a","b"]}}}}`, "", "a\n\n \nBern\n\"\"\n\n[]\n", supply(accept, `{"city":"Bern","note":"","with":[]}`)},
 		{"declined", asked, "", "n\n", supply(decline, "")},
-		{"detached", asked, "", "d\n", task.Answer{Leave: true}},
-		{"the end of the input", asked, "", "a\nBern\n", task.Answer{Leave: true}},
+		{"detached", asked, "", "d\n", nil},
+		{"the end of the input", asked, "", "a\nBern\n", nil},
 		{"nothing to enter", `{"type":"object","properties":{}}`, "", "a\n", supply(accept, "{}")},
 		{"an address", "", "https://example.com/\x1b[2Jsign-in", "a\ny\n", supply(accept, "")},
 		{"an address declined", "", "https://example.com/sign-in", "n\n", supply(decline, "")},
@@ -245,16 +245,16 @@ func TestOutcome(t *testing.T) {
 	again := settle(&executorv1.OutcomeAnswer{Answer: &executorv1.OutcomeAnswer_Retry{Retry: &executorv1.OutcomeRetry{}}})
 	for _, tc := range []struct {
 		name, typed string
-		want        task.Answer
+		want        *executorv1.ResumeTaskRequest
 	}{
-		{"retry", "r\nyes\n", task.Answer{Resume: again}},
-		{"retry without yes", "retry\ny\nd\n", task.Answer{Leave: true}},
-		{"output as text", "o\nwritten \"twice\"\n", task.Answer{Resume: output(`{"message":"written \"twice\""}`)}},
-		{"output as JSON", "o\n{\"message\": \"w\", \"n\": 9007199254740993}\n", task.Answer{Resume: output(`{"message":"w","n":9007199254740993}`)}},
-		{"output that is none", "o\n{\"message\"\no\n\nd\n", task.Answer{Leave: true}},
-		{"skip", "s\nit is there\n", task.Answer{Resume: skip("it is there")}},
-		{"cancel", "x\nc\nenough\n", task.Answer{Resume: reject("enough")}},
-		{"the end of the input", "s\n", task.Answer{Leave: true}},
+		{"retry", "r\nyes\n", again},
+		{"retry without yes", "retry\ny\nd\n", nil},
+		{"output as text", "o\nwritten \"twice\"\n", output(`{"message":"written \"twice\""}`)},
+		{"output as JSON", "o\n{\"message\": \"w\", \"n\": 9007199254740993}\n", output(`{"message":"w","n":9007199254740993}`)},
+		{"output that is none", "o\n{\"message\"\no\n\nd\n", nil},
+		{"skip", "s\nit is there\n", skip("it is there")},
+		{"cancel", "x\nc\nenough\n", reject("enough")},
+		{"the end of the input", "s\n", nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -273,13 +273,13 @@ func TestOutcome(t *testing.T) {
 
 func TestPaused(t *testing.T) {
 	unpause := &executorv1.ResumeTaskRequest{WaitId: "wait-pause", Answer: &executorv1.ResumeTaskRequest_Unpause{Unpause: &executorv1.Unpause{}}}
-	for typed, want := range map[string]task.Answer{
-		"u\n": {Resume: unpause}, "a\nunpause\n": {Resume: unpause}, "c\n": {Cancel: true}, "d\n": {Leave: true}, "": {Leave: true},
+	for typed, want := range map[string]*executorv1.ResumeTaskRequest{
+		"u\n": unpause, "a\nunpause\n": unpause, "c\n": nil, "d\n": nil, "": nil,
 	} {
 		var out bytes.Buffer
 		p := task.Asker{Prompter: &ui.Prompter{Lines: ui.NewLines(strings.NewReader(typed)), Out: &out, Now: now}}
 		got, err := p.Ask(t.Context(), clitest.PauseWait("lunch\x1b[2J"))
-		if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" || err != nil {
+		if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" || errors.Is(err, task.ErrCancel) != (typed == "c\n") {
 			t.Errorf("%q: %v %s", typed, err, diff)
 		}
 		if !strings.Contains(out.String(), "the task is paused: lunch") || strings.Contains(out.String(), "\x1b") {

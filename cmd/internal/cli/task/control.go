@@ -22,31 +22,20 @@ type CancelCmd struct{ StopFlags }
 
 // Run cancels a task and waits for its end.
 func (c *CancelCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	id, err := c.find(ctx, s)
+	before, err := c.get(ctx, s)
 	if err != nil {
 		return err
 	}
-	before, err := s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: id})
-	if err != nil {
-		return err
-	}
-	task, err := s.Tasks.CancelTask(ctx, &executorv1.CancelTaskRequest{Id: id, Reason: c.Reason})
+	task, err := s.Tasks.CancelTask(ctx, &executorv1.CancelTaskRequest{Id: before.GetId(), Reason: c.Reason})
 	if err == nil && !c.Detach && task.GetEndTime() == nil {
 		task, err = await(ctx, s, task, func(*executorv1.Task) bool { return false })
 	}
-	if err != nil {
-		return err
-	}
-	return showCancelled(u, task, before.GetEndTime() != nil)
-}
-
-func showCancelled(u *ui.UI, task *executorv1.Task, before bool) error {
-	if u.JSON {
-		return u.Document(task)
+	if err != nil || u.JSON {
+		return u.Show(task, err, nil)
 	}
 	st, id, state := u.OutStyle(), ui.ShortID(task.GetId()), ui.StatusName(task.GetStatus())
 	switch {
-	case before:
+	case before.GetEndTime() != nil:
 		u.Printf("task %s had ended before: %s\n", id, st.StatusStyle(state))
 	case task.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_CANCELLED:
 		u.Printf("%s task %s is cancelled\n", st.Yellow("⊘"), id)
@@ -75,10 +64,23 @@ func (c *PauseCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 		}
 		task, err = await(ctx, s, task, func(t *executorv1.Task) bool { return still(t) || !t.GetPauseRequested() })
 	}
-	if err != nil {
-		return err
+	if err != nil || u.JSON {
+		return u.Show(task, err, nil)
 	}
-	return showPaused(u, s.Flags(), task)
+	st, id := u.OutStyle(), ui.ShortID(id)
+	switch {
+	case task.GetEndTime() != nil:
+		u.Printf("task %s ended before it could be paused: %s\n", id, st.StatusStyle(ui.StatusName(task.GetStatus())))
+		return ui.Exit(ui.Failed)
+	case !task.GetPauseRequested():
+		u.Printf("task %s was unpaused meanwhile\n", id)
+	case still(task):
+		u.Printf("%s task %s is paused\n", st.Yellow("⏸"), id)
+		u.Note("pawl unpause %s%s lets it go on", id, s.Flags())
+	default:
+		u.Printf("task %s pauses when its running call has come back\n", id)
+	}
+	return nil
 }
 
 // still says that nothing goes on in a task: it has ended, or waits, be it for an answer to a question.
@@ -100,26 +102,6 @@ func underWay(task *executorv1.Task) string {
 	return "the running call of " + strings.Join(tools, ", ")
 }
 
-func showPaused(u *ui.UI, flags string, task *executorv1.Task) error {
-	if u.JSON {
-		return u.Document(task)
-	}
-	st, id := u.OutStyle(), ui.ShortID(task.GetId())
-	switch {
-	case task.GetEndTime() != nil:
-		u.Printf("task %s ended before it could be paused: %s\n", id, st.StatusStyle(ui.StatusName(task.GetStatus())))
-		return ui.Exit(ui.Failed)
-	case !task.GetPauseRequested():
-		u.Printf("task %s was unpaused meanwhile\n", id)
-	case still(task):
-		u.Printf("%s task %s is paused\n", st.Yellow("⏸"), id)
-		u.Note("pawl unpause %s%s lets it go on", id, flags)
-	default:
-		u.Printf("task %s pauses when its running call has come back\n", id)
-	}
-	return nil
-}
-
 // UnpauseCmd is `pawl unpause`.
 type UnpauseCmd struct {
 	AnswerTarget
@@ -127,34 +109,24 @@ type UnpauseCmd struct {
 
 // Run lets a paused task go on.
 func (c *UnpauseCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	id, err := c.find(ctx, s)
-	if err != nil {
-		return err
-	}
-	before, err := s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: id})
+	before, err := c.get(ctx, s)
 	if err != nil {
 		return err
 	}
 	req := unpause()
-	req.Id = id
-	task, err := resume(ctx, s, req)
-	if err != nil {
+	req.Id = before.GetId()
+	task, err := resume(ctx, s, before, req)
+	switch {
+	case err != nil:
 		return err
+	case !before.GetPauseRequested():
+		return u.Result(task, nil, "task %s was not paused; it is %s", ui.ShortID(task.GetId()), u.OutStyle().StatusStyle(ui.StateName(task)))
+	case c.Detach:
+		return left(u, task)
 	}
-	if c.Detach || !before.GetPauseRequested() {
-		return showUnpaused(u, before, task)
-	}
-	t := attend(u, s, id, before.GetLastSeq(), u.Err, s.KnownWorkspace(ctx).Alias)
+	t := attend(u, s, task.GetId(), before.GetLastSeq(), u.Err, s.KnownWorkspace(ctx).Alias)
 	t.open, t.until = waitIDs(task.GetWaits()), task.GetLastSeq() // asked before the pause: no event asks again
 	return t.run(ctx)
-}
-
-func showUnpaused(u *ui.UI, before, task *executorv1.Task) error {
-	if !before.GetPauseRequested() && !u.JSON {
-		u.Printf("task %s was not paused; it is %s\n", ui.ShortID(task.GetId()), u.OutStyle().StatusStyle(ui.StateName(task)))
-		return nil
-	}
-	return left(u, task)
 }
 
 func waitIDs(waits []*executorv1.Wait) []string {

@@ -94,18 +94,14 @@ type ShowCmd struct {
 
 // Run shows a task.
 func (c *ShowCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	id, err := c.find(ctx, s)
-	if err != nil {
-		return err
-	}
-	task, err := s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: id})
+	task, err := c.get(ctx, s)
 	if err != nil {
 		return err
 	}
 	if u.JSON && !c.Steps {
 		return u.Document(task)
 	}
-	list, err := discover.All(ctx, s.Tasks.ListSteps, &executorv1.ListStepsRequest{Id: id})
+	list, err := discover.All(ctx, s.Tasks.ListSteps, &executorv1.ListStepsRequest{Id: task.GetId()})
 	if err != nil {
 		return err
 	}
@@ -163,6 +159,15 @@ type OneTask struct {
 // find returns the task's id.
 func (a OneTask) find(ctx context.Context, s *discover.Session) (string, error) {
 	return taskID(ctx, s, a.Task)
+}
+
+// get returns the task.
+func (a OneTask) get(ctx context.Context, s *discover.Session) (*executorv1.Task, error) {
+	id, err := a.find(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: id})
 }
 
 // taskID finds the task that is meant: by its id, by the beginning or end of it, or the newest one.

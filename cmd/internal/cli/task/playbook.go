@@ -3,7 +3,6 @@ package task
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"io"
 	"os"
 	"strings"
@@ -91,45 +90,21 @@ func (c *PlaybookCheckCmd) problems(u *ui.UI, err error) error {
 	return u.Document(map[string]any{"problems": list})
 }
 
-// inputs returns the playbook's inputs as JSON; "" if none are given. The playbook's schema says which values are texts.
+// inputs returns the playbook's inputs as JSON; "" if none are given. The playbook's schema says what each value is.
 func (c *RunCmd) inputs(ctx context.Context, s *discover.Session, playbook string) (string, error) {
-	if len(c.Input) == 0 {
+	switch {
+	case len(c.Input) == 0:
 		return c.Inputs, nil
-	}
-	if playbook == "" {
+	case playbook == "":
 		return "", ui.Usagef("--input is for playbooks").Then("give one with --playbook FILE")
-	}
-	if c.Inputs != "" {
-		return "", ui.Usagef("--input and --inputs exclude each other").Then("leave one of them out")
 	}
 	found, err := s.Planner.CheckPlaybook(ctx, &plannerv1.CheckPlaybookRequest{Playbook: playbook})
 	if err != nil {
 		return "", err
 	}
-	var takes struct {
-		Properties map[string]struct {
-			Type any `json:"type"`
-		} `json:"properties"`
+	inputs, err := ui.ObjectOfPairs(found.GetInputsSchemaJson(), c.Input, false, false)
+	if err != nil {
+		return "", ui.Usagef("--input: %v", err).Then("--input NAME=VALUE")
 	}
-	if text := found.GetInputsSchemaJson(); text != "" {
-		if err := json.Unmarshal([]byte(text), &takes); err != nil {
-			return "", ui.Errorf("read the schema of the inputs: %v", err)
-		}
-	}
-	values := map[string]json.RawMessage{}
-	for _, input := range c.Input {
-		name, value, ok := strings.Cut(input, "=")
-		if !ok {
-			return "", ui.Usagef("--input %s has no value", input).Then("--input NAME=VALUE")
-		}
-		raw := json.RawMessage(value)
-		if takes.Properties[name].Type == "string" || !json.Valid(raw) {
-			if raw, err = json.Marshal(value); err != nil {
-				return "", err
-			}
-		}
-		values[name] = raw
-	}
-	text, err := json.Marshal(values)
-	return string(text), err
+	return inputs, nil
 }

@@ -25,14 +25,14 @@ type RunCmd struct {
 	Auto         bool     `help:"Ask by risk only: what merely reads runs by itself. Without: the agent's policy, else each step is asked for."`
 	MCP          []string `name:"mcp" sep:"none" complete:"server" placeholder:"ID" help:"Use exactly these MCP servers (repeatable). The id workspace means the folder's own."`
 	Playbook     string   `type:"existingfile" placeholder:"FILE" help:"Follow the steps of this YAML file; - is standard input."`
-	Input        []string `sep:"none" placeholder:"NAME=VALUE" help:"An input of the playbook (repeatable)."`
-	Inputs       string   `placeholder:"JSON" help:"All inputs of the playbook as a JSON object."`
+	Input        []string `xor:"inputs" sep:"none" placeholder:"NAME=VALUE" help:"An input of the playbook (repeatable)."`
+	Inputs       string   `xor:"inputs" placeholder:"JSON" help:"All inputs of the playbook as a JSON object."`
 	Agent        string   `complete:"agent" placeholder:"ID" help:"Run as this agent."`
 	Conversation string   `placeholder:"ID" help:"Continue a conversation; a task of it that waits is cancelled."`
 	Language     *string  `enum:"zh,en" placeholder:"zh|en" help:"Language of the answer: zh or en (default: Chinese where your locale is, else as the goal is written)."`
 	Model        string   `complete:"model" placeholder:"NAME" help:"Plan with this model (pawl models lists them)."`
-	Workspace    string   `type:"existingdir" placeholder:"DIR" help:"Folder that tools may read (default: the current one, unless a key is used)."`
-	NoWorkspace  bool     `help:"Give the task no folder."`
+	Workspace    string   `xor:"workspace" type:"existingdir" placeholder:"DIR" help:"Folder that tools may read (default: the current one, unless a key is used)."`
+	NoWorkspace  bool     `xor:"workspace" help:"Give the task no folder."`
 	RequestID    string   `name:"request-id" placeholder:"ID" help:"Makes the command repeatable: the same id shows the same task again."`
 	Detach       bool     `short:"d" help:"Print the task's id and do not wait for it."`
 
@@ -104,9 +104,6 @@ func (c *RunCmd) request(u *ui.UI) (*executorv1.CreateTaskRequest, error) {
 	}
 	if req.Goal == "" && req.Playbook == "" {
 		return nil, ui.Usagef("there is no goal").Then(`pawl run "what you want", or pawl run --playbook FILE`)
-	}
-	if c.NoWorkspace && c.Workspace != "" {
-		return nil, ui.Usagef("--workspace and --no-workspace exclude each other").Then("leave one of them out")
 	}
 	if req.RequestId == "" {
 		req.RequestId = uuid.NewString() // so that creating it again after a lost connection is harmless
@@ -212,21 +209,21 @@ func (c *ForkCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 			return ui.Usagef("--at 0 is before the first event").Then("name the end of a step (pawl watch TASK --json shows the numbers), or leave --at out")
 		}
 	}
-	id, err := c.find(ctx, s)
+	source, err := c.get(ctx, s)
+	if err == nil {
+		err = usableModel(ctx, s, source)
+	}
 	if err != nil {
 		return err
 	}
-	if err := usableModel(ctx, s, id); err != nil {
-		return err
-	}
-	req := &executorv1.ForkTaskRequest{Id: id, Seq: at, Goal: strings.TrimSpace(c.Goal), RequestId: c.RequestID}
+	req := &executorv1.ForkTaskRequest{Id: source.GetId(), Seq: at, Goal: strings.TrimSpace(c.Goal), RequestId: c.RequestID}
 	req.Budget, req.WaitTimeout = c.over(nil), c.waitTimeout()
 	if req.GetRequestId() == "" {
 		req.RequestId = uuid.NewString() // so that forking again after a lost connection is harmless
 	}
 	task, err := admitted(ctx, u, func(ctx context.Context) (*executorv1.Task, error) { return s.Tasks.ForkTask(ctx, req) })
 	if err != nil {
-		return forkError(err, id, s.Flags())
+		return forkError(err, source.GetId(), s.Flags())
 	}
 	if c.Detach {
 		return detached(u, s, task)

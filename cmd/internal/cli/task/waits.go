@@ -157,3 +157,39 @@ func waits(task *executorv1.Task) []*executorv1.Wait {
 	}
 	return waits
 }
+
+// paramsHint is what `pawl params` is given for a wait: each name that is asked for, in brackets where others are required and it
+// is not.
+func paramsHint(wait *executorv1.Wait) string {
+	fields, err := ui.Fields(wait.GetParamsSchemaJson())
+	if err != nil || len(fields) == 0 {
+		return " NAME=VALUE"
+	}
+	some := slices.ContainsFunc(fields, func(f ui.Field) bool { return f.Required })
+	var b strings.Builder
+	for _, f := range fields {
+		pair := ui.Line(f.Name) + "=…"
+		if !f.Required && (some || wait.GetKind() == waitInput) {
+			pair = "[" + pair + "]"
+		}
+		b.WriteString(" " + pair)
+	}
+	return b.String()
+}
+
+// asked is what a wait asks for, a line for each parameter.
+func asked(wait *executorv1.Wait) []string {
+	fields, err := ui.Fields(wait.GetParamsSchemaJson())
+	if err != nil || len(fields) == 0 {
+		return []string{ui.Line(wait.GetParamsSchemaJson())}
+	}
+	lines := make([]string, len(fields))
+	for i, f := range fields {
+		kind := f.Kind()
+		if f.Required {
+			kind = strings.TrimPrefix(kind+"; required", "; ")
+		}
+		lines[i] = strings.TrimSpace(ui.Line(f.Name + " (" + kind + ") " + f.Description))
+	}
+	return lines
+}
