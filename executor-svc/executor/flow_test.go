@@ -259,6 +259,21 @@ func TestFinalWithoutThePlannersWord(t *testing.T) {
 			t.Errorf("%d steps, answer %q", task.GetStepCount(), task.GetFullAnswer())
 		}
 	})
+	t.Run("limit in a loop", func(t *testing.T) {
+		r := newRig(t, fake.Script("read", "read"))
+		r.planner.CutResult = plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
+		r.planner.PlanFn = func(_ context.Context, c *plannerv1.TaskContext) (*plannerv1.PlanStepsResponse, error) {
+			return &plannerv1.PlanStepsResponse{Steps: r.planner.Steps[min(1, len(c.GetHistory())):][:1]}, nil
+		}
+		events := r.run(auto("look for ever"))
+		const want = "the goal was not reached; the answer says what is missing. The limit of 25 steps was reached. The last 24 steps made the same call of t/read."
+		if got := r.task(events[0].GetTaskId()).GetError().GetErrMsg(); got != want {
+			t.Errorf("error %q", got)
+		}
+		if got := events[len(events)-1].GetFlowFailed().GetError().GetErrMsg(); got != want {
+			t.Errorf("the event says %q", got)
+		}
+	})
 	t.Run("unknown tool", func(t *testing.T) {
 		r := newRig(t, fake.Script("no-such"))
 		events := r.run(auto("look"))

@@ -22,6 +22,8 @@ type Planner struct {
 	Ahead bool
 	// ParamError is IsParamError's answer if there is no ParamFn.
 	ParamError bool
+	// CutResult is what the answer of a task that was cut short says of the goal.
+	CutResult plannerv1.GoalResult
 	// Pieces are sent before each plan.
 	Pieces []string
 	// Usage is what each plan costs.
@@ -152,13 +154,15 @@ func (p *Planner) GenerateAnswer(req *plannerv1.GenerateAnswerRequest, stream gr
 		return p.AnswerFn(stream.Context(), req, send)
 	}
 	var b strings.Builder
+	var goal plannerv1.GoalResult
 	if req.GetCutShort() != "" {
 		b.WriteString(req.GetCutShort() + " ")
+		goal = p.CutResult
 	}
 	for _, h := range req.GetContext().GetHistory() {
 		fmt.Fprintf(&b, "%s:%s ", h.GetStepId(), strings.TrimPrefix(h.GetResult().String(), "STEP_RESULT_"))
 	}
-	return send(b.String() + "done")
+	return stream.Send(&plannerv1.GenerateAnswerResponse{Text: b.String() + "done", GoalResult: goal})
 }
 
 // CheckPlaybook implements PlannerService.

@@ -11,9 +11,6 @@ import (
 // Final is the virtual tool that ends a flow (A2).
 const Final = "FINAL"
 
-// GoalNotReached is the error of a task whose answer says what is missing to reach its goal.
-const GoalNotReached = "the goal was not reached; the answer says what is missing"
-
 // ReadOutput is the virtual tool that reads on in a large output. The executor serves it from the task's history, without a
 // pool and without approval.
 const ReadOutput = "pawl/read_output"
@@ -268,8 +265,10 @@ type (
 		FullAnswer string
 		// NotReached: the answer says what is missing to reach the goal.
 		NotReached bool
-		Err        *storagev1.ErrorNote
-		Usage      *storagev1.Usage
+		// CutShort says why the task ended early; empty if the planner chose to answer.
+		CutShort string
+		Err      *storagev1.ErrorNote
+		Usage    *storagev1.Usage
 	}
 )
 

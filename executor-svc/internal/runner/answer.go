@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,8 +25,11 @@ func (s *Session) answer(c *plannerv1.TaskContext, cutShort string) Run {
 		if tools, err := s.toolset(ctx); err == nil {
 			c.Tools = tools.tools
 		}
+		if cutShort != "" {
+			cutShort += sameCalls(c.GetHistory())
+		}
 		var full strings.Builder
-		out := flow.Answered{}
+		out := flow.Answered{CutShort: cutShort}
 		end, err := s.writeAnswer(ctx, c, cutShort, &out.Usage, func(text string) {
 			full.WriteString(text)
 			emit(flow.Text{Text: text})
@@ -44,6 +48,22 @@ func (s *Session) answer(c *plannerv1.TaskContext, cutShort string) Run {
 		}
 		emit(out)
 	}
+}
+
+// sameCalls says that the last steps made the same call, which a planner that does not get on does; empty if they did not.
+func sameCalls(history []*plannerv1.HistoryEntry) string {
+	const noticed = 3
+	n := 0
+	for _, e := range slices.Backward(history) {
+		if last := history[len(history)-1]; e.GetToolId() != last.GetToolId() || e.GetInputJson() != last.GetInputJson() {
+			break
+		}
+		n++
+	}
+	if n < noticed {
+		return ""
+	}
+	return fmt.Sprintf(" The last %d steps made the same call of %s.", n, history[len(history)-1].GetToolId())
 }
 
 // answerEnd is the planner's last message and the text that was not shown.

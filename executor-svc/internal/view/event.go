@@ -29,7 +29,7 @@ func Events(t *journal.Task, r journal.Record, after uint64) []*executorv1.Execu
 			TaskId: t.ID, Seq: seq, Time: at, Usage: u, Flow: flowOf(t, f, seq),
 			SubtaskId: f.GetSubtaskId(), Attempt: f.GetAttempt(), WaitId: f.GetWaitId(),
 		}
-		if !flowPayload(e, f) {
+		if !flowPayload(e, t, f) {
 			stepPayload(e, t, f)
 		}
 		events = append(events, e)
@@ -53,7 +53,7 @@ func flowOf(t *journal.Task, f *storagev1.Fact, seq uint64) *executorv1.Flow {
 	return out
 }
 
-func flowPayload(e *executorv1.ExecutorEvent, f *storagev1.Fact) bool {
+func flowPayload(e *executorv1.ExecutorEvent, t *journal.Task, f *storagev1.Fact) bool {
 	switch k := f.GetKind().(type) {
 	case *storagev1.Fact_FlowStart:
 		e.Type = executorv1.EventType_EVENT_TYPE_FLOW_START
@@ -69,7 +69,7 @@ func flowPayload(e *executorv1.ExecutorEvent, f *storagev1.Fact) bool {
 	case *storagev1.Fact_GoalNotReached:
 		e.Type = executorv1.EventType_EVENT_TYPE_FLOW_FAILED
 		e.Payload = &executorv1.ExecutorEvent_FlowFailed{FlowFailed: &executorv1.FlowFailed{
-			Error:      &commonv1.ErrorMessage{ErrMsg: flow.GoalNotReached, Reason: commonv1.ErrorReason_ERROR_REASON_GOAL_NOT_REACHED},
+			Error:      errorMessage(t.Checkpoint.GetError()), // the last event: the checkpoint is that of the end
 			FullAnswer: k.GoalNotReached.GetFullAnswer(), AnswerId: flow.AnswerID(k.GoalNotReached.GetAnswer()),
 		}}
 	case *storagev1.Fact_FlowFailed:

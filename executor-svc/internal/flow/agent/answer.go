@@ -38,7 +38,12 @@ func (d *draft) answered(in flow.Answered) {
 		return
 	}
 	if in.NotReached {
-		d.s.Error = &storagev1.ErrorNote{ErrMsg: flow.GoalNotReached, Reason: commonv1.ErrorReason_ERROR_REASON_GOAL_NOT_REACHED}
+		d.s.Error = &storagev1.ErrorNote{
+			ErrMsg: "the goal was not reached; the answer says what is missing", Reason: commonv1.ErrorReason_ERROR_REASON_GOAL_NOT_REACHED,
+		}
+		if in.CutShort != "" {
+			d.s.Error.ErrMsg += ". " + in.CutShort
+		}
 		d.end(taskFailed, &storagev1.Fact{Kind: &storagev1.Fact_GoalNotReached{
 			GoalNotReached: &storagev1.FlowSuccess{FullAnswer: in.FullAnswer, Answer: d.s.GetAnswerCount()},
 		}})
