@@ -32,13 +32,13 @@ func TestBadInputOverHTTP(t *testing.T) {
 		"wrong method":     {http.MethodDelete, "/v1/tasks", ``, 405, ""},
 		"not an id":        {http.MethodGet, "/v1/tasks/abc", ``, 400, "id"},
 		"no such task":     {http.MethodGet, "/v1/tasks/00000000-0000-7000-8000-000000000000", ``, 404, "pawl tasks"},
-		"bad page token":   {http.MethodGet, "/v1/tasks?pageToken=rubbish", ``, 400, "page_token"},
+		"bad page token":   {http.MethodGet, "/v1/tasks?pageToken=rubbish", ``, 400, "pageToken"},
 		"no such command":  {http.MethodGet, "/v1/mcpServers/missing/tools", ``, 503, "pawl-no-such-program"},
 		"no answer":        {http.MethodPost, "/v1/tasks/00000000-0000-7000-8000-000000000000:resume", `{"waitId":"w"}`, 400, "answer"},
 		"input not fit":    {http.MethodPost, "/v1/mcpServers/t/tools:call", `{"name":"echo","input":{"text":7}}`, 400, "text"},
 		"no such tool":     {http.MethodPost, "/v1/mcpServers/t/tools:call", `{"name":"nothing"}`, 404, "nothing"},
 		"stdio and http":   {http.MethodPost, "/v1/mcpServers?mcpServerId=x", `{"stdio":{"command":"x"},"http":{"url":"http://x"}}`, 400, ""},
-		"id is no slug":    {http.MethodPost, "/v1/mcpServers?mcpServerId=a/b", `{"stdio":{"command":"x"}}`, 400, "mcp_server_id"},
+		"id is no slug":    {http.MethodPost, "/v1/mcpServers?mcpServerId=a/b", `{"stdio":{"command":"x"}}`, 400, "mcpServerId"},
 		"url is not a url": {http.MethodPost, "/v1/mcpServers?mcpServerId=x", `{"http":{"url":"x y"}}`, 400, "url"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -105,7 +105,7 @@ func TestBadRequests(t *testing.T) {
 		"unknown field of a mask": {"PATCH", "/v1/agents/a?updateMask=displayNam", `{}`, `did you mean "displayName"?`, "updateMask"},
 		"body where none is":      {"DELETE", "/v1/agents/a", `{"etag": "e"}`, "takes no body", ""},
 		"rule of the contract":    {"POST", "/v1/tasks", `{}`, "goal is required", ""},
-		"rule of a field":         {"POST", "/v1/tasks", `{"goal": "g", "mcpIds": ["a", "a"]}`, "mcp_ids", "mcpIds"},
+		"rule of a field":         {"POST", "/v1/tasks", `{"goal": "g", "mcpIds": ["a", "a"]}`, "mcpIds", "mcpIds"},
 		"id of a task":            {"GET", "/v1/tasks/abc", "", "id", "id"},
 		"id of a watched task":    {"GET", "/v1/tasks/abc/events", "", "id", "id"},
 	}

@@ -1,10 +1,12 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
 	"sync"
+	"time"
 
 	"pawl.dev/gateway/internal/console"
 	"pawl.dev/gateway/internal/guard"
@@ -25,12 +27,8 @@ type Gateway struct {
 
 // New returns a gateway. It opens no connections; ctx bounds New alone.
 func New(_ context.Context, cfg Config, deps Deps) (*Gateway, error) {
-	cfg, err := cfg.complete()
-	if err != nil {
-		return nil, err
-	}
-	if deps, err = deps.complete(); err != nil {
-		return nil, err
+	if deps.Log == nil {
+		deps.Log = slog.New(slog.DiscardHandler)
 	}
 	g := &Gateway{log: deps.Log, stopping: make(chan struct{})}
 	conns := rest.Conns{
@@ -38,13 +36,9 @@ func New(_ context.Context, cfg Config, deps Deps) (*Gateway, error) {
 		Pool:     rest.Conn(deps.Pool, "pool", deps.Log),
 		Planner:  rest.Conn(deps.Planner, "planner", deps.Log),
 	}
-	g.health = newHealth(
-		service{name: "executor", conn: conns.Executor},
-		service{name: "pool", conn: conns.Pool},
-		service{name: "planner", conn: conns.Planner},
-	)
-	streams := stream.New(stream.Config{Heartbeat: cfg.Heartbeat, Stopping: g.stopping, Log: deps.Log})
-	api, err := rest.New(conns, streams, cfg.MaxBodyBytes)
+	g.health = &health{services: []service{{"executor", conns.Executor}, {"pool", conns.Pool}, {"planner", conns.Planner}}}
+	streams := stream.New(stream.Config{Heartbeat: cmp.Or(cfg.Heartbeat, 15*time.Second), Stopping: g.stopping, Log: deps.Log})
+	api, err := rest.New(conns, streams, cmp.Or(cfg.MaxBodyBytes, 4<<20))
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +92,7 @@ func (g *Gateway) Handler() http.Handler { return g.handler }
 // Close makes the gateway unready and ends its streams; it does not wait for running requests. Serve calls it.
 func (g *Gateway) Close() error {
 	g.stop.Do(func() {
-		g.health.stop()
+		g.health.stopping.Store(true)
 		close(g.stopping)
 	})
 	return nil

@@ -28,14 +28,8 @@ type service struct {
 // health tells whether the gateway takes requests.
 type health struct {
 	services []service
-	stopping atomic.Bool
+	stopping atomic.Bool // once true, the gateway stays unready
 }
-
-// newHealth returns a health that asks these services.
-func newHealth(services ...service) *health { return &health{services: services} }
-
-// stop makes the gateway permanently unready.
-func (h *health) stop() { h.stopping.Store(true) }
 
 // live always answers 200.
 func (h *health) live(w http.ResponseWriter, _ *http.Request) {

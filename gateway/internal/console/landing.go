@@ -78,9 +78,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	done, err := h.pool.FinishMcpLogin(rest.NewContext(r.Context(), r.Header), req)
 	switch {
 	case err == nil:
-		h.show(w, http.StatusOK, finished(done))
+		h.show(w, http.StatusOK, view{Title: "Logged in to " + done.GetMcpId(), Text: []string{"You can close this page."}})
 	case errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_UNAUTHENTICATED:
-		h.show(w, http.StatusOK, byHand())
+		h.show(w, http.StatusOK, byHand)
 	default:
 		h.show(w, problem.From(err).Status, failed(err))
 	}
@@ -111,20 +111,14 @@ func badAnswer(format string, args ...any) error {
 	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, format, args...)
 }
 
-func finished(done *mcppoolv1.FinishMcpLoginResponse) view {
-	return view{Title: "Logged in to " + done.GetMcpId(), Text: []string{"You can close this page."}}
-}
-
 // byHand is the page for browsers without a credential: keys are sent in headers, which a redirected browser does not send.
-func byHand() view {
-	return view{
-		Title: "One more step",
-		Text: []string{
-			"This server wants a key, and a browser has none. Copy the address of this page from the address bar within the next minutes, and run this with the key " +
-				"that you began the login with; it asks for the address:",
-		},
-		Command: "pawl mcp login --finish -",
-	}
+var byHand = view{
+	Title: "One more step",
+	Text: []string{
+		"This server wants a key, and a browser has none. Copy the address of this page from the address bar within the next minutes, and run this with the key " +
+			"that you began the login with; it asks for the address:",
+	},
+	Command: "pawl mcp login --finish -",
 }
 
 func failed(err error) view {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/grpc"
@@ -60,7 +61,9 @@ type openAPI struct {
 	Security   []map[string][]string
 	Paths      map[string]map[string]operationDoc
 	Components struct {
-		Schemas, Responses, SecuritySchemes map[string]json.RawMessage
+		Schemas, SecuritySchemes, Headers map[string]json.RawMessage
+		Responses                         map[string]responseDoc
+		Parameters                        map[string]parameterDoc
 	}
 }
 
@@ -68,11 +71,36 @@ type operationDoc struct {
 	OperationID string
 	Summary     string
 	Description string
-	Parameters  []struct{ Name, In string }
-	Responses   map[string]struct {
-		Ref     string `json:"$ref"`
-		Content map[string]json.RawMessage
+	Parameters  []parameterDoc
+	Responses   map[string]responseDoc
+}
+
+type parameterDoc struct {
+	Ref      string `json:"$ref"`
+	Name, In string
+}
+
+type responseDoc struct {
+	Ref     string `json:"$ref"`
+	Content map[string]json.RawMessage
+}
+
+// components are those of the document by kind and name.
+func (d openAPI) components() map[string]bool {
+	found := map[string]bool{}
+	for name := range d.Components.Schemas {
+		found["schemas/"+name] = true
 	}
+	for name := range d.Components.Headers {
+		found["headers/"+name] = true
+	}
+	for name := range d.Components.Responses {
+		found["responses/"+name] = true
+	}
+	for name := range d.Components.Parameters {
+		found["parameters/"+name] = true
+	}
+	return found
 }
 
 func document(t *testing.T) (openAPI, string) {
@@ -96,9 +124,9 @@ func TestDocument(t *testing.T) {
 	if diff := cmp.Diff([]map[string][]string{{}, {"bearer": {}}}, doc.Security); diff != "" || doc.Components.SecuritySchemes["bearer"] == nil {
 		t.Errorf("security (-want +got):\n%s", diff)
 	}
-	for _, ref := range regexp.MustCompile(`"\$ref":"#/components/(\w+)/(\w+)"`).FindAllStringSubmatch(text, -1) {
-		in := map[string]map[string]json.RawMessage{"schemas": doc.Components.Schemas, "responses": doc.Components.Responses}[ref[1]]
-		if in[ref[2]] == nil {
+	components := doc.components()
+	for _, ref := range regexp.MustCompile(`"\$ref":"#/components/([^"]+)"`).FindAllStringSubmatch(text, -1) {
+		if !components[ref[1]] {
 			t.Errorf("%s refers to nothing", ref[0])
 		}
 	}
@@ -139,22 +167,29 @@ func TestEveryRouteIsDocumented(t *testing.T) {
 		if op.Responses["default"].Ref != "#/components/responses/Problem" {
 			t.Errorf("%s has no problem", op.OperationID)
 		}
-		checkStream(t, rt, op)
+		checkStream(t, doc, rt, op)
 	}
 	if len(found) != len(all) {
 		t.Errorf("%d operations are documented, %d are served", len(found), len(all))
 	}
 }
 
-func checkStream(t *testing.T, rt *rest.Route, op operationDoc) {
+func checkStream(t *testing.T, doc openAPI, rt *rest.Route, op operationDoc) {
 	t.Helper()
-	content := op.Responses["200"].Content
+	answer := op.Responses["200"]
+	if answer.Ref != "" {
+		answer = doc.Components.Responses[strings.TrimPrefix(answer.Ref, "#/components/responses/")]
+	}
+	content := answer.Content
 	streams := rt.Streams() && !stream.IsDocument(rt.RPC)
 	if streams != (content["text/event-stream"] != nil && content["application/x-ndjson"] != nil) || streams == (content["application/json"] != nil) {
 		t.Errorf("%s: the answer is %v", op.OperationID, content)
 	}
 	resumable := false
 	for _, p := range op.Parameters {
+		if p.Ref != "" {
+			p = doc.Components.Parameters[strings.TrimPrefix(p.Ref, "#/components/parameters/")]
+		}
 		resumable = resumable || p.Name == "Last-Event-ID" && p.In == "header"
 	}
 	if want := rt.RPC.Input().Fields().ByName("after_seq") != nil; resumable != want {
@@ -180,7 +215,7 @@ func TestExamplesAreValid(t *testing.T) {
 			continue
 		}
 		var body bytes.Buffer
-		if err := toJSON(example, &body); err != nil {
+		if err := toJSON(example, jsontext.NewEncoder(&body)); err != nil {
 			t.Fatal(err)
 		}
 		w := httptest.NewRecorder()

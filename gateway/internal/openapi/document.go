@@ -7,6 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"pawl.dev/gateway/internal/problem"
 	"pawl.dev/gateway/internal/rest"
 )
 
@@ -87,11 +88,7 @@ func tidy(s string) string {
 
 func inJSONNames(s string, names map[string]bool) string {
 	return snakeCase.ReplaceAllStringFunc(s, func(word string) string {
-		parts := strings.Split(word, "_")
-		for i := 1; i < len(parts); i++ {
-			parts[i] = strings.ToUpper(parts[i][:1]) + parts[i][1:]
-		}
-		if name := strings.Join(parts, ""); names[name] {
+		if name := problem.JSONPath(word); names[name] {
 			return name
 		}
 		return word
@@ -142,14 +139,4 @@ func joinPaths(paths *yaml.Node) {
 		}
 		set(paths, joined, methods)
 	}
-}
-
-func scalar(s string) *yaml.Node {
-	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
-}
-
-func mapping(name string, value *yaml.Node) *yaml.Node {
-	n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
-	set(n, name, value)
-	return n
 }

@@ -6,7 +6,6 @@ import (
 	_ "embed" // the document and the page
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"net/http"
@@ -14,10 +13,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"go.yaml.in/yaml/v3"
 
 	"pawl.dev/gateway/internal/problem"
 	"pawl.dev/gateway/internal/rest"
+	"pawl.dev/services/strictjson"
 )
 
 var (
@@ -40,12 +41,11 @@ var (
 // Docs serves the documents. They are made at the first request for one of them, because that takes longer than everything else that a
 // gateway does to start.
 type Docs struct {
-	made func() (*documents, error)
+	made func() (map[string]resource, error) // by path; the start page for browsers is indexPage
 }
 
-type documents struct {
-	json, yaml, docs, viewer, index, summary resource
-}
+// indexPage is the key of the start page for browsers, which has the path of the one for programs.
+const indexPage = "index"
 
 // page is the data of the templates.
 type page struct {
@@ -56,70 +56,69 @@ type page struct {
 
 // New returns the documents of these routes.
 func New(routes []*rest.Route, version string) *Docs {
-	return &Docs{made: sync.OnceValues(func() (*documents, error) { return newDocuments(routes, version) })}
+	return &Docs{made: sync.OnceValues(func() (map[string]resource, error) { return newDocuments(routes, version) })}
 }
 
 // newDocuments completes the generated document for the routes and renders the pages.
-func newDocuments(routes []*rest.Route, version string) (*documents, error) {
+func newDocuments(routes []*rest.Route, version string) (map[string]resource, error) {
 	doc, err := build(generated, overlay, routes, version)
 	if err != nil {
 		return nil, err
 	}
-	d := &documents{viewer: newResource("text/javascript; charset=utf-8", closed, viewer)}
-	if d.json, d.yaml, err = encode(doc); err != nil {
+	var asJSON bytes.Buffer
+	if err := toJSON(doc, jsontext.NewEncoder(&asJSON)); err != nil {
+		return nil, fmt.Errorf("write the OpenAPI document: %w", err)
+	}
+	asYAML, err := yaml.Marshal(doc)
+	if err != nil {
 		return nil, fmt.Errorf("write the OpenAPI document: %w", err)
 	}
 	p := page{Version: text(doc, "info", "version"), Style: template.CSS(indexCSS), Script: template.JS(docsJS)} //nolint:gosec // our own, embedded
-	if d.docs, err = render(docsHTML, p, viewerPolicy); err != nil {
+	docs, err := render(docsHTML, p, viewerPolicy)
+	if err != nil {
 		return nil, fmt.Errorf("render the page of the OpenAPI document: %w", err)
 	}
-	if d.index, err = render(indexHTML, p, "style-src '"+hash(indexCSS)+"'"); err != nil {
+	index, err := render(indexHTML, p, "style-src '"+hash(indexCSS)+"'")
+	if err != nil {
 		return nil, fmt.Errorf("render the start page: %w", err)
 	}
-	d.summary, err = summary(p.Version)
-	return d, err
+	compressed := newResource("text/javascript; charset=utf-8", closed, viewer)
+	compressed.encoding = "gzip" // which every browser accepts
+	return map[string]resource{
+		"/": newResource("application/json", closed, summary(p.Version)), indexPage: index, "/docs": docs, "/docs/rapidoc.js": compressed,
+		"/openapi.json": newResource("application/json", closed, asJSON.Bytes()), "/openapi.yaml": newResource("application/yaml", closed, asYAML),
+	}, nil
 }
 
 // Handlers are the documents by path. Each answers GET and HEAD.
 func (d *Docs) Handlers() map[string]http.Handler {
-	return map[string]http.Handler{
-		"/":                d.serve(start),
-		"/docs":            d.serve(func(m *documents, _ *http.Request) resource { return m.docs }),
-		"/docs/rapidoc.js": http.HandlerFunc(d.serveViewer),
-		"/openapi.json":    d.serve(func(m *documents, _ *http.Request) resource { return m.json }),
-		"/openapi.yaml":    d.serve(func(m *documents, _ *http.Request) resource { return m.yaml }),
+	handlers := map[string]http.Handler{}
+	for _, path := range []string{"/", "/docs", "/docs/rapidoc.js", "/openapi.json", "/openapi.yaml"} {
+		handlers[path] = d.serve(path)
 	}
+	return handlers
 }
 
-func (d *Docs) serve(choose func(*documents, *http.Request) resource) http.Handler {
+func (d *Docs) serve(path string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		made, err := d.made()
 		if err != nil {
 			problem.Write(w, err)
 			return
 		}
-		choose(made, r).ServeHTTP(w, r)
+		key := path
+		if path == "/" && strings.Contains(r.Header.Get("Accept"), "text/html") {
+			key = indexPage
+		}
+		made[key].ServeHTTP(w, r)
 	})
-}
-
-// serveViewer sends the viewer compressed, as every browser accepts it.
-func (d *Docs) serveViewer(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Encoding", "gzip")
-	d.serve(func(m *documents, _ *http.Request) resource { return m.viewer }).ServeHTTP(w, r)
-}
-
-// start is a page for browsers and a summary for programs.
-func start(m *documents, r *http.Request) resource {
-	if strings.Contains(r.Header.Get("Accept"), "text/html") {
-		return m.index
-	}
-	return m.summary
 }
 
 // resource is a document that never changes while the process lives.
 type resource struct {
 	contentType string
 	policy      string // Content-Security-Policy
+	encoding    string // Content-Encoding; empty for none
 	etag        string
 	body        []byte
 }
@@ -137,23 +136,14 @@ func (d resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("ETag", d.etag)
 	h.Add("Vary", "Accept") // the start page is two
 	h.Set("Content-Security-Policy", d.policy)
+	if d.encoding != "" {
+		h.Set("Content-Encoding", d.encoding)
+	}
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(d.body))
 }
 
 // closed is the policy of resources that are not pages.
 const closed = "default-src 'none'; frame-ancestors 'none'"
-
-func encode(doc *yaml.Node) (asJSON, asYAML resource, err error) {
-	var buf bytes.Buffer
-	if err := toJSON(doc, &buf); err != nil {
-		return resource{}, resource{}, err
-	}
-	text, err := yaml.Marshal(doc)
-	if err != nil {
-		return resource{}, resource{}, err
-	}
-	return newResource("application/json", closed, buf.Bytes()), newResource("application/yaml", closed, text), nil
-}
 
 // viewerPolicy lets the page of the document run the viewer and its own script, and call this gateway. The viewer sets styles in its
 // templates, which have no hash.
@@ -179,13 +169,7 @@ func hash(s string) string {
 }
 
 // summary is the start page for programs.
-func summary(version string) (resource, error) {
-	body, err := json.MarshalIndent(map[string]string{
-		"name": "pawl", "version": version,
-		"docs": "/docs", "openapi": "/openapi.json", "health": "/healthz", "ready": "/readyz", "tasks": "/v1/tasks",
-	}, "", "  ")
-	if err != nil {
-		return resource{}, fmt.Errorf("write the summary: %w", err)
-	}
-	return newResource("application/json", closed, append(body, '\n')), nil
+func summary(version string) []byte {
+	return fmt.Appendf(nil, `{"name": "pawl", "version": %s, "docs": "/docs", "openapi": "/openapi.json", "health": "/healthz", "ready": "/readyz", "tasks": "/v1/tasks"}`+"\n",
+		strictjson.Quote(version))
 }

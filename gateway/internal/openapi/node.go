@@ -1,11 +1,12 @@
 package openapi
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -23,14 +24,18 @@ func parse(text []byte) (*yaml.Node, error) {
 	return doc.Content[0], nil
 }
 
-// nodeOf makes a node of a Go value.
-func nodeOf(v any) (*yaml.Node, error) {
-	var n yaml.Node
-	if err := n.Encode(v); err != nil {
-		return nil, err
-	}
-	return &n, nil
+func scalar(s string) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
 }
+
+func mapping(name string, value *yaml.Node) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+	set(n, name, value)
+	return n
+}
+
+// ref refers to a component, such as responses/Problem.
+func ref(component string) *yaml.Node { return mapping("$ref", scalar("#/components/"+component)) }
 
 // get follows members by name; nil if none.
 func get(n *yaml.Node, path ...string) *yaml.Node {
@@ -89,7 +94,7 @@ func set(n *yaml.Node, name string, value *yaml.Node) {
 			return
 		}
 	}
-	n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: name}, value)
+	n.Content = append(n.Content, scalar(name), value)
 }
 
 // remove takes a member out of a mapping.
@@ -115,60 +120,28 @@ func merge(dst, src *yaml.Node) {
 }
 
 // toJSON writes a node as JSON, members in their order.
-func toJSON(n *yaml.Node, buf *bytes.Buffer) error {
+func toJSON(n *yaml.Node, out *jsontext.Encoder) error {
 	switch n.Kind {
 	case yaml.MappingNode:
-		return mappingJSON(n, buf)
-	case yaml.SequenceNode:
-		buf.WriteByte('[')
-		for i, item := range n.Content {
-			if i > 0 {
-				buf.WriteByte(',')
-			}
-			if err := toJSON(item, buf); err != nil {
-				return err
-			}
+		err := out.WriteToken(jsontext.BeginObject)
+		for name, value := range members(n) {
+			err = errors.Join(err, out.WriteToken(jsontext.String(name)), toJSON(value, out))
 		}
-		buf.WriteByte(']')
-		return nil
+		return errors.Join(err, out.WriteToken(jsontext.EndObject))
+	case yaml.SequenceNode:
+		err := out.WriteToken(jsontext.BeginArray)
+		for _, item := range n.Content {
+			err = errors.Join(err, toJSON(item, out))
+		}
+		return errors.Join(err, out.WriteToken(jsontext.EndArray))
 	case yaml.ScalarNode:
 		var v any
 		if err := n.Decode(&v); err != nil {
 			return fmt.Errorf("line %d: %w", n.Line, err)
 		}
-		return valueJSON(v, buf)
+		raw, err := json.Marshal(v)
+		return errors.Join(err, out.WriteValue(raw))
 	default:
 		return fmt.Errorf("line %d: aliases and documents within documents have no JSON", n.Line)
 	}
-}
-
-func mappingJSON(n *yaml.Node, buf *bytes.Buffer) error {
-	buf.WriteByte('{')
-	first := true
-	for name, value := range members(n) {
-		if !first {
-			buf.WriteByte(',')
-		}
-		first = false
-		if err := valueJSON(name, buf); err != nil {
-			return err
-		}
-		buf.WriteByte(':')
-		if err := toJSON(value, buf); err != nil {
-			return err
-		}
-	}
-	buf.WriteByte('}')
-	return nil
-}
-
-func valueJSON(v any, buf *bytes.Buffer) error {
-	var one bytes.Buffer
-	enc := json.NewEncoder(&one)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return err
-	}
-	buf.Write(bytes.TrimRight(one.Bytes(), "\n"))
-	return nil
 }

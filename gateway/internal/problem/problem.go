@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -32,9 +33,9 @@ type Problem struct {
 	RetryAfterSeconds int               `json:"retryAfterSeconds,omitempty"`
 }
 
-// Violation says what is wrong with one field of a request.
+// Violation says what is wrong with one field of a request, or with the whole request if it names none.
 type Violation struct {
-	Field       string `json:"field"`
+	Field       string `json:"field,omitempty"`
 	Description string `json:"description"`
 }
 
@@ -63,7 +64,14 @@ func From(err error) Problem {
 		Metadata: e.Metadata,
 	}
 	for _, v := range e.Violations {
-		p.Violations = append(p.Violations, Violation{Field: jsonPath(v.Field), Description: v.Description})
+		one := Violation{Field: JSONPath(v.Field), Description: v.Description}
+		if v.Field == "" { // a rule of the whole request, whose text has the contract's names
+			one.Description = snakeCase.ReplaceAllStringFunc(v.Description, JSONPath)
+			p.Detail = strings.ReplaceAll(p.Detail, v.Description, one.Description)
+		} else {
+			p.Detail = strings.ReplaceAll(p.Detail, v.Field, one.Field)
+		}
+		p.Violations = append(p.Violations, one)
 	}
 	if e.RetryAfter > 0 {
 		p.RetryAfterSeconds = int(math.Ceil(e.RetryAfter.Seconds()))
@@ -119,9 +127,11 @@ func title(reason string) string {
 	return strings.ToUpper(s[:1]) + s[1:]
 }
 
-// jsonPath turns a field path of the contracts into the names that REST clients send: mcp_ids[0] becomes mcpIds[0].
+var snakeCase = regexp.MustCompile(`\b[a-z]+(_[a-z]+)+\b`)
+
+// JSONPath turns a field path of the contracts into the names that REST clients send: mcp_ids[0] becomes mcpIds[0].
 // What stands in brackets is a key or an index, and stays.
-func jsonPath(path string) string {
+func JSONPath(path string) string {
 	var b strings.Builder
 	upper, brackets := false, 0
 	for _, c := range path {

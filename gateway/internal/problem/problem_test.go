@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,6 +57,24 @@ func TestOtherErrors(t *testing.T) {
 				t.Errorf("%d %s, want %d %s", p.Status, p.Reason, tt.status, tt.reason)
 			}
 		})
+	}
+}
+
+// Fields have one form: that of JSON, in the detail too. What is wrong with the whole request names no field.
+func TestFieldsHaveTheirJSONNames(t *testing.T) {
+	err := errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+		"the request is not valid: page_size: must be at most 1000; context.task_id: must be a UUID; set input or input_json").
+		WithViolation("page_size", "must be at most 1000").WithViolation("context.task_id", "must be a UUID").WithViolation("", "set input or input_json")
+	p := problem.From(err)
+	if want := "the request is not valid: pageSize: must be at most 1000; context.taskId: must be a UUID; set input or inputJson"; p.Detail != want {
+		t.Errorf("detail %q", p.Detail)
+	}
+	want := []problem.Violation{{Field: "pageSize", Description: "must be at most 1000"}, {Field: "context.taskId", Description: "must be a UUID"}, {Description: "set input or inputJson"}}
+	if d := cmp.Diff(want, p.Violations); d != "" {
+		t.Errorf("violations (-want +got):\n%s", d)
+	}
+	if strings.Contains(string(p.JSON()), `"field":""`) {
+		t.Errorf("an empty field: %s", p.JSON())
 	}
 }
 

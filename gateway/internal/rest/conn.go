@@ -22,13 +22,13 @@ const retryAfter = 2 * time.Second
 type contextKey struct{}
 
 // forwarded are the request headers that services receive, by their names in metadata.
-func forwarded() []string { return []string{"authorization", "traceparent", "tracestate"} }
+var forwarded = []string{"authorization", "traceparent", "tracestate"}
 
 // NewContext returns a context with the headers that go to the services. Of a header that was sent more than once the first
 // counts. The trace also becomes the context's, so that telemetry continues it.
 func NewContext(ctx context.Context, header http.Header) context.Context {
 	md := metadata.MD{}
-	for _, name := range forwarded() {
+	for _, name := range forwarded {
 		if value := header.Get(name); value != "" && printable(value) {
 			md.Set(name, value)
 		}

@@ -144,7 +144,7 @@ func (in *inspector) freeForm(path string) {
 			return
 		}
 		if token.Kind() == '0' && rounded(token.String()) {
-			in.add(path, "the number "+token.String()+" would be rounded here; send this value as text in the field "+jsonTwin(path), start)
+			in.add(path, "the number "+token.String()+" would be rounded here; send this value as text in the field "+path+"Json", start)
 		}
 		if in.dec.StackDepth() == outer {
 			return
@@ -183,9 +183,6 @@ func rounded(number string) bool {
 	back, _ := big.NewFloat(f).Int(nil)
 	return exact.Cmp(back) != 0
 }
-
-// jsonTwin is the name of the field that takes the same value as exact JSON text: approve.input → approve.inputJson.
-func jsonTwin(path string) string { return path + "Json" }
 
 func join(path, name string) string {
 	if path == "" {

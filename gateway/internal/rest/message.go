@@ -57,7 +57,7 @@ func setQuery(rt *Route, m proto.Message, query url.Values) error {
 		if err := checkParameter(rt, key); err != nil {
 			return err
 		}
-		if i := slices.IndexFunc(query[key], isNotUTF8); i >= 0 {
+		if i := slices.IndexFunc(query[key], func(s string) bool { return !utf8.ValidString(s) }); i >= 0 {
 			what := fmt.Sprintf("its value %q is not valid UTF-8", query[key][i])
 			return invalid("the parameter %s of the query does not fit: %s", key, what).WithViolation(key, what)
 		}
@@ -68,8 +68,6 @@ func setQuery(rt *Route, m proto.Message, query url.Values) error {
 	}
 	return nil
 }
-
-func isNotUTF8(s string) bool { return !utf8.ValidString(s) }
 
 // checkParameter says whether the query of a route may have a parameter.
 func checkParameter(rt *Route, key string) error {
