@@ -34,7 +34,7 @@ func (r *run) steps() ([]*plannerv1.PlannedStep, error) {
 		if err != nil && len(steps) == 0 {
 			return nil, err
 		}
-		if size += proto.Size(step); err != nil || len(steps) > 0 && size > mostBytes { // what is wrong with a later step is told when it is due
+		if size += proto.Size(step); err != nil || len(steps) > 0 && size > mostBytes {
 			break
 		}
 		steps = append(steps, step)
@@ -48,5 +48,5 @@ func (r *run) steps() ([]*plannerv1.PlannedStep, error) {
 			break
 		}
 	}
-	return steps, nil
+	return steps, nil //nolint:nilerr // what is wrong with a later step is told when it is due
 }
