@@ -147,6 +147,25 @@ func TestModelThroughTheCLI(t *testing.T) {
 	}
 }
 
+// TestFailingModelThroughTheCLI asks a provider that is overloaded as often as the model retries, and no more often than the budget says.
+func TestFailingModelThroughTheCLI(t *testing.T) {
+	sh, play, model := planningShell(t)
+	play.set(func(*modeltest.Request) *modeltest.Turn { return &modeltest.Turn{Error: 529} }, 0, false)
+	for _, name := range []string{"openai:m", "anthropic:m"} {
+		run := []string{"run", "--auto", "--no-workspace", "--mcp", "t", "--model", name, "Do it"}
+		for _, c := range []struct {
+			budget   []string
+			requests int
+		}{{[]string{"--max-model-calls", "1"}, 1}, {[]string{"--max-model-calls", "2"}, 2}, {nil, 3}} {
+			before := len(model.Requests())
+			sh.expect(1, "", "HTTP 529", append(run, c.budget...)...)
+			if n := len(rejected(t, model)) - before; n != c.requests {
+				t.Errorf("%s %v: %d requests, want %d", name, c.budget, n, c.requests)
+			}
+		}
+	}
+}
+
 // TestModelCancelledAtTheTerminal ends the request to the provider on Ctrl-C, and the task with it.
 func TestModelCancelledAtTheTerminal(t *testing.T) {
 	sh, play, model := planningShell(t)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	mcpgo "github.com/mark3labs/mcp-go/mcp"
@@ -448,6 +449,32 @@ func TestModelBudget(t *testing.T) {
 			if budget.GetMaxModelCalls() > 0 && len(asked) > 3 || budget.GetMaxTokens() > 0 && u.GetInputTokens()+u.GetOutputTokens() > budget.GetMaxTokens() {
 				t.Errorf("%v exceeds %v", u, budget)
 			}
+		}
+	})
+}
+
+// TestModelAnswerWithSpaces takes an answer that begins and ends with empty lines, and one that the limit of tokens cut off, as they are streamed.
+func TestModelAnswerWithSpaces(t *testing.T) {
+	text := strings.TrimSpace(strings.Repeat("A long answer. ", 20))
+	var cut atomic.Bool
+	model, file := models(t, &modeltest.Script{Play: func(*modeltest.Request) *modeltest.Turn {
+		turn := &modeltest.Turn{Text: "\n" + text + "\n\n"}
+		if cut.Load() {
+			turn.Stop = "length"
+		}
+		return turn
+	}}, "")
+	everywhere(t, rig.Options{Models: file}, func(t *testing.T, c rig.Client, name string) {
+		before := len(model.Requests())
+		cut.Store(false)
+		done(t, carry(t, c, goal(name), nil), 0, text)
+		cut.Store(true)
+		f := carry(t, c, goal(name), nil)
+		if f.GetStatus() != executorv1.ExecutorStatus_EXECUTOR_STATUS_ERROR || f.GetFullAnswer() != text+"\n\n[The answer was cut off at the limit of tokens.]" {
+			t.Errorf("cut off: %v", f)
+		}
+		if n := len(rejected(t, model)) - before; n != 2 {
+			t.Errorf("%d model calls", n)
 		}
 	})
 }

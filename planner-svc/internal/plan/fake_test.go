@@ -75,6 +75,15 @@ func remarks(text string, namesAndArgs ...string) replyFunc {
 	}
 }
 
+// cutOff is a reply that the limit of tokens cut off.
+func cutOff(reply replyFunc) replyFunc {
+	return func(r *llm.Request, emit func(llm.Delta) error) (*llm.Reply, error) {
+		out, err := reply(r, emit)
+		out.Stop = plannerv1.StopReason_STOP_REASON_MAX_TOKENS
+		return out, err
+	}
+}
+
 // fails is a failing call.
 func fails(err error) replyFunc {
 	return func(*llm.Request, func(llm.Delta) error) (*llm.Reply, error) { return nil, err }

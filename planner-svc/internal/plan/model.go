@@ -59,7 +59,7 @@ func (m *Model) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest, 
 	}
 	res := &plannerv1.PlanStepsResponse{Steps: t.steps, Memory: t.memory}
 	if len(t.steps) == 0 {
-		if err := gate.finish(t.answer); err != nil {
+		if t.answer, err = gate.finish(t.answer); err != nil {
 			return nil, err
 		}
 		description := prompt.LangOf(s.tc).Pick("Nothing is left to do.", "没有剩余的步骤。")

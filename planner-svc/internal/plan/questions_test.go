@@ -165,6 +165,19 @@ func TestGenerateAnswer(t *testing.T) {
 	}
 }
 
+// An answer that the limit of tokens cut off says so, and has not reached the goal.
+func TestGenerateAnswerThatIsCutOff(t *testing.T) {
+	tc, text := task(), ""
+	tc.Language = commonv1.Language_LANGUAGE_ZH
+	res, err := planner(t, native(cutOff(says("从前有")))).GenerateAnswer(t.Context(), &plannerv1.GenerateAnswerRequest{Context: tc}, func(s string) error {
+		text += s
+		return nil
+	})
+	if err != nil || text != "从前有\n\n［答案因达到 token 上限而被截断。］" || res.GetGoalResult() != plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED {
+		t.Errorf("%v %q %v", res, text, err)
+	}
+}
+
 // Generate's structured output is validated by the caller's schema.
 func TestStructured(t *testing.T) {
 	f := native(says("no"), says(`Here: {"n": 5}`))

@@ -77,15 +77,25 @@ func TestStreaming(t *testing.T) {
 	}{
 		"a long answer":  {says(long), 20, strings.TrimSpace(long)},
 		"a short answer": {says("Yes, it is."), 1, "Yes, it is."},
+		"spaces around":  {says("\n " + long + "\n\n"), 20, strings.TrimSpace(long)},
 		"a remark":       {remarks("I read the file now.", "fs__read", `{"path":"a"}`), 0, ""},
+		"finish":         {remarks(strings.TrimSpace(long)+"\n", "finish", `{"answer":"No."}`), 2, strings.TrimSpace(long) + "\n\nNo."},
+		"cut off":        {cutOff(says("Once upon")), 1, "Once upon\n\n[The answer was cut off at the limit of tokens.]"},
+		"cut off, shown": {cutOff(says(long)), 20, strings.TrimSpace(long) + "\n\n[The answer was cut off at the limit of tokens.]"},
 	} {
 		res, pieces, err := planSteps(t, native(tc.reply), task())
-		if err != nil || res.GetAnswer() != tc.answer || len(pieces) < tc.pieces || tc.pieces == 0 && len(pieces) > 0 || strings.TrimSpace(strings.Join(pieces, "")) != tc.answer {
+		if err != nil || res.GetAnswer() != tc.answer || len(pieces) < tc.pieces || tc.pieces == 0 && len(pieces) > 0 || strings.Join(pieces, "") != tc.answer ||
+			strings.HasPrefix(name, "cut off") != (res.GetGoalResult() == plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED && name != "finish") {
 			t.Errorf("%s: %q, %d pieces %q, %v", name, res.GetAnswer(), len(pieces), pieces, err)
 		}
 	}
+	// A remark that was shown before a wrong call is a part of the answer that follows.
+	res, pieces, err := planSteps(t, native(remarks(long, "fs__nope", `{}`), says("Never mind.")), task())
+	if want := strings.TrimSpace(long) + "\n\nNever mind."; err != nil || res.GetAnswer() != want || strings.Join(pieces, "") != want {
+		t.Errorf("%q %q %v", res.GetAnswer(), pieces, err)
+	}
 	stop := errors.New("enough")
-	_, err := planner(t, native(says(long))).PlanSteps(t.Context(), &plannerv1.PlanStepsRequest{Context: task()}, func(string) error { return stop })
+	_, err = planner(t, native(says(long))).PlanSteps(t.Context(), &plannerv1.PlanStepsRequest{Context: task()}, func(string) error { return stop })
 	if !errors.Is(err, stop) {
 		t.Errorf("an error of the reader: %v", err)
 	}

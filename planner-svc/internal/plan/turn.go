@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"unicode"
 
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/schema"
@@ -168,50 +169,54 @@ func (c *conversation) respond(r *llm.Request, g *gate, reply *llm.Reply, proble
 // which is then known not to be the answer before anything was shown. Decision 0038 has the reasons.
 const holdBack = 120
 
-// gate lets the text of a reply through as the answer while it is written, unless a tool call follows.
+// gate lets the text of a reply through as the answer while it is written, unless a tool call follows. It shows no space around the text.
 type gate struct {
 	emit     func(text string) error // nil: nothing is shown
 	holdBack int
 
-	held   strings.Builder
-	open   bool // the text is shown as it comes
-	closed bool // the reply calls a tool, or an earlier one of the same turn was shown
-	shown  bool
+	shown  strings.Builder // of all replies
+	held   string          // of this reply, not shown yet
+	open   bool            // the text is shown as it comes
+	closed bool            // the reply calls a tool, or an earlier one of the same turn was shown
 }
 
 // delta takes a piece of a reply.
 func (g *gate) delta(d llm.Delta) error {
-	switch {
-	case g.emit == nil || g.closed:
-		return nil
-	case d.Call:
-		g.closed = true
-		return nil
-	case d.Text == "":
-		return nil
-	case g.open:
-		return g.emit(d.Text)
-	}
-	g.held.WriteString(d.Text)
-	if g.held.Len() < g.holdBack {
+	g.closed = g.closed || d.Call
+	if g.emit == nil || g.closed {
 		return nil
 	}
-	text := g.held.String()
-	g.held.Reset()
-	g.open, g.shown = true, true
+	if g.held += d.Text; !g.open {
+		g.held = strings.TrimLeftFunc(g.held, unicode.IsSpace)
+		g.open = len(g.held) > 0 && len(g.held) >= g.holdBack
+	}
+	if !g.open {
+		return nil
+	}
+	text := strings.TrimRightFunc(g.held, unicode.IsSpace)
+	g.held = g.held[len(text):]
+	return g.show(text)
+}
+
+func (g *gate) show(text string) error {
+	g.shown.WriteString(text)
+	if g.emit == nil || text == "" {
+		return nil
+	}
 	return g.emit(text)
 }
 
 // next prepares for another reply. If something was shown already, that one is shown only by finish.
 func (g *gate) next() {
-	g.held.Reset()
-	g.open, g.closed = false, g.shown
+	g.held, g.open, g.closed = "", false, g.shown.Len() > 0
 }
 
-// finish shows what was not shown of the answer.
-func (g *gate) finish(answer string) error {
-	if g.emit == nil || g.open || answer == "" {
-		return nil
+// finish shows what was not shown of the answer, and returns the answer with a remark before it that was shown.
+func (g *gate) finish(answer string) (string, error) {
+	rest, isBegun := strings.CutPrefix(answer, g.shown.String())
+	if !isBegun {
+		rest = "\n\n" + answer
 	}
-	return g.emit(answer)
+	err := g.show(rest)
+	return g.shown.String(), err
 }
