@@ -31,7 +31,7 @@ type CreateAgentRequest struct {
 	Agent *Agent `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
 	// Its id; `agent.id` if this is empty; if both are, the service chooses one.
 	AgentId string `protobuf:"bytes,2,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	// Makes the request idempotent: chosen by the client, unique per user.
+	// Makes the request idempotent: chosen by the client, unique per user. It is remembered as long as the agent.
 	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -101,7 +101,8 @@ type CreateTaskRequest struct {
 	ConversationId string `protobuf:"bytes,6,opt,name=conversation_id,json=conversationId,proto3" json:"conversation_id,omitempty"`
 	// Steps that a person wrote, as YAML. The model is `playbook` then.
 	Playbook string `protobuf:"bytes,7,opt,name=playbook,proto3" json:"playbook,omitempty"`
-	// Makes the request idempotent: chosen by the client, unique per user.
+	// Makes the request idempotent: chosen by the client, unique per user. It is remembered as long as the task: once that is deleted, the same
+	// id starts a new task.
 	RequestId string `protobuf:"bytes,8,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// The model that plans; empty for the agent's, else the service's default.
 	Model string `protobuf:"bytes,9,opt,name=model,proto3" json:"model,omitempty"`
@@ -1533,7 +1534,8 @@ type ForkTaskRequest struct {
 	Seq uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
 	// The new task's goal; empty: the old one's.
 	Goal string `protobuf:"bytes,3,opt,name=goal,proto3" json:"goal,omitempty"`
-	// Makes the request idempotent: chosen by the client, unique per user.
+	// Makes the request idempotent: chosen by the client, unique per user. It is remembered as long as the task: once that is deleted, the same
+	// id starts a new task.
 	RequestId string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// The new task's budget, which includes the usage before the fork; absent: the old one's. The agent's bounds count too.
 	Budget *Budget `protobuf:"bytes,5,opt,name=budget,proto3" json:"budget,omitempty"`
