@@ -112,10 +112,10 @@ func (a *answer) finish(err error) error {
 	switch {
 	case a.failed != nil:
 		return a.failed
-	case err == nil && !a.whole:
-		return errCutOff
-	case err != nil && a.whole && classify(err).Class == Unavailable: // the connection may break after the answer
+	case a.whole: // what fails after it does not matter
 		return nil
+	case err == nil:
+		return errCutOff
 	}
 	return err
 }

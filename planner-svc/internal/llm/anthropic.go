@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -93,11 +94,11 @@ func (q *messagesRequest) setTools(r *Request) error {
 		q.ToolChoice = object{"type": "any"}
 	}
 	for _, t := range tools {
-		schema, err := anthropicSchema(t.GetName(), t.GetInputSchemaJson())
+		schema, err := parameters(t.GetName(), t.GetInputSchemaJson(), propertyName.MatchString)
 		if err != nil {
 			return err
 		}
-		one := object{"name": t.GetName(), "input_schema": schema}
+		one := object{"name": t.GetName(), "input_schema": json.RawMessage(schema.String())}
 		if t.GetDescription() != "" {
 			one["description"] = t.GetDescription()
 		}
@@ -105,6 +106,9 @@ func (q *messagesRequest) setTools(r *Request) error {
 	}
 	return nil
 }
+
+// propertyName is the form of property names that the provider takes. One other name fails the whole request.
+var propertyName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
 
 // setMessages sets the messages, with consecutive ones of a role as one: tool results must be in the message after their calls.
 func (q *messagesRequest) setMessages(r *Request) error {

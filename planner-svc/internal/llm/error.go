@@ -108,9 +108,6 @@ func (e *Error) Public(name string) *errs.Error {
 		With("model_error", string(e.Class)).WithRetryAfter(e.RetryAfter)
 }
 
-// maxMessage bounds how much of a provider's message an error keeps, in bytes.
-const maxMessage = 500
-
 // providerError reads and classifies an error that a provider sent, in the forms in use: {"error": {"type", "code", "message"}}, the inner
 // object alone, or a text in place of either. Anything else becomes no message, since it is mostly a web page. status is HTTP's, and 0 in the
 // middle of a stream, where there is no header.
@@ -130,21 +127,15 @@ func providerError(body []byte, status int, header http.Header) *Error {
 	}
 	kind, _ := inner.Type.(string)
 	code, _ := inner.Code.(string)
-	said := cmp.Or(strings.TrimSpace(inner.Message), strings.TrimSpace(kind+" "+code))
-	if len(said) > maxMessage {
-		said = strings.ToValidUTF8(said[:maxMessage], "") + " …"
+	said := cmp.Or(strings.TrimSpace(inner.Message), strings.TrimSpace(kind+" "+code), http.StatusText(status))
+	where := "in the middle of the answer"
+	if status != 0 {
+		where = fmt.Sprintf("HTTP %d", status)
 	}
-	class := classOf(strings.ToLower(code+" "+kind), strings.ToLower(inner.Message), status)
-	var e *Error
-	switch {
-	case status == 0:
-		e = errorf(class, "in the middle of the answer: %s", said)
-	case said != "":
-		e = errorf(class, "HTTP %d: %s", status, said)
-	default:
-		e = errorf(class, "HTTP %d %s", status, http.StatusText(status))
+	e := errorf(classOf(strings.ToLower(code+" "+kind), strings.ToLower(inner.Message), status), "%s: %.500s", where, said)
+	if seconds, err := strconv.ParseFloat(header.Get("Retry-After"), 64); err == nil && seconds > 0 {
+		e.RetryAfter = time.Duration(min(seconds, time.Hour.Seconds()) * float64(time.Second))
 	}
-	e.RetryAfter = retryAfter(header)
 	return e
 }
 
@@ -174,13 +165,4 @@ func classOf(kind, message string, status int) Class {
 		return Broken
 	}
 	return BadRequest
-}
-
-// retryAfter reads when to come back; 0 if it is not said in seconds.
-func retryAfter(h http.Header) time.Duration {
-	s, err := strconv.ParseFloat(h.Get("Retry-After"), 64)
-	if err != nil || !(s > 0) {
-		return 0
-	}
-	return time.Duration(min(s, time.Hour.Seconds()) * float64(time.Second))
 }

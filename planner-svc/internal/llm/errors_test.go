@@ -30,7 +30,7 @@ func TestErrors(t *testing.T) {
 		"openai 429 long":   {fixed(429, `{"error":{"message":"slow down","code":"rate_limit_exceeded"}}`, "Retry-After", "3600"), llm.RateLimited, "slow down", 1, 0},
 		"openai 429 quota":  {fixed(429, `{"error":{"message":"pay","type":"insufficient_quota","code":"insufficient_quota"}}`), llm.Auth, "pay", 1, 0},
 		"openai 500":        {fixed(500, `{"error":{"message":"oh","type":"server_error","code":null}}`), llm.Unavailable, "HTTP 500: oh", 3, time.Second},
-		"openai 503 page":   {fixed(503, `<html>down</html>`), llm.Unavailable, "HTTP 503 Service Unavailable", 3, time.Second},
+		"openai 503 page":   {fixed(503, `<html>down</html>`), llm.Unavailable, "HTTP 503: Service Unavailable", 3, time.Second},
 		"openai 408":        {fixed(408, ``), llm.Unavailable, "408", 3, time.Second},
 		"openai 409":        {fixed(409, ``), llm.Unavailable, "409", 3, time.Second},
 		"openai 400":        {fixed(400, `{"error":{"message":"bad tool","type":"invalid_request_error","param":"tools","code":null}}`), llm.BadRequest, "bad tool", 1, 0},

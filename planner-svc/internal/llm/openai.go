@@ -27,38 +27,18 @@ var chatCompletions = format{
 }
 
 type chatRequest struct {
-	Model               string        `json:"model"`
-	Messages            []chatMessage `json:"messages"`
-	Tools               []object      `json:"tools,omitempty"`
-	ToolChoice          string        `json:"tool_choice,omitempty"`
-	ResponseFormat      object        `json:"response_format,omitempty"`
-	MaxTokens           int           `json:"max_tokens,omitempty"`
-	MaxCompletionTokens int           `json:"max_completion_tokens,omitempty"`
-	Temperature         *float64      `json:"temperature,omitempty"`
-	Stop                []string      `json:"stop,omitempty"`
-	PromptCacheKey      string        `json:"prompt_cache_key,omitempty"`
-	Stream              bool          `json:"stream"`
-	StreamOptions       object        `json:"stream_options"`
-}
-
-type chatMessage struct {
-	Role       string         `json:"role"`
-	Content    any            `json:"content,omitempty"` // a text, or a list of content
-	ToolCalls  []chatToolCall `json:"tool_calls,omitempty"`
-	ToolCallID string         `json:"tool_call_id,omitempty"`
-}
-
-// chatToolCall is a tool call, or a piece of one in an answer.
-type chatToolCall struct {
-	Index    *int             `json:"index,omitempty"`
-	ID       string           `json:"id"`
-	Type     string           `json:"type"`
-	Function chatFunctionCall `json:"function"`
-}
-
-type chatFunctionCall struct {
-	Name      string `json:"name"`
-	Arguments string `json:"arguments"`
+	Model               string   `json:"model"`
+	Messages            []object `json:"messages"`
+	Tools               []object `json:"tools,omitempty"`
+	ToolChoice          string   `json:"tool_choice,omitempty"`
+	ResponseFormat      object   `json:"response_format,omitempty"`
+	MaxTokens           int      `json:"max_tokens,omitempty"`
+	MaxCompletionTokens int      `json:"max_completion_tokens,omitempty"`
+	Temperature         *float64 `json:"temperature,omitempty"`
+	Stop                []string `json:"stop,omitempty"`
+	PromptCacheKey      string   `json:"prompt_cache_key,omitempty"`
+	Stream              bool     `json:"stream"`
+	StreamOptions       object   `json:"stream_options"`
 }
 
 // maxDescription is how many characters the provider takes of a tool's description. One longer fails the whole request.
@@ -74,7 +54,7 @@ func encodeChat(c *Config, r *Request) (any, error) {
 		q.MaxTokens = r.MaxTokens
 	}
 	if r.System != "" {
-		q.Messages = append(q.Messages, chatMessage{Role: "system", Content: r.System})
+		q.Messages = append(q.Messages, object{"role": "system", "content": r.System})
 	}
 	for _, m := range r.Messages {
 		messages, err := chatMessages(m)
@@ -110,18 +90,16 @@ func encodeChat(c *Config, r *Request) (any, error) {
 }
 
 // chatMessages returns a message as chat completions have it: tool results are messages of their own, before what else the user says.
-func chatMessages(m *plannerv1.ModelMessage) ([]chatMessage, error) {
-	var out []chatMessage
-	rest := chatMessage{Role: roleOf(m)}
-	var parts []object
+func chatMessages(m *plannerv1.ModelMessage) ([]object, error) {
+	var out, parts, calls []object
 	var texts []string
 	for _, p := range m.GetParts() {
 		switch part := p.GetPart().(type) {
 		case *plannerv1.ModelPart_ToolResult:
-			out = append(out, chatMessage{Role: "tool", ToolCallID: part.ToolResult.GetCallId(), Content: part.ToolResult.GetText()})
+			out = append(out, object{"role": "tool", "tool_call_id": part.ToolResult.GetCallId(), "content": part.ToolResult.GetText()})
 		case *plannerv1.ModelPart_ToolCall:
 			c := part.ToolCall
-			rest.ToolCalls = append(rest.ToolCalls, chatToolCall{ID: c.GetId(), Type: "function", Function: chatFunctionCall{c.GetName(), c.GetInputJson()}})
+			calls = append(calls, object{"id": c.GetId(), "type": "function", "function": object{"name": c.GetName(), "arguments": c.GetInputJson()}})
 		case *plannerv1.ModelPart_Image:
 			data := base64.StdEncoding.EncodeToString(part.Image.GetData())
 			parts = append(parts, object{"type": "image_url", "image_url": object{"url": "data:" + part.Image.GetMimeType() + ";base64," + data}})
@@ -137,14 +115,18 @@ func chatMessages(m *plannerv1.ModelMessage) ([]chatMessage, error) {
 			parts = append(parts, object{"type": "text", "text": p.GetText()})
 		}
 	}
+	rest := object{"role": roleOf(m)}
+	if len(calls) > 0 {
+		rest["tool_calls"] = calls
+	}
 	switch plain := len(texts) == len(parts); {
-	case !plain && rest.Role == roleAssistant:
+	case !plain && rest["role"] == roleAssistant:
 		return nil, errorf(BadRequest, "a message of the assistant holds a picture or sound, which this provider takes from users alone")
 	case !plain:
-		rest.Content = parts
+		rest["content"] = parts
 	case len(parts) > 0:
-		rest.Content = strings.Join(texts, "\n") // not all compatible servers read lists
-	case len(rest.ToolCalls) == 0:
+		rest["content"] = strings.Join(texts, "\n") // not all compatible servers read lists
+	case len(calls) == 0:
 		return out, nil
 	}
 	return append(out, rest), nil
@@ -162,9 +144,16 @@ type chatChunk struct {
 	Choices []struct {
 		Index int `json:"index"`
 		Delta struct {
-			Content   string         `json:"content"`
-			Refusal   string         `json:"refusal"`
-			ToolCalls []chatToolCall `json:"tool_calls"`
+			Content   string `json:"content"`
+			Refusal   string `json:"refusal"`
+			ToolCalls []struct {
+				Index    *int   `json:"index"`
+				ID       string `json:"id"`
+				Function struct {
+					Name      string `json:"name"`
+					Arguments string `json:"arguments"`
+				} `json:"function"`
+			} `json:"tool_calls"`
 		} `json:"delta"`
 		FinishReason string `json:"finish_reason"`
 	} `json:"choices"`

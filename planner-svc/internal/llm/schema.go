@@ -2,63 +2,48 @@ package llm
 
 import (
 	"encoding/json"
-	"regexp"
 	"slices"
 
 	"pawl.dev/services/strictjson"
 )
 
-// parameters returns the schema of a tool or reply as providers take it: an object at the top without alternatives there. The caller of the
-// model checks arguments against the original schema.
-func parameters(name, schema string) (*strictjson.Object, error) {
+// parameters returns the schema of a tool or reply as providers take it: an object at the top without alternatives there, and without
+// properties that the provider does not take. The caller of the model checks arguments against the original schema.
+func parameters(name, schema string, takes func(property string) bool) (*strictjson.Object, error) {
 	o, err := strictjson.ParseObject(schema)
 	if err != nil {
 		return nil, errorf(BadRequest, "the schema of %q is no JSON object: %w", name, err)
 	}
 	o.Set("type", `"object"`)
-	if _, err := properties(o); err != nil || !o.Has("properties") {
-		o.Set("properties", "{}")
-	}
 	for _, key := range []string{"oneOf", "anyOf", "allOf", "enum", "not"} {
 		o.Delete(key)
 	}
-	return o, nil
-}
-
-func properties(o *strictjson.Object) (*strictjson.Object, error) {
-	text, _ := o.Get("properties")
-	return strictjson.ParseObject(text)
-}
-
-// propertyName is the form of property names that Anthropic takes. One other name fails the whole request.
-var propertyName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
-
-// anthropicSchema returns a tool's schema as Anthropic takes it. Properties whose names it rejects are left out.
-func anthropicSchema(name, schema string) (json.RawMessage, error) {
-	o, err := parameters(name, schema)
-	if err != nil {
-		return nil, err
-	}
-	props, err := properties(o)
-	if err != nil {
-		return nil, err
-	}
-	text, _ := o.Get("required")
-	required := slices.Collect(strictjson.Items(text))
+	props, required := properties(o)
 	for _, key := range props.Keys() {
-		if !propertyName.MatchString(key) {
+		if !takes(key) {
 			props.Delete(key)
 			required = slices.DeleteFunc(required, func(n string) bool { return n == strictjson.Quote(key) })
-			o.Set("properties", props.String())
 			o.Set("required", strictjson.Array(required))
 		}
 	}
-	return json.RawMessage(o.String()), nil
+	o.Set("properties", props.String())
+	return o, nil
+}
+
+// properties returns the properties of a schema, and the required ones in quotes.
+func properties(o *strictjson.Object) (all *strictjson.Object, required []string) {
+	text, _ := o.Get("properties")
+	all, err := strictjson.ParseObject(text)
+	if err != nil {
+		all = &strictjson.Object{}
+	}
+	text, _ = o.Get("required")
+	return all, slices.Collect(strictjson.Items(text))
 }
 
 // openAISchema returns the schema of a tool or reply as OpenAI takes it, and whether it is in the strict subset if that is wanted.
 func openAISchema(name, schema string, wantStrict bool) (raw json.RawMessage, strict bool, err error) {
-	o, err := parameters(name, schema)
+	o, err := parameters(name, schema, func(string) bool { return true })
 	if err != nil {
 		return nil, false, err
 	}
@@ -150,9 +135,6 @@ func makeStrict(o *strictjson.Object, depth int) bool {
 		return kind != "" || o.Has("anyOf") || o.Has("$ref") || o.Has("enum") || o.Has("const")
 	}
 	more, _ := o.Get("additionalProperties")
-	text, _ := o.Get("required")
-	required := slices.Collect(strictjson.Items(text))
-	all, err := properties(o)
-	return err == nil && more == "false" &&
-		!slices.ContainsFunc(all.Keys(), func(name string) bool { return !slices.Contains(required, strictjson.Quote(name)) })
+	all, required := properties(o)
+	return more == "false" && !slices.ContainsFunc(all.Keys(), func(name string) bool { return !slices.Contains(required, strictjson.Quote(name)) })
 }

@@ -31,6 +31,8 @@ const (
 	perUser = 16
 	// maxNamed bounds the models that users name as PROVIDER:MODEL.
 	maxNamed = 100
+	// maxFile and maxModels bound a file of models, maxFile also one of a key.
+	maxFile, maxModels = 1 << 20, 200
 )
 
 // Book holds the named models. It is safe for concurrent use.
@@ -47,8 +49,78 @@ type Book struct {
 	busy  map[string]int         // guarded by mu; requests by user
 }
 
-func newBook(file string, getenv func(string) string) *Book {
-	return &Book{file: file, getenv: getenv, web: llm.NewHTTPClient(), metrics: newMetrics(), named: make(map[string]*llm.Client), busy: make(map[string]int)}
+// Open reads a file of models (JSON is YAML too); without a path users can name models as PROVIDER:MODEL. Names that are taken already are
+// refused, and so are unknown keys, so that a misspelt one is not silently without effect. getenv finds the variables of providers, and those
+// that the file refers to.
+func Open(path string, taken []string, getenv func(string) string) (*Book, error) {
+	b := &Book{file: path, getenv: getenv, web: llm.NewHTTPClient(), metrics: newMetrics(), named: make(map[string]*llm.Client), busy: make(map[string]int)}
+	if path == "" {
+		return b, nil
+	}
+	raw, err := readFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("the file of --models: %w", err)
+	}
+	var f struct {
+		Models []*entry `yaml:"models"`
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(raw))
+	dec.KnownFields(true)
+	if err := dec.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("the file of --models, %s: %w", path, err)
+	}
+	if len(f.Models) == 0 || len(f.Models) > maxModels {
+		return nil, fmt.Errorf("the file of --models, %s: `models` must list 1 to %d models, and lists %d", path, maxModels, len(f.Models))
+	}
+	for _, add := range []func(*entry) error{func(e *entry) error { return b.addEntry(e, taken) }, b.setFallback} {
+		for i, e := range f.Models {
+			if err := add(e); err != nil {
+				return nil, fmt.Errorf("the file of --models, %s: models[%d] (%q): %w", path, i, e.Name, err)
+			}
+		}
+	}
+	return b, nil
+}
+
+// addEntry adds the model of an entry.
+func (b *Book) addEntry(e *entry, taken []string) error {
+	m, err := b.model(e)
+	switch {
+	case err != nil:
+		return err
+	case slices.Contains(taken, e.Name):
+		return fmt.Errorf("the name %q is that of a built-in model; choose another one", e.Name)
+	case b.find(e.Name) != nil:
+		return fmt.Errorf("the name %q is there twice", e.Name)
+	}
+	b.list = append(b.list, m)
+	return nil
+}
+
+// setFallback connects a model with its fallback, once all models are there.
+func (b *Book) setFallback(e *entry) error {
+	if e.Fallback == "" {
+		return nil
+	}
+	m, next := b.find(e.Name), b.find(e.Fallback)
+	if next == nil {
+		return fmt.Errorf("`fallback`: there is no model %q%s", e.Fallback, b.nearest(e.Fallback))
+	}
+	for at := next; at != nil; at = at.Fallback {
+		if at == m {
+			return fmt.Errorf("`fallback`: %q leads back to %q", e.Fallback, e.Name)
+		}
+	}
+	m.Fallback = next
+	return nil
+}
+
+func readFile(path string) ([]byte, error) {
+	raw, err := os.ReadFile(path)
+	if err == nil && len(raw) > maxFile {
+		err = fmt.Errorf("%s has more than %d bytes", path, maxFile)
+	}
+	return raw, err
 }
 
 // Close closes connections that wait for further requests. Call it when no request is running.
@@ -169,83 +241,4 @@ func (b *Book) admit(ctx context.Context) (leave func(), err error) {
 			delete(b.busy, caller.Sub)
 		}
 	}, nil
-}
-
-const (
-	maxFile   = 1 << 20
-	maxModels = 200
-)
-
-// Open reads a file of models (JSON is YAML too); without a path users can name models as PROVIDER:MODEL. Names that are taken already are
-// refused, and so are unknown keys, so that a misspelt one is not silently without effect. getenv finds the variables of providers, and those
-// that the file refers to.
-func Open(path string, taken []string, getenv func(string) string) (*Book, error) {
-	b := newBook(path, getenv)
-	if path == "" {
-		return b, nil
-	}
-	raw, err := readFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("the file of --models: %w", err)
-	}
-	var f struct {
-		Models []*entry `yaml:"models"`
-	}
-	dec := yaml.NewDecoder(bytes.NewReader(raw))
-	dec.KnownFields(true)
-	if err := dec.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("the file of --models, %s: %w", path, err)
-	}
-	if len(f.Models) == 0 || len(f.Models) > maxModels {
-		return nil, fmt.Errorf("the file of --models, %s: `models` must list 1 to %d models, and lists %d", path, maxModels, len(f.Models))
-	}
-	for _, add := range []func(*entry) error{func(e *entry) error { return b.addEntry(e, taken) }, b.setFallback} {
-		for i, e := range f.Models {
-			if err := add(e); err != nil {
-				return nil, fmt.Errorf("the file of --models, %s: models[%d] (%q): %w", path, i, e.Name, err)
-			}
-		}
-	}
-	return b, nil
-}
-
-// addEntry adds the model of an entry.
-func (b *Book) addEntry(e *entry, taken []string) error {
-	m, err := b.model(e)
-	switch {
-	case err != nil:
-		return err
-	case slices.Contains(taken, e.Name):
-		return fmt.Errorf("the name %q is that of a built-in model; choose another one", e.Name)
-	case b.find(e.Name) != nil:
-		return fmt.Errorf("the name %q is there twice", e.Name)
-	}
-	b.list = append(b.list, m)
-	return nil
-}
-
-// setFallback connects a model with its fallback, once all models are there.
-func (b *Book) setFallback(e *entry) error {
-	if e.Fallback == "" {
-		return nil
-	}
-	m, next := b.find(e.Name), b.find(e.Fallback)
-	if next == nil {
-		return fmt.Errorf("`fallback`: there is no model %q%s", e.Fallback, b.nearest(e.Fallback))
-	}
-	for at := next; at != nil; at = at.Fallback {
-		if at == m {
-			return fmt.Errorf("`fallback`: %q leads back to %q", e.Fallback, e.Name)
-		}
-	}
-	m.Fallback = next
-	return nil
-}
-
-func readFile(path string) ([]byte, error) {
-	raw, err := os.ReadFile(path)
-	if err == nil && len(raw) > maxFile {
-		err = fmt.Errorf("%s has more than %d bytes", path, maxFile)
-	}
-	return raw, err
 }

@@ -73,8 +73,8 @@ func (e *entry) keyAdvice() string {
 		return "its provider rejects the key; correct the environment variable " + name + " where the planner is started"
 	case kind == "file":
 		return "its provider rejects the key; an operator has to correct the file " + name + " that `key` names"
-	case e.Name == e.Provider+":"+e.Model && keyVariables[e.Provider] != "":
-		return "its provider wants a key; set the environment variable " + keyVariables[e.Provider] + " where the planner is started"
+	case e.Name == e.Provider+":"+e.Model && variables[e.Provider].key != "":
+		return "its provider wants a key; set the environment variable " + variables[e.Provider].key + " where the planner is started"
 	}
 	return "its provider wants a key; an operator has to set `key` in the file of models"
 }

@@ -56,10 +56,12 @@ type price struct {
 var (
 	nameForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$`)
 	headerForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
+	ownHeaders = []string{"Host", "Content-Length", "Content-Type", "Transfer-Encoding", "Connection"}
 )
 
 // check says what is wrong with an entry.
 func (e *entry) check() error {
+	address, err := url.Parse(e.BaseURL)
 	switch {
 	case !nameForm.MatchString(e.Name):
 		return errors.New("`name` must be of letters, digits and ._:/-, 100 at most")
@@ -75,8 +77,17 @@ func (e *entry) check() error {
 		return errors.New("`price` needs `input` and `output`: US dollars for a million tokens")
 	case e.ContextWindow > 0 && e.ContextWindow <= e.MaxTokens:
 		return errors.New("`contextWindow` must be larger than `maxTokens`, which is a part of it")
+	case e.BaseURL != "" && (err != nil || address.Host == "" || address.Scheme != "http" && address.Scheme != "https"):
+		return errors.New("`baseUrl` is no http or https address")
+	case address.User != nil || address.RawQuery != "" || address.Fragment != "":
+		return errors.New("`baseUrl` may have no user, query or fragment; a key goes into `key`, as env:NAME or file:PATH")
 	}
-	return errors.Join(e.checkNumbers(), checkURL(e.BaseURL), checkHeaders(e.Headers))
+	for name, value := range e.Headers {
+		if !headerForm.MatchString(name) || strings.ContainsAny(value, "\r\n") || slices.Contains(ownHeaders, http.CanonicalHeaderKey(name)) {
+			return fmt.Errorf("`headers`: %.100q is no name of a header, or one that cannot be set, or its value has more than one line", name)
+		}
+	}
+	return e.checkNumbers()
 }
 
 // checkNumbers says which number is out of its bounds.
@@ -123,32 +134,6 @@ func valueOr[T any](p *T, otherwise T) T {
 		return otherwise
 	}
 	return *p
-}
-
-func checkURL(text string) error {
-	if text == "" {
-		return nil
-	}
-	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return errors.New("`baseUrl` is no http or https address")
-	}
-	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return errors.New("`baseUrl` may have no user, query or fragment; a key goes into `key`, as env:NAME or file:PATH")
-	}
-	return nil
-}
-
-func checkHeaders(headers map[string]string) error {
-	for name, value := range headers {
-		switch canonical := http.CanonicalHeaderKey(name); {
-		case !headerForm.MatchString(name) || strings.ContainsAny(value, "\r\n"):
-			return fmt.Errorf("`headers`: %.100q is no name of a header, or its value has more than one line", name)
-		case slices.Contains([]string{"Host", "Content-Length", "Content-Type", "Transfer-Encoding", "Connection"}, canonical):
-			return fmt.Errorf("`headers`: %s cannot be set", canonical)
-		}
-	}
-	return nil
 }
 
 // of returns the price of a provider's model. Cached input that has no price of its own costs as much as other input, and Anthropic charges

@@ -21,6 +21,12 @@ type environment map[string]string
 
 func (e environment) get(name string) string { return e[name] }
 
+// unlisted is a book without a file.
+func unlisted(env environment) *Book {
+	b, _ := Open("", nil, env.get)
+	return b
+}
+
 func open(t *testing.T, text string, env environment) (*Book, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "models.yaml")
@@ -97,7 +103,7 @@ func TestFileProblems(t *testing.T) {
 		{"price: {input: .nan, output: 1}", "between 0"},
 		{"fallback: b", `there is no model "b"`},
 		{"fallback: a", "leads back"},
-		{"headers: {Host: x}", "Host cannot be set"},
+		{"headers: {Host: x}", `"Host" is no name of a header, or one that cannot be set`},
 		{`headers: {"a b": x}`, "no name of a header"},
 		{`headers: {X-A: "env:NONE"}`, "the header X-A refers to the environment variable NONE"},
 		{`key: "file:none"`, "cannot be read"},
@@ -137,7 +143,7 @@ func TestProviderNames(t *testing.T) {
 		{"gpt-5", all, "name one as openai:MODEL"},
 		{"openai:a b", all, "`name` must be"},
 	} {
-		m, err := newBook("", tt.env.get).Find(tt.name)
+		m, err := unlisted(tt.env).Find(tt.name)
 		got := fmt.Sprint(err)
 		if err == nil {
 			got = m.Info().Description
@@ -150,7 +156,7 @@ func TestProviderNames(t *testing.T) {
 
 // TestDefaults asks no model that only a user named: Choose without a name takes the operator's.
 func TestDefaults(t *testing.T) {
-	b := newBook("", environment{"OPENAI_API_KEY": "k"}.get)
+	b := unlisted(environment{"OPENAI_API_KEY": "k"})
 	named, err := b.Find("openai:gpt-5")
 	if err != nil {
 		t.Fatal(err)
@@ -286,7 +292,7 @@ func TestImagesFalse(t *testing.T) {
 func TestCredentials(t *testing.T) {
 	env := environment{"KEY": "secret-key", "TOKEN": "secret-token"}
 	entry := &entry{Key: "env:KEY", Headers: map[string]string{"X-Token": "env:TOKEN"}}
-	read, err := newBook("", env.get).credentials(entry)
+	read, err := unlisted(env).credentials(entry)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,39 +45,33 @@ func known(model string) (window, maxOutput int) {
 	return 0, 0
 }
 
-// keyVariables hold the keys of providers that need one, as their own programs read them.
-var keyVariables = map[string]string{llm.ProviderOpenAI: "OPENAI_API_KEY", llm.ProviderAnthropic: "ANTHROPIC_API_KEY"}
+// variables are those that the providers' own programs read.
+var variables = map[string]struct{ key, base string }{
+	llm.ProviderOpenAI: {"OPENAI_API_KEY", "OPENAI_BASE_URL"}, llm.ProviderAnthropic: {"ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"},
+}
 
-// providerEntry makes the entry of a model that is named as PROVIDER:MODEL, from the variables that the provider's own programs read.
-// It returns nil if the name has another form.
-func providerEntry(name string, getenv func(string) string) (*entry, error) {
+// providerEntry makes the entry of a model that is named as PROVIDER:MODEL, from the provider's variables. It returns nil if the name has
+// another form.
+func providerEntry(name string, getenv func(string) string) (e *entry, err error) {
 	provider, model, _ := strings.Cut(name, ":")
-	if model == "" {
+	v, known := variables[provider]
+	e = &entry{Name: name, Provider: provider, Model: model, BaseURL: getenv(v.base)}
+	switch {
+	case model == "" || !known && provider != llm.ProviderOllama:
 		return nil, nil
-	}
-	e := &entry{Name: name, Provider: provider, Model: model}
-	switch provider {
-	case llm.ProviderOpenAI:
-		e.BaseURL, e.Organization = getenv("OPENAI_BASE_URL"), getenv("OPENAI_ORG_ID")
-	case llm.ProviderAnthropic:
-		e.BaseURL = getenv("ANTHROPIC_BASE_URL")
-	case llm.ProviderOllama:
-		if window, err := strconv.Atoi(getenv("OLLAMA_CONTEXT_LENGTH")); err == nil && window > 0 {
-			e.ContextWindow = window
-		}
-		var err error
+	case provider == llm.ProviderOllama:
+		e.ContextWindow, _ = strconv.Atoi(getenv("OLLAMA_CONTEXT_LENGTH"))
+		e.ContextWindow = max(e.ContextWindow, 0)
 		e.BaseURL, err = ollamaURL(getenv("OLLAMA_HOST"))
-		return e, err
-	default:
-		return nil, nil
-	}
-	switch variable := keyVariables[provider]; {
-	case getenv(variable) != "":
-		e.Key = "env:" + variable
+	case getenv(v.key) != "":
+		e.Key = "env:" + v.key
 	case e.BaseURL == "":
-		return nil, fmt.Errorf("it needs the environment variable %s; set it where the planner is started", variable)
+		return nil, fmt.Errorf("it needs the environment variable %s; set it where the planner is started", v.key)
 	}
-	return e, nil
+	if provider == llm.ProviderOpenAI {
+		e.Organization = getenv("OPENAI_ORG_ID")
+	}
+	return e, err
 }
 
 // ollamaDefault is where Ollama serves chat completions by default.
