@@ -54,7 +54,7 @@ const key = "sk-test-0123456789"
 // modelOf makes a model of a provider that t plays.
 func modelOf(provider string, retries int, t transport) llm.Model {
 	cfg := llm.Config{
-		Info:        llm.Info{Name: "it", Provider: provider, ProviderModel: "m-1", Tools: true, Images: true, Schema: llm.SchemaNative, MaxTokens: 100, Price: &llm.Price{}},
+		Info:        llm.Info{Name: "it", Provider: provider, ProviderModel: "m-1", Tools: true, Images: true, Schema: true, MaxTokens: 100, Price: &llm.Price{}},
 		Credentials: func() (llm.Credentials, error) { return llm.Credentials{Key: key}, nil },
 		Retries:     retries,
 		Timeout:     time.Hour,
@@ -62,9 +62,6 @@ func modelOf(provider string, retries int, t transport) llm.Model {
 		HTTP:        &http.Client{Transport: t},
 		Admit:       admit,
 		Record:      func(context.Context, *llm.Reply, time.Time, error) {},
-	}
-	if provider == "anthropic" {
-		cfg.Info.Schema = llm.SchemaByTool
 	}
 	return llm.New(cfg)
 }

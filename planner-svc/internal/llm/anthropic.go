@@ -65,17 +65,12 @@ func encodeMessages(c *Config, r *Request) (any, error) {
 	}
 	if r.System != "" {
 		q.System = []object{{"type": "text", "text": r.System}}
+		if r.CacheKey != "" {
+			q.System[0]["cache_control"] = ephemeral
+		}
 	}
 	if err := q.setTools(r); err != nil {
 		return nil, err
-	}
-	if r.CachePrefix {
-		switch {
-		case len(q.System) > 0:
-			q.System[0]["cache_control"] = ephemeral
-		case len(q.Tools) > 0:
-			q.Tools[len(q.Tools)-1]["cache_control"] = ephemeral
-		}
 	}
 	return q, q.setMessages(r)
 }
@@ -169,12 +164,10 @@ var imageTypes = []string{"image/jpeg", "image/png", "image/gif", "image/webp"}
 
 // callInput returns the arguments of a call, which must be an object here. What the model wrote instead of one is kept as a member.
 func callInput(arguments string) json.RawMessage {
-	o, err := strictjson.ParseObject(arguments)
-	if err != nil {
-		o = &strictjson.Object{}
-		o.Set("arguments", strictjson.Quote(arguments))
+	if o, err := strictjson.ParseObject(arguments); err == nil {
+		return json.RawMessage(o.String())
 	}
-	return json.RawMessage(o.String())
+	return json.RawMessage(`{"arguments":` + strictjson.Quote(arguments) + "}")
 }
 
 func blank(text string) bool { return strings.TrimSpace(text) == "" }

@@ -203,10 +203,10 @@ func (c *Client) encode(r *Request, a *answer) (string, error) {
 	if r.MaxTokens <= 0 || r.MaxTokens > info.MaxTokens {
 		bounded.MaxTokens = info.MaxTokens
 	}
-	if info.Schema == SchemaInPrompt {
+	if !info.Schema {
 		bounded.Output = nil
 	}
-	a.byTool = bounded.Output != nil && info.Schema == SchemaByTool
+	a.byTool = bounded.Output != nil && info.Provider == ProviderAnthropic
 	body, err := c.format.encode(&c.Config, &bounded)
 	if err != nil {
 		return "", err

@@ -35,26 +35,13 @@ type Info struct {
 	ProviderModel string // the provider's name of it
 
 	Tools  bool // takes Request.Tools and replies with tool calls
-	Schema SchemaSupport
+	Schema bool // takes Request.Output; if not, the caller has to put the schema into the prompt
 	Images bool
 
 	ContextWindow int    // tokens of prompt and reply together; 0 if unknown
 	MaxTokens     int    // upper bound of Request.MaxTokens, and its default
 	Price         *Price // nil if unknown
 }
-
-// SchemaSupport says how a model keeps to Request.Output.
-type SchemaSupport int
-
-const (
-	// SchemaInPrompt means that Request.Output is not sent: the caller has to put the schema into the prompt.
-	SchemaInPrompt SchemaSupport = iota
-	// SchemaNative means that the provider takes the schema as the response format.
-	SchemaNative
-	// SchemaByTool means that the schema is sent as the only tool, whose call is forced. Its arguments become the reply's text.
-	// Such a request may have no other tools.
-	SchemaByTool
-)
 
 // Request is one question to a model.
 type Request struct {
@@ -66,7 +53,9 @@ type Request struct {
 	Tools      []*plannerv1.ModelTool
 	ToolChoice plannerv1.ModelToolChoice
 
-	Output *Output // the reply's text must be JSON of this schema; nil if it is free text
+	// Output is the schema of JSON that the reply's text must be; nil if it is free text. Some providers get it as the only tool, whose call is
+	// forced, so such a request may have no other tools.
+	Output *Output
 
 	MaxTokens   int      // of the reply; 0 for the model's maximum
 	Temperature *float64 // nil for the provider's default
@@ -74,10 +63,8 @@ type Request struct {
 	MaxRequests uint32   // to providers, repetitions and fallbacks included; 0 for no limit
 	MaxPrice    *Price   // of a fallback, since the cost was reserved at this price; nil for no limit
 
-	// CacheKey names requests with a common prefix, such as a task's, so that the provider can route them to the same cache.
+	// CacheKey names requests that repeat the tools and the system text, such as a task's, so that the provider can cache them.
 	CacheKey string
-	// CachePrefix tells the provider that later requests repeat the tools and the system text.
-	CachePrefix bool
 	// CacheHere are the indexes of messages up to whose ends later requests repeat everything. Only the last three count.
 	CacheHere []int
 }

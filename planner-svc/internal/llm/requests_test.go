@@ -44,7 +44,7 @@ func conversation() *llm.Request {
 			{Name: "now", InputSchemaJson: ""},
 			{Name: "odd", InputSchemaJson: `{"anyOf":[{"required":["größe"]}],"properties":{"größe":{"type":"integer"},"b":{}},"required":["größe","b"]}`},
 		},
-		MaxTokens: 100, Temperature: &temperature, Stop: []string{"END"}, CacheKey: "task-1", CachePrefix: true,
+		MaxTokens: 100, Temperature: &temperature, Stop: []string{"END"}, CacheKey: "task-1",
 	}
 }
 
@@ -98,7 +98,7 @@ func sent(t *testing.T, provider string, r *llm.Request) (string, http.Header) {
 	var body string
 	var header http.Header
 	cfg := llm.Config{
-		Info: llm.Info{Provider: provider, ProviderModel: "m-1", Tools: true, Images: true, MaxTokens: 100, Schema: llm.SchemaNative}, BaseURL: "http://model.example/v1/",
+		Info: llm.Info{Provider: provider, ProviderModel: "m-1", Tools: true, Images: true, MaxTokens: 100, Schema: true}, BaseURL: "http://model.example/v1/",
 		Timeout: time.Hour, AtOnce: 1, Admit: admit, Record: func(context.Context, *llm.Reply, time.Time, error) {},
 		Credentials: func() (llm.Credentials, error) {
 			return llm.Credentials{Key: key, Headers: map[string]string{"X-Team": "blue"}}, nil

@@ -35,7 +35,7 @@ type entry struct {
 	Headers       map[string]string `yaml:"headers"`
 	MaxTokens     int               `yaml:"maxTokens"`
 	ContextWindow int               `yaml:"contextWindow"`
-	Price         *price            `yaml:"price"`
+	Price         price             `yaml:"price"`
 	Fallback      string            `yaml:"fallback"`
 	Tools         *bool             `yaml:"tools"`
 	Schema        *bool             `yaml:"schema"`
@@ -73,7 +73,7 @@ func (e *entry) check() error {
 		return errors.New("`key` is missing: env:NAME or file:PATH")
 	case e.Organization != "" && e.Provider != llm.ProviderOpenAI:
 		return errors.New("`organization` is known to the provider openai alone")
-	case e.Price != nil && (e.Price.Input == nil || e.Price.Output == nil):
+	case e.Price != (price{}) && (e.Price.Input == nil || e.Price.Output == nil):
 		return errors.New("`price` needs `input` and `output`: US dollars for a million tokens")
 	case e.ContextWindow > 0 && e.ContextWindow <= e.MaxTokens:
 		return errors.New("`contextWindow` must be larger than `maxTokens`, which is a part of it")
@@ -96,11 +96,8 @@ func (e *entry) checkNumbers() error {
 	if err != nil {
 		return err
 	}
-	p := price{}
-	if e.Price != nil {
-		p = *e.Price
-	}
 	const maxPrice = 100_000
+	p := e.Price
 	for _, n := range []struct {
 		key        string
 		value, max float64
@@ -138,8 +135,8 @@ func valueOr[T any](p *T, otherwise T) T {
 
 // of returns the price of a provider's model. Cached input that has no price of its own costs as much as other input, and Anthropic charges
 // 1.25 times as much for tokens that it writes to its five-minute cache.
-func (p *price) of(provider string) *llm.Price {
-	if p == nil {
+func (p price) of(provider string) *llm.Price {
+	if p.Input == nil {
 		return nil
 	}
 	write := *p.Input
@@ -154,17 +151,11 @@ func (e *entry) info() llm.Info {
 	window, reply := known(e.Model)
 	i := llm.Info{
 		Name: e.Name, Description: e.Description, Provider: e.Provider, ProviderModel: e.Model,
-		Tools: valueOr(e.Tools, true), Images: valueOr(e.Images, true), Schema: llm.SchemaNative,
+		Tools: valueOr(e.Tools, true), Images: valueOr(e.Images, true), Schema: valueOr(e.Schema, true),
 		MaxTokens: cmp.Or(e.MaxTokens, reply, defaultMaxTokens), ContextWindow: cmp.Or(e.ContextWindow, window), Price: e.Price.of(e.Provider),
 	}
 	if e.MaxTokens == 0 && i.ContextWindow > 0 {
 		i.MaxTokens = min(i.MaxTokens, max(i.ContextWindow/4, 1)) // leave room for the prompt
-	}
-	if e.Provider == llm.ProviderAnthropic {
-		i.Schema = llm.SchemaByTool
-	}
-	if !valueOr(e.Schema, true) {
-		i.Schema = llm.SchemaInPrompt
 	}
 	if i.Description == "" {
 		i.Description = e.Provider + " " + e.Model

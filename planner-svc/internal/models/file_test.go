@@ -73,9 +73,9 @@ func TestFile(t *testing.T) {
 		infos = append(infos, m.Info())
 	}
 	want := []llm.Info{
-		{Name: "fast", Description: "openai gpt-5-mini", Provider: "openai", ProviderModel: "gpt-5-mini", Tools: true, Schema: llm.SchemaNative, Images: true,
+		{Name: "fast", Description: "openai gpt-5-mini", Provider: "openai", ProviderModel: "gpt-5-mini", Tools: true, Schema: true, Images: true,
 			ContextWindow: 272_000, MaxTokens: 16_384, Price: &llm.Price{Input: 0.25, Output: 2, CachedInput: 0.025, CacheWrite: 0.25}},
-		{Name: "careful", Description: "anthropic claude-sonnet-4-5", Provider: "anthropic", ProviderModel: "claude-sonnet-4-5", Tools: true, Schema: llm.SchemaByTool, Images: true,
+		{Name: "careful", Description: "anthropic claude-sonnet-4-5", Provider: "anthropic", ProviderModel: "claude-sonnet-4-5", Tools: true, Schema: true, Images: true,
 			ContextWindow: 150_000, MaxTokens: 9000, Price: &llm.Price{Input: 3, Output: 15, CachedInput: 0.3, CacheWrite: 3.75}},
 		{Name: "local", Description: "ollama qwen3 at 127.0.0.1:11434", Provider: "ollama", ProviderModel: "qwen3", MaxTokens: 4096},
 	}

@@ -64,7 +64,7 @@ func ask[T, R any](ctx context.Context, s *session, r *llm.Request, output llm.O
 
 // expect makes a request ask for JSON of a schema: natively if the model can do that, else in the prompt.
 func (s *session) expect(r *llm.Request, output llm.Output) (*schema.Schema, error) {
-	if s.info.Schema == llm.SchemaInPrompt {
+	if !s.info.Schema {
 		r.System = strings.TrimSpace(r.System + "\n\n" + prompt.Render("json", s.tc, output.Schema))
 	} else {
 		r.Output = &output

@@ -91,7 +91,7 @@ func fails(err error) replyFunc {
 
 // native is a model with tools and native schemas.
 func native(replies ...replyFunc) *fakeModel {
-	return &fakeModel{info: llm.Info{Name: "fake", Tools: true, Schema: llm.SchemaNative, ContextWindow: 128_000, MaxTokens: 4096, Price: &llm.Price{Input: 2, Output: 10}}, replies: replies}
+	return &fakeModel{info: llm.Info{Name: "fake", Tools: true, Schema: true, ContextWindow: 128_000, MaxTokens: 4096, Price: &llm.Price{Input: 2, Output: 10}}, replies: replies}
 }
 
 func planner(t testing.TB, f *fakeModel) *Model {

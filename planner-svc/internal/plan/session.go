@@ -39,7 +39,7 @@ func (s *session) generate(ctx context.Context, r *llm.Request, onDelta func(llm
 	if err := s.reserve(r); err != nil {
 		return nil, s.fail(err)
 	}
-	r.CacheKey, r.CachePrefix = s.tc.GetTaskId(), true
+	r.CacheKey = s.tc.GetTaskId()
 	reply, err := s.model.Generate(ctx, r, onDelta)
 	if reply != nil {
 		s.used = s.used.Add(reply.Usage)

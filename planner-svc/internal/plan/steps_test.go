@@ -15,8 +15,6 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
-
-	"pawl.dev/planner-svc/internal/llm"
 )
 
 // A3, A7, A8: one model call names the flow, chooses the step and its input, and assesses the risk.
@@ -61,7 +59,7 @@ func TestPromptsGrowAtTheEnd(t *testing.T) {
 		if !strings.HasPrefix(show(now), show(before)) {
 			t.Errorf("prompt %d does not begin with the one before", i)
 		}
-		if !slices.Contains(now.CacheHere, len(now.Messages)-1) || !now.CachePrefix || now.CacheKey != "t1" {
+		if !slices.Contains(now.CacheHere, len(now.Messages)-1) || now.CacheKey != "t1" {
 			t.Errorf("prompt %d is not marked for the provider's cache", i)
 		}
 	}
@@ -229,10 +227,10 @@ func TestSkippedStepIsShownAsSkipped(t *testing.T) {
 
 // Models without native tools plan in JSON, and those without schemas get the schema in the prompt.
 func TestModelsWithoutTools(t *testing.T) {
-	for _, support := range []llm.SchemaSupport{llm.SchemaNative, llm.SchemaByTool, llm.SchemaInPrompt} {
+	for _, schema := range []bool{true, false} {
 		f := native(says("Sure!\n```json\n"+`{"calls":[{"tool":"fs__read","why":"Look","risk":"LOW","input":{"path":"a.txt"}}],"task":{"name":"Copy","risk":"LOW"}}`+"\n```"),
 			says(`{"calls":[{"tool":"fs__nope","input":{}}]}`), says(`{"answer":"Cannot.","fulfilled":false}`))
-		f.info.Tools, f.info.Schema = false, support
+		f.info.Tools, f.info.Schema = false, schema
 		tc := task()
 		first := one(t, f, tc)
 		if st := first.GetSteps()[0]; st.GetToolId() != "fs/read" || st.GetDescription() != "Look" || first.GetFlowName() != "Copy" {
@@ -243,11 +241,11 @@ func TestModelsWithoutTools(t *testing.T) {
 		if err != nil || res.GetAnswer() != "Cannot." || res.GetGoalResult() != plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED || len(pieces) != 1 {
 			t.Errorf("%v %q %v", res, pieces, err)
 		}
-		if r := f.requests[0]; len(r.Tools) != 0 || (r.Output == nil) != (support == llm.SchemaInPrompt) || strings.Contains(r.System, "JSON Schema") != (support == llm.SchemaInPrompt) {
-			t.Errorf("%d: %s", support, show(r))
+		if r := f.requests[0]; len(r.Tools) != 0 || (r.Output == nil) == schema || strings.Contains(r.System, "JSON Schema") == schema {
+			t.Errorf("%v: %s", schema, show(r))
 		}
 		if !strings.HasPrefix(show(f.requests[1]), show(f.requests[0])) || !strings.Contains(show(f.requests[2]), "there is no tool") {
-			t.Errorf("%d: the prompts do not grow at their end:\n%s", support, show(f.requests[2]))
+			t.Errorf("%v: the prompts do not grow at their end:\n%s", schema, show(f.requests[2]))
 		}
 	}
 }
