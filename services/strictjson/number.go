@@ -15,12 +15,11 @@ const (
 
 // CheckNumbers refuses numbers that are short to write and expensive to compute with, such as 1e999999999. The error is an *Error.
 func (d Document) CheckNumbers() error {
-	for i, end := 0, 0; i < len(d.text); i = end {
-		end = tokenEnd(d.text, i)
+	for i := 0; i < len(d.text); i = tokenEnd(d.text, i) {
 		if c := d.text[i]; c != '-' && !isDigit(c) {
 			continue
 		}
-		if message := numberProblem(d.text[i:end]); message != "" {
+		if message := numberProblem(d.text[i:tokenEnd(d.text, i)]); message != "" {
 			return &Error{Offset: i, Pointer: pointerAt(d.text, i), Message: message, Reason: ErrNumber}
 		}
 	}
