@@ -21,7 +21,6 @@ type bench struct {
 	began      time.Time
 	started    int            // processes so far
 	ends       []func() error // of what runs, in the order in which it was started
-	peerFolder string         // where the peer keeps its data, once it was started
 }
 
 func (b *bench) logf(format string, args ...any) {
@@ -131,7 +130,7 @@ func tail(s string) string {
 func (b *bench) measure(ctx context.Context) string {
 	doc := &document{}
 	b.preface(doc)
-	for _, m := range measurements() {
+	for _, m := range measurements {
 		if !slices.Contains(b.parts, m.name) {
 			continue
 		}

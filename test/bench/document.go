@@ -50,18 +50,14 @@ func ratio(a, b float64) string {
 	return fmt.Sprintf("%.2f ×", a/b)
 }
 
-// percentile is the value at a fraction of sorted values, by nearest rank; 0 if there are none.
-func percentile(sorted []time.Duration, fraction float64) time.Duration {
-	if len(sorted) == 0 {
-		return 0
-	}
-	return sorted[min(int(fraction*float64(len(sorted))), len(sorted)-1)]
-}
-
-// quantiles sorts the values and returns p50 and p99 in milliseconds.
+// quantiles sorts the values and returns p50 and p99, by nearest rank, in milliseconds; 0 if there are no values.
 func quantiles(values []time.Duration) (p50, p99 float64) {
+	n := len(values)
+	if n == 0 {
+		return 0, 0
+	}
 	slices.Sort(values)
-	return milliseconds(percentile(values, 0.50)), milliseconds(percentile(values, 0.99))
+	return milliseconds(values[n/2]), milliseconds(values[min(n*99/100, n-1)])
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
@@ -71,10 +67,6 @@ func median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
 	}
-	sorted := slices.Sorted(slices.Values(values))
-	mid := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[mid]
-	}
-	return (sorted[mid-1] + sorted[mid]) / 2
+	sorted, n := slices.Sorted(slices.Values(values)), len(values)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }

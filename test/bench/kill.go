@@ -8,9 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
@@ -21,17 +21,15 @@ const killed = 100
 
 // aftermath is what a kill led to.
 type aftermath struct {
-	floor, took        time.Duration // of the steps that were left, and from the kill to the last end
-	ended              int           // tasks that succeeded by themselves
-	asked              int           // tasks that ask a person about the outcome of a call
-	failed             int           // tasks that ended otherwise
-	reason             string        // of one of those
-	calls, twice, lost int           // calls that the tool counted, of them those it had seen before; steps of succeeded tasks it never saw
+	floor, took         time.Duration // of the steps that were left, and from the kill to the last end
+	ended, asked        int           // tasks that succeeded by themselves, and that ask a person about the outcome of a call
+	failed              int           // tasks that ended otherwise
+	reason              string        // of one of those
+	calls, twice, never int           // calls that the tool counted, of them those it had seen before; steps of succeeded tasks it never saw
 }
 
 // mortal is a system that is killed in the middle of its work.
 type mortal struct {
-	what   string
 	create func(i int) (id string)
 	victim func() *process
 	takeUp func(context.Context)
@@ -45,42 +43,32 @@ func (b *bench) killing(ctx context.Context, d *document) {
 		"again at once; planner, pool and tool (its worker) live on. The floor is what the steps that were left take. A step that the tool saw twice was repeated unasked. "+
 		"A call of a writing tool whose outcome is unknown is a person's to decide: such tasks wait.", workTime)
 	var rows [][]string
-	reason := ""
-	for i, start := range []func(effects string) mortal{
-		func(effects string) mortal { return b.mortalPawl(ctx, "Pawl, reading tool", "t/lookup", effects) },
-		func(effects string) mortal { return b.mortalPawl(ctx, "Pawl, writing tool", "t/work", effects) },
-		func(effects string) mortal { return b.mortalPeer(ctx, effects) },
-	} {
-		if i == 2 && !b.peer {
-			break
-		}
-		var m mortal
+	measure := func(what string, start func(effects string) mortal) {
 		var a aftermath
-		err := b.try(func() {
-			b.scope(func() {
-				effects := filepath.Join(b.work, fmt.Sprintf("killed-%d.txt", i))
-				m = start(effects)
-				a = m.kill(ctx, effects)
-			})
+		b.scope(func() {
+			effects := filepath.Join(b.work, fmt.Sprintf("killed-%d.txt", len(rows)))
+			a = start(effects).kill(ctx, effects)
 		})
-		if err != nil && i == 2 {
-			b.logf("Restate: %v", err)
-			break
-		}
-		check(err)
 		if a.failed > 0 {
-			reason = fmt.Sprintf("%s: %d tasks failed, one of them by: %s", m.what, a.failed, a.reason)
+			d.text("%s: %d tasks failed, one of them by: %s", what, a.failed, a.reason)
 		}
-		row := []string{m.what, figure(a.floor.Seconds()), figure(a.took.Seconds())}
-		for _, n := range []int{a.ended, a.asked, a.failed, a.calls, a.twice, a.lost} {
+		row := []string{what, figure(a.floor.Seconds()), figure(a.took.Seconds())}
+		for _, n := range []int{a.ended, a.asked, a.failed, a.calls, a.twice, a.never} {
 			row = append(row, fmt.Sprint(n))
 		}
 		rows = append(rows, row)
 	}
-	d.table([]string{"system", "floor, s", "all settled after, s", "succeeded", "ask a person", "failed", "calls", "steps called twice", "steps never called"}, rows)
-	if reason != "" {
-		d.text("%s", reason)
+	measure("Pawl, reading tool", func(effects string) mortal { return b.mortalPawl(ctx, "t/lookup", effects) })
+	measure("Pawl, writing tool", func(effects string) mortal { return b.mortalPawl(ctx, "t/work", effects) })
+	if b.peer {
+		err := b.try(func() {
+			measure(peerTS+", step with an effect", func(effects string) mortal { return b.mortalPeer(ctx, effects) })
+		})
+		if err != nil {
+			b.logf("Restate: %v", err)
+		}
 	}
+	d.table([]string{"system", "floor, s", "all settled after, s", "succeeded", "ask a person", "failed", "calls", "steps called twice", "steps never called"}, rows)
 	d.text("Target: all complete within 1 s of the floor, and no side effect twice unasked.")
 }
 
@@ -97,25 +85,20 @@ func (m mortal) kill(ctx context.Context, effects string) (a aftermath) {
 	m.takeUp(ctx)
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	var wg sync.WaitGroup
-	var mu sync.Mutex // guards a and failed
-	var failed error
-	for _, id := range ids {
-		wg.Go(func() {
-			last, err := m.settle(ctx, id)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				failed = err // one says enough
-				return
-			}
-			a.add(last)
+	last := make([]*executorv1.ExecutorEvent, killed)
+	work, ctx := errgroup.WithContext(ctx)
+	for i, id := range ids {
+		work.Go(func() (err error) {
+			last[i], err = m.settle(ctx, id)
+			return err
 		})
 	}
-	wg.Wait()
-	check(failed)
+	check(work.Wait())
 	a.took = time.Since(at)
-	check(a.count(effects))
+	for _, e := range last {
+		a.add(e)
+	}
+	a.count(must(os.ReadFile(effects)))
 	return a
 }
 
@@ -133,10 +116,25 @@ func (a *aftermath) add(last *executorv1.ExecutorEvent) {
 	}
 }
 
+// count compares what the tool wrote with what tasks say.
+func (a *aftermath) count(effects []byte) {
+	seen := map[string]bool{}
+	for line := range strings.Lines(string(effects)) {
+		a.calls++
+		if seen[line] {
+			a.twice++
+		}
+		seen[line] = true
+	}
+	if a.ended == killed {
+		a.never = killed*stepsPerTask - len(seen)
+	}
+}
+
 // mortalPawl runs tasks whose steps name themselves.
-func (b *bench) mortalPawl(ctx context.Context, what, tool, effects string) mortal {
+func (b *bench) mortalPawl(ctx context.Context, tool, effects string) mortal {
 	p := b.startPawl(ctx, fourProcesses)
-	return mortal{what: what, victim: func() *process { return p.executor }, takeUp: p.takeUp, settle: p.lastOf, create: func(i int) string {
+	return mortal{victim: func() *process { return p.executor }, takeUp: p.takeUp, settle: p.lastOf, create: func(i int) string {
 		steps := "steps:\n"
 		for n := range stepsPerTask {
 			steps += fmt.Sprintf("  - {tool: %s, input: {path: %q, line: task-%d-step-%d}}\n", tool, effects, i, n)
@@ -147,8 +145,7 @@ func (b *bench) mortalPawl(ctx context.Context, what, tool, effects string) mort
 
 func (b *bench) mortalPeer(ctx context.Context, effects string) mortal {
 	r := b.startRestate(ctx)
-	return mortal{
-		what: peerTS + ", step with an effect", victim: func() *process { return r.server }, takeUp: r.takeUp,
+	return mortal{victim: func() *process { return r.server }, takeUp: r.takeUp,
 		create: func(i int) string { return r.send(ctx, effects, i) },
 		settle: func(ctx context.Context, id string) (*executorv1.ExecutorEvent, error) {
 			_, err := r.attach(ctx, id)
@@ -161,18 +158,15 @@ func (b *bench) mortalPeer(ctx context.Context, effects string) mortal {
 func countTo(ctx context.Context, path string, lines int) int {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
 	for {
 		raw, err := os.ReadFile(path)
 		if n := bytes.Count(raw, []byte("\n")); n >= lines {
 			return n
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if ctx.Err() != nil {
 			check(fmt.Errorf("%d steps were not called: %w", lines, errors.Join(ctx.Err(), err)))
 		}
+		wait(ctx, 2*time.Millisecond)
 	}
 }
 
@@ -191,24 +185,4 @@ func (p *pawl) lastOf(ctx context.Context, id string) (last *executorv1.Executor
 		}
 	}
 	return nil, err
-}
-
-// count compares what the tool wrote with what tasks say.
-func (a *aftermath) count(effects string) error {
-	raw, err := os.ReadFile(effects)
-	if err != nil {
-		return err
-	}
-	seen := map[string]bool{}
-	for line := range strings.Lines(string(raw)) {
-		a.calls++
-		if seen[line] {
-			a.twice++
-		}
-		seen[line] = true
-	}
-	if a.ended == killed {
-		a.lost = killed*stepsPerTask - len(seen)
-	}
-	return nil
 }

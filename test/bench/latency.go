@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
@@ -66,8 +69,7 @@ func (b *bench) approving(ctx context.Context, d *document) {
 
 // approveAll runs a task and approves each of its steps.
 func (p *pawl) approveAll(ctx context.Context, req *executorv1.CreateTaskRequest) (started, done []time.Duration, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	answers, ctx := errgroup.WithContext(ctx)
 	var waitID string
 	var asked time.Time
 	err = p.follow(ctx, &executorv1.RunTaskRequest{Task: req, Follow: true}, func(e *executorv1.ExecutorEvent) bool {
@@ -76,8 +78,11 @@ func (p *pawl) approveAll(ctx context.Context, req *executorv1.CreateTaskRequest
 			waitID = e.GetWaitId()
 		case executorv1.EventType_EVENT_TYPE_FLOW_STOP:
 			asked = time.Now()
-			// Beside the stream: its next event may be here before the answer is.
-			go p.approve(ctx, cancel, e.GetTaskId(), waitID)
+			answer := &executorv1.ResumeTaskRequest{Id: e.GetTaskId(), WaitId: waitID, Answer: &executorv1.ResumeTaskRequest_Approve{Approve: &executorv1.Approve{}}}
+			answers.Go(func() error { // beside the stream: its next event may be here before the answer is
+				_, err := p.tasks.ResumeTask(ctx, answer)
+				return err
+			})
 		case executorv1.EventType_EVENT_TYPE_STEP_INPUT:
 			started = append(started, time.Since(asked))
 		case executorv1.EventType_EVENT_TYPE_STEP_OUTPUT:
@@ -85,19 +90,7 @@ func (p *pawl) approveAll(ctx context.Context, req *executorv1.CreateTaskRequest
 		}
 		return e.GetType() == executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS
 	})
-	if cause := context.Cause(ctx); cause != nil {
-		err = cause
-	}
-	return started, done, err
-}
-
-// approve answers a wait; if that is refused, the task's stream ends.
-func (p *pawl) approve(ctx context.Context, cancel context.CancelCauseFunc, id, waitID string) {
-	_, err := p.tasks.ResumeTask(ctx, &executorv1.ResumeTaskRequest{Id: id, WaitId: waitID,
-		Answer: &executorv1.ResumeTaskRequest_Approve{Approve: &executorv1.Approve{}}})
-	if err != nil && ctx.Err() == nil {
-		cancel(fmt.Errorf("approving a step of task %s: %w", id, err))
-	}
+	return started, done, errors.Join(answers.Wait(), err)
 }
 
 // waiting measures what tasks that wait for a person cost the executor.
@@ -107,11 +100,11 @@ func (b *bench) waiting(ctx context.Context, d *document) {
 	req := playbook(1, "t/append", fmt.Sprintf("path: %q, line: x", filepath.Join(b.work, "effects.txt")))
 	// A tenth first: what a process needs to work at all is not what waiting costs.
 	p.leaveWaiting(ctx, req, n/10)
-	before, file := settled(p.executor.pid), must(readMeta(p.journal))
+	before, file := settled(ctx, p.executor.pid), readMeta(p.journal)
 	began := time.Now()
 	p.leaveWaiting(ctx, req, n)
 	took := time.Since(began)
-	after, grown := settled(p.executor.pid), must(readMeta(p.journal))
+	after, grown := settled(ctx, p.executor.pid), readMeta(p.journal)
 	check(p.executor.stop())
 	p.takeUp(ctx)
 	d.text("%d tasks with a writing step, each stopped for an approval. Memory is anonymous memory of the executor, "+
@@ -120,7 +113,7 @@ func (b *bench) waiting(ctx context.Context, d *document) {
 		{"memory before, MB", figure(before), ""},
 		{"memory that they add, MB", figure(after - before), "< 50"},
 		{"per waiting task, KB", figure((after - before) * 1024 / float64(n)), ""},
-		{"memory after a restart with all of them waiting, MB", figure(settled(p.executor.pid)), ""},
+		{"memory after a restart with all of them waiting, MB", figure(settled(ctx, p.executor.pid)), ""},
 		{"bytes of the journal per waiting task", figure(float64(grown.used-file.used) / float64(n)), ""},
 		{"created and waiting, tasks per second", figure(float64(n) / took.Seconds()), ""},
 	})
@@ -128,43 +121,25 @@ func (b *bench) waiting(ctx context.Context, d *document) {
 
 // leaveWaiting creates tasks until n wait for an approval.
 func (p *pawl) leaveWaiting(ctx context.Context, req *executorv1.CreateTaskRequest, n int) {
-	work := make(chan struct{})
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var wg sync.WaitGroup
-	for range 32 {
-		wg.Go(func() {
-			for range work {
-				waits := false
-				err := p.follow(ctx, &executorv1.RunTaskRequest{Task: req}, func(e *executorv1.ExecutorEvent) bool {
-					waits = waits || e.GetType() == executorv1.EventType_EVENT_TYPE_FLOW_STOP
-					return false // the stream ends by itself
-				})
-				if err == nil && !waits {
-					err = fmt.Errorf("a task does not wait for an approval")
-				}
-				if err != nil {
-					cancel(err)
-				}
-			}
+	times(ctx, n, 32, func(ctx context.Context) error {
+		waits := false
+		err := p.follow(ctx, &executorv1.RunTaskRequest{Task: req}, func(e *executorv1.ExecutorEvent) bool {
+			waits = waits || e.GetType() == executorv1.EventType_EVENT_TYPE_FLOW_STOP
+			return false // the stream ends by itself
 		})
-	}
-	for range n {
-		work <- struct{}{}
-	}
-	close(work)
-	wg.Wait()
-	check(context.Cause(ctx))
+		if err == nil && !waits {
+			err = fmt.Errorf("a task does not wait for an approval")
+		}
+		return err
+	})
 }
 
 // settled is the lowest anonymous memory of a process within two seconds.
-func settled(pid int) float64 {
-	lowest := must(anonymousMB(pid))
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
+func settled(ctx context.Context, pid int) float64 {
+	lowest := anonymousMB(pid)
 	for range 20 {
-		<-tick.C
-		lowest = min(lowest, must(anonymousMB(pid)))
+		wait(ctx, 100*time.Millisecond)
+		lowest = min(lowest, anonymousMB(pid))
 	}
 	return lowest
 }

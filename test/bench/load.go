@@ -3,25 +3,23 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"runtime"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
-// contender is a system under load: one run is one durable task of ten steps.
+// contender is a system under load: one run is one durable task of ten steps, or one call.
 type contender struct {
 	name      string
 	run       func(context.Context) error
-	processes []*process
-	// toolOf are the processes whose children are the tool, which is counted apart.
-	toolOf []*process
-	// journal is the bbolt file of a system that has one.
-	journal string
+	processes []*process // a child of theirs is the tool, which is counted apart
+	journal   string     // the bbolt file of a system that has one
+	samples   map[int][]sample
 }
 
 // sample is what one measurement of a contender gave.
@@ -32,29 +30,7 @@ type sample struct {
 	bytes               float64            // of the journal, per task
 	commits             float64            // transactions of the journal's file per task
 	others              float64            // share of the machine that was used by nothing named here
-	runs                int                // from the first to the last, the warm-up included
 }
-
-// samples are the measurements of a contender, by level.
-type samples map[int][]sample
-
-// of is the median of a figure over the quieter rounds at a level.
-func (s samples) of(level int, figure func(sample) float64) float64 {
-	var values []float64
-	for _, one := range s.quieter(level) {
-		values = append(values, figure(one))
-	}
-	return median(values)
-}
-
-// quieter are those measurements, one more than half, at which the rest of the machine did least.
-func (s samples) quieter(level int) []sample {
-	all := slices.SortedFunc(slices.Values(s[level]), func(a, b sample) int { return cmp.Compare(a.others, b.others) })
-	return all[:quieter(len(all))]
-}
-
-// quieter is how many of n rounds count.
-func quieter(n int) int { return min(n, n/2+1) }
 
 // caller and tool name the processes that are not part of a system.
 const (
@@ -62,41 +38,34 @@ const (
 	tool   = "tool"
 )
 
-// own are the processes of a system itself, at the measurements that were made.
-func (s samples) own() []string {
-	names := map[string]bool{}
-	for _, all := range s {
-		for _, one := range all {
-			for name := range one.cpu {
-				names[name] = name != caller && name != tool
-			}
-		}
+// of is the median of a figure over the quieter rounds at a level.
+func (c *contender) of(level int, figure func(sample) float64) float64 {
+	var values []float64
+	for _, one := range c.quieter(level) {
+		values = append(values, figure(one))
 	}
-	maps.DeleteFunc(names, func(_ string, own bool) bool { return !own })
-	return slices.Sorted(maps.Keys(names))
+	return median(values)
 }
 
+// quieter are those measurements, one more than half, at which the rest of the machine did least.
+func (c *contender) quieter(level int) []sample {
+	all := slices.SortedFunc(slices.Values(c.samples[level]), func(a, b sample) int { return cmp.Compare(a.others, b.others) })
+	return all[:quieter(len(all))]
+}
+
+// quieter is how many of n rounds count.
+func quieter(n int) int { return min(n, n/2+1) }
+
 // sumOf is a figure over a system's own processes.
-func (s samples) sumOf(level int, of func(string) func(sample) float64) float64 {
-	sum := 0.0
-	for _, process := range s.own() {
-		sum += s.of(level, of(process))
+func (c *contender) sumOf(level int, of func(process string) func(sample) float64) (sum float64) {
+	for _, p := range c.processes {
+		sum += c.of(level, of(p.name))
 	}
 	return sum
 }
 
-// runs counts all that were made.
-func (s samples) runs() int {
-	n := 0
-	for _, all := range s {
-		for _, one := range all {
-			n += one.runs
-		}
-	}
-	return n
-}
-
 func perSecond(s sample) float64 { return s.perSecond }
+func p50(s sample) float64       { return s.p50 }
 
 // cpuFor and memoryFor are figures of one process.
 func cpuFor(name string) func(sample) float64 { return func(s sample) float64 { return s.cpu[name] } }
@@ -104,94 +73,70 @@ func memoryFor(name string) func(sample) float64 {
 	return func(s sample) float64 { return s.memory[name] }
 }
 
+// inTurns measures every system at every level, in turns, so that what else happens on the machine meets them alike.
+func (b *bench) inTurns(ctx context.Context, systems []*contender, levels []int) {
+	for round := range b.rounds {
+		for _, level := range levels {
+			for i := range systems {
+				c := systems[(i+round)%len(systems)]
+				b.awaitQuiet(ctx)
+				s := c.load(ctx, level, b.each)
+				if c.samples == nil {
+					c.samples = map[int][]sample{}
+				}
+				c.samples[level] = append(c.samples[level], s)
+				b.logf("round %d, at %d, %s: %.0f/s, p50 %.3f ms, others %.0f %%", round+1, level, c.name, s.perSecond, s.p50, s.others*100)
+			}
+		}
+	}
+}
+
+// warmUp is how long a contender runs before it is measured.
+const warmUp = 500 * time.Millisecond
+
 // finished is one run that has ended.
 type finished struct {
 	at   time.Time
 	took time.Duration
 }
 
-// warmUp is how long a contender runs before it is measured.
-const warmUp = 500 * time.Millisecond
-
 // load keeps `at` runs going, and measures for a while after a warm-up.
 func (c *contender) load(ctx context.Context, at int, each time.Duration) sample {
 	before := c.file()
-	w := c.work(ctx, at)
-	defer w.stop()
-	o, err := c.observe(w, each)
-	all, failed := w.end()
-	if err = errors.Join(failed, err); err != nil {
-		check(fmt.Errorf("%s at %d: %w", c.name, at, err))
+	going, stop := context.WithCancel(ctx)
+	defer stop()
+	var mu sync.Mutex // guards all
+	var all []finished
+	work, going := errgroup.WithContext(going)
+	for range at {
+		work.Go(func() error {
+			for going.Err() == nil {
+				began := time.Now()
+				// A run that was begun is finished, so that none is left behind in the system.
+				if err := c.run(ctx); err != nil {
+					return fmt.Errorf("%s at %d: %w", c.name, at, err)
+				}
+				mu.Lock()
+				all = append(all, finished{at: time.Now(), took: time.Since(began)})
+				mu.Unlock()
+			}
+			return nil
+		})
 	}
+	o := c.observe(going, each)
+	stop()
+	check(work.Wait())
 	s, after := o.sample(all), c.file()
 	s.bytes = float64(after.used-before.used) / float64(len(all))
 	s.commits = float64(after.transaction-before.transaction) / float64(len(all))
 	return s
 }
 
-func (c *contender) file() boltMeta {
-	if c.journal == "" {
-		return boltMeta{}
+func (c *contender) file() (m boltMeta) {
+	if c.journal != "" {
+		m = readMeta(c.journal)
 	}
-	return must(readMeta(c.journal))
-}
-
-// workers keep runs going until they are ended or one fails.
-type workers struct {
-	stop   context.CancelFunc
-	wg     sync.WaitGroup
-	failed chan error
-
-	mu  sync.Mutex // guards all
-	all []finished
-}
-
-func (c *contender) work(ctx context.Context, at int) *workers {
-	w := &workers{failed: make(chan error, at)}
-	going, stop := context.WithCancel(ctx)
-	w.stop = stop
-	for range at {
-		w.wg.Go(func() {
-			var mine []finished
-			for going.Err() == nil {
-				began := time.Now()
-				// A run that was begun is finished, so that none is left behind in the system.
-				if err := c.run(ctx); err != nil {
-					w.failed <- err
-					stop()
-					break
-				}
-				mine = append(mine, finished{at: time.Now(), took: time.Since(began)})
-			}
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.all = append(w.all, mine...)
-		})
-	}
-	return w
-}
-
-// end waits for the runs that are going.
-func (w *workers) end() ([]finished, error) {
-	w.stop()
-	w.wg.Wait()
-	select {
-	case err := <-w.failed:
-		return nil, err
-	default:
-		return w.all, nil
-	}
-}
-
-// wait lets time pass, unless a run fails; end returns why.
-func (w *workers) wait(d time.Duration) (ok bool) {
-	select {
-	case <-time.After(d):
-		return true
-	case err := <-w.failed:
-		w.failed <- err
-		return false
-	}
+	return m
 }
 
 // observation is what was seen from outside between two instants.
@@ -202,61 +147,37 @@ type observation struct {
 }
 
 // observe waits for the warm-up and then looks at the processes for a while: the system's, its tool, and the caller, which is this one.
-func (c *contender) observe(w *workers, each time.Duration) (*observation, error) {
-	o := &observation{memory: map[string]float64{}}
-	if !w.wait(warmUp) {
-		return o, nil
-	}
+func (c *contender) observe(going context.Context, each time.Duration) observation {
+	wait(going, warmUp)
 	pids := map[string]int{caller: os.Getpid()}
 	for _, p := range c.processes {
 		pids[p.name] = p.pid
-	}
-	for _, p := range c.toolOf {
 		for _, pid := range children(p.pid) {
 			pids[tool] = pid
 		}
 	}
-	o.from = time.Now()
-	before, err := cpuOf(pids)
-	if err != nil {
-		return nil, err
+	o := observation{from: time.Now(), cpu: map[string]float64{}, memory: map[string]float64{}}
+	cpu := func(add float64) {
+		o.cpu[""] += add * machineSeconds()
+		for name, pid := range pids {
+			o.cpu[name] += add * cpuSeconds(pid)
+		}
 	}
+	cpu(-1)
 	const looks = 10
 	for range looks {
-		if !w.wait(each / looks) {
-			return o, nil
-		}
+		wait(going, each/looks)
 		for name, pid := range pids {
-			mb, err := anonymousMB(pid)
-			if err != nil {
-				return nil, err
-			}
-			o.memory[name] = max(o.memory[name], mb)
+			o.memory[name] = max(o.memory[name], anonymousMB(pid))
 		}
 	}
+	cpu(1)
 	o.to = time.Now()
-	if o.cpu, err = cpuOf(pids); err != nil {
-		return nil, err
-	}
-	for name := range before {
-		o.cpu[name] -= before[name]
-	}
-	return o, nil
-}
-
-func cpuOf(pids map[string]int) (all map[string]float64, err error) {
-	all = map[string]float64{}
-	for name, pid := range pids {
-		if all[name], err = cpuSeconds(pid); err != nil {
-			return nil, err
-		}
-	}
-	all[""], err = machineSeconds()
-	return all, err
+	return o
 }
 
 // sample counts the runs that ended within the observation.
-func (o *observation) sample(all []finished) sample {
+func (o observation) sample(all []finished) sample {
 	var took []time.Duration
 	for _, f := range all {
 		if f.at.After(o.from) && !f.at.After(o.to) {
@@ -264,7 +185,7 @@ func (o *observation) sample(all []finished) sample {
 		}
 	}
 	seconds := o.to.Sub(o.from).Seconds()
-	s := sample{perSecond: float64(len(took)) / seconds, cpu: map[string]float64{}, memory: o.memory, others: o.cpu[""], runs: len(all)}
+	s := sample{perSecond: float64(len(took)) / seconds, cpu: map[string]float64{}, memory: o.memory, others: o.cpu[""]}
 	for name, used := range o.cpu {
 		if name != "" {
 			s.others -= used
@@ -275,4 +196,17 @@ func (o *observation) sample(all []finished) sample {
 	s.others = max(0, s.others/(seconds*float64(runtime.NumCPU())))
 	s.p50, s.p99 = quantiles(took)
 	return s
+}
+
+// times makes n runs, some at once.
+func times(ctx context.Context, n, atOnce int, run func(context.Context) error) {
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(atOnce)
+	for range n {
+		if ctx.Err() != nil {
+			break
+		}
+		work.Go(func() error { return run(ctx) })
+	}
+	check(work.Wait())
 }

@@ -6,40 +6,26 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
-// field reads the first line `name: value` of a file; or "".
-func field(path, name string) string {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return ""
-	}
-	for line := range strings.Lines(string(raw)) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
-			return strings.Join(strings.Fields(value), " ")
-		}
-	}
-	return ""
-}
-
-// fsyncTime is the median time of writing 4 KiB to the end of a file and making it durable.
-func fsyncTime(dir string) time.Duration {
+// fsyncTime is the median time of writing 4 KiB to the end of a file and making it durable, in ms.
+func fsyncTime(dir string) float64 {
 	f := must(os.Create(filepath.Join(dir, "fsync")))
 	defer func() { _ = f.Close() }()
 	page := make([]byte, 4096)
-	took := make([]time.Duration, 0, 200)
-	for range cap(took) {
+	var took []time.Duration
+	for range 200 {
 		began := time.Now()
 		must(f.Write(page))
 		check(f.Sync())
 		took = append(took, time.Since(began))
 	}
-	slices.Sort(took)
-	return percentile(took, 0.5)
+	p50, _ := quantiles(took)
+	return p50
 }
 
 // preface says what was measured on what.
@@ -53,13 +39,15 @@ func (b *bench) preface(d *document) {
 	if v := os.Getenv("GOGC"); v != "" {
 		gogc = v + ", from the environment"
 	}
-	kernel := must(os.ReadFile("/proc/sys/kernel/osrelease")) // this program measures through Linux's /proc
+	proc := must(procfs.NewDefaultFS())
+	memory := must(proc.Meminfo()).MemTotalBytes
+	kernel := must(os.ReadFile("/proc/sys/kernel/osrelease"))
 	d.table([]string{"machine", ""}, [][]string{
-		{"cores", fmt.Sprintf("%d (%s)", runtime.NumCPU(), field("/proc/cpuinfo", "model name"))},
-		{"memory", field("/proc/meminfo", "MemTotal")},
+		{"cores", fmt.Sprintf("%d (%s)", runtime.NumCPU(), must(proc.CPUInfo())[0].ModelName)},
+		{"memory", fmt.Sprintf("%d MB", *memory>>20)},
 		{"kernel", strings.TrimSpace(string(kernel))},
 		{"Go", runtime.Version()},
-		{"write of 4 KiB and fsync", fmt.Sprintf("%.2f ms", milliseconds(fsyncTime(b.work)))},
+		{"write of 4 KiB and fsync", fmt.Sprintf("%.2f ms", fsyncTime(b.work))},
 		{"GOGC", gogc},
 		{"built from", b.version},
 	})
@@ -77,90 +65,46 @@ const (
 // awaitQuiet waits until the rest of the machine does little, as long as there is patience left for this run.
 func (b *bench) awaitQuiet(ctx context.Context) {
 	for ; ; b.patience -= quietLook {
-		before, began := must(machineSeconds()), time.Now()
-		select {
-		case <-time.After(quietLook):
-		case <-ctx.Done():
-			check(ctx.Err())
-		}
-		busy := (must(machineSeconds()) - before) / time.Since(began).Seconds() / float64(runtime.NumCPU())
+		before, began := machineSeconds(), time.Now()
+		wait(ctx, quietLook)
+		check(ctx.Err())
+		busy := (machineSeconds() - before) / time.Since(began).Seconds() / float64(runtime.NumCPU())
 		if busy < quietShare || b.patience <= 0 {
 			return
 		}
 	}
 }
 
-// ticksPerSecond is USER_HZ, which is 100 wherever Go runs on Linux.
-const ticksPerSecond = 100
+// wait lets time pass, unless ctx ends.
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
 
 // cpuSeconds is what a process has computed so far, for itself and in the kernel.
-func cpuSeconds(pid int) (float64, error) {
-	f, err := statFields(pid)
-	if err != nil {
-		return 0, err
-	}
-	return ticks(f, 11, 12)
-}
-
-// ticks adds up fields that count ticks, in seconds.
-func ticks(fields []string, which ...int) (seconds float64, err error) {
-	for _, i := range which {
-		n, err := strconv.ParseFloat(fields[i], 64)
-		if err != nil {
-			return 0, err
-		}
-		seconds += n / ticksPerSecond
-	}
-	return seconds, nil
-}
-
-// statFields are the fields of /proc/PID/stat behind the program's name, which may hold spaces; the first is the state.
-func statFields(pid int) ([]string, error) {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return nil, err
-	}
-	fields := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
-	if len(fields) < 15 {
-		return nil, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
-	}
-	return fields, nil
+func cpuSeconds(pid int) float64 {
+	return must(must(procfs.NewProc(pid)).Stat()).CPUTime()
 }
 
 // anonymousMB is the memory of a process that no file stands behind.
-func anonymousMB(pid int) (float64, error) {
-	value, _, _ := strings.Cut(field(fmt.Sprintf("/proc/%d/status", pid), "RssAnon"), " ")
-	kb, err := strconv.ParseFloat(value, 64)
-	if err != nil {
-		return 0, fmt.Errorf("memory of process %d: %w", pid, err)
-	}
-	return kb / 1024, nil
+func anonymousMB(pid int) float64 {
+	return float64(must(must(procfs.NewProc(pid)).NewStatus()).RssAnon) / (1 << 20)
 }
 
 // children are the processes that one has started.
-func children(pid int) []int {
-	var found []int
-	for _, path := range must(filepath.Glob("/proc/[0-9]*/stat")) {
-		child := must(strconv.Atoi(filepath.Base(filepath.Dir(path))))
-		// A process that has just ended has no parent.
-		if f, err := statFields(child); err == nil && f[1] == strconv.Itoa(pid) {
-			found = append(found, child)
+func children(pid int) (found []int) {
+	for _, p := range must(procfs.AllProcs()) {
+		if stat, err := p.Stat(); err == nil && stat.PPID == pid { // one that has just ended has no parent
+			found = append(found, p.PID)
 		}
 	}
 	return found
 }
 
 // machineSeconds is what all processes and the kernel have computed since the machine was started.
-func machineSeconds() (float64, error) {
-	raw, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return 0, err
-	}
-	first, _, _ := strings.Cut(string(raw), "\n")
-	fields := strings.Fields(first)
-	if len(fields) < 9 || fields[0] != "cpu" {
-		return 0, fmt.Errorf("/proc/stat begins with %q", first)
-	}
-	// user, nice, system; then idle and iowait, which are none; then irq, softirq and steal.
-	return ticks(fields, 1, 2, 3, 6, 7, 8)
+func machineSeconds() float64 {
+	t := must(must(procfs.NewDefaultFS()).Stat()).CPUTotal
+	return t.User + t.Nice + t.System + t.IRQ + t.SoftIRQ + t.Steal
 }

@@ -39,16 +39,14 @@ type measurement struct {
 }
 
 // measurements are what can be measured, in the order in which it is done.
-func measurements() []measurement {
-	return []measurement{
-		{"suite", "The whole suite, beside Restate", (*bench).suite},
-		{"startup", "Start to serving", (*bench).startup},
-		{"waiting", "Waiting tasks", (*bench).waiting},
-		{"watch", "From a commit to its watcher", (*bench).watching},
-		{"approve", "From an approval to the next step", (*bench).approving},
-		{"pool", "The MCP pool beside mcp-go alone", (*bench).poolAlone},
-		{"kill", "Killed with 100 tasks in flight", (*bench).killing},
-	}
+var measurements = []measurement{
+	{"suite", "The whole suite, beside Restate", (*bench).suite},
+	{"startup", "Start to serving", (*bench).startup},
+	{"waiting", "Waiting tasks", (*bench).waiting},
+	{"watch", "From a commit to its watcher", (*bench).watching},
+	{"approve", "From an approval to the next step", (*bench).approving},
+	{"pool", "The MCP pool beside mcp-go alone", (*bench).poolAlone},
+	{"kill", "Killed with 100 tasks in flight", (*bench).killing},
 }
 
 func main() {
@@ -74,7 +72,7 @@ func main() {
 func parseOptions() (options, error) {
 	o := options{levels: []int{1, 32, 128}}
 	var names []string
-	for _, m := range measurements() {
+	for _, m := range measurements {
 		names = append(names, m.name)
 	}
 	which := flag.String("parts", strings.Join(names, ","), "what to measure")

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/grpc"
-
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	"pawl.dev/services/serve"
 )
@@ -30,6 +28,7 @@ type layout struct {
 
 // The layouts that are measured.
 var (
+	layouts       = []layout{fourProcesses, oneProcess, inProcess}
 	fourProcesses = layout{name: "Pawl, four processes, stdio tool", process: "executor", program: "executor-svc", split: true, tool: "t/echo"}
 	oneProcess    = layout{name: "Pawl, one process, stdio tool", process: "pawl", program: "pawl", command: []string{"up"}, tool: "t/echo"}
 	inProcess     = layout{name: "One process, in-process tool", process: "pawl", program: "inprocess", tool: "inprocess/echo"}
@@ -43,7 +42,6 @@ type pawl struct {
 	takeUp    func(context.Context)
 	processes []*process
 	journal   string
-	conn      *grpc.ClientConn
 	tasks     executorv1.ExecutorServiceClient
 }
 
@@ -52,39 +50,27 @@ func (b *bench) startPawl(ctx context.Context, l layout) *pawl {
 	addrs, data := freeAddrs(ctx, 3), b.folder()
 	addr, planner, pool := addrs[0], addrs[1], addrs[2]
 	p := &pawl{layout: l, journal: filepath.Join(data, "journal.db")}
-	args := append(slices.Clone(l.command), "--data", data)
-	args = append(args, b.limits(ctx, l)...)
+	// What is measured is the machine, so limits are lifted.
+	args := append(slices.Clone(l.command), "--data", data, "--max-running", "256", "--max-requests", "0", "--max-steps", "1000")
 	switch {
 	case l.split:
 		p.processes = []*process{
 			b.serve(ctx, "planner", planner, nil, b.program("planner-svc")),
-			b.serve(ctx, "pool", pool, nil, b.program("mcppool-svc"), "--mcp-config", b.toolConfig(), "--data", data+"-pool"),
+			b.serve(ctx, "pool", pool, nil, b.program("mcppool-svc"), "--mcp-config", b.mcpConfig(stdioTool()), "--data", data+"-pool"),
 		}
 		args = append(args, "--planner", planner, "--pool", pool)
 	case strings.HasPrefix(l.tool, "t/"):
-		args = append(args, "--http", "none", "--mcp-config", b.toolConfig(), "--no-workspace")
+		args = append(args, "--http", "none", "--mcp-config", b.mcpConfig(stdioTool()), "--no-workspace")
 	}
 	p.takeUp = func(ctx context.Context) {
 		p.executor = b.serve(ctx, l.process, addr, nil, b.program(l.program), args...)
 	}
 	p.takeUp(ctx)
 	p.processes = append(p.processes, p.executor)
-	p.conn = must(serve.Dial(addr, ""))
-	b.atEnd(p.conn.Close)
-	p.tasks = executorv1.NewExecutorServiceClient(p.conn)
+	conn := must(serve.Dial(addr, ""))
+	b.atEnd(conn.Close)
+	p.tasks = executorv1.NewExecutorServiceClient(conn)
 	return p
-}
-
-// limits lifts the bounds of a program that its --help knows: what is measured is the machine.
-func (b *bench) limits(ctx context.Context, l layout) []string {
-	help := b.command(ctx, b.root, b.program(l.program), append(slices.Clone(l.command), "--help")...)
-	var args []string
-	for _, l := range []struct{ flag, value string }{{"--max-running", "256"}, {"--max-requests", "0"}, {"--max-steps", "1000"}} {
-		if strings.Contains(help, l.flag+"=") {
-			args = append(args, l.flag, l.value)
-		}
-	}
-	return args
 }
 
 // playbook is a task of n equal steps.
@@ -152,9 +138,5 @@ func (p *pawl) run(ctx context.Context, req *executorv1.CreateTaskRequest, each 
 
 // contender is Pawl as part suite measures it.
 func (p *pawl) contender(req *executorv1.CreateTaskRequest) *contender {
-	c := &contender{name: p.name, processes: p.processes, journal: p.journal, run: func(ctx context.Context) error { return p.run(ctx, req, nil) }}
-	if strings.HasPrefix(p.tool, "t/") {
-		c.toolOf = p.processes
-	}
-	return c
+	return &contender{name: p.name, processes: p.processes, journal: p.journal, run: func(ctx context.Context) error { return p.run(ctx, req, nil) }}
 }

@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -45,23 +43,15 @@ type alone struct {
 
 // startPool starts a pool with one server, t, until the measurement ends.
 func (b *bench) startPool(ctx context.Context, env []string, mcpServer any) *alone {
-	dir := b.folder()
-	file, config := filepath.Join(dir, "keys.yaml"), filepath.Join(dir, "mcp.json")
+	file := filepath.Join(b.folder(), "keys.yaml")
 	token, _, err := must(identity.OpenKeyFile(file)).Add("bench", []identity.Role{identity.RoleService}, "benchmark")
 	check(err)
-	check(os.WriteFile(config, must(json.Marshal(map[string]any{"mcpServers": map[string]any{"t": mcpServer}})), 0o600))
 	addr := freeAddrs(ctx, 1)[0]
-	a := &alone{process: b.serve(ctx, "pool", addr, env, b.program("mcppool-svc"), "--mcp-config", config, "--keys", file, "--max-connections", strconv.Itoa(2*idleConnections))}
+	a := &alone{process: b.serve(ctx, "pool", addr, env, b.program("mcppool-svc"), "--mcp-config", b.mcpConfig(mcpServer), "--keys", file, "--max-connections", strconv.Itoa(2*idleConnections))}
 	conn := must(serve.Dial(addr, token))
 	b.atEnd(conn.Close)
 	a.McpPoolServiceClient = mcppoolv1.NewMcpPoolServiceClient(conn)
 	return a
-}
-
-// stdioTool is this program as an MCP server.
-func stdioTool() map[string]any {
-	tools := map[string]any{"echo": map[string]string{"effect": "read"}}
-	return map[string]any{"command": must(os.Executable()), "env": map[string]string{toolVariable: "1"}, "tools": tools}
 }
 
 // poolAlone measures what the pool adds to a call, and what an idle connection costs.
@@ -111,21 +101,11 @@ func (b *bench) idleCost(ctx context.Context, mcpServer any, n int, idle time.Du
 
 // settled is a pool's memory after a while, without most of its garbage, in MB.
 func (a *alone) settled(ctx context.Context, idle time.Duration) float64 {
-	select {
-	case <-time.After(idle):
-	case <-ctx.Done():
-		check(ctx.Err())
-	}
+	wait(ctx, idle)
 	for range settling {
 		must(a.ListMcpServers(identity.OnBehalfOf(ctx, "idle"), &mcppoolv1.ListMcpServersRequest{}))
 	}
-	return must(anonymousMB(a.pid))
-}
-
-// way is one of making a call of echo.
-type way struct {
-	name string
-	once func(context.Context) error
+	return anonymousMB(a.pid)
 }
 
 // poolCalls compares a call through the pool, over gRPC on loopback with a key, with one that mcp-go makes by itself.
@@ -139,37 +119,23 @@ func (b *bench) poolCalls(ctx context.Context, d *document) {
 	must(direct.Initialize(ctx, mcp.InitializeRequest{}))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // the streams
-	ways := []way{
-		{"mcp-go alone", func(ctx context.Context) error {
+	ways := []*contender{
+		{name: "mcp-go alone", run: func(ctx context.Context) error {
 			_, err := direct.CallTool(ctx, mcp.CallToolRequest{Params: mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"text": "hello"}}})
 			return err
 		}},
-		{"one gRPC call each, through the pool", a.singly()}, {"over a stream, through the pool", a.streamed(ctx)},
+		{name: "one gRPC call each, through the pool", run: a.singly()}, {name: "over a stream, through the pool", run: a.streamed(ctx)},
 	}
-	p50s, rates := make([][]float64, len(ways)), make([][]float64, len(ways))
-	for round := range b.rounds {
-		p50 := latencies(ctx, b.few(5000), ways)
-		for i, w := range ways {
-			p50s[i], rates[i] = append(p50s[i], p50[i]), append(rates[i], rate(ctx, b.each, w))
-			b.logf("pool: %s: p50 %.3f ms added, %.2f of the throughput", w.name, p50[i]-p50[0], rates[i][round]/rates[0][round])
-		}
-	}
-	showCalls(d, b.rounds, ways, p50s, rates)
-}
-
-// showCalls shows all ways beside the first.
-func showCalls(d *document, rounds int, ways []way, p50s, rates [][]float64) {
+	b.inTurns(ctx, ways, []int{1, poolCallers})
 	d.text("A call of a tool over stdio through the pool (gRPC on loopback, a key, a name, the acknowledgement of the call before), by itself or over a stream of calls, as an "+
-		"executor's tasks make them; beside the same that mcp-go makes by itself. Medians of %d round(s), in turns. Targets: at most 0.15 ms added, at least 0.45 of the throughput.", rounds)
+		"executor's tasks make them; beside the same that mcp-go makes by itself. Medians of %d round(s), in turns. Targets: at most 0.15 ms added, at least 0.45 of the throughput.", b.rounds)
+	alone := ways[0]
 	var rows [][]string
-	for i, w := range ways {
-		row := []string{w.name, figure(median(p50s[i])), none, figure(median(rates[i])), none}
-		if i > 0 {
-			var added, share []float64
-			for round := range rounds {
-				added, share = append(added, p50s[i][round]-p50s[0][round]), append(share, rates[i][round]/rates[0][round])
-			}
-			row[2], row[4] = figure(median(added)), fmt.Sprintf("%.2f ×", median(share))
+	for _, w := range ways {
+		row := []string{w.name, figure(w.of(1, p50)), none, figure(w.of(poolCallers, perSecond)), none}
+		if w != alone {
+			row[2] = figure(w.of(1, p50) - alone.of(1, p50))
+			row[4] = ratio(w.of(poolCallers, perSecond), alone.of(poolCallers, perSecond))
 		}
 		rows = append(rows, row)
 	}
@@ -229,48 +195,4 @@ func (a *alone) streamed(life context.Context) func(context.Context) error {
 			}
 		}
 	}
-}
-
-// latencies are the medians of calls that one caller makes in turns, in ms.
-func latencies(ctx context.Context, n int, ways []way) []float64 {
-	times, p50 := make([][]time.Duration, len(ways)), make([]float64, len(ways))
-	for i := range n {
-		for j, w := range ways {
-			began := time.Now()
-			check(w.once(ctx))
-			if i >= n/10 { // what comes before warms up
-				times[j] = append(times[j], time.Since(began))
-			}
-		}
-	}
-	for j := range ways {
-		p50[j], _ = quantiles(times[j])
-	}
-	return p50
-}
-
-// rate is how many calls many callers make in a second.
-func rate(ctx context.Context, each time.Duration, w way) float64 {
-	until, cancel := context.WithTimeout(ctx, each)
-	defer cancel()
-	var calls atomic.Int64
-	failed := make(chan error, poolCallers)
-	var work sync.WaitGroup
-	began := time.Now()
-	for range poolCallers {
-		work.Go(func() {
-			for until.Err() == nil {
-				if err := w.once(ctx); err != nil {
-					failed <- err
-					return
-				}
-				calls.Add(1)
-			}
-		})
-	}
-	work.Wait()
-	took := time.Since(began)
-	close(failed)
-	check(<-failed)
-	return float64(calls.Load()) / took.Seconds()
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -80,22 +81,16 @@ func (p *process) kill() {
 
 // await tries every millisecond until ok. It fails if the process ends, or takes too long.
 func (p *process) await(ctx context.Context, ok func(context.Context) bool) {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("it does not serve"))
 	defer cancel()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
 	for !ok(ctx) {
-		var why string
 		select {
-		case <-tick.C:
+		case <-time.After(time.Millisecond):
 			continue
 		case <-p.done:
-			why = "has ended"
 		case <-ctx.Done():
-			why = "does not serve: " + ctx.Err().Error()
 		}
-		said := must(os.ReadFile(p.log))
-		check(fmt.Errorf("%s %s; it said:\n%s", p.name, why, tail(string(said))))
+		check(fmt.Errorf("%s has ended, or does not serve (%w); it said:\n%s", p.name, context.Cause(ctx), tail(string(must(os.ReadFile(p.log))))))
 	}
 }
 

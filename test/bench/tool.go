@@ -47,18 +47,17 @@ func work(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, erro
 	return mcp.NewToolResultText("worked"), nil
 }
 
-// toolConfig writes an mcpServers file with the server `t`, this program.
-func (b *bench) toolConfig() string {
+// stdioTool is this program as an MCP server. `work` has an effect that no person needs to approve, `lookup` has none.
+func stdioTool() map[string]any {
 	policy := func(effect, risk string) map[string]string { return map[string]string{"effect": effect, "risk": risk} }
-	raw := must(json.Marshal(map[string]any{"mcpServers": map[string]any{"t": map[string]any{
-		"command": must(os.Executable()), "env": map[string]string{toolVariable: "1"},
-		"tools": map[string]any{
-			"echo": policy("read", "low"), "append": policy("write", "medium"),
-			// `work` has an effect that no person needs to approve, `lookup` has none.
-			"work": policy("write", "low"), "lookup": policy("read", "low"),
-		},
-	}}}))
-	path := filepath.Join(b.work, "mcp.json")
-	check(os.WriteFile(path, raw, 0o600))
+	return map[string]any{"command": must(os.Executable()), "env": map[string]string{toolVariable: "1"}, "tools": map[string]any{
+		"echo": policy("read", "low"), "append": policy("write", "medium"), "work": policy("write", "low"), "lookup": policy("read", "low"),
+	}}
+}
+
+// mcpConfig writes an mcpServers file with one server, t.
+func (b *bench) mcpConfig(server any) string {
+	path := filepath.Join(b.folder(), "mcp.json")
+	check(os.WriteFile(path, must(json.Marshal(map[string]any{"mcpServers": map[string]any{"t": server}})), 0o600))
 	return path
 }

@@ -6,17 +6,14 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"os"
-	"time"
 
 	"pawl.dev/cmd/suite"
 	"pawl.dev/executor-svc/executor"
 	"pawl.dev/mcppool-svc/mcppool"
 	"pawl.dev/services/conf"
 	"pawl.dev/services/serve"
-	"pawl.dev/services/telemetry"
 )
 
 // name is the program's, and the id that its tool goes under as of an MCP server.
@@ -40,16 +37,7 @@ func main() {
 }
 
 // run serves as `pawl up` does, until ctx is done.
-func run(ctx context.Context, s settings) (err error) {
-	shutdown, err := telemetry.Setup(ctx, name, conf.Version())
-	if err != nil {
-		return err
-	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		err = errors.Join(err, shutdown(ctx))
-	}()
+func run(ctx context.Context, s settings) error {
 	pawl, err := suite.New(ctx, suite.Config{
 		DataDir: s.DataDir, GRPCAddr: s.GRPC, Executor: s.Config, Version: conf.Version(),
 		Builtins: builtins(),
