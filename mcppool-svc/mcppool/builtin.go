@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/mark3labs/mcp-go/server"
@@ -87,16 +85,13 @@ func openWorkspace(root string) (*server.MCPServer, io.Closer, error) {
 
 // workspaceServer is the built-in server that Config.Workspace asks for.
 func workspaceServer(dir string) (*registry.Server, error) {
-	root, err := filepath.Abs(dir)
+	w, err := workspace.NewServer(dir)
 	if err != nil {
+		return nil, err
+	}
+	root := w.Root()
+	if err := w.Close(); err != nil {
 		return nil, fmt.Errorf("the workspace folder %s: %w", dir, err)
-	}
-	info, err := os.Stat(root)
-	if err != nil {
-		return nil, fmt.Errorf("the workspace folder cannot be used: %w; give an existing one", err)
-	}
-	if !info.IsDir() {
-		return nil, fmt.Errorf("the workspace %s is not a folder; give a folder", root)
 	}
 	s := builtinServer(registry.BuiltinWorkspace, root)
 	s.DisplayName, s.Description = "Workspace", "Looks at the files of "+root

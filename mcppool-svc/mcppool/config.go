@@ -1,6 +1,7 @@
 package mcppool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -91,33 +92,21 @@ type Deps struct {
 const defaultDrain = 7 * time.Second
 
 func (c Config) withDefaults() Config {
-	if c.DrainTimeout == 0 {
-		c.DrainTimeout = defaultDrain
-	}
-	if c.MaxToolResultBytes == 0 {
-		c.MaxToolResultBytes = 16 << 20
-	}
-	if c.InputTimeout == 0 {
-		c.InputTimeout = 15 * time.Minute
-	}
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, defaultDrain)
+	c.MaxToolResultBytes = cmp.Or(c.MaxToolResultBytes, 16<<20)
+	c.InputTimeout = cmp.Or(c.InputTimeout, 15*time.Minute)
+	c.Version = cmp.Or(c.Version, conf.Version())
 	if c.Environ == nil {
 		c.Environ = os.Environ()
-	}
-	if c.Version == "" {
-		c.Version = conf.Version()
 	}
 	return c
 }
 
 func (d Deps) withDefaults() Deps {
-	if d.Log == nil {
-		d.Log = slog.New(slog.DiscardHandler)
-	}
+	d.Log = cmp.Or(d.Log, slog.New(slog.DiscardHandler))
+	d.Meter = cmp.Or(d.Meter, otel.Meter("pawl.dev/mcppool-svc"))
 	if d.Now == nil {
 		d.Now = time.Now
-	}
-	if d.Meter == nil {
-		d.Meter = otel.Meter("pawl.dev/mcppool-svc")
 	}
 	return d
 }

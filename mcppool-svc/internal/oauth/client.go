@@ -30,18 +30,18 @@ func (l *Logins) clientFor(ctx context.Context, w *web, server *registry.Server,
 	if o := server.HTTP.OAuth; o != nil && o.ClientID != "" {
 		return l.configured(server, a)
 	}
-	if a.documents && l.cfg.ClientMetadata != "" {
+	if a.Documents && l.cfg.ClientMetadata != "" {
 		return client{ID: l.cfg.ClientMetadata, Method: methodNone}, nil
 	}
-	key := a.issuer + "\x00" + redirect
+	key := a.Issuer + "\x00" + redirect
 	if !fresh {
 		if r, ok := l.vault.registration(key); ok && (r.Expiry.IsZero() || l.now().Before(r.Expiry)) {
 			return r.Client, nil
 		}
 	}
-	if a.register == nil {
+	if a.Register == "" {
 		return client{}, refused("the authorization server %s registers no clients by itself: register Pawl there with the redirect address %s, "+
-			"and set the server's oauth.client_id (and client_secret)", a.issuer, redirect)
+			"and set the server's oauth.client_id (and client_secret)", a.Issuer, redirect)
 	}
 	r, err := l.register(ctx, w, a, redirect)
 	if err != nil {
@@ -56,15 +56,15 @@ func (l *Logins) clientFor(ctx context.Context, w *web, server *registry.Server,
 // configured is the client of the server's settings. It belongs to the first authorization server that accepted it, until an
 // operator logs out: another one that the MCP server names later does not get the secret.
 func (l *Logins) configured(server *registry.Server, a authority) (client, error) {
-	if bound := l.vault.boundTo(bindingKey(server)); bound != "" && bound != a.issuer {
+	if bound := l.vault.boundTo(bindingKey(server)); bound != "" && bound != a.Issuer {
 		return client{}, refused("MCP server %s now names the authorization server %s, but its oauth.client_id was used at %s; "+
-			"if that is right, an operator runs `pawl mcp logout %[1]s`, and it is taken for the new one", server.ID, a.issuer, bound)
+			"if that is right, an operator runs `pawl mcp logout %[1]s`, and it is taken for the new one", server.ID, a.Issuer, bound)
 	}
 	secret, err := l.secretOf(server)
 	if err != nil {
 		return client{}, err
 	}
-	m, err := method(a.methods, secret)
+	m, err := method(a.Methods, secret)
 	if err != nil {
 		return client{}, err
 	}
@@ -98,8 +98,8 @@ func (l *Logins) register(ctx context.Context, w *web, a authority, redirect str
 		kind = "native"
 	}
 	wanted := methodBasic
-	if len(a.methods) > 0 {
-		if wanted, err = method(a.methods, "secret"); err != nil {
+	if len(a.Methods) > 0 {
+		if wanted, err = method(a.Methods, "secret"); err != nil {
 			return registration{}, err
 		}
 	}
@@ -111,7 +111,7 @@ func (l *Logins) register(ctx context.Context, w *web, a authority, redirect str
 	if err != nil {
 		return registration{}, fmt.Errorf("writing the registration of a client: %w", err)
 	}
-	answered, err := w.post(ctx, a.register, "application/json", string(body), nil)
+	answered, err := w.post(ctx, a.Register, "application/json", string(body), nil)
 	if err != nil {
 		return registration{}, err
 	}
@@ -122,11 +122,11 @@ func (l *Logins) register(ctx context.Context, w *web, a authority, redirect str
 }
 
 func (l *Logins) notRegistered(a authority, redirect string, answered *answer) error {
-	if a.noMetadata && (answered.status == http.StatusNotFound || answered.status == http.StatusMethodNotAllowed) {
+	if a.guessed && (answered.status == http.StatusNotFound || answered.status == http.StatusMethodNotAllowed) {
 		return refused("it has neither metadata for logins nor the endpoints of 2025-03-26; if it wants a key instead of a login, put that into the server's `headers`")
 	}
-	err := mcp.As(unexpected(a.register, answered))
-	err.Message = fmt.Sprintf("the authorization server %s does not register Pawl with the redirect address %s: %s", a.issuer, redirect, err.Message)
+	err := mcp.As(unexpected(a.Register, answered))
+	err.Message = fmt.Sprintf("the authorization server %s does not register Pawl with the redirect address %s: %s", a.Issuer, redirect, err.Message)
 	return err
 }
 
@@ -138,7 +138,7 @@ func readRegistration(a authority, answered *answer, wanted string, now time.Tim
 		Method  string      `json:"token_endpoint_auth_method"`
 	}
 	if !answered.read(&got) || got.ID == "" || len(got.ID) > 2000 || len(got.Secret) > 10000 {
-		return registration{}, refused("%s answered with something that is not a registered client", shown(a.register))
+		return registration{}, refused("%s answered with something that is not a registered client", shown(a.Register))
 	}
 	r := registration{Version: recordVersion, Time: now, Client: client{ID: got.ID, Secret: got.Secret, Method: wanted}}
 	switch {
@@ -149,7 +149,7 @@ func readRegistration(a authority, answered *answer, wanted string, now time.Tim
 	}
 	known := []string{methodNone, methodBasic, methodPost}
 	if !slices.Contains(known, r.Client.Method) || r.Client.Method != methodNone && got.Secret == "" {
-		return registration{}, refused("the authorization server %s wants the client to authenticate by %.100q, which is not possible here", a.issuer, r.Client.Method)
+		return registration{}, refused("the authorization server %s wants the client to authenticate by %.100q, which is not possible here", a.Issuer, r.Client.Method)
 	}
 	if got.Expires > 0 {
 		r.Expiry = time.Unix(int64(min(float64(got.Expires), float64(now.Add(maxLife).Unix()))), 0)

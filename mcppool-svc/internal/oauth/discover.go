@@ -18,18 +18,20 @@ type site struct {
 	authority authority
 }
 
-// authority is an authorization server.
+// authority is an authorization server: its metadata (RFC 8414, OpenID Connect Discovery).
 type authority struct {
-	issuer     string
-	authorize  *url.URL
-	token      *url.URL
-	register   *url.URL // nil: it registers no clients
-	revoke     *url.URL // nil: it revokes nothing
-	methods    []string // of client authentication; empty: not said
-	scopes     []string
-	documents  bool // it takes Client ID Metadata Documents
-	sendsIss   bool // it names itself in what browsers bring back (RFC 9207)
-	noMetadata bool // it has none: all of the above is guessed, as 2025-03-26 has it
+	Issuer    string   `json:"issuer"`
+	Authorize string   `json:"authorization_endpoint"` // empty: people cannot log in safely
+	Token     string   `json:"token_endpoint"`
+	Register  string   `json:"registration_endpoint"`                 // empty: it registers no clients
+	Revoke    string   `json:"revocation_endpoint"`                   // empty: it revokes nothing
+	Methods   []string `json:"token_endpoint_auth_methods_supported"` // empty: not said
+	PKCE      []string `json:"code_challenge_methods_supported"`
+	Scopes    []string `json:"scopes_supported"`
+	Documents bool     `json:"client_id_metadata_document_supported"`
+	SendsIss  bool     `json:"authorization_response_iss_parameter_supported"` // in what browsers bring back (RFC 9207)
+
+	guessed bool // it has no metadata: its endpoints are those of 2025-03-26
 }
 
 // protected are the metadata of a protected resource (RFC 9728).
@@ -71,23 +73,15 @@ func discover(ctx context.Context, w *web, server *url.URL, c challenge, prefer 
 // there are none, as before 2025-06-18.
 func findProtected(ctx context.Context, w *web, server *url.URL, c challenge) (*protected, error) {
 	if c.metadata != "" {
-		u, err := parsePlace("the address of the MCP server's metadata", c.metadata)
-		if err != nil {
-			return nil, err
-		}
-		meta, a, err := getJSON[protected](ctx, w, u)
+		meta, a, err := getJSON[protected](ctx, w, c.metadata)
 		if err == nil && meta == nil {
-			err = unexpected(u, a)
+			err = unexpected(c.metadata, a)
 		}
 		return meta, err
 	}
 	const name = "oauth-protected-resource"
-	places := []*url.URL{wellKnown(server, name)}
-	if root := wellKnown(origin(server), name); root.String() != places[0].String() {
-		places = append(places, root)
-	}
-	for _, u := range places {
-		meta, _, err := getJSON[protected](ctx, w, u)
+	for _, place := range slices.Compact([]string{wellKnown(server, name), wellKnown(origin(server), name)}) {
+		meta, _, err := getJSON[protected](ctx, w, place)
 		if err != nil || meta != nil && meta.Resource != "" {
 			return meta, err
 		}
@@ -96,13 +90,13 @@ func findProtected(ctx context.Context, w *web, server *url.URL, c challenge) (*
 }
 
 // getJSON reads an object; nil if there is none at that address.
-func getJSON[T any](ctx context.Context, w *web, u *url.URL) (*T, *answer, error) {
-	a, err := w.get(ctx, u)
+func getJSON[T any](ctx context.Context, w *web, address string) (*T, *answer, error) {
+	a, err := w.get(ctx, address)
 	if err != nil {
 		return nil, nil, err
 	}
 	if a.status >= http.StatusInternalServerError || a.status == http.StatusTooManyRequests {
-		return nil, a, unexpected(u, a)
+		return nil, a, unexpected(address, a)
 	}
 	var to T
 	if a.status != http.StatusOK || !a.read(&to) {
@@ -111,25 +105,11 @@ func getJSON[T any](ctx context.Context, w *web, u *url.URL) (*T, *answer, error
 	return &to, a, nil
 }
 
-// metadata are those of an authorization server (RFC 8414, OpenID Connect Discovery).
-type metadata struct {
-	Issuer        string   `json:"issuer"`
-	Authorization string   `json:"authorization_endpoint"`
-	Token         string   `json:"token_endpoint"`
-	Registration  string   `json:"registration_endpoint"`
-	Revocation    string   `json:"revocation_endpoint"`
-	Methods       []string `json:"token_endpoint_auth_methods_supported"`
-	Challenges    []string `json:"code_challenge_methods_supported"`
-	Scopes        []string `json:"scopes_supported"`
-	Documents     bool     `json:"client_id_metadata_document_supported"`
-	SendsIss      bool     `json:"authorization_response_iss_parameter_supported"`
-}
-
 // metadataPlaces are where an issuer's metadata can be, in the order of MCP.
-func metadataPlaces(issuer *url.URL) []*url.URL {
-	list := []*url.URL{wellKnown(issuer, "oauth-authorization-server"), wellKnown(issuer, "openid-configuration")}
+func metadataPlaces(issuer *url.URL) []string {
+	list := []string{wellKnown(issuer, "oauth-authorization-server"), wellKnown(issuer, "openid-configuration")}
 	if strings.Trim(issuer.Path, "/") != "" {
-		list = append(list, issuer.JoinPath("/.well-known/openid-configuration"))
+		list = append(list, issuer.JoinPath("/.well-known/openid-configuration").String())
 	}
 	return list
 }
@@ -152,17 +132,16 @@ func lookUp(ctx context.Context, w *web, issuer string) (authority, bool, error)
 		return authority{}, false, refused("the MCP server's authorization server is %.200q, which has a query", issuer)
 	}
 	for _, place := range metadataPlaces(u) {
-		m, _, err := getJSON[metadata](ctx, w, place)
+		a, _, err := getJSON[authority](ctx, w, place)
 		switch {
 		case err != nil:
 			return authority{}, false, err
-		case m == nil || m.Issuer == "":
+		case a == nil || a.Issuer == "":
 			continue
-		case !sameIssuer(m.Issuer, issuer):
-			return authority{}, false, refused("the metadata at %s are of the authorization server %.200q, not of %.200q", shown(place), m.Issuer, issuer)
+		case !sameIssuer(a.Issuer, issuer):
+			return authority{}, false, refused("the metadata at %s are of the authorization server %.200q, not of %.200q", shown(place), a.Issuer, issuer)
 		}
-		a, err := m.authority()
-		return a, true, err
+		return *a, true, a.check()
 	}
 	return authority{}, false, nil
 }
@@ -184,38 +163,27 @@ func original(ctx context.Context, w *web, server *url.URL) (authority, error) {
 	if err != nil || found {
 		return a, err
 	}
-	return authority{
-		issuer: base.String(), authorize: base.JoinPath("/authorize"), token: base.JoinPath("/token"), register: base.JoinPath("/register"),
-		noMetadata: true,
-	}, nil
+	at := func(path string) string { return base.JoinPath(path).String() }
+	return authority{Issuer: base.String(), Authorize: at("/authorize"), Token: at("/token"), Register: at("/register"), guessed: true}, nil
 }
 
-// authority checks the metadata.
-func (m *metadata) authority() (authority, error) {
-	a := authority{
-		issuer: m.Issuer, methods: m.Methods, scopes: m.Scopes, documents: m.Documents, sendsIss: m.SendsIss,
-	}
-	for _, e := range []struct {
-		name, text string
-		to         **url.URL
-	}{
-		{"authorization_endpoint", m.Authorization, &a.authorize}, {"token_endpoint", m.Token, &a.token},
-		{"registration_endpoint", m.Registration, &a.register}, {"revocation_endpoint", m.Revocation, &a.revoke},
+// check checks the metadata.
+func (a *authority) check() error {
+	for _, endpoint := range [][2]string{
+		{"authorization_endpoint", a.Authorize}, {"token_endpoint", a.Token}, {"registration_endpoint", a.Register}, {"revocation_endpoint", a.Revoke},
 	} {
-		if e.text == "" {
+		if endpoint[1] == "" {
 			continue
 		}
-		u, err := parsePlace("the "+e.name+" of "+m.Issuer, e.text)
-		if err != nil {
-			return authority{}, err
+		if _, err := parsePlace("the "+endpoint[0]+" of "+a.Issuer, endpoint[1]); err != nil {
+			return err
 		}
-		*e.to = u
 	}
-	if a.token == nil {
-		return authority{}, refused("the authorization server %.200q has no token_endpoint", m.Issuer)
+	if a.Token == "" {
+		return refused("the authorization server %.200q has no token_endpoint", a.Issuer)
 	}
-	if !slices.Contains(m.Challenges, "S256") {
-		a.authorize = nil // a login of a person is not safe there
+	if !slices.Contains(a.PKCE, "S256") {
+		a.Authorize = ""
 	}
-	return a, nil
+	return nil
 }

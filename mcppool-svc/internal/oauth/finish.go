@@ -42,7 +42,7 @@ func (l *Logins) Finish(ctx context.Context, user string, a Answer) (Finished, e
 		"grant_type": {"authorization_code"}, "code": {a.Code}, "redirect_uri": {o.redirect},
 		"code_verifier": {o.verifier}, "resource": {o.site.resource},
 	}
-	t, err := l.ask(ctx, w, o.site.authority.token, o.site.authority.issuer, o.client, form)
+	t, err := l.ask(ctx, w, o.site.authority.Token, o.site.authority.Issuer, o.client, form)
 	if err != nil {
 		l.disown(o, err)
 		return Finished{}, explained(o.server, "logging in", err)
@@ -76,9 +76,9 @@ func (l *Logins) take(user, state string) *open {
 
 // check checks an answer before anything of it is used or shown: it must be of the server that was asked (RFC 9207).
 func (o *open) check(a Answer) error {
-	issuer := o.site.authority.issuer
+	issuer := o.site.authority.Issuer
 	switch {
-	case a.Iss == "" && o.site.authority.sendsIss:
+	case a.Iss == "" && o.site.authority.SendsIss:
 		return fmt.Errorf("%w: it does not say who it is from, though %s always does; log in again", ErrAnswer, issuer)
 	case a.Iss != "" && a.Iss != issuer:
 		return fmt.Errorf("%w: it is from %.200q, not from %s; it may be an attempt to steal the login", ErrAnswer, a.Iss, issuer)
@@ -94,16 +94,14 @@ func (o *open) check(a Answer) error {
 func (l *Logins) disown(o *open, err error) {
 	var d *denied
 	if errors.As(err, &d) && (d.code == "invalid_client" || d.code == "unauthorized_client") && !o.client.Configured {
-		l.vault.dropRegistration(o.site.authority.issuer + "\x00" + o.redirect)
+		l.vault.dropRegistration(o.site.authority.Issuer + "\x00" + o.redirect)
 	}
 }
 
 // complete adds to granted tokens what a login is beside.
 func (t *token) complete(s *site, c client, wanted []string) {
-	t.Issuer, t.Resource, t.Endpoint, t.Client, t.Wanted = s.authority.issuer, s.resource, s.authority.token.String(), c, wanted
-	if s.authority.revoke != nil {
-		t.Revoke = s.authority.revoke.String()
-	}
+	t.Issuer, t.Resource, t.Endpoint, t.Revoke = s.authority.Issuer, s.resource, s.authority.Token, s.authority.Revoke
+	t.Client, t.Wanted = c, wanted
 	if c.Configured {
 		t.Client.Secret = "" // it is read from the configuration
 	}
@@ -117,10 +115,6 @@ func (l *Logins) revoke(ctx context.Context, server *registry.Server, t *token) 
 	if t.Revoke == "" {
 		return nil
 	}
-	u, err := parsePlace("the revocation_endpoint", t.Revoke)
-	if err != nil {
-		return err
-	}
 	c, err := l.current(server, t)
 	if err != nil {
 		return err
@@ -131,9 +125,9 @@ func (l *Logins) revoke(ctx context.Context, server *registry.Server, t *token) 
 	}
 	w := l.web(server)
 	defer w.close()
-	a, err := l.request(ctx, w, u, t.Issuer, c, form)
+	a, err := l.request(ctx, w, t.Revoke, t.Issuer, c, form)
 	if err == nil && a.status/100 != 2 {
-		err = unexpected(u, a)
+		err = unexpected(t.Revoke, a)
 	}
 	return err
 }

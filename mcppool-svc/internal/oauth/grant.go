@@ -48,7 +48,7 @@ func (d *denied) Error() string { return d.why.Error() }
 func (d *denied) Unwrap() error { return d.why }
 
 // request sends a form as a client.
-func (l *Logins) request(ctx context.Context, w *web, endpoint *url.URL, issuer string, c client, form url.Values) (*answer, error) {
+func (l *Logins) request(ctx context.Context, w *web, endpoint, issuer string, c client, form url.Values) (*answer, error) {
 	header := http.Header{}
 	if err := l.authenticate(header, form, issuer, c); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (l *Logins) request(ctx context.Context, w *web, endpoint *url.URL, issuer 
 
 // ask makes a token request. It returns only the fields of this response; scopes are nil if the response has none, which means those that
 // were asked for.
-func (l *Logins) ask(ctx context.Context, w *web, endpoint *url.URL, issuer string, c client, form url.Values) (*token, error) {
+func (l *Logins) ask(ctx context.Context, w *web, endpoint, issuer string, c client, form url.Values) (*token, error) {
 	a, err := l.request(ctx, w, endpoint, issuer, c, form)
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func (l *Logins) authenticate(header http.Header, form url.Values, issuer string
 }
 
 // denial tells a refusal from a server that has trouble.
-func denial(endpoint *url.URL, a *answer) error {
+func denial(endpoint string, a *answer) error {
 	err := unexpected(endpoint, a)
 	e := mcp.As(err)
 	var said struct {

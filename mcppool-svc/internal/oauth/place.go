@@ -55,8 +55,8 @@ func origin(u *url.URL) *url.URL {
 }
 
 // wellKnown inserts a well-known name between host and path (RFC 8615, RFC 8414, RFC 9728).
-func wellKnown(u *url.URL, name string) *url.URL {
-	return origin(u).JoinPath("/.well-known/"+name, strings.TrimSuffix(u.EscapedPath(), "/"))
+func wellKnown(u *url.URL, name string) string {
+	return origin(u).JoinPath("/.well-known/"+name, strings.TrimSuffix(u.EscapedPath(), "/")).String()
 }
 
 // covers reports whether a resource identifier stands for an MCP server: its own address, or one above it.

@@ -113,10 +113,6 @@ func (l *Logins) replace(ctx context.Context, server *registry.Server, r ref, t,
 
 // refresh asks for a token with the refresh token (RFC 6749, 6).
 func (l *Logins) refresh(ctx context.Context, server *registry.Server, old *token) (*token, error) {
-	endpoint, err := parsePlace("the token_endpoint", old.Endpoint)
-	if err != nil {
-		return nil, err
-	}
 	c, err := l.current(server, old)
 	if err != nil {
 		return nil, err
@@ -124,7 +120,7 @@ func (l *Logins) refresh(ctx context.Context, server *registry.Server, old *toke
 	w := l.web(server)
 	defer w.close()
 	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {old.Refresh}, "resource": {old.Resource}}
-	return l.ask(ctx, w, endpoint, old.Issuer, c, form)
+	return l.ask(ctx, w, old.Endpoint, old.Issuer, c, form)
 }
 
 // notRenewed is the error of a failed renewal: if the server refused it, a new login is needed; else it may work later.
@@ -183,7 +179,7 @@ func (l *Logins) grant(ctx context.Context, server *registry.Server, c challenge
 	if len(scopes) > 0 {
 		form.Set("scope", strings.Join(scopes, " "))
 	}
-	t, err := l.ask(ctx, w, found.authority.token, found.authority.issuer, who, form)
+	t, err := l.ask(ctx, w, found.authority.Token, found.authority.Issuer, who, form)
 	if err != nil {
 		return nil, err
 	}

@@ -70,7 +70,7 @@ type vault struct {
 	tokens  map[ref]*token          // guarded by mu
 	sealed  map[ref]bool            // guarded by mu; tokens that this key does not open
 	clients map[string]registration // guarded by mu; by key
-	issuers map[string]string       // guarded by mu; by key
+	issuers map[string]binding      // guarded by mu; by key
 }
 
 // openVault reads what is stored. lost counts the values that this key does not open; they count as missing.
@@ -85,11 +85,11 @@ func openVault(st store.Store, key []byte) (v *vault, lost int, err error) {
 	}
 	v = &vault{
 		store: st, aead: aead, tokens: make(map[ref]*token), sealed: make(map[ref]bool),
-		clients: make(map[string]registration), issuers: make(map[string]string),
+		clients: make(map[string]registration), issuers: make(map[string]binding),
 	}
 	for _, bucket := range Buckets() {
 		err := st.Load(bucket, func(key string, value []byte) error {
-			err := v.load(bucket, key, value)
+			err := v.set(bucket, key, value)
 			if errors.Is(err, errSealed) {
 				lost++
 				return nil
@@ -103,56 +103,55 @@ func openVault(st store.Store, key []byte) (v *vault, lost int, err error) {
 	return v, lost, nil
 }
 
-// load takes in a stored value. Called with mu held, or before there are others.
-func (v *vault) load(bucket, key string, value []byte) (err error) {
+// set makes one entry the stored value; nil deletes it. A value that this key does not open counts as missing. Called with mu held, or
+// before there are other users.
+func (v *vault) set(bucket, key string, value []byte) error {
 	switch bucket {
-	case bucketTokens:
-		r := refOf(key)
-		var t token
-		if err = v.open(bucket, key, value, &t); err != nil {
-			v.sealed[r] = v.sealed[r] || v.tokens[r] == nil
-			return err
-		}
-		if old := v.tokens[r]; old == nil || old.Obtained.Before(t.Obtained) {
-			v.tokens[r] = &t
-		}
-		delete(v.sealed, r)
 	case bucketClients:
-		var c registration
-		if err = v.open(bucket, key, value, &c); err == nil {
-			v.clients[key] = c
-		}
+		return setIn(v, v.clients, bucket, key, value)
 	case bucketIssuers:
-		var b binding
-		if err = v.open(bucket, key, value, &b); err == nil {
-			v.issuers[key] = b.Issuer
+		return setIn(v, v.issuers, bucket, key, value)
+	}
+	r := refOf(key)
+	if t := v.tokens[r]; t != nil && key == r.key(t.Issuer) {
+		delete(v.tokens, r)
+	}
+	old := v.tokens[r]
+	if value == nil {
+		if old == nil {
+			delete(v.sealed, r)
 		}
+		return nil
+	}
+	var t token
+	if err := v.open(bucket, key, value, &t); err != nil {
+		v.sealed[r] = v.sealed[r] || old == nil
+		return err
+	}
+	if old == nil || old.Obtained.Before(t.Obtained) {
+		v.tokens[r] = &t
+	}
+	delete(v.sealed, r)
+	return nil
+}
+
+func setIn[T any](v *vault, values map[string]T, bucket, key string, value []byte) error {
+	delete(values, key)
+	if value == nil {
+		return nil
+	}
+	var read T
+	err := v.open(bucket, key, value, &read)
+	if err == nil {
+		values[key] = read
 	}
 	return err
 }
 
-// reload makes one entry what is stored. A value that this key does not open counts as missing. Called with mu held.
+// reload makes one entry what is stored. Called with mu held.
 func (v *vault) reload(bucket, key string) {
-	value, err := v.store.Get(bucket, key)
-	if err != nil {
-		return // it stays as it was
-	}
-	switch bucket {
-	case bucketTokens:
-		r := refOf(key)
-		if t := v.tokens[r]; t != nil && key == r.key(t.Issuer) {
-			delete(v.tokens, r)
-		}
-		if value == nil && v.tokens[r] == nil {
-			delete(v.sealed, r)
-		}
-	case bucketClients:
-		delete(v.clients, key)
-	case bucketIssuers:
-		delete(v.issuers, key)
-	}
-	if value != nil {
-		_ = v.load(bucket, key, value) // what cannot be opened is not there
+	if value, err := v.store.Get(bucket, key); err == nil { // else it stays as it was
+		_ = v.set(bucket, key, value)
 	}
 }
 
@@ -326,7 +325,7 @@ func (v *vault) dropRegistration(key string) {
 func (v *vault) boundTo(key string) string {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	return v.issuers[key]
+	return v.issuers[key].Issuer
 }
 
 // bind makes a configured client belong to an issuer; an empty one lets it belong to another.

@@ -54,25 +54,29 @@ type answer struct {
 func (a *answer) read(to any) bool { return json.Unmarshal(a.body, to) == nil }
 
 // get reads an address.
-func (w *web) get(ctx context.Context, u *url.URL) (*answer, error) {
-	return w.do(ctx, http.MethodGet, u, "", nil)
+func (w *web) get(ctx context.Context, address string) (*answer, error) {
+	return w.do(ctx, http.MethodGet, address, "", nil)
 }
 
 // post sends a body.
-func (w *web) post(ctx context.Context, u *url.URL, contentType, body string, header http.Header) (*answer, error) {
+func (w *web) post(ctx context.Context, address, contentType, body string, header http.Header) (*answer, error) {
 	h := http.Header{"Content-Type": {contentType}}
 	for name, values := range header {
 		h[name] = values
 	}
-	return w.do(ctx, http.MethodPost, u, body, h)
+	return w.do(ctx, http.MethodPost, address, body, h)
 }
 
-func (w *web) do(ctx context.Context, method string, u *url.URL, body string, header http.Header) (*answer, error) {
+// do makes a request, to nowhere but where logins go.
+func (w *web) do(ctx context.Context, method, address, body string, header http.Header) (*answer, error) {
+	if _, err := parsePlace("an address for the login", address); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, u.String(), strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(body))
 	if err != nil {
-		return nil, refused("the address %s cannot be used: %w", shown(u), err)
+		return nil, refused("the address %s cannot be used: %w", shown(address), err)
 	}
 	if header != nil {
 		req.Header = header
@@ -80,40 +84,40 @@ func (w *web) do(ctx context.Context, method string, u *url.URL, body string, he
 	req.Header.Set("Accept", "application/json")
 	resp, err := w.client.Do(req)
 	if err != nil {
-		return nil, unreachable(u, err)
+		return nil, unreachable(address, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return nil, unreachable(u, err)
+		return nil, unreachable(address, err)
 	case len(text) > maxAnswer:
-		return nil, mcp.Errorf(mcp.TooLarge, "%s answered with more than %d KiB", shown(u), maxAnswer>>10)
+		return nil, mcp.Errorf(mcp.TooLarge, "%s answered with more than %d KiB", shown(address), maxAnswer>>10)
 	}
 	return &answer{status: resp.StatusCode, header: resp.Header, body: text}, nil
 }
 
 // unreachable is a request that got no answer. An error of the dialler, or of the check of a redirect, is kept.
-func unreachable(u *url.URL, err error) error {
+func unreachable(address string, err error) error {
 	if known := mcp.Find(err); known != nil {
 		e := *known
-		e.Message = fmt.Sprintf("%s cannot be used: %s", shown(u), known.Message)
+		e.Message = fmt.Sprintf("%s cannot be used: %s", shown(address), known.Message)
 		return &e
 	}
 	var request *url.Error // its text has the whole address
 	if errors.As(err, &request) {
 		err = request.Err
 	}
-	return mcp.Errorf(mcp.Unavailable, "%s cannot be reached: %w", shown(u), err)
+	return mcp.Errorf(mcp.Unavailable, "%s cannot be reached: %w", shown(address), err)
 }
 
 // unexpected is the error of an answer that cannot be used.
-func unexpected(u *url.URL, a *answer) error {
+func unexpected(address string, a *answer) error {
 	kind := mcp.Misconfigured
 	if a.status >= http.StatusInternalServerError || a.status == http.StatusTooManyRequests {
 		kind = mcp.Unavailable
 	}
-	return mcp.Errorf(kind, "%s answered HTTP %d%s", shown(u), a.status, errorText(a))
+	return mcp.Errorf(kind, "%s answered HTTP %d%s", shown(address), a.status, errorText(a))
 }
 
 // errorText is the error in an answer (RFC 6749, 5.2), for people.
@@ -138,6 +142,10 @@ func quoteError(code, description string) string {
 }
 
 // shown is an address without what may be secret in it.
-func shown(u *url.URL) string {
+func shown(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "an address that cannot be read"
+	}
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"slices"
 
 	"google.golang.org/grpc/codes"
@@ -125,14 +126,10 @@ func (c *Call) catchUp(f *Follower) {
 	}
 }
 
-// questionError is why a server may not ask.
-type questionError string
-
-func (e questionError) Error() string { return string(e) }
-
-const (
-	errTwice   questionError = "the server already asked a question with that id in this call"
-	errTooMany questionError = "the call asks too often: at most 10 questions may be open at once, and 100 be asked in all"
+// Why a server may not ask.
+var (
+	errTwice   = errors.New("the server already asked a question with that id in this call")
+	errTooMany = errors.New("the call asks too often: at most 10 questions may be open at once, and 100 be asked in all")
 )
 
 func notOpen(format string, args ...any) *errs.Error {

@@ -9,61 +9,54 @@ type results struct {
 	maxBytes int64
 	bytes    int64
 	byEnd    list.List // of *Call, the oldest first
-	users    map[string]*userResults
+	users    map[string]userResults
 }
 
-// userResults are the results of one user.
+// userResults are the number and size of the results of one user.
 type userResults struct {
-	byEnd list.List // of *Call, the oldest first
+	count int
 	bytes int64
 }
 
 // place is where results keeps a call; zero if it does not.
 type place struct {
-	inAll, inUser *list.Element
-	size          int64
+	element *list.Element
+	size    int64
 }
 
 func newResults(maxCount int, maxBytes int64) *results {
-	return &results{maxCount: maxCount, maxBytes: maxBytes, users: make(map[string]*userResults)}
+	return &results{maxCount: maxCount, maxBytes: maxBytes, users: make(map[string]userResults)}
 }
 
 func (r *results) len() int { return r.byEnd.Len() }
 
 // oldest returns the call that ended first, or nil.
-func (r *results) oldest() *Call { return first(&r.byEnd) }
-
-func first(l *list.List) *Call {
-	if front := l.Front(); front != nil {
+func (r *results) oldest() *Call {
+	if front := r.byEnd.Front(); front != nil {
 		return front.Value.(*Call)
 	}
 	return nil
 }
 
 func (r *results) add(c *Call, size int64) {
-	u := r.users[c.user]
-	if u == nil {
-		u = &userResults{}
-		r.users[c.user] = u
-	}
-	c.place = place{r.byEnd.PushBack(c), u.byEnd.PushBack(c), size}
-	r.bytes += size
-	u.bytes += size
+	c.place = place{r.byEnd.PushBack(c), size}
+	r.count(c.user, 1, size)
 }
 
 func (r *results) remove(c *Call) {
-	if c.place.inAll == nil {
-		return
+	if c.place.element != nil {
+		r.byEnd.Remove(c.place.element)
+		r.count(c.user, -1, -c.place.size)
+		c.place = place{}
 	}
-	u := r.users[c.user]
-	r.byEnd.Remove(c.place.inAll)
-	u.byEnd.Remove(c.place.inUser)
-	r.bytes -= c.place.size
-	u.bytes -= c.place.size
-	if u.byEnd.Len() == 0 {
-		delete(r.users, c.user)
+}
+
+func (r *results) count(user string, n int, bytes int64) {
+	u := r.users[user]
+	u.count, u.bytes, r.bytes = u.count+n, u.bytes+bytes, r.bytes+bytes
+	if r.users[user] = u; u.count == 0 {
+		delete(r.users, user)
 	}
-	c.place = place{}
 }
 
 // excess returns a call to remove, or nil if the bounds are kept.
@@ -71,13 +64,16 @@ func (r *results) excess() *Call {
 	if r.byEnd.Len() <= r.maxCount && r.bytes <= r.maxBytes {
 		return nil
 	}
-	var largest *userResults
+	var largest string
 	var most float64
-	for _, u := range r.users {
-		share := max(float64(u.byEnd.Len())/float64(r.maxCount), float64(u.bytes)/float64(r.maxBytes))
-		if share > most {
-			largest, most = u, share
+	for user, u := range r.users {
+		if share := max(float64(u.count)/float64(r.maxCount), float64(u.bytes)/float64(r.maxBytes)); share > most {
+			largest, most = user, share
 		}
 	}
-	return first(&largest.byEnd)
+	e := r.byEnd.Front()
+	for e.Value.(*Call).user != largest {
+		e = e.Next()
+	}
+	return e.Value.(*Call)
 }
