@@ -53,7 +53,10 @@ func (s *Server) walk(ctx context.Context, w *walk, rel string, visit func(entry
 // run visits what is below dir, whose path is base. A visit ends the walk with
 // fs.SkipAll, which is no error.
 func (w *walk) run(ctx context.Context, dir *os.Root, base string, visit func(entry) error) error {
-	err := w.folder(ctx, dir, base, 0, visit)
+	list, err := w.readDir(ctx, dir)
+	if err == nil {
+		err = w.folder(ctx, dir, base, list, 0, visit)
+	}
 	switch {
 	case errors.Is(err, fs.SkipAll):
 		return nil
@@ -63,11 +66,7 @@ func (w *walk) run(ctx context.Context, dir *os.Root, base string, visit func(en
 	return err
 }
 
-func (w *walk) folder(ctx context.Context, dir *os.Root, base string, depth int, visit func(entry) error) error {
-	list, err := w.readDir(ctx, dir)
-	if err != nil {
-		return err
-	}
+func (w *walk) folder(ctx context.Context, dir *os.Root, base string, list []fs.DirEntry, depth int, visit func(entry) error) error {
 	for _, item := range list {
 		if err := w.count(ctx); err != nil {
 			return err
@@ -103,12 +102,15 @@ func (w *walk) below(ctx context.Context, e entry, depth int, visit func(entry) 
 		return nil
 	}
 	defer func() { _ = sub.Close() }()
-	err = w.folder(ctx, sub, e.path, depth, visit)
-	if _, unreadable := errors.AsType[*readDirError](err); unreadable {
+	list, err := w.readDir(ctx, sub)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
 		w.unreadable++
-		return nil
+		return nil //nolint:nilerr // it is counted
 	}
-	return err
+	return w.folder(ctx, sub, e.path, list, depth, visit)
 }
 
 // enters tells whether the walk goes into an entry: not into .git and
@@ -139,19 +141,13 @@ func (w *walk) progress(info fs.FileInfo) {
 	}
 }
 
-// readDirError keeps a folder that cannot be read apart from what a visit returns.
-type readDirError struct{ err error }
-
-func (e *readDirError) Error() string { return e.err.Error() }
-func (e *readDirError) Unwrap() error { return e.err }
-
 // readDir reads a folder in parts, no more than the walk may still visit and
 // one, so that a huge folder neither fills the memory nor outlasts ctx.
 func (w *walk) readDir(ctx context.Context, dir *os.Root) ([]fs.DirEntry, error) {
 	const part = 1024
 	f, err := dir.Open(".")
 	if err != nil {
-		return nil, &readDirError{err}
+		return nil, err
 	}
 	defer func() { _ = f.Close() }()
 	var all []fs.DirEntry
@@ -165,7 +161,7 @@ func (w *walk) readDir(ctx context.Context, dir *os.Root) ([]fs.DirEntry, error)
 			break
 		}
 		if err != nil {
-			return nil, &readDirError{err}
+			return nil, err
 		}
 	}
 	slices.SortFunc(all, func(a, b fs.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) })

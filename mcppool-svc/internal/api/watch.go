@@ -1,10 +1,8 @@
 package api
 
 import (
-	"crypto/sha256"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -39,7 +37,7 @@ func (s *Server) WatchMcpServers(req *mcppoolv1.WatchMcpServersRequest, stream g
 		}
 	}
 	s.Pool.Wake(p.Sub)
-	v := view{s: s, p: p, ids: req.GetIds(), seen: make(map[string][sha256.Size]byte), send: stream.Send}
+	v := view{s: s, p: p, ids: req.GetIds(), seen: make(map[string]*mcppoolv1.WatchMcpServersResponse), send: stream.Send}
 	probe := time.NewTicker(watchProbe)
 	defer probe.Stop()
 	for changed := func(string) bool { return true }; ; changed = watcher.Take() {
@@ -72,8 +70,8 @@ func (s *Server) Touch(uid, user string) { s.hub.Touch(uid, user) }
 type view struct {
 	s    *Server
 	p    identity.Principal
-	ids  []string // empty: all
-	seen map[string][sha256.Size]byte
+	ids  []string                                      // empty: all
+	seen map[string]*mcppoolv1.WatchMcpServersResponse // as sent last
 	send func(*mcppoolv1.WatchMcpServersResponse) error
 }
 
@@ -112,14 +110,9 @@ func (v *view) servers() []*registry.Server {
 
 func (v *view) show(server *registry.Server) error {
 	m := &mcppoolv1.WatchMcpServersResponse{McpServer: v.s.show(v.p, server), ToolsVersion: v.s.Pool.Status(server, v.p.Sub).Tools}
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "encoding MCP server %s: %w", server.ID, err)
-	}
-	sum := sha256.Sum256(b)
-	if v.seen[server.ID] == sum {
+	if proto.Equal(v.seen[server.ID], m) {
 		return nil
 	}
-	v.seen[strings.Clone(server.ID)] = sum
+	v.seen[server.ID] = m
 	return v.send(m)
 }

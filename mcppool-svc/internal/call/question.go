@@ -1,7 +1,6 @@
 package call
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"google.golang.org/grpc/codes"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -67,25 +68,24 @@ func (a *attempt) ask(ctx context.Context, q mcp.Question) (mcp.Answer, error) {
 
 // checker returns the check of answers to a question, or why the question cannot be asked.
 func checker(q mcp.Question) (func(mcp.Answer) error, error) {
-	var form *schema.Schema
+	var compiled *schema.Schema
 	if q.URL == "" {
 		if err := flat(q.Schema); err != nil {
 			return nil, err
 		}
-		compiled, err := schema.Compile(q.Schema)
-		if err != nil {
+		var err error
+		if compiled, err = schema.Compile(q.Schema); err != nil {
 			return nil, fmt.Errorf("requestedSchema cannot be used: %w", err)
 		}
-		form = compiled
 	}
 	return func(a mcp.Answer) error {
-		if a.Action != mcp.Accept || form == nil {
+		if a.Action != mcp.Accept || compiled == nil {
 			if len(a.Content) > 0 {
 				return badAnswer("content_json goes only with the acceptance of a form")
 			}
 			return nil
 		}
-		if err := form.Validate(string(withDefaults(q.Schema, a.Content))); err != nil {
+		if err := compiled.Validate(string(withDefaults(q.Schema, a.Content))); err != nil {
 			return withViolations(badAnswer("the answer does not fit what is asked for: %v", err), "answer.content_json", err)
 		}
 		return nil
@@ -96,48 +96,38 @@ func badAnswer(format string, args ...any) *errs.Error {
 	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, format, args...)
 }
 
-// flat refuses a form that is not an object of plain values: MCP requires that, and people fill it in.
-func flat(form string) error {
-	fields, err := strictjson.MemberMap(json.RawMessage(form))
-	if err != nil || !json.Valid([]byte(form)) || plain(fields["type"]) != "object" {
-		return errors.New("requestedSchema is not that of an object")
+// form is what is read of a requestedSchema: MCP requires an object of plain values, and people fill it in.
+type form struct {
+	Type       string `json:"type"`
+	Properties map[string]struct {
+		Type    string         `json:"type"`
+		Default jsontext.Value `json:"default"`
+	} `json:"properties"`
+}
+
+// readForm reads a form. Members match by their exact names.
+func readForm(text string) (f form, err error) {
+	err = jsonv2.Unmarshal([]byte(text), &f, jsontext.AllowInvalidUTF8(true))
+	return f, err
+}
+
+// flat refuses a form that is not an object of plain values.
+func flat(text string) error {
+	f, err := readForm(text)
+	switch {
+	case err != nil || f.Type != "object":
+		return errors.New("requestedSchema is not that of an object, or has properties that cannot be read")
+	case len(f.Properties) > maxFields:
+		return fmt.Errorf("requestedSchema has more than %d properties", maxFields)
 	}
-	properties, err := propertiesOf(form)
-	if err != nil || len(properties) > maxFields {
-		return fmt.Errorf("requestedSchema has no properties that can be read, or more than %d", maxFields)
-	}
-	for name, property := range properties {
-		switch plain(property["type"]) {
+	for name, property := range f.Properties {
+		switch property.Type {
 		case "string", "number", "integer", "boolean", "array": // arrays are choices of several
 		default:
 			return fmt.Errorf("the property %.100q of requestedSchema is not a plain value", name)
 		}
 	}
 	return nil
-}
-
-// propertiesOf returns the properties of a form by their names.
-func propertiesOf(form string) (map[string]map[string]json.RawMessage, error) {
-	fields, err := strictjson.MemberMap(json.RawMessage(form))
-	if err != nil || strictjson.Absent(fields["properties"]) {
-		return nil, err
-	}
-	all, err := strictjson.MemberMap(fields["properties"])
-	properties := make(map[string]map[string]json.RawMessage, len(all))
-	for name, raw := range all {
-		property, propertyErr := strictjson.MemberMap(raw)
-		properties[name], err = property, cmp.Or(err, propertyErr)
-	}
-	return properties, err
-}
-
-// plain returns the text of a JSON string, or "".
-func plain(raw json.RawMessage) string {
-	var s string
-	if strictjson.Absent(raw) || json.Unmarshal(raw, &s) != nil {
-		return ""
-	}
-	return s
 }
 
 // Answer answers a question of a user's running call. Errors are *errs.Error.
@@ -152,7 +142,7 @@ func (c *Caller) Answer(ctx context.Context, user, callID, questionID string, a 
 
 // withDefaults adds the defaults of a form to the content of an answer (SEP-1034): accepting a form without changing a value accepts its
 // default. Content that cannot be read is returned unchanged.
-func withDefaults(form string, content json.RawMessage) json.RawMessage {
+func withDefaults(text string, content json.RawMessage) json.RawMessage {
 	values := make(map[string]json.RawMessage)
 	if len(content) > 0 {
 		given, err := strictjson.MemberMap(content)
@@ -161,14 +151,14 @@ func withDefaults(form string, content json.RawMessage) json.RawMessage {
 		}
 		values = given
 	}
-	properties, err := propertiesOf(form)
+	f, err := readForm(text)
 	if err != nil {
 		return content
 	}
 	added := false
-	for name, property := range properties {
-		if _, there := values[name]; !there && !strictjson.Absent(property["default"]) {
-			values[name], added = property["default"], true
+	for name, property := range f.Properties {
+		if _, there := values[name]; !there && !strictjson.Absent(property.Default) {
+			values[name], added = json.RawMessage(property.Default), true
 		}
 	}
 	if !added {

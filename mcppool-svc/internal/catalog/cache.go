@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 
 	"pawl.dev/mcppool-svc/internal/mcp"
 )
@@ -30,17 +33,11 @@ type Cache struct {
 	source Source
 	known  *Interner
 
+	lists singleflight.Group // by version
+
 	mu      sync.Mutex
 	current *Catalog // guarded by mu
 	version uint64   // guarded by mu; ToolsVersion before current was listed
-	listing *listing // guarded by mu; the one list in flight
-}
-
-type listing struct {
-	done    chan struct{}
-	version uint64
-	catalog *Catalog // after done
-	err     error    // after done
 }
 
 // NewCache returns a cache over a connection; known may be nil.
@@ -68,43 +65,39 @@ func (c *Cache) Find(ctx context.Context, name string) (*Catalog, *Tool, error) 
 }
 
 func (c *Cache) get(ctx context.Context, age time.Duration) (*Catalog, error) {
-	c.mu.Lock()
 	version := c.source.ToolsVersion()
-	if c.current != nil && c.version == version && time.Since(c.current.Time) < age {
-		defer c.mu.Unlock()
-		return c.current, nil
-	}
-	l := c.listing
-	if l == nil || l.version != version {
-		l = &listing{done: make(chan struct{}), version: version}
-		c.listing = l
-		// Others may wait for this list too: it does not end with the first caller.
-		go c.list(context.WithoutCancel(ctx), l)
-	}
+	c.mu.Lock()
+	current, listed := c.current, c.version
 	c.mu.Unlock()
+	if current != nil && listed == version && time.Since(current.Time) < age {
+		return current, nil
+	}
+	// Others may wait for this list too: it does not end with the first caller.
+	done := c.lists.DoChan(strconv.FormatUint(version, 10), func() (any, error) { return c.list(context.WithoutCancel(ctx), version) })
 	select {
-	case <-l.done:
-		return l.catalog, l.err
+	case l := <-done:
+		catalog, _ := l.Val.(*Catalog)
+		return catalog, l.Err
 	case <-ctx.Done():
 		return nil, &mcp.Error{Kind: mcp.Interrupted, Message: context.Cause(ctx).Error(), Err: errors.Join(ctx.Err(), context.Cause(ctx))}
 	}
 }
 
-func (c *Cache) list(ctx context.Context, l *listing) {
+func (c *Cache) list(ctx context.Context, version uint64) (*Catalog, error) {
 	ctx, cancel := context.WithTimeout(ctx, listLimit)
 	defer cancel()
 	raw, err := c.source.ListTools(ctx)
-	if err == nil {
-		l.catalog, err = read(raw, time.Now(), c.known)
+	if err != nil {
+		return nil, err
 	}
-	l.err = err
+	catalog, err := read(raw, time.Now(), c.known)
+	if err != nil {
+		return nil, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.listing == l {
-		c.listing = nil
-		if err == nil {
-			c.current, c.version = l.catalog, l.version
-		}
+	if c.current == nil || version >= c.version {
+		c.current, c.version = catalog, version
 	}
-	close(l.done)
+	return catalog, nil
 }

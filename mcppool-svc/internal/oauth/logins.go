@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/store"
@@ -48,15 +50,15 @@ type Logins struct {
 	deps  Deps
 	vault *vault
 
-	base   context.Context // ends with Close; renewals hang on it
-	cancel context.CancelFunc
-	work   sync.WaitGroup // renewals
+	base     context.Context // ends with Close; renewals hang on it
+	cancel   context.CancelFunc
+	work     sync.WaitGroup     // renewals
+	renewals singleflight.Group // by ref.key
 
-	mu       sync.Mutex
-	closed   bool             // guarded by mu
-	open     map[string]*open // guarded by mu; logins that were begun, by state
-	needs    map[ref]need     // guarded by mu
-	renewals map[ref]*renewal // guarded by mu
+	mu     sync.Mutex
+	closed bool             // guarded by mu
+	open   map[string]*open // guarded by mu; logins that were begun, by state
+	needs  map[ref]need     // guarded by mu
 }
 
 // need is what a server asked for and the login does not have.
@@ -82,7 +84,7 @@ func New(cfg Config, deps Deps) (*Logins, error) {
 	base, cancel := context.WithCancel(context.Background())
 	return &Logins{
 		cfg: cfg, deps: deps, vault: v, base: base, cancel: cancel,
-		open: make(map[string]*open), needs: make(map[ref]need), renewals: make(map[ref]*renewal),
+		open: make(map[string]*open), needs: make(map[ref]need),
 	}, nil
 }
 

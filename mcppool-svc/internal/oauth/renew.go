@@ -27,46 +27,36 @@ func (t *token) stale(now time.Time) bool {
 	return t.expired(now.Add(ahead))
 }
 
-// renewal is a renewal in progress, which all requests share.
-type renewal struct {
-	done  chan struct{}
-	token *token // after done
-	err   error  // after done
-}
-
 // share runs work for a login, unless it is running already, and waits for its result. The work continues when its callers
 // give up: the token that it gets may replace the old one.
 func (l *Logins) share(ctx context.Context, r ref, work func(context.Context) (*token, error)) (*token, error) {
-	l.mu.Lock()
-	f := l.renewals[r]
-	if f == nil {
-		if l.closed {
-			l.mu.Unlock()
+	done := l.renewals.DoChan(r.key(""), func() (any, error) {
+		if !l.beginWork() {
 			return nil, mcp.Errorf(mcp.Unavailable, "the pool is stopping")
 		}
-		f = &renewal{done: make(chan struct{})}
-		l.renewals[r] = f
-		background := context.WithoutCancel(ctx)
-		l.work.Go(func() { l.runRenewal(background, r, f, work) })
-	}
-	l.mu.Unlock()
+		defer l.work.Done()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewLimit)
+		defer cancel()
+		defer context.AfterFunc(l.base, cancel)()
+		return work(ctx)
+	})
 	select {
-	case <-f.done:
-		return f.token, f.err
+	case result := <-done:
+		t, _ := result.Val.(*token)
+		return t, result.Err
 	case <-ctx.Done():
 		return nil, &mcp.Error{Kind: mcp.Interrupted, Message: context.Cause(ctx).Error(), Err: errors.Join(ctx.Err(), context.Cause(ctx))}
 	}
 }
 
-func (l *Logins) runRenewal(ctx context.Context, r ref, f *renewal, work func(context.Context) (*token, error)) {
-	ctx, cancel := context.WithTimeout(ctx, renewLimit)
-	defer cancel()
-	defer context.AfterFunc(l.base, cancel)()
-	f.token, f.err = work(ctx)
+// beginWork makes Close wait for one more renewal; it returns false after Close.
+func (l *Logins) beginWork() bool {
 	l.mu.Lock()
-	delete(l.renewals, r)
-	l.mu.Unlock()
-	close(f.done)
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.work.Add(1)
+	}
+	return !l.closed
 }
 
 // renew replaces a token that has expired or soon will.

@@ -24,9 +24,9 @@ func Diff(before, after string) []string {
 	if errA != nil || errB != nil {
 		return []string{""}
 	}
-	var d differ
-	d.compare("", a, b, 0)
-	return d.places
+	var places []string
+	compare("", a, b, 0, &places)
+	return places
 }
 
 // read keeps numbers as they are written.
@@ -37,42 +37,40 @@ func read(text string) (v any, err error) {
 	return v, err
 }
 
-type differ struct{ places []string }
-
-func (d *differ) compare(at string, a, b any, depth int) {
-	if len(d.places) >= maxPlaces || reflect.DeepEqual(a, b) {
+func compare(at string, a, b any, depth int, places *[]string) {
+	if len(*places) >= maxPlaces || reflect.DeepEqual(a, b) {
 		return
 	}
-	if depth < maxDepth {
-		switch x := a.(type) {
-		case map[string]any:
-			if y, ok := b.(map[string]any); ok {
-				d.objects(at, x, y, depth)
-				return
-			}
-		case []any:
-			if y, ok := b.([]any); ok && len(x) == len(y) {
-				for i := range x {
-					d.compare(at+"/"+strconv.Itoa(i), x[i], y[i], depth+1)
-				}
-				return
-			}
+	if x, y, ok := both[map[string]any](a, b); ok && depth < maxDepth {
+		keys := maps.Clone(x)
+		maps.Copy(keys, y)
+		for _, key := range slices.Sorted(maps.Keys(keys)) {
+			compare(at+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(key), member(x, key), member(y, key), depth+1, places)
 		}
+		return
 	}
-	d.places = append(d.places, at)
+	if x, y, ok := both[[]any](a, b); ok && depth < maxDepth && len(x) == len(y) {
+		for i := range x {
+			compare(at+"/"+strconv.Itoa(i), x[i], y[i], depth+1, places)
+		}
+		return
+	}
+	*places = append(*places, at)
 }
 
-func (d *differ) objects(at string, a, b map[string]any, depth int) {
-	keys := maps.Clone(a)
-	maps.Copy(keys, b)
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		x, inA := a[key]
-		y, inB := b[key]
-		place := at + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
-		if inA && inB {
-			d.compare(place, x, y, depth+1)
-		} else if len(d.places) < maxPlaces {
-			d.places = append(d.places, place)
-		}
+// both returns two values of one type.
+func both[T any](a, b any) (x, y T, ok bool) {
+	x, isX := a.(T)
+	y, isY := b.(T)
+	return x, y, isX && isY
+}
+
+// absent is the value of a key that an object does not have.
+type absent struct{}
+
+func member(of map[string]any, key string) any {
+	if v, there := of[key]; there {
+		return v
 	}
+	return absent{}
 }
