@@ -2,11 +2,9 @@ package mcppool
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net"
 	"slices"
-	"time"
 
 	"pawl.dev/mcppool-svc/internal/oauth"
 	"pawl.dev/mcppool-svc/internal/peer"
@@ -42,7 +40,7 @@ func (s *Service) openStore(ctx context.Context, deps Deps) (*replica.Store, err
 	s.closers = append(s.closers, file.Close, func() error { s.tidying.Wait(); return nil })
 	cfg := replica.Config{
 		Buckets: values, First: slices.Concat(pin.First(), oauth.First()), LowPriority: registry.LowPriorityBuckets(),
-		Readable: readable, Written: written, Now: deps.Now,
+		Readable: readable, Now: deps.Now,
 	}
 	if s.cfg.TokenKey == "" {
 		cfg.Local = oauth.Buckets() // each replica has a key of its own
@@ -104,21 +102,6 @@ func readable(bucket, key string, value []byte) bool {
 	default:
 		return oauth.Readable(value)
 	}
-}
-
-// written says when a value of before there were versions was written, where it says so itself.
-func written(bucket string, value []byte) time.Time {
-	var said struct {
-		Update time.Time `json:"update_time"`
-		Time   time.Time `json:"time"`
-	}
-	if slices.Contains(oauth.Buckets(), bucket) || json.Unmarshal(value, &said) != nil {
-		return time.Time{}
-	}
-	if said.Update.IsZero() {
-		return said.Time
-	}
-	return said.Update
 }
 
 // applied makes everything follow what other replicas wrote, as it does what is written here.

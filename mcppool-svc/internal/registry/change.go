@@ -9,15 +9,22 @@ import (
 	"pawl.dev/mcppool-svc/internal/store"
 )
 
-// Create registers a server. With a requestID, repeating the same request (the same digest) returns the first answer.
+// Create registers a server. With a requestID, repeating the same request (the same digest) within requestMemory returns the server.
 // Errors: ErrExists where the owner sees a server of that id already, ErrRequestReused, ErrStorage.
 func (r *Registry) Create(user, requestID, digest string, s *Server) (*Server, error) {
 	r.writes.Lock()
 	defer r.writes.Unlock()
-	key := pairKey(user, requestID)
+	request := ""
 	if requestID != "" {
-		if answer, err := r.answered(key, digest); answer != nil || err != nil {
-			return answer, err
+		request = pairKey(user, requestID)
+		for _, made := range r.All() {
+			switch {
+			case made.Request != request || r.now().Sub(made.CreateTime) >= requestMemory:
+			case made.RequestDigest != digest:
+				return nil, ErrRequestReused
+			default:
+				return made, nil
+			}
 		}
 	}
 	if _, err := r.Lookup(s.Owner, s.ID); err == nil {
@@ -25,46 +32,15 @@ func (r *Registry) Create(user, requestID, digest string, s *Server) (*Server, e
 	}
 	s = s.Clone()
 	s.UID, s.Generation, s.FromConfig = uuid.Must(uuid.NewV7()).String(), 1, false
+	s.Request, s.RequestDigest = request, digest
 	s.CreateTime = r.now().UTC()
 	s.UpdateTime = s.CreateTime
-
-	changes := append(r.oldRequests(), s.change())
-	if requestID != "" {
-		q := request{Version: recordVersion, Digest: digest, Answer: record{recordVersion, *s}, Time: s.CreateTime}
-		changes = append(changes, store.Change{Bucket: bucketRequests, Key: key, Value: encode(q)})
-	}
-	return s, r.commit(s.Owner, changes)
+	return s, r.commit(s.Owner, []store.Change{s.change()})
 }
 
 // change stores a server.
 func (s *Server) change() store.Change {
 	return store.Change{Bucket: bucketServers, Key: s.Key(), Value: encode(record{recordVersion, *s})}
-}
-
-// answered returns the answer to a request that was answered before; nil if it was not.
-func (r *Registry) answered(key, digest string) (*Server, error) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	q, known := r.requests[key]
-	switch {
-	case !known || r.now().Sub(q.Time) >= requestMemory:
-		return nil, nil
-	case q.Digest != digest:
-		return nil, ErrRequestReused
-	}
-	return &q.Answer.Server, nil
-}
-
-// oldRequests deletes the creates that are too old to be repeated.
-func (r *Registry) oldRequests() (changes []store.Change) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	for key, q := range r.requests {
-		if r.now().Sub(q.Time) >= requestMemory {
-			changes = append(changes, store.Change{Bucket: bucketRequests, Key: key})
-		}
-	}
-	return changes
 }
 
 // Update replaces a server by what edit makes of a copy of it. edit's error is returned as it is. Others: ErrNotFound,

@@ -3,7 +3,6 @@ package registry
 import (
 	"encoding/json"
 	"fmt"
-	"time"
 )
 
 // recordVersion is the version of everything stored. A reader refuses what is newer than itself.
@@ -19,14 +18,6 @@ type record struct {
 type activation struct {
 	Version int  `json:"v"`
 	Active  bool `json:"active"`
-}
-
-// request is a create that was answered, so that its repetition gets the same answer.
-type request struct {
-	Version int       `json:"v"`
-	Digest  string    `json:"digest"` // of what was asked
-	Answer  record    `json:"answer"`
-	Time    time.Time `json:"time"`
 }
 
 // encode marshals a stored value; those are plain data, for which that cannot fail.

@@ -31,7 +31,7 @@ const requestMemory = 24 * time.Hour
 const (
 	bucketServers     = "servers"     // server key → record
 	bucketActivations = "activations" // user, server key → activation
-	bucketRequests    = "requests"    // user, request id → request
+	bucketRequests    = "requests"    // of earlier versions
 )
 
 // Buckets are those that a Registry's store must have.
@@ -50,19 +50,18 @@ type Registry struct {
 	// writes puts changes in order, commit included; mu is not held while committing, so that readers never wait for a disk.
 	writes sync.Mutex
 
-	mu       sync.RWMutex
-	servers  map[string]*Server // guarded by mu; by Server.Key
-	active   map[string]bool    // guarded by mu; by pairKey; explicit words alone
-	requests map[string]request // guarded by mu; by pairKey
+	mu      sync.RWMutex
+	servers map[string]*Server // guarded by mu; by Server.Key
+	active  map[string]bool    // guarded by mu; by pairKey; explicit words alone
 }
 
 // New reads what is stored and adds the servers of configuration files, which win.
 func New(st store.Store, config []*Server, log *slog.Logger) (*Registry, error) {
 	r := &Registry{
 		store: st, log: log, now: time.Now,
-		servers: make(map[string]*Server), active: make(map[string]bool), requests: make(map[string]request),
+		servers: make(map[string]*Server), active: make(map[string]bool),
 	}
-	for _, bucket := range []string{bucketServers, bucketActivations, bucketRequests} {
+	for _, bucket := range []string{bucketServers, bucketActivations} {
 		err := st.Load(bucket, func(key string, value []byte) error { return r.read(bucket, key, value) })
 		if err != nil {
 			return nil, fmt.Errorf("reading the registered MCP servers: %w", err)
@@ -93,11 +92,6 @@ func (r *Registry) read(bucket, key string, value []byte) error {
 		var a activation
 		if err = decode(value, &a); err == nil {
 			r.active[key] = a.Active
-		}
-	case bucketRequests:
-		var q request
-		if err = decode(value, &q); err == nil {
-			r.requests[key] = q
 		}
 	}
 	if err != nil {

@@ -34,8 +34,6 @@ func (r *Registry) ApplyRemote(places []replica.Place) []ServerChange {
 				moved = append(moved, ServerChange{Before: s, Now: s, User: user})
 			}
 			owners[user] = true
-		case bucketRequests:
-			r.reload(p.Bucket, p.Key)
 		}
 	}
 	r.mu.Unlock()
@@ -61,8 +59,6 @@ func (r *Registry) reload(bucket, key string) {
 		delete(r.servers, key)
 	case bucket == bucketActivations:
 		delete(r.active, key)
-	case bucket == bucketRequests:
-		delete(r.requests, key)
 	}
 	if err != nil {
 		r.log.Error("what another replica wrote of an MCP server cannot be read", "error", err)
@@ -80,8 +76,6 @@ func Readable(bucket, key string, value []byte) bool {
 		}
 	case bucketActivations:
 		err = decode(value, &activation{})
-	case bucketRequests:
-		err = decode(value, &request{})
 	case bucketTransportHints, bucketAnonymousElicitors:
 		err = decode(value, &memoryRecord{})
 	}

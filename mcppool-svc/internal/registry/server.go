@@ -55,6 +55,10 @@ type Server struct {
 	// server it is cannot change it.
 	ByOperator bool `json:"by_operator,omitempty"`
 
+	// Request names the request that created it, with the digest of what was asked; empty if that had no id.
+	Request       string `json:"request,omitempty"`
+	RequestDigest string `json:"request_digest,omitempty"`
+
 	Generation uint64    `json:"generation"`       // counts changes
 	Change     string    `json:"change,omitempty"` // names the last one, which two replicas may have made at once; empty if there was none
 	Meant      string    `json:"meant,omitempty"`  // names the last change of what a call means, if there were others since; see KeepMeaning
