@@ -1,12 +1,16 @@
 package workspace
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"regexp/syntax"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // maxProgram bounds a compiled regular expression: matching time is the
@@ -107,4 +111,135 @@ func hasUpper(s string) bool { return strings.ContainsFunc(s, unicode.IsUpper) }
 
 func isASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII })
+}
+
+const (
+	// maxPlainLine is the line length up to which a regular expression runs
+	// in one go; over longer ones it can be stopped in between.
+	maxPlainLine = 64 << 10
+	// maxShownRunes is how much of a matching line is shown, marks included.
+	maxShownRunes = 300
+	// shownBefore is how much of a cut line stands before the match.
+	shownBefore = 100
+)
+
+// matchedLine is a line with a match, without its line end. Its text is valid
+// until the next one.
+type matchedLine struct {
+	number int // from 1
+	text   []byte
+	at     int // where the match begins in text
+}
+
+// each reports the matching lines of text, in order. lower is scratch space,
+// grown as needed and kept for the next file.
+func (q *query) each(ctx context.Context, text []byte, lower *[]byte, found func(matchedLine)) error {
+	hay := text
+	if q.fold && q.needle != nil {
+		*lower = appendLower((*lower)[:0], text)
+		hay = *lower
+	}
+	number := 1
+	for pos := 0; pos < len(text); {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		start, at := pos, 0
+		if q.needle != nil {
+			hit := bytes.Index(hay[pos:], q.needle)
+			if hit < 0 {
+				return nil
+			}
+			start = pos + bytes.LastIndexByte(hay[pos:pos+hit], '\n') + 1
+			at = pos + hit - start
+			number += bytes.Count(hay[pos:start], []byte{'\n'})
+		}
+		end := len(text)
+		if n := bytes.IndexByte(text[start:], '\n'); n >= 0 {
+			end = start + n
+		}
+		line := bytes.TrimSuffix(text[start:end], []byte{'\r'})
+		if q.re != nil {
+			at = find(ctx, q.re, line)
+		}
+		if at >= 0 {
+			found(matchedLine{number, line, at})
+		}
+		pos = end + 1
+		number++
+	}
+	return ctx.Err()
+}
+
+// find returns where re matches in line, or -1.
+func find(ctx context.Context, re *regexp.Regexp, line []byte) int {
+	var loc []int
+	if len(line) <= maxPlainLine {
+		loc = re.FindIndex(line)
+	} else {
+		loc = re.FindReaderIndex(&stoppableReader{ctx: ctx, rest: line})
+	}
+	if loc == nil {
+		return -1
+	}
+	return loc[0]
+}
+
+// stoppableReader ends a long line early when the context is done.
+type stoppableReader struct {
+	ctx   context.Context
+	rest  []byte
+	count int
+}
+
+func (r *stoppableReader) ReadRune() (rune, int, error) {
+	if len(r.rest) == 0 {
+		return 0, 0, io.EOF
+	}
+	if r.count++; r.count%4096 == 0 && r.ctx.Err() != nil {
+		return 0, 0, r.ctx.Err()
+	}
+	c, size := utf8.DecodeRune(r.rest)
+	r.rest = r.rest[size:]
+	return c, size, nil
+}
+
+// appendLower lower-cases ASCII alone, so that offsets stay the same.
+func appendLower(dst, src []byte) []byte {
+	dst = append(dst, src...)
+	for i, c := range dst {
+		if 'A' <= c && c <= 'Z' {
+			dst[i] = c + 'a' - 'A'
+		}
+	}
+	return dst
+}
+
+// shown is the line as a result shows it: whole, or a window of it that holds
+// the beginning of the match.
+func (m matchedLine) shown() string {
+	if utf8.RuneCount(m.text) <= maxShownRunes {
+		return valid(m.text)
+	}
+	const mark = "…"
+	text, room, head := m.text, maxShownRunes, ""
+	if before := utf8.RuneCount(m.text[:m.at]); before > maxShownRunes-shownBefore {
+		text = text[offsetOf(text, before-shownBefore):]
+		room, head = room-1, mark
+	}
+	cut := offsetOf(text, room)
+	if cut == len(text) {
+		return head + valid(text)
+	}
+	return head + valid(text[:offsetOf(text, room-1)]) + mark
+}
+
+// offsetOf is the offset of the n-th rune, or the length where there are fewer.
+func offsetOf(text []byte, n int) int {
+	offset := 0
+	for ; n > 0 && offset < len(text); n-- {
+		_, size := utf8.DecodeRune(text[offset:])
+		offset += size
+	}
+	return offset
 }

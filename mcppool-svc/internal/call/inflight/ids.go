@@ -1,6 +1,10 @@
 package inflight
 
 import (
+	"container/list"
+	"crypto/sha256"
+	"strings"
+
 	"github.com/bits-and-blooms/bloom/v3"
 
 	"pawl.dev/services/errs"
@@ -94,3 +98,68 @@ func (t *tombstones) overwrite(k key) {
 
 // never reports whether an id without a fate certainly never had one.
 func (t *tombstones) never(k key) bool { return t.past == nil || !t.past.Test(k[:]) }
+
+// fence keeps the newest epoch of each session's owner, for the sessions used last.
+type fence struct {
+	limit  int
+	order  *list.List // of *owner, the one used last in front
+	owners map[key]*list.Element
+}
+
+type owner struct {
+	session key
+	epoch   uint64
+}
+
+func newFence(limit int) *fence {
+	return &fence{limit: limit, order: list.New(), owners: make(map[key]*list.Element)}
+}
+
+// pass reports whether an owner is the newest one seen, and remembers it. A call without a session always passes.
+func (f *fence) pass(user, session string, epoch uint64) bool {
+	if session == "" {
+		return true
+	}
+	k := keyOf(user, session)
+	el, known := f.owners[k]
+	switch {
+	case known:
+		o := el.Value.(*owner)
+		if epoch < o.epoch {
+			return false
+		}
+		o.epoch = epoch
+		f.order.MoveToFront(el)
+	case epoch > 0:
+		f.owners[k] = f.order.PushFront(&owner{k, epoch})
+		if f.order.Len() > f.limit {
+			delete(f.owners, f.order.Remove(f.order.Back()).(*owner).session)
+		}
+	}
+	return true
+}
+
+// key names a user's call or session in constant space: clients may choose long names, and 100,000 are kept.
+type key [16]byte
+
+// keyOf is injective up to hash collisions: a user id holds no NUL.
+func keyOf(user, id string) key {
+	sum := sha256.Sum256([]byte(user + "\x00" + id))
+	return key(sum[:])
+}
+
+// Hash identifies server, tool and input of a call.
+type Hash [sha256.Size]byte
+
+// HashOf returns the contract's request hash; input is JSON text.
+func HashOf(server, tool, input string) Hash {
+	return sha256.Sum256([]byte(server + "\x00" + tool + "\x00" + input))
+}
+
+// unnamed is the prefix of ids that the pool makes up. Such a call cannot be attached to once it is over, so nothing can be proven of it.
+const unnamed = "unnamed-"
+
+// Unnamed returns the id of a call that the client gave none.
+func Unnamed(unique string) string { return unnamed + unique }
+
+func isUnnamed(id string) bool { return strings.HasPrefix(id, unnamed) }
