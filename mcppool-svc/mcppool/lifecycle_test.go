@@ -160,7 +160,7 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 	for want, cfg := range map[string]Config{
 		"file:1:2":        {MCPConfigs: []string{file}},
 		"no such file":    {MCPConfigs: []string{file + "x"}},
-		"is not a folder": {Workspace: file},
+		"it is a file": {Workspace: file},
 		"negative":        {MaxConnections: -1},
 		"data folder":     {DataDir: filepath.Join(file, "x")},
 		"rename":          {Workspace: t.TempDir(), MCPConfigs: []string{fakeConfig(t, map[string]string{"workspace": mcptest.Good})}},
