@@ -158,12 +158,12 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, cfg := range map[string]Config{
-		"file:1:2":        {MCPConfigs: []string{file}},
-		"no such file":    {MCPConfigs: []string{file + "x"}},
+		"file:1:2":     {MCPConfigs: []string{file}},
+		"no such file": {MCPConfigs: []string{file + "x"}},
 		"it is a file": {Workspace: file},
-		"negative":        {MaxConnections: -1},
-		"data folder":     {DataDir: filepath.Join(file, "x")},
-		"rename":          {Workspace: t.TempDir(), MCPConfigs: []string{fakeConfig(t, map[string]string{"workspace": mcptest.Good})}},
+		"negative":     {MaxConnections: -1},
+		"data folder":  {DataDir: filepath.Join(file, "x")},
+		"rename":       {Workspace: t.TempDir(), MCPConfigs: []string{fakeConfig(t, map[string]string{"workspace": mcptest.Good})}},
 	} {
 		if _, err := New(t.Context(), cfg, Deps{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error = %v, want one with %q", err, want)
