@@ -66,7 +66,7 @@ func modelOf(provider string, retries int, t transport) llm.Model {
 	return llm.New(cfg)
 }
 
-func admit(context.Context) (leave func(), err error) { return func() {}, nil }
+func admit(context.Context, *llm.Request) (leave func(), err error) { return func() {}, nil }
 
 func hello() *llm.Request {
 	return &llm.Request{Messages: []*plannerv1.ModelMessage{llm.UserText("Hello")}, MaxTokens: 100}

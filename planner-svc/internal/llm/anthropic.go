@@ -107,7 +107,7 @@ var propertyName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
 
 // setMessages sets the messages, with consecutive ones of a role as one: tool results must be in the message after their calls.
 func (q *messagesRequest) setMessages(r *Request) error {
-	var cached [][2]int // message and block of the ends of cached prefixes
+	var cached []object // ends of cached prefixes
 	for i, m := range r.Messages {
 		blocks, err := messagesBlocks(m)
 		if err != nil {
@@ -122,11 +122,11 @@ func (q *messagesRequest) setMessages(r *Request) error {
 		last := &q.Messages[len(q.Messages)-1]
 		last.Content = append(last.Content, blocks...)
 		if slices.Contains(r.CacheHere, i) {
-			cached = append(cached, [2]int{len(q.Messages) - 1, len(last.Content) - 1})
+			cached = append(cached, blocks[len(blocks)-1])
 		}
 	}
-	for _, at := range cached[max(0, len(cached)-maxCachedMessages):] {
-		q.Messages[at[0]].Content[at[1]]["cache_control"] = ephemeral
+	for _, block := range cached[max(0, len(cached)-maxCachedMessages):] {
+		block["cache_control"] = ephemeral
 	}
 	return nil
 }

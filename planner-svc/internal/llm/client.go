@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/proto"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
@@ -29,8 +28,6 @@ const (
 	maxPause     = time.Minute
 	// maxSilence is how long a provider may pause in the middle of its answer.
 	maxSilence = 2 * time.Minute
-	// maxRequest bounds a whole request, in bytes.
-	maxRequest = 16 << 20
 	// maxAnswer bounds what is read of one answer: some hundred thousand tokens, each in an event of its own.
 	maxAnswer = 64 << 20
 	// maxErrorBody bounds what is read of an answer that is an error.
@@ -49,7 +46,7 @@ type Config struct {
 	AtOnce      int           // requests that run concurrently
 	HTTP        *http.Client
 	// Admit counts a call of Generate until leave is called, or refuses it.
-	Admit func(ctx context.Context) (leave func(), err error)
+	Admit func(ctx context.Context, r *Request) (leave func(), err error)
 	// Record gets the outcome of each request.
 	Record func(ctx context.Context, reply *Reply, began time.Time, err error)
 }
@@ -113,11 +110,7 @@ func (c *Client) Info() Info { return c.Config.Info }
 // Generate implements Model. A request that failed temporarily before a piece of its answer was passed on is repeated, then made to the
 // fallback; this is the only place that does so. Errors are *errs.Error and name the model.
 func (c *Client) Generate(ctx context.Context, r *Request, onDelta func(Delta) error) (*Reply, error) {
-	size := proto.Size(&plannerv1.GenerateRequest{System: r.System, Messages: r.Messages, Tools: r.Tools})
-	if size > maxRequest {
-		return &Reply{Name: c.Info().Name}, errs.TooLarge(int64(size), maxRequest)
-	}
-	leave, err := c.Admit(ctx)
+	leave, err := c.Admit(ctx, r)
 	if err != nil {
 		return &Reply{Name: c.Info().Name}, err
 	}

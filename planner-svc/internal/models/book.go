@@ -14,11 +14,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
 	"pawl.dev/services/similar"
@@ -33,14 +36,16 @@ const (
 	maxNamed = 100
 	// maxFile and maxModels bound a file of models, maxFile also one of a key.
 	maxFile, maxModels = 1 << 20, 200
+	// maxRequest bounds a whole request, in bytes.
+	maxRequest = 16 << 20
 )
 
 // Book holds the named models. It is safe for concurrent use.
 type Book struct {
-	file    string // that lists the models; "" if there is none
-	getenv  func(string) string
-	web     *http.Client
-	metrics metrics
+	file   string // that lists the models; "" if there is none
+	getenv func(string) string
+	web    *http.Client
+	record func(ctx context.Context, info *llm.Info, reply *llm.Reply, began time.Time, err error)
 
 	list []*llm.Client // the operator's, the default first
 
@@ -53,7 +58,7 @@ type Book struct {
 // refused, and so are unknown keys, so that a misspelt one is not silently without effect. getenv finds the variables of providers, and those
 // that the file refers to.
 func Open(path string, taken []string, getenv func(string) string) (*Book, error) {
-	b := &Book{file: path, getenv: getenv, web: llm.NewHTTPClient(), metrics: newMetrics(), named: make(map[string]*llm.Client), busy: make(map[string]int)}
+	b := &Book{file: path, getenv: getenv, web: llm.NewHTTPClient(), record: newRecorder(), named: make(map[string]*llm.Client), busy: make(map[string]int)}
 	if path == "" {
 		return b, nil
 	}
@@ -224,8 +229,11 @@ func (b *Book) find(name string) *llm.Client {
 	return nil
 }
 
-// admit counts a request of the caller, unless there are too many.
-func (b *Book) admit(ctx context.Context) (leave func(), err error) {
+// admit counts a request of the caller, unless it is too large or there are too many.
+func (b *Book) admit(ctx context.Context, r *llm.Request) (leave func(), err error) {
+	if size := proto.Size(&plannerv1.GenerateRequest{System: r.System, Messages: r.Messages, Tools: r.Tools}); size > maxRequest {
+		return nil, errs.TooLarge(int64(size), maxRequest)
+	}
 	caller, _ := identity.FromContext(ctx) // a call of the planner's own has no user
 	b.mu.Lock()
 	defer b.mu.Unlock()

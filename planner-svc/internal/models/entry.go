@@ -169,7 +169,7 @@ func (e *entry) info() llm.Info {
 // model makes the model of an entry.
 func (b *Book) model(e *entry) (*llm.Client, error) {
 	if e.Provider == llm.ProviderOllama && e.BaseURL == "" {
-		e.BaseURL = ollamaDefault
+		e.BaseURL, _ = ollamaURL("")
 	}
 	if err := e.check(); err != nil {
 		return nil, err
@@ -185,7 +185,7 @@ func (b *Book) model(e *entry) (*llm.Client, error) {
 		Timeout: timeout, Retries: valueOr(e.Retries, defaultRetries), AtOnce: cmp.Or(e.AtOnce, defaultAtOnce),
 		Admit: b.admit,
 		Record: func(ctx context.Context, reply *llm.Reply, began time.Time, err error) {
-			b.metrics.record(ctx, &info, reply, began, err)
+			b.record(ctx, &info, reply, began, err)
 		},
 	}), err
 }

@@ -74,14 +74,9 @@ func providerEntry(name string, getenv func(string) string) (e *entry, err error
 	return e, err
 }
 
-// ollamaDefault is where Ollama serves chat completions by default.
-const ollamaDefault = "http://127.0.0.1:11434/v1"
-
-// ollamaURL returns where Ollama serves chat completions. host is the variable OLLAMA_HOST, which the server reads too.
+// ollamaURL returns where Ollama serves chat completions. host is the variable OLLAMA_HOST, which the server reads too; "" is its default.
 func ollamaURL(host string) (string, error) {
-	if host = strings.TrimSpace(host); host == "" {
-		return ollamaDefault, nil
-	}
+	host = cmp.Or(strings.TrimSpace(host), "127.0.0.1")
 	if !strings.Contains(host, "://") {
 		host = "http://" + host
 	}
