@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/maypok86/otter/v2"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"google.golang.org/grpc/codes"
 
@@ -20,37 +21,14 @@ const baseURL = "pawl-schema:///"
 // maxSchema bounds the text of a schema, in bytes. The largest that tools really have are a tenth of it.
 const maxSchema = 1 << 20
 
-// compiled keeps what Compile made. Schemas are immutable and the same text always gives the same schema, so this is
-// memory of work done and not state.
-var compiled = cache{maxSchemas: 1024, maxBytes: 4 << 20}
+// schemaSize is about what a compiled schema takes beside its text, in bytes.
+const schemaSize = 4 << 10
 
-// cache keeps schemas by their text. When it is full it is emptied, so that each schema in use is compiled once more.
-type cache struct {
-	maxSchemas, maxBytes int
-
-	mu      sync.Mutex
-	schemas map[string]*Schema
-	bytes   int // of their texts
-}
-
-func (c *cache) get(raw string) *Schema {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.schemas[raw]
-}
-
-func (c *cache) put(raw string, s *Schema) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.schemas[raw] != nil {
-		return
-	}
-	if c.schemas == nil || len(c.schemas) == c.maxSchemas || c.bytes+len(raw) > c.maxBytes {
-		c.schemas, c.bytes = map[string]*Schema{}, 0
-	}
-	c.schemas[raw] = s
-	c.bytes += len(raw)
-}
+// compiled keeps what Compile made, by its text. Schemas are immutable and the same text always gives the same schema, so this is memory
+// of work done and not state.
+var compiled = otter.Must(&otter.Options[string, *Schema]{
+	MaximumWeight: 4 << 20, Weigher: func(raw string, _ *Schema) uint32 { return uint32(len(raw) + schemaSize) },
+})
 
 // Schema is a compiled JSON Schema. It may be used by several goroutines.
 type Schema struct {
@@ -68,7 +46,7 @@ func Compile(raw string) (*Schema, error) {
 	case "", "{}", "true":
 		return &Schema{raw: raw}, nil
 	}
-	if s := compiled.get(raw); s != nil {
+	if s, ok := compiled.GetIfPresent(raw); ok {
 		return s, nil
 	}
 	c, err := compile(raw)
@@ -82,7 +60,7 @@ func Compile(raw string) (*Schema, error) {
 	}
 	s := &Schema{raw: raw, compiled: c, plan: p}
 	s.properties = sync.OnceValue(s.readProperties)
-	compiled.put(raw, s)
+	compiled.Set(raw, s)
 	return s, nil
 }
 
