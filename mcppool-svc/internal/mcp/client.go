@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
 	"pawl.dev/mcppool-svc/internal/registry"
@@ -53,7 +54,6 @@ type client struct {
 	tools   atomic.Uint64                       // version of the list of tools
 	mirrors atomic.Pointer[map[string]mcp.Tool] // tools with inputs that are mirrored into HTTP headers, by name
 	offers  offers                              // beside tools
-	changes standing                            // on which the server tells of them, over HTTP or since 2026-07-28
 
 	life   context.Context // of the connection
 	finish func()          // ends life
@@ -81,7 +81,7 @@ func (c *Connector) newClient(s *registry.Server, e era) *client {
 		throttle: rate.NewLimiter(noteRate, noteBurst), patience: clearWithin, hide: func(text string) string { return text },
 		shared: s.Isolation == registry.Shared, roots: s.Roots, sampling: s.Sampling != nil && s.Builtin == nil,
 	}
-	conn.offers.agreed, conn.offers.subscribed, conn.offers.turn = make(map[int64]func(mcp.SubscriptionFilter)), make(map[string]*subscribed), make(chan struct{}, 1)
+	conn.offers.subscribed, conn.offers.turn = make(map[string]*subscribed), semaphore.NewWeighted(1)
 	conn.life, conn.finish = context.WithCancel(context.Background())
 	conn.close = sync.OnceFunc(func() {
 		conn.mu.Lock()

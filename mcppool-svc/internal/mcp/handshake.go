@@ -82,9 +82,8 @@ func (c *client) handshake(ctx context.Context) error {
 			PromptsListChanged:   can.Prompts != nil && can.Prompts.ListChanged,
 		}
 		if !filter.IsEmpty() { // in other revisions servers send changes by themselves
-			c.background(func() {
-				c.changes.keep(c.life, func(ctx context.Context) error { return c.listen(ctx, filter, func(mcp.SubscriptionFilter) {}) })
-			})
+			c.offers.open = func(ctx context.Context) error { return c.listen(ctx, filter, func(mcp.SubscriptionFilter) {}) }
+			c.openChanges()
 		}
 		return nil
 	}

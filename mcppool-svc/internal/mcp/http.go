@@ -83,9 +83,8 @@ func (c *Connector) connectHTTP(ctx context.Context, s *registry.Server, user st
 	}
 	if era == legacy && !wire.older {
 		opened := make(chan struct{}, 1)
-		conn.background(func() {
-			conn.changes.keep(conn.life, func(ctx context.Context) error { return wire.readNotifications(ctx, opened) })
-		})
+		conn.offers.open = func(ctx context.Context) error { return wire.readNotifications(ctx, opened) }
+		conn.openChanges()
 		// Some servers lose what they ask on a stream that is not open yet.
 		pause(ctx, opened, openLimit)
 	}

@@ -147,9 +147,9 @@ func TestContinuation(t *testing.T) {
 
 // A server's word on an earlier request may come after the next one was sent: it is not about that.
 func TestLateAcknowledgement(t *testing.T) {
-	o := &offers{agreed: make(map[int64]func(mcp.SubscriptionFilter))}
+	o := &offers{}
 	var known *mcp.SubscriptionFilter
-	o.agreed[7] = func(f mcp.SubscriptionFilter) { known = &f }
+	o.agreed.Store(int64(7), func(f mcp.SubscriptionFilter) { known = &f })
 	word := func(id any, uri string) mcp.NotificationParams {
 		return mcp.NotificationParams{Meta: map[string]any{mcp.MetaKeySubscriptionID: id},
 			AdditionalFields: map[string]any{"notifications": map[string]any{"resourceSubscriptions": []string{uri}}}}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
+	"golang.org/x/sync/semaphore"
 
 	"pawl.dev/services/strictjson"
 )
@@ -27,9 +28,12 @@ type offers struct {
 	lists   [tools]kept // guarded by mu; by List
 	changed func()      // guarded by mu; may be nil
 
-	agreed     map[int64]func(mcp.SubscriptionFilter) // guarded by mu; takes what the server agreed to, by the request for changes
-	subscribed map[string]*subscribed                 // guarded by mu; by address
-	turn       chan struct{}                          // held while the server is asked to begin or end a subscription, so that it hears things in their order
+	open func(context.Context) error // guarded by mu; opens the stream of changes, over HTTP or since 2026-07-28; nil if there is none
+	end  context.CancelFunc          // guarded by mu; closes it; nil while it rests
+
+	agreed     sync.Map               // func(mcp.SubscriptionFilter) by int64: takes what the server agreed to, by the request for changes
+	subscribed map[string]*subscribed // guarded by mu; by address
+	turn       *semaphore.Weighted    // held while the server is asked to begin or end a subscription, so that it hears things in their order
 }
 
 // kept is a list as it was.

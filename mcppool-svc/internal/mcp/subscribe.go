@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -83,10 +82,10 @@ func holds(whole, part string) bool {
 // Subscribe implements Offers.
 func (c *client) Subscribe(ctx context.Context, uri string) (*Subscription, error) {
 	o := &c.offers
-	if err := o.take(ctx); err != nil {
-		return nil, err
+	if o.turn.Acquire(ctx, 1) != nil {
+		return nil, givenUp(ctx, false)
 	}
-	defer func() { <-o.turn }()
+	defer o.turn.Release(1)
 	o.mu.Lock()
 	about, n := o.subscribed[uri], len(o.subscribed)
 	if about == nil {
@@ -146,8 +145,7 @@ func (c *client) listenTo(ctx context.Context, uri string) (func(context.Context
 		tell(err)
 	}
 	c.background(func() {
-		var stream standing
-		stream.keep(life, func(ctx context.Context) error {
+		_ = keepOpen(life, func(ctx context.Context) error {
 			err := c.listen(ctx, mcp.SubscriptionFilter{ResourceSubscriptions: []string{uri}}, agreed)
 			tell(err)
 			return err
@@ -174,10 +172,10 @@ func (s *Subscription) Close() {
 	delete(about.all, s)
 	o.mu.Unlock()
 	c.background(func() {
-		if o.take(c.life) != nil {
+		if o.turn.Acquire(c.life, 1) != nil {
 			return // the connection ended, and with it all subscriptions
 		}
-		defer func() { <-o.turn }()
+		defer o.turn.Release(1)
 		o.mu.Lock()
 		last := len(about.all) == 0 && o.subscribed[s.uri] == about
 		if last {
@@ -192,16 +190,6 @@ func (s *Subscription) Close() {
 	})
 }
 
-// take waits for the turn.
-func (o *offers) take(ctx context.Context) error {
-	select {
-	case o.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return givenUp(ctx, false)
-	}
-}
-
 const (
 	// relistenMin and relistenMax are how long a broken stream of changes stays so.
 	relistenMin = time.Second
@@ -210,69 +198,15 @@ const (
 	steadyAfter = 10 * time.Second
 )
 
-// standing is a stream of the server's changes, which is opened again when it breaks. It can be closed for a while: it takes more memory than
-// all else of a connection, and a TCP connection on both sides.
-type standing struct {
-	mu      sync.Mutex
-	resting chan struct{}      // guarded by mu; closed when the stream may be opened again; nil if it may be
-	end     context.CancelFunc // guarded by mu; ends the open stream; may be nil
-}
-
-// rest closes the stream until wake.
-func (s *standing) rest() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.resting == nil {
-		s.resting = make(chan struct{})
-	}
-	if s.end != nil {
-		s.end()
-	}
-}
-
-func (s *standing) wake() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.resting != nil {
-		close(s.resting)
-		s.resting = nil
-	}
-}
-
-// next waits until a stream may be opened and returns its context; false if ctx ended first.
-func (s *standing) next(ctx context.Context) (context.Context, context.CancelFunc, bool) {
-	for {
-		s.mu.Lock()
-		resting := s.resting
-		if resting == nil {
-			stream, end := context.WithCancel(ctx)
-			s.end = end
-			s.mu.Unlock()
-			return stream, end, true
-		}
-		s.mu.Unlock()
-		if !pause(ctx, resting, 0) {
-			return nil, nil, false
-		}
-	}
-}
-
-// keep keeps the stream open until ctx ends, or open returns errNoStream: the server has none. open returns when the stream ends.
-func (s *standing) keep(ctx context.Context, open func(context.Context) error) {
-	for delay := time.Duration(0); ctx.Err() == nil; {
-		stream, end, ok := s.next(ctx)
-		if !ok {
-			return
-		}
+// keepOpen opens a stream of changes, and again when it breaks, until ctx ends or the server has none (errNoStream). open returns when the stream
+// ends.
+func keepOpen(ctx context.Context, open func(context.Context) error) error {
+	for delay := time.Duration(0); ; {
 		start := time.Now()
-		err := open(stream)
-		rested := stream.Err() != nil
-		end()
+		err := open(ctx)
 		switch {
-		case errors.Is(err, errNoStream):
-			return
-		case rested:
-			continue
+		case ctx.Err() != nil, errors.Is(err, errNoStream):
+			return err
 		case As(err).Kind == Answered:
 			delay = relistenMax // the server does not want to
 		case time.Since(start) > steadyAfter:
@@ -281,9 +215,30 @@ func (s *standing) keep(ctx context.Context, open func(context.Context) error) {
 			delay = min(max(2*delay, relistenMin), relistenMax)
 		}
 		if !pause(ctx, nil, delay) {
-			return
+			return ctx.Err()
 		}
 	}
+}
+
+// openChanges opens the connection's own stream of changes unless it is open or there is none.
+func (c *client) openChanges() {
+	o := &c.offers
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.open == nil || o.end != nil {
+		return
+	}
+	ctx, end := context.WithCancel(c.life)
+	open := o.open
+	o.end = end
+	c.background(func() {
+		defer end()
+		if err := keepOpen(ctx, open); errors.Is(err, errNoStream) {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.open = nil
+		}
+	})
 }
 
 // pause waits until it is woken, ctx ends (false), or for d where that is not 0.
@@ -308,15 +263,8 @@ func (c *client) listen(ctx context.Context, filter mcp.SubscriptionFilter, agre
 	if err != nil {
 		return err
 	}
-	o := &c.offers
-	o.mu.Lock()
-	o.agreed[x.id] = agreed
-	o.mu.Unlock()
-	defer func() {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		delete(o.agreed, x.id)
-	}()
+	c.offers.agreed.Store(x.id, agreed)
+	defer c.offers.agreed.Delete(x.id)
 	if _, err = c.roundTrip(ctx, x, nil); err == nil {
 		err = protocolError("the server ended the stream of its notifications")
 	}
@@ -330,33 +278,35 @@ func (o *offers) acknowledged(params mcp.NotificationParams) {
 		_ = json.Unmarshal(text, &filter) // what cannot be read grants nothing
 	}
 	about := params.Meta[mcp.MetaKeySubscriptionID]
-	var all []func(mcp.SubscriptionFilter)
-	o.mu.Lock()
-	for id, agreed := range o.agreed {
+	o.agreed.Range(func(id, agreed any) bool {
 		// Some servers send the id as text.
-		if _, text, _ := strings.Cut(mcp.NewRequestId(about).String(), ":"); about == nil || text == strconv.FormatInt(id, 10) {
-			all = append(all, agreed)
+		if _, text, _ := strings.Cut(mcp.NewRequestId(about).String(), ":"); about == nil || text == strconv.FormatInt(id.(int64), 10) {
+			agreed.(func(mcp.SubscriptionFilter))(filter)
 		}
-	}
-	o.mu.Unlock()
-	for _, agreed := range all {
-		agreed(filter)
-	}
+		return true
+	})
 }
 
-// Rest implements Client: the stream on which a server sends changes over HTTP is closed. With the older transport it is the only stream, and
-// over stdio it costs nothing, so there it stays.
+// Rest implements Client: the stream on which a server sends changes over HTTP is closed, since it takes more memory than all else of a
+// connection, and a TCP connection on both sides. With the older transport it is the only stream, and over stdio it costs nothing, so there it
+// stays.
 func (c *client) Rest() bool {
 	if t, ok := c.wire.(*web); !ok || t.older {
 		return false
 	}
-	c.changes.rest()
+	o := &c.offers
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.end != nil {
+		o.end()
+		o.end = nil
+	}
 	return true
 }
 
 // Wake implements Client.
 func (c *client) Wake() {
-	c.changes.wake()
+	c.openChanges()
 	c.tools.Add(1) // changes may have been missed
 	c.offers.outdate(Resources, ResourceTemplates, Prompts)
 }
