@@ -37,12 +37,8 @@ const (
 	logLevelLimit = 5 * time.Second
 )
 
-var (
-	// errOtherEra means that a server that was asked for the revisions without a handshake answered with one that has it.
-	errOtherEra = errors.New("the server speaks an older revision")
-	// errLegacySSE means that an address refuses initialize, as servers of the older HTTP transport do.
-	errLegacySSE = errors.New("the server refuses streamable HTTP")
-)
+// errOtherWay means that a server does not know the way in which it was spoken to: it speaks an older revision, or the older HTTP transport.
+var errOtherWay = errors.New("the server wants to be spoken to in another way")
 
 // handshake makes a connection ready for requests. The caller closes it on failure.
 func (c *client) handshake(ctx context.Context) error {
@@ -134,13 +130,13 @@ func refusedInitialize(e *Error) error {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
 		return e
 	}
-	return &Error{Kind: Unavailable, Err: errors.Join(errLegacySSE, status),
+	return &Error{Kind: Unavailable, Err: errors.Join(errOtherWay, status),
 		Message: "the server refuses streamable HTTP (" + statusText(status.status) + "), and does not speak the older HTTP+SSE transport " +
 			"there either: the address may be wrong (many end in /mcp or /sse)"}
 }
 
 // discover asks a server what it offers, which takes the place of the handshake since 2026-07-28. If a server of older
-// revisions may have answered so, the error wraps errOtherEra.
+// revisions may have answered so, the error wraps errOtherWay.
 func (c *client) discover(ctx context.Context) error {
 	limit := discoverLimit
 	if _, ok := c.wire.(*stdio); ok {
@@ -169,11 +165,14 @@ func (c *client) discover(ctx context.Context) error {
 
 func notDiscovered(e Error) error {
 	var status *statusError
-	answered := errors.As(&e, &status)
+	sent := e.Sent
+	if errors.As(&e, &status) {
+		sent = !statusPasses(status.status)
+	}
 	switch e.Kind {
 	case Answered, Protocol, Unavailable, Interrupted:
-		if answered && !statusPasses(status.status) || !answered && e.Sent {
-			e.Err = errors.Join(e.Err, errOtherEra)
+		if sent {
+			e.Err = errors.Join(e.Err, errOtherWay)
 		}
 	}
 	return &e

@@ -247,8 +247,8 @@ func (c *client) interrupt(ctx context.Context, x *pendingRequest) (json.RawMess
 	wait := stopWait
 	if c.oneStream {
 		wait = 0
-	}
-	if x.cancel != nil {
+		x.cancelPost()
+	} else {
 		x.cancel()
 	}
 	if r, ok := c.within(x, wait); ok && r.err == nil {

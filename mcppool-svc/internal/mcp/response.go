@@ -87,15 +87,21 @@ func (c *client) receive(m jsonrpc.Message, text []byte, of *pendingRequest) (an
 	default:
 		x.deliver(responseOf(m))
 	}
-	if of == nil && x.cancel != nil {
-		// To cancel the POST at once could cancel the request that net/http gives its connection to next.
-		time.AfterFunc(postLimit, x.cancel)
+	if of == nil {
+		x.cancelPost()
 	}
 	return true
 }
 
-// postLimit bounds a POST whose response has come over the stream already.
+// postLimit bounds a POST whose response comes over the stream of all responses, after that is there or no longer waited for.
 const postLimit = 30 * time.Second
+
+// cancelPost ends such a POST. To cancel it at once could cancel the request that net/http gives its connection to next.
+func (x *pendingRequest) cancelPost() {
+	if x.cancel != nil {
+		time.AfterFunc(postLimit, x.cancel)
+	}
+}
 
 // isAnsweredBy reports whether a message on the request's own stream is its response. A server that could not read the request does not know
 // its id.
