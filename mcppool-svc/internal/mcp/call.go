@@ -138,7 +138,7 @@ func (c *client) roundFailed(ctx context.Context, r *running, last round, err er
 func (c *client) waitWhileBusy(ctx context.Context, last round, fields map[string]json.RawMessage) (round, error) {
 	next := round{number: last.number + 1, again: true, acted: true, busy: last.busy + 1}
 	if next.busy > maxBusy {
-		return next, &Error{Kind: Unavailable, Sent: true, Ended: true, Message: fmt.Sprintf("the server put the call off %d times", next.busy)}
+		return next, endedf(Unavailable, "the server put the call off %d times", next.busy)
 	}
 	if !pause(ctx, nil, min(firstWait<<last.busy, lastWait)) {
 		return next, givenUp(ctx, true)
@@ -244,8 +244,7 @@ func (c *client) resolveAll(r *running, inputs map[string]input) (map[string]jso
 			raw, err := c.resolve(ctx, r, in)
 			switch {
 			case err != nil && in.sample != nil:
-				return &Error{Kind: NoModel, Sent: true, Ended: true, Err: err,
-					Message: fmt.Sprintf("the server asks for a model's answer in the middle of the call (%.100q), and got none: %v", name, err)}
+				return endedf(NoModel, "the server asks for a model's answer in the middle of the call (%.100q), and got none: %w", name, err)
 			case err != nil:
 				return brokenInput("its question %.100q: %w", name, err)
 			}
@@ -264,9 +263,7 @@ func (c *client) resolveAll(r *running, inputs map[string]input) (map[string]jso
 
 // brokenInput returns the error for a server whose input request cannot be answered. Its request has ended.
 func brokenInput(format string, args ...any) *Error {
-	e := protocolError("the server asks for more input in the middle of the call, but "+format, args...)
-	e.Ended = true
-	return e
+	return endedf(Protocol, "the server asks for more input in the middle of the call, but "+format, args...)
 }
 
 // openFirst handles URLElicitationRequired (-32042, MCP 2025-11-25): the server rejected the call, without running it, until the user has

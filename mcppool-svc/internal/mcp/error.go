@@ -81,6 +81,20 @@ func Errorf(kind Kind, format string, args ...any) *Error {
 	return &Error{Kind: kind, Message: err.Error(), Err: errors.Unwrap(err)}
 }
 
+// sentf is Errorf about a request that the server may have got.
+func sentf(kind Kind, format string, args ...any) *Error {
+	e := Errorf(kind, format, args...)
+	e.Sent = true
+	return e
+}
+
+// endedf is Errorf about a request that the server answered, so that the tool ran.
+func endedf(kind Kind, format string, args ...any) *Error {
+	e := sentf(kind, format, args...)
+	e.Ended = true
+	return e
+}
+
 // JSON-RPC codes of tools in this process.
 const rpcInternalError, rpcInvalidParams = -32603, -32602
 

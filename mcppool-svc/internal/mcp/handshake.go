@@ -150,7 +150,7 @@ func (c *client) discover(ctx context.Context) error {
 	}
 	var result mcp.DiscoverResult
 	if err == nil && (!names(raw, "supportedVersions") || json.Unmarshal(raw, &result) != nil) {
-		err = protocolError("the server does not answer server/discover as 2026-07-28 wants it")
+		err = sentf(Protocol, "the server does not answer server/discover as 2026-07-28 wants it")
 	}
 	if err != nil {
 		return notDiscovered(*As(err))

@@ -1,14 +1,18 @@
 package mcp
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
 	"path"
+	"strconv"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"pawl.dev/services/strictjson"
 )
 
 const (
@@ -190,4 +194,186 @@ func cut(s string) string {
 		return s
 	}
 	return s[:maxNote] + "… (cut off)"
+}
+
+// Why a question ends without an answer of the person.
+var (
+	errWithdrawn = errors.New("the server took the question back")
+	errDone      = errors.New("the server says that it was done")
+)
+
+// input is something that a server asks for during a call. It has one of the first three.
+type input struct {
+	question    *Question       // for the person
+	sample      *Sample         // for a model
+	answer      json.RawMessage // of the pool itself
+	elicitation string          // the server's name for what is to be opened; may be empty
+}
+
+// readInput reads what a server asks for, by a request of its own or in a result. The error is for the server.
+func (c *client) readInput(method string, params json.RawMessage) (in input, err error) {
+	switch method {
+	case string(mcp.MethodListRoots):
+		if len(c.roots) == 0 {
+			return in, Refusef(mcp.METHOD_NOT_FOUND, "roots, and none are configured")
+		}
+		return input{answer: c.rootsResult()}, nil
+	case string(mcp.MethodElicitationCreate):
+		in.question, err = readQuestion(params)
+		in.elicitation = memberOf(params, "elicitationId")
+		return in, err
+	case string(mcp.MethodSamplingCreateMessage):
+		if !c.sampling {
+			return in, c.samplingRefused()
+		}
+		in.sample, err = readSample(params)
+		return in, err
+	}
+	return in, Refusef(mcp.METHOD_NOT_FOUND, "not supported: %.100q", method)
+}
+
+// answer gets the answer to a request of the server that belongs to a call; own is the call on whose stream it came, or nil. The error is for
+// the server, or errWithdrawn.
+func (c *client) answer(r serverRequest, own *running) (json.RawMessage, error) {
+	in, err := c.readInput(r.Method, r.Params)
+	if in.answer != nil {
+		return in.answer, nil
+	}
+	what, ofModel := "input", r.Method == string(mcp.MethodSamplingCreateMessage)
+	if ofModel {
+		what = "a model's answer"
+	}
+	call, raw := own, json.RawMessage(nil)
+	if err == nil {
+		call, err = c.callOf(own, r.Params, what)
+	}
+	if err == nil {
+		if in.question != nil {
+			in.question.ID = "q" + strconv.Itoa(int(call.asked.Add(1)))
+		}
+		raw, err = c.resolve(call.context(), call, in, questionKey{request: r.ID.String()})
+	}
+	if err != nil && ofModel && call != nil && !errors.Is(err, errWithdrawn) {
+		call.warned.Do(func() { call.notify(warning(err)) })
+	}
+	return raw, err
+}
+
+// resolve gets the answer to what a server asks for. It ends with ctx, with the connection, and when the server ends it by one of the keys or
+// by its name. If the server ends a question or the call ends, there is an answer too: the person's is no longer needed.
+func (c *client) resolve(ctx context.Context, r *running, in input, keys ...questionKey) (raw json.RawMessage, err error) {
+	if in.answer != nil {
+		return in.answer, nil
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(c.life, func() { end(errClosed) })()
+	for _, key := range append(keys, questionKey{elicitation: in.elicitation}) {
+		defer c.keepOpen(key, end)()
+	}
+	switch {
+	case in.sample != nil && r.call.Sample == nil:
+		err = c.samplingRefused()
+	case in.sample != nil:
+		var got Sampled
+		got, err = r.call.Sample(ctx, *in.sample)
+		raw = got.Result()
+	case r.call.Ask == nil:
+		err = errors.New("no person can be asked during this call")
+	default:
+		var answer Answer
+		answer, err = r.call.Ask(ctx, *in.question)
+		raw = answer.Result()
+	}
+	cause := context.Cause(ctx)
+	switch {
+	case err == nil:
+		return raw, nil
+	case errors.Is(cause, errWithdrawn), in.question != nil && errors.Is(cause, errClosed):
+		// No answer is sent: what the server makes of one that the person did not give would count as the call's result.
+		return nil, errWithdrawn
+	case cause != nil && in.sample != nil:
+		return nil, Refusef(SampleRefused, "the call that the model was asked for has ended")
+	case errors.Is(cause, errDone):
+		return Answer{Action: Accept}.Result(), nil
+	case cause != nil:
+		return Answer{Action: Cancel}.Result(), nil
+	}
+	return nil, err
+}
+
+// warning is a log message of the pool to a caller.
+func warning(err error) Notification {
+	data, _ := json.Marshal(err.Error()) // a string always marshals
+	return Notification{Log: &Log{Level: "warning", Logger: "pawl", Data: string(data)}}
+}
+
+// questionKey names an open question: one of these is set.
+type questionKey struct {
+	request     string // the id of the server's request
+	elicitation string // the server's name for what is to be opened
+}
+
+// keepOpen lets shut end a question; call the function when it has ended.
+func (c *client) keepOpen(key questionKey, end context.CancelCauseFunc) func() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if key == (questionKey{}) || c.open[key] != nil { // an id that is used twice ends the first alone
+		return func() {}
+	}
+	if why := c.early[key]; why != nil {
+		delete(c.early, key)
+		end(why)
+	}
+	c.open[key] = end
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.open, key)
+	}
+}
+
+// maxEarly is how many ends of questions are kept that are not open yet: the server's word may overtake its question.
+const maxEarly = 100
+
+// shut ends a question that is open, or will be.
+func (c *client) shut(key questionKey, why error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if end := c.open[key]; end != nil {
+		end(why)
+		return
+	}
+	if len(c.early) >= maxEarly {
+		clear(c.early)
+	}
+	c.early[key] = why
+}
+
+// memberOf returns the text of a member that is a string, or "".
+func memberOf(object json.RawMessage, key string) string {
+	value, _ := strictjson.Member(object, key)
+	return stringOf(value)
+}
+
+// samplingRefused is the refusal of a server that may not ask models; it names the remedy.
+func (c *client) samplingRefused() error {
+	return Refusef(SampleRefused,
+		"MCP server %s may not have a model asked (sampling), so none was; an operator allows it with `sampling` in the server's configuration (pawl mcp add --sampling)", c.server.ID)
+}
+
+// Refusal is an error that is sent to the server.
+type Refusal struct {
+	Code    int
+	Message string
+	Err     error // the cause; may be nil
+}
+
+func (e *Refusal) Error() string { return e.Message }
+
+func (e *Refusal) Unwrap() error { return e.Err }
+
+// Refusef makes one.
+func Refusef(code int, format string, args ...any) *Refusal {
+	return &Refusal{Code: code, Message: fmt.Sprintf(format, args...)}
 }

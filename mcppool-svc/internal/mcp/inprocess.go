@@ -110,7 +110,7 @@ func (f *functions) CallTool(ctx context.Context, call Call) (json.RawMessage, e
 
 // exited is the error of a tool in this process that called runtime.Goexit.
 func exited() *Error {
-	return &Error{Kind: Protocol, Sent: true, Ended: true, Message: "the function ended its goroutine instead of returning"}
+	return endedf(Protocol, "the function ended its goroutine instead of returning")
 }
 
 // begin finds the function, unless it must not be called.
@@ -140,11 +140,10 @@ func (f *functions) response(ctx context.Context, tool Function, raw json.RawMes
 	case err != nil && ctx.Err() != nil:
 		return response{err: givenUp(ctx, true)}
 	case err != nil:
-		return response{err: &Error{Kind: Protocol, Sent: true, Ended: true, Err: err, Message: err.Error()}}
+		return response{err: endedf(Protocol, "%w", err)}
 	case len(raw) > f.maxResult:
-		return response{err: &Error{Kind: TooLarge, Sent: true, Ended: true,
-			Message: fmt.Sprintf("the tool %s returned more than %d bytes; ask it for less, or have an operator raise the pool's --max-message-bytes",
-				tool.Name, f.maxResult)}}
+		return response{err: endedf(TooLarge, "the tool %s returned more than %d bytes; ask it for less, or have an operator raise the pool's "+
+			"--max-message-bytes", tool.Name, f.maxResult)}
 	}
 	return response{result: raw}
 }

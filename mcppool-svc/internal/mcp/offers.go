@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -123,7 +122,7 @@ func (c *client) askWithRoots(ctx context.Context, method, name string, params m
 		responses := make(map[string]json.RawMessage, len(inputs))
 		for name, in := range inputs {
 			if responses[name] = in.answer; in.answer == nil {
-				return nil, protocolError("the server asks for input for %s, which only a tool call can have", method)
+				return nil, sentf(Protocol, "the server asks for input for %s, which only a tool call can have", method)
 			}
 		}
 		params = maps.Clone(params)
@@ -242,14 +241,13 @@ func (c *client) collect(ctx context.Context, l List) ([]json.RawMessage, error)
 			size += len(entry)
 		}
 		if all = append(all, page...); len(all) > maxListed || size > listings[l].bytes {
-			return nil, &Error{Kind: TooLarge, Sent: true,
-				Message: fmt.Sprintf("the server offers more than %d %s or %d MiB of definitions", maxListed, listings[l].key, listings[l].bytes>>20)}
+			return nil, sentf(TooLarge, "the server offers more than %d %s or %d MiB of definitions", maxListed, listings[l].key, listings[l].bytes>>20)
 		}
 		if next == "" {
 			return all, nil
 		}
 		if cursors[next] || len(cursors) >= maxPages {
-			return nil, protocolError("the server's %s has no end: %d pages, or a cursor twice", l, len(cursors)+1)
+			return nil, sentf(Protocol, "the server's %s has no end: %d pages, or a cursor twice", l, len(cursors)+1)
 		}
 		cursors[next] = true
 		cursor = next
@@ -275,14 +273,14 @@ func (c *client) listPage(ctx context.Context, l List, cursor string) (entries [
 	}
 	fields, err := strictjson.MemberMap(raw)
 	if err != nil {
-		return nil, "", protocolError("the result of %s is not an object: %w", l, err)
+		return nil, "", sentf(Protocol, "the result of %s is not an object: %w", l, err)
 	}
 	if err := json.Unmarshal(fields[listings[l].key], &entries); err != nil {
-		return nil, "", protocolError("the result of %s has no array `%s`: %w", l, listings[l].key, err)
+		return nil, "", sentf(Protocol, "the result of %s has no array `%s`: %w", l, listings[l].key, err)
 	}
 	if cursor := fields["nextCursor"]; !strictjson.Absent(cursor) {
 		if err := json.Unmarshal(cursor, &next); err != nil {
-			return nil, "", protocolError("`nextCursor` of %s is not a string: %w", l, err)
+			return nil, "", sentf(Protocol, "`nextCursor` of %s is not a string: %w", l, err)
 		}
 	}
 	return entries, next, nil

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"pawl.dev/mcppool-svc/internal/jsonrpc"
@@ -32,7 +31,7 @@ func responseOf(m jsonrpc.Message) response {
 
 // malformed is an answer that is not a JSON-RPC response to the request.
 func malformed(format string, args ...any) response {
-	return response{err: protocolError("the server's answer is not MCP: "+format, args...)}
+	return response{err: sentf(Protocol, "the server's answer is not MCP: "+format, args...)}
 }
 
 // refusal is the error of a request whose response cannot be used. The tool ran.
@@ -42,25 +41,18 @@ func refusal(why error, limit int) *Error {
 		e.Ended = true
 		return e
 	}
-	return &Error{Kind: Protocol, Sent: true, Ended: true, Err: why, Message: fmt.Sprintf("the server answered, but its message is refused: %v", why)}
+	return endedf(Protocol, "the server answered, but its message is refused: %w", why)
 }
 
 func tooLong(limit int) *Error {
-	return &Error{Kind: TooLarge, Sent: true,
-		Message: fmt.Sprintf("the server sent a message of more than %.4g MiB; ask the tool for less, or have an operator raise the pool's "+
-			"--max-message-bytes", float64(limit)/(1<<20))}
+	return sentf(TooLarge, "the server sent a message of more than %.4g MiB; ask the tool for less, or have an operator raise the pool's "+
+		"--max-message-bytes", float64(limit)/(1<<20))
 }
 
 // endless is tooLong for a stream that cannot be read on.
 func endless(limit int) *Error {
 	e := tooLong(limit)
 	e.Lost = true
-	return e
-}
-
-func protocolError(format string, args ...any) *Error {
-	e := Errorf(Protocol, format, args...)
-	e.Sent = true
 	return e
 }
 

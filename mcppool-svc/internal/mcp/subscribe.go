@@ -139,8 +139,8 @@ func (c *client) listenTo(ctx context.Context, uri string) (func(context.Context
 	agreed := func(filter mcp.SubscriptionFilter) {
 		var err error
 		if !slices.Contains(filter.ResourceSubscriptions, uri) {
-			err = &Error{Kind: Answered, Code: mcp.METHOD_NOT_FOUND, Sent: true,
-				Message: fmt.Sprintf("the server does not tell of changes of %.200q", uri)}
+			e := sentf(Answered, "the server does not tell of changes of %.200q", uri)
+			e.Code, err = mcp.METHOD_NOT_FOUND, e
 		}
 		tell(err)
 	}
@@ -266,7 +266,7 @@ func (c *client) listen(ctx context.Context, filter mcp.SubscriptionFilter, agre
 	c.offers.agreed.Store(x.id, agreed)
 	defer c.offers.agreed.Delete(x.id)
 	if _, err = c.roundTrip(ctx, x, nil); err == nil {
-		err = protocolError("the server ended the stream of its notifications")
+		err = sentf(Protocol, "the server ended the stream of its notifications")
 	}
 	return err
 }

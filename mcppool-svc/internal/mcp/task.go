@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -97,11 +99,11 @@ func (c *client) getTask(ctx context.Context, r *running, id string) (mcpTask, e
 	}
 	fields, err := strictjson.MemberMap(raw)
 	if err != nil {
-		return mcpTask{}, protocolError("the server's answer to tasks/get cannot be read: %w", err)
+		return mcpTask{}, sentf(Protocol, "the server's answer to tasks/get cannot be read: %w", err)
 	}
 	t := readTask(fields)
 	if t.ID != id {
-		return mcpTask{}, protocolError("the server answered with the task %.100q when asked for %.100q", t.ID, id)
+		return mcpTask{}, sentf(Protocol, "the server answered with the task %.100q when asked for %.100q", t.ID, id)
 	}
 	return t, nil
 }
@@ -121,9 +123,7 @@ func (c *client) taskResult(ctx context.Context, r *running, t mcpTask) (json.Ra
 	case t.Status == "completed" && !strictjson.Absent(t.fields["result"]):
 		return t.fields["result"], nil
 	case t.Status == "completed":
-		e := protocolError("the task %.100q is completed, but has no result", t.ID)
-		e.Ended = true
-		return nil, e
+		return nil, endedf(Protocol, "the task %.100q is completed, but has no result", t.ID)
 	}
 	code, _ := strictjson.Member(t.fields["error"], "code")
 	e := &Error{Kind: Answered, Sent: true, Message: cmp.Or(cut(memberOf(t.fields["error"], "message")), "the task failed: "+t.Message)}
@@ -138,4 +138,245 @@ func taskCancelled(t mcpTask) *Error {
 		message += ": " + t.Message
 	}
 	return &Error{Kind: Interrupted, Sent: true, Message: message, Err: context.Canceled}
+}
+
+const (
+	// A task is asked for as often as its server says, within bounds; where it says nothing, at growing intervals.
+	minPoll, maxPoll    = 50 * time.Millisecond, time.Minute
+	firstPoll, idlePoll = 250 * time.Millisecond, 5 * time.Second
+	pollLimit           = 30 * time.Second // of one question how far it is
+	maxPollFailures     = 8                // in a row
+	maxResultTries      = 4
+)
+
+// follower waits for a task's end.
+type follower struct {
+	c    *client
+	r    *running
+	id   string // of the task
+	task mcpTask
+
+	told     bool          // of the task
+	interval time.Duration // where the server says none
+	failures int           // in a row
+	result   chan response // of tasks/result, while the server asks through it; nil where that is not so
+
+	work   sync.WaitGroup
+	inputs map[string]context.CancelCauseFunc // withdraws what was asked, by the server's names; since 2026-07-28
+}
+
+// followTask waits for a task's end and returns its result. The task's name goes to the caller at once.
+func (c *client) followTask(ctx context.Context, r *running, t mcpTask) (json.RawMessage, error) {
+	if t.ID == "" || len(t.ID) > maxTaskID {
+		return nil, sentf(Protocol, "the server does the call as a task without a name, or with one of more than %d bytes", maxTaskID)
+	}
+	if r.call.Follow != "" && !c.portable() {
+		return nil, sentf(Protocol, "the task belongs to another connection of the MCP server; its outcome cannot be found out")
+	}
+	c.mu.Lock()
+	r.task, r.wake = t.ID, make(chan struct{}, 1)
+	c.mu.Unlock()
+	ctx, end := context.WithCancel(ctx)
+	f := &follower{c: c, r: r, id: t.ID, task: t, interval: firstPoll, inputs: make(map[string]context.CancelCauseFunc)}
+	defer f.work.Wait()
+	defer end()
+	if r.call.Follow == "" {
+		f.tell()
+	}
+	raw, err := f.run(ctx)
+	if err != nil && ctx.Err() != nil {
+		return f.abandon(ctx)
+	}
+	return raw, err
+}
+
+// tell says where the task is.
+func (f *follower) tell() {
+	f.told = true
+	t := f.task.Task
+	t.Portable = f.c.portable()
+	f.r.notify(Notification{Task: &t})
+}
+
+// run polls until the task is over. An error counts only if the call itself has not ended.
+func (f *follower) run(ctx context.Context) (json.RawMessage, error) {
+	// Only tasks/get says all there is to say of a task that is followed, and since 2026-07-28 of one that asks or is over.
+	known := f.r.call.Follow == "" && (!f.c.isModern() || f.task.Status == "working")
+	if !known {
+		f.task.Status = "working"
+	}
+	for {
+		if !known {
+			if err := f.poll(ctx); err != nil {
+				return nil, err
+			}
+		}
+		if known = false; f.task.over() {
+			return f.end(ctx)
+		}
+		if f.task.Status == "input_required" {
+			f.input(ctx)
+		}
+		select {
+		case <-time.After(f.pause()):
+		case <-f.r.wake:
+		case v := <-f.result:
+			if f.result = nil; v.err == nil {
+				return v.result, nil
+			} // the server would not wait: it is asked as always
+		case <-f.c.life.Done():
+			return nil, f.c.lost(true)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// pause is how long to wait before the next question.
+func (f *follower) pause() time.Duration {
+	if f.task.poll > 0 && f.failures == 0 {
+		return min(max(f.task.poll, minPoll), maxPoll)
+	}
+	d := f.interval
+	f.interval = min(d*3/2, idlePoll)
+	return d
+}
+
+// poll asks how far the task is. An error ends the call: how the tool ended is not known then. Other failures are repeated, since the task
+// goes on meanwhile.
+func (f *follower) poll(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, pollLimit)
+	defer cancel()
+	t, err := f.c.getTask(ctx, f.r, f.id)
+	if err == nil {
+		before := f.task
+		f.failures, f.task = 0, t
+		if before.Status != t.Status || before.Message != t.Message || !f.told {
+			f.interval = firstPoll
+			f.tell()
+		}
+		return nil
+	}
+	e := *As(err)
+	final := e.Lost && !f.c.portable()
+	if e.Sent, e.Ended = true, false; e.Kind == Answered {
+		final = final || e.Code == mcp.INVALID_PARAMS || e.Code == mcp.METHOD_NOT_FOUND || e.Code == mcp.MISSING_REQUIRED_CLIENT_CAPABILITY
+		e.Kind = Protocol
+		e.Message = fmt.Sprintf("the MCP server does not tell the outcome of the task %.100q: error %d: %s", f.id, e.Code, e.Message)
+	}
+	if f.failures++; final || f.failures > maxPollFailures || f.c.isDone() {
+		return &e
+	}
+	return nil
+}
+
+// end gets the result of a task that is over.
+func (f *follower) end(ctx context.Context) (json.RawMessage, error) {
+	for try := 1; ; try++ {
+		raw, err := f.c.taskResult(ctx, f.r, f.task)
+		if err == nil {
+			return raw, nil
+		}
+		e := *As(err)
+		if e.Sent = true; e.Kind != Unavailable || try == maxResultTries || f.c.isDone() || !pause(ctx, nil, f.pause()) {
+			return nil, &e
+		}
+	}
+}
+
+// abandon ends a call before its task has ended: the server is told, and what it had done by then counts, as with any call. A
+// task that another pool can go on with is left alone where it is this pool that ends.
+func (f *follower) abandon(ctx context.Context) (json.RawMessage, error) {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, ErrStopping) && f.c.portable() {
+		return nil, givenUp(ctx, true)
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelGrace)
+	defer cancel()
+	_, err := f.c.taskRequest(last, f.r, string(mcp.MethodTasksCancel), f.id, nil)
+	if errors.Is(cause, context.DeadlineExceeded) || err != nil && As(err).Kind != Answered {
+		return nil, givenUp(ctx, true)
+	}
+	t, err := f.c.getTask(last, f.r, f.id)
+	if err == nil && t.over() && t.Status != "cancelled" {
+		if raw, err := f.c.taskResult(last, f.r, t); err == nil {
+			return raw, nil
+		}
+	}
+	return nil, givenUp(ctx, true)
+}
+
+// input gets what a task asks for.
+func (f *follower) input(ctx context.Context) {
+	if f.c.isModern() {
+		f.modernInput(ctx)
+		return
+	}
+	// The server asks while tasks/result waits, with requests of its own.
+	if f.result != nil {
+		return
+	}
+	result := make(chan response, 1)
+	f.result = result
+	f.work.Go(func() {
+		raw, err := f.c.taskRequest(ctx, f.r, string(mcp.MethodTasksResult), f.id, nil)
+		result <- response{raw, Find(err)}
+	})
+}
+
+// modernInput asks what was not asked yet, and takes back what the server no longer wants to know.
+func (f *follower) modernInput(ctx context.Context) {
+	requests, err := strictjson.MemberMap(f.task.fields["inputRequests"])
+	if err != nil || len(requests) > maxInputs {
+		requests = nil
+	}
+	for name, withdraw := range f.inputs {
+		if requests[name] == nil {
+			withdraw(errWithdrawn)
+		}
+	}
+	for name, raw := range requests {
+		if f.inputs[name] != nil || len(f.inputs) == maxRounds*maxInputs {
+			continue
+		}
+		asking, withdraw := context.WithCancelCause(ctx)
+		f.inputs[name] = withdraw
+		f.work.Go(func() {
+			defer withdraw(nil)
+			f.answer(asking, name, raw)
+		})
+	}
+}
+
+// answer gets the answer to one thing, and gives it to the server until it has reached it. What cannot be asked is declined.
+func (f *follower) answer(ctx context.Context, name string, raw json.RawMessage) {
+	var response json.RawMessage
+	in, err := f.c.readNamed(name, raw)
+	if err == nil {
+		if in.question != nil {
+			in.question.ID = "t:" + name
+		}
+		response, err = f.c.resolve(ctx, f.r, in)
+	}
+	if errors.Is(err, errWithdrawn) {
+		return
+	}
+	if err != nil {
+		f.r.notify(warning(err))
+		response = Answer{Action: Decline}.Result()
+	}
+	for ctx.Err() == nil {
+		limited, cancel := context.WithTimeout(ctx, replyLimit)
+		_, err := f.c.taskRequest(limited, f.r, updateTask, f.id, map[string]any{"inputResponses": map[string]any{name: response}})
+		cancel()
+		if err == nil {
+			select {
+			case f.r.wake <- struct{}{}:
+			default:
+			}
+			return
+		}
+		f.c.log.DebugContext(ctx, "an answer did not reach the MCP server", "error", err)
+		pause(ctx, nil, idlePoll)
+	}
 }
