@@ -56,7 +56,7 @@ func (a *attempt) sample(ctx context.Context, wanted mcp.Sample) (mcp.Sampled, e
 		if e.Code == codes.InvalidArgument { // the planner checks the server's request
 			code = mcp.SampleInvalid
 		}
-		return mcp.Sampled{}, &mcp.Refusal{Code: code, Message: e.Message, Err: err}
+		return mcp.Sampled{}, &mcp.Error{Kind: mcp.Answered, Code: code, Message: e.Message, Err: err}
 	}
 	return got.Sampled, nil
 }

@@ -53,15 +53,12 @@ func (c *client) CallTool(ctx context.Context, call Call) (raw json.RawMessage, 
 	}
 	next, err := c.resumed(call)
 	for err == nil {
-		gate := call.Gate
-		if next.again {
-			gate = nil
-		}
 		var x *pendingRequest
 		if x, err = c.toolRequest(r, next); err != nil {
 			break
 		}
-		if raw, err = c.roundTrip(ctx, x, gate); err != nil {
+		raw, err = c.roundTrip(ctx, x, call.Gate)
+		if call.Gate = nil; err != nil { // it is for the first request
 			next, err = c.roundFailed(ctx, r, next, err)
 			continue
 		}

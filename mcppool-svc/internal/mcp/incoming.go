@@ -78,13 +78,13 @@ func (c *client) respond(r serverRequest, own *running) mcp.JSONRPCMessage {
 		return mcp.NewJSONRPCResultResponse(r.ID, struct{}{})
 	}
 	raw, err := c.answer(r, own)
-	var refusal *Refusal
+	refusal := Find(err)
 	switch {
 	case err == nil:
 		return mcp.NewJSONRPCResultResponse(r.ID, raw)
 	case errors.Is(err, errWithdrawn):
 		return nil
-	case !errors.As(err, &refusal):
+	case refusal == nil || refusal.Code == 0:
 		refusal = Refusef(mcp.INVALID_PARAMS, "%v", err)
 	}
 	return mcp.NewJSONRPCError(r.ID, refusal.Code, refusal.Message, nil)
@@ -362,18 +362,9 @@ func (c *client) samplingRefused() error {
 		"MCP server %s may not have a model asked (sampling), so none was; an operator allows it with `sampling` in the server's configuration (pawl mcp add --sampling)", c.server.ID)
 }
 
-// Refusal is an error that is sent to the server.
-type Refusal struct {
-	Code    int
-	Message string
-	Err     error // the cause; may be nil
-}
-
-func (e *Refusal) Error() string { return e.Message }
-
-func (e *Refusal) Unwrap() error { return e.Err }
-
-// Refusef makes one.
-func Refusef(code int, format string, args ...any) *Refusal {
-	return &Refusal{Code: code, Message: fmt.Sprintf(format, args...)}
+// Refusef makes an error that is sent to the server, with a JSON-RPC code.
+func Refusef(code int, format string, args ...any) *Error {
+	e := Errorf(Answered, format, args...)
+	e.Code = code
+	return e
 }

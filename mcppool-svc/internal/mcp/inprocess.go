@@ -82,7 +82,7 @@ func (f *functions) CallTool(ctx context.Context, call Call) (json.RawMessage, e
 	returned := make(chan response, 1)
 	go func() {
 		stack.Reserve()
-		out := response{err: exited()}
+		out := response{err: errExited}
 		defer func() {
 			if v := recover(); v != nil {
 				f.log.ErrorContext(ctx, "a tool of this program panicked", "mcp_id", f.info.Name, "tool", tool.Name, "panic", v, "stack", string(debug.Stack()))
@@ -93,25 +93,28 @@ func (f *functions) CallTool(ctx context.Context, call Call) (json.RawMessage, e
 		raw, err := tool.Call(r, json.RawMessage(call.Arguments.String()))
 		out = f.response(ctx, tool, raw, err)
 	}()
+	var out response
 	select {
-	case out := <-returned:
-		return out.unpack()
+	case out = <-returned:
 	case <-ctx.Done():
-	}
-	if !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		var grace time.Duration
+		if !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+			grace = cancelGrace
+		}
 		select {
-		case out := <-returned:
-			return out.unpack()
-		case <-time.After(cancelGrace):
+		case out = <-returned:
+		case <-time.After(grace):
+			out.err = givenUp(ctx, true)
 		}
 	}
-	return nil, givenUp(ctx, true)
+	if out.err != nil {
+		return nil, out.err
+	}
+	return out.result, nil
 }
 
-// exited is the error of a tool in this process that called runtime.Goexit.
-func exited() *Error {
-	return endedf(Protocol, "the function ended its goroutine instead of returning")
-}
+// errExited is the error of a tool in this process that called runtime.Goexit.
+var errExited = endedf(Protocol, "the function ended its goroutine instead of returning")
 
 // begin finds the function, unless it must not be called.
 func (f *functions) begin(ctx context.Context, call Call) (tool Function, err error) {
@@ -242,7 +245,7 @@ func (t *builtin) start(x *pendingRequest) {
 				t.client.log.Error("a tool of a built-in MCP server panicked", "mcp_id", t.client.server.ID, "panic", v, "stack", string(debug.Stack()))
 				x.deliver(response{err: Panicked(v)})
 			}
-			x.deliver(response{err: exited()})
+			x.deliver(response{err: errExited})
 		}()
 		x.deliver(t.handle(ctx, x.text))
 	}()

@@ -35,7 +35,7 @@ func (c *client) newRequest(method, name string, params map[string]any) (*pendin
 	}
 	text, err := json.Marshal(all)
 	if err != nil {
-		return nil, notWritten(err)
+		return nil, Errorf(Protocol, "the call cannot be written: %w", err)
 	}
 	return c.newPending(method, name, text), nil
 }
@@ -51,14 +51,11 @@ func (c *client) newPending(method, name string, params []byte) *pendingRequest 
 	return x
 }
 
-// notWritten is the error of a request that cannot be written.
-func notWritten(err error) *Error { return Errorf(Protocol, "the call cannot be written: %w", err) }
-
 // toolRequest writes one request of a call. It is written by hand, since it is on every call's path.
 func (c *client) toolRequest(r *running, next round) (*pendingRequest, error) {
 	params, err := c.toolParams(r, next)
 	if err != nil {
-		return nil, notWritten(err)
+		return nil, Errorf(Protocol, "the call cannot be written: %w", err)
 	}
 	x := c.newPending(string(mcp.MethodToolsCall), r.call.Name, params)
 	x.call, x.asker = r, r
@@ -154,14 +151,6 @@ type pendingRequest struct {
 type response struct {
 	result json.RawMessage
 	err    *Error // nil if there is a result
-}
-
-// unpack returns a response as two values: an *Error that is nil is not a nil error.
-func (r response) unpack() (json.RawMessage, error) {
-	if r.err != nil {
-		return nil, r.err
-	}
-	return r.result, nil
 }
 
 // deliver hands over a response. The first one counts.
