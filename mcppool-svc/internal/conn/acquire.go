@@ -106,9 +106,15 @@ func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
 			return nil, err
 		}
 		lease := &Lease{pool: p, entry: e, use: use}
-		if !e.await(ctx) {
-			lease.Release()
-			return nil, cancelled(ctx)
+		select {
+		case <-e.ready:
+		default:
+			select {
+			case <-e.ready:
+			case <-ctx.Done():
+				lease.Release()
+				return nil, cancelled(ctx)
+			}
 		}
 		if e.err != nil {
 			lease.Release()
@@ -132,21 +138,6 @@ func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
 			}
 			return lease, nil
 		}
-	}
-}
-
-// await waits until an entry is ready, and returns false if ctx ended first.
-func (e *entry) await(ctx context.Context) bool {
-	select {
-	case <-e.ready:
-		return true
-	default:
-	}
-	select {
-	case <-e.ready:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -260,7 +251,7 @@ func (p *Pool) lost(e *entry) {
 // the key, the failure is the server's, whose status shows it. Called with mu held, before the entry is retired.
 func (p *Pool) remember(e *entry, err error) {
 	k := e.failureKey()
-	if p.isLast(e) {
+	if !slices.ContainsFunc(p.entries[e.at(0)], func(other *entry) bool { return other != e }) {
 		k = k.at(0)
 	}
 	p.failed[k] = &failure{err: err, stderr: e.client.Stderr(), at: time.Now().Add(-retryAfter), since: time.Now()}

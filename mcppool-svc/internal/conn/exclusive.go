@@ -162,11 +162,6 @@ func (p *Pool) first(k key) *entry {
 	return nil
 }
 
-// isLast reports whether an entry is the only connection of its key. Called with mu held.
-func (p *Pool) isLast(e *entry) bool {
-	return !slices.ContainsFunc(p.entries[e.at(0)], func(other *entry) bool { return other != e })
-}
-
 // discard retires a connection because its server may ask for a call that was given up. Subscriptions on it are made again over another
 // connection. Called with mu held.
 func (p *Pool) discard(e *entry) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,6 +18,9 @@ var (
 	errCase     = errors.New("a key of the message is in the wrong letter case")
 	errDeep     = fmt.Errorf("it is nested more than %d levels deep", strictjson.Wire.MaxDepth)
 )
+
+// members are those that a message may have.
+var members = []string{"jsonrpc", "id", "method", "params", "result", "error"}
 
 // Message is what one look at a JSON-RPC message tells, even if the message is cut off or cannot be used.
 type Message struct {
@@ -47,7 +51,7 @@ func ReadMessage(text []byte) Message {
 			m.Answer, m.Error = true, value
 		case "jsonrpc", "params":
 		default:
-			wrongCase = wrongCase || isMemberInOtherCase(string(key))
+			wrongCase = wrongCase || slices.ContainsFunc(members, func(member string) bool { return strings.EqualFold(member, string(key)) })
 		}
 	})
 	switch {
@@ -71,15 +75,6 @@ func (m Message) CutOff(tail []byte) Message {
 		m.ID = found[1]
 	}
 	return m
-}
-
-func isMemberInOtherCase(key string) bool {
-	for _, member := range []string{"jsonrpc", "id", "method", "params", "result", "error"} {
-		if strings.EqualFold(member, key) {
-			return true
-		}
-	}
-	return false
 }
 
 // ID reads an id that is a number.

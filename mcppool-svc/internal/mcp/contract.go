@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"pawl.dev/services/strictjson"
@@ -67,14 +68,11 @@ func (i Info) String() string {
 	if i.Name == "" && i.Protocol == "" {
 		return ""
 	}
-	name := cmp.Or(i.Name, "unnamed")
-	if i.Version != "" {
-		name += " " + i.Version
+	text := strings.TrimSpace(cmp.Or(i.Name, "unnamed") + " " + i.Version)
+	if i.Protocol != "" {
+		text += " (MCP " + i.Protocol + ")"
 	}
-	if i.Protocol == "" {
-		return name
-	}
-	return name + " (MCP " + i.Protocol + ")"
+	return text
 }
 
 // Call is one tool call.

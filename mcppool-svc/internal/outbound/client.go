@@ -2,11 +2,16 @@ package outbound
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -55,7 +60,7 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	next, why := t.login.Refused(ctx, token, false, resp)
 	if next != "" && (req.Body == nil || req.GetBody != nil) {
-		discard(resp)
+		Discard(resp)
 		second := t.with(req, next)
 		if req.GetBody != nil {
 			if second.Body, err = req.GetBody(); err != nil {
@@ -68,7 +73,7 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		_, why = t.login.Refused(ctx, next, true, resp)
 	}
 	if why != nil {
-		discard(resp)
+		Discard(resp)
 		return nil, Unsent{why}
 	}
 	return resp, nil
@@ -79,9 +84,11 @@ type Unsent struct{ error }
 
 func (e Unsent) Unwrap() error { return e.error }
 
-// discard closes a refusal, of which a little is read so that its connection can be used again.
-func discard(resp *http.Response) {
-	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
+// Discard closes a response. A little of it is read, unless it is a stream of events, so that its connection can be used again.
+func Discard(resp *http.Response) {
+	if resp.Request.Context().Err() == nil && !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+		_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
+	}
 	_ = resp.Body.Close()
 }
 
@@ -183,4 +190,35 @@ func (e *Error) Error() string { return e.Message }
 
 func refuseAddress(format string, args ...any) error {
 	return &Error{Address: true, Message: fmt.Sprintf(format, args...)}
+}
+
+// Passes reports whether a failure of the network may be over in a moment: not a name that does not exist, nor a
+// certificate that is not trusted.
+func Passes(err error) bool {
+	var (
+		name   *net.DNSError
+		cert   *tls.CertificateVerificationError
+		issuer x509.UnknownAuthorityError
+		record tls.RecordHeaderError
+	)
+	switch {
+	case err == nil:
+		return false
+	case errors.As(err, &name):
+		return !name.IsNotFound
+	case errors.As(err, &cert), errors.As(err, &issuer), errors.As(err, &record):
+		return false
+	}
+	return true
+}
+
+// RetryAfter reads the Retry-After header: seconds, or a date (RFC 9110, section 10.2.3).
+func RetryAfter(header string, now time.Time) time.Duration {
+	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if date, err := http.ParseTime(header); err == nil {
+		return max(date.Sub(now), 0)
+	}
+	return 0
 }

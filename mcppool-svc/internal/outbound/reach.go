@@ -43,32 +43,25 @@ var inward = []netip.Prefix{
 // neither a name that changes its meaning nor a redirect gets around it.
 type reach struct {
 	allowed []netip.Prefix // beside public ones
-
-	mu      sync.Mutex
-	trusted map[string]bool // guarded by mu; host:port as written, wherever they lead
+	trusted sync.Map       // host:port as written, wherever they lead
 	open    *net.Dialer
 	checked *net.Dialer
 }
 
 func newReach(allowed []netip.Prefix) *reach {
-	r := &reach{allowed: allowed, trusted: make(map[string]bool), open: &net.Dialer{Timeout: dialLimit}}
+	r := &reach{allowed: allowed, open: &net.Dialer{Timeout: dialLimit}}
 	r.checked = &net.Dialer{Timeout: dialLimit, Control: func(_, address string, _ syscall.RawConn) error { return r.check(address) }}
 	return r
 }
 
 // trust lets connections to where a URL leads be made whatever the address: an operator chose it.
 func (r *reach) trust(u *url.URL) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.trusted[net.JoinHostPort(u.Hostname(), portOf(u))] = true
+	r.trusted.Store(net.JoinHostPort(u.Hostname(), portOf(u)), true)
 }
 
 // dial connects to host:port.
 func (r *reach) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	r.mu.Lock()
-	trusted := r.trusted[address]
-	r.mu.Unlock()
-	if trusted {
+	if _, trusted := r.trusted.Load(address); trusted {
 		return r.open.DialContext(ctx, network, address)
 	}
 	return r.checked.DialContext(ctx, network, address)
