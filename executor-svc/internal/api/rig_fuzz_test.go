@@ -76,7 +76,7 @@ func newRig(t testing.TB) *rig {
 func (r *rig) task(t testing.TB, kind executorv1.WaitKind) string {
 	t.Helper()
 	if id := r.waiting[kind]; id != "" {
-		stored, err := r.store.Peek(t.Context(), id)
+		stored, err := r.store.Load(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -88,7 +88,7 @@ func (s *Tasks) task(ctx context.Context, id string) (*journal.Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.Journal.Peek(ctx, id)
+	t, err := s.Journal.Load(ctx, id)
 	if err == nil && t.Head.GetUserSub() != who.Sub {
 		err = journal.ErrNotFound
 	}

@@ -306,7 +306,7 @@ func TestCommandWhileTheOwnerLeaves(t *testing.T) {
 	release.open()
 	wantAnswer(t, "approve", receive(t, answer), taskEnded)
 	wantAnswer(t, "approve again", r.send(id, approveCommand("wait-1")), taskEnded)
-	if inbox := r.task(id).Inbox; len(inbox) > 0 {
+	if inbox := r.inbox(id); len(inbox) > 0 {
 		t.Errorf("the inbox still holds %v", inbox)
 	}
 }

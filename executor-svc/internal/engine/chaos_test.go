@@ -91,7 +91,7 @@ func (r *rig) checkChaos(ids []string) {
 	}
 	for _, id := range ids {
 		wantAnswer(r.t, "cancel after the end", r.send(id, cancelCommand()), taskEnded)
-		if inbox := r.task(id).Inbox; len(inbox) > 0 {
+		if inbox := r.inbox(id); len(inbox) > 0 {
 			r.t.Errorf("task %s has ended, and its inbox holds %v", id, inbox)
 		}
 	}

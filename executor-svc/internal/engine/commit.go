@@ -216,7 +216,7 @@ func (o *owner) commit(t journal.Transition) error {
 // transition.
 func (o *owner) isStored(t journal.Transition) bool {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		stored, err := o.e.deps.Journal.Peek(context.WithoutCancel(o.ctx), o.id)
+		stored, err := o.e.deps.Journal.Load(context.WithoutCancel(o.ctx), o.id)
 		if err == nil {
 			return proto.Equal(stored.Checkpoint, t.Checkpoint)
 		}

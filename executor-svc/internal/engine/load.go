@@ -52,7 +52,7 @@ func (o *owner) load() (loaded, again bool) {
 }
 
 func (o *owner) read() error {
-	t, err := o.e.deps.Journal.Peek(o.ctx, o.id)
+	t, err := o.e.deps.Journal.Load(o.ctx, o.id)
 	if err != nil {
 		return err
 	}

@@ -135,11 +135,11 @@ func (h *hooked) read(method, id string) error {
 	return h.onRead(method, id)
 }
 
-func (h *hooked) Peek(ctx context.Context, id string) (*journal.Task, error) {
-	if err := h.read("Peek", id); err != nil {
+func (h *hooked) Load(ctx context.Context, id string) (*journal.Task, error) {
+	if err := h.read("Load", id); err != nil {
 		return nil, err
 	}
-	return h.Store.Peek(ctx, id)
+	return h.Store.Load(ctx, id)
 }
 
 func (h *hooked) Records(ctx context.Context, id string, after uint64, maxBytes int) ([]journal.Record, error) {
@@ -298,6 +298,16 @@ func (r *rig) task(id string) *journal.Task {
 		r.t.Fatal(err)
 	}
 	return t
+}
+
+// inbox returns the commands that no transition has applied.
+func (r *rig) inbox(id string) []journal.Command {
+	r.t.Helper()
+	in, err := r.j.Inbox(context.Background(), id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return in
 }
 
 // await watches a task until it has one of these statuses.

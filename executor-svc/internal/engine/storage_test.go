@@ -60,7 +60,7 @@ func TestAmbiguousCommit(t *testing.T) {
 
 // A read that fails once strands no task.
 func TestReadFailsOnce(t *testing.T) {
-	for _, method := range []string{"Peek", "Records", "Inbox"} {
+	for _, method := range []string{"Load", "Records", "Inbox"} {
 		t.Run(method, func(t *testing.T) {
 			r := newRig(t, fake.Script("read"))
 			var hit atomic.Bool

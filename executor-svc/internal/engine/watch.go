@@ -62,7 +62,7 @@ func (e *Engine) readEvents(ctx context.Context, taskID string, after uint64) (*
 	if err != nil {
 		return nil, nil, err
 	}
-	t, err := e.deps.Journal.Peek(ctx, taskID)
+	t, err := e.deps.Journal.Load(ctx, taskID)
 	if err != nil {
 		return nil, nil, err
 	}

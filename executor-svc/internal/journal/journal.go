@@ -89,12 +89,10 @@ type Tasks interface {
 	Renew(ctx context.Context, claims []Claim, now time.Time, lease time.Duration) (lost []string, err error)
 	// Yield releases a claim; the task may be claimed again when it is due. Yielding a lost claim does nothing.
 	Yield(ctx context.Context, taskID string, epoch uint64) error
-	// Load returns a task with its inbox. ErrNotFound.
-	Load(ctx context.Context, taskID string) (*Task, error)
 	// Inbox returns the commands that no transition has applied, in order.
 	Inbox(ctx context.Context, taskID string) ([]Command, error)
-	// Peek returns a task without its inbox. ErrNotFound.
-	Peek(ctx context.Context, taskID string) (*Task, error)
+	// Load returns a task. ErrNotFound.
+	Load(ctx context.Context, taskID string) (*Task, error)
 	// Records returns the records that hold facts with a seq greater than after, oldest first: at least one if there is
 	// one, then as many as fit into about maxBytes.
 	Records(ctx context.Context, taskID string, after uint64, maxBytes int) ([]Record, error)
@@ -189,8 +187,6 @@ type Task struct {
 	ID         string
 	Head       *storagev1.TaskHead
 	Checkpoint *storagev1.Checkpoint
-	// Inbox holds the commands that no transition has applied, in order.
-	Inbox []Command
 	// Queued says that the task could go on and waits for a slot.
 	Queued bool
 }
@@ -220,7 +216,7 @@ type Query struct {
 	CreatedBefore  time.Time
 }
 
-// Page is a page of tasks, without inboxes.
+// Page is a page of tasks.
 type Page struct {
 	Tasks []*Task
 	// More says that the list goes on after the last task.

@@ -245,22 +245,14 @@ func (b *book) sent(ctx context.Context, id string, c *storagev1.Command) {
 	}
 }
 
-func (b *book) seen(id string, inbox []journal.Command) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, c := range inbox {
-		b.tasks[id].ids[c.No] = c.GetId()
-	}
-}
-
 // looked is called when a process has read an inbox: where it has no slot for the task it may tell senders that their commands
 // are stored, also when another owner is about to fold them in.
 func (b *book) looked(p *proc, id string, inbox []journal.Command) {
-	b.seen(id, inbox)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	k := b.tasks[id]
 	for _, c := range inbox {
+		k.ids[c.No] = c.GetId()
 		if k.owner == p && !k.slot || k.adrift[p] {
 			k.queue(c.GetId())
 		}

@@ -161,8 +161,8 @@ func (w *world) stored(j journal.Journal, k *taskBook) []*executorv1.ExecutorEve
 	if !proto.Equal(t.Checkpoint, k.checkpoint) {
 		w.book.fault("%s: the checkpoint is %v, committed was %v", k.name, t.Checkpoint, k.checkpoint)
 	}
-	if len(t.Inbox) > 0 {
-		w.book.fault("%s: its inbox still holds %v", k.name, t.Inbox)
+	if in, err := j.Inbox(ctx, k.id); err != nil || len(in) > 0 {
+		w.book.fault("%s: its inbox still holds %v, %v", k.name, in, err)
 	}
 	var events []*executorv1.ExecutorEvent
 	for after, n := uint64(0), 0; ; {

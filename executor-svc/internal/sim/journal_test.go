@@ -184,16 +184,6 @@ func (g *gated) Delete(ctx context.Context, id string) error {
 	})
 }
 
-func (g *gated) Load(ctx context.Context, id string) (t *journal.Task, err error) {
-	err = g.read(ctx, "load", id, func() (err error) {
-		if t, err = g.Journal.Load(ctx, id); err == nil {
-			g.w.book.seen(id, t.Inbox)
-		}
-		return err
-	})
-	return t, err
-}
-
 func (g *gated) Inbox(ctx context.Context, id string) (in []journal.Command, err error) {
 	err = g.read(ctx, "inbox", id, func() (err error) {
 		if in, err = g.Journal.Inbox(ctx, id); err == nil {
@@ -204,8 +194,8 @@ func (g *gated) Inbox(ctx context.Context, id string) (in []journal.Command, err
 	return in, err
 }
 
-func (g *gated) Peek(ctx context.Context, id string) (t *journal.Task, err error) {
-	err = g.read(ctx, "peek", id, func() (err error) { t, err = g.Journal.Peek(ctx, id); return err })
+func (g *gated) Load(ctx context.Context, id string) (t *journal.Task, err error) {
+	err = g.read(ctx, "load", id, func() (err error) { t, err = g.Journal.Load(ctx, id); return err })
 	return t, err
 }
 

@@ -105,6 +105,9 @@ func readAll(t *testing.T, s *bolt.Store, id string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if _, err := s.Inbox(t.Context(), id); err != nil {
+		return "", err
+	}
 	rs, err := s.Records(t.Context(), id, 0, 1<<30)
 	if err != nil {
 		return "", err

@@ -411,13 +411,13 @@ func TestLogThatCannotBeApplied(t *testing.T) {
 	check := func(s *bolt.Store) {
 		t.Helper()
 		for _, id := range ids {
-			if _, err := s.Peek(t.Context(), id); err != nil {
+			if _, err := s.Load(t.Context(), id); err != nil {
 				t.Errorf("acknowledged and gone: %v", err)
 			}
 		}
 	}
 	check(s)
-	if _, err := s.Peek(t.Context(), n.ID); !errors.Is(err, journal.ErrNotFound) {
+	if _, err := s.Load(t.Context(), n.ID); !errors.Is(err, journal.ErrNotFound) {
 		t.Errorf("what was refused is there: %v", err)
 	}
 	check(open(t, copyJournal(t, path)))
@@ -472,7 +472,7 @@ func TestReadWhileApplying(t *testing.T) {
 	check := func(when string) {
 		t.Helper()
 		stays.expect(t, s, stays.rev, stays.rev)
-		if _, err := s.Peek(t.Context(), gone.n.ID); !errors.Is(err, journal.ErrNotFound) {
+		if _, err := s.Load(t.Context(), gone.n.ID); !errors.Is(err, journal.ErrNotFound) {
 			t.Errorf("%s: deleted, and %v", when, err)
 		}
 		p, err := s.List(t.Context(), journal.Query{User: "ann", Limit: 9})
@@ -566,7 +566,7 @@ func TestLargeBatches(t *testing.T) {
 	writers.Wait()
 	again := open(t, copyJournal(t, path))
 	for _, id := range ids {
-		if task, err := again.Peek(t.Context(), id); err != nil || len(task.Head.GetGoal()) != 400_000 {
+		if task, err := again.Load(t.Context(), id); err != nil || len(task.Head.GetGoal()) != 400_000 {
 			t.Errorf("%v, %v", task.Head.GetRequestId(), err)
 		}
 	}

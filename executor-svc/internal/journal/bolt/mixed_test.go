@@ -158,8 +158,9 @@ func (m *mix) check() {
 			m.t.Errorf("Load: %v", err)
 			continue
 		}
-		if task.Checkpoint.GetRev() != rev || len(task.Inbox) != m.sent[id] {
-			m.t.Errorf("rev %d and %d commands, want %d and %d", task.Checkpoint.GetRev(), len(task.Inbox), rev, m.sent[id])
+		in, err := m.s.Inbox(context.Background(), id)
+		if err != nil || task.Checkpoint.GetRev() != rev || len(in) != m.sent[id] {
+			m.t.Errorf("rev %d and %d commands, want %d and %d; %v", task.Checkpoint.GetRev(), len(in), rev, m.sent[id], err)
 		}
 		if rs, err := m.s.Records(context.Background(), id, 0, 1<<30); err != nil || uint64(len(rs)) != rev {
 			m.t.Errorf("%d records, want %d; %v", len(rs), rev, err)

@@ -14,25 +14,13 @@ import (
 )
 
 // Load implements journal.Tasks.
-func (s *Store) Load(_ context.Context, taskID string) (*journal.Task, error) {
-	return s.task(taskID, true)
-}
-
-// Peek implements journal.Tasks.
-func (s *Store) Peek(_ context.Context, taskID string) (*journal.Task, error) {
-	return s.task(taskID, false)
-}
-
-func (s *Store) task(taskID string, inbox bool) (task *journal.Task, err error) {
+func (s *Store) Load(_ context.Context, taskID string) (task *journal.Task, err error) {
 	id, err := rawID(taskID)
 	if err != nil {
 		return nil, err
 	}
 	err = s.file.view(func(t *table) error {
-		if task, err = s.read(t, id); err != nil || !inbox {
-			return err
-		}
-		task.Inbox, err = commands(t, id)
+		task, err = s.read(t, id)
 		return err
 	})
 	return task, err

@@ -20,11 +20,10 @@ func deleteTests() map[string]test {
 // gone expects a task to have left no trace.
 func gone(t *testing.T, j journal.Journal, n journal.NewTask) {
 	t.Helper()
-	_, peek := j.Peek(t.Context(), n.ID)
 	_, load := j.Load(t.Context(), n.ID)
 	_, request := j.FindRequest(t.Context(), n.Head.GetUserSub(), n.Head.GetRequestId())
 	_, send := j.Send(t.Context(), n.ID, &storagev1.Command{})
-	for name, err := range map[string]error{"Peek": peek, "Load": load, "FindRequest": request, "Send": send, "Delete": j.Delete(t.Context(), n.ID)} {
+	for name, err := range map[string]error{"Load": load, "FindRequest": request, "Send": send, "Delete": j.Delete(t.Context(), n.ID)} {
 		if !errors.Is(err, journal.ErrNotFound) {
 			t.Errorf("%s: %v, want ErrNotFound", name, err)
 		}
@@ -80,7 +79,7 @@ func deleteNotEnded(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	if err := j.Delete(t.Context(), n.ID); !errors.Is(err, journal.ErrNotEnded) {
 		t.Errorf("in WAITING: %v, want ErrNotEnded", err)
 	}
-	if _, err := j.Peek(t.Context(), n.ID); err != nil {
+	if _, err := j.Load(t.Context(), n.ID); err != nil {
 		t.Error(err)
 	}
 }
@@ -109,7 +108,7 @@ func sweep(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
 		}
 		if step.max == 3 {
 			for i, n := range tasks {
-				if _, err := j.Peek(t.Context(), n.ID); (err == nil) != (i < 22) {
+				if _, err := j.Load(t.Context(), n.ID); (err == nil) != (i < 22) {
 					t.Errorf("task %d: %v; want the three that ended first to be gone", i, err)
 				}
 			}

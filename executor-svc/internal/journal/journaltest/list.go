@@ -93,7 +93,6 @@ func listQueued(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 			t.Errorf("%s: List: %v, %v; want queued=%v", when, p.Tasks, err, want)
 		}
 		for name, get := range map[string]func() (*journal.Task, error){
-			"Peek": func() (*journal.Task, error) { return j.Peek(t.Context(), n.ID) },
 			"Load": func() (*journal.Task, error) { return j.Load(t.Context(), n.ID) },
 		} {
 			if task, err := get(); err != nil || task.Queued != want {

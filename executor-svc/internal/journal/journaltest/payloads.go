@@ -160,7 +160,7 @@ func sharedPayloads(t *testing.T, j journal.Journal, reopen func() journal.Journ
 	}
 	for i, n := range tasks {
 		for _, left := range tasks[i:] {
-			got, err := j.Peek(t.Context(), left.ID)
+			got, err := j.Load(t.Context(), left.ID)
 			if err != nil || got.Head.GetGoal() != big("shared") {
 				t.Errorf("after %d deletions: %v", i, err)
 			}
@@ -189,7 +189,7 @@ func notesComeAndGo(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 		})
 	}
 	end(t, j, n, start)
-	got, err := j.Peek(t.Context(), n.ID)
+	got, err := j.Load(t.Context(), n.ID)
 	if err != nil || got.Checkpoint.GetStatus() != executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS || got.Checkpoint.GetName() != "a name" {
 		t.Errorf("%v, %v", got, err)
 	}

@@ -77,7 +77,7 @@ func sameTaskTwice(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	if id, created, err := j.Create(t.Context(), n); err != nil || created || id != n.ID {
 		t.Errorf("the same task again: %s %v %v, want its id and nothing new", id, created, err)
 	}
-	if got, err := j.Peek(t.Context(), n.ID); err != nil || got.Checkpoint.GetRev() != 2 {
+	if got, err := j.Load(t.Context(), n.ID); err != nil || got.Checkpoint.GetRev() != 2 {
 		t.Errorf("%v, %v; want rev 2", got, err)
 	}
 }
@@ -95,7 +95,7 @@ func commitFollows(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	if d := cmp.Diff([]string{"1:created", "2:two", "3:three", "4:four"}, texts(rs, 0)); d != "" {
 		t.Error(d)
 	}
-	got, _ := j.Peek(t.Context(), n.ID)
+	got, _ := j.Load(t.Context(), n.ID)
 	if got.Checkpoint.GetRev() != 4 || got.Checkpoint.GetStatus() != success {
 		t.Errorf("checkpoint %v", got.Checkpoint)
 	}
@@ -134,15 +134,8 @@ func inbox(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
 	}
 	next(t, j, n, running, nos[:2])
 	j = restart(t, j, reopen)
-	got, err := j.Load(t.Context(), n.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(got.Inbox) != 1 || got.Inbox[0].No != nos[2] || got.Inbox[0].GetCancel().GetReason() != "c" {
-		t.Errorf("inbox %v, want the third command alone", got.Inbox)
-	}
-	if in, err := j.Inbox(t.Context(), n.ID); err != nil || len(in) != 1 || in[0].No != nos[2] {
-		t.Errorf("Inbox: %v, %v", in, err)
+	if in, err := j.Inbox(t.Context(), n.ID); err != nil || len(in) != 1 || in[0].No != nos[2] || in[0].GetCancel().GetReason() != "c" {
+		t.Errorf("inbox %v, %v; want the third command alone", in, err)
 	}
 	if no, err := j.Send(t.Context(), n.ID, &storagev1.Command{}); err != nil || no <= nos[2] {
 		t.Errorf("number after a restart: %d, %v; want more than %d", no, err, nos[2])
@@ -208,8 +201,8 @@ func closedIsSaid(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	if _, _, err := j.Create(t.Context(), n); !errors.Is(err, journal.ErrClosed) {
 		t.Errorf("Create: %v, want ErrClosed", err)
 	}
-	if _, err := j.Peek(t.Context(), n.ID); !errors.Is(err, journal.ErrClosed) {
-		t.Errorf("Peek: %v, want ErrClosed", err)
+	if _, err := j.Load(t.Context(), n.ID); !errors.Is(err, journal.ErrClosed) {
+		t.Errorf("Load: %v, want ErrClosed", err)
 	}
 	if _, err := j.Claim(t.Context(), journal.ClaimRequest{Slots: 1, Max: 1}); !errors.Is(err, journal.ErrClosed) {
 		t.Errorf("Claim: %v, want ErrClosed", err)
