@@ -140,13 +140,13 @@ func TestContextsOfTwoPlanners(t *testing.T) {
 
 func TestContextsAreBounded(t *testing.T) {
 	few := with(t, planner.Config{KeptContexts: 1})
-	name := plan(t.Context(), t, few, task("a")).GetContextName()
+	name := plan(t.Context(), t, few, task("How many Go files are there?")).GetContextName()
 	plan(t.Context(), t, few, &plannerv1.TaskContext{Base: name})
-	plan(t.Context(), t, few, task("b"))
+	plan(t.Context(), t, few, task("How many Python files are there?"))
 	_, err := few.PlanSteps(t.Context(), &plannerv1.PlanStepsRequest{Context: &plannerv1.TaskContext{Base: name}})
 	isMissing(t, "what was dropped", err)
 	for _, cfg := range []planner.Config{{KeptContexts: -1}, {KeptContextBytes: 100}} {
-		if p, err := with(t, cfg).PlanSteps(t.Context(), &plannerv1.PlanStepsRequest{Context: task("a")}); err != nil || p.GetContextName() != "" {
+		if p, err := with(t, cfg).PlanSteps(t.Context(), &plannerv1.PlanStepsRequest{Context: task("How many Go files are there?")}); err != nil || p.GetContextName() != "" {
 			t.Errorf("%+v: %v %v", cfg, p, err)
 		}
 	}

@@ -110,7 +110,7 @@ func TestATask(t *testing.T) {
 		t.Errorf("A21: %v %v", plan, err)
 	}
 	text, pieces, usage, err := answer(t, c, &plannerv1.GenerateAnswerRequest{Context: tc})
-	if err != nil || !strings.HasPrefix(text, "There is 1 Go file: a.go.") || pieces < 2 || !proto.Equal(usage, &commonv1.Usage{}) {
+	if err != nil || !strings.HasPrefix(text, "There is 1 Go file.") || pieces < 2 || !proto.Equal(usage, &commonv1.Usage{}) {
 		t.Errorf("A22: %d pieces, %v, %v:\n%s", pieces, usage, err, text)
 	}
 }

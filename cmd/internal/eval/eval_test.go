@@ -33,12 +33,12 @@ func TestOffline(t *testing.T) {
 		beside                        int
 		tool, input, silent, refusals int // percent
 	}{
-		{"shipped-dev.yaml", 0, 92, 92, 3, 95},
-		{"shipped-heldout.yaml", 0, 87, 87, 5, 90},
-		{"foreign-dev.yaml", 0, 92, 90, 4, 92},
-		{"foreign-dev.yaml", 50, 92, 90, 4, 92},
-		{"foreign-heldout.yaml", 0, 86, 84, 3, 94},
-		{"foreign-heldout.yaml", 50, 85, 83, 3, 92},
+		{"shipped-dev.yaml", 0, 88, 85, 3, 95},
+		{"shipped-heldout.yaml", 0, 85, 80, 3, 90},
+		{"foreign-dev.yaml", 0, 86, 83, 3, 90},
+		{"foreign-dev.yaml", 50, 86, 83, 3, 90},
+		{"foreign-heldout.yaml", 0, 82, 78, 3, 94},
+		{"foreign-heldout.yaml", 50, 80, 76, 3, 93},
 	} {
 		if *only != "" && *only != tc.file {
 			continue

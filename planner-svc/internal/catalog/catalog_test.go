@@ -55,9 +55,3 @@ func TestFloor(t *testing.T) {
 		t.Errorf("the operator's word does not count: %v", high.Floor())
 	}
 }
-
-func TestNameParts(t *testing.T) {
-	if d := cmp.Diff([]string{"read", "text", "file", "http", "2"}, NameParts("readTextFile-http_2")); d != "" {
-		t.Error(d)
-	}
-}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"unicode"
 
 	"pawl.dev/services/schema"
 	"pawl.dev/services/strictjson"
@@ -12,63 +13,41 @@ import (
 )
 
 // Offending returns the names of the properties that a person should look at: those that are required and missing, those that the schema refuses, and
-// those that the error names; else those whose value it quotes; else all that are required, else all.
+// those whose name or value the error has; else all that are required, else all.
 func Offending(t *catalog.Tool, in *strictjson.Object, failure string) []string {
-	found := map[string]bool{}
-	for _, name := range t.Missing(in) {
-		found[name] = true
-	}
+	found := t.Missing(in)
 	for _, problem := range problems(t, in) {
 		name, _, _ := strings.Cut(strings.TrimPrefix(problem.Pointer, "/"), "/")
-		found[strings.NewReplacer("~1", "/", "~0", "~").Replace(name)] = true
+		found = append(found, strings.NewReplacer("~1", "/", "~0", "~").Replace(name))
 	}
-	lower := strings.ToLower(failure)
-	if names := namesOf(t, func(p *catalog.Property) bool { return found[p.Name] || mentions(lower, p.Name) }); len(names) > 0 {
+	if names := named(t, in, found, failure); len(names) > 0 {
 		return names
 	}
-	if names := byValue(t, in, failure); len(names) > 0 {
-		return names
+	var required, all []string
+	for _, p := range t.Props {
+		if all = append(all, p.Name); p.Required {
+			required = append(required, p.Name)
+		}
 	}
-	if names := namesOf(t, func(p *catalog.Property) bool { return p.Required }); len(names) > 0 {
-		return names
+	if len(required) > 0 {
+		return required
 	}
-	return namesOf(t, func(*catalog.Property) bool { return true })
+	return all
 }
 
-// namesOf returns the names of the properties that are meant, in the schema's order.
-func namesOf(t *catalog.Tool, meant func(*catalog.Property) bool) []string {
-	var names []string
-	for i := range t.Props {
-		if meant(&t.Props[i]) {
-			names = append(names, t.Props[i].Name)
+// named returns the properties that were found and those whose name or value an error has, in the schema's order. Single letters name nothing.
+func named(t *catalog.Tool, in *strictjson.Object, found []string, failure string) (names []string) {
+	words := strings.FieldsFunc(strings.ToLower(failure), func(r rune) bool {
+		return r != '_' && r != '-' && (r > unicode.MaxLatin1 || !unicode.IsLetter(r) && !unicode.IsDigit(r))
+	})
+	for _, p := range t.Props {
+		raw, _ := in.Get(p.Name)
+		value := strictjson.Content(raw)
+		if slices.Contains(found, p.Name) || len(p.Name) > 1 && slices.Contains(words, strings.ToLower(p.Name)) || len(value) > 1 && strings.Contains(failure, value) {
+			names = append(names, p.Name)
 		}
 	}
 	return names
-}
-
-// naming is how errors name a property: $ stands for its name.
-var naming = strings.Split(`"$"|'$'|`+"`$`"+`|/$"|$ is required|missing $|invalid $|$ must|$ is invalid|$:|property $|field $|parameter $|argument $|参数 $|缺少 $|缺少$`, "|")
-
-// mentions reports whether an error names a property. Names that are ordinary words count only in quotation marks or beside words that speak of
-// properties.
-func mentions(failure, name string) bool {
-	name = strings.ToLower(name)
-	if strings.ContainsAny(name, "_-") {
-		return catalog.ContainsWord(failure, name)
-	}
-	return slices.ContainsFunc(naming, func(form string) bool {
-		i := strings.Index(failure, strings.ReplaceAll(form, "$", name))
-		return i >= 0 && !catalog.IsWordByte(failure, i-1)
-	})
-}
-
-// byValue finds properties whose value the error quotes, such as the path that was not found.
-func byValue(t *catalog.Tool, in *strictjson.Object, failure string) []string {
-	return namesOf(t, func(p *catalog.Property) bool {
-		raw, _ := in.Get(p.Name)
-		text := strictjson.Content(raw)
-		return len(text) > 1 && strings.Contains(failure, text)
-	})
 }
 
 // problems returns what is wrong with an input by the tool's schema.
@@ -82,33 +61,24 @@ func problems(t *catalog.Tool, in *strictjson.Object) []schema.Problem {
 
 // Form returns the JSON Schema of an object with the named properties of a tool, each nullable (A16), with titles and descriptions kept, none required.
 func Form(t *catalog.Tool, names []string) string {
-	source, err := strictjson.ParseObject(t.GetInputSchemaJson())
-	if err != nil {
-		source = &strictjson.Object{}
-	}
-	props := &strictjson.Object{}
+	out, props, plain := &strictjson.Object{}, &strictjson.Object{}, &strictjson.Object{}
 	for _, name := range names {
-		p := t.Prop(name)
-		if p == nil {
-			continue
-		}
-		props.Set(name, nullable(p.Schema))
-		if _, err := schema.Compile(form(source, props)); err != nil {
-			props.Set(name, members(p.Schema, "title", "description").String()) // it refers to a place that is not in the form
+		if p := t.Prop(name); p != nil {
+			props.Set(name, nullable(p.Schema))
+			plain.Set(name, members(p.Schema, "title", "description").String())
 		}
 	}
-	return form(source, props)
-}
-
-func form(source, props *strictjson.Object) string {
-	out := &strictjson.Object{}
 	out.Set("type", `"object"`)
 	out.Set("properties", props.String())
 	out.Set("required", "[]")
-	for _, defs := range []string{"$defs", "definitions"} {
-		if v, ok := source.Get(defs); ok && strings.Contains(props.String(), "#/"+defs+"/") {
-			out.Set(defs, v)
+	defs := members(t.GetInputSchemaJson(), "$defs", "definitions")
+	for _, k := range defs.Keys() {
+		if v, _ := defs.Get(k); strings.Contains(props.String(), "#/"+k+"/") {
+			out.Set(k, v)
 		}
+	}
+	if _, err := schema.Compile(out.String()); err != nil {
+		out.Set("properties", plain.String()) // they refer to places that are not in the form
 	}
 	return out.String()
 }
@@ -130,7 +100,8 @@ func nullable(raw string) string {
 	if err != nil || len(doc.Keys()) == 0 { // true, {}: null is accepted already
 		return "{}"
 	}
-	if !doc.Has("type") || slices.ContainsFunc([]string{"$ref", "anyOf", "oneOf", "allOf", "not", "const", "if"}, doc.Has) {
+	types, typed := doc.Get("type")
+	if !typed || slices.ContainsFunc([]string{"$ref", "anyOf", "oneOf", "allOf", "not", "const", "if"}, doc.Has) {
 		out := members(raw, "title", "description", "default")
 		for _, k := range out.Keys() {
 			doc.Delete(k)
@@ -138,7 +109,6 @@ func nullable(raw string) string {
 		out.Set("anyOf", strictjson.Array([]string{doc.String(), `{"type":"null"}`}))
 		return out.String()
 	}
-	types, _ := doc.Get("type")
 	if strictjson.Kind(types) == "string" {
 		types = strictjson.Array([]string{types})
 	}

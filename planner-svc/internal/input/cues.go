@@ -9,178 +9,117 @@ import (
 
 // around is what stands beside a value.
 type around struct {
-	before      []string // words before it, the nearest first
-	after       []string // words right behind it
+	before      []string // up to three words before it that are no prepositions, the nearest first
 	role        string   // the nearest word before it that says what it is for: "from"
 	left, right Token    // the nearest tokens; on the left, articles are left out
 }
 
-// aroundOf reads what stands beside a value.
+// aroundOf reads what stands beside a value. Another value or a punctuation mark ends it.
 func (f *filling) aroundOf(v *Value) (a around) {
 	tokens := f.c.Tokens
-	a.before, a.role = f.wordsBefore(v)
-	for i := v.From - 1; i >= 0; i-- {
-		if a.left = tokens[i]; !rank.In("article", a.left.Text) {
-			break
-		}
-	}
-	for i := v.To; i < min(len(tokens), v.To+2); i++ {
-		if t := tokens[i]; t.Value != nil || rank.In("glue", t.Term) || v.Kind == Phrase || i == v.To && rank.Stop(t.Term) {
-			break
-		}
-		a.after = append(a.after, tokens[i].Term)
-	}
 	if v.To < len(tokens) {
 		a.right = tokens[v.To]
 	}
-	return a
-}
-
-// wordsBefore returns up to three words before a value, and its role. Another value or a punctuation mark ends them.
-func (f *filling) wordsBefore(v *Value) (before []string, role string) {
-	tokens := f.c.Tokens
-	for i := v.From - 1; i >= 0 && v.From-i < 8 && len(before) < 3; i-- {
+	for i := v.From - 1; i >= max(0, v.From-8) && len(a.before) < 3; i-- {
 		t := tokens[i]
+		if a.left.Text == "" && !rank.In("article", t.Text) {
+			a.left = t
+		}
 		if t.Value != nil || strings.Contains(",.;?，。？", t.Text) {
 			break
 		}
-		if len(before) == 0 && role == "" && rank.Words("role", t.Term) != nil {
-			role = t.Term
+		if len(a.before) == 0 && a.role == "" && rank.Words("role", t.Term) != nil {
+			a.role = t.Term
 		}
 		if rank.In("glue", t.Term) {
 			continue
 		}
-		if len(before) == 0 && i < v.From-1 && i > 0 && tokens[i-1].Value != nil && tokens[i-1].Value.Kind == Number {
+		if len(a.before) == 0 && i < v.From-1 && f.afterNumber(i) {
 			break // "3 successes in 10 trials": the word is the number's before it
 		}
-		before = append(before, t.Term)
+		a.before = append(a.before, t.Term)
 	}
-	return before, role
+	return a
 }
 
-// never is a score that no value gets above what it needs.
-const never = -9
+func (f *filling) afterNumber(i int) bool {
+	return i > 0 && f.c.Tokens[i-1].Value != nil && f.c.Tokens[i-1].Value.Kind == Number
+}
+
+// repeats reports whether plain words say nothing that the tool does not say.
+func (f *filling) repeats(v *Value) bool {
+	return v.Kind == Phrase && !slices.ContainsFunc(rank.Terms(v.Text), func(t string) bool { return !f.Says[t] && !rank.Stop(t) })
+}
 
 // cues scores the words around a value that speak of a parameter.
-func (f *filling) cues(d *param, j int) float64 {
-	v, a := f.values[j], f.around[j]
-	plain := v.Kind == Name || v.Kind == Phrase
-	if d.form == Path && (plain || v.Kind == Code) {
-		return f.placeScore(d, j)
+func (f *filling) cues(d *param, v *Value, a around) float64 {
+	if d.form == Path && v.Kind >= Code {
+		return f.placeScore(d, v, a)
 	}
-	score := max(d.near(a.before, 5, 4, 2.5), d.near(a.after, 4.2, 3))
-	if own := rank.Terms(v.Text); plain && len(own) > 1 && means(d.name[len(d.name)-1], own[len(own)-1]) {
-		score = max(score, 4) // living room
+	score := d.near(a.before, 5, 4, 2.5)
+	if v.Kind != Phrase && a.right.Value == nil && !rank.In("glue", a.right.Term) {
+		score = max(score, d.near([]string{a.right.Term}, 4.2))
 	}
-	if a.role != "of" || plain { // not: a radius of 3
-		score += d.roleScore(a.role)
+	if (a.role != "of" || v.Kind != Number) && hasTerm(d.name, rank.Words("role", a.role)...) { // not: a radius of 3
+		score += 3
 	}
-	switch v.Kind {
-	case Quoted:
-		return d.quotedScore(v, score)
-	case Phrase:
-		return f.phraseScore(j, score)
-	case Number:
-		if score == 0 && f.counts(d, a.after) {
-			return 3
-		}
+	if v.Kind == Quoted && (d.form == Path || d.form == Glob) && !strings.ContainsAny(v.Text, "./*") && score < 3.5 {
+		return never // a path looks like one, or is said to be one
+	}
+	if v.Kind == Phrase && score < 5 {
+		return f.phraseScore(v, a, score)
 	}
 	return score
 }
 
-// counts reports whether a number stands before a word of the tool's, "5 songs", and the parameter bounds how many there are.
-func (f *filling) counts(d *param, after []string) bool {
-	return len(after) > 0 && rank.In("count", d.name[len(d.name)-1]) && (slices.Contains(f.Name, after[0]) || slices.Contains(f.about, after[0]))
-}
-
-// quotedScore prefers texts and titles for quoted values, and takes one as a path only if it looks like one or is said to be one.
-func (d *param) quotedScore(v *Value, score float64) float64 {
+// phraseScore scores plain words: they are a value only if something says so.
+func (f *filling) phraseScore(v *Value, a around, score float64) float64 {
 	switch {
-	case (d.form == Path || d.form == Glob) && !strings.ContainsAny(v.Text, "./*") && score < 3.5:
-		return never
-	case slices.ContainsFunc(d.name, func(term string) bool { return rank.In("text", term) }) || slices.Contains(d.said, "titl"):
-		return score + 1
-	}
-	return score
-}
-
-// phraseScore takes plain words only if something says that they are a value.
-func (f *filling) phraseScore(j int, score float64) float64 {
-	a := f.around[j]
-	switch {
-	case score < 5 && f.repeats(f.values[j]):
+	case f.repeats(v):
 		return score - 2
-	case a.role != "" || score >= 2:
+	case score >= 2, a.role != "":
 		return score
-	case len(a.before) > 0 && len(f.Name) == 1 && means(f.Name[0], a.before[0]):
+	case len(f.Name) == 1 && len(a.before) > 0 && rank.Means(f.Name[0], a.before[0]):
 		return 2 // echo hello
 	}
 	return never
 }
 
-// near weighs words near a value by how much of the parameter's name and description they are.
-func (d *param) near(words []string, weights ...float64) float64 {
-	best, matched := 0.0, 0
-	for k, w := range words {
-		switch {
-		case slices.ContainsFunc(d.name, func(t string) bool { return (len(t) > 1 || !rank.Stop(t)) && means(t, w) }):
-			best, matched = max(best, weights[k]), matched+1
-		case !rank.Stop(w) && slices.Contains(d.said, w):
-			best = max(best, 0.45*weights[k])
-		}
-	}
-	if matched > 0 && len(d.name) > 1 {
-		best *= 0.6 + 0.4*float64(matched)/float64(len(d.name))
-	}
-	return best
-}
-
-// roleScore scores the word before a value that says what it is for.
-func (d *param) roleScore(role string) float64 {
-	terms := rank.Words("role", role)
+// placeScore scores words as a path: they are one only if they are said to be one, or are all that a question is about.
+func (f *filling) placeScore(d *param, v *Value, a around) float64 {
+	inside := a.left.Text == "of" || rank.In("inside", a.role) || a.right.names("folder") || a.left.names("folder")
+	about := a.left.names("place") || a.left.Text == "is" // how big is X?
 	switch {
-	case hasTerm(d.name, terms...):
-		return 3
-	case rank.In("compare", role):
-		return never // the last 5 lines
-	case hasTerm(d.said, terms...) && !rank.In("seek", role):
-		return 1.5
-	}
-	return 0
-}
-
-// repeats reports whether a phrase only repeats what the tool's description says.
-func (f *filling) repeats(v *Value) bool {
-	return !slices.ContainsFunc(rank.Terms(v.Text), func(t string) bool { return !slices.Contains(f.about, t) && !rank.Stop(t) })
-}
-
-// placeScore scores words as a path: they are one only if they are said to be one.
-func (f *filling) placeScore(d *param, j int) float64 {
-	v, a := f.values[j], f.around[j]
-	folder, read := a.isFolder(), singular(a.left, "place")
-	switch {
-	case strings.Contains(v.Text, " "), folder && !d.folder && (v.Kind == Phrase || a.left.Text != "of"):
-		return never
-	case folder && d.folder:
+	case inside && d.folder:
 		return 4
-	case a.left.Text == "file", v.Kind != Phrase && (folder || read || a.isSubject()):
+	case inside && (v.Kind == Phrase || a.left.Text != "of"):
+		return never
+	case a.left.Text == "file", v.Kind != Phrase && (inside || about):
 		return 3
-	case read && d.folder && !f.repeats(v):
+	case about && d.folder && !f.repeats(v):
 		return 2.5
 	}
 	return never
 }
 
-func singular(t Token, set string) bool {
-	return rank.In(set, t.Term) && !strings.HasSuffix(t.Text, "s")
+// names reports whether a token is of a class of words, in the singular.
+func (t Token) names(class string) bool {
+	return rank.In(class, t.Term) && !strings.HasSuffix(t.Text, "s")
 }
 
-// isFolder reports whether the words beside a name say that it is a folder's.
-func (a *around) isFolder() bool {
-	return singular(a.right, "folder") || singular(a.left, "folder") || a.left.Text == "of" || rank.In("inside", a.role)
-}
-
-// isSubject reports whether a value is all that a question is about: how big is X?
-func (a *around) isSubject() bool {
-	return a.right.Text == "is" || a.left.Text == "is" && (a.right.Text == "" || a.right.Text == "?")
+// near weighs words near a value by how much of the parameter's name and description they are.
+func (d *param) near(words []string, weights ...float64) float64 {
+	best, matched := 0.0, 0.0
+	for k, w := range words {
+		switch {
+		case slices.ContainsFunc(d.name, func(t string) bool { return (len(t) > 1 || !rank.Stop(t)) && rank.Means(t, w) }):
+			best, matched = max(best, weights[k]), matched+1
+		case !rank.Stop(w) && slices.Contains(d.said, w):
+			best = max(best, 0.45*weights[k])
+		}
+	}
+	if matched > 0 {
+		best *= 0.6 + 0.4*min(1, matched/float64(len(d.name)))
+	}
+	return best
 }

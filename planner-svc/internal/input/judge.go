@@ -3,70 +3,46 @@ package input
 import (
 	"regexp"
 	"strings"
-	"unicode/utf8"
+
+	"pawl.dev/services/strictjson"
 
 	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/lang"
-	"pawl.dev/services/strictjson"
 )
 
 // Errors that another input does not help against come first: "invalid token: unauthorized" is about a permission.
 var (
 	notInput = regexp.MustCompile(`(?i)time[d -]*out|deadline exceeded|connection (?:refused|reset|closed|lost)|network|unreachable|no such host|broken pipe|\beof\b|transport|permission denied|eacces|access denied|forbidden|unauthori[sz]ed|unauthenticated|not authori[sz]ed|api key|credential|no permission|not permitted|rate limit|too many requests|quota|unavailable|cancel+ed|out of memory|no space left|disk full|internal (?:server )?error|server died|(?:status|code|http)[ :]*(?:401|403|429|5\d\d)\b|超时|网络|连接|权限|未授权|拒绝访问|限流|不可用|已取消`)
 	isInput  = regexp.MustCompile(`(?i)required|missing|invalid|must (?:be|have|match|not)|should be|expected|unexpected|unknown (?:propert|field|arg|param|option|key)|additional propert|not allowed|schema|validat|malformed|cannot parse|can't parse|parse error|syntax error|out of range|too (?:long|short|large|small|many|few)|unsupported|not (?:a|an) (?:file|directory|valid|number|integer|string)|is a directory|is a folder|not found|no such file|does not exist|doesn't exist|enoent|cannot find|outside|escapes|leads out|bad request|illegal|-3260[02]|缺少|必填|必须|无效|不合法|格式|参数|不存在|找不到|未找到|超出范围|不支持|不是目录|不是文件`)
-	missing  = regexp.MustCompile(`(?i)not found|no such file|does not exist|doesn't exist|enoent|cannot find|不存在|找不到|未找到`)
-	timeouts = regexp.MustCompile(`(?i)time[d -]*out|deadline exceeded|超时`)
-	denied   = regexp.MustCompile(`(?i)permission denied|eacces|access denied|no permission|not permitted|forbidden|unauthori[sz]ed|unauthenticated|not authori[sz]ed|权限|未授权|拒绝访问`)
-	network  = regexp.MustCompile(`(?i)connection|network|unreachable|no such host|broken pipe|\beof\b|transport|unavailable|server died|网络|连接|不可用`)
 )
 
 // IsParamError judges whether another input may help against an error (A15): it is one about values, or the input does not
 // fit the tool's schema; and it is none about the network, permissions or time.
 func IsParamError(t *catalog.Tool, in *strictjson.Object, failure string) bool {
-	if notInput.MatchString(failure) {
-		return false
-	}
-	return isInput.MatchString(failure) || len(t.Missing(in)) > 0 || len(problems(t, in)) > 0
+	return !notInput.MatchString(failure) && (isInput.MatchString(failure) || len(problems(t, in)) > 0)
 }
 
 // Describe says in a sentence what an error means, for a person (A16).
 func Describe(l lang.Lang, t *catalog.Tool, in *strictjson.Object, failure string) string {
-	name := t.GetName()
-	lacking := t.Missing(in)
-	switch {
-	case len(lacking) > 0:
-		return l.Say("%s needs more to go on: %s.", "%s 还需要：%s。", name, l.List(lacking))
-	case timeouts.MatchString(failure):
-		return l.Say("%s took too long and was given up.", "%s 用时过长，已放弃。", name)
-	case denied.MatchString(failure):
-		return l.Say("%s is not permitted to do that.", "%s 没有这样做的权限。", name)
-	case missing.MatchString(failure) && !notInput.MatchString(failure):
-		if names := byValue(t, in, failure); len(names) > 0 {
-			raw, _ := in.Get(names[0])
-			return l.Say("%q was not found. Give another.", "找不到“%s”，请换一个。", strictjson.Content(raw))
-		}
-	case network.MatchString(failure):
-		return l.Say("%s could not be reached.", "无法连接到 %s。", name)
+	if lacking := t.Missing(in); len(lacking) > 0 {
+		return l.Say("%s needs more to go on: %s.", "%s 还需要：%s。", t.GetName(), l.List(lacking))
 	}
 	if p := problems(t, in); len(p) > 0 && p[0].Pointer != "" {
-		return l.Say("%s: %q %s.", "%s：%s 的值不合要求（%s）。", name, strings.TrimPrefix(p[0].Pointer, "/"), p[0].Message)
+		return l.Say("%s: %q %s.", "%s：%s 的值不合要求（%s）。", t.GetName(), strings.TrimPrefix(p[0].Pointer, "/"), p[0].Message)
 	}
 	first, _, _ := strings.Cut(strings.TrimSpace(failure), "\n")
-	return l.Say("%s failed: %s", "%s 失败：%s", name, first)
+	return l.Say("%s failed: %s", "%s 失败：%s", t.GetName(), first)
 }
 
 // Shorten keeps a sentence within A16's limit: 50 words of a sensible length, in Chinese 50 characters.
 func Shorten(l lang.Lang, s string) string {
 	const most, mostCharacters = 50, 500
-	s = strings.Join(strings.Fields(s), " ")
+	words := strings.Fields(s)
 	if l == lang.ZH {
-		if utf8.RuneCountInString(s) <= most {
-			return s
-		}
-		return string([]rune(s)[:most-1]) + "…"
+		return lang.Clip(strings.Join(words, " "), most)
 	}
-	if words := strings.Fields(s); len(words) > most {
-		s = strings.Join(words[:most], " ") + "…"
+	if len(words) > most {
+		words = append(words[:most-1:most-1], words[most-1]+"…")
 	}
-	return lang.Clip(s, mostCharacters)
+	return lang.Clip(strings.Join(words, " "), mostCharacters)
 }

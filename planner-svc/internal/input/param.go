@@ -3,6 +3,7 @@ package input
 import (
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"pawl.dev/services/strictjson"
@@ -11,12 +12,14 @@ import (
 	"pawl.dev/planner-svc/internal/rank"
 )
 
-// Params is what a tool says of its input. It does not change and may be used by several goroutines.
+// Params is what a tool says of itself and of its input. It does not change and may be used by several goroutines.
 type Params struct {
 	*catalog.Tool
-	Name   []string // terms of the tool's name, at least one
-	about  []string // terms of its description
-	params []param
+	Name     []string        // terms of the tool's name, at least one
+	Purpose  []string        // of its title and the first sentence of its description
+	Says     map[string]bool // of its name, title, description and properties
+	Required int             // how many properties are
+	params   []param
 }
 
 // param is what a tool's property says about the values that it takes.
@@ -27,14 +30,12 @@ type param struct {
 	unit       *unit    // nil if it names none
 	members    []member // of its enum, or of its items'
 	array      bool
-	number     bool // it, or its items
-	flag       bool
-	structured bool // its items are objects or arrays
-	fraction   bool // 5 % is 0.05
-	percent    bool // 5 % is 5
-	query      bool // it is a text to search for
-	folder     bool // it may be a folder's path
-	needSlash  bool // its description has examples such as Asia/Tokyo
+	number     bool    // it, or its items
+	text       bool    // it, or its items
+	percent    float64 // what 1 % is: 0.01 or 1; 0 if it takes none
+	query      bool    // it is a text to search for
+	folder     bool    // it may be a folder's path
+	needSlash  bool    // its description has examples such as Asia/Tokyo
 }
 
 // member is one of an enum.
@@ -43,11 +44,21 @@ type member struct {
 	parts []string // its terms
 }
 
-// ParamsOf reads what a tool says of its input.
+// ParamsOf reads what a tool says of itself and of its input.
 func ParamsOf(t *catalog.Tool) *Params {
-	p := &Params{Tool: t, Name: termsOf(t.GetName()), about: rank.Terms(t.GetDescription())}
+	first, _, _ := strings.Cut(t.GetDescription(), ". ")
+	p := &Params{Tool: t, Name: termsOf(t.GetName()), Purpose: rank.Terms(t.GetTitle() + " " + first), Says: map[string]bool{}}
+	text := t.GetName() + " " + t.GetTitle() + " " + t.GetDescription()
 	for i := range t.Props {
-		p.params = append(p.params, p.paramOf(&t.Props[i]))
+		prop := &t.Props[i]
+		if prop.Required {
+			p.Required++
+		}
+		text += " " + prop.Name + " " + prop.Description + " " + prop.Enum
+		p.params = append(p.params, p.paramOf(prop))
+	}
+	for _, term := range rank.Terms(text) {
+		p.Says[term] = true
 	}
 	return p
 }
@@ -70,35 +81,29 @@ func (p *Params) paramOf(prop *catalog.Property) param {
 		items, _ := strictjson.Member(d.Schema, "items")
 		of, _ := strictjson.Member(items, "type")
 		kind = strictjson.Content(of)
-		d.structured = kind == "object" || kind == "array"
-		if list, ok := strictjson.Member(items, "enum"); ok {
-			enum = list
-		}
+		enum, _ = strictjson.Member(items, "enum")
 	}
 	for item := range strictjson.Items(enum) {
 		text := strictjson.Content(item)
 		d.members = append(d.members, member{text: text, parts: rank.Terms(text)})
 	}
-	lower := strings.ToLower(d.Description)
 	says := func(words ...string) bool {
-		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(lower, w) })
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(strings.ToLower(prop.Name+" "+prop.Description), w) })
 	}
-	if d.number = kind == "number" || kind == "integer"; d.number {
-		d.unit = d.namedUnit()
-		d.fraction = says("fraction", "decimal", "between 0 and 1", "0.0")
-		d.percent = says("percent", "%") || strings.Contains(strings.ToLower(d.Name), "percent")
-		return d
+	d.number, d.text = kind == "number" || kind == "integer", d.Takes("string") || d.array && (kind == "string" || kind == "")
+	d.unit = d.namedUnit()
+	switch {
+	case says("fraction", "decimal", "between 0 and 1", "0.0"):
+		d.percent = 0.01
+	case says("percent", "%"):
+		d.percent = 1
 	}
-	if d.flag = d.Takes("boolean") && !d.Takes("string"); d.flag {
+	if d.Takes("boolean") && !d.Takes("string") {
 		d.members = []member{{text: "true", parts: slices.DeleteFunc(slices.Clone(d.name), func(t string) bool { return rank.In("optional", t) })}}
 	}
-	d.form = d.formOf(says)
-	d.query = d.form == Phrase && hasTerm(d.name, "queri", "search", "q", "keyword", "term", "needl")
-	speaks := d.said
-	if len(speaks) == 0 {
-		speaks = p.about
-	}
-	d.folder = hasTerm(p.Name, "directori", "folder") || hasTerm(speaks, "directori", "folder")
+	d.form = d.formOf()
+	d.query = d.form == Phrase && hasTerm(d.name, rank.Words("role", "search")...)
+	d.folder = hasTerm(append(slices.Concat(p.Name, d.said), p.Purpose...), "directori", "folder")
 	d.needSlash = withSlash.MatchString(d.Description)
 	return d
 }
@@ -108,8 +113,8 @@ var inUnit = regexp.MustCompile(`(?i)\b(?:in|of|as)(?: a| the| degrees)? ([a-z/%
 
 func (d *param) namedUnit() *unit {
 	var names []string
-	if parts := catalog.NameParts(d.Name); len(parts) > 1 || strings.HasSuffix(d.Name, "s") {
-		names = append(names, parts[len(parts)-1])
+	if len(d.name) > 1 || strings.HasSuffix(d.Name, "s") {
+		names = append(names, d.name[len(d.name)-1])
 	}
 	for _, m := range inUnit.FindAllStringSubmatch(d.Description, -1) {
 		names = append(names, m[1]+m[2])
@@ -125,29 +130,16 @@ func (d *param) namedUnit() *unit {
 // forms are the kinds by their names in the lexicon.
 var forms = map[string]Kind{"date": Date, "time": Time, "path": Path, "glob": Glob, "url": URL, "email": Email}
 
-// formOf reads the form from the format, the description, or the last word of the name that says one.
-func (d *param) formOf(says func(...string) bool) Kind {
+// formOf reads the form from the format, or from the last word of the name that says one.
+func (d *param) formOf() Kind {
 	format, _ := strictjson.Member(d.Schema, "format")
-	if k, ok := forms[rank.Key("form", strictjson.Content(format))]; ok {
-		return k
-	}
-	switch {
-	case says("yyyy"):
-		return Date
-	case says("hh:mm"):
-		return Time
-	case says("email address"):
-		return Email
-	}
-	for _, term := range slices.Backward(d.name) {
+	form := Phrase
+	for _, term := range append(slices.Clone(d.name), strictjson.Content(format)) {
 		if k, ok := forms[rank.Key("form", term)]; ok {
-			return k
+			form = k
 		}
 	}
-	if says("glob") {
-		return Glob
-	}
-	return Phrase
+	return form
 }
 
 // readiness is how readily parameters of a form take kinds of values.
@@ -170,34 +162,22 @@ func (p *Params) takes(d *param, v *Value) (score float64, ok bool) {
 		return 9, p.PropLike(v.Key) == d.Property
 	case len(d.members) > 0:
 		return 0, false
+	case v.Kind == JSON && d.Takes(strictjson.Kind(v.Text)):
+		return 3, true
 	case d.number:
 		return d.takesNumber(v)
-	case !d.Takes("string") && !d.array || d.structured:
-		return 0, v.Kind == JSON
-	}
-	return d.takesText(v)
-}
-
-func (d *param) takesText(v *Value) (score float64, ok bool) {
-	score, ok = readiness[d.form][v.Kind]
-	switch {
+	case !d.text, v.Kind == Number && v.Unit != "", v.Kind >= Code && d.needSlash && !strings.Contains(v.Text, "/"), d.form == Path && strings.ContainsAny(v.Text, "*?"):
+		return 0, false
 	case v.Kind == Unit:
 		return 1.5, hasTerm(d.name, "unit", "currenc", "scale")
-	case v.Kind == Number && v.Unit != "", v.Kind >= Code && d.needSlash && !strings.Contains(v.Text, "/"), d.form == Path && strings.ContainsAny(v.Text, "*?"):
-		return 0, false
-	case ok && v.Kind == Date:
-		_, ok = isoDate(v.Text)
+	}
+	if score, ok = readiness[d.form][v.Kind]; ok && v.Kind == Date {
+		_, ok = v.iso()
 	}
 	return score, ok
 }
 
 func (d *param) takesNumber(v *Value) (float64, bool) {
-	if v.Kind == JSON {
-		return 3, d.array && strings.HasPrefix(v.Text, "[")
-	}
-	if v.Kind != Number {
-		return 0, false
-	}
 	_, ok := d.valueOf(v)
 	u, known := unitOf(v.Unit)
 	switch {
@@ -205,37 +185,59 @@ func (d *param) takesNumber(v *Value) (float64, bool) {
 		return 0.3, ok
 	case d.unit != nil, u.dimension == "percent":
 		return 3, ok
-	case strings.HasPrefix(u.dimension, "money") && hasTerm(d.name, "amount", "price", "princip", "bill", "budget", "cost", "salari", "gross", "bonus", "incom"):
-		return 2, ok
 	}
 	return 0, ok
 }
 
-// valueOf returns the number that a parameter takes for a value; false if the units do not fit.
+// valueOf returns the number that a parameter takes for a value; false if it is none, or the units do not fit.
 func (d *param) valueOf(v *Value) (n float64, ok bool) {
-	n, ok = v.Number, true
+	n, ok = v.Number, v.Kind == Number
 	u, known := unitOf(v.Unit)
 	switch {
-	case known && u.dimension == "percent" && d.fraction:
-		n = rounded(n / 100)
 	case known && u.dimension == "percent":
-		ok = d.percent
+		n, ok = rounded(n*d.percent), ok && d.percent > 0
 	case known && d.unit != nil && u != *d.unit:
-		n, ok = rounded((n-u.offset)*u.factor/d.unit.factor+d.unit.offset), u.dimension == d.unit.dimension
+		n, ok = rounded((n-u.offset)*u.factor/d.unit.factor+d.unit.offset), ok && u.dimension == d.unit.dimension
 	}
 	return n, ok && (!strings.Contains(d.Type, "integer") || d.Takes("number") || n == float64(int64(n)))
+}
+
+// unit is a unit of measurement; n of it are (n - offset) * factor of the dimension's first unit.
+type unit struct {
+	dimension      string
+	factor, offset float64
+}
+
+// unitOf returns the unit of a name.
+func unitOf(name string) (u unit, ok bool) {
+	f := append(strings.Split(rank.Key("unit", name), ":"), "", "")
+	return unit{f[0], number(f[1]), number(f[2])}, f[0] != ""
+}
+
+// rounded keeps seven digits of a computed number.
+func rounded(n float64) float64 {
+	if n == float64(int64(n)) {
+		return n
+	}
+	return number(strconv.FormatFloat(n, 'g', 7, 64))
+}
+
+// number reads a number of the lexicon, or one that was found to be one; 0 for anything else.
+func number(text string) float64 {
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 func hasTerm(terms []string, any ...string) bool {
 	return slices.ContainsFunc(any, func(t string) bool { return slices.Contains(terms, t) })
 }
 
-// means reports whether two terms mean the same.
-func means(a, b string) bool { return a == b || slices.Contains(rank.Synonyms(a), b) }
-
 // meansAny reports whether a term means the same as one of others.
 func meansAny(terms []string, term string) bool {
-	return slices.ContainsFunc(terms, func(t string) bool { return means(t, term) })
+	return slices.ContainsFunc(terms, func(t string) bool { return rank.Means(t, term) })
 }
 
 // TakesPath reports whether a property takes a file or folder.

@@ -3,7 +3,6 @@ package input
 import (
 	"cmp"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -76,8 +75,8 @@ var patterns = []struct {
 }{
 	{JSON, "}", regexp.MustCompile(`(?s)^\{.*\}`)},
 	{JSON, "]", regexp.MustCompile(`^\[[^\]]*\]`)},
-	{Quoted, "", regexp.MustCompile(`^(?:"[^"]+"|“[^”]+”|‘[^’]+’|「[^」]+」|` + "`[^`]+`" + `|'[^']+')`)},
-	{Pair, "=", regexp.MustCompile(`^[A-Za-z_][\w-]*\s*=\s*(?:"[^"]*"|'[^']*'|[^\s,;，；]*[^\s,;，；.?!。？！])`)},
+	{Quoted, "", regexp.MustCompile(`^(?:"[^"]+"|“[^“”]+”|‘[^‘’]+’|「[^「」]+」|` + "`[^`]+`" + `|'[^']+')`)},
+	{Pair, "=", regexp.MustCompile(`^[A-Za-z_][\w-]{0,63}\s?=\s?(?:"[^"]*"|'[^']*'|[^\s,;，；]*[^\s,;，；.?!。？！])`)},
 	{URL, ":", regexp.MustCompile(`^[a-z][a-z0-9+]*://[^\s"'<>]+[^\s"'<>.,;:!?)]`)},
 	{Email, "@", regexp.MustCompile(`^[\w.+-]+@[\w-]+(?:\.[\w-]+)*`)},
 	{Date, "", regexp.MustCompile(`(?i)^(?:\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d)?(?:Z|[+-]\d\d:\d\d)?)?|` + months + `\.? \d{1,2}(?:st|nd|rd|th)?\b(?:,? \d{4})?|\d{1,2}(?:st|nd|rd|th)? (?:of )?` + months +
@@ -92,16 +91,18 @@ var patterns = []struct {
 var (
 	afterNumber = regexp.MustCompile(`^ ?(%|°[CF]?|\p{Han}{1,2}|[A-Za-zµ]+(?:/[a-z]+)?)`)
 	word        = regexp.MustCompile(`^(?:` + letter + `|[\p{N}_])(?:` + letter + `|[\p{N}_]|['’.](?:` + letter + `|\p{N})|-[\p{Lu}\p{N}])*`)
+	code        = regexp.MustCompile(`\p{Ll}\p{Lu}|[\p{N}_]|\..|^\P{Ll}{2,}$`) // in a word that is no plain one: USD, BA117, NewServer, deadline_exceeded
+	hanPath     = regexp.MustCompile(`^\p{Han}[\p{L}\p{N}_-]*[/.][\p{L}\p{N}_./-]*`)
 	hanTail     = regexp.MustCompile(`([A-Za-z0-9_-])\p{Han}[^/.]*$`) // Chinese behind the end of a path in other letters
 )
-
-// mostValue bounds a value without quotation marks, brackets or name, in bytes, so that scanning takes time in proportion to a text's length.
-const mostValue = 512
 
 // MostText bounds a text that is looked at, in bytes.
 const MostText = 8 << 10
 
-// Scan finds the words and values of a text. Of one longer than MostText, it looks at the beginning.
+// mostValue bounds a value without quotation marks, brackets or name, in bytes: a longer one is a token without a value.
+const mostValue = 512
+
+// Scan finds the words and values of a text, in time in proportion to its length. Of one longer than MostText, it looks at the beginning.
 func Scan(text string) *Clause {
 	c := &Clause{Text: strings.ToValidUTF8(text[:min(len(text), MostText)], "")}
 	for i := 0; i < len(c.Text); {
@@ -113,15 +114,13 @@ func Scan(text string) *Clause {
 		case c.value(i):
 		case unicode.Is(unicode.Han, r):
 			c.chinese(i)
-		case word.MatchString(c.Text[i:]):
+		case word.MatchString(c.Text[i:min(len(c.Text), i+utf8.UTFMax)]):
 			c.word(i)
 		default:
 			c.token(i, i+size, string(r), string(r))
 		}
 		i = c.Tokens[len(c.Tokens)-1].End
 	}
-	c.properNames()
-	c.collect()
 	return c
 }
 
@@ -132,9 +131,22 @@ func (c *Clause) token(start, end int, text, term string) {
 	c.Tokens = append(c.Tokens, Token{Text: text, Term: term, Start: start, End: end})
 }
 
-// add makes a token of a value.
-func (c *Clause) add(v Value, start, end int) {
-	c.Tokens = append(c.Tokens, Token{Text: strings.ToLower(v.Text), Start: start, End: end, Value: &v})
+var listed = regexp.MustCompile(`(?i)^\s*(?:[,、&]|,?\s*(?:and|or))\s*$`)
+
+// add makes a token of a value, and another value of its unit. Values of a kind with "and" or a comma between them are of one list.
+func (c *Clause) add(v *Value, start, end int) {
+	v.From, v.To = len(c.Tokens), len(c.Tokens)+1
+	if n := len(c.Values); n > 0 {
+		if last := c.Values[n-1]; last.Kind == v.Kind && listed.MatchString(c.Text[c.Tokens[last.From].End:start]) {
+			last.list = cmp.Or(last.list, v.From)
+			v.list = last.list
+		}
+	}
+	if v.Unit != "" {
+		c.Values = append(c.Values, &Value{Kind: Unit, From: v.From, To: v.To, Text: v.Unit})
+	}
+	c.Values = append(c.Values, v)
+	c.Tokens = append(c.Tokens, Token{Text: strings.ToLower(v.Text), Start: start, End: end, Value: v})
 }
 
 // value takes a value that starts at i, if one does.
@@ -151,11 +163,14 @@ func (c *Clause) value(i int) bool {
 		if p.needs != "" && !strings.ContainsAny(rest, p.needs) {
 			continue
 		}
-		if found := p.re.FindString(rest); found != "" && len(found) != mostValue {
-			if v, end, ok := c.read(p.kind, found, i+len(found)); ok {
-				c.add(v, i, end)
-				return true
-			}
+		found := p.re.FindString(rest)
+		if len(found) == mostValue {
+			c.token(i, i+len(found), found, found)
+			return true
+		}
+		if v, end, ok := c.read(p.kind, found, i+len(found)); ok && found != "" {
+			c.add(&v, i, end)
+			return true
 		}
 	}
 	return false
@@ -190,17 +205,13 @@ func (c *Clause) number(v Value, end int) (Value, int) {
 	v.exact = strings.TrimPrefix(strings.ReplaceAll(text, ",", ""), "+")
 	v.Number = number(v.exact)
 	for range 2 {
-		found := afterNumber.FindStringSubmatch(c.Text[end:])
+		found := afterNumber.FindStringSubmatch(c.Text[end:min(len(c.Text), end+mostValue)])
 		if found == nil {
 			break
 		}
 		name := found[1]
-		if rank.Key("magnitude", name) == "" && rank.Key("unit", name) == "" {
-			_, size := utf8.DecodeRuneInString(name)
+		if first, size := utf8.DecodeRuneInString(name); unicode.Is(unicode.Han, first) && rank.Key("unit", name) == "" {
 			name = name[:size] // 3天后
-			if size == 1 {
-				break
-			}
 		}
 		if times := rank.Key("magnitude", name); times != "" {
 			v.Number, v.exact = v.Number*number(times), ""
@@ -214,33 +225,42 @@ func (c *Clause) number(v Value, end int) (Value, int) {
 	return v, end
 }
 
-// word takes a word that is not Chinese: a numeral, a code, or a plain word.
+// word takes a word that is not Chinese: a numeral, a code, a part of a name, or a plain word.
 func (c *Clause) word(i int) {
 	w := word.FindString(c.Text[i:])
 	w = strings.TrimSuffix(strings.TrimSuffix(w, "'s"), "’s")
-	lower := strings.ToLower(w)
-	if n := rank.Key("number", lower); n != "" {
+	lower, last := strings.ToLower(w), Token{Text: "."}
+	if n := len(c.Tokens); n > 0 {
+		last = c.Tokens[n-1]
+	}
+	first, _ := utf8.DecodeRuneInString(w)
+	switch n := rank.Key("number", lower); {
+	case n != "":
 		v, end := c.number(Value{Kind: Number, Text: n}, i+len(w))
-		c.add(v, i, end)
-	} else if isCode(w) {
-		c.add(Value{Kind: Code, Text: w}, i, i+len(w))
-	} else {
+		c.add(&v, i, end)
+	case code.MatchString(w):
+		c.add(&Value{Kind: Code, Text: w}, i, i+len(w))
+	case !unicode.IsUpper(first) || last.Text == "." || len(w) == 1 || rank.Stop(rank.Stem(lower)):
 		c.token(i, i+len(w), lower, rank.Stem(lower))
+	case last.Value != nil && last.Value.Kind == Name && c.Text[last.End:i] == " ": // Paris, New York
+		last.End = i + len(w)
+		last.Value.Text, last.Text = c.Said(last), strings.ToLower(c.Said(last))
+		c.Tokens[len(c.Tokens)-1] = last
+	default:
+		c.add(&Value{Kind: Name, Text: w}, i, i+len(w))
 	}
 }
 
-var (
-	hump     = regexp.MustCompile(`\p{Ll}\p{Lu}|[\p{N}_]|\..`)
-	capitals = regexp.MustCompile(`^\P{Ll}{2,}$`)
-)
-
-// isCode reports whether a word is no plain one: USD, BA117, NewServer, deadline_exceeded.
-func isCode(w string) bool { return hump.MatchString(w) || capitals.MatchString(w) }
-
-// chinese takes the next Chinese word: one of the lexicon, or what stands before the next of those.
+// chinese takes the next Chinese word: one of the lexicon, a path, or what stands before the next word of the lexicon.
 func (c *Clause) chinese(i int) {
 	known := func(w string) bool { return rank.Key("zh", w) != "" || rank.Synonyms(w) != nil }
 	w := rank.ChineseWord(c.Text[i:], known)
+	if path := hanPath.FindString(c.Text[i:min(len(c.Text), i+mostValue)]); w == "" && path != "" {
+		if v, end, ok := c.read(Path, path, i+len(path)); ok {
+			c.add(&v, i, end)
+			return
+		}
+	}
 	for end := i; w == ""; {
 		_, size := utf8.DecodeRuneInString(c.Text[end:])
 		end += size
@@ -252,89 +272,17 @@ func (c *Clause) chinese(i int) {
 	c.token(i, i+len(w), term, rank.Stem(term))
 }
 
-// properNames makes values of capitalised words that do not start a sentence: Paris, Bank of China, British pounds, Boston, MA.
-func (c *Clause) properNames() {
-	var out []Token
-	for i := 0; i < len(c.Tokens); i++ {
-		t := c.Tokens[i]
-		if i > 0 && c.capital(i) && c.Tokens[i-1].Text != "." {
-			j := i + 1
-			for c.capital(j) || j < len(c.Tokens) && (rank.In("connector", c.Tokens[j].Text) && c.capital(j+1) || rank.Key("code", c.Tokens[j].Text) != "") {
-				j++
-			}
-			if j+1 < len(c.Tokens) && c.Tokens[j].Text == "," && c.Tokens[j+1].Value != nil && len(c.Tokens[j+1].Text) == 2 {
-				j += 2
-			}
-			t.End = c.Tokens[j-1].End
-			name := c.Text[t.Start:t.End]
-			t.Text, t.Term, t.Value = strings.ToLower(name), "", &Value{Kind: Name, Text: name}
-			i = j - 1
-		}
-		out = append(out, t)
-	}
-	c.Tokens = out
-}
-
-// capital reports whether a token is a capitalised word that says something.
-func (c *Clause) capital(i int) bool {
-	if i >= len(c.Tokens) {
-		return false
-	}
-	t := c.Tokens[i]
-	r, _ := utf8.DecodeRuneInString(c.Text[t.Start:])
-	return t.Value == nil && unicode.IsUpper(r) && len(t.Text) > 1 && !rank.Stop(t.Term)
-}
-
-// collect gathers the values and the units of numbers, and numbers those that are listed: a, b and c.
-func (c *Clause) collect() {
-	last, list, between := &Value{Kind: -1}, 0, ""
-	for i, t := range c.Tokens {
-		v := t.Value
-		if v == nil {
-			between += t.Text
-			continue
-		}
-		if (last.Kind == v.Kind || last.isThing() && v.isThing()) && slices.Contains([]string{",", "and", ",and", "or", ",or", "、", "&"}, between) {
-			if last.list == 0 {
-				list++
-				last.list = list
-			}
-			v.list = last.list
-		}
-		v.From, v.To = i, i+1
-		c.Values = append(c.Values, v)
-		if v.Unit != "" {
-			c.Values = append(c.Values, &Value{Kind: Unit, From: i, To: i + 1, Text: v.Unit})
-		}
-		last, between = v, ""
-	}
-}
-
-// isThing reports whether a value may be a file's name, and so stand in one list with another such.
-func (v *Value) isThing() bool { return v.Kind == Path || v.Kind == Code || v.Kind == Name }
-
 var ordinal = regexp.MustCompile(`(\d)(?:st|nd|rd|th)\b`)
 
-// isoDate writes a date as 2006-01-02, with its time if it has one; false if its year is not said.
-func isoDate(text string) (string, bool) {
-	if len(text) >= 10 && text[4] == '-' {
-		return text, true
-	}
-	clean := ordinal.ReplaceAllString(strings.NewReplacer(",", "", ".", "", " of ", " ").Replace(strings.ToLower(text)), "$1")
-	return reformat(clean, time.DateOnly, "January 2 2006", "Jan 2 2006", "2 January 2006", "2 Jan 2006", "2006年1月2日")
-}
-
-// clock writes a time as 15:04.
-func clock(text string) (string, bool) {
-	return reformat(strings.ToUpper(strings.NewReplacer(" ", "", ".", "").Replace(text)), "15:04", "15:04", "3:04PM", "3PM", "15:04:05")
-}
-
-// reformat writes a time that has one of the layouts in another.
-func reformat(text, as string, layouts ...string) (string, bool) {
-	for _, layout := range layouts {
-		if t, err := time.Parse(layout, text); err == nil {
-			return t.Format(as), true
+// iso writes a date as 2006-01-02, with its time if it has one, and a time as 15:04; false if the year is not said.
+func (v *Value) iso() (string, bool) {
+	clean := ordinal.ReplaceAllString(strings.NewReplacer(",", "", ".", "", " of ", " ", " am", "am", " pm", "pm").Replace(strings.ToLower(v.Text)), "$1")
+	for _, layout := range []string{"January 2 2006", "Jan 2 2006", "2 January 2006", "2 Jan 2006", "2006年1月2日", "15:04", "3:04pm", "3pm", "15:04:05"} {
+		if t, err := time.Parse(layout, clean); err == nil && v.Kind == Date {
+			return t.Format(time.DateOnly), true
+		} else if err == nil {
+			return t.Format("15:04"), true
 		}
 	}
-	return "", false
+	return v.Text, len(v.Text) >= 10 && v.Text[4] == '-'
 }

@@ -11,53 +11,72 @@ import (
 	"pawl.dev/planner-svc/internal/lang"
 )
 
-// answer tells what was found, what failed, and what was not understood. fulfilled is false if anything of the goal is missing.
+// write emits the answer paragraph by paragraph, with an empty line between them, unless emit is nil, and returns the whole. Bullets stay together.
+func (w *work) write(cutShort string, emit func(string) error) (whole string, reached plannerv1.GoalResult, err error) {
+	paragraphs, fulfilled := w.answer(cutShort)
+	if reached = plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED; fulfilled {
+		reached = plannerv1.GoalResult_GOAL_RESULT_FULFILLED
+	}
+	for _, text := range paragraphs {
+		switch {
+		case whole == "":
+		case strings.HasPrefix(text, "- "):
+			text = "\n" + text
+		default:
+			text = "\n\n" + text
+		}
+		whole += text
+		if emit != nil && err == nil {
+			err = emit(text)
+		}
+	}
+	return whole, reached, err
+}
+
+// answer tells what was found, what failed, and what was not understood, in paragraphs. fulfilled is false if anything of the goal is missing.
 func (w *work) answer(cutShort string) (paragraphs []string, fulfilled bool) {
 	fulfilled = cutShort == "" && len(w.notUnderstood) == 0 && w.next == nil
 	if cutShort != "" {
 		paragraphs = append(paragraphs, w.l.Say("The task ended early: %s", "任务提前结束：%s", cutShort))
 	}
 	if len(w.notUnderstood) > 0 {
-		return append(w.refusal(paragraphs), w.signature()), false
+		return append(append(paragraphs, w.refusal()...), w.signature()), false
 	}
 	for _, d := range w.demands {
 		for _, done := range d.done {
 			text, ok := w.tell(done)
 			paragraphs, fulfilled = append(paragraphs, text...), fulfilled && ok
 		}
-		switch {
-		case d.skipped:
-			fulfilled = false
-			paragraphs = append(paragraphs, w.l.Say("%q was not attempted, since a step before it failed and %s may change something.", "“%s”没有执行，因为之前的步骤失败了，而 %s 可能会做出更改。", d.text, d.choice.tool.GetId()))
-		case len(d.done) == 0:
+		if len(d.done) == 0 {
 			fulfilled = false
 			paragraphs = append(paragraphs, w.l.Say("Not reached: %q.", "未执行到：“%s”。", d.text))
 		}
 	}
 	for _, r := range w.extras {
-		if !r.OK() {
-			paragraphs = append(paragraphs, w.failure(r.HistoryEntry))
-			continue
-		}
-		text := render(w.l, r)
-		text[0] = r.GetToolId() + ": " + text[0]
-		paragraphs = append(paragraphs, text...)
+		text, _ := w.tell(call{res: r})
+		paragraphs = append(paragraphs, append([]string{r.GetToolId() + ": " + text[0]}, text[1:]...)...)
 	}
 	return append(paragraphs, w.signature()), fulfilled
 }
 
 // tell tells the result of a call, and reports whether it is what was asked for.
-func (w *work) tell(d done) ([]string, bool) {
-	if !d.res.OK() {
+func (w *work) tell(d call) ([]string, bool) {
+	what := countOf(d.text)
+	switch n, ok := count(d.res, what); {
+	case !d.res.OK():
 		return []string{w.failure(d.res.HistoryEntry)}, false
+	case what == "":
+		return render(w.l, d.res), true
+	case !ok || !w.paramsOf(d.tool).knows(nounOf(what)):
+		head := w.l.Say("How many %s there are is not in the result of %s:", "结果（%[2]s）中没有“%[1]s”的数量：", what, d.tool.GetId())
+		return append([]string{head}, render(w.l, d.res)...), false
+	case n == 0:
+		return append([]string{w.l.Say("There are no %s.", "没有 %s。", what)}, render(w.l, d.res)...), true
+	case n == 1 && w.l == lang.EN:
+		return append([]string{"There is 1 " + strings.TrimSuffix(what, "s") + "."}, render(w.l, d.res)...), true
+	default:
+		return append([]string{w.l.Say("There are %d %s.", "共有 %d 个 %s。", n, what)}, render(w.l, d.res)...), true
 	}
-	if what := countOf(d.text); what != "" {
-		if n, ok := count(d.res, what); ok && w.aboutOf(d.tool).knows(nounOf(what)) {
-			return w.counted(n, what), true
-		}
-		return append([]string{w.l.Say("How many %s there are is not in the result of %s:", "结果（%[2]s）中没有“%[1]s”的数量：", what, d.tool.GetId())}, render(w.l, d.res)...), false
-	}
-	return render(w.l, d.res), true
 }
 
 func (w *work) failure(e *plannerv1.HistoryEntry) string {
@@ -83,57 +102,33 @@ func countOf(text string) string {
 	return ""
 }
 
-func (w *work) counted(t tally, what string) []string {
-	if t.n == 1 && w.l == lang.EN {
-		what = strings.TrimSuffix(what, "s")
-	}
-	least := ""
-	if t.atLeast {
-		least = w.l.Pick("at least ", "至少 ")
-	}
-	head := w.l.Say("There %s %s%d %s", "共有 %[2]s%[3]d 个 %[4]s", lang.Plural(t.n, "is", "are"), least, t.n, what)
-	if t.n == 0 {
-		head = w.l.Say("There are no %s", "没有 %s", what)
-	}
-	if len(t.items) > 0 && len(t.items) <= mostInline {
-		return []string{head + w.l.Pick(": ", "：") + w.l.List(t.items) + w.l.Pick(".", "。")}
-	}
-	return append([]string{head + w.l.Pick(".", "。")}, bullets(w.l, t.items)...)
-}
-
 // refusal says what was not understood and what helps.
-func (w *work) refusal(paragraphs []string) []string {
+func (w *work) refusal() []string {
 	if strings.TrimSpace(w.tc.GetGoal()) == "" {
-		paragraphs = append(paragraphs, w.l.Pick("There is no goal, so nothing was done.", "没有目标，所以什么都没有做。"))
-		return paragraphs
+		return []string{w.l.Pick("There is no goal, so nothing was done.", "没有目标，所以什么都没有做。")}
 	}
 	var quoted []string
 	for _, n := range w.notUnderstood {
 		quoted = append(quoted, fmt.Sprintf("%q", n))
 	}
-	paragraphs = append(paragraphs, w.l.Say("The offline planner, which uses no language model, could not match this goal to a tool, so nothing was called. It did not understand: %s.",
-		"离线规划器不使用语言模型，无法为该目标找到合适的工具，因此没有调用任何工具。没有理解的部分：%s。", w.l.List(quoted)))
+	head := w.l.Say("The offline planner, which uses no language model, could not match this goal to a tool, so nothing was called. It did not understand: %s.",
+		"离线规划器不使用语言模型，无法为该目标找到合适的工具，因此没有调用任何工具。没有理解的部分：%s。", w.l.List(quoted))
 	if len(w.tc.GetTools()) == 0 {
-		return append(paragraphs, w.l.Pick("There are no tools: activate an MCP server.", "没有可用的工具：请先启用一个 MCP 服务器。"))
+		return []string{head, w.l.Pick("There are no tools: activate an MCP server.", "没有可用的工具：请先启用一个 MCP 服务器。")}
 	}
-	var lines []string
-	for i, t := range w.tc.GetTools() {
-		if i == mostTools {
-			lines = append(lines, w.l.Say("- … and %d more", "- ……另有 %d 个", len(w.tc.GetTools())-i))
-			break
-		}
+	var tools []string
+	for _, t := range w.tc.GetTools() {
 		line, _, _ := strings.Cut(strings.TrimSpace(t.GetDescription()), "\n")
 		if t.GetTitle() != "" {
 			line = t.GetTitle()
 		}
-		lines = append(lines, "- "+t.GetId()+": "+lang.Clip(line, 100))
+		tools = append(tools, t.GetId()+": "+lang.Clip(line, 100))
 	}
-	return append(paragraphs, w.l.Pick("A language model understands more: `pawl run --model openai:MODEL`, `anthropic:MODEL` or `ollama:MODEL` (field `model`). Or say it in the words of a tool, or write the steps as a playbook (`--playbook`).",
-		"语言模型能理解更多：`pawl run --model openai:MODEL`、`anthropic:MODEL` 或 `ollama:MODEL`（字段 `model`）。也可以用工具的用词重述，或把步骤写成 playbook（`--playbook`）。"),
-		w.l.Pick("The tools are:", "可用的工具：")+"\n"+strings.Join(lines, "\n"))
+	return append([]string{head,
+		w.l.Pick("A language model understands more: `pawl run --model openai:MODEL`, `anthropic:MODEL` or `ollama:MODEL` (field `model`). Or say it in the words of a tool, or write the steps as a playbook (`--playbook`).",
+			"语言模型能理解更多：`pawl run --model openai:MODEL`、`anthropic:MODEL` 或 `ollama:MODEL`（字段 `model`）。也可以用工具的用词重述，或把步骤写成 playbook（`--playbook`）。"),
+		w.l.Pick("The tools are:", "可用的工具：")}, bullets(w.l, tools)...)
 }
-
-const mostTools = 20
 
 func (w *work) signature() string {
 	return w.l.Pick("(Written by the offline planner, without a language model.)", "（由离线规划器生成，未使用语言模型。）")

@@ -38,79 +38,73 @@ func (*Planner) Info() plan.Info {
 }
 
 // PlanSteps implements plan.Planner.
-func (p *Planner) PlanSteps(_ context.Context, req *plannerv1.PlanStepsRequest, _ func(string) error) (*plannerv1.PlanStepsResponse, error) {
+func (p *Planner) PlanSteps(_ context.Context, req *plannerv1.PlanStepsRequest, emit func(string) error) (res *plannerv1.PlanStepsResponse, err error) {
 	w := p.newWork(req.GetContext())
-	res := &plannerv1.PlanStepsResponse{Steps: []*plannerv1.PlannedStep{w.step()}, Usage: &commonv1.Usage{}}
+	res = &plannerv1.PlanStepsResponse{Steps: []*plannerv1.PlannedStep{w.step()}, Usage: &commonv1.Usage{}}
 	if req.GetBegin() {
 		res.FlowName, res.FlowRisk = flowName(req.GetContext()), w.flowRisk()
 	}
-	return res, nil
+	if w.next == nil {
+		var text string
+		text, res.GoalResult, err = w.write("", emit)
+		res.Answer = &text
+	}
+	return res, err
 }
 
 // GenerateAnswer implements plan.Planner.
 func (p *Planner) GenerateAnswer(_ context.Context, req *plannerv1.GenerateAnswerRequest, emit func(string) error) (*plannerv1.GenerateAnswerResponse, error) {
-	paragraphs, fulfilled := p.newWork(req.GetContext()).answer(req.GetCutShort())
-	res := &plannerv1.GenerateAnswerResponse{Usage: &commonv1.Usage{}, GoalResult: plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED}
-	if fulfilled {
-		res.GoalResult = plannerv1.GoalResult_GOAL_RESULT_FULFILLED
-	}
-	return res, stream(paragraphs, emit)
+	_, reached, err := p.newWork(req.GetContext()).write(req.GetCutShort(), emit)
+	return &plannerv1.GenerateAnswerResponse{Usage: &commonv1.Usage{}, GoalResult: reached}, err
 }
 
-// GetFirstInputParams implements plan.Planner.
+// GetFirstInputParams returns the planned call's input if that call uses this tool; otherwise parameters found in the description, or in the goal
+// if there is none. Behind an error, the input that failed is made to fit the schema, and is not changed otherwise.
 func (p *Planner) GetFirstInputParams(_ context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {
-	t, failed, err := callOf(req, req.GetFailedInputJson())
-	if err != nil {
-		return nil, err
+	t, failed := callOf(req, req.GetFailedInputJson())
+	w := p.newWork(req.GetContext())
+	var found *strictjson.Object
+	if w.next != nil && w.next.tool.GetId() == t.GetId() {
+		found = w.next.input
+	} else {
+		text := cmp.Or(strings.TrimSpace(req.GetDescription()), w.tc.GetGoal())
+		found = input.ParamsOf(t).Fill(input.Scan(text)).Input
 	}
-	out := p.newWork(req.GetContext()).firstInput(req, t, failed)
-	return &plannerv1.GetFirstInputParamsResponse{InputJson: out.String(), Missing: t.Missing(out), Usage: &commonv1.Usage{}}, nil
+	if req.GetError() != "" || req.GetFailedInputJson() != "" {
+		found = input.Merge(t, found, failed.String(), "", "")
+	}
+	return &plannerv1.GetFirstInputParamsResponse{InputJson: found.String(), Missing: t.Missing(found), Usage: &commonv1.Usage{}}, nil
 }
 
 // FillParams implements plan.Planner.
 func (*Planner) FillParams(_ context.Context, req *plannerv1.FillParamsRequest) (*plannerv1.FillParamsResponse, error) {
-	t, in, err := callOf(req, req.GetInputJson())
-	if err != nil {
-		return nil, err
-	}
+	t, in := callOf(req, req.GetInputJson())
 	out := input.Merge(t, in, req.GetContentJson(), req.GetDescription(), req.GetError())
 	return &plannerv1.FillParamsResponse{InputJson: out.String(), Usage: &commonv1.Usage{}}, nil
 }
 
 // AssessToolRisk implements plan.Planner.
 func (*Planner) AssessToolRisk(_ context.Context, req *plannerv1.AssessToolRiskRequest) (*plannerv1.AssessToolRiskResponse, error) {
-	t, in, err := callOf(req, req.GetInputJson())
-	if err != nil {
-		return nil, err
-	}
+	t, in := callOf(req, req.GetInputJson())
 	return &plannerv1.AssessToolRiskResponse{Risk: risk.Assess(langOf(req.GetContext()), t, in), Usage: &commonv1.Usage{}}, nil
 }
 
 // IsParamError implements plan.Planner.
 func (*Planner) IsParamError(_ context.Context, req *plannerv1.IsParamErrorRequest) (*plannerv1.IsParamErrorResponse, error) {
-	t, in, err := callOf(req, req.GetInputJson())
-	if err != nil {
-		return nil, err
-	}
+	t, in := callOf(req, req.GetInputJson())
 	return &plannerv1.IsParamErrorResponse{IsParamError: input.IsParamError(t, in, req.GetError()), Usage: &commonv1.Usage{}}, nil
 }
 
 // DescribeError implements plan.Planner.
 func (*Planner) DescribeError(_ context.Context, req *plannerv1.DescribeErrorRequest) (*plannerv1.DescribeErrorResponse, error) {
-	t, in, err := callOf(req, req.GetInputJson())
-	if err != nil {
-		return nil, err
-	}
+	t, in := callOf(req, req.GetInputJson())
 	l := langOf(req.GetContext())
 	return &plannerv1.DescribeErrorResponse{Message: input.Shorten(l, input.Describe(l, t, in, req.GetError())), Usage: &commonv1.Usage{}}, nil
 }
 
 // GetMissingParams implements plan.Planner.
 func (*Planner) GetMissingParams(_ context.Context, req *plannerv1.GetMissingParamsRequest) (*plannerv1.GetMissingParamsResponse, error) {
-	t, in, err := callOf(req, req.GetInputJson())
-	if err != nil {
-		return nil, err
-	}
+	t, in := callOf(req, req.GetInputJson())
 	return &plannerv1.GetMissingParamsResponse{SchemaJson: input.Form(t, input.Offending(t, in, req.GetError())), Usage: &commonv1.Usage{}}, nil
 }
 
@@ -121,12 +115,12 @@ type aboutTool interface {
 }
 
 // callOf returns the tool and the input that a request is about. The request was checked by plan.Check.
-func callOf(req aboutTool, inputJSON string) (*catalog.Tool, *strictjson.Object, error) {
-	if strings.TrimSpace(inputJSON) == "" {
-		inputJSON = "{}"
-	}
+func callOf(req aboutTool, inputJSON string) (*catalog.Tool, *strictjson.Object) {
 	in, err := strictjson.ParseObject(inputJSON)
-	return catalog.NewTool(catalog.Find(req.GetContext().GetTools(), req.GetToolId())), in, err
+	if err != nil {
+		in = &strictjson.Object{} // there is none
+	}
+	return catalog.NewTool(catalog.Find(req.GetContext().GetTools(), req.GetToolId())), in
 }
 
 func langOf(tc *plannerv1.TaskContext) lang.Lang { return lang.Of(tc.GetLanguage(), tc.GetGoal()) }
@@ -146,7 +140,7 @@ func (w *work) flowRisk() *commonv1.Risk {
 	var tools []*catalog.Tool
 	for _, d := range w.demands {
 		if len(w.notUnderstood) == 0 {
-			tools = append(tools, d.choice.tool)
+			tools = append(tools, d.choice.tool.Tool)
 		}
 	}
 	return risk.OfTools(w.l, tools)
@@ -165,19 +159,3 @@ func (w *work) step() *plannerv1.PlannedStep {
 
 // maxDescription bounds a step's description, in characters.
 const maxDescription = 200
-
-// firstInput returns the planned call's input if that call uses this tool; otherwise parameters found in the description, or in the goal if
-// there is none. An input that failed is repaired.
-func (w *work) firstInput(req *plannerv1.GetFirstInputParamsRequest, t *catalog.Tool, failed *strictjson.Object) *strictjson.Object {
-	var found *strictjson.Object
-	if w.next != nil && w.next.tool.GetId() == t.GetId() {
-		found = w.next.input
-	} else {
-		text := cmp.Or(strings.TrimSpace(req.GetDescription()), w.tc.GetGoal())
-		found = input.ParamsOf(t).Fill(input.Scan(text)).Input
-	}
-	if req.GetError() != "" || req.GetFailedInputJson() != "" {
-		return input.Repair(t, failed, req.GetError(), found)
-	}
-	return found
-}

@@ -75,7 +75,7 @@ func TestQuestionsAboutCalls(t *testing.T) {
 	}
 	// A16
 	said, err := p.DescribeError(t.Context(), &plannerv1.DescribeErrorRequest{Context: in("x"), ToolId: "workspace/read_file", InputJson: `{"path":"x.md"}`, Error: `"x.md" does not exist`})
-	if err != nil || said.GetMessage() != `"x.md" was not found. Give another.` {
+	if err != nil || said.GetMessage() != `read_file failed: "x.md" does not exist` {
 		t.Errorf("%v, %v", said, err)
 	}
 	form, err := p.GetMissingParams(t.Context(), &plannerv1.GetMissingParamsRequest{Context: in("x"), ToolId: "other/fetch", Error: "url is required"})
@@ -141,9 +141,9 @@ func TestSkippedStepIsNotFailed(t *testing.T) {
 func TestAnswerShapes(t *testing.T) {
 	long := strings.Repeat("a line of text\n", 1000)
 	for _, tc := range []struct{ goal, tool, out, want string }{
-		{"count the Go files", "workspace/search_files", `{"structured":{"files":["a"],"count":900,"truncated":true}}`, "There are 900 Go files."},
-		{"count the Go files", "workspace/search_files", `{"structured":{"files":["a","b","c","d","e","f"],"truncated":true}}`, "There are at least 6 Go files."},
-		{"How many folders are there?", "workspace/list_directory", `{"structured":{"entries":[{"name":"a","type":"directory"},{"name":"b.md","type":"file"}]}}`, "There is 1 folder: a (directory)."},
+		{"count the Go files", "workspace/search_files", `{"structured":{"files":["a"],"count":900,"truncated":true}}`, "There are 900 Go files.\n"},
+		{"count the Go files", "workspace/search_files", `{"structured":{"files":["a","b","c","d","e","f"],"truncated":true}}`, "How many Go files there are is not in the result of workspace/search_files:"},
+		{"How many folders are there?", "workspace/list_directory", `{"structured":{"entries":[{"name":"a","type":"directory"},{"name":"b.md","type":"file"}]}}`, "There is 1 folder.\n\nentries: a (directory), b.md (file)."},
 		{"Read a.txt", "workspace/read_file", `{"structured":{"path":"a.txt","content":` + quote(long) + `,"start_line":1}}`, "```\n\n(The first 4000 of 14999 characters are shown.)"},
 		{"Read a.txt", "workspace/read_file", `{"structured":{"content":"` + "````\\n````" + `\n"}}`, "`````\n````\n````\n`````"},
 		{"Read a.txt", "workspace/read_file", `{"message":"unstructured"}`, "unstructured"},
@@ -166,7 +166,7 @@ func TestCount(t *testing.T) {
 		`{"entries":[{"name":"a","type":"directory"}]}`:                                         0,
 		`{"files":["a","b"]}`: 2,
 	} {
-		if got, ok := count(result.Of(succeeded("t/list", "{}", `{"structured":`+out+`}`)), "files"); !ok || got.n != want {
+		if got, ok := count(result.Of(succeeded("t/list", "{}", `{"structured":`+out+`}`)), "files"); !ok || got != want {
 			t.Errorf("%s: %+v %v, want %d", out, got, ok, want)
 		}
 	}

@@ -1,9 +1,8 @@
 package offline
 
 import (
-	"encoding/json"
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"pawl.dev/services/strictjson"
@@ -20,25 +19,17 @@ const (
 	mostContent = 4000 // characters
 )
 
-// render shows a result: the members of a structured one, else the text.
-func render(l lang.Lang, r *result.Result) []string {
-	structured := r.Structured()
-	if strictjson.Kind(structured) != "object" {
-		if strings.TrimSpace(r.Message) == "" {
-			return append([]string{l.Pick("Done.", "完成。")}, media(r)...)
-		}
-		return append([]string{clip(l, r.Message)}, media(r)...)
-	}
-	var facts, out []string
-	for key, raw := range strictjson.Members(structured) {
-		switch strictjson.Kind(raw) {
+// render shows a result: the members of a structured one, else the text; then what is no text.
+func render(l lang.Lang, r *result.Result) (out []string) {
+	var facts []string
+	for key, raw := range strictjson.Members(r.Structured()) {
+		switch text := strictjson.Content(raw); strictjson.Kind(raw) {
 		case "array":
-			if items := itemsOf(raw); len(items) > 0 && !repeats(structured, key) {
+			if items := itemsOf(raw); len(items) > 0 {
 				out = append(out, list(l, key, items)...)
 			}
 		case "object", "null":
 		default:
-			text := strictjson.Content(raw)
 			if strings.Contains(text, "\n") || len(text) > 200 {
 				out = append(out, clip(l, text))
 			} else {
@@ -46,47 +37,37 @@ func render(l lang.Lang, r *result.Result) []string {
 			}
 		}
 	}
-	if len(facts) > 0 {
+	switch {
+	case len(facts) > 0:
 		out = append([]string{strings.Join(facts, ", ")}, out...)
+	case len(out) > 0:
+	case strings.TrimSpace(r.Message) == "":
+		out = []string{l.Pick("Done.", "完成。")}
+	default:
+		out = []string{clip(l, r.Message)}
 	}
-	return append(out, media(r)...)
-}
-
-// repeats reports whether a list only tells more of what another one sums up: the matches of files.
-func repeats(structured, key string) bool {
-	_, files := strictjson.Member(structured, "files")
-	return key != "files" && files && key == "matches"
-}
-
-func media(r *result.Result) []string {
-	var out []string
 	for _, m := range r.Media {
 		out = append(out, strings.TrimSpace("["+m.Type+"] "+m.Name+" "+m.MIME+" "+m.URI))
 	}
 	return out
 }
 
-// itemsOf writes the items of an array, objects as their first text with the rest in parentheses: "a.go (1)".
-func itemsOf(array string) []string {
-	var out []string
+// itemsOf writes the items of an array, objects as their first text with the others and the numbers in parentheses: "a.go (1)".
+func itemsOf(array string) (out []string) {
 	for raw := range strictjson.Items(array) {
-		if strictjson.Kind(raw) != "object" {
-			out = append(out, strictjson.Content(raw))
-			continue
-		}
-		var texts, rest []string
-		seen := map[string]bool{}
+		line, rest := "", []string(nil)
 		for _, v := range strictjson.Members(raw) {
-			kind, text := strictjson.Kind(v), strictjson.Content(v)
-			switch {
-			case kind == "string" && len(texts) == 0:
-				texts = append(texts, text)
-			case (kind == "string" || kind == "number") && !seen[text]:
-				rest = append(rest, lang.Clip(strings.TrimSpace(text), 160))
+			text := lang.Clip(strings.TrimSpace(strictjson.Content(v)), 160)
+			switch kind := strictjson.Kind(v); {
+			case kind == "string" && line == "":
+				line = text
+			case (kind == "string" || kind == "number") && text != line && !slices.Contains(rest, text):
+				rest = append(rest, text)
 			}
-			seen[text] = true
 		}
-		line := strings.Join(texts, "")
+		if line == "" && len(rest) == 0 {
+			line = strictjson.Content(raw)
+		}
 		if len(rest) > 0 {
 			line += " (" + strings.Join(rest, ", ") + ")"
 		}
@@ -95,19 +76,18 @@ func itemsOf(array string) []string {
 	return out
 }
 
-func list(l lang.Lang, name string, items []string) []string {
+// list writes items behind a heading: few short ones in one line.
+func list(l lang.Lang, head string, items []string) []string {
 	if len(items) <= mostInline && len(strings.Join(items, "")) < 200 {
-		return []string{name + ": " + l.List(items)}
+		return []string{head + l.Pick(": ", "：") + l.List(items) + l.Pick(".", "。")}
 	}
-	return append([]string{name + ":"}, bullets(l, items)...)
+	return append([]string{head + l.Pick(":", "：")}, bullets(l, items)...)
 }
 
-func bullets(l lang.Lang, items []string) []string {
-	var out []string
+func bullets(l lang.Lang, items []string) (out []string) {
 	for i, item := range items {
 		if i == mostItems {
-			out = append(out, l.Say("- … and %d more", "- ……另有 %d 个", len(items)-i))
-			break
+			return append(out, l.Say("- … and %d more", "- ……另有 %d 个", len(items)-i))
 		}
 		out = append(out, "- "+item)
 	}
@@ -132,94 +112,50 @@ func clip(l lang.Lang, text string) string {
 	return fence + "\n" + string(runes) + "\n" + fence + note
 }
 
-// tally is how many things there are, and which if the result lists all.
-type tally struct {
-	n       int
-	items   []string
-	atLeast bool
-}
-
 // count finds how many things of a kind a result tells of: by a member that is named like them, else `count`, else by the items of its only list,
-// of which those of another type are left out; of a text, by its lines.
-func count(r *result.Result, what string) (t tally, ok bool) {
-	structured := r.Structured()
-	if structured == "" {
-		return countLines(r.Message), r.Message != ""
-	}
+// of which those of another type are left out.
+func count(r *result.Result, what string) (n int, ok bool) {
 	noun := nounOf(what)
-	named := func(text string) bool { // no other word is beside it: total_lines, not files_searched
-		terms := slices.DeleteFunc(rank.Terms(text), func(t string) bool { return t == "total" || means(t, "count") })
-		return len(terms) == 1 && means(terms[0], noun)
-	}
 	var lists []string
 	cut := false
-	for key, raw := range strictjson.Members(structured) {
-		switch kind := strictjson.Kind(raw); {
-		case kind == "array":
+	for key, raw := range strictjson.Members(r.Structured()) {
+		terms := slices.DeleteFunc(rank.Terms(key), func(t string) bool { return t == "total" || rank.Means(t, "count") }) // total_lines, not files_searched
+		number, err := strconv.Atoi(raw)
+		switch {
+		case strictjson.Kind(raw) == "array":
 			lists = append(lists, raw)
-		case kind == "number" && (named(key) || !ok && (key == "count" || key == "total")):
-			ok = json.Unmarshal([]byte(raw), &t.n) == nil
+		case err == nil && (len(terms) == 1 && rank.Means(terms[0], noun) || len(terms) == 0 && !ok):
+			n, ok = number, true
 		case key == "truncated":
 			cut = raw == "true"
 		}
 	}
-	if len(lists) == 1 {
-		list, filtered := ofType(lists[0], named)
-		if t.items = itemsOf(list); !ok || filtered {
-			t.n, t.atLeast, ok = len(t.items), cut, true
+	if len(lists) != 1 || cut {
+		return n, ok
+	}
+	all, ofType := itemsOfType(lists[0], noun)
+	if !ok || ofType < all {
+		n = ofType
+	}
+	return n, true
+}
+
+// itemsOfType counts the items of a list, and those whose type is not another: folders are no files.
+func itemsOfType(list, noun string) (all, ofType int) {
+	for item := range strictjson.Items(list) {
+		all++
+		if kind, typed := strictjson.Member(item, "type"); !typed || rank.Means(rank.Stem(strictjson.Content(kind)), noun) {
+			ofType++
 		}
 	}
-	if len(t.items) != t.n {
-		t.items = nil
+	if ofType == 0 && !rank.Means("file", noun) && !rank.Means("folder", noun) {
+		return all, all // the type is another matter
 	}
-	return t, ok
+	return all, ofType
 }
 
 // nounOf returns the term of what is counted: "file" of "Go files".
 func nounOf(what string) string {
 	terms := rank.Terms(what)
 	return append([]string{""}, terms...)[len(terms)]
-}
-
-// countLines counts the lines of a text; one that says "No …" has none.
-func countLines(text string) (t tally) {
-	if !strings.HasPrefix(strings.ToLower(text), "no ") {
-		t.items = strings.FieldsFunc(text, func(c rune) bool { return c == '\n' || c == '\r' })
-	}
-	t.n = len(t.items)
-	return t
-}
-
-// ofType leaves out the items whose type is another: folders among files.
-func ofType(array string, named func(string) bool) (list string, filtered bool) {
-	var kept []string
-	others := 0
-	for raw := range strictjson.Items(array) {
-		if kind, ok := strictjson.Member(raw, "type"); ok && named(strictjson.Content(kind)) {
-			kept = append(kept, raw)
-		} else if ok {
-			others++
-		}
-	}
-	if others == 0 || len(kept) == 0 && !named("file") && !named("folder") {
-		return array, false
-	}
-	return strictjson.Array(kept), true
-}
-
-// stream emits paragraphs one by one, with an empty line between them. Bullets stay together.
-func stream(paragraphs []string, emit func(string) error) error {
-	for i, text := range paragraphs {
-		switch {
-		case i == 0:
-		case strings.HasPrefix(text, "- "):
-			text = "\n" + text
-		default:
-			text = "\n\n" + text
-		}
-		if err := emit(text); err != nil {
-			return fmt.Errorf("offline: write the answer: %w", err)
-		}
-	}
-	return nil
 }

@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -20,31 +21,26 @@ type work struct {
 	tc            *plannerv1.TaskContext
 	index         *rank.Index
 	demands       []demand
-	notUnderstood []string // the parts of the goal that were not understood; if there are any, no tool is called
-	next          *call    // nil: nothing is left to do
-	extras        []*result.Result
-	failed        bool // a step failed; only reading goes on
+	notUnderstood []string         // the parts of the goal that were not understood; if there are any, no tool is called
+	next          *call            // nil: nothing is left to do
+	last          *result.Result   // of the last step that succeeded; nil if none did
+	failed        bool             // a step failed; no further one is called
+	extras        []*result.Result // of steps that the goal does not demand
 }
 
-// demand is a part of the goal, with its calls.
+// demand is a part of the goal, with its calls that were made.
 type demand struct {
-	text    string
-	choice  choice
-	done    []done
-	skipped bool // was not called, since a step before it failed
+	text   string
+	choice choice
+	done   []call
 }
 
 // call is a call that the plan wants.
 type call struct {
 	tool  *catalog.Tool
 	input *strictjson.Object
-	text  string // the demand
-}
-
-// done is a call with its result.
-type done struct {
-	call
-	res *result.Result
+	text  string         // the demand
+	res   *result.Result // nil: it was not made
 }
 
 // newWork plans a goal and matches the history with its calls, by tool: a person may have edited an input.
@@ -78,52 +74,44 @@ func (p *Planner) newWork(tc *plannerv1.TaskContext) *work {
 // replay takes the results of a demand's calls from the history, and stops at the first that was not made.
 func (w *work) replay(d *demand) {
 	for _, c := range w.calls(d) {
-		res := w.take(c)
-		switch {
-		case res != nil:
-			d.done = append(d.done, done{call: c, res: res})
-		case w.failed && !c.tool.Reads():
-			d.skipped = true
-		default:
-			w.next = &c
+		i := slices.IndexFunc(w.extras, func(r *result.Result) bool { return r.GetToolId() == c.tool.GetId() })
+		if i < 0 {
+			if !w.failed {
+				w.next = &c
+			}
 			return
 		}
+		c.res = w.extras[i]
+		w.extras = slices.Delete(w.extras, i, i+1)
+		d.done = append(d.done, c)
+		if c.res.OK() {
+			w.last = c.res
+		} else if c.res.GetResult() != plannerv1.StepResult_STEP_RESULT_SKIPPED {
+			w.failed = true
+		}
 	}
-}
-
-// take removes the first result of a tool from the history.
-func (w *work) take(c call) *result.Result {
-	i := slices.IndexFunc(w.extras, func(r *result.Result) bool { return r.GetToolId() == c.tool.GetId() })
-	if i < 0 {
-		return nil
-	}
-	res := w.extras[i]
-	w.extras = slices.Delete(w.extras, i, i+1)
-	w.failed = w.failed || !res.OK() && res.GetResult() != plannerv1.StepResult_STEP_RESULT_SKIPPED
-	return res
 }
 
 // mostEach bounds the calls that are made for the things that an earlier step found.
 const mostEach = 10
 
-// calls returns the calls of a demand: one, one for each value of a list, or one for each path that the last step found.
-func (w *work) calls(d *demand) []call {
+// calls returns the calls of a demand: one, or if it refers back, one for each path that the last step returned, or for its text.
+func (w *work) calls(d *demand) (out []call) {
 	ch := d.choice
-	name, values := ch.filled.EachOf, ch.filled.Each
-	if ch.back != "" {
-		name, values = ch.back, w.found(ch.back, w.aboutOf(ch.tool).params)
-		values = values[:min(len(values), mostEach)]
-	} else {
-		raw, _ := ch.filled.Input.Get(name)
-		values = append([]string{raw}, values...)
+	if ch.back == "" {
+		return []call{{tool: ch.tool.Tool, input: ch.filled.Input, text: d.text}}
 	}
-	var out []call
-	for _, raw := range values {
+	if w.last == nil {
+		return nil
+	}
+	values := w.last.Paths()
+	if !ch.tool.TakesPath(ch.back) {
+		values = []string{cmp.Or(strings.Join(values, "\n"), w.last.Message)}
+	}
+	for _, value := range values[:min(len(values), mostEach)] {
 		in := ch.filled.Input.Clone()
-		if raw != "" {
-			in.Set(name, raw)
-		}
-		out = append(out, call{tool: ch.tool, input: in, text: d.text})
+		in.Set(ch.back, strictjson.Quote(value))
+		out = append(out, call{tool: ch.tool.Tool, input: in, text: d.text})
 	}
 	return out
 }
@@ -131,31 +119,4 @@ func (w *work) calls(d *demand) []call {
 // refersBack reports whether a clause speaks of something before it.
 func refersBack(c *input.Clause) bool {
 	return slices.ContainsFunc(c.Tokens, func(t input.Token) bool { return rank.In("back", t.Term) })
-}
-
-// found returns what the last step that succeeded returned, for a property: its paths, or else its text. Nothing is found before it is done.
-func (w *work) found(name string, p *input.Params) []string {
-	var res *result.Result
-	for _, d := range w.demands {
-		for _, done := range d.done {
-			if done.res.OK() {
-				res = done.res
-			}
-		}
-	}
-	if res == nil {
-		return nil
-	}
-	paths := res.Paths()
-	if !p.TakesPath(name) {
-		paths = []string{strings.TrimSpace(strings.Join(paths, "\n"))}
-		if paths[0] == "" {
-			paths[0] = res.Message
-		}
-	}
-	var out []string
-	for _, path := range paths {
-		out = append(out, strictjson.Quote(path))
-	}
-	return out
 }

@@ -2,6 +2,7 @@ package rank
 
 import (
 	_ "embed"
+	"slices"
 	"strings"
 	"sync"
 	"unicode"
@@ -60,6 +61,9 @@ func Words(class, key string) []string { return loadLexicon().words[entry{class,
 
 // Synonyms returns the terms that mean the same as a term; the term may be among them.
 func Synonyms(term string) []string { return Words("syn", term) }
+
+// Means reports whether two terms mean the same.
+func Means(a, b string) bool { return a == b || slices.Contains(Synonyms(a), b) }
 
 // Stop reports whether a term says nothing about a tool.
 func Stop(term string) bool { return In("stop", term) }
