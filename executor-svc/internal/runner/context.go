@@ -15,6 +15,7 @@ func (s *Session) context(t *flow.Task, log *history.Log) *plannerv1.TaskContext
 	c := &plannerv1.TaskContext{
 		TaskId: t.ID, Goal: s.head.GetGoal(), Language: s.head.GetLanguage(), Model: s.head.GetModel(),
 		Playbook: s.head.GetPlaybook(), InputsJson: s.head.GetInputsJson(), AgentDescription: s.head.GetAgentDescription(), Rounds: s.turns,
+		MaxSteps: t.Head.GetLimits().GetMaxSteps(),
 	}
 	for _, e := range log.Entries {
 		if result, ended := results[e.Status]; ended {

@@ -298,3 +298,20 @@ func FuzzExpression(f *testing.F) {
 		}
 	})
 }
+
+// A list that is longer than the steps that the task may still take is refused before its first item, not in the middle.
+func TestForeachWithinTheLimitOfSteps(t *testing.T) {
+	const book = "steps:\n- {tool: ws/read}\n- {tool: ws/find, foreach: ['a', 'b', 'c'], input: {pattern: \"${item}\"}}\n"
+	read, find := ok("ws/read", `{}`), ok("ws/find", `{}`)
+	for done, history := range [][]*plannerv1.HistoryEntry{1: {read}, 2: {read, find}} {
+		for _, most := range []uint32{0, 3, 4} {
+			tc := context_(book, history...)
+			tc.MaxSteps = most
+			steps, err := planAll(t, tc)
+			refused := err != nil && strings.Contains(err.Error(), "its `foreach` has 3 items, and the task may take 3 steps, of which 1 come before")
+			if refused != (most == 3 && done > 0) || err == nil && most == 3 && len(steps) != 1 {
+				t.Errorf("%d of at most %d steps are done: %v, %v", done, most, steps, err)
+			}
+		}
+	}
+}

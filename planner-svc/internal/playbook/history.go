@@ -142,6 +142,9 @@ func (r *run) enterStep(i int) error {
 	switch {
 	case len(items) > maxItems:
 		return fmt.Errorf("its `foreach` has %d items; it takes at most %d", len(items), maxItems)
+	case r.tc.GetMaxSteps() > 0 && len(r.calls)+r.planned+len(items) > int(r.tc.GetMaxSteps()):
+		return fmt.Errorf("its `foreach` has %d items, and the task may take %d steps, of which %d come before; give the task an agent with a higher "+
+			"limit (`--max-steps`), or make the list shorter", len(items), r.tc.GetMaxSteps(), len(r.calls)+r.planned)
 	case len(items) == 0:
 		st.status, st.output = success, list
 	}

@@ -26,10 +26,11 @@ type run struct {
 	tc   *plannerv1.TaskContext
 	lang lang.Lang
 
-	inputs string  // JSON object
-	states []state // of the steps
-	calls  []call  // those that have ended, in order
-	at     place   // the call that is due
+	inputs  string  // JSON object
+	states  []state // of the steps
+	calls   []call  // those that have ended, in order
+	at      place   // the call that is due
+	planned int     // how many calls are planned
 }
 
 // tool returns a tool of the task, nil if there is none.
@@ -200,7 +201,7 @@ func (r *run) steps() ([]*plannerv1.PlannedStep, error) {
 		if size += proto.Size(step); err != nil || len(steps) > 0 && size > mostBytes {
 			break
 		}
-		steps = append(steps, step)
+		steps, r.planned = append(steps, step), r.planned+1
 		if p.step == len(r.Steps) || len(r.Steps[p.step].Expect) > 0 {
 			break
 		}

@@ -14,6 +14,9 @@ import (
 	"pawl.dev/services/errs"
 )
 
+// usualSteps is how many steps a task may take by default.
+const usualSteps = 25
+
 // maxPlaybook is how many bytes of a playbook the services take.
 const maxPlaybook = 256 << 10
 
@@ -66,6 +69,9 @@ func (c *PlaybookCheckCmd) Run(ctx context.Context, u *ui.UI, s *discover.Sessio
 	found, err := s.Planner.CheckPlaybook(ctx, &plannerv1.CheckPlaybookRequest{Playbook: text})
 	if err != nil {
 		return cmp.Or(c.problems(u, err), err)
+	}
+	if n := found.GetStepCount(); n > usualSteps {
+		u.Warn("a task takes at most %d steps, unless the server or its agent allows more; to run this one, raise --max-steps to %d", usualSteps, n)
 	}
 	t := u.Table("TOOL")
 	for _, tool := range found.GetToolIds() {

@@ -413,7 +413,9 @@ type TaskContext struct {
 	// The summary of the oldest steps, as the last response of this task that had one gave it; absent if there was none. The history stays whole.
 	Memory *Memory `protobuf:"bytes,15,opt,name=memory,proto3" json:"memory,omitempty"`
 	// Exact JSON of the playbook's inputs, an object; empty for none.
-	InputsJson    string `protobuf:"bytes,16,opt,name=inputs_json,json=inputsJson,proto3" json:"inputs_json,omitempty"`
+	InputsJson string `protobuf:"bytes,16,opt,name=inputs_json,json=inputsJson,proto3" json:"inputs_json,omitempty"`
+	// How many steps the task may take in all; 0 if not limited.
+	MaxSteps      uint32 `protobuf:"varint,17,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -558,6 +560,13 @@ func (x *TaskContext) GetInputsJson() string {
 		return x.InputsJson
 	}
 	return ""
+}
+
+func (x *TaskContext) GetMaxSteps() uint32 {
+	if x != nil {
+		return x.MaxSteps
+	}
+	return 0
 }
 
 // Memory is a summary that stands for the beginning of a history in prompts.
@@ -4402,7 +4411,7 @@ var File_pawl_planner_v1_planner_proto protoreflect.FileDescriptor
 
 const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\n" +
-	"\x1dpawl/planner/v1/planner.proto\x12\x0fpawl.planner.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bpawl/common/v1/common.proto\"\xe8\x05\n" +
+	"\x1dpawl/planner/v1/planner.proto\x12\x0fpawl.planner.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bpawl/common/v1/common.proto\"\x85\x06\n" +
 	"\vTaskContext\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x12\n" +
 	"\x04goal\x18\x02 \x01(\tR\x04goal\x124\n" +
@@ -4421,7 +4430,8 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\x12cost_nano_usd_left\x18\x0e \x01(\x04H\x03R\x0fcostNanoUsdLeft\x88\x01\x01\x12/\n" +
 	"\x06memory\x18\x0f \x01(\v2\x17.pawl.planner.v1.MemoryR\x06memory\x12\x1f\n" +
 	"\vinputs_json\x18\x10 \x01(\tR\n" +
-	"inputsJsonB\x13\n" +
+	"inputsJson\x12\x1b\n" +
+	"\tmax_steps\x18\x11 \x01(\rR\bmaxStepsB\x13\n" +
 	"\x11_model_calls_leftB\x14\n" +
 	"\x12_input_tokens_leftB\x15\n" +
 	"\x13_output_tokens_leftB\x15\n" +
