@@ -148,11 +148,11 @@ answer: "${read.message} (${inputs.first})"
 		}
 	}
 	for want, args := range map[string][]string{
-		`"file" is missing`:            nil,
-		`"/first": must be integer`:    {"--input", "file=5", "--input", "first=x"},
-		`has unknown property "fil"`:   {"--input", "file=5", "--input", "fil=5"},
-		"--input file has no value":    {"--input", "file"},
-		"--input and --inputs exclude": {"--input", "file=5", "--inputs", "{}"},
+		`"file" is missing`:               nil,
+		"first: a whole number is wanted": {"--input", "file=5", "--input", "first=x"},
+		`has unknown property "fil"`:      {"--input", "file=5", "--input", "fil=5"},
+		`"file" is not NAME=VALUE`:        {"--input", "file"},
+		"--input and --inputs can't be":   {"--input", "file=5", "--inputs", "{}"},
 	} {
 		if out, err := pawl(append([]string{"run", "--auto", "--playbook", "good.yaml"}, args...)...); err == nil || !strings.Contains(out, want) {
 			t.Errorf("%v: %v, lacks %q\n%s", args, err, want, out)
