@@ -15,6 +15,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -193,6 +194,31 @@ func TestBudgets(t *testing.T) {
 			}
 			r.events(id)
 		})
+	}
+}
+
+// A tool call takes along what the budgets leave for models that its server asks.
+func TestCallsHaveAModelBudget(t *testing.T) {
+	p := fake.Script("read", "read")
+	p.Usage = &commonv1.Usage{ModelCalls: 1, InputTokens: 15, OutputTokens: 5}
+	r := newRig(t, p)
+	r.pool.CallFn = func(_ context.Context, _ *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
+		res := fake.TextResult("done", false)
+		res.GetResult().ModelUsage = &commonv1.Usage{ModelCalls: 2, InputTokens: 100}
+		return send(res)
+	}
+	r.run(auto("look"))
+	req := auto("look")
+	req.Budget = &executorv1.Budget{MaxModelCalls: 9, MaxTokens: 1000}
+	r.run(req)
+	calls := r.pool.Called()
+	if len(calls) != 4 || calls[0].GetModelBudget() != nil {
+		t.Fatalf("%d calls, the first one with %v", len(calls), calls[0].GetModelBudget())
+	}
+	for i, want := range []*commonv1.ModelBudget{{ModelCalls: proto.Uint32(8), Tokens: proto.Uint64(980)}, {ModelCalls: proto.Uint32(5), Tokens: proto.Uint64(860)}} {
+		if got := calls[2+i].GetModelBudget(); !proto.Equal(got, want) {
+			t.Errorf("call %d has %v, want %v", i, got, want)
+		}
 	}
 }
 

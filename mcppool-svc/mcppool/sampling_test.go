@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -242,6 +243,26 @@ func TestSamplingIsCounted(t *testing.T) {
 		if strings.Count(o.text(), "Paris") != 2 || !strings.Contains(o.text(), "maxRequests") || o.result.GetModelUsage().GetModelCalls() != 2 || o.result.GetModelUsage().GetInputTokens() != 22 {
 			t.Errorf("%q, %v, %v", o.text(), o.result.GetModelUsage(), o.err)
 		}
+	}
+}
+
+// Each request has what the earlier ones of the call left of the budget.
+func TestSamplingHasABudget(t *testing.T) {
+	p := &planner{answer: paris}
+	s := withPlanner(t, p, Config{}, map[string]any{"fake": sampler(mcptest.Good, true)})
+	budget := &commonv1.ModelBudget{ModelCalls: proto.Uint32(5), Tokens: proto.Uint64(100)}
+	o := invoke(t, s.as("ann"), &mcppoolv1.CallToolRequest{McpId: "fake", Name: "sample", InputJson: `{"n":3}`, ModelBudget: budget})
+	if o.err != nil {
+		t.Fatal(o.err)
+	}
+	asked, _ := p.requests()
+	for i, r := range asked {
+		if b := r.GetBudget(); b.GetModelCalls() != uint32(5-i) || b.GetTokens() != uint64(100-18*i) || b.CostNanoUsd != nil {
+			t.Errorf("request %d has %v", i, b)
+		}
+	}
+	if len(asked) != 3 {
+		t.Errorf("%d requests", len(asked))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
@@ -357,6 +358,36 @@ func TestGenerateEnds(t *testing.T) {
 			<-p.gone
 			if e := errs.From(err); e.Code != codes.DeadlineExceeded || e.Reason != commonv1.ErrorReason_ERROR_REASON_TIMEOUT || !strings.Contains(e.Message, "`timeout`") {
 				t.Errorf("%+v", e)
+			}
+		})
+	}
+}
+
+// A model is not asked beyond the budget of a request.
+func TestGenerateWithinBudget(t *testing.T) {
+	for name, tt := range map[string]struct {
+		budget *commonv1.ModelBudget
+		tokens float64 // that the model may reply with; 0 if it is not asked
+	}{
+		"none":   {nil, 4096},
+		"calls":  {&commonv1.ModelBudget{ModelCalls: proto.Uint32(0)}, 0},
+		"prompt": {&commonv1.ModelBudget{Tokens: proto.Uint64(1)}, 0},
+		"tokens": {&commonv1.ModelBudget{ModelCalls: proto.Uint32(1), Tokens: proto.Uint64(1000)}, 1000},
+		"money":  {&commonv1.ModelBudget{CostNanoUsd: proto.Uint64(300_000)}, 99}, // about 1000 output tokens at $3 would be 3,000,000
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, p := asks(t, openAI, events(fmt.Sprintf(chunk, "x", `"stop"`), done), ", price: {input: 1, output: 3}")
+			req := hello()
+			req.Budget = tt.budget
+			_, _, err := generate(t.Context(), c, req)
+			if tt.tokens == 0 {
+				if e := errs.From(err); e == nil || e.Reason != commonv1.ErrorReason_ERROR_REASON_BUDGET_EXCEEDED || len(p.bodies) != 0 {
+					t.Errorf("%v, %d requests", err, len(p.bodies))
+				}
+				return
+			}
+			if got := (<-p.bodies)["max_tokens"]; err != nil || got.(float64) > tt.tokens || got.(float64) < tt.tokens-10 {
+				t.Errorf("%v, %v tokens, want %v", err, got, tt.tokens)
 			}
 		})
 	}

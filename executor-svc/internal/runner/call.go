@@ -74,6 +74,12 @@ func (s *Session) callRequest(t *flow.Task, st *storagev1.ActiveStep, c *call) *
 		ExpectedDefinitionHash: st.GetDefinitionHash(), ExpectedConfigRevision: st.GetConfigRevision(),
 		Epoch: s.epoch, StartBy: timestamppb.New(t.Now.Add(s.r.cfg.PoolPatience + startSlack)), AckCallIds: s.takeAcks(st.GetPoolId()),
 	}
+	if l, used := t.Head.GetLimits(), t.State.GetUsage(); l.GetMaxModelCalls() > 0 || l.GetMaxTokens() > 0 || l.GetMaxCostNanoUsd() > 0 {
+		req.ModelBudget = &commonv1.ModelBudget{
+			ModelCalls: left(l.GetMaxModelCalls(), used.GetModelCalls()), Tokens: left(l.GetMaxTokens(), used.GetInputTokens()+used.GetOutputTokens()),
+			CostNanoUsd: left(l.GetMaxCostNanoUsd(), used.GetCostNanoUsd()),
+		}
+	}
 	if st.GetRound() > 0 {
 		req.RequestState, req.Answers = st.GetRequestState(), callAnswers(st.GetAnswers())
 	}

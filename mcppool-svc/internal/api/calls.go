@@ -54,6 +54,7 @@ func (s *Server) callTool(ctx context.Context, req *mcppoolv1.CallToolRequest, s
 		CallID: req.GetCallId(), IdempotencyKey: req.GetIdempotencyKey(), Session: req.GetSessionId(), Epoch: req.GetEpoch(),
 		Timeout: req.GetTimeout().AsDuration(), DefinitionHash: req.GetExpectedDefinitionHash(),
 		ConfigRevision: req.GetExpectedConfigRevision(), Ack: req.GetAckCallIds(), BypassCache: req.GetBypassCache(), Continues: req.GetRequestState() != "",
+		ModelBudget: req.GetModelBudget(),
 	}
 	if req.GetStartBy() != nil {
 		r.StartBy = req.GetStartBy().AsTime()

@@ -61,7 +61,7 @@ func TestSlowModelsOfSomeUsers(t *testing.T) {
 		planner := &slow{ready: make(chan struct{})}
 		m := NewModels(planner)
 		ask := func(user string) error {
-			_, err := m.sample(t.Context(), user, &registry.Sampling{}, mcp.Sample{})
+			_, err := m.sample(t.Context(), user, &registry.Sampling{}, nil, mcp.Sample{})
 			return err
 		}
 		const users, each = 4, 16

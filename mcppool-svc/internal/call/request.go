@@ -40,20 +40,21 @@ type Request struct {
 	Refused        error // why the user cannot use the server; Server is nil then
 	MCPID          string
 	Tool           string
-	Input          strictjson.Document // an object
-	Hashes         []inflight.Hash     // of server, tool and input, for each way to write it
-	CallID         string              // empty: one is made up, and the call ends with its caller
-	Unnamed        bool                // the call id was made up
-	IdempotencyKey string              // may be empty
-	Session        string              // may be empty
-	Epoch          uint64              // of the session's owner
-	Timeout        time.Duration       // 0: the server's
-	StartBy        time.Time           // zero: any time
-	DefinitionHash string              // expected; may be empty
-	ConfigRevision uint64              // expected; 0: any
-	Ack            []string            // earlier calls to forget
-	BypassCache    bool                // a cached result will not do
-	Continues      bool                // it continues an earlier call
+	Input          strictjson.Document   // an object
+	Hashes         []inflight.Hash       // of server, tool and input, for each way to write it
+	CallID         string                // empty: one is made up, and the call ends with its caller
+	Unnamed        bool                  // the call id was made up
+	IdempotencyKey string                // may be empty
+	Session        string                // may be empty
+	Epoch          uint64                // of the session's owner
+	Timeout        time.Duration         // 0: the server's
+	StartBy        time.Time             // zero: any time
+	DefinitionHash string                // expected; may be empty
+	ConfigRevision uint64                // expected; 0: any
+	Ack            []string              // earlier calls to forget
+	BypassCache    bool                  // a cached result will not do
+	ModelBudget    *commonv1.ModelBudget // of models that the server asks; nil: not limited
+	Continues      bool                  // it continues an earlier call
 
 	Resume  *mcp.Continuation     // of a call that ended with a question; nil: a new call
 	Answers map[string]mcp.Answer // to the questions, by id

@@ -45,7 +45,11 @@ func (a *attempt) sample(ctx context.Context, wanted mcp.Sample) (mcp.Sampled, e
 	a.timer.pause()
 	defer a.timer.resume()
 	began := time.Now()
-	got, err := a.deps.Models.sample(ctx, a.User, policy, wanted)
+	if a.ModelBudget != nil { // what one request costs is known before the next one is reserved
+		a.usage.reserving.Lock()
+		defer a.usage.reserving.Unlock()
+	}
+	got, err := a.deps.Models.sample(ctx, a.User, policy, a.usage.left(a.ModelBudget), wanted)
 	if e := errs.From(err); e != nil && got.Usage == nil {
 		got.Usage = e.Usage
 	}
@@ -90,9 +94,31 @@ func withoutModel(e *mcp.Error) *errs.Error {
 
 // usage is what the models cost that were asked during a call.
 type usage struct {
+	reserving sync.Mutex // held during a request within a budget
+
 	mu       sync.Mutex
 	requests int             // guarded by mu; refused ones included
 	total    *commonv1.Usage // guarded by mu; nil if no model answered
+}
+
+// left returns what is left of a budget, or nil if there is none.
+func (u *usage) left(b *commonv1.ModelBudget) *commonv1.ModelBudget {
+	if b == nil {
+		return nil
+	}
+	spent := u.message()
+	return &commonv1.ModelBudget{
+		ModelCalls: less(b.ModelCalls, spent.GetModelCalls()), Tokens: less(b.Tokens, spent.GetInputTokens()+spent.GetOutputTokens()),
+		CostNanoUsd: less(b.CostNanoUsd, spent.GetCostNanoUsd()),
+	}
+}
+
+func less[T uint32 | uint64](limit *T, spent T) *T {
+	if limit == nil {
+		return nil
+	}
+	rest := *limit - min(*limit, spent)
+	return &rest
 }
 
 // begin counts a request and returns its number.
@@ -179,7 +205,7 @@ func (m *Models) end(user string) {
 }
 
 // sample asks a model for a user, within what the operator allows. The error is an *errs.Error, or the end of ctx; the usage is right in any case.
-func (m *Models) sample(ctx context.Context, user string, policy *registry.Sampling, s mcp.Sample) (sampled, error) {
+func (m *Models) sample(ctx context.Context, user string, policy *registry.Sampling, budget *commonv1.ModelBudget, s mcp.Sample) (sampled, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, maxRequestTime, errs.New(codes.DeadlineExceeded, commonv1.ErrorReason_ERROR_REASON_TIMEOUT,
 		"no model answered within %v", maxRequestTime))
 	defer cancel()
@@ -193,7 +219,9 @@ func (m *Models) sample(ctx context.Context, user string, policy *registry.Sampl
 	case <-ctx.Done():
 		return sampled{}, context.Cause(ctx)
 	}
-	stream, err := m.planner.Generate(identity.OnBehalfOf(ctx, user), request(policy, s))
+	wanted := request(policy, s)
+	wanted.Budget = budget
+	stream, err := m.planner.Generate(identity.OnBehalfOf(ctx, user), wanted)
 	if err != nil {
 		return sampled{}, ended(ctx, err)
 	}

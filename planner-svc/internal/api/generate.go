@@ -2,12 +2,11 @@ package api
 
 import (
 	"context"
-	"errors"
 
 	"google.golang.org/grpc"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
-	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
 
 	"pawl.dev/planner-svc/internal/llm"
@@ -45,22 +44,22 @@ func (s *server) reply(ctx context.Context, chosen llm.Model, req *plannerv1.Gen
 		System: req.GetSystem(), Messages: req.GetMessages(), Tools: req.GetTools(), ToolChoice: req.GetToolChoice(),
 		MaxTokens: int(min(req.GetMaxOutputTokens(), 1<<30)), Temperature: req.Temperature, Stop: req.GetStopSequences(),
 	}
+	model, b := s.planWith.Planner(chosen), req.GetBudget()
+	if b == nil {
+		b = &commonv1.ModelBudget{}
+	}
+	budget := &plannerv1.TaskContext{ModelCallsLeft: b.ModelCalls, InputTokensLeft: b.Tokens, OutputTokensLeft: b.Tokens, CostNanoUsdLeft: b.CostNanoUsd}
 	if schema := req.GetOutputSchemaJson(); schema != "" {
-		reply, err := s.planWith.Planner(chosen).Structured(ctx, r, schema)
+		reply, err := model.Structured(ctx, budget, r, schema)
 		if err != nil {
 			return nil, err
 		}
 		return reply, emit(reply.Text)
 	}
-	reply, err := chosen.Generate(ctx, r, func(d llm.Delta) error {
+	return model.Generate(ctx, budget, r, func(d llm.Delta) error {
 		if d.Text == "" {
 			return nil
 		}
 		return emit(d.Text)
 	})
-	var typed *errs.Error
-	if errors.As(err, &typed) && reply.Usage.Requests > 0 {
-		return nil, typed.WithUsage(plan.UsageProto(reply.Usage))
-	}
-	return reply, err
 }

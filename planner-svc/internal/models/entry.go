@@ -61,7 +61,6 @@ var (
 
 // check says what is wrong with an entry.
 func (e *entry) check() error {
-	address, err := url.Parse(e.BaseURL)
 	switch {
 	case !nameForm.MatchString(e.Name):
 		return errors.New("`name` must be of letters, digits and ._:/-, 100 at most")
@@ -77,6 +76,12 @@ func (e *entry) check() error {
 		return errors.New("`price` needs `input` and `output`: US dollars for a million tokens")
 	case e.ContextWindow > 0 && e.ContextWindow <= e.MaxTokens:
 		return errors.New("`contextWindow` must be larger than `maxTokens`, which is a part of it")
+	}
+	return errors.Join(e.checkAddress(), e.checkNumbers())
+}
+
+func (e *entry) checkAddress() error {
+	switch address, err := url.Parse(e.BaseURL); {
 	case e.BaseURL != "" && (err != nil || address.Host == "" || address.Scheme != "http" && address.Scheme != "https"):
 		return errors.New("`baseUrl` is no http or https address")
 	case address.User != nil || address.RawQuery != "" || address.Fragment != "":
@@ -87,7 +92,7 @@ func (e *entry) check() error {
 			return fmt.Errorf("`headers`: %.100q is no name of a header, or one that cannot be set, or its value has more than one line", name)
 		}
 	}
-	return e.checkNumbers()
+	return nil
 }
 
 // checkNumbers says which number is out of its bounds.

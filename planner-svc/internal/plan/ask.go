@@ -79,8 +79,8 @@ func (s *session) correctJSON(reply *llm.Reply, problem error) []*plannerv1.Mode
 }
 
 // Structured asks for JSON of a schema. The reply's text is JSON that fits it.
-func (m *Model) Structured(ctx context.Context, r *llm.Request, outputSchema string) (*llm.Reply, error) {
-	s := m.session(&plannerv1.TaskContext{})
+func (m *Model) Structured(ctx context.Context, budget *plannerv1.TaskContext, r *llm.Request, outputSchema string) (*llm.Reply, error) {
+	s := m.session(budget)
 	if _, err := schema.Compile(outputSchema); err != nil {
 		return nil, Invalid("output_schema_json", "%w", err)
 	}

@@ -51,6 +51,11 @@ func (s *session) generate(ctx context.Context, r *llm.Request, onDelta func(llm
 	return reply, nil
 }
 
+// Generate asks the model once, within what a context leaves. An error carries what the call cost.
+func (m *Model) Generate(ctx context.Context, budget *plannerv1.TaskContext, r *llm.Request, onDelta func(llm.Delta) error) (*llm.Reply, error) {
+	return m.session(budget).generate(ctx, r, onDelta)
+}
+
 // reserve refuses a call that the task's budget does not cover, and limits the reply and the repetitions of the call to what it leaves.
 func (s *session) reserve(r *llm.Request) error {
 	if r.MaxTokens <= 0 {

@@ -661,6 +661,70 @@ func (x *Usage) GetCostNanoUsd() uint64 {
 	return 0
 }
 
+// What models may still be asked for. An absent limit is none.
+type ModelBudget struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many more calls of models.
+	ModelCalls *uint32 `protobuf:"varint,1,opt,name=model_calls,json=modelCalls,proto3,oneof" json:"model_calls,omitempty"`
+	// How many more tokens, sent and received together.
+	Tokens *uint64 `protobuf:"varint,2,opt,name=tokens,proto3,oneof" json:"tokens,omitempty"`
+	// How much more money, in billionths of a US dollar. A model without a configured price is then refused.
+	CostNanoUsd   *uint64 `protobuf:"varint,3,opt,name=cost_nano_usd,json=costNanoUsd,proto3,oneof" json:"cost_nano_usd,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelBudget) Reset() {
+	*x = ModelBudget{}
+	mi := &file_pawl_common_v1_common_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelBudget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelBudget) ProtoMessage() {}
+
+func (x *ModelBudget) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_common_v1_common_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelBudget.ProtoReflect.Descriptor instead.
+func (*ModelBudget) Descriptor() ([]byte, []int) {
+	return file_pawl_common_v1_common_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ModelBudget) GetModelCalls() uint32 {
+	if x != nil && x.ModelCalls != nil {
+		return *x.ModelCalls
+	}
+	return 0
+}
+
+func (x *ModelBudget) GetTokens() uint64 {
+	if x != nil && x.Tokens != nil {
+		return *x.Tokens
+	}
+	return 0
+}
+
+func (x *ModelBudget) GetCostNanoUsd() uint64 {
+	if x != nil && x.CostNanoUsd != nil {
+		return *x.CostNanoUsd
+	}
+	return 0
+}
+
 // A tool as planners and executors see it.
 type Tool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -694,7 +758,7 @@ type Tool struct {
 
 func (x *Tool) Reset() {
 	*x = Tool{}
-	mi := &file_pawl_common_v1_common_proto_msgTypes[2]
+	mi := &file_pawl_common_v1_common_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -706,7 +770,7 @@ func (x *Tool) String() string {
 func (*Tool) ProtoMessage() {}
 
 func (x *Tool) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_common_v1_common_proto_msgTypes[2]
+	mi := &file_pawl_common_v1_common_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -719,7 +783,7 @@ func (x *Tool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tool.ProtoReflect.Descriptor instead.
 func (*Tool) Descriptor() ([]byte, []int) {
-	return file_pawl_common_v1_common_proto_rawDescGZIP(), []int{2}
+	return file_pawl_common_v1_common_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Tool) GetId() string {
@@ -821,7 +885,7 @@ type ErrorMessage struct {
 
 func (x *ErrorMessage) Reset() {
 	*x = ErrorMessage{}
-	mi := &file_pawl_common_v1_common_proto_msgTypes[3]
+	mi := &file_pawl_common_v1_common_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -833,7 +897,7 @@ func (x *ErrorMessage) String() string {
 func (*ErrorMessage) ProtoMessage() {}
 
 func (x *ErrorMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_common_v1_common_proto_msgTypes[3]
+	mi := &file_pawl_common_v1_common_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -846,7 +910,7 @@ func (x *ErrorMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorMessage.ProtoReflect.Descriptor instead.
 func (*ErrorMessage) Descriptor() ([]byte, []int) {
-	return file_pawl_common_v1_common_proto_rawDescGZIP(), []int{3}
+	return file_pawl_common_v1_common_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ErrorMessage) GetErrMsg() string {
@@ -888,6 +952,14 @@ const file_pawl_common_v1_common_proto_rawDesc = "" +
 	"tool_calls\x18\x05 \x01(\rR\ttoolCalls\x12.\n" +
 	"\x13cached_input_tokens\x18\x06 \x01(\x04R\x11cachedInputTokens\x12'\n" +
 	"\rcost_nano_usd\x18\a \x01(\x04H\x00R\vcostNanoUsd\x88\x01\x01B\x10\n" +
+	"\x0e_cost_nano_usd\"\xa6\x01\n" +
+	"\vModelBudget\x12$\n" +
+	"\vmodel_calls\x18\x01 \x01(\rH\x00R\n" +
+	"modelCalls\x88\x01\x01\x12\x1b\n" +
+	"\x06tokens\x18\x02 \x01(\x04H\x01R\x06tokens\x88\x01\x01\x12'\n" +
+	"\rcost_nano_usd\x18\x03 \x01(\x04H\x02R\vcostNanoUsd\x88\x01\x01B\x0e\n" +
+	"\f_model_callsB\t\n" +
+	"\a_tokensB\x10\n" +
 	"\x0e_cost_nano_usd\"\xaf\x03\n" +
 	"\x04Tool\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x15\n" +
@@ -999,7 +1071,7 @@ func file_pawl_common_v1_common_proto_rawDescGZIP() []byte {
 }
 
 var file_pawl_common_v1_common_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_pawl_common_v1_common_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_pawl_common_v1_common_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_pawl_common_v1_common_proto_goTypes = []any{
 	(Effect)(0),                 // 0: pawl.common.v1.Effect
 	(RiskLevel)(0),              // 1: pawl.common.v1.RiskLevel
@@ -1008,21 +1080,22 @@ var file_pawl_common_v1_common_proto_goTypes = []any{
 	(ErrorReason)(0),            // 4: pawl.common.v1.ErrorReason
 	(*Risk)(nil),                // 5: pawl.common.v1.Risk
 	(*Usage)(nil),               // 6: pawl.common.v1.Usage
-	(*Tool)(nil),                // 7: pawl.common.v1.Tool
-	(*ErrorMessage)(nil),        // 8: pawl.common.v1.ErrorMessage
-	(*durationpb.Duration)(nil), // 9: google.protobuf.Duration
+	(*ModelBudget)(nil),         // 7: pawl.common.v1.ModelBudget
+	(*Tool)(nil),                // 8: pawl.common.v1.Tool
+	(*ErrorMessage)(nil),        // 9: pawl.common.v1.ErrorMessage
+	(*durationpb.Duration)(nil), // 10: google.protobuf.Duration
 }
 var file_pawl_common_v1_common_proto_depIdxs = []int32{
-	1, // 0: pawl.common.v1.Risk.level:type_name -> pawl.common.v1.RiskLevel
-	9, // 1: pawl.common.v1.Usage.elapsed:type_name -> google.protobuf.Duration
-	0, // 2: pawl.common.v1.Tool.effect:type_name -> pawl.common.v1.Effect
-	1, // 3: pawl.common.v1.Tool.risk_floor:type_name -> pawl.common.v1.RiskLevel
-	4, // 4: pawl.common.v1.ErrorMessage.reason:type_name -> pawl.common.v1.ErrorReason
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	1,  // 0: pawl.common.v1.Risk.level:type_name -> pawl.common.v1.RiskLevel
+	10, // 1: pawl.common.v1.Usage.elapsed:type_name -> google.protobuf.Duration
+	0,  // 2: pawl.common.v1.Tool.effect:type_name -> pawl.common.v1.Effect
+	1,  // 3: pawl.common.v1.Tool.risk_floor:type_name -> pawl.common.v1.RiskLevel
+	4,  // 4: pawl.common.v1.ErrorMessage.reason:type_name -> pawl.common.v1.ErrorReason
+	5,  // [5:5] is the sub-list for method output_type
+	5,  // [5:5] is the sub-list for method input_type
+	5,  // [5:5] is the sub-list for extension type_name
+	5,  // [5:5] is the sub-list for extension extendee
+	0,  // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_pawl_common_v1_common_proto_init() }
@@ -1031,13 +1104,14 @@ func file_pawl_common_v1_common_proto_init() {
 		return
 	}
 	file_pawl_common_v1_common_proto_msgTypes[1].OneofWrappers = []any{}
+	file_pawl_common_v1_common_proto_msgTypes[2].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pawl_common_v1_common_proto_rawDesc), len(file_pawl_common_v1_common_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

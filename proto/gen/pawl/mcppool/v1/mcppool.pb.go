@@ -1991,7 +1991,9 @@ type CallToolRequest struct {
 	// and input.
 	RequestState string `protobuf:"bytes,16,opt,name=request_state,json=requestState,proto3" json:"request_state,omitempty"`
 	// The answers to that call's questions.
-	Answers       []*CallAnswer `protobuf:"bytes,17,rep,name=answers,proto3" json:"answers,omitempty"`
+	Answers []*CallAnswer `protobuf:"bytes,17,rep,name=answers,proto3" json:"answers,omitempty"`
+	// What models may be asked for during the call (sampling).
+	ModelBudget   *v1.ModelBudget `protobuf:"bytes,18,opt,name=model_budget,json=modelBudget,proto3" json:"model_budget,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2141,6 +2143,13 @@ func (x *CallToolRequest) GetRequestState() string {
 func (x *CallToolRequest) GetAnswers() []*CallAnswer {
 	if x != nil {
 		return x.Answers
+	}
+	return nil
+}
+
+func (x *CallToolRequest) GetModelBudget() *v1.ModelBudget {
+	if x != nil {
+		return x.ModelBudget
 	}
 	return nil
 }
@@ -3743,7 +3752,7 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x04R\x04name\x12>\n" +
 	"\x0fdefinition_hash\x18\x03 \x01(\tB\x15\xbaH\x12r\x102\x0e^[0-9a-f]{64}$R\x0edefinitionHash\"?\n" +
 	"\x13ApproveToolResponse\x12(\n" +
-	"\x04tool\x18\x01 \x01(\v2\x14.pawl.common.v1.ToolR\x04tool\"\x9a\x06\n" +
+	"\x04tool\x18\x01 \x01(\v2\x14.pawl.common.v1.ToolR\x04tool\"\xda\x06\n" +
 	"\x0fCallToolRequest\x12 \n" +
 	"\x06mcp_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05mcpId\x12\x1e\n" +
 	"\x04name\x18\x02 \x01(\tB\n" +
@@ -3767,7 +3776,8 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\apool_id\x18\x0e \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x06poolId\x12!\n" +
 	"\fbypass_cache\x18\x0f \x01(\bR\vbypassCache\x12.\n" +
 	"\rrequest_state\x18\x10 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\frequestState\x12?\n" +
-	"\aanswers\x18\x11 \x03(\v2\x1b.pawl.mcppool.v1.CallAnswerB\b\xbaH\x05\x92\x01\x02\x10dR\aanswers\"\xbb\x02\n" +
+	"\aanswers\x18\x11 \x03(\v2\x1b.pawl.mcppool.v1.CallAnswerB\b\xbaH\x05\x92\x01\x02\x10dR\aanswers\x12>\n" +
+	"\fmodel_budget\x18\x12 \x01(\v2\x1b.pawl.common.v1.ModelBudgetR\vmodelBudget\"\xbb\x02\n" +
 	"\x10CallToolResponse\x12;\n" +
 	"\bprogress\x18\x01 \x01(\v2\x1d.pawl.mcppool.v1.CallProgressH\x00R\bprogress\x12,\n" +
 	"\x03log\x18\x02 \x01(\v2\x18.pawl.mcppool.v1.CallLogH\x00R\x03log\x125\n" +
@@ -4004,34 +4014,35 @@ var file_pawl_mcppool_v1_mcppool_proto_goTypes = []any{
 	(*fieldmaskpb.FieldMask)(nil),         // 56: google.protobuf.FieldMask
 	(*v1.Tool)(nil),                       // 57: pawl.common.v1.Tool
 	(*structpb.Struct)(nil),               // 58: google.protobuf.Struct
-	(*status.Status)(nil),                 // 59: google.rpc.Status
-	(*Content)(nil),                       // 60: pawl.mcppool.v1.Content
-	(*v1.Usage)(nil),                      // 61: pawl.common.v1.Usage
-	(*WatchMcpServersRequest)(nil),        // 62: pawl.mcppool.v1.WatchMcpServersRequest
-	(*TestMcpServerRequest)(nil),          // 63: pawl.mcppool.v1.TestMcpServerRequest
-	(*GetMcpServerLogRequest)(nil),        // 64: pawl.mcppool.v1.GetMcpServerLogRequest
-	(*ListResourcesRequest)(nil),          // 65: pawl.mcppool.v1.ListResourcesRequest
-	(*ListResourceTemplatesRequest)(nil),  // 66: pawl.mcppool.v1.ListResourceTemplatesRequest
-	(*ReadResourceRequest)(nil),           // 67: pawl.mcppool.v1.ReadResourceRequest
-	(*SubscribeResourceRequest)(nil),      // 68: pawl.mcppool.v1.SubscribeResourceRequest
-	(*ListPromptsRequest)(nil),            // 69: pawl.mcppool.v1.ListPromptsRequest
-	(*GetPromptRequest)(nil),              // 70: pawl.mcppool.v1.GetPromptRequest
-	(*CompleteRequest)(nil),               // 71: pawl.mcppool.v1.CompleteRequest
-	(*StartMcpLoginRequest)(nil),          // 72: pawl.mcppool.v1.StartMcpLoginRequest
-	(*FinishMcpLoginRequest)(nil),         // 73: pawl.mcppool.v1.FinishMcpLoginRequest
-	(*DeleteMcpLoginRequest)(nil),         // 74: pawl.mcppool.v1.DeleteMcpLoginRequest
-	(*TestMcpServerResponse)(nil),         // 75: pawl.mcppool.v1.TestMcpServerResponse
-	(*GetMcpServerLogResponse)(nil),       // 76: pawl.mcppool.v1.GetMcpServerLogResponse
-	(*ListResourcesResponse)(nil),         // 77: pawl.mcppool.v1.ListResourcesResponse
-	(*ListResourceTemplatesResponse)(nil), // 78: pawl.mcppool.v1.ListResourceTemplatesResponse
-	(*ReadResourceResponse)(nil),          // 79: pawl.mcppool.v1.ReadResourceResponse
-	(*SubscribeResourceResponse)(nil),     // 80: pawl.mcppool.v1.SubscribeResourceResponse
-	(*ListPromptsResponse)(nil),           // 81: pawl.mcppool.v1.ListPromptsResponse
-	(*GetPromptResponse)(nil),             // 82: pawl.mcppool.v1.GetPromptResponse
-	(*CompleteResponse)(nil),              // 83: pawl.mcppool.v1.CompleteResponse
-	(*StartMcpLoginResponse)(nil),         // 84: pawl.mcppool.v1.StartMcpLoginResponse
-	(*FinishMcpLoginResponse)(nil),        // 85: pawl.mcppool.v1.FinishMcpLoginResponse
-	(*DeleteMcpLoginResponse)(nil),        // 86: pawl.mcppool.v1.DeleteMcpLoginResponse
+	(*v1.ModelBudget)(nil),                // 59: pawl.common.v1.ModelBudget
+	(*status.Status)(nil),                 // 60: google.rpc.Status
+	(*Content)(nil),                       // 61: pawl.mcppool.v1.Content
+	(*v1.Usage)(nil),                      // 62: pawl.common.v1.Usage
+	(*WatchMcpServersRequest)(nil),        // 63: pawl.mcppool.v1.WatchMcpServersRequest
+	(*TestMcpServerRequest)(nil),          // 64: pawl.mcppool.v1.TestMcpServerRequest
+	(*GetMcpServerLogRequest)(nil),        // 65: pawl.mcppool.v1.GetMcpServerLogRequest
+	(*ListResourcesRequest)(nil),          // 66: pawl.mcppool.v1.ListResourcesRequest
+	(*ListResourceTemplatesRequest)(nil),  // 67: pawl.mcppool.v1.ListResourceTemplatesRequest
+	(*ReadResourceRequest)(nil),           // 68: pawl.mcppool.v1.ReadResourceRequest
+	(*SubscribeResourceRequest)(nil),      // 69: pawl.mcppool.v1.SubscribeResourceRequest
+	(*ListPromptsRequest)(nil),            // 70: pawl.mcppool.v1.ListPromptsRequest
+	(*GetPromptRequest)(nil),              // 71: pawl.mcppool.v1.GetPromptRequest
+	(*CompleteRequest)(nil),               // 72: pawl.mcppool.v1.CompleteRequest
+	(*StartMcpLoginRequest)(nil),          // 73: pawl.mcppool.v1.StartMcpLoginRequest
+	(*FinishMcpLoginRequest)(nil),         // 74: pawl.mcppool.v1.FinishMcpLoginRequest
+	(*DeleteMcpLoginRequest)(nil),         // 75: pawl.mcppool.v1.DeleteMcpLoginRequest
+	(*TestMcpServerResponse)(nil),         // 76: pawl.mcppool.v1.TestMcpServerResponse
+	(*GetMcpServerLogResponse)(nil),       // 77: pawl.mcppool.v1.GetMcpServerLogResponse
+	(*ListResourcesResponse)(nil),         // 78: pawl.mcppool.v1.ListResourcesResponse
+	(*ListResourceTemplatesResponse)(nil), // 79: pawl.mcppool.v1.ListResourceTemplatesResponse
+	(*ReadResourceResponse)(nil),          // 80: pawl.mcppool.v1.ReadResourceResponse
+	(*SubscribeResourceResponse)(nil),     // 81: pawl.mcppool.v1.SubscribeResourceResponse
+	(*ListPromptsResponse)(nil),           // 82: pawl.mcppool.v1.ListPromptsResponse
+	(*GetPromptResponse)(nil),             // 83: pawl.mcppool.v1.GetPromptResponse
+	(*CompleteResponse)(nil),              // 84: pawl.mcppool.v1.CompleteResponse
+	(*StartMcpLoginResponse)(nil),         // 85: pawl.mcppool.v1.StartMcpLoginResponse
+	(*FinishMcpLoginResponse)(nil),        // 86: pawl.mcppool.v1.FinishMcpLoginResponse
+	(*DeleteMcpLoginResponse)(nil),        // 87: pawl.mcppool.v1.DeleteMcpLoginResponse
 }
 var file_pawl_mcppool_v1_mcppool_proto_depIdxs = []int32{
 	7,  // 0: pawl.mcppool.v1.McpServer.stdio:type_name -> pawl.mcppool.v1.StdioTransport
@@ -4070,91 +4081,92 @@ var file_pawl_mcppool_v1_mcppool_proto_depIdxs = []int32{
 	50, // 33: pawl.mcppool.v1.CallToolRequest.timeout:type_name -> google.protobuf.Duration
 	51, // 34: pawl.mcppool.v1.CallToolRequest.start_by:type_name -> google.protobuf.Timestamp
 	33, // 35: pawl.mcppool.v1.CallToolRequest.answers:type_name -> pawl.mcppool.v1.CallAnswer
-	30, // 36: pawl.mcppool.v1.CallToolResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
-	31, // 37: pawl.mcppool.v1.CallToolResponse.log:type_name -> pawl.mcppool.v1.CallLog
-	37, // 38: pawl.mcppool.v1.CallToolResponse.result:type_name -> pawl.mcppool.v1.CallResult
-	32, // 39: pawl.mcppool.v1.CallToolResponse.input_required:type_name -> pawl.mcppool.v1.CallInputRequired
-	34, // 40: pawl.mcppool.v1.CallToolResponse.task:type_name -> pawl.mcppool.v1.CallTask
-	26, // 41: pawl.mcppool.v1.CallToolsRequest.call:type_name -> pawl.mcppool.v1.CallToolRequest
-	27, // 42: pawl.mcppool.v1.CallToolsResponse.call:type_name -> pawl.mcppool.v1.CallToolResponse
-	59, // 43: pawl.mcppool.v1.CallToolsResponse.error:type_name -> google.rpc.Status
-	51, // 44: pawl.mcppool.v1.CallInputRequired.expire_time:type_name -> google.protobuf.Timestamp
-	4,  // 45: pawl.mcppool.v1.CallAnswer.action:type_name -> pawl.mcppool.v1.CallAnswer.Action
-	50, // 46: pawl.mcppool.v1.CallTask.ttl:type_name -> google.protobuf.Duration
-	33, // 47: pawl.mcppool.v1.AnswerCallRequest.answer:type_name -> pawl.mcppool.v1.CallAnswer
-	60, // 48: pawl.mcppool.v1.CallResult.content:type_name -> pawl.mcppool.v1.Content
-	50, // 49: pawl.mcppool.v1.CallResult.duration:type_name -> google.protobuf.Duration
-	61, // 50: pawl.mcppool.v1.CallResult.model_usage:type_name -> pawl.common.v1.Usage
-	30, // 51: pawl.mcppool.v1.AttachCallResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
-	31, // 52: pawl.mcppool.v1.AttachCallResponse.log:type_name -> pawl.mcppool.v1.CallLog
-	37, // 53: pawl.mcppool.v1.AttachCallResponse.result:type_name -> pawl.mcppool.v1.CallResult
-	32, // 54: pawl.mcppool.v1.AttachCallResponse.input_required:type_name -> pawl.mcppool.v1.CallInputRequired
-	34, // 55: pawl.mcppool.v1.AttachCallResponse.task:type_name -> pawl.mcppool.v1.CallTask
-	6,  // 56: pawl.mcppool.v1.WatchMcpServersResponse.mcp_server:type_name -> pawl.mcppool.v1.McpServer
-	10, // 57: pawl.mcppool.v1.McpServer.ToolPoliciesEntry.value:type_name -> pawl.mcppool.v1.ToolPolicy
-	12, // 58: pawl.mcppool.v1.McpPoolService.CreateMcpServer:input_type -> pawl.mcppool.v1.CreateMcpServerRequest
-	13, // 59: pawl.mcppool.v1.McpPoolService.GetMcpServer:input_type -> pawl.mcppool.v1.GetMcpServerRequest
-	14, // 60: pawl.mcppool.v1.McpPoolService.ListMcpServers:input_type -> pawl.mcppool.v1.ListMcpServersRequest
-	16, // 61: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:input_type -> pawl.mcppool.v1.UpdateMcpServerRequest
-	17, // 62: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:input_type -> pawl.mcppool.v1.DeleteMcpServerRequest
-	19, // 63: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:input_type -> pawl.mcppool.v1.ActivateMcpServerRequest
-	20, // 64: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:input_type -> pawl.mcppool.v1.DeactivateMcpServerRequest
-	21, // 65: pawl.mcppool.v1.McpPoolService.ListTools:input_type -> pawl.mcppool.v1.ListToolsRequest
-	24, // 66: pawl.mcppool.v1.McpPoolService.ApproveTool:input_type -> pawl.mcppool.v1.ApproveToolRequest
-	26, // 67: pawl.mcppool.v1.McpPoolService.CallTool:input_type -> pawl.mcppool.v1.CallToolRequest
-	28, // 68: pawl.mcppool.v1.McpPoolService.CallTools:input_type -> pawl.mcppool.v1.CallToolsRequest
-	38, // 69: pawl.mcppool.v1.McpPoolService.AttachCall:input_type -> pawl.mcppool.v1.AttachCallRequest
-	40, // 70: pawl.mcppool.v1.McpPoolService.AckCall:input_type -> pawl.mcppool.v1.AckCallRequest
-	42, // 71: pawl.mcppool.v1.McpPoolService.CancelCall:input_type -> pawl.mcppool.v1.CancelCallRequest
-	35, // 72: pawl.mcppool.v1.McpPoolService.AnswerCall:input_type -> pawl.mcppool.v1.AnswerCallRequest
-	44, // 73: pawl.mcppool.v1.McpPoolService.ReleaseSession:input_type -> pawl.mcppool.v1.ReleaseSessionRequest
-	62, // 74: pawl.mcppool.v1.McpPoolService.WatchMcpServers:input_type -> pawl.mcppool.v1.WatchMcpServersRequest
-	63, // 75: pawl.mcppool.v1.McpPoolService.TestMcpServer:input_type -> pawl.mcppool.v1.TestMcpServerRequest
-	64, // 76: pawl.mcppool.v1.McpPoolService.GetMcpServerLog:input_type -> pawl.mcppool.v1.GetMcpServerLogRequest
-	65, // 77: pawl.mcppool.v1.McpPoolService.ListResources:input_type -> pawl.mcppool.v1.ListResourcesRequest
-	66, // 78: pawl.mcppool.v1.McpPoolService.ListResourceTemplates:input_type -> pawl.mcppool.v1.ListResourceTemplatesRequest
-	67, // 79: pawl.mcppool.v1.McpPoolService.ReadResource:input_type -> pawl.mcppool.v1.ReadResourceRequest
-	68, // 80: pawl.mcppool.v1.McpPoolService.SubscribeResource:input_type -> pawl.mcppool.v1.SubscribeResourceRequest
-	69, // 81: pawl.mcppool.v1.McpPoolService.ListPrompts:input_type -> pawl.mcppool.v1.ListPromptsRequest
-	70, // 82: pawl.mcppool.v1.McpPoolService.GetPrompt:input_type -> pawl.mcppool.v1.GetPromptRequest
-	71, // 83: pawl.mcppool.v1.McpPoolService.Complete:input_type -> pawl.mcppool.v1.CompleteRequest
-	72, // 84: pawl.mcppool.v1.McpPoolService.StartMcpLogin:input_type -> pawl.mcppool.v1.StartMcpLoginRequest
-	73, // 85: pawl.mcppool.v1.McpPoolService.FinishMcpLogin:input_type -> pawl.mcppool.v1.FinishMcpLoginRequest
-	74, // 86: pawl.mcppool.v1.McpPoolService.DeleteMcpLogin:input_type -> pawl.mcppool.v1.DeleteMcpLoginRequest
-	6,  // 87: pawl.mcppool.v1.McpPoolService.CreateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	6,  // 88: pawl.mcppool.v1.McpPoolService.GetMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	15, // 89: pawl.mcppool.v1.McpPoolService.ListMcpServers:output_type -> pawl.mcppool.v1.ListMcpServersResponse
-	6,  // 90: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	18, // 91: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:output_type -> pawl.mcppool.v1.DeleteMcpServerResponse
-	6,  // 92: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	6,  // 93: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	22, // 94: pawl.mcppool.v1.McpPoolService.ListTools:output_type -> pawl.mcppool.v1.ListToolsResponse
-	25, // 95: pawl.mcppool.v1.McpPoolService.ApproveTool:output_type -> pawl.mcppool.v1.ApproveToolResponse
-	27, // 96: pawl.mcppool.v1.McpPoolService.CallTool:output_type -> pawl.mcppool.v1.CallToolResponse
-	29, // 97: pawl.mcppool.v1.McpPoolService.CallTools:output_type -> pawl.mcppool.v1.CallToolsResponse
-	39, // 98: pawl.mcppool.v1.McpPoolService.AttachCall:output_type -> pawl.mcppool.v1.AttachCallResponse
-	41, // 99: pawl.mcppool.v1.McpPoolService.AckCall:output_type -> pawl.mcppool.v1.AckCallResponse
-	43, // 100: pawl.mcppool.v1.McpPoolService.CancelCall:output_type -> pawl.mcppool.v1.CancelCallResponse
-	36, // 101: pawl.mcppool.v1.McpPoolService.AnswerCall:output_type -> pawl.mcppool.v1.AnswerCallResponse
-	45, // 102: pawl.mcppool.v1.McpPoolService.ReleaseSession:output_type -> pawl.mcppool.v1.ReleaseSessionResponse
-	46, // 103: pawl.mcppool.v1.McpPoolService.WatchMcpServers:output_type -> pawl.mcppool.v1.WatchMcpServersResponse
-	75, // 104: pawl.mcppool.v1.McpPoolService.TestMcpServer:output_type -> pawl.mcppool.v1.TestMcpServerResponse
-	76, // 105: pawl.mcppool.v1.McpPoolService.GetMcpServerLog:output_type -> pawl.mcppool.v1.GetMcpServerLogResponse
-	77, // 106: pawl.mcppool.v1.McpPoolService.ListResources:output_type -> pawl.mcppool.v1.ListResourcesResponse
-	78, // 107: pawl.mcppool.v1.McpPoolService.ListResourceTemplates:output_type -> pawl.mcppool.v1.ListResourceTemplatesResponse
-	79, // 108: pawl.mcppool.v1.McpPoolService.ReadResource:output_type -> pawl.mcppool.v1.ReadResourceResponse
-	80, // 109: pawl.mcppool.v1.McpPoolService.SubscribeResource:output_type -> pawl.mcppool.v1.SubscribeResourceResponse
-	81, // 110: pawl.mcppool.v1.McpPoolService.ListPrompts:output_type -> pawl.mcppool.v1.ListPromptsResponse
-	82, // 111: pawl.mcppool.v1.McpPoolService.GetPrompt:output_type -> pawl.mcppool.v1.GetPromptResponse
-	83, // 112: pawl.mcppool.v1.McpPoolService.Complete:output_type -> pawl.mcppool.v1.CompleteResponse
-	84, // 113: pawl.mcppool.v1.McpPoolService.StartMcpLogin:output_type -> pawl.mcppool.v1.StartMcpLoginResponse
-	85, // 114: pawl.mcppool.v1.McpPoolService.FinishMcpLogin:output_type -> pawl.mcppool.v1.FinishMcpLoginResponse
-	86, // 115: pawl.mcppool.v1.McpPoolService.DeleteMcpLogin:output_type -> pawl.mcppool.v1.DeleteMcpLoginResponse
-	87, // [87:116] is the sub-list for method output_type
-	58, // [58:87] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	59, // 36: pawl.mcppool.v1.CallToolRequest.model_budget:type_name -> pawl.common.v1.ModelBudget
+	30, // 37: pawl.mcppool.v1.CallToolResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
+	31, // 38: pawl.mcppool.v1.CallToolResponse.log:type_name -> pawl.mcppool.v1.CallLog
+	37, // 39: pawl.mcppool.v1.CallToolResponse.result:type_name -> pawl.mcppool.v1.CallResult
+	32, // 40: pawl.mcppool.v1.CallToolResponse.input_required:type_name -> pawl.mcppool.v1.CallInputRequired
+	34, // 41: pawl.mcppool.v1.CallToolResponse.task:type_name -> pawl.mcppool.v1.CallTask
+	26, // 42: pawl.mcppool.v1.CallToolsRequest.call:type_name -> pawl.mcppool.v1.CallToolRequest
+	27, // 43: pawl.mcppool.v1.CallToolsResponse.call:type_name -> pawl.mcppool.v1.CallToolResponse
+	60, // 44: pawl.mcppool.v1.CallToolsResponse.error:type_name -> google.rpc.Status
+	51, // 45: pawl.mcppool.v1.CallInputRequired.expire_time:type_name -> google.protobuf.Timestamp
+	4,  // 46: pawl.mcppool.v1.CallAnswer.action:type_name -> pawl.mcppool.v1.CallAnswer.Action
+	50, // 47: pawl.mcppool.v1.CallTask.ttl:type_name -> google.protobuf.Duration
+	33, // 48: pawl.mcppool.v1.AnswerCallRequest.answer:type_name -> pawl.mcppool.v1.CallAnswer
+	61, // 49: pawl.mcppool.v1.CallResult.content:type_name -> pawl.mcppool.v1.Content
+	50, // 50: pawl.mcppool.v1.CallResult.duration:type_name -> google.protobuf.Duration
+	62, // 51: pawl.mcppool.v1.CallResult.model_usage:type_name -> pawl.common.v1.Usage
+	30, // 52: pawl.mcppool.v1.AttachCallResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
+	31, // 53: pawl.mcppool.v1.AttachCallResponse.log:type_name -> pawl.mcppool.v1.CallLog
+	37, // 54: pawl.mcppool.v1.AttachCallResponse.result:type_name -> pawl.mcppool.v1.CallResult
+	32, // 55: pawl.mcppool.v1.AttachCallResponse.input_required:type_name -> pawl.mcppool.v1.CallInputRequired
+	34, // 56: pawl.mcppool.v1.AttachCallResponse.task:type_name -> pawl.mcppool.v1.CallTask
+	6,  // 57: pawl.mcppool.v1.WatchMcpServersResponse.mcp_server:type_name -> pawl.mcppool.v1.McpServer
+	10, // 58: pawl.mcppool.v1.McpServer.ToolPoliciesEntry.value:type_name -> pawl.mcppool.v1.ToolPolicy
+	12, // 59: pawl.mcppool.v1.McpPoolService.CreateMcpServer:input_type -> pawl.mcppool.v1.CreateMcpServerRequest
+	13, // 60: pawl.mcppool.v1.McpPoolService.GetMcpServer:input_type -> pawl.mcppool.v1.GetMcpServerRequest
+	14, // 61: pawl.mcppool.v1.McpPoolService.ListMcpServers:input_type -> pawl.mcppool.v1.ListMcpServersRequest
+	16, // 62: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:input_type -> pawl.mcppool.v1.UpdateMcpServerRequest
+	17, // 63: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:input_type -> pawl.mcppool.v1.DeleteMcpServerRequest
+	19, // 64: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:input_type -> pawl.mcppool.v1.ActivateMcpServerRequest
+	20, // 65: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:input_type -> pawl.mcppool.v1.DeactivateMcpServerRequest
+	21, // 66: pawl.mcppool.v1.McpPoolService.ListTools:input_type -> pawl.mcppool.v1.ListToolsRequest
+	24, // 67: pawl.mcppool.v1.McpPoolService.ApproveTool:input_type -> pawl.mcppool.v1.ApproveToolRequest
+	26, // 68: pawl.mcppool.v1.McpPoolService.CallTool:input_type -> pawl.mcppool.v1.CallToolRequest
+	28, // 69: pawl.mcppool.v1.McpPoolService.CallTools:input_type -> pawl.mcppool.v1.CallToolsRequest
+	38, // 70: pawl.mcppool.v1.McpPoolService.AttachCall:input_type -> pawl.mcppool.v1.AttachCallRequest
+	40, // 71: pawl.mcppool.v1.McpPoolService.AckCall:input_type -> pawl.mcppool.v1.AckCallRequest
+	42, // 72: pawl.mcppool.v1.McpPoolService.CancelCall:input_type -> pawl.mcppool.v1.CancelCallRequest
+	35, // 73: pawl.mcppool.v1.McpPoolService.AnswerCall:input_type -> pawl.mcppool.v1.AnswerCallRequest
+	44, // 74: pawl.mcppool.v1.McpPoolService.ReleaseSession:input_type -> pawl.mcppool.v1.ReleaseSessionRequest
+	63, // 75: pawl.mcppool.v1.McpPoolService.WatchMcpServers:input_type -> pawl.mcppool.v1.WatchMcpServersRequest
+	64, // 76: pawl.mcppool.v1.McpPoolService.TestMcpServer:input_type -> pawl.mcppool.v1.TestMcpServerRequest
+	65, // 77: pawl.mcppool.v1.McpPoolService.GetMcpServerLog:input_type -> pawl.mcppool.v1.GetMcpServerLogRequest
+	66, // 78: pawl.mcppool.v1.McpPoolService.ListResources:input_type -> pawl.mcppool.v1.ListResourcesRequest
+	67, // 79: pawl.mcppool.v1.McpPoolService.ListResourceTemplates:input_type -> pawl.mcppool.v1.ListResourceTemplatesRequest
+	68, // 80: pawl.mcppool.v1.McpPoolService.ReadResource:input_type -> pawl.mcppool.v1.ReadResourceRequest
+	69, // 81: pawl.mcppool.v1.McpPoolService.SubscribeResource:input_type -> pawl.mcppool.v1.SubscribeResourceRequest
+	70, // 82: pawl.mcppool.v1.McpPoolService.ListPrompts:input_type -> pawl.mcppool.v1.ListPromptsRequest
+	71, // 83: pawl.mcppool.v1.McpPoolService.GetPrompt:input_type -> pawl.mcppool.v1.GetPromptRequest
+	72, // 84: pawl.mcppool.v1.McpPoolService.Complete:input_type -> pawl.mcppool.v1.CompleteRequest
+	73, // 85: pawl.mcppool.v1.McpPoolService.StartMcpLogin:input_type -> pawl.mcppool.v1.StartMcpLoginRequest
+	74, // 86: pawl.mcppool.v1.McpPoolService.FinishMcpLogin:input_type -> pawl.mcppool.v1.FinishMcpLoginRequest
+	75, // 87: pawl.mcppool.v1.McpPoolService.DeleteMcpLogin:input_type -> pawl.mcppool.v1.DeleteMcpLoginRequest
+	6,  // 88: pawl.mcppool.v1.McpPoolService.CreateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	6,  // 89: pawl.mcppool.v1.McpPoolService.GetMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	15, // 90: pawl.mcppool.v1.McpPoolService.ListMcpServers:output_type -> pawl.mcppool.v1.ListMcpServersResponse
+	6,  // 91: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	18, // 92: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:output_type -> pawl.mcppool.v1.DeleteMcpServerResponse
+	6,  // 93: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	6,  // 94: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	22, // 95: pawl.mcppool.v1.McpPoolService.ListTools:output_type -> pawl.mcppool.v1.ListToolsResponse
+	25, // 96: pawl.mcppool.v1.McpPoolService.ApproveTool:output_type -> pawl.mcppool.v1.ApproveToolResponse
+	27, // 97: pawl.mcppool.v1.McpPoolService.CallTool:output_type -> pawl.mcppool.v1.CallToolResponse
+	29, // 98: pawl.mcppool.v1.McpPoolService.CallTools:output_type -> pawl.mcppool.v1.CallToolsResponse
+	39, // 99: pawl.mcppool.v1.McpPoolService.AttachCall:output_type -> pawl.mcppool.v1.AttachCallResponse
+	41, // 100: pawl.mcppool.v1.McpPoolService.AckCall:output_type -> pawl.mcppool.v1.AckCallResponse
+	43, // 101: pawl.mcppool.v1.McpPoolService.CancelCall:output_type -> pawl.mcppool.v1.CancelCallResponse
+	36, // 102: pawl.mcppool.v1.McpPoolService.AnswerCall:output_type -> pawl.mcppool.v1.AnswerCallResponse
+	45, // 103: pawl.mcppool.v1.McpPoolService.ReleaseSession:output_type -> pawl.mcppool.v1.ReleaseSessionResponse
+	46, // 104: pawl.mcppool.v1.McpPoolService.WatchMcpServers:output_type -> pawl.mcppool.v1.WatchMcpServersResponse
+	76, // 105: pawl.mcppool.v1.McpPoolService.TestMcpServer:output_type -> pawl.mcppool.v1.TestMcpServerResponse
+	77, // 106: pawl.mcppool.v1.McpPoolService.GetMcpServerLog:output_type -> pawl.mcppool.v1.GetMcpServerLogResponse
+	78, // 107: pawl.mcppool.v1.McpPoolService.ListResources:output_type -> pawl.mcppool.v1.ListResourcesResponse
+	79, // 108: pawl.mcppool.v1.McpPoolService.ListResourceTemplates:output_type -> pawl.mcppool.v1.ListResourceTemplatesResponse
+	80, // 109: pawl.mcppool.v1.McpPoolService.ReadResource:output_type -> pawl.mcppool.v1.ReadResourceResponse
+	81, // 110: pawl.mcppool.v1.McpPoolService.SubscribeResource:output_type -> pawl.mcppool.v1.SubscribeResourceResponse
+	82, // 111: pawl.mcppool.v1.McpPoolService.ListPrompts:output_type -> pawl.mcppool.v1.ListPromptsResponse
+	83, // 112: pawl.mcppool.v1.McpPoolService.GetPrompt:output_type -> pawl.mcppool.v1.GetPromptResponse
+	84, // 113: pawl.mcppool.v1.McpPoolService.Complete:output_type -> pawl.mcppool.v1.CompleteResponse
+	85, // 114: pawl.mcppool.v1.McpPoolService.StartMcpLogin:output_type -> pawl.mcppool.v1.StartMcpLoginResponse
+	86, // 115: pawl.mcppool.v1.McpPoolService.FinishMcpLogin:output_type -> pawl.mcppool.v1.FinishMcpLoginResponse
+	87, // 116: pawl.mcppool.v1.McpPoolService.DeleteMcpLogin:output_type -> pawl.mcppool.v1.DeleteMcpLoginResponse
+	88, // [88:117] is the sub-list for method output_type
+	59, // [59:88] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_pawl_mcppool_v1_mcppool_proto_init() }

@@ -3502,8 +3502,10 @@ type GenerateRequest struct {
 	// JSON Schema of an object. If set, the reply's text is JSON that was validated against it, and comes in one piece; a reply that does not fit is
 	// corrected by the model, three tries in all, and then MODEL_ERROR. Cannot be combined with tools.
 	OutputSchemaJson string `protobuf:"bytes,10,opt,name=output_schema_json,json=outputSchemaJson,proto3" json:"output_schema_json,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// What the request may cost, repetitions and corrections included: a model is asked only within it, else BUDGET_EXCEEDED.
+	Budget        *v1.ModelBudget `protobuf:"bytes,11,opt,name=budget,proto3" json:"budget,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GenerateRequest) Reset() {
@@ -3604,6 +3606,13 @@ func (x *GenerateRequest) GetOutputSchemaJson() string {
 		return x.OutputSchemaJson
 	}
 	return ""
+}
+
+func (x *GenerateRequest) GetBudget() *v1.ModelBudget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
 }
 
 // ModelTool is a tool that a model may call.
@@ -4638,7 +4647,7 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"step_count\x18\x02 \x01(\rR\tstepCount\x12\x19\n" +
 	"\btool_ids\x18\x03 \x03(\tR\atoolIds\x12\x12\n" +
 	"\x04goal\x18\x04 \x01(\tR\x04goal\x12,\n" +
-	"\x12inputs_schema_json\x18\x05 \x01(\tR\x10inputsSchemaJson\"\xe6\x05\n" +
+	"\x12inputs_schema_json\x18\x05 \x01(\tR\x10inputsSchemaJson\"\x9b\x06\n" +
 	"\x0fGenerateRequest\x12\x1e\n" +
 	"\x05model\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x05model\x120\n" +
 	"\vmodel_hints\x18\x02 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x14\"\x05r\x03\x18\xc8\x01R\n" +
@@ -4652,7 +4661,8 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\vtool_choice\x18\t \x01(\x0e2 .pawl.planner.v1.ModelToolChoiceB\b\xbaH\x05\x82\x01\x02\x10\x01R\n" +
 	"toolChoice\x127\n" +
 	"\x12output_schema_json\x18\n" +
-	" \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x10R\x10outputSchemaJson:\x9c\x01\xbaH\x98\x01\x1a\x95\x01\n" +
+	" \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x10R\x10outputSchemaJson\x123\n" +
+	"\x06budget\x18\v \x01(\v2\x1b.pawl.common.v1.ModelBudgetR\x06budget:\x9c\x01\xbaH\x98\x01\x1a\x95\x01\n" +
 	"#generate_request.output_schema_json\x125a schema for the output cannot be combined with tools\x1a7this.output_schema_json == '' || this.tools.size() == 0B\x0e\n" +
 	"\f_temperature\"\xa1\x01\n" +
 	"\tModelTool\x120\n" +
@@ -4858,6 +4868,7 @@ var file_pawl_planner_v1_planner_proto_goTypes = []any{
 	(v1.Outcome)(0),                     // 65: pawl.common.v1.Outcome
 	(*v1.Risk)(nil),                     // 66: pawl.common.v1.Risk
 	(*v1.Usage)(nil),                    // 67: pawl.common.v1.Usage
+	(*v1.ModelBudget)(nil),              // 68: pawl.common.v1.ModelBudget
 }
 var file_pawl_planner_v1_planner_proto_depIdxs = []int32{
 	63, // 0: pawl.planner.v1.TaskContext.language:type_name -> pawl.common.v1.Language
@@ -4920,64 +4931,65 @@ var file_pawl_planner_v1_planner_proto_depIdxs = []int32{
 	53, // 57: pawl.planner.v1.GenerateRequest.messages:type_name -> pawl.planner.v1.ModelMessage
 	52, // 58: pawl.planner.v1.GenerateRequest.tools:type_name -> pawl.planner.v1.ModelTool
 	3,  // 59: pawl.planner.v1.GenerateRequest.tool_choice:type_name -> pawl.planner.v1.ModelToolChoice
-	4,  // 60: pawl.planner.v1.ModelMessage.role:type_name -> pawl.planner.v1.ModelRole
-	54, // 61: pawl.planner.v1.ModelMessage.parts:type_name -> pawl.planner.v1.ModelPart
-	55, // 62: pawl.planner.v1.ModelPart.image:type_name -> pawl.planner.v1.ModelMedia
-	55, // 63: pawl.planner.v1.ModelPart.audio:type_name -> pawl.planner.v1.ModelMedia
-	56, // 64: pawl.planner.v1.ModelPart.tool_call:type_name -> pawl.planner.v1.ModelToolCall
-	57, // 65: pawl.planner.v1.ModelPart.tool_result:type_name -> pawl.planner.v1.ModelToolResult
-	59, // 66: pawl.planner.v1.GenerateResponse.end:type_name -> pawl.planner.v1.GenerateEnd
-	56, // 67: pawl.planner.v1.GenerateResponse.tool_call:type_name -> pawl.planner.v1.ModelToolCall
-	5,  // 68: pawl.planner.v1.GenerateEnd.stop_reason:type_name -> pawl.planner.v1.StopReason
-	67, // 69: pawl.planner.v1.GenerateEnd.usage:type_name -> pawl.common.v1.Usage
-	62, // 70: pawl.planner.v1.ListModelsResponse.models:type_name -> pawl.planner.v1.Model
-	11, // 71: pawl.planner.v1.PlannerService.GetFlowName:input_type -> pawl.planner.v1.GetFlowNameRequest
-	13, // 72: pawl.planner.v1.PlannerService.AssessFlowRisk:input_type -> pawl.planner.v1.AssessFlowRiskRequest
-	15, // 73: pawl.planner.v1.PlannerService.PlanSteps:input_type -> pawl.planner.v1.PlanStepsRequest
-	17, // 74: pawl.planner.v1.PlannerService.StreamPlanSteps:input_type -> pawl.planner.v1.StreamPlanStepsRequest
-	19, // 75: pawl.planner.v1.PlannerService.CreateNextStep:input_type -> pawl.planner.v1.CreateNextStepRequest
-	21, // 76: pawl.planner.v1.PlannerService.GetFirstInputParams:input_type -> pawl.planner.v1.GetFirstInputParamsRequest
-	23, // 77: pawl.planner.v1.PlannerService.FillParams:input_type -> pawl.planner.v1.FillParamsRequest
-	25, // 78: pawl.planner.v1.PlannerService.AssessToolRisk:input_type -> pawl.planner.v1.AssessToolRiskRequest
-	27, // 79: pawl.planner.v1.PlannerService.IsParamError:input_type -> pawl.planner.v1.IsParamErrorRequest
-	29, // 80: pawl.planner.v1.PlannerService.DescribeError:input_type -> pawl.planner.v1.DescribeErrorRequest
-	31, // 81: pawl.planner.v1.PlannerService.GetMissingParams:input_type -> pawl.planner.v1.GetMissingParamsRequest
-	33, // 82: pawl.planner.v1.PlannerService.GenerateAnswer:input_type -> pawl.planner.v1.GenerateAnswerRequest
-	35, // 83: pawl.planner.v1.PlannerService.CreatePlan:input_type -> pawl.planner.v1.CreatePlanRequest
-	38, // 84: pawl.planner.v1.PlannerService.Think:input_type -> pawl.planner.v1.ThinkRequest
-	41, // 85: pawl.planner.v1.PlannerService.Reflect:input_type -> pawl.planner.v1.ReflectRequest
-	43, // 86: pawl.planner.v1.PlannerService.Decide:input_type -> pawl.planner.v1.DecideRequest
-	45, // 87: pawl.planner.v1.PlannerService.SelectTools:input_type -> pawl.planner.v1.SelectToolsRequest
-	47, // 88: pawl.planner.v1.PlannerService.SummarizeMemory:input_type -> pawl.planner.v1.SummarizeMemoryRequest
-	49, // 89: pawl.planner.v1.PlannerService.CheckPlaybook:input_type -> pawl.planner.v1.CheckPlaybookRequest
-	51, // 90: pawl.planner.v1.PlannerService.Generate:input_type -> pawl.planner.v1.GenerateRequest
-	60, // 91: pawl.planner.v1.PlannerService.ListModels:input_type -> pawl.planner.v1.ListModelsRequest
-	12, // 92: pawl.planner.v1.PlannerService.GetFlowName:output_type -> pawl.planner.v1.GetFlowNameResponse
-	14, // 93: pawl.planner.v1.PlannerService.AssessFlowRisk:output_type -> pawl.planner.v1.AssessFlowRiskResponse
-	16, // 94: pawl.planner.v1.PlannerService.PlanSteps:output_type -> pawl.planner.v1.PlanStepsResponse
-	18, // 95: pawl.planner.v1.PlannerService.StreamPlanSteps:output_type -> pawl.planner.v1.StreamPlanStepsResponse
-	20, // 96: pawl.planner.v1.PlannerService.CreateNextStep:output_type -> pawl.planner.v1.CreateNextStepResponse
-	22, // 97: pawl.planner.v1.PlannerService.GetFirstInputParams:output_type -> pawl.planner.v1.GetFirstInputParamsResponse
-	24, // 98: pawl.planner.v1.PlannerService.FillParams:output_type -> pawl.planner.v1.FillParamsResponse
-	26, // 99: pawl.planner.v1.PlannerService.AssessToolRisk:output_type -> pawl.planner.v1.AssessToolRiskResponse
-	28, // 100: pawl.planner.v1.PlannerService.IsParamError:output_type -> pawl.planner.v1.IsParamErrorResponse
-	30, // 101: pawl.planner.v1.PlannerService.DescribeError:output_type -> pawl.planner.v1.DescribeErrorResponse
-	32, // 102: pawl.planner.v1.PlannerService.GetMissingParams:output_type -> pawl.planner.v1.GetMissingParamsResponse
-	34, // 103: pawl.planner.v1.PlannerService.GenerateAnswer:output_type -> pawl.planner.v1.GenerateAnswerResponse
-	36, // 104: pawl.planner.v1.PlannerService.CreatePlan:output_type -> pawl.planner.v1.CreatePlanResponse
-	39, // 105: pawl.planner.v1.PlannerService.Think:output_type -> pawl.planner.v1.ThinkResponse
-	42, // 106: pawl.planner.v1.PlannerService.Reflect:output_type -> pawl.planner.v1.ReflectResponse
-	44, // 107: pawl.planner.v1.PlannerService.Decide:output_type -> pawl.planner.v1.DecideResponse
-	46, // 108: pawl.planner.v1.PlannerService.SelectTools:output_type -> pawl.planner.v1.SelectToolsResponse
-	48, // 109: pawl.planner.v1.PlannerService.SummarizeMemory:output_type -> pawl.planner.v1.SummarizeMemoryResponse
-	50, // 110: pawl.planner.v1.PlannerService.CheckPlaybook:output_type -> pawl.planner.v1.CheckPlaybookResponse
-	58, // 111: pawl.planner.v1.PlannerService.Generate:output_type -> pawl.planner.v1.GenerateResponse
-	61, // 112: pawl.planner.v1.PlannerService.ListModels:output_type -> pawl.planner.v1.ListModelsResponse
-	92, // [92:113] is the sub-list for method output_type
-	71, // [71:92] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	68, // 60: pawl.planner.v1.GenerateRequest.budget:type_name -> pawl.common.v1.ModelBudget
+	4,  // 61: pawl.planner.v1.ModelMessage.role:type_name -> pawl.planner.v1.ModelRole
+	54, // 62: pawl.planner.v1.ModelMessage.parts:type_name -> pawl.planner.v1.ModelPart
+	55, // 63: pawl.planner.v1.ModelPart.image:type_name -> pawl.planner.v1.ModelMedia
+	55, // 64: pawl.planner.v1.ModelPart.audio:type_name -> pawl.planner.v1.ModelMedia
+	56, // 65: pawl.planner.v1.ModelPart.tool_call:type_name -> pawl.planner.v1.ModelToolCall
+	57, // 66: pawl.planner.v1.ModelPart.tool_result:type_name -> pawl.planner.v1.ModelToolResult
+	59, // 67: pawl.planner.v1.GenerateResponse.end:type_name -> pawl.planner.v1.GenerateEnd
+	56, // 68: pawl.planner.v1.GenerateResponse.tool_call:type_name -> pawl.planner.v1.ModelToolCall
+	5,  // 69: pawl.planner.v1.GenerateEnd.stop_reason:type_name -> pawl.planner.v1.StopReason
+	67, // 70: pawl.planner.v1.GenerateEnd.usage:type_name -> pawl.common.v1.Usage
+	62, // 71: pawl.planner.v1.ListModelsResponse.models:type_name -> pawl.planner.v1.Model
+	11, // 72: pawl.planner.v1.PlannerService.GetFlowName:input_type -> pawl.planner.v1.GetFlowNameRequest
+	13, // 73: pawl.planner.v1.PlannerService.AssessFlowRisk:input_type -> pawl.planner.v1.AssessFlowRiskRequest
+	15, // 74: pawl.planner.v1.PlannerService.PlanSteps:input_type -> pawl.planner.v1.PlanStepsRequest
+	17, // 75: pawl.planner.v1.PlannerService.StreamPlanSteps:input_type -> pawl.planner.v1.StreamPlanStepsRequest
+	19, // 76: pawl.planner.v1.PlannerService.CreateNextStep:input_type -> pawl.planner.v1.CreateNextStepRequest
+	21, // 77: pawl.planner.v1.PlannerService.GetFirstInputParams:input_type -> pawl.planner.v1.GetFirstInputParamsRequest
+	23, // 78: pawl.planner.v1.PlannerService.FillParams:input_type -> pawl.planner.v1.FillParamsRequest
+	25, // 79: pawl.planner.v1.PlannerService.AssessToolRisk:input_type -> pawl.planner.v1.AssessToolRiskRequest
+	27, // 80: pawl.planner.v1.PlannerService.IsParamError:input_type -> pawl.planner.v1.IsParamErrorRequest
+	29, // 81: pawl.planner.v1.PlannerService.DescribeError:input_type -> pawl.planner.v1.DescribeErrorRequest
+	31, // 82: pawl.planner.v1.PlannerService.GetMissingParams:input_type -> pawl.planner.v1.GetMissingParamsRequest
+	33, // 83: pawl.planner.v1.PlannerService.GenerateAnswer:input_type -> pawl.planner.v1.GenerateAnswerRequest
+	35, // 84: pawl.planner.v1.PlannerService.CreatePlan:input_type -> pawl.planner.v1.CreatePlanRequest
+	38, // 85: pawl.planner.v1.PlannerService.Think:input_type -> pawl.planner.v1.ThinkRequest
+	41, // 86: pawl.planner.v1.PlannerService.Reflect:input_type -> pawl.planner.v1.ReflectRequest
+	43, // 87: pawl.planner.v1.PlannerService.Decide:input_type -> pawl.planner.v1.DecideRequest
+	45, // 88: pawl.planner.v1.PlannerService.SelectTools:input_type -> pawl.planner.v1.SelectToolsRequest
+	47, // 89: pawl.planner.v1.PlannerService.SummarizeMemory:input_type -> pawl.planner.v1.SummarizeMemoryRequest
+	49, // 90: pawl.planner.v1.PlannerService.CheckPlaybook:input_type -> pawl.planner.v1.CheckPlaybookRequest
+	51, // 91: pawl.planner.v1.PlannerService.Generate:input_type -> pawl.planner.v1.GenerateRequest
+	60, // 92: pawl.planner.v1.PlannerService.ListModels:input_type -> pawl.planner.v1.ListModelsRequest
+	12, // 93: pawl.planner.v1.PlannerService.GetFlowName:output_type -> pawl.planner.v1.GetFlowNameResponse
+	14, // 94: pawl.planner.v1.PlannerService.AssessFlowRisk:output_type -> pawl.planner.v1.AssessFlowRiskResponse
+	16, // 95: pawl.planner.v1.PlannerService.PlanSteps:output_type -> pawl.planner.v1.PlanStepsResponse
+	18, // 96: pawl.planner.v1.PlannerService.StreamPlanSteps:output_type -> pawl.planner.v1.StreamPlanStepsResponse
+	20, // 97: pawl.planner.v1.PlannerService.CreateNextStep:output_type -> pawl.planner.v1.CreateNextStepResponse
+	22, // 98: pawl.planner.v1.PlannerService.GetFirstInputParams:output_type -> pawl.planner.v1.GetFirstInputParamsResponse
+	24, // 99: pawl.planner.v1.PlannerService.FillParams:output_type -> pawl.planner.v1.FillParamsResponse
+	26, // 100: pawl.planner.v1.PlannerService.AssessToolRisk:output_type -> pawl.planner.v1.AssessToolRiskResponse
+	28, // 101: pawl.planner.v1.PlannerService.IsParamError:output_type -> pawl.planner.v1.IsParamErrorResponse
+	30, // 102: pawl.planner.v1.PlannerService.DescribeError:output_type -> pawl.planner.v1.DescribeErrorResponse
+	32, // 103: pawl.planner.v1.PlannerService.GetMissingParams:output_type -> pawl.planner.v1.GetMissingParamsResponse
+	34, // 104: pawl.planner.v1.PlannerService.GenerateAnswer:output_type -> pawl.planner.v1.GenerateAnswerResponse
+	36, // 105: pawl.planner.v1.PlannerService.CreatePlan:output_type -> pawl.planner.v1.CreatePlanResponse
+	39, // 106: pawl.planner.v1.PlannerService.Think:output_type -> pawl.planner.v1.ThinkResponse
+	42, // 107: pawl.planner.v1.PlannerService.Reflect:output_type -> pawl.planner.v1.ReflectResponse
+	44, // 108: pawl.planner.v1.PlannerService.Decide:output_type -> pawl.planner.v1.DecideResponse
+	46, // 109: pawl.planner.v1.PlannerService.SelectTools:output_type -> pawl.planner.v1.SelectToolsResponse
+	48, // 110: pawl.planner.v1.PlannerService.SummarizeMemory:output_type -> pawl.planner.v1.SummarizeMemoryResponse
+	50, // 111: pawl.planner.v1.PlannerService.CheckPlaybook:output_type -> pawl.planner.v1.CheckPlaybookResponse
+	58, // 112: pawl.planner.v1.PlannerService.Generate:output_type -> pawl.planner.v1.GenerateResponse
+	61, // 113: pawl.planner.v1.PlannerService.ListModels:output_type -> pawl.planner.v1.ListModelsResponse
+	93, // [93:114] is the sub-list for method output_type
+	72, // [72:93] is the sub-list for method input_type
+	72, // [72:72] is the sub-list for extension type_name
+	72, // [72:72] is the sub-list for extension extendee
+	0,  // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_pawl_planner_v1_planner_proto_init() }
