@@ -1,3 +1,4 @@
+// Package humantime writes durations as people do. It knows no clock.
 package humantime
 
 import (

@@ -7,11 +7,15 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"buf.build/go/protovalidate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/errs"
@@ -125,4 +129,77 @@ func panicked(ctx context.Context, log *slog.Logger, method string, p any) error
 	log.ErrorContext(ctx, "a handler panicked", "method", method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
 		"the service failed inside (%v); this is a bug, the log has its place", p).GRPCStatus().Err()
+}
+
+// validate refuses a message that is too large or breaks the rules in its proto.
+func (i *interceptor) validate(msg any) error {
+	m, ok := msg.(proto.Message)
+	if !ok {
+		return nil
+	}
+	if n := proto.Size(m); n > i.maxBytes {
+		return errs.TooLarge(int64(n), int64(i.maxBytes))
+	}
+	return i.validator.Validate(m)
+}
+
+// recheckEvery is the time between two checks of a stream's credential.
+const recheckEvery = time.Second
+
+// checkedStream validates each message as it is received, and ends when its credential is revoked: it then neither sends nor receives
+// another message.
+type checkedStream struct {
+	grpc.ServerStream
+	*interceptor
+	ctx     context.Context // with the principal
+	method  string
+	begun   time.Time
+	checked atomic.Int64 // when the credential was last looked at, in nanoseconds since begun
+}
+
+func (s *checkedStream) Context() context.Context { return s.ctx }
+
+func (s *checkedStream) SendMsg(m any) error {
+	if err := s.recheck(); err != nil {
+		return err
+	}
+	return s.ServerStream.SendMsg(m)
+}
+
+// RecvMsg checks the credential when the message has arrived, which may be long after the wait began.
+func (s *checkedStream) RecvMsg(m any) error {
+	if err := s.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	if err := s.recheck(); err != nil {
+		return err
+	}
+	return s.validate(m)
+}
+
+func (s *checkedStream) recheck() error {
+	now := time.Since(s.begun) // which no setting of the clock changes
+	if now-time.Duration(s.checked.Load()) < recheckEvery {
+		return nil
+	}
+	if _, err := identity.Authenticate(s.ctx, s.auth, s.method); err != nil {
+		return err
+	}
+	s.checked.Store(int64(now))
+	return nil
+}
+
+// checkAuthority protects installations without keys. Loopback is their only protection, and a web page can reach loopback
+// under a name of its own that resolves to 127.0.0.1. Such a call has that name as its authority.
+func (i *interceptor) checkAuthority(ctx context.Context) error {
+	if !i.local {
+		return nil
+	}
+	values := metadata.ValueFromIncomingContext(ctx, ":authority")
+	if len(values) == 1 && LoopbackHost(values[0]) {
+		return nil
+	}
+	return errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED,
+		"the call is addressed to %q; without API keys only calls to localhost or a loopback address are taken. "+
+			"Dial 127.0.0.1, or start the service with a key file", strings.Join(values, ", "))
 }

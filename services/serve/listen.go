@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
+	"strings"
 	"syscall"
 )
 
@@ -40,4 +42,19 @@ func Listen(addr string) (net.Listener, error) {
 		return nil, fmt.Errorf("the host of %s cannot be resolved; choose 127.0.0.1 or an address: %w", addr, err)
 	}
 	return nil, fmt.Errorf("cannot listen on %s; give it as host:port: %w", addr, err)
+}
+
+// LoopbackHost says whether a host, with or without a port, is `localhost` or a loopback address. Other names are not
+// resolved: others control what they resolve to. HTTP servers use it for the Host header.
+func LoopbackHost(hostport string) bool {
+	host := hostport
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		host = h
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -23,6 +25,18 @@ const flushTimeout = 3 * time.Second
 type Flags struct {
 	Keys     string `placeholder:"FILE" type:"path" help:"File of hashed API keys (made by pawl keys add). Without it the service listens on loopback only and everyone is the user local."`
 	LogLevel string `placeholder:"LEVEL" default:"info" enum:"debug,info,warn,error" help:"What to log: debug, info, warn or error (${default})."`
+}
+
+// Main runs a service's main function: the first SIGINT or SIGTERM ends ctx, a second one ends the process at once. An
+// error is printed and makes the exit code 1.
+func Main(name string, run func(ctx context.Context) error) {
+	TuneMemory()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // which leaves the second signal to the system
+	if err := run(ctx); err != nil {
+		_, _ = fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		os.Exit(1)
+	}
 }
 
 // Service is what a process runs.
@@ -60,7 +74,11 @@ func Run(ctx context.Context, o Process, build func(context.Context, *slog.Logge
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, flush(stop)) }()
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+		defer cancel()
+		err = errors.Join(err, stop(ctx))
+	}()
 	lis, err := Listen(o.Addr)
 	if err != nil {
 		return err
@@ -115,10 +133,4 @@ func newAuthenticator(keys string) (identity.Authenticator, error) {
 		return nil, fmt.Errorf("reading the API keys: %w; make the file with `pawl keys add SUB --keys %s`", err, keys)
 	}
 	return identity.OpenKeyFile(keys)
-}
-
-func flush(stop func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
-	defer cancel()
-	return stop(ctx)
 }

@@ -1,7 +1,9 @@
+// Package similar finds the known names that are most like an unknown one. It must not know what they name.
 package similar
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -22,28 +24,20 @@ func Names(wrong string, names []string) []string {
 	if len(wrong) > longest {
 		return nil
 	}
-	type candidate struct {
-		name     string
-		distance int
-	}
-	var found []candidate
+	distances := map[string]int{}
 	folded := fold(wrong)
 	for _, name := range names[:min(len(names), mostNames)] {
 		if name == wrong || len(name) > longest {
 			continue
 		}
 		if d := Distance(folded, fold(name)); d <= utf8.RuneCountInString(folded)/3 {
-			found = append(found, candidate{name, d})
+			distances[name] = d
 		}
 	}
-	slices.SortFunc(found, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.distance, b.distance), cmp.Compare(a.name, b.name))
+	best := slices.SortedFunc(maps.Keys(distances), func(a, b string) int {
+		return cmp.Or(cmp.Compare(distances[a], distances[b]), cmp.Compare(a, b))
 	})
-	var best []string
-	for _, c := range found[:min(len(found), most)] {
-		best = append(best, c.name)
-	}
-	return best
+	return best[:min(len(best), most)]
 }
 
 // fold leaves out what names of one meaning differ in.
