@@ -2,11 +2,11 @@
 package catalog
 
 import (
+	"fmt"
 	"strings"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/schema"
-
 	"pawl.dev/services/strictjson"
 )
 
@@ -67,6 +67,17 @@ func (t *Tool) PropLike(name string) *Property {
 		if squeeze(t.Props[i].Name) == want {
 			return &t.Props[i]
 		}
+	}
+	return nil
+}
+
+// Misfit returns an error if an input does not fit the schema. Missing properties are no misfit: a person is asked for them.
+func (t *Tool) Misfit(input string) error {
+	if t.Schema == nil {
+		return nil
+	}
+	if wrong := schema.WithoutMissing(t.Schema.Validate(input)); wrong != nil {
+		return fmt.Errorf("the input does not fit the schema of %s: %w", t.GetId(), wrong)
 	}
 	return nil
 }

@@ -14,7 +14,6 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/jsonref"
-	"pawl.dev/services/schema"
 	"pawl.dev/services/similar"
 	"pawl.dev/services/strictjson"
 
@@ -99,7 +98,7 @@ func (c *conversation) plannedStep(one *call, next uint64, i int) (*plannerv1.Pl
 	if err != nil {
 		return nil, err
 	}
-	if err := misfit(tool, text); err != nil && !open {
+	if err := tool.Misfit(text); err != nil && !open {
 		return nil, err
 	}
 	why := lang.Clip(strings.Join(strings.Fields(one.Why), " "), maxWhy)
@@ -116,31 +115,14 @@ const maxWhy = 200
 
 // unknownTool says which tools may be meant by a name, and shows them to the model.
 func (c *conversation) unknownTool(name string) error {
-	names := append(slices.Sorted(maps.Keys(c.tools.byAlias)), finish, readOutput)
-	near := similar.Names(name, names)
+	near := similar.Names(name, append(slices.Sorted(maps.Keys(c.tools.byAlias)), finish, readOutput))
 	for _, alias := range near {
 		c.tools.show(c.tools.byAlias[alias])
 	}
 	if len(near) == 0 {
-		for _, t := range c.tools.find(strings.NewReplacer("_", " ", "-", " ", "/", " ").Replace(name)) {
-			near = append(near, Alias(t.GetId()))
-		}
-	}
-	if len(near) == 0 {
 		return fmt.Errorf("there is no tool %q", name)
 	}
-	return fmt.Errorf("there is no tool %q; the nearest are %s", name, strings.Join(near[:min(len(near), 5)], ", "))
-}
-
-// misfit validates an input. Missing properties are no misfit: the model leaves out what it cannot know, and a person is asked.
-func misfit(t *catalog.Tool, in string) error {
-	if t.Schema == nil {
-		return nil
-	}
-	if wrong := schema.WithoutMissing(t.Schema.Validate(in)); wrong != nil {
-		return fmt.Errorf("the input does not fit the tool's schema: %w", wrong)
-	}
-	return nil
+	return fmt.Errorf("there is no tool %q; the nearest are %s", name, strings.Join(near, ", "))
 }
 
 // references finds what the prompt describes as references. Other texts with `${` are meant as they stand.

@@ -30,14 +30,11 @@ const (
 // that each prompt of a task is the beginning of the next one, until old steps are summarized.
 type conversation struct {
 	*session
-	tools  *toolset
-	inJSON bool // the model has no native tools: calls are JSON texts
-	memory *plannerv1.Memory
-
-	system   string
-	messages []*plannerv1.ModelMessage
-	shown    int   // bytes of each step's output in messages
-	repeated []int // indexes of messages up to whose ends the next prompt is the same
+	tools   *toolset
+	inJSON  bool // the model has no native tools: calls are JSON texts
+	memory  *plannerv1.Memory
+	request *llm.Request
+	shown   int // bytes of each step's output in the request
 }
 
 // converse renders the task's conversation. Beyond the token budget it summarizes the oldest steps first; memory is set then.
@@ -50,7 +47,7 @@ func (s *session) converse(ctx context.Context) (*conversation, error) {
 		history := s.tc.GetHistory()
 		first := summarized(memory, history)
 		switch {
-		case tokensOf(c.request()) <= s.budget():
+		case tokensOf(c.request) <= s.budget():
 			return c, nil
 		case len(history)-first > keptSteps:
 			steps := history[first : len(history)-keptSteps]
@@ -84,24 +81,24 @@ func (s *session) budget() int {
 // outputBytes returns how many bytes of each step's output are shown. It depends on the model alone.
 func (s *session) outputBytes() int { return min(max(s.window()*15/100, minOutput), maxOutput) }
 
-// render makes the system text and the messages.
+// render makes the request.
 func (c *conversation) render(memory *plannerv1.Memory, most int) {
 	first := summarized(memory, c.tc.GetHistory())
 	head := &plannerv1.TaskContext{Goal: c.tc.GetGoal(), Language: c.tc.GetLanguage(), Rounds: c.tc.GetRounds()}
 	if first > 0 {
 		head.Memory = memory
 	}
+	r := &llm.Request{Messages: []*plannerv1.ModelMessage{llm.UserText(prompt.Render("goal", head, nil))}}
 	if c.inJSON {
-		c.system = prompt.Render("system_json", c.tc, c.tools.native())
+		r.System = prompt.Render("system_json", c.tc, c.tools.native())
 	} else {
-		c.system = prompt.Render("system", c.tc, nil)
+		r.System, r.Tools = prompt.Render("system", c.tc, nil), c.tools.native()
 	}
-	c.shown = most
-	c.messages = []*plannerv1.ModelMessage{llm.UserText(prompt.Render("goal", head, nil))}
 	for i, e := range c.tc.GetHistory()[first:] {
-		c.messages = append(c.messages, c.step(first+i, e, prompt.Result(c.tc, e, most))...)
+		r.Messages = append(r.Messages, c.step(first+i, e, prompt.Result(c.tc, e, most))...)
 	}
-	c.repeated = []int{len(c.messages) - 3, len(c.messages) - 1} // the first is no index in the first prompt
+	r.CacheHere = []int{len(r.Messages) - 3, len(r.Messages) - 1} // the first is no index in the first prompt
+	c.request, c.shown = r, most
 }
 
 // step renders a finished step as the model's call and its result.
@@ -137,15 +134,6 @@ func (c *conversation) step(i int, e *plannerv1.HistoryEntry, result string) []*
 		llm.Said(plannerv1.ModelRole_MODEL_ROLE_ASSISTANT, llm.Call(call)),
 		llm.Said(plannerv1.ModelRole_MODEL_ROLE_USER, llm.Result(&plannerv1.ModelToolResult{CallId: call.GetId(), Text: result, IsError: failed})),
 	}
-}
-
-// request returns the conversation as a request.
-func (c *conversation) request() *llm.Request {
-	r := &llm.Request{System: c.system, Messages: slices.Clone(c.messages), CacheHere: c.repeated}
-	if !c.inJSON {
-		r.Tools = c.tools.native()
-	}
-	return r
 }
 
 // summaryTokens is the longest summary.

@@ -82,7 +82,7 @@ func (s *session) decide(ctx context.Context, page string, g *gate) (*turn, erro
 			return nil, err
 		}
 		if page != "" {
-			c.messages = append(c.messages, llm.UserText(page))
+			c.request.Messages = append(c.request.Messages, llm.UserText(page))
 		}
 		t, err := c.turn(ctx, g)
 		if err == nil {
@@ -92,7 +92,7 @@ func (s *session) decide(ctx context.Context, page string, g *gate) (*turn, erro
 		if again || llm.ClassOf(err) != llm.TooLong {
 			return nil, err
 		}
-		s.info.ContextWindow = tokensOf(c.request()) * 3 / 4
+		s.info.ContextWindow = tokensOf(c.request) * 3 / 4
 	}
 }
 
@@ -119,7 +119,7 @@ func (m *Model) GenerateAnswer(ctx context.Context, req *plannerv1.GenerateAnswe
 	if err != nil {
 		return nil, err
 	}
-	r := c.request()
+	r := c.request
 	r.Messages = append(r.Messages, llm.UserText(prompt.Render("answer", s.tc, req.GetCutShort())))
 	r.ToolChoice = plannerv1.ModelToolChoice_MODEL_TOOL_CHOICE_NONE
 	if c.inJSON {

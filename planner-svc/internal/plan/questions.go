@@ -67,7 +67,7 @@ func (m *Model) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFirst
 				missing = append(missing, name)
 			}
 		}
-		return &plannerv1.GetFirstInputParamsResponse{InputJson: in.String(), Missing: missing, Usage: usage}, misfit(tool, in.String())
+		return &plannerv1.GetFirstInputParamsResponse{InputJson: in.String(), Missing: missing, Usage: usage}, tool.Misfit(in.String())
 	})
 }
 
@@ -90,12 +90,12 @@ func lacking(req interface {
 func (m *Model) FillParams(ctx context.Context, req *plannerv1.FillParamsRequest) (*plannerv1.FillParamsResponse, error) {
 	if tool, in, names := lacking(req); len(names) > 0 && req.GetDescription() == "" {
 		filled := input.Merge(tool, in, req.GetContentJson(), "", req.GetError())
-		if len(tool.Missing(filled)) == 0 && misfit(tool, filled.String()) == nil {
+		if len(tool.Missing(filled)) == 0 && tool.Misfit(filled.String()) == nil {
 			return &plannerv1.FillParamsResponse{InputJson: filled.String(), Usage: &commonv1.Usage{}}, nil
 		}
 	}
 	return question(ctx, m, "fill_params", req, inputSchema, func(a *inputAnswer, usage *commonv1.Usage) (*plannerv1.FillParamsResponse, error) {
-		return &plannerv1.FillParamsResponse{InputJson: strictjson.Compact(string(a.Input)), Usage: usage}, misfit(toolOf(req), string(a.Input))
+		return &plannerv1.FillParamsResponse{InputJson: strictjson.Compact(string(a.Input)), Usage: usage}, toolOf(req).Misfit(string(a.Input))
 	})
 }
 

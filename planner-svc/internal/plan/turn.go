@@ -44,10 +44,9 @@ type call struct {
 
 // turn asks the model for its next turn. A wrong turn goes back with the problem of each call. Searches for tools are answered on the way.
 func (c *conversation) turn(ctx context.Context, g *gate) (t *turn, err error) {
-	r := c.request()
 	read, show := c.read, g.delta
 	if c.inJSON {
-		compiled, err := c.expect(r, llm.Output{Name: "turn", Schema: turnSchema})
+		compiled, err := c.expect(c.request, llm.Output{Name: "turn", Schema: turnSchema})
 		if err != nil {
 			return nil, err
 		}
@@ -55,7 +54,7 @@ func (c *conversation) turn(ctx context.Context, g *gate) (t *turn, err error) {
 		show = nil
 	}
 	searches := 0
-	err = c.askUntilValid(ctx, r, show, func(reply *llm.Reply) (more []*plannerv1.ModelMessage, problem error) {
+	err = c.askUntilValid(ctx, c.request, show, func(reply *llm.Reply) (more []*plannerv1.ModelMessage, problem error) {
 		var calls []call
 		t, calls, problem = read(reply)
 		if len(calls) > 0 && calls[0].Tool == findTools && calls[0].problem == nil && searches < maxSearches {
@@ -64,7 +63,7 @@ func (c *conversation) turn(ctx context.Context, g *gate) (t *turn, err error) {
 			for _, t := range c.tools.find(calls[0].text("query")) {
 				found = append(found, nativeTool(t))
 			}
-			return c.respond(r, g, reply, nil, func(int) string { return prompt.Render("found", c.tc, found) }), nil
+			return c.respond(g, reply, nil, func(int) string { return prompt.Render("found", c.tc, found) }), nil
 		}
 		if len(calls) > 0 {
 			problem = c.interpret(t, calls)
@@ -72,7 +71,7 @@ func (c *conversation) turn(ctx context.Context, g *gate) (t *turn, err error) {
 		if problem == nil {
 			return nil, nil
 		}
-		return c.respond(r, g, reply, problem, func(i int) string {
+		return c.respond(g, reply, problem, func(i int) string {
 			if calls[i].problem == nil {
 				return prompt.Render("not_made", c.tc, nil)
 			}
@@ -147,7 +146,7 @@ func readJSON(s *schema.Schema, reply *llm.Reply) (*turn, []call, error) {
 }
 
 // respond answers each call of a reply, as providers demand; problem is nil if nothing is wrong. The tools may have grown.
-func (c *conversation) respond(r *llm.Request, g *gate, reply *llm.Reply, problem error, text func(i int) string) []*plannerv1.ModelMessage {
+func (c *conversation) respond(g *gate, reply *llm.Reply, problem error, text func(i int) string) []*plannerv1.ModelMessage {
 	g.next()
 	switch {
 	case c.inJSON && problem != nil:
@@ -157,7 +156,7 @@ func (c *conversation) respond(r *llm.Request, g *gate, reply *llm.Reply, proble
 	case len(reply.Calls) == 0:
 		return []*plannerv1.ModelMessage{llm.UserText(prompt.Render("empty", c.tc, nil))}
 	}
-	r.Tools = c.tools.native()
+	c.request.Tools = c.tools.native()
 	answer := llm.Said(plannerv1.ModelRole_MODEL_ROLE_USER)
 	for i, rc := range reply.Calls {
 		answer.Parts = append(answer.Parts, llm.Result(&plannerv1.ModelToolResult{CallId: rc.GetId(), Text: text(i), IsError: problem != nil}))

@@ -6,7 +6,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"pawl.dev/services/schema"
 	"pawl.dev/services/similar"
 )
 
@@ -37,18 +36,15 @@ func (r *run) wrongWith(i int) string {
 			return ""
 		}
 	}
-	switch {
-	case t == nil:
+	if t == nil {
 		return r.noTool(s.Tool)
-	case s.Continue || t.Schema == nil: // it may fail; or the tool has to say
-		return ""
 	}
 	input, err := r.fill(s.Input, place{step: i}, false)
-	if err != nil {
-		return "" // it is not known yet, or told when it is due
+	if err != nil || s.Continue { // it is not known yet, or told when it is due; or it may fail
+		return ""
 	}
-	if wrong := schema.WithoutMissing(t.Schema.Validate(input)); wrong != nil {
-		return fmt.Sprintf("the input does not fit the schema of %s: %s", s.Tool, wrong)
+	if wrong := t.Misfit(input); wrong != nil {
+		return wrong.Error()
 	}
 	return ""
 }
