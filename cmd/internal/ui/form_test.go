@@ -17,7 +17,7 @@ func TestNestedForms(t *testing.T) {
 		t.Fatal(err)
 	}
 	for typed, want := range map[string]string{
-		"+\n+\nBern\n3\n+\nBasel\n\n\n": `[{"to":"Bern","days":3},{"to":"Basel"}]`,
+		"+\n+\nBern\n3\n+\nBasel\n\n\n": `[{"days":3,"to":"Bern"},{"to":"Basel"}]`,
 		"[{\"to\": \"Bern\"}]\n":        `[{"to":"Bern"}]`,
 		"+\n{\"to\":\"Bern\"}\n\n":      `[{"to":"Bern"}]`,
 		"\n[]\n":                        `[]`,

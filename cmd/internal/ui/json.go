@@ -41,7 +41,7 @@ func marshalValue(value any) ([]byte, error) {
 	if m, ok := value.(proto.Message); ok {
 		return MarshalJSON(m)
 	}
-	raw, err := marshal(value)
+	raw, err := Marshal(value)
 	return harmlessJSON(raw), err
 }
 
@@ -56,6 +56,17 @@ func MarshalJSON(m proto.Message) ([]byte, error) {
 		return nil, fmt.Errorf("write JSON: %w", err)
 	}
 	return harmlessJSON(out.Bytes()), nil
+}
+
+// Marshal is json.Marshal that leaves <, > and & as they are.
+func Marshal(v any) (json.RawMessage, error) {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSpace(out.Bytes()), nil
 }
 
 // harmlessJSON writes the characters that a terminal would obey as escapes, which mean the same in JSON.
@@ -108,23 +119,13 @@ func HarmlessJSON(w io.Writer) io.Writer { return &harmless{w: w} }
 
 type harmless struct {
 	w    io.Writer
-	rest []byte // the beginning of a character that was cut
+	rest []byte // the end of what was written, which may have cut a character
 }
 
 func (h *harmless) Write(p []byte) (int, error) {
 	text := append(h.rest, p...)
-	end := len(text)
-	for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
-		if b := text[len(text)-i]; utf8.RuneStart(b) {
-			if !utf8.FullRune(text[len(text)-i:]) {
-				end = len(text) - i
-			}
-			break
-		}
-	}
-	h.rest = append([]byte(nil), text[end:]...)
-	if _, err := h.w.Write(harmlessJSON(text[:end])); err != nil {
-		return 0, err
-	}
-	return len(p), nil
+	end := bytes.LastIndexFunc(text, func(r rune) bool { return r < utf8.RuneSelf }) + 1 // JSON ends with such a character
+	h.rest = bytes.Clone(text[end:])
+	_, err := h.w.Write(harmlessJSON(text[:end]))
+	return len(p), err
 }

@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -207,11 +206,8 @@ func valueText(v any) string {
 	if text, ok := v.(string); ok && strings.Contains(strings.TrimSpace(text), "\n") {
 		return ui.Text(text)
 	}
-	var raw bytes.Buffer
-	enc := json.NewEncoder(&raw)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // it was decoded from JSON
-	return ui.PrettyJSON(strings.TrimSpace(raw.String()), "")
+	raw, _ := ui.Marshal(v) // it was decoded from JSON
+	return ui.PrettyJSON(string(raw), "")
 }
 
 // resolve finds a place by its JSON pointer (RFC 6901).

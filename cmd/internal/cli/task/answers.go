@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -157,9 +158,12 @@ func (c *InputCmd) answer(wait *executorv1.Wait, content string) (*executorv1.Re
 		if content, err = ui.ObjectOfPairs(wait.GetParamsSchemaJson(), c.Values, c.JSONValues, true); err != nil {
 			return nil, ui.Usagef("%v", err).Then("pawl show %s says what is asked for", c.Task)
 		}
-		missing, err := ui.Missing(wait.GetParamsSchemaJson(), c.Values)
-		if err != nil {
-			return nil, err
+		fields, _ := ui.Fields(wait.GetParamsSchemaJson()) // it could be read above
+		var missing []string
+		for _, f := range fields {
+			if f.Required && !slices.ContainsFunc(c.Values, func(pair string) bool { return strings.HasPrefix(pair, f.Name+"=") }) {
+				missing = append(missing, f.Name)
+			}
 		}
 		if len(missing) > 0 {
 			return nil, ui.Usagef("%s: required, and not given", strings.Join(missing, ", ")).

@@ -177,7 +177,8 @@ func (p Asker) output(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if !strings.HasPrefix(text, "{") {
-		return "{" + ui.Member("message", ui.JSONText(text)) + "}", nil
+		message, err := ui.Marshal(map[string]string{"message": text})
+		return string(message), err
 	}
 	exact, err := ui.Object(text)
 	if err != nil {
@@ -216,7 +217,7 @@ func (p Asker) params(ctx context.Context, wait *executorv1.Wait) (*executorv1.R
 	}
 	var have map[string]json.RawMessage
 	_ = json.Unmarshal([]byte(wait.GetInputJson()), &have) // an input that is no object has nothing of what is asked for
-	var object []string
+	object := map[string]json.RawMessage{}
 	for _, f := range fields {
 		_, there := have[f.Name]
 		value, err := p.field(ctx, f, f.Required && !there)
@@ -224,11 +225,12 @@ func (p Asker) params(ctx context.Context, wait *executorv1.Wait) (*executorv1.R
 			return nil, err
 		}
 		if value != nil {
-			object = append(object, ui.Member(f.Name, value))
+			object[f.Name] = value
 		}
 	}
 	if len(object) > 0 {
-		return params("{"+strings.Join(object, ",")+"}", ""), nil
+		content, err := ui.Marshal(object)
+		return params(string(content), ""), err
 	}
 	words, err := p.Read(ctx, "  "+p.Style.Yellow("?")+" in your own words (empty: leave the task waiting): ")
 	if err != nil || words == "" {

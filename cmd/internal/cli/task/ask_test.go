@@ -144,7 +144,7 @@ func TestParams(t *testing.T) {
 		name, schema, typed string
 		want                *executorv1.ResumeTaskRequest
 	}{
-		{"all", missing, "src\n2\nslow\n", params(`{"path":"src","depth":2,"mode":"slow"}`, "")},
+		{"all", missing, "src\n2\nslow\n", params(`{"depth":2,"mode":"slow","path":"src"}`, "")},
 		{"wrong types are asked again", missing, "\ntwo\n2\nmedium\nfast\n", params(`{"depth":2,"mode":"fast"}`, "")},
 		{"none but words", missing, "\n\n\nthe folder of the tests\n", params("", "the folder of the tests")},
 		{"nothing at all", missing, "\n\n\n\n", nil},
@@ -187,7 +187,7 @@ func TestInput(t *testing.T) {
 		name, schema, url, typed string
 		want                     *executorv1.ResumeTaskRequest
 	}{
-		{"all", asked, "", "a\nBern\n3\nsea\nno\nwith a view\n1.5\n", supply(accept, `{"city":"Bern","days":3,"kind":"sea","sure":false,"note":"with a view","most":1.5}`)},
+		{"all", asked, "", "a\nBern\n3\nsea\nno\nwith a view\n1.5\n", supply(accept, `{"city":"Bern","days":3,"kind":"sea","most":1.5,"note":"with a view","sure":false}`)},
 		{"what may be empty", asked, "", "x\na\nBern\n\ntwo\n2\ncave\nhills\n\n\n\n", supply(accept, `{"city":"Bern","days":2,"kind":"hills","sure":true}`)},
 		{"what must not be empty", `{"type":"object","required":["city","note","with"],"properties":{"city":{"type":"string"},"note":{"type":"string"},
 			"with":{"type":"array","items":{"enum":["a","b"]}}}}`, "", "a\n\n \nBern\n\"\"\n\n[]\n", supply(accept, `{"city":"Bern","note":"","with":[]}`)},
@@ -224,8 +224,8 @@ func TestInputIsChecked(t *testing.T) {
 		"at":{"type":"string","format":"date-time"},"link":{"type":"string","format":"uri"},"name":{"type":"string","minLength":2}}}`
 	typed := "a\nann\nann@example.com\n0\n10\n3\n\ncat\na bike, d\nlong\nabc\nthird\nSecond\nmonday\n2026-03-01\nnoon\n" +
 		"2026-03-01T10:00:00Z\nx\nhttps://example.com/\nA\nAnn\n"
-	want := `{"mail":"ann@example.com","seats":3,"with":["b","d"],"note":"abc","class":"2","day":"2026-03-01",` +
-		`"at":"2026-03-01T10:00:00Z","link":"https://example.com/","name":"Ann"}`
+	want := `{"at":"2026-03-01T10:00:00Z","class":"2","day":"2026-03-01","link":"https://example.com/","mail":"ann@example.com","name":"Ann",` +
+		`"note":"abc","seats":3,"with":["b","d"]}`
 	var out bytes.Buffer
 	p := task.Asker{Prompter: &ui.Prompter{Lines: ui.NewLines(strings.NewReader(typed + "a\n\n4\n\n\n\n\n\n\n\n")), Out: &out, Now: now}}
 	for _, want := range []string{want, strings.Replace(want, `"seats":3`, `"seats":4`, 1)} { // refused: the rest is kept
