@@ -102,31 +102,14 @@ func usageError(err error) error {
 	if errors.As(err, &inner) { // a value that says itself what to do
 		return inner
 	}
-	text, command := err.Error(), "pawl"
+	command := "pawl"
 	var parse *kong.ParseError
 	if errors.As(err, &parse) && parse.Context != nil {
 		if node := parse.Context.Selected(); node != nil {
 			command = node.FullPath()
-			if missing := missingArgument(parse.Context, node); missing != "" {
-				text = missing + " is missing"
-			}
 		}
 	}
-	return ui.Usagef("%s", text).Then("%s --help", command)
-}
-
-// missingArgument is the first required argument that a command line lacks whose other words were understood; "" if there is none.
-func missingArgument(c *kong.Context, node *kong.Node) string {
-	if c.Error != nil {
-		return ""
-	}
-	for _, p := range node.Positional {
-		given := slices.ContainsFunc(c.Path, func(path *kong.Path) bool { return path.Positional == p })
-		if p.Required && !given {
-			return strings.TrimSuffix(p.Summary(), " ...")
-		}
-	}
-	return ""
+	return ui.Usagef("%v", err).Then("%s --help", command)
 }
 
 // contradictory refuses a switch that is put on and off at once, of which the parser takes the last.
@@ -192,7 +175,7 @@ func (a *App) session(g *Globals) *discover.Session {
 	cfg := discover.Config{
 		Server: g.Server, Parts: g.parts(), DataDir: g.Data, Key: g.Key, AskedKey: g.Key != a.UI.Getenv("PAWL_KEY"), Flags: g.flags(), Note: a.UI.Aside, Patience: a.Patience,
 	}
-	cfg.Start = func(ctx context.Context, dir string) (discover.Suite, error) {
+	cfg.Start = func(ctx context.Context, dir string) (*discover.Server, error) {
 		return a.Host.Embed(ctx, a.UI, dir, admin.LogLevel(g.LogLevel))
 	}
 	if g.Data == "" { // who chose a folder wants the server of that folder

@@ -14,6 +14,7 @@ import (
 	"pawl.dev/cmd/internal/cli/mcp"
 	"pawl.dev/cmd/internal/cli/task"
 	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/ui"
 )
 
 // Grammar is the command line.
@@ -151,25 +152,6 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	if err := kong.DefaultHelpPrinter(options, ctx); err != nil {
 		return err
 	}
-	_, err := ctx.Stdout.Write([]byte("\nGlobal flags (explained by pawl --help):\n" + indented(names, options.WrapUpperBound)))
+	_, err := fmt.Fprintf(ctx.Stdout, "\nGlobal flags (explained by pawl --help):\n  %s\n", ui.Wrap(strings.Join(names, " "), options.WrapUpperBound, 2, 2))
 	return err
-}
-
-// indented lists words in lines of at most width columns.
-func indented(words []string, width int) string {
-	var b strings.Builder
-	used := 0
-	for _, word := range words {
-		if used == 0 || used+1+len(word) > width {
-			if used > 0 {
-				b.WriteByte('\n')
-			}
-			b.WriteString("  " + word)
-			used = 2 + len(word)
-			continue
-		}
-		b.WriteString(" " + word)
-		used += 1 + len(word)
-	}
-	return b.String() + "\n"
 }

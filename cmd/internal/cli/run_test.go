@@ -180,7 +180,7 @@ func TestRunUsage(t *testing.T) {
 		{[]string{"run", "x", "--max-time", "0s"}, "--max-time 0s: it must be more than 0"},
 		{[]string{"run", "x", "--max-tool-calls", "0"}, "--max-tool-calls 0: it must be more than 0"},
 		{[]string{"fork", "last", "--wait-timeout", "0s"}, "--wait-timeout 0s: it must be more than 0"},
-		{[]string{"delete"}, "<task> is missing"},
+		{[]string{"delete"}, "expected \"<task> ...\""},
 		{[]string{"nosuch"}, "unexpected argument nosuch\n  next: pawl --help"},
 		{[]string{"mcp", "lst"}, "unexpected argument lst"},
 		{[]string{"models", "x"}, "unexpected argument x"},

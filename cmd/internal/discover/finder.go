@@ -40,22 +40,12 @@ type Server struct {
 	Kind Kind
 	Addr string
 	Conn grpc.ClientConnInterface
-	// Suite is the one that runs in this process; nil unless Kind is Embedded.
-	Suite Suite
-
-	close func() error
+	// Close ends the connection, and an embedded server gracefully.
+	Close func() error
 }
 
 // Local says that the server sees this machine's files.
 func (s *Server) Local() bool { return s.Kind != Named }
-
-// Suite is a server inside this process.
-type Suite interface {
-	Conn() grpc.ClientConnInterface
-	GRPCAddr() string
-	// Stop ends it gracefully and returns when it has ended.
-	Stop() error
-}
 
 // Conn is a connection to another process.
 type Conn interface {
@@ -73,9 +63,9 @@ type Config struct {
 	Flags    string          // reach the same server from another command line
 	Fallback string          // the address to try when the data folder names none; "" for none
 
-	Start func(ctx context.Context, dataDir string) (Suite, error) // nil: never start one; executor.ErrLocked: another process holds the folder
-	Note  func(string)                                             // tells the user what takes long or happens; nil: nothing is said
-	Alive func(pid int) bool                                       // nil: Alive
+	Start func(ctx context.Context, dataDir string) (*Server, error) // nil: never start one; executor.ErrLocked: another process holds the folder
+	Note  func(string)                                               // tells the user what takes long or happens; nil: nothing is said
+	Alive func(pid int) bool                                         // nil: Alive
 
 	// Patience is how long to wait for the holder of the data folder to answer or to leave; 3 s if 0.
 	Patience time.Duration
@@ -176,11 +166,7 @@ func (s *Session) start(ctx context.Context) (*Server, error) {
 		return nil, ui.Errorf("the server of the data folder %s (pid %d) was killed; it has settings of its own", dir, info.PID).
 			Then("start it again with pawl up and its own flags; tasks go on where they were")
 	}
-	suite, err := s.cfg.Start(context.WithoutCancel(ctx), dir)
-	if err != nil {
-		return nil, err
-	}
-	return &Server{Kind: Embedded, Addr: suite.GRPCAddr(), Conn: suite.Conn(), Suite: suite, close: suite.Stop}, nil
+	return s.cfg.Start(context.WithoutCancel(ctx), dir)
 }
 
 func (s *Session) named(ctx context.Context) (*Server, error) {
@@ -194,7 +180,7 @@ func (s *Session) named(ctx context.Context) (*Server, error) {
 			home: home, where: s.cfg.Parts, chosen: map[string]Conn{},
 			dial: func(addr string) (Conn, error) { return dial(addr, s.cfg.Key) },
 		}
-		server.Conn, server.close = all, all.Close
+		server.Conn, server.Close = all, all.Close
 	}
 	return server, nil
 }
@@ -226,7 +212,7 @@ func (s *Session) dial(ctx context.Context, addr string, kind Kind, timeout time
 		_ = conn.Close()
 		return nil, err
 	}
-	return &Server{Kind: kind, Addr: addr, Conn: conn, close: conn.Close}, nil
+	return &Server{Kind: kind, Addr: addr, Conn: conn, Close: conn.Close}, nil
 }
 
 // heldError explains a data folder that stays locked by a process that does not answer.

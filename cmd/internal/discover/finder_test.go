@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,24 +19,27 @@ import (
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
 	"pawl.dev/executor-svc/executor"
+	"pawl.dev/services/inproc"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errLocked = fmt.Errorf("locked: %w", executor.ErrLocked)
 
-// suite is a server inside this process.
-type suite struct{ stopped atomic.Bool }
-
-func (s *suite) Conn() grpc.ClientConnInterface { return nil }
-func (s *suite) GRPCAddr() string               { return "inside" }
-func (s *suite) Stop() error                    { s.stopped.Store(true); return nil }
+// inside is a server inside this process, of these services.
+func inside(services ...clitest.Registrar) *discover.Server {
+	conn := inproc.New(nil, nil)
+	for _, service := range services {
+		service.Register(conn)
+	}
+	return &discover.Server{Kind: discover.Embedded, Addr: "inside", Conn: conn, Close: func() error { return nil }}
+}
 
 // config looks in an empty data folder and may start a suite.
 func config(t *testing.T) discover.Config {
 	return discover.Config{
 		DataDir: t.TempDir(), Patience: 300 * time.Millisecond,
-		Start: func(context.Context, string) (discover.Suite, error) { return &suite{}, nil },
+		Start: func(context.Context, string) (*discover.Server, error) { return inside(), nil },
 	}
 }
 
@@ -176,9 +178,9 @@ func TestNamedNeverFallsBack(t *testing.T) {
 	cfg := config(t)
 	note(t, cfg.DataDir, clitest.Serve(t).Addr)
 	cfg.Server = closed(t)
-	cfg.Start = func(context.Context, string) (discover.Suite, error) {
+	cfg.Start = func(context.Context, string) (*discover.Server, error) {
 		t.Error("a suite was started")
-		return &suite{}, nil
+		return inside(), nil
 	}
 	_, err := discover.New(cfg).Server(t.Context())
 	var e *ui.Error
@@ -201,7 +203,7 @@ func TestRaceForTheDataFolder(t *testing.T) {
 	cfg.Patience = 10 * time.Second
 	server := clitest.Serve(t)
 	tries := 0
-	cfg.Start = func(context.Context, string) (discover.Suite, error) {
+	cfg.Start = func(context.Context, string) (*discover.Server, error) {
 		if tries++; tries == 3 {
 			note(t, cfg.DataDir, server.Addr)
 		}
@@ -222,11 +224,11 @@ func TestRaceWithOneThatEnds(t *testing.T) {
 	cfg := config(t)
 	cfg.Patience = 10 * time.Second
 	tries := 0
-	cfg.Start = func(context.Context, string) (discover.Suite, error) {
+	cfg.Start = func(context.Context, string) (*discover.Server, error) {
 		if tries++; tries < 3 {
 			return nil, errLocked
 		}
-		return &suite{}, nil
+		return inside(), nil
 	}
 	server, err := discover.New(cfg).Server(t.Context())
 	if err != nil || server.Kind != discover.Embedded {
@@ -236,7 +238,7 @@ func TestRaceWithOneThatEnds(t *testing.T) {
 
 func TestHeldByOneThatDoesNotAnswer(t *testing.T) {
 	cfg := config(t)
-	cfg.Start = func(context.Context, string) (discover.Suite, error) { return nil, errLocked }
+	cfg.Start = func(context.Context, string) (*discover.Server, error) { return nil, errLocked }
 	note(t, cfg.DataDir, closed(t))
 	_, err := discover.New(cfg).Server(t.Context())
 	var e *ui.Error
@@ -251,7 +253,7 @@ func TestHeldByOneThatDoesNotAnswer(t *testing.T) {
 func TestStartThatFailsIsNotTriedAgain(t *testing.T) {
 	cfg := config(t)
 	broken, tries := errors.New("disk full"), 0
-	cfg.Start = func(context.Context, string) (discover.Suite, error) { tries++; return nil, broken }
+	cfg.Start = func(context.Context, string) (*discover.Server, error) { tries++; return nil, broken }
 	if _, err := discover.New(cfg).Server(t.Context()); !errors.Is(err, broken) || tries != 1 {
 		t.Errorf("got %v after %d tries", err, tries)
 	}
@@ -261,7 +263,7 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 	cfg := config(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cfg.Patience = time.Hour
-	cfg.Start = func(context.Context, string) (discover.Suite, error) { cancel(); return nil, errLocked }
+	cfg.Start = func(context.Context, string) (*discover.Server, error) { cancel(); return nil, errLocked }
 	if _, err := discover.New(cfg).Server(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}

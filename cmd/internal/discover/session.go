@@ -90,7 +90,7 @@ func (s *Session) Embedded() bool {
 // Close ends the connection, and a server in this process.
 func (s *Session) Close() error {
 	if server := s.Opened(); server != nil {
-		return server.close()
+		return server.Close()
 	}
 	return nil
 }
@@ -111,7 +111,7 @@ func (s *Session) Reconnect(ctx context.Context, lost *Server) (*Server, error) 
 	if err != nil {
 		return nil, err
 	}
-	_ = lost.close()
+	_ = lost.Close()
 	s.server = server
 	return server, nil
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -18,24 +17,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	"pawl.dev/services/errs"
-	"pawl.dev/services/inproc"
 )
-
-// inside is a suite that really answers.
-type inside struct {
-	suite
-	conn *inproc.Conn
-}
-
-func (s *inside) Conn() grpc.ClientConnInterface { return s.conn }
-
-func newInside(services ...clitest.Registrar) *inside {
-	s := &inside{conn: inproc.New(nil, nil)}
-	for _, service := range services {
-		service.Register(s.conn)
-	}
-	return s
-}
 
 // The server ends in the middle of a session and is started again elsewhere: a call is repeated there.
 func TestCallIsRepeatedAtTheNextServer(t *testing.T) {
@@ -69,10 +51,10 @@ func TestCallIsRepeatedAtTheNextServer(t *testing.T) {
 }
 
 // neverStart fails the test if a client becomes a server.
-func neverStart(t *testing.T) func(context.Context, string) (discover.Suite, error) {
-	return func(context.Context, string) (discover.Suite, error) {
+func neverStart(t *testing.T) func(context.Context, string) (*discover.Server, error) {
+	return func(context.Context, string) (*discover.Server, error) {
 		t.Error("the client took the data folder over")
-		return newInside(), nil
+		return inside(), nil
 	}
 }
 

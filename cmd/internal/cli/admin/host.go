@@ -44,37 +44,24 @@ func (l LogLevel) logger(u *ui.UI, usual slog.Level) *slog.Logger {
 // silent is above all levels: nothing is logged.
 const silent = slog.LevelError + 4
 
-// embedded is a suite inside this process.
-type embedded struct {
-	Suite
-
-	cancel context.CancelFunc
-	ended  chan error
-}
-
 // Embed runs a suite with the settings of a plain `pawl up`, at a port of the system's choice so that other commands find it. No folder is the
 // server `workspace` in it: a task that waits now may go on from a command in another folder.
-func (h *Host) Embed(ctx context.Context, u *ui.UI, dataDir string, level LogLevel) (discover.Suite, error) {
-	ctx, cancel := context.WithCancel(ctx)
+func (h *Host) Embed(ctx context.Context, u *ui.UI, dataDir string, level LogLevel) (*discover.Server, error) {
 	cfg := suite.Config{DataDir: dataDir, GRPCAddr: "127.0.0.1:0", Version: h.Version, Models: os.Getenv("PAWL_MODELS")}
-	err := kong.ApplyDefaults(&cfg.Executor)
-	var s Suite
-	if err == nil {
-		s, err = h.NewSuite(ctx, cfg, level.logger(u, silent))
-	}
-	if err != nil {
-		cancel()
+	if err := kong.ApplyDefaults(&cfg.Executor); err != nil {
 		return nil, err
 	}
-	e := &embedded{Suite: s, cancel: cancel, ended: make(chan error, 1)}
-	go func() { e.ended <- s.Run(ctx) }()
-	return e, nil
-}
-
-// Stop ends the suite gracefully.
-func (e *embedded) Stop() error {
-	e.cancel()
-	return <-e.ended
+	s, err := h.NewSuite(ctx, cfg, level.logger(u, silent))
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	return &discover.Server{Kind: discover.Embedded, Addr: s.GRPCAddr(), Conn: s.Conn(), Close: func() error {
+		cancel()
+		return <-ended
+	}}, nil
 }
 
 // VersionCmd is `pawl version`.
