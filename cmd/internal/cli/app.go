@@ -79,7 +79,12 @@ func (a *App) run(ctx context.Context, args []string) error {
 	command.BindTo(ctx, (*context.Context)(nil))
 	err = command.Run(a.UI, &a.Host, session, admin.LogLevel(grammar.LogLevel))
 	linger(ctx, a.UI, session)
-	return errors.Join(err, closeSession(a.UI, session))
+	if a.UI.LeaveNow { // it waits only a moment
+		defer time.AfterFunc(leaveWithin, func() { a.Exit(ui.Stopped) }).Stop()
+		_ = session.Close()
+		return err
+	}
+	return errors.Join(err, session.Close())
 }
 
 func (a *App) parser(grammar *Grammar, onExit func(int)) (*kong.Kong, error) {
@@ -188,23 +193,6 @@ const (
 	leaveWithin = 2 * time.Second
 	lookEvery   = 200 * time.Millisecond
 )
-
-// closeSession closes the session; a command that is to leave at once waits only a moment.
-func closeSession(u *ui.UI, s *discover.Session) error {
-	if !u.LeaveNow {
-		return s.Close()
-	}
-	closed := make(chan struct{})
-	go func() {
-		_ = s.Close()
-		close(closed)
-	}()
-	select {
-	case <-closed:
-	case <-time.After(leaveWithin):
-	}
-	return nil
-}
 
 // linger keeps a server inside this process alive while tasks run in it: other commands may be waiting for them.
 func linger(ctx context.Context, u *ui.UI, s *discover.Session) {

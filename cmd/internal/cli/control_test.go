@@ -263,7 +263,7 @@ func TestExport(t *testing.T) {
 	}
 	want(string(raw))
 	w.pawl("export", "last", "-o", "task.json", "--json").expect(t, 0, `"bytes": `, "")
-	w.pawl("export", "last", "-o", "no/such/folder.json").expect(t, 1, "", "write the document")
+	w.pawl("export", "last", "-o", "no/such/folder.json").expect(t, 1, "", "no such")
 	w.pawl("export", clitest.ID(7)).expect(t, 1, "", "there is no task")
 }
 

@@ -33,17 +33,19 @@ func WriteServerFile(dataDir string, info ServerInfo) error {
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", serverFile, err)
 	}
-	return WriteFile(filepath.Join(dataDir, serverFile), append(raw, '\n'))
+	return WriteFile(filepath.Join(dataDir, serverFile), func(f *os.File) error {
+		_, err := f.Write(append(raw, '\n'))
+		return err
+	})
 }
 
-// WriteFile replaces a file as a whole, readable by its owner alone.
-func WriteFile(path string, raw []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // mode 0600
+// WriteFile replaces a file by what write writes, as a whole or not at all. It is readable by its owner alone.
+func WriteFile(path string, write func(*os.File) error) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	_, err = tmp.Write(raw)
-	err = errors.Join(err, tmp.Close())
+	err = errors.Join(write(tmp), tmp.Close())
 	if err == nil {
 		err = os.Rename(tmp.Name(), path)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"pawl.dev/services/errs"
 	"pawl.dev/services/schema"
+	"pawl.dev/services/strictjson"
 )
 
 // Field is one property of an object that a schema asks for.
@@ -78,8 +79,7 @@ func ObjectOfPairs(schemaJSON string, pairs []string, rawJSON, strict bool) (str
 			return "", fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	raw, err := Marshal(object)
-	return string(raw), err
+	return strictjson.Marshal(object)
 }
 
 func find(fields []Field, name string, strict bool) (Field, error) {
@@ -167,7 +167,7 @@ func (f Field) Kind() string {
 	}
 	words := make([]string, len(f.Enum))
 	for i, e := range f.Enum {
-		words[i] = plain(e)
+		words[i] = strictjson.Content(string(e))
 		if title := f.title(i); title != "" && title != words[i] {
 			words[i] += " = " + title
 		}
@@ -189,7 +189,7 @@ func (f Field) title(i int) string {
 // member finds the value that text means: by the value itself, then by its title.
 func (f Field) member(text string) (json.RawMessage, error) {
 	for _, e := range f.Enum {
-		if text == plain(e) || text == string(e) {
+		if text == strictjson.Content(string(e)) || text == string(e) {
 			return e, nil
 		}
 	}
@@ -208,7 +208,7 @@ func (f Field) members(text string) (json.RawMessage, error) {
 	}
 	list := []json.RawMessage{}
 	if one, err := f.member(text); err == nil {
-		return Marshal(append(list, one)) // a title may have a comma
+		return array(one) // a title may have a comma
 	}
 	for word := range strings.SplitSeq(text, ",") {
 		if word = strings.TrimSpace(word); word == "" {
@@ -220,7 +220,13 @@ func (f Field) members(text string) (json.RawMessage, error) {
 		}
 		list = append(list, value)
 	}
-	return Marshal(list)
+	return array(list...)
+}
+
+// array is a JSON array of these values.
+func array(values ...json.RawMessage) (json.RawMessage, error) {
+	raw, err := strictjson.Marshal(append([]json.RawMessage{}, values...))
+	return json.RawMessage(raw), err
 }
 
 // Check says what is wrong with a value by the property's own schema: its type, bounds, lengths and format. A schema that
@@ -257,7 +263,7 @@ func (f Field) Parse(text string) (json.RawMessage, error) {
 		}
 	}
 	if slices.Contains(types, "string") {
-		return Marshal(text)
+		return json.RawMessage(strictjson.Quote(text)), nil
 	}
 	return nil, wants(types)
 }
@@ -310,15 +316,6 @@ func wants(types []string) error {
 		"json": `JSON is wanted; a text stands in double quotes, such as '"text"'`,
 	}[kind]
 	return errors.New(cmp.Or(said, kind+" is wanted"))
-}
-
-// plain is a JSON value as a person types it: a string without its quotes.
-func plain(value json.RawMessage) string {
-	var s string
-	if json.Unmarshal(value, &s) == nil {
-		return s
-	}
-	return string(value)
 }
 
 // Object checks that text is a JSON object and returns it on one line, its numbers exact.

@@ -10,6 +10,8 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	"pawl.dev/services/strictjson"
 )
 
 // JSONLine writes m as protojson on one line: what a stream with --json consists of.
@@ -24,25 +26,19 @@ func JSONLine(w io.Writer, m proto.Message) error {
 
 // Document writes value as one indented JSON document: a message as protojson, any other value as encoding/json does.
 func (u *UI) Document(value any) error {
-	raw, err := marshalValue(value)
-	if err != nil {
-		return err
-	}
-	var out bytes.Buffer
-	if err := json.Indent(&out, raw, "", "  "); err != nil {
-		return fmt.Errorf("write JSON: %w", err)
-	}
-	out.WriteByte('\n')
-	_, err = u.Out.Write(out.Bytes())
-	return err
-}
-
-func marshalValue(value any) ([]byte, error) {
+	var raw string
+	var err error
 	if m, ok := value.(proto.Message); ok {
-		return MarshalJSON(m)
+		var compact []byte
+		compact, err = MarshalJSON(m)
+		raw = string(compact)
+	} else {
+		raw, err = strictjson.Marshal(value)
 	}
-	raw, err := Marshal(value)
-	return harmlessJSON(raw), err
+	if err == nil {
+		_, err = io.WriteString(u.Out, PrettyJSON(raw, "")+"\n")
+	}
+	return err
 }
 
 // MarshalJSON is compact protojson. The protobuf library varies its white space on purpose; this takes it out.
@@ -51,22 +47,7 @@ func MarshalJSON(m proto.Message) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write %s as JSON: %w", m.ProtoReflect().Descriptor().FullName(), err)
 	}
-	var out bytes.Buffer
-	if err := json.Compact(&out, raw); err != nil {
-		return nil, fmt.Errorf("write JSON: %w", err)
-	}
-	return harmlessJSON(out.Bytes()), nil
-}
-
-// Marshal is json.Marshal that leaves <, > and & as they are.
-func Marshal(v any) (json.RawMessage, error) {
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSpace(out.Bytes()), nil
+	return harmlessJSON([]byte(strictjson.Compact(string(raw)))), nil
 }
 
 // harmlessJSON writes the characters that a terminal would obey as escapes, which mean the same in JSON.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"pawl.dev/services/strictjson"
 )
 
 // Prompter asks a person questions, line by line.
@@ -239,7 +241,7 @@ func (p *Prompter) partByPart(ctx context.Context, f Field, parts []Field) (json
 			return nil, err
 		}
 		if value == nil {
-			return Marshal(list)
+			return array(list...)
 		}
 		list = append(list, value)
 	}
@@ -268,7 +270,8 @@ func (p *Prompter) object(ctx context.Context, fields []Field, within string) (j
 			object[name] = value
 		}
 	}
-	return Marshal(object)
+	raw, err := strictjson.Marshal(object)
+	return json.RawMessage(raw), err
 }
 
 // insistence is the complaint about an empty line for a required field, with how to enter an empty value; "" if the line may be empty.

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"os"
+	"slices"
 	"sync"
 )
 
@@ -62,11 +63,6 @@ func (s *Signals) Take() (<-chan struct{}, func()) {
 	return c, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		for i, t := range s.takes {
-			if t == c {
-				s.takes = append(s.takes[:i], s.takes[i+1:]...)
-				return
-			}
-		}
+		s.takes = slices.DeleteFunc(s.takes, func(t chan<- struct{}) bool { return t == c })
 	}
 }

@@ -3,16 +3,17 @@ package mcp
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/strictjson"
 )
 
 // showQuarantined lists the tools that wait for an approval. complete says that no server failed.
@@ -155,11 +156,10 @@ func quarantined(st ui.Style, q *mcppoolv1.QuarantinedTool) string {
 		}
 		fmt.Fprintf(&b, "\n  definition\n%s\n", ui.PrettyJSON(q.GetDefinitionJson(), "  "))
 	} else {
-		before, after := decoded(q.GetApprovedDefinitionJson()), decoded(q.GetDefinitionJson())
 		for _, at := range q.GetChanges() {
 			fmt.Fprintf(&b, "\n  %s\n", ui.Line(cmp.Or(at, "the whole definition")))
-			b.WriteString(side(st.Red, "-", before, at))
-			b.WriteString(side(st.Green, "+", after, at))
+			b.WriteString(side(st.Red, "-", q.GetApprovedDefinitionJson(), at))
+			b.WriteString(side(st.Green, "+", q.GetDefinitionJson(), at))
 		}
 		if n := len(q.GetChanges()); n == 0 || n >= maxChanges { // none where only the spelling differs
 			fmt.Fprintf(&b, "\n  %s\n%s\n", st.Yellow("these may not be all changes; the whole definition"), ui.PrettyJSON(q.GetDefinitionJson(), "  "))
@@ -177,22 +177,15 @@ func whyQuarantined(q *mcppoolv1.QuarantinedTool) string {
 	return "changed"
 }
 
-// decoded keeps numbers as they are written; nil where it is no JSON.
-func decoded(raw string) any {
-	dec := json.NewDecoder(strings.NewReader(raw))
-	dec.UseNumber()
-	var v any
-	if dec.Decode(&v) != nil {
-		return nil
+// side is one side of a difference, each line behind its mark; a text of several lines is shown as such.
+func side(paint func(string) string, mark, definition, pointer string) string {
+	raw, ok := resolve(definition, pointer)
+	text := ui.PrettyJSON(raw, "")
+	if content := strictjson.Content(raw); strings.HasPrefix(raw, `"`) && strings.Contains(strings.TrimSpace(content), "\n") {
+		text = ui.Text(content)
 	}
-	return v
-}
-
-// side is one side of a difference, each line behind its mark.
-func side(paint func(string) string, mark string, v any, pointer string) string {
-	text := "(absent)"
-	if v, ok := resolve(v, pointer); ok {
-		text = valueText(v)
+	if !ok {
+		text = "(absent)"
 	}
 	var b strings.Builder
 	for line := range strings.SplitSeq(text, "\n") {
@@ -201,38 +194,24 @@ func side(paint func(string) string, mark string, v any, pointer string) string 
 	return b.String()
 }
 
-// valueText is a value as JSON; a text of several lines is shown as such.
-func valueText(v any) string {
-	if text, ok := v.(string); ok && strings.Contains(strings.TrimSpace(text), "\n") {
-		return ui.Text(text)
-	}
-	raw, _ := ui.Marshal(v) // it was decoded from JSON
-	return ui.PrettyJSON(string(raw), "")
-}
-
-// resolve finds a place by its JSON pointer (RFC 6901).
-func resolve(v any, pointer string) (any, bool) {
+// resolve finds a place in a JSON text by its pointer (RFC 6901).
+func resolve(raw, pointer string) (string, bool) {
 	if pointer == "" {
-		return v, v != nil
+		return raw, raw != ""
 	}
 	unescape := strings.NewReplacer("~1", "/", "~0", "~")
 	for key := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
-		switch in := v.(type) {
-		case map[string]any:
-			next, ok := in[unescape.Replace(key)]
-			if !ok {
-				return nil, false
-			}
-			v = next
-		case []any:
+		next, ok := strictjson.Member(raw, unescape.Replace(key))
+		if items := slices.Collect(strictjson.Items(raw)); len(items) > 0 {
 			i, err := strconv.Atoi(key)
-			if err != nil || i < 0 || i >= len(in) {
-				return nil, false
+			if ok = err == nil && i >= 0 && i < len(items); ok {
+				next = items[i]
 			}
-			v = in[i]
-		default:
-			return nil, false
 		}
+		if !ok {
+			return "", false
+		}
+		raw = next
 	}
-	return v, true
+	return raw, true
 }

@@ -203,8 +203,7 @@ func noteSeen(u *ui.UI, s *discover.Session, taskID string, waits ...*executorv1
 		for _, id := range ids[:max(len(ids)-mostAnswers, 0)] {
 			delete(answers, id)
 		}
-		raw, _ := json.Marshal(answers) // times can always be encoded
-		err = cmp.Or(os.MkdirAll(filepath.Dir(path), 0o700), discover.WriteFile(path, raw))
+		err = cmp.Or(os.MkdirAll(filepath.Dir(path), 0o700), discover.WriteFile(path, func(f *os.File) error { return json.NewEncoder(f).Encode(answers) }))
 	}
 	if err != nil {
 		u.Warn("what the task asks next may be answered unseen: %v", err)

@@ -12,6 +12,7 @@ import (
 	"pawl.dev/cmd/internal/ui"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/strictjson"
 )
 
 // Asker asks a person for the answer to a wait.
@@ -177,8 +178,7 @@ func (p Asker) output(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if !strings.HasPrefix(text, "{") {
-		message, err := ui.Marshal(map[string]string{"message": text})
-		return string(message), err
+		return strictjson.Marshal(map[string]string{"message": text})
 	}
 	exact, err := ui.Object(text)
 	if err != nil {
@@ -229,8 +229,8 @@ func (p Asker) params(ctx context.Context, wait *executorv1.Wait) (*executorv1.R
 		}
 	}
 	if len(object) > 0 {
-		content, err := ui.Marshal(object)
-		return params(string(content), ""), err
+		content, err := strictjson.Marshal(object)
+		return params(content, ""), err
 	}
 	words, err := p.Read(ctx, "  "+p.Style.Yellow("?")+" in your own words (empty: leave the task waiting): ")
 	if err != nil || words == "" {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
 
 	"google.golang.org/grpc"
 
@@ -36,35 +35,17 @@ func (c *ExportCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 		_, err := copyPieces(ui.HarmlessJSON(u.Out), stream)
 		return err
 	}
-	n, err := exportFile(c.Output, stream)
+	var n int64
+	err = discover.WriteFile(c.Output, func(f *os.File) error {
+		if n, err = copyPieces(f, stream); err != nil {
+			return err
+		}
+		return f.Sync()
+	})
 	return u.Result(map[string]any{"task": id, "file": c.Output, "bytes": n}, err, "task %s is exported to %s (%s)", ui.ShortID(id), ui.Line(c.Output), ui.Bytes(n))
 }
 
 type pieces = grpc.ServerStreamingClient[executorv1.ExportTaskResponse]
-
-// exportFile writes a temporary file and renames it, so that no half document is left.
-func exportFile(path string, stream pieces) (n int64, err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return 0, ui.Errorf("write the document: %v", err)
-	}
-	defer func() {
-		if err != nil {
-			_ = f.Close()
-			_ = os.Remove(f.Name())
-		}
-	}()
-	if n, err = copyPieces(f, stream); err != nil {
-		return 0, err
-	}
-	if err = errors.Join(f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return 0, ui.Errorf("write the document: %v", err)
-	}
-	return n, nil
-}
 
 func copyPieces(w io.Writer, stream pieces) (n int64, err error) {
 	for {

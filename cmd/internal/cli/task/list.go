@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -114,13 +115,12 @@ func (c *ShowCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 	return nil
 }
 
-func showJSON(u *ui.UI, task *executorv1.Task, steps []*executorv1.Step) error {
+func showJSON(u *ui.UI, task *executorv1.Task, steps []*executorv1.Step) (err error) {
 	var doc struct {
 		Task  json.RawMessage   `json:"task"`
 		Steps []json.RawMessage `json:"steps"`
 	}
 	doc.Steps = make([]json.RawMessage, len(steps))
-	var err error
 	doc.Task, err = ui.MarshalJSON(task)
 	for i := 0; err == nil && i < len(steps); i++ {
 		doc.Steps[i], err = ui.MarshalJSON(steps[i])
@@ -178,7 +178,7 @@ func taskID(ctx context.Context, s *discover.Session, ref string) (string, error
 	}
 	if ref == lastTask {
 		newest, err := newestTask(ctx, s)
-		return newest.GetId(), cmp.Or(err, noTask(newest))
+		return newest.GetId(), err
 	}
 	if len(ref) < minRef {
 		return "", ui.Usagef("%q is too short to name a task", ref).
@@ -187,14 +187,19 @@ func taskID(ctx context.Context, s *discover.Session, ref string) (string, error
 	return search(ctx, s, ref)
 }
 
-// newestTask is the newest task in one of the states, or in any.
+// newestTask is the newest task in one of the states, or in any; it is an error if there is none.
 func newestTask(ctx context.Context, s *discover.Session, states ...executorv1.ExecutorStatus) (*executorv1.Task, error) {
 	list, err := s.Tasks.ListTasks(ctx, &executorv1.ListTasksRequest{PageSize: 1, Statuses: states})
-	if err != nil || len(list.GetTasks()) == 0 {
+	if err == nil && len(list.GetTasks()) == 0 {
+		err = errNoTask
+	}
+	if err != nil {
 		return nil, err
 	}
 	return list.GetTasks()[0], nil
 }
+
+var errNoTask = ui.Errorf("there is no task yet").Then(`pawl run "what you want"`)
 
 // waitingTaskID is taskID for an answer: the last task is the newest that waits, if one does.
 func waitingTaskID(ctx context.Context, u *ui.UI, s *discover.Session, ref string) (string, error) {
@@ -206,18 +211,13 @@ func waitingTaskID(ctx context.Context, u *ui.UI, s *discover.Session, ref strin
 		return newest.GetId(), err
 	}
 	waiting, err := newestTask(ctx, s, executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING)
-	if err != nil || waiting == nil {
-		return newest.GetId(), cmp.Or(err, noTask(newest))
+	if errors.Is(err, errNoTask) {
+		return newest.GetId(), nil
 	}
-	u.Note("the newest task that waits is %s: %s", ui.ShortID(waiting.GetId()), cmp.Or(waiting.GetGoal(), waiting.GetName()))
-	return waiting.GetId(), nil
-}
-
-func noTask(newest *executorv1.Task) error {
-	if newest != nil {
-		return nil
+	if err == nil {
+		u.Note("the newest task that waits is %s: %s", ui.ShortID(waiting.GetId()), cmp.Or(waiting.GetGoal(), waiting.GetName()))
 	}
-	return ui.Errorf("there is no task yet").Then(`pawl run "what you want"`)
+	return waiting.GetId(), err
 }
 
 // search looks for the one task whose id begins or ends with ref.
