@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/executor-svc/executor"
 	"pawl.dev/mcppool-svc/mcppool"
 	"pawl.dev/services/serve"
@@ -60,14 +61,8 @@ func (c Config) complete() (Config, error) {
 	if c.Workspace == "" {
 		return c, nil
 	}
-	if c.Workspace, err = filepath.Abs(c.Workspace); err != nil {
+	if c.Workspace, err = discover.RealPath(c.Workspace); err != nil {
 		return c, fmt.Errorf("workspace: %w", err)
-	}
-	if c.Workspace, err = filepath.EvalSymlinks(c.Workspace); err != nil {
-		return c, fmt.Errorf("workspace: %w", err)
-	}
-	if info, err := os.Stat(c.Workspace); err != nil || !info.IsDir() {
-		return c, fmt.Errorf("workspace: %s is not a folder", c.Workspace)
 	}
 	return c, nil
 }

@@ -32,7 +32,7 @@ func (s *Session) Shared() bool { return s.cfg.Key != "" && !s.Embedded() }
 
 // Workspace makes sure that the pool has a workspace server for dir ("": the current folder), active for the caller.
 func (s *Session) Workspace(ctx context.Context, dir string) (Folder, error) {
-	root, err := realPath(dir)
+	root, err := RealPath(dir)
 	if err != nil {
 		return Folder{}, err
 	}
@@ -75,7 +75,7 @@ func folderServer(ctx context.Context, s *Session, root string) (*mcppoolv1.McpS
 // OtherFolder reports whether a server was registered by a command for its folder, which is not the current one.
 func OtherFolder(server *mcppoolv1.McpServer) bool {
 	root := server.GetBuiltin().GetRoot()
-	here, err := realPath("")
+	here, err := RealPath("")
 	return isWorkspace(server) && server.GetId() == folderID(root) && (err != nil || root != here)
 }
 
@@ -96,8 +96,9 @@ func slugOf(name string, n int) string {
 	return strings.Trim(slug[:min(len(slug), n)], "-")
 }
 
-func realPath(dir string) (string, error) {
-	abs, err := filepath.Abs(dir) // "" is the current folder
+// RealPath is a folder without links, absolute; "" is the current folder.
+func RealPath(dir string) (string, error) {
+	abs, err := filepath.Abs(dir)
 	if err == nil {
 		abs, err = filepath.EvalSymlinks(abs)
 	}
@@ -192,7 +193,7 @@ func (s *Session) KnownWorkspace(ctx context.Context) Folder {
 	if err != nil || !server.Local() {
 		return Folder{}
 	}
-	root, err := realPath("")
+	root, err := RealPath("")
 	if err != nil {
 		return Folder{}
 	}

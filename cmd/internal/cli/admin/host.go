@@ -26,7 +26,7 @@ type Suite interface {
 // Host runs servers in this process.
 type Host struct {
 	Version string
-	// NewSuite builds a suite; it listens already and serves once Run is called.
+	// NewSuite builds a suite, which listens already and serves once Run is called; it is suite.New but in tests.
 	NewSuite func(ctx context.Context, cfg suite.Config, log *slog.Logger) (Suite, error)
 }
 

@@ -35,11 +35,7 @@ func storeDir(at discover.Config) (string, error) {
 func storeError(dir string, err error) error {
 	switch {
 	case errors.Is(err, executor.ErrLocked):
-		held, pid := inUse(dir, err)
-		if pid == 0 {
-			return held.Then("stop that process, then run this command again")
-		}
-		return held.Then("stop it with kill %d, then run this command again; running tasks go on when it is started the next time", pid)
+		return inUse(dir, err, "then run this command again", "stop it with kill %d, then run this command again; running tasks go on when it is started the next time")
 	case errors.Is(err, executor.ErrDamaged):
 		return ui.WrapError(err, "%v", err).Then("keep a copy of the data folder; pawl store check says what is wrong with it, as far as it can be read")
 	}

@@ -123,24 +123,20 @@ func upError(dir string, err error) error {
 	if !errors.Is(err, executor.ErrLocked) {
 		return ui.Errorf("%v", err)
 	}
-	held, pid := inUse(dir, err)
-	if pid == 0 {
-		return held.Then("stop that process, or use another folder with --data DIR")
-	}
-	return held.Then("use that one (pawl run finds it), stop it with kill %d, or use another folder with --data DIR", pid)
+	return inUse(dir, err, "or use another folder with --data DIR", "use that one (pawl run finds it), stop it with kill %d, or use another folder with --data DIR")
 }
 
-// inUse says who has a data folder; the pid is 0 where that is not known.
-func inUse(dir string, err error) (*ui.Error, int) {
+// inUse says who has a data folder, and what to do beside ending that process: if it is not known, and if its pid is.
+func inUse(dir string, err error, unknown, known string) error {
 	info := discover.ReadServerFile(dir)
 	if info == nil {
-		return ui.WrapError(err, "the data folder %s is in use by another process", dir), 0
+		return ui.WrapError(err, "the data folder %s is in use by another process", dir).Then("stop that process, %s", unknown)
 	}
 	where := "gRPC " + info.GRPC
 	if info.HTTP != "" {
 		where += ", http://" + info.HTTP
 	}
-	return ui.WrapError(err, "the data folder %s is in use by another pawl: pid %d, %s", dir, info.PID, where), info.PID
+	return ui.WrapError(err, "the data folder %s is in use by another pawl: pid %d, %s", dir, info.PID, where).Then(known, info.PID)
 }
 
 // showUp prints where the server listens and what to try.
