@@ -88,9 +88,10 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 		j = deps.WrapJournal(store)
 	}
 	planner, pool := plannerv1.NewPlannerServiceClient(deps.Planner), mcppoolv1.NewMcpPoolServiceClient(deps.Pool)
+	replicas, _ := deps.Pool.(runner.Replicas) // nil if there is one pool
 	e := engine.New(engine.Config{MaxRunning: cfg.MaxRunning, DrainTimeout: cfg.DrainTimeout, Retention: cfg.Retention}, engine.Deps{
 		Journal: j,
-		Runner:  runner.New(runner.Config{Replicas: replicas(deps.Pool)}, planner, pool, deps.Log),
+		Runner:  runner.New(runner.Config{Replicas: replicas}, planner, pool, deps.Log),
 		Flows:   map[string]flow.Flow{"agent": agent.Flow{}},
 		Log:     deps.Log,
 	})
@@ -106,12 +107,6 @@ func limits(cfg Config) *storagev1.Limits {
 		MaxSteps: cmp.Or(cfg.MaxSteps, 25), MaxFailedSteps: cmp.Or(cfg.MaxFailedSteps, 3),
 		MaxAttempts: cmp.Or(cfg.MaxAttempts, 5), MaxRecoveries: cmp.Or(cfg.MaxRecoveries, 5),
 	}
-}
-
-// replicas returns the connection's replicas; nil if there is one pool.
-func replicas(pool grpc.ClientConnInterface) runner.Replicas {
-	r, _ := pool.(runner.Replicas)
-	return r
 }
 
 // Register adds ExecutorService and AgentService to a server.

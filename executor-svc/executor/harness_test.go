@@ -23,7 +23,6 @@ import (
 	"pawl.dev/executor-svc/executor"
 	"pawl.dev/executor-svc/executor/executortest"
 	"pawl.dev/executor-svc/internal/fake"
-	"pawl.dev/executor-svc/internal/journal/bolt"
 	"pawl.dev/executor-svc/internal/journal/journaltest"
 )
 
@@ -308,8 +307,8 @@ func (r *rig) crash(id string) {
 		<-tick.C
 	}
 	path, killed := filepath.Join(r.dir, "journal.db"), filepath.Join(r.t.TempDir(), "journal.db")
-	journaltest.Copy(r.t, bolt.Files(path), bolt.Files(killed))
+	journaltest.Copy(r.t, journaltest.Files(path), journaltest.Files(killed))
 	r.stop()
-	journaltest.Copy(r.t, bolt.Files(killed), bolt.Files(path))
+	journaltest.Copy(r.t, journaltest.Files(killed), journaltest.Files(path))
 	r.start()
 }

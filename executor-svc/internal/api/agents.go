@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -117,7 +118,7 @@ func (s *Agents) ListAgents(ctx context.Context, req *executorv1.ListAgentsReque
 	if err != nil {
 		return nil, err
 	}
-	n := pageSize(req.GetPageSize(), 50)
+	n := int(cmp.Or(req.GetPageSize(), 50))
 	found, err := s.Journal.ListAgents(ctx, who.Sub, string(after), n+1)
 	if err != nil {
 		return nil, fault(err, nil)

@@ -146,12 +146,8 @@ func (s *Tasks) agent(ctx context.Context, user, id string) (*storagev1.Agent, e
 // limits returns the limits of a task: the service's unless the agent has its own, and the lower budgets of agent and task.
 func (s *Tasks) limits(a *storagev1.Agent, budget *executorv1.Budget) *storagev1.Limits {
 	l := proto.Clone(s.Limits).(*storagev1.Limits)
-	if n := a.GetMaxSteps(); n > 0 {
-		l.MaxSteps = n
-	}
-	if n := a.GetMaxFailedSteps(); n > 0 {
-		l.MaxFailedSteps = n
-	}
+	l.MaxSteps = cmp.Or(a.GetMaxSteps(), l.GetMaxSteps())
+	l.MaxFailedSteps = cmp.Or(a.GetMaxFailedSteps(), l.GetMaxFailedSteps())
 	for _, b := range []*storagev1.Limits{a.GetBudget(), storedBudget(budget)} {
 		l.MaxToolCalls = lower(l.GetMaxToolCalls(), b.GetMaxToolCalls())
 		l.MaxModelCalls = lower(l.GetMaxModelCalls(), b.GetMaxModelCalls())

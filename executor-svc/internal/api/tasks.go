@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -72,7 +73,7 @@ func (s *Tasks) ListTasks(ctx context.Context, req *executorv1.ListTasksRequest)
 		return nil, err
 	}
 	q := journal.Query{
-		User: who.Sub, Limit: pageSize(req.GetPageSize(), 50), Statuses: req.GetStatuses(),
+		User: who.Sub, Limit: int(cmp.Or(req.GetPageSize(), 50)), Statuses: req.GetStatuses(),
 		AgentID: req.GetAgentId(), ConversationID: req.GetConversationId(),
 	}
 	if t := req.GetCreatedAfter(); t != nil {
@@ -125,7 +126,7 @@ func (s *Tasks) ListSteps(ctx context.Context, req *executorv1.ListStepsRequest)
 	}
 	out := &executorv1.ListStepsResponse{}
 	entries := log.Entries[min(skip, len(log.Entries)):]
-	if n := pageSize(req.GetPageSize(), 100); len(entries) > n {
+	if n := int(cmp.Or(req.GetPageSize(), 100)); len(entries) > n {
 		entries = entries[:n]
 		out.NextPageToken = page.Encode(scope, []byte(strconv.Itoa(skip+n)))
 	}
@@ -189,11 +190,4 @@ func (s *Tasks) records(ctx context.Context, id string, each func(journal.Record
 			after = r.FirstSeq + uint64(len(r.GetFacts())) - 1
 		}
 	}
-}
-
-func pageSize(given int32, byDefault int) int {
-	if given == 0 {
-		return byDefault
-	}
-	return int(given)
 }

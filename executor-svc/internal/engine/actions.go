@@ -2,9 +2,10 @@ package engine
 
 import (
 	"context"
-	"pawl.dev/services/stack"
+	"slices"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	"pawl.dev/services/stack"
 
 	"pawl.dev/executor-svc/internal/flow"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
@@ -67,15 +68,7 @@ func (o *owner) cancelQueued() bool {
 		return false
 	}
 	inbox, err := o.e.deps.Journal.Inbox(o.ctx, o.id)
-	if err != nil {
-		return false // it is applied later, and stops the running call
-	}
-	for _, c := range inbox {
-		if c.GetCancel() != nil {
-			return true
-		}
-	}
-	return false
+	return err == nil && slices.ContainsFunc(inbox, cancels) // an unread one is applied later, and stops the running call
 }
 
 func (o *owner) startAll(b *batch, actions []flow.Action) {

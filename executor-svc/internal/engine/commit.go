@@ -225,15 +225,3 @@ func (o *owner) isStored(t journal.Transition) bool {
 		}
 	}
 }
-
-// sleepUntilShutdown waits; false once running actions have to end.
-func (o *owner) sleepUntilShutdown(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-o.e.running.Done():
-		return false
-	}
-}

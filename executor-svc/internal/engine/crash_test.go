@@ -85,7 +85,7 @@ func crashes(t *testing.T, tool string, confirm executorv1.Confirm) (r *rig, id 
 // copyTo keeps the journal as a crash would leave it now.
 func (r *rig) copyTo(dir string, n int) (path string) {
 	path = filepath.Join(dir, fmt.Sprintf("%d.db", n))
-	journaltest.Copy(r.t, bolt.Files(r.path), bolt.Files(path))
+	journaltest.Copy(r.t, journaltest.Files(r.path), journaltest.Files(path))
 	return path
 }
 

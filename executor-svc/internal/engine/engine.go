@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -65,15 +66,9 @@ type Engine struct {
 
 // New returns an engine that does nothing until Run.
 func New(cfg Config, deps Deps) *Engine {
-	if cfg.MaxRunning == 0 {
-		cfg.MaxRunning = 30
-	}
-	if cfg.DrainTimeout == 0 {
-		cfg.DrainTimeout = 8 * time.Second
-	}
-	if cfg.Lease == 0 {
-		cfg.Lease = 30 * time.Second
-	}
+	cfg.MaxRunning = cmp.Or(cfg.MaxRunning, 30)
+	cfg.DrainTimeout = cmp.Or(cfg.DrainTimeout, 8*time.Second)
+	cfg.Lease = cmp.Or(cfg.Lease, 30*time.Second)
 	e := &Engine{
 		cfg: cfg, deps: deps, hub: newHub(), due: make(chan struct{}, 1), draining: make(chan struct{}), started: time.Now(),
 		owners: map[string]*owner{}, results: map[string]chan error{},
@@ -124,9 +119,6 @@ func (e *Engine) drain() error {
 		return errors.New("some tasks could not be released in order, because the journal does not answer; they are recovered at the next start")
 	}
 }
-
-// Draining is closed when the engine stops.
-func (e *Engine) Draining() <-chan struct{} { return e.draining }
 
 // Running returns how many tasks have an owner now.
 func (e *Engine) Running() int {

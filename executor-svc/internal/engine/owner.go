@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"log/slog"
-	"pawl.dev/services/stack"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/stack"
 
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/history"
@@ -179,29 +179,21 @@ func (o *owner) applyWithoutSlot() (ok bool) {
 		if o.expired() {
 			return o.apply([]item{{input: flow.Timeout{}, turn: o.turn}})
 		}
-		slices.SortStableFunc(inbox, cancelsFirst)
-		if len(inbox) == 0 || !o.startsNothing(inbox[0]) {
+		first := max(0, slices.IndexFunc(inbox, cancels))
+		if len(inbox) == 0 || !o.startsNothing(inbox[first]) {
 			for _, c := range inbox {
 				o.e.reply(c.GetId(), errQueued)
 			}
 			return true
 		}
 		// One at a time: its result decides what the next one starts.
-		if !o.apply([]item{{command: &inbox[0]}}) {
+		if !o.apply([]item{{command: &inbox[first]}}) {
 			return false
 		}
 	}
 }
 
-func cancelsFirst(a, b journal.Command) int {
-	switch aCancels, bCancels := a.GetCancel() != nil, b.GetCancel() != nil; {
-	case aCancels && !bCancels:
-		return -1
-	case bCancels && !aCancels:
-		return 1
-	}
-	return 0
-}
+func cancels(c journal.Command) bool { return c.GetCancel() != nil }
 
 // startsNothing tries a command on a copy of the state: flows are pure.
 func (o *owner) startsNothing(c journal.Command) bool {
@@ -302,13 +294,19 @@ func (o *owner) draining() bool {
 }
 
 // sleepUntilDraining waits; false if the engine starts to stop meanwhile.
-func (o *owner) sleepUntilDraining(pause time.Duration) bool {
+func (o *owner) sleepUntilDraining(pause time.Duration) bool { return sleep(pause, o.e.draining) }
+
+// sleepUntilShutdown waits; false once running actions have to end.
+func (o *owner) sleepUntilShutdown(pause time.Duration) bool { return sleep(pause, o.e.running.Done()) }
+
+// sleep waits; false if done is closed meanwhile.
+func sleep(pause time.Duration, done <-chan struct{}) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
-	case <-o.e.draining:
+	case <-done:
 		return false
 	}
 }

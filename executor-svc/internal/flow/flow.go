@@ -298,22 +298,17 @@ type Tool struct {
 	RiskFloor      commonv1.RiskLevel
 	DefinitionHash string
 	ConfigRevision uint64
-	PoolID         string
+	// PoolID is the replica of the MCP pool that would make a call.
+	PoolID string
 }
 
 // PlannedStep is a step that the planner proposed, with the pool's description of its tool.
 type PlannedStep struct {
-	ToolID         string
-	Description    string
-	InputJSON      string
-	Risk           *storagev1.RiskNote
-	Effect         commonv1.Effect
-	Idempotent     bool
-	RiskFloor      commonv1.RiskLevel
-	DefinitionHash string
-	ConfigRevision uint64
-	// PoolID is the replica of the MCP pool that would make the call.
-	PoolID string
+	Tool
+	ToolID      string
+	Description string
+	InputJSON   string
+	Risk        *storagev1.RiskNote
 	// Problem says why the input does not fit the tool's schema; empty if it fits.
 	Problem string
 	// Retry reports that this step repeats the failed call of the previous step.

@@ -87,7 +87,7 @@ func (t *toolset) propose(p *plannerv1.PlannedStep) *flow.PlannedStep {
 	if p.GetFromHistory() && p.GetToolId() == flow.ReadOutput {
 		return &flow.PlannedStep{
 			ToolID: flow.ReadOutput, Description: valid(p.GetDescription()), InputJSON: valid(p.GetInputJson()), Risk: riskNote(p.GetRisk()),
-			Effect: commonv1.Effect_EFFECT_READ, Idempotent: true, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_LOW,
+			Tool: flow.Tool{Effect: commonv1.Effect_EFFECT_READ, Idempotent: true, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_LOW},
 		}
 	}
 	tool := t.byID[p.GetToolId()]
@@ -96,9 +96,7 @@ func (t *toolset) propose(p *plannerv1.PlannedStep) *flow.PlannedStep {
 	}
 	step := &flow.PlannedStep{
 		ToolID: tool.GetId(), Description: valid(p.GetDescription()), InputJSON: valid(p.GetInputJson()), Risk: riskNote(p.GetRisk()),
-		Effect: tool.GetEffect(), Idempotent: tool.GetIdempotent(), RiskFloor: tool.GetRiskFloor(),
-		DefinitionHash: tool.GetDefinitionHash(), ConfigRevision: tool.GetConfigRevision(), PoolID: t.poolIDs[tool.GetMcpId()],
-		Retry: p.GetRetry(),
+		Tool: t.describe(tool), Retry: p.GetRetry(),
 	}
 	if !p.GetUnresolved() {
 		step.InputJSON, step.Problem = checkInput(tool, step.InputJSON)

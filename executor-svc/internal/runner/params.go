@@ -44,7 +44,7 @@ func (s *Session) fill(c *plannerv1.TaskContext, st *storagev1.ActiveStep) Run {
 func (s *Session) input(c *plannerv1.TaskContext, st *storagev1.ActiveStep, ask func(context.Context, **storagev1.Usage) (string, error)) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {
 		out := flow.Derived{Ordinal: st.GetOrdinal()}
-		tool, err := s.tool(ctx, c, st.GetToolId())
+		tools, tool, err := s.tool(ctx, c, st.GetToolId())
 		if err == nil {
 			out.Input, err = ask(ctx, &out.Usage)
 		}
@@ -55,24 +55,25 @@ func (s *Session) input(c *plannerv1.TaskContext, st *storagev1.ActiveStep, ask 
 			out.Err = note(fmt.Errorf("making the input of %s: %w", st.GetToolId(), err))
 		default:
 			out.Input, out.Problem = checkInput(tool, out.Input)
-			out.Tool = s.asListed(tool)
+			now := tools.describe(tool)
+			out.Tool = &now
 		}
 		emit(out)
 	}
 }
 
-// tool puts the task's tools into the context and returns one of them; its absence is an explicit error (A25).
-func (s *Session) tool(ctx context.Context, c *plannerv1.TaskContext, id string) (*commonv1.Tool, error) {
+// tool puts the task's tools into the context and returns them, and one of them; its absence is an explicit error (A25).
+func (s *Session) tool(ctx context.Context, c *plannerv1.TaskContext, id string) (*toolset, *commonv1.Tool, error) {
 	tools, err := s.toolsetWith(ctx, id)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	c.Tools = tools.tools
 	tool := tools.byID[id]
 	if tool == nil {
-		return nil, toolGone(id)
+		return nil, nil, toolGone(id)
 	}
-	return tool, nil
+	return tools, tool, nil
 }
 
 // diagnose asks whether an error is about parameters, and what a person would have to supply (A15, A16). If the planner cannot say, the
@@ -93,7 +94,7 @@ func (s *Session) diagnose(c *plannerv1.TaskContext, st *storagev1.ActiveStep, k
 }
 
 func (s *Session) diagnoseError(ctx context.Context, c *plannerv1.TaskContext, st *storagev1.ActiveStep, known bool, out *flow.Diagnosed) error {
-	if _, err := s.tool(ctx, c, st.GetToolId()); err != nil {
+	if _, _, err := s.tool(ctx, c, st.GetToolId()); err != nil {
 		return err
 	}
 	input, problem := st.GetInputJson(), st.GetError().GetErrMsg()

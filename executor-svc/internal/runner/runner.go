@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -46,21 +47,11 @@ type Runner struct {
 
 // New returns a runner that uses this planner and this pool.
 func New(cfg Config, planner plannerv1.PlannerServiceClient, pool mcppoolv1.McpPoolServiceClient, log *slog.Logger) *Runner {
-	if cfg.PlannerTries == 0 {
-		cfg.PlannerTries = 3
-	}
-	if cfg.PlannerTimeout == 0 {
-		cfg.PlannerTimeout = 2 * time.Minute
-	}
-	if cfg.PoolPatience == 0 {
-		cfg.PoolPatience = 30 * time.Second
-	}
-	if cfg.StopGrace == 0 {
-		cfg.StopGrace = 5 * time.Second
-	}
-	if cfg.TextDelay == 0 {
-		cfg.TextDelay = 25 * time.Millisecond
-	}
+	cfg.PlannerTries = cmp.Or(cfg.PlannerTries, 3)
+	cfg.PlannerTimeout = cmp.Or(cfg.PlannerTimeout, 2*time.Minute)
+	cfg.PoolPatience = cmp.Or(cfg.PoolPatience, 30*time.Second)
+	cfg.StopGrace = cmp.Or(cfg.StopGrace, 5*time.Second)
+	cfg.TextDelay = cmp.Or(cfg.TextDelay, 25*time.Millisecond)
 	return &Runner{cfg: cfg, planner: planner, pool: pool, log: log}
 }
 

@@ -154,7 +154,8 @@ func (s *Session) refreshTool(st *storagev1.ActiveStep) Run {
 			out.Err = s.whyMissing(ctx, tools, st.GetToolId())
 		default:
 			tool := tools.byID[st.GetToolId()]
-			out.Tool = s.asListed(tool)
+			now := tools.describe(tool)
+			out.Tool = &now
 			_, out.Problem = checkInput(tool, st.GetInputJson())
 		}
 		emit(out)
@@ -181,16 +182,10 @@ func (s *Session) whyMissing(ctx context.Context, t *toolset, toolID string) *st
 	return note(toolGone(toolID))
 }
 
-// asListed converts a tool of the session's newest listing.
-func (s *Session) asListed(tool *commonv1.Tool) *flow.Tool {
-	now := &flow.Tool{
+// describe converts a tool of the set.
+func (t *toolset) describe(tool *commonv1.Tool) flow.Tool {
+	return flow.Tool{
 		Effect: tool.GetEffect(), Idempotent: tool.GetIdempotent(), RiskFloor: tool.GetRiskFloor(), DefinitionHash: tool.GetDefinitionHash(),
-		ConfigRevision: tool.GetConfigRevision(),
+		ConfigRevision: tool.GetConfigRevision(), PoolID: t.poolIDs[tool.GetMcpId()],
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.tools != nil {
-		now.PoolID = s.tools.poolIDs[tool.GetMcpId()]
-	}
-	return now
 }

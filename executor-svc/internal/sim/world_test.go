@@ -142,7 +142,7 @@ func journalOf(dir string, seed uint64) string { return filepath.Join(dir, fmt.S
 
 // removeJournal makes room for those of further seeds.
 func removeJournal(dir string, seed uint64) {
-	for _, name := range bolt.Files(journalOf(dir, seed)) {
+	for _, name := range journaltest.Files(journalOf(dir, seed)) {
 		_ = os.Remove(name)
 	}
 }
@@ -237,7 +237,7 @@ func (w *world) crash(t testing.TB) {
 	p.cancel()
 	synctest.Wait()
 	// Closing brings the file up to its log, which who dies does not.
-	files, left := bolt.Files(w.path), bolt.Files(w.path+".left")
+	files, left := journaltest.Files(w.path), journaltest.Files(w.path+".left")
 	journaltest.Copy(t, files, left)
 	w.bury(t, p)
 	for i, name := range left {

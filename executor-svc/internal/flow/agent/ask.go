@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,9 @@ import (
 	"pawl.dev/executor-svc/internal/flow"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
+
+// cancelledByUser is the default reason of a rejection or cancellation.
+const cancelledByUser = "Cancelled by user"
 
 // mayRun precedes the planner's reason for a call that may have had its effect already.
 const mayRun = "The same call was made before, and it is not known whether it ran. "
@@ -196,10 +200,7 @@ func (d *draft) reject(r *storagev1.Reject) {
 	if s == nil {
 		return
 	}
-	reason := r.GetReason()
-	if reason == "" {
-		reason = "Cancelled by user"
-	}
+	reason := cmp.Or(r.GetReason(), cancelledByUser)
 	d.cancelStep(s, reason, r.GetWaitId(), s.GetOutcome())
 	d.cancelled(reason, r.GetWaitId())
 }
@@ -221,9 +222,7 @@ func (d *draft) supplied(p *storagev1.SupplyParams) {
 
 // cancel ends the task at once, or once the running call has ended.
 func (d *draft) cancel(reason string) {
-	if reason == "" {
-		reason = "Cancelled by user"
-	}
+	reason = cmp.Or(reason, cancelledByUser)
 	if d.s.GetPhase() == storagev1.Phase_PHASE_CALL {
 		if d.s.GetCancelRequested() {
 			d.unchanged = true

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -79,12 +80,9 @@ func (d *draft) supplyInput(a *storagev1.SupplyInput) {
 	}
 	s.Answers = append(s.Answers, answer)
 	d.accept(s, w, a)
-	said := map[executorv1.InputAnswer_Action]string{
+	said := cmp.Or(map[executorv1.InputAnswer_Action]string{
 		executorv1.InputAnswer_ACTION_ACCEPT: "answered", executorv1.InputAnswer_ACTION_DECLINE: "declined",
-	}[a.GetAction()]
-	if said == "" {
-		said = "dismissed"
-	}
+	}[a.GetAction()], "dismissed")
 	d.inputAnswered(s, w, &storagev1.StatusChanged{SuppliedHash: flow.ElicitationHash(a), Reason: said}, true)
 }
 

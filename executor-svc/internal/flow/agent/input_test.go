@@ -29,7 +29,7 @@ func asking(t *testing.T, head *storagev1.TaskHead, questions ...flow.Question) 
 		}
 		return tr
 	}
-	on(0, flow.Begun{Plan: flow.Planned{Step: &flow.PlannedStep{ToolID: "t/write", InputJSON: "{}", Effect: commonv1.Effect_EFFECT_WRITE}}})
+	on(0, flow.Begun{Plan: flow.Planned{Step: &flow.PlannedStep{ToolID: "t/write", InputJSON: "{}", Tool: flow.Tool{Effect: commonv1.Effect_EFFECT_WRITE}}}})
 	on(5*time.Second, flow.Asked{Ordinal: 1, Attempt: 1, Questions: questions})
 	return task, on
 }

@@ -245,8 +245,10 @@ func (w *world) plan() flow.Planned {
 	}
 	tool := rapid.SampledFrom([]string{"t/read", "t/write", "t/idempotent", "t/destroy"}).Draw(w.T, "tool")
 	return flow.Planned{Step: &flow.PlannedStep{
-		ToolID: tool, InputJSON: w.input(), Effect: effectOf[tool], Problem: w.problem(), Idempotent: tool == "t/idempotent",
-		Risk: &storagev1.RiskNote{Level: commonv1.RiskLevel_RISK_LEVEL_LOW}, RiskFloor: commonv1.RiskLevel(effectOf[tool]), ConfigRevision: w.pool.revision,
+		ToolID: tool, InputJSON: w.input(), Problem: w.problem(), Risk: &storagev1.RiskNote{Level: commonv1.RiskLevel_RISK_LEVEL_LOW},
+		Tool: flow.Tool{
+			Effect: effectOf[tool], Idempotent: tool == "t/idempotent", RiskFloor: commonv1.RiskLevel(effectOf[tool]), ConfigRevision: w.pool.revision,
+		},
 	}}
 }
 

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -254,9 +255,5 @@ func (d *draft) closeAttempt(e *storagev1.ErrorNote) {
 		return
 	}
 	d.withdraw(s, e.GetErrMsg())
-	o := s.GetOutcome()
-	if o == commonv1.Outcome_OUTCOME_UNSPECIFIED {
-		o = outcomeUnknown
-	}
-	d.recordError(s, e, o)
+	d.recordError(s, e, cmp.Or(s.GetOutcome(), outcomeUnknown))
 }

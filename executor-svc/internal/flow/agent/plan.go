@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -179,10 +180,7 @@ func effectiveRisk(planner *storagev1.RiskNote, floor commonv1.RiskLevel) *stora
 
 // floorOf returns a tool's floor; MEDIUM if the pool names none.
 func floorOf(floor commonv1.RiskLevel) commonv1.RiskLevel {
-	if floor == commonv1.RiskLevel_RISK_LEVEL_UNSPECIFIED {
-		return commonv1.RiskLevel_RISK_LEVEL_MEDIUM
-	}
-	return floor
+	return cmp.Or(floor, commonv1.RiskLevel_RISK_LEVEL_MEDIUM)
 }
 
 // planNext continues after the end of a step.

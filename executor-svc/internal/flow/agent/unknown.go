@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 
 	"google.golang.org/grpc/codes"
@@ -101,11 +102,8 @@ func (d *draft) outputSupplied(s *storagev1.ActiveStep, output, waitID string) {
 // skipped continues without the step. Its outcome stays unknown: the same call needs a person's approval.
 func (d *draft) skipped(s *storagev1.ActiveStep, reason, waitID string) {
 	d.setStatus(taskRunning)
-	if reason == "" {
-		reason = "skipped by a person"
-	}
 	e := &storagev1.ErrorNote{
-		ErrMsg: reason + "; it is not known whether the tool ran: " + s.GetError().GetErrMsg(),
+		ErrMsg: cmp.Or(reason, "skipped by a person") + "; it is not known whether the tool ran: " + s.GetError().GetErrMsg(),
 		Reason: commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN,
 	}
 	d.failWaitingStep(s, e, waitID)

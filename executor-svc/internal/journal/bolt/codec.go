@@ -23,10 +23,7 @@ const large = 4 << 10
 // maxMessage bounds the size of a message that is put together from a stored value.
 const maxMessage = 128 << 20
 
-var (
-	errChecksum = errors.New("its checksum does not match")
-	errValue    = errors.New("it cannot be decoded")
-)
+var errValue = errors.New("it cannot be decoded")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -38,11 +35,11 @@ func withChecksum(key, value []byte) []byte {
 	return binary.LittleEndian.AppendUint32(value, checksum(key, value))
 }
 
-// trimChecksum returns the value without its checksum, or errChecksum. The result shares memory with stored.
-func trimChecksum(key, stored []byte) ([]byte, error) {
+// verifyChecksum returns the value without its checksum. The result shares memory with stored.
+func verifyChecksum(key, stored []byte) ([]byte, error) {
 	n := len(stored) - checksumSize
 	if n < 0 || binary.LittleEndian.Uint32(stored[n:]) != checksum(key, stored[:n]) {
-		return nil, errChecksum
+		return nil, damaged(name(key), "its checksum does not match")
 	}
 	return stored[:n:n], nil
 }

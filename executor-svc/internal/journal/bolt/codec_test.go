@@ -163,21 +163,21 @@ func TestStateBeforeCheckpoint(t *testing.T) {
 
 func TestSeal(t *testing.T) {
 	stored := withChecksum([]byte("key"), []byte("value"))
-	if v, err := trimChecksum([]byte("key"), stored); err != nil || string(v) != "value" {
+	if v, err := verifyChecksum([]byte("key"), stored); err != nil || string(v) != "value" {
 		t.Errorf("%q, %v", v, err)
 	}
-	if _, err := trimChecksum([]byte("kez"), stored); err == nil {
+	if _, err := verifyChecksum([]byte("kez"), stored); err == nil {
 		t.Error("a value of another key is accepted")
 	}
 	for i := range stored {
 		for bit := range 8 {
 			flipped := bytes.Clone(stored)
 			flipped[i] ^= 1 << bit
-			if _, err := trimChecksum([]byte("key"), flipped); err == nil {
+			if _, err := verifyChecksum([]byte("key"), flipped); err == nil {
 				t.Errorf("bit %d of byte %d can be flipped", bit, i)
 			}
 		}
-		if _, err := trimChecksum([]byte("key"), stored[:i]); err == nil {
+		if _, err := verifyChecksum([]byte("key"), stored[:i]); err == nil {
 			t.Errorf("%d bytes of it are accepted", i)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"pawl.dev/executor-svc/internal/journal/bolt"
+	"pawl.dev/executor-svc/internal/journal/journaltest"
 )
 
 // A compaction does not take away the only trace of a change that was acknowledged and is damaged: who opens the journal is told.
@@ -20,7 +21,7 @@ func TestCompactOfATornLog(t *testing.T) {
 		}
 	}
 	copied := copyJournal(t, path)
-	log := bolt.Files(copied)[0]
+	log := journaltest.Files(copied)[0]
 	raw, err := os.ReadFile(log)
 	if err != nil {
 		t.Fatal(err)

@@ -35,14 +35,6 @@ func get(b *table, key []byte) ([]byte, error) {
 	return verifyChecksum(key, stored)
 }
 
-func verifyChecksum(key, stored []byte) ([]byte, error) {
-	v, err := trimChecksum(key, stored)
-	if err != nil {
-		return nil, damaged(name(key), err)
-	}
-	return v, nil
-}
-
 // put stores a value with its checksum.
 func put(t *table, key, value []byte) error {
 	return t.Put(key, withChecksum(key, value))

@@ -25,13 +25,6 @@ const fillPercent = 0.75
 // smallest is the size of an empty journal where pages are smallest.
 const smallest = 4 * 4096
 
-// Files returns the files of a journal. A journal that was closed is the last of them alone. One that is in use, or was not
-// closed, must be copied in this order: what is applied during the copy is then in the file.
-func Files(path string) []string {
-	logs := wal.Paths(path)
-	return []string{logs[0], logs[1], path}
-}
-
 // openFile opens or creates a file, and checks that it is complete, because reading a page beyond its end would fault.
 func openFile(path string, readOnly bool) (*file, error) {
 	if !readOnly {

@@ -26,7 +26,7 @@ import (
 func copyJournal(t testing.TB, path string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "journal.db")
-	journaltest.Copy(t, bolt.Files(path), bolt.Files(to))
+	journaltest.Copy(t, journaltest.Files(path), journaltest.Files(to))
 	return to
 }
 
@@ -187,7 +187,7 @@ func TestKilledWhileApplying(t *testing.T) {
 			if when != "one later" {
 				want--
 			}
-			logs := bolt.Files(copied)[:2]
+			logs := journaltest.Files(copied)[:2]
 			var kept [2][]byte
 			for i, name := range logs {
 				var err error
@@ -198,7 +198,7 @@ func TestKilledWhileApplying(t *testing.T) {
 			s := open(t, copied)
 			o.expect(t, s, want, want)
 			half := copyJournal(t, copied)
-			for i, name := range bolt.Files(half)[:2] {
+			for i, name := range journaltest.Files(half)[:2] {
 				if err := os.WriteFile(name, kept[i], 0o600); err != nil {
 					t.Fatal(err)
 				}
@@ -225,7 +225,7 @@ func TestLogCutOff(t *testing.T) {
 		}
 	}
 	copied := copyJournal(t, path)
-	log := bolt.Files(copied)[0]
+	log := journaltest.Files(copied)[0]
 	raw, err := os.ReadFile(log)
 	if err != nil {
 		t.Fatal(err)
@@ -280,13 +280,13 @@ func TestLogThatDoesNotFit(t *testing.T) {
 		"it is gone":     func(files []string) error { return errors.Join(os.Remove(files[0]), os.Remove(files[1])) },
 		"a part is gone": func(files []string) error { return os.Remove(files[1]) },
 		"it is another one's": func(files []string) error {
-			raw, err := os.ReadFile(bolt.Files(other)[0])
+			raw, err := os.ReadFile(journaltest.Files(other)[0])
 			return errors.Join(err, os.WriteFile(files[0], raw, 0o600))
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			copied := copyJournal(t, path)
-			if err := spoil(bolt.Files(copied)); err != nil {
+			if err := spoil(journaltest.Files(copied)); err != nil {
 				t.Fatal(err)
 			}
 			before := contentsOf(t, copied)
@@ -309,7 +309,7 @@ func TestLogThatDoesNotFit(t *testing.T) {
 func contentsOf(t *testing.T, path string) string {
 	t.Helper()
 	var all strings.Builder
-	for _, name := range bolt.Files(path) {
+	for _, name := range journaltest.Files(path) {
 		raw, err := os.ReadFile(name)
 		fmt.Fprintf(&all, "%s %v %x\n", name, errors.Is(err, os.ErrNotExist), raw)
 	}

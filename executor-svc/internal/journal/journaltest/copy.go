@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 	"testing"
+
+	"pawl.dev/executor-svc/internal/journal/wal"
 )
 
 const (
@@ -18,6 +20,12 @@ const (
 	// chunk is how much is read at once.
 	chunk = 4096
 )
+
+// Files returns the files of a journal in the order in which Copy reads them: its log, then what that is applied to.
+func Files(path string) []string {
+	logs := wal.Paths(path)
+	return append(logs[:], path)
+}
 
 // Copy copies the files of a store that is in use as a process that is killed now would leave them: those of its log, and
 // then what they are applied to. They are read again until none was reused meanwhile.

@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -83,15 +84,7 @@ func Read(path string, id ID, after uint64, each func(payload []byte) error) (Fo
 	if !slices.ContainsFunc(r.files, func(f *contents) bool { return f.valid }) {
 		return Found{}, fmt.Errorf("%s: no file of it has a valid header: %w", path, ErrDamaged)
 	}
-	slices.SortFunc(r.files, func(a, b *contents) int {
-		switch {
-		case a.first < b.first:
-			return -1
-		case a.first > b.first:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(r.files, func(a, b *contents) int { return cmp.Compare(a.first, b.first) })
 	for i, f := range r.files {
 		until := uint64(math.MaxUint64)
 		if i+1 < len(r.files) {
