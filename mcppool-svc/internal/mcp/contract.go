@@ -47,13 +47,23 @@ type Client interface {
 // Static is the part of a Client that is trivial if the server is a part of this program and does not change.
 type Static struct{}
 
-// Probe implements Client, as the following methods do.
+// Probe implements Client.
 func (Static) Probe(context.Context) error { return nil }
-func (Static) OnChange(func())             {}
-func (Static) Rest() bool                  { return false }
-func (Static) Wake()                       {}
-func (Static) Settled() bool               { return true }
-func (Static) Stderr() Stderr              { return Stderr{} }
+
+// OnChange implements Client.
+func (Static) OnChange(func()) {}
+
+// Rest implements Client.
+func (Static) Rest() bool { return false }
+
+// Wake implements Client.
+func (Static) Wake() {}
+
+// Settled implements Client.
+func (Static) Settled() bool { return true }
+
+// Stderr implements Client.
+func (Static) Stderr() Stderr { return Stderr{} }
 
 // Info is what a server tells about itself.
 type Info struct {

@@ -54,22 +54,7 @@ func (c *client) handshake(ctx context.Context) error {
 		return err
 	}
 	can := c.serverCan
-	c.info.Capabilities = make([]string, 0, 6)
-	for _, of := range []struct {
-		has  bool
-		name string
-	}{
-		{can.Resources != nil, "resources"},
-		{can.Resources != nil && can.Resources.Subscribe, "resource_subscriptions"},
-		{can.Prompts != nil, "prompts"},
-		{can.Completions != nil, "completions"},
-		{can.Logging != nil, "logging"},
-		{can.Tasks != nil, "tasks"},
-	} {
-		if of.has {
-			c.info.Capabilities = append(c.info.Capabilities, of.name)
-		}
-	}
+	c.info.Capabilities = capabilityNames(can)
 	if c.isModern() {
 		c.setMeta()
 		filter := mcp.SubscriptionFilter{
@@ -92,6 +77,27 @@ func (c *client) handshake(ctx context.Context) error {
 		})
 	}
 	return nil
+}
+
+// capabilityNames returns what a server offers beside tools, as the contract names it.
+func capabilityNames(can mcp.ServerCapabilities) []string {
+	names := make([]string, 0, 6)
+	for _, of := range []struct {
+		has  bool
+		name string
+	}{
+		{can.Resources != nil, "resources"},
+		{can.Resources != nil && can.Resources.Subscribe, "resource_subscriptions"},
+		{can.Prompts != nil, "prompts"},
+		{can.Completions != nil, "completions"},
+		{can.Logging != nil, "logging"},
+		{can.Tasks != nil, "tasks"},
+	} {
+		if of.has {
+			names = append(names, of.name)
+		}
+	}
+	return names
 }
 
 // initialize makes the handshake of revisions up to 2025-11-25.

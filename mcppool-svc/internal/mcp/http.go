@@ -140,7 +140,7 @@ func (t *web) post(ctx context.Context, message []byte) error {
 	if err != nil {
 		return networkError(err, false)
 	}
-	defer outbound.Discard(resp)
+	defer discard(resp)
 	if resp.StatusCode/100 != 2 {
 		return refused(resp.StatusCode, 0, nil)
 	}
@@ -154,7 +154,7 @@ func (t *web) close() {
 		ctx, cancel := context.WithTimeout(context.Background(), byeLimit)
 		defer cancel()
 		if resp, err := t.do(ctx, http.MethodDelete, nil, nil); err == nil {
-			outbound.Discard(resp)
+			discard(resp)
 		}
 	}
 	t.http.CloseIdleConnections()
@@ -198,7 +198,7 @@ func (t *web) send(ctx context.Context, x *pendingRequest) (response, bool) {
 	}
 	defer func() {
 		x.cancel() // first: over HTTP/2, closing the body of an open stream may block until then
-		outbound.Discard(resp)
+		discard(resp)
 	}()
 	if t.older && resp.StatusCode/100 == 2 {
 		return response{}, false
@@ -330,7 +330,7 @@ func (t *web) resume(ctx context.Context, lastID string, after time.Duration) (*
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK || mediaType(resp) != eventsType {
-		outbound.Discard(resp)
+		discard(resp)
 		return nil, fmt.Errorf("the server answered HTTP %s", statusText(resp.StatusCode))
 	}
 	return resp, nil
@@ -346,7 +346,7 @@ func (t *web) readNotifications(ctx context.Context, opened chan<- struct{}) err
 	if err != nil {
 		return err
 	}
-	defer outbound.Discard(resp)
+	defer discard(resp)
 	if resp.StatusCode == http.StatusMethodNotAllowed || resp.StatusCode == http.StatusNotFound {
 		return errNoStream // 404 is also the answer of a server that forgot the session: the next request finds out
 	}
@@ -363,6 +363,14 @@ func (t *web) readNotifications(ctx context.Context, opened chan<- struct{}) err
 func mediaType(resp *http.Response) string {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	return kind
+}
+
+// discard closes an answer, of which a little is read so that its connection can be used again.
+func discard(resp *http.Response) {
+	if resp.Request.Context().Err() == nil && mediaType(resp) != eventsType {
+		_, _ = io.CopyN(io.Discard, resp.Body, maxRefusal)
+	}
+	_ = resp.Body.Close()
 }
 
 // networkError is the error of a request that got no answer.

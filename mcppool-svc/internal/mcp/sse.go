@@ -34,7 +34,7 @@ func (t *web) open(ctx context.Context) error {
 		}
 		return e
 	case resp.StatusCode != http.StatusOK || mediaType(resp) != eventsType:
-		defer outbound.Discard(resp)
+		defer discard(resp)
 		e := Errorf(Protocol, "%w: it answered HTTP %s, %q", errNoStream, statusText(resp.StatusCode), cut(mediaType(resp)))
 		if resp.StatusCode/100 != 2 {
 			e = refused(resp.StatusCode, outbound.RetryAfter(resp.Header.Get("Retry-After"), time.Now()), nil)

@@ -60,7 +60,7 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	next, why := t.login.Refused(ctx, token, false, resp)
 	if next != "" && (req.Body == nil || req.GetBody != nil) {
-		Discard(resp)
+		discard(resp)
 		second := t.with(req, next)
 		if req.GetBody != nil {
 			if second.Body, err = req.GetBody(); err != nil {
@@ -73,7 +73,7 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		_, why = t.login.Refused(ctx, next, true, resp)
 	}
 	if why != nil {
-		Discard(resp)
+		discard(resp)
 		return nil, Unsent{why}
 	}
 	return resp, nil
@@ -84,11 +84,9 @@ type Unsent struct{ error }
 
 func (e Unsent) Unwrap() error { return e.error }
 
-// Discard closes a response. A little of it is read, unless it is a stream of events, so that its connection can be used again.
-func Discard(resp *http.Response) {
-	if resp.Request.Context().Err() == nil && !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
-		_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
-	}
+// discard closes a refusal, of which a little is read so that its connection can be used again.
+func discard(resp *http.Response) {
+	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
 	_ = resp.Body.Close()
 }
 
