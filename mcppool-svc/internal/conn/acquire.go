@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -172,10 +173,14 @@ func (p *Pool) join(ctx context.Context, k key, e *entry, use Use, now time.Time
 		if err := p.makeRoom(k, use.Server); err != nil {
 			return nil, err
 		}
+		writes := new(atomic.Uint64) // all connections of a key share it
+		if first := p.first(k.at(0)); first != nil {
+			writes = first.writes
+		}
 		p.made++
 		e = &entry{
 			number: p.made, key: k, id: use.Server.ID, ready: make(chan struct{}), retiredCh: make(chan struct{}), begun: time.Now(),
-			sessions: make(map[sessionKey]time.Time), writes: p.writesOf(k),
+			sessions: make(map[sessionKey]time.Time), writes: writes,
 		}
 		p.entries[k.at(0)], p.live[e] = slices.Insert(p.entries[k.at(0)], k.nth, e), true
 		p.notify(k)

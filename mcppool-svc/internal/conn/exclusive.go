@@ -3,7 +3,6 @@ package conn
 import (
 	"context"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -203,12 +202,4 @@ func (p *Pool) keyFor(k key, e *entry) key {
 		nth++
 	}
 	return k.at(nth)
-}
-
-// writesOf returns the counter of writes that all connections of a key share. Called with mu held.
-func (p *Pool) writesOf(k key) *atomic.Uint64 {
-	if first := p.first(k.at(0)); first != nil {
-		return first.writes
-	}
-	return new(atomic.Uint64)
 }

@@ -49,7 +49,7 @@ func (c *client) CallTool(ctx context.Context, call Call) (raw json.RawMessage, 
 	r := c.enroll(ctx, call)
 	defer func() { c.leave(r, err) }()
 	if call.Follow != "" {
-		return c.followTask(ctx, r, mcpTask{Task: Task{ID: call.Follow, Status: "working"}})
+		return c.followTask(ctx, r, mcpTask{Task: Task{ID: call.Follow}})
 	}
 	next, err := c.resumed(call)
 	for err == nil {

@@ -223,13 +223,11 @@ func (c *Connector) CheckSecrets(s *registry.Server) error {
 		values = s.Stdio.Env
 	case s.HTTP != nil:
 		values = s.HTTP.Headers
-		if s.HTTP.OAuth != nil {
-			if _, err := c.expand(s, map[string]string{"oauth.client_secret": s.HTTP.OAuth.ClientSecret}); err != nil {
-				return err
-			}
-		}
 	}
 	_, err := c.expand(s, values)
+	if err == nil && s.HTTP != nil && s.HTTP.OAuth != nil {
+		_, err = Secrets(c.cfg.Environ)(s, s.HTTP.OAuth.ClientSecret)
+	}
 	return err
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -91,7 +90,7 @@ func (c *client) List(ctx context.Context, list List) ([]json.RawMessage, error)
 
 // ReadResource implements Offers.
 func (c *client) ReadResource(ctx context.Context, uri string) (json.RawMessage, error) {
-	return c.askWithRoots(ctx, string(mcp.MethodResourcesRead), uri, map[string]any{"uri": uri})
+	return c.read(ctx, string(mcp.MethodResourcesRead), uri, map[string]any{"uri": uri})
 }
 
 // GetPrompt implements Offers.
@@ -100,38 +99,16 @@ func (c *client) GetPrompt(ctx context.Context, name string, arguments map[strin
 	if len(arguments) > 0 {
 		params["arguments"] = arguments
 	}
-	return c.askWithRoots(ctx, string(mcp.MethodPromptsGet), name, params)
+	return c.read(ctx, string(mcp.MethodPromptsGet), name, params)
 }
 
-// askWithRoots is ask for a request that the server may answer by asking for roots first.
-func (c *client) askWithRoots(ctx context.Context, method, name string, params map[string]any) (json.RawMessage, error) {
-	for range maxRounds {
-		raw, err := c.ask(ctx, method, name, params)
-		fields := unfinished(raw)
-		if err != nil || stringOf(fields["resultType"]) != "input_required" {
-			return raw, err
-		}
-		var next round
-		inputs, err := c.readInputs(fields["inputRequests"])
-		if err == nil {
-			err = next.keepState(fields)
-		}
-		if err != nil {
-			return nil, err
-		}
-		responses := make(map[string]json.RawMessage, len(inputs))
-		for name, in := range inputs {
-			if responses[name] = in.answer; in.answer == nil {
-				return nil, sentf(Protocol, "the server asks for input for %s, which only a tool call can have", method)
-			}
-		}
-		params = maps.Clone(params)
-		params["inputResponses"] = responses
-		if next.state != nil {
-			params["requestState"] = *next.state
-		}
+// read is ask for a request that the server may answer by asking for input first.
+func (c *client) read(ctx context.Context, method, name string, params map[string]any) (json.RawMessage, error) {
+	raw, err := c.ask(ctx, method, name, params)
+	if err == nil && stringOf(unfinished(raw)["resultType"]) == "input_required" {
+		return nil, endedf(Protocol, "the server asks for input for %s, which only a tool call can have", method)
 	}
-	return nil, brokenInput("it asked %d times", maxRounds)
+	return raw, err
 }
 
 // Complete implements Offers.

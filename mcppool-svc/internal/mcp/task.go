@@ -156,7 +156,6 @@ type follower struct {
 	id   string // of the task
 	task mcpTask
 
-	told     bool          // of the task
 	interval time.Duration // where the server says none
 	failures int           // in a row
 	result   chan response // of tasks/result, while the server asks through it; nil where that is not so
@@ -192,7 +191,6 @@ func (c *client) followTask(ctx context.Context, r *running, t mcpTask) (json.Ra
 
 // tell says where the task is.
 func (f *follower) tell() {
-	f.told = true
 	t := f.task.Task
 	t.Portable = f.c.portable()
 	f.r.notify(Notification{Task: &t})
@@ -203,18 +201,27 @@ func (f *follower) run(ctx context.Context) (json.RawMessage, error) {
 	// Only tasks/get says all there is to say of a task that is followed, and since 2026-07-28 of one that asks or is over.
 	known := f.r.call.Follow == "" && (!f.c.isModern() || f.task.Status == "working")
 	if !known {
-		f.task.Status = "working"
+		f.task.Status = "" // so that the caller is told of it
 	}
-	for {
+	for tries := 1; ; {
 		if !known {
 			if err := f.poll(ctx); err != nil {
 				return nil, err
 			}
 		}
-		if known = false; f.task.over() {
-			return f.end(ctx)
-		}
-		if f.task.Status == "input_required" {
+		known = false
+		switch {
+		case f.task.over():
+			raw, err := f.c.taskResult(ctx, f.r, f.task)
+			if err == nil {
+				return raw, nil
+			}
+			e := *As(err)
+			if e.Sent = true; e.Kind != Unavailable || tries == maxResultTries || f.c.isDone() {
+				return nil, &e
+			}
+			tries++
+		case f.task.Status == "input_required":
 			f.input(ctx)
 		}
 		select {
@@ -251,7 +258,7 @@ func (f *follower) poll(ctx context.Context) error {
 	if err == nil {
 		before := f.task
 		f.failures, f.task = 0, t
-		if before.Status != t.Status || before.Message != t.Message || !f.told {
+		if before.Status != t.Status || before.Message != t.Message {
 			f.interval = firstPoll
 			f.tell()
 		}
@@ -268,20 +275,6 @@ func (f *follower) poll(ctx context.Context) error {
 		return &e
 	}
 	return nil
-}
-
-// end gets the result of a task that is over.
-func (f *follower) end(ctx context.Context) (json.RawMessage, error) {
-	for try := 1; ; try++ {
-		raw, err := f.c.taskResult(ctx, f.r, f.task)
-		if err == nil {
-			return raw, nil
-		}
-		e := *As(err)
-		if e.Sent = true; e.Kind != Unavailable || try == maxResultTries || f.c.isDone() || !pause(ctx, nil, f.pause()) {
-			return nil, &e
-		}
-	}
 }
 
 // abandon ends a call before its task has ended: the server is told, and what it had done by then counts, as with any call. A

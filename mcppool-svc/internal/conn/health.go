@@ -4,9 +4,126 @@ import (
 	"context"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/humantime"
 )
+
+// retryAfter is how long a failed connect is remembered as the answer.
+const retryAfter = time.Second
+
+// failure is the last failure of a connection that could not be made, or was lost.
+type failure struct {
+	err    error
+	stderr mcp.Stderr
+	at     time.Time     // of the last one; earlier for a lost connection, which delays nothing
+	since  time.Time     // of the first one since the connection last worked
+	inRow  int           // failed connects since the last success
+	trying chan struct{} // closed when a further attempt for a look at the state has ended; nil if none
+}
+
+// notServersFault reports whether the server was not at fault.
+func (f *failure) notServersFault() bool {
+	kind := mcp.As(f.err).Kind
+	return kind == mcp.LoginRequired || kind == mcp.Misconfigured
+}
+
+// remembered returns the failure as the answer without another connect.
+func (f *failure) remembered() error {
+	e := *mcp.As(f.err)
+	e.Remembered = true
+	return &e
+}
+
+// refuse is the circuit breaker of connects. It returns the last failure for a moment, and for longer after many failures in a row. After
+// that, one attempt, which all callers share, shows whether the server works again. Nil lets the attempt be made. Called with mu held.
+func (p *Pool) refuse(k key, id string) error {
+	f := p.failed[k.failureKey()]
+	left := time.Until(p.refusedUntil(k))
+	switch {
+	case f == nil || left <= 0 && !p.trying(k):
+		return nil
+	case left <= 0 || f.inRow < p.cfg.BreakAfter:
+		return f.remembered()
+	}
+	return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_CIRCUIT_OPEN,
+		"connecting to MCP server %s failed %d times in a row, so it is left alone for another %s; `pawl mcp list` says what is wrong: %w",
+		id, f.inRow, humantime.AtLeast(max(left, time.Second)), f.remembered()).With(errs.OutcomeKey, errs.OutcomeNotExecuted).WithRetryAfter(left)
+}
+
+// refusedUntil returns when refuse lets the next attempt be made; zero if nothing failed. Called with mu held.
+func (p *Pool) refusedUntil(k key) time.Time {
+	f := p.failed[k.failureKey()]
+	switch {
+	case f == nil:
+		return time.Time{}
+	case f.inRow < p.cfg.BreakAfter:
+		return f.at.Add(retryAfter)
+	}
+	return f.at.Add(p.cfg.BreakFor)
+}
+
+// retryAt returns when a call that refuse turns away now should try again; zero if it lets an attempt be made. What only people can fix is
+// not tried each second: the fix retires connections, which wakes the waiting calls. Called with mu held.
+func (p *Pool) retryAt(k key) time.Time {
+	until := p.refusedUntil(k)
+	switch {
+	case time.Until(until) <= 0:
+		return time.Time{}
+	case p.failed[k.failureKey()].notServersFault():
+		return until.Add(p.cfg.BreakFor)
+	}
+	return until
+}
+
+// trying reports whether a further connection beside the first is being made. Called with mu held.
+func (p *Pool) trying(k key) bool {
+	if k.nth == 0 {
+		return false // callers share the attempt for the first one
+	}
+	for _, e := range p.entries[k.at(0)] {
+		if e.nth > 0 && e.client == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Recovered forgets the failures of a user's connections to a server, because one was made outside the pool: the next call connects at once.
+func (p *Pool) Recovered(server *registry.Server, user string) {
+	k := keyOf(Use{Server: server, User: user})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	forgotten := false
+	for _, place := range []key{k.failureKey(), k.at(1).failureKey()} {
+		forgotten = forgotten || p.failed[place] != nil
+		delete(p.failed, place)
+	}
+	if forgotten {
+		p.notify(k)
+	}
+}
+
+// connectFailed remembers a failed connect. A missing login or an unusable registration does not count against the server. Called with mu held.
+func (p *Pool) connectFailed(k key, err error) {
+	f := &failure{err: err, stderr: mcp.As(err).Stderr, at: time.Now(), since: time.Now(), inRow: 1}
+	before := p.failed[k.failureKey()]
+	if before != nil {
+		f.since = before.since
+	}
+	switch {
+	case f.notServersFault():
+		f.inRow = 0
+	case before != nil:
+		f.inRow += before.inRow
+	}
+	p.failed[k.failureKey()] = f
+}
 
 const (
 	// stateTimeout is how long a look at a server's state waits for probes. Slower answers show the next time, and to watchers.
