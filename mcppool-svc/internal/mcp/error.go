@@ -95,12 +95,9 @@ func endedf(kind Kind, format string, args ...any) *Error {
 	return e
 }
 
-// JSON-RPC codes of tools in this process.
-const rpcInternalError, rpcInvalidParams = -32603, -32602
-
 // Panicked is the error of a tool in this process that panicked.
 func Panicked(with any) *Error {
-	return &Error{Kind: Answered, Code: rpcInternalError, Sent: true, Message: fmt.Sprintf("the tool panicked: %.1000v", with)}
+	return &Error{Kind: Answered, Code: mcp.INTERNAL_ERROR, Sent: true, Message: fmt.Sprintf("the tool panicked: %.1000v", with)}
 }
 
 // Find returns the Error in err, or nil if there is none. What may not be reached is one.

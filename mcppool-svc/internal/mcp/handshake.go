@@ -159,7 +159,16 @@ func (c *client) discover(ctx context.Context) error {
 		err = sentf(Protocol, "the server does not answer server/discover as 2026-07-28 wants it")
 	}
 	if err != nil {
-		return notDiscovered(*As(err))
+		e := *As(err)
+		var status *statusError
+		answered := e.Sent
+		if errors.As(err, &status) {
+			answered = !statusPasses(status.status)
+		}
+		if answered && slices.Contains([]Kind{Answered, Protocol, Unavailable, Interrupted}, e.Kind) {
+			e.Err = errors.Join(e.Err, errOtherWay)
+		}
+		return &e
 	}
 	c.info = Info{Protocol: string(modern)}
 	if info := result.GetResultMeta().ServerInfo(); info != nil {
@@ -167,21 +176,6 @@ func (c *client) discover(ctx context.Context) error {
 	}
 	c.serverCan = result.Capabilities
 	return nil
-}
-
-func notDiscovered(e Error) error {
-	var status *statusError
-	sent := e.Sent
-	if errors.As(&e, &status) {
-		sent = !statusPasses(status.status)
-	}
-	switch e.Kind {
-	case Answered, Protocol, Unavailable, Interrupted:
-		if sent {
-			e.Err = errors.Join(e.Err, errOtherWay)
-		}
-	}
-	return &e
 }
 
 // names reports whether the list under a key has the revision.
@@ -217,18 +211,14 @@ func (c *client) setMeta() {
 	if !c.isModern() {
 		return
 	}
-	c.meta = nil
-	add := func(key string, value any) {
-		if text, err := json.Marshal(value); err == nil {
-			c.meta = append(append(append(strictjson.AppendQuote(c.meta, key), ':'), text...), ',')
-		}
+	meta := map[string]any{
+		mcp.MetaKeyProtocolVersion: string(modern), mcp.MetaKeyClientInfo: c.implementation(), mcp.MetaKeyClientCapabilities: c.capabilities(),
 	}
-	add(mcp.MetaKeyProtocolVersion, string(modern))
-	add(mcp.MetaKeyClientInfo, c.implementation())
-	add(mcp.MetaKeyClientCapabilities, c.capabilities())
 	if c.serverCan.Logging != nil {
-		add(mcp.MetaKeyLogLevel, mcp.LoggingLevelInfo)
+		meta[mcp.MetaKeyLogLevel] = mcp.LoggingLevelInfo
 	}
+	text, _ := json.Marshal(meta) // all of it marshals
+	c.meta = append(text[1:len(text)-1], ',')
 }
 
 // noAnswer is the error of a server that does not answer the handshake in time.

@@ -110,10 +110,18 @@ const maxNote = 64 << 10
 // notified handles a notification. It runs in the goroutine that reads the connection and must not block.
 func (c *client) notified(n mcp.JSONRPCNotification) {
 	fields := n.Params.AdditionalFields
+	text := func(key string) string {
+		s, _ := fields[key].(string)
+		return cut(s)
+	}
 	switch n.Method {
 	case string(mcp.MethodNotificationToolsListChanged):
 		c.tools.Add(1)
-		c.offers.tell()
+		c.offers.listsChanged()
+	case mcp.MethodNotificationResourcesListChanged:
+		c.offers.listsChanged(Resources, ResourceTemplates)
+	case mcp.MethodNotificationPromptsListChanged:
+		c.offers.listsChanged(Prompts)
 	case "notifications/progress":
 		c.mu.Lock()
 		r := c.calls[fmt.Sprint(fields["progressToken"])]
@@ -121,31 +129,25 @@ func (c *client) notified(n mcp.JSONRPCNotification) {
 		if r != nil {
 			done, _ := fields["progress"].(float64)
 			total, _ := fields["total"].(float64)
-			message, _ := fields["message"].(string)
-			r.notify(Notification{Progress: &Progress{Done: done, Total: total, Message: cut(message)}})
+			r.notify(Notification{Progress: &Progress{Done: done, Total: total, Message: text("message")}})
 		}
 	case "notifications/message":
-		c.broadcast(Notification{Log: logOf(fields)})
+		data, err := json.Marshal(fields["data"])
+		if err != nil {
+			data = []byte("null")
+		}
+		if len(data) > maxNote {
+			data, _ = json.Marshal(cut(string(data))) // a string always marshals
+		}
+		c.broadcast(Notification{Log: &Log{Level: text("level"), Logger: text("logger"), Data: string(data)}})
 	case string(mcp.MethodNotificationCancelled):
 		c.shut(questionKey{request: mcp.NewRequestId(fields["requestId"]).String()}, errWithdrawn)
 	case string(mcp.MethodNotificationElicitationComplete):
-		if id, ok := fields["elicitationId"].(string); ok {
-			c.shut(questionKey{elicitation: id}, errDone)
-		}
+		c.shut(questionKey{elicitation: text("elicitationId")}, errDone)
 	case mcp.MethodNotificationTasksStatus:
-		if id, ok := fields["taskId"].(string); ok {
-			c.wake(id)
-		}
-	case mcp.MethodNotificationResourcesListChanged:
-		c.offers.outdate(Resources, ResourceTemplates)
-		c.offers.tell()
-	case mcp.MethodNotificationPromptsListChanged:
-		c.offers.outdate(Prompts)
-		c.offers.tell()
+		c.wake(text("taskId"))
 	case mcp.MethodNotificationResourceUpdated:
-		if uri, ok := fields["uri"].(string); ok {
-			c.offers.updated(cut(uri))
-		}
+		c.offers.updated(text("uri"))
 	case mcp.MethodNotificationSubscriptionsAcknowledged:
 		c.offers.acknowledged(n.Params)
 	}
@@ -173,19 +175,6 @@ func (c *client) broadcast(n Notification) {
 	for _, r := range c.calls {
 		r.notify(n)
 	}
-}
-
-func logOf(fields map[string]any) *Log {
-	level, _ := fields["level"].(string)
-	logger, _ := fields["logger"].(string)
-	data, err := json.Marshal(fields["data"])
-	if err != nil {
-		data = []byte("null")
-	}
-	if len(data) > maxNote {
-		data, _ = json.Marshal(cut(string(data))) // a string always marshals
-	}
-	return &Log{Level: cut(level), Logger: cut(logger), Data: string(data)}
 }
 
 // cut shortens a text to the bound, with a clear mark.

@@ -125,7 +125,7 @@ func (f *functions) begin(ctx context.Context, call Call) (tool Function, err er
 	case ctx.Err() != nil:
 		return tool, givenUp(ctx, false)
 	case i < 0:
-		return tool, &Error{Kind: Answered, Code: rpcInvalidParams, Sent: true, Message: fmt.Sprintf("unknown tool %q", call.Name)}
+		return tool, &Error{Kind: Answered, Code: mcp.INVALID_PARAMS, Sent: true, Message: fmt.Sprintf("unknown tool %q", call.Name)}
 	case call.Resume != nil, call.Follow != "":
 		return tool, Errorf(Misconfigured, "the tool %s is a function by now, which cannot go on with an earlier call; call it again from the start", call.Name)
 	case call.Gate != nil:

@@ -48,8 +48,9 @@ func (c *client) OnChange(changed func()) {
 	c.offers.changed = changed
 }
 
-// tell reports that a list changed.
-func (o *offers) tell() {
+// listsChanged handles the server's word that lists changed.
+func (o *offers) listsChanged(lists ...List) {
+	o.outdate(lists...)
 	o.mu.Lock()
 	changed := o.changed
 	o.mu.Unlock()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -28,11 +27,7 @@ func (t *web) open(ctx context.Context) error {
 	case err != nil && ctx.Err() != nil:
 		return t.client.noAnswer(ctx)
 	case err != nil:
-		e := networkError(err, false)
-		if e.Kind == Unavailable {
-			e.Message, e.Lost, e.Transient = cut(e.Err.Error()), false, false
-		}
-		return e
+		return networkError(err, false)
 	case resp.StatusCode != http.StatusOK || mediaType(resp) != eventsType:
 		defer discard(resp)
 		e := Errorf(Protocol, "%w: it answered HTTP %s, %q", errNoStream, statusText(resp.StatusCode), cut(mediaType(resp)))
@@ -70,7 +65,15 @@ func (t *web) read(resp *http.Response, named chan<- string) {
 	if errors.Is(err, jsonrpc.ErrEndless) {
 		err = endless(t.client.limit)
 	}
-	t.client.fail(streamLost(err))
+	why := Find(err)
+	if why == nil {
+		reason := "the server closed it"
+		if !errors.Is(err, io.EOF) {
+			reason = cut(err.Error())
+		}
+		why = &Error{Kind: Unavailable, Sent: true, Lost: true, Err: err, Message: "the stream of the server's messages was lost: " + reason}
+	}
+	t.client.fail(why)
 }
 
 // readEndpoint reads events up to the one that names the address for our messages. It must have the server's origin: another one could be
@@ -94,17 +97,4 @@ func (*web) readEndpoint(events *jsonrpc.EventReader, from *url.URL, named chan<
 		named <- endpoint.String()
 		return nil
 	}
-}
-
-// streamLost is why the stream of events ended.
-func streamLost(err error) *Error {
-	var known *Error
-	if errors.As(err, &known) {
-		return known
-	}
-	reason := "the server closed it"
-	if !errors.Is(err, io.EOF) {
-		reason = cut(err.Error())
-	}
-	return &Error{Kind: Unavailable, Sent: true, Lost: true, Err: err, Message: fmt.Sprint("the stream of the server's messages was lost: ", reason)}
 }

@@ -83,9 +83,6 @@ func (r *running) notify(n Notification) {
 	}
 }
 
-// errNoCall refuses a question that belongs to no call.
-var errNoCall = errors.New("no tool call is running that this could be asked for; ask during a call")
-
 // callOf finds the call that a request of the server is for: the one on whose stream it came (own), or whose task or progress
 // token it names, or else the only one in progress. what is what the server asks for, for errors.
 func (c *client) callOf(own *running, params json.RawMessage, what string) (*running, error) {
@@ -106,7 +103,7 @@ func (c *client) callOf(own *running, params json.RawMessage, what string) (*run
 	case r != nil:
 		return r, nil
 	case none:
-		return nil, errNoCall
+		return nil, errors.New("no tool call is running that this could be asked for; ask during a call")
 	case c.unnamed != nil:
 		c.unnamed()
 	}
