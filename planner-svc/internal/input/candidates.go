@@ -48,7 +48,7 @@ func (f *filling) choices(d *param, k int) {
 	for i, m := range d.members {
 		if n := f.choiceAt(m, k); n > 0 && (k == 0 || !rank.In("deny", f.c.Tokens[k-1].Term)) {
 			v := Value{Kind: Choice, From: k, To: k + n, Text: m.text, Key: d.Name}
-			if d.array {
+			if d.item != d.Property {
 				v.list = -1 - i // all of them
 			}
 			f.add(v)

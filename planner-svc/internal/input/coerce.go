@@ -30,7 +30,10 @@ func Coerce(p *catalog.Property, raw string) (string, bool) {
 	case "number", "boolean":
 		forms = []string{raw, strictjson.Quote(raw), forms[1]}
 	case "string":
-		forms = []string{raw, strings.ReplaceAll(text, ",", ""), booleans[strings.ToLower(text)], text, listOf(p, text)}
+		forms = []string{raw, strings.ReplaceAll(text, ",", ""), booleans[strings.ToLower(text)], text}
+		if itemOf(p) != p {
+			forms = append(forms, listOf(p, text))
+		}
 	}
 	for _, form := range forms {
 		if m := wholeNumber.FindStringSubmatch(form); m != nil && p.Takes("integer") && !p.Takes("number") {
@@ -43,16 +46,15 @@ func Coerce(p *catalog.Property, raw string) (string, bool) {
 	return raw, false
 }
 
-// listOf makes an array of a list with commas: of numbers if the items of the property are numbers, else of texts.
+// listOf makes an array of a list with commas.
 func listOf(p *catalog.Property, text string) string {
-	items, _ := strictjson.Member(p.Schema, "items")
-	kind, _ := strictjson.Member(items, "type")
 	var out []string
 	for part := range strings.SplitSeq(text, ",") {
-		if part = strings.TrimSpace(part); kind != `"number"` && kind != `"integer"` {
-			part = strictjson.Quote(part)
+		raw, ok := Coerce(itemOf(p), strictjson.Quote(strings.TrimSpace(part)))
+		if !ok {
+			return ""
 		}
-		out = append(out, part)
+		out = append(out, raw)
 	}
 	return strictjson.Array(out)
 }

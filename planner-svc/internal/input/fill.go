@@ -44,7 +44,14 @@ func (p *Params) Fill(c *Clause) Filled {
 	f.taken = make([]bool, len(f.values))
 	f.assign()
 	f.inOrder()
-	f.finish()
+	f.out.Input = Ordered(p.Tool, f.out.Input)
+	f.out.Missing = p.Missing(f.out.Input)
+	for j, v := range f.values {
+		place := v.Kind == Phrase && v.From > 0 && rank.In("inside", c.Tokens[v.From-1].Term) // a file in that folder
+		if !f.taken[j] && (v.Kind < Unit || place) && !f.out.Used[v.From] && !f.isOwn(v) {
+			f.out.Left = append(f.out.Left, v.Text)
+		}
+	}
 	return f.out
 }
 
@@ -135,7 +142,7 @@ func (f *filling) give(param, value int) {
 	var group []int
 	var raws []string
 	for j, o := range f.values {
-		if j == value || d.array && v.list != 0 && v.list == o.list && !f.taken[j] {
+		if j == value || d.item != d.Property && v.list != 0 && v.list == o.list && !f.taken[j] {
 			raw, ok := f.raw(d, o)
 			if !ok || f.overlaps(o) {
 				return
@@ -143,7 +150,7 @@ func (f *filling) give(param, value int) {
 			group, raws = append(group, j), append(raws, raw)
 		}
 	}
-	if d.array && v.Kind != JSON && v.Kind != Pair {
+	if d.item != d.Property && v.Kind != JSON && v.Kind != Pair {
 		raws[0] = strictjson.Array(raws)
 	}
 	f.out.Input.Set(d.Name, raws[0])
@@ -190,13 +197,11 @@ func (f *filling) overlaps(v *Value) bool {
 func (f *filling) raw(d *param, v *Value) (string, bool) {
 	text, ok := v.Text, true
 	switch {
-	case v.Kind == Pair:
+	case v.Kind == Pair, v.Kind == JSON && d.Takes(strictjson.Kind(text)):
 		return Coerce(d.Property, text)
-	case v.Kind == JSON && d.Takes(strictjson.Kind(text)):
-		return strictjson.Compact(text), json.Valid([]byte(text))
-	case v.Kind == Choice && !d.array:
-		return Coerce(d.Property, strictjson.Quote(text))
-	case d.number:
+	case v.Kind == Choice:
+		return Coerce(d.item, strictjson.Quote(text))
+	case d.form == Number:
 		n, ok := d.valueOf(v)
 		if n == v.Number && json.Valid([]byte(v.exact)) {
 			return v.exact, ok
@@ -204,29 +209,10 @@ func (f *filling) raw(d *param, v *Value) (string, bool) {
 		return strconv.FormatFloat(n, 'f', -1, 64), ok
 	case (d.form == Date || d.form == Time) && d.form == v.Kind:
 		text, ok = v.iso()
-	case hasTerm(d.said, "code", "iso"):
-		if code := rank.Key("code", text); code != "" {
-			text = code
-		}
+	case hasTerm(d.said, "code", "iso") && rank.Key("code", text) != "":
+		text = rank.Key("code", text)
 	}
 	return strictjson.Quote(text), ok
-}
-
-// finish says what is missing and what is left.
-func (f *filling) finish() {
-	for _, d := range f.params {
-		if d.Required && len(d.members) == 1 && !d.array && !f.out.Input.Has(d.Name) {
-			f.out.Input.Set(d.Name, strictjson.Quote(d.members[0].text))
-		}
-	}
-	f.out.Input = Ordered(f.Tool, f.out.Input)
-	f.out.Missing = f.Missing(f.out.Input)
-	for j, v := range f.values {
-		place := v.Kind == Phrase && v.From > 0 && rank.In("inside", f.c.Tokens[v.From-1].Term) // a file in that folder
-		if !f.taken[j] && (v.Kind < Unit || place) && !f.out.Used[v.From] && !f.overlaps(v) && !f.isOwn(v) {
-			f.out.Left = append(f.out.Left, v.Text)
-		}
-	}
 }
 
 // isOwn reports whether a name or code consists of the tool's own words.

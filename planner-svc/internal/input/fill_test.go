@@ -16,7 +16,7 @@ func TestFill(t *testing.T) {
 		{"wait", wait, "wait 5 seconds, verbose", `{"duration":5,"verbose":true}`},
 		{"wait", wait, "wait without verbose", `{}`},
 		{"wait", wait, "wait with steps 4", `{"steps":4}`},
-		{"weather", weather, "weather in new york", `{"location":"New York","unit":"c"}`},
+		{"weather", weather, "weather in new york in c", `{"location":"New York","unit":"c"}`},
 		{"copy", copyTo, "copy a.txt to b/c.txt", `{"source":"a.txt","destination":"b/c.txt"}`},
 		{"write", write, `write "hello there" to notes.txt`, `{"path":"notes.txt","content":"hello there"}`},
 		{"read_many", many, "read a.md and b.md", `{"paths":["a.md","b.md"]}`},

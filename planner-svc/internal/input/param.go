@@ -25,17 +25,15 @@ type Params struct {
 // param is what a tool's property says about the values that it takes.
 type param struct {
 	*catalog.Property
-	name, said []string // terms of its name, at least one, and of its description
-	form       Kind     // of the texts that it takes; Phrase if any
-	unit       *unit    // nil if it names none
-	members    []member // of its enum, or of its items'
-	array      bool
-	number     bool    // it, or its items
-	text       bool    // it, or its items
-	percent    float64 // what 1 % is: 0.01 or 1; 0 if it takes none
-	query      bool    // it is a text to search for
-	folder     bool    // it may be a folder's path
-	needSlash  bool    // its description has examples such as Asia/Tokyo
+	item       *catalog.Property // the property itself, or of an array its items
+	name, said []string          // terms of its name, at least one, and of its description
+	form       Kind              // of the texts that it takes; Phrase if any, Number if it takes numbers alone
+	unit       unit              // of its numbers; none if it names none
+	percent    float64           // what 1 % is: 0.01 or 1; 0 if it takes none
+	members    []member          // of its enum; of a flag, what turns it on
+	query      bool              // it is a text to search for
+	folder     bool              // it may be a folder's path
+	needSlash  bool              // its description has examples such as Asia/Tokyo
 }
 
 // member is one of an enum.
@@ -71,76 +69,70 @@ func termsOf(name string) []string {
 	return []string{name}
 }
 
-var withSlash = regexp.MustCompile(`(?:\be\.g\.|such as|\bas\b),? ['"]?[A-Za-z_]+/[A-Za-z_]+`)
+// itemOf returns the property of an array's items; of anything else, the property itself.
+func itemOf(p *catalog.Property) *catalog.Property {
+	if !p.Takes("array") || p.Takes("string") {
+		return p
+	}
+	item := &catalog.Property{}
+	item.Schema, _ = strictjson.Member(p.Schema, "items")
+	item.Enum, _ = strictjson.Member(item.Schema, "enum")
+	kind, _ := strictjson.Member(item.Schema, "type")
+	item.Type = strictjson.Content(kind)
+	return item
+}
+
+var (
+	withSlash = regexp.MustCompile(`(?:\be\.g\.|such as|\bas\b),? ['"]?[A-Za-z_]+/[A-Za-z_]+`)
+	fraction  = regexp.MustCompile(`(?i)fraction|decimal|between 0 and 1|0\.0`)
+	percent   = regexp.MustCompile(`(?i)percent|%`)
+	inUnit    = regexp.MustCompile(`(?i)\b(?:in|of|as)(?: a| the| degrees)? ([a-z/%°]+)|\(([a-z/%°]+)\)`) // "in meters", "(kg)"
+)
 
 func (p *Params) paramOf(prop *catalog.Property) param {
-	d := param{Property: prop, name: termsOf(prop.Name), said: rank.Terms(prop.Description)}
-	d.array = d.Takes("array") && !d.Takes("string")
-	kind, enum := d.Type, d.Enum
-	if d.array {
-		items, _ := strictjson.Member(d.Schema, "items")
-		of, _ := strictjson.Member(items, "type")
-		kind = strictjson.Content(of)
-		enum, _ = strictjson.Member(items, "enum")
-	}
-	for item := range strictjson.Items(enum) {
+	d := param{Property: prop, item: itemOf(prop), name: termsOf(prop.Name), said: rank.Terms(prop.Description), form: Phrase}
+	for item := range strictjson.Items(d.item.Enum) {
 		text := strictjson.Content(item)
 		d.members = append(d.members, member{text: text, parts: rank.Terms(text)})
 	}
-	says := func(words ...string) bool {
-		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(strings.ToLower(prop.Name+" "+prop.Description), w) })
-	}
-	d.number, d.text = kind == "number" || kind == "integer", d.Takes("string") || d.array && (kind == "string" || kind == "")
-	d.unit = d.namedUnit()
-	switch {
-	case says("fraction", "decimal", "between 0 and 1", "0.0"):
-		d.percent = 0.01
-	case says("percent", "%"):
-		d.percent = 1
-	}
-	if d.Takes("boolean") && !d.Takes("string") {
+	if d.item.Takes("boolean") && !d.item.Takes("string") {
 		d.members = []member{{text: "true", parts: slices.DeleteFunc(slices.Clone(d.name), func(t string) bool { return rank.In("optional", t) })}}
 	}
-	d.form = d.formOf()
+	format, _ := strictjson.Member(d.Schema, "format")
+	for _, term := range append(slices.Clone(d.name), strictjson.Content(format)) { // the last counts
+		if k, ok := forms[rank.Key("form", term)]; ok {
+			d.form = k
+		}
+	}
+	if !d.item.Takes("string") && (d.item.Takes("number") || d.item.Takes("integer")) {
+		d.form = Number
+	}
+	if fraction.MatchString(d.Description) {
+		d.percent = 0.01
+	} else if percent.MatchString(d.Name + d.Description) {
+		d.percent = 1
+	}
+	for _, m := range inUnit.FindAllStringSubmatch(d.Description, -1) {
+		d.names(m[1] + m[2])
+	}
+	if len(d.name) > 1 || strings.HasSuffix(d.Name, "s") {
+		d.names(d.name[len(d.name)-1])
+	}
 	d.query = d.form == Phrase && hasTerm(d.name, rank.Words("role", "search")...)
 	d.folder = hasTerm(append(slices.Concat(p.Name, d.said), p.Purpose...), "directori", "folder")
 	d.needSlash = withSlash.MatchString(d.Description)
 	return d
 }
 
-// inUnit finds the unit in a description: "in meters", "(kg)".
-var inUnit = regexp.MustCompile(`(?i)\b(?:in|of|as)(?: a| the| degrees)? ([a-z/%°]+)|\(([a-z/%°]+)\)`)
-
-func (d *param) namedUnit() *unit {
-	var names []string
-	if len(d.name) > 1 || strings.HasSuffix(d.Name, "s") {
-		names = append(names, d.name[len(d.name)-1])
+// names takes the unit that a word names, if it names one. Of letters, only those in a name such as depth_m are units.
+func (d *param) names(word string) {
+	if u := unitOf(word); u.dimension != "" && (len(word) > 1 || strings.Contains(d.Name, "_")) {
+		d.unit = u
 	}
-	for _, m := range inUnit.FindAllStringSubmatch(d.Description, -1) {
-		names = append(names, m[1]+m[2])
-	}
-	for _, name := range names {
-		if u, ok := unitOf(name); ok && (len(name) > 1 || strings.Contains(d.Name, "_")) {
-			return &u
-		}
-	}
-	return nil
 }
 
 // forms are the kinds by their names in the lexicon.
 var forms = map[string]Kind{"date": Date, "time": Time, "path": Path, "glob": Glob, "url": URL, "email": Email}
-
-// formOf reads the form from the format, or from the last word of the name that says one.
-func (d *param) formOf() Kind {
-	format, _ := strictjson.Member(d.Schema, "format")
-	form := Phrase
-	for _, term := range append(slices.Clone(d.name), strictjson.Content(format)) {
-		if k, ok := forms[rank.Key("form", term)]; ok {
-			form = k
-		}
-	}
-	return form
-}
 
 // readiness is how readily parameters of a form take kinds of values.
 var readiness = map[Kind]map[Kind]float64{
@@ -164,9 +156,9 @@ func (p *Params) takes(d *param, v *Value) (score float64, ok bool) {
 		return 0, false
 	case v.Kind == JSON && d.Takes(strictjson.Kind(v.Text)):
 		return 3, true
-	case d.number:
+	case d.form == Number:
 		return d.takesNumber(v)
-	case !d.text, v.Kind == Number && v.Unit != "", v.Kind >= Code && d.needSlash && !strings.Contains(v.Text, "/"), d.form == Path && strings.ContainsAny(v.Text, "*?"):
+	case !d.item.Takes("string"), v.Unit != "", v.Kind >= Code && d.needSlash && !strings.Contains(v.Text, "/"), d.form == Path && strings.ContainsAny(v.Text, "*?"):
 		return 0, false
 	case v.Kind == Unit:
 		return 1.5, hasTerm(d.name, "unit", "currenc", "scale")
@@ -177,41 +169,36 @@ func (p *Params) takes(d *param, v *Value) (score float64, ok bool) {
 	return score, ok
 }
 
-func (d *param) takesNumber(v *Value) (float64, bool) {
-	_, ok := d.valueOf(v)
-	u, known := unitOf(v.Unit)
-	switch {
-	case !known:
+func (d *param) takesNumber(v *Value) (score float64, ok bool) {
+	if _, ok = d.valueOf(v); v.Unit == "" {
 		return 0.3, ok
-	case d.unit != nil, u.dimension == "percent":
-		return 3, ok
+	} else if d.unit.dimension == "" && d.percent == 0 {
+		return 0, ok
 	}
-	return 0, ok
+	return 3, ok
 }
 
 // valueOf returns the number that a parameter takes for a value; false if it is none, or the units do not fit.
 func (d *param) valueOf(v *Value) (n float64, ok bool) {
 	n, ok = v.Number, v.Kind == Number
-	u, known := unitOf(v.Unit)
-	switch {
-	case known && u.dimension == "percent":
+	switch u := unitOf(v.Unit); {
+	case u.dimension == "percent":
 		n, ok = rounded(n*d.percent), ok && d.percent > 0
-	case known && d.unit != nil && u != *d.unit:
+	case u.dimension != "" && d.unit.dimension != "" && u != d.unit:
 		n, ok = rounded((n-u.offset)*u.factor/d.unit.factor+d.unit.offset), ok && u.dimension == d.unit.dimension
 	}
-	return n, ok && (!strings.Contains(d.Type, "integer") || d.Takes("number") || n == float64(int64(n)))
+	return n, ok && (d.item.Takes("number") || n == float64(int64(n)))
 }
 
 // unit is a unit of measurement; n of it are (n - offset) * factor of the dimension's first unit.
 type unit struct {
-	dimension      string
+	dimension      string // "": no unit
 	factor, offset float64
 }
 
-// unitOf returns the unit of a name.
-func unitOf(name string) (u unit, ok bool) {
+func unitOf(name string) unit {
 	f := append(strings.Split(rank.Key("unit", name), ":"), "", "")
-	return unit{f[0], number(f[1]), number(f[2])}, f[0] != ""
+	return unit{f[0], number(f[1]), number(f[2])}
 }
 
 // rounded keeps seven digits of a computed number.

@@ -67,7 +67,7 @@ func (w *work) tell(d call) ([]string, bool) {
 		return []string{w.failure(d.res.HistoryEntry)}, false
 	case what == "":
 		return render(w.l, d.res), true
-	case !ok || !w.paramsOf(d.tool).knows(nounOf(what)):
+	case !ok || !knows(w.paramsOf(d.tool), nounOf(what)):
 		head := w.l.Say("How many %s there are is not in the result of %s:", "结果（%[2]s）中没有“%[1]s”的数量：", what, d.tool.GetId())
 		return append([]string{head}, render(w.l, d.res)...), false
 	case n == 0:

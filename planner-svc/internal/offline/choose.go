@@ -22,104 +22,98 @@ const (
 
 // choice is a tool for a demand, with its input.
 type choice struct {
-	tool          *input.Params
+	*input.Params // nil: none
+	c             *input.Clause
 	filled        input.Filled
-	score         float64
 	back          string // the property that is filled from an earlier result; "" if none
 	notUnderstood string // the part of the demand that the tool does not understand; "" if none
-}
+	score         float64
 
-// choose returns the best tool for a demand. If no tool fits, notUnderstood is set. later reports that another demand comes before it.
-func (w *work) choose(c *input.Clause, later bool) choice {
-	all := []choice{{score: -9}}
-	hits := w.index.Search(c.Text)
-	for i, h := range hits {
-		if named := c.Names(h.Tool); i < considered || named {
-			all = append(all, w.paramsOf(h.Tool).consider(c, h.Score/hits[0].Score, later && refersBack(c), named))
-		}
-	}
-	slices.SortStableFunc(all, func(a, b choice) int { return cmp.Compare(b.score, a.score) })
-	best, next := all[0], all[min(1, len(all)-1)]
-	switch {
-	case best.score < enough:
-		return choice{notUnderstood: cmp.Or(best.notUnderstood, c.Text)}
-	case best.score-next.score < margin && best.changes() && next.changes() && best.tool.GetName() != next.tool.GetName():
-		best.notUnderstood = c.Text + " (" + best.tool.GetId() + " / " + next.tool.GetId() + ")"
-	}
-	return best
-}
-
-// changes reports whether a choice is a call that changes something.
-func (ch *choice) changes() bool {
-	return ch.tool != nil && !ch.tool.Reads() && ch.notUnderstood == ""
-}
-
-// fit is how a tool suits a clause.
-type fit struct {
-	*input.Params
-	c       *input.Clause
-	f       *input.Filled
 	verb    float64 // how the clause's words suit the verb of the tool's name
 	share   float64 // of the clause that the tool accounts for
 	strange string  // the first word that it does not account for
 }
 
+// choose returns the best tool for a demand. If no tool fits, notUnderstood is set. later reports that another demand comes before it.
+func (w *work) choose(c *input.Clause, later bool) choice {
+	all := []*choice{{score: -9}}
+	hits := w.index.Search(c.Text)
+	for i, h := range hits {
+		if named := c.Names(h.Tool); i < considered || named {
+			ch := &choice{Params: w.paramsOf(h.Tool), c: c}
+			ch.rate(h.Score/hits[0].Score, later && refersBack(c), named)
+			all = append(all, ch)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *choice) int { return cmp.Compare(b.score, a.score) })
+	best, next := all[0], all[min(1, len(all)-1)]
+	switch {
+	case best.score < enough:
+		return choice{notUnderstood: cmp.Or(best.notUnderstood, c.Text)}
+	case best.score-next.score < margin && best.changes() && next.changes() && best.GetName() != next.GetName():
+		best.notUnderstood = c.Text + " (" + best.GetId() + " / " + next.GetId() + ")"
+	}
+	return *best
+}
+
+// changes reports whether a choice is a call that changes something.
+func (ch *choice) changes() bool {
+	return ch.Params != nil && !ch.Reads() && ch.notUnderstood == ""
+}
+
 // paramsOf returns what is known of a tool of the index.
-func (w *work) paramsOf(t *catalog.Tool) fit {
+func (w *work) paramsOf(t *catalog.Tool) *input.Params {
 	known, ok := w.index.Known.Load(t)
 	if !ok {
 		known, _ = w.index.Known.LoadOrStore(t, input.ParamsOf(t))
 	}
-	return fit{Params: known.(*input.Params)}
+	return known.(*input.Params)
 }
 
-// consider fills the tool's input from a clause and rates the tool. relevance is its place in the ranking, from 0 to 1.
-func (a fit) consider(c *input.Clause, relevance float64, back, named bool) choice {
-	ch := choice{tool: a.Params, filled: a.Fill(c)}
-	a.c, a.f = c, &ch.filled
-	if missing := a.f.Missing; back && len(missing) == 1 && a.Prop(missing[0]).Takes("string") {
-		a.f.Missing, ch.back = nil, missing[0] // an earlier step returns it
-		if a.TakesPath(ch.back) {
-			a.f.Implied = append(a.f.Implied, "file", "path")
+// rate fills the tool's input from the clause and rates the tool. relevance is its place in the ranking, from 0 to 1.
+func (ch *choice) rate(relevance float64, back, named bool) {
+	ch.filled = ch.Fill(ch.c)
+	f := &ch.filled
+	if back && len(f.Missing) == 1 && ch.Prop(f.Missing[0]).Takes("string") {
+		ch.back, f.Missing = f.Missing[0], nil // an earlier step returns it
+		if ch.TakesPath(ch.back) {
+			f.Implied = append(f.Implied, "file", "path")
 		}
 	}
-	if countOf(c.Text) != "" {
-		a.f.Implied = append(a.f.Implied, "list", "search") // what is counted
+	if countOf(ch.c.Text) != "" {
+		f.Implied = append(f.Implied, "list", "search") // what is counted
 	}
-	said := saidIn(c)
-	a.verb = a.verbFit(said)
-	for _, term := range a.f.Implied {
+	said := saidIn(ch.c)
+	ch.verb = ch.verbFit(said)
+	for _, term := range f.Implied {
 		said[term] = true
 	}
-	a.share, a.strange = a.explains()
-	ch.score = 1.3*max(said.cover(a.Name), 0.85*said.cover(a.Purpose)) + 0.9*a.share + 0.3*relevance + a.verb + 0.5
-	if a.Required > 0 {
-		ch.score -= 0.5 * float64(len(a.f.Missing)) / float64(a.Required)
-	} else {
-		ch.score -= 0.25
+	ch.explain()
+	ch.score = 1.3*max(said.cover(ch.Name), 0.85*said.cover(ch.Purpose)) + 0.9*ch.share + 0.3*relevance + ch.verb + 0.25
+	if ch.Required > 0 {
+		ch.score += 0.25 - 0.5*float64(len(f.Missing))/float64(ch.Required)
 	}
-	if ch.notUnderstood = a.notUnderstood(named); ch.notUnderstood != "" {
+	if ch.notUnderstood = ch.unclear(named); ch.notUnderstood != "" {
 		ch.score -= 0.5
 	} else if named {
 		ch.score += 5
 	}
-	return ch
 }
 
-// notUnderstood returns the part of a clause that the tool does not understand, or "".
-func (a fit) notUnderstood(named bool) string {
-	ignored := a.ignored()
+// unclear returns the part of the clause that the tool does not understand, or "".
+func (ch *choice) unclear(named bool) string {
+	ignored := ch.ignored()
 	switch {
 	case ignored != "":
 		return ignored
-	case len(a.f.Left) > 0:
-		return strings.Join(a.f.Left, ", ")
+	case len(ch.filled.Left) > 0:
+		return strings.Join(ch.filled.Left, ", ")
 	case named:
 		return ""
-	case a.verb < 0 && !a.Reads(), yesNo.MatchString(a.c.Text) && a.verb < 0:
-		return cmp.Or(a.strange, a.c.Text)
-	case len(a.f.Missing) > 0, a.share < mostlyExplained, a.GetEffect() == commonv1.Effect_EFFECT_DESTRUCTIVE, yesNo.MatchString(a.c.Text):
-		return a.strange
+	case ch.verb < 0 && !ch.Reads(), yesNo.MatchString(ch.c.Text) && ch.verb < 0:
+		return cmp.Or(ch.strange, ch.c.Text)
+	case len(ch.filled.Missing) > 0, ch.share < mostlyExplained, ch.GetEffect() == commonv1.Effect_EFFECT_DESTRUCTIVE, yesNo.MatchString(ch.c.Text):
+		return ch.strange
 	}
 	return ""
 }
@@ -166,31 +160,31 @@ func (s said) cover(terms []string) float64 {
 }
 
 // knows reports whether a word, or one that means the same, is one of the tool's.
-func (a fit) knows(term string) bool {
-	return a.Says[term] || slices.ContainsFunc(rank.Synonyms(term), func(s string) bool { return a.Says[s] })
+func knows(p *input.Params, term string) bool {
+	return p.Says[term] || slices.ContainsFunc(rank.Synonyms(term), func(s string) bool { return p.Says[s] })
 }
 
-// explains is how much of what the clause says the tool's words or its input account for; strange is the first word that they do not.
-func (a fit) explains() (share float64, strange string) {
+// explain finds how much of what the clause says the tool's words or its input account for, and the first word that they do not.
+func (ch *choice) explain() {
 	got, all := 0.0, 0.5
-	for i, t := range a.c.Tokens {
+	for i, t := range ch.c.Tokens {
 		switch {
-		case a.f.Used[i]:
+		case ch.filled.Used[i]:
 			got, all = got+0.5, all+0.5
 		case t.Value != nil || rank.Stop(t.Term) || rank.In("vague", t.Term) || rank.In("polite", t.Term) || !wordLike(t.Text):
-		case a.knows(t.Term):
+		case knows(ch.Params, t.Term):
 			got, all = got+1, all+1
 		default:
 			all++
-			strange = cmp.Or(strange, a.c.Said(t))
-			if slices.ContainsFunc(a.c.Tokens[max(0, i-2):i], func(t input.Token) bool {
+			ch.strange = cmp.Or(ch.strange, ch.c.Said(t))
+			if slices.ContainsFunc(ch.c.Tokens[max(0, i-2):i], func(t input.Token) bool {
 				return rank.In("listing", t.Text) || rank.In("seek", t.Term) && !rank.In("vague", t.Term)
 			}) {
 				all += 5 // "mention X or Y": they are what matters
 			}
 		}
 	}
-	return got / all, strange
+	ch.share = got / all
 }
 
 func wordLike(s string) bool { return strings.ContainsFunc(s, func(r rune) bool { return r >= 'a' }) }
@@ -203,27 +197,27 @@ var yesNo = regexp.MustCompile(`(?i)^\s*(?:does|do|did|is|are|was|were|has|have)
 
 // ignored returns the word of a clause that changes its meaning and that the tool has no use for: a limit or comparison that is not the tool's
 // and does not stand before a value, a denial, or a condition.
-func (a fit) ignored() string {
-	if question := explanation.FindString(a.c.Text); question != "" && !a.Reads() {
+func (ch *choice) ignored() string {
+	if question := explanation.FindString(ch.c.Text); question != "" && !ch.Reads() {
 		return question
 	}
-	for i, t := range a.c.Tokens {
-		if t.Value == nil && !a.f.Used[i] && a.ignores(i) {
-			return a.c.Said(t)
+	for i, t := range ch.c.Tokens {
+		if t.Value == nil && !ch.filled.Used[i] && ch.ignores(i) {
+			return ch.c.Said(t)
 		}
 	}
 	return ""
 }
 
-func (a fit) ignores(i int) bool {
-	t, before, next := a.c.Tokens[i], input.Token{}, a.f.Used[i+1:min(i+3, len(a.f.Used))]
+func (ch *choice) ignores(i int) bool {
+	t, before, next := ch.c.Tokens[i], input.Token{}, ch.filled.Used[i+1:min(i+3, len(ch.filled.Used))]
 	if i > 0 {
-		before = a.c.Tokens[i-1]
+		before = ch.c.Tokens[i-1]
 	}
 	switch {
 	case rank.In("deny", t.Term), strings.HasSuffix(t.Text, "n't"), strings.HasSuffix(t.Text, "n’t"):
 		return true
-	case before.Text == "how", slices.Contains(a.Name, t.Term), slices.Contains(a.Purpose, t.Term), slices.Contains(rank.Terms(strings.Join(a.f.Input.Keys(), " ")), t.Term):
+	case before.Text == "how", slices.Contains(ch.Name, t.Term), slices.Contains(ch.Purpose, t.Term), slices.Contains(rank.Terms(strings.Join(ch.filled.Input.Keys(), " ")), t.Term):
 		return false // how big; what the tool is for; the name of a property that is filled
 	case rank.In("compare", t.Term):
 		return len(next) == 0 || !next[0] || rank.Words("role", t.Term) == nil // not: the last 5 lines
@@ -234,11 +228,11 @@ func (a fit) ignores(i int) bool {
 }
 
 // verbFit is whether a clause has the verb that the tool's name begins with: that speaks for the tool, its absence against it.
-func (a fit) verbFit(said said) float64 {
+func (ch *choice) verbFit(said said) float64 {
 	switch {
-	case !rank.In("act", a.Name[0]):
+	case !rank.In("act", ch.Name[0]):
 		return 0
-	case said.says(a.Name[0]):
+	case said.says(ch.Name[0]):
 		return 0.35
 	}
 	return -0.35

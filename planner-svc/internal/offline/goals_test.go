@@ -167,6 +167,7 @@ func TestArbitraryTools(t *testing.T) {
 		"get the current time with timezone=Asia/Tokyo":             `other/get_current_time {"timezone":"Asia/Tokyo"}`,
 		"send a message to channel general with text \"hi all\"":    `other/send_message {"channel":"general","text":"hi all"}`,
 		"delete the path docs/old":                                  `other/delete_path {"path":"docs/old"}`,
+		"echo \"a\nb\"":                                             `everything/echo {"message":"a\nb"}`,
 		"回显 你好世界":                                                   `everything/echo {"message":"你好世界"}`,
 		"把 2 和 3 相加":                                                `everything/get-sum {"a":2,"b":3}`,
 		"获取环境变量":                                                    `everything/get-env {}`,

@@ -3,7 +3,6 @@ package offline
 import (
 	"cmp"
 	"context"
-	"regexp"
 	"strings"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -42,7 +41,8 @@ func (p *Planner) PlanSteps(_ context.Context, req *plannerv1.PlanStepsRequest, 
 	w := p.newWork(req.GetContext())
 	res = &plannerv1.PlanStepsResponse{Steps: []*plannerv1.PlannedStep{w.step()}, Usage: &commonv1.Usage{}}
 	if req.GetBegin() {
-		res.FlowName, res.FlowRisk = flowName(req.GetContext()), w.flowRisk()
+		res.FlowName = cmp.Or(lang.Title(w.tc.GetGoal()), w.l.Pick("Nothing to do", "无事可做"))
+		res.FlowRisk = w.flowRisk()
 	}
 	if w.next == nil {
 		var text string
@@ -108,14 +108,11 @@ func (*Planner) GetMissingParams(_ context.Context, req *plannerv1.GetMissingPar
 	return &plannerv1.GetMissingParamsResponse{SchemaJson: input.Form(t, input.Offending(t, in, req.GetError())), Usage: &commonv1.Usage{}}, nil
 }
 
-// aboutTool is a request about a call of a tool.
-type aboutTool interface {
+// callOf returns the tool and the input that a request is about. The request was checked by plan.Check.
+func callOf(req interface {
 	GetContext() *plannerv1.TaskContext
 	GetToolId() string
-}
-
-// callOf returns the tool and the input that a request is about. The request was checked by plan.Check.
-func callOf(req aboutTool, inputJSON string) (*catalog.Tool, *strictjson.Object) {
+}, inputJSON string) (*catalog.Tool, *strictjson.Object) {
 	in, err := strictjson.ParseObject(inputJSON)
 	if err != nil {
 		in = &strictjson.Object{} // there is none
@@ -125,22 +122,12 @@ func callOf(req aboutTool, inputJSON string) (*catalog.Tool, *strictjson.Object)
 
 func langOf(tc *plannerv1.TaskContext) lang.Lang { return lang.Of(tc.GetLanguage(), tc.GetGoal()) }
 
-// filler matches polite phrases at the start of a goal, such as "please".
-var filler = regexp.MustCompile(`(?i)^\s*(?:please|can you|could you|请帮我|请你?|帮我)\s*`)
-
-func flowName(tc *plannerv1.TaskContext) string {
-	if name := lang.Title(filler.ReplaceAllString(tc.GetGoal(), "")); name != "" {
-		return name
-	}
-	return langOf(tc).Pick("Nothing to do", "无事可做")
-}
-
 // flowRisk is the highest floor of the tools that the goal needs.
 func (w *work) flowRisk() *commonv1.Risk {
 	var tools []*catalog.Tool
 	for _, d := range w.demands {
 		if len(w.notUnderstood) == 0 {
-			tools = append(tools, d.choice.tool.Tool)
+			tools = append(tools, d.choice.Tool)
 		}
 	}
 	return risk.OfTools(w.l, tools)
@@ -152,10 +139,7 @@ func (w *work) step() *plannerv1.PlannedStep {
 		return &plannerv1.PlannedStep{ToolId: plan.Final, Description: w.l.Pick("Nothing is left to do.", "没有剩余的步骤。")}
 	}
 	return &plannerv1.PlannedStep{
-		ToolId: c.tool.GetId(), Description: lang.Clip(c.text, maxDescription), InputJson: c.input.String(),
+		ToolId: c.tool.GetId(), Description: lang.Clip(c.text, 200), InputJson: c.input.String(),
 		Risk: risk.Assess(w.l, c.tool, c.input), Missing: c.tool.Missing(c.input),
 	}
 }
-
-// maxDescription bounds a step's description, in characters.
-const maxDescription = 200

@@ -20,8 +20,8 @@ import (
 // A3: name and risk of the flow.
 func TestFlow(t *testing.T) {
 	for _, tc := range []struct{ goal, name, risk, reason string }{
-		{"please count the Go files.", "Count the Go files", "LOW", "It only reads."},
-		{"请帮我统计 Go 文件", "统计 Go 文件", "LOW", "只读取，不做更改。"},
+		{"please count the Go files.", "Please count the Go files", "LOW", "It only reads."},
+		{"请帮我统计 Go 文件", "请帮我统计 Go 文件", "LOW", "只读取，不做更改。"},
 		{"count the Go files and delete the path docs/old", "Count the Go files and delete the path…", "MEDIUM", "delete_path may change something."},
 		{"tell me a joke", "Tell me a joke", "LOW", "No tool is called."},
 		{"", "Nothing to do", "LOW", "No tool is called."},

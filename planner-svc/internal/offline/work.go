@@ -97,21 +97,21 @@ const mostEach = 10
 
 // calls returns the calls of a demand: one, or if it refers back, one for each path that the last step returned, or for its text.
 func (w *work) calls(d *demand) (out []call) {
-	ch := d.choice
+	ch := &d.choice
 	if ch.back == "" {
-		return []call{{tool: ch.tool.Tool, input: ch.filled.Input, text: d.text}}
+		return []call{{tool: ch.Tool, input: ch.filled.Input, text: d.text}}
 	}
 	if w.last == nil {
 		return nil
 	}
 	values := w.last.Paths()
-	if !ch.tool.TakesPath(ch.back) {
+	if !ch.TakesPath(ch.back) {
 		values = []string{cmp.Or(strings.Join(values, "\n"), w.last.Message)}
 	}
 	for _, value := range values[:min(len(values), mostEach)] {
 		in := ch.filled.Input.Clone()
 		in.Set(ch.back, strictjson.Quote(value))
-		out = append(out, call{tool: ch.tool.Tool, input: in, text: d.text})
+		out = append(out, call{tool: ch.Tool, input: in, text: d.text})
 	}
 	return out
 }

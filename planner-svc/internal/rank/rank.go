@@ -1,3 +1,5 @@
+// Package rank orders tools by how well their names, descriptions and parameters match a text, in English and Chinese, with BM25. It knows
+// words and no grammar.
 package rank
 
 import (
@@ -11,32 +13,17 @@ import (
 	"pawl.dev/planner-svc/internal/catalog"
 )
 
-// Weights of where a term stands, and BM25's constants: k1 bounds what repetition adds, b what length takes away.
-const (
-	inName        = 4.0
-	inDescription = 1.0
-	inParameter   = 1.5
-	inParamText   = 0.5
-
-	k1, b = 1.2, 0.5
-
-	// asSynonym is what a term counts that only means the same.
-	asSynonym = 0.6
-)
+// BM25's constants: k1 bounds what repetition adds, b what length takes away.
+const k1, b = 1.2, 0.5
 
 // Index holds the terms of a list of tools. It may be used by several goroutines.
 type Index struct {
 	Known sync.Map // what users of the index know of its tools, by *catalog.Tool; it lives as long as the index
 
 	tools    []*catalog.Tool
-	postings map[string][]posting
-	lengths  []float64
+	postings map[string]map[int]float64 // weights of a term, by tool
+	lengths  []float64                  // sums of the weights of a tool
 	average  float64
-}
-
-type posting struct {
-	tool   int
-	weight float64 // of the term in the tool
 }
 
 // Hit is a tool that matches a text.
@@ -47,47 +34,58 @@ type Hit struct {
 
 // New makes the index of a list of tools. It costs about 50 µs a tool, so callers keep it while the list stays the same.
 func New(tools []*commonv1.Tool) *Index {
-	x := &Index{postings: map[string][]posting{}, lengths: make([]float64, len(tools))}
+	x := &Index{postings: map[string]map[int]float64{}, lengths: make([]float64, len(tools))}
 	for i := range tools {
 		t := catalog.NewTool(tools[i])
 		x.tools = append(x.tools, t)
-		weights := map[string]float64{}
-		add := func(text string, weight float64) {
-			for _, term := range Terms(text) {
-				weights[term] += weight
-				x.lengths[i] += weight
-			}
-		}
-		add(t.GetName(), inName)
-		add(t.GetTitle()+" "+t.GetDescription(), inDescription)
+		x.add(i, t.GetName(), 4)
+		x.add(i, t.GetTitle()+" "+t.GetDescription(), 1)
 		for _, p := range t.Props {
-			add(p.Name, inParameter)
-			add(p.Description+" "+p.Enum, inParamText)
-		}
-		for term, w := range weights {
-			x.postings[term] = append(x.postings[term], posting{tool: i, weight: w})
+			x.add(i, p.Name, 1.5)
+			x.add(i, p.Description+" "+p.Enum, 0.5)
 		}
 		x.average += x.lengths[i] / float64(len(tools))
 	}
 	return x
 }
 
-// Search returns the tools that match a text, best first; those that match nothing are left out. Equal ones keep the list's order.
+// add counts the terms of a text that belongs to a tool.
+func (x *Index) add(tool int, text string, weight float64) {
+	for _, term := range Terms(text) {
+		if x.postings[term] == nil {
+			x.postings[term] = map[int]float64{}
+		}
+		x.postings[term][tool] += weight
+		x.lengths[tool] += weight
+	}
+}
+
+// Search returns the tools that match a text, best first; those that match nothing are left out. Equal ones keep the list's order. A term that only
+// means the same as one of the text counts less.
 func (x *Index) Search(text string) []Hit {
-	scores := make([]float64, len(x.tools))
-	for term, weight := range queryTerms(text) {
-		idf := x.rarity(term)
-		for _, p := range x.postings[term] {
-			norm := 1 - b + b*x.lengths[p.tool]/x.average
-			scores[p.tool] += weight * idf * p.weight * (k1 + 1) / (p.weight + k1*norm)
+	hits, asked := make([]Hit, len(x.tools)), map[string]bool{}
+	count := func(term string, weight float64) {
+		if asked[term] || Stop(term) {
+			return
+		}
+		asked[term] = true
+		n, with := float64(len(x.tools)), float64(len(x.postings[term]))
+		rarity := math.Log(1 + (n-with+0.5)/(with+0.5))
+		for i, w := range x.postings[term] {
+			hits[i].Tool = x.tools[i]
+			hits[i].Score += weight * rarity * w * (k1 + 1) / (w + k1*(1-b+b*x.lengths[i]/x.average))
 		}
 	}
-	var hits []Hit
-	for i, s := range scores {
-		if s > 0 {
-			hits = append(hits, Hit{Tool: x.tools[i], Score: s})
+	terms := Terms(text)
+	for _, term := range terms {
+		count(term, 1)
+	}
+	for _, term := range terms {
+		for _, s := range Synonyms(term) {
+			count(s, 0.6)
 		}
 	}
+	hits = slices.DeleteFunc(hits, func(h Hit) bool { return h.Tool == nil })
 	slices.SortStableFunc(hits, func(a, b Hit) int { return cmp.Compare(b.Score, a.Score) })
 	return hits
 }
@@ -119,25 +117,4 @@ func (c *Cache) Index(tools []*commonv1.Tool) *Index {
 func equal(a *catalog.Tool, b *commonv1.Tool) bool {
 	return a.Tool == b || a.GetId() == b.GetId() && a.GetName() == b.GetName() && a.GetTitle() == b.GetTitle() && a.GetDescription() == b.GetDescription() &&
 		a.GetInputSchemaJson() == b.GetInputSchemaJson() && a.GetEffect() == b.GetEffect() && a.GetRiskFloor() == b.GetRiskFloor()
-}
-
-// rarity is a term's inverse document frequency: the fewer tools have it, the more it says.
-func (x *Index) rarity(term string) float64 {
-	n, with := float64(len(x.tools)), float64(len(x.postings[term]))
-	return math.Log(1 + (n-with+0.5)/(with+0.5))
-}
-
-// queryTerms returns the terms of a text and those that mean the same, each with its weight.
-func queryTerms(text string) map[string]float64 {
-	weights := map[string]float64{}
-	for _, term := range Terms(text) {
-		if Stop(term) {
-			continue
-		}
-		for _, s := range Synonyms(term) {
-			weights[s] = max(weights[s], asSynonym)
-		}
-		weights[term] = 1
-	}
-	return weights
 }
