@@ -138,17 +138,23 @@ func (r *run) enterStep(i int) error {
 	if strictjson.Kind(list) != "array" {
 		return fmt.Errorf("its `foreach` must be a list, but is %s", lang.Clip(list, mostShown))
 	}
-	items := slices.Collect(strictjson.Items(list))
-	switch {
-	case len(items) > maxItems:
-		return fmt.Errorf("its `foreach` has %d items; it takes at most %d", len(items), maxItems)
-	case r.tc.GetMaxSteps() > 0 && len(r.calls)+r.planned+len(items) > int(r.tc.GetMaxSteps()):
-		return fmt.Errorf("its `foreach` has %d items, and the task may take %d steps, of which %d come before; give the task an agent with a higher "+
-			"limit (`--max-steps`), or make the list shorter", len(items), r.tc.GetMaxSteps(), len(r.calls)+r.planned)
-	case len(items) == 0:
+	st.items = slices.Collect(strictjson.Items(list))
+	if st.count = len(st.items); st.count == 0 {
 		st.status, st.output = success, list
 	}
-	st.items, st.count = items, len(items)
+	return r.checkCount(st.count)
+}
+
+// checkCount refuses a list of n items that is too long: it would end in the middle.
+func (r *run) checkCount(n int) error {
+	most, before := int(r.tc.GetMaxSteps()), len(r.calls)+r.planned
+	switch {
+	case n > maxItems:
+		return fmt.Errorf("its `foreach` has %d items; it takes at most %d", n, maxItems)
+	case most > 0 && before+n > most:
+		return fmt.Errorf("its `foreach` has %d items, and the task may take %d steps, of which %d come before; give the task an agent with a higher "+
+			"limit (`--max-steps`), or make the list shorter", n, most, before)
+	}
 	return nil
 }
 
