@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
-	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,23 +17,15 @@ var anthropicMessages = format{
 	url: func(base string) string {
 		return strings.TrimSuffix(strings.TrimRight(cmp.Or(base, "https://api.anthropic.com"), "/"), "/v1") + "/v1/messages"
 	},
-	header: func(h http.Header, key string) {
-		h.Set("Anthropic-Version", "2023-06-01")
-		if key != "" {
-			h.Set("X-Api-Key", key)
-		}
-	},
-	encode: encodeMessages,
-	decode: decodeMessages,
+	headers:   map[string]string{"Anthropic-Version": "2023-06-01"},
+	keyHeader: "X-Api-Key",
+	encode:    encodeMessages,
+	decode:    decodeMessages,
 }
 
-const (
-	// maxTemperature is the highest here; other providers go to 2.
-	maxTemperature = 1
-	// maxCachedMessages is how many messages can end a cached prefix: the provider takes 4 breakpoints, of which the prefix of tools
-	// and system text has one.
-	maxCachedMessages = 3
-)
+// maxCachedMessages is how many messages can end a cached prefix: the provider takes 4 breakpoints, of which the prefix of tools and system
+// text has one.
+const maxCachedMessages = 3
 
 type messagesRequest struct {
 	Model         string            `json:"model"`
@@ -60,7 +51,7 @@ type messagesMessage struct {
 func encodeMessages(c *Config, r *Request) (any, error) {
 	q := &messagesRequest{Model: c.Info.ProviderModel, MaxTokens: r.MaxTokens, StopSequences: slices.DeleteFunc(slices.Clone(r.Stop), blank), Stream: true}
 	if r.Temperature != nil {
-		t := min(*r.Temperature, maxTemperature)
+		t := min(*r.Temperature, 1) // other providers go to 2
 		q.Temperature = &t
 	}
 	if r.System != "" {
@@ -116,8 +107,8 @@ func (q *messagesRequest) setMessages(r *Request) error {
 		if len(blocks) == 0 {
 			continue
 		}
-		if n := len(q.Messages); n == 0 || q.Messages[n-1].Role != roleOf(m) {
-			q.Messages = append(q.Messages, messagesMessage{Role: roleOf(m)})
+		if n, role := len(q.Messages), roles[m.GetRole()]; n == 0 || q.Messages[n-1].Role != role {
+			q.Messages = append(q.Messages, messagesMessage{Role: role})
 		}
 		last := &q.Messages[len(q.Messages)-1]
 		last.Content = append(last.Content, blocks...)
@@ -206,7 +197,7 @@ type messagesUsage struct {
 func decodeMessages(a *answer, data []byte) error {
 	var e messagesEvent
 	if err := json.Unmarshal(data, &e); err != nil {
-		return errorf(Broken, "a piece of its answer is not the JSON of a message: %w", err)
+		return errorf(Broken, "a piece of its answer is not the JSON of a message: %v", err)
 	}
 	switch block := e.ContentBlock; e.Type {
 	case "error":

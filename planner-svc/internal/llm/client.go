@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -79,10 +80,12 @@ type Client struct {
 
 // format is a provider's wire format.
 type format struct {
-	url    func(base string) string
-	header func(h http.Header, key string)
-	encode func(c *Config, r *Request) (body any, err error)
-	decode func(a *answer, data []byte) error // adds the data of one event to the answer
+	url       func(base string) string
+	headers   map[string]string
+	keyHeader string
+	keyPrefix string
+	encode    func(c *Config, r *Request) (body any, err error)
+	decode    func(a *answer, data []byte) error // adds the data of one event to the answer
 }
 
 // object is a part of a request's JSON.
@@ -126,8 +129,10 @@ func (c *Client) Generate(ctx context.Context, r *Request, onDelta func(Delta) e
 		case a.started || spent.Requests == r.MaxRequests || !errors.As(err, &e) || !e.Temporary():
 			return &a.reply, err
 		case try < c.Retries && e.RetryAfter <= maxPause:
-			if err := pause(ctx, try, e.RetryAfter); err != nil {
-				return &a.reply, err
+			select {
+			case <-time.After(pause(try, e.RetryAfter)):
+			case <-ctx.Done():
+				return &a.reply, context.Cause(ctx)
 			}
 		case c.Fallback != nil && c.Fallback.Config.Info.Price.Within(r.MaxPrice):
 			c, try = c.Fallback, -1
@@ -137,19 +142,10 @@ func (c *Client) Generate(ctx context.Context, r *Request, onDelta func(Delta) e
 	}
 }
 
-// pause waits before the next try.
-func pause(ctx context.Context, try int, asked time.Duration) error {
-	wait := asked
-	if wait == 0 {
-		wait = min(firstPause<<try, longestPause)
-		wait -= time.Duration(rand.Int64N(int64(wait) / 4)) //nolint:gosec // no secret: clients that failed together should not come back together
-	}
-	select {
-	case <-time.After(wait):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+// pause is how long to wait before the next try, if the provider did not ask for another time.
+func pause(try int, asked time.Duration) time.Duration {
+	spread := 1 - rand.Float64()/4 //nolint:gosec // no secret: clients that failed together should not come back together
+	return cmp.Or(asked, time.Duration(spread*float64(min(firstPause<<try, longestPause))))
 }
 
 // ask makes one request within the limits of the model.
@@ -211,7 +207,7 @@ func (c *Client) encode(r *Request, a *answer) (string, error) {
 func (c *Client) send(ctx context.Context, body string, a *answer) error {
 	credentials, err := c.Credentials()
 	if err != nil {
-		return errorf(Auth, "%w", err)
+		return errorf(Auth, "%v", err)
 	}
 	a.reply.Usage.Requests = 1
 	err = a.finish(c.exchange(ctx, body, credentials, a))
@@ -237,9 +233,13 @@ func (c *Client) exchange(ctx context.Context, body string, credentials Credenti
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "text/event-stream")
 	request.Header.Set("User-Agent", "pawl")
-	c.format.header(request.Header, credentials.Key)
-	for name, value := range credentials.Headers {
-		request.Header.Set(name, value)
+	if credentials.Key != "" {
+		request.Header.Set(c.format.keyHeader, c.format.keyPrefix+credentials.Key)
+	}
+	for _, headers := range []map[string]string{c.format.headers, credentials.Headers} {
+		for name, value := range headers {
+			request.Header.Set(name, value)
+		}
 	}
 	response, err := c.HTTP.Do(request)
 	if err != nil {

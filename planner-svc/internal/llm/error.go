@@ -40,13 +40,10 @@ type Error struct {
 	Message    string        // from the provider or the network, without secrets
 	Advice     string        // what to do; "" for the class's usual advice
 	RetryAfter time.Duration // 0 if the provider did not say
-	Err        error         // the cause; may be nil
 }
 
-// errorf makes an error of a class. What %w wraps is its cause.
 func errorf(class Class, format string, args ...any) *Error {
-	err := fmt.Errorf(format, args...)
-	return &Error{Class: class, Message: err.Error(), Err: errors.Unwrap(err)}
+	return &Error{Class: class, Message: fmt.Sprintf(format, args...)}
 }
 
 var (
@@ -57,8 +54,6 @@ var (
 )
 
 func (e *Error) Error() string { return e.Message }
-
-func (e *Error) Unwrap() error { return e.Err }
 
 // Temporary reports whether the same request may succeed later, or at another model.
 func (e *Error) Temporary() bool { return e.Class == RateLimited || e.Class == Unavailable }
@@ -80,9 +75,9 @@ func classify(err error) *Error {
 	case errors.As(err, &e):
 		return e
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.As(err, &network):
-		return errorf(Unavailable, "%w", err)
+		return errorf(Unavailable, "%v", err)
 	}
-	return errorf(Broken, "%w", err)
+	return errorf(Broken, "%v", err)
 }
 
 // publicErrors holds the code, reason and advice that callers get for each class.

@@ -128,12 +128,5 @@ func (r *Reply) Message() *plannerv1.ModelMessage {
 	return m
 }
 
-const roleAssistant = "assistant"
-
-// roleOf returns the role of a message in the formats of the providers.
-func roleOf(m *plannerv1.ModelMessage) string {
-	if m.GetRole() == plannerv1.ModelRole_MODEL_ROLE_ASSISTANT {
-		return roleAssistant
-	}
-	return "user"
-}
+// roles are the roles of messages in the formats of the providers.
+var roles = map[plannerv1.ModelRole]string{plannerv1.ModelRole_MODEL_ROLE_USER: "user", plannerv1.ModelRole_MODEL_ROLE_ASSISTANT: "assistant"}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
-	"net/http"
 	"net/url"
 	"strings"
 
@@ -16,14 +15,11 @@ const openAIURL = "https://api.openai.com/v1"
 // chatCompletions is OpenAI's format, which many providers and programs offer at their own address: vLLM, Ollama, DeepSeek, Qwen, Gemini's
 // compatible endpoint and others.
 var chatCompletions = format{
-	url: func(base string) string { return strings.TrimRight(cmp.Or(base, openAIURL), "/") + "/chat/completions" },
-	header: func(h http.Header, key string) {
-		if key != "" {
-			h.Set("Authorization", "Bearer "+key)
-		}
-	},
-	encode: encodeChat,
-	decode: decodeChat,
+	url:       func(base string) string { return strings.TrimRight(cmp.Or(base, openAIURL), "/") + "/chat/completions" },
+	keyHeader: "Authorization",
+	keyPrefix: "Bearer ",
+	encode:    encodeChat,
+	decode:    decodeChat,
 }
 
 type chatRequest struct {
@@ -115,12 +111,12 @@ func chatMessages(m *plannerv1.ModelMessage) ([]object, error) {
 			parts = append(parts, object{"type": "text", "text": p.GetText()})
 		}
 	}
-	rest := object{"role": roleOf(m)}
+	rest := object{"role": roles[m.GetRole()]}
 	if len(calls) > 0 {
 		rest["tool_calls"] = calls
 	}
 	switch plain := len(texts) == len(parts); {
-	case !plain && rest["role"] == roleAssistant:
+	case !plain && m.GetRole() == plannerv1.ModelRole_MODEL_ROLE_ASSISTANT:
 		return nil, errorf(BadRequest, "a message of the assistant holds a picture or sound, which this provider takes from users alone")
 	case !plain:
 		rest["content"] = parts
@@ -173,7 +169,7 @@ func decodeChat(a *answer, data []byte) error {
 	}
 	var c chatChunk
 	if err := json.Unmarshal(data, &c); err != nil {
-		return errorf(Broken, "a piece of its answer is not the JSON of a chat completion: %w", err)
+		return errorf(Broken, "a piece of its answer is not the JSON of a chat completion: %v", err)
 	}
 	if len(c.Error) > 0 && string(c.Error) != "null" {
 		return providerError(data, 0, nil)

@@ -12,7 +12,7 @@ import (
 func parameters(name, schema string, takes func(property string) bool) (*strictjson.Object, error) {
 	o, err := strictjson.ParseObject(schema)
 	if err != nil {
-		return nil, errorf(BadRequest, "the schema of %q is no JSON object: %w", name, err)
+		return nil, errorf(BadRequest, "the schema of %q is no JSON object: %v", name, err)
 	}
 	o.Set("type", `"object"`)
 	for _, key := range []string{"oneOf", "anyOf", "allOf", "enum", "not"} {

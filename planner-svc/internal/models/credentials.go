@@ -1,7 +1,6 @@
 package models
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -12,10 +11,6 @@ import (
 // credentials makes a function that reads an entry's key and headers. They must be there now and are read again at each request, because
 // files of keys change.
 func (b *Book) credentials(e *entry) (func() (llm.Credentials, error), error) {
-	if kind, _ := reference(e.Key); e.Key != "" && kind == "" {
-		// It is not repeated: it may be the key itself.
-		return nil, errors.New("`key` must be a reference, env:NAME or file:PATH; a key itself does not belong into this file")
-	}
 	read := func() (llm.Credentials, error) {
 		key, err := b.value("`key`", e.Key)
 		c := llm.Credentials{Key: key, Headers: make(map[string]string, len(e.Headers))}

@@ -81,7 +81,10 @@ func (e *entry) check() error {
 }
 
 func (e *entry) checkAddress() error {
-	switch address, err := url.Parse(e.BaseURL); {
+	address, err := url.Parse(e.BaseURL)
+	switch kind, _ := reference(e.Key); {
+	case e.Key != "" && kind == "": // it is not repeated, since it may be the key itself
+		return errors.New("`key` must be a reference, env:NAME or file:PATH; a key itself does not belong into this file")
 	case e.BaseURL != "" && (err != nil || address.Host == "" || address.Scheme != "http" && address.Scheme != "https"):
 		return errors.New("`baseUrl` is no http or https address")
 	case address.User != nil || address.RawQuery != "" || address.Fragment != "":
