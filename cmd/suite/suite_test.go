@@ -120,12 +120,8 @@ func TestNotListening(t *testing.T) {
 func TestTheDataFolderIsHeldByOne(t *testing.T) {
 	dir := t.TempDir()
 	_, stop := start(t, suite.Config{DataDir: dir})
-	began := time.Now()
 	if _, err := suite.New(t.Context(), suite.Config{DataDir: dir}, nil); !errors.Is(err, suite.ErrLocked) {
 		t.Fatalf("got %v", err)
-	}
-	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("it took %s to tell", took)
 	}
 	stop()
 	_, _ = start(t, suite.Config{DataDir: dir})

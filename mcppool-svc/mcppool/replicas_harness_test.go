@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"pawl.dev/mcppool-svc/internal/peer"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	"pawl.dev/services/identity"
 )
 
@@ -25,6 +26,7 @@ type replicas struct {
 	conns map[int]*grpc.ClientConn // guarded by mu; of role service, to each
 	cut   map[[2]int]bool          // guarded by mu; which way nothing gets through
 	stuck map[int]bool             // guarded by mu; who does not answer
+	hung  int                      // guarded by mu; writes that were told to one that does not answer
 }
 
 // startReplicas starts so many, and waits until all reach each other. edit changes the settings of one.
@@ -95,6 +97,13 @@ func (r *replicas) stick(one int, stuck bool) {
 	r.stuck[one] = stuck
 }
 
+// hungWrites counts the writes that waited for a replica that does not answer.
+func (r *replicas) hungWrites() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.hung
+}
+
 // wire is a connection from one replica to another.
 type wire struct {
 	r        *replicas
@@ -108,6 +117,11 @@ func (w *wire) Invoke(ctx context.Context, method string, args, reply any, opts 
 	w.r.mu.Unlock()
 	switch {
 	case stuck:
+		if method == mcppoolv1.McpPoolPeerService_PushEntries_FullMethodName {
+			w.r.mu.Lock()
+			w.r.hung++
+			w.r.mu.Unlock()
+		}
 		<-ctx.Done()
 		return status.FromContextError(ctx.Err()).Err()
 	case conn == nil || cut:

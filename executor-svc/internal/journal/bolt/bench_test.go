@@ -70,7 +70,7 @@ func measure(b *testing.B, syncs func() int, run func()) cost {
 	return cost{wall: time.Since(start), cpu: cpuTime(b) - cpu, syncs: syncs() - before}
 }
 
-func cpuTime(b *testing.B) time.Duration {
+func cpuTime(b testing.TB) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		b.Fatal(err)
