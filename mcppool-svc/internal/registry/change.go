@@ -9,7 +9,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/store"
 )
 
-// Create registers a server. With a requestID, repeating the same request (the same digest) within requestMemory returns the server.
+// Create registers a server. With a requestID, repeating the same request (the same digest) returns the server while there is one.
 // Errors: ErrExists where the owner sees a server of that id already, ErrRequestReused, ErrStorage.
 func (r *Registry) Create(user, requestID, digest string, s *Server) (*Server, error) {
 	r.writes.Lock()
@@ -19,7 +19,7 @@ func (r *Registry) Create(user, requestID, digest string, s *Server) (*Server, e
 		request = pairKey(user, requestID)
 		for _, made := range r.All() {
 			switch {
-			case made.Request != request || r.now().Sub(made.CreateTime) >= requestMemory:
+			case made.Request != request:
 			case made.RequestDigest != digest:
 				return nil, ErrRequestReused
 			default:

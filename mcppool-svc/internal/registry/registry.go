@@ -25,9 +25,6 @@ var (
 	ErrStorage       = errors.New("storing failed")
 )
 
-// requestMemory is how long a create can be repeated.
-const requestMemory = 24 * time.Hour
-
 // Buckets of the store.
 const (
 	bucketServers     = "servers"     // server key → record

@@ -125,8 +125,6 @@ func TestEverythingIsStored(t *testing.T) {
 
 func TestRepeatedCreate(t *testing.T) {
 	r := open(t, "")
-	now := time.Now()
-	r.now = func() time.Time { return now }
 	first, err := r.Create("ann", "r1", "d", stdio("a", "ann"))
 	if err != nil {
 		t.Fatal(err)
@@ -140,9 +138,11 @@ func TestRepeatedCreate(t *testing.T) {
 	if _, err := r.Create("ann", "r1", "other", stdio("a", "ann")); !errors.Is(err, ErrRequestReused) {
 		t.Errorf("error = %v", err)
 	}
-	now = now.Add(requestMemory)
+	if _, err := r.Delete("ann", "a", ""); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := r.Create("ann", "r1", "other", stdio("b", "ann")); err != nil {
-		t.Errorf("after a day: %v", err)
+		t.Errorf("once it is deleted: %v", err)
 	}
 }
 
