@@ -5,7 +5,10 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
+	"time"
 )
 
 type listInput struct {
@@ -89,4 +92,92 @@ func plural[N int | int64](n N, one, many string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
+}
+
+// maxCountedBytes is the size up to which get_file_info counts lines.
+const maxCountedBytes = 16 << 20
+
+type infoInput struct {
+	Path string `json:"path"`
+}
+
+type infoOutput struct {
+	Path       string `json:"path"`
+	Type       string `json:"type"`
+	Size       int64  `json:"size"`
+	Mode       string `json:"mode"`
+	Modified   string `json:"modified"`
+	Lines      *int   `json:"lines,omitempty"`
+	MIMEType   string `json:"mime_type"`
+	LinkTarget string `json:"link_target,omitempty"`
+}
+
+func (s *Server) getFileInfo(ctx context.Context, in infoInput, _ reporter) (infoOutput, error) {
+	rel, err := s.locate(in.Path)
+	if err != nil {
+		return infoOutput{}, err
+	}
+	info, err := s.stat(rel)
+	if err != nil {
+		return infoOutput{}, s.explain(rel, err)
+	}
+	out := infoOutput{
+		Path:     rel,
+		Type:     kindOf(info.Mode()).typ,
+		Size:     sizeOf(info),
+		Mode:     info.Mode().String(),
+		Modified: info.ModTime().UTC().Format(time.RFC3339),
+		MIMEType: kindOf(info.Mode()).mime,
+	}
+	// stat succeeded, so the link stays inside and may be shown.
+	if target, err := s.root.Readlink(filepath.FromSlash(rel)); err == nil {
+		out.LinkTarget = filepath.ToSlash(target)
+	}
+	if !info.Mode().IsRegular() {
+		return out, nil
+	}
+	if err := s.describeContent(ctx, &out); err != nil {
+		return infoOutput{}, err
+	}
+	return out, nil
+}
+
+// describeContent fills in what only the content tells. A file that may be
+// seen and not read is described without it.
+func (s *Server) describeContent(ctx context.Context, out *infoOutput) error {
+	f, _, err := openRegular(s.root, out.Path)
+	if os.IsPermission(err) {
+		return nil
+	}
+	if err != nil {
+		return s.explain(out.Path, err)
+	}
+	defer func() { _ = f.Close() }()
+	head, err := sniff(f)
+	if err != nil {
+		return s.explain(out.Path, err)
+	}
+	out.MIMEType = mimeType(out.Path, head)
+	if isBinary(head) || out.Size > maxCountedBytes {
+		return nil
+	}
+	lines, err := countLines(ctx, f)
+	if err != nil {
+		return s.explain(out.Path, err)
+	}
+	out.Lines = &lines
+	return nil
+}
+
+func (o infoOutput) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "path: %s\ntype: %s\nsize: %s\nmode: %s\nmodified: %s\nmime type: %s",
+		o.Path, o.Type, plural(o.Size, "byte", "bytes"), o.Mode, o.Modified, o.MIMEType)
+	if o.Lines != nil {
+		fmt.Fprintf(&b, "\nlines: %d", *o.Lines)
+	}
+	if o.LinkTarget != "" {
+		fmt.Fprintf(&b, "\nlink target: %s", o.LinkTarget)
+	}
+	return b.String()
 }

@@ -3,10 +3,21 @@ package catalog
 import (
 	"cmp"
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"pawl.dev/mcppool-svc/internal/mcp"
+	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/services/schema"
+	"pawl.dev/services/strictjson"
 )
 
 // Catalog is all tools of a server at one time. It is immutable.
@@ -63,4 +74,171 @@ func read(raw []json.RawMessage, now time.Time, known *Interner) (*Catalog, erro
 	}
 	h.Sum(c.Digest[:0])
 	return c, nil
+}
+
+const (
+	// maxName is the longest tool name, as the contract has it.
+	maxName = 512
+	// maxDefinition bounds a definition in bytes: the size limit of a schema, and it must fit into one response.
+	maxDefinition = 1 << 20
+)
+
+// TaskSupport is a tool's execution.taskSupport (MCP revision 2025-11-25).
+type TaskSupport string
+
+// The values with support; others mean no support.
+const (
+	TaskOptional TaskSupport = "optional"
+	TaskRequired TaskSupport = "required"
+)
+
+// Tool is one tool of a server.
+type Tool struct {
+	Name, Title, Description string
+	// Input and Output are JSON Schemas, exactly as sent; Output is empty if none.
+	Input, Output string
+	Hints         registry.Hints
+	Tasks         TaskSupport
+	// Raw is the definition, exactly as sent; Hash is its SHA-256 (hex).
+	Raw, Hash string
+
+	input, output atomic.Pointer[schema.Schema] // once compiled
+}
+
+// InputSchema is Input, compiled. Errors are schema.Compile's.
+func (t *Tool) InputSchema() (*schema.Schema, error) { return compiled(&t.input, t.Input) }
+
+// OutputSchema is Output, compiled.
+func (t *Tool) OutputSchema() (*schema.Schema, error) { return compiled(&t.output, t.Output) }
+
+// compiled keeps the compiled schema with the tool, because looking it up in the shared cache means hashing the whole text.
+func compiled(kept *atomic.Pointer[schema.Schema], raw string) (*schema.Schema, error) {
+	if s := kept.Load(); s != nil {
+		return s, nil
+	}
+	s, err := schema.Compile(raw)
+	if err == nil {
+		kept.Store(s)
+	}
+	return s, err
+}
+
+// Matches reports whether name, title or description hold all the words, whatever their letter case.
+func (t *Tool) Matches(words []string) bool {
+	if len(words) == 0 {
+		return true // most want all tools
+	}
+	text := strings.ToLower(t.Name + "\n" + t.Title + "\n" + t.Description)
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			return false
+		}
+	}
+	return true
+}
+
+// parse reads one definition.
+func parse(raw json.RawMessage) (*Tool, error) {
+	if len(raw) > maxDefinition {
+		return nil, fmt.Errorf("a tool definition has more than %d MiB", maxDefinition>>20)
+	}
+	if !utf8.Valid(raw) {
+		return nil, errors.New("a tool definition is not valid UTF-8")
+	}
+	fields, err := strictjson.MemberMap(raw)
+	if err != nil {
+		return nil, fmt.Errorf("a tool definition cannot be read: %w", err)
+	}
+	sum := sha256.Sum256(raw)
+	t := &Tool{Raw: string(raw), Hash: hex.EncodeToString(sum[:])}
+	if err := text(fields, "name", &t.Name); err != nil {
+		return nil, err
+	}
+	if t.Name == "" || len(t.Name) > maxName {
+		return nil, fmt.Errorf("a tool has no name, or one of more than %d bytes", maxName)
+	}
+	if strings.ContainsFunc(t.Name, isDeceptive) {
+		return nil, &skippedError{t.Name}
+	}
+	if err := t.describe(fields); err != nil {
+		return nil, fmt.Errorf("tool %q: %w", t.Name, err)
+	}
+	return t, nil
+}
+
+// skippedError is why a tool is left out while the others can be used.
+type skippedError struct{ name string }
+
+func (e *skippedError) Error() string {
+	return fmt.Sprintf("%+.100q has control or invisible characters in its name, so that people could take it for another tool", e.name)
+}
+
+// isDeceptive reports whether a character of a name can hide or reorder what a person reads: control characters, format characters
+// such as bidirectional overrides, and separators of lines.
+func isDeceptive(r rune) bool {
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
+}
+
+func (t *Tool) describe(fields map[string]json.RawMessage) error {
+	if err := text(fields, "title", &t.Title); err != nil {
+		return err
+	}
+	if err := text(fields, "description", &t.Description); err != nil {
+		return err
+	}
+	t.Input, t.Output = schemaText(fields["inputSchema"]), schemaText(fields["outputSchema"])
+	if execution, err := strictjson.MemberMap(fields["execution"]); err == nil {
+		var support string
+		if text(execution, "taskSupport", &support) == nil {
+			t.Tasks = TaskSupport(support)
+		}
+	}
+	if strictjson.Absent(fields["annotations"]) {
+		return nil
+	}
+	hints, err := strictjson.MemberMap(fields["annotations"])
+	if err != nil {
+		return fmt.Errorf("its annotations: %w", err)
+	}
+	if t.Title == "" {
+		if err := text(hints, "title", &t.Title); err != nil {
+			return err
+		}
+	}
+	t.Hints = registry.Hints{
+		ReadOnly: flag(hints["readOnlyHint"]), Destructive: flag(hints["destructiveHint"]), Idempotent: flag(hints["idempotentHint"]),
+	}
+	return nil
+}
+
+// flag reads a hint; a value that is not a boolean is no hint.
+func flag(raw json.RawMessage) *bool {
+	var b bool
+	if strictjson.Absent(raw) || json.Unmarshal(raw, &b) != nil {
+		return nil
+	}
+	return &b
+}
+
+func schemaText(raw json.RawMessage) string {
+	if strictjson.Absent(raw) {
+		return ""
+	}
+	return string(raw)
+}
+
+func text(fields map[string]json.RawMessage, key string, to *string) error {
+	if strictjson.Absent(fields[key]) {
+		return nil
+	}
+	if err := json.Unmarshal(fields[key], to); err != nil {
+		return fmt.Errorf("`%s` is not a string", key)
+	}
+	return nil
+}
+
+func protocolError(format string, args ...any) *mcp.Error {
+	e := mcp.Errorf(mcp.Protocol, format, args...)
+	e.Sent = true // tools/list was sent; no tool was called
+	return e
 }
