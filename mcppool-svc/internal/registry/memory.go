@@ -50,18 +50,24 @@ func NewAnonymousElicitors(st store.Store, now func() time.Time, log *slog.Logge
 
 func newMemory(bucket string, age time.Duration, st store.Store, now func() time.Time, log *slog.Logger) (*Memory, error) {
 	w := &Memory{bucket: bucket, age: age, store: st, log: log, now: now, entries: make(map[string]memoryRecord)}
-	err := st.Load(bucket, func(key string, value []byte) error {
-		var r memoryRecord
-		if err := decode(value, &r); err != nil {
-			return fmt.Errorf("entry %q of %s: %w", key, bucket, err)
-		}
-		w.entries[key] = r
-		return nil
-	})
-	if err != nil {
+	if err := st.Load(bucket, w.set); err != nil {
 		return nil, fmt.Errorf("reading what was found out about MCP servers: %w", err)
 	}
 	return w, nil
+}
+
+// set makes one entry the stored value; nil deletes it. Called with mu held, or before there are other users.
+func (w *Memory) set(origin string, value []byte) error {
+	if value == nil {
+		delete(w.entries, origin)
+		return nil
+	}
+	var r memoryRecord
+	if err := decode(value, &r); err != nil {
+		return fmt.Errorf("entry %q of %s: %w", origin, w.bucket, err)
+	}
+	w.entries[origin] = r
+	return nil
 }
 
 // Recall returns what is known of a server; empty if nothing is, or if it is too old.

@@ -93,18 +93,12 @@ func (w *Memory) ApplyRemote(places []replica.Place) {
 		if p.Bucket != w.bucket {
 			continue
 		}
-		var r memoryRecord
 		value, err := w.store.Get(p.Bucket, p.Key)
-		if err == nil && value != nil {
-			err = decode(value, &r)
+		if err == nil {
+			err = w.set(p.Key, value)
 		}
-		switch {
-		case err != nil:
+		if err != nil {
 			w.log.Warn("what another replica found out about an MCP server cannot be read", "what", w.bucket, "error", err)
-		case value == nil:
-			delete(w.entries, p.Key)
-		default:
-			w.entries[p.Key] = r
 		}
 	}
 }
