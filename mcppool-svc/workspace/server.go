@@ -10,11 +10,12 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime/debug"
 	"sync/atomic"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
+
+	"pawl.dev/services/conf"
 )
 
 // maxWalkEntries bounds one search or recursive listing: far above any source
@@ -36,9 +37,12 @@ type Server struct {
 
 // NewServer opens the folder root. The caller closes the server.
 func NewServer(root string) (*Server, error) {
-	path, err := workspacePath(root)
+	if root == "" {
+		return nil, errors.New("open workspace: no folder was given: name the folder to serve")
+	}
+	path, err := filepath.Abs(root)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("open workspace %q: %w", root, err)
 	}
 	handle, err := os.OpenRoot(path)
 	if err != nil {
@@ -63,26 +67,11 @@ func (s *Server) MCP() *server.MCPServer { return s.mcp }
 // Close releases the folder. Later tool calls answer that it is closed.
 func (s *Server) Close() error { return s.root.Close() }
 
-func workspacePath(root string) (string, error) {
-	if root == "" {
-		return "", errors.New("open workspace: no folder was given: name the folder to serve")
-	}
-	path, err := filepath.Abs(root)
-	if err != nil {
-		return "", fmt.Errorf("open workspace %q: %w", root, err)
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return "", openError(path, err)
-	}
-	if !info.IsDir() {
-		return "", fmt.Errorf("open workspace %q: it is a file: name the folder that holds it", path)
-	}
-	return path, nil
-}
-
 func openError(path string, err error) error {
+	info, statErr := os.Stat(path)
 	switch {
+	case statErr == nil && !info.IsDir():
+		return fmt.Errorf("open workspace %q: it is a file: name the folder that holds it", path)
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("open workspace %q: it does not exist: create the folder or name another: %w", path, fs.ErrNotExist)
 	case errors.Is(err, fs.ErrPermission):
@@ -92,7 +81,7 @@ func openError(path string, err error) error {
 }
 
 func (s *Server) newMCP() (*server.MCPServer, error) {
-	m := server.NewMCPServer("pawl-workspace", buildVersion(),
+	m := server.NewMCPServer("pawl-workspace", conf.Version(),
 		server.WithTitle("Pawl workspace"),
 		server.WithInstructions(instructions),
 		server.WithToolCapabilities(false),
@@ -139,13 +128,6 @@ func handle[In any, Out output](run func(context.Context, In, reporter) (Out, er
 		}
 		return mcp.NewToolResultStructured(out, out.text()), nil
 	}
-}
-
-func buildVersion() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(devel)"
 }
 
 // Each file is one entry of tools/list, as clients see it.

@@ -163,16 +163,13 @@ func invalidServer(err error) error {
 	return err
 }
 
-// hidden replaces a secret in responses. Sent back, it means the old value.
-const hidden = registry.Hidden
-
 // hideSecrets masks the secrets of a server in a response. Operators may see what is in the environment of programs.
 func hideSecrets(m *mcppoolv1.McpServer, operator bool) {
 	if h := m.GetHttp(); h != nil {
 		h.Url = registry.MaskURL(h.GetUrl())
 		hide(h.GetHeaders())
 		if o := h.GetOauth(); o.GetClientSecret() != "" {
-			o.ClientSecret = hidden
+			o.ClientSecret = registry.Hidden
 		}
 	}
 	if !operator {
@@ -183,7 +180,7 @@ func hideSecrets(m *mcppoolv1.McpServer, operator bool) {
 // hide replaces the values, not the names.
 func hide(values map[string]string) {
 	for name := range values {
-		values[name] = hidden
+		values[name] = registry.Hidden
 	}
 }
 
@@ -213,9 +210,9 @@ func keepSecrets(server, old *registry.Server) error {
 		return invalid("mcp_server.http.url", "holds a user name or a password; send them as a header instead, such as `Authorization: Basic …`, "+
 			"whose value an operator can leave in the pool's environment as ${env:NAME}")
 	}
-	if o := server.HTTP.OAuth; o != nil && o.ClientSecret == hidden {
+	if o := server.HTTP.OAuth; o != nil && o.ClientSecret == registry.Hidden {
 		if before.OAuth == nil || before.OAuth.ClientSecret == "" {
-			return invalid("mcp_server.http.oauth.client_secret", "has no value to keep; send one instead of "+hidden)
+			return invalid("mcp_server.http.oauth.client_secret", "has no value to keep; send one instead of "+registry.Hidden)
 		}
 		o.ClientSecret = before.OAuth.ClientSecret
 	}
@@ -225,12 +222,12 @@ func keepSecrets(server, old *registry.Server) error {
 // keep restores the masked values of a field.
 func keep(field string, now, before map[string]string) error {
 	for name, value := range now {
-		if value != hidden {
+		if value != registry.Hidden {
 			continue
 		}
 		kept, ok := before[name]
 		if !ok {
-			return invalid(field, "`"+name+"` has no value to keep; send one instead of "+hidden)
+			return invalid(field, "`"+name+"` has no value to keep; send one instead of "+registry.Hidden)
 		}
 		now[name] = kept
 	}

@@ -282,10 +282,8 @@ func ToMessage(s *registry.Server) *mcppoolv1.McpServer {
 			Users: r.Users, Tools: r.Tools, Effects: r.Effects, Decision: enumOf[mcppoolv1.PermissionDecision](decisionPrefix, r.Decision),
 		})
 	}
+	m.ToolPolicies = make(map[string]*mcppoolv1.ToolPolicy, len(s.Policies))
 	for name, p := range s.Policies {
-		if m.ToolPolicies == nil {
-			m.ToolPolicies = make(map[string]*mcppoolv1.ToolPolicy, len(s.Policies))
-		}
 		m.ToolPolicies[name] = &mcppoolv1.ToolPolicy{Effect: p.Effect, Idempotent: p.Idempotent, RiskFloor: p.RiskFloor}
 	}
 	return m
@@ -318,7 +316,7 @@ func setFields(s *registry.Server, m *mcppoolv1.McpServer) {
 		})
 	}
 	for name, p := range m.GetToolPolicies() {
-		if s.Policies == nil {
+		if s.Policies == nil { // one that is empty is stored in another way
 			s.Policies = make(map[string]registry.Policy, len(m.GetToolPolicies()))
 		}
 		s.Policies[name] = registry.Policy{Effect: p.GetEffect(), Idempotent: p.GetIdempotent(), RiskFloor: p.GetRiskFloor()}

@@ -22,10 +22,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func progress(n int) mcp.Notification {
-	return mcp.Notification{Progress: &mcp.Progress{Done: float64(n)}}
-}
-
 func TestExplain(t *testing.T) {
 	failed := func(kind mcp.Kind, sent bool, code int, text string) error {
 		return &mcp.Error{Kind: kind, Sent: sent, Code: code, Message: text}
@@ -116,15 +112,12 @@ func TestSendErrorsEndTheDelivery(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := call.Follow()
-	if err != nil {
+	call.Notify(mcp.Notification{Task: &mcp.Task{ID: "t"}}) // both are sent to each new follower
+	if _, err := call.Ask(mcp.Question{ID: "q"}, nil); err != nil {
 		t.Fatal(err)
 	}
-	call.Notify(progress(1))
-	call.Notify(progress(2))
-	calls.End(call, inflight.End{})
 	sent, gone := 0, errors.New("gone")
-	err = New(nil, calls, Deps{}).stream(t.Context(), call, f, func(*mcppoolv1.CallToolResponse) error { sent++; return gone })
+	err = New(nil, calls, Deps{}).follow(t.Context(), call, func(*mcppoolv1.CallToolResponse) error { sent++; return gone }, func() { calls.End(call, inflight.End{}) })
 	if !errors.Is(err, gone) || sent != 2 {
 		t.Errorf("%v; %d messages were sent to a client that is gone, want one event and the result", err, sent)
 	}

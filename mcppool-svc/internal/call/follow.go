@@ -41,7 +41,7 @@ func (c *Caller) Attach(ctx context.Context, q inflight.Query, t Task, send Send
 		if err != nil {
 			return err
 		}
-		return c.follow(ctx, call, send)
+		return c.follow(ctx, call, send, nil)
 	}
 	running, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	call, first, err := c.calls.Adopt(q, cancel)
@@ -50,12 +50,13 @@ func (c *Caller) Attach(ctx context.Context, q inflight.Query, t Task, send Send
 		if err != nil {
 			return err
 		}
-		return c.follow(ctx, call, send)
+		return c.follow(ctx, call, send, nil)
 	}
-	return c.start(ctx, running, &execution{Caller: c, call: call, cancel: cancel, Request: Request{
+	x := &execution{Caller: c, call: call, cancel: cancel, Request: Request{
 		User: q.User, Server: t.Server, Refused: t.refusal(), MCPID: t.MCPID, Tool: t.Tool, Input: strictjson.Checked("{}"),
 		CallID: q.ID, Session: q.Session, Epoch: q.Epoch, Task: t.ID, Continues: true,
-	}}, send)
+	}}
+	return c.follow(ctx, call, send, func() { x.run(running) })
 }
 
 // refusal is why a task cannot be asked for. Its outcome is unknown then.
@@ -70,30 +71,19 @@ func (t Task) refusal() error {
 	return nil
 }
 
-// start runs an execution and follows it. The goroutine is what lets a client go away from a call that continues.
-func (c *Caller) start(ctx, running context.Context, x *execution, send Send) error {
-	f, err := x.call.Follow() // before the first event
+// follow sends the events of a call from now on, and how it ended, until that or the end of ctx. run makes the call; it is nil for
+// one that runs already. It has a goroutine of its own, so that a client can go away from a call that continues.
+func (c *Caller) follow(ctx context.Context, call *inflight.Call, send Send, run func()) error {
+	f, err := call.Follow() // before the first event
 	if err != nil {
 		return err
 	}
-	go func() {
-		stack.Reserve()
-		x.run(running)
-	}()
-	return c.stream(ctx, x.call, f, send)
-}
-
-// follow sends the events of a call from now on, and how it ended.
-func (c *Caller) follow(ctx context.Context, call *inflight.Call, send Send) error {
-	f, err := call.Follow()
-	if err != nil {
-		return err
+	if run != nil {
+		go func() {
+			stack.Reserve()
+			run()
+		}()
 	}
-	return c.stream(ctx, call, f, send)
-}
-
-// stream sends what a follower receives until the call or ctx ends, and how the call ended.
-func (c *Caller) stream(ctx context.Context, call *inflight.Call, f *inflight.Follower, send Send) error {
 	defer call.Leave(f)
 	for ended := false; !ended; {
 		select {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
@@ -273,12 +274,8 @@ func ended(ctx context.Context, err error) error {
 	return errs.From(err)
 }
 
-var errTooMuch = errors.New("the model's answer is too long")
-
 // collect reads an answer to its end.
-func collect(stream interface {
-	Recv() (*plannerv1.GenerateResponse, error)
-}) (string, *plannerv1.GenerateEnd, error) {
+func collect(stream grpc.ServerStreamingClient[plannerv1.GenerateResponse]) (string, *plannerv1.GenerateEnd, error) {
 	var text strings.Builder
 	var end *plannerv1.GenerateEnd
 	for {
@@ -291,7 +288,7 @@ func collect(stream interface {
 		case err != nil:
 			return "", nil, err
 		case text.Len()+len(got.GetText()) > maxText:
-			return "", nil, errTooMuch
+			return "", nil, errors.New("the model's answer is too long")
 		}
 		if e := got.GetEnd(); e != nil {
 			end = e

@@ -102,14 +102,10 @@ func (r *Registry) read(bucket, key string, value []byte) error {
 
 // Lookup returns the server that an id means for a user: the user's own, else the shared one.
 func (r *Registry) Lookup(user, id string) (*Server, error) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	for _, owner := range []string{user, ""} {
-		if s := r.servers[pairKey(owner, id)]; s != nil {
-			return s, nil
-		}
+	if own, err := r.Of(user, id); err == nil {
+		return own, nil
 	}
-	return nil, ErrNotFound
+	return r.Of("", id)
 }
 
 // Of returns the server of an id that belongs to an owner (empty: shared by all users).

@@ -137,7 +137,7 @@ func (c *Calls) End(call *Call, end End) {
 	if c.users[call.user]--; c.users[call.user] == 0 {
 		delete(c.users, call.user)
 	}
-	c.expireAt(now)
+	c.expire()
 	defer c.checkDrained()
 	switch {
 	case !call.named:
@@ -210,13 +210,7 @@ func (c *Calls) forget(call *Call, f fate) {
 
 // expire drops results that were not acknowledged in time. Called with mu held.
 func (c *Calls) expire() {
-	if c.results.oldest() != nil {
-		c.expireAt(c.cfg.Now())
-	}
-}
-
-func (c *Calls) expireAt(now time.Time) {
-	for call := c.results.oldest(); call != nil && now.Sub(call.ended) >= c.cfg.ResultTimeout; call = c.results.oldest() {
+	for call := c.results.oldest(); call != nil && c.cfg.Now().Sub(call.ended) >= c.cfg.ResultTimeout; call = c.results.oldest() {
 		c.forget(call, expired)
 	}
 }
