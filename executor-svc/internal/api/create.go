@@ -48,7 +48,7 @@ func (s *Tasks) create(ctx context.Context, req *executorv1.CreateTaskRequest) (
 	if id, err := s.repeated(ctx, who.Sub, req.GetRequestId(), hash); id != "" || err != nil {
 		return id, err
 	}
-	// Before the request changes anything.
+	// First of all, because a request beyond the limit must not supersede a task.
 	if err := fault(s.Journal.Admit(ctx, who.Sub, s.admission(who.Sub)), nil); err != nil {
 		return "", err
 	}

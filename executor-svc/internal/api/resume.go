@@ -194,6 +194,7 @@ func (s *Tasks) repeatAnswer(ctx context.Context, t *journal.Task, c *storagev1.
 		"%s is not open; look at the task for the waits that are", waitID)
 }
 
+// closes reports whether a fact about a wait is its answer.
 func closes(f *storagev1.Fact) bool {
 	switch f.GetKind().(type) {
 	case *storagev1.Fact_StepInput, *storagev1.Fact_StepCancel, *storagev1.Fact_StatusChanged, *storagev1.Fact_StepOutput, *storagev1.Fact_StepError:

@@ -12,7 +12,7 @@ import (
 )
 
 // split separates actions that may run beside the commit, because planning changes nothing in the world, from those that must not start
-// before it is durable. Planning that the batch abandons is dropped; actions after an Abandon stay behind it.
+// before it is durable. Planning that the batch abandons is dropped; all actions after an Abandon are late.
 func split(actions []flow.Action) (early, late []flow.Action) {
 	abandoned := -1
 	for i, a := range actions {

@@ -212,8 +212,8 @@ func (o *owner) commit(t journal.Transition) error {
 	}
 }
 
-// isStored reports whether a transition is in the journal. It retries a storage that cannot be read: no for an answer would lose the
-// transition.
+// isStored reports whether a transition is in the journal. It retries a storage that cannot be read, because a wrong "no" would lose
+// the transition.
 func (o *owner) isStored(t journal.Transition) bool {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		stored, err := o.e.deps.Journal.Load(context.WithoutCancel(o.ctx), o.id)

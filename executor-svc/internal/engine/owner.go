@@ -279,7 +279,7 @@ func (o *owner) neverSent(c flow.Called) bool {
 		!o.state.GetCancelRequested()
 }
 
-// task returns what a flow is asked with, or an action prepared from.
+// task returns the task in a state, as flows and actions read it.
 func (o *owner) task(s *storagev1.Checkpoint) *flow.Task {
 	return &flow.Task{ID: o.id, Head: o.head, State: s, Now: time.Now()}
 }

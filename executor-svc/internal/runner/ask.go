@@ -70,8 +70,8 @@ func reach[T any](ctx context.Context, s *Session, service string, call func(con
 	return call(ctx, grpc.WaitForReady(true))
 }
 
-// definitive reports whether asking again would bring the same answer, or the planner has tried again itself: a provider that is out of
-// order or wants fewer requests.
+// definitive reports whether another try is useless: the answer would be the same, or the planner has already tried several times because
+// the provider fails or limits requests.
 func definitive(err error) bool {
 	var p *partialAnswerError
 	if errors.As(err, &p) {

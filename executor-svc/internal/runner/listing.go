@@ -44,7 +44,8 @@ func (l *list) isDone() bool {
 	}
 }
 
-// listAll lists all servers at once. A slow server's tools are added when the tools are used next, unless there are none without it.
+// listAll lists all servers at once. It does not wait for slow servers unless no other one has tools; theirs are added
+// when the tools are used next.
 func (s *Session) listAll(ctx context.Context, ids []string) *toolset {
 	lists, slots := make([]*list, 0, len(ids)), make(chan struct{}, connectLimit)
 	for _, id := range ids {

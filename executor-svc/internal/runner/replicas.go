@@ -169,7 +169,7 @@ func (s *Session) attachAnywhere(ctx context.Context, req *mcppoolv1.AttachCallR
 }
 
 // attachToPool asks the replica that is responsible now for the outcome of a call and, if that is not the one that was to make it, all
-// others: only that one can prove that the call did not run.
+// others: only the replica that was to make the call can prove that it did not run.
 func (s *Session) attachToPool(ctx context.Context, req *mcppoolv1.AttachCallRequest, f *follower) (*mcppoolv1.CallResult, error) {
 	res, err := attachOn(s.toServer(ctx, f.call.location.mcpID), s.r.pool, req, f)
 	unknown := func(err error) bool { return keptElsewhere(err, req.GetPoolId()) }
@@ -190,8 +190,8 @@ func (s *Session) attachToPool(ctx context.Context, req *mcppoolv1.AttachCallReq
 	}
 }
 
-// search sends a request to one replica after another, in the order of addrs, until one answers without an error or with another one than
-// unknown. unreached: one of them could not be asked.
+// search sends a request to one replica after another, in the order of addrs, until one answers with success or with an error for which
+// unknown is false. unreached: one of them could not be asked.
 func (s *Session) search(ctx context.Context, poolID string, unknown func(error) bool, send func(context.Context, mcppoolv1.McpPoolServiceClient) error) (found, unreached bool, err error) {
 	for _, addr := range s.addrs(ctx, poolID) {
 		err := s.atAddr(addr, func(pool mcppoolv1.McpPoolServiceClient) error { return send(ctx, pool) })

@@ -115,7 +115,7 @@ func badParameter(md protoreflect.MessageDescriptor, key string, values []string
 	return invalid("the parameter %s of the query does not fit: %s", key, what).WithViolation(key, what)
 }
 
-// misread words the errors of the parsers of numbers and times, which name functions and layouts of Go.
+// misread rewords errors of the parsers of numbers and times, which name functions and layouts of Go.
 func misread(fd protoreflect.FieldDescriptor, value string, cause error) string {
 	var number *strconv.NumError
 	switch {

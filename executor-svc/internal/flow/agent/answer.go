@@ -15,7 +15,7 @@ func (d *draft) beginAnswer(cutShort string) {
 	d.schedule(flow.Answer{CutShort: cutShort})
 }
 
-// openAnswer makes the text that follows a new answer.
+// openAnswer begins a new answer: the text that follows belongs to it.
 func (d *draft) openAnswer() {
 	d.s.AnswerCount++
 	d.s.AnswerBytes = 0

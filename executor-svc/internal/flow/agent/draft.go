@@ -12,8 +12,8 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// draft is a transition that is being built. Every change of a status goes through setStatus or setStepStatus, which check the tables of A4 and A5. The first
-// error ends it: transition then returns that error, and the draft is discarded.
+// draft is a transition that is being built. Every change of a status goes through setStatus or setStepStatus, which check the tables of A4
+// and A5. The first error ends it: transition then returns that error, and the draft is discarded.
 type draft struct {
 	t         *flow.Task
 	s         *storagev1.Checkpoint
@@ -55,7 +55,7 @@ func (d *draft) setStatus(to executorv1.ExecutorStatus) {
 	}
 }
 
-// clock starts or stops counting the task's run time.
+// clock starts or stops the count of the task's run time.
 func (d *draft) clock(runs bool) {
 	now := d.t.Now.UnixNano()
 	switch {
@@ -121,6 +121,7 @@ func (d *draft) current(ordinal uint32) *storagev1.ActiveStep {
 	return s
 }
 
+// finish removes a step that has ended from the active ones.
 func (d *draft) finish(s *storagev1.ActiveStep) {
 	for i, a := range d.s.GetActiveSteps() {
 		if a == s {

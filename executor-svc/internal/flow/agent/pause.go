@@ -16,7 +16,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// hold replaces what a draft would start by a pause that was requested, or by the end of the task if a budget is spent.
+// hold replaces the actions of a draft if a pause was requested, or if a budget is spent, which ends the task.
 func (d *draft) hold() {
 	if d.err != nil || d.s.GetStatus() != taskRunning && d.s.GetStatus() != taskInit {
 		return
@@ -238,7 +238,7 @@ func (d *draft) blocked(in flow.Blocked) {
 // failNoProgress ends a task that was recovered too often, so that it does not crash its host for ever.
 func (d *draft) failNoProgress(limit uint32) {
 	e := &storagev1.ErrorNote{
-		ErrMsg: fmt.Sprintf("the task was taken up %d times without getting anywhere; the executor's log says how the processes ended", limit),
+		ErrMsg: fmt.Sprintf("the task was recovered %d times without progress; the executor's log says how the processes ended", limit),
 		Reason: commonv1.ErrorReason_ERROR_REASON_NO_PROGRESS,
 	}
 	d.closeAttempt(e)

@@ -146,7 +146,7 @@ func (d *due) place(t *dueTask) {
 	keep(&d.turns, u, u.queue.Len() > 0)
 	if free && t.atTurn == 0 && t.atTimed == 0 && d.tasks[t.id] == t {
 		delete(d.tasks, t.id)
-		// A task that becomes due later is younger than the slot that this user had last, so nothing is lost.
+		// The user can be forgotten: a task that becomes due later is newer than the user's last slot.
 		if u.tasks--; u.tasks == 0 {
 			delete(d.users, u.name)
 		}

@@ -226,15 +226,15 @@ func (c *cursor) next() bool {
 		if c.key == nil {
 			return false
 		}
-		c.leave(c.key)
+		c.pass(c.key)
 		if !deleted {
 			return true
 		}
 	}
 }
 
-// leave moves all that stand at a key on.
-func (c *cursor) leave(key []byte) {
+// pass moves the file's cursor and the layers beyond a key.
+func (c *cursor) pass(key []byte) {
 	if bytes.Equal(c.baseKey, key) && c.baseKey != nil {
 		if c.back {
 			c.baseKey, c.baseValue = c.base.Prev()

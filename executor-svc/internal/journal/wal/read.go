@@ -172,8 +172,8 @@ func (r *reader) read(f *contents, until uint64, each func(payload []byte) error
 // farthest bounds how far ahead of an expected number a record is looked for.
 const farthest = 1 << 20
 
-// wholeBehind returns the number of a whole record behind the end that has at least a number, or 0. A record is written only
-// after all before it are durable.
+// wholeBehind returns the number of a whole record after the end if that is at least number, or 0. There must be none, because a record is
+// written only after all before it are durable.
 func (f *contents) wholeBehind(number uint64, id ID) uint64 {
 	for at := f.end; at+recordSize <= len(f.raw); at += alignment {
 		n := numberAt(f.raw, at)

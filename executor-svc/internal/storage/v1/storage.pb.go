@@ -332,7 +332,7 @@ func (x *TaskHead) GetInputsJson() string {
 	return ""
 }
 
-// The origin of a fork.
+// Where a task was forked from another one.
 type Fork struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task that it continues.
