@@ -1,6 +1,8 @@
 package schema
 
 import (
+	"math/big"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -100,3 +102,28 @@ func (p *plan) fitsMembers(s *jsonschema.Schema, object string) bool {
 func within(n int, least, most *int) bool {
 	return (least == nil || n >= *least) && (most == nil || n <= *most)
 }
+
+// isPlain reports whether fits looks at every keyword of a schema. Keywords that a later version of the validator adds are unknown.
+func isPlain(s *jsonschema.Schema) bool {
+	v := reflect.ValueOf(s).Elem()
+	for f := range v.Type().Fields() {
+		switch f.Name {
+		case "Bool", "Types", "Enum", "MinLength", "MaxLength", "MinItems", "MaxItems", "MinProperties", "MaxProperties", "Minimum", "Maximum",
+			"Items", "Items2020", "Properties", "AdditionalProperties", "Required": // looked at
+		case "DraftVersion", "Location", "ID", "Anchor": // names
+		case "Title", "Description", "Default", "Comment", "ReadOnly", "WriteOnly", "Examples", "Deprecated": // notes
+		default:
+			if f.IsExported() && !v.FieldByIndex(f.Index).IsZero() {
+				return false
+			}
+		}
+	}
+	if s.Enum != nil && slices.ContainsFunc(s.Enum.Values, func(v any) bool { _, text := v.(string); return !text }) {
+		return false
+	}
+	const mostRequired = 64 // each is looked for among them
+	_, tuple := s.Items.([]*jsonschema.Schema)
+	return !tuple && len(s.Required) <= mostRequired && isInt64(s.Minimum) && isInt64(s.Maximum)
+}
+
+func isInt64(bound *big.Rat) bool { return bound == nil || bound.IsInt() && bound.Num().IsInt64() }

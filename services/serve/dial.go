@@ -1,14 +1,24 @@
 package serve
 
 import (
+	"context"
 	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	_ "google.golang.org/grpc/balancer/ringhash" // the policy that ringConfig names
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
+	"google.golang.org/grpc/resolver/ringhash"
 
 	"pawl.dev/services/identity"
 	"pawl.dev/services/telemetry"
@@ -53,4 +63,119 @@ func dialOptions(token string, creds credentials.TransportCredentials) []grpc.Di
 		options = append(options, grpc.WithPerRPCCredentials(identity.BearerCredentials(token)))
 	}
 	return options
+}
+
+// affinityHeader is what calls are spread by. It chooses a replica and nothing else: a client that can send any value can
+// dial any replica as well.
+const affinityHeader = "pawl-affinity"
+
+// ringConfig keeps calls of one affinity with one replica: only those of a replica that is gone, or new, move. A replica that is
+// about to stop says so in its health, and gets nothing new.
+const ringConfig = `{"loadBalancingConfig":[{"ring_hash_experimental":{"requestHashHeader":"` + affinityHeader + `"}}],` +
+	`"healthCheckConfig":{"serviceName":""}}`
+
+const (
+	dnsScheme    = "dns:///"
+	staticScheme = "replicas"
+)
+
+// WithAffinity returns a context whose outgoing calls go to the same replica as all others with these parts.
+func WithAffinity(ctx context.Context, parts ...string) context.Context {
+	escaped := make([]string, len(parts))
+	for i, p := range parts {
+		escaped[i] = url.PathEscape(p)
+	}
+	md, ok := metadata.FromOutgoingContext(ctx)
+	if !ok {
+		md = metadata.MD{}
+	}
+	md.Set(affinityHeader, strings.Join(escaped, "/"))
+	return metadata.NewOutgoingContext(ctx, md)
+}
+
+// Replicas is a connection to several processes of one service. Calls over it go to one of them by their affinity, to any one
+// where they have none.
+type Replicas struct {
+	*grpc.ClientConn
+	options []grpc.DialOption // of one replica
+	static  []string
+	host    string // of a name in the DNS
+	port    string
+}
+
+// Several reports whether an address names several processes: a list with commas, or a name to look up (dns:///name:port).
+func Several(addr string) bool {
+	return strings.Contains(addr, ",") || strings.HasPrefix(addr, dnsScheme)
+}
+
+// DialReplicas is Dial for an address of several processes.
+func DialReplicas(addr, token string) (*Replicas, error) {
+	return dialReplicas(addr, dialOptions(token, insecure.NewCredentials()))
+}
+
+func dialReplicas(addr string, options []grpc.DialOption) (*Replicas, error) {
+	r := &Replicas{options: slices.Clip(options)}
+	var err error
+	options = append(r.options, grpc.WithDefaultServiceConfig(ringConfig))
+	if name, ok := strings.CutPrefix(addr, dnsScheme); ok {
+		if r.host, r.port, err = net.SplitHostPort(name); err != nil {
+			return nil, fmt.Errorf("dial %q; give it as dns:///name:port: %w", addr, err)
+		}
+		r.options = append(r.options, grpc.WithAuthority(name)) // a replica's certificate is for the name that all share
+	} else {
+		for one := range strings.SplitSeq(addr, ",") {
+			one = strings.TrimSpace(one)
+			if _, _, err := net.SplitHostPort(one); err != nil {
+				return nil, fmt.Errorf("dial %q; give it as host:port,host:port: %w", addr, err)
+			}
+			if !slices.Contains(r.static, one) {
+				r.static = append(r.static, one)
+			}
+		}
+		addr, options = staticScheme+":///"+addr, append(options, grpc.WithResolvers(newList(r.static)))
+	}
+	if r.ClientConn, err = grpc.NewClient(addr, options...); err != nil {
+		return nil, fmt.Errorf("dial %q; give it as host:port: %w", addr, err)
+	}
+	return r, nil
+}
+
+// Addrs returns the replicas that are known now.
+func (r *Replicas) Addrs(ctx context.Context) ([]string, error) {
+	if r.host == "" {
+		return r.static, nil
+	}
+	hosts, err := net.DefaultResolver.LookupHost(ctx, r.host)
+	if err != nil {
+		return nil, fmt.Errorf("looking up %s: %w", r.host, err)
+	}
+	for i := range hosts {
+		hosts[i] = net.JoinHostPort(hosts[i], r.port)
+	}
+	return hosts, nil
+}
+
+// At reaches one replica. Close what it returns.
+func (r *Replicas) At(addr string) (*grpc.ClientConn, error) { return dial(addr, r.options...) }
+
+// list resolves to the replicas of an address.
+type list struct {
+	*manual.Resolver
+	authority string
+}
+
+// OverrideAuthority implements resolver.AuthorityOverrider: a list is not a host name. Calls are addressed to it; each replica
+// proves its own address.
+func (l list) OverrideAuthority(resolver.Target) string { return l.authority }
+
+// newList returns the resolver of a list. A replica's place on the ring is by its name in the list, wherever that is now.
+func newList(addrs []string) list {
+	var state resolver.State
+	for _, addr := range addrs {
+		e := resolver.Endpoint{Addresses: []resolver.Address{{Addr: addr, ServerName: addr}}}
+		state.Endpoints = append(state.Endpoints, ringhash.SetHashKey(e, addr))
+	}
+	r := manual.NewBuilderWithScheme(staticScheme)
+	r.InitialState(state)
+	return list{r, addrs[0]}
 }
