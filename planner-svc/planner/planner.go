@@ -36,12 +36,6 @@ type Config struct {
 	KeptContextBytes int `placeholder:"BYTES" default:"67108864" help:"How large the kept contexts may be together (${default})."`                                     // 0 is 64 MiB
 }
 
-// What is kept by default. A task has about 30 KiB of tools, and outputs of a few KiB.
-const (
-	defaultContexts     = 1000
-	defaultContextBytes = 64 << 20
-)
-
 // Deps is what the service stands on.
 type Deps struct {
 	Log *slog.Logger // nil: nothing is logged
@@ -60,8 +54,8 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
 	planWith := plan.NewModels(cfg.ModelTries, cmp.Or(deps.Log, slog.New(slog.DiscardHandler)))
-	limits := contextcache.Limits{Count: cmp.Or(cfg.KeptContexts, defaultContexts), Bytes: cmp.Or(cfg.KeptContextBytes, defaultContextBytes)}
-	server, err := api.New(cmp.Or(cfg.DefaultModel, offline.Name), named, planWith, limits)
+	contexts := contextcache.New(cmp.Or(cfg.KeptContexts, 1000), cmp.Or(cfg.KeptContextBytes, 64<<20)) // a task has about 30 KiB of tools, and outputs of a few KiB
+	server, err := api.New(cmp.Or(cfg.DefaultModel, offline.Name), named, planWith, contexts)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,7 @@
 package api
 
 import (
-	"context"
+	"cmp"
 
 	"google.golang.org/grpc"
 
@@ -22,7 +22,13 @@ func (s *server) Generate(req *plannerv1.GenerateRequest, stream grpc.ServerStre
 	if err != nil {
 		return err
 	}
-	reply, err := s.reply(ctx, chosen, req, func(text string) error {
+	r := &llm.Request{
+		System: req.GetSystem(), Messages: req.GetMessages(), Tools: req.GetTools(), ToolChoice: req.GetToolChoice(),
+		MaxTokens: int(min(req.GetMaxOutputTokens(), 1<<30)), Temperature: req.Temperature, Stop: req.GetStopSequences(),
+	}
+	b := cmp.Or(req.GetBudget(), &commonv1.ModelBudget{})
+	budget := &plannerv1.TaskContext{ModelCallsLeft: b.ModelCalls, InputTokensLeft: b.Tokens, OutputTokensLeft: b.Tokens, CostNanoUsdLeft: b.CostNanoUsd}
+	reply, err := s.planWith.Planner(chosen).Generate(ctx, budget, r, req.GetOutputSchemaJson(), func(text string) error {
 		return stream.Send(&plannerv1.GenerateResponse{Piece: &plannerv1.GenerateResponse_Text{Text: text}})
 	})
 	if err != nil {
@@ -36,30 +42,4 @@ func (s *server) Generate(req *plannerv1.GenerateRequest, stream grpc.ServerStre
 	return stream.Send(&plannerv1.GenerateResponse{Piece: &plannerv1.GenerateResponse_End{End: &plannerv1.GenerateEnd{
 		StopReason: reply.Stop, Model: reply.Name, ProviderModel: reply.Model, Usage: plan.UsageProto(reply.Usage),
 	}}})
-}
-
-// reply asks the model and emits its text. An error carries what the call cost.
-func (s *server) reply(ctx context.Context, chosen llm.Model, req *plannerv1.GenerateRequest, emit func(text string) error) (*llm.Reply, error) {
-	r := &llm.Request{
-		System: req.GetSystem(), Messages: req.GetMessages(), Tools: req.GetTools(), ToolChoice: req.GetToolChoice(),
-		MaxTokens: int(min(req.GetMaxOutputTokens(), 1<<30)), Temperature: req.Temperature, Stop: req.GetStopSequences(),
-	}
-	model, b := s.planWith.Planner(chosen), req.GetBudget()
-	if b == nil {
-		b = &commonv1.ModelBudget{}
-	}
-	budget := &plannerv1.TaskContext{ModelCallsLeft: b.ModelCalls, InputTokensLeft: b.Tokens, OutputTokensLeft: b.Tokens, CostNanoUsdLeft: b.CostNanoUsd}
-	if schema := req.GetOutputSchemaJson(); schema != "" {
-		reply, err := model.Structured(ctx, budget, r, schema)
-		if err != nil {
-			return nil, err
-		}
-		return reply, emit(reply.Text)
-	}
-	return model.Generate(ctx, budget, r, func(d llm.Delta) error {
-		if d.Text == "" {
-			return nil
-		}
-		return emit(d.Text)
-	})
 }

@@ -37,10 +37,10 @@ type server struct {
 }
 
 // New returns the handlers. Tasks that name no model are planned by defaultModel, which is added to the named ones if it is one of a provider.
-// Contexts of tasks are kept within the limits, for requests that continue them.
-func New(defaultModel string, named *models.Book, planWith *plan.Models, limits contextcache.Limits) (plannerv1.PlannerServiceServer, error) {
+// Contexts of tasks are kept in the store, for requests that continue them.
+func New(defaultModel string, named *models.Book, planWith *plan.Models, contexts *contextcache.Store) (plannerv1.PlannerServiceServer, error) {
 	deterministic := offline.New()
-	s := &server{playbooks: playbook.New(deterministic), models: named, planWith: planWith, contexts: contextcache.New(limits)}
+	s := &server{playbooks: playbook.New(deterministic), models: named, planWith: planWith, contexts: contexts}
 	s.planners = []plan.Planner{deterministic, s.playbooks}
 	if defaultModel == plan.Playbook {
 		return nil, invalidDefault("%q is used by tasks that bring a playbook", plan.Playbook)

@@ -30,37 +30,35 @@ func forward[P plan.Planner, Req taskRequest, Resp any](ctx context.Context, s *
 }
 
 // begin plans the first steps for the RPCs that return a part of that plan.
-func begin(ctx context.Context, s *server, req taskRequest) (*plannerv1.PlanStepsResponse, error) {
+func begin[Resp any](ctx context.Context, s *server, req taskRequest, part func(*plannerv1.PlanStepsResponse) *Resp) (*Resp, error) {
 	p, _, err := s.prepare(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	return p.PlanSteps(ctx, &plannerv1.PlanStepsRequest{Context: req.GetContext(), Begin: true}, nil)
+	res, err := p.PlanSteps(ctx, &plannerv1.PlanStepsRequest{Context: req.GetContext(), Begin: true}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return part(res), nil
 }
 
 func (s *server) GetFlowName(ctx context.Context, req *plannerv1.GetFlowNameRequest) (*plannerv1.GetFlowNameResponse, error) {
-	res, err := begin(ctx, s, req)
-	if err != nil {
-		return nil, err
-	}
-	return &plannerv1.GetFlowNameResponse{Name: res.GetFlowName(), Usage: res.GetUsage()}, nil
+	return begin(ctx, s, req, func(res *plannerv1.PlanStepsResponse) *plannerv1.GetFlowNameResponse {
+		return &plannerv1.GetFlowNameResponse{Name: res.GetFlowName(), Usage: res.GetUsage()}
+	})
 }
 
 func (s *server) AssessFlowRisk(ctx context.Context, req *plannerv1.AssessFlowRiskRequest) (*plannerv1.AssessFlowRiskResponse, error) {
-	res, err := begin(ctx, s, req)
-	if err != nil {
-		return nil, err
-	}
-	return &plannerv1.AssessFlowRiskResponse{Risk: res.GetFlowRisk(), Usage: res.GetUsage()}, nil
+	return begin(ctx, s, req, func(res *plannerv1.PlanStepsResponse) *plannerv1.AssessFlowRiskResponse {
+		return &plannerv1.AssessFlowRiskResponse{Risk: res.GetFlowRisk(), Usage: res.GetUsage()}
+	})
 }
 
 func (s *server) CreateNextStep(ctx context.Context, req *plannerv1.CreateNextStepRequest) (*plannerv1.CreateNextStepResponse, error) {
-	res, err := begin(ctx, s, req)
-	if err != nil {
-		return nil, err
-	}
-	next := res.GetSteps()[0]
-	return &plannerv1.CreateNextStepResponse{ToolId: next.GetToolId(), Description: next.GetDescription(), Usage: res.GetUsage()}, nil
+	return begin(ctx, s, req, func(res *plannerv1.PlanStepsResponse) *plannerv1.CreateNextStepResponse {
+		next := res.GetSteps()[0]
+		return &plannerv1.CreateNextStepResponse{ToolId: next.GetToolId(), Description: next.GetDescription(), Usage: res.GetUsage()}
+	})
 }
 
 func (s *server) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {

@@ -17,16 +17,10 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// Limits bound what is kept. The contexts that were used least recently are dropped first.
-type Limits struct {
-	Count int // contexts of tasks; 0 or less: nothing is kept
-	Bytes int // of all that is kept, estimated
-}
-
 // Store keeps contexts by name. It is safe for concurrent use. What it is given and what it returns share their parts, and must not be
 // changed.
 type Store struct {
-	limits Limits
+	maxCount, maxBytes int
 
 	mu       sync.Mutex
 	contexts map[string]*list.Element // by name
@@ -44,9 +38,9 @@ type kept struct {
 // entryOverhead is about what a step, a tool or a round takes in addition to its texts.
 const entryOverhead = 256
 
-// New makes an empty store.
-func New(limits Limits) *Store {
-	return &Store{limits: limits, contexts: map[string]*list.Element{}, order: list.New()}
+// New makes an empty store of at most that many contexts, none if 0 or less, and bytes, by estimate. Those used least recently are dropped first.
+func New(maxCount, maxBytes int) *Store {
+	return &Store{maxCount: maxCount, maxBytes: maxBytes, contexts: map[string]*list.Element{}, order: list.New()}
 }
 
 // Whole returns the context that a request means: itself, or what its base names followed by the request's history. A base that is not
@@ -97,13 +91,13 @@ func (s *Store) Keep(user, base string, whole *plannerv1.TaskContext) string {
 	for _, e := range added {
 		c.bytes += entryOverhead + proto.Size(e)
 	}
-	if s.limits.Count <= 0 || c.bytes > s.limits.Bytes {
+	if s.maxCount <= 0 || c.bytes > s.maxBytes {
 		return ""
 	}
 	s.drop(before)
 	s.contexts[c.name] = s.order.PushFront(c)
 	s.bytes += c.bytes
-	for s.order.Len() > s.limits.Count || s.bytes > s.limits.Bytes { // the newest fits by itself
+	for s.order.Len() > s.maxCount || s.bytes > s.maxBytes { // the newest fits by itself
 		s.drop(s.order.Back().Value.(*kept))
 	}
 	return c.name

@@ -18,7 +18,7 @@ import (
 	"pawl.dev/services/errs"
 )
 
-func store() *Store { return New(Limits{Count: 100, Bytes: 1 << 20}) }
+func store() *Store { return New(100, 1<<20) }
 
 func task(id string, done ...string) *plannerv1.TaskContext {
 	tc := &plannerv1.TaskContext{TaskId: id, Goal: "g", Tools: []*commonv1.Tool{{Id: "a/b"}}}
@@ -76,7 +76,7 @@ func count(t testing.TB, s *Store) int {
 			t.Errorf("the context %s is not found by its name", c.name)
 		}
 	}
-	if bytes != s.bytes || s.order.Len() != len(s.contexts) || bytes > s.limits.Bytes || s.order.Len() > s.limits.Count {
+	if bytes != s.bytes || s.order.Len() != len(s.contexts) || bytes > s.maxBytes || s.order.Len() > s.maxCount {
 		t.Errorf("%d contexts with %d bytes; the store counts %d and %d", s.order.Len(), bytes, len(s.contexts), s.bytes)
 	}
 	return s.order.Len()
@@ -156,13 +156,13 @@ func TestWhatIsNotKept(t *testing.T) {
 	}
 	restarted := store()
 	missing(t, restarted, "u", n)
-	if n := keep(t, New(Limits{Count: -1, Bytes: 1 << 20}), "u", "", task("t")); n != "" {
+	if n := keep(t, New(-1, 1<<20), "u", "", task("t")); n != "" {
 		t.Error("it is kept where nothing shall be")
 	}
 }
 
 func TestTheLeastRecentlyUsedAreDropped(t *testing.T) {
-	s := New(Limits{Count: 2, Bytes: 1 << 20})
+	s := New(2, 1<<20)
 	a, b := keep(t, s, "u", "", task("a")), keep(t, s, "u", "", task("b"))
 	a1 := goOn(t, s, "u", a, entries("1")...)
 	c := keep(t, s, "u", "", task("c"))
@@ -174,7 +174,7 @@ func TestTheLeastRecentlyUsedAreDropped(t *testing.T) {
 	}
 	count(t, s)
 
-	s = New(Limits{Count: 100, Bytes: 10_000})
+	s = New(100, 10_000)
 	a, b = keep(t, s, "u", "", task("a")), keep(t, s, "u", "", task("b"))
 	if n := goOn(t, s, "u", b, entries(strings.Repeat("x", 20_000))...); n != "" {
 		t.Error("what is larger than the bound is kept")
@@ -211,7 +211,7 @@ func TestForget(t *testing.T) {
 // Whatever is asked in whatever order, a name gives its context or nothing.
 func TestNamesNeverLie(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		s := New(Limits{Count: rapid.IntRange(1, 4).Draw(rt, "count"), Bytes: rapid.IntRange(500, 5000).Draw(rt, "bytes")})
+		s := New(rapid.IntRange(1, 4).Draw(rt, "count"), rapid.IntRange(500, 5000).Draw(rt, "bytes"))
 		told := map[string]*plannerv1.TaskContext{}
 		users := map[string]string{}
 		names := []string{""}
@@ -252,7 +252,7 @@ func TestNamesNeverLie(t *testing.T) {
 
 // Several tasks at once, each asked for by several goroutines that repeat each other.
 func TestAtOnce(t *testing.T) {
-	s := New(Limits{Count: 3, Bytes: 1 << 20})
+	s := New(3, 1<<20)
 	var all sync.WaitGroup
 	for i := range 12 {
 		all.Go(func() {

@@ -78,16 +78,27 @@ func (s *session) correctJSON(reply *llm.Reply, problem error) []*plannerv1.Mode
 	return []*plannerv1.ModelMessage{llm.AssistantText(said), llm.UserText(prompt.Render("correction", s.tc, problem.Error()))}
 }
 
-// Structured asks for JSON of a schema. The reply's text is JSON that fits it.
-func (m *Model) Structured(ctx context.Context, budget *plannerv1.TaskContext, r *llm.Request, outputSchema string) (*llm.Reply, error) {
+// Generate answers a request within what a context leaves, and writes the reply's text to emit. With a schema, that is JSON that fits it. An error
+// carries what the calls cost.
+func (m *Model) Generate(ctx context.Context, budget *plannerv1.TaskContext, r *llm.Request, outputSchema string, emit func(string) error) (*llm.Reply, error) {
 	s := m.session(budget)
+	if outputSchema == "" {
+		return s.generate(ctx, r, func(d llm.Delta) error {
+			if d.Text == "" {
+				return nil
+			}
+			return emit(d.Text)
+		})
+	}
 	if _, err := schema.Compile(outputSchema); err != nil {
 		return nil, Invalid("output_schema_json", "%w", err)
 	}
-	return ask(ctx, s, r, llm.Output{Name: "output", Schema: outputSchema}, func(answer *json.RawMessage) (*llm.Reply, error) {
-		s.reply.Text, s.reply.Usage = string(*answer), s.used
-		return s.reply, nil
-	})
+	text, err := ask(ctx, s, r, llm.Output{Name: "output", Schema: outputSchema}, func(answer *json.RawMessage) (string, error) { return string(*answer), nil })
+	if err != nil {
+		return nil, err
+	}
+	s.reply.Text, s.reply.Usage = text, s.used
+	return s.reply, emit(text)
 }
 
 func decode[T any](s *schema.Schema, reply *llm.Reply) (*T, error) {

@@ -181,11 +181,14 @@ func TestGenerateAnswerThatIsCutOff(t *testing.T) {
 // Generate's structured output is validated by the caller's schema.
 func TestStructured(t *testing.T) {
 	f := native(says("no"), says(`Here: {"n": 5}`))
-	reply, err := planner(t, f).Structured(t.Context(), &plannerv1.TaskContext{}, &llm.Request{Messages: []*plannerv1.ModelMessage{llm.UserText("five?")}}, `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)
-	if err != nil || reply.Text != `{"n": 5}` || reply.Usage.Requests != 2 {
+	emitted := ""
+	emit := func(text string) error { emitted += text; return nil }
+	reply, err := planner(t, f).Generate(t.Context(), &plannerv1.TaskContext{}, &llm.Request{Messages: []*plannerv1.ModelMessage{llm.UserText("five?")}},
+		`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`, emit)
+	if err != nil || reply.Text != `{"n": 5}` || emitted != reply.Text || reply.Usage.Requests != 2 {
 		t.Errorf("%+v %v", reply, err)
 	}
-	if _, err := planner(t, f).Structured(t.Context(), &plannerv1.TaskContext{}, &llm.Request{}, `{"type":"no"}`); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST {
+	if _, err := planner(t, f).Generate(t.Context(), &plannerv1.TaskContext{}, &llm.Request{}, `{"type":"no"}`, emit); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST {
 		t.Error(err)
 	}
 }

@@ -51,11 +51,6 @@ func (s *session) generate(ctx context.Context, r *llm.Request, onDelta func(llm
 	return reply, nil
 }
 
-// Generate asks the model once, within what a context leaves. An error carries what the call cost.
-func (m *Model) Generate(ctx context.Context, budget *plannerv1.TaskContext, r *llm.Request, onDelta func(llm.Delta) error) (*llm.Reply, error) {
-	return m.session(budget).generate(ctx, r, onDelta)
-}
-
 // reserve refuses a call that the task's budget does not cover, and limits the reply and the repetitions of the call to what it leaves.
 func (s *session) reserve(r *llm.Request) error {
 	if r.MaxTokens <= 0 {
@@ -110,9 +105,8 @@ func (s *session) bound(r *llm.Request, left uint64) error {
 }
 
 func (s *session) exceeded(format string, args ...any) error {
-	e := errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_BUDGET_EXCEEDED, "the task's budget is spent: "+format, args...)
-	e.Message += "; the model \"" + s.info.Name + "\" was not asked. Raise the budget, or end the task"
-	return e
+	return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_BUDGET_EXCEEDED, "the task's budget does not suffice: "+format+
+		"; the model %q was not asked. Start a new task, or fork this one, with a larger budget", append(args, s.info.Name)...)
 }
 
 // unusable is the error of a reply that stayed wrong. Its code tells callers not to try again: the tries were made here.

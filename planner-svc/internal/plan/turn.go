@@ -28,18 +28,13 @@ type turn struct {
 }
 
 // taskSaid is what the model says about the whole task with its first calls.
-type taskSaid struct {
-	Name string `json:"name"`
-	Risk string `json:"risk"`
-}
+type taskSaid struct{ Name, Risk string }
 
 // call is a tool call as the model wants it.
 type call struct {
-	Tool    string
-	Why     string
-	Risk    string
-	Input   json.RawMessage // exact JSON of an object
-	problem error
+	Tool, Why, Risk string
+	Input           json.RawMessage // exact JSON of an object
+	problem         error
 }
 
 // turn asks the model for its next turn. A wrong turn goes back with the problem of each call. Searches for tools are answered on the way.

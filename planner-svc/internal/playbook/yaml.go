@@ -119,15 +119,11 @@ func (r *reader) scalar(n *yaml.Node) string {
 	switch n.ShortTag() {
 	case "!!str", "!!timestamp":
 		return strictjson.Quote(strings.ToValidUTF8(n.Value, "\uFFFD"))
-	case "!!null":
-		return "null"
-	case "!!bool":
-		return strings.ToLower(n.Value)
-	case "!!int", "!!float":
+	case "!!null", "!!bool", "!!int", "!!float":
 		if json.Valid([]byte(n.Value)) {
 			return n.Value
 		}
-		var value any // YAML writes numbers in more ways: 0x1F, .5, +2, 1_000
+		var value any // YAML has more ways to write them: ~, True, 0x1F, .5, +2, 1_000
 		if err := n.Decode(&value); err == nil {
 			if raw, err := strictjson.Marshal(value); err == nil {
 				return raw
