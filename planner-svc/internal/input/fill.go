@@ -1,3 +1,6 @@
+// Package input makes, mends and asks for the inputs of tools by their schemas. It finds the values that a sentence names (numbers with units, dates,
+// quoted texts, paths, names …) and gives them to parameters by type, format, unit, name and description; what a person supplied and what an error
+// complained about change an input. It knows no particular tool and calls nothing.
 package input
 
 import (
@@ -89,13 +92,17 @@ func (f *filling) assign() {
 
 // surest returns the free parameter and the value that suit each other best, -1 if none suit well enough.
 func (f *filling) surest(scores [][]float64) (param, value int) {
-	param, best := -1, 0.0
+	param, best := -1, onlyOne
 	for j := range f.values {
 		for i, score := range scores[j] {
-			if score <= best || f.taken[j] || f.out.Input.Has(f.params[i].Name) {
+			if score <= best || f.taken[j] || f.out.Input.Has(f.params[i].Name) || score < enough && !f.params[i].Required {
 				continue
 			}
-			if tie, wanted := f.rivals(i, scores[j]); score >= enough && !tie || score >= onlyOne && f.params[i].Required && !wanted {
+			tie := false // another free parameter is as good
+			for k, other := range scores[j] {
+				tie = tie || k != i && other == score && !f.out.Input.Has(f.params[k].Name)
+			}
+			if !tie {
 				param, value, best = i, j, score
 			}
 		}
@@ -103,30 +110,21 @@ func (f *filling) surest(scores [][]float64) (param, value int) {
 	return param, value
 }
 
-// rivals reports whether a value suits another free parameter as well as this one, and whether a required one takes it.
-func (f *filling) rivals(param int, scores []float64) (tie, wanted bool) {
-	for k, other := range scores {
-		if k != param && !f.out.Input.Has(f.params[k].Name) {
-			tie, wanted = tie || other == scores[param], wanted || other > 0 && f.params[k].Required
-		}
-	}
-	return tie, wanted
-}
-
 // inOrder gives the values of a kind that are left to the required parameters that are left, if there are as many of both.
 func (f *filling) inOrder() {
-	for _, kinds := range [][]Kind{{Number}, {Date}, {Quoted}, {Name, Code}} {
+	for kind := range Unit {
 		var params, values []int
 		for j, v := range f.values {
-			if !f.taken[j] && slices.Contains(kinds, v.Kind) {
+			if !f.taken[j] && v.Kind == kind {
 				values = append(values, j)
 			}
 		}
 		for i := range f.params {
-			if d := &f.params[i]; d.Required && !f.out.Input.Has(d.Name) && slices.ContainsFunc(values, func(j int) bool {
-				score, ok := f.takes(d, f.values[j])
-				return ok && score >= 0 && d.form != Path && d.form != Glob
-			}) {
+			d := &f.params[i]
+			if len(values) == 0 || !d.Required || d.form == Path || d.form == Glob || f.out.Input.Has(d.Name) {
+				continue
+			}
+			if score, ok := f.takes(d, f.values[values[0]]); ok && score >= 0 {
 				params = append(params, i)
 			}
 		}
@@ -183,14 +181,9 @@ func (f *filling) use(v *Value) {
 	}
 }
 
-// overlaps reports whether a part of a value is another property's already. A number shares its token with its unit.
+// overlaps reports whether a part of a value is another property's already. A number shares its token with its unit, and pairs may be of one object.
 func (f *filling) overlaps(v *Value) bool {
-	for j, o := range f.values {
-		if f.taken[j] && o.From < v.To && v.From < o.To && o.Kind != Number && v.Kind != Number && v.Kind != Pair {
-			return true
-		}
-	}
-	return false
+	return v.Kind != Number && v.Kind != Unit && v.Kind != Pair && slices.Contains(f.out.Used[v.From:v.To], true)
 }
 
 // raw writes a value as a parameter takes it.

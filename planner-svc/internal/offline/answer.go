@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -61,22 +62,19 @@ func (w *work) answer(cutShort string) (paragraphs []string, fulfilled bool) {
 
 // tell tells the result of a call, and reports whether it is what was asked for.
 func (w *work) tell(d call) ([]string, bool) {
-	what := countOf(d.text)
-	switch n, ok := count(d.res, what); {
+	shown, what := render(w.l, d.res), countOf(d.text)
+	n, ok := count(d.res, what)
+	switch {
 	case !d.res.OK():
 		return []string{w.failure(d.res.HistoryEntry)}, false
 	case what == "":
-		return render(w.l, d.res), true
-	case !ok || !knows(w.paramsOf(d.tool), nounOf(what)):
-		head := w.l.Say("How many %s there are is not in the result of %s:", "结果（%[2]s）中没有“%[1]s”的数量：", what, d.tool.GetId())
-		return append([]string{head}, render(w.l, d.res)...), false
-	case n == 0:
-		return append([]string{w.l.Say("There are no %s.", "没有 %s。", what)}, render(w.l, d.res)...), true
+		return shown, true
+	case !ok || !has(w.paramsOf(d.tool).Says, nounOf(what)):
+		return append([]string{w.l.Say("How many %s there are is not in the result of %s:", "结果（%[2]s）中没有“%[1]s”的数量：", what, d.tool.GetId())}, shown...), false
 	case n == 1 && w.l == lang.EN:
-		return append([]string{"There is 1 " + strings.TrimSuffix(what, "s") + "."}, render(w.l, d.res)...), true
-	default:
-		return append([]string{w.l.Say("There are %d %s.", "共有 %d 个 %s。", n, what)}, render(w.l, d.res)...), true
+		what = strings.TrimSuffix(what, "s")
 	}
+	return append([]string{w.l.Say("There %s %d %s.", "共有 %[2]d 个 %[3]s。", lang.Plural(n, "is", "are"), n, what)}, shown...), true
 }
 
 func (w *work) failure(e *plannerv1.HistoryEntry) string {
@@ -119,10 +117,7 @@ func (w *work) refusal() []string {
 	var tools []string
 	for _, t := range w.tc.GetTools() {
 		line, _, _ := strings.Cut(strings.TrimSpace(t.GetDescription()), "\n")
-		if t.GetTitle() != "" {
-			line = t.GetTitle()
-		}
-		tools = append(tools, t.GetId()+": "+lang.Clip(line, 100))
+		tools = append(tools, t.GetId()+": "+lang.Clip(cmp.Or(t.GetTitle(), line), 100))
 	}
 	return append([]string{head,
 		w.l.Pick("A language model understands more: `pawl run --model openai:MODEL`, `anthropic:MODEL` or `ollama:MODEL` (field `model`). Or say it in the words of a tool, or write the steps as a playbook (`--playbook`).",

@@ -29,7 +29,7 @@ type choice struct {
 	notUnderstood string // the part of the demand that the tool does not understand; "" if none
 	score         float64
 
-	verb    float64 // how the clause's words suit the verb of the tool's name
+	verb    float64 // whether the clause has the verb that the tool's name begins with: above 0 if so, below if not
 	share   float64 // of the clause that the tool accounts for
 	strange string  // the first word that it does not account for
 }
@@ -37,11 +37,12 @@ type choice struct {
 // choose returns the best tool for a demand. If no tool fits, notUnderstood is set. later reports that another demand comes before it.
 func (w *work) choose(c *input.Clause, later bool) choice {
 	all := []*choice{{score: -9}}
+	refersBack := slices.ContainsFunc(c.Tokens, func(t input.Token) bool { return rank.In("back", t.Term) })
 	hits := w.index.Search(c.Text)
 	for i, h := range hits {
 		if named := c.Names(h.Tool); i < considered || named {
 			ch := &choice{Params: w.paramsOf(h.Tool), c: c}
-			ch.rate(h.Score/hits[0].Score, later && refersBack(c), named)
+			ch.rate(h.Score/hits[0].Score, later && refersBack, named)
 			all = append(all, ch)
 		}
 	}
@@ -84,12 +85,16 @@ func (ch *choice) rate(relevance float64, back, named bool) {
 		f.Implied = append(f.Implied, "list", "search") // what is counted
 	}
 	said := saidIn(ch.c)
-	ch.verb = ch.verbFit(said)
+	if rank.In("act", ch.Name[0]) {
+		if ch.verb = 0.35; !has(said, ch.Name[0]) {
+			ch.verb = -0.35
+		}
+	}
 	for _, term := range f.Implied {
 		said[term] = true
 	}
 	ch.explain()
-	ch.score = 1.3*max(said.cover(ch.Name), 0.85*said.cover(ch.Purpose)) + 0.9*ch.share + 0.3*relevance + ch.verb + 0.25
+	ch.score = 1.3*max(cover(said, ch.Name), 0.85*cover(said, ch.Purpose)) + 0.9*ch.share + 0.3*relevance + ch.verb + 0.25
 	if ch.Required > 0 {
 		ch.score += 0.25 - 0.5*float64(len(f.Missing))/float64(ch.Required)
 	}
@@ -118,30 +123,28 @@ func (ch *choice) unclear(named bool) string {
 	return ""
 }
 
-// said are the terms of a clause, and those that its values stand for.
-type said map[string]bool
-
-func saidIn(c *input.Clause) said {
-	s := said{}
+// saidIn returns the terms of a clause, without those in quotation marks.
+func saidIn(c *input.Clause) map[string]bool {
+	said := map[string]bool{}
 	for _, t := range c.Tokens {
 		if t.Value == nil {
-			s[t.Term] = true
+			said[t.Term] = true
 		} else if t.Value.Kind != input.Quoted {
 			for _, term := range rank.Terms(t.Value.Text + " " + t.Value.Unit) {
-				s[term] = true
+				said[term] = true
 			}
 		}
 	}
-	return s
+	return said
 }
 
-// says reports whether a term, or one that means the same, is said.
-func (s said) says(term string) bool {
-	return s[term] || slices.ContainsFunc(rank.Synonyms(term), func(other string) bool { return s[other] })
+// has reports whether a term, or one that means the same, is among others.
+func has(terms map[string]bool, term string) bool {
+	return terms[term] || slices.ContainsFunc(rank.Synonyms(term), func(s string) bool { return terms[s] })
 }
 
 // cover is how many of some terms are said. Words that many tools have in their names count less.
-func (s said) cover(terms []string) float64 {
+func cover(said map[string]bool, terms []string) float64 {
 	got, all := 0.0, 0.0
 	for _, term := range terms {
 		weight := 1.0
@@ -151,17 +154,11 @@ func (s said) cover(terms []string) float64 {
 		if rank.Stop(term) {
 			weight = 0
 		}
-		all += weight
-		if s.says(term) {
+		if all += weight; has(said, term) {
 			got += weight
 		}
 	}
 	return got / max(all, 0.5)
-}
-
-// knows reports whether a word, or one that means the same, is one of the tool's.
-func knows(p *input.Params, term string) bool {
-	return p.Says[term] || slices.ContainsFunc(rank.Synonyms(term), func(s string) bool { return p.Says[s] })
 }
 
 // explain finds how much of what the clause says the tool's words or its input account for, and the first word that they do not.
@@ -172,7 +169,7 @@ func (ch *choice) explain() {
 		case ch.filled.Used[i]:
 			got, all = got+0.5, all+0.5
 		case t.Value != nil || rank.Stop(t.Term) || rank.In("vague", t.Term) || rank.In("polite", t.Term) || !wordLike(t.Text):
-		case knows(ch.Params, t.Term):
+		case has(ch.Says, t.Term):
 			got, all = got+1, all+1
 		default:
 			all++
@@ -225,15 +222,4 @@ func (ch *choice) ignores(i int) bool {
 		return !slices.Contains(next, true)
 	}
 	return false
-}
-
-// verbFit is whether a clause has the verb that the tool's name begins with: that speaks for the tool, its absence against it.
-func (ch *choice) verbFit(said said) float64 {
-	switch {
-	case !rank.In("act", ch.Name[0]):
-		return 0
-	case said.says(ch.Name[0]):
-		return 0.35
-	}
-	return -0.35
 }

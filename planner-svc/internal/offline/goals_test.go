@@ -22,7 +22,7 @@ var goals = []struct {
 	{"Which file mentions the word pawl?", []string{`search_code {"query":"pawl"}`}, []string{"README.md (2)"}},
 	{"which files mention \"zzz\"", []string{`search_code {"query":"zzz"}`}, []string{"match_count: 0"}},
 	{"Which markdown files in docs mention the ratchet?", []string{`search_code {"query":"ratchet","path":"docs","glob":"**/*.{md,markdown}"}`}, []string{"docs/guide.md (1)"}},
-	{"How many Rust files are there?", []string{`search_files {"pattern":"**/*.rs"}`}, []string{"There are no Rust files."}},
+	{"How many Rust files are there?", []string{`search_files {"pattern":"**/*.rs"}`}, []string{"There are 0 Rust files."}},
 	{"count the markdown files under docs", []string{`search_files {"pattern":"**/*.{md,markdown}","path":"docs"}`}, []string{"There are 3 markdown files"}},
 	{"How many files mention ratchet?", []string{`search_code {"query":"ratchet"}`}, []string{"There are 2 files"}},
 	{"有多少个文件提到 ratchet？", []string{`search_code {"query":"ratchet"}`}, []string{"共有 2 个 文件"}},
@@ -46,6 +46,8 @@ var goals = []struct {
 	{`call workspace/read_file {"path": "go.mod", "end_line": 1}`, []string{`read_file {"path":"go.mod","end_line":1}`}, []string{"module example.com/wheel"}},
 	{"哪个文件提到了 pawl？有多少个 Go 文件？", []string{`search_code {"query":"pawl"}`, `search_files {"pattern":"**/*.go"}`}, []string{"共有 3 个 Go 文件"}},
 	{"列出 docs 目录下的文件", []string{`list_directory {"path":"docs"}`}, []string{"guide.md"}},
+	{"读取 日记/周一.md", []string{`read_file {"path":"日记/周一.md"}`}, nil},
+	{"读取日记/周一.md的内容", []string{`read_file {"path":"日记/周一.md"}`}, nil},
 	{"读取 README.md 的前 2 行", []string{`read_file {"path":"README.md","end_line":2}`}, nil},
 	{"查找所有 *.proto 文件，然后读取 LICENSE", []string{`search_files {"pattern":"*.proto"}`, `read_file {"path":"LICENSE"}`}, nil},
 }

@@ -115,8 +115,3 @@ func (w *work) calls(d *demand) (out []call) {
 	}
 	return out
 }
-
-// refersBack reports whether a clause speaks of something before it.
-func refersBack(c *input.Clause) bool {
-	return slices.ContainsFunc(c.Tokens, func(t input.Token) bool { return rank.In("back", t.Term) })
-}
