@@ -17,13 +17,11 @@ type anthropicRequest struct {
 	ToolChoice    json.RawMessage   `json:"tool_choice"`
 	StopSequences []string          `json:"stop_sequences"`
 	Temperature   *float64          `json:"temperature"`
-	Metadata      json.RawMessage   `json:"metadata"`
 	Stream        bool              `json:"stream"`
 }
 
 type cacheControl struct {
 	Type string `json:"type"`
-	TTL  string `json:"ttl,omitempty"`
 }
 
 type anthropicTool struct {
@@ -61,7 +59,7 @@ func (s *Script) readAnthropic(r *Request) *problem {
 	if p := decode(r.Body, &q, "body", extraInput); p != nil {
 		return p
 	}
-	r.Stream = q.Stream
+	r.Stream, r.most = q.Stream, q.MaxTokens
 	if q.Model == "" || s.Model != "" && q.Model != s.Model {
 		return &problem{status: 404, kind: "not_found_error", message: "model: " + q.Model}
 	}
@@ -107,7 +105,7 @@ func anthropicTools(q *anthropicRequest, r *Request) *problem {
 		if p != nil {
 			return p
 		}
-		for name := range s.members("properties") {
+		for name := range read[map[string]json.RawMessage](s["properties"]) {
 			if !propertyName.MatchString(name) {
 				return bad("", "%s.input_schema.properties: Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'", where)
 			}
@@ -115,15 +113,9 @@ func anthropicTools(q *anthropicRequest, r *Request) *problem {
 		r.Tools = append(r.Tools, t.Name)
 		r.add(raw, t.CacheControl)
 	}
-	var choice struct {
-		Type string `json:"type"`
-		Name string `json:"name"`
-	}
-	if q.ToolChoice == nil {
-		return nil
-	}
-	_ = json.Unmarshal(q.ToolChoice, &choice)
+	choice := read[struct{ Type, Name string }](q.ToolChoice)
 	switch {
+	case q.ToolChoice == nil:
 	case len(q.Tools) == 0:
 		return bad("", "tool_choice: may only be specified while providing tools")
 	case !slices.Contains([]string{"auto", "any", "none", "tool"}, choice.Type):
@@ -137,15 +129,11 @@ func anthropicTools(q *anthropicRequest, r *Request) *problem {
 }
 
 func anthropicSystem(q *anthropicRequest, r *Request) *problem {
-	if q.System == nil {
-		return nil
-	}
 	r.System = text(q.System)
-	var blocks []json.RawMessage
-	if json.Unmarshal(q.System, &blocks) != nil {
+	if read[string](q.System) != "" {
 		r.add(q.System, nil)
 	}
-	for i, raw := range blocks {
+	for i, raw := range read[[]json.RawMessage](q.System) {
 		var b anthropicBlock
 		if p := decode(raw, &b, "system", fmt.Sprintf("system.%d.", i)+extraInput); p != nil {
 			return p
@@ -160,8 +148,7 @@ func anthropicSystem(q *anthropicRequest, r *Request) *problem {
 
 // add adds a block to the prompt.
 func (r *Request) add(raw json.RawMessage, cache *cacheControl) {
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(raw, &fields) == nil {
+	if fields := read[map[string]json.RawMessage](raw); fields != nil {
 		delete(fields, "cache_control") // it is no part of the cached text
 		raw, _ = json.Marshal(fields)
 	}
@@ -212,12 +199,10 @@ func anthropicMessages(q *anthropicRequest, r *Request) *problem {
 
 // addContent checks a message's content and adds it to the prompt. open are calls that wait for their results, used all calls so far.
 func (r *Request) addContent(content json.RawMessage, where, role string, open, used map[string]bool) *problem {
-	var blocks []json.RawMessage
-	if plain := ""; json.Unmarshal(content, &plain) == nil {
+	blocks := read[[]json.RawMessage](content)
+	if plain := read[string](content); plain != "" {
 		block, _ := json.Marshal(anthropicBlock{Type: "text", Text: plain})
 		blocks = append(blocks, block)
-	} else {
-		_ = json.Unmarshal(content, &blocks)
 	}
 	if len(blocks) == 0 {
 		return bad("", "%s: all messages must have non-empty content except for the optional final assistant message", where)
@@ -242,11 +227,7 @@ func (r *Request) addContent(content json.RawMessage, where, role string, open, 
 }
 
 func missingResults(where string, open map[string]bool) *problem {
-	var ids []string
-	for id := range open {
-		ids = append(ids, id)
-	}
-	return bad("", "%s: `tool_use` ids were found without `tool_result` blocks immediately after: %s. Each `tool_use` block must have a corresponding `tool_result` block in the next message.", where, strings.Join(ids, ", "))
+	return bad("", "%s: `tool_use` ids were found without `tool_result` blocks immediately after: %s. Each `tool_use` block must have a corresponding `tool_result` block in the next message.", where, ids(open))
 }
 
 func (b *anthropicBlock) check(where, role string, open, used map[string]bool) *problem {
@@ -276,13 +257,12 @@ func (b *anthropicBlock) check(where, role string, open, used map[string]bool) *
 }
 
 func (b *anthropicBlock) checkCall(where string, used map[string]bool) *problem {
-	var input map[string]json.RawMessage
 	switch {
 	case !callID.MatchString(b.ID) || used[b.ID]:
 		return bad("", "%s.id: `tool_use` ids must be unique and match pattern '^[a-zA-Z0-9_-]+$'", where)
 	case !toolName.MatchString(b.Name):
 		return bad("", "%s.name: String should match pattern '^[a-zA-Z0-9_-]{1,64}$'", where)
-	case json.Unmarshal(b.Input, &input) != nil || input == nil:
+	case read[map[string]json.RawMessage](b.Input) == nil:
 		return bad("", "%s.input: Input should be a valid dictionary", where)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -42,29 +43,26 @@ var (
 	propertyName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
 )
 
+// read decodes what it can of JSON that was checked elsewhere, or whose form is free.
+func read[T any](raw json.RawMessage) (v T) {
+	_ = json.Unmarshal(raw, &v)
+	return v
+}
+
 // schema is as much of a JSON Schema as the rules are about.
 type schema map[string]json.RawMessage
 
 func (s schema) kinds() []string {
-	var one string
-	var many []string
-	if json.Unmarshal(s["type"], &one) == nil {
+	if one := read[string](s["type"]); one != "" {
 		return []string{one}
 	}
-	_ = json.Unmarshal(s["type"], &many)
-	return many
-}
-
-func (s schema) members(key string) map[string]schema {
-	var m map[string]schema
-	_ = json.Unmarshal(s[key], &m)
-	return m
+	return read[[]string](s["type"])
 }
 
 // parameters checks the rules for schemas of tools that both providers have.
 func parameters(raw json.RawMessage, where string) (schema, *problem) {
-	var s schema
-	if json.Unmarshal(raw, &s) != nil || !slices.Equal(s.kinds(), []string{"object"}) {
+	s := read[schema](raw)
+	if !slices.Equal(s.kinds(), []string{"object"}) {
 		return nil, bad(where, "%s: schema must be a JSON Schema of 'type: \"object\"'", where)
 	}
 	for _, key := range []string{"oneOf", "anyOf", "allOf", "enum", "not"} {
@@ -75,34 +73,26 @@ func parameters(raw json.RawMessage, where string) (schema, *problem) {
 	return s, nil
 }
 
-// each calls visit for a schema and all schemas in it.
+// each calls visit for a schema and all schemas in it, until one has a problem.
 func (s schema) each(path string, visit func(path string, s schema) *problem) *problem {
-	if p := visit(path, s); p != nil {
-		return p
+	p := visit(path, s)
+	inner := func(path string, s schema) {
+		if p == nil && s != nil {
+			p = s.each(path, visit)
+		}
 	}
 	for _, key := range []string{"properties", "$defs", "definitions"} {
-		for name, member := range s.members(key) {
-			if p := member.each(path+"/"+key+"/"+name, visit); p != nil {
-				return p
-			}
+		for name, member := range read[map[string]schema](s[key]) {
+			inner(path+"/"+key+"/"+name, member)
 		}
 	}
-	var item schema
-	if json.Unmarshal(s["items"], &item) == nil && item != nil {
-		if p := item.each(path+"/items", visit); p != nil {
-			return p
-		}
-	}
+	inner(path+"/items", read[schema](s["items"]))
 	for _, key := range []string{"anyOf", "oneOf", "allOf"} {
-		var list []schema
-		_ = json.Unmarshal(s[key], &list)
-		for _, one := range list {
-			if p := one.each(path+"/"+key, visit); p != nil {
-				return p
-			}
+		for _, one := range read[[]schema](s[key]) {
+			inner(path+"/"+key, one)
 		}
 	}
-	return nil
+	return p
 }
 
 // strictKeywords are those of OpenAI's strict mode.
@@ -123,15 +113,19 @@ func (s schema) strict(where string) *problem {
 		if string(s["additionalProperties"]) != "false" {
 			return bad(where, "Invalid schema: In context=(%s), 'additionalProperties' is required to be supplied and to be false.", path)
 		}
-		var required []string
-		_ = json.Unmarshal(s["required"], &required)
-		for name := range s.members("properties") {
+		required := read[[]string](s["required"])
+		for name := range read[map[string]json.RawMessage](s["properties"]) {
 			if !slices.Contains(required, name) {
 				return bad(where, "Invalid schema: In context=(%s), 'required' is required to be supplied and to be an array including every key in properties. Missing '%s'.", path, name)
 			}
 		}
 		return nil
 	})
+}
+
+// ids lists the calls that wait for their results.
+func ids(open map[string]bool) string {
+	return strings.Join(slices.Sorted(maps.Keys(open)), ", ")
 }
 
 // compact returns JSON without space.

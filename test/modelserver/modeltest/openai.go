@@ -3,7 +3,6 @@ package modeltest
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 )
@@ -14,16 +13,11 @@ type openaiRequest struct {
 	Messages            []json.RawMessage `json:"messages"`
 	Tools               []json.RawMessage `json:"tools"`
 	ToolChoice          json.RawMessage   `json:"tool_choice"`
-	ParallelToolCalls   *bool             `json:"parallel_tool_calls"`
 	ResponseFormat      json.RawMessage   `json:"response_format"`
 	MaxTokens           int               `json:"max_tokens"`
 	MaxCompletionTokens int               `json:"max_completion_tokens"`
 	Temperature         *float64          `json:"temperature"`
-	TopP                *float64          `json:"top_p"`
 	Stop                []string          `json:"stop"`
-	N                   int               `json:"n"`
-	Seed                *int              `json:"seed"`
-	User                string            `json:"user"`
 	PromptCacheKey      string            `json:"prompt_cache_key"`
 	Stream              bool              `json:"stream"`
 	StreamOptions       *struct {
@@ -44,7 +38,6 @@ type openaiTool struct {
 type openaiMessage struct {
 	Role       string           `json:"role"`
 	Content    json.RawMessage  `json:"content"`
-	Name       string           `json:"name"`
 	Refusal    *string          `json:"refusal"`
 	ToolCallID string           `json:"tool_call_id"`
 	ToolCalls  []openaiToolCall `json:"tool_calls"`
@@ -71,7 +64,7 @@ func (s *Script) readOpenAI(r *Request) *problem {
 	if p := decode(r.Body, &q, "body", unknownArgument); p != nil {
 		return p
 	}
-	r.Stream = q.Stream
+	r.Stream, r.most = q.Stream, max(q.MaxTokens, q.MaxCompletionTokens)
 	if q.Model == "" || s.Model != "" && q.Model != s.Model {
 		return &problem{status: 404, kind: "invalid_request_error", code: "model_not_found", message: fmt.Sprintf("The model `%s` does not exist or you do not have access to it.", q.Model)}
 	}
@@ -95,8 +88,8 @@ func openaiOptions(q *openaiRequest, _ *Request) *problem {
 		return bad("max_tokens", "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.")
 	case q.StreamOptions != nil && !q.Stream:
 		return bad("stream_options", "The 'stream_options' parameter is only allowed when 'stream' is enabled.")
-	case len(q.Tools) == 0 && (q.ToolChoice != nil || q.ParallelToolCalls != nil):
-		return bad("tool_choice", "'tool_choice' and 'parallel_tool_calls' are only allowed when 'tools' are specified.")
+	case len(q.Tools) == 0 && (q.ToolChoice != nil):
+		return bad("tool_choice", "'tool_choice' is only allowed when 'tools' are specified.")
 	case len(q.Tools) > 128:
 		return bad("tools", "Invalid 'tools': array too long. Expected an array with maximum length 128, but got an array with length %d instead.", len(q.Tools))
 	}
@@ -109,9 +102,8 @@ func openaiTools(q *openaiRequest, r *Request) *problem {
 			return p
 		}
 	}
-	var choice openaiTool
-	if json.Unmarshal(q.ToolChoice, &choice) == nil && choice.Type == "function" && r.Tool(choice.Function.Name) != choice.Function.Name {
-		return bad("tool_choice", "Tool choice '%s' not found in 'tools' parameter.", choice.Function.Name)
+	if q.ToolChoice != nil && !slices.Contains([]string{"auto", "none", "required"}, read[string](q.ToolChoice)) {
+		return bad("tool_choice", "Invalid value: '%s'. Supported values are: 'none', 'auto', and 'required'.", q.ToolChoice)
 	}
 	return nil
 }
@@ -161,20 +153,16 @@ func openaiFormat(q *openaiRequest, r *Request) *problem {
 	var f struct {
 		Type       string `json:"type"`
 		JSONSchema struct {
-			Name        string          `json:"name"`
-			Description string          `json:"description"`
-			Schema      json.RawMessage `json:"schema"`
-			Strict      bool            `json:"strict"`
+			Name   string          `json:"name"`
+			Schema json.RawMessage `json:"schema"`
+			Strict bool            `json:"strict"`
 		} `json:"json_schema"`
 	}
 	if p := decode(q.ResponseFormat, &f, "response_format", unknownArgument); p != nil {
 		return p
 	}
-	if f.Type != "json_schema" {
-		return nil
-	}
-	if !toolName.MatchString(f.JSONSchema.Name) {
-		return bad("response_format.json_schema.name", "Invalid 'response_format.json_schema.name': string does not match pattern.")
+	if f.Type != "json_schema" || !toolName.MatchString(f.JSONSchema.Name) {
+		return bad("response_format.json_schema.name", "Invalid 'response_format': a json_schema whose name matches the pattern was expected.")
 	}
 	r.Format = f.JSONSchema.Name
 	s, p := parameters(f.JSONSchema.Schema, "response_format.json_schema.schema")
@@ -186,13 +174,7 @@ func openaiFormat(q *openaiRequest, r *Request) *problem {
 
 func openaiMessages(q *openaiRequest, r *Request) *problem {
 	open := map[string]bool{} // calls without a result
-	names := func() string {
-		var ids []string
-		for id := range open {
-			ids = append(ids, id)
-		}
-		return strings.Join(ids, ", ")
-	}
+	const unanswered = "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: %s"
 	for i, raw := range q.Messages {
 		where := fmt.Sprintf("messages[%d]", i)
 		var m openaiMessage
@@ -206,7 +188,7 @@ func openaiMessages(q *openaiRequest, r *Request) *problem {
 			delete(open, m.ToolCallID)
 			r.Results++
 		} else if len(open) > 0 {
-			return bad(where+".role", "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: %s", names())
+			return bad(where+".role", unanswered, ids(open))
 		}
 		if p := m.check(where, open); p != nil {
 			return p
@@ -219,7 +201,7 @@ func openaiMessages(q *openaiRequest, r *Request) *problem {
 		r.parts = append(r.parts, compact(raw))
 	}
 	if len(open) > 0 {
-		return bad("messages", "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: %s", names())
+		return bad("messages", unanswered, ids(open))
 	}
 	return nil
 }
@@ -256,13 +238,10 @@ func (m *openaiMessage) checkContent(where string) *problem {
 		}
 		return nil
 	}
-	var parts []struct {
-		Type string `json:"type"`
-	}
-	if json.Unmarshal(m.Content, &parts) == nil && len(parts) == 0 {
+	if string(m.Content) == "[]" {
 		return bad(where, "Invalid '%s': empty array. Expected an array with minimum length 1.", where)
 	}
-	for _, part := range parts {
+	for _, part := range read[[]struct{ Type string }](m.Content) {
 		if part.Type != "text" && m.Role != "user" {
 			return bad(where, "Invalid content type. image_url and input_audio are only allowed for messages with role 'user'.")
 		}
@@ -280,19 +259,14 @@ func callTexts(calls []openaiToolCall) string {
 
 // text returns the text of a content, whether it is a string or a list of parts.
 func text(content json.RawMessage) string {
-	var plain string
-	if json.Unmarshal(content, &plain) == nil {
+	if plain := read[string](content); plain != "" {
 		return plain
 	}
-	var parts []struct {
-		Text    string          `json:"text"`
-		Content json.RawMessage `json:"content"`
-		Name    string          `json:"name"`
-		Input   json.RawMessage `json:"input"`
-	}
-	_ = json.Unmarshal(content, &parts)
 	var texts []string
-	for _, p := range parts {
+	for _, p := range read[[]struct {
+		Text, Name     string
+		Content, Input json.RawMessage
+	}](content) {
 		switch {
 		case p.Name != "":
 			texts = append(texts, p.Name+"("+compact(p.Input)+")")
@@ -329,9 +303,11 @@ func openaiEvents(model string, a *answer) (events []event, whole any) {
 	}
 	usage := map[string]any{"prompt_tokens": a.usage.Input, "completion_tokens": a.usage.Output, "total_tokens": a.usage.Input + a.usage.Output,
 		"prompt_tokens_details": map[string]any{"cached_tokens": a.usage.Cached}}
+	completion := func(object string, usage any, choices ...any) map[string]any {
+		return map[string]any{"id": "chatcmpl-1", "object": object, "created": 1, "model": model, "choices": append([]any{}, choices...), "usage": usage}
+	}
 	chunk := func(delta map[string]any, finish any) {
-		events = append(events, event{"", map[string]any{"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": model,
-			"choices": []any{map[string]any{"index": 0, "delta": delta, "finish_reason": finish}}, "usage": nil}})
+		events = append(events, event{"", completion("chat.completion.chunk", nil, map[string]any{"index": 0, "delta": delta, "finish_reason": finish})})
 	}
 	chunk(map[string]any{"role": "assistant", "content": ""}, nil)
 	for _, piece := range pieces(a.text) {
@@ -344,20 +320,10 @@ func openaiEvents(model string, a *answer) (events []event, whole any) {
 		}
 	}
 	chunk(map[string]any{}, finish)
-	events = append(events, event{"", map[string]any{"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": model, "choices": []any{}, "usage": usage}}, event{"", "[DONE]"})
+	events = append(events, event{"", completion("chat.completion.chunk", usage)}, event{"", "[DONE]"})
 	message := map[string]any{"role": "assistant", "content": a.text, "refusal": nil}
 	if len(calls) > 0 {
 		message["tool_calls"] = calls
 	}
-	return events, map[string]any{"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": model, "usage": usage,
-		"choices": []any{map[string]any{"index": 0, "message": message, "finish_reason": finish}}}
-}
-
-// listModels answers GET /v1/models.
-func (s *Server) listModels(w http.ResponseWriter, _ *http.Request) {
-	model := s.script.Model
-	if model == "" {
-		model = "scripted"
-	}
-	writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": []any{map[string]any{"id": model, "object": "model", "created": 1, "owned_by": "test"}}})
+	return events, completion("chat.completion", usage, map[string]any{"index": 0, "message": message, "finish_reason": finish})
 }

@@ -31,8 +31,17 @@ type Request struct {
 	Left    bool   // the client closed the connection before the end of the answer
 	At, End time.Time
 
+	most  int      // tokens of the longest answer
 	parts []string // the prompt as the provider's cache sees it: tools, system text, messages
 	ends  []int    // how many parts come before each cache breakpoint
+}
+
+// last returns the last message.
+func (r *Request) last() string {
+	if len(r.Texts) == 0 {
+		return ""
+	}
+	return r.Texts[len(r.Texts)-1]
 }
 
 // Tool returns the name of the tool with that name, or of the only one whose name ends with it; "" if there is none.

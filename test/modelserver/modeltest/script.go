@@ -106,11 +106,7 @@ func Parse(text string) (*Script, error) {
 
 func (w When) match(r *Request) bool {
 	all := r.System + "\n" + strings.Join(r.Texts, "\n")
-	last := ""
-	if len(r.Texts) > 0 {
-		last = r.Texts[len(r.Texts)-1]
-	}
-	found, err := regexp.MatchString(w.Last, last)
+	found, err := regexp.MatchString(w.Last, r.last())
 	switch {
 	case err != nil || !found:
 		return false

@@ -37,7 +37,6 @@ func New(script *Script, log *slog.Logger) *Server {
 	}
 	s.mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, "openai") })
 	s.mux.HandleFunc("POST /v1/messages", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, "anthropic") })
-	s.mux.HandleFunc("GET /v1/models", s.listModels)
 	return s
 }
 
@@ -141,12 +140,7 @@ func (s *Server) read(r *Request) *problem {
 
 // fits checks the prompt and the longest answer against the window.
 func (s *Server) fits(r *Request) *problem {
-	var q struct {
-		MaxTokens           int `json:"max_tokens"`
-		MaxCompletionTokens int `json:"max_completion_tokens"`
-	}
-	_ = json.Unmarshal(r.Body, &q) // it was read before
-	most := max(q.MaxTokens, q.MaxCompletionTokens)
+	most := r.most
 	switch {
 	case r.Tokens+most <= s.script.Window:
 		return nil
@@ -174,11 +168,7 @@ func (s *Server) take(r *Request) (*Turn, *problem) {
 			return turn, nil
 		}
 	}
-	last := ""
-	if len(r.Texts) > 0 {
-		last = r.Texts[len(r.Texts)-1]
-	}
-	return nil, &problem{status: http.StatusTeapot, kind: "script_error", message: fmt.Sprintf("the script has no turn for request %d, which ends with %.300q", len(s.requests)+1, last)}
+	return nil, &problem{status: http.StatusTeapot, kind: "script_error", message: fmt.Sprintf("the script has no turn for request %d, which ends with %.300q", len(s.requests)+1, r.last())}
 }
 
 func (s *Server) fail(w http.ResponseWriter, provider string, p *problem) int {
