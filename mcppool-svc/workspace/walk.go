@@ -108,7 +108,7 @@ func (w *walk) below(ctx context.Context, e entry, depth int, visit func(entry) 
 		return ctx.Err()
 	case err != nil:
 		w.unreadable++
-		return nil //nolint:nilerr // it is counted
+		return nil // it is counted
 	}
 	return w.folder(ctx, sub, e.path, list, depth, visit)
 }
