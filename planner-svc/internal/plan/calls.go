@@ -120,9 +120,14 @@ func (c *conversation) unknownTool(name string) error {
 		c.tools.show(c.tools.byAlias[alias])
 	}
 	if len(near) == 0 {
+		for _, t := range c.tools.find(strings.NewReplacer("_", " ", "-", " ", "/", " ").Replace(name)) {
+			near = append(near, Alias(t.GetId()))
+		}
+	}
+	if len(near) == 0 {
 		return fmt.Errorf("there is no tool %q", name)
 	}
-	return fmt.Errorf("there is no tool %q; the nearest are %s", name, strings.Join(near, ", "))
+	return fmt.Errorf("there is no tool %q; the nearest are %s", name, strings.Join(near[:min(len(near), 5)], ", "))
 }
 
 // references finds what the prompt describes as references. Other texts with `${` are meant as they stand.

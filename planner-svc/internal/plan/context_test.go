@@ -56,6 +56,11 @@ func TestManyTools(t *testing.T) {
 	if got := one(t, native(calls("lang__translate", `{}`)), many(500)); got.GetSteps()[0].GetToolId() != "lang/translate" {
 		t.Error(got)
 	}
+	// A name that is not similar to any is searched for: the correction shows the tools that match.
+	f = native(calls("translate-a-text-for-me", `{}`), calls("lang__translate", `{}`))
+	if got := one(t, f, many(500)); got.GetSteps()[0].GetToolId() != "lang/translate" || !strings.Contains(show(f.requests[1]), "tool lang__translate") {
+		t.Error(got)
+	}
 	// Searching without end is a wrong reply.
 	search := calls("find_tools", `{"query":"x"}`)
 	if _, _, err := planSteps(t, native(search, search, search, search, search, search), many(500)); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR {
