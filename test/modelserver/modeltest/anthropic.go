@@ -48,66 +48,56 @@ type anthropicBlock struct {
 const extraInput = "%s: Extra inputs are not permitted"
 
 // readAnthropic checks a request as Anthropic does, and fills r.
-func (s *Script) readAnthropic(r *Request) *problem {
+func (s *Script) readAnthropic(r *Request) {
 	if key := r.Header.Get("X-Api-Key"); key == "" || s.Key != "" && key != s.Key {
-		return &problem{status: 401, kind: "authentication_error", message: "invalid x-api-key"}
+		panic(&problem{status: 401, kind: "authentication_error", message: "invalid x-api-key"})
 	}
 	if r.Header.Get("Anthropic-Version") == "" {
-		return bad("", "anthropic-version: header is required")
+		refuse("", "anthropic-version: header is required")
 	}
 	var q anthropicRequest
-	if p := decode(r.Body, &q, "body", extraInput); p != nil {
-		return p
-	}
+	decode(r.Body, &q, "body", extraInput)
 	r.Stream, r.most = q.Stream, q.MaxTokens
 	if q.Model == "" || s.Model != "" && q.Model != s.Model {
-		return &problem{status: 404, kind: "not_found_error", message: "model: " + q.Model}
+		panic(&problem{status: 404, kind: "not_found_error", message: "model: " + q.Model})
 	}
-	for _, check := range []func(*anthropicRequest, *Request) *problem{anthropicOptions, anthropicTools, anthropicSystem, anthropicMessages} {
-		if p := check(&q, r); p != nil {
-			return p
-		}
-	}
+	anthropicOptions(&q)
+	anthropicTools(&q, r)
+	anthropicSystem(&q, r)
+	anthropicMessages(&q, r)
 	if len(r.ends) > 4 {
-		return bad("", "A maximum of 4 blocks with cache_control may be provided. Found %d.", len(r.ends))
+		refuse("", "A maximum of 4 blocks with cache_control may be provided. Found %d.", len(r.ends))
 	}
-	return nil
 }
 
-func anthropicOptions(q *anthropicRequest, _ *Request) *problem {
+func anthropicOptions(q *anthropicRequest) {
 	switch {
 	case q.MaxTokens < 1:
-		return bad("", "max_tokens: Field required")
+		refuse("", "max_tokens: Field required")
 	case len(q.Messages) == 0:
-		return bad("", "messages: at least one message is required")
+		refuse("", "messages: at least one message is required")
 	case q.Temperature != nil && (*q.Temperature < 0 || *q.Temperature > 1):
-		return bad("", "temperature: range: 0..1")
+		refuse("", "temperature: range: 0..1")
 	case slices.ContainsFunc(q.StopSequences, func(s string) bool { return strings.TrimSpace(s) == "" }):
-		return bad("", "stop_sequences: each stop sequence must contain non-whitespace")
+		refuse("", "stop_sequences: each stop sequence must contain non-whitespace")
 	}
-	return nil
 }
 
-func anthropicTools(q *anthropicRequest, r *Request) *problem {
+func anthropicTools(q *anthropicRequest, r *Request) {
 	for i, raw := range q.Tools {
 		where := fmt.Sprintf("tools.%d", i)
 		var t anthropicTool
-		if p := decode(raw, &t, where, where+"."+extraInput); p != nil {
-			return p
-		}
+		decode(raw, &t, where, where+"."+extraInput)
 		if !toolName.MatchString(t.Name) {
-			return bad("", "%s.name: String should match pattern '^[a-zA-Z0-9_-]{1,64}$'", where)
+			refuse("", "%s.name: String should match pattern '^[a-zA-Z0-9_-]{1,64}$'", where)
 		}
 		if slices.Contains(r.Tools, t.Name) {
-			return bad("", "tools: Tool names must be unique.")
+			refuse("", "tools: Tool names must be unique.")
 		}
-		s, p := parameters(t.InputSchema, where+".input_schema")
-		if p != nil {
-			return p
-		}
+		s := parameters(t.InputSchema, where+".input_schema")
 		for name := range read[map[string]json.RawMessage](s["properties"]) {
 			if !propertyName.MatchString(name) {
-				return bad("", "%s.input_schema.properties: Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'", where)
+				refuse("", "%s.input_schema.properties: Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'", where)
 			}
 		}
 		r.Tools = append(r.Tools, t.Name)
@@ -117,33 +107,29 @@ func anthropicTools(q *anthropicRequest, r *Request) *problem {
 	switch {
 	case q.ToolChoice == nil:
 	case len(q.Tools) == 0:
-		return bad("", "tool_choice: may only be specified while providing tools")
+		refuse("", "tool_choice: may only be specified while providing tools")
 	case !slices.Contains([]string{"auto", "any", "none", "tool"}, choice.Type):
-		return bad("", "tool_choice: Input tag '%s' found does not match any of the expected tags: 'auto', 'any', 'tool', 'none'", choice.Type)
+		refuse("", "tool_choice: Input tag '%s' found does not match any of the expected tags: 'auto', 'any', 'tool', 'none'", choice.Type)
 	case choice.Type == "tool" && !slices.Contains(r.Tools, choice.Name):
-		return bad("", "Tool '%s' not found in provided tools", choice.Name)
+		refuse("", "Tool '%s' not found in provided tools", choice.Name)
 	case choice.Type == "tool":
 		r.Format = choice.Name
 	}
-	return nil
 }
 
-func anthropicSystem(q *anthropicRequest, r *Request) *problem {
+func anthropicSystem(q *anthropicRequest, r *Request) {
 	r.System = text(q.System)
 	if read[string](q.System) != "" {
 		r.add(q.System, nil)
 	}
 	for i, raw := range read[[]json.RawMessage](q.System) {
 		var b anthropicBlock
-		if p := decode(raw, &b, "system", fmt.Sprintf("system.%d.", i)+extraInput); p != nil {
-			return p
-		}
+		decode(raw, &b, "system", fmt.Sprintf("system.%d.", i)+extraInput)
 		if b.Type != "text" || strings.TrimSpace(b.Text) == "" {
-			return bad("", "system: text content blocks must be non-empty")
+			refuse("", "system: text content blocks must be non-empty")
 		}
 		r.add(raw, b.CacheControl)
 	}
-	return nil
 }
 
 // add adds a block to the prompt.
@@ -158,7 +144,7 @@ func (r *Request) add(raw json.RawMessage, cache *cacheControl) {
 	}
 }
 
-func anthropicMessages(q *anthropicRequest, r *Request) *problem {
+func anthropicMessages(q *anthropicRequest, r *Request) {
 	open := map[string]bool{} // calls without a result
 	used := map[string]bool{}
 	role := ""
@@ -168,104 +154,89 @@ func anthropicMessages(q *anthropicRequest, r *Request) *problem {
 			Role    string          `json:"role"`
 			Content json.RawMessage `json:"content"`
 		}
-		if p := decode(raw, &m, where, where+"."+extraInput); p != nil {
-			return p
-		}
+		decode(raw, &m, where, where+"."+extraInput)
 		switch {
 		case m.Role != "user" && m.Role != "assistant":
-			return bad("", "%s.role: Input should be 'user' or 'assistant'", where)
+			refuse("", "%s.role: Input should be 'user' or 'assistant'", where)
 		case i == 0 && m.Role != "user":
-			return bad("", "messages: first message must use the \"user\" role")
+			refuse("", "messages: first message must use the \"user\" role")
 		case len(open) > 0 && (m.Role != "user" || role != "assistant"):
-			return missingResults(where, open)
+			missingResults(where, open)
 		}
 		role = m.Role
 		expected := len(open) > 0
-		if p := r.addContent(m.Content, where, m.Role, open, used); p != nil {
-			return p
-		}
+		r.addContent(m.Content, where, m.Role, open, used)
 		if expected && len(open) > 0 {
-			return missingResults(where, open)
+			missingResults(where, open)
 		}
 	}
 	switch {
 	case len(open) > 0:
-		return missingResults(fmt.Sprintf("messages.%d", len(q.Messages)-1), open)
+		missingResults(fmt.Sprintf("messages.%d", len(q.Messages)-1), open)
 	case len(used) > 0 && len(q.Tools) == 0:
-		return bad("", "Requests which include `tool_use` or `tool_result` blocks must define tools")
+		refuse("", "Requests which include `tool_use` or `tool_result` blocks must define tools")
 	}
-	return nil
 }
 
 // addContent checks a message's content and adds it to the prompt. open are calls that wait for their results, used all calls so far.
-func (r *Request) addContent(content json.RawMessage, where, role string, open, used map[string]bool) *problem {
+func (r *Request) addContent(content json.RawMessage, where, role string, open, used map[string]bool) {
 	blocks := read[[]json.RawMessage](content)
 	if plain := read[string](content); plain != "" {
 		block, _ := json.Marshal(anthropicBlock{Type: "text", Text: plain})
 		blocks = append(blocks, block)
 	}
 	if len(blocks) == 0 {
-		return bad("", "%s: all messages must have non-empty content except for the optional final assistant message", where)
+		refuse("", "%s: all messages must have non-empty content except for the optional final assistant message", where)
 	}
 	r.Texts = append(r.Texts, text(content))
 	for j, raw := range blocks {
 		where := fmt.Sprintf("%s.content.%d", where, j)
 		var b anthropicBlock
-		p := decode(raw, &b, where, where+"."+extraInput)
-		if p == nil {
-			p = b.check(where, role, open, used)
-		}
-		if p != nil {
-			return p
-		}
+		decode(raw, &b, where, where+"."+extraInput)
+		b.check(where, role, open, used)
 		if b.Type == "tool_result" {
 			r.Results++
 		}
 		r.add(raw, b.CacheControl)
 	}
-	return nil
 }
 
-func missingResults(where string, open map[string]bool) *problem {
-	return bad("", "%s: `tool_use` ids were found without `tool_result` blocks immediately after: %s. Each `tool_use` block must have a corresponding `tool_result` block in the next message.", where, ids(open))
+func missingResults(where string, open map[string]bool) {
+	refuse("", "%s: `tool_use` ids were found without `tool_result` blocks immediately after: %s. Each `tool_use` block must have a corresponding `tool_result` block in the next message.", where, ids(open))
 }
 
-func (b *anthropicBlock) check(where, role string, open, used map[string]bool) *problem {
+func (b *anthropicBlock) check(where, role string, open, used map[string]bool) {
 	switch role + " " + b.Type {
 	case "user text", "assistant text":
 		if strings.TrimSpace(b.Text) == "" {
-			return bad("", "%s: text content blocks must contain non-whitespace text", where)
+			refuse("", "%s: text content blocks must contain non-whitespace text", where)
 		}
 		if role == "user" && len(open) > 0 {
-			return bad("", "%s: `tool_result` blocks must come before other content in the message after their `tool_use` blocks", where)
+			refuse("", "%s: `tool_result` blocks must come before other content in the message after their `tool_use` blocks", where)
 		}
 	case "user image":
 	case "assistant tool_use":
-		if p := b.checkCall(where, used); p != nil {
-			return p
-		}
+		b.checkCall(where, used)
 		open[b.ID], used[b.ID] = true, true
 	case "user tool_result":
 		if !open[b.ToolUseID] {
-			return bad("", "%s: unexpected `tool_use_id` found in `tool_result` blocks: %s. Each `tool_result` block must have a corresponding `tool_use` block in the previous message.", where, b.ToolUseID)
+			refuse("", "%s: unexpected `tool_use_id` found in `tool_result` blocks: %s. Each `tool_result` block must have a corresponding `tool_use` block in the previous message.", where, b.ToolUseID)
 		}
 		delete(open, b.ToolUseID)
 	default:
-		return bad("", "%s: a block of type '%s' is not allowed for the role '%s'", where, b.Type, role)
+		refuse("", "%s: a block of type '%s' is not allowed for the role '%s'", where, b.Type, role)
 	}
-	return nil
 }
 
-func (b *anthropicBlock) checkCall(where string, used map[string]bool) *problem {
+func (b *anthropicBlock) checkCall(where string, used map[string]bool) {
 	switch {
 	case !callID.MatchString(b.ID) || used[b.ID]:
-		return bad("", "%s.id: `tool_use` ids must be unique and match pattern '^[a-zA-Z0-9_-]+$'", where)
+		refuse("", "%s.id: `tool_use` ids must be unique and match pattern '^[a-zA-Z0-9_-]+$'", where)
 	case !toolName.MatchString(b.Name):
-		return bad("", "%s.name: String should match pattern '^[a-zA-Z0-9_-]{1,64}$'", where)
+		refuse("", "%s.name: String should match pattern '^[a-zA-Z0-9_-]{1,64}$'", where)
 	case read[map[string]json.RawMessage](b.Input) == nil:
-		return bad("", "%s.input: Input should be a valid dictionary", where)
+		refuse("", "%s.input: Input should be a valid dictionary", where)
 	}
-	return nil
 }
 
 // anthropicError is an error's body.

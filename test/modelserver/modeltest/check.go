@@ -19,22 +19,36 @@ type problem struct {
 	message string
 }
 
+// catch runs a check and returns the problem that it found.
+func catch(check func()) (p *problem) {
+	defer func() {
+		if caught := recover(); caught != nil {
+			p = caught.(*problem) //nolint:forcetypeassert // any other panic stays one
+		}
+	}()
+	check()
+	return nil
+}
+
+// refuse ends the check of a request, with catch around it, so that rules are one line each.
+func refuse(param, format string, args ...any) { panic(bad(param, format, args...)) }
+
 func bad(param, format string, args ...any) *problem {
 	return &problem{status: 400, kind: "invalid_request_error", param: param, message: fmt.Sprintf(format, args...)}
 }
 
 // decode reads an object without unknown fields; where names it in errors.
-func decode(raw json.RawMessage, into any, where, unknown string) *problem {
+func decode(raw json.RawMessage, into any, where, unknown string) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
 	err := dec.Decode(into)
 	if err == nil {
-		return nil
+		return
 	}
 	if _, field, ok := strings.Cut(err.Error(), "unknown field "); ok {
-		return bad(where, unknown, strings.Trim(field, `"`))
+		refuse(where, unknown, strings.Trim(field, `"`))
 	}
-	return bad(where, "%s: %v", where, err)
+	refuse(where, "%s: %v", where, err)
 }
 
 var (
@@ -60,39 +74,36 @@ func (s schema) kinds() []string {
 }
 
 // parameters checks the rules for schemas of tools that both providers have.
-func parameters(raw json.RawMessage, where string) (schema, *problem) {
+func parameters(raw json.RawMessage, where string) schema {
 	s := read[schema](raw)
 	if !slices.Equal(s.kinds(), []string{"object"}) {
-		return nil, bad(where, "%s: schema must be a JSON Schema of 'type: \"object\"'", where)
+		refuse(where, "%s: schema must be a JSON Schema of 'type: \"object\"'", where)
 	}
 	for _, key := range []string{"oneOf", "anyOf", "allOf", "enum", "not"} {
 		if s[key] != nil {
-			return nil, bad(where, "%s: schema must not have '%s' at the top level", where, key)
+			refuse(where, "%s: schema must not have '%s' at the top level", where, key)
 		}
 	}
-	return s, nil
+	return s
 }
 
-// each calls visit for a schema and all schemas in it, until one has a problem.
-func (s schema) each(path string, visit func(path string, s schema) *problem) *problem {
-	p := visit(path, s)
-	inner := func(path string, s schema) {
-		if p == nil && s != nil {
-			p = s.each(path, visit)
-		}
+// each calls visit for a schema and all schemas in it.
+func (s schema) each(path string, visit func(path string, s schema)) {
+	if s == nil {
+		return
 	}
+	visit(path, s)
 	for _, key := range []string{"properties", "$defs", "definitions"} {
 		for name, member := range read[map[string]schema](s[key]) {
-			inner(path+"/"+key+"/"+name, member)
+			member.each(path+"/"+key+"/"+name, visit)
 		}
 	}
-	inner(path+"/items", read[schema](s["items"]))
+	read[schema](s["items"]).each(path+"/items", visit)
 	for _, key := range []string{"anyOf", "oneOf", "allOf"} {
 		for _, one := range read[[]schema](s[key]) {
-			inner(path+"/"+key, one)
+			one.each(path+"/"+key, visit)
 		}
 	}
-	return p
 }
 
 // strictKeywords are those of OpenAI's strict mode.
@@ -100,26 +111,25 @@ var strictKeywords = strings.Fields("type properties required additionalProperti
 	"pattern format minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minItems maxItems")
 
 // strict checks OpenAI's rules for strict schemas.
-func (s schema) strict(where string) *problem {
-	return s.each("", func(path string, s schema) *problem {
+func (s schema) strict(where string) {
+	s.each("", func(path string, s schema) {
 		for key := range s {
 			if !slices.Contains(strictKeywords, key) {
-				return bad(where, "Invalid schema: In context=(%s), '%s' is not permitted.", path, key)
+				refuse(where, "Invalid schema: In context=(%s), '%s' is not permitted.", path, key)
 			}
 		}
 		if !slices.Contains(s.kinds(), "object") {
-			return nil
+			return
 		}
 		if string(s["additionalProperties"]) != "false" {
-			return bad(where, "Invalid schema: In context=(%s), 'additionalProperties' is required to be supplied and to be false.", path)
+			refuse(where, "Invalid schema: In context=(%s), 'additionalProperties' is required to be supplied and to be false.", path)
 		}
 		required := read[[]string](s["required"])
 		for name := range read[map[string]json.RawMessage](s["properties"]) {
 			if !slices.Contains(required, name) {
-				return bad(where, "Invalid schema: In context=(%s), 'required' is required to be supplied and to be an array including every key in properties. Missing '%s'.", path, name)
+				refuse(where, "Invalid schema: In context=(%s), 'required' is required to be supplied and to be an array including every key in properties. Missing '%s'.", path, name)
 			}
 		}
-		return nil
 	})
 }
 

@@ -55,100 +55,78 @@ type openaiToolCall struct {
 const unknownArgument = "Unrecognized request argument supplied: %s"
 
 // readOpenAI checks a request as OpenAI does, and fills r.
-func (s *Script) readOpenAI(r *Request) *problem {
+func (s *Script) readOpenAI(r *Request) {
 	auth, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !bearer || auth == "" || s.Key != "" && auth != s.Key {
-		return &problem{status: 401, kind: "invalid_request_error", code: "invalid_api_key", message: "Incorrect API key provided: " + auth}
+		panic(&problem{status: 401, kind: "invalid_request_error", code: "invalid_api_key", message: "Incorrect API key provided: " + auth})
 	}
 	var q openaiRequest
-	if p := decode(r.Body, &q, "body", unknownArgument); p != nil {
-		return p
-	}
+	decode(r.Body, &q, "body", unknownArgument)
 	r.Stream, r.most = q.Stream, max(q.MaxTokens, q.MaxCompletionTokens)
 	if q.Model == "" || s.Model != "" && q.Model != s.Model {
-		return &problem{status: 404, kind: "invalid_request_error", code: "model_not_found", message: fmt.Sprintf("The model `%s` does not exist or you do not have access to it.", q.Model)}
+		panic(&problem{status: 404, kind: "invalid_request_error", code: "model_not_found", message: fmt.Sprintf("The model `%s` does not exist or you do not have access to it.", q.Model)})
 	}
-	for _, check := range []func(*openaiRequest, *Request) *problem{openaiOptions, openaiTools, openaiFormat, openaiMessages} {
-		if p := check(&q, r); p != nil {
-			return p
-		}
+	openaiOptions(&q)
+	for i, raw := range q.Tools {
+		r.addFunction(raw, fmt.Sprintf("tools[%d].function", i))
 	}
-	return nil
+	openaiFormat(&q, r)
+	openaiMessages(&q, r)
 }
 
-func openaiOptions(q *openaiRequest, _ *Request) *problem {
+func openaiOptions(q *openaiRequest) {
 	switch {
 	case len(q.Messages) == 0:
-		return bad("messages", "Invalid 'messages': empty array. Expected an array with minimum length 1.")
+		refuse("messages", "Invalid 'messages': empty array. Expected an array with minimum length 1.")
 	case len(q.Stop) > 4:
-		return bad("stop", "Invalid 'stop': array too long. Expected an array with maximum length 4, but got an array with length %d instead.", len(q.Stop))
+		refuse("stop", "Invalid 'stop': array too long. Expected an array with maximum length 4, but got an array with length %d instead.", len(q.Stop))
 	case q.Temperature != nil && (*q.Temperature < 0 || *q.Temperature > 2):
-		return bad("temperature", "Invalid 'temperature': decimal out of range.")
+		refuse("temperature", "Invalid 'temperature': decimal out of range.")
 	case q.MaxTokens > 0 && q.MaxCompletionTokens > 0:
-		return bad("max_tokens", "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.")
+		refuse("max_tokens", "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.")
 	case q.StreamOptions != nil && !q.Stream:
-		return bad("stream_options", "The 'stream_options' parameter is only allowed when 'stream' is enabled.")
+		refuse("stream_options", "The 'stream_options' parameter is only allowed when 'stream' is enabled.")
 	case len(q.Tools) == 0 && (q.ToolChoice != nil):
-		return bad("tool_choice", "'tool_choice' is only allowed when 'tools' are specified.")
+		refuse("tool_choice", "'tool_choice' is only allowed when 'tools' are specified.")
+	case q.ToolChoice != nil && !slices.Contains([]string{"auto", "none", "required"}, read[string](q.ToolChoice)):
+		refuse("tool_choice", "Invalid value: '%s'. Supported values are: 'none', 'auto', and 'required'.", q.ToolChoice)
 	case len(q.Tools) > 128:
-		return bad("tools", "Invalid 'tools': array too long. Expected an array with maximum length 128, but got an array with length %d instead.", len(q.Tools))
+		refuse("tools", "Invalid 'tools': array too long. Expected an array with maximum length 128, but got an array with length %d instead.", len(q.Tools))
 	}
-	return nil
-}
-
-func openaiTools(q *openaiRequest, r *Request) *problem {
-	for i, raw := range q.Tools {
-		if p := r.addFunction(raw, fmt.Sprintf("tools[%d].function", i)); p != nil {
-			return p
-		}
-	}
-	if q.ToolChoice != nil && !slices.Contains([]string{"auto", "none", "required"}, read[string](q.ToolChoice)) {
-		return bad("tool_choice", "Invalid value: '%s'. Supported values are: 'none', 'auto', and 'required'.", q.ToolChoice)
-	}
-	return nil
 }
 
 // addFunction checks a tool and adds it to the prompt.
-func (r *Request) addFunction(raw json.RawMessage, where string) *problem {
+func (r *Request) addFunction(raw json.RawMessage, where string) {
 	var t openaiTool
-	if p := decode(raw, &t, where, unknownArgument); p != nil {
-		return p
-	}
+	decode(raw, &t, where, unknownArgument)
 	f := t.Function
 	switch {
 	case t.Type != "function":
-		return bad(where, "Invalid value: '%s'. Supported values are: 'function'.", t.Type)
+		refuse(where, "Invalid value: '%s'. Supported values are: 'function'.", t.Type)
 	case !toolName.MatchString(f.Name):
-		return bad(where+".name", "Invalid '%s.name': string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'.", where)
+		refuse(where+".name", "Invalid '%s.name': string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'.", where)
 	case len([]rune(f.Description)) > 1024:
-		return bad(where+".description", "Invalid '%s.description': string too long. Expected a string with maximum length 1024, but got a string with length %d instead.", where, len([]rune(f.Description)))
+		refuse(where+".description", "Invalid '%s.description': string too long. Expected a string with maximum length 1024, but got a string with length %d instead.", where, len([]rune(f.Description)))
 	}
-	s, p := parameters(f.Parameters, where+".parameters")
-	if p == nil {
-		p = s.each("", func(path string, s schema) *problem {
-			if len(s.kinds()) == 1 && s.kinds()[0] == "array" && s["items"] == nil {
-				return bad(where+".parameters", "Invalid schema for function '%s': In context=('%s'), array schema missing items.", f.Name, path)
-			}
-			return nil
-		})
-	}
-	if p == nil && f.Strict {
-		p = s.strict(where + ".parameters")
-	}
-	if p != nil {
-		return p
+	s := parameters(f.Parameters, where+".parameters")
+	s.each("", func(path string, s schema) {
+		if slices.Equal(s.kinds(), []string{"array"}) && s["items"] == nil {
+			refuse(where+".parameters", "Invalid schema for function '%s': In context=('%s'), array schema missing items.", f.Name, path)
+		}
+	})
+	if f.Strict {
+		s.strict(where + ".parameters")
 	}
 	if r.Tool(f.Name) == f.Name {
-		return bad(where+".name", "Tool names must be unique: '%s'.", f.Name)
+		refuse(where+".name", "Tool names must be unique: '%s'.", f.Name)
 	}
 	r.Tools = append(r.Tools, f.Name)
 	r.parts = append(r.parts, compact(raw))
-	return nil
 }
 
-func openaiFormat(q *openaiRequest, r *Request) *problem {
+func openaiFormat(q *openaiRequest, r *Request) {
 	if q.ResponseFormat == nil {
-		return nil
+		return
 	}
 	var f struct {
 		Type       string `json:"type"`
@@ -158,41 +136,33 @@ func openaiFormat(q *openaiRequest, r *Request) *problem {
 			Strict bool            `json:"strict"`
 		} `json:"json_schema"`
 	}
-	if p := decode(q.ResponseFormat, &f, "response_format", unknownArgument); p != nil {
-		return p
-	}
+	decode(q.ResponseFormat, &f, "response_format", unknownArgument)
 	if f.Type != "json_schema" || !toolName.MatchString(f.JSONSchema.Name) {
-		return bad("response_format.json_schema.name", "Invalid 'response_format': a json_schema whose name matches the pattern was expected.")
+		refuse("response_format.json_schema.name", "Invalid 'response_format': a json_schema whose name matches the pattern was expected.")
 	}
 	r.Format = f.JSONSchema.Name
-	s, p := parameters(f.JSONSchema.Schema, "response_format.json_schema.schema")
-	if p == nil && f.JSONSchema.Strict {
-		p = s.strict("response_format.json_schema.schema")
+	if s := parameters(f.JSONSchema.Schema, "response_format.json_schema.schema"); f.JSONSchema.Strict {
+		s.strict("response_format.json_schema.schema")
 	}
-	return p
 }
 
-func openaiMessages(q *openaiRequest, r *Request) *problem {
+func openaiMessages(q *openaiRequest, r *Request) {
 	open := map[string]bool{} // calls without a result
 	const unanswered = "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: %s"
 	for i, raw := range q.Messages {
 		where := fmt.Sprintf("messages[%d]", i)
 		var m openaiMessage
-		if p := decode(raw, &m, where, "Additional properties are not allowed ('%s' was unexpected)"); p != nil {
-			return p
-		}
+		decode(raw, &m, where, "Additional properties are not allowed ('%s' was unexpected)")
 		if m.Role == "tool" {
 			if !open[m.ToolCallID] {
-				return bad(where+".role", "Invalid parameter: messages with role 'tool' must be a response to a preceding message with 'tool_calls'.")
+				refuse(where+".role", "Invalid parameter: messages with role 'tool' must be a response to a preceding message with 'tool_calls'.")
 			}
 			delete(open, m.ToolCallID)
 			r.Results++
 		} else if len(open) > 0 {
-			return bad(where+".role", unanswered, ids(open))
+			refuse(where+".role", unanswered, ids(open))
 		}
-		if p := m.check(where, open); p != nil {
-			return p
-		}
+		m.check(where, open)
 		if m.Role == "system" || m.Role == "developer" {
 			r.System += text(m.Content)
 		} else {
@@ -201,52 +171,47 @@ func openaiMessages(q *openaiRequest, r *Request) *problem {
 		r.parts = append(r.parts, compact(raw))
 	}
 	if len(open) > 0 {
-		return bad("messages", unanswered, ids(open))
+		refuse("messages", unanswered, ids(open))
 	}
-	return nil
 }
 
 // check checks a message alone, and opens its calls.
-func (m *openaiMessage) check(where string, open map[string]bool) *problem {
+func (m *openaiMessage) check(where string, open map[string]bool) {
 	if !slices.Contains([]string{"system", "developer", "user", "assistant", "tool"}, m.Role) {
-		return bad(where+".role", "Invalid value: '%s'. Supported values are: 'system', 'assistant', 'user', 'tool' and 'developer'.", m.Role)
+		refuse(where+".role", "Invalid value: '%s'. Supported values are: 'system', 'assistant', 'user', 'tool' and 'developer'.", m.Role)
 	}
 	if len(m.ToolCalls) > 0 && m.Role != "assistant" {
-		return bad(where+".tool_calls", "Additional properties are not allowed ('tool_calls' was unexpected)")
+		refuse(where+".tool_calls", "Additional properties are not allowed ('tool_calls' was unexpected)")
 	}
-	if p := m.checkContent(where + ".content"); p != nil {
-		return p
-	}
+	m.checkContent(where + ".content")
 	for j, c := range m.ToolCalls {
 		switch {
 		case c.ID == "" || len(c.ID) > 40:
-			return bad(where, "Invalid '%s.tool_calls[%d].id': string too long. Expected a string with maximum length 40.", where, j)
+			refuse(where, "Invalid '%s.tool_calls[%d].id': string too long. Expected a string with maximum length 40.", where, j)
 		case c.Type != "function" || !toolName.MatchString(c.Function.Name):
-			return bad(where, "Invalid '%s.tool_calls[%d].function.name': string does not match pattern.", where, j)
+			refuse(where, "Invalid '%s.tool_calls[%d].function.name': string does not match pattern.", where, j)
 		case open[c.ID]:
-			return bad(where, "Duplicate tool_call_id '%s'.", c.ID)
+			refuse(where, "Duplicate tool_call_id '%s'.", c.ID)
 		}
 		open[c.ID] = true
 	}
-	return nil
 }
 
-func (m *openaiMessage) checkContent(where string) *problem {
+func (m *openaiMessage) checkContent(where string) {
 	if len(m.Content) == 0 || string(m.Content) == "null" {
 		if len(m.ToolCalls) == 0 {
-			return bad(where, "Invalid value for 'content': expected a string, got null.")
+			refuse(where, "Invalid value for 'content': expected a string, got null.")
 		}
-		return nil
+		return
 	}
 	if string(m.Content) == "[]" {
-		return bad(where, "Invalid '%s': empty array. Expected an array with minimum length 1.", where)
+		refuse(where, "Invalid '%s': empty array. Expected an array with minimum length 1.", where)
 	}
 	for _, part := range read[[]struct{ Type string }](m.Content) {
 		if part.Type != "text" && m.Role != "user" {
-			return bad(where, "Invalid content type. image_url and input_audio are only allowed for messages with role 'user'.")
+			refuse(where, "Invalid content type. image_url and input_audio are only allowed for messages with role 'user'.")
 		}
 	}
-	return nil
 }
 
 func callTexts(calls []openaiToolCall) string {

@@ -96,7 +96,11 @@ func (s *Server) serve(w http.ResponseWriter, hr *http.Request, provider string)
 		return
 	}
 	r := &Request{Provider: provider, Body: body, Header: hr.Header, Turn: -1, At: time.Now()}
-	p := s.read(r)
+	check := s.script.readOpenAI
+	if provider == "anthropic" {
+		check = s.script.readAnthropic
+	}
+	p := catch(func() { check(r) })
 	var turn *Turn
 	s.update(func() {
 		if p == nil {
@@ -129,13 +133,6 @@ func (s *Server) serve(w http.ResponseWriter, hr *http.Request, provider string)
 	if turn != nil && turn.Cut > 0 {
 		panic(http.ErrAbortHandler) // the documented way to break a connection
 	}
-}
-
-func (s *Server) read(r *Request) *problem {
-	if r.Provider == "openai" {
-		return s.script.readOpenAI(r)
-	}
-	return s.script.readAnthropic(r)
 }
 
 // fits checks the prompt and the longest answer against the window.
