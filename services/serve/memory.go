@@ -23,17 +23,18 @@ const (
 	tightGC, looseGC = 100, 300
 )
 
-// TuneMemory sets the memory pools of gRPC and the pace of the garbage collector. Call it first in a server's process.
-//
-// The process collects garbage when it has allocated some megabytes, by how fast it does, unless GOGC says otherwise. The live heaps of
-// our servers are a few megabytes, and GOGC=100 would collect them several times as often; a fixed GOGC that is large enough for them
-// would let a large heap grow without need.
-func TuneMemory() {
-	// 2 KiB to 8 MiB, each size twice the one before. By default there is none between 32 KiB and 1 MiB, and buffers are cleared when they
-	// are handed out: a message of 60 kB took 2.5 times the CPU.
+// init sets the sizes of gRPC's buffers, which it allows only here: 2 KiB to 8 MiB, each size twice the one before. By default there is none
+// between 32 KiB and 1 MiB, and buffers are cleared when they are handed out: a message of 60 kB took 2.5 times the CPU.
+func init() {
 	if buffers, err := mem.NewBinaryTieredBufferPool(11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23); err == nil {
 		experimental.SetDefaultBufferPool(buffers)
 	}
+}
+
+// RelaxGC makes the process collect garbage when it has allocated some megabytes, by how fast it does, unless GOGC says otherwise. The
+// live heaps of our servers are a few megabytes, and GOGC=100 would collect them several times as often; a fixed GOGC that is large
+// enough for them would let a large heap grow without need.
+func RelaxGC() {
 	if os.Getenv("GOGC") != "" {
 		return
 	}

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/mem"
 )
 
@@ -36,11 +35,11 @@ func TestHeadroomFor(t *testing.T) {
 }
 
 // GOGC follows the live heap, up and down.
-func TestTuneMemory(t *testing.T) {
+func TestRelaxGC(t *testing.T) {
 	t.Setenv("GOGC", "")
 	was := debug.SetGCPercent(100)
 	t.Cleanup(func() { debug.SetGCPercent(was) })
-	TuneMemory()
+	RelaxGC()
 	ballast := make([]byte, 64<<20)
 	awaitGOGC(t, func(gogc int) bool { return gogc == tightGC })
 	runtime.KeepAlive(ballast) // and no longer
@@ -62,24 +61,18 @@ func awaitGOGC(t *testing.T, is func(gogc int) bool) {
 }
 
 // What the operator says counts.
-func TestTuneMemoryLeavesGOGC(t *testing.T) {
+func TestRelaxGCLeavesGOGC(t *testing.T) {
 	t.Setenv("GOGC", "50")
 	was := debug.SetGCPercent(50)
 	t.Cleanup(func() { debug.SetGCPercent(was) })
-	TuneMemory()
+	RelaxGC()
 	if got := debug.SetGCPercent(50); got != 50 {
 		t.Errorf("GOGC is %d", got)
 	}
 }
 
 // A message gets a buffer of at most twice its size.
-func TestTuneMemorySetsBuffers(t *testing.T) {
-	was, before := debug.SetGCPercent(100), mem.DefaultBufferPool()
-	t.Cleanup(func() {
-		debug.SetGCPercent(was)
-		experimental.SetDefaultBufferPool(before)
-	})
-	TuneMemory()
+func TestBuffersFitMessages(t *testing.T) {
 	for _, size := range []int{2048, 60_000, 1 << 20, 5 << 20} {
 		if buf := mem.DefaultBufferPool().Get(size); len(*buf) != size || cap(*buf) > 2*size {
 			t.Errorf("%d bytes are in a buffer of %d, whose capacity is %d", size, len(*buf), cap(*buf))

@@ -39,7 +39,7 @@ func main() {
 	flag.StringVar(&s.pool, "pool", "", "address of the pool of `victim executor`")
 	flag.Parse()
 	s.role = flag.Arg(0)
-	serve.TuneMemory()
+	serve.RelaxGC()
 	if err := s.run(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

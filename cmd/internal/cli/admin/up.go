@@ -60,7 +60,7 @@ func (f PoolFlags) config() mcppool.Config {
 
 // Run serves until the context ends.
 func (c *UpCmd) Run(ctx context.Context, u *ui.UI, h *Host, session *discover.Session, level LogLevel) (err error) {
-	serve.TuneMemory()
+	serve.RelaxGC()
 	began := u.Now()
 	cfg, err := c.config(h, session.Config())
 	if err != nil {
