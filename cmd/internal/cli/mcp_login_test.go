@@ -76,7 +76,7 @@ func TestMCPLogin(t *testing.T) {
 		return nil
 	}
 	w.golden("mcp login", anyPort(w.pawl("mcp", "login", "web")))
-	if page := <-pages; !strings.Contains(page, "You are logged in") {
+	if page := <-pages; !strings.Contains(page, "Go back to the terminal") {
 		t.Errorf("the browser saw:\n%s", page)
 	}
 	w.tty = false // then no browser is opened, but the address is there
@@ -107,7 +107,7 @@ func TestMCPLoginFails(t *testing.T) {
 	w.tty = true
 	w.browse = func(address string) error {
 		go func() {
-			if status, body := visit(t, address, url.Values{"state": {clitest.LoginState}, "error": {"access_denied"}}); status != http.StatusConflict || !strings.Contains(body, "not logged in") {
+			if status, body := visit(t, address, url.Values{"state": {clitest.LoginState}, "error": {"access_denied"}}); status != http.StatusOK || !strings.Contains(body, "Go back to the terminal") {
 				t.Errorf("%d\n%s", status, body)
 			}
 		}()

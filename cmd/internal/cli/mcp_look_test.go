@@ -49,9 +49,9 @@ func TestMCPLogs(t *testing.T) {
 	w.serveElsewhere()
 	w.golden("mcp logs", w.pawl("mcp", "logs", "files"))
 	w.golden("mcp logs json", w.pawl("mcp", "logs", "files", "--json"))
-	w.pawl("mcp", "logs", "quiet").expect(t, 0, "", "quiet is connected, and wrote nothing to stderr")
-	w.pawl("mcp", "logs", "new").expect(t, 0, "", "pawl mcp test new tries")
-	w.pawl("mcp", "logs", "web").expect(t, 0, "", "web is a server at an address; such servers have no stderr here")
+	w.pawl("mcp", "logs", "quiet").expect(t, 0, "", "quiet wrote nothing to stderr here; pawl mcp test quiet")
+	w.pawl("mcp", "logs", "new").expect(t, 0, "", "pawl mcp test new looks")
+	w.pawl("mcp", "logs", "web").expect(t, 0, "", "web wrote nothing to stderr here")
 	w.tty = true
 	w.golden("mcp logs tty", w.pawl("mcp", "logs", "files"))
 }

@@ -187,8 +187,6 @@ func TestRunUsage(t *testing.T) {
 		{[]string{"run", "x", "--max-time", "-3s"}, "--max-time: expected duration value"},
 		{[]string{"mcp", "add", "x", "--call-timeout=-5s", "--", "cmd"}, "--call-timeout -5s: a time cannot be negative\n  next: --call-timeout 90s"},
 		{[]string{"mcp", "add", "x", "--pinning", "foo", "--", "cmd"}, "--pinning must be one of \"approve-changes\","},
-		{[]string{"mcp", "update", "x", "--trusted", "--no-trusted"}, "--trusted and --no-trusted exclude each other"},
-		{[]string{"mcp", "update", "x", "--no-disabled", "--disabled", "--", "y"}, "--disabled and --no-disabled exclude each other"},
 		{[]string{"mcp", "add", "x"}, "neither a command nor --url"},
 		{[]string{"mcp", "add", "x", "--env", "A", "--", "cmd"}, "--env: expected \"<key>=<value>\""},
 		{[]string{"mcp", "add", "x", "--effect", "t=odd", "--", "cmd"}, "no such effect"},

@@ -39,16 +39,16 @@ type Session struct {
 
 // New makes a session.
 func New(cfg Config) *Session {
+	if cfg.Note == nil {
+		cfg.Note = func(string) {}
+	}
+	if cfg.Alive == nil {
+		cfg.Alive = Alive
+	}
 	s := &Session{cfg: cfg}
 	s.Tasks, s.Agents = executorv1.NewExecutorServiceClient(s), executorv1.NewAgentServiceClient(s)
 	s.Pool, s.Planner = mcppoolv1.NewMcpPoolServiceClient(s), plannerv1.NewPlannerServiceClient(s)
 	return s
-}
-
-func (s *Session) note(text string) {
-	if s.cfg.Note != nil {
-		s.cfg.Note(text)
-	}
 }
 
 // Config says where the session looks for servers.
@@ -68,7 +68,7 @@ func (s *Session) Server(ctx context.Context) (*Server, error) {
 		}
 		s.server = server
 		if s.cfg.AskedKey && s.keyless(ctx, server) {
-			s.note("the server has no keys: --key has no effect")
+			s.cfg.Note("the server has no keys: --key has no effect")
 		}
 	}
 	return s.server, nil
@@ -106,7 +106,7 @@ func (s *Session) Reconnect(ctx context.Context, lost *Server) (*Server, error) 
 	if lost.Kind == Embedded {
 		return nil, ui.Errorf("the server inside this command ended").Then("run the command again; tasks go on where they were")
 	}
-	s.note("the server at " + lost.Addr + " went away; waiting for it to come back")
+	s.cfg.Note("the server at " + lost.Addr + " went away; waiting for it to come back")
 	server, err := s.await(ctx, lost.Addr)
 	if err != nil {
 		return nil, err

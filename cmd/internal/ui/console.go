@@ -4,11 +4,17 @@ package ui
 
 import (
 	"bufio"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/term"
@@ -288,3 +294,120 @@ func (l *LiveLine) Clear() {
 
 // Put writes and ignores the error, for output that comes bit by bit: see FirstError.
 func Put(w io.Writer, text string) { _, _ = io.WriteString(w, text) }
+
+// Signals delivers each interrupt to a command that takes interrupts itself, else it cancels the context of
+// the whole program. A request to end (SIGTERM, SIGHUP) always ends the context: it does not cancel the task.
+type Signals struct {
+	done   chan struct{}
+	cancel func()
+	exit   func(int)
+
+	mu    sync.Mutex
+	takes []chan<- struct{} // the last one gets the next interrupt
+	asked bool              // the context has been ended
+}
+
+// NewSignals hands out the signals of in until it is closed. cancel ends the program in order, exit at once.
+func NewSignals(in <-chan os.Signal, cancel func(), exit func(int)) *Signals {
+	s := &Signals{done: make(chan struct{}), cancel: cancel, exit: exit}
+	go func() {
+		for {
+			select {
+			case sig := <-in:
+				s.deliver(sig)
+			case <-s.done:
+				return
+			}
+		}
+	}()
+	return s
+}
+
+// Close ends the handing out.
+func (s *Signals) Close() { close(s.done) }
+
+func (s *Signals) deliver(sig os.Signal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.takes); n > 0 && sig == os.Interrupt {
+		select {
+		case s.takes[n-1] <- struct{}{}:
+			return
+		default: // it did not take the one before: the person means it
+		}
+	}
+	if s.asked && s.exit != nil {
+		s.exit(Stopped)
+	}
+	s.asked = true
+	s.cancel()
+}
+
+// Take sends interrupts to the channel from now on, until the returned function is called.
+func (s *Signals) Take() (<-chan struct{}, func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := make(chan struct{}, 1)
+	s.takes = append(s.takes, c)
+	return c, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.takes = slices.DeleteFunc(s.takes, func(t chan<- struct{}) bool { return t == c })
+	}
+}
+
+// Editor lets the person change a text in $VISUAL or $EDITOR; nil where neither is set. An editor is never killed: it
+// has the terminal until the person is done.
+func Editor(getenv func(string) string) func(context.Context, string) (string, error) {
+	command := strings.Fields(cmp.Or(getenv("VISUAL"), getenv("EDITOR")))
+	if len(command) == 0 {
+		return nil
+	}
+	return func(ctx context.Context, text string) (edited string, err error) {
+		file, err := os.CreateTemp("", "pawl-*.json")
+		if err != nil {
+			return "", fmt.Errorf("make a file to edit: %w", err)
+		}
+		defer func() { err = errors.Join(err, os.Remove(file.Name())) }()
+		_, err = file.WriteString(text)
+		if err = errors.Join(err, file.Close()); err != nil {
+			return "", fmt.Errorf("make a file to edit: %w", err)
+		}
+		cmd := exec.CommandContext(context.WithoutCancel(ctx), command[0], append(command[1:len(command):len(command)], file.Name())...)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+		if err := cmd.Run(); err != nil {
+			return "", fmt.Errorf("run the editor %s: %w", command[0], err)
+		}
+		raw, err := os.ReadFile(file.Name())
+		if err != nil {
+			return "", fmt.Errorf("read what was edited: %w", err)
+		}
+		return string(raw), nil
+	}
+}
+
+// Browser opens addresses in the person's browser; nil where this machine has none to show.
+func Browser(getenv func(string) string) func(address string) error {
+	command := []string{"xdg-open"}
+	switch runtime.GOOS {
+	case "darwin":
+		command = []string{"open"}
+	case "windows":
+		command = []string{"rundll32", "url.dll,FileProtocolHandler"}
+	default:
+		if getenv("DISPLAY") == "" && getenv("WAYLAND_DISPLAY") == "" {
+			return nil
+		}
+	}
+	program, err := exec.LookPath(command[0])
+	if err != nil {
+		return nil
+	}
+	return func(address string) error {
+		cmd := exec.Command(program, append(command[1:len(command):len(command)], address)...) //nolint:noctx // it outlives the command
+		if err := cmd.Start(); err != nil {
+			return fmt.Errorf("open a browser with %s: %w", command[0], err)
+		}
+		return cmd.Process.Release()
+	}
+}

@@ -248,10 +248,7 @@ func rule(text string) string {
 	text = strings.ReplaceAll(text, "greater than or equal to ", "at least ")
 	text = strings.ReplaceAll(text, "less than or equal to ", "at most ")
 	return regexp.MustCompile(`\b[0-9]{3,9}s\b`).ReplaceAllStringFunc(text, func(seconds string) string {
-		d, err := time.ParseDuration(seconds)
-		if err != nil {
-			return seconds
-		}
+		d, _ := time.ParseDuration(seconds) // of at most 9 digits
 		return humantime.Text(d)
 	})
 }

@@ -90,7 +90,7 @@ func storeText(st ui.Style, i *executorv1.StoreInfo) string {
 	total, parts := int64(0), []string{}
 	for _, status := range slices.Sorted(maps.Keys(i.GetTasks())) {
 		total += i.GetTasks()[status]
-		parts = append(parts, fmt.Sprintf("%d %s", i.GetTasks()[status], statusWord(status)))
+		parts = append(parts, fmt.Sprintf("%d %s", i.GetTasks()[status], ui.StatusName(executorv1.ExecutorStatus(executorv1.ExecutorStatus_value["EXECUTOR_STATUS_"+status]))))
 	}
 	row("tasks", "%s", strings.TrimSuffix(fmt.Sprintf("%d: %s", total, strings.Join(parts, ", ")), ": "))
 	if i.GetOldest() != nil {
@@ -101,11 +101,6 @@ func storeText(st ui.Style, i *executorv1.StoreInfo) string {
 		row("", "%-12s %s", name, ui.Bytes(i.GetBytes()[name]))
 	}
 	return b.String()
-}
-
-// statusWord is how people call a status of the API.
-func statusWord(status string) string {
-	return ui.StatusName(executorv1.ExecutorStatus(executorv1.ExecutorStatus_value["EXECUTOR_STATUS_"+status]))
 }
 
 // StoreCompactCmd is `pawl store compact`.

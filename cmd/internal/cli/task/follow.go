@@ -69,7 +69,8 @@ func (f *follower) run(ctx context.Context) error {
 			return err
 		}
 		if err == nil {
-			if ended, err = f.ended(ctx); ended || err != nil {
+			task, err := f.s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: f.id})
+			if err != nil || task.GetEndTime() != nil && task.GetLastSeq() <= f.seq {
 				return err
 			}
 		}
@@ -80,29 +81,17 @@ func (f *follower) run(ctx context.Context) error {
 			return ui.Errorf("the event stream of task %s broke off %d times without a new event", f.id, futile).
 				Then("pawl watch %s --after %d%s", f.id, f.seq, f.s.Flags())
 		}
-		if err := f.again(ctx, server, err, n); err != nil {
-			return err
+		if err != nil {
+			if _, err := f.s.Reconnect(ctx, server); err != nil {
+				return err
+			}
+			continue
+		}
+		select { // a server that ended the stream without an error may still be there
+		case <-ctx.Done():
+		case <-time.After(time.Duration(n) * 100 * time.Millisecond):
 		}
 	}
-}
-
-// ended says whether nothing can come after the last event that was seen.
-func (f *follower) ended(ctx context.Context) (bool, error) {
-	task, err := f.s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: f.id})
-	return task.GetEndTime() != nil && task.GetLastSeq() <= f.seq, err
-}
-
-// again finds a server for the next stream. One that ended the stream without an error may still be there.
-func (f *follower) again(ctx context.Context, server *discover.Server, cause error, n int) error {
-	if cause != nil {
-		_, err := f.s.Reconnect(ctx, server)
-		return err
-	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(time.Duration(n) * 100 * time.Millisecond):
-	}
-	return nil
 }
 
 // stream reads one stream; ended says that the task's last event came.

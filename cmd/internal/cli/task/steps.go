@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -206,15 +207,8 @@ func outcomeText(o commonv1.Outcome) string {
 
 // stepMark is the mark of a step's status.
 func stepMark(s ui.Style, status executorv1.StepStatus) string {
-	switch status {
-	case executorv1.StepStatus_STEP_STATUS_SUCCESS:
-		return s.Green("✓")
-	case executorv1.StepStatus_STEP_STATUS_ERROR:
-		return s.Red("✗")
-	case executorv1.StepStatus_STEP_STATUS_CANCELLED:
-		return s.Yellow("⊘")
-	case executorv1.StepStatus_STEP_STATUS_WAITING, executorv1.StepStatus_STEP_STATUS_PARAM:
-		return s.Yellow("⏸")
-	}
-	return s.Cyan("…")
+	return cmp.Or(map[executorv1.StepStatus]string{
+		executorv1.StepStatus_STEP_STATUS_SUCCESS: s.Green("✓"), executorv1.StepStatus_STEP_STATUS_ERROR: s.Red("✗"), executorv1.StepStatus_STEP_STATUS_CANCELLED: s.Yellow("⊘"),
+		executorv1.StepStatus_STEP_STATUS_WAITING: s.Yellow("⏸"), executorv1.StepStatus_STEP_STATUS_PARAM: s.Yellow("⏸"),
+	}[status], s.Cyan("…"))
 }

@@ -3,17 +3,215 @@ package mcp
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
+	"pawl.dev/mcppool-svc/mcppool"
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/errs"
 )
+
+// AddCmd is `pawl mcp add`.
+type AddCmd struct {
+	Name    string   `arg:"" optional:"" help:"Its id: lower-case letters, digits, - and _. With --from: the one entry to take."`
+	Command []string `arg:"" optional:"" help:"Behind --: the program to start and its arguments."`
+
+	ServerFlags
+	Trusted bool   `help:"Believe what the server says of its tools (read-only, destructive …)."`
+	From    string `type:"existingfile" placeholder:"FILE" help:"Take the servers of a file in the mcpServers format that other MCP clients use."`
+}
+
+// Run registers servers.
+func (c *AddCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	servers, err := c.servers(u)
+	if err != nil {
+		return err
+	}
+	at, err := s.Server(ctx)
+	if err != nil {
+		return err
+	}
+	added := &mcppoolv1.ListMcpServersResponse{}
+	var failed []error
+	for _, server := range servers {
+		if at.Local() {
+			localise(server)
+		}
+		got, err := c.add(ctx, u, s, server)
+		if got != nil {
+			added.McpServers = append(added.McpServers, got)
+			warnOfModel(ctx, u, s, got)
+		}
+		if err != nil {
+			failed = append(failed, err)
+		}
+	}
+	if u.JSON {
+		if err := u.Document(added); err != nil {
+			return err
+		}
+	}
+	return oneError(u, failed)
+}
+
+// oneError reports all but the last error and returns that one.
+func oneError(u *ui.UI, failed []error) error {
+	if len(failed) == 0 {
+		return nil
+	}
+	for _, err := range failed[:len(failed)-1] {
+		u.Report(err)
+	}
+	return failed[len(failed)-1]
+}
+
+func (c *AddCmd) add(ctx context.Context, u *ui.UI, s *discover.Session, server *mcppoolv1.McpServer) (*mcppoolv1.McpServer, error) {
+	id := server.GetId()
+	server, err := s.Pool.CreateMcpServer(ctx, &mcppoolv1.CreateMcpServerRequest{McpServer: server, McpServerId: id})
+	if err != nil {
+		return nil, named(id, err)
+	}
+	if server.GetDisabled() {
+		u.Say("%s is registered, but disabled", id)
+		return server, nil
+	}
+	if server, err = s.Pool.ActivateMcpServer(ctx, &mcppoolv1.ActivateMcpServerRequest{Id: id}); err != nil {
+		return nil, named(id, err)
+	}
+	found := ""
+	if !c.NoCheck {
+		if found, err = connect(ctx, s, id, "registered"); err != nil {
+			return server, err
+		}
+	}
+	u.Say("%s is registered and active%s", id, found)
+	return server, nil
+}
+
+// connect connects to a server and says what is found there; done is what was done with it before.
+func connect(ctx context.Context, s *discover.Session, id, done string) (string, error) {
+	tools, err := discover.All(ctx, s.Pool.ListTools, &mcppoolv1.ListToolsRequest{McpId: id})
+	switch {
+	case errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_LOGIN_REQUIRED:
+		return "; it wants a login: pawl mcp login " + id, nil
+	case err != nil:
+		return "", ui.Errorf("%s is %s, but it does not work: %s", id, done, ui.AsError(err).Message).
+			Then("pawl mcp test %[1]s%[2]s says more; pawl mcp update %[1]s%[2]s changes what is wrong with it", id, s.Flags())
+	}
+	found := fmt.Sprintf(": %s (pawl mcp tools %s)", ui.Plural(len(tools.GetTools()), "tool"), id)
+	if n := tools.GetQuarantinedCount(); n > 0 {
+		found += fmt.Sprintf(", %d more need an approval (pawl mcp tools %s --quarantined)", n, id)
+	}
+	return found, nil
+}
+
+func named(id string, err error) error {
+	e := ui.AsError(err)
+	then := strings.ReplaceAll(e.Next, " ID", " "+id)
+	if errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS {
+		then = fmt.Sprintf("pawl mcp update %s changes it, pawl mcp remove %[1]s takes it away; or choose another id", id)
+	}
+	say := ui.WrapError(err, "%s: %s", id, e.Message).Then("%s", then)
+	say.Code = e.Code
+	return say
+}
+
+// servers is what the command line asks for.
+func (c *AddCmd) servers(u *ui.UI) ([]*mcppoolv1.McpServer, error) {
+	servers := []*mcppoolv1.McpServer{{Id: c.Name}}
+	switch {
+	case c.From != "":
+		var err error
+		if servers, err = c.imported(u, "leave the name out to take all of them"); err != nil {
+			return nil, err
+		}
+	case c.Name == "":
+		return nil, ui.Usagef("the server has no name").Then("pawl mcp add NAME -- COMMAND ARGS…, pawl mcp add NAME --url URL, or pawl mcp add --from FILE")
+	case c.URL == "" && len(c.Command) == 0:
+		return nil, ui.Usagef("%s has neither a command nor --url", c.Name).
+			Then("pawl mcp add %s -- COMMAND ARGS…, or pawl mcp add %s --url URL", c.Name, c.Name)
+	}
+	for _, s := range servers {
+		s.Trusted = s.GetTrusted() || c.Trusted // a file may say so too
+		if err := c.apply(s, c.Command, false); err != nil {
+			return nil, err
+		}
+	}
+	return servers, nil
+}
+
+// imported reads servers from the file; hint is what to do if it has none of the name.
+func (c *AddCmd) imported(u *ui.UI, hint string) ([]*mcppoolv1.McpServer, error) {
+	if len(c.Command) > 0 || c.URL != "" {
+		return nil, ui.Usagef("--from takes commands and addresses from the file").Then("leave the command and --url out")
+	}
+	servers, err := mcppool.ReadServers(c.From, c.Name)
+	if err != nil {
+		return nil, unreadable(c.From, err)
+	}
+	if len(servers) == 0 {
+		return nil, ui.Errorf("%s has no server %q", c.From, c.Name).Then("%s", hint)
+	}
+	var taken []*mcppoolv1.McpServer
+	for _, s := range servers {
+		for _, key := range s.Unknown {
+			u.Warn("server %q: the key %q is not known and has no effect", cmp.Or(s.GetDisplayName(), s.GetId()), key)
+		}
+		taken = append(taken, s.McpServer)
+	}
+	return taken, nil
+}
+
+// unreadable says what is wrong with a file, and what can be taken of it all the same.
+func unreadable(path string, err error) error {
+	var bad *mcppool.BadServers
+	if !errors.As(err, &bad) || len(bad.Good) == 0 {
+		return ui.Errorf("%v", err).Then(`correct the file; it must be {"mcpServers": {"name": {"command": …}}}`)
+	}
+	return ui.Errorf("%v", err).Then("nothing was added: correct the file, or take one alone that is right: pawl mcp add %s --from %s", bad.Good[0], path)
+}
+
+// localise makes a program run where it was named: its path, and those among its arguments, mean this folder.
+func localise(s *mcppoolv1.McpServer) {
+	stdio := s.GetStdio()
+	if stdio == nil || stdio.GetCwd() != "" {
+		return
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return // the folder is gone; the server's own one has to do
+	}
+	stdio.Cwd = here
+	if strings.ContainsRune(stdio.GetCommand(), filepath.Separator) && !filepath.IsAbs(stdio.GetCommand()) {
+		stdio.Command = filepath.Join(here, stdio.GetCommand())
+	}
+}
+
+// warnOfModel says that a server may have a model asked that is not there. If models cannot be listed, as of a pool that stands alone, it
+// says nothing: pawl mcp test asks the pool.
+func warnOfModel(ctx context.Context, u *ui.UI, s *discover.Session, server *mcppoolv1.McpServer) {
+	model := server.GetSampling().GetModel()
+	if model == "" {
+		return
+	}
+	if _, err := s.Planner.ListModels(ctx, &plannerv1.ListModelsRequest{Name: model}); status.Code(err) == codes.InvalidArgument {
+		u.Warn("the model that %s may have asked cannot be: %s; another one: pawl mcp update %[1]s --sampling MODEL", server.GetId(), ui.AsError(err).Message)
+	}
+}
 
 // UpdateCmd is `pawl mcp update`.
 type UpdateCmd struct {
