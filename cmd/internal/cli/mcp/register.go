@@ -261,22 +261,26 @@ func (c *UpdateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 			return err
 		}
 	}
+	return c.report(ctx, u, s, old, got, mask.GetPaths())
+}
+
+// report says what the change means, and connects to see whether the server works.
+func (c *UpdateCmd) report(ctx context.Context, u *ui.UI, s *discover.Session, old, now *mcppoolv1.McpServer, fields []string) (err error) {
 	if !u.JSON {
 		u.Printf("%s is changed\n", c.ID)
-		c.sayConsequences(u, old, got, mask.GetPaths())
+		c.sayConsequences(u, old, now, fields)
 	}
-	warnOfModel(ctx, u, s, got)
+	warnOfModel(ctx, u, s, now)
 	found := ""
-	if !c.NoCheck && !got.GetDisabled() && got.GetActive() {
+	if !c.NoCheck && !now.GetDisabled() && now.GetActive() {
 		found, err = connect(ctx, s, c.ID, "changed")
 	}
-	if u.JSON {
-		return cmp.Or(u.Document(got), err)
-	}
-	if strings.HasPrefix(found, ":") {
-		found = "it works" + found
-	}
-	if found != "" {
+	switch {
+	case u.JSON:
+		return cmp.Or(u.Document(now), err)
+	case strings.HasPrefix(found, ":"):
+		u.Printf("  it works%s\n", found)
+	case found != "":
 		u.Printf("  %s\n", strings.TrimPrefix(found, "; "))
 	}
 	return err
@@ -357,7 +361,7 @@ func remove[V any](m map[string]V, key string) bool {
 
 // sayConsequences says what a change means for what was approved, for logins, and for who may use the server.
 func (c *UpdateCmd) sayConsequences(u *ui.UI, old, now *mcppoolv1.McpServer, fields []string) {
-	if moved(old, now) || c.URL != "" && hides(now.GetHttp().GetUrl()) && !hides(c.URL) {
+	if moved(old, now) || c.URL != "" && strings.Contains(now.GetHttp().GetUrl(), "***") && !strings.Contains(c.URL, "***") {
 		u.Printf("  it is another server now: what was approved of its tools, and logins to it, are forgotten; the tools that it has when it\n" +
 			"  is used for the first time are taken as they are\n")
 	} else if slices.ContainsFunc(fields, func(f string) bool { return strings.HasPrefix(f, "http.oauth") }) {
@@ -370,9 +374,6 @@ func (c *UpdateCmd) sayConsequences(u *ui.UI, old, now *mcppoolv1.McpServer, fie
 		u.Printf("  your tasks do not use it: pawl mcp activate %s\n", now.GetId())
 	}
 }
-
-// hides reports whether a part of an address is not shown.
-func hides(address string) bool { return strings.Contains(address, "***") }
 
 // moved reports whether another program or address answers now: what the pool keeps approvals and logins for.
 func moved(old, now *mcppoolv1.McpServer) bool {

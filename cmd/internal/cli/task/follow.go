@@ -63,8 +63,6 @@ func (f *follower) run(ctx context.Context) error {
 		switch {
 		case ended:
 			return nil
-		case ctx.Err() != nil:
-			return ctx.Err()
 		case err != nil && !discover.Gone(err):
 			return err
 		}
