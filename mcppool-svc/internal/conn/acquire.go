@@ -149,13 +149,17 @@ func cancelled(ctx context.Context) error {
 
 // enter registers the caller at a connection, perhaps a new one.
 func (p *Pool) enter(ctx context.Context, k key, use Use, came time.Time) (*entry, error) {
+	e, err := (*entry)(nil), error(nil)
 	if p.isExclusive(use) {
-		return p.joinExclusive(ctx, k, use, came)
+		e, err = p.joinExclusive(ctx, k, use, came)
+	} else {
+		p.mu.Lock()
+		e, err = p.join(ctx, k, p.first(k), use, came)
+		p.mu.Unlock()
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	e, err := p.join(ctx, k, p.first(k), use, came)
-	p.countRefusal(err)
+	if err != nil && errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED {
+		p.refused.Add(1)
+	}
 	return e, err
 }
 

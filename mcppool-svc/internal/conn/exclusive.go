@@ -24,25 +24,30 @@ func (p *Pool) isExclusive(use Use) bool {
 
 // waiter is a call that needs a connection of its own.
 type waiter struct {
-	come   chan struct{} // buffered; it may try again
-	why    error         // guarded by the pool's mu; why it waits
-	queued bool          // guarded by the pool's mu
-	again  time.Time     // when it may try without being woken; zero: never
-	told   bool          // Use.Waiting was called
+	come  chan struct{} // buffered; it may try again
+	why   error         // guarded by the pool's mu; why it waits
+	again time.Time     // when it may try without being woken; zero: never
+	told  bool          // Use.Waiting was called
 }
 
 // joinExclusive registers the caller at a connection over which no other call runs, in the order in which calls came.
 func (p *Pool) joinExclusive(ctx context.Context, k key, use Use, came time.Time) (*entry, error) {
-	until := came.Add(use.Patience)
-	t := &waiter{come: make(chan struct{}, 1)}
+	t := &waiter{come: make(chan struct{}, 1), why: errBehind}
+	p.mu.Lock()
+	if len(p.queues[k]) >= maxWaiters {
+		defer p.mu.Unlock()
+		return nil, p.busy(k, use, t.why)
+	}
+	p.queues[k] = append(p.queues[k], t)
+	p.mu.Unlock()
 	defer p.dequeue(k, t)
 	for {
 		e, err := p.tryJoin(ctx, k, use, t)
+		if e == nil && err == nil {
+			err = p.wait(ctx, k, use, t, came.Add(use.Patience))
+		}
 		if e != nil || err != nil {
 			return e, err
-		}
-		if err := p.wait(ctx, k, use, t, until); err != nil {
-			return nil, err
 		}
 	}
 }
@@ -51,41 +56,22 @@ func (p *Pool) joinExclusive(ctx context.Context, k key, use Use, came time.Time
 func (p *Pool) tryJoin(ctx context.Context, k key, use Use, t *waiter) (*entry, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if queue := p.queues[k]; !p.closed && len(queue) > 0 && queue[0] != t {
-		return nil, p.enqueue(k, use, t, errBehind)
+	if !p.closed && p.queues[k][0] != t {
+		return nil, nil
 	}
 	free := p.free(k, use)
 	t.again = p.retryAt(p.keyFor(k, free)) // before join, as the time may come meanwhile
 	e, err := p.join(ctx, k, free, use, time.Now())
 	if err != nil && !p.closed && p.first(k) != nil {
-		return nil, p.enqueue(k, use, t, err) // one of the existing connections becomes free sooner or later
+		t.why = err
+		return nil, nil // one of the existing connections becomes free sooner or later
 	}
-	p.countRefusal(err)
 	return e, err
-}
-
-// enqueue lets t wait, unless too many do. Called with mu held.
-func (p *Pool) enqueue(k key, use Use, t *waiter, why error) error {
-	t.why = why
-	if t.queued {
-		return nil
-	}
-	if len(p.queues[k]) >= maxWaiters {
-		err := p.busy(k, use, why)
-		p.countRefusal(err)
-		return err
-	}
-	t.queued = true
-	p.queues[k] = append(p.queues[k], t)
-	return nil
 }
 
 func (p *Pool) dequeue(k key, t *waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !t.queued {
-		return
-	}
 	left := slices.DeleteFunc(p.queues[k], func(other *waiter) bool { return other == t })
 	if p.queues[k] = left; len(left) == 0 {
 		delete(p.queues, k)
@@ -127,9 +113,6 @@ func (p *Pool) wait(ctx context.Context, k key, use Use, t *waiter, until time.T
 	case <-ctx.Done():
 		return cancelled(ctx)
 	case <-time.After(time.Until(until)):
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.countRefusal(busy)
 		return busy
 	}
 }
@@ -144,13 +127,6 @@ func (p *Pool) busy(k key, use Use, why error) error {
 		"MCP server %s asks for input without saying for which call, so only one of your calls at a time runs over a connection to it; "+
 			"%s busy (%d), and there can be no other one now: %w; answer the questions that are open, or try again later",
 		use.Server.ID, connections, n, why).With(errs.OutcomeKey, errs.OutcomeNotExecuted).WithRetryAfter(retryAfter)
-}
-
-// countRefusal counts connections that a limit did not let be made. Called with mu held.
-func (p *Pool) countRefusal(err error) {
-	if err != nil && errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED {
-		p.refused++
-	}
 }
 
 // first returns the connection for requests that are no tool calls, or nil. Called with mu held.

@@ -52,7 +52,8 @@ type Pool struct {
 	changed func(server, user string) // see Observe
 	watched func(user string) bool    // see Watched
 
-	tools *catalog.Interner // of all connections
+	tools   *catalog.Interner // of all connections
+	refused atomic.Uint64     // connections refused because of a limit
 
 	base   context.Context // ends with Close, and connects with it
 	cancel context.CancelFunc
@@ -64,7 +65,6 @@ type Pool struct {
 	made    uint64            // guarded by mu; entries so far
 	live    map[*entry]bool   // guarded by mu; every entry with a connection, retired ones too
 	failed  map[key]*failure  // guarded by mu; the last failure, until the next success
-	refused uint64            // guarded by mu; connections refused because of a limit
 	queues  map[key][]*waiter // guarded by mu; calls that wait for a connection, by key of the first
 }
 

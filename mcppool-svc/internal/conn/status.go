@@ -106,7 +106,7 @@ func (p *Pool) Load() Load {
 	defer p.mu.Unlock()
 	l := Load{
 		States: map[string]int{"connecting": 0, "busy": 0, "idle": 0, "closing": 0},
-		Limit:  p.cfg.MaxConnections, Refused: p.refused,
+		Limit:  p.cfg.MaxConnections, Refused: p.refused.Load(),
 	}
 	for _, queue := range p.queues {
 		l.Waiting += len(queue)

@@ -153,7 +153,7 @@ func TestPageFirst(t *testing.T) {
 	}
 	p := &person{answer: declines}
 	_, err := p.call(t, dial(t, mcptest.Good), "pagefirst", `{}`)
-	if e := As(err); err == nil || e.Kind != Answered || e.Code != urlRequired || !strings.Contains(e.Message, "not done") {
+	if e := As(err); err == nil || e.Kind != Answered || e.Code != mcp.URL_ELICITATION_REQUIRED || !strings.Contains(e.Message, "not done") {
 		t.Errorf("error = %v", err)
 	}
 }

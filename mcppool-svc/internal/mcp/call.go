@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
 	"golang.org/x/sync/errgroup"
 
 	"pawl.dev/services/strictjson"
@@ -27,9 +28,6 @@ const (
 	lastWait  = 10 * time.Second
 	maxBusy   = 5
 )
-
-// urlRequired is the JSON-RPC code of a call that first wants something opened in a browser.
-const urlRequired = -32042
 
 // round is one of the requests that a call takes.
 type round struct {
@@ -125,7 +123,7 @@ func (c *client) roundFailed(ctx context.Context, r *running, last round, err er
 		e.Begun, e.Sent = true, e.Sent || last.unknown || last.acted
 		err = &e
 	}
-	if e.Kind == Answered && e.Code == urlRequired {
+	if e.Kind == Answered && e.Code == mcp.URL_ELICITATION_REQUIRED {
 		return c.openFirst(r, last, &e)
 	}
 	return last, err

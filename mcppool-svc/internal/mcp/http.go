@@ -124,7 +124,7 @@ func (t *web) start(x *pendingRequest) {
 	begun := t.client.background(func() {
 		defer cancel()
 		if r, ok := t.send(ctx, x); ok {
-			t.client.forget(x)
+			t.client.take(x.id)
 			x.deliver(r)
 		}
 	})

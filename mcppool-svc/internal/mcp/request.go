@@ -233,7 +233,7 @@ func (c *client) interrupt(ctx context.Context, x *pendingRequest) (json.RawMess
 			return nil, c.lost(c.wasSent(x))
 		}
 	}
-	c.forget(x)
+	c.take(x.id)
 	wait := stopWait
 	if c.oneStream {
 		wait = 0
@@ -340,8 +340,8 @@ func (c *client) receive(m jsonrpc.Message, text []byte, of *pendingRequest) (an
 		return false
 	}
 	x := of
-	if of == nil {
-		if x = c.take(m.ID); x != nil {
+	if id, ok := jsonrpc.ID(m.ID); of == nil && ok {
+		if x = c.take(id); x != nil {
 			m.Result = bytes.Clone(m.Result)
 		}
 	}
@@ -383,22 +383,11 @@ func (c *client) await(x *pendingRequest) {
 	c.waiting[x.id] = x
 }
 
-// take returns the request with an id, which is removed: a second response is dropped. It returns nil if there is none.
-func (c *client) take(raw []byte) *pendingRequest {
-	id, ok := jsonrpc.ID(raw)
-	if !ok {
-		return nil
-	}
+// take removes a request and returns it, so that a second response is dropped. It returns nil if there is none.
+func (c *client) take(id int64) *pendingRequest {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	x := c.waiting[id]
 	delete(c.waiting, id)
 	return x
-}
-
-// forget removes a request that waits no longer.
-func (c *client) forget(x *pendingRequest) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.waiting, x.id)
 }

@@ -65,7 +65,7 @@ func (t *stdio) start(x *pendingRequest) {
 	if err := t.out.Write(x.id, x.text); err != nil {
 		x.sent.Store(false)
 		if errors.Is(err, jsonrpc.ErrNotRead) {
-			t.client.forget(x)
+			t.client.take(x.id)
 			x.deliver(response{err: Errorf(Unavailable, "%w", err)})
 		}
 	}
