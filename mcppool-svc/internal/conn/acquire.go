@@ -81,8 +81,7 @@ func (l *Lease) Release() {
 // that still run over it may end. If the server did not answer in time, the connection counts as unverified (zero heard), and
 // the next request for its state probes it.
 func (l *Lease) Close(err error) {
-	var e *mcp.Error
-	if errors.As(err, &e) && (e.Lost || e.Kind == mcp.Interrupted) {
+	if e, ok := errors.AsType[*mcp.Error](err); ok && (e.Lost || e.Kind == mcp.Interrupted) {
 		l.pool.mu.Lock()
 		if !e.Lost {
 			l.entry.heard = time.Time{}
@@ -109,10 +108,8 @@ func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
 		lease := &Lease{pool: p, entry: e, use: use}
 		select {
 		case <-e.ready:
-		default:
-			select {
-			case <-e.ready:
-			case <-ctx.Done():
+		case <-ctx.Done():
+			if !isClosed(e.ready) {
 				lease.Release()
 				return nil, cancelled(ctx)
 			}

@@ -153,21 +153,15 @@ func (p *Pool) startProbes(user string, servers []*registry.Server) (asked []<-c
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range servers {
-		k := keyOf(Use{Server: s, User: user})
-		if s.Isolation != registry.PerTask {
-			gone := true
-			for _, e := range p.entries[k] {
-				asked, gone = p.probeOne(asked, e, 0), false
-			}
-			if f := p.failed[k.failureKey()]; gone && f != nil && s.HTTP != nil && !f.notServersFault() {
-				asked = p.reconnect(asked, f, Use{Server: s, User: user})
-			}
-			continue
-		}
+		k, gone := keyOf(Use{Server: s, User: user}), true
 		for e := range p.leased() {
 			if e.at(0).failureKey() == k {
-				asked = p.probeOne(asked, e, 0)
+				asked, gone = p.probeOne(asked, e, 0), false
 			}
+		}
+		f := p.failed[k]
+		if gone && f != nil && s.Isolation != registry.PerTask && s.HTTP != nil && !f.notServersFault() {
+			asked = p.reconnect(asked, f, Use{Server: s, User: user})
 		}
 	}
 	return asked

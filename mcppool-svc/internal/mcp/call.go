@@ -143,14 +143,9 @@ func (c *client) waitWhileBusy(ctx context.Context, last round, fields map[strin
 
 // keepState keeps what the server wants back with the next request.
 func (n *round) keepState(fields map[string]json.RawMessage) error {
-	if strictjson.Absent(fields["requestState"]) {
-		return nil
-	}
-	var state string
-	if err := json.Unmarshal(fields["requestState"], &state); err != nil {
+	if raw := fields["requestState"]; len(raw) > 0 && json.Unmarshal(raw, &n.state) != nil {
 		return brokenInput("its requestState is not a string")
 	}
-	n.state = &state
 	return nil
 }
 

@@ -57,7 +57,7 @@ type client struct {
 
 	life   context.Context // of the connection
 	finish func()          // ends life
-	close  func()
+	once   sync.Once       // of Close
 
 	mu      sync.Mutex
 	closing bool                                    // guarded by mu; Close was called
@@ -83,14 +83,6 @@ func (c *Connector) newClient(s *registry.Server, e era) *client {
 	}
 	conn.offers.subscribed, conn.offers.turn = make(map[string]*subscribed), semaphore.NewWeighted(1)
 	conn.life, conn.finish = context.WithCancel(context.Background())
-	conn.close = sync.OnceFunc(func() {
-		conn.mu.Lock()
-		conn.closing = true
-		conn.mu.Unlock()
-		conn.finish()
-		conn.wire.close()
-		conn.work.Wait()
-	})
 	return conn
 }
 
@@ -137,7 +129,14 @@ func (c *client) fail(err error) {
 
 // Close implements Client.
 func (c *client) Close() error {
-	c.close()
+	c.once.Do(func() {
+		c.mu.Lock()
+		c.closing = true
+		c.mu.Unlock()
+		c.finish()
+		c.wire.close()
+		c.work.Wait()
+	})
 	return nil
 }
 

@@ -196,9 +196,8 @@ func refuses(err error) bool {
 // outdated reports whether the remembered way may be the reason for an error: something answered, but not as before.
 func outdated(err error) bool {
 	e := As(err)
-	var answered *statusError
-	return e.Kind == Protocol || e.Kind == Answered ||
-		e.Kind == Unavailable && errors.As(err, &answered) && !statusPasses(answered.status)
+	answered, ok := errors.AsType[*statusError](err)
+	return e.Kind == Protocol || e.Kind == Answered || e.Kind == Unavailable && ok && !statusPasses(answered.status)
 }
 
 func (c *Connector) connectBy(ctx context.Context, s *registry.Server, user string, w route) (*client, error) {

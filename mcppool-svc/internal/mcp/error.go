@@ -102,13 +102,12 @@ func Panicked(with any) *Error {
 
 // Find returns the Error in err, or nil if there is none. What may not be reached is one.
 func Find(err error) *Error {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
-	var refused *outbound.Error
+	refused, ok := errors.AsType[*outbound.Error](err)
 	switch {
-	case !errors.As(err, &refused):
+	case !ok:
 		return nil
 	case refused.Address:
 		return &Error{Kind: AddressRefused, Message: refused.Message}

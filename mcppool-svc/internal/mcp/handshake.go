@@ -128,8 +128,8 @@ func (c *client) initialize(ctx context.Context) error {
 
 // refusedInitialize explains an address that refuses initialize over HTTP.
 func refusedInitialize(e *Error) error {
-	var status *statusError
-	if !errors.As(e, &status) || status.status/100 != 4 {
+	status, ok := errors.AsType[*statusError](e)
+	if !ok || status.status/100 != 4 {
 		return e
 	}
 	switch status.status {
@@ -160,9 +160,8 @@ func (c *client) discover(ctx context.Context) error {
 	}
 	if err != nil {
 		e := *As(err)
-		var status *statusError
 		answered := e.Sent
-		if errors.As(err, &status) {
+		if status, ok := errors.AsType[*statusError](err); ok {
 			answered = !statusPasses(status.status)
 		}
 		if answered && slices.Contains([]Kind{Answered, Protocol, Unavailable, Interrupted}, e.Kind) {

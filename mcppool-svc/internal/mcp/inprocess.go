@@ -136,9 +136,9 @@ func (f *functions) begin(ctx context.Context, call Call) (tool Function, err er
 
 // response is what a function returned.
 func (f *functions) response(ctx context.Context, tool Function, raw json.RawMessage, err error) response {
-	var known *Error
+	known, ok := errors.AsType[*Error](err)
 	switch {
-	case errors.As(err, &known):
+	case ok:
 		return response{err: known}
 	case err != nil && ctx.Err() != nil:
 		return response{err: givenUp(ctx, true)}

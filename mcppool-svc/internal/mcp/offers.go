@@ -132,11 +132,11 @@ func (c *client) Probe(ctx context.Context) error {
 		method = methodDiscover
 	}
 	_, err := c.ask(ctx, method, "", nil)
-	var answered *statusError
+	answered, ok := errors.AsType[*statusError](err)
 	switch {
 	case err == nil, As(err).Kind == Answered:
 		return nil // it answers, if only to say that it does not know the method
-	case errors.As(err, &answered) && answered.status == http.StatusTooManyRequests:
+	case ok && answered.status == http.StatusTooManyRequests:
 		return nil // or that it gets too many requests
 	}
 	return err

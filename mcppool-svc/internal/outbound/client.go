@@ -193,21 +193,13 @@ func refuseAddress(format string, args ...any) error {
 // Passes reports whether a failure of the network may be over in a moment: not a name that does not exist, nor a
 // certificate that is not trusted.
 func Passes(err error) bool {
-	var (
-		name   *net.DNSError
-		cert   *tls.CertificateVerificationError
-		issuer x509.UnknownAuthorityError
-		record tls.RecordHeaderError
-	)
-	switch {
-	case err == nil:
-		return false
-	case errors.As(err, &name):
+	if name, ok := errors.AsType[*net.DNSError](err); ok {
 		return !name.IsNotFound
-	case errors.As(err, &cert), errors.As(err, &issuer), errors.As(err, &record):
-		return false
 	}
-	return true
+	_, cert := errors.AsType[*tls.CertificateVerificationError](err)
+	_, issuer := errors.AsType[x509.UnknownAuthorityError](err)
+	_, record := errors.AsType[tls.RecordHeaderError](err)
+	return err != nil && !cert && !issuer && !record
 }
 
 // RetryAfter reads the Retry-After header: seconds, or a date (RFC 9110, section 10.2.3).
