@@ -111,7 +111,7 @@ func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
 		case <-ctx.Done():
 			if !isClosed(e.ready) {
 				lease.Release()
-				return nil, cancelled(ctx)
+				return nil, mcp.GivenUp(ctx, false)
 			}
 		}
 		if e.err != nil {
@@ -137,11 +137,6 @@ func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
 			return lease, nil
 		}
 	}
-}
-
-// cancelled returns the error of a caller whose ctx ended.
-func cancelled(ctx context.Context) error {
-	return &mcp.Error{Kind: mcp.Interrupted, Message: context.Cause(ctx).Error(), Err: errors.Join(ctx.Err(), context.Cause(ctx))}
 }
 
 // enter registers the caller at a connection, perhaps a new one.
@@ -233,13 +228,10 @@ func (p *Pool) establish(ctx context.Context, e *entry, server *registry.Server)
 		return
 	}
 	client.OnChange(func() { p.notify(e.key) })
-	p.work.Go(func() { p.watch(e) })
-}
-
-// watch waits for a connection's end.
-func (p *Pool) watch(e *entry) {
-	<-e.client.Done()
-	p.lost(e)
+	p.work.Go(func() {
+		<-client.Done()
+		p.lost(e)
+	})
 }
 
 // lost retires a connection that has ended and closes the rest of it.

@@ -111,7 +111,7 @@ func (p *Pool) wait(ctx context.Context, k key, use Use, t *waiter, until time.T
 	case <-again:
 		return nil
 	case <-ctx.Done():
-		return cancelled(ctx)
+		return mcp.GivenUp(ctx, false)
 	case <-time.After(time.Until(until)):
 		return busy
 	}

@@ -215,7 +215,7 @@ func (p *Pool) probe(e *entry, busy bool) {
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	close(e.probing)
+	defer close(e.probing)
 	e.probing = nil
 	silent := err != nil && mcp.As(err).Kind == mcp.Interrupted
 	switch {

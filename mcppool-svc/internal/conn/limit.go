@@ -1,8 +1,6 @@
 package conn
 
 import (
-	"fmt"
-
 	"google.golang.org/grpc/codes"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -54,7 +52,7 @@ func (p *Pool) makeRoom(k key, server *registry.Server) error {
 			continue
 		}
 		return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
-			"%s, which is the limit; %s", fmt.Sprintf("%s %d MCP connections in use", l.who, n), l.advice).
+			"%s %d MCP connections in use, which is the limit; %s", l.who, n, l.advice).
 			With(errs.OutcomeKey, errs.OutcomeNotExecuted).WithRetryAfter(retryAfter)
 	}
 	return nil

@@ -3,18 +3,14 @@
 package jsonrpc
 
 import (
-	"io"
+	"os"
 	"syscall"
 )
 
 // directWrite returns a function that writes what a pipe takes without waiting and returns how much that was. It is not safe
-// for concurrent use. It is nil if the writer is not a file.
-func directWrite(out io.Writer) func(p []byte) int {
-	f, ok := out.(syscall.Conn)
-	if !ok {
-		return nil
-	}
-	raw, err := f.SyscallConn()
+// for concurrent use. It is nil if the pipe is closed.
+func directWrite(out *os.File) func(p []byte) int {
+	raw, err := out.SyscallConn()
 	if err != nil {
 		return nil
 	}

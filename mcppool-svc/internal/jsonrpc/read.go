@@ -73,14 +73,10 @@ func (l *lines) next() (line, tail []byte, err error) {
 			return l.buf, tail, nil
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return nil, nil, err
-		case tail != nil && l.skippedTooMuch(begin):
+		case tail != nil && (l.size > l.most || time.Since(begin) > skipLimit):
 			return nil, nil, ErrEndless
 		}
 	}
-}
-
-func (l *lines) skippedTooMuch(begin time.Time) bool {
-	return l.size > l.most || time.Since(begin) > skipLimit
 }
 
 // Why a stream cannot be read on.

@@ -3,7 +3,7 @@ package jsonrpc
 import (
 	"bytes"
 	"errors"
-	"io"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -29,16 +29,10 @@ const (
 	flushLimit = 200 * time.Millisecond
 )
 
-// deadlineWriter is a pipe whose writes can be given a deadline, as os.File is.
-type deadlineWriter interface {
-	io.WriteCloser
-	SetWriteDeadline(t time.Time) error
-}
-
 // LineWriter writes messages to a child's stdin and never blocks: what the pipe does not take at once is queued, and a goroutine writes it. To
 // hand every message to a goroutine would cost a tenth of a short call's time.
 type LineWriter struct {
-	out   deadlineWriter
+	out   *os.File
 	stall time.Duration
 	try   func([]byte) int // guarded by mu; writes what can be written without waiting; may be nil
 	fail  func(error)      // called once, when the child does not read or the pipe is broken
@@ -58,7 +52,7 @@ type line struct {
 
 // NewLineWriter makes a LineWriter that lets the reader be idle for stall while there is more to write. fail is called once, when the reader does
 // not read or the pipe is broken.
-func NewLineWriter(out deadlineWriter, stall time.Duration, fail func(error)) *LineWriter {
+func NewLineWriter(out *os.File, stall time.Duration, fail func(error)) *LineWriter {
 	return &LineWriter{out: out, try: directWrite(out), stall: stall, fail: fail}
 }
 

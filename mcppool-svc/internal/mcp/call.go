@@ -136,7 +136,7 @@ func (c *client) waitWhileBusy(ctx context.Context, last round, fields map[strin
 		return next, endedf(Unavailable, "the server put the call off %d times", next.busy)
 	}
 	if !pause(ctx, nil, min(firstWait<<last.busy, lastWait)) {
-		return next, givenUp(ctx, true)
+		return next, GivenUp(ctx, true)
 	}
 	return next, next.keepState(fields)
 }
@@ -246,7 +246,7 @@ func (c *client) resolveAll(r *running, inputs map[string]input) (map[string]jso
 	}
 	err := all.Wait()
 	if r.context().Err() != nil {
-		return nil, givenUp(r.context(), true)
+		return nil, GivenUp(r.context(), true)
 	}
 	return answers, err
 }

@@ -103,7 +103,7 @@ func capabilityNames(can mcp.ServerCapabilities) []string {
 // initialize makes the handshake of revisions up to 2025-11-25.
 func (c *client) initialize(ctx context.Context) error {
 	raw, err := c.ask(ctx, methodInitialize, "", map[string]any{
-		"protocolVersion": string(legacy), "clientInfo": c.implementation(), "capabilities": c.capabilities(),
+		"protocolVersion": string(legacy), "clientInfo": mcp.Implementation{Name: "pawl", Version: c.version}, "capabilities": c.capabilities(),
 	})
 	if err != nil {
 		return refusedInitialize(As(err))
@@ -184,10 +184,6 @@ func names(raw json.RawMessage, key string) bool {
 	return err == nil && json.Unmarshal(fields[key], &revisions) == nil && slices.Contains(revisions, string(modern))
 }
 
-func (c *client) implementation() mcp.Implementation {
-	return mcp.Implementation{Name: "pawl", Version: c.version}
-}
-
 // capabilities are what servers are told that they may ask for.
 func (c *client) capabilities() mcp.ClientCapabilities {
 	can := mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapability{Form: &struct{}{}, URL: &struct{}{}}}
@@ -211,7 +207,7 @@ func (c *client) setMeta() {
 		return
 	}
 	meta := map[string]any{
-		mcp.MetaKeyProtocolVersion: string(modern), mcp.MetaKeyClientInfo: c.implementation(), mcp.MetaKeyClientCapabilities: c.capabilities(),
+		mcp.MetaKeyProtocolVersion: string(modern), mcp.MetaKeyClientInfo: mcp.Implementation{Name: "pawl", Version: c.version}, mcp.MetaKeyClientCapabilities: c.capabilities(),
 	}
 	if c.serverCan.Logging != nil {
 		meta[mcp.MetaKeyLogLevel] = mcp.LoggingLevelInfo

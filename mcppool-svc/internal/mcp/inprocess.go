@@ -104,7 +104,7 @@ func (f *functions) CallTool(ctx context.Context, call Call) (json.RawMessage, e
 		select {
 		case out = <-returned:
 		case <-time.After(grace):
-			out.err = givenUp(ctx, true)
+			out.err = GivenUp(ctx, true)
 		}
 	}
 	if out.err != nil {
@@ -123,7 +123,7 @@ func (f *functions) begin(ctx context.Context, call Call) (tool Function, err er
 	case f.life.Err() != nil:
 		return tool, &Error{Kind: Unavailable, Message: "the connection to the functions was closed", Lost: true}
 	case ctx.Err() != nil:
-		return tool, givenUp(ctx, false)
+		return tool, GivenUp(ctx, false)
 	case i < 0:
 		return tool, &Error{Kind: Answered, Code: mcp.INVALID_PARAMS, Sent: true, Message: fmt.Sprintf("unknown tool %q", call.Name)}
 	case call.Resume != nil, call.Follow != "":
@@ -141,7 +141,7 @@ func (f *functions) response(ctx context.Context, tool Function, raw json.RawMes
 	case ok:
 		return response{err: known}
 	case err != nil && ctx.Err() != nil:
-		return response{err: givenUp(ctx, true)}
+		return response{err: GivenUp(ctx, true)}
 	case err != nil:
 		return response{err: endedf(Protocol, "%w", err)}
 	case len(raw) > f.maxResult:

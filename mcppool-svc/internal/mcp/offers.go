@@ -23,8 +23,8 @@ const listAge = time.Minute
 // offers are what a connection knows of what its server offers beside tools.
 type offers struct {
 	mu      sync.Mutex
-	lists   [tools]kept // guarded by mu; by List
-	changed func()      // guarded by mu; may be nil
+	lists   [tools]*kept // guarded by mu; by List; nil if not known
+	changed func()       // guarded by mu; may be nil
 
 	open func(context.Context) error // guarded by mu; opens the stream of changes, over HTTP or since 2026-07-28; nil if there is none
 	end  context.CancelFunc          // guarded by mu; closes it; nil while it rests
@@ -36,8 +36,7 @@ type offers struct {
 
 // kept is a list as it was.
 type kept struct {
-	version uint64
-	time    time.Time // zero if the list is not known
+	time    time.Time // zero if it is outdated
 	entries []json.RawMessage
 }
 
@@ -63,7 +62,7 @@ func (o *offers) outdate(lists ...List) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, l := range lists {
-		o.lists[l] = kept{version: o.lists[l].version + 1}
+		o.lists[l] = new(kept)
 	}
 }
 
@@ -73,7 +72,7 @@ func (c *client) List(ctx context.Context, list List) ([]json.RawMessage, error)
 	o.mu.Lock()
 	known := o.lists[list]
 	o.mu.Unlock()
-	if time.Since(known.time) < listAge {
+	if known != nil && time.Since(known.time) < listAge {
 		return known.entries, nil
 	}
 	entries, err := c.collect(ctx, list)
@@ -83,8 +82,8 @@ func (c *client) List(ctx context.Context, list List) ([]json.RawMessage, error)
 	entries = slices.Clip(entries)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.lists[list].version == known.version { // it did not change meanwhile
-		o.lists[list] = kept{version: known.version, time: time.Now(), entries: entries}
+	if o.lists[list] == known { // it did not change meanwhile
+		o.lists[list] = &kept{time: time.Now(), entries: entries}
 	}
 	return entries, nil
 }

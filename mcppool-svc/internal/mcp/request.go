@@ -177,7 +177,7 @@ func (x *pendingRequest) delivered() (response, bool) {
 func (c *client) roundTrip(ctx context.Context, x *pendingRequest, gate func() error) (json.RawMessage, error) {
 	switch {
 	case ctx.Err() != nil:
-		return nil, givenUp(ctx, false)
+		return nil, GivenUp(ctx, false)
 	case c.isDone():
 		return nil, c.lost(false)
 	}
@@ -244,7 +244,7 @@ func (c *client) interrupt(ctx context.Context, x *pendingRequest) (json.RawMess
 	if r, ok := c.within(x, wait); ok && r.err == nil {
 		return r.result, nil // it came in the last moment
 	}
-	return nil, givenUp(ctx, x.sent.Load())
+	return nil, GivenUp(ctx, x.sent.Load())
 }
 
 // within waits for a response until d has passed or the connection has ended.
@@ -278,8 +278,8 @@ func (c *client) lost(sent bool) *Error {
 	return &e
 }
 
-// givenUp is the error of a request whose caller gave up.
-func givenUp(ctx context.Context, sent bool) *Error {
+// GivenUp is the error of a request whose caller gave up.
+func GivenUp(ctx context.Context, sent bool) *Error {
 	cause := context.Cause(ctx)
 	return &Error{Kind: Interrupted, Message: cause.Error(), Sent: sent, Err: errors.Join(ctx.Err(), cause)}
 }

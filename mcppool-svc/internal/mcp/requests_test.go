@@ -87,7 +87,7 @@ func libraryWrites(t *testing.T, c *client, call Call) mcptransport.JSONRPCReque
 	record := &library{}
 	theirs := mcpclient.NewClient(record, mcpclient.WithProtocolVersion(string(c.era)))
 	var begin mcp.InitializeRequest
-	begin.Params.ClientInfo, begin.Params.Capabilities = c.implementation(), c.capabilities()
+	begin.Params.ClientInfo, begin.Params.Capabilities = mcp.Implementation{Name: "pawl", Version: c.version}, c.capabilities()
 	if err := theirs.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

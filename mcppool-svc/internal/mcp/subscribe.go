@@ -83,7 +83,7 @@ func holds(whole, part string) bool {
 func (c *client) Subscribe(ctx context.Context, uri string) (*Subscription, error) {
 	o := &c.offers
 	if o.turn.Acquire(ctx, 1) != nil {
-		return nil, givenUp(ctx, false)
+		return nil, GivenUp(ctx, false)
 	}
 	defer o.turn.Release(1)
 	o.mu.Lock()
@@ -157,7 +157,7 @@ func (c *client) listenTo(ctx context.Context, uri string) (func(context.Context
 	case <-c.life.Done():
 		err = errClosed
 	case <-ctx.Done():
-		err = givenUp(ctx, false)
+		err = GivenUp(ctx, false)
 	}
 	if err != nil {
 		end()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -133,11 +134,9 @@ func (c *client) taskResult(ctx context.Context, r *running, t mcpTask) (json.Ra
 
 // taskCancelled is the error of a task that was cancelled. How far it got is not known.
 func taskCancelled(t mcpTask) *Error {
-	message := fmt.Sprintf("the server cancelled the task %.100q", t.ID)
-	if t.Message != "" {
-		message += ": " + t.Message
-	}
-	return &Error{Kind: Interrupted, Sent: true, Message: message, Err: context.Canceled}
+	e := sentf(Interrupted, "%s", strings.TrimSuffix(fmt.Sprintf("the server cancelled the task %.100q: %s", t.ID, t.Message), ": "))
+	e.Err = context.Canceled
+	return e
 }
 
 const (
@@ -282,13 +281,13 @@ func (f *follower) poll(ctx context.Context) error {
 func (f *follower) abandon(ctx context.Context) (json.RawMessage, error) {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, ErrStopping) && f.c.portable() {
-		return nil, givenUp(ctx, true)
+		return nil, GivenUp(ctx, true)
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelGrace)
 	defer cancel()
 	_, err := f.c.taskRequest(last, f.r, string(mcp.MethodTasksCancel), f.id, nil)
 	if errors.Is(cause, context.DeadlineExceeded) || err != nil && As(err).Kind != Answered {
-		return nil, givenUp(ctx, true)
+		return nil, GivenUp(ctx, true)
 	}
 	t, err := f.c.getTask(last, f.r, f.id)
 	if err == nil && t.over() && t.Status != "cancelled" {
@@ -296,7 +295,7 @@ func (f *follower) abandon(ctx context.Context) (json.RawMessage, error) {
 			return raw, nil
 		}
 	}
-	return nil, givenUp(ctx, true)
+	return nil, GivenUp(ctx, true)
 }
 
 // input gets what a task asks for.
