@@ -37,19 +37,20 @@ func (f *filling) candidates() {
 	}
 	for i := range f.params {
 		for k := range f.c.Tokens {
-			f.choices(&f.params[i], k)
+			f.choices(i, k)
 		}
 	}
 	f.phrases()
 }
 
 // choices adds the members of a parameter's enum, or its flag, that begin at a token, and a glob for a kind of files: "Go files".
-func (f *filling) choices(d *param, k int) {
-	for i, m := range d.members {
+func (f *filling) choices(param, k int) {
+	d := &f.params[param]
+	for _, m := range d.members {
 		if n := f.choiceAt(m, k); n > 0 && (k == 0 || !rank.In("deny", f.c.Tokens[k-1].Term)) {
 			v := Value{Kind: Choice, From: k, To: k + n, Text: m.text, Key: d.Name}
 			if d.item != d.Property {
-				v.list = -1 - i // all of them
+				v.list = -1 - param // all of them
 			}
 			f.add(v)
 		}
@@ -121,7 +122,6 @@ func (f *filling) plain(i int) bool {
 			return false
 		}
 	}
-	chinese := t.Text[0] >= utf8.RuneSelf && rank.Synonyms(t.Term) != nil
-	return t.Value == nil && !chinese && !strings.ContainsAny(t.Text, ",.;:?!()，。？！；") &&
+	return t.Value == nil && (t.Text[0] < utf8.RuneSelf || rank.Synonyms(t.Term) == nil) && !strings.ContainsAny(t.Text, ",.;:?!()，。？！；") &&
 		!slices.ContainsFunc(f.values, func(v *Value) bool { return v.Kind >= Choice && v.From <= i && i < v.To })
 }

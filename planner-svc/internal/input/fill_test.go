@@ -89,6 +89,7 @@ func TestValues(t *testing.T) {
 		{`{"properties":{"start":{"type":"string"},"end":{"type":"string"}},"required":["start","end"]}`, "go to Rome from Genoa", `{"start":"Genoa","end":"Rome"}`},
 		{`{"properties":{"mode":{"enum":["walking","driving"]}}}`, "go there by walking", `{"mode":"walking"}`},
 		{`{"properties":{"names":{"type":"array","items":{"type":"string"}}},"required":["names"]}`, "the names \"a\", \"b\" and \"c\"", `{"names":["a","b","c"]}`},
+		{`{"properties":{"days":{"type":"array","items":{"enum":["monday","friday","sunday"]}}}}`, "on monday and friday", `{"days":["monday","friday"]}`},
 		{`{"properties":{"path":{"type":"string"}},"required":["path"]}`, "read naïve.txt", `{"path":"naïve.txt"}`},
 		{`{"properties":{"path":{"type":"string"}},"required":["path"]}`, "读取notes/会议.md的内容", `{"path":"notes/会议.md"}`},
 	} {
@@ -116,7 +117,7 @@ func BenchmarkLongGoals(b *testing.B) {
 
 // Tokens lie within a goal, in order, and values within the tokens; a complete input fits the schema.
 func FuzzFill(f *testing.F) {
-	for _, s := range []string{"read notes/会议.md 前 10 行", "$5 million, 3kg and 7%", "\"a\" 'b' “c” {\"a\": 1} [1,2]", "a=b c= =d", "On 5 May 2020 at 7:30 pm from A to B", "\xff\xfe 3\xff", "first 3 lines, lines 5-9"} {
+	for _, s := range []string{"read notes/会议.md 前 10 行", "$5 million, 3kg and 7%", "\"a\" 'b' “c” {\"a\": 1} [1,2]", "\"'\"00", "a=b c= =d", "On 5 May 2020 at 7:30 pm from A to B", "\xff\xfe 3\xff", "first 3 lines, lines 5-9"} {
 		f.Add(s)
 	}
 	for _, unit := range longUnits {

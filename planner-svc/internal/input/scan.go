@@ -164,11 +164,14 @@ func (c *Clause) value(i int) bool {
 			continue
 		}
 		found := p.re.FindString(rest)
-		if len(found) == mostValue {
+		if found == "" {
+			continue
+		}
+		if p.kind > Pair && len(found) == mostValue {
 			c.token(i, i+len(found), found, found)
 			return true
 		}
-		if v, end, ok := c.read(p.kind, found, i+len(found)); ok && found != "" {
+		if v, end, ok := c.read(p.kind, found, i+len(found)); ok {
 			c.add(&v, i, end)
 			return true
 		}
@@ -181,7 +184,8 @@ func (c *Clause) read(kind Kind, found string, end int) (Value, int, bool) {
 	v := Value{Kind: kind, Text: found}
 	switch kind {
 	case Quoted:
-		v.Text = strings.Trim(found, "\"'`“”‘’「」")
+		runes := []rune(found)
+		v.Text = string(runes[1 : len(runes)-1])
 	case Pair:
 		key, text, _ := strings.Cut(found, "=")
 		v.Key, v.Text = strings.TrimSpace(key), strictjson.Quote(strings.Trim(strings.TrimSpace(text), `"'`))
