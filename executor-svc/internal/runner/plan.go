@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -107,8 +108,11 @@ func (p *planning) askNextStep(ctx context.Context) {
 			return
 		}
 		p.s.setBase(res.GetContextName(), p.c)
-		if p.begun != nil {
-			takeName(p.begun, res)
+		if b := p.begun; b != nil {
+			b.Name = cmp.Or(valid(res.GetFlowName()), b.Name)
+			if res.GetFlowRisk() != nil {
+				b.Risk = riskNote(res.GetFlowRisk())
+			}
 		}
 		if m := res.GetMemory(); m != nil {
 			p.out.Memory = &storagev1.Memory{Summary: valid(m.GetSummary()), LastStepId: m.GetLastStepId()}
@@ -177,16 +181,6 @@ func checkPieces(full, pieces string) error {
 		return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "the planner's answer differs from the pieces that it sent")
 	}
 	return nil
-}
-
-// takeName takes the name and the risk that the planner gave the flow.
-func takeName(begun *flow.Begun, res *plannerv1.PlanStepsResponse) {
-	if name := valid(res.GetFlowName()); name != "" {
-		begun.Name = name
-	}
-	if res.GetFlowRisk() != nil {
-		begun.Risk = riskNote(res.GetFlowRisk())
-	}
 }
 
 func shorten(goal string) string {
