@@ -181,12 +181,12 @@ func (c *client) gather(r *running, last round, fields map[string]json.RawMessag
 	if len(questions) == 0 {
 		return next, nil
 	}
-	state, err := keep.Encode()
-	if err != nil {
-		return next, brokenInput("%w", err)
+	state, err := json.Marshal(keep)
+	if err != nil || len(state) > maxState {
+		return next, brokenInput("its request state cannot be kept, or has more than %d KiB", maxState>>10)
 	}
 	for name, in := range questions {
-		in.question.ID, in.question.State = fmt.Sprintf("r%d:%s", next.number, name), state
+		in.question.ID, in.question.State = fmt.Sprintf("r%d:%s", next.number, name), string(state)
 	}
 	answers, err := c.resolveAll(r, questions)
 	maps.Copy(next.responses, answers)

@@ -86,10 +86,8 @@ func (c *Connector) newClient(s *registry.Server, e era) *client {
 	return conn
 }
 
-// Info implements Client.
 func (c *client) Info() Info { return c.info }
 
-// ToolsVersion implements Client.
 func (c *client) ToolsVersion() uint64 { return c.tools.Load() }
 
 // Stderr implements Client.
@@ -102,10 +100,8 @@ func (c *client) Stderr() Stderr {
 	return Stderr{Text: c.hide(text), Cut: cut}
 }
 
-// Done implements Client.
 func (c *client) Done() <-chan struct{} { return c.life.Done() }
 
-// Err implements Client.
 func (c *client) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

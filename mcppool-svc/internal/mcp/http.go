@@ -114,7 +114,6 @@ func (c *Connector) newHTTPClient(s *registry.Server, user string, wire *web) (*
 	return origin, nil
 }
 
-// start implements transport.
 func (t *web) start(x *pendingRequest) {
 	ctx, cancel := context.WithCancel(t.client.life)
 	x.cancel = cancel
@@ -134,7 +133,6 @@ func (t *web) start(x *pendingRequest) {
 	}
 }
 
-// post implements transport.
 func (t *web) post(ctx context.Context, message []byte) error {
 	resp, err := t.do(ctx, http.MethodPost, message, nil)
 	if err != nil {
@@ -147,7 +145,6 @@ func (t *web) post(ctx context.Context, message []byte) error {
 	return nil
 }
 
-// close implements transport.
 func (t *web) close() {
 	t.client.work.Wait() // requests in progress
 	if t.session.Load() != nil {

@@ -44,7 +44,6 @@ func (c *Connector) connectFunctions(name string, tools []Function) *functions {
 	return f
 }
 
-// Info implements Client.
 func (f *functions) Info() Info { return f.info }
 
 // ListTools implements Client.
@@ -59,10 +58,8 @@ func (f *functions) ListTools(context.Context) ([]json.RawMessage, error) {
 // ToolsVersion implements Client: functions do not change.
 func (f *functions) ToolsVersion() uint64 { return 0 }
 
-// Done implements Client.
 func (f *functions) Done() <-chan struct{} { return f.life.Done() }
 
-// Err implements Client.
 func (f *functions) Err() error { return nil }
 
 // Close implements Client. Functions in progress run on until their calls end.
@@ -267,13 +264,11 @@ func (t *builtin) handle(ctx context.Context, request []byte) response {
 	}
 }
 
-// post implements transport.
 func (t *builtin) post(ctx context.Context, message []byte) error {
 	t.server.HandleMessage(t.server.WithContext(ctx, t.session), message)
 	return nil
 }
 
-// close implements transport.
 func (t *builtin) close() {
 	t.server.UnregisterSession(context.Background(), t.session.SessionID())
 	_ = t.closer.Close()

@@ -130,11 +130,11 @@ func TestSafeURL(t *testing.T) {
 
 func TestContinuation(t *testing.T) {
 	state := "opaque \u2028 \"state\""
-	text, err := Continuation{Server: &state, Answers: map[string]json.RawMessage{"r": []byte("1")}, Round: 3}.Encode()
+	text, err := json.Marshal(Continuation{Server: &state, Answers: map[string]json.RawMessage{"r": []byte("1")}, Round: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := DecodeContinuation(text)
+	c, err := DecodeContinuation(string(text))
 	if err != nil || *c.Server != state || c.Round != 3 || len(c.Answers) != 1 {
 		t.Errorf("got %+v, %v", c, err)
 	}

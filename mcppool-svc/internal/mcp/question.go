@@ -71,19 +71,7 @@ type Continuation struct {
 	Round int `json:"round"`
 }
 
-// Encode writes the continuation. It fails if the server's state is too long.
-func (c Continuation) Encode() (string, error) {
-	raw, err := json.Marshal(c)
-	if err != nil {
-		return "", err
-	}
-	if len(raw) > maxState {
-		return "", fmt.Errorf("its request state has more than %d KiB", maxState>>10)
-	}
-	return string(raw), nil
-}
-
-// DecodeContinuation reads what Encode wrote.
+// DecodeContinuation reads a Question's State.
 func DecodeContinuation(state string) (*Continuation, error) {
 	var c Continuation
 	if err := json.Unmarshal([]byte(state), &c); err != nil || c.Round < 1 {

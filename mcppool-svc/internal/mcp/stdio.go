@@ -71,12 +71,10 @@ func (t *stdio) start(x *pendingRequest) {
 	}
 }
 
-// post implements transport.
 func (t *stdio) post(_ context.Context, message []byte) error {
 	return t.out.Write(0, append(message, '\n'))
 }
 
-// close implements transport.
 func (t *stdio) close() {
 	_ = t.out.Close()
 	t.child.Close()
