@@ -141,7 +141,8 @@ func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
 
 // enter registers the caller at a connection, perhaps a new one.
 func (p *Pool) enter(ctx context.Context, k key, use Use, came time.Time) (*entry, error) {
-	e, err := (*entry)(nil), error(nil)
+	var e *entry
+	var err error
 	if p.isExclusive(use) {
 		e, err = p.joinExclusive(ctx, k, use, came)
 	} else {

@@ -73,10 +73,14 @@ func (l *lines) next() (line, tail []byte, err error) {
 			return l.buf, tail, nil
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return nil, nil, err
-		case tail != nil && (l.size > l.most || time.Since(begin) > skipLimit):
+		case tail != nil && l.skippedTooMuch(begin):
 			return nil, nil, ErrEndless
 		}
 	}
+}
+
+func (l *lines) skippedTooMuch(begin time.Time) bool {
+	return l.size > l.most || time.Since(begin) > skipLimit
 }
 
 // Why a stream cannot be read on.

@@ -90,7 +90,6 @@ func (c *client) Info() Info { return c.info }
 
 func (c *client) ToolsVersion() uint64 { return c.tools.Load() }
 
-// Stderr implements Client.
 func (c *client) Stderr() Stderr {
 	t, ok := c.wire.(*stdio)
 	if !ok {
@@ -123,7 +122,6 @@ func (c *client) fail(err error) {
 	c.finish()
 }
 
-// Close implements Client.
 func (c *client) Close() error {
 	c.once.Do(func() {
 		c.mu.Lock()

@@ -46,7 +46,6 @@ func (c *Connector) connectFunctions(name string, tools []Function) *functions {
 
 func (f *functions) Info() Info { return f.info }
 
-// ListTools implements Client.
 func (f *functions) ListTools(context.Context) ([]json.RawMessage, error) {
 	definitions := make([]json.RawMessage, 0, len(f.tools))
 	for _, t := range f.tools {

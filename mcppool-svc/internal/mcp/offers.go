@@ -40,7 +40,6 @@ type kept struct {
 	entries []json.RawMessage
 }
 
-// OnChange implements Client.
 func (c *client) OnChange(changed func()) {
 	c.offers.mu.Lock()
 	defer c.offers.mu.Unlock()
@@ -66,7 +65,6 @@ func (o *offers) outdate(lists ...List) {
 	}
 }
 
-// List implements Offers.
 func (c *client) List(ctx context.Context, list List) ([]json.RawMessage, error) {
 	o := &c.offers
 	o.mu.Lock()
@@ -88,12 +86,10 @@ func (c *client) List(ctx context.Context, list List) ([]json.RawMessage, error)
 	return entries, nil
 }
 
-// ReadResource implements Offers.
 func (c *client) ReadResource(ctx context.Context, uri string) (json.RawMessage, error) {
 	return c.read(ctx, string(mcp.MethodResourcesRead), uri, map[string]any{"uri": uri})
 }
 
-// GetPrompt implements Offers.
 func (c *client) GetPrompt(ctx context.Context, name string, arguments map[string]string) (json.RawMessage, error) {
 	params := map[string]any{"name": name}
 	if len(arguments) > 0 {
@@ -111,7 +107,6 @@ func (c *client) read(ctx context.Context, method, name string, params map[strin
 	return raw, err
 }
 
-// Complete implements Offers.
 func (c *client) Complete(ctx context.Context, completion Completion) (json.RawMessage, error) {
 	var ref any = mcp.PromptReference{Type: "ref/prompt", Name: completion.Prompt}
 	if completion.URITemplate != "" {
@@ -172,7 +167,6 @@ var listings = [...]struct {
 // String returns the list's method.
 func (l List) String() string { return listings[l].method }
 
-// ListTools implements Client.
 func (c *client) ListTools(ctx context.Context) ([]json.RawMessage, error) {
 	definitions, err := c.collect(ctx, tools)
 	if _, http := c.wire.(*web); err != nil || !http || !c.isModern() {

@@ -79,7 +79,6 @@ func holds(whole, part string) bool {
 	return ok && (rest == "" || strings.HasSuffix(whole, "/") || strings.ContainsAny(rest[:1], "/?#"))
 }
 
-// Subscribe implements Offers.
 func (c *client) Subscribe(ctx context.Context, uri string) (*Subscription, error) {
 	o := &c.offers
 	if o.turn.Acquire(ctx, 1) != nil {
@@ -304,7 +303,6 @@ func (c *client) Rest() bool {
 	return true
 }
 
-// Wake implements Client.
 func (c *client) Wake() {
 	c.openChanges()
 	c.tools.Add(1) // changes may have been missed

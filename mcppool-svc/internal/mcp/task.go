@@ -211,13 +211,8 @@ func (f *follower) run(ctx context.Context) (json.RawMessage, error) {
 		known = false
 		switch {
 		case f.task.over():
-			raw, err := f.c.taskResult(ctx, f.r, f.task)
-			if err == nil {
-				return raw, nil
-			}
-			e := *As(err)
-			if e.Sent = true; e.Kind != Unavailable || tries == maxResultTries || f.c.isDone() {
-				return nil, &e
+			if raw, err := f.end(ctx, tries); raw != nil || err != nil {
+				return raw, err
 			}
 			tries++
 		case f.task.Status == "input_required":
@@ -274,6 +269,19 @@ func (f *follower) poll(ctx context.Context) error {
 		return &e
 	}
 	return nil
+}
+
+// end gets the result of a task that is over. It returns nil if that is to be tried again.
+func (f *follower) end(ctx context.Context, try int) (json.RawMessage, error) {
+	raw, err := f.c.taskResult(ctx, f.r, f.task)
+	if err == nil {
+		return raw, nil
+	}
+	e := *As(err)
+	if e.Sent = true; e.Kind == Unavailable && try < maxResultTries && !f.c.isDone() {
+		return nil, nil
+	}
+	return nil, &e
 }
 
 // abandon ends a call before its task has ended: the server is told, and what it had done by then counts, as with any call. A

@@ -183,7 +183,6 @@ func (c *client) sortOut() {
 	}
 }
 
-// Settled implements Client.
 func (c *client) Settled() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
