@@ -62,7 +62,7 @@ func (w *work) answer(cutShort string) (paragraphs []string, fulfilled bool) {
 
 // tell tells the result of a call, and reports whether it is what was asked for.
 func (w *work) tell(d call) ([]string, bool) {
-	shown, what := render(w.l, d.res), countOf(d.text)
+	shown, what := render(w.l, d.res, d.text), countOf(d.text)
 	n, ok := count(d.res, what)
 	switch {
 	case !d.res.OK():
@@ -73,6 +73,9 @@ func (w *work) tell(d call) ([]string, bool) {
 		return append([]string{w.l.Say("How many %s there are is not in the result of %s:", "结果（%[2]s）中没有“%[1]s”的数量：", what, d.tool.GetId())}, shown...), false
 	case n == 1 && w.l == lang.EN:
 		what = strings.TrimSuffix(what, "s")
+	}
+	if n > mostInline {
+		shown = nil
 	}
 	return append([]string{w.l.Say("There %s %d %s.", "共有 %[2]d 个 %[3]s。", lang.Plural(n, "is", "are"), n, what)}, shown...), true
 }

@@ -19,13 +19,20 @@ const (
 	mostContent = 4000 // characters
 )
 
-// render shows a result: the members of a structured one, else the text; then what is no text.
-func render(l lang.Lang, r *result.Result) (out []string) {
-	var facts []string
+// render shows a result: the members of a structured one, else the text; then other media. If some of several lists are named in the goal, as
+// the files of "which files", the others are left out.
+func render(l lang.Lang, r *result.Result, goal string) (out []string) {
+	var facts, named []string
+	terms := rank.Terms(goal)
+	for key, raw := range strictjson.Members(r.Structured()) {
+		if strictjson.Kind(raw) == "array" && slices.ContainsFunc(rank.Terms(key), func(t string) bool { return slices.Contains(terms, t) }) {
+			named = append(named, key)
+		}
+	}
 	for key, raw := range strictjson.Members(r.Structured()) {
 		switch text := strictjson.Content(raw); strictjson.Kind(raw) {
 		case "array":
-			if items := itemsOf(raw); len(items) > 0 {
+			if items := itemsOf(raw); len(items) > 0 && (len(named) == 0 || slices.Contains(named, key)) {
 				out = append(out, list(l, key, items)...)
 			}
 		case "object", "null":
