@@ -195,10 +195,15 @@ func (f *follower) tell() {
 	f.r.notify(Notification{Task: &t})
 }
 
+// known reports whether the task needs no poll at first. Only tasks/get says all there is to say of a task that is followed, and since 2026-07-28
+// of one that asks or is over.
+func (f *follower) known() bool {
+	return f.r.call.Follow == "" && (!f.c.isModern() || f.task.Status == "working")
+}
+
 // run polls until the task is over. An error counts only if the call itself has not ended.
 func (f *follower) run(ctx context.Context) (json.RawMessage, error) {
-	// Only tasks/get says all there is to say of a task that is followed, and since 2026-07-28 of one that asks or is over.
-	known := f.r.call.Follow == "" && (!f.c.isModern() || f.task.Status == "working")
+	known := f.known()
 	if !known {
 		f.task.Status = "" // so that the caller is told of it
 	}
