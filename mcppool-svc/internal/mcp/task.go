@@ -195,8 +195,7 @@ func (f *follower) tell() {
 	f.r.notify(Notification{Task: &t})
 }
 
-// known reports whether the task needs no poll at first. Only tasks/get says all there is to say of a task that is followed, and since 2026-07-28
-// of one that asks or is over.
+// known reports whether no poll is needed at first. Only tasks/get tells all of a followed task, and since 2026-07-28 of one that asks or is over.
 func (f *follower) known() bool {
 	return f.r.call.Follow == "" && (!f.c.isModern() || f.task.Status == "working")
 }
