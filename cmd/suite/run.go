@@ -29,11 +29,11 @@ func (s *Suite) Run(ctx context.Context) error {
 	front, behind := s.parts()
 	failed := make(chan error, len(front)+len(behind))
 	background := context.WithoutCancel(ctx)
+	err := s.note() // it listens already
 	for _, p := range append(slices.Clone(behind), front...) {
 		p.start(background, failed)
 	}
 	s.health.SetServingStatus("", healthv1.HealthCheckResponse_SERVING)
-	err := s.note()
 	if err == nil {
 		select {
 		case <-ctx.Done():
