@@ -76,7 +76,7 @@ func compile(raw string) (*jsonschema.Schema, error) {
 		return nil, fmt.Errorf("it is not valid JSON: %w", err)
 	}
 	if kind := strictjson.Kind(raw); kind != "object" && kind != "boolean" {
-		return nil, fmt.Errorf("it must be an object, is %s", kind)
+		return nil, fmt.Errorf("it must be an object, is %s", withArticle(kind))
 	}
 	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(raw))
 	if err != nil {

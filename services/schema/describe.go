@@ -18,7 +18,7 @@ import (
 func describe(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.Type:
-		return fmt.Sprintf("must be %s, is %s", strings.Join(k.Want, " or "), k.Got)
+		return wrongType(k.Want, k.Got)
 	case *kind.Enum:
 		return fmt.Sprintf("must be one of %s; is %s", shorten(join(offered(k.Want), show)), shorten(show(k.Got)))
 	case *kind.Const:
@@ -51,6 +51,26 @@ func describe(k jsonschema.ErrorKind) string {
 		return text
 	}
 	return k.LocalizedString(message.NewPrinter(language.English))
+}
+
+// wrongType describes a value whose JSON type is none of those wanted.
+func wrongType(want []string, got string) string {
+	wanted := make([]string, 0, len(want))
+	for _, name := range want {
+		wanted = append(wanted, withArticle(name))
+	}
+	return fmt.Sprintf("must be %s, is %s", strings.Join(wanted, " or "), withArticle(got))
+}
+
+// withArticle returns the name of a JSON type with its article: an array, a string, null.
+func withArticle(name string) string {
+	switch name {
+	case "null":
+		return name
+	case "array", "object", "integer":
+		return "an " + name
+	}
+	return "a " + name
 }
 
 // describeSize covers the keywords that compare with a number.

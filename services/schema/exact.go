@@ -36,7 +36,7 @@ func ParseObject(structInput *structpb.Struct, jsonText string) (strictjson.Docu
 		return strictjson.Document{}, invalid("it is not valid JSON: %w", err)
 	}
 	if kind := strictjson.Kind(jsonText); kind != "object" {
-		return strictjson.Document{}, invalid("it must be a JSON object, is %s", kind)
+		return strictjson.Document{}, invalid("it must be a JSON object, is %s", withArticle(kind))
 	}
 	return doc, nil
 }

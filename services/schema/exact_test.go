@@ -55,8 +55,8 @@ func TestExactObjectRefuses(t *testing.T) {
 		want string
 	}{
 		{"both", &structpb.Struct{}, "{}", "twice"},
-		{"array", nil, "[]", "must be a JSON object, is array"},
-		{"string", nil, `"a"`, "is string"},
+		{"array", nil, "[]", "must be a JSON object, is an array"},
+		{"string", nil, `"a"`, "is a string"},
 		{"null", nil, "null", "is null"},
 		{"space", nil, "  ", "not valid JSON"},
 		{"bad JSON", nil, `{"a":}`, `in "/a"`},

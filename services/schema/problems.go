@@ -132,7 +132,7 @@ func valueAt(doc any, location []string) any {
 	return doc
 }
 
-// alternatives says why none of several schemas fits. Where it is always the type, one sentence is enough.
+// alternatives describes why none of several schemas fits. If all of them fail only by the type, one sentence is enough.
 func alternatives(at string, causes []*jsonschema.ValidationError) string {
 	var want []string
 	var got string
@@ -145,7 +145,7 @@ func alternatives(at string, causes []*jsonschema.ValidationError) string {
 		want = append(want, t.Want...)
 	}
 	slices.Sort(want)
-	return fmt.Sprintf("must be %s, is %s", strings.Join(slices.Compact(want), " or "), got)
+	return wrongType(slices.Compact(want), got)
 }
 
 // typeProblem says whether the only thing wrong is the type of the value at that place.

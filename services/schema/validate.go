@@ -14,7 +14,7 @@ import (
 // Problem is one thing that does not fit.
 type Problem struct {
 	Pointer string // JSON pointer to the value; "" is the whole document
-	Message string // `must be string, is number`
+	Message string // `must be a string, is a number`
 }
 
 func (p Problem) String() string {

@@ -81,7 +81,7 @@ func TestFormOfSchemasThatReferAround(t *testing.T) {
 // A15: errors about values are the input's; those of networks, permissions and time are not.
 func TestIsParamError(t *testing.T) {
 	for failure, want := range map[string]bool{
-		`"/path": must be string, is number`:                   true,
+		`"/path": must be a string, is a number`:               true,
 		"required property \"query\" is missing":               true,
 		`"x.md" does not exist: use list_directory`:            true,
 		"ENOENT: no such file or directory, open '/tmp/x'":     true,

@@ -27,7 +27,7 @@ func TestQuestionsAboutCalls(t *testing.T) {
 	if err != nil || first.GetInputJson() != `{"path":"c"}` || strings.Join(first.GetMissing(), ",") != "content" || first.GetUsage().GetModelCalls() != 2 {
 		t.Errorf("A7: %v %v", first, err)
 	}
-	if p := show(f.requests[1]); !strings.Contains(p, "must be string, is number") || !strings.Contains(p, "locked") || !strings.Contains(p, "Save it") {
+	if p := show(f.requests[1]); !strings.Contains(p, "must be a string, is a number") || !strings.Contains(p, "locked") || !strings.Contains(p, "Save it") {
 		t.Error(p)
 	}
 	m, _ = ask(`{"input":{"path":"c","content":"x"}}`)

@@ -125,7 +125,7 @@ func TestCorrections(t *testing.T) {
 		"an array":          {calls("fs__read", `[1]`), "not a JSON object"},
 		"a key twice":       {calls("fs__read", `{"path":"a","path":"b"}`), "not a JSON object"},
 		"an unknown tool":   {calls("fs__raed", `{}`), `there is no tool "fs__raed"; the nearest are fs__read`},
-		"a wrong type":      {calls("fs__read", `{"path":5}`), "must be string, is number"},
+		"a wrong type":      {calls("fs__read", `{"path":5}`), "must be a string, is a number"},
 		"a wrong property":  {calls("fs__read", `{"path":"a","file":"b"}`), "file"},
 		"a future step":     {calls("fs__read", `{"path":"${step-1.message}"}`), `there is no value named "step-1"`},
 		"its own step":      {calls("fs__read", `{"path":"a"}`, "fs__read", `{"path":"${step-2.message}"}`), `there is no value named "step-2"`},

@@ -31,7 +31,7 @@ func TestInputs(t *testing.T) {
 	}
 	for inputs, says := range map[string]string{
 		``:                                   `required property "folder" is missing`,
-		`{"kind":"go","folder":5}`:           `"/folder": must be string`,
+		`{"kind":"go","folder":5}`:           `"/folder": must be a string`,
 		`{"kind":"go","folder":"","mots":2}`: `has unknown property "mots"`,
 		`{"kind":"go","folder":"","most":0}`: `"/most": `,
 		`[]`:                                 `must be a JSON object`,
@@ -71,7 +71,7 @@ func TestInputsAreChecked(t *testing.T) {
 		"{}":                               "`inputs` must have",
 		"{a: 5}":                           "`inputs`: ",
 		"{a: {type: text}}":                "`inputs`: ",
-		"{a: {type: integer, default: x}}": "a default of `inputs` does not fit: \"/a\": must be integer",
+		"{a: {type: integer, default: x}}": "a default of `inputs` does not fit: \"/a\": must be an integer",
 		"{a.b: {type: string}}":            "an input must begin with a letter",
 		"{b: {type: string}}":              "reads the input a, which `inputs` does not have",
 	} {
