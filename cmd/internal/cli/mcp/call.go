@@ -67,7 +67,7 @@ func (c *CallCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 	return err
 }
 
-// given is the answer of the command line to what the server asks; nil if there is none.
+// given returns the answer that the flags give to the server's questions, or nil.
 func (c *CallCmd) given() (*mcppoolv1.CallAnswer, error) {
 	content, err := ui.ObjectFlag("answer", c.Answer)
 	switch {
@@ -81,7 +81,7 @@ func (c *CallCmd) given() (*mcppoolv1.CallAnswer, error) {
 	return nil, nil
 }
 
-// target takes the words of the command line apart.
+// target splits the arguments into the server's id, the tool's name and the input's values.
 func (c *CallCmd) target() (id, name string, args []string, err error) {
 	id, name, found := strings.Cut(c.Tool, "/")
 	args = c.Args
@@ -94,7 +94,7 @@ func (c *CallCmd) target() (id, name string, args []string, err error) {
 	return id, name, args, nil
 }
 
-// inputOf reads values by the tool's schema. Without one, of a tool that is not listed, the call itself says what is the matter.
+// inputOf parses the values by the tool's schema. A tool that is not listed has no schema; the call then fails with the reason.
 func inputOf(ctx context.Context, s *discover.Session, id, name string, args []string) (string, error) {
 	tool, err := findTool(ctx, s, id, name)
 	if err != nil && !errors.Is(err, errNotListed) {
@@ -120,7 +120,7 @@ func showResult(u *ui.UI, result *mcppoolv1.CallResult) error {
 	return ui.Exit(ui.Failed)
 }
 
-// showProgress shows how far a call is, on a line that may be overwritten, and what its server logs.
+// showProgress shows the call's progress on a live line, and prints the server's log messages.
 func showProgress(u *ui.UI, live *ui.LiveLine, msg *mcppoolv1.CallToolResponse) {
 	st := u.ErrStyle()
 	if pr := msg.GetProgress(); pr != nil {
@@ -133,7 +133,7 @@ func showProgress(u *ui.UI, live *ui.LiveLine, msg *mcppoolv1.CallToolResponse) 
 	}
 }
 
-// resultText is what a tool gave: texts, and other content by what it is.
+// resultText returns a result as text: texts whole, other content as a placeholder.
 func resultText(result *mcppoolv1.CallResult) string {
 	var b strings.Builder
 	for _, c := range result.GetContent() {
@@ -164,20 +164,20 @@ func contentText(c *mcppoolv1.Content) string {
 	return "[content of an unknown kind]"
 }
 
-// directCall is a call of a tool without a task: its messages are shown, and what its server asks is answered.
+// directCall is a call of a tool without a task. It shows the call's messages and answers the server's questions.
 type directCall struct {
 	u      *ui.UI
 	s      *discover.Session
 	id     string
 	server string                // as the command line names it
-	given  *mcppoolv1.CallAnswer // what the command line answers; nil: a person is asked
-	ask    *ui.Prompter          // nil: no person is there to ask
+	given  *mcppoolv1.CallAnswer // the answer given by flags; nil: the person is asked
+	ask    *ui.Prompter          // nil if there is no terminal
 
-	over       bool   // the pool said how the call ended
-	unanswered string // what the server asked in vain
+	over       bool   // the pool reported the call's end
+	unanswered string // the question that got no answer
 }
 
-// run makes the call and stays with it to its end. A named call goes on without its caller, so that one who leaves says so.
+// run makes the call and follows it to its end. A call with an id outlives its stream, so run acknowledges or cancels it before it returns.
 func (d *directCall) run(ctx context.Context, req *mcppoolv1.CallToolRequest) error {
 	calling, stop := context.WithCancel(ctx)
 	defer stop()
@@ -191,12 +191,12 @@ func (d *directCall) run(ctx context.Context, req *mcppoolv1.CallToolRequest) er
 	return cmp.Or(ctx.Err(), err)
 }
 
-// leave tells the pool that this command no longer follows the call: it is to stop, or its result was seen.
+// leave acknowledges the result of a call that has ended, and cancels one that has not.
 func (d *directCall) leave(ctx context.Context) {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer done()
 	if d.over {
-		// The pool forgets it by itself too, only later.
+		// Without the acknowledgement the pool would keep the result until it expires.
 		_, _ = d.s.Pool.AckCall(ctx, &mcppoolv1.AckCallRequest{CallIds: []string{d.id}})
 		return
 	}
@@ -241,7 +241,7 @@ func (d *directCall) follow(ctx context.Context, stream grpc.ServerStreamingClie
 	}
 }
 
-// ended is how the command ends: a call that went on without an answer did not do what was meant.
+// ended returns the command's error. A call whose question got no answer did not do what the user meant, so it is an error too.
 func (d *directCall) ended(err error) error {
 	if err != nil || d.unanswered == "" {
 		return err
@@ -250,7 +250,7 @@ func (d *directCall) ended(err error) error {
 		Then(`call it at a terminal, or with --answer '{"…": …}' or --decline`)
 }
 
-// question answers what the server asks, and again where the answer is refused.
+// question answers a server's question, and asks again if the pool refuses the answer.
 func (d *directCall) question(ctx context.Context, in *mcppoolv1.CallInputRequired) error {
 	st := d.u.ErrStyle()
 	if !d.u.JSON {
@@ -268,9 +268,9 @@ func (d *directCall) question(ctx context.Context, in *mcppoolv1.CallInputRequir
 			return nil
 		case reason == commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN:
 			d.u.Note("the question is no longer open")
-			return nil // what comes next says how it went on
+			return nil // the next messages of the stream show the outcome
 		case reason != commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT && reason != commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST:
-			return err // another answer would not do either
+			return err // another answer would fail as well
 		case d.ask == nil || d.given != nil:
 			d.u.Warn("--answer was not taken: %s", ui.AsError(err).Message)
 			d.given = nil
@@ -281,7 +281,7 @@ func (d *directCall) question(ctx context.Context, in *mcppoolv1.CallInputRequir
 	}
 }
 
-// answer is what the command line or the person says; without both, the server is told that there is no answer.
+// answer returns the answer of the flags or of the person. Without either it cancels the question.
 func (d *directCall) answer(ctx context.Context, in *mcppoolv1.CallInputRequired) (*mcppoolv1.CallAnswer, error) {
 	switch {
 	case d.given != nil:
@@ -295,7 +295,7 @@ func (d *directCall) answer(ctx context.Context, in *mcppoolv1.CallInputRequired
 		return &mcppoolv1.CallAnswer{Action: mcppoolv1.CallAnswer_ACTION_CANCEL}, nil
 	}
 	if in.GetExpireTime() != nil {
-		// Counted from what the pool says, a person who is late finds the question closed.
+		// The pool's expire time counts: after it, the question is closed.
 		var done context.CancelFunc
 		ctx, done = context.WithTimeout(ctx, in.GetExpireTime().AsTime().Sub(d.u.Now()))
 		defer done()
@@ -344,7 +344,7 @@ func (c *ResourcesCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) e
 	return u.List(list, err, t, c.ID+" lists no resources; pawl mcp resources "+c.ID+" --templates shows addresses to fill in")
 }
 
-// firstOf is the first line of the first text that there is.
+// firstOf returns the first line of the first text that is not empty.
 func firstOf(texts ...string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(cmp.Or(texts...)), "\n")
 	return line
@@ -375,7 +375,7 @@ func (c *PromptsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 	return u.List(list, err, t, c.ID+" has no prompts")
 }
 
-// takes names a prompt's arguments, those in brackets that may be left out.
+// takes lists a prompt's arguments, the optional ones in brackets.
 func takes(p *mcppoolv1.Prompt) string {
 	names := make([]string, 0, len(p.GetArguments()))
 	for _, a := range p.GetArguments() {
@@ -409,7 +409,7 @@ func (c *PromptCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 	return u.Show(prompt, err, func() string { return promptText(u.OutStyle(), prompt) })
 }
 
-// resourceText is what is in a resource, part by part. Bytes are only named at a terminal (tty).
+// resourceText returns the contents of a resource. On a terminal (tty) it describes binary parts instead of writing them.
 func resourceText(tty bool, parts []*mcppoolv1.Resource) string {
 	var b strings.Builder
 	for _, part := range parts {
@@ -425,7 +425,7 @@ func resourceText(tty bool, parts []*mcppoolv1.Resource) string {
 	return b.String()
 }
 
-// promptText is the messages of a prompt, each behind its role.
+// promptText returns the messages of a prompt, each after its role.
 func promptText(st ui.Style, prompt *mcppoolv1.GetPromptResponse) string {
 	var b strings.Builder
 	for i, m := range prompt.GetMessages() {

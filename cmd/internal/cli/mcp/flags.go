@@ -13,7 +13,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
-// ServerFlags say what a server is; what is not given stays as the registration has it.
+// ServerFlags describe a server's configuration. A flag that is not set leaves the registration's value unchanged.
 type ServerFlags struct {
 	URL    string            `name:"url" placeholder:"URL" help:"Address of a streamable HTTP server."`
 	Header map[string]string `mapsep:"none" placeholder:"K=V" help:"Header of each HTTP request (repeatable)."`
@@ -26,7 +26,8 @@ type ServerFlags struct {
 	NoCheck bool `name:"no-check" help:"Do not connect to see whether it works."`
 }
 
-// apply writes what was given into a registration. local: the program runs on this machine, and it and its arguments mean this folder.
+// apply writes the flags that are set into a registration. If local is set, the program runs on this machine and its relative path is
+// resolved against the current folder.
 func (f *ServerFlags) apply(s *mcppoolv1.McpServer, command []string, local bool) error {
 	if err := f.reach(s, command, local); err != nil {
 		return err
@@ -34,7 +35,7 @@ func (f *ServerFlags) apply(s *mcppoolv1.McpServer, command []string, local bool
 	return cmp.Or(f.logins(s), f.effects(s), f.trust(s))
 }
 
-// reach writes how a server is reached. A server may change from a program to an address, or back.
+// reach sets the server's transport. A server may change from a program to an address, or back.
 func (f *ServerFlags) reach(s *mcppoolv1.McpServer, command []string, local bool) error {
 	switch {
 	case f.URL != "" && len(command) > 0:
@@ -53,10 +54,10 @@ func (f *ServerFlags) reach(s *mcppoolv1.McpServer, command []string, local bool
 		return ui.Usagef("--header is for servers with --url").Then("pawl mcp add --help")
 	}
 	if len(f.Env) > 0 {
-		s.GetStdio().Env = over(s.GetStdio().GetEnv(), f.Env)
+		s.GetStdio().Env = merged(s.GetStdio().GetEnv(), f.Env)
 	}
 	if len(f.Header) > 0 {
-		s.GetHttp().Headers = over(s.GetHttp().GetHeaders(), f.Header)
+		s.GetHttp().Headers = merged(s.GetHttp().GetHeaders(), f.Header)
 	}
 	if f.Cwd != "" {
 		s.GetStdio().Cwd = f.Cwd
@@ -64,7 +65,7 @@ func (f *ServerFlags) reach(s *mcppoolv1.McpServer, command []string, local bool
 	return nil
 }
 
-// program sets what is started.
+// program sets the command line of the server's program.
 func (f *ServerFlags) program(s *mcppoolv1.McpServer, command []string, local bool) {
 	if s.GetStdio() == nil {
 		s.Transport = &mcppoolv1.McpServer_Stdio{Stdio: &mcppoolv1.StdioTransport{}}
@@ -77,7 +78,7 @@ func (f *ServerFlags) program(s *mcppoolv1.McpServer, command []string, local bo
 	}
 }
 
-// effects writes what tools do, beside what was said of others.
+// effects sets the effects of the named tools; those of other tools stay.
 func (f *ServerFlags) effects(s *mcppoolv1.McpServer) error {
 	for tool, word := range f.Effect {
 		effect := ui.EnumValue[commonv1.Effect](word)
@@ -92,8 +93,8 @@ func (f *ServerFlags) effects(s *mcppoolv1.McpServer) error {
 	return nil
 }
 
-// over is old with the values of now in it. Values that are not shown (***) stand for those there were.
-func over(old, now map[string]string) map[string]string {
+// merged returns old with the values of now added or replaced. The pool keeps the stored value of an entry that is masked as ***.
+func merged(old, now map[string]string) map[string]string {
 	m := map[string]string{}
 	maps.Copy(m, old)
 	maps.Copy(m, now)
@@ -108,7 +109,7 @@ type LoginFlags struct {
 	Scope             []string `sep:"none" placeholder:"SCOPE" help:"What logins ask for (repeatable; default: what the server names)."`
 }
 
-// logins writes how to log in into a registration.
+// logins writes the OAuth settings into a registration.
 func (f *LoginFlags) logins(s *mcppoolv1.McpServer) error {
 	if f.ClientID == nil && f.ClientSecret == nil && !f.ClientCredentials && len(f.Scope) == 0 {
 		return nil
@@ -151,7 +152,7 @@ type TrustFlags struct {
 	Root           []string       `sep:"none" type:"existingdir" placeholder:"DIR" help:"Folder that the server is told of (repeatable)."`
 }
 
-// trust writes what is given into a registration. Rules go before those that are there, and folders behind.
+// trust writes the flags that are set into a registration. New rules go before the existing ones, and new roots after them.
 func (f *TrustFlags) trust(s *mcppoolv1.McpServer) error {
 	s.Permissions = append(f.rules(), s.GetPermissions()...) // what the command line says counts before a file's rules
 	if f.Pinning != nil {
@@ -171,7 +172,7 @@ func (f *TrustFlags) trust(s *mcppoolv1.McpServer) error {
 	return cmp.Or(f.limits(s), f.sampling(s))
 }
 
-// limits writes the times; 0 is the default, which is said by saying nothing.
+// limits sets the timeouts. A flag of 0 clears the field, which means the default.
 func (f *TrustFlags) limits(s *mcppoolv1.McpServer) error {
 	for _, limit := range []struct {
 		flag string
@@ -191,10 +192,10 @@ func (f *TrustFlags) limits(s *mcppoolv1.McpServer) error {
 	return nil
 }
 
-// anyModel as a model: the server's hints choose.
+// anyModel is the value of --sampling that lets the server's hints choose the model.
 const anyModel = "any"
 
-// sampling lets a server have models asked.
+// sampling sets the server's sampling policy.
 func (f *TrustFlags) sampling(s *mcppoolv1.McpServer) error {
 	if f.Sampling != "" {
 		if s.Sampling == nil {
@@ -215,7 +216,7 @@ func (f *TrustFlags) sampling(s *mcppoolv1.McpServer) error {
 	return nil
 }
 
-// rules puts what is refused before what is allowed: the first that fits decides.
+// rules returns the permission rules of the flags. Denials come first, because the first rule that matches decides.
 func (f *TrustFlags) rules() []*mcppoolv1.PermissionRule {
 	var rules []*mcppoolv1.PermissionRule
 	add := func(tools []string, decision mcppoolv1.PermissionDecision) {

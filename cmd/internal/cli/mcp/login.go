@@ -64,7 +64,7 @@ func (c *LoginCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 
 var errSlow = errors.New("no login came in time")
 
-// show says what to open, and opens it if it can.
+// show prints the authorization URL and opens it in a browser if there is one.
 func (c *LoginCmd) show(u *ui.UI, began *mcppoolv1.StartMcpLoginResponse) error {
 	address, err := url.Parse(began.GetAuthorizationUrl())
 	if err != nil || address.Scheme != "https" && address.Scheme != "http" || address.Host == "" {
@@ -86,7 +86,7 @@ func (c *LoginCmd) show(u *ui.UI, began *mcppoolv1.StartMcpLoginResponse) error 
 	return nil
 }
 
-// finishByHand ends a login with an address that the person brings.
+// finishByHand finishes a login with the redirect address that the user pastes.
 func (c *LoginCmd) finishByHand(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	text := c.Finish
 	if text == "-" {
@@ -138,16 +138,16 @@ const (
 	closeWithin = 2 * time.Second
 )
 
-// landing is a listener on this machine for the browser that comes back from a login (RFC 8252).
+// landing is the loopback listener that receives the browser's redirect at the end of a login (RFC 8252).
 type landing struct {
 	lis     net.Listener
 	server  *http.Server
-	state   string // of the login that is waited for
+	state   string // of the pending login
 	came    atomic.Bool
-	answers chan url.Values // the query that the browser brought
+	answers chan url.Values // the query of the redirect
 }
 
-// listenForBrowser opens a port of the system's choice on loopback. Close what it returns.
+// listenForBrowser listens on a free loopback port. The caller closes the landing.
 func listenForBrowser(ctx context.Context) (*landing, error) {
 	lis, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -158,16 +158,16 @@ func listenForBrowser(ctx context.Context) (*landing, error) {
 	return p, nil
 }
 
-// address is where the browser is to be sent.
+// address returns the redirect URI.
 func (p *landing) address() string { return "http://" + p.lis.Addr().String() + landingPath }
 
-// serve answers browsers. Another login than the one of this state is refused, and the right one still waited for.
+// serve answers browsers. It refuses a redirect with another state and goes on waiting for the right one.
 func (p *landing) serve(state string) {
 	p.state = state
 	go func() { _ = p.server.Serve(p.lis) }() // it ends with close
 }
 
-// close ends the listener, once the browser has its answer.
+// close closes the listener once the browser has its response.
 func (p *landing) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
@@ -198,7 +198,7 @@ func (p *landing) land(w http.ResponseWriter, r *http.Request) {
 	page(w, http.StatusOK, "Go back to the terminal: it says whether you are logged in. You can close this page.")
 }
 
-// page shows one fixed sentence.
+// page writes an HTML page with the text.
 func page(w http.ResponseWriter, status int, text string) {
 	w.WriteHeader(status)
 	_, _ = fmt.Fprintf(w, "<!doctype html><html lang=\"en\"><title>Pawl</title><p>%s</p></html>\n", text)

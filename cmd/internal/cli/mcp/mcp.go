@@ -80,7 +80,7 @@ func activity(s *mcppoolv1.McpServer) string {
 	return "no"
 }
 
-// transportText says what a server is: its command line, its address or the folder it shows.
+// transportText returns a server's command line, its address or the folder that it serves.
 func transportText(s *mcppoolv1.McpServer) string {
 	switch t := s.GetTransport().(type) {
 	case *mcppoolv1.McpServer_Stdio:
@@ -148,7 +148,7 @@ func (c *TestCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 		return err
 	}
 	report, err := s.Pool.TestMcpServer(ctx, &mcppoolv1.TestMcpServerRequest{Id: id})
-	err = u.Show(report, err, func() string { return checkup(u.OutStyle(), u.OutColumns(), report) })
+	err = u.Show(report, err, func() string { return checksText(u.OutStyle(), u.OutColumns(), report) })
 	if err != nil || report.GetOk() {
 		return err
 	}
@@ -200,13 +200,13 @@ func (c *WorkspaceCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) e
 	}
 	err = server.ServeStdio(ctx, u.In, u.Out)
 	if ctx.Err() != nil {
-		err = nil // it was asked to end
+		err = nil // the command was told to stop
 	}
 	return errors.Join(err, server.Close())
 }
 
-// checkup shows the checks of a server, a line for each and one for what to do, wrapped at columns (0: not wrapped).
-func checkup(st ui.Style, columns int, report *mcppoolv1.TestMcpServerResponse) string {
+// checksText returns the checks of a server, one line each and one for its advice, wrapped at columns (0: not wrapped).
+func checksText(st ui.Style, columns int, report *mcppoolv1.TestMcpServerResponse) string {
 	var b strings.Builder
 	width := 0
 	for _, c := range report.GetChecks() {
@@ -225,7 +225,7 @@ func checkup(st ui.Style, columns int, report *mcppoolv1.TestMcpServerResponse) 
 	return b.String()
 }
 
-// checkTime is how long a check took, where that is worth a word.
+// checkTime returns how long a check took, or "" if it was quick.
 func checkTime(c *mcppoolv1.ServerCheck) string {
 	const worth = 100 * time.Millisecond
 	if d := c.GetDuration().AsDuration(); d >= worth && !strings.Contains(c.GetMessage(), "\n") {
@@ -238,7 +238,7 @@ func checkMark(st ui.Style, s mcppoolv1.ServerCheck_Status) string {
 	return cmp.Or(map[mcppoolv1.ServerCheck_Status]string{mcppoolv1.ServerCheck_STATUS_OK: st.Green("✓"), mcppoolv1.ServerCheck_STATUS_WARNING: st.Yellow("!")}[s], st.Red("✗"))
 }
 
-// serverLog is what a server wrote.
+// serverLog returns what a server wrote to stderr, and its last error.
 func serverLog(st ui.Style, log *mcppoolv1.GetMcpServerLogResponse) string {
 	var b strings.Builder
 	if log.GetTruncated() {
@@ -253,7 +253,7 @@ func serverLog(st ui.Style, log *mcppoolv1.GetMcpServerLogResponse) string {
 	return b.String()
 }
 
-// serverText shows one server as a whole, as it is now.
+// serverText returns a server's configuration and its state now.
 func serverText(st ui.Style, s *mcppoolv1.McpServer, now time.Time) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", st.Bold(ui.Line(s.GetId())))
@@ -283,7 +283,7 @@ func serverText(st ui.Style, s *mcppoolv1.McpServer, now time.Time) string {
 	return b.String()
 }
 
-// connection is its state and since when.
+// connection returns the connection's state and its age.
 func connection(s *mcppoolv1.McpServer, now time.Time) string {
 	text := ui.EnumName(s.GetState())
 	if age := ui.Age(s.GetStateTime().AsTime(), now); text != "" && age != "" {
@@ -332,7 +332,7 @@ func isolationText(i mcppoolv1.Isolation) string {
 	}[i]
 }
 
-// samplingText says which models a server may have asked, and how often.
+// samplingText describes a server's sampling policy.
 func samplingText(s *mcppoolv1.McpServer) string {
 	p := s.GetSampling()
 	if p == nil {
@@ -362,7 +362,7 @@ func limits(s *mcppoolv1.McpServer) string {
 	return strings.Join(all, ", ")
 }
 
-// policies is what the operator says of tools, and who may call them.
+// policies returns the tool policies and permission rules of a server, one line each.
 func policies(st ui.Style, s *mcppoolv1.McpServer) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(s.GetToolPolicies())) {

@@ -73,7 +73,7 @@ func TestMessagesOfManyLines(t *testing.T) {
 		36: "✗ connect  MCP server fs: it ended;\n           its stderr ends with:\n           Error: no\n               at f (a.js:1)\n           ␛[2J\n" +
 			"           → a long advice that is\n    on several lines\n    b\n",
 	} {
-		if diff := cmp.Diff(want, checkup(ui.Style{}, columns, report)); diff != "" {
+		if diff := cmp.Diff(want, checksText(ui.Style{}, columns, report)); diff != "" {
 			t.Errorf("%d columns: %s", columns, diff)
 		}
 	}

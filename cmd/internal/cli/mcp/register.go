@@ -102,7 +102,8 @@ func (c *AddCmd) add(ctx context.Context, u *ui.UI, s *discover.Session, server 
 	return server, nil
 }
 
-// connect connects to a server and says what is found there; done is what was done with it before.
+// connect lists the tools of a server and returns a summary of them. An error message says that the server is already done
+// ("registered", "changed").
 func connect(ctx context.Context, s *discover.Session, id, done string) (string, error) {
 	tools, err := discover.All(ctx, s.Pool.ListTools, &mcppoolv1.ListToolsRequest{McpId: id})
 	switch {
@@ -130,7 +131,7 @@ func named(id string, err error) error {
 	return say
 }
 
-// servers is what the command line asks for.
+// servers returns the registrations that the command line asks for.
 func (c *AddCmd) servers(u *ui.UI) ([]*mcppoolv1.McpServer, error) {
 	servers := []*mcppoolv1.McpServer{{Id: c.Name}}
 	switch {
@@ -146,7 +147,7 @@ func (c *AddCmd) servers(u *ui.UI) ([]*mcppoolv1.McpServer, error) {
 			Then("pawl mcp add %s -- COMMAND ARGS…, or pawl mcp add %s --url URL", c.Name, c.Name)
 	}
 	for _, s := range servers {
-		s.Trusted = s.GetTrusted() || c.Trusted // a file may say so too
+		s.Trusted = s.GetTrusted() || c.Trusted // a file may set it too
 		if err := c.apply(s, c.Command, false); err != nil {
 			return nil, err
 		}
@@ -154,7 +155,7 @@ func (c *AddCmd) servers(u *ui.UI) ([]*mcppoolv1.McpServer, error) {
 	return servers, nil
 }
 
-// imported reads servers from the file; hint is what to do if it has none of the name.
+// imported reads servers from the file. If none has the name, the error advises the hint.
 func (c *AddCmd) imported(u *ui.UI, hint string) ([]*mcppoolv1.McpServer, error) {
 	if len(c.Command) > 0 || c.URL != "" {
 		return nil, ui.Usagef("--from takes commands and addresses from the file").Then("leave the command and --url out")
@@ -176,7 +177,7 @@ func (c *AddCmd) imported(u *ui.UI, hint string) ([]*mcppoolv1.McpServer, error)
 	return taken, nil
 }
 
-// unreadable says what is wrong with a file, and what can be taken of it all the same.
+// unreadable explains an error of a file, and names an entry that can still be imported.
 func unreadable(path string, err error) error {
 	var bad *mcppool.BadServers
 	if !errors.As(err, &bad) || len(bad.Good) == 0 {
@@ -185,7 +186,7 @@ func unreadable(path string, err error) error {
 	return ui.Errorf("%v", err).Then("nothing was added: correct the file, or take one alone that is right: pawl mcp add %s --from %s", bad.Good[0], path)
 }
 
-// localise makes a program run where it was named: its path, and those among its arguments, mean this folder.
+// localise makes the current folder the working folder of a program that has none, and resolves its path against it.
 func localise(s *mcppoolv1.McpServer) {
 	stdio := s.GetStdio()
 	if stdio == nil || stdio.GetCwd() != "" {
@@ -201,8 +202,8 @@ func localise(s *mcppoolv1.McpServer) {
 	}
 }
 
-// warnOfModel says that a server may have a model asked that is not there. If models cannot be listed, as of a pool that stands alone, it
-// says nothing: pawl mcp test asks the pool.
+// warnOfModel warns if the server's sampling policy names a model that does not exist. It is silent if models cannot be listed, as for a
+// pool without a planner; pawl mcp test checks that.
 func warnOfModel(ctx context.Context, u *ui.UI, s *discover.Session, server *mcppoolv1.McpServer) {
 	model := server.GetSampling().GetModel()
 	if model == "" {
@@ -264,7 +265,7 @@ func (c *UpdateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 	return c.report(ctx, u, s, old, got, mask.GetPaths())
 }
 
-// report says what the change means, and connects to see whether the server works.
+// report prints the consequences of the change, and connects to check the server.
 func (c *UpdateCmd) report(ctx context.Context, u *ui.UI, s *discover.Session, old, now *mcppoolv1.McpServer, fields []string) (err error) {
 	if !u.JSON {
 		u.Printf("%s is changed\n", c.ID)
@@ -286,13 +287,13 @@ func (c *UpdateCmd) report(ctx context.Context, u *ui.UI, s *discover.Session, o
 	return err
 }
 
-// changed is the server as it is to be. Its etag is the old one's, so that a change made meanwhile is not lost.
+// changed returns the updated server. It keeps the old etag, so that the update fails if the server was changed meanwhile.
 func (c *UpdateCmd) changed(old, file *mcppoolv1.McpServer, local bool) (*mcppoolv1.McpServer, error) {
 	server := proto.CloneOf(old)
 	if file != nil {
 		server = proto.CloneOf(file)
 		server.Id, server.Etag, server.OwnerSub = old.GetId(), old.GetEtag(), old.GetOwnerSub()
-		server.AutoActivate = file.GetAutoActivate() || old.GetAutoActivate() // a file that does not say it means no change
+		server.AutoActivate = file.GetAutoActivate() || old.GetAutoActivate() // a file without the key means no change
 		if local {
 			localise(server)
 		}
@@ -304,7 +305,7 @@ func (c *UpdateCmd) changed(old, file *mcppoolv1.McpServer, local bool) (*mcppoo
 			server.Roots = nil
 		}
 	}
-	for _, what := range c.Unset { // before what is given in its place
+	for _, what := range c.Unset { // before the flags, which may set a new value
 		if err := unset(server, what); err != nil {
 			return nil, err
 		}
@@ -314,14 +315,14 @@ func (c *UpdateCmd) changed(old, file *mcppoolv1.McpServer, local bool) (*mcppoo
 	return server, c.apply(server, c.Command, local)
 }
 
-// wholes are what --unset takes away of any server.
+// wholes are the values of --unset that apply to every server.
 var wholes = map[string]func(*mcppoolv1.McpServer){
 	"rules":    func(s *mcppoolv1.McpServer) { s.Permissions = nil },
 	"sampling": func(s *mcppoolv1.McpServer) { s.Sampling = nil },
 	"roots":    func(s *mcppoolv1.McpServer) { s.Roots = nil },
 }
 
-// unset takes away what --unset names.
+// unset clears the field that --unset names.
 func unset(s *mcppoolv1.McpServer, what string) error {
 	kind, name, _ := strings.Cut(what, ".")
 	there := true
@@ -352,14 +353,14 @@ func unset(s *mcppoolv1.McpServer, what string) error {
 	return nil
 }
 
-// remove deletes a key and reports whether it was there.
+// remove deletes a key and reports whether the map had it.
 func remove[V any](m map[string]V, key string) bool {
 	_, ok := m[key]
 	delete(m, key)
 	return ok
 }
 
-// sayConsequences says what a change means for what was approved, for logins, and for who may use the server.
+// sayConsequences prints the effects of a change on approvals, logins and the server's use.
 func (c *UpdateCmd) sayConsequences(u *ui.UI, old, now *mcppoolv1.McpServer, fields []string) {
 	if moved(old, now) || c.URL != "" && strings.Contains(now.GetHttp().GetUrl(), "***") && !strings.Contains(c.URL, "***") {
 		u.Printf("  it is another server now: what was approved of its tools, and logins to it, are forgotten; the tools that it has when it\n" +
@@ -375,7 +376,7 @@ func (c *UpdateCmd) sayConsequences(u *ui.UI, old, now *mcppoolv1.McpServer, fie
 	}
 }
 
-// moved reports whether another program or address answers now: what the pool keeps approvals and logins for.
+// moved reports whether the server's program or address changed. The pool forgets approvals and logins then.
 func moved(old, now *mcppoolv1.McpServer) bool {
 	o, n := old.GetStdio(), now.GetStdio()
 	return (o == nil) != (n == nil) || o.GetCommand() != n.GetCommand() || !slices.Equal(o.GetArgs(), n.GetArgs()) || o.GetCwd() != n.GetCwd() ||

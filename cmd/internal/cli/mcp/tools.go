@@ -77,7 +77,7 @@ func activeIDs(ctx context.Context, s *discover.Session) ([]string, error) {
 	return ids, err
 }
 
-// listTools gathers tools of several servers, and how many of each are quarantined. A server that fails does not hide the others.
+// listTools lists the tools of several servers and counts the quarantined ones of each. A server that fails does not hide the others.
 func listTools(ctx context.Context, s *discover.Session, ids []string, ask *mcppoolv1.ListToolsRequest) (all *mcppoolv1.ListToolsResponse, held map[string]uint32, failed []error) {
 	all, held = &mcppoolv1.ListToolsResponse{}, map[string]uint32{}
 	for _, id := range ids {
@@ -96,7 +96,7 @@ func listTools(ctx context.Context, s *discover.Session, ids []string, ask *mcpp
 
 func showTools(u *ui.UI, list *mcppoolv1.ListToolsResponse, f discover.Folder) error {
 	if len(list.GetTools()) == 0 && list.GetQuarantinedCount() > 0 {
-		return nil // what is said of those says why
+		return nil // the note about quarantined tools explains the empty list
 	}
 	t := u.Table("TOOL", "EFFECT", "WHAT")
 	t.Mark(1, func(s string) string { return effectStyle(t.Style, s) })
@@ -106,7 +106,7 @@ func showTools(u *ui.UI, list *mcppoolv1.ListToolsResponse, f discover.Folder) e
 	return u.List(list, nil, t, "no tools; pawl mcp list shows the servers, pawl mcp activate ID lets you use one")
 }
 
-// summary is the first sentence of a tool's description, or its title; pawl mcp tools SERVER/TOOL shows it whole.
+// summary returns the first sentence of a tool's description, or its title.
 func summary(tool *commonv1.Tool) string {
 	text, _, _ := strings.Cut(firstOf(tool.GetDescription(), tool.GetTitle())+" ", ". ")
 	return strings.TrimSpace(text)
@@ -122,7 +122,7 @@ func effectStyle(st ui.Style, text string) string {
 	return st.Green(text)
 }
 
-// errNotListed says that a tool is not among those that the caller may use; whether it exists is not known.
+// errNotListed means that the caller may not use a tool of that name. The tool may exist all the same.
 var errNotListed = errors.New("the tool is not listed")
 
 // findTool returns one tool of a server.
@@ -146,7 +146,7 @@ func findTool(ctx context.Context, s *discover.Session, id, name string) (*commo
 		Then("pawl mcp tools %s lists those that you may call", id)
 }
 
-// toolText shows one tool as a whole.
+// toolText returns a tool's effect, risk, description and schemas.
 func toolText(st ui.Style, tool *commonv1.Tool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", st.Bold(ui.Line(tool.GetId())))
@@ -165,7 +165,7 @@ func toolText(st ui.Style, tool *commonv1.Tool) string {
 	return b.String()
 }
 
-// showQuarantined lists the tools that wait for an approval. complete says that no server failed.
+// showQuarantined lists the tools that wait for an approval. complete is false if a server failed.
 func showQuarantined(u *ui.UI, s *discover.Session, f discover.Folder, ids []string, held []*mcppoolv1.QuarantinedTool, complete bool) error {
 	if len(held) == 0 {
 		if complete {
@@ -179,7 +179,7 @@ func showQuarantined(u *ui.UI, s *discover.Session, f discover.Folder, ids []str
 		t.Row(f.Alias(q.GetTool().GetId()), whyQuarantined(q), cmp.Or(changedPlaces(q), summary(q.GetTool())))
 	}
 	err := t.Write(u.Out)
-	// The tool's name is the server's choice: it is not for pasting into a shell.
+	// The server chooses the name, so the user must not paste it into a shell.
 	server := "SERVER"
 	if len(ids) == 1 {
 		server = ids[0]
@@ -188,7 +188,7 @@ func showQuarantined(u *ui.UI, s *discover.Session, f discover.Folder, ids []str
 	return err
 }
 
-// changedPlaces are the first places that differ.
+// changedPlaces returns the first places where the definitions differ.
 func changedPlaces(q *mcppoolv1.QuarantinedTool) string {
 	if q.GetApprovedDefinitionJson() == "" {
 		return ""
@@ -232,7 +232,7 @@ func (c *ApproveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 	return u.Result(got, err, "%s is approved", ui.Line(f.Alias(got.GetTool().GetId())))
 }
 
-// look shows what is to be approved and returns its hash, once the person said yes.
+// look shows the definition, asks for approval, and returns the definition's hash.
 func (c *ApproveCmd) look(ctx context.Context, u *ui.UI, s *discover.Session, id, name string) (string, error) {
 	q, err := findQuarantined(ctx, s, id, name)
 	if err != nil {
@@ -242,7 +242,7 @@ func (c *ApproveCmd) look(ctx context.Context, u *ui.UI, s *discover.Session, id
 	if c.Yes && u.JSON {
 		return hash, nil
 	}
-	// Beside the question: standard output has the result.
+	// To stderr, beside the question: stdout has the result.
 	u.Eprintf("%s", quarantined(u.ErrStyle(), q))
 	if c.Yes {
 		return hash, nil
@@ -276,11 +276,11 @@ func findQuarantined(ctx context.Context, s *discover.Session, id, name string) 
 	return nil, ui.Errorf("%s has no quarantined tool %q", id, name).Then("pawl mcp tools %s --quarantined lists those", id)
 }
 
-// maxChanges is how many differences the pool names at most.
+// maxChanges is the largest number of differences that the pool reports.
 const maxChanges = 50
 
-// quarantined shows what a person has to look at before a tool is approved: what changed, place by place, or all of it where
-// there is nothing to compare with. Nothing is cut: what is not shown would be approved unseen.
+// quarantined returns the text that a person reviews before approving a tool: each change, or the whole definition if there is none to
+// compare with. It truncates nothing, because a hidden part would be approved unseen.
 func quarantined(st ui.Style, q *mcppoolv1.QuarantinedTool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s\n", st.Bold(ui.Line(q.GetTool().GetId())), st.Yellow(whyQuarantined(q)))
@@ -302,7 +302,7 @@ func quarantined(st ui.Style, q *mcppoolv1.QuarantinedTool) string {
 			b.WriteString(side(st.Red, "-", q.GetApprovedDefinitionJson(), at))
 			b.WriteString(side(st.Green, "+", q.GetDefinitionJson(), at))
 		}
-		if n := len(q.GetChanges()); n == 0 || n >= maxChanges { // none where only the spelling differs
+		if n := len(q.GetChanges()); n == 0 || n >= maxChanges { // 0 if only the JSON's spelling differs
 			fmt.Fprintf(&b, "\n  %s\n%s\n", st.Yellow("these may not be all changes; the whole definition"), ui.PrettyJSON(q.GetDefinitionJson(), "  "))
 		}
 	}
@@ -310,7 +310,7 @@ func quarantined(st ui.Style, q *mcppoolv1.QuarantinedTool) string {
 	return b.String()
 }
 
-// whyQuarantined says in a word why a tool waits.
+// whyQuarantined returns "new" or "changed".
 func whyQuarantined(q *mcppoolv1.QuarantinedTool) string {
 	if q.GetApprovedDefinitionHash() == "" {
 		return "new"
@@ -318,7 +318,7 @@ func whyQuarantined(q *mcppoolv1.QuarantinedTool) string {
 	return "changed"
 }
 
-// side is one side of a difference, each line behind its mark; a text of several lines is shown as such.
+// side returns one side of a difference, each line after its mark. A multi-line string is shown as lines, not as JSON.
 func side(paint func(string) string, mark, definition, pointer string) string {
 	raw, ok := resolve(definition, pointer)
 	text := ui.PrettyJSON(raw, "")
@@ -335,7 +335,7 @@ func side(paint func(string) string, mark, definition, pointer string) string {
 	return b.String()
 }
 
-// resolve finds a place in a JSON text by its pointer (RFC 6901).
+// resolve returns the value at a JSON pointer (RFC 6901).
 func resolve(raw, pointer string) (string, bool) {
 	if pointer == "" {
 		return raw, raw != ""
