@@ -58,7 +58,7 @@ func (c *AgentsShowCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) 
 	return showAgent(u, agent, "", err)
 }
 
-// AgentFields are what an agent is.
+// AgentFields are the flags that describe an agent.
 type AgentFields struct {
 	Name           *string  `placeholder:"TEXT" help:"A name for people."`
 	Description    *string  `placeholder:"TEXT" help:"What it is for; planners read it."`
@@ -72,14 +72,14 @@ type AgentFields struct {
 	OnUnknownOutcome *string `enum:"ask,retry,fail" help:"What happens where it is not known whether a call had its effect: ${enum}. retry may make it happen twice."`
 }
 
-// apply writes the fields that were given into the agent.
+// apply writes the flags that are set into the agent.
 func (f *AgentFields) apply(agent *executorv1.Agent) {
 	ui.Set(&agent.DisplayName, f.Name)
 	ui.Set(&agent.Description, f.Description)
 	ui.Set(&agent.Model, f.Model)
 	ui.Set(&agent.MaxSteps, f.MaxSteps)
 	ui.Set(&agent.MaxFailedSteps, f.MaxFailedSteps)
-	agent.Budget = f.over(agent.GetBudget())
+	agent.Budget = f.merge(agent.GetBudget())
 	if f.MCP != nil {
 		agent.McpIds = f.MCP
 	}
@@ -109,7 +109,7 @@ func (c *AgentsCreateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session
 	return showAgent(u, made, "is created", err)
 }
 
-// warnOfServers names servers that there are not: an agent may name one that is registered later.
+// warnOfServers warns about unknown servers. They are no error, because they may be registered later.
 func warnOfServers(ctx context.Context, u *ui.UI, s *discover.Session, ids []string) {
 	for _, id := range ids {
 		if _, err := s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: id}); status.Code(err) == codes.NotFound {
@@ -134,14 +134,14 @@ func (c *AgentsUpdateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session
 	if err != nil {
 		return err
 	}
-	agent := proto.CloneOf(old) // with its etag, so that a change made meanwhile is not lost
+	agent := proto.CloneOf(old) // with its etag: the update fails if the agent was changed meanwhile
 	if c.AllServers {
 		agent.McpIds = nil
 	}
 	c.apply(agent)
 	warnOfServers(ctx, u, s, c.MCP)
 	paths := discover.Differences(old.ProtoReflect(), agent.ProtoReflect())
-	for i := range paths { // the budget is one field
+	for i := range paths { // the update mask names the budget as a whole
 		paths[i], _, _ = strings.Cut(paths[i], ".")
 	}
 	if paths = slices.Compact(paths); len(paths) > 0 {
@@ -161,7 +161,7 @@ func (c *AgentsDeleteCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session
 	return u.Result(answer, err, "agent %s is deleted", c.ID)
 }
 
-// showAgent prints an agent behind what was done with it, or returns the error.
+// showAgent prints an agent and what was done to it, or returns err.
 func showAgent(u *ui.UI, agent *executorv1.Agent, done string, err error) error {
 	if err != nil {
 		return err
@@ -198,13 +198,13 @@ type BudgetFlags struct {
 	WaitTimeout   *time.Duration `placeholder:"TIME" help:"How long a question stays open, such as 24h, before the task ends."`
 }
 
-// given says that one of the budgets was named.
+// given reports whether one of the budget's flags is set.
 func (f *BudgetFlags) given() bool {
 	return f.MaxToolCalls != nil || f.MaxModelCalls != nil || f.MaxTokens != nil || f.MaxCost != nil || f.MaxTime != nil
 }
 
-// over is the budget with what was named in place of what it says; nil where it bounds nothing and nothing was named.
-func (f *BudgetFlags) over(old *executorv1.Budget) *executorv1.Budget {
+// merge returns the old budget with the flags that are set applied. It returns old, which may be nil, if none is.
+func (f *BudgetFlags) merge(old *executorv1.Budget) *executorv1.Budget {
 	if !f.given() {
 		return old
 	}
@@ -229,7 +229,7 @@ func (f *BudgetFlags) waitTimeout() *durationpb.Duration {
 	return durationpb.New(*f.WaitTimeout)
 }
 
-// check refuses bounds of 0, which would bound nothing.
+// check refuses limits that are not positive.
 func (f *BudgetFlags) check() error {
 	return cmp.Or(
 		bounded("max-tool-calls", f.MaxToolCalls, 1, math.MaxUint32), bounded("max-model-calls", f.MaxModelCalls, 1, math.MaxUint32),
@@ -238,13 +238,13 @@ func (f *BudgetFlags) check() error {
 }
 
 func bounded[T cmp.Ordered](flag string, value *T, least, most T) error {
-	if value != nil && (*value < least || *value > most || *value != *value) { // the last one: not a number
+	if value != nil && (*value < least || *value > most || *value != *value) { // *value != *value: NaN
 		return ui.Usagef("--%s %v: it must be more than 0", flag, *value).Then("leave --%s out for no bound", flag)
 	}
 	return nil
 }
 
-// costText is what a task has cost: 3 tool calls, 4 model calls, 512 tokens; "" if it was nothing.
+// costText formats the usage of a task, such as "3 tool calls, 4 model calls, 512 tokens"; "" if there is none.
 func costText(u *commonv1.Usage) string {
 	text := amounts(uint64(u.GetToolCalls()), uint64(u.GetModelCalls()), u.GetInputTokens()+u.GetOutputTokens())
 	if u.GetCostNanoUsd() > 0 {
@@ -258,7 +258,7 @@ func dollars(nanoUSD uint64) string {
 	return "$" + strconv.FormatFloat(float64(nanoUSD)/1e9, 'g', 4, 64)
 }
 
-// budgetText is what a task may cost; "" if nothing bounds it.
+// budgetText formats a budget; "" if it has no limit.
 func budgetText(b *executorv1.Budget) string {
 	text := amounts(uint64(b.GetMaxToolCalls()), uint64(b.GetMaxModelCalls()), b.GetMaxTokens())
 	if b.GetMaxCostNanoUsd() > 0 {
@@ -283,7 +283,7 @@ func amounts(tools, models, tokens uint64) string {
 	return strings.Join(parts, ", ")
 }
 
-// bounds are what ends a task's waiting and its doubts, where that is not the usual.
+// bounds describes the task's wait timeout and its policy for unknown outcomes, as far as they are not the defaults.
 func bounds(task *executorv1.Task) string {
 	var parts []string
 	if t := task.GetWaitTimeout().AsDuration(); t > 0 {
@@ -295,5 +295,5 @@ func bounds(task *executorv1.Task) string {
 	return strings.Join(parts, ", ")
 }
 
-// onUnknownName is ask, retry or fail.
+// onUnknownName returns "ask", "retry" or "fail".
 func onUnknownName(o executorv1.OnUnknownOutcome) string { return cmp.Or(ui.EnumName(o), "ask") }

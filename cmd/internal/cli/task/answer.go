@@ -17,7 +17,7 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 )
 
-// The answers to waits, from flags and from questions. The sender adds the ids of the task and the wait.
+// The functions below build the answers to waits. The sender adds the ids of the task and the wait.
 
 func approve(inputJSON string, grant *executorv1.Grant) *executorv1.ResumeTaskRequest {
 	return &executorv1.ResumeTaskRequest{Answer: &executorv1.ResumeTaskRequest_Approve{Approve: &executorv1.Approve{InputJson: inputJSON, Grant: grant}}}
@@ -55,10 +55,10 @@ func outputOf(outputJSON string) *executorv1.ResumeTaskRequest {
 	return settle(&executorv1.OutcomeAnswer{Answer: &executorv1.OutcomeAnswer_Output{Output: &executorv1.OutcomeOutput{OutputJson: outputJSON}}})
 }
 
-// compose makes the answer to a wait of a task.
+// compose builds the answer to a wait of a task.
 type compose func(context.Context, *executorv1.Task, *executorv1.Wait) (*executorv1.ResumeTaskRequest, error)
 
-// answer answers a wait of a task, one of these kinds, and follows the task to its next stop.
+// answer answers a wait of one of these kinds and follows the task to its next stop.
 func answer(ctx context.Context, u *ui.UI, s *discover.Session, target AnswerTarget, waitID string, build compose, kinds ...executorv1.WaitKind) error {
 	id, err := waitingTaskID(ctx, u, s, target.Task)
 	if err != nil {
@@ -68,7 +68,7 @@ func answer(ctx context.Context, u *ui.UI, s *discover.Session, target AnswerTar
 	if err != nil {
 		return err
 	}
-	if task, err = stopping(ctx, u, s, task); err != nil {
+	if task, err = untilStopped(ctx, u, s, task); err != nil {
 		return err
 	}
 	wait, err := openWait(task, waitID, s.Flags(), kinds...)
@@ -86,17 +86,17 @@ func answer(ctx context.Context, u *ui.UI, s *discover.Session, target AnswerTar
 	}
 	if target.Detach {
 		noteSeen(u, s, id, wait)
-		return left(u, resumed)
+		return showState(u, resumed)
 	}
 	return attend(u, s, id, task.GetLastSeq(), u.Err, s.KnownWorkspace(ctx).Alias).run(ctx)
 }
 
-// patience is how long an answer waits for a task that is still on its way to its question.
+// patience is how long an answer waits for a running task to ask its question.
 const patience = 30 * time.Second
 
-// stopping returns the task once it waits or has ended: an answer right after the start of a task means its first question.
-func stopping(ctx context.Context, u *ui.UI, s *discover.Session, task *executorv1.Task) (*executorv1.Task, error) {
-	if still(task) || task.GetCancelRequested() {
+// untilStopped returns the task once it waits or has ended. An answer given right after the task's start is meant for its first question.
+func untilStopped(ctx context.Context, u *ui.UI, s *discover.Session, task *executorv1.Task) (*executorv1.Task, error) {
+	if stopped(task) || task.GetCancelRequested() {
 		return task, nil
 	}
 	if !u.JSON {
@@ -104,14 +104,14 @@ func stopping(ctx context.Context, u *ui.UI, s *discover.Session, task *executor
 	}
 	waiting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	stopped, err := await(waiting, s, task, func(*executorv1.Task) bool { return true })
-	if err != nil && ctx.Err() == nil { // the task itself tells how it stands
+	result, err := await(waiting, s, task, func(*executorv1.Task) bool { return true })
+	if err != nil && ctx.Err() == nil { // the caller reports the task's present state
 		return s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: task.GetId()})
 	}
-	return stopped, err
+	return result, err
 }
 
-// openWait is the wait that is meant: the one that is named, else the only one that can be answered so.
+// openWait returns the wait with the given id, or else the only open wait of one of these kinds.
 func openWait(task *executorv1.Task, waitID, flags string, kinds ...executorv1.WaitKind) (*executorv1.Wait, error) {
 	id := ui.ShortID(task.GetId())
 	waits := slices.DeleteFunc(slices.Clone(task.GetWaits()), func(w *executorv1.Wait) bool {
@@ -132,7 +132,7 @@ func openWait(task *executorv1.Task, waitID, flags string, kinds ...executorv1.W
 	return fits[0], nil
 }
 
-// otherKind says which commands answer a wait.
+// otherKind returns an error with the commands that answer a wait.
 func otherKind(id string, wait *executorv1.Wait, want executorv1.WaitKind, flags string) error {
 	commands := make([]string, 0, 4)
 	for _, w := range ways(id, wait, flags) {
@@ -141,7 +141,8 @@ func otherKind(id string, wait *executorv1.Wait, want executorv1.WaitKind, flags
 	return ui.Errorf("task %s waits %s, not %s", id, waitsTo(wait.GetKind()), waitsTo(want)).Then("%s", strings.Join(commands, ", or "))
 }
 
-// resume sends an answer. If the task would go on inside this command, its model must be usable here: else the tool would run, and the task fail.
+// resume sends an answer. If the task will continue inside this process, it checks the task's model first: otherwise the tool would run,
+// and then the task would fail.
 func resume(ctx context.Context, s *discover.Session, task *executorv1.Task, req *executorv1.ResumeTaskRequest) (*executorv1.Task, error) {
 	if req.GetReject() == nil {
 		if err := usableModel(ctx, s, task); err != nil {
@@ -151,7 +152,7 @@ func resume(ctx context.Context, s *discover.Session, task *executorv1.Task, req
 	return s.Tasks.ResumeTask(ctx, req)
 }
 
-// usableModel returns an error if the server runs inside this command and lacks what the task's model needs.
+// usableModel returns an error if the server runs in this process and cannot use the task's model.
 func usableModel(ctx context.Context, s *discover.Session, task *executorv1.Task) error {
 	if !s.Embedded() {
 		return nil
@@ -164,19 +165,19 @@ func usableModel(ctx context.Context, s *discover.Session, task *executorv1.Task
 		Then("repeat the command where the model works, or while pawl up runs there; nothing was answered or run")
 }
 
-// left shows a task that is not followed further.
-func left(u *ui.UI, task *executorv1.Task) error {
+// showState prints the state of a task that the command does not follow.
+func showState(u *ui.UI, task *executorv1.Task) error {
 	return u.Result(task, nil, "task %s is %s", ui.ShortID(task.GetId()), u.OutStyle().StatusStyle(ui.StateName(task)))
 }
 
-// answersFile holds, in the data folder, for each task that was answered with --detach, when the newest wait began that a person saw. What
-// such a task asks next is not shown by the command that answers.
+// answersFile is a file in the data folder. For each task that was answered with --detach it holds the time of the newest wait that the
+// person has seen, because such a command does not show the task's next question.
 const answersFile = "answers.json"
 
-// mostAnswers is how many tasks the file holds, the newest ones.
+// mostAnswers is the largest number of tasks in the file; the oldest ones are dropped.
 const mostAnswers = 1000
 
-// readAnswers returns the path of the file and what it holds; a file that is missing or cannot be read holds nothing.
+// readAnswers returns the path and contents of the file. A file that is missing or unreadable counts as empty.
 func readAnswers(s *discover.Session) (path string, answers map[string]time.Time, err error) {
 	dir, err := s.Config().Dir()
 	if err != nil {
@@ -198,7 +199,7 @@ func noteSeen(u *ui.UI, s *discover.Session, taskID string, waits ...*executorv1
 				answers[taskID] = t
 			}
 		}
-		ids := slices.Sorted(maps.Keys(answers)) // they begin with the time
+		ids := slices.Sorted(maps.Keys(answers)) // oldest first: an id begins with the time
 		for _, id := range ids[:max(len(ids)-mostAnswers, 0)] {
 			delete(answers, id)
 		}
@@ -216,8 +217,8 @@ func noteShown(u *ui.UI, s *discover.Session, task *executorv1.Task) {
 	}
 }
 
-// shownBefore returns an error if the wait is newer than the command, or than what was shown of a task that was answered with --detach: a person who
-// names no wait means the one that was shown.
+// shownBefore returns an error if the wait began after the command, or after the newest wait that the person saw of a task answered with
+// --detach. A person who does not name a wait means one that was shown.
 func shownBefore(s *discover.Session, task *executorv1.Task, wait *executorv1.Wait, began time.Time) error {
 	_, answers, err := readAnswers(s)
 	if err != nil {
@@ -247,7 +248,7 @@ func waitsTo(kind executorv1.WaitKind) string {
 	}[kind], "for approval")
 }
 
-// ways are the commands that answer a wait; flags reach the same server.
+// ways returns the commands that answer a wait. It appends flags to each, so that they use the same server.
 func ways(taskID string, wait *executorv1.Wait, flags string) []way {
 	to := func(command, args, means string) way {
 		return way{command: "pawl " + command + " " + taskID + args + flags, means: means}
@@ -284,7 +285,7 @@ func which(task *executorv1.Task, wait *executorv1.Wait) string {
 	return " --wait " + wait.GetId()
 }
 
-// asksFor is a wait in a line, for those who did not see it with the events.
+// asksFor describes a wait in one line, for output without events.
 func asksFor(wait *executorv1.Wait) string {
 	if wait.GetKind() == waitPause {
 		return "the task waits to be unpaused"
@@ -299,8 +300,8 @@ func asksFor(wait *executorv1.Wait) string {
 	return text
 }
 
-// howToGoOn says which commands answer what a task waits for. What it waits for was shown with the events; where those
-// went to a program as JSON, it is said here.
+// howToGoOn prints the commands that answer the task's waits. The events have shown the waits themselves; with --json, where they went to
+// stdout as JSON, howToGoOn describes them on stderr.
 func howToGoOn(u *ui.UI, s *discover.Session, task *executorv1.Task) {
 	st := u.ErrStyle()
 	lost := false
@@ -322,16 +323,16 @@ func howToGoOn(u *ui.UI, s *discover.Session, task *executorv1.Task) {
 	}
 }
 
-// tooLate says why a server's question cannot be answered later, and what to do.
+// tooLate explains why a server's question cannot be answered later, and what to do instead.
 const tooLate = "the question ends with this command, because the server that asks runs in it: it cannot be answered later; " +
 	"start pawl up in another terminal, and run the task again there"
 
-// goesAway says whether a question ends with this process: its call, and the server that asks, run in it.
+// goesAway reports whether a question ends with this process, because the call and the server that asks run in it.
 func goesAway(wait *executorv1.Wait, embedded bool) bool {
 	return embedded && wait.GetKind() == waitInput
 }
 
-// laterHint says how to come back to a wait that was left open.
+// laterHint prints how to come back to a wait that stays open.
 func laterHint(u *ui.UI, s *discover.Session, taskID string, wait *executorv1.Wait) {
 	if goesAway(wait, s.Embedded()) {
 		u.Note(tooLate)
@@ -341,13 +342,13 @@ func laterHint(u *ui.UI, s *discover.Session, taskID string, wait *executorv1.Wa
 	u.Note("the task waits; go on with %s, or see pawl show %s%s", ways(id, wait, s.Flags())[0].command, id, s.Flags())
 }
 
-// way is a command that goes on from where a task stands.
+// way is a command that continues a task.
 type way struct {
 	command string
-	means   string // what it does, where the command does not say so itself
+	means   string // its explanation; may be empty
 }
 
-// waysText lists commands under each other, what they mean beside them.
+// waysText lists the commands one per line, with their explanations in a second column.
 func waysText(st ui.Style, ways []way) string {
 	widest := 0
 	for _, w := range ways {
@@ -370,7 +371,7 @@ func waysText(st ui.Style, ways []way) string {
 	return b.String()
 }
 
-// waits are what a task waits for. A pause that was asked for beside a question has no wait of its own; it is one here.
+// waits returns the task's open waits. A pause requested while another wait is open has no wait of its own, so waits adds one.
 func waits(task *executorv1.Task) []*executorv1.Wait {
 	waits := task.GetWaits()
 	pause := func(w *executorv1.Wait) bool { return w.GetKind() == executorv1.WaitKind_WAIT_KIND_PAUSE }
@@ -380,8 +381,8 @@ func waits(task *executorv1.Task) []*executorv1.Wait {
 	return waits
 }
 
-// paramsHint is what `pawl params` is given for a wait: each name that is asked for, in brackets where others are required and it
-// is not.
+// paramsHint returns the arguments for answering a wait with `pawl params` or `pawl input`, such as " city=… [country=…]". Optional ones
+// are in brackets if others are required.
 func paramsHint(wait *executorv1.Wait) string {
 	fields, err := ui.Fields(wait.GetParamsSchemaJson())
 	if err != nil || len(fields) == 0 {
@@ -399,7 +400,7 @@ func paramsHint(wait *executorv1.Wait) string {
 	return b.String()
 }
 
-// asked is what a wait asks for, a line for each parameter.
+// asked describes the requested parameters, one line each.
 func asked(wait *executorv1.Wait) []string {
 	fields, err := ui.Fields(wait.GetParamsSchemaJson())
 	if err != nil || len(fields) == 0 {

@@ -13,7 +13,7 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
-// AnswerTarget says which wait is answered and what happens then.
+// AnswerTarget names the task to answer. Detach ends the command once the answer is sent.
 type AnswerTarget struct {
 	OneTask
 	Detach bool `short:"d" help:"Answer and leave; do not follow the task to its next stop."`
@@ -89,7 +89,7 @@ func (c *RejectCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 	}, waitApproval, waitParams, waitOutcome)
 	var e *ui.Error
 	if errors.As(err, &e) && e.Code == ui.Stopped && e.Message == "" {
-		return nil // cancelled, as was asked
+		return nil // the task is cancelled, as requested
 	}
 	return err
 }

@@ -18,14 +18,14 @@ import (
 // Asker asks a person for the answer to a wait.
 type Asker struct{ *ui.Prompter }
 
-// ErrCancel says that the task is to end.
+// ErrCancel means that the person wants to cancel the task.
 var ErrCancel = errors.New("the task is to be cancelled")
 
-// detach leaves a wait open.
+// detach is the choice that leaves a wait open.
 var detach = ui.Choice{Word: "detach", Also: []string{"q", "quit"}, Means: "leave the question open and end this command"}
 
-// Ask asks for the answer to a wait; its task id is not set. It returns nil if the wait stays open, as after the end of the input, and
-// ErrCancel if the task is to end.
+// Ask asks for the answer to a wait and returns it without the task's id. It returns nil if the wait stays open, as at the end of the
+// input, and ErrCancel if the person wants to cancel the task.
 func (p Asker) Ask(ctx context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
 	ask := map[executorv1.WaitKind]func(context.Context, *executorv1.Wait) (*executorv1.ResumeTaskRequest, error){
 		waitApproval: p.approval, waitParams: p.params, waitOutcome: p.outcome, waitInput: p.input, waitPause: p.paused,
@@ -45,8 +45,8 @@ func (p Asker) Ask(ctx context.Context, wait *executorv1.Wait) (*executorv1.Resu
 	return req, nil
 }
 
-// approval asks whether a step may run, shows exactly what would run, and lets the person change it. In this and
-// the following methods a nil request leaves the wait open.
+// approval shows the exact call, asks whether it may run, and lets the person edit its input. In this and the following methods a nil
+// request leaves the wait open.
 func (p Asker) approval(ctx context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
 	tool := p.Tool(wait.GetToolId())
 	p.Print("    %s\n", p.Style.Dim(tool+" would run with"))
@@ -91,7 +91,7 @@ func (p Asker) approval(ctx context.Context, wait *executorv1.Wait) (*executorv1
 	}
 }
 
-// upTo is the risk that a grant covers, if one was assessed.
+// upTo names the highest risk that a grant covers; "" if no risk was assessed.
 func upTo(wait *executorv1.Wait) string {
 	if name := ui.EnumName(wait.GetRisk().GetLevel()); name != "" {
 		return ", up to risk " + name
@@ -99,7 +99,7 @@ func upTo(wait *executorv1.Wait) string {
 	return ""
 }
 
-// sure wants the word yes, in full, before something of high risk.
+// sure asks the person to type yes if the step's risk is high.
 func (p Asker) sure(ctx context.Context, wait *executorv1.Wait, what string) (bool, error) {
 	if wait.GetRisk().GetLevel() != commonv1.RiskLevel_RISK_LEVEL_HIGH {
 		return true, nil
@@ -117,7 +117,7 @@ func (p Asker) why(ctx context.Context) (string, error) {
 	return p.Read(ctx, "    why (may be empty): ")
 }
 
-// input asks for what a tool's server wants to know in the middle of a call.
+// input asks for the input that a tool's server requested during a call.
 func (p Asker) input(ctx context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
 	server, _, _ := strings.Cut(p.Tool(wait.GetToolId()), "/")
 	action, content, err := p.Input(ctx, ui.Input{
@@ -132,7 +132,7 @@ func (p Asker) input(ctx context.Context, wait *executorv1.Wait) (*executorv1.Re
 	return input(executorv1.InputAnswer_ACTION_ACCEPT, content), nil
 }
 
-// outcome asks for the outcome of a call: only a person can find out, and each answer says what it risks.
+// outcome asks how a call with an unknown outcome ended. Each choice explains its risk.
 func (p Asker) outcome(ctx context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
 	p.Print("    %s\n%s\n", p.Style.Dim(p.Tool(wait.GetToolId())+" was called with"), ui.PrettyJSON(wait.GetInputJson(), "    "))
 	p.Print("    %s\n", p.Style.Red("it may have had its effect, and it may not: look before you answer"))
@@ -171,7 +171,8 @@ func (p Asker) outcome(ctx context.Context, wait *executorv1.Wait) (*executorv1.
 	}
 }
 
-// output reads the result of the tool: an object as it is, any other text as the message of the output; "" if there is none.
+// output reads the tool's result. A JSON object is used as it is; any other text becomes the output's message. It returns "" if there is
+// no usable result.
 func (p Asker) output(ctx context.Context) (string, error) {
 	text, err := p.Read(ctx, "    what it gave, as text or as a JSON object (empty: another answer): ")
 	if err != nil || text == "" {
@@ -187,7 +188,7 @@ func (p Asker) output(ctx context.Context) (string, error) {
 	return exact, nil
 }
 
-// paused asks whether a paused task shall go on.
+// paused asks whether to continue a paused task.
 func (p Asker) paused(ctx context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
 	p.Print("    %s\n", p.Style.Dim("the task is paused"+because(strings.TrimPrefix(wait.GetMessage(), "paused"))))
 	word, err := p.Choose(ctx, ui.Choice{Word: "unpause", Also: []string{"y", "yes"}, Means: "let the task go on"},
@@ -201,8 +202,8 @@ func (p Asker) paused(ctx context.Context, wait *executorv1.Wait) (*executorv1.R
 	return unpause(), nil
 }
 
-// params asks for each parameter that is missing. An empty line leaves one as it is; if all are left, the person may say
-// it in words, or leave the wait open.
+// params asks for each parameter of the wait. An empty line leaves a parameter unchanged. If the person enters none, params asks for a
+// description in words; if that is empty too, the wait stays open.
 func (p Asker) params(ctx context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
 	fields, err := ui.Fields(wait.GetParamsSchemaJson())
 	if err != nil {
@@ -216,7 +217,7 @@ func (p Asker) params(ctx context.Context, wait *executorv1.Wait) (*executorv1.R
 		p.Print("    %s\n", p.Style.Dim("an empty line leaves a parameter as it is; Ctrl-D leaves the task waiting"))
 	}
 	var have map[string]json.RawMessage
-	_ = json.Unmarshal([]byte(wait.GetInputJson()), &have) // an input that is no object has nothing of what is asked for
+	_ = json.Unmarshal([]byte(wait.GetInputJson()), &have) // an input that is not an object has none of the parameters
 	object := map[string]json.RawMessage{}
 	for _, f := range fields {
 		_, there := have[f.Name]
@@ -239,8 +240,8 @@ func (p Asker) params(ctx context.Context, wait *executorv1.Wait) (*executorv1.R
 	return params("", words), nil
 }
 
-// field asks for one value until it fits; nil where the person left it out. What is required is left out only by a second empty
-// line, for those who want to say it in their own words.
+// field asks for a value until it is valid. It returns nil for an empty line. A required value needs a second empty line, which lets the
+// person describe it in words instead.
 func (p Asker) field(ctx context.Context, f ui.Field, required bool) (json.RawMessage, error) {
 	if required {
 		f.Description = strings.TrimSpace(f.Description + " [required]")

@@ -23,30 +23,30 @@ type view interface {
 	Suspend()
 }
 
-// attendance stays with a task: shows its events, asks the person where it waits, and ends where it ends.
+// attendance follows a task to its end: it shows the events and asks the person when the task waits.
 type attendance struct {
 	u    *ui.UI
 	s    *discover.Session
 	view view
-	ask  *Asker // nil: no person is there to ask
+	ask  *Asker // nil if there is no terminal
 
 	task  string
 	after uint64
-	// past makes waits no reason to stop: the watcher waits along.
+	// past is set if the command goes on watching when the task waits and there is no person to ask.
 	past bool
-	// open are waits that were asked by an event; they are dealt with once all events up to `until` have been shown.
+	// open are the waits of the last FLOW_STOP event, which are handled once all events up to `until` have been shown.
 	open  []string
 	until uint64
-	// owned: an interrupt cancels the task, if it runs in this process.
+	// owned is set if an interrupt cancels the task, provided that it runs in this process.
 	owned bool
 
 	asking     *question
 	interrupts int
 	idle       int    // ticks since the last event
-	told       string // what the task waits for, as it was told since then; "" if nothing was
+	told       string // why the task is stalled, as printed since the last event
 }
 
-// question is a wait that the person is being asked for.
+// question is the wait that the person is being asked about.
 type question struct {
 	wait    *executorv1.Wait
 	cancel  context.CancelFunc
@@ -58,7 +58,7 @@ type answered struct {
 	err error
 }
 
-// run attends until the task ends or stops; the exit code tells which.
+// run follows the task until it ends or stops; the error's exit code tells which.
 func (t *attendance) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -76,7 +76,7 @@ func (t *attendance) run(ctx context.Context) error {
 	}
 }
 
-// next deals with one thing that happens; done ends the attendance.
+// next handles one event, answer, interrupt or tick, and reports whether run is done.
 func (t *attendance) next(ctx context.Context, items <-chan Item, interrupts <-chan struct{}, ticks <-chan time.Time) (done bool, err error) {
 	var answers chan answered
 	if t.asking != nil {
@@ -105,7 +105,7 @@ func (t *attendance) next(ctx context.Context, items <-chan Item, interrupts <-c
 
 const (
 	tickEvery = 100 * time.Millisecond
-	// longIdle is after how many ticks without an event the task is asked what it waits for.
+	// longIdle is the number of ticks without an event after which tick asks the server why the task is stalled.
 	longIdle = 15
 )
 
@@ -129,7 +129,7 @@ func (t *attendance) tick(ctx context.Context) {
 	}
 }
 
-// stalled says why a task makes no progress; "" if it does.
+// stalled returns why a task makes no progress; "" if it does.
 func stalled(task *executorv1.Task) string {
 	switch {
 	case task.GetQueued():
@@ -149,7 +149,7 @@ func (t *attendance) event(ctx context.Context, ev *executorv1.ExecutorEvent) (b
 	t.idle, t.told = 0, ""
 	t.view.Event(ev)
 	if t.asking != nil && ev.GetType() != executorv1.EventType_EVENT_TYPE_FLOW_STOP {
-		wait := t.asking.wait // the event stands in the middle of the question: it is put again
+		wait := t.asking.wait // the event's output interrupted the question, so ask it again
 		t.stopAsking()
 		t.startAsking(ctx, wait)
 	}
@@ -169,8 +169,7 @@ func (t *attendance) event(ctx context.Context, ev *executorv1.ExecutorEvent) (b
 	return false, nil
 }
 
-// stop deals with a task that waits: the person is asked, or told what to do. Where more has happened since, that is
-// shown first.
+// stop handles a task that waits: it asks the person, or prints what to do. If there are newer events, they are shown first.
 func (t *attendance) stop(ctx context.Context, seq uint64) (bool, error) {
 	task, err := t.s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: t.task})
 	if err != nil {
@@ -183,7 +182,7 @@ func (t *attendance) stop(ctx context.Context, seq uint64) (bool, error) {
 	}
 	t.open = nil
 	if i < 0 {
-		return false, nil // answered since
+		return false, nil // the wait was answered in the meantime
 	}
 	t.view.Suspend()
 	noteShown(t.u, t.s, task)
@@ -221,7 +220,7 @@ func (t *attendance) stillOpen(ctx context.Context, waitID string) bool {
 	return err == nil && slices.ContainsFunc(task.GetWaits(), func(w *executorv1.Wait) bool { return w.GetId() == waitID })
 }
 
-// answered sends what the person said, and asks again where it was refused.
+// answered sends the person's answer, and asks again if the server refuses it.
 func (t *attendance) answered(ctx context.Context, a answered) (bool, error) {
 	wait := t.asking.wait
 	t.asking.cancel()
@@ -244,7 +243,7 @@ func (t *attendance) answered(ctx context.Context, a answered) (bool, error) {
 	if err != nil {
 		return t.refused(ctx, wait, err)
 	}
-	// What it waits for next comes with the events; what was asked together with this is still to be answered.
+	// Events announce new waits, but not the other input waits of the same stop, which are still open.
 	t.open, t.until = nil, task.GetLastSeq()
 	for _, w := range task.GetWaits() {
 		if w.GetKind() == waitInput && w.GetId() != wait.GetId() {
@@ -254,12 +253,12 @@ func (t *attendance) answered(ctx context.Context, a answered) (bool, error) {
 	return false, nil
 }
 
-// refused tells why an answer was not taken. One that can be mended is asked for again.
+// refused prints why the server refused an answer, and asks again if the person can correct it.
 func (t *attendance) refused(ctx context.Context, wait *executorv1.Wait, err error) (bool, error) {
 	switch errs.Reason(err) {
 	case commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN, commonv1.ErrorReason_ERROR_REASON_TASK_ENDED:
 		t.u.Note("it was answered elsewhere")
-		return false, nil // the events say how it went on
+		return false, nil // the events show the result
 	case commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST:
 		t.u.Eprintf("    %s\n", t.u.ErrStyle().Red("not taken: "+ui.Text(ui.AsError(err).Message)))
 		t.startAsking(ctx, wait)
@@ -268,8 +267,8 @@ func (t *attendance) refused(ctx context.Context, wait *executorv1.Wait, err err
 	return true, err
 }
 
-// interrupted deals with Ctrl-C: the task of a server goes on; the task that this process runs for this command is
-// cancelled, so that its running call ends in order. A second Ctrl-C leaves at once.
+// interrupted handles Ctrl-C. The task of another process goes on; a task that this command created in this process is cancelled, so that
+// its running call ends in order. A second Ctrl-C exits at once.
 func (t *attendance) interrupted(ctx context.Context) (bool, error) {
 	t.view.Suspend()
 	t.interrupts++
@@ -293,7 +292,7 @@ func (t *attendance) interrupted(ctx context.Context) (bool, error) {
 	return true, ui.Exit(ui.Stopped)
 }
 
-// cancel asks for the task's end; its events say how it came.
+// cancel requests the task's cancellation; the events show the result.
 func (t *attendance) cancel(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -302,7 +301,7 @@ func (t *attendance) cancel(ctx context.Context) {
 	}
 }
 
-// leaving is how it ends when this process is asked to end.
+// leaving prints how the task continues, when the process is told to stop, and returns the command's error.
 func (t *attendance) leaving() error {
 	if t.s.Embedded() {
 		t.u.Note("stopping; the task goes on with the next pawl command")
@@ -312,7 +311,7 @@ func (t *attendance) leaving() error {
 	return ui.Exit(ui.Stopped)
 }
 
-// settled is the exit of a task whose end was seen before.
+// settled returns the command's error for a task that has ended.
 func (t *attendance) settled(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return t.leaving()
@@ -321,12 +320,12 @@ func (t *attendance) settled(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return codeOf(task)
+	return exitError(task)
 }
 
-// codeOf is how a command ends whose task is like that. A task that could do nothing of what it tried was answered, but
-// no script should take it for done.
-func codeOf(task *executorv1.Task) error {
+// exitError returns the error that gives the command its exit code, or nil. A task whose steps all failed may still end with an answer, but
+// scripts must not take it for a success.
+func exitError(task *executorv1.Task) error {
 	switch task.GetStatus() {
 	case executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS:
 		if n := task.GetErrorCount(); n > 0 && n >= task.GetStepCount() {
@@ -339,7 +338,7 @@ func codeOf(task *executorv1.Task) error {
 	return ui.Exit(ui.Stopped)
 }
 
-// attend prepares to stay with a task from a seq on. Steps go to steps, the answer to standard output.
+// attend returns an attendance that begins after a sequence number. It writes steps to steps and the answer to stdout.
 func attend(u *ui.UI, s *discover.Session, taskID string, after uint64, steps io.Writer, alias func(string) string) *attendance {
 	t := &attendance{u: u, s: s, task: taskID, after: after}
 	if u.JSON {

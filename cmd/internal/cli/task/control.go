@@ -15,7 +15,7 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
-// StopFlags say which task is to stop, and why.
+// StopFlags name the task to cancel or pause, and the reason.
 type StopFlags struct {
 	OneTask
 	Reason string `placeholder:"TEXT" help:"Why; kept with the task."`
@@ -56,18 +56,18 @@ func (c *CancelCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 // PauseCmd is `pawl pause`.
 type PauseCmd struct{ StopFlags }
 
-// Run pauses a task and waits until it stands still.
+// Run pauses a task and waits until it has stopped.
 func (c *PauseCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	id, err := c.find(ctx, s)
 	if err != nil {
 		return err
 	}
 	task, err := s.Tasks.PauseTask(ctx, &executorv1.PauseTaskRequest{Id: id, Reason: c.Reason})
-	if err == nil && !c.Detach && !still(task) {
+	if err == nil && !c.Detach && !stopped(task) {
 		if !u.JSON {
 			u.Note("waiting for %s; nothing new is begun (Ctrl-C leaves, and the task pauses all the same)", underWay(task))
 		}
-		task, err = await(ctx, s, task, func(t *executorv1.Task) bool { return still(t) || !t.GetPauseRequested() })
+		task, err = await(ctx, s, task, func(t *executorv1.Task) bool { return stopped(t) || !t.GetPauseRequested() })
 	}
 	if err != nil || u.JSON {
 		return u.Show(task, err, nil)
@@ -79,7 +79,7 @@ func (c *PauseCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 		return ui.Exit(ui.Failed)
 	case !task.GetPauseRequested():
 		u.Printf("task %s was unpaused meanwhile\n", id)
-	case still(task):
+	case stopped(task):
 		u.Printf("%s task %s is paused\n", st.Yellow("⏸"), id)
 		u.Note("pawl unpause %s%s lets it go on", id, s.Flags())
 	default:
@@ -88,12 +88,12 @@ func (c *PauseCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 	return nil
 }
 
-// still says that nothing goes on in a task: it has ended, or waits, be it for an answer to a question.
-func still(task *executorv1.Task) bool {
+// stopped reports whether the task has ended or waits.
+func stopped(task *executorv1.Task) bool {
 	return task.GetEndTime() != nil || task.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
 }
 
-// underWay is what a pause waits for.
+// underWay names the calls that a pause waits for.
 func underWay(task *executorv1.Task) string {
 	var tools []string
 	for _, step := range task.GetActiveSteps() {
@@ -127,10 +127,10 @@ func (c *UnpauseCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 	case !before.GetPauseRequested():
 		return u.Result(task, nil, "task %s was not paused; it is %s", ui.ShortID(task.GetId()), u.OutStyle().StatusStyle(ui.StateName(task)))
 	case c.Detach:
-		return left(u, task)
+		return showState(u, task)
 	}
 	t := attend(u, s, task.GetId(), before.GetLastSeq(), u.Err, s.KnownWorkspace(ctx).Alias)
-	t.open, t.until = waitIDs(task.GetWaits()), task.GetLastSeq() // asked before the pause: no event asks again
+	t.open, t.until = waitIDs(task.GetWaits()), task.GetLastSeq() // no new event announces waits that were open before the pause
 	return t.run(ctx)
 }
 
@@ -147,9 +147,9 @@ type DeleteCmd struct {
 	Tasks []string `arg:"" name:"task" complete:"task" help:"The tasks: ids, 6 or more characters of their beginning or end, or last."`
 }
 
-// Run deletes tasks; one that cannot be deleted holds up no other.
+// Run deletes tasks. If one cannot be deleted, it goes on with the others.
 func (c *DeleteCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	var ids []string // all of them first: the last task is another one once it is deleted
+	var ids []string // resolved before the first deletion, which would change the meaning of "last"
 	for _, ref := range c.Tasks {
 		id, err := taskID(ctx, s, ref)
 		if err != nil {
@@ -216,7 +216,7 @@ func (c *ExportCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 	return u.Result(map[string]any{"task": id, "file": c.Output, "bytes": n}, err, "task %s is exported to %s (%s)", ui.ShortID(id), ui.Line(c.Output), ui.Bytes(n))
 }
 
-// copyPieces writes the document and returns its length.
+// copyPieces copies the document from the stream to w and returns its length.
 func copyPieces(w io.Writer, stream grpc.ServerStreamingClient[executorv1.ExportTaskResponse]) (n int64, err error) {
 	for {
 		piece, err := stream.Recv()

@@ -11,7 +11,7 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
-// EventsConfig says where events are shown and how.
+// EventsConfig configures an Events.
 type EventsConfig struct {
 	Log io.Writer // steps, warnings and the closing line
 	Out io.Writer // the answer
@@ -21,7 +21,7 @@ type EventsConfig struct {
 	Style          ui.Style
 
 	Columns func() int                 // of the terminal; 0 if there is none
-	Alias   func(toolID string) string // how a tool is called here; nil: by its id
+	Alias   func(toolID string) string // returns the tool's name for the user; nil: its id
 }
 
 // Events shows a task's events as they come. It is used by one goroutine.
@@ -32,7 +32,7 @@ type Events struct {
 	order []string // running steps, oldest first
 
 	named      bool      // the flow's name was shown
-	first      time.Time // of the first event, where it was seen
+	first      time.Time // of the first event, if fromStart
 	fromStart  bool
 	toolSteps  int
 	failed     map[string]bool // steps whose newest attempt failed
@@ -42,17 +42,17 @@ type Events struct {
 	quietSince time.Time // start of the quiet time; zero until the first tick in it
 }
 
-// stepView is what is shown of a step that is not finished.
+// stepView is the display state of a step that is not finished.
 type stepView struct {
 	tool, input, progress string
 	final                 bool
 	started               time.Time
-	asked                 time.Time // since when a person is to answer; zero while the call runs
+	asked                 time.Time // when the person was asked for input; zero while the call runs
 	attempt               uint32
-	announced             bool // a line said that it is running
+	announced             bool // the log has a line for the running step
 }
 
-// NewEvents begins to show a task's events.
+// NewEvents returns an Events that has shown nothing yet.
 func NewEvents(cfg EventsConfig) *Events {
 	if cfg.Columns == nil {
 		cfg.Columns = func() int { return 0 }
@@ -95,7 +95,7 @@ func (e *Events) Event(ev *executorv1.ExecutorEvent) {
 			e.answer.complete(e.cfg, &executorv1.FlowSuccess{FullAnswer: f.GetFullAnswer(), AnswerId: f.GetAnswerId()})
 		}
 		text := errorText(p.FlowFailed.GetError())
-		if head, ok := strings.CutSuffix(text, " failed: "+e.failure); ok { // the rest was shown with the step
+		if head, ok := strings.CutSuffix(text, " failed: "+e.failure); ok { // the step's line has shown the failure
 			text = head + " failed"
 		}
 		e.line("%s %s", e.cfg.Style.Red("✗ failed:"), ui.Wrap(text, e.cfg.Columns(), 10, 2))
@@ -108,7 +108,7 @@ func (e *Events) Event(ev *executorv1.ExecutorEvent) {
 	}
 }
 
-// Tick redraws the line of what is running; call it a few times a second while nothing happens.
+// Tick redraws the live status line. Call it a few times a second while there are no events.
 func (e *Events) Tick(now time.Time) {
 	if e.answer.open {
 		return
@@ -125,7 +125,7 @@ func (e *Events) Tick(now time.Time) {
 	e.live.Draw(e.stepLine(e.cfg.Style.Cyan("…"), s, now.Sub(s.started), len(e.order)-1))
 }
 
-// Suspend clears the live status line, so that something else can be printed.
+// Suspend clears the live status line and ends an open line of the answer, so that other text can be printed.
 func (e *Events) Suspend() {
 	e.live.Clear()
 	e.answer.end(e.cfg)
@@ -171,7 +171,7 @@ func (e *Events) line(format string, args ...any) {
 	ui.Put(e.cfg.Log, fmt.Sprintf(format, args...)+"\n")
 }
 
-// answered closes a task that has its answer, and says where steps failed on the way.
+// answered prints the closing line of a task with an answer, and how many steps failed.
 func (e *Events) answered() {
 	switch {
 	case len(e.failed) == 0:
@@ -183,7 +183,7 @@ func (e *Events) answered() {
 	}
 }
 
-// closing is the last line: which task it was, what it took.
+// closing prints the last line: the task's id, steps, time and tokens.
 func (e *Events) closing(mark, word string) {
 	parts := []string{"task " + e.last.GetTaskId()}
 	if e.fromStart {
@@ -219,7 +219,7 @@ func errorText(m *commonv1.ErrorMessage) string {
 	return m.GetErrMsg()
 }
 
-// riskText is "risk medium: why" behind prefix; "" where no risk was assessed.
+// riskText returns prefix + "risk medium: reason"; "" if no risk was assessed.
 func riskText(prefix string, r *commonv1.Risk) string {
 	name := ui.EnumName(r.GetLevel())
 	if name == "" {
@@ -228,10 +228,10 @@ func riskText(prefix string, r *commonv1.Risk) string {
 	return prefix + "risk " + name + because(r.GetReason())
 }
 
-// quietFor is how long nothing may happen before a terminal shows what is waited for.
+// quietFor is the time without events after which a terminal shows what the task waits for.
 const quietFor = 2 * time.Second
 
-// quiet shows what is waited for while no step runs and no question is open.
+// quiet shows what the task waits for while no step runs and no question is open.
 func (e *Events) quiet(now time.Time) {
 	what := e.awaited()
 	if !e.cfg.Live || what == "" {
@@ -245,7 +245,7 @@ func (e *Events) quiet(now time.Time) {
 	}
 }
 
-// heard ends a quiet time.
+// heard ends a quiet time, because an event came.
 func (e *Events) heard() {
 	e.quietSince = time.Time{}
 	if len(e.order) == 0 {
@@ -269,7 +269,7 @@ func (e *Events) awaited() string {
 	return "the planner"
 }
 
-// answerView prints the answer piece by piece, each piece once.
+// answerView prints the pieces of the answer as they come.
 type answerView struct {
 	id   string
 	text strings.Builder

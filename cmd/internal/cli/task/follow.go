@@ -19,11 +19,11 @@ type Item struct {
 	Err   error
 }
 
-// futile is how many streams in a row may end without a new event before it is an error.
+// futile is the number of streams in a row that may end without a new event.
 const futile = 5
 
-// Follow sends the events of a task after a seq, over as many connections as it takes: none is lost and none comes twice. The channel is
-// closed after the last event of the task (at once if that was seen before), after an error item, or when ctx is done.
+// Follow sends the events of a task after a sequence number, each exactly once, and reconnects as needed. It closes the channel after the
+// task's last event (at once if after is that event's number), after an Item with an error, or when ctx is done.
 func Follow(ctx context.Context, s *discover.Session, taskID string, after uint64) <-chan Item {
 	f := &follower{s: s, id: taskID, seq: after, out: make(chan Item)}
 	go func() {
@@ -48,7 +48,7 @@ func last(ev *executorv1.ExecutorEvent) bool {
 type follower struct {
 	s   *discover.Session
 	id  string
-	seq uint64 // of the last event that was sent on
+	seq uint64 // of the last event that was sent to out
 	out chan Item
 }
 
@@ -92,7 +92,7 @@ func (f *follower) run(ctx context.Context) error {
 	}
 }
 
-// stream reads one stream; ended says that the task's last event came.
+// stream reads one stream. It reports whether the task's last event came.
 func (f *follower) stream(ctx context.Context, conn grpc.ClientConnInterface) (ended bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -112,7 +112,7 @@ func (f *follower) stream(ctx context.Context, conn grpc.ClientConnInterface) (e
 			continue // seen before
 		}
 		if ev.GetSeq() != f.seq+1 {
-			return false, nil // one is missing: ask again for what comes after the last one
+			return false, nil // an event is missing: watch again from the last one
 		}
 		f.seq = ev.GetSeq()
 		if !f.send(ctx, Item{Event: ev}) {
@@ -133,7 +133,7 @@ func (f *follower) send(ctx context.Context, item Item) bool {
 	}
 }
 
-// await follows a task until it stops in a way that done accepts, or has ended, and returns it as it is then.
+// await follows a task until it has ended, or has stopped and done returns true, and returns the task as it is then.
 func await(ctx context.Context, s *discover.Session, task *executorv1.Task, done func(*executorv1.Task) bool) (*executorv1.Task, error) {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()

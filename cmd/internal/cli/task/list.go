@@ -68,7 +68,8 @@ func (c *TasksCmd) request() (*executorv1.ListTasksRequest, error) {
 	return req, nil
 }
 
-// list returns the tasks in the states that were asked for, of which the server knows some only as part of a wider one.
+// list returns the tasks in the requested states. It filters the pages itself, because some states (queued, paused) are part of a wider
+// status for the server.
 func (c *TasksCmd) list(ctx context.Context, s *discover.Session, req *executorv1.ListTasksRequest) (*executorv1.ListTasksResponse, error) {
 	list := &executorv1.ListTasksResponse{}
 	for {
@@ -150,7 +151,7 @@ func (c *WatchCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 const (
 	lastTask   = "last" // the newest task
 	minRef     = 6      // characters of an id that may stand for it
-	searchMost = 10_000 // tasks that are looked through for a part of an id
+	searchMost = 10_000 // tasks that search reads
 )
 
 // OneTask names the task of a command.
@@ -172,7 +173,7 @@ func (a OneTask) get(ctx context.Context, s *discover.Session) (*executorv1.Task
 	return s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: id})
 }
 
-// taskID finds the task that is meant: by its id, by the beginning or end of it, or the newest one.
+// taskID resolves a reference to a task: an id, the beginning or end of one, or "last".
 func taskID(ctx context.Context, s *discover.Session, ref string) (string, error) {
 	ref = strings.ToLower(strings.TrimSpace(ref))
 	if regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`).MatchString(ref) {
@@ -189,7 +190,7 @@ func taskID(ctx context.Context, s *discover.Session, ref string) (string, error
 	return search(ctx, s, ref)
 }
 
-// newestTask is the newest task in one of the states, or in any; it is an error if there is none.
+// newestTask returns the newest task in one of the states, or in any state if none is given. It returns errNoTask if there is none.
 func newestTask(ctx context.Context, s *discover.Session, states ...executorv1.ExecutorStatus) (*executorv1.Task, error) {
 	list, err := s.Tasks.ListTasks(ctx, &executorv1.ListTasksRequest{PageSize: 1, Statuses: states})
 	if err == nil && len(list.GetTasks()) == 0 {
@@ -203,7 +204,7 @@ func newestTask(ctx context.Context, s *discover.Session, states ...executorv1.E
 
 var errNoTask = ui.Errorf("there is no task yet").Then(`pawl run "what you want"`)
 
-// waitingTaskID is taskID for an answer: the last task is the newest that waits, if one does.
+// waitingTaskID is taskID for commands that answer: "last" means the newest task that waits, if one does.
 func waitingTaskID(ctx context.Context, u *ui.UI, s *discover.Session, ref string) (string, error) {
 	if ref != lastTask {
 		return taskID(ctx, s, ref)
@@ -222,7 +223,7 @@ func waitingTaskID(ctx context.Context, u *ui.UI, s *discover.Session, ref strin
 	return waiting.GetId(), err
 }
 
-// search looks for the one task whose id begins or ends with ref.
+// search returns the id of the only task whose id begins or ends with ref.
 func search(ctx context.Context, s *discover.Session, ref string) (string, error) {
 	var found []string
 	req := &executorv1.ListTasksRequest{PageSize: 1000}
@@ -251,7 +252,7 @@ func search(ctx context.Context, s *discover.Session, ref string) (string, error
 		Then("give more of the id; its end tells tasks apart best")
 }
 
-// detail shows one task as a whole: what it waits for, its steps and its answer.
+// detail builds the text of `pawl show`: a task's head, steps, waits and answer.
 type detail struct {
 	task    *executorv1.Task
 	st      ui.Style
@@ -354,7 +355,7 @@ func (d *detail) step(s *executorv1.Step) {
 	}
 }
 
-// outputText is a step's message as text, where it has one: that is what the planner read.
+// outputText returns the message of a step's output, which is what the planner reads, or the output as JSON if it has none.
 func outputText(raw string) string {
 	var output struct {
 		Message string `json:"message"`
@@ -407,5 +408,5 @@ func (d *detail) block(name, text string) {
 	d.printf("    %s%s\n", name, text)
 }
 
-// indent puts the lines after the first one under it.
+// indent aligns the following lines with the first one.
 func indent(text string) string { return strings.ReplaceAll(text, "\n", "\n           ") }

@@ -43,7 +43,7 @@ type RunCmd struct {
 	BudgetFlags
 }
 
-// Run creates the task and stays with it.
+// Run creates the task and follows it.
 func (c *RunCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	req, err := c.request(u)
 	if err != nil {
@@ -71,7 +71,8 @@ func (c *RunCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	return t.run(ctx)
 }
 
-// notePlanner says what plans the task. A provider's key alone chooses no model: nothing is sent to a provider unasked.
+// notePlanner prints which model plans the task. A provider's key alone does not choose a model, so that nothing is sent to a provider
+// without the user's choice.
 func notePlanner(u *ui.UI, model string) {
 	switch {
 	case model == "", model == "playbook":
@@ -84,7 +85,7 @@ func notePlanner(u *ui.UI, model string) {
 	}
 }
 
-// request is what the command line says.
+// request builds the request from the command line.
 func (c *RunCmd) request(u *ui.UI) (*executorv1.CreateTaskRequest, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -92,7 +93,7 @@ func (c *RunCmd) request(u *ui.UI) (*executorv1.CreateTaskRequest, error) {
 	req := &executorv1.CreateTaskRequest{
 		Goal: strings.TrimSpace(c.Goal), AgentId: c.Agent, McpIds: c.MCP, ConversationId: c.Conversation,
 		Model: c.Model, RequestId: c.RequestID, Language: language(c.Language, u.Getenv),
-		Budget: c.over(nil), WaitTimeout: c.waitTimeout(),
+		Budget: c.merge(nil), WaitTimeout: c.waitTimeout(),
 	}
 	if c.Model == "" && c.Agent == "" && c.Playbook == "" {
 		req.Model = u.Getenv("PAWL_MODEL")
@@ -115,7 +116,7 @@ func (c *RunCmd) request(u *ui.UI) (*executorv1.CreateTaskRequest, error) {
 	return req, nil
 }
 
-// scope fills in the servers that the task may use.
+// scope sets the servers that the task may use.
 func (c *RunCmd) scope(ctx context.Context, u *ui.UI, s *discover.Session, req *executorv1.CreateTaskRequest) (discover.Folder, error) {
 	server, err := s.Server(ctx)
 	switch {
@@ -141,7 +142,7 @@ func (c *RunCmd) scope(ctx context.Context, u *ui.UI, s *discover.Session, req *
 	return f, f.Scope(ctx, s, req, c.Workspace != "")
 }
 
-// detached prints the id of a task that is not followed.
+// detached prints the id of a task that the command does not follow.
 func detached(u *ui.UI, s *discover.Session, task *executorv1.Task) error {
 	if !u.JSON {
 		defer u.Note("pawl watch %s%s follows it", ui.ShortID(task.GetId()), s.Flags())
@@ -149,7 +150,7 @@ func detached(u *ui.UI, s *discover.Session, task *executorv1.Task) error {
 	return u.Result(task, nil, "%s", task.GetId())
 }
 
-// language is the one that was named, else Chinese if the locale is; else the planner goes by the goal.
+// language returns the named language, or else Chinese if the locale is Chinese. If it is unspecified, the planner uses the goal's language.
 func language(name *string, getenv func(string) string) commonv1.Language {
 	locale := cmp.Or(getenv("LC_ALL"), getenv("LC_MESSAGES"), getenv("LANG"))
 	switch {
@@ -162,14 +163,14 @@ func language(name *string, getenv func(string) string) commonv1.Language {
 }
 
 const (
-	// mostLimited is how long a command waits in all because its user asked for too much in too short a time.
+	// mostLimited is the longest time that a command waits in all for the rate limit.
 	mostLimited = 2 * time.Minute
-	// leastLimited is the shortest wait before it asks again.
+	// leastLimited is the shortest pause before a retry.
 	leastLimited = 100 * time.Millisecond
 )
 
-// admitted makes a call that starts a task. Where there were too many of them (A28), it waits as long as it is told and
-// tries again, within bounds; an interrupt ends the wait.
+// admitted makes a call that starts a task. If the call is rate-limited, it waits as long as the error says and tries again, up to
+// mostLimited in all. An interrupt ends the wait.
 func admitted[T any](ctx context.Context, u *ui.UI, call func(context.Context) (T, error)) (T, error) {
 	for waited := time.Duration(0); ; {
 		result, err := call(ctx)
@@ -202,7 +203,7 @@ type ForkCmd struct {
 	BudgetFlags
 }
 
-// Run forks a task and stays with the new one.
+// Run forks a task and follows the new one.
 func (c *ForkCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	if err := c.check(); err != nil {
 		return err
@@ -221,7 +222,7 @@ func (c *ForkCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 		return err
 	}
 	req := &executorv1.ForkTaskRequest{Id: source.GetId(), Seq: at, Goal: strings.TrimSpace(c.Goal), RequestId: c.RequestID}
-	req.Budget, req.WaitTimeout = c.over(nil), c.waitTimeout()
+	req.Budget, req.WaitTimeout = c.merge(nil), c.waitTimeout()
 	if req.GetRequestId() == "" {
 		req.RequestId = uuid.NewString() // so that forking again after a lost connection is harmless
 	}
@@ -241,7 +242,7 @@ func (c *ForkCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 	return t.run(ctx)
 }
 
-// forkError says where the numbers of events are found.
+// forkError explains an invalid --at and where to find event numbers.
 func forkError(err error, id, flags string) error {
 	if !slices.ContainsFunc(errs.From(err).Violations, func(v errs.Violation) bool { return v.Field == "seq" }) {
 		return err
@@ -250,10 +251,10 @@ func forkError(err error, id, flags string) error {
 		Then("pawl watch %s%s --json shows the events: give the seq of a STEP_OUTPUT or STEP_ERROR, or leave --at out", ui.ShortID(id), flags)
 }
 
-// usualSteps is how many steps a task may take by default.
+// usualSteps is the default limit of a task's steps.
 const usualSteps = 25
 
-// maxPlaybook is how many bytes of a playbook the services take.
+// maxPlaybook is the largest playbook, in bytes, that the services accept.
 const maxPlaybook = 256 << 10
 
 // readPlaybook returns the text of a file; `-` is standard input.
@@ -319,7 +320,7 @@ func (c *PlaybookCheckCmd) Run(ctx context.Context, u *ui.UI, s *discover.Sessio
 	return u.List(found, nil, t, "no tools")
 }
 
-// problems writes what is wrong with the playbook as JSON, if JSON is wanted.
+// problems writes the playbook's problems as JSON if --json is set.
 func (c *PlaybookCheckCmd) problems(u *ui.UI, err error) error {
 	wrong := errs.From(err).Violations
 	if !u.JSON || len(wrong) == 0 {
@@ -332,7 +333,7 @@ func (c *PlaybookCheckCmd) problems(u *ui.UI, err error) error {
 	return u.Document(map[string]any{"problems": list})
 }
 
-// inputs returns the playbook's inputs as JSON; "" if none are given. The playbook's schema says what each value is.
+// inputs returns the playbook's inputs as JSON; "" if none are given. It parses values by the playbook's schema.
 func (c *RunCmd) inputs(ctx context.Context, s *discover.Session, playbook string) (string, error) {
 	switch {
 	case len(c.Input) == 0:

@@ -13,7 +13,7 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
-// step shows an event about a step; events of kinds that are not known here are passed over.
+// step shows an event about a step. It ignores unknown kinds of events.
 func (e *Events) step(ev *executorv1.ExecutorEvent) {
 	id := ev.GetFlow().GetStepId()
 	switch p := ev.GetPayload().(type) {
@@ -52,7 +52,7 @@ func (e *Events) step(ev *executorv1.ExecutorEvent) {
 	}
 }
 
-// inputRequired shows what a tool's server asks for in the middle of a call.
+// inputRequired shows a server's request for input during a call.
 func (e *Events) inputRequired(id string, ev *executorv1.ExecutorEvent, in *executorv1.InputRequired) {
 	s := e.view(id, ev)
 	if s.asked.IsZero() {
@@ -74,7 +74,7 @@ func (e *Events) resumed(id string, ev *executorv1.ExecutorEvent) {
 	e.markRunning(id)
 }
 
-// startText is why a step that is waiting does not run: it needs approval, or its outcome is unknown.
+// startText returns why a waiting step does not run: it needs approval, or its outcome is unknown.
 func startText(w *executorv1.StepWaitingForStart) string {
 	if w.GetOutcomeUnknown() {
 		return "it is not known whether it ran: " + ui.Line(errorText(w.GetError()))
@@ -82,7 +82,7 @@ func startText(w *executorv1.StepWaitingForStart) string {
 	return "needs approval" + riskText(", ", w.GetRisk())
 }
 
-// status shows a change that has a reason, such as a pause; the others show by what else happens.
+// status shows a status change that has a reason, such as a pause. Other events show the rest.
 func (e *Events) status(reason string) {
 	switch {
 	case reason == "":
@@ -103,7 +103,7 @@ func (e *Events) view(id string, ev *executorv1.ExecutorEvent) *stepView {
 	return s
 }
 
-// retried forgets the failures of earlier steps that made the call that succeeded now.
+// retried forgets failed steps with the same tool and input as s, which has succeeded.
 func (e *Events) retried(s *stepView) {
 	maps.DeleteFunc(e.failed, func(id string, _ bool) bool {
 		before := e.steps[id]
@@ -125,7 +125,7 @@ func (e *Events) finished(id string, ev *executorv1.ExecutorEvent, mark, detail 
 	s := e.view(id, ev)
 	e.markStopped(id)
 	s.announced, s.progress = false, ""
-	if s.final && detail == "" { // the answer speaks for itself
+	if s.final && detail == "" { // the answer itself is shown
 		return
 	}
 	took := time.Duration(-1)
@@ -149,11 +149,11 @@ func (e *Events) waiting(id string, ev *executorv1.ExecutorEvent, input, why str
 	e.line("    %s", e.cfg.Style.Yellow(ui.Wrap(why, e.cfg.Columns(), 4, 4)))
 }
 
-// plainColumns is the width of lines that go to no terminal.
+// plainColumns is the width of lines if the output is not a terminal.
 const plainColumns = 200
 
-// stepLine is mark, tool, input, progress and time on one line that fits. took < 0 shows no time; others counts
-// further running steps.
+// stepLine formats mark, tool, input, progress and time in one line that fits the terminal. It omits the time if took < 0. others is the
+// number of further running steps.
 func (e *Events) stepLine(mark string, s *stepView, took time.Duration, others int) string {
 	columns := e.cfg.Columns()
 	if columns <= 0 {
@@ -186,7 +186,7 @@ func (e *Events) stepLine(mark string, s *stepView, took time.Duration, others i
 	return mark + " " + tool + st.Dim(input) + st.Cyan(tail) + st.Dim(clock)
 }
 
-// failureText is an error and what is known of its call, where the error does not say so itself.
+// failureText returns an error's message with the outcome of its call, unless the message already has it.
 func failureText(e *commonv1.ErrorMessage, o commonv1.Outcome) string {
 	text := ui.Text(errorText(e))
 	if e.GetReason() == commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN {
@@ -205,7 +205,7 @@ func outcomeText(o commonv1.Outcome) string {
 	return ""
 }
 
-// stepMark is the mark of a step's status.
+// stepMark returns the mark of a step's status.
 func stepMark(s ui.Style, status executorv1.StepStatus) string {
 	return cmp.Or(map[executorv1.StepStatus]string{
 		executorv1.StepStatus_STEP_STATUS_SUCCESS: s.Green("✓"), executorv1.StepStatus_STEP_STATUS_ERROR: s.Red("✗"), executorv1.StepStatus_STEP_STATUS_CANCELLED: s.Yellow("⊘"),
