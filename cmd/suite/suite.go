@@ -233,7 +233,7 @@ type Config struct {
 	DefaultModel string
 	// Models is a file of named language models; empty: there are none.
 	Models string
-	// ModelTries is how often a model's reply is asked for before the call fails; 0: the planner's default.
+	// ModelTries is how many attempts a model has to give a valid reply before the call fails; 0: the planner's default.
 	ModelTries int
 	// AllowHosts are Host headers that the gateway takes beside loopback and the address it listens on.
 	AllowHosts []string

@@ -81,7 +81,7 @@ func TestLostQuestionThatWasRefused(t *testing.T) {
 				r.until(id, flowSuccess)
 				said = r.until(id, executorv1.EventType_EVENT_TYPE_STEP_ERROR).GetStepError().GetError().GetErrMsg()
 			}
-			if len(r.pool.Called()) != 1 || !strings.Contains(said, c.word+", so it is not called again") {
+			if len(r.pool.Called()) != 1 || !strings.Contains(said, c.word+", so the tool is not called again") {
 				t.Errorf("%d calls, and the attempt ended with %q", len(r.pool.Called()), said)
 			}
 		})

@@ -45,7 +45,7 @@ func CheckStore(dir string) ([]Problem, error) {
 	return problems, aboutFile(path, err)
 }
 
-// aboutFile adds advice to an error.
+// aboutFile adds advice to the errors of a missing or locked journal.
 func aboutFile(path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

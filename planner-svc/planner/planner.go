@@ -1,5 +1,5 @@
-// Package planner is the planner service as a part of a program: it answers what an executor asks about tasks, with models.
-// What it keeps of them is a copy that it may lose at any time. It knows no store, no MCP server and no other service.
+// Package planner is the planner service as a library: it plans an executor's tasks with models.
+// The task contexts that it keeps are a cache. It uses no store, no MCP server and no other service.
 package planner
 
 import (
@@ -20,23 +20,23 @@ import (
 	"pawl.dev/planner-svc/internal/plan"
 )
 
-// MaxRequestBytes is how large a request the server should take: it brings the whole history of a task, of which each
-// output may have 4 MiB.
+// MaxRequestBytes is the largest request that the server should accept: a request may hold the whole history of a task, in
+// which each output may have 4 MiB.
 const MaxRequestBytes = 64 << 20
 
-// Config is what an operator decides.
+// Config holds the settings of the planner service.
 type Config struct {
 	DefaultModel string `placeholder:"NAME" default:"offline" help:"The model of tasks that name none (${default})."` // "" is `offline`
 
 	Models string `type:"path" placeholder:"FILE" help:"File of named language models (YAML or JSON, docs/models.md), which plan tasks and answer Generate."` // "": there are none
 
-	ModelTries int `placeholder:"N" default:"3" help:"How often a model's reply is asked for before the call fails, the first time included (${default})."` // 0 is 3
+	ModelTries int `placeholder:"N" default:"3" help:"How many attempts a model has to give a valid reply before the call fails (${default})."` // 0 is 3
 
 	KeptContexts     int `placeholder:"N" default:"1000" help:"How many tasks' contexts are kept, so that requests need not repeat them; -1 keeps none (${default})."` // 0 is 1000
-	KeptContextBytes int `placeholder:"BYTES" default:"67108864" help:"How large the kept contexts may be together (${default})."`                                     // 0 is 64 MiB
+	KeptContextBytes int `placeholder:"BYTES" default:"67108864" help:"The largest total size of the kept contexts (${default})."`                                     // 0 is 64 MiB
 }
 
-// Deps is what the service stands on.
+// Deps are the dependencies of the service.
 type Deps struct {
 	Log *slog.Logger // nil: nothing is logged
 }
@@ -67,13 +67,13 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	plannerv1.RegisterPlannerServiceServer(r, s.server)
 }
 
-// Run returns when ctx is done. The planner does nothing by itself.
+// Run waits until ctx is done. The planner has no background work.
 func (s *Service) Run(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
 }
 
-// Close releases what New took: connections to the providers of models.
+// Close closes the connections to the models' providers.
 func (s *Service) Close() error {
 	s.named.Close()
 	return nil

@@ -24,11 +24,11 @@ const (
 	textAdd    = executorv1.EventType_EVENT_TYPE_TEXT_ADD
 )
 
-// Violations returns what is wrong with the events of one task, from the first one on: seqs 1, 2, 3 … (A26); FLOW_START once
-// (A3); each attempt begins once and ends once (A17); a question is followed by FLOW_STOP, perhaps after others that are asked together
-// (A26); a tool's server asks in the middle of an attempt (A5); an answer is for a wait
-// that was asked about that step, and used once; no wait's name is used twice; the pieces of the answer join to it; nothing
-// follows the end (A19); steps and attempts count up one by one (A11, A21); costs never shrink.
+// Violations takes all events of a task from the first one and returns the invariants that they break: the seqs are 1, 2, 3 … (A26);
+// FLOW_START comes once (A3); each attempt begins once and ends once (A17); a question is followed by FLOW_STOP, or by other questions
+// that are asked together and then FLOW_STOP (A26); a tool's server asks only while an attempt runs (A5); each answer closes an open wait
+// of its own step; no wait id is used twice; the pieces of an answer, joined, are the full answer; no event follows the end (A19); the
+// numbers of steps and attempts have no gaps (A11, A21); usage never decreases.
 func Violations(events []*executorv1.ExecutorEvent) []string {
 	c := &checker{open: map[string]bool{}, seen: map[string]bool{}, waits: map[string]string{}, answers: map[string]string{}, asks: map[string]bool{}}
 	for i, e := range events {
@@ -39,7 +39,7 @@ func Violations(events []*executorv1.ExecutorEvent) []string {
 			c.wrong("%s after the end", e.GetType())
 		}
 		if c.asked && e.GetType() != flowStop && (e.GetType() != forInput || events[i-1].GetType() != forInput) {
-			c.wrong("a question without FLOW_STOP behind it, but %s", e.GetType())
+			c.wrong("a question is followed by %s, want FLOW_STOP", e.GetType())
 		}
 		c.asked = false
 		c.counts(e)
@@ -61,12 +61,12 @@ type checker struct {
 	open     map[string]bool   // attempts that run
 	seen     map[string]bool   // attempts that began
 	waits    map[string]string // open waits, and the step that each is about
-	answers  map[string]string // pieces joined
-	step     string            // the newest one that was decided on
-	asks     map[string]bool   // waits that were ever asked
-	steps    int               // decided on
+	answers  map[string]string // the joined pieces of each answer
+	step     string            // the newest planned step
+	asks     map[string]bool   // all waits so far
+	steps    int               // planned so far
 	attempts uint32            // of the newest step
-	usage    *commonv1.Usage   // so far
+	usage    *commonv1.Usage   // at the last event
 }
 
 func (c *checker) wrong(format string, args ...any) {
@@ -78,14 +78,14 @@ func (c *checker) counts(e *executorv1.ExecutorEvent) {
 	u := e.GetUsage()
 	if u.GetInputTokens() < c.usage.GetInputTokens() || u.GetOutputTokens() < c.usage.GetOutputTokens() ||
 		u.GetModelCalls() < c.usage.GetModelCalls() || u.GetToolCalls() < c.usage.GetToolCalls() {
-		c.wrong("%d of %s has cost less than before: %v after %v", e.GetSeq(), e.GetType(), u, c.usage)
+		c.wrong("the usage at event %d, %s, is less than before: %v after %v", e.GetSeq(), e.GetType(), u, c.usage)
 	}
 	c.usage = u
 	switch e.GetType() {
 	case stepInit:
 		c.steps, c.attempts = c.steps+1, 0
 		if want := fmt.Sprintf("step-%d", c.steps); e.GetFlow().GetStepId() != want {
-			c.wrong("%s is decided on, want %s", e.GetFlow().GetStepId(), want)
+			c.wrong("%s is planned, want %s", e.GetFlow().GetStepId(), want)
 		}
 	case stepInput:
 		if c.attempts++; e.GetAttempt() != c.attempts {
@@ -108,7 +108,7 @@ func (c *checker) event(e *executorv1.ExecutorEvent) {
 		}
 	case stepInit:
 		if len(c.open) > 0 {
-			c.wrong("%s is decided on while an attempt runs", step)
+			c.wrong("%s is planned while an attempt runs", step)
 		}
 		c.step = step
 	case stepInput:
@@ -176,12 +176,12 @@ func (c *checker) begins(e *executorv1.ExecutorEvent) {
 		c.wrong("attempt %s begins again", attempt)
 	}
 	if e.GetFlow().GetStepId() != c.step {
-		c.wrong("attempt %s begins, but %s was decided on", attempt, c.step)
+		c.wrong("attempt %s begins, but the newest planned step is %s", attempt, c.step)
 	}
 	c.seen[attempt], c.open[attempt] = true, true
 }
 
-// ends ends an attempt. Without an attempt it is the step that ends, and its newest attempt has ended before.
+// ends records the end of the event's attempt. An event without an attempt ends only the step; its newest attempt has ended before.
 func (c *checker) ends(e *executorv1.ExecutorEvent) {
 	if e.GetAttempt() == 0 {
 		return

@@ -76,7 +76,7 @@ func TestEachRuleFindsItsViolation(t *testing.T) {
 		"an outcome comes twice":   {func(e []*event) []*event { return numbered(slices.Insert(e, 6, of(output, "step-1", 1, ""))) }, "which does not run"},
 		"a call is repeated":       {func(e []*event) []*event { return numbered(slices.Insert(e, 6, of(input, "step-1", 1, ""))) }, "begins again"},
 		"FLOW_START comes twice":   {func(e []*event) []*event { return numbered(slices.Insert(e, 1, of(start, "", 0, ""))) }, "FLOW_START again"},
-		"FLOW_STOP is missing":     {without(3), "without FLOW_STOP"},
+		"FLOW_STOP is missing":     {without(3), "want FLOW_STOP"},
 		"something after the end":  {func(e []*event) []*event { return numbered(append(e, of(failed, "", 0, ""))) }, "after the end"},
 		"an approval of the other": {func(e []*event) []*event { e[9].WaitId = "wait-1"; return e }, "not open"},
 		"an approval before it":    {func(e []*event) []*event { e[4].WaitId = "wait-2"; return e }, "not open"},
@@ -87,8 +87,8 @@ func TestEachRuleFindsItsViolation(t *testing.T) {
 		"a question without a call": {func(e []*event) []*event {
 			return numbered(slices.Insert(e, 6, of(elicits, "step-1", 1, "wait-9"), of(stop, "", 0, "")))
 		}, "asks for something"},
-		"a question and then work":  {func(e []*event) []*event { return numbered(slices.Insert(e, 5, of(elicits, "step-1", 1, "wait-9"))) }, "without FLOW_STOP"},
-		"costs shrink":              {func(e []*event) []*event { e[4].Usage = &commonv1.Usage{ToolCalls: 1}; return e }, "cost less"},
+		"a question and then work":  {func(e []*event) []*event { return numbered(slices.Insert(e, 5, of(elicits, "step-1", 1, "wait-9"))) }, "want FLOW_STOP"},
+		"costs shrink":              {func(e []*event) []*event { e[4].Usage = &commonv1.Usage{ToolCalls: 1}; return e }, "less than before"},
 		"an end without an outcome": {func(e []*event) []*event { return numbered(slices.Delete(e, 18, 19)) }, "has no end"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -27,13 +27,13 @@ import (
 //	CallTool.end      its result or its error arrived
 //	AttachCall.…      the same for a request for a call's outcome
 //	AckCall.before    an acknowledgement was not sent to the pool yet
-//	AckCall.after     the pool has answered, or cannot be reached
+//	AckCall.after     the pool has replied, or cannot be reached
 //	CancelCall.…, ReleaseSession.…  the same
 //
 // Create, Commit and Send reach `after` only if they succeeded; requests to the pool reach `end` and `after` in any case.
 type Observer func(point string)
 
-// Observe makes see observe an executor's journal and its calls to the pool.
+// Observe returns deps with a journal and a connection to the pool that call see at each point.
 func Observe(deps executor.Deps, see Observer) executor.Deps {
 	deps.WrapJournal = func(j journal.Journal) journal.Journal { return observedJournal{j, see} }
 	deps.Pool = observedConn{deps.Pool, see}

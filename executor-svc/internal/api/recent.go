@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// recent remembers answers of other services for a while, so that they are not asked the same for each task.
+// recent caches answers of other services by key, so that they are not asked for each task.
 type recent[V any] struct {
 	age   time.Duration
 	limit int
@@ -31,7 +31,7 @@ func (r *recent[V]) get(key string) (value V, ok bool) {
 	return a.value, true
 }
 
-// put remembers an answer. At the limit it forgets old answers, and all of them if none is old.
+// put stores an answer. At the limit it forgets old answers, and all of them if none is old.
 func (r *recent[V]) put(key string, value V) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

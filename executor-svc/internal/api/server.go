@@ -56,7 +56,7 @@ type Agents struct {
 const (
 	// playbookAge is how long the planner's answer about a playbook is kept: it depends on the text alone and the planner's version.
 	playbookAge = time.Minute
-	// serverAge is how long a server is known to exist.
+	// serverAge is how long the pool's answer that a server exists is kept.
 	serverAge = 2 * time.Second
 )
 
@@ -128,14 +128,14 @@ func fault(err, notFound error) error {
 		return errs.New(codes.AlreadyExists, commonv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED,
 			"the request_id was used for a different request; choose a new one for each new request")
 	case errors.Is(err, journal.ErrStale):
-		return errs.New(codes.Aborted, commonv1.ErrorReason_ERROR_REASON_CONFLICT, "it was changed since it was read; read it again and repeat the change")
+		return errs.New(codes.Aborted, commonv1.ErrorReason_ERROR_REASON_CONFLICT, "the object has changed since you read it; read it again and repeat the change")
 	case errors.Is(err, journal.ErrClosed):
 		return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN, "the executor is stopping; try again when it is back")
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	}
 	if _, ok := status.FromError(err); ok {
-		return err // of the stream: the client has left
+		return err // from the stream: the client has disconnected
 	}
 	return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR,
 		"the journal cannot be used: %w; look at the disk and the executor's log", err)

@@ -54,7 +54,7 @@ func (s *Tasks) WatchTask(req *executorv1.WatchTaskRequest, stream grpc.ServerSt
 	}
 	if last := t.Checkpoint.GetLastSeq(); req.GetAfterSeq() > last {
 		return invalid("after_seq", "beyond the newest event",
-			"after_seq is %d, but the task's newest event is %d; watch from a seq that was seen", req.GetAfterSeq(), last)
+			"after_seq is %d, but the task's newest event is %d; watch from a seq that you received", req.GetAfterSeq(), last)
 	}
 	atOnce := func(executorv1.ExecutorStatus) bool { return req.GetNoFollow() }
 	inproc.Share(stream.Context())
@@ -175,7 +175,7 @@ func (s *Tasks) history(ctx context.Context, id string) (*history.Log, error) {
 	return log, s.records(ctx, id, func(r journal.Record) { log.Add(r.Record) })
 }
 
-// records passes all records of a task to each.
+// records calls each for all records of a task, in order.
 func (s *Tasks) records(ctx context.Context, id string, each func(journal.Record)) error {
 	for after := uint64(0); ; {
 		rs, err := s.Journal.Records(ctx, id, after, readBytes)

@@ -70,14 +70,14 @@ func (e *Engine) Send(ctx context.Context, taskID string, c *storagev1.Command) 
 		return stopping()
 	case <-e.storage.failed():
 		return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR,
-			"the command is stored, but the journal cannot be written now: %w; it is applied as soon as it can", e.storage.error())
+			"the command is stored, but the journal cannot be written now: %w; it is applied once the journal works again", e.storage.error())
 	case <-timeout.C:
 		return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR,
-			"the command is stored, but the task did not apply it within %s; it will as soon as it can", humantime.Text(sendTimeout))
+			"the command is stored, but the task did not apply it within %s; it is applied later", humantime.Text(sendTimeout))
 	}
 }
 
-// Wake makes a task's owner, or the next one, read its inbox.
+// Wake makes a task's owner, or the next one, read the task's inbox.
 func (e *Engine) Wake(taskID string) {
 	e.mu.Lock()
 	o := e.owners[taskID]
@@ -107,11 +107,11 @@ func stopping() error {
 		"the executor is stopping; try again when it is back")
 }
 
-// storageState knows whether commits fail. The zero value says that they do not.
+// storageState records whether commits fail; in the zero value they do not.
 type storageState struct {
 	mu      sync.Mutex // guards the fields below
 	err     error
-	failing chan struct{} // closed while commits fail; made when first asked for
+	failing chan struct{} // closed while commits fail; created when first needed
 }
 
 // set notes the result of a commit.
@@ -127,7 +127,7 @@ func (s *storageState) set(err error) {
 	s.err = err
 }
 
-// failed is closed while commits fail.
+// failed returns a channel that is closed while commits fail.
 func (s *storageState) failed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()

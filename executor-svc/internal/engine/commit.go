@@ -52,7 +52,7 @@ func (o *owner) apply(items []item) bool {
 	return o.store(b)
 }
 
-// store commits a batch and runs its actions. Planning runs beside the commit; everything that changes the world starts after it.
+// store commits a batch and runs its actions. Planning runs beside the commit; actions that change anything outside start after it.
 func (o *owner) store(b *batch) bool {
 	early, late := split(b.actions)
 	if !b.changed && len(b.applied) == 0 {
@@ -89,7 +89,7 @@ func (o *owner) store(b *batch) bool {
 func (o *owner) storeFailure(b *batch, cause error) bool {
 	o.log().Error("a transition cannot be stored", "error", cause)
 	failed := &batch{state: o.state, applied: b.applied, answers: b.answers}
-	o.fail(failed, "what happened cannot be stored: "+cause.Error())
+	o.fail(failed, "the change of the task cannot be stored: "+cause.Error())
 	return failed.changed && o.store(failed)
 }
 
@@ -119,7 +119,7 @@ func (o *owner) applyInput(b *batch, i item) {
 	if err != nil {
 		// A defect: the task must neither hang nor continue from an undefined state.
 		o.log().Error("the flow refused an input", "error", err)
-		o.fail(b, "the executor could not go on: "+err.Error())
+		o.fail(b, "the executor cannot continue the task: "+err.Error())
 		return
 	}
 	if _, ok := i.input.(flow.Timeout); ok && stopsCall(t) {
@@ -185,7 +185,7 @@ func (o *owner) transition(b *batch) journal.Transition {
 }
 
 // commit returns once the transition is durable. It retries a storage that fails until the engine stops: the outcome of a call must not
-// be lost because a disk was full for a while. Senders of commands learn meanwhile that theirs has to wait.
+// be lost because a disk was full for a while. After noticePause, senders get an error that says that their command is stored and not yet applied.
 func (o *owner) commit(t journal.Transition) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := o.e.deps.Journal.Commit(context.WithoutCancel(o.ctx), t)

@@ -13,7 +13,7 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// question is something that a call asked for.
+// question is a question of a call, with its answer.
 type question struct {
 	in     *mcppoolv1.CallInputRequired
 	answer *mcppoolv1.CallAnswer
@@ -22,7 +22,7 @@ type question struct {
 
 type callKey struct{}
 
-// Ask lets a tool ask for something, all at once, and waits for the answers. It is for CallFn with Detached.
+// Ask sends a call's questions together and waits for the answers. Use it in a CallFn with Detached.
 func (p *Pool) Ask(ctx context.Context, send func(*mcppoolv1.CallToolResponse) error, questions ...*mcppoolv1.CallInputRequired) ([]*mcppoolv1.CallAnswer, error) {
 	c, ok := ctx.Value(callKey{}).(*call)
 	if !ok {
@@ -69,7 +69,7 @@ func (p *Pool) open(c *call) (open []*question, more <-chan struct{}) {
 	return open, c.more
 }
 
-// follow tells what a call asks for until it has ended.
+// follow sends each question of a call once, until the call has ended.
 func (p *Pool) follow(c *call, stream grpc.ServerStreamingServer[mcppoolv1.AttachCallResponse]) error {
 	told := map[*question]bool{}
 	for {
@@ -129,7 +129,7 @@ func (p *Pool) Answers() []*mcppoolv1.AnswerCallRequest { return locked(&p.mu, &
 // Stopped returns the calls that were told to stop.
 func (p *Pool) Stopped() []string { return locked(&p.mu, &p.stopped) }
 
-// LoseServer ends all calls that wait for answers as a pool does that outlives their server.
+// LoseServer ends all calls that wait for answers, as if their server had died and the pool had not.
 func (p *Pool) LoseServer() {
 	p.mu.Lock()
 	p.gone = errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, "the server's process ended").
@@ -156,7 +156,7 @@ func (p *Pool) lostServer() error {
 	return p.gone
 }
 
-// Die ends all calls, as the end of the pool's process does, and makes it another pool.
+// Die is the end of the pool's process: it ends all calls and makes the fake another pool.
 func (p *Pool) Die() {
 	p.mu.Lock()
 	ledger := p.ledger

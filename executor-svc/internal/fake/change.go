@@ -9,8 +9,8 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// Reconfigure lets an operator change the server: its configuration has another revision then. change gets a tool's name, and
-// returns nil for one that goes; nil changes no tool.
+// Reconfigure gives the server's configuration a new revision. change, if not nil, gets a copy of each tool and returns the new tool, or
+// nil to remove it.
 func (p *Pool) Reconfigure(change func(tool *commonv1.Tool) *commonv1.Tool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -27,7 +27,7 @@ func (p *Pool) Reconfigure(change func(tool *commonv1.Tool) *commonv1.Tool) {
 	p.tools = left
 }
 
-// offered are the server's tools as they are listed now. Called with mu held.
+// offered returns the server's tools as they are listed now. Called with mu held.
 func (p *Pool) offered() []*commonv1.Tool {
 	out := make([]*commonv1.Tool, 0, len(p.tools))
 	for _, t := range p.tools {
@@ -44,7 +44,7 @@ func (p *Pool) offered() []*commonv1.Tool {
 	return out
 }
 
-// current refuses a call that expects another definition, as a pool does. Called with mu held.
+// current returns the error for a call that expects another definition or revision, or nil. Called with mu held.
 func (p *Pool) current(req *mcppoolv1.CallToolRequest) error {
 	for _, t := range p.offered() {
 		revision, hash := req.GetExpectedConfigRevision(), req.GetExpectedDefinitionHash()

@@ -13,16 +13,16 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// Planner follows a script: the n-th step of a task is the n-th entry, then FINAL. Fields Before… come before a reply, and
-// their error replaces it; fields of type …Fn replace it.
+// Planner follows a script: the n-th step of a task is the n-th entry of Steps, then FINAL. A function Before… runs before the reply, and
+// its error replaces the reply; a function …Fn makes the reply.
 type Planner struct {
 	plannerv1.UnimplementedPlannerServiceServer
 	Steps []*plannerv1.PlannedStep
-	// Ahead has all steps that are left, and FINAL, answered at once.
+	// Ahead: a plan holds all steps that are left and FINAL, not only the next step.
 	Ahead bool
 	// ParamError is IsParamError's answer if there is no ParamFn.
 	ParamError bool
-	// CutResult is what the answer of a task that was cut short says of the goal.
+	// CutResult is the goal result of an answer that was cut short.
 	CutResult plannerv1.GoalResult
 	// Pieces are sent before each plan.
 	Pieces []string
@@ -45,7 +45,7 @@ type Planner struct {
 	seen []*plannerv1.TaskContext
 }
 
-// Script plans these tools of the server `t`, one after another, each with a text of its own.
+// Script returns a planner that calls these tools of the server `t`, one after another, each with its own text.
 func Script(tools ...string) *Planner {
 	p := &Planner{}
 	for i, tool := range tools {

@@ -1,5 +1,5 @@
-// Package api is the gRPC face of the planner: each handler checks who calls, asks a planner, and answers in the contract's
-// words. It holds no reasoning of its own.
+// Package api implements PlannerService: each handler checks the caller and the request, chooses a planner, and returns its
+// result. It plans nothing itself.
 package api
 
 import (
@@ -36,8 +36,8 @@ type server struct {
 	contexts  *contextcache.Store
 }
 
-// New returns the handlers. Tasks that name no model are planned by defaultModel, which is added to the named ones if it is one of a provider.
-// Contexts of tasks are kept in the store, for requests that continue them.
+// New returns the handlers. Tasks that name no model are planned by defaultModel, which is added to named if it is PROVIDER:MODEL.
+// Task contexts are kept in contexts, so that later requests of a task send only what is new.
 func New(defaultModel string, named *models.Book, planWith *plan.Models, contexts *contextcache.Store) (plannerv1.PlannerServiceServer, error) {
 	deterministic := offline.New()
 	s := &server{playbooks: playbook.New(deterministic), models: named, planWith: planWith, contexts: contexts}
@@ -95,8 +95,8 @@ func (s *server) prepare(ctx context.Context, req taskRequest) (planner plan.Pla
 	return planner, p.Sub, err
 }
 
-// check validates what the contract cannot express: the tool must be one of the task's, inputs must be JSON objects, and what a person
-// supplied must be JSON.
+// check validates the constraints that the contract cannot express: the tool is one of the task's, inputs are JSON objects, and a person's
+// answer is JSON.
 func check(req taskRequest) error {
 	if r, ok := req.(interface{ GetToolId() string }); ok && catalog.Find(req.GetContext().GetTools(), r.GetToolId()) == nil {
 		return plan.Invalid("tool_id", "the tool %q is not one of the task's tools", r.GetToolId())
@@ -112,12 +112,13 @@ func check(req taskRequest) error {
 		return plan.Invalid(field, "the input: %w", err)
 	}
 	if r, ok := req.(*plannerv1.FillParamsRequest); ok && r.GetContentJson() != "" && !json.Valid([]byte(r.GetContentJson())) {
-		return plan.Invalid("content_json", "what the person supplied is not valid JSON")
+		return plan.Invalid("content_json", "the person's answer is not valid JSON")
 	}
 	return nil
 }
 
-// choose returns the planner of a task: the one it names; else that of playbooks if it has one; else the default.
+// choose returns the planner for a task: playbooks if the task has one, else the named model, else the default. A playbook with another model
+// is an error.
 func (s *server) choose(tc *plannerv1.TaskContext) (plan.Planner, error) {
 	name, hasPlaybook := tc.GetModel(), strings.TrimSpace(tc.GetPlaybook()) != ""
 	switch {

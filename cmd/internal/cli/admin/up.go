@@ -37,7 +37,7 @@ type UpCmd struct {
 	NoWorkspace bool     `xor:"workspace" help:"Run no MCP server workspace."`
 	Model       string   `complete:"model" placeholder:"NAME" help:"The model that plans where nothing else is said."`
 	Models      string   `type:"path" placeholder:"FILE" help:"File of named language models (YAML or JSON). MCP servers with sampling enabled may use them."`
-	ModelTries  int      `placeholder:"N" default:"3" help:"How often a model's reply is asked for before planning fails, the first time included (${default})."`
+	ModelTries  int      `placeholder:"N" default:"3" help:"How many attempts a model has to give a valid reply before planning fails (${default})."`
 	AllowHost   []string `sep:"none" placeholder:"NAME" help:"Host name under which REST may be reached (repeatable)."`
 	AllowOrigin []string `sep:"none" placeholder:"ORIGIN" help:"Web origin whose pages may call REST (repeatable)."`
 

@@ -9,7 +9,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// maxAcceptedBytes bounds the answers that a step keeps; others are asked for again if they are lost.
+// maxAcceptedBytes bounds the accepted answers that a step keeps. Further ones are not kept: the person is asked again if the call is lost.
 const maxAcceptedBytes = 64 << 10
 
 // accept keeps an accepted answer, so that a repeated call need not ask the same again. A refusal drops all answers of the step. Answers
@@ -48,13 +48,13 @@ func (d *draft) answerAgain(s *storagev1.ActiveStep, questions []flow.Question) 
 		given := &storagev1.SupplyInput{Action: executorv1.InputAnswer_ACTION_ACCEPT, ContentJson: a.GetContentJson()}
 		d.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{
 			From: d.s.GetStatus(), SuppliedHash: flow.ElicitationHash(given),
-			Reason: "the tool asks again for what was answered as " + a.GetWaitId() + " before its call was lost; it got that answer again",
+			Reason: "the tool repeats the question that was answered as " + a.GetWaitId() + " before its call was lost; it got the same answer",
 		}}})
 	}
 	return left
 }
 
-// accepted takes the answer to exactly this question; nil if there is none that this attempt has not used yet.
+// accepted returns the kept answer to exactly this question and marks it as used by this attempt; nil if none is left.
 func (d *draft) accepted(s *storagev1.ActiveStep, q flow.Question) *storagev1.Accepted {
 	if q.URL != "" || len(s.GetAccepted()) == 0 {
 		return nil

@@ -185,7 +185,7 @@ func (d *draft) notDerived(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
 	d.stepFailed(s)
 }
 
-// notStarted records that a call was never sent, so that it is made when the next owner loads the task.
+// notStarted records that a call was never sent, so that the next owner of the task makes it.
 func (d *draft) notStarted(in flow.NotStarted) {
 	s := d.current(in.Ordinal)
 	if s == nil {
@@ -194,7 +194,7 @@ func (d *draft) notStarted(in flow.NotStarted) {
 	s.Outcome = outcomeNotExecuted
 }
 
-// resumeCall continues a call of an earlier owner: one that was never sent is made now, the outcome of another one is asked for.
+// resumeCall continues the call of an earlier owner: if it was never sent, it is sent now; else the pool is asked for its outcome.
 func (d *draft) resumeCall() {
 	s := d.step()
 	if s == nil {
@@ -229,8 +229,8 @@ func (d *draft) startCall(s *storagev1.ActiveStep) {
 	d.schedule(flow.Call{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 }
 
-// outcomeNotBegun returns the outcome of an attempt whose newest call was never sent: UNKNOWN if an earlier call of the attempt, which
-// asked something, reached the tool.
+// outcomeNotBegun returns the outcome of an attempt whose newest call was never sent: UNKNOWN if an earlier call of the attempt
+// reached the tool, which asked something.
 func outcomeNotBegun(s *storagev1.ActiveStep) commonv1.Outcome {
 	if len(s.GetAnswers()) > 0 {
 		return outcomeUnknown

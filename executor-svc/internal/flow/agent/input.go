@@ -54,7 +54,7 @@ func (d *draft) question(s *storagev1.ActiveStep, q flow.Question) {
 	}})
 }
 
-// follow waits for the end of a call that is told to stop, and drops its questions.
+// follow tells a call to stop and waits for its end. Its questions are dropped.
 func (d *draft) follow(s *storagev1.ActiveStep, why string) {
 	d.schedule(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Stopping: true}, flow.StopCall{Reason: why})
 }
@@ -120,7 +120,7 @@ func (d *draft) givenUp(w *storagev1.Wait) bool {
 	return w.GetKind() == waitInput && (timeout <= 0 || w.GetDeadline()-w.GetCreateTime() < timeout)
 }
 
-// unanswered continues a call whose question the pool gave up: its server is told that there is no answer.
+// unanswered continues a call after the pool gave up one of its questions: the server is told that there is no answer.
 func (d *draft) unanswered(w *storagev1.Wait) {
 	s := d.closeWait(w.GetId(), waitInput)
 	if s == nil {
@@ -168,7 +168,7 @@ func (d *draft) undelivered(in flow.Undelivered) {
 	d.schedule(flow.Call{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 }
 
-// mcpTask keeps the id of the MCP task, because another replica of the MCP pool may have to ask for it (DESIGN 4).
+// mcpTask keeps the id of the MCP task, because another replica of the MCP pool may have to ask the server for the task (DESIGN 4).
 func (d *draft) mcpTask(in flow.McpTask) {
 	s := d.attempted(in.Ordinal, in.Attempt)
 	if s == nil {
@@ -178,7 +178,7 @@ func (d *draft) mcpTask(in flow.McpTask) {
 	s.McpTaskId = in.TaskID
 }
 
-// forgetCall clears what only a running call needs.
+// forgetCall clears the fields that only a running call needs.
 func forgetCall(s *storagev1.ActiveStep) {
 	s.Round, s.McpTaskId, s.RequestState, s.Answers, s.AnswersSent = 0, "", "", nil, false
 	s.Outcome = commonv1.Outcome_OUTCOME_UNSPECIFIED

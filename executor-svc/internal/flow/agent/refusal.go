@@ -25,7 +25,7 @@ func refusal(answers []*storagev1.InputAnswer) string {
 // refused returns the error of a call that was lost after a refusal, and is not repeated for that reason.
 func refused(e *storagev1.ErrorNote, said string) *storagev1.ErrorNote {
 	return &storagev1.ErrorNote{
-		ErrMsg:   "what the tool asked for was " + said + ", so it is not called again: " + e.GetErrMsg(),
+		ErrMsg:   "the tool's question was " + said + ", so the tool is not called again: " + e.GetErrMsg(),
 		DataJson: e.GetDataJson(), Reason: e.GetReason(),
 	}
 }
