@@ -1,5 +1,5 @@
-// Package cli is the command line of pawl: its grammar, help and completion, and the run of one command line. The commands are in the
-// packages task, mcp and admin, a struct each that kong fills, with a method Run.
+// Package cli parses and runs a command line of pawl, and has its help and completion. The commands are in the packages task, mcp and admin:
+// one struct each, which kong fills, with a method Run.
 package cli
 
 import (
@@ -26,16 +26,16 @@ import (
 	"pawl.dev/services/conf"
 )
 
-// App is the program: what its commands need from the world.
+// App is the program, with what its commands need from the operating system.
 type App struct {
 	UI *ui.UI
 	// Host runs servers in this process.
 	Host admin.Host
-	// Signals brings interrupts and requests to end.
+	// Signals delivers interrupts and termination signals.
 	Signals <-chan os.Signal
-	// Exit ends the process at once, when a second signal asks for it.
+	// Exit ends the process at once, after a second signal.
 	Exit func(code int)
-	// Patience is how long to wait until the holder of the data folder answers; 0: the finder's default.
+	// Patience is how long to wait until the server of the data folder answers; 0: the default of package discover.
 	Patience time.Duration
 }
 
@@ -82,7 +82,7 @@ func (a *App) run(ctx context.Context, args []string) error {
 	command.BindTo(ctx, (*context.Context)(nil))
 	err = command.Run(a.UI, &a.Host, session, admin.LogLevel(grammar.LogLevel))
 	linger(ctx, a.UI, session)
-	if a.UI.LeaveNow { // it waits only a moment
+	if a.UI.LeaveNow { // close the session, but exit after leaveWithin at the latest
 		defer time.AfterFunc(leaveWithin, func() { a.Exit(ui.Stopped) }).Stop()
 		_ = session.Close()
 		return err
@@ -104,10 +104,10 @@ func (a *App) parser(grammar *Grammar, onExit func(int)) (*kong.Kong, error) {
 	return kong.New(grammar, options...)
 }
 
-// usageError names the help of the command that was meant.
+// usageError turns an error of the parser into one that names the command's help.
 func usageError(err error) error {
 	var inner *ui.Error
-	if errors.As(err, &inner) { // a value that says itself what to do
+	if errors.As(err, &inner) { // an error of a value's parser, which has its own advice
 		return inner
 	}
 	command := "pawl"
@@ -120,7 +120,8 @@ func usageError(err error) error {
 	return ui.Usagef("%v", err).Then("%s --help", command)
 }
 
-// quietEnvironment lets the environment set what belongs to an installation, and not what belongs to one command.
+// quietEnvironment removes the environment variables of flags that belong to a single command. Those of global flags, pawl up and pawl keys
+// stay.
 func quietEnvironment(k *kong.Kong) error {
 	strip := func(flags []*kong.Flag) {
 		for _, f := range flags {
@@ -143,7 +144,7 @@ func quietEnvironment(k *kong.Kong) error {
 	})
 }
 
-// session is the connection of a command: it opens at its first call, to a server that is there or to one inside this process.
+// session returns a command's connection to a server. It connects at its first call, to a running server or to one inside this process.
 func (a *App) session(g *Globals) *discover.Session {
 	cfg := discover.Config{
 		Server: g.Server, Parts: g.parts(), DataDir: g.Data, Key: g.Key, AskedKey: g.Key != a.UI.Getenv("PAWL_KEY"), Flags: g.flags(), Note: a.UI.Aside, Patience: a.Patience,
@@ -151,7 +152,7 @@ func (a *App) session(g *Globals) *discover.Session {
 	cfg.Start = func(ctx context.Context, dir string) (*discover.Server, error) {
 		return a.Host.Embed(ctx, a.UI, dir, admin.LogLevel(g.LogLevel))
 	}
-	if g.Data == "" { // who chose a folder wants the server of that folder
+	if g.Data == "" { // with --data, only the server of that folder will do
 		cfg.Fallback = discover.DefaultGRPC
 	}
 	return discover.New(cfg)
@@ -163,7 +164,7 @@ const (
 	lookEvery   = 200 * time.Millisecond
 )
 
-// linger keeps a server inside this process alive while tasks run in it: other commands may be waiting for them.
+// linger keeps a server inside this process alive while tasks run in it, because other commands may be waiting for them.
 func linger(ctx context.Context, u *ui.UI, s *discover.Session) {
 	if !s.Embedded() || u.LeaveNow {
 		return
@@ -175,7 +176,7 @@ func linger(ctx context.Context, u *ui.UI, s *discover.Session) {
 		if err != nil || n == 0 {
 			return
 		}
-		if round == 1 { // what ends in a moment needs no note
+		if round == 1 { // no note for tasks that end in a moment
 			tasks := "1 task is"
 			if n > 1 {
 				tasks = fmt.Sprintf("%d tasks are", n)
@@ -193,7 +194,7 @@ func linger(ctx context.Context, u *ui.UI, s *discover.Session) {
 	}
 }
 
-// countRunning counts the tasks that go on by themselves now.
+// countRunning counts the tasks that are new or running.
 func countRunning(ctx context.Context, s *discover.Session) (int, error) {
 	list, err := s.Tasks.ListTasks(ctx, &executorv1.ListTasksRequest{PageSize: 1000, Statuses: []executorv1.ExecutorStatus{initial, running}})
 	return len(list.GetTasks()), err
@@ -256,8 +257,8 @@ type Globals struct {
 	LogLevel string `group:"global" enum:"debug,info,warn,error,off,default" default:"default" placeholder:"LEVEL" help:"What to log of services in this process: debug, info, warn, error or off (default: warn in pawl up, else off)."`
 }
 
-// parts returns the addresses of the suite's parts, in case the named server is one of four processes: as they were named, or where
-// they listen on the same host by default.
+// parts returns the addresses of the executor, planner and pool, in case the named server is one of four processes: the address of the flag,
+// or else the default port on the server's host.
 func (g *Globals) parts() map[string]discover.Part {
 	if g.Server == "" {
 		return nil
@@ -277,7 +278,7 @@ func (g *Globals) parts() map[string]discover.Part {
 	return all
 }
 
-// flags reach the same server from another command line: those that were given on this one.
+// flags returns the flags with which another command line reaches the same server; "" or beginning with a space.
 func (g *Globals) flags() string {
 	flags := ""
 	add := func(flag, value, env string) {
@@ -298,12 +299,12 @@ func (g *Globals) flags() string {
 	return flags
 }
 
-// helpFile holds the long help of each command behind a line `-- command --`.
+// helpFile holds the long help of each command after a line `-- command --`.
 //
 //go:embed help.txt
 var helpFile string
 
-// describe gives each command its long help.
+// describe sets the long help of each command.
 func describe(k *kong.Kong) error {
 	texts := map[string]string{}
 	for section := range strings.SplitSeq("\n"+helpFile, "\n-- ") {
@@ -318,7 +319,7 @@ func describe(k *kong.Kong) error {
 	})
 }
 
-// printHelp shows a command's own flags; those of all commands are only named, and shown by pawl --help.
+// printHelp prints a command's help. It only lists the names of the global flags, which pawl --help explains.
 func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	if ctx.Selected() == nil {
 		return kong.DefaultHelpPrinter(options, ctx)

@@ -17,7 +17,7 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 )
 
-// completions are the scripts of the shells; they ask `pawl __complete WORD…` for candidates.
+// completions are the shells' scripts, which run `pawl __complete WORD…` to get the candidates.
 //
 //go:embed completion
 var completions embed.FS
@@ -38,25 +38,25 @@ const (
 	completeCommand = "__complete"
 	completeWithin  = 2 * time.Second
 
-	// What a shell completes itself.
+	// Candidates that tell the shell to complete file or folder names itself.
 	files   = ":files"
 	folders = ":folders"
 )
 
-// candidate is a word that may follow, and what it is.
+// candidate is a possible word with its description.
 type candidate struct{ word, about string }
 
-// place is where the last word of a command line stands.
+// place describes the position of the last word of a command line.
 type place struct {
 	node   *kong.Node
 	flags  []*kong.Flag // of the node and those above it
-	taking *kong.Value  // the flag's or argument's value that the last word is; nil: a command or a flag
-	prefix string       // of the last word, which is not the value's: --flag=
-	given  Globals      // what the line says about the server
+	taking *kong.Value  // the flag or argument whose value the last word is; nil: the word is a command or a flag
+	prefix string       // the part of the last word before the value: "--flag=" or ""
+	given  Globals      // the flags of the line that select the server
 	before []string     // arguments before the last word
 }
 
-// complete prints the candidates for the last of the words, one a line with its description behind a tab.
+// complete prints the candidates for the last word, one per line, with a tab and the description.
 func (a *App) complete(ctx context.Context, model *kong.Application, words []string) error {
 	if len(words) == 0 {
 		words = []string{""}
@@ -88,7 +88,7 @@ func (a *App) complete(ctx context.Context, model *kong.Application, words []str
 	return nil
 }
 
-// find follows the words before the last one through the grammar.
+// find walks the words through the grammar and returns the place of the last one.
 func find(root *kong.Node, words []string) place {
 	p := place{node: root, flags: root.Flags, given: Globals{Server: os.Getenv("PAWL_SERVER"), Key: os.Getenv("PAWL_KEY"), Data: os.Getenv("PAWL_DATA")}}
 	before, last := words[:len(words)-1], words[len(words)-1]
@@ -125,7 +125,7 @@ func find(root *kong.Node, words []string) place {
 	return p
 }
 
-// flag is the flag that a word names; nil if there is none.
+// flag returns the flag that a word names, or nil.
 func (p place) flag(word string) *kong.Flag {
 	for _, f := range p.flags {
 		if word == "--"+f.Name || f.Short != 0 && word == "-"+string(f.Short) {
@@ -135,7 +135,7 @@ func (p place) flag(word string) *kong.Flag {
 	return nil
 }
 
-// set takes in a flag that says where the server is.
+// set stores the value of a flag that selects the server, and ignores other flags.
 func (g *Globals) set(flag, value string) {
 	places := map[string]*string{"server": &g.Server, "key": &g.Key, "data": &g.Data, "pool": &g.Pool, "planner": &g.Planner}
 	if to := places[flag]; to != nil {
@@ -143,7 +143,8 @@ func (g *Globals) set(flag, value string) {
 	}
 }
 
-// values are the candidates for a value: its enum, else by its tag `complete` what the running server has, else files or folders.
+// values returns the candidates for a value: its enum, or else the server's objects of the kind in its tag `complete`, or else files or
+// folders.
 func (a *App) values(ctx context.Context, p place) []candidate {
 	v := p.taking
 	var list []candidate
@@ -164,7 +165,7 @@ func (a *App) values(ctx context.Context, p place) []candidate {
 	return list
 }
 
-// ask asks the running server for candidates; none if no server runs. It starts none.
+// ask asks the running server for candidates. It returns none if no server runs, and does not start one.
 func (a *App) ask(ctx context.Context, p place, kind string) (list []candidate) {
 	ctx, cancel := context.WithTimeout(ctx, completeWithin)
 	defer cancel()
@@ -211,7 +212,7 @@ func (a *App) ask(ctx context.Context, p place, kind string) (list []candidate) 
 	return list
 }
 
-// statesFor are the states of the tasks that a command is for; commands for any task are not in it.
+// statesFor are the task states that a command applies to. A command without an entry applies to all.
 var statesFor = map[string][]executorv1.ExecutorStatus{
 	"approve": {waiting}, "reject": {waiting}, "params": {waiting}, "input": {waiting}, "outcome": {waiting}, "unpause": {waiting, running},
 	"pause": {initial, running, waiting}, "cancel": {initial, running, waiting},
@@ -223,7 +224,7 @@ const (
 	waiting = executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
 )
 
-// firstSentence is the beginning of a help text or description, on one line.
+// firstSentence returns the beginning of a help text or description, on one line.
 func firstSentence(text string) string {
 	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
 	for _, end := range []string{". ", ": ", "; ", " ("} {

@@ -20,7 +20,7 @@ import (
 type File struct {
 	About   string            `yaml:"about"`
 	Servers map[string]string `yaml:"servers"` // tool lists by server: files beside this one
-	Tools   []Tool            `yaml:"tools"`   // tools given in the file, those of the server `tools`
+	Tools   []Tool            `yaml:"tools"`   // tools defined in the file, which belong to the server `tools`
 	Cases   []Case            `yaml:"cases"`
 
 	offered map[string][]*commonv1.Tool // by server
@@ -36,25 +36,26 @@ type Tool struct {
 	Effect       string `yaml:"effect"` // READ, WRITE or DESTRUCTIVE; WRITE if it is not given
 }
 
-// Case is a goal and what a good plan for it is.
+// Case is a goal and the plan expected for it.
 type Case struct {
 	Goal      string         `yaml:"goal"`
-	Language  string         `yaml:"language"` // en or zh; the goal's if it is not given
-	Use       []string       `yaml:"use"`      // servers, or tools of the file; all if it is not given
+	Language  string         `yaml:"language"` // en or zh; the goal's if empty
+	Use       []string       `yaml:"use"`      // servers, or tools of the file; all if empty
 	Calls     []Call         `yaml:"calls"`    // expected, in this order
-	Nothing   bool           `yaml:"nothing"`  // no tool must be called
-	Asks      bool           `yaml:"asks"`     // the last call lacks something, so that a person is asked
+	Nothing   bool           `yaml:"nothing"`  // no tool may be called
+	Asks      bool           `yaml:"asks"`     // the last call lacks a parameter, so that a person is asked
 	Forbidden []string       `yaml:"forbidden"`
 	Answer    []string       `yaml:"answer"`  // regular expressions that the answer must match
-	Outputs   map[string]any `yaml:"outputs"` // what tools return: a text, or a structured output; "ok" if it is not given
+	Outputs   map[string]any `yaml:"outputs"` // by tool id: a text, or a structured output; "ok" if absent
 
 	answer []*regexp.Regexp
 }
 
-// Call is an expected call. Strings are compared without regard to case and outer punctuation, defaults may be given or left out.
+// Call is an expected call. Strings are compared without regard to case and outer punctuation. A parameter that equals its default may be
+// present or absent.
 type Call struct {
-	Tool  OneOf          `yaml:"tool"`  // an id, or a name if only one tool has it; or several that are equally right
-	Input map[string]any `yaml:"input"` // a value, or {any: […]} with equally right ones; null is its absence
+	Tool  OneOf          `yaml:"tool"`  // an id, or a name if only one tool has it; or a list of alternatives
+	Input map[string]any `yaml:"input"` // a value, or {any: […]} with alternatives, where null means that the parameter may be absent
 }
 
 // OneOf is a text or a list of them.
@@ -72,7 +73,7 @@ func (o *OneOf) UnmarshalYAML(n *yaml.Node) error {
 	return err
 }
 
-// inlineServer is the server of tools that a file defines itself.
+// inlineServer is the server id of the tools that a file defines itself.
 const inlineServer = "tools"
 
 // Load reads a file and the tool lists that it names.
@@ -170,7 +171,7 @@ func (f *File) toolsOf(c *Case) ([]*commonv1.Tool, error) {
 	return tools, nil
 }
 
-// find returns the tool of that id or name, nil if there is left out
+// find returns the tool with the id or name, or nil.
 func find(tools []*commonv1.Tool, name string) *commonv1.Tool {
 	for _, t := range tools {
 		if t.GetId() == name || t.GetName() == name {

@@ -12,7 +12,7 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 )
 
-// judge compares what was planned with what was expected.
+// judge compares the planned calls and the answer with the expected ones.
 func (r *caseRun) judge() {
 	res := &r.result
 	res.Refused = len(r.calls) == 0
@@ -33,7 +33,7 @@ func (r *caseRun) judge() {
 	}
 }
 
-// checkRest looks for forbidden calls and at the answer.
+// checkRest checks for forbidden calls, and checks the answer.
 func (r *caseRun) checkRest() {
 	res := &r.result
 	for _, s := range r.calls {
@@ -49,7 +49,7 @@ func (r *caseRun) checkRest() {
 	}
 }
 
-// rightCalls returns how many calls are right, from the first, and notes whether all tools are.
+// rightCalls returns the number of right calls before the first wrong one, and sets RightTool if all tools are right.
 func (r *caseRun) rightCalls() (right int) {
 	r.result.RightTool = len(r.calls) == len(r.c.Calls)
 	for i, s := range r.calls {
@@ -70,7 +70,7 @@ func (r *caseRun) sameTool(want Call, got *plannerv1.PlannedStep) bool {
 	return slices.ContainsFunc(want.Tool, func(name string) bool { return find(r.tools, name).GetId() == got.GetToolId() })
 }
 
-// compare returns what is wrong with a call's input, "" if nothing is.
+// compare returns what is wrong with a call's input, or "".
 func (r *caseRun) compare(want Call, got *plannerv1.PlannedStep) string {
 	var input map[string]any
 	if err := json.Unmarshal([]byte(got.GetInputJson()), &input); err != nil {
@@ -123,7 +123,8 @@ func defaultsOf(t *commonv1.Tool) map[string]any {
 	return out
 }
 
-// equal compares a value of YAML with one of JSON: numbers by value, texts without regard to case, outer punctuation and a path's spelling.
+// equal compares a value of YAML with one of JSON. It compares numbers by value, and texts without regard to case, outer punctuation and
+// redundant path elements.
 func equal(want, got any) bool {
 	switch w := want.(type) {
 	case string:

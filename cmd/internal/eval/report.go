@@ -14,10 +14,10 @@ type Report struct {
 	Model       string   `json:"model"`
 	Cases       int      `json:"cases"`
 	Answerable  int      `json:"answerable"`
-	RightTool   int      `json:"right_tool"`   // of the answerable ones
-	RightInput  int      `json:"right_input"`  // of the answerable ones, tool and arguments
-	SilentWrong int      `json:"silent_wrong"` // of the answerable ones, called with a wrong tool or input
-	Refusals    int      `json:"refusals"`     // right ones, of the others
+	RightTool   int      `json:"right_tool"`   // answerable cases with the right tools
+	RightInput  int      `json:"right_input"`  // answerable cases with the right tools and arguments
+	SilentWrong int      `json:"silent_wrong"` // answerable cases with a call of a wrong tool or with a wrong input
+	Refusals    int      `json:"refusals"`     // unanswerable cases in which no tool was called
 	ModelCalls  uint64   `json:"model_calls"`
 	InputTokens uint64   `json:"input_tokens"`
 	Output      uint64   `json:"output_tokens"`
@@ -56,7 +56,7 @@ func (r *Report) add(res Result) {
 	r.DecisionP50 = r.P50().String()
 }
 
-// P50 is the median time of a decision.
+// P50 returns the median time of a decision.
 func (r *Report) P50() time.Duration {
 	if len(r.decisions) == 0 {
 		return 0
@@ -64,7 +64,7 @@ func (r *Report) P50() time.Duration {
 	return r.decisions[len(r.decisions)/2]
 }
 
-// Table writes reports side by side, one a column.
+// Table writes the reports side by side, one per column.
 func Table(w io.Writer, reports ...*Report) error {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	line := func(label string, value func(*Report) string) {

@@ -14,21 +14,21 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 )
 
-// Options say how a file is run.
+// Options configure a run.
 type Options struct {
 	Model  string            // "": the planner's default
-	Beside int               // so many other tools of the file are offered with each case
+	Beside int               // number of the file's other tools that are offered with each case
 	Each   func(Result)      // called after each case; may be nil
-	Only   func(c Case) bool // which cases; nil: all
+	Only   func(c Case) bool // selects the cases; nil: all
 }
 
-// Result is how one case went.
+// Result is the result of one case.
 type Result struct {
 	Goal        string          `json:"goal"`
 	Answerable  bool            `json:"answerable"`
 	RightTool   bool            `json:"right_tool"`
-	RightInput  bool            `json:"right_input"` // of the right tool
-	Refused     bool            `json:"refused"`     // nothing was called
+	RightInput  bool            `json:"right_input"` // tools, inputs and answer are right
+	Refused     bool            `json:"refused"`     // no tool was called
 	SilentWrong bool            `json:"silently_wrong"`
 	RightAnswer bool            `json:"right_answer"`
 	Calls       []string        `json:"calls,omitempty"`
@@ -37,7 +37,7 @@ type Result struct {
 	decisions   []time.Duration
 }
 
-// Run gives all cases of a file to the planner. It fails only if the planner cannot be asked.
+// Run gives the cases of a file to the planner. It fails if a call of the planner fails, and not because of a wrong plan.
 func Run(ctx context.Context, client plannerv1.PlannerServiceClient, f *File, o Options) (*Report, error) {
 	r := &Report{Model: o.Model}
 	for i := range f.Cases {
@@ -64,7 +64,7 @@ func Run(ctx context.Context, client plannerv1.PlannerServiceClient, f *File, o 
 	return r, nil
 }
 
-// withOthers adds tools of the file that the case does not use, others for each case, and puts the case's own in their midst.
+// withOthers returns the case's tools in the middle of count other tools of the file. seed makes the others differ from case to case.
 func (f *File) withOthers(tools []*commonv1.Tool, count, seed int) []*commonv1.Tool {
 	var all []*commonv1.Tool
 	for _, server := range slices.Sorted(maps.Keys(f.offered)) {
@@ -119,7 +119,7 @@ func (r *caseRun) play(ctx context.Context) (Result, error) {
 	return r.result, nil
 }
 
-// decide asks for the next steps and takes them as done. It reports whether the task goes on.
+// decide asks for the next steps and records them as done. It reports whether the task goes on.
 func (r *caseRun) decide(ctx context.Context) (bool, error) {
 	start := time.Now()
 	plan, err := r.client.PlanSteps(ctx, &plannerv1.PlanStepsRequest{Context: r.context})
@@ -134,7 +134,7 @@ func (r *caseRun) decide(ctx context.Context) (bool, error) {
 			r.answer = plan.Answer
 			return false, nil
 		case s.GetUnresolved():
-			return true, nil // it is planned again once the steps before are done
+			return true, nil // the planner plans this step again once the steps before it are done
 		}
 		r.calls = append(r.calls, s)
 		r.result.Calls = append(r.result.Calls, s.GetToolId()+" "+s.GetInputJson())
@@ -151,7 +151,7 @@ func (r *caseRun) decide(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// output is what the case says that a tool returns.
+// output returns the case's output of a tool.
 func (r *caseRun) output(tool string) (string, error) {
 	out := map[string]any{"message": "ok"}
 	if given, ok := r.c.Outputs[tool]; ok {

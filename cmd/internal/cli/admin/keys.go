@@ -7,7 +7,7 @@ import (
 	"pawl.dev/services/identity"
 )
 
-// KeysCmd is `pawl keys`. It works on the file, not on a server: servers follow the file.
+// KeysCmd is `pawl keys`. It changes the key file, which servers reload.
 type KeysCmd struct {
 	Keys string `name:"keys" type:"path" placeholder:"FILE" help:"The file of hashed API keys."`
 
@@ -27,7 +27,7 @@ func (c *KeysCmd) open() (*identity.KeyFile, error) {
 	return file, nil
 }
 
-// viewOf is a key as --json shows it.
+// viewOf returns a key as --json prints it.
 func viewOf(key identity.Key) map[string]any {
 	view := map[string]any{"id": key.ID, "sub": key.Sub, "roles": key.Roles, "created": key.Created}
 	if key.Note != "" {

@@ -21,7 +21,7 @@ type EvalCmd struct {
 	Wrong   bool     `help:"Show each case that went wrong, and why."`
 }
 
-// Run measures.
+// Run measures the models.
 func (c *EvalCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	models := c.Models
 	switch {
@@ -76,7 +76,7 @@ func (c *ModelsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 	return u.List(list, err, t, "no models")
 }
 
-// modelUse says what a model is good for.
+// modelUse returns the uses of a model: "plans", "answers" or both.
 func modelUse(m *plannerv1.Model) string {
 	var uses []string
 	for _, of := range []struct {

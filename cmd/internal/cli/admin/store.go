@@ -23,7 +23,7 @@ type StoreCmd struct {
 	Check   StoreCheckCmd   `cmd:"" group:"sub" help:"Look for damage."`
 }
 
-// storeDir is the data folder to work on, without a server.
+// storeDir returns the data folder of a command that uses no server.
 func storeDir(at discover.Config) (string, error) {
 	if at.Server != "" && at.Server != os.Getenv("PAWL_SERVER") {
 		return "", ui.Usagef("pawl store works on a data folder, not through a server").Then("--data DIR says which; stop its server first")
@@ -31,7 +31,7 @@ func storeDir(at discover.Config) (string, error) {
 	return at.Dir()
 }
 
-// storeError explains why a journal cannot be worked on.
+// storeError explains why a journal cannot be opened.
 func storeError(dir string, err error) error {
 	switch {
 	case errors.Is(err, executor.ErrLocked):
@@ -61,7 +61,7 @@ func (c *StoreInfoCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) e
 	return u.Show(view, nil, func() string { return storeText(u.OutStyle(), i) })
 }
 
-// storeInfo asks the server that uses the journal, or reads a journal that no server uses.
+// storeInfo reads the journal, or asks the server that has it open.
 func storeInfo(ctx context.Context, s *discover.Session) (*executorv1.StoreInfo, error) {
 	if at := s.Config(); at.Server == "" {
 		dir, err := at.Dir()

@@ -1,4 +1,4 @@
-// Package admin has the commands for models, API keys, the journal and measuring, and the one that runs the server.
+// Package admin has the commands up, keys, store, models, eval and version.
 package admin
 
 import (
@@ -24,7 +24,7 @@ import (
 	"pawl.dev/services/telemetry"
 )
 
-// DefaultHTTP is where `pawl up` offers REST.
+// DefaultHTTP is the address at which `pawl up` serves REST.
 const DefaultHTTP = "127.0.0.1:7410"
 
 // UpCmd is `pawl up`.
@@ -111,7 +111,7 @@ func (c *UpCmd) config(h *Host, at discover.Config) (suite.Config, error) {
 	return cfg, err
 }
 
-// upError explains why the server could not start; a data folder in use is explained by who uses it.
+// upError explains why the server could not start. If the data folder is in use, it names the process that uses it.
 func upError(dir string, err error) error {
 	if !errors.Is(err, executor.ErrLocked) {
 		return ui.Errorf("%v", err)
@@ -119,7 +119,8 @@ func upError(dir string, err error) error {
 	return inUse(dir, err, "or use another folder with --data DIR", "use that one (pawl run finds it), stop it with kill %d, or use another folder with --data DIR")
 }
 
-// inUse says who has a data folder, and what to do beside ending that process: if it is not known, and if its pid is.
+// inUse explains that another process uses the data folder. The advice is known, a format for its pid, or unknown if no server file names the
+// process.
 func inUse(dir string, err error, unknown, known string) error {
 	info := discover.ReadServerFile(dir)
 	if info == nil {
@@ -154,7 +155,7 @@ func showUp(u *ui.UI, flags string, cfg suite.Config, s Suite, took time.Duratio
 	return nil
 }
 
-// tryNext are three commands that work as they stand.
+// tryNext returns three commands that can be pasted into a shell.
 func tryNext(flags string, cfg suite.Config, s Suite) []string {
 	auth := ""
 	if cfg.KeysFile != "" {
@@ -194,11 +195,11 @@ type Suite interface {
 // Host runs servers in this process.
 type Host struct {
 	Version string
-	// NewSuite builds a suite, which listens already and serves once Run is called; it is suite.New but in tests.
+	// NewSuite builds a suite, which listens at once and serves when Run is called. It is suite.New, except in tests.
 	NewSuite func(ctx context.Context, cfg suite.Config, log *slog.Logger) (Suite, error)
 }
 
-// LogLevel is what services in this process log: a level of slog, off, or default.
+// LogLevel is the log level of services in this process: a level of slog, "off" or "default".
 type LogLevel string
 
 func (l LogLevel) logger(u *ui.UI, usual slog.Level) *slog.Logger {
@@ -209,11 +210,11 @@ func (l LogLevel) logger(u *ui.UI, usual slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(u.Err, &slog.HandlerOptions{Level: level}))
 }
 
-// silent is above all levels: nothing is logged.
+// silent is a level above all others, which logs nothing.
 const silent = slog.LevelError + 4
 
-// Embed runs a suite with the settings of a plain `pawl up`, at a port of the system's choice so that other commands find it. No folder is the
-// server `workspace` in it: a task that waits now may go on from a command in another folder.
+// Embed runs a suite with the settings of `pawl up` without flags. It listens on a free port, so that other commands can use it. It has no
+// server `workspace`, because a waiting task may be continued by a command in another folder.
 func (h *Host) Embed(ctx context.Context, u *ui.UI, dataDir string, level LogLevel) (*discover.Server, error) {
 	cfg := suite.Config{DataDir: dataDir, GRPCAddr: "127.0.0.1:0", Version: h.Version, Models: os.Getenv("PAWL_MODELS")}
 	if err := kong.ApplyDefaults(&cfg.Executor); err != nil {
