@@ -2,6 +2,7 @@ package models
 
 import (
 	"cmp"
+	_ "embed"
 	"errors"
 	"fmt"
 	"net"
@@ -12,34 +13,16 @@ import (
 	"pawl.dev/planner-svc/internal/llm"
 )
 
-// knownModels are context windows, and the output limits that Pawl requests by default, both in tokens. Replies of models that think first
-// include their thoughts, so their limit is higher. Prices are left to operators: providers change them. The first prefix counts.
-//
-// Checked in 2026-11 against RooCodeInc/Roo-Code (packages/types/src/providers/anthropic.ts and openai.ts), which names the providers' pages of
-// models as its sources, and against https://support.claude.com/en/articles/8606395 (all models of Claude's API take 200K tokens or more).
-// Of the 400,000 tokens of gpt-5, 272,000 are for the prompt (https://community.openai.com/t/1344734).
-var knownModels = []struct {
-	prefix            string
-	window, maxOutput int
-}{
-	{"claude-3-", 200_000, 4096},
-	{"claude-", 200_000, 16_384},
-	{"gpt-4o", 128_000, 8192},
-	{"gpt-4.1", 1_047_576, 16_384},
-	{"gpt-5-chat", 128_000, 8192},
-	{"gpt-5-pro", 0, 16_384}, // unknown: its output may take more of the window
-	{"gpt-5.", 0, 16_384},    // the windows of its variants differ
-	{"gpt-5", 272_000, 16_384},
-	{"o1", 200_000, 16_384},
-	{"o3", 200_000, 16_384},
-	{"o4-mini", 200_000, 16_384},
-}
+//go:embed known.txt
+var knownModels string
 
-// known returns the context window of a provider's model and the default output limit; 0 if unknown.
+// known returns the context window of a provider's model and the default output limit, from the first line of known.txt with a prefix of
+// its name; 0 if unknown.
 func known(model string) (window, maxOutput int) {
-	for _, k := range knownModels {
-		if strings.HasPrefix(model, k.prefix) {
-			return k.window, k.maxOutput
+	for line := range strings.Lines(knownModels) {
+		var prefix string
+		if n, _ := fmt.Sscan(line, &prefix, &window, &maxOutput); n == 3 && strings.HasPrefix(model, prefix) {
+			return window, maxOutput
 		}
 	}
 	return 0, 0

@@ -24,12 +24,12 @@ const (
 func render(l lang.Lang, r *result.Result, goal string) (out []string) {
 	var facts, named []string
 	terms := rank.Terms(goal)
-	for key, raw := range strictjson.Members(r.Structured()) {
+	for key, raw := range strictjson.Members(r.Structured) {
 		if strictjson.Kind(raw) == "array" && slices.ContainsFunc(rank.Terms(key), func(t string) bool { return slices.Contains(terms, t) }) {
 			named = append(named, key)
 		}
 	}
-	for key, raw := range strictjson.Members(r.Structured()) {
+	for key, raw := range strictjson.Members(r.Structured) {
 		switch text := strictjson.Content(raw); strictjson.Kind(raw) {
 		case "array":
 			if items := itemsOf(raw); len(items) > 0 && (len(named) == 0 || slices.Contains(named, key)) {
@@ -125,7 +125,7 @@ func count(r *result.Result, what string) (n int, ok bool) {
 	noun := nounOf(what)
 	var lists []string
 	cut := false
-	for key, raw := range strictjson.Members(r.Structured()) {
+	for key, raw := range strictjson.Members(r.Structured) {
 		terms := slices.DeleteFunc(rank.Terms(key), func(t string) bool { return t == "total" || rank.Means(t, "count") }) // total_lines, not files_searched
 		number, err := strconv.Atoi(raw)
 		switch {

@@ -73,7 +73,7 @@ func (r *run) outcome(e *plannerv1.HistoryEntry) string {
 	switch e.GetResult() {
 	case plannerv1.StepResult_STEP_RESULT_SUCCESS:
 		res := result.Of(e)
-		text := cmp.Or(strings.Join(strings.Fields(res.Message), " "), res.Structured())
+		text := cmp.Or(strings.Join(strings.Fields(res.Message), " "), res.Structured)
 		if text == "" {
 			return l.Pick("done", "完成")
 		}

@@ -15,8 +15,8 @@ import (
 type Result struct {
 	*plannerv1.HistoryEntry
 	Message    string  // the joined text of the output
+	Structured string  // JSON, "" if none
 	Media      []Media // what is no text
-	structured string  // JSON, "" if none
 }
 
 // Media is a part of an output that is no text.
@@ -42,7 +42,7 @@ func Of(e *plannerv1.HistoryEntry) *Result {
 	}
 	r.Message, r.Media = strictjson.Content(string(out.Message)), out.Media
 	if !strictjson.Absent(out.Structured) {
-		r.structured = string(out.Structured)
+		r.Structured = string(out.Structured)
 	}
 	return r
 }
@@ -50,20 +50,17 @@ func Of(e *plannerv1.HistoryEntry) *Result {
 // OK tells whether the step succeeded.
 func (r *Result) OK() bool { return r.GetResult() == plannerv1.StepResult_STEP_RESULT_SUCCESS }
 
-// Structured returns the structured output as JSON text, or "".
-func (r *Result) Structured() string { return r.structured }
-
 // Text returns the text of the step, as PlannedStep.from_history defines it: the offsets of read_output count its bytes.
 func (r *Result) Text() string {
 	switch {
 	case !r.OK():
 		return r.GetError()
-	case r.structured == "" || json.Valid([]byte(r.Message)):
+	case r.Structured == "" || json.Valid([]byte(r.Message)):
 		return r.Message
 	case r.Message == "":
-		return strictjson.Compact(r.structured)
+		return strictjson.Compact(r.Structured)
 	}
-	return r.Message + "\n" + strictjson.Compact(r.structured)
+	return r.Message + "\n" + strictjson.Compact(r.Structured)
 }
 
 // Paths returns the files that a result names, without folders: the strings and the `path` members of its lists, or the [FILE] lines of a text.
@@ -74,7 +71,7 @@ func (r *Result) Paths() []string {
 			paths = append(paths, path)
 		}
 	}
-	if r.structured == "" {
+	if r.Structured == "" {
 		for line := range strings.Lines(r.Message) {
 			if file, ok := strings.CutPrefix(strings.TrimSpace(line), "[FILE] "); ok {
 				add(strings.TrimSpace(file))
@@ -83,7 +80,7 @@ func (r *Result) Paths() []string {
 		return paths
 	}
 	for _, key := range []string{"files", "paths", "entries", "matches", "results"} {
-		list, _ := strictjson.Member(r.structured, key)
+		list, _ := strictjson.Member(r.Structured, key)
 		for item := range strictjson.Items(list) {
 			path := item
 			if strictjson.Kind(item) == "object" {

@@ -35,7 +35,7 @@ func TestMedia(t *testing.T) {
 	if d := cmp.Diff([]Media{{Type: "image", MIME: "image/png"}}, r.Media); d != "" {
 		t.Error(d)
 	}
-	if of(`{"message":{"a":1},"structured":null}`).Message != `{"a":1}` || of(`{"structured":null}`).Structured() != "" {
+	if of(`{"message":{"a":1},"structured":null}`).Message != `{"a":1}` || of(`{"structured":null}`).Structured != "" {
 		t.Error("messages and structures of other kinds")
 	}
 }
