@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/schema"
 	"pawl.dev/services/strictjson"
 )
@@ -39,6 +40,18 @@ func Find(tools []*commonv1.Tool, id string) *commonv1.Tool {
 		}
 	}
 	return nil
+}
+
+// CallOf returns the tool that a request is about, and its input, which is empty if there is none. Both were checked when the request came.
+func CallOf(req interface {
+	GetContext() *plannerv1.TaskContext
+	GetToolId() string
+}, input string) (*Tool, *strictjson.Object) {
+	in, err := strictjson.ParseObject(input)
+	if err != nil {
+		in = &strictjson.Object{}
+	}
+	return NewTool(Find(req.GetContext().GetTools(), req.GetToolId())), in
 }
 
 // Closed tells whether other properties than those named are refused.

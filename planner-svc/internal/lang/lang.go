@@ -53,9 +53,6 @@ func MostlyChinese(text string) bool {
 
 // Say formats the wording of the language. Both wordings take the same arguments; the verbs may name them by number.
 func (l Lang) Say(en, zh string, args ...any) string {
-	if len(args) == 0 {
-		return l.Pick(en, zh)
-	}
 	return fmt.Sprintf(l.Pick(en, zh), args...)
 }
 

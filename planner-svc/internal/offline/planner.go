@@ -64,7 +64,7 @@ func (p *Planner) GenerateAnswer(_ context.Context, req *plannerv1.GenerateAnswe
 // GetFirstInputParams returns the planned call's input if that call uses this tool; otherwise parameters found in the description, or in the goal
 // if there is none. Behind an error, the input that failed is made to fit the schema, and is not changed otherwise.
 func (p *Planner) GetFirstInputParams(_ context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {
-	t, failed := callOf(req, req.GetFailedInputJson())
+	t, failed := catalog.CallOf(req, req.GetFailedInputJson())
 	w := p.newWork(req.GetContext())
 	var found *strictjson.Object
 	if w.next != nil && w.next.tool.GetId() == t.GetId() {
@@ -81,46 +81,34 @@ func (p *Planner) GetFirstInputParams(_ context.Context, req *plannerv1.GetFirst
 
 // FillParams implements plan.Planner.
 func (*Planner) FillParams(_ context.Context, req *plannerv1.FillParamsRequest) (*plannerv1.FillParamsResponse, error) {
-	t, in := callOf(req, req.GetInputJson())
+	t, in := catalog.CallOf(req, req.GetInputJson())
 	out := input.Merge(t, in, req.GetContentJson(), req.GetDescription(), req.GetError())
 	return &plannerv1.FillParamsResponse{InputJson: out.String(), Usage: &commonv1.Usage{}}, nil
 }
 
 // AssessToolRisk implements plan.Planner.
 func (*Planner) AssessToolRisk(_ context.Context, req *plannerv1.AssessToolRiskRequest) (*plannerv1.AssessToolRiskResponse, error) {
-	t, in := callOf(req, req.GetInputJson())
+	t, in := catalog.CallOf(req, req.GetInputJson())
 	return &plannerv1.AssessToolRiskResponse{Risk: risk.Assess(langOf(req.GetContext()), t, in), Usage: &commonv1.Usage{}}, nil
 }
 
 // IsParamError implements plan.Planner.
 func (*Planner) IsParamError(_ context.Context, req *plannerv1.IsParamErrorRequest) (*plannerv1.IsParamErrorResponse, error) {
-	t, in := callOf(req, req.GetInputJson())
+	t, in := catalog.CallOf(req, req.GetInputJson())
 	return &plannerv1.IsParamErrorResponse{IsParamError: input.IsParamError(t, in, req.GetError()), Usage: &commonv1.Usage{}}, nil
 }
 
 // DescribeError implements plan.Planner.
 func (*Planner) DescribeError(_ context.Context, req *plannerv1.DescribeErrorRequest) (*plannerv1.DescribeErrorResponse, error) {
-	t, in := callOf(req, req.GetInputJson())
+	t, in := catalog.CallOf(req, req.GetInputJson())
 	l := langOf(req.GetContext())
 	return &plannerv1.DescribeErrorResponse{Message: input.Shorten(l, input.Describe(l, t, in, req.GetError())), Usage: &commonv1.Usage{}}, nil
 }
 
 // GetMissingParams implements plan.Planner.
 func (*Planner) GetMissingParams(_ context.Context, req *plannerv1.GetMissingParamsRequest) (*plannerv1.GetMissingParamsResponse, error) {
-	t, in := callOf(req, req.GetInputJson())
+	t, in := catalog.CallOf(req, req.GetInputJson())
 	return &plannerv1.GetMissingParamsResponse{SchemaJson: input.Form(t, input.Offending(t, in, req.GetError())), Usage: &commonv1.Usage{}}, nil
-}
-
-// callOf returns the tool and the input that a request is about. The request was checked by plan.Check.
-func callOf(req interface {
-	GetContext() *plannerv1.TaskContext
-	GetToolId() string
-}, inputJSON string) (*catalog.Tool, *strictjson.Object) {
-	in, err := strictjson.ParseObject(inputJSON)
-	if err != nil {
-		in = &strictjson.Object{} // there is none
-	}
-	return catalog.NewTool(catalog.Find(req.GetContext().GetTools(), req.GetToolId())), in
 }
 
 func langOf(tc *plannerv1.TaskContext) lang.Lang { return lang.Of(tc.GetLanguage(), tc.GetGoal()) }

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -38,14 +37,6 @@ func question[T, R any](ctx context.Context, m *Model, name string, req interfac
 	return ask(ctx, s, r, llm.Output{Name: name, Schema: schema}, func(answer *T) (*R, error) { return respond(answer, s.usage()) })
 }
 
-// toolOf returns the tool of a request about a call.
-func toolOf(req interface {
-	GetContext() *plannerv1.TaskContext
-	GetToolId() string
-}) *catalog.Tool {
-	return catalog.NewTool(catalog.Find(req.GetContext().GetTools(), req.GetToolId()))
-}
-
 type inputAnswer struct {
 	Input   json.RawMessage
 	Missing []string
@@ -55,7 +46,7 @@ const inputSchema = `{"type":"object","properties":{"input":{"type":"object"},"m
 
 // GetFirstInputParams implements Planner.
 func (m *Model) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {
-	tool := toolOf(req)
+	tool, _ := catalog.CallOf(req, "")
 	return question(ctx, m, "input_params", req, inputSchema, func(a *inputAnswer, usage *commonv1.Usage) (*plannerv1.GetFirstInputParamsResponse, error) {
 		in, err := strictjson.ParseObject(string(a.Input))
 		if err != nil {
@@ -78,24 +69,21 @@ func lacking(req interface {
 	GetToolId() string
 	GetInputJson() string
 }) (tool *catalog.Tool, in *strictjson.Object, names []string) {
-	tool = toolOf(req)
-	in, err := strictjson.ParseObject(cmp.Or(req.GetInputJson(), "{}"))
-	if err != nil {
-		return tool, nil, nil
-	}
+	tool, in = catalog.CallOf(req, req.GetInputJson())
 	return tool, in, tool.Missing(in)
 }
 
 // FillParams implements Planner.
 func (m *Model) FillParams(ctx context.Context, req *plannerv1.FillParamsRequest) (*plannerv1.FillParamsResponse, error) {
-	if tool, in, names := lacking(req); len(names) > 0 && req.GetDescription() == "" {
+	tool, in, names := lacking(req)
+	if len(names) > 0 && req.GetDescription() == "" {
 		filled := input.Merge(tool, in, req.GetContentJson(), "", req.GetError())
 		if len(tool.Missing(filled)) == 0 && tool.Misfit(filled.String()) == nil {
 			return &plannerv1.FillParamsResponse{InputJson: filled.String(), Usage: &commonv1.Usage{}}, nil
 		}
 	}
 	return question(ctx, m, "fill_params", req, inputSchema, func(a *inputAnswer, usage *commonv1.Usage) (*plannerv1.FillParamsResponse, error) {
-		return &plannerv1.FillParamsResponse{InputJson: strictjson.Compact(string(a.Input)), Usage: usage}, toolOf(req).Misfit(string(a.Input))
+		return &plannerv1.FillParamsResponse{InputJson: strictjson.Compact(string(a.Input)), Usage: usage}, tool.Misfit(string(a.Input))
 	})
 }
 
@@ -103,12 +91,9 @@ const riskSchema = `{"type":"object","properties":{"level":{"type":"string","enu
 
 // AssessToolRisk implements Planner. The risk is never below the tool's floor.
 func (m *Model) AssessToolRisk(ctx context.Context, req *plannerv1.AssessToolRiskRequest) (*plannerv1.AssessToolRiskResponse, error) {
-	in, err := strictjson.ParseObject(cmp.Or(req.GetInputJson(), "{}"))
-	if err != nil {
-		return nil, Invalid("input_json", "%w", err)
-	}
+	tool, in := catalog.CallOf(req, req.GetInputJson())
 	return question(ctx, m, "tool_risk", req, riskSchema, func(a *struct{ Level, Reason string }, usage *commonv1.Usage) (*plannerv1.AssessToolRiskResponse, error) {
-		assessed := risk.Assess(prompt.LangOf(req.GetContext()), toolOf(req), in)
+		assessed := risk.Assess(prompt.LangOf(req.GetContext()), tool, in)
 		if said := risk.Parse(a.Level); said >= assessed.GetLevel() {
 			assessed = &commonv1.Risk{Level: said, Reason: prompt.Line(a.Reason)}
 		}
