@@ -53,8 +53,8 @@ type Config struct {
 	MaxOwners             int           `placeholder:"N" help:"Sessions whose newest owner is kept so that an older one cannot call (default 100000)."`
 	ResultTimeout         time.Duration `placeholder:"DURATION" help:"How long a result waits to be acknowledged (default 15m)."`
 	MaxCachedBytes        int64         `placeholder:"N" help:"Size of the results of reading tools that are cached, for servers with a cache_ttl (default 64 MiB)."`
-	BreakAfter            int           `placeholder:"N" help:"Failed connects in a row before an MCP server is left alone (default 5)."`
-	BreakFor              time.Duration `placeholder:"DURATION" help:"How long it is left alone before the next try (default 30s)."`
+	BreakAfter            int           `placeholder:"N" help:"Failed connects in a row after which the pool does not connect to an MCP server for a while (default 5)."`
+	BreakFor              time.Duration `placeholder:"DURATION" help:"How long that is (default 30s)."`
 	ProbeAfter            time.Duration `placeholder:"DURATION" help:"How old a server's last sign of life may be for those who look at its state (default 10s)."`
 	DrainTimeout          time.Duration `placeholder:"DURATION" help:"How long running calls may take when the pool stops (default 7s)."`
 

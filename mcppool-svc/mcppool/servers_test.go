@@ -203,7 +203,7 @@ func TestServersOfFilesAreReadOnly(t *testing.T) {
 	}
 }
 
-// The refusal of a server that is left alone says so to callers, and proves that nothing ran.
+// The refusal of an open circuit breaker gives the reason, and proves that nothing ran.
 func TestCircuitOpen(t *testing.T) {
 	s := start(t, Config{BreakAfter: 1, BreakFor: time.Hour, MCPConfigs: []string{fakeConfig(t, map[string]string{"bad": mcptest.Exit})}})
 	ann := s.as("ann")
@@ -216,7 +216,7 @@ func TestCircuitOpen(t *testing.T) {
 		t.Errorf("retry after %v", errs.From(o.err).RetryAfter)
 	}
 	_, err := ann.ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: "bad"})
-	wantReason(t, err, "CIRCUIT_OPEN", "left alone")
+	wantReason(t, err, "CIRCUIT_OPEN", "does not connect")
 }
 
 // A test that connects shows that the server works again: no call waits for the circuit breaker.
@@ -250,9 +250,9 @@ func TestCheckupClosesTheCircuit(t *testing.T) {
 	if test() {
 		t.Error("the test passes")
 	}
-	wantReason(t, list(), "CIRCUIT_OPEN", "left alone")
+	wantReason(t, list(), "CIRCUIT_OPEN", "does not connect")
 	works.Store(true)
-	wantReason(t, list(), "CIRCUIT_OPEN", "left alone")
+	wantReason(t, list(), "CIRCUIT_OPEN", "does not connect")
 	if !test() {
 		t.Error("the test fails")
 	}

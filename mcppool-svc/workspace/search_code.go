@@ -13,7 +13,7 @@ import (
 const (
 	// maxSearchedBytes is the size up to which search_code reads a file.
 	maxSearchedBytes = 8 << 20
-	// maxFilesShown bounds the files that search_code names; file_count has them all.
+	// maxFilesShown bounds the files that search_code names; file_count counts all of them.
 	maxFilesShown = 1000
 )
 
@@ -90,7 +90,7 @@ type codeSearch struct {
 	limit int    // of out.Matches
 	out   searchCodeOutput
 
-	text  bytes.Buffer // one file's content; reused
+	text  bytes.Buffer // the current file's content; reused
 	lower []byte       // the same in lower case
 }
 
@@ -120,11 +120,11 @@ func (s *codeSearch) visit(ctx context.Context, e entry) error {
 	}
 	if err := s.load(e); err != nil {
 		s.out.Skipped.Unreadable++
-		return nil //nolint:nilerr // it is counted; one unreadable file does not end the search
+		return nil //nolint:nilerr // it is counted: an unreadable file does not end the search
 	}
 	text := s.text.Bytes()
 	switch {
-	case len(text) > maxSearchedBytes: // whatever its size was said to be
+	case len(text) > maxSearchedBytes: // it has grown since its size was read
 		s.out.Skipped.TooLarge++
 		return nil
 	case isBinary(text):
@@ -141,7 +141,7 @@ func (s *codeSearch) visit(ctx context.Context, e entry) error {
 	return err
 }
 
-// load reads a file into text, and no more of it than shows that it is too large.
+// load reads a file into text, up to one byte more than maxSearchedBytes.
 func (s *codeSearch) load(e entry) error {
 	f, _, err := openRegular(e.dir, e.name)
 	if err != nil {

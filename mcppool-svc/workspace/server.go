@@ -38,7 +38,7 @@ type Server struct {
 // NewServer opens the folder root. The caller closes the server.
 func NewServer(root string) (*Server, error) {
 	if root == "" {
-		return nil, errors.New("open workspace: no folder was given: name the folder to serve")
+		return nil, errors.New("open workspace: no folder was given; name the folder to serve")
 	}
 	path, err := filepath.Abs(root)
 	if err != nil {
@@ -61,10 +61,10 @@ func NewServer(root string) (*Server, error) {
 // Root returns the absolute path of the workspace.
 func (s *Server) Root() string { return s.path }
 
-// MCP returns the MCP server, for a transport of the caller's choice.
+// MCP returns the MCP server. The caller chooses its transport.
 func (s *Server) MCP() *server.MCPServer { return s.mcp }
 
-// Close releases the folder. Later tool calls answer that it is closed.
+// Close releases the folder. Later tool calls fail.
 func (s *Server) Close() error { return s.root.Close() }
 
 func openError(path string, err error) error {
@@ -109,7 +109,7 @@ func (s *Server) newMCP() (*server.MCPServer, error) {
 	return m, nil
 }
 
-// output is the structured content of a result, with its twin for readers.
+// output is the structured content of a result. text returns the same for people.
 type output interface{ text() string }
 
 // handle turns a typed tool into an MCP handler. Failures are tool results,
@@ -117,7 +117,7 @@ type output interface{ text() string }
 func handle[In any, Out output](run func(context.Context, In, reporter) (Out, error)) server.ToolHandlerFunc {
 	return func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		var in In
-		// The decoded arguments are those that were checked, and write 1.0 as 1.
+		// Bind the decoded arguments, not the raw ones: the decoded ones were validated, and have 1.0 as 1.
 		req.Params.RawArguments = nil
 		if err := req.BindArguments(&in); err != nil {
 			return mcp.NewToolResultErrorf("the arguments do not fit the input schema: %v", err), nil
@@ -170,13 +170,13 @@ func parseDefinition(raw []byte) (tool mcp.Tool, err error) {
 	return tool, nil
 }
 
-// progressEvery is how many files lie between two progress notifications.
+// progressEvery is the number of files between two progress notifications.
 const progressEvery = 1000
 
-// reporter is told the number of files a walk has come past so far.
+// reporter reports how many files a walk has visited so far.
 type reporter func(files int)
 
-// reporterOf sends progress if the caller asked for it. A notification that
+// reporterOf returns a reporter that sends progress if the caller asked for it. A notification that
 // cannot be delivered is dropped: progress never holds up or fails a call.
 func reporterOf(ctx context.Context, req mcp.CallToolRequest) reporter {
 	if req.Params.Meta == nil || req.Params.Meta.ProgressToken == nil {

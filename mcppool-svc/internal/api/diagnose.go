@@ -34,7 +34,7 @@ func warning(message, advice string) *check {
 	return &check{Status: mcppoolv1.ServerCheck_STATUS_WARNING, Message: message, Advice: advice}
 }
 
-// Connector makes connections for tests, beside the pool's, so that no other is disturbed.
+// Connector makes connections for tests. They are not the pool's, so that a test disturbs no call.
 type Connector interface {
 	CheckSecrets(s *registry.Server) error
 	CheckTarget(ctx context.Context, s *registry.Server) (string, error)
@@ -62,7 +62,7 @@ func (s *Server) TestMcpServer(ctx context.Context, req *mcppoolv1.TestMcpServer
 	return report, nil
 }
 
-// serverTest is one test of a server, by a user's connection.
+// serverTest is one test of a server over a user's connection.
 type serverTest struct {
 	*Server
 	subject *registry.Server
@@ -71,7 +71,7 @@ type serverTest struct {
 	tools   *catalog.Catalog
 }
 
-// run makes the checks in order and skips those after a failure. ctx bounds them beside the server's own start limit.
+// run makes the checks in order and skips those after a failure.
 func (t *serverTest) run(ctx context.Context) *mcppoolv1.TestMcpServerResponse {
 	type step struct {
 		name string
@@ -102,7 +102,7 @@ func (t *serverTest) run(ctx context.Context) *mcppoolv1.TestMcpServerResponse {
 	}
 	if t.client != nil {
 		report.ServerInfo, report.ProtocolVersion = t.client.Info().String(), t.client.Info().Protocol
-		_ = t.client.Close() // an error of closing does not matter
+		_ = t.client.Close() // an error does not matter here
 	}
 	return report
 }
@@ -136,7 +136,7 @@ func (t *serverTest) secrets(context.Context) *check {
 	if err := t.Connector.CheckSecrets(t.subject); err != nil {
 		return failure(err)
 	}
-	return &check{Message: "all that it refers to is there"}
+	return &check{Message: "all references to secrets can be resolved"}
 }
 
 func (t *serverTest) target(ctx context.Context) *check {
@@ -159,7 +159,7 @@ func (t *serverTest) connect(ctx context.Context) *check {
 }
 
 func (t *serverTest) list(ctx context.Context) *check {
-	// A little more than the caller of a tool waits for: a list that takes longer is of no use.
+	// A list that takes longer than a call may take is of no use.
 	ctx, cancel := context.WithTimeout(ctx, t.subject.CallLimit())
 	defer cancel()
 	raw, err := t.client.ListTools(ctx)
@@ -170,7 +170,7 @@ func (t *serverTest) list(ctx context.Context) *check {
 		return failure(err)
 	}
 	if len(t.tools.Tools) == 0 {
-		return warning("it has none", "see whether it needs an argument, a key or a login to offer them")
+		return warning("the server has no tools", "check whether it offers them only with an argument, a key or a login")
 	}
 	return &check{Message: count(len(t.tools.Tools), "tool")}
 }

@@ -48,8 +48,8 @@ func (t *serverTest) definitions(context.Context) *check {
 		advice = append(advice, "report it to the maker of the server")
 	}
 	if assumed == len(t.tools.Tools) && assumed > 0 && !s.Trusted && len(s.Policies) == 0 {
-		seen = append(seen, "every tool counts as one that changes things, because no one said what they do: each call is asked about")
-		advice = append(advice, "say what they do (--effect TOOL=read), or believe the server (--trusted), where you register it")
+		seen = append(seen, "the effects of the tools are not configured, so every tool counts as one that changes things, and each call needs an approval")
+		advice = append(advice, "set their effects (--effect TOOL=read) or trust the server (--trusted), in its registration")
 	}
 	if len(seen) == 0 {
 		return &check{Message: "the schemas can be used"}
@@ -70,16 +70,16 @@ func (t *serverTest) approvals(context.Context) *check {
 		}
 	}
 	if len(held) == 0 {
-		return &check{Message: "nothing waits for one"}
+		return &check{Message: "no tool waits for an approval"}
 	}
 	return warning(count(len(held), "tool")+" quarantined, because new or changed: "+firstOf(held), fmt.Sprintf("pawl mcp tools %s --quarantined shows them, pawl mcp approve %[1]s TOOL lets one be used", t.subject.ID))
 }
 
-// models checks the model that the server may ask: a wrong name would otherwise show only in the middle of a call.
+// models checks the model that the server may ask: otherwise a wrong name would show only during a call.
 func (t *serverTest) models(ctx context.Context) *check {
 	if t.Models == nil {
-		return warning("it may have models asked, and this pool has no planner to ask through",
-			"an operator starts the pool with --planner, or takes the permission away (--unset sampling)")
+		return warning("the server may ask language models, but this pool has no planner that asks them",
+			"an operator starts the pool with --planner, or removes the permission (--unset sampling)")
 	}
 	ctx, cancel := context.WithTimeout(ctx, listModelsTime)
 	defer cancel()
@@ -87,16 +87,16 @@ func (t *serverTest) models(ctx context.Context) *check {
 	s := t.subject
 	switch model := s.Sampling.Model; {
 	case err != nil:
-		return warning(fmt.Sprintf("which models there are could not be found out: %v", err), "")
+		return warning(fmt.Sprintf("the models could not be listed: %v", err), "")
 	case len(names) == 0:
-		return warning("it may have models asked, and there are none that can be", "an operator names models in the file of the planner's --models")
+		return warning("the server may ask language models, but none are configured", "an operator configures models in the file of the planner's --models")
 	case model == "":
-		return &check{Message: "it may have asked what it hints at of " + firstOf(names)}
+		return &check{Message: "the server may ask the model that it hints at, one of " + firstOf(names)}
 	case !slices.Contains(names, model):
-		return warning(fmt.Sprintf("it may have the model %q asked, which there is not; there are %s", model, firstOf(names)),
-			fmt.Sprintf("pawl mcp update %s --sampling MODEL, with a name of pawl models", s.ID))
+		return warning(fmt.Sprintf("the server may ask the model %q, which does not exist; the models are %s", model, firstOf(names)),
+			fmt.Sprintf("pawl mcp update %s --sampling MODEL, with a name that pawl models lists", s.ID))
 	default:
-		return &check{Message: "it may have " + model + " asked"}
+		return &check{Message: "the server may ask " + model}
 	}
 }
 
@@ -108,7 +108,7 @@ func firstOf(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
 }
 
-// failure returns the result of a failed check. Most messages say what to do; then there is no further advice.
+// failure returns the result of a failed check. Most messages already say what to do; those get no further advice.
 func failure(err error) *check {
 	return &check{Status: checkFailed, Message: mcp.As(err).Message, Advice: advice(err)}
 }
@@ -125,15 +125,15 @@ func advice(err error) string {
 	case errors.As(err, &name) && name.IsNotFound:
 		return "there is no such host: correct the url, or the DNS of the machine that the pool runs on"
 	case errors.As(err, &name):
-		return "the DNS of the machine that the pool runs on does not answer; try again, or look there"
+		return "the DNS of the machine that the pool runs on does not answer; try again, or check that machine"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "nothing listens there: start the server, or correct the port"
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return "there is no way to that address from the machine that the pool runs on"
+		return "the machine that the pool runs on has no route to that address"
 	case errors.As(err, &issuer), errors.As(err, &invalid):
-		return "its certificate is not one that the pool's machine trusts: install its authority there, or renew it"
+		return "the pool's machine does not trust its certificate: install its authority there, or renew the certificate"
 	case errors.As(err, &host):
-		return "its certificate is for another name: use the name that it is for"
+		return "its certificate is for another host name: use the name in the certificate"
 	}
 	return byKind(mcp.As(err).Kind)
 }
@@ -143,9 +143,9 @@ func byKind(kind mcp.Kind) string {
 	case mcp.Protocol:
 		return "check that it is an MCP server, and which revision of MCP it speaks; nothing but MCP may go to its stdout"
 	case mcp.Answered:
-		return "look into the server's own log"
+		return "see the server's own log"
 	case mcp.TooLarge:
-		return "raise the pool's --max-message-bytes if you expect so much"
+		return "raise the pool's --max-message-bytes if you expect messages of that size"
 	case mcp.Unauthorized:
 		return "give it a key (a header, or a variable of its environment), or log in"
 	case mcp.AddressRefused:

@@ -16,8 +16,8 @@ import (
 	"pawl.dev/services/schema"
 )
 
-// admit refuses a call that needs no connection to be refused: the user cannot use the server, its configuration has changed, or it
-// is too late.
+// admit makes the checks that need no connection. It refuses the call if the user cannot use the server, its configuration has changed,
+// or start_by has passed.
 func (x *execution) admit() error {
 	if x.Refused != nil {
 		return errs.From(x.Refused).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
@@ -35,7 +35,7 @@ func (x *execution) inTime() error {
 		return nil
 	}
 	return refuse(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TOO_LATE,
-		"the call could not be started before %s; another owner may be at work by now", x.StartBy.UTC().Format(time.RFC3339Nano))
+		"the call could not be started before %s; another owner of the session may have taken over", x.StartBy.UTC().Format(time.RFC3339Nano))
 }
 
 // authorize returns the policy of a tool if the user may call it with this input. tool is nil if the server does not have it.
@@ -48,7 +48,7 @@ func (a *attempt) authorize(tools *catalog.Catalog, tool *catalog.Tool) (registr
 	if tool != nil {
 		a.definition, a.repeatable = tool.Hash, repeatable(policy)
 	}
-	if a.Task == "" { // an MCP task runs already, whatever became of its tool
+	if a.Task == "" { // an MCP task runs already, even if its tool has changed since
 		if err := a.validate(tools, tool); err != nil {
 			return policy, err
 		}
@@ -105,7 +105,7 @@ func notStored(err error) *errs.Error {
 
 func noTool(s *registry.Server, name string) *errs.Error {
 	return refuse(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND,
-		"MCP server %[1]s has no tool %.100[2]q; `pawl mcp tools %[1]s` shows what there is", s.ID, name)
+		"MCP server %[1]s has no tool %.100[2]q; `pawl mcp tools %[1]s` lists the tools", s.ID, name)
 }
 
 // refuse returns the error of a call that was not made.
@@ -113,7 +113,7 @@ func refuse(code codes.Code, reason commonv1.ErrorReason, format string, args ..
 	return errs.New(code, reason, format, args...).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 }
 
-// withViolations adds the places of a value that do not fit its schema.
+// withViolations adds to an error where a value does not fit its schema.
 func withViolations(e *errs.Error, field string, err error) *errs.Error {
 	var invalid *schema.Invalid
 	if errors.As(err, &invalid) {
@@ -124,7 +124,7 @@ func withViolations(e *errs.Error, field string, err error) *errs.Error {
 	return e
 }
 
-// saysUnknown recognises an unknown tool in a server's error message: MCP gives it the code of invalid parameters.
+// saysUnknown reports whether a server's error message means that the tool is unknown: MCP has no error code for that alone.
 func saysUnknown(message string) bool {
 	m := strings.ToLower(message)
 	return strings.Contains(m, "tool") && (strings.Contains(m, "not found") || strings.Contains(m, "unknown"))

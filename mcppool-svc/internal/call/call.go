@@ -29,9 +29,9 @@ type Caller struct {
 	deps    Deps
 }
 
-// Deps are what a Caller needs beside connections and the calls in flight.
+// Deps are a Caller's dependencies, except the pool and the calls in flight.
 type Deps struct {
-	// Lookup finds a user's server as it is registered now, before another attempt. Nil: registrations do not change.
+	// Lookup returns a user's server with its current registration. It is called before each retry. Nil: registrations do not change.
 	Lookup func(user, mcpID string) (*registry.Server, error)
 
 	Now     func() time.Time // for start_by and audit records
@@ -51,7 +51,7 @@ func New(pool *conn.Pool, calls *inflight.Calls, deps Deps) *Caller {
 	return &Caller{pool: pool, calls: calls, retries: newRetries(), deps: deps}
 }
 
-// Call runs a tool, or follows the call with that id if it was made before. It passes progress, logs and questions to send as they
+// Call calls a tool, or follows the call with that id if it is registered. It passes progress, logs and questions to send as they
 // come, and the result last. Every error of a call is an *errs.Error whose metadata says whether the tool ran; an error of send is
 // returned as it is. If ctx ends, an unnamed call ends with it; a named one continues, and Attach finds it.
 func (c *Caller) Call(ctx context.Context, r Request, send Send) error {
@@ -96,7 +96,7 @@ type execution struct {
 	maximum time.Duration // of all attempts together
 
 	result *mcppoolv1.CallResult // of the attempts so far
-	err    error                 // the same
+	err    error                 // of the attempts so far
 }
 
 // run executes the call, records how it ended and tells its followers. A panic ends the call with an unknown outcome.
@@ -108,7 +108,7 @@ func (x *execution) run(ctx context.Context) {
 			x.deps.Log.ErrorContext(ctx, "a tool call panicked", "mcp_id", x.MCPID, "tool", x.Tool, "call_id", x.CallID,
 				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			end = inflight.End{Err: errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
-				"the pool failed inside (%v); this is a bug, the log has its place", p).With(errs.OutcomeKey, errs.OutcomeUnknown)}
+				"internal error in the pool (%v); this is a bug: please report it with the stack trace in the log", p).With(errs.OutcomeKey, errs.OutcomeUnknown)}
 		}
 		x.record(ctx, time.Since(x.began), end)
 		x.calls.End(x.call, end)
@@ -117,14 +117,14 @@ func (x *execution) run(ctx context.Context) {
 	end = x.end(x.execute(ctx))
 }
 
-// execute checks what needs no connection, and makes attempts until one succeeds or fails for good.
+// execute makes the checks that need no connection, then attempts until one succeeds or its error must not be retried.
 func (x *execution) execute(ctx context.Context) (*mcppoolv1.CallResult, error) {
 	if err := x.admit(); err != nil {
 		x.decision = refused
 		return nil, err
 	}
 	x.maximum = x.timeout()
-	// The attempts' outcome counts, not what failsafe returns: it replaces an outcome with the context's error if the context ended.
+	// settle keeps the outcome. The error of failsafe is ignored: once ctx has ended, it is the context's error instead of the outcome.
 	_ = x.retries.WithContext(ctx).RunWithExecution(func(e failsafe.Execution[any]) error {
 		if e.IsRetry() && !x.retry(ctx) {
 			return nil
@@ -136,7 +136,7 @@ func (x *execution) execute(ctx context.Context) (*mcppoolv1.CallResult, error) 
 	return x.result, x.err
 }
 
-// attempt is one attempt of an execution. The server's events and questions during it arrive here.
+// attempt is one attempt of an execution. It handles the server's events and questions meanwhile.
 type attempt struct {
 	*execution
 	number int           // from 1

@@ -23,19 +23,19 @@ import (
 	"pawl.dev/services/humantime"
 )
 
-// rpcResourceNotFound is the JSON-RPC error code that MCP has for it.
+// rpcResourceNotFound is MCP's JSON-RPC error code for an unknown resource.
 const rpcResourceNotFound = -32002
 
-// subject names what a request beside tool calls is about, for its errors.
+// subject describes the object of a request other than a tool call, for error messages.
 type subject struct {
 	kind     string // such as: resource
 	what     string // such as: resource "file:///a"
 	missing  commonv1.ErrorReason
-	needs    string // the capability of the server; none if empty
-	offering string // the same in words
+	needs    string // the capability that the server must have; empty: none
+	offering string // that capability in words
 }
 
-// ListOffers returns the raw entries of a list of a server. Every error of this and what follows is an *errs.Error.
+// ListOffers returns the raw entries of a server's list. Errors of this and the other methods in this file are *errs.Error.
 func (c *Caller) ListOffers(ctx context.Context, use conn.Use, list mcp.List) ([]json.RawMessage, error) {
 	var entries []json.RawMessage
 	about := subject{what: list.String()}
@@ -74,7 +74,7 @@ func (c *Caller) Prompt(ctx context.Context, use conn.Use, name string, argument
 	})
 }
 
-// Complete says how an argument may go on.
+// Complete returns possible values of an argument that is partly typed.
 func (c *Caller) Complete(ctx context.Context, use conn.Use, what mcp.Completion) (*mcppoolv1.CompleteResponse, error) {
 	about := aboutPrompt(what.Prompt)
 	if what.URITemplate != "" {
@@ -86,7 +86,7 @@ func (c *Caller) Complete(ctx context.Context, use conn.Use, what mcp.Completion
 	})
 }
 
-// fetch makes a request and reads its result, which may be as long as that of a tool.
+// fetch makes a request and reads its result. The size limit is that of tool results.
 func fetch[T any](ctx context.Context, c *Caller, use conn.Use, about subject, read func(json.RawMessage) (*T, error),
 	ask func(context.Context, mcp.Offers) (json.RawMessage, error),
 ) (*T, error) {
@@ -105,12 +105,12 @@ func fetch[T any](ctx context.Context, c *Caller, use conn.Use, about subject, r
 	out, err := read(raw)
 	if err != nil {
 		return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR,
-			"MCP server %s gave a %s that cannot be read: %w", use.Server.ID, about.kind, err)
+			"MCP server %s returned a %s that cannot be read: %w", use.Server.ID, about.kind, err)
 	}
 	return out, nil
 }
 
-// offered makes a request beside tool calls, within the time of a call.
+// offered makes a request other than a tool call. It may take as long as a call.
 func (c *Caller) offered(ctx context.Context, use conn.Use, about subject, do func(context.Context, mcp.Offers) error) error {
 	if err := permitOffers(use); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (c *Caller) offered(ctx context.Context, use conn.Use, about subject, do fu
 	})
 }
 
-// permitOffers refuses users who may not use what the server offers beside tools.
+// permitOffers returns an error if the user may not use the server's resources and prompts.
 func permitOffers(use conn.Use) error {
 	if use.Server.PermitOffers(use.User) != registry.Deny {
 		return nil
@@ -136,7 +136,7 @@ func permitOffers(use conn.Use) error {
 		"a rule of MCP server %s does not let you read from it; ask an operator", use.Server.ID)
 }
 
-// offersOf returns the connection for such requests, if the server supports them.
+// offersOf returns the connection as mcp.Offers if the server supports the request.
 func offersOf(lease *conn.Lease, server *registry.Server, about subject) (mcp.Offers, error) {
 	o, ok := lease.Client().(mcp.Offers)
 	if !ok || about.needs != "" && !slices.Contains(lease.Client().Info().Capabilities, about.needs) {
@@ -150,7 +150,7 @@ func (a subject) lacking(server *registry.Server) *errs.Error {
 		"MCP server %s does not offer %s; `capabilities` of the server says what it offers", server.ID, a.offering)
 }
 
-// explain turns a server's error into the client's.
+// explain turns a server's error into the error that the client gets.
 func (a subject) explain(server *registry.Server, err error) error {
 	if err == nil {
 		return nil
@@ -172,36 +172,36 @@ func (a subject) explain(server *registry.Server, err error) error {
 		"MCP server %s answered the request for %s with error %d: %w", server.ID, a.what, e.Code, e)
 }
 
-// saysMissing recognises a missing thing in a server's error message: MCP gives it the code of invalid parameters.
+// saysMissing reports whether the message of an invalid-parameters error means that the object does not exist.
 func saysMissing(message string) bool {
 	m := strings.ToLower(message)
 	return slices.ContainsFunc([]string{"not found", "unknown", "does not exist", "no such"}, func(words string) bool { return strings.Contains(m, words) })
 }
 
-// tooSlow is the cause of a request's end that took too long.
+// tooSlow returns the cause with which a request that takes too long is cancelled.
 func tooSlow(limit time.Duration) error {
 	return timeout("the MCP server did not answer within " + humantime.Text(limit) + "; raise its call_timeout if it is that slow")
 }
 
-// Subscription tells of a resource's changes. It keeps its connection in use until it is closed.
+// Subscription reports changes of a resource. It keeps its connection in use until it is closed.
 type Subscription struct {
 	*mcp.Subscription
 	lease *conn.Lease
 }
 
-// Done is closed once the connection has ended: subscribe again.
+// Done is closed when the connection has ended: subscribe again.
 func (s *Subscription) Done() <-chan struct{} { return s.lease.Client().Done() }
 
-// Retired is closed once others are served over another connection, or none, as after a logout: subscribe again.
+// Retired is closed when the pool no longer leases the connection, for example after a logout: subscribe again.
 func (s *Subscription) Retired() <-chan struct{} { return s.lease.Retired() }
 
-// Close ends it.
+// Close ends the subscription and releases its connection.
 func (s *Subscription) Close() {
 	s.Subscription.Close()
 	s.lease.Release()
 }
 
-// Subscribe asks a server to tell of a resource's changes.
+// Subscribe asks a server to report changes of a resource.
 func (c *Caller) Subscribe(ctx context.Context, use conn.Use, uri string) (*Subscription, error) {
 	if err := permitOffers(use); err != nil {
 		return nil, err
@@ -258,7 +258,7 @@ func (c *Caller) List(ctx context.Context, use conn.Use, fresh bool) (*catalog.C
 	return tools, review, err
 }
 
-// withLease runs something that calls no tool over a connection. A connection that ended before anything was sent is replaced once.
+// withLease runs do, which calls no tool, with a connection. If the connection ended before anything was sent, it tries once more.
 func (c *Caller) withLease(ctx context.Context, use conn.Use, do func(*conn.Lease) error) error {
 	for replaced := false; ; replaced = true {
 		lease, err := c.pool.Acquire(ctx, use)
@@ -275,7 +275,7 @@ func (c *Caller) withLease(ctx context.Context, use conn.Use, do func(*conn.Leas
 	}
 }
 
-// Approve approves a tool if its definition still has the hash that the user looked at. Every error is an *errs.Error.
+// Approve approves a tool if its definition still has the given hash, which the user has reviewed. Every error is an *errs.Error.
 func (c *Caller) Approve(ctx context.Context, use conn.Use, name, hash string) (*catalog.Tool, error) {
 	tools, review, err := c.List(ctx, use, true)
 	if err != nil {

@@ -23,12 +23,12 @@ import (
 type decision string
 
 const (
-	undecided decision = "none" // the call ended before
+	undecided decision = "none" // the call ended before the decision
 	allowed   decision = "allowed"
 	refused   decision = "refused"
 )
 
-// facts are what an execution finds out, for its record and for the decision whether to retry.
+// facts are what an execution learns. They are used for its record and to decide whether to retry.
 type facts struct {
 	decision   decision
 	definition string // hash of the tool's definition
@@ -43,12 +43,12 @@ type facts struct {
 	mayHaveRun bool        // an earlier attempt may have run the tool
 
 	asked   atomic.Bool // the server asked for input
-	unclear atomic.Bool // the server asked something that could not be assigned to one call, and it was declined
+	unclear atomic.Bool // a question of the server could not be assigned to one call, and was declined
 	tasked  atomic.Bool // the server runs the call as an MCP task
-	usage   usage       // of models that the server asked
+	usage   usage       // by models that the server asked
 }
 
-// end completes a result, or classifies an error.
+// end returns the End of the call: it completes the result, or classifies the error.
 func (x *execution) end(result *mcppoolv1.CallResult, err error) inflight.End {
 	if err != nil {
 		failed := errs.From(err)
@@ -96,8 +96,8 @@ func (c *Caller) audit(ctx context.Context, what string, attrs ...slog.Attr) {
 	}
 }
 
-// auditAttrs say who called what, and how it ended. They hold no arguments, results or messages, which could carry secrets: only
-// hashes and names.
+// auditAttrs returns the user, the call and its outcome. It includes only names and hashes: arguments, results and messages could carry
+// secrets.
 func (x *execution) auditAttrs(took time.Duration, end inflight.End) []slog.Attr {
 	sum := sha256.Sum256([]byte(x.Input.String()))
 	outcome, reason := errs.OutcomeKnown, ""
@@ -120,11 +120,11 @@ func (x *execution) auditAttrs(took time.Duration, end inflight.End) []slog.Attr
 const (
 	outcomeKey = attribute.Key("pawl.outcome")
 	errorKey   = attribute.Key("error.type") // OpenTelemetry's own
-	// toolError is the error.type of a tool that reports a failure, as the MCP conventions have it.
+	// toolError is the error.type of a tool that reports a failure, from OpenTelemetry's conventions for MCP.
 	toolError = "tool_error"
 )
 
-// Metrics measures calls. A nil Metrics measures nothing. Names that clients choose are no attributes: their number has no bound.
+// Metrics measures calls. A nil Metrics measures nothing. Names that clients choose are not attributes, because their number has no bound.
 type Metrics struct {
 	duration          metric.Float64Histogram
 	succeeded, failed metric.MeasurementOption // of tools that ran

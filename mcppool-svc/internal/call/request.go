@@ -19,17 +19,17 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// Keys of `_meta` that name the step that a call belongs to, for servers that use them.
+// Keys of `_meta` with which a server can recognize a repeated call.
 const (
 	metaIdempotencyKey = "pawl.dev/idempotency-key"
 	metaCallID         = "pawl.dev/call-id"
 )
 
 const (
-	// taskAfter is how long a call may take before it is begun as an MCP task if the tool leaves that open: proxies cut off requests
-	// that are held longer, and a task costs two more requests and the time between polls.
+	// taskAfter is the timeout above which a call is begun as an MCP task if that is optional for the tool. Proxies cut off longer
+	// requests; but a task costs two more requests, and the time between polls.
 	taskAfter = time.Minute
-	// taskRetention is how much longer than the call a server is asked to keep the result, for a client that lost it.
+	// taskRetention is how long a server is asked to keep the result after the call's timeout, for a client that lost it.
 	taskRetention = time.Hour
 )
 
@@ -41,9 +41,9 @@ type Request struct {
 	MCPID          string
 	Tool           string
 	Input          strictjson.Document   // an object
-	Hashes         []inflight.Hash       // of server, tool and input, for each way to write it
-	CallID         string                // empty: one is made up, and the call ends with its caller
-	Unnamed        bool                  // the call id was made up
+	Hashes         []inflight.Hash       // of server, tool and input; one for each spelling of the input
+	CallID         string                // empty: Call generates one, and the call ends with its caller
+	Unnamed        bool                  // Call generated the call id
 	IdempotencyKey string                // may be empty
 	Session        string                // may be empty
 	Epoch          uint64                // of the session's owner
@@ -52,8 +52,8 @@ type Request struct {
 	DefinitionHash string                // expected; may be empty
 	ConfigRevision uint64                // expected; 0: any
 	Ack            []string              // earlier calls to forget
-	BypassCache    bool                  // a cached result will not do
-	ModelBudget    *commonv1.ModelBudget // of models that the server asks; nil: not limited
+	BypassCache    bool                  // call the tool even if a cached result exists
+	ModelBudget    *commonv1.ModelBudget // for the models that the server asks; nil: no limit
 	Continues      bool                  // it continues an earlier call
 
 	Resume  *mcp.Continuation     // of a call that ended with a question; nil: a new call
@@ -61,7 +61,7 @@ type Request struct {
 	Task    string                // MCP task that runs the call already; empty: none
 }
 
-// timeout is how long the tool may take.
+// timeout returns how long the tool may take.
 func (r *Request) timeout() time.Duration {
 	limit := r.Server.CallLimit()
 	if r.Timeout > 0 {
@@ -75,7 +75,7 @@ func (r *Request) reads(policy registry.Policy) bool {
 	return r.Task == "" && policy.Effect == commonv1.Effect_EFFECT_READ
 }
 
-// use is the connection that the attempt needs. While it waits for one, the followers of the call are told why.
+// use describes the connection that the attempt needs. While the attempt waits for one, the call's followers get the reason as a log message.
 func (a *attempt) use() conn.Use {
 	patience := a.limit
 	if !a.StartBy.IsZero() {
@@ -96,7 +96,7 @@ func (a *attempt) log(level, text string) {
 	a.call.Notify(mcp.Notification{Log: &mcp.Log{Level: level, Logger: "pawl", Data: string(data)}})
 }
 
-// toolCall is the call as the connection takes it.
+// toolCall returns the call in the form that the connection takes.
 func (a *attempt) toolCall(ctx context.Context, tool *catalog.Tool) mcp.Call {
 	c := mcp.Call{
 		Name: a.Tool, Arguments: a.Input, Meta: a.meta(ctx),
@@ -117,7 +117,7 @@ func (a *attempt) notify(n mcp.Notification) {
 	a.call.Notify(n)
 }
 
-// meta names step, call and trace.
+// meta returns the members of `_meta`: the call id, the idempotency key and the trace context.
 func (r *Request) meta(ctx context.Context) []mcp.Meta {
 	m := make([]mcp.Meta, 0, 2)
 	m = append(m, mcp.Meta{Key: metaCallID, Value: r.CallID})

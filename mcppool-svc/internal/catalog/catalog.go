@@ -27,10 +27,10 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// Catalog is all tools of a server at one time. It is immutable.
+// Catalog is the tools of a server at one time. It is immutable.
 type Catalog struct {
 	Tools []*Tool // by name
-	// Skipped says which tools were left out, and why.
+	// Skipped names the tools that were left out, each with the reason.
 	Skipped []string
 	Time    time.Time
 	// Digest is the same for the same definitions.
@@ -84,16 +84,16 @@ func read(raw []json.RawMessage, now time.Time, known *Interner) (*Catalog, erro
 }
 
 const (
-	// maxName is the longest tool name, as the contract has it.
+	// maxName is the longest tool name that the API accepts.
 	maxName = 512
-	// maxDefinition bounds a definition in bytes: the size limit of a schema, and it must fit into one response.
+	// maxDefinition bounds a definition in bytes. It is the size limit of a schema, and fits into one response.
 	maxDefinition = 1 << 20
 )
 
 // TaskSupport is a tool's execution.taskSupport (MCP revision 2025-11-25).
 type TaskSupport string
 
-// The values with support; others mean no support.
+// The values that mean support; any other value means none.
 const (
 	TaskOptional TaskSupport = "optional"
 	TaskRequired TaskSupport = "required"
@@ -130,10 +130,10 @@ func compiled(kept *atomic.Pointer[schema.Schema], raw string) (*schema.Schema, 
 	return s, err
 }
 
-// Matches reports whether name, title or description hold all the words, whatever their letter case.
+// Matches reports whether name, title and description together contain all the words, which must be in lower case.
 func (t *Tool) Matches(words []string) bool {
 	if len(words) == 0 {
-		return true // most want all tools
+		return true // the usual request: all tools
 	}
 	text := strings.ToLower(t.Name + "\n" + t.Title + "\n" + t.Description)
 	for _, w := range words {
@@ -251,15 +251,15 @@ func protocolError(format string, args ...any) *mcp.Error {
 }
 
 const (
-	// listLimit is how long a server has for all its pages.
+	// listLimit bounds the time for all pages of a list.
 	listLimit = 60 * time.Second
 	// MaxAge is how long a catalog is used without listing again: change notifications can get lost over HTTP.
 	MaxAge = 5 * time.Minute
-	// retryAge is how old a catalog must be to be asked for again because a tool was not in it.
+	// retryAge is the age from which a catalog is listed again because a tool is missing, or because the caller wants a fresh list.
 	retryAge = 2 * time.Second
 )
 
-// Source is where tool definitions come from: an mcp.Client.
+// Source lists tool definitions. An mcp.Client is one.
 type Source interface {
 	ListTools(ctx context.Context) ([]json.RawMessage, error)
 	ToolsVersion() uint64
@@ -280,14 +280,14 @@ type Cache struct {
 // NewCache returns a cache over a connection; known may be nil.
 func NewCache(source Source, known *Interner) *Cache { return &Cache{source: source, known: known} }
 
-// Get returns the catalog, asking the server only where what is known is out of date. Errors are *mcp.Error.
+// Get returns the catalog, and asks the server only if the last one is out of date. Errors are *mcp.Error.
 func (c *Cache) Get(ctx context.Context) (*Catalog, error) { return c.get(ctx, MaxAge) }
 
 // Fresh is Get, but lists again unless the catalog is only a moment old.
 func (c *Cache) Fresh(ctx context.Context) (*Catalog, error) { return c.get(ctx, retryAge) }
 
-// Find returns a tool and its catalog. If the tool is missing, it lists once more: servers may gain tools without a notification. The tool is nil
-// if there is none.
+// Find returns a tool and its catalog. If the tool is missing, it lists once more, because a server may add tools without a notification. Both
+// are nil if the server has no such tool.
 func (c *Cache) Find(ctx context.Context, name string) (*Catalog, *Tool, error) {
 	for _, age := range []time.Duration{MaxAge, retryAge} {
 		catalog, err := c.get(ctx, age)
@@ -309,7 +309,7 @@ func (c *Cache) get(ctx context.Context, age time.Duration) (*Catalog, error) {
 	if current != nil && listed == version && time.Since(current.Time) < age {
 		return current, nil
 	}
-	// Others may wait for this list too: it does not end with the first caller.
+	// Other callers may wait for this list too, so it does not end when the first caller's ctx does.
 	done := c.lists.DoChan(strconv.FormatUint(version, 10), func() (any, error) { return c.list(context.WithoutCancel(ctx), version) })
 	select {
 	case l := <-done:
@@ -340,7 +340,7 @@ func (c *Cache) list(ctx context.Context, version uint64) (*Catalog, error) {
 }
 
 // Interner shares tools of the same definition between catalogs: a thousand users of a server have a thousand connections, each with a
-// list of its own, and one set of tools. Tools that no catalog holds are dropped. It is safe for concurrent use.
+// list of its own, but share one set of tools. Tools that no catalog holds are dropped. It is safe for concurrent use.
 type Interner struct {
 	mu    sync.Mutex
 	tools map[string]weak.Pointer[Tool] // guarded by mu; by Tool.Hash
@@ -365,7 +365,7 @@ func (k *Interner) read(raw json.RawMessage) (*Tool, error) {
 	return t, nil
 }
 
-// forget drops a tool that is gone, unless there is another one of that definition by now.
+// forget removes the entry of a tool that was collected, unless another tool with that definition has replaced it.
 func (k *Interner) forget(hash string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -14,17 +14,17 @@ import (
 	"pawl.dev/services/humantime"
 )
 
-// retryAfter is how long a failed connect is remembered as the answer.
+// retryAfter is how long the error of a failed connect is returned without another connect.
 const retryAfter = time.Second
 
 // failure is the last failure of a connection that could not be made, or was lost.
 type failure struct {
 	err    error
 	stderr mcp.Stderr
-	at     time.Time     // of the last one; earlier for a lost connection, which delays nothing
-	since  time.Time     // of the first one since the connection last worked
+	at     time.Time     // of the last failure; set back for a lost connection, so that it delays no connect
+	since  time.Time     // of the first failure since the connection last worked
 	inRow  int           // failed connects since the last success
-	trying chan struct{} // closed when a further attempt for a look at the state has ended; nil if none
+	trying chan struct{} // closed when the reconnect that reading the state began has ended; nil if none
 }
 
 // notServersFault reports whether the server was not at fault.
@@ -33,7 +33,7 @@ func (f *failure) notServersFault() bool {
 	return kind == mcp.LoginRequired || kind == mcp.Misconfigured
 }
 
-// remembered returns the failure as the answer without another connect.
+// remembered returns the error of the failure, marked as the result of an earlier connect.
 func (f *failure) remembered() error {
 	e := *mcp.As(f.err)
 	e.Remembered = true
@@ -52,7 +52,7 @@ func (p *Pool) refuse(k key, id string) error {
 		return f.remembered()
 	}
 	return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_CIRCUIT_OPEN,
-		"connecting to MCP server %s failed %d times in a row, so it is left alone for another %s; `pawl mcp list` says what is wrong: %w",
+		"connecting to MCP server %s failed %d times in a row, so the pool does not connect to it for another %s; `pawl mcp list` shows the cause: %w",
 		id, f.inRow, humantime.AtLeast(max(left, time.Second)), f.remembered()).With(errs.OutcomeKey, errs.OutcomeNotExecuted).WithRetryAfter(left)
 }
 
@@ -68,8 +68,8 @@ func (p *Pool) refusedUntil(k key) time.Time {
 	return f.at.Add(p.cfg.BreakFor)
 }
 
-// retryAt returns when a call that refuse turns away now should try again; zero if it lets an attempt be made. What only people can fix is
-// not tried each second: the fix retires connections, which wakes the waiting calls. Called with mu held.
+// retryAt returns when a call that refuse turns away now should try again; zero if it lets an attempt be made. A
+// failure that only people can fix is not retried each second: the fix retires connections, which wakes the waiting calls. Called with mu held.
 func (p *Pool) retryAt(k key) time.Time {
 	until := p.refusedUntil(k)
 	switch {
@@ -81,7 +81,7 @@ func (p *Pool) retryAt(k key) time.Time {
 	return until
 }
 
-// trying reports whether a further connection beside the first is being made. Called with mu held.
+// trying reports whether a connection after the first is being made. Called with mu held.
 func (p *Pool) trying(k key) bool {
 	if k.nth == 0 {
 		return false // callers share the attempt for the first one
@@ -94,7 +94,8 @@ func (p *Pool) trying(k key) bool {
 	return false
 }
 
-// Recovered forgets the failures of a user's connections to a server, because one was made outside the pool: the next call connects at once.
+// Recovered forgets the failures of a user's connections to a server, because a connection was made outside the pool. The next call then
+// connects at once.
 func (p *Pool) Recovered(server *registry.Server, user string) {
 	k := keyOf(Use{Server: server, User: user})
 	p.mu.Lock()
@@ -126,7 +127,7 @@ func (p *Pool) connectFailed(k key, err error) {
 }
 
 const (
-	// stateTimeout is how long a look at a server's state waits for probes. Slower answers show the next time, and to watchers.
+	// stateTimeout is how long reading a server's state waits for probes. Slower answers show at the next read, and to watchers.
 	stateTimeout = time.Second
 	// probeAfter is how long a connection may be idle before it is probed ahead of its next use.
 	probeAfter = time.Minute
@@ -134,8 +135,8 @@ const (
 	probeTimeout = 5 * time.Second
 )
 
-// Probe probes a user's connections to servers if they have not answered recently: nothing else shows that a server ended which is
-// reached by one request at a time. It waits for the answers, but not for long.
+// Probe probes a user's connections to servers if they have not answered recently: with one HTTP request per message, nothing else shows
+// that a server has ended. It waits for the answers, but for no longer than stateTimeout.
 func (p *Pool) Probe(ctx context.Context, user string, servers ...*registry.Server) {
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
@@ -167,7 +168,8 @@ func (p *Pool) startProbes(user string, servers []*registry.Server) (asked []<-c
 	return asked
 }
 
-// reconnect connects again to an HTTP server that failed a while ago: it may be back. A look at the state starts no program. Called with mu held.
+// reconnect connects again to an HTTP server that failed a while ago: it may be back. It is for HTTP only, because reading the state must
+// start no program. Called with mu held.
 func (p *Pool) reconnect(asked []<-chan struct{}, f *failure, use Use) []<-chan struct{} {
 	if p.closed || f.trying == nil && time.Since(f.at) < p.cfg.ProbeAfter {
 		return asked
@@ -206,8 +208,8 @@ func (p *Pool) probeOne(asked []<-chan struct{}, e *entry, own int) []<-chan str
 	return append(asked, e.probing)
 }
 
-// probe probes one connection. A server that is busy with a call may not answer anything else, so its silence proves nothing; that it
-// cannot be reached does.
+// probe probes one connection and retires it if the probe fails. A timeout is ignored if the server is busy with a call, because such a
+// server may answer nothing else; any other error counts.
 func (p *Pool) probe(e *entry, busy bool) {
 	ctx, cancel := context.WithTimeout(p.base, probeTimeout)
 	defer cancel()
@@ -228,8 +230,8 @@ func (p *Pool) probe(e *entry, busy bool) {
 	}
 }
 
-// isDead probes a connection that only the caller uses if it was idle for long, and reports whether it was retired: a call that finds out
-// that its server is gone would have an unknown outcome.
+// isDead probes a connection that only the caller uses if it was idle for long, and reports whether the probe retired it. Without the probe,
+// a call to a server that is gone would have an unknown outcome.
 func (p *Pool) isDead(ctx context.Context, e *entry) bool {
 	p.mu.Lock()
 	var asked []<-chan struct{}

@@ -27,8 +27,8 @@ func (p *Pool) used(l limit) (n int) {
 	return n
 }
 
-// limits returns the limits of a new connection, the one of fewest users first: a user over a limit of their own must not cost others
-// their idle connections.
+// limits returns the limits on a new connection, the narrowest first: a user over their own limit must not cost others their idle
+// connections.
 func (p *Pool) limits(k key, server *registry.Server) []limit {
 	all := []limit{
 		{p.cfg.MaxPerUser, func(e *entry) bool { return e.user == k.user }, "you have", "end a task, or try again later"},
@@ -39,12 +39,12 @@ func (p *Pool) limits(k key, server *registry.Server) []limit {
 		{p.cfg.MaxConnections, func(*entry) bool { return true }, "the pool has", "end a task, or try again later"},
 	}
 	if k.user == "" {
-		all = all[1:] // no user's own
+		all = all[1:] // it counts towards no user's limit
 	}
 	return all
 }
 
-// makeRoom refuses a connection over a limit unless it can close an idle one. Called with mu held.
+// makeRoom returns an error if a limit forbids another connection and no idle one can be closed. Called with mu held.
 func (p *Pool) makeRoom(k key, server *registry.Server) error {
 	for _, l := range p.limits(k, server) {
 		n := p.used(l)
@@ -58,7 +58,7 @@ func (p *Pool) makeRoom(k key, server *registry.Server) error {
 	return nil
 }
 
-// MayReleaseLate reports whether a session of a user may be released late: no connection ends with it, and no limit is near.
+// MayReleaseLate reports whether a user's session may be released late, because no connection ends with it and no limit is near.
 func (p *Pool) MayReleaseLate(server *registry.Server, user string) bool {
 	if server.Isolation == registry.PerTask {
 		return false
@@ -67,7 +67,7 @@ func (p *Pool) MayReleaseLate(server *registry.Server, user string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range p.limits(k, server) {
-		if l.most > 0 && 2*len(p.live) >= l.most && 2*p.used(l) >= l.most { // most often there is nothing to count
+		if l.most > 0 && 2*len(p.live) >= l.most && 2*p.used(l) >= l.most { // the first test is cheap and mostly decides
 			return false
 		}
 	}

@@ -15,18 +15,18 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
-// Config bounds the pool. Zero values mean the defaults.
+// Config bounds the pool. A zero value means the default, which the comment names.
 type Config struct {
 	MaxConnections int           // in all; 1,000
 	MaxPerUser     int           // 100
 	IdleTimeout    time.Duration // of a connection without calls and sessions; 5 minutes
 	SessionTimeout time.Duration // of a session without calls; 30 minutes
-	BreakAfter     int           // failed connects in a row before a server is left alone; 5
-	BreakFor       time.Duration // how long it is; 30 s
-	ProbeAfter     time.Duration // how long an answer counts before a look at the state probes again; 10 s
-	// Exclusive tells which servers ask for input without naming the call; nil: none. Only one call at a time runs over a connection to such a
-	// server, so that each question belongs to one call; further calls of the same user, or task, get further connections, or wait for their
-	// turn if there can be no more. Other requests use the first connection.
+	BreakAfter     int           // failed connects in a row after which no connects are made; 5
+	BreakFor       time.Duration // for how long none are made; 30 s
+	ProbeAfter     time.Duration // age of the last response from which reading the state probes again; 10 s
+	// Exclusive reports whether a server asks for input without naming the call; nil: no server does. Only one call at a time runs over a
+	// connection to such a server, so that each question belongs to one call. Further calls of the same user, or task, get further connections,
+	// or wait for their turn if no more are allowed. Other requests use the first connection.
 	Exclusive func(*registry.Server) bool
 }
 
@@ -55,20 +55,20 @@ type Pool struct {
 	tools   *catalog.Interner // of all connections
 	refused atomic.Uint64     // connections refused because of a limit
 
-	base   context.Context // ends with Close, and connects with it
+	base   context.Context // done after Close, which also ends connects
 	cancel context.CancelFunc
 	work   sync.WaitGroup // connects, watchers, closings
 
 	mu      sync.Mutex
 	closed  bool              // guarded by mu
-	entries map[key][]*entry  // guarded by mu; those that are leased, by key of the first, in the order of nth
-	made    uint64            // guarded by mu; entries so far
+	entries map[key][]*entry  // guarded by mu; those not retired, by the key of the first, ordered by nth
+	made    uint64            // guarded by mu; the number of entries so far
 	live    map[*entry]bool   // guarded by mu; every entry with a connection, retired ones too
 	failed  map[key]*failure  // guarded by mu; the last failure, until the next success
-	queues  map[key][]*waiter // guarded by mu; calls that wait for a connection, by key of the first
+	queues  map[key][]*waiter // guarded by mu; calls that wait for a connection, by the key of the first
 }
 
-// entry is one connection, from the first request for it to its end. Fields below the line are guarded by the pool's mu.
+// entry is one connection, from the first request for it to its end. The fields from client on are guarded by the pool's mu.
 type entry struct {
 	key
 	id     string        // the server's id, for logs
@@ -88,12 +88,12 @@ type entry struct {
 	standing  int            // leases of subscriptions
 	sessions  map[sessionKey]time.Time
 	idle      time.Time // when it was last used
-	retired   bool      // no longer leased; closed with its last call
-	discarded bool      // retired, and closed also under subscriptions
+	retired   bool      // no longer leased; closed after its last call
+	discarded bool      // retired, and closed even if subscriptions use it
 	closing   bool
 	suspended bool // see suspend
 
-	heard   time.Time     // when it last answered a probe or connected
+	heard   time.Time     // when it connected, or last answered a probe
 	probing chan struct{} // closed when the running probe ends; nil if none
 }
 
@@ -182,7 +182,7 @@ func keyOf(use Use) key {
 	k := key{server: use.Server.UID, user: use.User, revision: use.Server.Revision()}
 	switch use.Server.Isolation {
 	case registry.PerTask:
-		k.session = use.Session // calls without one share one among themselves
+		k.session = use.Session // calls without a session share one connection
 	case registry.Shared:
 		k.user = ""
 	case registry.PerUser:
@@ -190,8 +190,8 @@ func keyOf(use Use) key {
 	return k
 }
 
-// failureKey is the key of failures: a server that cannot be reached cannot be for all of a user's sessions. A failure to make a further
-// connection says nothing about the first.
+// failureKey returns the key of failures. A user's sessions share it, because a server that one cannot reach, none can. The failure of a
+// further connection has another key: it proves nothing about the first.
 func (k key) failureKey() key {
 	k.session, k.nth = "", min(k.nth, 1)
 	return k

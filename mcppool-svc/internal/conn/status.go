@@ -23,14 +23,14 @@ type Status struct {
 	State State
 	Since time.Time // of the state; zero if idle
 	Err   error     // of the last failure
-	Info  string    // name and version, as the server says
+	Info  string    // the server's name and version
 	// Capabilities are those that the server declares.
 	Capabilities []string
 	// Tools changes with the server's tools and with the connection; 0 if there is none.
 	Tools uint64
 }
 
-// Status reports on a user's connection to a server as it is now configured.
+// Status returns the status of a user's connection to a server as it is configured now.
 func (p *Pool) Status(server *registry.Server, user string) Status {
 	k := keyOf(Use{Server: server, User: user})
 	p.mu.Lock()
@@ -48,7 +48,7 @@ func (p *Pool) Status(server *registry.Server, user string) Status {
 	return Status{}
 }
 
-// anyOf is the connection of a key; of a user's sessions any one, best one that works. Called with mu held.
+// anyOf returns the connection of a key, or nil. With a connection per task it returns one of the user's, preferably one that works. Called with mu held.
 func (p *Pool) anyOf(k key, isolation registry.Isolation) *entry {
 	found := p.first(k)
 	if isolation != registry.PerTask {
@@ -62,7 +62,7 @@ func (p *Pool) anyOf(k key, isolation registry.Isolation) *entry {
 	return found
 }
 
-// Log is what a user's connection to a server wrote beside the protocol.
+// Log is the stderr of a user's connection to a server, and its last error.
 type Log struct {
 	Stderr    mcp.Stderr
 	Time      time.Time // when the connection was made or last failed; zero if there was none
@@ -92,11 +92,11 @@ func (p *Pool) Log(server *registry.Server, user string) Log {
 type Load struct {
 	// States are the connections in each state: connecting, busy with calls, idle, or closing. All states are in it.
 	States map[string]int
-	// Used are those that count towards Limit.
+	// Used counts the connections that count towards Limit.
 	Used, Limit int
 	// Waiting counts calls that wait for a connection, or for their turn on one.
 	Waiting int
-	// Refused counts connections refused because of a limit.
+	// Refused counts connections that a limit refused.
 	Refused uint64
 }
 

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// directWrite returns a function that writes what a pipe takes without waiting and returns how much that was. It is not safe
+// directWrite returns a function that writes as much as a pipe takes without waiting, and returns how much. It is not safe
 // for concurrent use. It is nil if the pipe is closed.
 func directWrite(out *os.File) func(p []byte) int {
 	raw, err := out.SyscallConn()

@@ -22,7 +22,7 @@ var (
 // members are those that a message may have.
 var members = []string{"jsonrpc", "id", "method", "params", "result", "error"}
 
-// Message is what one look at a JSON-RPC message tells, even if the message is cut off or cannot be used.
+// Message holds the members of a JSON-RPC message, as far as they can be read if the message is cut off or cannot be used.
 type Message struct {
 	ID     []byte // raw; nil if none
 	Method bool   // it has a method

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// keepBuffer is how much buffer an idle connection keeps.
+	// keepBuffer is the largest buffer that an idle connection keeps.
 	keepBuffer = 16 << 10
-	// tailSize is how much of the end of a line is kept that is too long.
+	// tailSize is how many bytes are kept of the end of a line that is too long.
 	tailSize = 256
-	// MaxSkips bounds what is skipped of one line, in lines of the longest length: 2 GiB by default.
+	// MaxSkips bounds how much of a line that is too long is read and skipped, in multiples of the limit: 2 GiB by default.
 	MaxSkips = 64
-	// skipLimit bounds the time for that.
+	// skipLimit bounds the time for skipping.
 	skipLimit = 30 * time.Second
 )
 
@@ -29,7 +29,7 @@ type lines struct {
 	limit int // bytes of a line that are kept
 	most  int // bytes that size may reach
 	size  int // bytes that were read since the owner reset it
-	// skips is told of a line that is too long, and reports whether the rest of it is skipped; nil: always.
+	// skips gets the beginning of a line that is too long, and reports whether the rest of it is skipped; nil: always.
 	skips func(beginning []byte) bool
 
 	buf []byte // of a line that is longer than src's buffer
@@ -39,8 +39,8 @@ func newLines(src io.Reader, limit, most int) *lines {
 	return &lines{src: bufio.NewReaderSize(src, 4096), limit: limit, most: most}
 }
 
-// next returns a line with its end, which the last one may lack. Of one that is too long it returns the beginning and the tail, which is nil
-// otherwise. The memory is used again by the next call.
+// next returns a line with its newline, which the last line may lack. If a line is too long, it returns the beginning and the end (tail);
+// otherwise tail is nil. The next call overwrites the memory.
 func (l *lines) next() (line, tail []byte, err error) {
 	if cap(l.buf) > keepBuffer {
 		l.buf = nil // one large message must not pin its memory
@@ -85,9 +85,9 @@ func (l *lines) skippedTooMuch(begin time.Time) bool {
 
 // Why a stream cannot be read on.
 var (
-	// ErrEndless means that the request that a message answers is not known, and would wait for ever.
-	ErrEndless = errors.New("a message is too long, and does not say what it answers")
-	// ErrNoise means that a program writes something else than JSON-RPC.
+	// ErrEndless means that a message is too long, and that its request cannot be found: the request would wait for ever.
+	ErrEndless = errors.New("a message is too long, and the request that it answers is not known")
+	// ErrNoise means that a program writes something other than JSON-RPC.
 	ErrNoise = errors.New("the program does not speak JSON-RPC")
 )
 
@@ -99,29 +99,29 @@ const (
 	noiseSample = 200
 )
 
-// LineReader reads a child's stdout: one JSON-RPC message per line. It skips lines that are not JSON objects, and ends where a response is too
+// LineReader reads a child's stdout: one JSON-RPC message per line. It skips lines that are not JSON objects, and fails if a response is too
 // long and its request is not known.
 type LineReader struct {
 	lines   *lines
 	take    func(m Message, line []byte)
 	run     int     // lines in a row that were noise
-	long    Message // what the beginning of the current line says, if it is too long
-	refused bool    // long was passed on
+	long    Message // read from the beginning of the current line, if it is too long
+	refused bool    // take has got long
 
 	mu    sync.Mutex
 	noise string // guarded by mu; the first line that was noise, quoted
 }
 
-// NewLineReader makes a LineReader of messages of at most limit bytes. take gets each message and its text, whose memory is used again, and
-// responses that cannot be used without it.
+// NewLineReader makes a LineReader of messages of at most limit bytes. take gets each message with its text, whose memory is reused after take
+// returns. A response that cannot be used has no text.
 func NewLineReader(src io.Reader, limit int, take func(Message, []byte)) *LineReader {
 	r := &LineReader{lines: newLines(src, limit, MaxSkips*limit), take: take}
 	r.lines.skips = r.tooLong
 	return r
 }
 
-// tooLong handles the beginning of a line that is too long. The request that it answers fails at once if its id is there, else when the line
-// has ended with it.
+// tooLong handles the beginning of a line that is too long. If the id is in it, the request fails at once; otherwise line looks for the id in
+// the end of the line.
 func (r *LineReader) tooLong(beginning []byte) bool {
 	beginning = bytes.TrimSpace(beginning)
 	if !bytes.HasPrefix(beginning, []byte("{")) {
@@ -149,7 +149,7 @@ func (r *LineReader) Read() error {
 	}
 }
 
-// line passes a message on, or counts what is not one. tail is the end of a line that is too long, else nil.
+// line passes a message to take, or counts the line as noise. tail is the end of a line that is too long, else nil.
 func (r *LineReader) line(text, tail []byte) error {
 	m := Message{Err: errNoObject}
 	switch {
@@ -190,7 +190,7 @@ func (r *LineReader) Noise() string {
 	return r.noise
 }
 
-// minRetry is the shortest time before a stream is opened again, whatever the server says.
+// minRetry is the shortest time before a stream is opened again, even if the server names a shorter one.
 const minRetry = 10 * time.Millisecond
 
 // Event is one event of a stream.
@@ -209,15 +209,15 @@ type EventReader struct {
 	limit int // bytes of an event's data
 
 	LastID string        // of the last whole event that had one
-	Retry  time.Duration // how long to wait before the stream is opened again; 0 if the server did not say
+	Retry  time.Duration // how long to wait before the stream is opened again; 0 if the server set none
 }
 
-// NewEventReader makes one. What is over the limit is cut off; an event of more than the given multiple of the limit ends the stream.
+// NewEventReader makes an EventReader. Data of more than limit bytes is cut off; an event longer than multiple times the limit is an error.
 func NewEventReader(src io.Reader, limit, multiple int) *EventReader {
 	return &EventReader{lines: newLines(src, limit+len("data: ")+2, multiple*limit), limit: limit}
 }
 
-// Next reads one event, whose data may have many lines. The error of a stream that ended is io.EOF.
+// Next reads one event, whose data may have many lines. It returns io.EOF at the end of the stream.
 func (r *EventReader) Next() (Event, error) {
 	var e Event
 	id := r.LastID
@@ -263,7 +263,7 @@ func (r *EventReader) Next() (Event, error) {
 	}
 }
 
-// add adds a line to the data, as far as there is room.
+// add adds a line to the data, up to the limit.
 func (e *Event) add(value, tail []byte, limit int) {
 	room := max(0, limit-len(e.Data))
 	if len(value) > room || tail != nil || e.Tail != nil {

@@ -23,18 +23,18 @@ const (
 	// directLimit is how long a message may be for an attempt to write it at once: Linux pipes take such a message whole or
 	// not at all.
 	directLimit = 4096
-	// lastWords is how long a message that is still on its way is waited for.
+	// lastWords is how long Undelivered waits for a message that is being written.
 	lastWords = time.Second
-	// flushLimit is how long Close lets what is queued go out.
+	// flushLimit is how long Close waits for the queue to be written.
 	flushLimit = 200 * time.Millisecond
 )
 
-// LineWriter writes messages to a child's stdin and never blocks: what the pipe does not take at once is queued, and a goroutine writes it. To
-// hand every message to a goroutine would cost a tenth of a short call's time.
+// LineWriter writes messages to a child's stdin and never blocks: bytes that the pipe does not take at once are queued, and a goroutine writes
+// them. Handing every message to a goroutine would cost a tenth of a short call's time.
 type LineWriter struct {
 	out   *os.File
 	stall time.Duration
-	try   func([]byte) int // guarded by mu; writes what can be written without waiting; may be nil
+	try   func([]byte) int // guarded by mu; writes as much as it can without waiting, and returns how much; may be nil
 	fail  func(error)      // called once, when the child does not read or the pipe is broken
 
 	mu      sync.Mutex
@@ -44,7 +44,7 @@ type LineWriter struct {
 	drained chan struct{} // guarded by mu; closed when the goroutine that writes the queue has ended; nil if there was none
 }
 
-// line is what is left of a message on its way.
+// line is the unwritten rest of a message.
 type line struct {
 	id   int64 // of the request; 0 for other messages
 	text []byte
@@ -79,7 +79,7 @@ func (w *LineWriter) Write(id int64, p []byte) error {
 	return nil
 }
 
-// Close lets what is queued go out for a moment and closes the pipe.
+// Close writes the queue for at most flushLimit and closes the pipe.
 func (w *LineWriter) Close() error {
 	w.mu.Lock()
 	w.closed = true
@@ -92,7 +92,7 @@ func (w *LineWriter) Close() error {
 	return w.out.Close()
 }
 
-// drain writes what is queued.
+// drain writes the queue.
 func (w *LineWriter) drain(done chan struct{}) {
 	defer close(done)
 	n := 0
@@ -111,7 +111,7 @@ func (w *LineWriter) drain(done chan struct{}) {
 	}
 }
 
-// next takes n bytes off the queue and returns what is to be written next, or nil. Called with mu held.
+// next takes n bytes off the queue and returns the next bytes to write, or nil. Called with mu held.
 func (w *LineWriter) next(n int) []byte {
 	w.lines[0].text = w.lines[0].text[n:]
 	w.queued -= n
@@ -140,8 +140,8 @@ func (w *LineWriter) broken(written int, err error) {
 	}
 }
 
-// Undelivered reports whether a request certainly never reached the child whole and never will. If it is still on its way,
-// Undelivered waits for a moment.
+// Undelivered reports whether it is certain that the child never received a whole request and never will. If the request is being written,
+// Undelivered waits for lastWords.
 func (w *LineWriter) Undelivered(id int64) bool {
 	drained := w.Holds(id)
 	if drained == nil {
@@ -155,8 +155,8 @@ func (w *LineWriter) Undelivered(id int64) bool {
 	}
 }
 
-// Holds returns what ends with the writing if a request is not written yet, else nil. One that lacks only the end of its line is: a reader may
-// accept it.
+// Holds returns nil if a request has been written, otherwise a channel that is closed when writing ends. A request that lacks only its newline
+// counts as written, because a reader may accept it.
 func (w *LineWriter) Holds(id int64) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()

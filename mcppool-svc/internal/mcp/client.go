@@ -18,7 +18,7 @@ import (
 // notifyLimit bounds the sending of a cancellation.
 const notifyLimit = 5 * time.Second
 
-// errClosed is the error of requests whose connection was closed on purpose.
+// errClosed is the error of requests on a connection that this program closed.
 var errClosed = &Error{Kind: Unavailable, Message: "the connection to the MCP server was closed", Lost: true}
 
 // client is a connection over any transport. It implements Client.
@@ -31,7 +31,7 @@ type client struct {
 	version string              // of this program
 	hide    func(string) string // takes secrets out of a message
 
-	// stopCancels: stopping a request cancels it, so that the server is not told in a message. hangsUp: nothing can come after
+	// stopCancels: ending the transport's request cancels the call, so that no notification is sent. hangsUp: no response can arrive after
 	// that. oneStream: the responses to all requests come on one stream.
 	stopCancels, hangsUp, oneStream bool
 
@@ -41,11 +41,11 @@ type client struct {
 	canTask   bool   // tools may be called as tasks if their definitions say so
 	meta      []byte // members of _meta in each request, with a comma after each; empty in revisions with a handshake
 
-	shared   bool     // all users share the connection: what names no call is told to no call
-	roots    []string // that the server is told when it asks
-	sampling bool     // the server may have models asked
+	shared   bool     // all users share the connection: messages that name no call are dropped
+	roots    []string // the answer to roots/list
+	sampling bool     // the server may ask models
 
-	throttle *rate.Limiter // of what the server sends without being asked
+	throttle *rate.Limiter // of messages that the server sends unasked
 
 	serving atomic.Int32   // requests of the server in progress
 	work    sync.WaitGroup // goroutines of the connection
@@ -64,12 +64,12 @@ type client struct {
 	err     error                                   // guarded by mu; why the connection ended
 	calls   map[string]*running                     // guarded by mu; by progress token
 	waiting map[int64]*pendingRequest               // guarded by mu; requests whose responses come on a stream of all responses
-	open    map[questionKey]context.CancelCauseFunc // guarded by mu; ends of open questions, by the server's names for them
-	early   map[questionKey]error                   // guarded by mu; ends that came before their questions, by the same keys
+	open    map[questionKey]context.CancelCauseFunc // guarded by mu; cancel functions of open questions, by the server's names for them
+	early   map[questionKey]error                   // guarded by mu; why questions ended that have not arrived yet, by the same keys
 
 	wasUnclear sync.Once       // logs that a question was refused because it named no call
-	held       []chan *running // guarded by mu; questions whose call is not known yet; each gets its call, or nil: it is refused
-	unsettled  bool            // guarded by mu; a call was given up that the server never answered
+	held       []chan *running // guarded by mu; questions whose call is not known yet; each receives its call, or nil if it is refused
+	unsettled  bool            // guarded by mu; the server never answered a call that was given up
 	patience   time.Duration   // how long a question is held
 	unnamed    func()          // called for questions that name no call; set by Connect; may be nil
 }

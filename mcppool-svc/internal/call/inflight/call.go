@@ -23,11 +23,11 @@ import (
 const (
 	// maxFollowers bounds the streams on one call.
 	maxFollowers = 64
-	// overhead is about what a finished call takes beside its result.
+	// overhead is the approximate size of a finished call without its result.
 	overhead = 512
 )
 
-// End is how a call ended: one of the two. It is shared: do not change it.
+// End is the outcome of a call: exactly one field is set. It is shared: do not change it.
 type End struct {
 	Result *mcppoolv1.CallResult
 	Err    *errs.Error
@@ -57,8 +57,8 @@ type Call struct {
 
 	// Guarded by Calls.mu.
 	cancel    context.CancelCauseFunc // nil once the call ended
-	unfetched bool                    // it ended, and its result has not been sent to any client
-	acked     bool                    // its result is not wanted
+	unfetched bool                    // the call ended, and its result has not been sent to a client
+	acked     bool                    // acknowledged while it runs: its result need not be kept
 	ended     time.Time
 	place     place
 
@@ -75,10 +75,10 @@ type Call struct {
 // Done is closed when the call has ended.
 func (c *Call) Done() <-chan struct{} { return c.done }
 
-// End is how the call ended. Use it after Done.
+// End returns the outcome. Call it only after Done is closed.
 func (c *Call) End() End { return c.end }
 
-// Follow returns a Follower that receives the events from now on, and first the questions that are still open. Leave it when done.
+// Follow returns a Follower that receives the open questions and then the events from now on. Call Leave when done.
 func (c *Call) Follow() (*Follower, error) {
 	select {
 	case <-c.done:
@@ -118,7 +118,7 @@ func (c *Call) Notify(n mcp.Notification) {
 	}
 }
 
-// matches reports whether a request, by one of its hashes, is the one of this call.
+// matches reports whether one of a request's hashes is one of this call's.
 func (c *Call) matches(hashes ...Hash) bool {
 	return slices.ContainsFunc(hashes, func(h Hash) bool { return slices.Contains(c.hashes, h) })
 }
@@ -139,8 +139,7 @@ func (c *Calls) Followers(user, id string) int {
 // maxPending is how many events wait for a slow follower.
 const maxPending = 64
 
-// Follower receives the events of a call and never makes the server wait: if it is slow, older progress gives way to newer, and the
-// oldest events to newer ones.
+// Follower receives the events of a call and never makes the server wait: if it is slow, makeRoom drops events.
 type Follower struct {
 	ready chan struct{} // buffered
 
@@ -198,7 +197,7 @@ const (
 	maxOpen  = 10
 )
 
-// question is a request for input by a call's server. A closed one keeps only a digest.
+// question is a request for input by a call's server. Once closed, it keeps only the digest of the answer.
 type question struct {
 	asked  mcp.Question
 	check  func(mcp.Answer) error
@@ -207,8 +206,8 @@ type question struct {
 	closed bool
 }
 
-// Ask opens a question to all followers of the call, present and later. An answer that check refuses does not count. The channel
-// receives the answer; Close the question in any case. An error says why the question cannot be asked.
+// Ask opens a question to all followers of the call, present and later. The channel receives the first answer that check accepts. The
+// caller must Close the question in any case. Ask returns an error if the question cannot be asked.
 func (c *Call) Ask(q mcp.Question, check func(mcp.Answer) error) (<-chan mcp.Answer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -230,7 +229,7 @@ func (c *Call) Ask(q mcp.Question, check func(mcp.Answer) error) (<-chan mcp.Ans
 	return own.answer, nil
 }
 
-// Close ends a question, answered or not.
+// Close closes a question, whether or not it is answered.
 func (c *Call) Close(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -292,7 +291,7 @@ func digestOf(a mcp.Answer) [sha256.Size]byte {
 	return sha256.Sum256(b.Bytes())
 }
 
-// catchUp gives a new follower the state of the task and the open questions. Called with mu held.
+// catchUp sends the state of the MCP task and the open questions to a new follower. Called with mu held.
 func (c *Call) catchUp(f *Follower) {
 	if c.task != nil {
 		f.put(mcp.Notification{Task: c.task})
@@ -303,10 +302,10 @@ func (c *Call) catchUp(f *Follower) {
 	}
 }
 
-// Why a server may not ask.
+// The errors of Ask.
 var (
 	errTwice   = errors.New("the server already asked a question with that id in this call")
-	errTooMany = errors.New("the call asks too often: at most 10 questions may be open at once, and 100 be asked in all")
+	errTooMany = errors.New("the server asks too often: a call may have at most 10 open questions, and 100 in all")
 )
 
 func notOpen(format string, args ...any) *errs.Error {
