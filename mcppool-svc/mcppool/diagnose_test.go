@@ -56,7 +56,7 @@ func TestCheckup(t *testing.T) {
 		advice  string
 	}{
 		{trusted, "configuration=OK secrets=OK command=OK connect=OK tools=OK definitions=WARNING approvals=OK", "lookahead", "another version"},
-		{empty, "configuration=OK secrets=OK command=OK connect=OK tools=WARNING definitions=OK approvals=OK", "it has none", "a key"},
+		{empty, "configuration=OK secrets=OK command=OK connect=OK tools=WARNING definitions=OK approvals=OK", "has no tools", "a key"},
 		{fake("good", mcptest.Good), "configuration=OK secrets=OK command=OK connect=OK tools=OK definitions=WARNING approvals=OK", "changes things", "--trusted"},
 		{disabled, "configuration=FAILED secrets=SKIPPED command=SKIPPED connect=SKIPPED tools=SKIPPED definitions=SKIPPED approvals=SKIPPED", "disabled", "enable it"},
 		{missing, "configuration=OK secrets=OK command=FAILED connect=SKIPPED tools=SKIPPED definitions=SKIPPED approvals=SKIPPED", "not found in PATH; install it", ""},

@@ -157,9 +157,9 @@ func TestCheckupOfModels(t *testing.T) {
 		status             mcppoolv1.ServerCheck_Status
 		message, andAdvice string
 	}{
-		{s, "any", mcppoolv1.ServerCheck_STATUS_OK, "what it hints at of fast", ""},
-		{s, "fast", mcppoolv1.ServerCheck_STATUS_OK, "may have fast asked", ""},
-		{s, "plans", mcppoolv1.ServerCheck_STATUS_WARNING, `"offline" asked, which there is not; there are fast`, "pawl mcp update plans --sampling"},
+		{s, "any", mcppoolv1.ServerCheck_STATUS_OK, "the model that it hints at, one of fast", ""},
+		{s, "fast", mcppoolv1.ServerCheck_STATUS_OK, "may ask fast", ""},
+		{s, "plans", mcppoolv1.ServerCheck_STATUS_WARNING, `"offline", which does not exist; the models are fast`, "pawl mcp update plans --sampling"},
 		{alone, "fast", mcppoolv1.ServerCheck_STATUS_WARNING, "has no planner", "--planner"},
 		{s, "never", 0, "", ""},
 	} {

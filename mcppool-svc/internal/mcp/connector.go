@@ -27,9 +27,9 @@ type OpenBuiltin func(root string) (*server.MCPServer, io.Closer, error)
 
 // Config configures a Connector.
 type Config struct {
-	Version    string   // of this program, as servers are told
+	Version    string   // of this program, for the servers
 	MaxMessage int      // bytes; DefaultMaxMessage if 0
-	Environ    []string // what children inherit from, and references are resolved in
+	Environ    []string // the environment that children inherit from, and that references are resolved in
 	Builtins   map[string]OpenBuiltin
 	Functions  map[string][]Function // built-in servers that are Go functions
 	// ChildLimits bound each process of a child.
@@ -62,7 +62,7 @@ func NewConnector(cfg Config, log *slog.Logger) *Connector {
 // Close ends the thread that starts children.
 func (c *Connector) Close() { c.launcher.Close() }
 
-// expand resolves references in what an operator wrote.
+// expand resolves references in values that an operator configured.
 func (c *Connector) expand(s *registry.Server, values map[string]string) (map[string]string, error) {
 	out, err := s.Expand(values, func(name string) (string, bool) { return process.Getenv(c.cfg.Environ, name) })
 	if err != nil {
@@ -92,10 +92,10 @@ func literal(values map[string]string) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// Memory remembers how servers were reached, by registry.Server.Origin, so that what they refuse is not tried each time. What
-// it returns is believed only as far as it works.
+// Memory remembers the route that worked for a server, by registry.Server.Origin, so that routes that it refuses are not tried each time. If
+// the remembered route fails, the others are tried.
 type Memory interface {
-	// Recall returns what was remembered recently, or "".
+	// Recall returns the route that was remembered recently, or "".
 	Recall(origin string) string
 	// Remember replaces it; an empty way forgets.
 	Remember(origin, way string)
@@ -109,7 +109,7 @@ const (
 	// statelessly is one that any pool can ask.
 	byDiscovery route = "discovery"
 	// byHandshake comes first otherwise: a child process belongs to one pool in any case, it is cheaper than the revisions
-	// without one, and asking for those costs 5 s where a server ignores what it does not know.
+	// without one, and discovery costs 5 s with a server that ignores unknown requests.
 	byHandshake route = "handshake"
 	byEvents    route = "sse" // the older HTTP transport
 )
@@ -133,7 +133,7 @@ func routesOf(s *registry.Server, remembered string) []route {
 }
 
 // Connect starts or reaches a server for a user and shakes hands. ctx bounds that, not the life of the connection. The error is an
-// *Error whose message says what to do.
+// *Error whose message says how to correct it.
 func (c *Connector) Connect(ctx context.Context, s *registry.Server, user string) (Client, error) {
 	if s.Builtin != nil && c.cfg.Functions[s.Builtin.Name] != nil {
 		return c.connectFunctions(s.Builtin.Name, c.cfg.Functions[s.Builtin.Name]), nil
@@ -145,7 +145,7 @@ func (c *Connector) Connect(ctx context.Context, s *registry.Server, user string
 		conn, err := c.connectBy(ctx, s, user, w)
 		if err == nil {
 			if w == routesOf(s, "")[0] {
-				w = "" // what is tried first need not be remembered
+				w = "" // the default first route need not be remembered
 			}
 			learn(c.cfg.TransportHints, origin, remembered, string(w))
 			conn.unnamed = sync.OnceFunc(func() { // it asks without naming the call, until its registration changes
@@ -161,7 +161,7 @@ func (c *Connector) Connect(ctx context.Context, s *registry.Server, user string
 		}
 		c.log.DebugContext(ctx, "an MCP server refuses a way to speak to it; trying the next", "mcp_id", s.ID, "way", w, "error", err)
 	}
-	learn(c.cfg.TransportHints, origin, remembered, "") // what was remembered may be wrong
+	learn(c.cfg.TransportHints, origin, remembered, "") // the remembered route may be wrong
 	return nil, first
 }
 

@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	// maxSchema and maxURL bound what a question may carry; a longer message is cut.
+	// maxSchema and maxURL are the longest schema and URL of a question.
 	maxSchema = 64 << 10
 	maxURL    = 8 << 10
-	// maxState is the longest that a continuation may be: what the contract lets callers send back.
+	// maxState is the longest continuation that the API lets callers send back.
 	maxState = 1 << 20
 )
 
-// Question is something that a server asks for in the middle of a call (elicitation).
+// Question is a server's request for a person's input during a call (elicitation).
 type Question struct {
 	ID      string // unique within the call
 	Message string
-	Schema  string // JSON Schema of the answer; empty where there is a URL
-	URL     string // what to open in a browser; empty where there is a schema
-	// State goes on with the call over any connection, together with the answer; empty where the question lives with this one.
+	Schema  string // JSON Schema of the answer; empty if URL is set
+	URL     string // the page to open in a browser; empty if Schema is set
+	// State continues the call over any connection, together with the answer; empty if the question belongs to this connection.
 	State  string
-	Expire time.Time // when it is given up; set by the ledger
+	Expire time.Time // when the question is given up
 }
 
 // Action is how the person reacted to a question.
@@ -42,7 +42,7 @@ const (
 	Cancel  Action = "cancel"
 )
 
-// Answer is the answer to a question; it has content only where a form was accepted.
+// Answer is the answer to a question; it has content only if a form was accepted.
 type Answer struct {
 	Action  Action
 	Content json.RawMessage
@@ -61,9 +61,9 @@ func (a Answer) Result() json.RawMessage {
 	return raw
 }
 
-// Continuation is what it takes to go on with a call that ended by asking. It travels through callers as a Question's State.
+// Continuation holds the state with which a call that ended with a question continues. Callers carry it as a Question's State.
 type Continuation struct {
-	// Server is what the server wants back, unread; nil where it wants nothing.
+	// Server is the server's own state, which is sent back unread; nil if none.
 	Server *string `json:"server,omitempty"`
 	// Answers are those of models and of the pool itself, by the server's names of its requests: models are not asked again.
 	Answers map[string]json.RawMessage `json:"answers,omitempty"`
@@ -108,7 +108,7 @@ func readQuestion(raw json.RawMessage) (*Question, error) {
 	return q, nil
 }
 
-// safeURL refuses what a person had better not open: a server chose it.
+// safeURL refuses addresses that a person should not open, because a server chose them.
 func safeURL(text string) error {
 	if len(text) > maxURL {
 		return fmt.Errorf("url has more than %d KiB", maxURL>>10)
@@ -151,7 +151,7 @@ type SampleMessage struct {
 // SampleParts are the content of a message.
 type SampleParts []SamplePart
 
-// SamplePart is text, or where it has bytes a picture or sound.
+// SamplePart is text, or a picture or sound if it has bytes.
 type SamplePart struct {
 	Kind string `json:"type"` // text, image or audio
 	Text string `json:"text"`
@@ -183,7 +183,7 @@ func (s Sampled) Result() json.RawMessage {
 	return raw
 }
 
-// Codes of JSON-RPC errors that requests for models are answered with: MCP says -1 where the client's side refuses.
+// Codes of JSON-RPC errors that requests for models are answered with: MCP requires -1 if the client's side refuses.
 const (
 	SampleRefused = -1
 	SampleInvalid = mcp.INVALID_PARAMS

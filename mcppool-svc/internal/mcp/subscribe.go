@@ -240,7 +240,7 @@ func (c *client) openChanges() {
 	})
 }
 
-// pause waits until it is woken, ctx ends (false), or for d where that is not 0.
+// pause waits until it is woken, until ctx ends (it then returns false), or for d if d is not 0.
 func pause(ctx context.Context, wake <-chan struct{}, d time.Duration) bool {
 	var after <-chan time.Time
 	if d > 0 {
@@ -255,8 +255,8 @@ func pause(ctx context.Context, wake <-chan struct{}, d time.Duration) bool {
 	return true
 }
 
-// listen makes the request by which servers of 2026-07-28 report changes (subscriptions/listen), and returns when it ends. agreed gets what the
-// server agreed to.
+// listen makes the request by which servers of 2026-07-28 report changes (subscriptions/listen), and returns when it ends. agreed gets the filter
+// that the server agreed to.
 func (c *client) listen(ctx context.Context, filter mcp.SubscriptionFilter, agreed func(mcp.SubscriptionFilter)) error {
 	x, err := c.newRequest(string(mcp.MethodSubscriptionsListen), "", map[string]any{"notifications": filter})
 	if err != nil {

@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	// tasksExtension is what tasks became in 2026-07-28: the server decides which call is one, and tasks/get carries all.
+	// tasksExtension is the extension for tasks since 2026-07-28: the server decides which calls run as tasks, and tasks/get returns everything.
 	tasksExtension = "io.modelcontextprotocol/tasks"
 	updateTask     = "tasks/update"
-	// maxTaskID is the longest name of a task, as the contract has it.
+	// maxTaskID is the longest id of a task that the API accepts.
 	maxTaskID = 2000
 )
 
 // mcpTask is a task as a server describes it.
 type mcpTask struct {
 	Task
-	poll   time.Duration // 0 where the server does not say
+	poll   time.Duration // 0 if the server sets none
 	fields map[string]json.RawMessage
 }
 
@@ -140,10 +140,10 @@ func taskCancelled(t mcpTask) *Error {
 }
 
 const (
-	// A task is asked for as often as its server says, within bounds; where it says nothing, at growing intervals.
+	// A task is polled at its server's interval, within bounds, or at growing intervals if the server sets none.
 	minPoll, maxPoll    = 50 * time.Millisecond, time.Minute
 	firstPoll, idlePoll = 250 * time.Millisecond, 5 * time.Second
-	pollLimit           = 30 * time.Second // of one question how far it is
+	pollLimit           = 30 * time.Second // of one poll
 	maxPollFailures     = 8                // in a row
 	maxResultTries      = 4
 )
@@ -155,12 +155,12 @@ type follower struct {
 	id   string // of the task
 	task mcpTask
 
-	interval time.Duration // where the server says none
+	interval time.Duration // if the server sets none
 	failures int           // in a row
-	result   chan response // of tasks/result, while the server asks through it; nil where that is not so
+	result   chan response // of tasks/result, while the server asks through it; else nil
 
 	work   sync.WaitGroup
-	inputs map[string]context.CancelCauseFunc // withdraws what was asked, by the server's names; since 2026-07-28
+	inputs map[string]context.CancelCauseFunc // withdraws open questions, by the server's names; since 2026-07-28
 }
 
 // followTask waits for a task's end and returns its result. The task's name goes to the caller at once.
@@ -188,14 +188,15 @@ func (c *client) followTask(ctx context.Context, r *running, t mcpTask) (json.Ra
 	return raw, err
 }
 
-// tell says where the task is.
+// tell reports the state of the task to the caller.
 func (f *follower) tell() {
 	t := f.task.Task
 	t.Portable = f.c.portable()
 	f.r.notify(Notification{Task: &t})
 }
 
-// known reports whether no poll is needed at first. Only tasks/get tells all of a followed task, and since 2026-07-28 of one that asks or is over.
+// known reports whether the state of the task is known without a first poll. It is not for a followed task, nor, since 2026-07-28, for a task
+// that asks or has ended: only tasks/get returns all of it.
 func (f *follower) known() bool {
 	return f.r.call.Follow == "" && (!f.c.isModern() || f.task.Status == "working")
 }
@@ -204,7 +205,7 @@ func (f *follower) known() bool {
 func (f *follower) run(ctx context.Context) (json.RawMessage, error) {
 	known := f.known()
 	if !known {
-		f.task.Status = "" // so that the caller is told of it
+		f.task.Status = "" // so that the first poll is reported to the caller
 	}
 	for tries := 1; ; {
 		if !known {
@@ -288,8 +289,8 @@ func (f *follower) end(ctx context.Context, try int) (json.RawMessage, error) {
 	return nil, &e
 }
 
-// abandon ends a call before its task has ended: the server is told, and what it had done by then counts, as with any call. A
-// task that another pool can go on with is left alone where it is this pool that ends.
+// abandon ends a call before its task has ended. It cancels the task at the server, and a result that the task had by then counts. If this pool
+// is stopping and another pool can follow the task, the task is not cancelled.
 func (f *follower) abandon(ctx context.Context) (json.RawMessage, error) {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, ErrStopping) && f.c.portable() {
@@ -310,7 +311,7 @@ func (f *follower) abandon(ctx context.Context) (json.RawMessage, error) {
 	return nil, GivenUp(ctx, true)
 }
 
-// input gets what a task asks for.
+// input gets the answer to a task's question.
 func (f *follower) input(ctx context.Context) {
 	if f.c.isModern() {
 		f.modernInput(ctx)
@@ -328,7 +329,7 @@ func (f *follower) input(ctx context.Context) {
 	})
 }
 
-// modernInput asks what was not asked yet, and takes back what the server no longer wants to know.
+// modernInput asks the new questions, and withdraws those that the server no longer asks.
 func (f *follower) modernInput(ctx context.Context) {
 	requests, err := strictjson.MemberMap(f.task.fields["inputRequests"])
 	if err != nil || len(requests) > maxInputs {

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// bucketSeen is where definitions are that were let through when they were first seen: origin, tool name → record.
+	// bucketSeen holds the definitions that were accepted without an approval: origin, tool name → record.
 	bucketSeen = "pins"
-	// bucketApproved is where those are that a person approved, which count instead.
+	// bucketApproved holds the definitions that a person approved. They have priority.
 	bucketApproved = "approvals"
-	// recordVersion is the version of everything stored. A reader refuses what is newer than itself.
+	// recordVersion is the version of all records. A reader refuses newer ones.
 	recordVersion = 1
-	// maxPins bounds what is kept of one server: the names that it ever had, as long as each was let through.
+	// maxPins bounds the tool names stored for one server, including names that it no longer has.
 	maxPins = 20_000
-	// maxKept is the longest definition whose text is kept, so that people see what changed.
+	// maxKept is the longest definition whose text is stored, so that people can see the changes.
 	maxKept = 256 << 10
 )
 
@@ -32,7 +32,7 @@ func Buckets() []string { return []string{bucketSeen, bucketApproved} }
 // First lists the buckets in which the earliest replica's value wins: a later, different one counts as a changed definition.
 func First() []string { return []string{bucketSeen} }
 
-// ErrStorage means that what was to be kept could not be.
+// ErrStorage means that a pin or approval could not be stored.
 var ErrStorage = errors.New("storing failed")
 
 // Record is an approved definition, as stored.
@@ -42,7 +42,7 @@ type Record struct {
 	Definition string    `json:"definition,omitempty"` // empty if it is too long
 	Time       time.Time `json:"time"`
 	By         string    `json:"by,omitempty"` // a user's sub; empty: seen at first use
-	// Review names the first review that what was seen goes back to; empty for what was approved.
+	// Review is the id of the first review that accepted a seen definition; empty for an approved one.
 	Review string `json:"review,omitempty"`
 }
 
@@ -64,7 +64,7 @@ type question struct {
 	pinning registry.Pinning
 }
 
-// Open reads what is stored.
+// Open reads the stored pins and approvals.
 func Open(st store.Store, now func() time.Time) (*Book, error) {
 	b := &Book{store: st, now: now, servers: make(map[string]*server)}
 	for _, bucket := range Buckets() {
@@ -107,8 +107,8 @@ func (b *Book) load(bucket, key string, value []byte) error {
 	return nil
 }
 
-// Review says which tools of a server wait for an approval. What its pinning lets through for the first time is kept first;
-// the error is ErrStorage where that fails, and nothing may be used then.
+// Review returns which tools of a server wait for an approval. It first stores the definitions that the server's pinning accepts. If that
+// fails, it returns ErrStorage, and no tool may be used.
 func (b *Book) Review(s *registry.Server, c *catalog.Catalog) (*Review, error) {
 	if s.Builtin != nil || s.Pinning == registry.PinNothing {
 		return nil, nil // holds nothing; built-in tools are this program's own, and change with it
@@ -129,7 +129,7 @@ func (b *Book) Review(s *registry.Server, c *catalog.Catalog) (*Review, error) {
 		if err := b.refresh(origin, changes); err != nil {
 			return nil, err
 		}
-		// Another replica may have been first: what is stored by now counts.
+		// Another replica may have been first: the stored value counts.
 		known = b.server(origin)
 		var unknown []*catalog.Tool
 		review, unknown = judge(s.Pinning, known, c)
@@ -189,7 +189,7 @@ func (b *Book) Approve(s *registry.Server, t *catalog.Tool, by string) error {
 	return b.refresh(origin, changes)
 }
 
-// Approved returns what was approved of a tool; false if nothing was.
+// Approved returns the approved definition of a tool; false if none.
 func (b *Book) Approved(s *registry.Server, name string) (Record, bool, error) {
 	key := s.Origin() + "\x00" + name
 	r, known, err := b.get(bucketApproved, key)
@@ -234,7 +234,7 @@ func (b *Book) Forget(origin string) error {
 	return nil
 }
 
-// server returns what is known of an origin.
+// server returns the pins of an origin.
 func (b *Book) server(origin string) *server {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -293,7 +293,7 @@ func decode(value []byte) (r Record, err error) {
 	return r, nil
 }
 
-// Review says which tools of a catalog wait for an approval. A nil one holds nothing.
+// Review holds the tools of a catalog that wait for an approval. A nil Review holds none.
 type Review struct{ held map[string]bool }
 
 // Holds reports whether a tool waits.

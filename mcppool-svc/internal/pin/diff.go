@@ -12,12 +12,12 @@ import (
 const (
 	// maxPlaces is how many differing places are named.
 	maxPlaces = 50
-	// maxDepth is how deep they are looked for; what differs further inside is named by where it begins.
+	// maxDepth is how deep Diff looks. A difference deeper inside is named by the value at that depth.
 	maxDepth = 32
 )
 
-// Diff names the places where two definitions differ, as JSON pointers (RFC 6901) in order; the whole (an empty pointer)
-// where one of them cannot be read. No place differs where only spacing or the order of keys does.
+// Diff returns the places where two definitions differ, as JSON pointers (RFC 6901) in order. If one of them cannot be read, it returns the
+// empty pointer, which is the whole. Spacing and the order of keys do not count.
 func Diff(before, after string) []string {
 	a, errA := read(before)
 	b, errB := read(after)

@@ -14,27 +14,27 @@ import (
 // firstName is under which name the first review of an origin is noted. No tool is let through under it at first use.
 const firstName = "\x00first"
 
-// server is what is known of one. It is replaced, never changed, once others see it.
+// server holds the pins of a server. Once others see it, it is replaced, never changed.
 type server struct {
-	pins  map[string]pin // what is stored, by tool name
+	pins  map[string]pin // as stored, by tool name
 	first string         // the review in which everything was let through; empty if none is stored
 
 	hashes map[string]string // of pins: those that count
-	apart  map[string]string // of pins: those of a first review that was not the first; they count where any new tool does
+	apart  map[string]string // of pins: those of a first review that a later look found not to be the earliest; they count only if pinning allows new tools
 
 	of     question
 	answer *Review // to it
 }
 
-// pin is what is stored of a tool.
+// pin is the stored state of a tool.
 type pin struct {
 	approved string // hash
 	seen     string // hash
-	review   string // the first review that seen goes back to
+	review   string // the first review that accepted seen
 }
 
-// idOf names a first review by what it let through: replicas that saw the same agree. Of several replicas' the earliest one stays, so that
-// one that knew nothing of the others does not open what they hold.
+// idOf returns the id of a first review, a hash of the tools that it accepted, so that replicas that saw the same tools agree. Of the reviews of
+// several replicas the earliest stays, so that a replica that knew nothing of the others lifts none of their quarantines.
 func idOf(tools []*catalog.Tool) string {
 	h := sha256.New()
 	enc := json.NewEncoder(h)
@@ -72,7 +72,7 @@ func (s *server) known(pinning registry.Pinning, name string) (string, bool) {
 	return hash, known
 }
 
-// with returns what is known once some names were read again.
+// with returns the server with some names read again.
 func (s *server) with(read map[string]pin, first string) *server {
 	next := &server{pins: maps.Clone(s.pins), first: first}
 	if next.pins == nil {
@@ -88,7 +88,7 @@ func (s *server) with(read map[string]pin, first string) *server {
 	return next.counted()
 }
 
-// read returns what is stored of a name: of a tool, and under firstName of the first review.
+// read returns the stored value of a name: a tool's pin, or the first review for firstName.
 func (b *Book) read(origin, name string) (p pin, first string, err error) {
 	key := origin + "\x00" + name
 	approved, isApproved, err := b.get(bucketApproved, key)

@@ -17,7 +17,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/store"
 )
 
-// What goes wrong with a change.
+// The errors of changes.
 var (
 	ErrNotFound      = errors.New("there is no such MCP server")
 	ErrExists        = errors.New("an MCP server of that id exists already")
@@ -55,7 +55,7 @@ type Registry struct {
 	active  map[string]bool    // guarded by mu; by pairKey; explicit words alone
 }
 
-// New reads what is stored and adds the servers of configuration files, which win.
+// New reads the stored servers and adds those of configuration files, which have priority.
 func New(st store.Store, config []*Server, log *slog.Logger) (*Registry, error) {
 	r := &Registry{
 		store: st, log: log, now: time.Now,
@@ -76,7 +76,7 @@ func New(st store.Store, config []*Server, log *slog.Logger) (*Registry, error) 
 	return r, nil
 }
 
-// Observe sets who is told of each change that is stored, and of which user it is; of all where that is empty. It is set
+// Observe sets the function that is called after each stored change, with the user whom it concerns, or "" if it concerns all. It is set
 // before the first change, and must not block.
 func (r *Registry) Observe(changed func(user string)) { r.changed = changed }
 
@@ -125,7 +125,7 @@ func (r *Registry) All() []*Server {
 	return slices.Collect(maps.Values(r.servers))
 }
 
-// Visible returns what a user can see, by id. The user's own server hides the shared one of the same id.
+// Visible returns the servers that a user can see, by id. The user's own server hides the shared one of the same id.
 func (r *Registry) Visible(user string) []*Server {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -148,7 +148,7 @@ func (r *Registry) Active(user string, s *Server) bool {
 	return s.AutoActivate
 }
 
-// pairKey is the key of what is stored of a user and a server, or a request.
+// pairKey returns the key of a record of a user and a server, or of a user and a request.
 func pairKey(user, of string) string { return user + "\x00" + of }
 
 // keyUser is the user of such a key.
@@ -157,7 +157,7 @@ func keyUser(key string) string {
 	return user
 }
 
-// recordVersion is the version of everything stored. A reader refuses what is newer than itself.
+// recordVersion is the version of all records. A reader refuses newer ones.
 const recordVersion = 1
 
 // record is a server as stored.
@@ -196,7 +196,7 @@ func decode(raw []byte, to any) error {
 }
 
 // Create registers a server. With a requestID, repeating the same request (the same digest) returns the server while there is one.
-// Errors: ErrExists where the owner sees a server of that id already, ErrRequestReused, ErrStorage.
+// Errors: ErrExists if the owner already sees a server with that id, ErrRequestReused, ErrStorage.
 func (r *Registry) Create(user, requestID, digest string, s *Server) (*Server, error) {
 	r.writes.Lock()
 	defer r.writes.Unlock()
@@ -229,8 +229,8 @@ func (s *Server) change() store.Change {
 	return store.Change{Bucket: bucketServers, Key: s.Key(), Value: encode(record{recordVersion, *s})}
 }
 
-// Update replaces a server by what edit makes of a copy of it. edit's error is returned as it is. Others: ErrNotFound,
-// ErrFromConfig, ErrChanged where etag is set and not current, ErrStorage.
+// Update replaces a server by a copy that edit has changed. edit's error is returned unchanged. Other errors: ErrNotFound,
+// ErrFromConfig, ErrChanged if etag is set and not current, ErrStorage.
 func (r *Registry) Update(owner, id, etag string, edit func(*Server) error) (*Server, error) {
 	r.writes.Lock()
 	defer r.writes.Unlock()
@@ -249,7 +249,7 @@ func (r *Registry) Update(owner, id, etag string, edit func(*Server) error) (*Se
 	return s, r.commit(s.Owner, []store.Change{s.change()})
 }
 
-// Delete removes a server and what users said of it, and returns it. Errors as of Update.
+// Delete removes a server and its activations, and returns the server. Its errors are those of Update.
 func (r *Registry) Delete(owner, id, etag string) (*Server, error) {
 	r.writes.Lock()
 	defer r.writes.Unlock()
@@ -290,7 +290,7 @@ func (r *Registry) changeable(owner, id, etag string) (*Server, error) {
 	return s, nil
 }
 
-// commit stores changes, for one user or for all, and shows what is stored by then: another replica may have written too.
+// commit stores changes, for one user or for all, and reads the stored values back, because another replica may have written too.
 func (r *Registry) commit(user string, changes []store.Change) error {
 	if err := r.store.Apply(changes...); err != nil {
 		return errors.Join(ErrStorage, fmt.Errorf("writing the registered MCP servers: %w", err))

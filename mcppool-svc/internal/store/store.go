@@ -35,7 +35,7 @@ type Store interface {
 	Close() error
 }
 
-// Open opens the store in a folder, which is made where needed; of an empty name, one that forgets all when closed.
+// Open opens the store in a folder, which it creates if needed. If dir is empty, the store is in memory and is lost when closed.
 func Open(dir string, buckets ...string) (Store, error) {
 	if dir == "" {
 		return &memory{values: make(map[string]map[string][]byte)}, nil
