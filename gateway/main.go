@@ -1,4 +1,4 @@
-// Command gateway serves the suite's REST API over an executor, a pool and a planner.
+// Command gateway serves the REST API of an executor, a pool and a planner.
 package main
 
 import (
@@ -20,8 +20,8 @@ type settings struct {
 	Executor      string   `placeholder:"ADDR" default:"127.0.0.1:7412" help:"The executor's gRPC address (${default})."`
 	Pool          string   `placeholder:"ADDR" default:"127.0.0.1:7414" help:"The MCP pool's gRPC address (${default}); of several replicas, addresses with commas or dns:///name:port."`
 	Planner       string   `placeholder:"ADDR" default:"127.0.0.1:7413" help:"The planner's gRPC address (${default})."`
-	AllowHost     []string `placeholder:"HOST" help:"A name that requests may be addressed to beside localhost. May be repeated."`
-	AllowOrigin   []string `placeholder:"ORIGIN" help:"An origin (scheme://host[:port]) whose web pages may call. May be repeated."`
+	AllowHost     []string `placeholder:"HOST" help:"A host name, other than localhost, that requests may have in their Host header. May be repeated."`
+	AllowOrigin   []string `placeholder:"ORIGIN" help:"An origin (scheme://host[:port]) whose web pages may call the API. May be repeated."`
 	Authenticated bool     `help:"Callers must send keys: the services were started with a key file. Permits addresses other than loopback."`
 }
 

@@ -94,8 +94,8 @@ func dial(addr string) (connection, error) {
 	return byCaller{r}, nil
 }
 
-// byCaller sends all calls of a caller to the same replica: the replica that runs a tool call is also the one that attaches to it,
-// cancels and answers it.
+// byCaller sends all calls of a caller to the same replica, because only the replica that runs a tool call can attach a client to it,
+// cancel it, or answer its questions.
 type byCaller struct{ *serve.Replicas }
 
 func (c byCaller) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
@@ -106,7 +106,7 @@ func (c byCaller) NewStream(ctx context.Context, desc *grpc.StreamDesc, method s
 	return c.Replicas.NewStream(withCaller(ctx), desc, method, opts...)
 }
 
-// withCaller names the caller by a hash of the credential, which must not show.
+// withCaller makes a hash of the caller's credential the affinity of the call. The credential itself must not be in it.
 func withCaller(ctx context.Context) context.Context {
 	md, _ := metadata.FromOutgoingContext(ctx)
 	sum := sha256.Sum256([]byte(strings.Join(md.Get("authorization"), " ")))

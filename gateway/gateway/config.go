@@ -9,11 +9,11 @@ import (
 
 // Config is the gateway's configuration. The zero value serves this machine alone.
 type Config struct {
-	// AllowHosts are names, with or without a port, that the Host header may have beside localhost and loopback addresses.
+	// AllowHosts are names, with or without a port, that the Host header may have, besides localhost and loopback addresses.
 	AllowHosts []string
-	// AllowOrigins are the origins (scheme://host[:port]) whose web pages may call.
+	// AllowOrigins are the origins (scheme://host[:port]) whose web pages may call the API.
 	AllowOrigins []string
-	// Authenticated reports that the services require keys. Then every Host is accepted unless AllowHosts names some: a page that
+	// Authenticated is true if the services require keys. Then every Host is accepted unless AllowHosts names some: a page that
 	// rebinds a DNS name still has no key.
 	Authenticated bool
 	// MaxBodyBytes bounds a request body; 0 means 4 MiB.

@@ -25,7 +25,7 @@ type service struct {
 	conn grpc.ClientConnInterface
 }
 
-// health tells whether the gateway takes requests.
+// health answers liveness and readiness probes.
 type health struct {
 	services []service
 	stopping atomic.Bool // once true, the gateway stays unready
@@ -82,7 +82,7 @@ func (h *health) ask(ctx context.Context) map[string]answer {
 func check(ctx context.Context, s service) answer {
 	resp, err := healthpb.NewHealthClient(s.conn).Check(ctx, &healthpb.HealthCheckRequest{})
 	switch {
-	case status.Code(err) == codes.Unimplemented: // as gRPC's own health checks have it: a server without health is healthy
+	case status.Code(err) == codes.Unimplemented: // as in gRPC's own health checks, a server without a health service is healthy
 		return answer{Ready: true, Status: "SERVING"}
 	case err != nil:
 		return answer{Status: "UNREACHABLE", Error: errs.From(err).Message}

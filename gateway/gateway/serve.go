@@ -19,8 +19,8 @@ const (
 	maxHeader     = 64 << 10
 )
 
-// Serve takes requests until ctx is done. Then readiness is off, streams are told and end, running requests have 10 s,
-// and then all connections are closed. It returns nil after ctx is done. A gateway serves once.
+// Serve takes requests until ctx is done, and returns nil after the stop that follows: readiness turns to 503, streams end with a notice, and
+// requests that have not ended after 10 s are cut off. A gateway serves once.
 func (g *Gateway) Serve(ctx context.Context, lis net.Listener) error {
 	server := &http.Server{
 		Handler:           g.handler,
@@ -49,7 +49,7 @@ func (g *Gateway) shutDown(server *http.Server) error {
 	defer cancel()
 	err := server.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		g.log.Warn("requests were cut off: they did not end within the grace", "grace", stopGrace)
+		g.log.Warn("requests were cut off: they did not end in time", "grace", stopGrace)
 		return server.Close()
 	}
 	return err

@@ -51,8 +51,8 @@ func canonical(name string) string {
 	return strings.ToLower(strings.NewReplacer("_", "-", ".", "-").Replace(name))
 }
 
-// collect takes in every mapping as one value and, under longer names, as its members: which of the two is meant is known
-// only when a flag asks.
+// collect adds every mapping both as one value and, under longer names, as its members: only a flag's type shows which of the
+// two is meant.
 func (f *file) collect(path string, n *yaml.Node) error {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -79,7 +79,7 @@ func (f *file) collect(path string, n *yaml.Node) error {
 	return nil
 }
 
-// plain gives kong what it would get from a command line: scalars as they are written (0644 and 1.10 stay what they are),
+// plain converts a value to the form in which kong gets it from a command line: scalars as they are written (0644 and 1.10 stay what they are),
 // lists and maps of those.
 func plain(n *yaml.Node) any {
 	switch {
@@ -103,7 +103,7 @@ func plain(n *yaml.Node) any {
 	return n.Value
 }
 
-// Resolve implements kong.Resolver. The environment goes before the file, which kong by itself has the other way round.
+// Resolve implements kong.Resolver. The environment overrides the file; by itself, kong would have it the other way round.
 func (f *file) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	for _, env := range flag.Envs {
 		if _, set := os.LookupEnv(env); set {
@@ -112,7 +112,7 @@ func (f *file) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, err
 	}
 	s, ok := f.values[canonical(flag.Name)]
 	if !ok || s.Kind == yaml.MappingNode && !flag.IsMap() {
-		return nil, nil // it leads to longer names, or Validate says that its members are unknown
+		return nil, nil // it leads to longer names, or Validate reports that its members are unknown
 	}
 	return plain(s.Node), nil
 }
@@ -147,7 +147,7 @@ func (f *file) Validate(app *kong.Application) error {
 	return fmt.Errorf("%s: unknown settings: %s; %s --help lists the settings", f.name, strings.Join(parts, ", "), app.Name)
 }
 
-// known says whether the key is a flag, a mapping on the way to one, or an entry of a flag that is a map.
+// known reports whether the key is a flag, a mapping on the way to one, or an entry of a flag that is a map.
 func known(key string, s setting, flags map[string]*kong.Flag) bool {
 	if _, ok := flags[key]; ok {
 		return true

@@ -13,7 +13,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 )
 
-// Domain is the domain of every ErrorInfo of ours.
+// Domain is the domain of every ErrorInfo that Pawl makes.
 const Domain = "pawl"
 
 // OutcomeKey is the metadata key that says what is known of a failed tool call's effect.
@@ -41,8 +41,8 @@ type Error struct {
 	Message    string            // what went wrong and what to do next
 	Metadata   map[string]string // goes to ErrorInfo.metadata
 	Violations []Violation       // goes to BadRequest
-	RetryAfter time.Duration     // goes to RetryInfo; 0: not said
-	Usage      *commonv1.Usage   // what the failed call cost; a detail of its own; nil: nothing
+	RetryAfter time.Duration     // goes to RetryInfo; 0: none
+	Usage      *commonv1.Usage   // what the failed call cost, as a detail of its own; nil: nothing
 
 	cause error
 }
@@ -56,7 +56,7 @@ func New(code codes.Code, reason commonv1.ErrorReason, format string, args ...an
 	return &Error{Code: code, Reason: reason, Message: wrapped.Error(), cause: causeOf(wrapped)}
 }
 
-// causeOf strips the wrapper that fmt.Errorf made, except where it holds several causes.
+// causeOf strips the wrapper that fmt.Errorf made, unless it holds several causes.
 func causeOf(wrapped error) error {
 	if _, several := wrapped.(interface{ Unwrap() []error }); several {
 		return wrapped
@@ -69,7 +69,7 @@ func (e *Error) Error() string {
 	return "[" + ReasonName(e.Reason) + "] " + e.Message
 }
 
-// Unwrap returns the cause that %w named, if any.
+// Unwrap returns the error that the format wrapped with %w, if any.
 func (e *Error) Unwrap() error { return e.cause }
 
 // With returns a copy with one more metadata entry.

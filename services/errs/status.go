@@ -20,14 +20,14 @@ import (
 )
 
 // A status travels in HTTP/2 headers, twice (percent-encoded and as details), and gRPC's C core, under Python and many
-// others, refuses headers over 8 KiB. What is longer is cut, and says so.
+// others, refuses headers over 8 KiB. Longer texts are cut, and end with a mark that shows it.
 const (
 	maxMessage    = 2048
 	maxViolations = 2048 // bytes of all of them
 	maxMetadata   = 1024 // bytes of one value
 )
 
-// GRPCStatus makes the status that travels: code, message, ErrorInfo, BadRequest where there are violations, RetryInfo
+// GRPCStatus makes the status that travels: code, message, ErrorInfo, BadRequest if there are violations, RetryInfo
 // if there is a delay, Usage if there is one. It also makes status.FromError and status.Code understand an *Error.
 func (e *Error) GRPCStatus() *status.Status {
 	details := []proto.Message{e.errorInfo()}
@@ -94,7 +94,7 @@ func clip(s string, limit int) string {
 	return strings.ToValidUTF8(s[:limit-len(mark)], "") + mark
 }
 
-// fromStatus reads a status back. What did not come from this suite gets the reason that fits its code.
+// fromStatus reads a status back. A status of another origin gets the reason that fits its code.
 func fromStatus(st *status.Status, cause error) *Error {
 	e := &Error{Code: st.Code(), Message: st.Message(), Reason: commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, cause: cause}
 	if reason, ok := codeReasons[e.Code]; ok {
@@ -181,7 +181,7 @@ func fromValidation(invalid *protovalidate.ValidationError) *Error {
 	return e
 }
 
-// codeReasons are the reasons of a status that names none of ours: from gRPC itself, a proxy, or another server.
+// codeReasons are the reasons of a status without an ErrorInfo of ours: from gRPC itself, a proxy, or another server.
 var codeReasons = map[codes.Code]commonv1.ErrorReason{
 	codes.Canceled:         commonv1.ErrorReason_ERROR_REASON_CANCELLED,
 	codes.DeadlineExceeded: commonv1.ErrorReason_ERROR_REASON_TIMEOUT,
@@ -194,7 +194,7 @@ var codeReasons = map[codes.Code]commonv1.ErrorReason{
 	codes.Aborted:          commonv1.ErrorReason_ERROR_REASON_CONFLICT,
 }
 
-// explainTransport rewrites what gRPC says of a message over the size limit, which it refuses before any code of ours runs.
+// explainTransport rewrites gRPC's error for a message over the size limit, which gRPC refuses before any code of ours runs.
 func (e *Error) explainTransport() {
 	_, sizes, found := strings.Cut(e.Message, "message larger than max (")
 	var size, limit int64

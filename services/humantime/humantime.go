@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Text is a duration in Go's notation, as exact as matters in a message: 16.4s and not 16.390003137s, 24h and not 24h0m0s.
+// Text returns a duration in Go's notation, rounded for a message: 16.4s and not 16.390003137s, 24h and not 24h0m0s.
 func Text(d time.Duration) string {
 	return trim(d.Round(grain(d)))
 }
@@ -16,7 +16,7 @@ func AtLeast(d time.Duration) string {
 	return trim((d + time.Second - 1).Truncate(time.Second))
 }
 
-// grain is what a duration is rounded to: two to three digits of it stay.
+// grain returns the unit to which a duration is rounded, so that two to three digits of it stay.
 func grain(d time.Duration) time.Duration {
 	switch d = d.Abs(); {
 	case d < time.Millisecond:

@@ -34,7 +34,7 @@ type digest [sha256.Size]byte
 // MarshalText implements encoding.TextMarshaler.
 func (d digest) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, d[:]), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. A text that is no digest becomes the zero digest, which check refuses with its place.
+// UnmarshalText implements encoding.TextUnmarshaler. A text that is no digest becomes the zero digest, which check refuses; its error names the field.
 func (d *digest) UnmarshalText(text []byte) error {
 	*d = digest{}
 	if sum, err := hex.DecodeString(string(text)); err == nil && len(sum) == len(d) {
@@ -56,7 +56,7 @@ func newKey(sub string, roles []Role, note string, now time.Time) (token string,
 	return tokenPrefix + k.ID + "_" + secret, k, nil
 }
 
-// check says what is wrong with a key.
+// check returns an error that names the first field that is wrong.
 func (k Key) check() error {
 	// Ids have no underscore, which separates them from secrets in tokens.
 	if k.ID == "" || len(k.ID) > 64 || strings.Trim(k.ID, idCharacters) != "" {

@@ -40,7 +40,7 @@ func OpenKeyFile(path string) (*KeyFile, error) {
 	return k, nil
 }
 
-// Authenticate implements Authenticator. The error does not tell what is wrong with a token, because that would help guessing.
+// Authenticate implements Authenticator. The error does not show what is wrong with a token, because that would help guessing.
 func (k *KeyFile) Authenticate(_ context.Context, token string) (Principal, error) {
 	if token == "" {
 		return Principal{}, unauthenticated("no credential was sent; send `authorization: Bearer pawl_…` with an API key")

@@ -85,7 +85,7 @@ func denied(format string, args ...any) *errs.Error {
 	return errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED, format, args...)
 }
 
-// Authenticator says who sent a token; "" if none was sent. Errors are UNAUTHENTICATED.
+// Authenticator identifies the caller by the token that it sent; "" if none was sent. Errors are UNAUTHENTICATED.
 type Authenticator interface {
 	Authenticate(ctx context.Context, token string) (Principal, error)
 }

@@ -38,7 +38,7 @@ func readOptions(opts []grpc.CallOption) (shares bool) {
 	return shares
 }
 
-// prepare returns the method of a call, and what the server receives as its metadata.
+// prepare returns the method of a call, and the metadata that the server receives.
 func (c *Conn) prepare(ctx context.Context, name string, stream bool) (*method, metadata.MD, error) {
 	if ctx.Err() != nil {
 		return nil, nil, ended(ctx)
@@ -58,7 +58,7 @@ func (c *Conn) prepare(ctx context.Context, name string, stream bool) (*method, 
 	return m, md, nil
 }
 
-// transport is what both sides of a call know of it beside its messages. grpc.SetHeader and SendHeader reach it.
+// transport is the state of a call, without its messages, that both sides share. grpc.SetHeader and SendHeader use it.
 type transport struct {
 	method *method
 	shares atomic.Bool // the handler called Share

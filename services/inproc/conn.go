@@ -72,7 +72,7 @@ func (c *Conn) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	}
 }
 
-// find returns a method; stream says which kind is called.
+// find returns a method; stream is whether a streaming or a unary one is called.
 func (s *server) find(name string, stream bool) (*method, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -18,11 +18,11 @@ import (
 // buffered is how many messages a sender may be ahead of the receiver, in each direction.
 const buffered = 8
 
-// streamCall is one stream, seen from neither side. A received message has no other reader unless it is shared.
+// streamCall is the state that both sides of a stream share. A received message has no other reader unless it is shared.
 type streamCall struct {
 	transport
 	requests  chan proto.Message // closed by CloseSend
-	responses chan proto.Message // never closed; done says when no more come
+	responses chan proto.Message // never closed; done is closed when no more come
 	done      chan struct{}      // err is not written after this is closed
 	err       error              // a status, or io.EOF
 }
@@ -72,7 +72,7 @@ type clientStream struct {
 	tellEnd func(error)
 
 	sendClosed bool  // the sender's
-	result     error // the receiver's: what RecvMsg has ended with
+	result     error // the receiver's: the error with which RecvMsg ended
 }
 
 func (s *clientStream) Context() context.Context { return s.ctx }
@@ -98,7 +98,7 @@ func (s *clientStream) CloseSend() error {
 	return nil
 }
 
-// SendMsg of a method with one request returns nil also where the call has ended, and io.EOF else: RecvMsg says why.
+// SendMsg returns io.EOF after the call has ended, or nil if the method takes one request; RecvMsg returns the reason.
 func (s *clientStream) SendMsg(m any) error {
 	if s.sendClosed {
 		return status.Error(codes.Internal, "inproc: SendMsg after CloseSend")

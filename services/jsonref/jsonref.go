@@ -21,7 +21,7 @@ func (r Ref) String() string {
 }
 
 // Resolve returns the template as compact JSON with each reference replaced. Lookup gives the value of a name as JSON
-// text. A name or a path that is not there is an error that says what is there.
+// text. An unknown name or path is an error that lists the known ones.
 func Resolve(template string, lookup func(name string) (json string, ok bool)) (string, error) {
 	return mapStrings(template, func(raw string, parts []part) (string, error) {
 		if len(parts) == 1 && parts[0].ref != nil {

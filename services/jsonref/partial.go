@@ -12,11 +12,11 @@ import (
 // values are known.
 var ErrNotYet = errors.New("the template cannot be resolved in part; resolve it when every value is there")
 
-// Partial resolves the references whose values are there, and returns a template again: resolving that gives, to the byte,
-// what resolving the whole template with every value gives. Later gives the names that the other references have from then
-// on; a name that it does not know is looked up now, and must be there. Open tells whether references are left.
+// Partial resolves the references whose values are known, and returns a template for the rest: resolving that gives, to the byte,
+// the result of resolving the whole template with every value. Later maps the names of references that stay to the names
+// that they get; a name that it does not have is looked up now, and must be known. Open reports whether references are left.
 //
-// Some results have no template: a `$` right before a reference that is left, for one, would escape it. These are ErrNotYet.
+// Some partial results cannot be written as a template: a `$` right before a reference that is left, for one, would escape it. These are ErrNotYet.
 func Partial(template string, lookup func(name string) (json string, ok bool), later func(name string) (renamed string, ok bool)) (result string, open bool, err error) {
 	nested := false // a whole value was put in
 	result, err = mapStrings(template, func(raw string, parts []part) (string, error) {

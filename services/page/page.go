@@ -17,7 +17,7 @@ import (
 
 const (
 	version   = 1
-	hashBytes = 8 // tells queries apart; it is no protection, for callers may see what the key leads to anyway
+	hashBytes = 8 // distinguishes queries; it is no protection, because callers may see the object of the key anyway
 )
 
 // Encode makes the token that continues after key. Scope names the query: method, caller and every filter.

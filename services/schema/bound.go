@@ -12,18 +12,18 @@ import (
 )
 
 // A few lines of schema (two references to the same place, nested) make a validator work for years on a small document,
-// and schemas come from strangers. So the work is bounded before it is done: how often each subschema can be applied to a value.
+// and schemas come from servers that are not trusted. So the work is bounded before it is done: how often each subschema can be applied to a value.
 
 const (
 	// maxChecks bounds one validation: about a second, and the memory of as many problems.
 	maxChecks = 1_000_000
-	// maxEdges bounds a schema: the ways from subschemas to subschemas.
+	// maxEdges bounds a schema by the number of references from subschemas to subschemas.
 	maxEdges = 200_000
-	// maxWays is how many ways to subschemas are followed without counting for each document.
+	// maxWays is the number of paths to subschemas up to which work is not counted for each document.
 	maxWays = 10_000
 )
 
-// plan is what bounding and quick acceptance need to know of a compiled schema.
+// plan is the graph of the subschemas of a compiled schema, by which work is bounded and usual documents are accepted quickly.
 type plan struct {
 	root  *part
 	parts map[*jsonschema.Schema]*part
@@ -34,11 +34,11 @@ type part struct {
 	schema      *jsonschema.Schema
 	kinds       []string // types of values that it admits; none: all
 	plain       bool     // fits knows all of its keywords
-	weight      float64  // what applying it once costs beside its subschemas, in checks
-	same, inner []*part  // applied to the same value, and to what is in the value
+	weight      float64  // cost of applying it once, without its subschemas, in checks
+	same, inner []*part  // applied to the same value, and to the values within it
 	rank        int      // greater than that of everything that applies it to the same value
 	open        bool     // being visited
-	ways        float64  // from here to subschemas; 0: not yet counted
+	ways        float64  // paths from here to subschemas, by weight; 0: not yet counted
 }
 
 // admits reports whether a value of that type can fit.
@@ -86,7 +86,7 @@ func (p *plan) add(s *jsonschema.Schema) *part {
 	return added
 }
 
-// weight compares with applying a schema, which takes much longer than comparing a value or a name.
+// weight returns the cost of a schema's own keywords in checks. Comparing a value or a name costs a fraction of a check.
 func weight(s *jsonschema.Schema) float64 {
 	const cheaper = 16
 	compared := len(s.Required)
@@ -140,7 +140,7 @@ func sameValue(s *jsonschema.Schema) []*jsonschema.Schema {
 	return slices.DeleteFunc(all, isNil)
 }
 
-// innerValues lists the subschemas that a schema applies to what is in its value.
+// innerValues lists the subschemas that a schema applies to the values within its value.
 func innerValues(s *jsonschema.Schema) []*jsonschema.Schema {
 	all := slices.Concat([]*jsonschema.Schema{s.PropertyNames, s.UnevaluatedProperties, s.Contains, s.Items2020, s.UnevaluatedItems},
 		s.PrefixItems, slices.Collect(maps.Values(s.Properties)), slices.Collect(maps.Values(s.PatternProperties)),
@@ -178,7 +178,7 @@ func (p *part) endless(next *int) bool {
 	return false
 }
 
-// count returns the number of ways from a part to subschemas, which bounds the checks of a value; more than maxWays if it is recursive.
+// count returns the number of paths from a part to subschemas, by weight, which bounds the checks of a value; more than maxWays if it is recursive.
 func (p *part) count() float64 {
 	if p.open {
 		return maxWays + 1
@@ -199,7 +199,7 @@ func (p *plan) cheap(bytes int) bool {
 	return p.root.ways <= maxWays && p.root.ways*float64(bytes) <= maxChecks
 }
 
-// counter adds up how often subschemas are applied. It assumes the worst where it depends on values: that alternatives are
+// counter adds up how often subschemas are applied. It assumes the worst if the number depends on values: that alternatives are
 // all tried, and that conditions hold. Equal applications are counted together, so counting is proportional to the document.
 type counter struct {
 	plan  *plan
@@ -220,8 +220,8 @@ func (p *plan) check(doc any, bytes int) error {
 		"it would take more than %d checks by this schema; make it smaller or less nested", maxChecks)}}}
 }
 
-// count takes how often each part is applied to a value, and goes on to what is in it. It ends early once the total is
-// too much.
+// count takes how often each part is applied to a value, and continues with the values within it. It ends early once the total is
+// too large.
 func (c *counter) count(applied map[*part]float64, v any) {
 	c.spread(applied, kindOf(v))
 	switch v := v.(type) {

@@ -15,17 +15,16 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// baseURL is where a schema pretends to be, so that relative references have something to be relative to.
+// baseURL is the made-up address of every schema, against which relative references are resolved.
 const baseURL = "pawl-schema:///"
 
 // maxSchema bounds the text of a schema, in bytes. The largest that tools really have are a tenth of it.
 const maxSchema = 1 << 20
 
-// schemaSize is about what a compiled schema takes beside its text, in bytes.
+// schemaSize is about the memory of a compiled schema without its text, in bytes.
 const schemaSize = 4 << 10
 
-// compiled keeps what Compile made, by its text. Schemas are immutable and the same text always gives the same schema, so this is memory
-// of work done and not state.
+// compiled caches compiled schemas by their text. They are immutable, and the same text always gives the same schema.
 var compiled = otter.Must(&otter.Options[string, *Schema]{
 	MaximumWeight: 4 << 20, Weigher: func(raw string, _ *Schema) uint32 { return uint32(len(raw) + schemaSize) },
 })
@@ -39,7 +38,7 @@ type Schema struct {
 	properties func() []Property // read once; nil without compiled
 }
 
-// Compile reads a schema: draft 2020-12 where it does not say which. "", "{}" and "true" accept everything. References
+// Compile reads a schema: draft 2020-12 unless it names another. "", "{}" and "true" accept everything. References
 // out of the schema are refused. Errors are INVALID_REQUEST and name the place in the schema.
 func Compile(raw string) (*Schema, error) {
 	switch strings.TrimSpace(raw) {
@@ -96,7 +95,7 @@ func compile(raw string) (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// refuseLoading keeps the schemas of strangers from reading files and calling addresses.
+// refuseLoading keeps schemas, which are not trusted, from reading files and calling addresses.
 type refuseLoading struct{}
 
 func (refuseLoading) Load(url string) (any, error) {

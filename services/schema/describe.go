@@ -14,7 +14,7 @@ import (
 	"golang.org/x/text/message"
 )
 
-// describe words one error.
+// describe returns the message of one error.
 func describe(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.Type:
@@ -117,7 +117,7 @@ func plural(n int, one, many string) string {
 	return many
 }
 
-// number writes a rational as a decimal where it has an exact one.
+// number writes a rational as a decimal if it has an exact one.
 func number(r *big.Rat) string {
 	if digits, exact := r.FloatPrec(); exact {
 		return r.FloatString(digits)
@@ -125,7 +125,7 @@ func number(r *big.Rat) string {
 	return r.RatString()
 }
 
-// offered leaves out what says nothing: an empty text is there for "none of these".
+// offered leaves out the empty text, which stands for "none of these", unless there is nothing else.
 func offered(values []any) []any {
 	left := slices.DeleteFunc(slices.Clone(values), func(v any) bool { return v == "" })
 	if len(left) == 0 {

@@ -14,8 +14,8 @@ import (
 )
 
 // fits reports whether a value of valid JSON certainly fits, from its text alone, without building a tree. It knows the keywords that most
-// schemas of tools use, and most inputs fit. Everything that it does not accept goes to the validator, which decides and words the
-// errors.
+// schemas of tools use, and most inputs fit. Everything that it does not accept goes to the validator, which decides and describes the
+// problems.
 func (p *plan) fits(s *jsonschema.Schema, value string) bool {
 	if s == nil {
 		return true

@@ -82,7 +82,7 @@ func (e explainer) meant(unknown []string, err *jsonschema.ValidationError) stri
 	return ", did you mean " + strings.Join(meant, " and ") + "?"
 }
 
-// misspelt says which unknown property may be the missing one. A schema that refuses unknown properties reports them anyway.
+// misspelt suggests the unknown property that may be the missing one. A schema that refuses unknown properties reports them anyway.
 func (e explainer) misspelt(missing string, err *jsonschema.ValidationError) string {
 	known, closed := e.names(err)
 	if closed {
@@ -148,7 +148,7 @@ func alternatives(at string, causes []*jsonschema.ValidationError) string {
 	return wrongType(slices.Compact(want), got)
 }
 
-// typeProblem says whether the only thing wrong is the type of the value at that place.
+// typeProblem returns the type error of the value at a place, and whether that is all that is wrong with it.
 func typeProblem(at string, err *jsonschema.ValidationError) (*kind.Type, bool) {
 	for {
 		if t, ok := err.ErrorKind.(*kind.Type); ok {
@@ -161,7 +161,7 @@ func typeProblem(at string, err *jsonschema.ValidationError) (*kind.Type, bool) 
 	}
 }
 
-// inlineEach numbers the alternatives and says what is wrong with each.
+// inlineEach numbers the alternatives and describes the problems of each.
 func inlineEach(at string, causes []*jsonschema.ValidationError) string {
 	parts := make([]string, 0, len(causes))
 	for i, cause := range causes {
@@ -170,7 +170,7 @@ func inlineEach(at string, causes []*jsonschema.ValidationError) string {
 	return strings.Join(parts, "; ")
 }
 
-// inline says in one line what is wrong at and below a place.
+// inline describes in one line all problems at and below a place.
 func inline(at string, causes []*jsonschema.ValidationError) string {
 	var wrong []string
 	for _, cause := range causes {

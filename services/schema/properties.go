@@ -70,7 +70,7 @@ func (s *Schema) property(raw string) Property {
 	return p
 }
 
-// member looks a keyword up beside a reference, and then where the reference leads.
+// member looks up a keyword in the schema that has a reference, and then in the one to which it leads.
 func member(raw, target, keyword string) string {
 	if v, ok := strictjson.Member(raw, keyword); ok {
 		return v

@@ -41,8 +41,8 @@ func (e *Invalid) Error() string {
 	return strings.Join(parts, "; ")
 }
 
-// WithoutMissing returns what an *Invalid error says of a document apart from required properties that it lacks, which may be
-// supplied later; nil if that is nothing. A property that a value within it lacks stays. Other errors say nothing of the document.
+// WithoutMissing returns an *Invalid error without the required properties that the document itself lacks, which may be supplied
+// later; nil if no other problem is left, or if the error is not an *Invalid. A property that a value within the document lacks stays.
 func WithoutMissing(err error) error {
 	var all *Invalid
 	if !errors.As(err, &all) {

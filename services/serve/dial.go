@@ -24,7 +24,7 @@ import (
 	"pawl.dev/services/telemetry"
 )
 
-// maxReply bounds what a client takes in one message: a page of steps may hold several payloads.
+// maxReply bounds one message that a client receives: a page of steps may hold several payloads.
 const maxReply = 64 << 20
 
 // Dial makes a connection that connects at its first use, in plain text: to loopback, or within a network that is
@@ -51,7 +51,7 @@ func dialOptions(token string, creds credentials.TransportCredentials) []grpc.Di
 			MinConnectTimeout: 5 * time.Second,
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
-		// Callers retry where it is safe; the connection never does, least of all because of a DNS record.
+		// Callers retry if it is safe; the connection never does, least of all because of a DNS record.
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(),
 		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow),
@@ -65,12 +65,12 @@ func dialOptions(token string, creds credentials.TransportCredentials) []grpc.Di
 	return options
 }
 
-// affinityHeader is what calls are spread by. It chooses a replica and nothing else: a client that can send any value can
+// affinityHeader carries the affinity by which calls are spread. It chooses a replica and nothing else: a client that can send any value can
 // dial any replica as well.
 const affinityHeader = "pawl-affinity"
 
 // ringConfig keeps calls of one affinity with one replica: only those of a replica that is gone, or new, move. A replica that is
-// about to stop says so in its health, and gets nothing new.
+// about to stop reports NOT_SERVING in its health, and gets no new calls.
 const ringConfig = `{"loadBalancingConfig":[{"ring_hash_experimental":{"requestHashHeader":"` + affinityHeader + `"}}],` +
 	`"healthCheckConfig":{"serviceName":""}}`
 
@@ -93,8 +93,8 @@ func WithAffinity(ctx context.Context, parts ...string) context.Context {
 	return metadata.NewOutgoingContext(ctx, md)
 }
 
-// Replicas is a connection to several processes of one service. Calls over it go to one of them by their affinity, to any one
-// where they have none.
+// Replicas is a connection to several processes of one service. A call goes to the one that its affinity
+// selects, or to any if it has none.
 type Replicas struct {
 	*grpc.ClientConn
 	options []grpc.DialOption // of one replica
@@ -155,7 +155,7 @@ func (r *Replicas) Addrs(ctx context.Context) ([]string, error) {
 	return hosts, nil
 }
 
-// At reaches one replica. Close what it returns.
+// At returns a connection to one replica, which the caller must close.
 func (r *Replicas) At(addr string) (*grpc.ClientConn, error) { return dial(addr, r.options...) }
 
 // list resolves to the replicas of an address.

@@ -25,7 +25,7 @@ import (
 // defaultMaxRecv is 4 MiB, the most that one field of exact JSON may have, plus room for the rest of the message.
 const defaultMaxRecv = 4<<20 + 256<<10
 
-// Options is what a service decides about its server.
+// Options are the settings of a server that differ between services.
 type Options struct {
 	Auth         identity.Authenticator // required
 	Log          *slog.Logger           // nil: nothing is logged
@@ -47,7 +47,7 @@ func Interceptors(o Options) (grpc.UnaryServerInterceptor, grpc.StreamServerInte
 	return i.unary, i.stream, nil
 }
 
-// interceptor is all of the package's comment in one: a chain of them costs a closure, and most of them a context, for each call.
+// interceptor does all the steps that the package comment lists: a chain of interceptors would cost a closure, and mostly a context, per step and call.
 type interceptor struct {
 	log       *slog.Logger
 	auth      identity.Authenticator
@@ -56,7 +56,7 @@ type interceptor struct {
 	maxBytes  int
 }
 
-// newInterceptor fills in what the options leave out.
+// newInterceptor fills in the defaults of the options.
 func newInterceptor(o *Options) (*interceptor, error) {
 	if o.Auth == nil {
 		return nil, errors.New("serve: Options.Auth is missing; use identity.Local() or a key file")
@@ -124,7 +124,7 @@ func (i *interceptor) streamWith(ctx context.Context, srv any, ss grpc.ServerStr
 	return nil
 }
 
-// panicked tells the caller as little as is useful; the stack is for the log.
+// panicked logs a panic with its stack, and returns the error for the caller, which has no stack.
 func panicked(ctx context.Context, log *slog.Logger, method string, p any) error {
 	log.ErrorContext(ctx, "a handler panicked", "method", method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
@@ -204,7 +204,7 @@ func (i *interceptor) checkAuthority(ctx context.Context) error {
 			"Dial 127.0.0.1, or start the service with a key file", strings.Join(values, ", "))
 }
 
-// logCall writes the line of a call that ended; ctx has its principal where that was found out.
+// logCall writes the line of a call that ended; ctx has its principal if the caller was identified.
 func logCall(ctx context.Context, log *slog.Logger, method string, took time.Duration, err error) {
 	level, code := slog.LevelDebug, codes.OK
 	if err != nil {
@@ -227,7 +227,7 @@ func logCall(ctx context.Context, log *slog.Logger, method string, took time.Dur
 	log.LogAttrs(ctx, level, "call", attrs...)
 }
 
-// levelOf tells what is our own fault, and what the operator should look at, from what callers do wrong.
+// levelOf is ERROR for faults of our own, WARN for failures that the operator should look at, and DEBUG for mistakes of callers.
 func levelOf(failure codes.Code) slog.Level {
 	switch failure {
 	case codes.Internal, codes.Unknown, codes.DataLoss, codes.OK:

@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// CheckBind refuses to offer a service to the network where anyone could use it.
+// CheckBind refuses to listen on an address other than loopback if callers are not authenticated.
 func CheckBind(addr string, authenticated bool) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -44,7 +44,7 @@ func Listen(addr string) (net.Listener, error) {
 	return nil, fmt.Errorf("cannot listen on %s; give it as host:port: %w", addr, err)
 }
 
-// LoopbackHost says whether a host, with or without a port, is `localhost` or a loopback address. Other names are not
+// LoopbackHost reports whether a host, with or without a port, is `localhost` or a loopback address. Other names are not
 // resolved: others control what they resolve to. HTTP servers use it for the Host header.
 func LoopbackHost(hostport string) bool {
 	host := hostport

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// mostHeadroom is how much our servers allocate between two collections of garbage at most: less costs CPU, more costs memory.
-	// Beside GOGC=400, 20 MB took a third off the memory of the suite under load, and nothing (at 32 tasks) to 5 % (at 128) more CPU.
+	// mostHeadroom is the most that our servers allocate between two garbage collections: less costs CPU, more costs memory.
+	// Compared with GOGC=400, 20 MB took a third off the memory of the suite under load, and nothing (at 32 tasks) to 5 % (at 128) more CPU.
 	mostHeadroom = 20 << 20
 	// leastHeadroom is the headroom of a server that allocates little.
 	leastHeadroom = 10 << 20
-	// seldom is how far collections lie apart that cost nothing to speak of: where they would be rarer yet, memory is saved instead.
+	// seldom is the time between collections at which they cost next to nothing: if they would be rarer still, the headroom shrinks to save memory.
 	seldom = 500 * time.Millisecond
 	// tightGC and looseGC bound GOGC: a large heap may double, a small one grow to four times its size.
 	tightGC, looseGC = 100, 300
@@ -31,7 +31,7 @@ func init() {
 	}
 }
 
-// RelaxGC makes the process collect garbage when it has allocated some megabytes, by how fast it does, unless GOGC says otherwise. The
+// RelaxGC makes the process collect garbage whenever it has allocated some megabytes, more of them the faster it allocates, unless GOGC is set. The
 // live heaps of our servers are a few megabytes, and GOGC=100 would collect them several times as often; a fixed GOGC that is large
 // enough for them would let a large heap grow without need.
 func RelaxGC() {
@@ -48,7 +48,7 @@ func RelaxGC() {
 	g.await()
 }
 
-// pacer sets GOGC after each collection, by what that left and how fast it came.
+// pacer sets GOGC after each collection, by the live bytes that it left and the speed of allocation before it.
 type pacer struct {
 	percent   int
 	headroom  uint64
@@ -57,7 +57,7 @@ type pacer struct {
 	heap      []metrics.Sample
 }
 
-// await has the pacer called after the next collection.
+// await arranges that collected is called after the next collection.
 func (g *pacer) await() {
 	runtime.AddCleanup(&struct{ _ *pacer }{}, (*pacer).collected, g)
 }
@@ -65,7 +65,7 @@ func (g *pacer) await() {
 func (g *pacer) collected() {
 	metrics.Read(g.heap)
 	now, allocated := time.Now(), g.heap[1].Value.Uint64()
-	// Half of it is what was: one burst, or one lull, is not yet how it goes on.
+	// Half of it is the last value, because one burst or lull does not show how allocation will continue.
 	g.headroom = (g.headroom + headroomFor(allocated-g.allocated, now.Sub(g.since))) / 2
 	g.since, g.allocated = now, allocated
 	// Setting it stops the process for a moment.
@@ -76,7 +76,7 @@ func (g *pacer) collected() {
 	g.await()
 }
 
-// headroomFor is how much may be allocated until the next collection where so much was in so long a time.
+// headroomFor is how much may be allocated until the next collection, given how much was allocated in the time since the last one.
 func headroomFor(allocated uint64, took time.Duration) uint64 {
 	wanted := float64(allocated) * float64(seldom) / float64(max(took, 1))
 	return uint64(min(mostHeadroom, max(leastHeadroom, wanted)))

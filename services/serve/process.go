@@ -21,7 +21,7 @@ import (
 // flushTimeout bounds how long telemetry may take to send what it has at a stop.
 const flushTimeout = 3 * time.Second
 
-// Flags are what every service process takes, for embedding into its configuration.
+// Flags are the flags of every service process, for embedding into its configuration.
 type Flags struct {
 	Keys     string `placeholder:"FILE" type:"path" help:"File of hashed API keys (made by pawl keys add). Without it the service listens on loopback only and everyone is the user local."`
 	LogLevel string `placeholder:"LEVEL" default:"info" enum:"debug,info,warn,error" help:"What to log: debug, info, warn or error (${default})."`
@@ -49,7 +49,7 @@ type Service interface {
 	Close() error
 }
 
-// Process says how a service is served as a process of its own.
+// Process is the configuration of a service that runs as a process of its own.
 type Process struct {
 	Name             string // for logs and telemetry
 	Addr             string // where to serve gRPC

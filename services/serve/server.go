@@ -23,10 +23,10 @@ const (
 	// go on: the grace is longer than the longest tool call that a contract allows (24 h).
 	maxConnectionAge      = 30 * time.Minute
 	maxConnectionAgeGrace = 25 * time.Hour
-	// hardLimitFactor leaves room between the limit that answers with an error of ours and the one where gRPC cuts off.
+	// hardLimitFactor leaves room between the limit that we answer with an error of our own and the one at which gRPC cuts off.
 	hardLimitFactor = 4
 	// Windows of flow control do not grow by measuring. gRPC's own measuring sends a window update and a ping with nearly every
-	// message, each answered: three writes where one does.
+	// message, each answered: three writes instead of one.
 	streamWindow = 1 << 20
 	connWindow   = 8 << 20
 	watchHealth  = "/grpc.health.v1.Health/Watch"
@@ -83,15 +83,15 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// RegisterService implements grpc.ServiceRegistrar; call it before Serve. The service is SERVING in health from then on.
+// RegisterService implements grpc.ServiceRegistrar; call it before Serve. Health reports the service as NOT_SERVING until then.
 func (s *Server) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	s.services = append(s.services, registration{desc, impl})
 	s.health.SetServingStatus(desc.ServiceName, healthpb.HealthCheckResponse_NOT_SERVING)
 }
 
-// Serve takes calls until ctx is done. Then health says NOT_SERVING, new calls are refused, running ones have 10 s to
-// end, and what is left is cut off. If Options.Drained is set, it goes on answering until that is closed, before. It returns nil after
-// such a stop. A server serves once.
+// Serve takes calls until ctx is done, and returns nil after the stop that follows: health reports NOT_SERVING; calls are still taken until
+// Options.Drained is closed, if it is set; then new calls are refused, and running ones are cut off if they have not ended after 10 s. A
+// server serves once.
 func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
 	srv := s.build()
 	ended := make(chan error, 1)
@@ -170,8 +170,8 @@ func shutDown(srv *grpc.Server) {
 type stoppingKey struct{}
 
 // Stopping returns a channel that is closed when the server of this call begins to stop. Streams that have no end of
-// their own (watching) select on it and end with SHUTTING_DOWN, for a graceful stop waits for them. On calls that no
-// Server serves it is nil, which never is ready.
+// their own (watching) select on it and end with SHUTTING_DOWN, because a graceful stop waits for them. It is nil, and so never ready, for
+// a call that no Server serves.
 func Stopping(ctx context.Context) <-chan struct{} {
 	ch, _ := ctx.Value(stoppingKey{}).(<-chan struct{})
 	return ch

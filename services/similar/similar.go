@@ -1,4 +1,4 @@
-// Package similar finds the known names that are most like an unknown one. It must not know what they name.
+// Package similar finds the known names that are most like an unknown one. It must not know what the names stand for.
 package similar
 
 import (
@@ -14,7 +14,7 @@ const (
 	most = 3
 	// longest is the longest name that is compared; comparing costs the product of the lengths.
 	longest = 256
-	// mostNames is how many names are compared with.
+	// mostNames bounds the names that are compared.
 	mostNames = 10_000
 )
 
@@ -40,7 +40,7 @@ func Names(wrong string, names []string) []string {
 	return best[:min(len(best), most)]
 }
 
-// fold leaves out what names of one meaning differ in.
+// fold leaves out the differences between spellings of one name: case, underscores, hyphens and spaces.
 func fold(name string) string {
 	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(name))
 }

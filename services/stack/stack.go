@@ -1,10 +1,10 @@
 // Package stack lets a goroutine grow its stack once instead of in steps.
 package stack
 
-// size is enough for a handler, its interceptors and what it calls in this process.
+// size is enough for a handler, its interceptors and the calls that it makes in this process.
 const size = 12 << 10
 
-// Reserve grows the stack of the calling goroutine to what a deep call needs. A goroutine calls it first, while its stack is almost empty:
+// Reserve grows the stack of the calling goroutine to the size that a deep call needs. A goroutine calls it first, while its stack is almost empty:
 // otherwise the runtime doubles the stack, and copies all frames on it, three or four times on the way down.
 func Reserve() { touch(0) }
 

@@ -32,14 +32,14 @@ type Rules struct {
 	AnyUTF8  bool // accept invalid UTF-8 in strings, as encoding/json does
 }
 
-// Wire are the rules for messages of peers that are not trusted. They exchange far less nesting, and recursive programs in any language
-// stand this much.
+// Wire are the rules for messages of peers that are not trusted. They need far less nesting, and recursive programs in any language
+// can handle this much.
 var Wire = Rules{MaxDepth: 256, AnyUTF8: true}
 
 // Text is JSON as a string or as bytes.
 type Text interface{ ~string | ~[]byte }
 
-// Error says where a text is wrong. It matches one of the reasons above.
+// Error is a fault of a text, with its place. It matches one of the reasons above.
 type Error struct {
 	Offset  int    // byte in the text
 	Pointer string // JSON pointer of the innermost value around it; "" is the document
@@ -141,7 +141,7 @@ func (d *decoder) release() {
 	decoders.Put(d)
 }
 
-// describe words an error of the decoder.
+// describe turns an error of the decoder into an *Error.
 func describe(err error, data []byte) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return &Error{Offset: len(data), Message: "unexpected end of JSON input", Reason: ErrInvalid}

@@ -1,4 +1,4 @@
-// Package telemetry connects a process to OpenTelemetry by the standard OTEL_ variables, and does nothing at all where
+// Package telemetry connects a process to OpenTelemetry by the standard OTEL_ variables, and does nothing at all if
 // none of them asks for it. It knows no metric and no span of any service.
 package telemetry
 
@@ -23,7 +23,7 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// signal is one of the three things that OpenTelemetry carries, as its variables name it.
+// signal is one of OpenTelemetry's three signals, under the name that it has in the variables.
 type signal string
 
 const (
@@ -32,7 +32,7 @@ const (
 	logs    signal = "LOGS"
 )
 
-// on says whether the environment asks for the signal. The specification would export to localhost by default; here,
+// on reports whether the environment asks for the signal. The specification would export to localhost by default; here,
 // nothing leaves the process unasked.
 func (s signal) on() bool {
 	if os.Getenv("OTEL_SDK_DISABLED") == "true" {
@@ -112,7 +112,7 @@ func (s signal) start(ctx context.Context, res *resource.Resource) (shutdown fun
 	}
 }
 
-// LogHandler also sends records to OpenTelemetry where that is asked for; else it returns next itself.
+// LogHandler also sends records to OpenTelemetry if the environment asks for it; else it returns next itself.
 func LogHandler(service string, next slog.Handler) slog.Handler {
 	if !logs.on() {
 		return next
@@ -120,7 +120,7 @@ func LogHandler(service string, next slog.Handler) slog.Handler {
 	return slog.NewMultiHandler(next, otelslog.NewHandler(service))
 }
 
-// Handlers return the stats handlers that trace and measure gRPC servers and clients; nil where neither is asked for.
+// Handlers return the stats handlers that trace and measure gRPC servers and clients; nil if neither is asked for.
 func Handlers() (server, client stats.Handler) {
 	if !traces.on() && !metrics.on() {
 		return nil, nil

@@ -12,9 +12,9 @@ import (
 
 // Config names the hosts and origins that are allowed.
 type Config struct {
-	// AllowHosts are names, each with or without a port, that the Host header may have beside those of this machine.
+	// AllowHosts are names, each with or without a port, that the Host header may have, besides those of this machine.
 	AllowHosts []string
-	// AllowOrigins are the origins whose pages may call: scheme://host[:port].
+	// AllowOrigins are the origins whose pages may call the API: scheme://host[:port].
 	AllowOrigins []string
 	// AnyHost accepts every Host while AllowHosts is empty; for services with keys, because a page that rebinds a DNS name has none.
 	AnyHost bool
@@ -106,7 +106,7 @@ func (g *Guard) check(r *http.Request, mayCross bool) *problem.Problem {
 	return nil
 }
 
-// allowsOrigin says whether the request comes from one of the allowed origins.
+// allowsOrigin reports whether the request comes from one of the allowed origins.
 func (g *Guard) allowsOrigin(r *http.Request) bool {
 	values := r.Header.Values("Origin")
 	return len(values) == 1 && g.origins[strings.ToLower(values[0])]

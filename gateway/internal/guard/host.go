@@ -46,7 +46,7 @@ func hostName(hostHeader string) string {
 	return strings.TrimSuffix(strings.Trim(hostHeader, "[]"), ".")
 }
 
-// sameOrigin says whether an Origin header names the host and port that the request was sent to. The scheme is not
+// sameOrigin reports whether an Origin header names the host and port that the request was sent to. The scheme is not
 // compared: a proxy may have terminated TLS.
 func sameOrigin(origin, hostHeader string) bool {
 	u, err := url.Parse(origin)

@@ -17,7 +17,7 @@ var (
 	dotted        = regexp.MustCompile(`\{[a-z_]+\.([a-z_]+)\}`)
 )
 
-// build completes the generated document.
+// build completes the generated document with the overlay and the routes.
 func build(generated, overlay []byte, routes []*rest.Route, version string) (*yaml.Node, error) {
 	doc, err := parse(generated)
 	if err != nil {
@@ -25,7 +25,7 @@ func build(generated, overlay []byte, routes []*rest.Route, version string) (*ya
 	}
 	extra, err := parse(overlay)
 	if err != nil {
-		return nil, fmt.Errorf("read what completes the OpenAPI document: %w", err)
+		return nil, fmt.Errorf("read the overlay of the OpenAPI document: %w", err)
 	}
 	tidyDescriptions(doc, fieldNames(doc))
 	joinPaths(get(doc, "paths"))
@@ -46,7 +46,7 @@ func build(generated, overlay []byte, routes []*rest.Route, version string) (*ya
 	return doc, nil
 }
 
-// operationID is the generator's name of an RPC.
+// operationID returns the generator's name of an RPC.
 func operationID(rt *rest.Route) string {
 	return fmt.Sprintf("%s_%s", rt.RPC.Parent().Name(), rt.RPC.Name())
 }
@@ -95,7 +95,7 @@ func inJSONNames(s string, names map[string]bool) string {
 	})
 }
 
-// fieldNames are the names of all fields and parameters.
+// fieldNames returns the names of all fields and parameters.
 func fieldNames(doc *yaml.Node) map[string]bool {
 	names := map[string]bool{}
 	for _, s := range members(get(doc, "components", "schemas")) {
@@ -111,8 +111,8 @@ func fieldNames(doc *yaml.Node) map[string]bool {
 	return names
 }
 
-// joinPaths names the variable of an update as that of the other methods on the same path: `/v1/agents/{agent.id}` and
-// `/v1/agents/{id}` are one path, and OpenAPI forbids to have it twice.
+// joinPaths gives the variable of an update the name that it has for the other methods of the path: `/v1/agents/{agent.id}` and
+// `/v1/agents/{id}` are one path, which OpenAPI allows only once.
 func joinPaths(paths *yaml.Node) {
 	var names []string
 	for path := range members(paths) {

@@ -11,7 +11,7 @@ import (
 	"pawl.dev/gateway/internal/stream"
 )
 
-// complete adds to an operation a summary, how it fails, and how it streams. The overlay has the components that it refers to.
+// complete adds to an operation its summary, its problem response, and the response of a stream. These refer to components of the overlay.
 func complete(op *yaml.Node, rt *rest.Route) error {
 	set(op, "summary", scalar(firstSentence(text(op, "description"))))
 	responses := get(op, "responses")

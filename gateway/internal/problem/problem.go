@@ -18,7 +18,7 @@ import (
 // ContentType is the media type of a problem.
 const ContentType = "application/problem+json"
 
-// TypeBase with a reason after it is the type of a problem.
+// TypeBase is the beginning of the type of a problem; the reason follows.
 const TypeBase = "https://pawl.dev/problems/"
 
 // Problem is an error as REST clients see it.
@@ -79,7 +79,7 @@ func From(err error) Problem {
 	return p
 }
 
-// MethodNotAllowed answers a request whose path takes other methods.
+// MethodNotAllowed answers a request whose path has other methods only.
 func MethodNotAllowed(w http.ResponseWriter, r *http.Request, allow ...string) {
 	w.Header().Set("Allow", strings.Join(allow, ", "))
 	New(http.StatusMethodNotAllowed, commonv1.ErrorReason_ERROR_REASON_ROUTE_NOT_FOUND,
@@ -130,7 +130,7 @@ func title(reason string) string {
 var snakeCase = regexp.MustCompile(`\b[a-z]+(_[a-z]+)+\b`)
 
 // JSONPath turns a field path of the contracts into the names that REST clients send: mcp_ids[0] becomes mcpIds[0].
-// What stands in brackets is a key or an index, and stays.
+// A key or an index in brackets stays as it is.
 func JSONPath(path string) string {
 	var b strings.Builder
 	upper, brackets := false, 0

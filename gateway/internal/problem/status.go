@@ -10,9 +10,9 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// status is the HTTP status of an error. It is grpc-gateway's table but for two: FAILED_PRECONDITION is 409, since what stands in the way is
-// the state of a task or server, not the request; and a message over the size limit is 413, not 429, since sending it again later does not
-// help. CANCELLED is 499, nginx's status for a request that its client gave up; only logs show it.
+// status returns the HTTP status of an error. It follows grpc-gateway's table with two exceptions. FAILED_PRECONDITION is 409, because the
+// obstacle is the state of a task or server, not the request. A message over the size limit is 413, not 429, because sending it again later
+// does not help. In that table CANCELLED is 499, nginx's status for a request that its client gave up; only logs show it.
 func status(e *errs.Error) int {
 	switch {
 	case e.Reason == commonv1.ErrorReason_ERROR_REASON_TOO_LARGE:

@@ -24,8 +24,8 @@ type contextKey struct{}
 // forwarded are the request headers that services receive, by their names in metadata.
 var forwarded = []string{"authorization", "traceparent", "tracestate"}
 
-// NewContext returns a context with the headers that go to the services. Of a header that was sent more than once the first
-// counts. The trace also becomes the context's, so that telemetry continues it.
+// NewContext returns a context with the headers that go to the services. If a header was sent more than once, the first one
+// counts. The context also continues the client's trace.
 func NewContext(ctx context.Context, header http.Header) context.Context {
 	md := metadata.MD{}
 	for _, name := range forwarded {
@@ -37,8 +37,8 @@ func NewContext(ctx context.Context, header http.Header) context.Context {
 	return context.WithValue(ctx, contextKey{}, md)
 }
 
-// Conn makes calls with the metadata of NewContext and no other. The name of the service is for the error that says that it
-// cannot be reached.
+// Conn returns a connection whose calls have the metadata of NewContext and no other. The name of the service is for the error that
+// it cannot be reached.
 func Conn(next grpc.ClientConnInterface, name string, log *slog.Logger) grpc.ClientConnInterface {
 	return &conn{next: next, name: name, log: log}
 }
@@ -71,8 +71,8 @@ func (s *clientStream) RecvMsg(m any) error {
 	return s.conn.explain(s.Context(), s.method, s.ClientStream.RecvMsg(m))
 }
 
-// explain tells the client what to do about a failure that gRPC itself reports. Its texts hold addresses of the operator's
-// network: they are only logged.
+// explain replaces gRPC's own error that a service is unavailable by one that says what to do. gRPC's text may have addresses of the
+// operator's network, so it is only logged.
 func (c *conn) explain(ctx context.Context, method string, err error) error {
 	st, ok := status.FromError(err)
 	if err == nil || !ok || st.Code() != codes.Unavailable || len(st.Details()) > 0 {
@@ -89,7 +89,7 @@ func outgoing(ctx context.Context) context.Context {
 	return metadata.NewOutgoingContext(ctx, md.Copy())
 }
 
-// printable says whether gRPC can carry the value: it closes the connection on anything but printable ASCII.
+// printable reports whether gRPC can carry the value: gRPC closes the connection on anything but printable ASCII.
 func printable(value string) bool {
 	for i := range len(value) {
 		if value[i] < 0x20 || value[i] > 0x7e {

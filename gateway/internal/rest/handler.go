@@ -101,7 +101,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, rt *Route, variab
 	}
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, invalid("the query %q cannot be read: %w; escape what is not a letter or digit", r.URL.RawQuery, err)
+		return nil, invalid("the query %q cannot be read: %w; escape all characters but letters and digits", r.URL.RawQuery, err)
 	}
 	if query, err = maskedQuery(rt, body, query); err != nil {
 		return nil, err
@@ -154,5 +154,5 @@ func (h *Handler) notRouted(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	problem.New(http.StatusNotFound, commonv1.ErrorReason_ERROR_REASON_ROUTE_NOT_FOUND,
-		"there is no %s here; /docs lists what there is", strings.ToValidUTF8(r.URL.Path, string(utf8.RuneError))).Write(w)
+		"there is no %s here; /docs lists all paths", strings.ToValidUTF8(r.URL.Path, string(utf8.RuneError))).Write(w)
 }

@@ -67,8 +67,8 @@ func givenPaths(resource protoreflect.MessageDescriptor, mask protoreflect.Field
 	return slices.Compact(paths), nil
 }
 
-// translate turns a path of JSON names into one of the contract's names; the second result tells why it names no
-// field. Below a map or list the path stays as it is, and so does `*`, which means all fields.
+// translate turns a path of JSON names into one of the contract's names; the second result is the reason why it names no
+// field, or "". Below a map or list the path stays as it is, and so does `*`, which means all fields.
 func translate(md protoreflect.MessageDescriptor, path string) (translated, what string) {
 	if path == "*" {
 		return path, ""

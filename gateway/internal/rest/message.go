@@ -42,7 +42,7 @@ func setBody(rt *Route, m proto.Message, body []byte) error {
 	case len(body) == 0:
 		return nil
 	case rt.Body == "":
-		return invalid("%s %s takes no body; what it takes goes into the query", rt.Method, rt.Template)
+		return invalid("%s %s takes no body; its parameters go into the query", rt.Method, rt.Template)
 	case rt.Body == wholeBody:
 		return decode(body, m)
 	}
@@ -69,7 +69,7 @@ func setQuery(rt *Route, m proto.Message, query url.Values) error {
 	return nil
 }
 
-// checkParameter says whether the query of a route may have a parameter.
+// checkParameter returns an error if the query of a route may not have a parameter.
 func checkParameter(rt *Route, key string) error {
 	known := parameters(rt)
 	first, _, _ := strings.Cut(key, ".")
@@ -120,7 +120,7 @@ func misread(fd protoreflect.FieldDescriptor, value string, cause error) string 
 	var number *strconv.NumError
 	switch {
 	case errors.As(cause, &number) && errors.Is(number, strconv.ErrRange):
-		return fmt.Sprintf("it must be %s that is less far from 0, is %q", wanted(fd), value)
+		return fmt.Sprintf("it must be %s that is closer to 0, is %q", wanted(fd), value)
 	case errors.As(cause, &number):
 		return fmt.Sprintf("it must be %s, is %q", wanted(fd), value)
 	case errors.As(cause, new(*time.ParseError)):

@@ -21,7 +21,7 @@ func field(md protoreflect.MessageDescriptor, name string) protoreflect.FieldDes
 	return md.Fields().ByTextName(name)
 }
 
-// unknownField says that a message has no such field, and which one was probably meant.
+// unknownField returns the message for a field that does not exist, with the one that was probably meant.
 func unknownField(name string, md protoreflect.MessageDescriptor) string {
 	names := make([]string, md.Fields().Len())
 	for i := range names {
@@ -43,7 +43,7 @@ func unknown(kind, name string, names []string) string {
 	return fmt.Sprintf("unknown %s %q; there are: %s", kind, name, strings.Join(names, ", "))
 }
 
-// unknownValue says that an enum has no such value, and which ones it has.
+// unknownValue returns the message for a value that an enum does not have, with those that it has.
 func unknownValue(value string, ed protoreflect.EnumDescriptor) string {
 	names := make([]string, ed.Values().Len())
 	for i := range names {

@@ -22,7 +22,7 @@ type service struct {
 	conn       grpc.ClientConnInterface
 }
 
-// services lists what is served. A new service is one entry here.
+// services lists the services that are served as REST. A new service is one entry here.
 func (c Conns) services() []service {
 	return []service{
 		{executorv1.File_pawl_executor_v1_executor_service_proto.Services().ByName("ExecutorService"), c.Executor},

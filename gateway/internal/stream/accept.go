@@ -12,7 +12,7 @@ const (
 	ndjsonType = "application/x-ndjson"
 )
 
-// wantsSSE says whether the client asks for Server-Sent Events by name, at least as much as for NDJSON. Wildcards do
+// wantsSSE reports whether the client asks for Server-Sent Events by name, at least as much as for NDJSON. Wildcards do
 // not count: every client sends them.
 func wantsSSE(header http.Header) bool {
 	var sse, ndjson float64

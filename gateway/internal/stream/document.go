@@ -16,7 +16,7 @@ import (
 // documentName is the file name of a download.
 func documentName(in proto.Message) string {
 	if in, ok := in.(*executorv1.ExportTaskRequest); ok {
-		return "pawl-task-" + in.GetId() + ".json" // its own rule lets only a UUID through
+		return "pawl-task-" + in.GetId() + ".json" // the contract allows only a UUID here
 	}
 	return "document.json"
 }
@@ -53,7 +53,7 @@ type download struct {
 	w      http.ResponseWriter
 	name   string
 	opened bool
-	cut    error // what ended it in the middle
+	cut    error // the error that ended it in the middle
 }
 
 // receive forwards a piece and reports whether there may be more.

@@ -14,7 +14,7 @@ import (
 	"pawl.dev/gateway/internal/problem"
 )
 
-// framing encodes a stream for the wire. Its results are written and flushed as they are; nil is not written.
+// framing encodes the parts of a stream for the wire. Each result is written unchanged and flushed; nil is not written.
 type framing interface {
 	contentType() string
 	opening() []byte
@@ -43,7 +43,7 @@ func (s *summary) see(m proto.Message) {
 	}
 }
 
-// sse is https://html.spec.whatwg.org/multipage/server-sent-events.html.
+// sse frames a stream as Server-Sent Events: https://html.spec.whatwg.org/multipage/server-sent-events.html.
 type sse struct{}
 
 func (sse) contentType() string { return sseType }
@@ -52,7 +52,7 @@ func (sse) opening() []byte { return []byte(": ok\n\n") }
 
 func (sse) heartbeat() []byte { return []byte(": keep-alive\n\n") }
 
-// stopping is a comment, so that an EventSource connects again and resumes where it was.
+// stopping is a comment, so that an EventSource connects again and resumes after its last event.
 func (sse) stopping(problem.Problem) []byte { return []byte(": the gateway is stopping\n\n") }
 
 func (sse) message(m proto.Message) ([]byte, error) {
@@ -103,10 +103,10 @@ func name(m proto.Message) string {
 			return string(fd.Name())
 		}
 	}
-	return "message" // what an EventSource calls an event without a name
+	return "message" // the name that an EventSource gives to an event without one
 }
 
-// ndjson is one JSON text a line. A line with the single member `error` is the end of a stream that failed.
+// ndjson frames a stream as one JSON text per line. A line with the single member `error` ends a stream that failed.
 type ndjson struct{}
 
 func (ndjson) contentType() string { return ndjsonType }

@@ -22,8 +22,8 @@ import (
 	"pawl.dev/gateway/internal/problem"
 )
 
-// subscribeWait is how long a subscription (GET) waits for its first message before it answers 200: long enough for an
-// error to become a status, short enough for a client that shows that it is connected.
+// subscribeWait is how long a subscription (GET) waits for its first message before it answers 200: long enough for most
+// errors to become an HTTP status, short enough for a client that shows its user when it is connected.
 const subscribeWait = time.Second
 
 // Config is the configuration of streams.
@@ -87,8 +87,8 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, call Call) {
 	h.pump(ctx, s, incoming, h.firstWait(r.Method))
 }
 
-// firstWait returns how long to wait for the first message before the response is 200. A POST acts, so its failures should
-// have a status if possible: it waits for one heartbeat, which connections survive without a byte.
+// firstWait returns how long to wait for the first message before answering 200. A POST changes something, so its failures should
+// have a status if possible: it waits for one heartbeat, as long as connections can be silent.
 func (h *Handler) firstWait(method string) time.Duration {
 	if method == http.MethodGet {
 		return min(subscribeWait, h.cfg.Heartbeat)
@@ -197,7 +197,7 @@ func afterSeq(in proto.Message) uint64 {
 	return 0
 }
 
-// follows reports whether the stream lasts until the task has ended, so that an end without a message means that it has.
+// follows reports whether the stream lasts until the task has ended. If so, a stream that ends without a message is of an ended task.
 func follows(in proto.Message) bool {
 	watch, ok := in.(*executorv1.WatchTaskRequest)
 	return ok && !watch.GetNoFollow()

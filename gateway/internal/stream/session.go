@@ -19,12 +19,12 @@ import (
 // TaskIDHeader is the response header with the task's id, taken from the first event. It is absent if the response began before that event.
 const TaskIDHeader = "Pawl-Task-Id"
 
-// session is one response. Before it is open, an error is answered with a problem; afterwards, in its framing.
+// session is one response. Until its header is written, an error is answered with a problem; afterwards, in the framing of the stream.
 type session struct {
 	w       http.ResponseWriter
 	framing framing
 	log     *slog.Logger
-	// emptyMeansEnded: a resumed watch that ends without an event is of a task that had ended already, so the response is 204.
+	// emptyMeansEnded is true for a resumed watch: if it ends without an event, its task had ended before, and the response is 204.
 	emptyMeansEnded bool
 
 	opened bool
