@@ -13,7 +13,7 @@ import (
 	"pawl.dev/cmd/internal/discover"
 )
 
-// part is something that runs until it is told to stop.
+// part is a component of the suite that runs until it is stopped.
 type part struct {
 	name string
 	run  func(context.Context) error
@@ -21,10 +21,10 @@ type part struct {
 	done chan error
 }
 
-// Run serves until ctx is done, and then stops in an order in which nothing is lost: health says NOT_SERVING; streams and
-// calls from outside end while the executor, whose stop is what ends its watchers, waits for its running tool calls and
-// records their outcomes; then the planner and the pool end, and the stores are closed. A part that fails stops all
-// others; its error is returned. Run closes the suite.
+// Run serves until ctx is done, and then stops in an order that loses nothing. First, health becomes NOT_SERVING. Then the listeners, the
+// pool's streams and the executor stop together; the executor waits for its running tool calls, records their outcomes and ends its watchers.
+// Then the planner and the pool stop, and the stores are closed. If a part fails, Run stops the others and returns its error. Run closes the
+// suite.
 func (s *Suite) Run(ctx context.Context) error {
 	front, behind := s.parts()
 	failed := make(chan error, len(front)+len(behind))
@@ -47,11 +47,11 @@ func (s *Suite) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// parts are what runs, in the order in which it stops.
+// parts returns the suite's parts. Those of front stop before those of behind.
 func (s *Suite) parts() (front, behind []*part) {
 	front = []*part{{name: "executor", run: s.executor.Run}, {name: "MCP pool's streams", run: func(ctx context.Context) error {
 		<-ctx.Done()
-		s.pool.EndStreams() // they would never end, and the server waits for them
+		s.pool.EndStreams() // they would not end by themselves, and the gRPC server waits for them
 		return nil
 	}}}
 	if s.gateway != nil {
@@ -64,7 +64,7 @@ func (s *Suite) parts() (front, behind []*part) {
 	return front, behind
 }
 
-// start runs the part; what ends before it was told to is a failure.
+// start runs the part. It sends an error to failed if the part ends before it is stopped.
 func (p *part) start(ctx context.Context, failed chan<- error) {
 	ctx, p.stop = context.WithCancel(ctx)
 	p.done = make(chan error, 1)
@@ -78,13 +78,13 @@ func (p *part) start(ctx context.Context, failed chan<- error) {
 				err = fmt.Errorf("%s ended by itself", p.name)
 			}
 			failed <- err
-			err = nil // it is told once
+			err = nil // report it once
 		}
 		p.done <- err
 	}()
 }
 
-// stop tells all of them at once and waits for each.
+// stop stops all parts at once and waits for them.
 func stop(parts []*part) error {
 	for _, p := range parts {
 		p.stop()
@@ -96,7 +96,7 @@ func stop(parts []*part) error {
 	return errors.Join(errs...)
 }
 
-// note tells other processes where this one is.
+// note writes the server file, by which other processes find this one.
 func (s *Suite) note() error {
 	return discover.WriteServerFile(s.cfg.DataDir, discover.ServerInfo{
 		PID: os.Getpid(), GRPC: s.GRPCAddr(), HTTP: s.HTTPAddr(), Version: s.cfg.Version,

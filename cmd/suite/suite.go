@@ -26,16 +26,16 @@ import (
 	"pawl.dev/services/serve"
 )
 
-// ErrLocked is wrapped by what New returns where another process has the data folder.
+// ErrLocked is wrapped by New's error if another process has the data folder.
 var ErrLocked = executor.ErrLocked
 
-// Suite is everything in one process. Run serves it once.
+// Suite is the whole of Pawl in one process. Run may be called once.
 type Suite struct {
 	cfg    Config
 	log    *slog.Logger
 	auth   identity.Authenticator
 	keys   *identity.KeyFile // nil: there are no keys
-	health *health.Server    // of the connection in this process
+	health *health.Server    // of conn
 	conn   *inproc.Conn
 
 	executor *executor.Service
@@ -45,11 +45,10 @@ type Suite struct {
 	server   *serve.Server    // nil: no gRPC listener
 
 	grpcLis, httpLis net.Listener
-	closers          []func() error // of what was opened, in that order
+	closers          []func() error // in the order of opening
 }
 
-// New opens the stores and listens; calls are answered once Run is called. Where it fails, everything that was opened is
-// closed. log may be nil.
+// New opens the stores and listens; Run answers the calls. If New fails, it closes everything that it has opened. log may be nil.
 func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Suite, err error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -66,7 +65,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Suite, err error
 	return s, nil
 }
 
-// identify decides who may call, before anything is opened for them.
+// identify sets up authentication and the in-process connection, before any listener is opened.
 func (s *Suite) identify(context.Context) (err error) {
 	s.auth = identity.Local()
 	if s.cfg.KeysFile != "" {
@@ -87,7 +86,7 @@ func (s *Suite) identify(context.Context) (err error) {
 		}
 	}
 	inside := s.options()
-	inside.MaxRecvBytes = planner.MaxRequestBytes // what the executor asks the planner brings a task's whole history
+	inside.MaxRecvBytes = planner.MaxRequestBytes // a request to the planner carries a task's whole history
 	unary, stream, err := serve.Interceptors(inside)
 	if err != nil {
 		return err
@@ -101,7 +100,7 @@ func (s *Suite) options() serve.Options {
 	return serve.Options{Auth: s.auth, Log: s.log, Local: s.keys == nil}
 }
 
-// services builds the executor first: its journal is what tells that another process has the data folder.
+// services builds the services, the executor first: opening its journal fails if another process has the data folder.
 func (s *Suite) services(ctx context.Context) (err error) {
 	asService := s.as("executor", identity.RoleService)
 	settings := s.cfg.Executor
@@ -136,7 +135,7 @@ func (s *Suite) register(r grpc.ServiceRegistrar) {
 	s.planner.Register(r)
 }
 
-// front opens the listeners and builds what answers there.
+// front opens the listeners and builds the gRPC server and the gateway.
 func (s *Suite) front(ctx context.Context) (err error) {
 	if s.cfg.GRPCAddr != "" {
 		if s.grpcLis, err = s.listen(s.cfg.GRPCAddr); err != nil {
@@ -165,7 +164,7 @@ func (s *Suite) listen(addr string) (net.Listener, error) {
 		return nil, err
 	}
 	s.closers = append(s.closers, func() error {
-		if err := lis.Close(); !errors.Is(err, net.ErrClosed) { // who served on it closed it already
+		if err := lis.Close(); !errors.Is(err, net.ErrClosed) { // a server that used it has closed it already
 			return err
 		}
 		return nil
@@ -173,7 +172,7 @@ func (s *Suite) listen(addr string) (net.Listener, error) {
 	return lis, nil
 }
 
-// as is a connection in this process that calls as someone with these roles. Without keys everyone may do everything.
+// as returns an in-process connection whose calls come from sub with these roles. Without keys, roles do not matter.
 func (s *Suite) as(sub string, roles ...identity.Role) grpc.ClientConnInterface {
 	if s.keys == nil {
 		return s.conn
@@ -181,15 +180,15 @@ func (s *Suite) as(sub string, roles ...identity.Role) grpc.ClientConnInterface 
 	return s.conn.WithToken(s.keys.Ephemeral(sub, roles))
 }
 
-// Conn is a connection in this process as the user `local`, who is an operator too.
+// Conn returns an in-process connection as the user `local` with the operator role.
 func (s *Suite) Conn() grpc.ClientConnInterface {
 	return s.as(identity.LocalSub, identity.RoleUser, identity.RoleOperator)
 }
 
-// GRPCAddr is where gRPC listens; "" where it does not.
+// GRPCAddr returns the gRPC listener's address, or "".
 func (s *Suite) GRPCAddr() string { return addrOf(s.grpcLis) }
 
-// HTTPAddr is where the gateway listens; "" where it does not.
+// HTTPAddr returns the gateway's address, or "".
 func (s *Suite) HTTPAddr() string { return addrOf(s.httpLis) }
 
 func addrOf(lis net.Listener) string {
@@ -199,7 +198,7 @@ func addrOf(lis net.Listener) string {
 	return lis.Addr().String()
 }
 
-// close closes what was opened, the last first.
+// close closes everything that New has opened, the last first.
 func (s *Suite) close() error {
 	var errs []error
 	for i := len(s.closers) - 1; i >= 0; i-- {
@@ -209,17 +208,17 @@ func (s *Suite) close() error {
 	return errors.Join(errs...)
 }
 
-// Config says what to run and where. The zero value of a field means what its comment says.
+// Config configures a suite.
 type Config struct {
-	// DataDir holds everything that must outlive the process. Required; made where it does not exist.
+	// DataDir holds everything that must outlive the process. Required; New creates it if it does not exist.
 	DataDir string
-	// HTTPAddr is where the gateway listens, host:port; empty: it does not.
+	// HTTPAddr is the gateway's address, host:port; empty: there is no gateway.
 	HTTPAddr string
-	// GRPCAddr is where all gRPC services listen, host:port; empty: they do not.
+	// GRPCAddr is the address of all gRPC services, host:port; empty: there is no gRPC listener.
 	GRPCAddr string
 	// MCPConfigs are files in the mcpServers format.
 	MCPConfigs []string
-	// Workspace is the folder that the built-in MCP server `workspace` shows; empty: there is no such server.
+	// Workspace is the folder of the built-in MCP server `workspace`; empty: there is no such server.
 	Workspace string
 	// KeysFile holds the hashed API keys; empty: everyone who reaches the suite is the user `local`.
 	KeysFile string
@@ -227,23 +226,23 @@ type Config struct {
 	Executor executor.Config
 	// Pool are the MCP pool's settings; its data folder, files, workspace and version are those of the suite.
 	Pool mcppool.Config
-	// Builtins are tools of the program that runs the suite, Go functions or MCP servers in its process, by name, which is their server's id.
+	// Builtins are the embedding program's own tools, Go functions or in-process MCP servers, by server id.
 	Builtins map[string]mcppool.Builtin
-	// DefaultModel plans where neither a task nor its agent names a model; empty: the planner's default.
+	// DefaultModel plans if neither a task nor its agent names a model; empty: the planner's default.
 	DefaultModel string
 	// Models is a file of named language models; empty: there are none.
 	Models string
 	// ModelTries is how many attempts a model has to give a valid reply before the call fails; 0: the planner's default.
 	ModelTries int
-	// AllowHosts are Host headers that the gateway takes beside loopback and the address it listens on.
+	// AllowHosts are Host headers that the gateway accepts besides loopback and its own address.
 	AllowHosts []string
 	// AllowOrigins are web origins whose pages may call the gateway.
 	AllowOrigins []string
-	// Version is told to clients; may be empty.
+	// Version is the version that clients see; may be empty.
 	Version string
 }
 
-// complete returns the configuration with absolute paths, the data folder existing.
+// complete returns the configuration with absolute paths, and creates the data folder.
 func (c Config) complete() (Config, error) {
 	if c.DataDir == "" {
 		return c, fmt.Errorf("no data folder is configured")
@@ -264,8 +263,8 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
-// landingPage is where the gateway ends logins to MCP servers, as far as browsers of this machine can reach it; empty where
-// that is not known before it listens, or is for an operator to say.
+// landingPage returns the redirect URI with which the gateway finishes logins to MCP servers. It returns "" if the gateway's port is not
+// known yet, or if it is not on loopback: then an operator must configure the address.
 func landingPage(httpAddr string) string {
 	_, port, err := net.SplitHostPort(httpAddr)
 	if err != nil || port == "0" || !serve.LoopbackHost(httpAddr) {

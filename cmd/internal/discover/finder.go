@@ -1,5 +1,5 @@
-// Package discover is a command's connection to a server: the one that was named, the one that has the data folder, or one that it
-// starts in this process. It finds the workspace server of the current folder too.
+// Package discover connects a command to a server: the one named by --server, the one that has the data folder, or one that it starts in
+// this process. It also finds the workspace server of the current folder.
 package discover
 
 import (
@@ -27,31 +27,31 @@ import (
 	"pawl.dev/services/serve"
 )
 
-// Kind is how a server was found.
+// Kind tells how a server was found.
 type Kind int
 
 const (
-	// Named by the user; it may be on another machine.
+	// Named is a server that the user named; it may be on another machine.
 	Named Kind = iota
-	// Running in another process of this machine.
+	// Running is a server in another process of this machine.
 	Running
-	// Embedded in this process.
+	// Embedded is a server in this process.
 	Embedded
 )
 
-// ErrNone says that no server runs and none may be started.
+// ErrNone means that no server runs.
 var ErrNone = errors.New("no server is running")
 
-// Server is a server that answered.
+// Server is a connection to a server that has answered.
 type Server struct {
 	Kind Kind
 	Addr string
 	Conn grpc.ClientConnInterface
-	// Close ends the connection, and an embedded server gracefully.
+	// Close closes the connection, and stops an embedded server gracefully.
 	Close func() error
 }
 
-// Local says that the server sees this machine's files.
+// Local reports whether the server can read this machine's files.
 func (s *Server) Local() bool { return s.Kind != Named }
 
 // Conn is a connection to another process.
@@ -60,31 +60,31 @@ type Conn interface {
 	Close() error
 }
 
-// Config says where to look.
+// Config configures how a server is found.
 type Config struct {
-	Server   string          // given by the user; nothing else is tried then
-	Parts    map[string]Part // beside Server, by package of the services; others are the server's own
-	DataDir  string          // "": the usual one
+	Server   string          // the address that the user named; if set, no other is tried
+	Parts    map[string]Part // other processes beside Server, by proto package; Server itself serves the other packages
+	DataDir  string          // "": the default
 	Key      string          // the API key to send
-	AskedKey bool            // the key was given for this command: the user is told if the server has no keys
-	Flags    string          // reach the same server from another command line
-	Fallback string          // the address to try when the data folder names none; "" for none
+	AskedKey bool            // the key comes from --key: the user is told if the server needs none
+	Flags    string          // flags with which another command line reaches the same server
+	Fallback string          // the address to try if the data folder names none; "" for none
 
 	Start func(ctx context.Context, dataDir string) (*Server, error) // nil: never start one; executor.ErrLocked: another process holds the folder
-	Note  func(string)                                               // tells the user what takes long or happens; nil: nothing is said
+	Note  func(string)                                               // tells the user of delays and lost connections; may be nil
 	Alive func(pid int) bool                                         // nil: Alive
 
-	// Patience is how long to wait for the holder of the data folder to answer or to leave; 3 s if 0.
+	// Patience is how long to wait for the process that has the data folder to answer or to exit; 3 s if 0.
 	Patience time.Duration
-	// ReconnectPatience is how long to wait for a server that went away; 30 s if 0. A server that stops gracefully first finishes
-	// its running calls.
+	// ReconnectPatience is how long to wait for a lost server to come back; 30 s if 0. A server that stops gracefully finishes its
+	// running calls first.
 	ReconnectPatience time.Duration
 }
 
-// DefaultGRPC is where `pawl up` listens.
+// DefaultGRPC is the gRPC address of `pawl up`.
 const DefaultGRPC = "127.0.0.1:7411"
 
-// Dir is the data folder, absolute.
+// Dir returns the absolute path of the data folder.
 func (c Config) Dir() (string, error) {
 	if c.DataDir != "" {
 		return filepath.Abs(c.DataDir)
@@ -101,12 +101,12 @@ func (c Config) Dir() (string, error) {
 }
 
 const (
-	// answerTimeout is for a server that is there. Where nothing listens that shows at once, and a busy machine is slow: who
-	// took it for gone would start a second one.
+	// answerTimeout is the time that a known server has to answer. It is long, because a busy machine is slow and a command that gives up
+	// would start a second server. An address at which nothing listens fails at once.
 	answerTimeout = 5 * time.Second
-	// sayAfter is how long a server may take to answer before the user is told.
+	// sayAfter is the time after which the user is told that a server is slow.
 	sayAfter = time.Second
-	// guessTimeout is for an address that may belong to another program.
+	// guessTimeout is the time that an address has to answer which may belong to another program.
 	guessTimeout = time.Second
 	retryEvery   = 50 * time.Millisecond
 	patience     = 3 * time.Second
@@ -115,7 +115,7 @@ const (
 	reconnectPatience = 30 * time.Second
 )
 
-// open returns a server that answers, and starts one in this process if there is none.
+// open finds a server, or starts one in this process if there is none.
 func (s *Session) open(ctx context.Context) (*Server, error) {
 	if s.cfg.Server != "" {
 		return s.named(ctx)
@@ -140,7 +140,7 @@ func (s *Session) open(ctx context.Context) (*Server, error) {
 	}
 }
 
-// existing returns a server that runs already: the named one, else the one of the data folder, else the one at the usual address.
+// existing finds a server that runs already: the named one, else the one of the data folder, else the one at the fallback address.
 func (s *Session) existing(ctx context.Context) (*Server, error) {
 	if s.cfg.Server != "" {
 		return s.named(ctx)
@@ -162,14 +162,14 @@ func (s *Session) existing(ctx context.Context) (*Server, error) {
 	return nil, ErrNone
 }
 
-// start runs a suite in this process. It outlives the search for a server: its context is not bound to the search's patience.
+// start runs a suite in this process. The suite's context is detached from ctx, because the suite outlives the search.
 func (s *Session) start(ctx context.Context) (*Server, error) {
 	dir, err := s.cfg.Dir()
 	if err != nil {
 		return nil, err
 	}
 	if info := ReadServerFile(dir); info != nil && info.GRPC != "" && info.OwnSettings && !s.cfg.Alive(info.PID) {
-		// Its tasks would run here without those settings, and fail.
+		// Its tasks would run here without its settings, and fail.
 		return nil, ui.Errorf("the server of the data folder %s (pid %d) was killed; it has settings of its own", dir, info.PID).
 			Then("start it again with pawl up and its own flags; tasks go on where they were")
 	}
@@ -215,10 +215,10 @@ func (s *Session) dial(ctx context.Context, addr string, kind Kind, timeout time
 	return &Server{Kind: kind, Addr: addr, Conn: conn, Close: conn.Close}, nil
 }
 
-// heldError explains a data folder that stays locked by a process that does not answer.
+// heldError explains that a process which does not answer has locked the data folder.
 func (s *Session) heldError(cause error) error {
 	who := "another process"
-	dir, _ := s.cfg.Dir() // it is known: it was found locked
+	dir, _ := s.cfg.Dir() // no error, because it succeeded before
 	if info := ReadServerFile(dir); info != nil {
 		who = fmt.Sprintf("another process (pid %d, gRPC %s)", info.PID, info.GRPC)
 	}
@@ -226,7 +226,7 @@ func (s *Session) heldError(cause error) error {
 		Then("wait until it has ended or end it, or use another folder with --data DIR")
 }
 
-// keyless reports whether a server answers without a key too.
+// keyless reports whether a server answers without a key.
 func (s *Session) keyless(ctx context.Context, server *Server) bool {
 	if server.Kind == Embedded {
 		return true
@@ -248,25 +248,25 @@ func dial(addr, key string) (Conn, error) {
 	return serve.Dial(addr, key)
 }
 
-// Part is where a part of the suite is that may run in processes of its own.
+// Part locates a part of the suite that may run in a process of its own.
 type Part struct {
-	Name string // what people call it
+	Name string // for messages
 	Addr string // of several replicas a list with commas, or dns:///name:port
-	// Given: the user named it, so that it is asked whatever the server itself offers. Else it is a guess, for a server that lacks the part.
+	// Given is set if the user named the address. Otherwise Addr is a default, which is used only if the server itself lacks the part.
 	Given bool
 }
 
-// parts are the processes of one suite: the named server, and others for what it does not offer. It implements Conn.
+// parts connects to the processes of one suite: the named server, and others for the services that it does not offer. It implements Conn.
 type parts struct {
-	home  Conn
+	home  Conn // the named server
 	dial  func(addr string) (Conn, error)
-	where map[string]Part // by package of the services
+	where map[string]Part // by proto package
 
 	mu     sync.Mutex
-	chosen map[string]Conn // guarded by mu; by package
+	chosen map[string]Conn // guarded by mu; by proto package
 }
 
-// Close ends all connections.
+// Close closes all connections.
 func (p *parts) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -297,11 +297,11 @@ func (p *parts) NewStream(ctx context.Context, desc *grpc.StreamDesc, method str
 	return c.NewStream(oneReplica(ctx), desc, method, opts...)
 }
 
-// oneReplica makes all calls of command lines go to one of several replicas, as long as it is there: each keeps its calls in flight, and the
-// logins that were begun, for itself.
+// oneReplica routes all calls of command lines to the same replica, as long as it is there, because each replica keeps its running calls and
+// pending logins to itself.
 func oneReplica(ctx context.Context) context.Context { return serve.WithAffinity(ctx, "pawl") }
 
-// of is the process that a method is called at: /pawl.mcppool.v1.McpPoolService/CallTool.
+// of returns the connection for a method, such as /pawl.mcppool.v1.McpPoolService/CallTool.
 func (p *parts) of(ctx context.Context, method string) (Conn, error) {
 	service, _, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
 	pkg := service[:max(strings.LastIndexByte(service, '.'), 0)]
@@ -321,7 +321,8 @@ func (p *parts) of(ctx context.Context, method string) (Conn, error) {
 	return c, err
 }
 
-// choose finds the process of a part. Where only the guess is left and nothing is there, the server itself says what it lacks.
+// choose finds the process of a part. If the part is at neither the named server nor its default address, choose returns the named server,
+// whose error then tells what it lacks.
 func (p *parts) choose(ctx context.Context, part Part, service string) (Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -342,7 +343,7 @@ func (p *parts) choose(ctx context.Context, part Part, service string) (Conn, er
 		Then("correct --pool or --planner (PAWL_POOL, PAWL_PLANNER), or leave it out")
 }
 
-// Plainly is why a server could not be reached, without what gRPC puts around it.
+// Plainly returns why a server could not be reached, without gRPC's wrapping.
 func Plainly(err error) string {
 	text := status.Convert(err).Message()
 	if _, inner, ok := strings.Cut(text, `desc = "`); ok {
@@ -351,7 +352,7 @@ func Plainly(err error) string {
 	return strings.TrimPrefix(text, "transport: Error while dialing: ")
 }
 
-// serves says whether a server offers a service; the error has the code NotFound where it is there and does not.
+// serves returns nil if a server offers a service. The error has the code NotFound if the server answers but does not offer it.
 func serves(ctx context.Context, c Conn, service string) error {
 	answer, err := healthv1.NewHealthClient(c).Check(ctx, &healthv1.HealthCheckRequest{Service: service})
 	if err == nil && answer.GetStatus() != healthv1.HealthCheckResponse_SERVING {
@@ -360,10 +361,10 @@ func serves(ctx context.Context, c Conn, service string) error {
 	return err
 }
 
-// serverFile names, in a data folder, which process serves it and where. It does not say whether that process still lives.
+// serverFile is the file in a data folder that names its server's process and addresses. It may outlive that process.
 const serverFile = "server.json"
 
-// ServerInfo says which process serves a data folder.
+// ServerInfo describes the process that serves a data folder.
 type ServerInfo struct {
 	PID       int       `json:"pid"`
 	GRPC      string    `json:"grpc,omitempty"` // empty: it does not listen there
@@ -376,7 +377,7 @@ type ServerInfo struct {
 	OwnSettings bool `json:"ownSettings,omitempty"`
 }
 
-// WriteServerFile puts the note there as a whole, readable by its owner alone.
+// WriteServerFile writes the server file atomically, readable by its owner alone.
 func WriteServerFile(dataDir string, info ServerInfo) error {
 	raw, err := json.MarshalIndent(info, "", "  ")
 	if err != nil {
@@ -388,7 +389,7 @@ func WriteServerFile(dataDir string, info ServerInfo) error {
 	})
 }
 
-// WriteFile replaces a file by what write writes, as a whole or not at all. It is readable by its owner alone.
+// WriteFile atomically replaces a file with the output of write. The file is readable by its owner alone.
 func WriteFile(path string, write func(*os.File) error) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
 	if err != nil {
@@ -405,7 +406,7 @@ func WriteFile(path string, write func(*os.File) error) error {
 	return nil
 }
 
-// ReadServerFile returns the note; nil if it is missing or cannot be understood, as a newer or a broken one.
+// ReadServerFile reads the server file. It returns nil if the file is missing or cannot be parsed.
 func ReadServerFile(dataDir string) *ServerInfo {
 	raw, err := os.ReadFile(filepath.Join(dataDir, serverFile))
 	if err != nil {
@@ -418,7 +419,7 @@ func ReadServerFile(dataDir string) *ServerInfo {
 	return &info
 }
 
-// RemoveServerFile takes the note away if it is the one of process pid.
+// RemoveServerFile removes the server file if it names the process pid.
 func RemoveServerFile(dataDir string, pid int) error {
 	info := ReadServerFile(dataDir)
 	if info == nil || info.PID != pid {
@@ -430,7 +431,7 @@ func RemoveServerFile(dataDir string, pid int) error {
 	return nil
 }
 
-// Alive says whether a process of that id exists.
+// Alive reports whether a process with that id exists.
 func Alive(pid int) bool {
 	p, err := os.FindProcess(pid)
 	if err != nil {

@@ -18,10 +18,10 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
-// WorkspaceID is the id of the built-in server of `pawl up`. On a command line it means the workspace server of the current folder.
+// WorkspaceID is the id of the built-in server of `pawl up`. On a command line it is an alias of the current folder's workspace server.
 const WorkspaceID = "workspace"
 
-// Folder is the workspace server of one folder; its zero value is none.
+// Folder identifies the workspace server of a folder. The zero value means no server.
 type Folder struct {
 	id   string
 	root string
@@ -30,7 +30,7 @@ type Folder struct {
 // Shared reports whether the server may have users who must not see each other's folders.
 func (s *Session) Shared() bool { return s.cfg.Key != "" && !s.Embedded() }
 
-// Workspace makes sure that the pool has a workspace server for dir ("": the current folder), active for the caller.
+// Workspace finds or registers the workspace server of dir ("": the current folder) and activates it for the caller.
 func (s *Session) Workspace(ctx context.Context, dir string) (Folder, error) {
 	root, err := RealPath(dir)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *Session) Workspace(ctx context.Context, dir string) (Folder, error) {
 	return Folder{id: server.GetId(), root: root}, nil
 }
 
-// folderServer returns the folder's own server and registers it where it is not there yet.
+// folderServer returns the folder's own server, and registers it if needed.
 func folderServer(ctx context.Context, s *Session, root string) (*mcppoolv1.McpServer, error) {
 	id := folderID(root)
 	server, err := s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: id})
@@ -62,7 +62,7 @@ func folderServer(ctx context.Context, s *Session, root string) (*mcppoolv1.McpS
 		McpServer: &mcppoolv1.McpServer{
 			DisplayName:   "workspace " + filepath.Base(root),
 			Description:   "The files of " + root,
-			OnlyWhenNamed: true, // it means something only for tasks started in that folder
+			OnlyWhenNamed: true, // only tasks started in that folder use it
 			Transport:     &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{Name: WorkspaceID, Root: root}},
 		},
 	})
@@ -72,14 +72,14 @@ func folderServer(ctx context.Context, s *Session, root string) (*mcppoolv1.McpS
 	return server, err
 }
 
-// OtherFolder reports whether a server was registered by a command for its folder, which is not the current one.
+// OtherFolder reports whether the server is the workspace server that a command registered for a folder other than the current one.
 func OtherFolder(server *mcppoolv1.McpServer) bool {
 	root := server.GetBuiltin().GetRoot()
 	here, err := RealPath("")
 	return isWorkspace(server) && server.GetId() == folderID(root) && (err != nil || root != here)
 }
 
-// folderID names a folder's server: readable, and different for each folder.
+// folderID returns the id of a folder's server: a readable slug with a hash.
 func folderID(root string) string {
 	sum := sha256.Sum256([]byte(root))
 	slug := slugOf(filepath.Base(root), 40)
@@ -89,14 +89,14 @@ func folderID(root string) string {
 	return WorkspaceID + "-" + slug + hex.EncodeToString(sum[:3])
 }
 
-// slugOf makes lower-case letters, digits and hyphens of a name, at most n of them.
+// slugOf reduces a name to at most n lower-case letters, digits and hyphens.
 func slugOf(name string, n int) string {
 	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
 	slug := strings.Join(words, "-")
 	return strings.Trim(slug[:min(len(slug), n)], "-")
 }
 
-// RealPath is a folder without links, absolute; "" is the current folder.
+// RealPath returns the absolute path of a folder with symbolic links resolved; "" is the current folder.
 func RealPath(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err == nil {
@@ -119,8 +119,8 @@ func shows(server *mcppoolv1.McpServer, root string) bool {
 	return isWorkspace(server) && !server.GetDisabled() && filepath.Clean(server.GetBuiltin().GetRoot()) == root
 }
 
-// Scope makes the task use this folder and no other: with the servers that --mcp names, else with the agent's own ones,
-// else with all that are active. chosen says that the person named the folder.
+// Scope sets the servers of a task, with this folder's workspace server and no other: those that --mcp names, else the agent's, else all
+// active ones. If the agent names its servers, the folder is added only if chosen is set: the person named the folder.
 func (f Folder) Scope(ctx context.Context, s *Session, req *executorv1.CreateTaskRequest, chosen bool) error {
 	req.Playbook = f.Playbook(req.GetPlaybook())
 	if len(req.GetMcpIds()) > 0 {
@@ -146,7 +146,7 @@ func (f Folder) Scope(ctx context.Context, s *Session, req *executorv1.CreateTas
 	return err
 }
 
-// activeServers are the caller's active servers that show no folder.
+// activeServers returns the ids of the caller's active servers that tasks use without naming them, except workspace servers.
 func activeServers(ctx context.Context, s *Session) ([]string, error) {
 	list, err := All(ctx, s.Pool.ListMcpServers, &mcppoolv1.ListMcpServersRequest{ActiveOnly: true})
 	var ids []string
@@ -158,7 +158,7 @@ func activeServers(ctx context.Context, s *Session) ([]string, error) {
 	return ids, err
 }
 
-// Real is the server that an id on the command line means.
+// Real resolves the alias WorkspaceID to the folder's server and returns any other id unchanged.
 func (f Folder) Real(id string) string {
 	if id == WorkspaceID && f.id != "" {
 		return f.id
@@ -166,7 +166,7 @@ func (f Folder) Real(id string) string {
 	return id
 }
 
-// Alias is the name of a tool for the person: the contrary of Real.
+// Alias returns a tool's id as the person writes it. It is the inverse of Real.
 func (f Folder) Alias(toolID string) string {
 	if rest, ok := strings.CutPrefix(toolID, f.id+"/"); ok && f.id != "" {
 		return WorkspaceID + "/" + rest
@@ -174,8 +174,8 @@ func (f Folder) Alias(toolID string) string {
 	return toolID
 }
 
-// EnsureWorkspace resolves the alias WorkspaceID to the current folder's server, which is registered if needed. On a server with keys or on
-// another machine, the word is an ordinary id.
+// EnsureWorkspace returns the current folder's workspace server, registered if needed, if id is the alias WorkspaceID. For other ids, and on
+// a server with keys or on another machine, it returns the zero Folder, which resolves no alias.
 func (s *Session) EnsureWorkspace(ctx context.Context, id string) (Folder, error) {
 	if id != WorkspaceID {
 		return Folder{}, nil
@@ -187,7 +187,8 @@ func (s *Session) EnsureWorkspace(ctx context.Context, id string) (Folder, error
 	return s.Workspace(ctx, "")
 }
 
-// KnownWorkspace is the current folder's workspace server if it is registered. It never fails: it only serves to show shorter names.
+// KnownWorkspace returns the current folder's workspace server if it is registered, else the zero Folder. It returns no error, because it
+// only serves to print shorter names.
 func (s *Session) KnownWorkspace(ctx context.Context) Folder {
 	server, err := s.Server(ctx)
 	if err != nil || !server.Local() {
@@ -206,15 +207,15 @@ func (s *Session) KnownWorkspace(ctx context.Context) Folder {
 	return Folder{}
 }
 
-// Playbook makes the tools of the server WorkspaceID in a playbook those of this folder's server. Everything else stays byte for byte; a text
-// that is not YAML stays as it is, and the planner says what is wrong with it.
+// Playbook replaces the server WorkspaceID of a playbook's tools by this folder's server and leaves all other bytes unchanged. It returns
+// text that is not YAML unchanged, for the planner to reject.
 func (f Folder) Playbook(text string) string {
 	var doc yaml.Node
 	if f.id == WorkspaceID || f.id == "" || yaml.Unmarshal([]byte(text), &doc) != nil {
 		return text
 	}
 	lines := strings.SplitAfter(text, "\n")
-	for _, tool := range slices.Backward(stepTools(&doc)) { // from the end, so that columns stay right
+	for _, tool := range slices.Backward(stepTools(&doc)) { // from the end, so that a replacement shifts no later column
 		line := []rune(lines[tool.Line-1])
 		before, value := string(line[:tool.Column-1]), string(line[tool.Column-1:])
 		name := strings.TrimLeft(value, `"'`)
@@ -225,7 +226,7 @@ func (f Folder) Playbook(text string) string {
 	return strings.Join(lines, "")
 }
 
-// stepTools are the values of `tool` in all steps, in the order of the text.
+// stepTools returns the nodes of all steps' `tool` values, in the order of the text.
 func stepTools(n *yaml.Node) []*yaml.Node {
 	var tools []*yaml.Node
 	if n.Kind == yaml.DocumentNode {

@@ -23,7 +23,7 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// Session is a connection to a server, and to the next one when that goes away. It opens at its first call.
+// Session is a connection to a server, which it opens at its first call and opens again if the server goes away.
 type Session struct {
 	Tasks   executorv1.ExecutorServiceClient
 	Agents  executorv1.AgentServiceClient
@@ -37,7 +37,7 @@ type Session struct {
 	server *Server    // nil before the first call
 }
 
-// New makes a session.
+// New returns a session that is not connected yet.
 func New(cfg Config) *Session {
 	if cfg.Note == nil {
 		cfg.Note = func(string) {}
@@ -51,13 +51,13 @@ func New(cfg Config) *Session {
 	return s
 }
 
-// Config says where the session looks for servers.
+// Config returns the session's configuration.
 func (s *Session) Config() Config { return s.cfg }
 
-// Flags reach the same server from another command line; they begin with a space or are empty.
+// Flags returns the flags with which another command line reaches the same server; "" or beginning with a space.
 func (s *Session) Flags() string { return s.cfg.Flags }
 
-// Server returns the server in use, and finds or starts one first if there is none yet.
+// Server returns the server in use. It finds or starts one at the first call.
 func (s *Session) Server(ctx context.Context) (*Server, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +74,7 @@ func (s *Session) Server(ctx context.Context) (*Server, error) {
 	return s.server, nil
 }
 
-// Opened returns the server in use; nil before the first call.
+// Opened returns the server in use, or nil before the first call.
 func (s *Session) Opened() *Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +87,7 @@ func (s *Session) Embedded() bool {
 	return server != nil && server.Kind == Embedded
 }
 
-// Close ends the connection, and a server in this process.
+// Close closes the connection, and stops a server in this process.
 func (s *Session) Close() error {
 	if server := s.Opened(); server != nil {
 		return server.Close()
@@ -95,8 +95,8 @@ func (s *Session) Close() error {
 	return nil
 }
 
-// Reconnect finds a server again after lost went away; later callers get the server that the first one found. It never starts a
-// server in this process: one that was killed is started again with its own settings, and needs its data folder for that.
+// Reconnect finds a server again after lost went away. Later callers get the server that the first caller found. It never starts a server in
+// this process: that would lock the data folder, which the lost server needs when it is started again with its own settings.
 func (s *Session) Reconnect(ctx context.Context, lost *Server) (*Server, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +116,7 @@ func (s *Session) Reconnect(ctx context.Context, lost *Server) (*Server, error) 
 	return server, nil
 }
 
-// await looks for a server until one answers or ReconnectPatience ends.
+// await looks for a server until one answers or ReconnectPatience has passed.
 func (s *Session) await(ctx context.Context, lost string) (*Server, error) {
 	patience := cmp.Or(s.cfg.ReconnectPatience, reconnectPatience)
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -144,7 +144,7 @@ func (s *Session) await(ctx context.Context, lost string) (*Server, error) {
 	}
 }
 
-// Invoke implements grpc.ClientConnInterface. It repeats a call whose server went away, which all unary calls of the contracts allow.
+// Invoke implements grpc.ClientConnInterface. It repeats a call whose server went away; all unary methods of the contracts may be repeated.
 func (s *Session) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	server, err := s.Server(ctx)
 	for attempt := 1; err == nil; attempt++ {
@@ -159,10 +159,10 @@ func (s *Session) Invoke(ctx context.Context, method string, args, reply any, op
 	return err
 }
 
-// maxAttempts bounds how often a call is made because its server went away.
+// maxAttempts is the largest number of attempts of a call whose server went away.
 const maxAttempts = 3
 
-// NewStream implements grpc.ClientConnInterface. It repeats no stream: the reader knows what it has seen.
+// NewStream implements grpc.ClientConnInterface. It does not repeat a stream, because only the reader knows what it has received.
 func (s *Session) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	server, err := s.Server(ctx)
 	if err != nil {
@@ -171,7 +171,7 @@ func (s *Session) NewStream(ctx context.Context, desc *grpc.StreamDesc, method s
 	return server.Conn.NewStream(ctx, desc, method, opts...)
 }
 
-// Gone says whether err means that the server itself went away, and not that it refused.
+// Gone reports whether err means that the server went away, rather than that it refused the call.
 func Gone(err error) bool {
 	st, ok := status.FromError(err)
 	if !ok || err == nil {
@@ -196,7 +196,7 @@ func reasonOf(st *status.Status) (string, bool) {
 	return "", false
 }
 
-// pageSize is how many entries of a list are asked for at once.
+// pageSize is the number of entries that All requests per page.
 const pageSize = 1000
 
 // All calls a List method until its last page and returns all pages as one response.
@@ -231,7 +231,7 @@ func setField(m proto.Message, name protoreflect.Name, v protoreflect.Value) {
 	m.ProtoReflect().Set(field(m, name), v)
 }
 
-// Differences are the paths of the fields that differ, for an update mask. A field that another one of its oneof replaced is not named.
+// Differences returns the paths of the fields that differ, for an update mask. It omits a field of a oneof that another field has replaced.
 func Differences(old, now protoreflect.Message) []string {
 	var paths []string
 	fields := now.Descriptor().Fields()
