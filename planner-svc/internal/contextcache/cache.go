@@ -1,6 +1,5 @@
-// Package contextcache keeps what requests have told about tasks, so that the next request of a task sends only what is new. What is
-// kept is a copy that may be dropped at any time: its sender has the original. The package knows no model, and does not look
-// into what it keeps.
+// Package contextcache caches the contexts of tasks, so that the next request of a task sends only the new part. A context may be dropped
+// at any time, because its sender has the original. The package does not interpret the contexts.
 package contextcache
 
 import (
@@ -17,7 +16,7 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// Store keeps contexts by name. It is safe for concurrent use. What it is given and what it returns share their parts, and must not be
+// Store keeps contexts by name. It is safe for concurrent use. Contexts passed to it and returned by it share their parts and must not be
 // changed.
 type Store struct {
 	maxCount, maxBytes int
@@ -35,7 +34,7 @@ type kept struct {
 	bytes      int
 }
 
-// entryOverhead is about what a step, a tool or a round takes in addition to its texts.
+// entryOverhead is the approximate size of a step, a tool or a conversation turn without its texts.
 const entryOverhead = 256
 
 // New makes an empty store of at most that many contexts, none if 0 or less, and bytes, by estimate. Those used least recently are dropped first.
@@ -43,7 +42,7 @@ func New(maxCount, maxBytes int) *Store {
 	return &Store{maxCount: maxCount, maxBytes: maxBytes, contexts: map[string]*list.Element{}, order: list.New()}
 }
 
-// Whole returns the context that a request means: itself, or what its base names followed by the request's history. A base that is not
+// Whole returns the whole context of a request: tc itself, or the kept context that its base names, followed by tc's history. A base that is not
 // kept, or is another user's, is CONTEXT_MISSING.
 func (s *Store) Whole(user string, tc *plannerv1.TaskContext) (*plannerv1.TaskContext, error) {
 	if tc.GetBase() == "" {
@@ -119,7 +118,7 @@ func (s *Store) drop(c *kept) {
 	}
 }
 
-// withoutLimits returns a context without what belongs to one request alone. It shares the rest with the original.
+// withoutLimits returns a context without the fields that belong to one request alone. It shares the rest with the original.
 func withoutLimits(tc *plannerv1.TaskContext) *plannerv1.TaskContext {
 	out := &plannerv1.TaskContext{}
 	to := out.ProtoReflect()

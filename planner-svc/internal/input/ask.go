@@ -50,7 +50,7 @@ func named(t *catalog.Tool, in *strictjson.Object, found []string, failure strin
 	return names
 }
 
-// problems returns what is wrong with an input by the tool's schema.
+// problems returns the violations of the tool's schema by an input.
 func problems(t *catalog.Tool, in *strictjson.Object) []schema.Problem {
 	var invalid *schema.Invalid
 	if t.Schema == nil || !errors.As(t.Schema.Validate(in.String()), &invalid) {

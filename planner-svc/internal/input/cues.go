@@ -7,14 +7,14 @@ import (
 	"pawl.dev/planner-svc/internal/rank"
 )
 
-// around is what stands beside a value.
+// around describes the words beside a value.
 type around struct {
 	before      []string // up to three words before it that are no prepositions, the nearest first
-	role        string   // the nearest word before it that says what it is for: "from"
+	role        string   // the nearest word before it that names its role: "from"
 	left, right Token    // the nearest tokens; on the left, articles are left out
 }
 
-// aroundOf reads what stands beside a value. Another value or a punctuation mark ends it.
+// aroundOf reads the words beside a value. Another value or a punctuation mark ends it.
 func (f *filling) aroundOf(v *Value) (a around) {
 	tokens := f.c.Tokens
 	if v.To < len(tokens) {
@@ -46,7 +46,7 @@ func (f *filling) afterNumber(i int) bool {
 	return i > 0 && f.c.Tokens[i-1].Value != nil && f.c.Tokens[i-1].Value.Kind == Number
 }
 
-// repeats reports whether plain words say nothing that the tool does not say.
+// repeats reports whether plain words only repeat words of the tool.
 func (f *filling) repeats(v *Value) bool {
 	return v.Kind == Phrase && !slices.ContainsFunc(rank.Terms(v.Text), func(t string) bool { return !f.Says[t] && !rank.Stop(t) })
 }
@@ -72,7 +72,7 @@ func (f *filling) cues(d *param, v *Value, a around) float64 {
 	return score
 }
 
-// phraseScore scores plain words: they are a value only if something says so.
+// phraseScore scores plain words: they are a value only if a cue marks them as one.
 func (f *filling) phraseScore(v *Value, a around, score float64) float64 {
 	switch {
 	case f.repeats(v):

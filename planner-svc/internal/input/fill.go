@@ -1,6 +1,6 @@
 // Package input makes, mends and asks for the inputs of tools by their schemas. It finds the values that a sentence names (numbers with units, dates,
-// quoted texts, paths, names …) and gives them to parameters by type, format, unit, name and description; what a person supplied and what an error
-// complained about change an input. It knows no particular tool and calls nothing.
+// quoted texts, paths, names …) and assigns them to parameters by type, format, unit, name and description. It also merges a person's values into an input, and
+// corrects the parts that an error names. It knows no particular tool and calls nothing.
 package input
 
 import (
@@ -15,7 +15,7 @@ import (
 	"pawl.dev/planner-svc/internal/rank"
 )
 
-// Filled is a tool's input as far as a clause tells it.
+// Filled is a tool's input as far as a clause determines it.
 type Filled struct {
 	Input   *strictjson.Object
 	Missing []string // required properties that were not found
@@ -28,7 +28,7 @@ type Filled struct {
 type filling struct {
 	*Params
 	c      *Clause
-	values []*Value // those of the clause, and candidates
+	values []*Value // the values of the clause, and candidates
 	taken  []bool
 	out    Filled
 }
@@ -60,8 +60,8 @@ func (p *Params) Fill(c *Clause) Filled {
 
 const (
 	enough  = 2.0 // the score that a value needs
-	onlyOne = 0.5 // that of a value of the only required parameter that takes it
-	never   = -9  // a score that no value gets above what it needs
+	onlyOne = 0.5 // the score needed by a value of the only required parameter that takes it
+	never   = -9  // the score of a value that must not be used, whatever else speaks for it
 )
 
 // assign gives values to parameters, the surest first. A value that two parameters are as good for waits until one of them has another.

@@ -22,7 +22,7 @@ func IsParamError(t *catalog.Tool, in *strictjson.Object, failure string) bool {
 	return !notInput.MatchString(failure) && (isInput.MatchString(failure) || len(problems(t, in)) > 0)
 }
 
-// Describe says in a sentence what an error means, for a person (A16).
+// Describe explains an error to a person in a sentence (A16).
 func Describe(l lang.Lang, t *catalog.Tool, in *strictjson.Object, failure string) string {
 	if lacking := t.Missing(in); len(lacking) > 0 {
 		return l.Say("%s needs more to go on: %s.", "%s 还需要：%s。", t.GetName(), l.List(lacking))

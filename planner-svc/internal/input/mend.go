@@ -8,9 +8,9 @@ import (
 	"pawl.dev/planner-svc/internal/catalog"
 )
 
-// Merge puts what a person supplied, or an earlier attempt, over an input: what the description says, then the members of content (null says nothing);
-// content that is no object is the one thing that is asked for. Values become what the schema takes if nothing is lost by it, and no value becomes
-// another; members that the tool refuses are left out.
+// Merge merges values that a person supplied, or an earlier attempt, into an input: first those in the description, then the members of content (null
+// changes nothing). Content that is no object is the value of the only parameter that is asked for. Values are converted to the schema's types if that
+// loses nothing; members that the tool refuses are left out.
 func Merge(t *catalog.Tool, in *strictjson.Object, content, description, failure string) *strictjson.Object {
 	out, asked := in.Clone(), *t
 	names := Offending(t, in, failure)

@@ -12,7 +12,7 @@ import (
 	"pawl.dev/planner-svc/internal/rank"
 )
 
-// Params is what a tool says of itself and of its input. It does not change and may be used by several goroutines.
+// Params holds the words of a tool's description and its parameters. It does not change and may be used by several goroutines.
 type Params struct {
 	*catalog.Tool
 	Name     []string        // terms of the tool's name, at least one
@@ -22,15 +22,15 @@ type Params struct {
 	params   []param
 }
 
-// param is what a tool's property says about the values that it takes.
+// param describes the values that a property of a tool takes.
 type param struct {
 	*catalog.Property
 	item       *catalog.Property // the property itself, or of an array its items
 	name, said []string          // terms of its name, at least one, and of its description
 	form       Kind              // of the texts that it takes; Phrase if any, Number if it takes numbers alone
 	unit       unit              // of its numbers; none if it names none
-	percent    float64           // what 1 % is: 0.01 or 1; 0 if it takes none
-	members    []member          // of its enum; of a flag, what turns it on
+	percent    float64           // the number for 1 %: 0.01 or 1; 0 if it takes no percentages
+	members    []member          // of its enum; for a flag, the words that turn it on
 	query      bool              // it is a text to search for
 	folder     bool              // it may be a folder's path
 	needSlash  bool              // its description has examples such as Asia/Tokyo
@@ -42,7 +42,7 @@ type member struct {
 	parts []string // its terms
 }
 
-// ParamsOf reads what a tool says of itself and of its input.
+// ParamsOf reads a tool's description and input schema.
 func ParamsOf(t *catalog.Tool) *Params {
 	first, _, _ := strings.Cut(t.GetDescription(), ". ")
 	p := &Params{Tool: t, Name: termsOf(t.GetName()), Purpose: rank.Terms(t.GetTitle() + " " + first), Says: map[string]bool{}}

@@ -35,7 +35,7 @@ const (
 	Glob   // for a kind of files
 )
 
-// Value is what a text gives as a value.
+// Value is a value found in a text.
 type Value struct {
 	Kind     Kind
 	From, To int    // tokens
@@ -124,7 +124,7 @@ func Scan(text string) *Clause {
 	return c
 }
 
-// Said returns a token as the text has it.
+// Said returns a token as it is written in the text.
 func (c *Clause) Said(t Token) string { return c.Text[t.Start:t.End] }
 
 func (c *Clause) token(start, end int, text, term string) {
@@ -179,7 +179,7 @@ func (c *Clause) value(i int) bool {
 	return false
 }
 
-// read makes a value of what a pattern found before end, and returns its end; false if it is none after all.
+// read makes a value of a pattern's match before end, and returns the value's end; false if the match is no value.
 func (c *Clause) read(kind Kind, found string, end int) (Value, int, bool) {
 	v := Value{Kind: kind, Text: found}
 	switch kind {
@@ -255,7 +255,7 @@ func (c *Clause) word(i int) {
 	}
 }
 
-// chinese takes the next Chinese word: one of the lexicon, a path, or what stands before the next word of the lexicon.
+// chinese takes the next Chinese word: one of the lexicon, a path, or the text before the next word of the lexicon.
 func (c *Clause) chinese(i int) {
 	known := func(w string) bool { return rank.Key("zh", w) != "" || rank.Synonyms(w) != nil }
 	w := rank.ChineseWord(c.Text[i:], known)
@@ -278,7 +278,7 @@ func (c *Clause) chinese(i int) {
 
 var ordinal = regexp.MustCompile(`(\d)(?:st|nd|rd|th)\b`)
 
-// iso writes a date as 2006-01-02, with its time if it has one, and a time as 15:04; false if the year is not said.
+// iso writes a date as 2006-01-02, with its time if it has one, and a time as 15:04; false if there is no year.
 func (v *Value) iso() (string, bool) {
 	clean := ordinal.ReplaceAllString(strings.NewReplacer(",", "", ".", "", " of ", " ", " am", "am", " pm", "pm").Replace(strings.ToLower(v.Text)), "$1")
 	for _, layout := range []string{"January 2 2006", "Jan 2 2006", "2 January 2006", "2 Jan 2006", "2006年1月2日", "15:04", "3:04pm", "3pm", "15:04:05"} {

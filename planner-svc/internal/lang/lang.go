@@ -20,7 +20,7 @@ const (
 	ZH Lang = "zh"
 )
 
-// Of returns the declared language; where none was declared, the one that the text is mostly written in.
+// Of returns the declared language; if none was declared, the one that the text is mostly written in.
 func Of(declared commonv1.Language, text string) Lang {
 	switch declared {
 	case commonv1.Language_LANGUAGE_ZH:
@@ -34,7 +34,7 @@ func Of(declared commonv1.Language, text string) Lang {
 	return EN
 }
 
-// MostlyChinese tells whether a text has more Chinese characters than words in Latin letters: a character is about a word,
+// MostlyChinese reports whether a text has more Chinese characters than words in Latin letters: a character is about a word,
 // and file names in Latin letters do not make a Chinese sentence English.
 func MostlyChinese(text string) bool {
 	han, words, inWord := 0, 0, false

@@ -17,7 +17,7 @@ const maxText = 4 << 20
 // answer collects the answer to one request while its events arrive. The decoder of a format fills it.
 type answer struct {
 	reply    Reply
-	whole    bool // the reason to stop has arrived: the end of the events alone does not tell a whole answer from a cut one
+	whole    bool // the stop reason has arrived; without it, the answer may be incomplete
 	reported bool // the final token counts have arrived
 	byTool   bool // the reply's text is the arguments of the forced tool call
 	refused  bool // some of the text is a refusal
@@ -99,7 +99,7 @@ func (a *answer) stop(reason plannerv1.StopReason) {
 	a.reply.Stop = reason
 }
 
-// finish puts what was collected into the reply once the events have ended, with an error or without.
+// finish completes the reply once the events have ended, with an error or without.
 func (a *answer) finish(err error) error {
 	a.reply.Text = a.text.String()
 	for i, call := range a.reply.Calls {
@@ -112,7 +112,7 @@ func (a *answer) finish(err error) error {
 	switch {
 	case a.failed != nil:
 		return a.failed
-	case a.whole: // what fails after it does not matter
+	case a.whole: // a later failure does not matter
 		return nil
 	case err == nil:
 		return errCutOff

@@ -153,7 +153,7 @@ func messagesBlocks(m *plannerv1.ModelMessage) ([]object, error) {
 
 var imageTypes = []string{"image/jpeg", "image/png", "image/gif", "image/webp"}
 
-// callInput returns the arguments of a call, which must be an object here. What the model wrote instead of one is kept as a member.
+// callInput returns the arguments of a call, which must be an object here. If the model wrote something else, that is kept as a member.
 func callInput(arguments string) json.RawMessage {
 	if o, err := strictjson.ParseObject(arguments); err == nil {
 		return json.RawMessage(o.String())

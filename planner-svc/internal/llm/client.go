@@ -29,9 +29,9 @@ const (
 	maxPause     = time.Minute
 	// maxSilence is how long a provider may pause in the middle of its answer.
 	maxSilence = 2 * time.Minute
-	// maxAnswer bounds what is read of one answer: some hundred thousand tokens, each in an event of its own.
+	// maxAnswer bounds the bytes read of one answer: some hundred thousand tokens, each in its own event.
 	maxAnswer = 64 << 20
-	// maxErrorBody bounds what is read of an answer that is an error.
+	// maxErrorBody bounds the bytes read of an error response.
 	maxErrorBody = 64 << 10
 )
 
@@ -42,7 +42,7 @@ type Config struct {
 	// Credentials is called for each request, since keys change.
 	Credentials func() (Credentials, error)
 	KeyAdvice   string        // what to do if the key is rejected
-	Timeout     time.Duration // of one request, waiting for others included
+	Timeout     time.Duration // of one request, including the wait for a slot (AtOnce)
 	Retries     int           // of requests that failed temporarily
 	AtOnce      int           // requests that run concurrently
 	HTTP        *http.Client
@@ -52,7 +52,7 @@ type Config struct {
 	Record func(ctx context.Context, reply *Reply, began time.Time, err error)
 }
 
-// Credentials are what a provider asks for besides the request.
+// Credentials authenticate requests to a provider.
 type Credentials struct {
 	Key     string            // "" if none is needed
 	Headers map[string]string // sent with each request
@@ -178,7 +178,7 @@ func (c *Client) ask(ctx context.Context, r *Request, a *answer) error {
 	return err
 }
 
-// encode returns the body of a request within what the model can do.
+// encode returns the body of a request, within the model's limits and features.
 func (c *Client) encode(r *Request, a *answer) (string, error) {
 	info, bounded := c.Info(), *r
 	if len(r.Tools) > 0 && !info.Tools {

@@ -19,7 +19,7 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// Class says what kind of error a model's provider gave. It travels in errors as the metadata `model_error`.
+// Class is the kind of a provider's error. Errors carry it as the metadata `model_error`.
 type Class string
 
 // The classes.
@@ -39,7 +39,7 @@ type Error struct {
 	Class      Class
 	Message    string        // from the provider or the network, without secrets
 	Advice     string        // what to do; "" for the class's usual advice
-	RetryAfter time.Duration // 0 if the provider did not say
+	RetryAfter time.Duration // 0 if the provider named none
 }
 
 func errorf(class Class, format string, args ...any) *Error {
@@ -105,7 +105,7 @@ func (e *Error) Public(name string) *errs.Error {
 
 // providerError reads and classifies an error that a provider sent, in the forms in use: {"error": {"type", "code", "message"}}, the inner
 // object alone, or a text in place of either. Anything else becomes no message, since it is mostly a web page. status is HTTP's, and 0 in the
-// middle of a stream, where there is no header.
+// middle of a stream, which has no such header.
 func providerError(body []byte, status int, header http.Header) *Error {
 	var outer struct {
 		Error json.RawMessage `json:"error"`

@@ -3,7 +3,7 @@ package llm
 // Money is an amount in units of 10⁻¹² US dollars, in which the price of a single token is an integer.
 type Money int64
 
-// Price is what a million tokens cost, in US dollars with at most six decimals.
+// Price is the price of a million tokens, in US dollars with at most six decimals.
 type Price struct {
 	Input       float64
 	Output      float64
@@ -14,7 +14,7 @@ type Price struct {
 // perToken returns the exact price of one token.
 func perToken(perMillion float64) Money { return Money(perMillion*1e6 + 0.5) }
 
-// Cost returns what the tokens of u cost. A nil price makes the cost unknown.
+// Cost returns the cost of u's tokens. A nil price makes the cost unknown.
 func (p *Price) Cost(u Usage) (cost Money, known bool) {
 	if p == nil {
 		return 0, false
@@ -29,7 +29,7 @@ func (p *Price) Within(q *Price) bool {
 	return q == nil || p != nil && p.Input <= q.Input && p.Output <= q.Output && p.CachedInput <= q.CachedInput && p.CacheWrite <= q.CacheWrite
 }
 
-// Usage is what requests to models cost. The zero value is no usage.
+// Usage counts the tokens and the cost of requests to models. The zero value is no usage.
 type Usage struct {
 	Input       uint64 // tokens of prompts, the following two included
 	CachedInput uint64 // tokens that the provider read from its cache

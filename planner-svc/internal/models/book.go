@@ -1,5 +1,4 @@
-// Package models is the operator's list of named language models: which there are, how each is reached, and within which bounds they are
-// asked. It knows no task, and no protocol of a provider.
+// Package models is the operator's list of named language models, with the address, credentials and limits of each. It knows no task, and no protocol of a provider.
 package models
 
 import (
@@ -30,7 +29,7 @@ import (
 )
 
 const (
-	// perUser is how many requests of one user run at once, those included that wait for the model.
+	// perUser bounds the concurrent requests of one user, including those that wait for a model's slot.
 	perUser = 16
 	// maxNamed bounds the models that users name as PROVIDER:MODEL.
 	maxNamed = 100
@@ -185,8 +184,8 @@ func (b *Book) provided(name string) (*llm.Client, error) {
 	return m, nil
 }
 
-// Choose returns the model of a name; without one, the first that a hint fits; else the default. A hint fits what it is a part of: the
-// configured name of a model, or the provider's.
+// Choose returns the model of a name; without one, the first that a hint fits; else the default. A hint fits if it is a part of the
+// configured name of a model, or of the provider's name for it.
 func (b *Book) Choose(name string, hints []string) (*llm.Client, error) {
 	if name != "" {
 		return b.Find(name)

@@ -36,7 +36,7 @@ func reference(text string) (kind, name string) {
 	return kind, name
 }
 
-// value returns what a text refers to, or the text itself if it is no reference.
+// value returns the value that a reference names, or the text itself if it is no reference.
 func (b *Book) value(what, text string) (string, error) {
 	kind, name := reference(text)
 	switch kind {
@@ -61,7 +61,7 @@ func (b *Book) value(what, text string) (string, error) {
 	return "", fmt.Errorf("%s refers to the file %s, which holds no key, or more than one line", what, name)
 }
 
-// keyAdvice says what to do if the provider rejects the key.
+// keyAdvice returns the advice for a key that the provider rejects.
 func (e *entry) keyAdvice() string {
 	switch kind, name := reference(e.Key); {
 	case kind == "env":

@@ -15,7 +15,7 @@ import (
 	"pawl.dev/planner-svc/internal/llm"
 )
 
-// What an entry that does not say otherwise gets.
+// The defaults of an entry.
 const (
 	defaultMaxTokens = 4096
 	defaultTimeout   = 5 * time.Minute
@@ -45,7 +45,7 @@ type entry struct {
 	AtOnce        int               `yaml:"atOnce"`
 }
 
-// price is what a million tokens cost in US dollars.
+// price is the price of a million tokens, in US dollars.
 type price struct {
 	Input       *float64 `yaml:"input"`
 	Output      *float64 `yaml:"output"`
@@ -59,7 +59,7 @@ var (
 	ownHeaders = []string{"Host", "Content-Length", "Content-Type", "Transfer-Encoding", "Connection"}
 )
 
-// check says what is wrong with an entry.
+// check returns the first mistake of an entry.
 func (e *entry) check() error {
 	switch {
 	case !nameForm.MatchString(e.Name):
@@ -98,7 +98,7 @@ func (e *entry) checkAddress() error {
 	return nil
 }
 
-// checkNumbers says which number is out of its bounds.
+// checkNumbers returns an error for a number out of its bounds.
 func (e *entry) checkNumbers() error {
 	timeout, err := e.timeout()
 	if err != nil {

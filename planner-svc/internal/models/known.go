@@ -57,7 +57,7 @@ func providerEntry(name string, getenv func(string) string) (e *entry, err error
 	return e, err
 }
 
-// ollamaURL returns where Ollama serves chat completions. host is the variable OLLAMA_HOST, which the server reads too; "" is its default.
+// ollamaURL returns the address at which Ollama serves chat completions. host is the variable OLLAMA_HOST, which the server reads too; "" is its default.
 func ollamaURL(host string) (string, error) {
 	host = cmp.Or(strings.TrimSpace(host), "127.0.0.1")
 	if !strings.Contains(host, "://") {

@@ -13,7 +13,7 @@ import (
 	"pawl.dev/planner-svc/internal/llm"
 )
 
-// newRecorder returns what records a model's answer, or its error, as the GenAI metrics of OpenTelemetry's semantic conventions, and the cost.
+// newRecorder returns a function that records a model's answer or error as GenAI metrics (OpenTelemetry's semantic conventions), and its cost.
 // They go nowhere unless an exporter is configured.
 func newRecorder() func(ctx context.Context, info *llm.Info, reply *llm.Reply, began time.Time, err error) {
 	m := otel.Meter("pawl.dev/planner-svc")

@@ -34,7 +34,8 @@ func (w *work) write(cutShort string, emit func(string) error) (whole string, re
 	return whole, reached, err
 }
 
-// answer tells what was found, what failed, and what was not understood, in paragraphs. fulfilled is false if anything of the goal is missing.
+// answer writes the results, the failures and the parts of the goal that were not understood, in paragraphs. fulfilled is false if a part of the
+// goal is missing.
 func (w *work) answer(cutShort string) (paragraphs []string, fulfilled bool) {
 	fulfilled = cutShort == "" && len(w.notUnderstood) == 0 && w.next == nil
 	if cutShort != "" {
@@ -60,7 +61,7 @@ func (w *work) answer(cutShort string) (paragraphs []string, fulfilled bool) {
 	return append(paragraphs, w.signature()), fulfilled
 }
 
-// tell tells the result of a call, and reports whether it is what was asked for.
+// tell writes the result of a call, and reports whether it answers the demand.
 func (w *work) tell(d call) ([]string, bool) {
 	shown, what := render(w.l, d.res, d.text), countOf(d.text)
 	n, ok := count(d.res, what)
@@ -93,7 +94,7 @@ func (w *work) failure(e *plannerv1.HistoryEntry) string {
 	return w.l.Say("%s failed: %s", "%s 失败：%s", what, e.GetError())
 }
 
-// counting finds what is counted: how many Go files are there.
+// counting finds the counted thing in a question: "Go files" in "how many Go files are there".
 var counting = regexp.MustCompile(`(?i)\bhow many (.+?)(?: (?:are|is|do|does|did|were|was|have|has|can|mention|contain|in|under)\b|[?.]|$)|\bcount (?:all )?(?:the )?(.+?)(?: (?:in|of|under)\b|[?.]|$)|(?:有多少|几)个?\s*(.+?)\s*(?:提到|包含|含有|[？?。]|$)|统计\s*(?:.*下的)?\s*(.+?)\s*(?:的?数量|个数)`)
 
 func countOf(text string) string {
@@ -103,7 +104,7 @@ func countOf(text string) string {
 	return ""
 }
 
-// refusal says what was not understood and what helps.
+// refusal writes which parts were not understood, and how to help.
 func (w *work) refusal() []string {
 	if strings.TrimSpace(w.tc.GetGoal()) == "" {
 		return []string{w.l.Pick("There is no goal, so nothing was done.", "没有目标，所以什么都没有做。")}

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	enough          = 1.45 // what a tool must reach to be chosen
+	enough          = 1.45 // the lowest rating of a tool that is chosen
 	margin          = 0.08 // how much better than the next a tool must be that changes something
 	mostlyExplained = 0.52 // share of a clause's words that a tool must account for if it does not know one
 	considered      = 10   // tools that ranking puts first
@@ -62,7 +62,7 @@ func (ch *choice) changes() bool {
 	return ch.Params != nil && !ch.Reads() && ch.notUnderstood == ""
 }
 
-// paramsOf returns what is known of a tool of the index.
+// paramsOf returns the Params of a tool of the index.
 func (w *work) paramsOf(t *catalog.Tool) *input.Params {
 	known, ok := w.index.Known.Load(t)
 	if !ok {
@@ -161,7 +161,7 @@ func cover(said map[string]bool, terms []string) float64 {
 	return got / max(all, 0.5)
 }
 
-// explain finds how much of what the clause says the tool's words or its input account for, and the first word that they do not.
+// explain returns the share of the clause's words that the tool's words or its input account for, and the first word that they do not.
 func (ch *choice) explain() {
 	got, all := 0.0, 0.5
 	for i, t := range ch.c.Tokens {
@@ -186,10 +186,10 @@ func (ch *choice) explain() {
 
 func wordLike(s string) bool { return strings.ContainsFunc(s, func(r rune) bool { return r >= 'a' }) }
 
-// explanation is how a question begins that wants to know of something, not that it is done.
+// explanation lists beginnings of questions that ask about an action instead of requesting it.
 var explanation = regexp.MustCompile(`(?i)^\s*(?:how (?:do|does|can|could|to|should|would|did) |why |what does \S+ (?:do|mean)|explain |should |is it |怎么|如何|为什么)`)
 
-// yesNo is how a question begins, or in Chinese ends, whose answer is yes or no: what a tool shows that only knows a part of it is none.
+// yesNo lists beginnings (in Chinese, ends) of yes-no questions. A tool that understands only a part of one cannot answer it.
 var yesNo = regexp.MustCompile(`(?i)^\s*(?:does|do|did|is|are|was|were|has|have)\b|吗\s*[?？]?\s*$`)
 
 // ignored returns the word of a clause that changes its meaning and that the tool has no use for: a limit or comparison that is not the tool's

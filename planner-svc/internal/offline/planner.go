@@ -1,6 +1,6 @@
 // Package offline is the model `offline`: a planner without a language model. It reads the goal by patterns, chooses tools by
-// what they are for, fills inputs by schema and writes answers from templates. The same context always gives the same
-// bytes. It is honest: what it cannot match it says, and it never guesses an input.
+// their purpose, fills inputs by schema and writes answers from templates. The same context always gives the same
+// bytes. It never guesses an input, and its answer names the parts of the goal that it did not understand.
 package offline
 
 import (
@@ -23,7 +23,7 @@ import (
 // Name is how tasks and agents name the planner.
 const Name = "offline"
 
-// Planner plans without a language model. It plans only the next step: its result decides what follows.
+// Planner plans without a language model. It plans only the next step, because later steps depend on its result.
 type Planner struct {
 	indexes rank.Cache
 }

@@ -19,8 +19,8 @@ const (
 	mostContent = 4000 // characters
 )
 
-// render shows a result: the members of a structured one, else the text; then other media. If some of several lists are named in the goal, as
-// the files of "which files", the others are left out.
+// render shows a result: the members of a structured one, else the text; then other media. If the goal names some of several lists, as
+// "which files" does, the others are left out.
 func render(l lang.Lang, r *result.Result, goal string) (out []string) {
 	var facts, named []string
 	terms := rank.Terms(goal)
@@ -119,7 +119,7 @@ func clip(l lang.Lang, text string) string {
 	return fence + "\n" + string(runes) + "\n" + fence + note
 }
 
-// count finds how many things of a kind a result tells of: by a member that is named like them, else `count`, else by the items of its only list,
+// count finds how many things of a kind a result has: by a member that is named like them, else `count`, else by the items of its only list,
 // of which those of another type are left out.
 func count(r *result.Result, what string) (n int, ok bool) {
 	noun := nounOf(what)
@@ -161,7 +161,7 @@ func itemsOfType(list, noun string) (all, ofType int) {
 	return all, ofType
 }
 
-// nounOf returns the term of what is counted: "file" of "Go files".
+// nounOf returns the term of the counted noun: "file" of "Go files".
 func nounOf(what string) string {
 	terms := rank.Terms(what)
 	return append([]string{""}, terms...)[len(terms)]

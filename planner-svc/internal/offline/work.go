@@ -15,7 +15,7 @@ import (
 	"pawl.dev/planner-svc/internal/result"
 )
 
-// work is a goal with what was done for it.
+// work is a goal and the progress towards it.
 type work struct {
 	l             lang.Lang
 	tc            *plannerv1.TaskContext

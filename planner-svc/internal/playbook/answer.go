@@ -57,7 +57,7 @@ func (r *run) summary() string {
 	return b.String()
 }
 
-// uncalled says why a step has no call.
+// uncalled returns why a step has no call.
 func (r *run) uncalled(i int) string {
 	switch r.states[i].status {
 	case skipped:
@@ -95,7 +95,7 @@ func (r *run) flowName() string {
 	return r.lang.Say("Playbook of %d %[2]s", "%[1]d 步的 playbook", len(r.Steps), lang.Plural(len(r.Steps), "step", "steps"))
 }
 
-// flowRisk is the highest risk of the steps, by the tools' floors and the playbook's word.
+// flowRisk is the highest risk of the steps, by the tools' floors and the steps' `risk`.
 func (r *run) flowRisk() *commonv1.Risk {
 	var tools []*catalog.Tool
 	said := commonv1.RiskLevel_RISK_LEVEL_UNSPECIFIED
@@ -108,7 +108,7 @@ func (r *run) flowRisk() *commonv1.Risk {
 	return r.raised(risk.OfTools(r.lang, tools), said)
 }
 
-// raised raises a risk to what the playbook says; it cannot lower it.
+// raised raises a risk to the step's `risk`, which cannot lower it.
 func (r *run) raised(assessed *commonv1.Risk, said commonv1.RiskLevel) *commonv1.Risk {
 	return risk.Raise(assessed, said, r.lang.Pick("The playbook says so.", "playbook 中如此声明。"))
 }

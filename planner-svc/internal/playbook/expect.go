@@ -19,7 +19,7 @@ import (
 // mostShown is how much of a value an error shows, in characters.
 const mostShown = 200
 
-// operators are those of expectations, in the order in which they are checked.
+// operators lists the operators of expectations, in the order in which they are checked.
 var operators = []string{"exists", "equals", "not_equals", "contains", "matches", "gte", "lte"}
 
 func (r *reader) expectations(n *yaml.Node) (all []Expectation) {
@@ -66,7 +66,7 @@ func (r *reader) check(op string, n *yaml.Node) check {
 	return c
 }
 
-// holds checks an expectation of a step's output; the error says what was expected and what was there.
+// holds checks an expectation of a step's output; the error names the expected and the actual value.
 func (e *Expectation) holds(output string, lookup func(string) (string, bool)) error {
 	const self = "output"
 	ref := "${" + self + "}"
@@ -98,7 +98,7 @@ func (e *Expectation) holds(output string, lookup func(string) (string, bool)) e
 	return nil
 }
 
-// words says what a check demands.
+// words describes a check for an error message.
 func (c *check) words(operand string) string {
 	return map[string]string{"equals": "to be", "not_equals": "not to be", "contains": "to contain", "matches": "to match", "gte": "to be at least", "lte": "to be at most"}[c.op] +
 		" " + lang.Clip(operand, mostShown)

@@ -24,7 +24,7 @@ import (
 // maxCost bounds the work of one evaluation, in CEL's units: about one per operation and per ten bytes of text.
 const maxCost = 300_000
 
-// stepsName is what expressions call the earlier steps.
+// stepsName is the variable of expressions that holds the earlier steps.
 const stepsName = "steps"
 
 // expression is a CEL expression over `goal`, `inputs` and `steps`, or a JSON template. It is compiled once per playbook and has no effects.
@@ -38,7 +38,7 @@ type expression struct {
 // result each time that the history is replayed.
 var values = ordered{types.DefaultTypeAdapter}
 
-// environment declares what expressions may read.
+// environment declares the variables of expressions.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	named := cel.MapType(cel.StringType, cel.DynType)
 	return cel.NewEnv(cel.CustomTypeAdapter(values), cel.CrossTypeNumericComparisons(true), cel.ASTValidators(cel.ValidateRegexLiterals()),
@@ -155,7 +155,7 @@ func (r *run) eval(x *expression, i int) (string, error) {
 	return toJSON(value)
 }
 
-// forExpressions returns what expressions see of a step that has ended.
+// forExpressions returns the value of `steps.ID` for a step that has ended.
 func (st *state) forExpressions() any {
 	if st.value == nil {
 		st.value = map[string]any{"status": st.status, "output": celValue(st.output)}

@@ -49,7 +49,7 @@ type state struct {
 
 // replay finds the call that is due from the history. Conditions and lists are evaluated again; they depend on the playbook, the inputs
 // and the history alone, so that the same history always leads to the same place. It fails if the history is not that of the
-// playbook, or did not come out as the playbook expects.
+// playbook, or if an expectation does not hold.
 func (r *run) replay() error {
 	p, err := r.enter(0)
 	for _, e := range r.tc.GetHistory() {
@@ -78,7 +78,7 @@ func (r *run) replay() error {
 	return err
 }
 
-// mayRetry reports whether a call failed so that it can be made again: certainly, or without harm.
+// mayRetry reports whether a failed call can be repeated: it certainly had no effect, or its tool is repeatable.
 func (r *run) mayRetry(e *plannerv1.HistoryEntry) bool {
 	if e.GetResult() != plannerv1.StepResult_STEP_RESULT_ERROR {
 		return false
@@ -185,7 +185,7 @@ func (st *state) add(e *plannerv1.HistoryEntry, list bool) {
 	}
 }
 
-// verify checks a call that has ended: no failure where the playbook stops at one, and every expectation.
+// verify checks a call that has ended: its expectations hold, and it succeeded unless the step has `on_error: continue`.
 func (r *run) verify(p place, e *plannerv1.HistoryEntry) error {
 	s := &r.Steps[p.step]
 	if e.GetResult() != plannerv1.StepResult_STEP_RESULT_SUCCESS {

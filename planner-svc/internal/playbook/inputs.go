@@ -12,7 +12,7 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// Inputs is what a playbook takes when it is run.
+// Inputs declares the inputs of a playbook's runs.
 type Inputs struct {
 	Schema               string // JSON Schema of an object; "" if it takes nothing
 	compiled             *schema.Schema

@@ -18,7 +18,7 @@ import (
 	"pawl.dev/planner-svc/internal/risk"
 )
 
-// What references call the task's goal and inputs, and the item of a `foreach` with its place.
+// The names by which references reach the task's goal and inputs, and the item of a `foreach` and its index.
 const (
 	goalName   = "goal"
 	inputsName = "inputs"
@@ -79,8 +79,8 @@ func syntaxError(err error) problem {
 type reader struct {
 	p        *Playbook // as far as it was read: references are to its steps
 	problems []problem
-	what     string   // names in problems what is being read
-	given    []string // what its references may name besides the goal, inputs and steps
+	what     string   // the element that is being read, for problems
+	given    []string // names that its references may use besides the goal, inputs and steps
 }
 
 func (r *reader) wrong(n *yaml.Node, message string) {
@@ -120,7 +120,7 @@ func (r *reader) steps(n *yaml.Node) {
 	}
 }
 
-// step reads one step, each key with what its references may name.
+// step reads one step, each key with the names that its references may use.
 func (r *reader) step(i int, n *yaml.Node) Step {
 	s := Step{ID: defaultID(i), template: &strictjson.Object{}, Line: n.Line}
 	r.what, r.given = stepName(i, s.ID), nil
@@ -208,7 +208,7 @@ func (r *reader) template(n *yaml.Node, key string) string {
 	return raw
 }
 
-// checkRefs checks that the references of a JSON string are to the goal, to inputs, to what is given, or to steps before.
+// checkRefs checks that the references of a JSON string are to the goal, to inputs, to a given name, or to earlier steps.
 func (r *reader) checkRefs(n *yaml.Node, raw string) {
 	refs, err := jsonref.Refs(raw)
 	if err != nil {

@@ -20,13 +20,13 @@ const kept = 64
 
 // Planner plans the steps of playbooks.
 type Planner struct {
-	plan.Planner // answers what a playbook says nothing about: errors, risks, what a person supplied
+	plan.Planner // answers all requests that do not depend on the playbook: errors, risks, a person's parameters
 
 	mu     sync.Mutex
 	parsed map[string]*Playbook // by text
 }
 
-// New returns the planner. The fallback answers what a playbook says nothing about.
+// New returns the planner. The fallback answers all requests that do not depend on the playbook.
 func New(fallback plan.Planner) *Planner {
 	return &Planner{Planner: fallback, parsed: map[string]*Playbook{}}
 }
@@ -67,8 +67,8 @@ func (m *Planner) GenerateAnswer(_ context.Context, req *plannerv1.GenerateAnswe
 	return res, stream(text, emit)
 }
 
-// GetFirstInputParams gives the step's input as the playbook has it, also after an error: what a person wrote is not changed behind their
-// back.
+// GetFirstInputParams returns the step's input as written in the playbook, also after an error: an input that a person wrote is never
+// changed.
 func (m *Planner) GetFirstInputParams(_ context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {
 	r, err := m.run(req.GetContext())
 	if err != nil {
@@ -118,7 +118,7 @@ func (m *Planner) Parse(text string) (*Playbook, error) {
 	return p, nil
 }
 
-// due returns the step that calls the tool now. again says that an input of the step has failed: the step is in the history already.
+// due returns the step that calls the tool now. again: an input of the step has failed, and the step is in the history already.
 func (r *run) due(toolID string, again bool) (*plannerv1.PlannedStep, error) {
 	err := r.replay()
 	if n := len(r.calls); again && n > 0 && r.calls[n-1].entry.GetToolId() == toolID && r.calls[n-1].entry.GetResult() != plannerv1.StepResult_STEP_RESULT_SUCCESS {
@@ -133,8 +133,8 @@ func (r *run) due(toolID string, again bool) (*plannerv1.PlannedStep, error) {
 	return r.propose(r.at)
 }
 
-// pieceBytes is about how long a piece of a text is. All of it is there at once: shorter ones would cost everybody on the way as
-// much each, and be shown no sooner.
+// pieceBytes is the approximate length of a piece of a text. The whole text exists before the first piece is sent, so shorter pieces
+// would only cost more messages.
 const pieceBytes = 16 << 10
 
 // stream emits a text in pieces of whole lines.

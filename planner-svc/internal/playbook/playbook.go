@@ -1,6 +1,6 @@
-// Package playbook is the model `playbook`: steps that a person wrote, in YAML. It is strict: what it does not know, what
-// refers to something that is not there, and what did not come out as expected is an error that names the step or the
-// line. It plans the next step, and those behind it that are certain; it runs nothing.
+// Package playbook is the model `playbook`: steps that a person wrote, in YAML. It is strict: unknown keys, references to missing steps or
+// members, and outputs that fail an expectation are errors that name the line or the step. It plans the next step, and the steps after it
+// that are certain; it runs nothing.
 package playbook
 
 import (
@@ -45,7 +45,7 @@ type Step struct {
 	names    []string           // that Input and Description refer to
 }
 
-// Expectation is what must hold of a step's output.
+// Expectation is a condition on a step's output.
 type Expectation struct {
 	Path   string // dotted path into the output; "" is all of it
 	Checks []check
@@ -55,8 +55,8 @@ type Expectation struct {
 // check is one operator of an expectation with its operand.
 type check struct {
 	op      string
-	operand string         // JSON, with references where the operator takes any value
-	pattern *regexp.Regexp // of matches
+	operand string         // JSON, with references if the operator takes any value
+	pattern *regexp.Regexp // for matches
 }
 
 // ToolIDs returns the tools that the playbook calls, each once, in their order.
@@ -77,7 +77,7 @@ type problem struct {
 
 func (p problem) String() string { return fmt.Sprintf("line %d: %s", p.line, p.message) }
 
-// mostProblems bounds how many problems are told at once.
+// mostProblems bounds the problems that an error lists.
 const mostProblems = 10
 
 // invalid makes the error of a playbook that cannot be used: the message names the first problem, the violations all.

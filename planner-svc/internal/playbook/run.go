@@ -20,7 +20,7 @@ import (
 	"pawl.dev/planner-svc/internal/risk"
 )
 
-// run is a playbook with what was done of it. It is used for one answer, by one goroutine.
+// run is a playbook and its progress. It serves one request, in one goroutine.
 type run struct {
 	*Playbook
 	tc   *plannerv1.TaskContext
@@ -87,7 +87,7 @@ func (r *run) defaultDescription(p place) string {
 	return text
 }
 
-// fill puts what a call may refer to into a template. With open the result is a template again, in which steps that are only planned
+// fill replaces the references of a call's template. With open the result is a template again, in which steps that are only planned
 // have the ids that the task will give them.
 func (r *run) fill(template string, p place, open bool) (text string, err error) {
 	lookup := r.lookup(p)
@@ -109,7 +109,7 @@ func (r *run) fill(template string, p place, open bool) (text string, err error)
 	return text, err
 }
 
-// lookup gives what a call may refer to: the goal, the inputs, its item and index, and the outputs of the steps before it. A step
+// lookup returns the values that a call may refer to: the goal, the inputs, its item and index, and the outputs of the steps before it. A step
 // that failed has an error instead of an output.
 func (r *run) lookup(p place) func(string) (string, bool) {
 	return func(name string) (string, bool) {
@@ -141,7 +141,7 @@ func (r *run) goal() string {
 	return r.Goal
 }
 
-// output is what references see of a step.
+// output returns the output of a step as references see it.
 func output(e *plannerv1.HistoryEntry) string {
 	switch {
 	case e.GetResult() != plannerv1.StepResult_STEP_RESULT_SUCCESS:
@@ -164,12 +164,12 @@ func reasonOf(e *plannerv1.HistoryEntry) string {
 	return e.GetError()
 }
 
-// failed is a playbook that ran into something that it does not go on from.
+// failed returns the error of a playbook that cannot continue.
 func failed(format string, args ...any) *errs.Error {
 	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_PLANNING_FAILED, format, args...)
 }
 
-// unusable is a playbook that refers to something that is not there.
+// unusable returns the error of a playbook that refers to something that does not exist.
 func unusable(line int, format string, args ...any) *errs.Error {
 	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK, format, args...).With("line", strconv.Itoa(line))
 }
@@ -180,10 +180,9 @@ const (
 	mostBytes = 256 << 10
 )
 
-// steps returns the next step, and the steps behind it that are what would be planned then, as long as every step succeeds. The
-// list ends behind a step of which something is expected, since that is checked here, on what came out; before a step whose `if` or
-// `foreach` reads a step that has not ended; and before a step about which something is not certain yet: its tool is not there, a
-// value is missing, or its risk depends on a value.
+// steps returns the next step and the steps after it that are certain if every step succeeds. The list ends after a step with an
+// expectation, because the planner checks it on the actual output; before a step whose `if` or `foreach` reads a step that has not ended;
+// and before a step that is not certain yet: its tool does not exist, a value is missing, or its risk depends on a value.
 func (r *run) steps() ([]*plannerv1.PlannedStep, error) {
 	if err := r.replay(); err != nil {
 		return nil, err
@@ -212,5 +211,5 @@ func (r *run) steps() ([]*plannerv1.PlannedStep, error) {
 			break
 		}
 	}
-	return steps, nil //nolint:nilerr // what is wrong with a later step is told when it is due
+	return steps, nil //nolint:nilerr // an error of a later step is reported when it is due
 }

@@ -9,8 +9,8 @@ import (
 	"pawl.dev/services/similar"
 )
 
-// whole looks at all steps before the first one runs: what can be known to be wrong with a later step by then is not to be found out
-// when the steps before it had their effects. What a step lacks is left alone: a person may supply it (A16).
+// whole checks all steps before the first one runs, so that no step has an effect if a later one certainly cannot work. Missing values are
+// no error: a person may supply them (A16).
 func (r *run) whole() error {
 	if len(r.tc.GetHistory()) > 0 {
 		return nil
@@ -27,7 +27,7 @@ func (r *run) whole() error {
 	return report(codes.FailedPrecondition, problems, problems[0].message, "; nothing was called")
 }
 
-// wrongWith says what is wrong with a step whatever the steps before it bring; empty where nothing is known to be.
+// wrongWith returns why a step cannot work, whatever the outputs of the steps before it; "" if nothing is known.
 func (r *run) wrongWith(i int) string {
 	s := &r.Steps[i]
 	t := r.tool(s.Tool)
@@ -40,7 +40,7 @@ func (r *run) wrongWith(i int) string {
 		return r.noTool(s.Tool)
 	}
 	input, err := r.fill(s.Input, place{step: i}, false)
-	if err != nil || s.Continue { // it is not known yet, or told when it is due; or it may fail
+	if err != nil || s.Continue { // not known yet, or reported when it is due; or the step may fail
 		return ""
 	}
 	if wrong := t.Misfit(input); wrong != nil {
@@ -49,10 +49,10 @@ func (r *run) wrongWith(i int) string {
 	return ""
 }
 
-// noTool says that a tool is not there, and which ones are that may be meant.
+// noTool returns the error for a tool that does not exist; it names similar tools.
 func (r *run) noTool(id string) string {
 	server, name, _ := strings.Cut(id, "/")
-	text := fmt.Sprintf("%s is not one of the task's tools; where its MCP server is inactive or out of reach, or the tool is quarantined, "+
+	text := fmt.Sprintf("%s is not one of the task's tools; if its MCP server is inactive or out of reach, or the tool is quarantined, "+
 		"see `pawl mcp tools %s` and `pawl mcp tools %[2]s --quarantined`; else mend the playbook", id, server)
 	var ids, namesakes []string
 	for _, t := range r.tc.GetTools() {

@@ -13,14 +13,14 @@ import (
 // maxDepth bounds how deep an input may be nested.
 const maxDepth = 64
 
-// member is a key that a mapping may have, with what reads its value.
+// member is a key that a mapping may have, with the function that reads its value.
 type member struct {
 	key  string
 	read func(v *yaml.Node)
 }
 
-// members reads the members of a mapping in the order of known, and complains about unknown keys, about keys that occur twice, and about
-// what is no mapping.
+// members reads the members of a mapping in the order of known, and reports unknown keys, duplicate keys, and nodes that are
+// no mapping.
 func (r *reader) members(n *yaml.Node, what string, known ...member) {
 	if n.Kind != yaml.MappingNode {
 		r.wrong(n, what+" must have `key: value` lines")

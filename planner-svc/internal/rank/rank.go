@@ -13,12 +13,12 @@ import (
 	"pawl.dev/planner-svc/internal/catalog"
 )
 
-// BM25's constants: k1 bounds what repetition adds, b what length takes away.
+// BM25's constants: k1 bounds the weight of repeated terms, b is the penalty for length.
 const k1, b = 1.2, 0.5
 
 // Index holds the terms of a list of tools. It may be used by several goroutines.
 type Index struct {
-	Known sync.Map // what users of the index know of its tools, by *catalog.Tool; it lives as long as the index
+	Known sync.Map // for users of the index: data about its tools, by *catalog.Tool
 
 	tools    []*catalog.Tool
 	postings map[string]map[int]float64 // weights of a term, by tool
@@ -113,7 +113,7 @@ func (c *Cache) Index(tools []*commonv1.Tool) *Index {
 	return x
 }
 
-// equal compares what planners read of a tool.
+// equal compares the fields of a tool that planners read.
 func equal(a *catalog.Tool, b *commonv1.Tool) bool {
 	return a.Tool == b || a.GetId() == b.GetId() && a.GetName() == b.GetName() && a.GetTitle() == b.GetTitle() && a.GetDescription() == b.GetDescription() &&
 		a.GetInputSchemaJson() == b.GetInputSchemaJson() && a.GetEffect() == b.GetEffect() && a.GetRiskFloor() == b.GetRiskFloor()

@@ -17,7 +17,7 @@ var lexiconText string
 // entry is a class of lexicon.txt with a word, or with a key.
 type entry struct{ class, word string }
 
-// lexicon is what lexicon.txt says.
+// lexicon is the content of lexicon.txt.
 type lexicon struct {
 	keys    map[entry]string   // of words and their stems
 	words   map[entry][]string // stems, by key; of the class syn, by each of them
@@ -65,7 +65,7 @@ func Synonyms(term string) []string { return Words("syn", term) }
 // Means reports whether two terms mean the same.
 func Means(a, b string) bool { return a == b || slices.Contains(Synonyms(a), b) }
 
-// Stop reports whether a term says nothing about a tool.
+// Stop reports whether a term is a stop word.
 func Stop(term string) bool { return In("stop", term) }
 
 // Terms divides a text into the terms that it is compared by: stems of English words, divided at camelCase humps too; of Chinese, the

@@ -1,5 +1,5 @@
-// Package risk says how much is at stake in a call, without a model: the tool's floor, raised where the input names the
-// deletion of much. It knows tools and inputs, no goal.
+// Package risk assesses the risk of a call without a model: the tool's floor, raised if a deleting call's input names a root or
+// everything in a folder. It depends on the tool and the input, not on the goal.
 package risk
 
 import (
@@ -25,10 +25,10 @@ func Parse(name string) commonv1.RiskLevel {
 	return commonv1.RiskLevel(commonv1.RiskLevel_value[prefix+strings.ToUpper(name)])
 }
 
-// ByInput tells whether the risk of a call depends on its input. That of other calls is the same for any.
+// ByInput reports whether the risk of a tool's calls depends on their inputs.
 func ByInput(t *catalog.Tool) bool { return !t.Reads() && deletes(t) }
 
-// Raise returns a risk of at least that level, with the reason if it is higher than what was assessed. Nothing lowers a risk (A29).
+// Raise returns a risk of at least that level, with the reason if that level is higher than the assessed one. Nothing lowers a risk (A29).
 func Raise(assessed *commonv1.Risk, level commonv1.RiskLevel, reason string) *commonv1.Risk {
 	if level <= assessed.GetLevel() {
 		return assessed
@@ -66,12 +66,12 @@ func OfTools(l lang.Lang, tools []*catalog.Tool) *commonv1.Risk {
 	return highest
 }
 
-// deletes tells whether a tool's name says that it deletes.
+// deletes reports whether a tool's name contains a word for deleting.
 func deletes(t *catalog.Tool) bool {
 	return slices.ContainsFunc(rank.Terms(t.GetName()), func(term string) bool { return slices.Contains(rank.Synonyms(term), rank.Stem("delete")) })
 }
 
-// wholesale tells whether an input names a root, or everything in a folder.
+// wholesale reports whether an input names a root, or everything in a folder.
 func wholesale(in *strictjson.Object) bool {
 	for _, k := range in.Keys() {
 		raw, _ := in.Get(k)
