@@ -17,10 +17,10 @@ type bench struct {
 	options
 	root, work string
 	programs   string // the folder of the built binaries
-	version    string // what they were built from
+	version    string // the version that they were built from
 	began      time.Time
 	started    int            // processes so far
-	ends       []func() error // of what runs, in the order in which it was started
+	ends       []func() error // each ends something that runs, in the order of the starts
 }
 
 func (b *bench) logf(format string, args ...any) {
@@ -85,7 +85,7 @@ func (b *bench) end(but int) (err error) {
 	return err
 }
 
-// atEnd leaves something to end to the measurement.
+// atEnd registers a function that the end of the measurement calls.
 func (b *bench) atEnd(end func() error) { b.ends = append(b.ends, end) }
 
 // build builds the programs, or takes those that were built.
@@ -126,7 +126,7 @@ func tail(s string) string {
 	return strings.TrimSpace(s)
 }
 
-// measure does all parts. One that fails says so in the document, and the others go on.
+// measure runs all parts. If one fails, the document shows its error, and the others still run.
 func (b *bench) measure(ctx context.Context) string {
 	doc := &document{}
 	b.preface(doc)

@@ -12,7 +12,7 @@ type document struct{ strings.Builder }
 
 func (d *document) heading(title string) { fmt.Fprintf(d, "## %s\n\n", title) }
 
-// text is a paragraph.
+// text adds a paragraph.
 func (d *document) text(format string, args ...any) { fmt.Fprintf(d, format+"\n\n", args...) }
 
 // table has a first column of names; the others are numbers.
@@ -24,7 +24,7 @@ func (d *document) table(head []string, rows [][]string) {
 	d.WriteString("\n")
 }
 
-// none stands where there is nothing to say.
+// none is the text of a cell without a value.
 const none = "–"
 
 // figure shows a number with as many digits as it deserves.
@@ -42,7 +42,7 @@ func figure(v float64) string {
 	return fmt.Sprintf("%.3f", v)
 }
 
-// ratio shows how often b goes into a.
+// ratio shows a divided by b.
 func ratio(a, b float64) string {
 	if a == 0 || b == 0 {
 		return none

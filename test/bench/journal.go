@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// boltMeta is what the header of a bbolt file says. It is read beside the process that has the file, without its lock.
+// boltMeta is the header of a bbolt file. It is read while another process has the file open, without its lock.
 type boltMeta struct {
 	transaction uint64 // the number of the newest one
 	used        int64  // bytes of the file that were ever used; the file itself grows in leaps

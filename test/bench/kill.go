@@ -19,7 +19,7 @@ import (
 // killed is how many tasks are in flight when the executor is killed.
 const killed = 100
 
-// aftermath is what a kill led to.
+// aftermath is the result of a kill.
 type aftermath struct {
 	floor, took         time.Duration // of the steps that were left, and from the kill to the last end
 	ended, asked        int           // tasks that succeeded by themselves, and that ask a person about the outcome of a call
@@ -116,7 +116,7 @@ func (a *aftermath) add(last *executorv1.ExecutorEvent) {
 	}
 }
 
-// count compares what the tool wrote with what tasks say.
+// count compares the lines that the tool wrote with the steps of the tasks.
 func (a *aftermath) count(effects []byte) {
 	seen := map[string]bool{}
 	for line := range strings.Lines(string(effects)) {

@@ -48,7 +48,7 @@ func (b *bench) watching(ctx context.Context, d *document) {
 	d.table([]string{"tasks at once", "p50, ms", "p99, ms", "events"}, rows)
 }
 
-// approving measures from an approval to what it lets happen.
+// approving measures the time from an approval until its step has begun, and until the outcome is durable.
 func (b *bench) approving(ctx context.Context, d *document) {
 	p := b.startPawl(ctx, fourProcesses)
 	req := playbook(stepsPerTask, "t/append", fmt.Sprintf("path: %q, line: x", filepath.Join(b.work, "approved.txt")))
@@ -79,7 +79,7 @@ func (p *pawl) approveAll(ctx context.Context, req *executorv1.CreateTaskRequest
 		case executorv1.EventType_EVENT_TYPE_FLOW_STOP:
 			asked = time.Now()
 			answer := &executorv1.ResumeTaskRequest{Id: e.GetTaskId(), WaitId: waitID, Answer: &executorv1.ResumeTaskRequest_Approve{Approve: &executorv1.Approve{}}}
-			answers.Go(func() error { // beside the stream: its next event may be here before the answer is
+			answers.Go(func() error { // concurrent with the stream: its next event may arrive before the answer does
 				_, err := p.tasks.ResumeTask(ctx, answer)
 				return err
 			})
@@ -93,12 +93,12 @@ func (p *pawl) approveAll(ctx context.Context, req *executorv1.CreateTaskRequest
 	return started, done, errors.Join(answers.Wait(), err)
 }
 
-// waiting measures what tasks that wait for a person cost the executor.
+// waiting measures the executor's memory for tasks that wait for a person.
 func (b *bench) waiting(ctx context.Context, d *document) {
 	n := b.few(10_000)
 	p := b.startPawl(ctx, fourProcesses)
 	req := playbook(1, "t/append", fmt.Sprintf("path: %q, line: x", filepath.Join(b.work, "effects.txt")))
-	// A tenth first: what a process needs to work at all is not what waiting costs.
+	// A tenth first: the memory that a process needs to work at all is not a cost of waiting.
 	p.leaveWaiting(ctx, req, n/10)
 	before, file := settled(ctx, p.executor.pid), readMeta(p.journal)
 	began := time.Now()

@@ -22,7 +22,7 @@ type contender struct {
 	samples   map[int][]sample
 }
 
-// sample is what one measurement of a contender gave.
+// sample is the result of one measurement of a contender.
 type sample struct {
 	perSecond, p50, p99 float64
 	cpu                 map[string]float64 // seconds per 1,000 steps, by process
@@ -73,7 +73,7 @@ func memoryFor(name string) func(sample) float64 {
 	return func(s sample) float64 { return s.memory[name] }
 }
 
-// inTurns measures every system at every level, in turns, so that what else happens on the machine meets them alike.
+// inTurns measures every system at every level, in turns, so that other load on the machine affects them alike.
 func (b *bench) inTurns(ctx context.Context, systems []*contender, levels []int) {
 	for round := range b.rounds {
 		for _, level := range levels {
@@ -139,7 +139,7 @@ func (c *contender) file() (m boltMeta) {
 	return m
 }
 
-// observation is what was seen from outside between two instants.
+// observation is what the measured processes used between two instants.
 type observation struct {
 	from, to time.Time
 	cpu      map[string]float64 // seconds by process, and of the whole machine by ""
@@ -192,7 +192,7 @@ func (o observation) sample(all []finished) sample {
 			s.cpu[name] = used / float64(max(len(took)*stepsPerTask, 1)) * 1000
 		}
 	}
-	// Ticks are coarse: it may come out below nothing.
+	// Ticks are coarse: it may be negative.
 	s.others = max(0, s.others/(seconds*float64(runtime.NumCPU())))
 	s.p50, s.p99 = quantiles(took)
 	return s

@@ -28,7 +28,7 @@ func fsyncTime(dir string) float64 {
 	return p50
 }
 
-// preface says what was measured on what.
+// preface describes the method and the machine.
 func (b *bench) preface(d *document) {
 	d.WriteString("# Performance\n\n")
 	d.text("Written by `make bench` on %s. Systems are measured in turns, in one run: %d round(s) of %v for each system and level. Figures are "+
@@ -83,12 +83,12 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// cpuSeconds is what a process has computed so far, for itself and in the kernel.
+// cpuSeconds is the CPU time of a process so far, in user and kernel mode.
 func cpuSeconds(pid int) float64 {
 	return must(must(procfs.NewProc(pid)).Stat()).CPUTime()
 }
 
-// anonymousMB is the memory of a process that no file stands behind.
+// anonymousMB is the memory of a process that is not backed by a file.
 func anonymousMB(pid int) float64 {
 	return float64(must(must(procfs.NewProc(pid)).NewStatus()).RssAnon) / (1 << 20)
 }
@@ -103,7 +103,7 @@ func children(pid int) (found []int) {
 	return found
 }
 
-// machineSeconds is what all processes and the kernel have computed since the machine was started.
+// machineSeconds is the CPU time of all processes and the kernel since the machine was started.
 func machineSeconds() float64 {
 	t := must(must(procfs.NewDefaultFS()).Stat()).CPUTotal
 	return t.User + t.Nice + t.System + t.IRQ + t.SoftIRQ + t.Steal

@@ -1,4 +1,4 @@
-// Command bench measures Pawl beside a peer and beside the bare store, in one run, and writes docs/performance.md. It
+// Command bench compares Pawl with a peer and with the bare store, in one run, and writes docs/performance.md. It
 // starts real processes, built from this tree, and knows them from outside only: their API, their flags, /proc and the
 // journal's file.
 package main
@@ -38,7 +38,7 @@ type measurement struct {
 	run         func(*bench, context.Context, *document)
 }
 
-// measurements are what can be measured, in the order in which it is done.
+// measurements are the parts that can be measured, in their order.
 var measurements = []measurement{
 	{"suite", "The whole suite, beside Restate", (*bench).suite},
 	{"startup", "Start to serving", (*bench).startup},
@@ -80,10 +80,10 @@ func parseOptions() (options, error) {
 	flag.DurationVar(&o.each, "each", 3*time.Second, "how long each system is measured per round and level")
 	flag.DurationVar(&o.patience, "patience", 150*time.Second, "how long to wait, in all, for the rest of the machine to be quiet")
 	flag.BoolVar(&o.quick, "quick", false, "one short round, a tenth of the tasks: for a look, not for a record")
-	flag.BoolVar(&o.peer, "restate", true, "run Restate beside, where npm can install it")
-	flag.StringVar(&o.bin, "bin", "", "folder of built programs; built from this tree where empty")
+	flag.BoolVar(&o.peer, "restate", true, "measure Restate too, if npm can install it")
+	flag.StringVar(&o.bin, "bin", "", "folder of built programs; built from this tree if empty")
 	flag.StringVar(&o.dir, "dir", os.TempDir(), "where data folders are made; its disk is what is measured")
-	flag.StringVar(&o.out, "out", "", "file to write, or - for standard output; docs/performance.md where empty")
+	flag.StringVar(&o.out, "out", "", "file to write, or - for standard output; docs/performance.md if empty")
 	flag.Parse()
 	o.parts = strings.Split(*which, ",")
 	for _, p := range o.parts {

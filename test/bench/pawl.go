@@ -50,7 +50,7 @@ func (b *bench) startPawl(ctx context.Context, l layout) *pawl {
 	addrs, data := freeAddrs(ctx, 3), b.folder()
 	addr, planner, pool := addrs[0], addrs[1], addrs[2]
 	p := &pawl{layout: l, journal: filepath.Join(data, "journal.db")}
-	// What is measured is the machine, so limits are lifted.
+	// Limits are lifted, because the machine is to be measured.
 	args := append(slices.Clone(l.command), "--data", data, "--max-running", "256", "--max-requests", "0", "--max-steps", "1000")
 	switch {
 	case l.split:

@@ -31,7 +31,7 @@ const (
 	idleFor = 32 * time.Second
 	// settling are small calls that let a pool collect its garbage.
 	settling = 3000
-	// poolCallers are how many call at once where the throughput is measured.
+	// poolCallers is the number of concurrent callers when the throughput is measured.
 	poolCallers = 32
 )
 
@@ -54,7 +54,7 @@ func (b *bench) startPool(ctx context.Context, env []string, mcpServer any) *alo
 	return a
 }
 
-// poolAlone measures what the pool adds to a call, and what an idle connection costs.
+// poolAlone measures the time that the pool adds to a call, and the memory of an idle connection.
 func (b *bench) poolAlone(ctx context.Context, d *document) {
 	b.scope(func() { b.poolCalls(ctx, d) })
 	b.poolIdle(ctx, d)
@@ -84,7 +84,7 @@ func (b *bench) poolIdle(ctx context.Context, d *document) {
 	d.table([]string{"transport", "connections", "KiB each", "target"}, rows)
 }
 
-// idleCost is what a pool's memory grows by with each connection, in KiB.
+// idleCost is the memory that each connection adds to a pool, in KiB.
 func (b *bench) idleCost(ctx context.Context, mcpServer any, n int, idle time.Duration) float64 {
 	a := b.startPool(ctx, []string{"GOGC=50", "GOMEMLIMIT=8MiB"}, mcpServer)
 	connect := func(kind string, n int) {
@@ -92,7 +92,7 @@ func (b *bench) idleCost(ctx context.Context, mcpServer any, n int, idle time.Du
 			must(a.ListTools(identity.OnBehalfOf(ctx, kind+"-"+strconv.Itoa(i)), &mcppoolv1.ListToolsRequest{McpId: "t", PageSize: 1}))
 		}
 	}
-	// The first ones bring what all share.
+	// The first ones allocate the memory that all share.
 	connect("warm", max(n/20, 2))
 	before := a.settled(ctx, 0)
 	connect("user", n)

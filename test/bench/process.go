@@ -23,7 +23,7 @@ const (
 	stopTimeout  = 30 * time.Second
 )
 
-// process is a program that this one started; what it says goes to a file.
+// process is a program that this one started; its output goes to a file.
 type process struct {
 	name string
 	pid  int
@@ -48,7 +48,7 @@ func (b *bench) start(name string, env []string, program string, args ...string)
 	p.pid = p.cmd.Process.Pid
 	go func() {
 		defer close(p.done)
-		_ = p.cmd.Wait() // how it ended is asked of ProcessState
+		_ = p.cmd.Wait() // ProcessState has the outcome
 	}()
 	b.atEnd(p.stop)
 	return p

@@ -57,7 +57,7 @@ func (b *bench) startRestate(ctx context.Context) *restate {
 	return r
 }
 
-// addGoWorker builds and starts the Go worker, a module of its own; if that fails, it is said and the rest goes on.
+// addGoWorker builds and starts the Go worker, a module of its own; a failure is reported, and the rest continues.
 func (b *bench) addGoWorker(ctx context.Context, r *restate) {
 	err := b.try(func() {
 		program := filepath.Join(b.work, "goworker")

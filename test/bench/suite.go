@@ -25,7 +25,7 @@ func (b *bench) suite(ctx context.Context, d *document) {
 	b.targets(d, systems)
 }
 
-// systems starts what is measured: Pawl's layouts, and then the peer's.
+// systems starts the measured systems: Pawl's layouts, and then the peer's.
 func (b *bench) systems(ctx context.Context, d *document) (all []*contender) {
 	for _, l := range layouts {
 		all = append(all, b.startPawl(ctx, l).contender(l.echo()))
@@ -95,7 +95,7 @@ func (b *bench) processTable(d *document, systems []*contender, of func(process 
 	d.table([]string{"system", "at", "sum", "of it", "tool", "caller"}, rows)
 }
 
-// targets compares with what the design asks for. The peer is the faster of its SDKs at each level.
+// targets compares the results with the targets of the design. The peer is the faster of its SDKs at each level.
 func (b *bench) targets(d *document, systems []*contender) {
 	d.text("**Beside what the design asks for.** Restate is the faster of its SDKs at that level.")
 	var rows [][]string

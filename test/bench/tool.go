@@ -34,7 +34,7 @@ func serveTool() error {
 }
 
 func work(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	// The line stands for the side effect: once begun, it happens, also if the caller goes away.
+	// The line stands for the side effect: once begun, it happens, even if the caller disconnects.
 	f, err := os.OpenFile(req.GetString("path", ""), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return mcp.NewToolResultError(err.Error()), nil

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// clocked are scenarios that are judged by the clock: they run alone, and again where the machine was too busy.
+// clocked are scenarios that are judged by the clock: they run alone, and again if the machine was too busy.
 var clocked = map[string]bool{"sse-retry": true}
 
 // failures are the scenarios that fail, by revision, each with its reason: there is none. One that passes must not be here.
@@ -44,7 +44,7 @@ func TestClientScenarios(t *testing.T) {
 	}
 }
 
-// judge compares what a scenario came to with what is expected of it.
+// judge compares the result of a scenario with the expected one.
 func (s suite) judge(t *testing.T, revision, name string, results map[string]findings, reason string) {
 	f, ran := results[name]
 	for n := 1; clocked[name] && len(f.failed) > 0 && n < tries; n++ {
@@ -63,7 +63,7 @@ func (s suite) judge(t *testing.T, revision, name string, results map[string]fin
 	case f.passed == 0:
 		t.Error("nothing was checked")
 	case reason != "":
-		t.Errorf("passes; take it off the list of failures, where it says: %s", reason)
+		t.Errorf("passes; take it off the list of failures, whose reason is: %s", reason)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// gateVariable tells a client where it waits for its turn: the suite starts all at once.
+// gateVariable has the address at which a client waits for its turn: the suite starts all at once.
 const gateVariable = "PAWL_CONFORMANCE_GATE"
 
 // gate lets as many clients run at once as there are processors, and alone those that are judged by the clock.
@@ -38,7 +38,7 @@ func openGate(t *testing.T, width int) *gate {
 	return g
 }
 
-// admit reads a byte, which says how much room a client needs, answers with one when it has it, and takes the room back when
+// admit reads a byte, the room that a client needs, answers with one when it has it, and takes the room back when
 // the client is gone.
 func (g *gate) admit(ctx context.Context, conn net.Conn) {
 	defer func() { _ = conn.Close() }()
@@ -60,13 +60,13 @@ func (g *gate) admit(ctx context.Context, conn net.Conn) {
 	_, _ = io.Copy(io.Discard, conn)
 }
 
-// What a client wishes.
+// The requests of a client: to run among others, or alone.
 const (
 	wishAmong byte = 'a'
 	wishAlone byte = 'o'
 )
 
-// enter waits for the turn, which lasts until what it returns is closed or the process ends.
+// enter waits for the turn, which lasts until its result is closed or the process ends.
 func enter(addr string, alone bool) (io.Closer, error) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {

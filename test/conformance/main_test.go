@@ -11,10 +11,10 @@ import (
 	"pawl.dev/test/conformance/shim"
 )
 
-// clientTimeout bounds what a client does in its turn.
+// clientTimeout bounds the turn of a client.
 const clientTimeout = 30 * time.Second
 
-// TestMain makes this binary the client under test where the suite starts it.
+// TestMain makes this binary the client under test if the suite starts it.
 func TestMain(m *testing.M) {
 	if os.Getenv(shim.NameVariable) == "" {
 		os.Exit(m.Run())

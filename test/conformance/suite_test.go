@@ -22,9 +22,9 @@ import (
 const (
 	// suiteTimeout bounds all scenarios of a revision.
 	suiteTimeout = 3 * time.Minute
-	// waitTimeout is what the suite gives each client, most of which it waits for its turn.
+	// waitTimeout is the time that the suite gives each client; most of it the client waits for its turn.
 	waitTimeout = 2 * time.Minute
-	// tries is how often a scenario may run that is judged by the clock.
+	// tries is how often a scenario that is judged by the clock may run.
 	tries = 3
 )
 
@@ -42,14 +42,14 @@ type check struct {
 	ErrorMessage string `json:"errorMessage"`
 }
 
-// findings are what a scenario came to.
+// findings are the results of a scenario.
 type findings struct {
 	passed int
 	failed []check
 	said   string // by the client
 }
 
-// requirements is what the suite says of a revision.
+// requirements are those that the suite lists for a revision.
 type requirements struct {
 	Client    []string `json:"client"`
 	NotScored []struct {
@@ -65,7 +65,7 @@ func install(t *testing.T) suite {
 	return s
 }
 
-// node returns a Node that is new enough for the suite: the one that npm installs where it has one for this machine, else
+// node returns a Node that is new enough for the suite: the one that npm installs if it has one for this machine, else
 // the one in PATH.
 func node(t *testing.T) string {
 	packaged := filepath.Join("..", "npm", "node_modules", ".bin", "node")
@@ -117,7 +117,7 @@ func (s suite) run(t *testing.T, args ...string) map[string]findings {
 	return all
 }
 
-// stamp is what the suite adds to a scenario's name to make a folder.
+// stamp is the suffix that the suite adds to a scenario's name to name a folder.
 var stamp = regexp.MustCompile(`-\d{4}-\d{2}-\d{2}T[\d-]+Z$`)
 
 // read reads the results of a scenario.

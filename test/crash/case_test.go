@@ -12,7 +12,7 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
-// Where the pool is, and what dies.
+// Where the pool runs, and which processes die.
 const (
 	together = "together" // in one process with the executor
 	apart    = "apart"    // in a process of its own, which lives on
@@ -20,7 +20,7 @@ const (
 	poolOnly = "pool"     // in a process of its own, which dies alone
 )
 
-// patience bounds one case. What a slow machine takes is a fraction of it.
+// patience bounds one case. Even a slow machine needs only a fraction of it.
 const patience = 60 * time.Second
 
 // crash is one case: a flow with a tool, and what happens to it.
@@ -43,9 +43,9 @@ func (c crash) String() string {
 	return s
 }
 
-// aftermath is what a case came to.
+// aftermath is the result of a case.
 type aftermath struct {
-	points   []string // that the victim came to
+	points   []string // that the victim reached
 	died     bool
 	unknowns int // outcomes that a person was asked about
 	summary  string
@@ -74,7 +74,7 @@ func newWorker(dir string) (*worker, error) {
 
 func (w *worker) stop() { w.pool.stop() }
 
-// try runs a case to its end and checks it. The reference is what the flow comes to undisturbed, where that matters.
+// try runs a case to its end and checks it. The reference is the summary of the flow without a kill; "" if it does not matter.
 func (w *worker) try(c crash, reference string) (aftermath, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -129,7 +129,7 @@ func readable(path string) string {
 	return string(raw)
 }
 
-// victim starts what the case kills.
+// victim starts the processes that the case kills.
 func (w *worker) victim(ctx context.Context, c crash, dir string) (*keeper, error) {
 	env := []string{"PAWL_CRASH_DIE=" + strconv.Itoa(c.die), "PAWL_CRASH_HOLD=" + strconv.Itoa(c.hold)}
 	if c.place == together {
@@ -161,12 +161,12 @@ func (c crash) expect(r *run, res result, a aftermath, reference string) (proble
 		problems = append(problems, noUnknown(res, cancelled)...)
 	}
 	if !cancelled && reference != "" && (c.arrives == "" || !c.flow.rejects) && a.summary != reference {
-		problems = append(problems, fmt.Sprintf("it came to\n%sbut undisturbed to\n%s", a.summary, reference))
+		problems = append(problems, fmt.Sprintf("the result is\n%sbut without a kill it is\n%s", a.summary, reference))
 	}
 	return problems
 }
 
-// arrive asks for something while a point is held up. It says by when that was stored beyond doubt; zero where it was not.
+// arrive sends a command while a point is held up. It returns the time by which the command was certainly stored; zero if it was not.
 func arrive(ctx context.Context, c crash, r *run, p *process) <-chan time.Time {
 	stored := make(chan time.Time, 1)
 	go func() {
@@ -193,14 +193,14 @@ func arrive(ctx context.Context, c crash, r *run, p *process) <-chan time.Time {
 			return
 		}
 		if c.arrives == "approve" && c.flow.name == "confirm" || c.arrives == "answer" {
-			r.trusted.Store(&wait) // the one's waits are all approvals, and the first of the other's is what its tool asks
+			r.trusted.Store(&wait) // the one's waits are all approvals, and the first of the other's is its tool's question
 		}
 		stored <- time.Now()
 	}()
 	return stored
 }
 
-// ask sends what arrives to this very process.
+// ask sends the command that arrives to this very process.
 func (c crash) ask(ctx context.Context, p *process, id, wait string) error {
 	tasks := executorv1.NewExecutorServiceClient(p.conn)
 	var err error
@@ -219,7 +219,7 @@ func (c crash) ask(ctx context.Context, p *process, id, wait string) error {
 	return err
 }
 
-// sent says whether a command was stored after a point, and none was begun that was not.
+// sent reports whether commands were begun after a point, and all of them were stored.
 func sent(p *process, point int) bool {
 	begun, stored := 0, 0
 	for i, name := range p.came() {

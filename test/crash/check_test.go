@@ -31,7 +31,7 @@ const (
 	forStart   = executorv1.EventType_EVENT_TYPE_STEP_WAITING_FOR_START
 )
 
-// check returns what is wrong with a task that has ended, whatever was killed meanwhile.
+// check returns the violations of a task that has ended; none are allowed, whatever was killed meanwhile.
 func (r *run) check(res result) []string {
 	lines, err := written(r.path)
 	if err != nil {
@@ -48,8 +48,8 @@ func (r *run) check(res result) []string {
 	return append(problems, r.effects(res, lines)...)
 }
 
-// sameEvents compares what a watcher saw over all crashes with what is read afterwards: what was shown is never lost, nor
-// changed (A26).
+// sameEvents compares the events that a watcher received over all crashes with those that are read afterwards: none that was shown is
+// lost or changed (A26).
 func sameEvents(seen, read []*event) (problems []string) {
 	for i := range max(len(seen), len(read)) {
 		switch {
@@ -80,8 +80,8 @@ func still(events []*event) (problems []string) {
 	return problems
 }
 
-// calls checks each call by its id: its intent was durable; it was made once, but for what may run twice, which the pool tries again
-// by itself; and one that is said not to have run did not.
+// calls checks each call by its id: its intent was durable; it was made once, except calls of repeatable tools, which the pool tries again
+// by itself; and a call that is reported as NOT_EXECUTED did not run.
 func (r *run) calls(res result, lines []mcpserver.Line) (problems []string) {
 	intended, denied := map[string]bool{}, map[string]bool{}
 	for _, e := range res.events {
@@ -112,9 +112,9 @@ func outcomeOf(e *event) commonv1.Outcome {
 	return max(e.GetStepError().GetOutcome(), e.GetStepCancel().GetOutcome())
 }
 
-// effects checks each step: what is not repeatable left one line, and one more for each retry that a person asked for and
-// for each attempt that the tool itself said had failed (A11); each call is with the step's own input; what is repeated
-// with the same input has the same key; and what succeeded did so because it ran.
+// effects checks each step: a tool that is not repeatable left one line, and one more for each retry that a person asked for and
+// for each attempt that the tool itself reported as failed (A11); each call has the step's own input; repetitions
+// with the same input have the same key; and a step that succeeded ran.
 func (r *run) effects(res result, lines []mcpserver.Line) (problems []string) {
 	count, keys := map[string]int{}, map[string]string{}
 	for _, l := range lines {
@@ -147,7 +147,7 @@ func (r *run) effects(res result, lines []mcpserver.Line) (problems []string) {
 	return problems
 }
 
-// written reads what the tool wrote.
+// written reads the lines that the tool wrote.
 func written(path string) ([]mcpserver.Line, error) {
 	raw, err := os.ReadFile(path)
 	if os.IsNotExist(err) {
@@ -167,8 +167,8 @@ func written(path string) ([]mcpserver.Line, error) {
 	return lines, nil
 }
 
-// noUnknown checks that every outcome is known: where the pool lives on, it knows. Only what was cancelled in the middle of
-// its call may have ended before or after its effect, and no pool can tell.
+// noUnknown checks that every outcome is known: if the pool lives on, it knows. Only a call that was cancelled in the middle
+// may have ended before or after its effect, which no pool can know.
 func noUnknown(res result, cancelled bool) (problems []string) {
 	for _, e := range res.events {
 		if e.GetStepWaitingForStart().GetOutcomeUnknown() || e.GetStepError().GetOutcome() == unknown ||
@@ -196,7 +196,7 @@ func cancelledAt(res result, at time.Time) (problems []string) {
 	return problems
 }
 
-// summary is what a task came to, without what differs between two runs of one flow.
+// summary is the result of a task, without parts that differ between two runs of one flow.
 func (r *run) summary(res result) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %q\n", res.task.GetStatus(), res.task.GetFullAnswer())

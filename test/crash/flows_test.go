@@ -7,10 +7,10 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
-// tools by what they do to the world; `put` is an idempotent WRITE.
+// tools by their effect; `put` is an idempotent WRITE.
 var tools = []string{"read", "put", "write", "wipe"}
 
-// repeatable says whether a tool may be called again without anyone having said so.
+// repeatable reports whether a tool may be called again without a person's decision.
 func repeatable(tool string) bool { return tool == "read" || tool == "put" }
 
 // step is one step of a flow.
@@ -18,25 +18,25 @@ type step struct {
 	mode string
 	// expect has the planner look at the outcome first, so that outcome and next intent are two transitions.
 	expect bool
-	// lacks leaves out what the tool needs.
+	// lacks leaves out an input that the tool needs.
 	lacks bool
 }
 
 // flow is a way through the states of a task.
 type flow struct {
 	name string
-	// asks has each step confirmed; else nothing is.
+	// asks has a person confirm each step; else none is confirmed.
 	asks  bool
 	steps []step
-	// unknown is what a person says of an unknown outcome: skip, retry or output; skip where empty.
+	// unknown is a person's decision about an unknown outcome: skip, retry or output; empty means skip.
 	unknown string
 	// rejects has approvals refused.
 	rejects bool
 	// atInput is the command that arrives once the first attempt has begun: cancel or pause.
 	atInput string
-	// inquires says that tools ask a person in the middle of their calls.
+	// inquires: tools ask a person in the middle of their calls.
 	inquires bool
-	// loses says that outcomes are unknown without any crash of ours.
+	// loses: outcomes are unknown without any crash of ours.
 	loses bool
 }
 
@@ -58,7 +58,7 @@ var flows = []flow{
 }
 
 // server is the MCP server that a flow uses: calls of others do not die with those that kill it. One that asks has a connection for
-// each task, or it could ask while calls of several run over one, and nothing would say which it means.
+// each task, or it could ask while calls of several run over one, and nothing would show which of them it means.
 func (f flow) server() string {
 	switch {
 	case f.loses:
@@ -85,10 +85,10 @@ func (f flow) playbook(tool, path string) string {
 	return b.String()
 }
 
-// supplied is what a person gives where a step lacks it.
+// supplied is the input that a person gives to a step that lacks it.
 const supplied = "supplied"
 
-// line is what the i-th step writes.
+// line is the line that the i-th step writes.
 func line(i int) string { return fmt.Sprintf("step-%d", i+1) }
 
 // unasked is the agent whose steps run without confirmation.

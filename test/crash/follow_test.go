@@ -17,11 +17,11 @@ import (
 
 type event = executorv1.ExecutorEvent
 
-// run follows one task to its end, over all crashes, and answers what it asks.
+// run follows one task to its end, over all crashes, and answers its waits.
 type run struct {
 	flow      flow
 	tool      string
-	path      string // of what the tool writes
+	path      string // of the file that the tool writes
 	tasks     *keeper
 	requestID string
 
@@ -31,9 +31,9 @@ type run struct {
 	// trusted is a wait that was answered for the rest of the task: it must go on without another answer.
 	trusted atomic.Pointer[string]
 
-	// What it saw and did.
+	// Its observations and answers.
 	seen     []*event
-	asked    bool            // what atInput says was asked
+	asked    bool            // the command of atInput was sent
 	retries  map[string]int  // retries that a person asked for, by step
 	supplied map[string]bool // steps whose output a person supplied
 	unknowns int
@@ -52,7 +52,7 @@ type client struct {
 	agents executorv1.AgentServiceClient
 }
 
-// over makes a request as often as the executor dies under it.
+// over makes a request, and again each time the executor dies during it.
 func (r *run) over(ctx context.Context, do func(client) error) error {
 	for n := 0; ; {
 		p, count, err := r.tasks.after(ctx, n)
@@ -68,7 +68,7 @@ func (r *run) over(ctx context.Context, do func(client) error) error {
 	}
 }
 
-// request is over for what is no stream.
+// request is over for unary calls.
 func (r *run) request(ctx context.Context, do func(client) error) error {
 	r.busy.Add(1)
 	defer r.busy.Add(-1)
@@ -136,7 +136,7 @@ func (r *run) ended() bool {
 	return false
 }
 
-// react does what a person does who sees that.
+// react acts on an event as a person would.
 func (r *run) react(ctx context.Context, e *event) error {
 	switch e.GetType() {
 	case executorv1.EventType_EVENT_TYPE_FLOW_STOP:
@@ -159,7 +159,7 @@ func (r *run) react(ctx context.Context, e *event) error {
 	return nil
 }
 
-// answer answers what is open now.
+// answer answers the wait that is open now.
 func (r *run) answer(ctx context.Context) error {
 	return r.request(ctx, func(c client) error {
 		t, err := c.GetTask(ctx, &executorv1.GetTaskRequest{Id: *r.id.Load()})
@@ -211,7 +211,7 @@ func (r *run) answerTo(t *executorv1.Task, w *executorv1.Wait) *executorv1.Resum
 	return req
 }
 
-// yes is what a person says whom a tool asks.
+// yes is a person's answer to a question of a tool.
 func yes() *executorv1.ResumeTaskRequest_Input {
 	return &executorv1.ResumeTaskRequest_Input{Input: &executorv1.InputAnswer{Action: executorv1.InputAnswer_ACTION_ACCEPT, ContentJson: `{"sure":true}`}}
 }
@@ -236,7 +236,7 @@ func (r *run) outcome(w *executorv1.Wait) *executorv1.OutcomeAnswer {
 	return &executorv1.OutcomeAnswer{Answer: &executorv1.OutcomeAnswer_Skip{Skip: &executorv1.OutcomeSkip{}}}
 }
 
-// result is a task as it ended.
+// result is a task that has ended.
 type result struct {
 	events []*event
 	task   *executorv1.Task

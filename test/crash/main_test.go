@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// soakVariable set, many more points are tried, and random kills go on for 20 minutes.
+// If soakVariable is set, many more points are tried, and random kills go on for 20 minutes.
 const soakVariable = "PAWL_SOAK"
 
 func soaking() bool { return os.Getenv(soakVariable) != "" }
 
-// built is what all tests use: programs and the folder that everything is in.
+// built has the programs that all tests use, and their folder.
 type built struct {
 	dir, victim, tool, config string
 }
 
 var programs built
 
-// TestMain builds the programs once, and fails where a process of theirs is left over.
+// TestMain builds the programs once, and fails if one of their processes is left over.
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "pawl-crash-")
 	code := 1
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 }
 
 func build(dir string) (built, error) {
-	// /proc shows where programs really are.
+	// /proc shows real paths, without symbolic links.
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return built{}, err

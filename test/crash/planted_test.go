@@ -45,7 +45,7 @@ func newPlanted(t *testing.T) *planted {
 	return p
 }
 
-// problems are what the checks find.
+// problems returns the findings of the checks.
 func (p *planted) problems(t *testing.T) []string {
 	t.Helper()
 	var raw []byte
@@ -81,7 +81,7 @@ func (p *planted) paused() {
 	}
 }
 
-// Each check finds a violation of its own, and none where nothing is wrong.
+// Each check finds a violation of its own, and none if nothing is wrong.
 func TestChecksFindWhatIsWrong(t *testing.T) {
 	if problems := newPlanted(t).problems(t); len(problems) > 0 {
 		t.Fatalf("nothing is wrong, but: %v", problems)

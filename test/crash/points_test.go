@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// seedVariable chooses what the sample is of.
+	// seedVariable is the seed of the sample.
 	seedVariable = "PAWL_CRASH_SEED"
-	// onlyVariable is how the names of cases begin: all of these are tried, and no others.
+	// onlyVariable is a prefix of the names of cases: those with it are tried, and no others.
 	onlyVariable = "PAWL_CRASH_ONLY"
 )
 
 const (
 	// sample is how many of the cases outside the core are tried.
 	sample = 150
-	// soakTrying is for how long they are tried where there is time: all of them would take hours.
+	// soakTrying is for how long they are tried in a soak: all of them would take hours.
 	soakTrying = 10 * time.Minute
 )
 
@@ -78,7 +78,7 @@ func newSession(t *testing.T) *session {
 	return s
 }
 
-// kind is what cases have in common that come to the same points.
+// kind is the common part of cases that reach the same points.
 type kind struct{ flow, tool, place string }
 
 // plain is a flow that nothing disturbs.
@@ -87,10 +87,10 @@ type plain struct {
 	summary string
 }
 
-// places are where executor and pool are; `apart` first, since what that comes to is the reference.
+// places are where executor and pool are; `apart` first, since its result is the reference.
 var places = []string{apart, together, both, poolOnly}
 
-// undisturbed runs each flow without a kill: it counts the points, and is what the others are compared with.
+// undisturbed runs each flow without a kill: it counts the points, and its results are the reference of the others.
 func (s *session) undisturbed(t *testing.T) map[kind]plain {
 	var cases []crash
 	only := os.Getenv(onlyVariable)
@@ -107,7 +107,7 @@ func (s *session) undisturbed(t *testing.T) map[kind]plain {
 	found := map[kind]plain{}
 	s.each(t, cases, func(c crash, a aftermath) {
 		if len(a.problems) > 0 {
-			return // what does not work undisturbed is not disturbed
+			return // a flow that does not work undisturbed is not disturbed
 		}
 		p := plain{len(a.points), a.summary}
 		found[kind{c.flow.name, c.tool, c.place}] = p
@@ -149,7 +149,7 @@ func (f flow) arrivals() []string {
 	return []string{"cancel", "approve", "pause"}
 }
 
-// core says whether a case is always tried: those in which most can go wrong.
+// core reports whether a case is always tried, as those are in which most can go wrong.
 func (c crash) core() bool {
 	if c.tool != "write" {
 		return false
@@ -159,7 +159,7 @@ func (c crash) core() bool {
 		return c.place == apart && c.die == c.hold+2
 	case "":
 		if c.flow.inquires {
-			return c.place == apart || c.place == poolOnly // the one has what was asked, the other loses it
+			return c.place == apart || c.place == poolOnly // if the executor dies, the pool still has the question; if the pool dies, it is lost
 		}
 		return c.place == apart || c.place == together
 	case "approve":
@@ -203,7 +203,7 @@ func (s *session) choose(t *testing.T, found map[kind]plain) []crash {
 // mostShown bounds how many failed cases are shown.
 const mostShown = 25
 
-// each tries cases, several at once, and gives what they came to to then, one at a time.
+// each tries cases, several at once, and calls then for their results, one at a time.
 func (s *session) each(t *testing.T, cases []crash, then func(crash, aftermath), found map[kind]plain) {
 	var mu sync.Mutex // guards failed, and then
 	failed := 0

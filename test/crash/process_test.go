@@ -31,7 +31,7 @@ type process struct {
 	held  chan struct{} // closed when it is held at a point
 	done  chan struct{} // closed when it has ended and was reaped
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	points []string
 	errors bytes.Buffer
 }
@@ -69,7 +69,7 @@ func start(env []string, args ...string) (*process, error) {
 	return p, err
 }
 
-// locked keeps the end of what a process says on standard error.
+// locked keeps the end of a process's standard error.
 type locked process
 
 func (l *locked) Write(b []byte) (int, error) {
@@ -106,7 +106,7 @@ func (p *process) read(stdout io.Reader, serving chan<- string) {
 	close(p.done)
 }
 
-// came returns the points that it came to.
+// came returns the points that it reached.
 func (p *process) came() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,11 +122,11 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// keeper keeps a victim running: where it dies it is started again, without what killed it.
+// keeper keeps a victim running: if it dies it is started again, without the settings that killed it.
 type keeper struct {
 	args []string
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	now     *process
 	count   int // of starts
 	news    chan struct{}

@@ -17,7 +17,7 @@ import (
 const (
 	// inFlight is how many tasks there are at once; more than run at once.
 	inFlight = 50
-	// killing is how long random kills go on, and soakKilling where there is time.
+	// killing is how long random kills go on, and soakKilling in a soak.
 	killing     = 20 * time.Second
 	soakKilling = 20 * time.Minute
 	// settling bounds how long the last tasks may take after the last kill.
@@ -38,7 +38,7 @@ func TestRandomKills(t *testing.T) {
 	}
 }
 
-// chaos is what is killed at random.
+// chaos has the processes that are killed at random.
 type chaos struct {
 	place string
 	dir   string
@@ -47,7 +47,7 @@ type chaos struct {
 	kills *rand.Rand
 	dead  int // processes that were killed
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	kinds    *rand.Rand
 	count    int
 	unknowns int
@@ -110,10 +110,10 @@ func (c *chaos) run(t *testing.T, lasts time.Duration) {
 	}
 }
 
-// fewest is how many kills show something.
+// fewest is the least number of kills that shows anything.
 const fewest = 3
 
-// kill kills at random times: the executor, its pool, or both; for longer where the machine is slow to start them again.
+// kill kills at random times: the executor, its pool, or both; for longer if the machine is slow to start them again.
 func (c *chaos) kill(ctx context.Context, t *testing.T, lasts time.Duration) {
 	end := time.NewTimer(lasts)
 	defer end.Stop()
@@ -146,7 +146,7 @@ func (c *chaos) kill(ctx context.Context, t *testing.T, lasts time.Duration) {
 	}
 }
 
-// victims are who dies next; nil is spared.
+// victims returns the processes that die next; nil for one that is spared.
 func (c *chaos) victims() [2]*keeper {
 	if c.place != both {
 		return [2]*keeper{c.tasks}

@@ -13,17 +13,16 @@ import (
 // slowest bounds a call that waits to be cancelled.
 const slowest = 20 * time.Second
 
-// Line is what a recording tool writes of each call: it tells calls and attempts apart.
+// Line is the record that a recording tool writes of each call. It distinguishes calls and attempts.
 type Line struct {
 	Call string `json:"call"` // the call id
 	Key  string `json:"key"`  // the idempotency key
-	Line string `json:"line"` // what the caller wanted written
+	Line string `json:"line"` // the text that the caller gave
 }
 
 // AddRecorders adds tools with these names, which all do the same: write a Line to `path` and then, by `mode`, succeed
-// (where empty), fail, wait to be cancelled (slow), or end the server in the middle of the call if the file was empty (die). By the mode
-// ask they ask a person first, and fail where they are not told yes.
-// What makes one a READ and another a WRITE is the operator's word.
+// (if empty), fail, wait to be cancelled (slow), or end the server in the middle of the call if the file was empty (die). In mode
+// ask they ask a person first, and fail if the answer is not yes. The operator's configuration makes one a READ and another a WRITE.
 func AddRecorders(s *server.MCPServer, names ...string) {
 	for _, name := range names {
 		s.AddTool(mcp.NewTool(name, mcp.WithDescription("Writes a line that says which call it was."),
@@ -86,8 +85,8 @@ func meta(req mcp.CallToolRequest, key string) string {
 	return value
 }
 
-// AddHolders adds tools with these names, which all do the same: write a Line to `path`, and come back when there is a file of
-// that name with `.go` behind it.
+// AddHolders adds tools with these names, which all do the same: write a Line to `path`, and return when there is a file of
+// that name with the suffix `.go`.
 func AddHolders(s *server.MCPServer, names ...string) {
 	for _, name := range names {
 		s.AddTool(mcp.NewTool(name, mcp.WithDescription("Writes a line that says which call it was, and waits."),

@@ -9,7 +9,7 @@ import (
 )
 
 // FreeAddr returns a loopback address that nothing listens on, and that the system gives to no other process until the test ends:
-// it is for whom the test starts there, and starts again.
+// only the processes that the test starts, and restarts, can use it.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	if runtime.GOOS != "linux" {

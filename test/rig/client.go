@@ -13,31 +13,31 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// Client is what tests need of a Pawl, over whichever protocol. Refusals come back as *Refused.
+// Client has the calls that tests make, over gRPC or REST. An error that Pawl answers is a *Refused.
 type Client interface {
 	Create(ctx context.Context, req *executorv1.CreateTaskRequest) (*executorv1.Task, error)
-	// Watch gives each event after a seq to each, until the task has ended or each says false.
+	// Watch calls each for the events after a seq, until the task has ended or each returns false.
 	Watch(ctx context.Context, id string, after uint64, each func(*executorv1.ExecutorEvent) bool) error
 	Resume(ctx context.Context, req *executorv1.ResumeTaskRequest) (*executorv1.Task, error)
 	Cancel(ctx context.Context, req *executorv1.CancelTaskRequest) (*executorv1.Task, error)
 	Pause(ctx context.Context, req *executorv1.PauseTaskRequest) (*executorv1.Task, error)
 	Fork(ctx context.Context, req *executorv1.ForkTaskRequest) (*executorv1.Task, error)
 	Delete(ctx context.Context, id string) error
-	// Export gives the whole document.
+	// Export returns the whole document.
 	Export(ctx context.Context, id string) ([]byte, error)
 	CreateAgent(ctx context.Context, req *executorv1.CreateAgentRequest) (*executorv1.Agent, error)
 	Get(ctx context.Context, id string) (*executorv1.Task, error)
 	Steps(ctx context.Context, id string) ([]*executorv1.Step, error)
 }
 
-// Refused is an error that Pawl answered.
+// Refused is an error in an answer of Pawl.
 type Refused struct {
 	// Reason is the ErrorInfo reason, such as TASK_NOT_FOUND.
 	Reason string
 	// HTTP is the status over REST; 0 over gRPC.
 	HTTP    int
 	Message string
-	// RetryAfter is when to come back; 0 where it was not said. REST says it in whole seconds.
+	// RetryAfter is the delay before another attempt; 0 if the answer has none. REST has it in whole seconds.
 	RetryAfter time.Duration
 }
 

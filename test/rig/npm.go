@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// NPM returns the path of something below node_modules that `make npm` installs into test/npm; root is the way to the folder
-// test. Where these must be there (PAWL_TEST_NPM=required, as in CI), their absence is a failure; else the test is skipped.
+// NPM returns the path of a file below the node_modules that `make npm` installs into test/npm; root is the path of the folder
+// test. If it is absent, the test fails if PAWL_TEST_NPM=required, as in CI, and is skipped otherwise.
 func NPM(t testing.TB, root, path string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join(root, "npm", "node_modules", path))
@@ -27,8 +27,8 @@ func NPM(t testing.TB, root, path string) string {
 // everythingServer is a server of the Go SDK of MCP that has a tool for each thing that servers can do.
 const everythingServer = "github.com/modelcontextprotocol/go-sdk/conformance/everything-server"
 
-// GoEverything builds that server, as tools/foreign pins it, and returns its path; root is the way to the folder test. Where
-// it cannot be built, what NPM says of a missing program holds.
+// GoEverything builds that server, as tools/foreign pins it, and returns its path; root is the path of the folder test. If
+// it cannot be built, the test fails or is skipped, as by NPM.
 func GoEverything(t testing.TB, root string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "everything-server")

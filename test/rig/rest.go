@@ -27,7 +27,7 @@ const maxEvent = 16 << 20
 type REST struct {
 	// Base is the gateway's address, such as http://127.0.0.1:7410.
 	Base string
-	// Key is an API key; empty where none is needed.
+	// Key is an API key; empty if none is needed.
 	Key string
 }
 
@@ -70,7 +70,7 @@ func (c REST) Delete(ctx context.Context, id string) error {
 	return c.do(ctx, http.MethodDelete, "/v1/tasks/"+id, nil, &executorv1.DeleteTaskResponse{})
 }
 
-// Export implements Client: what comes is the document, as a file.
+// Export implements Client: the response is the document, as a file.
 func (c REST) Export(ctx context.Context, id string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Base+"/v1/tasks/"+id+":export", nil)
 	if err != nil {

@@ -31,19 +31,19 @@ const ServerVariable = "PAWL_TEST_MCP_SERVER"
 // startTimeout bounds how long a process may take until it serves.
 const startTimeout = 30 * time.Second
 
-// Options say how a target is configured.
+// Options configure a target.
 type Options struct {
 	// Workspace is the folder of the built-in server `workspace`.
 	Workspace string
-	// Servers are further entries of the mcpServers file, beside `t`, the server of package mcpserver.
+	// Servers are further entries of the mcpServers file, besides `t`, the server of package mcpserver.
 	Servers map[string]any
 	// Models is a file of named language models.
 	Models string
-	// MaxRunning is how many tasks may run at once; the default where 0.
+	// MaxRunning is how many tasks may run at once; 0 means the default.
 	MaxRunning int
-	// MaxRequests is how many requests are taken from one user within RequestWindow; any number where 0.
+	// MaxRequests is how many requests are taken from one user within RequestWindow; 0 means any number.
 	MaxRequests int
-	// RequestWindow is the time of MaxRequests; the default where 0.
+	// RequestWindow is the time of MaxRequests; 0 means the default.
 	RequestWindow time.Duration
 	// Keys is a file of API keys.
 	Keys string
@@ -70,7 +70,7 @@ type Target struct {
 	HTTP string
 	// Executor, Pool and Planner are gRPC connections.
 	Executor, Pool, Planner *grpc.ClientConn
-	// Processes by name, where the target has any.
+	// Processes are those of the target, by name; nil if it has none.
 	Processes map[string]*Process
 }
 
@@ -217,7 +217,7 @@ type Process struct {
 	done chan struct{}
 }
 
-// Start starts a program, shows what it says in the test's log, and ends it with the test.
+// Start starts a program, shows its output in the test's log, and ends it with the test.
 func Start(t testing.TB, name string, args ...string) *Process {
 	t.Helper()
 	cmd := exec.Command(name, args...)
@@ -243,7 +243,7 @@ func Start(t testing.TB, name string, args ...string) *Process {
 	return p
 }
 
-// Stop asks the process to stop, and fails the test where it does not.
+// Stop asks the process to stop, and fails the test if it does not.
 func (p *Process) Stop(t testing.TB) {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {

@@ -14,7 +14,7 @@ import (
 	"pawl.dev/test/rig"
 )
 
-// users are who has tasks.
+// users are those whose tasks run.
 var users = []string{"ann", "bob"}
 
 // cluster is an executor, a planner and several pools, all processes.
@@ -28,7 +28,7 @@ type cluster struct {
 	executorArgs        []string
 	conn                *grpc.ClientConn // to the executor, without a key
 	clients             map[string]rig.Client
-	poolArgs            func(addr string) []string // beside the usual ones; may be nil
+	poolArgs            func(addr string) []string // besides the usual ones; may be nil
 }
 
 // newCluster starts so many pools of a list that has room for one more. Servers are those of the MCP configuration.
@@ -113,7 +113,7 @@ func serving(t *testing.T, conn *grpc.ClientConn) {
 	}
 }
 
-// poolOf is the pool that has the connection to a server which one user alone uses.
+// poolOf returns the pool that has the connection to a server that only one user uses.
 func (c *cluster) poolOf(t *testing.T, server string) (addr string, p *rig.Process) {
 	t.Helper()
 	for _, b := range started(t, c.starts) {

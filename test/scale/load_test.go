@@ -14,10 +14,10 @@ import (
 	"pawl.dev/test/rig"
 )
 
-// patience bounds a test. What a slow machine takes is a fraction of it.
+// patience bounds a test. Even a slow machine needs only a fraction of it.
 const patience = 120 * time.Second
 
-// seen is what a watcher of a task receives.
+// seen has the events that a watcher of a task received.
 type seen struct {
 	status   executorv1.EventType // how it ended
 	outputs  int
@@ -101,7 +101,7 @@ type load struct {
 	stop    chan struct{}
 	work    sync.WaitGroup
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	tasks    int
 	perPair  map[string]int // tasks that ended, by user and server
 	unknowns int
@@ -132,7 +132,7 @@ func (c *cluster) run(ctx context.Context, servers ...string) *load {
 	return l
 }
 
-// one runs a task and checks it: each step came to something, and what writes wrote once.
+// one runs a task and checks it: each step has an outcome, and each writing tool wrote once.
 func (l *load) one(ctx context.Context, user, server string) {
 	l.mu.Lock()
 	l.tasks++
@@ -200,7 +200,7 @@ func (l *load) rounds(ctx context.Context, t *testing.T, n int) {
 	}
 }
 
-// finish lets the last tasks end, and tells what was wrong.
+// finish lets the last tasks end, and reports the violations.
 func (l *load) finish(t *testing.T) {
 	t.Helper()
 	close(l.stop)

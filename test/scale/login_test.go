@@ -14,7 +14,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 )
 
-// guarded is an MCP server over HTTP that wants a login, and the authorization server that it names.
+// guarded is an MCP server over HTTP that requires a login, and the authorization server that it names.
 type guarded struct {
 	URL string
 
@@ -38,7 +38,7 @@ func startGuarded(t *testing.T) *guarded {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(status)
-			_ = json.NewEncoder(w).Encode(v(r)) // who does not read it fails
+			_ = json.NewEncoder(w).Encode(v(r)) // a client that does not read it fails
 		})
 	}
 	say("/.well-known/oauth-protected-resource", http.StatusOK, func(*http.Request) any {

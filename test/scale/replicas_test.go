@@ -26,7 +26,7 @@ type together struct {
 	*cluster
 	dirs   map[string]string // data folders, by address
 	tokens map[string]string // of the pools' users
-	text   string            // what describes the tool say
+	text   string            // the file with the description of the tool say
 	web    *guarded
 }
 
@@ -98,7 +98,7 @@ func (r *together) login(ctx context.Context, t *testing.T, i int) {
 	}
 }
 
-// call calls a tool as ann, and returns what it says or the reason why not.
+// call calls a tool as ann, and returns its text, or the reason of the error.
 func (r *together) call(ctx context.Context, t *testing.T, i int, server, tool string) string {
 	t.Helper()
 	stream, err := r.at(t, i, "ann").CallTool(ctx, &mcppoolv1.CallToolRequest{McpId: server, Name: tool})
@@ -136,8 +136,8 @@ func (r *together) runs(ctx context.Context, t *testing.T) {
 	}
 }
 
-// What one of three pools was told is known to all: a server, a login, an approval. It outlives the pool that was told, and a pool that
-// starts with nothing learns all of it before it answers.
+// A server, a login or an approval that one of three pools receives is known to all. It outlives the pool that received it, and a pool that
+// starts empty learns all of it before it answers.
 func TestReplicasKnowTheSame(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

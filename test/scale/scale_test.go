@@ -85,7 +85,7 @@ func (c *cluster) affinity(t *testing.T) map[begun]int {
 }
 
 // A replica is killed under load, and another one added: calls of a user and server stay with one pool, those in flight on the
-// killed one are repeated where that is safe and UNKNOWN where it is not, and nothing that writes is done twice.
+// killed one are repeated if that is safe and UNKNOWN otherwise, and no write happens twice.
 func TestReplicaKilledAndAdded(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -142,7 +142,7 @@ func names(prefix string, n int) (all []string) {
 	return all
 }
 
-// No client notices a drained replica: what runs there ends there, what is new goes elsewhere at once.
+// No client notices a drained replica: running calls end there, and new ones go elsewhere at once.
 func TestReplicaDrained(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -173,7 +173,7 @@ func TestReplicaDrained(t *testing.T) {
 	}
 }
 
-// notServing returns when a pool says in its health that it gets nothing new.
+// notServing returns when a pool's health reports NOT_SERVING.
 func (c *cluster) notServing(ctx context.Context, t *testing.T, addr string) {
 	t.Helper()
 	conn := rig.Dial(t, addr, "")

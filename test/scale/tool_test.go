@@ -19,8 +19,8 @@ import (
 // Variables that make this test binary the MCP server of the tests.
 const (
 	serverVariable = "PAWL_SCALE_SERVER" // its name
-	startsVariable = "PAWL_SCALE_STARTS" // the file in which it says that it was started, and by which pool
-	textVariable   = "PAWL_SCALE_TEXT"   // a file with the description of its tool say; where it is not set there is no such tool
+	startsVariable = "PAWL_SCALE_STARTS" // the file in which it records that it was started, and by which pool
+	textVariable   = "PAWL_SCALE_TEXT"   // a file with the description of its tool say; if it is not set, there is no such tool
 )
 
 // begun is one start of an MCP server: one connection.
@@ -82,7 +82,7 @@ func started(t *testing.T, path string) []begun {
 	return all
 }
 
-// lines reads what a tool wrote.
+// lines reads the lines that a tool wrote.
 func lines(path string) (all []mcpserver.Line, err error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -98,7 +98,7 @@ func lines(path string) (all []mcpserver.Line, err error) {
 	return all, nil
 }
 
-// eventually waits until something is so; other processes do not say when.
+// eventually waits until a condition holds; it polls, because other processes send no notice.
 func eventually(ctx context.Context, what string, is func() bool) error {
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()

@@ -1,5 +1,5 @@
-// Command inprocess is Pawl in one process with a tool that is a Go function of that process: it gives its argument back. It
-// shows how a program embeds the suite, and package bench measures with it what a task costs where the tool costs next to
+// Command inprocess is Pawl in one process with a tool that is a Go function of that process: it returns its argument. It
+// shows how a program embeds Pawl, and package bench measures with it the cost of a task whose tool costs next to
 // nothing. It serves gRPC on loopback, to everyone on the machine.
 package main
 
@@ -16,7 +16,7 @@ import (
 	"pawl.dev/services/serve"
 )
 
-// name is the program's, and the id that its tool goes under as of an MCP server.
+// name is the name of the program, and the MCP server id of its tool.
 const name = "inprocess"
 
 // settings are the flags.

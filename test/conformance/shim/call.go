@@ -14,12 +14,12 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
-// callsFor says what is called with what: what the suite gives, and else each tool once, with something in every place that
-// must be filled. One scenario wants a tool's schema back, as it was understood here.
+// callsFor returns the calls to make: those that the suite gives, else one of each tool, with a value for every property that is
+// required. One scenario wants a tool's schema returned, as the client understood it.
 func callsFor(s Scenario, tools []*commonv1.Tool) ([]*mcppoolv1.CallToolRequest, error) {
 	var calls []*mcppoolv1.CallToolRequest
 	for _, c := range s.Given.ToolCalls {
-		// Null is "not given" to the suite. The pool refuses it where the schema has no null.
+		// Null is "not given" to the suite. The pool refuses it if the schema does not allow null.
 		maps.DeleteFunc(c.Arguments, func(_ string, value json.RawMessage) bool { return string(value) == "null" })
 		input, err := json.Marshal(c.Arguments)
 		if err != nil {
@@ -52,7 +52,7 @@ func echoes(s Scenario, tools []*commonv1.Tool) *mcppoolv1.CallToolRequest {
 	return &mcppoolv1.CallToolRequest{McpId: serverID, Name: "json_schema_echo", InputJson: `{"schema":` + tools[i].GetInputSchemaJson() + `}`}
 }
 
-// call calls a tool, and answers what the server asks meanwhile.
+// call calls a tool, and answers the server's questions meanwhile.
 func (u *user) call(ctx context.Context, req *mcppoolv1.CallToolRequest) error {
 	return u.loggedIn(ctx, func() error {
 		u.calls++
@@ -74,7 +74,7 @@ func (u *user) call(ctx context.Context, req *mcppoolv1.CallToolRequest) error {
 	})
 }
 
-// answer accepts what the server asks for; what the form suggests is left to the pool.
+// answer accepts a question of the server; the pool fills in the values that the form suggests.
 func (u *user) answer(ctx context.Context, callID string, q *mcppoolv1.CallInputRequired) error {
 	answer := &mcppoolv1.CallAnswer{InputId: q.GetInputId(), Action: mcppoolv1.CallAnswer_ACTION_ACCEPT}
 	if q.GetSchemaJson() != "" {

@@ -2,7 +2,7 @@ package shim
 
 import "encoding/json"
 
-// form is as much of a JSON Schema as it takes to fill in what must be filled in.
+// form is the part of a JSON Schema that is needed to fill in the required properties.
 type form struct {
 	Properties map[string]struct {
 		Type    any   `json:"type"`

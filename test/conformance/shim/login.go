@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// redirectURI is where the browser would be sent; the shim reads it and goes nowhere.
+	// redirectURI is the address to which the browser would be sent; the shim reads the parameters and does not open it.
 	redirectURI = "http://127.0.0.1:3000/callback"
 	// maxLogins is how often a user logs in for one thing before giving up.
 	maxLogins = 3
 )
 
-// loggedIn does something, and logs in where the server asks for it.
+// loggedIn calls a function, and logs in and calls it again if the server asks for a login.
 func (u *user) loggedIn(ctx context.Context, do func() error) error {
 	for range maxLogins {
 		err := do()
@@ -32,7 +32,7 @@ func (u *user) loggedIn(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// login does what a person does with a browser: open the address, agree, be sent back.
+// login acts as a person with a browser: it opens the address, agrees, and is sent back.
 func (u *user) login(ctx context.Context) error {
 	begun, err := u.StartMcpLogin(ctx, &mcppoolv1.StartMcpLoginRequest{McpId: serverID, RedirectUri: redirectURI})
 	if err != nil {

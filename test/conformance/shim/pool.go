@@ -19,7 +19,7 @@ import (
 // serverID names the suite's server in the pool.
 const serverID = "conformance"
 
-// drain is what running calls get when the pool stops: by then no caller waits.
+// drain is how long running calls may take when the pool stops: by then no caller waits.
 const drain = time.Second
 
 // pool is a running pool, called as an operator.

@@ -20,8 +20,8 @@ type user struct {
 	calls int // made so far; they are made one by one
 }
 
-// Run does what a curious user of the server would do: list its tools, call each of them, and look at all else it offers. The
-// error is what stopped that; the suite allows some scenarios to end so.
+// Run acts as a curious user of the server: it lists its tools, calls each of them, and looks at all else that it offers. It stops at the
+// first error, as the suite allows in some scenarios.
 func Run(ctx context.Context, s Scenario, log *slog.Logger) (err error) {
 	p, err := open(ctx, log)
 	if err != nil {
@@ -93,7 +93,7 @@ func (u *user) promptAll(ctx context.Context) error {
 	return nil
 }
 
-// offersNone lets a server be that has no such thing.
+// offersNone drops the error of a server that offers no such thing.
 func offersNone(err error) error {
 	switch status.Code(err) {
 	case codes.Unimplemented, codes.FailedPrecondition:

@@ -13,7 +13,7 @@ const (
 	contextVariable  = "MCP_CONFORMANCE_CONTEXT"
 )
 
-// Scenario is what the suite wants to see one client do.
+// Scenario is the task that the suite gives to one client.
 type Scenario struct {
 	// Name is the suite's name of it, such as tools_call.
 	Name string
@@ -21,7 +21,7 @@ type Scenario struct {
 	Revision string
 	// URL is the server's address.
 	URL string
-	// Given is what the suite tells the client beside that.
+	// Given is the rest of what the suite gives to the client.
 	Given Given
 }
 

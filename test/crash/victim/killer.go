@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// What the environment says.
+// Variables of the environment.
 const (
 	// dieVariable is the number of the point at which the process dies; 0: at none.
 	dieVariable = "PAWL_CRASH_DIE"
@@ -18,7 +18,7 @@ const (
 	holdVariable = "PAWL_CRASH_HOLD"
 	// takeVariable is the id of another process that dies before this one at that point.
 	takeVariable = "PAWL_CRASH_TAKE"
-	// spareVariable set, only that one dies.
+	// If spareVariable is set, only that one dies.
 	spareVariable = "PAWL_CRASH_SPARE"
 )
 
@@ -27,9 +27,9 @@ type killer struct {
 	out             io.Writer
 	die, hold, take int
 	spare           bool
-	held            chan struct{} // closed when what is held may go on
+	held            chan struct{} // closed when the held goroutine may continue
 
-	mu    sync.Mutex // guards count, and the order of what is written
+	mu    sync.Mutex // guards count, and the order of the lines that are written
 	count int
 	free  func()
 }
@@ -73,7 +73,7 @@ func (k *killer) at(point string) {
 
 func (k *killer) release() { k.free() }
 
-// kill returns only where this process is spared.
+// kill returns only if this process is spared.
 func (k *killer) kill() {
 	if k.take != 0 {
 		_ = syscall.Kill(k.take, syscall.SIGKILL)

@@ -1,7 +1,7 @@
 // Command victim is Pawl for the crash suite: the services as they are, with an observer that kills the process at a
 // chosen point. `victim all` is the executor with planner and pool in one process, as `pawl up`; `victim executor` has
-// its pool elsewhere; `victim pool` is that. It says on standard output where it serves and what points it comes to, and
-// ends with its standard input, so that it never outlives the suite.
+// its pool elsewhere; `victim pool` is that pool. It writes to standard output the address at which it serves and the points that it reaches, and
+// ends when its standard input does, so that it never outlives the suite.
 package main
 
 import (
@@ -46,7 +46,7 @@ func main() {
 	}
 }
 
-// service is what the three services have in common.
+// service is the common interface of the three services.
 type service interface {
 	Register(grpc.ServiceRegistrar)
 	Run(context.Context) error
@@ -128,7 +128,7 @@ func local(log *slog.Logger) (*inproc.Conn, error) {
 	return inproc.New(unary, stream), nil
 }
 
-// obey ends the process with its input; a line lets go of what is held.
+// obey ends the process when its input ends; a line releases the point that is held.
 func obey(in io.Reader, crash *killer) {
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		crash.release()

@@ -63,7 +63,7 @@ func read[T any](raw json.RawMessage) (v T) {
 	return v
 }
 
-// schema is as much of a JSON Schema as the rules are about.
+// schema is the part of a JSON Schema that the rules are about.
 type schema map[string]json.RawMessage
 
 func (s schema) kinds() []string {

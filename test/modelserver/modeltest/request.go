@@ -66,7 +66,7 @@ func Tokens(text string) int { return (len(text) + 3) / 4 }
 
 const imageTokens = 1000
 
-// cacheBlock is what a cache is measured in: OpenAI caches prefixes of 1024 tokens and more, in steps of 128.
+// cacheBlock is the unit of a cache: OpenAI caches prefixes of 1024 tokens and more, in steps of 128.
 const (
 	cacheLeast = 1024
 	cacheBlock = 128
@@ -98,7 +98,7 @@ func commonPrefix(a, b string) int {
 	return n
 }
 
-// cachedBy returns how many tokens of r are read from what the breakpoints of an earlier request wrote.
+// cachedBy returns how many tokens of r are read from the cache entries that the breakpoints of an earlier request wrote.
 func cachedBy(e, r *Request) int {
 	best := 0
 	for _, end := range e.ends {

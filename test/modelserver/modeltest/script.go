@@ -12,10 +12,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Script says what the model is and what it answers.
+// Script is a model: its properties, and the turns that it answers with.
 type Script struct {
 	Model  string `json:"model"`  // the only model; "" takes any name
-	Key    string `json:"key"`    // the API key; "" takes any, but one has to be there
+	Key    string `json:"key"`    // the API key; "" accepts any, but not none
 	Window int    `json:"window"` // tokens of prompt and answer together; 0 for 128,000
 	Turns  []Turn `json:"turns"`
 	// Play answers instead of the turns, if it is set. It may return nil for a request that it does not expect.

@@ -80,7 +80,7 @@ func (s *Server) update(change func()) {
 	s.changed = make(chan struct{})
 }
 
-// answer is what is sent.
+// answer is the response that is sent.
 type answer struct {
 	text  string
 	calls []answerCall

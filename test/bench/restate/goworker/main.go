@@ -15,7 +15,7 @@ import (
 
 const steps = 10
 
-// BenchGo is the service; its name is what the ingress knows.
+// BenchGo is the service; the ingress knows it by this name.
 type BenchGo struct{}
 
 // Run is its handler.
