@@ -22,7 +22,7 @@ func TestHarmlessJSON(t *testing.T) {
 	text, want := "{\"a\":\"日本\u202e\u009b2J😀\"}\n", "{\"a\":\"日本\\u202e\\u009b2J😀\"}\n"
 	for size := 1; size <= len(text); size++ {
 		var out bytes.Buffer
-		w := ui.HarmlessJSON(&out)
+		w := ui.TerminalJSON(&out)
 		for rest := []byte(text); len(rest) > 0; {
 			n := min(size, len(rest))
 			if written, err := w.Write(rest[:n]); err != nil || written != n {

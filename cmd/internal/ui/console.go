@@ -20,11 +20,11 @@ import (
 	"golang.org/x/term"
 )
 
-// UI is what a command reads from and writes to.
+// UI has the streams, the terminal and the environment of a command.
 type UI struct {
 	In  io.Reader
 	Out io.Writer // the result of the command
-	Err io.Writer // everything said beside it
+	Err io.Writer // notes, warnings, questions and errors
 
 	InTTY  bool
 	OutTTY bool
@@ -41,14 +41,14 @@ type UI struct {
 	// Getenv reads the environment.
 	Getenv func(string) string
 	Now    func() time.Time
-	// Edit lets the person change a text; nil if they have no editor.
+	// Edit lets the person edit a text; nil if they have no editor.
 	Edit func(ctx context.Context, text string) (string, error)
 	// Browse opens an address in a browser; nil if there is none.
 	Browse func(address string) error
 
-	// Signals hands out interrupts.
+	// Signals delivers interrupts.
 	Signals *Signals
-	// LeaveNow makes the command end without waiting for anything: the person pressed Ctrl-C twice.
+	// LeaveNow is set if the command must end without waiting, because the person pressed Ctrl-C twice.
 	LeaveNow bool
 
 	lines *Lines
@@ -70,7 +70,7 @@ func OS() *UI {
 	return u
 }
 
-// CanAsk reports whether a person is there to answer: questions go to Err and answers come from In.
+// CanAsk reports whether In and Err are terminals, so that the command can ask questions.
 func (u *UI) CanAsk() bool { return u.InTTY && u.ErrTTY }
 
 // Lines reads In line by line.
@@ -81,8 +81,7 @@ func (u *UI) Lines() *Lines {
 	return u.lines
 }
 
-// Editor returns Edit for use in the middle of a command: interrupts belong to the editor while it has the terminal. It is nil if
-// there is no editor.
+// Editor returns Edit wrapped so that interrupts go to the editor while it runs; nil if there is no editor.
 func (u *UI) Editor() func(context.Context, string) (string, error) {
 	if u.Edit == nil {
 		return nil
@@ -94,12 +93,12 @@ func (u *UI) Editor() func(context.Context, string) (string, error) {
 	}
 }
 
-// Prompter asks the person questions.
+// Prompter returns a Prompter on the UI's streams.
 func (u *UI) Prompter() *Prompter {
 	return &Prompter{Lines: u.Lines(), Out: u.Err, Style: u.ErrStyle(), Edit: u.Editor(), Now: u.Now}
 }
 
-// columns asks the first stream that is a terminal.
+// columns returns the width of the first standard stream that is a terminal.
 func columns() int {
 	for _, f := range []*os.File{os.Stdout, os.Stderr, os.Stdin} {
 		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
@@ -109,7 +108,7 @@ func columns() int {
 	return 0
 }
 
-// FirstError writes to W and keeps the first error, for output that comes bit by bit.
+// FirstError writes to W and keeps the first error, so that callers need not check each write.
 type FirstError struct {
 	W   io.Writer
 	Err error
@@ -124,16 +123,16 @@ func (o *FirstError) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// OutStyle is the style of Out.
+// OutStyle returns the style of Out.
 func (u *UI) OutStyle() Style { return Style{Color: u.Color && u.OutTTY} }
 
-// ErrStyle is the style of Err.
+// ErrStyle returns the style of Err.
 func (u *UI) ErrStyle() Style { return Style{Color: u.Color && u.ErrTTY} }
 
-// OutColumns is how wide lines of Out may be; 0 if it is no terminal.
+// OutColumns returns the width of Out; 0 if it is not a terminal.
 func (u *UI) OutColumns() int { return u.width(u.OutTTY) }
 
-// ErrColumns is how wide lines of Err may be; 0 if it is no terminal.
+// ErrColumns returns the width of Err; 0 if it is not a terminal.
 func (u *UI) ErrColumns() int { return u.width(u.ErrTTY) }
 
 func (u *UI) width(terminal bool) int {
@@ -149,12 +148,12 @@ func (u *UI) Printf(format string, args ...any) { _, _ = fmt.Fprintf(u.Out, form
 // Eprintf writes to Err and ignores its errors.
 func (u *UI) Eprintf(format string, args ...any) { _, _ = fmt.Fprintf(u.Err, format, args...) }
 
-// Note writes a remark beside the result.
+// Note writes a remark to Err.
 func (u *UI) Note(format string, args ...any) {
 	u.Eprintf("%s\n", u.ErrStyle().Dim(Wrap("pawl: "+Line(fmt.Sprintf(format, args...)), u.ErrColumns(), 0, 2)))
 }
 
-// Aside is Note from another goroutine than the command's: it first clears the line that may be overwritten.
+// Aside is Note for other goroutines than the command's: it clears a live line first.
 func (u *UI) Aside(text string) {
 	if u.Live {
 		u.Eprintf("\r\x1b[K")
@@ -167,19 +166,19 @@ func (u *UI) Warn(format string, args ...any) {
 	u.Eprintf("%s\n", u.ErrStyle().Yellow(Wrap("! "+Line(fmt.Sprintf(format, args...)), u.ErrColumns(), 0, 2)))
 }
 
-// Say writes a line of the result, unless the result is JSON.
+// Say writes a line to Out, unless the result is JSON.
 func (u *UI) Say(format string, args ...any) {
 	if !u.JSON {
 		u.Printf(format+"\n", args...)
 	}
 }
 
-// Result writes the result of a command: value as JSON, or else the line. It returns err if there is one, as Show and List do.
+// Result writes the result of a command: value as JSON, or the formatted line. If err is not nil, Result, Show and List only return it.
 func (u *UI) Result(value any, err error, format string, args ...any) error {
 	return u.Show(value, err, func() string { return fmt.Sprintf(format+"\n", args...) })
 }
 
-// Show writes the result of a command: value as JSON, or else the text.
+// Show writes the result of a command: value as JSON, or the text.
 func (u *UI) Show(value any, err error, text func() string) error {
 	switch {
 	case err != nil:
@@ -191,14 +190,14 @@ func (u *UI) Show(value any, err error, text func() string) error {
 	return nil
 }
 
-// Table begins a list for Out.
+// Table returns a table for Out with a heading.
 func (u *UI) Table(heading ...string) *Table {
 	t := &Table{Style: u.OutStyle(), Columns: u.OutColumns()}
 	t.Row(heading...)
 	return t
 }
 
-// List writes a list: value as JSON, or else the table, or else the note if the table is empty.
+// List writes a list: value as JSON, or the table, or the note empty if the table has no rows.
 func (u *UI) List(value any, err error, t *Table, empty string) error {
 	switch {
 	case err != nil:
@@ -212,7 +211,7 @@ func (u *UI) List(value any, err error, t *Table, empty string) error {
 	return t.Write(u.Out)
 }
 
-// Report writes the error that ends a command and returns the exit code.
+// Report prints the error that ends a command and returns the exit code.
 func (u *UI) Report(err error) int {
 	e := AsError(err)
 	if e == nil {
@@ -230,11 +229,10 @@ func (u *UI) Report(err error) int {
 	return e.Code
 }
 
-// Lines reads lines. A read that was given up goes on and serves the next one, because a read from a terminal cannot
-// be taken back.
+// Lines reads lines. A cancelled Read leaves its line to the next Read, because a read from a terminal cannot be interrupted.
 type Lines struct {
 	r       *bufio.Reader
-	pending chan line // of the read under way; nil if there is none
+	pending chan line // receives the line of the running read; nil if none runs
 }
 
 type line struct {
@@ -242,10 +240,10 @@ type line struct {
 	err  error
 }
 
-// NewLines reads from r.
+// NewLines returns a Lines that reads from r.
 func NewLines(r io.Reader) *Lines { return &Lines{r: bufio.NewReader(r)} }
 
-// Read returns the next line without its end; io.EOF after the last one.
+// Read returns the next line without its line end, or io.EOF after the last one.
 func (l *Lines) Read(ctx context.Context) (string, error) {
 	if l.pending == nil {
 		pending := make(chan line, 1)
@@ -253,7 +251,7 @@ func (l *Lines) Read(ctx context.Context) (string, error) {
 		go func() {
 			text, err := l.r.ReadString('\n')
 			if err != nil && text != "" {
-				err = nil // a last line without its end
+				err = nil // the last line has no line end
 			}
 			pending <- line{strings.TrimRight(text, "\r\n"), err}
 		}()
@@ -267,14 +265,14 @@ func (l *Lines) Read(ctx context.Context) (string, error) {
 	}
 }
 
-// LiveLine is one line of a terminal that is overwritten; it does nothing unless On.
+// LiveLine is a line of a terminal that is drawn over and over. It does nothing unless On is set.
 type LiveLine struct {
 	W     io.Writer
 	On    bool
 	shown string
 }
 
-// Draw shows the line in place of what it shows now.
+// Draw replaces the line.
 func (l *LiveLine) Draw(line string) {
 	if !l.On || line == l.shown {
 		return
@@ -292,11 +290,11 @@ func (l *LiveLine) Clear() {
 	l.shown = ""
 }
 
-// Put writes and ignores the error, for output that comes bit by bit: see FirstError.
+// Put writes text and ignores the error, which FirstError keeps.
 func Put(w io.Writer, text string) { _, _ = io.WriteString(w, text) }
 
-// Signals delivers each interrupt to a command that takes interrupts itself, else it cancels the context of
-// the whole program. A request to end (SIGTERM, SIGHUP) always ends the context: it does not cancel the task.
+// Signals delivers interrupts to the last caller of Take. Without one, or for SIGTERM and SIGHUP, it cancels the program's context, which
+// does not cancel the task.
 type Signals struct {
 	done   chan struct{}
 	cancel func()
@@ -304,10 +302,10 @@ type Signals struct {
 
 	mu    sync.Mutex
 	takes []chan<- struct{} // the last one gets the next interrupt
-	asked bool              // the context has been ended
+	asked bool              // the context has been cancelled
 }
 
-// NewSignals hands out the signals of in until it is closed. cancel ends the program in order, exit at once.
+// NewSignals delivers the signals of in until Close. It calls cancel to end the program in order, and exit to end it at once.
 func NewSignals(in <-chan os.Signal, cancel func(), exit func(int)) *Signals {
 	s := &Signals{done: make(chan struct{}), cancel: cancel, exit: exit}
 	go func() {
@@ -323,7 +321,7 @@ func NewSignals(in <-chan os.Signal, cancel func(), exit func(int)) *Signals {
 	return s
 }
 
-// Close ends the handing out.
+// Close stops the delivery.
 func (s *Signals) Close() { close(s.done) }
 
 func (s *Signals) deliver(sig os.Signal) {
@@ -333,7 +331,7 @@ func (s *Signals) deliver(sig os.Signal) {
 		select {
 		case s.takes[n-1] <- struct{}{}:
 			return
-		default: // it did not take the one before: the person means it
+		default: // the previous interrupt is still unread: the command hangs, so end the program
 		}
 	}
 	if s.asked && s.exit != nil {
@@ -343,7 +341,7 @@ func (s *Signals) deliver(sig os.Signal) {
 	s.cancel()
 }
 
-// Take sends interrupts to the channel from now on, until the returned function is called.
+// Take returns a channel that receives interrupts until the returned function is called.
 func (s *Signals) Take() (<-chan struct{}, func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -356,8 +354,8 @@ func (s *Signals) Take() (<-chan struct{}, func()) {
 	}
 }
 
-// Editor lets the person change a text in $VISUAL or $EDITOR; nil where neither is set. An editor is never killed: it
-// has the terminal until the person is done.
+// Editor returns a function that opens a text in $VISUAL or $EDITOR and returns the edited text; nil if neither is set. It never kills the
+// editor, which has the terminal until the person is done.
 func Editor(getenv func(string) string) func(context.Context, string) (string, error) {
 	command := strings.Fields(cmp.Or(getenv("VISUAL"), getenv("EDITOR")))
 	if len(command) == 0 {
@@ -386,7 +384,7 @@ func Editor(getenv func(string) string) func(context.Context, string) (string, e
 	}
 }
 
-// Browser opens addresses in the person's browser; nil where this machine has none to show.
+// Browser returns a function that opens an address in the person's browser; nil if there is no display or no browser.
 func Browser(getenv func(string) string) func(address string) error {
 	command := []string{"xdg-open"}
 	switch runtime.GOOS {

@@ -20,45 +20,45 @@ import (
 
 // The exit codes.
 const (
-	Done    = 0  // the goal was worked through, or the command did what it says
-	Failed  = 1  // the task failed, or the command did
+	Done    = 0  // the task or the command succeeded
+	Failed  = 1  // the task or the command failed
 	Stopped = 2  // the task was cancelled, or waits for a person
-	Usage   = 64 // the command line cannot be understood
+	Usage   = 64 // the command line is invalid
 )
 
-// Error ends a command.
+// Error is an error that ends a command.
 type Error struct {
-	Message string // what is wrong; empty where everything has been said already
+	Message string // what is wrong; empty if the command has printed it already
 	Next    string // what to do; may be empty
 	Code    int
 
 	cause error
 }
 
-// Errorf says what is wrong; the exit code is Failed.
+// Errorf returns an error with the exit code Failed.
 func Errorf(format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Message: err.Error(), Code: Failed, cause: errors.Unwrap(err)}
 }
 
-// WrapError says what is wrong and keeps the cause for errors.Is and errors.As; it is not printed.
+// WrapError is like Errorf, and keeps the cause for errors.Is and errors.As. The cause is not printed.
 func WrapError(cause error, format string, args ...any) *Error {
 	e := Errorf(format, args...)
 	e.cause = cause
 	return e
 }
 
-// Usagef says what is wrong with the command line.
+// Usagef returns an error with the exit code Usage.
 func Usagef(format string, args ...any) *Error {
 	e := Errorf(format, args...)
 	e.Code = Usage
 	return e
 }
 
-// Exit ends with a code when everything has been said already.
+// Exit returns an error that sets the exit code and prints nothing.
 func Exit(code int) *Error { return &Error{Code: code} }
 
-// Then returns a copy that says what to do next.
+// Then returns a copy with the advice on what to do next.
 func (e *Error) Then(format string, args ...any) *Error {
 	c := *e
 	c.Next = format
@@ -73,7 +73,7 @@ func (e *Error) Error() string { return e.Message }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.cause }
 
-// AsError turns any error into one that ends the command; nil stays nil.
+// AsError turns any error into an Error; nil stays nil.
 func AsError(err error) *Error {
 	if err == nil {
 		return nil
@@ -119,8 +119,8 @@ func fromService(e *errs.Error) *Error {
 	case e.Reason == commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_ACTIVE && strings.Contains(e.Message, "is disabled"):
 		then = "" // a disabled server cannot be activated
 	case e.Reason == commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS, e.Reason == commonv1.ErrorReason_ERROR_REASON_TASK_NOT_ENDED:
-		message, _, _ = strings.Cut(message, "; ") // its advice is the same
-	case e.Code == codes.InvalidArgument && e.Reason == commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST: // asking again as it was does not help
+		message, _, _ = strings.Cut(message, "; ") // drop the advice, which nextSteps repeats
+	case e.Code == codes.InvalidArgument && e.Reason == commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST: // the command line is at fault
 		code = Usage
 		if then == "" && slices.ContainsFunc(e.Violations, func(v errs.Violation) bool { return v.Field == "model" }) {
 			then = "pawl models shows the models there are"
@@ -129,7 +129,7 @@ func fromService(e *errs.Error) *Error {
 	return &Error{Message: message, Next: then, Code: code, cause: e}
 }
 
-// nextSteps say what to do where the reason alone tells; messages say the rest themselves.
+// nextSteps is the advice for reasons that have the same advice in every case. Other messages contain their advice.
 var nextSteps = map[commonv1.ErrorReason]string{
 	commonv1.ErrorReason_ERROR_REASON_TASK_NOT_FOUND:         "pawl tasks shows the tasks there are",
 	commonv1.ErrorReason_ERROR_REASON_AGENT_NOT_FOUND:        "pawl agents list shows the agents there are; pawl agents create makes one",
@@ -152,7 +152,7 @@ const (
 	elsewhere   = "pawl show TASK says where the task is now"
 )
 
-// wrong is what is wrong with a request, in the words of the command line.
+// wrong returns what is wrong with a request, with flags instead of the request's fields.
 func wrong(e *errs.Error) string {
 	if text := several(e); text != "" {
 		return text
@@ -176,7 +176,7 @@ func wrong(e *errs.Error) string {
 	return e.Message + "\n  " + strings.Join(lines, "\n  ")
 }
 
-// several lists all violations of one field of which the message tells the first, as those of a playbook; "" if it is not so.
+// several lists all violations if they are of one field and the message contains only the first, as for a playbook; else it returns "".
 func several(e *errs.Error) string {
 	if len(e.Violations) < 2 {
 		return ""
@@ -195,7 +195,7 @@ func several(e *errs.Error) string {
 	return head
 }
 
-// said says whether a message has what a violation says: the same words, or the field by its name.
+// said reports whether a message already covers a violation: it has its description or names its field.
 func said(message string, v errs.Violation) bool {
 	name := v.Field[strings.LastIndexByte(v.Field, '.')+1:]
 	return strings.Contains(message, v.Description) || slices.Contains(strings.FieldsFunc(message, func(r rune) bool {
@@ -203,7 +203,7 @@ func said(message string, v errs.Violation) bool {
 	}), name)
 }
 
-// fields are what the command line calls fields of requests, where it is not their name as a flag.
+// fields maps fields of requests to their names on the command line, unless that is a flag of the same name.
 var fields = map[string]string{
 	"id": "the id", "mcp_server_id": "the id", "agent_id": "the agent's id", "goal": "the goal",
 	"http.url": "--url", "http.headers": "--header", "http.oauth.client_id": "--client-id", "http.oauth.client_secret": "--client-secret",
@@ -212,13 +212,13 @@ var fields = map[string]string{
 	"sampling.model": "--sampling", "sampling.max_tokens": "--sample-tokens", "sampling.max_requests": "--sample-requests", "max_run_time": "--max-time", "inputs_json": "--inputs",
 }
 
-// flags are fields whose name is that of a flag.
+// flags are the fields of requests that have a flag of the same name.
 var flags = []string{
 	"call_timeout", "start_timeout", "cache_ttl", "max_connections", "model", "description", "max_steps", "max_failed_steps",
 	"max_tool_calls", "max_model_calls", "max_tokens", "wait_timeout", "request_id", "playbook",
 }
 
-// field is what the command line calls a field of a request; where it has no word for it, the field's name.
+// field returns the command line's name of a request's field, or else the field's name in words.
 func field(path string) string {
 	path = regexp.MustCompile(`\[[^\]]*\]`).ReplaceAllString(path, "")
 	for _, whole := range []string{"mcp_server.", "agent.", "budget."} {
@@ -233,7 +233,7 @@ func field(path string) string {
 	return cmp.Or(strings.ReplaceAll(path, "_", " "), "the request")
 }
 
-// rule says in words what a validation rule says in its own.
+// rule rewrites the message of a validation rule in plain words.
 func rule(text string) string {
 	if pattern, ok := strings.CutPrefix(text, "does not match regex pattern "); ok {
 		return patterns(strings.Trim(pattern, "`"))
@@ -253,7 +253,7 @@ func rule(text string) string {
 	})
 }
 
-// patterns are those of the contracts.
+// patterns describes the regular expressions of the contracts in words.
 func patterns(pattern string) string {
 	const ends = "of 1 to 64 characters, the first and the last one a letter or digit"
 	switch pattern {
@@ -265,8 +265,8 @@ func patterns(pattern string) string {
 	return fmt.Sprintf("is not of the form %s", pattern)
 }
 
-// advised takes the advice out of a message that ends with some, where it would be said twice: services advise their callers, and the
-// command line advises too. The advice is what to do next.
+// advised splits the advice to run a pawl command off the end of a service's message, and returns the message and the advice. next, the
+// command line's own advice, is preferred if it starts with the same command.
 func advised(message, next string) (string, string) {
 	cut := strings.LastIndex(message, "; ")
 	if cut < 0 {
@@ -279,7 +279,7 @@ func advised(message, next string) (string, string) {
 	}
 	command, _, _ = strings.Cut(command, "`")
 	if rest, same := strings.CutPrefix(next, "pawl "+command); same && strings.HasPrefix(rest, " ") {
-		return message[:cut], next // it says no less
+		return message[:cut], next // next is at least as specific
 	}
 	tail, _, _ = strings.Cut(tail, " or GET /")
 	return message[:cut], strings.ReplaceAll(tail, "`", "")

@@ -16,20 +16,20 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// Field is one property of an object that a schema asks for.
+// Field is one property of a schema for an object.
 type Field struct {
 	Name        string
-	Types       []string // of JSON, without null; empty: any
+	Types       []string // JSON types without null; empty: any
 	Description string
 	Enum        []json.RawMessage // without null; empty: any value
-	Titles      []string          // of Enum's values, in its order; "" where one has none
-	Many        bool              // the value is an array of what Enum has
+	Titles      []string          // the titles of Enum's values, in the same order; may be ""
+	Many        bool              // the value is an array of Enum's values
 	Required    bool
 	Schema      string          // the property's own
 	Default     json.RawMessage // nil if there is none
 }
 
-// Fields returns what the schema of an object asks for, in the schema's order.
+// Fields returns the properties of an object's schema, in the schema's order.
 func Fields(schemaJSON string) ([]Field, error) {
 	s, err := schema.Compile(schemaJSON)
 	if err != nil {
@@ -52,8 +52,8 @@ func Fields(schemaJSON string) ([]Field, error) {
 	return fields, nil
 }
 
-// ObjectOfPairs makes a JSON object of K=V pairs. rawJSON takes each V as JSON. Where strict is set, a name that the schema does
-// not have is an error.
+// ObjectOfPairs builds a JSON object from NAME=VALUE pairs, whose values it parses by the schema, or as JSON if rawJSON is set. If strict
+// is set, a name that the schema does not have is an error.
 func ObjectOfPairs(schemaJSON string, pairs []string, rawJSON, strict bool) (string, error) {
 	fields, err := Fields(schemaJSON)
 	if err != nil {
@@ -102,7 +102,7 @@ type choice struct {
 	Title string          `json:"title"`
 }
 
-// listed is the part of a schema that lists values: in the ways of JSON Schema, and in those of MCP's questions.
+// listed is the part of a schema that lists values, in the forms of JSON Schema and of MCP's elicitation.
 type listed struct {
 	Enum      []json.RawMessage `json:"enum"`
 	EnumNames []string          `json:"enumNames"` // titles, beside Enum
@@ -110,7 +110,7 @@ type listed struct {
 	AnyOf     []choice          `json:"anyOf"`
 }
 
-// choices are the values, each with its title; none where any other value fits too.
+// choices returns the listed values with their titles, or none if the schema also allows other values.
 func (l listed) choices() []choice {
 	if len(l.Enum) > 0 {
 		list := make([]choice, len(l.Enum))
@@ -132,13 +132,13 @@ func (l listed) choices() []choice {
 	return list
 }
 
-// choose finds the values that a property's schema lists, for itself or for the items of its array.
+// choose sets Enum, Titles and Many from the values that the property's schema lists, for itself or for its array's items.
 func (f *Field) choose(p schema.Property) {
 	var own listed
 	var of struct {
 		Items listed `json:"items"`
 	}
-	_ = json.Unmarshal([]byte(p.Schema), &own) // what does not read so lists nothing
+	_ = json.Unmarshal([]byte(p.Schema), &own) // a schema of another form lists no values
 	list := own.choices()
 	if len(list) == 0 && slices.Equal(f.Types, []string{"array"}) {
 		_ = json.Unmarshal([]byte(p.Schema), &of)
@@ -147,7 +147,7 @@ func (f *Field) choose(p schema.Property) {
 	}
 	if len(list) == 0 {
 		var members []json.RawMessage
-		_ = json.Unmarshal([]byte(p.Enum), &members) // a schema that compiled has an array there, or nothing
+		_ = json.Unmarshal([]byte(p.Enum), &members) // an array or empty, because the schema has been compiled
 		list = listed{Enum: members}.choices()
 	}
 	for _, c := range list {
@@ -157,10 +157,10 @@ func (f *Field) choose(p schema.Property) {
 	}
 }
 
-// Text says whether the field takes any text and nothing else.
+// Text reports whether the field takes any string and nothing else.
 func (f Field) Text() bool { return len(f.Enum) == 0 && len(f.Types) == 1 && f.Types[0] == "string" }
 
-// Kind says which values the field takes, for a person.
+// Kind describes the values that the field takes.
 func (f Field) Kind() string {
 	if len(f.Enum) == 0 {
 		return strings.Join(f.Types, " or ")
@@ -186,7 +186,7 @@ func (f Field) title(i int) string {
 	return ""
 }
 
-// member finds the value that text means: by the value itself, then by its title.
+// member returns the enum value that text names, by the value itself or else by its title.
 func (f Field) member(text string) (json.RawMessage, error) {
 	for _, e := range f.Enum {
 		if text == strictjson.Content(string(e)) || text == string(e) {
@@ -201,7 +201,7 @@ func (f Field) member(text string) (json.RawMessage, error) {
 	return nil, fmt.Errorf("%q is none of %s", text, f.Kind())
 }
 
-// members is an array of values: as JSON, or with commas between them.
+// members parses an array of enum values: as JSON, or separated by commas.
 func (f Field) members(text string) (json.RawMessage, error) {
 	if value, ok := document(strings.TrimSpace(text), '['); ok {
 		return value, nil
@@ -223,14 +223,13 @@ func (f Field) members(text string) (json.RawMessage, error) {
 	return array(list...)
 }
 
-// array is a JSON array of these values.
+// array returns a JSON array of the values.
 func array(values ...json.RawMessage) (json.RawMessage, error) {
 	raw, err := strictjson.Marshal(append([]json.RawMessage{}, values...))
 	return json.RawMessage(raw), err
 }
 
-// Check says what is wrong with a value by the property's own schema: its type, bounds, lengths and format. A schema that
-// cannot be used alone, because it refers to others, says nothing here.
+// Check validates a value by the property's own schema. It returns nil if that schema cannot be compiled alone, because it refers to others.
 func (f Field) Check(value json.RawMessage) error {
 	if f.Schema == "" {
 		return nil
@@ -246,7 +245,7 @@ func (f Field) Check(value json.RawMessage) error {
 	return nil
 }
 
-// Parse turns text into a value of the field; the error says what would be right.
+// Parse turns text into a value of the field. The error says which values are valid.
 func (f Field) Parse(text string) (json.RawMessage, error) {
 	types := f.Types
 	switch {
@@ -254,7 +253,7 @@ func (f Field) Parse(text string) (json.RawMessage, error) {
 		return f.members(text)
 	case len(f.Enum) > 0:
 		return f.member(text)
-	case len(types) == 0: // JSON where the text is JSON, else a string
+	case len(types) == 0: // JSON if the text is JSON, else a string
 		types = []string{"json", "string"}
 	}
 	for _, t := range types {
@@ -299,7 +298,7 @@ func boolean(text string) (json.RawMessage, bool) {
 	return nil, false
 }
 
-// document is text as compact JSON, if it is some and begins with first (0: any value).
+// document returns text as compact JSON, and whether it is JSON that begins with first (0: any).
 func document(text string, first byte) (json.RawMessage, bool) {
 	var out bytes.Buffer
 	if text == "" || (first != 0 && text[0] != first) || json.Compact(&out, []byte(text)) != nil {
@@ -318,7 +317,7 @@ func wants(types []string) error {
 	return errors.New(cmp.Or(said, kind+" is wanted"))
 }
 
-// Object checks that text is a JSON object and returns it on one line, its numbers exact.
+// Object checks that text is a JSON object and returns it on one line with exact numbers.
 func Object(text string) (string, error) {
 	exact, err := schema.ExactObject(nil, strings.TrimSpace(text))
 	if err != nil {
@@ -327,7 +326,7 @@ func Object(text string) (string, error) {
 	return exact, nil
 }
 
-// ObjectFlag reads a JSON object that a flag gives, in place or from a file (@FILE); "" stays "".
+// ObjectFlag returns the JSON object in a flag's value, or in the file that it names (@FILE); "" stays "".
 func ObjectFlag(flag, text string) (string, error) {
 	if text == "" {
 		return "", nil

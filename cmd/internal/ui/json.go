@@ -14,7 +14,7 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// JSONLine writes m as protojson on one line: what a stream with --json consists of.
+// JSONLine writes m as one line of protojson, the format of streams with --json.
 func JSONLine(w io.Writer, m proto.Message) error {
 	raw, err := MarshalJSON(m)
 	if err != nil {
@@ -24,7 +24,7 @@ func JSONLine(w io.Writer, m proto.Message) error {
 	return err
 }
 
-// Document writes value as one indented JSON document: a message as protojson, any other value as encoding/json does.
+// Document writes value as one indented JSON document: a proto message as protojson, any other value as encoding/json does.
 func (u *UI) Document(value any) error {
 	var raw string
 	var err error
@@ -41,25 +41,25 @@ func (u *UI) Document(value any) error {
 	return err
 }
 
-// MarshalJSON is compact protojson. The protobuf library varies its white space on purpose; this takes it out.
+// MarshalJSON returns m as compact protojson. It removes the white space that the protobuf library varies on purpose.
 func MarshalJSON(m proto.Message) ([]byte, error) {
 	raw, err := protojson.Marshal(m)
 	if err != nil {
 		return nil, fmt.Errorf("write %s as JSON: %w", m.ProtoReflect().Descriptor().FullName(), err)
 	}
-	return harmlessJSON([]byte(strictjson.Compact(string(raw)))), nil
+	return escapeJSON([]byte(strictjson.Compact(string(raw)))), nil
 }
 
-// harmlessJSON writes the characters that a terminal would obey as escapes, which mean the same in JSON.
-func harmlessJSON(raw []byte) []byte {
-	obeyed := func(r rune) bool { return r != '\n' && harmful(r) } // a line end is white space here
-	if !bytes.ContainsFunc(raw, obeyed) {
+// escapeJSON replaces characters that a terminal would interpret by their JSON escapes.
+func escapeJSON(raw []byte) []byte {
+	escaped := func(r rune) bool { return r != '\n' && unsafe(r) } // a line end is white space in JSON
+	if !bytes.ContainsFunc(raw, escaped) {
 		return raw
 	}
 	var out bytes.Buffer
 	for _, r := range string(raw) {
 		switch {
-		case !obeyed(r):
+		case !escaped(r):
 			out.WriteRune(r)
 		case r > 0xffff:
 			high, low := utf16.EncodeRune(r)
@@ -71,7 +71,7 @@ func harmlessJSON(raw []byte) []byte {
 	return out.Bytes()
 }
 
-// CompactJSON is raw on one line, for people: without needless spaces and harmless. What is no JSON is shown as it is.
+// CompactJSON returns raw as one line of JSON that is safe to print; "" for an empty object. Text that is not JSON is returned as Line does.
 func CompactJSON(raw string) string {
 	if raw == "" || raw == "{}" {
 		return ""
@@ -80,10 +80,10 @@ func CompactJSON(raw string) string {
 	if err := json.Compact(&out, []byte(raw)); err != nil {
 		return Line(raw)
 	}
-	return string(harmlessJSON(out.Bytes()))
+	return string(escapeJSON(out.Bytes()))
 }
 
-// PrettyJSON is raw over several lines, each behind prefix; numbers stay exactly as they are.
+// PrettyJSON returns raw as indented JSON that is safe to print, each line after prefix. It leaves numbers unchanged.
 func PrettyJSON(raw, prefix string) string {
 	if raw == "" {
 		raw = "{}"
@@ -92,21 +92,21 @@ func PrettyJSON(raw, prefix string) string {
 	if err := json.Indent(&out, []byte(raw), prefix, "  "); err != nil {
 		return prefix + Line(raw)
 	}
-	return prefix + string(harmlessJSON(bytes.TrimSpace(out.Bytes())))
+	return prefix + string(escapeJSON(bytes.TrimSpace(out.Bytes())))
 }
 
-// HarmlessJSON passes JSON on to a terminal: characters that it would obey become escapes, which mean the same.
-func HarmlessJSON(w io.Writer) io.Writer { return &harmless{w: w} }
+// TerminalJSON returns a writer that copies JSON to w and escapes the characters that a terminal would interpret.
+func TerminalJSON(w io.Writer) io.Writer { return &jsonEscaper{w: w} }
 
-type harmless struct {
+type jsonEscaper struct {
 	w    io.Writer
-	rest []byte // the end of what was written, which may have cut a character
+	rest []byte // the end of the last write, which may be a part of a character
 }
 
-func (h *harmless) Write(p []byte) (int, error) {
+func (h *jsonEscaper) Write(p []byte) (int, error) {
 	text := append(h.rest, p...)
-	end := bytes.LastIndexFunc(text, func(r rune) bool { return r < utf8.RuneSelf }) + 1 // JSON ends with such a character
+	end := bytes.LastIndexFunc(text, func(r rune) bool { return r < utf8.RuneSelf }) + 1 // JSON ends with an ASCII character
 	h.rest = bytes.Clone(text[end:])
-	_, err := h.w.Write(harmlessJSON(text[:end]))
+	_, err := h.w.Write(escapeJSON(text[:end]))
 	return len(p), err
 }

@@ -13,10 +13,10 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
-// shortID is how many of an id's last characters are shown: they are random, the first ones are the time.
+// shortID is the number of an id's last characters that ShortID keeps. They are random; the first ones are the time.
 const shortID = 8
 
-// ShortID is the end of an id, enough to tell tasks apart and taken by every command.
+// ShortID returns the end of an id, which tells tasks apart and which every command accepts.
 func ShortID(id string) string {
 	if len(id) <= shortID {
 		return id
@@ -24,7 +24,7 @@ func ShortID(id string) string {
 	return id[len(id)-shortID:]
 }
 
-// StatusName is a task's status as people write it: new, running, waiting, done, failed, cancelled.
+// StatusName returns the name of a task's status: new, running, waiting, done, failed or cancelled.
 func StatusName(s executorv1.ExecutorStatus) string {
 	switch s {
 	case executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS:
@@ -37,7 +37,7 @@ func StatusName(s executorv1.ExecutorStatus) string {
 	return EnumName(s)
 }
 
-// StatusesOf returns the statuses that a task may have whose StatusName or StateName is word.
+// StatusesOf returns the statuses of the tasks whose StatusName or StateName can be word.
 func StatusesOf(word string) []executorv1.ExecutorStatus {
 	const initial, running, waiting = executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT, executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING, executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
 	switch word {
@@ -56,7 +56,7 @@ func StatusesOf(word string) []executorv1.ExecutorStatus {
 	return nil
 }
 
-// StateName is a task's status with what is said beside it: queued, pausing, paused.
+// StateName returns queued, pausing or paused if one applies to the task, or else its StatusName.
 func StateName(task *executorv1.Task) string {
 	waiting := task.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
 	switch {
@@ -71,7 +71,7 @@ func StateName(task *executorv1.Task) string {
 	return StatusName(task.GetStatus())
 }
 
-// StatusStyle colours a status by what it means.
+// StatusStyle colours the name of a status or state.
 func (s Style) StatusStyle(text string) string {
 	switch strings.TrimSpace(text) {
 	case "done":
@@ -86,7 +86,7 @@ func (s Style) StatusStyle(text string) string {
 	return s.Dim(text)
 }
 
-// EnumName is the value of an enum as people write it: lower case with hyphens, without the prefix of its type; "" if it is unspecified or unknown.
+// EnumName returns the name of an enum value in lower case with hyphens, without its type's prefix; "" if it is unspecified or unknown.
 func EnumName(e protoreflect.Enum) string {
 	v := e.Descriptor().Values().ByNumber(e.Number())
 	if v == nil || e.Number() == 0 {
@@ -95,7 +95,7 @@ func EnumName(e protoreflect.Enum) string {
 	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(string(v.Name()), enumPrefix(e.Descriptor())), "_", "-"))
 }
 
-// EnumValue is the contrary of EnumName; unknown words are 0.
+// EnumValue is the inverse of EnumName. It returns 0 for an unknown word.
 func EnumValue[E interface {
 	~int32
 	protoreflect.Enum
@@ -109,15 +109,15 @@ func EnumValue[E interface {
 	return zero
 }
 
-// enumPrefix begins the names of all values: that of 0 ends with UNSPECIFIED.
+// enumPrefix returns the common prefix of an enum's value names, which the name of 0 has before UNSPECIFIED.
 func enumPrefix(d protoreflect.EnumDescriptor) string {
 	return strings.TrimSuffix(string(d.Values().ByNumber(0).Name()), "UNSPECIFIED")
 }
 
-// EffectName is read, write or destructive.
+// EffectName returns read, write or destructive.
 func EffectName(e commonv1.Effect) string { return cmp.Or(EnumName(e), "write") }
 
-// Bytes is a size as a person reads it: 512 B, 1.5 kB, 23.4 MB.
+// Bytes formats a size: 512 B, 1.5 kB, 23.4 MB.
 func Bytes(n int64) string {
 	size, units := float64(n), []string{"kB", "MB", "GB", "TB"}
 	if n < 1000 {
@@ -131,7 +131,7 @@ func Bytes(n int64) string {
 	return ""
 }
 
-// Duration is d as a person reads it: 0.04s, 1.3s, 2m05s, 3h07m.
+// Duration formats d: 0.04s, 1.3s, 2m05s, 3h07m.
 func Duration(d time.Duration) string {
 	if d < 0 {
 		d = 0
@@ -147,7 +147,7 @@ func Duration(d time.Duration) string {
 	return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
 }
 
-// Age is how long ago t was: 5s, 3m, 2h, 4d; "" for the zero time.
+// Age formats the time from t to now: 5s, 3m, 2h, 4d; "" for the zero time.
 func Age(t, now time.Time) string {
 	if t.IsZero() || t.Unix() <= 0 {
 		return ""
@@ -164,7 +164,7 @@ func Age(t, now time.Time) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// Plural counts things: 1 step, 2 steps.
+// Plural formats a count: 1 step, 2 steps.
 func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -172,14 +172,14 @@ func Plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Set writes a value that was given; nil: none was.
+// Set sets *to to *given, unless given is nil.
 func Set[T any](to, given *T) {
 	if given != nil {
 		*to = *given
 	}
 }
 
-// Progress is how far something is: 2.5/3 with what it does.
+// Progress formats a progress with its message: "2.5/3 message".
 func Progress(done, total float64, message string) string {
 	text := Number(done)
 	if total > 0 {
@@ -188,7 +188,7 @@ func Progress(done, total float64, message string) string {
 	return strings.TrimSpace(text + " " + Line(message))
 }
 
-// Number is a float without needless digits.
+// Number formats f with at most two decimals and no trailing zeros.
 func Number(f float64) string {
 	return strings.TrimRight(strings.TrimRight(strconv.FormatFloat(f, 'f', 2, 64), "0"), ".")
 }

@@ -21,9 +21,9 @@ type Prompter struct {
 	Lines *Lines
 	Out   io.Writer
 	Style Style
-	// Edit lets the person change a text and returns the new one; nil: they write it on one line instead.
+	// Edit lets the person edit a text; nil: they type it on one line instead.
 	Edit func(ctx context.Context, text string) (string, error)
-	// Alias returns the name of a tool here; nil: its id.
+	// Alias returns a tool's name for the person; nil: its id.
 	Alias func(toolID string) string
 	Now   func() time.Time
 
@@ -32,13 +32,13 @@ type Prompter struct {
 
 // Choice is one answer of a menu.
 type Choice struct {
-	Word  string   // what the answer is called; its first letter is enough
-	Label string   // in the menu, behind the word; may be empty
-	Also  []string // other words for it
-	Means string   // shown to who types ?
+	Word  string   // the answer; its first letter is enough
+	Label string   // text after the word in the menu; may be empty
+	Also  []string // synonyms of Word
+	Means string   // the explanation that ? shows
 }
 
-// Choose shows a menu and returns the word of the choice.
+// Choose shows a menu and returns the Word of the chosen answer.
 func (p *Prompter) Choose(ctx context.Context, choices ...Choice) (string, error) {
 	labels, letters := make([]string, len(choices)), make([]string, len(choices))
 	for i, c := range choices {
@@ -72,7 +72,7 @@ func (p *Prompter) Confirm(ctx context.Context, question string) (bool, error) {
 	return err == nil && slices.Contains([]string{"y", "yes"}, strings.ToLower(text)), err
 }
 
-// Yes asks for the word yes in full, before something that cannot be undone.
+// Yes asks the person to type yes in full, before an action that cannot be undone.
 func (p *Prompter) Yes(ctx context.Context, what string) (bool, error) {
 	text, err := p.Read(ctx, "    type yes to "+what+": ")
 	if err != nil {
@@ -84,7 +84,7 @@ func (p *Prompter) Yes(ctx context.Context, what string) (bool, error) {
 	return text == "yes", nil
 }
 
-// Change lets the person change a JSON object and returns what they made of it; the old text if they gave up.
+// Change lets the person edit a JSON object and returns the new one, or current if it is unchanged or invalid.
 func (p *Prompter) Change(ctx context.Context, current string) (string, error) {
 	text, err := p.changed(ctx, current)
 	if errors.Is(err, io.EOF) || ctx.Err() != nil {
@@ -117,22 +117,22 @@ func (p *Prompter) changed(ctx context.Context, text string) (string, error) {
 	return line, err
 }
 
-// Read asks and returns one line without the spaces around it.
+// Read prints the question and returns the next line, trimmed.
 func (p *Prompter) Read(ctx context.Context, question string) (string, error) {
 	p.Print("%s", question)
 	text, err := p.Lines.Read(ctx)
 	return strings.TrimSpace(text), err
 }
 
-// Print writes to the terminal; a terminal that is gone shows when the answer is read.
+// Print writes to the terminal. It ignores errors: if the terminal is gone, reading the answer fails.
 func (p *Prompter) Print(format string, args ...any) { _, _ = fmt.Fprintf(p.Out, format, args...) }
 
-// Complain says what is wrong with an answer.
+// Complain prints what is wrong with an answer.
 func (p *Prompter) Complain(format string, args ...any) {
 	p.Print("    %s\n", p.Style.Red(fmt.Sprintf(format, args...)))
 }
 
-// Tool is a tool's name here, safe to print.
+// Tool returns a tool's name for the person, safe to print.
 func (p *Prompter) Tool(id string) string {
 	if p.Alias != nil {
 		id = p.Alias(id)
@@ -140,7 +140,7 @@ func (p *Prompter) Tool(id string) string {
 	return Line(id)
 }
 
-// Lapses says when a question ends by itself; nil: never.
+// Lapses prints when the question expires, unless deadline is nil.
 func (p *Prompter) Lapses(deadline *timestamppb.Timestamp) {
 	if deadline != nil {
 		p.Print("    %s\n", p.Style.Yellow("lapses in "+Duration(deadline.AsTime().Sub(p.Now()))))
@@ -148,14 +148,13 @@ func (p *Prompter) Lapses(deadline *timestamppb.Timestamp) {
 }
 
 const (
-	// emptyText is how a person gives an empty text on purpose.
+	// emptyText is the input for an empty text.
 	emptyText = `""`
-	// byParts is how a person asks for a question per item of an array, or per property of an object.
+	// byParts is the input that requests a question for each item of an array, or for each property of an object.
 	byParts = "+"
 )
 
-// Value asks for one value until it fits; nil if the line is empty. If the value is required, insist is the complaint about an
-// empty line.
+// Value asks for one value until it is valid. For an empty line it returns nil, or prints insist and asks again if insist is not empty.
 func (p *Prompter) Value(ctx context.Context, f Field, insist string) (json.RawMessage, error) {
 	question := "  " + p.Style.Yellow("?") + " " + p.Style.Bold(Line(f.Name))
 	parts := f.parts()
@@ -203,7 +202,7 @@ func (f Field) typed(text string) (json.RawMessage, error) {
 	return f.Parse(text)
 }
 
-// parts are the properties of an object, or the one kind of item of an array; nil if the schema does not say.
+// parts returns the properties of an object, or a field named item for the items of an array; nil if the schema has neither.
 func (f Field) parts() []Field {
 	var s struct {
 		Items      json.RawMessage `json:"items"`
@@ -226,7 +225,7 @@ func (f Field) parts() []Field {
 	return fields
 }
 
-// partByPart asks for an array item by item, until an empty line, or for an object property by property.
+// partByPart asks for an array item by item, up to an empty line, or for an object property by property.
 func (p *Prompter) partByPart(ctx context.Context, f Field, parts []Field) (json.RawMessage, error) {
 	if f.Types[0] == "object" {
 		return p.object(ctx, parts, f.Name+".")
@@ -247,8 +246,8 @@ func (p *Prompter) partByPart(ctx context.Context, f Field, parts []Field) (json
 	}
 }
 
-// object asks for each field, required ones first, and returns the JSON object; within is the name of the object that it is part of, with a
-// dot. An empty line leaves an optional field out, or takes its default.
+// object asks for each field, required ones first, and returns the JSON object. An empty line omits an optional field or takes its default.
+// within is the name of the enclosing object with a dot, or "".
 func (p *Prompter) object(ctx context.Context, fields []Field, within string) (json.RawMessage, error) {
 	optional := func(f Field) bool { return !f.Required }
 	fields = append(slices.DeleteFunc(slices.Clone(fields), optional), slices.DeleteFunc(slices.Clone(fields), func(f Field) bool { return f.Required })...)
@@ -274,7 +273,8 @@ func (p *Prompter) object(ctx context.Context, fields []Field, within string) (j
 	return json.RawMessage(raw), err
 }
 
-// insistence is the complaint about an empty line for a required field, with how to enter an empty value; "" if the line may be empty.
+// insistence returns the complaint about an empty line for a required field, with advice on how to enter an empty value; "" if the line may
+// be empty.
 func insistence(f Field) string {
 	text := Line(f.Name) + " is required"
 	switch {
@@ -288,7 +288,7 @@ func insistence(f Field) string {
 	return text
 }
 
-// emptyMeans says what an empty line means.
+// emptyMeans returns a hint at the meaning of an empty line.
 func emptyMeans(f Field) string {
 	switch {
 	case f.Default != nil:
@@ -299,36 +299,35 @@ func emptyMeans(f Field) string {
 	return ""
 }
 
-// Input is a question of an MCP server in the middle of a call.
+// Input is an MCP server's request for input during a call (elicitation).
 type Input struct {
 	ID       string // of the question
 	Server   string // the server that asks
-	Schema   string // of the answer
-	URL      string // instead of a schema: an address to open
+	Schema   string // JSON Schema of the answer
+	URL      string // an address to open, instead of a schema
 	Deadline *timestamppb.Timestamp
-	// OwnCall: the call belongs to this command, which cannot be left and come back to.
+	// OwnCall is set if the call belongs to this command and ends with it, so that the person cannot answer later.
 	OwnCall bool
 }
 
-// InputAction is what the person decided.
+// InputAction is the person's decision.
 type InputAction int
 
-// What a person may decide.
+// The possible decisions.
 const (
-	InputLeave   InputAction = iota // the question stays open
-	InputCancel                     // the call is to end
-	InputDecline                    // no
-	InputAccept                     // yes, with the content
+	InputLeave   InputAction = iota // leave the question open
+	InputCancel                     // cancel the call
+	InputDecline                    // decline to answer
+	InputAccept                     // answer, with the content
 )
 
-// entered is what was entered for a question, kept in case the question is put again: because the answer was refused, or because
-// something came in between.
+// entered keeps the values entered for a question, in case it is asked again because the answer was refused or an event interrupted it.
 type entered struct {
 	question string
 	values   map[string]json.RawMessage
 }
 
-// Input asks what an MCP server wants to know; the answer's content is a JSON object.
+// Input asks the person the question of an MCP server. It returns the decision and the answer's content, a JSON object.
 func (p *Prompter) Input(ctx context.Context, in Input) (InputAction, string, error) {
 	server := Line(in.Server)
 	first := Choice{Word: "answer", Means: "fill in what the server asks for"}
@@ -360,7 +359,7 @@ func (p *Prompter) Input(ctx context.Context, in Input) (InputAction, string, er
 	return InputAccept, string(content), err
 }
 
-// form asks for each field. An empty line keeps what was entered before.
+// form asks for each field. An empty line keeps the value that was entered before.
 func (p *Prompter) form(ctx context.Context, in Input) (json.RawMessage, error) {
 	fields, err := Fields(in.Schema)
 	if err != nil {

@@ -10,20 +10,20 @@ import (
 	"golang.org/x/text/width"
 )
 
-// Text makes s harmless for a terminal and keeps its lines: escape sequences, other control characters and the
-// characters that reorder text are shown instead of obeyed.
+// Text makes s safe to print on a terminal and keeps its lines. It makes control characters, among them those of escape sequences, and
+// invisible or reordering characters visible.
 func Text(s string) string {
 	return clean(s, func(r rune) (rune, bool) { return r, r == '\n' || r == '\t' })
 }
 
-// Line is Text on one line: line ends and tabs become spaces.
+// Line is like Text, but returns one line: it replaces line ends and tabs by spaces.
 func Line(s string) string {
 	return clean(s, func(r rune) (rune, bool) { return ' ', r == '\n' || r == '\t' })
 }
 
-// clean shows what is harmful; space says which white space is taken as what.
+// clean replaces unsafe characters by visible ones. space returns the replacement of a white-space character, and whether r is one.
 func clean(s string, space func(rune) (rune, bool)) string {
-	if utf8.ValidString(s) && !strings.ContainsFunc(s, harmful) {
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, unsafe) {
 		return s
 	}
 	s = strings.ReplaceAll(s, "\r\n", "\n")
@@ -36,7 +36,7 @@ func clean(s string, space func(rune) (rune, bool)) string {
 		switch {
 		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD"):
 			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case !harmful(r):
+		case !unsafe(r):
 			b.WriteRune(r)
 		case r < 0x20:
 			b.WriteRune(0x2400 + r) // the pictures of control characters: ESC is ␛
@@ -49,8 +49,8 @@ func clean(s string, space func(rune) (rune, bool)) string {
 	return b.String()
 }
 
-// harmful says whether a terminal obeys r, or r makes text read otherwise than it is.
-func harmful(r rune) bool {
+// unsafe reports whether a terminal interprets r, or r disguises the text around it.
+func unsafe(r rune) bool {
 	switch {
 	case unicode.IsControl(r): // C0, DEL and C1
 		return true
@@ -59,12 +59,12 @@ func harmful(r rune) bool {
 	case r == 0x2028, r == 0x2029:
 		return true // line and paragraph separators
 	case r == 0x200b, r == 0x2060, r == 0xfeff:
-		return true // no width, so two inputs that differ would look the same
+		return true // zero width: different texts would look the same
 	}
 	return r >= 0xe0000 && r <= 0xe007f // tag characters: invisible text
 }
 
-// Width counts the columns that s takes on a terminal.
+// Width returns the number of terminal columns that s takes.
 func Width(s string) int {
 	n := 0
 	for _, r := range s {
@@ -73,7 +73,7 @@ func Width(s string) int {
 	return n
 }
 
-// Fit cuts s to at most n columns, ending in … where something was cut. n <= 0 does not cut.
+// Fit cuts s to at most n columns and marks a cut with …. If n <= 0, it returns s.
 func Fit(s string, n int) string {
 	if n <= 0 || Width(s) <= n {
 		return s
@@ -111,9 +111,9 @@ func runeWidth(r rune) int {
 	return 1
 }
 
-// Wrap makes a text harmless and breaks its lines between words, where they would be wider than a terminal of so many columns; 0 breaks
-// none. The first line begins at the column used, and all others at hang, or further to the left where little room would be left. What has no
-// space stays whole, as does a command of pawl up to the next mark: paths, addresses and commands are copied.
+// Wrap makes text safe to print and breaks its lines between words at a width of columns; 0 breaks none. The first line begins at column
+// used, the others at column hang, or further left if that leaves little room. Wrap never breaks a word or a pawl command up to the next
+// punctuation mark, because people copy paths, addresses and commands.
 func Wrap(text string, columns, used, hang int) string {
 	const little, left = 24, 4
 	if columns > 0 && columns-hang < little {
@@ -146,7 +146,7 @@ func Wrap(text string, columns, used, hang int) string {
 	return b.String()
 }
 
-// words are what stays together of a line.
+// words splits a line into the parts that Wrap does not break.
 func words(line string) []string {
 	var list []string
 	command := false
@@ -162,10 +162,10 @@ func words(line string) []string {
 	return list
 }
 
-// stderrOf is what the pool puts before the end of a program's stderr.
+// stderrOf is the text that the pool's errors have before the end of a program's stderr.
 const stderrOf = "; its stderr ends with: "
 
-// Failure is an error of a server, with what its program wrote in lines of its own.
+// Failure returns a server's error with a multi-line stderr on lines of its own.
 func Failure(text string) string {
 	if said, tail, ok := strings.Cut(text, stderrOf); ok && strings.Contains(strings.TrimSpace(tail), "\n") {
 		return said + strings.TrimRight(stderrOf, " ") + "\n" + strings.TrimRight(tail, "\n")
@@ -173,7 +173,7 @@ func Failure(text string) string {
 	return text
 }
 
-// Brief is the beginning of an error of a server, without what its program wrote, where its id is said already.
+// Brief returns the first line of a server's error, without its program's stderr and without its id.
 func Brief(id, text string) string {
 	said, _, _ := strings.Cut(strings.TrimSpace(text), stderrOf)
 	first, _, cut := strings.Cut(said, "\n")
@@ -183,8 +183,8 @@ func Brief(id, text string) string {
 	return strings.TrimPrefix(first, "MCP server "+id+": ")
 }
 
-// Table lays cells out in columns. Cells are made harmless; the last column is cut at the terminal's edge, and goes under the others where
-// too little of it would be left.
+// Table lays out cells in columns and makes them safe to print. It cuts the last column at the terminal's edge, or puts it on a line of its
+// own if too little of it would be left.
 type Table struct {
 	Style   Style
 	Columns int // of the terminal; 0 cuts nothing
@@ -200,7 +200,7 @@ func (t *Table) Row(cells ...string) {
 	t.rows = append(t.rows, cells)
 }
 
-// Mark colours the cells of a column (from 0) after they were laid out.
+// Mark sets the function that colours the cells of a column (from 0) once they are laid out.
 func (t *Table) Mark(column int, paint func(string) string) {
 	if t.marks == nil {
 		t.marks = map[int]func(string) string{}
@@ -229,7 +229,7 @@ func (t *Table) Write(w io.Writer) error {
 	return err
 }
 
-// narrow says whether the last column has a line of its own: it does not fit beside the others, and what would fit says little.
+// narrow reports whether the last column needs a line of its own, because too little of it fits beside the others.
 func (t *Table) narrow(widths []int) bool {
 	const little = 16
 	if t.Columns <= 0 || len(widths) < 2 {
@@ -285,7 +285,7 @@ func (t *Table) paint(column int, cell string, heading bool) string {
 	return cell
 }
 
-// Style colours text, or leaves it as it is.
+// Style colours text if Color is set.
 type Style struct{ Color bool }
 
 func (s Style) wrap(code, text string) string {
@@ -307,13 +307,13 @@ func (s Style) Red(text string) string { return s.wrap("31", text) }
 // Green is for success.
 func (s Style) Green(text string) string { return s.wrap("32", text) }
 
-// Yellow is for warnings and for what waits.
+// Yellow is for warnings and waits.
 func (s Style) Yellow(text string) string { return s.wrap("33", text) }
 
-// Cyan is for what goes on.
+// Cyan is for running work.
 func (s Style) Cyan(text string) string { return s.wrap("36", text) }
 
-// Field is a line with a name, padded to width, and its value; "" if the value is empty.
+// Field returns a line with a name, padded to width, and its value; "" if the value is empty.
 func (s Style) Field(name string, width int, value string) string {
 	if value == "" {
 		return ""

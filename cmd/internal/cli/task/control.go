@@ -203,7 +203,7 @@ func (c *ExportCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 		return err
 	}
 	if c.Output == "" {
-		_, err := copyPieces(ui.HarmlessJSON(u.Out), stream)
+		_, err := copyPieces(ui.TerminalJSON(u.Out), stream)
 		return err
 	}
 	var n int64
