@@ -27,7 +27,7 @@ func TestRunStops(t *testing.T) {
 	}
 }
 
-// TestRunSaysWhatIsWrong, and what to do (issue 2, shown by 7).
+// TestRunSaysWhatIsWrong: an error names the fault and what to do (issue 2, shown by 7).
 func TestRunSaysWhatIsWrong(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // reference is `path/to/file.go:Function` in a document.
 var reference = regexp.MustCompile("`([a-z][\\w./-]*\\.go):(\\w+)`")
 
-// The functions that docs/ARCHITECTURE.md names are where it says.
+// The functions that docs/ARCHITECTURE.md names are in the files that it names.
 func TestArchitectureNamesFunctionsThatExist(t *testing.T) {
 	text, err := os.ReadFile("../docs/ARCHITECTURE.md")
 	if err != nil {

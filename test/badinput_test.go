@@ -15,7 +15,7 @@ import (
 	"pawl.dev/test/rig"
 )
 
-// Bad input over HTTP: each a clear error with the next step, and the server goes on (issue: shown by 7).
+// Bad input over HTTP: each is answered with a clear error and the next step, and the server continues (issue: shown by 7).
 func TestBadInputOverHTTP(t *testing.T) {
 	target := rig.Binary(t, binaries, rig.Options{Workspace: workspace(t)})
 	for name, tc := range map[string]struct {

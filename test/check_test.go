@@ -88,7 +88,7 @@ func checkSteps(t *testing.T, want []*testcasev1.ExpectStep, got []*executorv1.S
 	}
 }
 
-// kinds leaves out what is bookkeeping, and counts an answer once however many pieces it came in.
+// kinds leaves out bookkeeping events, and counts an answer once however many pieces it came in.
 func kinds(events []*executorv1.ExecutorEvent) []executorv1.EventType {
 	var all []executorv1.EventType
 	for _, e := range events {

@@ -31,7 +31,7 @@ func TestForeignServerAsksTwiceAtOnce(t *testing.T) {
 	}
 }
 
-// asking calls a tool up to its question; what it returns gives a name for an answer, and wants it to come back.
+// asking calls a tool up to its question; the function that it returns answers with a name, and expects that name in the result.
 func asking(ctx context.Context, t *testing.T, pool mcppoolv1.McpPoolServiceClient, id, name string) func() {
 	t.Helper()
 	call := id + "/" + name

@@ -24,7 +24,7 @@ func everythingUses(root string) []use {
 		{tool: "trigger-elicitation-request", answers: []string{decline}, asks: []string{"Please provide inputs"}, wants: []string{"User declined"}},
 		{tool: "trigger-url-elicitation", input: `{"url":"https://login.example/a","message":"Open it"}`, answers: []string{""},
 			asks: []string{"Open it https://login.example/a"}, wants: []string{"accept"}},
-		// Here an error says what is to be opened first; then it asks as above.
+		// Here an error names the address to open first; then it asks as above.
 		{tool: "trigger-url-elicitation", input: `{"url":"https://login.example/b","errorPath":true}`, answers: []string{"", ""},
 			asks: []string{"https://modelcontextprotocol.io", "https://login.example/b"}, wants: []string{"accept"}},
 		{tool: "simulate-research-query", input: `{"topic":"python","ambiguous":true}`, answers: []string{`{"interpretation":"snake"}`},

@@ -85,7 +85,7 @@ func gosdkAsks() []use {
 	}
 }
 
-// gosdkCannotAsk are the same tools where servers have no requests of their own, and ask by what they answer.
+// gosdkCannotAsk are the same tools in the revision in which servers send no requests, but ask in their results.
 func gosdkCannotAsk() []use {
 	wants := []string{"cannot be sent while serving a request on protocol version 2026-07-28"}
 	return []use{

@@ -46,7 +46,7 @@ func TestForeignServers(t *testing.T) {
 	write(t, filepath.Join(files, "hello.txt"), []byte("a pawl holds the wheel\n"))
 	write(t, filepath.Join(files, "dot.png"), dot)
 	program := func(name string, args ...string) map[string]any {
-		// Tools of server-everything come and go with what clients can do.
+		// Tools of server-everything depend on the capabilities of the client.
 		return map[string]any{"command": filepath.Join(bin, name), "args": args, "pinning": "allow_new", "roots": []string{files}}
 	}
 	web := func(url string) map[string]any {

@@ -16,27 +16,27 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
-// decline is the answer of a person who says no.
+// decline is the answer of a person who declines.
 const decline = "decline"
 
 // use is one call of a tool of a foreign server, and the result that it must have.
 type use struct {
 	tool, input string // no input is {}
-	// answers are what is accepted, as JSON, or decline, one for each thing that the server asks for.
+	// answers are the accepted answers, as JSON, or decline, one for each question of the server.
 	answers []string
-	// asks are parts of what the person reads or opens, one for each.
+	// asks are parts of the texts or addresses that the person is shown, one for each question.
 	asks []string
 	// mayAsk: the server asks for several things in any order, and asks come to nothing.
 	mayAsk bool
-	// wants are parts of what the tool gives, as shown by show.
+	// wants are parts of the tool's result, as show writes it.
 	wants []string
-	// failed: the tool says that it failed; wants are then parts of that.
+	// failed: the tool reports an error; wants are then parts of that.
 	failed bool
 	// refused is the status that the call ends with instead of a result; wants are then parts of the error.
 	refused codes.Code
 	// progress, logs and task must be seen meanwhile.
 	progress, logs, task bool
-	// after looks at what else is to be so then; may be nil.
+	// after checks further effects of the call; may be nil.
 	after func(*testing.T)
 }
 
@@ -79,7 +79,7 @@ func useAll(t *testing.T, pool mcppoolv1.McpPoolServiceClient, id string, uses [
 	}
 }
 
-// tools lists a server's tools and looks at what the pool says of each.
+// tools lists a server's tools and checks the pool's description of each.
 func (v *visitor) tools(t *testing.T) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), caseTimeout)
@@ -99,7 +99,7 @@ func (v *visitor) tools(t *testing.T) []string {
 	return names
 }
 
-// use makes the call, and answers what is asked.
+// use makes the call, and answers its questions.
 func (v *visitor) use(ctx context.Context, u use) (o outcome) {
 	ctx, cancel := context.WithTimeout(ctx, caseTimeout)
 	defer cancel()
@@ -142,12 +142,12 @@ func (v *visitor) answer(ctx context.Context, callID string, q *mcppoolv1.CallIn
 	}
 	_, err := v.pool.AnswerCall(ctx, &mcppoolv1.AnswerCallRequest{CallId: callID, Answer: answer})
 	if status.Code(err) == codes.FailedPrecondition {
-		return nil // it is asked no more; how the call ended says why
+		return nil // there are no further questions; the end of the call shows why
 	}
 	return err
 }
 
-// judge compares what came with what must.
+// judge compares the result with the expected one.
 func (u use) judge(t *testing.T, o outcome) {
 	t.Helper()
 	got := show(o.result)

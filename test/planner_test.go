@@ -101,7 +101,7 @@ func reads(n int) func(r *modeltest.Request) *modeltest.Turn {
 	}
 }
 
-// Ten steps take eleven model calls, the answer included, and nearly all of each prompt is what the one before was.
+// Ten steps take eleven model calls, the answer included, and nearly all of each prompt is a repetition of the one before.
 func TestTenStepsTakeElevenModelCalls(t *testing.T) {
 	planners(t, reads(10), 0, func(t *testing.T, c plannerv1.PlannerServiceClient, model *modeltest.Server) {
 		res, calls := carryOut(t, c, planned("Read ten files", 3), "some text of a file")

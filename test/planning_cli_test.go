@@ -46,7 +46,7 @@ func TestModelFirstRun(t *testing.T) {
 	if _, errs, _ := run("How many files are there?"); len(model.Requests()) != before {
 		t.Errorf("without a model: %d requests\n%s", len(model.Requests())-before, errs)
 	}
-	// A wrong name says how to choose one.
+	// The error for a wrong name shows how to choose one.
 	if _, errs, err := run("--model", "gpt-5", "What holds the wheel?"); err == nil || !strings.Contains(errs, "openai:MODEL") {
 		t.Errorf("a wrong name: %v\n%s", err, errs)
 	}
@@ -99,7 +99,7 @@ func codeOf(err error) int {
 	return -1
 }
 
-// planningShell is a shell with the server t and a scripted model, which plays what each scenario sets.
+// planningShell is a shell with the server t and a scripted model, which plays the script of each scenario.
 func planningShell(t *testing.T) (shell, *stage, *modeltest.Server) {
 	t.Helper()
 	play := &stage{}
@@ -111,7 +111,7 @@ func planningShell(t *testing.T) (shell, *stage, *modeltest.Server) {
 	return sh, play, model
 }
 
-// TestModelThroughTheCLI answers what a task of a model waits for by one command after the other, each a process of its own.
+// TestModelThroughTheCLI answers the waits of a task that a model plans by one command after the other, each a process of its own.
 func TestModelThroughTheCLI(t *testing.T) {
 	sh, play, model := planningShell(t)
 	for _, name := range []string{"openai:m", "anthropic:m"} {
@@ -147,7 +147,7 @@ func TestModelThroughTheCLI(t *testing.T) {
 	}
 }
 
-// TestFailingModelThroughTheCLI asks a provider that is overloaded as often as the model retries, and no more often than the budget says.
+// TestFailingModelThroughTheCLI asks a provider that is overloaded as often as the model retries, and no more often than the budget allows.
 func TestFailingModelThroughTheCLI(t *testing.T) {
 	sh, play, model := planningShell(t)
 	play.set(func(*modeltest.Request) *modeltest.Turn { return &modeltest.Turn{Error: 529} }, 0, false)

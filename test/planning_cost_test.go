@@ -19,7 +19,7 @@ import (
 	"pawl.dev/test/rig"
 )
 
-// TestCostOfPlanning measures model calls and prompt tokens by the number of steps, beside a plain tool-calling loop with the same tools.
+// TestCostOfPlanning measures model calls and prompt tokens by the number of steps, compared with a plain tool-calling loop with the same tools.
 // -v prints the table of docs/performance.md.
 func TestCostOfPlanning(t *testing.T) {
 	t.Log("steps | provider | calls | prompt tokens | cached | prefix of the next | plain loop: calls | prompt tokens | three calls a step: calls | prompt tokens")
@@ -54,7 +54,7 @@ func TestCostOfPlanning(t *testing.T) {
 // commonTokens is how many tokens of a prompt the next one begins with.
 func commonTokens(earlier, later modeltest.Request) int { return min(later.Prefix, earlier.Tokens) }
 
-// threeCalls is what the design with three calls for each step, and three at the start and the end, would send with the same prompts.
+// threeCalls is the cost of a design with three calls for each step, and three at the start and the end, with the same prompts.
 func threeCalls(asked []modeltest.Request) int {
 	total := 0
 	for _, r := range asked {
@@ -63,7 +63,7 @@ func threeCalls(asked []modeltest.Request) int {
 	return total
 }
 
-// loopCost is what a loop costs.
+// loopCost is the cost of such a loop.
 type loopCost struct{ calls, tokens int }
 
 // plainLoop runs a loop without plans, risks and fences: the tools as they are, each result appended, until there is no call.
@@ -125,7 +125,7 @@ func plainLoop(t *testing.T, first modeltest.Request, n int) loopCost {
 	return out
 }
 
-// plainTools returns a request's tools of either provider for chat completions, without what Pawl adds to them.
+// plainTools returns a request's tools of either provider for chat completions, without Pawl's additions.
 func plainTools(tools []map[string]any) []any {
 	var out []any
 	for _, tool := range tools {

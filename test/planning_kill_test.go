@@ -29,7 +29,7 @@ type interrupted struct {
 	stream bool
 	// play answers the other calls. effects is the file of append.
 	play func(effects string) func(*modeltest.Request) *modeltest.Turn
-	// server is what the task uses; "" for w, whose append runs without an approval.
+	// server is the one that the task uses; "" for w, whose append runs without an approval.
 	server string
 	// manual tasks ask before each step.
 	manual bool
@@ -110,7 +110,7 @@ func appendCall(tool, path, line string) modeltest.Call {
 
 // stage is a model whose play is set by each test, and that withholds one answer.
 type stage struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	play    func(*modeltest.Request) *modeltest.Turn
 	calls   int
 	at      int
@@ -241,7 +241,7 @@ func (s interrupted) carry(t *testing.T, target *rig.Target, play *stage, model 
 	return f
 }
 
-// through follows a task to its end over restarts of the executor, and answers what it asks.
+// through follows a task to its end over restarts of the executor, and answers its waits.
 func through(ctx context.Context, c rig.Client, id string, problem *atomic.Value) (f finished) {
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
@@ -278,7 +278,7 @@ func through(ctx context.Context, c rig.Client, id string, problem *atomic.Value
 	}
 }
 
-// answerTo approves, and supplies what lacksParams leaves out.
+// answerTo approves, and supplies the parameter that lacksParams leaves out.
 func answerTo(id string, w *executorv1.Wait) *executorv1.ResumeTaskRequest {
 	req := &executorv1.ResumeTaskRequest{Id: id, WaitId: w.GetId()}
 	if w.GetKind() == executorv1.WaitKind_WAIT_KIND_PARAMS {

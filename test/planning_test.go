@@ -56,7 +56,7 @@ type finished struct {
 	events []*executorv1.ExecutorEvent
 }
 
-// carry creates a task and follows it to its end. answer may answer waits; it gets the event that tells of the wait.
+// carry creates a task and follows it to its end. answer may answer waits; it gets the event of the wait.
 func carry(t testing.TB, c rig.Client, req *executorv1.CreateTaskRequest, answer func(wait executorv1.EventType) *executorv1.ResumeTaskRequest) finished {
 	t.Helper()
 	ctx := t.Context()
@@ -332,7 +332,7 @@ func TestModelsWindow(t *testing.T) {
 	})
 }
 
-// readsOn reads a text, and on where the mark says that it was cut, until it has seen its end.
+// readsOn reads a text, and continues at the offset in the mark of a cut, until it has seen the end.
 func readsOn(r *modeltest.Request) *modeltest.Turn {
 	all := strings.Join(r.Texts, "\n")
 	marks := regexp.MustCompile(`read_output \{\\?"step\\?": \\?"(step-\d+)\\?", \\?"offset\\?": (\d+)\}`).FindAllStringSubmatch(all, -1)
@@ -410,7 +410,7 @@ func lacksParams(r *modeltest.Request) *modeltest.Turn {
 	return &modeltest.Turn{Calls: []modeltest.Call{{Name: "add", Arguments: json.RawMessage(`{"a":1}`)}}}
 }
 
-// TestModelLacksParams asks a person for what the model leaves out.
+// TestModelLacksParams asks a person for the parameters that the model leaves out.
 func TestModelLacksParams(t *testing.T) {
 	model, file := models(t, &modeltest.Script{Play: lacksParams}, "")
 	everywhere(t, rig.Options{Models: file}, func(t *testing.T, c rig.Client, name string) {

@@ -64,7 +64,7 @@ func (p *play) follow(ctx context.Context, id string, after uint64, answers []*t
 	}
 }
 
-// deeds does what is to be done at an event, and returns the rest.
+// deeds does the deeds that are due at an event, and returns the rest.
 func (p *play) deeds(ctx context.Context, e *executorv1.ExecutorEvent, meanwhile []*testcasev1.Meanwhile) []*testcasev1.Meanwhile {
 	var rest []*testcasev1.Meanwhile
 	for _, m := range meanwhile {
@@ -133,7 +133,7 @@ func (p *play) send(ctx context.Context, stop *executorv1.ExecutorEvent, a *test
 	return err
 }
 
-// check compares a task with what is expected of it.
+// check compares a task with the expected one.
 func (p *play) check(ctx context.Context, id string, events []*executorv1.ExecutorEvent, want *testcasev1.Expect) {
 	p.t.Helper()
 	task, err := p.client.Get(ctx, id)
@@ -192,7 +192,7 @@ func (p *play) endOfStep(events []*executorv1.ExecutorEvent, n uint32) uint64 {
 	return 0
 }
 
-// export checks that the document holds what the other calls tell.
+// export checks that the document has the same content as the other calls return.
 func (p *play) export(ctx context.Context, id string, events []*executorv1.ExecutorEvent) {
 	p.t.Helper()
 	raw, err := p.client.Export(ctx, id)

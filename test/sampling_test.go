@@ -16,7 +16,7 @@ import (
 	"pawl.dev/test/rig"
 )
 
-// fakeModel speaks as much of OpenAI's chat completions as a model needs that says always the same.
+// fakeModel is a model over OpenAI's chat completions that always answers the same.
 type fakeModel struct {
 	mu     sync.Mutex
 	bodies []map[string]any // guarded by mu
@@ -67,7 +67,7 @@ func startModel(t *testing.T) (*fakeModel, string) {
 	return m, path
 }
 
-// Where an operator allows it, servers of others have a model asked through pool and planner, over each transport.
+// If an operator allows it, servers of others ask a model through pool and planner, over each transport.
 func TestForeignSampling(t *testing.T) {
 	bin := rig.NPM(t, ".", ".bin")
 	model, file := startModel(t)
@@ -97,7 +97,7 @@ func sampleAll(t *testing.T, pool mcppoolv1.McpPoolServiceClient, ids ...string)
 	}
 }
 
-// The Go SDK's server asks with a request of its own up to 2025-11-25, and since 2026-07-28 by what it answers.
+// The Go SDK's server asks with a request of its own up to 2025-11-25, and since 2026-07-28 in its result.
 func TestGoSDKSampling(t *testing.T) {
 	program := rig.GoEverything(t, ".")
 	model, file := startModel(t)
@@ -112,7 +112,7 @@ func TestGoSDKSampling(t *testing.T) {
 	model.wantAsked(t, 2, "")
 }
 
-// Four processes: the pool reaches the planner by address, with a key of its own where there are keys.
+// Four processes: the pool reaches the planner by address, with a key of its own if there are keys.
 func TestSamplingAcrossProcesses(t *testing.T) {
 	bin := rig.NPM(t, ".", ".bin")
 	model, file := startModel(t)

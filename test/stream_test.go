@@ -95,7 +95,7 @@ func TestNDJSON(t *testing.T) {
 	}
 }
 
-// A server that is killed while a client watches: the client goes on from its last seq once it is back.
+// A server that is killed while a client watches: the client continues from its last seq once the server is back.
 func TestWatchAcrossAKill(t *testing.T) {
 	dir, addr, web := t.TempDir(), rig.FreeAddr(t), rig.FreeAddr(t)
 	args := []string{"up", "--data", dir, "--grpc", addr, "--http", web, "--mcp-config", rig.MCPConfig(t, rig.Options{}), "--workspace", workspace(t)}

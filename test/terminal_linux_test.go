@@ -13,7 +13,7 @@ import (
 	"pawl.dev/test/modelserver/modeltest"
 )
 
-// terminal opens a pseudo-terminal: what a person sees and types, and the end that a program gets.
+// terminal opens a pseudo-terminal: the side of the person, and the side of the program.
 func terminal(t *testing.T) (person, program *os.File) {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)

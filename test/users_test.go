@@ -29,7 +29,7 @@ func TestTwoUsers(t *testing.T) {
 	}
 }
 
-// keys makes a key file, and returns its path and what adds a key to it.
+// keys makes a key file, and returns its path and a function that adds a key to it.
 func keys(t *testing.T) (path string, key func(sub string, roles ...identity.Role) string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "keys.yaml")
@@ -112,7 +112,7 @@ func twoUsers(t *testing.T, start func(testing.TB, rig.Options) *rig.Target) {
 	}
 }
 
-// A page from another origin gets nowhere, also where nothing is configured (issue: shown by 6).
+// A page from another origin gets nowhere, even without configuration (issue: shown by 6).
 func TestForeignPages(t *testing.T) {
 	target := rig.Binary(t, binaries, rig.Options{Workspace: workspace(t)})
 	evil := `{"goal":"go","autoExecute":true}`

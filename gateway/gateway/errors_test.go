@@ -29,7 +29,7 @@ func timestamp(t *testing.T, s string) *timestamppb.Timestamp {
 	return timestamppb.New(at)
 }
 
-// TestPathsAndMethods: what is not there is 404, what is there with another method 405 with Allow (issue 2, shown by 7).
+// TestPathsAndMethods: an unknown path is 404, a known one with another method is 405 with Allow (issue 2, shown by 7).
 func TestPathsAndMethods(t *testing.T) {
 	tests := []struct {
 		method, path string
@@ -69,7 +69,7 @@ func TestPathsAndMethods(t *testing.T) {
 	}
 }
 
-// TestBadRequests: each names what is wrong and where (issue 2, shown by 7).
+// TestBadRequests: each error names the fault and its field (issue 2, shown by 7).
 func TestBadRequests(t *testing.T) {
 	tests := map[string]struct {
 		method, path, body string
@@ -103,7 +103,7 @@ func TestBadRequests(t *testing.T) {
 		"invalid UTF-8 in a path": {"GET", "/v1/tasks/%ff", "", `"\xff" does not fit {id} in the path: it is not valid UTF-8`, ""},
 		"bad query":               {"GET", "/v1/tasks?pageSize=%zz", "", "escape", ""},
 		"unknown field of a mask": {"PATCH", "/v1/agents/a?updateMask=displayNam", `{}`, `did you mean "displayName"?`, "updateMask"},
-		"body where none is":      {"DELETE", "/v1/agents/a", `{"etag": "e"}`, "takes no body", ""},
+		"body of a DELETE":        {"DELETE", "/v1/agents/a", `{"etag": "e"}`, "takes no body", ""},
 		"rule of the contract":    {"POST", "/v1/tasks", `{}`, "goal is required", ""},
 		"rule of a field":         {"POST", "/v1/tasks", `{"goal": "g", "mcpIds": ["a", "a"]}`, "mcpIds", "mcpIds"},
 		"id of a task":            {"GET", "/v1/tasks/abc", "", "id", "id"},
@@ -163,7 +163,7 @@ func TestLargeBody(t *testing.T) {
 	}
 }
 
-// onlyReader hides the length of what it reads.
+// onlyReader hides the length of its content.
 type onlyReader struct{ r *strings.Reader }
 
 func (o *onlyReader) Read(p []byte) (int, error) { return o.r.Read(p) }
@@ -184,7 +184,7 @@ func TestServiceErrors(t *testing.T) {
 	}
 }
 
-// TestTooManyRequests: who asks too often learns when to come back (A28), from a stream too.
+// TestTooManyRequests: a caller that asks too often learns when to try again (A28), from a stream too.
 func TestTooManyRequests(t *testing.T) {
 	b := start(t, gateway.Config{})
 	limited := errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_RATE_LIMITED, "5 requests in 15 s").WithRetryAfter(12010 * time.Millisecond)

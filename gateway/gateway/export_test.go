@@ -32,7 +32,7 @@ func sends(err error, pieces ...string) func(*executorv1.ExportTaskRequest, piec
 	}
 }
 
-// TestExport: the pieces come out as the document, whatever the client says that it accepts; a piece may end anywhere.
+// TestExport: the pieces come out as the document, whatever the client accepts; a piece may end anywhere.
 func TestExport(t *testing.T) {
 	document := `{"format": 1, "task": {"goal": "日本"}, "events": [` + strings.Repeat(`{"x": 1}, `, 50_000) + `{}]}` + "\n"
 	middle := strings.Index(document, "日") + 1

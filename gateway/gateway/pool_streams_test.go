@@ -11,7 +11,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
-// TestPoolStreams: the pool's own subscriptions are lines, or events where those are asked for.
+// TestPoolStreams: the pool's own subscriptions are lines, or events if the client asks for them.
 func TestPoolStreams(t *testing.T) {
 	b := start(t, gateway.Config{})
 	b.pool.WatchMcpServersFn = func(r *mcppoolv1.WatchMcpServersRequest, s grpc.ServerStreamingServer[mcppoolv1.WatchMcpServersResponse]) error {

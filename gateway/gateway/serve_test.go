@@ -39,7 +39,7 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-// TestServiceIsGone: one service that is not there makes the gateway unready, and its calls say what to look at.
+// TestServiceIsGone: one absent service makes the gateway unready, and the errors of its calls name what to check.
 func TestServiceIsGone(t *testing.T) {
 	nobody, err := grpc.NewClient("127.0.0.1:1", grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

@@ -28,7 +28,7 @@ func event(seq uint64, kind executorv1.EventType, status executorv1.ExecutorStat
 	return &executorv1.ExecutorEvent{TaskId: taskID, Seq: seq, Type: kind, Flow: &executorv1.Flow{ExecutorStatus: status}}
 }
 
-// story is what happens to the task of most tests; it has line breaks where a frame must not have them.
+// story has the events of most tests; their texts have line breaks, which a frame must not have.
 func story() []*executorv1.ExecutorEvent {
 	text := event(2, executorv1.EventType_EVENT_TYPE_TEXT_ADD, executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING)
 	text.Payload = &executorv1.ExecutorEvent_TextAdd{TextAdd: &executorv1.TextAdd{AnswerId: "a", Text: "one\n\ndata: two\r\n"}}
@@ -168,7 +168,7 @@ func TestAcceptOfSSE(t *testing.T) {
 	}
 }
 
-// TestResume: whatever the stream broke at, what comes after a reconnect is exactly the rest (issue 2, shown by 2).
+// TestResume: wherever the stream broke, a reconnect receives exactly the rest (issue 2, shown by 2).
 func TestResume(t *testing.T) {
 	b := start(t, gateway.Config{})
 	b.tellsStory()
@@ -355,7 +355,7 @@ func TestToolCallEvents(t *testing.T) {
 	}
 }
 
-// TestRefusedToolCall keeps what is known of its outcome.
+// TestRefusedToolCall: the error keeps the outcome of the call.
 func TestRefusedToolCall(t *testing.T) {
 	b := start(t, gateway.Config{})
 	b.pool.CallToolFn = func(*mcppoolv1.CallToolRequest, grpc.ServerStreamingServer[mcppoolv1.CallToolResponse]) error {

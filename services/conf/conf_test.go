@@ -28,7 +28,7 @@ type settings struct {
 	Limits   limits `embed:"" prefix:"limits."`
 }
 
-// outcome is what a program would have done.
+// outcome is the output and exit code of a program.
 type outcome struct {
 	settings settings
 	stdout   string

@@ -60,7 +60,7 @@ func BenchmarkUnary(b *testing.B) {
 	}
 }
 
-// One call with ten messages, about what a tool call with progress sends.
+// One call with ten messages, about as many as a tool call with progress sends.
 func BenchmarkServerStream(b *testing.B) {
 	s := &service{OutFn: func(_ *outRequest, ss outStream) error {
 		for range 10 {

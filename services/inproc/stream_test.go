@@ -303,7 +303,7 @@ func TestStreamPanicIsAnError(t *testing.T) {
 	}
 }
 
-// Interceptors see streams, and what they refuse reaches the client through Recv.
+// Interceptors see streams, and their refusals reach the client through Recv.
 func TestStreamIdentity(t *testing.T) {
 	keys, err := identity.OpenKeyFile(t.TempDir() + "/keys.yaml")
 	if err != nil {
@@ -330,7 +330,7 @@ func TestStreamIdentity(t *testing.T) {
 	}
 }
 
-// What a handler shares comes to each client as it was sent, and what a client does to the message that it received changes no other client's.
+// A message that a handler shares reaches each client unchanged, and a client that changes its message changes no other client's.
 func TestSharedMessages(t *testing.T) {
 	sent := out("shared")
 	conn := inproc.New(nil, nil)
@@ -348,7 +348,7 @@ func TestSharedMessages(t *testing.T) {
 			t.Fatalf("received %v, %v", got, err)
 		}
 		if got.GetPayload() != sent.GetPayload() {
-			t.Error("what is in the message was copied")
+			t.Error("the contents of the message were copied")
 		}
 		got.Payload = nil // its own
 		if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
@@ -370,7 +370,7 @@ func TestSharedMessages(t *testing.T) {
 	}
 }
 
-// Requests are shared where both sides say so, and copied where one does not.
+// Requests are shared if both sides allow it, and copied otherwise.
 func TestSharedRequests(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -421,7 +421,7 @@ func TestSharedRequests(t *testing.T) {
 	}
 }
 
-// A message that is received into replaces what was there, unknown fields too.
+// Receiving into a message replaces all that it had, unknown fields too.
 func TestSharedMessageReplaces(t *testing.T) {
 	conn := inproc.New(nil, nil)
 	testgrpc.RegisterTestServiceServer(conn, &service{OutFn: func(_ *outRequest, ss outStream) error {

@@ -9,7 +9,7 @@ import (
 	"pawl.dev/services/jsonref"
 )
 
-// renames says which of the values come later, and how they are called then.
+// renames maps the names of values that come later to their later names.
 func renames(names ...string) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		for _, n := range names {
@@ -21,7 +21,7 @@ func renames(names ...string) func(string) (string, bool) {
 	}
 }
 
-// only looks up what has come since.
+// only looks up the values that have come since.
 func only(lookup func(string) (string, bool)) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		if old, ok := strings.CutPrefix(name, "later-"); ok {

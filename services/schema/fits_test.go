@@ -7,7 +7,7 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// The schemas that tools have are decided by the text alone, and what does not fit never is.
+// For the usual schemas of tools the text alone is enough to accept an input; one that does not fit is never accepted.
 func TestFits(t *testing.T) {
 	const all = `{"type":"object","description":"of all","properties":{
 		"path":{"type":"string","minLength":1,"maxLength":5,"description":"where","default":"x"},"mode":{"type":"string","enum":["r","w"]},
@@ -84,7 +84,7 @@ func TestQuickIsBounded(t *testing.T) {
 	}
 }
 
-// Where fits says yes, the validator does.
+// If fits accepts a document, the validator does.
 func FuzzFits(f *testing.F) {
 	f.Add(`{"type":"object","properties":{"a":{"type":"integer","minimum":1}},"required":["a"],"additionalProperties":{"enum":["x"]}}`, `{"a":1,"b":"x"}`)
 	f.Add(`{"items":{"type":["string","null"],"maxLength":2,"minLength":1},"maxItems":3,"minItems":1}`, `["\ud83d\ude00",null]`)

@@ -40,7 +40,7 @@ func TestNoSchemaAcceptsEverything(t *testing.T) {
 	}
 }
 
-// The messages are what a person, or a model that has to correct itself, reads (A15, A18, D5).
+// The messages are for a person, or for a model that has to correct itself (A15, A18, D5).
 func TestProblemsAreUnderstandable(t *testing.T) {
 	object := func(properties string) string { return `{"type":"object","properties":{` + properties + `}}` }
 	cases := []struct{ name, schema, doc, want string }{
@@ -174,7 +174,7 @@ func TestCompileErrorsNameThePlace(t *testing.T) {
 	}
 }
 
-// A bad regex fails that schema only; what was compiled before and after works.
+// A bad regex fails that schema only; schemas that were compiled before and after work.
 func TestSchemasAreIndependent(t *testing.T) {
 	for range 3 {
 		if _, err := schema.Compile(`{"pattern":"(?<!a)b"}`); err == nil {

@@ -43,7 +43,7 @@ func (echo) CallTools(stream grpc.BidiStreamingServer[mcppoolv1.CallToolsRequest
 	}
 }
 
-// What calls cost between two processes: over TCP, with keys and all interceptors. 32 callers share a connection.
+// The cost of calls between two processes: over TCP, with keys and all interceptors. 32 callers share a connection.
 func BenchmarkTCP(b *testing.B) {
 	keys, err := identity.OpenKeyFile(b.TempDir() + "/keys.yaml")
 	if err != nil {

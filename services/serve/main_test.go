@@ -17,7 +17,7 @@ import (
 	"pawl.dev/services/serve"
 )
 
-// mainVariable makes the test binary run Main instead of tests, with a service that does what it says.
+// mainVariable makes the test binary run Main instead of tests, with a service that behaves as the variable names.
 const mainVariable = "SERVE_TEST_MAIN"
 
 func TestMain(m *testing.M) {

@@ -18,7 +18,7 @@ func TestPercentFor(t *testing.T) {
 	}
 }
 
-// Who allocates fast gets more between two collections than who does not.
+// A process that allocates fast gets more headroom than a slow one.
 func TestHeadroomFor(t *testing.T) {
 	for _, c := range []struct {
 		allocated uint64
@@ -60,7 +60,7 @@ func awaitGOGC(t *testing.T, is func(gogc int) bool) {
 	t.Fatalf("GOGC is %d", now[0].Value.Uint64())
 }
 
-// What the operator says counts.
+// GOGC of the operator has precedence.
 func TestRelaxGCLeavesGOGC(t *testing.T) {
 	t.Setenv("GOGC", "50")
 	was := debug.SetGCPercent(50)

@@ -15,7 +15,7 @@ import (
 	"pawl.dev/services/serve"
 )
 
-// fakeProcess notes the order of what is done to it.
+// fakeProcess records the order of the calls to it.
 type fakeProcess struct {
 	did []string
 	ran chan struct{}

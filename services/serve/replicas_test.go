@@ -55,7 +55,7 @@ func (r *replica) end() {
 	}
 }
 
-// reached says which replica answers calls of an affinity.
+// reached returns the replica that answers calls of an affinity.
 func reached(t *testing.T, c grpc.ClientConnInterface, parts ...string) string {
 	t.Helper()
 	var to peer.Peer
@@ -91,7 +91,7 @@ func all(t *testing.T, c grpc.ClientConnInterface) map[int]string {
 	return at
 }
 
-// Calls of one affinity reach one replica; where that is gone, its calls alone move, and come back with it.
+// Calls of one affinity reach one replica; if that is gone, only its calls move, and they return when it does.
 func TestAffinity(t *testing.T) {
 	replicas := []*replica{startReplica(t, "127.0.0.1:0"), startReplica(t, "127.0.0.1:0"), startReplica(t, "127.0.0.1:0")}
 	conn := dialReplicas(t, replicas...)
@@ -125,7 +125,7 @@ func TestAffinity(t *testing.T) {
 	}
 }
 
-// A replica that is told to stop gets nothing new, and goes on answering who asks it directly until it is drained.
+// A replica that is told to stop gets no new calls, and still answers clients that call it directly until it is drained.
 func TestDrainingReplica(t *testing.T) {
 	a, b := startReplica(t, "127.0.0.1:0"), startReplica(t, "127.0.0.1:0")
 	conn := dialReplicas(t, a, b)
@@ -184,7 +184,7 @@ func TestAddressesOfReplicas(t *testing.T) {
 	}
 }
 
-// What chooses a replica is text that a header can have, whatever users and servers are called.
+// The affinity is text that a header can have, whatever the names of users and servers.
 func TestAffinityOfOddNames(t *testing.T) {
 	r := startReplica(t, "127.0.0.1:0")
 	conn := dialReplicas(t, r, startReplica(t, "127.0.0.1:0"))

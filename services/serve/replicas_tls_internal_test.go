@@ -58,7 +58,7 @@ func (a *authority) sign(t *testing.T, template *x509.Certificate) (*x509.Certif
 	return cert, key
 }
 
-// pool is what clients trust.
+// pool has the certificates that clients trust.
 func (a *authority) pool() credentials.TransportCredentials {
 	roots := x509.NewCertPool()
 	roots.AddCert(a.cert)
@@ -87,7 +87,7 @@ func (a *authority) serveTLS(t *testing.T, addr string, ips []net.IP, names ...s
 	return lis.Addr().String()
 }
 
-// ask calls the replica that an affinity leads to, and says which it was.
+// ask calls the replica that an affinity leads to, and returns its name.
 func ask(t *testing.T, c grpc.ClientConnInterface, parts ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -129,7 +129,7 @@ func reachable(t *testing.T, conn *Replicas, want int) (map[string]bool, error) 
 	return seen, nil
 }
 
-// Each replica of a list proves to be what it is called in the list, and no other.
+// Each replica of a list proves the name that it has in the list, and no other.
 func TestReplicasProveTheirOwnNames(t *testing.T) {
 	a := newAuthority(t)
 	first := a.serveTLS(t, "127.0.0.1:0", ips("127.0.0.1"))
@@ -177,7 +177,7 @@ func TestReplicasProveTheirOwnNames(t *testing.T) {
 	})
 }
 
-// Replicas behind one name in the DNS prove to be that name, also where one of them is asked by its address.
+// Replicas behind one name in the DNS prove to be that name, even if one of them is called by its address.
 func TestReplicasOfANameProveThatName(t *testing.T) {
 	a := newAuthority(t)
 	addr := a.serveTLS(t, "127.0.0.1:0", nil, "localhost")

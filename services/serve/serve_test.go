@@ -303,7 +303,7 @@ func listServices(t *testing.T, conn *grpc.ClientConn) (string, error) {
 	return r.GetListServicesResponse().String(), err
 }
 
-// A stop says NOT_SERVING, lets running calls end, tells streams that have no end, and refuses new calls.
+// A stop reports NOT_SERVING, lets running calls end, ends streams that have no end of their own, and refuses new calls.
 func TestGracefulStop(t *testing.T) {
 	entered, release := make(chan struct{}, 2), make(chan struct{})
 	s := &service{

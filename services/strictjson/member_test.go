@@ -26,7 +26,7 @@ func TestMemberMap(t *testing.T) {
 	}
 }
 
-// What is valid and unambiguous is split as encoding/json does.
+// Valid, unambiguous text is split as by encoding/json.
 func FuzzMemberMap(f *testing.F) {
 	for _, text := range []string{`{}`, ` { "a" : [ {"b":"}\""} , 1 ] , "c":null,"d":-1.5e3 } `, `{"a":{"a":1},"b":"x\\"}`, `{"a":true,"A":1}`} {
 		f.Add(text)

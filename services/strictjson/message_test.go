@@ -50,7 +50,7 @@ func TestCheckOfMessages(t *testing.T) {
 	}
 }
 
-// Whatever happens to a text, it passes where encoding/json finds it valid, and is refused where not.
+// Whatever the changes to a text, it is accepted if and only if encoding/json finds it valid.
 func TestCheckAgreesWithEncodingJSON(t *testing.T) {
 	seeds := []string{
 		`{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"a\"\\\u00e9\/é"}],"isError":false},"x":null}`,

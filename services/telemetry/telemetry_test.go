@@ -125,7 +125,7 @@ func (service) EmptyCall(context.Context, *testgrpc.Empty) (*testgrpc.Empty, err
 	return &testgrpc.Empty{}, nil
 }
 
-// One trace goes through client and server, over direct calls too; metrics and logs go where the variables say.
+// One trace goes through client and server, over direct calls too; metrics and logs go to the addresses in the variables.
 func TestExports(t *testing.T) {
 	keepGlobals(t)
 	clearEnv(t)

@@ -28,7 +28,7 @@ func TestQuantilesAndMedian(t *testing.T) {
 	}
 }
 
-// The header that is read beside a running store says what bbolt itself says.
+// The header that is read from the file of an open store has the values that bbolt itself reports.
 func TestBoltMeta(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{NoSync: true})
@@ -83,7 +83,7 @@ func TestQuieterRounds(t *testing.T) {
 	}
 }
 
-// What the tool saw twice, and what it never saw.
+// Calls that the tool saw twice, and steps that it never saw.
 func TestAftermath(t *testing.T) {
 	a := aftermath{ended: killed}
 	if a.count([]byte("a\nb\na\nc\n")); a.calls != 4 || a.twice != 1 || a.never != killed*stepsPerTask-3 {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// localPortRange is IP_LOCAL_PORT_RANGE of ip(7), of Linux 6.3 and later: the ports that a socket is given where it asks for any.
+// localPortRange is IP_LOCAL_PORT_RANGE of ip(7), of Linux 6.3 and later: the ports that a socket is given if it asks for any.
 const localPortRange = 51
 
 // An address is reserved for the process that the test starts there: a listener on port 0 does not get it, and it can be listened on, once at a

@@ -19,7 +19,7 @@ import (
 	"pawl.dev/services/inproc"
 )
 
-// pool is a pool that ends logins as a test says.
+// pool is a pool that ends logins as a test wants.
 type pool struct {
 	mcppoolv1.UnimplementedMcpPoolServiceServer
 	FinishFn func(*mcppoolv1.FinishMcpLoginRequest) (*mcppoolv1.FinishMcpLoginResponse, error)
@@ -55,7 +55,7 @@ func land(t *testing.T, h http.Handler, method, query string, header http.Header
 	return w.Code, w.Header(), w.Body.String()
 }
 
-// The page ends the login with what the browser brought, and shows nothing of it.
+// The page ends the login with the browser's parameters, and shows none of them.
 func TestLoginPage(t *testing.T) {
 	p, h := newPage(t)
 	var got *mcppoolv1.FinishMcpLoginRequest
@@ -101,7 +101,7 @@ func TestLoginPageFailures(t *testing.T) {
 	if status, _, body := land(t, h, "GET", "?state=s&error=access_denied", nil); status != 409 || !strings.Contains(body, "&lt;b&gt;denied") || strings.Contains(body, "<b>") {
 		t.Errorf("%d\n%s", status, body)
 	}
-	// A browser has no key: the person goes on where there is one.
+	// A browser has no key: the person continues on the command line, which has one.
 	refuse(codes.Unauthenticated, commonv1.ErrorReason_ERROR_REASON_UNAUTHENTICATED, "no key")
 	if status, _, body := land(t, h, "GET", "?state=s&code=c", nil); status != 200 || !strings.Contains(body, "pawl mcp login --finish") {
 		t.Errorf("%d\n%s", status, body)
@@ -115,7 +115,7 @@ func TestLoginPageFailures(t *testing.T) {
 			t.Errorf("%.40s: %d\n%s", query, status, body)
 		}
 	}
-	for _, method := range []string{"HEAD", "POST"} { // what only looks, and forms
+	for _, method := range []string{"HEAD", "POST"} { // a probe, and a form
 		if status, _, _ := land(t, h, method, "?state=s&code=c", nil); status != 405 {
 			t.Errorf("%s: %d", method, status)
 		}

@@ -38,7 +38,7 @@ func TestGuard(t *testing.T) {
 		"the same with a port":             {cfg: allowed, host: named + ":8443", want: 200},
 		"an allowed host and port":         {cfg: allowed, host: "10.0.0.5:7410", want: 200},
 		"an allowed host on another port":  {cfg: allowed, host: "10.0.0.5:80", want: 403},
-		"any host where there are keys":    {cfg: anyHost, host: "whatever.example", want: 200},
+		"any host with keys":               {cfg: anyHost, host: "whatever.example", want: 200},
 		"keys and allowed hosts":           {cfg: guard.Config{AnyHost: true, AllowHosts: []string{named}}, host: "whatever.example", want: 403},
 		"own page":                         {host: local, header: header{"Origin": "http://127.0.0.1:7410", "Sec-Fetch-Site": "same-origin"}, want: 200},
 		"own page behind TLS":              {cfg: allowed, host: named, header: header{"Origin": "https://pawl.example.com:443"}, want: 200},
@@ -62,7 +62,7 @@ func TestGuard(t *testing.T) {
 		"a type that only begins right":    {method: "POST", host: local, header: header{"Content-Type": "application/json, text/plain"}, body: "{}", want: 415},
 		"a body without a type":            {method: "POST", host: local, body: "{}", want: 415},
 		"neither body nor type":            {method: "POST", host: local, want: 200},
-		"a body where none is usual":       {method: "DELETE", host: local, header: header{"Content-Type": "text/plain"}, body: "{}", want: 415},
+		"a body of a DELETE":               {method: "DELETE", host: local, header: header{"Content-Type": "text/plain"}, body: "{}", want: 415},
 		"preflight of an allowed page":     {cfg: allowed, method: "OPTIONS", host: local, header: header{"Origin": "https://console.example.com", "Access-Control-Request-Method": "POST"}, want: 204},
 		"preflight of another page":        {cfg: allowed, method: "OPTIONS", host: local, header: header{"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}, want: 403},
 		"preflight under a name not ours":  {cfg: allowed, method: "OPTIONS", host: "evil.example", header: header{"Origin": "https://console.example.com", "Access-Control-Request-Method": "POST"}, want: 403},
@@ -107,7 +107,7 @@ func newRequest(method, host string, h header, body string) *http.Request {
 	return r
 }
 
-// checkCORS: only the pages of allowed origins may read what comes, and caches must keep answers apart.
+// checkCORS: only the pages of allowed origins may read responses, and caches must keep answers apart.
 func checkCORS(t *testing.T, h http.Header, origin string, allowed bool) {
 	t.Helper()
 	want := ""

@@ -53,7 +53,7 @@ func fetch(t *testing.T, path string, header http.Header) *httptest.ResponseReco
 	return w
 }
 
-// openAPI is what the tests read of the document.
+// openAPI has the parts of the document that the tests read.
 type openAPI struct {
 	OpenAPI    string
 	Info       struct{ Version string }
@@ -138,7 +138,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestEveryRouteIsDocumented with problems, and with what streams look like.
+// TestEveryRouteIsDocumented with its problems and the form of its stream.
 func TestEveryRouteIsDocumented(t *testing.T) {
 	doc, _ := document(t)
 	variable := regexp.MustCompile(`\{[^}]*\}`)

@@ -60,7 +60,7 @@ func TestOtherErrors(t *testing.T) {
 	}
 }
 
-// Fields have one form: that of JSON, in the detail too. What is wrong with the whole request names no field.
+// Fields have one form: that of JSON, in the detail too. A violation of the whole request names no field.
 func TestFieldsHaveTheirJSONNames(t *testing.T) {
 	err := errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
 		"the request is not valid: page_size: must be at most 1000; context.task_id: must be a UUID; set input or input_json").

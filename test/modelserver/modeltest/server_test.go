@@ -85,7 +85,7 @@ turns:
 	}
 }
 
-// TestAdapters takes what Pawl's adapters send.
+// TestAdapters accepts the requests of Pawl's clients.
 func TestAdapters(t *testing.T) {
 	files, err := filepath.Glob("../../../planner-svc/internal/llm/testdata/*/request_*.json")
 	if err != nil || len(files) == 0 {
@@ -158,7 +158,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestCache counts what a provider would have read from its cache.
+// TestCache counts the tokens that a provider would have read from its cache.
 func TestCache(t *testing.T) {
 	long := strings.Repeat("word ", 2000)
 	s, base := start(t, "turns: [{always: true, text: hi}]")
