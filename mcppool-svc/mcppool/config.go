@@ -22,60 +22,59 @@ import (
 	"pawl.dev/services/conf"
 )
 
-// Config says what the pool is to do; the tags make its fields flags of a process. The zero value is a pool in memory
-// without servers.
+// Config configures the pool; the tags make its fields flags of a process. With the zero value the pool keeps everything in memory
+// and has no servers.
 type Config struct {
-	DataDir    string   `name:"data" placeholder:"DIR" type:"path" help:"Where registered MCP servers are kept; in memory alone where empty."`
+	DataDir    string   `name:"data" placeholder:"DIR" type:"path" help:"Folder that keeps registered MCP servers; if empty, they are kept in memory only."`
 	MCPConfigs []string `name:"mcp-config" placeholder:"FILE" type:"path" sep:"none" help:"MCP servers, in the mcpServers JSON of other MCP clients. May be repeated."`
 	Workspace  string   `placeholder:"DIR" type:"path" help:"Offers the files of this folder as the built-in MCP server workspace."`
-	Audit      string   `placeholder:"FILE" type:"path" help:"Where a record of each tool call is appended, one JSON object a line; nowhere where empty."`
+	Audit      string   `placeholder:"FILE" type:"path" help:"File to which a record of each tool call is appended, one JSON object per line; if empty, none is written."`
 
 	AllowAddresses []string `placeholder:"CIDR" help:"Private addresses that HTTP servers of plain users, and redirects, may lead to, such as 10.1.0.0/16. May be repeated."`
 
-	LoginRedirectURI    string `name:"login-redirect-uri" placeholder:"URL" help:"Where browsers bring what a login to an MCP server gave, beside loopback addresses; the gateway's /v1/mcpLogins:callback."`
+	LoginRedirectURI    string `name:"login-redirect-uri" placeholder:"URL" help:"Address to which browsers return after a login to an MCP server, in addition to loopback addresses: the gateway's /v1/mcpLogins:callback."`
 	LoginClientMetadata string `placeholder:"URL" help:"The https address of a Client ID Metadata Document, by which authorization servers know this installation."`
-	TokenKey            string `placeholder:"REF" help:"The key that logins to MCP servers are stored under, env:NAME or file:PATH (32 bytes in base64); a file in the data folder where empty."`
+	TokenKey            string `placeholder:"REF" help:"The key that encrypts stored logins to MCP servers, env:NAME or file:PATH (32 bytes in base64); if empty, a file in the data folder."`
 
 	MaxConnections        int           `placeholder:"N" help:"MCP connections in all (default 1000)."`
 	MaxConnectionsPerUser int           `placeholder:"N" help:"MCP connections of one user (default 100)."`
 	MaxMessageBytes       int           `placeholder:"N" help:"Longest message of an MCP server (default 32 MiB)."`
-	MaxChildMemoryBytes   uint64        `placeholder:"N" help:"Memory of each process of a stdio server; not limited where 0. Linux only."`
-	MaxChildFiles         uint64        `placeholder:"N" help:"Open files of each process of a stdio server; as the pool's where 0. Linux only."`
-	MaxToolResultBytes    int           `placeholder:"N" help:"Longest result of a tool, what is more is cut off (default 16 MiB)."`
-	InputTimeout          time.Duration `placeholder:"DURATION" help:"How long a question of an MCP server in the middle of a call waits for an answer (default 15m)."`
-	IdleTimeout           time.Duration `placeholder:"DURATION" help:"When an unused connection is closed (default 5m)."`
-	SessionTimeout        time.Duration `placeholder:"DURATION" help:"When a session that was not heard of is forgotten (default 30m)."`
+	MaxChildMemoryBytes   uint64        `placeholder:"N" help:"Memory of each process of a stdio server; 0 means no limit. Linux only."`
+	MaxChildFiles         uint64        `placeholder:"N" help:"Open files of each process of a stdio server; 0 means the pool's own limit. Linux only."`
+	MaxToolResultBytes    int           `placeholder:"N" help:"Longest result of a tool; longer ones are cut off (default 16 MiB)."`
+	InputTimeout          time.Duration `placeholder:"DURATION" help:"How long a question that an MCP server asks during a call waits for an answer (default 15m)."`
+	IdleTimeout           time.Duration `placeholder:"DURATION" help:"How long an unused connection is kept (default 5m)."`
+	SessionTimeout        time.Duration `placeholder:"DURATION" help:"How long a session without calls keeps its connections (default 30m)."`
 	MaxCalls              int           `placeholder:"N" help:"Tool calls at once in all (default 10000)."`
 	MaxCallsPerUser       int           `placeholder:"N" help:"Tool calls at once of one user (default 1000)."`
 	MaxResults            int           `placeholder:"N" help:"Results of named calls kept until they are acknowledged (default 10000)."`
-	MaxResultBytes        int64         `placeholder:"N" help:"Their size in all (default 256 MiB)."`
+	MaxResultBytes        int64         `placeholder:"N" help:"Total size of kept results (default 256 MiB)."`
 	MaxTombstones         int           `placeholder:"N" help:"Ids of finished calls that are kept so that no call is repeated (default 100000)."`
 	MaxOwners             int           `placeholder:"N" help:"Sessions whose newest owner is kept so that an older one cannot call (default 100000)."`
 	ResultTimeout         time.Duration `placeholder:"DURATION" help:"How long a result waits to be acknowledged (default 15m)."`
-	MaxCachedBytes        int64         `placeholder:"N" help:"Size of the results of reading tools that are cached, for servers with a cache_ttl (default 64 MiB)."`
+	MaxCachedBytes        int64         `placeholder:"N" help:"Total size of cached results, of servers with a cache_ttl (default 64 MiB)."`
 	BreakAfter            int           `placeholder:"N" help:"Failed connects in a row after which the pool does not connect to an MCP server for a while (default 5)."`
-	BreakFor              time.Duration `placeholder:"DURATION" help:"How long that is (default 30s)."`
-	ProbeAfter            time.Duration `placeholder:"DURATION" help:"How old a server's last sign of life may be for those who look at its state (default 10s)."`
+	BreakFor              time.Duration `placeholder:"DURATION" help:"How long it then waits before the next attempt (default 30s)."`
+	ProbeAfter            time.Duration `placeholder:"DURATION" help:"How old a server's last response may be when its state is shown; if it is older, the server is probed (default 10s)."`
 	DrainTimeout          time.Duration `placeholder:"DURATION" help:"How long running calls may take when the pool stops (default 7s)."`
 
-	// Peers are the other replicas, by host:port, or by dns:///name:port for a name that leads to all of them, this one too; none
-	// if empty. ServiceKey is a key of role service, for calls to them.
+	// Peers are the other replicas, by host:port, or by dns:///name:port for a name that resolves to all replicas, this one included. ServiceKey is a key of role service, for calls to them.
 	Peers      []string `kong:"-"`
-	Self       string   `kong:"-"` // where this one listens, so that it does not call itself; may be empty
+	Self       string   `kong:"-"` // the address on which this replica listens, so that it does not call itself; may be empty
 	ServiceKey string   `kong:"-"`
 
-	Environ []string `kong:"-"` // what children inherit from, and ${env:NAME} means; the process's if nil
-	// KeepResults lets a stop wait, within DrainTimeout, until the result of each named call was fetched. It has no use if the clients
+	Environ []string `kong:"-"` // the environment of children and of ${env:NAME}; the process's if nil
+	// KeepResults makes a stop wait, within DrainTimeout, until the result of each named call was fetched. It is useless if the clients
 	// stop before the pool.
 	KeepResults bool `kong:"-"`
 
-	Version string `kong:"-"` // of this program, as servers are told
+	Version string `kong:"-"` // of this program, for the servers
 }
 
-// Deps are what the pool needs of its surroundings.
+// Deps are the pool's dependencies.
 type Deps struct {
 	Log   *slog.Logger     // nothing is logged if nil
-	Now   func() time.Time // time.Now if nil; for what the pool remembers and refuses, not for its timers
+	Now   func() time.Time // time.Now if nil; used for expiry and deadlines, not for timers
 	Meter metric.Meter     // the process's if nil, which measures nothing unless telemetry is set up
 
 	dialPeer     func(addr string) (peer.Conn, error) // of tests; nil: over the network

@@ -17,13 +17,13 @@ const peerKey = attribute.Key("pawl.peer")
 // observePeers lets collectors read the state of the other replicas, until stop.
 func observePeers(m metric.Meter, status func() []peer.Status) (stop func() error, err error) {
 	up, err1 := m.Int64ObservableGauge("pawl.mcppool.peer.up", metric.WithUnit("1"),
-		metric.WithDescription("1 where the last contact with another replica went well, else 0."))
+		metric.WithDescription("1 if the last contact with another replica succeeded, else 0."))
 	contact, err2 := m.Float64ObservableGauge("pawl.mcppool.peer.contact", metric.WithUnit("s"),
 		metric.WithDescription("Time since the last contact that went well."))
 	lag, err3 := m.Float64ObservableGauge("pawl.mcppool.peer.lag", metric.WithUnit("s"),
 		metric.WithDescription("Time since everything was taken in that the other replica had."))
 	keys, err5 := m.Int64ObservableGauge("pawl.mcppool.peer.key.differs", metric.WithUnit("1"),
-		metric.WithDescription("1 where another replica has another key (--token-key), so that neither hears what is written at the other; else 0."))
+		metric.WithDescription("1 if another replica has another key (--token-key), so that neither receives the other's changes; else 0."))
 	offset, err4 := m.Float64ObservableGauge("pawl.mcppool.peer.clock.offset", metric.WithUnit("s"),
 		metric.WithDescription("How far the other replica's clock is ahead of the one here."))
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {

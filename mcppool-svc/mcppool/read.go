@@ -21,8 +21,8 @@ type FileServer struct {
 type BadServers = registry.BadServers
 
 // ReadServers reads a file in the mcpServers format as the pool reads its own (Config.MCPConfigs), for a client that registers
-// what is in it; only names the one to read, by its name or id, and is empty for all. Relative folders in it count from its own
-// folder. An error names file, line and server, all of them that cannot be read; it is a *BadServers where others can.
+// its servers. If only is not empty, it reads only the server with that name or id. Relative folders in the file are relative to its
+// folder. An error names file, line and every server that cannot be read; it is a *BadServers if others can be read.
 func ReadServers(path, only string) ([]FileServer, error) {
 	entries, err := registry.Reader{Log: slog.New(slog.DiscardHandler), Only: only}.File(path)
 	if err != nil {

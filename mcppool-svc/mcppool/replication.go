@@ -15,22 +15,22 @@ import (
 	"pawl.dev/services/serve"
 )
 
-// checkPeers says why replicas cannot be reached as they are named.
+// checkPeers returns an error if the peers cannot be used with this configuration.
 func (c Config) checkPeers() error {
 	local, err := peer.Check(c.Peers)
 	switch {
 	case err != nil || local:
 		return err
 	case c.ServiceKey == "":
-		return errors.New("refusing --peers beyond this machine without --service-key: they would not know who calls; make one with `pawl keys add mcppool --role service`")
+		return errors.New("refusing --peers beyond this machine without --service-key: the replicas could not authenticate each other; make a key with `pawl keys add mcppool --role service`")
 	case c.TokenKey == "":
-		return errors.New("refusing --peers beyond this machine without --token-key: what replicas tell each other holds secrets, and is sealed with it; " +
+		return errors.New("refusing --peers beyond this machine without --token-key: messages between replicas contain secrets, and are encrypted with it; " +
 			"make a key with `openssl rand -base64 32`, and give all replicas the same")
 	}
 	return nil
 }
 
-// openStore opens what is kept, and takes in what other replicas know before anything is made of it.
+// openStore opens the store, and merges the other replicas' entries before anything reads it.
 func (s *Service) openStore(ctx context.Context, deps Deps) (*replica.Store, error) {
 	values := slices.Concat(registry.Buckets(), oauth.Buckets(), pin.Buckets())
 	file, err := store.Open(s.cfg.DataDir, replica.Buckets(values)...)
@@ -84,7 +84,7 @@ func (s *Service) openPeers(ctx context.Context, st *replica.Store, deps Deps) e
 	return s.peers.Start(ctx)
 }
 
-// writable says why other replicas would never hear what is written here.
+// writable returns an error if other replicas would never receive the changes made here.
 func (s *Service) writable() error {
 	if s.peers == nil {
 		return nil
@@ -92,7 +92,7 @@ func (s *Service) writable() error {
 	return s.peers.Writable()
 }
 
-// readable reports whether this program can read what another replica, perhaps a newer one, wrote.
+// readable reports whether this program can read a value that another replica, perhaps a newer one, wrote.
 func readable(bucket, key string, value []byte) bool {
 	switch {
 	case slices.Contains(registry.Buckets(), bucket):
@@ -104,7 +104,7 @@ func readable(bucket, key string, value []byte) bool {
 	}
 }
 
-// applied makes everything follow what other replicas wrote, as it does what is written here.
+// applied brings registry, pins, logins and connections up to date after other replicas' changes.
 func (s *Service) applied(places []replica.Place) {
 	for _, m := range s.registry.ApplyRemote(places) {
 		s.moved(m)
@@ -112,7 +112,7 @@ func (s *Service) applied(places []replica.Place) {
 	s.transportHints.ApplyRemote(places)
 	s.anonymousElicitors.ApplyRemote(places)
 	if err := s.pins.ApplyRemote(places); err != nil {
-		s.log.Error("what another replica wrote of approved tools is not used before a restart", "error", err)
+		s.log.Error("approvals of tools from another replica cannot be read, and are used only after a restart", "error", err)
 	}
 	for _, m := range s.logins.ApplyRemote(places) {
 		for _, server := range s.registry.All() {
@@ -141,7 +141,7 @@ func (s *Service) moved(m registry.ServerChange) {
 		s.pool.Retire(m.Now.UID, m.Now.Revision())
 	}
 	if m.Before != nil && (m.Now == nil || m.Now.Origin() != m.Before.Origin()) {
-		// The replica that it was said to does the same; what was said here alone, it does not know.
+		// The replica that made the change does the same, but it does not know the state that only this replica has.
 		s.tidying.Go(func() { s.api.Forget(context.Background(), m.Before) })
 	}
 }

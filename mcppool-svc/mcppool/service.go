@@ -53,7 +53,7 @@ type Service struct {
 	close                              func() error
 }
 
-// New reads the configuration and the registrations. Close what it returns.
+// New reads the configuration and the registrations, and returns a Service, which the caller must Close.
 func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 	return s, nil
 }
 
-// open puts the parts together. What it opened is in closers, also where it fails.
+// open makes and connects the parts. closers holds everything that it opened, even if it fails.
 func (s *Service) open(ctx context.Context, servers []*registry.Server, own *builtins, deps Deps) (err error) {
 	id := uuid.NewString()
 	metrics, err := call.NewMetrics(deps.Meter)

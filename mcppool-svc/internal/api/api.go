@@ -41,7 +41,7 @@ type Parts struct {
 	Logins    *oauth.Logins
 	Connector Connector    // for tests of servers
 	Models    *call.Models // the models that servers may ask; nil: none
-	Writable  func() error // why other replicas would not receive what is written here; nil: there are none
+	Writable  func() error // returns an error if other replicas would not receive changes made here; nil: there are none
 	Log       *slog.Logger
 	ID        string // of this pool
 }
@@ -128,7 +128,7 @@ func registryError(err error, id string) error {
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
 		return errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_FOUND,
-			"there is no MCP server %.64q; `pawl mcp list` shows what there is", id).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
+			"there is no MCP server %.64q; `pawl mcp list` lists the servers", id).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 	case errors.Is(err, registry.ErrExists):
 		return errs.New(codes.AlreadyExists, commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS,
 			"there is an MCP server %s already; choose another id, or update that one", id)

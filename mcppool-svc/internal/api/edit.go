@@ -25,10 +25,10 @@ var (
 )
 
 // onlyOperators is the refusal of fields that only operators may set.
-const onlyOperators = "only an operator may say what an MCP server's tools do, who may call them, who shares connections and results, and " +
+const onlyOperators = "only an operator may set the effects of an MCP server's tools, who may call them, who shares connections and results, and " +
 	"whether it may ask models (trusted, tool_policies, permissions, isolation, max_connections, cache_ttl, sampling)"
 
-// edit applies an update to a copy of a server, within what the caller may change.
+// edit applies an update to a copy of a server, and refuses changes that the caller may not make.
 func edit(p identity.Principal, server *registry.Server, req *mcppoolv1.UpdateMcpServerRequest) error {
 	if o := req.GetMcpServer().GetOwnerSub(); o != "" && o != server.Owner {
 		return invalid("mcp_server.owner_sub", "cannot be changed; register the server again")
@@ -137,7 +137,7 @@ func takeTransport(p identity.Principal, server, old *registry.Server) error {
 func checkRoots(p identity.Principal, server, old *registry.Server) (err error) {
 	server.Roots, err = registry.ReadRoots(server.Roots)
 	if err == nil && !p.IsOperator() && !slices.Equal(server.Roots, old.Roots) {
-		return denied("only an operator may say which folders an MCP server is told of (roots)")
+		return denied("only an operator may set the folders that an MCP server may ask for (roots)")
 	}
 	return invalidServer(err)
 }
@@ -163,7 +163,7 @@ func invalidServer(err error) error {
 	return err
 }
 
-// hideSecrets masks the secrets of a server in a response. Operators may see what is in the environment of programs.
+// hideSecrets masks the secrets of a server in a response. Operators may see the environment of programs.
 func hideSecrets(m *mcppoolv1.McpServer, operator bool) {
 	if h := m.GetHttp(); h != nil {
 		h.Url = registry.MaskURL(h.GetUrl())

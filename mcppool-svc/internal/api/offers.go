@@ -74,7 +74,7 @@ func (s *Server) Complete(ctx context.Context, req *mcppoolv1.CompleteRequest) (
 	})
 }
 
-// defaultListed is the page size of what servers list beside tools, where the caller names none.
+// defaultListed is the page size of lists other than tools if the caller names none.
 const defaultListed = 100
 
 // listRequest asks for a page of a server's list.
@@ -128,7 +128,7 @@ func (l listed[T]) page(token string, size int) (out []T, next string, err error
 	return out, "", nil
 }
 
-// start is where the page of a token begins: after the entry that was the last one of the page before, wherever it is by now.
+// start returns the index at which the page of a token begins: after the last entry of the page before, even if that entry has moved.
 func (l listed[T]) start(token string) (int, error) {
 	key, err := page.Decode(l.scope, token)
 	if err != nil || key == nil {
@@ -144,7 +144,7 @@ func (l listed[T]) start(token string) (int, error) {
 			return i + 1, nil
 		}
 	}
-	return 0, invalid("page_token", "the server's list changed since, and what the last page ended with is gone; start again without it")
+	return 0, invalid("page_token", "the server's list has changed, and the last entry of the previous page is gone; start again without page_token")
 }
 
 func (l listed[T]) is(entry json.RawMessage, id string) bool {

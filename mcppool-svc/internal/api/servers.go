@@ -24,7 +24,7 @@ import (
 	"pawl.dev/services/page"
 )
 
-// defaultServers is the page size of ListMcpServers where the caller names none.
+// defaultServers is the page size of ListMcpServers if the caller names none.
 const defaultServers = 50
 
 // CreateMcpServer implements McpPoolService.
@@ -253,7 +253,7 @@ var states = map[conn.State]mcppoolv1.ConnectionState{
 	conn.Failed:     mcppoolv1.ConnectionState_CONNECTION_STATE_FAILED,
 }
 
-// ToMessage returns what was registered, with secrets. Of the output-only fields it sets only the owner.
+// ToMessage returns the registration, with secrets. Of the output-only fields it sets only the owner.
 func ToMessage(s *registry.Server) *mcppoolv1.McpServer {
 	m := &mcppoolv1.McpServer{
 		Id: s.ID, DisplayName: s.DisplayName, Description: s.Description, OwnerSub: s.Owner, Disabled: s.Disabled,
@@ -350,7 +350,7 @@ func nameOf[N ~string](prefix string, e protoreflect.Enum) N {
 	return N(strings.ToLower(strings.TrimPrefix(string(v.Name()), prefix)))
 }
 
-// duration is absent where it is the default.
+// duration returns nil for the default.
 func duration(d time.Duration) *durationpb.Duration {
 	if d == 0 {
 		return nil

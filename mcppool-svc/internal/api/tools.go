@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// defaultTools is the page size of ListTools where the caller names none.
+	// defaultTools is the page size of ListTools if the caller names none.
 	defaultTools = 200
 	// maxPageBytes is how much of definitions one page carries; gRPC clients take 4 MiB unless told otherwise.
 	maxPageBytes = 2 << 20

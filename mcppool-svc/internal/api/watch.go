@@ -67,7 +67,7 @@ func errStopping() error {
 // Touch notifies watchers that a server changed for a user.
 func (s *Server) Touch(uid, user string) { s.hub.Touch(uid, user) }
 
-// view is what a watcher has seen.
+// view is the state of a watcher: the servers as it saw them last.
 type view struct {
 	s    *Server
 	p    identity.Principal
@@ -76,7 +76,7 @@ type view struct {
 	send func(*mcppoolv1.WatchMcpServersResponse) error
 }
 
-// update sends what changed since it was last sent.
+// update sends the servers that changed since they were last sent.
 func (v *view) update(changed func(uid string) bool) error {
 	there := make(map[string]bool, len(v.seen))
 	for _, server := range v.servers() {
@@ -133,13 +133,13 @@ type hub struct {
 
 func newHub() *hub { return &hub{watchers: make(map[*watcher]struct{})} }
 
-// watcher is notified of what concerns its user. Close it.
+// watcher is notified of changes that concern its user. Close it when done.
 type watcher struct {
 	hub  *hub
 	user string
 	wake chan struct{} // buffered; gets a value when something changed since the last one
 
-	named map[string]bool // guarded by the hub's mu; what changed; the empty name is everything
+	named map[string]bool // guarded by the hub's mu; the changed things; "" means everything
 }
 
 // Watch begins to watch for a user, unless the user does so too often.
@@ -194,7 +194,7 @@ func (w *watcher) touch(thing string) {
 	}
 }
 
-// Take returns a test of what changed since the last Take.
+// Take returns a function that reports whether a thing changed between the last Take and this one.
 func (w *watcher) Take() (changed func(thing string) bool) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()

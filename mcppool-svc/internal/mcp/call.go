@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	// maxRounds is how often one call may end by asking, and maxInputs for how much at once.
+	// maxRounds is how often the server may end a request of one call with questions; maxInputs is how many it may ask at once.
 	maxRounds = 50
 	maxInputs = 10
-	// maxInputName is the longest name of one input: with the round it is an id within the contract's 400.
+	// maxInputName is the longest name of an input: with the number of the round it fits the API's limit of 400 for an input id.
 	maxInputName = 300
-	// firstWait and lastWait bound the time between a server's saying that it is busy and the next attempt.
+	// firstWait and lastWait bound the wait before the next request after the server put the call off, and maxBusy how often it may do so.
 	firstWait = 250 * time.Millisecond
 	lastWait  = 10 * time.Second
 	maxBusy   = 5
@@ -34,8 +34,8 @@ type round struct {
 	number    int // how many requests have ended without a result
 	responses map[string]json.RawMessage
 	state     *string
-	again     bool // it is not the first of this call: the server knows of it
-	acted     bool // an earlier request may have done something: it brought answers, or the server began and put the rest off
+	again     bool // it is not the first request of this call: the server knows the call
+	acted     bool // an earlier request may have had an effect: it brought answers, or the server put the call off
 	busy      int  // how often the server has put the call off
 	failures  int  // of this round
 	unknown   bool // a failed request of this round may have reached the server
@@ -76,7 +76,7 @@ func (c *client) CallTool(ctx context.Context, call Call) (raw json.RawMessage, 
 	return nil, err
 }
 
-// resumed is the first round of a call. The one of a call that continues an earlier one brings the answers.
+// resumed returns the first round of a call. If the call continues an earlier one, the round brings the answers.
 func (c *client) resumed(call Call) (round, error) {
 	from := call.Resume
 	if from == nil {
@@ -84,7 +84,7 @@ func (c *client) resumed(call Call) (round, error) {
 	}
 	if !c.isModern() {
 		return round{}, Errorf(Misconfigured,
-			"the MCP server speaks an older revision by now than when it asked, and cannot go on with the call; call it again from the start")
+			"the MCP server now speaks an older revision than when it asked, and cannot continue the call; call the tool again")
 	}
 	next := round{number: from.Round, state: from.Server, responses: make(map[string]json.RawMessage)}
 	maps.Copy(next.responses, from.Answers)
@@ -96,8 +96,8 @@ func (c *client) resumed(call Call) (round, error) {
 	return next, nil
 }
 
-// unfinished returns the members of a result that may not be the end, or nil. Most results are long and are the end: those are not
-// split.
+// unfinished returns the members of a result that may not be final, else nil. Parsing is avoided for the others, because most results are final
+// and long.
 func unfinished(raw json.RawMessage) map[string]json.RawMessage {
 	if !bytes.Contains(raw, []byte(`"input_required"`)) && !bytes.Contains(raw, []byte(`"task"`)) {
 		return nil
@@ -109,8 +109,8 @@ func unfinished(raw json.RawMessage) map[string]json.RawMessage {
 	return fields
 }
 
-// roundFailed returns the round that follows a failed one. A request that is not the first of its call is repeated if the
-// caller says so (the first one's caller repeats the whole call). The error of the last one is about all of them.
+// roundFailed returns the round that follows a failed one. A request that is not the first of its call is repeated if
+// Call.Again allows it; after a failure of the first, the caller of CallTool repeats the whole call. The final error covers all requests.
 func (c *client) roundFailed(ctx context.Context, r *running, last round, err error) (round, error) {
 	e := *As(err)
 	if last.again {
@@ -141,7 +141,7 @@ func (c *client) waitWhileBusy(ctx context.Context, last round, fields map[strin
 	return next, next.keepState(fields)
 }
 
-// keepState keeps what the server wants back with the next request.
+// keepState keeps the server's requestState for the next request.
 func (n *round) keepState(fields map[string]json.RawMessage) error {
 	if raw := fields["requestState"]; len(raw) > 0 && json.Unmarshal(raw, &n.state) != nil {
 		return brokenInput("its requestState is not a string")

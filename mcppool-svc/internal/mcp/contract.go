@@ -14,14 +14,14 @@ import (
 // Client is a live connection to an MCP server. Its methods are safe for concurrent use. The errors of ListTools and CallTool
 // are *Error, or the one that Call.Gate returned.
 type Client interface {
-	// Info returns what the server told about itself in the handshake.
+	// Info returns the server's description of itself from the handshake.
 	Info() Info
 	// ListTools returns the raw definitions of all tools, in the server's order.
 	ListTools(ctx context.Context) ([]json.RawMessage, error)
-	// ToolsVersion changes each time the server tells that its tools changed.
+	// ToolsVersion changes each time the server reports that its tools changed.
 	ToolsVersion() uint64
-	// CallTool calls a tool and returns the raw result, whatever the server asks in between and however it runs the call. When
-	// ctx is cancelled the server is told, and may still answer within a grace; a deadline has no grace.
+	// CallTool calls a tool and returns the raw result. It answers the server's questions meanwhile, and follows an MCP task. If ctx is
+	// cancelled, it notifies the server, and waits a moment for a result; after a deadline it does not wait.
 	CallTool(ctx context.Context, call Call) (json.RawMessage, error)
 	// Done is closed when the connection can no longer be used.
 	Done() <-chan struct{}
@@ -34,13 +34,13 @@ type Client interface {
 	Probe(ctx context.Context) error
 	// OnChange sets the function that is called when a list of the server changes, that of the tools included. It must not block.
 	OnChange(changed func())
-	// Rest releases what can be acquired again while the client is not used; it returns false if there is nothing to release. It must not block.
+	// Rest releases resources that Wake acquires again; it returns false if there are none. It must not block.
 	Rest() bool
-	// Wake acquires it again, before the client is used; what was known of the server's lists is outdated. It must not block.
+	// Wake acquires them again before the client is used. The cached lists are then outdated. It must not block.
 	Wake()
-	// Settled returns false for good once a call was given up that the server never answered: the server may still ask for it.
+	// Settled returns true until a call is given up that the server has not answered. After that a question may be for that call.
 	Settled() bool
-	// Stderr returns what the server wrote; nothing if it has no stderr.
+	// Stderr returns the server's stderr; empty if it has none.
 	Stderr() Stderr
 }
 
@@ -65,7 +65,7 @@ func (Static) Settled() bool { return true }
 // Stderr implements Client.
 func (Static) Stderr() Stderr { return Stderr{} }
 
-// Info is what a server tells about itself.
+// Info is a server's description of itself.
 type Info struct {
 	Name         string
 	Version      string
@@ -125,7 +125,7 @@ type Notification struct {
 	Question *Question
 }
 
-// Progress tells how far a call is; Total is 0 if the server does not tell.
+// Progress is the progress of a call; Total is 0 if the server does not send it.
 type Progress struct {
 	Done, Total float64
 	Message     string
@@ -151,7 +151,7 @@ var ErrStopping = errors.New("the MCP pool is stopping")
 // Offers is implemented by Clients whose servers can offer more than tools. Errors are *Error.
 type Offers interface {
 	// List returns the raw entries of a list in the server's order; nothing if the server has no such list. Entries are cached
-	// until the server tells that the list changed, for a minute at most.
+	// until the server reports a change of the list, for a minute at most.
 	List(ctx context.Context, list List) ([]json.RawMessage, error)
 	// ReadResource returns the raw result of resources/read.
 	ReadResource(ctx context.Context, uri string) (json.RawMessage, error)
@@ -172,7 +172,7 @@ type Completion struct {
 	Context     map[string]string // arguments that are filled in
 }
 
-// Stderr is the end of what a child process wrote to its stderr, without the secrets that it was given.
+// Stderr is the end of a child process's stderr, without the secrets that the process was given.
 type Stderr struct {
 	Text string
 	Cut  bool // there was more before it

@@ -21,11 +21,11 @@ const (
 	// maxServing is how many requests of one server are handled at once; more are dropped.
 	maxServing = 200
 
-	// How much a server may say without being asked, per connection: what is above that is read later, so that a server that floods waits for
-	// its own turn, and takes a small part of one processor at most.
+	// The limit on unsolicited messages of a server, per connection. Messages above it are read later, so that a server that floods the
+	// connection slows down only itself, and takes at most a small part of one processor.
 	noteRate  = 5_000  // notifications per second
 	noteBurst = 20_000 // at once
-	// noteSize is what counts as one more notification, in bytes.
+	// noteSize is the size in bytes that counts as one more notification.
 	noteSize = 16 << 10
 	// requestCost is how many notifications a request of the server counts as: each is answered by a goroutine of its own.
 	requestCost = 80
@@ -153,7 +153,7 @@ func (c *client) notified(n mcp.JSONRPCNotification) {
 	}
 }
 
-// wake tells the call that a task does that the task changed.
+// wake notifies the call of a task that the task has changed.
 func (c *client) wake(task string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -165,10 +165,10 @@ func (c *client) wake(task string) {
 	}
 }
 
-// broadcast tells every running call: a log message does not say which call it is about.
+// broadcast notifies every running call, because a log message does not name its call.
 func (c *client) broadcast(n Notification) {
 	if c.shared {
-		return // nor whose it is
+		return // a log message names no user either
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,7 +188,7 @@ func cut(s string) string {
 // Why a question ends without an answer of the person.
 var (
 	errWithdrawn = errors.New("the server took the question back")
-	errDone      = errors.New("the server says that it was done")
+	errDone      = errors.New("the server reports that the page was completed")
 )
 
 // input is something that a server asks for during a call. It has one of the first three.
@@ -196,10 +196,10 @@ type input struct {
 	question    *Question       // for the person
 	sample      *Sample         // for a model
 	answer      json.RawMessage // of the pool itself
-	elicitation string          // the server's name for what is to be opened; may be empty
+	elicitation string          // the server's id of the page to open; may be empty
 }
 
-// readInput reads what a server asks for, by a request of its own or in a result. The error is for the server.
+// readInput reads a server's request for input, which is a request of its own or part of a result. The error is for the server.
 func (c *client) readInput(method string, params json.RawMessage) (in input, err error) {
 	switch method {
 	case string(mcp.MethodListRoots):
@@ -248,8 +248,8 @@ func (c *client) answer(r serverRequest, own *running) (json.RawMessage, error) 
 	return raw, err
 }
 
-// resolve gets the answer to what a server asks for. It ends with ctx, with the connection, and when the server ends it by one of the keys or
-// by its name. If the server ends a question or the call ends, there is an answer too: the person's is no longer needed.
+// resolve gets the answer to a server's request for input. It stops when ctx or the connection ends, or when the server ends the request, by
+// one of the keys or by its elicitation id. If the server completes a question or the call ends, it returns an answer without the person.
 func (c *client) resolve(ctx context.Context, r *running, in input, keys ...questionKey) (raw json.RawMessage, err error) {
 	if in.answer != nil {
 		return in.answer, nil
@@ -279,7 +279,7 @@ func (c *client) resolve(ctx context.Context, r *running, in input, keys ...ques
 	case err == nil:
 		return raw, nil
 	case errors.Is(cause, errWithdrawn), in.question != nil && errors.Is(cause, errClosed):
-		// No answer is sent: what the server makes of one that the person did not give would count as the call's result.
+		// No answer is sent: an answer that the person did not give could become the call's result.
 		return nil, errWithdrawn
 	case cause != nil && in.sample != nil:
 		return nil, Refusef(SampleRefused, "the call that the model was asked for has ended")
@@ -300,7 +300,7 @@ func warning(err error) Notification {
 // questionKey names an open question: one of these is set.
 type questionKey struct {
 	request     string // the id of the server's request
-	elicitation string // the server's name for what is to be opened
+	elicitation string // the server's id of the page to open
 }
 
 // keepOpen lets shut end a question; call the function when it has ended.

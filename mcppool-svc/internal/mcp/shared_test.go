@@ -38,7 +38,7 @@ func TestSharedQuestions(t *testing.T) {
 		t.Errorf("of one user: %v, %v", r, err)
 	}
 	c.shared, c.server, c.log = true, &registry.Server{ID: "s", Isolation: registry.Shared}, slog.New(slog.DiscardHandler)
-	if r, err := c.callOf(nil, nil, "input"); err == nil || !strings.Contains(err.Error(), "all users share, and nothing says which") {
+	if r, err := c.callOf(nil, nil, "input"); err == nil || !strings.Contains(err.Error(), "all users share, and did not name the call") {
 		t.Errorf("of all users: %v, %v", r, err)
 	}
 	named := json.RawMessage(`{"_meta":{"progressToken":"7"}}`)

@@ -137,7 +137,7 @@ func TestBothAsk(t *testing.T) {
 			switch asked := len(e.p.questions()); {
 			case asked == 1 && strings.Contains(e.got, mine):
 				answered++
-			case asked == 0 && strings.Contains(e.got, "nothing says which call"):
+			case asked == 0 && strings.Contains(e.got, "did not name the call"):
 				refused++
 			default:
 				t.Errorf("asked %d times: %s", asked, e.got)
@@ -163,7 +163,7 @@ func TestUnclearForTooLong(t *testing.T) {
 					told <- n.Log.Data
 				}
 			}})
-			if got := string(raw); err != nil || !strings.Contains(got, "asked for input") || !strings.Contains(got, "nothing says which") ||
+			if got := string(raw); err != nil || !strings.Contains(got, "asked for input") || !strings.Contains(got, "did not name the call") ||
 				!strings.Contains(got, "call again") {
 				t.Errorf("not named: %s, %v", got, err)
 			}
@@ -205,7 +205,7 @@ func TestAskedForSomebodyGone(t *testing.T) {
 			t.Error("settled after it")
 		}
 		p := &person{answer: says}
-		if got, err := p.call(t, c, "form", unnamedForm); err != nil || !strings.Contains(got, "nothing says which") || len(p.questions()) != 0 {
+		if got, err := p.call(t, c, "form", unnamedForm); err != nil || !strings.Contains(got, "did not name the call") || len(p.questions()) != 0 {
 			t.Errorf("asked %v: %s, %v", p.questions(), got, err)
 		}
 		if got, err := p.call(t, c, "form", `{}`); err != nil || !strings.Contains(got, "Ada") {

@@ -29,14 +29,14 @@ type running struct {
 	end  func()          // guarded by mu; of ctx
 	over bool            // guarded by mu; the call has ended
 	task string          // guarded by mu; the MCP task that does the call
-	wake chan struct{}   // guarded by mu until it is set with task; buffered; the server says that the task changed
+	wake chan struct{}   // guarded by mu until it is set with task; buffered; gets a value when the task has changed
 
 	asked   atomic.Int32 // questions that came as requests of their own
-	warned  sync.Once    // tells the caller why no model was asked
-	unclear sync.Once    // tells the caller of a question that may have been its own
+	warned  sync.Once    // notifies the caller why no model was asked
+	unclear sync.Once    // notifies the caller of a question that may have been for its call
 }
 
-// enroll registers a call for what the server says and asks during it, until leave.
+// enroll registers a call until leave, so that the server's messages and questions during it reach it.
 func (c *client) enroll(ctx context.Context, call Call) *running {
 	r := &running{call: call, token: strconv.FormatUint(c.tokens.Add(1), 10), of: ctx}
 	c.mu.Lock()
@@ -84,7 +84,7 @@ func (r *running) notify(n Notification) {
 }
 
 // callOf finds the call that a request of the server is for: the one on whose stream it came (own), or whose task or progress
-// token it names, or else the only one in progress. what is what the server asks for, for errors.
+// token it names, or else the only one in progress. what describes the request, for errors.
 func (c *client) callOf(own *running, params json.RawMessage, what string) (*running, error) {
 	if own != nil {
 		return own, nil
@@ -163,8 +163,8 @@ func (c *client) clarify(what string) (*running, error) {
 	return r, nil
 }
 
-// sortOut assigns held questions to calls, as far as that is clear. If as many are held as calls run, each may be waiting:
-// then the newest is refused, so that one of the calls comes back. Called with mu held.
+// sortOut assigns held questions to calls, as far as that is clear. If as many questions are held as calls run, each call may be waiting:
+// then the newest question is refused, so that one of the calls returns. Called with mu held.
 func (c *client) sortOut() {
 	var only *running
 	keep := max(len(c.calls)-1, 0)
@@ -189,19 +189,19 @@ func (c *client) Settled() bool {
 	return !c.unsettled
 }
 
-// unclear is the refusal of a question that may be of several calls. Most servers put it into the tool's error, so it explains what
-// to change.
+// unclear returns the error that refuses a question that may belong to several calls. Most servers put it into the tool's error, so it names
+// the remedy.
 func unclear(s *registry.Server, what string) error {
 	why := "while several tool calls were running over its connection"
 	advice := "from now on only one call at a time runs over a connection to it: call again"
 	if s.Isolation == registry.Shared {
 		why, advice = "over a connection that all users share", "register it with `--isolation user`, or `--isolation task`"
 	}
-	return fmt.Errorf("MCP server %s asked for %s %s, and nothing says which call this is asked for, so no person was asked; %s. "+
+	return fmt.Errorf("MCP server %s asked for %s %s, and did not name the call that it asks for, so no person was asked; %s. "+
 		"(To its authors: send the call's progressToken in _meta.)", s.ID, what, why, advice)
 }
 
-// refuseUnclear refuses such a question, and tells each call once and the log once.
+// refuseUnclear refuses a question that may belong to several calls. It notifies each call once, and logs once.
 func (c *client) refuseUnclear(what string) error {
 	why := unclear(c.server, what)
 	c.wasUnclear.Do(func() {

@@ -18,7 +18,7 @@ const (
 	DefaultSampleRequests = 10
 )
 
-// Server is one registered server, as it is stored too. Treat it as immutable: Clone before changing.
+// Server is one registered server. It is also the stored form. Treat it as immutable: Clone before changing.
 type Server struct {
 	// UID names this registration for ever; a server that is registered again under the same id has another.
 	UID         string `json:"uid"`
@@ -42,26 +42,26 @@ type Server struct {
 	Permissions   []Rule            `json:"permissions,omitempty"`   // the first that fits a call decides
 	CallTimeout   time.Duration     `json:"call_timeout,omitempty"`  // ns; 0: the default
 	StartTimeout  time.Duration     `json:"start_timeout,omitempty"` // ns; 0: the default
-	// Roots are folders that the server is told of when it asks: file URIs.
+	// Roots are the folders (file URIs) that the server gets on roots/list.
 	Roots []string `json:"roots,omitempty"`
 
 	Isolation      Isolation     `json:"isolation,omitempty"`
 	MaxConnections int           `json:"max_connections,omitempty"` // of all users; 0: as many as the pool allows
-	CacheTTL       time.Duration `json:"cache_ttl,omitempty"`       // ns; how long results of reading tools may be given again; 0: they are not kept
-	Sampling       *Sampling     `json:"sampling,omitempty"`        // what it may ask of models; nil: nothing
+	CacheTTL       time.Duration `json:"cache_ttl,omitempty"`       // ns; how long results of tools that only read are cached; 0: not at all
+	Sampling       *Sampling     `json:"sampling,omitempty"`        // the limits on its requests to models; nil: it may make none
 
 	FromConfig bool `json:"-"` // it comes from a configuration file, and is not stored
-	// ByOperator says that an operator wrote the transport: it may refer to the pool's environment, and a user whose
-	// server it is cannot change it.
+	// ByOperator means that an operator wrote the transport. It may then refer to the pool's environment, and the server's owner, if a user,
+	// cannot change it.
 	ByOperator bool `json:"by_operator,omitempty"`
 
-	// Request names the request that created it, with the digest of what was asked; empty if that had no id.
+	// Request is the id of the request that created the server, and RequestDigest its digest; empty if it had no id.
 	Request       string `json:"request,omitempty"`
 	RequestDigest string `json:"request_digest,omitempty"`
 
 	Generation uint64    `json:"generation"`       // counts changes
-	Change     string    `json:"change,omitempty"` // names the last one, which two replicas may have made at once; empty if there was none
-	Meant      string    `json:"meant,omitempty"`  // names the last change of what a call means, if there were others since; see KeepMeaning
+	Change     string    `json:"change,omitempty"` // id of the last change, because two replicas may make the same Generation; empty if there was none
+	Meant      string    `json:"meant,omitempty"`  // id of the last change that changed the meaning of calls, if others followed; see KeepMeaning
 	CreateTime time.Time `json:"create_time"`
 	UpdateTime time.Time `json:"update_time"`
 
@@ -85,9 +85,9 @@ type HTTP struct {
 	Headers map[string]string `json:"headers,omitempty"`
 	// PublicOnly refuses loopback, private and link-local addresses when dialling.
 	PublicOnly bool `json:"public_only,omitempty"`
-	// OAuth says how the pool logs in; nil: as the server's metadata say.
+	// OAuth configures the pool's login; nil: the server's metadata decide.
 	OAuth *OAuth `json:"oauth,omitempty"`
-	// SSE says that it speaks the older transport, of 2024-11-05; else that is found out.
+	// SSE means that the server speaks the older transport (2024-11-05). If false, the pool tries the transports.
 	SSE bool `json:"sse,omitempty"`
 }
 
@@ -97,7 +97,7 @@ type Builtin struct {
 	Root string `json:"root,omitempty"`
 }
 
-// OAuth says how the pool logs in to an HTTP server.
+// OAuth configures how the pool logs in to an HTTP server.
 type OAuth struct {
 	Grant    Grant  `json:"grant,omitempty"`
 	ClientID string `json:"client_id,omitempty"` // empty: the pool registers itself
@@ -106,20 +106,20 @@ type OAuth struct {
 	Scopes       []string `json:"scopes,omitempty"`
 }
 
-// Sampling is what a server may ask of models.
+// Sampling limits the requests to models that a server may make.
 type Sampling struct {
-	Model       string `json:"model,omitempty"`        // the planner's; empty: what the server hints at, else the planner's default
+	Model       string `json:"model,omitempty"`        // one of the planner's models; empty: the one that the server hints at, else the planner's default
 	MaxTokens   int    `json:"max_tokens,omitempty"`   // of an answer; 0: the default
 	MaxRequests int    `json:"max_requests,omitempty"` // of a call; 0: the default
 }
 
-// Tokens is the longest answer.
+// Tokens returns the limit on the tokens of an answer.
 func (s *Sampling) Tokens() int { return cmp.Or(s.MaxTokens, DefaultSampleTokens) }
 
-// Requests is how often models may be asked during one call.
+// Requests returns how often models may be asked during one call.
 func (s *Sampling) Requests() int { return cmp.Or(s.MaxRequests, DefaultSampleRequests) }
 
-// Key tells servers of the same id but of different owners apart.
+// Key returns a key that is unique even if several owners have servers with the same id.
 func (s *Server) Key() string { return s.Owner + "\x00" + s.ID }
 
 // Etag changes whenever anything of the registration changes.
@@ -137,8 +137,8 @@ func (s *Server) stateOf() []any {
 	return state
 }
 
-// ConfigRevision changes whenever a call may mean something else than before, or need another approval. It is never 0, and fits into a
-// double. It names changes, and is not derived from what they brought, which may be secret. Servers of configuration files, which have no
+// ConfigRevision changes whenever a call may have another meaning than before, or need another approval. It is never 0, and fits into a
+// double. It is derived from the ids of changes, not from the configuration, which may be secret. Servers of configuration files, which have no
 // history, get it from their text, through the UID.
 func (s *Server) ConfigRevision() uint64 {
 	if s.config != 0 {
@@ -237,7 +237,7 @@ func same(a, b any) bool { return bytes.Equal(encode(a), encode(b)) }
 // binaryOf is a stable text of plain values.
 func binaryOf(values ...any) []byte { return encode(values) }
 
-// Isolation says who shares a connection to a server.
+// Isolation determines who shares a connection to a server.
 type Isolation string
 
 // The isolations.
@@ -250,7 +250,7 @@ const (
 	Shared Isolation = "shared"
 )
 
-// Pinning says which tools need an approval before they are used, once the tools of a server were seen for the first time.
+// Pinning determines which tools need an approval before they are used, after a server's tools were listed for the first time.
 type Pinning string
 
 // The ways to pin.
@@ -268,11 +268,11 @@ type Grant string
 
 // The grants.
 const (
-	GrantLogin             Grant = ""                   // each user logs in, where the server asks for it
+	GrantLogin             Grant = ""                   // each user logs in if the server requires it
 	GrantClientCredentials Grant = "client_credentials" // the pool does, for all users
 )
 
-// Decision is what decides about a call.
+// Decision is the decision of a rule about a call.
 type Decision string
 
 // The decisions.
