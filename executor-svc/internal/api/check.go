@@ -23,8 +23,8 @@ import (
 // modelPlaybook is the planner's model that follows a playbook.
 const modelPlaybook = "playbook"
 
-// checks asks planner and pool whether what a request names exists. A service that cannot be reached refuses nothing: the task's event
-// log says later what is missing.
+// checks asks planner and pool whether the model, the playbook and the servers of a request exist. If a service cannot be reached, the
+// request is accepted: the task's events name later what is missing.
 type checks struct {
 	Deps
 	playbooks recent[playbook] // by hash

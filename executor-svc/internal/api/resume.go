@@ -142,7 +142,7 @@ func checkContent(open *storagev1.Wait, content string) error {
 	if open.GetUrl() != "" {
 		if content != "{}" {
 			return invalid("input.content", "must be empty",
-				"%s asks to open %s and takes no content: what is entered there does not pass through here", open.GetId(), open.GetUrl())
+				"%s asks to open %s and takes no content: the answer is entered on that page", open.GetId(), open.GetUrl())
 		}
 		return nil
 	}

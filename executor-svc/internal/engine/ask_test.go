@@ -86,7 +86,7 @@ func TestCrashAfterAnAcceptedAnswer(t *testing.T) {
 			if e.GetInputRequired() != nil {
 				asked++
 			}
-			if strings.Contains(e.GetStatusChanged().GetReason(), "got that answer again") {
+			if strings.Contains(e.GetStatusChanged().GetReason(), "got the same answer") {
 				again++
 			}
 		}

@@ -22,7 +22,7 @@ type batch struct {
 	facts   []*storagev1.Fact
 	actions []flow.Action
 	changed bool
-	// applied holds the numbers of the inbox commands in the batch, answers their results.
+	// applied holds the numbers of the inbox commands in the batch; answers holds their results.
 	applied []uint64
 	answers []answer
 	// abandoned: the batch drops the running actions; their later results are ignored.

@@ -42,7 +42,7 @@ type owner struct {
 	head    *storagev1.TaskHead
 	flow    flow.Flow
 	session *runner.Session
-	// state is never changed in place: each transition works on a copy, so that actions may read what they were prepared from.
+	// state is never changed in place: each transition works on a copy, so that actions may read the state that they were prepared from.
 	state   *storagev1.Checkpoint
 	history *history.Log
 	// resumePending is true until the flow has been asked how the loaded task continues.
@@ -164,7 +164,7 @@ func (o *owner) advance() (leave, again bool) {
 }
 
 // applyWithoutSlot applies inbox commands that start no work, cancellations first, so that cancelling a queued task does not wait for a
-// slot. The others stay in the inbox, and their senders learn that.
+// slot. The others stay in the inbox, and their senders get errQueued.
 func (o *owner) applyWithoutSlot() (ok bool) {
 	for {
 		inbox, err := o.e.deps.Journal.Inbox(o.ctx, o.id)
@@ -256,7 +256,7 @@ func (o *owner) recordOutcomes() bool {
 		}
 		o.calling = false
 		if c, ok := i.input.(flow.Called); ok && o.ctx.Err() != nil {
-			// The stop cut the call off: what to do is decided when the next owner loads the task.
+			// The stop cut the call off: the next owner of the task decides how it continues.
 			switch {
 			case c.Outcome == commonv1.Outcome_OUTCOME_UNKNOWN:
 				continue

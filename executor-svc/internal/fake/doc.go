@@ -1,3 +1,3 @@
-// Package fake has a planner that follows a script and a pool whose tools echo, for tests: both behave as their contracts
-// say, and let a test see, hold and fail what they do.
+// Package fake has a planner that follows a script and a pool whose tools echo, for tests: both follow their contracts,
+// and a test can observe, delay and fail their calls.
 package fake

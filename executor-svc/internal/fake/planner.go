@@ -26,7 +26,7 @@ type Planner struct {
 	CutResult plannerv1.GoalResult
 	// Pieces are sent before each plan.
 	Pieces []string
-	// Usage is what each plan costs.
+	// Usage is the usage of each plan.
 	Usage *commonv1.Usage
 
 	BeforePlan, BeforeDerive, BeforeFill, BeforeJudge func(context.Context) error
@@ -37,7 +37,7 @@ type Planner struct {
 	AnswerFn func(ctx context.Context, req *plannerv1.GenerateAnswerRequest, send func(string) error) error
 	ParamFn  func(*plannerv1.IsParamErrorRequest) bool
 	ModelsFn func()
-	// ModelsErr, if set, is what ListModels returns.
+	// ModelsErr, if set, is the error of ListModels.
 	ModelsErr error
 	CheckFn   func(*plannerv1.CheckPlaybookRequest) *plannerv1.CheckPlaybookResponse
 

@@ -21,10 +21,10 @@ import (
 
 const invalid = codes.InvalidArgument
 
-// EchoSchema asks for a text.
+// EchoSchema is the input schema of the tools: a required text.
 const EchoSchema = `{"type":"object","properties":{"text":{"type":"string"}},"required":["text"],"additionalProperties":false}`
 
-// tools differ in what they do to the world.
+// tools differ in their effects.
 var tools = []*commonv1.Tool{
 	{Name: "destroy", Effect: commonv1.Effect_EFFECT_DESTRUCTIVE, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_HIGH},
 	{Name: "idempotent", Effect: commonv1.Effect_EFFECT_WRITE, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_MEDIUM, Idempotent: true},
@@ -32,30 +32,30 @@ var tools = []*commonv1.Tool{
 	{Name: "write", Effect: commonv1.Effect_EFFECT_WRITE, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_MEDIUM},
 }
 
-// Pool offers one server, `t`, with tools that echo their text. It remembers calls as the contract says, until Restart.
+// Pool offers one server, `t`, with tools that echo their text. It remembers calls, as the contract requires, until Restart.
 type Pool struct {
 	mcppoolv1.UnimplementedMcpPoolServiceServer
 	// CallFn replaces the echo.
 	CallFn func(ctx context.Context, req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error
-	// Before comes before a call by name; it may hold it.
+	// Before runs before each call, and may block.
 	Before func(req *mcppoolv1.CallToolRequest)
-	// BeforeAttach comes before an answer about an earlier call.
+	// BeforeAttach runs before each AttachCall.
 	BeforeAttach func()
 	// Detached lets calls continue when their stream breaks, as a pool does; else they end with it.
 	Detached bool
-	// Lose loses the next call on its way: its connection breaks before it comes.
+	// Lose breaks the connection of the next call before the call arrives.
 	Lose bool
-	// BeforeAnswer comes before an answer is taken; its error replaces that.
+	// BeforeAnswer runs before each AnswerCall; its error is returned instead.
 	BeforeAnswer func(*mcppoolv1.AnswerCallRequest) error
-	// TaskFn tells of MCP tasks whose calls the pool does not know.
+	// TaskFn returns the result of an MCP task whose call the pool does not know.
 	TaskFn func(*mcppoolv1.AttachCallRequest) (*mcppoolv1.CallResult, error)
-	// Isolated: the ends of sessions are to be told at once.
+	// Isolated: the server does not allow a delayed release of sessions.
 	Isolated    bool
 	Quarantined string // name of a tool that waits for an approval of its definition
-	// ReleaseFn comes before a release.
+	// ReleaseFn runs before each release.
 	ReleaseFn func(sessionID string)
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	tools    []*commonv1.Tool
 	revision uint64 // of the server's configuration
 	id       string
@@ -68,7 +68,7 @@ type Pool struct {
 	attached []*mcppoolv1.AttachCallRequest
 	answers  []*mcppoolv1.AnswerCallRequest
 	stopped  []string
-	gone     error // how calls end whose server is just going away
+	gone     error // the error of calls while LoseServer runs
 }
 
 // call is a call that the pool knows. A tombstone has no done.
@@ -89,7 +89,7 @@ func NewPool() *Pool {
 	return p
 }
 
-// Restart makes it another pool, which does not know earlier calls. Calls that wait for answers end.
+// Restart makes the fake a new pool, which does not know earlier calls. Calls that wait for answers end.
 func (p *Pool) Restart() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -318,7 +318,7 @@ func (p *Pool) CalledFor(task string) []*mcppoolv1.CallToolRequest {
 	return slices.DeleteFunc(p.Called(), func(c *mcppoolv1.CallToolRequest) bool { return c.GetSessionId() != task })
 }
 
-// Users returns in whose name the calls were made.
+// Users returns the user of each call.
 func (p *Pool) Users() []string { return locked(&p.mu, &p.users) }
 
 // Released returns the sessions that were released.
@@ -342,7 +342,7 @@ func Hang(ctx context.Context, _ *mcppoolv1.CallToolRequest, _ func(*mcppoolv1.C
 	return ctx.Err()
 }
 
-// TextResult is a call's end.
+// TextResult returns a call's result with a text.
 func TextResult(text string, isError bool) *mcppoolv1.CallToolResponse {
 	return &mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Result{Result: &mcppoolv1.CallResult{
 		IsError: isError, Content: []*mcppoolv1.Content{{Kind: &mcppoolv1.Content_Text{Text: text}}},

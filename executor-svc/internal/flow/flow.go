@@ -32,7 +32,7 @@ type Flow interface {
 	Fail(t *Task, e *storagev1.ErrorNote) (Transition, error)
 }
 
-// Task is what a flow reads and, in State, changes.
+// Task is a task as a flow reads it. Of its fields a flow changes only State.
 type Task struct {
 	ID    string
 	Head  *storagev1.TaskHead
@@ -185,7 +185,7 @@ type (
 		Lost bool
 		// Next is the next step if it is known already; nil if the planner has to be asked.
 		Next *Planned
-		// Usage is what models cost that the tool's server asked during the call; nil if it asked none.
+		// Usage is the usage of the models that the tool's server asked during the call; nil if it asked none.
 		Usage *storagev1.Usage
 	}
 	// Moved reports that the call was not made, and another replica of the MCP pool has to make it. Its id is committed before the call is
@@ -200,7 +200,7 @@ type (
 		Ordinal   uint32
 		Attempt   uint32
 		Questions []Question
-		// RequestState is what the server wants back with the answers; may be empty.
+		// RequestState is opaque state that the server gets back with the answers; may be empty.
 		RequestState string
 	}
 	// Undelivered reports that no replica of the MCP pool knows the call, and none can have received its answers.
@@ -228,7 +228,7 @@ type (
 	Derived struct {
 		Ordinal uint32
 		Input   string
-		// Problem says why the input does not fit the tool's schema; empty if it fits.
+		// Problem is the violation of the tool's schema by the input; empty if it fits.
 		Problem string
 		// Err: the planner could not make one.
 		Err   *storagev1.ErrorNote
@@ -240,7 +240,7 @@ type (
 	ToolRefreshed struct {
 		Ordinal uint32
 		Tool    *Tool
-		// Problem says why the step's input does not fit the tool's schema; empty if it fits.
+		// Problem is the violation of the tool's schema by the step's input; empty if it fits.
 		Problem string
 		// Err: the tool can no longer be used.
 		Err *storagev1.ErrorNote
@@ -309,7 +309,7 @@ type PlannedStep struct {
 	Description string
 	InputJSON   string
 	Risk        *storagev1.RiskNote
-	// Problem says why the input does not fit the tool's schema; empty if it fits.
+	// Problem is the violation of the tool's schema by the input; empty if it fits.
 	Problem string
 	// Retry reports that this step repeats the failed call of the previous step.
 	Retry bool

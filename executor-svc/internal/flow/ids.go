@@ -85,7 +85,7 @@ func RequestHash(mcpID, name, input string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// AskedHash returns the SHA-256 (hex) of what a person is asked to approve: task, step, user, configuration of the server, tool,
+// AskedHash returns the SHA-256 (hex) of an approval's subject: task, step, user, configuration of the server, tool,
 // definition and input.
 func AskedHash(t *Task, s *storagev1.ActiveStep) string {
 	h := sha256.New()

@@ -161,7 +161,7 @@ type Claims struct {
 type Claim struct {
 	TaskID string
 	Epoch  uint64
-	// Slot says that the task may run; otherwise only commands that start nothing may be applied.
+	// Slot reports that the task may run; otherwise only commands that start nothing may be applied.
 	Slot bool
 }
 
@@ -187,7 +187,7 @@ type Task struct {
 	ID         string
 	Head       *storagev1.TaskHead
 	Checkpoint *storagev1.Checkpoint
-	// Queued says that the task could go on and waits for a slot.
+	// Queued reports that the task could continue and waits for a slot.
 	Queued bool
 }
 
@@ -219,7 +219,7 @@ type Query struct {
 // Page is a page of tasks.
 type Page struct {
 	Tasks []*Task
-	// More says that the list goes on after the last task.
+	// More reports that the list continues after the last task.
 	More bool
 }
 

@@ -50,7 +50,7 @@ func (s *Session) answer(c *plannerv1.TaskContext, cutShort string) Run {
 	}
 }
 
-// sameCalls says that the last steps made the same call, which a planner that does not get on does; empty if they did not.
+// sameCalls returns a note if the last steps made the same call, as a planner that is stuck does; else "".
 func sameCalls(history []*plannerv1.HistoryEntry) string {
 	const noticed = 3
 	n := 0

@@ -41,7 +41,7 @@ func askPlanner[T interface{ GetUsage() *commonv1.Usage }](
 	}
 }
 
-// askOnce sends what the planner lacks of the context, and all of it if the planner has forgotten the rest.
+// askOnce sends only the part of the context that the planner lacks, or all of it if the planner no longer has the rest.
 func askOnce[T any](
 	ctx context.Context, s *Session, c *plannerv1.TaskContext, call func(context.Context, *plannerv1.TaskContext, ...grpc.CallOption) (T, error),
 ) (T, error) {
@@ -55,10 +55,10 @@ func askOnce[T any](
 	return reach(ctx, s, "planner", func(ctx context.Context, o ...grpc.CallOption) (T, error) { return call(ctx, c, o...) })
 }
 
-// noticeAfter is how long a service may be out of reach before the task says that it waits for it.
+// noticeAfter is how long a service may be out of reach before the task's status names it.
 const noticeAfter = 2 * time.Second
 
-// reach makes a call to another service, and waits within ctx for one that cannot be reached. The task then says what it waits for.
+// reach makes a call to another service, and waits within ctx while that cannot be reached. The task's status then names the service.
 func reach[T any](ctx context.Context, s *Session, service string, call func(context.Context, ...grpc.CallOption) (T, error)) (T, error) {
 	var to peer.Peer
 	res, err := call(ctx, grpc.Peer(&to))
@@ -87,7 +87,7 @@ func definitive(err error) bool {
 	}
 }
 
-// lessBudget returns a context whose budget is what a failed try has left. Other requests may be reading the one before.
+// lessBudget returns a context with the budget that a failed try has left. It is a copy, because other requests may be reading c.
 func lessBudget(c *plannerv1.TaskContext, spent *commonv1.Usage) *plannerv1.TaskContext {
 	c = proto.CloneOf(c)
 	c.ModelCallsLeft = less(c.ModelCallsLeft, spent.GetModelCalls())

@@ -47,7 +47,7 @@ func (s *Session) start(ctx context.Context, st *storagev1.ActiveStep, attempt u
 	return c
 }
 
-// callTool calls a tool and emits what is known of the outcome, which is never guessed. next, if not nil, makes the step that follows.
+// callTool calls a tool and emits the outcome, UNKNOWN unless it is proven. next, if not nil, makes the next step from the output.
 func (s *Session) callTool(ctx context.Context, t *flow.Task, st *storagev1.ActiveStep, attempt uint32, next func(output string) *flow.Planned) Run {
 	c := s.start(ctx, st, attempt)
 	msg := &mcppoolv1.CallToolsRequest{Call: s.callRequest(t, st, c)}

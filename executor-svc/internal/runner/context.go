@@ -34,7 +34,7 @@ func (s *Session) context(t *flow.Task, log *history.Log) *plannerv1.TaskContext
 	return c
 }
 
-// left returns what is left of a budget; nil if it is not limited.
+// left returns the rest of a budget; nil if it is not limited.
 func left[T uint32 | uint64](limit, used T) *T {
 	if limit == 0 {
 		return nil
@@ -43,7 +43,7 @@ func left[T uint32 | uint64](limit, used T) *T {
 	return &rest
 }
 
-// contextSince returns what a planner that kept an earlier context needs of this one; nil if the planner keeps none.
+// contextSince returns the new part of a context for a planner that keeps an earlier one; nil if the planner keeps none.
 func (s *Session) contextSince(c *plannerv1.TaskContext) *plannerv1.TaskContext {
 	s.mu.Lock()
 	defer s.mu.Unlock()

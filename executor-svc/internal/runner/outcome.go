@@ -46,7 +46,7 @@ func toolListIsStale(out flow.Called) bool {
 	return false
 }
 
-// lost reports whether an error is about Pawl's own connections and processes, and says nothing of the tool.
+// lost reports whether an error comes from Pawl's own connections and processes, not from the tool.
 func lost(err error) bool {
 	if err == nil {
 		return false

@@ -76,8 +76,8 @@ func (s *Session) tool(ctx context.Context, c *plannerv1.TaskContext, id string)
 	return tools, tool, nil
 }
 
-// diagnose asks whether an error is about parameters, and what a person would have to supply (A15, A16). If the planner cannot say, the
-// error counts as another one.
+// diagnose asks whether an error is about parameters, and which ones a person has to supply (A15, A16). If the planner fails, the error is
+// treated as one that is not about parameters.
 func (s *Session) diagnose(c *plannerv1.TaskContext, st *storagev1.ActiveStep, known bool) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {
 		out := flow.Diagnosed{Ordinal: st.GetOrdinal()}

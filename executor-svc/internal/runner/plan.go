@@ -18,7 +18,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// nameLength is how much of a goal stands in for a name that the planner did not give.
+// nameLength bounds the part of the goal that is the task's name if the planner gives none.
 const nameLength = 40
 
 // plan asks for the next step. If begin is true, it also asks for the task's name and risk (A3).

@@ -29,10 +29,10 @@ const (
 	maxTaskID = 2000
 )
 
-// errAsked ends the following of a call that waits for people.
+// errAsked is returned when a call waits for people and is no longer followed.
 var errAsked = errors.New("the call waits for people")
 
-// follower handles what a call sends before its end.
+// follower handles the messages of a call before its result.
 type follower struct {
 	call *call
 	emit func(flow.Input)

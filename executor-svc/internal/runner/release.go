@@ -91,7 +91,7 @@ func (s *Session) Leave(ctx context.Context, ended bool) {
 	}
 }
 
-// locations returns where something is kept for the task; if there is one pool, that.
+// locations returns the replicas that keep something for the task; without replicas, the pool.
 func (s *Session) locations() []location {
 	if s.r.cfg.Replicas == nil {
 		return []location{{}}

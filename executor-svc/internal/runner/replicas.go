@@ -39,7 +39,7 @@ const (
 	maxPoolAddrs = 1000
 )
 
-// location is where something is kept for a task: the id of a replica of the MCP pool, and the server of the call that it belongs to.
+// location is a replica of the MCP pool that keeps something for a task, by its id, and the server of the call that it keeps.
 type location struct{ poolID, mcpID string }
 
 // poolAddrs remembers the addresses of replicas.
@@ -220,7 +220,7 @@ func attachOn(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, req *mcp
 // poolIDKey is the error metadata that names the replica that does not know a call.
 const poolIDKey = "pool_id"
 
-// keptElsewhere reports whether an error says that another replica than the asked one was to make the call.
+// keptElsewhere reports whether an error proves that another replica than the asked one was to make the call.
 func keptElsewhere(err error, poolID string) bool {
 	if !callNotFound(err) {
 		return false

@@ -17,7 +17,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// Config bounds what a runner does. Zero values mean the defaults.
+// Config holds a runner's limits and timeouts. Zero values mean the defaults.
 type Config struct {
 	// PlannerTries is how often a planner call is tried in all (A18); 3.
 	PlannerTries int
@@ -61,7 +61,7 @@ func (r *Runner) Close() {
 	r.streams.close()
 }
 
-// Session keeps what a task needs while it has an owner: its tools, its running call and the steps planned ahead.
+// Session holds a task's data while it has an owner: its tools, its running call and the steps planned ahead.
 type Session struct {
 	r     *Runner
 	id    string
@@ -83,7 +83,7 @@ type Session struct {
 	// base names the context that the planner keeps; it has the first baseHistory entries of the history.
 	base        string
 	baseHistory int
-	// acks are calls with durable results that no pool was told of yet.
+	// acks are calls with durable results that are not acknowledged yet.
 	acks []ack
 	// used maps the pools that keep something for the task to one of their servers; only if there are several pools.
 	used map[string]string
@@ -97,7 +97,7 @@ func (r *Runner) Session(id string, epoch uint64, head *storagev1.TaskHead, turn
 // Run is an action ready to run: it passes its results to emit, in order. Its context is that of Prepare.
 type Run func(ctx context.Context, emit func(flow.Input))
 
-// Prepare reads what an action needs of the task, so that the action can run while the task changes.
+// Prepare reads an action's arguments from the task, so that the action can run while the task changes.
 func (s *Session) Prepare(ctx context.Context, t *flow.Task, log *history.Log, a flow.Action) Run {
 	switch a := a.(type) {
 	case flow.Call:

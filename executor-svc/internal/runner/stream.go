@@ -94,8 +94,8 @@ func (s *Session) sendOnStream(ctx context.Context, msg *mcppoolv1.CallToolsRequ
 	return st, true, nil
 }
 
-// maySend returns an error if the call must not be sent any longer. If its owner no longer waits for it, the error says nothing of the
-// outcome: the next owner finds that out.
+// maySend returns an error if the call must no longer be sent. If the owner no longer waits for it, the error names no outcome: the next
+// owner asks for it.
 func (c *call) maySend(ctx context.Context) error {
 	if c.stopping.Load() {
 		return errStopped

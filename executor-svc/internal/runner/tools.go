@@ -162,7 +162,7 @@ func (s *Session) refreshTool(st *storagev1.ActiveStep) Run {
 	}
 }
 
-// whyMissing says why a tool is not in the toolset.
+// whyMissing returns why a tool is not in the toolset.
 func (s *Session) whyMissing(ctx context.Context, t *toolset, toolID string) *storagev1.ErrorNote {
 	mcpID, name := flow.ToolName(toolID)
 	for _, skipped := range t.loaded.GetSkipped() {

@@ -15,7 +15,7 @@ import (
 type Tool struct {
 	*commonv1.Tool
 	Props  []Property     // not to be changed
-	Schema *schema.Schema // nil where the tool's schema cannot be used
+	Schema *schema.Schema // nil if the tool's schema cannot be used
 }
 
 // Property is a member of the tool's input.
@@ -54,7 +54,7 @@ func CallOf(req interface {
 	return NewTool(Find(req.GetContext().GetTools(), req.GetToolId())), in
 }
 
-// Closed tells whether other properties than those named are refused.
+// Closed reports whether other properties than those named are refused.
 func (t *Tool) Closed() bool {
 	extra, _ := strictjson.Member(t.GetInputSchemaJson(), "additionalProperties")
 	return t.Schema != nil && extra == "false"
@@ -106,7 +106,7 @@ func (t *Tool) Missing(input *strictjson.Object) []string {
 	return names
 }
 
-// Reads tells whether the tool changes nothing.
+// Reads reports whether the tool changes nothing.
 func (t *Tool) Reads() bool { return t.GetEffect() == commonv1.Effect_EFFECT_READ }
 
 // Floor returns the lowest risk of a call: the pool's word, and never less than the effect demands.

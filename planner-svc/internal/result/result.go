@@ -16,7 +16,7 @@ type Result struct {
 	*plannerv1.HistoryEntry
 	Message    string  // the joined text of the output
 	Structured string  // JSON, "" if none
-	Media      []Media // what is no text
+	Media      []Media // pictures, audio and other media
 }
 
 // Media is a part of an output that is no text.
@@ -47,7 +47,7 @@ func Of(e *plannerv1.HistoryEntry) *Result {
 	return r
 }
 
-// OK tells whether the step succeeded.
+// OK reports whether the step succeeded.
 func (r *Result) OK() bool { return r.GetResult() == plannerv1.StepResult_STEP_RESULT_SUCCESS }
 
 // Text returns the text of the step, as PlannedStep.from_history defines it: the offsets of read_output count its bytes.

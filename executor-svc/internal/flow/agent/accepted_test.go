@@ -46,9 +46,9 @@ func (a acceptances) failed(ordinal uint32, o commonv1.Outcome) {
 	}
 }
 
-// again says what is wrong with a fact that tells of an answer which was given again.
+// again returns why an answer must not have been given again; "" if it may, or if the fact is about something else.
 func (a acceptances) again(f *storagev1.Fact, repeats bool) string {
-	if !strings.Contains(f.GetStatusChanged().GetReason(), "got that answer again") {
+	if !strings.Contains(f.GetStatusChanged().GetReason(), "got the same answer") {
 		return ""
 	}
 	of := a.of(f.GetOrdinal())

@@ -17,7 +17,7 @@ const (
 )
 
 // mustRefreshTool reports whether a call was refused with DEFINITION_CHANGED and the step has attempts left. A server that changes all the
-// time uses up the step's attempts. docs/ARCHITECTURE.md says how the other refusals continue.
+// time uses up the step's attempts. docs/ARCHITECTURE.md lists the other refusals.
 func (d *draft) mustRefreshTool(s *storagev1.ActiveStep, in flow.Called) bool {
 	return in.Outcome == outcomeNotExecuted && in.Err.GetReason() == commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED &&
 		s.GetAttempt() < d.t.Head.GetLimits().GetMaxAttempts()
@@ -103,7 +103,7 @@ func riskNow(s *storagev1.ActiveStep, now *flow.Tool, why string) *storagev1.Ris
 	return planned
 }
 
-// effectReason says what a tool may do, in the planner's words.
+// effectReason describes a tool's effect, in the wording of the planner's reasons.
 func effectReason(toolID string, effect commonv1.Effect) string {
 	_, name := flow.ToolName(toolID)
 	switch effect {

@@ -51,8 +51,8 @@ func StepEnds(records []*storagev1.Record) []StepEnd {
 	return ends
 }
 
-// Forked returns the checkpoint of a task that continues after the first seq facts of another one, and the fact that says so. kept holds
-// the records of those facts, all holds those of the whole task. Grants and waits are dropped. Unknown outcomes stay unknown, also those
+// Forked returns the checkpoint of a task that continues after the first seq facts of another one, and the fact that records the fork. kept holds
+// the records of those facts, all holds the records of the whole task. Grants and waits are dropped. Unknown outcomes stay unknown, also those
 // after the fork, because those calls may have had their effect. If the flow's start is not kept, the task starts again.
 func Forked(from string, all, kept []*storagev1.Record, seq uint64) (*storagev1.Checkpoint, *storagev1.Fact) {
 	f := &forked{c: &storagev1.Checkpoint{Rev: 1, Status: taskRunning, Phase: storagev1.Phase_PHASE_PLAN, LastSeq: seq + 1}}

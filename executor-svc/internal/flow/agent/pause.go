@@ -16,7 +16,8 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// hold replaces the actions of a draft if a pause was requested, or if a budget is spent, which ends the task.
+// hold checks a draft before its actions start: a requested pause replaces them, and a spent budget ends the task. With a budget of model
+// calls, it reserves one for a planner call.
 func (d *draft) hold() {
 	if d.err != nil || d.s.GetStatus() != taskRunning && d.s.GetStatus() != taskInit {
 		return
@@ -111,7 +112,7 @@ func (d *draft) pause(p *storagev1.Pause) {
 
 // paused stops the task until it is unpaused.
 func (d *draft) paused() {
-	// Instead of what would have started, and of running planner calls.
+	// This replaces the actions that would have started, and ends running planner calls.
 	d.actions = []flow.Action{flow.Abandon{}}
 	d.unchanged = false
 	d.spendReserve() // the dropped planner call may have been made
@@ -225,7 +226,7 @@ func (d *draft) recoverySettled() {
 	d.s.Recoveries = 0
 }
 
-// blocked says what a running task waits for.
+// blocked records which service a running task waits for.
 func (d *draft) blocked(in flow.Blocked) {
 	if d.s.GetStatus() == taskWaiting || d.s.GetStatusReason() == in.Reason {
 		d.unchanged = true

@@ -39,7 +39,7 @@ func (d *draft) settleUnknown(s *storagev1.ActiveStep, in flow.Called, answers [
 		d.recordError(s, in.Err, outcomeUnknown)
 		d.fail(&storagev1.ErrorNote{
 			ErrMsg: "it is not known whether " + s.GetToolId() + " ran (" + in.Err.GetErrMsg() +
-				"); look at what it changes, then start a new task for what is left to do",
+				"); check whether it had its effect, then start a new task for the rest",
 			DataJson: s.GetInputJson(),
 			Reason:   commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN,
 		})

@@ -13,20 +13,20 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// maxProblems bounds what a check reports.
+// maxProblems bounds the problems that a check reports.
 const maxProblems = 1000
 
-// Problem is something in a file that is not as it must be.
+// Problem is a defect in a journal's file.
 type Problem struct {
 	// Where names the entry, or the file.
 	Where string `json:"where"`
-	// What is wrong with it.
+	// What describes the defect.
 	What string `json:"what"`
 }
 
 func (p Problem) String() string { return p.Where + ": " + p.What }
 
-// Check reads the whole journal and returns what is inconsistent; for tests. The log is not applied meanwhile, because bbolt's
+// Check reads the whole journal and returns its defects; for tests. The log is not applied meanwhile, because bbolt's
 // check would take pages that a transaction is about to free for free ones.
 func (s *Store) Check() error {
 	s.file.applying.Lock()
@@ -38,7 +38,7 @@ func (s *Store) Check() error {
 	return err
 }
 
-// CheckFile reads a journal that no process has open, with its log, and returns what is wrong with it.
+// CheckFile reads a journal that no process has open, with its log, and returns its defects.
 func CheckFile(path string) ([]Problem, error) {
 	f, torn, err := openToRead(path)
 	if err != nil {

@@ -27,7 +27,7 @@ var errValue = errors.New("it cannot be decoded")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checksumSize is what a checksum adds to a value.
+// checksumSize is the size of a value's checksum.
 const checksumSize = 4
 
 // withChecksum appends a checksum over a key and its value.
@@ -148,13 +148,13 @@ func decode(value []byte, into proto.Message, load func(hash) ([]byte, error)) (
 	return len(wire), proto.UnmarshalOptions{Merge: true}.Unmarshal(wire, into)
 }
 
-// cut says where a payload belongs: after gap bytes of what is stored in place.
+// cut is the position of a payload: after gap more bytes of the part that is stored in place.
 type cut struct {
 	gap, size uint64
 	sum       hash
 }
 
-// readCuts returns the cuts of an encoded message and what is stored in place.
+// readCuts returns the cuts of an encoded message and the part that is stored in place.
 func readCuts(value []byte) (cuts []cut, rest []byte, err error) {
 	if len(value) == 0 || value[0] != 0 {
 		return nil, value, nil
@@ -201,7 +201,7 @@ func readState(value []byte) (taskState, []byte, error) {
 	return s, r.rest, nil
 }
 
-// reader reads numbers and bytes; short says that there were too few.
+// reader reads numbers and bytes; short reports that there were too few bytes.
 type reader struct {
 	rest  []byte
 	short bool

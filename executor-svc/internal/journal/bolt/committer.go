@@ -19,7 +19,7 @@ const maxBatch = 1024
 type operation struct {
 	// run makes the change. It checks first and writes then: a rejection leaves the batch untouched, an err spoils it.
 	run func(t *table, o *operation) (rejection, err error)
-	// owned says that due.begin was called for task.
+	// owned: due.begin was called for task.
 	owned bool
 	task  uuid.UUID
 	// changes are given to due once they are durable.
@@ -32,7 +32,7 @@ type operation struct {
 var (
 	// errLead tells a waiting goroutine to write the next batch.
 	errLead = errors.New("lead the next batch")
-	// errPanicked answers those who waited for a goroutine that panicked while it wrote their batch.
+	// errPanicked is returned to goroutines whose batch another one wrote that panicked.
 	errPanicked = errors.New("a program error stopped the journal in the middle of a change; whether the change is stored is unknown; start pawl again")
 )
 
@@ -48,7 +48,7 @@ type committer struct {
 	batch    []*operation
 	lastSize int
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	waiting []*operation
 	leading bool
 	// closed is the answer to new changes; nil while they are accepted.

@@ -40,7 +40,7 @@ func put(t *table, key, value []byte) error {
 	return t.Put(key, withChecksum(key, value))
 }
 
-// name says in words what a key stands for.
+// name describes a key's entry for a person.
 func name(key []byte) string {
 	if len(key) > idSize+1 && key[0] == kindTask {
 		part := map[byte]string{

@@ -12,7 +12,7 @@ import (
 // due knows which tasks are due or owned, and which user is next. It is built when the file is opened and updated once
 // changes are durable. A crash loses only claims, which end with the process anyway.
 type due struct {
-	mu sync.Mutex // guards what follows
+	mu sync.Mutex // guards the fields below
 	// epoch grows with each claim; it begins above those of all earlier processes.
 	epoch uint64
 	// tick orders when tasks became due and when users were served.
@@ -57,7 +57,7 @@ type dueUser struct {
 	atTurn int
 }
 
-// dueChange is what a durable change did to a task.
+// dueChange is the effect of a durable change on a task's place in due.
 type dueChange struct {
 	id   uuid.UUID
 	user string

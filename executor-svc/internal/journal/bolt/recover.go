@@ -11,7 +11,7 @@ import (
 	"pawl.dev/executor-svc/internal/journal/wal"
 )
 
-// logState is what the file says about the log in front of it.
+// logState is the file's record of its log.
 type logState struct {
 	id wal.ID
 	// applied is the newest record whose changes are in the file.
@@ -37,7 +37,7 @@ func newLogState() (s logState) {
 	return s
 }
 
-// logState reads what the file says about its log. If one of the file's two meta pages is not valid, the other one may be
+// logState reads the file's record of its log. If one of the file's two meta pages is not valid, the other one may be
 // older than the log.
 func (f *file) logState() (s logState, err error) {
 	err = f.view(func(t *table) error {
@@ -59,7 +59,7 @@ func (f *file) logState() (s logState, err error) {
 }
 
 // recover applies what the log holds beyond the file, begins a new log, and starts applyLoop. prepare is part of the
-// transaction that applies the log. torn says why the newest change may be missing.
+// transaction that applies the log. torn is the reason why the newest change may be missing.
 func (f *file) recover(prepare func(b *bbolt.Bucket) error) (torn error, err error) {
 	state, err := f.logState()
 	if err != nil {
@@ -81,7 +81,7 @@ func (f *file) recover(prepare func(b *bbolt.Bucket) error) (torn error, err err
 			return errors.Join(prepare(b), logState{id: f.id, applied: f.frozenTo.record, open: true}.put(b))
 		})
 	}
-	steps := []func() error{create, apply} // a file that says that it has a log must have one
+	steps := []func() error{create, apply} // a file whose logState names a log must have one
 	if state.open {
 		if torn, err = f.readLog(state); err != nil {
 			return nil, err
@@ -103,7 +103,7 @@ func (f *file) recover(prepare func(b *bbolt.Bucket) error) (torn error, err err
 	return torn, nil
 }
 
-// readLog reads what the log holds beyond the file into frozen. torn says why the newest change may be missing.
+// readLog reads what the log holds beyond the file into frozen. torn is the reason why the newest change may be missing.
 func (f *file) readLog(s logState) (torn error, err error) {
 	into, sequence := newOverlay(), uint64(0)
 	if err := f.view(func(t *table) error { sequence = t.base.Sequence(); return nil }); err != nil {
@@ -122,7 +122,7 @@ func (f *file) readLog(s logState) (torn error, err error) {
 	return found.Torn, nil
 }
 
-// openToRead opens a journal that no process has open, with its log, and changes nothing. torn says why the newest change
+// openToRead opens a journal that no process has open, with its log, and changes nothing. torn is the reason why the newest change
 // may be missing.
 func openToRead(path string) (f *file, torn error, err error) {
 	if f, err = openFile(path, true); err != nil {

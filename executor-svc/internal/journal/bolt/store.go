@@ -60,7 +60,7 @@ func initialize(tx *bbolt.Tx) error {
 	return errors.Join(b.Put(keySchema, numberBytes(schemaVersion)), newLogState().put(b))
 }
 
-// start recovers what the log holds, begins a new generation of claims, and reads what is due. torn says why the newest
+// start recovers what the log holds, begins a new generation of claims, and reads what is due. torn is the reason why the newest
 // change may be missing.
 func start(f *file) (d *due, torn error, err error) {
 	if err := checkSchema(f); err != nil {

@@ -9,5 +9,5 @@
 // Numbers grow by one and never repeat, and each checksum covers the id, the length, the number and the payload, so that
 // what an earlier use of the file left behind is not taken for a record. Numbers are little-endian.
 //
-// The package must not know what is in a record, nor what records are applied to.
+// The package must not know the content of records, nor their use.
 package wal

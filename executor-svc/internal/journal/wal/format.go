@@ -30,7 +30,7 @@ func appendHeader(dst []byte, id ID, first uint64) []byte {
 
 var errHeader = errors.New("its header is not valid")
 
-// readHeader returns what a file's header says.
+// readHeader returns the content of a file's header.
 func readHeader(raw []byte) (id ID, first uint64, err error) {
 	if len(raw) < headerSize || string(raw[:len(magic)]) != magic ||
 		binary.LittleEndian.Uint32(raw[headerSum:]) != crc32.Checksum(raw[:headerSum], castagnoli) {

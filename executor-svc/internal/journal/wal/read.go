@@ -68,7 +68,7 @@ func CheckOwner(path string, id ID) error {
 type Found struct {
 	// Last is the number of the last record; if there is none, the number after which reading began.
 	Last uint64
-	// Torn says that an incomplete record follows the last one; nil if none does.
+	// Torn describes the incomplete record after the last one; nil if there is none.
 	Torn error
 }
 
