@@ -1,3 +1,3 @@
-// Package clitest has what tests of the command line share: golden files, and hand-written stand-ins for the services. A task of a stand-in is
-// a tape: a test appends events, and watchers read them.
+// Package clitest has golden files and hand-written fakes of the services for the tests of the command line. A task of the fake executor is a
+// Tape: a test appends events, and watchers read them.
 package clitest

@@ -13,7 +13,7 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// ForkTask makes a task with the events of another one up to a seq (0: all), and plays OnCreate on it.
+// ForkTask adds a task with another task's events up to a sequence number (0: all), and calls OnCreate for it.
 func (e *Executor) ForkTask(_ context.Context, req *executorv1.ForkTaskRequest) (*executorv1.Task, error) {
 	if e.OnAdmit != nil {
 		if err := e.OnAdmit(); err != nil {
@@ -46,7 +46,7 @@ func (e *Executor) ForkTask(_ context.Context, req *executorv1.ForkTaskRequest) 
 	return task, nil
 }
 
-// DeleteTask takes a task that has ended away.
+// DeleteTask deletes a task that has ended.
 func (e *Executor) DeleteTask(_ context.Context, req *executorv1.DeleteTaskRequest) (*executorv1.DeleteTaskResponse, error) {
 	t, err := e.find(req.GetId())
 	if err != nil {
@@ -67,7 +67,7 @@ func (e *Executor) DeleteTask(_ context.Context, req *executorv1.DeleteTaskReque
 	return &executorv1.DeleteTaskResponse{}, nil
 }
 
-// ExportTask sends the task in pieces of 7 bytes, so that characters are cut too. After the first OnWatch error it fails.
+// ExportTask sends the task in pieces of 7 bytes, which also cut characters. It fails after OnWatch's first error.
 func (e *Executor) ExportTask(req *executorv1.ExportTaskRequest, stream grpc.ServerStreamingServer[executorv1.ExportTaskResponse]) error {
 	t, err := e.find(req.GetId())
 	if err != nil {

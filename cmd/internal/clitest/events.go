@@ -9,13 +9,13 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
-// Epoch is when every task begins, and Beat how much later each event is than the one before.
+// Epoch is the time of every task's first event.
 var Epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // Beat is the time between two events.
 const Beat = 250 * time.Millisecond
 
-// timeOf is when an event happened.
+// timeOf returns the time of an event.
 func timeOf(seq uint64) time.Time { return Epoch.Add(time.Duration(int64(seq)-1) * Beat) }
 
 func step(id, tool string) *executorv1.Flow {
@@ -26,7 +26,7 @@ func step(id, tool string) *executorv1.Flow {
 	return &executorv1.Flow{ExecutorId: "agent", StepId: id, StepName: tool, StepType: kind}
 }
 
-// ToolsLoaded names the servers that were left out and why, in pairs.
+// ToolsLoaded lists the skipped servers, as pairs of an id and a message.
 func ToolsLoaded(skipped ...string) *executorv1.ExecutorEvent {
 	loaded := &executorv1.ToolsLoaded{ToolCount: 3}
 	for i := 0; i+1 < len(skipped); i += 2 {
@@ -48,7 +48,7 @@ func FlowStart(name string, level commonv1.RiskLevel) *executorv1.ExecutorEvent 
 	}
 }
 
-// StepInit decides on a step.
+// StepInit begins a step.
 func StepInit(id, tool string) *executorv1.ExecutorEvent {
 	return &executorv1.ExecutorEvent{
 		Type: executorv1.EventType_EVENT_TYPE_STEP_INIT, Flow: step(id, tool),
@@ -64,7 +64,7 @@ func StepInput(id, tool, input string, attempt uint32) *executorv1.ExecutorEvent
 	}
 }
 
-// Progress of a running tool.
+// Progress reports the progress of a running tool.
 func Progress(id, tool string, done, total float64, message string) *executorv1.ExecutorEvent {
 	return &executorv1.ExecutorEvent{
 		Type: executorv1.EventType_EVENT_TYPE_TOOL_PROGRESS, Flow: step(id, tool),
@@ -72,7 +72,7 @@ func Progress(id, tool string, done, total float64, message string) *executorv1.
 	}
 }
 
-// StepOutput ends an attempt well.
+// StepOutput ends an attempt with success.
 func StepOutput(id, tool string) *executorv1.ExecutorEvent {
 	return &executorv1.ExecutorEvent{
 		Type: executorv1.EventType_EVENT_TYPE_STEP_OUTPUT, Flow: step(id, tool), Attempt: 1,
@@ -80,7 +80,7 @@ func StepOutput(id, tool string) *executorv1.ExecutorEvent {
 	}
 }
 
-// StepError ends an attempt badly.
+// StepError ends an attempt with an error.
 func StepError(id, tool, message string, outcome commonv1.Outcome) *executorv1.ExecutorEvent {
 	return &executorv1.ExecutorEvent{
 		Type: executorv1.EventType_EVENT_TYPE_STEP_ERROR, Flow: step(id, tool), Attempt: 1,
@@ -98,7 +98,7 @@ func StepCancel(id, tool, reason string) *executorv1.ExecutorEvent {
 	}
 }
 
-// AskApproval waits for a person's yes; Wait it with Tape.Wait.
+// AskApproval makes a step wait for approval. The test opens the wait itself with Tape.Wait.
 func AskApproval(id, tool, input string, risk *commonv1.Risk) *executorv1.ExecutorEvent {
 	return &executorv1.ExecutorEvent{
 		Type: executorv1.EventType_EVENT_TYPE_STEP_WAITING_FOR_START, Flow: step(id, tool), WaitId: "wait-" + id,
@@ -106,7 +106,7 @@ func AskApproval(id, tool, input string, risk *commonv1.Risk) *executorv1.Execut
 	}
 }
 
-// AskOutcome waits for the outcome of a call.
+// AskOutcome makes a step wait for the outcome of its call.
 func AskOutcome(id, tool, input, message string) *executorv1.ExecutorEvent {
 	ev := AskApproval(id, tool, input, nil)
 	ev.Attempt = 1
@@ -115,7 +115,7 @@ func AskOutcome(id, tool, input, message string) *executorv1.ExecutorEvent {
 	return ev
 }
 
-// Status says that the status changed, and why.
+// Status changes the status, with a reason.
 func Status(reason string) *executorv1.ExecutorEvent {
 	return &executorv1.ExecutorEvent{
 		Type:    executorv1.EventType_EVENT_TYPE_STATUS_CHANGED,
@@ -123,7 +123,7 @@ func Status(reason string) *executorv1.ExecutorEvent {
 	}
 }
 
-// AskParams waits for parameters.
+// AskParams makes a step wait for parameters.
 func AskParams(id, tool, message, schema string) *executorv1.ExecutorEvent {
 	return &executorv1.ExecutorEvent{
 		Type: executorv1.EventType_EVENT_TYPE_STEP_WAITING_FOR_PARAM, Flow: step(id, tool), WaitId: "wait-" + id,
@@ -133,7 +133,7 @@ func AskParams(id, tool, message, schema string) *executorv1.ExecutorEvent {
 	}
 }
 
-// AskInput is what a tool's server asks for.
+// AskInput is a server's request for input during a call.
 func AskInput(id, tool, wait, message, url string) *executorv1.ExecutorEvent {
 	return &executorv1.ExecutorEvent{
 		Type: executorv1.EventType_EVENT_TYPE_INPUT_REQUIRED, Flow: step(id, tool), WaitId: "wait-" + wait, Attempt: 1,
@@ -141,7 +141,7 @@ func AskInput(id, tool, wait, message, url string) *executorv1.ExecutorEvent {
 	}
 }
 
-// GoesOn says that the call of a step goes on with what was answered.
+// GoesOn continues a step's call after an answer.
 func GoesOn(id, tool, reason string) *executorv1.ExecutorEvent {
 	ev := Status(reason)
 	ev.Flow = step(id, tool)
@@ -149,7 +149,7 @@ func GoesOn(id, tool, reason string) *executorv1.ExecutorEvent {
 	return ev
 }
 
-// InputWait is the wait that AskInput speaks of.
+// InputWait returns the wait of AskInput.
 func InputWait(id, tool, wait, message, schema, url string) *executorv1.Wait {
 	return &executorv1.Wait{
 		Id: "wait-" + wait, Kind: executorv1.WaitKind_WAIT_KIND_INPUT, StepId: id, ToolId: tool, InputJson: `{"to":"ann"}`,
@@ -157,7 +157,7 @@ func InputWait(id, tool, wait, message, schema, url string) *executorv1.Wait {
 	}
 }
 
-// Stop says that nothing goes on until the waits of these steps are answered.
+// Stop stops the task until the waits of these steps are answered.
 func Stop(steps ...string) *executorv1.ExecutorEvent {
 	stop := &executorv1.FlowStop{}
 	for _, id := range steps {
@@ -177,7 +177,7 @@ func Text(answer, text string) *executorv1.ExecutorEvent {
 	}
 }
 
-// Success ends the task with its whole answer.
+// Success ends the task with its answer.
 func Success(full string) *executorv1.ExecutorEvent {
 	return &executorv1.ExecutorEvent{
 		Type:    executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS,
@@ -185,7 +185,7 @@ func Success(full string) *executorv1.ExecutorEvent {
 	}
 }
 
-// Failed ends the task.
+// Failed ends the task with an error.
 func Failed(message string) *executorv1.ExecutorEvent {
 	return &executorv1.ExecutorEvent{
 		Type: executorv1.EventType_EVENT_TYPE_FLOW_FAILED,
@@ -195,7 +195,7 @@ func Failed(message string) *executorv1.ExecutorEvent {
 	}
 }
 
-// Cancelled ends the task.
+// Cancelled ends the task as cancelled.
 func Cancelled(reason string) *executorv1.ExecutorEvent {
 	return &executorv1.ExecutorEvent{
 		Type:    executorv1.EventType_EVENT_TYPE_FLOW_CANCEL,
@@ -203,7 +203,7 @@ func Cancelled(reason string) *executorv1.ExecutorEvent {
 	}
 }
 
-// ApprovalWait is the wait that AskApproval speaks of.
+// ApprovalWait returns the wait of AskApproval.
 func ApprovalWait(id, tool, input string, level commonv1.RiskLevel) *executorv1.Wait {
 	return &executorv1.Wait{
 		Id: "wait-" + id, Kind: executorv1.WaitKind_WAIT_KIND_APPROVAL, StepId: id, ToolId: tool, InputJson: input,
@@ -211,7 +211,7 @@ func ApprovalWait(id, tool, input string, level commonv1.RiskLevel) *executorv1.
 	}
 }
 
-// ParamsWait is the wait that AskParams speaks of.
+// ParamsWait returns the wait of AskParams.
 func ParamsWait(id, tool, message, schema string) *executorv1.Wait {
 	return &executorv1.Wait{
 		Id: "wait-" + id, Kind: executorv1.WaitKind_WAIT_KIND_PARAMS, StepId: id, ToolId: tool,
@@ -219,7 +219,7 @@ func ParamsWait(id, tool, message, schema string) *executorv1.Wait {
 	}
 }
 
-// OutcomeWait is the wait that AskOutcome speaks of.
+// OutcomeWait returns the wait of AskOutcome.
 func OutcomeWait(id, tool, input, message string) *executorv1.Wait {
 	return &executorv1.Wait{
 		Id: "wait-" + id, Kind: executorv1.WaitKind_WAIT_KIND_OUTCOME, StepId: id, ToolId: tool, InputJson: input,
@@ -227,17 +227,17 @@ func OutcomeWait(id, tool, input, message string) *executorv1.Wait {
 	}
 }
 
-// PauseWait is the wait of a pause: Stop("pause") speaks of it.
+// PauseWait returns the wait of a pause, for Stop("pause").
 func PauseWait(reason string) *executorv1.Wait {
 	return &executorv1.Wait{Id: "wait-pause", Kind: executorv1.WaitKind_WAIT_KIND_PAUSE, Message: reason, CreateTime: timestamppb.New(Epoch)}
 }
 
-// Wait opens waits: call it before playing Stop.
+// Wait opens waits. Call it before playing Stop.
 func (t *Tape) Wait(waits ...*executorv1.Wait) *Tape {
 	return t.Update(func(task *executorv1.Task) { task.Waits = waits })
 }
 
-// Resume closes the waits: the task runs again.
+// Resume closes the waits, so that the task runs again.
 func (t *Tape) Resume() *Tape {
 	return t.Update(func(task *executorv1.Task) {
 		task.Waits, task.Status = nil, executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING

@@ -16,13 +16,13 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// Executor keeps tasks in memory and does what its functions say.
+// Executor is a fake executor. It keeps tasks in memory, and the test's functions play their events.
 type Executor struct {
 	executorv1.UnimplementedExecutorServiceServer
 
-	// OnAdmit may refuse what would start a task.
+	// OnAdmit may refuse a call that would start a task.
 	OnAdmit func() error
-	// OnCreate, OnResume, OnPause and OnCancel play what the task does then; they may be nil.
+	// OnCreate, OnResume, OnPause and OnCancel play the task's next events; they may be nil.
 	OnCreate func(*Tape, *executorv1.CreateTaskRequest)
 	OnResume func(*Tape, *executorv1.ResumeTaskRequest) error
 	OnPause  func(*Tape, *executorv1.PauseTaskRequest)
@@ -30,7 +30,7 @@ type Executor struct {
 	// OnWatch may fail a watch before it begins, or after each event (seq of the one that was just sent; 0: before).
 	OnWatch func(id string, seq uint64) error
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	tapes   map[string]*Tape
 	order   []string
 	Created []*executorv1.CreateTaskRequest
@@ -46,13 +46,13 @@ type Tape struct {
 	more   chan struct{} // closed and replaced with each event
 }
 
-// NewExecutor has no tasks.
+// NewExecutor returns an Executor without tasks.
 func NewExecutor() *Executor { return &Executor{tapes: map[string]*Tape{}} }
 
-// ID is the id of the n-th task, from 1.
+// ID returns the id of the n-th task, from 1.
 func ID(n int) string { return fmt.Sprintf("01920000-0000-7000-8000-%012x", 0xa0000000+n) }
 
-// Add makes a task.
+// Add adds a task.
 func (e *Executor) Add(goal string) *Tape {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -77,10 +77,10 @@ func (t *Tape) Update(change func(*executorv1.Task)) *Tape {
 	return t
 }
 
-// ID of the task.
+// ID returns the task's id.
 func (t *Tape) ID() string { return t.task.GetId() }
 
-// Play appends events and follows what they say of the task.
+// Play appends events and updates the task accordingly.
 func (t *Tape) Play(events ...*executorv1.ExecutorEvent) *Tape {
 	t.e.mu.Lock()
 	defer t.e.mu.Unlock()
@@ -118,10 +118,10 @@ func (t *Tape) end(ev *executorv1.ExecutorEvent, status executorv1.ExecutorStatu
 	t.task.Status, t.task.EndTime, t.task.Waits = status, ev.GetTime(), nil
 }
 
-// Register implements what services implement.
+// Register implements Registrar.
 func (e *Executor) Register(r grpc.ServiceRegistrar) { executorv1.RegisterExecutorServiceServer(r, e) }
 
-// CreateTask makes a task, or finds the one of that request id.
+// CreateTask adds a task, or returns the one with the same request id.
 func (e *Executor) CreateTask(_ context.Context, req *executorv1.CreateTaskRequest) (*executorv1.Task, error) {
 	if e.OnAdmit != nil {
 		if err := e.OnAdmit(); err != nil {
@@ -154,7 +154,7 @@ func (e *Executor) find(id string) (*Tape, error) {
 	return nil, errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_TASK_NOT_FOUND, "there is no task %s", id)
 }
 
-// Snapshot is the task as it is now.
+// Snapshot returns a copy of the task.
 func (t *Tape) Snapshot() *executorv1.Task {
 	t.e.mu.Lock()
 	defer t.e.mu.Unlock()
@@ -170,7 +170,7 @@ func (e *Executor) GetTask(_ context.Context, req *executorv1.GetTaskRequest) (*
 	return t.Snapshot(), nil
 }
 
-// ListTasks lists tasks, newest first, by status alone.
+// ListTasks lists tasks, newest first. It filters by status only.
 func (e *Executor) ListTasks(_ context.Context, req *executorv1.ListTasksRequest) (*executorv1.ListTasksResponse, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -189,7 +189,7 @@ func (e *Executor) ListTasks(_ context.Context, req *executorv1.ListTasksRequest
 	return list, nil
 }
 
-// ListSteps returns the steps that a test gave the task.
+// ListSteps returns the task's steps that the test set.
 func (e *Executor) ListSteps(_ context.Context, req *executorv1.ListStepsRequest) (*executorv1.ListStepsResponse, error) {
 	t, err := e.find(req.GetId())
 	if err != nil {
@@ -245,7 +245,7 @@ func (t *Tape) after(seq uint64) (events []*executorv1.ExecutorEvent, more <-cha
 	return events, t.more, t.task.GetEndTime() != nil
 }
 
-// ResumeTask records the answer and plays on.
+// ResumeTask records the answer and calls OnResume.
 func (e *Executor) ResumeTask(_ context.Context, req *executorv1.ResumeTaskRequest) (*executorv1.Task, error) {
 	t, err := e.find(req.GetId())
 	if err != nil {
@@ -266,7 +266,7 @@ func (e *Executor) ResumeTask(_ context.Context, req *executorv1.ResumeTaskReque
 	return t.Snapshot(), nil
 }
 
-// CancelTask plays on.
+// CancelTask calls OnCancel.
 func (e *Executor) CancelTask(_ context.Context, req *executorv1.CancelTaskRequest) (*executorv1.Task, error) {
 	t, err := e.find(req.GetId())
 	if err != nil {
@@ -278,7 +278,7 @@ func (e *Executor) CancelTask(_ context.Context, req *executorv1.CancelTaskReque
 	return t.Snapshot(), nil
 }
 
-// PauseTask asks for a pause and plays on.
+// PauseTask marks the task as pausing and calls OnPause.
 func (e *Executor) PauseTask(_ context.Context, req *executorv1.PauseTaskRequest) (*executorv1.Task, error) {
 	t, err := e.find(req.GetId())
 	if err != nil {
@@ -291,14 +291,14 @@ func (e *Executor) PauseTask(_ context.Context, req *executorv1.PauseTaskRequest
 	return t.Snapshot(), nil
 }
 
-// Tape is the task of that id; nil if there is none.
+// Tape returns the task with that id, or nil.
 func (e *Executor) Tape(id string) *Tape {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.tapes[id]
 }
 
-// GetStoreInfo tells of a journal with one task.
+// GetStoreInfo describes a journal with one task.
 func (*Executor) GetStoreInfo(context.Context, *executorv1.GetStoreInfoRequest) (*executorv1.StoreInfo, error) {
 	return &executorv1.StoreInfo{Path: "journal.db", SizeBytes: 65536, Schema: 2, Tasks: map[string]int64{"SUCCESS": 1}}, nil
 }

@@ -15,7 +15,7 @@ func Check(t testing.TB, name, got string) {
 	CheckIn(t, "testdata", name, got)
 }
 
-// CheckIn is Check for tests that change their working folder: it looks in dir.
+// CheckIn is like Check, with testdata in dir, for tests that change their working folder.
 func CheckIn(t testing.TB, dir, name, got string) {
 	t.Helper()
 	got = strings.NewReplacer("\x1b", "␛", "\r", "␍").Replace(got)

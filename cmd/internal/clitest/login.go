@@ -12,10 +12,10 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// LoginState is what the fake pool names each login.
+// LoginState is the state of every login of the fake pool.
 const LoginState = "state-1"
 
-// StartMcpLogin begins a login at an authorization server that is only an address.
+// StartMcpLogin begins a login at an authorization server that does not exist.
 func (p *Pool) StartMcpLogin(_ context.Context, req *mcppoolv1.StartMcpLoginRequest) (*mcppoolv1.StartMcpLoginResponse, error) {
 	if _, err := p.lookup(req.GetMcpId()); err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func (p *Pool) StartMcpLogin(_ context.Context, req *mcppoolv1.StartMcpLoginRequ
 	}, nil
 }
 
-// FinishMcpLogin takes any code but a bad one.
+// FinishMcpLogin accepts any code but "bad".
 func (p *Pool) FinishMcpLogin(_ context.Context, req *mcppoolv1.FinishMcpLoginRequest) (*mcppoolv1.FinishMcpLoginResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

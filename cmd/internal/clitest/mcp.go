@@ -72,7 +72,7 @@ func (m *MCP) ServeStdio(in io.Reader, out io.Writer) error {
 	return lines.Err()
 }
 
-// ServeHTTP is streamable HTTP without streams.
+// ServeHTTP implements streamable HTTP without streams.
 func (m *MCP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var req rpc
 	if r.Method != http.MethodPost || json.NewDecoder(r.Body).Decode(&req) != nil {

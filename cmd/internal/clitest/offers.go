@@ -10,16 +10,16 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// Offers is what every server of a Pool offers besides tools; each offers the same.
+// Offers are the resources and prompts that every server of a Pool has.
 type Offers struct {
-	Resources []*mcppoolv1.ResourceInfo // a page each
+	Resources []*mcppoolv1.ResourceInfo // listed one per page
 	Templates []*mcppoolv1.ResourceTemplate
 	Contents  map[string]*mcppoolv1.ReadResourceResponse // by address
 	Prompts   []*mcppoolv1.Prompt
 	OnPrompt  func(*mcppoolv1.GetPromptRequest) (*mcppoolv1.GetPromptResponse, error)
 }
 
-// ListResources lists one resource a page.
+// ListResources lists one resource per page.
 func (p *Pool) ListResources(_ context.Context, req *mcppoolv1.ListResourcesRequest) (*mcppoolv1.ListResourcesResponse, error) {
 	if _, err := p.lookup(req.GetMcpId()); err != nil {
 		return nil, err

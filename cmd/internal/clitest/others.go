@@ -23,15 +23,15 @@ import (
 type Agents struct {
 	executorv1.UnimplementedAgentServiceServer
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	agents []*executorv1.Agent
-	Masks  [][]string // of the updates that came
+	Masks  [][]string // the masks of all updates
 }
 
-// NewAgents has these agents.
+// NewAgents returns a fake that has these agents.
 func NewAgents(agents ...*executorv1.Agent) *Agents { return &Agents{agents: agents} }
 
-// Register implements what services implement.
+// Register implements Registrar.
 func (s *Agents) Register(r grpc.ServiceRegistrar) { executorv1.RegisterAgentServiceServer(r, s) }
 
 func (s *Agents) find(id string) (int, error) {
@@ -75,7 +75,7 @@ func (s *Agents) ListAgents(context.Context, *executorv1.ListAgentsRequest) (*ex
 	return list, nil
 }
 
-// UpdateAgent replaces an agent whole; the mask is recorded only.
+// UpdateAgent replaces the whole agent and records the mask.
 func (s *Agents) UpdateAgent(_ context.Context, req *executorv1.UpdateAgentRequest) (*executorv1.Agent, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,10 +100,10 @@ func (s *Agents) DeleteAgent(_ context.Context, req *executorv1.DeleteAgentReque
 	return &executorv1.DeleteAgentResponse{}, nil
 }
 
-// models is the file of the models of Planner; nothing answers at their address.
+// models is the models file of Planner. No server listens at its baseUrl.
 const models = "models: [{name: fast, provider: openai, model: gpt-5-mini, baseUrl: 'http://127.0.0.1:1', description: openai gpt-5-mini}]"
 
-// Planner is the planner service with a named model beside its own.
+// Planner returns the real planner service with one configured model.
 func Planner(t testing.TB) Registrar {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "models.yaml")

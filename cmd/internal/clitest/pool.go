@@ -15,42 +15,42 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// Pool keeps servers in memory; its tools and calls are what its fields say.
+// Pool is a fake MCP pool. It keeps servers in memory; its fields define their tools and calls.
 type Pool struct {
 	mcppoolv1.UnimplementedMcpPoolServiceServer
 
 	Tools  map[string][]*commonv1.Tool // by server
 	Broken map[string]string           // servers that cannot be connected to, and why
 	OnCall func(*mcppoolv1.CallToolRequest, func(*mcppoolv1.CallToolResponse) error) error
-	// OnGet may change what GetMcpServer returns; nil: it is what there is.
+	// OnGet may change the result of GetMcpServer; may be nil.
 	OnGet func(*mcppoolv1.McpServer)
-	// OnAnswer and OnCancel are told of answers to questions of calls, and of calls that are to stop; they may be nil.
+	// OnAnswer and OnCancel receive the requests of AnswerCall and CancelCall; they may be nil.
 	OnAnswer func(*mcppoolv1.AnswerCallRequest) error
 	OnCancel func(*mcppoolv1.CancelCallRequest)
 	// Quarantined are tools that wait for an approval, by server.
 	Quarantined map[string][]*mcppoolv1.QuarantinedTool
-	// Reports and Logs are what tests and logs of servers say.
+	// Reports and Logs are the results of TestMcpServer and GetMcpServerLog, by server.
 	Reports map[string]*mcppoolv1.TestMcpServerResponse
 	Logs    map[string]*mcppoolv1.GetMcpServerLogResponse
-	// Offers are what servers offer beside tools.
+	// Offers are the servers' resources and prompts.
 	Offers Offers
-	// Deny makes registration a matter of operators.
+	// Deny refuses registrations, as for callers who are not operators.
 	Deny bool
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	servers map[string]*mcppoolv1.McpServer
 	Calls   []*mcppoolv1.CallToolRequest
 	Updates []*mcppoolv1.UpdateMcpServerRequest
 	// Approved are the hashes that were approved.
 	Approved []string
-	// LoggedIn is what was asked about logins; LoginAddress is what a browser is to open, instead of an example.
+	// LoggedIn records the login requests. LoginAddress replaces the example authorization URL.
 	LoggedIn     []string
 	LoginAddress string
-	// WantLogin is of all servers.
+	// WantLogin makes all servers require a login.
 	WantLogin bool
 }
 
-// NewPool has no servers.
+// NewPool returns a Pool with these servers.
 func NewPool(servers ...*mcppoolv1.McpServer) *Pool {
 	p := &Pool{servers: map[string]*mcppoolv1.McpServer{}}
 	for _, s := range servers {
@@ -59,10 +59,10 @@ func NewPool(servers ...*mcppoolv1.McpServer) *Pool {
 	return p
 }
 
-// Register implements what services implement.
+// Register implements Registrar.
 func (p *Pool) Register(r grpc.ServiceRegistrar) { mcppoolv1.RegisterMcpPoolServiceServer(r, p) }
 
-// Server is the server of that id; nil if there is none.
+// Server returns the server with that id, or nil.
 func (p *Pool) Server(id string) *mcppoolv1.McpServer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,7 +162,7 @@ func (p *Pool) ListTools(_ context.Context, req *mcppoolv1.ListToolsRequest) (*m
 	return list, nil
 }
 
-// TestMcpServer reports what the test says.
+// TestMcpServer returns the test's report.
 func (p *Pool) TestMcpServer(_ context.Context, req *mcppoolv1.TestMcpServerRequest) (*mcppoolv1.TestMcpServerResponse, error) {
 	if _, err := p.lookup(req.GetId()); err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func (p *Pool) TestMcpServer(_ context.Context, req *mcppoolv1.TestMcpServerRequ
 	return p.Reports[req.GetId()], nil
 }
 
-// GetMcpServerLog returns what the test says.
+// GetMcpServerLog returns the test's log.
 func (p *Pool) GetMcpServerLog(_ context.Context, req *mcppoolv1.GetMcpServerLogRequest) (*mcppoolv1.GetMcpServerLogResponse, error) {
 	if _, err := p.lookup(req.GetId()); err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func (p *Pool) GetMcpServerLog(_ context.Context, req *mcppoolv1.GetMcpServerLog
 	return p.Logs[req.GetId()], nil
 }
 
-// ApproveTool approves a quarantined tool that still has the definition that was looked at.
+// ApproveTool approves a quarantined tool whose definition has the request's hash.
 func (p *Pool) ApproveTool(_ context.Context, req *mcppoolv1.ApproveToolRequest) (*mcppoolv1.ApproveToolResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -200,7 +200,7 @@ func (p *Pool) ApproveTool(_ context.Context, req *mcppoolv1.ApproveToolRequest)
 	return nil, errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND, "%s has no tool %q", req.GetMcpId(), req.GetName())
 }
 
-// CallTool records the call and plays what the test says.
+// CallTool records the call and calls the test's OnCall.
 func (p *Pool) CallTool(req *mcppoolv1.CallToolRequest, stream grpc.ServerStreamingServer[mcppoolv1.CallToolResponse]) error {
 	p.mu.Lock()
 	p.Calls = append(p.Calls, req)

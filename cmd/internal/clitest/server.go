@@ -11,23 +11,23 @@ import (
 	"pawl.dev/services/serve"
 )
 
-// Registrar is anything that can be offered over gRPC.
+// Registrar is a service that can be registered with a gRPC server.
 type Registrar interface{ Register(grpc.ServiceRegistrar) }
 
-// Server is a gRPC server on loopback, as another process would have it.
+// Server is a gRPC server on loopback that stands for another process.
 type Server struct {
 	Addr   string
 	Health *health.Server
 	grpc   *grpc.Server
 }
 
-// Serve offers services until the test ends or Stop is called. Everyone is the user `local`.
+// Serve serves the services until the test ends or Stop is called. Every caller is the user `local`.
 func Serve(t testing.TB, services ...Registrar) *Server {
 	t.Helper()
 	return ServeAt(t, "127.0.0.1:0", services...)
 }
 
-// ServeAt is Serve at an address.
+// ServeAt is like Serve, at the given address.
 func ServeAt(t testing.TB, addr string, services ...Registrar) *Server {
 	t.Helper()
 	lis, err := serve.Listen(addr)
@@ -59,5 +59,5 @@ func ServeAt(t testing.TB, addr string, services ...Registrar) *Server {
 	return s
 }
 
-// Stop ends the server at once, as a process that dies.
+// Stop stops the server at once, like a process that is killed.
 func (s *Server) Stop() { s.grpc.Stop() }

@@ -13,7 +13,7 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// UpdateMcpServer takes what the mask names, and records the request.
+// UpdateMcpServer updates the fields of the mask, and records the request.
 func (p *Pool) UpdateMcpServer(_ context.Context, req *mcppoolv1.UpdateMcpServerRequest) (*mcppoolv1.McpServer, error) {
 	now := req.GetMcpServer()
 	if old := p.Server(now.GetId()); old != nil && old.GetEtag() != now.GetEtag() {
