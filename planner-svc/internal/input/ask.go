@@ -20,34 +20,27 @@ func Offending(t *catalog.Tool, in *strictjson.Object, failure string) []string 
 		name, _, _ := strings.Cut(strings.TrimPrefix(problem.Pointer, "/"), "/")
 		found = append(found, strings.NewReplacer("~1", "/", "~0", "~").Replace(name))
 	}
-	if names := named(t, in, found, failure); len(names) > 0 {
-		return names
-	}
-	var required, all []string
+	words := strings.FieldsFunc(strings.ToLower(failure), func(r rune) bool {
+		return r != '_' && r != '-' && (r > unicode.MaxLatin1 || !unicode.IsLetter(r) && !unicode.IsDigit(r))
+	})
+	var named, required, all []string
 	for _, p := range t.Props {
+		raw, _ := in.Get(p.Name)
+		value := strictjson.Content(raw)
+		// Single letters name nothing.
+		if slices.Contains(found, p.Name) || len(p.Name) > 1 && slices.Contains(words, strings.ToLower(p.Name)) || len(value) > 1 && strings.Contains(failure, value) {
+			named = append(named, p.Name)
+		}
 		if all = append(all, p.Name); p.Required {
 			required = append(required, p.Name)
 		}
 	}
-	if len(required) > 0 {
-		return required
-	}
-	return all
-}
-
-// named returns the properties that were found and those whose name or value an error has, in the schema's order. Single letters name nothing.
-func named(t *catalog.Tool, in *strictjson.Object, found []string, failure string) (names []string) {
-	words := strings.FieldsFunc(strings.ToLower(failure), func(r rune) bool {
-		return r != '_' && r != '-' && (r > unicode.MaxLatin1 || !unicode.IsLetter(r) && !unicode.IsDigit(r))
-	})
-	for _, p := range t.Props {
-		raw, _ := in.Get(p.Name)
-		value := strictjson.Content(raw)
-		if slices.Contains(found, p.Name) || len(p.Name) > 1 && slices.Contains(words, strings.ToLower(p.Name)) || len(value) > 1 && strings.Contains(failure, value) {
-			names = append(names, p.Name)
+	for _, names := range [][]string{named, required} {
+		if len(names) > 0 {
+			return names
 		}
 	}
-	return names
+	return all
 }
 
 // problems returns the violations of the tool's schema by an input.

@@ -2,7 +2,6 @@ package playbook
 
 import (
 	"context"
-	"strings"
 	"sync"
 
 	"google.golang.org/grpc/codes"
@@ -64,7 +63,7 @@ func (m *Planner) GenerateAnswer(_ context.Context, req *plannerv1.GenerateAnswe
 	if req.GetCutShort() != "" { // steps are left
 		res.GoalResult = plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
 	}
-	return res, stream(text, emit)
+	return res, emit(text) // in one piece, because all of it is there at once
 }
 
 // GetFirstInputParams returns the step's input as written in the playbook, also after an error: an input that a person wrote is never
@@ -131,24 +130,4 @@ func (r *run) due(toolID string, again bool) (*plannerv1.PlannedStep, error) {
 		return nil, failed("the playbook does not call %s at this point (step %d)", toolID, p.step+1)
 	}
 	return r.propose(r.at)
-}
-
-// pieceBytes is the approximate length of a piece of a text. The whole text exists before the first piece is sent, so shorter pieces
-// would only cost more messages.
-const pieceBytes = 16 << 10
-
-// stream emits a text in pieces of whole lines.
-func stream(text string, emit func(string) error) error {
-	for len(text) > pieceBytes {
-		line, _, _ := strings.Cut(text[pieceBytes:], "\n")
-		end := min(pieceBytes+len(line)+1, len(text))
-		if err := emit(text[:end]); err != nil {
-			return err
-		}
-		text = text[end:]
-	}
-	if text == "" {
-		return nil
-	}
-	return emit(text)
 }
