@@ -124,23 +124,16 @@ func nativeTool(t *commonv1.Tool) *plannerv1.ModelTool {
 	return out
 }
 
-// extras are the properties that each native tool has in addition. They are removed before the call.
-var extras = []struct{ name, schema string }{
-	{"pawl_why", `{"type":"string"}`},
-	{"pawl_risk", `{"type":"string","enum":["LOW","MEDIUM","HIGH"]}`},
-	{"pawl_task", `{"type":"object","properties":{"name":{"type":"string"},"risk":{"type":"string","enum":["LOW","MEDIUM","HIGH"]}}}`},
-}
-
-// withExtras adds the extra properties to an input schema, before its own. A schema that is not an object's allows every object.
+// withExtras adds three properties to an input schema, before its own; readCall removes them from the call. A schema that is not an object's allows every object.
 func withExtras(inputSchema string) string {
 	doc, err := strictjson.ParseObject(inputSchema)
 	if err != nil {
 		doc = &strictjson.Object{}
 	}
 	props := &strictjson.Object{}
-	for _, e := range extras {
-		props.Set(e.name, e.schema)
-	}
+	props.Set("pawl_why", `{"type":"string"}`)
+	props.Set("pawl_risk", `{"type":"string","enum":["LOW","MEDIUM","HIGH"]}`)
+	props.Set("pawl_task", `{"type":"object","properties":{"name":{"type":"string"},"risk":{"type":"string","enum":["LOW","MEDIUM","HIGH"]}}}`)
 	own, _ := doc.Get("properties")
 	for name, property := range strictjson.Members(own) {
 		props.Set(name, property)
