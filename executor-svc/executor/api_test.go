@@ -25,7 +25,7 @@ import (
 	"pawl.dev/executor-svc/internal/fake"
 )
 
-// RunTask attaches where the request_id is known, and reconnecting at any seq misses nothing and repeats nothing.
+// RunTask attaches to the existing task if the request_id is known, and reconnecting at any seq misses nothing and repeats nothing.
 func TestAttachAndResumeTheStream(t *testing.T) {
 	r := newRig(t, fake.Script("read", "read"))
 	req := auto("look")
@@ -302,7 +302,7 @@ func TestAgents(t *testing.T) {
 	if _, err := r.agents.UpdateAgent(ctx, &executorv1.UpdateAgentRequest{Agent: &executorv1.Agent{Id: "careful", Etag: a.GetEtag()}}); status.Code(err) != codes.Aborted {
 		t.Errorf("stale update: %v", err)
 	}
-	// The agent's word counts where the task says nothing (A29): it never asks, and takes one step.
+	// The agent's settings apply if the task has none (A29): it never asks, and takes one step.
 	events := r.run(&executorv1.CreateTaskRequest{Goal: "go", AgentId: "careful"})
 	wantTypes(t, events, "FLOW_START", "STEP_INIT", "STEP_INPUT", "STEP_OUTPUT", "TEXT_ADD", "FLOW_SUCCESS")
 	if _, err := r.agents.DeleteAgent(ctx, &executorv1.DeleteAgentRequest{Id: "careful"}); err != nil {

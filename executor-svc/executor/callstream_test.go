@@ -45,7 +45,7 @@ func (c *crossing) NewStream(ctx context.Context, desc *grpc.StreamDesc, method 
 	return c.now().NewStream(ctx, desc, method, opts...)
 }
 
-// A task's calls share a stream for as long as one pool makes them. Where another pool is responsible, they go there: the stream to the
+// A task's calls share a stream for as long as one pool makes them. If another pool is responsible, they go there: the stream to the
 // one before is of no use, though it works.
 func TestStreamsFollowTheResponsiblePool(t *testing.T) {
 	another := fake.NewPool()

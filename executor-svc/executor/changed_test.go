@@ -41,7 +41,7 @@ func only(name string, change func(*commonv1.Tool)) func(*commonv1.Tool) *common
 	}
 }
 
-// DESIGN 4, Approvals: one is for exactly what was shown. Where the server was changed meanwhile, the step is shown again as it is
+// DESIGN 4, Approvals: one is for exactly what was shown. If the server was changed meanwhile, the step is shown again as it is
 // now, with why; its input, which a person may have edited, is kept.
 func TestApprovalOfWhatChangedMeanwhile(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -126,7 +126,7 @@ func TestServerThatAlwaysChanges(t *testing.T) {
 	}
 }
 
-// Where the tool is gone the step fails, and says so; where its schema no longer fits the input, that is an error about
+// If the tool is gone, the step fails with an error that names it; if its schema no longer fits the input, that is an error about
 // parameters like any other (A15).
 func TestToolThatIsGoneOrAnotherOne(t *testing.T) {
 	for name, c := range map[string]struct {

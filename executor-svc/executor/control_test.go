@@ -308,7 +308,7 @@ func TestRequestWindow(t *testing.T) {
 	}
 }
 
-// A fork goes on from a step's end with the results that were recorded up to there, and says where it comes from.
+// A fork goes on from a step's end with the results that were recorded up to there, and names its origin.
 func TestFork(t *testing.T) {
 	r := newRig(t, fake.Script("read", "read", "write"))
 	id := r.create(auto("look, then change")).GetId()

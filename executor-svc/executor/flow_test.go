@@ -246,7 +246,7 @@ func TestFailedStepsAtTheLimit(t *testing.T) {
 	}
 }
 
-// A21: at the limit of steps, and where the planner names a tool that is not there, the next step is FINAL.
+// A21: at the limit of steps, and if the planner names a tool that does not exist, the next step is FINAL.
 func TestFinalWithoutThePlannersWord(t *testing.T) {
 	t.Run("limit", func(t *testing.T) {
 		r := newRig(t, fake.Script("read"))

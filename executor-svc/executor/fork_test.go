@@ -47,7 +47,7 @@ func TestForkAtTheLimitOfFailedSteps(t *testing.T) {
 	}
 }
 
-// A30: without a seq, a fork of a task that failed does again what failed, from the beginning where nothing went well.
+// A30: without a seq, a fork of a task that failed does again what failed, from the beginning if no step succeeded.
 func TestForkDoesAgainWhatFailed(t *testing.T) {
 	for _, tc := range []struct{ good, calls int }{{0, 2}, {1, 3}} {
 		r := newRig(t, failingStep(fake.Script([]string{"read", "read"}[:tc.good+1]...)))

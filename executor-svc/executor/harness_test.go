@@ -41,7 +41,7 @@ type rig struct {
 	keepPool bool
 	options  serve.Options
 	observe  executortest.Observer
-	// connect, where it is there, makes another connection to the pool of the one that there is.
+	// connect, if not nil, replaces the connection to the pool.
 	connect func(grpc.ClientConnInterface) grpc.ClientConnInterface
 
 	tasks  executorv1.ExecutorServiceClient

@@ -126,7 +126,7 @@ func TestLostQuestionThatIsAnotherNow(t *testing.T) {
 	}
 }
 
-// Where only a person's word makes a call again, what they had accepted before is part of it.
+// If only a person may have the call repeated, the repeated call gets their earlier answers.
 func TestLostQuestionAndAPersonsRetry(t *testing.T) {
 	r := newRig(t, fake.Script("write"))
 	r.elicit(asked(form("q1")), asked(form("q2")))

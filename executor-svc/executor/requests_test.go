@@ -79,7 +79,7 @@ func TestRetryDoesNotSupersedeItsOwnTask(t *testing.T) {
 	}
 }
 
-// The same where the first request is slow between looking for the task of an earlier one and superseding.
+// The same if the first request is slow between looking for the task of an earlier one and superseding.
 func TestSlowRequestDoesNotSupersedeItsRetry(t *testing.T) {
 	r := newRig(t, fake.Script("write"))
 	req := manual("x")

@@ -15,7 +15,7 @@ import (
 	"pawl.dev/executor-svc/internal/fake"
 )
 
-// A call whose process went away is repeated where the tool only reads; else its outcome is unknown, and nothing goes
+// A call whose process went away is repeated if the tool only reads; else its outcome is unknown, and nothing goes
 // round it.
 func TestRestartInTheMiddleOfACall(t *testing.T) {
 	for tool, want := range map[string][]string{

@@ -30,7 +30,7 @@ func filledFolder(t *testing.T) (dir string, s *bolt.Store) {
 	return dir, s
 }
 
-// What the command line can do with a folder that no server uses, and what it says where one does.
+// What the command line can do with a folder that no server uses, and its error if one does.
 func TestStoreOfAFolder(t *testing.T) {
 	dir, s := filledFolder(t)
 	calls := map[string]func(dir string) error{

@@ -58,7 +58,7 @@ func outcome(a *executorv1.OutcomeAnswer) *executorv1.ResumeTaskRequest_Outcome 
 	return &executorv1.ResumeTaskRequest_Outcome{Outcome: a}
 }
 
-// object is text as the other form of an object; nil where it is none.
+// object is text as the other form of an object; nil if it is none.
 func object(content string) *structpb.Struct {
 	s := &structpb.Struct{}
 	if s.UnmarshalJSON([]byte(content)) != nil {

@@ -16,7 +16,7 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// asks lets each call ask a person, and have its effect once that is answered. Where there is a state, its server keeps
+// asks lets each call ask a person, and have its effect once that is answered. If there is a state, its server keeps
 // nothing between the two.
 func (r *rig) asks(state string) (effects *atomic.Int32) {
 	effects = &atomic.Int32{}
@@ -36,7 +36,7 @@ func (r *rig) asks(state string) (effects *atomic.Int32) {
 }
 
 // DESIGN 4: at every commit point of a call that asks a person, a crash of everything leaves a task that goes on to an end,
-// and no side effect happens twice. Where the server keeps nothing, a question survives the pool.
+// and no side effect happens twice. If the server keeps nothing, a question survives the pool.
 func TestCrashAtEachCommitOfAQuestion(t *testing.T) {
 	for state, unknown := range map[string]int{"": 3, "state": 2} { // behind the intent and the answer; and behind the question
 		t.Run(fmt.Sprintf("%q", state), func(t *testing.T) {

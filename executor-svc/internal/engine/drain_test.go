@@ -19,7 +19,7 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// A stopping executor begins no call, also where its intent is committed already; the call is made after the restart, as
+// A stopping executor begins no call, also if its intent is committed already; the call is made after the restart, as
 // the same attempt (A17).
 func TestNoCallIsBegunWhileDraining(t *testing.T) {
 	r, intent := newRig(t, fake.Script("write")), newBarrier(t)

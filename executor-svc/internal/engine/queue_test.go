@@ -18,7 +18,7 @@ func TestOneAtWorkLosesNothing(t *testing.T) {
 	if !q.exit() {
 		t.Fatal("there is nothing to do, and the owner does not leave")
 	}
-	found := 0 // the race detector sees it where two are at work
+	found := 0 // the race detector reports it if two goroutines run the owner
 	work := func() {
 		for more := q.enter(); more; more = !q.exit() {
 			found += len(q.take())

@@ -154,7 +154,7 @@ func TestAServerThatHangsDelaysOneTask(t *testing.T) {
 	})
 }
 
-// Where nothing can be done without what is missing, it is waited for, as long as its server may take.
+// If no step is possible without the missing tools, the task waits for them, for as long as their server may take.
 func TestWhatIsNeededIsWaitedFor(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes   map[string]time.Duration

@@ -120,7 +120,7 @@ func releasingRunner(t *testing.T) (*releasing, *Runner) {
 	return p, New(Config{}, nil, mcppoolv1.NewMcpPoolServiceClient(conn), slog.New(slog.DiscardHandler))
 }
 
-// A23: the end of a session goes with the next call of its user, in less than a second by itself where none comes, and at the runner's
+// A23: the end of a session goes with the next call of its user, in less than a second by itself if none comes, and at the runner's
 // end.
 func TestEndsOfSessionsGoWithCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

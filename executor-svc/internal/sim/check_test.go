@@ -73,7 +73,7 @@ func (w *world) finish(t testing.TB) {
 	w.end(t)
 }
 
-// stranded says what does not come to rest; where everything does, what does not end whatever is answered.
+// stranded returns what does not come to rest; if everything does, what does not end whatever is answered.
 func (w *world) stranded() {
 	all := w.book.all()
 	rests := !slices.ContainsFunc(all, func(k *taskBook) bool { return !k.rests() })

@@ -29,7 +29,7 @@ func (c *poolClient) CallTools(ctx context.Context, opts ...grpc.CallOption) (gr
 
 func (s *callsStream) Context() context.Context { return s.ctx }
 
-// Send sends a call, or says io.EOF where it was not sent.
+// Send sends a call, or returns io.EOF if it was not sent.
 func (s *callsStream) Send(m *mcppoolv1.CallToolsRequest) error {
 	req := proto.CloneOf(m.GetCall())
 	if s.c.w.plant.request != nil {

@@ -17,7 +17,7 @@ var (
 	lasts   = flag.Duration("sim.for", 0, "simulate no further seed after this time; 0 for no bound")
 )
 
-// ram is a folder in memory where there is one: what is simulated is not the disk.
+// ram is a folder in memory if there is one: what is simulated is not the disk.
 func ram(t *testing.T) string {
 	if dir, err := os.MkdirTemp("/dev/shm", "pawl-sim-*"); err == nil { //nolint:usetesting // t.TempDir is on the disk
 		t.Cleanup(func() { os.RemoveAll(dir) })
@@ -64,7 +64,7 @@ func TestSimulation(t *testing.T) {
 	t.Logf("%d seeds, %d tasks in %s", min(next.Load()-*first, n), tasks.Load(), time.Since(began).Round(time.Millisecond))
 }
 
-// replay prints the trace of one seed. Where several things are ready at once, a select draws by itself: a seed that fails
+// replay prints the trace of one seed. If several things are ready at once, a select draws by itself: a seed that fails
 // now and then is tried until it does.
 func replay(t *testing.T, seed uint64, dir string) {
 	const tries = 50

@@ -341,7 +341,7 @@ func (w *world) mishap(t testing.TB) bool {
 	return true
 }
 
-// settle lets everything go on without any fault until nothing is left to do; false where that does not come about.
+// settle lets everything go on without any fault until nothing is left to do; false if that does not happen.
 func (w *world) settle(t testing.TB) bool {
 	w.s.calm = true
 	end := time.Now().Add(20 * time.Minute)

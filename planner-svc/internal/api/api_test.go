@@ -11,7 +11,7 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// Handlers refuse calls without a principal themselves, also where no interceptor did. What they answer is tested over gRPC
+// Handlers refuse calls without a principal themselves, also if no interceptor did. What they answer is tested over gRPC
 // in the planner package.
 func TestCallsWithoutPrincipalAreRefused(t *testing.T) {
 	s, ctx := &server{}, t.Context()

@@ -129,7 +129,7 @@ func TestPromptThatIsTooLong(t *testing.T) {
 	}
 }
 
-// A budget is reserved before each call, and what was spent is said also where a call fails.
+// A budget is reserved before each call, and the usage is returned also if a call fails.
 func TestBudgets(t *testing.T) {
 	wrong := calls("fs__read", `{"path":5}`)
 	for name, tc := range map[string]struct {

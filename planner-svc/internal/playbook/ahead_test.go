@@ -173,7 +173,7 @@ func walk(tc *plannerv1.TaskContext, outcomes []outcome, follow bool) (moves []m
 	return moves, followed
 }
 
-// resolved is a step that was planned ahead, with the outputs that are there now; nil where they do not fit.
+// resolved is a step that was planned ahead, with the outputs that are there now; nil if they do not fit.
 func resolved(s *plannerv1.PlannedStep, tc *plannerv1.TaskContext) *plannerv1.PlannedStep {
 	if !s.GetUnresolved() {
 		return s

@@ -238,7 +238,7 @@ func TestQuestionsAboutCalls(t *testing.T) {
 	}
 }
 
-// A11: the input of a failed step is its own, also where the next step calls the same tool: else that one's effect would be
+// A11: the input of a failed step is its own, also if the next step calls the same tool: else that one's effect would be
 // had twice.
 func TestInputOfAFailedStepBeforeOneOfTheSameTool(t *testing.T) {
 	const twice = `

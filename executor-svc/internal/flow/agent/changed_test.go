@@ -16,8 +16,8 @@ const (
 	reads, writes, ruins = commonv1.Effect_EFFECT_READ, commonv1.Effect_EFFECT_WRITE, commonv1.Effect_EFFECT_DESTRUCTIVE
 )
 
-// A29: what is said of a step that is shown again is true of the tool as it is now; the planner's word counts where it said more
-// than its tool's effect, and its words where the effect is what it was.
+// A29: what is said of a step that is shown again is true of the tool as it is now; the planner's level counts if it is higher
+// than the tool's floor, and its reason if the effect is unchanged.
 func TestRiskOfAChangedTool(t *testing.T) {
 	floors := map[commonv1.Effect]commonv1.RiskLevel{reads: low, writes: medium, ruins: high}
 	const words = "The planner's words."

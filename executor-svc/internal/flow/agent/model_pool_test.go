@@ -277,7 +277,7 @@ func (p *poolModel) input(wait string) bool {
 	return false
 }
 
-// withdrawn ends a call that waits for people; false where it cannot have waited.
+// withdrawn ends a call that waits for people; false if it cannot have waited.
 func (p *poolModel) withdrawn(e flow.Withdraw) bool {
 	id := flow.CallID("", e.Ordinal, e.Attempt, e.Round)
 	known := p.parked[id] || p.dead

@@ -55,7 +55,7 @@ func losses() map[string]flow.Called {
 	}
 }
 
-// A14, A20: a no is not asked for again where the call was lost, whatever the policy; a yes is, where the tool may run twice.
+// A14, A20: a refused question is not asked again if the call was lost, whatever the policy; an accepted one is, if the tool may run twice.
 // Without an answer, the rules are those of every call.
 func TestLostAfterAnAnswer(t *testing.T) {
 	const waiting, running = executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING, executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING

@@ -12,7 +12,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// DESIGN 4: a call that may have run is made again by itself where the tool is repeatable, or the policy says so. Where its server
+// DESIGN 4: a call that may have run is repeated without a person if the tool is repeatable, or the policy says so. Where its server
 // turns out to be another one by then, what it was repeated for is asked of the tool as it is now; and who is asked is told that it may
 // have run.
 func TestChangedBeforeACallWasRepeated(t *testing.T) {

@@ -298,7 +298,7 @@ func TestCheckFinds(t *testing.T) {
 	}
 }
 
-// deleteFirst deletes the first entry of a kind, and of a part of a task where that is not 0xff.
+// deleteFirst deletes the first entry of a kind, and of a part of a task if that is not 0xff.
 func deleteFirst(b *bbolt.Bucket, kind, part byte) error {
 	c := b.Cursor()
 	for k, _ := c.Seek([]byte{kind}); k != nil && k[0] == kind; k, _ = c.Next() {

@@ -29,7 +29,7 @@ type worker struct {
 	epoch uint64
 	cp    *storagev1.Checkpoint
 	now   int64
-	// made collects transitions instead of committing them, where it is not nil.
+	// made collects transitions instead of committing them, if it is not nil.
 	made *[]journal.Transition
 }
 

@@ -63,7 +63,7 @@ func head(t testing.TB, name string, size int64) []byte {
 	return read(t, name, func(f *os.File) ([]byte, error) { return io.ReadAll(io.LimitReader(f, size)) })
 }
 
-// backwards reads a file from its end to its beginning: where a record is in the copy that was appended meanwhile, all before
+// backwards reads a file from its end to its beginning: if a record is in the copy that was appended meanwhile, all before
 // it are. Read the other way round, one that is missing could be followed by the next.
 func backwards(t testing.TB, name string) []byte {
 	t.Helper()
