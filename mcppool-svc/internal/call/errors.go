@@ -18,7 +18,7 @@ const (
 	rpcInvalidParams  = -32602
 )
 
-// Stage says what a failed request was for. It decides what is known about the tool.
+// Stage is the part of a call in which a request failed. It decides whether the tool may have run.
 type Stage int
 
 // The stages of a call.
@@ -28,13 +28,13 @@ const (
 )
 
 // Explain turns the failure of a connection or a request into the error that clients get, with its outcome. An *errs.Error in the chain is returned
-// unchanged, except for NoModel, whose error is that of a request to a model and not of the call.
+// unchanged, except for NoModel, where it is the error of a request to a model and not of the call.
 func Explain(stage Stage, err error) *errs.Error {
 	var explained *errs.Error
 	e := mcp.As(err)
 	if stage == Preparing && e.Sent {
 		e = new(*e)
-		e.Sent = false // no tool was called, however far the request went
+		e.Sent = false // the request was sent, but it called no tool
 	}
 	if e.Kind != mcp.NoModel && errors.As(err, &explained) {
 		return explained
@@ -95,7 +95,7 @@ func answered(stage Stage, e *mcp.Error) *errs.Error {
 // interrupted explains a call that its client or a limit ended.
 func interrupted(e *mcp.Error) *errs.Error {
 	own := *e
-	switch e.Message { // a bare context error says nothing; another cause has its own text
+	switch e.Message { // a bare context error has no useful text; another cause has its own
 	case context.DeadlineExceeded.Error():
 		own.Message = "the caller's own deadline passed first"
 	case context.Canceled.Error():
@@ -110,14 +110,14 @@ func interrupted(e *mcp.Error) *errs.Error {
 	return errs.New(codes.Canceled, commonv1.ErrorReason_ERROR_REASON_CANCELLED, "%w", &own)
 }
 
-// Class says what may help against an error (D10).
+// Class classifies an error by its possible remedy (D10).
 type Class string
 
 // The classes.
 const (
-	Retryable   Class = "RETRYABLE"   // the same again, later
-	Recoverable Class = "RECOVERABLE" // another input, or the tool as it is now
-	Permission  Class = "PERMISSION"  // a permission
+	Retryable   Class = "RETRYABLE"   // the same call later
+	Recoverable Class = "RECOVERABLE" // another input, or the tool's current definition
+	Permission  Class = "PERMISSION"  // a person's permission
 	Permanent   Class = "PERMANENT"   // nothing a task can do
 )
 

@@ -86,7 +86,7 @@ func checker(q mcp.Question) (func(mcp.Answer) error, error) {
 			return nil
 		}
 		if err := compiled.Validate(string(withDefaults(q.Schema, a.Content))); err != nil {
-			return withViolations(badAnswer("the answer does not fit what is asked for: %v", err), "answer.content_json", err)
+			return withViolations(badAnswer("the answer does not fit the form: %v", err), "answer.content_json", err)
 		}
 		return nil
 	}, nil
@@ -96,7 +96,7 @@ func badAnswer(format string, args ...any) *errs.Error {
 	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, format, args...)
 }
 
-// form is what is read of a requestedSchema: MCP requires an object of plain values, and people fill it in.
+// form holds the parts of a requestedSchema that the pool reads. MCP requires an object of plain values, because people fill it in.
 type form struct {
 	Type       string `json:"type"`
 	Properties map[string]struct {
@@ -116,7 +116,7 @@ func flat(text string) error {
 	f, err := readForm(text)
 	switch {
 	case err != nil || f.Type != "object":
-		return errors.New("requestedSchema is not that of an object, or has properties that cannot be read")
+		return errors.New("requestedSchema is not the schema of an object, or has properties that cannot be read")
 	case len(f.Properties) > maxFields:
 		return fmt.Errorf("requestedSchema has more than %d properties", maxFields)
 	}

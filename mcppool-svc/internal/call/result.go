@@ -234,13 +234,13 @@ func shorten(result *mcppoolv1.CallResult, limit int) {
 	result.Content, result.Truncated = blocks, s.cut
 }
 
-// shortener counts what may still be kept.
+// shortener cuts a result; left is how many bytes may still be kept.
 type shortener struct {
 	left, limit int
 	cut         bool
 }
 
-// block keeps a block, cuts its text, or says that it is missing.
+// block returns a block, with its text cut if needed, or a note if the block is left out.
 func (s *shortener) block(c *mcppoolv1.Content) *mcppoolv1.Content {
 	text, what, bytes := partsOfBlock(c)
 	switch {
@@ -254,7 +254,7 @@ func (s *shortener) block(c *mcppoolv1.Content) *mcppoolv1.Content {
 	return c
 }
 
-// partsOfBlock returns the text of a block that can be cut, or what the block is, and how many bytes of it are counted.
+// partsOfBlock returns the text of a block if it can be cut, else a description of the block, and the bytes that count.
 func partsOfBlock(c *mcppoolv1.Content) (text *string, what string, bytes int) {
 	switch kind := c.GetKind().(type) {
 	case *mcppoolv1.Content_Text:
@@ -284,7 +284,7 @@ func contentSize(blocks []*mcppoolv1.Content) (n int) {
 	return n
 }
 
-// text cuts a text where it is too long, between two characters.
+// text cuts a text that is too long, between two characters.
 func (s *shortener) text(text string) string {
 	if len(text) <= s.left {
 		s.left -= len(text)

@@ -29,7 +29,7 @@ type retryAfter time.Duration
 
 func (retryAfter) Error() string { return "make another attempt" }
 
-// newRetries returns the policy that executions run their attempts under. execution.again decides what is retried and how often.
+// newRetries returns the policy that runs the attempts of executions. execution.again decides whether to retry.
 func newRetries() failsafe.Executor[any] {
 	return failsafe.With(retrypolicy.NewBuilder[any]().
 		HandleErrorTypes(retryAfter(0)).
@@ -40,21 +40,21 @@ func newRetries() failsafe.Executor[any] {
 		}).Build())
 }
 
-// retryReason says why another attempt is made.
+// retryReason is the reason for another attempt.
 type retryReason int
 
 const (
 	noRetry     retryReason = iota
 	replaced                // the connection had ended before anything was sent
-	disentangle             // a question was refused because it was not clear whether this call asked it
+	disentangle             // a question was refused because it was not clear whether it was for this call
 	transient               // the failure may be over in a moment
 )
 
-// settle takes the outcome of an attempt, unless an earlier attempt says more.
+// settle keeps the outcome of an attempt, unless an earlier attempt's outcome must stand.
 func (x *execution) settle(result *mcppoolv1.CallResult, err error) {
 	notExecuted := err != nil && outcomeOf(err) == errs.OutcomeNotExecuted
 	if notExecuted && x.reason == disentangle {
-		return // the call before it counts: it was not repeated
+		return // the outcome of the attempt before it counts
 	}
 	if notExecuted && x.mayHaveRun {
 		err = errs.From(err).With(errs.OutcomeKey, errs.OutcomeUnknown)
@@ -120,13 +120,13 @@ func (x *execution) harmless(err error) bool {
 		return false // a person would be asked again, a second task begun, or a model paid twice
 	}
 	if e := (*mcp.Error)(nil); errors.As(err, &e) && e.Begun {
-		return false // the client has retried what can be retried
+		return false // the client has already retried the request that failed
 	}
 	outcome := outcomeOf(err)
 	return outcome == errs.OutcomeNotExecuted || x.repeatable && outcome == errs.OutcomeUnknown
 }
 
-// unchanged reports whether the call's server is still registered as it was when the call came.
+// unchanged reports whether the registration of the call's server has not changed since the call began.
 func (x *execution) unchanged() bool {
 	if x.deps.Lookup == nil {
 		return true
@@ -135,7 +135,7 @@ func (x *execution) unchanged() bool {
 	return err == nil && now.UID == x.Server.UID && !now.Disabled && now.ConfigRevision() == x.Server.ConfigRevision()
 }
 
-// remaining is how long the next attempt may take.
+// remaining returns how long the next attempt may take.
 func (x *execution) remaining() time.Duration {
 	if x.repeats == 0 {
 		return x.maximum
@@ -143,13 +143,13 @@ func (x *execution) remaining() time.Duration {
 	return max(x.maximum-time.Since(x.began), time.Millisecond)
 }
 
-// continueAgain implements mcp.Call.Again by the same rules. A person may have been asked by then: the answers go along.
+// continueAgain implements mcp.Call.Again. Unlike again, it allows a retry after a person was asked: the repeated request carries the answers.
 func (a *attempt) continueAgain(ctx context.Context, n int, e *mcp.Error) bool {
 	if n >= maxAttempts || !e.Transient || e.Sent && !a.repeatable || a.tasked.Load() || !sleep(ctx, pause(n, e)) || !a.unchanged() {
 		return false
 	}
 	a.continued++
-	a.deps.Log.InfoContext(ctx, "a tool call goes on once more", "mcp_id", a.MCPID, "tool", a.Tool, "call_id", a.CallID, "attempt", n+1, "error", e)
+	a.deps.Log.InfoContext(ctx, "a request that continues a tool call is repeated", "mcp_id", a.MCPID, "tool", a.Tool, "call_id", a.CallID, "attempt", n+1, "error", e)
 	return true
 }
 
@@ -160,8 +160,8 @@ func repeatable(p registry.Policy) bool {
 
 func outcomeOf(err error) string { return errs.From(err).Metadata[errs.OutcomeKey] }
 
-// pause is how long to wait after the nth attempt: what the server asked for, or twice as long each time, at most 10 s. Jitter only adds to
-// it: the pool remembers a failed connect for the first pause.
+// pause returns the wait after the nth attempt: the server's Retry-After, or twice the wait before, at most 10 s. Jitter only adds to it,
+// because the pool returns the error of a failed connect again until the first pause is over.
 func pause(n int, e *mcp.Error) time.Duration {
 	d := firstPause << (n - 1)
 	if e != nil && e.RetryAfter > 0 {

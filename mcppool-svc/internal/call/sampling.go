@@ -22,7 +22,7 @@ import (
 	"pawl.dev/services/identity"
 )
 
-// sampled is the answer of a model, and what it cost.
+// sampled is the answer of a model, and its usage.
 type sampled struct {
 	mcp.Sampled
 	Name  string          // of the model in the planner
@@ -34,19 +34,19 @@ func (a *attempt) sample(ctx context.Context, wanted mcp.Sample) (mcp.Sampled, e
 	policy := a.Server.Sampling
 	switch {
 	case policy == nil:
-		return mcp.Sampled{}, mcp.Refusef(mcp.SampleRefused, "MCP server %s may not have a model asked (sampling)", a.Server.ID)
+		return mcp.Sampled{}, mcp.Refusef(mcp.SampleRefused, "MCP server %s may not ask models (sampling)", a.Server.ID)
 	case a.deps.Models == nil:
 		return mcp.Sampled{}, mcp.Refusef(mcp.SampleRefused,
-			"the MCP pool has no planner to ask models through; an operator gives it one with --planner, and with keys a --service-key")
+			"the MCP pool has no planner through which to ask models; an operator sets --planner, and with keys also --service-key")
 	case a.usage.begin() > policy.Requests():
 		return mcp.Sampled{}, mcp.Refusef(mcp.SampleRefused,
-			"MCP server %s had models asked %d times during this call, which is as often as it may; an operator can raise maxRequests of `sampling`",
+			"MCP server %s asked models %d times during this call, which is the limit; an operator can raise maxRequests of `sampling`",
 			a.Server.ID, policy.Requests())
 	}
 	a.timer.pause()
 	defer a.timer.resume()
 	began := time.Now()
-	if a.ModelBudget != nil { // what one request costs is known before the next one is reserved
+	if a.ModelBudget != nil { // the cost of one request must be known before the next one is made
 		a.usage.reserving.Lock()
 		defer a.usage.reserving.Unlock()
 	}
@@ -93,7 +93,7 @@ func withoutModel(e *mcp.Error) *errs.Error {
 	return errs.New(code, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, "%s", e.Message)
 }
 
-// usage is what the models cost that were asked during a call.
+// usage is the cost of the model requests during a call.
 type usage struct {
 	reserving sync.Mutex // held during a request within a budget
 
@@ -102,7 +102,7 @@ type usage struct {
 	total    *commonv1.Usage // guarded by mu; nil if no model answered
 }
 
-// left returns what is left of a budget, or nil if there is none.
+// left returns the rest of a budget, or nil if there is no budget.
 func (u *usage) left(b *commonv1.ModelBudget) *commonv1.ModelBudget {
 	if b == nil {
 		return nil
@@ -130,7 +130,7 @@ func (u *usage) begin() int {
 	return u.requests
 }
 
-// add counts what a request cost. The cost is unknown once that of one request is.
+// add adds the cost of a request. The total is unknown once the cost of one request is.
 func (u *usage) add(cost *commonv1.Usage) {
 	if cost.GetModelCalls() == 0 {
 		return
@@ -205,7 +205,8 @@ func (m *Models) end(user string) {
 	}
 }
 
-// sample asks a model for a user, within what the operator allows. The error is an *errs.Error, or the end of ctx; the usage is right in any case.
+// sample asks a model for a user, within the limits that the operator set. The error is an *errs.Error, or that of ctx. The usage is correct
+// even if it returns an error.
 func (m *Models) sample(ctx context.Context, user string, policy *registry.Sampling, budget *commonv1.ModelBudget, s mcp.Sample) (sampled, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, maxRequestTime, errs.New(codes.DeadlineExceeded, commonv1.ErrorReason_ERROR_REASON_TIMEOUT,
 		"no model answered within %v", maxRequestTime))

@@ -21,21 +21,21 @@ type Kind int
 const (
 	// Unavailable: the server could not be started or reached, or the connection ended.
 	Unavailable Kind = iota
-	// Protocol: what the server sent is not MCP.
+	// Protocol: the server sent something that is not MCP.
 	Protocol
 	// Answered: the server answered the request with a JSON-RPC error; Code is set.
 	Answered
-	// TooLarge: what the server sent, or was to be sent, is over the limit.
+	// TooLarge: a message of the server, or to it, is over the limit.
 	TooLarge
-	// Unauthorized: the server wants a credential, or another one.
+	// Unauthorized: the server requires a credential, or another one.
 	Unauthorized
-	// Interrupted: the caller's context ended; errors.Is finds out which way.
+	// Interrupted: the caller's context ended. errors.Is distinguishes cancellation from a deadline.
 	Interrupted
-	// Misconfigured: what the registration says cannot be used.
+	// Misconfigured: the registration cannot be used.
 	Misconfigured
-	// AddressRefused: the server, or where it redirects to, is at an address that may not be reached.
+	// AddressRefused: the server, or a redirect, leads to an address that may not be reached.
 	AddressRefused
-	// LoginRequired: the server wants a login that the user has to make; nothing was executed.
+	// LoginRequired: the server requires a login by the user; nothing was executed.
 	LoginRequired
 	// NoModel: the server asked for a model's answer, which was refused or failed.
 	NoModel
@@ -44,7 +44,7 @@ const (
 // Error is the error of a connect or a request.
 type Error struct {
 	Kind Kind
-	// Message is the whole text; the cause's included.
+	// Message is the whole text, including that of the cause.
 	Message string
 	// Sent is false only if the server certainly never got the request.
 	Sent bool
@@ -58,16 +58,16 @@ type Error struct {
 	Lost bool
 	// Transient reports that a retry may succeed soon: the network, a server that restarts, too many requests.
 	Transient bool
-	// Remembered reports that nothing was tried: the same failed a moment ago.
+	// Remembered reports that no attempt was made, because the same attempt failed a moment ago.
 	Remembered bool
 	// RetryAfter is how long the server asks to wait; 0 if it does not.
 	RetryAfter time.Duration
-	// Stderr is what a child process had written to stderr; more of it than Message has.
+	// Stderr is the end of a child process's stderr, longer than the part in Message.
 	Stderr Stderr
 	// Err is the cause, for errors.Is; may be nil.
 	Err error
 
-	// Data came with a JSON-RPC error; nil if none did.
+	// Data is the data of a JSON-RPC error, or nil.
 	Data json.RawMessage
 }
 
@@ -132,8 +132,8 @@ func statusText(status int) string {
 	return strings.TrimSpace(http.StatusText(status)) + " (" + strconv.Itoa(status) + ")"
 }
 
-// refused is the error of a request that was answered with an HTTP status. Statuses that say that the request was not looked
-// at prove that no tool ran; behind all others one may have. said is a JSON-RPC error that came with it, or nil.
+// refused returns the error of a request that was answered with an HTTP error status. Some statuses prove that no tool ran; with all others
+// one may have run. said is the JSON-RPC error in the response, or nil.
 func refused(status int, after time.Duration, said *Error) *Error {
 	e := &Error{Kind: Unavailable, Sent: true, Err: &statusError{status}, Message: "the server answered HTTP " + statusText(status),
 		Transient: statusPasses(status), RetryAfter: after}
@@ -144,7 +144,7 @@ func refused(status int, after time.Duration, said *Error) *Error {
 		return e
 	case http.StatusNotFound:
 		if said != nil && said.Code == mcp.METHOD_NOT_FOUND {
-			break // since 2026-07-28 this is how a server says that it does not know the method
+			break // since 2026-07-28 this status is for unknown methods
 		}
 		e.Sent, e.Lost = false, true
 		e.Message += ": it does not know the session, or the address is wrong"
@@ -158,7 +158,7 @@ func refused(status int, after time.Duration, said *Error) *Error {
 	}
 	e.Message += ": " + said.Message
 	if status == http.StatusBadRequest && strings.Contains(strings.ToLower(said.Message), "session") {
-		// Some servers say so instead of 404 once they have forgotten a session.
+		// Some servers answer 400 instead of 404 once they have forgotten a session.
 		e.Sent, e.Lost = false, true
 		return e
 	}
@@ -166,7 +166,7 @@ func refused(status int, after time.Duration, said *Error) *Error {
 	return e
 }
 
-// statusPasses reports whether what an HTTP status says may be over in a moment.
+// statusPasses reports whether an HTTP status means a problem that may soon pass.
 func statusPasses(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,

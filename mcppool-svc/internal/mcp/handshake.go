@@ -28,12 +28,12 @@ const (
 )
 
 const (
-	// discoverLimit is how long a server may take over HTTP to say whether it does without a handshake. It is long, since a
-	// slow server would be taken for an old one; hardly any server leaves a request over HTTP without an answer.
+	// discoverLimit bounds discovery over HTTP. It is long, because a slow server would be taken for an old one; hardly any server leaves
+	// an HTTP request without an answer.
 	discoverLimit = 15 * time.Second
-	// discoverLimitStdio is the same over stdio, where old servers ignore what they do not know.
+	// discoverLimitStdio bounds discovery over stdio, where old servers ignore unknown requests.
 	discoverLimitStdio = 5 * time.Second
-	// logLevelLimit bounds the wait for a server's word on the level of its logs.
+	// logLevelLimit bounds the wait for a server's answer to logging/setLevel.
 	logLevelLimit = 5 * time.Second
 )
 
@@ -79,7 +79,7 @@ func (c *client) handshake(ctx context.Context) error {
 	return nil
 }
 
-// capabilityNames returns what a server offers beside tools, as the contract names it.
+// capabilityNames returns a server's capabilities other than tools, by their names in the API.
 func capabilityNames(can mcp.ServerCapabilities) []string {
 	names := make([]string, 0, 6)
 	for _, of := range []struct {
@@ -141,7 +141,7 @@ func refusedInitialize(e *Error) error {
 			"there either: the address may be wrong (many end in /mcp or /sse)"}
 }
 
-// discover asks a server what it offers, which takes the place of the handshake since 2026-07-28. If a server of older
+// discover sends server/discover, which replaces the handshake since 2026-07-28. If a server of older
 // revisions may have answered so, the error wraps errOtherWay.
 func (c *client) discover(ctx context.Context) error {
 	limit := discoverLimit
@@ -184,7 +184,7 @@ func names(raw json.RawMessage, key string) bool {
 	return err == nil && json.Unmarshal(fields[key], &revisions) == nil && slices.Contains(revisions, string(modern))
 }
 
-// capabilities are what servers are told that they may ask for.
+// capabilities are the client capabilities that servers get.
 func (c *client) capabilities() mcp.ClientCapabilities {
 	can := mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapability{Form: &struct{}{}, URL: &struct{}{}}}
 	if c.sampling {

@@ -28,9 +28,9 @@ const (
 	openLimit = 500 * time.Millisecond
 	// byeLimit bounds the DELETE that ends a session.
 	byeLimit = 2 * time.Second
-	// maxRefusal bounds what is read of an answer that only its status matters of.
+	// maxRefusal bounds how much is read of an error response.
 	maxRefusal = 64 << 10
-	// resumeAfter is how long to wait before a response stream is resumed if the server does not say.
+	// resumeAfter is how long to wait before a response stream is resumed if the server sets no time.
 	resumeAfter = time.Second
 )
 
@@ -85,13 +85,13 @@ func (c *Connector) connectHTTP(ctx context.Context, s *registry.Server, user st
 		opened := make(chan struct{}, 1)
 		conn.offers.open = func(ctx context.Context) error { return wire.readNotifications(ctx, opened) }
 		conn.openChanges()
-		// Some servers lose what they ask on a stream that is not open yet.
+		// Some servers lose the requests that they send while the stream is not open yet.
 		pause(ctx, opened, openLimit)
 	}
 	return conn, nil
 }
 
-// newHTTPClient makes the HTTP client of a user's connection, and what hides its secrets.
+// newHTTPClient makes the HTTP client of a user's connection, and the function that hides its secrets.
 func (c *Connector) newHTTPClient(s *registry.Server, user string, wire *web) (*url.URL, error) {
 	headers, err := c.expand(s, s.HTTP.Headers)
 	if err != nil {
@@ -333,7 +333,7 @@ func (t *web) resume(ctx context.Context, lastID string, after time.Duration) (*
 	return resp, nil
 }
 
-// readNotifications reads the stream on which a server with a session sends what belongs to no request, until it ends.
+// readNotifications reads the stream on which a server with a session sends messages that belong to no request, until the stream ends.
 func (t *web) readNotifications(ctx context.Context, opened chan<- struct{}) error {
 	resp, err := t.do(ctx, http.MethodGet, nil, nil)
 	select {
@@ -450,8 +450,8 @@ func (t *web) read(resp *http.Response, named chan<- string) {
 	t.client.fail(why)
 }
 
-// readEndpoint reads events up to the one that names the address for our messages. It must have the server's origin: another one could be
-// sent what is meant for the server.
+// readEndpoint reads events up to the one that names the address for our messages. The address must have the server's origin, because
+// all messages to the server are sent to it.
 func (*web) readEndpoint(events *jsonrpc.EventReader, from *url.URL, named chan<- string) error {
 	for {
 		e, err := events.Next()

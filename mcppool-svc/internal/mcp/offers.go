@@ -16,22 +16,22 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// listAge is how long a list is believed without a word from the server: notifications can get lost over HTTP, and some
-// servers send none.
+// listAge is how long a list is used without a notification of the server: notifications can get lost over HTTP, and some servers
+// send none.
 const listAge = time.Minute
 
-// offers are what a connection knows of what its server offers beside tools.
+// offers are the lists and subscriptions of a connection, other than tools.
 type offers struct {
 	mu      sync.Mutex
 	lists   [tools]*kept // guarded by mu; by List; nil if not known
 	changed func()       // guarded by mu; may be nil
 
 	open func(context.Context) error // guarded by mu; opens the stream of changes, over HTTP or since 2026-07-28; nil if there is none
-	end  context.CancelFunc          // guarded by mu; closes it; nil while it rests
+	end  context.CancelFunc          // guarded by mu; closes the stream; nil while it is not open
 
-	agreed     sync.Map               // func(mcp.SubscriptionFilter) by int64: takes what the server agreed to, by the request for changes
+	agreed     sync.Map               // func(mcp.SubscriptionFilter) by int64: takes the filter that the server agreed to, by the id of the request for changes
 	subscribed map[string]*subscribed // guarded by mu; by address
-	turn       *semaphore.Weighted    // held while the server is asked to begin or end a subscription, so that it hears things in their order
+	turn       *semaphore.Weighted    // held while the server is asked to begin or end a subscription, so that the requests arrive in order
 }
 
 // kept is a list as it was.
@@ -129,14 +129,14 @@ func (c *client) Probe(ctx context.Context) error {
 	answered, ok := errors.AsType[*statusError](err)
 	switch {
 	case err == nil, As(err).Kind == Answered:
-		return nil // it answers, if only to say that it does not know the method
+		return nil // any answer counts, even that the method is not known
 	case ok && answered.status == http.StatusTooManyRequests:
-		return nil // or that it gets too many requests
+		return nil // or that there are too many requests
 	}
 	return err
 }
 
-// Bounds of what one server may offer.
+// Bounds of a server's lists.
 const (
 	maxListed = 10_000 // entries of each list
 	maxPages  = 1_000
@@ -153,7 +153,7 @@ const (
 	tools // which Client.ListTools returns
 )
 
-// listings say how lists are asked for: the method, the member of its result that holds the entries, and the bytes of all entries at most.
+// listings hold how each list is read: the method, the member of the result that holds the entries, and the limit in bytes of all entries.
 var listings = [...]struct {
 	method, key string
 	bytes       int

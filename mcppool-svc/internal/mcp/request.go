@@ -18,7 +18,7 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// ask makes a request and returns the raw result. name is what the request is about, or "".
+// ask makes a request and returns the raw result. name is the tool, prompt or address that the request names, or "".
 func (c *client) ask(ctx context.Context, method, name string, params map[string]any) (json.RawMessage, error) {
 	x, err := c.newRequest(method, name, params)
 	if err != nil {
@@ -148,7 +148,7 @@ type pendingRequest struct {
 	sent     atomic.Bool        // the request may have reached the server
 }
 
-// response is what came back to a request.
+// response is the outcome of a request.
 type response struct {
 	result json.RawMessage
 	err    *Error // nil if there is a result

@@ -93,7 +93,7 @@ func (c *Calls) enter(call *Call) *Call {
 	return call
 }
 
-// outcome is what is known about the effect of an id. Called with mu held.
+// outcome returns the outcome that is known of an id. Called with mu held.
 func (c *Calls) outcome(k key) string {
 	if c.calls[k] != nil {
 		return errs.OutcomeUnknown
@@ -215,7 +215,7 @@ func (c *Calls) expire() {
 	}
 }
 
-// Run drops expired results until ctx is done, also while no calls arrive.
+// Run drops expired results until ctx is done, even while no calls arrive.
 func (c *Calls) Run(ctx context.Context) {
 	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()
@@ -347,8 +347,8 @@ type Query struct {
 	Epoch    uint64 // of the session's owner
 }
 
-// Attach returns a running or finished call. An unknown id is refused from then on, and the error says what that proves: the call
-// was never executed if this pool was to make it and has never forgotten a call that could be it.
+// Attach returns a running or finished call. An unknown id is refused from then on. The error's outcome is NOT_EXECUTED if this pool
+// was to make the call and has never forgotten a call that could be it, else UNKNOWN.
 func (c *Calls) Attach(q Query) (*Call, error) {
 	k := keyOf(q.User, q.ID)
 	c.mu.Lock()

@@ -10,20 +10,20 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// fate is what is known about a call of which only the id is kept.
+// fate is the knowledge about a call of which only the id is kept.
 type fate byte
 
 const (
 	unknown   fate = iota // nothing is known about the id
-	denied                // a client asked for it before it arrived; it is refused and never ran here
-	unproven              // the same, but it may have run and have been forgotten since
-	cancelled             // it was cancelled before it arrived; it is refused and never ran here
+	denied                // a client attached before the call arrived; it is refused and never ran here
+	unproven              // the same, but the call may have run and been forgotten since
+	cancelled             // the call was cancelled before it arrived; it is refused and never ran here
 	acked                 // it ended, and its result was acknowledged
 	expired               // it ended, and its result was not acknowledged in time
 	evicted               // it ended, and its result was dropped for lack of room
 )
 
-// outcome is what is known about the effect.
+// outcome returns the outcome that the fate proves.
 func (f fate) outcome() string {
 	if f.neverRan() {
 		return errs.OutcomeNotExecuted
@@ -38,11 +38,11 @@ func (f fate) neverRan() bool { return f == denied || f == cancelled }
 func (f fate) story() string {
 	switch f {
 	case denied:
-		return "it was asked after before it came, and found not executed"
+		return "a client attached to it before it arrived, and was told that it was not executed"
 	case unproven:
-		return "it was asked after before it came, and not found"
+		return "a client attached to it before it arrived, and was told that its outcome is unknown"
 	case cancelled:
-		return "it was cancelled before it came"
+		return "it was cancelled before it arrived"
 	case acked:
 		return "it ended, and its result was acknowledged"
 	case expired:
@@ -180,7 +180,7 @@ type userResults struct {
 	bytes int64
 }
 
-// place is where results keeps a call; zero if it does not.
+// place is the position of a call in results; zero if it is not there.
 type place struct {
 	element *list.Element
 	size    int64
