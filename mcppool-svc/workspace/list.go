@@ -57,7 +57,7 @@ func (s *Server) listDirectory(ctx context.Context, in listInput, report reporte
 	return out, nil
 }
 
-// sizeOf is 0 for what is not a file: the size of a folder says nothing.
+// sizeOf returns 0 for anything but a file: the size of a folder means nothing.
 func sizeOf(info fs.FileInfo) int64 {
 	if info.Mode().IsRegular() {
 		return info.Size()

@@ -198,7 +198,7 @@ func (p *Pool) join(ctx context.Context, k key, e *entry, use Use, now time.Time
 	return e, nil
 }
 
-// establish makes an entry's connection and wakes those who wait for it.
+// establish makes an entry's connection and wakes the calls that wait for it.
 func (p *Pool) establish(ctx context.Context, e *entry, server *registry.Server) {
 	ctx, cancel := context.WithTimeout(ctx, server.StartLimit())
 	defer cancel()

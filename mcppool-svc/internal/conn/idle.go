@@ -128,7 +128,7 @@ func (e *entry) resume() {
 	}
 }
 
-// suspend makes an idle connection drop what can be had again, such as its stream of changes. Called with mu held.
+// suspend makes an idle connection release resources that it can acquire again, such as its stream of changes. Called with mu held.
 func (p *Pool) suspend(e *entry, now time.Time) {
 	after := suspendAfter
 	if len(e.sessions) > 0 {

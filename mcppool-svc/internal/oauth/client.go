@@ -220,7 +220,7 @@ const (
 	methodKey   = "private_key_jwt"
 )
 
-// client is who the pool is at an authorization server.
+// client is the pool's identity at an authorization server.
 type client struct {
 	ID     string `json:"id"`
 	Secret string `json:"secret,omitempty"` // of a client that registered itself; else it is configured
@@ -284,7 +284,7 @@ func (l *Logins) ask(ctx context.Context, w *web, endpoint, issuer string, c cli
 	return g, nil
 }
 
-// authenticate adds who the client is.
+// authenticate adds the client's authentication to a request.
 func (l *Logins) authenticate(header http.Header, form url.Values, issuer string, c client) error {
 	switch c.Method {
 	case methodBasic:
@@ -356,5 +356,5 @@ func (s *jsonSeconds) UnmarshalJSON(text []byte) error {
 	if err == nil {
 		*s = jsonSeconds(v)
 	}
-	return nil // what is no number says nothing
+	return nil // not a number: ignored
 }

@@ -15,7 +15,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/store"
 )
 
-// What goes wrong with a login, beside what servers do, which is *mcp.Error.
+// The errors of logins. Errors of servers are *mcp.Error.
 var (
 	ErrRedirect     = errors.New("the browser cannot be sent there")
 	ErrUnknownLogin = errors.New("there is no such login of yours: it was finished, replaced by a later one, or is older than 10 minutes")
@@ -28,7 +28,7 @@ var (
 type Config struct {
 	RedirectURI    string // where browsers are sent if the caller names no address; may be empty
 	ClientMetadata string // the https address of the pool's Client ID Metadata Document; may be empty
-	Key            []byte // of what is kept
+	Key            []byte // encrypts the stored logins
 }
 
 // Deps are the dependencies of Logins.
@@ -40,7 +40,7 @@ type Deps struct {
 	Secret func(server *registry.Server, value string) (string, error)
 	Now    func() time.Time
 	Log    *slog.Logger
-	// CatchUp applies what other replicas of the pool wrote; nil if there are none.
+	// CatchUp applies the changes of other replicas of the pool; nil if there are none.
 	CatchUp func(context.Context)
 }
 

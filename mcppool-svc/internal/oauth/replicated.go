@@ -8,7 +8,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/replica"
 )
 
-// catchUpWait bounds how long a login that is refused waits for what other replicas know of it.
+// catchUpWait bounds how long a refused login waits for changes from other replicas.
 const catchUpWait = 2 * time.Second
 
 // First returns the buckets in which the first of several replicas wins: a client's secret goes to the authorization server that
@@ -18,7 +18,7 @@ func First() []string { return []string{bucketIssuers} }
 // LoginChange is a login that appeared or vanished on another replica.
 type LoginChange struct{ User, Origin string }
 
-// ApplyRemote applies what other replicas wrote. It returns the logins that appeared or vanished.
+// ApplyRemote applies the changes of other replicas. It returns the logins that appeared or vanished.
 func (l *Logins) ApplyRemote(places []replica.Place) []LoginChange {
 	var moved []LoginChange
 	for _, p := range places {

@@ -80,7 +80,7 @@ type vault struct {
 	issuers map[string]binding      // guarded by mu; by key
 }
 
-// openVault reads what is stored. lost counts the values that this key does not open; they count as missing.
+// openVault reads the stored logins. lost counts the values that this key does not open; they count as missing.
 func openVault(st store.Store, key []byte) (v *vault, lost int, err error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
@@ -352,7 +352,7 @@ func (v *vault) bind(key, issuer string) error {
 const (
 	// keySize is that of AES-256.
 	keySize = 32
-	// KeyFile is the key's file in the data folder, where no other key is named.
+	// KeyFile is the key's file in the data folder, used if no other key is configured.
 	KeyFile = "mcp-logins.key"
 )
 

@@ -20,7 +20,7 @@ const maxRedirects = 5
 
 // Credentials are the tokens of one connection. Their errors go to the requester as they are.
 type Credentials interface {
-	// Token is what the next request is to carry; empty where there is nothing.
+	// Token returns the token of the next request; empty if none.
 	Token(ctx context.Context) (string, error)
 	// Refused handles a 401 or 403 for a token. It returns another token to send the request with once more, or an error if there
 	// is none, or neither if the refusal is about something else.

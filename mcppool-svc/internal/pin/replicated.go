@@ -5,7 +5,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/store"
 )
 
-// ApplyRemote applies what other replicas wrote.
+// ApplyRemote applies the changes of other replicas.
 func (b *Book) ApplyRemote(places []replica.Place) error {
 	changes := make(map[string][]store.Change)
 	for _, p := range places {
@@ -22,7 +22,7 @@ func (b *Book) ApplyRemote(places []replica.Place) error {
 	return nil
 }
 
-// refresh makes what is known of an origin's tools what is stored of them. Answers that were given before count no more.
+// refresh reads an origin's pins again, and drops the remembered answers about them.
 func (b *Book) refresh(origin string, changes []store.Change) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

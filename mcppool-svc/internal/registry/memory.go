@@ -111,7 +111,7 @@ type ServerChange struct {
 	User   string  // who activated or deactivated the server
 }
 
-// ApplyRemote applies what other replicas wrote, and returns the servers that changed.
+// ApplyRemote applies the changes of other replicas, and returns the servers that changed.
 func (r *Registry) ApplyRemote(places []replica.Place) []ServerChange {
 	var moved []ServerChange
 	owners := make(map[string]bool)
@@ -183,7 +183,7 @@ func Readable(bucket, key string, value []byte) bool {
 // LowPriorityBuckets returns the buckets whose changes other replicas may learn a little later.
 func LowPriorityBuckets() []string { return []string{bucketTransportHints, bucketAnonymousElicitors} }
 
-// ApplyRemote applies what other replicas wrote.
+// ApplyRemote applies the changes of other replicas.
 func (w *Memory) ApplyRemote(places []replica.Place) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
