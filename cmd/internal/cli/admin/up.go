@@ -35,7 +35,7 @@ type UpCmd struct {
 	Keys        string   `type:"path" placeholder:"FILE" help:"File of hashed API keys (pawl keys add); without, everyone on this machine may do everything."`
 	Workspace   string   `xor:"workspace" type:"existingdir" placeholder:"DIR" help:"Folder of the built-in MCP server workspace (default: the current one)."`
 	NoWorkspace bool     `xor:"workspace" help:"Run no MCP server workspace."`
-	Model       string   `complete:"model" placeholder:"NAME" help:"The model that plans where nothing else is said."`
+	Model       string   `complete:"model" placeholder:"NAME" help:"The model that plans if neither a task nor its agent names one."`
 	Models      string   `type:"path" placeholder:"FILE" help:"File of named language models (YAML or JSON). MCP servers with sampling enabled may use them."`
 	ModelTries  int      `placeholder:"N" default:"3" help:"How many attempts a model has to give a valid reply before planning fails (${default})."`
 	AllowHost   []string `sep:"none" placeholder:"NAME" help:"Host name under which REST may be reached (repeatable)."`

@@ -25,8 +25,8 @@ type CallCmd struct {
 	Args  []string `arg:"" optional:"" name:"name=value" help:"The input, value by value; or the tool's name, then the values."`
 	Input string   `short:"i" placeholder:"JSON|@FILE" help:"The input as a JSON object."`
 
-	Answer  string `xor:"answer" placeholder:"JSON|@FILE" help:"What is answered where the tool's server asks for something (default: you are asked at a terminal)."`
-	Decline bool   `xor:"answer" help:"Say no where the tool's server asks for something; the tool goes on without."`
+	Answer  string `xor:"answer" placeholder:"JSON|@FILE" help:"The answer if the tool's server asks for input (default: you are asked at a terminal)."`
+	Decline bool   `xor:"answer" help:"Decline if the tool's server asks for input; the tool goes on without it."`
 }
 
 // Run calls a tool.

@@ -69,7 +69,7 @@ type AgentFields struct {
 	MaxFailedSteps *uint32  `placeholder:"N" help:"Failed steps that end a task (default 3)."`
 
 	BudgetFlags
-	OnUnknownOutcome *string `enum:"ask,retry,fail" help:"What happens where it is not known whether a call had its effect: ${enum}. retry may make it happen twice."`
+	OnUnknownOutcome *string `enum:"ask,retry,fail" help:"What happens if it is not known whether a call had its effect: ${enum}. retry may make it happen twice."`
 }
 
 // apply writes the flags that are set into the agent.

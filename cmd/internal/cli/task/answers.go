@@ -22,7 +22,7 @@ type AnswerTarget struct {
 // ApproveCmd is `pawl approve`.
 type ApproveCmd struct {
 	AnswerTarget
-	Wait  string `arg:"" optional:"" help:"The wait; may be left out where only one is open."`
+	Wait  string `arg:"" optional:"" help:"The wait; may be left out if only one is open."`
 	Edit  bool   `xor:"input" help:"Change the input in $EDITOR first."`
 	Input string `xor:"input" placeholder:"JSON|@FILE" help:"Run with this input instead."`
 
@@ -75,7 +75,7 @@ func editInput(ctx context.Context, u *ui.UI, current string) (string, error) {
 // RejectCmd is `pawl reject`.
 type RejectCmd struct {
 	AnswerTarget
-	Wait   string `arg:"" optional:"" help:"The wait; may be left out where only one is open."`
+	Wait   string `arg:"" optional:"" help:"The wait; may be left out if only one is open."`
 	Reason string `placeholder:"TEXT" help:"Why; kept with the task."`
 }
 
@@ -98,7 +98,7 @@ func (c *RejectCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 type ParamsCmd struct {
 	AnswerTarget
 	Values      []string `arg:"" optional:"" name:"name=value" help:"What was missing, by name."`
-	Wait        string   `placeholder:"ID" help:"The wait; may be left out where only one is open."`
+	Wait        string   `placeholder:"ID" help:"The wait; may be left out if only one is open."`
 	JSONValues  bool     `name:"json-values" help:"Each value is JSON. Without: it is read by what the task asks for."`
 	Description string   `placeholder:"TEXT" help:"The same in your own words, for the planner to read."`
 }
@@ -121,7 +121,7 @@ func (c *ParamsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 type InputCmd struct {
 	AnswerTarget
 	Values     []string `arg:"" optional:"" name:"name=value" help:"What is asked for, by name."`
-	Wait       string   `placeholder:"ID" help:"The wait; may be left out where only one is open."`
+	Wait       string   `placeholder:"ID" help:"The wait; may be left out if only one is open."`
 	JSONValues bool     `name:"json-values" help:"Each value is JSON. Without: it is read by what is asked for."`
 	Content    string   `xor:"input" placeholder:"JSON|@FILE" help:"The whole answer, in place of values."`
 	Done       bool     `xor:"input" help:"You opened the address, and did what it asks."`
@@ -176,7 +176,7 @@ func (c *InputCmd) answer(wait *executorv1.Wait, content string) (*executorv1.Re
 // OutcomeCmd is `pawl outcome`.
 type OutcomeCmd struct {
 	AnswerTarget
-	Wait   string  `arg:"" optional:"" help:"The wait; may be left out where only one is open."`
+	Wait   string  `arg:"" optional:"" help:"The wait; may be left out if only one is open."`
 	Retry  bool    `xor:"outcome" help:"Call again with the same input: the effect may happen twice."`
 	Output string  `xor:"outcome" placeholder:"JSON|@FILE" help:"It ran, and this is what it gave: an object whose message is the text."`
 	Skip   *string `xor:"outcome" placeholder:"REASON" help:"Go on without it; its outcome stays unknown."`

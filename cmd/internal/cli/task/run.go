@@ -24,7 +24,7 @@ import (
 
 // RunCmd is `pawl run`.
 type RunCmd struct {
-	Goal string `arg:"" optional:"" help:"What you want, in plain words. May be left out where a playbook says it."`
+	Goal string `arg:"" optional:"" help:"What you want, in plain words. May be left out if a playbook has one."`
 
 	Auto         bool     `help:"Ask by risk only: what merely reads runs by itself. Without: the agent's policy, else each step is asked for."`
 	MCP          []string `name:"mcp" sep:"none" complete:"server" placeholder:"ID" help:"Use exactly these MCP servers (repeatable). The id workspace means the folder's own."`
