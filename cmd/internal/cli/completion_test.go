@@ -10,7 +10,6 @@ import (
 	"pawl.dev/cmd/internal/clitest"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
-	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
 // words are the candidates without what they are.
@@ -25,9 +24,11 @@ func words(out string) string {
 
 func TestComplete(t *testing.T) {
 	w := newWorld(t)
-	w.pool = clitest.NewPool(&mcppoolv1.McpServer{Id: "files", Active: true}, &mcppoolv1.McpServer{Id: "web"})
-	w.pool.Tools = map[string][]*commonv1.Tool{"files": {{Id: "files/read", Description: "Reads a file. Twice."}}}
-	w.agents = clitest.NewAgents(&executorv1.Agent{Id: "reader", Description: "reads"})
+	files := stdio("files", "x")
+	files.Active = true
+	w.register(files, stdio("web", "x"))
+	w.tools = map[string][]*commonv1.Tool{"files": {{Id: "files/read", Description: "Reads a file. Twice."}}}
+	w.agents = clitest.NewAgents(t, &executorv1.Agent{Id: "reader", Description: "reads"})
 	w.executor.Add("one")
 	w.executor.Add("two")
 	w.executor.Add("three").Play(clitest.Stop("s1"))

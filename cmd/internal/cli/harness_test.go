@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 
 	"pawl.dev/cmd/internal/cli"
 	"pawl.dev/cmd/internal/cli/admin"
@@ -23,6 +24,10 @@ import (
 	"pawl.dev/cmd/internal/ui"
 	"pawl.dev/cmd/suite"
 	"pawl.dev/executor-svc/executor"
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
 	"pawl.dev/services/inproc"
 	"pawl.dev/services/serve"
@@ -33,8 +38,11 @@ type world struct {
 	env      map[string]string // what the UI reads of the environment
 	t        *testing.T
 	executor *clitest.Executor
-	agents   *clitest.Agents
+	agents   *clitest.Agents // nil: there is no such service
 	pool     *clitest.Pool
+	tools    map[string][]*commonv1.Tool             // of the pool's servers
+	held     map[string][]*mcppoolv1.QuarantinedTool // of the pool's servers
+	unlisted func(id string) error                   // why the tools of a server cannot be listed; nil: they can
 	planner  clitest.Registrar
 
 	data    string
@@ -65,11 +73,60 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w := &world{
-		t: t, wd: wd, executor: clitest.NewExecutor(), agents: clitest.NewAgents(), pool: clitest.NewPool(), planner: clitest.Planner(t),
+		t: t, wd: wd, executor: clitest.NewExecutor(), planner: clitest.Planner(t),
 		data: t.TempDir(), signals: make(chan os.Signal, 4), exited: make(chan int, 4), typed: strings.NewReader(""),
 	}
 	t.Setenv("PAWL_DATA", w.data)
+	w.register()
 	return w
+}
+
+// register makes the pool one with these servers. The world says what their tools are: their programs need not exist.
+func (w *world) register(servers ...*mcppoolv1.McpServer) {
+	w.t.Helper()
+	pool := clitest.NewPool(w.t, servers...)
+	clitest.On(pool.Script, func(req *mcppoolv1.ListToolsRequest, next func() (*mcppoolv1.ListToolsResponse, error)) (*mcppoolv1.ListToolsResponse, error) {
+		id := req.GetMcpId()
+		if pool.Server(id) == nil {
+			return next()
+		}
+		if w.unlisted != nil {
+			if err := w.unlisted(id); err != nil {
+				return nil, err
+			}
+		}
+		list := &mcppoolv1.ListToolsResponse{QuarantinedCount: uint32(len(w.held[id]))}
+		if req.GetQuarantined() {
+			list.QuarantinedTools = w.held[id]
+		} else {
+			list.Tools = w.tools[id]
+		}
+		return list, nil
+	})
+	w.pool = pool
+}
+
+// unavailable is an unlisted of one server.
+func unavailable(server, why string) func(string) error {
+	return func(id string) error {
+		if id != server {
+			return nil
+		}
+		return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, "%s", why)
+	}
+}
+
+// wantsLogin is an unlisted of all servers.
+func wantsLogin(id string) error {
+	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_LOGIN_REQUIRED, "MCP server %s wants a login", id)
+}
+
+// masks are the fields that each update of an agent named.
+func masks(w *world) (list [][]string) {
+	for _, req := range clitest.Sent[*executorv1.UpdateAgentRequest](w.agents.Script) {
+		list = append(list, req.GetUpdateMask().GetPaths())
+	}
+	return list
 }
 
 // fakeSuite is what NewSuite builds: the world's services in this process.
@@ -92,7 +149,11 @@ func (s *fakeSuite) Run(ctx context.Context) error {
 }
 
 func (w *world) services() []clitest.Registrar {
-	return []clitest.Registrar{w.executor, w.agents, w.pool, w.planner}
+	services := []clitest.Registrar{w.executor, w.pool, w.planner}
+	if w.agents != nil {
+		services = append(services, w.agents)
+	}
+	return services
 }
 
 func (w *world) newSuite(_ context.Context, cfg suite.Config, _ *slog.Logger) (admin.Suite, error) {
@@ -221,6 +282,12 @@ func (w *world) pawl(args ...string) result {
 // whole is a result as golden files have it.
 func (r result) whole() string {
 	return "code " + string(rune('0'+r.code/10)) + string(rune('0'+r.code%10)) + "\n-- out\n" + r.out + "-- err\n" + r.err
+}
+
+// anyTime hides the times of a resource and the etag that depends on them.
+func (r result) anyTime() result {
+	r.out = regexp.MustCompile(`(Time|etag)": "[^"]*`).ReplaceAllString(r.out, `$1": "…`)
+	return r
 }
 
 // expect checks a result: its code, and that standard output and error hold the texts.

@@ -94,8 +94,8 @@ func TestPipedOutputIsSafe(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()
 	const hostile = "\x1b[2J \x1b]52;c;aGk=\x07 \u009b31m"
-	w.pool = clitest.NewPool(&mcppoolv1.McpServer{Id: "files", Active: true})
-	w.pool.Logs = map[string]*mcppoolv1.GetMcpServerLogResponse{"files": {Stderr: hostile}}
+	w.register(stdio("files", "x"))
+	logs(w, map[string]*mcppoolv1.GetMcpServerLogResponse{"files": {Stderr: hostile}})
 	w.pool.OnCall = func(_ *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
 		return send(&mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_Result{Result: &mcppoolv1.CallResult{
 			Content: []*mcppoolv1.Content{{Kind: &mcppoolv1.Content_Text{Text: hostile}}},
@@ -116,7 +116,8 @@ func TestPipedOutputIsSafe(t *testing.T) {
 
 func TestAgentOfAnUnknownServer(t *testing.T) {
 	w := newWorld(t)
-	w.pool = clitest.NewPool(&mcppoolv1.McpServer{Id: "files"})
+	w.agents = clitest.NewAgents(t)
+	w.register(stdio("files", "x"))
 	got := w.pawl("agents", "create", "reader", "--mcp", "files", "--mcp", "nosuch")
 	got.expect(t, 0, "agent reader is created", "there is no MCP server nosuch yet")
 	if strings.Contains(got.err, "files") {

@@ -1,15 +1,18 @@
 package cli_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"pawl.dev/cmd/internal/clitest"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/errs"
 )
 
 const (
@@ -18,14 +21,31 @@ const (
 	longHash    = "c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3"
 )
 
-// quarantinedOf gives the server files a tool that changed, a new one, and one whose old definition was not kept.
-func quarantinedOf(w *world) {
+// quarantinedOf gives the server files a tool that changed, a new one, and one whose old definition was not kept. It returns the hashes
+// that were approved.
+func quarantinedOf(w *world) *[]string {
 	toolsOf(w)
-	w.pool.Broken = nil
+	w.unlisted = nil
+	approved := new([]string)
+	clitest.On(w.pool.Script, func(req *mcppoolv1.ApproveToolRequest, next func() (*mcppoolv1.ApproveToolResponse, error)) (*mcppoolv1.ApproveToolResponse, error) {
+		held := w.held["files"]
+		i := slices.IndexFunc(held, func(q *mcppoolv1.QuarantinedTool) bool { return q.GetTool().GetName() == req.GetName() })
+		if i < 0 {
+			return next()
+		}
+		tool := held[i].GetTool()
+		if tool.GetDefinitionHash() != req.GetDefinitionHash() {
+			return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED,
+				"the definition of the tool %s is another one by now; look at it again", tool.GetId())
+		}
+		w.held["files"], w.tools["files"] = slices.Delete(slices.Clone(held), i, i+1), append(w.tools["files"], tool)
+		*approved = append(*approved, req.GetDefinitionHash())
+		return &mcppoolv1.ApproveToolResponse{Tool: tool}, nil
+	})
 	tool := func(name, hash string) *commonv1.Tool {
 		return &commonv1.Tool{Id: "files/" + name, McpId: "files", Name: name, Description: "Sends a mail. To whom you like.", DefinitionHash: hash}
 	}
-	w.pool.Quarantined = map[string][]*mcppoolv1.QuarantinedTool{"files": {
+	w.held = map[string][]*mcppoolv1.QuarantinedTool{"files": {
 		{
 			Tool:                   tool("send", changedHash),
 			ApprovedDefinitionJson: `{"name":"send","description":"Sends a mail.","inputSchema":{"properties":{"a/b":{"maximum":9007199254740993},"to":{"type":"string"}}}}`,
@@ -40,6 +60,7 @@ func quarantinedOf(w *world) {
 			ApprovedDefinitionHash: strings.Repeat("e5", 32), ApproveTime: timestamppb.New(clitest.Epoch), Changes: []string{""},
 		},
 	}}
+	return approved
 }
 
 func TestMCPToolsQuarantined(t *testing.T) {
@@ -58,7 +79,7 @@ func TestMCPToolsQuarantined(t *testing.T) {
 	w.pawl("mcp", "tools", "files/nope").expect(t, 1, "", `files offers you no tool "nope"`)
 	w.pawl("mcp", "tools", "files/nope", "--quarantined").expect(t, 1, "", `files has no quarantined tool "nope"`)
 	w.pawl("mcp", "tools", "broken", "--quarantined").expect(t, 0, "", "no quarantined tools")
-	w.pool.Tools = nil
+	w.tools = nil
 	if got := w.pawl("mcp", "tools", "files"); strings.Contains(got.err, "no tools") || !strings.Contains(got.err, "3 quarantined") {
 		t.Error(got.whole())
 	}
@@ -67,7 +88,7 @@ func TestMCPToolsQuarantined(t *testing.T) {
 // A person sees what changed, and approves exactly that.
 func TestMCPApprove(t *testing.T) {
 	w := newWorld(t)
-	quarantinedOf(w)
+	approved := quarantinedOf(w)
 	w.serveElsewhere()
 	w.golden("mcp approve no terminal", w.pawl("mcp", "approve", "files", "send"))
 	w.tty = true
@@ -75,15 +96,15 @@ func TestMCPApprove(t *testing.T) {
 	w.golden("mcp approve no", w.pawl("mcp", "approve", "files/send"))
 	w.typed = strings.NewReader("")
 	w.pawl("mcp", "approve", "files", "send").expect(t, 1, "", "is not approved; it stays quarantined")
-	if len(w.pool.Approved) > 0 {
-		t.Fatalf("approved without a yes: %v", w.pool.Approved)
+	if len(*approved) > 0 {
+		t.Fatalf("approved without a yes: %v", *approved)
 	}
 	w.typed = strings.NewReader("y\n")
 	w.golden("mcp approve", w.pawl("mcp", "approve", "files", "send"))
 	w.tty = false
 	w.golden("mcp approve yes", w.pawl("mcp", "approve", "files", "fresh", "--yes"))
 	w.golden("mcp approve json", w.pawl("mcp", "approve", "files", "long", "--yes", "--json"))
-	if diff := cmp.Diff([]string{changedHash, newHash, longHash}, w.pool.Approved); diff != "" {
+	if diff := cmp.Diff([]string{changedHash, newHash, longHash}, *approved); diff != "" {
 		t.Error(diff)
 	}
 	w.pawl("mcp", "approve", "files", "send").expect(t, 1, "", `files has no quarantined tool "send"`)
@@ -93,11 +114,11 @@ func TestMCPApprove(t *testing.T) {
 // With a hash nothing is looked up: what was looked at before is approved, or nothing.
 func TestMCPApproveByHash(t *testing.T) {
 	w := newWorld(t)
-	quarantinedOf(w)
+	approved := quarantinedOf(w)
 	w.serveElsewhere()
 	w.pawl("mcp", "approve", "files", "send", "--hash", newHash).expect(t, 1, "", "is another one by now")
 	w.pawl("mcp", "approve", "files", "send", "--hash", changedHash).expect(t, 0, "files/send is approved\n", "")
-	if diff := cmp.Diff([]string{changedHash}, w.pool.Approved); diff != "" {
+	if diff := cmp.Diff([]string{changedHash}, *approved); diff != "" {
 		t.Error(diff)
 	}
 	w.pawl("mcp", "approve", "files", "fresh", "--hash", newHash, "--yes").expect(t, 64, "", "--yes")

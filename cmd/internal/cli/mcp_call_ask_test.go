@@ -7,22 +7,23 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"pawl.dev/cmd/internal/clitest"
 	"pawl.dev/cmd/internal/ui"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	"pawl.dev/services/errs"
 )
 
-// asking makes the pool's calls ask one question and give the answer as their result. Content with "bad" is refused.
-func asking(w *world) {
+// asking makes the pool's calls ask one question and give the answer, which it returns, as their result. Content with "bad" is refused.
+func asking(w *world) chan<- *mcppoolv1.AnswerCallRequest {
 	answers := make(chan *mcppoolv1.AnswerCallRequest, 1)
-	w.pool.OnAnswer = func(req *mcppoolv1.AnswerCallRequest) error {
+	clitest.On(w.pool.Script, func(req *mcppoolv1.AnswerCallRequest, _ func() (*mcppoolv1.AnswerCallResponse, error)) (*mcppoolv1.AnswerCallResponse, error) {
 		if strings.Contains(req.GetAnswer().GetContentJson(), "bad") {
-			return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "the city is not known")
+			return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "the city is not known")
 		}
 		answers <- req
-		return nil
-	}
+		return &mcppoolv1.AnswerCallResponse{}, nil
+	})
 	w.pool.OnCall = func(req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
 		err := send(&mcppoolv1.CallToolResponse{Event: &mcppoolv1.CallToolResponse_InputRequired{InputRequired: &mcppoolv1.CallInputRequired{
 			InputId: "q1", Message: "where to?", SchemaJson: `{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}`,
@@ -39,6 +40,7 @@ func asking(w *world) {
 			Content: []*mcppoolv1.Content{{Kind: &mcppoolv1.Content_Text{Text: text}}},
 		}}})
 	}
+	return answers
 }
 
 // A5: what a tool's server asks in the middle of a call without a task is answered by the person, or by the command line.
@@ -69,12 +71,17 @@ func TestMCPCallLeft(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
 			toolsOf(w)
-			asking(w)
+			answers := asking(w)
 			cancelled := make(chan string, 2)
 			ended := make(chan struct{})
-			w.pool.OnCancel = func(req *mcppoolv1.CancelCallRequest) { cancelled <- req.GetCallId() }
+			clitest.On(w.pool.Script, func(req *mcppoolv1.CancelCallRequest, _ func() (*mcppoolv1.CancelCallResponse, error)) (*mcppoolv1.CancelCallResponse, error) {
+				cancelled <- req.GetCallId()
+				return &mcppoolv1.CancelCallResponse{}, nil
+			})
+			called := make(chan string, 1)
 			ask := w.pool.OnCall
 			w.pool.OnCall = func(req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
+				called <- req.GetCallId()
 				if tc.interrupt {
 					w.signals <- os.Interrupt
 					<-ended
@@ -83,7 +90,7 @@ func TestMCPCallLeft(t *testing.T) {
 				return ask(req, send)
 			}
 			w.serveElsewhere()
-			defer func() { _ = w.pool.OnAnswer(&mcppoolv1.AnswerCallRequest{}) }() // lets the fake's call end
+			defer func() { answers <- &mcppoolv1.AnswerCallRequest{} }() // lets the scripted call end
 			defer close(ended)
 			w.tty = true
 			w.typed = strings.NewReader(tc.typed)
@@ -91,8 +98,8 @@ func TestMCPCallLeft(t *testing.T) {
 			got.expect(t, ui.Stopped, "", "")
 			select {
 			case id := <-cancelled:
-				if id == "" || len(w.pool.Calls) > 0 && w.pool.Calls[0].GetCallId() != id {
-					t.Errorf("cancelled %q", id)
+				if call := <-called; id == "" || call != id {
+					t.Errorf("cancelled %q of %q", id, call)
 				}
 			default:
 				t.Errorf("the call goes on: %s", got.whole())

@@ -11,18 +11,49 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"pawl.dev/cmd/internal/clitest"
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/errs"
 )
 
-func loginWorld(t *testing.T) *world {
+const loginState = "state-1"
+
+// logins is a scripted authorization server: what was asked of it, and the address that a browser is to open.
+type logins struct {
+	asked   []string
+	address string
+}
+
+// loginWorld has a server with logins. The authorization server is only an address, and takes any code but a bad one.
+func loginWorld(t *testing.T) (*world, *logins) {
 	t.Helper()
+	l := &logins{address: "https://auth.example/authorize?"}
 	w := newWorld(t)
-	w.pool = clitest.NewPool(&mcppoolv1.McpServer{Id: "web", Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: "https://web.example/mcp"}}})
+	w.register(&mcppoolv1.McpServer{Id: "web", Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: "https://web.example/mcp"}}})
+	clitest.On(w.pool.Script, func(req *mcppoolv1.StartMcpLoginRequest, next func() (*mcppoolv1.StartMcpLoginResponse, error)) (*mcppoolv1.StartMcpLoginResponse, error) {
+		if req.GetMcpId() != "web" {
+			return next()
+		}
+		l.asked = append(l.asked, req.GetMcpId()+" begun")
+		return &mcppoolv1.StartMcpLoginResponse{
+			AuthorizationUrl: l.address + url.Values{"redirect_uri": {req.GetRedirectUri()}, "state": {loginState}}.Encode(),
+			State:            loginState, RedirectUri: req.GetRedirectUri(), ExpireTime: timestamppb.New(clitest.Epoch),
+		}, nil
+	})
+	clitest.On(w.pool.Script, func(req *mcppoolv1.FinishMcpLoginRequest, _ func() (*mcppoolv1.FinishMcpLoginResponse, error)) (*mcppoolv1.FinishMcpLoginResponse, error) {
+		l.asked = append(l.asked, "finished "+req.GetState()+" "+req.GetCode()+" "+req.GetIss()+req.GetError())
+		if req.GetCode() == "bad" || req.GetError() != "" {
+			return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_LOGIN_REQUIRED, "the answer of the authorization server is refused")
+		}
+		return &mcppoolv1.FinishMcpLoginResponse{McpId: "web", Scopes: []string{"read", "write"}}, nil
+	})
 	w.serveElsewhere()
-	return w
+	return w, l
 }
 
 // visit is a browser that comes back with these ui.
@@ -60,7 +91,7 @@ func anyPort(r result) result {
 }
 
 func TestMCPLogin(t *testing.T) {
-	w := loginWorld(t)
+	w, logins := loginWorld(t)
 	w.tty = true
 	pages := make(chan string, 2)
 	w.browse = func(address string) error {
@@ -70,7 +101,7 @@ func TestMCPLogin(t *testing.T) {
 			if status != http.StatusBadRequest {
 				t.Errorf("another login: %d", status)
 			}
-			_, body := visit(t, address, url.Values{"state": {clitest.LoginState}, "code": {"code-1"}, "iss": {"https://auth.example"}})
+			_, body := visit(t, address, url.Values{"state": {loginState}, "code": {"code-1"}, "iss": {"https://auth.example"}})
 			pages <- body
 		}()
 		return nil
@@ -80,7 +111,7 @@ func TestMCPLogin(t *testing.T) {
 		t.Errorf("the browser saw:\n%s", page)
 	}
 	w.tty = false // then no browser is opened, but the address is there
-	if diff := cmp.Diff([]string{"web begun", "finished state-1 code-1 https://auth.example"}, w.pool.LoggedIn); diff != "" {
+	if diff := cmp.Diff([]string{"web begun", "finished state-1 code-1 https://auth.example"}, logins.asked); diff != "" {
 		t.Error(diff)
 	}
 	w.golden("mcp logout", w.pawl("mcp", "logout", "web"))
@@ -90,24 +121,24 @@ func TestMCPLogin(t *testing.T) {
 
 // Without a terminal the address is JSON; a browser anywhere may open it.
 func TestMCPLoginJSON(t *testing.T) {
-	w := loginWorld(t)
+	w, _ := loginWorld(t)
 	r := w.start("mcp", "login", "web", "--json")
 	address := regexp.MustCompile(`https://auth\.example[^"]*`)
 	for !address.MatchString(r.out.String()) {
 		<-r.out.new
 	}
-	if _, body := visit(t, strings.ReplaceAll(address.FindString(r.out.String()), `\u0026`, "&"), url.Values{"state": {clitest.LoginState}, "code": {"code-1"}}); !strings.Contains(body, "logged in") {
+	if _, body := visit(t, strings.ReplaceAll(address.FindString(r.out.String()), `\u0026`, "&"), url.Values{"state": {loginState}, "code": {"code-1"}}); !strings.Contains(body, "logged in") {
 		t.Errorf("the browser saw:\n%s", body)
 	}
 	w.golden("mcp login json", anyPort(r.wait()))
 }
 
 func TestMCPLoginFails(t *testing.T) {
-	w := loginWorld(t)
+	w, logins := loginWorld(t)
 	w.tty = true
 	w.browse = func(address string) error {
 		go func() {
-			if status, body := visit(t, address, url.Values{"state": {clitest.LoginState}, "error": {"access_denied"}}); status != http.StatusOK || !strings.Contains(body, "Go back to the terminal") {
+			if status, body := visit(t, address, url.Values{"state": {loginState}, "error": {"access_denied"}}); status != http.StatusOK || !strings.Contains(body, "Go back to the terminal") {
 				t.Errorf("%d\n%s", status, body)
 			}
 		}()
@@ -119,7 +150,7 @@ func TestMCPLoginFails(t *testing.T) {
 	w.pawl("mcp", "login", "web", "--no-browser", "--timeout", "1ms").expect(t, 1, "", "no login came within")
 	w.browse = func(string) error { return errors.New("open a browser with xdg-open: no such file") }
 	w.pawl("mcp", "login", "web", "--timeout", "1ms").expect(t, 1, "", "open a browser with xdg-open")
-	w.pool.LoginAddress = "file:///etc/passwd"
+	logins.address = "file:///etc/passwd?"
 	w.browse = func(address string) error {
 		t.Errorf("opened %s", address)
 		return nil
@@ -129,7 +160,7 @@ func TestMCPLoginFails(t *testing.T) {
 
 // Where the browser cannot come back, a person carries what it brought.
 func TestMCPLoginByHand(t *testing.T) {
-	w := loginWorld(t)
+	w, logins := loginWorld(t)
 	const address = "http://127.0.0.1:1/callback?code=code-2&state=state-1&iss=https%3A%2F%2Fauth.example"
 	w.pawl("mcp", "login", "--finish", address).expect(t, 0, "logged in to web (read, write)\n", "")
 	w.typed = strings.NewReader(address + "\n")
@@ -137,19 +168,20 @@ func TestMCPLoginByHand(t *testing.T) {
 	w.pawl("mcp", "login", "--finish", "http://127.0.0.1:1/callback?code=x").expect(t, 64, "", "it has no state")
 	w.pawl("mcp", "login", "--finish", strings.ReplaceAll(address, "code-2", "bad")).expect(t, 1, "", "is refused")
 	want := []string{"finished state-1 code-2 https://auth.example", "finished state-1 code-2 https://auth.example", "finished state-1 bad https://auth.example"}
-	if diff := cmp.Diff(want, w.pool.LoggedIn); diff != "" {
+	if diff := cmp.Diff(want, logins.asked); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestMCPAddWithLogin(t *testing.T) {
 	w := newWorld(t)
-	w.pool.WantLogin = true
+	w.unlisted = wantsLogin
 	w.serveElsewhere()
 	w.pawl("mcp", "add", "web", "--url", "https://web.example/mcp", "--client-id", "pawl", "--client-secret", "${env:S}", "--client-credentials", "--scope", "a,b", "--scope", "c").
 		expect(t, 0, "web is registered and active; it wants a login: pawl mcp login web\n", "")
 	want := &mcppoolv1.OAuth{ClientId: "pawl", ClientSecret: "${env:S}", Scopes: []string{"a,b", "c"}, Grant: mcppoolv1.OAuth_GRANT_CLIENT_CREDENTIALS}
-	if diff := cmp.Diff(want, w.pool.Server("web").GetHttp().GetOauth(), protocmp.Transform()); diff != "" {
+	created := clitest.Sent[*mcppoolv1.CreateMcpServerRequest](w.pool.Script)[0]
+	if diff := cmp.Diff(want, created.GetMcpServer().GetHttp().GetOauth(), protocmp.Transform()); diff != "" {
 		t.Error(diff)
 	}
 	w.pawl("mcp", "add", "x", "--client-id", "pawl", "--", "cmd").expect(t, 64, "", "--url")

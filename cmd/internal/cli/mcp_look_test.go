@@ -16,9 +16,9 @@ import (
 
 func TestMCPTest(t *testing.T) {
 	w := newWorld(t)
-	w.pool = clitest.NewPool(stdio("files", "npx"), stdio("broken", "npx"))
+	w.register(stdio("files", "npx"), stdio("broken", "npx"))
 	ok, failed := mcppoolv1.ServerCheck_STATUS_OK, mcppoolv1.ServerCheck_STATUS_FAILED
-	w.pool.Reports = map[string]*mcppoolv1.TestMcpServerResponse{
+	reports := map[string]*mcppoolv1.TestMcpServerResponse{
 		"files": {Ok: true, ServerInfo: "files 1.0", ProtocolVersion: "2025-11-25", Checks: []*mcppoolv1.ServerCheck{
 			{Name: "configuration", Status: ok, Message: "registered"},
 			{Name: "connect", Status: ok, Message: "files 1.0 (MCP 2025-11-25)", Duration: durationpb.New(1500 * time.Millisecond)},
@@ -29,6 +29,12 @@ func TestMCPTest(t *testing.T) {
 			{Name: "connect", Status: mcppoolv1.ServerCheck_STATUS_SKIPPED},
 		}},
 	}
+	clitest.On(w.pool.Script, func(req *mcppoolv1.TestMcpServerRequest, next func() (*mcppoolv1.TestMcpServerResponse, error)) (*mcppoolv1.TestMcpServerResponse, error) {
+		if r := reports[req.GetId()]; r != nil {
+			return r, nil
+		}
+		return next()
+	})
 	w.serveElsewhere()
 	w.golden("mcp test", w.pawl("mcp", "test", "files"))
 	w.golden("mcp test broken", w.pawl("mcp", "test", "broken"))
@@ -36,16 +42,23 @@ func TestMCPTest(t *testing.T) {
 	w.pawl("mcp", "test", "nope").expect(t, 1, "", `there is no MCP server "nope"`)
 }
 
+// logs are what the servers wrote.
+func logs(w *world, logs map[string]*mcppoolv1.GetMcpServerLogResponse) {
+	clitest.On(w.pool.Script, func(req *mcppoolv1.GetMcpServerLogRequest, _ func() (*mcppoolv1.GetMcpServerLogResponse, error)) (*mcppoolv1.GetMcpServerLogResponse, error) {
+		return logs[req.GetId()], nil
+	})
+}
+
 func TestMCPLogs(t *testing.T) {
 	w := newWorld(t)
-	w.pool = clitest.NewPool(stdio("files", "npx"), stdio("quiet", "npx"), stdio("new", "npx"),
+	w.register(stdio("files", "npx"), stdio("quiet", "npx"), stdio("new", "npx"),
 		&mcppoolv1.McpServer{Id: "web", Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: "http://x/mcp"}}})
-	w.pool.Logs = map[string]*mcppoolv1.GetMcpServerLogResponse{
+	logs(w, map[string]*mcppoolv1.GetMcpServerLogResponse{
 		"files": {Stderr: "starting\nfailed \x1b[31mbadly\n", Truncated: true, LastError: "exit status 3", ConnectTime: timestamppb.New(time.Unix(1, 0))},
 		"quiet": {Connected: true, ConnectTime: timestamppb.New(time.Unix(1, 0))},
 		"new":   {},
 		"web":   {Connected: true, ConnectTime: timestamppb.New(time.Unix(1, 0))},
-	}
+	})
 	w.serveElsewhere()
 	w.golden("mcp logs", w.pawl("mcp", "logs", "files"))
 	w.golden("mcp logs json", w.pawl("mcp", "logs", "files", "--json"))
@@ -69,7 +82,12 @@ func TestMCPShow(t *testing.T) {
 	s.ToolPolicies = map[string]*mcppoolv1.ToolPolicy{"*": {Effect: commonv1.Effect_EFFECT_READ, Idempotent: true, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_MEDIUM}}
 	s.Permissions = []*mcppoolv1.PermissionRule{{Tools: []string{"drop*"}, Users: []string{"bob"}, Effects: []commonv1.Effect{commonv1.Effect_EFFECT_WRITE},
 		Decision: mcppoolv1.PermissionDecision_PERMISSION_DECISION_DENY}}
-	w.pool = clitest.NewPool(s)
+	clitest.On(w.pool.Script, func(req *mcppoolv1.GetMcpServerRequest, next func() (*mcppoolv1.McpServer, error)) (*mcppoolv1.McpServer, error) {
+		if req.GetId() == s.GetId() {
+			return s, nil
+		}
+		return next()
+	})
 	w.serveElsewhere()
 	w.golden("mcp show", w.pawl("mcp", "show", "files"))
 	w.golden("mcp show json", w.pawl("mcp", "show", "files", "--json"))
@@ -98,7 +116,7 @@ func TestMCPAddTrust(t *testing.T) {
 			rule(mcppoolv1.PermissionDecision_PERMISSION_DECISION_DENY),
 		},
 	}
-	if diff := cmp.Diff(want, w.pool.Server("wiki"), protocmp.Transform()); diff != "" {
+	if diff := cmp.Diff(want, w.pool.Server("wiki"), protocmp.Transform(), protocmp.IgnoreFields(want, "etag")); diff != "" {
 		t.Error(diff)
 	}
 	w.pawl("mcp", "add", "any", "--url", "http://x/mcp", "--sampling", "any").expect(t, 0, "any is registered", "")

@@ -24,18 +24,32 @@ func TestMCPList(t *testing.T) {
 	w.serveElsewhere()
 	w.pawl("mcp", "list").expect(t, 0, "", "no MCP servers")
 	files := stdio("files", "npx", "-y", "server-filesystem")
-	files.Active, files.State = true, mcppoolv1.ConnectionState_CONNECTION_STATE_READY
+	files.Active = true
 	broken := stdio("broken", "nowhere")
-	broken.Active, broken.State = true, mcppoolv1.ConnectionState_CONNECTION_STATE_FAILED
-	broken.LastError = "nowhere: there is no such program"
+	broken.Active = true
 	off := stdio("off", "x")
 	off.Disabled = true
-	w.pool = clitest.NewPool(files, broken, off, workspace("workspace", "/src/app"))
+	w.register(files, broken, off)
+	clitest.On(w.pool.Script, func(_ *mcppoolv1.ListMcpServersRequest, next func() (*mcppoolv1.ListMcpServersResponse, error)) (*mcppoolv1.ListMcpServersResponse, error) {
+		list, err := next()
+		list.McpServers = append(list.McpServers, workspace("workspace", "/src/app")) // a folder that need not exist
+		for _, s := range list.GetMcpServers() {
+			switch s.GetId() {
+			case "files":
+				s.State = mcppoolv1.ConnectionState_CONNECTION_STATE_READY
+			case "broken":
+				s.State, s.LastError = mcppoolv1.ConnectionState_CONNECTION_STATE_FAILED, "nowhere: there is no such program"
+			}
+		}
+		return list, err
+	})
 	w.serveElsewhere()
 	w.golden("mcp list", w.pawl("mcp", "list"))
-	w.golden("mcp list json", w.pawl("mcp", "list", "--active", "--json"))
-	w.pool = clitest.NewPool(&mcppoolv1.McpServer{Id: "echo", Transport: &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{Name: "echo"}}})
-	w.serveElsewhere()
+	w.golden("mcp list json", w.pawl("mcp", "list", "--active", "--json").anyTime())
+	echo := &mcppoolv1.McpServer{Id: "echo", Transport: &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{Name: "echo"}}}
+	clitest.On(w.pool.Script, func(*mcppoolv1.ListMcpServersRequest, func() (*mcppoolv1.ListMcpServersResponse, error)) (*mcppoolv1.ListMcpServersResponse, error) {
+		return &mcppoolv1.ListMcpServersResponse{McpServers: []*mcppoolv1.McpServer{echo}}, nil
+	})
 	w.pawl("mcp", "list").expect(t, 0, "built in\n", "")
 }
 
@@ -71,9 +85,11 @@ func TestMCPAdd(t *testing.T) {
 			w.serveElsewhere()
 			id := tc.want.GetId()
 			w.pawl(append([]string{"mcp", "add"}, tc.args...)...).expect(t, 0, id+" is registered and active: 0 tools (pawl mcp tools "+id+")\n", "")
-			tc.want.Active = true
-			if diff := cmp.Diff(tc.want, w.pool.Server(id), protocmp.Transform()); diff != "" {
+			if diff := cmp.Diff(tc.want, clitest.Sent[*mcppoolv1.CreateMcpServerRequest](w.pool.Script)[0].GetMcpServer(), protocmp.Transform()); diff != "" {
 				t.Error(diff)
+			}
+			if !w.pool.Server(id).GetActive() {
+				t.Error("it is not active")
 			}
 		})
 	}
@@ -92,10 +108,10 @@ func TestMCPAddMakesPathsAbsolute(t *testing.T) {
 
 func TestMCPAddThatDoesNotWork(t *testing.T) {
 	w := newWorld(t)
-	w.pool.Broken = map[string]string{"broken": "broken cannot be started: exec: \"nowhere\": not found"}
+	w.unlisted = unavailable("broken", "broken cannot be started: exec: \"nowhere\": not found")
 	w.serveElsewhere()
 	w.pawl("mcp", "add", "broken", "--", "nowhere").expect(t, 1, "", "broken is registered, but it does not work: broken cannot be started")
-	w.pawl("mcp", "add", "broken", "--", "nowhere").expect(t, 1, "", `broken: there is an MCP server "broken" already`)
+	w.pawl("mcp", "add", "broken", "--", "nowhere").expect(t, 1, "", `broken: there is an MCP server broken already`)
 	w.pawl("mcp", "remove", "broken").expect(t, 0, "broken is removed\n", "")
 	w.pawl("mcp", "remove", "broken").expect(t, 1, "", "next: pawl mcp list")
 	w.pawl("mcp", "add", "broken", "--no-check", "--", "nowhere").expect(t, 0, "broken is registered and active\n", "")
@@ -170,7 +186,7 @@ func TestMCPAddFromAFile(t *testing.T) {
 
 func TestMCPActivation(t *testing.T) {
 	w := newWorld(t)
-	w.pool = clitest.NewPool(stdio("files", "x"))
+	w.register(stdio("files", "x"))
 	w.serveElsewhere()
 	w.pawl("mcp", "activate", "files").expect(t, 0, "files is active\n", "")
 	w.pawl("mcp", "deactivate", "files").expect(t, 0, "files is not active\n", "")
@@ -183,9 +199,9 @@ func toolsOf(w *world) {
 	files.Active = true
 	broken := stdio("broken", "x")
 	broken.Active = true
-	w.pool = clitest.NewPool(files, broken)
-	w.pool.Broken = map[string]string{"broken": "it does not start"}
-	w.pool.Tools = map[string][]*commonv1.Tool{"files": {
+	w.register(files, broken)
+	w.unlisted = unavailable("broken", "it does not start")
+	w.tools = map[string][]*commonv1.Tool{"files": {
 		{Id: "files/read_file", McpId: "files", Name: "read_file", Description: "\nReads a file.\nWhole.", Effect: commonv1.Effect_EFFECT_READ,
 			RiskFloor:       commonv1.RiskLevel_RISK_LEVEL_LOW,
 			InputSchemaJson: `{"type":"object","properties":{"path":{"type":"string"},"lines":{"type":"integer"}}}`},
@@ -238,7 +254,9 @@ func TestMCPCallThatIsDenied(t *testing.T) {
 func TestMCPCall(t *testing.T) {
 	w := newWorld(t)
 	toolsOf(w)
+	var inputs []string
 	w.pool.OnCall = func(req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
+		inputs = append(inputs, req.GetName()+req.GetInputJson())
 		failed := req.GetName() == "drop"
 		for _, msg := range []*mcppoolv1.CallToolResponse{
 			{Event: &mcppoolv1.CallToolResponse_Progress{Progress: &mcppoolv1.CallProgress{Progress: 1, Total: 2, Message: "half"}}},
@@ -260,10 +278,6 @@ func TestMCPCall(t *testing.T) {
 	w.golden("mcp call failed", w.pawl("mcp", "call", "files/drop", "--input", `{"a": 1.0}`))
 	w.tty = true
 	w.golden("mcp call tty", w.pawl("mcp", "call", "files/read_file"))
-	var inputs []string
-	for _, call := range w.pool.Calls {
-		inputs = append(inputs, call.GetName()+call.GetInputJson())
-	}
 	if diff := cmp.Diff([]string{`read_file{"lines":3,"other":[1],"path":"12"}`, "read_file", `drop{"a":1.0}`, "read_file"}, inputs); diff != "" {
 		t.Error(diff)
 	}
@@ -295,15 +309,19 @@ func TestMCPWorkspace(t *testing.T) {
 func TestMCPListOfOtherFolders(t *testing.T) {
 	w := newWorld(t)
 	w.executor.OnCreate = answers
-	w.pool = clitest.NewPool()
 	chdir(t, "first")
 	w.pawl("run", "find").expect(t, 0, "", "")
 	first := w.executor.Created[0].GetMcpIds()[0]
-	w.pool.Server(first).State = mcppoolv1.ConnectionState_CONNECTION_STATE_IDLE
 	w.pawl("mcp", "list").expect(t, 0, first, "")
 	chdir(t, "second")
 	w.pawl("mcp", "list").expect(t, 0, "", "--all also shows")
 	w.pawl("mcp", "list", "--all").expect(t, 0, first, "")
-	w.pool.Server(first).State = mcppoolv1.ConnectionState_CONNECTION_STATE_READY
+	clitest.On(w.pool.Script, func(_ *mcppoolv1.ListMcpServersRequest, next func() (*mcppoolv1.ListMcpServersResponse, error)) (*mcppoolv1.ListMcpServersResponse, error) {
+		list, err := next()
+		for _, s := range list.GetMcpServers() {
+			s.State = mcppoolv1.ConnectionState_CONNECTION_STATE_READY
+		}
+		return list, err
+	})
 	w.pawl("mcp", "list").expect(t, 0, first, "")
 }

@@ -25,13 +25,28 @@ func deny(tools ...string) *mcppoolv1.PermissionRule {
 func twoServers() (files, web *mcppoolv1.McpServer) {
 	files = stdio("files", "npx", "fs")
 	files.GetStdio().Env, files.GetStdio().Cwd = map[string]string{"A": "1", "B": "2"}, "/srv"
-	files.Etag, files.Active, files.Trusted, files.CallTimeout = "e1", true, true, durationpb.New(time.Minute)
+	files.Active, files.Trusted, files.CallTimeout = true, true, durationpb.New(time.Minute)
 	files.Permissions, files.Roots = []*mcppoolv1.PermissionRule{deny("rm")}, []string{"file:///old"}
 	files.ToolPolicies = map[string]*mcppoolv1.ToolPolicy{"get": {Effect: commonv1.Effect_EFFECT_READ}}
-	web = &mcppoolv1.McpServer{Id: "web", Etag: "e2", Active: true, Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{
-		Url: "http://x/mcp", Headers: map[string]string{"K": "***", "L": "***"}, Oauth: &mcppoolv1.OAuth{ClientId: "c", Scopes: []string{"a"}},
+	web = &mcppoolv1.McpServer{Id: "web", Active: true, Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{
+		Url: "http://x/mcp", Headers: map[string]string{"K": "k", "L": "l"}, Oauth: &mcppoolv1.OAuth{ClientId: "c", Scopes: []string{"a"}, Grant: mcppoolv1.OAuth_GRANT_AUTHORIZATION_CODE},
 	}}}
+	for _, s := range []*mcppoolv1.McpServer{files, web} {
+		s.Pinning, s.Isolation = mcppoolv1.Pinning_PINNING_APPROVE_CHANGES, mcppoolv1.Isolation_ISOLATION_USER
+	}
 	return files, web
+}
+
+// hidden is a server as the pool shows it: without the values of its headers or, where old is a server, without those that old has too.
+func hidden(s, old *mcppoolv1.McpServer) *mcppoolv1.McpServer {
+	s = proto.CloneOf(s)
+	headers := s.GetHttp().GetHeaders()
+	for name, value := range headers {
+		if old == nil || old.GetHttp().GetHeaders()[name] == value {
+			headers[name] = "***"
+		}
+	}
+	return s
 }
 
 // Only what is named changes: nothing else is in the mask, and the etag is the one that was read.
@@ -50,13 +65,13 @@ func TestMCPUpdate(t *testing.T) {
 			s.Trusted, s.CallTimeout, s.MaxConnections = false, nil, 3
 		}},
 		{"files --deny mv --root " + dir, "permissions roots", func(s, _ *mcppoolv1.McpServer) {
-			s.Permissions, s.Roots = []*mcppoolv1.PermissionRule{deny("mv")}, []string{dir}
+			s.Permissions, s.Roots = []*mcppoolv1.PermissionRule{deny("mv")}, []string{"file://" + dir}
 		}},
 		{"files --unset rules --deny y", "permissions", func(s, _ *mcppoolv1.McpServer) {
 			s.Permissions = []*mcppoolv1.PermissionRule{{Tools: []string{"y"}, Decision: mcppoolv1.PermissionDecision_PERMISSION_DECISION_DENY}}
 		}},
 		{"files --unset rules --unset roots --disabled", "disabled permissions roots", func(s, _ *mcppoolv1.McpServer) {
-			s.Permissions, s.Roots, s.Disabled = nil, nil, true
+			s.Permissions, s.Roots, s.Disabled, s.Active = nil, nil, true, false
 		}},
 		{"files --effect put=write --isolation task --pinning allow-new --cache-ttl 5m", "cache_ttl isolation pinning tool_policies", func(s, _ *mcppoolv1.McpServer) {
 			s.ToolPolicies["put"] = &mcppoolv1.ToolPolicy{Effect: commonv1.Effect_EFFECT_WRITE}
@@ -74,28 +89,36 @@ func TestMCPUpdate(t *testing.T) {
 		}},
 		{"web --url http://y/mcp", "http.url", func(_, s *mcppoolv1.McpServer) { s.GetHttp().Url = "http://y/mcp" }},
 		{"web --client-id d --unset scopes", "http.oauth.client_id http.oauth.scopes", func(_, s *mcppoolv1.McpServer) {
-			s.GetHttp().Oauth = &mcppoolv1.OAuth{ClientId: "d"}
+			s.GetHttp().Oauth = &mcppoolv1.OAuth{ClientId: "d", Grant: mcppoolv1.OAuth_GRANT_AUTHORIZATION_CODE}
 		}},
 		{"web --unset oauth", "http.oauth", func(_, s *mcppoolv1.McpServer) { s.GetHttp().Oauth = nil }},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
 			w := newWorld(t)
 			files, web := twoServers()
-			w.pool = clitest.NewPool(files, web)
+			w.register(files, web)
 			w.serveElsewhere()
 			wantFiles, wantWeb := twoServers()
 			tc.want(wantFiles, wantWeb)
 			args := strings.Fields(tc.args)
 			w.pawl(append([]string{"mcp", "update"}, args...)...).expect(t, 0, args[0]+" is changed\n", "")
 			for _, want := range []*mcppoolv1.McpServer{wantFiles, wantWeb} {
-				if diff := cmp.Diff(want, w.pool.Server(want.GetId()), protocmp.Transform()); diff != "" {
+				if diff := cmp.Diff(hidden(want, nil), w.pool.Server(want.GetId()), protocmp.Transform(), protocmp.IgnoreFields(want, "etag")); diff != "" {
 					t.Error(diff)
 				}
 			}
-			if got := strings.Join(w.pool.Updates[0].GetUpdateMask().GetPaths(), " "); got != tc.mask {
+			update := clitest.Sent[*mcppoolv1.UpdateMcpServerRequest](w.pool.Script)[0]
+			want := wantFiles
+			if args[0] == "web" {
+				want = wantWeb
+			}
+			if diff := cmp.Diff(hidden(want, web).GetHttp().GetHeaders(), update.GetMcpServer().GetHttp().GetHeaders()); diff != "" {
+				t.Error(diff)
+			}
+			if got := strings.Join(update.GetUpdateMask().GetPaths(), " "); got != tc.mask {
 				t.Errorf("mask %q, want %q", got, tc.mask)
 			}
-			if got := w.pool.Updates[0].GetMcpServer().GetEtag(); got == "" {
+			if got := update.GetMcpServer().GetEtag(); got == "" {
 				t.Error("no etag: another change made meanwhile would be lost")
 			}
 		})
@@ -106,7 +129,7 @@ func TestMCPUpdate(t *testing.T) {
 func TestMCPUpdateMakesPathsAbsolute(t *testing.T) {
 	w := newWorld(t)
 	files, _ := twoServers()
-	w.pool = clitest.NewPool(files)
+	w.register(files)
 	root := chdir(t, "app")
 	w.serveElsewhere()
 	w.pawl("mcp", "update", "files", "--", "./bin/server").expect(t, 0, "it is another server now", "")
@@ -127,16 +150,16 @@ func TestMCPUpdateSaysWhatItMeans(t *testing.T) {
 	} {
 		w := newWorld(t)
 		files, web := twoServers()
-		w.pool = clitest.NewPool(files, web)
-		w.pool.Quarantined = map[string][]*mcppoolv1.QuarantinedTool{"files": {{}}}
+		w.register(files, web)
+		w.held = map[string][]*mcppoolv1.QuarantinedTool{"files": {{}}}
 		w.serveElsewhere()
-		w.golden("mcp update "+tc.name, w.pawl(append([]string{"mcp", "update"}, strings.Fields(tc.args)...)...))
+		w.golden("mcp update "+tc.name, w.pawl(append([]string{"mcp", "update"}, strings.Fields(tc.args)...)...).anyTime())
 	}
 	w := newWorld(t)
 	files, web := twoServers()
 	files.Active = false
-	w.pool = clitest.NewPool(files, web)
-	w.pool.WantLogin = true
+	w.register(files, web)
+	w.unlisted = wantsLogin
 	w.serveElsewhere()
 	w.pawl("mcp", "update", "web", "--call-timeout", "2m").expect(t, 0, "it wants a login: pawl mcp login web", "")
 	w.pawl("mcp", "update", "files", "--call-timeout", "2m").expect(t, 0, "your tasks do not use it: pawl mcp activate files", "")
@@ -145,8 +168,8 @@ func TestMCPUpdateSaysWhatItMeans(t *testing.T) {
 func TestMCPUpdateRefusals(t *testing.T) {
 	w := newWorld(t)
 	files, web := twoServers()
-	w.pool = clitest.NewPool(files, web)
-	w.pool.Broken = map[string]string{"files": "files cannot be started: no such program"}
+	w.register(files, web)
+	w.unlisted = unavailable("files", "files cannot be started: no such program")
 	w.serveElsewhere()
 	for args, want := range map[string]struct {
 		code int
@@ -178,12 +201,17 @@ func TestMCPUpdateRefusals(t *testing.T) {
 func TestMCPUpdateLosesNothing(t *testing.T) {
 	w := newWorld(t)
 	files, _ := twoServers()
-	w.pool = clitest.NewPool(files)
-	w.pool.OnGet = func(s *mcppoolv1.McpServer) { s.Etag = "before" }
+	w.register(files)
+	before := w.pool.Server("files")
+	clitest.On(w.pool.Script, func(_ *mcppoolv1.GetMcpServerRequest, next func() (*mcppoolv1.McpServer, error)) (*mcppoolv1.McpServer, error) {
+		s, err := next()
+		s.Etag = "before"
+		return s, err
+	})
 	w.serveElsewhere()
 	w.pawl("mcp", "update", "files", "--env", "A=9").expect(t, 1, "", "changed since you read it")
-	if got := w.pool.Server("files").GetStdio().GetEnv()["A"]; got != "1" {
-		t.Errorf("A=%s", got)
+	if diff := cmp.Diff(before, w.pool.Server("files"), protocmp.Transform()); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -192,7 +220,7 @@ func TestMCPUpdateFromAFile(t *testing.T) {
 	w := newWorld(t)
 	files, _ := twoServers()
 	files.AutoActivate = true
-	w.pool = clitest.NewPool(files)
+	w.register(files)
 	path := filepath.Join(t.TempDir(), "mcp.json")
 	if err := os.WriteFile(path, []byte(`{"mcpServers": {"Files": {"command": "/opt/fs", "cwd": "/opt", "timeout": 5}, "b": {"url": "http://b"}}}`), 0o600); err != nil {
 		t.Fatal(err)
@@ -201,10 +229,10 @@ func TestMCPUpdateFromAFile(t *testing.T) {
 	w.pawl("mcp", "update", "files", "--from", path, "--deny", "rm").expect(t, 0, "files is changed", "")
 	want := stdio("files", "/opt/fs")
 	want.GetStdio().Cwd = "/opt"
-	want.DisplayName, want.Etag, want.AutoActivate, want.CallTimeout = "Files", "e1", true, durationpb.New(5*time.Second)
+	want.DisplayName, want.Active, want.AutoActivate, want.CallTimeout = "Files", true, true, durationpb.New(5*time.Second)
 	want.Pinning, want.Isolation = mcppoolv1.Pinning_PINNING_APPROVE_CHANGES, mcppoolv1.Isolation_ISOLATION_USER
 	want.Permissions = []*mcppoolv1.PermissionRule{deny("rm")}
-	if diff := cmp.Diff(want, proto.CloneOf(w.pool.Server("files")), protocmp.Transform()); diff != "" {
+	if diff := cmp.Diff(want, w.pool.Server("files"), protocmp.Transform(), protocmp.IgnoreFields(want, "etag")); diff != "" {
 		t.Error(diff)
 	}
 	w.pawl("mcp", "update", "nope", "--from", path).expect(t, 1, "", `has no server "nope"`)

@@ -7,10 +7,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
 
 	"pawl.dev/cmd/internal/clitest"
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/errs"
 )
 
 // The folder's own server is registered once and given to the task beside all other servers that are active, and no
@@ -18,10 +21,10 @@ import (
 func TestRunGivesTheFolder(t *testing.T) {
 	w := newWorld(t)
 	root := chdir(t, "My App")
-	w.pool = clitest.NewPool(
+	w.register(
 		&mcppoolv1.McpServer{Id: "github", Active: true, Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: "http://x"}}},
 		&mcppoolv1.McpServer{Id: "idle", Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: "http://y"}}},
-		workspace("workspace", "/elsewhere"), workspace("workspace-other-000000", "/other"),
+		workspace("workspace", t.TempDir()), workspace("workspace-other-000000", t.TempDir()),
 	)
 	w.executor.OnCreate = answers
 	for range 2 {
@@ -53,7 +56,7 @@ func workspace(id, root string) *mcppoolv1.McpServer {
 func TestRunUsesTheServersWorkspaceWhereItIsThisFolder(t *testing.T) {
 	w := newWorld(t)
 	root := chdir(t, "app")
-	w.pool = clitest.NewPool(workspace("workspace", root))
+	w.register(workspace("workspace", root))
 	w.executor.OnCreate = answers
 	w.pawl("run", "find").expect(t, 0, "", "")
 	if diff := cmp.Diff([]string{"workspace"}, w.executor.Created[0].GetMcpIds()); diff != "" {
@@ -64,7 +67,7 @@ func TestRunUsesTheServersWorkspaceWhereItIsThisFolder(t *testing.T) {
 func TestRunAsAnAgentUsesItsServers(t *testing.T) {
 	w := newWorld(t)
 	chdir(t, "app")
-	w.agents = clitest.NewAgents(&executorv1.Agent{Id: "reader", McpIds: []string{"files"}}, &executorv1.Agent{Id: "any"})
+	w.agents = clitest.NewAgents(t, &executorv1.Agent{Id: "reader", McpIds: []string{"files"}}, &executorv1.Agent{Id: "any"})
 	w.executor.OnCreate = answers
 	for _, tc := range []struct {
 		args []string
@@ -86,7 +89,9 @@ func TestRunAsAnAgentUsesItsServers(t *testing.T) {
 func TestRunWithoutTheRightToTheFolder(t *testing.T) {
 	w := newWorld(t)
 	chdir(t, "app")
-	w.pool.Deny = true
+	clitest.On(w.pool.Script, func(*mcppoolv1.CreateMcpServerRequest, func() (*mcppoolv1.McpServer, error)) (*mcppoolv1.McpServer, error) {
+		return nil, errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED, "only operators register such servers")
+	})
 	w.executor.OnCreate = answers
 	w.pawl("run", "find").expect(t, 0, "It is there.", "! this folder is not offered to the task: only operators")
 	w.pawl("run", "find", "--workspace", ".").expect(t, 1, "", "pawl: only operators")

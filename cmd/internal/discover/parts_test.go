@@ -18,8 +18,8 @@ const poolPackage, plannerPackage = "pawl.mcppool.v1", "pawl.planner.v1"
 
 // Of several processes one is named, and the others are found by what they offer: where they were named, or else at a guess.
 func TestParts(t *testing.T) {
-	executor, pool, planner := clitest.Serve(t, clitest.NewExecutor()), clitest.Serve(t, clitest.NewPool()), clitest.Serve(t, clitest.Planner(t))
-	whole := clitest.Serve(t, clitest.NewExecutor(), clitest.NewPool(), clitest.Planner(t))
+	executor, pool, planner := clitest.Serve(t, clitest.NewExecutor()), clitest.Serve(t, clitest.NewPool(t)), clitest.Serve(t, clitest.Planner(t))
+	whole := clitest.Serve(t, clitest.NewExecutor(), clitest.NewPool(t), clitest.Planner(t))
 	unused := closed(t)
 	for name, tt := range map[string]struct {
 		server        string
@@ -73,7 +73,7 @@ func TestParts(t *testing.T) {
 
 // Of several replicas of the pool one that answers is enough, and all calls of a session go to the same one.
 func TestReplicasOfThePool(t *testing.T) {
-	executor, pool, other := clitest.NewExecutor(), clitest.NewPool(), clitest.NewPool()
+	executor, pool, other := clitest.NewExecutor(), clitest.NewPool(t), clitest.NewPool(t)
 	one, two := clitest.Serve(t, pool), clitest.Serve(t, other)
 	for name, addrs := range map[string]string{"both": one.Addr + "," + two.Addr, "the first is dead": closed(t) + "," + one.Addr, "the last is dead": one.Addr + "," + closed(t)} {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestReplicasOfThePool(t *testing.T) {
 			defer s.Close()
 			id := strings.ReplaceAll(name, " ", "-")
 			if _, err := s.Pool.CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServerId: id, McpServer: &mcppoolv1.McpServer{
-				Transport: &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{Name: "workspace"}},
+				Transport: &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{Name: "workspace", Root: t.TempDir()}},
 			}}); err != nil {
 				t.Fatal(err)
 			}
