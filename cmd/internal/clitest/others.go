@@ -19,7 +19,7 @@ type Agents struct {
 	*Script
 }
 
-// NewAgents has these agents, of the user local.
+// NewAgents returns the service with these agents of the user local.
 func NewAgents(t testing.TB, agents ...*executorv1.Agent) *Agents {
 	t.Helper()
 	nowhere := inproc.New(nil, nil)
@@ -42,10 +42,10 @@ func (a *Agents) Register(r grpc.ServiceRegistrar) {
 	executorv1.RegisterAgentServiceServer(scripted{r, a.Script}, a)
 }
 
-// models is the file of the models of Planner; nothing answers at their address.
+// models is the models file of Planner. No server listens at its baseUrl.
 const models = "models: [{name: fast, provider: openai, model: gpt-5-mini, baseUrl: 'http://127.0.0.1:1', description: openai gpt-5-mini}]"
 
-// Planner is the planner service with a named model beside its own.
+// Planner returns the real planner service with one configured model.
 func Planner(t testing.TB) Registrar {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "models.yaml")
