@@ -172,7 +172,7 @@ func (s *Suite) listen(addr string) (net.Listener, error) {
 	return lis, nil
 }
 
-// as returns an in-process connection whose calls come from sub with these roles. Without keys, roles do not matter.
+// as returns an in-process connection whose calls come from sub with these roles. Without keys it ignores both: every call comes from the user `local`.
 func (s *Suite) as(sub string, roles ...identity.Role) grpc.ClientConnInterface {
 	if s.keys == nil {
 		return s.conn
@@ -242,7 +242,7 @@ type Config struct {
 	Version string
 }
 
-// complete returns the configuration with absolute paths, and creates the data folder.
+// complete resolves the paths of the data folder and the workspace, and creates the data folder.
 func (c Config) complete() (Config, error) {
 	if c.DataDir == "" {
 		return c, fmt.Errorf("no data folder is configured")

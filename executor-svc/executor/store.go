@@ -29,7 +29,7 @@ func StoreInfo(dir string) (*executorv1.StoreInfo, error) {
 	return i, aboutFile(path, err)
 }
 
-// CompactStore rewrites the journal of a data folder that no process uses without deleted data, and returns its sizes in bytes. The file
+// CompactStore drops deleted data from the journal of a data folder that no process uses, and returns its sizes in bytes. The file
 // is replaced only after the copy was checked. ErrLocked if a process uses it, ErrDamaged if it has problems.
 func CompactStore(dir string) (before, after int64, err error) {
 	path := filepath.Join(dir, journalFile)

@@ -15,7 +15,7 @@ func Content(raw string) string {
 	return raw
 }
 
-// Unquote returns the content of a string as it is written in JSON. It copies only if there are escapes.
+// Unquote returns the value of a JSON string literal. It copies only if there are escapes.
 func Unquote[T Text](raw T) T {
 	if len(raw) < 2 {
 		return raw[:0]

@@ -354,7 +354,7 @@ func TestBudgetOfAnAgent(t *testing.T) {
 	w.agents = clitest.NewAgents(t)
 	w.serveElsewhere()
 	w.pawl("agents", "create", "a", "--max-tool-calls", "3", "--max-time", "90s", "--wait-timeout", "1h", "--on-unknown-outcome", "fail").
-		expect(t, 0, "budget   3 tool calls, 1m30s of running\n  waits    lapse after 1h00m\n  outcomes fail where one is not known\n", "")
+		expect(t, 0, "budget   3 tool calls, 1m30s of running\n  waits    lapse after 1h00m\n  outcomes fail if one is not known\n", "")
 	w.pawl("agents", "update", "a", "--max-tokens", "9").expect(t, 0, "budget   3 tool calls, 9 tokens, 1m30s of running", "")
 	w.pawl("agents", "update", "a", "--on-unknown-outcome", "retry", "--wait-timeout", "0s").expect(t, 0, "", "")
 	w.pawl("agents", "update", "b", "--max-tokens", "9").expect(t, 1, "", `there is no agent "b"`)

@@ -111,7 +111,7 @@ func (o *owner) startAction(b *batch, a flow.Action, sameGoroutine bool) {
 	}
 }
 
-// work runs an action, then the owner if no other goroutine does, then the action that it leaves, and so on.
+// work runs an action, then the owner if no other goroutine does, then the action that run returns, and so on.
 func (o *owner) work(action func()) {
 	stack.Reserve()
 	for action != nil {

@@ -123,7 +123,7 @@ func (o *owner) applyInput(b *batch, i item) {
 		return
 	}
 	if _, ok := i.input.(flow.Timeout); ok && stopsCall(t) {
-		o.stopped = true // else the timer fired early, and is set again
+		o.stopped = true // a timeout that stops no call came early: the timer is set again
 	}
 	b.add(next, t)
 }
@@ -199,7 +199,7 @@ func (o *owner) commit(t journal.Transition) error {
 			o.e.storage.set(nil)
 			return nil // an earlier try was stored although it returned an error
 		case errors.Is(err, journal.ErrStale), errors.Is(err, journal.ErrNotFound), errors.Is(err, journal.ErrClosed):
-			o.log().Error("another writer changed the task; it is loaded again", "error", err)
+			o.log().Error("this owner can no longer commit; it releases the task", "error", err)
 			return err
 		}
 		o.log().Error("the journal cannot be written; trying again", "error", err, "pause", pause)

@@ -26,7 +26,7 @@ type Config struct {
 }
 
 const (
-	// retryDelay is the pause before a task that could not be owned to its end is claimed again.
+	// retryDelay is the pause before a failed claim, load or read of the inbox is repeated.
 	retryDelay = 200 * time.Millisecond
 	// exitTimeout is how long owners may take to leave once everything they run was cancelled.
 	exitTimeout = time.Second

@@ -32,7 +32,7 @@ type topic struct {
 
 	mu       sync.Mutex // guards the fields below; taken after hub.mu
 	watchers []*watcher
-	// task has the newest committed checkpoint; nil until a commit since the first watcher came.
+	// task has the newest committed checkpoint; nil until the first commit after the first watcher came.
 	task *journal.Task
 	tail []*eventRecord
 	size int

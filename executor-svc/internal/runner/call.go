@@ -47,7 +47,7 @@ func (s *Session) start(ctx context.Context, st *storagev1.ActiveStep, attempt u
 	return c
 }
 
-// callTool calls a tool and emits the outcome, UNKNOWN unless it is proven. next, if not nil, makes the next step from the output.
+// callTool returns the Run that calls a tool and emits the outcome, UNKNOWN unless it is proven. next, if not nil, makes the next step from the output.
 func (s *Session) callTool(ctx context.Context, t *flow.Task, st *storagev1.ActiveStep, attempt uint32, next func(output string) *flow.Planned) Run {
 	c := s.start(ctx, st, attempt)
 	msg := &mcppoolv1.CallToolsRequest{Call: s.callRequest(t, st, c)}
@@ -145,7 +145,7 @@ func (s *Session) send(ctx context.Context, msg *mcppoolv1.CallToolsRequest, f *
 		}
 		other := errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_OTHER_POOL
 		if other || refused(err) && s.r.cfg.Replicas != nil {
-			// The replica that makes a call is durable before the call: only that one can prove later that the call did not run.
+			// The choice of the replica must be durable before the call, because only that replica can prove later that the call did not run.
 			if m := s.otherReplica(ctx, msg.GetCall()); m != nil {
 				err = m
 				return false

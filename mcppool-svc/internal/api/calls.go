@@ -40,7 +40,7 @@ func (s *Server) callTool(ctx context.Context, req *mcppoolv1.CallToolRequest, s
 	}
 	if id := req.GetPoolId(); id != "" && id != s.ID {
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_OTHER_POOL,
-			"the call is for another pool process than this one, or than it was before a restart; list the tools again for the pool_id of now").
+			"the call names the pool_id of another process, or of this one before it restarted; list the tools again to get the current pool_id").
 			With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 	}
 	input, err := schema.ParseObject(req.GetInput(), req.GetInputJson())

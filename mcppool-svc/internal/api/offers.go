@@ -21,7 +21,7 @@ import (
 	"pawl.dev/services/page"
 )
 
-// use returns the caller's connection to a server for requests beside tool calls.
+// use returns the Use with which the caller's requests other than tool calls acquire a connection to a server.
 func (s *Server) use(ctx context.Context, id string) (conn.Use, error) {
 	p, server, err := s.usable(ctx, id)
 	return conn.Use{Server: server, User: p.Sub}, err

@@ -185,7 +185,7 @@ func (s *Server) DeleteMcpServer(ctx context.Context, req *mcppoolv1.DeleteMcpSe
 	return &mcppoolv1.DeleteMcpServerResponse{}, nil
 }
 
-// Forget takes back the approvals of a server that is gone, and the logins to it. They have no further use, so it is
+// Forget deletes the approvals and logins of a registration that was deleted or got another origin. They have no further use, so it is
 // enough to log a failure.
 func (s *Server) Forget(ctx context.Context, server *registry.Server) {
 	if err := s.Pins.Forget(server.Origin()); err != nil {

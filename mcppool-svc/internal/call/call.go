@@ -31,7 +31,7 @@ type Caller struct {
 
 // Deps are a Caller's dependencies, except the pool and the calls in flight.
 type Deps struct {
-	// Lookup returns a user's server with its current registration. It is called before each retry. Nil: registrations do not change.
+	// Lookup returns a user's server with its current registration. It is called before a retry, except one that only replaces a connection that ended before the call was sent. Nil: registrations do not change.
 	Lookup func(user, mcpID string) (*registry.Server, error)
 
 	Now     func() time.Time // for start_by and audit records

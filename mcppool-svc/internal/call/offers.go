@@ -150,7 +150,7 @@ func (a subject) lacking(server *registry.Server) *errs.Error {
 		"MCP server %s does not offer %s; `capabilities` of the server says what it offers", server.ID, a.offering)
 }
 
-// explain turns a server's error into the error that the client gets.
+// explain turns a JSON-RPC error of the server into the error that the client gets; other errors are returned as they are.
 func (a subject) explain(server *registry.Server, err error) error {
 	if err == nil {
 		return nil

@@ -190,7 +190,7 @@ func keyOf(use Use) key {
 	return k
 }
 
-// failureKey returns the key of failures. A user's sessions share it, because a server that one cannot reach, none can. The failure of a
+// failureKey returns the key of failures. A user's sessions share it: if one cannot reach the server, none can. The failure of a
 // further connection has another key: it proves nothing about the first.
 func (k key) failureKey() key {
 	k.session, k.nth = "", min(k.nth, 1)

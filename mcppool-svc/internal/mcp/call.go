@@ -23,7 +23,7 @@ const (
 	maxInputs = 10
 	// maxInputName is the longest name of an input: with the number of the round it fits the API's limit of 400 for an input id.
 	maxInputName = 300
-	// firstWait and lastWait bound the wait before the next request after the server put the call off, and maxBusy how often it may do so.
+	// firstWait and lastWait bound the wait before the next request after the server deferred the call, and maxBusy how often it may do so.
 	firstWait = 250 * time.Millisecond
 	lastWait  = 10 * time.Second
 	maxBusy   = 5
@@ -35,8 +35,8 @@ type round struct {
 	responses map[string]json.RawMessage
 	state     *string
 	again     bool // it is not the first request of this call: the server knows the call
-	acted     bool // an earlier request may have had an effect: it brought answers, or the server put the call off
-	busy      int  // how often the server has put the call off
+	acted     bool // an earlier request may have had an effect: it brought answers, or the server deferred the call
+	busy      int  // how often the server has deferred the call
 	failures  int  // of this round
 	unknown   bool // a failed request of this round may have reached the server
 }
@@ -133,7 +133,7 @@ func (c *client) roundFailed(ctx context.Context, r *running, last round, err er
 func (c *client) waitWhileBusy(ctx context.Context, last round, fields map[string]json.RawMessage) (round, error) {
 	next := round{number: last.number + 1, again: true, acted: true, busy: last.busy + 1}
 	if next.busy > maxBusy {
-		return next, endedf(Unavailable, "the server put the call off %d times", next.busy)
+		return next, endedf(Unavailable, "the server deferred the call %d times", next.busy)
 	}
 	if !pause(ctx, nil, min(firstWait<<last.busy, lastWait)) {
 		return next, GivenUp(ctx, true)

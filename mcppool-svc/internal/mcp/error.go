@@ -46,7 +46,7 @@ type Error struct {
 	Kind Kind
 	// Message is the whole text, including that of the cause.
 	Message string
-	// Sent is false only if the server certainly never got the request.
+	// Sent is false only if the request certainly ran no tool: the server never got it, or rejected it.
 	Sent bool
 	// Begun reports that an earlier request of the same call was answered: a repeated call would ask the same questions again.
 	Begun bool

@@ -35,13 +35,13 @@ func First() []string { return []string{bucketSeen} }
 // ErrStorage means that a pin or approval could not be stored.
 var ErrStorage = errors.New("storing failed")
 
-// Record is an approved definition, as stored.
+// Record is an accepted definition, as stored.
 type Record struct {
 	Version    int       `json:"v"`
 	Hash       string    `json:"hash"`
 	Definition string    `json:"definition,omitempty"` // empty if it is too long
 	Time       time.Time `json:"time"`
-	By         string    `json:"by,omitempty"` // a user's sub; empty: seen at first use
+	By         string    `json:"by,omitempty"` // a user's sub; empty: accepted without an approval
 	// Review is the id of the first review that accepted a seen definition; empty for an approved one.
 	Review string `json:"review,omitempty"`
 }
@@ -143,7 +143,7 @@ func (b *Book) Review(s *registry.Server, c *catalog.Catalog) (*Review, error) {
 	return review, nil
 }
 
-// seen notes that tools were let through, and with the first ones of a server that these were the first.
+// seen returns the changes that record the fresh tools as accepted. At a server's first review it adds the record that marks the review as the first.
 func (b *Book) seen(origin string, known *server, fresh []*catalog.Tool) []store.Change {
 	changes := make([]store.Change, 0, len(fresh)+1)
 	review := known.first
@@ -157,7 +157,7 @@ func (b *Book) seen(origin string, known *server, fresh []*catalog.Tool) []store
 	return changes
 }
 
-// judge divides the tools of a catalog into those to keep, those known and those held.
+// judge returns the tools that wait for an approval, and the fresh ones that the pinning accepts but that are not stored yet.
 func judge(pinning registry.Pinning, s *server, c *catalog.Catalog) (r *Review, fresh []*catalog.Tool) {
 	r = &Review{held: make(map[string]bool)}
 	open := s.unknown() || pinning == registry.PinAllowNew
@@ -244,7 +244,7 @@ func (b *Book) server(origin string) *server {
 	return &server{}
 }
 
-// answer remembers an answer, unless what it is of changed meanwhile.
+// answer caches a review, unless the origin's pins have changed since they were read.
 func (b *Book) answer(origin string, of, s *server) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -260,7 +260,7 @@ func (b *Book) apply(changes []store.Change) error {
 	return nil
 }
 
-// change is what is to be stored of a tool; r says how it was let through.
+// change returns the change that stores a tool's definition; r tells how it was accepted.
 func (b *Book) change(bucket, origin string, t *catalog.Tool, r Record) store.Change {
 	r.Version, r.Hash, r.Time = recordVersion, t.Hash, b.now().UTC()
 	if len(t.Raw) <= maxKept {

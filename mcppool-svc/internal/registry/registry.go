@@ -52,7 +52,7 @@ type Registry struct {
 
 	mu      sync.RWMutex
 	servers map[string]*Server // guarded by mu; by Server.Key
-	active  map[string]bool    // guarded by mu; by pairKey; explicit words alone
+	active  map[string]bool    // guarded by mu; by pairKey; only explicit choices
 }
 
 // New reads the stored servers and adds those of configuration files, which have priority.
@@ -166,7 +166,7 @@ type record struct {
 	Server
 }
 
-// activation is a user's explicit word on a server.
+// activation is a user's explicit choice for a server.
 type activation struct {
 	Version int  `json:"v"`
 	Active  bool `json:"active"`
@@ -224,7 +224,7 @@ func (r *Registry) Create(user, requestID, digest string, s *Server) (*Server, e
 	return s, r.commit(s.Owner, []store.Change{s.change()})
 }
 
-// change stores a server.
+// change returns the change that stores the server.
 func (s *Server) change() store.Change {
 	return store.Change{Bucket: bucketServers, Key: s.Key(), Value: encode(record{recordVersion, *s})}
 }

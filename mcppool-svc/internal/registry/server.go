@@ -50,7 +50,7 @@ type Server struct {
 	CacheTTL       time.Duration `json:"cache_ttl,omitempty"`       // ns; how long results of tools that only read are cached; 0: not at all
 	Sampling       *Sampling     `json:"sampling,omitempty"`        // the limits on its requests to models; nil: it may make none
 
-	FromConfig bool `json:"-"` // it comes from a configuration file, and is not stored
+	FromConfig bool `json:"-"` // from a configuration file or built in; not stored
 	// ByOperator means that an operator wrote the transport. It may then refer to the pool's environment, and the server's owner, if a user,
 	// cannot change it.
 	ByOperator bool `json:"by_operator,omitempty"`
@@ -61,7 +61,7 @@ type Server struct {
 
 	Generation uint64    `json:"generation"`       // counts changes
 	Change     string    `json:"change,omitempty"` // id of the last change, because two replicas may make the same Generation; empty if there was none
-	Meant      string    `json:"meant,omitempty"`  // id of the last change that changed the meaning of calls, if others followed; see KeepMeaning
+	Meant      string    `json:"meant,omitempty"`  // etag of the newest registration that changed what calls mean; empty if that is this one; see KeepMeaning
 	CreateTime time.Time `json:"create_time"`
 	UpdateTime time.Time `json:"update_time"`
 
@@ -234,7 +234,7 @@ func (s *Server) Clone() *Server {
 // same reports whether two values are stored as the same.
 func same(a, b any) bool { return bytes.Equal(encode(a), encode(b)) }
 
-// binaryOf is a stable text of plain values.
+// binaryOf encodes plain values as JSON, for hashing.
 func binaryOf(values ...any) []byte { return encode(values) }
 
 // Isolation determines who shares a connection to a server.
@@ -259,7 +259,7 @@ const (
 	PinChanges Pinning = ""
 	// PinAllowNew lets new tools through when they are first seen, and no changed ones.
 	PinAllowNew Pinning = "allow_new"
-	// PinNothing lets everything through. Approvals are not looked at, and are kept for when they are again.
+	// PinNothing lets everything through. Approvals are ignored but kept, and count again when the pinning changes back.
 	PinNothing Pinning = "trust_all"
 )
 

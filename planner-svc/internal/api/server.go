@@ -29,7 +29,7 @@ import (
 // server implements PlannerService.
 type server struct {
 	plannerv1.UnimplementedPlannerServiceServer
-	planners  []plan.Planner // those that the operator configured, the default first
+	planners  []plan.Planner // the built-in and the configured ones, the default first
 	playbooks *playbook.Planner
 	models    *models.Book
 	planWith  *plan.Models

@@ -30,7 +30,7 @@ type AgentsCmd struct {
 	Show   AgentsShowCmd   `cmd:"" group:"sub" help:"Show an agent."`
 	Create AgentsCreateCmd `cmd:"" group:"sub" help:"Create an agent."`
 	Update AgentsUpdateCmd `cmd:"" group:"sub" help:"Change an agent."`
-	Delete AgentsDeleteCmd `cmd:"" group:"sub" help:"Delete an agent; tasks that run as it go on."`
+	Delete AgentsDeleteCmd `cmd:"" group:"sub" help:"Delete an agent; its tasks continue."`
 }
 
 // AgentsListCmd is `pawl agents list`.
@@ -183,7 +183,7 @@ func showAgent(u *ui.UI, agent *executorv1.Agent, done string, err error) error 
 		row("waits", "lapse after "+ui.Duration(t))
 	}
 	if name := onUnknownName(agent.GetOnUnknownOutcome()); name != "ask" {
-		row("outcomes", name+" where one is not known")
+		row("outcomes", name+" if one is not known")
 	}
 	return nil
 }
@@ -290,7 +290,7 @@ func bounds(task *executorv1.Task) string {
 		parts = append(parts, fmt.Sprintf("waits lapse after %s", ui.Duration(t)))
 	}
 	if name := onUnknownName(task.GetOnUnknownOutcome()); name != "ask" {
-		parts = append(parts, name+" where an outcome is not known")
+		parts = append(parts, name+" if an outcome is not known")
 	}
 	return strings.Join(parts, ", ")
 }

@@ -26,14 +26,14 @@ import (
 type RunCmd struct {
 	Goal string `arg:"" optional:"" help:"What you want, in plain words. May be left out if a playbook has one."`
 
-	Auto         bool     `help:"Ask by risk only: what merely reads runs by itself. Without: the agent's policy, else each step is asked for."`
+	Auto         bool     `help:"Ask by risk only: steps that only read run without approval. Default: the agent's policy, else every step needs approval."`
 	MCP          []string `name:"mcp" sep:"none" complete:"server" placeholder:"ID" help:"Use exactly these MCP servers (repeatable). The id workspace means the folder's own."`
 	Playbook     string   `type:"existingfile" placeholder:"FILE" help:"Follow the steps of this YAML file; - is standard input."`
 	Input        []string `xor:"inputs" sep:"none" placeholder:"NAME=VALUE" help:"An input of the playbook (repeatable)."`
 	Inputs       string   `xor:"inputs" placeholder:"JSON" help:"All inputs of the playbook as a JSON object."`
 	Agent        string   `complete:"agent" placeholder:"ID" help:"Run as this agent."`
-	Conversation string   `placeholder:"ID" help:"Continue a conversation; a task of it that waits is cancelled."`
-	Language     *string  `enum:"zh,en" placeholder:"zh|en" help:"Language of the answer: zh or en (default: Chinese where your locale is, else as the goal is written)."`
+	Conversation string   `placeholder:"ID" help:"Continue a conversation; if one of its tasks is waiting, it is cancelled."`
+	Language     *string  `enum:"zh,en" placeholder:"zh|en" help:"Language of the answer: zh or en (default: Chinese if your locale is Chinese, else as the goal is written)."`
 	Model        string   `complete:"model" placeholder:"NAME" help:"Plan with this model (pawl models lists them)."`
 	Workspace    string   `xor:"workspace" type:"existingdir" placeholder:"DIR" help:"Folder that tools may read (default: the current one, unless a key is used)."`
 	NoWorkspace  bool     `xor:"workspace" help:"Give the task no folder."`
@@ -308,7 +308,7 @@ func (c *PlaybookCheckCmd) Run(ctx context.Context, u *ui.UI, s *discover.Sessio
 		return cmp.Or(c.problems(u, err), err)
 	}
 	if n := found.GetStepCount(); n > usualSteps {
-		u.Warn("a task takes at most %d steps, unless the server or its agent allows more; to run this one, raise --max-steps to %d", usualSteps, n)
+		u.Warn("a task takes at most %d steps, unless the server or the task's agent allows more; raise --max-steps of the agent (pawl agents) to %d", usualSteps, n)
 	}
 	t := u.Table("TOOL")
 	for _, tool := range found.GetToolIds() {

@@ -23,7 +23,7 @@ const cancelledByUser = "Cancelled by user"
 // mayRun precedes the planner's reason for a call that may have had its effect already.
 const mayRun = "The same call was made before, and it is not known whether it ran. "
 
-// askApproval waits for a person to approve exactly the current input (A8).
+// askApproval opens a wait for a person's approval of exactly the current input (A8).
 func (d *draft) askApproval(s *storagev1.ActiveStep) {
 	d.setStepStatus(s, stepWaiting)
 	d.setStatus(taskWaiting)
@@ -40,7 +40,7 @@ func (d *draft) askApproval(s *storagev1.ActiveStep) {
 	d.stop()
 }
 
-// diagnosed asks a person for parameters if the error is about them; else the step fails (A15, A16).
+// diagnosed asks a person for parameters if the error is about them and an attempt is left; else the step fails (A15, A16).
 func (d *draft) diagnosed(in flow.Diagnosed) {
 	d.settleReserve(in.Usage)
 	s := d.current(in.Ordinal)
@@ -114,7 +114,7 @@ func (d *draft) command(c *storagev1.Command) {
 	}
 }
 
-// closeWait closes the wait that a command answers, and returns its step; nil if the wait is not open or of another kind.
+// closeWait closes the wait that a command answers, and returns its step. If the wait is closed or of another kind, it refuses the command and returns nil.
 func (d *draft) closeWait(id string, kinds ...executorv1.WaitKind) *storagev1.ActiveStep {
 	for i, w := range d.s.GetWaits() {
 		if w.GetId() != id {
@@ -248,7 +248,7 @@ func (d *draft) cancelStep(s *storagev1.ActiveStep, reason, waitID string, o com
 		StepCancel: &storagev1.StepCancel{Reason: reason, Outcome: o},
 	}})
 	if !wasRunning {
-		// It ends the step but no attempt, because the newest one has ended (A17).
+		// The fact belongs to no attempt: the newest one had already ended (A17).
 		d.facts[len(d.facts)-1].Attempt = 0
 	}
 }
@@ -257,7 +257,7 @@ func (d *draft) cancelled(reason, waitID string) {
 	d.end(taskCancelled, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_FlowCancel{FlowCancel: reason}})
 }
 
-// diagnose asks the planner about an error; an input that did not fit its schema needs no diagnosis.
+// diagnose returns the action that asks whether an error is about parameters. It certainly is if the input did not fit the schema.
 func diagnose(s *storagev1.ActiveStep) flow.Action {
 	return flow.Diagnose{
 		Ordinal: s.GetOrdinal(),

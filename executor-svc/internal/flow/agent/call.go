@@ -93,7 +93,7 @@ func (d *draft) calledCancelled(s *storagev1.ActiveStep, in flow.Called) {
 	d.cancelled(d.s.GetCancelReason(), "")
 }
 
-// attempted returns the step if this attempt of it runs; a result of another attempt is stale.
+// attempted returns the step if this attempt of it runs; a result of any other attempt is a defect and refuses the draft.
 func (d *draft) attempted(ordinal, attempt uint32) *storagev1.ActiveStep {
 	s := d.current(ordinal)
 	if s == nil {

@@ -55,7 +55,7 @@ func (d *draft) planned(in flow.Planned) {
 	d.s.StepCount++
 	p := in.Step
 	if p.Retry && d.s.GetErrorCount() > 0 {
-		d.s.ErrorCount-- // the failed attempt is not final
+		d.s.ErrorCount-- // the step that this one repeats does not count as failed
 	}
 	s := &storagev1.ActiveStep{
 		Ordinal: d.s.GetStepCount(), ToolId: p.ToolID, Description: p.Description, Status: stepInit,
@@ -118,7 +118,7 @@ func (d *draft) call(s *storagev1.ActiveStep, waitID string) {
 	d.schedule(flow.Call{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 }
 
-// callLater postpones a step that is ready to run until the task is unpaused, and closes its approval, if it had one.
+// callLater postpones a ready step until the task is unpaused. If a wait was approved, it records that.
 func (d *draft) callLater(s *storagev1.ActiveStep, waitID string) {
 	before := d.s.GetStatus()
 	d.setStatus(taskRunning)
@@ -133,7 +133,7 @@ func (d *draft) callLater(s *storagev1.ActiveStep, waitID string) {
 const Approved = "approved"
 
 // mustAsk implements the confirmation policy (A29). An input that a person has approved is not asked about again. Otherwise a call that
-// repeats one with an unknown outcome always needs approval, whatever the policy.
+// is recorded in UnknownCalls needs approval under every policy.
 func (d *draft) mustAsk(s *storagev1.ActiveStep) bool {
 	if len(s.GetApprovedHash()) > 0 && bytes.Equal(s.GetApprovedHash(), flow.InputHash(s.GetInputJson())) {
 		return false
@@ -153,7 +153,7 @@ func (d *draft) mustAsk(s *storagev1.ActiveStep) bool {
 	return true
 }
 
-// mayHaveRun reports whether an earlier step made the same call with an unknown outcome.
+// mayHaveRun reports whether the same call (tool and input) is recorded with an unknown outcome.
 func (d *draft) mayHaveRun(s *storagev1.ActiveStep) bool {
 	if len(d.s.GetUnknownCalls()) == 0 {
 		return false

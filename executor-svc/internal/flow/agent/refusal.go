@@ -22,7 +22,7 @@ func refusal(answers []*storagev1.InputAnswer) string {
 	return ""
 }
 
-// refused returns the error of a call that was lost after a refusal, and is not repeated for that reason.
+// refused returns the error of a call with an unknown outcome that is not repeated because a person refused its question.
 func refused(e *storagev1.ErrorNote, said string) *storagev1.ErrorNote {
 	return &storagev1.ErrorNote{
 		ErrMsg:   "the tool's question was " + said + ", so the tool is not called again: " + e.GetErrMsg(),

@@ -15,8 +15,8 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// settleUnknown decides about a call that may have had its effect. A repeatable call is repeated if Pawl lost the outcome, and has
-// failed if the server did (A14). Otherwise a person decides, unless the agent has another policy. After a refusal of a question, only a
+// settleUnknown decides about a call that may have had its effect. A repeatable call is repeated if Pawl lost the outcome and
+// attempts are left; else the attempt has failed (A14). Otherwise a person decides, unless the agent has another policy. After a refusal of a question, only a
 // person may repeat the call.
 func (d *draft) settleUnknown(s *storagev1.ActiveStep, in flow.Called, answers []*storagev1.InputAnswer) {
 	left := s.GetAttempt() < d.t.Head.GetLimits().GetMaxAttempts()
@@ -88,7 +88,7 @@ func (d *draft) settleOutcome(o *storagev1.SettleOutcome) {
 	}
 }
 
-// outputSupplied takes a person's output for the tool's.
+// outputSupplied records a person's output as the tool's.
 func (d *draft) outputSupplied(s *storagev1.ActiveStep, output, waitID string) {
 	d.setStatus(taskRunning)
 	d.setStepStatus(s, stepSuccess)

@@ -335,7 +335,7 @@ func (c *Calls) checkDrained() {
 	}
 }
 
-// poolKey is the metadata key of the pool that does not know a call: with several pools, another one may.
+// poolKey is the metadata key of the id of the pool that reports CALL_NOT_FOUND: another pool may know the call.
 const poolKey = "pool_id"
 
 // Query names a call that was made before.
