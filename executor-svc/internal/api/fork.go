@@ -8,7 +8,9 @@ import (
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
 
 	"pawl.dev/executor-svc/internal/engine"
 	agentflow "pawl.dev/executor-svc/internal/flow/agent"
@@ -65,8 +67,11 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 	}
 	if b := req.GetBudget(); b != nil {
 		agent, err := s.agent(ctx, head.GetUserSub(), head.GetAgentId())
+		if errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_AGENT_NOT_FOUND {
+			agent, err = &storagev1.Agent{}, nil // it was deleted; its bounds went with it
+		}
 		if err != nil {
-			agent = &storagev1.Agent{} // it was deleted
+			return "", err
 		}
 		l := s.limits(agent, b)
 		head.Limits.MaxToolCalls, head.Limits.MaxModelCalls = l.GetMaxToolCalls(), l.GetMaxModelCalls()

@@ -72,7 +72,7 @@ var planted = map[string]struct {
 		plant{flow: onFlow(callOther)}, []string{"which no one approved"},
 	},
 	"costs are forgotten": {
-		plant{flow: onFlow(forgetCosts)}, []string{"cost less than before"},
+		plant{flow: onFlow(forgetCosts)}, []string{"is less than before"},
 	},
 	"a call is acknowledged to the pool too early": {
 		plant{request: func(r *mcppoolv1.CallToolRequest) { r.AckCallIds = append(r.AckCallIds, r.GetCallId()) }},
