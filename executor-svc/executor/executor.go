@@ -31,19 +31,19 @@ var ErrLocked = journal.ErrLocked
 type Config struct {
 	// DataDir holds journal.db. It is created if it is missing. Required.
 	DataDir string `name:"data" placeholder:"DIR" type:"path" help:"Folder of the journal; created where it is missing."`
-	// MaxRunning is how many tasks run at once (A28).
+	// MaxRunning is how many tasks run at once.
 	MaxRunning int `help:"Tasks that run at once; more are queued." default:"30"`
-	// MaxRequests is how many tasks one user may create within RequestWindow (A28); 0: any number. The local user of an
+	// MaxRequests is how many tasks one user may create within RequestWindow; 0: any number. The local user of an
 	// installation without keys is not limited.
 	MaxRequests   int           `help:"Tasks that one user may create within the request window; 0 for any number." default:"5"`
 	RequestWindow time.Duration `help:"Window of --max-requests." default:"15s"`
 	// Retention is how long tasks are kept after they ended; 0: for ever.
 	Retention time.Duration `help:"How long tasks are kept after they ended; 0 for ever." default:"720h"`
-	// MaxSteps bounds the steps of a task (A21, AGENT_MAX_STEPS).
+	// MaxSteps bounds the steps of a task.
 	MaxSteps uint32 `help:"Steps per task." default:"25"`
-	// MaxFailedSteps bounds the failed steps of a task (A18, AGENT_MAX_RETRY_TIMES).
+	// MaxFailedSteps bounds the failed steps of a task.
 	MaxFailedSteps uint32 `help:"Failed steps that end a task." default:"3"`
-	// MaxAttempts bounds the attempts of a step (A11).
+	// MaxAttempts bounds the attempts of a step.
 	MaxAttempts uint32 `help:"Attempts per step." default:"5"`
 	// MaxRecoveries bounds how often a task is recovered after crashes without progress.
 	MaxRecoveries uint32 `name:"max-takeups" help:"Times that a task is recovered after crashes without progress." default:"5"`

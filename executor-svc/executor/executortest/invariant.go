@@ -24,11 +24,11 @@ const (
 	textAdd    = executorv1.EventType_EVENT_TYPE_TEXT_ADD
 )
 
-// Violations takes all events of a task from the first one and returns the invariants that they break: the seqs are 1, 2, 3 … (A26);
-// FLOW_START comes once (A3); each attempt begins once and ends once (A17); a question is followed by FLOW_STOP, or by other questions
-// that are asked together and then FLOW_STOP (A26); a tool's server asks only while an attempt runs (A5); each answer closes an open wait
-// of its own step; no wait id is used twice; the pieces of an answer, joined, are the full answer; no event follows the end (A19); the
-// numbers of steps and attempts have no gaps (A11, A21); usage never decreases.
+// Violations takes all events of a task from the first one and returns the invariants that they break: the seqs are 1, 2, 3 …;
+// FLOW_START comes once; each attempt begins once and ends once; a question is followed by FLOW_STOP, or by other questions
+// that are asked together and then FLOW_STOP; a tool's server asks only while an attempt runs; each answer closes an open wait
+// of its own step; no wait id is used twice; the pieces of an answer, joined, are the full answer; no event follows the end; the
+// numbers of steps and attempts have no gaps; usage never decreases.
 func Violations(events []*executorv1.ExecutorEvent) []string {
 	c := &checker{open: map[string]bool{}, seen: map[string]bool{}, waits: map[string]string{}, answers: map[string]string{}, asks: map[string]bool{}}
 	for i, e := range events {

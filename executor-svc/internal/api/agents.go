@@ -192,7 +192,7 @@ func (s *Agents) DeleteAgent(ctx context.Context, req *executorv1.DeleteAgentReq
 	return &executorv1.DeleteAgentResponse{}, nil
 }
 
-// mayConfirm allows only operators to switch confirmation off (A29).
+// mayConfirm allows only operators to switch confirmation off.
 func mayConfirm(who identity.Principal, c executorv1.Confirm) error {
 	if c == executorv1.Confirm_CONFIRM_NEVER && !who.IsOperator() {
 		return errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED,

@@ -72,7 +72,7 @@ func outcomeCommand(waitID string, a *executorv1.OutcomeAnswer) (*storagev1.Comm
 	return &storagev1.Command{Kind: &storagev1.Command_Outcome{Outcome: settle}}, nil
 }
 
-// stepOutput returns a supplied output as exact JSON. It must have the shape of a step's output (A12).
+// stepOutput returns a supplied output as exact JSON. It must have the shape of a step's output.
 func stepOutput(output *structpb.Struct, text string) (string, error) {
 	exact, err := schema.ExactObject(output, text)
 	if err != nil {

@@ -68,7 +68,7 @@ func (s *Tasks) create(ctx context.Context, req *executorv1.CreateTaskRequest) (
 	return id, fault(err, nil)
 }
 
-// admission bounds the requests of a user (A28). The local user of an installation without keys is not limited.
+// admission bounds the requests of a user. The local user of an installation without keys is not limited.
 func (s *Tasks) admission(user string) journal.Admission {
 	a := journal.Admission{Now: time.Now(), Requests: s.Requests, Window: s.Window}
 	if user == identity.LocalSub {
@@ -177,7 +177,7 @@ func storedBudget(b *executorv1.Budget) *storagev1.Limits {
 	}
 }
 
-// confirm returns the confirmation policy (A29): the task's, within the agent's.
+// confirm returns the confirmation policy: the task's, within the agent's.
 func confirm(auto *bool, agent executorv1.Confirm) executorv1.Confirm {
 	switch {
 	case auto != nil && !*auto:
@@ -192,7 +192,7 @@ func confirm(auto *bool, agent executorv1.Confirm) executorv1.Confirm {
 	return agent
 }
 
-// supersede cancels the conversation's waiting task, because a new question replaces it (A30).
+// supersede cancels the conversation's waiting task, because a new question replaces it.
 func (s *Tasks) supersede(ctx context.Context, user string, req *executorv1.CreateTaskRequest) error {
 	conversation := req.GetConversationId()
 	if conversation == "" {

@@ -31,7 +31,7 @@ type Deps struct {
 	Pool    mcppoolv1.McpPoolServiceClient
 	// Limits of tasks whose agent sets none.
 	Limits *storagev1.Limits
-	// Requests is how many tasks one user may create or fork within Window (A28); 0: any number.
+	// Requests is how many tasks one user may create or fork within Window; 0: any number.
 	Requests int
 	Window   time.Duration
 	// StoreInfo describes the journal.

@@ -15,7 +15,7 @@ import (
 
 // Config bounds an engine. Zero values mean the defaults.
 type Config struct {
-	// MaxRunning is how many tasks run at once (A28); 30. Others wait in the journal.
+	// MaxRunning is how many tasks run at once; 30. Others wait in the journal.
 	MaxRunning int
 	// DrainTimeout is how long running tool calls may take to end when the engine stops; 8 s.
 	DrainTimeout time.Duration

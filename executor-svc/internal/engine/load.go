@@ -18,7 +18,7 @@ import (
 const (
 	// loadBytes bounds the bytes of a task's records that are read at once.
 	loadBytes = 1 << 20
-	// maxConversationTurns is how many earlier turns (question and answer) of a conversation a planner reads (A1).
+	// maxConversationTurns is how many earlier turns (question and answer) of a conversation a planner reads.
 	maxConversationTurns = 3
 	// firstPause and lastPause bound the backoff between tries while the storage fails.
 	firstPause = 50 * time.Millisecond

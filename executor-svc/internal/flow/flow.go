@@ -8,7 +8,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// Final is the virtual tool that ends a flow (A2).
+// Final is the virtual tool that ends a flow.
 const Final = "FINAL"
 
 // ReadOutput is the virtual tool that reads on in a large output. The executor serves it from the task's history, without a
@@ -23,7 +23,7 @@ func IsReadOutput(s *storagev1.ActiveStep) bool {
 
 // Flow decides what a task does next.
 type Flow interface {
-	// Apply handles one input. It changes t.State in place. If it returns an error, nothing is written (A6), and the error goes to the
+	// Apply handles one input. It changes t.State in place. If it returns an error, nothing is written, and the error goes to the
 	// sender of the command. The flow does not keep t.
 	Apply(t *Task, in Input) (Transition, error)
 	// Resume decides how a task continues when the next owner loads it from the journal. recovered reports that its last owner died.

@@ -37,7 +37,7 @@ var (
 	ErrClosed = errors.New("the journal is closed")
 )
 
-// Limited is Create's error for a user with too many requests (A28).
+// Limited is Create's error for a user with too many requests.
 type Limited struct {
 	// Requests were made within Window.
 	Requests int
@@ -130,7 +130,7 @@ type NewTask struct {
 	Admission Admission
 }
 
-// Admission bounds the requests of one user (A28).
+// Admission bounds the requests of one user.
 type Admission struct {
 	// Now is the time of the request.
 	Now time.Time
@@ -142,7 +142,7 @@ type Admission struct {
 // ClaimRequest is the input of Claim.
 type ClaimRequest struct {
 	Now time.Time
-	// Slots is how many tasks of the whole installation may have an owner with a slot at once (A28).
+	// Slots is how many tasks of the whole installation may have an owner with a slot at once.
 	Slots int
 	// Max is how many tasks to claim.
 	Max int

@@ -105,7 +105,7 @@ func (t *toolset) propose(p *plannerv1.PlannedStep) *flow.PlannedStep {
 }
 
 // checkInput returns an input as it is stored, and why it does not fit the tool's schema; empty if it fits. A schema that cannot be read
-// is left to the pool, which names the tool's fault. A missing input is `{}` only if the schema accepts that (A18).
+// is left to the pool, which names the tool's fault. A missing input is `{}` only if the schema accepts that.
 func checkInput(tool *commonv1.Tool, given string) (input, problem string) {
 	input = valid(given)
 	compiled, err := schema.Compile(tool.GetInputSchemaJson())

@@ -19,7 +19,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// answer writes the answer (A22). Pieces that arrive close together become one event.
+// answer writes the answer. Pieces that arrive close together become one event.
 func (s *Session) answer(c *plannerv1.TaskContext, cutShort string) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {
 		if tools, err := s.toolset(ctx); err == nil {

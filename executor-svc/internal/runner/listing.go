@@ -123,7 +123,7 @@ func awaitAny(ctx context.Context, lists []*list) {
 	<-ctx.Done()
 }
 
-// assemble makes a toolset of the lists that are done. Servers that cannot be used, or not yet, are skipped, and the event log names them (A2).
+// assemble makes a toolset of the lists that are done. Servers that cannot be used, or not yet, are skipped, and the event log names them.
 func assemble(lists []*list) *toolset {
 	set := &toolset{byID: map[string]*commonv1.Tool{}, loaded: &storagev1.ToolsLoaded{}, poolIDs: map[string]string{}, lists: lists}
 	for _, l := range lists {

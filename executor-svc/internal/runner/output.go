@@ -8,7 +8,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
-// stepOutput is a step's output (A12): the joined text, the structured content and the media.
+// stepOutput is a step's output: the joined text, the structured content and the media.
 type stepOutput struct {
 	Message    string          `json:"message"`
 	Structured json.RawMessage `json:"structured,omitempty"`
@@ -69,7 +69,7 @@ func text(res *mcppoolv1.CallResult) string {
 	return strings.Join(parts, "\n")
 }
 
-// toolError returns the text of a result that is marked as an error (A13).
+// toolError returns the text of a result that is marked as an error.
 func toolError(res *mcppoolv1.CallResult) string {
 	if t := strings.TrimSpace(valid(text(res))); t != "" {
 		return t

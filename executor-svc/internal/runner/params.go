@@ -14,7 +14,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// derive asks for another input after a failed attempt, with the error in view (A11).
+// derive asks for another input after a failed attempt, with the error in view.
 func (s *Session) derive(c *plannerv1.TaskContext, st *storagev1.ActiveStep) Run {
 	return s.input(c, st, func(ctx context.Context, usage **storagev1.Usage) (string, error) {
 		res, err := askPlanner(ctx, s, c, usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.GetFirstInputParamsResponse, error) {
@@ -27,7 +27,7 @@ func (s *Session) derive(c *plannerv1.TaskContext, st *storagev1.ActiveStep) Run
 	})
 }
 
-// fill completes an input with the values that a person supplied (A10).
+// fill completes an input with the values that a person supplied.
 func (s *Session) fill(c *plannerv1.TaskContext, st *storagev1.ActiveStep) Run {
 	return s.input(c, st, func(ctx context.Context, usage **storagev1.Usage) (string, error) {
 		res, err := askPlanner(ctx, s, c, usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.FillParamsResponse, error) {
@@ -62,7 +62,7 @@ func (s *Session) input(c *plannerv1.TaskContext, st *storagev1.ActiveStep, ask 
 	}
 }
 
-// tool puts the task's tools into the context and returns them, and one of them; its absence is an explicit error (A25).
+// tool puts the task's tools into the context and returns them, and one of them; its absence is an explicit error.
 func (s *Session) tool(ctx context.Context, c *plannerv1.TaskContext, id string) (*toolset, *commonv1.Tool, error) {
 	tools, err := s.toolsetWith(ctx, id)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *Session) tool(ctx context.Context, c *plannerv1.TaskContext, id string)
 	return tools, tool, nil
 }
 
-// diagnose asks whether an error is about parameters, and which ones a person has to supply (A15, A16). If the planner fails, the error is
+// diagnose asks whether an error is about parameters, and which ones a person has to supply. If the planner fails, the error is
 // treated as one that is not about parameters.
 func (s *Session) diagnose(c *plannerv1.TaskContext, st *storagev1.ActiveStep, known bool) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {

@@ -21,7 +21,7 @@ import (
 // nameLength bounds the part of the goal that is the task's name if the planner gives none.
 const nameLength = 40
 
-// plan asks for the next step. If begin is true, it also asks for the task's name and risk (A3).
+// plan asks for the next step. If begin is true, it also asks for the task's name and risk.
 func (s *Session) plan(c *plannerv1.TaskContext, begin bool) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {
 		p := &planning{s: s, c: c, emit: emit}
@@ -89,7 +89,7 @@ func (p *planning) nextStep(ctx context.Context) {
 	}
 }
 
-// askNextStep asks for the next step until the planner names a tool that exists; after the last try it is FINAL (A21). The usage in out
+// askNextStep asks for the next step until the planner names a tool that exists; after the last try it is FINAL. The usage in out
 // grows, everything else is replaced.
 func (p *planning) askNextStep(ctx context.Context) {
 	p.out = flow.Planned{Usage: p.out.Usage}

@@ -20,7 +20,7 @@ const (
 	maxAcks = 1000
 	// releaseTimeout bounds the requests that release a session.
 	releaseTimeout = 5 * time.Second
-	// releaseDelay is how long a released session waits for a call of the same user that can carry its release (A23).
+	// releaseDelay is how long a released session waits for a call of the same user that can carry its release.
 	releaseDelay = 250 * time.Millisecond
 	// maxReleases bounds the sessions that wait to be released.
 	maxReleases = 1000

@@ -19,7 +19,7 @@ import (
 
 // Config holds a runner's limits and timeouts. Zero values mean the defaults.
 type Config struct {
-	// PlannerTries is how often a planner call is tried in all (A18); 3.
+	// PlannerTries is how often a planner call is tried in all; 3.
 	PlannerTries int
 	// PlannerTimeout bounds one planner call; 2 minutes.
 	PlannerTimeout time.Duration

@@ -29,7 +29,7 @@ type toolset struct {
 	lists, late []*list
 }
 
-// toolset loads the tools once per session. Servers that cannot be used are skipped, and the event log names them (A2).
+// toolset loads the tools once per session. Servers that cannot be used are skipped, and the event log names them.
 func (s *Session) toolset(ctx context.Context) (*toolset, error) {
 	// Not under mu: loading may take long.
 	select {

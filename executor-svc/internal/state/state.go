@@ -16,7 +16,7 @@ type (
 	step     = executorv1.StepStatus
 )
 
-// executorEdges is the table of A4 with later decisions.
+// executorEdges lists the statuses that may follow each task status.
 var executorEdges = map[executor][]executor{
 	executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT: {
 		executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING,
@@ -36,7 +36,7 @@ var executorEdges = map[executor][]executor{
 	},
 }
 
-// stepEdges is the table of A5 with later decisions. Every step that has not ended can be cancelled; a
+// stepEdges lists the statuses that may follow each step status. Every step that has not ended can be cancelled; a
 // failed attempt (ERROR) has not ended until the flow continues with the next step.
 var stepEdges = map[step][]step{
 	executorv1.StepStatus_STEP_STATUS_INIT: {

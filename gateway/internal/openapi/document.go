@@ -12,9 +12,8 @@ import (
 )
 
 var (
-	acceptanceIDs = regexp.MustCompile(` \([A-D]\d+(, [A-D]\d+)*\)`)
-	snakeCase     = regexp.MustCompile(`\b[a-z]+(_[a-z]+)+\b`)
-	dotted        = regexp.MustCompile(`\{[a-z_]+\.([a-z_]+)\}`)
+	snakeCase = regexp.MustCompile(`\b[a-z]+(_[a-z]+)+\b`)
+	dotted    = regexp.MustCompile(`\{[a-z_]+\.([a-z_]+)\}`)
 )
 
 // build completes the generated document with the overlay and the routes.
@@ -67,23 +66,17 @@ func byID(doc *yaml.Node) map[string]*located {
 	return found
 }
 
-// tidyDescriptions adapts the comments of the contracts: lines are joined, references to the acceptance list (`(A3)`) are
-// removed, and fields get their JSON names.
+// tidyDescriptions adapts the descriptions, which are comments of the protos: it joins their lines and gives fields their JSON names.
 func tidyDescriptions(n *yaml.Node, names map[string]bool) {
 	for name, value := range members(n) {
 		if name == "description" && value.Kind == yaml.ScalarNode {
-			value.Value = inJSONNames(tidy(value.Value), names)
+			value.Value = inJSONNames(strings.Join(strings.Fields(value.Value), " "), names)
 			value.Style = 0
 		}
 	}
 	for _, child := range n.Content {
 		tidyDescriptions(child, names)
 	}
-}
-
-func tidy(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	return acceptanceIDs.ReplaceAllString(s, "")
 }
 
 func inJSONNames(s string, names map[string]bool) string {

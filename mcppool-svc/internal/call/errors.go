@@ -110,7 +110,7 @@ func interrupted(e *mcp.Error) *errs.Error {
 	return errs.New(codes.Canceled, commonv1.ErrorReason_ERROR_REASON_CANCELLED, "%w", &own)
 }
 
-// Class classifies an error by its possible remedy (D10).
+// Class classifies an error by its possible remedy.
 type Class string
 
 // The classes.

@@ -17,7 +17,7 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// How calls are retried (D11).
+// How calls are retried.
 const (
 	maxAttempts = 3
 	firstPause  = time.Second

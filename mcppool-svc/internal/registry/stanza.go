@@ -142,7 +142,7 @@ func (f *fields) duration(key string, most time.Duration, to *time.Duration) err
 	return nil
 }
 
-// transport reads how the server is reached: C1, a type that does not fit its fields is an error.
+// transport reads how the server is reached. A type that does not fit its fields is an error.
 func (f *fields) transport(s *Server) error {
 	var kind string
 	if err := take(f, "type", "a text", &kind); err != nil {

@@ -52,7 +52,7 @@ func problems(t *catalog.Tool, in *strictjson.Object) []schema.Problem {
 	return invalid.Problems
 }
 
-// Form returns the JSON Schema of an object with the named properties of a tool, each nullable (A16), with titles and descriptions kept, none required.
+// Form returns the JSON Schema of an object with the named properties of a tool, each nullable, with titles and descriptions kept, none required.
 func Form(t *catalog.Tool, names []string) string {
 	out, props, plain := &strictjson.Object{}, &strictjson.Object{}, &strictjson.Object{}
 	for _, name := range names {

@@ -16,13 +16,13 @@ var (
 	isInput  = regexp.MustCompile(`(?i)required|missing|invalid|must (?:be|have|match|not)|should be|expected|unexpected|unknown (?:propert|field|arg|param|option|key)|additional propert|not allowed|schema|validat|malformed|cannot parse|can't parse|parse error|syntax error|out of range|too (?:long|short|large|small|many|few)|unsupported|not (?:a|an) (?:file|directory|valid|number|integer|string)|is a directory|is a folder|not found|no such file|does not exist|doesn't exist|enoent|cannot find|outside|escapes|leads out|bad request|illegal|-3260[02]|缺少|必填|必须|无效|不合法|格式|参数|不存在|找不到|未找到|超出范围|不支持|不是目录|不是文件`)
 )
 
-// IsParamError judges whether another input may help against an error (A15): it is one about values, or the input does not
+// IsParamError judges whether another input may help against an error: it is one about values, or the input does not
 // fit the tool's schema; and it is none about the network, permissions or time.
 func IsParamError(t *catalog.Tool, in *strictjson.Object, failure string) bool {
 	return !notInput.MatchString(failure) && (isInput.MatchString(failure) || len(problems(t, in)) > 0)
 }
 
-// Describe explains an error to a person in a sentence (A16).
+// Describe explains an error to a person in a sentence.
 func Describe(l lang.Lang, t *catalog.Tool, in *strictjson.Object, failure string) string {
 	if lacking := t.Missing(in); len(lacking) > 0 {
 		return l.Say("%s needs more to go on: %s.", "%s 还需要：%s。", t.GetName(), l.List(lacking))
@@ -34,7 +34,7 @@ func Describe(l lang.Lang, t *catalog.Tool, in *strictjson.Object, failure strin
 	return l.Say("%s failed: %s", "%s 失败：%s", t.GetName(), first)
 }
 
-// Shorten keeps a sentence within A16's limit: 50 words of a sensible length, in Chinese 50 characters.
+// Shorten limits a sentence to 50 words of a sensible length, in Chinese to 50 characters.
 func Shorten(l lang.Lang, s string) string {
 	const most, mostCharacters = 50, 500
 	words := strings.Fields(s)

@@ -13,7 +13,7 @@ import (
 	"pawl.dev/planner-svc/internal/prompt"
 )
 
-// askUntilValid calls the model until accept returns no messages, at most s.tries attempts (A18). The messages are a reply that is not the final
+// askUntilValid calls the model until accept returns no messages, at most s.tries attempts. The messages are a reply that is not the final
 // one and the answer to it; they are appended to the next request. Without a problem, the reply is not a failed attempt. After the last attempt it
 // fails with the problem and the last reply.
 func (s *session) askUntilValid(ctx context.Context, r *llm.Request, onDelta func(llm.Delta) error,

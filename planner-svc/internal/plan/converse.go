@@ -18,9 +18,9 @@ import (
 const (
 	// unknownWindow is assumed of models whose context window is not known, in tokens.
 	unknownWindow = 32_000
-	// windowPercent is how much of the window prompt and reply may take by estimate (B13).
+	// windowPercent is how much of the window prompt and reply may take by estimate.
 	windowPercent = 80
-	// keptSteps is how many of the last steps are never summarized (B13).
+	// keptSteps is how many of the last steps are never summarized.
 	keptSteps = 5
 	// minOutput and maxOutput bound how many bytes of a step's output are shown.
 	minOutput, maxOutput = 1000, 16_000

@@ -14,7 +14,7 @@ import (
 	"pawl.dev/planner-svc/internal/risk"
 )
 
-// DefaultTries is how often a reply is asked for before the model is given up, the first time included (A18, JSON_GEN_MAX_TRIAL).
+// DefaultTries is how often a reply is asked for before the model is given up, the first time included.
 const DefaultTries = 3
 
 // Models makes planners of language models. They share caches.

@@ -18,7 +18,7 @@ const planSchema = `{"type":"object","properties":{"main_task":{"type":"string"}
 	`"id":{"type":"string","minLength":1},"title":{"type":"string","minLength":1},"description":{"type":"string","minLength":1},"depends_on":{"type":"array","items":{"type":"string"}}},` +
 	`"required":["id","title","description","depends_on"],"additionalProperties":false}}},"required":["main_task","subtasks"],"additionalProperties":false}`
 
-// CreatePlan divides a goal into subtasks. Unknown dependencies and cycles go back to the model with their path (D7).
+// CreatePlan divides a goal into subtasks. Unknown dependencies and cycles go back to the model with their path.
 func (m *Model) CreatePlan(ctx context.Context, req *plannerv1.CreatePlanRequest) (*plannerv1.CreatePlanResponse, error) {
 	const usual = 10
 	most := int(cmp.Or(req.GetMaxSubtasks(), usual))

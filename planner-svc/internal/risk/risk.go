@@ -28,7 +28,7 @@ func Parse(name string) commonv1.RiskLevel {
 // ByInput reports whether the risk of a tool's calls depends on their inputs.
 func ByInput(t *catalog.Tool) bool { return !t.Reads() && deletes(t) }
 
-// Raise returns a risk of at least that level, with the reason if that level is higher than the assessed one. Nothing lowers a risk (A29).
+// Raise returns a risk of at least that level, with the reason if that level is higher than the assessed one. Nothing lowers a risk.
 func Raise(assessed *commonv1.Risk, level commonv1.RiskLevel, reason string) *commonv1.Risk {
 	if level <= assessed.GetLevel() {
 		return assessed

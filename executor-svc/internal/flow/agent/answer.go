@@ -7,7 +7,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// beginAnswer starts an answer (A22). After a crash in the middle of one, another is started.
+// beginAnswer starts an answer. After a crash in the middle of one, another is started.
 func (d *draft) beginAnswer(cutShort string) {
 	d.s.Phase = storagev1.Phase_PHASE_ANSWER
 	d.s.CutShort = cutShort

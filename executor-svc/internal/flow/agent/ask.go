@@ -23,7 +23,7 @@ const cancelledByUser = "Cancelled by user"
 // mayRun precedes the planner's reason for a call that may have had its effect already.
 const mayRun = "The same call was made before, and it is not known whether it ran. "
 
-// askApproval opens a wait for a person's approval of exactly the current input (A8).
+// askApproval opens a wait for a person's approval of exactly the current input.
 func (d *draft) askApproval(s *storagev1.ActiveStep) {
 	d.setStepStatus(s, stepWaiting)
 	d.setStatus(taskWaiting)
@@ -40,7 +40,7 @@ func (d *draft) askApproval(s *storagev1.ActiveStep) {
 	d.stop()
 }
 
-// diagnosed asks a person for parameters if the error is about them and an attempt is left; else the step fails (A15, A16).
+// diagnosed asks a person for parameters if the error is about them and an attempt is left; else the step fails.
 func (d *draft) diagnosed(in flow.Diagnosed) {
 	d.settleReserve(in.Usage)
 	s := d.current(in.Ordinal)
@@ -80,7 +80,7 @@ func (d *draft) open(s *storagev1.ActiveStep, kind executorv1.WaitKind, message 
 	return w
 }
 
-// stop records that nothing continues until a person answers (A26).
+// stop records that nothing continues until a person answers.
 func (d *draft) stop() {
 	d.s.Phase = storagev1.Phase_PHASE_WAIT
 	ids := make([]string, 0, len(d.s.GetWaits()))
@@ -90,7 +90,7 @@ func (d *draft) stop() {
 	d.fact(&storagev1.Fact{Kind: &storagev1.Fact_FlowStop{FlowStop: &storagev1.FlowStop{WaitIds: ids}}})
 }
 
-// command applies a request of a person (A9, A10, cancel).
+// command applies a command from the task's inbox.
 func (d *draft) command(c *storagev1.Command) {
 	switch k := c.GetKind().(type) {
 	case *storagev1.Command_Cancel:
@@ -176,7 +176,7 @@ func wrongAnswer(w *storagev1.Wait) error {
 		"%s asks for something else; answer it with %s", w.GetId(), want[w.GetKind()])
 }
 
-// approve runs exactly the input that was shown, or the edited one, and never another (A9).
+// approve runs exactly the input that was shown, or the edited one, and never another.
 func (d *draft) approve(a *storagev1.Approve) {
 	s := d.closeWait(a.GetWaitId(), waitApproval)
 	if s == nil {
@@ -194,7 +194,7 @@ func (d *draft) approve(a *storagev1.Approve) {
 	d.call(s, a.GetWaitId())
 }
 
-// reject cancels step and task (A9).
+// reject cancels step and task.
 func (d *draft) reject(r *storagev1.Reject) {
 	s := d.closeWait(r.GetWaitId(), waitApproval, waitParams, waitOutcome)
 	if s == nil {
@@ -205,7 +205,7 @@ func (d *draft) reject(r *storagev1.Reject) {
 	d.cancelled(reason, r.GetWaitId())
 }
 
-// supplied starts to fill in the values that a person supplied (A10).
+// supplied starts to fill in the values that a person supplied.
 func (d *draft) supplied(p *storagev1.SupplyParams) {
 	s := d.closeWait(p.GetWaitId(), waitParams)
 	if s == nil {
@@ -248,7 +248,7 @@ func (d *draft) cancelStep(s *storagev1.ActiveStep, reason, waitID string, o com
 		StepCancel: &storagev1.StepCancel{Reason: reason, Outcome: o},
 	}})
 	if !wasRunning {
-		// The fact belongs to no attempt: the newest one had already ended (A17).
+		// The fact belongs to no attempt: the newest one had already ended.
 		d.facts[len(d.facts)-1].Attempt = 0
 	}
 }

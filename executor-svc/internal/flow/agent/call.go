@@ -48,7 +48,7 @@ func (d *draft) called(in flow.Called) {
 	case in.Outcome == outcomeUnknown:
 		d.settleUnknown(s, in, answers)
 	case in.Outcome == outcomeNotExecuted && in.Lost && s.GetAttempt() < d.t.Head.GetLimits().GetMaxAttempts():
-		d.callAgain(s, in.Err, outcomeNotExecuted) // it never reached the tool (A11)
+		d.callAgain(s, in.Err, outcomeNotExecuted) // it never reached the tool
 	case d.mustRefreshTool(s, in):
 		d.refreshTool(s, in.Err)
 	default:
@@ -113,14 +113,14 @@ func (d *draft) recordError(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o c
 	d.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepError{StepError: &storagev1.StepError{Error: e, Outcome: o}}})
 }
 
-// failWaitingStep fails a step that waited. The error belongs to the step, because its attempt, if any, ended before (A17).
+// failWaitingStep fails a step that waited. The error belongs to the step, because its attempt, if any, ended before.
 func (d *draft) failWaitingStep(s *storagev1.ActiveStep, e *storagev1.ErrorNote, waitID string) {
 	d.recordError(s, e, s.GetOutcome())
 	f := d.facts[len(d.facts)-1]
 	f.Attempt, f.WaitId = 0, waitID
 }
 
-// attemptFailed records a failed attempt and decides how the task continues (A11, A13–A16, A19, A20).
+// attemptFailed records a failed attempt and decides how the task continues.
 func (d *draft) attemptFailed(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o commonv1.Outcome) {
 	d.recordError(s, e, o)
 	switch {
@@ -137,7 +137,7 @@ func (d *draft) attemptFailed(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o
 	}
 }
 
-// stepFailed ends a failed step: the next one is planned, unless too many have failed (A19, A20).
+// stepFailed ends a failed step: the next one is planned, unless too many have failed.
 func (d *draft) stepFailed(s *storagev1.ActiveStep) {
 	d.s.ErrorCount++
 	if limit := d.t.Head.GetLimits().GetMaxFailedSteps(); d.s.GetErrorCount() >= limit {
@@ -151,7 +151,7 @@ func (d *draft) stepFailed(s *storagev1.ActiveStep) {
 	d.planNext(s)
 }
 
-// derived continues with an input made by Derive or Fill (A10, A11).
+// derived continues with an input made by Derive or Fill.
 func (d *draft) derived(in flow.Derived) {
 	d.settleReserve(in.Usage)
 	s := d.current(in.Ordinal)
@@ -238,7 +238,7 @@ func outcomeNotBegun(s *storagev1.ActiveStep) commonv1.Outcome {
 	return outcomeNotExecuted
 }
 
-// inputMayHelp reports whether another input could succeed; it cannot if the tool was out of reach or forbidden (A14).
+// inputMayHelp reports whether another input could succeed; it cannot if the tool was out of reach or forbidden.
 func inputMayHelp(e *storagev1.ErrorNote) bool {
 	switch e.GetReason() {
 	case commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT,

@@ -36,7 +36,7 @@ func (d *draft) refreshTool(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
 }
 
 // toolRefreshed continues with the tool as it is now. If the definition hash or the configuration revision differs, the approval is dropped
-// and the policy decides again; otherwise the approval stays valid (DESIGN 4).
+// and the policy decides again; otherwise the approval stays valid.
 func (d *draft) toolRefreshed(in flow.ToolRefreshed) {
 	s := d.current(in.Ordinal)
 	if s == nil {
@@ -115,7 +115,7 @@ func effectReason(toolID string, effect commonv1.Effect) string {
 	return name + " may change something."
 }
 
-// setRisk sets a step's floor and effective risk (A29), and keeps the planner's lower level, because the floor may fall.
+// setRisk sets a step's floor and effective risk, and keeps the planner's lower level, because the floor may fall.
 func setRisk(s *storagev1.ActiveStep, planned *storagev1.RiskNote, floor commonv1.RiskLevel) {
 	s.RiskFloor, s.Risk, s.PlannedRisk = floor, effectiveRisk(planned, floor), 0
 	if planned.GetLevel() != s.GetRisk().GetLevel() {

@@ -12,8 +12,8 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// draft is a transition that is being built. Every change of a status goes through setStatus or setStepStatus, which check the tables of A4
-// and A5. The first error ends it: transition then returns that error, and the draft is discarded.
+// draft is a transition that is being built. Every change of a status goes through setStatus or setStepStatus, which check the tables of
+// package state. The first error ends it: transition then returns that error, and the draft is discarded.
 type draft struct {
 	t         *flow.Task
 	s         *storagev1.Checkpoint
@@ -97,7 +97,7 @@ func (d *draft) inputFact(s *storagev1.ActiveStep, f *storagev1.Fact) {
 	s.InputSeq = d.s.GetLastSeq() + uint64(len(d.facts))
 }
 
-// step returns the active step; its absence is an explicit error (A25).
+// step returns the active step; its absence is an explicit error.
 func (d *draft) step() *storagev1.ActiveStep {
 	if len(d.s.GetActiveSteps()) == 0 {
 		d.refuse(errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
@@ -131,7 +131,7 @@ func (d *draft) finish(s *storagev1.ActiveStep) {
 	}
 }
 
-// end closes the task for good (A19).
+// end closes the task for good.
 func (d *draft) end(to executorv1.ExecutorStatus, f *storagev1.Fact) {
 	if state.Ended(d.s.GetStatus()) {
 		d.refuse(ended(d.s.GetStatus()))

@@ -14,7 +14,7 @@ import (
 	"pawl.dev/services/humantime"
 )
 
-// asked lets people answer the questions of a tool's server during a call (A5, A26). The call and its attempt continue in the pool. A
+// asked lets people answer the questions of a tool's server during a call. The call and its attempt continue in the pool. A
 // call that has to stop asks nothing.
 func (d *draft) asked(in flow.Asked) {
 	s := d.attempted(in.Ordinal, in.Attempt)
@@ -168,7 +168,7 @@ func (d *draft) undelivered(in flow.Undelivered) {
 	d.schedule(flow.Call{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 }
 
-// mcpTask keeps the id of the MCP task, because another replica of the MCP pool may have to ask the server for the task (DESIGN 4).
+// mcpTask keeps the id of the MCP task, because another replica of the MCP pool may have to ask the server for the task.
 func (d *draft) mcpTask(in flow.McpTask) {
 	s := d.attempted(in.Ordinal, in.Attempt)
 	if s == nil {

@@ -246,7 +246,7 @@ func (d *draft) failNoProgress(limit uint32) {
 	d.fail(e)
 }
 
-// closeAttempt ends a running attempt whose outcome will not be known (A17).
+// closeAttempt ends a running attempt whose outcome will not be known.
 func (d *draft) closeAttempt(e *storagev1.ErrorNote) {
 	if len(d.s.GetActiveSteps()) == 0 {
 		return

@@ -13,7 +13,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// begun starts the flow with its tools, name and risk (A3).
+// begun starts the flow with its tools, name and risk.
 func (d *draft) begun(in flow.Begun) {
 	d.setStatus(taskRunning)
 	d.s.Name, d.s.Risk = in.Name, in.Risk
@@ -23,7 +23,7 @@ func (d *draft) begun(in flow.Begun) {
 	d.planned(in.Plan)
 }
 
-// planned continues with the step that the planner proposed (A21).
+// planned continues with the step that the planner proposed.
 func (d *draft) planned(in flow.Planned) {
 	if in.Answering {
 		d.openAnswer()
@@ -68,7 +68,7 @@ func (d *draft) planned(in flow.Planned) {
 	d.start(s, p.Problem)
 }
 
-// start runs a step with an input, or asks a person first (A7, A8). An input that does not fit the tool's schema is a failed attempt
+// start runs a step with an input, or asks a person first. An input that does not fit the tool's schema is a failed attempt
 // without a call: an approval would be useless.
 func (d *draft) start(s *storagev1.ActiveStep, problem string) {
 	switch {
@@ -91,7 +91,7 @@ func (d *draft) inputRefused(s *storagev1.ActiveStep, problem string) {
 	}, outcomeNotExecuted)
 }
 
-// attempt moves a step to RUNNING and records the input of its next attempt (A17).
+// attempt moves a step to RUNNING and records the input of its next attempt.
 func (d *draft) attempt(s *storagev1.ActiveStep, waitID string) {
 	d.setStatus(taskRunning)
 	d.setStepStatus(s, stepRunning)
@@ -101,7 +101,7 @@ func (d *draft) attempt(s *storagev1.ActiveStep, waitID string) {
 	d.inputFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepInput{StepInput: s.GetInputJson()}})
 }
 
-// call records the intent and calls the tool once that is durable (A12). If the task is paused, the call waits until it is unpaused; if a
+// call records the intent and calls the tool once that is durable. If the task is paused, the call waits until it is unpaused; if a
 // budget is used up, the task ends.
 func (d *draft) call(s *storagev1.ActiveStep, waitID string) {
 	if d.s.GetPauseRequested() {
@@ -132,7 +132,7 @@ func (d *draft) callLater(s *storagev1.ActiveStep, waitID string) {
 // Approved is the reason of the status change that closes an approval while the task is paused.
 const Approved = "approved"
 
-// mustAsk implements the confirmation policy (A29). An input that a person has approved is not asked about again. Otherwise a call that
+// mustAsk implements the confirmation policy. An input that a person has approved is not asked about again. Otherwise a call that
 // is recorded in UnknownCalls needs approval under every policy.
 func (d *draft) mustAsk(s *storagev1.ActiveStep) bool {
 	if len(s.GetApprovedHash()) > 0 && bytes.Equal(s.GetApprovedHash(), flow.InputHash(s.GetInputJson())) {

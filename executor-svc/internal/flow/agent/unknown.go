@@ -16,7 +16,7 @@ import (
 )
 
 // settleUnknown decides about a call that may have had its effect. A repeatable call is repeated if Pawl lost the outcome and
-// attempts are left; else the attempt has failed (A14). Otherwise a person decides, unless the agent has another policy. After a refusal of a question, only a
+// attempts are left; else the attempt has failed. Otherwise a person decides, unless the agent has another policy. After a refusal of a question, only a
 // person may repeat the call.
 func (d *draft) settleUnknown(s *storagev1.ActiveStep, in flow.Called, answers []*storagev1.InputAnswer) {
 	left := s.GetAttempt() < d.t.Head.GetLimits().GetMaxAttempts()
@@ -56,7 +56,7 @@ func (d *draft) callAgain(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o com
 	d.call(s, "")
 }
 
-// askOutcome asks a person for the outcome of a call. The attempt ends with that question (A17).
+// askOutcome asks a person for the outcome of a call. The attempt ends with that question.
 func (d *draft) askOutcome(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
 	d.setStepStatus(s, stepWaiting)
 	d.setStatus(taskWaiting)

@@ -21,7 +21,7 @@ func (s *Store) Admit(_ context.Context, user string, a journal.Admission) error
 }
 
 // admit keeps the times of a user's newest requests in a ring: the number of a request modulo the limit is its place. Another request fits
-// if the one whose place it takes is older than the window; finished tasks count too (A28).
+// if the one whose place it takes is older than the window; finished tasks count too.
 func admit(t *table, user string, a journal.Admission, take bool) (reject, err error) {
 	if a.Requests <= 0 || a.Window <= 0 {
 		return nil, nil

@@ -46,7 +46,7 @@ func limited(t *testing.T, j journal.Journal, n journal.NewTask, want float64) {
 	}
 }
 
-// A28: a window that slides, per user, also across a restart.
+// window checks that the window of requests slides, per user, also across a restart.
 func window(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
 	limited(t, j, asked("ann", 0), 0)
 	limited(t, j, asked("ann", 4), 0)

@@ -387,7 +387,7 @@ func (x *Fork) GetSeq() uint64 {
 	return 0
 }
 
-// The limits of A18 and A21 that the executor keeps.
+// The limits that the executor enforces.
 type Limits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Steps per task.

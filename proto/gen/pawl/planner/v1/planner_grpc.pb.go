@@ -53,42 +53,42 @@ const (
 //
 // A failed call that had asked a model carries what that cost as a pawl.common.v1.Usage message in its status details.
 type PlannerServiceClient interface {
-	// Returns a short name for the flow (A3).
+	// Returns a short name for the flow.
 	GetFlowName(ctx context.Context, in *GetFlowNameRequest, opts ...grpc.CallOption) (*GetFlowNameResponse, error)
-	// Assesses the risk of the whole flow (A3).
+	// Assesses the risk of the whole flow.
 	AssessFlowRisk(ctx context.Context, in *AssessFlowRiskRequest, opts ...grpc.CallOption) (*AssessFlowRiskResponse, error)
 	// Plans the next step with its input and risk, and further steps if they are certain. If nothing is left to do, the step is
 	// FINAL and the response may hold the answer.
 	PlanSteps(ctx context.Context, in *PlanStepsRequest, opts ...grpc.CallOption) (*PlanStepsResponse, error)
 	// Does what PlanSteps does and sends a model's answer while it is written.
 	StreamPlanSteps(ctx context.Context, in *StreamPlanStepsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamPlanStepsResponse], error)
-	// Plans the next step, without input and risk (A21).
+	// Plans the next step, without input and risk.
 	CreateNextStep(ctx context.Context, in *CreateNextStepRequest, opts ...grpc.CallOption) (*CreateNextStepResponse, error)
-	// Makes the input of a step whose tool is chosen (A7). After an error it makes another input that avoids the error (A11).
+	// Makes the input of a step whose tool is chosen. After an error it makes another input that avoids the error.
 	GetFirstInputParams(ctx context.Context, in *GetFirstInputParamsRequest, opts ...grpc.CallOption) (*GetFirstInputParamsResponse, error)
-	// Corrects an input with what a person supplied (A10).
+	// Corrects an input with what a person supplied.
 	FillParams(ctx context.Context, in *FillParamsRequest, opts ...grpc.CallOption) (*FillParamsResponse, error)
-	// Assesses the risk of one call (A8).
+	// Assesses the risk of one call.
 	AssessToolRisk(ctx context.Context, in *AssessToolRiskRequest, opts ...grpc.CallOption) (*AssessToolRiskResponse, error)
-	// Decides whether a tool's error is about its input (A15).
+	// Decides whether a tool's error is about its input.
 	IsParamError(ctx context.Context, in *IsParamErrorRequest, opts ...grpc.CallOption) (*IsParamErrorResponse, error)
-	// Describes a tool's error for a person (A16).
+	// Describes a tool's error for a person.
 	DescribeError(ctx context.Context, in *DescribeErrorRequest, opts ...grpc.CallOption) (*DescribeErrorResponse, error)
-	// Returns a form for what a person must supply (A16).
+	// Returns a form for what a person must supply.
 	GetMissingParams(ctx context.Context, in *GetMissingParamsRequest, opts ...grpc.CallOption) (*GetMissingParamsResponse, error)
-	// Writes the answer, piece by piece (A22). It is needed only if PlanSteps gave no answer with FINAL, or if the task ends early.
+	// Writes the answer, piece by piece. It is needed only if PlanSteps gave no answer with FINAL, or if the task ends early.
 	GenerateAnswer(ctx context.Context, in *GenerateAnswerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GenerateAnswerResponse], error)
-	// Divides a goal into subtasks with dependencies (D1, D7). Needs a language model.
+	// Divides a goal into subtasks with dependencies. Needs a language model.
 	CreatePlan(ctx context.Context, in *CreatePlanRequest, opts ...grpc.CallOption) (*CreatePlanResponse, error)
-	// Thinks about a subtask and chooses its next tool calls (D4). Needs a language model.
+	// Thinks about a subtask and chooses its next tool calls. Needs a language model.
 	Think(ctx context.Context, in *ThinkRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ThinkResponse], error)
-	// Decides whether a subtask is done (D3). Needs a language model.
+	// Decides whether a subtask is done. Needs a language model.
 	Reflect(ctx context.Context, in *ReflectRequest, opts ...grpc.CallOption) (*ReflectResponse, error)
-	// Decides whether and how an agent responds to a message (B2). Needs a language model.
+	// Decides whether and how an agent responds to a message. Needs a language model.
 	Decide(ctx context.Context, in *DecideRequest, opts ...grpc.CallOption) (*DecideResponse, error)
-	// Chooses the tool calls that a message needs (B8). Needs a language model.
+	// Chooses the tool calls that a message needs. Needs a language model.
 	SelectTools(ctx context.Context, in *SelectToolsRequest, opts ...grpc.CallOption) (*SelectToolsResponse, error)
-	// Summarizes old steps or messages, so that they need less of the context (B13). Needs a language model.
+	// Summarizes old steps or messages, so that they need less of the context. Needs a language model.
 	SummarizeMemory(ctx context.Context, in *SummarizeMemoryRequest, opts ...grpc.CallOption) (*SummarizeMemoryResponse, error)
 	// Checks a playbook without running it. INVALID_ARGUMENT names the line and the problem.
 	CheckPlaybook(ctx context.Context, in *CheckPlaybookRequest, opts ...grpc.CallOption) (*CheckPlaybookResponse, error)
@@ -362,42 +362,42 @@ func (c *plannerServiceClient) ListModels(ctx context.Context, in *ListModelsReq
 //
 // A failed call that had asked a model carries what that cost as a pawl.common.v1.Usage message in its status details.
 type PlannerServiceServer interface {
-	// Returns a short name for the flow (A3).
+	// Returns a short name for the flow.
 	GetFlowName(context.Context, *GetFlowNameRequest) (*GetFlowNameResponse, error)
-	// Assesses the risk of the whole flow (A3).
+	// Assesses the risk of the whole flow.
 	AssessFlowRisk(context.Context, *AssessFlowRiskRequest) (*AssessFlowRiskResponse, error)
 	// Plans the next step with its input and risk, and further steps if they are certain. If nothing is left to do, the step is
 	// FINAL and the response may hold the answer.
 	PlanSteps(context.Context, *PlanStepsRequest) (*PlanStepsResponse, error)
 	// Does what PlanSteps does and sends a model's answer while it is written.
 	StreamPlanSteps(*StreamPlanStepsRequest, grpc.ServerStreamingServer[StreamPlanStepsResponse]) error
-	// Plans the next step, without input and risk (A21).
+	// Plans the next step, without input and risk.
 	CreateNextStep(context.Context, *CreateNextStepRequest) (*CreateNextStepResponse, error)
-	// Makes the input of a step whose tool is chosen (A7). After an error it makes another input that avoids the error (A11).
+	// Makes the input of a step whose tool is chosen. After an error it makes another input that avoids the error.
 	GetFirstInputParams(context.Context, *GetFirstInputParamsRequest) (*GetFirstInputParamsResponse, error)
-	// Corrects an input with what a person supplied (A10).
+	// Corrects an input with what a person supplied.
 	FillParams(context.Context, *FillParamsRequest) (*FillParamsResponse, error)
-	// Assesses the risk of one call (A8).
+	// Assesses the risk of one call.
 	AssessToolRisk(context.Context, *AssessToolRiskRequest) (*AssessToolRiskResponse, error)
-	// Decides whether a tool's error is about its input (A15).
+	// Decides whether a tool's error is about its input.
 	IsParamError(context.Context, *IsParamErrorRequest) (*IsParamErrorResponse, error)
-	// Describes a tool's error for a person (A16).
+	// Describes a tool's error for a person.
 	DescribeError(context.Context, *DescribeErrorRequest) (*DescribeErrorResponse, error)
-	// Returns a form for what a person must supply (A16).
+	// Returns a form for what a person must supply.
 	GetMissingParams(context.Context, *GetMissingParamsRequest) (*GetMissingParamsResponse, error)
-	// Writes the answer, piece by piece (A22). It is needed only if PlanSteps gave no answer with FINAL, or if the task ends early.
+	// Writes the answer, piece by piece. It is needed only if PlanSteps gave no answer with FINAL, or if the task ends early.
 	GenerateAnswer(*GenerateAnswerRequest, grpc.ServerStreamingServer[GenerateAnswerResponse]) error
-	// Divides a goal into subtasks with dependencies (D1, D7). Needs a language model.
+	// Divides a goal into subtasks with dependencies. Needs a language model.
 	CreatePlan(context.Context, *CreatePlanRequest) (*CreatePlanResponse, error)
-	// Thinks about a subtask and chooses its next tool calls (D4). Needs a language model.
+	// Thinks about a subtask and chooses its next tool calls. Needs a language model.
 	Think(*ThinkRequest, grpc.ServerStreamingServer[ThinkResponse]) error
-	// Decides whether a subtask is done (D3). Needs a language model.
+	// Decides whether a subtask is done. Needs a language model.
 	Reflect(context.Context, *ReflectRequest) (*ReflectResponse, error)
-	// Decides whether and how an agent responds to a message (B2). Needs a language model.
+	// Decides whether and how an agent responds to a message. Needs a language model.
 	Decide(context.Context, *DecideRequest) (*DecideResponse, error)
-	// Chooses the tool calls that a message needs (B8). Needs a language model.
+	// Chooses the tool calls that a message needs. Needs a language model.
 	SelectTools(context.Context, *SelectToolsRequest) (*SelectToolsResponse, error)
-	// Summarizes old steps or messages, so that they need less of the context (B13). Needs a language model.
+	// Summarizes old steps or messages, so that they need less of the context. Needs a language model.
 	SummarizeMemory(context.Context, *SummarizeMemoryRequest) (*SummarizeMemoryResponse, error)
 	// Checks a playbook without running it. INVALID_ARGUMENT names the line and the problem.
 	CheckPlaybook(context.Context, *CheckPlaybookRequest) (*CheckPlaybookResponse, error)
