@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestExplain(t *testing.T) {
 	failed := func(kind mcp.Kind, sent bool, code int, text string) error {
-		return &mcp.Error{Kind: kind, Sent: sent, Code: code, Message: text}
+		return &mcp.Error{Kind: kind, MayHaveRun: sent, Code: code, Message: text}
 	}
 	tests := []struct {
 		name    string
@@ -46,8 +46,8 @@ func TestExplain(t *testing.T) {
 		{"tool not found", Executing, failed(mcp.Answered, true, -32602, "Tool x not found"), codes.NotFound, "TOOL_NOT_FOUND", "KNOWN"},
 		{"no such method", Executing, failed(mcp.Answered, true, -32601, "x"), codes.NotFound, "TOOL_NOT_FOUND", "KNOWN"},
 		{"other error", Executing, failed(mcp.Answered, true, -32000, "x"), codes.FailedPrecondition, "TOOL_EXECUTION_FAILED", "KNOWN"},
-		{"deadline", Executing, &mcp.Error{Kind: mcp.Interrupted, Sent: true, Err: context.DeadlineExceeded}, codes.DeadlineExceeded, "TIMEOUT", "UNKNOWN"},
-		{"cancelled", Executing, &mcp.Error{Kind: mcp.Interrupted, Sent: true, Err: context.Canceled}, codes.Canceled, "CANCELLED", "UNKNOWN"},
+		{"deadline", Executing, &mcp.Error{Kind: mcp.Interrupted, MayHaveRun: true, Err: context.DeadlineExceeded}, codes.DeadlineExceeded, "TIMEOUT", "UNKNOWN"},
+		{"cancelled", Executing, &mcp.Error{Kind: mcp.Interrupted, MayHaveRun: true, Err: context.Canceled}, codes.Canceled, "CANCELLED", "UNKNOWN"},
 		{"cancelled in time", Executing, &mcp.Error{Kind: mcp.Interrupted, Err: context.Canceled}, codes.Canceled, "CANCELLED", "NOT_EXECUTED"},
 		{"anything", Executing, errors.New("x"), codes.Unavailable, "MCP_SERVER_UNAVAILABLE", "UNKNOWN"},
 	}
@@ -124,7 +124,7 @@ func TestSendErrorsEndTheDelivery(t *testing.T) {
 }
 
 func TestStoppingIsNoCancellation(t *testing.T) {
-	e := Explain(Executing, &mcp.Error{Kind: mcp.Interrupted, Sent: true, Message: mcp.ErrStopping.Error(), Err: errors.Join(context.Canceled, mcp.ErrStopping)})
+	e := Explain(Executing, &mcp.Error{Kind: mcp.Interrupted, MayHaveRun: true, Message: mcp.ErrStopping.Error(), Err: errors.Join(context.Canceled, mcp.ErrStopping)})
 	if e.Code != codes.Unavailable || errs.ReasonName(e.Reason) != "SHUTTING_DOWN" || e.Metadata[errs.OutcomeKey] != errs.OutcomeUnknown {
 		t.Errorf("got %v, %v", e, e.Metadata)
 	}

@@ -32,16 +32,16 @@ const (
 func Explain(stage Stage, err error) *errs.Error {
 	var explained *errs.Error
 	e := mcp.As(err)
-	if stage == Preparing && e.Sent {
+	if stage == Preparing && e.MayHaveRun {
 		e = new(*e)
-		e.Sent = false // the request was sent, but it called no tool
+		e.MayHaveRun = false // the request was sent, but it called no tool
 	}
 	if e.Kind != mcp.NoModel && errors.As(err, &explained) {
 		return explained
 	}
 	out := explain(stage, e)
 	switch {
-	case !e.Sent:
+	case !e.MayHaveRun:
 		return out.With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 	case e.Kind == mcp.Answered, e.Ended:
 		return out.With(errs.OutcomeKey, errs.OutcomeKnown)

@@ -200,7 +200,7 @@ func clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 func broken(format string, args ...any) *mcp.Error {
 	e := mcp.Errorf(mcp.Protocol, "the tool ran, but "+format, args...)
-	e.Sent, e.Ended = true, true
+	e.MayHaveRun, e.Ended = true, true
 	return e
 }
 

@@ -102,7 +102,7 @@ func (x *execution) retry(ctx context.Context) bool {
 // endedUnsent reports whether a connection ended before the call was sent over it: the client cannot know that a server was restarted.
 func endedUnsent(err error) bool {
 	var e *mcp.Error
-	return errors.As(err, &e) && e.Lost && !e.Sent && !e.Begun
+	return errors.As(err, &e) && e.Lost && !e.MayHaveRun && !e.Begun
 }
 
 // mayDisentangle reports whether to call a tool again because a question was refused that may have been this call's: from now on
@@ -145,7 +145,7 @@ func (x *execution) remaining() time.Duration {
 
 // continueAgain implements mcp.Call.Again. Unlike again, it allows a retry after a person was asked: the repeated request carries the answers.
 func (a *attempt) continueAgain(ctx context.Context, n int, e *mcp.Error) bool {
-	if n >= maxAttempts || !e.Transient || e.Sent && !a.repeatable || a.tasked.Load() || !sleep(ctx, pause(n, e)) || !a.unchanged() {
+	if n >= maxAttempts || !e.Transient || e.MayHaveRun && !a.repeatable || a.tasked.Load() || !sleep(ctx, pause(n, e)) || !a.unchanged() {
 		return false
 	}
 	a.continued++

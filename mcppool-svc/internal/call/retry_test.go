@@ -117,11 +117,11 @@ func tries(t *testing.T, fails []error, r Request, lookup ...func(user, id strin
 // D11: what passes by itself is tried three times, with a second and then two between, but only what may be: a tool that reads, or a
 // request that never arrived.
 func TestRetry(t *testing.T) {
-	reset := &mcp.Error{Kind: mcp.Unavailable, Sent: true, Transient: true, Message: "reset"}
+	reset := &mcp.Error{Kind: mcp.Unavailable, MayHaveRun: true, Transient: true, Message: "reset"}
 	unsent := &mcp.Error{Kind: mcp.Unavailable, Transient: true, Message: "busy"}
 	begun := &mcp.Error{Kind: mcp.Unavailable, Begun: true, Lost: true, Transient: true, Message: "busy"}
-	broken := &mcp.Error{Kind: mcp.Protocol, Sent: true, Message: "rubbish"}
-	answered := &mcp.Error{Kind: mcp.Answered, Code: -32000, Sent: true, Message: "no"}
+	broken := &mcp.Error{Kind: mcp.Protocol, MayHaveRun: true, Message: "rubbish"}
+	answered := &mcp.Error{Kind: mcp.Answered, Code: -32000, MayHaveRun: true, Message: "no"}
 	polite := &mcp.Error{Kind: mcp.Unavailable, Transient: true, RetryAfter: 5 * time.Second, Message: "busy"}
 	rude := &mcp.Error{Kind: mcp.Unavailable, Transient: true, RetryAfter: time.Hour, Message: "busy"}
 	short := &registry.Server{ID: "s", UID: "u", Trusted: true, Stdio: &registry.Stdio{Command: "x"}, CallTimeout: 2 * time.Second}
@@ -171,7 +171,7 @@ func TestRetry(t *testing.T) {
 
 // What an earlier try may have done stays unknown, whatever becomes of a later one.
 func TestUnknownStaysUnknown(t *testing.T) {
-	reset := &mcp.Error{Kind: mcp.Unavailable, Sent: true, Transient: true, Message: "reset"}
+	reset := &mcp.Error{Kind: mcp.Unavailable, MayHaveRun: true, Transient: true, Message: "reset"}
 	login := &mcp.Error{Kind: mcp.LoginRequired, Message: "log in"}
 	synctest.Test(t, func(t *testing.T) {
 		at, err := tries(t, []error{reset, login}, Request{Tool: "look"})
@@ -183,7 +183,7 @@ func TestUnknownStaysUnknown(t *testing.T) {
 
 // A server that was removed, or changed, while a call waits for its next try is not called again.
 func TestNoRetryOfAnotherServer(t *testing.T) {
-	reset := &mcp.Error{Kind: mcp.Unavailable, Sent: true, Transient: true, Message: "reset"}
+	reset := &mcp.Error{Kind: mcp.Unavailable, MayHaveRun: true, Transient: true, Message: "reset"}
 	mine := &registry.Server{ID: "s", UID: "u", Trusted: true, Stdio: &registry.Stdio{Command: "x"}}
 	changed := mine.Clone()
 	changed.Generation++

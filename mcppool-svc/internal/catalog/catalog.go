@@ -246,7 +246,7 @@ func text(fields map[string]json.RawMessage, key string, to *string) error {
 
 func protocolError(format string, args ...any) *mcp.Error {
 	e := mcp.Errorf(mcp.Protocol, format, args...)
-	e.Sent = true // tools/list was sent; no tool was called
+	e.MayHaveRun = true // the server answered tools/list; call.Explain knows that no tool ran
 	return e
 }
 

@@ -192,7 +192,7 @@ func TestAskingEndsWithTheCall(t *testing.T) {
 		t.Errorf("result = %s, %v; want the tool's answer within the grace", raw, err)
 	}
 	_, err = c.CallTool(t.Context(), Call{Name: "askcrash", Arguments: strictjson.Checked(`{}`), Ask: says})
-	if e := As(err); e.Kind != Unavailable || !e.Sent {
+	if e := As(err); e.Kind != Unavailable || !e.MayHaveRun {
 		t.Errorf("crash: %v", err)
 	}
 }

@@ -70,7 +70,7 @@ func TestBuiltinThatPanics(t *testing.T) {
 		return srv, io.NopCloser(nil), nil
 	}}}), &registry.Server{ID: "own", Builtin: &registry.Builtin{Name: "own"}})
 	_, err := callTool(t, c, "panic", `{}`)
-	if e := As(err); e.Kind != Answered || e.Code != mcp.INTERNAL_ERROR || !e.Sent || !strings.Contains(e.Message, "boom") {
+	if e := As(err); e.Kind != Answered || e.Code != mcp.INTERNAL_ERROR || !e.MayHaveRun || !strings.Contains(e.Message, "boom") {
 		t.Errorf("error = %v", err)
 	}
 	if raw, err := callTool(t, c, "echo", `{"text":"on"}`); err != nil || !strings.Contains(raw, "on") {

@@ -117,10 +117,10 @@ func (c *client) roundFailed(ctx context.Context, r *running, last round, err er
 		last.failures++
 		final := e.Kind == Answered || e.Ended || c.isDone()
 		if !final && r.call.Again != nil && r.call.Again(ctx, last.failures, &e) {
-			last.unknown = last.unknown || e.Sent
+			last.unknown = last.unknown || e.MayHaveRun
 			return last, nil
 		}
-		e.Begun, e.Sent = true, e.Sent || last.unknown || last.acted
+		e.Begun, e.MayHaveRun = true, e.MayHaveRun || last.unknown || last.acted
 		err = &e
 	}
 	if e.Kind == Answered && e.Code == mcp.URL_ELICITATION_REQUIRED {

@@ -15,7 +15,7 @@ import (
 func wantRefused(t *testing.T, err error) {
 	t.Helper()
 	var e *Error
-	if !errors.As(err, &e) || e.Kind != AddressRefused || e.Sent || !strings.Contains(e.Message, "--allow-addresses") {
+	if !errors.As(err, &e) || e.Kind != AddressRefused || e.MayHaveRun || !strings.Contains(e.Message, "--allow-addresses") {
 		t.Errorf("error = %v, want a refused address, nothing sent", err)
 	}
 }

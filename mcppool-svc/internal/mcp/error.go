@@ -46,11 +46,11 @@ type Error struct {
 	Kind Kind
 	// Message is the whole text, including that of the cause.
 	Message string
-	// Sent is false only if the request certainly ran no tool: the server never got it, or rejected it.
-	Sent bool
-	// Begun reports that an earlier request of the same call was answered: a repeated call would ask the same questions again.
+	// MayHaveRun is false only if the server certainly never got the request, or rejected it without running a tool.
+	MayHaveRun bool
+	// Begun reports that the server answered an earlier request of the same call: a repeated call would ask the same questions again.
 	Begun bool
-	// Ended reports that the server answered, so that the tool ran, although the answer cannot be used.
+	// Ended reports that the server answered the request, so that no tool is running for it, although the call has no usable result.
 	Ended bool
 	// Code is the JSON-RPC error code of an answer.
 	Code int
@@ -75,20 +75,20 @@ func (e *Error) Error() string { return e.Message }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Errorf makes an error of a kind about something that was not sent; a %w verb gives the cause.
+// Errorf makes an error about a request that was not sent, or another operation; a %w verb gives the cause.
 func Errorf(kind Kind, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Kind: kind, Message: err.Error(), Err: errors.Unwrap(err)}
 }
 
-// sentf is Errorf about a request that the server may have got.
+// sentf is Errorf for a request that was sent and may have run.
 func sentf(kind Kind, format string, args ...any) *Error {
 	e := Errorf(kind, format, args...)
-	e.Sent = true
+	e.MayHaveRun = true
 	return e
 }
 
-// endedf is Errorf about a request that the server answered, so that the tool ran.
+// endedf is Errorf for a request that the server answered, but not with a usable result.
 func endedf(kind Kind, format string, args ...any) *Error {
 	e := sentf(kind, format, args...)
 	e.Ended = true
@@ -97,7 +97,7 @@ func endedf(kind Kind, format string, args ...any) *Error {
 
 // Panicked is the error of a tool in this process that panicked.
 func Panicked(with any) *Error {
-	return &Error{Kind: Answered, Code: mcp.INTERNAL_ERROR, Sent: true, Message: fmt.Sprintf("the tool panicked: %.1000v", with)}
+	return &Error{Kind: Answered, Code: mcp.INTERNAL_ERROR, MayHaveRun: true, Message: fmt.Sprintf("the tool panicked: %.1000v", with)}
 }
 
 // Find returns the Error in err, or nil if there is none. What may not be reached is one.
@@ -120,7 +120,7 @@ func As(err error) *Error {
 	if e := Find(err); e != nil {
 		return e
 	}
-	return &Error{Kind: Unavailable, Message: err.Error(), Sent: true, Err: err}
+	return &Error{Kind: Unavailable, Message: err.Error(), MayHaveRun: true, Err: err}
 }
 
 // statusError is an HTTP status instead of an answer.
@@ -135,22 +135,22 @@ func statusText(status int) string {
 // refused returns the error of a request that was answered with an HTTP error status. Some statuses prove that no tool ran; with all others
 // one may have run. said is the JSON-RPC error in the response, or nil.
 func refused(status int, after time.Duration, said *Error) *Error {
-	e := &Error{Kind: Unavailable, Sent: true, Err: &statusError{status}, Message: "the server answered HTTP " + statusText(status),
+	e := &Error{Kind: Unavailable, MayHaveRun: true, Err: &statusError{status}, Message: "the server answered HTTP " + statusText(status),
 		Transient: statusPasses(status), RetryAfter: after}
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		e.Kind, e.Sent = Unauthorized, false
+		e.Kind, e.MayHaveRun = Unauthorized, false
 		e.Message += ": it wants a credential, or another one; put it in the server's `headers`"
 		return e
 	case http.StatusNotFound:
 		if said != nil && said.Code == mcp.METHOD_NOT_FOUND {
 			break // since 2026-07-28 this status is for unknown methods
 		}
-		e.Sent, e.Lost = false, true
+		e.MayHaveRun, e.Lost = false, true
 		e.Message += ": it does not know the session, or the address is wrong"
 		return e
 	case http.StatusMethodNotAllowed, http.StatusUnsupportedMediaType, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests:
-		e.Sent = false
+		e.MayHaveRun = false
 		return e
 	}
 	if said == nil {
@@ -159,7 +159,7 @@ func refused(status int, after time.Duration, said *Error) *Error {
 	e.Message += ": " + said.Message
 	if status == http.StatusBadRequest && strings.Contains(strings.ToLower(said.Message), "session") {
 		// Some servers answer 400 instead of 404 once they have forgotten a session.
-		e.Sent, e.Lost = false, true
+		e.MayHaveRun, e.Lost = false, true
 		return e
 	}
 	e.Kind, e.Code, e.Data = Answered, said.Code, said.Data

@@ -44,7 +44,7 @@ func TestFunctionsNotCalled(t *testing.T) {
 		"unknown":           {t.Context(), Call{Name: "other"}, Answered},
 	} {
 		_, err := c.CallTool(tt.ctx, tt.call)
-		if e := As(err); e.Kind != tt.kind || e.Sent != (tt.kind == Answered) {
+		if e := As(err); e.Kind != tt.kind || e.MayHaveRun != (tt.kind == Answered) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -55,7 +55,7 @@ func TestFunctionsNotCalled(t *testing.T) {
 		t.Error(err)
 	}
 	<-c.Done()
-	if _, err := c.CallTool(t.Context(), Call{Name: "count"}); !As(err).Lost || As(err).Sent {
+	if _, err := c.CallTool(t.Context(), Call{Name: "count"}); !As(err).Lost || As(err).MayHaveRun {
 		t.Errorf("closed: %v", err)
 	}
 	if calls != 0 {

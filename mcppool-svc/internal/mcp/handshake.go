@@ -160,7 +160,7 @@ func (c *client) discover(ctx context.Context) error {
 	}
 	if err != nil {
 		e := *As(err)
-		answered := e.Sent
+		answered := e.MayHaveRun
 		if status, ok := errors.AsType[*statusError](err); ok {
 			answered = !statusPasses(status.status)
 		}

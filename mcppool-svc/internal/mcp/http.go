@@ -374,17 +374,17 @@ func discard(resp *http.Response) {
 func networkError(err error, sent bool) *Error {
 	if known := Find(err); known != nil {
 		e := *known
-		_, unsent := errors.AsType[outbound.Unsent](err)
-		e.Sent = sent && !unsent
+		_, notExecuted := errors.AsType[outbound.NotExecuted](err)
+		e.MayHaveRun = sent && !notExecuted
 		return &e
 	}
 	if of, ok := errors.AsType[*url.Error](err); ok {
 		err = of.Err
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return &Error{Kind: Interrupted, Message: err.Error(), Sent: sent, Err: err}
+		return &Error{Kind: Interrupted, Message: err.Error(), MayHaveRun: sent, Err: err}
 	}
-	return &Error{Kind: Unavailable, Sent: sent, Lost: true, Transient: outbound.Passes(err), Err: err, Message: "the server cannot be reached: " + cut(err.Error())}
+	return &Error{Kind: Unavailable, MayHaveRun: sent, Lost: true, Transient: outbound.Passes(err), Err: err, Message: "the server cannot be reached: " + cut(err.Error())}
 }
 
 // errNoStream means that an address is not one of the older HTTP transport.
@@ -409,7 +409,7 @@ func (t *web) open(ctx context.Context) error {
 			e = refused(resp.StatusCode, outbound.RetryAfter(resp.Header.Get("Retry-After"), time.Now()), nil)
 			e.Err = errors.Join(errNoStream, e.Err)
 		}
-		e.Sent = false // no tool was called
+		e.MayHaveRun = false // no tool was called
 		return e
 	}
 	named := make(chan string, 1)
@@ -424,7 +424,7 @@ func (t *web) open(ctx context.Context) error {
 		return t.client.noAnswer(ctx)
 	}
 	e := *As(t.client.Err())
-	e.Sent = false
+	e.MayHaveRun = false
 	return &e
 }
 
@@ -445,7 +445,7 @@ func (t *web) read(resp *http.Response, named chan<- string) {
 		if !errors.Is(err, io.EOF) {
 			reason = cut(err.Error())
 		}
-		why = &Error{Kind: Unavailable, Sent: true, Lost: true, Err: err, Message: "the stream of the server's messages was lost: " + reason}
+		why = &Error{Kind: Unavailable, MayHaveRun: true, Lost: true, Err: err, Message: "the stream of the server's messages was lost: " + reason}
 	}
 	t.client.fail(why)
 }

@@ -233,7 +233,7 @@ func TestHTTPOutcomes(t *testing.T) {
 		_, err := callTool(t, c, "echo", `{"text":"a"}`)
 		fail.Store(0)
 		e := As(err)
-		if err == nil || e.Sent != tt.sent || e.Lost != tt.lost {
+		if err == nil || e.MayHaveRun != tt.sent || e.Lost != tt.lost {
 			t.Errorf("failure %d: %+v, want sent %v, lost %v", tt.code, e, tt.sent, tt.lost)
 		}
 	}
@@ -292,7 +292,7 @@ func TestHTTPModernServer(t *testing.T) {
 		t.Errorf("protocol = %q", got)
 	}
 	_, err := c.CallTool(ctx, Call{Name: "x", Arguments: strictjson.Checked(`{}`), Notify: func(Notification) {}})
-	if e := As(err); e.Kind != Interrupted || !e.Sent {
+	if e := As(err); e.Kind != Interrupted || !e.MayHaveRun {
 		t.Errorf("error = %+v", e)
 	}
 	select {

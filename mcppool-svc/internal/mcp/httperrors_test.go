@@ -25,7 +25,7 @@ func TestTooManyRequests(t *testing.T) {
 	busy.Store(true)
 	_, err := callTool(t, c, "echo", `{"text":"x"}`)
 	e := As(err)
-	if !e.Transient || e.Sent || e.RetryAfter != 7*time.Second {
+	if !e.Transient || e.MayHaveRun || e.RetryAfter != 7*time.Second {
 		t.Errorf("got %+v", e)
 	}
 }

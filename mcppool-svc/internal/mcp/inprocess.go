@@ -121,7 +121,7 @@ func (f *functions) begin(ctx context.Context, call Call) (tool Function, err er
 	case ctx.Err() != nil:
 		return tool, GivenUp(ctx, false)
 	case i < 0:
-		return tool, &Error{Kind: Answered, Code: mcp.INVALID_PARAMS, Sent: true, Message: fmt.Sprintf("unknown tool %q", call.Name)}
+		return tool, &Error{Kind: Answered, Code: mcp.INVALID_PARAMS, MayHaveRun: true, Message: fmt.Sprintf("unknown tool %q", call.Name)}
 	case call.Resume != nil, call.Follow != "":
 		return tool, Errorf(Misconfigured, "the tool %s is a function by now, which cannot go on with an earlier call; call it again from the start", call.Name)
 	case call.Gate != nil:
@@ -257,7 +257,7 @@ func (t *builtin) handle(ctx context.Context, request []byte) response {
 		}
 		return response{result: result}
 	case mcp.JSONRPCError:
-		return response{err: &Error{Kind: Answered, Code: m.Error.Code, Sent: true, Message: cut(m.Error.Message)}}
+		return response{err: &Error{Kind: Answered, Code: m.Error.Code, MayHaveRun: true, Message: cut(m.Error.Message)}}
 	default:
 		return malformed("it is a %T", m)
 	}

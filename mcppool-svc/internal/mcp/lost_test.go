@@ -28,7 +28,7 @@ func TestLostConnections(t *testing.T) {
 				end(conn)
 			}
 			e := conn.lost(true)
-			if e.Message != c.message || e.Transient != c.transient || !e.Lost || !e.Sent {
+			if e.Message != c.message || e.Transient != c.transient || !e.Lost || !e.MayHaveRun {
 				t.Errorf("it came to %+v, want %q and transient %v", e, c.message, c.transient)
 			}
 		})

@@ -206,7 +206,7 @@ func (c *client) outcome(r response) (json.RawMessage, error) {
 		return r.result, nil
 	}
 	if c.isDone() && r.err.Lost && r.err.Kind == Unavailable {
-		return nil, c.lost(r.err.Sent)
+		return nil, c.lost(r.err.MayHaveRun)
 	}
 	e := *r.err
 	e.Message = c.hide(e.Message)
@@ -274,14 +274,14 @@ func (c *client) lost(sent bool) *Error {
 		// A server that never completed the handshake fails the same way again.
 		e.Transient = c.info.Protocol != "" && e.Kind == Unavailable
 	}
-	e.Sent, e.Lost = sent, true
+	e.MayHaveRun, e.Lost = sent, true
 	return &e
 }
 
 // GivenUp is the error of a request whose caller gave up.
 func GivenUp(ctx context.Context, sent bool) *Error {
 	cause := context.Cause(ctx)
-	return &Error{Kind: Interrupted, Message: cause.Error(), Sent: sent, Err: errors.Join(ctx.Err(), cause)}
+	return &Error{Kind: Interrupted, Message: cause.Error(), MayHaveRun: sent, Err: errors.Join(ctx.Err(), cause)}
 }
 
 // responseOf reads the response in a message.
@@ -295,7 +295,7 @@ func responseOf(m jsonrpc.Message) response {
 		if err := json.Unmarshal(m.Error, &e); err != nil {
 			return malformed("its error cannot be read: %w", err)
 		}
-		return response{err: &Error{Kind: Answered, Code: e.Code, Sent: true, Message: cut(e.Message), Data: e.Data}}
+		return response{err: &Error{Kind: Answered, Code: e.Code, MayHaveRun: true, Message: cut(e.Message), Data: e.Data}}
 	}
 	if len(m.Result) == 0 {
 		return malformed("it has neither result nor error")

@@ -215,7 +215,7 @@ func TestAnswers(t *testing.T) {
 			if string(got) != tt.result || (err != nil) != (tt.result == "") {
 				t.Errorf("result %s, %v; want %s", got, err, tt.result)
 			}
-			if err != nil && (As(err).Kind != tt.kind || As(err).Code != tt.code || !As(err).Sent) {
+			if err != nil && (As(err).Kind != tt.kind || As(err).Code != tt.code || !As(err).MayHaveRun) {
 				t.Errorf("error %+v, want %v, %d", As(err), tt.kind, tt.code)
 			}
 			if n := len(c.waiting); n != 0 && tt.kind != Unavailable {
@@ -240,7 +240,7 @@ func TestRequestIsGivenUp(t *testing.T) {
 				end(c, cancel)
 			}()
 			_, err := c.ask(ctx, "tools/call", "a", nil)
-			if e := As(err); err == nil || e.Kind != Interrupted && !e.Lost || !e.Sent {
+			if e := As(err); err == nil || e.Kind != Interrupted && !e.Lost || !e.MayHaveRun {
 				t.Errorf("%v", err)
 			}
 			if n := len(c.waiting); n != 0 && name == "its context" {

@@ -90,7 +90,7 @@ func TestRoundsGoOnElsewhere(t *testing.T) {
 	}()
 	q := <-asked
 	cancel()
-	if e := As(<-ended); e.Kind != Interrupted || !e.Sent {
+	if e := As(<-ended); e.Kind != Interrupted || !e.MayHaveRun {
 		t.Errorf("the first call: %v", e)
 	}
 	from, err := DecodeContinuation(q.State)
@@ -108,7 +108,7 @@ func TestRoundsGoOnElsewhere(t *testing.T) {
 	// A server that forgot how would do it all again.
 	old := dialServer(t, newConnector(t, Config{}), webServer(serveWeb(t, mcptest.Web(mcptest.Good))))
 	_, err = old.CallTool(t.Context(), call)
-	if e := As(err); err == nil || e.Sent || e.Kind != Misconfigured {
+	if e := As(err); err == nil || e.MayHaveRun || e.Kind != Misconfigured {
 		t.Errorf("older revision: %v", err)
 	}
 }
@@ -200,7 +200,7 @@ func TestTaskCancelled(t *testing.T) {
 					cancel(errors.New("enough"))
 				}
 			}})
-			if e := As(err); e.Kind != Interrupted || !e.Sent || e.Message != "enough" {
+			if e := As(err); e.Kind != Interrupted || !e.MayHaveRun || e.Message != "enough" {
 				t.Errorf("error = %v", err)
 			}
 			conn := c.(*client)
@@ -238,7 +238,7 @@ func TestTaskOutlivesItsConnection(t *testing.T) {
 				t.Errorf("result = %s, %v", raw, err)
 			}
 			_, err = second.CallTool(t.Context(), Call{Name: "job", Follow: "job-99"})
-			if e := As(err); err == nil || e.Kind != Protocol || !e.Sent || e.Ended || !strings.Contains(e.Message, "Task not found") {
+			if e := As(err); err == nil || e.Kind != Protocol || !e.MayHaveRun || e.Ended || !strings.Contains(e.Message, "Task not found") {
 				t.Errorf("unknown task: %v", err)
 			}
 		})
@@ -263,7 +263,7 @@ func TestTaskLost(t *testing.T) {
 				begun <- struct{}{}
 			}
 		}})
-		if e := As(err); err == nil || !e.Sent || e.Ended || e.Kind == Answered || !strings.Contains(e.Message, want) {
+		if e := As(err); err == nil || !e.MayHaveRun || e.Ended || e.Kind == Answered || !strings.Contains(e.Message, want) {
 			t.Errorf("%s: %v", how, err)
 		}
 	}

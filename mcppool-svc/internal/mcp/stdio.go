@@ -83,7 +83,7 @@ func (t *stdio) close() {
 // writeFailed ends the connection when the child does not read, or closed its stdin.
 func (t *stdio) writeFailed(err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		t.client.fail(&Error{Kind: Unavailable, Sent: true, Lost: true,
+		t.client.fail(&Error{Kind: Unavailable, MayHaveRun: true, Lost: true,
 			Message: fmt.Sprintf("MCP server %s does not read its stdin", t.client.server.ID)})
 	}
 	t.child.Close() // which ends its output too
@@ -106,7 +106,7 @@ func (t *stdio) closeReason(why error) *Error {
 	case errors.Is(why, jsonrpc.ErrEndless):
 		e = endless(t.client.limit)
 	case errors.Is(why, jsonrpc.ErrNoise):
-		e = &Error{Kind: Protocol, Sent: true, Lost: true, Message: "the program does not speak MCP on its stdout: it wrote " + t.in.Noise()}
+		e = &Error{Kind: Protocol, MayHaveRun: true, Lost: true, Message: "the program does not speak MCP on its stdout: it wrote " + t.in.Noise()}
 	}
 	if e != nil {
 		e.Message = fmt.Sprintf("MCP server %s: %s", t.client.server.ID, t.client.hide(e.Message))

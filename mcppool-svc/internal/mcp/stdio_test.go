@@ -137,9 +137,9 @@ func TestCallOutcomes(t *testing.T) {
 		tool string
 		want Error
 	}{
-		{"error", Error{Kind: Answered, Code: -32000, Sent: true, Message: "the disk is full"}},
-		{"nope", Error{Kind: Answered, Code: -32602, Sent: true, Message: "Unknown tool: nope"}},
-		{"crash", Error{Kind: Unavailable, Sent: true, Lost: true, Message: "exit status 7"}},
+		{"error", Error{Kind: Answered, Code: -32000, MayHaveRun: true, Message: "the disk is full"}},
+		{"nope", Error{Kind: Answered, Code: -32602, MayHaveRun: true, Message: "Unknown tool: nope"}},
+		{"crash", Error{Kind: Unavailable, MayHaveRun: true, Lost: true, Message: "exit status 7"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.tool, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestCallOutcomes(t *testing.T) {
 			if !errors.As(err, &e) {
 				t.Fatalf("error = %v", err)
 			}
-			got := Error{Kind: e.Kind, Code: e.Code, Sent: e.Sent, Lost: e.Lost, Message: tt.want.Message}
+			got := Error{Kind: e.Kind, Code: e.Code, MayHaveRun: e.MayHaveRun, Lost: e.Lost, Message: tt.want.Message}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -168,7 +168,7 @@ func TestDeadChildIsNoticedAndLaterCallsAreProvenNotSent(t *testing.T) {
 		t.Errorf("Err = %v, want the last words of the child", err)
 	}
 	_, err := callTool(t, c, "echo", `{"text":"a"}`)
-	if e := As(err); e.Sent || !e.Lost {
+	if e := As(err); e.MayHaveRun || !e.Lost {
 		t.Errorf("error = %+v, want not sent and lost", e)
 	}
 }
@@ -182,7 +182,7 @@ func TestDeadlineTellsTheServerAndDoesNotWait(t *testing.T) {
 	defer cancel()
 	_, err := c.CallTool(ctx, Call{Name: "hang", Arguments: strictjson.Checked(`{}`), Notify: func(Notification) {}})
 	e := As(err)
-	if e.Kind != Interrupted || !e.Sent || !errors.Is(err, context.DeadlineExceeded) {
+	if e.Kind != Interrupted || !e.MayHaveRun || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error = %+v", e)
 	}
 	if _, err := callTool(t, c, "echo", `{"text":"still there"}`); err != nil {
@@ -255,7 +255,7 @@ func TestTooLargeMessageEndsItsCallAlone(t *testing.T) {
 	}
 	_, err := callTool(t, c, "large", `{"n":1100000}`)
 	e := As(err)
-	if e.Kind != TooLarge || !e.Sent || !e.Ended || e.Lost || !strings.Contains(e.Message, "more than 1 MiB; ask the tool for less, or have an operator raise the pool's --max-message-bytes") {
+	if e.Kind != TooLarge || !e.MayHaveRun || !e.Ended || e.Lost || !strings.Contains(e.Message, "more than 1 MiB; ask the tool for less, or have an operator raise the pool's --max-message-bytes") {
 		t.Errorf("error = %+v", e)
 	}
 	if _, err := callTool(t, c, "echo", `{"text":"still there"}`); err != nil {
@@ -281,7 +281,7 @@ func TestServerThatDoesNotReadHangsNobody(t *testing.T) {
 		t.Errorf("first call: %v", err)
 	}
 	_, err = callTool(t, c, "echo", big)
-	if e := As(err); e.Sent || !strings.Contains(e.Message, "does not read its stdin") {
+	if e := As(err); e.MayHaveRun || !strings.Contains(e.Message, "does not read its stdin") {
 		t.Errorf("second call: %+v", e)
 	}
 	if err := c.Close(); err != nil { // which kills what does not end by itself
@@ -294,7 +294,7 @@ func TestWrongIDIsNoAnswer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), briefly)
 	defer cancel()
 	_, err := c.CallTool(ctx, Call{Name: "echo", Arguments: strictjson.Checked(`{"text":"a"}`), Notify: func(Notification) {}})
-	if e := As(err); e.Kind != Interrupted || !e.Sent {
+	if e := As(err); e.Kind != Interrupted || !e.MayHaveRun {
 		t.Errorf("error = %+v", e)
 	}
 }

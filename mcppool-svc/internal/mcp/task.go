@@ -127,7 +127,7 @@ func (c *client) taskResult(ctx context.Context, r *running, t mcpTask) (json.Ra
 		return nil, endedf(Protocol, "the task %.100q is completed, but has no result", t.ID)
 	}
 	code, _ := strictjson.Member(t.fields["error"], "code")
-	e := &Error{Kind: Answered, Sent: true, Message: cmp.Or(cut(memberOf(t.fields["error"], "message")), "the task failed: "+t.Message)}
+	e := &Error{Kind: Answered, MayHaveRun: true, Message: cmp.Or(cut(memberOf(t.fields["error"], "message")), "the task failed: "+t.Message)}
 	_ = json.Unmarshal(code, &e.Code) // 0 if there is none
 	return nil, e
 }
@@ -265,7 +265,7 @@ func (f *follower) poll(ctx context.Context) error {
 	}
 	e := *As(err)
 	final := e.Lost && !f.c.portable()
-	if e.Sent, e.Ended = true, false; e.Kind == Answered {
+	if e.MayHaveRun, e.Ended = true, false; e.Kind == Answered {
 		final = final || e.Code == mcp.INVALID_PARAMS || e.Code == mcp.METHOD_NOT_FOUND || e.Code == mcp.MISSING_REQUIRED_CLIENT_CAPABILITY
 		e.Kind = Protocol
 		e.Message = fmt.Sprintf("the MCP server does not tell the outcome of the task %.100q: error %d: %s", f.id, e.Code, e.Message)
@@ -283,7 +283,7 @@ func (f *follower) end(ctx context.Context, try int) (json.RawMessage, error) {
 		return raw, nil
 	}
 	e := *As(err)
-	if e.Sent = true; e.Kind == Unavailable && try < maxResultTries && !f.c.isDone() {
+	if e.MayHaveRun = true; e.Kind == Unavailable && try < maxResultTries && !f.c.isDone() {
 		return nil, nil
 	}
 	return nil, &e

@@ -58,7 +58,7 @@ func (c *client) leave(r *running, err error) {
 	delete(c.calls, r.token)
 	if err != nil {
 		e := As(err)
-		c.unsettled = c.unsettled || e.Kind == Interrupted && e.Sent
+		c.unsettled = c.unsettled || e.Kind == Interrupted && e.MayHaveRun
 	}
 	c.sortOut()
 }

@@ -52,7 +52,7 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		if req.Body != nil {
 			_ = req.Body.Close()
 		}
-		return nil, Unsent{err}
+		return nil, NotExecuted{err}
 	}
 	resp, err := t.base.RoundTrip(t.with(req, token))
 	if err != nil || !isRefusal(resp) {
@@ -74,15 +74,15 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if why != nil {
 		discard(resp)
-		return nil, Unsent{why}
+		return nil, NotExecuted{why}
 	}
 	return resp, nil
 }
 
-// Unsent is an error of a request that the server did not execute.
-type Unsent struct{ error }
+// NotExecuted is an error of a request that the server did not execute.
+type NotExecuted struct{ error }
 
-func (e Unsent) Unwrap() error { return e.error }
+func (e NotExecuted) Unwrap() error { return e.error }
 
 // discard closes a refusal, of which a little is read so that its connection can be used again.
 func discard(resp *http.Response) {
@@ -149,7 +149,7 @@ type Server struct {
 	Login      Credentials // may be nil
 }
 
-// NewClient makes a client for a server, which shares no connections with other users. Its errors may wrap *Error and Unsent.
+// NewClient makes a client for a server, which shares no connections with other users. Its errors may wrap *Error and NotExecuted.
 func NewClient(s Server) *http.Client {
 	trips := &roundTripper{base: newTransport(s), origin: s.Origin, headers: s.Headers, login: s.Login}
 	return &http.Client{Transport: trips, CheckRedirect: checkRedirect}
