@@ -83,7 +83,7 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 		all = append(all, journal.Record{FirstSeq: next, Record: r})
 		next += uint64(len(r.GetFacts()))
 	}
-	checkpoint, said := agentflow.Forked(t.ID, records, kept, seq)
+	checkpoint, said := agentflow.Fork(t.ID, records, kept, seq)
 	head.Limits.MaxFailedSteps = failedLimit(t.Head, records, checkpoint)
 	head.Forks = append(head.Forks, &storagev1.Fork{TaskId: t.ID, Seq: seq})
 	checkpoint.UpdateTime = now
@@ -100,7 +100,7 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 func failedLimit(from *storagev1.TaskHead, records []*storagev1.Record, c *storagev1.Checkpoint) uint32 {
 	limit, before := from.GetLimits().GetMaxFailedSteps(), uint32(0)
 	if n := len(from.GetForks()); n > 0 { // the forked task's own limit was raised in the same way
-		before = agentflow.Failed(first(records, from.GetForks()[n-1].GetSeq()))
+		before = agentflow.CountFailedSteps(first(records, from.GetForks()[n-1].GetSeq()))
 	}
 	return limit - min(limit, before) + c.GetErrorCount()
 }

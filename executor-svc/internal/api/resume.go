@@ -88,7 +88,7 @@ func (s *Tasks) send(ctx context.Context, t *journal.Task, c *storagev1.Command,
 // checkAnswer checks an answer before it is queued: Send may return before a queued command is applied, and a later refusal would not
 // reach the caller. It also replaces the placeholder risk of a grant by the risk of the step.
 func (s *Tasks) checkAnswer(ctx context.Context, t *journal.Task, open *storagev1.Wait, c *storagev1.Command) error {
-	if err := agentflow.Fits(open, c); err != nil {
+	if err := agentflow.CheckWaitKind(open, c); err != nil {
 		return err
 	}
 	var step *storagev1.ActiveStep
@@ -221,7 +221,7 @@ func same(c *storagev1.Command, given *storagev1.Fact, q question) bool {
 			return q.approves(c, k.StatusChanged.GetSuppliedHash())
 		}
 		if in := c.GetInput(); in != nil {
-			return bytes.Equal(k.StatusChanged.GetSuppliedHash(), flow.ElicitationHash(in))
+			return bytes.Equal(k.StatusChanged.GetSuppliedHash(), flow.ElicitationAnswerHash(in))
 		}
 		return c.GetParams() != nil && bytes.Equal(k.StatusChanged.GetSuppliedHash(), flow.SuppliedHash(c.GetParams().GetSupplied()))
 	case *storagev1.Fact_StepOutput:

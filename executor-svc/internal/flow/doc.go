@@ -1,6 +1,7 @@
-// Package flow defines how a task decides what to do next: a flow is a pure function from a task's state and an input to a
-// transition (new state, facts) and the actions to run.
+// Package flow defines how a task decides what to do next. A flow is a state machine: the engine gives it one Input at a time, and the
+// flow changes the task's checkpoint in place and returns a Transition: the facts to commit with the checkpoint, and the Actions to run. The
+// result of an action returns as another Input.
 //
-// It must not know the journal, the planner or the pool. Flows do no I/O and read neither clock nor randomness, so that one engine
+// A flow must not know the journal, the planner or the pool. It does no I/O and reads neither clock nor randomness, so that one engine
 // runs every flow, and a simulation runs the engine.
 package flow

@@ -8,31 +8,31 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// Final is the virtual tool that ends a flow.
+// Final is the id of the virtual tool that ends a flow.
 const Final = "FINAL"
 
-// ReadOutput is the virtual tool that reads on in a large output. The executor serves it from the task's history, without a
+// ReadOutput is the id of the virtual tool that reads a part of a large output. The executor serves it from the task's history, without a
 // pool and without approval.
 const ReadOutput = "pawl/read_output"
 
-// IsReadOutput reports whether the executor serves a step's call itself. A tool of a server that has the same id has a definition, and is
-// called and approved like any other.
+// IsReadOutput reports whether the executor serves a step's call itself. A server's tool with the same id has a definition hash; it is
+// approved and called like any other tool.
 func IsReadOutput(s *storagev1.ActiveStep) bool {
 	return s.GetToolId() == ReadOutput && s.GetDefinitionHash() == ""
 }
 
 // Flow decides what a task does next.
 type Flow interface {
-	// Apply handles one input. It changes t.State in place. If it returns an error, nothing is written, and the error goes to the
-	// sender of the command. The flow does not keep t.
+	// Apply handles one input. It changes t.State in place. If it returns an error, the caller discards the changed state, nothing is written
+	//, and the error goes to the sender of the command. The flow does not keep t.
 	Apply(t *Task, in Input) (Transition, error)
-	// Resume decides how a task continues when the next owner loads it from the journal. recovered reports that its last owner died.
+	// Resume decides how a task continues after an owner loaded it from the journal. recovered reports that its last owner died.
 	Resume(t *Task, recovered bool) (Transition, error)
 	// Fail ends a task that cannot continue for a reason outside the flow.
 	Fail(t *Task, e *storagev1.ErrorNote) (Transition, error)
 }
 
-// Task is a task as a flow reads it. Of its fields a flow changes only State.
+// Task is a task as a flow sees it. A flow changes only State.
 type Task struct {
 	ID    string
 	Head  *storagev1.TaskHead
@@ -41,7 +41,7 @@ type Task struct {
 	Now time.Time
 }
 
-// RunTime returns how long a task has run until now, in nanoseconds. It is counted only for tasks with a limit.
+// RunTime returns how long a task has run until now, in nanoseconds. Only a task with a limit of its run time counts it.
 func RunTime(c *storagev1.Checkpoint, now time.Time) int64 {
 	if c.GetRunSince() == 0 {
 		return c.GetRunTime()
@@ -49,15 +49,16 @@ func RunTime(c *storagev1.Checkpoint, now time.Time) int64 {
 	return c.GetRunTime() + max(0, now.UnixNano()-c.GetRunSince())
 }
 
-// Transition is one atomic change of a task's state: the facts to commit with the changed state, and the actions to run.
+// Transition is the result of one input, besides the changed Task.State: the facts to commit with the state, in one transaction, and the
+// actions to run.
 type Transition struct {
 	Facts   []*storagev1.Fact
 	Actions []Action
-	// Unchanged reports that there is nothing to commit.
+	// Unchanged reports that there is nothing to commit. Actions run all the same.
 	Unchanged bool
 }
 
-// AddUsage adds u to sum and returns it; nil stands for none.
+// AddUsage adds u to sum and returns sum. Either may be nil.
 func AddUsage(sum, u *storagev1.Usage) *storagev1.Usage {
 	if sum == nil {
 		sum = &storagev1.Usage{}
@@ -76,50 +77,55 @@ func AddUsage(sum, u *storagev1.Usage) *storagev1.Usage {
 type Action interface{ action() }
 
 type (
-	// Begin loads the tools and asks for the task's name, its risk and the first step. It ends with Begun.
+	// Begin loads the tools and asks the planner for the task's name, its risk and the first step. It ends with Begun; if Begun.Plan is
+	// Answering, Begin continues as Plan does.
 	Begin struct{}
-	// Plan asks for the next step. It ends with Planned.
+	// Plan asks the planner for the next step. It ends with Planned. If the planner answers instead, Plan may first send a Planned that is
+	// Answering, and Text.
 	Plan struct{}
-	// Call calls the tool of a step once the intent is durable. It sends Progress and McpTask, and ends with Called, Moved, Asked or
+	// Call calls the tool of a step once the intent is durable. It sends Progress and McpTask, and ends with Called, Moved, Elicited or
 	// Undelivered.
 	Call struct {
 		Ordinal uint32
 		Attempt uint32
 	}
-	// Attach delivers pending answers of people to an earlier call and then waits for its outcome. It ends as Call does.
+	// Attach delivers people's answers to an earlier call and then waits for its outcome. It ends as Call does.
 	Attach struct {
 		Ordinal uint32
 		Attempt uint32
 		// Fresh: the answers are delivered for the first time.
 		Fresh bool
-		// Stopping: the call was told to stop; its questions are dropped.
+		// Stopping: the call is being stopped; its questions are dropped.
 		Stopping bool
 	}
-	// StopCall asks the running call to stop; its Called still arrives.
+	// StopCall stops the running call; its Called still arrives.
 	StopCall struct{ Reason string }
 	// Withdraw ends a call that waits for a person. It produces no Input.
 	Withdraw struct {
 		Ordinal uint32
 		Attempt uint32
 		Round   uint32
-		// PoolID names the replica of the MCP pool that has the call, ToolID its tool.
+		// PoolID names the replica of the MCP pool that has the call; ToolID names its tool.
 		PoolID, ToolID string
 		Reason         string
 	}
-	// Derive asks for another input after a failed attempt. It ends with Derived.
+	// Derive asks the planner for another input after a failed attempt. It ends with Derived.
 	Derive struct{ Ordinal uint32 }
-	// Diagnose asks whether an error is about parameters and, if so, what is missing. It ends with Diagnosed.
+	// Diagnose asks the planner whether an error is about parameters and, if so, which are missing. It ends with Diagnosed.
 	Diagnose struct {
 		Ordinal uint32
 		// Known: the error is certainly about parameters (the input did not fit the schema).
 		Known bool
 	}
-	// Fill completes an input with the values that a person supplied. It ends with Derived.
+	// Fill asks the planner to complete an input with the values that a person supplied. It ends with Derived.
 	Fill struct{ Ordinal uint32 }
 	// RefreshTool lists the tools again, because the step's tool has changed. It ends with ToolRefreshed.
 	RefreshTool struct{ Ordinal uint32 }
-	// Answer writes the answer. It sends Text and ends with Answered.
-	Answer struct{ CutShort string }
+	// Answer lets the planner write the answer. It sends Text and ends with Answered.
+	Answer struct {
+		// CutShort says why the task ends early; empty if the planner chose to answer.
+		CutShort string
+	}
 	// Abandon stops all running actions; their late results are dropped.
 	Abandon struct{}
 )
@@ -145,7 +151,8 @@ type (
 	Command struct{ *storagev1.Command }
 	// Timeout reports that a wait's deadline or the task's run time may be over.
 	Timeout struct{}
-	// RecoverySettled reports that the process survived for a while after recovering the task, or stops in order: the task did not crash it.
+	// RecoverySettled reports that the task did not crash the process that recovered it: the process survived for a while, or stops in
+	// order.
 	RecoverySettled struct{}
 	// Begun ends Begin.
 	Begun struct {
@@ -158,13 +165,13 @@ type (
 	Planned struct {
 		// Step is the next step; nil means FINAL.
 		Step *PlannedStep
-		// CutShort says why the step is FINAL although the planner did not choose that; may be empty.
+		// CutShort says why the step is FINAL although the planner did not choose FINAL; may be empty.
 		CutShort string
-		// Answering: the planner has begun to write the answer. Text follows, and then another Planned.
+		// Answering: a new answer begins. If Answer is nil, Text follows, and then another Planned.
 		Answering bool
-		// Answer completes an answer that the planner streamed in the planning call; nil if it streamed none.
+		// Answer ends an answer that the planner wrote in the planning call; nil if it wrote none.
 		Answer *Answered
-		// Memory replaces the planner's summary of the oldest steps; nil if that stays.
+		// Memory replaces the planner's summary of the oldest steps; nil keeps the summary.
 		Memory *storagev1.Memory
 		// Err ends the task: the planner cannot continue.
 		Err   *storagev1.ErrorNote
@@ -178,32 +185,32 @@ type (
 		Round uint32
 		// Output is the step's output as JSON if the tool succeeded.
 		Output string
-		// Err says why it failed; nil if it succeeded.
+		// Err says why the tool failed; nil if it succeeded.
 		Err     *storagev1.ErrorNote
 		Outcome commonv1.Outcome
 		// Lost: a process or connection of Pawl failed, not the tool.
 		Lost bool
-		// Next is the next step if it is known already; nil if the planner has to be asked.
+		// Next is the next step if it is already known; nil if the planner has to be asked.
 		Next *Planned
-		// Usage is the usage of the models that the tool's server asked during the call; nil if it asked none.
+		// Usage is the usage of models that the tool's server asked during the call; nil if it asked none.
 		Usage *storagev1.Usage
 	}
-	// Moved reports that the call was not made, and another replica of the MCP pool has to make it. Its id is committed before the call is
-	// sent.
+	// Moved reports that the call was not made, and that another replica of the MCP pool has to make it.
 	Moved struct {
 		Ordinal uint32
 		Attempt uint32
-		PoolID  string
+		// PoolID names the other replica; it is committed before the call is sent.
+		PoolID string
 	}
-	// Asked reports that the call waits for people. It is not followed until they have answered.
-	Asked struct {
-		Ordinal   uint32
-		Attempt   uint32
-		Questions []Question
+	// Elicited reports that the call waits for people to answer its server's questions. No action runs for the call until they have answered.
+	Elicited struct {
+		Ordinal      uint32
+		Attempt      uint32
+		Elicitations []Elicitation
 		// RequestState is opaque state that the server gets back with the answers; may be empty.
 		RequestState string
 	}
-	// Undelivered reports that no replica of the MCP pool knows the call, and none can have received its answers.
+	// Undelivered reports that no replica of the MCP pool knows the call, and that none can have received its answers.
 	Undelivered struct {
 		Ordinal uint32
 		Attempt uint32
@@ -230,10 +237,10 @@ type (
 		Input   string
 		// Problem is the violation of the tool's schema by the input; empty if it fits.
 		Problem string
-		// Err: the planner could not make one.
+		// Err says why the planner could not make an input; nil if it made one.
 		Err   *storagev1.ErrorNote
 		Usage *storagev1.Usage
-		// Tool is the tool that the input was made for.
+		// Tool describes the tool that the input was made for.
 		Tool *Tool
 	}
 	// ToolRefreshed ends RefreshTool.
@@ -242,7 +249,7 @@ type (
 		Tool    *Tool
 		// Problem is the violation of the tool's schema by the step's input; empty if it fits.
 		Problem string
-		// Err: the tool can no longer be used.
+		// Err says why the tool can no longer be used; nil if it can.
 		Err *storagev1.ErrorNote
 	}
 	// Diagnosed ends Diagnose.
@@ -259,11 +266,11 @@ type (
 	Blocked struct{ Reason string }
 	// Answered ends Answer.
 	Answered struct {
-		// Text is its last piece; may be empty.
+		// Text is the answer's last piece; may be empty.
 		Text string
 		// FullAnswer is all pieces joined.
 		FullAnswer string
-		// NotReached: the answer says what is missing to reach the goal.
+		// NotReached reports that the goal was not reached; the answer says what is missing.
 		NotReached bool
 		// CutShort says why the task ended early; empty if the planner chose to answer.
 		CutShort string
@@ -280,7 +287,7 @@ func (Planned) input()         {}
 func (Called) input()          {}
 func (Moved) input()           {}
 func (Progress) input()        {}
-func (Asked) input()           {}
+func (Elicited) input()        {}
 func (Undelivered) input()     {}
 func (McpTask) input()         {}
 func (NotStarted) input()      {}
@@ -315,21 +322,21 @@ type PlannedStep struct {
 	Retry bool
 }
 
-// Question is a question of a tool's server to a person during a call.
-type Question struct {
+// Elicitation is a question of a tool's server to a person during a call.
+type Elicitation struct {
 	// InputID names the question within the call.
 	InputID    string
 	Message    string
 	SchemaJSON string
 	URL        string
-	// Expire is when the pool gives the question up, in nanoseconds since 1970; 0: never.
+	// Expire is the time when the pool gives up the question, in nanoseconds since 1970; 0: never.
 	Expire int64
 }
 
 // EndsCall reports whether an input ends a Call or Attach action.
 func EndsCall(in Input) bool {
 	switch in.(type) {
-	case Called, Moved, Asked, Undelivered:
+	case Called, Moved, Elicited, Undelivered:
 		return true
 	}
 	return false

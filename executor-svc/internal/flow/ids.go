@@ -43,7 +43,7 @@ func CallID(task string, ordinal, attempt, round uint32) string {
 	return id
 }
 
-// IdempotencyKey returns the key of a step with an input; it is the same for all attempts.
+// IdempotencyKey returns the idempotency key of a step's call with an input. All attempts with the same input have the same key.
 func IdempotencyKey(task string, ordinal uint32, input string) string {
 	sum := sha256.Sum256([]byte(input))
 	return task + "/" + StepID(ordinal) + "/" + hex.EncodeToString(sum[:8])
@@ -55,8 +55,8 @@ func SuppliedHash(s *storagev1.Supplied) []byte {
 	return sum[:]
 }
 
-// ElicitationHash returns the SHA-256 of a person's answer to an elicitation: a question of a tool's server.
-func ElicitationHash(in *storagev1.SupplyInput) []byte {
+// ElicitationAnswerHash returns the SHA-256 of a person's answer to an elicitation.
+func ElicitationAnswerHash(in *storagev1.SupplyInput) []byte {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d:%s", in.GetAction(), in.GetContentJson()))
 	return sum[:]
 }
@@ -79,15 +79,15 @@ func ToolInputHash(toolID, input string) []byte {
 	return sum[:]
 }
 
-// RequestHash returns the hash by which the pool recognises a call; see AttachCallRequest.
+// RequestHash returns the hash (hex) by which the pool recognises a call; see AttachCallRequest.
 func RequestHash(mcpID, name, input string) string {
 	sum := sha256.Sum256([]byte(mcpID + "\x00" + name + "\x00" + input))
 	return hex.EncodeToString(sum[:])
 }
 
-// AskedHash returns the SHA-256 (hex) of an approval's subject: task, step, user, configuration of the server, tool,
+// WaitHash returns the SHA-256 (hex) of the call that a wait is about: task, step, user, revision of the server's configuration, tool,
 // definition and input.
-func AskedHash(t *Task, s *storagev1.ActiveStep) string {
+func WaitHash(t *Task, s *storagev1.ActiveStep) string {
 	h := sha256.New()
 	for _, part := range []string{
 		t.ID, StepID(s.GetOrdinal()), t.Head.GetUserSub(), strconv.FormatUint(s.GetConfigRevision(), 10), s.GetToolId(),
@@ -98,8 +98,8 @@ func AskedHash(t *Task, s *storagev1.ActiveStep) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// QuestionHash returns the SHA-256 of a form that a tool's server asks a person to fill in, and of the step that asks.
-func QuestionHash(t *Task, s *storagev1.ActiveStep, message, schema string) []byte {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s%d:%s%s", AskedHash(t, s), len(message), message, schema))
+// ElicitationHash returns the SHA-256 of a form that a tool's server asks a person to fill in, and of the step's call.
+func ElicitationHash(t *Task, s *storagev1.ActiveStep, message, schema string) []byte {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s%d:%s%s", WaitHash(t, s), len(message), message, schema))
 	return sum[:]
 }

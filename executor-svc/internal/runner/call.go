@@ -114,7 +114,7 @@ func (s *Session) run(c *call, st *storagev1.ActiveStep, next func(string) *flow
 		defer c.end()
 		f := &follower{
 			call: c, emit: emit, log: s.log, mcpTaskID: st.GetMcpTaskId(), toolID: st.GetToolId(),
-			asked: flow.Asked{Ordinal: c.ordinal, Attempt: c.attempt},
+			asked: flow.Elicited{Ordinal: c.ordinal, Attempt: c.attempt},
 		}
 		res, err := follow(c.ctx, f)
 		if err != nil {

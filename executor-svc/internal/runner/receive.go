@@ -42,7 +42,7 @@ type follower struct {
 	// mcpTaskID names the MCP task of toolID that runs the call; empty if none does.
 	mcpTaskID, toolID string
 	// asked collects the call's questions.
-	asked flow.Asked
+	asked flow.Elicited
 	// answer delivers a known answer to a question; false if there is none. May be nil.
 	answer func(ctx context.Context, inputID string) bool
 }
@@ -71,14 +71,14 @@ func (f *follower) question(ctx context.Context, in *mcppoolv1.CallInputRequired
 	if f.call.stopping.Load() || f.answer != nil && f.answer(ctx, in.GetInputId()) {
 		return false
 	}
-	if slices.ContainsFunc(f.asked.Questions, func(q flow.Question) bool { return q.InputID == in.GetInputId() }) {
+	if slices.ContainsFunc(f.asked.Elicitations, func(q flow.Elicitation) bool { return q.InputID == in.GetInputId() }) {
 		return false // sent twice
 	}
-	q := flow.Question{InputID: valid(in.GetInputId()), Message: valid(in.GetMessage()), SchemaJSON: valid(in.GetSchemaJson()), URL: valid(in.GetUrl())}
+	q := flow.Elicitation{InputID: valid(in.GetInputId()), Message: valid(in.GetMessage()), SchemaJSON: valid(in.GetSchemaJson()), URL: valid(in.GetUrl())}
 	if t := in.GetExpireTime(); t != nil {
 		q.Expire = t.AsTime().UnixNano()
 	}
-	f.asked.Questions = append(f.asked.Questions, q)
+	f.asked.Elicitations = append(f.asked.Elicitations, q)
 	if state := in.GetRequestState(); state != "" {
 		f.asked.RequestState = state
 	}
@@ -100,7 +100,7 @@ func receive[M message](ctx context.Context, drop func(), recv func() (M, error)
 	for {
 		msg, err := recv()
 		switch {
-		case err != nil && len(f.asked.Questions) > 0 && errs.From(err).Metadata[errs.OutcomeKey] != errs.OutcomeKnown:
+		case err != nil && len(f.asked.Elicitations) > 0 && errs.From(err).Metadata[errs.OutcomeKey] != errs.OutcomeKnown:
 			return nil, errAsked
 		case errors.Is(err, io.EOF):
 			return nil, errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "the pool ended the call without a result; this is a defect of the pool, please report it")
@@ -113,7 +113,7 @@ func receive[M message](ctx context.Context, drop func(), recv func() (M, error)
 		case msg.GetTask() != nil:
 			f.mcpTask(msg.GetTask().GetTaskId())
 		case msg.GetInputRequired() != nil && f.question(ctx, msg.GetInputRequired()):
-			if len(f.asked.Questions) == maxQuestions {
+			if len(f.asked.Elicitations) == maxQuestions {
 				return nil, errAsked
 			}
 			if window == nil {

@@ -12,9 +12,9 @@ import (
 // maxAcceptedBytes bounds the accepted answers that a step keeps. Further ones are not kept: the person is asked again if the call is lost.
 const maxAcceptedBytes = 64 << 10
 
-// accept keeps an accepted answer, so that a repeated call need not ask the same again. A refusal drops all answers of the step. Answers
+// keepAccepted keeps an accepted answer, so that a repeated call need not ask the same again. A refusal drops all answers of the step. Answers
 // given in a browser cannot be repeated.
-func (d *draft) accept(s *storagev1.ActiveStep, w *storagev1.Wait, a *storagev1.SupplyInput) {
+func (d *draft) keepAccepted(s *storagev1.ActiveStep, w *storagev1.Wait, a *storagev1.SupplyInput) {
 	switch {
 	case a.GetAction() != executorv1.InputAnswer_ACTION_ACCEPT:
 		s.Accepted = nil
@@ -28,16 +28,16 @@ func (d *draft) accept(s *storagev1.ActiveStep, w *storagev1.Wait, a *storagev1.
 	}
 	if size <= maxAcceptedBytes {
 		s.Accepted = append(s.Accepted, &storagev1.Accepted{
-			AskedHash: flow.QuestionHash(d.t, s, w.GetMessage(), w.GetParamsSchemaJson()), ContentJson: a.GetContentJson(),
+			AskedHash: flow.ElicitationHash(d.t, s, w.GetMessage(), w.GetParamsSchemaJson()), ContentJson: a.GetContentJson(),
 			WaitId: w.GetId(), Attempt: s.GetAttempt(),
 		})
 	}
 }
 
-// answerAgain answers questions that a lost attempt asked before, each answer once per attempt, and returns the other questions.
-func (d *draft) answerAgain(s *storagev1.ActiveStep, questions []flow.Question) (left []flow.Question) {
+// reuseAnswers answers questions that a lost attempt asked before, each answer once per attempt, and returns the other questions.
+func (d *draft) reuseAnswers(s *storagev1.ActiveStep, questions []flow.Elicitation) (left []flow.Elicitation) {
 	for _, q := range questions {
-		a := d.accepted(s, q)
+		a := d.reuseAccepted(s, q)
 		if a == nil {
 			left = append(left, q)
 			continue
@@ -47,19 +47,19 @@ func (d *draft) answerAgain(s *storagev1.ActiveStep, questions []flow.Question) 
 		})
 		given := &storagev1.SupplyInput{Action: executorv1.InputAnswer_ACTION_ACCEPT, ContentJson: a.GetContentJson()}
 		d.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{
-			From: d.s.GetStatus(), SuppliedHash: flow.ElicitationHash(given),
+			From: d.s.GetStatus(), SuppliedHash: flow.ElicitationAnswerHash(given),
 			Reason: "the tool repeats the question that was answered as " + a.GetWaitId() + " before its call was lost; it got the same answer",
 		}}})
 	}
 	return left
 }
 
-// accepted returns the kept answer to exactly this question and marks it as used by this attempt; nil if none is left.
-func (d *draft) accepted(s *storagev1.ActiveStep, q flow.Question) *storagev1.Accepted {
+// reuseAccepted returns the kept answer to exactly this question and marks it as used by this attempt; nil if none is left.
+func (d *draft) reuseAccepted(s *storagev1.ActiveStep, q flow.Elicitation) *storagev1.Accepted {
 	if q.URL != "" || len(s.GetAccepted()) == 0 {
 		return nil
 	}
-	hash := flow.QuestionHash(d.t, s, q.Message, q.SchemaJSON)
+	hash := flow.ElicitationHash(d.t, s, q.Message, q.SchemaJSON)
 	for i, a := range s.GetAccepted() {
 		if a.GetAttempt() < s.GetAttempt() && bytes.Equal(a.GetAskedHash(), hash) {
 			again := &storagev1.Accepted{AskedHash: hash, ContentJson: a.GetContentJson(), WaitId: a.GetWaitId(), Attempt: s.GetAttempt()}

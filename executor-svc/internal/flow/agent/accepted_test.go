@@ -66,7 +66,7 @@ func (a acceptances) again(f *storagev1.Fact, repeats bool) string {
 
 func repeats(tool string) bool { return tool == "t/read" || tool == "t/idempotent" }
 
-var what = flow.Question{InputID: "q", Message: "what?", SchemaJSON: `{"type":"object"}`}
+var what = flow.Elicitation{InputID: "q", Message: "what?", SchemaJSON: `{"type":"object"}`}
 
 // secondAttempt is a task whose first call asked, was answered, and was lost; its second one runs.
 func secondAttempt(t *testing.T, actions ...executorv1.InputAnswer_Action) (*flow.Task, func(time.Duration, flow.Input) flow.Transition) {
@@ -75,7 +75,7 @@ func secondAttempt(t *testing.T, actions ...executorv1.InputAnswer_Action) (*flo
 	task.State.ActiveSteps[0].Effect = write
 	for i, action := range actions {
 		if i > 0 {
-			on(5*time.Second, flow.Asked{Ordinal: 1, Attempt: 1, Questions: []flow.Question{what}})
+			on(5*time.Second, flow.Elicited{Ordinal: 1, Attempt: 1, Elicitations: []flow.Elicitation{what}})
 		}
 		said := answer(flow.WaitID(uint32(i + 1)))
 		said.GetInput().Action = action
@@ -91,22 +91,22 @@ func secondAttempt(t *testing.T, actions ...executorv1.InputAnswer_Action) (*flo
 // What a person accepted is given again to exactly the same question of the same call, and to nothing else; a no is not taken for a
 // yes. The log says which answer it was.
 func TestAcceptedAnswersAreGivenAgain(t *testing.T) {
-	other := func(change func(*flow.Question)) flow.Question {
+	other := func(change func(*flow.Elicitation)) flow.Elicitation {
 		q := what
 		change(&q)
 		return q
 	}
 	for name, c := range map[string]struct {
 		actions []executorv1.InputAnswer_Action
-		asks    flow.Question
+		asks    flow.Elicitation
 		before  func(*storagev1.ActiveStep)
 		again   bool
 	}{
 		"the same":             {actions: []executorv1.InputAnswer_Action{accept}, asks: what, again: true},
-		"by another name":      {actions: []executorv1.InputAnswer_Action{accept}, asks: other(func(q *flow.Question) { q.InputID = "2.q" }), again: true},
-		"another message":      {actions: []executorv1.InputAnswer_Action{accept}, asks: other(func(q *flow.Question) { q.Message = "what? " })},
-		"another schema":       {actions: []executorv1.InputAnswer_Action{accept}, asks: other(func(q *flow.Question) { q.SchemaJSON = `{"type": "object"}` })},
-		"a page":               {actions: []executorv1.InputAnswer_Action{accept}, asks: other(func(q *flow.Question) { q.URL, q.SchemaJSON = "https://a.example", "" })},
+		"by another name":      {actions: []executorv1.InputAnswer_Action{accept}, asks: other(func(q *flow.Elicitation) { q.InputID = "2.q" }), again: true},
+		"another message":      {actions: []executorv1.InputAnswer_Action{accept}, asks: other(func(q *flow.Elicitation) { q.Message = "what? " })},
+		"another schema":       {actions: []executorv1.InputAnswer_Action{accept}, asks: other(func(q *flow.Elicitation) { q.SchemaJSON = `{"type": "object"}` })},
+		"a page":               {actions: []executorv1.InputAnswer_Action{accept}, asks: other(func(q *flow.Elicitation) { q.URL, q.SchemaJSON = "https://a.example", "" })},
 		"declined":             {actions: []executorv1.InputAnswer_Action{decline}, asks: what},
 		"dismissed":            {actions: []executorv1.InputAnswer_Action{dismiss}, asks: what},
 		"accepted, then not":   {actions: []executorv1.InputAnswer_Action{accept, decline}, asks: what},
@@ -121,7 +121,7 @@ func TestAcceptedAnswersAreGivenAgain(t *testing.T) {
 			if c.before != nil {
 				c.before(s)
 			}
-			tr := on(6*time.Second, flow.Asked{Ordinal: 1, Attempt: 2, Questions: []flow.Question{c.asks}})
+			tr := on(6*time.Second, flow.Elicited{Ordinal: 1, Attempt: 2, Elicitations: []flow.Elicitation{c.asks}})
 			if !c.again {
 				if n := len(task.State.GetWaits()); n != 1 || len(tr.Actions) != 0 || len(s.GetAnswers()) != 0 {
 					t.Errorf("%d waits, actions %v, answers %v", n, tr.Actions, s.GetAnswers())
@@ -135,12 +135,12 @@ func TestAcceptedAnswersAreGivenAgain(t *testing.T) {
 				t.Errorf("answers %v", a)
 			}
 			said := tr.Facts[0].GetStatusChanged()
-			given := flow.ElicitationHash(&storagev1.SupplyInput{Action: accept, ContentJson: "{}"})
+			given := flow.ElicitationAnswerHash(&storagev1.SupplyInput{Action: accept, ContentJson: "{}"})
 			if !strings.Contains(said.GetReason(), flow.WaitID(uint32(len(c.actions)))) || !bytes.Equal(said.GetSuppliedHash(), given) {
 				t.Errorf("the log says %v", said)
 			}
 			// Once in an attempt; and once more in the next.
-			on(7*time.Second, flow.Asked{Ordinal: 1, Attempt: 2, Questions: []flow.Question{c.asks}})
+			on(7*time.Second, flow.Elicited{Ordinal: 1, Attempt: 2, Elicitations: []flow.Elicitation{c.asks}})
 			if n := len(task.State.GetWaits()); n != 1 {
 				t.Errorf("%d waits where it asks once more", n)
 			}
@@ -168,7 +168,7 @@ func TestPolicyAcceptsNothing(t *testing.T) {
 	task.State.ActiveSteps[0].Effect = write
 	on(5*time.Second, answer("wait-1"))
 	on(5*time.Second, losses()["by Pawl"])
-	on(6*time.Second, flow.Asked{Ordinal: 1, Attempt: 2, Questions: []flow.Question{what}})
+	on(6*time.Second, flow.Elicited{Ordinal: 1, Attempt: 2, Elicitations: []flow.Elicitation{what}})
 	if n := len(task.State.GetWaits()); n != 1 {
 		t.Errorf("%d waits", n)
 	}

@@ -50,11 +50,11 @@ func (Flow) Apply(t *flow.Task, in flow.Input) (flow.Transition, error) {
 	if state.Ended(d.s.GetStatus()) {
 		return flow.Transition{}, ended(d.s.GetStatus())
 	}
-	d.on(in)
+	d.apply(in)
 	if resetsRecoveries(in) {
 		d.s.Recoveries, d.s.StatusReason = 0, ""
 	}
-	d.hold()
+	d.applyPauseAndBudget()
 	return d.transition()
 }
 
@@ -65,14 +65,14 @@ func (Flow) Resume(t *flow.Task, recovered bool) (flow.Transition, error) {
 	if state.Ended(d.s.GetStatus()) || d.s.GetPhase() == storagev1.Phase_PHASE_WAIT {
 		return flow.Transition{Unchanged: true}, nil
 	}
-	d.recover(recovered)
+	d.countRecovery(recovered)
 	if limit := d.t.Head.GetLimits().GetMaxRecoveries(); limit > 0 && d.s.GetRecoveries() > limit {
 		d.failNoProgress(limit)
 		return d.transition()
 	}
 	d.unchanged = !recovered && d.s.GetPhase() != storagev1.Phase_PHASE_ANSWER
 	d.resume()
-	d.hold()
+	d.applyPauseAndBudget()
 	return d.transition()
 }
 
@@ -85,7 +85,7 @@ func (Flow) Fail(t *flow.Task, e *storagev1.ErrorNote) (flow.Transition, error) 
 	return d.transition()
 }
 
-func (d *draft) on(in flow.Input) {
+func (d *draft) apply(in flow.Input) {
 	switch in := in.(type) {
 	case flow.Command:
 		d.command(in.Command)
@@ -106,16 +106,16 @@ func (d *draft) on(in flow.Input) {
 	case flow.ToolRefreshed:
 		d.toolRefreshed(in)
 	case flow.Text:
-		d.text(in)
+		d.addText(in)
 	case flow.Answered:
 		d.answered(in)
 	default:
-		d.onCall(in)
+		d.applyCallInput(in)
 	}
 }
 
-// onCall applies an input of a tool call.
-func (d *draft) onCall(in flow.Input) {
+// applyCallInput applies an input of a tool call.
+func (d *draft) applyCallInput(in flow.Input) {
 	switch in := in.(type) {
 	case flow.Progress:
 		d.progress(in)
@@ -123,8 +123,8 @@ func (d *draft) onCall(in flow.Input) {
 		d.called(in)
 	case flow.Moved:
 		d.moved(in)
-	case flow.Asked:
-		d.asked(in)
+	case flow.Elicited:
+		d.elicited(in)
 	case flow.Undelivered:
 		d.undelivered(in)
 	case flow.McpTask:
@@ -140,7 +140,7 @@ func (d *draft) onCall(in flow.Input) {
 // do not.
 func resetsRecoveries(in flow.Input) bool {
 	switch in.(type) {
-	case flow.Begun, flow.Planned, flow.Called, flow.Asked, flow.Derived, flow.Diagnosed, flow.ToolRefreshed, flow.Answered:
+	case flow.Begun, flow.Planned, flow.Called, flow.Elicited, flow.Derived, flow.Diagnosed, flow.ToolRefreshed, flow.Answered:
 		return true
 	}
 	return false

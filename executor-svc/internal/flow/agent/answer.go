@@ -21,7 +21,7 @@ func (d *draft) openAnswer() {
 	d.s.AnswerBytes = 0
 }
 
-func (d *draft) text(in flow.Text) {
+func (d *draft) addText(in flow.Text) {
 	d.fact(&storagev1.Fact{ToolId: flow.Final, StepStatus: stepRunning, Kind: &storagev1.Fact_TextAdd{
 		TextAdd: &storagev1.TextAdd{Answer: d.s.GetAnswerCount(), Offset: d.s.GetAnswerBytes(), Text: in.Text},
 	}})
@@ -29,9 +29,9 @@ func (d *draft) text(in flow.Text) {
 }
 
 func (d *draft) answered(in flow.Answered) {
-	d.settleReserve(in.Usage)
+	d.settleReservation(in.Usage)
 	if in.Text != "" {
-		d.text(flow.Text{Text: in.Text})
+		d.addText(flow.Text{Text: in.Text})
 	}
 	if in.Err != nil {
 		d.fail(in.Err)

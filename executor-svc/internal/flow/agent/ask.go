@@ -20,8 +20,8 @@ import (
 // cancelledByUser is the default reason of a rejection or cancellation.
 const cancelledByUser = "Cancelled by user"
 
-// mayRun precedes the planner's reason for a call that may have had its effect already.
-const mayRun = "The same call was made before, and it is not known whether it ran. "
+// mayHaveRunNote precedes the planner's reason for a call that may have had its effect already.
+const mayHaveRunNote = "The same call was made before, and it is not known whether it ran. "
 
 // askApproval opens a wait for a person's approval of exactly the current input.
 func (d *draft) askApproval(s *storagev1.ActiveStep) {
@@ -30,19 +30,19 @@ func (d *draft) askApproval(s *storagev1.ActiveStep) {
 	if s.GetRepeated() || d.mayHaveRun(s) {
 		s.Risk = &storagev1.RiskNote{
 			Level:  s.GetRisk().GetLevel(),
-			Reason: mayRun + strings.TrimPrefix(s.GetRisk().GetReason(), mayRun),
+			Reason: mayHaveRunNote + strings.TrimPrefix(s.GetRisk().GetReason(), mayHaveRunNote),
 		}
 	}
-	w := d.open(s, waitApproval, s.GetRisk().GetReason())
+	w := d.openWait(s, waitApproval, s.GetRisk().GetReason())
 	d.inputFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForStart{
 		StepWaitingForStart: &storagev1.StepWaitingForStart{InputJson: s.GetInputJson(), Risk: s.GetRisk(), Deadline: w.GetDeadline()},
 	}})
-	d.stop()
+	d.waitForPerson()
 }
 
 // diagnosed asks a person for parameters if the error is about them and an attempt is left; else the step fails.
 func (d *draft) diagnosed(in flow.Diagnosed) {
-	d.settleReserve(in.Usage)
+	d.settleReservation(in.Usage)
 	s := d.current(in.Ordinal)
 	if s == nil {
 		return
@@ -53,23 +53,23 @@ func (d *draft) diagnosed(in flow.Diagnosed) {
 	}
 	d.setStepStatus(s, stepParam)
 	d.setStatus(taskWaiting)
-	w := d.open(s, waitParams, in.Message)
+	w := d.openWait(s, waitParams, in.Message)
 	w.ParamsSchemaJson = in.SchemaJSON
 	d.stepFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForParam{
 		StepWaitingForParam: &storagev1.StepWaitingForParam{Message: in.Message, ParamsSchemaJson: in.SchemaJSON, Deadline: w.GetDeadline()},
 	}})
-	d.stop()
+	d.waitForPerson()
 }
 
-// open opens a wait about a step, or about the whole task if s is nil.
-func (d *draft) open(s *storagev1.ActiveStep, kind executorv1.WaitKind, message string) *storagev1.Wait {
+// openWait opens a wait about a step, or about the whole task if s is nil.
+func (d *draft) openWait(s *storagev1.ActiveStep, kind executorv1.WaitKind, message string) *storagev1.Wait {
 	d.s.WaitCount++
 	w := &storagev1.Wait{
 		Id: flow.WaitID(d.s.GetWaitCount()), Kind: kind, Ordinal: s.GetOrdinal(), Message: message,
 		CreateTime: d.t.Now.UnixNano(),
 	}
 	if s != nil {
-		w.Hash = flow.AskedHash(d.t, s)
+		w.Hash = flow.WaitHash(d.t, s)
 	}
 	if timeout := d.t.Head.GetWaitTimeout(); timeout > 0 && kind != waitPause {
 		if deadline := w.CreateTime + timeout; deadline > w.CreateTime { // else it overflows
@@ -80,8 +80,8 @@ func (d *draft) open(s *storagev1.ActiveStep, kind executorv1.WaitKind, message 
 	return w
 }
 
-// stop records that nothing continues until a person answers.
-func (d *draft) stop() {
+// waitForPerson records that nothing continues until a person answers.
+func (d *draft) waitForPerson() {
 	d.s.Phase = storagev1.Phase_PHASE_WAIT
 	ids := make([]string, 0, len(d.s.GetWaits()))
 	for _, w := range d.s.GetWaits() {
@@ -100,11 +100,11 @@ func (d *draft) command(c *storagev1.Command) {
 	case *storagev1.Command_Reject:
 		d.reject(k.Reject)
 	case *storagev1.Command_Params:
-		d.supplied(k.Params)
+		d.supplyParams(k.Params)
 	case *storagev1.Command_Outcome:
 		d.settleOutcome(k.Outcome)
 	case *storagev1.Command_Input:
-		d.supplyInput(k.Input)
+		d.answerElicitation(k.Input)
 	case *storagev1.Command_Pause:
 		d.pause(k.Pause)
 	case *storagev1.Command_Unpause:
@@ -135,8 +135,8 @@ func (d *draft) closeWait(id string, kinds ...executorv1.WaitKind) *storagev1.Ac
 	return nil
 }
 
-// Fits returns an error if a command answers another kind of wait. It is called before the command is sent.
-func Fits(w *storagev1.Wait, c *storagev1.Command) error {
+// CheckWaitKind returns an error if a command answers another kind of wait. It is called before the command is sent.
+func CheckWaitKind(w *storagev1.Wait, c *storagev1.Command) error {
 	if !slices.Contains(waitKindsFor(c), w.GetKind()) {
 		return wrongAnswer(w)
 	}
@@ -202,11 +202,11 @@ func (d *draft) reject(r *storagev1.Reject) {
 	}
 	reason := cmp.Or(r.GetReason(), cancelledByUser)
 	d.cancelStep(s, reason, r.GetWaitId(), s.GetOutcome())
-	d.cancelled(reason, r.GetWaitId())
+	d.endCancelled(reason, r.GetWaitId())
 }
 
-// supplied starts to fill in the values that a person supplied.
-func (d *draft) supplied(p *storagev1.SupplyParams) {
+// supplyParams starts to fill in the values that a person supplied.
+func (d *draft) supplyParams(p *storagev1.SupplyParams) {
 	s := d.closeWait(p.GetWaitId(), waitParams)
 	if s == nil {
 		return
@@ -238,11 +238,11 @@ func (d *draft) cancel(reason string) {
 		d.cancelStep(s, reason, "", s.GetOutcome())
 	}
 	d.schedule(flow.Abandon{})
-	d.cancelled(reason, "")
+	d.endCancelled(reason, "")
 }
 
 func (d *draft) cancelStep(s *storagev1.ActiveStep, reason, waitID string, o commonv1.Outcome) {
-	wasRunning := s.GetStatus() == stepRunning || d.asking(s)
+	wasRunning := s.GetStatus() == stepRunning || d.hasOpenElicitation(s)
 	d.setStepStatus(s, stepCancelled)
 	d.stepFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepCancel{
 		StepCancel: &storagev1.StepCancel{Reason: reason, Outcome: o},
@@ -253,7 +253,7 @@ func (d *draft) cancelStep(s *storagev1.ActiveStep, reason, waitID string, o com
 	}
 }
 
-func (d *draft) cancelled(reason, waitID string) {
+func (d *draft) endCancelled(reason, waitID string) {
 	d.end(taskCancelled, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_FlowCancel{FlowCancel: reason}})
 }
 

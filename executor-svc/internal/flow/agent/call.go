@@ -21,7 +21,7 @@ func (d *draft) progress(in flow.Progress) {
 
 // called records the outcome of a call, also after a cancel or a pause.
 func (d *draft) called(in flow.Called) {
-	s := d.attempted(in.Ordinal, in.Attempt)
+	s := d.runningAttempt(in.Ordinal, in.Attempt)
 	if s == nil {
 		return
 	}
@@ -35,16 +35,16 @@ func (d *draft) called(in flow.Called) {
 		s.Accepted = nil // the tool has received them
 	}
 	if in.Outcome != outcomeNotExecuted && !flow.IsReadOutput(s) {
-		d.spend(&storagev1.Usage{ToolCalls: 1})
+		d.addUsage(&storagev1.Usage{ToolCalls: 1})
 	}
 	if in.Usage != nil {
-		d.spend(in.Usage)
+		d.addUsage(in.Usage)
 	}
 	switch {
 	case in.Err == nil:
 		d.succeeded(s, in)
 	case d.s.GetCancelRequested():
-		d.calledCancelled(s, in)
+		d.endCancelledCall(s, in)
 	case in.Outcome == outcomeUnknown:
 		d.settleUnknown(s, in, answers)
 	case in.Outcome == outcomeNotExecuted && in.Lost && s.GetAttempt() < d.t.Head.GetLimits().GetMaxAttempts():
@@ -58,7 +58,7 @@ func (d *draft) called(in flow.Called) {
 
 // moved lets another replica of the MCP pool make a call that the first one certainly did not make. The attempt stays the same.
 func (d *draft) moved(in flow.Moved) {
-	s := d.attempted(in.Ordinal, in.Attempt)
+	s := d.runningAttempt(in.Ordinal, in.Attempt)
 	if s == nil {
 		return
 	}
@@ -72,7 +72,7 @@ func (d *draft) succeeded(s *storagev1.ActiveStep, in flow.Called) {
 	d.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepOutput{StepOutput: in.Output}})
 	switch {
 	case d.s.GetCancelRequested():
-		d.cancelled(d.s.GetCancelReason(), "")
+		d.endCancelled(d.s.GetCancelReason(), "")
 	case in.Next != nil:
 		d.finish(s)
 		d.s.Phase = storagev1.Phase_PHASE_PLAN
@@ -82,19 +82,19 @@ func (d *draft) succeeded(s *storagev1.ActiveStep, in flow.Called) {
 	}
 }
 
-// calledCancelled ends a cancelled task whose call has failed.
-func (d *draft) calledCancelled(s *storagev1.ActiveStep, in flow.Called) {
+// endCancelledCall ends a cancelled task whose call has failed.
+func (d *draft) endCancelledCall(s *storagev1.ActiveStep, in flow.Called) {
 	if in.Outcome == outcomeKnown && in.Err.GetReason() != commonv1.ErrorReason_ERROR_REASON_CANCELLED {
 		d.recordError(s, in.Err, in.Outcome)
-		d.cancelled(d.s.GetCancelReason(), "")
+		d.endCancelled(d.s.GetCancelReason(), "")
 		return
 	}
 	d.cancelStep(s, d.s.GetCancelReason(), "", in.Outcome)
-	d.cancelled(d.s.GetCancelReason(), "")
+	d.endCancelled(d.s.GetCancelReason(), "")
 }
 
-// attempted returns the step if this attempt of it runs; a result of any other attempt is a defect and refuses the draft.
-func (d *draft) attempted(ordinal, attempt uint32) *storagev1.ActiveStep {
+// runningAttempt returns the step if this attempt of it runs; a result of any other attempt is a defect and refuses the draft.
+func (d *draft) runningAttempt(ordinal, attempt uint32) *storagev1.ActiveStep {
 	s := d.current(ordinal)
 	if s == nil {
 		return nil
@@ -153,7 +153,7 @@ func (d *draft) stepFailed(s *storagev1.ActiveStep) {
 
 // derived continues with an input made by Derive or Fill.
 func (d *draft) derived(in flow.Derived) {
-	d.settleReserve(in.Usage)
+	d.settleReservation(in.Usage)
 	s := d.current(in.Ordinal)
 	if s == nil {
 		return
@@ -170,7 +170,7 @@ func (d *draft) derived(in flow.Derived) {
 	}
 	s.Repeated = s.GetRepeated() && in.Input == s.GetInputJson()
 	s.InputJson, s.InputSeq, s.Supplied = in.Input, 0, nil
-	d.adopt(s, in.Tool)
+	d.bindTool(s, in.Tool)
 	if !filled {
 		d.setStepStatus(s, stepInit)
 	}
@@ -205,7 +205,7 @@ func (d *draft) resumeCall() {
 		return
 	}
 	if d.s.GetCancelRequested() {
-		d.follow(s, "the task was cancelled")
+		d.stopAndAttach(s, "the task was cancelled")
 		return
 	}
 	d.schedule(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
@@ -215,10 +215,10 @@ func (d *draft) resumeCall() {
 // here on the call may run.
 func (d *draft) startCall(s *storagev1.ActiveStep) {
 	if d.s.GetCancelRequested() {
-		d.calledCancelled(s, flow.Called{Outcome: outcomeNotBegun(s), Err: &storagev1.ErrorNote{Reason: commonv1.ErrorReason_ERROR_REASON_CANCELLED}})
+		d.endCancelledCall(s, flow.Called{Outcome: outcomeNotBegun(s), Err: &storagev1.ErrorNote{Reason: commonv1.ErrorReason_ERROR_REASON_CANCELLED}})
 		return
 	}
-	if spent := d.timeSpent(); spent != "" {
+	if spent := d.spentRunTime(); spent != "" {
 		d.called(flow.Called{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Round: s.GetRound(), Outcome: outcomeNotBegun(s), Err: &storagev1.ErrorNote{
 			ErrMsg: "the task's budget of " + spent + " is spent", Reason: commonv1.ErrorReason_ERROR_REASON_BUDGET_EXCEEDED,
 		}})

@@ -44,22 +44,22 @@ func (d *draft) toolRefreshed(in flow.ToolRefreshed) {
 	}
 	d.setStepStatus(s, stepInit)
 	if in.Err != nil {
-		d.unusable(s, in.Err)
+		d.failWithoutCall(s, in.Err)
 		return
 	}
-	d.adopt(s, in.Tool)
+	d.bindTool(s, in.Tool)
 	d.start(s, in.Problem)
 }
 
-// unusable ends an attempt that cannot begin.
-func (d *draft) unusable(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
-	d.attempt(s, "")
+// failWithoutCall ends an attempt that cannot begin.
+func (d *draft) failWithoutCall(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
+	d.beginAttempt(s, "")
 	d.attemptFailed(s, e, outcomeNotExecuted)
 }
 
-// adopt binds a step to the tool as it is now. If the definition hash or the configuration revision differs, the approval is dropped;
+// bindTool binds a step to the tool as it is now. If the definition hash or the configuration revision differs, the approval is dropped;
 // otherwise it stays valid.
-func (d *draft) adopt(s *storagev1.ActiveStep, now *flow.Tool) {
+func (d *draft) bindTool(s *storagev1.ActiveStep, now *flow.Tool) {
 	if now == nil {
 		return
 	}
@@ -75,22 +75,22 @@ func (d *draft) adopt(s *storagev1.ActiveStep, now *flow.Tool) {
 		return
 	}
 	s.ApprovedHash = nil
-	setRisk(s, riskNow(s, now, why), now.RiskFloor)
+	setRisk(s, currentRisk(s, now, why), now.RiskFloor)
 	s.Effect, s.Idempotent = now.Effect, now.Idempotent
 	s.DefinitionHash, s.ConfigRevision = now.DefinitionHash, now.ConfigRevision
 	if s.GetRepeated() && !repeatable(s) && d.t.Head.GetOnUnknownOutcome() != executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY {
-		d.noteUnknown(s) // it was repeated because it was repeatable; now that needs a person's approval
+		d.recordUnknown(s) // it was repeated because it was repeatable; now that needs a person's approval
 	}
 }
 
-// riskNow returns the risk of a step with its tool as it is now. If the effect has changed, the planner's reason was about another tool;
+// currentRisk returns the risk of a step with its tool as it is now. If the effect has changed, the planner's reason was about another tool;
 // its level counts only if it was above the floor.
-func riskNow(s *storagev1.ActiveStep, now *flow.Tool, why string) *storagev1.RiskNote {
+func currentRisk(s *storagev1.ActiveStep, now *flow.Tool, why string) *storagev1.RiskNote {
 	planned := &storagev1.RiskNote{Level: s.GetRisk().GetLevel(), Reason: s.GetRisk().GetReason()}
 	if s.GetPlannedRisk() != 0 {
 		planned.Level = s.GetPlannedRisk()
 	}
-	for _, said := range []string{mayRun, definitionChanged, configurationChanged} {
+	for _, said := range []string{mayHaveRunNote, definitionChanged, configurationChanged} {
 		planned.Reason = strings.TrimPrefix(planned.Reason, said)
 	}
 	if s.GetEffect() != now.Effect {

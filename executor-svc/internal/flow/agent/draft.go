@@ -51,12 +51,12 @@ func (d *draft) setStatus(to executorv1.ExecutorStatus) {
 	}
 	d.s.Status = to
 	if d.t.Head.GetLimits().GetMaxRunTime() > 0 {
-		d.clock(to == taskRunning)
+		d.countRunTime(to == taskRunning)
 	}
 }
 
-// clock starts or stops the count of the task's run time.
-func (d *draft) clock(runs bool) {
+// countRunTime starts or stops the count of the task's run time.
+func (d *draft) countRunTime(runs bool) {
 	now := d.t.Now.UnixNano()
 	switch {
 	case runs && d.s.GetRunSince() == 0:
@@ -149,18 +149,18 @@ func (d *draft) fail(e *storagev1.ErrorNote) {
 	d.end(taskFailed, &storagev1.Fact{Kind: &storagev1.Fact_FlowFailed{FlowFailed: e}})
 }
 
-func (d *draft) spend(u *storagev1.Usage) { d.s.Usage = flow.AddUsage(d.s.GetUsage(), u) }
+func (d *draft) addUsage(u *storagev1.Usage) { d.s.Usage = flow.AddUsage(d.s.GetUsage(), u) }
 
-// settleReserve replaces the reservation of a planner call by its usage.
-func (d *draft) settleReserve(u *storagev1.Usage) {
+// settleReservation replaces the reservation of a planner call by its usage.
+func (d *draft) settleReservation(u *storagev1.Usage) {
 	d.s.ReservedModelCalls = 0
-	d.spend(u)
+	d.addUsage(u)
 }
 
-// spendReserve counts a reservation as used.
-func (d *draft) spendReserve() {
+// countReservation counts a reservation as used.
+func (d *draft) countReservation() {
 	if n := d.s.GetReservedModelCalls(); n > 0 {
-		d.settleReserve(&storagev1.Usage{ModelCalls: n})
+		d.settleReservation(&storagev1.Usage{ModelCalls: n})
 	}
 }
 

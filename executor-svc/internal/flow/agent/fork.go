@@ -51,10 +51,10 @@ func StepEnds(records []*storagev1.Record) []StepEnd {
 	return ends
 }
 
-// Forked returns the checkpoint of a task that continues after the first seq facts of another one, and the fact that records the fork. kept holds
+// Fork returns the checkpoint of a task that continues after the first seq facts of another one, and the fact that records the fork. kept holds
 // the records of those facts, all holds the records of the whole task. Grants and waits are dropped. Unknown outcomes stay unknown, also those
 // after the fork, because those calls may have had their effect. If the flow's start is not kept, the task starts again.
-func Forked(from string, all, kept []*storagev1.Record, seq uint64) (*storagev1.Checkpoint, *storagev1.Fact) {
+func Fork(from string, all, kept []*storagev1.Record, seq uint64) (*storagev1.Checkpoint, *storagev1.Fact) {
 	f := &forked{c: &storagev1.Checkpoint{Rev: 1, Status: taskRunning, Phase: storagev1.Phase_PHASE_PLAN, LastSeq: seq + 1}}
 	var log history.Log
 	for _, r := range kept {
@@ -71,7 +71,7 @@ func Forked(from string, all, kept []*storagev1.Record, seq uint64) (*storagev1.
 	for _, e := range log.Entries {
 		f.c.StepCount = max(f.c.GetStepCount(), e.Ordinal)
 	}
-	f.c.ErrorCount = failedOf(&log)
+	f.c.ErrorCount = countFailed(&log)
 	f.kept = seq
 	for _, r := range all {
 		f.log.Add(r)
@@ -94,16 +94,16 @@ func Forked(from string, all, kept []*storagev1.Record, seq uint64) (*storagev1.
 	return f.c, said
 }
 
-// Failed counts the failed steps in a task's first records.
-func Failed(records []*storagev1.Record) uint32 {
+// CountFailedSteps counts the failed steps in a task's first records.
+func CountFailedSteps(records []*storagev1.Record) uint32 {
 	var log history.Log
 	for _, r := range records {
 		log.Add(r)
 	}
-	return failedOf(&log)
+	return countFailed(&log)
 }
 
-func failedOf(log *history.Log) (n uint32) {
+func countFailed(log *history.Log) (n uint32) {
 	for _, e := range log.Entries {
 		if e.Status == executorv1.StepStatus_STEP_STATUS_ERROR && !e.Skipped {
 			n++

@@ -12,7 +12,7 @@ import (
 // A25: a task without its current step is an explicit error, whatever happens to it.
 func TestMissingStep(t *testing.T) {
 	for _, in := range []flow.Input{
-		flow.Called{Ordinal: 1, Attempt: 2}, flow.Moved{Ordinal: 1, Attempt: 2}, flow.Asked{Ordinal: 1, Attempt: 2}, flow.McpTask{Ordinal: 1, Attempt: 2},
+		flow.Called{Ordinal: 1, Attempt: 2}, flow.Moved{Ordinal: 1, Attempt: 2}, flow.Elicited{Ordinal: 1, Attempt: 2}, flow.McpTask{Ordinal: 1, Attempt: 2},
 		flow.Undelivered{Ordinal: 1, Attempt: 2}, flow.NotStarted{Ordinal: 1}, flow.Progress{Ordinal: 1, Attempt: 2},
 		flow.Derived{Ordinal: 1}, flow.Diagnosed{Ordinal: 1}, flow.ToolRefreshed{Ordinal: 1},
 	} {

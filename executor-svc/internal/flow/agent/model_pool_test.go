@@ -98,7 +98,7 @@ func (p *poolModel) called(ordinal, attempt uint32, deaf bool) flow.Input {
 	}
 	out := flow.Called{Ordinal: ordinal, Attempt: attempt, Outcome: commonv1.Outcome_OUTCOME_KNOWN}
 	switch rapid.IntRange(0, 5).Draw(w.T, "called") {
-	case 0: // the server's own error: known, and a retry is its business (A11)
+	case 0: // the server's own error: known, and a retry is its business
 		out.Err = &storagev1.ErrorNote{ErrMsg: "tool", Reason: commonv1.ErrorReason_ERROR_REASON_TOOL_EXECUTION_FAILED}
 		return out
 	case 1:
@@ -119,18 +119,18 @@ func (p *poolModel) called(ordinal, attempt uint32, deaf bool) flow.Input {
 }
 
 // asks waits for people. A server that keeps nothing until they have answered has had no effect yet.
-func (p *poolModel) asks(s *storagev1.ActiveStep, attempt uint32) flow.Asked {
+func (p *poolModel) asks(s *storagev1.ActiveStep, attempt uint32) flow.Elicited {
 	p.parked[legOf(s)] = true
-	in := flow.Asked{Ordinal: s.GetOrdinal(), Attempt: attempt, RequestState: rapid.SampledFrom([]string{"", "state"}).Draw(p.w.T, "request state")}
+	in := flow.Elicited{Ordinal: s.GetOrdinal(), Attempt: attempt, RequestState: rapid.SampledFrom([]string{"", "state"}).Draw(p.w.T, "request state")}
 	if in.RequestState == "" && rapid.Bool().Draw(p.w.T, "effect before the answer") {
 		p.execute(s)
 	}
 	for i := range rapid.IntRange(1, 2).Draw(p.w.T, "questions") {
-		q := flow.Question{InputID: fmt.Sprint(i), Message: "what?", SchemaJSON: "{}"}
+		q := flow.Elicitation{InputID: fmt.Sprint(i), Message: "what?", SchemaJSON: "{}"}
 		if lasts := rapid.IntRange(0, 90).Draw(p.w.T, "question lasts"); lasts > 0 {
 			q.Expire = p.w.task.Now.Add(time.Duration(lasts) * time.Second).UnixNano()
 		}
-		in.Questions = append(in.Questions, q)
+		in.Elicitations = append(in.Elicitations, q)
 	}
 	return in
 }

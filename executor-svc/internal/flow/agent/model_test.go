@@ -17,7 +17,7 @@ import (
 )
 
 // world drives the flow with whatever a planner, a pool, people, clocks and crashes may do, and checks what must hold
-// (A3–A6, A11, A14, A17, A19, A21, A26, A29). The pool is modelled with what it knows and with what really happened.
+//. The pool is modelled with what it knows and with what really happened.
 type world struct {
 	*rapid.T
 	task     *flow.Task
@@ -100,7 +100,7 @@ func (w *world) move() {
 
 func (w *world) status() executorv1.ExecutorStatus { return w.task.State.GetStatus() }
 
-// on moves the task as the engine does: on a copy, so that what is refused changes nothing.
+// apply moves the task as the engine does: on a copy, so that what is refused changes nothing.
 func (w *world) on(in flow.Input) flow.Transition {
 	before := proto.Clone(w.task.State).(*storagev1.Checkpoint)
 	t, err := agent.Flow{}.Apply(w.task, in)
@@ -148,7 +148,7 @@ func (w *world) takeUp(recovered bool) {
 	w.apply(t)
 }
 
-// command may be refused; then nothing may have changed (A6).
+// command may be refused; then nothing may have changed.
 func (w *world) command(c *storagev1.Command) {
 	before := proto.Clone(w.task.State).(*storagev1.Checkpoint)
 	t, err := agent.Flow{}.Apply(w.task, flow.Command{Command: c})

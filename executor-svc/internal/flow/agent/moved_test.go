@@ -64,7 +64,7 @@ func TestMovedCallOfACancelledTask(t *testing.T) {
 	}
 }
 
-// What is said of another attempt changes nothing (A6).
+// What is said of another attempt changes nothing.
 func TestMovedIsOfTheAttemptThatRuns(t *testing.T) {
 	for _, in := range []flow.Moved{{Ordinal: 2, Attempt: 2}, {Ordinal: 1, Attempt: 1}} {
 		if _, err := (agent.Flow{}).Apply(calling(), in); err == nil {

@@ -16,9 +16,9 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// hold checks a draft before its actions start: a requested pause replaces them, and a spent budget ends the task. With a budget of model
+// applyPauseAndBudget checks a draft before its actions start: a requested pause replaces them, and a spent budget ends the task. With a budget of model
 // calls, it reserves one for a planner call.
-func (d *draft) hold() {
+func (d *draft) applyPauseAndBudget() {
 	if d.err != nil || d.s.GetStatus() != taskRunning && d.s.GetStatus() != taskInit {
 		return
 	}
@@ -27,13 +27,13 @@ func (d *draft) hold() {
 		return
 	}
 	if d.s.GetPauseRequested() {
-		d.paused()
+		d.enterPause()
 		return
 	}
 	if !d.asksPlanner() {
 		return
 	}
-	if spent := d.spent(); spent != "" {
+	if spent := d.spentPlannerBudget(); spent != "" {
 		d.actions = nil
 		d.unchanged = false
 		d.budgetExceeded(spent)
@@ -55,8 +55,8 @@ func (d *draft) asksPlanner() bool {
 	return false
 }
 
-// spent names the budget that leaves no room for another planner call, or returns "".
-func (d *draft) spent() string {
+// spentPlannerBudget names the budget that leaves no room for another planner call, or returns "".
+func (d *draft) spentPlannerBudget() string {
 	l, u := d.t.Head.GetLimits(), d.s.GetUsage()
 	switch {
 	case l.GetMaxModelCalls() > 0 && u.GetModelCalls() >= l.GetMaxModelCalls():
@@ -66,18 +66,18 @@ func (d *draft) spent() string {
 	case l.GetMaxCostNanoUsd() > 0 && u.GetCostNanoUsd() >= l.GetMaxCostNanoUsd():
 		return fmt.Sprintf("$%g for models", float64(l.GetMaxCostNanoUsd())/1e9)
 	}
-	return d.timeSpent()
+	return d.spentRunTime()
 }
 
-// callSpent names the budget that leaves no room for another tool call, or returns "".
-func (d *draft) callSpent(s *storagev1.ActiveStep) string {
+// spentCallBudget names the budget that leaves no room for another tool call, or returns "".
+func (d *draft) spentCallBudget(s *storagev1.ActiveStep) string {
 	if l := d.t.Head.GetLimits().GetMaxToolCalls(); l > 0 && d.s.GetUsage().GetToolCalls() >= l && !flow.IsReadOutput(s) {
 		return plural(l, "tool call")
 	}
-	return d.timeSpent()
+	return d.spentRunTime()
 }
 
-func (d *draft) timeSpent() string {
+func (d *draft) spentRunTime() string {
 	limit := d.t.Head.GetLimits().GetMaxRunTime()
 	if limit > 0 && flow.RunTime(d.s, d.t.Now) >= limit {
 		return fmt.Sprintf("%s of running", humantime.Text(nanos(limit)))
@@ -105,25 +105,25 @@ func (d *draft) pause(p *storagev1.Pause) {
 	}
 	d.statusFact(d.s.GetStatus(), "", reason)
 	if d.s.GetPhase() == storagev1.Phase_PHASE_WAIT {
-		d.open(nil, waitPause, p.GetReason())
-		d.stop()
+		d.openWait(nil, waitPause, p.GetReason())
+		d.waitForPerson()
 	}
 }
 
-// paused stops the task until it is unpaused.
-func (d *draft) paused() {
+// enterPause stops the task until it is unpaused.
+func (d *draft) enterPause() {
 	// This replaces the actions that would have started, and ends running planner calls.
 	d.actions = []flow.Action{flow.Abandon{}}
 	d.unchanged = false
-	d.spendReserve() // the dropped planner call may have been made
+	d.countReservation() // the dropped planner call may have been made
 	d.s.PausedPhase = d.s.GetPhase()
 	d.setStatus(taskRunning) // a task in INIT
 	d.setStatus(taskWaiting)
 	if !slices.ContainsFunc(d.s.GetWaits(), func(w *storagev1.Wait) bool { return w.GetKind() == waitPause }) {
-		d.open(nil, waitPause, "paused")
+		d.openWait(nil, waitPause, "paused")
 	}
 	d.statusFact(taskRunning, "", "paused")
-	d.stop()
+	d.waitForPerson()
 }
 
 // unpause continues a paused task.
@@ -169,7 +169,7 @@ func (d *draft) timeout() {
 			return
 		}
 	}
-	spent := d.timeSpent()
+	spent := d.spentRunTime()
 	switch {
 	case d.s.GetStatus() == taskWaiting || spent == "":
 		d.unchanged = true
@@ -184,8 +184,8 @@ func (d *draft) timeout() {
 
 // expired ends step and task with WAIT_EXPIRED. A call whose question the pool gave up continues without an answer.
 func (d *draft) expired(w *storagev1.Wait) {
-	if d.givenUp(w) {
-		d.unanswered(w)
+	if d.poolGaveUp(w) {
+		d.elicitationGivenUp(w)
 		return
 	}
 	e := &storagev1.ErrorNote{
@@ -196,24 +196,24 @@ func (d *draft) expired(w *storagev1.Wait) {
 	if s == nil {
 		return
 	}
-	if d.asking(s) {
-		d.inputExpired(s, e, w)
+	if d.hasOpenElicitation(s) {
+		d.elicitationExpired(s, e, w)
 		return
 	}
 	d.failWaitingStep(s, e, w.GetId())
 	d.fail(e)
 }
 
-// recover counts a recovery, and the usage that may have been lost.
-func (d *draft) recover(recovered bool) {
+// countRecovery counts a recovery, and the usage that may have been lost.
+func (d *draft) countRecovery(recovered bool) {
 	if d.s.GetStatus() == taskRunning && d.s.GetRunSince() == 0 && d.t.Head.GetLimits().GetMaxRunTime() > 0 {
-		d.clock(true) // a fork
+		d.countRunTime(true) // a fork
 	}
 	if !recovered {
 		return
 	}
 	d.s.Recoveries++
-	d.spendReserve() // it may have been made, and crashes must not exceed a budget
+	d.countReservation() // it may have been made, and crashes must not exceed a budget
 	if d.s.GetRunSince() != 0 {
 		d.s.RunTime += max(0, d.s.GetUpdateTime()-d.s.GetRunSince())
 		d.s.RunSince = d.t.Now.UnixNano()
@@ -252,7 +252,7 @@ func (d *draft) closeAttempt(e *storagev1.ErrorNote) {
 		return
 	}
 	s := d.s.GetActiveSteps()[0]
-	if d.s.GetPhase() != storagev1.Phase_PHASE_CALL && !d.asking(s) {
+	if d.s.GetPhase() != storagev1.Phase_PHASE_CALL && !d.hasOpenElicitation(s) {
 		return
 	}
 	d.withdraw(s, e.GetErrMsg())

@@ -35,7 +35,7 @@ func (d *draft) planned(in flow.Planned) {
 		d.s.Phase = storagev1.Phase_PHASE_PLAN // after a crash in the middle of the text the planner is asked again
 		return
 	}
-	d.settleReserve(in.Usage)
+	d.settleReservation(in.Usage)
 	switch {
 	case in.Err != nil:
 		d.fail(in.Err)
@@ -73,7 +73,7 @@ func (d *draft) planned(in flow.Planned) {
 func (d *draft) start(s *storagev1.ActiveStep, problem string) {
 	switch {
 	case problem != "":
-		d.inputRefused(s, problem)
+		d.failInvalidInput(s, problem)
 	case d.mustAsk(s):
 		d.askApproval(s)
 	default:
@@ -81,9 +81,9 @@ func (d *draft) start(s *storagev1.ActiveStep, problem string) {
 	}
 }
 
-// inputRefused records an attempt whose input the schema refuses.
-func (d *draft) inputRefused(s *storagev1.ActiveStep, problem string) {
-	d.attempt(s, "")
+// failInvalidInput records an attempt whose input the schema refuses.
+func (d *draft) failInvalidInput(s *storagev1.ActiveStep, problem string) {
+	d.beginAttempt(s, "")
 	d.attemptFailed(s, &storagev1.ErrorNote{
 		ErrMsg:   problem,
 		DataJson: s.GetInputJson(),
@@ -91,8 +91,8 @@ func (d *draft) inputRefused(s *storagev1.ActiveStep, problem string) {
 	}, outcomeNotExecuted)
 }
 
-// attempt moves a step to RUNNING and records the input of its next attempt.
-func (d *draft) attempt(s *storagev1.ActiveStep, waitID string) {
+// beginAttempt moves a step to RUNNING and records the input of its next attempt.
+func (d *draft) beginAttempt(s *storagev1.ActiveStep, waitID string) {
 	d.setStatus(taskRunning)
 	d.setStepStatus(s, stepRunning)
 	s.Attempt++
@@ -108,12 +108,12 @@ func (d *draft) call(s *storagev1.ActiveStep, waitID string) {
 		d.callLater(s, waitID)
 		return
 	}
-	if spent := d.callSpent(s); spent != "" {
+	if spent := d.spentCallBudget(s); spent != "" {
 		d.cancelStep(s, "the budget is spent", waitID, s.GetOutcome())
 		d.budgetExceeded(spent)
 		return
 	}
-	d.attempt(s, waitID)
+	d.beginAttempt(s, waitID)
 	d.s.Phase = storagev1.Phase_PHASE_CALL
 	d.schedule(flow.Call{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 }

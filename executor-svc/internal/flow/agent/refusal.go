@@ -22,17 +22,17 @@ func refusal(answers []*storagev1.InputAnswer) string {
 	return ""
 }
 
-// refused returns the error of a call with an unknown outcome that is not repeated because a person refused its question.
-func refused(e *storagev1.ErrorNote, said string) *storagev1.ErrorNote {
+// refusedError returns the error of a call with an unknown outcome that is not repeated because a person refused its question.
+func refusedError(e *storagev1.ErrorNote, said string) *storagev1.ErrorNote {
 	return &storagev1.ErrorNote{
 		ErrMsg:   "the tool's question was " + said + ", so the tool is not called again: " + e.GetErrMsg(),
 		DataJson: e.GetDataJson(), Reason: e.GetReason(),
 	}
 }
 
-// lostAnswers reports whether a call that carried a person's answers failed because its server became unavailable. The pool does not
+// answersLost reports whether a call that carried a person's answers failed because its server became unavailable. The pool does not
 // repeat such a call, because the person would be asked again; the flow makes another attempt.
-func lostAnswers(e *storagev1.ErrorNote, answers []*storagev1.InputAnswer) bool {
+func answersLost(e *storagev1.ErrorNote, answers []*storagev1.InputAnswer) bool {
 	return e.GetReason() == commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE &&
 		slices.ContainsFunc(answers, func(a *storagev1.InputAnswer) bool { return !a.GetGivenUp() })
 }

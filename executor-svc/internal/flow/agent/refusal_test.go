@@ -79,7 +79,7 @@ func TestLostAfterAnAnswer(t *testing.T) {
 		for loss, lost := range losses() {
 			t.Run(name+" "+loss, func(t *testing.T) {
 				task, on := asking(t, &storagev1.TaskHead{Limits: limits(), OnUnknownOutcome: c.policy},
-					flow.Question{InputID: "q", Expire: time.Unix(1060, 0).UnixNano()})
+					flow.Elicitation{InputID: "q", Expire: time.Unix(1060, 0).UnixNano()})
 				task.State.ActiveSteps[0].Effect = c.effect
 				at := 6 * time.Second
 				if c.action == unanswered {

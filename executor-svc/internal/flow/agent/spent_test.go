@@ -23,7 +23,7 @@ func TestSamplingIsSpent(t *testing.T) {
 	}
 }
 
-// What is left of a call is not begun once the task's run time is spent (A18): not by another pool, nor again with its answers.
+// What is left of a call is not begun once the task's run time is spent: not by another pool, nor again with its answers.
 func TestNothingBeginsBehindTheRunTime(t *testing.T) {
 	for name, in := range map[string]flow.Input{
 		"moved": flow.Moved{Ordinal: 1, Attempt: 2, PoolID: "pool-2"}, "undelivered": flow.Undelivered{Ordinal: 1, Attempt: 2},

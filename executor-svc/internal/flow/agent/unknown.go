@@ -21,10 +21,10 @@ import (
 func (d *draft) settleUnknown(s *storagev1.ActiveStep, in flow.Called, answers []*storagev1.InputAnswer) {
 	left := s.GetAttempt() < d.t.Head.GetLimits().GetMaxAttempts()
 	if said := refusal(answers); said != "" {
-		in.Err, left = refused(in.Err, said), false
+		in.Err, left = refusedError(in.Err, said), false
 	}
 	if repeatable(s) {
-		if left && (in.Lost || lostAnswers(in.Err, answers)) {
+		if left && (in.Lost || answersLost(in.Err, answers)) {
 			d.callAgain(s, in.Err, outcomeUnknown)
 			return
 		}
@@ -61,12 +61,12 @@ func (d *draft) askOutcome(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
 	d.setStepStatus(s, stepWaiting)
 	d.setStatus(taskWaiting)
 	s.Error = e
-	d.noteUnknown(s)
-	w := d.open(s, waitOutcome, e.GetErrMsg())
+	d.recordUnknown(s)
+	w := d.openWait(s, waitOutcome, e.GetErrMsg())
 	d.inputFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForStart{
 		StepWaitingForStart: &storagev1.StepWaitingForStart{InputJson: s.GetInputJson(), Risk: s.GetRisk(), Deadline: w.GetDeadline(), OutcomeUnknown: e},
 	}})
-	d.stop()
+	d.waitForPerson()
 }
 
 // settleOutcome continues with the outcome that a person reports.
@@ -80,16 +80,16 @@ func (d *draft) settleOutcome(o *storagev1.SettleOutcome) {
 		s.ApprovedHash = flow.InputHash(s.GetInputJson())
 		d.call(s, o.GetWaitId())
 	case *storagev1.SettleOutcome_OutputJson:
-		d.outputSupplied(s, a.OutputJson, o.GetWaitId())
+		d.supplyOutput(s, a.OutputJson, o.GetWaitId())
 	case *storagev1.SettleOutcome_Skip:
-		d.skipped(s, a.Skip, o.GetWaitId())
+		d.skipStep(s, a.Skip, o.GetWaitId())
 	default:
 		d.refuse(errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "say how the call ended: retry, output or skip"))
 	}
 }
 
-// outputSupplied records a person's output as the tool's.
-func (d *draft) outputSupplied(s *storagev1.ActiveStep, output, waitID string) {
+// supplyOutput records a person's output as the tool's.
+func (d *draft) supplyOutput(s *storagev1.ActiveStep, output, waitID string) {
 	d.setStatus(taskRunning)
 	d.setStepStatus(s, stepSuccess)
 	s.Outcome = outcomeKnown
@@ -99,8 +99,8 @@ func (d *draft) outputSupplied(s *storagev1.ActiveStep, output, waitID string) {
 	d.planNext(s)
 }
 
-// skipped continues without the step. Its outcome stays unknown: the same call needs a person's approval.
-func (d *draft) skipped(s *storagev1.ActiveStep, reason, waitID string) {
+// skipStep continues without the step. Its outcome stays unknown: the same call needs a person's approval.
+func (d *draft) skipStep(s *storagev1.ActiveStep, reason, waitID string) {
 	d.setStatus(taskRunning)
 	e := &storagev1.ErrorNote{
 		ErrMsg: cmp.Or(reason, "skipped by a person") + "; it is not known whether the tool ran: " + s.GetError().GetErrMsg(),
@@ -110,8 +110,8 @@ func (d *draft) skipped(s *storagev1.ActiveStep, reason, waitID string) {
 	d.planNext(s)
 }
 
-// noteUnknown makes the same call of a later step need a person's approval.
-func (d *draft) noteUnknown(s *storagev1.ActiveStep) {
+// recordUnknown makes the same call of a later step need a person's approval.
+func (d *draft) recordUnknown(s *storagev1.ActiveStep) {
 	if hash := flow.ToolInputHash(s.GetToolId(), s.GetInputJson()); !d.mayHaveRun(s) {
 		d.s.UnknownCalls = append(d.s.UnknownCalls, hash)
 	}

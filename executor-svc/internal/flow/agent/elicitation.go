@@ -14,23 +14,23 @@ import (
 	"pawl.dev/services/humantime"
 )
 
-// asked lets people answer the questions of a tool's server during a call. The call and its attempt continue in the pool. A
+// elicited lets people answer the questions of a tool's server during a call. The call and its attempt continue in the pool. A
 // call that has to stop asks nothing.
-func (d *draft) asked(in flow.Asked) {
-	s := d.attempted(in.Ordinal, in.Attempt)
+func (d *draft) elicited(in flow.Elicited) {
+	s := d.runningAttempt(in.Ordinal, in.Attempt)
 	if s == nil {
 		return
 	}
 	switch {
 	case d.s.GetCancelRequested():
-		d.follow(s, "the task was cancelled")
+		d.stopAndAttach(s, "the task was cancelled")
 		return
-	case d.timeSpent() != "":
-		d.follow(s, "the task's run time is spent")
+	case d.spentRunTime() != "":
+		d.stopAndAttach(s, "the task's run time is spent")
 		return
 	}
 	s.RequestState, s.Answers, s.AnswersSent = in.RequestState, nil, false
-	left := d.answerAgain(s, in.Questions)
+	left := d.reuseAnswers(s, in.Elicitations)
 	if len(left) == 0 {
 		d.schedule(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Fresh: true})
 		return
@@ -38,13 +38,13 @@ func (d *draft) asked(in flow.Asked) {
 	d.setStepStatus(s, stepWaiting)
 	d.setStatus(taskWaiting)
 	for _, q := range left {
-		d.question(s, q)
+		d.openElicitation(s, q)
 	}
-	d.stop()
+	d.waitForPerson()
 }
 
-func (d *draft) question(s *storagev1.ActiveStep, q flow.Question) {
-	w := d.open(s, waitInput, q.Message)
+func (d *draft) openElicitation(s *storagev1.ActiveStep, q flow.Elicitation) {
+	w := d.openWait(s, waitInput, q.Message)
 	w.InputId, w.ParamsSchemaJson, w.Url = q.InputID, q.SchemaJSON, q.URL
 	if q.Expire != 0 && (w.GetDeadline() == 0 || q.Expire < w.GetDeadline()) {
 		w.Deadline = q.Expire
@@ -54,21 +54,21 @@ func (d *draft) question(s *storagev1.ActiveStep, q flow.Question) {
 	}})
 }
 
-// follow tells a call to stop and waits for its end. Its questions are dropped.
-func (d *draft) follow(s *storagev1.ActiveStep, why string) {
+// stopAndAttach tells a call to stop and waits for its end. Its questions are dropped.
+func (d *draft) stopAndAttach(s *storagev1.ActiveStep, why string) {
 	d.schedule(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Stopping: true}, flow.StopCall{Reason: why})
 }
 
-// asking reports whether a step's call waits in the pool for a person.
-func (d *draft) asking(s *storagev1.ActiveStep) bool {
+// hasOpenElicitation reports whether a step's call waits in the pool for a person.
+func (d *draft) hasOpenElicitation(s *storagev1.ActiveStep) bool {
 	return slices.ContainsFunc(d.s.GetWaits(), func(w *storagev1.Wait) bool {
 		return w.GetKind() == waitInput && w.GetOrdinal() == s.GetOrdinal()
 	})
 }
 
-// supplyInput records an answer to the tool's server. Once all questions asked together are answered, the call receives the answers and
+// answerElicitation records an answer to the tool's server. Once all questions asked together are answered, the call receives the answers and
 // continues in the same attempt.
-func (d *draft) supplyInput(a *storagev1.SupplyInput) {
+func (d *draft) answerElicitation(a *storagev1.SupplyInput) {
 	w := d.wait(a.GetWaitId())
 	s := d.closeWait(a.GetWaitId(), waitInput)
 	if s == nil {
@@ -79,11 +79,11 @@ func (d *draft) supplyInput(a *storagev1.SupplyInput) {
 		answer.ContentJson = a.GetContentJson()
 	}
 	s.Answers = append(s.Answers, answer)
-	d.accept(s, w, a)
+	d.keepAccepted(s, w, a)
 	said := cmp.Or(map[executorv1.InputAnswer_Action]string{
 		executorv1.InputAnswer_ACTION_ACCEPT: "answered", executorv1.InputAnswer_ACTION_DECLINE: "declined",
 	}[a.GetAction()], "dismissed")
-	d.inputAnswered(s, w, &storagev1.StatusChanged{SuppliedHash: flow.ElicitationHash(a), Reason: said}, true)
+	d.elicitationAnswered(s, w, &storagev1.StatusChanged{SuppliedHash: flow.ElicitationAnswerHash(a), Reason: said}, true)
 }
 
 func (d *draft) wait(id string) *storagev1.Wait {
@@ -95,10 +95,10 @@ func (d *draft) wait(id string) *storagev1.Wait {
 	return nil
 }
 
-// inputAnswered lets the call continue if none of its questions is open.
-func (d *draft) inputAnswered(s *storagev1.ActiveStep, w *storagev1.Wait, said *storagev1.StatusChanged, fresh bool) {
+// elicitationAnswered lets the call continue if none of its questions is open.
+func (d *draft) elicitationAnswered(s *storagev1.ActiveStep, w *storagev1.Wait, said *storagev1.StatusChanged, fresh bool) {
 	said.From = d.s.GetStatus()
-	open := d.asking(s)
+	open := d.hasOpenElicitation(s)
 	if !open {
 		d.closePause()
 		d.setStatus(taskRunning)
@@ -114,14 +114,14 @@ func (d *draft) closePause() {
 	d.s.Waits = slices.DeleteFunc(slices.Clone(d.s.GetWaits()), func(w *storagev1.Wait) bool { return w.GetKind() == waitPause })
 }
 
-// givenUp reports whether the pool gave up a question before the task's own timeout.
-func (d *draft) givenUp(w *storagev1.Wait) bool {
+// poolGaveUp reports whether the pool gave up a question before the task's own timeout.
+func (d *draft) poolGaveUp(w *storagev1.Wait) bool {
 	timeout := d.t.Head.GetWaitTimeout()
 	return w.GetKind() == waitInput && (timeout <= 0 || w.GetDeadline()-w.GetCreateTime() < timeout)
 }
 
-// unanswered continues a call after the pool gave up one of its questions: the server is told that there is no answer.
-func (d *draft) unanswered(w *storagev1.Wait) {
+// elicitationGivenUp continues a call after the pool gave up one of its questions: the server is told that there is no answer.
+func (d *draft) elicitationGivenUp(w *storagev1.Wait) {
 	s := d.closeWait(w.GetId(), waitInput)
 	if s == nil {
 		return
@@ -129,12 +129,12 @@ func (d *draft) unanswered(w *storagev1.Wait) {
 	s.Answers = append(s.Answers, &storagev1.InputAnswer{
 		InputId: w.GetInputId(), Action: executorv1.InputAnswer_ACTION_CANCEL, Deadline: w.GetDeadline(), GivenUp: true,
 	})
-	d.inputAnswered(s, w, &storagev1.StatusChanged{Reason: fmt.Sprintf(
+	d.elicitationAnswered(s, w, &storagev1.StatusChanged{Reason: fmt.Sprintf(
 		"no answer to %s within %s; the tool goes on without one", w.GetId(), humantime.Text(nanos(w.GetDeadline()-w.GetCreateTime())))}, false)
 }
 
-// inputExpired ends a task whose tool's server got no answer in time. The call is ended, and its outcome is unknown.
-func (d *draft) inputExpired(s *storagev1.ActiveStep, e *storagev1.ErrorNote, w *storagev1.Wait) {
+// elicitationExpired ends a task whose tool's server got no answer in time. The call is ended, and its outcome is unknown.
+func (d *draft) elicitationExpired(s *storagev1.ActiveStep, e *storagev1.ErrorNote, w *storagev1.Wait) {
 	d.withdraw(s, "no answer in time")
 	d.recordError(s, e, s.GetOutcome())
 	d.facts[len(d.facts)-1].WaitId = w.GetId()
@@ -143,23 +143,23 @@ func (d *draft) inputExpired(s *storagev1.ActiveStep, e *storagev1.ErrorNote, w 
 
 // withdraw ends a call that waits for a person, because there will be no answer.
 func (d *draft) withdraw(s *storagev1.ActiveStep, why string) {
-	if !d.asking(s) {
+	if !d.hasOpenElicitation(s) {
 		return
 	}
 	s.Outcome = outcomeUnknown
-	d.spend(&storagev1.Usage{ToolCalls: 1})
+	d.addUsage(&storagev1.Usage{ToolCalls: 1})
 	d.schedule(flow.Withdraw{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Round: s.GetRound(), PoolID: s.GetPoolId(), ToolID: s.GetToolId(), Reason: why})
 }
 
 // undelivered continues an attempt whose call died in the pool while a person was asked. If the server keeps no state between its
 // questions and the answers, another call of the same attempt continues.
 func (d *draft) undelivered(in flow.Undelivered) {
-	s := d.attempted(in.Ordinal, in.Attempt)
+	s := d.runningAttempt(in.Ordinal, in.Attempt)
 	if s == nil {
 		return
 	}
 	lost := flow.Called{Ordinal: in.Ordinal, Attempt: in.Attempt, Round: s.GetRound(), Err: in.Err, Outcome: outcomeUnknown, Lost: true}
-	if d.s.GetCancelRequested() || d.timeSpent() != "" || s.GetRequestState() == "" || s.GetRound()+1 >= d.t.Head.GetLimits().GetMaxAttempts() {
+	if d.s.GetCancelRequested() || d.spentRunTime() != "" || s.GetRequestState() == "" || s.GetRound()+1 >= d.t.Head.GetLimits().GetMaxAttempts() {
 		d.called(lost)
 		return
 	}
@@ -170,7 +170,7 @@ func (d *draft) undelivered(in flow.Undelivered) {
 
 // mcpTask keeps the id of the MCP task, because another replica of the MCP pool may have to ask the server for the task.
 func (d *draft) mcpTask(in flow.McpTask) {
-	s := d.attempted(in.Ordinal, in.Attempt)
+	s := d.runningAttempt(in.Ordinal, in.Attempt)
 	if s == nil {
 		return
 	}

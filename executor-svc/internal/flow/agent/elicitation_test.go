@@ -12,8 +12,8 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// asking is a task whose first call asks a person 5 s after it began.
-func asking(t *testing.T, head *storagev1.TaskHead, questions ...flow.Question) (task *flow.Task, on func(at time.Duration, in flow.Input) flow.Transition) {
+// hasOpenElicitation is a task whose first call asks a person 5 s after it began.
+func asking(t *testing.T, head *storagev1.TaskHead, questions ...flow.Elicitation) (task *flow.Task, on func(at time.Duration, in flow.Input) flow.Transition) {
 	t.Helper()
 	began := time.Unix(1000, 0)
 	head.Flow, head.Confirm = "agent", executorv1.Confirm_CONFIRM_NEVER
@@ -30,7 +30,7 @@ func asking(t *testing.T, head *storagev1.TaskHead, questions ...flow.Question) 
 		return tr
 	}
 	on(0, flow.Begun{Plan: flow.Planned{Step: &flow.PlannedStep{ToolID: "t/write", InputJSON: "{}", Tool: flow.Tool{Effect: commonv1.Effect_EFFECT_WRITE}}}})
-	on(5*time.Second, flow.Asked{Ordinal: 1, Attempt: 1, Questions: questions})
+	on(5*time.Second, flow.Elicited{Ordinal: 1, Attempt: 1, Elicitations: questions})
 	return task, on
 }
 
@@ -46,7 +46,7 @@ func answer(wait string) flow.Command {
 
 // DESIGN 5: the time that a person takes to answer a tool's server is no run time of the task.
 func TestWaitingForInputIsNoRunTime(t *testing.T) {
-	task, on := asking(t, &storagev1.TaskHead{Limits: limits()}, flow.Question{InputID: "q"})
+	task, on := asking(t, &storagev1.TaskHead{Limits: limits()}, flow.Elicitation{InputID: "q"})
 	on(time.Hour, flow.Timeout{})
 	on(time.Hour, answer("wait-1"))
 	if got := time.Duration(flow.RunTime(task.State, task.Now.Add(3*time.Second))); got != 8*time.Second {
@@ -66,7 +66,7 @@ func TestWhoseDeadlinePassed(t *testing.T) {
 		"neither's":  {0, 0, executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := flow.Question{InputID: "q"}
+			q := flow.Elicitation{InputID: "q"}
 			if c.expires > 0 {
 				q.Expire = time.Unix(1005, 0).Add(c.expires).UnixNano()
 			}
@@ -93,10 +93,10 @@ func TestACallThatIsToStopAsksNobody(t *testing.T) {
 		"without time": {flow.Timeout{}, 2 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			task, on := asking(t, &storagev1.TaskHead{Limits: limits()}, flow.Question{InputID: "q1"})
+			task, on := asking(t, &storagev1.TaskHead{Limits: limits()}, flow.Elicitation{InputID: "q1"})
 			on(6*time.Second, answer("wait-1"))
 			on(6*time.Second+before.at, before.in)
-			tr := on(7*time.Second+before.at, flow.Asked{Ordinal: 1, Attempt: 1, Questions: []flow.Question{{InputID: "q2"}}})
+			tr := on(7*time.Second+before.at, flow.Elicited{Ordinal: 1, Attempt: 1, Elicitations: []flow.Elicitation{{InputID: "q2"}}})
 			if len(task.State.GetWaits()) > 0 || len(tr.Actions) != 2 || tr.Actions[0] != (flow.Attach{Ordinal: 1, Attempt: 1, Stopping: true}) {
 				t.Errorf("waits %v, actions %v", task.State.GetWaits(), tr.Actions)
 			}
