@@ -17,7 +17,7 @@ import (
 )
 
 // world drives the flow with whatever a planner, a pool, people, clocks and crashes may do, and checks what must hold
-//. The pool is modelled with what it knows and with what really happened.
+// . The pool is modelled with what it knows and with what really happened.
 type world struct {
 	*rapid.T
 	task     *flow.Task
