@@ -114,17 +114,6 @@ func TestPipedOutputIsSafe(t *testing.T) {
 	}
 }
 
-func TestAgentOfAnUnknownServer(t *testing.T) {
-	w := newWorld(t)
-	w.agents = clitest.NewAgents(t)
-	w.register(stdio("files", "x"))
-	got := w.pawl("agents", "create", "reader", "--mcp", "files", "--mcp", "nosuch")
-	got.expect(t, 0, "agent reader is created", "there is no MCP server nosuch yet")
-	if strings.Contains(got.err, "files") {
-		t.Error(got.err)
-	}
-}
-
 // A key for a server that has none is no use; the person hears of it.
 func TestKeyForAKeylessServer(t *testing.T) {
 	w := newWorld(t)

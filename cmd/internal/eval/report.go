@@ -7,6 +7,8 @@ import (
 	"slices"
 	"text/tabwriter"
 	"time"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 )
 
 // Report sums up a run.
@@ -21,7 +23,7 @@ type Report struct {
 	ModelCalls  uint64   `json:"model_calls"`
 	InputTokens uint64   `json:"input_tokens"`
 	Output      uint64   `json:"output_tokens"`
-	CostNanoUSD *uint64  `json:"cost_nano_usd,omitempty"` // absent if a price is unknown
+	CostNanoUSD *uint64  `json:"cost_nano_usd,omitempty"` // absent if the cost of a model call is unknown, or there was none
 	DecisionP50 string   `json:"decision_p50"`
 	Results     []Result `json:"results"`
 
@@ -41,19 +43,27 @@ func (r *Report) add(res Result) {
 	count(&r.RightInput, res.RightInput)
 	count(&r.SilentWrong, res.SilentWrong && res.Answerable)
 	count(&r.Refusals, res.Refused && !res.Answerable)
+	r.CostNanoUSD = addCost(r.CostNanoUSD, r.ModelCalls, res.Usage)
 	r.ModelCalls += uint64(res.Usage.GetModelCalls())
 	r.InputTokens += res.Usage.GetInputTokens()
 	r.Output += res.Usage.GetOutputTokens()
-	if res.Usage.CostNanoUsd != nil {
-		sum := res.Usage.GetCostNanoUsd()
-		if r.CostNanoUSD != nil {
-			sum += *r.CostNanoUSD
-		}
-		r.CostNanoUSD = &sum
-	}
 	r.decisions = append(r.decisions, res.decisions...)
 	slices.Sort(r.decisions)
 	r.DecisionP50 = r.P50().String()
+}
+
+// addCost returns the cost of some model calls and of a further usage; nil if either is unknown, or there was no call.
+func addCost(sum *uint64, calls uint64, u *commonv1.Usage) *uint64 {
+	switch {
+	case u.GetModelCalls() == 0:
+		return sum
+	case u.CostNanoUsd == nil || calls > 0 && sum == nil:
+		return nil
+	case sum == nil:
+		sum = new(uint64)
+	}
+	total := *sum + u.GetCostNanoUsd()
+	return &total
 }
 
 // P50 returns the median time of a decision.

@@ -197,9 +197,6 @@ func (r *caseRun) spend(u *commonv1.Usage) {
 	sum.InputTokens += u.GetInputTokens()
 	sum.OutputTokens += u.GetOutputTokens()
 	sum.CachedInputTokens += u.GetCachedInputTokens()
+	sum.CostNanoUsd = addCost(sum.CostNanoUsd, uint64(sum.GetModelCalls()), u)
 	sum.ModelCalls += u.GetModelCalls()
-	if u != nil && u.CostNanoUsd != nil {
-		cost := sum.GetCostNanoUsd() + u.GetCostNanoUsd()
-		sum.CostNanoUsd = &cost
-	}
 }

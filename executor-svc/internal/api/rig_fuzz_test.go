@@ -43,6 +43,16 @@ type rig struct {
 	waiting map[executorv1.WaitKind]string
 }
 
+// damagedAgent is a journal in which the agent "damaged" cannot be read.
+type damagedAgent struct{ journal.Journal }
+
+func (j damagedAgent) Agent(ctx context.Context, user, id string) (*storagev1.Agent, error) {
+	if id == "damaged" {
+		return nil, journal.ErrDamaged
+	}
+	return j.Journal.Agent(ctx, user, id)
+}
+
 func newRig(t testing.TB) *rig {
 	log := slog.New(slog.DiscardHandler)
 	store, err := bolt.Open(filepath.Join(t.TempDir(), "journal.db"))
@@ -64,7 +74,7 @@ func newRig(t testing.TB) *rig {
 	t.Cleanup(func() { cancel(); <-ran })
 	conn := grpctest.Serve(t, func(s grpc.ServiceRegistrar) {
 		api.Register(s, api.Deps{
-			Engine: r.engine, Journal: store, Planner: planner, Pool: pool, Log: log,
+			Engine: r.engine, Journal: damagedAgent{store}, Planner: planner, Pool: pool, Log: log,
 			Limits: &storagev1.Limits{MaxSteps: 3, MaxFailedSteps: 3, MaxAttempts: 3},
 		})
 	}, serve.Options{Log: log})

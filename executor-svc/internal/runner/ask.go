@@ -91,8 +91,7 @@ func definitive(err error) bool {
 func lessBudget(c *plannerv1.TaskContext, spent *commonv1.Usage) *plannerv1.TaskContext {
 	c = proto.CloneOf(c)
 	c.ModelCallsLeft = less(c.ModelCallsLeft, spent.GetModelCalls())
-	c.InputTokensLeft = less(c.InputTokensLeft, spent.GetInputTokens()+spent.GetOutputTokens())
-	c.OutputTokensLeft = c.InputTokensLeft
+	c.TokensLeft = less(c.TokensLeft, spent.GetInputTokens()+spent.GetOutputTokens())
 	c.CostNanoUsdLeft = less(c.CostNanoUsdLeft, spent.GetCostNanoUsd())
 	return c
 }

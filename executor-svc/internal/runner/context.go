@@ -28,8 +28,7 @@ func (s *Session) context(t *flow.Task, log *history.Log) *plannerv1.TaskContext
 	}
 	limits, used := t.Head.GetLimits(), t.State.GetUsage()
 	c.ModelCallsLeft = left(limits.GetMaxModelCalls(), used.GetModelCalls())
-	c.InputTokensLeft = left(limits.GetMaxTokens(), used.GetInputTokens()+used.GetOutputTokens())
-	c.OutputTokensLeft = c.InputTokensLeft
+	c.TokensLeft = left(limits.GetMaxTokens(), used.GetInputTokens()+used.GetOutputTokens())
 	c.CostNanoUsdLeft = left(limits.GetMaxCostNanoUsd(), used.GetCostNanoUsd())
 	return c
 }
@@ -52,7 +51,7 @@ func (s *Session) contextSince(c *plannerv1.TaskContext) *plannerv1.TaskContext 
 	}
 	return &plannerv1.TaskContext{
 		TaskId: c.GetTaskId(), Base: s.base, History: c.GetHistory()[s.baseHistory:],
-		ModelCallsLeft: c.ModelCallsLeft, InputTokensLeft: c.InputTokensLeft, OutputTokensLeft: c.OutputTokensLeft, CostNanoUsdLeft: c.CostNanoUsdLeft,
+		ModelCallsLeft: c.ModelCallsLeft, TokensLeft: c.TokensLeft, CostNanoUsdLeft: c.CostNanoUsdLeft,
 	}
 }
 

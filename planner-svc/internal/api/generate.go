@@ -27,7 +27,7 @@ func (s *server) Generate(req *plannerv1.GenerateRequest, stream grpc.ServerStre
 		MaxTokens: int(min(req.GetMaxOutputTokens(), 1<<30)), Temperature: req.Temperature, Stop: req.GetStopSequences(),
 	}
 	b := cmp.Or(req.GetBudget(), &commonv1.ModelBudget{})
-	budget := &plannerv1.TaskContext{ModelCallsLeft: b.ModelCalls, InputTokensLeft: b.Tokens, OutputTokensLeft: b.Tokens, CostNanoUsdLeft: b.CostNanoUsd}
+	budget := &plannerv1.TaskContext{ModelCallsLeft: b.ModelCalls, TokensLeft: b.Tokens, CostNanoUsdLeft: b.CostNanoUsd}
 	reply, err := s.planWith.Planner(chosen).Generate(ctx, budget, r, req.GetOutputSchemaJson(), func(text string) error {
 		return stream.Send(&plannerv1.GenerateResponse{Piece: &plannerv1.GenerateResponse_Text{Text: text}})
 	})

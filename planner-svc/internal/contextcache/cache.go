@@ -56,8 +56,7 @@ func (s *Store) Whole(user string, tc *plannerv1.TaskContext) (*plannerv1.TaskCo
 			"the context that the request continues is no longer kept here; send the context whole, without `base`")
 	}
 	whole := withoutLimits(c.whole)
-	whole.ModelCallsLeft, whole.InputTokensLeft, whole.OutputTokensLeft, whole.CostNanoUsdLeft =
-		tc.ModelCallsLeft, tc.InputTokensLeft, tc.OutputTokensLeft, tc.CostNanoUsdLeft
+	whole.ModelCallsLeft, whole.TokensLeft, whole.CostNanoUsdLeft = tc.ModelCallsLeft, tc.TokensLeft, tc.CostNanoUsdLeft
 	whole.History = append(whole.History[:len(whole.History):len(whole.History)], tc.GetHistory()...)
 	return whole, nil
 }
@@ -127,6 +126,6 @@ func withoutLimits(tc *plannerv1.TaskContext) *plannerv1.TaskContext {
 		return true
 	})
 	out.Base = ""
-	out.ModelCallsLeft, out.InputTokensLeft, out.OutputTokensLeft, out.CostNanoUsdLeft = nil, nil, nil, nil
+	out.ModelCallsLeft, out.TokensLeft, out.CostNanoUsdLeft = nil, nil, nil
 	return out
 }

@@ -127,16 +127,16 @@ func TestEveryFieldIsKept(t *testing.T) {
 	n := keep(t, s, "u", "", full)
 	want := proto.CloneOf(full)
 	want.Base = ""
-	want.ModelCallsLeft, want.InputTokensLeft, want.OutputTokensLeft, want.CostNanoUsdLeft = nil, nil, nil, nil
+	want.ModelCallsLeft, want.TokensLeft, want.CostNanoUsdLeft = nil, nil, nil
 	isWhole(t, s, "u", n, want)
-	limits := &plannerv1.TaskContext{ModelCallsLeft: proto.Uint32(3), InputTokensLeft: proto.Uint64(4), OutputTokensLeft: proto.Uint64(5), CostNanoUsdLeft: proto.Uint64(0)}
+	limits := &plannerv1.TaskContext{ModelCallsLeft: proto.Uint32(3), TokensLeft: proto.Uint64(4), CostNanoUsdLeft: proto.Uint64(0)}
 	proto.Merge(want, limits)
 	got, err := s.Whole("u", &plannerv1.TaskContext{Base: n, Goal: "not read", ModelCallsLeft: limits.ModelCallsLeft,
-		InputTokensLeft: limits.InputTokensLeft, OutputTokensLeft: limits.OutputTokensLeft, CostNanoUsdLeft: limits.CostNanoUsdLeft})
+		TokensLeft: limits.TokensLeft, CostNanoUsdLeft: limits.CostNanoUsdLeft})
 	if d := cmp.Diff(want, got, protocmp.Transform()); d != "" || err != nil {
 		t.Errorf("%v %s", err, d)
 	}
-	want.ModelCallsLeft, want.InputTokensLeft, want.OutputTokensLeft, want.CostNanoUsdLeft = nil, nil, nil, nil
+	want.ModelCallsLeft, want.TokensLeft, want.CostNanoUsdLeft = nil, nil, nil
 	isWhole(t, s, "u", keep(t, s, "u", n, got), want)
 }
 

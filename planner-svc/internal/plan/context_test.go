@@ -132,19 +132,21 @@ func TestPromptThatIsTooLong(t *testing.T) {
 // A budget is reserved before each call, and the usage is returned also if a call fails.
 func TestBudgets(t *testing.T) {
 	wrong := calls("fs__read", `{"path":5}`)
+	first := native(says("ok"))
+	one(t, first, task())
+	promptTokens := uint64(tokensOf(first.requests[0]))
 	for name, tc := range map[string]struct {
 		limit    func(*plannerv1.TaskContext)
 		requests int
 	}{
-		"no calls":        {func(tc *plannerv1.TaskContext) { tc.ModelCallsLeft = proto.Uint32(0) }, 0},
-		"one call":        {func(tc *plannerv1.TaskContext) { tc.ModelCallsLeft = proto.Uint32(1) }, 1},
-		"two calls":       {func(tc *plannerv1.TaskContext) { tc.ModelCallsLeft = proto.Uint32(2) }, 2},
-		"input tokens":    {func(tc *plannerv1.TaskContext) { tc.InputTokensLeft = proto.Uint64(300) }, 0},
-		"one input":       {func(tc *plannerv1.TaskContext) { tc.InputTokensLeft = proto.Uint64(1250) }, 1},
-		"output tokens":   {func(tc *plannerv1.TaskContext) { tc.OutputTokensLeft = proto.Uint64(70) }, 1},
-		"too few outputs": {func(tc *plannerv1.TaskContext) { tc.OutputTokensLeft = proto.Uint64(10) }, 0},
-		"no money":        {func(tc *plannerv1.TaskContext) { tc.CostNanoUsdLeft = proto.Uint64(0) }, 0},
-		"some money":      {func(tc *plannerv1.TaskContext) { tc.CostNanoUsdLeft = proto.Uint64(3_300_000) }, 1},
+		"no calls":          {func(tc *plannerv1.TaskContext) { tc.ModelCallsLeft = proto.Uint32(0) }, 0},
+		"one call":          {func(tc *plannerv1.TaskContext) { tc.ModelCallsLeft = proto.Uint32(1) }, 1},
+		"two calls":         {func(tc *plannerv1.TaskContext) { tc.ModelCallsLeft = proto.Uint32(2) }, 2},
+		"no prompt":         {func(tc *plannerv1.TaskContext) { tc.TokensLeft = proto.Uint64(300) }, 0},
+		"no reply":          {func(tc *plannerv1.TaskContext) { tc.TokensLeft = proto.Uint64(promptTokens + minReply - 1) }, 0},
+		"one call's tokens": {func(tc *plannerv1.TaskContext) { tc.TokensLeft = proto.Uint64(promptTokens + minReply) }, 1},
+		"no money":          {func(tc *plannerv1.TaskContext) { tc.CostNanoUsdLeft = proto.Uint64(0) }, 0},
+		"some money":        {func(tc *plannerv1.TaskContext) { tc.CostNanoUsdLeft = proto.Uint64(3_300_000) }, 1},
 	} {
 		c := task()
 		tc.limit(c)
@@ -162,7 +164,7 @@ func TestBudgets(t *testing.T) {
 		t.Errorf("%d and %d requests are reserved", f.requests[0].MaxRequests, f.requests[1].MaxRequests)
 	}
 	limited = task()
-	limited.OutputTokensLeft = proto.Uint64(100)
+	limited.TokensLeft = proto.Uint64(promptTokens + 100) // prompt and reply are reserved from one sum
 	f = native(says("ok"))
 	if one(t, f, limited); f.requests[0].MaxTokens != 100 {
 		t.Errorf("the reply may have %d tokens", f.requests[0].MaxTokens)

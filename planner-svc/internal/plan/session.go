@@ -63,11 +63,12 @@ func (s *session) reserve(r *llm.Request) error {
 		}
 		r.MaxRequests = *left - s.used.Requests
 	}
-	if left := s.tc.InputTokensLeft; left != nil && s.used.Input+prompt > *left {
-		return s.exceeded("the next prompt has about %d tokens, and it may send %d more", prompt, *left-min(*left, s.used.Input))
-	}
-	if left := s.tc.OutputTokensLeft; left != nil {
-		if err := s.bound(r, *left-min(*left, s.used.Output)); err != nil {
+	if left := s.tc.TokensLeft; left != nil {
+		rest := *left - min(*left, s.used.Input+s.used.Output)
+		if prompt > rest {
+			return s.exceeded("the next prompt has about %d tokens, and %d are left", prompt, rest)
+		}
+		if err := s.bound(r, rest-prompt); err != nil {
 			return err
 		}
 	}
@@ -95,10 +96,10 @@ func (s *session) reserveCost(r *llm.Request, prompt, leftNano uint64) error {
 	return nil
 }
 
-// bound limits the reply to as many tokens as are left.
+// bound limits the reply to as many tokens as are left after the prompt.
 func (s *session) bound(r *llm.Request, left uint64) error {
 	if left < minReply {
-		return s.exceeded("it may receive about %d more tokens", left)
+		return s.exceeded("about %d tokens are left for the reply", left)
 	}
 	r.MaxTokens = int(min(left, uint64(cmp.Or(r.MaxTokens, math.MaxInt32))))
 	return nil

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
@@ -21,7 +19,6 @@ import (
 	"pawl.dev/cmd/internal/ui"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
-	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
 // AgentsCmd is `pawl agents`.
@@ -104,18 +101,8 @@ type AgentsCreateCmd struct {
 func (c *AgentsCreateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	agent := &executorv1.Agent{}
 	c.apply(agent)
-	warnOfServers(ctx, u, s, c.MCP)
 	made, err := s.Agents.CreateAgent(ctx, &executorv1.CreateAgentRequest{AgentId: c.ID, Agent: agent})
 	return showAgent(u, made, "is created", err)
-}
-
-// warnOfServers warns about unknown servers. They are no error, because they may be registered later.
-func warnOfServers(ctx context.Context, u *ui.UI, s *discover.Session, ids []string) {
-	for _, id := range ids {
-		if _, err := s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: id}); status.Code(err) == codes.NotFound {
-			u.Warn("there is no MCP server %s yet: pawl mcp list shows those there are", id)
-		}
-	}
 }
 
 // AgentsUpdateCmd is `pawl agents update`.
@@ -139,7 +126,6 @@ func (c *AgentsUpdateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session
 		agent.McpIds = nil
 	}
 	c.apply(agent)
-	warnOfServers(ctx, u, s, c.MCP)
 	paths := discover.Differences(old.ProtoReflect(), agent.ProtoReflect())
 	for i := range paths { // the update mask names the budget as a whole
 		paths[i], _, _ = strings.Cut(paths[i], ".")

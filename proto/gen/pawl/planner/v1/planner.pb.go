@@ -403,10 +403,8 @@ type TaskContext struct {
 	Base string `protobuf:"bytes,10,opt,name=base,proto3" json:"base,omitempty"`
 	// How many more model calls the task may make; absent if not limited.
 	ModelCallsLeft *uint32 `protobuf:"varint,11,opt,name=model_calls_left,json=modelCallsLeft,proto3,oneof" json:"model_calls_left,omitempty"`
-	// How many more tokens the task may send to models; absent if not limited.
-	InputTokensLeft *uint64 `protobuf:"varint,12,opt,name=input_tokens_left,json=inputTokensLeft,proto3,oneof" json:"input_tokens_left,omitempty"`
-	// How many more tokens the task may receive from models; absent if not limited.
-	OutputTokensLeft *uint64 `protobuf:"varint,13,opt,name=output_tokens_left,json=outputTokensLeft,proto3,oneof" json:"output_tokens_left,omitempty"`
+	// How many more tokens the task's prompts and replies may have together; absent if not limited.
+	TokensLeft *uint64 `protobuf:"varint,18,opt,name=tokens_left,json=tokensLeft,proto3,oneof" json:"tokens_left,omitempty"`
 	// How much more the task may spend on models, in billionths of a US dollar; absent if not limited. A model without a configured price is then
 	// refused.
 	CostNanoUsdLeft *uint64 `protobuf:"varint,14,opt,name=cost_nano_usd_left,json=costNanoUsdLeft,proto3,oneof" json:"cost_nano_usd_left,omitempty"`
@@ -527,16 +525,9 @@ func (x *TaskContext) GetModelCallsLeft() uint32 {
 	return 0
 }
 
-func (x *TaskContext) GetInputTokensLeft() uint64 {
-	if x != nil && x.InputTokensLeft != nil {
-		return *x.InputTokensLeft
-	}
-	return 0
-}
-
-func (x *TaskContext) GetOutputTokensLeft() uint64 {
-	if x != nil && x.OutputTokensLeft != nil {
-		return *x.OutputTokensLeft
+func (x *TaskContext) GetTokensLeft() uint64 {
+	if x != nil && x.TokensLeft != nil {
+		return *x.TokensLeft
 	}
 	return 0
 }
@@ -4420,7 +4411,7 @@ var File_pawl_planner_v1_planner_proto protoreflect.FileDescriptor
 
 const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\n" +
-	"\x1dpawl/planner/v1/planner.proto\x12\x0fpawl.planner.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bpawl/common/v1/common.proto\"\x85\x06\n" +
+	"\x1dpawl/planner/v1/planner.proto\x12\x0fpawl.planner.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bpawl/common/v1/common.proto\"\xdd\x05\n" +
 	"\vTaskContext\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x12\n" +
 	"\x04goal\x18\x02 \x01(\tR\x04goal\x124\n" +
@@ -4433,18 +4424,17 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\x06rounds\x18\t \x03(\v2\x16.pawl.planner.v1.RoundR\x06rounds\x12\x12\n" +
 	"\x04base\x18\n" +
 	" \x01(\tR\x04base\x12-\n" +
-	"\x10model_calls_left\x18\v \x01(\rH\x00R\x0emodelCallsLeft\x88\x01\x01\x12/\n" +
-	"\x11input_tokens_left\x18\f \x01(\x04H\x01R\x0finputTokensLeft\x88\x01\x01\x121\n" +
-	"\x12output_tokens_left\x18\r \x01(\x04H\x02R\x10outputTokensLeft\x88\x01\x01\x120\n" +
-	"\x12cost_nano_usd_left\x18\x0e \x01(\x04H\x03R\x0fcostNanoUsdLeft\x88\x01\x01\x12/\n" +
+	"\x10model_calls_left\x18\v \x01(\rH\x00R\x0emodelCallsLeft\x88\x01\x01\x12$\n" +
+	"\vtokens_left\x18\x12 \x01(\x04H\x01R\n" +
+	"tokensLeft\x88\x01\x01\x120\n" +
+	"\x12cost_nano_usd_left\x18\x0e \x01(\x04H\x02R\x0fcostNanoUsdLeft\x88\x01\x01\x12/\n" +
 	"\x06memory\x18\x0f \x01(\v2\x17.pawl.planner.v1.MemoryR\x06memory\x12\x1f\n" +
 	"\vinputs_json\x18\x10 \x01(\tR\n" +
 	"inputsJson\x12\x1b\n" +
 	"\tmax_steps\x18\x11 \x01(\rR\bmaxStepsB\x13\n" +
-	"\x11_model_calls_leftB\x14\n" +
-	"\x12_input_tokens_leftB\x15\n" +
-	"\x13_output_tokens_leftB\x15\n" +
-	"\x13_cost_nano_usd_left\"D\n" +
+	"\x11_model_calls_leftB\x0e\n" +
+	"\f_tokens_leftB\x15\n" +
+	"\x13_cost_nano_usd_leftJ\x04\b\f\x10\rJ\x04\b\r\x10\x0eR\x11input_tokens_leftR\x12output_tokens_left\"D\n" +
 	"\x06Memory\x12\x18\n" +
 	"\asummary\x18\x01 \x01(\tR\asummary\x12 \n" +
 	"\flast_step_id\x18\x02 \x01(\tR\n" +
