@@ -9,11 +9,12 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// maxAcceptedBytes bounds the accepted answers that a step keeps. Further ones are not kept: the person is asked again if the call is lost.
+// maxAcceptedBytes bounds the accepted answers that a step keeps. Further answers are not kept: if the call is lost, the person is asked
+// again.
 const maxAcceptedBytes = 64 << 10
 
-// keepAccepted keeps an accepted answer, so that a repeated call need not ask the same again. A refusal drops all answers of the step. Answers
-// given in a browser cannot be repeated.
+// keepAccepted keeps an accepted answer, so that a repeated call need not ask the person again. A refusal drops all answers of the step.
+// An answer given in a browser is not kept, because Pawl does not see it.
 func (d *draft) keepAccepted(s *storagev1.ActiveStep, w *storagev1.Wait, a *storagev1.SupplyInput) {
 	switch {
 	case a.GetAction() != executorv1.InputAnswer_ACTION_ACCEPT:
@@ -34,12 +35,12 @@ func (d *draft) keepAccepted(s *storagev1.ActiveStep, w *storagev1.Wait, a *stor
 	}
 }
 
-// reuseAnswers answers questions that a lost attempt asked before, each answer once per attempt, and returns the other questions.
-func (d *draft) reuseAnswers(s *storagev1.ActiveStep, questions []flow.Elicitation) (left []flow.Elicitation) {
+// reuseAnswers answers the questions that an earlier, lost attempt asked too, and returns the others. It uses each answer once per attempt.
+func (d *draft) reuseAnswers(s *storagev1.ActiveStep, questions []flow.Elicitation) (unanswered []flow.Elicitation) {
 	for _, q := range questions {
 		a := d.reuseAccepted(s, q)
 		if a == nil {
-			left = append(left, q)
+			unanswered = append(unanswered, q)
 			continue
 		}
 		s.Answers = append(s.Answers, &storagev1.InputAnswer{
@@ -51,10 +52,10 @@ func (d *draft) reuseAnswers(s *storagev1.ActiveStep, questions []flow.Elicitati
 			Reason: "the tool repeats the question that was answered as " + a.GetWaitId() + " before its call was lost; it got the same answer",
 		}}})
 	}
-	return left
+	return unanswered
 }
 
-// reuseAccepted returns the kept answer to exactly this question and marks it as used by this attempt; nil if none is left.
+// reuseAccepted returns an unused kept answer to exactly this question and marks it as used by this attempt; nil if there is none.
 func (d *draft) reuseAccepted(s *storagev1.ActiveStep, q flow.Elicitation) *storagev1.Accepted {
 	if q.URL != "" || len(s.GetAccepted()) == 0 {
 		return nil
@@ -62,9 +63,9 @@ func (d *draft) reuseAccepted(s *storagev1.ActiveStep, q flow.Elicitation) *stor
 	hash := flow.ElicitationHash(d.t, s, q.Message, q.SchemaJSON)
 	for i, a := range s.GetAccepted() {
 		if a.GetAttempt() < s.GetAttempt() && bytes.Equal(a.GetAskedHash(), hash) {
-			again := &storagev1.Accepted{AskedHash: hash, ContentJson: a.GetContentJson(), WaitId: a.GetWaitId(), Attempt: s.GetAttempt()}
-			s.Accepted[i] = again
-			return again
+			used := &storagev1.Accepted{AskedHash: hash, ContentJson: a.GetContentJson(), WaitId: a.GetWaitId(), Attempt: s.GetAttempt()}
+			s.Accepted[i] = used
+			return used
 		}
 	}
 	return nil

@@ -58,8 +58,8 @@ func (Flow) Apply(t *flow.Task, in flow.Input) (flow.Transition, error) {
 	return d.transition()
 }
 
-// Resume implements flow.Flow: when the next owner loads the task, an action whose result was not recorded is run again if repeating it has
-// no side effects.
+// Resume implements flow.Flow: it runs the phase's action again, because the result was not recorded. It does not repeat a call that may
+// have been sent, but attaches to it.
 func (Flow) Resume(t *flow.Task, recovered bool) (flow.Transition, error) {
 	d := &draft{t: t, s: t.State}
 	if state.Ended(d.s.GetStatus()) || d.s.GetPhase() == storagev1.Phase_PHASE_WAIT {
@@ -114,7 +114,7 @@ func (d *draft) apply(in flow.Input) {
 	}
 }
 
-// applyCallInput applies an input of a tool call.
+// applyCallInput applies an input about a tool call.
 func (d *draft) applyCallInput(in flow.Input) {
 	switch in := in.(type) {
 	case flow.Progress:
@@ -136,8 +136,7 @@ func (d *draft) applyCallInput(in flow.Input) {
 	}
 }
 
-// resetsRecoveries reports whether an input shows that the task has advanced since its last recovery. Progress notifications of a tool
-// do not.
+// resetsRecoveries reports whether an input shows that the task has advanced since its last recovery. A tool's progress does not.
 func resetsRecoveries(in flow.Input) bool {
 	switch in.(type) {
 	case flow.Begun, flow.Planned, flow.Called, flow.Elicited, flow.Derived, flow.Diagnosed, flow.ToolRefreshed, flow.Answered:

@@ -7,7 +7,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// beginAnswer starts an answer. After a crash in the middle of one, another is started.
+// beginAnswer starts an answer. After a crash in the middle of an answer, the next owner starts another.
 func (d *draft) beginAnswer(cutShort string) {
 	d.s.Phase = storagev1.Phase_PHASE_ANSWER
 	d.s.CutShort = cutShort
@@ -15,7 +15,7 @@ func (d *draft) beginAnswer(cutShort string) {
 	d.schedule(flow.Answer{CutShort: cutShort})
 }
 
-// openAnswer begins a new answer: the text that follows belongs to it.
+// openAnswer numbers a new answer, to which the following text belongs.
 func (d *draft) openAnswer() {
 	d.s.AnswerCount++
 	d.s.AnswerBytes = 0

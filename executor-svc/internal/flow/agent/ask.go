@@ -40,7 +40,7 @@ func (d *draft) askApproval(s *storagev1.ActiveStep) {
 	d.waitForPerson()
 }
 
-// diagnosed asks a person for parameters if the error is about them and an attempt is left; else the step fails.
+// diagnosed asks a person for parameters if the error is about parameters and an attempt is left; else the step fails.
 func (d *draft) diagnosed(in flow.Diagnosed) {
 	d.settleReservation(in.Usage)
 	s := d.current(in.Ordinal)
@@ -80,7 +80,7 @@ func (d *draft) openWait(s *storagev1.ActiveStep, kind executorv1.WaitKind, mess
 	return w
 }
 
-// waitForPerson records that nothing continues until a person answers.
+// waitForPerson records that the flow stops until a person answers its waits.
 func (d *draft) waitForPerson() {
 	d.s.Phase = storagev1.Phase_PHASE_WAIT
 	ids := make([]string, 0, len(d.s.GetWaits()))
@@ -114,7 +114,8 @@ func (d *draft) command(c *storagev1.Command) {
 	}
 }
 
-// closeWait closes the wait that a command answers, and returns its step. If the wait is closed or of another kind, it refuses the command and returns nil.
+// closeWait closes the wait that a command answers, and returns its step. If the wait is not open or of another kind, closeWait refuses the
+// command and returns nil.
 func (d *draft) closeWait(id string, kinds ...executorv1.WaitKind) *storagev1.ActiveStep {
 	for i, w := range d.s.GetWaits() {
 		if w.GetId() != id {
@@ -135,7 +136,7 @@ func (d *draft) closeWait(id string, kinds ...executorv1.WaitKind) *storagev1.Ac
 	return nil
 }
 
-// CheckWaitKind returns an error if a command answers another kind of wait. It is called before the command is sent.
+// CheckWaitKind returns an error if a command answers another kind of wait. It lets a command be refused before it is sent.
 func CheckWaitKind(w *storagev1.Wait, c *storagev1.Command) error {
 	if !slices.Contains(waitKindsFor(c), w.GetKind()) {
 		return wrongAnswer(w)
@@ -164,7 +165,7 @@ func waitKindsFor(c *storagev1.Command) []executorv1.WaitKind {
 
 func notOpen(id string) error {
 	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN,
-		"%s is not open: it was answered, or never asked; look at the task for the waits that are", id)
+		"%s is not open: it was answered, or does not exist; the task lists its open waits", id)
 }
 
 func wrongAnswer(w *storagev1.Wait) error {
@@ -173,10 +174,10 @@ func wrongAnswer(w *storagev1.Wait) error {
 		waitInput: "input (accept, decline or cancel)",
 	}
 	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
-		"%s asks for something else; answer it with %s", w.GetId(), want[w.GetKind()])
+		"%s needs another kind of answer: %s", w.GetId(), want[w.GetKind()])
 }
 
-// approve runs exactly the input that was shown, or the edited one, and never another.
+// approve calls the tool with exactly the input that the person saw, or the person's edited one.
 func (d *draft) approve(a *storagev1.Approve) {
 	s := d.closeWait(a.GetWaitId(), waitApproval)
 	if s == nil {
@@ -194,7 +195,7 @@ func (d *draft) approve(a *storagev1.Approve) {
 	d.call(s, a.GetWaitId())
 }
 
-// reject cancels step and task.
+// reject cancels the step and the task.
 func (d *draft) reject(r *storagev1.Reject) {
 	s := d.closeWait(r.GetWaitId(), waitApproval, waitParams, waitOutcome)
 	if s == nil {
@@ -205,7 +206,7 @@ func (d *draft) reject(r *storagev1.Reject) {
 	d.endCancelled(reason, r.GetWaitId())
 }
 
-// supplyParams starts to fill in the values that a person supplied.
+// supplyParams lets the planner complete the input with the values that a person supplied.
 func (d *draft) supplyParams(p *storagev1.SupplyParams) {
 	s := d.closeWait(p.GetWaitId(), waitParams)
 	if s == nil {
@@ -248,7 +249,7 @@ func (d *draft) cancelStep(s *storagev1.ActiveStep, reason, waitID string, o com
 		StepCancel: &storagev1.StepCancel{Reason: reason, Outcome: o},
 	}})
 	if !wasRunning {
-		// The fact belongs to no attempt: the newest one had already ended.
+		// The fact belongs to no attempt: the newest attempt has already ended.
 		d.facts[len(d.facts)-1].Attempt = 0
 	}
 }
@@ -257,7 +258,7 @@ func (d *draft) endCancelled(reason, waitID string) {
 	d.end(taskCancelled, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_FlowCancel{FlowCancel: reason}})
 }
 
-// diagnose returns the action that asks whether an error is about parameters. It certainly is if the input did not fit the schema.
+// diagnose returns the action that asks whether the step's error is about parameters. An input that does not fit the schema certainly is.
 func diagnose(s *storagev1.ActiveStep) flow.Action {
 	return flow.Diagnose{
 		Ordinal: s.GetOrdinal(),

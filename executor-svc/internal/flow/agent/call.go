@@ -56,7 +56,7 @@ func (d *draft) called(in flow.Called) {
 	}
 }
 
-// moved lets another replica of the MCP pool make a call that the first one certainly did not make. The attempt stays the same.
+// moved sends a call that its replica of the MCP pool certainly did not make to another replica. The attempt stays the same.
 func (d *draft) moved(in flow.Moved) {
 	s := d.runningAttempt(in.Ordinal, in.Attempt)
 	if s == nil {
@@ -66,7 +66,7 @@ func (d *draft) moved(in flow.Moved) {
 	d.startCall(s)
 }
 
-// succeeded continues at once if the next step is known: outcome and next intent are one transition.
+// succeeded records a step's output. If the next step is known, it continues at once: outcome and next intent are one transition.
 func (d *draft) succeeded(s *storagev1.ActiveStep, in flow.Called) {
 	d.setStepStatus(s, stepSuccess)
 	d.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepOutput{StepOutput: in.Output}})
@@ -93,7 +93,8 @@ func (d *draft) endCancelledCall(s *storagev1.ActiveStep, in flow.Called) {
 	d.endCancelled(d.s.GetCancelReason(), "")
 }
 
-// runningAttempt returns the step if this attempt of it runs; a result of any other attempt is a defect and refuses the draft.
+// runningAttempt returns the step if this attempt of it is running. A result of any other attempt is a defect: runningAttempt refuses the
+// draft and returns nil.
 func (d *draft) runningAttempt(ordinal, attempt uint32) *storagev1.ActiveStep {
 	s := d.current(ordinal)
 	if s == nil {
@@ -113,7 +114,7 @@ func (d *draft) recordError(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o c
 	d.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepError{StepError: &storagev1.StepError{Error: e, Outcome: o}}})
 }
 
-// failWaitingStep fails a step that waited. The error belongs to the step, because its attempt, if any, ended before.
+// failWaitingStep fails a step that waits. The error belongs to no attempt: the newest one, if any, has already ended.
 func (d *draft) failWaitingStep(s *storagev1.ActiveStep, e *storagev1.ErrorNote, waitID string) {
 	d.recordError(s, e, s.GetOutcome())
 	f := d.facts[len(d.facts)-1]
@@ -137,7 +138,7 @@ func (d *draft) attemptFailed(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o
 	}
 }
 
-// stepFailed ends a failed step: the next one is planned, unless too many have failed.
+// stepFailed ends a failed step and plans the next one, unless too many steps have failed.
 func (d *draft) stepFailed(s *storagev1.ActiveStep) {
 	d.s.ErrorCount++
 	if limit := d.t.Head.GetLimits().GetMaxFailedSteps(); d.s.GetErrorCount() >= limit {
@@ -177,7 +178,7 @@ func (d *draft) derived(in flow.Derived) {
 	d.start(s, in.Problem)
 }
 
-// notDerived fails a step for which the planner could make no input.
+// notDerived fails a step because the planner could not make an input.
 func (d *draft) notDerived(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
 	if s.GetStatus() == stepParam {
 		d.failWaitingStep(s, e, "")
@@ -185,7 +186,7 @@ func (d *draft) notDerived(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
 	d.stepFailed(s)
 }
 
-// notStarted records that a call was never sent, so that the next owner of the task makes it.
+// notStarted records that a call was never sent, so that the task's next owner sends it.
 func (d *draft) notStarted(in flow.NotStarted) {
 	s := d.current(in.Ordinal)
 	if s == nil {
@@ -194,7 +195,7 @@ func (d *draft) notStarted(in flow.NotStarted) {
 	s.Outcome = outcomeNotExecuted
 }
 
-// resumeCall continues the call of an earlier owner: if it was never sent, it is sent now; else the pool is asked for its outcome.
+// resumeCall continues the call of an earlier owner: it sends a call that was never sent, and attaches to any other.
 func (d *draft) resumeCall() {
 	s := d.step()
 	if s == nil {
@@ -211,8 +212,8 @@ func (d *draft) resumeCall() {
 	d.schedule(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 }
 
-// startCall starts a call whose intent is durable but which was never sent. It first clears Outcome (NOT_EXECUTED) durably, because from
-// here on the call may run.
+// startCall sends a call whose intent is durable but which was never sent. The cleared Outcome (NOT_EXECUTED) is committed first, because
+// from then on the call may run.
 func (d *draft) startCall(s *storagev1.ActiveStep) {
 	if d.s.GetCancelRequested() {
 		d.endCancelledCall(s, flow.Called{Outcome: outcomeNotBegun(s), Err: &storagev1.ErrorNote{Reason: commonv1.ErrorReason_ERROR_REASON_CANCELLED}})
@@ -229,8 +230,8 @@ func (d *draft) startCall(s *storagev1.ActiveStep) {
 	d.schedule(flow.Call{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 }
 
-// outcomeNotBegun returns the outcome of an attempt whose newest call was never sent: UNKNOWN if an earlier call of the attempt
-// reached the tool, which asked something.
+// outcomeNotBegun returns the outcome of an attempt whose newest call never reached the tool: UNKNOWN if an earlier call of the attempt
+// did and asked a question, else NOT_EXECUTED.
 func outcomeNotBegun(s *storagev1.ActiveStep) commonv1.Outcome {
 	if len(s.GetAnswers()) > 0 {
 		return outcomeUnknown
@@ -238,7 +239,7 @@ func outcomeNotBegun(s *storagev1.ActiveStep) commonv1.Outcome {
 	return outcomeNotExecuted
 }
 
-// inputMayHelp reports whether another input could succeed; it cannot if the tool was out of reach or forbidden.
+// inputMayHelp reports whether another input could succeed; none can if the tool could not be reached or is forbidden.
 func inputMayHelp(e *storagev1.ErrorNote) bool {
 	switch e.GetReason() {
 	case commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT,

@@ -10,14 +10,14 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// Prefixes of the planner's reason for a step that is shown again.
+// Prefixes of the planner's reason when a person is asked about a step again.
 const (
 	configurationChanged = "The configuration of its MCP server has changed since this step was decided on. "
 	definitionChanged    = "The definition of the tool has changed since this step was decided on. "
 )
 
-// mustRefreshTool reports whether a call was refused with DEFINITION_CHANGED and the step has attempts left. A server that changes all the
-// time uses up the step's attempts. docs/ARCHITECTURE.md lists the other refusals.
+// mustRefreshTool reports whether a call was refused with DEFINITION_CHANGED and the step has attempts left: a server that keeps changing
+// uses up the step's attempts. docs/ARCHITECTURE.md lists the other refusals.
 func (d *draft) mustRefreshTool(s *storagev1.ActiveStep, in flow.Called) bool {
 	return in.Outcome == outcomeNotExecuted && in.Err.GetReason() == commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED &&
 		s.GetAttempt() < d.t.Head.GetLimits().GetMaxAttempts()
@@ -25,18 +25,17 @@ func (d *draft) mustRefreshTool(s *storagev1.ActiveStep, in flow.Called) bool {
 
 // refreshTool records the refused attempt and lists the tools again.
 func (d *draft) refreshTool(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
-	told := &storagev1.ErrorNote{
+	refused := &storagev1.ErrorNote{
 		ErrMsg: s.GetToolId() + " was not called: its definition, or the configuration of its MCP server, has changed since this step was decided on; " +
-			"it is looked at again",
+			"it is listed again",
 		DataJson: e.GetDataJson(), Reason: e.GetReason(),
 	}
-	d.recordError(s, told, outcomeNotExecuted)
+	d.recordError(s, refused, outcomeNotExecuted)
 	d.s.Phase = storagev1.Phase_PHASE_REFRESH_TOOL
 	d.schedule(flow.RefreshTool{Ordinal: s.GetOrdinal()})
 }
 
-// toolRefreshed continues with the tool as it is now. If the definition hash or the configuration revision differs, the approval is dropped
-// and the policy decides again; otherwise the approval stays valid.
+// toolRefreshed starts the step again with the tool's current description.
 func (d *draft) toolRefreshed(in flow.ToolRefreshed) {
 	s := d.current(in.Ordinal)
 	if s == nil {
@@ -51,14 +50,14 @@ func (d *draft) toolRefreshed(in flow.ToolRefreshed) {
 	d.start(s, in.Problem)
 }
 
-// failWithoutCall ends an attempt that cannot begin.
+// failWithoutCall records an attempt that fails before the tool is called.
 func (d *draft) failWithoutCall(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
 	d.beginAttempt(s, "")
 	d.attemptFailed(s, e, outcomeNotExecuted)
 }
 
-// bindTool binds a step to the tool as it is now. If the definition hash or the configuration revision differs, the approval is dropped;
-// otherwise it stays valid.
+// bindTool binds a step to the tool's current description. If the definition hash or the configuration revision differs, the approval is
+// dropped and the policy decides again; otherwise the approval stays valid.
 func (d *draft) bindTool(s *storagev1.ActiveStep, now *flow.Tool) {
 	if now == nil {
 		return
@@ -79,19 +78,19 @@ func (d *draft) bindTool(s *storagev1.ActiveStep, now *flow.Tool) {
 	s.Effect, s.Idempotent = now.Effect, now.Idempotent
 	s.DefinitionHash, s.ConfigRevision = now.DefinitionHash, now.ConfigRevision
 	if s.GetRepeated() && !repeatable(s) && d.t.Head.GetOnUnknownOutcome() != executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY {
-		d.recordUnknown(s) // it was repeated because it was repeatable; now that needs a person's approval
+		d.recordUnknown(s) // the call was repeated because the tool was repeatable; now a repetition needs a person's approval
 	}
 }
 
-// currentRisk returns the risk of a step with its tool as it is now. If the effect has changed, the planner's reason was about another tool;
-// its level counts only if it was above the floor.
+// currentRisk returns the planner's risk for a step, adapted to the tool's current description. If the effect has changed, the planner's
+// reason no longer applies, and the planner's level counts only if it was above the floor.
 func currentRisk(s *storagev1.ActiveStep, now *flow.Tool, why string) *storagev1.RiskNote {
 	planned := &storagev1.RiskNote{Level: s.GetRisk().GetLevel(), Reason: s.GetRisk().GetReason()}
 	if s.GetPlannedRisk() != 0 {
 		planned.Level = s.GetPlannedRisk()
 	}
-	for _, said := range []string{mayHaveRunNote, definitionChanged, configurationChanged} {
-		planned.Reason = strings.TrimPrefix(planned.Reason, said)
+	for _, prefix := range []string{mayHaveRunNote, definitionChanged, configurationChanged} {
+		planned.Reason = strings.TrimPrefix(planned.Reason, prefix)
 	}
 	if s.GetEffect() != now.Effect {
 		planned.Reason = effectReason(s.GetToolId(), now.Effect)
@@ -115,7 +114,7 @@ func effectReason(toolID string, effect commonv1.Effect) string {
 	return name + " may change something."
 }
 
-// setRisk sets a step's floor and effective risk, and keeps the planner's lower level, because the floor may fall.
+// setRisk sets a step's floor and effective risk. It keeps the planner's level if the floor is higher, because the floor may fall.
 func setRisk(s *storagev1.ActiveStep, planned *storagev1.RiskNote, floor commonv1.RiskLevel) {
 	s.RiskFloor, s.Risk, s.PlannedRisk = floor, effectiveRisk(planned, floor), 0
 	if planned.GetLevel() != s.GetRisk().GetLevel() {

@@ -12,11 +12,11 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// draft is a transition that is being built. Every change of a status goes through setStatus or setStepStatus, which check the tables of
-// package state. The first error ends it: transition then returns that error, and the draft is discarded.
+// draft is a transition under construction. Every change of a status goes through setStatus or setStepStatus, which check the tables of
+// package state. After a refusal, transition returns the first error, and the draft is discarded.
 type draft struct {
 	t         *flow.Task
-	s         *storagev1.Checkpoint
+	s         *storagev1.Checkpoint // t.State
 	facts     []*storagev1.Fact
 	actions   []flow.Action
 	unchanged bool
@@ -30,14 +30,14 @@ func (d *draft) transition() (flow.Transition, error) {
 	return flow.Transition{Facts: d.facts, Actions: d.actions, Unchanged: d.unchanged && len(d.facts) == 0}, nil
 }
 
-// refuse ends the draft with an error.
+// refuse makes transition return an error.
 func (d *draft) refuse(err error) {
 	if d.err == nil {
 		d.err = err
 	}
 }
 
-// schedule adds actions that the engine runs after the transition.
+// schedule adds actions for the engine.
 func (d *draft) schedule(actions ...flow.Action) { d.actions = append(d.actions, actions...) }
 
 // setStatus moves the task to a status.
@@ -55,7 +55,7 @@ func (d *draft) setStatus(to executorv1.ExecutorStatus) {
 	}
 }
 
-// countRunTime starts or stops the count of the task's run time.
+// countRunTime starts or stops counting the task's run time.
 func (d *draft) countRunTime(runs bool) {
 	now := d.t.Now.UnixNano()
 	switch {
@@ -91,13 +91,13 @@ func (d *draft) stepFact(s *storagev1.ActiveStep, f *storagev1.Fact) {
 	d.fact(f)
 }
 
-// inputFact adds a fact that holds the step's input, and notes its seq.
+// inputFact adds a fact that holds the step's input, and records the fact's seq.
 func (d *draft) inputFact(s *storagev1.ActiveStep, f *storagev1.Fact) {
 	d.stepFact(s, f)
 	s.InputSeq = d.s.GetLastSeq() + uint64(len(d.facts))
 }
 
-// step returns the active step; its absence is an explicit error.
+// step returns the active step. If there is none, it refuses the draft and returns nil.
 func (d *draft) step() *storagev1.ActiveStep {
 	if len(d.s.GetActiveSteps()) == 0 {
 		d.refuse(errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
@@ -107,7 +107,7 @@ func (d *draft) step() *storagev1.ActiveStep {
 	return d.s.GetActiveSteps()[0]
 }
 
-// current returns the active step if it has this ordinal; a result of another step is stale.
+// current returns the active step if it has this ordinal; else it refuses the draft and returns nil.
 func (d *draft) current(ordinal uint32) *storagev1.ActiveStep {
 	s := d.step()
 	if s == nil {
@@ -131,7 +131,7 @@ func (d *draft) finish(s *storagev1.ActiveStep) {
 	}
 }
 
-// end closes the task for good.
+// end ends the task with a final status and the fact that reports it.
 func (d *draft) end(to executorv1.ExecutorStatus, f *storagev1.Fact) {
 	if state.Ended(d.s.GetStatus()) {
 		d.refuse(ended(d.s.GetStatus()))
@@ -151,13 +151,13 @@ func (d *draft) fail(e *storagev1.ErrorNote) {
 
 func (d *draft) addUsage(u *storagev1.Usage) { d.s.Usage = flow.AddUsage(d.s.GetUsage(), u) }
 
-// settleReservation replaces the reservation of a planner call by its usage.
+// settleReservation replaces the reservation of a planner call with the call's usage.
 func (d *draft) settleReservation(u *storagev1.Usage) {
 	d.s.ReservedModelCalls = 0
 	d.addUsage(u)
 }
 
-// countReservation counts a reservation as used.
+// countReservation counts a reserved planner call as made.
 func (d *draft) countReservation() {
 	if n := d.s.GetReservedModelCalls(); n > 0 {
 		d.settleReservation(&storagev1.Usage{ModelCalls: n})

@@ -14,8 +14,8 @@ import (
 	"pawl.dev/services/humantime"
 )
 
-// elicited lets people answer the questions of a tool's server during a call. The call and its attempt continue in the pool. A
-// call that has to stop asks nothing.
+// elicited opens waits for people to answer the questions of a tool's server. Meanwhile the call and its attempt stay open in the pool.
+// A call that has to stop is asked nothing.
 func (d *draft) elicited(in flow.Elicited) {
 	s := d.runningAttempt(in.Ordinal, in.Attempt)
 	if s == nil {
@@ -30,14 +30,14 @@ func (d *draft) elicited(in flow.Elicited) {
 		return
 	}
 	s.RequestState, s.Answers, s.AnswersSent = in.RequestState, nil, false
-	left := d.reuseAnswers(s, in.Elicitations)
-	if len(left) == 0 {
+	unanswered := d.reuseAnswers(s, in.Elicitations)
+	if len(unanswered) == 0 {
 		d.schedule(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Fresh: true})
 		return
 	}
 	d.setStepStatus(s, stepWaiting)
 	d.setStatus(taskWaiting)
-	for _, q := range left {
+	for _, q := range unanswered {
 		d.openElicitation(s, q)
 	}
 	d.waitForPerson()
@@ -54,20 +54,19 @@ func (d *draft) openElicitation(s *storagev1.ActiveStep, q flow.Elicitation) {
 	}})
 }
 
-// stopAndAttach tells a call to stop and waits for its end. Its questions are dropped.
-func (d *draft) stopAndAttach(s *storagev1.ActiveStep, why string) {
-	d.schedule(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Stopping: true}, flow.StopCall{Reason: why})
+// stopAndAttach stops a call, drops its questions, and waits for its end.
+func (d *draft) stopAndAttach(s *storagev1.ActiveStep, reason string) {
+	d.schedule(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Stopping: true}, flow.StopCall{Reason: reason})
 }
 
-// hasOpenElicitation reports whether a step's call waits in the pool for a person.
+// hasOpenElicitation reports whether a step's call waits for a person's answer.
 func (d *draft) hasOpenElicitation(s *storagev1.ActiveStep) bool {
 	return slices.ContainsFunc(d.s.GetWaits(), func(w *storagev1.Wait) bool {
 		return w.GetKind() == waitInput && w.GetOrdinal() == s.GetOrdinal()
 	})
 }
 
-// answerElicitation records an answer to the tool's server. Once all questions asked together are answered, the call receives the answers and
-// continues in the same attempt.
+// answerElicitation records a person's answer to a question of the tool's server.
 func (d *draft) answerElicitation(a *storagev1.SupplyInput) {
 	w := d.wait(a.GetWaitId())
 	s := d.closeWait(a.GetWaitId(), waitInput)
@@ -80,10 +79,10 @@ func (d *draft) answerElicitation(a *storagev1.SupplyInput) {
 	}
 	s.Answers = append(s.Answers, answer)
 	d.keepAccepted(s, w, a)
-	said := cmp.Or(map[executorv1.InputAnswer_Action]string{
+	reason := cmp.Or(map[executorv1.InputAnswer_Action]string{
 		executorv1.InputAnswer_ACTION_ACCEPT: "answered", executorv1.InputAnswer_ACTION_DECLINE: "declined",
 	}[a.GetAction()], "dismissed")
-	d.elicitationAnswered(s, w, &storagev1.StatusChanged{SuppliedHash: flow.ElicitationAnswerHash(a), Reason: said}, true)
+	d.elicitationAnswered(s, w, &storagev1.StatusChanged{SuppliedHash: flow.ElicitationAnswerHash(a), Reason: reason}, true)
 }
 
 func (d *draft) wait(id string) *storagev1.Wait {
@@ -95,32 +94,32 @@ func (d *draft) wait(id string) *storagev1.Wait {
 	return nil
 }
 
-// elicitationAnswered lets the call continue if none of its questions is open.
-func (d *draft) elicitationAnswered(s *storagev1.ActiveStep, w *storagev1.Wait, said *storagev1.StatusChanged, fresh bool) {
-	said.From = d.s.GetStatus()
-	open := d.hasOpenElicitation(s)
-	if !open {
+// elicitationAnswered records that a question was closed. Once all questions asked together are closed, the call receives the answers and
+// continues in the same attempt.
+func (d *draft) elicitationAnswered(s *storagev1.ActiveStep, w *storagev1.Wait, change *storagev1.StatusChanged, fresh bool) {
+	change.From = d.s.GetStatus()
+	if !d.hasOpenElicitation(s) {
 		d.closePause()
 		d.setStatus(taskRunning)
 		d.setStepStatus(s, stepRunning)
 		d.s.Phase = storagev1.Phase_PHASE_CALL
 		d.schedule(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Fresh: fresh})
 	}
-	d.stepFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StatusChanged{StatusChanged: said}})
+	d.stepFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StatusChanged{StatusChanged: change}})
 }
 
-// closePause closes the wait of a pause while a call runs; it is opened again afterwards.
+// closePause closes the wait of a pause while a call runs; enterPause opens another one afterwards.
 func (d *draft) closePause() {
 	d.s.Waits = slices.DeleteFunc(slices.Clone(d.s.GetWaits()), func(w *storagev1.Wait) bool { return w.GetKind() == waitPause })
 }
 
-// poolGaveUp reports whether the pool gave up a question before the task's own timeout.
+// poolGaveUp reports whether a wait's deadline is the pool's, which ends before the task's own timeout.
 func (d *draft) poolGaveUp(w *storagev1.Wait) bool {
 	timeout := d.t.Head.GetWaitTimeout()
 	return w.GetKind() == waitInput && (timeout <= 0 || w.GetDeadline()-w.GetCreateTime() < timeout)
 }
 
-// elicitationGivenUp continues a call after the pool gave up one of its questions: the server is told that there is no answer.
+// elicitationGivenUp continues a call after the pool gave up one of its questions: the server receives a CANCEL as the answer.
 func (d *draft) elicitationGivenUp(w *storagev1.Wait) {
 	s := d.closeWait(w.GetId(), waitInput)
 	if s == nil {
@@ -133,7 +132,7 @@ func (d *draft) elicitationGivenUp(w *storagev1.Wait) {
 		"no answer to %s within %s; the tool goes on without one", w.GetId(), humantime.Text(nanos(w.GetDeadline()-w.GetCreateTime())))}, false)
 }
 
-// elicitationExpired ends a task whose tool's server got no answer in time. The call is ended, and its outcome is unknown.
+// elicitationExpired withdraws a call that got no answer in time, and fails the task. The call's outcome is unknown.
 func (d *draft) elicitationExpired(s *storagev1.ActiveStep, e *storagev1.ErrorNote, w *storagev1.Wait) {
 	d.withdraw(s, "no answer in time")
 	d.recordError(s, e, s.GetOutcome())
@@ -142,17 +141,17 @@ func (d *draft) elicitationExpired(s *storagev1.ActiveStep, e *storagev1.ErrorNo
 }
 
 // withdraw ends a call that waits for a person, because there will be no answer.
-func (d *draft) withdraw(s *storagev1.ActiveStep, why string) {
+func (d *draft) withdraw(s *storagev1.ActiveStep, reason string) {
 	if !d.hasOpenElicitation(s) {
 		return
 	}
 	s.Outcome = outcomeUnknown
 	d.addUsage(&storagev1.Usage{ToolCalls: 1})
-	d.schedule(flow.Withdraw{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Round: s.GetRound(), PoolID: s.GetPoolId(), ToolID: s.GetToolId(), Reason: why})
+	d.schedule(flow.Withdraw{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Round: s.GetRound(), PoolID: s.GetPoolId(), ToolID: s.GetToolId(), Reason: reason})
 }
 
-// undelivered continues an attempt whose call died in the pool while a person was asked. If the server keeps no state between its
-// questions and the answers, another call of the same attempt continues.
+// undelivered continues an attempt whose call died in the pool while a person was asked. If the call has a RequestState, the server
+// keeps no state between its questions and the answers, so that another call of the same attempt can continue it.
 func (d *draft) undelivered(in flow.Undelivered) {
 	s := d.runningAttempt(in.Ordinal, in.Attempt)
 	if s == nil {
@@ -168,7 +167,7 @@ func (d *draft) undelivered(in flow.Undelivered) {
 	d.schedule(flow.Call{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 }
 
-// mcpTask keeps the id of the MCP task, because another replica of the MCP pool may have to ask the server for the task.
+// mcpTask records the id of the MCP task, because another replica of the MCP pool may have to ask the server for the task.
 func (d *draft) mcpTask(in flow.McpTask) {
 	s := d.runningAttempt(in.Ordinal, in.Attempt)
 	if s == nil {
@@ -178,7 +177,7 @@ func (d *draft) mcpTask(in flow.McpTask) {
 	s.McpTaskId = in.TaskID
 }
 
-// forgetCall clears the fields that only a running call needs.
+// forgetCall clears the fields that only a running call needs, and the outcome.
 func forgetCall(s *storagev1.ActiveStep) {
 	s.Round, s.McpTaskId, s.RequestState, s.Answers, s.AnswersSent = 0, "", "", nil, false
 	s.Outcome = commonv1.Outcome_OUTCOME_UNSPECIFIED

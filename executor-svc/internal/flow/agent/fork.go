@@ -16,12 +16,12 @@ import (
 // StepEnd is the end of a step.
 type StepEnd struct {
 	Seq uint64
-	// Failed: it ended with an error that no person accepted.
+	// Failed: the step ended with an error, and no person skipped it.
 	Failed bool
 }
 
-// StepEnds returns the ends of steps, oldest first: a task can be forked there. Cancelled steps are left out, so that a fork repeats
-// them. The records start with the task's first.
+// StepEnds returns the ends of steps, oldest first, at which a task can be forked. It leaves out cancelled steps, so that a fork repeats
+// them. records start with the task's first record.
 func StepEnds(records []*storagev1.Record) []StepEnd {
 	var ends []StepEnd
 	last, open := StepEnd{}, uint32(0) // the newest end of an attempt, and its step
@@ -41,7 +41,7 @@ func StepEnds(records []*storagev1.Record) []StepEnd {
 				last = StepEnd{Seq: seq, Failed: f.GetStepError() != nil && !history.Skipped(f)}
 			case *storagev1.Fact_ToolProgress:
 			default:
-				last = StepEnd{} // the step continued
+				last = StepEnd{} // the step continues
 			}
 		}
 	}
@@ -51,16 +51,17 @@ func StepEnds(records []*storagev1.Record) []StepEnd {
 	return ends
 }
 
-// Fork returns the checkpoint of a task that continues after the first seq facts of another one, and the fact that records the fork. kept holds
-// the records of those facts, all holds the records of the whole task. Grants and waits are dropped. Unknown outcomes stay unknown, also those
-// after the fork, because those calls may have had their effect. If the flow's start is not kept, the task starts again.
+// Fork returns the checkpoint of a task that continues after the first seq facts of the task from, and the fact that records the fork. kept
+// holds the records of those facts, and all the records of the whole task. The fork has no grants and no waits. Calls with an unknown
+// outcome stay recorded, also those after seq, because they may have had their effect. If FlowStart is not kept, the fork starts from the
+// beginning.
 func Fork(from string, all, kept []*storagev1.Record, seq uint64) (*storagev1.Checkpoint, *storagev1.Fact) {
 	f := &forked{c: &storagev1.Checkpoint{Rev: 1, Status: taskRunning, Phase: storagev1.Phase_PHASE_PLAN, LastSeq: seq + 1}}
 	var log history.Log
 	for _, r := range kept {
 		log.Add(r)
 		for _, fact := range r.GetFacts() {
-			// Numbers continue: none is used twice in a log.
+			// Numbers continue, so that none is used twice in a log.
 			f.c.WaitCount = max(f.c.GetWaitCount(), flow.WaitNumber(fact.GetWaitId()))
 			f.c.AnswerCount = max(f.c.GetAnswerCount(), fact.GetTextAdd().GetAnswer())
 		}
@@ -77,24 +78,24 @@ func Fork(from string, all, kept []*storagev1.Record, seq uint64) (*storagev1.Ch
 		f.log.Add(r)
 		for _, fact := range r.GetFacts() {
 			f.seq++
-			f.fact(fact)
+			f.addFact(fact)
 		}
 	}
 	for _, e := range f.log.Entries {
-		if e.Status == executorv1.StepStatus_STEP_STATUS_RUNNING || e.Asking() { // it runs, and may have its effect
-			f.add(flow.ToolInputHash(e.ToolID, e.InputJSON))
+		if e.Status == executorv1.StepStatus_STEP_STATUS_RUNNING || e.Asking() { // the call may have its effect
+			f.addUnknown(flow.ToolInputHash(e.ToolID, e.InputJSON))
 		}
 	}
 	if f.c.GetFlowStartSeq() == 0 {
 		f.c.Status, f.c.Phase = executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT, storagev1.Phase_PHASE_BEGIN
 	}
-	said := &storagev1.Fact{Status: f.c.GetStatus(), Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{
+	record := &storagev1.Fact{Status: f.c.GetStatus(), Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{
 		Reason: fmt.Sprintf("forked from %s at %d", from, seq),
 	}}}
-	return f.c, said
+	return f.c, record
 }
 
-// CountFailedSteps counts the failed steps in a task's first records.
+// CountFailedSteps counts the failed steps in records, which start with a task's first.
 func CountFailedSteps(records []*storagev1.Record) uint32 {
 	var log history.Log
 	for _, r := range records {
@@ -112,16 +113,17 @@ func countFailed(log *history.Log) (n uint32) {
 	return n
 }
 
-// forked collects a fork's checkpoint from the facts of the forked task.
+// forked builds a fork's checkpoint from the facts of the forked task.
 type forked struct {
 	c   *storagev1.Checkpoint
 	log history.Log
+	// seq is the number of facts read so far.
 	seq uint64
 	// kept is the number of facts that the fork keeps.
 	kept uint64
 }
 
-func (f *forked) fact(fact *storagev1.Fact) {
+func (f *forked) addFact(fact *storagev1.Fact) {
 	switch k := fact.GetKind().(type) {
 	case *storagev1.Fact_FlowStart:
 		if f.seq <= f.kept {
@@ -129,15 +131,15 @@ func (f *forked) fact(fact *storagev1.Fact) {
 		}
 	case *storagev1.Fact_StepWaitingForStart:
 		if k.StepWaitingForStart.GetOutcomeUnknown() != nil {
-			f.unknown(fact)
+			f.addUnknown(f.hash(fact))
 		}
 	case *storagev1.Fact_StepError:
 		if k.StepError.GetOutcome() == commonv1.Outcome_OUTCOME_UNKNOWN {
-			f.unknown(fact)
+			f.addUnknown(f.hash(fact))
 		}
 	case *storagev1.Fact_StepCancel:
 		if k.StepCancel.GetOutcome() == commonv1.Outcome_OUTCOME_UNKNOWN {
-			f.unknown(fact)
+			f.addUnknown(f.hash(fact))
 		}
 	case *storagev1.Fact_StepOutput:
 		if fact.GetWaitId() != "" { // supplied by a person
@@ -147,9 +149,7 @@ func (f *forked) fact(fact *storagev1.Fact) {
 	}
 }
 
-func (f *forked) unknown(fact *storagev1.Fact) { f.add(f.hash(fact)) }
-
-func (f *forked) add(hash []byte) {
+func (f *forked) addUnknown(hash []byte) {
 	if !slices.ContainsFunc(f.c.GetUnknownCalls(), func(h []byte) bool { return bytes.Equal(h, hash) }) {
 		f.c.UnknownCalls = append(f.c.UnknownCalls, hash)
 	}

@@ -16,8 +16,8 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// applyPauseAndBudget checks a draft before its actions start: a requested pause replaces them, and a spent budget ends the task. With a budget of model
-// calls, it reserves one for a planner call.
+// applyPauseAndBudget ends a draft: a requested pause replaces its actions, and a spent budget ends the task instead of a planner call. If
+// the task has a budget of model calls, it reserves one for the planner call.
 func (d *draft) applyPauseAndBudget() {
 	if d.err != nil || d.s.GetStatus() != taskRunning && d.s.GetStatus() != taskInit {
 		return
@@ -55,7 +55,7 @@ func (d *draft) asksPlanner() bool {
 	return false
 }
 
-// spentPlannerBudget names the budget that leaves no room for another planner call, or returns "".
+// spentPlannerBudget names the budget that allows no further planner call, or returns "".
 func (d *draft) spentPlannerBudget() string {
 	l, u := d.t.Head.GetLimits(), d.s.GetUsage()
 	switch {
@@ -69,7 +69,7 @@ func (d *draft) spentPlannerBudget() string {
 	return d.spentRunTime()
 }
 
-// spentCallBudget names the budget that leaves no room for another tool call, or returns "".
+// spentCallBudget names the budget that allows no further tool call, or returns "".
 func (d *draft) spentCallBudget(s *storagev1.ActiveStep) string {
 	if l := d.t.Head.GetLimits().GetMaxToolCalls(); l > 0 && d.s.GetUsage().GetToolCalls() >= l && !flow.IsReadOutput(s) {
 		return plural(l, "tool call")
@@ -77,6 +77,7 @@ func (d *draft) spentCallBudget(s *storagev1.ActiveStep) string {
 	return d.spentRunTime()
 }
 
+// spentRunTime names the task's budget of run time if it is spent, or returns "".
 func (d *draft) spentRunTime() string {
 	limit := d.t.Head.GetLimits().GetMaxRunTime()
 	if limit > 0 && flow.RunTime(d.s, d.t.Now) >= limit {
@@ -92,7 +93,7 @@ func (d *draft) budgetExceeded(spent string) {
 	})
 }
 
-// pause requests that nothing new is started. Planning is dropped; a running call ends first.
+// pause records a request to start nothing new. applyPauseAndBudget then drops planning; a running call ends first.
 func (d *draft) pause(p *storagev1.Pause) {
 	if d.s.GetPauseRequested() {
 		d.unchanged = true
@@ -110,7 +111,7 @@ func (d *draft) pause(p *storagev1.Pause) {
 	}
 }
 
-// enterPause stops the task until it is unpaused.
+// enterPause replaces the draft's actions by a wait for unpause.
 func (d *draft) enterPause() {
 	// This replaces the actions that would have started, and ends running planner calls.
 	d.actions = []flow.Action{flow.Abandon{}}
@@ -148,7 +149,7 @@ func (d *draft) unpause(u *storagev1.Unpause) {
 	if len(d.s.GetWaits()) > 0 || d.s.GetPausedPhase() == storagev1.Phase_PHASE_UNSPECIFIED || d.s.GetPhase() == storagev1.Phase_PHASE_CALL {
 		d.s.PausedPhase = storagev1.Phase_PHASE_UNSPECIFIED
 		d.statusFact(d.s.GetStatus(), closed, "unpaused")
-		return // other questions are still open, or a call is running
+		return // other waits are open, or a call is running
 	}
 	before := d.s.GetStatus()
 	d.setStatus(taskRunning)
@@ -161,7 +162,7 @@ func (d *draft) statusFact(from executorv1.ExecutorStatus, waitID, reason string
 	d.fact(&storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{From: from, Reason: reason}}})
 }
 
-// timeout ends a task if a wait has expired or its run time is over.
+// timeout ends a task if a wait has expired, or if its run time is over; a running call is stopped first.
 func (d *draft) timeout() {
 	for _, w := range d.s.GetWaits() {
 		if w.GetDeadline() != 0 && w.GetDeadline() <= d.t.Now.UnixNano() {
@@ -182,7 +183,7 @@ func (d *draft) timeout() {
 	}
 }
 
-// expired ends step and task with WAIT_EXPIRED. A call whose question the pool gave up continues without an answer.
+// expired ends the step and the task with WAIT_EXPIRED. If the pool gave up a call's question, the call continues without an answer.
 func (d *draft) expired(w *storagev1.Wait) {
 	if d.poolGaveUp(w) {
 		d.elicitationGivenUp(w)
@@ -204,16 +205,16 @@ func (d *draft) expired(w *storagev1.Wait) {
 	d.fail(e)
 }
 
-// countRecovery counts a recovery, and the usage that may have been lost.
+// countRecovery counts a recovery and the usage that was not recorded, because crashes must not exceed a budget.
 func (d *draft) countRecovery(recovered bool) {
 	if d.s.GetStatus() == taskRunning && d.s.GetRunSince() == 0 && d.t.Head.GetLimits().GetMaxRunTime() > 0 {
-		d.countRunTime(true) // a fork
+		d.countRunTime(true) // a fork starts running
 	}
 	if !recovered {
 		return
 	}
 	d.s.Recoveries++
-	d.countReservation() // it may have been made, and crashes must not exceed a budget
+	d.countReservation() // the planner call may have been made
 	if d.s.GetRunSince() != 0 {
 		d.s.RunTime += max(0, d.s.GetUpdateTime()-d.s.GetRunSince())
 		d.s.RunSince = d.t.Now.UnixNano()
@@ -236,7 +237,7 @@ func (d *draft) blocked(in flow.Blocked) {
 	d.statusFact(d.s.GetStatus(), "", in.Reason)
 }
 
-// failNoProgress ends a task that was recovered too often, so that it does not crash its host for ever.
+// failNoProgress ends a task that was recovered too often, so that it does not crash its process for ever.
 func (d *draft) failNoProgress(limit uint32) {
 	e := &storagev1.ErrorNote{
 		ErrMsg: fmt.Sprintf("the task was recovered %d times without progress; the executor's log says how the processes ended", limit),

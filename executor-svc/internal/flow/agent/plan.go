@@ -13,7 +13,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// begun starts the flow with its tools, name and risk.
+// begun records the tools and the task's name and risk, and continues with the first plan.
 func (d *draft) begun(in flow.Begun) {
 	d.setStatus(taskRunning)
 	d.s.Name, d.s.Risk = in.Name, in.Risk
@@ -23,7 +23,7 @@ func (d *draft) begun(in flow.Begun) {
 	d.planned(in.Plan)
 }
 
-// planned continues with the step that the planner proposed.
+// planned starts the step that the planner proposed, or the answer.
 func (d *draft) planned(in flow.Planned) {
 	if in.Answering {
 		d.openAnswer()
@@ -32,7 +32,7 @@ func (d *draft) planned(in flow.Planned) {
 		d.s.Memory = in.Memory
 	}
 	if in.Answering && in.Answer == nil {
-		d.s.Phase = storagev1.Phase_PHASE_PLAN // after a crash in the middle of the text the planner is asked again
+		d.s.Phase = storagev1.Phase_PHASE_PLAN // if the process crashes in the middle of the text, the planner is asked again
 		return
 	}
 	d.settleReservation(in.Usage)
@@ -68,8 +68,8 @@ func (d *draft) planned(in flow.Planned) {
 	d.start(s, p.Problem)
 }
 
-// start runs a step with an input, or asks a person first. An input that does not fit the tool's schema is a failed attempt
-// without a call: an approval would be useless.
+// start calls a step's tool, or asks a person first. problem reports how the input violates the tool's schema; such an input is a failed
+// attempt without a call or an approval.
 func (d *draft) start(s *storagev1.ActiveStep, problem string) {
 	switch {
 	case problem != "":
@@ -81,17 +81,16 @@ func (d *draft) start(s *storagev1.ActiveStep, problem string) {
 	}
 }
 
-// failInvalidInput records an attempt whose input the schema refuses.
+// failInvalidInput records an attempt whose input violates the tool's schema.
 func (d *draft) failInvalidInput(s *storagev1.ActiveStep, problem string) {
-	d.beginAttempt(s, "")
-	d.attemptFailed(s, &storagev1.ErrorNote{
+	d.failWithoutCall(s, &storagev1.ErrorNote{
 		ErrMsg:   problem,
 		DataJson: s.GetInputJson(),
 		Reason:   commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT,
-	}, outcomeNotExecuted)
+	})
 }
 
-// beginAttempt moves a step to RUNNING and records the input of its next attempt.
+// beginAttempt moves a step to RUNNING and records its input in the fact that starts the next attempt.
 func (d *draft) beginAttempt(s *storagev1.ActiveStep, waitID string) {
 	d.setStatus(taskRunning)
 	d.setStepStatus(s, stepRunning)
@@ -101,8 +100,8 @@ func (d *draft) beginAttempt(s *storagev1.ActiveStep, waitID string) {
 	d.inputFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepInput{StepInput: s.GetInputJson()}})
 }
 
-// call records the intent and calls the tool once that is durable. If the task is paused, the call waits until it is unpaused; if a
-// budget is used up, the task ends.
+// call records the intent and schedules the call, which starts once the intent is durable. If a pause was requested, the call waits until
+// the task is unpaused; if a budget is spent, the task ends.
 func (d *draft) call(s *storagev1.ActiveStep, waitID string) {
 	if d.s.GetPauseRequested() {
 		d.callLater(s, waitID)
@@ -118,7 +117,7 @@ func (d *draft) call(s *storagev1.ActiveStep, waitID string) {
 	d.schedule(flow.Call{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 }
 
-// callLater postpones a ready step until the task is unpaused. If a wait was approved, it records that.
+// callLater postpones the call until the task is unpaused, and records the approval, if there was one.
 func (d *draft) callLater(s *storagev1.ActiveStep, waitID string) {
 	before := d.s.GetStatus()
 	d.setStatus(taskRunning)
@@ -129,11 +128,11 @@ func (d *draft) callLater(s *storagev1.ActiveStep, waitID string) {
 	}
 }
 
-// Approved is the reason of the status change that closes an approval while the task is paused.
+// Approved is the reason of the status change that records an approval while the task is paused.
 const Approved = "approved"
 
-// mustAsk implements the confirmation policy. An input that a person has approved is not asked about again. Otherwise a call that
-// is recorded in UnknownCalls needs approval under every policy.
+// mustAsk implements the confirmation policy. An input that a person has approved needs no second approval. Any other call that is
+// recorded in UnknownCalls needs approval under every policy.
 func (d *draft) mustAsk(s *storagev1.ActiveStep) bool {
 	if len(s.GetApprovedHash()) > 0 && bytes.Equal(s.GetApprovedHash(), flow.InputHash(s.GetInputJson())) {
 		return false
@@ -169,7 +168,7 @@ func (d *draft) granted(s *storagev1.ActiveStep) bool {
 	})
 }
 
-// effectiveRisk returns the higher of the planner's risk and the tool's floor: a model can raise a risk, never lower it.
+// effectiveRisk returns the higher of the planner's risk and the tool's floor: a model can raise a risk, but not lower it.
 func effectiveRisk(planner *storagev1.RiskNote, floor commonv1.RiskLevel) *storagev1.RiskNote {
 	floor = floorOf(floor)
 	if planner.GetLevel() >= floor {
@@ -178,12 +177,12 @@ func effectiveRisk(planner *storagev1.RiskNote, floor commonv1.RiskLevel) *stora
 	return &storagev1.RiskNote{Level: floor, Reason: planner.GetReason()}
 }
 
-// floorOf returns a tool's floor; MEDIUM if the pool names none.
+// floorOf returns a tool's risk floor, or MEDIUM if the pool names none.
 func floorOf(floor commonv1.RiskLevel) commonv1.RiskLevel {
 	return cmp.Or(floor, commonv1.RiskLevel_RISK_LEVEL_MEDIUM)
 }
 
-// planNext continues after the end of a step.
+// planNext removes a step that has ended, and asks the planner for the next.
 func (d *draft) planNext(s *storagev1.ActiveStep) {
 	d.finish(s)
 	d.s.Phase = storagev1.Phase_PHASE_PLAN

@@ -9,7 +9,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// refusal returns how a person refused one of the call's questions, or "".
+// refusal returns how a person refused one of the call's questions: "declined", "dismissed", or "" if no question was refused.
 func refusal(answers []*storagev1.InputAnswer) string {
 	for _, a := range answers {
 		switch {
@@ -22,16 +22,16 @@ func refusal(answers []*storagev1.InputAnswer) string {
 	return ""
 }
 
-// refusedError returns the error of a call with an unknown outcome that is not repeated because a person refused its question.
-func refusedError(e *storagev1.ErrorNote, said string) *storagev1.ErrorNote {
+// refusedError returns the error of a call that is not repeated because a person refused its question.
+func refusedError(e *storagev1.ErrorNote, refusal string) *storagev1.ErrorNote {
 	return &storagev1.ErrorNote{
-		ErrMsg:   "the tool's question was " + said + ", so the tool is not called again: " + e.GetErrMsg(),
+		ErrMsg:   "the tool's question was " + refusal + ", so the tool is not called again: " + e.GetErrMsg(),
 		DataJson: e.GetDataJson(), Reason: e.GetReason(),
 	}
 }
 
-// answersLost reports whether a call that carried a person's answers failed because its server became unavailable. The pool does not
-// repeat such a call, because the person would be asked again; the flow makes another attempt.
+// answersLost reports whether a call with a person's answers failed because its server became unavailable. The pool does not repeat such a
+// call, because its server asks again; the flow makes another attempt, which reuses the answers.
 func answersLost(e *storagev1.ErrorNote, answers []*storagev1.InputAnswer) bool {
 	return e.GetReason() == commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE &&
 		slices.ContainsFunc(answers, func(a *storagev1.InputAnswer) bool { return !a.GetGivenUp() })

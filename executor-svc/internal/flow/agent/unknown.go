@@ -15,13 +15,13 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// settleUnknown decides about a call that may have had its effect. A repeatable call is repeated if Pawl lost the outcome and
-// attempts are left; else the attempt has failed. Otherwise a person decides, unless the agent has another policy. After a refusal of a question, only a
-// person may repeat the call.
+// settleUnknown decides how to continue after a call that may have had its effect. A repeatable call is repeated if Pawl lost the outcome or
+// a person's answers, and attempts are left; else its attempt has failed. About any other call a person decides, unless the agent has another
+// policy. If a person refused one of the call's questions, the flow does not repeat it by itself.
 func (d *draft) settleUnknown(s *storagev1.ActiveStep, in flow.Called, answers []*storagev1.InputAnswer) {
 	left := s.GetAttempt() < d.t.Head.GetLimits().GetMaxAttempts()
-	if said := refusal(answers); said != "" {
-		in.Err, left = refusedError(in.Err, said), false
+	if how := refusal(answers); how != "" {
+		in.Err, left = refusedError(in.Err, how), false
 	}
 	if repeatable(s) {
 		if left && (in.Lost || answersLost(in.Err, answers)) {
@@ -33,7 +33,7 @@ func (d *draft) settleUnknown(s *storagev1.ActiveStep, in flow.Called, answers [
 	}
 	switch policy := d.t.Head.GetOnUnknownOutcome(); {
 	case policy == executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY && left:
-		s.Accepted = nil // the policy allows a second call, not its answers
+		s.Accepted = nil // the policy allows a second call, but not the same answers
 		d.callAgain(s, in.Err, outcomeUnknown)
 	case policy == executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_FAIL:
 		d.recordError(s, in.Err, outcomeUnknown)
@@ -56,7 +56,7 @@ func (d *draft) callAgain(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o com
 	d.call(s, "")
 }
 
-// askOutcome asks a person for the outcome of a call. The attempt ends with that question.
+// askOutcome asks a person for the outcome of a call. The attempt ends with the question.
 func (d *draft) askOutcome(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
 	d.setStepStatus(s, stepWaiting)
 	d.setStatus(taskWaiting)
@@ -84,7 +84,7 @@ func (d *draft) settleOutcome(o *storagev1.SettleOutcome) {
 	case *storagev1.SettleOutcome_Skip:
 		d.skipStep(s, a.Skip, o.GetWaitId())
 	default:
-		d.refuse(errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "say how the call ended: retry, output or skip"))
+		d.refuse(errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "the answer is missing: set retry, output or skip"))
 	}
 }
 
@@ -99,7 +99,7 @@ func (d *draft) supplyOutput(s *storagev1.ActiveStep, output, waitID string) {
 	d.planNext(s)
 }
 
-// skipStep continues without the step. Its outcome stays unknown: the same call needs a person's approval.
+// skipStep continues without the step. Its outcome stays unknown, so a later call with the same input needs a person's approval.
 func (d *draft) skipStep(s *storagev1.ActiveStep, reason, waitID string) {
 	d.setStatus(taskRunning)
 	e := &storagev1.ErrorNote{
@@ -110,7 +110,7 @@ func (d *draft) skipStep(s *storagev1.ActiveStep, reason, waitID string) {
 	d.planNext(s)
 }
 
-// recordUnknown makes the same call of a later step need a person's approval.
+// recordUnknown records a call with an unknown outcome, so that the same call needs a person's approval.
 func (d *draft) recordUnknown(s *storagev1.ActiveStep) {
 	if hash := flow.ToolInputHash(s.GetToolId(), s.GetInputJson()); !d.mayHaveRun(s) {
 		d.s.UnknownCalls = append(d.s.UnknownCalls, hash)
