@@ -18,11 +18,11 @@ import (
 
 const name = "executor-svc"
 
-// settings are the flags; each is also an environment variable (PAWL_GRPC …) and a key of the configuration file.
+// settings holds the flags; each is also an environment variable (PAWL_GRPC …) and a key of the configuration file.
 type settings struct {
 	GRPC            string `name:"grpc" placeholder:"ADDR" default:"127.0.0.1:7412" help:"Where to serve gRPC (${default})."`
 	Planner         string `placeholder:"ADDR" default:"127.0.0.1:7413" help:"The planner's gRPC address (${default})."`
-	Pool            string `placeholder:"ADDR" default:"127.0.0.1:7414" help:"The MCP pool's gRPC address (${default}); of several replicas dns:///name:port, or a list with commas."`
+	Pool            string `placeholder:"ADDR" default:"127.0.0.1:7414" help:"The MCP pool's gRPC address (${default}); for several replicas dns:///name:port, or their addresses separated by commas."`
 	ServiceKey      string `placeholder:"KEY" help:"API key of role service, for calls to planner and pool."`
 	executor.Config `embed:""`
 	serve.Flags     `embed:""`
@@ -39,7 +39,7 @@ func main() {
 	})
 }
 
-// build dials the planner and the pool; neither has to be there yet.
+// build makes the service and its connections to the planner and the pool, which need not run yet.
 func (s *settings) build(ctx context.Context, log *slog.Logger) (serve.Service, error) {
 	if s.Keys != "" && s.ServiceKey == "" {
 		return nil, errors.New("with --keys the planner and the pool want a key from the executor too; make one with " +
@@ -60,7 +60,7 @@ func (s *settings) build(ctx context.Context, log *slog.Logger) (serve.Service, 
 	return dialed{service, func() error { return errors.Join(planner.Close(), pool.Close()) }}, nil
 }
 
-// dialPool reaches the pool, or its replicas.
+// dialPool returns a connection to the pool, or to its replicas.
 func (s *settings) dialPool() (poolConn, error) {
 	if serve.Several(s.Pool) {
 		return serve.DialReplicas(s.Pool, s.ServiceKey)
@@ -73,10 +73,10 @@ type poolConn interface {
 	io.Closer
 }
 
-// dialed is a service that closes its connections behind it.
+// dialed is a service that owns its connections: Close closes them after the service.
 type dialed struct {
 	*executor.Service
-	hangUp func() error
+	closeConns func() error
 }
 
-func (d dialed) Close() error { return errors.Join(d.Service.Close(), d.hangUp()) }
+func (d dialed) Close() error { return errors.Join(d.Service.Close(), d.closeConns()) }

@@ -24,13 +24,13 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// ErrLocked is the error of New if another process uses the data folder.
+// ErrLocked is returned by New if another process uses the data folder.
 var ErrLocked = journal.ErrLocked
 
 // Config holds the data folder and the limits of tasks. Zero values mean the defaults.
 type Config struct {
-	// DataDir holds journal.db. It is created if it is missing. Required.
-	DataDir string `name:"data" placeholder:"DIR" type:"path" help:"Folder of the journal; created where it is missing."`
+	// DataDir holds the journal. It is created if it is missing. Required.
+	DataDir string `name:"data" placeholder:"DIR" type:"path" help:"Folder of the journal; created if it is missing."`
 	// MaxRunning is how many tasks run at once.
 	MaxRunning int `help:"Tasks that run at once; more are queued." default:"30"`
 	// MaxRequests is how many tasks one user may create within RequestWindow; 0: any number. The local user of an
@@ -47,8 +47,8 @@ type Config struct {
 	MaxAttempts uint32 `help:"Attempts per step." default:"5"`
 	// MaxRecoveries bounds how often a task is recovered after crashes without progress.
 	MaxRecoveries uint32 `name:"max-takeups" help:"Times that a task is recovered after crashes without progress." default:"5"`
-	// DrainTimeout is how long running calls may take to end at a stop.
-	DrainTimeout time.Duration `help:"How long running tool calls may take to come back when the service stops." default:"8s"`
+	// DrainTimeout is how long running tool calls may take to end when the service stops.
+	DrainTimeout time.Duration `help:"How long running tool calls may take to end when the service stops." default:"8s"`
 }
 
 // Deps are the connections to planner and pool, with the executor's own identity.
@@ -68,7 +68,7 @@ type Service struct {
 	deps    api.Deps
 }
 
-// New opens the journal. Nothing runs before Run.
+// New opens the journal. No task runs before Run.
 func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	if cfg.DataDir == "" {
 		return nil, fmt.Errorf("the executor needs a data folder; set --data")
@@ -76,7 +76,7 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the data folder: %w", err)
 	}
-	store, err := bolt.Open(filepath.Join(cfg.DataDir, "journal.db"))
+	store, err := bolt.Open(filepath.Join(cfg.DataDir, journalFile))
 	if err != nil {
 		return nil, err
 	}
@@ -112,10 +112,10 @@ func limits(cfg Config) *storagev1.Limits {
 // Register adds ExecutorService and AgentService to a server.
 func (s *Service) Register(r grpc.ServiceRegistrar) { api.Register(r, s.deps) }
 
-// Run resumes all tasks, and runs until ctx is done and running calls have ended.
+// Run resumes tasks, and runs them until ctx is done. It returns once running calls have ended or DrainTimeout is over.
 func (s *Service) Run(ctx context.Context) error { return s.engine.Run(ctx) }
 
-// Running returns how many tasks run now.
+// Running returns how many tasks have an owner now.
 func (s *Service) Running() int { return s.engine.Running() }
 
 // Healthy returns why tasks cannot continue now, or nil.

@@ -22,19 +22,19 @@ type Problem = bolt.Problem
 // journalFile is the journal's name within a data folder.
 const journalFile = "journal.db"
 
-// StoreInfo describes the journal of a data folder that no process uses; ErrLocked if one does.
+// StoreInfo describes the journal of a data folder that no process uses. ErrLocked if a process uses it.
 func StoreInfo(dir string) (*executorv1.StoreInfo, error) {
 	path := filepath.Join(dir, journalFile)
 	i, err := bolt.FileInfo(context.Background(), path)
-	return i, aboutFile(path, err)
+	return i, withAdvice(path, err)
 }
 
 // CompactStore drops deleted data from the journal of a data folder that no process uses, and returns its sizes in bytes. The file
-// is replaced only after the copy was checked. ErrLocked if a process uses it, ErrDamaged if it has problems.
+// is replaced once the copy has been checked. ErrLocked if a process uses it, ErrDamaged if it has problems.
 func CompactStore(dir string) (before, after int64, err error) {
 	path := filepath.Join(dir, journalFile)
 	before, after, err = bolt.Compact(path)
-	return before, after, aboutFile(path, err)
+	return before, after, withAdvice(path, err)
 }
 
 // CheckStore reads the whole journal of a data folder that no process uses, and returns its problems. ErrLocked if a process uses it,
@@ -42,11 +42,11 @@ func CompactStore(dir string) (before, after int64, err error) {
 func CheckStore(dir string) ([]Problem, error) {
 	path := filepath.Join(dir, journalFile)
 	problems, err := bolt.CheckFile(path)
-	return problems, aboutFile(path, err)
+	return problems, withAdvice(path, err)
 }
 
-// aboutFile adds advice to the errors of a missing or locked journal.
-func aboutFile(path string, err error) error {
+// withAdvice adds what to do to the errors of a missing or locked journal.
+func withAdvice(path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("there is no journal at %s; name the data folder of the server with --data: %w", path, err)

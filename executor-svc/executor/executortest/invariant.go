@@ -24,52 +24,52 @@ const (
 	textAdd    = executorv1.EventType_EVENT_TYPE_TEXT_ADD
 )
 
-// Violations takes all events of a task from the first one and returns the invariants that they break: the seqs are 1, 2, 3 …;
-// FLOW_START comes once; each attempt begins once and ends once; a question is followed by FLOW_STOP, or by other questions
-// that are asked together and then FLOW_STOP; a tool's server asks only while an attempt runs; each answer closes an open wait
-// of its own step; no wait id is used twice; the pieces of an answer, joined, are the full answer; no event follows the end; the
-// numbers of steps and attempts have no gaps; usage never decreases.
+// Violations takes all events of a task, from the first one on, and returns the violated invariants. The seqs are 1, 2, 3 ….
+// FLOW_START comes at most once. Each attempt begins once and ends once. FLOW_STOP follows a question, or several that are asked
+// together. A tool's server asks only while an attempt runs. Each answer closes an open wait of its own step. No wait id is used
+// twice. The pieces of an answer, joined, are the full answer. No event follows the end. The numbers of steps and attempts have no
+// gaps. Usage never decreases.
 func Violations(events []*executorv1.ExecutorEvent) []string {
-	c := &checker{open: map[string]bool{}, seen: map[string]bool{}, waits: map[string]string{}, answers: map[string]string{}, asks: map[string]bool{}}
+	c := &checker{running: map[string]bool{}, begun: map[string]bool{}, openWaits: map[string]string{}, answers: map[string]string{}, waitIDs: map[string]bool{}}
 	for i, e := range events {
 		if e.GetSeq() != uint64(i+1) {
-			c.wrong("event %d has seq %d", i+1, e.GetSeq())
+			c.report("event %d has seq %d", i+1, e.GetSeq())
 		}
 		if c.ended {
-			c.wrong("%s after the end", e.GetType())
+			c.report("%s after the end", e.GetType())
 		}
-		if c.asked && e.GetType() != flowStop && (e.GetType() != forInput || events[i-1].GetType() != forInput) {
-			c.wrong("a question is followed by %s, want FLOW_STOP", e.GetType())
+		if c.stopDue && e.GetType() != flowStop && (e.GetType() != forInput || events[i-1].GetType() != forInput) {
+			c.report("a question is followed by %s, want FLOW_STOP", e.GetType())
 		}
-		c.asked = false
+		c.stopDue = false
 		c.counts(e)
 		c.event(e)
 	}
 	if c.ended {
-		for attempt := range c.open {
-			c.wrong("attempt %s has no end", attempt)
+		for attempt := range c.running {
+			c.report("attempt %s has no end", attempt)
 		}
 	}
 	return c.problems
 }
 
 type checker struct {
-	problems []string
-	starts   int
-	asked    bool
-	ended    bool
-	open     map[string]bool   // attempts that run
-	seen     map[string]bool   // attempts that began
-	waits    map[string]string // open waits, and the step that each is about
-	answers  map[string]string // the joined pieces of each answer
-	step     string            // the newest planned step
-	asks     map[string]bool   // all waits so far
-	steps    int               // planned so far
-	attempts uint32            // of the newest step
-	usage    *commonv1.Usage   // at the last event
+	problems  []string
+	starts    int  // FLOW_START events
+	stopDue   bool // the last event was a question
+	ended     bool
+	running   map[string]bool   // attempts that run
+	begun     map[string]bool   // attempts that began
+	openWaits map[string]string // each with the step that it is about
+	answers   map[string]string // the joined pieces of each answer
+	step      string            // the newest planned step
+	waitIDs   map[string]bool   // of all waits so far
+	steps     int               // planned so far
+	attempts  uint32            // of the newest step
+	usage     *commonv1.Usage   // at the last event
 }
 
-func (c *checker) wrong(format string, args ...any) {
+func (c *checker) report(format string, args ...any) {
 	c.problems = append(c.problems, fmt.Sprintf(format, args...))
 }
 
@@ -78,24 +78,24 @@ func (c *checker) counts(e *executorv1.ExecutorEvent) {
 	u := e.GetUsage()
 	if u.GetInputTokens() < c.usage.GetInputTokens() || u.GetOutputTokens() < c.usage.GetOutputTokens() ||
 		u.GetModelCalls() < c.usage.GetModelCalls() || u.GetToolCalls() < c.usage.GetToolCalls() {
-		c.wrong("the usage at event %d, %s, is less than before: %v after %v", e.GetSeq(), e.GetType(), u, c.usage)
+		c.report("the usage at event %d, %s, is less than before: %v after %v", e.GetSeq(), e.GetType(), u, c.usage)
 	}
 	c.usage = u
 	switch e.GetType() {
 	case stepInit:
 		c.steps, c.attempts = c.steps+1, 0
 		if want := fmt.Sprintf("step-%d", c.steps); e.GetFlow().GetStepId() != want {
-			c.wrong("%s is planned, want %s", e.GetFlow().GetStepId(), want)
+			c.report("%s is planned, want %s", e.GetFlow().GetStepId(), want)
 		}
 	case stepInput:
 		if c.attempts++; e.GetAttempt() != c.attempts {
-			c.wrong("attempt %s begins, want attempt %d", attemptOf(e), c.attempts)
+			c.report("attempt %s begins, want attempt %d", attemptOf(e), c.attempts)
 		}
 	case forStart, forParam, forInput:
-		if c.asks[e.GetWaitId()] {
-			c.wrong("%s is asked again", e.GetWaitId())
+		if c.waitIDs[e.GetWaitId()] {
+			c.report("%s is asked again", e.GetWaitId())
 		}
-		c.asks[e.GetWaitId()] = true
+		c.waitIDs[e.GetWaitId()] = true
 	}
 }
 
@@ -104,11 +104,11 @@ func (c *checker) event(e *executorv1.ExecutorEvent) {
 	switch e.GetType() {
 	case flowStart:
 		if c.starts++; c.starts > 1 {
-			c.wrong("FLOW_START again")
+			c.report("FLOW_START again")
 		}
 	case stepInit:
-		if len(c.open) > 0 {
-			c.wrong("%s is planned while an attempt runs", step)
+		if len(c.running) > 0 {
+			c.report("%s is planned while an attempt runs", step)
 		}
 		c.step = step
 	case stepInput:
@@ -121,17 +121,17 @@ func (c *checker) event(e *executorv1.ExecutorEvent) {
 	case textAdd:
 		t := e.GetTextAdd()
 		if have := uint64(len(c.answers[t.GetAnswerId()])); have != t.GetOffset() {
-			c.wrong("a piece of %s is at %d, after %d bytes", t.GetAnswerId(), t.GetOffset(), have)
+			c.report("a piece of %s is at %d, after %d bytes", t.GetAnswerId(), t.GetOffset(), have)
 		}
 		c.answers[t.GetAnswerId()] += t.GetText()
 	case success:
 		if s := e.GetFlowSuccess(); c.answers[s.GetAnswerId()] != s.GetFullAnswer() {
-			c.wrong("the pieces of %s do not join to the answer", s.GetAnswerId())
+			c.report("the pieces of %s do not join to the answer", s.GetAnswerId())
 		}
 		c.ended = true
 	case failed:
 		if f := e.GetFlowFailed(); f.GetAnswerId() != "" && c.answers[f.GetAnswerId()] != f.GetFullAnswer() {
-			c.wrong("the pieces of %s do not join to the answer", f.GetAnswerId())
+			c.report("the pieces of %s do not join to the answer", f.GetAnswerId())
 		}
 		c.ended = true
 	case cancelled:
@@ -144,10 +144,10 @@ func (c *checker) question(e *executorv1.ExecutorEvent) {
 	switch attempt := attemptOf(e); {
 	case e.GetStepWaitingForStart().GetOutcomeUnknown():
 		c.ends(e)
-	case e.GetType() == forInput && !c.open[attempt]:
-		c.wrong("attempt %s asks for something, and does not run", attempt)
+	case e.GetType() == forInput && !c.running[attempt]:
+		c.report("attempt %s asks for something, and does not run", attempt)
 	}
-	c.waits[e.GetWaitId()], c.asked = e.GetFlow().GetStepId(), true
+	c.openWaits[e.GetWaitId()], c.stopDue = e.GetFlow().GetStepId(), true
 }
 
 // answered checks that the answer to a wait is about the wait's step.
@@ -156,14 +156,14 @@ func (c *checker) answered(e *executorv1.ExecutorEvent) {
 	if id == "" || e.GetType() == cancelled {
 		return
 	}
-	about, open := c.waits[id]
+	about, open := c.openWaits[id]
 	switch step := e.GetFlow().GetStepId(); {
 	case !open && step != "":
-		c.wrong("%s answers %s, which is not open", e.GetType(), id)
+		c.report("%s answers %s, which is not open", e.GetType(), id)
 	case open && step != "" && about != step:
-		c.wrong("%s of %s answers %s, which asked about %s", e.GetType(), step, id, about)
+		c.report("%s of %s answers %s, which is about %s", e.GetType(), step, id, about)
 	}
-	delete(c.waits, id)
+	delete(c.openWaits, id)
 }
 
 func attemptOf(e *executorv1.ExecutorEvent) string {
@@ -172,13 +172,13 @@ func attemptOf(e *executorv1.ExecutorEvent) string {
 
 func (c *checker) begins(e *executorv1.ExecutorEvent) {
 	attempt := attemptOf(e)
-	if c.seen[attempt] {
-		c.wrong("attempt %s begins again", attempt)
+	if c.begun[attempt] {
+		c.report("attempt %s begins again", attempt)
 	}
 	if e.GetFlow().GetStepId() != c.step {
-		c.wrong("attempt %s begins, but the newest planned step is %s", attempt, c.step)
+		c.report("attempt %s begins, but the newest planned step is %s", attempt, c.step)
 	}
-	c.seen[attempt], c.open[attempt] = true, true
+	c.begun[attempt], c.running[attempt] = true, true
 }
 
 // ends records the end of the event's attempt. An event without an attempt ends only the step; its newest attempt has ended before.
@@ -187,8 +187,8 @@ func (c *checker) ends(e *executorv1.ExecutorEvent) {
 		return
 	}
 	attempt := attemptOf(e)
-	if !c.open[attempt] {
-		c.wrong("%s ends attempt %s, which does not run", e.GetType(), attempt)
+	if !c.running[attempt] {
+		c.report("%s ends attempt %s, which does not run", e.GetType(), attempt)
 	}
-	delete(c.open, attempt)
+	delete(c.running, attempt)
 }

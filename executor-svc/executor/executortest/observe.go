@@ -15,25 +15,25 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// Observer is called immediately before and after each operation around which a crash test should kill the process. It is called by many
-// goroutines and blocks their work. The points:
+// Observer is called at each point at which a crash test should kill the process. Many goroutines call it, and it blocks their work.
+// The points:
 //
 //	Create.before     a new task is not stored yet
 //	Create.after      the new task is durable
 //	Commit.…, Send.…  the same for a transition, and for a command
-//	CallTool.before   a call was not sent to the pool yet
-//	CallTool.sent     its request was written to the connection
-//	CallTool.message  a message of the call arrived
-//	CallTool.end      its result or its error arrived
+//	CallTool.before   a call is not sent to the pool yet
+//	CallTool.sent     its request was written to the stream
+//	CallTool.message  a message before its result arrived
+//	CallTool.end      its result arrived, or an error that ends the call or the stream
 //	AttachCall.…      the same for a request for a call's outcome
-//	AckCall.before    an acknowledgement was not sent to the pool yet
+//	AckCall.before    an acknowledgement is not sent to the pool yet
 //	AckCall.after     the pool has replied, or cannot be reached
 //	CancelCall.…, ReleaseSession.…  the same
 //
-// Create, Commit and Send reach `after` only if they succeeded; requests to the pool reach `end` and `after` in any case.
+// Create, Commit and Send reach `after` only if they succeeded. A stream that cannot be opened reaches no point.
 type Observer func(point string)
 
-// Observe returns deps with a journal and a connection to the pool that call see at each point.
+// Observe returns deps whose journal and connection to the pool call see at each point.
 func Observe(deps executor.Deps, see Observer) executor.Deps {
 	deps.WrapJournal = func(j journal.Journal) journal.Journal { return observedJournal{j, see} }
 	deps.Pool = observedConn{deps.Pool, see}
@@ -115,7 +115,7 @@ func (s *observedStream) SendMsg(m any) error {
 	return s.ClientStream.SendMsg(m)
 }
 
-// CloseSend completes the request.
+// CloseSend sends the request.
 func (s *observedStream) CloseSend() error {
 	err := s.ClientStream.CloseSend()
 	s.see(s.method + ".sent")
@@ -152,7 +152,7 @@ func (s *observedCalls) SendMsg(m any) error {
 func (s *observedCalls) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	if errors.Is(err, io.EOF) {
-		return err // no call ran
+		return err // the stream ended between calls
 	}
 	point := "CallTool.message"
 	if res, ok := m.(*mcppoolv1.CallToolsResponse); err != nil || ok && (res.GetError() != nil || res.GetCall().GetResult() != nil) {

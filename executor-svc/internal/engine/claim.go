@@ -51,7 +51,7 @@ func (e *Engine) claimDue(ctx context.Context) time.Duration {
 		case errors.Is(err, journal.ErrClosed), ctx.Err() != nil:
 			return pollInterval
 		case err != nil:
-			e.deps.Log.Error("looking for tasks that are due; trying again", "error", err)
+			e.deps.Log.Error("due tasks could not be claimed; retrying", "error", err)
 			return retryDelay
 		}
 		for _, c := range found.Claims {
@@ -80,7 +80,7 @@ func (e *Engine) renewLoop(ctx context.Context) {
 		claims := e.claims()
 		lost, err := e.deps.Journal.Renew(ctx, claims, time.Now(), e.cfg.Lease)
 		if err != nil && ctx.Err() == nil {
-			e.deps.Log.Error("renewing the claims; they last until their leases end", "error", err)
+			e.deps.Log.Error("the claims could not be renewed; they last until their leases end", "error", err)
 		}
 		for _, c := range claims {
 			if slices.Contains(lost, c.TaskID) {
@@ -135,7 +135,7 @@ func (e *Engine) disown(o *owner, again bool) {
 	}
 	e.mu.Unlock()
 	if err := e.deps.Journal.Yield(context.WithoutCancel(e.running), o.id, o.epoch); err != nil && !errors.Is(err, journal.ErrClosed) {
-		o.log().Error("giving up the claim; it ends by itself", "error", err)
+		o.log().Error("the claim could not be given up; it ends by itself", "error", err)
 	}
 	e.claimSoon() // a slot is free, a command may have arrived meanwhile, and the task may have a deadline
 }
@@ -156,7 +156,7 @@ func (e *Engine) sweepLoop(ctx context.Context) {
 		n, err := e.deps.Journal.Sweep(ctx, time.Now().Add(-e.cfg.Retention), sweepBatch)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			e.deps.Log.Error("deleting tasks that are kept no longer", "error", err)
+			e.deps.Log.Error("tasks past their retention could not be deleted", "error", err)
 			timer.Reset(sweepInterval)
 		case n == sweepBatch:
 			timer.Reset(time.Second)

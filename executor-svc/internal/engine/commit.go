@@ -202,7 +202,7 @@ func (o *owner) commit(t journal.Transition) error {
 			o.log().Error("this owner can no longer commit; it releases the task", "error", err)
 			return err
 		}
-		o.log().Error("the journal cannot be written; trying again", "error", err, "pause", pause)
+		o.log().Error("the journal cannot be written; retrying", "error", err, "pause", pause)
 		if pause >= noticePause {
 			o.e.storage.set(err)
 		}

@@ -44,7 +44,7 @@ func (o *owner) load() (loaded, again bool) {
 			o.log().Error("the task cannot be loaded", "error", err)
 			return false, true
 		}
-		o.log().Error("loading the task; trying again", "error", err, "pause", pause)
+		o.log().Error("the task could not be loaded; retrying", "error", err, "pause", pause)
 		if !o.sleepUntilDraining(pause) {
 			return false, false
 		}
@@ -63,7 +63,7 @@ func (o *owner) read() error {
 			return err
 		}
 		if len(records) == 0 {
-			return errors.New("its record ends before its last event")
+			return errors.New("records are missing at the end of its history")
 		}
 		for _, r := range records {
 			o.history.Add(r.Record)

@@ -146,7 +146,7 @@ func (o *owner) advance() (leave, again bool) {
 		switch {
 		case err != nil:
 			// Not released: only this owner has the results of its actions.
-			o.log().Error("reading the inbox; trying again", "error", err)
+			o.log().Error("the inbox could not be read; retrying", "error", err)
 			o.in.noteCommands()
 			o.sleepUntilDraining(retryDelay)
 		case len(items) > 0:
@@ -170,7 +170,7 @@ func (o *owner) applyWithoutSlot() (ok bool) {
 		inbox, err := o.e.deps.Journal.Inbox(o.ctx, o.id)
 		if err != nil {
 			// Not released: without a slot, the task is claimed again only for a further command.
-			o.log().Error("reading the inbox; trying again", "error", err)
+			o.log().Error("the inbox could not be read; retrying", "error", err)
 			if !o.sleepUntilDraining(retryDelay) {
 				return false
 			}

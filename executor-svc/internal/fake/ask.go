@@ -13,7 +13,7 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// question is a question of a call, with its answer.
+// question is a question of a call. answer is set and given is closed when it is answered.
 type question struct {
 	in     *mcppoolv1.CallInputRequired
 	answer *mcppoolv1.CallAnswer
@@ -48,8 +48,8 @@ func (p *Pool) Ask(ctx context.Context, send func(*mcppoolv1.CallToolResponse) e
 		case <-q.given:
 			answers = append(answers, q.answer)
 		case <-ctx.Done():
-			if gone := p.lostServer(); gone != nil {
-				return nil, gone
+			if lost := p.lostServer(); lost != nil {
+				return nil, lost
 			}
 			return nil, errs.New(codes.Canceled, commonv1.ErrorReason_ERROR_REASON_CANCELLED, "the call was stopped")
 		}
@@ -71,14 +71,14 @@ func (p *Pool) open(c *call) (open []*question, more <-chan struct{}) {
 
 // follow sends each question of a call once, until the call has ended.
 func (p *Pool) follow(c *call, stream grpc.ServerStreamingServer[mcppoolv1.AttachCallResponse]) error {
-	told := map[*question]bool{}
+	sent := map[*question]bool{}
 	for {
 		open, more := p.open(c)
 		for _, q := range open {
-			if told[q] {
+			if sent[q] {
 				continue
 			}
-			told[q] = true
+			sent[q] = true
 			if err := stream.Send(&mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_InputRequired{InputRequired: q.in}}); err != nil {
 				return err
 			}
@@ -117,22 +117,22 @@ func (p *Pool) AnswerCall(_ context.Context, req *mcppoolv1.AnswerCallRequest) (
 		case proto.Equal(q.answer, req.GetAnswer()):
 			return &mcppoolv1.AnswerCallResponse{}, nil
 		default:
-			return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN, "%s was answered", q.in.GetInputId())
+			return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN, "%s was answered differently", q.in.GetInputId())
 		}
 	}
-	return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "nothing like %s is asked", req.GetAnswer().GetInputId())
+	return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "the call has no question %s", req.GetAnswer().GetInputId())
 }
 
 // Answers returns the answers so far.
 func (p *Pool) Answers() []*mcppoolv1.AnswerCallRequest { return locked(&p.mu, &p.answers) }
 
-// Stopped returns the calls that were told to stop.
+// Stopped returns the calls that were sent to stop.
 func (p *Pool) Stopped() []string { return locked(&p.mu, &p.stopped) }
 
-// LoseServer ends all calls that wait for answers, as if their server had died and the pool had not.
+// LoseServer ends all calls that have asked questions, as if their server had died and the pool had not.
 func (p *Pool) LoseServer() {
 	p.mu.Lock()
-	p.gone = errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, "the server's process ended").
+	p.lost = errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, "the server's process ended").
 		With(errs.OutcomeKey, errs.OutcomeUnknown)
 	var waiting []*call
 	for _, c := range p.ledger {
@@ -147,16 +147,17 @@ func (p *Pool) LoseServer() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.gone = nil
+	p.lost = nil
 }
 
+// lostServer returns the error of calls while LoseServer runs, or nil.
 func (p *Pool) lostServer() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.gone
+	return p.lost
 }
 
-// Die is the end of the pool's process: it ends all calls and makes the fake another pool.
+// Die simulates the end of the pool's process: it ends all calls and restarts the pool.
 func (p *Pool) Die() {
 	p.mu.Lock()
 	ledger := p.ledger

@@ -9,8 +9,8 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// Reconfigure gives the server's configuration a new revision. change, if not nil, gets a copy of each tool and returns the new tool, or
-// nil to remove it.
+// Reconfigure gives the server's configuration a new revision. change, if not nil, gets a copy of each tool and returns the tool that
+// replaces it, or nil to remove it.
 func (p *Pool) Reconfigure(change func(tool *commonv1.Tool) *commonv1.Tool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -18,17 +18,17 @@ func (p *Pool) Reconfigure(change func(tool *commonv1.Tool) *commonv1.Tool) {
 	if change == nil {
 		return
 	}
-	var left []*commonv1.Tool
+	var kept []*commonv1.Tool
 	for _, t := range p.tools {
 		if t = change(proto.CloneOf(t)); t != nil {
-			left = append(left, t)
+			kept = append(kept, t)
 		}
 	}
-	p.tools = left
+	p.tools = kept
 }
 
-// offered returns the server's tools as they are listed now. Called with mu held.
-func (p *Pool) offered() []*commonv1.Tool {
+// listedTools returns the server's tools as ListTools shows them. Called with mu held.
+func (p *Pool) listedTools() []*commonv1.Tool {
 	out := make([]*commonv1.Tool, 0, len(p.tools))
 	for _, t := range p.tools {
 		t = proto.CloneOf(t)
@@ -44,9 +44,9 @@ func (p *Pool) offered() []*commonv1.Tool {
 	return out
 }
 
-// current returns the error for a call that expects another definition or revision, or nil. Called with mu held.
-func (p *Pool) current(req *mcppoolv1.CallToolRequest) error {
-	for _, t := range p.offered() {
+// checkExpected returns an error if a call expects another definition or revision. Called with mu held.
+func (p *Pool) checkExpected(req *mcppoolv1.CallToolRequest) error {
+	for _, t := range p.listedTools() {
 		revision, hash := req.GetExpectedConfigRevision(), req.GetExpectedDefinitionHash()
 		if t.GetName() == req.GetName() && (revision == 0 || revision == t.GetConfigRevision()) && (hash == "" || hash == t.GetDefinitionHash()) {
 			return nil

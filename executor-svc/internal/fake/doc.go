@@ -1,3 +1,3 @@
-// Package fake has a planner that follows a script and a pool whose tools echo, for tests: both follow their contracts,
+// Package fake provides a planner that follows a script and an MCP pool whose tools echo, for tests. Both keep their contracts,
 // and a test can observe, delay and fail their calls.
 package fake

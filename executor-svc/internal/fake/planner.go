@@ -13,14 +13,14 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// Planner follows a script: the n-th step of a task is the n-th entry of Steps, then FINAL. A function Before… runs before the reply, and
-// its error replaces the reply; a function …Fn makes the reply.
+// Planner follows a script: the n-th step of a task is the n-th entry of Steps; after the last one comes FINAL. A function Before… runs
+// before the reply, and its error replaces the reply. A function …Fn makes the reply.
 type Planner struct {
 	plannerv1.UnimplementedPlannerServiceServer
 	Steps []*plannerv1.PlannedStep
 	// Ahead: a plan holds all steps that are left and FINAL, not only the next step.
 	Ahead bool
-	// ParamError is IsParamError's answer if there is no ParamFn.
+	// ParamError is IsParamError's reply if ParamFn is nil.
 	ParamError bool
 	// CutResult is the goal result of an answer that was cut short.
 	CutResult plannerv1.GoalResult

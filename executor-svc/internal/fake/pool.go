@@ -24,7 +24,7 @@ const invalid = codes.InvalidArgument
 // EchoSchema is the input schema of the tools: a required text.
 const EchoSchema = `{"type":"object","properties":{"text":{"type":"string"}},"required":["text"],"additionalProperties":false}`
 
-// tools differ in their effects.
+// tools are the tools of the server, one for each effect.
 var tools = []*commonv1.Tool{
 	{Name: "destroy", Effect: commonv1.Effect_EFFECT_DESTRUCTIVE, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_HIGH},
 	{Name: "idempotent", Effect: commonv1.Effect_EFFECT_WRITE, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_MEDIUM, Idempotent: true},
@@ -32,7 +32,7 @@ var tools = []*commonv1.Tool{
 	{Name: "write", Effect: commonv1.Effect_EFFECT_WRITE, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_MEDIUM},
 }
 
-// Pool offers one server, `t`, with tools that echo their text. It remembers calls, as the contract requires, until Restart.
+// Pool has one server, `t`, whose tools echo their text. It remembers calls, as the contract requires, until Restart.
 type Pool struct {
 	mcppoolv1.UnimplementedMcpPoolServiceServer
 	// CallFn replaces the echo.
@@ -41,9 +41,9 @@ type Pool struct {
 	Before func(req *mcppoolv1.CallToolRequest)
 	// BeforeAttach runs before each AttachCall.
 	BeforeAttach func()
-	// Detached lets calls continue when their stream breaks, as a pool does; else they end with it.
+	// Detached lets calls continue when their stream breaks, as a real pool does; otherwise they end with it.
 	Detached bool
-	// Lose breaks the connection of the next call before the call arrives.
+	// Lose breaks the stream of the next call before the call runs.
 	Lose bool
 	// BeforeAnswer runs before each AnswerCall; its error is returned instead.
 	BeforeAnswer func(*mcppoolv1.AnswerCallRequest) error
@@ -68,10 +68,10 @@ type Pool struct {
 	attached []*mcppoolv1.AttachCallRequest
 	answers  []*mcppoolv1.AnswerCallRequest
 	stopped  []string
-	gone     error // the error of calls while LoseServer runs
+	lost     error // the error of calls while LoseServer runs
 }
 
-// call is a call that the pool knows. A tombstone has no done.
+// call is a call that the pool knows. Its done is nil if the pool learned of the call from AttachCall.
 type call struct {
 	stop   context.CancelFunc
 	done   chan struct{}
@@ -79,7 +79,7 @@ type call struct {
 	err    error
 
 	asked []*question
-	more  chan struct{} // closed when it asks for more
+	more  chan struct{} // closed and replaced when it asks more questions
 }
 
 // NewPool returns a pool.
@@ -89,7 +89,7 @@ func NewPool() *Pool {
 	return p
 }
 
-// Restart makes the fake a new pool, which does not know earlier calls. Calls that wait for answers end.
+// Restart gives the fake a new pool id and an empty ledger: it no longer knows earlier calls. Calls that wait for answers end.
 func (p *Pool) Restart() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,7 +123,7 @@ func (p *Pool) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest) (
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	page := &mcppoolv1.ListToolsResponse{PoolId: p.id, LateRelease: !p.Isolated}
-	for _, t := range p.offered() {
+	for _, t := range p.listedTools() {
 		switch held := t.GetName() == p.Quarantined; {
 		case held && req.GetQuarantined():
 			page.QuarantinedTools = append(page.QuarantinedTools, &mcppoolv1.QuarantinedTool{Tool: t})
@@ -195,7 +195,7 @@ func (p *Pool) callTool(ctx context.Context, req *mcppoolv1.CallToolRequest, sen
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_CONFLICT, "the call %s was seen before", req.GetCallId()).
 			With(errs.OutcomeKey, "NOT_EXECUTED")
 	}
-	if err := p.current(req); err != nil {
+	if err := p.checkExpected(req); err != nil {
 		p.refused = append(p.refused, req)
 		p.mu.Unlock()
 		return err
@@ -240,7 +240,7 @@ func (p *Pool) AttachCall(req *mcppoolv1.AttachCallRequest, stream grpc.ServerSt
 	}
 	p.mu.Lock()
 	p.attached = append(p.attached, req)
-	c, same := p.ledger[req.GetCallId()], req.GetPoolId() == p.id
+	c, chosen := p.ledger[req.GetCallId()], req.GetPoolId() == p.id
 	if c == nil {
 		p.ledger[req.GetCallId()] = &call{}
 	}
@@ -254,7 +254,7 @@ func (p *Pool) AttachCall(req *mcppoolv1.AttachCallRequest, stream grpc.ServerSt
 	}
 	if c == nil || c.done == nil {
 		e := errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND, "this pool does not know the call %s", req.GetCallId())
-		if same {
+		if chosen {
 			return e.With(errs.OutcomeKey, "NOT_EXECUTED")
 		}
 		return e.With(errs.OutcomeKey, "UNKNOWN")

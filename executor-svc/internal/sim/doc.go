@@ -1,7 +1,7 @@
-// Package sim is the executor's simulation, all of it in tests: engine, runner and flow over a real journal, with a planner,
-// a pool and people that are models. A scheduler that is drawn from one seed lets one thing happen at a time, in virtual
-// time, and lets processes die, storage fail and connections break; a checker then looks at what was recorded and at what
-// really happened. The checker itself is tested with planted bugs.
+// Package sim simulates the executor; all of its code is in tests. Engine, runner and flow run over a real journal; planner,
+// pool and people are models. A scheduler with one seed runs one event at a time, in virtual time, and makes processes die,
+// storage fail and connections break. A checker then compares what was recorded with what happened. Planted bugs test the
+// checker.
 //
-// It must not know how the engine works inside: it sees what crosses the engine's interfaces.
+// It must not know how the engine works inside: it sees only what crosses the engine's interfaces.
 package sim
