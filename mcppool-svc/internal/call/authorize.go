@@ -38,7 +38,7 @@ func (x *execution) inTime() error {
 		"the call could not be started before %s; another owner of the session may have taken over", x.StartBy.UTC().Format(time.RFC3339Nano))
 }
 
-// authorize returns the policy of a tool if the user may call it with this input. tool is nil if the server does not have it.
+// authorize validates the call and checks the permission. It returns the tool's policy. tool is nil if the server does not have it.
 func (a *attempt) authorize(tools *catalog.Catalog, tool *catalog.Tool) (registry.Policy, error) {
 	var hints registry.Hints
 	if tool != nil {
@@ -48,7 +48,7 @@ func (a *attempt) authorize(tools *catalog.Catalog, tool *catalog.Tool) (registr
 	if tool != nil {
 		a.definition, a.repeatable = tool.Hash, repeatable(policy)
 	}
-	if a.Task == "" { // an MCP task runs already, even if its tool has changed since
+	if a.Task == "" { // an MCP task already runs, even if its tool has changed since
 		if err := a.validate(tools, tool); err != nil {
 			return policy, err
 		}
@@ -113,7 +113,7 @@ func refuse(code codes.Code, reason commonv1.ErrorReason, format string, args ..
 	return errs.New(code, reason, format, args...).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 }
 
-// withViolations adds to an error where a value does not fit its schema.
+// withViolations adds the schema violations in err to e; field is the name of the value.
 func withViolations(e *errs.Error, field string, err error) *errs.Error {
 	var invalid *schema.Invalid
 	if errors.As(err, &invalid) {
@@ -124,8 +124,8 @@ func withViolations(e *errs.Error, field string, err error) *errs.Error {
 	return e
 }
 
-// saysUnknown reports whether a server's error message means that the tool is unknown: MCP has no error code for that alone.
-func saysUnknown(message string) bool {
+// meansUnknownTool reports whether a server's error message means that the tool is unknown: MCP has no error code for it.
+func meansUnknownTool(message string) bool {
 	m := strings.ToLower(message)
 	return strings.Contains(m, "tool") && (strings.Contains(m, "not found") || strings.Contains(m, "unknown"))
 }

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// defaultCacheBytes is the size of the cache if Config does not say.
+	// defaultCacheBytes is the size of the cache if none is configured.
 	defaultCacheBytes = 64 << 20
 	// maxResultFraction: one result may take at most 1/8 of the cache.
 	maxResultFraction = 8
@@ -45,10 +45,10 @@ type clock func() time.Time
 // NowNano implements otter.Clock.
 func (c clock) NowNano() int64 { return c().UnixNano() }
 
-// Tick implements otter.Clock. There are no ticks: expired results make way when others are added.
+// Tick implements otter.Clock. There are no ticks: expired results are removed when others are added.
 func (clock) Tick(time.Duration) <-chan time.Time { return nil }
 
-// NewCache returns a cache of so many bytes; 0: 64 MiB.
+// NewCache returns a cache of at most maxBytes, or 64 MiB if that is 0.
 func NewCache(maxBytes int64, now func() time.Time) *Cache {
 	if maxBytes == 0 {
 		maxBytes = defaultCacheBytes
@@ -79,7 +79,7 @@ func (c *Cache) put(k cacheKey, r *mcppoolv1.CallResult, ttl time.Duration) {
 	if size > c.maxBytes/maxResultFraction {
 		return
 	}
-	own := &mcppoolv1.CallResult{Content: r.GetContent(), StructuredJson: r.GetStructuredJson()} // fields of this particular call are not cached
+	own := &mcppoolv1.CallResult{Content: r.GetContent(), StructuredJson: r.GetStructuredJson()} // without the fields of this particular call
 	c.results.Set(k, &cachedResult{own, uint32(size), ttl})
 }
 
@@ -92,13 +92,13 @@ func (c *Cache) Stats() CacheStats {
 	return CacheStats{Hits: int64(s.Hits), Misses: int64(s.Misses)}
 }
 
-// cacheKey identifies a result. It is the same only if the same user asks the same tool the same thing over the same connection,
-// and nothing was said or done over that connection since that may change the answer.
+// cacheKey identifies a result. Two calls have the same key only if the same user calls the same tool with the same input over the same
+// connection, with no write and no change of the server's tools between them.
 type cacheKey struct {
 	user, server, tool, definition string
 	configRevision                 uint64
-	connection, writes, changes    uint64            // which connection; its writes; how often its server's tools changed
-	input                          [sha256.Size]byte // of its members in one order; numbers stay as they were written
+	connection, writes, changes    uint64            // see conn.Lease.Stamp; version of the server's tools
+	input                          [sha256.Size]byte // with sorted members; numbers as they were written
 }
 
 // cacheSlot is the place of one call's result in the cache. The zero slot keeps nothing.
@@ -119,7 +119,7 @@ func (a *attempt) cacheSlot(lease *conn.Lease, tool *catalog.Tool, policy regist
 	s := cacheSlot{attempt: a, ttl: a.Server.CacheTTL, client: lease.Client(), before: lease.Client().ToolsVersion()}
 	input := jsontext.Value(a.Input.String())
 	if input.Format(jsontext.ReorderRawObjects(true)) != nil {
-		return cacheSlot{} // it is not Unicode: it is not known how the server reads it
+		return cacheSlot{} // it is not Unicode, so servers may read it differently
 	}
 	connection, writes := lease.Stamp()
 	s.key = cacheKey{
@@ -129,7 +129,7 @@ func (a *attempt) cacheSlot(lease *conn.Lease, tool *catalog.Tool, policy regist
 	return s
 }
 
-// get returns the cached result, or nil if there is none or the client does not want it.
+// get returns the cached result, or nil if there is none or the client bypasses the cache.
 func (s cacheSlot) get() *mcppoolv1.CallResult {
 	if s.ttl <= 0 || s.BypassCache {
 		return nil
@@ -137,7 +137,7 @@ func (s cacheSlot) get() *mcppoolv1.CallResult {
 	return s.deps.Cache.get(s.key)
 }
 
-// put keeps a success, unless the server's tools changed meanwhile or the result depends on answers.
+// put keeps a successful, complete result, unless the server's tools changed meanwhile or the server asked a question.
 func (s cacheSlot) put(result *mcppoolv1.CallResult) {
 	if s.ttl > 0 && !result.GetIsError() && !result.GetTruncated() && s.client.ToolsVersion() == s.before &&
 		!s.asked.Load() && !s.unclear.Load() {

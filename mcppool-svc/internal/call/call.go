@@ -31,7 +31,8 @@ type Caller struct {
 
 // Deps are a Caller's dependencies, except the pool and the calls in flight.
 type Deps struct {
-	// Lookup returns a user's server with its current registration. It is called before a retry, except one that only replaces a connection that ended before the call was sent. Nil: registrations do not change.
+	// Lookup returns a user's server with its current registration. It is called before a retry, unless the retry only replaces a
+	// connection that ended before the call was sent. Nil: registrations do not change.
 	Lookup func(user, mcpID string) (*registry.Server, error)
 
 	Now     func() time.Time // for start_by and audit records
@@ -40,9 +41,9 @@ type Deps struct {
 	Metrics *Metrics     // may be nil
 	Pins    *pin.Book    // which tools may be used
 	Cache   *Cache       // results of tools that only read; may be nil
-	Models  *Models      // the models that servers may ask (sampling); nil: none
+	Models  *Models      // the models for requests of servers (sampling); nil: none
 
-	MaxResult    int           // bytes of a raw result; longer ones are cut; 0: any
+	MaxResult    int           // bytes of a raw result; a longer tool result is cut, any other is refused; 0: no limit
 	InputTimeout time.Duration // how long a question stays open
 }
 
@@ -51,8 +52,8 @@ func New(pool *conn.Pool, calls *inflight.Calls, deps Deps) *Caller {
 	return &Caller{pool: pool, calls: calls, retries: newRetries(), deps: deps}
 }
 
-// Call calls a tool, or follows the call with that id if it is registered. It passes progress, logs and questions to send as they
-// come, and the result last. Every error of a call is an *errs.Error whose metadata says whether the tool ran; an error of send is
+// Call calls a tool, or follows the call that is already registered under the id. It passes progress, logs and questions to send as
+// they arrive, and the result last. Every error of a call is an *errs.Error whose metadata says whether the tool ran; an error of send is
 // returned as it is. If ctx ends, an unnamed call ends with it; a named one continues, and Attach finds it.
 func (c *Caller) Call(ctx context.Context, r Request, send Send) error {
 	c.calls.Ack(r.User, r.Ack)
@@ -124,27 +125,27 @@ func (x *execution) execute(ctx context.Context) (*mcppoolv1.CallResult, error) 
 		return nil, err
 	}
 	x.maximum = x.timeout()
-	// settle keeps the outcome. The error of failsafe is ignored: once ctx has ended, it is the context's error instead of the outcome.
+	// The outcome is in x. failsafe's own error is ignored: once ctx has ended, it is only the context's error.
 	_ = x.retries.WithContext(ctx).RunWithExecution(func(e failsafe.Execution[any]) error {
-		if e.IsRetry() && !x.retry(ctx) {
+		if e.IsRetry() && !x.beginRetry(ctx) {
 			return nil
 		}
 		a := &attempt{execution: x, number: x.repeats + 1, limit: x.remaining()}
 		x.settle(a.run(ctx))
-		return x.again(ctx)
+		return x.planRetry(ctx)
 	})
 	return x.result, x.err
 }
 
-// attempt is one attempt of an execution. It handles the server's events and questions meanwhile.
+// attempt is one attempt of an execution. While it runs, it handles the server's events and questions.
 type attempt struct {
 	*execution
 	number int           // from 1
-	limit  time.Duration // of this attempt
+	limit  time.Duration // how long the tool may take in this attempt
 	timer  timer
 }
 
-// run makes the attempt over one connection: resolve, validate, authorize, cache, call, validate the result, cache.
+// run makes the attempt over one connection: resolve, authorize (which also validates), cache, execute, validate the result, cache.
 func (a *attempt) run(ctx context.Context) (result *mcppoolv1.CallResult, err error) {
 	lease, err := a.pool.Acquire(ctx, a.use())
 	if a.connected = err == nil; err != nil {
@@ -162,11 +163,11 @@ func (a *attempt) run(ctx context.Context) (result *mcppoolv1.CallResult, err er
 	}
 	a.decision = allowed
 	slot := a.cacheSlot(lease, tool, policy)
-	if kept := slot.get(); kept != nil {
+	if cached := slot.get(); cached != nil {
 		a.cached = true
-		return kept, nil
+		return cached, nil
 	}
-	if !a.reads(policy) {
+	if !a.reads(policy) { // cached results may be out of date from now on
 		lease.Wrote()
 		defer lease.Wrote()
 	}
@@ -176,7 +177,7 @@ func (a *attempt) run(ctx context.Context) (result *mcppoolv1.CallResult, err er
 	if err != nil {
 		return nil, Explain(Executing, err)
 	}
-	if result, err = a.parse(raw, tool); err != nil {
+	if result, err = a.parseResult(raw, tool); err != nil {
 		return nil, err
 	}
 	slot.put(result)

@@ -63,7 +63,7 @@ func TestExplain(t *testing.T) {
 
 func TestReadResultErrors(t *testing.T) {
 	for want, raw := range map[string]string{
-		"not one of a tool": `[]`,
+		"not a tool result": `[]`,
 		"input_required":    `{"resultType":"input_required"}`,
 		"block 2":           `{"content":[{"type":"text","text":"a"},{"type":"video"}]}`,
 		"base64":            `{"content":[{"type":"image","data":"%%"}]}`,

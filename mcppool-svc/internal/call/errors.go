@@ -50,8 +50,8 @@ func Explain(stage Stage, err error) *errs.Error {
 	}
 }
 
-// explain chooses code and reason. An error of the server is FAILED_PRECONDITION: it is neither the client's nor ours, and a retry
-// does not help before something is changed.
+// explain chooses code and reason. A server's error is FAILED_PRECONDITION: neither the client nor the pool is at fault, and a retry
+// does not help until something changes.
 func explain(stage Stage, e *mcp.Error) *errs.Error {
 	switch e.Kind {
 	case mcp.Answered:
@@ -75,13 +75,13 @@ func explain(stage Stage, e *mcp.Error) *errs.Error {
 	}
 }
 
-// answered explains a JSON-RPC error in place of a result.
+// answered explains a JSON-RPC error that the server returned instead of a result.
 func answered(stage Stage, e *mcp.Error) *errs.Error {
 	switch {
 	case stage == Preparing:
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR,
 			"the MCP server answered with error %d: %w", e.Code, e)
-	case e.Code == rpcInvalidParams && saysUnknown(e.Message), e.Code == rpcMethodNotFound:
+	case e.Code == rpcInvalidParams && meansUnknownTool(e.Message), e.Code == rpcMethodNotFound:
 		return errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND, "the MCP server does not know the tool: %w", e)
 	case e.Code == rpcInvalidParams:
 		return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT,
@@ -95,7 +95,7 @@ func answered(stage Stage, e *mcp.Error) *errs.Error {
 // interrupted explains a call that its client or a limit ended.
 func interrupted(e *mcp.Error) *errs.Error {
 	own := *e
-	switch e.Message { // a bare context error has no useful text; another cause has its own
+	switch e.Message { // a bare context error has no useful text; other causes have
 	case context.DeadlineExceeded.Error():
 		own.Message = "the caller's own deadline passed first"
 	case context.Canceled.Error():

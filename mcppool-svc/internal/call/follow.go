@@ -33,8 +33,8 @@ type Task struct {
 	Refused error // why the user cannot use the server; Server is nil then
 }
 
-// Attach follows a call that was made before, from now on. A call that is unknown here but runs as an MCP task is followed at the server.
-// Errors are as Call's.
+// Attach follows an earlier call from now on. A call that is unknown here but runs as an MCP task is followed at the server. Errors are
+// those of Call.
 func (c *Caller) Attach(ctx context.Context, q inflight.Query, t Task, send Send) error {
 	if t.ID == "" {
 		call, err := c.calls.Attach(q)
@@ -59,7 +59,7 @@ func (c *Caller) Attach(ctx context.Context, q inflight.Query, t Task, send Send
 	return c.follow(ctx, call, send, func() { x.run(running) })
 }
 
-// refusal is why a task cannot be asked for. Its outcome is unknown then.
+// refusal returns why the pool cannot ask the server for the task, or nil. The call's outcome is then unknown.
 func (t Task) refusal() error {
 	switch {
 	case t.Refused != nil:
@@ -71,8 +71,8 @@ func (t Task) refusal() error {
 	return nil
 }
 
-// follow sends the events of a call from now on, and how it ended, until that or the end of ctx. run makes the call; it is nil for
-// one that runs already. It has a goroutine of its own, so that a client can go away from a call that continues.
+// follow sends the events of a call from now on, then its result. It stops early when ctx ends. run makes the call, or is nil if the call
+// already runs; it gets its own goroutine, because the call may outlive the client.
 func (c *Caller) follow(ctx context.Context, call *inflight.Call, send Send, run func()) error {
 	f, err := call.Follow() // before the first event
 	if err != nil {
@@ -92,11 +92,11 @@ func (c *Caller) follow(ctx context.Context, call *inflight.Call, send Send, run
 			ended = true
 		case <-ctx.Done():
 			return errs.New(codes.Canceled, commonv1.ErrorReason_ERROR_REASON_CANCELLED,
-				"the caller went away; the call goes on, AttachCall follows it and CancelCall ends it").With(errs.OutcomeKey, errs.OutcomeUnknown)
+				"the caller went away; a call with a call_id goes on: AttachCall follows it and CancelCall ends it").With(errs.OutcomeKey, errs.OutcomeUnknown)
 		}
 		for _, n := range f.Take() {
 			if send(toResponse(n)) != nil {
-				break // ctx says that the client is gone
+				break // the client is gone, and ctx ends
 			}
 		}
 	}
@@ -155,7 +155,7 @@ type timer struct {
 	mu      sync.Mutex
 	left    time.Duration // guarded by mu; as of since
 	since   time.Time     // guarded by mu
-	paused  int           // guarded by mu; how many wait
+	paused  int           // guarded by mu; number of questions and model requests under way
 	stopped bool          // guarded by mu
 }
 
@@ -172,7 +172,7 @@ func (t *timer) expire() {
 	stopped := t.stopped
 	t.mu.Unlock()
 	if !stopped {
-		t.cancel(timeout("the tool did not answer within " + humantime.Text(t.limit) + "; it may still have run. Raise the server's call_timeout for slow tools"))
+		t.cancel(timeoutError("the tool did not answer within " + humantime.Text(t.limit) + "; it may still have run. Raise the server's call_timeout for slow tools"))
 	}
 }
 
@@ -200,17 +200,17 @@ func (t *timer) resume() {
 	}
 }
 
-// timeout is the cancellation cause of a request that exceeded its time limit.
-type timeout string
+// timeoutError is the cancellation cause of a request that exceeded its time limit.
+type timeoutError string
 
-func (t timeout) Error() string { return string(t) }
+func (t timeoutError) Error() string { return string(t) }
 
-// Unwrap makes it a deadline that passed.
-func (timeout) Unwrap() error { return context.DeadlineExceeded }
+// Unwrap makes errors.Is report context.DeadlineExceeded.
+func (timeoutError) Unwrap() error { return context.DeadlineExceeded }
 
-// Cancel asks a user's running call to stop; false if no call with that id runs.
+// Cancel cancels a user's running call. It returns false if no call with that id runs.
 func (c *Caller) Cancel(user, callID, reason string) bool {
-	return c.calls.Cancel(user, callID, cancelled{reason})
+	return c.calls.Cancel(user, callID, cancelledError{reason})
 }
 
 // Drain refuses new calls and returns when the running ones have ended and, if fetched is set, their results were sent to clients.
@@ -219,10 +219,10 @@ func (c *Caller) Drain(ctx context.Context, fetched bool) {
 	c.calls.Drain(ctx, fetched, mcp.ErrStopping)
 }
 
-// cancelled is the cancellation cause of a call that a client cancelled.
-type cancelled struct{ reason string }
+// cancelledError is the cancellation cause of a call that a client cancelled.
+type cancelledError struct{ reason string }
 
-func (c cancelled) Error() string {
+func (c cancelledError) Error() string {
 	if c.reason == "" {
 		return "the call was cancelled"
 	}

@@ -83,7 +83,7 @@ func TestSlowModelsOfSomeUsers(t *testing.T) {
 		refused.Range(func(_, err any) bool {
 			n++
 			e := errs.From(err.(error))
-			if errs.ReasonName(e.Reason) != "LIMIT_REACHED" || !strings.Contains(e.Message, "8 times at once") {
+			if errs.ReasonName(e.Reason) != "LIMIT_REACHED" || !strings.Contains(e.Message, "8 model requests") {
 				t.Errorf("refused: %v", e)
 			}
 			return true

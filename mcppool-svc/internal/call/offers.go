@@ -32,14 +32,14 @@ type subject struct {
 	what     string // such as: resource "file:///a"
 	missing  commonv1.ErrorReason
 	needs    string // the capability that the server must have; empty: none
-	offering string // that capability in words
+	offering string // the capability in words
 }
 
 // ListOffers returns the raw entries of a server's list. Errors of this and the other methods in this file are *errs.Error.
 func (c *Caller) ListOffers(ctx context.Context, use conn.Use, list mcp.List) ([]json.RawMessage, error) {
 	var entries []json.RawMessage
 	about := subject{what: list.String()}
-	err := c.offered(ctx, use, about, func(ctx context.Context, o mcp.Offers) (err error) {
+	err := c.withOffers(ctx, use, about, func(ctx context.Context, o mcp.Offers) (err error) {
 		entries, err = o.List(ctx, list)
 		return err
 	})
@@ -86,12 +86,12 @@ func (c *Caller) Complete(ctx context.Context, use conn.Use, what mcp.Completion
 	})
 }
 
-// fetch makes a request and reads its result. The size limit is that of tool results.
+// fetch makes a request and reads its result, which must not be larger than a tool result.
 func fetch[T any](ctx context.Context, c *Caller, use conn.Use, about subject, read func(json.RawMessage) (*T, error),
 	ask func(context.Context, mcp.Offers) (json.RawMessage, error),
 ) (*T, error) {
 	var raw json.RawMessage
-	err := c.offered(ctx, use, about, func(ctx context.Context, o mcp.Offers) (err error) {
+	err := c.withOffers(ctx, use, about, func(ctx context.Context, o mcp.Offers) (err error) {
 		raw, err = ask(ctx, o)
 		return err
 	})
@@ -110,8 +110,8 @@ func fetch[T any](ctx context.Context, c *Caller, use conn.Use, about subject, r
 	return out, nil
 }
 
-// offered makes a request other than a tool call. It may take as long as a call.
-func (c *Caller) offered(ctx context.Context, use conn.Use, about subject, do func(context.Context, mcp.Offers) error) error {
+// withOffers runs do, which makes a request other than a tool call, within the time limit of a call.
+func (c *Caller) withOffers(ctx context.Context, use conn.Use, about subject, do func(context.Context, mcp.Offers) error) error {
 	if err := permitOffers(use); err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (c *Caller) offered(ctx context.Context, use conn.Use, about subject, do fu
 	})
 }
 
-// permitOffers returns an error if the user may not use the server's resources and prompts.
+// permitOffers returns an error if a rule denies the user the server's resources and prompts.
 func permitOffers(use conn.Use) error {
 	if use.Server.PermitOffers(use.User) != registry.Deny {
 		return nil
@@ -140,12 +140,13 @@ func permitOffers(use conn.Use) error {
 func offersOf(lease *conn.Lease, server *registry.Server, about subject) (mcp.Offers, error) {
 	o, ok := lease.Client().(mcp.Offers)
 	if !ok || about.needs != "" && !slices.Contains(lease.Client().Info().Capabilities, about.needs) {
-		return nil, about.lacking(server)
+		return nil, about.notOffered(server)
 	}
 	return o, nil
 }
 
-func (a subject) lacking(server *registry.Server) *errs.Error {
+// notOffered returns the error for a server without the capability.
+func (a subject) notOffered(server *registry.Server) *errs.Error {
 	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
 		"MCP server %s does not offer %s; `capabilities` of the server says what it offers", server.ID, a.offering)
 }
@@ -161,8 +162,8 @@ func (a subject) explain(server *registry.Server, err error) error {
 	}
 	switch {
 	case e.Code == rpcMethodNotFound:
-		return a.lacking(server)
-	case a.missing != 0 && (e.Code == rpcResourceNotFound || e.Code == rpcInvalidParams && saysMissing(e.Message)):
+		return a.notOffered(server)
+	case a.missing != 0 && (e.Code == rpcResourceNotFound || e.Code == rpcInvalidParams && meansMissing(e.Message)):
 		return errs.New(codes.NotFound, a.missing, "MCP server %s has no %s: %w", server.ID, a.what, e)
 	case e.Code == rpcInvalidParams:
 		return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
@@ -172,15 +173,15 @@ func (a subject) explain(server *registry.Server, err error) error {
 		"MCP server %s answered the request for %s with error %d: %w", server.ID, a.what, e.Code, e)
 }
 
-// saysMissing reports whether the message of an invalid-parameters error means that the object does not exist.
-func saysMissing(message string) bool {
+// meansMissing reports whether the message of an invalid-parameters error means that the object does not exist.
+func meansMissing(message string) bool {
 	m := strings.ToLower(message)
 	return slices.ContainsFunc([]string{"not found", "unknown", "does not exist", "no such"}, func(words string) bool { return strings.Contains(m, words) })
 }
 
 // tooSlow returns the cause with which a request that takes too long is cancelled.
 func tooSlow(limit time.Duration) error {
-	return timeout("the MCP server did not answer within " + humantime.Text(limit) + "; raise its call_timeout if it is that slow")
+	return timeoutError("the MCP server did not answer within " + humantime.Text(limit) + "; raise its call_timeout if it is that slow")
 }
 
 // Subscription reports changes of a resource. It keeps its connection in use until it is closed.
@@ -239,8 +240,8 @@ func IsTransient(err error) bool {
 	}
 }
 
-// List returns the tools of a server, and which of them wait for an approval. fresh asks the server again unless the list is only
-// a moment old. Every error is an *errs.Error.
+// List returns the tools of a server and the review that names those that wait for an approval. fresh lists again unless the list is
+// only a moment old. Every error is an *errs.Error.
 func (c *Caller) List(ctx context.Context, use conn.Use, fresh bool) (*catalog.Catalog, *pin.Review, error) {
 	var tools *catalog.Catalog
 	err := c.withLease(ctx, use, func(lease *conn.Lease) (err error) {

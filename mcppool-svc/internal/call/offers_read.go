@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// maxParts bounds what one resource, or one prompt, may consist of.
+	// maxParts bounds the parts of one resource or prompt.
 	maxParts = 1_000
 	// maxValues is how many completions MCP allows in one answer.
 	maxValues = 100
@@ -88,7 +88,7 @@ func readMessage(raw json.RawMessage) (*mcppoolv1.PromptMessage, error) {
 	return out, err
 }
 
-// partsOf returns the parts of a result that is a list of them.
+// partsOf returns the list under key in a result.
 func partsOf(raw json.RawMessage, key string) ([]json.RawMessage, error) {
 	fields, err := strictjson.MemberMap(raw)
 	if err != nil {
@@ -121,7 +121,7 @@ func ReadPrompt(raw json.RawMessage) (*mcppoolv1.Prompt, error) {
 	}
 	for _, a := range out.Arguments {
 		if a.Name == "" {
-			return nil, errors.New("an argument of it: `name` is missing")
+			return nil, errors.New("an argument has no `name`")
 		}
 	}
 	return out, required("name", out.Name)

@@ -31,7 +31,7 @@ func (a *attempt) ask(ctx context.Context, q mcp.Question) (mcp.Answer, error) {
 	}
 	a.asked.Store(true)
 	if a.number > 1 {
-		q.ID = strconv.Itoa(a.number) + "." + q.ID // the first attempt may have asked the same
+		q.ID = strconv.Itoa(a.number) + "." + q.ID // an earlier attempt may have used the same id
 	}
 	q.Message, q.Schema, q.URL = clean(q.Message), clean(q.Schema), clean(q.URL)
 	check, err := checker(q)
@@ -66,11 +66,11 @@ func (a *attempt) ask(ctx context.Context, q mcp.Question) (mcp.Answer, error) {
 	}
 }
 
-// checker returns the check of answers to a question, or why the question cannot be asked.
+// checker returns the check of answers to a question, or an error if the question cannot be asked.
 func checker(q mcp.Question) (func(mcp.Answer) error, error) {
 	var compiled *schema.Schema
 	if q.URL == "" {
-		if err := flat(q.Schema); err != nil {
+		if err := checkForm(q.Schema); err != nil {
 			return nil, err
 		}
 		var err error
@@ -81,7 +81,7 @@ func checker(q mcp.Question) (func(mcp.Answer) error, error) {
 	return func(a mcp.Answer) error {
 		if a.Action != mcp.Accept || compiled == nil {
 			if len(a.Content) > 0 {
-				return badAnswer("content_json goes only with the acceptance of a form")
+				return badAnswer("content_json is allowed only if the answer accepts a form")
 			}
 			return nil
 		}
@@ -111,8 +111,8 @@ func readForm(text string) (f form, err error) {
 	return f, err
 }
 
-// flat refuses a form that is not an object of plain values.
-func flat(text string) error {
+// checkForm refuses a form that is not an object of plain values.
+func checkForm(text string) error {
 	f, err := readForm(text)
 	switch {
 	case err != nil || f.Type != "object":
@@ -122,7 +122,7 @@ func flat(text string) error {
 	}
 	for name, property := range f.Properties {
 		switch property.Type {
-		case "string", "number", "integer", "boolean", "array": // arrays are choices of several
+		case "string", "number", "integer", "boolean", "array": // an array is a multiple choice
 		default:
 			return fmt.Errorf("the property %.100q of requestedSchema is not a plain value", name)
 		}

@@ -28,7 +28,7 @@ const (
 	refused   decision = "refused"
 )
 
-// facts are what an execution learns. They are used for its record and to decide whether to retry.
+// facts hold the course of an execution, for its record and for the decision to retry.
 type facts struct {
 	decision   decision
 	definition string // hash of the tool's definition
@@ -38,17 +38,17 @@ type facts struct {
 
 	reason     retryReason // of the latest attempt
 	delayed    int         // retries after a backoff
-	repeats    int         // all retries
-	continued  int         // requests that continued the call and were repeated
+	repeats    int         // retries, except those that only replaced a connection
+	continued  int         // repeats of requests that continued the call
 	mayHaveRun bool        // an earlier attempt may have run the tool
 
 	asked   atomic.Bool // the server asked for input
 	unclear atomic.Bool // a question of the server could not be assigned to one call, and was declined
 	tasked  atomic.Bool // the server runs the call as an MCP task
-	usage   usage       // by models that the server asked
+	usage   usage       // of the server's model requests
 }
 
-// end returns the End of the call: it completes the result, or classifies the error.
+// end completes the result, or classifies the error. After a failure, the outcome of an MCP task is unknown unless the server reported it.
 func (x *execution) end(result *mcppoolv1.CallResult, err error) inflight.End {
 	if err != nil {
 		failed := errs.From(err)
@@ -62,7 +62,7 @@ func (x *execution) end(result *mcppoolv1.CallResult, err error) inflight.End {
 	return inflight.End{Result: result}
 }
 
-// record measures a call, and writes it to the log and to the audit file.
+// record measures the call and writes it to the log and to the audit file.
 func (x *execution) record(ctx context.Context, took time.Duration, end inflight.End) {
 	x.deps.Metrics.ended(ctx, end, took)
 	level, message := slog.LevelDebug, "tool call"
@@ -96,8 +96,7 @@ func (c *Caller) audit(ctx context.Context, what string, attrs ...slog.Attr) {
 	}
 }
 
-// auditAttrs returns the user, the call and its outcome. It includes only names and hashes: arguments, results and messages could carry
-// secrets.
+// auditAttrs describes the call by names and hashes only: arguments, results and messages could hold secrets.
 func (x *execution) auditAttrs(took time.Duration, end inflight.End) []slog.Attr {
 	sum := sha256.Sum256([]byte(x.Input.String()))
 	outcome, reason := errs.OutcomeKnown, ""

@@ -26,10 +26,10 @@ const (
 )
 
 const (
-	// taskAfter is the timeout above which a call is begun as an MCP task if that is optional for the tool. Proxies cut off longer
-	// requests; but a task costs two more requests, and the time between polls.
+	// taskAfter is the timeout above which a call is begun as an MCP task if the tool supports both. Proxies cut off longer requests,
+	// but a task costs two more requests and the time between polls.
 	taskAfter = time.Minute
-	// taskRetention is how long a server is asked to keep the result after the call's timeout, for a client that lost it.
+	// taskRetention is how long after the call's timeout the server is asked to keep the result, for a client that lost it.
 	taskRetention = time.Hour
 )
 
@@ -41,7 +41,7 @@ type Request struct {
 	MCPID          string
 	Tool           string
 	Input          strictjson.Document   // an object
-	Hashes         []inflight.Hash       // of server, tool and input; one for each spelling of the input
+	Hashes         []inflight.Hash       // of server, tool and input; several if the input has several JSON forms
 	CallID         string                // empty: Call generates one, and the call ends with its caller
 	Unnamed        bool                  // Call generated the call id
 	IdempotencyKey string                // may be empty
@@ -53,12 +53,12 @@ type Request struct {
 	ConfigRevision uint64                // expected; 0: any
 	Ack            []string              // earlier calls to forget
 	BypassCache    bool                  // call the tool even if a cached result exists
-	ModelBudget    *commonv1.ModelBudget // for the models that the server asks; nil: no limit
-	Continues      bool                  // it continues an earlier call
+	ModelBudget    *commonv1.ModelBudget // for model requests of the server; nil: no limit
+	Continues      bool                  // the request continues an earlier call
 
 	Resume  *mcp.Continuation     // of a call that ended with a question; nil: a new call
 	Answers map[string]mcp.Answer // to the questions, by id
-	Task    string                // MCP task that runs the call already; empty: none
+	Task    string                // MCP task that already runs the call; empty: none
 }
 
 // timeout returns how long the tool may take.
@@ -70,7 +70,7 @@ func (r *Request) timeout() time.Duration {
 	return limit
 }
 
-// reads reports whether the call changes nothing.
+// reads reports whether the request calls a tool that only reads; one that follows an MCP task does not.
 func (r *Request) reads(policy registry.Policy) bool {
 	return r.Task == "" && policy.Effect == commonv1.Effect_EFFECT_READ
 }
@@ -87,7 +87,7 @@ func (a *attempt) use() conn.Use {
 	}
 }
 
-// log sends a log message of the pool's own to the followers of the call.
+// log sends the pool's own log message to the followers of the call.
 func (a *attempt) log(level, text string) {
 	data, err := json.Marshal(text)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// parse reads the raw result of a tool, checks it against the tool's output schema and cuts it to the size limit.
-func (a *attempt) parse(raw json.RawMessage, tool *catalog.Tool) (*mcppoolv1.CallResult, error) {
+// parseResult reads the raw result of a tool, checks it against the tool's output schema and cuts it to the size limit.
+func (a *attempt) parseResult(raw json.RawMessage, tool *catalog.Tool) (*mcppoolv1.CallResult, error) {
 	result, err := readResult(raw)
 	if err != nil {
 		return nil, Explain(Executing, err).With(errs.OutcomeKey, errs.OutcomeKnown)
@@ -34,8 +34,8 @@ func (a *attempt) parse(raw json.RawMessage, tool *catalog.Tool) (*mcppoolv1.Cal
 	return result, nil
 }
 
-// checkOutput compares structured content with the tool's output schema. A tool that breaks its schema ran all the same: the outcome is
-// KNOWN, and the error carries the content, so that the tool is not run again to see it.
+// checkOutput checks structured content against the tool's output schema. A tool that violates its schema did run: the outcome is KNOWN,
+// and the error carries the content, so that it is not lost.
 func (a *attempt) checkOutput(tool *catalog.Tool, result *mcppoolv1.CallResult) error {
 	if tool == nil || tool.Output == "" || result.StructuredJson == "" || result.IsError {
 		return nil
@@ -77,16 +77,16 @@ func readResult(raw json.RawMessage) (*mcppoolv1.CallResult, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, broken("its result is not one of a tool: %w", err)
+		return nil, broken("its result is not a tool result: %w", err)
 	}
 	if kind != "" && kind != "complete" {
-		return nil, broken("it is of the type %.40q, which is not known", kind)
+		return nil, broken("its result has the unknown type %.40q", kind)
 	}
 	if strictjson.Absent(content) {
 		return out, nil
 	}
 	if strictjson.Kind(content) != "array" {
-		return nil, broken("its result is not one of a tool: `content` cannot be read: it is not a JSON array")
+		return nil, broken("its result is not a tool result: `content` cannot be read: it is not a JSON array")
 	}
 	for block := range strictjson.Items(content) {
 		c, err := readContent(block)
@@ -190,7 +190,7 @@ func readResource(raw json.RawMessage) (*mcppoolv1.Resource, error) {
 	return &mcppoolv1.Resource{Uri: c.uri, MimeType: c.mimeType, Text: c.text, Blob: blob}, nil
 }
 
-// decode64 also takes base64 without padding, which some servers send.
+// decode64 decodes base64 with or without padding, which some servers leave out.
 func decode64(s string) ([]byte, error) {
 	return base64.RawStdEncoding.DecodeString(strings.TrimRight(s, "="))
 }
@@ -204,13 +204,13 @@ func broken(format string, args ...any) *mcp.Error {
 	return e
 }
 
-// maxBrief is how much of an address a message carries.
+// maxBrief bounds a server's text in a message, in bytes.
 const maxBrief = 256
 
 // shorten cuts a result to the limit: the tool ran, and part of its result is better than none. Text is cut; structured content, images,
-// sounds and bytes, which have no meaning in part, are left out as a whole. A note, which is not counted, takes their place.
+// sounds and bytes, whose parts have no meaning, are left out as a whole. A note, which is not counted, takes their place.
 //
-// Structured content also comes as text (MCP 2025-06-18): models read the text, programs the structure. If only one fits, the text stays
+// Structured content also comes as text (MCP 2025-06-18): models read the text, programs the structure. If they do not both fit, the text stays
 // if it fits whole; otherwise the structured content does.
 func shorten(result *mcppoolv1.CallResult, limit int) {
 	s := &shortener{left: limit, limit: limit}
@@ -218,13 +218,13 @@ func shorten(result *mcppoolv1.CallResult, limit int) {
 	n, text := len(result.StructuredJson), contentSize(result.Content)
 	if n > limit || text <= limit && n+text > limit {
 		result.StructuredJson = ""
-		blocks = append(blocks, s.instead("the structured content", n))
+		blocks = append(blocks, s.leaveOut("the structured content", n))
 	} else {
 		s.left -= n
 	}
 	for i, block := range result.Content {
 		if s.left <= 0 {
-			blocks = append(blocks, mark(fmt.Sprintf("%d more blocks of the result were left out: it has more than the %s that the pool allows",
+			blocks = append(blocks, note(fmt.Sprintf("%d more blocks of the result were left out: it has more than the %s that the pool allows",
 				len(result.Content)-i, size(limit))))
 			s.cut = true
 			break
@@ -247,7 +247,7 @@ func (s *shortener) block(c *mcppoolv1.Content) *mcppoolv1.Content {
 	case text != nil:
 		*text = s.text(*text)
 	case bytes > s.left:
-		return s.instead(what, bytes)
+		return s.leaveOut(what, bytes)
 	default:
 		s.left -= bytes
 	}
@@ -299,17 +299,17 @@ func (s *shortener) text(text string) string {
 		len(text)-end, size(s.limit))
 }
 
-// instead returns the note for content that is left out.
-func (s *shortener) instead(what string, bytes int) *mcppoolv1.Content {
+// leaveOut returns the note that replaces content.
+func (s *shortener) leaveOut(what string, bytes int) *mcppoolv1.Content {
 	s.cut = true
-	return mark(fmt.Sprintf("%s of %d bytes was left out: the result has more than the %s that the pool allows", what, bytes, size(s.limit)))
+	return note(fmt.Sprintf("%s of %d bytes was left out: the result has more than the %s that the pool allows", what, bytes, size(s.limit)))
 }
 
-func mark(text string) *mcppoolv1.Content {
+func note(text string) *mcppoolv1.Content {
 	return &mcppoolv1.Content{Kind: &mcppoolv1.Content_Text{Text: "[" + text + "]"}}
 }
 
-// brief cuts a server's text for a message.
+// brief cuts a server's text to maxBrief.
 func brief(s string) string {
 	if len(s) <= maxBrief {
 		return s

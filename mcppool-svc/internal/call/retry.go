@@ -29,7 +29,7 @@ type retryAfter time.Duration
 
 func (retryAfter) Error() string { return "make another attempt" }
 
-// newRetries returns the policy that runs the attempts of executions. execution.again decides whether to retry.
+// newRetries returns the policy that runs the attempts of executions. execution.planRetry decides whether to retry.
 func newRetries() failsafe.Executor[any] {
 	return failsafe.With(retrypolicy.NewBuilder[any]().
 		HandleErrorTypes(retryAfter(0)).
@@ -44,17 +44,17 @@ func newRetries() failsafe.Executor[any] {
 type retryReason int
 
 const (
-	noRetry     retryReason = iota
-	replaced                // the connection had ended before anything was sent
-	disentangle             // a question was refused because it was not clear whether it was for this call
-	transient               // the failure may be over in a moment
+	noRetry         retryReason = iota
+	replaced                    // the connection had ended before anything was sent
+	unclearQuestion             // a question was refused because it was not clear whether it was for this call
+	transient                   // the failure may pass by itself
 )
 
 // settle keeps the outcome of an attempt, unless an earlier attempt's outcome must stand.
 func (x *execution) settle(result *mcppoolv1.CallResult, err error) {
 	notExecuted := err != nil && outcomeOf(err) == errs.OutcomeNotExecuted
-	if notExecuted && x.reason == disentangle {
-		return // the outcome of the attempt before it counts
+	if notExecuted && x.reason == unclearQuestion {
+		return // the previous attempt ran the tool: its outcome counts
 	}
 	if notExecuted && x.mayHaveRun {
 		err = errs.From(err).With(errs.OutcomeKey, errs.OutcomeUnknown)
@@ -63,9 +63,9 @@ func (x *execution) settle(result *mcppoolv1.CallResult, err error) {
 	x.result, x.err = result, err
 }
 
-// again returns a retryAfter if another attempt should be made: if the failure passes by itself, and if another attempt cannot do
-// anything twice, because the tool did not run or may run twice. All attempts together take no longer than the call may.
-func (x *execution) again(ctx context.Context) error {
+// planRetry returns a retryAfter if another attempt should be made: the failure may pass by itself, and the tool did not run or may run
+// twice. All attempts together take no longer than the call may.
+func (x *execution) planRetry(ctx context.Context) error {
 	last := x.reason
 	var e *mcp.Error
 	errors.As(x.err, &e)
@@ -73,10 +73,10 @@ func (x *execution) again(ctx context.Context) error {
 	case x.connected && last != replaced && endedUnsent(x.err):
 		x.reason = replaced
 		return retryAfter(0)
-	case x.unclear.Swap(false) && last != disentangle && x.mayDisentangle(ctx):
-		x.reason = disentangle
+	case x.unclear.Swap(false) && last != unclearQuestion && x.mayUseOwnConnection(ctx):
+		x.reason = unclearQuestion
 		return retryAfter(0)
-	case e != nil && e.Transient && !e.Remembered && x.delayed < maxAttempts-1 && x.harmless(x.err):
+	case e != nil && e.Transient && !e.Remembered && x.delayed < maxAttempts-1 && x.mayRepeat(x.err):
 		x.reason = transient
 		x.delayed++
 		if wait := pause(x.delayed, e); time.Since(x.began)+wait < x.maximum {
@@ -86,8 +86,8 @@ func (x *execution) again(ctx context.Context) error {
 	return nil
 }
 
-// retry reports whether the attempt that again asked for can still be made, and counts it.
-func (x *execution) retry(ctx context.Context) bool {
+// beginRetry reports whether the planned retry can still be made, and counts it.
+func (x *execution) beginRetry(ctx context.Context) bool {
 	if x.reason == replaced {
 		return true
 	}
@@ -95,7 +95,7 @@ func (x *execution) retry(ctx context.Context) bool {
 		return false
 	}
 	x.repeats++
-	x.deps.Log.InfoContext(ctx, "a tool call is tried again", "mcp_id", x.MCPID, "tool", x.Tool, "call_id", x.CallID, "error", x.err)
+	x.deps.Log.InfoContext(ctx, "retrying a tool call", "mcp_id", x.MCPID, "tool", x.Tool, "call_id", x.CallID, "error", x.err)
 	return true
 }
 
@@ -105,17 +105,17 @@ func endedUnsent(err error) bool {
 	return errors.As(err, &e) && e.Lost && !e.MayHaveRun && !e.Begun
 }
 
-// mayDisentangle reports whether to call a tool again because a question was refused that may have been this call's: from now on
-// the call gets a connection of its own, so that there is no doubt. Only a tool that may run twice is called twice, and only if nothing
-// was asked yet, of a person or a model.
-func (x *execution) mayDisentangle(ctx context.Context) bool {
+// mayUseOwnConnection reports whether to call a tool again because a question was refused that may have been this call's. The next
+// attempt has a connection of its own, unless users share connections, so that each question on it is this call's. The tool must be
+// repeatable, and neither a person nor a model may have been asked.
+func (x *execution) mayUseOwnConnection(ctx context.Context) bool {
 	known := x.err == nil || outcomeOf(x.err) == errs.OutcomeKnown
 	return known && x.repeatable && !x.asked.Load() && !x.tasked.Load() && !x.usage.any() && !x.Continues && x.Task == "" &&
 		ctx.Err() == nil && x.unchanged()
 }
 
-// harmless reports whether a call that failed like this can be repeated.
-func (x *execution) harmless(err error) bool {
+// mayRepeat reports whether the call may be repeated after this error.
+func (x *execution) mayRepeat(err error) bool {
 	if x.asked.Load() || x.tasked.Load() || x.usage.any() {
 		return false // a person would be asked again, a second task begun, or a model paid twice
 	}
@@ -126,7 +126,7 @@ func (x *execution) harmless(err error) bool {
 	return outcome == errs.OutcomeNotExecuted || x.repeatable && outcome == errs.OutcomeUnknown
 }
 
-// unchanged reports whether the registration of the call's server has not changed since the call began.
+// unchanged reports whether the call's server is enabled and still has the registration with which the call began.
 func (x *execution) unchanged() bool {
 	if x.deps.Lookup == nil {
 		return true
@@ -160,8 +160,8 @@ func repeatable(p registry.Policy) bool {
 
 func outcomeOf(err error) string { return errs.From(err).Metadata[errs.OutcomeKey] }
 
-// pause returns the wait after the nth attempt: the server's Retry-After, or twice the wait before, at most 10 s. Jitter only adds to it,
-// because the pool returns the error of a failed connect again until the first pause is over.
+// pause returns the wait after the nth attempt: the server's Retry-After, or twice the previous wait, at most 10 s. Jitter only adds to it,
+// because the pool does not connect again until the first pause is over.
 func pause(n int, e *mcp.Error) time.Duration {
 	d := firstPause << (n - 1)
 	if e != nil && e.RetryAfter > 0 {

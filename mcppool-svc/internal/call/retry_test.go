@@ -219,10 +219,10 @@ func TestNoRetryBehindQuestionsAndTasks(t *testing.T) {
 		a.usage.add(&commonv1.Usage{OutputTokens: 1, ModelCalls: 1})
 	}} {
 		x := &execution{facts: facts{repeatable: true}, call: &inflight.Call{}}
-		if !x.harmless(lost) {
+		if !x.mayRepeat(lost) {
 			t.Error("a reading tool cannot be repeated")
 		}
-		if change(&attempt{execution: x}); x.harmless(lost) {
+		if change(&attempt{execution: x}); x.mayRepeat(lost) {
 			t.Errorf("%s: it is repeated", name)
 		}
 	}
@@ -242,7 +242,7 @@ func TestUnclearQuestions(t *testing.T) {
 		x := &execution{Caller: New(nil, nil, Deps{}), facts: facts{repeatable: true}}
 		x.unclear.Store(true)
 		tt.change(&x.facts)
-		if got := x.again(t.Context()) != nil; got != tt.again {
+		if got := x.planRetry(t.Context()) != nil; got != tt.again {
 			t.Errorf("%s: made again: %v", name, got)
 		}
 	}

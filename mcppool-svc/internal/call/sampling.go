@@ -22,14 +22,14 @@ import (
 	"pawl.dev/services/identity"
 )
 
-// sampled is the answer of a model, and its usage.
+// sampled is a model's answer, and its usage.
 type sampled struct {
 	mcp.Sampled
 	Name  string          // of the model in the planner
 	Usage *commonv1.Usage // nil if unknown
 }
 
-// sample implements mcp.Call.Sample. The timer of the call is paused: Models bound the time of a request.
+// sample implements mcp.Call.Sample. The timer of the call is paused: Models limits the time of a request.
 func (a *attempt) sample(ctx context.Context, wanted mcp.Sample) (mcp.Sampled, error) {
 	policy := a.Server.Sampling
 	switch {
@@ -66,7 +66,7 @@ func (a *attempt) sample(ctx context.Context, wanted mcp.Sample) (mcp.Sampled, e
 	return got.Sampled, nil
 }
 
-// sampleAttrs say which model was asked for whom. They hold no words.
+// sampleAttrs describes a model request without its texts.
 func (a *attempt) sampleAttrs(policy *registry.Sampling, got sampled, err error, took time.Duration) []slog.Attr {
 	name, reason := got.Name, ""
 	if name == "" {
@@ -147,7 +147,7 @@ func (u *usage) add(cost *commonv1.Usage) {
 	u.total = sum
 }
 
-// any reports whether a model was asked. One that has not answered yet may cost as much.
+// any reports whether the server made a model request, answered or not.
 func (u *usage) any() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -162,8 +162,8 @@ func (u *usage) message() *commonv1.Usage {
 }
 
 const (
-	// maxRequests bounds the requests to the planner at once, and maxRequestsPerUser those for one user, so that slow models of one
-	// user do not block all others.
+	// maxRequests bounds the concurrent requests to the planner, and maxRequestsPerUser those for one user, so that one user's slow
+	// models do not block the others.
 	maxRequests, maxRequestsPerUser = 64, 8
 	// maxRequestTime bounds one request, the wait for a slot included.
 	maxRequestTime = 10 * time.Minute
@@ -171,7 +171,7 @@ const (
 	maxText = 4 << 20
 )
 
-// Models are the language models that servers may ask (sampling). They are asked through the planner.
+// Models sends the model requests of servers (sampling) to the planner.
 type Models struct {
 	planner plannerv1.PlannerServiceClient
 	slots   chan struct{}
@@ -180,7 +180,7 @@ type Models struct {
 	users map[string]int // guarded by mu; requests by user, those that wait for a slot included
 }
 
-// NewModels returns the models of a planner.
+// NewModels returns the Models of a planner.
 func NewModels(planner plannerv1.PlannerServiceClient) *Models {
 	return &Models{planner: planner, slots: make(chan struct{}, maxRequests), users: make(map[string]int)}
 }
@@ -191,7 +191,7 @@ func (m *Models) begin(user string) error {
 	defer m.mu.Unlock()
 	if m.users[user] >= maxRequestsPerUser {
 		return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
-			"MCP servers are asking models %d times at once for you, which is the limit; try again when one has answered", maxRequestsPerUser)
+			"MCP servers have %d model requests running for you, which is the limit; try again when one has been answered", maxRequestsPerUser)
 	}
 	m.users[user]++
 	return nil
@@ -205,8 +205,8 @@ func (m *Models) end(user string) {
 	}
 }
 
-// sample asks a model for a user, within the limits that the operator set. The error is an *errs.Error, or that of ctx. The usage is correct
-// even if it returns an error.
+// sample asks a model on behalf of a user, within the operator's limits. The error is an *errs.Error or the cause of ctx. The usage is set
+// even if the model refused.
 func (m *Models) sample(ctx context.Context, user string, policy *registry.Sampling, budget *commonv1.ModelBudget, s mcp.Sample) (sampled, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, maxRequestTime, errs.New(codes.DeadlineExceeded, commonv1.ErrorReason_ERROR_REASON_TIMEOUT,
 		"no model answered within %v", maxRequestTime))
@@ -225,11 +225,11 @@ func (m *Models) sample(ctx context.Context, user string, policy *registry.Sampl
 	wanted.Budget = budget
 	stream, err := m.planner.Generate(identity.OnBehalfOf(ctx, user), wanted)
 	if err != nil {
-		return sampled{}, ended(ctx, err)
+		return sampled{}, requestError(ctx, err)
 	}
 	text, end, err := collect(stream)
 	if err != nil {
-		return sampled{}, ended(ctx, err)
+		return sampled{}, requestError(ctx, err)
 	}
 	got := sampled{
 		Sampled: mcp.Sampled{Text: text, Model: end.GetProviderModel(), Stop: stops[end.GetStopReason()]}, Name: end.GetModel(),
@@ -260,15 +260,15 @@ func (m *Models) Names(ctx context.Context, user string) ([]string, error) {
 	return names, nil
 }
 
-// stops are the reasons to stop in the words of MCP, which leaves them open.
+// stops maps stop reasons to those of MCP, which allows any string.
 var stops = map[plannerv1.StopReason]string{
 	plannerv1.StopReason_STOP_REASON_END: "endTurn", plannerv1.StopReason_STOP_REASON_MAX_TOKENS: "maxTokens",
 	plannerv1.StopReason_STOP_REASON_STOP_SEQUENCE: "stopSequence", plannerv1.StopReason_STOP_REASON_REFUSED: "refusal",
 	plannerv1.StopReason_STOP_REASON_UNSPECIFIED: "endTurn",
 }
 
-// ended returns why a request failed: the end of ctx if that came first.
-func ended(ctx context.Context, err error) error {
+// requestError returns the error of a failed request, or the cause of ctx if ctx ended first.
+func requestError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}

@@ -51,7 +51,7 @@ func (e End) size() int64 {
 type Call struct {
 	key     key
 	user    string
-	named   bool
+	named   bool // the client gave the id
 	adopted bool // another pool began it, as an MCP task
 	hashes  []Hash
 
@@ -78,7 +78,7 @@ func (c *Call) Done() <-chan struct{} { return c.done }
 // End returns the outcome. Call it only after Done is closed.
 func (c *Call) End() End { return c.end }
 
-// Follow returns a Follower that receives the open questions and then the events from now on. Call Leave when done.
+// Follow returns a Follower that receives the state of the MCP task, the open questions, and then all new events. Call Leave when done.
 func (c *Call) Follow() (*Follower, error) {
 	select {
 	case <-c.done:
@@ -139,7 +139,7 @@ func (c *Calls) Followers(user, id string) int {
 // maxPending is how many events wait for a slow follower.
 const maxPending = 64
 
-// Follower receives the events of a call and never makes the server wait: if it is slow, makeRoom drops events.
+// Follower receives the events of a call. It never makes the server wait: if the client is slow, makeRoom drops events.
 type Follower struct {
 	ready chan struct{} // buffered
 
@@ -152,7 +152,7 @@ func newFollower() *Follower { return &Follower{ready: make(chan struct{}, 1)} }
 // Ready receives a value when there is something to take.
 func (f *Follower) Ready() <-chan struct{} { return f.ready }
 
-// put never blocks.
+// put adds an event. It never blocks.
 func (f *Follower) put(n mcp.Notification) {
 	f.mu.Lock()
 	f.makeRoom()
@@ -192,7 +192,7 @@ func (f *Follower) Take() []mcp.Notification {
 }
 
 const (
-	// maxAsked is how often a server may ask in one call, and maxOpen how many questions may be open at once.
+	// maxAsked bounds the questions of a server during one call, and maxOpen those that are open at once.
 	maxAsked = 100
 	maxOpen  = 10
 )
@@ -206,7 +206,7 @@ type question struct {
 	closed bool
 }
 
-// Ask opens a question to all followers of the call, present and later. The channel receives the first answer that check accepts. The
+// Ask opens a question to all present and later followers of the call. The channel receives the first answer that check accepts. The
 // caller must Close the question in any case. Ask returns an error if the question cannot be asked.
 func (c *Call) Ask(q mcp.Question, check func(mcp.Answer) error) (<-chan mcp.Answer, error) {
 	c.mu.Lock()

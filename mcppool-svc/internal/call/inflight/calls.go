@@ -20,23 +20,23 @@ const (
 	sweepInterval = time.Minute
 )
 
-// Calls are the calls of one pool. It is safe for concurrent use. Its errors are *errs.Error with the outcome of the call.
+// Calls holds the calls of one pool. It is safe for concurrent use. Its errors are *errs.Error with the outcome of the call.
 type Calls struct {
 	cfg  Config
 	pool string // id of this pool
 
-	mu         sync.Mutex
-	calls      map[key]*Call  // guarded by mu; running and finished
-	results    *results       // guarded by mu; the finished ones
-	running    int            // guarded by mu
-	users      map[string]int // guarded by mu; running calls by user
-	tombstones *tombstones    // guarded by mu
-	fence      *fence         // guarded by mu
-	refused    uint64         // guarded by mu; calls
-	unfetched  int            // guarded by mu; finished calls whose result has not been sent to any client
-	draining   bool           // guarded by mu
-	hurry      bool           // guarded by mu; draining does not wait for results to be fetched
-	drained    chan struct{}  // closed when draining and nothing runs
+	mu              sync.Mutex
+	calls           map[key]*Call  // guarded by mu; running and finished
+	results         *results       // guarded by mu; the finished ones
+	running         int            // guarded by mu
+	users           map[string]int // guarded by mu; running calls by user
+	tombstones      *tombstones    // guarded by mu
+	fence           *fence         // guarded by mu
+	refused         uint64         // guarded by mu; calls that Begin refused because of a limit, or while draining
+	unfetched       int            // guarded by mu; finished calls whose result has not been sent to any client
+	draining        bool           // guarded by mu
+	ignoreUnfetched bool           // guarded by mu; draining does not wait for results to be fetched
+	drained         chan struct{}  // closed when draining and there is nothing left to wait for
 }
 
 // New returns the calls of the pool with the given id, which must be unique among all pools.
@@ -73,19 +73,19 @@ func (c *Calls) Begin(s Start) (call *Call, first bool, err error) {
 		}
 		return call, false, nil
 	}
-	if f := c.tombstones.fates[k]; f != unknown {
+	if t := c.tombstones.byID[k]; t != noTombstone {
 		return nil, false, errs.New(codes.AlreadyExists, commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS,
-			"the call id %.100q is already used (%s); use a new call id for another attempt", s.ID, f.story()).With(errs.OutcomeKey, f.outcome())
+			"the call id %.100q is already used (%s); use a new call id for another attempt", s.ID, t.text()).With(errs.OutcomeKey, t.outcome())
 	}
 	if err := c.admit(s.User); err != nil {
 		c.refused++
 		return nil, false, err
 	}
-	return c.enter(&Call{key: k, user: s.User, named: !isUnnamed(s.ID), hashes: s.Hashes, cancel: s.Cancel}), true, nil
+	return c.register(&Call{key: k, user: s.User, named: !isUnnamed(s.ID), hashes: s.Hashes, cancel: s.Cancel}), true, nil
 }
 
-// enter adds a running call. Called with mu held.
-func (c *Calls) enter(call *Call) *Call {
+// register adds a running call. Called with mu held.
+func (c *Calls) register(call *Call) *Call {
 	call.done = make(chan struct{})
 	c.calls[call.key] = call
 	c.running++
@@ -93,21 +93,21 @@ func (c *Calls) enter(call *Call) *Call {
 	return call
 }
 
-// outcome returns the outcome that is known of an id. Called with mu held.
+// outcome returns the proven outcome of the call with an id, or UNKNOWN. Called with mu held.
 func (c *Calls) outcome(k key) string {
 	if c.calls[k] != nil {
 		return errs.OutcomeUnknown
 	}
-	if f := c.tombstones.fates[k]; f != unknown {
-		return f.outcome()
+	if t := c.tombstones.byID[k]; t != noTombstone {
+		return t.outcome()
 	}
-	if c.tombstones.never(k) {
-		return errs.OutcomeNotExecuted
+	if c.tombstones.mayBeOverwritten(k) {
+		return errs.OutcomeUnknown
 	}
-	return errs.OutcomeUnknown
+	return errs.OutcomeNotExecuted
 }
 
-// admit refuses a call over a limit. Called with mu held.
+// admit refuses a call over a limit, and every call while the pool drains. Called with mu held.
 func (c *Calls) admit(user string) error {
 	refuse := func(format string, args ...any) error {
 		return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED, format, args...).
@@ -158,15 +158,15 @@ func (c *Calls) End(call *Call, end End) {
 	}
 }
 
-// Cancel stops a user's running call. It returns false if no call with that id runs; an unknown id is refused from then on.
+// Cancel stops a user's running call. It returns false if no call with that id runs. Begin refuses an unknown id from then on.
 func (c *Calls) Cancel(user, id string, cause error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := keyOf(user, id)
 	call := c.calls[k]
 	if call == nil {
-		if c.tombstones.fates[k] == unknown {
-			c.bar(k, id, cancelled)
+		if c.tombstones.byID[k] == noTombstone {
+			c.refuseUnknown(k, id, cancelled)
 		}
 		return false
 	}
@@ -200,11 +200,11 @@ func (c *Calls) Ack(user string, ids []string) int {
 	return n
 }
 
-// forget leaves only the fate of a call. Called with mu held.
-func (c *Calls) forget(call *Call, f fate) {
+// forget drops a call and leaves a tombstone. Called with mu held.
+func (c *Calls) forget(call *Call, t tombstone) {
 	delete(c.calls, call.key)
 	c.fetched(call)
-	c.tombstones.add(call.key, f)
+	c.tombstones.add(call.key, t)
 	c.results.remove(call)
 }
 
@@ -248,12 +248,12 @@ func (c *Calls) Load() Load {
 
 func stale(session string) *errs.Error {
 	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_STALE_OWNER,
-		"a newer owner of the session %.100q has been here; stop working on it", session)
+		"a newer owner of the session %.100q has called this pool; stop working on the session", session)
 }
 
 func reused(id string) *errs.Error {
 	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED,
-		"the call %.100q is one of another server, tool or input; give each attempt an id of its own", id)
+		"the call id %.100q belongs to a call with another server, tool or input; use a new call id for each attempt", id)
 }
 
 // Config sets limits. Zero values mean the defaults.
@@ -287,7 +287,7 @@ func (c Config) withDefaults() Config {
 // sent to a client. When ctx is done, it cancels the running calls with cause and no longer waits for results to be fetched.
 func (c *Calls) Drain(ctx context.Context, fetched bool, cause error) {
 	c.mu.Lock()
-	c.draining, c.hurry = true, !fetched
+	c.draining, c.ignoreUnfetched = true, !fetched
 	c.checkDrained()
 	c.mu.Unlock()
 	select {
@@ -296,7 +296,7 @@ func (c *Calls) Drain(ctx context.Context, fetched bool, cause error) {
 	case <-ctx.Done():
 	}
 	c.mu.Lock()
-	c.hurry = true
+	c.ignoreUnfetched = true
 	for _, call := range c.calls {
 		if call.cancel != nil {
 			call.cancel(cause)
@@ -325,7 +325,7 @@ func (c *Calls) fetched(call *Call) {
 
 // checkDrained is called with mu held.
 func (c *Calls) checkDrained() {
-	if !c.draining || c.running > 0 || c.unfetched > 0 && !c.hurry {
+	if !c.draining || c.running > 0 || c.unfetched > 0 && !c.ignoreUnfetched {
 		return
 	}
 	select {
@@ -338,7 +338,7 @@ func (c *Calls) checkDrained() {
 // poolKey is the metadata key of the id of the pool that reports CALL_NOT_FOUND: another pool may know the call.
 const poolKey = "pool_id"
 
-// Query names a call that was made before.
+// Query names an earlier call.
 type Query struct {
 	User, ID string
 	Hash     Hash
@@ -347,8 +347,8 @@ type Query struct {
 	Epoch    uint64 // of the session's owner
 }
 
-// Attach returns a running or finished call. An unknown id is refused from then on. The error's outcome is NOT_EXECUTED if this pool
-// was to make the call and has never forgotten a call that could be it, else UNKNOWN.
+// Attach returns a running or finished call. Begin refuses an unknown id from then on. The error's outcome is NOT_EXECUTED only if this pool
+// was to make the call and certainly never ran it, else UNKNOWN.
 func (c *Calls) Attach(q Query) (*Call, error) {
 	k := keyOf(q.User, q.ID)
 	c.mu.Lock()
@@ -356,11 +356,11 @@ func (c *Calls) Attach(q Query) (*Call, error) {
 	if call, err := c.find(k, q); call != nil || err != nil {
 		return call, err
 	}
-	f := c.tombstones.fates[k]
-	if f == unknown {
-		f = c.bar(k, q.ID, denied)
+	t := c.tombstones.byID[k]
+	if t == noTombstone {
+		t = c.refuseUnknown(k, q.ID, denied)
 	}
-	return nil, notFound(q, f, c.pool)
+	return nil, notFound(q, t, c.pool)
 }
 
 // Adopt is Attach for a call that the server runs as an MCP task: an unknown call was begun by another pool and is registered here to be
@@ -379,7 +379,7 @@ func (c *Calls) Adopt(q Query, cancel context.CancelCauseFunc) (call *Call, firs
 	if err := c.admit(q.User); err != nil {
 		return nil, false, errs.From(err).With(errs.OutcomeKey, errs.OutcomeUnknown)
 	}
-	return c.enter(&Call{key: k, user: q.User, named: true, adopted: true, hashes: []Hash{q.Hash}, cancel: cancel}), true, nil
+	return c.register(&Call{key: k, user: q.User, named: true, adopted: true, hashes: []Hash{q.Hash}, cancel: cancel}), true, nil
 }
 
 // find returns a known call, or nil. Called with mu held.
@@ -395,21 +395,22 @@ func (c *Calls) find(k key, q Query) (*Call, error) {
 	return call, nil
 }
 
-// bar refuses an unknown id from then on and returns its fate: f if the call certainly never ran, else unproven. Called with mu held.
-func (c *Calls) bar(k key, id string, f fate) fate {
-	if isUnnamed(id) || !c.tombstones.never(k) {
-		f = unproven
+// refuseUnknown leaves a tombstone for an unknown id, so that Begin refuses it, and returns the tombstone: t if the call certainly never ran,
+// else unproven. Called with mu held.
+func (c *Calls) refuseUnknown(k key, id string, t tombstone) tombstone {
+	if isUnnamed(id) || c.tombstones.mayBeOverwritten(k) {
+		t = unproven
 	}
-	c.tombstones.add(k, f)
-	return f
+	c.tombstones.add(k, t)
+	return t
 }
 
-func notFound(q Query, f fate, pool string) error {
-	outcome, why := f.outcome(), f.story()
-	if f.neverRan() && q.Pool != pool {
-		outcome, why = errs.OutcomeUnknown, "this pool never saw it, but another one, or this one before it was restarted, may have"
-	} else if f == denied {
-		why = "it never came here, and will be refused"
+func notFound(q Query, t tombstone, pool string) error {
+	outcome, why := t.outcome(), t.text()
+	if t.neverRan() && q.Pool != pool {
+		outcome, why = errs.OutcomeUnknown, "this pool did not run it, but another pool may have, or this one before a restart"
+	} else if t == denied {
+		why = "it never arrived, and will be refused if it does"
 	}
 	return errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND, "there is no call %.100q: %s", q.ID, why).
 		With(errs.OutcomeKey, outcome).With(poolKey, pool)

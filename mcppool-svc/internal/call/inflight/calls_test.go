@@ -61,8 +61,8 @@ func TestBoundsOfWhatIsKept(t *testing.T) {
 	l := New(Config{MaxFinished: 10, MaxTombstones: 20}, pool)
 	for i := range 1000 {
 		finish(t, l, strconv.Itoa(i), 1)
-		if len(l.calls) > 10 || l.results.len() > 10 || len(l.tombstones.fates) > 20 || len(l.tombstones.ring) > 20 {
-			t.Fatalf("%d calls, %d finished, %d fates", len(l.calls), l.results.len(), len(l.tombstones.fates))
+		if len(l.calls) > 10 || l.results.len() > 10 || len(l.tombstones.byID) > 20 || len(l.tombstones.ring) > 20 {
+			t.Fatalf("%d calls, %d finished, %d tombstones", len(l.calls), l.results.len(), len(l.tombstones.byID))
 		}
 	}
 	for i := range 1000 {
@@ -190,8 +190,8 @@ func TestUnnamedCallsAreNotKept(t *testing.T) {
 	l := New(Config{}, pool)
 	c := begin(t, l, Unnamed("1"))
 	l.End(c, End{Result: &mcppoolv1.CallResult{}})
-	if len(l.calls) != 0 || len(l.tombstones.fates) != 0 || l.Load().Running != 0 {
-		t.Errorf("left: %d calls, %d fates", len(l.calls), len(l.tombstones.fates))
+	if len(l.calls) != 0 || len(l.tombstones.byID) != 0 || l.Load().Running != 0 {
+		t.Errorf("left: %d calls, %d tombstones", len(l.calls), len(l.tombstones.byID))
 	}
 }
 
@@ -354,7 +354,7 @@ func wait(t *testing.T, c *Call, id string) {
 
 func TestFilter(t *testing.T) {
 	f := newTombstones(1000)
-	if !f.never(keyOf("ann", "0")) {
+	if f.mayBeOverwritten(keyOf("ann", "0")) {
 		t.Error("an empty filter has something")
 	}
 	for i := range 10_000 {
@@ -362,10 +362,10 @@ func TestFilter(t *testing.T) {
 	}
 	wrong := 0
 	for i := range 10_000 {
-		if f.never(keyOf("ann", strconv.Itoa(i))) {
+		if !f.mayBeOverwritten(keyOf("ann", strconv.Itoa(i))) {
 			t.Fatalf("%d is lost", i)
 		}
-		if !f.never(keyOf("bob", strconv.Itoa(i))) {
+		if f.mayBeOverwritten(keyOf("bob", strconv.Itoa(i))) {
 			wrong++
 		}
 	}
@@ -398,8 +398,8 @@ func TestCancelledBeforeItCame(t *testing.T) {
 	l.Ack("ann", []string{"ran"})
 	for i := range 10 {
 		l.Cancel("ann", "other "+strconv.Itoa(i), context.Canceled)
-		if len(l.tombstones.fates) > 3 {
-			t.Fatalf("%d fates are kept", len(l.tombstones.fates))
+		if len(l.tombstones.byID) > 3 {
+			t.Fatalf("%d tombstones are kept", len(l.tombstones.byID))
 		}
 	}
 	l.Cancel("ann", "ran", context.Canceled)

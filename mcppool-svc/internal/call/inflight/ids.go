@@ -10,33 +10,33 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// fate is the knowledge about a call of which only the id is kept.
-type fate byte
+// tombstone is what remains of a call whose id must not be called again.
+type tombstone byte
 
 const (
-	unknown   fate = iota // nothing is known about the id
-	denied                // a client attached before the call arrived; it is refused and never ran here
-	unproven              // the same, but the call may have run and been forgotten since
-	cancelled             // the call was cancelled before it arrived; it is refused and never ran here
-	acked                 // it ended, and its result was acknowledged
-	expired               // it ended, and its result was not acknowledged in time
-	evicted               // it ended, and its result was dropped for lack of room
+	noTombstone tombstone = iota // nothing is known about the id
+	denied                       // a client attached before the call arrived; it is refused and never ran here
+	unproven                     // the same, but the call may have run and been forgotten since
+	cancelled                    // the call was cancelled before it arrived; it is refused and never ran here
+	acked                        // it ended, and its result was acknowledged
+	expired                      // it ended, and its result was not acknowledged in time
+	evicted                      // it ended, and its result was dropped for lack of room
 )
 
-// outcome returns the outcome that the fate proves.
-func (f fate) outcome() string {
-	if f.neverRan() {
+// outcome returns the outcome that the tombstone proves.
+func (t tombstone) outcome() string {
+	if t.neverRan() {
 		return errs.OutcomeNotExecuted
 	}
 	return errs.OutcomeUnknown
 }
 
-// neverRan reports whether a call with this fate never ran here and never will.
-func (f fate) neverRan() bool { return f == denied || f == cancelled }
+// neverRan reports whether a call with this tombstone never ran here and never will.
+func (t tombstone) neverRan() bool { return t == denied || t == cancelled }
 
-// story describes the fate for people.
-func (f fate) story() string {
-	switch f {
+// text describes the tombstone for people.
+func (t tombstone) text() string {
+	switch t {
 	case denied:
 		return "a client attached to it before it arrived, and was told that it was not executed"
 	case unproven:
@@ -55,28 +55,28 @@ func (f fate) story() string {
 }
 
 const (
-	// filterBits is the number of bits for each tombstone that is kept: ten times as many overwritten ones fit in before one
-	// unknown id in forty is taken for one of them.
+	// filterBits is the number of filter bits per kept tombstone. After ten times as many were overwritten, one unknown id in forty is
+	// mistaken for an overwritten one.
 	filterBits = 80
 	probes     = 4
 )
 
-// tombstones keep the fates of calls: the newest by id, earlier ones in a Bloom filter, which knows only that they had one.
+// tombstones keeps the newest tombstones by id. A Bloom filter holds the ids of those that newer ones have overwritten.
 type tombstones struct {
-	fates map[key]fate
-	ring  []key // in the order of add; the oldest is overwritten
-	next  int
-	limit int
-	past  *bloom.BloomFilter // nil until the first is overwritten
+	byID        map[key]tombstone
+	ring        []key // in the order of add; the oldest is overwritten
+	next        int
+	limit       int
+	overwritten *bloom.BloomFilter // nil until the first is overwritten
 }
 
 func newTombstones(limit int) *tombstones {
-	return &tombstones{fates: make(map[key]fate), limit: limit}
+	return &tombstones{byID: make(map[key]tombstone), limit: limit}
 }
 
-// add keeps a fate. An id that has one keeps its place in the order.
-func (t *tombstones) add(k key, f fate) {
-	if _, known := t.fates[k]; !known {
+// add sets the tombstone of an id. An id that already has one keeps its place in the order.
+func (t *tombstones) add(k key, stone tombstone) {
+	if _, known := t.byID[k]; !known {
 		if len(t.ring) < t.limit {
 			t.ring = append(t.ring, k)
 		} else {
@@ -85,19 +85,21 @@ func (t *tombstones) add(k key, f fate) {
 			t.next = (t.next + 1) % t.limit
 		}
 	}
-	t.fates[k] = f
+	t.byID[k] = stone
 }
 
 func (t *tombstones) overwrite(k key) {
-	if t.past == nil {
-		t.past = bloom.New(uint(t.limit)*filterBits, probes)
+	if t.overwritten == nil {
+		t.overwritten = bloom.New(uint(t.limit)*filterBits, probes)
 	}
-	t.past.Add(k[:])
-	delete(t.fates, k)
+	t.overwritten.Add(k[:])
+	delete(t.byID, k)
 }
 
-// never reports whether an id without a fate certainly never had one.
-func (t *tombstones) never(k key) bool { return t.past == nil || !t.past.Test(k[:]) }
+// mayBeOverwritten reports whether the tombstone of an id may have been overwritten. False is certain.
+func (t *tombstones) mayBeOverwritten(k key) bool {
+	return t.overwritten != nil && t.overwritten.Test(k[:])
+}
 
 // fence keeps the newest epoch of each session's owner, for the sessions used last.
 type fence struct {
@@ -156,10 +158,10 @@ func HashOf(server, tool, input string) Hash {
 	return sha256.Sum256([]byte(server + "\x00" + tool + "\x00" + input))
 }
 
-// unnamed is the prefix of ids that the pool makes up. Such a call cannot be attached to once it is over, so nothing can be proven of it.
+// unnamed is the prefix of ids that the pool generates. After such a call has ended, no client can attach to it and nothing is proven about it.
 const unnamed = "unnamed-"
 
-// Unnamed returns the id of a call that the client gave none.
+// Unnamed returns the id of a call for which the client gave no id.
 func Unnamed(unique string) string { return unnamed + unique }
 
 func isUnnamed(id string) bool { return strings.HasPrefix(id, unnamed) }
@@ -174,7 +176,7 @@ type results struct {
 	users    map[string]userResults
 }
 
-// userResults are the number and size of the results of one user.
+// userResults counts the results of one user and their bytes.
 type userResults struct {
 	count int
 	bytes int64
