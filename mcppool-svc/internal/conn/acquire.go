@@ -21,12 +21,12 @@ import (
 type Use struct {
 	Server  *registry.Server
 	User    string
-	Session string // held until ReleaseSession; empty: for this lease alone
+	Session string // the connection is kept for it until ReleaseSession; empty: for this lease alone
 	// Call is set for a tool call, during which the server may ask for input.
 	Call bool
-	// Standing is set for a subscription: it is made again over another connection if this one ends.
+	// Standing is set for a subscription, which moves to another connection if this one ends.
 	Standing bool
-	// Patience is how long a call may wait for its turn. Waiting, which may be nil, is called before it waits. See Config.Exclusive.
+	// Patience is how long a call may wait for its turn (see Config.Exclusive). Waiting, if not nil, is called before the wait.
 	Patience time.Duration
 	Waiting  func(why error)
 }
@@ -44,11 +44,12 @@ func (l *Lease) Client() mcp.Client { return l.entry.client }
 // Tools returns the tools of the connection's server.
 func (l *Lease) Tools() *catalog.Cache { return l.entry.tools }
 
-// Stamp returns the number of the connection, unique in this pool, and a version that changes with every write of the connection's key.
+// Stamp returns the number of the connection, unique in this pool, and a version that changes with every write over a connection of the
+// same key.
 func (l *Lease) Stamp() (connection, writes uint64) { return l.entry.number, l.entry.writes.Load() }
 
-// Wrote records a write: results that were read before may be out of date. It is called before and after a call that writes, so that a
-// result read meanwhile is not cached.
+// Wrote records a write: cached results may be out of date. Call it before and after a call that writes, because results of reads during
+// the call may be out of date too.
 func (l *Lease) Wrote() { l.entry.writes.Add(1) }
 
 // Retired is closed once the connection is no longer leased: a long use should move to another one.
@@ -57,7 +58,7 @@ func (l *Lease) Retired() <-chan struct{} { return l.entry.retiredCh }
 // Release gives the connection back. Call it once.
 func (l *Lease) Release() {
 	p, e := l.pool, l.entry
-	alone := p.isExclusive(l.use)
+	exclusive := p.isExclusive(l.use)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e.calls--
@@ -66,7 +67,7 @@ func (l *Lease) Release() {
 	}
 	if l.use.Call {
 		e.running--
-		if alone && e.client != nil && !e.client.Settled() {
+		if exclusive && e.client != nil && !e.client.Settled() {
 			p.discard(e)
 		}
 	}
@@ -77,9 +78,9 @@ func (l *Lease) Release() {
 	p.wake()
 }
 
-// Close releases the connection after a request that ended with err. A connection that err ended is not leased again; calls of others
-// that still run over it may end. If the server did not answer in time, the connection counts as unverified (zero heard), and
-// the next request for its state probes it.
+// Close releases the connection after a request that ended with err. If err says that the connection is lost, it is not leased again. If
+// the request was interrupted, for example because the server did not answer in time, the next request for the connection's state
+// probes it (zero heard).
 func (l *Lease) Close(err error) {
 	if e, ok := errors.AsType[*mcp.Error](err); ok && (e.Lost || e.Kind == mcp.Interrupted) {
 		l.pool.mu.Lock()
@@ -96,12 +97,12 @@ func (l *Lease) Close(err error) {
 	l.Release()
 }
 
-// Acquire leases a connection and makes it if needed. Callers share one attempt, which continues if one of them gives up. Errors are
-// *mcp.Error, or *errs.Error if a limit is reached or the pool is closed.
+// Acquire leases a connection and makes it if needed. Callers share one attempt to connect, which continues if one of them gives up.
+// Errors are *mcp.Error, or *errs.Error if a limit is reached, the circuit breaker is open or the pool is closed.
 func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
 	k, came := keyOf(use), time.Now()
 	for attempt := 1; ; attempt++ {
-		e, err := p.enter(ctx, k, use, came)
+		e, err := p.joinAny(ctx, k, use, came)
 		if err != nil {
 			return nil, err
 		}
@@ -117,13 +118,13 @@ func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
 		if e.err != nil {
 			lease.Release()
 			if e.nth > 0 {
-				continue // an additional connection failed: queue for one that exists
+				continue // an additional connection failed: wait for one that exists
 			}
 			return nil, e.err
 		}
 		select {
 		case <-e.client.Done():
-			// It ended before its watcher noticed. A server that ends each time is not started again and again.
+			// It ended before its watcher noticed. Connect again only once: the server may end each time.
 			p.lost(e)
 			lease.Release()
 			if err := e.client.Err(); err != nil && attempt > 1 {
@@ -139,8 +140,8 @@ func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
 	}
 }
 
-// enter registers the caller at a connection, perhaps a new one.
-func (p *Pool) enter(ctx context.Context, k key, use Use, came time.Time) (*entry, error) {
+// joinAny registers the caller at a connection, perhaps a new one.
+func (p *Pool) joinAny(ctx context.Context, k key, use Use, came time.Time) (*entry, error) {
 	var e *entry
 	var err error
 	if p.isExclusive(use) {
@@ -156,7 +157,7 @@ func (p *Pool) enter(ctx context.Context, k key, use Use, came time.Time) (*entr
 	return e, err
 }
 
-// join registers the caller at an entry of a key, a new one if it is nil. Called with mu held.
+// join registers the caller at e, or at a new entry of the key if e is nil. Called with mu held.
 func (p *Pool) join(ctx context.Context, k key, e *entry, use Use, now time.Time) (*entry, error) {
 	if p.closed {
 		return nil, errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN,
@@ -170,7 +171,7 @@ func (p *Pool) join(ctx context.Context, k key, e *entry, use Use, now time.Time
 		if err := p.makeRoom(k, use.Server); err != nil {
 			return nil, err
 		}
-		writes := new(atomic.Uint64) // all connections of a key share it
+		writes := new(atomic.Uint64) // shared by all connections of a key
 		if first := p.first(k.at(0)); first != nil {
 			writes = first.writes
 		}
@@ -221,11 +222,11 @@ func (p *Pool) establish(ctx context.Context, e *entry, server *registry.Server)
 	p.log.Info("connected to an MCP server", "mcp_id", e.id, "user", e.user,
 		"server", client.Info().String(), "took", time.Since(start))
 	delete(p.failed, e.failureKey())
-	defer p.wake() // calls that wait because an attempt was under way
+	defer p.wake() // calls that waited for this attempt to end
 	now := time.Now()
 	e.client, e.tools, e.made, e.idle, e.heard = client, catalog.NewCache(client, p.tools), now, now, now
 	if p.closed || e.retired && e.calls == 0 {
-		p.finish(e) // it was retired and left by all callers while it was being made
+		p.finish(e) // while it was being made, it was retired and all callers left
 		return
 	}
 	client.OnChange(func() { p.notify(e.key) })
@@ -235,7 +236,7 @@ func (p *Pool) establish(ctx context.Context, e *entry, server *registry.Server)
 	})
 }
 
-// lost retires a connection that has ended and closes the rest of it.
+// lost retires and closes a connection that has ended.
 func (p *Pool) lost(e *entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -246,8 +247,8 @@ func (p *Pool) lost(e *entry) {
 	p.finish(e)
 }
 
-// remember keeps why a connection was lost. Unlike a failed connect it does not delay the next attempt. If it was the last connection of
-// the key, the failure is the server's, whose status shows it. Called with mu held, before the entry is retired.
+// remember keeps the reason for which a connection was lost. Unlike a failed connect, a loss does not delay the next attempt. If the key
+// has no other connection, the server's status shows the reason. Called with mu held, before the entry is retired.
 func (p *Pool) remember(e *entry, err error) {
 	k := e.failureKey()
 	if !slices.ContainsFunc(p.entries[e.at(0)], func(other *entry) bool { return other != e }) {

@@ -17,34 +17,34 @@ import (
 // maxWaiters bounds the calls that wait for the connections of one key.
 const maxWaiters = 100
 
-// isExclusive reports whether a use needs a connection of its own. Shared connections are never exclusive: users share their state.
+// isExclusive reports whether a use needs a connection over which no other call runs. A connection that users share is never exclusive.
 func (p *Pool) isExclusive(use Use) bool {
 	return use.Call && p.cfg.Exclusive != nil && use.Server.Isolation != registry.Shared && p.cfg.Exclusive(use.Server)
 }
 
 // waiter is a call that needs a connection of its own.
 type waiter struct {
-	come  chan struct{} // buffered; it may try again
-	why   error         // guarded by the pool's mu; why it waits
-	again time.Time     // when it may try without being woken; zero: never
-	told  bool          // Use.Waiting was called
+	woken    chan struct{} // buffered; receives a value when the call should try again
+	why      error         // guarded by the pool's mu; why it waits
+	retryAt  time.Time     // when it should try again without being woken; zero: never
+	reported bool          // Use.Waiting was called
 }
 
-// joinExclusive registers the caller at a connection over which no other call runs, in the order in which calls came.
+// joinExclusive registers the caller at a connection over which no other call runs. Calls get their turn in the order of arrival.
 func (p *Pool) joinExclusive(ctx context.Context, k key, use Use, came time.Time) (*entry, error) {
-	t := &waiter{come: make(chan struct{}, 1), why: errBehind}
+	w := &waiter{woken: make(chan struct{}, 1), why: errBehind}
 	p.mu.Lock()
 	if len(p.queues[k]) >= maxWaiters {
 		defer p.mu.Unlock()
-		return nil, p.busy(k, use, t.why)
+		return nil, p.busy(k, use, w.why)
 	}
-	p.queues[k] = append(p.queues[k], t)
+	p.queues[k] = append(p.queues[k], w)
 	p.mu.Unlock()
-	defer p.dequeue(k, t)
+	defer p.dequeue(k, w)
 	for {
-		e, err := p.tryJoin(ctx, k, use, t)
+		e, err := p.tryJoin(ctx, k, use, w)
 		if e == nil && err == nil {
-			err = p.wait(ctx, k, use, t, came.Add(use.Patience))
+			err = p.wait(ctx, k, use, w, came.Add(use.Patience))
 		}
 		if e != nil || err != nil {
 			return e, err
@@ -52,27 +52,27 @@ func (p *Pool) joinExclusive(ctx context.Context, k key, use Use, came time.Time
 	}
 }
 
-// tryJoin joins a free connection, or one that can be made. If it returns neither entry nor error, t must wait.
-func (p *Pool) tryJoin(ctx context.Context, k key, use Use, t *waiter) (*entry, error) {
+// tryJoin joins a free connection, or a new one if allowed. If it returns neither entry nor error, w must wait.
+func (p *Pool) tryJoin(ctx context.Context, k key, use Use, w *waiter) (*entry, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.closed && p.queues[k][0] != t {
+	if !p.closed && p.queues[k][0] != w {
 		return nil, nil
 	}
 	free := p.free(k, use)
-	t.again = p.retryAt(p.keyFor(k, free)) // before join, as the time may come meanwhile
+	w.retryAt = p.retryAt(p.keyFor(k, free)) // before join, because the time may come meanwhile
 	e, err := p.join(ctx, k, free, use, time.Now())
 	if err != nil && !p.closed && p.first(k) != nil {
-		t.why = err
-		return nil, nil // one of the existing connections becomes free sooner or later
+		w.why = err
+		return nil, nil // an existing connection will become free
 	}
 	return e, err
 }
 
-func (p *Pool) dequeue(k key, t *waiter) {
+func (p *Pool) dequeue(k key, w *waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	left := slices.DeleteFunc(p.queues[k], func(other *waiter) bool { return other == t })
+	left := slices.DeleteFunc(p.queues[k], func(other *waiter) bool { return other == w })
 	if p.queues[k] = left; len(left) == 0 {
 		delete(p.queues, k)
 	}
@@ -83,32 +83,32 @@ func (p *Pool) dequeue(k key, t *waiter) {
 func (p *Pool) wake() {
 	for _, queue := range p.queues {
 		select {
-		case queue[0].come <- struct{}{}:
+		case queue[0].woken <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// errBehind is why a call waits that is not the first in its queue.
-var errBehind = &mcp.Error{Kind: mcp.Unavailable, Message: "others came first"}
+// errBehind is why a call waits while it is not the first in its queue.
+var errBehind = &mcp.Error{Kind: mcp.Unavailable, Message: "other calls came first"}
 
-// wait waits until t may try again.
-func (p *Pool) wait(ctx context.Context, k key, use Use, t *waiter, until time.Time) error {
+// wait returns nil when w should try again, or why it must not wait any longer.
+func (p *Pool) wait(ctx context.Context, k key, use Use, w *waiter, until time.Time) error {
 	p.mu.Lock()
-	busy := p.busy(k, use, t.why)
+	busy := p.busy(k, use, w.why)
 	p.mu.Unlock()
-	if !t.told && use.Waiting != nil {
+	if !w.reported && use.Waiting != nil {
 		use.Waiting(busy)
 	}
-	t.told = true
-	var again <-chan time.Time
-	if !t.again.IsZero() {
-		again = time.After(time.Until(t.again))
+	w.reported = true
+	var retry <-chan time.Time
+	if !w.retryAt.IsZero() {
+		retry = time.After(time.Until(w.retryAt))
 	}
 	select {
-	case <-t.come:
+	case <-w.woken:
 		return nil
-	case <-again:
+	case <-retry:
 		return nil
 	case <-ctx.Done():
 		return mcp.GivenUp(ctx, false)
@@ -129,7 +129,7 @@ func (p *Pool) busy(k key, use Use, why error) error {
 		use.Server.ID, connections, n, why).With(errs.OutcomeKey, errs.OutcomeNotExecuted).WithRetryAfter(retryAfter)
 }
 
-// first returns the connection for requests that are no tool calls, or nil. Called with mu held.
+// first returns the connection for requests other than exclusive calls, or nil. Called with mu held.
 func (p *Pool) first(k key) *entry {
 	if all := p.entries[k]; len(all) > 0 {
 		return all[0]
@@ -137,7 +137,7 @@ func (p *Pool) first(k key) *entry {
 	return nil
 }
 
-// discard retires a connection because its server may ask for a call that was given up. Subscriptions on it are made again over another
+// discard retires a connection because its server may still ask for input for a call that was given up. Subscriptions move to another
 // connection. Called with mu held.
 func (p *Pool) discard(e *entry) {
 	e.discarded = true
@@ -168,7 +168,7 @@ func (p *Pool) free(k key, use Use) *entry {
 	return best
 }
 
-// keyFor returns the key of an entry, or of the next one if it is nil: the lowest nth that is free. Called with mu held.
+// keyFor returns the key of e, or if e is nil that of the next new entry: the lowest nth that is free. Called with mu held.
 func (p *Pool) keyFor(k key, e *entry) key {
 	if e != nil {
 		return e.key

@@ -14,17 +14,17 @@ import (
 	"pawl.dev/services/humantime"
 )
 
-// retryAfter is how long the error of a failed connect is returned without another connect.
+// retryAfter is how long after a failed connect its error is returned without another attempt.
 const retryAfter = time.Second
 
-// failure is the last failure of a connection that could not be made, or was lost.
+// failure is the last failure to make a connection, or the loss of one.
 type failure struct {
-	err    error
-	stderr mcp.Stderr
-	at     time.Time     // of the last failure; set back for a lost connection, so that it delays no connect
-	since  time.Time     // of the first failure since the connection last worked
-	inRow  int           // failed connects since the last success
-	trying chan struct{} // closed when the reconnect that reading the state began has ended; nil if none
+	err          error
+	stderr       mcp.Stderr
+	at           time.Time     // of the last failure; set back for a lost connection, so that it delays no connect
+	since        time.Time     // of the first failure since the connection last worked
+	inRow        int           // failed connects since the last success
+	reconnecting chan struct{} // closed when the running reconnect has ended; nil if none
 }
 
 // notServersFault reports whether the server was not at fault.
@@ -40,13 +40,13 @@ func (f *failure) remembered() error {
 	return &e
 }
 
-// refuse is the circuit breaker of connects. It returns the last failure for a moment, and for longer after many failures in a row. After
-// that, one attempt, which all callers share, shows whether the server works again. Nil lets the attempt be made. Called with mu held.
+// refuse is the circuit breaker of connects. For retryAfter, and after many failures in a row for BreakFor, it returns the last failure.
+// After that it returns nil: callers share one attempt, which shows whether the server works again. Called with mu held.
 func (p *Pool) refuse(k key, id string) error {
 	f := p.failed[k.failureKey()]
 	left := time.Until(p.refusedUntil(k))
 	switch {
-	case f == nil || left <= 0 && !p.trying(k):
+	case f == nil || left <= 0 && !p.connectingFurther(k):
 		return nil
 	case left <= 0 || f.inRow < p.cfg.BreakAfter:
 		return f.remembered()
@@ -56,7 +56,7 @@ func (p *Pool) refuse(k key, id string) error {
 		id, f.inRow, humantime.AtLeast(max(left, time.Second)), f.remembered()).With(errs.OutcomeKey, errs.OutcomeNotExecuted).WithRetryAfter(left)
 }
 
-// refusedUntil returns when refuse lets the next attempt be made; zero if nothing failed. Called with mu held.
+// refusedUntil returns the time from which refuse allows an attempt; zero if nothing failed. Called with mu held.
 func (p *Pool) refusedUntil(k key) time.Time {
 	f := p.failed[k.failureKey()]
 	switch {
@@ -68,8 +68,8 @@ func (p *Pool) refusedUntil(k key) time.Time {
 	return f.at.Add(p.cfg.BreakFor)
 }
 
-// retryAt returns when a call that refuse turns away now should try again; zero if it lets an attempt be made. A
-// failure that only people can fix is not retried each second: the fix retires connections, which wakes the waiting calls. Called with mu held.
+// retryAt returns when a call that refuse rejects now should try again; zero if refuse allows an attempt. A failure that only people can
+// fix is retried less often: the fix retires connections, which wakes the waiting calls. Called with mu held.
 func (p *Pool) retryAt(k key) time.Time {
 	until := p.refusedUntil(k)
 	switch {
@@ -81,10 +81,10 @@ func (p *Pool) retryAt(k key) time.Time {
 	return until
 }
 
-// trying reports whether a connection after the first is being made. Called with mu held.
-func (p *Pool) trying(k key) bool {
+// connectingFurther reports whether k is not the first connection and another such connection is being made. Called with mu held.
+func (p *Pool) connectingFurther(k key) bool {
 	if k.nth == 0 {
-		return false // callers share the attempt for the first one
+		return false // callers share the attempt to make the first connection
 	}
 	for _, e := range p.entries[k.at(0)] {
 		if e.nth > 0 && e.client == nil {
@@ -94,16 +94,16 @@ func (p *Pool) trying(k key) bool {
 	return false
 }
 
-// Recovered forgets the failures of a user's connections to a server, because a connection was made outside the pool. The next call then
-// connects at once.
+// Recovered forgets the failures of a user's connections to a server, because a connection made outside the pool succeeded. The next call
+// then connects at once.
 func (p *Pool) Recovered(server *registry.Server, user string) {
 	k := keyOf(Use{Server: server, User: user})
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	forgotten := false
-	for _, place := range []key{k.failureKey(), k.at(1).failureKey()} {
-		forgotten = forgotten || p.failed[place] != nil
-		delete(p.failed, place)
+	for _, failed := range []key{k.failureKey(), k.at(1).failureKey()} {
+		forgotten = forgotten || p.failed[failed] != nil
+		delete(p.failed, failed)
 	}
 	if forgotten {
 		p.notify(k)
@@ -127,22 +127,22 @@ func (p *Pool) connectFailed(k key, err error) {
 }
 
 const (
-	// stateTimeout is how long reading a server's state waits for probes. Slower answers show at the next read, and to watchers.
+	// stateTimeout is how long reading a server's state waits for probes. The next read, and watchers, get slower answers.
 	stateTimeout = time.Second
-	// probeAfter is how long a connection may be idle before it is probed ahead of its next use.
-	probeAfter = time.Minute
+	// probeIdleAfter is how long a connection may be idle before its next use begins with a probe.
+	probeIdleAfter = time.Minute
 	// probeTimeout bounds a probe.
 	probeTimeout = 5 * time.Second
 )
 
-// Probe probes a user's connections to servers if they have not answered recently: with one HTTP request per message, nothing else shows
-// that a server has ended. It waits for the answers, but for no longer than stateTimeout.
+// Probe probes a user's connections to servers that have not answered recently: over HTTP, where each message is a request of its own,
+// nothing else shows that a server has ended. It waits for the answers, at most stateTimeout.
 func (p *Pool) Probe(ctx context.Context, user string, servers ...*registry.Server) {
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
-	for _, asked := range p.startProbes(user, servers) {
+	for _, done := range p.startProbes(user, servers) {
 		select {
-		case <-asked:
+		case <-done:
 		case <-ctx.Done():
 			return
 		}
@@ -150,33 +150,33 @@ func (p *Pool) Probe(ctx context.Context, user string, servers ...*registry.Serv
 }
 
 // startProbes begins the probes and returns channels that are closed when they end.
-func (p *Pool) startProbes(user string, servers []*registry.Server) (asked []<-chan struct{}) {
+func (p *Pool) startProbes(user string, servers []*registry.Server) (running []<-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range servers {
 		k, gone := keyOf(Use{Server: s, User: user}), true
 		for e := range p.leased() {
 			if e.at(0).failureKey() == k {
-				asked, gone = p.probeOne(asked, e, 0), false
+				running, gone = p.probeOne(running, e, 0), false
 			}
 		}
 		f := p.failed[k]
 		if gone && f != nil && s.Isolation != registry.PerTask && s.HTTP != nil && !f.notServersFault() {
-			asked = p.reconnect(asked, f, Use{Server: s, User: user})
+			running = p.reconnect(running, f, Use{Server: s, User: user})
 		}
 	}
-	return asked
+	return running
 }
 
-// reconnect connects again to an HTTP server that failed a while ago: it may be back. It is for HTTP only, because reading the state must
-// start no program. Called with mu held.
-func (p *Pool) reconnect(asked []<-chan struct{}, f *failure, use Use) []<-chan struct{} {
-	if p.closed || f.trying == nil && time.Since(f.at) < p.cfg.ProbeAfter {
-		return asked
+// reconnect connects again to an HTTP server that failed at least ProbeAfter ago: it may work again. It is for HTTP only, because reading
+// the state must not start a program. It appends the channel that is closed at the end. Called with mu held.
+func (p *Pool) reconnect(running []<-chan struct{}, f *failure, use Use) []<-chan struct{} {
+	if p.closed || f.reconnecting == nil && time.Since(f.at) < p.cfg.ProbeAfter {
+		return running
 	}
-	if f.trying == nil {
+	if f.reconnecting == nil {
 		done := make(chan struct{})
-		f.trying = done
+		f.reconnecting = done
 		p.work.Go(func() {
 			defer close(done)
 			ctx, cancel := context.WithTimeout(p.base, probeTimeout)
@@ -186,26 +186,27 @@ func (p *Pool) reconnect(asked []<-chan struct{}, f *failure, use Use) []<-chan 
 			}
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			f.trying = nil
+			f.reconnecting = nil
 		})
 	}
-	return append(asked, f.trying)
+	return append(running, f.reconnecting)
 }
 
-// probeOne probes a connection unless it answered recently. own is how many of its leases are the caller's. Called with mu held.
-func (p *Pool) probeOne(asked []<-chan struct{}, e *entry, own int) []<-chan struct{} {
+// probeOne probes a connection unless it answered recently, and appends the channel that is closed when the probe ends. own is how many
+// of the connection's leases are the caller's. Called with mu held.
+func (p *Pool) probeOne(running []<-chan struct{}, e *entry, own int) []<-chan struct{} {
 	if e.client == nil || p.closed {
-		return asked
+		return running
 	}
 	if e.probing == nil && time.Since(e.heard) < p.cfg.ProbeAfter {
-		return asked
+		return running
 	}
 	if e.probing == nil {
 		e.probing = make(chan struct{})
 		busy := e.calls > own
 		p.work.Go(func() { p.probe(e, busy) })
 	}
-	return append(asked, e.probing)
+	return append(running, e.probing)
 }
 
 // probe probes one connection and retires it if the probe fails. A timeout is ignored if the server is busy with a call, because such a
@@ -230,24 +231,24 @@ func (p *Pool) probe(e *entry, busy bool) {
 	}
 }
 
-// isDead probes a connection that only the caller uses if it was idle for long, and reports whether the probe retired it. Without the probe,
-// a call to a server that is gone would have an unknown outcome.
+// isDead probes a connection that only the caller uses and that was idle for probeIdleAfter, and reports whether the probe retired it.
+// Without the probe, a call to a server that has ended would have an unknown outcome.
 func (p *Pool) isDead(ctx context.Context, e *entry) bool {
 	p.mu.Lock()
-	var asked []<-chan struct{}
-	if e.calls == 1 && time.Since(e.idle) >= probeAfter {
-		e.idle = time.Now() // once for all callers that come meanwhile
-		asked = p.probeOne(nil, e, 1)
+	var running []<-chan struct{}
+	if e.calls == 1 && time.Since(e.idle) >= probeIdleAfter {
+		e.idle = time.Now() // callers that come meanwhile do not probe
+		running = p.probeOne(nil, e, 1)
 	}
 	p.mu.Unlock()
-	for _, done := range asked {
+	for _, done := range running {
 		select {
 		case <-done:
 		case <-ctx.Done():
 			return false
 		}
 	}
-	return len(asked) > 0 && isClosed(e.retiredCh)
+	return len(running) > 0 && isClosed(e.retiredCh)
 }
 
 func isClosed(c <-chan struct{}) bool {

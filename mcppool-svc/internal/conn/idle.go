@@ -14,17 +14,16 @@ func (p *Pool) ReleaseSession(user, session string) int {
 	n := 0
 	for e := range p.leased() {
 		if _, held := e.sessions[sessionKey{user, session}]; held {
-			p.release(e, sessionKey{user, session}, time.Now())
+			p.releaseFrom(e, sessionKey{user, session}, time.Now())
 			n++
 		}
 	}
 	return n
 }
 
-// release ends a session's hold on a connection. A connection of that session alone closes with its last call. Called with
-// mu held.
-func (p *Pool) release(e *entry, h sessionKey, now time.Time) {
-	delete(e.sessions, h)
+// releaseFrom removes a session from a connection. A connection for that session alone closes after its last call. Called with mu held.
+func (p *Pool) releaseFrom(e *entry, s sessionKey, now time.Time) {
+	delete(e.sessions, s)
 	e.idle = now
 	p.wake()
 	if e.session != "" {
@@ -32,13 +31,13 @@ func (p *Pool) release(e *entry, h sessionKey, now time.Time) {
 	}
 }
 
-// Retire ends the use of a server's connections except those of one revision (empty: all): calls in flight finish, new
-// ones get a new connection.
+// Retire stops leasing a server's connections, except those of the revision keep (empty: none is kept), and forgets their failures. Calls
+// in flight finish; new ones get a new connection.
 func (p *Pool) Retire(server, keep string) {
 	p.retireWhere(func(e *entry) bool { return e.server == server && e.revision != keep })
 }
 
-// RetireUser does the same for one user's connections to a server.
+// RetireUser is Retire for all of one user's connections to a server.
 func (p *Pool) RetireUser(server, user string) {
 	p.retireWhere(func(e *entry) bool { return e.server == server && e.user == user })
 }
@@ -79,10 +78,10 @@ func (p *Pool) sweep(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for e := range p.leased() {
-		for h, seen := range e.sessions {
-			// An executor that died releases nothing.
-			if now.Sub(seen) >= p.cfg.SessionTimeout && e.calls == 0 {
-				p.release(e, h, now)
+		for s, used := range e.sessions {
+			// An executor that died does not release its sessions.
+			if now.Sub(used) >= p.cfg.SessionTimeout && e.calls == 0 {
+				p.releaseFrom(e, s, now)
 			}
 		}
 		if e.unused() && now.Sub(e.idle) >= p.cfg.IdleTimeout {
@@ -98,15 +97,15 @@ func (p *Pool) sweep(now time.Time) {
 }
 
 const (
-	// suspendAfter is how long a connection without a session may be idle before it is suspended, and suspendHeldAfter one with a session:
-	// to resume takes a request or two, which a task between two calls should not wait for.
+	// suspendAfter is how long a connection without a session may be idle before it is suspended, and suspendHeldAfter one with a session.
+	// The latter is longer because resuming takes a request or two, for which a task between two calls should not wait.
 	suspendAfter, suspendHeldAfter = 15 * time.Second, 2 * time.Minute
 	// sweepInterval is how often connections are checked.
 	sweepInterval = 5 * time.Second
 )
 
-// Watched sets the test of whether a user watches for changes; an empty user is any. It is set before the pool is used, must not block,
-// and must not call the pool.
+// Watched sets the function that reports whether a user watches for changes (an empty user: whether any user does). Set it before the
+// pool is used. It must not block and must not call the pool.
 func (p *Pool) Watched(watched func(user string) bool) { p.watched = watched }
 
 // Wake resumes a user's suspended connections, so that they receive changes again.
@@ -120,7 +119,7 @@ func (p *Pool) Wake(user string) {
 	}
 }
 
-// resume is called with the pool's mu held.
+// resume ends a suspension. Called with the pool's mu held.
 func (e *entry) resume() {
 	if e.suspended {
 		e.suspended = false
@@ -140,8 +139,8 @@ func (p *Pool) suspend(e *entry, now time.Time) {
 	e.suspended = e.client.Rest()
 }
 
-// Observe sets what is called when a user's connection to a server changes its state, or its server a list. It is set before the pool is
-// used, and must not block.
+// Observe sets the function that is called when a user's connection to a server changes its state, or the server changes a list. Set it
+// before the pool is used. It must not block.
 func (p *Pool) Observe(changed func(server, user string)) { p.changed = changed }
 
 // notify reports a change of a connection. It may be called with mu held.

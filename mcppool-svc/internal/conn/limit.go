@@ -9,15 +9,16 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// limit bounds the connections that counts selects.
+// limit bounds the connections for which counts returns true.
 type limit struct {
-	most   int // 0: any number
+	most   int // 0: no limit
 	counts func(*entry) bool
-	who    string // the holder of the connections, for messages
+	who    string // subject and verb of the message, such as: you have
 	advice string
 }
 
-// used counts the connections that count towards a limit. Those that are closing do not: closing is bounded in time. Called with mu held.
+// used returns the number of connections that count towards a limit. Those that are closing do not: closing is bounded in time. Called with
+// mu held.
 func (p *Pool) used(l limit) (n int) {
 	for e := range p.live {
 		if !e.closing && l.counts(e) {
@@ -27,8 +28,8 @@ func (p *Pool) used(l limit) (n int) {
 	return n
 }
 
-// limits returns the limits on a new connection, the narrowest first: a user over their own limit must not cost others their idle
-// connections.
+// limits returns the limits on a new connection, the narrowest first, so that a user over their own limit does not evict connections of
+// others.
 func (p *Pool) limits(k key, server *registry.Server) []limit {
 	all := []limit{
 		{p.cfg.MaxPerUser, func(e *entry) bool { return e.user == k.user }, "you have", "end a task, or try again later"},
@@ -39,7 +40,7 @@ func (p *Pool) limits(k key, server *registry.Server) []limit {
 		{p.cfg.MaxConnections, func(*entry) bool { return true }, "the pool has", "end a task, or try again later"},
 	}
 	if k.user == "" {
-		all = all[1:] // it counts towards no user's limit
+		all = all[1:] // a shared connection counts towards no user's limit
 	}
 	return all
 }
@@ -58,7 +59,8 @@ func (p *Pool) makeRoom(k key, server *registry.Server) error {
 	return nil
 }
 
-// MayReleaseLate reports whether a user's session may be released late, because no connection ends with it and no limit is near.
+// MayReleaseLate reports whether a user's session may be released later: no connection closes with it, and less than half of each limit is
+// used.
 func (p *Pool) MayReleaseLate(server *registry.Server, user string) bool {
 	if server.Isolation == registry.PerTask {
 		return false
@@ -67,14 +69,14 @@ func (p *Pool) MayReleaseLate(server *registry.Server, user string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range p.limits(k, server) {
-		if l.most > 0 && 2*len(p.live) >= l.most && 2*p.used(l) >= l.most { // the first test is cheap and mostly decides
+		if l.most > 0 && 2*len(p.live) >= l.most && 2*p.used(l) >= l.most { // the cheap test comes first and mostly decides
 			return false
 		}
 	}
 	return true
 }
 
-// evict closes the connection that has been idle for longest among those that qualify. Called with mu held.
+// evict closes the qualifying connection that has been idle for longest. It returns false if none qualifies. Called with mu held.
 func (p *Pool) evict(qualifies func(*entry) bool) bool {
 	var oldest *entry
 	for e := range p.leased() {

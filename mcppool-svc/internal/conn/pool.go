@@ -21,12 +21,12 @@ type Config struct {
 	MaxPerUser     int           // 100
 	IdleTimeout    time.Duration // of a connection without calls and sessions; 5 minutes
 	SessionTimeout time.Duration // of a session without calls; 30 minutes
-	BreakAfter     int           // failed connects in a row after which no connects are made; 5
-	BreakFor       time.Duration // for how long none are made; 30 s
-	ProbeAfter     time.Duration // age of the last response from which reading the state probes again; 10 s
+	BreakAfter     int           // failed connects in a row after which the pool stops connecting; 5
+	BreakFor       time.Duration // how long it stops; 30 s
+	ProbeAfter     time.Duration // age of the last response from which reading a server's state probes it; 10 s
 	// Exclusive reports whether a server asks for input without naming the call; nil: no server does. Only one call at a time runs over a
 	// connection to such a server, so that each question belongs to one call. Further calls of the same user, or task, get further connections,
-	// or wait for their turn if no more are allowed. Other requests use the first connection.
+	// or wait for their turn at the limit. Other requests use the first connection. Shared connections are not exclusive.
 	Exclusive func(*registry.Server) bool
 }
 
@@ -41,10 +41,10 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Connect makes a user's connection; ctx bounds only the connecting. Errors are *mcp.Error.
+// Connect makes a user's connection. ctx bounds only the attempt to connect. Errors are *mcp.Error.
 type Connect func(ctx context.Context, server *registry.Server, user string) (mcp.Client, error)
 
-// Pool keeps connections.
+// Pool makes, shares and closes connections. It is safe for concurrent use.
 type Pool struct {
 	cfg     Config
 	connect Connect
@@ -53,28 +53,28 @@ type Pool struct {
 	watched func(user string) bool    // see Watched
 
 	tools   *catalog.Interner // of all connections
-	refused atomic.Uint64     // connections refused because of a limit
+	refused atomic.Uint64     // uses refused because of a limit
 
 	base   context.Context // done after Close, which also ends connects
 	cancel context.CancelFunc
-	work   sync.WaitGroup // connects, watchers, closings
+	work   sync.WaitGroup // goroutines that connect, watch, probe or close
 
 	mu      sync.Mutex
 	closed  bool              // guarded by mu
-	entries map[key][]*entry  // guarded by mu; those not retired, by the key of the first, ordered by nth
+	entries map[key][]*entry  // guarded by mu; those not retired, by the key of the first connection, ordered by nth
 	made    uint64            // guarded by mu; the number of entries so far
-	live    map[*entry]bool   // guarded by mu; every entry with a connection, retired ones too
+	live    map[*entry]bool   // guarded by mu; every entry that is connecting or not yet closed, retired ones too
 	failed  map[key]*failure  // guarded by mu; the last failure, until the next success
-	queues  map[key][]*waiter // guarded by mu; calls that wait for a connection, by the key of the first
+	queues  map[key][]*waiter // guarded by mu; calls that wait for a connection, by the key of the first connection
 }
 
-// entry is one connection, from the first request for it to its end. The fields from client on are guarded by the pool's mu.
+// entry is one connection, from the first request for it until it is closed. The fields from client on are guarded by the pool's mu.
 type entry struct {
 	key
 	id     string        // the server's id, for logs
 	ready  chan struct{} // closed once connected or failed
 	begun  time.Time
-	number uint64 // no other entry has it
+	number uint64 // unique
 	// retiredCh is closed when the entry is retired.
 	retiredCh chan struct{}
 	writes    *atomic.Uint64 // see Lease.Wrote; shared by all connections of a key
@@ -97,7 +97,7 @@ type entry struct {
 	probing chan struct{} // closed when the running probe ends; nil if none
 }
 
-// New returns a pool. Run closes idle connections, Close all of them.
+// New returns a pool. Start Run to close idle connections, and call Close to close all.
 func New(cfg Config, connect Connect, log *slog.Logger) *Pool {
 	base, cancel := context.WithCancel(context.Background())
 	return &Pool{
@@ -174,7 +174,7 @@ type key struct {
 	user     string // empty if all users share it
 	session  string // empty unless each session has its own
 	revision string
-	nth      int // 0: the first; further ones are for calls that need one of their own
+	nth      int // 0: the first; further ones are for exclusive calls
 }
 
 // keyOf returns the key of a use's first connection.
@@ -190,8 +190,8 @@ func keyOf(use Use) key {
 	return k
 }
 
-// failureKey returns the key of failures. A user's sessions share it: if one cannot reach the server, none can. The failure of a
-// further connection has another key: it proves nothing about the first.
+// failureKey returns the key of failures. A user's sessions share it: if one cannot reach the server, none can. Further connections have
+// another key, because their failure proves nothing about the first connection.
 func (k key) failureKey() key {
 	k.session, k.nth = "", min(k.nth, 1)
 	return k

@@ -51,13 +51,13 @@ func TestIdleConnectionsAreProbed(t *testing.T) {
 		if probes != 0 {
 			t.Errorf("%d probes of a connection in use", probes)
 		}
-		<-time.After(2 * probeAfter) // virtual
+		<-time.After(2 * probeIdleAfter) // virtual
 		lease().Release()
 		lease().Release()
 		if probes != 1 || f.count() != 1 {
 			t.Errorf("%d probes, %d connections; want 1 and 1", probes, f.count())
 		}
-		<-time.After(2 * probeAfter)
+		<-time.After(2 * probeIdleAfter)
 		dead = errors.New("no answer")
 		second := lease()
 		synctest.Wait()

@@ -26,7 +26,7 @@ type Status struct {
 	Info  string    // the server's name and version
 	// Capabilities are those that the server declares.
 	Capabilities []string
-	// Tools changes with the server's tools and with the connection; 0 if there is none.
+	// Tools changes with the server's tools and with the connection; 0 if there is no connection.
 	Tools uint64
 }
 
@@ -48,7 +48,8 @@ func (p *Pool) Status(server *registry.Server, user string) Status {
 	return Status{}
 }
 
-// anyOf returns the connection of a key, or nil. With a connection per task it returns one of the user's, preferably one that works. Called with mu held.
+// anyOf returns the first connection of a key, or nil. If each task has its own connections, it returns one of the user's, preferably one
+// that works. Called with mu held.
 func (p *Pool) anyOf(k key, isolation registry.Isolation) *entry {
 	found := p.first(k)
 	if isolation != registry.PerTask {
@@ -62,7 +63,7 @@ func (p *Pool) anyOf(k key, isolation registry.Isolation) *entry {
 	return found
 }
 
-// Log is the stderr of a user's connection to a server, and its last error.
+// Log is the stderr of a user's connection to a server, or of the last failed one with its error.
 type Log struct {
 	Stderr    mcp.Stderr
 	Time      time.Time // when the connection was made or last failed; zero if there was none
@@ -88,15 +89,15 @@ func (p *Pool) Log(server *registry.Server, user string) Log {
 	return log
 }
 
-// Load is how full the pool is.
+// Load describes how full the pool is.
 type Load struct {
-	// States are the connections in each state: connecting, busy with calls, idle, or closing. All states are in it.
+	// States counts the connections in each state: connecting, busy with calls, idle, closing. It has an entry for each state.
 	States map[string]int
-	// Used counts the connections that count towards Limit.
+	// Used is the number of connections that count towards Limit: all but those that are closing.
 	Used, Limit int
-	// Waiting counts calls that wait for a connection, or for their turn on one.
+	// Waiting is the number of uses that wait for a connection, or for their turn on one.
 	Waiting int
-	// Refused counts connections that a limit refused.
+	// Refused is the number of uses refused because of a limit, since the start.
 	Refused uint64
 }
 
