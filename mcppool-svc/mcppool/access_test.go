@@ -165,14 +165,14 @@ func TestPlainUsersDoNotChangeWhatOperatorsWrote(t *testing.T) {
 	create(t, s.as("op"), m)
 	ann := s.as("ann")
 	_, err := ann.UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{McpServer: &mcppoolv1.McpServer{Id: "shared", Description: "x"}})
-	wantReason(t, err, "PERMISSION_DENIED", "everybody's")
+	wantReason(t, err, "PERMISSION_DENIED", "shared by all users")
 	_, err = ann.DeleteMcpServer(t.Context(), &mcppoolv1.DeleteMcpServerRequest{Id: "shared"})
-	wantReason(t, err, "PERMISSION_DENIED", "everybody's")
+	wantReason(t, err, "PERMISSION_DENIED", "shared by all users")
 	// Moving the operator's secret to another address would give it away.
 	_, err = ann.UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{
 		McpServer: web("anns", "https://evil.example/mcp", map[string]string{"A": "***"}),
 	})
-	wantReason(t, err, "PERMISSION_DENIED", "an operator wrote")
+	wantReason(t, err, "PERMISSION_DENIED", "an operator set")
 	if _, err = ann.UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{McpServer: &mcppoolv1.McpServer{Id: "anns", Disabled: true}}); err != nil {
 		t.Error(err)
 	}

@@ -69,7 +69,7 @@ func TestAddressesHideSecrets(t *testing.T) {
 
 	wantReason(t, update(web("web", "https://evil.example/mcp?api_key=***", nil)), "INVALID_REQUEST", "has no value to keep")
 	wantReason(t, update(web("web", withUser+"/mcp", nil)), "INVALID_REQUEST", "${env:NAME}")
-	for url, want := range map[string]string{withUser: "as a header", strings.Replace(up.URL, "http://", "http://***@", 1): "as a header", up.URL + "?sig=***": "no value to keep"} {
+	for url, want := range map[string]string{withUser: "in a header", strings.Replace(up.URL, "http://", "http://***@", 1): "in a header", up.URL + "?sig=***": "no value to keep"} {
 		_, err := op.CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: web("new", url, nil)})
 		wantReason(t, err, "INVALID_REQUEST", want)
 	}

@@ -57,14 +57,14 @@ func TestCheckup(t *testing.T) {
 	}{
 		{trusted, "configuration=OK secrets=OK command=OK connect=OK tools=OK definitions=WARNING approvals=OK", "lookahead", "another version"},
 		{empty, "configuration=OK secrets=OK command=OK connect=OK tools=WARNING definitions=OK approvals=OK", "has no tools", "a key"},
-		{fake("good", mcptest.Good), "configuration=OK secrets=OK command=OK connect=OK tools=OK definitions=WARNING approvals=OK", "changes things", "--trusted"},
+		{fake("good", mcptest.Good), "configuration=OK secrets=OK command=OK connect=OK tools=OK definitions=WARNING approvals=OK", "counts as one that writes", "--trusted"},
 		{disabled, "configuration=FAILED secrets=SKIPPED command=SKIPPED connect=SKIPPED tools=SKIPPED definitions=SKIPPED approvals=SKIPPED", "disabled", "enable it"},
 		{missing, "configuration=OK secrets=OK command=FAILED connect=SKIPPED tools=SKIPPED definitions=SKIPPED approvals=SKIPPED", "not found in PATH; install it", ""},
 		{secret, "configuration=OK secrets=FAILED command=SKIPPED connect=SKIPPED tools=SKIPPED definitions=SKIPPED approvals=SKIPPED", "PAWL_TEST_NOT_SET", ""},
 		{fake("exit", mcptest.Exit), "configuration=OK secrets=OK command=OK connect=FAILED tools=SKIPPED definitions=SKIPPED approvals=SKIPPED", "the database is missing", ""},
-		{fake("rubbish", mcptest.Rubbish), "configuration=OK secrets=OK command=OK connect=FAILED tools=SKIPPED definitions=SKIPPED approvals=SKIPPED", "Welcome to this program", "nothing but MCP"},
+		{fake("rubbish", mcptest.Rubbish), "configuration=OK secrets=OK command=OK connect=FAILED tools=SKIPPED definitions=SKIPPED approvals=SKIPPED", "Welcome to this program", "only MCP messages"},
 		{fake("twins", mcptest.Twins), "configuration=OK secrets=OK command=OK connect=OK tools=FAILED definitions=SKIPPED approvals=SKIPPED", "two tools have the name", "MCP server"},
-		{web("closed", "http://"+closedPort(t)+"/mcp", nil), "configuration=OK secrets=OK address=FAILED connect=SKIPPED tools=SKIPPED definitions=SKIPPED approvals=SKIPPED", "connection refused", "nothing listens there"},
+		{web("closed", "http://"+closedPort(t)+"/mcp", nil), "configuration=OK secrets=OK address=FAILED connect=SKIPPED tools=SKIPPED definitions=SKIPPED approvals=SKIPPED", "connection refused", "nothing listens at that address"},
 	}
 	s := start(t, Config{})
 	for _, tt := range tests {

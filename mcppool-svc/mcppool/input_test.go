@@ -97,7 +97,7 @@ func TestAnswerCall(t *testing.T) {
 	for content, want := range map[string]string{`{"name":"A"}`: "at least 2", `{}`: "name", `[]`: "object", ``: "not", `{"name":`: "not JSON"} {
 		wantReason(t, v.answer(q, accept, content), "INVALID_REQUEST", want)
 	}
-	wantReason(t, v.answer(q, decline, `{"name":"Ada"}`), "INVALID_REQUEST", "acceptance")
+	wantReason(t, v.answer(q, decline, `{"name":"Ada"}`), "INVALID_REQUEST", "accepts a form")
 	if err := answerCall(t, s.as("bob"), "c1", q.GetInputId(), accept, `{"name":"Bob"}`); status.Code(err) != codes.NotFound {
 		t.Errorf("another user's answer: %v", err)
 	}

@@ -181,7 +181,7 @@ func TestLoginsOfOthers(t *testing.T) {
 	_, err = p.as("ann").FinishMcpLogin(t.Context(), bad)
 	wantReason(t, err, "LOGIN_REQUIRED", "is refused")
 	_, err = p.as("ann").FinishMcpLogin(t.Context(), finish)
-	wantReason(t, err, "LOGIN_REQUIRED", "begin it again")
+	wantReason(t, err, "LOGIN_REQUIRED", "start the login again")
 	_, err = p.as("ann").StartMcpLogin(t.Context(), &mcppoolv1.StartMcpLoginRequest{McpId: "web", RedirectUri: "https://evil.example/"})
 	wantReason(t, err, "INVALID_REQUEST", "redirect_uri")
 	_, err = p.as("ann").DeleteMcpLogin(t.Context(), &mcppoolv1.DeleteMcpLoginRequest{McpId: "nope"})
@@ -203,7 +203,7 @@ func TestOAuthSettings(t *testing.T) {
 		t.Errorf("%d logins of the pool", n)
 	}
 	_, err := p.as("ann").StartMcpLogin(t.Context(), &mcppoolv1.StartMcpLoginRequest{McpId: "web", RedirectUri: loopback})
-	wantReason(t, err, "INVALID_REQUEST", "the pool logs in for everybody")
+	wantReason(t, err, "INVALID_REQUEST", "the pool logs in for all users")
 
 	shown := p.state(t, "op")
 	if o := shown.GetHttp().GetOauth(); o.GetClientSecret() != "***" || o.GetClientId() != "configured" || o.GetGrant() != mcppoolv1.OAuth_GRANT_CLIENT_CREDENTIALS {

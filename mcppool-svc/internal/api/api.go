@@ -40,8 +40,8 @@ type Parts struct {
 	Pins      *pin.Book
 	Logins    *oauth.Logins
 	Connector Connector    // for tests of servers
-	Models    *call.Models // the models that servers may ask; nil: none
-	Writable  func() error // returns an error if other replicas would not receive changes made here; nil: there are none
+	Models    *call.Models // the models for requests of servers; nil: none
+	Writable  func() error // returns an error if other replicas would not receive changes made here; nil: there are no other replicas
 	Log       *slog.Logger
 	ID        string // of this pool
 }
@@ -56,7 +56,7 @@ func New(p Parts) *Server {
 	return s
 }
 
-// find returns the caller and the server that an id means for the caller.
+// find returns the caller and the server that the caller sees under an id.
 func (s *Server) find(ctx context.Context, id string) (identity.Principal, *registry.Server, error) {
 	p, err := identity.FromContext(ctx)
 	if err != nil {
@@ -101,10 +101,10 @@ func (s *Server) changeable(ctx context.Context, id, owner string) (identity.Pri
 	case err != nil:
 		return p, nil, registryError(err, id)
 	case server.Owner != p.Sub && !p.IsOperator():
-		return p, nil, denied("MCP server %s is everybody's: only an operator may change it", id)
+		return p, nil, denied("MCP server %s is shared by all users: only an operator may change it", id)
 	case server.FromConfig && server.Builtin != nil:
 		return p, nil, failed(commonv1.ErrorReason_ERROR_REASON_READ_ONLY,
-			"MCP server %s is built in: it comes and goes with the program and its flags; `pawl mcp deactivate %[1]s` keeps your tasks from it", id)
+			"MCP server %s is built in: the program's flags define it; `pawl mcp deactivate %[1]s` keeps your tasks from using it", id)
 	case server.FromConfig:
 		return p, nil, registryError(registry.ErrFromConfig, id)
 	}
@@ -118,7 +118,7 @@ func (s *Server) writable() error {
 	}
 	if err := s.Writable(); err != nil {
 		return failed(commonv1.ErrorReason_ERROR_REASON_READ_ONLY,
-			"nothing was changed, because the others would never hear of it: %w; an operator has to give all of them the same key and restart them", err)
+			"nothing was changed, because the other replicas would not receive the change: %w; an operator has to give all replicas the same key and restart them", err)
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func registryError(err error, id string) error {
 			"there is no MCP server %.64q; `pawl mcp list` lists the servers", id).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 	case errors.Is(err, registry.ErrExists):
 		return errs.New(codes.AlreadyExists, commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS,
-			"there is an MCP server %s already; choose another id, or update that one", id)
+			"there is an MCP server %s already; choose another id, or update that server", id)
 	case errors.Is(err, registry.ErrChanged):
 		return errs.New(codes.Aborted, commonv1.ErrorReason_ERROR_REASON_CONFLICT,
 			"MCP server %s changed since you read it; read it again", id)
@@ -153,7 +153,7 @@ func disabled(id string) *errs.Error {
 		"MCP server %s is disabled; enable it where it was registered", id)
 }
 
-// failed returns a FAILED_PRECONDITION error; nothing was executed.
+// failed returns a FAILED_PRECONDITION error with the outcome NOT_EXECUTED.
 func failed(reason commonv1.ErrorReason, format string, args ...any) *errs.Error {
 	return errs.New(codes.FailedPrecondition, reason, format, args...).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 }
@@ -162,7 +162,7 @@ func denied(format string, args ...any) *errs.Error {
 	return errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED, format, args...)
 }
 
-// invalid returns an error that names the wrong field.
+// invalid returns the error for an invalid field of the request.
 func invalid(field, problem string) *errs.Error {
 	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "%s: %s", field, problem).
 		WithViolation(field, problem)

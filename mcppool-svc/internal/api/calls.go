@@ -25,7 +25,7 @@ func (s *Server) CallTool(req *mcppoolv1.CallToolRequest, stream grpc.ServerStre
 	return s.callTool(stream.Context(), req, func(m *mcppoolv1.CallToolResponse) error { return sendError(stream.Send(m)) })
 }
 
-// sendError marks an error of sending: the outcome of the call is unknown to the client.
+// sendError marks a failure to send: the client does not know the outcome of the call.
 func sendError(err error) error {
 	if err == nil {
 		return nil
@@ -47,7 +47,7 @@ func (s *Server) callTool(ctx context.Context, req *mcppoolv1.CallToolRequest, s
 	if err != nil {
 		return errs.From(err).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 	}
-	// A known call is answered even if its server is gone, so a refusal comes later.
+	// A known call can be followed even if its server was deleted, so the refusal comes later.
 	_, server, refused := s.usable(ctx, req.GetMcpId())
 	r := call.Request{
 		User: p.Sub, Server: server, Refused: refused, MCPID: req.GetMcpId(), Tool: req.GetName(), Input: input,
@@ -68,7 +68,7 @@ func (s *Server) callTool(ctx context.Context, req *mcppoolv1.CallToolRequest, s
 	return s.Caller.Call(ctx, r, send)
 }
 
-// hashes returns the request hashes: of the input as it is used, and of the client's text if it differs.
+// hashes returns the hash of the request with the input as used, and another with the client's JSON text if that differs.
 func hashes(req *mcppoolv1.CallToolRequest, input string) []inflight.Hash {
 	h := []inflight.Hash{inflight.HashOf(req.GetMcpId(), req.GetName(), input)}
 	if text := req.GetInputJson(); text != "" && text != input {
@@ -94,7 +94,7 @@ func (s *Server) CancelCall(ctx context.Context, req *mcppoolv1.CancelCallReques
 	}
 	if !s.Caller.Cancel(p.Sub, req.GetCallId(), req.GetReason()) {
 		return nil, errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND,
-			"no call %.100q of yours is running; it may have ended already", req.GetCallId())
+			"none of your running calls has the id %.100q; it may have ended", req.GetCallId())
 	}
 	return &mcppoolv1.CancelCallResponse{}, nil
 }
@@ -126,17 +126,17 @@ func (s *Server) AttachCall(req *mcppoolv1.AttachCallRequest, stream grpc.Server
 	task := call.Task{ID: req.GetTaskId(), MCPID: req.GetMcpId(), Tool: req.GetName()}
 	if task.ID != "" {
 		if !p.OnBehalf {
-			// A server may not tell its users apart: a guessed name would lead to another user's task.
-			return denied("only a service that acts for a user may ask for an MCP task by its name; leave task_id out").
+			// A server may not separate its users: a guessed id could give access to another user's task.
+			return denied("only a service that acts for a user may send task_id; leave it out").
 				With(errs.OutcomeKey, errs.OutcomeUnknown)
 		}
 		_, task.Server, task.Refused = s.usable(ctx, task.MCPID)
 	}
-	return s.Caller.Attach(ctx, q, task, func(m *mcppoolv1.CallToolResponse) error { return sendError(stream.Send(attached(m))) })
+	return s.Caller.Attach(ctx, q, task, func(m *mcppoolv1.CallToolResponse) error { return sendError(stream.Send(toAttached(m))) })
 }
 
-// attached turns an event of a call into one of AttachCall, which has the same fields.
-func attached(m *mcppoolv1.CallToolResponse) *mcppoolv1.AttachCallResponse {
+// toAttached converts an event to the one of AttachCall, which has the same fields.
+func toAttached(m *mcppoolv1.CallToolResponse) *mcppoolv1.AttachCallResponse {
 	out := &mcppoolv1.AttachCallResponse{}
 	to := out.ProtoReflect()
 	m.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, event protoreflect.Value) bool {
@@ -182,7 +182,7 @@ func toAnswer(a *mcppoolv1.CallAnswer) (mcp.Answer, error) {
 func resume(req *mcppoolv1.CallToolRequest, r *call.Request) error {
 	if req.GetRequestState() == "" {
 		if len(req.GetAnswers()) > 0 {
-			return invalid("answers", "they go with the request_state of the questions; a call that still runs is answered by AnswerCall")
+			return invalid("answers", "they need the request_state of the questions; to answer a call that still runs, use AnswerCall")
 		}
 		return nil
 	}

@@ -19,13 +19,14 @@ import (
 	"pawl.dev/services/serve"
 )
 
-// errBetweenCalls ends a stream while no call runs on it: a call that is on its way was not begun.
+// errBetweenCalls ends a stream on which no call runs: a call that is still on its way is not begun.
 var errBetweenCalls = errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN,
-	"the MCP pool is stopping; call again, another one may be there").With(errs.OutcomeKey, errs.OutcomeNotExecuted)
+	"the MCP pool is stopping; call again, another replica may answer").With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 
-// CallTools implements McpPoolService. The handler's goroutine waits for the end, because only its return ends a Recv when the server stops.
+// CallTools implements McpPoolService. The handler's goroutine only waits, so that it can return when the
+// server stops: its return ends a pending Recv.
 func (s *Server) CallTools(stream grpc.BidiStreamingServer[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse]) error {
-	inproc.Share(stream.Context()) // requests are only read, and a result is shared by all followers
+	inproc.Share(stream.Context()) // nothing changes a request; all followers share a result
 	c := &callStream{server: s, stream: stream, ended: make(chan error, 1)}
 	go c.serve()
 	select {
@@ -47,11 +48,11 @@ func (s *Server) CallTools(stream grpc.BidiStreamingServer[mcppoolv1.CallToolsRe
 type callStream struct {
 	server  *Server
 	stream  grpc.BidiStreamingServer[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse]
-	ended   chan error // buffered; receives how serve ended
+	ended   chan error // buffered; receives the error of serve
 	running sync.Mutex // held while a call runs
 }
 
-// panicked carries a panic to the handler's goroutine, where it is recovered and logged.
+// panicked carries a panic to the handler's goroutine, where an interceptor recovers and logs it.
 type panicked struct {
 	cause any
 	stack []byte
@@ -66,7 +67,7 @@ func rethrow(err error) error {
 	return err
 }
 
-// serve receives calls and runs them one by one, each ended by its result or its error.
+// serve receives calls and runs them one by one. It sends the result or the error of each.
 func (c *callStream) serve() {
 	var err error
 	defer func() {
@@ -81,7 +82,7 @@ func (c *callStream) serve() {
 			err = nil
 			return
 		} else if err != nil {
-			err = errs.From(err).With(errs.OutcomeKey, errs.OutcomeNotExecuted) // of a call that was not received
+			err = errs.From(err).With(errs.OutcomeKey, errs.OutcomeNotExecuted) // no call was received
 			return
 		}
 		c.release(req.GetEndedSessionIds())
@@ -96,14 +97,14 @@ func (c *callStream) release(sessions []string) {
 	}
 	p, err := identity.FromContext(c.stream.Context())
 	if err != nil {
-		return // the call returns this error
+		return // callTool returns this error
 	}
 	for _, session := range sessions {
 		c.server.Pool.ReleaseSession(p.Sub, session)
 	}
 }
 
-// call runs a call. Its error ends the stream.
+// call runs a call. The error that it returns ends the stream; the call's own error is sent.
 func (c *callStream) call(req *mcppoolv1.CallToolRequest) error {
 	c.running.Lock()
 	defer c.running.Unlock()

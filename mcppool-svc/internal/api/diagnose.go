@@ -18,23 +18,23 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// maxTests bounds the tests of servers at once: each is a connection or a process outside the pool's limits.
+// maxTests bounds the concurrent tests of servers: each makes a connection or a process outside the pool's limits.
 const maxTests = 8
 
-// check is the result of one check of a test.
+// check is the result of one step of a test.
 type check = mcppoolv1.ServerCheck
 
 const (
 	checkOK      = mcppoolv1.ServerCheck_STATUS_OK
 	checkFailed  = mcppoolv1.ServerCheck_STATUS_FAILED
-	checkSkipped = mcppoolv1.ServerCheck_STATUS_SKIPPED // a check before it failed
+	checkSkipped = mcppoolv1.ServerCheck_STATUS_SKIPPED // an earlier check failed
 )
 
 func warning(message, advice string) *check {
 	return &check{Status: mcppoolv1.ServerCheck_STATUS_WARNING, Message: message, Advice: advice}
 }
 
-// Connector makes connections for tests. They are not the pool's, so that a test disturbs no call.
+// Connector makes connections for tests. They are not in the pool, so that a test does not disturb calls.
 type Connector interface {
 	CheckSecrets(s *registry.Server) error
 	CheckTarget(ctx context.Context, s *registry.Server) (string, error)
@@ -123,7 +123,7 @@ func (t *serverTest) configuration(context.Context) *check {
 	case s.Disabled:
 		return &check{Status: checkFailed, Message: "the server is disabled", Advice: "enable it where it was registered"}
 	case !t.Registry.Active(t.user, s):
-		return warning("your tasks do not use it", "pawl mcp activate "+s.ID)
+		return warning("your tasks do not use the server", "pawl mcp activate "+s.ID)
 	case s.FromConfig && s.Builtin != nil:
 		return &check{Message: "built in"}
 	case s.FromConfig:
@@ -159,7 +159,7 @@ func (t *serverTest) connect(ctx context.Context) *check {
 }
 
 func (t *serverTest) list(ctx context.Context) *check {
-	// A list that takes longer than a call may take is of no use.
+	// A list that takes longer than a call may take cannot be used.
 	ctx, cancel := context.WithTimeout(ctx, t.subject.CallLimit())
 	defer cancel()
 	raw, err := t.client.ListTools(ctx)
@@ -170,7 +170,7 @@ func (t *serverTest) list(ctx context.Context) *check {
 		return failure(err)
 	}
 	if len(t.tools.Tools) == 0 {
-		return warning("the server has no tools", "check whether it offers them only with an argument, a key or a login")
+		return warning("the server has no tools", "check whether the server offers tools only with an argument, a key or a login")
 	}
 	return &check{Message: count(len(t.tools.Tools), "tool")}
 }

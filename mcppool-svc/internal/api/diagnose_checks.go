@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// shown is how many names a message of a test lists.
+	// shown is how many names a message lists.
 	shown = 5
-	// listModelsTime bounds how long the planner may take to list models.
+	// listModelsTime is how long the planner may take to list models.
 	listModelsTime = 10 * time.Second
 )
 
-// definitions looks for tools that could not be called, and for effects that the operator has not set.
+// definitions warns of tools that cannot be called, and of tools whose effects the operator has not set.
 func (t *serverTest) definitions(context.Context) *check {
 	var broken []string
 	assumed := 0
@@ -40,16 +40,16 @@ func (t *serverTest) definitions(context.Context) *check {
 	s := t.subject
 	var seen, advice []string
 	if len(broken) > 0 {
-		seen = append(seen, "tools whose input schema cannot be used, so that they cannot be called: "+firstOf(broken))
-		advice = append(advice, "report it to the maker of the server, or use another version of it")
+		seen = append(seen, "tools that cannot be called, because their input schema is not valid: "+firstOf(broken))
+		advice = append(advice, "report this to the author of the server, or use another version")
 	}
 	if skipped := t.tools.Skipped; len(skipped) > 0 {
-		seen = append(seen, "tools that are left out: "+firstOf(skipped))
-		advice = append(advice, "report it to the maker of the server")
+		seen = append(seen, "tools that were left out: "+firstOf(skipped))
+		advice = append(advice, "report this to the author of the server")
 	}
 	if assumed == len(t.tools.Tools) && assumed > 0 && !s.Trusted && len(s.Policies) == 0 {
-		seen = append(seen, "the effects of the tools are not configured, so every tool counts as one that changes things, and each call needs an approval")
-		advice = append(advice, "set their effects (--effect TOOL=read) or trust the server (--trusted), in its registration")
+		seen = append(seen, "the effects of the tools are not configured, so every tool counts as one that writes, and each call needs an approval")
+		advice = append(advice, "set the effects (--effect TOOL=read) or trust the server (--trusted) in its registration")
 	}
 	if len(seen) == 0 {
 		return &check{Message: "the schemas can be used"}
@@ -72,14 +72,15 @@ func (t *serverTest) approvals(context.Context) *check {
 	if len(held) == 0 {
 		return &check{Message: "no tool waits for an approval"}
 	}
-	return warning(count(len(held), "tool")+" quarantined, because new or changed: "+firstOf(held), fmt.Sprintf("pawl mcp tools %s --quarantined shows them, pawl mcp approve %[1]s TOOL lets one be used", t.subject.ID))
+	return warning(count(len(held), "tool")+" quarantined, because new or changed: "+firstOf(held),
+		fmt.Sprintf("pawl mcp tools %s --quarantined shows them, pawl mcp approve %[1]s TOOL approves one", t.subject.ID))
 }
 
-// models checks the model that the server may ask: otherwise a wrong name would show only during a call.
+// models checks the model that the server may ask. Without this check, a wrong name would show only during a call.
 func (t *serverTest) models(ctx context.Context) *check {
 	if t.Models == nil {
-		return warning("the server may ask language models, but this pool has no planner that asks them",
-			"an operator starts the pool with --planner, or removes the permission (--unset sampling)")
+		return warning("the server may ask language models, but this pool has no planner through which to ask them",
+			"an operator can start the pool with --planner, or remove the permission (--unset sampling)")
 	}
 	ctx, cancel := context.WithTimeout(ctx, listModelsTime)
 	defer cancel()
@@ -89,7 +90,7 @@ func (t *serverTest) models(ctx context.Context) *check {
 	case err != nil:
 		return warning(fmt.Sprintf("the models could not be listed: %v", err), "")
 	case len(names) == 0:
-		return warning("the server may ask language models, but none are configured", "an operator configures models in the file of the planner's --models")
+		return warning("the server may ask language models, but none are configured", "an operator can configure models in the file of the planner's --models")
 	case model == "":
 		return &check{Message: "the server may ask the model that it hints at, one of " + firstOf(names)}
 	case !slices.Contains(names, model):
@@ -108,7 +109,7 @@ func firstOf(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
 }
 
-// failure returns the result of a failed check. Most messages already say what to do; those get no further advice.
+// failure returns the result of a failed check. It has no advice if the message already says what to do.
 func failure(err error) *check {
 	return &check{Status: checkFailed, Message: mcp.As(err).Message, Advice: advice(err)}
 }
@@ -123,17 +124,17 @@ func advice(err error) string {
 	)
 	switch {
 	case errors.As(err, &name) && name.IsNotFound:
-		return "there is no such host: correct the url, or the DNS of the machine that the pool runs on"
+		return "there is no such host: correct the url, or the DNS of the machine on which the pool runs"
 	case errors.As(err, &name):
-		return "the DNS of the machine that the pool runs on does not answer; try again, or check that machine"
+		return "the DNS of the machine on which the pool runs does not answer; try again, or check that machine"
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "nothing listens there: start the server, or correct the port"
+		return "nothing listens at that address: start the server, or correct the port"
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return "the machine that the pool runs on has no route to that address"
+		return "the machine on which the pool runs has no route to that address"
 	case errors.As(err, &issuer), errors.As(err, &invalid):
-		return "the pool's machine does not trust its certificate: install its authority there, or renew the certificate"
+		return "the machine on which the pool runs does not trust the server's certificate: install its authority on that machine, or renew the certificate"
 	case errors.As(err, &host):
-		return "its certificate is for another host name: use the name in the certificate"
+		return "the server's certificate is for another host name: use the name in the certificate"
 	}
 	return byKind(mcp.As(err).Kind)
 }
@@ -141,15 +142,15 @@ func advice(err error) string {
 func byKind(kind mcp.Kind) string {
 	switch kind {
 	case mcp.Protocol:
-		return "check that it is an MCP server, and which revision of MCP it speaks; nothing but MCP may go to its stdout"
+		return "check that it is an MCP server, and which revision of MCP it speaks; a program may write only MCP messages to its stdout"
 	case mcp.Answered:
 		return "see the server's own log"
 	case mcp.TooLarge:
 		return "raise the pool's --max-message-bytes if you expect messages of that size"
 	case mcp.Unauthorized:
-		return "give it a key (a header, or a variable of its environment), or log in"
+		return "configure a key for the server (a header, or a variable of its environment), or log in"
 	case mcp.AddressRefused:
-		return "an operator can register it, or allow the address with --allow-addresses"
+		return "an operator can register the server, or allow the address with --allow-addresses"
 	default:
 		return ""
 	}

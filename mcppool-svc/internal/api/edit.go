@@ -24,9 +24,9 @@ var (
 	}
 )
 
-// onlyOperators is the refusal of fields that only operators may set.
-const onlyOperators = "only an operator may set the effects of an MCP server's tools, who may call them, who shares connections and results, and " +
-	"whether it may ask models (trusted, tool_policies, permissions, isolation, max_connections, cache_ttl, sampling)"
+// onlyOperators is the error message for fields that only operators may set.
+const onlyOperators = "only an operator may set the effects of an MCP server's tools, their callers, the sharing of connections and results, and " +
+	"the use of models (trusted, tool_policies, permissions, isolation, max_connections, cache_ttl, sampling)"
 
 // edit applies an update to a copy of a server, and refuses changes that the caller may not make.
 func edit(p identity.Principal, server *registry.Server, req *mcppoolv1.UpdateMcpServerRequest) error {
@@ -46,7 +46,7 @@ func edit(p identity.Principal, server *registry.Server, req *mcppoolv1.UpdateMc
 	if !transport {
 		edited.Stdio, edited.HTTP, edited.Builtin = server.Stdio, server.HTTP, server.Builtin
 	} else if !p.IsOperator() && server.ByOperator {
-		return denied("an operator wrote how MCP server %s is reached; only an operator may change that", server.ID)
+		return denied("an operator set the transport of MCP server %s; only an operator may change it", server.ID)
 	} else if err := takeTransport(p, edited, server); err != nil {
 		return err
 	}
@@ -72,8 +72,8 @@ func patched(server *registry.Server, req *mcppoolv1.UpdateMcpServerRequest) (ed
 	return edited, transport, nil
 }
 
-// pathsOf lists the fields that an update changes: those in the mask, all for `*`, and without a mask those that are set. `*` names the
-// transport that is set, because naming another one would clear it.
+// pathsOf returns the fields that an update changes: those in the mask, all for `*`, or without a mask those that are set. Of the
+// transports, `*` includes only the one that is set: copying another one would clear it.
 func pathsOf(req *mcppoolv1.UpdateMcpServerRequest) []string {
 	paths := req.GetUpdateMask().GetPaths()
 	all := len(paths) == 1 && paths[0] == "*"
@@ -90,7 +90,7 @@ func pathsOf(req *mcppoolv1.UpdateMcpServerRequest) []string {
 	return paths
 }
 
-// copyPath copies one field of src, named by a path, to dst; a field that src has not is cleared.
+// copyPath copies the field at a path from src to dst. If src does not have the field, dst's is cleared.
 func copyPath(dst, src protoreflect.Message, path []string) error {
 	fd := dst.Descriptor().Fields().ByName(protoreflect.Name(path[0]))
 	switch {
@@ -108,8 +108,8 @@ func copyPath(dst, src protoreflect.Message, path []string) error {
 	return nil
 }
 
-// takeTransport restores the secrets of a transport that was sent back masked, records who wrote it, and refuses what only operators may
-// write.
+// takeTransport restores the masked secrets of a new transport, records whether an operator set it, and refuses transports that only
+// operators may set.
 func takeTransport(p identity.Principal, server, old *registry.Server) error {
 	if err := keepSecrets(server, old); err != nil {
 		return err
@@ -133,7 +133,7 @@ func takeTransport(p identity.Principal, server, old *registry.Server) error {
 	return nil
 }
 
-// checkRoots reads the folders that a server may ask for. Only operators may set them: the folders are on the pool's machine.
+// checkRoots normalizes the roots of a server. Only operators may set them, because the folders are on the pool's machine.
 func checkRoots(p identity.Principal, server, old *registry.Server) (err error) {
 	server.Roots, err = registry.ReadRoots(server.Roots)
 	if err == nil && !p.IsOperator() && !slices.Equal(server.Roots, old.Roots) {
@@ -155,7 +155,7 @@ func validate(server *registry.Server) error {
 	return nil
 }
 
-// invalidServer turns an error of the registry about a field into the client's.
+// invalidServer converts a *registry.Invalid to the client's error.
 func invalidServer(err error) error {
 	if bad, ok := errors.AsType[*registry.Invalid](err); ok {
 		return invalid("mcp_server."+bad.Field, bad.Problem)
@@ -177,15 +177,15 @@ func hideSecrets(m *mcppoolv1.McpServer, operator bool) {
 	}
 }
 
-// hide replaces the values, not the names.
+// hide masks the values and keeps the names.
 func hide(values map[string]string) {
 	for name := range values {
 		values[name] = registry.Hidden
 	}
 }
 
-// keepSecrets restores the secrets that an update sends back masked, and refuses new ones in addresses: those get into logs of proxies and
-// servers.
+// keepSecrets restores the secrets that an update sends back masked. It refuses new secrets in addresses, because proxies and servers log
+// addresses.
 func keepSecrets(server, old *registry.Server) error {
 	if server.Stdio != nil {
 		var before map[string]string
@@ -207,8 +207,8 @@ func keepSecrets(server, old *registry.Server) error {
 	}
 	server.HTTP.URL = address
 	if address != before.URL && registry.HasUser(address) {
-		return invalid("mcp_server.http.url", "holds a user name or a password; send them as a header instead, such as `Authorization: Basic …`, "+
-			"whose value an operator can leave in the pool's environment as ${env:NAME}")
+		return invalid("mcp_server.http.url", "holds a user name or a password; send them in a header instead, such as `Authorization: Basic …`; "+
+			"an operator can keep its value in the pool's environment and refer to it as ${env:NAME}")
 	}
 	if o := server.HTTP.OAuth; o != nil && o.ClientSecret == registry.Hidden {
 		if before.OAuth == nil || before.OAuth.ClientSecret == "" {

@@ -54,10 +54,10 @@ func TestWatchersHearTheirOwn(t *testing.T) {
 func TestWatchersAreBounded(t *testing.T) {
 	h := newHub()
 	w := watch(t, h, "ann")
-	for i := range 2 * maxNamed {
+	for i := range 2 * maxChanged {
 		h.Touch(fmt.Sprint(i), "ann")
 	}
-	if len(w.named) > maxNamed+1 || !w.Take()("something else") {
-		t.Errorf("%d names are kept", len(w.named))
+	if len(w.changed) > maxChanged+1 || !w.Take()("something else") {
+		t.Errorf("%d names are kept", len(w.changed))
 	}
 }

@@ -50,7 +50,7 @@ func (s *Server) FinishMcpLogin(ctx context.Context, req *mcppoolv1.FinishMcpLog
 	if err != nil {
 		return nil, loginError("", err)
 	}
-	// Connections that failed for lack of the login are tried again.
+	// Forget connections that failed for lack of the login, so that the next call connects.
 	s.Pool.RetireUser(finished.Server.UID, p.Sub)
 	return &mcppoolv1.FinishMcpLoginResponse{McpId: finished.MCPID, Scopes: finished.Scopes, ExpireTime: timeOf(finished.Expiry)}, nil
 }
@@ -71,16 +71,16 @@ func (s *Server) DeleteMcpLogin(ctx context.Context, req *mcppoolv1.DeleteMcpLog
 	return &mcppoolv1.DeleteMcpLoginResponse{}, nil
 }
 
-// loginError turns a failure of a login into the client's error.
+// loginError converts an error of a login to the client's.
 func loginError(id string, err error) error {
 	switch {
 	case errors.Is(err, oauth.ErrRedirect):
 		return invalid("redirect_uri", err.Error())
 	case errors.Is(err, oauth.ErrUnknownLogin):
-		return errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_LOGIN_REQUIRED, "%w; begin it again", err)
+		return errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_LOGIN_REQUIRED, "%w; start the login again", err)
 	case errors.Is(err, oauth.ErrNoLogin):
 		return failed(commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
-			"users do not log in to MCP server %s: it is no HTTP server, has an Authorization header of its own, or the pool logs in for everybody", id)
+			"users do not log in to MCP server %s: it is not an HTTP server, its registration has an Authorization header, or the pool logs in for all users", id)
 	case errors.Is(err, oauth.ErrAnswer):
 		return failed(commonv1.ErrorReason_ERROR_REASON_LOGIN_REQUIRED, "%w", err)
 	case errors.Is(err, oauth.ErrStorage):

@@ -21,7 +21,7 @@ import (
 	"pawl.dev/services/page"
 )
 
-// use returns the Use with which the caller's requests other than tool calls acquire a connection to a server.
+// use returns the Use for the caller's requests other than tool calls to a server.
 func (s *Server) use(ctx context.Context, id string) (conn.Use, error) {
 	p, server, err := s.usable(ctx, id)
 	return conn.Use{Server: server, User: p.Sub}, err
@@ -74,10 +74,10 @@ func (s *Server) Complete(ctx context.Context, req *mcppoolv1.CompleteRequest) (
 	})
 }
 
-// defaultListed is the page size of lists other than tools if the caller names none.
+// defaultListed is the default page size of lists other than tools.
 const defaultListed = 100
 
-// listRequest asks for a page of a server's list.
+// listRequest is a request for a page of a server's list.
 type listRequest interface {
 	GetMcpId() string
 	GetPageToken() string
@@ -98,7 +98,7 @@ func list[T proto.Message](ctx context.Context, s *Server, req listRequest, of m
 	return l.page(req.GetPageToken(), int(cmp.Or(req.GetPageSize(), defaultListed)))
 }
 
-// listed is a list of a server that is shown by pages.
+// listed is a server's list that clients read page by page.
 type listed[T proto.Message] struct {
 	scope   string
 	entries []json.RawMessage
@@ -106,7 +106,7 @@ type listed[T proto.Message] struct {
 	id      func(T) string
 }
 
-// page reads the entries of one page, and no others.
+// page reads the entries of one page only.
 func (l listed[T]) page(token string, size int) (out []T, next string, err error) {
 	start, err := l.start(token)
 	if err != nil {
@@ -128,7 +128,7 @@ func (l listed[T]) page(token string, size int) (out []T, next string, err error
 	return out, "", nil
 }
 
-// start returns the index at which the page of a token begins: after the last entry of the page before, even if that entry has moved.
+// start returns the index at which the page of a token begins: after the last entry of the previous page, even if that entry has moved.
 func (l listed[T]) start(token string) (int, error) {
 	key, err := page.Decode(l.scope, token)
 	if err != nil || key == nil {

@@ -24,7 +24,7 @@ import (
 	"pawl.dev/services/page"
 )
 
-// defaultServers is the page size of ListMcpServers if the caller names none.
+// defaultServers is the default page size of ListMcpServers.
 const defaultServers = 50
 
 // CreateMcpServer implements McpPoolService.
@@ -51,7 +51,7 @@ func (s *Server) CreateMcpServer(ctx context.Context, req *mcppoolv1.CreateMcpSe
 	return s.show(p, created), nil
 }
 
-// newServer returns the registration that a request asks for, if the caller may register it.
+// newServer returns the registration in a request if the caller may register it.
 func newServer(p identity.Principal, req *mcppoolv1.CreateMcpServerRequest) (*registry.Server, error) {
 	msg := req.GetMcpServer()
 	server := &registry.Server{ID: msg.GetId(), Owner: msg.GetOwnerSub()}
@@ -83,7 +83,7 @@ func newServer(p identity.Principal, req *mcppoolv1.CreateMcpServerRequest) (*re
 	return server, validate(server)
 }
 
-// digestOf identifies a request, to detect another one with the same request_id.
+// digestOf returns a digest of a request, to detect a different request with the same request_id.
 func digestOf(req *mcppoolv1.CreateMcpServerRequest) (string, error) {
 	req = proto.CloneOf(req)
 	req.RequestId = ""
@@ -129,7 +129,7 @@ func (s *Server) ListMcpServers(ctx context.Context, req *mcppoolv1.ListMcpServe
 		}
 		shown = append(shown, server)
 	}
-	if !req.GetActiveOnly() { // tasks send active_only, and using the servers tests their connections anyway
+	if !req.GetActiveOnly() { // tasks send active_only, and then use the servers anyway
 		s.Pool.Probe(ctx, p.Sub, shown...)
 	}
 	for _, server := range shown {
@@ -185,14 +185,14 @@ func (s *Server) DeleteMcpServer(ctx context.Context, req *mcppoolv1.DeleteMcpSe
 	return &mcppoolv1.DeleteMcpServerResponse{}, nil
 }
 
-// Forget deletes the approvals and logins of a registration that was deleted or got another origin. They have no further use, so it is
-// enough to log a failure.
+// Forget deletes the approvals and logins of a registration that was deleted or got another origin. Leftovers are never used, so a failure
+// is only logged.
 func (s *Server) Forget(ctx context.Context, server *registry.Server) {
 	if err := s.Pins.Forget(server.Origin()); err != nil {
-		s.Log.WarnContext(ctx, "the approved tools of an MCP server that is gone stay in the store", "mcp_id", server.ID, "error", err)
+		s.Log.WarnContext(ctx, "the approved tools of a deleted or moved MCP server stay in the store", "mcp_id", server.ID, "error", err)
 	}
 	if err := s.Logins.ForgetServer(server); err != nil {
-		s.Log.WarnContext(ctx, "the logins to an MCP server that is gone stay in the store", "mcp_id", server.ID, "error", err)
+		s.Log.WarnContext(ctx, "the logins to a deleted or moved MCP server stay in the store", "mcp_id", server.ID, "error", err)
 	}
 }
 
@@ -253,7 +253,7 @@ var states = map[conn.State]mcppoolv1.ConnectionState{
 	conn.Failed:     mcppoolv1.ConnectionState_CONNECTION_STATE_FAILED,
 }
 
-// ToMessage returns the registration, with secrets. Of the output-only fields it sets only the owner.
+// ToMessage returns the registration, secrets included. It sets no output-only field except the owner.
 func ToMessage(s *registry.Server) *mcppoolv1.McpServer {
 	m := &mcppoolv1.McpServer{
 		Id: s.ID, DisplayName: s.DisplayName, Description: s.Description, OwnerSub: s.Owner, Disabled: s.Disabled,
@@ -289,7 +289,7 @@ func ToMessage(s *registry.Server) *mcppoolv1.McpServer {
 	return m
 }
 
-// setFields sets what ToMessage shows, except for the id and the owner.
+// setFields is the inverse of ToMessage, without the id and the owner.
 func setFields(s *registry.Server, m *mcppoolv1.McpServer) {
 	s.DisplayName, s.Description, s.Disabled, s.AutoActivate = m.GetDisplayName(), m.GetDescription(), m.GetDisabled(), m.GetAutoActivate()
 	s.OnlyWhenNamed, s.Trusted, s.Roots = m.GetOnlyWhenNamed(), m.GetTrusted(), slices.Clone(m.GetRoots())
@@ -316,7 +316,7 @@ func setFields(s *registry.Server, m *mcppoolv1.McpServer) {
 		})
 	}
 	for name, p := range m.GetToolPolicies() {
-		if s.Policies == nil { // one that is empty is stored in another way
+		if s.Policies == nil { // an empty map would be stored differently from nil
 			s.Policies = make(map[string]registry.Policy, len(m.GetToolPolicies()))
 		}
 		s.Policies[name] = registry.Policy{Effect: p.GetEffect(), Idempotent: p.GetIdempotent(), RiskFloor: p.GetRiskFloor()}
@@ -331,7 +331,7 @@ const (
 	grantPrefix     = "GRANT_"
 )
 
-// enumOf returns the value of a name.
+// enumOf returns the enum value for the registry's name; the default for an unknown or empty one.
 func enumOf[E protoreflect.Enum, N ~string](prefix string, name N) E {
 	var e E
 	number := protoreflect.EnumNumber(1)
@@ -341,7 +341,7 @@ func enumOf[E protoreflect.Enum, N ~string](prefix string, name N) E {
 	return e.Type().New(number).(E)
 }
 
-// nameOf returns the name of a value.
+// nameOf returns the registry's name for an enum value; empty for the default.
 func nameOf[N ~string](prefix string, e protoreflect.Enum) N {
 	v := e.Descriptor().Values().ByNumber(e.Number())
 	if v == nil || v.Number() <= 1 {
@@ -350,7 +350,7 @@ func nameOf[N ~string](prefix string, e protoreflect.Enum) N {
 	return N(strings.ToLower(strings.TrimPrefix(string(v.Name()), prefix)))
 }
 
-// duration returns nil for the default.
+// duration converts a duration; 0, the default, becomes nil.
 func duration(d time.Duration) *durationpb.Duration {
 	if d == 0 {
 		return nil

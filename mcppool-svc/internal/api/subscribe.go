@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// resubscribeMin and resubscribeMax are how long a subscription waits whose connection was lost again and again.
+	// resubscribeMin and resubscribeMax bound the growing delay before a subscription whose connection was lost is made again.
 	resubscribeMin = 100 * time.Millisecond
 	resubscribeMax = 30 * time.Second
 )
@@ -48,7 +48,7 @@ func (s *Server) SubscribeResource(req *mcppoolv1.SubscribeResourceRequest, stre
 	}
 }
 
-// pause waits before the next attempt.
+// pause waits for d, or returns an error if the caller leaves or the pool stops.
 func (s *Server) pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -62,17 +62,17 @@ func (s *Server) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// errAgain means that the connection or the server's configuration was replaced.
+// errAgain means that the connection ended or the server's configuration changed.
 var errAgain = errors.New("subscribe again")
 
-// subscriber is one stream of a resource's changes, over one connection after the other.
+// subscriber is one stream of a resource's changes, over one connection after another.
 type subscriber struct {
 	s       *Server
 	req     *mcppoolv1.SubscribeResourceRequest
 	watcher *watcher
 	send    func(*mcppoolv1.SubscribeResourceResponse) error
 
-	begun   bool
+	begun   bool // the first subscription succeeded
 	changes uint64
 }
 
@@ -127,7 +127,7 @@ func (r *subscriber) relay(ctx context.Context, use conn.Use, sub *call.Subscrip
 	}
 }
 
-// isOther reports whether the server is now reached in another way, or not at all.
+// isOther reports whether the server needs another connection now, or cannot be used.
 func (r *subscriber) isOther(ctx context.Context, use conn.Use) bool {
 	now, err := r.s.use(ctx, r.req.GetMcpId())
 	return err != nil || now.Server.UID != use.Server.UID || now.Server.Revision() != use.Server.Revision()

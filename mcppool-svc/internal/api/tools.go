@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// defaultTools is the page size of ListTools if the caller names none.
+	// defaultTools is the default page size of ListTools.
 	defaultTools = 200
-	// maxPageBytes is how much of definitions one page carries; gRPC clients take 4 MiB unless told otherwise.
+	// maxPageBytes bounds the definitions on one page, unless a single one is larger; gRPC clients accept 4 MiB by default.
 	maxPageBytes = 2 << 20
 )
 
@@ -45,7 +45,7 @@ func (s *Server) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest)
 	if err != nil {
 		return nil, err
 	}
-	inproc.Share(ctx) // the page belongs to this call
+	inproc.Share(ctx) // the response is not used after this call
 	size := int(cmp.Or(req.GetPageSize(), defaultTools))
 	words := strings.Fields(strings.ToLower(req.GetQuery()))
 	resp := &mcppoolv1.ListToolsResponse{
@@ -99,7 +99,7 @@ func (s *Server) ApproveTool(ctx context.Context, req *mcppoolv1.ApproveToolRequ
 	}
 	switch {
 	case server.Owner != p.Sub && !p.IsOperator():
-		return nil, denied("MCP server %s is everybody's: only an operator may approve its tools", server.ID)
+		return nil, denied("MCP server %s is shared by all users: only an operator may approve its tools", server.ID)
 	case server.Disabled:
 		return nil, disabled(server.ID)
 	}

@@ -18,7 +18,7 @@ import (
 	"pawl.dev/services/identity"
 )
 
-// watchProbe is how often a watched connection is probed, to notice a server that died without closing it.
+// watchProbe is how often watched connections are probed, to notice a server that ended without closing its connection.
 const watchProbe = 15 * time.Second
 
 // WatchMcpServers implements McpPoolService.
@@ -38,7 +38,7 @@ func (s *Server) WatchMcpServers(req *mcppoolv1.WatchMcpServersRequest, stream g
 		}
 	}
 	s.Pool.Wake(p.Sub)
-	v := view{s: s, p: p, ids: req.GetIds(), seen: make(map[string]*mcppoolv1.WatchMcpServersResponse), send: stream.Send}
+	v := view{s: s, p: p, ids: req.GetIds(), sent: make(map[string]*mcppoolv1.WatchMcpServersResponse), send: stream.Send}
 	probe := time.NewTicker(watchProbe)
 	defer probe.Stop()
 	for changed := func(string) bool { return true }; ; changed = watcher.Take() {
@@ -57,7 +57,7 @@ func (s *Server) WatchMcpServers(req *mcppoolv1.WatchMcpServersRequest, stream g
 	}
 }
 
-// Stop ends all subscriptions: they would not end by themselves.
+// Stop ends the streams of WatchMcpServers and SubscribeResource, which would not end by themselves.
 func (s *Server) Stop() { s.stop() }
 
 func errStopping() error {
@@ -67,32 +67,32 @@ func errStopping() error {
 // Touch notifies watchers that a server changed for a user.
 func (s *Server) Touch(uid, user string) { s.hub.Touch(uid, user) }
 
-// view is the state of a watcher: the servers as it saw them last.
+// view is the state of a WatchMcpServers stream: the servers as last sent.
 type view struct {
 	s    *Server
 	p    identity.Principal
 	ids  []string                                      // empty: all
-	seen map[string]*mcppoolv1.WatchMcpServersResponse // as sent last
+	sent map[string]*mcppoolv1.WatchMcpServersResponse // the last response for each server
 	send func(*mcppoolv1.WatchMcpServersResponse) error
 }
 
 // update sends the servers that changed since they were last sent.
 func (v *view) update(changed func(uid string) bool) error {
-	there := make(map[string]bool, len(v.seen))
+	visible := make(map[string]bool, len(v.sent))
 	for _, server := range v.servers() {
-		there[server.ID] = true
-		if _, seen := v.seen[server.ID]; seen && !changed(server.UID) {
+		visible[server.ID] = true
+		if _, sent := v.sent[server.ID]; sent && !changed(server.UID) {
 			continue
 		}
 		if err := v.show(server); err != nil {
 			return err
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(v.seen)) {
-		if there[id] {
+	for _, id := range slices.Sorted(maps.Keys(v.sent)) {
+		if visible[id] {
 			continue
 		}
-		delete(v.seen, id)
+		delete(v.sent, id)
 		gone := &mcppoolv1.WatchMcpServersResponse{McpServer: &mcppoolv1.McpServer{Id: id}, Removed: true}
 		if err := v.send(gone); err != nil {
 			return err
@@ -111,17 +111,17 @@ func (v *view) servers() []*registry.Server {
 
 func (v *view) show(server *registry.Server) error {
 	m := &mcppoolv1.WatchMcpServersResponse{McpServer: v.s.show(v.p, server), ToolsVersion: v.s.Pool.Status(server, v.p.Sub).Tools}
-	if proto.Equal(v.seen[server.ID], m) {
+	if proto.Equal(v.sent[server.ID], m) {
 		return nil
 	}
-	v.seen[server.ID] = m
+	v.sent[server.ID] = m
 	return v.send(m)
 }
 
 const (
-	// maxNamed is how many names a watcher remembers before everything counts as changed.
-	maxNamed = 1_000
-	// maxStreams is how many subscriptions, of servers and resources, a user may have open at once.
+	// maxChanged bounds the changed servers that a watcher remembers; after that, all count as changed.
+	maxChanged = 1_000
+	// maxStreams bounds a user's open subscriptions to servers and resources.
 	maxStreams = 200
 )
 
@@ -137,14 +137,14 @@ func newHub() *hub { return &hub{watchers: make(map[*watcher]struct{})} }
 type watcher struct {
 	hub  *hub
 	user string
-	wake chan struct{} // buffered; gets a value when something changed since the last one
+	wake chan struct{} // buffered; receives a value when something changed since the last one
 
-	named map[string]bool // guarded by the hub's mu; the changed things; "" means everything
+	changed map[string]bool // guarded by the hub's mu; UIDs of the changed servers; "" means all
 }
 
-// Watch begins to watch for a user, unless the user does so too often.
+// Watch returns a watcher for a user, or an error if the user has too many subscriptions.
 func (h *hub) Watch(user string) (*watcher, error) {
-	w := &watcher{hub: h, user: user, wake: make(chan struct{}, 1), named: make(map[string]bool)}
+	w := &watcher{hub: h, user: user, wake: make(chan struct{}, 1), changed: make(map[string]bool)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.count(user) >= maxStreams {
@@ -155,14 +155,14 @@ func (h *hub) Watch(user string) (*watcher, error) {
 	return w, nil
 }
 
-// Watches reports whether there is a watcher of a user; an empty user is any.
+// Watches reports whether a user has a watcher (an empty user: whether any user has).
 func (h *hub) Watches(user string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.count(user) > 0
 }
 
-// count counts the watchers of a user; an empty user is any. Called with mu held.
+// count returns the number of watchers of a user, or of all users if user is empty. Called with mu held.
 func (h *hub) count(user string) (n int) {
 	for w := range h.watchers {
 		if user == "" || w.user == user {
@@ -172,38 +172,38 @@ func (h *hub) count(user string) (n int) {
 	return n
 }
 
-// Touch reports that a thing changed for a user; an empty thing is any, an empty user all. It never blocks.
-func (h *hub) Touch(thing, user string) {
+// Touch reports that a server changed for a user (empty uid: any server; empty user: all users). It never blocks.
+func (h *hub) Touch(uid, user string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for w := range h.watchers {
 		if user == "" || w.user == user {
-			w.touch(thing)
+			w.touch(uid)
 		}
 	}
 }
 
-func (w *watcher) touch(thing string) {
-	if len(w.named) >= maxNamed {
-		thing = ""
+func (w *watcher) touch(uid string) {
+	if len(w.changed) >= maxChanged {
+		uid = ""
 	}
-	w.named[thing] = true
+	w.changed[uid] = true
 	select {
 	case w.wake <- struct{}{}:
 	default: // it is notified already
 	}
 }
 
-// Take returns a function that reports whether a thing changed between the last Take and this one.
-func (w *watcher) Take() (changed func(thing string) bool) {
+// Take returns a function that reports whether a server changed between the last Take and this one.
+func (w *watcher) Take() (hasChanged func(uid string) bool) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
-	named := w.named
-	w.named = make(map[string]bool)
-	return func(thing string) bool { return named[""] || named[thing] }
+	changed := w.changed
+	w.changed = make(map[string]bool)
+	return func(uid string) bool { return changed[""] || changed[uid] }
 }
 
-// Close ends the watching.
+// Close removes the watcher.
 func (w *watcher) Close() {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
