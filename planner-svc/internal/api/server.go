@@ -43,7 +43,7 @@ func New(defaultModel string, named *models.Book, planWith *plan.Models, context
 	s := &server{playbooks: playbook.New(deterministic), models: named, planWith: planWith, contexts: contexts}
 	s.planners = []plan.Planner{deterministic, s.playbooks}
 	if defaultModel == plan.Playbook {
-		return nil, invalidDefault("%q is used by tasks that bring a playbook", plan.Playbook)
+		return nil, invalidDefault("%q cannot be the default, because it plans only tasks with a playbook; name a model", plan.Playbook)
 	}
 	if defaultModel != offline.Name {
 		if err := named.Add(defaultModel); err != nil {
