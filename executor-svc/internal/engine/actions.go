@@ -11,8 +11,8 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// split separates actions that may run beside the commit, because planning changes nothing in the world, from those that must not start
-// before it is durable. Planning that the batch abandons is dropped; all actions after an Abandon are late.
+// split separates actions that may start before the commit (planning changes nothing in the world) from those that must not. It drops
+// planning that the batch abandons. All actions after an Abandon are late.
 func split(actions []flow.Action) (early, late []flow.Action) {
 	abandoned := -1
 	for i, a := range actions {
@@ -40,35 +40,35 @@ func needsCommit(a flow.Action) bool {
 	return false
 }
 
-// startAfterCommit starts the actions that had to wait for the commit. A call that was cancelled meanwhile, or that a stopping engine
-// would cut off, is not started, and that is recorded.
+// startAfterCommit starts the actions that had to wait for the commit. It does not start a call that was cancelled meanwhile, or that a
+// stopping engine would cut off, but records that.
 func (o *owner) startAfterCommit(b *batch, actions []flow.Action) {
 	stopped := stopsCall(flow.Transition{Actions: actions})
 	for _, a := range actions {
 		call, isCall := a.(flow.Call)
 		_, isAttach := a.(flow.Attach)
 		switch {
-		case isAttach && !o.slot: // the task continues once it has a slot
+		case isAttach && !o.slot: // the task attaches once it has a slot
 		case isCall && (stopped || o.cancelQueued()):
-			o.in.add(item{turn: o.turn, input: flow.Called{
+			o.in.add(item{generation: o.generation, input: flow.Called{
 				Ordinal: call.Ordinal, Attempt: call.Attempt, Outcome: commonv1.Outcome_OUTCOME_NOT_EXECUTED,
 				Err: &storagev1.ErrorNote{ErrMsg: "the task was cancelled before the tool was called", Reason: commonv1.ErrorReason_ERROR_REASON_CANCELLED},
 			}})
 		case isCall && o.draining():
-			o.apply([]item{{turn: o.turn, input: flow.NotStarted{Ordinal: call.Ordinal}}})
+			o.apply([]item{{generation: o.generation, input: flow.NotStarted{Ordinal: call.Ordinal}}})
 		default:
 			o.startAction(b, a, true)
 		}
 	}
 }
 
-// cancelQueued looks for a cancellation that arrived while the intent was committed.
+// cancelQueued reports whether a cancellation arrived while the intent was committed.
 func (o *owner) cancelQueued() bool {
 	if !o.in.commandsNoted() {
 		return false
 	}
 	inbox, err := o.e.deps.Journal.Inbox(o.ctx, o.id)
-	return err == nil && slices.ContainsFunc(inbox, cancels) // an unread one is applied later, and stops the running call
+	return err == nil && slices.ContainsFunc(inbox, isCancel) // if err != nil, a cancellation is applied later, and stops the running call
 }
 
 func (o *owner) startAll(b *batch, actions []flow.Action) {
@@ -77,14 +77,14 @@ func (o *owner) startAll(b *batch, actions []flow.Action) {
 	}
 }
 
-// startAction starts an action in a new goroutine, which then runs the owner if no other does. If sameGoroutine is true, the action
-// becomes o.next instead: the current goroutine runs it after it leaves the owner, so that a usual step needs no new goroutine.
+// startAction starts an action in a new goroutine, which then runs the owner if no other goroutine does. If sameGoroutine is true, the
+// action becomes o.next instead: the current goroutine runs it after it exits the owner, so that a usual step needs no new goroutine.
 func (o *owner) startAction(b *batch, a flow.Action, sameGoroutine bool) {
 	switch a := a.(type) {
 	case flow.Abandon:
-		o.turn, o.calling = o.turn+1, false
+		o.generation, o.calling = o.generation+1, false
 		o.cancel()
-		o.newTurn()
+		o.newGeneration()
 		return
 	case flow.StopCall:
 		o.actions.Go(func() { o.session.StopCall(context.WithoutCancel(o.base), a.Reason) })
@@ -93,9 +93,9 @@ func (o *owner) startAction(b *batch, a flow.Action, sameGoroutine bool) {
 		o.actions.Go(func() { o.session.Withdraw(context.WithoutCancel(o.base), a) })
 		return
 	case flow.Call:
-		o.calling, o.attached, o.stopped = true, false, false
+		o.calling, o.attached, o.callStopped = true, false, false
 	case flow.Attach:
-		o.calling, o.attached, o.stopped = true, true, false
+		o.calling, o.attached, o.callStopped = true, true, false
 	}
 	run, ctx, emit := o.session.Prepare(o.ctx, o.task(b.state), o.history, a), o.ctx, o.emit
 	o.actions.Add(1)
@@ -103,16 +103,16 @@ func (o *owner) startAction(b *batch, a flow.Action, sameGoroutine bool) {
 		run(ctx, emit)
 		o.actions.Done()
 	}
-	if sameGoroutine { // an action that was there already gets a goroutine
+	if sameGoroutine { // an earlier o.next gets a new goroutine
 		action, o.next = o.next, action
 	}
 	if action != nil {
-		go o.work(action)
+		go o.runActions(action)
 	}
 }
 
-// work runs an action, then the owner if no other goroutine does, then the action that run returns, and so on.
-func (o *owner) work(action func()) {
+// runActions runs an action, then the owner if no other goroutine does, then the action that the owner's run returns, and so on.
+func (o *owner) runActions(action func()) {
 	stack.Reserve()
 	for action != nil {
 		action()
@@ -123,12 +123,12 @@ func (o *owner) work(action func()) {
 	}
 }
 
-// newTurn makes the context and the emit function of the turn's actions.
-func (o *owner) newTurn() {
-	turn := o.turn
+// newGeneration makes the context and the emit function of the generation's actions.
+func (o *owner) newGeneration() {
+	generation := o.generation
 	o.ctx, o.cancel = context.WithCancel(o.base)
 	o.emit = func(in flow.Input) {
-		i := item{input: in, turn: turn}
+		i := item{input: in, generation: generation}
 		switch in.(type) {
 		case flow.Progress, flow.McpTask, flow.Text:
 			o.deliver(i)

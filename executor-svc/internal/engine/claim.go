@@ -12,11 +12,11 @@ import (
 const (
 	// claimBatch is how many tasks are claimed at once.
 	claimBatch = 64
-	// pollInterval is how often due tasks are looked for without a wake-up.
+	// pollInterval is how often the claim loop looks for due tasks without a wake-up.
 	pollInterval = 5 * time.Second
 	// sweepInterval is how often tasks past their retention are deleted.
 	sweepInterval = 10 * time.Minute
-	// sweepBatch is how many of them are deleted at once, so that other writers are not held up.
+	// sweepBatch is how many of them are deleted at once; a larger batch would delay other writers.
 	sweepBatch = 100
 )
 
@@ -43,7 +43,7 @@ func (e *Engine) claimLoop(ctx context.Context) {
 	}
 }
 
-// claimDue owns the tasks that are due now and returns when to look again without a wake-up.
+// claimDue starts owners for the tasks that are due now, and returns how long the claim loop may wait for a wake-up.
 func (e *Engine) claimDue(ctx context.Context) time.Duration {
 	for {
 		found, err := e.deps.Journal.Claim(ctx, journal.ClaimRequest{Now: time.Now(), Slots: e.cfg.MaxRunning, Max: claimBatch, Lease: e.cfg.Lease})
@@ -55,7 +55,7 @@ func (e *Engine) claimDue(ctx context.Context) time.Duration {
 			return retryDelay
 		}
 		for _, c := range found.Claims {
-			e.own(c)
+			e.startOwner(c)
 		}
 		if len(found.Claims) == claimBatch {
 			continue
@@ -67,7 +67,7 @@ func (e *Engine) claimDue(ctx context.Context) time.Duration {
 	}
 }
 
-// renewLoop renews the owners' claims, and ends owners that lost theirs: other owners may have their tasks.
+// renewLoop renews the owners' claims, and ends owners that lost theirs, because other owners may have their tasks.
 func (e *Engine) renewLoop(ctx context.Context) {
 	tick := time.NewTicker(e.cfg.Lease / 3)
 	defer tick.Stop()
@@ -84,7 +84,7 @@ func (e *Engine) renewLoop(ctx context.Context) {
 		}
 		for _, c := range claims {
 			if slices.Contains(lost, c.TaskID) {
-				e.lose(c)
+				e.claimLost(c)
 			}
 		}
 	}
@@ -100,8 +100,8 @@ func (e *Engine) claims() []journal.Claim {
 	return all
 }
 
-// lose ends an owner that lost its claim. Commits that it still makes are refused by their epoch.
-func (e *Engine) lose(c journal.Claim) {
+// claimLost ends an owner that lost its claim. The journal refuses its later commits by their epoch.
+func (e *Engine) claimLost(c journal.Claim) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if o := e.owners[c.TaskID]; o != nil && o.epoch == c.Epoch {
@@ -111,8 +111,8 @@ func (e *Engine) lose(c journal.Claim) {
 	}
 }
 
-// own starts an owner for a claim.
-func (e *Engine) own(c journal.Claim) {
+// startOwner starts an owner for a claim.
+func (e *Engine) startOwner(c journal.Claim) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopped {
@@ -124,9 +124,9 @@ func (e *Engine) own(c journal.Claim) {
 	go o.start()
 }
 
-// disown removes an owner and gives up its claim. again: the task is claimed again after a while.
-func (e *Engine) disown(o *owner, again bool) {
-	if again {
+// removeOwner removes an owner and gives up its claim. If reclaim is true, it waits first, because the task can be claimed again at once.
+func (e *Engine) removeOwner(o *owner, reclaim bool) {
+	if reclaim {
 		o.sleepUntilDraining(retryDelay)
 	}
 	e.mu.Lock()
@@ -135,7 +135,7 @@ func (e *Engine) disown(o *owner, again bool) {
 	}
 	e.mu.Unlock()
 	if err := e.deps.Journal.Yield(context.WithoutCancel(e.running), o.id, o.epoch); err != nil && !errors.Is(err, journal.ErrClosed) {
-		o.log().Error("the claim could not be given up; it ends by itself", "error", err)
+		o.log().Error("the claim could not be given up; it lasts until its lease ends", "error", err)
 	}
 	e.claimSoon() // a slot is free, a command may have arrived meanwhile, and the task may have a deadline
 }

@@ -23,7 +23,7 @@ const sendTimeout = 30 * time.Second
 // errQueued answers a command that has to wait for a running slot: it is stored, and will be applied.
 var errQueued = errors.New("the command waits for a running slot")
 
-// Create stores a new task and starts it. A repeated request returns the id of the first one's task.
+// Create stores a new task and starts it. A repeated request returns the id of the first request's task.
 func (e *Engine) Create(ctx context.Context, n journal.NewTask) (id string, err error) {
 	if e.isStopped() {
 		return "", stopping()
@@ -35,8 +35,8 @@ func (e *Engine) Create(ctx context.Context, n journal.NewTask) (id string, err 
 	return id, err
 }
 
-// Send stores a command for a task and returns the flow's answer; nil also if the command is stored and waits for a running slot. If ctx
-// ends first, the command is still applied.
+// Send stores a command for a task, waits until it is applied, and returns the flow's error. It also returns nil if the stored command waits
+// for a running slot. If ctx ends first, the command is still applied.
 func (e *Engine) Send(ctx context.Context, taskID string, c *storagev1.Command) error {
 	if e.isStopped() {
 		return stopping()
@@ -98,7 +98,7 @@ func (e *Engine) reply(commandID string, err error) {
 	}
 	select {
 	case result <- err:
-	default: // the sender knows already that the command is queued
+	default: // the sender already knows that the command is queued
 	}
 }
 
@@ -107,14 +107,14 @@ func stopping() error {
 		"the executor is stopping; try again when it is back")
 }
 
-// storageState records whether commits fail; in the zero value they do not.
+// storageState records whether commits fail. The zero value records success.
 type storageState struct {
 	mu      sync.Mutex // guards the fields below
 	err     error
 	failing chan struct{} // closed while commits fail; created when first needed
 }
 
-// set notes the result of a commit.
+// set records the result of a commit.
 func (s *storageState) set(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

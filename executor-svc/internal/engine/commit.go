@@ -24,14 +24,14 @@ type batch struct {
 	changed bool
 	// applied holds the numbers of the inbox commands in the batch; answers holds their results.
 	applied []uint64
-	answers []answer
-	// abandoned: the batch drops the running actions; their later results are ignored.
+	results []commandResult
+	// abandoned reports that the batch drops the running actions; their later results are ignored.
 	abandoned bool
 	// called holds the calls whose outcomes are in the batch.
 	called []flow.Called
 }
 
-type answer struct {
+type commandResult struct {
 	commandID string
 	err       error
 }
@@ -52,7 +52,7 @@ func (o *owner) apply(items []item) bool {
 	return o.store(b)
 }
 
-// store commits a batch and runs its actions. Planning runs beside the commit; actions that change anything outside start after it.
+// store commits a batch and runs its actions. Planning starts before the commit; actions that change anything outside start after it.
 func (o *owner) store(b *batch) bool {
 	early, late := split(b.actions)
 	if !b.changed && len(b.applied) == 0 {
@@ -70,7 +70,7 @@ func (o *owner) store(b *batch) bool {
 	switch err := o.commit(t); {
 	case errors.Is(err, journal.ErrInvalid):
 		o.state = before
-		return o.storeFailure(b, err)
+		return o.failUnstorable(b, err)
 	case err != nil:
 		return false
 	}
@@ -78,33 +78,33 @@ func (o *owner) store(b *batch) bool {
 	for _, c := range b.called {
 		o.session.Recorded(c)
 	}
-	for _, a := range b.answers {
+	for _, a := range b.results {
 		o.e.reply(a.commandID, a.err)
 	}
 	o.startAfterCommit(b, late)
 	return true
 }
 
-// storeFailure ends a task whose transition can never be stored.
-func (o *owner) storeFailure(b *batch, cause error) bool {
+// failUnstorable fails a task whose transition can never be stored.
+func (o *owner) failUnstorable(b *batch, cause error) bool {
 	o.log().Error("a transition cannot be stored", "error", cause)
-	failed := &batch{state: o.state, applied: b.applied, answers: b.answers}
+	failed := &batch{state: o.state, applied: b.applied, results: b.results}
 	o.fail(failed, "the change of the task cannot be stored: "+cause.Error())
 	return failed.changed && o.store(failed)
 }
 
-// applyInput asks the flow for the transition that an input leads to.
+// applyInput adds the flow's transition for an input to the batch.
 func (o *owner) applyInput(b *batch, i item) {
-	if i.turn == anyTurn {
-		i.turn = o.turn
+	if i.generation == anyGeneration {
+		i.generation = o.generation
 	}
-	if flow.EndsCall(i.input) && i.turn == o.turn && !b.abandoned {
+	if flow.EndsCall(i.input) && i.generation == o.generation && !b.abandoned {
 		o.calling = false
 		if c, ok := i.input.(flow.Called); ok {
 			b.called = append(b.called, c)
 		}
 	}
-	if i.turn != o.turn || b.abandoned || state.Ended(b.state.GetStatus()) {
+	if i.generation != o.generation || b.abandoned || state.Ended(b.state.GetStatus()) {
 		o.log().Debug("the late result of a dropped action is ignored")
 		return
 	}
@@ -123,7 +123,7 @@ func (o *owner) applyInput(b *batch, i item) {
 		return
 	}
 	if _, ok := i.input.(flow.Timeout); ok && stopsCall(t) {
-		o.stopped = true // a timeout that stops no call came early: the timer is set again
+		o.callStopped = true // else the timeout came early, and setRunTimer sets the timer again
 	}
 	b.add(next, t)
 }
@@ -142,12 +142,12 @@ func (o *owner) fail(b *batch, why string) {
 	b.add(next, t)
 }
 
-// applyCommand asks the flow for the transition that a command leads to.
+// applyCommand adds the flow's transition for a command to the batch, or its error to the results.
 func (o *owner) applyCommand(b *batch, c *journal.Command) {
 	b.applied = append(b.applied, c.No)
 	next := proto.CloneOf(b.state)
 	t, err := o.flow.Apply(o.task(next), flow.Command{Command: c.Command})
-	b.answers = append(b.answers, answer{c.GetId(), err})
+	b.results = append(b.results, commandResult{c.GetId(), err})
 	if err == nil {
 		b.add(next, t)
 	}
@@ -184,8 +184,8 @@ func (o *owner) transition(b *batch) journal.Transition {
 	return t
 }
 
-// commit returns once the transition is durable. It retries a storage that fails until the engine stops: the outcome of a call must not
-// be lost because a disk was full for a while. After noticePause, senders get an error that says that their command is stored and not yet applied.
+// commit returns once the transition is durable. It retries a failing storage until the engine stops, because the outcome of a call must not
+// be lost if the disk is full for a while. From a backoff of noticePause on, senders get an error: their command is stored, but not yet applied.
 func (o *owner) commit(t journal.Transition) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := o.e.deps.Journal.Commit(context.WithoutCancel(o.ctx), t)
@@ -197,7 +197,7 @@ func (o *owner) commit(t journal.Transition) error {
 			return err
 		case errors.Is(err, journal.ErrStale) && o.isStored(t):
 			o.e.storage.set(nil)
-			return nil // an earlier try was stored although it returned an error
+			return nil // an earlier try stored it, but returned an error
 		case errors.Is(err, journal.ErrStale), errors.Is(err, journal.ErrNotFound), errors.Is(err, journal.ErrClosed):
 			o.log().Error("this owner can no longer commit; it releases the task", "error", err)
 			return err
@@ -212,8 +212,8 @@ func (o *owner) commit(t journal.Transition) error {
 	}
 }
 
-// isStored reports whether a transition is in the journal. It retries a storage that cannot be read, because a wrong "no" would lose
-// the transition.
+// isStored reports whether a transition is in the journal. It retries a storage that cannot be read, because a wrong false would lose the
+// transition.
 func (o *owner) isStored(t journal.Transition) bool {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		stored, err := o.e.deps.Journal.Load(context.WithoutCancel(o.ctx), o.id)

@@ -15,20 +15,20 @@ import (
 
 // Config bounds an engine. Zero values mean the defaults.
 type Config struct {
-	// MaxRunning is how many tasks run at once; 30. Others wait in the journal.
+	// MaxRunning is how many tasks run at once; 30. Other tasks wait in the journal.
 	MaxRunning int
 	// DrainTimeout is how long running tool calls may take to end when the engine stops; 8 s.
 	DrainTimeout time.Duration
 	// Lease is how long a claim lasts unless it is renewed; 30 s.
 	Lease time.Duration
-	// Retention is how long tasks are kept after they ended; 0: for ever.
+	// Retention is how long ended tasks are kept; 0: for ever.
 	Retention time.Duration
 }
 
 const (
 	// retryDelay is the pause before a failed claim, load or read of the inbox is repeated.
 	retryDelay = 200 * time.Millisecond
-	// exitTimeout is how long owners may take to leave once everything they run was cancelled.
+	// exitTimeout is how long owners may take to release their tasks after their actions were cancelled.
 	exitTimeout = time.Second
 )
 
@@ -48,11 +48,11 @@ type Engine struct {
 	hub  *hub
 	// due wakes the claim loop.
 	due chan struct{}
-	// started is when the engine was made: a running task with an older checkpoint was interrupted.
+	// started is when the engine was made. A running task with an older checkpoint was interrupted.
 	started time.Time
 	// draining is closed when the engine stops: nothing new is started.
 	draining chan struct{}
-	// running is cancelled once running actions have to end.
+	// running is the parent of all actions' contexts; cancel cancels it when actions have to end.
 	running context.Context
 	cancel  context.CancelFunc
 	storage storageState
@@ -77,7 +77,7 @@ func New(cfg Config, deps Deps) *Engine {
 	return e
 }
 
-// Run owns due tasks until ctx is done. Then it starts nothing new, records the outcomes of running calls, and returns.
+// Run claims due tasks and runs them until ctx is done. Then it starts nothing new, records the outcomes of running calls, and returns.
 func (e *Engine) Run(ctx context.Context) error {
 	defer e.cancel()
 	defer e.deps.Runner.Close()
@@ -91,7 +91,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	return err
 }
 
-// drain starts nothing new, waits for running calls, and cancels those that do not end in time.
+// drain starts nothing new, waits for running calls, and isCancel those that do not end in time.
 func (e *Engine) drain() error {
 	e.mu.Lock()
 	e.stopped = true
@@ -116,7 +116,7 @@ func (e *Engine) drain() error {
 	case <-idle:
 		return nil
 	case <-exit.C:
-		return errors.New("some tasks could not be released in order, because the journal does not answer; they are recovered at the next start")
+		return errors.New("the journal did not answer in time, so some tasks could not be released; they are recovered at the next start")
 	}
 }
 

@@ -19,10 +19,10 @@ const (
 	tailBytes   = 1 << 20
 )
 
-// hub passes committed records to watchers from memory. Watchers pull: a slow one holds up no other, and reads from the journal what is no
-// longer in memory.
+// hub passes committed records to watchers from memory. Watchers pull, so that a slow one does not delay the others; it reads older records
+// from the journal.
 type hub struct {
-	mu     sync.Mutex // guards topics; held only to look them up, because all tasks share it
+	mu     sync.Mutex // guards topics; held only shortly, because all tasks share it
 	topics map[string]*topic
 }
 
@@ -32,8 +32,9 @@ type topic struct {
 
 	mu       sync.Mutex // guards the fields below; taken after hub.mu
 	watchers []*watcher
-	// task has the newest committed checkpoint; nil until the first commit after the first watcher came.
+	// task has the newest committed checkpoint; nil until the first commit after the topic was made.
 	task *journal.Task
+	// tail holds the newest records, and size their bytes.
 	tail []*eventRecord
 	size int
 }
@@ -78,8 +79,8 @@ func (h *hub) watch(id string) *watcher {
 	return w
 }
 
-// leave removes a watcher.
-func (h *hub) leave(w *watcher) {
+// unwatch removes a watcher.
+func (h *hub) unwatch(w *watcher) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := w.topic
@@ -91,7 +92,8 @@ func (h *hub) leave(w *watcher) {
 	}
 }
 
-// after returns the newest checkpoint and the records after a seq. complete is false if the journal has to be read.
+// after returns the task with its newest checkpoint, and the records with facts after seq. complete is false if the journal has to be read
+// instead.
 func (w *watcher) after(seq uint64) (task *journal.Task, records []*eventRecord, complete bool) {
 	t := w.topic
 	t.mu.Lock()
@@ -111,7 +113,7 @@ func (w *watcher) after(seq uint64) (task *journal.Task, records []*eventRecord,
 	return t.task, t.tail[unseen:len(t.tail):len(t.tail)], true
 }
 
-// publish passes a commit to watchers. It must not be changed afterwards.
+// publish passes a commit to watchers. Its arguments must not be changed afterwards.
 func (h *hub) publish(id string, head *storagev1.TaskHead, c *storagev1.Checkpoint, r *storagev1.Record) {
 	h.mu.Lock()
 	t := h.topics[id]
@@ -126,7 +128,7 @@ func (h *hub) publish(id string, head *storagev1.TaskHead, c *storagev1.Checkpoi
 	}
 	n := uint64(len(r.GetFacts()))
 	if t.task != nil && c.GetLastSeq()-n != t.task.Checkpoint.GetLastSeq() {
-		t.tail, t.size = nil, 0 // a commit between was not published here
+		t.tail, t.size = nil, 0 // a commit in between was not published to this hub
 	}
 	t.task = &journal.Task{ID: id, Head: head, Checkpoint: c}
 	if n > 0 {
@@ -135,7 +137,7 @@ func (h *hub) publish(id string, head *storagev1.TaskHead, c *storagev1.Checkpoi
 	for _, w := range t.watchers {
 		select {
 		case w.more <- struct{}{}:
-		default: // it has not looked yet
+		default: // the watcher has not read since the last value
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 const (
 	// loadBytes bounds the bytes of a task's records that are read at once.
 	loadBytes = 1 << 20
-	// maxConversationTurns is how many earlier turns (question and answer) of a conversation a planner reads.
+	// maxConversationTurns is how many earlier turns (question and answer) of a conversation the planner gets.
 	maxConversationTurns = 3
 	// firstPause and lastPause bound the backoff between tries while the storage fails.
 	firstPause = 50 * time.Millisecond
@@ -27,12 +27,12 @@ const (
 	noticePause = 400 * time.Millisecond
 )
 
-// errUnknownFlow: the task was created by a newer executor.
+// errUnknownFlow is the error of a task that a newer executor created.
 var errUnknownFlow = errors.New("the flow is not known to this executor; use a newer one")
 
-// load reads the task and its history, with backoff while the storage fails. again reports that the task cannot be read: its slot goes to
-// others, and it is claimed again later.
-func (o *owner) load() (loaded, again bool) {
+// load reads the task and its history, with backoff while the storage fails. reclaim reports that the task cannot be read: another task
+// gets its slot, and it is claimed again later.
+func (o *owner) load() (loaded, reclaim bool) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := o.read()
 		switch {
@@ -79,11 +79,11 @@ func (o *owner) read() error {
 	}
 	o.resumePending = !o.idle()
 	o.session = o.e.deps.Runner.Session(o.id, o.epoch, o.head, turns)
-	o.session.Notify = func(in flow.Input) { o.deliver(item{input: in, turn: anyTurn}) }
+	o.session.Notify = func(in flow.Input) { o.deliver(item{input: in, generation: anyGeneration}) }
 	o.base = o.session.AsUser(o.e.running)
 	o.startSpan()
 	o.cancel()
-	o.newTurn()
+	o.newGeneration()
 	return nil
 }
 

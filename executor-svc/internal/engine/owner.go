@@ -24,15 +24,15 @@ import (
 )
 
 // owner holds a task's claim and applies its inputs. It exists while the task runs and is dropped when the task waits or ends. It has no
-// goroutine of its own: to "run the owner" is to process the task's inputs. The goroutine that delivers an input does that, and the queue
-// ensures that there is only one at a time: if another one already runs the owner, that one processes the new input.
+// goroutine of its own: the goroutine that delivers an input runs the owner, which means that it processes the queued inputs. The queue
+// lets only one goroutine at a time run the owner; that one also processes the inputs that others deliver meanwhile.
 type owner struct {
 	e     *Engine // constant, like the three below
 	id    string
 	epoch uint64
 	slot  bool
 	in    queue
-	// lost is set when the claim was lost.
+	// lost reports that the claim was lost.
 	lost atomic.Bool
 	// actions counts running actions.
 	actions sync.WaitGroup
@@ -42,30 +42,31 @@ type owner struct {
 	head    *storagev1.TaskHead
 	flow    flow.Flow
 	session *runner.Session
-	// state is never changed in place: each transition works on a copy, so that actions may read the state that they were prepared from.
+	// state is never changed in place: each transition works on a copy, so that actions may read the state they were prepared from.
 	state   *storagev1.Checkpoint
 	history *history.Log
 	// resumePending is true until the flow has been asked how the loaded task continues.
 	resumePending bool
 
-	// turn is incremented when all actions are dropped, so that their late results are ignored. calling is true while a tool call is in
-	// flight; attached reports that an earlier owner made it.
-	turn     int
-	calling  bool
-	attached bool
-	// base is the context of all actions; it carries the task's trace and speaks for its user. ctx, cancel and emit are those of the turn's actions.
+	// generation is incremented when all actions are dropped, so that their late results are ignored. calling is true while a Call or Attach
+	// runs; attached reports that it is an Attach.
+	generation int
+	calling    bool
+	attached   bool
+	// base is the parent of all actions' contexts; it carries the task's trace and its user's identity. The actions of a generation share
+	// ctx, cancel and emit.
 	base   context.Context
 	span   trace.Span
 	ctx    context.Context
 	cancel context.CancelFunc
 	emit   func(flow.Input)
-	// next is an action that was started and waits for the goroutine that runs the owner.
+	// next is an action that the goroutine that runs the owner has to run next, or nil.
 	next func()
 
-	// runTimer fires when the task's run time is over; nil if it has no limit. stopped reports that it fired during the running call,
-	// which was told to stop.
-	runTimer *time.Timer
-	stopped  bool
+	// runTimer fires when the task's run time is over; nil if it has no limit. callStopped reports that the running call was stopped for
+	// that reason.
+	runTimer    *time.Timer
+	callStopped bool
 	// stableTimer fires when the process has survived long enough after recovering the task to reset its recovery count; nil if the
 	// count is small.
 	stableTimer *time.Timer
@@ -73,32 +74,32 @@ type owner struct {
 
 func newOwner(e *Engine, c journal.Claim) *owner {
 	o := &owner{e: e, id: c.TaskID, epoch: c.Epoch, slot: c.Slot, in: newQueue(), base: e.running}
-	o.newTurn()
+	o.newGeneration()
 	return o
 }
 
 func (o *owner) log() *slog.Logger { return o.e.deps.Log.With("task_id", o.id) }
 
-// start loads the task and runs the owner.
+// start loads the task and runs the owner. Without a slot, it applies only commands that need none.
 func (o *owner) start() {
 	stack.Reserve()
-	if loaded, again := o.load(); !loaded {
-		o.release(again)
+	if loaded, reclaim := o.load(); !loaded {
+		o.release(reclaim)
 		return
 	}
 	if !o.slot {
 		o.release(!o.applyWithoutSlot() && !o.draining())
 		return
 	}
-	o.work(o.run())
+	o.runActions(o.run())
 }
 
 // run applies inputs until there are none, and returns the action that the caller has to run next, or nil. The caller has entered the
 // queue.
 func (o *owner) run() (next func()) {
 	for {
-		if leave, again := o.advance(); leave {
-			o.release(again)
+		if leave, reclaim := o.advance(); leave {
+			o.release(reclaim)
 			return nil
 		}
 		next := o.next
@@ -110,9 +111,9 @@ func (o *owner) run() (next func()) {
 	}
 }
 
-// release gives up the claim. again requests a new one: another writer changed the task, or it could not be read. No other goroutine may
-// run the owner.
-func (o *owner) release(again bool) {
+// release gives up the claim. reclaim requests a new one, because another writer changed the task or the task could not be read. No other
+// goroutine may run the owner.
+func (o *owner) release(reclaim bool) {
 	o.cancel()
 	if o.next != nil {
 		go o.next()
@@ -123,18 +124,18 @@ func (o *owner) release(again bool) {
 		}
 	}
 	if o.session != nil {
-		o.session.Leave(context.WithoutCancel(o.base), !again && state.Ended(o.state.GetStatus()))
+		o.session.Leave(context.WithoutCancel(o.base), !reclaim && state.Ended(o.state.GetStatus()))
 	}
 	o.actions.Wait()
 	if o.span != nil {
 		o.span.End()
 	}
-	o.e.disown(o, again)
+	o.e.removeOwner(o, reclaim)
 	o.e.wg.Done()
 }
 
-// advance applies all inputs at hand. leave reports that the owner has to release the task, again that the task needs another claim.
-func (o *owner) advance() (leave, again bool) {
+// advance applies all queued inputs. leave reports that the owner has to release the task; reclaim, that the task needs another claim.
+func (o *owner) advance() (leave, reclaim bool) {
 	for {
 		switch {
 		case o.lost.Load():
@@ -145,7 +146,7 @@ func (o *owner) advance() (leave, again bool) {
 		items, err := o.gather()
 		switch {
 		case err != nil:
-			// Not released: only this owner has the results of its actions.
+			// The task is not released, because only this owner has the results of its actions.
 			o.log().Error("the inbox could not be read; retrying", "error", err)
 			o.in.noteCommands()
 			o.sleepUntilDraining(retryDelay)
@@ -163,13 +164,13 @@ func (o *owner) advance() (leave, again bool) {
 	}
 }
 
-// applyWithoutSlot applies inbox commands that start no work, cancellations first, so that cancelling a queued task does not wait for a
-// slot. The others stay in the inbox, and their senders get errQueued.
+// applyWithoutSlot applies inbox commands that start no work, cancellations first, so that a queued task can be cancelled without a slot.
+// Other commands stay in the inbox, and their senders get errQueued.
 func (o *owner) applyWithoutSlot() (ok bool) {
 	for {
 		inbox, err := o.e.deps.Journal.Inbox(o.ctx, o.id)
 		if err != nil {
-			// Not released: without a slot, the task is claimed again only for a further command.
+			// The task is not released: without a slot, only a further command would make it due.
 			o.log().Error("the inbox could not be read; retrying", "error", err)
 			if !o.sleepUntilDraining(retryDelay) {
 				return false
@@ -177,25 +178,25 @@ func (o *owner) applyWithoutSlot() (ok bool) {
 			continue
 		}
 		if o.expired() {
-			return o.apply([]item{{input: flow.Timeout{}, turn: o.turn}})
+			return o.apply([]item{{input: flow.Timeout{}, generation: o.generation}})
 		}
-		first := max(0, slices.IndexFunc(inbox, cancels))
+		first := max(0, slices.IndexFunc(inbox, isCancel))
 		if len(inbox) == 0 || !o.startsNothing(inbox[first]) {
 			for _, c := range inbox {
 				o.e.reply(c.GetId(), errQueued)
 			}
 			return true
 		}
-		// One at a time: its result decides what the next one starts.
+		// One at a time: whether the next one starts work depends on its result.
 		if !o.apply([]item{{command: &inbox[first]}}) {
 			return false
 		}
 	}
 }
 
-func cancels(c journal.Command) bool { return c.GetCancel() != nil }
+func isCancel(c journal.Command) bool { return c.GetCancel() != nil }
 
-// startsNothing tries a command on a copy of the state: flows are pure.
+// startsNothing reports whether a command starts no work. It applies the command to a copy of the state, because flows are pure.
 func (o *owner) startsNothing(c journal.Command) bool {
 	t, err := o.flow.Apply(o.task(proto.CloneOf(o.state)), flow.Command{Command: c.Command})
 	if err != nil {
@@ -211,8 +212,8 @@ func (o *owner) startsNothing(c journal.Command) bool {
 	return true
 }
 
-// gather returns the inputs at hand: first commands, so that nothing cancelled is started, then the resumption of a loaded task, then the
-// results of actions.
+// gather returns the inputs to apply: first commands, so that a cancelled task starts nothing, then the resumption of a loaded task, the
+// timeout of a wait, and the results of actions.
 func (o *owner) gather() (items []item, err error) {
 	if o.in.takeCommandsNoted() {
 		inbox, err := o.e.deps.Journal.Inbox(o.ctx, o.id)
@@ -224,11 +225,11 @@ func (o *owner) gather() (items []item, err error) {
 		}
 	}
 	if o.resumePending {
-		items = append(items, item{input: resume{recovered: o.recovered()}, turn: o.turn})
+		items = append(items, item{input: resume{recovered: o.recovered()}, generation: o.generation})
 		o.resumePending = false
 	}
 	if o.idle() && o.expired() {
-		items = append(items, item{input: flow.Timeout{}, turn: o.turn})
+		items = append(items, item{input: flow.Timeout{}, generation: o.generation})
 	}
 	return append(items, o.in.take()...), nil
 }
@@ -243,8 +244,8 @@ func (o *owner) idle() bool {
 	return o.state.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING || state.Ended(o.state.GetStatus())
 }
 
-// recordOutcomes records the outcome of a running call while the engine stops; everything else can be repeated later, and commands stay in
-// the inbox. It returns true once the owner may release the task.
+// recordOutcomes records the outcome of a running call while the engine stops. Other actions can be repeated, and commands stay in the inbox.
+// It returns true once the owner may release the task.
 func (o *owner) recordOutcomes() bool {
 	o.in.takeCommandsNoted()
 	for _, i := range o.in.take() {
@@ -256,7 +257,7 @@ func (o *owner) recordOutcomes() bool {
 		}
 		o.calling = false
 		if c, ok := i.input.(flow.Called); ok && o.ctx.Err() != nil {
-			// The stop cut the call off: the next owner of the task decides how it continues.
+			// The engine's stop cut off the call: the task's next owner continues it.
 			switch {
 			case c.Outcome == commonv1.Outcome_OUTCOME_UNKNOWN:
 				continue
@@ -273,13 +274,13 @@ func (o *owner) recordOutcomes() bool {
 	return true
 }
 
-// neverSent reports that a call was still waiting for a pool out of reach. It is made when the next owner loads the task.
+// neverSent reports whether a call was still waiting for a pool that could not be reached. The task's next owner sends it.
 func (o *owner) neverSent(c flow.Called) bool {
 	return c.Outcome == commonv1.Outcome_OUTCOME_NOT_EXECUTED && c.Err.GetReason() == commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR &&
 		!o.state.GetCancelRequested()
 }
 
-// task returns the task in a state, as flows and actions read it.
+// task returns the task with a state, for flows and actions.
 func (o *owner) task(s *storagev1.Checkpoint) *flow.Task {
 	return &flow.Task{ID: o.id, Head: o.head, State: s, Now: time.Now()}
 }
@@ -293,13 +294,13 @@ func (o *owner) draining() bool {
 	}
 }
 
-// sleepUntilDraining waits; false if the engine starts to stop meanwhile.
+// sleepUntilDraining waits; it returns false if the engine begins to stop meanwhile.
 func (o *owner) sleepUntilDraining(pause time.Duration) bool { return sleep(pause, o.e.draining) }
 
-// sleepUntilShutdown waits; false once running actions have to end.
+// sleepUntilShutdown waits; it returns false if running actions have to end meanwhile.
 func (o *owner) sleepUntilShutdown(pause time.Duration) bool { return sleep(pause, o.e.running.Done()) }
 
-// sleep waits; false if done is closed meanwhile.
+// sleep waits; it returns false if done is closed meanwhile.
 func sleep(pause time.Duration, done <-chan struct{}) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -315,14 +316,14 @@ func sleep(pause time.Duration, done <-chan struct{}) bool {
 func (o *owner) deliver(i item) {
 	o.in.add(i)
 	if o.in.enter() {
-		go func() { o.work(o.run()) }()
+		go func() { o.runActions(o.run()) }()
 	}
 }
 
-// wake makes the owner read its inbox, and notice that it has to leave.
+// wake makes the owner read its inbox, and check whether it has to release the task.
 func (o *owner) wake() {
 	o.in.noteCommands()
 	if o.in.enter() {
-		go func() { o.work(o.run()) }()
+		go func() { o.runActions(o.run()) }()
 	}
 }

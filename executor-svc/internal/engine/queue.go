@@ -11,24 +11,25 @@ import (
 type item struct {
 	command *journal.Command
 	input   flow.Input
-	// turn is the owner's turn in which the action was started; results of dropped actions are ignored.
-	turn int
+	// generation is the owner's generation that started the action. Results of earlier generations are ignored.
+	generation int
 }
 
-// anyTurn is the turn of inputs that no action sent.
-const anyTurn = -1
+// anyGeneration marks inputs that no action sent.
+const anyGeneration = -1
 
-// queue holds the results of actions, and ensures that only one goroutine at a time runs the owner, which means to process its inputs. It
-// is unbounded: results must not be refused, and actions must not wait for each other.
+// queue holds inputs of an owner, and ensures that only one goroutine at a time runs the owner. It is unbounded: results must not be refused,
+// and actions must not wait for each other.
 type queue struct {
 	mu    sync.Mutex // guards the fields below
 	items []item
-	// commands: the inbox may hold new commands, or the owner has to leave.
+	// commands reports that the inbox may hold new commands, or that the owner may have to release the task.
 	commands bool
-	running  bool
+	// running reports that a goroutine runs the owner.
+	running bool
 }
 
-// newQueue returns the queue of an owner that runs.
+// newQueue returns a queue that its caller has entered.
 func newQueue() queue { return queue{commands: true, running: true} }
 
 // add queues an item. The caller then calls enter.
@@ -38,7 +39,7 @@ func (q *queue) add(i item) {
 	q.items = append(q.items, i)
 }
 
-// enter makes the caller the goroutine that runs the owner; false if there is one.
+// enter makes the caller the goroutine that runs the owner. It returns false if another goroutine does.
 func (q *queue) enter() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -49,7 +50,7 @@ func (q *queue) enter() bool {
 	return true
 }
 
-// exit ends running the owner; false if there is more to do.
+// exit makes the caller stop running the owner. It returns false if there are inputs left.
 func (q *queue) exit() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -57,7 +58,7 @@ func (q *queue) exit() bool {
 	return !q.running
 }
 
-// noteCommands notes that the inbox may hold new commands; the inbox itself has them and their order.
+// noteCommands notes that the inbox may hold new commands. The commands themselves, and their order, are in the journal.
 func (q *queue) noteCommands() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

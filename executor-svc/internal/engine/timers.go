@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// stableAfter is how long a process has to run with a recovered task until a further crash is no longer attributed to the task.
+	// stableAfter is how long a process has to survive with a recovered task until a further crash is no longer attributed to the task.
 	stableAfter = 30 * time.Second
-	// stableAfterAttach is the same if the owner only follows a call that runs in a pool.
+	// stableAfterAttach is the same for an owner that only waits for a call that runs in a pool.
 	stableAfterAttach = time.Second
-	// fewRecoveries and less are not reset, so that an ordinary crash costs no further commit.
+	// fewRecoveries is the highest recovery count that is not reset, so that an ordinary crash costs no further commit.
 	fewRecoveries = 1
 )
 
@@ -29,14 +29,14 @@ func (o *owner) setStableTimer() {
 		if o.calling && o.attached {
 			after = stableAfterAttach
 		}
-		o.stableTimer = time.AfterFunc(after, func() { o.deliver(item{input: flow.RecoverySettled{}, turn: anyTurn}) })
+		o.stableTimer = time.AfterFunc(after, func() { o.deliver(item{input: flow.RecoverySettled{}, generation: anyGeneration}) })
 	}
 }
 
-// settleRecovery resets the recovery count of a task without progress, because the process shuts down cleanly.
+// settleRecovery resets the recovery count of a recovered task without progress, because the process stops in order.
 func (o *owner) settleRecovery() {
 	if o.state.GetRecoveries() > 0 && !o.idle() {
-		o.apply([]item{{input: flow.RecoverySettled{}, turn: o.turn}})
+		o.apply([]item{{input: flow.RecoverySettled{}, generation: o.generation}})
 	}
 }
 
@@ -63,12 +63,12 @@ func deadline(c *storagev1.Checkpoint) time.Time {
 // setRunTimer sets the timer for the end of the task's run time.
 func (o *owner) setRunTimer() {
 	limit := o.head.GetLimits().GetMaxRunTime()
-	if o.stopped = o.stopped && o.calling; o.stopped || limit <= 0 {
+	if o.callStopped = o.callStopped && o.calling; o.callStopped || limit <= 0 {
 		return
 	}
 	left := max(time.Millisecond, time.Duration(limit-flow.RunTime(o.state, time.Now())))
 	if o.runTimer == nil {
-		o.runTimer = time.AfterFunc(left, func() { o.deliver(item{input: flow.Timeout{}, turn: anyTurn}) })
+		o.runTimer = time.AfterFunc(left, func() { o.deliver(item{input: flow.Timeout{}, generation: anyGeneration}) })
 	} else {
 		o.runTimer.Reset(left)
 	}

@@ -12,14 +12,14 @@ import (
 // traceParent is the key of the W3C trace context.
 const traceParent = "traceparent"
 
-// TraceParent returns the trace context of a request as a task keeps it; empty if the request is not traced.
+// TraceParent returns the trace context of a request in the form that a task stores; empty if the request is not traced.
 func TraceParent(ctx context.Context) string {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)
 	return carrier[traceParent]
 }
 
-// startSpan makes actions part of the task's trace, which starts with the request that created it. The span of a recovered task also
+// startSpan makes actions part of the task's trace, which starts with the request that created the task. The span of a recovered task also
 // links to that request.
 func (o *owner) startSpan() {
 	if o.head.GetTraceParent() == "" {

@@ -13,11 +13,11 @@ import (
 // watchBytes is how much a watcher reads at once.
 const watchBytes = 256 << 10
 
-// Watch calls send for each event of a task whose seq is greater than after. It returns when all committed events were sent and the task
-// has ended or until is true of its status.
+// Watch calls send for each event of a task whose seq is greater than after. It returns once all committed events were sent and the task
+// has ended or until returns true for its status.
 func (e *Engine) Watch(ctx context.Context, taskID string, after uint64, until func(executorv1.ExecutorStatus) bool, send func(*executorv1.ExecutorEvent) error) error {
 	w := e.hub.watch(taskID)
-	defer e.hub.leave(w)
+	defer e.hub.unwatch(w)
 	serverStopping := serve.Stopping(ctx)
 	for {
 		t, records, complete := w.after(after)
@@ -56,7 +56,7 @@ func (e *Engine) Watch(ctx context.Context, taskID string, after uint64, until f
 	}
 }
 
-// readEvents reads records from the journal that are not in memory.
+// readEvents reads records that are not in memory from the journal.
 func (e *Engine) readEvents(ctx context.Context, taskID string, after uint64) (*journal.Task, []*eventRecord, error) {
 	found, err := e.deps.Journal.Records(ctx, taskID, after, watchBytes)
 	if err != nil {
