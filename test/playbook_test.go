@@ -164,7 +164,7 @@ answer: "${read.message} (${inputs.first})"
 	}
 	out, err = pawl("playbook", "check", "bad.yaml")
 	for _, want := range []string{
-		"line 2: step 1 refers to steps.later", "line 2: `attempts` must be", "line 3: `tool` must be", "line 3: `foreach`: it must be a list, but is a int",
+		"line 2: step 1 refers to steps.later", "line 2: step 1: retry.attempts: must be", "line 3: step 2: tool: must match", "line 3: `foreach`: it must be a list, but is a int",
 		"line 3: step 2 refers to ${inputs.file}",
 	} {
 		if err == nil || !strings.Contains(out, want) {

@@ -242,16 +242,16 @@ func TestControlIsChecked(t *testing.T) {
 	}
 	want := []string{
 		"line 2: step 1 (item) refers to steps.later, but no step before it is called later; it can refer to goal",
-		"line 3: `if`: it must be a bool, but is a int",
+		"line 3: step 2: if: must be a boolean or a string, is a number",
 		"line 3: `foreach`: it must be a list, but is a string",
+		"line 4: step 3: retry.attempts: must be at least 2, is 1; it counts the first attempt too",
 		"line 4: `if`: Syntax error: mismatched input '<EOF>' (at character 4)",
-		"line 4: `attempts` must be a number from 2 to 10, the first attempt included",
 		"line 5: `if`: undeclared reference to 'nope' (at character 1)",
+		`line 6: step 5: retry: has unknown property "times"`,
+		`line 6: step 5: retry: required property "attempts" is missing`,
 		"line 6: `if`: invalid matches argument (at character 33)",
-		"line 6: `retry` has an unknown key `times`; it can have attempts",
-		"line 7: step 6 (later) refers to ${index}, but no step before it is called index; it can refer to goal, item, step2, step3, step4, step5",
-		"line 7: `retry` needs `attempts`",
-		"and 1 more",
+		`line 7: step 6: retry: required property "attempts" is missing`,
+		"and 2 more",
 	}
 	if d := cmp.Diff(want, got); d != "" || !strings.Contains(e.Message, "and ") {
 		t.Errorf("%s\n%s", e.Message, d)
@@ -263,9 +263,9 @@ func TestControlIsChecked(t *testing.T) {
 		"{tool: a/b, input: {x: \"${index}\"}}":          "but no step before it is called index",
 		"{tool: a/b, foreach: [\"${item}\"]}":            "but no step before it is called item",
 		"{tool: a/b, if: inputs.x}":                      "step 1 reads the input x, which `inputs` does not have",
-		"{tool: a/b, retry: {}}":                         "`retry` needs `attempts`",
-		"{tool: a/b, retry: 3}":                          "`retry` must have `key: value` lines",
-		"{tool: a/b, foreach: {a: 1}}":                   "`foreach` must be a text",
+		"{tool: a/b, retry: {}}":                         `retry: required property "attempts" is missing`,
+		"{tool: a/b, retry: 3}":                          "retry: must be an object, is a number",
+		"{tool: a/b, foreach: {a: 1}}":                   "foreach: must be a string or an array, is an object",
 		"{tool: a/b, if: \"" + strings.Repeat("(", 300) + "true" + strings.Repeat(")", 300) + "\"}": "recursion",
 		"{tool: a/b, if: \"" + strings.Repeat("true && ", 20000) + "true\"}":                        "size",
 	} {

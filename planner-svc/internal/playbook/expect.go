@@ -22,48 +22,23 @@ const mostShown = 200
 // operators lists the operators of expectations, in the order in which they are checked.
 var operators = []string{"exists", "equals", "not_equals", "contains", "matches", "gte", "lte"}
 
-func (r *reader) expectations(n *yaml.Node) (all []Expectation) {
-	if n.Kind != yaml.SequenceNode {
-		r.wrong(n, "`expect` must be a list, such as `- { path: structured.count, gte: 1 }`")
-		return nil
+func (r *reader) expectation(n *yaml.Node) Expectation {
+	e := Expectation{Path: child(n, "path").Value, Line: n.Line}
+	for _, op := range operators {
+		v := child(n, op)
+		if v.IsZero() {
+			continue
+		}
+		c := check{op: op, operand: r.json(v, 0, op != "matches")}
+		if op == "matches" {
+			var err error
+			if c.pattern, err = regexp.Compile(v.Value); err != nil {
+				r.wrong(v, "`matches` must be a regular expression (RE2 syntax)")
+			}
+		}
+		e.Checks = append(e.Checks, c)
 	}
-	for _, item := range n.Content {
-		e := Expectation{Line: item.Line}
-		keys := []member{{"path", func(v *yaml.Node) {
-			e.Path = r.matching(v, "path", pathPattern, "be names and indexes with dots between them, such as structured.files.0")
-		}}}
-		for _, op := range operators {
-			keys = append(keys, member{op, func(v *yaml.Node) { e.Checks = append(e.Checks, r.check(op, v)) }})
-		}
-		r.members(item, "an expectation", keys...)
-		if item.Kind == yaml.MappingNode && len(e.Checks) == 0 {
-			r.wrong(item, "an expectation needs one of "+strings.Join(operators, ", "))
-		}
-		all = append(all, e)
-	}
-	return all
-}
-
-func (r *reader) check(op string, n *yaml.Node) check {
-	c := check{op: op, operand: r.json(n, 0, op != "matches")}
-	kind := strictjson.Kind(c.operand)
-	switch op {
-	case "exists":
-		if kind != "boolean" {
-			r.wrong(n, "`exists` must be true or false")
-		}
-	case "gte", "lte":
-		if kind != "number" && len(namesIn(c.operand)) == 0 {
-			r.wrong(n, "`"+op+"` must be a number")
-		}
-	case "matches":
-		pattern, err := regexp.Compile(strictjson.Content(c.operand))
-		if err != nil || kind != "string" {
-			r.wrong(n, "`matches` must be a regular expression (RE2 syntax)")
-		}
-		c.pattern = pattern
-	}
-	return c
+	return e
 }
 
 // holds checks an expectation of a step's output; the error names the expected and the actual value.

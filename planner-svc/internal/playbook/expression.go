@@ -51,15 +51,14 @@ func (r *reader) expression(n *yaml.Node, key string, result *cel.Type) *express
 		r.wrong(n, "`"+key+"`: "+fmt.Sprintf(format, args...))
 		return nil
 	}
-	text := r.text(n, key)
-	env, err := environment()
-	switch {
-	case err != nil:
-		return wrong("%v", err)
-	case strings.TrimSpace(text) == "":
+	if tag := n.ShortTag(); tag != "!!str" && tag != "!!bool" || strings.TrimSpace(n.Value) == "" { // absent, or of a wrong form
 		return nil
 	}
-	checked, issues := env.Compile(text)
+	env, err := environment()
+	if err != nil {
+		return wrong("%v", err)
+	}
+	checked, issues := env.Compile(n.Value)
 	if issues.Err() != nil {
 		for _, e := range issues.Errors() {
 			message, _, _ := strings.Cut(strings.TrimSuffix(e.Message, " (in container '')"), " expecting ") // any of thirty tokens

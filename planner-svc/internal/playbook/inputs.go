@@ -21,10 +21,12 @@ type Inputs struct {
 
 // inputs reads the schema of the inputs: a JSON Schema of an object, or the properties of one, which are required unless they have a default.
 func (r *reader) inputs(n *yaml.Node) Inputs {
+	if n.Kind != yaml.MappingNode {
+		return Inputs{}
+	}
 	in := Inputs{Schema: r.json(n, 0, false)}
 	given, err := strictjson.ParseObject(in.Schema)
-	if err != nil || len(given.Keys()) == 0 {
-		r.wrong(n, "`inputs` must have `name: {type: …}` lines, or be a JSON Schema of an object")
+	if err != nil {
 		return in
 	}
 	properties := in.Schema
@@ -40,13 +42,13 @@ func (r *reader) inputs(n *yaml.Node) Inputs {
 		} else {
 			required = append(required, strictjson.Quote(name))
 		}
-		if !idPattern.MatchString(name) {
-			r.wrong(n, "an input must begin with a letter and have letters, digits, _ and - alone: "+name)
-		}
 		in.properties.Set(name, property)
 	}
 	if in.Schema == "" {
 		in.Schema = `{"type":"object","properties":` + in.properties.String() + `,"required":` + strictjson.Array(required) + `,"additionalProperties":false}`
+	}
+	if len(r.problems) > 0 { // which may be of these inputs
+		return in
 	}
 	if in.compiled, err = schema.Compile(in.Schema); err != nil {
 		r.wrong(n, "`inputs`: "+errs.From(err).Message)

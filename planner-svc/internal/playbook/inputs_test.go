@@ -67,12 +67,12 @@ steps: [{tool: ws/find, if: "!has(inputs.a)", input: {pattern: "${inputs.type}"}
 
 func TestInputsAreChecked(t *testing.T) {
 	for inputs, says := range map[string]string{
-		"[a]":                              "`inputs` must have",
-		"{}":                               "`inputs` must have",
-		"{a: 5}":                           "`inputs`: ",
+		"[a]":                              "inputs: must be an object, is an array; it has `name: {type: …}` lines",
+		"{}":                               "inputs: must have at least 1 member",
+		"{a: 5}":                           "inputs.a: must be a boolean or an object, is a number",
 		"{a: {type: text}}":                "`inputs`: ",
 		"{a: {type: integer, default: x}}": "a default of `inputs` does not fit: \"/a\": must be an integer",
-		"{a.b: {type: string}}":            "an input must begin with a letter",
+		"{a.b: {type: string}}":            `inputs: has unknown property "a.b"; it has`,
 		"{b: {type: string}}":              "reads the input a, which `inputs` does not have",
 	} {
 		for _, use := range []string{"input: {x: \"${inputs.a}\"}", "if: \"inputs.a == ''\""} {

@@ -1,10 +1,10 @@
 package playbook
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,15 +26,6 @@ const (
 	indexName  = "index"
 )
 
-// maxAttempts bounds how often a step is tried.
-const maxAttempts = 10
-
-var (
-	idPattern   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
-	toolPattern = regexp.MustCompile(`^[^/]+/.+$`)
-	pathPattern = regexp.MustCompile(`^[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*$`)
-)
-
 // Parse reads and checks a playbook. The error is INVALID_PLAYBOOK and names the lines.
 func Parse(text string) (*Playbook, error) {
 	root, err := document(text)
@@ -42,7 +33,10 @@ func Parse(text string) (*Playbook, error) {
 		return nil, err
 	}
 	r := &reader{p: &Playbook{byID: map[string]int{}}}
-	r.playbook(root)
+	if raw := r.json(root, 0, false); len(r.problems) == 0 {
+		r.checkForm(root, raw)
+		r.playbook(root)
+	}
 	if len(r.problems) > 0 {
 		slices.SortStableFunc(r.problems, func(a, b problem) int { return a.line - b.line })
 		return nil, invalid(r.problems)
@@ -75,7 +69,8 @@ func syntaxError(err error) problem {
 	return problem{line, "it is not valid YAML: " + text}
 }
 
-// reader reads a playbook and collects problems, so that a person can correct them all at once.
+// reader reads a playbook and collects problems, so that a person can correct them all at once. Values of a wrong form are skipped, because
+// the schema has found them.
 type reader struct {
 	p        *Playbook // as far as it was read: references are to its steps
 	problems []problem
@@ -88,68 +83,46 @@ func (r *reader) wrong(n *yaml.Node, message string) {
 }
 
 func (r *reader) playbook(root *yaml.Node) {
-	r.members(root, "the playbook",
-		member{"name", func(v *yaml.Node) { r.p.Name = r.text(v, "name") }},
-		member{"goal", func(v *yaml.Node) { r.p.Goal = r.text(v, "goal") }},
-		member{"inputs", func(v *yaml.Node) { r.p.Inputs = r.inputs(v) }},
-		member{"steps", r.steps},
-		member{"answer", func(v *yaml.Node) {
-			r.what, r.given = "the answer", nil
-			r.p.Answer = r.template(v, "answer")
-		}})
-	if root.Kind == yaml.MappingNode && r.p.Steps == nil {
-		r.wrong(root, "`steps` is missing")
-	}
-}
-
-func (r *reader) steps(n *yaml.Node) {
-	r.p.Steps = []Step{}
-	if n.Kind != yaml.SequenceNode || len(n.Content) == 0 {
-		r.wrong(n, "`steps` must be a list of at least one step")
-		return
-	}
-	for i, item := range n.Content {
-		step := r.step(i, item)
+	r.p.Name, r.p.Goal = child(root, "name").Value, child(root, "goal").Value
+	r.p.Inputs = r.inputs(child(root, "inputs"))
+	for i, n := range items(child(root, "steps")) {
+		step := r.step(i, n)
 		if taken, ok := r.p.byID[step.ID]; ok {
-			r.wrong(item, "the id "+step.ID+" is taken by step "+strconv.Itoa(taken+1)+"; ids are unique")
-		} else if step.ID == goalName || step.ID == inputsName && r.p.Inputs.Schema != "" {
-			r.wrong(item, "a step's `id` cannot be `"+step.ID+"`, which is the playbook's")
+			r.wrong(n, "the id "+step.ID+" is taken by step "+strconv.Itoa(taken+1)+"; ids are unique")
+		} else if step.ID == inputsName && r.p.Inputs.Schema != "" {
+			r.wrong(n, "a step's `id` cannot be `inputs`, which are the playbook's")
 		}
 		r.p.byID[step.ID] = i
 		r.p.Steps = append(r.p.Steps, step)
 	}
+	r.what, r.given = "the answer", nil
+	r.p.Answer = r.template(child(root, "answer"))
 }
 
 // step reads one step, each key with the names that its references may use.
 func (r *reader) step(i int, n *yaml.Node) Step {
-	s := Step{ID: defaultID(i), template: &strictjson.Object{}, Line: n.Line}
+	s := Step{
+		ID: cmp.Or(child(n, "id").Value, defaultID(i)), Tool: child(n, "tool").Value, Line: n.Line,
+		Continue: child(n, "on_error").Value == "continue", Risk: risk.Parse(child(n, "risk").Value),
+	}
+	_ = child(child(n, "retry"), "attempts").Decode(&s.Attempts)
 	r.what, r.given = stepName(i, s.ID), nil
-	what := "step " + strconv.Itoa(i+1)
-	r.members(n, what,
-		member{"id", func(v *yaml.Node) {
-			s.ID = r.matching(v, "id", idPattern, "begin with a letter and have letters, digits, _ and - alone")
-			r.what = stepName(i, s.ID)
-		}},
-		member{"tool", func(v *yaml.Node) { s.Tool = r.matching(v, "tool", toolPattern, "be the id of a tool, SERVER/NAME") }},
-		member{"if", func(v *yaml.Node) { s.If = r.expression(v, "if", cel.BoolType) }},
-		member{"foreach", func(v *yaml.Node) {
-			s.Foreach = r.list(v)
-			r.given = []string{itemName, indexName}
-		}},
-		member{"description", func(v *yaml.Node) { s.Description = r.template(v, "description") }},
-		member{"input", func(v *yaml.Node) { s.template = r.object(v) }},
-		member{"expect", func(v *yaml.Node) {
-			r.given = append(r.given, s.ID)
-			s.Expect = r.expectations(v)
-		}},
-		member{"retry", func(v *yaml.Node) { s.Attempts = r.retry(v) }},
-		member{"on_error", func(v *yaml.Node) { s.Continue = r.oneOf(v, "on_error", "stop", "continue") == "continue" }},
-		member{"risk", func(v *yaml.Node) { s.Risk = risk.Parse(r.oneOf(v, "risk", "low", "medium", "high")) }})
-	if n.Kind == yaml.MappingNode && s.Tool == "" {
-		r.wrong(n, what+" has no `tool`")
+	s.If = r.expression(child(n, "if"), "if", cel.BoolType)
+	if list := child(n, "foreach"); !list.IsZero() {
+		s.Foreach = r.list(list)
+		r.given = []string{itemName, indexName}
+	}
+	s.Description = r.template(child(n, "description"))
+	var err error
+	if s.template, err = strictjson.ParseObject(r.json(child(n, "input"), 0, true)); err != nil {
+		s.template = &strictjson.Object{}
 	}
 	s.Input = s.template.String()
 	s.names = append(namesIn(s.Input), namesIn(s.Description)...)
+	r.given = append(r.given, s.ID)
+	for _, item := range items(child(n, "expect")) {
+		s.Expect = append(s.Expect, r.expectation(item))
+	}
 	return s
 }
 
@@ -159,51 +132,20 @@ func (r *reader) list(n *yaml.Node) *expression {
 	switch {
 	case n.Kind == yaml.SequenceNode:
 		template = r.json(n, 0, true)
-	case n.Kind == yaml.ScalarNode && strings.HasPrefix(n.Value, "${"):
-		template = r.template(n, "foreach")
+	case strings.HasPrefix(n.Value, "${"):
+		template = r.template(n)
 	default:
 		return r.expression(n, "foreach", cel.ListType(cel.DynType))
 	}
 	return &expression{template: template, names: namesIn(template)}
 }
 
-func (r *reader) retry(n *yaml.Node) (attempts int) {
-	r.members(n, "`retry`", member{"attempts", func(v *yaml.Node) {
-		var err error
-		if attempts, err = strconv.Atoi(v.Value); err != nil || attempts < 2 || attempts > maxAttempts {
-			r.wrong(v, "`attempts` must be a number from 2 to "+strconv.Itoa(maxAttempts)+", the first attempt included")
-		}
-	}})
-	if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
-		r.wrong(n, "`retry` needs `attempts`")
-	}
-	return attempts
-}
-
-// matching reads a text that must match a pattern, as must says.
-func (r *reader) matching(n *yaml.Node, key string, pattern *regexp.Regexp, must string) string {
-	text := r.text(n, key)
-	if text != "" && !pattern.MatchString(text) {
-		r.wrong(n, "`"+key+"` must "+must)
-	}
-	return text
-}
-
-func (r *reader) oneOf(n *yaml.Node, key string, values ...string) string {
-	v := r.text(n, key)
-	if v != "" && !slices.Contains(values, v) {
-		r.wrong(n, "`"+key+"` must be one of "+strings.Join(values, ", "))
-	}
-	return v
-}
-
-// template reads a text with references; it is returned as a JSON string.
-func (r *reader) template(n *yaml.Node, key string) string {
-	text := r.text(n, key)
-	if text == "" {
+// template reads a text with references; it is returned as a JSON string, or "" if there is none.
+func (r *reader) template(n *yaml.Node) string {
+	if n.Value == "" {
 		return ""
 	}
-	raw := strictjson.Quote(text)
+	raw := strictjson.Quote(n.Value)
 	r.checkRefs(n, raw)
 	return raw
 }

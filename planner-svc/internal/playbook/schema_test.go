@@ -2,22 +2,15 @@ package playbook
 
 import (
 	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
-
-	"pawl.dev/services/schema"
 )
 
 // The published schema accepts what Parse accepts, and refuses unknown keys in every place.
 func TestPublishedSchema(t *testing.T) {
-	raw, err := os.ReadFile("../../../docs/playbook.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	published, err := schema.Compile(string(raw))
+	published, err := compiledForm()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,75 +1,101 @@
 package playbook
 
 import (
+	_ "embed"
 	"encoding/json"
-	"slices"
+	"errors"
+	"strconv"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 
+	"pawl.dev/services/schema"
 	"pawl.dev/services/strictjson"
 )
 
 // maxDepth bounds how deep an input may be nested.
 const maxDepth = 64
 
-// member is a key that a mapping may have, with the function that reads its value.
-type member struct {
-	key  string
-	read func(v *yaml.Node)
+//go:embed playbook.schema.json
+var form string
+
+var compiledForm = sync.OnceValues(func() (*schema.Schema, error) { return schema.Compile(form) })
+
+// hints explain what the schema says as a pattern or as alternatives, by the last key of a problem's path.
+var hints = map[string]string{
+	"id":       "it begins with a letter, has letters, digits, _ and - alone, and is not `goal`",
+	"tool":     "it is the id of a tool, SERVER/NAME",
+	"inputs":   "it has `name: {type: …}` lines, or is a JSON Schema of an object; names begin with a letter and have letters, digits, _ and - alone",
+	"expect":   "it is a list, such as `- { path: structured.count, gte: 1 }`",
+	"attempts": "it counts the first attempt too",
+	"path":     "it is names and indexes with dots between them, such as structured.files.0",
+	"gte":      "it is a number, or a reference to one",
+	"lte":      "it is a number, or a reference to one",
 }
 
-// members reads the members of a mapping in the order of known, and reports unknown keys, duplicate keys, and nodes that are
-// no mapping.
-func (r *reader) members(n *yaml.Node, what string, known ...member) {
-	if n.Kind != yaml.MappingNode {
-		r.wrong(n, what+" must have `key: value` lines")
-		return
+// checkForm checks a playbook against the published schema.
+func (r *reader) checkForm(root *yaml.Node, raw string) {
+	published, err := compiledForm()
+	if err == nil {
+		err = published.Validate(raw)
 	}
-	keys := make([]string, len(known))
-	for i, m := range known {
-		keys[i] = m.key
+	var wrong *schema.Invalid
+	switch {
+	case errors.As(err, &wrong):
+		for _, p := range wrong.Problems {
+			r.wrongForm(root, p)
+		}
+	case err != nil:
+		r.wrong(root, err.Error())
 	}
-	values := map[string]*yaml.Node{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		switch k := n.Content[i]; {
-		case values[k.Value] != nil:
-			r.wrong(k, "`"+k.Value+"` is given twice")
-		case !slices.Contains(keys, k.Value):
-			r.wrong(k, what+" has an unknown key `"+k.Value+"`; it can have "+strings.Join(keys, ", "))
+}
+
+// wrongForm adds a problem that the schema has found, with the line of the value, or of the key that is unknown.
+func (r *reader) wrongForm(root *yaml.Node, p schema.Problem) {
+	n, place, last := root, "the playbook", ""
+	for i, key := range strings.Split(p.Pointer, "/")[1:] {
+		switch at, err := strconv.Atoi(key); {
+		case i == 0:
+			place = key
+		case i == 1 && err == nil:
+			place = "step " + strconv.Itoa(at+1)
+		case i == 2:
+			place += ": " + key
 		default:
-			values[k.Value] = n.Content[i+1]
+			place += "." + key
+		}
+		n, last = child(n, key), key
+	}
+	text := place + ": " + p.Message
+	if hint := hints[last]; hint != "" {
+		text += "; " + hint
+	}
+	said, _, _ := strings.Cut(p.Message, ", did you mean")
+	for i := 0; n.Kind == yaml.MappingNode && i < len(n.Content); i += 2 {
+		if strings.Contains(said, strconv.Quote(n.Content[i].Value)) {
+			n = n.Content[i]
 		}
 	}
-	for _, m := range known {
-		if v := values[m.key]; v != nil {
-			m.read(v)
-		}
-	}
+	r.wrong(n, text)
 }
 
-// text reads a scalar that is a text. Numbers and the like are taken as they are written.
-func (r *reader) text(n *yaml.Node, key string) string {
-	if n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null" {
-		r.wrong(n, "`"+key+"` must be a text")
-		return ""
+// child returns the value of a mapping's key, or the item of a sequence at an index; a zero node if there is none.
+func child(n *yaml.Node, key string) *yaml.Node {
+	for i, item := range n.Content {
+		if n.Kind == yaml.SequenceNode && strconv.Itoa(i) == key || n.Kind == yaml.MappingNode && i%2 == 1 && n.Content[i-1].Value == key {
+			return item
+		}
 	}
-	if strings.TrimSpace(n.Value) == "" {
-		r.wrong(n, "`"+key+"` is empty")
-	}
-	return n.Value
+	return &yaml.Node{}
 }
 
-// object reads a step's input.
-func (r *reader) object(n *yaml.Node) *strictjson.Object {
-	if n.Kind == yaml.MappingNode {
-		if o, err := strictjson.ParseObject(r.json(n, 0, true)); err == nil {
-			return o
-		}
-	} else if n.ShortTag() != "!!null" {
-		r.wrong(n, "`input` must have `key: value` lines")
+// items returns the items of a sequence, none of any other node.
+func items(n *yaml.Node) []*yaml.Node {
+	if n.Kind != yaml.SequenceNode {
+		return nil
 	}
-	return &strictjson.Object{}
+	return n.Content
 }
 
 // json writes a node as exact JSON. With refs it checks the references in its strings.
