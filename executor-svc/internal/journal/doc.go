@@ -1,6 +1,6 @@
-// Package journal is the contract of the store that tasks live in: transitions are committed here, whole or not at all,
-// and everything that is shown is read from here. The stores are in the packages below; journaltest holds each of them
-// to this contract.
+// Package journal defines the interface of the store of tasks and agents. A transition is committed whole or not at all, and
+// everything that users see is read from the store. Package bolt implements it; journaltest tests an implementation against
+// this contract.
 //
 // It must not know flows, planners or pools.
 package journal

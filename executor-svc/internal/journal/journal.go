@@ -13,19 +13,19 @@ import (
 	"pawl.dev/services/humantime"
 )
 
-// The errors of a journal. Any other error is one of the storage itself: the change is not stored and may be submitted
-// again. The exception is a disk that fails while a change is made durable: then reading the task tells whether it was
-// stored, if need be after a restart.
+// The errors of a journal. Any other error comes from the storage itself: the change is not stored and may be submitted again.
+// The exception is a disk that fails while a change is made durable: then only reading the task shows whether the change is
+// stored, if necessary after a restart.
 var (
 	// ErrNotFound: the user has no such task or agent.
 	ErrNotFound = errors.New("not found")
 	// ErrStale: the task was changed by another writer; load it again.
 	ErrStale = errors.New("the task was changed by another writer")
-	// ErrExists: an agent with that id exists.
+	// ErrExists: an agent with this id exists.
 	ErrExists = errors.New("exists already")
 	// ErrRequestReused: the request_id belongs to a different request.
 	ErrRequestReused = errors.New("request_id was used for a different request")
-	// ErrInvalid: the change can never be stored; submitting it again is useless.
+	// ErrInvalid: the change can never be stored; do not submit it again.
 	ErrInvalid = errors.New("cannot be stored")
 	// ErrLocked: another process has the store open.
 	ErrLocked = errors.New("another process has the store open")
@@ -42,12 +42,12 @@ type Limited struct {
 	// Requests were made within Window.
 	Requests int
 	Window   time.Duration
-	// RetryAfter is how long until the next one is accepted.
+	// RetryAfter is how long to wait until the next request is accepted.
 	RetryAfter time.Duration
 }
 
 func (l *Limited) Error() string {
-	return fmt.Sprintf("%d requests within %s; the next one is taken in %s", l.Requests, humantime.Text(l.Window), humantime.AtLeast(l.RetryAfter))
+	return fmt.Sprintf("%d requests within %s; the next one is accepted in %s", l.Requests, humantime.Text(l.Window), humantime.AtLeast(l.RetryAfter))
 }
 
 // Journal stores tasks and agents. All methods may be called concurrently. A change that was acknowledged survives a crash,
@@ -61,9 +61,9 @@ type Journal interface {
 
 // Tasks stores tasks.
 type Tasks interface {
-	// Create stores a new task with its first transition, unclaimed. If the user already has a task with that request_id,
+	// Create stores a new task with its first transition and without an owner. If the user already has a task with that request_id,
 	// Create returns its id and stores nothing; ErrRequestReused if it came from a different request; *Limited if the user
-	// had too many requests. Repeated requests do not count as requests; those of deleted tasks do.
+	// had too many requests. Repeated requests do not count; requests whose tasks were deleted do.
 	Create(ctx context.Context, n NewTask) (id string, created bool, err error)
 	// Admit returns what Create would return for a new request of this user now: nil or *Limited.
 	Admit(ctx context.Context, user string, a Admission) error
@@ -72,20 +72,20 @@ type Tasks interface {
 	// Commit stores a transition and returns once it is durable. ErrStale if t.Checkpoint.Rev does not follow the stored
 	// one or t.Epoch is not that of the task's claim, ErrNotFound if the task does not exist.
 	Commit(ctx context.Context, t Transition) error
-	// Send puts a command into a task's inbox and returns its number; the task becomes due. Numbers grow.
+	// Send puts a command into a task's inbox and returns its number; the task becomes due. Later commands have greater numbers.
 	Send(ctx context.Context, taskID string, c *storagev1.Command) (uint64, error)
 	// Claim makes the caller the owner of tasks that are due and have no owner.
 	//
 	// A task is due if it is in INIT or RUNNING, if there are commands in its inbox, or if its deadline has passed. While
 	// there is a free slot it is claimed with one. While there is none, tasks with new commands are claimed without a slot,
-	// so that commands that start nothing can be applied; such a task is claimed again only after another command.
+	// so that commands that start nothing can be applied; such a task is claimed without a slot again only after another command.
 	// Deadlines end tasks and need no slot. Slots go to the user with the fewest, then to the one who waited longest; a
 	// user's tasks are claimed in the order in which they became due.
 	//
 	// The epoch of a claim is greater than those of all earlier claims of the task, also across restarts.
 	Claim(ctx context.Context, r ClaimRequest) (Claims, error)
-	// Renew extends claims by a lease from now, and returns the ids of those that were lost: another owner may have the
-	// task. A store that only one process can open has nothing to renew.
+	// Renew extends claims by a lease from now, and returns the tasks whose claims were lost: another owner may have them. In
+	// a store that only one process can open, claims do not expire.
 	Renew(ctx context.Context, claims []Claim, now time.Time, lease time.Duration) (lost []string, err error)
 	// Yield releases a claim; the task may be claimed again when it is due. Yielding a lost claim does nothing.
 	Yield(ctx context.Context, taskID string, epoch uint64) error
@@ -101,8 +101,8 @@ type Tasks interface {
 	// Delete removes a task that has ended, with its records and the payloads that no other task refers to. ErrNotEnded,
 	// ErrNotFound.
 	Delete(ctx context.Context, taskID string) error
-	// Sweep deletes tasks that ended before a time, oldest first, at most max of them, and returns how many. Its cost does
-	// not depend on the number of stored tasks. Damaged tasks are left and reported in one error (ErrDamaged).
+	// Sweep deletes at most max tasks that ended before a time, oldest first, and returns how many. Its cost does not depend
+	// on the number of stored tasks. It leaves damaged tasks and reports them in one error (ErrDamaged).
 	Sweep(ctx context.Context, endedBefore time.Time, max int) (int, error)
 }
 
@@ -115,7 +115,7 @@ type Agents interface {
 	Agent(ctx context.Context, user, id string) (*storagev1.Agent, error)
 	// ListAgents returns agents with ids greater than after, by id.
 	ListAgents(ctx context.Context, user, after string, limit int) ([]AgentEntry, error)
-	// DeleteAgent removes an agent; with ifRev other than 0 only that rev (ErrStale). ErrNotFound.
+	// DeleteAgent removes an agent. With ifRev other than 0 the stored one must have that rev (ErrStale). ErrNotFound.
 	DeleteAgent(ctx context.Context, user, id string, ifRev uint64) error
 }
 
@@ -168,13 +168,13 @@ type Claim struct {
 // Transition is the input of Commit.
 type Transition struct {
 	TaskID string
-	// Epoch is that of the owner's claim.
+	// Epoch is the epoch of the owner's claim.
 	Epoch uint64
-	// Head is the task's, unchanged; stores index by it.
+	// Head is the task's head, which never changes; stores index by it.
 	Head *storagev1.TaskHead
-	// Checkpoint replaces the stored one, whose Rev must be one less.
+	// Checkpoint replaces the stored checkpoint, whose Rev must be one less.
 	Checkpoint *storagev1.Checkpoint
-	// Deadline is when the task becomes due by itself while it waits; zero: never.
+	// Deadline is when the task becomes due without a command; zero: never.
 	Deadline time.Time
 	// Record holds the facts; nil if there are none. Its last fact has seq Checkpoint.LastSeq.
 	Record *storagev1.Record
@@ -206,7 +206,7 @@ type Record struct {
 // Query selects the tasks to list.
 type Query struct {
 	User string
-	// Before is the id of the last task of the page before; empty for the first page.
+	// Before is the id of the last task of the previous page; empty for the first page.
 	Before         string
 	Limit          int
 	Statuses       []executorv1.ExecutorStatus

@@ -12,17 +12,17 @@ import (
 // Admit implements journal.Tasks.
 func (s *Store) Admit(_ context.Context, user string, a journal.Admission) error {
 	return s.file.view(func(t *table) error {
-		reject, err := admit(t, user, a, false)
+		rejection, err := admit(t, user, a, false)
 		if err != nil {
 			return err
 		}
-		return reject
+		return rejection
 	})
 }
 
-// admit keeps the times of a user's newest requests in a ring: the number of a request modulo the limit is its place. Another request fits
-// if the one whose place it takes is older than the window; finished tasks count too.
-func admit(t *table, user string, a journal.Admission, take bool) (reject, err error) {
+// admit keeps the times of a user's newest requests in a ring of as many places as the limit. A request is admitted if the request
+// whose place it takes is older than the window; requests of tasks that have ended count too. With take, it also records the request.
+func admit(t *table, user string, a journal.Admission, take bool) (rejection, err error) {
 	if a.Requests <= 0 || a.Window <= 0 {
 		return nil, nil
 	}
@@ -52,7 +52,7 @@ func readNumber(t *table, key []byte) (n uint64, known bool, err error) {
 		return 0, false, err
 	}
 	if len(v) != 8 {
-		return 0, false, damaged(name(key), "it is no number")
+		return 0, false, damaged(name(key), "it is not a number")
 	}
 	return binary.BigEndian.Uint64(v), true, nil
 }

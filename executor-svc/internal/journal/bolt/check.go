@@ -13,7 +13,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// maxProblems bounds the problems that a check reports.
+// maxProblems bounds how many problems a check reports.
 const maxProblems = 1000
 
 // Problem is a defect in a journal's file.
@@ -26,8 +26,8 @@ type Problem struct {
 
 func (p Problem) String() string { return p.Where + ": " + p.What }
 
-// Check reads the whole journal and returns its defects; for tests. The log is not applied meanwhile, because bbolt's
-// check would take pages that a transaction is about to free for free ones.
+// Check reads the whole journal and returns its defects; for tests. The log is not applied meanwhile, because bbolt's check
+// would report pages that a running transaction frees.
 func (s *Store) Check() error {
 	s.file.applying.Lock()
 	defer s.file.applying.Unlock()
@@ -38,7 +38,7 @@ func (s *Store) Check() error {
 	return err
 }
 
-// CheckFile reads a journal that no process has open, with its log, and returns its defects.
+// CheckFile reads a journal that no process has open, including its log, and returns its defects.
 func CheckFile(path string) ([]Problem, error) {
 	f, torn, err := openToRead(path)
 	if err != nil {
@@ -59,7 +59,7 @@ func checkFile(f *file) ([]Problem, error) {
 		c.t = t
 		err := c.all()
 		if err == nil && len(c.problems) == 0 {
-			// Only if everything could be read, because bbolt checks in a goroutine whose faults cannot be recovered.
+			// Only if all entries could be read, because bbolt checks in a goroutine whose faults cannot be recovered.
 			for e := range t.base.Tx().Check() {
 				c.add("the file", e)
 			}
@@ -73,7 +73,7 @@ func checkFile(f *file) ([]Problem, error) {
 	return c.problems, err
 }
 
-// checker checks each entry, and that the entries that belong to it exist.
+// checker checks each entry, and that its related entries exist.
 type checker struct {
 	t        *table
 	problems []Problem
@@ -85,7 +85,7 @@ func (c *checker) add(where string, what any) {
 	}
 }
 
-// expect records err if it is not nil; otherwise it records problem if ok is false.
+// expect records err if it is not nil, else problem if ok is false.
 func (c *checker) expect(key []byte, ok bool, problem string, err error) {
 	switch {
 	case err != nil:
@@ -103,7 +103,7 @@ func (c *checker) all() error {
 			return damaged(name(k), "keys are not in order")
 		}
 		last = k
-		if err := intact(name(k), func() error { c.entry(k, v); return nil }); err != nil {
+		if err := faultsAsErrors(name(k), func() error { c.entry(k, v); return nil }); err != nil {
 			c.add(name(k), err)
 		}
 	}
@@ -123,7 +123,7 @@ func (c *checker) entry(k, v []byte) {
 		hasChecksum = bytes.Equal(k, keyGeneration) || bytes.Equal(k, keyLog)
 	case kindDue, kindDeadline, kindEnded, kindUser, kindRequest, kindWindow, kindPayload, kindAgent:
 	default:
-		c.add(name(k), "there is no such kind of entry")
+		c.add(name(k), "no such kind of entry exists")
 		return
 	}
 	var err error
@@ -136,7 +136,7 @@ func (c *checker) entry(k, v []byte) {
 	c.index(k, v)
 }
 
-// index checks an entry of an index against the task.
+// index checks that an entry outside a task's own keys matches the task.
 func (c *checker) index(k, v []byte) {
 	switch k[0] {
 	case kindDue, kindDeadline, kindEnded, kindUser, kindConversation:
@@ -148,7 +148,7 @@ func (c *checker) index(k, v []byte) {
 		c.expect(k, want[string(k)], "the entry does not match the task", err)
 	case kindRequest:
 		if len(v) != idSize {
-			c.add(name(k), "it is no task's id")
+			c.add(name(k), "it is not a task id")
 			return
 		}
 		want, err := entriesOf(c.t, uuid.UUID(v))
@@ -159,10 +159,10 @@ func (c *checker) index(k, v []byte) {
 		c.expect(k, len(k) == 1+len(sum) && sha256.Sum256(v) == sum, "its content does not match its hash", nil)
 		prefix := append([]byte{kindReference}, sum[:]...)
 		refs := c.t.ascend(prefix)
-		c.expect(k, refs.next() && hasPrefix(refs.key, prefix), "nothing refers to it", nil)
+		c.expect(k, refs.next() && hasPrefix(refs.key, prefix), "no task refers to it", nil)
 	case kindReference:
 		if len(k) != 1+len(hash{})+idSize {
-			c.add(name(k), "its key has a wrong size")
+			c.add(name(k), "its key has the wrong size")
 			return
 		}
 		sum := hash(k[1 : 1+len(hash{})])
@@ -174,13 +174,13 @@ func (c *checker) index(k, v []byte) {
 	}
 }
 
-// has reports whether a key exists, also one without a value.
+// has reports whether a key exists, even without a value.
 func has(t *table, key []byte) bool {
 	c := t.ascend(key)
 	return c.next() && bytes.Equal(c.key, key)
 }
 
-// entriesOf returns the keys in indexes that a task must have.
+// entriesOf returns the index keys that a task must have.
 func entriesOf(t *table, id uuid.UUID) (map[string]bool, error) {
 	head, err := readHead(t, id)
 	if err != nil {
@@ -240,7 +240,7 @@ func (c *checker) taskEntry(k, v []byte) {
 	}
 }
 
-// task checks a task as a whole.
+// task checks a task as a whole: its indexes, commands and records.
 func (c *checker) task(id uuid.UUID) {
 	k := taskKey(id, partHead)
 	t, err := readTask(c.t, id)

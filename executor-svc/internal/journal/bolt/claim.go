@@ -23,7 +23,7 @@ func (s *Store) Claim(ctx context.Context, r journal.ClaimRequest) (journal.Clai
 	return s.due.claim(r), nil
 }
 
-// Renew implements journal.Tasks: claims last as long as this process.
+// Renew implements journal.Tasks. Claims last as long as this process.
 func (s *Store) Renew(_ context.Context, claims []journal.Claim, _ time.Time, _ time.Duration) ([]string, error) {
 	if s.c.isClosed() {
 		return nil, journal.ErrClosed
@@ -33,7 +33,7 @@ func (s *Store) Renew(_ context.Context, claims []journal.Claim, _ time.Time, _ 
 
 // Yield implements journal.Tasks.
 func (s *Store) Yield(_ context.Context, taskID string, epoch uint64) error {
-	id, err := rawID(taskID)
+	id, err := parseID(taskID)
 	if err != nil {
 		return err
 	}
@@ -44,10 +44,10 @@ func (s *Store) Yield(_ context.Context, taskID string, epoch uint64) error {
 	return nil
 }
 
-// dueEntry is a task in the index of due tasks.
+// dueEntry is an entry of the index of due tasks.
 type dueEntry struct {
 	dueChange
-	// no orders tasks by when they became due; 0: the task is not in the index.
+	// no orders the tasks by when they became due; 0: the task is not in the index.
 	no uint64
 }
 
@@ -56,7 +56,7 @@ const (
 	flagCommands = 2
 )
 
-// put stores the entry of a task that is due, or removes it from the index.
+// put stores the entry if the task is due, else removes it from the index.
 func (e *dueEntry) put(t *table, o *operation) (err error) {
 	o.changes = append(o.changes, e.dueChange)
 	k := dueKey(e.id)
@@ -106,7 +106,7 @@ func readDueEntry(key, stored []byte) (dueEntry, error) {
 	}}, nil
 }
 
-// load reads from the indexes what is due, in the order in which it became due, and what has a deadline.
+// load reads the tasks that are due, in the order in which they became due, and those with a deadline.
 func (d *due) load(t *table) error {
 	entries := map[uuid.UUID]*dueEntry{}
 	var order []*dueEntry
@@ -130,7 +130,7 @@ func (d *due) load(t *table) error {
 			return err
 		}
 		if len(c.key) != 1+8+idSize {
-			return damaged(name(c.key), "its key has a wrong size")
+			return damaged(name(c.key), "its key has the wrong size")
 		}
 		id := idOf(c.key)
 		if entries[id] == nil {

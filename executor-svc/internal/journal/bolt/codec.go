@@ -16,11 +16,11 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// large is the size in bytes from which a string is stored once by its hash, beside the messages that hold it. It bounds
-// what a step with a large input writes at each commit, because the input is part of the checkpoint and of a record.
+// large is the longest string, in bytes, that is stored within its message. A longer one is stored once, under its hash. That
+// bounds the bytes that a step with a large input writes at each commit, because the checkpoint and a record hold the input.
 const large = 4 << 10
 
-// maxMessage bounds the size of a message that is put together from a stored value.
+// maxMessage bounds the size of a message that is put together from its payloads.
 const maxMessage = 128 << 20
 
 var errValue = errors.New("it cannot be decoded")
@@ -51,7 +51,7 @@ func checksum(key, value []byte) uint32 {
 // hash names a payload: the SHA-256 of its bytes.
 type hash = [sha256.Size]byte
 
-// payload is a large string that is stored beside the messages that hold it.
+// payload is a large string that is stored apart from the messages that hold it.
 type payload struct {
 	sum  hash
 	data []byte
@@ -59,8 +59,8 @@ type payload struct {
 
 // encode appends a message and returns the payloads that were cut out of it. They share memory with the encoded message.
 //
-// A message without large strings is stored in wire form. Otherwise a zero byte goes first, which begins no message, then
-// the number of cuts, for each cut its distance from the one before, its size and its hash, and then the rest of the message.
+// A message without large strings is stored in wire form. Otherwise the value is a zero byte, with which no message begins; the
+// number of cuts; for each cut its distance from the one before, its size and its hash; and the rest of the message.
 func encode(dst []byte, m proto.Message) ([]byte, []payload, error) {
 	if size := proto.Size(m); size <= large {
 		dst = slices.Grow(dst, size+checksumSize)
@@ -148,13 +148,13 @@ func decode(value []byte, into proto.Message, load func(hash) ([]byte, error)) (
 	return len(wire), proto.UnmarshalOptions{Merge: true}.Unmarshal(wire, into)
 }
 
-// cut is the position of a payload: after gap more bytes of the part that is stored in place.
+// cut is the position of a payload: after gap more bytes of the rest of the message.
 type cut struct {
 	gap, size uint64
 	sum       hash
 }
 
-// readCuts returns the cuts of an encoded message and the part that is stored in place.
+// readCuts returns the cuts of an encoded message and the rest of the message.
 func readCuts(value []byte) (cuts []cut, rest []byte, err error) {
 	if len(value) == 0 || value[0] != 0 {
 		return nil, value, nil
@@ -172,28 +172,28 @@ func readCuts(value []byte) (cuts []cut, rest []byte, err error) {
 	return cuts, r.rest, nil
 }
 
-// taskState is stored in front of a checkpoint, so that it is read without decoding the checkpoint.
+// taskState holds fields of a checkpoint that are stored before it, so that they are read without decoding the checkpoint.
 type taskState struct {
 	rev     uint64
 	status  executorv1.ExecutorStatus
 	lastSeq uint64
-	// due is when the task ended, or its deadline before that, in nanoseconds since 1970; 0: it has none.
-	due int64
+	// indexTime is when the task ended or, before that, its deadline, in nanoseconds since 1970; 0: none.
+	indexTime int64
 }
 
 // encodeCheckpoint appends a state and its checkpoint.
 func encodeCheckpoint(dst []byte, s taskState, c *storagev1.Checkpoint) ([]byte, []payload, error) {
-	for _, n := range []uint64{s.rev, uint64(uint32(s.status)), s.lastSeq, uint64(s.due)} {
+	for _, n := range []uint64{s.rev, uint64(uint32(s.status)), s.lastSeq, uint64(s.indexTime)} {
 		dst = binary.AppendUvarint(dst, n)
 	}
 	return encode(dst, c)
 }
 
-// readState returns the state and the encoded checkpoint behind it.
+// readState returns the state and the encoded checkpoint that follows it.
 func readState(value []byte) (taskState, []byte, error) {
 	r := reader{rest: value}
 	s := taskState{
-		rev: r.uvarint(), status: executorv1.ExecutorStatus(int32(r.uvarint())), lastSeq: r.uvarint(), due: int64(r.uvarint()),
+		rev: r.uvarint(), status: executorv1.ExecutorStatus(int32(r.uvarint())), lastSeq: r.uvarint(), indexTime: int64(r.uvarint()),
 	}
 	if r.short {
 		return taskState{}, nil, errValue
@@ -201,7 +201,7 @@ func readState(value []byte) (taskState, []byte, error) {
 	return s, r.rest, nil
 }
 
-// reader reads numbers and bytes; short reports that there were too few bytes.
+// reader reads numbers and bytes; short is set if there were too few bytes.
 type reader struct {
 	rest  []byte
 	short bool

@@ -146,7 +146,7 @@ func TestLargeStringIsAPayload(t *testing.T) {
 }
 
 func TestStateBeforeCheckpoint(t *testing.T) {
-	want := taskState{rev: 7, status: executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING, lastSeq: 1 << 40, due: 1_800_000_000_000_000_000}
+	want := taskState{rev: 7, status: executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING, lastSeq: 1 << 40, indexTime: 1_800_000_000_000_000_000}
 	value, _, err := encodeCheckpoint(nil, want, &storagev1.Checkpoint{Rev: 7, Name: "n"})
 	if err != nil {
 		t.Fatal(err)

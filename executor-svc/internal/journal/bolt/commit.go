@@ -18,7 +18,7 @@ func (s *Store) Commit(ctx context.Context, t journal.Transition) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	id, err := rawID(t.TaskID)
+	id, err := parseID(t.TaskID)
 	if err != nil {
 		return err
 	}
@@ -26,31 +26,31 @@ func (s *Store) Commit(ctx context.Context, t journal.Transition) error {
 	if n := uint64(len(t.Record.GetFacts())); n > 0 {
 		records = []journal.Record{{FirstSeq: t.Checkpoint.GetLastSeq() - n + 1, Record: t.Record}}
 	}
-	w, err := newWrite(id, t.Head, t.Checkpoint, t.Deadline, records)
+	w, err := encodeTransition(id, t.Head, t.Checkpoint, t.Deadline, records)
 	if err != nil {
 		return err
 	}
 	w.folded = t.Folded
 	return s.c.do(func(b *table, o *operation) (rejection, err error) {
-		o.owned, o.task = s.due.begin(id, t.Epoch), id
+		o.owned, o.task = s.due.beginWrite(id, t.Epoch), id
 		old, err := storedState(b, id)
 		if err != nil {
 			return err, nil
 		}
-		if rejection := w.follows(old, o.owned, t.Epoch); rejection != nil {
+		if rejection := w.checkFollows(old, o.owned, t.Epoch); rejection != nil {
 			return rejection, nil
 		}
 		return nil, w.put(b, o, old)
 	})
 }
 
-// follows returns why the transition cannot be made on top of the stored state, or nil.
-func (w *write) follows(old *taskState, owned bool, epoch uint64) error {
+// checkFollows returns an error if the transition does not follow the stored state or its writer does not own the task.
+func (w *storedTransition) checkFollows(old *taskState, owned bool, epoch uint64) error {
 	switch {
 	case old == nil:
 		return journal.ErrNotFound
 	case !owned:
-		return fmt.Errorf("epoch %d does not own it: %w", epoch, journal.ErrStale)
+		return fmt.Errorf("epoch %d does not own the task: %w", epoch, journal.ErrStale)
 	case old.rev+1 != w.state.rev:
 		return fmt.Errorf("rev %d does not follow %d: %w", w.state.rev, old.rev, journal.ErrStale)
 	case old.lastSeq+w.facts != w.state.lastSeq:
@@ -84,7 +84,7 @@ func (s *Store) Create(ctx context.Context, n journal.NewTask) (string, bool, er
 	if err := ctx.Err(); err != nil {
 		return "", false, err
 	}
-	id, err := rawID(n.ID)
+	id, err := parseID(n.ID)
 	if err != nil {
 		return "", false, err
 	}
@@ -98,7 +98,7 @@ func (s *Store) Create(ctx context.Context, n journal.NewTask) (string, bool, er
 	if seq != n.Checkpoint.GetLastSeq()+1 {
 		return "", false, fmt.Errorf("the records end at seq %d, not at %d: %w", seq-1, n.Checkpoint.GetLastSeq(), journal.ErrInvalid)
 	}
-	w, err := newWrite(id, n.Head, n.Checkpoint, time.Time{}, n.Records)
+	w, err := encodeTransition(id, n.Head, n.Checkpoint, time.Time{}, n.Records)
 	if err != nil {
 		return "", false, err
 	}
@@ -129,7 +129,7 @@ func (s *Store) Create(ctx context.Context, n journal.NewTask) (string, bool, er
 	return id.String(), true, nil
 }
 
-// findRepeated returns the task that this request created before, or uuid.Nil.
+// findRepeated returns the task that this request created earlier, or uuid.Nil.
 func findRepeated(t *table, id uuid.UUID, h *storagev1.TaskHead) (existing uuid.UUID, rejection error) {
 	if h.GetRequestId() != "" {
 		k := requestKey(h.GetUserSub(), h.GetRequestId())
@@ -140,13 +140,13 @@ func findRepeated(t *table, id uuid.UUID, h *storagev1.TaskHead) (existing uuid.
 		case len(v) == idSize:
 			return uuid.UUID(v), sameRequest(t, uuid.UUID(v), h.GetRequestHash())
 		case v != nil:
-			return uuid.Nil, damaged(name(k), "it is no task's id")
+			return uuid.Nil, damaged(name(k), "it is not a task id")
 		}
 	}
 	if t.Get(taskKey(id, partHead)) == nil {
 		return uuid.Nil, nil
 	}
-	// The same task was submitted twice, because its first answer was an error.
+	// The caller repeats a Create that was stored although it returned an error.
 	return id, sameRequest(t, id, h.GetRequestHash())
 }
 
@@ -161,7 +161,7 @@ func sameRequest(t *table, id uuid.UUID, hash []byte) error {
 	return nil
 }
 
-// putHead stores the head of a new task and its entries in the indexes that never change.
+// putHead stores the head of a new task, and its index entries that never change.
 func putHead(t *table, id uuid.UUID, h *storagev1.TaskHead, encoded []byte) error {
 	if err := put(t, taskKey(id, partHead), encoded); err != nil {
 		return err
@@ -182,7 +182,7 @@ func (s *Store) Send(ctx context.Context, taskID string, c *storagev1.Command) (
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	id, err := rawID(taskID)
+	id, err := parseID(taskID)
 	if err != nil {
 		return 0, err
 	}
@@ -209,7 +209,7 @@ func (s *Store) Send(ctx context.Context, taskID string, c *storagev1.Command) (
 			}
 			e.id, e.user = id, head.GetUserSub()
 		}
-		// The sequence is part of the file: numbers grow across restarts, and none is given out twice.
+		// The sequence is stored: numbers grow across restarts, and none is used twice.
 		if no, err = t.NextSequence(); err != nil {
 			return nil, err
 		}
@@ -221,7 +221,7 @@ func (s *Store) Send(ctx context.Context, taskID string, c *storagev1.Command) (
 		}
 		e.commands, e.sent = true, 1
 		if !state.Ended(st.status) {
-			e.deadline = st.due
+			e.deadline = st.indexTime
 		}
 		return nil, e.put(t, o)
 	})

@@ -15,14 +15,14 @@ import (
 // maxBatch bounds how many changes share one fsync, so that a batch does not grow without end under load.
 const maxBatch = 1024
 
-// operation is a change of the journal that waits for its batch.
+// operation is a change of the journal, from its submission until it is answered.
 type operation struct {
-	// run makes the change. It checks first and writes then: a rejection leaves the batch untouched, an err spoils it.
+	// run checks the change, then makes it. A rejection concerns this change only and leaves the batch untouched; an err fails the batch.
 	run func(t *table, o *operation) (rejection, err error)
-	// owned: due.begin was called for task.
+	// owned: due.beginWrite returned true for task.
 	owned bool
 	task  uuid.UUID
-	// changes are given to due once they are durable.
+	// changes are passed to due once they are durable.
 	changes   []dueChange
 	rejection error
 	// answer receives the result of the change, or errLead.
@@ -32,17 +32,17 @@ type operation struct {
 var (
 	// errLead tells a waiting goroutine to write the next batch.
 	errLead = errors.New("lead the next batch")
-	// errPanicked is returned to goroutines whose batch another one wrote that panicked.
+	// errPanicked is the answer to changes if the goroutine that leads panics.
 	errPanicked = errors.New("a program error stopped the journal in the middle of a change; whether the change is stored is unknown; start pawl again")
 )
 
-// committer is a group commit without a timer and without a goroutine of its own: changes share one fsync with all that
-// arrived while the batch before was written. A change that arrives while nothing is written is written at once; otherwise
-// it waits in the next batch, which the goroutine of its first change writes.
+// committer is a group commit without a timer and without a goroutine of its own. A change that arrives while nothing is written
+// is written at once. Otherwise it waits for the next batch, whose changes share one fsync; the goroutine of the batch's first
+// change writes it.
 type committer struct {
 	file *file
 	due  *due
-	free sync.Pool
+	free sync.Pool // of operations
 
 	// batch and lastSize belong to the goroutine that leads. Answered changes are nil in batch.
 	batch    []*operation
@@ -51,7 +51,7 @@ type committer struct {
 	mu      sync.Mutex // guards the fields below
 	waiting []*operation
 	leading bool
-	// closed is the answer to new changes; nil while they are accepted.
+	// closed is the error for new changes; nil while they are accepted.
 	closed error
 	// idle is closed when no goroutine leads and new changes are refused.
 	idle chan struct{}
@@ -63,8 +63,8 @@ func newCommitter(f *file, d *due) *committer {
 	return c
 }
 
-// do makes a change and returns once it is durable or refused. It does not end with a context, because its caller has to
-// know whether the change is stored.
+// do makes a change and returns once it is durable or rejected. It takes no context, because its caller has to know whether the
+// change is stored.
 func (c *committer) do(run func(t *table, o *operation) (rejection, err error)) error {
 	o := c.free.Get().(*operation)
 	o.run = run
@@ -107,7 +107,7 @@ func (c *committer) lead() {
 		}
 	}()
 	c.gather()
-	// The callers that were just answered are about to come back: yielding to each lets them share this fsync.
+	// The callers that were just answered are about to submit again: yielding lets them share this fsync.
 	for n := len(c.batch); n < c.lastSize; n = len(c.batch) {
 		runtime.Gosched()
 		if c.gather(); len(c.batch) == n {
@@ -144,7 +144,7 @@ func (c *committer) gather() {
 	c.waiting = slices.Delete(c.waiting, 0, n)
 }
 
-// abort answers everyone after a panic in lead and accepts no further change.
+// abort answers all changes after a panic in lead, and accepts no further ones.
 func (c *committer) abort() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,13 +158,13 @@ func (c *committer) abort() {
 	close(c.idle)
 }
 
-// write makes the first changes of a batch durable as one record of the log, and returns how many.
+// write makes the first changes of a batch durable as one record of the log, and returns their number.
 func (c *committer) write(batch []*operation) (n int, err error) {
 	run := func(t *table) (changed bool, err error) {
 		for n < len(batch) && len(t.batch.record) < maxRecord {
 			o := batch[n]
 			n++
-			c.release(o) // a change that is tried again
+			c.release(o) // if an earlier attempt failed
 			o.changes = o.changes[:0]
 			if o.rejection, err = o.run(t, o); err != nil {
 				return false, err
@@ -177,22 +177,22 @@ func (c *committer) write(batch []*operation) (n int, err error) {
 		}
 		return changed, nil
 	}
-	published := func() {
+	publish := func() {
 		for _, o := range batch[:n] {
 			for _, change := range o.changes {
 				c.due.apply(change)
 			}
 		}
 	}
-	err = c.file.update(run, published)
-	if n == 0 { // it failed before it ran any
+	err = c.file.update(run, publish)
+	if n == 0 { // update failed before it ran a change
 		n = len(batch)
 	}
 	return n, err
 }
 
-// settle answers the changes of a batch. If the batch failed, each change is tried alone, so that one that cannot be written
-// does not take others with it.
+// settle answers the changes of a batch. If the batch failed, each change is tried alone, so that one that cannot be written does
+// not fail the others.
 func (c *committer) settle(batch []*operation, err error) {
 	if err != nil && len(batch) > 1 && !errors.Is(err, errFull) && !errors.Is(err, errSync) {
 		for i := range batch {
@@ -212,14 +212,15 @@ func (c *committer) settle(batch []*operation, err error) {
 	}
 }
 
+// release ends the beginWrite of an operation.
 func (c *committer) release(o *operation) {
 	if o.owned {
-		c.due.end(o.task)
+		c.due.endWrite(o.task)
 		o.owned = false
 	}
 }
 
-// close refuses new changes and waits for those that were accepted.
+// close refuses new changes and waits for the accepted ones.
 func (c *committer) close() {
 	c.mu.Lock()
 	if c.closed == nil {

@@ -15,7 +15,7 @@ import (
 const compactBytes = 16 << 20
 
 // Compact copies a journal that no process has open without its free pages, checks the copy, and replaces the file with it.
-// Until then the file stays as it was, except that its log is applied. It returns the sizes before and after.
+// Until then the file stays as it was, except that Compact applies its log. It returns the sizes before and after.
 func Compact(path string) (before, after int64, err error) {
 	f, err := openApplied(path)
 	if err != nil {
@@ -34,7 +34,7 @@ func Compact(path string) (before, after int64, err error) {
 	}
 	folder, err := os.MkdirTemp(filepath.Dir(path), workFolder)
 	if err != nil {
-		return 0, 0, fmt.Errorf("making room for the copy of %s: %w", path, err)
+		return 0, 0, fmt.Errorf("creating a folder for the copy of %s: %w", path, err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	fresh := filepath.Join(folder, "journal.db")
@@ -44,9 +44,9 @@ func Compact(path string) (before, after int64, err error) {
 	if before, after, err = sizes(path, fresh); err != nil {
 		return 0, 0, err
 	}
-	// Everything is in the file. After the rename another process may open the copy and begin a log of its own.
+	// The log is applied, so it can go. It goes first: after the rename another process may open the copy and begin a new log.
 	if err := wal.Remove(path); err != nil {
-		return 0, 0, fmt.Errorf("removing the log of %s, which is no longer needed: %w", path, err)
+		return 0, 0, fmt.Errorf("removing the log of %s, which is applied: %w", path, err)
 	}
 	if err := os.Rename(fresh, path); err != nil {
 		return 0, 0, fmt.Errorf("putting the copy in the place of %s; the file is as it was: %w", path, err)
@@ -54,14 +54,14 @@ func Compact(path string) (before, after int64, err error) {
 	return before, after, wal.SyncFolder(filepath.Dir(path))
 }
 
-// openApplied opens a journal to read it, with its log applied.
+// openApplied opens a journal for reading, and applies its log if it has changes that are not in the file.
 func openApplied(path string) (*file, error) {
 	for {
 		f, torn, err := openToRead(path)
 		if err == nil && torn != nil {
-			// Compacting would remove the log, the only trace of what may be missing.
-			err = errors.Join(fmt.Errorf("compacting %s: its newest change may be missing (%w); let the executor open it first, which says so and goes on "+
-				"without it", path, torn), f.db.Close())
+			// Compacting would remove the log, the only trace of the change that may be missing.
+			err = errors.Join(fmt.Errorf("compacting %s: its newest change may be missing (%w); start the executor once: it reports this and continues "+
+				"without that change", path, torn), f.db.Close())
 			return nil, err
 		}
 		if err != nil || f.frozen == nil {
@@ -80,7 +80,7 @@ func openApplied(path string) (*file, error) {
 	}
 }
 
-// removeLeftovers removes what a killed compaction left. No other process builds a journal while this one is locked.
+// removeLeftovers removes the folders of compactions that were killed. No other process builds a journal while this one is locked.
 func removeLeftovers(dir string) error {
 	all, err := filepath.Glob(filepath.Join(dir, workFolder))
 	for _, folder := range all {
@@ -127,7 +127,7 @@ func copyTo(src *bbolt.DB, path string) error {
 	return errors.Join(err, f.db.Close())
 }
 
-// trim cuts off what bbolt allocated ahead.
+// trim cuts off the space that bbolt allocated ahead.
 func trim(path string, size int64) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

@@ -7,17 +7,17 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// damaged returns an ErrDamaged that names the entry and what to do.
+// damaged returns an ErrDamaged that names the entry, the reason and what to do.
 func damaged(what string, why any) error {
-	return fmt.Errorf("%s: %w (%v); stop pawl, look at it with pawl store check, and restore the file from a backup", what, journal.ErrDamaged, why)
+	return fmt.Errorf("%s: %w (%v); stop pawl, run pawl store check, and restore the file from a backup", what, journal.ErrDamaged, why)
 }
 
-// errMissing: an entry is missing that others depend on.
+// errMissing: an entry that others depend on is missing.
 var errMissing = errors.New("it is missing")
 
-// intact runs read and turns a panic into ErrDamaged: bbolt panics on a damaged page, and a page beyond the end of the file
+// faultsAsErrors runs read and turns a panic into ErrDamaged: bbolt panics on a damaged page, and a page beyond the end of the file
 // faults.
-func intact(what string, read func() error) (err error) {
+func faultsAsErrors(what string, read func() error) (err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			err = damaged(what, fault)
@@ -26,7 +26,7 @@ func intact(what string, read func() error) (err error) {
 	return read()
 }
 
-// get returns a value whose checksum matches, or nil.
+// get returns the value of a key after checking its checksum; nil if there is none.
 func get(b *table, key []byte) ([]byte, error) {
 	stored := b.Get(key)
 	if stored == nil {
@@ -40,7 +40,7 @@ func put(t *table, key, value []byte) error {
 	return t.Put(key, withChecksum(key, value))
 }
 
-// name describes a key's entry for a person.
+// name describes the entry of a key for error messages.
 func name(key []byte) string {
 	if len(key) > idSize+1 && key[0] == kindTask {
 		part := map[byte]string{

@@ -15,7 +15,7 @@ func (s *Store) Delete(ctx context.Context, taskID string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	id, err := rawID(taskID)
+	id, err := parseID(taskID)
 	if err != nil {
 		return err
 	}

@@ -9,52 +9,52 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// due knows which tasks are due or owned, and which user is next. It is built when the file is opened and updated once
-// changes are durable. A crash loses only claims, which end with the process anyway.
+// due holds the tasks that are due or owned, and decides which user is next. It is built when the file is opened and updated
+// once changes are durable. A crash loses only claims, which end with the process anyway.
 type due struct {
 	mu sync.Mutex // guards the fields below
 	// epoch grows with each claim; it begins above those of all earlier processes.
 	epoch uint64
-	// tick orders when tasks became due and when users were served.
+	// tick is a logical clock: it orders when tasks became due and when users got slots.
 	tick  uint64
-	held  int // slots
+	held  int // slots in use
 	tasks map[uuid.UUID]*dueTask
 	users map[string]*dueUser
-	// turns holds the users with due tasks that have no owner.
-	turns indexed[*dueUser]
-	// asked holds tasks without an owner that have new commands.
-	asked indexed[*dueTask]
-	// timed holds tasks without an owner that have a deadline.
-	timed indexed[*dueTask]
+	// waitingUsers holds the users with due tasks that have no owner.
+	waitingUsers indexed[*dueUser]
+	// withCommands holds tasks without an owner that have new commands.
+	withCommands indexed[*dueTask]
+	// withDeadline holds tasks without an owner that have a deadline.
+	withDeadline indexed[*dueTask]
 }
 
 // dueTask is a task that is due or owned or has a deadline.
 type dueTask struct {
-	id       uuid.UUID
-	user     *dueUser
-	runs     bool   // in INIT or RUNNING
-	commands bool   // in its inbox
-	last     uint64 // counts commands that arrived
-	seen     uint64 // `last` when it was claimed last
-	since    uint64 // the tick at which it became due
-	deadline int64
+	id              uuid.UUID
+	user            *dueUser
+	runs            bool   // in INIT or RUNNING
+	commands        bool   // in its inbox
+	received        uint64 // commands that arrived
+	receivedAtClaim uint64 // received, at the newest claim
+	since           uint64 // the tick at which it became due
+	deadline        int64
 
 	epoch   uint64 // of its owner; 0: none
 	slot    bool
 	writing int  // changes of its owner that are not durable yet
-	left    bool // its owner yielded while it was writing
+	yielded bool // its owner yielded while it was writing
 
-	atTurn, atAsked, atTimed int // in heaps
+	atQueue, atCommands, atDeadline int // positions in the heaps
 }
 
 // dueUser is a user with tasks that are due or owned.
 type dueUser struct {
-	name   string
-	held   int    // slots
-	served uint64 // the tick of the newest slot
-	tasks  int    // that point here
-	queue  indexed[*dueTask]
-	atTurn int
+	name      string
+	held      int               // slots in use
+	served    uint64            // the tick of the newest slot
+	tasks     int               // with this user
+	queue     indexed[*dueTask] // due tasks without an owner
+	atWaiting int               // position in waitingUsers
 }
 
 // dueChange is the effect of a durable change on a task's place in due.
@@ -72,27 +72,27 @@ type dueChange struct {
 
 func newDue(epoch uint64) *due {
 	d := &due{epoch: epoch, tasks: map[uuid.UUID]*dueTask{}, users: map[string]*dueUser{}}
-	d.turns = indexed[*dueUser]{less: before, index: func(u *dueUser) *int { return &u.atTurn }}
-	d.asked = indexed[*dueTask]{less: longer, index: func(t *dueTask) *int { return &t.atAsked }}
-	d.timed = indexed[*dueTask]{
+	d.waitingUsers = indexed[*dueUser]{less: servedFirst, index: func(u *dueUser) *int { return &u.atWaiting }}
+	d.withCommands = indexed[*dueTask]{less: dueEarlier, index: func(t *dueTask) *int { return &t.atCommands }}
+	d.withDeadline = indexed[*dueTask]{
 		less:  func(a, b *dueTask) bool { return a.deadline < b.deadline },
-		index: func(t *dueTask) *int { return &t.atTimed },
+		index: func(t *dueTask) *int { return &t.atDeadline },
 	}
 	return d
 }
 
-func longer(a, b *dueTask) bool { return a.since < b.since }
+func dueEarlier(a, b *dueTask) bool { return a.since < b.since }
 
-// before orders users: the one with fewer slots is first, then the one who waits longer.
-func before(a, b *dueUser) bool {
+// servedFirst orders users: the one with fewer slots is first, then the one who has waited longer.
+func servedFirst(a, b *dueUser) bool {
 	if a.held != b.held {
 		return a.held < b.held
 	}
-	return a.waits() < b.waits()
+	return a.waitingSince() < b.waitingSince()
 }
 
-// waits returns the tick since which a user waits. Being served ends a wait, however old the rest of the queue is.
-func (u *dueUser) waits() uint64 {
+// waitingSince returns the tick since which a user waits. A slot ends the wait, however old the rest of the queue is.
+func (u *dueUser) waitingSince() uint64 {
 	t, ok := u.queue.first()
 	if !ok {
 		return u.served
@@ -119,7 +119,7 @@ func (d *due) apply(c dueChange) {
 	}
 	was := t.runs || t.commands
 	t.runs, t.commands, t.deadline = c.runs, c.commands, c.deadline
-	t.last += c.sent
+	t.received += c.sent
 	if !was && (t.runs || t.commands) {
 		d.tick++
 		t.since = d.tick
@@ -131,20 +131,20 @@ func (d *due) user(name string) *dueUser {
 	u := d.users[name]
 	if u == nil {
 		u = &dueUser{name: name}
-		u.queue = indexed[*dueTask]{less: longer, index: func(t *dueTask) *int { return &t.atTurn }}
+		u.queue = indexed[*dueTask]{less: dueEarlier, index: func(t *dueTask) *int { return &t.atQueue }}
 		d.users[name] = u
 	}
 	return u
 }
 
-// place moves a task to the heaps that it belongs to now.
+// place puts a task into the heaps that it belongs to now, and removes it from the others.
 func (d *due) place(t *dueTask) {
 	u, free := t.user, t.epoch == 0
-	keep(&u.queue, t, free && (t.runs || t.commands))
-	keep(&d.asked, t, free && t.commands && t.last > t.seen)
-	keep(&d.timed, t, free && t.deadline != 0)
-	keep(&d.turns, u, u.queue.Len() > 0)
-	if free && t.atTurn == 0 && t.atTimed == 0 && d.tasks[t.id] == t {
+	setMember(&u.queue, t, free && (t.runs || t.commands))
+	setMember(&d.withCommands, t, free && t.commands && t.received > t.receivedAtClaim)
+	setMember(&d.withDeadline, t, free && t.deadline != 0)
+	setMember(&d.waitingUsers, u, u.queue.Len() > 0)
+	if free && t.atQueue == 0 && t.atDeadline == 0 && d.tasks[t.id] == t {
 		delete(d.tasks, t.id)
 		// The user can be forgotten: a task that becomes due later is newer than the user's last slot.
 		if u.tasks--; u.tasks == 0 {
@@ -153,8 +153,8 @@ func (d *due) place(t *dueTask) {
 	}
 }
 
-// keep adds an entry to a heap, moves it in there, or takes it out.
-func keep[T any](h *indexed[T], x T, belongs bool) {
+// setMember adds an entry to a heap or moves it there, or removes it, as belongs says.
+func setMember[T any](h *indexed[T], x T, belongs bool) {
 	if belongs {
 		h.put(x)
 	} else {
@@ -162,13 +162,13 @@ func keep[T any](h *indexed[T], x T, belongs bool) {
 	}
 }
 
-// claim implements Journal.Claim.
+// claim implements journal.Tasks.
 func (d *due) claim(r journal.ClaimRequest) journal.Claims {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var all []journal.Claim
 	for len(all) < r.Max && d.held < r.Slots {
-		u, ok := d.turns.first()
+		u, ok := d.waitingUsers.first()
 		if !ok {
 			break
 		}
@@ -176,21 +176,21 @@ func (d *due) claim(r journal.ClaimRequest) journal.Claims {
 		all = append(all, d.own(t, true))
 	}
 	for len(all) < r.Max && d.held >= r.Slots {
-		t, ok := d.asked.first()
+		t, ok := d.withCommands.first()
 		if !ok {
 			break
 		}
 		all = append(all, d.own(t, false))
 	}
 	for len(all) < r.Max {
-		t, ok := d.timed.first()
+		t, ok := d.withDeadline.first()
 		if !ok || t.deadline > r.Now.UnixNano() {
 			break
 		}
 		all = append(all, d.own(t, false))
 	}
 	claims := journal.Claims{Claims: all}
-	if t, ok := d.timed.first(); ok {
+	if t, ok := d.withDeadline.first(); ok {
 		claims.Next = time.Unix(0, t.deadline)
 	}
 	return claims
@@ -198,7 +198,7 @@ func (d *due) claim(r journal.ClaimRequest) journal.Claims {
 
 func (d *due) own(t *dueTask, slot bool) journal.Claim {
 	d.epoch++
-	t.epoch, t.slot, t.seen = d.epoch, slot, t.last
+	t.epoch, t.slot, t.receivedAtClaim = d.epoch, slot, t.received
 	if slot {
 		d.tick++
 		d.held++
@@ -209,7 +209,7 @@ func (d *due) own(t *dueTask, slot bool) journal.Claim {
 	return journal.Claim{TaskID: t.id.String(), Epoch: t.epoch, Slot: slot}
 }
 
-// lost returns the ids of claims that do not hold.
+// lost returns the tasks of claims that no longer hold.
 func (d *due) lost(claims []journal.Claim) []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -231,7 +231,7 @@ func (d *due) yield(id uuid.UUID, epoch uint64) {
 	switch {
 	case t == nil || t.epoch != epoch || epoch == 0:
 	case t.writing > 0:
-		t.left = true
+		t.yielded = true
 	default:
 		d.free(t)
 	}
@@ -242,36 +242,36 @@ func (d *due) free(t *dueTask) {
 		d.held--
 		t.user.held--
 	}
-	t.epoch, t.slot, t.left = 0, false, false
+	t.epoch, t.slot, t.yielded = 0, false, false
 	d.place(t)
 }
 
-// begin reports whether a task is owned with this epoch. If so, the task cannot be claimed until end.
-func (d *due) begin(id uuid.UUID, epoch uint64) (owned bool) {
+// beginWrite reports whether a task is owned with this epoch. If so, the task cannot be claimed until endWrite.
+func (d *due) beginWrite(id uuid.UUID, epoch uint64) (owned bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t := d.tasks[id]
-	if t == nil || epoch == 0 || t.epoch != epoch || t.left {
+	if t == nil || epoch == 0 || t.epoch != epoch || t.yielded {
 		return false
 	}
 	t.writing++
 	return true
 }
 
-// end must be called once for each begin, when the change is durable or refused.
-func (d *due) end(id uuid.UUID) {
+// endWrite must be called once for each beginWrite that returned true, when the change is durable or refused.
+func (d *due) endWrite(id uuid.UUID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t := d.tasks[id]
 	if t == nil || t.writing == 0 {
 		return
 	}
-	if t.writing--; t.writing == 0 && t.left {
+	if t.writing--; t.writing == 0 && t.yielded {
 		d.free(t)
 	}
 }
 
-// queued reports whether a task could go on and waits for a slot.
+// queued reports whether a task could continue and waits for a slot.
 func (d *due) queued(id uuid.UUID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -102,10 +102,10 @@ func (m *model) send(t *rapid.T) {
 
 func (m *model) commit(t *rapid.T) {
 	task := m.pick(t, true)
-	if owned := m.d.begin(task.id, task.epoch); !owned {
+	if owned := m.d.beginWrite(task.id, task.epoch); !owned {
 		t.Fatal("the owner is refused")
 	}
-	if owned := m.d.begin(task.id, task.epoch-1); owned {
+	if owned := m.d.beginWrite(task.id, task.epoch-1); owned {
 		t.Fatal("an owner of before is taken")
 	}
 	task.runs = rapid.Bool().Draw(t, "runs")
@@ -116,12 +116,12 @@ func (m *model) commit(t *rapid.T) {
 	left := rapid.Bool().Draw(t, "leaves while it is written")
 	if left {
 		m.d.yield(task.id, task.epoch)
-		if owned := m.d.begin(task.id, task.epoch); owned {
+		if owned := m.d.beginWrite(task.id, task.epoch); owned {
 			t.Fatal("an owner that left is taken")
 		}
 	}
 	m.apply(task)
-	m.d.end(task.id)
+	m.d.endWrite(task.id)
 	if left {
 		m.release(task)
 	}

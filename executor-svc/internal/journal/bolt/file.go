@@ -19,11 +19,11 @@ import (
 // lockWait is how long opening waits for another process to release the file.
 const lockWait = 200 * time.Millisecond
 
-// fillPercent is how full a page is left when it is split: tasks grow at the end of the file's order.
+// fillPercent is how full bbolt leaves a page that it splits. It is high because new tasks are inserted after all others.
 const fillPercent = 0.75
 
-// smallest is the size of an empty journal where pages are smallest.
-const smallest = 4 * 4096
+// minFileSize is the size of an empty journal with the smallest pages.
+const minFileSize = 4 * 4096
 
 // openFile opens or creates a file, and checks that it is complete, because reading a page beyond its end would fault.
 func openFile(path string, readOnly bool) (*file, error) {
@@ -32,7 +32,7 @@ func openFile(path string, readOnly bool) (*file, error) {
 			return nil, openError(path, err)
 		}
 	}
-	db, err := openWhole(path, readOnly)
+	db, err := openCurrent(path, readOnly)
 	if err != nil {
 		return nil, openError(path, err)
 	}
@@ -56,15 +56,15 @@ func openError(path string, err error) error {
 // workFolder is where a journal is built before it is moved to its path.
 const workFolder = ".journal-*"
 
-// createFile creates an empty journal if there is no file. It appears whole or not at all, because an empty file counts as
-// damaged.
+// createFile creates an empty journal if there is no file. The file appears complete or not at all, because an empty one counts
+// as damaged.
 func createFile(path string) error {
-	logged := wal.Size(path) // read before the file, because the file is created first
+	logged := wal.Size(path) // before the file is looked for: another process creates the file first, then its log
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if logged > 0 {
-		return fmt.Errorf("there is a log (%s), and no journal that it belongs to; bring the journal back, or move the log away too", wal.Paths(path)[0])
+		return fmt.Errorf("there is a log (%s) but no journal; bring the journal back, or move the log away too", wal.Paths(path)[0])
 	}
 	folder, err := os.MkdirTemp(filepath.Dir(path), workFolder)
 	if err != nil {
@@ -79,7 +79,7 @@ func createFile(path string) error {
 	if err := errors.Join(db.Update(initialize), db.Close()); err != nil {
 		return err
 	}
-	// Unlike a rename, a link never replaces a file that another process made meanwhile; not every file system has links.
+	// Unlike a rename, a link never replaces a file that another process created meanwhile; not every file system has links.
 	if err := os.Link(fresh, path); err != nil && !errors.Is(err, fs.ErrExist) {
 		if err := os.Rename(fresh, path); err != nil {
 			return err
@@ -88,19 +88,19 @@ func createFile(path string) error {
 	return wal.SyncFolder(filepath.Dir(path))
 }
 
-// openWhole opens an existing file. If it was replaced while this process waited for the lock, the new one is opened.
-func openWhole(path string, readOnly bool) (*bbolt.DB, error) {
+// openCurrent opens an existing file. If the file was replaced while this process waited for the lock, openCurrent opens the new one.
+func openCurrent(path string, readOnly bool) (*bbolt.DB, error) {
 	for {
 		handle, db, err := openOnce(path, readOnly)
 		if err != nil {
 			return nil, err
 		}
-		is, err1 := handle.Stat()
-		named, err2 := os.Stat(path)
+		opened, err1 := handle.Stat()
+		current, err2 := os.Stat(path)
 		if err := errors.Join(err1, err2); err != nil {
 			return nil, errors.Join(err, db.Close())
 		}
-		if !os.SameFile(is, named) {
+		if !os.SameFile(opened, current) {
 			if err := db.Close(); err != nil {
 				return nil, err
 			}
@@ -111,14 +111,14 @@ func openWhole(path string, readOnly bool) (*bbolt.DB, error) {
 }
 
 func openOnce(path string, readOnly bool) (handle *os.File, db *bbolt.DB, err error) {
-	// Faults of this goroutine become panics, which intact turns into errors.
+	// Faults of this goroutine become panics, which faultsAsErrors turns into errors.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	if info, err := os.Stat(path); err != nil {
 		return nil, nil, err
-	} else if info.Size() < smallest {
-		return nil, nil, fmt.Errorf("%w: the file is cut off", journal.ErrDamaged)
+	} else if info.Size() < minFileSize {
+		return nil, nil, fmt.Errorf("%w: the file is truncated", journal.ErrDamaged)
 	}
-	err = intact("the file", func() (err error) {
+	err = faultsAsErrors("the file", func() (err error) {
 		db, err = bbolt.Open(path, 0o600, &bbolt.Options{
 			Timeout: lockWait, FreelistType: bbolt.FreelistMapType, ReadOnly: readOnly, NoStatistics: true,
 			OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
@@ -129,7 +129,7 @@ func openOnce(path string, readOnly bool) (handle *os.File, db *bbolt.DB, err er
 		if err != nil {
 			return err
 		}
-		return whole(handle, db)
+		return checkLength(handle, db)
 	})
 	switch {
 	case err == nil:
@@ -137,21 +137,21 @@ func openOnce(path string, readOnly bool) (handle *os.File, db *bbolt.DB, err er
 	case db != nil && !errors.Is(err, journal.ErrDamaged):
 		return nil, nil, errors.Join(err, db.Close())
 	case handle != nil:
-		// bbolt does not close what it could not read: closing the handle releases the lock.
+		// bbolt does not close a file that it could not read: closing the handle releases the lock.
 		_ = handle.Close()
 	}
 	return nil, nil, err
 }
 
-// whole checks that the file is as long as its meta page says.
-func whole(handle *os.File, db *bbolt.DB) error {
+// checkLength checks that the file is as long as its meta page says.
+func checkLength(handle *os.File, db *bbolt.DB) error {
 	info, err := handle.Stat()
 	if err != nil {
 		return err
 	}
 	return db.View(func(tx *bbolt.Tx) error {
 		if tx.Size() > info.Size() {
-			return fmt.Errorf("%w: it is shorter than its own index says", journal.ErrDamaged)
+			return fmt.Errorf("%w: it is shorter than its meta page says", journal.ErrDamaged)
 		}
 		return nil
 	})

@@ -36,7 +36,7 @@ func (h *indexed[T]) Pop() any {
 	return x
 }
 
-// put adds an entry, or moves it after its order changed.
+// put adds an entry, or moves it to its new place if its order has changed.
 func (h *indexed[T]) put(x T) {
 	if i := *h.index(x); i != 0 {
 		heap.Fix(h, i-1)

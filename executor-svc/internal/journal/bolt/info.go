@@ -19,12 +19,12 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// Info reads the whole journal in pieces, so that other work goes on.
+// Info describes the journal. It reads the whole journal in pieces, so that it holds up no other work.
 func (s *Store) Info(ctx context.Context) (*executorv1.StoreInfo, error) {
 	return info(ctx, s.path, s.file)
 }
 
-// FileInfo reads a journal that no process has open.
+// FileInfo describes a journal that no process has open.
 func FileInfo(ctx context.Context, path string) (*executorv1.StoreInfo, error) {
 	f, _, err := openToRead(path)
 	if err != nil {
@@ -68,7 +68,7 @@ type counter struct {
 	first, last []byte
 }
 
-// scan counts some entries, and returns where to go on; nil at the end.
+// scan counts some entries, and returns the key to continue from; nil at the end.
 func (c *counter) scan(t *table, from []byte) ([]byte, error) {
 	cursor := t.ascend(from)
 	for n := 0; cursor.next(); n++ {

@@ -37,7 +37,7 @@ const (
 // idSize is the size of a task's id in keys.
 const idSize = 16
 
-func rawID(id string) (uuid.UUID, error) {
+func parseID(id string) (uuid.UUID, error) {
 	u, err := uuid.Parse(id)
 	if err != nil {
 		// No task can have such an id.

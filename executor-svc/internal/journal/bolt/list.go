@@ -24,7 +24,7 @@ func (s *Store) List(ctx context.Context, q journal.Query) (journal.Page, error)
 	}
 	end := append(bytes.Clone(prefix), bytes.Repeat([]byte{0xff}, idSize+1)...)
 	if q.Before != "" {
-		id, err := rawID(q.Before)
+		id, err := parseID(q.Before)
 		if err != nil {
 			return journal.Page{}, err
 		}
@@ -46,7 +46,7 @@ func (s *Store) List(ctx context.Context, q journal.Query) (journal.Page, error)
 	return page, nil
 }
 
-// listBefore adds tasks whose key is less than end, and returns where to go on; nil when the page is done.
+// listBefore adds tasks whose key is less than end to the page. It returns the next end; nil once the page is complete.
 func (s *Store) listBefore(t *table, q journal.Query, prefix, end []byte, page *journal.Page) ([]byte, error) {
 	c := t.descend(end)
 	for range scanAtOnce {
@@ -71,7 +71,7 @@ func (s *Store) listBefore(t *table, q journal.Query, prefix, end []byte, page *
 	return bytes.Clone(c.key), nil
 }
 
-// match returns a task if the query asks for it, else nil.
+// match returns a task if it matches the query, else nil.
 func (s *Store) match(t *table, q journal.Query, id uuid.UUID) (*journal.Task, error) {
 	matches, err := indexMatches(t, q, id)
 	if !matches || err != nil {

@@ -82,7 +82,7 @@ func (o *owned) expect(t testing.TB, s *bolt.Store, least, most uint64) {
 
 // cutOff says that the last record of the log was being written, and nothing else is wrong: it was never acknowledged.
 func cutOff(problems []bolt.Problem) bool {
-	return len(problems) == 1 && strings.Contains(problems[0].What, "not whole")
+	return len(problems) == 1 && strings.Contains(problems[0].What, "incomplete")
 }
 
 // At whatever moment a process is killed while many write: what was acknowledged is there, the journal is whole, and what
@@ -252,7 +252,7 @@ func TestLogCutOff(t *testing.T) {
 	s = open(t, copied)
 	o.expect(t, s, o.rev-3, o.rev-1)
 	if s.Suspect() == nil {
-		t.Error("nothing says that the last record is not whole")
+		t.Error("no problem reports the incomplete last record")
 	}
 }
 

@@ -16,30 +16,31 @@ import (
 	"pawl.dev/executor-svc/internal/journal/wal"
 )
 
-// This file is the life of a change: commit, log, apply. What a crash leaves is read in recover.go.
+// This file implements the life of a change: commit, log, apply. recover.go reads the log after a crash.
 //
-//	update   a batch changes a copy of the overlay fresh and is appended to the log; once that is durable,
-//	         the copy is published as fresh, and readers see it
-//	view     reads fresh over frozen over the file, all of one moment
-//	apply    makes fresh frozen and begins an empty fresh, writes frozen to the file in one transaction that also
-//	         says up to which record it goes, and drops frozen; the log's other file takes new records meanwhile
+//	update   a batch changes a copy of the overlay fresh and is appended to the log; once the record is durable,
+//	         the copy replaces fresh, and readers see it
+//	view     reads fresh, frozen and the file as of one moment; fresh hides frozen, and frozen hides the file
+//	apply    freezes fresh and begins an empty one, writes frozen to the file in one transaction that also
+//	         stores the number of the last applied record, and drops frozen; meanwhile the log's other file
+//	         takes new records
 //	finish   applies everything and marks the log as closed
 
 const (
-	// applyBytes is how many bytes of the log are applied at once; applyDelay is how long fewer bytes wait for more, because
-	// a key that changes again meanwhile is applied once.
+	// applyBytes is the size of the log at which it is applied at once; fewer bytes are applied after applyDelay. Waiting saves
+	// work, because a key that changes again is applied once.
 	applyBytes = 2 << 20
 	applyDelay = 200 * time.Millisecond
 	// maxPending is how many bytes of the log may wait to be applied before commits wait too.
 	maxPending = 8 << 20
-	// maxRecord is the size from which a record takes no further changes.
+	// maxRecord is the size at which a record takes no further changes.
 	maxRecord = 1 << 20
 )
 
 var (
-	// errFull: the log must be applied before it takes more.
+	// errFull: the log must be applied before it takes more records.
 	errFull = errors.New("the log is full, and cannot be applied")
-	// errSync: after a failed sync it is unknown what is on disk. Only reading the disk again after a restart tells.
+	// errSync: after a failed sync it is unknown what is on disk, until a restart reads the disk.
 	errSync = errors.New("the disk failed while the journal was made durable; check the disk and start pawl again")
 )
 
@@ -49,7 +50,7 @@ type file struct {
 	db   *bbolt.DB
 	log  *wal.Log
 	id   wal.ID
-	// syncLog and commitFile make a record and a transaction durable; tests replace them to make a disk fail.
+	// syncLog makes a record durable, commitFile a transaction; tests replace them to simulate disk failures.
 	syncLog    func(append func() error) error
 	commitFile func(tx *bbolt.Tx) error
 
@@ -63,12 +64,12 @@ type file struct {
 
 	visible sync.RWMutex // guards what follows
 	fresh   *overlay
-	// frozen is being applied; nil if nothing is. frozenTo is where the log and the sequence were when it was frozen.
+	// frozen is the overlay that is being applied, or nil. frozenTo is the position of the log when it was frozen.
 	frozen   *overlay
 	frozenTo position
 	sequence uint64
 
-	// wake tells applyLoop that there is something to apply, and full that there is enough. woken says that wake was sent.
+	// wake tells applyLoop that there are changes to apply, full that there are applyBytes. woken is set once wake was sent.
 	wake, full chan struct{}
 	woken      atomic.Bool
 	stop, done chan struct{}
@@ -85,9 +86,9 @@ func newFile(path string, db *bbolt.DB) *file {
 	}
 }
 
-// update runs write on a batch and makes its changes durable. It calls published once readers are about to see them. Only
-// one goroutine may call it. After errSync it refuses everything.
-func (f *file) update(write func(t *table) (changed bool, err error), published func()) error {
+// update runs write on a batch and makes its changes durable. It calls publish when readers are about to see them. Only one
+// goroutine at a time may call it. After errSync it refuses all changes.
+func (f *file) update(write func(t *table) (changed bool, err error), publish func()) error {
 	if f.pending.Load() >= maxPending {
 		if err := f.apply(); err != nil {
 			return fmt.Errorf("%w: %w", errFull, err)
@@ -117,7 +118,7 @@ func (f *file) update(write func(t *table) (changed bool, err error), published 
 	}
 	before := f.log.Last()
 	if err := f.syncLog(func() error { return f.log.Append(b.record) }); err != nil {
-		if f.log.Last() != before { // it was written
+		if f.log.Last() != before { // the record was written
 			f.logBroken = fmt.Errorf("%w (%w)", errSync, err)
 			return f.logBroken
 		}
@@ -125,16 +126,16 @@ func (f *file) update(write func(t *table) (changed bool, err error), published 
 	}
 	f.visible.Lock()
 	f.fresh, f.sequence = b.overlay, b.sequence
-	published()
+	publish()
 	f.visible.Unlock()
 	f.signal(f.log.Size())
 	return nil
 }
 
-// view reads what is durable, as of one moment.
+// view runs read with the durable entries as of one moment.
 func (f *file) view(read func(t *table) error) error { return f.read("reading the journal", read) }
 
-// read runs do with the journal as it is now. A page of the file that is damaged or gone is an error.
+// read runs do with the journal as it is now. It returns an error if do meets a damaged or missing page of the file.
 func (f *file) read(what string, do func(t *table) error) error {
 	t, tx, err := f.begin()
 	if err != nil {
@@ -142,7 +143,7 @@ func (f *file) read(what string, do func(t *table) error) error {
 	}
 	defer func() { _ = tx.Rollback() }()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	return intact(what, func() error {
+	return faultsAsErrors(what, func() error {
 		if t.base = tx.Bucket(bucket); t.base == nil {
 			return damaged(what, errMissing)
 		}
@@ -151,7 +152,7 @@ func (f *file) read(what string, do func(t *table) error) error {
 }
 
 func (f *file) begin() (*table, *bbolt.Tx, error) {
-	// While this is locked no overlay is dropped: what is not in the transaction is in an overlay.
+	// While visible is locked no overlay is dropped: a change that is not in the transaction is in an overlay.
 	f.visible.RLock()
 	defer f.visible.RUnlock()
 	tx, err := f.db.Begin(false)
@@ -169,7 +170,7 @@ func (f *file) begin() (*table, *bbolt.Tx, error) {
 	return t, tx, nil
 }
 
-// signal tells applyLoop how much there is to apply.
+// signal tells applyLoop that there are changes to apply, and whether there are applyBytes.
 func (f *file) signal(bytes int64) {
 	f.pending.Store(bytes)
 	to := f.full
@@ -185,7 +186,7 @@ func (f *file) signal(bytes int64) {
 	}
 }
 
-// applyLoop applies the log when there is enough, or after a while. recover starts it and finish ends it.
+// applyLoop applies the log at applyBytes or after applyDelay. recover starts it and finish ends it.
 func (f *file) applyLoop() {
 	defer close(f.done)
 	timer := time.NewTimer(applyDelay)
@@ -203,7 +204,7 @@ func (f *file) applyLoop() {
 		}
 		timer.Stop()
 		f.woken.Store(false)
-		// What cannot be applied stays in the log and is tried again; when the log is full, update returns the error.
+		// If applying fails, the changes stay in the log, and it is tried again; when the log is full, update returns the error.
 		if f.apply() != nil {
 			f.woken.Store(true)
 			timer.Reset(applyDelay)
@@ -211,7 +212,7 @@ func (f *file) applyLoop() {
 	}
 }
 
-// apply writes what is in the log now to the file. Readers and commits go on meanwhile.
+// apply writes the changes that are in the log now to the file. Readers and commits continue meanwhile.
 func (f *file) apply() error {
 	f.applying.Lock()
 	defer f.applying.Unlock()
@@ -228,8 +229,8 @@ func (f *file) apply() error {
 	return nil
 }
 
-// freeze returns what is to be applied: what could not be applied last time, else fresh, which begins again in the log's
-// other file.
+// freeze returns the overlay to apply: the one whose application failed, else fresh, which it replaces by an empty one in the log's
+// other file. It returns nil if there are no changes.
 func (f *file) freeze() (*overlay, position) {
 	f.writing.Lock()
 	defer f.writing.Unlock()
@@ -244,7 +245,7 @@ func (f *file) freeze() (*overlay, position) {
 	return f.frozen, f.frozenTo
 }
 
-// store writes changes to the file, and that the log is applied up to a position. applying is held.
+// store writes changes to the file and records up to which position the log is applied. Called with applying held.
 func (f *file) store(changes *overlay, to position, open bool) error {
 	if f.fileBroken != nil {
 		return f.fileBroken
@@ -257,7 +258,7 @@ func (f *file) store(changes *overlay, to position, open bool) error {
 	})
 }
 
-// transact writes a transaction to the file. applying is held, unless nothing else uses the file yet.
+// transact runs write in a transaction of the file. Called with applying held, or before anything else uses the file.
 func (f *file) transact(write func(b *bbolt.Bucket) error) error {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	tx, err := f.db.Begin(true)
@@ -265,7 +266,7 @@ func (f *file) transact(write func(b *bbolt.Bucket) error) error {
 		return err
 	}
 	id := tx.ID()
-	err = intact("writing the journal", func() error {
+	err = faultsAsErrors("writing the journal", func() error {
 		b := tx.Bucket(bucket)
 		if b == nil {
 			return damaged("writing the journal", errMissing)
@@ -279,14 +280,14 @@ func (f *file) transact(write func(b *bbolt.Bucket) error) error {
 	if err == nil {
 		return nil
 	}
-	err = errors.Join(err, intact("undoing a change", func() error {
+	err = errors.Join(err, faultsAsErrors("undoing a change", func() error {
 		if err := tx.Rollback(); !errors.Is(err, bolterrors.ErrTxClosed) {
 			return err
 		}
 		return nil
 	}))
 	if f.committed(id) {
-		// Its meta page was written, but may not be durable; nor may be what a further transaction would stand on.
+		// The meta page was written but may not be durable, so no further transaction may build on it.
 		f.fileBroken = fmt.Errorf("%w (%w)", errSync, err)
 		return f.fileBroken
 	}
@@ -303,7 +304,7 @@ func (f *file) committed(id int) bool {
 	return tx.ID() >= id
 }
 
-// putAll makes changes in the file.
+// putAll writes changes to the file.
 func putAll(b *bbolt.Bucket, changes *overlay, sequence uint64) (err error) {
 	changes.Scan(func(c *change) bool {
 		if c.deleted {
@@ -323,9 +324,9 @@ func putAll(b *bbolt.Bucket, changes *overlay, sequence uint64) (err error) {
 func (f *file) finish() error {
 	close(f.stop)
 	<-f.done
-	err := f.apply() // what could not be applied before
+	err := f.apply() // a frozen overlay whose application failed, if there is one
 	if err == nil {
-		err = f.apply()
+		err = f.apply() // fresh
 	}
 	f.applying.Lock()
 	defer f.applying.Unlock()
@@ -333,7 +334,7 @@ func (f *file) finish() error {
 		err = f.store(newOverlay(), position{record: f.log.Last(), sequence: f.sequence}, false)
 	}
 	if err != nil {
-		err = fmt.Errorf("applying the log; what was acknowledged stays in it: %w", err)
+		err = fmt.Errorf("applying the log; acknowledged changes stay in it: %w", err)
 	}
 	return errors.Join(err, f.log.Close())
 }

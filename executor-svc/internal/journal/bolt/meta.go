@@ -11,7 +11,7 @@ import (
 
 // The layout of a meta page of bbolt's format 2 (go.etcd.io/bbolt/internal/common, Page and Meta).
 const (
-	metaStart    = 16 // behind the page's header
+	metaStart    = 16 // after the page's header
 	metaMagic    = 0xED0CDAED
 	metaPageSize = 8
 	metaChecksum = 56
@@ -19,7 +19,7 @@ const (
 )
 
 // metaProblem returns an error if one of the file's two meta pages is not valid; bbolt silently uses the other one. If
-// writing the page was cut off, by a power failure for example, nothing is lost, because its transaction was never
+// writing the page was interrupted, for example by a power failure, nothing is lost, because its transaction was never
 // acknowledged. If the page was damaged later, the newest change is missing.
 func metaProblem(path string) error {
 	f, err := os.Open(path)
@@ -36,8 +36,8 @@ func metaProblem(path string) error {
 	if (firstErr == nil) == (secondErr == nil) {
 		return nil // both are valid, or bbolt refuses the file
 	}
-	return fmt.Errorf("one of its two meta pages is not valid (%w): its writing was cut off, or it was damaged since, and then the newest "+
-		"change is missing; look at what the tasks did that ran last", errors.Join(firstErr, secondErr))
+	return fmt.Errorf("one of its two meta pages is not valid (%w): either a write was interrupted, and nothing is missing, or the page was "+
+		"damaged later, and the newest change is missing; check the tasks that ran last", errors.Join(firstErr, secondErr))
 }
 
 func metaAt(f *os.File, at int64) ([]byte, error) {
@@ -48,7 +48,7 @@ func metaAt(f *os.File, at int64) ([]byte, error) {
 	sum := fnv.New64a()
 	sum.Write(meta[:metaChecksum])
 	if binary.NativeEndian.Uint32(meta) != metaMagic || binary.NativeEndian.Uint64(meta[metaChecksum:]) != sum.Sum64() {
-		return nil, fmt.Errorf("that at byte %d", at)
+		return nil, fmt.Errorf("the one at byte %d", at)
 	}
 	return meta, nil
 }

@@ -14,7 +14,7 @@ import (
 // published: a batch changes a copy, which shares all nodes that it does not touch.
 type overlay = btree.BTreeG[*change]
 
-// change is the newest change of a key.
+// change is the newest value of a key, or its deletion.
 type change struct {
 	key, value []byte
 	deleted    bool
@@ -31,11 +31,11 @@ type batch struct {
 	overlay *overlay
 	// record holds the changes as the log stores them.
 	record []byte
-	// sequence is the number that was given out last.
+	// sequence is the newest number of NextSequence.
 	sequence uint64
 }
 
-// The entries of a record: a kind, then a key behind its length, and for a put the value behind its length; or a number.
+// The entries of a record: the kind, then the length and bytes of the key, and for a put those of the value; or the kind and a number.
 const (
 	entryPut      = 1
 	entryDelete   = 2
@@ -43,7 +43,7 @@ const (
 )
 
 func (b *batch) put(key, value []byte) error {
-	// What bbolt would refuse must not get into the log, where it could never be applied.
+	// A change that bbolt would refuse must not get into the log, because it could never be applied.
 	switch {
 	case len(key) == 0:
 		return bolterrors.ErrKeyRequired
@@ -62,14 +62,14 @@ func (b *batch) delete(key []byte) {
 	b.overlay.Set(&change{key: key, deleted: true})
 }
 
-// appendSized appends data behind its length.
+// appendSized appends the length of data, then data.
 func appendSized(record, data []byte) []byte {
 	return append(binary.AppendUvarint(record, uint64(len(data))), data...)
 }
 
 var errRecord = errors.New("a record of the log is not one of a journal")
 
-// replay makes the changes of a record. Doing so twice is the same as once. The overlay shares memory with the record.
+// replay applies the changes of a record to an overlay. Repeating it has no further effect. The overlay shares memory with the record.
 func replay(record []byte, into *overlay, sequence *uint64) error {
 	r := reader{rest: record}
 	for len(r.rest) > 0 && !r.short {
@@ -105,20 +105,20 @@ func (r *reader) sized(n uint64) []byte {
 	return r.bytes(int(n))
 }
 
-// table is the journal's entries as one reader or one batch sees them: the file's, hidden by those of the overlays.
+// table shows the journal's entries to one reader or one batch: those of the overlays, which hide those of the file.
 type table struct {
 	base *bbolt.Bucket
-	// layers hide what is below them; the newest is first.
+	// layers are the overlays, the newest first; each hides the layers after it.
 	layers []*overlay
 	// batch takes changes, and its overlay is the newest layer; nil for a reader.
 	batch *batch
-	// sought is what Get looks for in the layers.
+	// sought is memory for the argument of Get in the layers.
 	sought change
 }
 
 var errReadOnly = errors.New("this transaction is for reading")
 
-// Get returns the value of a key, or nil. It is valid as long as the table is.
+// Get returns the value of a key, or nil. The value is valid as long as the table.
 func (t *table) Get(key []byte) []byte {
 	t.sought.key = key
 	for _, layer := range t.layers {
@@ -137,7 +137,7 @@ func (t *table) Put(key, value []byte) error {
 	return t.batch.put(key, value)
 }
 
-// Delete removes a key, if it is there. It keeps the key, which must not change afterwards.
+// Delete removes a key if it exists. It keeps the key, which must not change afterwards.
 func (t *table) Delete(key []byte) error {
 	if t.batch == nil {
 		return errReadOnly
@@ -155,19 +155,19 @@ func (t *table) NextSequence() (uint64, error) {
 	return t.batch.sequence, nil
 }
 
-// cursor goes through a table in one direction. Changes of the table make it invalid.
+// cursor iterates over a table in one direction. A change of the table makes it invalid.
 type cursor struct {
 	// key and value are the current entry, after next returned true.
 	key, value []byte
 
 	back bool
-	// base is the file's cursor, baseKey and baseValue its entry; at its end baseKey is nil.
+	// base is the file's cursor; baseKey and baseValue are its entry; at the end baseKey is nil.
 	base               *bbolt.Cursor
 	baseKey, baseValue []byte
-	layers             []layerCursor // the newest first
+	layers             []layerCursor // newest first
 }
 
-// layerCursor is a place in an overlay; at its end change is nil.
+// layerCursor is a cursor of an overlay; at the end change is nil.
 type layerCursor struct {
 	iter   btree.IterG[*change]
 	change *change
@@ -180,7 +180,7 @@ func (l *layerCursor) set(found bool) {
 	}
 }
 
-// ascend returns a cursor over the keys from one on, in their order.
+// ascend returns a cursor over the keys that are not less than from, in ascending order.
 func (t *table) ascend(from []byte) *cursor {
 	c := &cursor{base: t.base.Cursor(), layers: make([]layerCursor, len(t.layers))}
 	c.baseKey, c.baseValue = c.base.Seek(from)
@@ -192,7 +192,7 @@ func (t *table) ascend(from []byte) *cursor {
 	return c
 }
 
-// descend returns a cursor over the keys less than one, in reverse order.
+// descend returns a cursor over the keys that are less than before, in descending order.
 func (t *table) descend(before []byte) *cursor {
 	c := &cursor{back: true, base: t.base.Cursor(), layers: make([]layerCursor, len(t.layers))}
 	if k, _ := c.base.Seek(before); k == nil {
@@ -226,15 +226,15 @@ func (c *cursor) next() bool {
 		if c.key == nil {
 			return false
 		}
-		c.pass(c.key)
+		c.skip(c.key)
 		if !deleted {
 			return true
 		}
 	}
 }
 
-// pass moves the file's cursor and the layers beyond a key.
-func (c *cursor) pass(key []byte) {
+// skip moves the file's cursor and the layers past a key.
+func (c *cursor) skip(key []byte) {
 	if bytes.Equal(c.baseKey, key) && c.baseKey != nil {
 		if c.back {
 			c.baseKey, c.baseValue = c.base.Prev()

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// putPayloads stores large strings once, and that a task refers to them.
+// putPayloads stores payloads that are not stored yet, and the task's references to all of them.
 func putPayloads(t *table, id uuid.UUID, all []payload) error {
 	for _, p := range all {
 		k := payloadKey(p.sum)
@@ -27,7 +27,7 @@ func putPayloads(t *table, id uuid.UUID, all []payload) error {
 	return nil
 }
 
-// dropPayload removes a task's reference, and the payload if it was the last reference.
+// dropPayload removes a task's reference to a payload, and the payload with its last reference.
 func dropPayload(t *table, id uuid.UUID, sum hash) error {
 	if err := t.Delete(referenceKey(sum, id)); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (t *table) payload(sum hash) ([]byte, error) {
 	return v, nil
 }
 
-// readMessage reads a message with a checksum and returns its size with its payloads.
+// readMessage decodes a stored message after checking its checksum, and returns the message's size including its payloads.
 func readMessage(t *table, key, stored []byte, into proto.Message) (size int, err error) {
 	value, err := verifyChecksum(key, stored)
 	if err != nil {

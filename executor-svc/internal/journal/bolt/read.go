@@ -15,7 +15,7 @@ import (
 
 // Load implements journal.Tasks.
 func (s *Store) Load(_ context.Context, taskID string) (task *journal.Task, err error) {
-	id, err := rawID(taskID)
+	id, err := parseID(taskID)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func readHead(t *table, id uuid.UUID) (*storagev1.TaskHead, error) {
 
 // Inbox implements journal.Tasks.
 func (s *Store) Inbox(_ context.Context, taskID string) (all []journal.Command, err error) {
-	id, err := rawID(taskID)
+	id, err := parseID(taskID)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func commands(t *table, id uuid.UUID) ([]journal.Command, error) {
 
 // Records implements journal.Tasks.
 func (s *Store) Records(_ context.Context, taskID string, after uint64, maxBytes int) (all []journal.Record, err error) {
-	id, err := rawID(taskID)
+	id, err := parseID(taskID)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func readRecords(t *table, id uuid.UUID, after uint64, maxBytes int) ([]journal.
 	return all, nil
 }
 
-// firstRecord returns the key of the record that holds seq after+1; it may begin before it.
+// firstRecord returns the key at which the record with seq after+1 is found; the record may begin before that seq.
 func firstRecord(t *table, id uuid.UUID, after uint64) []byte {
 	if after >= math.MaxUint64-1 {
 		return numberedKey(id, partRecord, after)

@@ -11,12 +11,12 @@ import (
 	"pawl.dev/executor-svc/internal/journal/wal"
 )
 
-// logState is the file's record of its log.
+// logState is the file's entry about its log.
 type logState struct {
 	id wal.ID
 	// applied is the newest record whose changes are in the file.
 	applied uint64
-	// open: there may be further records. Otherwise the file is the whole journal, and the log is not read.
+	// open: the log may have further records. Otherwise the file is the whole journal, and the log is not read.
 	open bool
 }
 
@@ -37,8 +37,8 @@ func newLogState() (s logState) {
 	return s
 }
 
-// logState reads the file's record of its log. If one of the file's two meta pages is not valid, the other one may be
-// older than the log.
+// logState reads the file's entry about its log. If one of the file's two meta pages is not valid, the other one may be from before
+// the log was opened: then a log that exists counts as open.
 func (f *file) logState() (s logState, err error) {
 	err = f.view(func(t *table) error {
 		v, err := get(t, keyLog)
@@ -58,7 +58,7 @@ func (f *file) logState() (s logState, err error) {
 	return s, err
 }
 
-// recover applies what the log holds beyond the file, begins a new log, and starts applyLoop. prepare is part of the
+// recover applies the records of the log that are not in the file, begins a new log, and starts applyLoop. prepare runs in the
 // transaction that applies the log. torn is the reason why the newest change may be missing.
 func (f *file) recover(prepare func(b *bbolt.Bucket) error) (torn error, err error) {
 	state, err := f.logState()
@@ -86,9 +86,9 @@ func (f *file) recover(prepare func(b *bbolt.Bucket) error) (torn error, err err
 		if torn, err = f.readLog(state); err != nil {
 			return nil, err
 		}
-		steps = []func() error{apply, create} // the old log stays until the file has what is in it
+		steps = []func() error{apply, create} // the old log stays until its records are in the file
 	} else if err := wal.CheckOwner(f.path, f.id); err != nil {
-		return nil, fmt.Errorf("%w; bring it to its journal, or move it away: it may hold changes that are stored nowhere else", err)
+		return nil, fmt.Errorf("%w; move it back to its journal, or away: it may hold changes that are stored nowhere else", err)
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -103,7 +103,7 @@ func (f *file) recover(prepare func(b *bbolt.Bucket) error) (torn error, err err
 	return torn, nil
 }
 
-// readLog reads what the log holds beyond the file into frozen. torn is the reason why the newest change may be missing.
+// readLog reads the records of the log that are not in the file into frozen. torn is the reason why the newest change may be missing.
 func (f *file) readLog(s logState) (torn error, err error) {
 	into, sequence := newOverlay(), uint64(0)
 	if err := f.view(func(t *table) error { sequence = t.base.Sequence(); return nil }); err != nil {
@@ -112,7 +112,7 @@ func (f *file) readLog(s logState) (torn error, err error) {
 	found, err := wal.Read(f.path, s.id, s.applied, func(record []byte) error { return replay(record, into, &sequence) })
 	switch {
 	case errors.Is(err, wal.ErrMissing):
-		return nil, damaged("the journal was not closed, and its newest changes are in its log", err)
+		return nil, damaged("the journal was not closed, so its newest changes are in its log", err)
 	case errors.Is(err, wal.ErrForeign), errors.Is(err, wal.ErrDamaged), errors.Is(err, errRecord):
 		return nil, damaged("the journal's newest changes are in its log", err)
 	case err != nil:
@@ -122,7 +122,7 @@ func (f *file) readLog(s logState) (torn error, err error) {
 	return found.Torn, nil
 }
 
-// openToRead opens a journal that no process has open, with its log, and changes nothing. torn is the reason why the newest change
+// openToRead opens a journal that no process has open, reads its log, and changes nothing. torn is the reason why the newest change
 // may be missing.
 func openToRead(path string) (f *file, torn error, err error) {
 	if f, err = openFile(path, true); err != nil {

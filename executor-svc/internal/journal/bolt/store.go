@@ -11,7 +11,7 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// schemaVersion is written into each file; a file of another version is refused.
+// schemaVersion is written into each file; Open refuses files of other versions.
 const schemaVersion = 4
 
 var (
@@ -48,10 +48,10 @@ func Open(path string) (*Store, error) {
 	return &Store{path: path, file: f, c: newCommitter(f, d), due: d, suspect: errors.Join(suspect, torn)}, nil
 }
 
-// Suspect returns why the newest change may be missing from the journal as it was opened, or nil.
+// Suspect returns why the newest change may have been missing when the journal was opened, or nil.
 func (s *Store) Suspect() error { return s.suspect }
 
-// initialize makes a new file a journal.
+// initialize writes the first entries of a new journal.
 func initialize(tx *bbolt.Tx) error {
 	b, err := tx.CreateBucketIfNotExists(bucket)
 	if err != nil {
@@ -60,7 +60,7 @@ func initialize(tx *bbolt.Tx) error {
 	return errors.Join(b.Put(keySchema, numberBytes(schemaVersion)), newLogState().put(b))
 }
 
-// start recovers what the log holds, begins a new generation of claims, and reads what is due. torn is the reason why the newest
+// start applies the log, begins a new generation of claims, and reads the tasks that are due. torn is the reason why the newest
 // change may be missing.
 func start(f *file) (d *due, torn error, err error) {
 	if err := checkSchema(f); err != nil {
@@ -99,7 +99,7 @@ func checkSchema(f *file) error {
 		}
 		switch version := binary.BigEndian.Uint64(v); {
 		case version > schemaVersion:
-			return fmt.Errorf("it has schema version %d, this program knows up to %d; use a newer pawl", version, schemaVersion)
+			return fmt.Errorf("it has schema version %d, and this program knows versions up to %d; use a newer pawl", version, schemaVersion)
 		case version < schemaVersion:
 			return fmt.Errorf("it has schema version %d, which no release wrote; move it away", version)
 		}

@@ -16,7 +16,7 @@ import (
 // sweepAtOnce is how many tasks one batch deletes, because other changes wait for it.
 const sweepAtOnce = 8
 
-// unswept are old tasks that cannot be deleted because they are damaged. It is kept in memory, so each is reported again
+// unswept is the set of old tasks that cannot be deleted because they are damaged. It is in memory only, so they are reported again
 // after a restart.
 type unswept struct {
 	mu  sync.Mutex // guards ids
@@ -62,17 +62,17 @@ func (s *Store) Sweep(ctx context.Context, endedBefore time.Time, max int) (int,
 			case err == nil:
 			case errors.Is(err, journal.ErrDamaged):
 				s.unswept.add(idOf(key))
-				left = append(left, fmt.Errorf("task %s is kept, since it cannot be deleted: %w", idOf(key), err))
+				left = append(left, fmt.Errorf("task %s cannot be deleted and is kept: %w", idOf(key), err))
 			default:
-				return swept, errors.Join(append(left, fmt.Errorf("sweeping old tasks: %w", err))...)
+				return swept, errors.Join(append(left, fmt.Errorf("deleting old tasks: %w", err))...)
 			}
 		}
 	}
 	return swept, errors.Join(left...)
 }
 
-// removeAll deletes the tasks of some entries of the index of ended tasks, and returns how many. A task that does not match
-// its entry is damaged.
+// removeAll deletes the tasks of entries of the index of ended tasks, and returns how many. A task that does not match its entry
+// is damaged.
 func (s *Store) removeAll(keys [][]byte) (n int, err error) {
 	err = s.c.do(func(t *table, o *operation) (rejection, err error) {
 		n = 0
@@ -98,7 +98,7 @@ func (s *Store) removeAll(keys [][]byte) (n int, err error) {
 	return n, err
 }
 
-// endedBefore returns the entries of tasks that ended before a time, the oldest first.
+// endedBefore returns the index entries of tasks that ended before a time, oldest first.
 func (s *Store) endedBefore(t time.Time, limit int) (keys [][]byte, err error) {
 	end := timedKey(kindEnded, max(t.UnixNano(), 0), uuid.Nil)
 	err = s.file.view(func(t *table) error {

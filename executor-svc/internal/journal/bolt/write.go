@@ -14,14 +14,15 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// write is a transition in its stored form. It is encoded before the batch begins, because all commits wait for the batch.
-type write struct {
+// storedTransition is a transition in its stored form. It is encoded before the batch begins, because all commits wait for the
+// batch.
+type storedTransition struct {
 	id         uuid.UUID
 	head       *storagev1.TaskHead
 	state      taskState
 	checkpoint checkedEntry
 	records    []checkedEntry
-	facts      uint64 // in records
+	facts      uint64 // in all records
 	payloads   []payload
 	folded     []uint64
 }
@@ -33,9 +34,9 @@ func invalid(what string, err error) error {
 	return fmt.Errorf("encoding the %s: %w: %w", what, journal.ErrInvalid, err)
 }
 
-// newWrite encodes a checkpoint and its records, of which the first begins at firstSeq.
-func newWrite(id uuid.UUID, h *storagev1.TaskHead, c *storagev1.Checkpoint, deadline time.Time, records []journal.Record) (*write, error) {
-	w := &write{id: id, head: h, state: taskState{rev: c.GetRev(), status: c.GetStatus(), lastSeq: c.GetLastSeq()}}
+// encodeTransition encodes a checkpoint and its new records.
+func encodeTransition(id uuid.UUID, h *storagev1.TaskHead, c *storagev1.Checkpoint, deadline time.Time, records []journal.Record) (*storedTransition, error) {
+	w := &storedTransition{id: id, head: h, state: taskState{rev: c.GetRev(), status: c.GetStatus(), lastSeq: c.GetLastSeq()}}
 	var last *storagev1.Record
 	for _, r := range records {
 		key := numberedKey(id, partRecord, r.FirstSeq)
@@ -48,7 +49,7 @@ func newWrite(id uuid.UUID, h *storagev1.TaskHead, c *storagev1.Checkpoint, dead
 		w.facts += uint64(len(r.GetFacts()))
 		last = r.Record
 	}
-	w.state.due = dueTime(c, deadline, last)
+	w.state.indexTime = indexTime(c, deadline, last)
 	value, payloads, err := encodeCheckpoint(nil, w.state, c)
 	if err != nil {
 		return nil, invalid("checkpoint", err)
@@ -59,8 +60,8 @@ func newWrite(id uuid.UUID, h *storagev1.TaskHead, c *storagev1.Checkpoint, dead
 	return w, nil
 }
 
-// dueTime is what the indexes by time contain: when the task ended, or its deadline before that; 0 for neither.
-func dueTime(c *storagev1.Checkpoint, deadline time.Time, last *storagev1.Record) int64 {
+// indexTime returns the time for the indexes by time: the task's end or, before that, its deadline; 0 if it has neither.
+func indexTime(c *storagev1.Checkpoint, deadline time.Time, last *storagev1.Record) int64 {
 	if !state.Ended(c.GetStatus()) {
 		if deadline.IsZero() {
 			return 0
@@ -75,8 +76,8 @@ func dueTime(c *storagev1.Checkpoint, deadline time.Time, last *storagev1.Record
 	return 0
 }
 
-// put writes the transition. old is the stored state; nil for a new task.
-func (w *write) put(t *table, o *operation, old *taskState) error {
+// put stores the transition. old is the stored state; nil for a new task.
+func (w *storedTransition) put(t *table, o *operation, old *taskState) error {
 	if err := t.Put(w.checkpoint.key, w.checkpoint.value); err != nil {
 		return err
 	}
@@ -98,28 +99,28 @@ func (w *write) put(t *table, o *operation, old *taskState) error {
 			return err
 		}
 	}
-	if err := w.moveTime(t, old); err != nil {
+	if err := w.putTime(t, old); err != nil {
 		return err
 	}
 	return w.putDue(t, o, old)
 }
 
-// timeKey is the key of a task in the indexes by time; nil if it is in none.
+// timeKey returns the key of a task in the indexes by time; nil if it is in none.
 func timeKey(s *taskState, id uuid.UUID) []byte {
 	switch {
 	case s == nil:
 		return nil
 	case state.Ended(s.status):
-		return timedKey(kindEnded, s.due, id)
-	case s.due != 0:
-		return timedKey(kindDeadline, s.due, id)
+		return timedKey(kindEnded, s.indexTime, id)
+	case s.indexTime != 0:
+		return timedKey(kindDeadline, s.indexTime, id)
 	}
 	return nil
 }
 
-// moveTime updates the indexes of deadlines and ended tasks.
-func (w *write) moveTime(t *table, old *taskState) error {
-	if old != nil && old.due == w.state.due && state.Ended(old.status) == state.Ended(w.state.status) {
+// putTime updates the indexes by time: those of deadlines and of ended tasks.
+func (w *storedTransition) putTime(t *table, old *taskState) error {
+	if old != nil && old.indexTime == w.state.indexTime && state.Ended(old.status) == state.Ended(w.state.status) {
 		return nil
 	}
 	if k := timeKey(old, w.id); k != nil {
@@ -134,13 +135,13 @@ func (w *write) moveTime(t *table, old *taskState) error {
 }
 
 // putDue removes folded commands and updates the index of due tasks.
-func (w *write) putDue(t *table, o *operation, old *taskState) error {
+func (w *storedTransition) putDue(t *table, o *operation, old *taskState) error {
 	for _, no := range w.folded {
 		if err := t.Delete(numberedKey(w.id, partCommand, no)); err != nil {
 			return err
 		}
 	}
-	if old != nil && old.status == w.state.status && len(w.folded) == 0 && old.due == w.state.due {
+	if old != nil && old.status == w.state.status && len(w.folded) == 0 && old.indexTime == w.state.indexTime {
 		return nil
 	}
 	e := dueEntry{}
@@ -155,7 +156,7 @@ func (w *write) putDue(t *table, o *operation, old *taskState) error {
 		e.commands = hasCommands(t, w.id)
 	}
 	if !state.Ended(w.state.status) {
-		e.deadline = w.state.due
+		e.deadline = w.state.indexTime
 	}
 	return e.put(t, o)
 }

@@ -6,7 +6,7 @@ import (
 	"hash/crc32"
 )
 
-// ID names a log, so that it is not taken for another one.
+// ID names a log, so that its files are not taken for those of another one.
 type ID [16]byte
 
 const (
@@ -65,7 +65,8 @@ func numberAt(raw []byte, at int) uint64 {
 	return binary.LittleEndian.Uint64(raw[at+8:])
 }
 
-// recordAt returns the payload of the record with that number at a position, and where the next one begins.
+// recordAt returns the payload of the record with that number at a position, and the position of the next record. ok is false if there is
+// no such record.
 func recordAt(raw []byte, at int, id *ID, number uint64) (payload []byte, next int, ok bool) {
 	if at+recordSize > len(raw) || numberAt(raw, at) != number {
 		return nil, at, false

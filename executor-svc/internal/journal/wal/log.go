@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// A file grows ahead of its records by doubling between these bounds, because a write that changes no size is durable sooner.
-	leastGrowth, mostGrowth = 64 << 10, 1 << 20
-	// keep is the size to which a larger file is truncated when it is reused.
-	keep = 4 << 20
-	// keepBuffer bounds the buffer that is reused.
-	keepBuffer = 256 << 10
+	// A file grows ahead of its records, because a write that keeps its size is durable sooner. It doubles its size, within these bounds.
+	minGrowth, maxGrowth = 64 << 10, 1 << 20
+	// maxReused is the size to which a larger file is truncated when it is reused.
+	maxReused = 4 << 20
+	// maxReusedBuffer bounds the buffer that is reused.
+	maxReusedBuffer = 256 << 10
 )
 
 // File is a file that a log is written to.
@@ -35,12 +35,12 @@ type Log struct {
 		size int64
 	}
 	current int
-	end     int64 // of the records in the current file; 0: it has no header yet
+	end     int64 // of the records in the current file; 0: the file has no header yet
 	last    uint64
 	buf     []byte
 }
 
-// Create begins a log whose first record has the number last+1. It replaces existing files, whose records must no longer be
+// Create creates a log whose first record will have the number last+1. It replaces existing files, whose records must no longer be
 // needed.
 func Create(path string, id ID, last uint64) (*Log, error) {
 	return CreateOn(path, id, last, func(name string) (File, error) {
@@ -54,11 +54,11 @@ func CreateOn(path string, id ID, last uint64, open func(name string) (File, err
 	l := &Log{id: id, last: last}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("beginning the log of %s: %w", path, err), l.Close())
+			err = errors.Join(fmt.Errorf("creating the log of %s: %w", path, err), l.Close())
 		}
 	}()
 	names := Paths(path)
-	// The existing log stays whole until the new one replaces it.
+	// The existing log stays complete until the new one replaces it.
 	fresh := names[0] + ".new"
 	if l.files[0].File, err = open(fresh); err != nil {
 		l.files[0].File = nil
@@ -82,7 +82,7 @@ func CreateOn(path string, id ID, last uint64, open func(name string) (File, err
 	return l, SyncFolder(filepath.Dir(path))
 }
 
-// SyncFolder makes the names in a folder durable.
+// SyncFolder makes the directory entries of a folder durable.
 func SyncFolder(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -91,14 +91,14 @@ func SyncFolder(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// Last returns the number of the newest record that was written, even if it could not be made durable.
+// Last returns the number of the newest written record, even if it could not be made durable.
 func (l *Log) Last() uint64 { return l.last }
 
-// Size returns how many bytes of records are in the current file.
+// Size returns the bytes of header and records in the current file.
 func (l *Log) Size() int64 { return l.end }
 
 // Append writes a record and makes it durable. After an error the record is not stored, unless Last counts it: then it was
-// written but not made durable, whether it is on disk is unknown, and nothing more must be appended.
+// written but not made durable, it is unknown whether it is on disk, and no further record must be appended.
 func (l *Log) Append(payload []byte) error {
 	f := &l.files[l.current]
 	l.buf = l.buf[:0]
@@ -109,17 +109,17 @@ func (l *Log) Append(payload []byte) error {
 	written := len(l.buf)
 	size := f.size
 	if end := l.end + int64(written); end > size {
-		size = max(end, size+min(max(size, leastGrowth), mostGrowth))
+		size = max(end, size+min(max(size, minGrowth), maxGrowth))
 		l.buf = slices.Grow(l.buf, int(size-end))[:written+int(size-end)]
 		clear(l.buf[written:])
 	}
 	_, err := f.WriteAt(l.buf, l.end)
 	if err != nil && len(l.buf) > written {
-		// There may be room for the record, if not for growing.
+		// The disk may have room for the record, if not for growing.
 		size = l.end + int64(written)
 		_, err = f.WriteAt(l.buf[:written], l.end)
 	}
-	if cap(l.buf) > keepBuffer {
+	if cap(l.buf) > maxReusedBuffer {
 		l.buf = nil
 	}
 	if err != nil {
@@ -141,9 +141,9 @@ func (l *Log) Rotate() {
 	}
 	l.current, l.end = 1-l.current, 0
 	f := &l.files[l.current]
-	// If this fails, the file is truncated at a later turn.
-	if f.size > keep && f.Truncate(keep) == nil {
-		f.size = keep
+	// If Truncate fails, the file is truncated when it is reused again.
+	if f.size > maxReused && f.Truncate(maxReused) == nil {
+		f.size = maxReused
 	}
 }
 

@@ -172,7 +172,7 @@ func TestDamagedRecord(t *testing.T) {
 				t.Errorf("byte %d of the last record: %d records, want 2", at, len(got))
 			}
 			if numberIsWhole := at < ends[4]-len(all[4])-8 || at >= ends[4]-len(all[4]); numberIsWhole && found.Torn == nil {
-				t.Errorf("byte %d of the last record: nothing says that it is not whole", at)
+				t.Errorf("byte %d of the last record: Torn is nil", at)
 			}
 		case !slices.Equal(got, all[2:]):
 			t.Errorf("byte %d: %d records and no error", at, len(got))

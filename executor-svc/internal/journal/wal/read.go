@@ -15,7 +15,7 @@ import (
 var (
 	// ErrMissing: one of the files does not exist.
 	ErrMissing = errors.New("the log is missing")
-	// ErrForeign: it is the log of something else.
+	// ErrForeign: the log has another id.
 	ErrForeign = errors.New("it is the log of another journal")
 	// ErrDamaged: records are missing or differ from what was written.
 	ErrDamaged = errors.New("the log is damaged")
@@ -66,14 +66,14 @@ func CheckOwner(path string, id ID) error {
 
 // Found is the result of reading a log.
 type Found struct {
-	// Last is the number of the last record; if there is none, the number after which reading began.
+	// Last is the number of the last record; if none was read, the number after which reading began.
 	Last uint64
 	// Torn describes the incomplete record after the last one; nil if there is none.
 	Torn error
 }
 
-// Read calls each with the payloads of the records after a number, in order. each may keep a payload. What follows the last
-// whole record is a write that was cut off and was never acknowledged; if a whole record follows it, the log is damaged.
+// Read calls each with the payloads of the records after a number, in order. each may keep a payload. The bytes after the last
+// complete record are an interrupted write, which was never acknowledged; if a complete record follows them, the log is damaged.
 func Read(path string, id ID, after uint64, each func(payload []byte) error) (Found, error) {
 	r := &reader{id: id, next: after + 1}
 	for _, name := range Paths(path) {
@@ -82,13 +82,13 @@ func Read(path string, id ID, after uint64, each func(payload []byte) error) (Fo
 		}
 	}
 	if !slices.ContainsFunc(r.files, func(f *contents) bool { return f.valid }) {
-		return Found{}, fmt.Errorf("%s: no file of it has a valid header: %w", path, ErrDamaged)
+		return Found{}, fmt.Errorf("%s: none of its files has a valid header: %w", path, ErrDamaged)
 	}
 	slices.SortFunc(r.files, func(a, b *contents) int { return cmp.Compare(a.first, b.first) })
 	for i, f := range r.files {
 		until := uint64(math.MaxUint64)
 		if i+1 < len(r.files) {
-			// The other file, which began later, has the rest.
+			// The other file was begun later and has the rest.
 			until = r.files[i+1].first
 		}
 		if err := r.read(f, until, each); err != nil {
@@ -97,11 +97,11 @@ func Read(path string, id ID, after uint64, each func(payload []byte) error) (Fo
 	}
 	found := Found{Last: r.next - 1}
 	for _, f := range r.files {
-		if number := f.wholeBehind(r.next, id); number != 0 {
-			return Found{}, fmt.Errorf("%s: record %d is not valid, and record %d follows it: %w", f.name, r.next, number, ErrDamaged)
+		if number := f.completeAfterEnd(r.next, id); number != 0 {
+			return Found{}, fmt.Errorf("%s: record %d is not valid, but record %d follows it: %w", f.name, r.next, number, ErrDamaged)
 		}
 		if f.valid && numberAt(f.raw, f.end) == r.next {
-			found.Torn = fmt.Errorf("record %d of the log is not whole: its writing was cut off, or it was damaged since", r.next)
+			found.Torn = fmt.Errorf("record %d of the log is incomplete: either its write was interrupted, and nothing is missing, or it was damaged later, and is missing", r.next)
 		}
 	}
 	return found, nil
@@ -113,13 +113,13 @@ type reader struct {
 	files []*contents
 }
 
-// contents of a file.
+// contents is a file of a log.
 type contents struct {
 	name  string
 	raw   []byte
 	valid bool
 	first uint64
-	// end is the position behind the last whole record.
+	// end is the position after the last complete record.
 	end int
 }
 
@@ -139,7 +139,7 @@ func (r *reader) load(name string) error {
 	case err == nil:
 		f.valid, f.first, f.end = true, first, headerSize
 	default:
-		// Nothing was written to it, or only part of the header, or it is damaged; records may follow.
+		// The file is empty, or its header is incomplete or damaged; records may follow.
 	}
 	r.files = append(r.files, f)
 	return nil
@@ -169,15 +169,15 @@ func (r *reader) read(f *contents, until uint64, each func(payload []byte) error
 	return nil
 }
 
-// farthest bounds how far ahead of an expected number a record is looked for.
-const farthest = 1 << 20
+// maxAhead bounds how far ahead of an expected number a record is looked for.
+const maxAhead = 1 << 20
 
-// wholeBehind returns the number of a whole record after the end if that is at least number, or 0. There must be none, because a record is
-// written only after all before it are durable.
-func (f *contents) wholeBehind(number uint64, id ID) uint64 {
+// completeAfterEnd returns the number of a complete record after the end, if that is at least number, or 0. There must be none, because a
+// record is written only after all records before it are durable.
+func (f *contents) completeAfterEnd(number uint64, id ID) uint64 {
 	for at := f.end; at+recordSize <= len(f.raw); at += alignment {
 		n := numberAt(f.raw, at)
-		if n < number || n-number > farthest {
+		if n < number || n-number > maxAhead {
 			continue
 		}
 		if _, _, ok := recordAt(f.raw, at, &id, n); ok {

@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// datasync is fsync without the file's times.
+// datasync is fsync without making the file's times durable.
 func datasync(f *os.File) error {
 	for {
 		if err := syscall.Fdatasync(int(f.Fd())); !errors.Is(err, syscall.EINTR) {
