@@ -26,7 +26,7 @@ func (s *Session) answer(c *plannerv1.TaskContext, cutShort string) Run {
 			c.Tools = tools.tools
 		}
 		if cutShort != "" {
-			cutShort += sameCalls(c.GetHistory())
+			cutShort += repeatedCallNote(c.GetHistory())
 		}
 		var full strings.Builder
 		out := flow.Answered{CutShort: cutShort}
@@ -41,7 +41,7 @@ func (s *Session) answer(c *plannerv1.TaskContext, cutShort string) Run {
 		out.Text, out.FullAnswer = end.rest, full.String()
 		out.NotReached = end.GetGoalResult() == plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
 		if err != nil {
-			out.Err = note(fmt.Errorf("writing the answer: %w", err))
+			out.Err = errorNote(fmt.Errorf("writing the answer: %w", err))
 			if cutShort != "" && !strings.HasSuffix(cutShort, errs.From(err).Message) {
 				out.Err.ErrMsg = cutShort + " " + out.Err.GetErrMsg()
 			}
@@ -50,8 +50,8 @@ func (s *Session) answer(c *plannerv1.TaskContext, cutShort string) Run {
 	}
 }
 
-// sameCalls returns a note if the last steps made the same call, as a planner that is stuck does; else "".
-func sameCalls(history []*plannerv1.HistoryEntry) string {
+// repeatedCallNote returns a note if the last steps made the same call, as a planner that is stuck does; else "".
+func repeatedCallNote(history []*plannerv1.HistoryEntry) string {
 	const noticed = 3
 	n := 0
 	for _, e := range slices.Backward(history) {

@@ -80,7 +80,7 @@ func (s *Session) deliverAnswer(ctx context.Context, c *call, a *mcppoolv1.CallA
 		case reason == commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND:
 			answered, took, doubt = true, false, doubt || unreached
 			return false
-		case refused(err), status.Code(err) == codes.Unavailable && to.Addr == nil: // not sent
+		case refusedAtShutdown(err), status.Code(err) == codes.Unavailable && to.Addr == nil: // not sent
 			return true
 		case reason == commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR, status.Code(err) == codes.Unavailable:
 			doubt = true

@@ -37,7 +37,7 @@ func askPlanner[T interface{ GetUsage() *commonv1.Usage }](
 		if err == nil || definitive(err) || try >= s.r.cfg.PlannerTries || !sleep(ctx, time.Duration(try)*200*time.Millisecond) {
 			return res, err
 		}
-		c = lessBudget(c, spent)
+		c = reduceBudget(c, spent)
 	}
 }
 
@@ -46,26 +46,26 @@ func askOnce[T any](
 	ctx context.Context, s *Session, c *plannerv1.TaskContext, call func(context.Context, *plannerv1.TaskContext, ...grpc.CallOption) (T, error),
 ) (T, error) {
 	if less := s.contextSince(c); less != nil {
-		res, err := reach(ctx, s, "planner", func(ctx context.Context, o ...grpc.CallOption) (T, error) { return call(ctx, less, o...) })
+		res, err := callWhenReachable(ctx, s, "planner", func(ctx context.Context, o ...grpc.CallOption) (T, error) { return call(ctx, less, o...) })
 		if err == nil || errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_CONTEXT_MISSING {
 			return res, err
 		}
 		s.setBase("", c)
 	}
-	return reach(ctx, s, "planner", func(ctx context.Context, o ...grpc.CallOption) (T, error) { return call(ctx, c, o...) })
+	return callWhenReachable(ctx, s, "planner", func(ctx context.Context, o ...grpc.CallOption) (T, error) { return call(ctx, c, o...) })
 }
 
 // noticeAfter is how long a service may be out of reach before the task's status names it.
 const noticeAfter = 2 * time.Second
 
-// reach makes a call to another service, and waits within ctx while that cannot be reached. The task's status then names the service.
-func reach[T any](ctx context.Context, s *Session, service string, call func(context.Context, ...grpc.CallOption) (T, error)) (T, error) {
+// callWhenReachable makes a call to another service, and waits within ctx while that cannot be reached. The task's status then names the service.
+func callWhenReachable[T any](ctx context.Context, s *Session, service string, call func(context.Context, ...grpc.CallOption) (T, error)) (T, error) {
 	var to peer.Peer
 	res, err := call(ctx, grpc.Peer(&to))
 	if errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR || to.Addr != nil || ctx.Err() != nil {
 		return res, err
 	}
-	notice := time.AfterFunc(noticeAfter, func() { s.waitsFor(service, err) })
+	notice := time.AfterFunc(noticeAfter, func() { s.notifyWaiting(service, err) })
 	defer notice.Stop()
 	return call(ctx, grpc.WaitForReady(true))
 }
@@ -87,16 +87,16 @@ func definitive(err error) bool {
 	}
 }
 
-// lessBudget returns a context with the budget that a failed try has left. It is a copy, because other requests may be reading c.
-func lessBudget(c *plannerv1.TaskContext, spent *commonv1.Usage) *plannerv1.TaskContext {
+// reduceBudget returns a context with the budget that a failed try has left. It is a copy, because other requests may be reading c.
+func reduceBudget(c *plannerv1.TaskContext, spent *commonv1.Usage) *plannerv1.TaskContext {
 	c = proto.CloneOf(c)
-	c.ModelCallsLeft = less(c.ModelCallsLeft, spent.GetModelCalls())
-	c.TokensLeft = less(c.TokensLeft, spent.GetInputTokens()+spent.GetOutputTokens())
-	c.CostNanoUsdLeft = less(c.CostNanoUsdLeft, spent.GetCostNanoUsd())
+	c.ModelCallsLeft = reduce(c.ModelCallsLeft, spent.GetModelCalls())
+	c.TokensLeft = reduce(c.TokensLeft, spent.GetInputTokens()+spent.GetOutputTokens())
+	c.CostNanoUsdLeft = reduce(c.CostNanoUsdLeft, spent.GetCostNanoUsd())
 	return c
 }
 
-func less[T uint32 | uint64](left *T, spent T) *T {
+func reduce[T uint32 | uint64](left *T, spent T) *T {
 	if left == nil {
 		return nil
 	}
@@ -104,7 +104,7 @@ func less[T uint32 | uint64](left *T, spent T) *T {
 	return &rest
 }
 
-func note(err error) *storagev1.ErrorNote {
+func errorNote(err error) *storagev1.ErrorNote {
 	e := errs.From(err)
 	return &storagev1.ErrorNote{ErrMsg: valid(e.Message), Reason: e.Reason}
 }

@@ -32,15 +32,15 @@ type call struct {
 	end context.CancelFunc
 }
 
-// start makes a call of the step's attempt the session's call.
-func (s *Session) start(ctx context.Context, st *storagev1.ActiveStep, attempt uint32) *call {
+// beginCall makes a call of the step's attempt the session's call.
+func (s *Session) beginCall(ctx context.Context, st *storagev1.ActiveStep, attempt uint32) *call {
 	mcpID, _ := flow.ToolName(st.GetToolId())
 	c := &call{
 		id: flow.CallID(s.id, st.GetOrdinal(), attempt, st.GetRound()), location: location{st.GetPoolId(), mcpID},
 		ordinal: st.GetOrdinal(), attempt: attempt, round: st.GetRound(),
 	}
 	c.ctx, c.end = context.WithCancel(ctx)
-	s.use(c.location)
+	s.noteLocation(c.location)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.call = c
@@ -49,9 +49,9 @@ func (s *Session) start(ctx context.Context, st *storagev1.ActiveStep, attempt u
 
 // callTool returns the Run that calls a tool and emits the outcome, UNKNOWN unless it is proven. next, if not nil, makes the next step from the output.
 func (s *Session) callTool(ctx context.Context, t *flow.Task, st *storagev1.ActiveStep, attempt uint32, next func(output string) *flow.Planned) Run {
-	c := s.start(ctx, st, attempt)
+	c := s.beginCall(ctx, st, attempt)
 	msg := &mcppoolv1.CallToolsRequest{Call: s.callRequest(t, st, c)}
-	return s.run(c, st, next, func(ctx context.Context, f *follower) (*mcppoolv1.CallResult, error) {
+	return s.runCall(c, st, next, func(ctx context.Context, f *follower) (*mcppoolv1.CallResult, error) {
 		released := s.r.releases.take(s.head.GetUserSub(), len(msg.GetCall().GetAckCallIds()))
 		addReleases(msg, released)
 		res, err := s.send(ctx, msg, f)
@@ -88,9 +88,9 @@ func (s *Session) callRequest(t *flow.Task, st *storagev1.ActiveStep, c *call) *
 
 // attachCall gets the outcome of a call that was made before; the answers it waits for are delivered first.
 func (s *Session) attachCall(ctx context.Context, st *storagev1.ActiveStep, e flow.Attach) Run {
-	c := s.start(ctx, st, e.Attempt)
+	c := s.beginCall(ctx, st, e.Attempt)
 	c.stopping.Store(e.Stopping)
-	return s.run(c, st, nil, func(ctx context.Context, f *follower) (*mcppoolv1.CallResult, error) {
+	return s.runCall(c, st, nil, func(ctx context.Context, f *follower) (*mcppoolv1.CallResult, error) {
 		if !e.Stopping {
 			if err := s.deliverAnswers(ctx, st, f, e.Fresh); err != nil {
 				return nil, err
@@ -108,17 +108,17 @@ func (s *Session) attachRequest(st *storagev1.ActiveStep, attempt uint32) *mcppo
 	}
 }
 
-// run follows a call to its end and emits the outcome.
-func (s *Session) run(c *call, st *storagev1.ActiveStep, next func(string) *flow.Planned, follow func(context.Context, *follower) (*mcppoolv1.CallResult, error)) Run {
+// runCall follows a call to its end and emits the outcome.
+func (s *Session) runCall(c *call, st *storagev1.ActiveStep, next func(string) *flow.Planned, follow func(context.Context, *follower) (*mcppoolv1.CallResult, error)) Run {
 	return func(_ context.Context, emit func(flow.Input)) {
 		defer c.end()
 		f := &follower{
 			call: c, emit: emit, log: s.log, mcpTaskID: st.GetMcpTaskId(), toolID: st.GetToolId(),
-			asked: flow.Elicited{Ordinal: c.ordinal, Attempt: c.attempt},
+			elicited: flow.Elicited{Ordinal: c.ordinal, Attempt: c.attempt},
 		}
 		res, err := follow(c.ctx, f)
 		if err != nil {
-			emit(s.failed(f, st, err))
+			emit(s.inputForError(f, st, err))
 			return
 		}
 		out := flow.Called{Ordinal: c.ordinal, Attempt: c.attempt, Round: c.round, Outcome: commonv1.Outcome_OUTCOME_KNOWN, Usage: addUsage(nil, res.GetModelUsage())}
@@ -144,19 +144,19 @@ func (s *Session) send(ctx context.Context, msg *mcppoolv1.CallToolsRequest, f *
 			return false
 		}
 		other := errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_OTHER_POOL
-		if other || refused(err) && s.r.cfg.Replicas != nil {
+		if other || refusedAtShutdown(err) && s.r.cfg.Replicas != nil {
 			// The choice of the replica must be durable before the call, because only that replica can prove later that the call did not run.
 			if m := s.otherReplica(ctx, msg.GetCall()); m != nil {
 				err = m
 				return false
 			}
 		}
-		if !other && !refused(err) && (sent || status.Code(err) != codes.Unavailable) {
+		if !other && !refusedAtShutdown(err) && (sent || status.Code(err) != codes.Unavailable) {
 			return false
 		}
 		if time.Now().After(notice) {
 			notice = notice.Add(time.Hour) // once
-			s.waitsFor("MCP pool", err)
+			s.notifyWaiting("MCP pool", err)
 		}
 		err = errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR,
 			"the MCP pool cannot be reached: %w", err).With(errs.OutcomeKey, errs.OutcomeNotExecuted)

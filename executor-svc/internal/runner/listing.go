@@ -21,8 +21,8 @@ const (
 	slowAfter = 5 * time.Second
 )
 
-// list holds the tools of one server once done is closed.
-type list struct {
+// toolList holds the tools of one server once done is closed.
+type toolList struct {
 	id string
 	// slow is closed once the others no longer wait for this server, at the latest with done.
 	slow, done chan struct{}
@@ -35,7 +35,7 @@ type list struct {
 	cutOff bool
 }
 
-func (l *list) isDone() bool {
+func (l *toolList) isDone() bool {
 	select {
 	case <-l.done:
 		return true
@@ -47,12 +47,12 @@ func (l *list) isDone() bool {
 // listAll lists all servers at once. It does not wait for slow servers unless no other one has tools; theirs are added
 // when the tools are used next.
 func (s *Session) listAll(ctx context.Context, ids []string) *toolset {
-	lists, slots := make([]*list, 0, len(ids)), make(chan struct{}, connectLimit)
+	lists, slots := make([]*toolList, 0, len(ids)), make(chan struct{}, connectLimit)
 	for _, id := range ids {
-		l := &list{id: id, slow: make(chan struct{}), done: make(chan struct{})}
+		l := &toolList{id: id, slow: make(chan struct{}), done: make(chan struct{})}
 		lists = append(lists, l)
 		if len(ids) == 1 {
-			s.list(ctx, l)
+			s.loadList(ctx, l)
 			return assemble(lists)
 		}
 		go s.listWithSlot(ctx, l, slots)
@@ -65,7 +65,7 @@ func (s *Session) listAll(ctx context.Context, ids []string) *toolset {
 }
 
 // listWithSlot lists one server. Its slot is free again once it turns out to be slow.
-func (s *Session) listWithSlot(ctx context.Context, l *list, slots chan struct{}) {
+func (s *Session) listWithSlot(ctx context.Context, l *toolList, slots chan struct{}) {
 	slots <- struct{}{}
 	slow := sync.OnceFunc(func() {
 		<-slots
@@ -76,22 +76,22 @@ func (s *Session) listWithSlot(ctx context.Context, l *list, slots chan struct{}
 		s.r.slow.note(user, l.id)
 		slow()
 	})
-	s.list(ctx, l)
+	s.loadList(ctx, l)
 	timer.Stop()
 	s.r.slow.answered(user, l.id, time.Since(began))
 	slow()
 }
 
-func (s *Session) list(ctx context.Context, l *list) {
+func (s *Session) loadList(ctx context.Context, l *toolList) {
 	l.err = s.listTools(ctx, l)
 	l.cutOff = ctx.Err() != nil
 	close(l.done)
 }
 
 // awaitTools waits until any server has listed tools, or all have answered.
-func awaitTools(ctx context.Context, lists []*list) {
+func awaitTools(ctx context.Context, lists []*toolList) {
 	for ctx.Err() == nil {
-		var open []*list
+		var open []*toolList
 		for _, l := range lists {
 			switch {
 			case !l.isDone():
@@ -108,7 +108,7 @@ func awaitTools(ctx context.Context, lists []*list) {
 }
 
 // awaitAny waits until one of the lists is done.
-func awaitAny(ctx context.Context, lists []*list) {
+func awaitAny(ctx context.Context, lists []*toolList) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, l := range lists {
@@ -124,7 +124,7 @@ func awaitAny(ctx context.Context, lists []*list) {
 }
 
 // assemble makes a toolset of the lists that are done. Servers that cannot be used, or not yet, are skipped, and the event log names them.
-func assemble(lists []*list) *toolset {
+func assemble(lists []*toolList) *toolset {
 	set := &toolset{byID: map[string]*commonv1.Tool{}, loaded: &storagev1.ToolsLoaded{}, poolIDs: map[string]string{}, lists: lists}
 	for _, l := range lists {
 		switch {
@@ -153,17 +153,17 @@ func assemble(lists []*list) *toolset {
 }
 
 // outdated reports whether a late list is done since the set was made.
-func (t *toolset) outdated() bool { return slices.ContainsFunc(t.late, (*list).isDone) }
+func (t *toolset) outdated() bool { return slices.ContainsFunc(t.late, (*toolList).isDone) }
 
 // cutOff reports whether a late list will not come because its context ended.
 func (t *toolset) cutOff() bool {
-	return slices.ContainsFunc(t.late, func(l *list) bool { return l.isDone() && l.cutOff })
+	return slices.ContainsFunc(t.late, func(l *toolList) bool { return l.isDone() && l.cutOff })
 }
 
 // lateFor returns the late list that may hold a tool, or nil.
-func (t *toolset) lateFor(toolID string) *list {
+func (t *toolset) lateFor(toolID string) *toolList {
 	mcpID, _ := flow.ToolName(toolID)
-	if i := slices.IndexFunc(t.late, func(l *list) bool { return l.id == mcpID }); i >= 0 {
+	if i := slices.IndexFunc(t.late, func(l *toolList) bool { return l.id == mcpID }); i >= 0 {
 		return t.late[i]
 	}
 	return nil
@@ -176,7 +176,7 @@ func (s *Session) toolsetWith(ctx context.Context, toolID string) (*toolset, err
 		return nil, err
 	}
 	if l := t.lateFor(toolID); l != nil {
-		awaitAny(ctx, []*list{l})
+		awaitAny(ctx, []*toolList{l})
 		return s.toolset(ctx)
 	}
 	return t, nil

@@ -12,15 +12,15 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// failed returns the input for a call that ended without a result.
-func (s *Session) failed(f *follower, st *storagev1.ActiveStep, err error) flow.Input {
+// inputForError returns the input for a call that ended without a result.
+func (s *Session) inputForError(f *follower, st *storagev1.ActiveStep, err error) flow.Input {
 	out := flow.Called{Ordinal: f.call.ordinal, Attempt: f.call.attempt, Round: f.call.round}
 	var moved *movedError
 	switch {
 	case errors.As(err, &moved):
 		return flow.Moved{Ordinal: out.Ordinal, Attempt: out.Attempt, PoolID: moved.poolID}
-	case errors.Is(err, errAsked):
-		return f.asked
+	case errors.Is(err, errElicited):
+		return f.elicited
 	case errors.Is(err, errUndelivered):
 		out.Err, _ = failure(err, st.GetInputJson())
 		return flow.Undelivered{Ordinal: out.Ordinal, Attempt: out.Attempt, Err: out.Err}
@@ -65,8 +65,8 @@ func callNotFound(err error) bool {
 	return errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND
 }
 
-// refused reports whether a replica of the MCP pool that is stopping proved that it did not begin the call: another replica may.
-func refused(err error) bool {
+// refusedAtShutdown reports whether a replica of the MCP pool that is stopping proved that it did not begin the call: another replica may.
+func refusedAtShutdown(err error) bool {
 	e := errs.From(err)
 	return e.Reason == commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN && e.Metadata[errs.OutcomeKey] == errs.OutcomeNotExecuted
 }

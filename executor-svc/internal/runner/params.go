@@ -16,7 +16,7 @@ import (
 
 // derive asks for another input after a failed attempt, with the error in view.
 func (s *Session) derive(c *plannerv1.TaskContext, st *storagev1.ActiveStep) Run {
-	return s.input(c, st, func(ctx context.Context, usage **storagev1.Usage) (string, error) {
+	return s.makeInput(c, st, func(ctx context.Context, usage **storagev1.Usage) (string, error) {
 		res, err := askPlanner(ctx, s, c, usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.GetFirstInputParamsResponse, error) {
 			return s.r.planner.GetFirstInputParams(ctx, &plannerv1.GetFirstInputParamsRequest{
 				Context: c, ToolId: st.GetToolId(), Description: st.GetDescription(),
@@ -29,7 +29,7 @@ func (s *Session) derive(c *plannerv1.TaskContext, st *storagev1.ActiveStep) Run
 
 // fill completes an input with the values that a person supplied.
 func (s *Session) fill(c *plannerv1.TaskContext, st *storagev1.ActiveStep) Run {
-	return s.input(c, st, func(ctx context.Context, usage **storagev1.Usage) (string, error) {
+	return s.makeInput(c, st, func(ctx context.Context, usage **storagev1.Usage) (string, error) {
 		res, err := askPlanner(ctx, s, c, usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.FillParamsResponse, error) {
 			return s.r.planner.FillParams(ctx, &plannerv1.FillParamsRequest{
 				Context: c, ToolId: st.GetToolId(), InputJson: st.GetInputJson(), Error: st.GetError().GetErrMsg(),
@@ -40,11 +40,11 @@ func (s *Session) fill(c *plannerv1.TaskContext, st *storagev1.ActiveStep) Run {
 	})
 }
 
-// input makes a step's input with ask and checks it against the tool's schema.
-func (s *Session) input(c *plannerv1.TaskContext, st *storagev1.ActiveStep, ask func(context.Context, **storagev1.Usage) (string, error)) Run {
+// makeInput makes a step's input with ask and checks it against the tool's schema.
+func (s *Session) makeInput(c *plannerv1.TaskContext, st *storagev1.ActiveStep, ask func(context.Context, **storagev1.Usage) (string, error)) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {
 		out := flow.Derived{Ordinal: st.GetOrdinal()}
-		tools, tool, err := s.tool(ctx, c, st.GetToolId())
+		tools, tool, err := s.findTool(ctx, c, st.GetToolId())
 		if err == nil {
 			out.Input, err = ask(ctx, &out.Usage)
 		}
@@ -52,7 +52,7 @@ func (s *Session) input(c *plannerv1.TaskContext, st *storagev1.ActiveStep, ask 
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			out.Err = note(fmt.Errorf("making the input of %s: %w", st.GetToolId(), err))
+			out.Err = errorNote(fmt.Errorf("making the input of %s: %w", st.GetToolId(), err))
 		default:
 			out.Input, out.Problem = checkInput(tool, out.Input)
 			now := tools.describe(tool)
@@ -62,8 +62,8 @@ func (s *Session) input(c *plannerv1.TaskContext, st *storagev1.ActiveStep, ask 
 	}
 }
 
-// tool puts the task's tools into the context and returns them, and one of them; its absence is an explicit error.
-func (s *Session) tool(ctx context.Context, c *plannerv1.TaskContext, id string) (*toolset, *commonv1.Tool, error) {
+// findTool puts the task's tools into the context and returns them, and one of them; its absence is an explicit error.
+func (s *Session) findTool(ctx context.Context, c *plannerv1.TaskContext, id string) (*toolset, *commonv1.Tool, error) {
 	tools, err := s.toolsetWith(ctx, id)
 	if err != nil {
 		return nil, nil, err
@@ -94,7 +94,7 @@ func (s *Session) diagnose(c *plannerv1.TaskContext, st *storagev1.ActiveStep, k
 }
 
 func (s *Session) diagnoseError(ctx context.Context, c *plannerv1.TaskContext, st *storagev1.ActiveStep, known bool, out *flow.Diagnosed) error {
-	if _, _, err := s.tool(ctx, c, st.GetToolId()); err != nil {
+	if _, _, err := s.findTool(ctx, c, st.GetToolId()); err != nil {
 		return err
 	}
 	input, problem := st.GetInputJson(), st.GetError().GetErrMsg()

@@ -29,13 +29,13 @@ func (s *Session) plan(c *plannerv1.TaskContext, begin bool) Run {
 			p.begun = &flow.Begun{Tools: &storagev1.ToolsLoaded{}, Name: shorten(valid(c.GetGoal())), Risk: &storagev1.RiskNote{}}
 		}
 		if tools, err := s.toolset(ctx); err != nil {
-			p.out.Err = note(fmt.Errorf("loading the tools: %w", err))
+			p.out.Err = errorNote(fmt.Errorf("loading the tools: %w", err))
 		} else {
 			p.tools = tools
 			p.nextStep(ctx)
 		}
 		if ctx.Err() == nil {
-			p.send(p.out)
+			p.emitPlan(p.out)
 		}
 	}
 }
@@ -52,8 +52,8 @@ type planning struct {
 	out   flow.Planned
 }
 
-// send emits a plan; the first one with the tools, the name and the risk.
-func (p *planning) send(out flow.Planned) {
+// emitPlan emits a plan; the first one with the tools, the name and the risk.
+func (p *planning) emitPlan(out flow.Planned) {
 	if p.begun == nil {
 		p.emit(out)
 		return
@@ -101,7 +101,7 @@ func (p *planning) askNextStep(ctx context.Context) {
 		})
 		switch {
 		case err != nil && definitive(err):
-			p.out.Err = note(err)
+			p.out.Err = errorNote(err)
 			return
 		case err != nil:
 			p.out.CutShort = "The planner could not be asked for the next step: " + valid(errs.From(err).Message)
@@ -148,7 +148,7 @@ func (p *planning) stream(ctx context.Context, c *plannerv1.TaskContext, o []grp
 	shown := ""
 	buffer := &textBuffer{delay: p.s.r.cfg.TextDelay, show: func(text string) {
 		if shown == "" {
-			p.send(flow.Planned{Answering: true}) // text of a new answer follows
+			p.emitPlan(flow.Planned{Answering: true}) // text of a new answer follows
 		}
 		shown += text
 		p.emit(flow.Text{Text: text})

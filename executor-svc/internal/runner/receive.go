@@ -29,8 +29,8 @@ const (
 	maxTaskID = 2000
 )
 
-// errAsked is returned when a call waits for people and is no longer followed.
-var errAsked = errors.New("the call waits for people")
+// errElicited is returned when a call waits for people and is no longer followed.
+var errElicited = errors.New("the call waits for people")
 
 // follower handles the messages of a call before its result.
 type follower struct {
@@ -42,7 +42,7 @@ type follower struct {
 	// mcpTaskID names the MCP task of toolID that runs the call; empty if none does.
 	mcpTaskID, toolID string
 	// asked collects the call's questions.
-	asked flow.Elicited
+	elicited flow.Elicited
 	// answer delivers a known answer to a question; false if there is none. May be nil.
 	answer func(ctx context.Context, inputID string) bool
 }
@@ -66,21 +66,21 @@ func (f *follower) mcpTask(id string) {
 	f.emit(flow.McpTask{Ordinal: f.call.ordinal, Attempt: f.call.attempt, TaskID: id})
 }
 
-// question records a question; false if no person has to answer it.
-func (f *follower) question(ctx context.Context, in *mcppoolv1.CallInputRequired) bool {
+// addQuestion records a question; false if no person has to answer it.
+func (f *follower) addQuestion(ctx context.Context, in *mcppoolv1.CallInputRequired) bool {
 	if f.call.stopping.Load() || f.answer != nil && f.answer(ctx, in.GetInputId()) {
 		return false
 	}
-	if slices.ContainsFunc(f.asked.Elicitations, func(q flow.Elicitation) bool { return q.InputID == in.GetInputId() }) {
+	if slices.ContainsFunc(f.elicited.Elicitations, func(q flow.Elicitation) bool { return q.InputID == in.GetInputId() }) {
 		return false // sent twice
 	}
 	q := flow.Elicitation{InputID: valid(in.GetInputId()), Message: valid(in.GetMessage()), SchemaJSON: valid(in.GetSchemaJson()), URL: valid(in.GetUrl())}
 	if t := in.GetExpireTime(); t != nil {
 		q.Expire = t.AsTime().UnixNano()
 	}
-	f.asked.Elicitations = append(f.asked.Elicitations, q)
+	f.elicited.Elicitations = append(f.elicited.Elicitations, q)
 	if state := in.GetRequestState(); state != "" {
-		f.asked.RequestState = state
+		f.elicited.RequestState = state
 	}
 	return true
 }
@@ -100,8 +100,8 @@ func receive[M message](ctx context.Context, drop func(), recv func() (M, error)
 	for {
 		msg, err := recv()
 		switch {
-		case err != nil && len(f.asked.Elicitations) > 0 && errs.From(err).Metadata[errs.OutcomeKey] != errs.OutcomeKnown:
-			return nil, errAsked
+		case err != nil && len(f.elicited.Elicitations) > 0 && errs.From(err).Metadata[errs.OutcomeKey] != errs.OutcomeKnown:
+			return nil, errElicited
 		case errors.Is(err, io.EOF):
 			return nil, errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "the pool ended the call without a result; this is a defect of the pool, please report it")
 		case err != nil:
@@ -112,9 +112,9 @@ func receive[M message](ctx context.Context, drop func(), recv func() (M, error)
 			f.progress(msg.GetProgress())
 		case msg.GetTask() != nil:
 			f.mcpTask(msg.GetTask().GetTaskId())
-		case msg.GetInputRequired() != nil && f.question(ctx, msg.GetInputRequired()):
-			if len(f.asked.Elicitations) == maxQuestions {
-				return nil, errAsked
+		case msg.GetInputRequired() != nil && f.addQuestion(ctx, msg.GetInputRequired()):
+			if len(f.elicited.Elicitations) == maxQuestions {
+				return nil, errElicited
 			}
 			if window == nil {
 				window = time.AfterFunc(questionWindow, drop)

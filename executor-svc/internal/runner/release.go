@@ -77,7 +77,7 @@ func (s *Session) Leave(ctx context.Context, ended bool) {
 		if !ended && len(acks) == 0 {
 			continue
 		}
-		err := s.atReplica(ctx, at, func(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, o ...grpc.CallOption) (err error) {
+		err := s.sendToReplica(ctx, at, func(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, o ...grpc.CallOption) (err error) {
 			if ended {
 				_, err = pool.ReleaseSession(ctx, &mcppoolv1.ReleaseSessionRequest{SessionId: s.id, AckCallIds: acks}, o...)
 			} else {
@@ -107,7 +107,7 @@ func (s *Session) locations() []location {
 
 // mayReleaseLater reports whether every server of the task allows a delayed release.
 func (t *toolset) mayReleaseLater() bool {
-	return t != nil && len(t.lists) > 0 && !slices.ContainsFunc(t.lists, func(l *list) bool { return !l.isDone() || l.err != nil || !l.lateRelease })
+	return t != nil && len(t.lists) > 0 && !slices.ContainsFunc(t.lists, func(l *toolList) bool { return !l.isDone() || l.err != nil || !l.lateRelease })
 }
 
 // release is a session that the pool has to release.

@@ -98,8 +98,8 @@ func (s *Session) otherReplica(ctx context.Context, req *mcppoolv1.CallToolReque
 	return nil
 }
 
-// use notes that a replica keeps something for this task.
-func (s *Session) use(at location) {
+// noteLocation notes that a replica keeps something for this task.
+func (s *Session) noteLocation(at location) {
 	if s.r.cfg.Replicas == nil || at.poolID == "" {
 		return
 	}
@@ -111,9 +111,9 @@ func (s *Session) use(at location) {
 	s.used[at.poolID] = at.mcpID
 }
 
-// atReplica sends a request to the replica at a location: to the one that is responsible now and, if that is another, also to the address
+// sendToReplica sends a request to the replica at a location: to the one that is responsible now and, if that is another, also to the address
 // that is remembered.
-func (s *Session) atReplica(ctx context.Context, at location, send func(context.Context, mcppoolv1.McpPoolServiceClient, ...grpc.CallOption) error) error {
+func (s *Session) sendToReplica(ctx context.Context, at location, send func(context.Context, mcppoolv1.McpPoolServiceClient, ...grpc.CallOption) error) error {
 	if s.r.cfg.Replicas == nil {
 		return send(ctx, s.r.pool)
 	}
@@ -123,10 +123,10 @@ func (s *Session) atReplica(ctx context.Context, at location, send func(context.
 	if addr == "" || to.Addr != nil && to.Addr.String() == addr {
 		return err
 	}
-	return s.atAddr(addr, func(pool mcppoolv1.McpPoolServiceClient) error { return send(ctx, pool) })
+	return s.sendToAddr(addr, func(pool mcppoolv1.McpPoolServiceClient) error { return send(ctx, pool) })
 }
 
-func (s *Session) atAddr(addr string, send func(mcppoolv1.McpPoolServiceClient) error) error {
+func (s *Session) sendToAddr(addr string, send func(mcppoolv1.McpPoolServiceClient) error) error {
 	conn, err := s.r.cfg.Replicas.At(addr)
 	if err != nil {
 		return err
@@ -135,8 +135,8 @@ func (s *Session) atAddr(addr string, send func(mcppoolv1.McpPoolServiceClient) 
 	return send(mcppoolv1.NewMcpPoolServiceClient(conn))
 }
 
-// addrs returns the addresses of all replicas, first the last known one of the replica with this pool_id.
-func (s *Session) addrs(ctx context.Context, poolID string) []string {
+// replicaAddrs returns the addresses of all replicas, first the last known one of the replica with this pool_id.
+func (s *Session) replicaAddrs(ctx context.Context, poolID string) []string {
 	ctx, cancel := context.WithTimeout(ctx, replicaTimeout)
 	defer cancel()
 	all, err := s.r.cfg.Replicas.Addrs(ctx)
@@ -190,11 +190,11 @@ func (s *Session) attachToPool(ctx context.Context, req *mcppoolv1.AttachCallReq
 	}
 }
 
-// search sends a request to one replica after another, in the order of addrs, until one answers with success or with an error for which
+// search sends a request to one replica after another, in the order of replicaAddrs, until one answers with success or with an error for which
 // unknown is false. unreached: one of them could not be asked.
 func (s *Session) search(ctx context.Context, poolID string, unknown func(error) bool, send func(context.Context, mcppoolv1.McpPoolServiceClient) error) (found, unreached bool, err error) {
-	for _, addr := range s.addrs(ctx, poolID) {
-		err := s.atAddr(addr, func(pool mcppoolv1.McpPoolServiceClient) error { return send(ctx, pool) })
+	for _, addr := range s.replicaAddrs(ctx, poolID) {
+		err := s.sendToAddr(addr, func(pool mcppoolv1.McpPoolServiceClient) error { return send(ctx, pool) })
 		e := errs.From(err)
 		switch {
 		case err != nil && e.Metadata[errs.OutcomeKey] == "" && (e.Reason == commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR || e.Code == codes.DeadlineExceeded):

@@ -137,8 +137,8 @@ func (s *Session) AsUser(ctx context.Context) context.Context {
 	return identity.OnBehalfOf(ctx, s.head.GetUserSub())
 }
 
-// waitsFor reports that the task waits for a service that cannot be reached.
-func (s *Session) waitsFor(service string, err error) {
+// notifyWaiting reports that the task waits for a service that cannot be reached.
+func (s *Session) notifyWaiting(service string, err error) {
 	s.log.Warn("a service cannot be reached; the task waits for it", "service", service, "error", err)
 	if s.Notify != nil {
 		s.Notify(flow.Blocked{Reason: "waiting for the " + service + ", which cannot be reached: " + valid(errs.From(err).Message)})

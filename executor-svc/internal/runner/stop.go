@@ -55,7 +55,7 @@ func (s *Session) Withdraw(ctx context.Context, w flow.Withdraw) {
 	err := s.cancelAnywhere(ctx, at, &mcppoolv1.CancelCallRequest{CallId: id, Reason: w.Reason})
 	if err == nil || errs.From(err).Code == codes.NotFound {
 		// No owner needs the outcome: the pool may forget it.
-		err = s.atReplica(ctx, at, func(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, o ...grpc.CallOption) error {
+		err = s.sendToReplica(ctx, at, func(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, o ...grpc.CallOption) error {
 			_, err := pool.AckCall(ctx, &mcppoolv1.AckCallRequest{CallIds: []string{id}}, o...)
 			return err
 		})

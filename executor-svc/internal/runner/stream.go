@@ -52,7 +52,7 @@ func (s *Session) callOnStream(ctx context.Context, msg *mcppoolv1.CallToolsRequ
 	if st.broken && ctx.Err() == nil && status.Code(err) != codes.Unimplemented {
 		err = asNetworkError(err)
 	}
-	refuses := err != nil && (refused(err) || errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_OTHER_POOL)
+	refuses := err != nil && (refusedAtShutdown(err) || errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_OTHER_POOL)
 	if !unlink() || !st.free || refuses || !s.r.streams.put(st) {
 		st.cancel()
 	}

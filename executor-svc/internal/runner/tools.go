@@ -26,7 +26,7 @@ type toolset struct {
 	// poolIDs maps each server to the replica of the MCP pool that keeps its calls.
 	poolIDs map[string]string
 	// lists are the servers' lists, in order; late are those that were not complete yet.
-	lists, late []*list
+	lists, late []*toolList
 }
 
 // toolset loads the tools once per session. Servers that cannot be used are skipped, and the event log names them.
@@ -102,7 +102,7 @@ func (s *Session) servers(ctx context.Context) ([]string, error) {
 const serverPatience = 30 * time.Second
 
 // listTools reads the tools of one server.
-func (s *Session) listTools(ctx context.Context, l *list) error {
+func (s *Session) listTools(ctx context.Context, l *toolList) error {
 	req := &mcppoolv1.ListToolsRequest{McpId: l.id, PageSize: 1000, SessionId: s.id}
 	for {
 		var at peer.Peer
@@ -114,7 +114,7 @@ func (s *Session) listTools(ctx context.Context, l *list) error {
 			return err
 		}
 		s.r.poolAddrs.note(page.GetPoolId(), &at)
-		s.use(location{page.GetPoolId(), l.id})
+		s.noteLocation(location{page.GetPoolId(), l.id})
 		l.poolID, l.lateRelease = page.GetPoolId(), page.GetLateRelease()
 		if l.tools == nil {
 			l.tools = page.GetTools()
@@ -132,7 +132,7 @@ func askPool[T any](ctx context.Context, s *Session, limit time.Duration, call f
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
-		res, err := reach(ctx, s, "MCP pool", call)
+		res, err := callWhenReachable(ctx, s, "MCP pool", call)
 		// NETWORK_ERROR means that the connection broke; the pool's own errors have other reasons.
 		if err == nil || errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR || !sleep(ctx, 100*time.Millisecond) {
 			return res, err
@@ -149,7 +149,7 @@ func (s *Session) refreshTool(st *storagev1.ActiveStep) Run {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			out.Err = note(fmt.Errorf("listing the tools again: %w", err))
+			out.Err = errorNote(fmt.Errorf("listing the tools again: %w", err))
 		case tools.byID[st.GetToolId()] == nil:
 			out.Err = s.whyMissing(ctx, tools, st.GetToolId())
 		default:
@@ -175,11 +175,11 @@ func (s *Session) whyMissing(ctx context.Context, t *toolset, toolID string) *st
 	})
 	isHeld := func(q *mcppoolv1.QuarantinedTool) bool { return q.GetTool().GetName() == name }
 	if err == nil && slices.ContainsFunc(held.GetQuarantinedTools(), isHeld) {
-		return note(errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TOOL_QUARANTINED,
+		return errorNote(errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TOOL_QUARANTINED,
 			"the tool %[1]s/%[2]s is quarantined, because its definition is not the one that was approved; `pawl mcp tools %[1]s --quarantined` "+
 				"shows what changed, and `pawl mcp approve %[1]s %[2]s` approves it", mcpID, name))
 	}
-	return note(toolGone(toolID))
+	return errorNote(toolGone(toolID))
 }
 
 // describe converts a tool of the set.
