@@ -25,19 +25,19 @@ type Entry struct {
 	WaitID      string
 	CreateTime  int64
 	StartTime   int64
-	// Skipped: a person chose to continue without it.
+	// Skipped: a person chose to continue without the step.
 	Skipped bool
 	// StartSeq is the seq of the newest attempt's start.
 	StartSeq uint64
 	EndTime  int64
-	// RunTime is the run time of the newest attempt before runSince. runSince is the start of its current period of running, or 0.
+	// RunTime is how long the newest attempt has run, until runSince: the time since which it runs without a pause, or 0.
 	RunTime, runSince int64
-	// asked holds the open waits of a running call.
-	asked []string
+	// openWaits holds the ids of the open waits of a running call.
+	openWaits []string
 }
 
 // Asking reports whether the step's call runs and waits for a person.
-func (e *Entry) Asking() bool { return len(e.asked) > 0 }
+func (e *Entry) Asking() bool { return len(e.openWaits) > 0 }
 
 // Log is the history of one task.
 type Log struct {
@@ -55,8 +55,9 @@ func (l *Log) Add(r *storagev1.Record) {
 	}
 }
 
+// entry returns the entry of a fact's step; it adds one for a new step.
 func (l *Log) entry(f *storagev1.Fact) *Entry {
-	for _, e := range slices.Backward(l.Entries) { // nearly always one of the newest steps
+	for _, e := range slices.Backward(l.Entries) { // nearly always one of the newest
 		if e.Ordinal == f.GetOrdinal() {
 			return e
 		}
@@ -68,8 +69,8 @@ func (l *Log) entry(f *storagev1.Fact) *Entry {
 
 func (e *Entry) add(f *storagev1.Fact, now int64, seq uint64) {
 	e.Status, e.WaitID = f.GetStepStatus(), ""
-	e.ask(f)
-	e.clock(f, now)
+	e.trackWaits(f)
+	e.countRunTime(f, now)
 	if f.GetAttempt() != 0 {
 		e.Attempt = f.GetAttempt()
 	}
@@ -99,28 +100,28 @@ func (e *Entry) add(f *storagev1.Fact, now int64, seq uint64) {
 	}
 }
 
-// Skipped reports whether a fact ends a step because a person chose to continue without it.
+// Skipped reports whether a fact ends a step because a person chose to continue without the step.
 func Skipped(f *storagev1.Fact) bool {
 	return f.GetWaitId() != "" && f.GetStepError().GetError().GetReason() == commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN
 }
 
-// ask notes the waits of a running call.
-func (e *Entry) ask(f *storagev1.Fact) {
+// trackWaits keeps the open waits of a running call.
+func (e *Entry) trackWaits(f *storagev1.Fact) {
 	switch f.GetKind().(type) {
 	case *storagev1.Fact_InputRequired:
-		e.asked = append(e.asked, f.GetWaitId())
+		e.openWaits = append(e.openWaits, f.GetWaitId())
 	case *storagev1.Fact_StatusChanged, *storagev1.Fact_ToolProgress:
-		e.asked = slices.DeleteFunc(e.asked, func(id string) bool { return id == f.GetWaitId() })
+		e.openWaits = slices.DeleteFunc(e.openWaits, func(id string) bool { return id == f.GetWaitId() })
 	default:
-		e.asked = nil
+		e.openWaits = nil
 	}
-	if n := len(e.asked); n > 0 {
-		e.WaitID = e.asked[n-1]
+	if n := len(e.openWaits); n > 0 {
+		e.WaitID = e.openWaits[n-1]
 	}
 }
 
-// clock counts the time that an attempt runs, without the time that people take.
-func (e *Entry) clock(f *storagev1.Fact, now int64) {
+// countRunTime counts how long an attempt runs, without the time that it waits for people.
+func (e *Entry) countRunTime(f *storagev1.Fact, now int64) {
 	switch f.GetKind().(type) {
 	case *storagev1.Fact_StepInput:
 		e.RunTime, e.runSince = 0, now

@@ -40,7 +40,7 @@ func executors() table {
 	return table{
 		edges: executorTable, names: executorv1.ExecutorStatus_name, over: "SUCCESS ERROR CANCELLED",
 		move: func(from, to int32) error {
-			return state.MoveExecutor(executorv1.ExecutorStatus(from), executorv1.ExecutorStatus(to))
+			return state.CheckTaskMove(executorv1.ExecutorStatus(from), executorv1.ExecutorStatus(to))
 		},
 	}
 }
@@ -49,7 +49,7 @@ func steps() table {
 	return table{
 		edges: stepTable, names: executorv1.StepStatus_name, over: "SUCCESS CANCELLED",
 		move: func(from, to int32) error {
-			return state.MoveStep(executorv1.StepStatus(from), executorv1.StepStatus(to))
+			return state.CheckStepMove(executorv1.StepStatus(from), executorv1.StepStatus(to))
 		},
 	}
 }
@@ -110,7 +110,7 @@ func TestEndedHasNoWayOut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		from := executorv1.ExecutorStatus(statuses.Draw(t, "from"))
 		to := executorv1.ExecutorStatus(statuses.Draw(t, "to"))
-		if state.Ended(from) && from != to && state.MoveExecutor(from, to) == nil {
+		if state.Ended(from) && from != to && state.CheckTaskMove(from, to) == nil {
 			t.Fatalf("%s has ended, and moves to %s", from, to)
 		}
 		known := strings.Contains(executors().over, executors().name(int32(from)))

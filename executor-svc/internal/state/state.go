@@ -16,7 +16,7 @@ type (
 	step     = executorv1.StepStatus
 )
 
-// executorEdges lists the statuses that may follow each task status.
+// executorEdges lists the statuses that may follow each status of a task.
 var executorEdges = map[executor][]executor{
 	executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT: {
 		executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING,
@@ -36,8 +36,8 @@ var executorEdges = map[executor][]executor{
 	},
 }
 
-// stepEdges lists the statuses that may follow each step status. Every step that has not ended can be cancelled; a
-// failed attempt (ERROR) has not ended until the flow continues with the next step.
+// stepEdges lists the statuses that may follow each status of a step. Every step that has not ended can be cancelled; a
+// step in ERROR has not ended until the flow continues with the next step.
 var stepEdges = map[step][]step{
 	executorv1.StepStatus_STEP_STATUS_INIT: {
 		executorv1.StepStatus_STEP_STATUS_RUNNING,
@@ -69,16 +69,16 @@ var stepEdges = map[step][]step{
 	},
 }
 
-// MoveExecutor returns nil if a task may change from one status to the other, or keeps its status.
-func MoveExecutor(from, to executor) error {
+// CheckTaskMove returns an error if a task may not change from one status to another.
+func CheckTaskMove(from, to executor) error {
 	if from == to || slices.Contains(executorEdges[from], to) {
 		return nil
 	}
 	return invalid(strings.TrimPrefix(from.String(), "EXECUTOR_STATUS_"), strings.TrimPrefix(to.String(), "EXECUTOR_STATUS_"))
 }
 
-// MoveStep returns nil if a step may change from one status to the other, or keeps its status.
-func MoveStep(from, to step) error {
+// CheckStepMove returns an error if a step may not change from one status to another.
+func CheckStepMove(from, to step) error {
 	if from == to || slices.Contains(stepEdges[from], to) {
 		return nil
 	}

@@ -28,14 +28,14 @@ var stepTable = map[string]string{
 // A4, A6
 func TestExecutorEdges(t *testing.T) {
 	check(t, executorTable, "EXECUTOR_STATUS_", executorv1.ExecutorStatus_value, func(from, to int32) error {
-		return state.MoveExecutor(executorv1.ExecutorStatus(from), executorv1.ExecutorStatus(to))
+		return state.CheckTaskMove(executorv1.ExecutorStatus(from), executorv1.ExecutorStatus(to))
 	})
 }
 
 // A5, A6
 func TestStepEdges(t *testing.T) {
 	check(t, stepTable, "STEP_STATUS_", executorv1.StepStatus_value, func(from, to int32) error {
-		return state.MoveStep(executorv1.StepStatus(from), executorv1.StepStatus(to))
+		return state.CheckStepMove(executorv1.StepStatus(from), executorv1.StepStatus(to))
 	})
 }
 

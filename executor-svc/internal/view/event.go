@@ -15,8 +15,8 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// Events derives the events of a record with a seq greater than after. The same record always gives the same events. They share
-// messages and must not be changed.
+// Events derives the events of a record with a seq greater than after. The same record always gives the same events. The events
+// share messages and must not be changed.
 func Events(t *journal.Task, r journal.Record, after uint64) []*executorv1.ExecutorEvent {
 	at, u := timestamp(r.GetTime()), usage(r.GetUsage(), r.GetTime()-t.Head.GetCreateTime())
 	events := make([]*executorv1.ExecutorEvent, 0, len(r.GetFacts()))
@@ -69,7 +69,7 @@ func flowPayload(e *executorv1.ExecutorEvent, t *journal.Task, f *storagev1.Fact
 	case *storagev1.Fact_GoalNotReached:
 		e.Type = executorv1.EventType_EVENT_TYPE_FLOW_FAILED
 		e.Payload = &executorv1.ExecutorEvent_FlowFailed{FlowFailed: &executorv1.FlowFailed{
-			Error:      errorMessage(t.Checkpoint.GetError()), // the last event: the checkpoint is that of the end
+			Error:      errorMessage(t.Checkpoint.GetError()), // this is the last event, so the checkpoint is the final one
 			FullAnswer: k.GoalNotReached.GetFullAnswer(), AnswerId: flow.AnswerID(k.GoalNotReached.GetAnswer()),
 		}}
 	case *storagev1.Fact_FlowFailed:
@@ -105,7 +105,7 @@ func stepPayload(e *executorv1.ExecutorEvent, t *journal.Task, f *storagev1.Fact
 	case *storagev1.Fact_StepInput:
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_INPUT
 		e.Payload = &executorv1.ExecutorEvent_StepInput{StepInput: &executorv1.StepInput{
-			InputJson: k.StepInput, Input: twin(k.StepInput), CallId: flow.AttemptID(madeBy(t, e.GetSeq()), f.GetOrdinal(), f.GetAttempt()),
+			InputJson: k.StepInput, Input: twin(k.StepInput), CallId: flow.AttemptID(taskOf(t, e.GetSeq()), f.GetOrdinal(), f.GetAttempt()),
 		}}
 	case *storagev1.Fact_StepOutput:
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_OUTPUT
@@ -183,8 +183,8 @@ func Duration(nanos int64) *durationpb.Duration {
 	return durationpb.New(time.Duration(nanos))
 }
 
-// madeBy returns the id of the task that an event belongs to: a fork shares the events before it.
-func madeBy(t *journal.Task, seq uint64) string {
+// taskOf returns the id of the task in which an event happened: a fork shares the events of earlier tasks.
+func taskOf(t *journal.Task, seq uint64) string {
 	for _, f := range t.Head.GetForks() {
 		if seq <= f.GetSeq() {
 			return f.GetTaskId()

@@ -13,7 +13,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// Task derives a task without its answer, which is in the last record.
+// Task derives a task, except for its answer, which is in the last record.
 func Task(t *journal.Task) *executorv1.Task {
 	h, c := t.Head, t.Checkpoint
 	out := &executorv1.Task{
@@ -104,7 +104,7 @@ func Step(t *journal.Task, e *history.Entry) *executorv1.Step {
 		RunTime: Duration(e.RunTime),
 	}
 	if e.Attempt > 0 {
-		out.CallId = flow.AttemptID(madeBy(t, e.StartSeq), e.Ordinal, e.Attempt)
+		out.CallId = flow.AttemptID(taskOf(t, e.StartSeq), e.Ordinal, e.Attempt)
 	}
 	return out
 }

@@ -42,7 +42,7 @@ func (d *draft) schedule(actions ...flow.Action) { d.actions = append(d.actions,
 
 // setStatus moves the task to a status.
 func (d *draft) setStatus(to executorv1.ExecutorStatus) {
-	if err := state.MoveExecutor(d.s.GetStatus(), to); err != nil {
+	if err := state.CheckTaskMove(d.s.GetStatus(), to); err != nil {
 		d.refuse(err)
 		return
 	}
@@ -68,7 +68,7 @@ func (d *draft) countRunTime(runs bool) {
 
 // setStepStatus moves a step to a status.
 func (d *draft) setStepStatus(s *storagev1.ActiveStep, to executorv1.StepStatus) {
-	if err := state.MoveStep(s.GetStatus(), to); err != nil {
+	if err := state.CheckStepMove(s.GetStatus(), to); err != nil {
 		d.refuse(err)
 		return
 	}

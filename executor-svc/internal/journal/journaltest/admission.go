@@ -14,22 +14,22 @@ func admissionTests() map[string]test {
 	return map[string]test{
 		"Window":                 window,
 		"WindowOfRepeats":        windowOfRepeats,
-		"WindowOfOvertakers":     windowOfOvertakers,
+		"WindowOutOfOrder":       windowOutOfOrder,
 		"WindowOfDeletedTasks":   windowOfDeleted,
 		"WindowUnderConcurrency": windowUnderConcurrency,
 		"WindowAfterRefusals":    windowAfterRefusals,
 	}
 }
 
-// asked is a new request after so many seconds: 2 in 10 s are taken.
-func asked(user string, seconds float64) journal.NewTask {
+// requestAt returns a request after so many seconds. The limit is 2 requests in 10 s.
+func requestAt(user string, seconds float64) journal.NewTask {
 	n := NewTask(user)
 	n.Admission = journal.Admission{Now: start.Add(time.Duration(seconds * float64(time.Second))), Requests: 2, Window: 10 * time.Second}
 	return n
 }
 
-// limited expects a request to be refused for so many seconds; 0: taken.
-func limited(t *testing.T, j journal.Journal, n journal.NewTask, want float64) {
+// wantAdmission checks that a request is refused for so many seconds; 0: that it is accepted.
+func wantAdmission(t *testing.T, j journal.Journal, n journal.NewTask, want float64) {
 	t.Helper()
 	admit := j.Admit(t.Context(), n.Head.GetUserSub(), n.Admission)
 	_, _, err := j.Create(t.Context(), n)
@@ -37,7 +37,7 @@ func limited(t *testing.T, j journal.Journal, n journal.NewTask, want float64) {
 		var l *journal.Limited
 		switch {
 		case want == 0 && err != nil:
-			t.Errorf("%s: %v, want it to be taken", name, err)
+			t.Errorf("%s: %v, want it to be accepted", name, err)
 		case want != 0 && !errors.As(err, &l):
 			t.Errorf("%s: %v, want Limited", name, err)
 		case want != 0 && l.RetryAfter.Seconds() != want:
@@ -48,29 +48,29 @@ func limited(t *testing.T, j journal.Journal, n journal.NewTask, want float64) {
 
 // window checks that the window of requests slides, per user, also across a restart.
 func window(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
-	limited(t, j, asked("ann", 0), 0)
-	limited(t, j, asked("ann", 4), 0)
-	limited(t, j, asked("ann", 9), 1)
-	limited(t, j, asked("bob", 9), 0)
-	limited(t, j, asked("an", 9), 0)
+	wantAdmission(t, j, requestAt("ann", 0), 0)
+	wantAdmission(t, j, requestAt("ann", 4), 0)
+	wantAdmission(t, j, requestAt("ann", 9), 1)
+	wantAdmission(t, j, requestAt("bob", 9), 0)
+	wantAdmission(t, j, requestAt("an", 9), 0)
 	j = restart(t, j, reopen)
-	limited(t, j, asked("ann", 9.5), 0.5)
-	limited(t, j, asked("ann", 10), 0)
-	limited(t, j, asked("ann", 11), 3)
+	wantAdmission(t, j, requestAt("ann", 9.5), 0.5)
+	wantAdmission(t, j, requestAt("ann", 10), 0)
+	wantAdmission(t, j, requestAt("ann", 11), 3)
 	for s := range 20 {
-		limited(t, j, asked("ann", float64(30+s*10)), 0)
+		wantAdmission(t, j, requestAt("ann", float64(30+s*10)), 0)
 	}
-	limited(t, j, asked("ann", 221), 0)
-	limited(t, j, asked("ann", 222), 8)
+	wantAdmission(t, j, requestAt("ann", 221), 0)
+	wantAdmission(t, j, requestAt("ann", 222), 8)
 	// A clock that was set back, and no limit at all.
-	limited(t, j, asked("ann", 0), 10)
-	free := asked("ann", 222)
+	wantAdmission(t, j, requestAt("ann", 0), 10)
+	free := requestAt("ann", 222)
 	free.Admission.Requests = 0
-	limited(t, j, free, 0)
+	wantAdmission(t, j, free, 0)
 }
 
 func windowOfRepeats(t *testing.T, j journal.Journal, _ func() journal.Journal) {
-	n := asked("ann", 0)
+	n := requestAt("ann", 0)
 	n.Head.RequestId, n.Head.RequestHash = "r", []byte("h")
 	create(t, j, n)
 	for range 5 {
@@ -78,8 +78,8 @@ func windowOfRepeats(t *testing.T, j journal.Journal, _ func() journal.Journal) 
 			t.Fatalf("repeated: %v %v", created, err)
 		}
 	}
-	limited(t, j, asked("ann", 1), 0)
-	limited(t, j, asked("ann", 1), 9)
+	wantAdmission(t, j, requestAt("ann", 1), 0)
+	wantAdmission(t, j, requestAt("ann", 1), 9)
 	if _, _, err := j.Create(t.Context(), n); err != nil {
 		t.Errorf("a repeated request is limited: %v", err)
 	}
@@ -87,42 +87,42 @@ func windowOfRepeats(t *testing.T, j journal.Journal, _ func() journal.Journal) 
 
 func windowOfDeleted(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	for range 2 {
-		n := asked("ann", 0)
+		n := requestAt("ann", 0)
 		create(t, j, n)
-		end(t, j, n, start)
+		endTask(t, j, n, start)
 		if err := j.Delete(t.Context(), n.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
-	limited(t, j, asked("ann", 1), 9)
+	wantAdmission(t, j, requestAt("ann", 1), 9)
 }
 
-// Requests whose clocks were overtaken on the way count as the others do: no window holds more than there may be.
-func windowOfOvertakers(t *testing.T, j journal.Journal, _ func() journal.Journal) {
+// Requests that arrive out of order count like the others: no window holds more requests than the limit.
+func windowOutOfOrder(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	of3 := func(seconds float64) journal.NewTask {
-		n := asked("ann", seconds)
+		n := requestAt("ann", seconds)
 		n.Admission.Requests = 3
 		return n
 	}
 	for range 3 {
-		limited(t, j, of3(5), 0)
+		wantAdmission(t, j, of3(5), 0)
 	}
-	limited(t, j, of3(15), 0)
-	limited(t, j, of3(14.5), 0.5)
-	limited(t, j, of3(15), 0)
-	limited(t, j, of3(16), 0)
-	limited(t, j, of3(15), 10)
+	wantAdmission(t, j, of3(15), 0)
+	wantAdmission(t, j, of3(14.5), 0.5)
+	wantAdmission(t, j, of3(15), 0)
+	wantAdmission(t, j, of3(16), 0)
+	wantAdmission(t, j, of3(15), 10)
 }
 
-// What was refused does not count.
+// A refused request does not count.
 func windowAfterRefusals(t *testing.T, j journal.Journal, _ func() journal.Journal) {
-	limited(t, j, asked("ann", 0), 0)
-	limited(t, j, asked("ann", 0), 0)
+	wantAdmission(t, j, requestAt("ann", 0), 0)
+	wantAdmission(t, j, requestAt("ann", 0), 0)
 	for range 5 {
-		limited(t, j, asked("ann", 5), 5)
+		wantAdmission(t, j, requestAt("ann", 5), 5)
 	}
-	limited(t, j, asked("ann", 10), 0)
-	limited(t, j, asked("ann", 10), 0)
+	wantAdmission(t, j, requestAt("ann", 10), 0)
+	wantAdmission(t, j, requestAt("ann", 10), 0)
 }
 
 func windowUnderConcurrency(t *testing.T, j journal.Journal, _ func() journal.Journal) {
@@ -131,7 +131,7 @@ func windowUnderConcurrency(t *testing.T, j journal.Journal, _ func() journal.Jo
 	taken := 0
 	for range 16 {
 		wg.Go(func() {
-			_, created, err := j.Create(context.Background(), asked("ann", 0))
+			_, created, err := j.Create(context.Background(), requestAt("ann", 0))
 			var l *journal.Limited
 			if err != nil && !errors.As(err, &l) {
 				t.Error(err)
@@ -145,6 +145,6 @@ func windowUnderConcurrency(t *testing.T, j journal.Journal, _ func() journal.Jo
 	}
 	wg.Wait()
 	if taken != 2 {
-		t.Errorf("%d requests were taken, want 2", taken)
+		t.Errorf("%d requests were accepted, want 2", taken)
 	}
 }

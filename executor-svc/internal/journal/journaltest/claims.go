@@ -14,16 +14,16 @@ import (
 
 func claimTests() map[string]test {
 	return map[string]test{
-		"ClaimWhatIsDue":      claimWhatIsDue,
-		"EpochsGrow":          epochsGrow,
-		"StaleEpochRefused":   staleEpochRefused,
-		"NothingTwice":        nothingTwice,
-		"ReopenedUnclaimed":   reopenedUnclaimed,
-		"CommandsWithoutSlot": commandsWithoutSlot,
-		"CommandsOfOwnedTask": commandsOfOwnedTask,
-		"YieldOfALostClaim":   yieldOfALostClaim,
-		"RenewSaysWhatIsLost": renewSaysWhatIsLost,
-		"CommandsAfterTheEnd": commandsAfterTheEnd,
+		"ClaimWhatIsDue":         claimWhatIsDue,
+		"EpochsGrow":             epochsGrow,
+		"StaleEpochRefused":      staleEpochRefused,
+		"NothingTwice":           nothingTwice,
+		"ReopenedUnclaimed":      reopenedUnclaimed,
+		"CommandsWithoutSlot":    commandsWithoutSlot,
+		"CommandsOfOwnedTask":    commandsOfOwnedTask,
+		"YieldOfALostClaim":      yieldOfALostClaim,
+		"RenewReportsLostClaims": renewReportsLostClaims,
+		"CommandsAfterTheEnd":    commandsAfterTheEnd,
 	}
 }
 
@@ -47,15 +47,15 @@ func claimWhatIsDue(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	for _, n := range []journal.NewTask{fresh, ended, wait, run, asked} {
 		create(t, j, n)
 	}
-	next(t, j, run, running, nil)
-	end(t, j, ended, start)
-	next(t, j, wait, waiting, nil)
-	next(t, j, asked, waiting, nil)
+	commitNext(t, j, run, running, nil)
+	endTask(t, j, ended, start)
+	commitNext(t, j, wait, waiting, nil)
+	commitNext(t, j, asked, waiting, nil)
 	no := send(t, j, asked.ID)
 	all := claim(t, j, 10)
 	wantClaims(t, all, fresh.ID, run.ID, asked.ID)
 	wantClaims(t, claim(t, j, 10))
-	if err := j.Commit(t.Context(), follow(t, j, asked, all[2].Epoch, waiting, []uint64{no})); err != nil {
+	if err := j.Commit(t.Context(), transition(t, j, asked, all[2].Epoch, waiting, []uint64{no})); err != nil {
 		t.Fatal(err)
 	}
 	yield(t, j, all...)
@@ -68,7 +68,7 @@ func epochsGrow(t *testing.T, j journal.Journal, reopen func() journal.Journal) 
 	last := uint64(0)
 	for range 3 {
 		for range 3 {
-			c := own(t, j, n.ID)
+			c := claimTask(t, j, n.ID)
 			if c.Epoch <= last {
 				t.Errorf("epoch %d after %d", c.Epoch, last)
 			}
@@ -84,23 +84,23 @@ func staleEpochRefused(t *testing.T, j journal.Journal, reopen func() journal.Jo
 	create(t, j, n)
 	stale := func(epoch uint64, when string) {
 		t.Helper()
-		if err := j.Commit(t.Context(), follow(t, j, n, epoch, running, nil, "lost")); !errors.Is(err, journal.ErrStale) {
+		if err := j.Commit(t.Context(), transition(t, j, n, epoch, running, nil, "lost")); !errors.Is(err, journal.ErrStale) {
 			t.Errorf("Commit %s: %v, want ErrStale", when, err)
 		}
 	}
 	stale(0, "of an unclaimed task without an epoch")
-	first := own(t, j, n.ID)
+	first := claimTask(t, j, n.ID)
 	stale(first.Epoch+1, "with an epoch to come")
 	stale(0, "without an epoch")
 	yield(t, j, first)
 	stale(first.Epoch, "after Yield")
-	second := own(t, j, n.ID)
+	second := claimTask(t, j, n.ID)
 	stale(first.Epoch, "after another's Claim")
 	j = restart(t, j, reopen)
 	stale(second.Epoch, "after a restart")
-	third := own(t, j, n.ID)
+	third := claimTask(t, j, n.ID)
 	stale(second.Epoch, "after a restart and another's Claim")
-	if err := j.Commit(t.Context(), follow(t, j, n, third.Epoch, running, nil, "kept")); err != nil {
+	if err := j.Commit(t.Context(), transition(t, j, n, third.Epoch, running, nil, "kept")); err != nil {
 		t.Error(err)
 	}
 	if rs, err := j.Records(t.Context(), n.ID, 0, 1<<20); err != nil || len(rs) != 2 {
@@ -157,7 +157,8 @@ func reopenedUnclaimed(t *testing.T, j journal.Journal, reopen func() journal.Jo
 	wantClaims(t, claim(t, j, 10), tasks...)
 }
 
-// While there is no free slot, a task with commands is claimed without; again so only once a further command has come.
+// While there is no free slot, a task with commands is claimed without one,
+// and again without one only after a further command.
 func commandsWithoutSlot(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
 	tasks := createMany(t, j, "ann", "bob")
 	holder := claim(t, j, 1)
@@ -168,7 +169,7 @@ func commandsWithoutSlot(t *testing.T, j journal.Journal, reopen func() journal.
 		got := claim(t, j, 1)
 		wantClaims(t, got, tasks[1])
 		if len(got) == 1 && got[0].Slot {
-			t.Error("a slot was given that is not there")
+			t.Error("a claim got a slot, but none is free")
 		}
 		yield(t, j, got...)
 		wantClaims(t, claim(t, j, 1))
@@ -185,23 +186,23 @@ func commandsWithoutSlot(t *testing.T, j journal.Journal, reopen func() journal.
 	wantClaims(t, claim(t, j, 0), tasks[1])
 }
 
-// A command that comes while a task is owned is not lost when its owner leaves without it.
+// A command that arrives while a task is owned is not lost if the owner leaves without applying it.
 func commandsOfOwnedTask(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	n := NewTask("ann")
 	create(t, j, n)
-	c := own(t, j, n.ID)
+	c := claimTask(t, j, n.ID)
 	no := send(t, j, n.ID)
 	wantClaims(t, claim(t, j, 10))
 	if in, err := j.Inbox(t.Context(), n.ID); err != nil || len(in) != 1 || in[0].No != no {
 		t.Errorf("Inbox: %v, %v; want the command", in, err)
 	}
-	if err := j.Commit(t.Context(), follow(t, j, n, c.Epoch, waiting, nil)); err != nil {
+	if err := j.Commit(t.Context(), transition(t, j, n, c.Epoch, waiting, nil)); err != nil {
 		t.Fatal(err)
 	}
 	yield(t, j, c)
 	got := claim(t, j, 0)
 	wantClaims(t, got, n.ID)
-	if err := j.Commit(t.Context(), follow(t, j, n, got[0].Epoch, waiting, []uint64{no})); err != nil {
+	if err := j.Commit(t.Context(), transition(t, j, n, got[0].Epoch, waiting, []uint64{no})); err != nil {
 		t.Fatal(err)
 	}
 	if in, err := j.Inbox(t.Context(), n.ID); err != nil || len(in) != 0 {
@@ -214,10 +215,10 @@ func commandsOfOwnedTask(t *testing.T, j journal.Journal, _ func() journal.Journ
 func commandsAfterTheEnd(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	n := NewTask("ann")
 	create(t, j, n)
-	end(t, j, n, start)
+	endTask(t, j, n, start)
 	no := send(t, j, n.ID)
-	c := own(t, j, n.ID)
-	tr := follow(t, j, n, c.Epoch, success, []uint64{no})
+	c := claimTask(t, j, n.ID)
+	tr := transition(t, j, n, c.Epoch, success, []uint64{no})
 	if err := j.Commit(t.Context(), tr); err != nil {
 		t.Fatal(err)
 	}
@@ -228,18 +229,18 @@ func commandsAfterTheEnd(t *testing.T, j journal.Journal, _ func() journal.Journ
 func yieldOfALostClaim(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	n := NewTask("ann")
 	create(t, j, n)
-	first := own(t, j, n.ID)
+	first := claimTask(t, j, n.ID)
 	yield(t, j, first)
-	second := own(t, j, n.ID)
+	second := claimTask(t, j, n.ID)
 	yield(t, j, first)
 	wantClaims(t, claim(t, j, 10))
-	if err := j.Commit(t.Context(), follow(t, j, n, second.Epoch, running, nil)); err != nil {
+	if err := j.Commit(t.Context(), transition(t, j, n, second.Epoch, running, nil)); err != nil {
 		t.Errorf("the owner's commit after a Yield with another epoch: %v", err)
 	}
 }
 
 // A claim that is renewed stays; one whose task has another owner, or none, is reported as lost.
-func renewSaysWhatIsLost(t *testing.T, j journal.Journal, _ func() journal.Journal) {
+func renewReportsLostClaims(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	first, second := NewTask("ann"), NewTask("ann")
 	create(t, j, first)
 	create(t, j, second)

@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	// headSize is how much of a log file shows whether it was reused.
+	// headSize is the size of the part of a log file that shows whether the file was reused.
 	headSize = 64
-	// metaSize is how much of the store's file tells whether it was changed.
+	// metaSize is the size of the part of the store's file that shows whether the file was changed.
 	metaSize = 2 * chunk
-	// chunk is how much is read at once.
+	// chunk is how many bytes are read at once.
 	chunk = 4096
 )
 
-// Files returns the files of a journal in the order in which Copy reads them: its log, then what that is applied to.
+// Files returns the files of a journal in the order in which Copy reads them: the log files, then the file to which they are applied.
 func Files(path string) []string {
 	logs := wal.Paths(path)
 	return append(logs[:], path)
 }
 
-// Copy copies the files of a store that is in use as a process that is killed now would leave them: those of its log, and
-// then what they are applied to. They are read again until none was reused meanwhile.
+// Copy copies the files of a store in use, as a process that is killed now would leave them: first the log files, then the file to
+// which they are applied. It reads them again until none was reused or changed meanwhile.
 func Copy(t testing.TB, from, to []string) {
 	t.Helper()
 	contents := make([][]byte, len(from))
@@ -36,7 +36,7 @@ func Copy(t testing.TB, from, to []string) {
 	for same := false; !same; {
 		before := heads(t, logs)
 		for i, name := range logs {
-			contents[i] = backwards(t, name)
+			contents[i] = readBackwards(t, name)
 		}
 		raw := head(t, store, math.MaxInt64)
 		contents[len(logs)] = raw
@@ -63,9 +63,9 @@ func head(t testing.TB, name string, size int64) []byte {
 	return read(t, name, func(f *os.File) ([]byte, error) { return io.ReadAll(io.LimitReader(f, size)) })
 }
 
-// backwards reads a file from its end to its beginning: if a record is in the copy that was appended meanwhile, all before
-// it are. Read the other way round, one that is missing could be followed by the next.
-func backwards(t testing.TB, name string) []byte {
+// readBackwards reads a file from its end to its beginning: if the copy contains a record that was appended meanwhile, it contains
+// all records before that one. Reading forwards, it could miss a record and contain the next one.
+func readBackwards(t testing.TB, name string) []byte {
 	t.Helper()
 	return read(t, name, func(f *os.File) ([]byte, error) {
 		info, err := f.Stat()

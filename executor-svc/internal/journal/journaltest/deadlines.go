@@ -18,8 +18,8 @@ func deadlineTests() map[string]test {
 // waitUntil makes a task wait with a deadline.
 func waitUntil(t *testing.T, j journal.Journal, n journal.NewTask, deadline time.Time) {
 	t.Helper()
-	c := own(t, j, n.ID)
-	tr := follow(t, j, n, c.Epoch, waiting, nil)
+	c := claimTask(t, j, n.ID)
+	tr := transition(t, j, n, c.Epoch, waiting, nil)
 	tr.Deadline = deadline
 	if err := j.Commit(t.Context(), tr); err != nil {
 		t.Fatal(err)
@@ -59,8 +59,8 @@ func deadlines(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	if c.Claims[0].Slot {
 		t.Error("a deadline needs no slot")
 	}
-	// The deadline ended it, so it no longer has one.
-	tr := follow(t, j, soon, c.Claims[0].Epoch, success, nil, "too late")
+	// The task has ended, so it no longer has a deadline.
+	tr := transition(t, j, soon, c.Claims[0].Epoch, success, nil, "too late")
 	if err := j.Commit(t.Context(), tr); err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func deadlines(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	if !c.Next.IsZero() {
 		t.Errorf("next deadline %s, want none", c.Next)
 	}
-	// Its owner leaves without having done anything.
+	// The owner yields without a commit: the task is claimed again.
 	yield(t, j, c.Claims...)
 	wantClaims(t, claimAt(t, j, start.Add(time.Hour)).Claims, late.ID)
 }
@@ -86,8 +86,8 @@ func deadlinesSurvive(t *testing.T, j journal.Journal, reopen func() journal.Jou
 	if err != nil || len(in) != 1 {
 		t.Fatalf("%v %v", in, err)
 	}
-	c := own(t, j, moved.ID)
-	tr := follow(t, j, moved, c.Epoch, waiting, []uint64{in[0].No})
+	c := claimTask(t, j, moved.ID)
+	tr := transition(t, j, moved, c.Epoch, waiting, []uint64{in[0].No})
 	tr.Deadline = start.Add(30 * time.Second)
 	if err := j.Commit(t.Context(), tr); err != nil {
 		t.Fatal(err)
@@ -105,8 +105,8 @@ func deadlinesSurvive(t *testing.T, j journal.Journal, reopen func() journal.Jou
 func deadlineWhileRunning(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	n := NewTask("ann")
 	create(t, j, n)
-	c := own(t, j, n.ID)
-	tr := follow(t, j, n, c.Epoch, running, nil)
+	c := claimTask(t, j, n.ID)
+	tr := transition(t, j, n, c.Epoch, running, nil)
 	tr.Deadline = start.Add(time.Second)
 	if err := j.Commit(t.Context(), tr); err != nil {
 		t.Fatal(err)

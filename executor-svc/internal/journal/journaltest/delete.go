@@ -17,8 +17,8 @@ func deleteTests() map[string]test {
 	}
 }
 
-// gone expects a task to have left no trace.
-func gone(t *testing.T, j journal.Journal, n journal.NewTask) {
+// wantDeleted checks that a task has left no trace.
+func wantDeleted(t *testing.T, j journal.Journal, n journal.NewTask) {
 	t.Helper()
 	_, load := j.Load(t.Context(), n.ID)
 	_, request := j.FindRequest(t.Context(), n.Head.GetUserSub(), n.Head.GetRequestId())
@@ -50,17 +50,17 @@ func deleted(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
 	for _, n := range []*journal.NewTask{&before, &n, &after} {
 		n.Head.ConversationId, n.Head.RequestId = "c", "r"+n.ID
 		create(t, j, *n)
-		next(t, j, *n, running, nil, "two")
-		end(t, j, *n, start)
+		commitNext(t, j, *n, running, nil, "two")
+		endTask(t, j, *n, start)
 	}
 	send(t, j, n.ID)
 	if err := j.Delete(t.Context(), n.ID); err != nil {
 		t.Fatal(err)
 	}
-	gone(t, j, n)
+	wantDeleted(t, j, n)
 	wantClaims(t, claim(t, j, 10))
 	j = restart(t, j, reopen)
-	gone(t, j, n)
+	wantDeleted(t, j, n)
 	for _, n := range []journal.NewTask{before, after} {
 		if rs, err := j.Records(t.Context(), n.ID, 0, 1<<20); err != nil || len(rs) != 3 {
 			t.Errorf("%d records of a neighbour, %v; want 3", len(rs), err)
@@ -75,7 +75,7 @@ func deleteNotEnded(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	if err := j.Delete(t.Context(), n.ID); !errors.Is(err, journal.ErrNotEnded) {
 		t.Errorf("in INIT: %v, want ErrNotEnded", err)
 	}
-	next(t, j, n, waiting, nil)
+	commitNext(t, j, n, waiting, nil)
 	if err := j.Delete(t.Context(), n.ID); !errors.Is(err, journal.ErrNotEnded) {
 		t.Errorf("in WAITING: %v, want ErrNotEnded", err)
 	}
@@ -91,11 +91,11 @@ func sweep(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
 		create(t, j, n)
 		tasks = append(tasks, n)
 		// The youngest ends first.
-		end(t, j, n, start.Add(time.Duration(25-i)*time.Second))
+		endTask(t, j, n, start.Add(time.Duration(25-i)*time.Second))
 	}
 	open := NewTask("ann")
 	create(t, j, open)
-	next(t, j, open, waiting, nil)
+	commitNext(t, j, open, waiting, nil)
 	j = restart(t, j, reopen)
 	for _, step := range []struct {
 		before int64
@@ -115,7 +115,7 @@ func sweep(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
 		}
 	}
 	for _, n := range tasks {
-		gone(t, j, n)
+		wantDeleted(t, j, n)
 	}
 	if p, err := j.List(t.Context(), journal.Query{User: "ann", Limit: 100}); err != nil || len(p.Tasks) != 1 {
 		t.Errorf("%v, %v; want the open one alone", p.Tasks, err)

@@ -1,2 +1,2 @@
-// Package journaltest holds every journal to the contract of package journal. Each test gets a fresh store.
+// Package journaltest tests an implementation of package journal against its contract. Each test gets an empty store.
 package journaltest

@@ -26,7 +26,7 @@ func slots(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	wantClaims(t, first, tasks[0], tasks[1])
 	wantClaims(t, claim(t, j, 2))
 	yield(t, j, first[0])
-	// It is still in INIT: its place is before the third.
+	// The yielded task is still in INIT: its place is before the third task.
 	wantClaims(t, claim(t, j, 2), tasks[0])
 	wantClaims(t, claim(t, j, 3), tasks[2])
 	wantClaims(t, claim(t, j, 1))
@@ -47,11 +47,11 @@ func fewestSlotsFirst(t *testing.T, j journal.Journal, _ func() journal.Journal)
 	ann := createMany(t, j, "ann", "ann", "ann", "ann", "ann")
 	wantClaims(t, claim(t, j, 2), ann[0], ann[1])
 	bob := createMany(t, j, "bob", "bob", "bob")
-	// Bob comes up to Ann, then they take turns.
+	// Bob gets as many slots as Ann, then they take turns.
 	wantClaims(t, claim(t, j, 8), bob[0], bob[1], ann[2], bob[2], ann[3], ann[4])
 }
 
-// One slot, and a user whose queue is older and longer than that of the others: everyone has a turn.
+// With one slot, users take turns, even if one of them has an older and longer queue.
 func longestWaitFirst(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	var ann []journal.NewTask
 	for range 4 {
@@ -68,25 +68,25 @@ func longestWaitFirst(t *testing.T, j journal.Journal, _ func() journal.Journal)
 		if len(got) != 1 || got[0].TaskID != n.ID {
 			t.Fatalf("turn %d", i)
 		}
-		if err := j.Commit(t.Context(), follow(t, j, n, got[0].Epoch, success, nil)); err != nil {
+		if err := j.Commit(t.Context(), transition(t, j, n, got[0].Epoch, success, nil)); err != nil {
 			t.Fatal(err)
 		}
 		yield(t, j, got...)
 	}
 }
 
-// An approval that is folded in without a slot does not cost a task its place.
+// A task whose approval is applied without a slot keeps its place.
 func placeInLineIsKept(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	n := NewTask("ann")
 	create(t, j, n)
-	next(t, j, n, waiting, nil)
+	commitNext(t, j, n, waiting, nil)
 	holder := createMany(t, j, "ann")
 	owned := claim(t, j, 1)
 	no := send(t, j, n.ID)
 	later := createMany(t, j, "ann")
 	c := claim(t, j, 1)
 	wantClaims(t, c, n.ID)
-	if err := j.Commit(t.Context(), follow(t, j, n, c[0].Epoch, running, []uint64{no})); err != nil {
+	if err := j.Commit(t.Context(), transition(t, j, n, c[0].Epoch, running, []uint64{no})); err != nil {
 		t.Fatal(err)
 	}
 	yield(t, j, c...)
@@ -94,11 +94,11 @@ func placeInLineIsKept(t *testing.T, j journal.Journal, _ func() journal.Journal
 	wantClaims(t, claim(t, j, 3), n.ID, later[0])
 }
 
-// Tasks become due in an order that is not that of their ids, and the order outlives the process.
+// The order in which tasks become due differs from the order of their ids, and survives a restart.
 func placeInLineIsDurable(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
 	old := NewTask("ann")
 	create(t, j, old)
-	next(t, j, old, waiting, nil)
+	commitNext(t, j, old, waiting, nil)
 	young := createMany(t, j, "ann", "bob")
 	send(t, j, old.ID)
 	j = restart(t, j, reopen)
@@ -121,7 +121,7 @@ func aWaitingTaskFreesASlot(t *testing.T, j journal.Journal, _ func() journal.Jo
 	other := createMany(t, j, "ann")
 	c := claim(t, j, 1)
 	wantClaims(t, c, n.ID)
-	if err := j.Commit(t.Context(), follow(t, j, n, c[0].Epoch, waiting, nil)); err != nil {
+	if err := j.Commit(t.Context(), transition(t, j, n, c[0].Epoch, waiting, nil)); err != nil {
 		t.Fatal(err)
 	}
 	wantClaims(t, claim(t, j, 1))

@@ -55,7 +55,7 @@ func listFilters(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	for _, n := range []journal.NewTask{a, b, c} {
 		create(t, j, n)
 	}
-	next(t, j, b, running, nil)
+	commitNext(t, j, b, running, nil)
 	for name, tc := range map[string]struct {
 		q    journal.Query
 		want []string
@@ -101,9 +101,9 @@ func listQueued(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 		}
 	}
 	queued(true, "new")
-	c := own(t, j, n.ID)
+	c := claimTask(t, j, n.ID)
 	queued(false, "owned with a slot")
-	if err := j.Commit(t.Context(), follow(t, j, n, c.Epoch, waiting, nil)); err != nil {
+	if err := j.Commit(t.Context(), transition(t, j, n, c.Epoch, waiting, nil)); err != nil {
 		t.Fatal(err)
 	}
 	yield(t, j, c)
@@ -111,18 +111,18 @@ func listQueued(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	no := send(t, j, n.ID)
 	queued(true, "answered")
 	c = claim(t, j, 0)[0]
-	if err := j.Commit(t.Context(), follow(t, j, n, c.Epoch, running, []uint64{no})); err != nil {
+	if err := j.Commit(t.Context(), transition(t, j, n, c.Epoch, running, []uint64{no})); err != nil {
 		t.Fatal(err)
 	}
 	queued(true, "owned without a slot")
 	yield(t, j, c)
-	end(t, j, n, start)
+	endTask(t, j, n, start)
 	send(t, j, n.ID)
 	queued(false, "ended")
 }
 
 func usersAreApart(t *testing.T, j journal.Journal, _ func() journal.Journal) {
-	// One name is the beginning of the other.
+	// One user's name is a prefix of the other's.
 	for _, user := range []string{"ann", "anna"} {
 		n := NewTask(user)
 		n.Head.ConversationId = "c"

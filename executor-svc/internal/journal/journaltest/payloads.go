@@ -16,13 +16,13 @@ import (
 
 func payloadTests() map[string]test {
 	return map[string]test{
-		"LargeStrings":    largeStrings,
-		"InputsOfSteps":   inputsOfSteps,
-		"SharedPayloads":  sharedPayloads,
-		"NotesComeAndGo":  notesComeAndGo,
-		"LargeCommands":   largeCommands,
-		"InputOfAnyKind":  inputOfAnyKind,
-		"InputsAreProven": inputsAreProven,
+		"LargeStrings":      largeStrings,
+		"InputsOfSteps":     inputsOfSteps,
+		"SharedPayloads":    sharedPayloads,
+		"RareFields":        rareFields,
+		"LargeCommands":     largeCommands,
+		"InputOfAnyKind":    inputOfAnyKind,
+		"InputsWithoutFact": inputsWithoutFact,
 	}
 }
 
@@ -39,9 +39,9 @@ func output(s string) *storagev1.Fact {
 // commit claims a task and commits a change of its checkpoint with these facts.
 func commit(t *testing.T, j journal.Journal, n journal.NewTask, change func(*storagev1.Checkpoint), facts ...*storagev1.Fact) *storagev1.Checkpoint {
 	t.Helper()
-	c := own(t, j, n.ID)
+	c := claimTask(t, j, n.ID)
 	defer yield(t, j, c)
-	tr := follow(t, j, n, c.Epoch, running, nil)
+	tr := transition(t, j, n, c.Epoch, running, nil)
 	tr.Checkpoint.LastSeq += uint64(len(facts))
 	if len(facts) > 0 {
 		tr.Record = &storagev1.Record{Time: 1, Facts: facts}
@@ -52,13 +52,13 @@ func commit(t *testing.T, j journal.Journal, n journal.NewTask, change func(*sto
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(want, tr.Checkpoint, protocmp.Transform()); d != "" {
-		t.Errorf("Commit changed what it was given: %s", d)
+		t.Errorf("Commit changed its argument: %s", d)
 	}
-	stored(t, j, n, want)
+	wantStored(t, j, n, want)
 	return want
 }
 
-func stored(t *testing.T, j journal.Journal, n journal.NewTask, want *storagev1.Checkpoint) {
+func wantStored(t *testing.T, j journal.Journal, n journal.NewTask, want *storagev1.Checkpoint) {
 	t.Helper()
 	got, err := j.Load(t.Context(), n.ID)
 	if err != nil {
@@ -81,7 +81,7 @@ func largeStrings(t *testing.T, j journal.Journal, reopen func() journal.Journal
 		c.Waits = []*storagev1.Wait{{Id: "w", Message: big("m")}}
 	}, input(big("i")), output(big("o")), output(big("i")), output("\x00p"+strings.Repeat("\x00", 40)))
 	j = restart(t, j, reopen)
-	stored(t, j, n, want)
+	wantStored(t, j, n, want)
 	rs, err := j.Records(t.Context(), n.ID, 1, 1)
 	if err != nil || len(rs) != 1 {
 		t.Fatalf("%d records, %v", len(rs), err)
@@ -102,7 +102,7 @@ func step(in string, seq uint64) func(*storagev1.Checkpoint) {
 	}
 }
 
-// ActiveStep.input_seq says which fact holds the input; every read gives it back.
+// The input of an active step is read back, whichever fact holds it.
 func inputsOfSteps(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
 	n := NewTask("ann")
 	create(t, j, n)
@@ -111,12 +111,12 @@ func inputsOfSteps(t *testing.T, j journal.Journal, reopen func() journal.Journa
 	commit(t, j, n, step(in, 2))
 	j = restart(t, j, reopen)
 	want := commit(t, j, n, step(in, 2), output("o"))
-	stored(t, j, n, want)
+	wantStored(t, j, n, want)
 	large := big("l")
 	commit(t, j, n, step(large, 4), input(large))
 	j = restart(t, j, reopen)
 	want = commit(t, j, n, step(large, 4))
-	stored(t, j, n, want)
+	wantStored(t, j, n, want)
 	commit(t, j, n, func(c *storagev1.Checkpoint) { c.ActiveSteps = nil })
 }
 
@@ -134,8 +134,8 @@ func inputOfAnyKind(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	}})
 }
 
-// A seq that does not hold the input loses nothing.
-func inputsAreProven(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
+// An input is kept even if no fact holds it at its seq.
+func inputsWithoutFact(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
 	n := NewTask("ann")
 	create(t, j, n)
 	in := `{"text":"nowhere else in the task"}`
@@ -144,10 +144,10 @@ func inputsAreProven(t *testing.T, j journal.Journal, reopen func() journal.Jour
 	}
 	commit(t, j, n, step("another input of a step", 2))
 	j = restart(t, j, reopen)
-	stored(t, j, n, commit(t, j, n, step(in, 2)))
+	wantStored(t, j, n, commit(t, j, n, step(in, 2)))
 }
 
-// What several tasks hold stays as long as one of them is there.
+// A payload of several tasks stays as long as one of them exists.
 func sharedPayloads(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
 	var tasks []journal.NewTask
 	for range 3 {
@@ -155,7 +155,7 @@ func sharedPayloads(t *testing.T, j journal.Journal, reopen func() journal.Journ
 		n.Head.Goal = big("shared")
 		create(t, j, n)
 		commit(t, j, n, func(*storagev1.Checkpoint) {}, output(big("shared")))
-		end(t, j, n, start)
+		endTask(t, j, n, start)
 		tasks = append(tasks, n)
 	}
 	for i, n := range tasks {
@@ -172,8 +172,8 @@ func sharedPayloads(t *testing.T, j journal.Journal, reopen func() journal.Journ
 	}
 }
 
-// What hardly ever changes can change all the same.
-func notesComeAndGo(t *testing.T, j journal.Journal, _ func() journal.Journal) {
+// Fields of the checkpoint that rarely change can be set and cleared.
+func rareFields(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	n := NewTask("ann")
 	create(t, j, n)
 	for _, name := range []string{"a name", "a name", "another name", "", "a name"} {
@@ -188,7 +188,7 @@ func notesComeAndGo(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 			}
 		})
 	}
-	end(t, j, n, start)
+	endTask(t, j, n, start)
 	got, err := j.Load(t.Context(), n.ID)
 	if err != nil || got.Checkpoint.GetStatus() != executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS || got.Checkpoint.GetName() != "a name" {
 		t.Errorf("%v, %v", got, err)

@@ -21,9 +21,9 @@ func recordsFromAnySeq(t *testing.T, j journal.Journal, _ func() journal.Journal
 	for _, task := range []journal.NewTask{before, n, after} {
 		create(t, j, task)
 	}
-	next(t, j, n, running, nil, "2", "3", "4")
-	next(t, j, n, running, nil, "5")
-	next(t, j, n, running, nil, "6", "7")
+	commitNext(t, j, n, running, nil, "2", "3", "4")
+	commitNext(t, j, n, running, nil, "5")
+	commitNext(t, j, n, running, nil, "6", "7")
 	all := []string{"1:created", "2:2", "3:3", "4:4", "5:5", "6:6", "7:7"}
 	for seq := range uint64(9) {
 		for _, size := range []int{1, 1 << 20} {
@@ -55,7 +55,7 @@ func fork(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
 	}
 	n.Checkpoint.LastSeq = 5
 	create(t, j, n)
-	next(t, j, n, running, nil, "f")
+	commitNext(t, j, n, running, nil, "f")
 	j = restart(t, j, reopen)
 	rs, err := j.Records(t.Context(), n.ID, 0, 1<<20)
 	if err != nil {

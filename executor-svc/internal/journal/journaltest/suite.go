@@ -20,7 +20,7 @@ const (
 	success = executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS
 )
 
-// start is when the tests' clock begins.
+// start is the first time of the tests' clock.
 var start = time.Unix(1_800_000_000, 0)
 
 // Opener returns an empty store, and a function that opens the same one after a restart of the process; both are closed
@@ -80,7 +80,7 @@ func createMany(t *testing.T, j journal.Journal, users ...string) (ids []string)
 	return ids
 }
 
-// claim claims what a process with these slots could.
+// claim claims all tasks that a process with these slots may claim.
 func claim(t *testing.T, j journal.Journal, slots int) []journal.Claim {
 	t.Helper()
 	c, err := j.Claim(t.Context(), journal.ClaimRequest{Now: start, Slots: slots, Max: 1 << 20, Lease: time.Minute})
@@ -99,8 +99,8 @@ func yield(t *testing.T, j journal.Journal, claims ...journal.Claim) {
 	}
 }
 
-// own claims one task that is due.
-func own(t *testing.T, j journal.Journal, id string) journal.Claim {
+// claimTask claims one task that is due.
+func claimTask(t *testing.T, j journal.Journal, id string) journal.Claim {
 	t.Helper()
 	var mine journal.Claim
 	for _, c := range claim(t, j, 1<<20) {
@@ -116,17 +116,18 @@ func own(t *testing.T, j journal.Journal, id string) journal.Claim {
 	return mine
 }
 
-// next claims a task, commits a transition with these facts on top of what is stored, and gives the claim up.
-func next(t *testing.T, j journal.Journal, n journal.NewTask, status executorv1.ExecutorStatus, folded []uint64, texts ...string) {
+// commitNext claims a task, commits a transition with these facts, and yields the claim.
+func commitNext(t *testing.T, j journal.Journal, n journal.NewTask, status executorv1.ExecutorStatus, folded []uint64, texts ...string) {
 	t.Helper()
-	c := own(t, j, n.ID)
-	if err := j.Commit(t.Context(), follow(t, j, n, c.Epoch, status, folded, texts...)); err != nil {
+	c := claimTask(t, j, n.ID)
+	if err := j.Commit(t.Context(), transition(t, j, n, c.Epoch, status, folded, texts...)); err != nil {
 		t.Fatalf("Commit: %v", err)
 	}
 	yield(t, j, c)
 }
 
-func follow(t *testing.T, j journal.Journal, n journal.NewTask, epoch uint64, status executorv1.ExecutorStatus, folded []uint64, texts ...string) journal.Transition {
+// transition returns the transition that follows the stored state of a task.
+func transition(t *testing.T, j journal.Journal, n journal.NewTask, epoch uint64, status executorv1.ExecutorStatus, folded []uint64, texts ...string) journal.Transition {
 	t.Helper()
 	cur, err := j.Load(t.Context(), n.ID)
 	if err != nil {
@@ -143,11 +144,11 @@ func follow(t *testing.T, j journal.Journal, n journal.NewTask, epoch uint64, st
 	return tr
 }
 
-// end ends a task at a time.
-func end(t *testing.T, j journal.Journal, n journal.NewTask, at time.Time) {
+// endTask ends a task at a time.
+func endTask(t *testing.T, j journal.Journal, n journal.NewTask, at time.Time) {
 	t.Helper()
-	c := own(t, j, n.ID)
-	tr := follow(t, j, n, c.Epoch, success, nil, "end")
+	c := claimTask(t, j, n.ID)
+	tr := transition(t, j, n, c.Epoch, success, nil, "end")
 	tr.Checkpoint.EndTime = at.UnixNano()
 	if err := j.Commit(t.Context(), tr); err != nil {
 		t.Fatalf("Commit: %v", err)

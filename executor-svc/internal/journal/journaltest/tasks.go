@@ -26,9 +26,9 @@ func taskTests() map[string]test {
 		"Inbox":               inbox,
 		"SurvivesReopening":   survivesReopening,
 		"ConcurrentCommits":   concurrentCommits,
-		"ClosedIsSaid":        closedIsSaid,
+		"ClosedJournal":       closedJournal,
 		"UnknownTaskNotFound": unknownTask,
-		"InvalidIsSaid":       invalidIsSaid,
+		"InvalidCommits":      invalidCommits,
 	}
 }
 
@@ -73,7 +73,7 @@ func createIsIdempotent(t *testing.T, j journal.Journal, _ func() journal.Journa
 func sameTaskTwice(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	n := NewTask("ann")
 	create(t, j, n)
-	next(t, j, n, running, nil, "two")
+	commitNext(t, j, n, running, nil, "two")
 	if id, created, err := j.Create(t.Context(), n); err != nil || created || id != n.ID {
 		t.Errorf("the same task again: %s %v %v, want its id and nothing new", id, created, err)
 	}
@@ -85,9 +85,9 @@ func sameTaskTwice(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 func commitFollows(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	n := NewTask("ann")
 	create(t, j, n)
-	next(t, j, n, running, nil, "two", "three")
-	next(t, j, n, running, nil)
-	next(t, j, n, success, nil, "four")
+	commitNext(t, j, n, running, nil, "two", "three")
+	commitNext(t, j, n, running, nil)
+	commitNext(t, j, n, success, nil, "four")
 	rs, err := j.Records(t.Context(), n.ID, 0, 1<<20)
 	if err != nil {
 		t.Fatal(err)
@@ -104,9 +104,9 @@ func commitFollows(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 func staleWriterRefused(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	n := NewTask("ann")
 	create(t, j, n)
-	c := own(t, j, n.ID)
-	stale := follow(t, j, n, c.Epoch, running, nil, "lost")
-	if err := j.Commit(t.Context(), follow(t, j, n, c.Epoch, running, nil, "kept")); err != nil {
+	c := claimTask(t, j, n.ID)
+	stale := transition(t, j, n, c.Epoch, running, nil, "lost")
+	if err := j.Commit(t.Context(), transition(t, j, n, c.Epoch, running, nil, "kept")); err != nil {
 		t.Fatal(err)
 	}
 	if err := j.Commit(t.Context(), stale); !errors.Is(err, journal.ErrStale) {
@@ -132,7 +132,7 @@ func inbox(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
 	if !slices.IsSorted(nos) || nos[0] == nos[1] || nos[1] == nos[2] {
 		t.Errorf("numbers %v do not grow", nos)
 	}
-	next(t, j, n, running, nos[:2])
+	commitNext(t, j, n, running, nos[:2])
 	j = restart(t, j, reopen)
 	if in, err := j.Inbox(t.Context(), n.ID); err != nil || len(in) != 1 || in[0].No != nos[2] || in[0].GetCancel().GetReason() != "c" {
 		t.Errorf("inbox %v, %v; want the third command alone", in, err)
@@ -146,9 +146,9 @@ func survivesReopening(t *testing.T, j journal.Journal, reopen func() journal.Jo
 	n := NewTask("ann")
 	n.Head.RequestId, n.Head.RequestHash = "r", []byte("h")
 	create(t, j, n)
-	next(t, j, n, running, nil, "two")
+	commitNext(t, j, n, running, nil, "two")
 	j = restart(t, j, reopen)
-	next(t, j, n, running, nil, "three")
+	commitNext(t, j, n, running, nil, "three")
 	rs, err := j.Records(t.Context(), n.ID, 0, 1<<20)
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func concurrentCommits(t *testing.T, j journal.Journal, _ func() journal.Journal
 	wg.Wait()
 }
 
-func closedIsSaid(t *testing.T, j journal.Journal, _ func() journal.Journal) {
+func closedJournal(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	n := NewTask("ann")
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
@@ -225,18 +225,18 @@ func unknownTask(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	}
 }
 
-func invalidIsSaid(t *testing.T, j journal.Journal, _ func() journal.Journal) {
+func invalidCommits(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	n := NewTask("ann")
 	create(t, j, n)
-	c := own(t, j, n.ID)
-	if err := j.Commit(t.Context(), follow(t, j, n, c.Epoch, running, nil, "not UTF-8: \xff")); !errors.Is(err, journal.ErrInvalid) {
+	c := claimTask(t, j, n.ID)
+	if err := j.Commit(t.Context(), transition(t, j, n, c.Epoch, running, nil, "not UTF-8: \xff")); !errors.Is(err, journal.ErrInvalid) {
 		t.Errorf("Commit: %v, want ErrInvalid", err)
 	}
-	gap := follow(t, j, n, c.Epoch, running, nil, "two")
+	gap := transition(t, j, n, c.Epoch, running, nil, "two")
 	gap.Checkpoint.LastSeq++
 	if err := j.Commit(t.Context(), gap); !errors.Is(err, journal.ErrInvalid) {
 		t.Errorf("Commit that skips a seq: %v, want ErrInvalid", err)
 	}
 	yield(t, j, c)
-	next(t, j, n, running, nil, "fine")
+	commitNext(t, j, n, running, nil, "fine")
 }
