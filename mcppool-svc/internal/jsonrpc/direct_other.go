@@ -4,5 +4,5 @@ package jsonrpc
 
 import "os"
 
-// directWrite returns nil: writes that do not wait are not supported here.
+// directWrite returns nil: nonblocking writes are not supported on this system.
 func directWrite(*os.File) func(p []byte) int { return nil }

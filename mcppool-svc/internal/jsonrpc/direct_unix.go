@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// directWrite returns a function that writes as much as a pipe takes without waiting, and returns how much. It is not safe
-// for concurrent use. It is nil if the pipe is closed.
+// directWrite returns a function that writes as much as the pipe takes without waiting, and returns the number of bytes. The function is not
+// safe for concurrent use. directWrite returns nil if the pipe is closed.
 func directWrite(out *os.File) func(p []byte) int {
 	raw, err := out.SyscallConn()
 	if err != nil {
@@ -17,7 +17,7 @@ func directWrite(out *os.File) func(p []byte) int {
 	var text []byte
 	var n int
 	attempt := func(fd uintptr) bool {
-		n, _ = syscall.Write(int(fd), text) // an error shows again in the write that waits
+		n, _ = syscall.Write(int(fd), text) // the later blocking write returns the error too
 		return true
 	}
 	return func(p []byte) int {

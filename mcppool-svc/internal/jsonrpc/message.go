@@ -19,21 +19,21 @@ var (
 	errDeep     = fmt.Errorf("it is nested more than %d levels deep", strictjson.Wire.MaxDepth)
 )
 
-// members are those that a message may have.
+// members are the members that a message may have.
 var members = []string{"jsonrpc", "id", "method", "params", "result", "error"}
 
-// Message holds the members of a JSON-RPC message, as far as they can be read if the message is cut off or cannot be used.
+// Message holds the members of a JSON-RPC message. If the message is cut off or cannot be used, it holds those that can be read.
 type Message struct {
 	ID     []byte // raw; nil if none
-	Method bool   // it has a method
-	Answer bool   // it has a result or an error
+	Method bool   // the message has a method
+	Answer bool   // the message has a result or an error
 	Result []byte // raw; nil if none
 	Error  []byte // raw; nil if none
 	Err    error  // why the message cannot be used; nil if it can
 }
 
-// ReadMessage validates a message and reads its own members. It refuses them in another letter case too, because readers that ignore
-// case would take one for the other.
+// ReadMessage validates a message and reads its top-level members. A message with a member's name in another letter case cannot be used,
+// because readers that ignore case would take that for the member.
 func ReadMessage(text []byte) Message {
 	var m Message
 	wrongCase := false
@@ -65,10 +65,11 @@ func ReadMessage(text []byte) Message {
 	return m
 }
 
-// lastID finds the id of a message at its end, where some servers write it.
+// lastID matches an id at the end of a message, where some servers write it.
 var lastID = regexp.MustCompile(`"id"\s*:\s*([0-9]{1,19})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
 
-// CutOff is the message if it was too long and its beginning was read; tail is its end.
+// CutOff returns m as a message that is too long. m was read from the message's beginning; tail is its end, where CutOff looks for the id if
+// the beginning has none.
 func (m Message) CutOff(tail []byte) Message {
 	m.Err, m.Answer = ErrTooLong, !m.Method
 	if found := lastID.FindSubmatch(tail); m.ID == nil && found != nil {
@@ -77,7 +78,7 @@ func (m Message) CutOff(tail []byte) Message {
 	return m
 }
 
-// ID reads an id that is a number.
+// ID parses an id that is an integer; it returns false for other ids.
 func ID(raw []byte) (int64, bool) {
 	if id, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
 		return id, true

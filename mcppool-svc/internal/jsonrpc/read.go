@@ -17,30 +17,30 @@ const (
 	keepBuffer = 16 << 10
 	// tailSize is how many bytes are kept of the end of a line that is too long.
 	tailSize = 256
-	// MaxSkips bounds how much of a line that is too long is read and skipped, in multiples of the limit: 2 GiB by default.
-	MaxSkips = 64
-	// skipLimit bounds the time for skipping.
+	// SkipFactor bounds how much of a line that is too long is read and skipped, in multiples of a message's limit: 2 GiB by default.
+	SkipFactor = 64
+	// skipLimit bounds the time for skipping the rest of such a line.
 	skipLimit = 30 * time.Second
 )
 
 // lines reads lines of bounded length.
 type lines struct {
-	src   *bufio.Reader
-	limit int // bytes of a line that are kept
-	most  int // bytes that size may reach
-	size  int // bytes that were read since the owner reset it
-	// skips gets the beginning of a line that is too long, and reports whether the rest of it is skipped; nil: always.
-	skips func(beginning []byte) bool
+	src     *bufio.Reader
+	limit   int // bytes of a line that are kept
+	maxRead int // a line that is too long is skipped until read reaches this
+	read    int // bytes read since the owner reset it
+	// mayCut gets the beginning of a line that is too long, and reports whether to skip the rest; nil: always.
+	mayCut func(beginning []byte) bool
 
 	buf []byte // of a line that is longer than src's buffer
 }
 
-func newLines(src io.Reader, limit, most int) *lines {
-	return &lines{src: bufio.NewReaderSize(src, 4096), limit: limit, most: most}
+func newLines(src io.Reader, limit, maxRead int) *lines {
+	return &lines{src: bufio.NewReaderSize(src, 4096), limit: limit, maxRead: maxRead}
 }
 
 // next returns a line with its newline, which the last line may lack. If a line is too long, it returns the beginning and the end (tail);
-// otherwise tail is nil. The next call overwrites the memory.
+// otherwise tail is nil. The next call overwrites line.
 func (l *lines) next() (line, tail []byte, err error) {
 	if cap(l.buf) > keepBuffer {
 		l.buf = nil // one large message must not pin its memory
@@ -49,7 +49,7 @@ func (l *lines) next() (line, tail []byte, err error) {
 	var begin time.Time
 	for {
 		part, err := l.src.ReadSlice('\n')
-		l.size += len(part)
+		l.read += len(part)
 		whole := err == nil && len(l.buf) == 0
 		switch room := l.limit - len(l.buf); {
 		case whole && len(part) <= room:
@@ -58,7 +58,7 @@ func (l *lines) next() (line, tail []byte, err error) {
 			l.buf = append(l.buf, part...)
 		case tail == nil:
 			l.buf = append(l.buf, part[:room]...)
-			if l.skips != nil && !l.skips(l.buf) {
+			if l.mayCut != nil && !l.mayCut(l.buf) {
 				return nil, nil, ErrEndless
 			}
 			begin, tail = time.Now(), make([]byte, 0, tailSize)
@@ -80,12 +80,12 @@ func (l *lines) next() (line, tail []byte, err error) {
 }
 
 func (l *lines) skippedTooMuch(begin time.Time) bool {
-	return l.size > l.most || time.Since(begin) > skipLimit
+	return l.read > l.maxRead || time.Since(begin) > skipLimit
 }
 
-// Why a stream cannot be read on.
+// The errors that end a stream.
 var (
-	// ErrEndless means that a message is too long, and that its request cannot be found: the request would wait for ever.
+	// ErrEndless means that a message is too long and the request that it answers is not known: the request would wait for ever.
 	ErrEndless = errors.New("a message is too long, and the request that it answers is not known")
 	// ErrNoise means that a program writes something other than JSON-RPC.
 	ErrNoise = errors.New("the program does not speak JSON-RPC")
@@ -95,33 +95,33 @@ const (
 	// maxNoise is how many lines in a row may be something other than JSON-RPC: a stray log line is forgiven, a program that
 	// is not an MCP server is not.
 	maxNoise = 100
-	// noiseSample is how much of such a line is kept for error messages.
+	// noiseSample is how many bytes of such a line are kept for error messages.
 	noiseSample = 200
 )
 
-// LineReader reads a child's stdout: one JSON-RPC message per line. It skips lines that are not JSON objects, and fails if a response is too
-// long and its request is not known.
+// LineReader reads a child's stdout: one JSON-RPC message per line. It skips lines that are not JSON objects. It fails at a line that is too
+// long, unless that is a request or a notification, or the id of the request that it answers can be read.
 type LineReader struct {
-	lines   *lines
-	take    func(m Message, line []byte)
-	run     int     // lines in a row that were noise
-	long    Message // read from the beginning of the current line, if it is too long
-	refused bool    // take has got long
+	lines      *lines
+	take       func(m Message, line []byte)
+	noiseInRow int     // how many lines in a row were noise
+	long       Message // read from the beginning of the current line, if that is too long
+	tookLong   bool    // take has got long
 
 	mu    sync.Mutex
 	noise string // guarded by mu; the first line that was noise, quoted
 }
 
 // NewLineReader makes a LineReader of messages of at most limit bytes. take gets each message with its text, whose memory is reused after take
-// returns. A response that cannot be used has no text.
+// returns. A response that cannot be used comes without text.
 func NewLineReader(src io.Reader, limit int, take func(Message, []byte)) *LineReader {
-	r := &LineReader{lines: newLines(src, limit, MaxSkips*limit), take: take}
-	r.lines.skips = r.tooLong
+	r := &LineReader{lines: newLines(src, limit, SkipFactor*limit), take: take}
+	r.lines.mayCut = r.tooLong
 	return r
 }
 
-// tooLong handles the beginning of a line that is too long. If the id is in it, the request fails at once; otherwise line looks for the id in
-// the end of the line.
+// tooLong handles the beginning of a line that is too long, and reports whether to skip the rest. If the beginning holds the id of a request,
+// the request fails at once; otherwise handle looks for the id at the end of the line.
 func (r *LineReader) tooLong(beginning []byte) bool {
 	beginning = bytes.TrimSpace(beginning)
 	if !bytes.HasPrefix(beginning, []byte("{")) {
@@ -129,19 +129,19 @@ func (r *LineReader) tooLong(beginning []byte) bool {
 	}
 	r.long = ReadMessage(beginning).CutOff(nil)
 	if _, known := ID(r.long.ID); known && r.long.Answer {
-		r.refused = true
+		r.tookLong = true
 		r.take(r.long, nil)
 	}
 	return true
 }
 
-// Read reads lines until the stream ends and returns why: io.EOF if the child closed it.
+// Read reads lines until the stream ends, and returns the reason: io.EOF if the child closed it.
 func (r *LineReader) Read() error {
 	for {
-		r.lines.size, r.refused = 0, false
+		r.lines.read, r.tookLong = 0, false
 		line, tail, err := r.lines.next()
 		if err == nil {
-			err = r.line(bytes.TrimSpace(line), tail)
+			err = r.handle(bytes.TrimSpace(line), tail)
 		}
 		if err != nil {
 			return err
@@ -149,11 +149,11 @@ func (r *LineReader) Read() error {
 	}
 }
 
-// line passes a message to take, or counts the line as noise. tail is the end of a line that is too long, else nil.
-func (r *LineReader) line(text, tail []byte) error {
+// handle passes a line's message to take, or counts the line as noise. tail is the end of a line that is too long, else nil.
+func (r *LineReader) handle(text, tail []byte) error {
 	m := Message{Err: errNoObject}
 	switch {
-	case r.refused:
+	case r.tookLong:
 		return nil
 	case tail != nil:
 		m = r.long.CutOff(tail)
@@ -163,7 +163,7 @@ func (r *LineReader) line(text, tail []byte) error {
 	_, known := ID(m.ID)
 	switch {
 	case m.Err == nil:
-		r.run = 0
+		r.noiseInRow = 0
 		r.take(m, text)
 		return nil
 	case m.Answer && !m.Method && known:
@@ -177,7 +177,7 @@ func (r *LineReader) line(text, tail []byte) error {
 		r.noise = fmt.Sprintf("%q", strings.ToValidUTF8(string(text[:min(len(text), noiseSample)]), "\uFFFD"))
 	}
 	r.mu.Unlock()
-	if r.run++; r.run >= maxNoise {
+	if r.noiseInRow++; r.noiseInRow >= maxNoise {
 		return ErrNoise
 	}
 	return nil
@@ -190,14 +190,14 @@ func (r *LineReader) Noise() string {
 	return r.noise
 }
 
-// minRetry is the shortest time before a stream is opened again, even if the server names a shorter one.
+// minRetry is the shortest wait before a stream is opened again, even if the server sets a shorter one.
 const minRetry = 10 * time.Millisecond
 
 // Event is one event of a stream.
 type Event struct {
 	Name string
 	Data []byte
-	Tail []byte // the end of data that was longer than the limit, and cut off there; else nil
+	Tail []byte // if data was longer than the limit and is cut off: its end; else nil
 }
 
 // IsMessage reports whether the event carries a message.
@@ -208,7 +208,7 @@ type EventReader struct {
 	lines *lines
 	limit int // bytes of an event's data
 
-	LastID string        // of the last whole event that had one
+	LastID string        // the latest event id, of a complete event
 	Retry  time.Duration // how long to wait before the stream is opened again; 0 if the server set none
 }
 
@@ -221,15 +221,15 @@ func NewEventReader(src io.Reader, limit, multiple int) *EventReader {
 func (r *EventReader) Next() (Event, error) {
 	var e Event
 	id := r.LastID
-	r.lines.size = 0
+	r.lines.read = 0
 	for count := 0; ; {
 		line, tail, err := r.lines.next()
 		switch {
 		case errors.Is(err, io.EOF) && count > 0:
-			return e, nil // not ended, but whole
+			return e, nil // only the empty line at its end is missing
 		case err != nil:
 			return Event{}, err
-		case r.lines.size > r.lines.most:
+		case r.lines.read > r.lines.maxRead:
 			return Event{}, ErrEndless
 		}
 		line = bytes.TrimRight(line, "\r\n")
@@ -238,7 +238,7 @@ func (r *EventReader) Next() (Event, error) {
 			if count > 0 {
 				return e, nil
 			}
-			e, r.lines.size = Event{}, 0
+			e, r.lines.read = Event{}, 0
 			continue
 		}
 		field, value, _ := bytes.Cut(line, []byte(":"))
@@ -263,7 +263,7 @@ func (r *EventReader) Next() (Event, error) {
 	}
 }
 
-// add adds a line to the data, up to the limit.
+// add appends a line to the data, up to the limit. tail is the end of a line that was cut off, else nil.
 func (e *Event) add(value, tail []byte, limit int) {
 	room := max(0, limit-len(e.Data))
 	if len(value) > room || tail != nil || e.Tail != nil {

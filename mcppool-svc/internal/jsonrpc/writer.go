@@ -9,22 +9,21 @@ import (
 	"time"
 )
 
-// Why a message is not accepted for sending.
+// The errors of Write.
 var (
 	ErrPipeClosed = errors.New("the pipe to the server is closed")
 	ErrNotRead    = errors.New("not sent: the server does not read its stdin")
 )
 
 const (
-	// MaxQueued is how many bytes may wait for a child to read them. One message always may.
+	// MaxQueued is how many bytes may wait for a child to read them. A single message may be longer.
 	MaxQueued = 8 << 20
-	// writeChunk is how much is written under one stall limit: about what a pipe holds.
+	// writeChunk is how many bytes are written under one stall limit: about what a pipe holds.
 	writeChunk = 64 << 10
-	// directLimit is how long a message may be for an attempt to write it at once: Linux pipes take such a message whole or
-	// not at all.
+	// directLimit is the length up to which Write tries to write a message at once: a Linux pipe takes such a message whole or not at all.
 	directLimit = 4096
-	// lastWords is how long Undelivered waits for a message that is being written.
-	lastWords = time.Second
+	// undeliveredWait is how long Undelivered waits for a message that is being written.
+	undeliveredWait = time.Second
 	// flushLimit is how long Close waits for the queue to be written.
 	flushLimit = 200 * time.Millisecond
 )
@@ -32,16 +31,16 @@ const (
 // LineWriter writes messages to a child's stdin and never blocks: bytes that the pipe does not take at once are queued, and a goroutine writes
 // them. Handing every message to a goroutine would cost a tenth of a short call's time.
 type LineWriter struct {
-	out   *os.File
-	stall time.Duration
-	try   func([]byte) int // guarded by mu; writes as much as it can without waiting, and returns how much; may be nil
-	fail  func(error)      // called once, when the child does not read or the pipe is broken
+	out      *os.File
+	stall    time.Duration
+	writeNow func([]byte) int // guarded by mu; writes what the pipe takes without waiting, and returns the number of bytes; may be nil
+	fail     func(error)      // called once, if the child does not read or the pipe is broken
 
 	mu      sync.Mutex
-	lines   []line        // guarded by mu; those not fully written yet
+	lines   []line        // guarded by mu; the queue: messages that are not fully written yet
 	queued  int           // guarded by mu; bytes of lines
 	closed  bool          // guarded by mu
-	drained chan struct{} // guarded by mu; closed when the goroutine that writes the queue has ended; nil if there was none
+	drained chan struct{} // guarded by mu; closed when the goroutine that writes the queue ends; nil if there was none
 }
 
 // line is the unwritten rest of a message.
@@ -50,13 +49,13 @@ type line struct {
 	text []byte
 }
 
-// NewLineWriter makes a LineWriter that lets the reader be idle for stall while there is more to write. fail is called once, when the reader does
-// not read or the pipe is broken.
+// NewLineWriter makes a LineWriter. stall bounds how long the child may read nothing while there is more to write. fail is called once, if the
+// child does not read or the pipe is broken.
 func NewLineWriter(out *os.File, stall time.Duration, fail func(error)) *LineWriter {
-	return &LineWriter{out: out, try: directWrite(out), stall: stall, fail: fail}
+	return &LineWriter{out: out, writeNow: directWrite(out), stall: stall, fail: fail}
 }
 
-// Write writes or queues one message. id is that of a request, or 0.
+// Write writes or queues one message. id is the id of a request, or 0 for other messages.
 func (w *LineWriter) Write(id int64, p []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -65,8 +64,8 @@ func (w *LineWriter) Write(id int64, p []byte) error {
 		return ErrPipeClosed
 	case w.queued > 0 && w.queued+len(p) > MaxQueued:
 		return ErrNotRead
-	case w.try != nil && w.queued == 0 && len(p) <= directLimit:
-		if p = p[w.try(p):]; len(p) == 0 {
+	case w.writeNow != nil && w.queued == 0 && len(p) <= directLimit:
+		if p = p[w.writeNow(p):]; len(p) == 0 {
 			return nil
 		}
 	}
@@ -84,7 +83,7 @@ func (w *LineWriter) Close() error {
 	w.mu.Lock()
 	w.closed = true
 	drained := w.drained
-	_ = w.out.SetWriteDeadline(time.Now().Add(flushLimit)) // also of a write that hangs already
+	_ = w.out.SetWriteDeadline(time.Now().Add(flushLimit)) // also for a write in progress
 	w.mu.Unlock()
 	if drained != nil {
 		<-drained
@@ -105,7 +104,7 @@ func (w *LineWriter) drain(done chan struct{}) {
 		}
 		var err error
 		if n, err = w.out.Write(chunk); err != nil {
-			w.broken(n, err)
+			w.writeFailed(n, err)
 			return
 		}
 	}
@@ -122,14 +121,14 @@ func (w *LineWriter) next(n int) []byte {
 		}
 	}
 	if !w.closed {
-		_ = w.out.SetWriteDeadline(time.Now().Add(w.stall)) // an error shows again in the write
+		_ = w.out.SetWriteDeadline(time.Now().Add(w.stall)) // if this fails, so does the write
 	}
 	text := w.lines[0].text
 	return text[:min(len(text), writeChunk)]
 }
 
-// broken makes further writes fail and reports why, unless the writer was closed on purpose.
-func (w *LineWriter) broken(written int, err error) {
+// writeFailed makes further writes fail, and passes the error to fail unless the writer was closed on purpose.
+func (w *LineWriter) writeFailed(written int, err error) {
 	w.mu.Lock()
 	w.lines[0].text = w.lines[0].text[written:]
 	already := w.closed
@@ -140,8 +139,8 @@ func (w *LineWriter) broken(written int, err error) {
 	}
 }
 
-// Undelivered reports whether it is certain that the child never received a whole request and never will. If the request is being written,
-// Undelivered waits for lastWords.
+// Undelivered reports whether the child certainly never received the whole request, and never will. While the request is in the queue,
+// Undelivered waits for up to undeliveredWait.
 func (w *LineWriter) Undelivered(id int64) bool {
 	drained := w.Holds(id)
 	if drained == nil {
@@ -150,13 +149,13 @@ func (w *LineWriter) Undelivered(id int64) bool {
 	select {
 	case <-drained:
 		return w.Holds(id) != nil
-	case <-time.After(lastWords):
+	case <-time.After(undeliveredWait):
 		return false
 	}
 }
 
-// Holds returns nil if a request has been written, otherwise a channel that is closed when writing ends. A request that lacks only its newline
-// counts as written, because a reader may accept it.
+// Holds returns nil if the request is not in the queue, otherwise a channel that is closed when writing ends. A request of which only the
+// newline is unwritten does not count, because a reader may accept it.
 func (w *LineWriter) Holds(id int64) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()

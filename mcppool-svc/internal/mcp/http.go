@@ -431,7 +431,7 @@ func (t *web) open(ctx context.Context) error {
 // read reads the stream until it ends, and with it the connection. named gets the address for our messages.
 func (t *web) read(resp *http.Response, named chan<- string) {
 	defer func() { _ = resp.Body.Close() }()
-	events := jsonrpc.NewEventReader(resp.Body, t.client.limit, jsonrpc.MaxSkips)
+	events := jsonrpc.NewEventReader(resp.Body, t.client.limit, jsonrpc.SkipFactor)
 	err := t.readEndpoint(events, resp.Request.URL, named)
 	for err == nil {
 		_, err = t.receive(events, nil)
