@@ -217,7 +217,7 @@ func TestSamplingRefusesWhatItCannot(t *testing.T) {
 		`{"messages":[],"maxTokens":1}`:                                                        "messages: must contain",
 		`{"messages":[{"role":"system","content":{"type":"text","text":"Hi"}}],"maxTokens":1}`: "neither user nor assistant",
 		`{"messages":[{"role":"user","content":{"type":"tool_result","toolUseId":"1"}}]}`:      "tool_result",
-		`{"messages":[{"role":"user","content":{"type":"image","mimeType":"image/png"}}]}`:     "without data",
+		`{"messages":[{"role":"user","content":{"type":"image","mimeType":"image/png"}}]}`:     "no data",
 		`{` + hello + `,"temperature":3}`:                                                      "temperature",
 		`{` + hello + `,"stopSequences":[""]}`:                                                 "stop_sequences",
 		`{"messages":"x"}`:                                                                     "not those of sampling",

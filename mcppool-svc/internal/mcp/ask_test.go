@@ -153,7 +153,7 @@ func TestPageFirst(t *testing.T) {
 	}
 	p := &person{answer: declines}
 	_, err := p.call(t, dial(t, mcptest.Good), "pagefirst", `{}`)
-	if e := As(err); err == nil || e.Kind != Answered || e.Code != mcp.URL_ELICITATION_REQUIRED || !strings.Contains(e.Message, "not done") {
+	if e := As(err); err == nil || e.Kind != Answered || e.Code != mcp.URL_ELICITATION_REQUIRED || !strings.Contains(e.Message, "was not opened") {
 		t.Errorf("error = %v", err)
 	}
 }
@@ -307,7 +307,7 @@ func TestSSEAsking(t *testing.T) {
 func TestClosingAnswersNothing(t *testing.T) {
 	c := overSSE(t, &mcptest.SSE{Mode: mcptest.Good}, Config{}).(*client)
 	p := &person{answer: waits}
-	defer c.leave(c.enroll(t.Context(), Call{Ask: p.ask}), nil)
+	defer c.removeCall(c.addCall(t.Context(), Call{Ask: p.ask}), nil)
 	c.finish() // the first thing that Close does
 	request := serverRequest{ID: mcp.NewRequestId("q"), Method: "elicitation/create", Params: json.RawMessage(`{"message":"?","requestedSchema":{"type":"object"}}`)}
 	if got := c.respond(request, nil); got != nil {

@@ -18,45 +18,45 @@ import (
 )
 
 const (
-	// maxRounds is how often the server may end a request of one call with questions; maxInputs is how many it may ask at once.
+	// maxRounds is how often the server may answer requests of one call with questions; maxInputs is how many it may ask at once.
 	maxRounds = 50
 	maxInputs = 10
 	// maxInputName is the longest name of an input: with the number of the round it fits the API's limit of 400 for an input id.
 	maxInputName = 300
-	// firstWait and lastWait bound the wait before the next request after the server deferred the call, and maxBusy how often it may do so.
+	// firstWait is how long to wait after the server first deferred the call; the wait doubles each time. maxBusy is how often the server may
+	// defer a call.
 	firstWait = 250 * time.Millisecond
-	lastWait  = 10 * time.Second
 	maxBusy   = 5
 )
 
-// round is one of the requests that a call takes.
+// round is one request of a call.
 type round struct {
-	number    int // how many requests have ended without a result
-	responses map[string]json.RawMessage
-	state     *string
-	again     bool // it is not the first request of this call: the server knows the call
-	acted     bool // an earlier request may have had an effect: it brought answers, or the server deferred the call
-	busy      int  // how often the server has deferred the call
-	failures  int  // of this round
-	unknown   bool // a failed request of this round may have reached the server
+	number    int                        // how many requests have ended without a result
+	responses map[string]json.RawMessage // to the questions of the round before
+	state     *string                    // the server's requestState, which is sent back
+	again     bool                       // not the first request of this call: the server has answered one
+	acted     bool                       // an earlier request may have had an effect: it carried answers, or the server deferred the call
+	busy      int                        // how often the server has deferred the call
+	failures  int                        // of this round
+	unknown   bool                       // a failed request of this round may have reached the server
 }
 
-// CallTool implements Client. It makes requests until one ends with a result: a server may ask for input first, put the call
-// off, or do it as a task.
+// CallTool implements Client. It makes requests until one ends with a result: the server may first ask for input, defer the
+// call, or run it as a task.
 func (c *client) CallTool(ctx context.Context, call Call) (raw json.RawMessage, err error) {
-	r := c.enroll(ctx, call)
-	defer func() { c.leave(r, err) }()
+	r := c.addCall(ctx, call)
+	defer func() { c.removeCall(r, err) }()
 	if call.Follow != "" {
 		return c.followTask(ctx, r, mcpTask{Task: Task{ID: call.Follow}})
 	}
-	next, err := c.resumed(call)
+	next, err := c.firstRound(call)
 	for err == nil {
 		var x *pendingRequest
 		if x, err = c.toolRequest(r, next); err != nil {
 			break
 		}
 		raw, err = c.roundTrip(ctx, x, call.Gate)
-		if call.Gate = nil; err != nil { // it is for the first request
+		if call.Gate = nil; err != nil { // the gate is for the first request only
 			next, err = c.roundFailed(ctx, r, next, err)
 			continue
 		}
@@ -76,15 +76,15 @@ func (c *client) CallTool(ctx context.Context, call Call) (raw json.RawMessage, 
 	return nil, err
 }
 
-// resumed returns the first round of a call. If the call continues an earlier one, the round brings the answers.
-func (c *client) resumed(call Call) (round, error) {
+// firstRound returns the first round of a call. If the call continues an earlier one, the round carries the answers.
+func (c *client) firstRound(call Call) (round, error) {
 	from := call.Resume
 	if from == nil {
 		return round{}, nil
 	}
 	if !c.isModern() {
 		return round{}, Errorf(Misconfigured,
-			"the MCP server now speaks an older revision than when it asked, and cannot continue the call; call the tool again")
+			"the MCP server now uses an older revision than when it asked, and cannot continue the call; call the tool again")
 	}
 	next := round{number: from.Round, state: from.Server, responses: make(map[string]json.RawMessage)}
 	maps.Copy(next.responses, from.Answers)
@@ -96,8 +96,8 @@ func (c *client) resumed(call Call) (round, error) {
 	return next, nil
 }
 
-// unfinished returns the members of a result that may not be final, else nil. Parsing is avoided for the others, because most results are final
-// and long.
+// unfinished returns the members of a result that may not be final, else nil. It does not parse other results, because most are final, and some
+// are long.
 func unfinished(raw json.RawMessage) map[string]json.RawMessage {
 	if !bytes.Contains(raw, []byte(`"input_required"`)) && !bytes.Contains(raw, []byte(`"task"`)) {
 		return nil
@@ -109,8 +109,9 @@ func unfinished(raw json.RawMessage) map[string]json.RawMessage {
 	return fields
 }
 
-// roundFailed returns the round that follows a failed one. A request that is not the first of its call is repeated if
-// Call.Again allows it; after a failure of the first, the caller of CallTool repeats the whole call. The final error covers all requests.
+// roundFailed returns the round that follows a failed one, or the error that ends the call. A request that is not the first of its call is
+// repeated if Call.Again allows it; after a failure of the first request, the caller of CallTool may repeat the whole call. MayHaveRun of the
+// error covers all requests of the call.
 func (c *client) roundFailed(ctx context.Context, r *running, last round, err error) (round, error) {
 	e := *As(err)
 	if last.again {
@@ -129,13 +130,13 @@ func (c *client) roundFailed(ctx context.Context, r *running, last round, err er
 	return last, err
 }
 
-// waitWhileBusy waits before the next attempt at a call that the server put off.
+// waitWhileBusy waits after the server deferred the call, and returns the next round.
 func (c *client) waitWhileBusy(ctx context.Context, last round, fields map[string]json.RawMessage) (round, error) {
 	next := round{number: last.number + 1, again: true, acted: true, busy: last.busy + 1}
 	if next.busy > maxBusy {
 		return next, endedf(Unavailable, "the server deferred the call %d times", next.busy)
 	}
-	if !pause(ctx, nil, min(firstWait<<last.busy, lastWait)) {
+	if !pause(ctx, nil, firstWait<<last.busy) {
 		return next, GivenUp(ctx, true)
 	}
 	return next, next.keepState(fields)
@@ -149,7 +150,7 @@ func (n *round) keepState(fields map[string]json.RawMessage) error {
 	return nil
 }
 
-// gather resolves the inputRequests of a result (multi round-trip request).
+// gather gets the answers to the inputRequests of a result (multi round-trip request), and returns the round that sends them.
 func (c *client) gather(r *running, last round, fields map[string]json.RawMessage) (round, error) {
 	next := round{number: last.number + 1, again: true, acted: last.acted || len(last.responses) > 0, busy: last.busy}
 	if next.number > maxRounds {
@@ -170,8 +171,7 @@ func (c *client) gather(r *running, last round, fields map[string]json.RawMessag
 			others[name] = in
 		}
 	}
-	// Ask models first: their answers are stored in the questions' state, so another replica that continues the call need not pay for
-	// them again.
+	// Ask models first. The questions' state holds the answers of models, so a pool that continues the call need not pay for them again.
 	keep := Continuation{Server: next.state, Round: next.number}
 	if keep.Answers, err = c.resolveAll(r, others); err != nil {
 		return next, err
@@ -197,7 +197,7 @@ func (c *client) gather(r *running, last round, fields map[string]json.RawMessag
 func (c *client) readInputs(raw json.RawMessage) (map[string]input, error) {
 	requests, err := strictjson.MemberMap(raw)
 	if err != nil || len(requests) > maxInputs {
-		return nil, brokenInput("its inputRequests are no object of at most %d", maxInputs)
+		return nil, brokenInput("its inputRequests are not an object with at most %d members", maxInputs)
 	}
 	inputs := make(map[string]input, len(requests))
 	for name, raw := range requests {
@@ -212,7 +212,7 @@ func (c *client) readInputs(raw json.RawMessage) (map[string]input, error) {
 func (c *client) readNamed(name string, raw json.RawMessage) (input, error) {
 	request, err := strictjson.MemberMap(raw)
 	if err != nil || name == "" || len(name) > maxInputName {
-		return input{}, brokenInput("one of its inputRequests cannot be read, or has no name, or too long a one")
+		return input{}, brokenInput("one of its inputRequests cannot be read, or its name is empty or longer than %d bytes", maxInputName)
 	}
 	in, err := c.readInput(stringOf(request["method"]), request["params"])
 	if err != nil {
@@ -221,7 +221,7 @@ func (c *client) readNamed(name string, raw json.RawMessage) (input, error) {
 	return in, nil
 }
 
-// resolveAll gets the answers to all inputs concurrently. The first failure ends the others, whose answers would not be used.
+// resolveAll gets the answers to all inputs concurrently. The first failure cancels the others.
 func (c *client) resolveAll(r *running, inputs map[string]input) (map[string]json.RawMessage, error) {
 	if len(inputs) == 0 {
 		return nil, nil
@@ -234,7 +234,7 @@ func (c *client) resolveAll(r *running, inputs map[string]input) (map[string]jso
 			raw, err := c.resolve(ctx, r, in)
 			switch {
 			case err != nil && in.sample != nil:
-				return endedf(NoModel, "the server asks for a model's answer in the middle of the call (%.100q), and got none: %w", name, err)
+				return endedf(NoModel, "the server asked for a model's answer in the middle of the call (%.100q), and got none: %w", name, err)
 			case err != nil:
 				return brokenInput("its question %.100q: %w", name, err)
 			}
@@ -251,13 +251,14 @@ func (c *client) resolveAll(r *running, inputs map[string]input) (map[string]jso
 	return answers, err
 }
 
-// brokenInput returns the error for a server whose input request cannot be answered. Its request has ended.
+// brokenInput returns the error for a request for input that cannot be answered. The server has ended the call's request by asking.
 func brokenInput(format string, args ...any) *Error {
 	return endedf(Protocol, "the server asks for more input in the middle of the call, but "+format, args...)
 }
 
-// openFirst handles URLElicitationRequired (-32042, MCP 2025-11-25): the server rejected the call, without running it, until the user has
-// opened the listed pages. Once the user accepts all of them, or the server reports them complete, the call is sent again.
+// openFirst handles URLElicitationRequired (-32042, MCP 2025-11-25): the server rejects the call, without running it, until the user has
+// opened the listed pages. If the user accepts all of them, or the server reports them complete, openFirst returns the round that sends the
+// call again.
 func (c *client) openFirst(r *running, last round, refusal *Error) (round, error) {
 	next := round{number: last.number + 1, again: true, acted: last.acted, busy: last.busy}
 	pages := readPages(next.number, refusal.Data)
@@ -271,14 +272,14 @@ func (c *client) openFirst(r *running, last round, refusal *Error) (round, error
 	for _, a := range answers {
 		if memberOf(a, "action") != string(Accept) {
 			e := *refusal
-			e.Message = "the server wants a page opened first, which was not done: " + e.Message
+			e.Message = "the server requires that a page is opened first, and it was not opened: " + e.Message
 			return next, &e
 		}
 	}
 	return next, nil
 }
 
-// readPages reads the pages that an error says must be opened; nil if they cannot be read, or one is not a page that may be opened.
+// readPages returns the pages that the data of an error lists, or nil if they cannot be read or one of them may not be opened.
 func readPages(number int, data json.RawMessage) map[string]input {
 	fields, err := strictjson.MemberMap(data)
 	var list []json.RawMessage

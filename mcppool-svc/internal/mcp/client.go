@@ -29,23 +29,23 @@ type client struct {
 	server  *registry.Server
 	era     era
 	version string              // of this program
-	hide    func(string) string // takes secrets out of a message
+	hide    func(string) string // hides secrets in a message
 
-	// stopCancels: ending the transport's request cancels the call, so that no notification is sent. hangsUp: no response can arrive after
-	// that. oneStream: the responses to all requests come on one stream.
+	// Properties of the transport. stopCancels: cancelling the transport's request cancels the call, so no notification is sent.
+	// hangsUp: no response can arrive after such a cancellation. oneStream: the responses to all requests come on one stream.
 	stopCancels, hangsUp, oneStream bool
 
-	// Set by the handshake, before others have the client.
+	// Set by the handshake, before the client is used.
 	info      Info
 	serverCan mcp.ServerCapabilities
-	canTask   bool   // tools may be called as tasks if their definitions say so
-	meta      []byte // members of _meta in each request, with a comma after each; empty in revisions with a handshake
+	canTask   bool   // tools may be called as tasks if their definitions allow it
+	meta      []byte // members of _meta in each request, each followed by a comma; empty in revisions with a handshake
 
-	shared   bool     // all users share the connection: messages that name no call are dropped
+	shared   bool     // all users share the connection: logs, and questions that name no call, reach no one
 	roots    []string // the answer to roots/list
 	sampling bool     // the server may ask models
 
-	throttle *rate.Limiter // of messages that the server sends unasked
+	throttle *rate.Limiter // limits unsolicited messages of the server
 
 	serving atomic.Int32   // requests of the server in progress
 	work    sync.WaitGroup // goroutines of the connection
@@ -63,25 +63,25 @@ type client struct {
 	closing bool                                    // guarded by mu; Close was called
 	err     error                                   // guarded by mu; why the connection ended
 	calls   map[string]*running                     // guarded by mu; by progress token
-	waiting map[int64]*pendingRequest               // guarded by mu; requests whose responses come on a stream of all responses
-	open    map[questionKey]context.CancelCauseFunc // guarded by mu; cancel functions of open questions, by the server's names for them
-	early   map[questionKey]error                   // guarded by mu; why questions ended that have not arrived yet, by the same keys
+	waiting map[int64]*pendingRequest               // guarded by mu; requests whose responses come on the one stream of all responses
+	open    map[questionKey]context.CancelCauseFunc // guarded by mu; cancel functions of open questions
+	early   map[questionKey]error                   // guarded by mu; why questions ended that have not arrived yet
 
-	wasUnclear sync.Once       // logs that a question was refused because it named no call
+	logUnclear sync.Once       // logs that a question was refused because it named no call
 	held       []chan *running // guarded by mu; questions whose call is not known yet; each receives its call, or nil if it is refused
 	unsettled  bool            // guarded by mu; the server never answered a call that was given up
-	patience   time.Duration   // how long a question is held
-	unnamed    func()          // called for questions that name no call; set by Connect; may be nil
+	holdFor    time.Duration   // how long a question is held
+	onUnnamed  func()          // called for questions that name no call; set by Connect; may be nil
 }
 
 func (c *Connector) newClient(s *registry.Server, e era) *client {
 	conn := &client{
 		log: c.log, server: s, era: e, version: c.cfg.Version, limit: c.cfg.MaxMessage,
 		calls: make(map[string]*running), waiting: make(map[int64]*pendingRequest), open: make(map[questionKey]context.CancelCauseFunc), early: make(map[questionKey]error),
-		throttle: rate.NewLimiter(noteRate, noteBurst), patience: clearWithin, hide: func(text string) string { return text },
+		throttle: rate.NewLimiter(noteRate, noteBurst), holdFor: holdLimit, hide: func(text string) string { return text },
 		shared: s.Isolation == registry.Shared, roots: s.Roots, sampling: s.Sampling != nil && s.Builtin == nil,
 	}
-	conn.offers.subscribed, conn.offers.turn = make(map[string]*subscribed), semaphore.NewWeighted(1)
+	conn.offers.subscribed, conn.offers.subscribing = make(map[string]*subscribers), semaphore.NewWeighted(1)
 	conn.life, conn.finish = context.WithCancel(context.Background())
 	return conn
 }
@@ -112,7 +112,7 @@ func (c *client) isDone() bool { return c.life.Err() != nil }
 // isModern reports whether the connection is of a revision without a handshake.
 func (c *client) isModern() bool { return c.era == modern }
 
-// fail ends the connection; the first reason stays.
+// fail ends the connection. The first error is kept as the reason.
 func (c *client) fail(err error) {
 	c.mu.Lock()
 	if !c.isDone() {
@@ -134,7 +134,7 @@ func (c *client) Close() error {
 	return nil
 }
 
-// background runs do in a goroutine that Close waits for. It returns false, and does nothing, if the connection is being closed.
+// background runs do in a goroutine that Close waits for. If the connection is being closed, it does nothing and returns false.
 func (c *client) background(do func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,7 +145,7 @@ func (c *client) background(do func()) bool {
 	return true
 }
 
-// notify sends a notification.
+// notify sends a notification to the server.
 func (c *client) notify(method string, params map[string]any) error {
 	message := map[string]any{"jsonrpc": mcp.JSONRPC_VERSION, "method": method}
 	if params != nil {

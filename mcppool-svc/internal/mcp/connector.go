@@ -22,25 +22,25 @@ import (
 // DefaultMaxMessage is the longest message that a server may send.
 const DefaultMaxMessage = 32 << 20
 
-// OpenBuiltin makes a server that runs in this process; the closer ends it.
+// OpenBuiltin makes a server that runs in this process; closing the closer ends the server.
 type OpenBuiltin func(root string) (*server.MCPServer, io.Closer, error)
 
 // Config configures a Connector.
 type Config struct {
 	Version    string   // of this program, for the servers
 	MaxMessage int      // bytes; DefaultMaxMessage if 0
-	Environ    []string // the environment that children inherit from, and that references are resolved in
+	Environ    []string // the environment that children inherit from, and whose variables references name
 	Builtins   map[string]OpenBuiltin
 	Functions  map[string][]Function // built-in servers that are Go functions
 	// ChildLimits bound each process of a child.
 	ChildLimits process.Limits
-	// AllowAddresses are ranges that servers of plain users, and redirects, may lead to beside public ones.
+	// AllowAddresses are the ranges, beside public addresses, in which servers of plain users and targets of redirects may be.
 	AllowAddresses []netip.Prefix
-	// Credentials returns the tokens of a user's connection to a server; it and its result may be nil.
+	// Credentials returns the tokens of a user's connection to a server. Credentials and its result may be nil.
 	Credentials func(s *registry.Server, user string) outbound.Credentials
-	// TransportHints remember how servers were reached; may be nil.
+	// TransportHints remembers the route by which each server was reached; may be nil.
 	TransportHints Memory
-	// AnonymousElicitors remember which servers ask without naming the call; may be nil.
+	// AnonymousElicitors remembers the servers that ask without naming the call; may be nil.
 	AnonymousElicitors Memory
 }
 
@@ -51,7 +51,7 @@ type Connector struct {
 	launcher *process.Launcher
 }
 
-// NewConnector makes a Connector; Close it once all its connections are closed.
+// NewConnector makes a Connector. The caller closes it after all its connections.
 func NewConnector(cfg Config, log *slog.Logger) *Connector {
 	if cfg.MaxMessage == 0 {
 		cfg.MaxMessage = DefaultMaxMessage
@@ -62,7 +62,7 @@ func NewConnector(cfg Config, log *slog.Logger) *Connector {
 // Close ends the thread that starts children.
 func (c *Connector) Close() { c.launcher.Close() }
 
-// expand resolves references in values that an operator configured.
+// expand resolves the references in a server's settings.
 func (c *Connector) expand(s *registry.Server, values map[string]string) (map[string]string, error) {
 	out, err := s.Expand(values, func(name string) (string, bool) { return process.Getenv(c.cfg.Environ, name) })
 	if err != nil {
@@ -71,7 +71,7 @@ func (c *Connector) expand(s *registry.Server, values map[string]string) (map[st
 	return out, nil
 }
 
-// Secrets resolves references in one value of a server's settings.
+// Secrets returns a function that resolves the references in one value of a server's settings.
 func Secrets(environ []string) func(*registry.Server, string) (string, error) {
 	return func(s *registry.Server, value string) (string, error) {
 		const name = "oauth.client_secret"
@@ -80,41 +80,40 @@ func Secrets(environ []string) func(*registry.Server, string) (string, error) {
 	}
 }
 
-// literal makes a redactor of values that must not show up in messages: a server may echo its secrets.
-func literal(values map[string]string) *strings.Replacer {
-	const short = 6 // shorter ones are no secrets, and would garble any text
+// newRedactor returns a replacer that hides values in messages: a server may echo its secrets.
+func newRedactor(values map[string]string) *strings.Replacer {
+	const minLength = 6 // hiding shorter values would garble any text
 	var pairs []string
 	for _, v := range values {
-		if len(v) >= short {
+		if len(v) >= minLength {
 			pairs = append(pairs, v, "***")
 		}
 	}
 	return strings.NewReplacer(pairs...)
 }
 
-// Memory remembers the route that worked for a server, by registry.Server.Origin, so that routes that it refuses are not tried each time. If
-// the remembered route fails, the others are tried.
+// Memory keeps one text for each server, by registry.Server.Origin, across restarts.
 type Memory interface {
-	// Recall returns the route that was remembered recently, or "".
+	// Recall returns the text, or "" if there is none or it is too old.
 	Recall(origin string) string
-	// Remember replaces it; an empty way forgets.
-	Remember(origin, way string)
+	// Remember replaces the text; "" deletes it.
+	Remember(origin, text string)
 }
 
-// route is a transport and the kind of its revisions, by the name that is remembered.
+// route is a transport together with an era. Its text is kept in Config.TransportHints.
 type route string
 
 const (
-	// byDiscovery comes first over HTTP, as the specification has it for clients of both eras: a server that can be asked
-	// statelessly is one that any pool can ask.
+	// byDiscovery is the first route over HTTP, as the specification requires of clients of both eras. Any replica of the pool can use a
+	// server without a session.
 	byDiscovery route = "discovery"
-	// byHandshake comes first otherwise: a child process belongs to one pool in any case, it is cheaper than the revisions
-	// without one, and discovery costs 5 s with a server that ignores unknown requests.
+	// byHandshake is the first route to other servers. A child process belongs to one pool anyway, and the handshake is cheaper than
+	// discovery, which takes 5 s with a server that ignores unknown requests.
 	byHandshake route = "handshake"
 	byEvents    route = "sse" // the older HTTP transport
 )
 
-// routesOf returns the routes to reach a server, the one that worked last time first.
+// routesOf returns the routes to a server in the order in which they are tried, the remembered one first.
 func routesOf(s *registry.Server, remembered string) []route {
 	routes := []route{byHandshake}
 	switch {
@@ -126,43 +125,42 @@ func routesOf(s *registry.Server, remembered string) []route {
 		routes = []route{byHandshake, byDiscovery}
 	}
 	if i := slices.Index(routes, route(remembered)); i > 0 {
-		last := routes[i]
-		routes = slices.Insert(slices.Delete(routes, i, i+1), 0, last)
+		routes = slices.Insert(slices.Delete(routes, i, i+1), 0, route(remembered))
 	}
 	return routes
 }
 
-// Connect starts or reaches a server for a user and shakes hands. ctx bounds that, not the life of the connection. The error is an
-// *Error whose message says how to correct it.
+// Connect starts or reaches a server for a user and makes the handshake. ctx bounds Connect, not the life of the connection. The error is
+// an *Error whose message tells how to correct it.
 func (c *Connector) Connect(ctx context.Context, s *registry.Server, user string) (Client, error) {
 	if s.Builtin != nil && c.cfg.Functions[s.Builtin.Name] != nil {
 		return c.connectFunctions(s.Builtin.Name, c.cfg.Functions[s.Builtin.Name]), nil
 	}
 	origin := s.Origin()
 	remembered := recall(c.cfg.TransportHints, origin)
-	var first error
-	for _, w := range routesOf(s, remembered) {
-		conn, err := c.connectBy(ctx, s, user, w)
+	var reported error // the error of the handshake tells people most
+	for _, r := range routesOf(s, remembered) {
+		conn, err := c.connectBy(ctx, s, user, r)
 		if err == nil {
-			if w == routesOf(s, "")[0] {
-				w = "" // the default first route need not be remembered
+			if r == routesOf(s, "")[0] {
+				r = "" // the default first route need not be remembered
 			}
-			learn(c.cfg.TransportHints, origin, remembered, string(w))
-			conn.unnamed = sync.OnceFunc(func() { // it asks without naming the call, until its registration changes
+			learn(c.cfg.TransportHints, origin, remembered, string(r))
+			conn.onUnnamed = sync.OnceFunc(func() {
 				learn(c.cfg.AnonymousElicitors, origin, recall(c.cfg.AnonymousElicitors, origin), "asks")
 			})
 			return conn, nil
 		}
-		if first == nil || w == byHandshake || saysMore(err, w) {
-			first = err // the error of a handshake tells people most
+		if reported == nil || r == byHandshake || isMoreUseful(err, r) {
+			reported = err
 		}
-		if !refuses(err) && (string(w) != remembered || !outdated(err)) {
+		if !isRouteRefused(err) && (string(r) != remembered || !mayBeOutdated(err)) {
 			break
 		}
-		c.log.DebugContext(ctx, "an MCP server refuses a way to speak to it; trying the next", "mcp_id", s.ID, "way", w, "error", err)
+		c.log.DebugContext(ctx, "an MCP server does not support a transport or revision; trying the next", "mcp_id", s.ID, "route", r, "error", err)
 	}
 	learn(c.cfg.TransportHints, origin, remembered, "") // the remembered route may be wrong
-	return nil, first
+	return nil, reported
 }
 
 func recall(m Memory, origin string) string {
@@ -172,41 +170,41 @@ func recall(m Memory, origin string) string {
 	return m.Recall(origin)
 }
 
-func learn(m Memory, origin, remembered, way string) {
-	if m != nil && way != remembered {
-		m.Remember(origin, way)
+func learn(m Memory, origin, remembered, text string) {
+	if m != nil && text != remembered {
+		m.Remember(origin, text)
 	}
 }
 
-// saysMore reports whether the error of a later way tells more than that of the first: the server knows the way.
-func saysMore(err error, w route) bool {
+// isMoreUseful reports whether the error of a later route tells people more than an earlier one: the server supports the route.
+func isMoreUseful(err error, r route) bool {
 	if As(err).Kind == LoginRequired {
 		return true
 	}
-	return w == byEvents && !errors.Is(err, errNoStream) && As(err).Kind != Unavailable
+	return r == byEvents && !errors.Is(err, errNoStream) && As(err).Kind != Unavailable
 }
 
-// refuses reports whether a server does not know a way to speak to it, as opposed to other errors.
-func refuses(err error) bool {
+// isRouteRefused reports whether the error means that the server does not support the route.
+func isRouteRefused(err error) bool {
 	e := As(err)
-	return errors.Is(err, errOtherWay) || errors.Is(err, errNoStream) ||
+	return errors.Is(err, errOtherRoute) || errors.Is(err, errNoStream) ||
 		e.Kind == Answered && (e.Code == mcp.METHOD_NOT_FOUND || e.Code == mcp.UNSUPPORTED_PROTOCOL_VERSION)
 }
 
-// outdated reports whether the remembered way may be the reason for an error: something answered, but not as before.
-func outdated(err error) bool {
+// mayBeOutdated reports whether the remembered route may be the reason for an error: the server answered, but not as before.
+func mayBeOutdated(err error) bool {
 	e := As(err)
-	answered, ok := errors.AsType[*statusError](err)
-	return e.Kind == Protocol || e.Kind == Answered || e.Kind == Unavailable && ok && !statusPasses(answered.status)
+	status, ok := errors.AsType[*statusError](err)
+	return e.Kind == Protocol || e.Kind == Answered || e.Kind == Unavailable && ok && !isTransient(status.status)
 }
 
-func (c *Connector) connectBy(ctx context.Context, s *registry.Server, user string, w route) (*client, error) {
+func (c *Connector) connectBy(ctx context.Context, s *registry.Server, user string, r route) (*client, error) {
 	switch {
 	case s.Builtin != nil:
 		return c.connectBuiltin(ctx, s)
 	case s.HTTP != nil:
-		return c.connectHTTP(ctx, s, user, w)
-	case s.Stdio != nil && w == byDiscovery:
+		return c.connectHTTP(ctx, s, user, r)
+	case s.Stdio != nil && r == byDiscovery:
 		return c.connectStdio(ctx, s, modern)
 	case s.Stdio != nil:
 		return c.connectStdio(ctx, s, legacy)
@@ -230,7 +228,7 @@ func (c *Connector) CheckSecrets(s *registry.Server) error {
 	return err
 }
 
-// CheckTarget looks for a server's program, or connects to its address without a request, and returns what it found.
+// CheckTarget looks for a server's program, or connects to its address without sending a request. It returns a description of what it found.
 func (c *Connector) CheckTarget(ctx context.Context, s *registry.Server) (found string, err error) {
 	switch {
 	case s.Stdio != nil:

@@ -21,24 +21,24 @@ type Client interface {
 	// ToolsVersion changes each time the server reports that its tools changed.
 	ToolsVersion() uint64
 	// CallTool calls a tool and returns the raw result. It answers the server's questions meanwhile, and follows an MCP task. If ctx is
-	// cancelled, it notifies the server, and waits a moment for a result; after a deadline it does not wait.
+	// cancelled, CallTool tells the server and waits a moment for a result; after a deadline it does not wait.
 	CallTool(ctx context.Context, call Call) (json.RawMessage, error)
 	// Done is closed when the connection can no longer be used.
 	Done() <-chan struct{}
-	// Err returns why, after Done; nil if the connection was closed on purpose.
+	// Err returns the reason after Done is closed; nil if the connection was closed on purpose.
 	Err() error
-	// Close ends the connection and the process behind it, and returns when both have ended. It may be called again.
+	// Close ends the connection and the server's process, and returns when both have ended. It may be called again.
 	Close() error
 
-	// Probe sends a request and waits for any answer. An error means that there was none.
+	// Probe sends a request and returns nil if the server answers it, even with a JSON-RPC error.
 	Probe(ctx context.Context) error
-	// OnChange sets the function that is called when a list of the server changes, that of the tools included. It must not block.
+	// OnChange sets the function that is called when a list of the server changes, including the tools. changed must not block.
 	OnChange(changed func())
-	// Rest releases resources that Wake acquires again; it returns false if there are none. It must not block.
+	// Rest releases the resources that Wake acquires again, and returns false if the connection has none. It does not block.
 	Rest() bool
-	// Wake acquires them again before the client is used. The cached lists are then outdated. It must not block.
+	// Wake acquires the resources again before the client is used. The cached lists are then outdated. It does not block.
 	Wake()
-	// Settled returns true until a call is given up that the server has not answered. After that a question may be for that call.
+	// Settled returns false once a call was given up that the server may still work on: a question of the server may be for that call.
 	Settled() bool
 	// Stderr returns the server's stderr; empty if it has none.
 	Stderr() Stderr
@@ -90,34 +90,34 @@ type Call struct {
 	Name      string
 	Arguments strictjson.Document // an object; the zero Document is an empty one
 	Meta      []Meta              // goes into _meta beside the progress token
-	// Gate is called right before the first request is sent; its error keeps the request back. It may be nil.
+	// Gate is called right before the first request is sent; if it returns an error, nothing is sent. It may be nil.
 	Gate func() error
 	// Notify receives progress, logs and tasks. It is called from the goroutine that reads the connection and must not block.
 	Notify func(Notification)
-	// Ask gets the answer to a question of the server. It returns when there is one or ctx ends; any other error refuses the
+	// Ask gets the answer to a question of the server. It returns when there is an answer or ctx ends; any other error refuses the
 	// question and is sent to the server. If Ask is nil, all questions are refused.
 	Ask func(context.Context, Question) (Answer, error)
-	// Unclear is called when a question was refused that may have been this call's. It may be nil.
+	// Unclear is called when a question was refused that may have been for this call. It may be nil.
 	Unclear func()
-	// Again reports whether to repeat a later request of the call after its try-th failure, and waits before it returns true. If
-	// it is nil, none is repeated.
-	Again func(ctx context.Context, try int, err *Error) bool
+	// Again is called when a request of the call fails after the server has answered an earlier one. failures counts the failures of that
+	// request. If the request is to be repeated, Again waits and returns true. If Again is nil, none is repeated.
+	Again func(ctx context.Context, failures int, err *Error) bool
 	// Sample asks a model for the server; its error is sent to the server. If Sample is nil, all requests for a model are refused.
 	Sample func(context.Context, Sample) (Sampled, error)
-	// Resume continues a call that ended by asking, with Answers by the ids of the questions; nil for a new call.
+	// Resume continues a call that ended with questions; Answers holds the answers by the ids of the questions. It is nil for a new call.
 	Resume  *Continuation
 	Answers map[string]Answer
-	// Task asks for a task that runs the call, in revisions that leave that to the client, and TaskTTL for how long it is kept.
+	// Task asks the server to run the call as a task, in revisions in which the client decides that, and to keep the task for TaskTTL.
 	Task    bool
 	TaskTTL time.Duration
-	// Follow is the id of a task that runs the call already: it is waited for, and not started again.
+	// Follow is the id of a task that already runs the call: CallTool waits for that task and starts no other.
 	Follow string
 }
 
 // Meta is one entry of a call's _meta.
 type Meta struct{ Key, Value string }
 
-// Notification is sent while a call runs. It has one of these.
+// Notification is sent while a call runs. One of its fields is set.
 type Notification struct {
 	Progress *Progress
 	Log      *Log
@@ -136,16 +136,16 @@ type Log struct {
 	Level, Logger, Data string
 }
 
-// Task is a call that the server runs on its own; its result can be fetched later by its id.
+// Task is a call that the server runs in the background; its result can be fetched later by the task's id.
 type Task struct {
 	ID       string
-	TTL      time.Duration // 0 if the server does not tell
+	TTL      time.Duration // 0 if the server sets none
 	Status   string        // working, input_required, completed, failed or cancelled
 	Message  string
-	Portable bool // any connection to the server can ask for it
+	Portable bool // any connection to the server can ask for the task
 }
 
-// ErrStopping ends calls because the pool stops. A task that any connection can ask for outlives it.
+// ErrStopping is the cause that ends calls when the pool stops. A portable task outlives the pool.
 var ErrStopping = errors.New("the MCP pool is stopping")
 
 // Offers is implemented by Clients whose servers can offer more than tools. Errors are *Error.
@@ -163,13 +163,13 @@ type Offers interface {
 	Subscribe(ctx context.Context, uri string) (*Subscription, error)
 }
 
-// Completion is an argument that is being typed, of a prompt or of a resource's address.
+// Completion is an argument that is being typed, of a prompt or of a resource's address. Either Prompt or URITemplate is set.
 type Completion struct {
-	Prompt      string // one of the two
+	Prompt      string
 	URITemplate string
-	Argument    string
-	Value       string            // so far
-	Context     map[string]string // arguments that are filled in
+	Argument    string            // its name
+	Value       string            // typed so far
+	Context     map[string]string // arguments that are already filled in
 }
 
 // Stderr is the end of a child process's stderr, without the secrets that the process was given.

@@ -27,7 +27,7 @@ const (
 	Answered
 	// TooLarge: a message of the server, or to it, is over the limit.
 	TooLarge
-	// Unauthorized: the server requires a credential, or another one.
+	// Unauthorized: the server requires a credential, or refuses the one that was sent.
 	Unauthorized
 	// Interrupted: the caller's context ended. errors.Is distinguishes cancellation from a deadline.
 	Interrupted
@@ -41,7 +41,7 @@ const (
 	NoModel
 )
 
-// Error is the error of a connect or a request.
+// Error is the error of connecting or of a request.
 type Error struct {
 	Kind Kind
 	// Message is the whole text, including that of the cause.
@@ -56,9 +56,9 @@ type Error struct {
 	Code int
 	// Lost reports that the connection can no longer be used; a new one may work.
 	Lost bool
-	// Transient reports that a retry may succeed soon: the network, a server that restarts, too many requests.
+	// Transient reports that a retry may succeed soon: the network failed, the server restarts, or there were too many requests.
 	Transient bool
-	// Remembered reports that no attempt was made, because the same attempt failed a moment ago.
+	// Remembered reports that no attempt was made, because one failed a moment ago; this is its error.
 	Remembered bool
 	// RetryAfter is how long the server asks to wait; 0 if it does not.
 	RetryAfter time.Duration
@@ -95,12 +95,12 @@ func endedf(kind Kind, format string, args ...any) *Error {
 	return e
 }
 
-// Panicked is the error of a tool in this process that panicked.
+// Panicked returns the error of a tool in this process that panicked.
 func Panicked(with any) *Error {
 	return &Error{Kind: Answered, Code: mcp.INTERNAL_ERROR, MayHaveRun: true, Message: fmt.Sprintf("the tool panicked: %.1000v", with)}
 }
 
-// Find returns the Error in err, or nil if there is none. What may not be reached is one.
+// Find returns the Error in err, or nil if there is none. It converts an *outbound.Error.
 func Find(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
@@ -115,7 +115,7 @@ func Find(err error) *Error {
 	return &Error{Kind: Misconfigured, Message: refused.Message}
 }
 
-// As finds the Error in err; others become Unavailable and sent, which promises least.
+// As returns the Error in err. It turns any other error into one of kind Unavailable that may have run, which promises least.
 func As(err error) *Error {
 	if e := Find(err); e != nil {
 		return e
@@ -123,7 +123,7 @@ func As(err error) *Error {
 	return &Error{Kind: Unavailable, Message: err.Error(), MayHaveRun: true, Err: err}
 }
 
-// statusError is an HTTP status instead of an answer.
+// statusError is an HTTP status other than the one expected.
 type statusError struct{ status int }
 
 func (e *statusError) Error() string { return "HTTP " + statusText(e.status) }
@@ -132,19 +132,19 @@ func statusText(status int) string {
 	return strings.TrimSpace(http.StatusText(status)) + " (" + strconv.Itoa(status) + ")"
 }
 
-// refused returns the error of a request that was answered with an HTTP error status. Some statuses prove that no tool ran; with all others
-// one may have run. said is the JSON-RPC error in the response, or nil.
-func refused(status int, after time.Duration, said *Error) *Error {
+// httpError returns the error of a request that was answered with an HTTP error status. Some statuses prove that no tool ran; with all others
+// one may have run. retryAfter is what the server asks for. rpcErr is the JSON-RPC error in the response, or nil.
+func httpError(status int, retryAfter time.Duration, rpcErr *Error) *Error {
 	e := &Error{Kind: Unavailable, MayHaveRun: true, Err: &statusError{status}, Message: "the server answered HTTP " + statusText(status),
-		Transient: statusPasses(status), RetryAfter: after}
+		Transient: isTransient(status), RetryAfter: retryAfter}
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		e.Kind, e.MayHaveRun = Unauthorized, false
-		e.Message += ": it wants a credential, or another one; put it in the server's `headers`"
+		e.Message += ": it requires a credential, or a different one; put it in the server's `headers`"
 		return e
 	case http.StatusNotFound:
-		if said != nil && said.Code == mcp.METHOD_NOT_FOUND {
-			break // since 2026-07-28 this status is for unknown methods
+		if rpcErr != nil && rpcErr.Code == mcp.METHOD_NOT_FOUND {
+			break // since 2026-07-28 servers answer unknown methods with this status
 		}
 		e.MayHaveRun, e.Lost = false, true
 		e.Message += ": it does not know the session, or the address is wrong"
@@ -153,21 +153,21 @@ func refused(status int, after time.Duration, said *Error) *Error {
 		e.MayHaveRun = false
 		return e
 	}
-	if said == nil {
+	if rpcErr == nil {
 		return e
 	}
-	e.Message += ": " + said.Message
-	if status == http.StatusBadRequest && strings.Contains(strings.ToLower(said.Message), "session") {
-		// Some servers answer 400 instead of 404 once they have forgotten a session.
+	e.Message += ": " + rpcErr.Message
+	if status == http.StatusBadRequest && strings.Contains(strings.ToLower(rpcErr.Message), "session") {
+		// Some servers answer 400 instead of 404 if they no longer know the session.
 		e.MayHaveRun, e.Lost = false, true
 		return e
 	}
-	e.Kind, e.Code, e.Data = Answered, said.Code, said.Data
+	e.Kind, e.Code, e.Data = Answered, rpcErr.Code, rpcErr.Data
 	return e
 }
 
-// statusPasses reports whether an HTTP status means a problem that may soon pass.
-func statusPasses(status int) bool {
+// isTransient reports whether an HTTP status means a temporary problem.
+func isTransient(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
 		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:

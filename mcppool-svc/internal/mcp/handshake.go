@@ -28,8 +28,8 @@ const (
 )
 
 const (
-	// discoverLimit bounds discovery over HTTP. It is long, because a slow server would be taken for an old one; hardly any server leaves
-	// an HTTP request without an answer.
+	// discoverLimit bounds discovery over HTTP. It is long so that a slow server is not taken for an old one; hardly any server leaves an
+	// HTTP request unanswered.
 	discoverLimit = 15 * time.Second
 	// discoverLimitStdio bounds discovery over stdio, where old servers ignore unknown requests.
 	discoverLimitStdio = 5 * time.Second
@@ -37,8 +37,8 @@ const (
 	logLevelLimit = 5 * time.Second
 )
 
-// errOtherWay means that a server does not know the way in which it was spoken to: it speaks an older revision, or the older HTTP transport.
-var errOtherWay = errors.New("the server wants to be spoken to in another way")
+// errOtherRoute means that the server does not support the route: it needs an older revision, or the older HTTP transport.
+var errOtherRoute = errors.New("the server needs an older revision or transport")
 
 // handshake makes a connection ready for requests. The caller closes it on failure.
 func (c *client) handshake(ctx context.Context) error {
@@ -63,13 +63,13 @@ func (c *client) handshake(ctx context.Context) error {
 			PromptsListChanged:   can.Prompts != nil && can.Prompts.ListChanged,
 		}
 		if !filter.IsEmpty() { // in other revisions servers send changes by themselves
-			c.offers.open = func(ctx context.Context) error { return c.listen(ctx, filter, func(mcp.SubscriptionFilter) {}) }
+			c.offers.openStream = func(ctx context.Context) error { return c.listen(ctx, filter, func(mcp.SubscriptionFilter) {}) }
 			c.openChanges()
 		}
 		return nil
 	}
 	c.canTask = can.Tasks != nil && can.Tasks.Requests != nil && can.Tasks.Requests.Tools != nil && can.Tasks.Requests.Tools.Call != nil
-	if can.Logging != nil { // otherwise some send none
+	if can.Logging != nil { // some servers send no logs before a level is set
 		c.background(func() {
 			ctx, cancel := context.WithTimeout(c.life, logLevelLimit)
 			defer cancel()
@@ -82,7 +82,7 @@ func (c *client) handshake(ctx context.Context) error {
 // capabilityNames returns a server's capabilities other than tools, by their names in the API.
 func capabilityNames(can mcp.ServerCapabilities) []string {
 	names := make([]string, 0, 6)
-	for _, of := range []struct {
+	for _, capability := range []struct {
 		has  bool
 		name string
 	}{
@@ -93,8 +93,8 @@ func capabilityNames(can mcp.ServerCapabilities) []string {
 		{can.Logging != nil, "logging"},
 		{can.Tasks != nil, "tasks"},
 	} {
-		if of.has {
-			names = append(names, of.name)
+		if capability.has {
+			names = append(names, capability.name)
 		}
 	}
 	return names
@@ -106,7 +106,7 @@ func (c *client) initialize(ctx context.Context) error {
 		"protocolVersion": string(legacy), "clientInfo": mcp.Implementation{Name: "pawl", Version: c.version}, "capabilities": c.capabilities(),
 	})
 	if err != nil {
-		return refusedInitialize(As(err))
+		return explainInitialize(As(err))
 	}
 	var result mcp.InitializeResult
 	if err := json.Unmarshal(raw, &result); err != nil {
@@ -126,8 +126,9 @@ func (c *client) initialize(ctx context.Context) error {
 	return nil
 }
 
-// refusedInitialize explains an address that refuses initialize over HTTP.
-func refusedInitialize(e *Error) error {
+// explainInitialize turns an HTTP 4xx response to initialize into an error that tells what may be wrong with the address. It returns other
+// errors unchanged.
+func explainInitialize(e *Error) error {
 	status, ok := errors.AsType[*statusError](e)
 	if !ok || status.status/100 != 4 {
 		return e
@@ -136,13 +137,13 @@ func refusedInitialize(e *Error) error {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
 		return e
 	}
-	return &Error{Kind: Unavailable, Err: errors.Join(errOtherWay, status),
+	return &Error{Kind: Unavailable, Err: errors.Join(errOtherRoute, status),
 		Message: "the server refuses streamable HTTP (" + statusText(status.status) + "), and does not speak the older HTTP+SSE transport " +
 			"there either: the address may be wrong (many end in /mcp or /sse)"}
 }
 
-// discover sends server/discover, which replaces the handshake since 2026-07-28. If a server of older
-// revisions may have answered so, the error wraps errOtherWay.
+// discover sends server/discover, which replaces the handshake since 2026-07-28. The error wraps errOtherRoute if the server may be one of
+// older revisions.
 func (c *client) discover(ctx context.Context) error {
 	limit := discoverLimit
 	if _, ok := c.wire.(*stdio); ok {
@@ -151,21 +152,21 @@ func (c *client) discover(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	raw, err := c.ask(ctx, methodDiscover, "", nil)
-	if err != nil && As(err).Code == mcp.UNSUPPORTED_PROTOCOL_VERSION && names(As(err).Data, "supported") {
-		raw, err = c.ask(ctx, methodDiscover, "", nil) // it refuses the revision, and names it among those that it takes
+	if err != nil && As(err).Code == mcp.UNSUPPORTED_PROTOCOL_VERSION && listsModern(As(err).Data, "supported") {
+		raw, err = c.ask(ctx, methodDiscover, "", nil) // the server refused the revision, but lists it as supported
 	}
 	var result mcp.DiscoverResult
-	if err == nil && (!names(raw, "supportedVersions") || json.Unmarshal(raw, &result) != nil) {
-		err = sentf(Protocol, "the server does not answer server/discover as 2026-07-28 wants it")
+	if err == nil && (!listsModern(raw, "supportedVersions") || json.Unmarshal(raw, &result) != nil) {
+		err = sentf(Protocol, "the server's answer to server/discover does not follow MCP 2026-07-28")
 	}
 	if err != nil {
 		e := *As(err)
 		answered := e.MayHaveRun
 		if status, ok := errors.AsType[*statusError](err); ok {
-			answered = !statusPasses(status.status)
+			answered = !isTransient(status.status)
 		}
 		if answered && slices.Contains([]Kind{Answered, Protocol, Unavailable, Interrupted}, e.Kind) {
-			e.Err = errors.Join(e.Err, errOtherWay)
+			e.Err = errors.Join(e.Err, errOtherRoute)
 		}
 		return &e
 	}
@@ -177,21 +178,21 @@ func (c *client) discover(ctx context.Context) error {
 	return nil
 }
 
-// names reports whether the list under a key has the revision.
-func names(raw json.RawMessage, key string) bool {
+// listsModern reports whether the list of revisions under a key contains the modern one.
+func listsModern(raw json.RawMessage, key string) bool {
 	fields, err := strictjson.MemberMap(raw)
 	var revisions []string
 	return err == nil && json.Unmarshal(fields[key], &revisions) == nil && slices.Contains(revisions, string(modern))
 }
 
-// capabilities are the client capabilities that servers get.
+// capabilities returns the capabilities that the pool announces to the server.
 func (c *client) capabilities() mcp.ClientCapabilities {
 	can := mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapability{Form: &struct{}{}, URL: &struct{}{}}}
 	if c.sampling {
 		can.Sampling = &mcp.SamplingCapability{} // without tools and context
 	}
 	if len(c.roots) > 0 {
-		can.Roots = &struct { // they do not change during a connection
+		can.Roots = &struct { // roots do not change during a connection
 			ListChanged bool `json:"listChanged,omitempty"`
 		}{}
 	}
@@ -201,7 +202,7 @@ func (c *client) capabilities() mcp.ClientCapabilities {
 	return can
 }
 
-// setMeta writes the _meta of requests since 2026-07-28.
+// setMeta encodes the _meta of requests since 2026-07-28.
 func (c *client) setMeta() {
 	if !c.isModern() {
 		return
@@ -212,16 +213,16 @@ func (c *client) setMeta() {
 	if c.serverCan.Logging != nil {
 		meta[mcp.MetaKeyLogLevel] = mcp.LoggingLevelInfo
 	}
-	text, _ := json.Marshal(meta) // all of it marshals
+	text, _ := json.Marshal(meta) // cannot fail for these types
 	c.meta = append(text[1:len(text)-1], ',')
 }
 
-// noAnswer is the error of a server that does not answer the handshake in time.
+// noAnswer returns the error of a connect whose ctx ended before the server answered.
 func (c *client) noAnswer(ctx context.Context) *Error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return &Error{Kind: Interrupted, Message: "connecting was given up", Err: ctx.Err()}
 	}
-	e := &Error{Kind: Unavailable, Err: ctx.Err(), Message: "the server did not answer initialize in time"}
+	e := &Error{Kind: Unavailable, Err: ctx.Err(), Message: "the server did not answer in time"}
 	t, ok := c.wire.(*stdio)
 	if !ok {
 		e.Message += "; check its address, or raise its start_timeout"

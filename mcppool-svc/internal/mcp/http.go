@@ -28,33 +28,33 @@ const (
 	openLimit = 500 * time.Millisecond
 	// byeLimit bounds the DELETE that ends a session.
 	byeLimit = 2 * time.Second
-	// maxRefusal bounds how much is read of an error response.
+	// maxRefusal bounds how much of an error response is read.
 	maxRefusal = 64 << 10
 	// resumeAfter is how long to wait before a response stream is resumed if the server sets no time.
 	resumeAfter = time.Second
 )
 
 // web is the transport over HTTP. With streamable HTTP each message is a POST, answered by JSON or by a stream of events
-// (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports). With the older transport the answers to all requests come on
+// (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports). With the older transport the responses to all requests come on
 // one stream, which open opens.
 type web struct {
 	client *client
 	http   *http.Client
 	url    string
-	older  bool
+	older  bool // HTTP+SSE of 2024-11-05
 
-	session atomic.Pointer[string] // nil if there is none
+	session atomic.Pointer[string] // session id; nil if there is none
 	version atomic.Pointer[string] // the revision in use; nil if not known yet
 }
 
-// connectHTTP connects by streamable HTTP, or the older transport.
-func (c *Connector) connectHTTP(ctx context.Context, s *registry.Server, user string, w route) (*client, error) {
+// connectHTTP connects by streamable HTTP, or by the older transport if the route is byEvents.
+func (c *Connector) connectHTTP(ctx context.Context, s *registry.Server, user string, r route) (*client, error) {
 	era := legacy
-	if w == byDiscovery {
+	if r == byDiscovery {
 		era = modern
 	}
 	conn := c.newClient(s, era)
-	wire := &web{client: conn, url: s.HTTP.URL, older: w == byEvents}
+	wire := &web{client: conn, url: s.HTTP.URL, older: r == byEvents}
 	origin, err := c.newHTTPClient(s, user, wire)
 	if err != nil {
 		return nil, err
@@ -73,8 +73,8 @@ func (c *Connector) connectHTTP(ctx context.Context, s *registry.Server, user st
 	}
 	if err != nil {
 		failure := *As(err)
-		if who := "MCP server " + s.ID; !strings.Contains(failure.Message, who) { // login errors name it already
-			failure.Message = who + " at " + outbound.Place(origin) + ": " + conn.hide(failure.Message)
+		if name := "MCP server " + s.ID; !strings.Contains(failure.Message, name) { // login errors contain the name already
+			failure.Message = name + " at " + outbound.Place(origin) + ": " + conn.hide(failure.Message)
 		}
 		if failure.Kind == Unavailable && failure.Lost && !wire.older {
 			failure.Message += "; check that it runs and that its url is right"
@@ -83,15 +83,15 @@ func (c *Connector) connectHTTP(ctx context.Context, s *registry.Server, user st
 	}
 	if era == legacy && !wire.older {
 		opened := make(chan struct{}, 1)
-		conn.offers.open = func(ctx context.Context) error { return wire.readNotifications(ctx, opened) }
+		conn.offers.openStream = func(ctx context.Context) error { return wire.readNotifications(ctx, opened) }
 		conn.openChanges()
-		// Some servers lose the requests that they send while the stream is not open yet.
+		// Some servers lose requests to the client that they send before the stream is open.
 		pause(ctx, opened, openLimit)
 	}
 	return conn, nil
 }
 
-// newHTTPClient makes the HTTP client of a user's connection, and the function that hides its secrets.
+// newHTTPClient sets up the HTTP client of a user's connection, and the function that hides its secrets. It returns the server's URL.
 func (c *Connector) newHTTPClient(s *registry.Server, user string, wire *web) (*url.URL, error) {
 	headers, err := c.expand(s, s.HTTP.Headers)
 	if err != nil {
@@ -101,7 +101,7 @@ func (c *Connector) newHTTPClient(s *registry.Server, user string, wire *web) (*
 	if err != nil {
 		return nil, Errorf(Misconfigured, "MCP server %s: its url cannot be read: %w", s.ID, err)
 	}
-	hide := literal(s.HTTP.Secrets(headers)).Replace
+	hide := newRedactor(s.HTTP.Secrets(headers)).Replace
 	wire.client.hide = hide
 	server := outbound.Server{Origin: origin, PublicOnly: s.HTTP.PublicOnly, Allowed: c.cfg.AllowAddresses, Headers: headers}
 	if c.cfg.Credentials != nil {
@@ -140,7 +140,7 @@ func (t *web) post(ctx context.Context, message []byte) error {
 	}
 	defer discard(resp)
 	if resp.StatusCode/100 != 2 {
-		return refused(resp.StatusCode, 0, nil)
+		return httpError(resp.StatusCode, 0, nil)
 	}
 	return nil
 }
@@ -183,10 +183,10 @@ func (t *web) do(ctx context.Context, method string, body []byte, header http.He
 	return t.http.Do(req)
 }
 
-// send makes a request and returns its response; false if that comes on the stream of all responses.
+// send makes a request and returns its response, or false if the response was delivered already or comes on the stream of all responses.
 func (t *web) send(ctx context.Context, x *pendingRequest) (response, bool) {
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn:      func(string) { x.sent.Store(false) }, // first, or again elsewhere
+		GetConn:      func(string) { x.sent.Store(false) }, // also before a redirect or a repetition
 		WroteHeaders: func() { x.sent.Store(true) },
 	})
 	resp, err := t.do(traced, http.MethodPost, x.text, t.header(x))
@@ -194,14 +194,14 @@ func (t *web) send(ctx context.Context, x *pendingRequest) (response, bool) {
 		return response{err: networkError(err, x.sent.Load())}, true
 	}
 	defer func() {
-		x.cancel() // first: over HTTP/2, closing the body of an open stream may block until then
+		x.cancel() // before the body is closed: over HTTP/2, closing the body of an open stream may block
 		discard(resp)
 	}()
 	if t.older && resp.StatusCode/100 == 2 {
 		return response{}, false
 	}
 	if resp.StatusCode != http.StatusOK {
-		return t.refusal(resp), true
+		return t.readRefusal(resp), true
 	}
 	if session := resp.Header.Get(mcp.HeaderSessionID); session != "" && x.method == methodInitialize {
 		t.session.Store(&session)
@@ -216,7 +216,7 @@ func (t *web) send(ctx context.Context, x *pendingRequest) (response, bool) {
 	}
 }
 
-// header is what lets HTTP intermediaries route a request, since 2026-07-28.
+// header returns the headers by which HTTP intermediaries route a request since 2026-07-28, or nil in older revisions.
 func (t *web) header(x *pendingRequest) http.Header {
 	if !t.client.isModern() {
 		return nil
@@ -234,18 +234,18 @@ func (t *web) header(x *pendingRequest) http.Header {
 	return header
 }
 
-// refusal reads an answer with another status than 200, which may have a JSON-RPC error.
-func (*web) refusal(resp *http.Response) response {
-	var said *Error
+// readRefusal reads a response with a status other than 200. Its body may hold a JSON-RPC error.
+func (*web) readRefusal(resp *http.Response) response {
+	var rpcErr *Error
 	if text, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)); err == nil {
 		if m := jsonrpc.ReadMessage(text); m.Err == nil && len(m.Error) > 0 {
-			said = responseOf(m).err
+			rpcErr = responseOf(m).err
 		}
 	}
 	if resp.StatusCode/100 == 2 {
 		return malformed("HTTP %s, without a response", statusText(resp.StatusCode))
 	}
-	return response{err: refused(resp.StatusCode, outbound.RetryAfter(resp.Header.Get("Retry-After"), time.Now()), said)}
+	return response{err: httpError(resp.StatusCode, outbound.RetryAfter(resp.Header.Get("Retry-After"), time.Now()), rpcErr)}
 }
 
 // readJSON reads a response that is the whole body.
@@ -256,12 +256,12 @@ func (t *web) readJSON(x *pendingRequest, body io.Reader) response {
 	case err != nil:
 		return response{err: networkError(err, true)}
 	case len(text) > limit:
-		return response{err: refusal(jsonrpc.ErrTooLong, limit)}
+		return response{err: unusable(jsonrpc.ErrTooLong, limit)}
 	}
 	m := jsonrpc.ReadMessage(text)
 	switch {
 	case m.Err != nil && m.Answer && !m.Method:
-		return response{err: refusal(m.Err, limit)}
+		return response{err: unusable(m.Err, limit)}
 	case m.Err != nil:
 		return malformed("%w", m.Err)
 	case !x.isAnsweredBy(m):
@@ -270,8 +270,8 @@ func (t *web) readJSON(x *pendingRequest, body io.Reader) response {
 	return responseOf(m)
 }
 
-// readEvents reads a stream of events until the response comes. Before 2026-07-28 a server may end the stream before that,
-// once it has sent the id of an event, and have it resumed. It returns false if the response was delivered.
+// readEvents reads a stream of events until the response comes. Before 2026-07-28 a server may end the stream early if it has sent an event id;
+// then readEvents resumes the stream. It returns false if the response was delivered.
 func (t *web) readEvents(ctx context.Context, x *pendingRequest, resp *http.Response) (response, bool) {
 	events := jsonrpc.NewEventReader(resp.Body, t.client.limit, 2)
 	for {
@@ -288,18 +288,18 @@ func (t *web) readEvents(ctx context.Context, x *pendingRequest, resp *http.Resp
 		case t.client.isModern() || events.LastID == "":
 			return malformed("the stream ended without a response"), true
 		}
-		again, err := t.resume(ctx, events.LastID, events.Retry)
+		resumed, err := t.resume(ctx, events.LastID, events.Retry)
 		if err != nil {
 			return response{err: networkError(fmt.Errorf("resuming the stream of the response: %w", err), true)}, true
 		}
-		defer func() { _ = again.Body.Close() }()
+		defer func() { _ = resumed.Body.Close() }()
 		last, retry := events.LastID, events.Retry
-		events = jsonrpc.NewEventReader(again.Body, t.client.limit, 2)
+		events = jsonrpc.NewEventReader(resumed.Body, t.client.limit, 2)
 		events.LastID, events.Retry = last, retry
 	}
 }
 
-// receive reads one event of a stream: that of a request, or of none. An error ends the stream.
+// receive reads one event of a stream. x is the request on whose own stream it comes, or nil. An error ends the stream.
 func (t *web) receive(events *jsonrpc.EventReader, x *pendingRequest) (answered bool, err error) {
 	e, err := events.Next()
 	if err != nil || !e.IsMessage() {
@@ -314,7 +314,7 @@ func (t *web) receive(events *jsonrpc.EventReader, x *pendingRequest) (answered 
 	return t.client.receive(m, e.Data, x), nil
 }
 
-// resume opens the stream of a response again after a wait.
+// resume opens the stream of a response again after a wait; 0 is resumeAfter.
 func (t *web) resume(ctx context.Context, lastID string, after time.Duration) (*http.Response, error) {
 	if after == 0 {
 		after = resumeAfter
@@ -333,7 +333,8 @@ func (t *web) resume(ctx context.Context, lastID string, after time.Duration) (*
 	return resp, nil
 }
 
-// readNotifications reads the stream on which a server with a session sends messages that belong to no request, until the stream ends.
+// readNotifications reads the stream on which the server sends messages that belong to no request, until the stream ends. opened gets a value
+// once the server has answered, or cannot be reached.
 func (t *web) readNotifications(ctx context.Context, opened chan<- struct{}) error {
 	resp, err := t.do(ctx, http.MethodGet, nil, nil)
 	select {
@@ -345,7 +346,7 @@ func (t *web) readNotifications(ctx context.Context, opened chan<- struct{}) err
 	}
 	defer discard(resp)
 	if resp.StatusCode == http.StatusMethodNotAllowed || resp.StatusCode == http.StatusNotFound {
-		return errNoStream // 404 is also the answer of a server that forgot the session: the next request finds out
+		return errNoStream // a server that no longer knows the session also answers 404: the next request finds out
 	}
 	if resp.StatusCode != http.StatusOK || mediaType(resp) != eventsType {
 		return &statusError{resp.StatusCode}
@@ -362,7 +363,7 @@ func mediaType(resp *http.Response) string {
 	return kind
 }
 
-// discard closes an answer, of which a little is read so that its connection can be used again.
+// discard closes a response. It reads a limited part of the rest first, so that the TCP connection can be used again.
 func discard(resp *http.Response) {
 	if resp.Request.Context().Err() == nil && mediaType(resp) != eventsType {
 		_, _ = io.CopyN(io.Discard, resp.Body, maxRefusal)
@@ -370,7 +371,7 @@ func discard(resp *http.Response) {
 	_ = resp.Body.Close()
 }
 
-// networkError is the error of a request that got no answer.
+// networkError returns the error of a request that got no response. sent reports whether the server may have received the request.
 func networkError(err error, sent bool) *Error {
 	if known := Find(err); known != nil {
 		e := *known
@@ -378,8 +379,8 @@ func networkError(err error, sent bool) *Error {
 		e.MayHaveRun = sent && !notExecuted
 		return &e
 	}
-	if of, ok := errors.AsType[*url.Error](err); ok {
-		err = of.Err
+	if wrapper, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapper.Err
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return &Error{Kind: Interrupted, Message: err.Error(), MayHaveRun: sent, Err: err}
@@ -387,12 +388,12 @@ func networkError(err error, sent bool) *Error {
 	return &Error{Kind: Unavailable, MayHaveRun: sent, Lost: true, Transient: outbound.Passes(err), Err: err, Message: "the server cannot be reached: " + cut(err.Error())}
 }
 
-// errNoStream means that an address is not one of the older HTTP transport.
+// errNoStream means that the server offers no stream of events at an address.
 var errNoStream = errors.New("the server offers no stream of events there")
 
-// open opens the stream of the transport of 2024-11-05 (https://modelcontextprotocol.io/specification/2024-11-05/basic/transports): one GET stays
-// open and brings all messages of the server as events; each of ours is a POST to the address that the first event names. ctx bounds the wait
-// for that, not the stream's life.
+// open opens the stream of the transport of 2024-11-05 (https://modelcontextprotocol.io/specification/2024-11-05/basic/transports): the server
+// sends all its messages as events in the response to one GET. The client sends each message as a POST to the address that the first event
+// names. ctx bounds the wait for that event, not the stream's life.
 func (t *web) open(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, t.client.finish)
 	defer stop()
@@ -406,16 +407,16 @@ func (t *web) open(ctx context.Context) error {
 		defer discard(resp)
 		e := Errorf(Protocol, "%w: it answered HTTP %s, %q", errNoStream, statusText(resp.StatusCode), cut(mediaType(resp)))
 		if resp.StatusCode/100 != 2 {
-			e = refused(resp.StatusCode, outbound.RetryAfter(resp.Header.Get("Retry-After"), time.Now()), nil)
+			e = httpError(resp.StatusCode, outbound.RetryAfter(resp.Header.Get("Retry-After"), time.Now()), nil)
 			e.Err = errors.Join(errNoStream, e.Err)
 		}
 		e.MayHaveRun = false // no tool was called
 		return e
 	}
-	named := make(chan string, 1)
-	t.client.background(func() { t.read(resp, named) })
+	endpoint := make(chan string, 1)
+	t.client.background(func() { t.readStream(resp, endpoint) })
 	select {
-	case t.url = <-named:
+	case t.url = <-endpoint:
 		return nil
 	case <-t.client.Done():
 	case <-ctx.Done():
@@ -428,11 +429,11 @@ func (t *web) open(ctx context.Context) error {
 	return &e
 }
 
-// read reads the stream until it ends, and with it the connection. named gets the address for our messages.
-func (t *web) read(resp *http.Response, named chan<- string) {
+// readStream reads the stream until it ends, and then ends the connection. endpoint gets the address for the client's messages.
+func (t *web) readStream(resp *http.Response, endpoint chan<- string) {
 	defer func() { _ = resp.Body.Close() }()
 	events := jsonrpc.NewEventReader(resp.Body, t.client.limit, jsonrpc.SkipFactor)
-	err := t.readEndpoint(events, resp.Request.URL, named)
+	err := t.readEndpoint(events, resp.Request.URL, endpoint)
 	for err == nil {
 		_, err = t.receive(events, nil)
 	}
@@ -450,9 +451,9 @@ func (t *web) read(resp *http.Response, named chan<- string) {
 	t.client.fail(why)
 }
 
-// readEndpoint reads events up to the one that names the address for our messages. The address must have the server's origin, because
-// all messages to the server are sent to it.
-func (*web) readEndpoint(events *jsonrpc.EventReader, from *url.URL, named chan<- string) error {
+// readEndpoint reads events up to the one that names the address for the client's messages. The address must have the server's origin, because
+// all messages go there.
+func (*web) readEndpoint(events *jsonrpc.EventReader, server *url.URL, endpoint chan<- string) error {
 	for {
 		e, err := events.Next()
 		if err != nil {
@@ -461,14 +462,14 @@ func (*web) readEndpoint(events *jsonrpc.EventReader, from *url.URL, named chan<
 		if e.Name != "endpoint" {
 			continue
 		}
-		endpoint, err := from.Parse(string(bytes.TrimSpace(e.Data)))
+		address, err := server.Parse(string(bytes.TrimSpace(e.Data)))
 		if err != nil {
 			return Errorf(Protocol, "the server names an address for messages that cannot be read: %w", err)
 		}
-		if !outbound.SameOrigin(endpoint, from) {
-			return Errorf(AddressRefused, "the server at %s wants messages sent to %s; only its own origin is allowed", outbound.Place(from), outbound.Place(endpoint))
+		if !outbound.SameOrigin(address, server) {
+			return Errorf(AddressRefused, "the server at %s wants messages sent to %s; only its own origin is allowed", outbound.Place(server), outbound.Place(address))
 		}
-		named <- endpoint.String()
+		endpoint <- address.String()
 		return nil
 	}
 }

@@ -16,33 +16,34 @@ import (
 )
 
 const (
-	// replyLimit bounds the sending of an answer to a request of the server.
+	// replyLimit bounds the time for sending an answer to the server.
 	replyLimit = 30 * time.Second
-	// maxServing is how many requests of one server are handled at once; more are dropped.
+	// maxServing is how many requests of the server are handled at once per connection; further ones are dropped.
 	maxServing = 200
 
-	// The limit on unsolicited messages of a server, per connection. Messages above it are read later, so that a server that floods the
-	// connection slows down only itself, and takes at most a small part of one processor.
+	// The limit on requests and notifications of the server, per connection. Messages above the limit are read later, so that a server that
+	// floods the connection slows down only itself, and takes at most a small part of one processor.
 	noteRate  = 5_000  // notifications per second
 	noteBurst = 20_000 // at once
 	// noteSize is the size in bytes that counts as one more notification.
 	noteSize = 16 << 10
-	// requestCost is how many notifications a request of the server counts as: each is answered by a goroutine of its own.
+	// requestCost is how many notifications one request counts as, because a goroutine answers each request.
 	requestCost = 80
 )
 
-// pass handles a request or notification of the server, no faster than the connection's limit allows.
-func (c *client) pass(text []byte, isNotification bool, of *pendingRequest) {
+// dispatch handles a request or notification of the server, no faster than the connection's limit allows. streamOf is the request on whose own
+// stream the message came, or nil.
+func (c *client) dispatch(text []byte, isNotification bool, streamOf *pendingRequest) {
 	cost := 1
 	if !isNotification {
 		cost = requestCost
 	}
 	cost += len(text) / noteSize
-	_ = c.throttle.WaitN(c.life, min(cost, noteBurst)) // fails at the connection's end
+	_ = c.throttle.WaitN(c.life, min(cost, noteBurst)) // fails only when the connection ends
 	if isNotification {
 		var n mcp.JSONRPCNotification
 		if json.Unmarshal(text, &n) == nil {
-			c.notified(n)
+			c.handleNotification(n)
 		}
 		return
 	}
@@ -51,11 +52,11 @@ func (c *client) pass(text []byte, isNotification bool, of *pendingRequest) {
 		return
 	}
 	var call *running
-	if of != nil {
-		call = of.asker
+	if streamOf != nil {
+		call = streamOf.asker
 	}
 	c.serving.Add(1)
-	c.background(func() { // it may take as long as a person does
+	c.background(func() { // a person may have to answer
 		defer c.serving.Add(-1)
 		if response := c.respond(r, call); response != nil {
 			if err := c.post(c.life, replyLimit, response); err != nil {
@@ -72,7 +73,7 @@ type serverRequest struct {
 	Params json.RawMessage `json:"params"`
 }
 
-// respond returns the response to a request of the server, or nil if the server no longer wants one.
+// respond returns the response to a request of the server, or nil if none is to be sent. own is the call on whose stream the request came, or nil.
 func (c *client) respond(r serverRequest, own *running) mcp.JSONRPCMessage {
 	if r.Method == string(mcp.MethodPing) {
 		return mcp.NewJSONRPCResultResponse(r.ID, struct{}{})
@@ -90,7 +91,7 @@ func (c *client) respond(r serverRequest, own *running) mcp.JSONRPCMessage {
 	return mcp.NewJSONRPCError(r.ID, refusal.Code, refusal.Message, nil)
 }
 
-// rootsResult is the answer to a request for roots.
+// rootsResult returns the answer to roots/list.
 func (c *client) rootsResult() json.RawMessage {
 	result := mcp.ListRootsResult{Roots: []mcp.Root{}}
 	for _, uri := range c.roots {
@@ -104,11 +105,11 @@ func (c *client) rootsResult() json.RawMessage {
 	return raw
 }
 
-// maxNote bounds what one progress or log message may carry; the rest is cut off.
+// maxNote is the length to which texts of the server are cut.
 const maxNote = 64 << 10
 
-// notified handles a notification. It runs in the goroutine that reads the connection and must not block.
-func (c *client) notified(n mcp.JSONRPCNotification) {
+// handleNotification runs in the goroutine that reads the connection and must not block.
+func (c *client) handleNotification(n mcp.JSONRPCNotification) {
 	fields := n.Params.AdditionalFields
 	text := func(key string) string {
 		s, _ := fields[key].(string)
@@ -117,11 +118,11 @@ func (c *client) notified(n mcp.JSONRPCNotification) {
 	switch n.Method {
 	case string(mcp.MethodNotificationToolsListChanged):
 		c.tools.Add(1)
-		c.offers.listsChanged()
+		c.offers.onListsChanged()
 	case mcp.MethodNotificationResourcesListChanged:
-		c.offers.listsChanged(Resources, ResourceTemplates)
+		c.offers.onListsChanged(Resources, ResourceTemplates)
 	case mcp.MethodNotificationPromptsListChanged:
-		c.offers.listsChanged(Prompts)
+		c.offers.onListsChanged(Prompts)
 	case "notifications/progress":
 		c.mu.Lock()
 		r := c.calls[fmt.Sprint(fields["progressToken"])]
@@ -141,23 +142,23 @@ func (c *client) notified(n mcp.JSONRPCNotification) {
 		}
 		c.broadcast(Notification{Log: &Log{Level: text("level"), Logger: text("logger"), Data: string(data)}})
 	case string(mcp.MethodNotificationCancelled):
-		c.shut(questionKey{request: mcp.NewRequestId(fields["requestId"]).String()}, errWithdrawn)
+		c.endQuestion(questionKey{request: mcp.NewRequestId(fields["requestId"]).String()}, errWithdrawn)
 	case string(mcp.MethodNotificationElicitationComplete):
-		c.shut(questionKey{elicitation: text("elicitationId")}, errDone)
+		c.endQuestion(questionKey{elicitation: text("elicitationId")}, errPageDone)
 	case mcp.MethodNotificationTasksStatus:
 		c.wake(text("taskId"))
 	case mcp.MethodNotificationResourceUpdated:
-		c.offers.updated(text("uri"))
+		c.offers.onUpdated(text("uri"))
 	case mcp.MethodNotificationSubscriptionsAcknowledged:
-		c.offers.acknowledged(n.Params)
+		c.offers.onAcknowledged(n.Params)
 	}
 }
 
-// wake notifies the call of a task that the task has changed.
+// wake makes the call that follows a task poll the task at once.
 func (c *client) wake(task string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r := c.ofTask(task); r != nil {
+	if r := c.callOfTask(task); r != nil {
 		select {
 		case r.wake <- struct{}{}:
 		default:
@@ -168,7 +169,7 @@ func (c *client) wake(task string) {
 // broadcast notifies every running call, because a log message does not name its call.
 func (c *client) broadcast(n Notification) {
 	if c.shared {
-		return // a log message names no user either
+		return // a log message does not name its user either
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,7 +178,7 @@ func (c *client) broadcast(n Notification) {
 	}
 }
 
-// cut shortens a text to the bound, with a clear mark.
+// cut shortens a text to maxNote, and marks it as cut off.
 func cut(s string) string {
 	if len(s) <= maxNote {
 		return s
@@ -185,17 +186,17 @@ func cut(s string) string {
 	return s[:maxNote] + "… (cut off)"
 }
 
-// Why a question ends without an answer of the person.
+// The causes that end a question without an answer of the person.
 var (
-	errWithdrawn = errors.New("the server took the question back")
-	errDone      = errors.New("the server reports that the page was completed")
+	errWithdrawn = errors.New("the server withdrew the question")
+	errPageDone  = errors.New("the server reports that the page was completed")
 )
 
-// input is something that a server asks for during a call. It has one of the first three.
+// input is what a server asks for during a call. One of question, sample and answer is set.
 type input struct {
 	question    *Question       // for the person
 	sample      *Sample         // for a model
-	answer      json.RawMessage // of the pool itself
+	answer      json.RawMessage // the pool's own answer, to a request for roots
 	elicitation string          // the server's id of the page to open; may be empty
 }
 
@@ -204,7 +205,7 @@ func (c *client) readInput(method string, params json.RawMessage) (in input, err
 	switch method {
 	case string(mcp.MethodListRoots):
 		if len(c.roots) == 0 {
-			return in, Refusef(mcp.METHOD_NOT_FOUND, "roots, and none are configured")
+			return in, Refusef(mcp.METHOD_NOT_FOUND, "no roots are configured")
 		}
 		return input{answer: c.rootsResult()}, nil
 	case string(mcp.MethodElicitationCreate):
@@ -221,8 +222,8 @@ func (c *client) readInput(method string, params json.RawMessage) (in input, err
 	return in, Refusef(mcp.METHOD_NOT_FOUND, "not supported: %.100q", method)
 }
 
-// answer gets the answer to a request of the server that belongs to a call; own is the call on whose stream it came, or nil. The error is for
-// the server, or errWithdrawn.
+// answer gets the answer to a request of the server. own is the call on whose stream the request came, or nil. The error is for the server, or
+// it is errWithdrawn.
 func (c *client) answer(r serverRequest, own *running) (json.RawMessage, error) {
 	in, err := c.readInput(r.Method, r.Params)
 	if in.answer != nil {
@@ -243,13 +244,14 @@ func (c *client) answer(r serverRequest, own *running) (json.RawMessage, error) 
 		raw, err = c.resolve(call.context(), call, in, questionKey{request: r.ID.String()})
 	}
 	if err != nil && ofModel && call != nil && !errors.Is(err, errWithdrawn) {
-		call.warned.Do(func() { call.notify(warning(err)) })
+		call.warnOnce.Do(func() { call.notify(warning(err)) })
 	}
 	return raw, err
 }
 
-// resolve gets the answer to a server's request for input. It stops when ctx or the connection ends, or when the server ends the request, by
-// one of the keys or by its elicitation id. If the server completes a question or the call ends, it returns an answer without the person.
+// resolve gets the answer to a server's request for input. It stops when ctx or the connection ends, or when the server ends the request under
+// one of the keys or its elicitation id. If the server reports that the page was completed, or the call ends, it returns an answer in place of
+// the person's.
 func (c *client) resolve(ctx context.Context, r *running, in input, keys ...questionKey) (raw json.RawMessage, err error) {
 	if in.answer != nil {
 		return in.answer, nil
@@ -258,7 +260,7 @@ func (c *client) resolve(ctx context.Context, r *running, in input, keys ...ques
 	defer end(nil)
 	defer context.AfterFunc(c.life, func() { end(errClosed) })()
 	for _, key := range append(keys, questionKey{elicitation: in.elicitation}) {
-		defer c.keepOpen(key, end)()
+		defer c.openQuestion(key, end)()
 	}
 	switch {
 	case in.sample != nil && r.call.Sample == nil:
@@ -283,7 +285,7 @@ func (c *client) resolve(ctx context.Context, r *running, in input, keys ...ques
 		return nil, errWithdrawn
 	case cause != nil && in.sample != nil:
 		return nil, Refusef(SampleRefused, "the call that the model was asked for has ended")
-	case errors.Is(cause, errDone):
+	case errors.Is(cause, errPageDone):
 		return Answer{Action: Accept}.Result(), nil
 	case cause != nil:
 		return Answer{Action: Cancel}.Result(), nil
@@ -291,23 +293,23 @@ func (c *client) resolve(ctx context.Context, r *running, in input, keys ...ques
 	return nil, err
 }
 
-// warning is a log message of the pool to a caller.
+// warning returns a log message of the pool to the caller.
 func warning(err error) Notification {
 	data, _ := json.Marshal(err.Error()) // a string always marshals
 	return Notification{Log: &Log{Level: "warning", Logger: "pawl", Data: string(data)}}
 }
 
-// questionKey names an open question: one of these is set.
+// questionKey identifies an open question. One of its fields is set.
 type questionKey struct {
 	request     string // the id of the server's request
 	elicitation string // the server's id of the page to open
 }
 
-// keepOpen lets shut end a question; call the function when it has ended.
-func (c *client) keepOpen(key questionKey, end context.CancelCauseFunc) func() {
+// openQuestion registers a question so that endQuestion can end it. The returned function removes it.
+func (c *client) openQuestion(key questionKey, end context.CancelCauseFunc) func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if key == (questionKey{}) || c.open[key] != nil { // an id that is used twice ends the first alone
+	if key == (questionKey{}) || c.open[key] != nil { // if the server uses an id twice, endQuestion ends only the first question
 		return func() {}
 	}
 	if why := c.early[key]; why != nil {
@@ -322,11 +324,11 @@ func (c *client) keepOpen(key questionKey, end context.CancelCauseFunc) func() {
 	}
 }
 
-// maxEarly is how many ends of questions are kept that are not open yet: the server's word may overtake its question.
+// maxEarly is how many ends are kept of questions that are not open yet: the end of a question may arrive first.
 const maxEarly = 100
 
-// shut ends a question that is open, or will be.
-func (c *client) shut(key questionKey, why error) {
+// endQuestion ends a question with a cause, also if the question is not open yet.
+func (c *client) endQuestion(key questionKey, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if end := c.open[key]; end != nil {
@@ -339,19 +341,19 @@ func (c *client) shut(key questionKey, why error) {
 	c.early[key] = why
 }
 
-// memberOf returns the text of a member that is a string, or "".
+// memberOf returns the text of an object's member, or "" if that is not a string.
 func memberOf(object json.RawMessage, key string) string {
 	value, _ := strictjson.Member(object, key)
 	return stringOf(value)
 }
 
-// samplingRefused is the refusal of a server that may not ask models; it names the remedy.
+// samplingRefused returns the error for a server that may not ask models, with the remedy.
 func (c *client) samplingRefused() error {
 	return Refusef(SampleRefused,
 		"MCP server %s may not have a model asked (sampling), so none was; an operator allows it with `sampling` in the server's configuration (pawl mcp add --sampling)", c.server.ID)
 }
 
-// Refusef makes an error that is sent to the server, with a JSON-RPC code.
+// Refusef makes an error that is sent to the server with a JSON-RPC code.
 func Refusef(code int, format string, args ...any) *Error {
 	e := Errorf(Answered, format, args...)
 	e.Code = code

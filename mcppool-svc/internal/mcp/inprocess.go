@@ -22,12 +22,13 @@ import (
 // Function is a tool that is a Go function of this program.
 type Function struct {
 	Name       string
-	Definition json.RawMessage // as tools/list has it
-	// Call returns the result as tools/call has it. An *Error passes as it is; any other error is one of this program.
+	Definition json.RawMessage // in the form of tools/list
+	// Call returns the result in the form of tools/call. An *Error is returned to the caller unchanged; any other error counts as a defect of
+	// the function.
 	Call func(ctx context.Context, arguments json.RawMessage) (json.RawMessage, error)
 }
 
-// functions is a connection to Go functions: there is no MCP in between. It implements Client.
+// functions is a connection to Go functions, without MCP messages. It implements Client.
 type functions struct {
 	Static
 	info      Info
@@ -67,9 +68,9 @@ func (f *functions) Close() error {
 	return nil
 }
 
-// CallTool implements Client. The function runs in a goroutine of its own, since it may not heed its context.
+// CallTool implements Client. The function runs in its own goroutine, because it may ignore its context.
 func (f *functions) CallTool(ctx context.Context, call Call) (json.RawMessage, error) {
-	tool, err := f.begin(ctx, call)
+	tool, err := f.find(ctx, call)
 	if err != nil {
 		return nil, err
 	}
@@ -109,11 +110,11 @@ func (f *functions) CallTool(ctx context.Context, call Call) (json.RawMessage, e
 	return out.result, nil
 }
 
-// errExited is the error of a tool in this process that called runtime.Goexit.
+// errExited is the error if a tool in this process calls runtime.Goexit.
 var errExited = endedf(Protocol, "the function ended its goroutine instead of returning")
 
-// begin finds the function, unless it must not be called.
-func (f *functions) begin(ctx context.Context, call Call) (tool Function, err error) {
+// find returns the function to call, or an error if no function may be called.
+func (f *functions) find(ctx context.Context, call Call) (tool Function, err error) {
 	i := slices.IndexFunc(f.tools, func(t Function) bool { return t.Name == call.Name })
 	switch {
 	case f.life.Err() != nil:
@@ -123,14 +124,14 @@ func (f *functions) begin(ctx context.Context, call Call) (tool Function, err er
 	case i < 0:
 		return tool, &Error{Kind: Answered, Code: mcp.INVALID_PARAMS, MayHaveRun: true, Message: fmt.Sprintf("unknown tool %q", call.Name)}
 	case call.Resume != nil, call.Follow != "":
-		return tool, Errorf(Misconfigured, "the tool %s is a function by now, which cannot go on with an earlier call; call it again from the start", call.Name)
+		return tool, Errorf(Misconfigured, "the tool %s is now a function of this program, which cannot continue an earlier call; call it again from the start", call.Name)
 	case call.Gate != nil:
 		err = call.Gate()
 	}
 	return f.tools[i], err
 }
 
-// response is what a function returned.
+// response turns what a function returned into a response.
 func (f *functions) response(ctx context.Context, tool Function, raw json.RawMessage, err error) response {
 	known, ok := errors.AsType[*Error](err)
 	switch {
@@ -147,19 +148,19 @@ func (f *functions) response(ctx context.Context, tool Function, raw json.RawMes
 	return response{result: raw}
 }
 
-// functionCall is the context of a function: notifications through it reach the caller until the call has ended.
+// functionCall is the context of a function. Notify passes notifications through it to the caller until the call ends.
 type functionCall struct {
 	context.Context
 	mu     sync.Mutex
 	notify func(Notification) // guarded by mu; may be nil
 }
 
-// functionCallKey finds a functionCall in its own context.
+// functionCallKey is the key under which Value returns the functionCall itself.
 type functionCallKey struct{}
 
 // Value implements context.Context.
 func (r *functionCall) Value(key any) any {
-	if _, ours := key.(functionCallKey); ours {
+	if key == (functionCallKey{}) {
 		return r
 	}
 	return r.Context.Value(key)
@@ -171,7 +172,7 @@ func (r *functionCall) end() {
 	r.notify = nil
 }
 
-// Notify sends a notification to the caller of the function that ctx belongs to, if there is one.
+// Notify sends a notification to the caller of the function whose context is ctx, or derived from it. For other contexts it does nothing.
 func Notify(ctx context.Context, n Notification) {
 	r, ok := ctx.Value(functionCallKey{}).(*functionCall)
 	if !ok {
@@ -184,7 +185,7 @@ func Notify(ctx context.Context, n Notification) {
 	}
 }
 
-// builtin is the transport to a server in this process, which mcp-go runs. It is also the session that the server sees.
+// builtin is the transport to a server in this process, which mcp-go runs. It also answers the server's elicitations.
 type builtin struct {
 	client  *client
 	server  *server.MCPServer
@@ -192,7 +193,7 @@ type builtin struct {
 	closer  io.Closer
 }
 
-// connectBuiltin opens a server in this process, one for each connection.
+// connectBuiltin opens a server in this process. Each connection has its own server.
 func (c *Connector) connectBuiltin(ctx context.Context, s *registry.Server) (*client, error) {
 	open, ok := c.cfg.Builtins[s.Builtin.Name]
 	if !ok {
@@ -214,7 +215,7 @@ func (c *Connector) connectBuiltin(ctx context.Context, s *registry.Server) (*cl
 		for {
 			select {
 			case n := <-wire.session.ClientNotifications():
-				conn.notified(n)
+				conn.handleNotification(n)
 			case <-conn.life.Done():
 				return
 			}
@@ -226,10 +227,10 @@ func (c *Connector) connectBuiltin(ctx context.Context, s *registry.Server) (*cl
 	return conn, nil
 }
 
-// callKey finds the tool call in the context of a tool.
+// callKey is the context key of the tool call (*running) that a tool runs for.
 type callKey struct{}
 
-// start implements transport. The tool runs in a goroutine of its own, since it may not heed its context.
+// start implements transport. The tool runs in its own goroutine, because it may ignore its context.
 func (t *builtin) start(x *pendingRequest) {
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), callKey{}, x.call))
 	x.cancel = cancel
@@ -247,7 +248,7 @@ func (t *builtin) start(x *pendingRequest) {
 	}()
 }
 
-// handle has the server handle a request.
+// handle passes a request to the server and returns its response.
 func (t *builtin) handle(ctx context.Context, request []byte) response {
 	switch m := t.server.HandleMessage(t.server.WithContext(ctx, t.session), request).(type) {
 	case mcp.JSONRPCResponse:
@@ -273,7 +274,7 @@ func (t *builtin) close() {
 	_ = t.closer.Close()
 }
 
-// Elicit implements mcp-go's handler: a built-in server asks by a Go method call, not a JSON-RPC request.
+// Elicit implements mcp-go's server.ElicitationHandler: a built-in server asks by a Go method call, not by a JSON-RPC request.
 func (t *builtin) Elicit(ctx context.Context, request mcp.ElicitationRequest) (*mcp.ElicitationResult, error) {
 	raw, err := json.Marshal(request.Params)
 	if err != nil {

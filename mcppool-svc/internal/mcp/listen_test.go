@@ -110,7 +110,7 @@ func FuzzAsks(f *testing.F) {
 			}
 		}
 		q, err := readQuestion([]byte(raw))
-		if err == nil && q.URL != "" && safeURL(q.URL) != nil {
+		if err == nil && q.URL != "" && checkURL(q.URL) != nil {
 			t.Errorf("the address %q is passed on", q.URL)
 		}
 	})
@@ -122,7 +122,7 @@ func TestSafeURL(t *testing.T) {
 		"http://a.example/": false, "https://": false, "https:/x": false, "javascript:alert(1)": false, "file:///etc/passwd": false, "": false,
 		"https://user:pw@a.example/": false, "http://localhost.evil.example/": false, "https://a.example/" + strings.Repeat("x", maxURL): false,
 	} {
-		if err := safeURL(url); (err == nil) != ok {
+		if err := checkURL(url); (err == nil) != ok {
 			t.Errorf("%.60s: %v", url, err)
 		}
 	}
@@ -155,12 +155,12 @@ func TestLateAcknowledgement(t *testing.T) {
 			AdditionalFields: map[string]any{"notifications": map[string]any{"resourceSubscriptions": []string{uri}}}}
 	}
 	for _, id := range []any{float64(6), "6"} {
-		if o.acknowledged(word(id, "early")); known != nil {
+		if o.onAcknowledged(word(id, "early")); known != nil {
 			t.Fatalf("%v was taken for the word on request 7", id)
 		}
 	}
 	for _, id := range []any{float64(7), "7", nil} {
-		if o.acknowledged(word(id, "now")); known == nil || known.ResourceSubscriptions[0] != "now" {
+		if o.onAcknowledged(word(id, "now")); known == nil || known.ResourceSubscriptions[0] != "now" {
 			t.Errorf("%v was not taken for the word on request 7", id)
 		}
 		known = nil
@@ -176,7 +176,7 @@ func TestNotificationsAreThrottled(t *testing.T) {
 		pass := func(n int, text []byte) time.Duration {
 			start := time.Now()
 			for range n {
-				c.pass(text, true, nil)
+				c.dispatch(text, true, nil)
 			}
 			return time.Since(start).Round(10 * time.Millisecond)
 		}

@@ -16,26 +16,28 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// listAge is how long a list is used without a notification of the server: notifications can get lost over HTTP, and some servers
-// send none.
+// listAge is how long a cached list is used if the server reports no change: notifications can get lost over HTTP, and some servers send none.
 const listAge = time.Minute
 
-// offers are the lists and subscriptions of a connection, other than tools.
+// offers holds the lists other than tools, and the subscriptions, of a connection.
 type offers struct {
 	mu      sync.Mutex
-	lists   [tools]*kept // guarded by mu; by List; nil if not known
-	changed func()       // guarded by mu; may be nil
+	lists   [tools]*cachedList // guarded by mu; by List; nil if never read
+	changed func()             // guarded by mu; set by OnChange; may be nil
 
-	open func(context.Context) error // guarded by mu; opens the stream of changes, over HTTP or since 2026-07-28; nil if there is none
-	end  context.CancelFunc          // guarded by mu; closes the stream; nil while it is not open
+	openStream func(context.Context) error // guarded by mu; opens the stream of changes, over HTTP or since 2026-07-28; nil if there is none
+	endStream  context.CancelFunc          // guarded by mu; closes the stream; nil while it is not open
 
-	agreed     sync.Map               // func(mcp.SubscriptionFilter) by int64: takes the filter that the server agreed to, by the id of the request for changes
-	subscribed map[string]*subscribed // guarded by mu; by address
-	turn       *semaphore.Weighted    // held while the server is asked to begin or end a subscription, so that the requests arrive in order
+	// agreed holds by the id of a subscriptions/listen request (int64) the func(mcp.SubscriptionFilter) that gets the filter that the server
+	// agreed to.
+	agreed     sync.Map
+	subscribed map[string]*subscribers // guarded by mu; by address
+	// subscribing is held while the server is asked to begin or end a subscription, so that the requests arrive in order.
+	subscribing *semaphore.Weighted
 }
 
-// kept is a list as it was.
-type kept struct {
+// cachedList is a list as it was read.
+type cachedList struct {
 	time    time.Time // zero if it is outdated
 	entries []json.RawMessage
 }
@@ -46,8 +48,8 @@ func (c *client) OnChange(changed func()) {
 	c.offers.changed = changed
 }
 
-// listsChanged handles the server's word that lists changed.
-func (o *offers) listsChanged(lists ...List) {
+// onListsChanged handles the server's notification that lists changed.
+func (o *offers) onListsChanged(lists ...List) {
 	o.outdate(lists...)
 	o.mu.Lock()
 	changed := o.changed
@@ -61,7 +63,7 @@ func (o *offers) outdate(lists ...List) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, l := range lists {
-		o.lists[l] = new(kept)
+		o.lists[l] = new(cachedList)
 	}
 }
 
@@ -81,7 +83,7 @@ func (c *client) List(ctx context.Context, list List) ([]json.RawMessage, error)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.lists[list] == known { // it did not change meanwhile
-		o.lists[list] = &kept{time: time.Now(), entries: entries}
+		o.lists[list] = &cachedList{time: time.Now(), entries: entries}
 	}
 	return entries, nil
 }
@@ -98,11 +100,11 @@ func (c *client) GetPrompt(ctx context.Context, name string, arguments map[strin
 	return c.read(ctx, string(mcp.MethodPromptsGet), name, params)
 }
 
-// read is ask for a request that the server may answer by asking for input first.
+// read makes a request with ask, and returns an error if the server asks for input first.
 func (c *client) read(ctx context.Context, method, name string, params map[string]any) (json.RawMessage, error) {
 	raw, err := c.ask(ctx, method, name, params)
 	if err == nil && stringOf(unfinished(raw)["resultType"]) == "input_required" {
-		return nil, endedf(Protocol, "the server asks for input for %s, which only a tool call can have", method)
+		return nil, endedf(Protocol, "the server asks for input in answer to %s; only tool calls support that", method)
 	}
 	return raw, err
 }
@@ -119,26 +121,26 @@ func (c *client) Complete(ctx context.Context, completion Completion) (json.RawM
 	return c.ask(ctx, string(mcp.MethodCompletionComplete), "", params)
 }
 
-// Probe implements Client: a ping, or server/discover in the revisions that have none.
+// Probe implements Client: it sends a ping, or server/discover in revisions without ping.
 func (c *client) Probe(ctx context.Context) error {
 	method := string(mcp.MethodPing)
 	if c.isModern() {
 		method = methodDiscover
 	}
 	_, err := c.ask(ctx, method, "", nil)
-	answered, ok := errors.AsType[*statusError](err)
+	status, ok := errors.AsType[*statusError](err)
 	switch {
 	case err == nil, As(err).Kind == Answered:
-		return nil // any answer counts, even that the method is not known
-	case ok && answered.status == http.StatusTooManyRequests:
-		return nil // or that there are too many requests
+		return nil // any answer counts, even "method not found"
+	case ok && status.status == http.StatusTooManyRequests:
+		return nil // so does HTTP 429
 	}
 	return err
 }
 
-// Bounds of a server's lists.
+// Bounds of each list.
 const (
-	maxListed = 10_000 // entries of each list
+	maxListed = 10_000 // entries
 	maxPages  = 1_000
 )
 
@@ -153,7 +155,7 @@ const (
 	tools // which Client.ListTools returns
 )
 
-// listings hold how each list is read: the method, the member of the result that holds the entries, and the limit in bytes of all entries.
+// listings holds for each list the method that reads it, the member of the result that holds the entries, and the limit in bytes of all entries.
 var listings = [...]struct {
 	method, key string
 	bytes       int
@@ -175,8 +177,8 @@ func (c *client) ListTools(ctx context.Context) ([]json.RawMessage, error) {
 	return c.readMirrors(ctx, definitions), nil
 }
 
-// readMirrors keeps the tools with inputs that are mirrored into HTTP headers (x-mcp-header). It leaves out those whose
-// annotations break the rules: the specification has clients do without such tools, and use the others.
+// readMirrors stores the tools with inputs that are mirrored into HTTP headers (x-mcp-header), for toolRequest. It returns the definitions
+// without the tools whose annotations are not valid: the specification requires clients to leave out those tools alone.
 func (c *client) readMirrors(ctx context.Context, definitions []json.RawMessage) []json.RawMessage {
 	valid, mirrors := make([]json.RawMessage, 0, len(definitions)), make(map[string]mcp.Tool)
 	for _, raw := range definitions {
@@ -198,7 +200,7 @@ func (c *client) readMirrors(ctx context.Context, definitions []json.RawMessage)
 	return valid
 }
 
-// collect asks for all pages of a list.
+// collect reads all pages of a list.
 func (c *client) collect(ctx context.Context, l List) ([]json.RawMessage, error) {
 	var all []json.RawMessage
 	var size int
@@ -225,7 +227,7 @@ func (c *client) collect(ctx context.Context, l List) ([]json.RawMessage, error)
 	}
 }
 
-// listPage asks for one page and returns its raw entries.
+// listPage reads one page. It returns the raw entries, and the cursor of the next page or "".
 func (c *client) listPage(ctx context.Context, l List, cursor string) (entries []json.RawMessage, next string, err error) {
 	var params map[string]any
 	if cursor != "" {
@@ -235,7 +237,7 @@ func (c *client) listPage(ctx context.Context, l List, cursor string) (entries [
 	if err != nil {
 		e := As(err)
 		if e.Kind == Answered && e.Code == mcp.METHOD_NOT_FOUND {
-			return nil, "", nil // a server without them
+			return nil, "", nil // the server has no such list
 		}
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) && e.Kind == Interrupted {
 			e.Message = "the server did not answer " + l.String() + " in time"

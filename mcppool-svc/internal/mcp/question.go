@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// maxSchema and maxURL are the longest schema and URL of a question.
+	// maxSchema and maxURL are the longest schema and URL of a question, in bytes.
 	maxSchema = 64 << 10
 	maxURL    = 8 << 10
-	// maxState is the longest continuation that the API lets callers send back.
+	// maxState is the longest State of a question that the API accepts from callers.
 	maxState = 1 << 20
 )
 
@@ -27,12 +27,13 @@ type Question struct {
 	Message string
 	Schema  string // JSON Schema of the answer; empty if URL is set
 	URL     string // the page to open in a browser; empty if Schema is set
-	// State continues the call over any connection, together with the answer; empty if the question belongs to this connection.
+	// State is an encoded Continuation: with it and the answer the call continues over any connection. It is empty if only the current
+	// connection can continue the call.
 	State  string
-	Expire time.Time // when the question is given up
+	Expire time.Time // when the question is no longer waited for
 }
 
-// Action is how the person reacted to a question.
+// Action is the person's decision about a question.
 type Action string
 
 // The actions, as MCP spells them.
@@ -42,13 +43,13 @@ const (
 	Cancel  Action = "cancel"
 )
 
-// Answer is the answer to a question; it has content only if a form was accepted.
+// Answer is the answer to a question. It has content only if a form was accepted.
 type Answer struct {
 	Action  Action
 	Content json.RawMessage
 }
 
-// Result is the answer as MCP has it.
+// Result returns the answer in MCP's form.
 func (a Answer) Result() json.RawMessage {
 	fields := map[string]any{"action": a.Action}
 	if len(a.Content) > 0 {
@@ -61,13 +62,13 @@ func (a Answer) Result() json.RawMessage {
 	return raw
 }
 
-// Continuation holds the state with which a call that ended with a question continues. Callers carry it as a Question's State.
+// Continuation holds the state with which a call that ended with questions continues. Callers keep it as the State of a Question.
 type Continuation struct {
-	// Server is the server's own state, which is sent back unread; nil if none.
+	// Server is the server's requestState, which is sent back unread; nil if none.
 	Server *string `json:"server,omitempty"`
-	// Answers are those of models and of the pool itself, by the server's names of its requests: models are not asked again.
+	// Answers are the answers of models and of the pool itself, by the server's names of its requests, so that models are not asked again.
 	Answers map[string]json.RawMessage `json:"answers,omitempty"`
-	// Round is how many times the server has asked by now.
+	// Round is how many times the server has asked so far.
 	Round int `json:"round"`
 }
 
@@ -75,7 +76,7 @@ type Continuation struct {
 func DecodeContinuation(state string) (*Continuation, error) {
 	var c Continuation
 	if err := json.Unmarshal([]byte(state), &c); err != nil || c.Round < 1 {
-		return nil, errors.New("it is not what a question of this pool said")
+		return nil, errors.New("it is not the state of a question of this pool")
 	}
 	return &c, nil
 }
@@ -99,17 +100,17 @@ func readQuestion(raw json.RawMessage) (*Question, error) {
 		q.Schema = string(schema)
 	case "url":
 		q.URL = stringOf(params["url"])
-		if err := safeURL(q.URL); err != nil {
+		if err := checkURL(q.URL); err != nil {
 			return nil, err
 		}
 	default:
-		return nil, fmt.Errorf("the mode %.40q is not known", mode)
+		return nil, fmt.Errorf("the mode %.40q is not supported", mode)
 	}
 	return q, nil
 }
 
-// safeURL refuses addresses that a person should not open, because a server chose them.
-func safeURL(text string) error {
+// checkURL returns an error for an address that a person should not open at the request of a server.
+func checkURL(text string) error {
 	if len(text) > maxURL {
 		return fmt.Errorf("url has more than %d KiB", maxURL>>10)
 	}
@@ -124,11 +125,11 @@ func safeURL(text string) error {
 	return errors.New("url must be https")
 }
 
-// maxSample is how long a request for a model may be, in bytes. The planner checks counts and lengths of its parts.
+// maxSample is the longest request for a model, in bytes. The planner checks counts and lengths of its parts.
 const maxSample = 8 << 20
 
-// Sample is a server's request for a model's answer during a call (sampling). includeContext is left out: what this pool knows of other
-// servers is not for this one.
+// Sample is a server's request for a model's answer during a call (sampling). includeContext is ignored: the server gets nothing that other
+// servers sent.
 type Sample struct {
 	System      string          `json:"systemPrompt"` // may be empty
 	Messages    []SampleMessage `json:"messages"`
@@ -136,13 +137,13 @@ type Sample struct {
 	Temperature *float64        `json:"temperature"`
 	Stop        []string        `json:"stopSequences"`
 	Preferences struct {
-		Hints []struct { // the best first
-			Name string `json:"name"` // or a part of one
+		Hints []struct { // the best one first
+			Name string `json:"name"` // of a model, or a part of it
 		} `json:"hints"`
 	} `json:"modelPreferences"`
 }
 
-// SampleMessage is a turn of the conversation.
+// SampleMessage is one message of the conversation.
 type SampleMessage struct {
 	Role  string      `json:"role"` // user or assistant
 	Parts SampleParts `json:"content"`
@@ -171,11 +172,11 @@ func (p *SampleParts) UnmarshalJSON(raw []byte) error {
 // Sampled is the model's answer.
 type Sampled struct {
 	Text  string
-	Model string // the provider's name of it
-	Stop  string // as MCP has it: endTurn, maxTokens, stopSequence
+	Model string // the provider's name of the model
+	Stop  string // MCP's stopReason: endTurn, maxTokens, stopSequence
 }
 
-// Result is the answer as MCP has it.
+// Result returns the answer in MCP's form.
 func (s Sampled) Result() json.RawMessage {
 	raw, _ := json.Marshal(map[string]any{ // text always marshals
 		"role": "assistant", "content": map[string]string{"type": "text", "text": s.Text}, "model": s.Model, "stopReason": s.Stop,
@@ -183,7 +184,7 @@ func (s Sampled) Result() json.RawMessage {
 	return raw
 }
 
-// Codes of JSON-RPC errors that requests for models are answered with: MCP requires -1 if the client's side refuses.
+// JSON-RPC error codes in answer to requests for models. MCP requires -1 if the user or the client refuses.
 const (
 	SampleRefused = -1
 	SampleInvalid = mcp.INVALID_PARAMS
@@ -226,9 +227,9 @@ func (p SamplePart) check() error {
 		return nil
 	case "image", "audio":
 		if len(p.Data) == 0 || p.MIME == "" {
-			return Refusef(SampleInvalid, "an %s without data, or without a mimeType", p.Kind)
+			return Refusef(SampleInvalid, "content of the type %s has no data or no mimeType", p.Kind)
 		}
 		return nil
 	}
-	return Refusef(SampleInvalid, "content of the type %.40q is not taken in sampling; send text, image or audio", p.Kind)
+	return Refusef(SampleInvalid, "content of the type %.40q is not supported in sampling; send text, image or audio", p.Kind)
 }

@@ -18,7 +18,7 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// ask makes a request and returns the raw result. name is the tool, prompt or address that the request names, or "".
+// ask makes a request and returns the raw result. name is the prompt, address or task that the request is about, or "".
 func (c *client) ask(ctx context.Context, method, name string, params map[string]any) (json.RawMessage, error) {
 	x, err := c.newRequest(method, name, params)
 	if err != nil {
@@ -27,7 +27,7 @@ func (c *client) ask(ctx context.Context, method, name string, params map[string
 	return c.roundTrip(ctx, x, nil)
 }
 
-// newRequest writes a request.
+// newRequest encodes a request.
 func (c *client) newRequest(method, name string, params map[string]any) (*pendingRequest, error) {
 	all := make(map[string]any, len(params)+1)
 	maps.Copy(all, params)
@@ -41,7 +41,7 @@ func (c *client) newRequest(method, name string, params map[string]any) (*pendin
 	return c.newPending(method, name, text), nil
 }
 
-// newPending makes a request with params that are written already.
+// newPending makes a request from encoded params.
 func (c *client) newPending(method, name string, params []byte) *pendingRequest {
 	x := &pendingRequest{id: c.ids.Add(1), method: method, name: name, answered: make(chan response, 1)}
 	text := make([]byte, 0, len(params)+len(method)+64)
@@ -52,7 +52,7 @@ func (c *client) newPending(method, name string, params []byte) *pendingRequest 
 	return x
 }
 
-// toolRequest writes one request of a call. It is written by hand, since it is on every call's path.
+// toolRequest encodes one request of a call.
 func (c *client) toolRequest(r *running, next round) (*pendingRequest, error) {
 	params, err := c.toolParams(r, next)
 	if err != nil {
@@ -72,6 +72,7 @@ func (c *client) toolRequest(r *running, next round) (*pendingRequest, error) {
 	return x, nil
 }
 
+// toolParams encodes the params by hand, because encoding/json would slow down every call.
 func (c *client) toolParams(r *running, next round) (json.RawMessage, error) {
 	call := r.call
 	arguments := oneLine(call.Arguments.String())
@@ -100,7 +101,7 @@ func (c *client) toolParams(r *running, next round) (json.RawMessage, error) {
 	return append(text, '}'), nil
 }
 
-// oneLine returns a document's text without what some readers take for the end of a line.
+// oneLine returns a document's text, with the characters escaped that some readers take for the end of a line; "{}" if the text is empty.
 func oneLine(text string) string {
 	switch {
 	case text == "":
@@ -111,21 +112,21 @@ func oneLine(text string) string {
 	return text
 }
 
-// lineEnds escapes line ends of JavaScript, which JSON has in strings only.
+// lineEnds escapes the line ends of JavaScript, which in JSON occur in strings only.
 var lineEnds = strings.NewReplacer("\u2028", `\u2028`, "\u2029", `\u2029`)
 
 const (
-	// cancelGrace is how long a server has to answer a call that was cancelled; its answer counts.
+	// cancelGrace is how long a server has to answer a call that was cancelled. A result within that time counts.
 	cancelGrace = 2 * time.Second
-	// stopWait is how long a transport may take to notice that a request was stopped.
+	// stopWait is how long a transport may take to notice that a request was cancelled.
 	stopWait = time.Second
 )
 
-// transport carries messages to one server. It delivers responses to their requests and passes what the server sends by
-// itself to the client. Its methods are safe for concurrent use.
+// transport carries messages to one server. It delivers responses to their requests, and passes the server's own requests and notifications
+// to the client. Its methods are safe for concurrent use.
 type transport interface {
-	// start sends a request and delivers its response, or an *Error, to it. It does not wait. If x.cancel is called, it delivers something soon
-	// after, unless responses to all requests come on one stream.
+	// start sends a request without waiting, and later delivers its response or an *Error. If x.cancel is called, it delivers something soon
+	// after, unless the responses to all requests come on one stream.
 	start(x *pendingRequest)
 	// post sends a message that has no response.
 	post(ctx context.Context, message []byte) error
@@ -140,21 +141,21 @@ type pendingRequest struct {
 	name   string      // of the tool, task, prompt or resource that the request is about
 	header http.Header // more HTTP headers; may be nil
 	text   []byte      // the whole message, with the end of its line
-	call   *running    // the tool call that the request is; may be nil
-	asker  *running    // the tool call that the server may ask for on the request's stream; may be nil
+	call   *running    // the tool call, if this is a tools/call request; else nil
+	asker  *running    // the tool call that the server's questions on the request's stream are for; may be nil
 
 	answered chan response      // buffered
-	cancel   context.CancelFunc // ends the transport's work; nil if that has nothing to end
+	cancel   context.CancelFunc // ends the transport's work for the request; may be nil
 	sent     atomic.Bool        // the request may have reached the server
 }
 
-// response is the outcome of a request.
+// response is the result or the error of a request.
 type response struct {
 	result json.RawMessage
 	err    *Error // nil if there is a result
 }
 
-// deliver hands over a response. The first one counts.
+// deliver hands over a response. Only the first one counts.
 func (x *pendingRequest) deliver(r response) {
 	select {
 	case x.answered <- r:
@@ -162,7 +163,7 @@ func (x *pendingRequest) deliver(r response) {
 	}
 }
 
-// delivered returns the response if it is there already.
+// delivered returns the response if there is one already.
 func (x *pendingRequest) delivered() (response, bool) {
 	select {
 	case r := <-x.answered:
@@ -172,8 +173,8 @@ func (x *pendingRequest) delivered() (response, bool) {
 	}
 }
 
-// roundTrip sends a request and waits for its response. If ctx ends first, the server is told, and may still respond to a
-// tool call within the grace. gate has the last word on whether the request is sent; it may be nil.
+// roundTrip sends a request and waits for its response. If ctx ends first, it cancels the request; a result of a tool call within cancelGrace
+// still counts. If gate is not nil and returns an error, the request is not sent.
 func (c *client) roundTrip(ctx context.Context, x *pendingRequest, gate func() error) (json.RawMessage, error) {
 	switch {
 	case ctx.Err() != nil:
@@ -189,10 +190,10 @@ func (c *client) roundTrip(ctx context.Context, x *pendingRequest, gate func() e
 	c.wire.start(x)
 	select {
 	case r := <-x.answered:
-		return c.outcome(r)
+		return c.unwrap(r)
 	case <-c.life.Done():
 		if r, ok := x.delivered(); ok {
-			return c.outcome(r) // it came before the end
+			return c.unwrap(r) // the response came before the connection ended
 		}
 		return nil, c.lost(c.wasSent(x))
 	case <-ctx.Done():
@@ -200,8 +201,8 @@ func (c *client) roundTrip(ctx context.Context, x *pendingRequest, gate func() e
 	}
 }
 
-// outcome is a response without secrets in its error.
-func (c *client) outcome(r response) (json.RawMessage, error) {
+// unwrap returns the result of a response, or its error without secrets.
+func (c *client) unwrap(r response) (json.RawMessage, error) {
 	if r.err == nil {
 		return r.result, nil
 	}
@@ -213,21 +214,20 @@ func (c *client) outcome(r response) (json.RawMessage, error) {
 	return nil, &e
 }
 
-// interrupt ends a request whose caller gave up. There is no grace after a deadline: the caller was promised that time and no
-// more.
+// interrupt ends a request whose ctx ended. There is no grace after a deadline, so that the call takes no longer than the caller allowed.
 func (c *client) interrupt(ctx context.Context, x *pendingRequest) (json.RawMessage, error) {
 	cause := context.Cause(ctx)
 	switch {
 	case c.stopCancels:
 		x.cancel()
 	case x.method != methodInitialize && x.method != methodDiscover:
-		c.background(func() { // the error is ignored: the request ends in any case
+		c.background(func() { // best effort: the request ends in any case
 			_ = c.notify(string(mcp.MethodNotificationCancelled), map[string]any{"requestId": x.id, "reason": cause.Error()})
 		})
 	}
 	if x.call != nil && !c.hangsUp && !errors.Is(cause, context.DeadlineExceeded) {
 		if r, ok := c.within(x, cancelGrace); ok {
-			return c.outcome(r)
+			return c.unwrap(r)
 		}
 		if c.isDone() {
 			return nil, c.lost(c.wasSent(x))
@@ -242,7 +242,7 @@ func (c *client) interrupt(ctx context.Context, x *pendingRequest) (json.RawMess
 		x.cancel()
 	}
 	if r, ok := c.within(x, wait); ok && r.err == nil {
-		return r.result, nil // it came in the last moment
+		return r.result, nil // the response came at the last moment
 	}
 	return nil, GivenUp(ctx, x.sent.Load())
 }
@@ -266,25 +266,25 @@ func (c *client) wasSent(x *pendingRequest) bool {
 	return x.sent.Load()
 }
 
-// lost is the error of a request whose connection ended.
+// lost returns the error of a request whose connection ended. sent reports whether the server may have received the request.
 func (c *client) lost(sent bool) *Error {
 	e := *errClosed
 	if err := c.Err(); err != nil {
 		e = *As(err)
-		// A server that never completed the handshake fails the same way again.
+		// A server that never completed the handshake would fail in the same way again.
 		e.Transient = c.info.Protocol != "" && e.Kind == Unavailable
 	}
 	e.MayHaveRun, e.Lost = sent, true
 	return &e
 }
 
-// GivenUp is the error of a request whose caller gave up.
+// GivenUp returns the error of a request whose ctx ended. sent reports whether the server may have received the request.
 func GivenUp(ctx context.Context, sent bool) *Error {
 	cause := context.Cause(ctx)
 	return &Error{Kind: Interrupted, Message: cause.Error(), MayHaveRun: sent, Err: errors.Join(ctx.Err(), cause)}
 }
 
-// responseOf reads the response in a message.
+// responseOf returns the response in a message.
 func responseOf(m jsonrpc.Message) response {
 	if len(m.Error) > 0 && !strictjson.Absent(m.Error) {
 		var e struct {
@@ -303,13 +303,13 @@ func responseOf(m jsonrpc.Message) response {
 	return response{result: m.Result}
 }
 
-// malformed is an answer that is not a JSON-RPC response to the request.
+// malformed returns the response for an answer of the server that is not a JSON-RPC response to the request.
 func malformed(format string, args ...any) response {
 	return response{err: sentf(Protocol, "the server's answer is not MCP: "+format, args...)}
 }
 
-// refusal is the error of a request whose response cannot be used. The tool ran.
-func refusal(why error, limit int) *Error {
+// unusable returns the error of a request whose response cannot be used.
+func unusable(why error, limit int) *Error {
 	if errors.Is(why, jsonrpc.ErrTooLong) {
 		e := tooLong(limit)
 		e.Ended = true
@@ -323,67 +323,68 @@ func tooLong(limit int) *Error {
 		"--max-message-bytes", float64(limit)/(1<<20))
 }
 
-// endless is tooLong for a stream that cannot be read on.
+// endless is tooLong for a stream that cannot be read any further.
 func endless(limit int) *Error {
 	e := tooLong(limit)
 	e.Lost = true
 	return e
 }
 
-// receive handles one message of the server. It runs in the goroutine that reads the stream. of is the request on whose own stream the message
-// came, or nil. The memory of m and text may be used again. It reports whether a request was answered.
-func (c *client) receive(m jsonrpc.Message, text []byte, of *pendingRequest) (answered bool) {
+// receive handles one message of the server, and reports whether it answered a request. It runs in the goroutine that reads the stream. streamOf
+// is the request on whose own stream the message came, or nil. The memory of m and text is reused after receive returns.
+func (c *client) receive(m jsonrpc.Message, text []byte, streamOf *pendingRequest) (answered bool) {
 	if m.Method {
 		if m.Err == nil {
-			c.pass(text, m.ID == nil, of)
+			c.dispatch(text, m.ID == nil, streamOf)
 		}
 		return false
 	}
-	x := of
-	if id, ok := jsonrpc.ID(m.ID); of == nil && ok {
+	x := streamOf
+	if id, ok := jsonrpc.ID(m.ID); streamOf == nil && ok {
 		if x = c.take(id); x != nil {
 			m.Result = bytes.Clone(m.Result)
 		}
 	}
 	switch {
-	case x == nil, !m.Answer, of != nil && !of.isAnsweredBy(m):
+	case x == nil, !m.Answer, streamOf != nil && !streamOf.isAnsweredBy(m):
 		return false
 	case m.Err != nil:
-		x.deliver(response{err: refusal(m.Err, c.limit)})
+		x.deliver(response{err: unusable(m.Err, c.limit)})
 	default:
 		x.deliver(responseOf(m))
 	}
-	if of == nil {
+	if streamOf == nil {
 		x.cancelPost()
 	}
 	return true
 }
 
-// postLimit bounds a POST whose response comes over the stream of all responses, after that is there or no longer waited for.
+// postLimit is how long a POST may still run once its response has come over the stream of all responses, or is no longer needed.
 const postLimit = 30 * time.Second
 
-// cancelPost ends such a POST. To cancel it at once could cancel the request that net/http gives its connection to next.
+// cancelPost cancels the request's POST after postLimit. Cancelling it at once could cancel the next request that net/http sends over the same
+// TCP connection.
 func (x *pendingRequest) cancelPost() {
 	if x.cancel != nil {
 		time.AfterFunc(postLimit, x.cancel)
 	}
 }
 
-// isAnsweredBy reports whether a message on the request's own stream is its response. A server that could not read the request does not know
-// its id.
+// isAnsweredBy reports whether a message on the request's own stream is its response: its id is the request's, or it is an error without id,
+// because the server could not read the request.
 func (x *pendingRequest) isAnsweredBy(m jsonrpc.Message) bool {
 	id, ok := jsonrpc.ID(m.ID)
 	return ok && id == x.id || strictjson.Absent(m.ID) && len(m.Error) > 0
 }
 
-// await registers a request whose response comes on a stream that carries those of all requests.
+// await registers a request whose response comes on the stream of all responses.
 func (c *client) await(x *pendingRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiting[x.id] = x
 }
 
-// take removes a request and returns it, so that a second response is dropped. It returns nil if there is none.
+// take removes a request that await registered and returns it, so that a second response is dropped. It returns nil if there is none.
 func (c *client) take(id int64) *pendingRequest {
 	c.mu.Lock()
 	defer c.mu.Unlock()

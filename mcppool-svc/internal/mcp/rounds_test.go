@@ -28,7 +28,7 @@ func TestRounds(t *testing.T) {
 		{"both", `{}`, says, ada + " " + lovelace, "", []string{"r1:a", "r1:b"}},
 		{"shed", `{"n":2}`, says, "at last", "", nil},
 		{"needmodel", `{}`, says, "", "sampling", nil},
-		{"needroots", `{}`, says, "", "roots, and none are configured", nil},
+		{"needroots", `{}`, says, "", "no roots are configured", nil},
 		{"huge", `{"n":1100000}`, says, "", "more than 1024 KiB", nil},
 		{"form", `{}`, func(context.Context, Question) (Answer, error) {
 			return Answer{}, errors.New("not so")
@@ -204,7 +204,7 @@ func TestTaskCancelled(t *testing.T) {
 				t.Errorf("error = %v", err)
 			}
 			conn := c.(*client)
-			task, err := conn.getTask(t.Context(), &running{of: t.Context()}, id)
+			task, err := conn.getTask(t.Context(), &running{parent: t.Context()}, id)
 			if err != nil || task.Status != "cancelled" {
 				t.Errorf("the task is %s, %v", task.Status, err)
 			}

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// stderrTail is how much of a child's stderr an error message carries: messages travel in HTTP headers.
+	// stderrTail is how many bytes of a child's stderr an error message holds: messages travel in HTTP headers.
 	stderrTail = 1 << 10
 	// stallLimit is how long a child may leave its stdin unread while there is more to write.
 	stallLimit = 30 * time.Second
-	// lastWords is how long the reason for a closed stdout is waited for.
-	lastWords = time.Second
+	// exitWait is how long to wait for the exit status of a child that closed its stdout.
+	exitWait = time.Second
 )
 
 // stdio is the transport to a child process: one JSON-RPC message per line.
@@ -43,7 +43,7 @@ func (c *Connector) connectStdio(ctx context.Context, s *registry.Server, e era)
 		return nil, Errorf(Unavailable, "MCP server %s cannot be started: %w", s.ID, err)
 	}
 	conn := c.newClient(s, e)
-	conn.hide = literal(env).Replace
+	conn.hide = newRedactor(env).Replace
 	wire := &stdio{child: child, client: conn}
 	wire.in = jsonrpc.NewLineReader(child.Stdout, conn.limit, func(m jsonrpc.Message, text []byte) { conn.receive(m, text, nil) })
 	wire.out = jsonrpc.NewLineWriter(child.Stdin, stallLimit, wire.writeFailed)
@@ -58,7 +58,7 @@ func (c *Connector) connectStdio(ctx context.Context, s *registry.Server, e era)
 	return conn, nil
 }
 
-// start implements transport. A closed pipe is the end of the connection, which the caller waits for too.
+// start implements transport. If the pipe is closed, start delivers nothing: the connection ends, and roundTrip notices that.
 func (t *stdio) start(x *pendingRequest) {
 	t.client.await(x)
 	x.sent.Store(true)
@@ -80,32 +80,32 @@ func (t *stdio) close() {
 	t.child.Close()
 }
 
-// writeFailed ends the connection when the child does not read, or closed its stdin.
+// writeFailed ends the connection after the child did not read, or closed its stdin.
 func (t *stdio) writeFailed(err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		t.client.fail(&Error{Kind: Unavailable, MayHaveRun: true, Lost: true,
 			Message: fmt.Sprintf("MCP server %s does not read its stdin", t.client.server.ID)})
 	}
-	t.child.Close() // which ends its output too
+	t.child.Close() // this ends the child's output too
 }
 
-// read reads the child's output until it ends, and with it the connection.
+// read reads the child's output until it ends, and then ends the connection.
 func (t *stdio) read() {
-	why := t.in.Read()
+	err := t.in.Read()
 	if t.client.isDone() {
 		return
 	}
-	t.client.fail(t.closeReason(why))
-	t.child.Close() // a child that closed its stdout is of no use
+	t.client.fail(t.closeReason(err))
+	t.child.Close() // a child whose stdout has ended is of no use
 }
 
-// closeReason returns why a child's output ended.
-func (t *stdio) closeReason(why error) *Error {
+// closeReason returns the error that explains why a child's output ended.
+func (t *stdio) closeReason(err error) *Error {
 	var e *Error
 	switch {
-	case errors.Is(why, jsonrpc.ErrEndless):
+	case errors.Is(err, jsonrpc.ErrEndless):
 		e = endless(t.client.limit)
-	case errors.Is(why, jsonrpc.ErrNoise):
+	case errors.Is(err, jsonrpc.ErrNoise):
 		e = &Error{Kind: Protocol, MayHaveRun: true, Lost: true, Message: "the program does not speak MCP on its stdout: it wrote " + t.in.Noise()}
 	}
 	if e != nil {
@@ -116,20 +116,21 @@ func (t *stdio) closeReason(why error) *Error {
 	select {
 	case <-t.child.Exited():
 		how = "ended (" + t.child.Status() + ")"
-	case <-time.After(lastWords):
+	case <-time.After(exitWait):
 	}
 	return &Error{Kind: Unavailable, Lost: true,
 		Message: fmt.Sprintf("MCP server %s: the program %s %s%s", t.client.server.ID, t.client.server.Stdio.Command, how, t.lastOutput())}
 }
 
-// lastOutput is what a child wrote last, for an error message. Over a shared connection it may tell of other users' calls.
+// lastOutput returns the child's last output for an error message. It returns "" for a shared connection once the handshake is done, because the
+// output may contain data of other users.
 func (t *stdio) lastOutput() string {
 	if t.client.shared && t.client.info.Protocol != "" {
 		return ""
 	}
 	var text string
 	if noise := t.in.Noise(); noise != "" {
-		text += "; it wrote to stdout " + noise
+		text += "; it wrote to stdout: " + noise
 	}
 	if tail := t.child.Stderr(stderrTail); tail != "" {
 		text += "; its stderr ends with: " + tail

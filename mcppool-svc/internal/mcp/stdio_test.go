@@ -76,7 +76,7 @@ func TestConnectErrors(t *testing.T) {
 	}{
 		{"no such command", &registry.Stdio{Command: "no-such-program-here"}, 0, Unavailable, []string{"cannot be started", "install it"}},
 		{"exits at start", mcptest.Stdio(mcptest.Exit), 0, Unavailable, []string{"exit status 3", "the database is missing, token ***"}},
-		{"is silent", mcptest.Stdio(mcptest.Silent), 200 * time.Millisecond, Unavailable, []string{"did not answer initialize", "start_timeout"}},
+		{"is silent", mcptest.Stdio(mcptest.Silent), 200 * time.Millisecond, Unavailable, []string{"did not answer in time", "start_timeout"}},
 		{"writes rubbish", mcptest.Stdio(mcptest.Rubbish), 0, Protocol, []string{"does not speak MCP", "Welcome to this program!"}},
 		{"unknown revision", mcptest.Stdio(mcptest.OldVersion), 0, Protocol, []string{"1999-01-01"}},
 		{"missing reference", &registry.Stdio{Command: "sh", Env: map[string]string{"A": "${env:NOT_THERE}"}}, 0, Misconfigured, []string{"NOT_THERE"}},

@@ -25,20 +25,20 @@ const (
 type Subscription struct {
 	c       *client
 	uri     string
-	about   *subscribed
+	group   *subscribers
 	changed chan struct{} // buffered
 
-	last string // guarded by the offers' mu
-	n    uint64 // guarded by the offers' mu
+	last string // guarded by the offers' mu; the address that changed last
+	n    uint64 // guarded by the offers' mu; changes since the last Take
 }
 
-// subscribed is an address that the server reports changes of.
-type subscribed struct {
+// subscribers are the Subscriptions of one address. The server knows of one subscription for all of them.
+type subscribers struct {
 	all map[*Subscription]bool // guarded by the offers' mu
-	end func(context.Context)  // guarded by the offers' turn; tells the server to stop; nil until it has agreed
+	end func(context.Context)  // guarded by the offers' subscribing; ends the server's subscription; nil until the server has agreed to it
 }
 
-// Changed gets a value when there are changes to take.
+// Changed returns a channel that gets a value when there are changes to take.
 func (s *Subscription) Changed() <-chan struct{} { return s.changed }
 
 // Take returns the number of changes since the last Take, and the address that changed last: the resource, or one within it.
@@ -48,21 +48,21 @@ func (s *Subscription) Take() (uri string, changes uint64) {
 	uri, changes = s.last, s.n
 	s.n = 0
 	select {
-	case <-s.changed: // what it is about is taken
+	case <-s.changed: // the changes are taken
 	default:
 	}
 	return uri, changes
 }
 
-// updated counts a change for the subscriptions of an address, or of one above it.
-func (o *offers) updated(uri string) {
+// onUpdated counts a change of an address for its subscriptions, and for those of the addresses that contain it.
+func (o *offers) onUpdated(uri string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for whole, about := range o.subscribed {
-		if !holds(whole, uri) {
+	for address, group := range o.subscribed {
+		if !contains(address, uri) {
 			continue
 		}
-		for s := range about.all {
+		for s := range group.all {
 			s.last = uri
 			s.n++
 			select {
@@ -73,35 +73,35 @@ func (o *offers) updated(uri string) {
 	}
 }
 
-// holds reports whether part is the address whole, or one within it.
-func holds(whole, part string) bool {
-	rest, ok := strings.CutPrefix(part, whole)
-	return ok && (rest == "" || strings.HasSuffix(whole, "/") || strings.ContainsAny(rest[:1], "/?#"))
+// contains reports whether inner is the same address as outer, or one within it.
+func contains(outer, inner string) bool {
+	rest, ok := strings.CutPrefix(inner, outer)
+	return ok && (rest == "" || strings.HasSuffix(outer, "/") || strings.ContainsAny(rest[:1], "/?#"))
 }
 
 func (c *client) Subscribe(ctx context.Context, uri string) (*Subscription, error) {
 	o := &c.offers
-	if o.turn.Acquire(ctx, 1) != nil {
+	if o.subscribing.Acquire(ctx, 1) != nil {
 		return nil, GivenUp(ctx, false)
 	}
-	defer o.turn.Release(1)
+	defer o.subscribing.Release(1)
 	o.mu.Lock()
-	about, n := o.subscribed[uri], len(o.subscribed)
-	if about == nil {
-		about = &subscribed{all: make(map[*Subscription]bool)}
-		o.subscribed[uri] = about // before the server knows, so that nothing is missed
+	group, n := o.subscribed[uri], len(o.subscribed)
+	if group == nil {
+		group = &subscribers{all: make(map[*Subscription]bool)}
+		o.subscribed[uri] = group // before the request, so that no change is missed
 	}
-	s := &Subscription{c: c, uri: uri, about: about, changed: make(chan struct{}, 1)}
-	about.all[s] = true
+	s := &Subscription{c: c, uri: uri, group: group, changed: make(chan struct{}, 1)}
+	group.all[s] = true
 	o.mu.Unlock()
-	if about.end != nil {
+	if group.end != nil {
 		return s, nil
 	}
 	var err error
 	if n >= maxSubscriptions {
 		err = &Error{Kind: TooLarge, Message: fmt.Sprintf("the connection is subscribed to %d resources already; end one first", maxSubscriptions)}
 	} else {
-		about.end, err = c.askToTell(ctx, uri)
+		group.end, err = c.subscribe(ctx, uri)
 	}
 	if err != nil {
 		o.mu.Lock()
@@ -112,10 +112,10 @@ func (c *client) Subscribe(ctx context.Context, uri string) (*Subscription, erro
 	return s, nil
 }
 
-// askToTell begins the one subscription of an address that the server knows of, and returns what ends it.
-func (c *client) askToTell(ctx context.Context, uri string) (end func(context.Context), err error) {
+// subscribe begins the server's subscription of an address, and returns the function that ends it.
+func (c *client) subscribe(ctx context.Context, uri string) (end func(context.Context), err error) {
 	if c.isModern() {
-		return c.listenTo(ctx, uri)
+		return c.subscribeModern(ctx, uri)
 	}
 	_, err = c.ask(ctx, string(mcp.MethodResourcesSubscribe), "", map[string]any{"uri": uri})
 	return func(ctx context.Context) { // best effort: later notifications are dropped
@@ -123,30 +123,30 @@ func (c *client) askToTell(ctx context.Context, uri string) (end func(context.Co
 	}, err
 }
 
-// listenTo keeps a stream of the changes of a resource open (2026-07-28), and returns once the server has agreed.
-func (c *client) listenTo(ctx context.Context, uri string) (func(context.Context), error) {
+// subscribeModern keeps a stream of the changes of a resource open (2026-07-28). It returns once the server has agreed to the first one.
+func (c *client) subscribeModern(ctx context.Context, uri string) (func(context.Context), error) {
 	life, end := context.WithCancel(c.life)
 	first := make(chan error, 1)
-	var told atomic.Bool
-	tell := func(err error) {
-		if !told.Swap(true) {
+	var answered atomic.Bool
+	onAnswer := func(err error) {
+		if !answered.Swap(true) {
 			first <- err
 		} else if err == nil {
-			c.offers.updated(uri) // changes may have been missed while the stream was not open
+			c.offers.onUpdated(uri) // changes may have been missed while the stream was not open
 		}
 	}
 	agreed := func(filter mcp.SubscriptionFilter) {
 		var err error
 		if !slices.Contains(filter.ResourceSubscriptions, uri) {
-			e := sentf(Answered, "the server does not tell of changes of %.200q", uri)
+			e := sentf(Answered, "the server does not report changes of %.200q", uri)
 			e.Code, err = mcp.METHOD_NOT_FOUND, e
 		}
-		tell(err)
+		onAnswer(err)
 	}
 	c.background(func() {
 		_ = keepOpen(life, func(ctx context.Context) error {
 			err := c.listen(ctx, mcp.SubscriptionFilter{ResourceSubscriptions: []string{uri}}, agreed)
-			tell(err)
+			onAnswer(err)
 			return err
 		})
 	})
@@ -164,19 +164,19 @@ func (c *client) listenTo(ctx context.Context, uri string) (func(context.Context
 	return func(context.Context) { end() }, err
 }
 
-// Close ends the subscription. The server is told if it was the last one of its address.
+// Close ends the subscription. If it was the last one of its address, Close also ends the server's subscription, in the background.
 func (s *Subscription) Close() {
-	c, o, about := s.c, &s.c.offers, s.about
+	c, o, group := s.c, &s.c.offers, s.group
 	o.mu.Lock()
-	delete(about.all, s)
+	delete(group.all, s)
 	o.mu.Unlock()
 	c.background(func() {
-		if o.turn.Acquire(c.life, 1) != nil {
+		if o.subscribing.Acquire(c.life, 1) != nil {
 			return // the connection ended, and with it all subscriptions
 		}
-		defer o.turn.Release(1)
+		defer o.subscribing.Release(1)
 		o.mu.Lock()
-		last := len(about.all) == 0 && o.subscribed[s.uri] == about
+		last := len(group.all) == 0 && o.subscribed[s.uri] == group
 		if last {
 			delete(o.subscribed, s.uri)
 		}
@@ -184,21 +184,21 @@ func (s *Subscription) Close() {
 		if last {
 			ctx, cancel := context.WithTimeout(c.life, unsubscribeLimit)
 			defer cancel()
-			about.end(ctx)
+			group.end(ctx)
 		}
 	})
 }
 
 const (
-	// relistenMin and relistenMax are how long a broken stream of changes stays so.
+	// relistenMin and relistenMax bound the wait before a stream of changes that ended is opened again.
 	relistenMin = time.Second
 	relistenMax = time.Minute
-	// steadyAfter is how long a stream must have been open to be opened again without a longer wait than the last time.
+	// steadyAfter is how long a stream must have been open for the wait to start at relistenMin again.
 	steadyAfter = 10 * time.Second
 )
 
-// keepOpen opens a stream of changes, and again when it breaks, until ctx ends or the server has none (errNoStream). open returns when the stream
-// ends.
+// keepOpen opens a stream of changes, and opens it again whenever it ends, until ctx ends or the server turns out to have none (errNoStream).
+// open returns when the stream ends.
 func keepOpen(ctx context.Context, open func(context.Context) error) error {
 	for delay := time.Duration(0); ; {
 		start := time.Now()
@@ -207,7 +207,7 @@ func keepOpen(ctx context.Context, open func(context.Context) error) error {
 		case ctx.Err() != nil, errors.Is(err, errNoStream):
 			return err
 		case As(err).Kind == Answered:
-			delay = relistenMax // the server does not want to
+			delay = relistenMax // the server refuses
 		case time.Since(start) > steadyAfter:
 			delay = relistenMin
 		default:
@@ -219,28 +219,28 @@ func keepOpen(ctx context.Context, open func(context.Context) error) error {
 	}
 }
 
-// openChanges opens the connection's own stream of changes unless it is open or there is none.
+// openChanges opens the connection's stream of changes, unless that is open or the server has none.
 func (c *client) openChanges() {
 	o := &c.offers
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.open == nil || o.end != nil {
+	if o.openStream == nil || o.endStream != nil {
 		return
 	}
 	ctx, end := context.WithCancel(c.life)
-	open := o.open
-	o.end = end
+	open := o.openStream
+	o.endStream = end
 	c.background(func() {
 		defer end()
 		if err := keepOpen(ctx, open); errors.Is(err, errNoStream) {
 			o.mu.Lock()
 			defer o.mu.Unlock()
-			o.open = nil
+			o.openStream = nil
 		}
 	})
 }
 
-// pause waits until it is woken, until ctx ends (it then returns false), or for d if d is not 0.
+// pause waits for d, or without limit if d is 0, or until wake gets a value. It returns false if ctx ends first.
 func pause(ctx context.Context, wake <-chan struct{}, d time.Duration) bool {
 	var after <-chan time.Time
 	if d > 0 {
@@ -255,8 +255,8 @@ func pause(ctx context.Context, wake <-chan struct{}, d time.Duration) bool {
 	return true
 }
 
-// listen makes the request by which servers of 2026-07-28 report changes (subscriptions/listen), and returns when it ends. agreed gets the filter
-// that the server agreed to.
+// listen makes the request on whose stream servers of 2026-07-28 report changes (subscriptions/listen), and returns when the stream ends. agreed
+// gets the filter that the server agreed to.
 func (c *client) listen(ctx context.Context, filter mcp.SubscriptionFilter, agreed func(mcp.SubscriptionFilter)) error {
 	x, err := c.newRequest(string(mcp.MethodSubscriptionsListen), "", map[string]any{"notifications": filter})
 	if err != nil {
@@ -270,25 +270,24 @@ func (c *client) listen(ctx context.Context, filter mcp.SubscriptionFilter, agre
 	return err
 }
 
-// acknowledged handles the server's answer to a request for changes: to the one that it names, else to all.
-func (o *offers) acknowledged(params mcp.NotificationParams) {
+// onAcknowledged handles the server's acknowledgement of the subscriptions/listen request that it names, or of all if it names none.
+func (o *offers) onAcknowledged(params mcp.NotificationParams) {
 	var filter mcp.SubscriptionFilter
 	if text, err := json.Marshal(params.AdditionalFields["notifications"]); err == nil {
-		_ = json.Unmarshal(text, &filter) // what cannot be read grants nothing
+		_ = json.Unmarshal(text, &filter) // a filter that cannot be read is empty
 	}
-	about := params.Meta[mcp.MetaKeySubscriptionID]
+	request := params.Meta[mcp.MetaKeySubscriptionID]
 	o.agreed.Range(func(id, agreed any) bool {
 		// Some servers send the id as text.
-		if _, text, _ := strings.Cut(mcp.NewRequestId(about).String(), ":"); about == nil || text == strconv.FormatInt(id.(int64), 10) {
+		if _, text, _ := strings.Cut(mcp.NewRequestId(request).String(), ":"); request == nil || text == strconv.FormatInt(id.(int64), 10) {
 			agreed.(func(mcp.SubscriptionFilter))(filter)
 		}
 		return true
 	})
 }
 
-// Rest implements Client: the stream on which a server sends changes over HTTP is closed, since it takes more memory than all else of a
-// connection, and a TCP connection on both sides. With the older transport it is the only stream, and over stdio it costs nothing, so there it
-// stays.
+// Rest implements Client. Over streamable HTTP it closes the stream of changes, which takes more memory than the rest of the connection, and a
+// TCP connection on both sides. The older transport has no other stream, and over stdio the stream costs nothing.
 func (c *client) Rest() bool {
 	if t, ok := c.wire.(*web); !ok || t.older {
 		return false
@@ -296,15 +295,15 @@ func (c *client) Rest() bool {
 	o := &c.offers
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.end != nil {
-		o.end()
-		o.end = nil
+	if o.endStream != nil {
+		o.endStream()
+		o.endStream = nil
 	}
 	return true
 }
 
 func (c *client) Wake() {
 	c.openChanges()
-	c.tools.Add(1) // changes may have been missed
+	c.tools.Add(1) // a change may have been missed
 	c.offers.outdate(Resources, ResourceTemplates, Prompts)
 }

@@ -17,9 +17,10 @@ import (
 )
 
 const (
-	// tasksExtension is the extension for tasks since 2026-07-28: the server decides which calls run as tasks, and tasks/get returns everything.
+	// tasksExtension is the extension for tasks since 2026-07-28: the server decides which calls run as tasks, and tasks/get returns questions
+	// and results too.
 	tasksExtension = "io.modelcontextprotocol/tasks"
-	updateTask     = "tasks/update"
+	methodUpdate   = "tasks/update"
 	// maxTaskID is the longest id of a task that the API accepts.
 	maxTaskID = 2000
 )
@@ -27,17 +28,17 @@ const (
 // mcpTask is a task as a server describes it.
 type mcpTask struct {
 	Task
-	poll   time.Duration // 0 if the server sets none
+	poll   time.Duration // the interval of polls; 0 if the server sets none
 	fields map[string]json.RawMessage
 }
 
-// taskOf reads the answer of a server that does a call as a task, in the form of either revision; asked reports whether one was
-// asked for.
-func taskOf(fields map[string]json.RawMessage, asked bool) (mcpTask, bool) {
+// taskOf returns the task in a result of tools/call, in the form of either era; false if the result holds none. requested reports whether
+// the request asked for a task.
+func taskOf(fields map[string]json.RawMessage, requested bool) (mcpTask, bool) {
 	if stringOf(fields["resultType"]) == "task" {
 		return readTask(fields), true
 	}
-	if !asked || strictjson.Absent(fields["task"]) || !strictjson.Absent(fields["content"]) {
+	if !requested || strictjson.Absent(fields["task"]) || !strictjson.Absent(fields["content"]) {
 		return mcpTask{}, false
 	}
 	task, err := strictjson.MemberMap(fields["task"])
@@ -58,23 +59,23 @@ func readTask(fields map[string]json.RawMessage) mcpTask {
 	}
 }
 
-// milliseconds is the first of these that is a sensible duration.
-func milliseconds(all ...json.RawMessage) time.Duration {
-	const most = 1000 * 24 * time.Hour
-	for _, raw := range all {
+// milliseconds returns the first value that is a positive number of milliseconds, at most 1000 days; 0 if there is none.
+func milliseconds(values ...json.RawMessage) time.Duration {
+	const limit = 1000 * 24 * time.Hour
+	for _, raw := range values {
 		var n float64
 		if !strictjson.Absent(raw) && json.Unmarshal(raw, &n) == nil && n > 0 {
-			return time.Duration(min(n, float64(most/time.Millisecond)) * float64(time.Millisecond))
+			return time.Duration(min(n, float64(limit/time.Millisecond)) * float64(time.Millisecond))
 		}
 	}
 	return 0
 }
 
-func (t mcpTask) over() bool {
+func (t mcpTask) hasEnded() bool {
 	return t.Status == "completed" || t.Status == "failed" || t.Status == "cancelled"
 }
 
-// portable reports whether any connection to the server can ask for a task: nothing of this one's session is needed.
+// portable reports whether any connection to the server can ask for a task, because there is no session.
 func (c *client) portable() bool {
 	t, ok := c.wire.(*web)
 	return ok && !t.older && (c.isModern() || t.session.Load() == nil)
@@ -92,7 +93,7 @@ func (c *client) taskRequest(ctx context.Context, r *running, method, id string,
 	return c.roundTrip(ctx, x, nil)
 }
 
-// getTask asks how far a task is.
+// getTask returns the state of a task.
 func (c *client) getTask(ctx context.Context, r *running, id string) (mcpTask, error) {
 	raw, err := c.taskRequest(ctx, r, string(mcp.MethodTasksGet), id, nil)
 	if err != nil {
@@ -104,12 +105,12 @@ func (c *client) getTask(ctx context.Context, r *running, id string) (mcpTask, e
 	}
 	t := readTask(fields)
 	if t.ID != id {
-		return mcpTask{}, sentf(Protocol, "the server answered with the task %.100q when asked for %.100q", t.ID, id)
+		return mcpTask{}, sentf(Protocol, "the server was asked for the task %.100q and answered with %.100q", id, t.ID)
 	}
 	return t, nil
 }
 
-// taskResult gets the result of a task that has ended; before 2026-07-28 it is asked for apart.
+// taskResult returns the result or the error of a task that has ended. Before 2026-07-28 this takes a request of its own.
 func (c *client) taskResult(ctx context.Context, r *running, t mcpTask) (json.RawMessage, error) {
 	switch {
 	case !c.isModern():
@@ -132,7 +133,7 @@ func (c *client) taskResult(ctx context.Context, r *running, t mcpTask) (json.Ra
 	return nil, e
 }
 
-// taskCancelled is the error of a task that was cancelled. How far it got is not known.
+// taskCancelled returns the error of a task that was cancelled. It is unknown what the task did before.
 func taskCancelled(t mcpTask) *Error {
 	e := sentf(Interrupted, "%s", strings.TrimSuffix(fmt.Sprintf("the server cancelled the task %.100q: %s", t.ID, t.Message), ": "))
 	e.Err = context.Canceled
@@ -140,33 +141,33 @@ func taskCancelled(t mcpTask) *Error {
 }
 
 const (
-	// A task is polled at its server's interval, within bounds, or at growing intervals if the server sets none.
+	// minPoll and maxPoll bound the poll interval that the server sets. If it sets none, the interval grows from firstPoll to idlePoll.
 	minPoll, maxPoll    = 50 * time.Millisecond, time.Minute
 	firstPoll, idlePoll = 250 * time.Millisecond, 5 * time.Second
-	pollLimit           = 30 * time.Second // of one poll
+	pollLimit           = 30 * time.Second // bounds one poll
 	maxPollFailures     = 8                // in a row
 	maxResultTries      = 4
 )
 
-// follower waits for a task's end.
+// follower waits until a task ends.
 type follower struct {
 	c    *client
 	r    *running
 	id   string // of the task
 	task mcpTask
 
-	interval time.Duration // if the server sets none
-	failures int           // in a row
-	result   chan response // of tasks/result, while the server asks through it; else nil
+	interval time.Duration // between polls, if the server sets none
+	failures int           // of polls, in a row
+	result   chan response // receives the response to tasks/result while the server asks through that request; else nil
 
 	work   sync.WaitGroup
-	inputs map[string]context.CancelCauseFunc // withdraws open questions, by the server's names; since 2026-07-28
+	inputs map[string]context.CancelCauseFunc // withdraw the questions, by the server's names; since 2026-07-28
 }
 
-// followTask waits for a task's end and returns its result. The task's name goes to the caller at once.
+// followTask waits until a task ends and returns its result. For a new task, it first notifies the caller of the task.
 func (c *client) followTask(ctx context.Context, r *running, t mcpTask) (json.RawMessage, error) {
 	if t.ID == "" || len(t.ID) > maxTaskID {
-		return nil, sentf(Protocol, "the server does the call as a task without a name, or with one of more than %d bytes", maxTaskID)
+		return nil, sentf(Protocol, "the server runs the call as a task whose id is empty, or longer than %d bytes", maxTaskID)
 	}
 	if r.call.Follow != "" && !c.portable() {
 		return nil, sentf(Protocol, "the task belongs to another connection of the MCP server; its outcome cannot be found out")
@@ -179,7 +180,7 @@ func (c *client) followTask(ctx context.Context, r *running, t mcpTask) (json.Ra
 	defer f.work.Wait()
 	defer end()
 	if r.call.Follow == "" {
-		f.tell()
+		f.notifyState()
 	}
 	raw, err := f.run(ctx)
 	if err != nil && ctx.Err() != nil {
@@ -188,22 +189,22 @@ func (c *client) followTask(ctx context.Context, r *running, t mcpTask) (json.Ra
 	return raw, err
 }
 
-// tell reports the state of the task to the caller.
-func (f *follower) tell() {
+// notifyState reports the state of the task to the caller.
+func (f *follower) notifyState() {
 	t := f.task.Task
 	t.Portable = f.c.portable()
 	f.r.notify(Notification{Task: &t})
 }
 
-// known reports whether the state of the task is known without a first poll. It is not for a followed task, nor, since 2026-07-28, for a task
-// that asks or has ended: only tasks/get returns all of it.
-func (f *follower) known() bool {
+// isStateKnown reports whether the state of the task is known without a first poll. It is not known for a task that an earlier call began, nor,
+// since 2026-07-28, for one that asks or has ended: only tasks/get returns its questions and its result.
+func (f *follower) isStateKnown() bool {
 	return f.r.call.Follow == "" && (!f.c.isModern() || f.task.Status == "working")
 }
 
-// run polls until the task is over. An error counts only if the call itself has not ended.
+// run polls the task until it ends, and returns its result. The error does not count if ctx has ended.
 func (f *follower) run(ctx context.Context) (json.RawMessage, error) {
-	known := f.known()
+	known := f.isStateKnown()
 	if !known {
 		f.task.Status = "" // so that the first poll is reported to the caller
 	}
@@ -215,21 +216,21 @@ func (f *follower) run(ctx context.Context) (json.RawMessage, error) {
 		}
 		known = false
 		switch {
-		case f.task.over():
-			if raw, err := f.end(ctx, tries); raw != nil || err != nil {
+		case f.task.hasEnded():
+			if raw, err := f.fetchResult(ctx, tries); raw != nil || err != nil {
 				return raw, err
 			}
 			tries++
 		case f.task.Status == "input_required":
-			f.input(ctx)
+			f.askInput(ctx)
 		}
 		select {
-		case <-time.After(f.pause()):
+		case <-time.After(f.nextDelay()):
 		case <-f.r.wake:
 		case v := <-f.result:
 			if f.result = nil; v.err == nil {
 				return v.result, nil
-			} // the server would not wait: it is asked as always
+			} // tasks/result failed: the next poll goes on
 		case <-f.c.life.Done():
 			return nil, f.c.lost(true)
 		case <-ctx.Done():
@@ -238,8 +239,8 @@ func (f *follower) run(ctx context.Context) (json.RawMessage, error) {
 	}
 }
 
-// pause is how long to wait before the next question.
-func (f *follower) pause() time.Duration {
+// nextDelay returns how long to wait before the next poll.
+func (f *follower) nextDelay() time.Duration {
 	if f.task.poll > 0 && f.failures == 0 {
 		return min(max(f.task.poll, minPoll), maxPoll)
 	}
@@ -248,8 +249,8 @@ func (f *follower) pause() time.Duration {
 	return d
 }
 
-// poll asks how far the task is. An error ends the call: how the tool ended is not known then. Other failures are repeated, since the task
-// goes on meanwhile.
+// poll reads the state of the task. An error ends the call with an unknown outcome. After other failures poll returns nil, and run polls again,
+// because the task continues meanwhile.
 func (f *follower) poll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pollLimit)
 	defer cancel()
@@ -259,7 +260,7 @@ func (f *follower) poll(ctx context.Context) error {
 		f.failures, f.task = 0, t
 		if before.Status != t.Status || before.Message != t.Message {
 			f.interval = firstPoll
-			f.tell()
+			f.notifyState()
 		}
 		return nil
 	}
@@ -268,7 +269,7 @@ func (f *follower) poll(ctx context.Context) error {
 	if e.MayHaveRun, e.Ended = true, false; e.Kind == Answered {
 		final = final || e.Code == mcp.INVALID_PARAMS || e.Code == mcp.METHOD_NOT_FOUND || e.Code == mcp.MISSING_REQUIRED_CLIENT_CAPABILITY
 		e.Kind = Protocol
-		e.Message = fmt.Sprintf("the MCP server does not tell the outcome of the task %.100q: error %d: %s", f.id, e.Code, e.Message)
+		e.Message = fmt.Sprintf("the MCP server does not report the outcome of the task %.100q: error %d: %s", f.id, e.Code, e.Message)
 	}
 	if f.failures++; final || f.failures > maxPollFailures || f.c.isDone() {
 		return &e
@@ -276,8 +277,8 @@ func (f *follower) poll(ctx context.Context) error {
 	return nil
 }
 
-// end gets the result of a task that is over. It returns nil if that is to be tried again.
-func (f *follower) end(ctx context.Context, try int) (json.RawMessage, error) {
+// fetchResult returns the result or the error of a task that has ended; neither if it should be called again after a pause.
+func (f *follower) fetchResult(ctx context.Context, try int) (json.RawMessage, error) {
 	raw, err := f.c.taskResult(ctx, f.r, f.task)
 	if err == nil {
 		return raw, nil
@@ -289,8 +290,8 @@ func (f *follower) end(ctx context.Context, try int) (json.RawMessage, error) {
 	return nil, &e
 }
 
-// abandon ends a call before its task has ended. It cancels the task at the server, and a result that the task had by then counts. If this pool
-// is stopping and another pool can follow the task, the task is not cancelled.
+// abandon ends a call before its task has ended. It cancels the task, but returns the result if the task has one by then. If this pool is
+// stopping and another pool can follow the task, abandon leaves the task running.
 func (f *follower) abandon(ctx context.Context) (json.RawMessage, error) {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, ErrStopping) && f.c.portable() {
@@ -303,7 +304,7 @@ func (f *follower) abandon(ctx context.Context) (json.RawMessage, error) {
 		return nil, GivenUp(ctx, true)
 	}
 	t, err := f.c.getTask(last, f.r, f.id)
-	if err == nil && t.over() && t.Status != "cancelled" {
+	if err == nil && t.hasEnded() && t.Status != "cancelled" {
 		if raw, err := f.c.taskResult(last, f.r, t); err == nil {
 			return raw, nil
 		}
@@ -311,13 +312,13 @@ func (f *follower) abandon(ctx context.Context) (json.RawMessage, error) {
 	return nil, GivenUp(ctx, true)
 }
 
-// input gets the answer to a task's question.
-func (f *follower) input(ctx context.Context) {
+// askInput begins to get the answers that the task needs.
+func (f *follower) askInput(ctx context.Context) {
 	if f.c.isModern() {
-		f.modernInput(ctx)
+		f.askModernInput(ctx)
 		return
 	}
-	// The server asks while tasks/result waits, with requests of its own.
+	// Servers of older revisions ask by requests of their own while a tasks/result request waits.
 	if f.result != nil {
 		return
 	}
@@ -329,8 +330,8 @@ func (f *follower) input(ctx context.Context) {
 	})
 }
 
-// modernInput asks the new questions, and withdraws those that the server no longer asks.
-func (f *follower) modernInput(ctx context.Context) {
+// askModernInput asks the new questions, and withdraws those that the server no longer asks.
+func (f *follower) askModernInput(ctx context.Context) {
 	requests, err := strictjson.MemberMap(f.task.fields["inputRequests"])
 	if err != nil || len(requests) > maxInputs {
 		requests = nil
@@ -353,7 +354,7 @@ func (f *follower) modernInput(ctx context.Context) {
 	}
 }
 
-// answer gets the answer to one thing, and gives it to the server until it has reached it. What cannot be asked is declined.
+// answer gets the answer to one question, and sends it until the server has received it. If there is no answer, it declines the question.
 func (f *follower) answer(ctx context.Context, name string, raw json.RawMessage) {
 	var response json.RawMessage
 	in, err := f.c.readNamed(name, raw)
@@ -372,7 +373,7 @@ func (f *follower) answer(ctx context.Context, name string, raw json.RawMessage)
 	}
 	for ctx.Err() == nil {
 		limited, cancel := context.WithTimeout(ctx, replyLimit)
-		_, err := f.c.taskRequest(limited, f.r, updateTask, f.id, map[string]any{"inputResponses": map[string]any{name: response}})
+		_, err := f.c.taskRequest(limited, f.r, methodUpdate, f.id, map[string]any{"inputResponses": map[string]any{name: response}})
 		cancel()
 		if err == nil {
 			select {

@@ -78,7 +78,7 @@ const unnamedForm = `{"n":-1}`
 func TestWhoseQuestion(t *testing.T) {
 	overBoth(t, func(t *testing.T, c *client) {
 		var unnamed atomic.Int32
-		c.unnamed = func() { unnamed.Add(1) }
+		c.onUnnamed = func() { unnamed.Add(1) }
 		b := beside(t, c, "hold")
 		p := &person{answer: says}
 		if got, err := p.call(t, c, "form", `{}`); err != nil || !strings.Contains(got, "Ada") || unnamed.Load() != 0 {
@@ -153,7 +153,7 @@ func TestBothAsk(t *testing.T) {
 // What does not become clear in time is refused, and those whom it may concern are told, once.
 func TestUnclearForTooLong(t *testing.T) {
 	overBoth(t, func(t *testing.T, c *client) {
-		c.patience = 10 * time.Millisecond
+		c.holdFor = 10 * time.Millisecond
 		b := beside(t, c, "hold")
 		p := &person{answer: says}
 		for range 2 { // the second time the one that holds knows already
@@ -232,11 +232,11 @@ func TestAskersAreRemembered(t *testing.T) {
 
 // Users who share a connection are told what can be done about it.
 func TestUnclearWhereShared(t *testing.T) {
-	if text := unclear(&registry.Server{ID: "s", Isolation: registry.Shared}, "input").Error(); !strings.Contains(text, "--isolation user") || strings.Contains(text, "call again") {
+	if text := unclearError(&registry.Server{ID: "s", Isolation: registry.Shared}, "input").Error(); !strings.Contains(text, "--isolation user") || strings.Contains(text, "call again") {
 		t.Error(text)
 	}
 	for _, i := range []registry.Isolation{registry.PerUser, registry.PerTask} {
-		if text := unclear(&registry.Server{ID: "s", Isolation: i}, "input").Error(); strings.Contains(text, "--isolation") || !strings.Contains(text, "call again") {
+		if text := unclearError(&registry.Server{ID: "s", Isolation: i}, "input").Error(); strings.Contains(text, "--isolation") || !strings.Contains(text, "call again") {
 			t.Error(text)
 		}
 	}

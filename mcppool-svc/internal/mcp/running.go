@@ -1,0 +1,222 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/services/strictjson"
+)
+
+// running is one tool call over a connection. It may take several requests.
+type running struct {
+	call   Call
+	token  string          // progress token
+	parent context.Context // the caller's
+
+	mu     sync.Mutex
+	ctx    context.Context // guarded by mu; ends with the call; made when first used
+	cancel func()          // guarded by mu; cancels ctx
+	ended  bool            // guarded by mu
+	task   string          // guarded by mu; the id of the MCP task that runs the call
+	wake   chan struct{}   // guarded by mu until it is set with task; buffered; gets a value when the task has changed
+
+	asked       atomic.Int32 // questions that came as requests of their own
+	warnOnce    sync.Once    // notifies the caller why no model was asked
+	unclearOnce sync.Once    // notifies the caller of a refused question that may have been for this call
+}
+
+// addCall registers a call until removeCall, so that it gets the server's messages and questions.
+func (c *client) addCall(ctx context.Context, call Call) *running {
+	r := &running{call: call, token: strconv.FormatUint(c.tokens.Add(1), 10), parent: ctx}
+	c.mu.Lock()
+	c.calls[r.token] = r
+	c.mu.Unlock()
+	return r
+}
+
+// removeCall ends a call with its error, or nil.
+func (c *client) removeCall(r *running, err error) {
+	r.mu.Lock()
+	r.ended = true
+	if r.cancel != nil {
+		r.cancel()
+	}
+	r.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.calls, r.token)
+	if err != nil {
+		e := As(err)
+		c.unsettled = c.unsettled || e.Kind == Interrupted && e.MayHaveRun
+	}
+	c.assignHeld()
+}
+
+// context returns a context that ends with the call. It is made when first used, because most calls need none.
+func (r *running) context() context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ctx == nil {
+		r.ctx, r.cancel = context.WithCancel(r.parent)
+		if r.ended {
+			r.cancel()
+		}
+	}
+	return r.ctx
+}
+
+// notify sends a notification to the caller, unless Call.Notify is nil.
+func (r *running) notify(n Notification) {
+	if r.call.Notify != nil {
+		r.call.Notify(n)
+	}
+}
+
+// callOf returns the call that a request of the server is for: the call on whose stream the request came (own), else the call whose task or
+// progress token it names, else the call that awaitCall returns. what describes the request, for errors.
+func (c *client) callOf(own *running, params json.RawMessage, what string) (*running, error) {
+	if own != nil {
+		return own, nil
+	}
+	meta, _ := strictjson.Member(params, "_meta")
+	related, _ := strictjson.Member(meta, mcp.RelatedTaskMetaKey)
+	token, _ := strictjson.Member(meta, "progressToken") // text or a number
+	task := memberOf(related, "taskId")
+	c.mu.Lock()
+	r, none := c.calls[strictjson.Content(string(token))], len(c.calls) == 0 || task != ""
+	if r == nil {
+		r = c.callOfTask(task)
+	}
+	c.mu.Unlock()
+	switch {
+	case r != nil:
+		return r, nil
+	case none:
+		return nil, errors.New("no tool call is running that this could be asked for; ask during a call")
+	case c.onUnnamed != nil:
+		c.onUnnamed()
+	}
+	return c.awaitCall(what)
+}
+
+// callOfTask returns the call that a task runs, or nil. Called with mu held.
+func (c *client) callOfTask(id string) *running {
+	for _, r := range c.calls {
+		if id != "" && r.task == id {
+			return r
+		}
+	}
+	return nil
+}
+
+// stringOf returns a JSON string's text, or "" for anything else.
+func stringOf(raw json.RawMessage) string {
+	if strictjson.Absent(raw) {
+		return "" // the usual case: it saves the allocation of text
+	}
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		return ""
+	}
+	return text
+}
+
+// holdLimit is how long a question is held until its call is clear. Servers wait longer for answers.
+const holdLimit = 15 * time.Second
+
+// awaitCall returns the call of a question that names none. That is the only call in progress; if there are several, awaitCall waits until the
+// others have ended, because a server asks before it answers. It refuses the question if that takes too long, if each of the calls may be
+// waiting for an answer, if users share the connection, or if a call was given up that the question may be for.
+func (c *client) awaitCall(what string) (*running, error) {
+	assigned := make(chan *running, 1)
+	c.mu.Lock()
+	c.held = append(c.held, assigned)
+	c.assignHeld()
+	c.mu.Unlock()
+	var r *running
+	select {
+	case r = <-assigned:
+	case <-time.After(c.holdFor):
+	case <-c.life.Done():
+	}
+	c.mu.Lock()
+	c.held = slices.DeleteFunc(c.held, func(other chan *running) bool { return other == assigned })
+	c.mu.Unlock()
+	select {
+	case r = <-assigned: // at the last moment
+	default:
+	}
+	if r == nil {
+		return nil, c.refuseUnclear(what)
+	}
+	return r, nil
+}
+
+// assignHeld gives held questions to the only call in progress, and refuses those that cannot become clear. If as many questions are held as
+// calls run, each call may be waiting: then assignHeld refuses the newest question, so that one of the calls returns. Called with mu held.
+func (c *client) assignHeld() {
+	var only *running
+	keep := max(len(c.calls)-1, 0)
+	switch {
+	case c.shared || c.unsettled:
+		keep = 0
+	case len(c.held) > 0 && len(c.calls) == 1:
+		for _, r := range c.calls {
+			only = r
+		}
+	}
+	for len(c.held) > keep {
+		last := len(c.held) - 1
+		c.held[last] <- only
+		c.held = c.held[:last]
+	}
+}
+
+func (c *client) Settled() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.unsettled
+}
+
+// unclearError returns the error that refuses a question that may belong to several calls. Most servers copy it into the tool's error, so it
+// names the remedy.
+func unclearError(s *registry.Server, what string) error {
+	why := "while several tool calls were running over its connection"
+	advice := "from now on only one call at a time runs over a connection to it: call again"
+	if s.Isolation == registry.Shared {
+		why, advice = "over a connection that all users share", "register it with `--isolation user`, or `--isolation task`"
+	}
+	return fmt.Errorf("MCP server %s asked for %s %s, and did not name the call that it asks for, so no person was asked; %s. "+
+		"(To its authors: send the call's progressToken in _meta.)", s.ID, what, why, advice)
+}
+
+// refuseUnclear refuses a question that may belong to several calls. It notifies each call once, and logs once.
+func (c *client) refuseUnclear(what string) error {
+	why := unclearError(c.server, what)
+	c.logUnclear.Do(func() {
+		c.log.WarnContext(context.Background(), "a question of an MCP server was refused", "error", why)
+	})
+	c.mu.Lock()
+	calls := slices.Collect(maps.Values(c.calls))
+	c.mu.Unlock()
+	for _, r := range calls {
+		r.unclearOnce.Do(func() {
+			if r.call.Unclear != nil {
+				r.call.Unclear()
+			}
+			r.notify(warning(why))
+		})
+	}
+	return why
+}
