@@ -66,18 +66,21 @@ func (m *Planner) GenerateAnswer(_ context.Context, req *plannerv1.GenerateAnswe
 	return res, emit(text) // in one piece, because all of it is there at once
 }
 
-// GetFirstInputParams returns the step's input as written in the playbook, also after an error: an input that a person wrote is never
-// changed.
-func (m *Planner) GetFirstInputParams(_ context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {
-	r, err := m.run(req.GetContext())
+// GetFirstInputParams returns the input of the step that is due as written in the playbook. An input that failed is returned unchanged,
+// because a person wrote it.
+func (m *Planner) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {
+	if req.GetFailedInputJson() != "" {
+		return &plannerv1.GetFirstInputParamsResponse{InputJson: req.GetFailedInputJson(), Usage: &commonv1.Usage{}}, nil
+	}
+	res, err := m.PlanSteps(ctx, &plannerv1.PlanStepsRequest{Context: req.GetContext()}, nil)
 	if err != nil {
 		return nil, err
 	}
-	p, err := r.due(req.GetToolId(), req.GetFailedInputJson() != "" || req.GetError() != "")
-	if err != nil {
-		return nil, err
+	due := res.GetSteps()[0]
+	if due.GetToolId() != req.GetToolId() {
+		return nil, failed("the playbook does not call %s at this point, but %s", req.GetToolId(), due.GetToolId())
 	}
-	return &plannerv1.GetFirstInputParamsResponse{InputJson: p.GetInputJson(), Missing: p.GetMissing(), Usage: &commonv1.Usage{}}, nil
+	return &plannerv1.GetFirstInputParamsResponse{InputJson: due.GetInputJson(), Missing: due.GetMissing(), Usage: &commonv1.Usage{}}, nil
 }
 
 func (m *Planner) run(tc *plannerv1.TaskContext) (*run, error) {
@@ -115,19 +118,4 @@ func (m *Planner) Parse(text string) (*Playbook, error) {
 	}
 	m.parsed[text] = p
 	return p, nil
-}
-
-// due returns the step that calls the tool now. again: an input of the step has failed, and the step is in the history already.
-func (r *run) due(toolID string, again bool) (*plannerv1.PlannedStep, error) {
-	err := r.replay()
-	if n := len(r.calls); again && n > 0 && r.calls[n-1].entry.GetToolId() == toolID && r.calls[n-1].entry.GetResult() != plannerv1.StepResult_STEP_RESULT_SUCCESS {
-		return r.propose(r.calls[n-1].place)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if p := r.at; p.step == len(r.Steps) || r.Steps[p.step].Tool != toolID {
-		return nil, failed("the playbook does not call %s at this point (step %d)", toolID, p.step+1)
-	}
-	return r.propose(r.at)
 }

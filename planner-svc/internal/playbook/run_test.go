@@ -215,16 +215,16 @@ func TestGoalOfThePlaybook(t *testing.T) {
 
 func TestQuestionsAboutCalls(t *testing.T) {
 	m := New(offline.New())
-	const want = `{"pattern":"the goal","n":9007199254740993}`
-	for name, tc := range map[string]*plannerv1.TaskContext{
-		// A11: what a person wrote is not changed behind their back.
-		"at first": context_(book), "after a failure": context_(book, bad("ws/find", "no")),
+	for failed, want := range map[string]string{
+		"": `{"pattern":"the goal","n":9007199254740993}`,
+		// A11: what a person wrote, or changed when approving it, is not changed behind their back.
+		`{"x":1}`: `{"x":1}`,
 	} {
-		if got, err := inputOf(t, "ws/find", `{"x":1}`, "unknown property x", tc); got != want || err != nil {
-			t.Errorf("%s: %s %v, want %s", name, got, err, want)
+		if got, err := inputOf(t, "ws/find", failed, "unknown property x", context_(book)); got != want || err != nil {
+			t.Errorf("after %q failed: %s %v, want %s", failed, got, err, want)
 		}
 	}
-	if _, err := inputOf(t, "ws/drop", `{"x":1}`, "unknown property x", context_(book)); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_PLANNING_FAILED {
+	if _, err := inputOf(t, "ws/drop", "", "", context_(book)); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_PLANNING_FAILED {
 		t.Errorf("a tool that is not due: %v", err)
 	}
 	// the rest is answered as offline does
