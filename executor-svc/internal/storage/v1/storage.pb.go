@@ -1187,7 +1187,7 @@ type ActiveStep struct {
 	InputJson string `protobuf:"bytes,7,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
 	// The tool's effect.
 	Effect v11.Effect `protobuf:"varint,8,opt,name=effect,proto3,enum=pawl.common.v1.Effect" json:"effect,omitempty"`
-	// Calling it twice is the same as once.
+	// A second call with the same input has no further effect.
 	Idempotent bool `protobuf:"varint,9,opt,name=idempotent,proto3" json:"idempotent,omitempty"`
 	// The lowest risk of a call.
 	RiskFloor v11.RiskLevel `protobuf:"varint,10,opt,name=risk_floor,json=riskFloor,proto3,enum=pawl.common.v1.RiskLevel" json:"risk_floor,omitempty"`
@@ -1203,7 +1203,7 @@ type ActiveStep struct {
 	SubtaskId string `protobuf:"bytes,16,opt,name=subtask_id,json=subtaskId,proto3" json:"subtask_id,omitempty"`
 	// SHA-256 of the exact input that a person approved; empty if none was.
 	ApprovedHash []byte `protobuf:"bytes,17,opt,name=approved_hash,json=approvedHash,proto3" json:"approved_hash,omitempty"`
-	// The seq of the fact that holds `input_json`; a store keeps the input only there.
+	// The seq of the fact that holds `input_json`; 0 if none does yet.
 	InputSeq uint64 `protobuf:"varint,18,opt,name=input_seq,json=inputSeq,proto3" json:"input_seq,omitempty"`
 	// The revision of the server's configuration that the step is bound to: as planned, or as last refreshed.
 	ConfigRevision uint64 `protobuf:"varint,19,opt,name=config_revision,json=configRevision,proto3" json:"config_revision,omitempty"`
@@ -1658,7 +1658,7 @@ func (x *Supplied) GetDescription() string {
 	return ""
 }
 
-// Something that a person must answer.
+// A question that a person must answer.
 type Wait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Names the wait.
@@ -3770,7 +3770,7 @@ type TaskIndex struct {
 	Status v1.ExecutorStatus `protobuf:"varint,1,opt,name=status,proto3,enum=pawl.executor.v1.ExecutorStatus" json:"status,omitempty"`
 	// Its agent.
 	AgentId string `protobuf:"bytes,2,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	// Its conversation.
+	// Not set: a conversation's tasks have an index of their own.
 	ConversationId string `protobuf:"bytes,3,opt,name=conversation_id,json=conversationId,proto3" json:"conversation_id,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache

@@ -32,13 +32,13 @@ const (
 	EventType_EVENT_TYPE_UNSPECIFIED EventType = 0
 	// The flow was named and its risk assessed. Once per task.
 	EventType_EVENT_TYPE_FLOW_START EventType = 1
-	// Nothing continues until a person answers. Follows STEP_WAITING_FOR_START and STEP_WAITING_FOR_PARAM.
+	// The task waits for a person. Follows the events that open waits.
 	EventType_EVENT_TYPE_FLOW_STOP EventType = 2
 	// The task succeeded: the answer is complete.
 	EventType_EVENT_TYPE_FLOW_SUCCESS EventType = 3
 	// The task failed.
 	EventType_EVENT_TYPE_FLOW_FAILED EventType = 4
-	// The task was cancelled or refused.
+	// The task was cancelled, or a person rejected a step.
 	EventType_EVENT_TYPE_FLOW_CANCEL EventType = 5
 	// A step was decided on.
 	EventType_EVENT_TYPE_STEP_INIT EventType = 6
@@ -48,7 +48,7 @@ const (
 	EventType_EVENT_TYPE_STEP_OUTPUT EventType = 8
 	// The attempt failed.
 	EventType_EVENT_TYPE_STEP_ERROR EventType = 9
-	// The step was cancelled or refused.
+	// The step was cancelled or rejected.
 	EventType_EVENT_TYPE_STEP_CANCEL EventType = 10
 	// A person must approve the step; or, if `outcome_unknown` is set, say how its last call ended.
 	EventType_EVENT_TYPE_STEP_WAITING_FOR_START EventType = 11
@@ -56,7 +56,7 @@ const (
 	EventType_EVENT_TYPE_STEP_WAITING_FOR_PARAM EventType = 12
 	// A piece of the answer.
 	EventType_EVENT_TYPE_TEXT_ADD EventType = 13
-	// The task's status changed and no other event says so.
+	// The task's status changed, and no other event reports it.
 	EventType_EVENT_TYPE_STATUS_CHANGED EventType = 14
 	// The tools of the task were loaded, or servers were skipped.
 	EventType_EVENT_TYPE_TOOLS_LOADED EventType = 15
@@ -154,7 +154,7 @@ type ExecutorEvent struct {
 	SubtaskId string `protobuf:"bytes,6,opt,name=subtask_id,json=subtaskId,proto3" json:"subtask_id,omitempty"`
 	// The attempt of the step; 0 if the event is about none.
 	Attempt uint32 `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// The wait it opens or closes; may be empty.
+	// The wait that it opens or closes; may be empty.
 	WaitId string `protobuf:"bytes,8,opt,name=wait_id,json=waitId,proto3" json:"wait_id,omitempty"`
 	// The task's usage so far.
 	Usage *v1.Usage `protobuf:"bytes,9,opt,name=usage,proto3" json:"usage,omitempty"`
@@ -715,7 +715,7 @@ func (x *FlowStart) GetRisk() *v1.Risk {
 	return nil
 }
 
-// Nothing continues until a person answers.
+// The task waits for a person.
 type FlowStop struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The waits that are open.
@@ -761,12 +761,12 @@ func (x *FlowStop) GetWaitIds() []string {
 	return nil
 }
 
-// The task has ended.
+// The task succeeded.
 type FlowSuccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The whole answer; equal to the TEXT_ADD pieces of `answer_id` joined.
 	FullAnswer string `protobuf:"bytes,1,opt,name=full_answer,json=fullAnswer,proto3" json:"full_answer,omitempty"`
-	// The answer that counts.
+	// Names the answer.
 	AnswerId      string `protobuf:"bytes,2,opt,name=answer_id,json=answerId,proto3" json:"answer_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -816,14 +816,14 @@ func (x *FlowSuccess) GetAnswerId() string {
 	return ""
 }
 
-// The task has ended.
+// The task failed.
 type FlowFailed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Why.
 	Error *v1.ErrorMessage `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
-	// The answer, if the task wrote one that says what is missing to reach its goal; equal to the TEXT_ADD pieces of `answer_id` joined.
+	// The answer, if the task wrote one that reports what is missing to reach its goal; equal to the TEXT_ADD pieces of `answer_id` joined.
 	FullAnswer string `protobuf:"bytes,2,opt,name=full_answer,json=fullAnswer,proto3" json:"full_answer,omitempty"`
-	// The answer that counts; empty if there is none.
+	// Names the answer; empty if there is none.
 	AnswerId      string `protobuf:"bytes,3,opt,name=answer_id,json=answerId,proto3" json:"answer_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -880,10 +880,10 @@ func (x *FlowFailed) GetAnswerId() string {
 	return ""
 }
 
-// The task has ended.
+// The task was cancelled.
 type FlowCancel struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The reason given by the user who cancelled.
+	// The reason; a default if the user gave none.
 	Reason        string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1155,7 +1155,7 @@ func (x *StepError) GetOutcome() v1.Outcome {
 	return v1.Outcome(0)
 }
 
-// The step was cancelled or refused.
+// The step was cancelled or rejected.
 type StepCancel struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Why.
@@ -1377,9 +1377,9 @@ func (x *StepWaitingForParam) GetDeadline() *timestamppb.Timestamp {
 // A piece of the answer.
 type TextAdd struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The answer it belongs to. A crash in the middle of an answer starts a new one.
+	// Names the answer. After a crash in the middle of an answer, a new one is started.
 	AnswerId string `protobuf:"bytes,1,opt,name=answer_id,json=answerId,proto3" json:"answer_id,omitempty"`
-	// Where the piece begins, in bytes of UTF-8.
+	// The offset of the piece in the answer, in bytes of UTF-8.
 	Offset uint64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
 	// The piece.
 	Text          string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
@@ -1635,7 +1635,7 @@ type ToolProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The amount done so far, in the tool's own unit.
 	Progress float64 `protobuf:"fixed64,1,opt,name=progress,proto3" json:"progress,omitempty"`
-	// The whole amount; 0 if the tool does not say.
+	// The whole amount; 0 if it is unknown.
 	Total float64 `protobuf:"fixed64,2,opt,name=total,proto3" json:"total,omitempty"`
 	// The tool's message.
 	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`

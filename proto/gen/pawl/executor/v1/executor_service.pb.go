@@ -93,11 +93,12 @@ type CreateTaskRequest struct {
 	AgentId string `protobuf:"bytes,2,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// The MCP servers to use; empty for the agent's, or all that the user has activated.
 	McpIds []string `protobuf:"bytes,3,rep,name=mcp_ids,json=mcpIds,proto3" json:"mcp_ids,omitempty"`
-	// True: a person is asked by risk (CONFIRM_BY_RISK). False: before each step. Absent: the agent's policy, else before each step.
+	// True: a person approves steps by risk (CONFIRM_BY_RISK), or none if the agent's policy is CONFIRM_NEVER. False: each step. Absent: by the
+	// agent's policy, else each step.
 	AutoExecute *bool `protobuf:"varint,4,opt,name=auto_execute,json=autoExecute,proto3,oneof" json:"auto_execute,omitempty"`
 	// The language of prompts and answers.
 	Language v1.Language `protobuf:"varint,5,opt,name=language,proto3,enum=pawl.common.v1.Language" json:"language,omitempty"`
-	// Tasks of one conversation share context; a new one cancels a waiting one.
+	// Tasks of one conversation share context; a new task cancels a waiting one.
 	ConversationId string `protobuf:"bytes,6,opt,name=conversation_id,json=conversationId,proto3" json:"conversation_id,omitempty"`
 	// Steps that a person wrote, as YAML. The model is `playbook` then.
 	Playbook string `protobuf:"bytes,7,opt,name=playbook,proto3" json:"playbook,omitempty"`
@@ -110,7 +111,7 @@ type CreateTaskRequest struct {
 	Budget *Budget `protobuf:"bytes,10,opt,name=budget,proto3" json:"budget,omitempty"`
 	// How long a wait stays open before the task ends with WAIT_EXPIRED; absent: the agent's, else without a deadline.
 	WaitTimeout *durationpb.Duration `protobuf:"bytes,11,opt,name=wait_timeout,json=waitTimeout,proto3" json:"wait_timeout,omitempty"`
-	// Exact JSON of the playbook's inputs, an object: `{"folder": "docs"}`. The playbook says which it takes.
+	// Exact JSON of the playbook's inputs, an object: `{"folder": "docs"}`. The playbook names its inputs.
 	InputsJson    string `protobuf:"bytes,12,opt,name=inputs_json,json=inputsJson,proto3" json:"inputs_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -301,7 +302,7 @@ type WatchTaskRequest struct {
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Events up to this seq are not sent.
 	AfterSeq uint64 `protobuf:"varint,2,opt,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty"`
-	// End the stream when everything committed so far has been sent.
+	// End the stream once all events committed so far were sent.
 	NoFollow      bool `protobuf:"varint,3,opt,name=no_follow,json=noFollow,proto3" json:"no_follow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -961,7 +962,7 @@ func (x *Grant) GetMaxRisk() v1.RiskLevel {
 	return v1.RiskLevel(0)
 }
 
-// The outcome of a call, as a person found out.
+// The outcome of a call, as a person reports it.
 type OutcomeAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What to do.

@@ -28,7 +28,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Where a task is. INIT→RUNNING; RUNNING→WAITING, SUCCESS, ERROR, CANCELLED; WAITING→RUNNING, ERROR, CANCELLED;
+// The status of a task. INIT→RUNNING; RUNNING→WAITING, SUCCESS, ERROR, CANCELLED; WAITING→RUNNING, ERROR, CANCELLED;
 // INIT→ERROR, CANCELLED.
 type ExecutorStatus int32
 
@@ -39,7 +39,7 @@ const (
 	ExecutorStatus_EXECUTOR_STATUS_INIT ExecutorStatus = 1
 	// A person must answer before it continues.
 	ExecutorStatus_EXECUTOR_STATUS_WAITING ExecutorStatus = 2
-	// Going on by itself.
+	// Running, or queued for a running slot.
 	ExecutorStatus_EXECUTOR_STATUS_RUNNING ExecutorStatus = 3
 	// Ended, and the goal was reached.
 	ExecutorStatus_EXECUTOR_STATUS_SUCCESS ExecutorStatus = 4
@@ -98,25 +98,25 @@ func (ExecutorStatus) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{0}
 }
 
-// Where a step is.
+// The status of a step.
 type StepStatus int32
 
 const (
 	// Unknown.
 	StepStatus_STEP_STATUS_UNSPECIFIED StepStatus = 0
-	// Decided on; its input is being made.
+	// Decided on, and not started.
 	StepStatus_STEP_STATUS_INIT StepStatus = 1
-	// A person must approve it.
+	// A person must approve it, report the outcome of its call, or answer its tool's server.
 	StepStatus_STEP_STATUS_WAITING StepStatus = 2
 	// Its tool is being called.
 	StepStatus_STEP_STATUS_RUNNING StepStatus = 3
-	// Done.
+	// Succeeded.
 	StepStatus_STEP_STATUS_SUCCESS StepStatus = 4
-	// Failed.
+	// Its newest attempt failed.
 	StepStatus_STEP_STATUS_ERROR StepStatus = 5
 	// A person must supply parameters.
 	StepStatus_STEP_STATUS_PARAM StepStatus = 6
-	// Cancelled or refused.
+	// Cancelled or rejected.
 	StepStatus_STEP_STATUS_CANCELLED StepStatus = 7
 )
 
@@ -171,7 +171,7 @@ func (StepStatus) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{1}
 }
 
-// What a step is.
+// The type of a step.
 type StepType int32
 
 const (
@@ -232,7 +232,7 @@ const (
 	Confirm_CONFIRM_UNSPECIFIED Confirm = 0
 	// Before each step.
 	Confirm_CONFIRM_ALWAYS Confirm = 1
-	// If the risk is MEDIUM or HIGH; HIGH shows a warning.
+	// Before a step whose risk is MEDIUM or HIGH; HIGH shows a warning.
 	Confirm_CONFIRM_BY_RISK Confirm = 2
 	// Never. Only for agents for which an operator allowed it.
 	Confirm_CONFIRM_NEVER Confirm = 3
@@ -289,7 +289,7 @@ const (
 	WaitKind_WAIT_KIND_UNSPECIFIED WaitKind = 0
 	// Approve or reject a step. Answered by approve or reject.
 	WaitKind_WAIT_KIND_APPROVAL WaitKind = 1
-	// Supply parameters. Answered by params.
+	// Supply parameters. Answered by params or reject.
 	WaitKind_WAIT_KIND_PARAMS WaitKind = 2
 	// Settle a call whose outcome is not known. Answered by outcome: retry, output or skip; or by reject.
 	WaitKind_WAIT_KIND_OUTCOME WaitKind = 3
@@ -403,7 +403,7 @@ func (OnUnknownOutcome) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{5}
 }
 
-// The budget of a task. 0 and absent: no bound. A spent budget ends the task with BUDGET_EXCEEDED before the next call.
+// The budget of a task. 0 or absent: no bound. A spent budget ends the task with BUDGET_EXCEEDED before the next call.
 type Budget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Tool calls.
@@ -559,13 +559,13 @@ type Task struct {
 	Confirm Confirm `protobuf:"varint,7,opt,name=confirm,proto3,enum=pawl.executor.v1.Confirm" json:"confirm,omitempty"`
 	// The language of prompts and answers.
 	Language v1.Language `protobuf:"varint,8,opt,name=language,proto3,enum=pawl.common.v1.Language" json:"language,omitempty"`
-	// The flow that decides what comes next.
+	// The flow that decides the next step.
 	Flow string `protobuf:"bytes,9,opt,name=flow,proto3" json:"flow,omitempty"`
 	// The model that plans.
 	Model string `protobuf:"bytes,10,opt,name=model,proto3" json:"model,omitempty"`
 	// A short name, given by the planner; empty until FLOW_START.
 	Name string `protobuf:"bytes,11,opt,name=name,proto3" json:"name,omitempty"`
-	// The risk of the whole, given by the planner; absent until FLOW_START.
+	// The risk of the whole task, given by the planner; absent until FLOW_START.
 	Risk *v1.Risk `protobuf:"bytes,12,opt,name=risk,proto3" json:"risk,omitempty"`
 	// The status.
 	Status ExecutorStatus `protobuf:"varint,13,opt,name=status,proto3,enum=pawl.executor.v1.ExecutorStatus" json:"status,omitempty"`
@@ -579,7 +579,7 @@ type Task struct {
 	ActiveSteps []*Step `protobuf:"bytes,17,rep,name=active_steps,json=activeSteps,proto3" json:"active_steps,omitempty"`
 	// The open waits.
 	Waits []*Wait `protobuf:"bytes,18,rep,name=waits,proto3" json:"waits,omitempty"`
-	// The whole answer, once it succeeded.
+	// The whole answer, once the task has ended with one. ListTasks leaves it out.
 	FullAnswer string `protobuf:"bytes,19,opt,name=full_answer,json=fullAnswer,proto3" json:"full_answer,omitempty"`
 	// Why it failed; absent unless it did.
 	Error *v1.ErrorMessage `protobuf:"bytes,20,opt,name=error,proto3" json:"error,omitempty"`
@@ -874,7 +874,7 @@ type Step struct {
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// The subtask (lane) it belongs to; empty in the `agent` flow.
 	SubtaskId string `protobuf:"bytes,3,opt,name=subtask_id,json=subtaskId,proto3" json:"subtask_id,omitempty"`
-	// What it is.
+	// The type.
 	Type StepType `protobuf:"varint,4,opt,name=type,proto3,enum=pawl.executor.v1.StepType" json:"type,omitempty"`
 	// The tool, `<mcp_id>/<tool>`; `FINAL` for the last step.
 	ToolId string `protobuf:"bytes,5,opt,name=tool_id,json=toolId,proto3" json:"tool_id,omitempty"`
@@ -884,7 +884,7 @@ type Step struct {
 	Description string `protobuf:"bytes,7,opt,name=description,proto3" json:"description,omitempty"`
 	// The status.
 	Status StepStatus `protobuf:"varint,8,opt,name=status,proto3,enum=pawl.executor.v1.StepStatus" json:"status,omitempty"`
-	// What is known of its call.
+	// The outcome of its newest call, as far as it is known.
 	Outcome v1.Outcome `protobuf:"varint,9,opt,name=outcome,proto3,enum=pawl.common.v1.Outcome" json:"outcome,omitempty"`
 	// Attempts so far.
 	Attempt uint32 `protobuf:"varint,10,opt,name=attempt,proto3" json:"attempt,omitempty"`
@@ -898,7 +898,7 @@ type Step struct {
 	Output *structpb.Struct `protobuf:"bytes,14,opt,name=output,proto3" json:"output,omitempty"`
 	// Why it failed.
 	Error *v1.ErrorMessage `protobuf:"bytes,15,opt,name=error,proto3" json:"error,omitempty"`
-	// Its risk, if a person was asked.
+	// Its risk; once it has ended, only if a person was asked to approve it.
 	Risk *v1.Risk `protobuf:"bytes,16,opt,name=risk,proto3" json:"risk,omitempty"`
 	// The wait that it depends on; may be empty.
 	WaitId string `protobuf:"bytes,17,opt,name=wait_id,json=waitId,proto3" json:"wait_id,omitempty"`
@@ -1101,24 +1101,24 @@ func (x *Step) GetRunTime() *durationpb.Duration {
 	return nil
 }
 
-// Something a person must answer.
+// A question that a person must answer.
 type Wait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names the wait; an answer is for this one alone.
+	// Names the wait within its task; the answer repeats it.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// What is asked for.
+	// The kind of answer that it needs.
 	Kind WaitKind `protobuf:"varint,2,opt,name=kind,proto3,enum=pawl.executor.v1.WaitKind" json:"kind,omitempty"`
 	// The step.
 	StepId string `protobuf:"bytes,3,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
 	// The subtask; empty in the `agent` flow.
 	SubtaskId string `protobuf:"bytes,4,opt,name=subtask_id,json=subtaskId,proto3" json:"subtask_id,omitempty"`
-	// The tool that is to run.
+	// The tool of the step.
 	ToolId string `protobuf:"bytes,5,opt,name=tool_id,json=toolId,proto3" json:"tool_id,omitempty"`
 	// What the person reads.
 	Message string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
 	// The risk (APPROVAL).
 	Risk *v1.Risk `protobuf:"bytes,7,opt,name=risk,proto3" json:"risk,omitempty"`
-	// Exact JSON of the input that is to be approved, or that was wrong.
+	// Exact JSON of the step's input.
 	InputJson string `protobuf:"bytes,8,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
 	// The same as an object.
 	Input *structpb.Struct `protobuf:"bytes,9,opt,name=input,proto3" json:"input,omitempty"`
@@ -1303,7 +1303,7 @@ type Agent struct {
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	// Changes with the agent; send it back with an update or delete to refuse a lost update.
 	Etag string `protobuf:"bytes,13,opt,name=etag,proto3" json:"etag,omitempty"`
-	// What each task may cost.
+	// The budget of each task.
 	Budget *Budget `protobuf:"bytes,14,opt,name=budget,proto3" json:"budget,omitempty"`
 	// How long a wait stays open before the task ends with WAIT_EXPIRED; absent or 0: for ever.
 	WaitTimeout *durationpb.Duration `protobuf:"bytes,15,opt,name=wait_timeout,json=waitTimeout,proto3" json:"wait_timeout,omitempty"`
