@@ -372,8 +372,8 @@ func TestGenerateWithinBudget(t *testing.T) {
 		"none":   {nil, 4096},
 		"calls":  {&commonv1.ModelBudget{ModelCalls: proto.Uint32(0)}, 0},
 		"prompt": {&commonv1.ModelBudget{Tokens: proto.Uint64(1)}, 0},
-		"tokens": {&commonv1.ModelBudget{ModelCalls: proto.Uint32(1), Tokens: proto.Uint64(1000)}, 1000},
-		"money":  {&commonv1.ModelBudget{CostNanoUsd: proto.Uint64(300_000)}, 99}, // about 1000 output tokens at $3 would be 3,000,000
+		"tokens": {&commonv1.ModelBudget{ModelCalls: proto.Uint32(1), Tokens: proto.Uint64(1000)}, 995}, // of prompt and reply together
+		"money":  {&commonv1.ModelBudget{CostNanoUsd: proto.Uint64(300_000)}, 99},                       // about 1000 output tokens at $3 would be 3,000,000
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, p := asks(t, openAI, events(fmt.Sprintf(chunk, "x", `"stop"`), done), ", price: {input: 1, output: 3}")

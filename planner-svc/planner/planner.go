@@ -14,7 +14,6 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
 	"pawl.dev/planner-svc/internal/api"
-	"pawl.dev/planner-svc/internal/contextcache"
 	"pawl.dev/planner-svc/internal/models"
 	"pawl.dev/planner-svc/internal/offline"
 	"pawl.dev/planner-svc/internal/plan"
@@ -54,8 +53,8 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
 	planWith := plan.NewModels(cfg.ModelTries, cmp.Or(deps.Log, slog.New(slog.DiscardHandler)))
-	contexts := contextcache.New(cmp.Or(cfg.KeptContexts, 1000), cmp.Or(cfg.KeptContextBytes, 64<<20)) // a task has about 30 KiB of tools, and outputs of a few KiB
-	server, err := api.New(cmp.Or(cfg.DefaultModel, offline.Name), named, planWith, contexts)
+	// A task has about 30 KiB of tools, and outputs of a few KiB.
+	server, err := api.New(cmp.Or(cfg.DefaultModel, offline.Name), named, planWith, cmp.Or(cfg.KeptContexts, 1000), cmp.Or(cfg.KeptContextBytes, 64<<20))
 	if err != nil {
 		return nil, err
 	}

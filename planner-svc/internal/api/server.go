@@ -19,7 +19,6 @@ import (
 	"pawl.dev/services/schema"
 
 	"pawl.dev/planner-svc/internal/catalog"
-	"pawl.dev/planner-svc/internal/contextcache"
 	"pawl.dev/planner-svc/internal/models"
 	"pawl.dev/planner-svc/internal/offline"
 	"pawl.dev/planner-svc/internal/plan"
@@ -33,14 +32,14 @@ type server struct {
 	playbooks *playbook.Planner
 	models    *models.Book
 	planWith  *plan.Models
-	contexts  *contextcache.Store
+	contexts  *contextStore
 }
 
 // New returns the handlers. Tasks that name no model are planned by defaultModel, which is added to named if it is PROVIDER:MODEL.
-// Task contexts are kept in contexts, so that later requests of a task send only what is new.
-func New(defaultModel string, named *models.Book, planWith *plan.Models, contexts *contextcache.Store) (plannerv1.PlannerServiceServer, error) {
+// The contexts of at most keptContexts tasks are kept, and about keptBytes bytes of them.
+func New(defaultModel string, named *models.Book, planWith *plan.Models, keptContexts, keptBytes int) (plannerv1.PlannerServiceServer, error) {
 	deterministic := offline.New()
-	s := &server{playbooks: playbook.New(deterministic), models: named, planWith: planWith, contexts: contexts}
+	s := &server{playbooks: playbook.New(deterministic), models: named, planWith: planWith, contexts: newContextStore(keptContexts, keptBytes)}
 	s.planners = []plan.Planner{deterministic, s.playbooks}
 	if defaultModel == plan.Playbook {
 		return nil, invalidDefault("%q cannot be the default, because it plans only tasks with a playbook; name a model", plan.Playbook)
@@ -80,7 +79,7 @@ func (s *server) prepare(ctx context.Context, req taskRequest) (planner plan.Pla
 	if err != nil {
 		return nil, "", err
 	}
-	whole, err := s.contexts.Whole(p.Sub, req.GetContext())
+	whole, err := s.contexts.complete(p.Sub, req.GetContext())
 	if err != nil {
 		return nil, "", err
 	}

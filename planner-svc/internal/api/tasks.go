@@ -131,13 +131,13 @@ func (s *server) plan(ctx context.Context, req *plannerv1.PlanStepsRequest, emit
 	}
 	switch {
 	case res.Answer != nil:
-		s.contexts.Forget(user, base) // nothing is asked about a task after its answer
+		s.contexts.forget(user, base) // nothing is asked about a task after its answer
 		return res, nil
 	case res.GetMemory() != nil:
-		s.contexts.Forget(user, base)
+		s.contexts.forget(user, base)
 		req.Context.Memory, base = res.GetMemory(), ""
 	}
-	res.ContextName = s.contexts.Keep(user, base, req.GetContext())
+	res.ContextName = s.contexts.keep(user, base, req.GetContext())
 	return res, nil
 }
 
@@ -153,7 +153,7 @@ func (s *server) GenerateAnswer(req *plannerv1.GenerateAnswerRequest, stream grp
 	if err != nil {
 		return err
 	}
-	s.contexts.Forget(user, base) // nothing is asked about a task after its answer
+	s.contexts.forget(user, base) // nothing is asked about a task after its answer
 	return stream.Send(last)
 }
 

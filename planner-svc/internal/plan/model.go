@@ -14,9 +14,6 @@ import (
 	"pawl.dev/planner-svc/internal/risk"
 )
 
-// DefaultTries is how often a reply is asked for before the model is given up, the first time included.
-const DefaultTries = 3
-
 // Models makes planners of language models. They share caches.
 type Models struct {
 	tries   int
@@ -24,10 +21,10 @@ type Models struct {
 	indexes rank.Cache
 }
 
-// NewModels returns a maker of planners. tries is DefaultTries if it is 0.
+// NewModels returns a maker of planners. tries is how often a model is asked for a valid reply, the first time included; 3 if it is 0.
 func NewModels(tries int, log *slog.Logger) *Models {
 	if tries <= 0 {
-		tries = DefaultTries
+		tries = 3
 	}
 	return &Models{tries: tries, log: log}
 }

@@ -1,6 +1,4 @@
-// Package contextcache caches the contexts of tasks, so that the next request of a task sends only the new part. A context may be dropped
-// at any time, because its sender has the original. The package does not interpret the contexts.
-package contextcache
+package api
 
 import (
 	"container/list"
@@ -16,9 +14,10 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// Store keeps contexts by name. It is safe for concurrent use. Contexts passed to it and returned by it share their parts and must not be
-// changed.
-type Store struct {
+// contextStore caches the contexts of tasks by name, so that the next request of a task sends only the new part. A context may be dropped at any
+// time, because its sender has the original. It is safe for concurrent use. Contexts passed to it and returned by it share their parts and must
+// not be changed.
+type contextStore struct {
 	maxCount, maxBytes int
 
 	mu       sync.Mutex
@@ -37,14 +36,15 @@ type kept struct {
 // entryOverhead is the approximate size of a step, a tool or a conversation turn without its texts.
 const entryOverhead = 256
 
-// New makes an empty store of at most that many contexts, none if 0 or less, and bytes, by estimate. Those used least recently are dropped first.
-func New(maxCount, maxBytes int) *Store {
-	return &Store{maxCount: maxCount, maxBytes: maxBytes, contexts: map[string]*list.Element{}, order: list.New()}
+// newContextStore makes an empty store of at most maxCount contexts, none if 0 or less, and about maxBytes bytes. The contexts used least recently
+// are dropped first.
+func newContextStore(maxCount, maxBytes int) *contextStore {
+	return &contextStore{maxCount: maxCount, maxBytes: maxBytes, contexts: map[string]*list.Element{}, order: list.New()}
 }
 
-// Whole returns the whole context of a request: tc itself, or the kept context that its base names, followed by tc's history. A base that is not
+// complete returns the whole context of a request: tc itself, or the kept context that its base names, followed by tc's history. A base that is not
 // kept, or is another user's, is CONTEXT_MISSING.
-func (s *Store) Whole(user string, tc *plannerv1.TaskContext) (*plannerv1.TaskContext, error) {
+func (s *contextStore) complete(user string, tc *plannerv1.TaskContext) (*plannerv1.TaskContext, error) {
 	if tc.GetBase() == "" {
 		return tc, nil
 	}
@@ -62,7 +62,7 @@ func (s *Store) Whole(user string, tc *plannerv1.TaskContext) (*plannerv1.TaskCo
 }
 
 // find returns the context of that name, nil if it is not kept for the user. s.mu is held.
-func (s *Store) find(user, name string) *kept {
+func (s *contextStore) find(user, name string) *kept {
 	element := s.contexts[name]
 	if element == nil || element.Value.(*kept).user != user {
 		return nil
@@ -71,9 +71,9 @@ func (s *Store) find(user, name string) *kept {
 	return element.Value.(*kept)
 }
 
-// Keep keeps a whole context and returns its name, "" if it is not kept. It takes the place of the context that it was made from, base, if that is
+// keep keeps a whole context and returns its name, "" if it is not kept. It takes the place of the context that it was made from, base, if that is
 // kept: a task is asked about as it is now.
-func (s *Store) Keep(user, base string, whole *plannerv1.TaskContext) string {
+func (s *contextStore) keep(user, base string, whole *plannerv1.TaskContext) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := &kept{name: rand.Text(), user: user, whole: withoutLimits(whole)}
@@ -101,15 +101,15 @@ func (s *Store) Keep(user, base string, whole *plannerv1.TaskContext) string {
 	return c.name
 }
 
-// Forget drops the context of that name, if it is kept for the user.
-func (s *Store) Forget(user, name string) {
+// forget drops the context of that name, if it is kept for the user.
+func (s *contextStore) forget(user, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drop(s.find(user, name))
 }
 
 // drop removes a context; c may be nil. s.mu is held.
-func (s *Store) drop(c *kept) {
+func (s *contextStore) drop(c *kept) {
 	if c != nil {
 		s.order.Remove(s.contexts[c.name])
 		s.bytes -= c.bytes

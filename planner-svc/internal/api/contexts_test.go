@@ -1,4 +1,4 @@
-package contextcache
+package api
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ import (
 	"pawl.dev/services/errs"
 )
 
-func store() *Store { return New(100, 1<<20) }
+func store() *contextStore { return newContextStore(100, 1<<20) }
 
 func task(id string, done ...string) *plannerv1.TaskContext {
 	tc := &plannerv1.TaskContext{TaskId: id, Goal: "g", Tools: []*commonv1.Tool{{Id: "a/b"}}}
@@ -34,39 +34,39 @@ func entries(done ...string) []*plannerv1.HistoryEntry {
 	return all
 }
 
-func keep(t testing.TB, s *Store, user, base string, tc *plannerv1.TaskContext) string {
+func keep(t testing.TB, s *contextStore, user, base string, tc *plannerv1.TaskContext) string {
 	t.Helper()
-	return s.Keep(user, base, tc)
+	return s.keep(user, base, tc)
 }
 
 // goOn does what a planner does with a request: it makes the context whole, and keeps it.
-func goOn(t testing.TB, s *Store, user, base string, more ...*plannerv1.HistoryEntry) string {
+func goOn(t testing.TB, s *contextStore, user, base string, more ...*plannerv1.HistoryEntry) string {
 	t.Helper()
-	whole, err := s.Whole(user, &plannerv1.TaskContext{Base: base, History: more})
+	whole, err := s.complete(user, &plannerv1.TaskContext{Base: base, History: more})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return keep(t, s, user, base, whole)
 }
 
-func missing(t testing.TB, s *Store, user, base string) {
+func missing(t testing.TB, s *contextStore, user, base string) {
 	t.Helper()
-	_, err := s.Whole(user, &plannerv1.TaskContext{Base: base})
+	_, err := s.complete(user, &plannerv1.TaskContext{Base: base})
 	if e := errs.From(err); e == nil || e.Code != codes.FailedPrecondition || e.Reason != commonv1.ErrorReason_ERROR_REASON_CONTEXT_MISSING {
 		t.Errorf("the base %.8s of %s: %v", base, user, err)
 	}
 }
 
-func isWhole(t testing.TB, s *Store, user, base string, want *plannerv1.TaskContext) {
+func isWhole(t testing.TB, s *contextStore, user, base string, want *plannerv1.TaskContext) {
 	t.Helper()
-	got, err := s.Whole(user, &plannerv1.TaskContext{Base: base})
+	got, err := s.complete(user, &plannerv1.TaskContext{Base: base})
 	if d := cmp.Diff(want, got, protocmp.Transform()); err != nil || d != "" {
 		t.Errorf("the base %.8s: %v %s", base, err, d)
 	}
 }
 
 // count checks the totals and returns how many contexts are kept.
-func count(t testing.TB, s *Store) int {
+func count(t testing.TB, s *contextStore) int {
 	t.Helper()
 	bytes := 0
 	for e := s.order.Front(); e != nil; e = e.Next() {
@@ -131,7 +131,7 @@ func TestEveryFieldIsKept(t *testing.T) {
 	isWhole(t, s, "u", n, want)
 	limits := &plannerv1.TaskContext{ModelCallsLeft: proto.Uint32(3), TokensLeft: proto.Uint64(4), CostNanoUsdLeft: proto.Uint64(0)}
 	proto.Merge(want, limits)
-	got, err := s.Whole("u", &plannerv1.TaskContext{Base: n, Goal: "not read", ModelCallsLeft: limits.ModelCallsLeft,
+	got, err := s.complete("u", &plannerv1.TaskContext{Base: n, Goal: "not read", ModelCallsLeft: limits.ModelCallsLeft,
 		TokensLeft: limits.TokensLeft, CostNanoUsdLeft: limits.CostNanoUsdLeft})
 	if d := cmp.Diff(want, got, protocmp.Transform()); d != "" || err != nil {
 		t.Errorf("%v %s", err, d)
@@ -151,30 +151,30 @@ func TestWhatIsNotKept(t *testing.T) {
 		missing(t, s, "u", base)
 	}
 	whole := task("t")
-	if got, err := s.Whole("u", whole); got != whole || err != nil {
+	if got, err := s.complete("u", whole); got != whole || err != nil {
 		t.Errorf("without a base: %v %v", got, err)
 	}
 	restarted := store()
 	missing(t, restarted, "u", n)
-	if n := keep(t, New(-1, 1<<20), "u", "", task("t")); n != "" {
+	if n := keep(t, newContextStore(-1, 1<<20), "u", "", task("t")); n != "" {
 		t.Error("it is kept where nothing shall be")
 	}
 }
 
 func TestTheLeastRecentlyUsedAreDropped(t *testing.T) {
-	s := New(2, 1<<20)
+	s := newContextStore(2, 1<<20)
 	a, b := keep(t, s, "u", "", task("a")), keep(t, s, "u", "", task("b"))
 	a1 := goOn(t, s, "u", a, entries("1")...)
 	c := keep(t, s, "u", "", task("c"))
 	missing(t, s, "u", b)
 	for _, n := range []string{a1, c} {
-		if _, err := s.Whole("u", &plannerv1.TaskContext{Base: n}); err != nil {
+		if _, err := s.complete("u", &plannerv1.TaskContext{Base: n}); err != nil {
 			t.Error(err)
 		}
 	}
 	count(t, s)
 
-	s = New(100, 10_000)
+	s = newContextStore(100, 10_000)
 	a, b = keep(t, s, "u", "", task("a")), keep(t, s, "u", "", task("b"))
 	if n := goOn(t, s, "u", b, entries(strings.Repeat("x", 20_000))...); n != "" {
 		t.Error("what is larger than the bound is kept")
@@ -197,10 +197,10 @@ func TestForget(t *testing.T) {
 	a, b := keep(t, s, "u", "", task("a")), keep(t, s, "u", "", task("b"))
 	a1 := goOn(t, s, "u", a, entries("1")...)
 	for _, other := range []string{"", "no name", b} {
-		s.Forget("v", other)
+		s.forget("v", other)
 	}
 	isWhole(t, s, "u", a1, task("a", "1"))
-	s.Forget("u", a1)
+	s.forget("u", a1)
 	missing(t, s, "u", a1)
 	isWhole(t, s, "u", b, task("b"))
 	if n := count(t, s); n != 1 {
@@ -211,13 +211,13 @@ func TestForget(t *testing.T) {
 // Whatever is asked in whatever order, a name gives its context or nothing.
 func TestNamesNeverLie(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		s := New(rapid.IntRange(1, 4).Draw(rt, "count"), rapid.IntRange(500, 5000).Draw(rt, "bytes"))
+		s := newContextStore(rapid.IntRange(1, 4).Draw(rt, "count"), rapid.IntRange(500, 5000).Draw(rt, "bytes"))
 		told := map[string]*plannerv1.TaskContext{}
 		users := map[string]string{}
 		names := []string{""}
 		for range rapid.IntRange(1, 40).Draw(rt, "requests") {
 			if rapid.IntRange(0, 5).Draw(rt, "forget") == 0 {
-				s.Forget("u", rapid.SampledFrom(names).Draw(rt, "forgotten"))
+				s.forget("u", rapid.SampledFrom(names).Draw(rt, "forgotten"))
 				count(t, s)
 			}
 			base := rapid.SampledFrom(names).Draw(rt, "base")
@@ -226,7 +226,7 @@ func TestNamesNeverLie(t *testing.T) {
 			if base != "" {
 				tc = &plannerv1.TaskContext{Base: base, History: tc.GetHistory()}
 			}
-			whole, err := s.Whole(user, tc)
+			whole, err := s.complete(user, tc)
 			if err != nil {
 				continue
 			}
@@ -252,7 +252,7 @@ func TestNamesNeverLie(t *testing.T) {
 
 // Several tasks at once, each asked for by several goroutines that repeat each other.
 func TestAtOnce(t *testing.T) {
-	s := New(3, 1<<20)
+	s := newContextStore(3, 1<<20)
 	var all sync.WaitGroup
 	for i := range 12 {
 		all.Go(func() {
@@ -268,7 +268,7 @@ func TestAtOnce(t *testing.T) {
 				if base == "" {
 					tc = sent
 				}
-				whole, err := s.Whole("u", tc)
+				whole, err := s.complete("u", tc)
 				if err != nil {
 					missing(t, s, "u", strings.Repeat("0", 64))
 					whole, base = sent, ""
