@@ -385,7 +385,7 @@ func networkError(err error, sent bool) *Error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return &Error{Kind: Interrupted, Message: err.Error(), MayHaveRun: sent, Err: err}
 	}
-	return &Error{Kind: Unavailable, MayHaveRun: sent, Lost: true, Transient: outbound.Passes(err), Err: err, Message: "the server cannot be reached: " + cut(err.Error())}
+	return &Error{Kind: Unavailable, MayHaveRun: sent, Lost: true, Transient: outbound.IsTransient(err), Err: err, Message: "the server cannot be reached: " + cut(err.Error())}
 }
 
 // errNoStream means that the server offers no stream of events at an address.

@@ -18,14 +18,14 @@ import (
 
 const maxRedirects = 5
 
-// Credentials are the tokens of one connection. Their errors go to the requester as they are.
+// Credentials supplies the tokens of one connection. Its errors go to the requester unchanged.
 type Credentials interface {
-	// Token returns the token of the next request; empty if none.
+	// Token returns the token for the next request; empty if there is none.
 	Token(ctx context.Context) (string, error)
-	// Refused handles a 401 or 403 for a token. It returns another token to send the request with once more, or an error if there
-	// is none, or neither if the refusal is about something else.
+	// Refused handles a 401 or 403 for a request with the token used. It returns another token to repeat the request with, an error if
+	// there is no other token, or neither if the refusal has another reason. again reports that resp answers a repeated request.
 	Refused(ctx context.Context, used string, again bool, resp *http.Response) (next string, err error)
-	// Hide takes tokens out of a message.
+	// Hide replaces tokens in a message.
 	Hide(text string) string
 }
 
@@ -37,14 +37,14 @@ type roundTripper struct {
 	login   Credentials // may be nil
 }
 
-// RoundTrip implements http.RoundTripper. A request that is refused for its token is sent once more with another one, if
-// there is one; the error says why there is none.
+// RoundTrip implements http.RoundTripper. If the server refuses the token, RoundTrip sends the request once more with another token. If there is
+// none, it returns the error of Credentials.Refused.
 func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	switch {
 	case !SameOrigin(req.URL, t.origin):
 		return t.base.RoundTrip(req)
 	case t.login == nil:
-		return t.base.RoundTrip(t.with(req, ""))
+		return t.base.RoundTrip(t.authorized(req, ""))
 	}
 	ctx := req.Context()
 	token, err := t.login.Token(ctx)
@@ -54,14 +54,14 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, NotExecuted{err}
 	}
-	resp, err := t.base.RoundTrip(t.with(req, token))
+	resp, err := t.base.RoundTrip(t.authorized(req, token))
 	if err != nil || !isRefusal(resp) {
 		return resp, err
 	}
-	next, why := t.login.Refused(ctx, token, false, resp)
+	next, refusal := t.login.Refused(ctx, token, false, resp)
 	if next != "" && (req.Body == nil || req.GetBody != nil) {
 		discard(resp)
-		second := t.with(req, next)
+		second := t.authorized(req, next)
 		if req.GetBody != nil {
 			if second.Body, err = req.GetBody(); err != nil {
 				return nil, err
@@ -70,21 +70,21 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		if resp, err = t.base.RoundTrip(second); err != nil || !isRefusal(resp) {
 			return resp, err
 		}
-		_, why = t.login.Refused(ctx, next, true, resp)
+		_, refusal = t.login.Refused(ctx, next, true, resp)
 	}
-	if why != nil {
+	if refusal != nil {
 		discard(resp)
-		return nil, NotExecuted{why}
+		return nil, NotExecuted{refusal}
 	}
 	return resp, nil
 }
 
-// NotExecuted is an error of a request that the server did not execute.
+// NotExecuted wraps the error of a request that the server did not get, or refused without executing it.
 type NotExecuted struct{ error }
 
 func (e NotExecuted) Unwrap() error { return e.error }
 
-// discard closes a refusal, of which a little is read so that its connection can be used again.
+// discard closes a refusal. It reads a limited part of the body first, so that the TCP connection can be used again.
 func discard(resp *http.Response) {
 	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
 	_ = resp.Body.Close()
@@ -94,8 +94,8 @@ func isRefusal(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden
 }
 
-// with is a request with a token, if there is one, and the headers.
-func (t *roundTripper) with(req *http.Request, token string) *http.Request {
+// authorized returns a copy of a request with the token, unless that is empty, and the registered headers.
+func (t *roundTripper) authorized(req *http.Request, token string) *http.Request {
 	req = req.Clone(req.Context())
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
@@ -109,10 +109,10 @@ func (t *roundTripper) with(req *http.Request, token string) *http.Request {
 	return req
 }
 
-// CloseIdleConnections lets http.Client's method of that name reach the transport.
+// CloseIdleConnections makes http.Client.CloseIdleConnections work.
 func (t *roundTripper) CloseIdleConnections() { t.base.CloseIdleConnections() }
 
-// SameOrigin reports whether two addresses have one scheme, host and port.
+// SameOrigin reports whether two addresses have the same scheme, host and port.
 func SameOrigin(a, b *url.URL) bool {
 	return a.Scheme == b.Scheme && strings.EqualFold(a.Host, b.Host)
 }
@@ -124,14 +124,14 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	case len(via) > maxRedirects:
 		return redirectError("it redirects more than %d times", maxRedirects)
 	case req.Method != first.Method:
-		return redirectError("it redirects to %s in a way that loses the request; register that address instead", Place(req.URL))
+		return redirectError("it redirects to %s with a status that turns %s into %s; register that address instead", Place(req.URL), first.Method, req.Method)
 	case first.URL.Scheme == "https" && req.URL.Scheme != "https":
 		return redirectError("it redirects from https to %s", Place(req.URL))
 	}
 	return nil
 }
 
-// Place is an address without what may be secret in it.
+// Place returns the scheme, host and path of an address. The other parts may be secret.
 func Place(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
@@ -140,22 +140,22 @@ func redirectError(format string, args ...any) error {
 	return &Error{Message: "the server cannot be used: " + fmt.Sprintf(format, args...)}
 }
 
-// Server is a server that an HTTP client is for.
+// Server describes the server that an HTTP client is for.
 type Server struct {
 	Origin     *url.URL
-	PublicOnly bool           // its address must be public, or allowed
-	Allowed    []netip.Prefix // beside public ones
+	PublicOnly bool           // its address must be public or allowed
+	Allowed    []netip.Prefix // ranges that clients may reach beside public addresses
 	Headers    map[string]string
 	Login      Credentials // may be nil
 }
 
-// NewClient makes a client for a server, which shares no connections with other users. Its errors may wrap *Error and NotExecuted.
+// NewClient makes a client for one user of a server. Clients share no TCP connections. The errors may wrap *Error and NotExecuted.
 func NewClient(s Server) *http.Client {
 	trips := &roundTripper{base: newTransport(s), origin: s.Origin, headers: s.Headers, login: s.Login}
 	return &http.Client{Transport: trips, CheckRedirect: checkRedirect}
 }
 
-// NewBareClient makes a client with the checks of addresses alone.
+// NewBareClient makes a client that checks addresses, but adds no headers or tokens and follows redirects as net/http does.
 func NewBareClient(s Server) *http.Client { return &http.Client{Transport: newTransport(s)} }
 
 func newTransport(s Server) *http.Transport {
@@ -172,15 +172,15 @@ func newTransport(s Server) *http.Transport {
 		MaxResponseHeaderBytes: 64 << 10,
 	}
 	if !s.PublicOnly && s.Origin != nil {
-		reach.trust(s.Origin) // and no other: it may not redirect to any address
+		reach.trust(s.Origin) // and no other address: redirects are still checked
 		t.Proxy = reach.proxy
 	}
 	return t
 }
 
-// Error refuses an address or a redirect.
+// Error is the refusal of an address or a redirect.
 type Error struct {
-	Address bool // the address may not be reached; else the redirect cannot be followed
+	Address bool // the address may not be reached; if false, the redirect cannot be followed
 	Message string
 }
 
@@ -190,9 +190,8 @@ func refuseAddress(format string, args ...any) error {
 	return &Error{Address: true, Message: fmt.Sprintf(format, args...)}
 }
 
-// Passes reports whether a failure of the network may be over in a moment: not a name that does not exist, nor a
-// certificate that is not trusted.
-func Passes(err error) bool {
+// IsTransient reports whether an error of the network may be temporary, unlike a name that does not exist or a certificate that is not trusted.
+func IsTransient(err error) bool {
 	if name, ok := errors.AsType[*net.DNSError](err); ok {
 		return !name.IsNotFound
 	}

@@ -1,3 +1,3 @@
-// Package outbound makes HTTP clients that reach only permitted addresses: it checks the addresses that are dialled, follows redirects only if the
-// request stays the same, and adds headers and tokens at the registered origin alone. It must not know MCP.
+// Package outbound makes HTTP clients that reach only permitted addresses. They check each address before they connect to it, follow redirects
+// only if the request stays the same, and send registered headers and tokens to the registered origin only. The package must not know MCP.
 package outbound

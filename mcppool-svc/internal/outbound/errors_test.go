@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestPasses(t *testing.T) {
+func TestIsTransient(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
 		want bool
@@ -23,7 +23,7 @@ func TestPasses(t *testing.T) {
 		{errors.New("unexpected EOF"), true},
 		{nil, false},
 	} {
-		if got := Passes(tt.err); got != tt.want {
+		if got := IsTransient(tt.err); got != tt.want {
 			t.Errorf("%v: %v", tt.err, got)
 		}
 	}

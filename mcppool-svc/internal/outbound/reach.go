@@ -14,12 +14,11 @@ import (
 	"time"
 )
 
-// dialLimit bounds the making of one TCP connection.
+// dialLimit is how long establishing one TCP connection may take.
 const dialLimit = 10 * time.Second
 
-// inward are ranges of private networks that netip's methods do not cover (IANA's registries of
-// special-purpose addresses).
-var inward = []netip.Prefix{
+// nonPublic are the ranges that are not public and that netip's methods do not cover (IANA's registries of special-purpose addresses).
+var nonPublic = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),       // this network
 	netip.MustParsePrefix("100.64.0.0/10"),   // carrier-grade NAT, some clouds' metadata
 	netip.MustParsePrefix("192.0.0.0/24"),    // protocol assignments
@@ -29,22 +28,22 @@ var inward = []netip.Prefix{
 	netip.MustParsePrefix("198.51.100.0/24"), // documentation
 	netip.MustParsePrefix("203.0.113.0/24"),  // documentation
 	netip.MustParsePrefix("240.0.0.0/4"),     // reserved and broadcast
-	netip.MustParsePrefix("::/96"),           // IPv4-compatible: an IPv4 address inside
-	netip.MustParsePrefix("::ffff:0:0:0/96"), // IPv4-translated: the same
-	netip.MustParsePrefix("64:ff9b::/96"),    // NAT64: the same
-	netip.MustParsePrefix("64:ff9b:1::/48"),  // the same, local
-	netip.MustParsePrefix("2002::/16"),       // 6to4: the same
-	netip.MustParsePrefix("2001::/32"),       // Teredo: the same
+	netip.MustParsePrefix("::/96"),           // IPv4-compatible; this and the next five contain an IPv4 address
+	netip.MustParsePrefix("::ffff:0:0:0/96"), // IPv4-translated
+	netip.MustParsePrefix("64:ff9b::/96"),    // NAT64
+	netip.MustParsePrefix("64:ff9b:1::/48"),  // NAT64, local use
+	netip.MustParsePrefix("2002::/16"),       // 6to4
+	netip.MustParsePrefix("2001::/32"),       // Teredo
 	netip.MustParsePrefix("2001:db8::/32"),   // documentation
 	netip.MustParsePrefix("fec0::/10"),       // site-local
 }
 
-// reach decides which addresses may be dialled. It checks the address itself, after resolving, at each connection:
-// neither a name that changes its meaning nor a redirect gets around it.
+// reach decides which addresses may be dialled. It checks the resolved address of each connection, so neither a name that resolves to another
+// address later nor a redirect can evade the check.
 type reach struct {
-	allowed []netip.Prefix // beside public ones
-	trusted sync.Map       // host:port as written, wherever they lead
-	open    *net.Dialer
+	allowed []netip.Prefix // ranges that may be dialled beside public addresses
+	trusted sync.Map       // host:port as written in a URL, which may be dialled whatever they resolve to
+	open    *net.Dialer    // checks nothing
 	checked *net.Dialer
 }
 
@@ -54,7 +53,7 @@ func newReach(allowed []netip.Prefix) *reach {
 	return r
 }
 
-// trust lets connections to where a URL leads be made whatever the address: an operator chose it.
+// trust allows connections to the host of a URL whatever its address, because an operator chose the URL.
 func (r *reach) trust(u *url.URL) {
 	r.trusted.Store(net.JoinHostPort(u.Hostname(), portOf(u)), true)
 }
@@ -67,8 +66,8 @@ func (r *reach) dial(ctx context.Context, network, address string) (net.Conn, er
 	return r.checked.DialContext(ctx, network, address)
 }
 
-// proxy is the proxy of the pool's environment. Behind one there is no address to check: it is its operator's to say what
-// can be reached.
+// proxy returns the proxy from the pool's environment, and trusts it. The addresses behind a proxy cannot be checked; they are up to its
+// operator.
 func (r *reach) proxy(req *http.Request) (*url.URL, error) {
 	u, err := http.ProxyFromEnvironment(req)
 	if u != nil {
@@ -77,6 +76,7 @@ func (r *reach) proxy(req *http.Request) (*url.URL, error) {
 	return u, err
 }
 
+// check returns an error for a resolved address that may not be dialled.
 func (r *reach) check(address string) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -91,15 +91,15 @@ func (r *reach) check(address string) error {
 			"addresses with --allow-addresses", a)
 }
 
-// isPublic is asked of addresses without zone, IPv4 ones unmapped.
+// isPublic reports whether an address is public. a must have no zone, and an IPv4 address must be unmapped.
 func isPublic(a netip.Addr) bool {
 	if !a.IsGlobalUnicast() || a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast() {
 		return false
 	}
-	return !slices.ContainsFunc(inward, func(p netip.Prefix) bool { return p.Contains(a) })
+	return !slices.ContainsFunc(nonPublic, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// Probe connects to an address without a request and returns what it found.
+// Probe connects to a URL's host without sending a request. It returns a description of the connection.
 func Probe(ctx context.Context, u *url.URL, allowed []netip.Prefix, publicOnly bool) (string, error) {
 	reach := newReach(allowed)
 	if !publicOnly {
@@ -114,18 +114,18 @@ func Probe(ctx context.Context, u *url.URL, allowed []netip.Prefix, publicOnly b
 		return "", err
 	}
 	defer func() { _ = conn.Close() }() // nothing was written
-	what := conn.RemoteAddr().String()
+	remote := conn.RemoteAddr().String()
 	if u.Scheme != "https" {
-		return what, nil
+		return remote, nil
 	}
 	secure := tls.Client(conn, &tls.Config{ServerName: u.Hostname()})
 	if err := secure.HandshakeContext(ctx); err != nil {
 		return "", fmt.Errorf("no secure connection to %s: %w", address, err)
 	}
-	return what + ", " + tls.VersionName(secure.ConnectionState().Version), nil
+	return remote + ", " + tls.VersionName(secure.ConnectionState().Version), nil
 }
 
-// portOf is a URL's port, written or not.
+// portOf returns a URL's port, or the default port of its scheme.
 func portOf(u *url.URL) string {
 	if port := u.Port(); port != "" {
 		return port

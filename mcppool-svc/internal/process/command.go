@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Find resolves a command as its own PATH says, not the pool's. A relative path counts from dir.
+// Find resolves a command with the given PATH, not the pool's. A relative path of the command starts at dir.
 func Find(command, path, dir string) (string, error) {
 	if dir != "" {
 		info, err := os.Stat(dir)
@@ -32,7 +32,7 @@ func Find(command, path, dir string) (string, error) {
 	}
 	for _, folder := range filepath.SplitList(path) {
 		if folder == "" || !filepath.IsAbs(folder) {
-			continue // a program of the current folder must be asked for by path
+			continue // a program in the current folder must be named by its path
 		}
 		if found, err := executable(filepath.Join(folder, command)); err == nil {
 			return found, nil
@@ -41,7 +41,7 @@ func Find(command, path, dir string) (string, error) {
 	return "", fmt.Errorf("command %q was not found in PATH; install it, or give its full path as `command`", command)
 }
 
-// executable checks a path without searching any other.
+// executable returns the absolute path of an executable file, or an error if there is none at path.
 func executable(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -58,15 +58,14 @@ func executable(path string) (string, error) {
 	}
 }
 
-// inherited are the variables that programs cannot do without. Everything else of the pool's environment, keys and
-// tokens among it, stays with the pool.
+// inherited are the variables that programs need. Children get no others of the pool's environment, because those may be secret.
 var inherited = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TZ", "LANG", "LANGUAGE",
 	// Windows programs do not start without these.
 	"SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "PATHEXT", "TEMP", "TMP", "USERPROFILE", "APPDATA", "LOCALAPPDATA",
 }
 
-// Environ is a child's environment: what it inherits of base, and extra, which wins.
+// Environ returns a child's environment: the inherited variables of base, overridden and extended by extra.
 func Environ(base []string, extra map[string]string) []string {
 	env := make(map[string]string, len(extra)+len(inherited))
 	for _, entry := range base {
@@ -83,9 +82,8 @@ func Environ(base []string, extra map[string]string) []string {
 	return list
 }
 
-// Getenv returns the value of a variable in an environment.
+// Getenv returns the value of a variable in an environment. If the variable occurs more than once, the last value counts, as in os/exec.
 func Getenv(env []string, name string) (string, bool) {
-	// The last one wins, as it does for programs.
 	for _, entry := range slices.Backward(env) {
 		if n, value, ok := strings.Cut(entry, "="); ok && n == name {
 			return value, true

@@ -1,4 +1,4 @@
-// Package process runs the children that stdio servers are: each in a process group of its own, with an environment of
-// its own, gone with the pool whatever happens to it, reaped as soon as they exit, and ended as a group within a bounded
-// time. It knows nothing of MCP: what goes through stdin and stdout is the caller's.
+// Package process runs stdio servers as child processes. Each child has its own process group and environment, is reaped as
+// soon as it exits, and is ended together with its group within a bounded time. On Linux a child ends with the pool, even if the pool is
+// killed. The package must not know MCP: callers read and write the pipes.
 package process

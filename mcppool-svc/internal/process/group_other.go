@@ -9,7 +9,7 @@ import (
 
 func groupAttr() *syscall.SysProcAttr { return nil }
 
-// There are no groups to signal here: the process alone is ended.
+// This system has no process groups: only the process itself is ended.
 func terminateGroup(p *os.Process) { _ = p.Kill() }
 
 func killGroup(p *os.Process) { _ = p.Kill() }

@@ -12,24 +12,24 @@ import (
 	"time"
 )
 
-// How long Close waits before it says the same thing louder, counted from its beginning.
 const (
-	termAfter = 1 * time.Second // stdin is closed; then SIGTERM
-	killAfter = 2 * time.Second // then SIGKILL
-	// drainTime is how long output of a child that has exited is waited for: a grandchild may hold the pipe open.
+	// Close closes stdin first. It sends SIGTERM after termAfter and SIGKILL after killAfter, counted from its beginning.
+	termAfter = 1 * time.Second
+	killAfter = 2 * time.Second
+	// drainTime is how long to wait for more output of a child that has exited: a grandchild may hold the pipe open.
 	drainTime = 500 * time.Millisecond
 )
 
-// Limits bound each process of a child's group; 0: as the pool's own.
+// Limits bound each process of a child's group; 0: the pool's own limit.
 type Limits struct {
-	Memory uint64 // bytes that it can write to, beside what it shares
+	Memory uint64 // bytes of private writable memory (RLIMIT_DATA)
 	Files  uint64 // open files, sockets and pipes
 }
 
 // None reports whether there are no limits.
 func (l Limits) None() bool { return l == Limits{} }
 
-// Spec says what to run.
+// Spec describes the program to run.
 type Spec struct {
 	Command string
 	Args    []string
@@ -40,17 +40,17 @@ type Spec struct {
 
 // Process is a running child.
 type Process struct {
-	Stdin  *os.File // the caller writes and closes it
+	Stdin  *os.File // the caller writes to it and closes it
 	Stdout *os.File // the caller reads it; it ends shortly after the child does
 
 	cmd    *exec.Cmd
 	stderr ring
 	exited chan struct{}
-	drop   func() // closes our ends of stdout and stderr
-	close  func() // ends the group
+	drop   func() // closes the pool's ends of stdout and stderr
+	close  func() // calls end once
 }
 
-// Start starts a child. The error says what to correct.
+// Start starts a child. The error tells what to correct.
 func (l *Launcher) Start(spec Spec) (*Process, error) {
 	path, _ := Getenv(spec.Env, "PATH")
 	command, err := Find(spec.Command, path, spec.Dir)
@@ -63,12 +63,12 @@ func (l *Launcher) Start(spec Spec) (*Process, error) {
 	}
 	p := &Process{cmd: cmd, exited: make(chan struct{})}
 	p.close = sync.OnceFunc(p.end)
-	stderr, theirs, err := p.pipes()
+	stderr, childEnds, err := p.pipes()
 	if err != nil {
 		return nil, fmt.Errorf("opening pipes: %w", err)
 	}
 	err = l.start(cmd)
-	for _, f := range theirs {
+	for _, f := range childEnds {
 		_ = f.Close()
 	}
 	if err != nil {
@@ -76,7 +76,7 @@ func (l *Launcher) Start(spec Spec) (*Process, error) {
 		p.drop()
 		return nil, fmt.Errorf("starting %s: %w", command, err)
 	}
-	err = limit(p.PID(), spec.Limits) // before it is reaped: until then no other process has its id
+	err = limit(p.PID(), spec.Limits) // before wait reaps the child: until then no other process has its id
 	go p.wait(stderr)
 	if err != nil {
 		killGroup(cmd.Process)
@@ -86,8 +86,9 @@ func (l *Launcher) Start(spec Spec) (*Process, error) {
 	return p, nil
 }
 
-// pipes connects the child's three streams; it returns our end of stderr and the child's ends, to be closed once it runs.
-func (p *Process) pipes() (stderr *os.File, theirs []*os.File, err error) {
+// pipes makes the pipes of the child's three streams. It returns the pool's end of stderr, and the child's ends, which the caller closes once
+// the child runs.
+func (p *Process) pipes() (stderr *os.File, childEnds []*os.File, err error) {
 	var files []*os.File
 	for range 3 {
 		r, w, err := os.Pipe()
@@ -106,12 +107,12 @@ func (p *Process) pipes() (stderr *os.File, theirs []*os.File, err error) {
 	return stderr, []*os.File{stdinR, files[3], files[5]}, nil
 }
 
-// wait reaps the child at once, ends what is left of its group, and lets its last words arrive.
+// wait reaps the child as soon as it exits, kills the rest of its group, and reads the end of stderr.
 func (p *Process) wait(stderr *os.File) {
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
-		// A buffer of 32 KiB, as io.Copy has, would be most of what an idle connection takes.
+		// The 32 KiB buffer of io.Copy would be most of the memory of an idle connection.
 		_, _ = io.CopyBuffer(&p.stderr, struct{ io.Reader }{stderr}, make([]byte, 2<<10))
 	}()
 	awaitExit(p.PID())
@@ -121,20 +122,20 @@ func (p *Process) wait(stderr *os.File) {
 	<-drained
 	timer.Stop()
 	close(p.exited)
-	// Stdout is the caller's to read to its end; a grandchild that left the group must not keep it open for ever.
+	// The caller reads stdout to its end. A grandchild that left the group must not keep it open for ever.
 	time.AfterFunc(drainTime, p.drop)
 }
 
-// PID is the child's process id, which is its group's too.
+// PID returns the id of the child's process and of its group.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Exited is closed once the child has exited and was reaped.
+// Exited returns a channel that is closed once the child was reaped and its stderr was read.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Status says how the child ended: `exit status 3`, `signal: killed`; only after Exited.
+// Status returns how the child ended, such as `exit status 3` or `signal: killed`. It must be called after Exited only.
 func (p *Process) Status() string { return p.cmd.ProcessState.String() }
 
-// Stderr returns the end of what the child wrote to stderr, at most limit bytes of it.
+// Stderr returns the end of the child's stderr, at most limit bytes of it.
 func (p *Process) Stderr(limit int) string {
 	text := strings.TrimSpace(strings.ToValidUTF8(p.stderr.String(), "\uFFFD"))
 	if len(text) > limit {
@@ -143,17 +144,17 @@ func (p *Process) Stderr(limit int) string {
 	return text
 }
 
-// StderrLog returns all that is kept of what the child wrote to stderr, and whether more was dropped before it.
+// StderrLog returns the part of the child's stderr that is kept, and whether an earlier part was dropped.
 func (p *Process) StderrLog() (text string, cut bool) {
 	return strings.ToValidUTF8(p.stderr.String(), "\uFFFD"), p.stderr.wasCut()
 }
 
-// Close ends the child and its whole group, first politely, and returns when it is gone. It takes a little more than two
-// seconds at most, and may be called again.
+// Close ends the child and its group and returns when the child has ended: at most a little more than two seconds later, unless the child is
+// in uninterruptible I/O. It may be called again.
 func (p *Process) Close() { p.close() }
 
 func (p *Process) end() {
-	_ = p.Stdin.Close() // a polite server takes this as the end
+	_ = p.Stdin.Close() // MCP servers should exit now
 	if p.exitsWithin(termAfter) {
 		return
 	}
@@ -177,17 +178,17 @@ func (p *Process) exitsWithin(d time.Duration) bool {
 	}
 }
 
-// stderrLimit is how much of a child's stderr is kept.
+// stderrLimit is how many bytes of a child's stderr are kept.
 const stderrLimit = 64 << 10
 
 // ring keeps the last bytes written to it.
 type ring struct {
 	mu  sync.Mutex
 	buf []byte // guarded by mu
-	cut bool   // guarded by mu; something was dropped
+	cut bool   // guarded by mu; earlier bytes were dropped
 }
 
-// Write never fails and never blocks for long, so that a child cannot hang on its stderr.
+// Write never fails and does not block, so that a child never waits for its stderr to be read.
 func (r *ring) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -216,8 +217,8 @@ func (r *ring) String() string {
 // ErrClosed is returned by Start after Close.
 var ErrClosed = errors.New("the launcher is closed")
 
-// Launcher starts children from one thread that lives as long as it does. Linux ends a child when the thread that
-// started it ends (PR_SET_PDEATHSIG), and Go ends threads when it likes; so children of other threads could die early.
+// Launcher starts children from one thread that lives as long as the Launcher. Linux kills a child when the thread that started it ends
+// (PR_SET_PDEATHSIG), and Go may end its other threads at any time.
 type Launcher struct {
 	starts chan start
 	done   chan struct{}
@@ -225,12 +226,13 @@ type Launcher struct {
 	stop   func() // closes done
 }
 
+// start is a request to start a command.
 type start struct {
 	cmd    *exec.Cmd
 	result chan error
 }
 
-// NewLauncher starts the thread; Close ends it.
+// NewLauncher starts a Launcher's thread. Close ends it.
 func NewLauncher() *Launcher {
 	l := &Launcher{starts: make(chan start), done: make(chan struct{}), ended: make(chan struct{})}
 	l.stop = sync.OnceFunc(func() { close(l.done) })
@@ -240,7 +242,7 @@ func NewLauncher() *Launcher {
 
 func (l *Launcher) run() {
 	defer close(l.ended)
-	// Never unlocked: the thread ends with the goroutine, and with it whatever child is left.
+	// Never unlocked, so that the thread ends with the goroutine.
 	runtime.LockOSThread()
 	for {
 		select {
@@ -252,7 +254,7 @@ func (l *Launcher) run() {
 	}
 }
 
-// start runs cmd.Start on the launcher's thread.
+// start calls cmd.Start on the launcher's thread.
 func (l *Launcher) start(cmd *exec.Cmd) error {
 	s := start{cmd: cmd, result: make(chan error, 1)}
 	select {
@@ -263,7 +265,7 @@ func (l *Launcher) start(cmd *exec.Cmd) error {
 	}
 }
 
-// Close ends the thread. End the children first: those that are left are killed by the system, on Linux.
+// Close ends the thread. Close the processes first: Linux kills those that are left.
 func (l *Launcher) Close() {
 	l.stop()
 	<-l.ended

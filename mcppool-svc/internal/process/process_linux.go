@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// groupAttr gives the child its own group and ends it when the pool is gone, be it by SIGKILL.
+// groupAttr gives the child its own group, and makes Linux kill the child when the pool ends, even by SIGKILL.
 func groupAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// awaitExit returns when a child that is not reaped yet has ended. Waiting for it as os/exec does would take a thread of its own
-// for each child; this takes none. It may return early: what follows waits too.
+// awaitExit waits until a child ends, without reaping it. Unlike os/exec's Wait it does not block a thread for each child. It may return early,
+// so the caller must call Wait in any case.
 func awaitExit(pid int) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {
@@ -35,15 +35,15 @@ func awaitExit(pid int) {
 // LimitsWork reports whether children can be limited on this system.
 const LimitsWork = true
 
-// limit bounds a process that has just been started, and all that it starts from then on. Its address space is left alone:
-// V8 and Go reserve much more of it than they use.
+// limit bounds a process that has just been started, and the processes that it starts later. It does not bound the address space, because V8
+// and Go reserve much more of that than they use.
 func limit(pid int, l Limits) error {
 	limits := map[int]uint64{unix.RLIMIT_DATA: l.Memory, unix.RLIMIT_NOFILE: l.Files}
-	for resource, most := range limits {
-		if most == 0 {
+	for resource, bound := range limits {
+		if bound == 0 {
 			continue
 		}
-		if err := unix.Prlimit(pid, resource, &unix.Rlimit{Cur: most, Max: most}, nil); err != nil {
+		if err := unix.Prlimit(pid, resource, &unix.Rlimit{Cur: bound, Max: bound}, nil); err != nil {
 			return fmt.Errorf("limiting the process: %w", err)
 		}
 	}

@@ -4,7 +4,7 @@ package process
 
 import "errors"
 
-// awaitExit leaves the waiting to the reaper of the child.
+// awaitExit returns at once: the caller's Wait blocks a thread on this system.
 func awaitExit(int) {}
 
 // LimitsWork reports whether children can be limited on this system.
