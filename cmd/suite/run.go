@@ -23,14 +23,13 @@ type part struct {
 
 // Run serves until ctx is done, and then stops in an order that loses nothing. First, health becomes NOT_SERVING. Then the listeners, the
 // pool's streams and the executor stop together; the executor waits for its running tool calls, records their outcomes and ends its watchers.
-// Then the planner and the pool stop, and the stores are closed. If a part fails, Run stops the others and returns its error. Run closes the
-// suite.
+// Then the planner and the pool stop, and Run closes the stores. If a part fails, Run stops the others and returns the error.
 func (s *Suite) Run(ctx context.Context) error {
-	front, behind := s.parts()
-	failed := make(chan error, len(front)+len(behind))
+	first, last := s.parts()
+	failed := make(chan error, len(first)+len(last))
 	background := context.WithoutCancel(ctx)
-	err := s.note() // it listens already
-	for _, p := range append(slices.Clone(behind), front...) {
+	err := s.writeServerFile() // the listeners are open already
+	for _, p := range append(slices.Clone(last), first...) {
 		p.start(background, failed)
 	}
 	s.health.SetServingStatus("", healthv1.HealthCheckResponse_SERVING)
@@ -43,25 +42,25 @@ func (s *Suite) Run(ctx context.Context) error {
 	}
 	errs := []error{err, discover.RemoveServerFile(s.cfg.DataDir, os.Getpid())}
 	s.health.Shutdown()
-	errs = append(errs, stop(front), stop(behind), s.close())
+	errs = append(errs, stop(first), stop(last), s.close())
 	return errors.Join(errs...)
 }
 
-// parts returns the suite's parts. Those of front stop before those of behind.
-func (s *Suite) parts() (front, behind []*part) {
-	front = []*part{{name: "executor", run: s.executor.Run}, {name: "MCP pool's streams", run: func(ctx context.Context) error {
+// parts returns the parts of the suite that stop first, and those that stop last.
+func (s *Suite) parts() (first, last []*part) {
+	first = []*part{{name: "executor", run: s.executor.Run}, {name: "MCP pool's streams", run: func(ctx context.Context) error {
 		<-ctx.Done()
-		s.pool.EndStreams() // they would not end by themselves, and the gRPC server waits for them
+		s.pool.EndStreams() // the gRPC server waits for them, and they do not end by themselves
 		return nil
 	}}}
 	if s.gateway != nil {
-		front = append(front, &part{name: "gateway", run: func(ctx context.Context) error { return s.gateway.Serve(ctx, s.httpLis) }})
+		first = append(first, &part{name: "gateway", run: func(ctx context.Context) error { return s.gateway.Serve(ctx, s.httpLis) }})
 	}
 	if s.server != nil {
-		front = append(front, &part{name: "gRPC", run: func(ctx context.Context) error { return s.server.Serve(ctx, s.grpcLis) }})
+		first = append(first, &part{name: "gRPC", run: func(ctx context.Context) error { return s.server.Serve(ctx, s.grpcLis) }})
 	}
-	behind = []*part{{name: "planner", run: s.planner.Run}, {name: "MCP pool", run: s.pool.Run}}
-	return front, behind
+	last = []*part{{name: "planner", run: s.planner.Run}, {name: "MCP pool", run: s.pool.Run}}
+	return first, last
 }
 
 // start runs the part. It sends an error to failed if the part ends before it is stopped.
@@ -96,8 +95,8 @@ func stop(parts []*part) error {
 	return errors.Join(errs...)
 }
 
-// note writes the server file, by which other processes find this one.
-func (s *Suite) note() error {
+// writeServerFile writes the file by which other processes find this one.
+func (s *Suite) writeServerFile() error {
 	return discover.WriteServerFile(s.cfg.DataDir, discover.ServerInfo{
 		PID: os.Getpid(), GRPC: s.GRPCAddr(), HTTP: s.HTTPAddr(), Version: s.cfg.Version,
 		Started: time.Now().UTC(), Workspace: s.cfg.Workspace,

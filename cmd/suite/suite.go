@@ -1,6 +1,5 @@
-// Package suite runs the whole of Pawl in one process: the executor, the planner, the MCP pool and the gateway, joined by
-// direct calls that pass the same interceptors as calls over a network. It holds the wiring and the order in which things
-// start and stop, and no logic of tasks, tools or models.
+// Package suite runs all of Pawl in one process: the executor, the planner, the MCP pool and the gateway. They call each other directly,
+// through the same interceptors as over a network. The package wires, starts and stops them, and has no logic of tasks, tools or models.
 package suite
 
 import (
@@ -26,7 +25,7 @@ import (
 	"pawl.dev/services/serve"
 )
 
-// ErrLocked is wrapped by New's error if another process has the data folder.
+// ErrLocked is wrapped by the error of New if another process uses the data folder.
 var ErrLocked = executor.ErrLocked
 
 // Suite is the whole of Pawl in one process. Run may be called once.
@@ -35,7 +34,7 @@ type Suite struct {
 	log    *slog.Logger
 	auth   identity.Authenticator
 	keys   *identity.KeyFile // nil: there are no keys
-	health *health.Server    // of conn
+	health *health.Server    // what conn reports
 	conn   *inproc.Conn
 
 	executor *executor.Service
@@ -57,7 +56,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Suite, err error
 		return nil, err
 	}
 	s := &Suite{cfg: cfg, log: log, health: health.NewServer()}
-	for _, build := range []func(context.Context) error{s.identify, s.services, s.front} {
+	for _, build := range []func(context.Context) error{s.setUpAuth, s.buildServices, s.buildServers} {
 		if err := build(ctx); err != nil {
 			return nil, errors.Join(err, s.close())
 		}
@@ -65,8 +64,8 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Suite, err error
 	return s, nil
 }
 
-// identify sets up authentication and the in-process connection, before any listener is opened.
-func (s *Suite) identify(context.Context) (err error) {
+// setUpAuth sets up authentication and the in-process connection. It opens no listener.
+func (s *Suite) setUpAuth(context.Context) (err error) {
 	s.auth = identity.Local()
 	if s.cfg.KeysFile != "" {
 		if _, err := os.Stat(s.cfg.KeysFile); err != nil {
@@ -85,9 +84,9 @@ func (s *Suite) identify(context.Context) (err error) {
 			return err
 		}
 	}
-	inside := s.options()
-	inside.MaxRecvBytes = planner.MaxRequestBytes // a request to the planner carries a task's whole history
-	unary, stream, err := serve.Interceptors(inside)
+	inProcess := s.options()
+	inProcess.MaxRecvBytes = planner.MaxRequestBytes // a request to the planner carries a task's whole history
+	unary, stream, err := serve.Interceptors(inProcess)
 	if err != nil {
 		return err
 	}
@@ -100,8 +99,8 @@ func (s *Suite) options() serve.Options {
 	return serve.Options{Auth: s.auth, Log: s.log, Local: s.keys == nil}
 }
 
-// services builds the services, the executor first: opening its journal fails if another process has the data folder.
-func (s *Suite) services(ctx context.Context) (err error) {
+// buildServices builds the services. The executor comes first, because opening its journal fails if another process uses the data folder.
+func (s *Suite) buildServices(ctx context.Context) (err error) {
 	asService := s.as("executor", identity.RoleService)
 	settings := s.cfg.Executor
 	settings.DataDir = s.cfg.DataDir
@@ -135,8 +134,8 @@ func (s *Suite) register(r grpc.ServiceRegistrar) {
 	s.planner.Register(r)
 }
 
-// front opens the listeners and builds the gRPC server and the gateway.
-func (s *Suite) front(ctx context.Context) (err error) {
+// buildServers opens the listeners and builds the gRPC server and the gateway.
+func (s *Suite) buildServers(ctx context.Context) (err error) {
 	if s.cfg.GRPCAddr != "" {
 		if s.grpcLis, err = s.listen(s.cfg.GRPCAddr); err != nil {
 			return err
@@ -164,7 +163,7 @@ func (s *Suite) listen(addr string) (net.Listener, error) {
 		return nil, err
 	}
 	s.closers = append(s.closers, func() error {
-		if err := lis.Close(); !errors.Is(err, net.ErrClosed) { // a server that used it has closed it already
+		if err := lis.Close(); !errors.Is(err, net.ErrClosed) { // the server that used it may have closed it
 			return err
 		}
 		return nil
@@ -172,7 +171,8 @@ func (s *Suite) listen(addr string) (net.Listener, error) {
 	return lis, nil
 }
 
-// as returns an in-process connection whose calls come from sub with these roles. Without keys it ignores both: every call comes from the user `local`.
+// as returns an in-process connection whose calls come from sub with these roles. Without keys it ignores both, and every call comes from
+// the user `local`.
 func (s *Suite) as(sub string, roles ...identity.Role) grpc.ClientConnInterface {
 	if s.keys == nil {
 		return s.conn
@@ -180,7 +180,7 @@ func (s *Suite) as(sub string, roles ...identity.Role) grpc.ClientConnInterface 
 	return s.conn.WithToken(s.keys.Ephemeral(sub, roles))
 }
 
-// Conn returns an in-process connection as the user `local` with the operator role.
+// Conn returns an in-process connection of the user `local`, who is an operator.
 func (s *Suite) Conn() grpc.ClientConnInterface {
 	return s.as(identity.LocalSub, identity.RoleUser, identity.RoleOperator)
 }
@@ -198,7 +198,7 @@ func addrOf(lis net.Listener) string {
 	return lis.Addr().String()
 }
 
-// close closes everything that New has opened, the last first.
+// close closes everything that New has opened, in reverse order.
 func (s *Suite) close() error {
 	var errs []error
 	for i := len(s.closers) - 1; i >= 0; i-- {
@@ -218,7 +218,7 @@ type Config struct {
 	GRPCAddr string
 	// MCPConfigs are files in the mcpServers format.
 	MCPConfigs []string
-	// Workspace is the folder of the built-in MCP server `workspace`; empty: there is no such server.
+	// Workspace is the folder of the built-in MCP server `workspace`; empty: no such server.
 	Workspace string
 	// KeysFile holds the hashed API keys; empty: everyone who reaches the suite is the user `local`.
 	KeysFile string
@@ -264,7 +264,7 @@ func (c Config) complete() (Config, error) {
 }
 
 // landingPage returns the redirect URI with which the gateway finishes logins to MCP servers. It returns "" if the gateway's port is not
-// known yet, or if it is not on loopback: then an operator must configure the address.
+// known yet, or if the gateway is not on loopback: then an operator must configure the address.
 func landingPage(httpAddr string) string {
 	_, port, err := net.SplitHostPort(httpAddr)
 	if err != nil || port == "0" || !serve.LoopbackHost(httpAddr) {

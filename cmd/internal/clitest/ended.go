@@ -67,7 +67,7 @@ func (e *Executor) DeleteTask(_ context.Context, req *executorv1.DeleteTaskReque
 	return &executorv1.DeleteTaskResponse{}, nil
 }
 
-// ExportTask sends the task in pieces of 7 bytes, which also cut characters. It fails after OnWatch's first error.
+// ExportTask sends the task in pieces of 7 bytes, which also split characters. It stops with the first error of OnWatch.
 func (e *Executor) ExportTask(req *executorv1.ExportTaskRequest, stream grpc.ServerStreamingServer[executorv1.ExportTaskResponse]) error {
 	t, err := e.find(req.GetId())
 	if err != nil {

@@ -141,8 +141,8 @@ func AskInput(id, tool, wait, message, url string) *executorv1.ExecutorEvent {
 	}
 }
 
-// GoesOn continues a step's call after an answer.
-func GoesOn(id, tool, reason string) *executorv1.ExecutorEvent {
+// Continue reports that a step's call continues after an answer.
+func Continue(id, tool, reason string) *executorv1.ExecutorEvent {
 	ev := Status(reason)
 	ev.Flow = step(id, tool)
 	ev.Flow.StepStatus = executorv1.StepStatus_STEP_STATUS_RUNNING

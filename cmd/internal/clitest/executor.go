@@ -27,7 +27,7 @@ type Executor struct {
 	OnResume func(*Tape, *executorv1.ResumeTaskRequest) error
 	OnPause  func(*Tape, *executorv1.PauseTaskRequest)
 	OnCancel func(*Tape, *executorv1.CancelTaskRequest)
-	// OnWatch may fail a watch before it begins, or after each event (seq of the one that was just sent; 0: before).
+	// OnWatch may fail a watch before it begins (seq 0) or after the event with number seq.
 	OnWatch func(id string, seq uint64) error
 
 	mu      sync.Mutex // guards the fields below
@@ -189,7 +189,7 @@ func (e *Executor) ListTasks(_ context.Context, req *executorv1.ListTasksRequest
 	return list, nil
 }
 
-// ListSteps returns the task's steps that the test set.
+// ListSteps returns the active steps that the test has set.
 func (e *Executor) ListSteps(_ context.Context, req *executorv1.ListStepsRequest) (*executorv1.ListStepsResponse, error) {
 	t, err := e.find(req.GetId())
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Check compares got with testdata/<name>.golden. Escape sequences are made visible, so that the files can be read.
+// Check compares got with testdata/<name>.golden. It makes escape sequences visible, so that the files are readable.
 func Check(t testing.TB, name, got string) {
 	t.Helper()
 	CheckIn(t, "testdata", name, got)

@@ -14,7 +14,7 @@ type MCP struct {
 	Tools []MCPTool
 }
 
-// MCPTool is one tool; an error of Call is returned as a tool error (isError).
+// MCPTool is one tool. The server returns an error of Call as a tool error (isError).
 type MCPTool struct {
 	Name   string
 	Schema string // of the input, as JSON
@@ -32,7 +32,7 @@ type rpc struct {
 
 type object = map[string]any
 
-// ServeStdio answers requests, line by line, until in ends. Calls run beside each other and may be cancelled.
+// ServeStdio answers requests, one per line, until in ends. Calls run concurrently and may be cancelled.
 func (m *MCP) ServeStdio(in io.Reader, out io.Writer) error {
 	var mu sync.Mutex // guards out and running
 	running := map[string]context.CancelFunc{}
@@ -72,7 +72,7 @@ func (m *MCP) ServeStdio(in io.Reader, out io.Writer) error {
 	return lines.Err()
 }
 
-// ServeHTTP implements streamable HTTP without streams.
+// ServeHTTP serves streamable HTTP without event streams.
 func (m *MCP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var req rpc
 	if r.Method != http.MethodPost || json.NewDecoder(r.Body).Decode(&req) != nil {

@@ -13,7 +13,7 @@ import (
 	"pawl.dev/services/inproc"
 )
 
-// Agents is the executor's AgentService. The executor reaches no pool, so that agents may name any server.
+// Agents is the real AgentService of an executor that reaches no pool, so agents may name any server.
 type Agents struct {
 	executorv1.AgentServiceServer
 	*Script
@@ -37,7 +37,7 @@ func NewAgents(t testing.TB, agents ...*executorv1.Agent) *Agents {
 	return a
 }
 
-// Register implements what services implement.
+// Register implements Registrar.
 func (a *Agents) Register(r grpc.ServiceRegistrar) {
 	executorv1.RegisterAgentServiceServer(scripted{r, a.Script}, a)
 }

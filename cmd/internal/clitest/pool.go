@@ -11,11 +11,11 @@ import (
 	"pawl.dev/services/identity"
 )
 
-// Pool is the MCP pool, in memory. Its unary methods are scripted with On.
+// Pool is the real MCP pool, in memory. On scripts its unary methods.
 type Pool struct {
 	mcppoolv1.McpPoolServiceServer
 	*Script
-	// OnCall answers calls of tools; the pool itself does if nil.
+	// OnCall answers tool calls; nil: the real pool does.
 	OnCall func(*mcppoolv1.CallToolRequest, func(*mcppoolv1.CallToolResponse) error) error
 }
 
@@ -46,12 +46,12 @@ func local() context.Context {
 	return identity.NewContext(context.Background(), user)
 }
 
-// Register implements what services implement.
+// Register implements Registrar.
 func (p *Pool) Register(r grpc.ServiceRegistrar) {
 	mcppoolv1.RegisterMcpPoolServiceServer(scripted{r, p.Script}, p)
 }
 
-// Server is what was registered under an id, without its times and state; nil if there is none.
+// Server returns the server registered under an id, without its times and state; nil if there is none.
 func (p *Pool) Server(id string) *mcppoolv1.McpServer {
 	s, err := p.GetMcpServer(local(), &mcppoolv1.GetMcpServerRequest{Id: id})
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 
 // Script stands in front of a service: it records unary requests, and answers those that a test scripts with On.
 type Script struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	sent    []proto.Message
 	answers map[reflect.Type]func(req any, next func() (any, error)) (any, error)
 }
 
-// On sets the answer to requests of a type; next is the service's own answer.
+// On sets the answer to requests of a type; next returns the service's own answer.
 func On[Req, Resp proto.Message](s *Script, answer func(req Req, next func() (Resp, error)) (Resp, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 // Registrar is a service that can be registered with a gRPC server.
 type Registrar interface{ Register(grpc.ServiceRegistrar) }
 
-// Server is a gRPC server on loopback that stands for another process.
+// Server is a gRPC server on loopback that plays the part of another process.
 type Server struct {
 	Addr   string
 	Health *health.Server

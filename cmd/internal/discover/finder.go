@@ -62,17 +62,17 @@ type Conn interface {
 
 // Config configures how a server is found.
 type Config struct {
-	Server   string          // the address that the user named; if set, no other is tried
-	Parts    map[string]Part // other processes beside Server, by proto package; Server itself serves the other packages
-	DataDir  string          // "": the default
-	Key      string          // the API key to send
-	AskedKey bool            // the key comes from --key: the user is told if the server needs none
-	Flags    string          // flags with which another command line reaches the same server
-	Fallback string          // the address to try if the data folder names none; "" for none
+	Server      string          // the address that the user named; if set, no other is tried
+	Parts       map[string]Part // processes beside Server, by proto package; Server serves all other packages
+	DataDir     string          // "": the default
+	Key         string          // the API key to send
+	KeyFromFlag bool            // Key comes from --key; if the server has no keys, the user is told
+	Flags       string          // flags with which another command line reaches the same server
+	Fallback    string          // the address to try if the data folder names none; "" for none
 
 	Start func(ctx context.Context, dataDir string) (*Server, error) // nil: never start one; executor.ErrLocked: another process holds the folder
-	Note  func(string)                                               // tells the user of delays and lost connections; may be nil
-	Alive func(pid int) bool                                         // nil: Alive
+	Note  func(string)                                               // tells the user about delays and lost connections; may be nil
+	Alive func(pid int) bool                                         // reports whether a process exists; nil: the function Alive
 
 	// Patience is how long to wait for the process that has the data folder to answer or to exit; 3 s if 0.
 	Patience time.Duration
@@ -101,12 +101,12 @@ func (c Config) Dir() (string, error) {
 }
 
 const (
-	// answerTimeout is the time that a known server has to answer. It is long, because a busy machine is slow and a command that gives up
+	// answerTimeout is how long a known server has to answer. It is long, because a busy machine is slow and a command that gives up
 	// would start a second server. An address at which nothing listens fails at once.
 	answerTimeout = 5 * time.Second
-	// sayAfter is the time after which the user is told that a server is slow.
-	sayAfter = time.Second
-	// guessTimeout is the time that an address has to answer which may belong to another program.
+	// noteAfter is the time after which the user is told that a server is slow.
+	noteAfter = time.Second
+	// guessTimeout is how long the fallback address has to answer, which may belong to another program.
 	guessTimeout = time.Second
 	retryEvery   = 50 * time.Millisecond
 	patience     = 3 * time.Second
@@ -120,7 +120,7 @@ func (s *Session) open(ctx context.Context) (*Server, error) {
 	if s.cfg.Server != "" {
 		return s.named(ctx)
 	}
-	enough := time.Now().Add(cmp.Or(s.cfg.Patience, patience))
+	deadline := time.Now().Add(cmp.Or(s.cfg.Patience, patience))
 	for {
 		server, err := s.existing(ctx)
 		if errors.Is(err, ErrNone) && s.cfg.Start != nil {
@@ -129,7 +129,7 @@ func (s *Session) open(ctx context.Context) (*Server, error) {
 		if !errors.Is(err, executor.ErrLocked) {
 			return server, err
 		}
-		if time.Now().After(enough) {
+		if time.Now().After(deadline) {
 			return nil, s.heldError(err)
 		}
 		select {
@@ -170,12 +170,13 @@ func (s *Session) start(ctx context.Context) (*Server, error) {
 	}
 	if info := ReadServerFile(dir); info != nil && info.GRPC != "" && info.OwnSettings && !s.cfg.Alive(info.PID) {
 		// Its tasks would run here without its settings, and fail.
-		return nil, ui.Errorf("the server of the data folder %s (pid %d) was killed; it has settings of its own", dir, info.PID).
+		return nil, ui.Errorf("the server of the data folder %s (pid %d) was killed; it had settings of its own, such as MCP servers or keys", dir, info.PID).
 			Then("start it again with pawl up and its own flags; tasks go on where they were")
 	}
 	return s.cfg.Start(context.WithoutCancel(ctx), dir)
 }
 
+// named connects to the server that the user named.
 func (s *Session) named(ctx context.Context) (*Server, error) {
 	server, err := s.dial(ctx, s.cfg.Server, Named, answerTimeout)
 	if err != nil {
@@ -184,7 +185,7 @@ func (s *Session) named(ctx context.Context) (*Server, error) {
 	}
 	if home, ok := server.Conn.(Conn); ok && len(s.cfg.Parts) > 0 {
 		all := &parts{
-			home: home, where: s.cfg.Parts, chosen: map[string]Conn{},
+			home: home, parts: s.cfg.Parts, conns: map[string]Conn{},
 			dial: func(addr string) (Conn, error) { return dial(addr, s.cfg.Key) },
 		}
 		server.Conn, server.Close = all, all.Close
@@ -198,8 +199,8 @@ func (s *Session) dial(ctx context.Context, addr string, kind Kind, timeout time
 	if err != nil {
 		return nil, err
 	}
-	slow := time.AfterFunc(sayAfter, func() {
-		s.waiting.Do(func() { s.cfg.Note("waiting for the server at " + addr) })
+	slow := time.AfterFunc(noteAfter, func() {
+		s.slowNote.Do(func() { s.cfg.Note("waiting for the server at " + addr) })
 	})
 	defer slow.Stop()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -215,7 +216,7 @@ func (s *Session) dial(ctx context.Context, addr string, kind Kind, timeout time
 	return &Server{Kind: kind, Addr: addr, Conn: conn, Close: conn.Close}, nil
 }
 
-// heldError explains that a process which does not answer has locked the data folder.
+// heldError explains that another process has locked the data folder and does not answer.
 func (s *Session) heldError(cause error) error {
 	who := "another process"
 	dir, _ := s.cfg.Dir() // no error, because it succeeded before
@@ -223,7 +224,7 @@ func (s *Session) heldError(cause error) error {
 		who = fmt.Sprintf("another process (pid %d, gRPC %s)", info.PID, info.GRPC)
 	}
 	return ui.WrapError(cause, "the data folder %s is held by %s, which does not answer", dir, who).
-		Then("wait until it has ended or end it, or use another folder with --data DIR")
+		Then("wait for its end or stop it, or use another folder with --data DIR")
 }
 
 // keyless reports whether a server answers without a key.
@@ -240,7 +241,7 @@ func (s *Session) keyless(ctx context.Context, server *Server) bool {
 	return err == nil
 }
 
-// dial connects to a server, or to several replicas of one: a list with commas, or dns:///name:port.
+// dial connects to a server, or to its replicas: a comma-separated list, or dns:///name:port.
 func dial(addr, key string) (Conn, error) {
 	if serve.Several(addr) {
 		return serve.DialReplicas(addr, key)
@@ -251,7 +252,7 @@ func dial(addr, key string) (Conn, error) {
 // Part locates a part of the suite that may run in a process of its own.
 type Part struct {
 	Name string // for messages
-	Addr string // of several replicas a list with commas, or dns:///name:port
+	Addr string // for several replicas, a comma-separated list or dns:///name:port
 	// Given is set if the user named the address. Otherwise Addr is a default, which is used only if the server itself lacks the part.
 	Given bool
 }
@@ -260,10 +261,10 @@ type Part struct {
 type parts struct {
 	home  Conn // the named server
 	dial  func(addr string) (Conn, error)
-	where map[string]Part // by proto package
+	parts map[string]Part // by proto package
 
-	mu     sync.Mutex
-	chosen map[string]Conn // guarded by mu; by proto package
+	mu    sync.Mutex
+	conns map[string]Conn // guarded by mu; by proto package
 }
 
 // Close closes all connections.
@@ -271,7 +272,7 @@ func (p *parts) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	err := p.home.Close()
-	for _, c := range p.chosen {
+	for _, c := range p.conns {
 		if c != p.home {
 			_ = c.Close()
 		}
@@ -281,7 +282,7 @@ func (p *parts) Close() error {
 
 // Invoke implements grpc.ClientConnInterface.
 func (p *parts) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
-	c, err := p.of(ctx, method)
+	c, err := p.connFor(ctx, method)
 	if err != nil {
 		return err
 	}
@@ -290,33 +291,33 @@ func (p *parts) Invoke(ctx context.Context, method string, args, reply any, opts
 
 // NewStream implements grpc.ClientConnInterface.
 func (p *parts) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	c, err := p.of(ctx, method)
+	c, err := p.connFor(ctx, method)
 	if err != nil {
 		return nil, err
 	}
 	return c.NewStream(oneReplica(ctx), desc, method, opts...)
 }
 
-// oneReplica routes all calls of command lines to the same replica, as long as it is there, because each replica keeps its running calls and
-// pending logins to itself.
+// oneReplica routes the calls of all commands to the same replica while it exists, because a replica does not share its running calls and
+// pending logins with others.
 func oneReplica(ctx context.Context) context.Context { return serve.WithAffinity(ctx, "pawl") }
 
-// of returns the connection for a method, such as /pawl.mcppool.v1.McpPoolService/CallTool.
-func (p *parts) of(ctx context.Context, method string) (Conn, error) {
+// connFor returns the connection for a method, such as /pawl.mcppool.v1.McpPoolService/CallTool.
+func (p *parts) connFor(ctx context.Context, method string) (Conn, error) {
 	service, _, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
 	pkg := service[:max(strings.LastIndexByte(service, '.'), 0)]
-	part, ok := p.where[pkg]
+	part, ok := p.parts[pkg]
 	if !ok {
 		return p.home, nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if c := p.chosen[pkg]; c != nil {
+	if c := p.conns[pkg]; c != nil {
 		return c, nil
 	}
 	c, err := p.choose(ctx, part, service)
 	if err == nil {
-		p.chosen[pkg] = c
+		p.conns[pkg] = c
 	}
 	return c, err
 }
@@ -367,7 +368,7 @@ const serverFile = "server.json"
 // ServerInfo describes the process that serves a data folder.
 type ServerInfo struct {
 	PID       int       `json:"pid"`
-	GRPC      string    `json:"grpc,omitempty"` // empty: it does not listen there
+	GRPC      string    `json:"grpc,omitempty"` // empty: it does not serve gRPC
 	HTTP      string    `json:"http,omitempty"`
 	Version   string    `json:"version,omitempty"`
 	Started   time.Time `json:"started,omitzero"`

@@ -21,7 +21,7 @@ import (
 // WorkspaceID is the id of the built-in server of `pawl up`. On a command line it is an alias of the current folder's workspace server.
 const WorkspaceID = "workspace"
 
-// Folder identifies the workspace server of a folder. The zero value means no server.
+// Folder identifies the workspace server of a folder. The zero value stands for no server.
 type Folder struct {
 	id   string
 	root string
@@ -37,7 +37,7 @@ func (s *Session) Workspace(ctx context.Context, dir string) (Folder, error) {
 		return Folder{}, err
 	}
 	server, err := s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: WorkspaceID})
-	if err != nil || !shows(server, root) {
+	if err != nil || !servesFolder(server, root) {
 		if server, err = folderServer(ctx, s, root); err != nil {
 			return Folder{}, err
 		}
@@ -115,12 +115,14 @@ func isWorkspace(server *mcppoolv1.McpServer) bool {
 	return server.GetBuiltin().GetName() == WorkspaceID
 }
 
-func shows(server *mcppoolv1.McpServer, root string) bool {
+// servesFolder reports whether server is an enabled workspace server of the folder.
+func servesFolder(server *mcppoolv1.McpServer, root string) bool {
 	return isWorkspace(server) && !server.GetDisabled() && filepath.Clean(server.GetBuiltin().GetRoot()) == root
 }
 
-// Scope sets the servers of a task, with this folder's workspace server and no other: those that --mcp names, else the agent's, else all
-// active ones. If the agent names its servers, the folder is added only if chosen is set: the person named the folder.
+// Scope sets the servers of a task: those that --mcp names, else the agent's and this folder's workspace server, else all active ones and
+// this folder's workspace server, but no other one. If the agent names its servers, Scope adds the folder's only if chosen is set, which
+// means that the person named the folder.
 func (f Folder) Scope(ctx context.Context, s *Session, req *executorv1.CreateTaskRequest, chosen bool) error {
 	req.Playbook = f.Playbook(req.GetPlaybook())
 	if len(req.GetMcpIds()) > 0 {
@@ -200,15 +202,15 @@ func (s *Session) KnownWorkspace(ctx context.Context) Folder {
 	}
 	for _, id := range []string{WorkspaceID, folderID(root)} {
 		server, err := s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: id})
-		if err == nil && shows(server, root) {
+		if err == nil && servesFolder(server, root) {
 			return Folder{id: id, root: root}
 		}
 	}
 	return Folder{}
 }
 
-// Playbook replaces the server WorkspaceID of a playbook's tools by this folder's server and leaves all other bytes unchanged. It returns
-// text that is not YAML unchanged, for the planner to reject.
+// Playbook replaces the server WorkspaceID in the tool ids of a playbook by this folder's server and leaves all other bytes unchanged. It
+// returns text that is not YAML unchanged; the planner rejects it.
 func (f Folder) Playbook(text string) string {
 	var doc yaml.Node
 	if f.id == WorkspaceID || f.id == "" || yaml.Unmarshal([]byte(text), &doc) != nil {

@@ -30,8 +30,8 @@ type Session struct {
 	Pool    mcppoolv1.McpPoolServiceClient
 	Planner plannerv1.PlannerServiceClient
 
-	cfg     Config
-	waiting sync.Once // tells the user once that a server is slow
+	cfg      Config
+	slowNote sync.Once // for the note that a server is slow
 
 	mu     sync.Mutex // guards server
 	server *Server    // nil before the first call
@@ -67,7 +67,7 @@ func (s *Session) Server(ctx context.Context) (*Server, error) {
 			return nil, err
 		}
 		s.server = server
-		if s.cfg.AskedKey && s.keyless(ctx, server) {
+		if s.cfg.KeyFromFlag && s.keyless(ctx, server) {
 			s.cfg.Note("the server has no keys: --key has no effect")
 		}
 	}
@@ -95,8 +95,8 @@ func (s *Session) Close() error {
 	return nil
 }
 
-// Reconnect finds a server again after lost went away. Later callers get the server that the first caller found. It never starts a server in
-// this process: that would lock the data folder, which the lost server needs when it is started again with its own settings.
+// Reconnect finds a server again after lost went away. Later callers get the server that the first caller found. Reconnect never starts a
+// server in this process, which would lock the data folder: the lost server needs it when it starts again with its own settings.
 func (s *Session) Reconnect(ctx context.Context, lost *Server) (*Server, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +116,7 @@ func (s *Session) Reconnect(ctx context.Context, lost *Server) (*Server, error) 
 	return server, nil
 }
 
-// await looks for a server until one answers or ReconnectPatience has passed.
+// await looks for a server until one answers, for at most ReconnectPatience.
 func (s *Session) await(ctx context.Context, lost string) (*Server, error) {
 	patience := cmp.Or(s.cfg.ReconnectPatience, reconnectPatience)
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -231,7 +231,7 @@ func setField(m proto.Message, name protoreflect.Name, v protoreflect.Value) {
 	m.ProtoReflect().Set(field(m, name), v)
 }
 
-// Differences returns the paths of the fields that differ, for an update mask. It omits a field of a oneof that another field has replaced.
+// Differences returns the paths of the fields that differ, for an update mask. It omits a field of a oneof if another field has replaced it.
 func Differences(old, now protoreflect.Message) []string {
 	var paths []string
 	fields := now.Descriptor().Fields()

@@ -39,11 +39,11 @@ type Tool struct {
 // Case is a goal and the plan expected for it.
 type Case struct {
 	Goal      string         `yaml:"goal"`
-	Language  string         `yaml:"language"` // en or zh; the goal's if empty
-	Use       []string       `yaml:"use"`      // servers, or tools of the file; all if empty
+	Language  string         `yaml:"language"` // en or zh; that of the goal if empty
+	Use       []string       `yaml:"use"`      // servers, or tools of the file; all if absent
 	Calls     []Call         `yaml:"calls"`    // expected, in this order
 	Nothing   bool           `yaml:"nothing"`  // no tool may be called
-	Asks      bool           `yaml:"asks"`     // the last call lacks a parameter, so that a person is asked
+	Asks      bool           `yaml:"asks"`     // the goal lacks a parameter of the last call, so that a person is asked
 	Forbidden []string       `yaml:"forbidden"`
 	Answer    []string       `yaml:"answer"`  // regular expressions that the answer must match
 	Outputs   map[string]any `yaml:"outputs"` // by tool id: a text, or a structured output; "ok" if absent
@@ -120,12 +120,13 @@ func decode(raw []byte, into any) error {
 	return dec.Decode(into)
 }
 
+// check returns what is wrong with a case, and compiles its expressions.
 func (f *File) check(c *Case) error {
 	switch {
 	case c.Goal == "":
 		return errors.New("it has no goal")
 	case c.Nothing == (len(c.Calls) > 0):
-		return errors.New("it needs either calls or nothing: true")
+		return errors.New("it needs either `calls` or `nothing: true`")
 	}
 	for _, expr := range c.Answer {
 		re, err := regexp.Compile(expr)
@@ -181,6 +182,7 @@ func find(tools []*commonv1.Tool, name string) *commonv1.Tool {
 	return nil
 }
 
+// protos converts tool definitions of a server.
 func protos(server string, tools []Tool) ([]*commonv1.Tool, error) {
 	var out []*commonv1.Tool
 	for _, t := range tools {

@@ -17,10 +17,10 @@ func (r *caseRun) judge() {
 	res := &r.result
 	res.Refused = len(r.calls) == 0
 	asked := len(r.calls) > 0 && len(r.calls[len(r.calls)-1].GetMissing()) > 0
-	r.checkRest()
+	r.judgeAnswer()
 	if r.c.Nothing {
 		if !res.Refused {
-			res.Problem = "something was called"
+			res.Problem = "a tool was called"
 		}
 		res.SilentWrong = !res.Refused && !asked
 		return
@@ -29,12 +29,12 @@ func (r *caseRun) judge() {
 	res.RightInput = res.RightTool && right == len(r.c.Calls) && asked == r.c.Asks && res.RightAnswer
 	res.SilentWrong = right < len(r.calls) && !asked
 	if !res.RightTool && res.Problem == "" {
-		res.Problem = "another tool"
+		res.Problem = "another tool was expected"
 	}
 }
 
-// checkRest checks for forbidden calls, and checks the answer.
-func (r *caseRun) checkRest() {
+// judgeAnswer checks the answer, and that no forbidden tool was called.
+func (r *caseRun) judgeAnswer() {
 	res := &r.result
 	for _, s := range r.calls {
 		if slices.ContainsFunc(r.c.Forbidden, func(name string) bool { return find(r.tools, name).GetId() == s.GetToolId() }) {
@@ -74,7 +74,7 @@ func (r *caseRun) sameTool(want Call, got *plannerv1.PlannedStep) bool {
 func (r *caseRun) compare(want Call, got *plannerv1.PlannedStep) string {
 	var input map[string]any
 	if err := json.Unmarshal([]byte(got.GetInputJson()), &input); err != nil {
-		return "the input is no JSON object"
+		return "the input is not a JSON object"
 	}
 	if r.c.Asks && len(got.GetMissing()) > 0 {
 		return ""

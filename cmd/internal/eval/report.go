@@ -11,21 +11,21 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 )
 
-// Report sums up a run.
+// Report summarizes a run.
 type Report struct {
-	Model       string   `json:"model"`
-	Cases       int      `json:"cases"`
-	Answerable  int      `json:"answerable"`
-	RightTool   int      `json:"right_tool"`   // answerable cases with the right tools
-	RightInput  int      `json:"right_input"`  // answerable cases with the right tools and arguments
-	SilentWrong int      `json:"silent_wrong"` // answerable cases with a call of a wrong tool or with a wrong input
-	Refusals    int      `json:"refusals"`     // unanswerable cases in which no tool was called
-	ModelCalls  uint64   `json:"model_calls"`
-	InputTokens uint64   `json:"input_tokens"`
-	Output      uint64   `json:"output_tokens"`
-	CostNanoUSD *uint64  `json:"cost_nano_usd,omitempty"` // absent if the cost of a model call is unknown, or there was none
-	DecisionP50 string   `json:"decision_p50"`
-	Results     []Result `json:"results"`
+	Model        string   `json:"model"`
+	Cases        int      `json:"cases"`
+	Answerable   int      `json:"answerable"`
+	RightTool    int      `json:"right_tool"`   // answerable cases with the right tools
+	RightInput   int      `json:"right_input"`  // answerable cases with the right tools, arguments and answer
+	SilentWrong  int      `json:"silent_wrong"` // answerable cases with a wrong tool or input, and no question to a person
+	Refusals     int      `json:"refusals"`     // unanswerable cases in which no tool was called
+	ModelCalls   uint64   `json:"model_calls"`
+	InputTokens  uint64   `json:"input_tokens"`
+	OutputTokens uint64   `json:"output_tokens"`
+	CostNanoUSD  *uint64  `json:"cost_nano_usd,omitempty"` // nil if the cost of a model call is unknown, or there was no call
+	DecisionP50  string   `json:"decision_p50"`
+	Results      []Result `json:"results"`
 
 	decisions []time.Duration
 }
@@ -46,7 +46,7 @@ func (r *Report) add(res Result) {
 	r.CostNanoUSD = addCost(r.CostNanoUSD, r.ModelCalls, res.Usage)
 	r.ModelCalls += uint64(res.Usage.GetModelCalls())
 	r.InputTokens += res.Usage.GetInputTokens()
-	r.Output += res.Usage.GetOutputTokens()
+	r.OutputTokens += res.Usage.GetOutputTokens()
 	r.decisions = append(r.decisions, res.decisions...)
 	slices.Sort(r.decisions)
 	r.DecisionP50 = r.P50().String()
@@ -90,7 +90,7 @@ func Table(w io.Writer, reports ...*Report) error {
 	line("silently wrong", func(r *Report) string { return share(r.SilentWrong, r.Answerable) })
 	line("right refusals", func(r *Report) string { return share(r.Refusals, r.Cases-r.Answerable) })
 	line("model calls", func(r *Report) string { return fmt.Sprint(r.ModelCalls) })
-	line("tokens in, out", func(r *Report) string { return fmt.Sprintf("%d, %d", r.InputTokens, r.Output) })
+	line("tokens in, out", func(r *Report) string { return fmt.Sprintf("%d, %d", r.InputTokens, r.OutputTokens) })
 	line("cost", func(r *Report) string {
 		if r.CostNanoUSD == nil {
 			return "-"

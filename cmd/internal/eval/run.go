@@ -17,7 +17,7 @@ import (
 // Options configure a run.
 type Options struct {
 	Model  string            // "": the planner's default
-	Beside int               // number of the file's other tools that are offered with each case
+	Beside int               // number of other tools of the file that are offered with each case
 	Each   func(Result)      // called after each case; may be nil
 	Only   func(c Case) bool // selects the cases; nil: all
 }
@@ -27,17 +27,17 @@ type Result struct {
 	Goal        string          `json:"goal"`
 	Answerable  bool            `json:"answerable"`
 	RightTool   bool            `json:"right_tool"`
-	RightInput  bool            `json:"right_input"` // tools, inputs and answer are right
-	Refused     bool            `json:"refused"`     // no tool was called
-	SilentWrong bool            `json:"silently_wrong"`
+	RightInput  bool            `json:"right_input"`    // tools, inputs and answer are right
+	Refused     bool            `json:"refused"`        // no tool was called
+	SilentWrong bool            `json:"silently_wrong"` // a wrong call, and no question to a person
 	RightAnswer bool            `json:"right_answer"`
 	Calls       []string        `json:"calls,omitempty"`
 	Problem     string          `json:"problem,omitempty"`
 	Usage       *commonv1.Usage `json:"-"`
-	decisions   []time.Duration
+	decisions   []time.Duration // the times of the planner's decisions
 }
 
-// Run gives the cases of a file to the planner. It fails if a call of the planner fails, and not because of a wrong plan.
+// Run gives the cases of a file to the planner. It returns an error if a call of the planner fails, not for a wrong plan.
 func Run(ctx context.Context, client plannerv1.PlannerServiceClient, f *File, o Options) (*Report, error) {
 	r := &Report{Model: o.Model}
 	for i := range f.Cases {
@@ -64,7 +64,7 @@ func Run(ctx context.Context, client plannerv1.PlannerServiceClient, f *File, o 
 	return r, nil
 }
 
-// withOthers returns the case's tools in the middle of count other tools of the file. seed makes the others differ from case to case.
+// withOthers returns the case's tools among count other tools of the file. The others differ with seed.
 func (f *File) withOthers(tools []*commonv1.Tool, count, seed int) []*commonv1.Tool {
 	var all []*commonv1.Tool
 	for _, server := range slices.Sorted(maps.Keys(f.offered)) {
@@ -119,7 +119,7 @@ func (r *caseRun) play(ctx context.Context) (Result, error) {
 	return r.result, nil
 }
 
-// decide asks for the next steps and records them as done. It reports whether the task goes on.
+// decide asks for the next steps and records them as done. It reports whether more steps follow.
 func (r *caseRun) decide(ctx context.Context) (bool, error) {
 	start := time.Now()
 	plan, err := r.client.PlanSteps(ctx, &plannerv1.PlanStepsRequest{Context: r.context})
@@ -151,7 +151,7 @@ func (r *caseRun) decide(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// output returns the case's output of a tool.
+// output returns the output that the case gives a tool.
 func (r *caseRun) output(tool string) (string, error) {
 	out := map[string]any{"message": "ok"}
 	if given, ok := r.c.Outputs[tool]; ok {
@@ -169,6 +169,7 @@ func (r *caseRun) output(tool string) (string, error) {
 	return string(raw), err
 }
 
+// writeAnswer requests the answer, unless the plan contained it.
 func (r *caseRun) writeAnswer(ctx context.Context) error {
 	if r.answer != nil {
 		return nil
