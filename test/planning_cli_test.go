@@ -134,7 +134,7 @@ func TestModelThroughTheCLI(t *testing.T) {
 			}
 			play.set(lacksParams, 0, false)
 			sh.expect(2, "", "pawl params ", run...)
-			sh.expect(64, "", "c is not asked for; there is b", "params", "last", "c=2")
+			sh.expect(64, "", "c is not asked for; the names are: b", "params", "last", "c=2")
 			sh.expect(2, "", "pawl approve ", "params", "last", "b=2")
 			sh.expect(0, "Added.", "", "approve", "last")
 			play.set(counting(10), 0, false)

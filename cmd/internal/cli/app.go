@@ -1,5 +1,5 @@
-// Package cli parses and runs a command line of pawl, and has its help and completion. The commands are in the packages task, mcp and admin:
-// one struct each, which kong fills, with a method Run.
+// Package cli parses and runs the command lines of pawl, and provides their help and completion. Each command is a struct in package task,
+// mcp or admin; kong fills its fields from the command line and calls its method Run.
 package cli
 
 import (
@@ -98,7 +98,7 @@ func (a *App) parser(grammar *Grammar, onExit func(int)) (*kong.Kong, error) {
 		kong.Help(printHelp),
 		kong.ExplicitGroups(groups()),
 		kong.Vars{"grpc": discover.DefaultGRPC, "http": admin.DefaultHTTP},
-		kong.PostBuild(quietEnvironment),
+		kong.PostBuild(trimGlobals),
 		kong.PostBuild(describe),
 	)
 	return kong.New(grammar, options...)
@@ -107,7 +107,7 @@ func (a *App) parser(grammar *Grammar, onExit func(int)) (*kong.Kong, error) {
 // usageError turns an error of the parser into one that names the command's help.
 func usageError(err error) error {
 	var inner *ui.Error
-	if errors.As(err, &inner) { // an error of a value's parser, which has its own advice
+	if errors.As(err, &inner) { // from the parser of a value, with its own advice
 		return inner
 	}
 	command := "pawl"
@@ -120,17 +120,17 @@ func usageError(err error) error {
 	return ui.Usagef("%v", err).Then("%s --help", command)
 }
 
-// quietEnvironment removes the environment variables of flags that belong to a single command. Those of global flags, pawl up and pawl keys
-// stay.
-func quietEnvironment(k *kong.Kong) error {
-	strip := func(flags []*kong.Flag) {
+// trimGlobals removes the environment variables of --version and of each command's own flags, except those of pawl up and pawl keys. It also
+// moves --help, --config and --version to the group of the global flags.
+func trimGlobals(k *kong.Kong) error {
+	removeEnvs := func(flags []*kong.Flag) {
 		for _, f := range flags {
 			f.Envs, f.Tag.Envs = nil, nil
 		}
 	}
 	for _, f := range k.Model.Flags {
 		if f.Name == "version" {
-			strip([]*kong.Flag{f})
+			removeEnvs([]*kong.Flag{f})
 		}
 		if f.Name == "version" || f.Name == "config" || f.Name == "help" {
 			f.Group = k.Model.Flags[1].Group
@@ -138,7 +138,7 @@ func quietEnvironment(k *kong.Kong) error {
 	}
 	return kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
 		if n, ok := node.(*kong.Node); ok && n.Name != "up" && n.Name != "keys" {
-			strip(n.Flags)
+			removeEnvs(n.Flags)
 		}
 		return next(nil)
 	})
@@ -147,12 +147,12 @@ func quietEnvironment(k *kong.Kong) error {
 // session returns a command's connection to a server. It connects at its first call, to a running server or to one inside this process.
 func (a *App) session(g *Globals) *discover.Session {
 	cfg := discover.Config{
-		Server: g.Server, Parts: g.parts(), DataDir: g.Data, Key: g.Key, AskedKey: g.Key != a.UI.Getenv("PAWL_KEY"), Flags: g.flags(), Note: a.UI.Aside, Patience: a.Patience,
+		Server: g.Server, Parts: g.parts(), DataDir: g.Data, Key: g.Key, KeyFromFlag: g.Key != a.UI.Getenv("PAWL_KEY"), Flags: g.flags(), Note: a.UI.Aside, Patience: a.Patience,
 	}
 	cfg.Start = func(ctx context.Context, dir string) (*discover.Server, error) {
 		return a.Host.Embed(ctx, a.UI, dir, admin.LogLevel(g.LogLevel))
 	}
-	if g.Data == "" { // with --data, only the server of that folder will do
+	if g.Data == "" { // --data means the server of that folder and no other
 		cfg.Fallback = discover.DefaultGRPC
 	}
 	return discover.New(cfg)
@@ -164,7 +164,7 @@ const (
 	lookEvery   = 200 * time.Millisecond
 )
 
-// linger keeps a server inside this process alive while tasks run in it, because other commands may be waiting for them.
+// linger keeps a server inside this process alive while tasks run in it, because other commands may wait for them.
 func linger(ctx context.Context, u *ui.UI, s *discover.Session) {
 	if !s.Embedded() || u.LeaveNow {
 		return
@@ -176,12 +176,12 @@ func linger(ctx context.Context, u *ui.UI, s *discover.Session) {
 		if err != nil || n == 0 {
 			return
 		}
-		if round == 1 { // no note for tasks that end in a moment
+		if round == 1 { // not in the first round: the tasks may end in a moment
 			tasks := "1 task is"
 			if n > 1 {
 				tasks = fmt.Sprintf("%d tasks are", n)
 			}
-			u.Note("%s still running in this process; waiting. Ctrl-C leaves; what runs goes on with the next pawl command", tasks)
+			u.Note("%s still running in this process; waiting (Ctrl-C leaves; running tasks go on with the next pawl command)", tasks)
 		}
 		select {
 		case <-interrupts:
@@ -204,31 +204,31 @@ func countRunning(ctx context.Context, s *discover.Session) (int, error) {
 type Grammar struct {
 	Globals
 
-	Run     task.RunCmd     `cmd:"" group:"tasks" help:"Run a goal and show how it goes."`
+	Run     task.RunCmd     `cmd:"" group:"tasks" help:"Run a goal and show its progress."`
 	Tasks   task.TasksCmd   `cmd:"" group:"tasks" help:"List tasks."`
 	Show    task.ShowCmd    `cmd:"" group:"tasks" help:"Show a task: what it waits for, its steps, its answer."`
 	Watch   task.WatchCmd   `cmd:"" group:"tasks" help:"Follow a task's events."`
 	Approve task.ApproveCmd `cmd:"" group:"tasks" help:"Let a waiting step run, as shown or with an edited input."`
 	Reject  task.RejectCmd  `cmd:"" group:"tasks" help:"Refuse a waiting step; its task is cancelled."`
-	Params  task.ParamsCmd  `cmd:"" group:"tasks" help:"Supply what a waiting step lacks."`
-	Input   task.InputCmd   `cmd:"" group:"tasks" help:"Answer what a tool's server asks for in the middle of a call."`
-	Outcome task.OutcomeCmd `cmd:"" group:"tasks" help:"Settle a call whose outcome is not known."`
+	Params  task.ParamsCmd  `cmd:"" group:"tasks" help:"Supply the parameters that a waiting step lacks."`
+	Input   task.InputCmd   `cmd:"" group:"tasks" help:"Answer a question that an MCP server asks during a call."`
+	Outcome task.OutcomeCmd `cmd:"" group:"tasks" help:"Settle a call whose outcome is unknown."`
 	Pause   task.PauseCmd   `cmd:"" group:"tasks" help:"Pause a task."`
-	Unpause task.UnpauseCmd `cmd:"" group:"tasks" help:"Let a paused task go on."`
+	Unpause task.UnpauseCmd `cmd:"" group:"tasks" help:"Continue a paused task."`
 	Cancel  task.CancelCmd  `cmd:"" group:"tasks" help:"Cancel a task."`
 	Fork    task.ForkCmd    `cmd:"" group:"tasks" help:"Start a new task from a step of an old one."`
-	Export  task.ExportCmd  `cmd:"" group:"tasks" help:"Write all there is about a task as JSON."`
+	Export  task.ExportCmd  `cmd:"" group:"tasks" help:"Write everything about a task as JSON."`
 	Delete  task.DeleteCmd  `cmd:"" group:"tasks" help:"Delete tasks that have ended."`
 
 	MCP      mcp.Cmd          `cmd:"" name:"mcp" group:"config" help:"MCP servers and their tools."`
-	Agents   task.AgentsCmd   `cmd:"" group:"config" help:"Agents: who tasks run as."`
-	Models   admin.ModelsCmd  `cmd:"" group:"config" help:"List the models that plan, and those that servers may ask."`
+	Agents   task.AgentsCmd   `cmd:"" group:"config" help:"Agents: named settings that tasks run with."`
+	Models   admin.ModelsCmd  `cmd:"" group:"config" help:"List the models that plan tasks or answer MCP servers."`
 	Playbook task.PlaybookCmd `cmd:"" group:"config" help:"Playbooks: steps that a person wrote."`
-	Eval     admin.EvalCmd    `cmd:"" group:"config" help:"Measure how well a model plans, with a file of cases."`
+	Eval     admin.EvalCmd    `cmd:"" group:"config" help:"Measure how well a model plans the cases of a file."`
 
 	Up         admin.UpCmd      `cmd:"" group:"server" help:"Run the server: gRPC and REST, all in one process."`
 	Keys       admin.KeysCmd    `cmd:"" group:"server" help:"API keys of a server."`
-	Store      admin.StoreCmd   `cmd:"" group:"server" help:"The journal of a server that is stopped: sizes, compacting, checking."`
+	Store      admin.StoreCmd   `cmd:"" group:"server" help:"The journal of the data folder: sizes, compaction, checks."`
 	Version    admin.VersionCmd `cmd:"" group:"server" help:"Print the version."`
 	Completion CompletionCmd    `cmd:"" group:"server" help:"Print a shell's completion script."`
 }
@@ -239,7 +239,7 @@ func groups() []kong.Group {
 		{Key: "config", Title: "What tasks work with:"},
 		{Key: "server", Title: "Server and program:"},
 		{Key: "limits", Title: "How tasks run:"},
-		{Key: "pool", Title: "MCP servers and calls of their tools:"},
+		{Key: "pool", Title: "MCP servers and tool calls:"},
 		{Key: "sub", Title: "Commands:"},
 		{Key: "global", Title: "Flags of all commands:"},
 	}
@@ -247,18 +247,18 @@ func groups() []kong.Group {
 
 // Globals are the flags of every command.
 type Globals struct {
-	Server   string `group:"global" placeholder:"ADDR" help:"Use the server at this gRPC address, and not this machine's own; of four processes the executor's."`
-	Pool     string `group:"global" placeholder:"ADDR" help:"The MCP pool, if it is neither at --server nor at port 7414 of its host; of several replicas a list with commas, or dns:///name:port."`
-	Planner  string `group:"global" placeholder:"ADDR" help:"The planner, if it is neither at --server nor at port 7413 of its host."`
+	Server   string `group:"global" placeholder:"ADDR" help:"Use the server at this gRPC address instead of this machine's own. If Pawl runs as separate processes, this is the executor's address."`
+	Pool     string `group:"global" placeholder:"ADDR" help:"Address of the MCP pool, if it is neither at --server nor at port 7414 of that host. For several replicas: a comma-separated list, or dns:///name:port."`
+	Planner  string `group:"global" placeholder:"ADDR" help:"Address of the planner, if it is neither at --server nor at port 7413 of that host."`
 	Key      string `group:"global" placeholder:"KEY" help:"API key for the server."`
 	Data     string `group:"global" type:"path" placeholder:"DIR" help:"Data folder (default: ~/.local/state/pawl)."`
-	JSON     bool   `group:"global" name:"json" env:"-" help:"Print JSON: one document, or one object a line for streams."`
+	JSON     bool   `group:"global" name:"json" env:"-" help:"Print JSON: one document, or one object per line for streams."`
 	NoColor  bool   `group:"global" name:"no-color" env:"-" help:"No colours (as with NO_COLOR)."`
-	LogLevel string `group:"global" enum:"debug,info,warn,error,off,default" default:"default" placeholder:"LEVEL" help:"What to log of services in this process: debug, info, warn, error or off (default: warn in pawl up, else off)."`
+	LogLevel string `group:"global" enum:"debug,info,warn,error,off,default" default:"default" placeholder:"LEVEL" help:"Log level of the services in this process: debug, info, warn, error or off (default: warn in pawl up, else off)."`
 }
 
-// parts returns the addresses of the executor, planner and pool, in case the named server is one of four processes: the address of the flag,
-// or else the default port on the server's host.
+// parts returns the addresses of the executor, planner and pool, in case they are separate processes: the flag's address, or else the default
+// port on the host of --server.
 func (g *Globals) parts() map[string]discover.Part {
 	if g.Server == "" {
 		return nil

@@ -48,12 +48,12 @@ type candidate struct{ word, about string }
 
 // place describes the position of the last word of a command line.
 type place struct {
-	node   *kong.Node
-	flags  []*kong.Flag // of the node and those above it
-	taking *kong.Value  // the flag or argument whose value the last word is; nil: the word is a command or a flag
-	prefix string       // the part of the last word before the value: "--flag=" or ""
-	given  Globals      // the flags of the line that select the server
-	before []string     // arguments before the last word
+	node    *kong.Node
+	flags   []*kong.Flag // of the node and those above it
+	valueOf *kong.Value  // the flag or argument whose value the last word is; nil: the word is a command or a flag
+	prefix  string       // the part of the last word before the value: "--flag=" or ""
+	given   Globals      // the flags of the line that select the server
+	before  []string     // arguments before the last word
 }
 
 // complete prints the candidates for the last word, one per line, with a tab and the description.
@@ -65,7 +65,7 @@ func (a *App) complete(ctx context.Context, model *kong.Application, words []str
 	p := find(model.Node, words)
 	var list []candidate
 	switch {
-	case p.taking != nil:
+	case p.valueOf != nil:
 		list = a.values(ctx, p)
 	case strings.HasPrefix(last, "-"):
 		for _, f := range p.flags {
@@ -92,16 +92,16 @@ func (a *App) complete(ctx context.Context, model *kong.Application, words []str
 func find(root *kong.Node, words []string) place {
 	p := place{node: root, flags: root.Flags, given: Globals{Server: os.Getenv("PAWL_SERVER"), Key: os.Getenv("PAWL_KEY"), Data: os.Getenv("PAWL_DATA")}}
 	before, last := words[:len(words)-1], words[len(words)-1]
-	var taking *kong.Flag
+	var open *kong.Flag // the flag whose value is the next word
 	for _, word := range before {
 		switch name, value, assigned := strings.Cut(word, "="); {
-		case taking != nil:
-			p.given.set(taking.Name, word)
-			taking = nil
+		case open != nil:
+			p.given.set(open.Name, word)
+			open = nil
 		case strings.HasPrefix(word, "-"):
-			if taking = p.flag(name); taking != nil && (taking.IsBool() || assigned) {
-				p.given.set(taking.Name, value)
-				taking = nil
+			if open = p.flag(name); open != nil && (open.IsBool() || assigned) {
+				p.given.set(open.Name, value)
+				open = nil
 			}
 		default:
 			if i := slices.IndexFunc(p.node.Children, func(n *kong.Node) bool { return n.Name == word }); i >= 0 {
@@ -114,13 +114,13 @@ func find(root *kong.Node, words []string) place {
 	}
 	name, _, assigned := strings.Cut(last, "=")
 	switch flag := p.flag(name); {
-	case taking != nil:
-		p.taking = taking.Value
+	case open != nil:
+		p.valueOf = open.Value
 	case assigned && flag != nil:
-		p.taking, p.prefix = flag.Value, name+"="
+		p.valueOf, p.prefix = flag.Value, name+"="
 	case !strings.HasPrefix(last, "-") && len(p.node.Positional) > 0:
 		n := min(len(p.before), len(p.node.Positional)-1)
-		p.taking = p.node.Positional[n]
+		p.valueOf = p.node.Positional[n]
 	}
 	return p
 }
@@ -143,10 +143,10 @@ func (g *Globals) set(flag, value string) {
 	}
 }
 
-// values returns the candidates for a value: its enum, or else the server's objects of the kind in its tag `complete`, or else files or
-// folders.
+// values returns the candidates for a value: the words of its enum, or else the server's objects of the kind in its tag `complete`, or else
+// files or folders.
 func (a *App) values(ctx context.Context, p place) []candidate {
-	v := p.taking
+	v := p.valueOf
 	var list []candidate
 	for _, word := range v.EnumSlice() {
 		if word != "" {

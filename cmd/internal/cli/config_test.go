@@ -246,10 +246,10 @@ func TestUpThatCannot(t *testing.T) {
 	if err := discover.WriteServerFile(w.data, discover.ServerInfo{PID: 7, GRPC: "127.0.0.1:1", HTTP: "127.0.0.1:2"}); err != nil {
 		t.Fatal(err)
 	}
-	w.pawl("up").expect(t, 1, "", "is in use by another pawl: pid 7, gRPC 127.0.0.1:1, http://127.0.0.1:2\n  next: use that one")
+	w.pawl("up").expect(t, 1, "", "is in use by another pawl: pid 7, gRPC 127.0.0.1:1, http://127.0.0.1:2\n  next: use that server")
 	w.newErr = errors.New("the address 127.0.0.1:7410 is in use; choose another with the flag")
 	w.pawl("up").expect(t, 1, "", "pawl: the address 127.0.0.1:7410 is in use")
-	w.pawl("up", "--server", "x:1").expect(t, 64, "", "this one is a server")
+	w.pawl("up", "--server", "x:1").expect(t, 64, "", "pawl up is the server")
 	w.pawl("up", "--workspace", ".", "--no-workspace").expect(t, 64, "", "can't be used together")
 }
 

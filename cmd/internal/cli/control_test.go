@@ -143,7 +143,7 @@ func TestPauseOfARunningCall(t *testing.T) {
 	w.serveElsewhere()
 	tape := w.executor.Add("write")
 	runsOn(tape, nil)
-	w.pawl("pause", "last", "-d").expect(t, 0, "task a0000001 pauses when its running call has come back\n", "")
+	w.pawl("pause", "last", "-d").expect(t, 0, "task a0000001 pauses when its running call ends\n", "")
 	w.pawl("tasks").expect(t, 0, "a0000001  pausing", "")
 	w.executor.OnPause = func(tape *clitest.Tape, req *executorv1.PauseTaskRequest) {
 		go func() {
@@ -354,7 +354,7 @@ func TestBudgetOfAnAgent(t *testing.T) {
 	w.agents = clitest.NewAgents(t)
 	w.serveElsewhere()
 	w.pawl("agents", "create", "a", "--max-tool-calls", "3", "--max-time", "90s", "--wait-timeout", "1h", "--on-unknown-outcome", "fail").
-		expect(t, 0, "budget   3 tool calls, 1m30s of running\n  waits    lapse after 1h00m\n  outcomes fail if one is not known\n", "")
+		expect(t, 0, "budget   3 tool calls, 1m30s of running\n  waits    expire after 1h00m\n  outcomes fail if unknown\n", "")
 	w.pawl("agents", "update", "a", "--max-tokens", "9").expect(t, 0, "budget   3 tool calls, 9 tokens, 1m30s of running", "")
 	w.pawl("agents", "update", "a", "--on-unknown-outcome", "retry", "--wait-timeout", "0s").expect(t, 0, "", "")
 	w.pawl("agents", "update", "b", "--max-tokens", "9").expect(t, 1, "", `there is no agent "b"`)
@@ -390,7 +390,7 @@ func TestQueued(t *testing.T) {
 	w.pawl("tasks").expect(t, 0, "a0000001  queued", "")
 	w.pawl("show", "last").expect(t, 0, "state     queued", "")
 	watching := w.start("watch", "last")
-	watching.saw("the task is queued: it goes on when fewer others run")
+	watching.saw("the task is queued: it goes on when fewer tasks run")
 	tape.Play(clitest.Success("At last."))
 	watching.wait().expect(t, 0, "At last.", "")
 }

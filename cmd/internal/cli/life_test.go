@@ -97,7 +97,7 @@ func TestAnsweredElsewhere(t *testing.T) {
 	run := w.start("run", "write")
 	run.saw("[d]etach")
 	w.pawl("approve", "last", "-d").expect(t, 0, "", "")
-	run.wait().expect(t, 0, "Written.", "it was answered elsewhere")
+	run.wait().expect(t, 0, "Written.", "the question is no longer open")
 }
 
 // A suite inside a command stays while it runs another command's task, and Ctrl-C leaves it.

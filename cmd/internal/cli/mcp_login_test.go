@@ -147,7 +147,7 @@ func TestMCPLoginFails(t *testing.T) {
 	w.pawl("mcp", "login", "web").expect(t, 1, "", "is refused")
 	w.pawl("mcp", "login", "nope").expect(t, 1, "", `there is no MCP server "nope"`)
 	w.pawl("mcp", "login").expect(t, 64, "", "which server?")
-	w.pawl("mcp", "login", "web", "--no-browser", "--timeout", "1ms").expect(t, 1, "", "no login came within")
+	w.pawl("mcp", "login", "web", "--no-browser", "--timeout", "1ms").expect(t, 1, "", "the login was not finished within")
 	w.browse = func(string) error { return errors.New("open a browser with xdg-open: no such file") }
 	w.pawl("mcp", "login", "web", "--timeout", "1ms").expect(t, 1, "", "open a browser with xdg-open")
 	logins.address = "file:///etc/passwd?"
@@ -178,7 +178,7 @@ func TestMCPAddWithLogin(t *testing.T) {
 	w.unlisted = wantsLogin
 	w.serveElsewhere()
 	w.pawl("mcp", "add", "web", "--url", "https://web.example/mcp", "--client-id", "pawl", "--client-secret", "${env:S}", "--client-credentials", "--scope", "a,b", "--scope", "c").
-		expect(t, 0, "web is registered and active; it wants a login: pawl mcp login web\n", "")
+		expect(t, 0, "web is registered and active; it requires a login: pawl mcp login web\n", "")
 	want := &mcppoolv1.OAuth{ClientId: "pawl", ClientSecret: "${env:S}", Scopes: []string{"a,b", "c"}, Grant: mcppoolv1.OAuth_GRANT_CLIENT_CREDENTIALS}
 	created := clitest.Sent[*mcppoolv1.CreateMcpServerRequest](w.pool.Script)[0]
 	if diff := cmp.Diff(want, created.GetMcpServer().GetHttp().GetOauth(), protocmp.Transform()); diff != "" {

@@ -93,7 +93,7 @@ func TestMCPResources(t *testing.T) {
 	w.pawl("mcp", "read", "docs", "docs://logo").expect(t, 0, "[docs://logo image/png, 5 bytes]\n", "")
 	w.tty = false
 	w.pawl("mcp", "resources", "empty").expect(t, 0, "", "empty lists no resources")
-	w.pawl("mcp", "resources", "empty", "--templates").expect(t, 0, "", "no addresses to fill in")
+	w.pawl("mcp", "resources", "empty", "--templates").expect(t, 0, "", "has no resource templates")
 	w.pawl("mcp", "prompts", "empty").expect(t, 0, "", "empty has no prompts")
 }
 

@@ -121,7 +121,7 @@ func TestMCPAddThatDoesNotWork(t *testing.T) {
 func TestMCPAddWithAModelThatIsNotThere(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()
-	const says = `! the model that a may have asked cannot be: there is no model "nosuch"; there are fast`
+	const says = `! a cannot use its sampling model: there is no model "nosuch"; there are fast`
 	w.pawl("mcp", "add", "a", "--sampling", "nosuch", "--", "x").expect(t, 0, "a is registered", says)
 	w.pawl("mcp", "update", "a", "--sample-tokens", "5").expect(t, 0, "a is changed", says)
 	for _, model := range []string{"fast", "any"} {
@@ -217,7 +217,7 @@ func TestMCPTools(t *testing.T) {
 	w.golden("mcp tools", w.pawl("mcp", "tools"))
 	w.golden("mcp tools one server", w.pawl("mcp", "tools", "files", "--json"))
 	w.golden("mcp tools one tool", w.pawl("mcp", "tools", "files/read_file"))
-	w.pawl("mcp", "tools", "files/nope").expect(t, 1, "", `files offers you no tool "nope": it has none of that name, or a rule keeps it from you`)
+	w.pawl("mcp", "tools", "files/nope").expect(t, 1, "", `files offers you no tool "nope": it does not exist, or a rule denies it to you`)
 	got := w.pawl("mcp", "tools", "nope")
 	got.expect(t, 1, "", `there is no MCP server "nope"`)
 	if strings.Contains(got.err, "no tools;") || strings.Contains(got.err, "activate") {

@@ -132,7 +132,7 @@ func TestMCPUpdateMakesPathsAbsolute(t *testing.T) {
 	w.register(files)
 	root := chdir(t, "app")
 	w.serveElsewhere()
-	w.pawl("mcp", "update", "files", "--", "./bin/server").expect(t, 0, "it is another server now", "")
+	w.pawl("mcp", "update", "files", "--", "./bin/server").expect(t, 0, "it counts as another server now", "")
 	if got := w.pool.Server("files").GetStdio(); got.GetCommand() != root+"/bin/server" || got.GetCwd() != root || len(got.GetEnv()) != 2 {
 		t.Errorf("stdio %v", got)
 	}
@@ -161,7 +161,7 @@ func TestMCPUpdateSaysWhatItMeans(t *testing.T) {
 	w.register(files, web)
 	w.unlisted = wantsLogin
 	w.serveElsewhere()
-	w.pawl("mcp", "update", "web", "--call-timeout", "2m").expect(t, 0, "it wants a login: pawl mcp login web", "")
+	w.pawl("mcp", "update", "web", "--call-timeout", "2m").expect(t, 0, "it requires a login: pawl mcp login web", "")
 	w.pawl("mcp", "update", "files", "--call-timeout", "2m").expect(t, 0, "your tasks do not use it: pawl mcp activate files", "")
 }
 
@@ -175,7 +175,7 @@ func TestMCPUpdateRefusals(t *testing.T) {
 		code int
 		says string
 	}{
-		"files":                             {64, "nothing is to be changed"},
+		"files":                             {64, "no change is given"},
 		"nope --trusted":                    {1, "next: pawl mcp list"},
 		"files --header A=b":                {64, "--header is for servers with --url"},
 		"web --env A=b":                     {64, "--env and --cwd are for servers with a command"},
@@ -183,10 +183,10 @@ func TestMCPUpdateRefusals(t *testing.T) {
 		"web --url http://y -- prog":        {64, "a server has a command or --url, not both"},
 		"files --client-id x":               {64, "are for servers with --url"},
 		"files --effect a=reads":            {64, "there is no such effect"},
-		"files --unset env.Z":               {1, "files has none of that name"},
-		"files --unset header.K":            {1, "files has none of that name"},
-		"files --unset oauth":               {64, "files is not a server that has it"},
-		"files --unset all":                 {64, `--unset "all": there is nothing of that name`},
+		"files --unset env.Z":               {1, "files has no such entry"},
+		"files --unset header.K":            {1, "files has no such entry"},
+		"files --unset oauth":               {64, "files is a server without this setting"},
+		"files --unset all":                 {64, `--unset "all": there is no such setting`},
 		"files --pinning some":              {64, "--pinning"},
 		"files --call-timeout=-1s":          {64, "a time cannot be negative"},
 		"files --trusted":                   {1, "files is changed, but it does not work: files cannot be started"},

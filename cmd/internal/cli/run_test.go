@@ -171,13 +171,14 @@ func TestRunUsage(t *testing.T) {
 		{[]string{"approve", "last", "--edit", "--input", "{}"}, "can't be used together"},
 		{[]string{"approve", "last", "--input", "[1]"}, "JSON object"},
 		{[]string{"params", "last"}, "there is nothing to supply"},
-		{[]string{"approve", "last", "--max-risk", "low"}, "--max-risk says how far --grant goes"},
+		{[]string{"approve", "last", "--max-risk", "low"}, "--max-risk limits --grant"},
 		{[]string{"outcome", "last"}, "say how the call ended"},
 		{[]string{"outcome", "last", "--retry", "--skip", "x"}, "can't be used together"},
 		{[]string{"outcome", "last", "--output", "written"}, "the output must be one JSON object"},
 		{[]string{"run", "x", "--max-time", "soon"}, "--max-time"},
 		{[]string{"run", "x", "--max-time=-3s"}, "--max-time -3s"},
 		{[]string{"run", "x", "--max-time", "0s"}, "--max-time 0s: it must be more than 0"},
+		{[]string{"run", "x", "--max-cost", "2000000000"}, "--max-cost 2e+09: it must be at most 1000000000"},
 		{[]string{"run", "x", "--max-tool-calls", "0"}, "--max-tool-calls 0: it must be more than 0"},
 		{[]string{"fork", "last", "--wait-timeout", "0s"}, "--wait-timeout 0s: it must be more than 0"},
 		{[]string{"delete"}, "expected \"<task> ...\""},
@@ -192,7 +193,7 @@ func TestRunUsage(t *testing.T) {
 		{[]string{"mcp", "add", "x", "--effect", "t=odd", "--", "cmd"}, "no such effect"},
 		{[]string{"mcp", "call", "files"}, "names no tool"},
 		{[]string{"keys", "list"}, "which key file?"},
-		{[]string{"agents", "update", "x"}, "nothing is to be changed"},
+		{[]string{"agents", "update", "x"}, "no change is given"},
 		{[]string{"completion", "tcsh"}, "must be one of"},
 	} {
 		got := w.pawl(tc.args...)
@@ -270,7 +271,7 @@ func TestRunAsksWhatAServerAsks(t *testing.T) {
 					tape.Wait(second).Play(clitest.Status("answered"))
 					return nil
 				}
-				tape.Resume().Play(clitest.GoesOn("s1", tool, "answered"), clitest.StepOutput("s1", tool), clitest.Success("Written."))
+				tape.Resume().Play(clitest.Continue("s1", tool, "answered"), clitest.StepOutput("s1", tool), clitest.Success("Written."))
 				return nil
 			}
 			w.serveElsewhere()

@@ -182,7 +182,7 @@ func TestParamsThatDoNotFit(t *testing.T) {
 	w.serveElsewhere()
 	w.executor.Add("ask").Wait(clitest.ParamsWait("s1", tool, "which?", paramsSchema)).Play(clitest.Stop("s1"))
 	w.pawl("params", "last", "depth=two").expect(t, 64, "", "depth: a whole number is wanted")
-	w.pawl("params", "last", "pth=x").expect(t, 64, "", "pth is not asked for; there is path, depth")
+	w.pawl("params", "last", "pth=x").expect(t, 64, "", "pth is not asked for; the names are: path, depth")
 }
 
 const inputSchema = `{"type":"object","required":["city"],"properties":{"city":{"type":"string"},"days":{"type":"integer"}}}`
@@ -206,7 +206,7 @@ func TestInput(t *testing.T) {
 			w := newWorld(t)
 			w.serveElsewhere()
 			w.executor.OnResume = func(tape *clitest.Tape, _ *executorv1.ResumeTaskRequest) error {
-				tape.Resume().Play(clitest.GoesOn("s1", tool, "answered"), clitest.StepOutput("s1", tool), clitest.Success("Thanks."))
+				tape.Resume().Play(clitest.Continue("s1", tool, "answered"), clitest.StepOutput("s1", tool), clitest.Success("Thanks."))
 				return nil
 			}
 			w.executor.Add("ask").Wait(clitest.InputWait("s1", tool, "s1", "which?", inputSchema, "")).Play(clitest.Stop("s1"))
@@ -223,11 +223,11 @@ func TestInputThatDoesNotFit(t *testing.T) {
 	w.serveElsewhere()
 	w.executor.Add("ask").Wait(clitest.InputWait("s1", tool, "s1", "which?", inputSchema, "")).Play(clitest.Stop("s1"))
 	w.pawl("input", "last", "days=two").expect(t, 64, "", "days: a whole number is wanted")
-	w.pawl("input", "last", "town=x").expect(t, 64, "", "town is not asked for; there is city, days")
-	w.pawl("input", "last", "days=2").expect(t, 64, "", "city: required, and not given\n  next: pawl input last city=… [days=…]")
+	w.pawl("input", "last", "town=x").expect(t, 64, "", "town is not asked for; the names are: city, days")
+	w.pawl("input", "last", "days=2").expect(t, 64, "", "required values are missing: city\n  next: pawl input last city=… [days=…]")
 	w.pawl("input", "last").expect(t, 64, "", "there is no answer")
-	w.pawl("input", "last", "city=Bern", "--decline").expect(t, 64, "", "an answer of their own")
-	w.pawl("approve", "last").expect(t, 1, "", "waits for what its server asks, not for approval\n  next: pawl input a0000001 city=… [days=…], or pawl input a0000001 --decline")
+	w.pawl("input", "last", "city=Bern", "--decline").expect(t, 64, "", "cannot be combined with --content")
+	w.pawl("approve", "last").expect(t, 1, "", "waits for input to its MCP server, not for approval\n  next: pawl input a0000001 city=… [days=…], or pawl input a0000001 --decline")
 }
 
 func TestShowInput(t *testing.T) {
@@ -257,7 +257,7 @@ func TestCancel(t *testing.T) {
 		tape.Play(clitest.Cancelled(req.GetReason()))
 	}
 	w.pawl("cancel", clitest.ID(4), "--reason", "enough").expect(t, 0, "⊘ task a0000004 is cancelled\n", "")
-	w.pawl("cancel", clitest.ID(1)).expect(t, 0, "task a0000001 had ended before: done\n", "")
+	w.pawl("cancel", clitest.ID(1)).expect(t, 0, "task a0000001 had already ended: done\n", "")
 	w.executor.OnCancel = func(tape *clitest.Tape, _ *executorv1.CancelTaskRequest) { go tape.Play(clitest.Success("x")) }
 	w.pawl("cancel", clitest.ID(5)).expect(t, 1, "ended before it could be cancelled: done", "")
 }

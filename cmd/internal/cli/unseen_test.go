@@ -31,7 +31,7 @@ func TestApproveDoesNotMeanAQuestionThatCameLater(t *testing.T) {
 	approve := w.start("approve", "last")
 	approve.saw("has no question yet; waiting for one")
 	tape.Wait(approvalAt("s1", time.Now().Add(time.Second))).Play(clitest.Stop("s1"))
-	approve.wait().expect(t, 1, "", `asks something new, about files/write_file {"path":"b.txt"}: nothing is answered that was not shown`+"\n  next: pawl approve a0000001 wait-s1\n")
+	approve.wait().expect(t, 1, "", `asks something new, about files/write_file {"path":"b.txt"}; it was not shown, so it is not answered`+"\n  next: pawl approve a0000001 wait-s1\n")
 	if len(w.executor.Resumed) > 0 {
 		t.Error("a question was approved that was not shown")
 	}
@@ -58,7 +58,7 @@ func approveTwice(t *testing.T, show bool) {
 		return nil
 	}
 	w.pawl("approve", "last", "-d").expect(t, 0, "", "")
-	w.pawl("approve", "last", "-d").expect(t, 1, "", "nothing is answered that was not shown\n  next: pawl approve a0000001 wait-s2\n")
+	w.pawl("approve", "last", "-d").expect(t, 1, "", "it was not shown, so it is not answered\n  next: pawl approve a0000001 wait-s2\n")
 	w.pawl("tasks").expect(t, 0, "waiting", "")
 	w.pawl("approve", "last", "-d").expect(t, 1, "", "was not shown")
 	if show {

@@ -1,5 +1,5 @@
-// Package ui is the terminal side of the program: text made safe and fitted to the terminal, tables, JSON, questions and forms,
-// interrupts, and the errors that end a command. It makes no calls to services.
+// Package ui is the terminal side of the program: safe and fitted text, tables, JSON, questions and forms, interrupts, and the errors that
+// end a command. It calls no services.
 package ui
 
 import (
@@ -142,7 +142,7 @@ func (u *UI) width(terminal bool) int {
 	return u.Columns()
 }
 
-// Printf writes to Out. An error of Out ends the command with code 1, see FirstError.
+// Printf writes to Out. The command fails if Out does, see FirstError.
 func (u *UI) Printf(format string, args ...any) { _, _ = fmt.Fprintf(u.Out, format, args...) }
 
 // Eprintf writes to Err and ignores its errors.
@@ -153,7 +153,7 @@ func (u *UI) Note(format string, args ...any) {
 	u.Eprintf("%s\n", u.ErrStyle().Dim(Wrap("pawl: "+Line(fmt.Sprintf(format, args...)), u.ErrColumns(), 0, 2)))
 }
 
-// Aside is Note for other goroutines than the command's: it clears a live line first.
+// Aside is Note for goroutines other than the command's: it clears a live line first.
 func (u *UI) Aside(text string) {
 	if u.Live {
 		u.Eprintf("\r\x1b[K")
@@ -173,7 +173,7 @@ func (u *UI) Say(format string, args ...any) {
 	}
 }
 
-// Result writes the result of a command: value as JSON, or the formatted line. If err is not nil, Result, Show and List only return it.
+// Result writes the result of a command: value as JSON, or the formatted line. If err is not nil, Result, Show and List only return err.
 func (u *UI) Result(value any, err error, format string, args ...any) error {
 	return u.Show(value, err, func() string { return fmt.Sprintf(format+"\n", args...) })
 }
@@ -265,7 +265,7 @@ func (l *Lines) Read(ctx context.Context) (string, error) {
 	}
 }
 
-// LiveLine is a line of a terminal that is drawn over and over. It does nothing unless On is set.
+// LiveLine is the last line of a terminal, which each Draw overwrites. It does nothing unless On is set.
 type LiveLine struct {
 	W     io.Writer
 	On    bool
@@ -293,19 +293,19 @@ func (l *LiveLine) Clear() {
 // Put writes text and ignores the error, which FirstError keeps.
 func Put(w io.Writer, text string) { _, _ = io.WriteString(w, text) }
 
-// Signals delivers interrupts to the last caller of Take. Without one, or for SIGTERM and SIGHUP, it cancels the program's context, which
-// does not cancel the task.
+// Signals delivers interrupts to the last caller of Take. If there is none, and for SIGTERM and SIGHUP, it cancels the program's context;
+// tasks go on.
 type Signals struct {
 	done   chan struct{}
 	cancel func()
 	exit   func(int)
 
-	mu    sync.Mutex
-	takes []chan<- struct{} // the last one gets the next interrupt
-	asked bool              // the context has been cancelled
+	mu        sync.Mutex        // guards the fields below
+	receivers []chan<- struct{} // the last one gets the next interrupt
+	cancelled bool              // cancel was called
 }
 
-// NewSignals delivers the signals of in until Close. It calls cancel to end the program in order, and exit to end it at once.
+// NewSignals delivers the signals of in until Close. It calls cancel to end the program gracefully, and exit to end it at once.
 func NewSignals(in <-chan os.Signal, cancel func(), exit func(int)) *Signals {
 	s := &Signals{done: make(chan struct{}), cancel: cancel, exit: exit}
 	go func() {
@@ -327,17 +327,17 @@ func (s *Signals) Close() { close(s.done) }
 func (s *Signals) deliver(sig os.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := len(s.takes); n > 0 && sig == os.Interrupt {
+	if n := len(s.receivers); n > 0 && sig == os.Interrupt {
 		select {
-		case s.takes[n-1] <- struct{}{}:
+		case s.receivers[n-1] <- struct{}{}:
 			return
-		default: // the previous interrupt is still unread: the command hangs, so end the program
+		default: // the command has not read the previous interrupt, so it hangs: end the program
 		}
 	}
-	if s.asked && s.exit != nil {
+	if s.cancelled && s.exit != nil {
 		s.exit(Stopped)
 	}
-	s.asked = true
+	s.cancelled = true
 	s.cancel()
 }
 
@@ -346,11 +346,11 @@ func (s *Signals) Take() (<-chan struct{}, func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := make(chan struct{}, 1)
-	s.takes = append(s.takes, c)
+	s.receivers = append(s.receivers, c)
 	return c, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.takes = slices.DeleteFunc(s.takes, func(t chan<- struct{}) bool { return t == c })
+		s.receivers = slices.DeleteFunc(s.receivers, func(r chan<- struct{}) bool { return r == c })
 	}
 }
 
@@ -378,7 +378,7 @@ func Editor(getenv func(string) string) func(context.Context, string) (string, e
 		}
 		raw, err := os.ReadFile(file.Name())
 		if err != nil {
-			return "", fmt.Errorf("read what was edited: %w", err)
+			return "", fmt.Errorf("read the edited file: %w", err)
 		}
 		return string(raw), nil
 	}

@@ -98,8 +98,8 @@ func fromService(e *errs.Error) *Error {
 	}
 	if e.Code == codes.Unimplemented && strings.Contains(e.Message, "unknown service") {
 		return &Error{
-			Message: "this server answers for another part of the suite (" + e.Message + ")",
-			Next:    "of separate processes name the executor with --server (7412), and where they are elsewhere the pool with --pool (7414) and the planner with --planner (7413)",
+			Message: "this server is another part of Pawl (" + e.Message + ")",
+			Next:    "if Pawl runs as separate processes, name the executor with --server (port 7412), and any on another host or port: the pool with --pool (7414), the planner with --planner (7413)",
 			Code:    Failed, cause: e,
 		}
 	}
@@ -110,7 +110,7 @@ func fromService(e *errs.Error) *Error {
 			Code:    Failed, cause: e,
 		}
 	}
-	message, then := advised(wrong(e), nextSteps[e.Reason])
+	message, then := splitAdvice(describe(e), nextSteps[e.Reason])
 	if e.RetryAfter > 0 && !strings.Contains(e.Message, "try again in") {
 		message += fmt.Sprintf(" (try again in %s)", humantime.AtLeast(e.RetryAfter))
 	}
@@ -119,7 +119,7 @@ func fromService(e *errs.Error) *Error {
 	case e.Reason == commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_ACTIVE && strings.Contains(e.Message, "is disabled"):
 		then = "" // a disabled server cannot be activated
 	case e.Reason == commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS, e.Reason == commonv1.ErrorReason_ERROR_REASON_TASK_NOT_ENDED:
-		message, _, _ = strings.Cut(message, "; ") // drop the advice, which nextSteps repeats
+		message, _, _ = strings.Cut(message, "; ") // nextSteps has the same advice
 	case e.Code == codes.InvalidArgument && e.Reason == commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST: // the command line is at fault
 		code = Usage
 		if then == "" && slices.ContainsFunc(e.Violations, func(v errs.Violation) bool { return v.Field == "model" }) {
@@ -129,41 +129,41 @@ func fromService(e *errs.Error) *Error {
 	return &Error{Message: message, Next: then, Code: code, cause: e}
 }
 
-// nextSteps is the advice for reasons that have the same advice in every case. Other messages contain their advice.
+// nextSteps has the advice for reasons whose advice is always the same. Messages for other reasons contain their advice.
 var nextSteps = map[commonv1.ErrorReason]string{
 	commonv1.ErrorReason_ERROR_REASON_TASK_NOT_FOUND:         "pawl tasks shows the tasks there are",
 	commonv1.ErrorReason_ERROR_REASON_AGENT_NOT_FOUND:        "pawl agents list shows the agents there are; pawl agents create makes one",
 	commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_FOUND:   "pawl mcp list shows the servers there are; pawl mcp add registers one",
 	commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_ACTIVE:  "pawl mcp activate ID lets your tasks use it",
-	commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE: unreachable,
-	commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR:     unreachable,
+	commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE: testServer,
+	commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR:     testServer,
 	commonv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND:         "pawl mcp tools shows the tools there are",
 	commonv1.ErrorReason_ERROR_REASON_UNAUTHENTICATED:        "give your API key with --key or PAWL_KEY; an operator makes one with pawl keys add",
 	commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED:      "ask an operator, or use a key that may do that",
-	commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS:         "take another id, or change that one, or remove it first",
+	commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS:         "choose another id, or change or remove the existing one",
 	commonv1.ErrorReason_ERROR_REASON_TASK_NOT_ENDED:         "pawl cancel TASK ends it",
 	commonv1.ErrorReason_ERROR_REASON_DATA_DAMAGED:           "stop the server, then pawl store check says what is damaged",
-	commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN:          elsewhere,
-	commonv1.ErrorReason_ERROR_REASON_TASK_ENDED:             elsewhere,
+	commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN:          showTask,
+	commonv1.ErrorReason_ERROR_REASON_TASK_ENDED:             showTask,
 }
 
 const (
-	unreachable = "pawl mcp test ID looks at each step of reaching it, pawl mcp logs ID shows what its program wrote"
-	elsewhere   = "pawl show TASK says where the task is now"
+	testServer = "pawl mcp test ID checks each step of the connection, pawl mcp logs ID shows what its program wrote"
+	showTask   = "pawl show TASK shows its state and its open questions"
 )
 
-// wrong returns what is wrong with a request, with flags instead of the request's fields.
-func wrong(e *errs.Error) string {
-	if text := several(e); text != "" {
+// describe returns the error's message and violations, with flags instead of the request's fields.
+func describe(e *errs.Error) string {
+	if text := sameFieldViolations(e); text != "" {
 		return text
 	}
 	var lines []string
 	listed := strings.HasPrefix(e.Message, "the request is not valid: ") // its message repeats the fields
 	for _, v := range e.Violations {
-		if !listed && !strings.HasPrefix(e.Message, v.Field+": ") && said(e.Message, v) {
+		if !listed && !strings.HasPrefix(e.Message, v.Field+": ") && covers(e.Message, v) {
 			continue
 		}
-		if line := strings.TrimSpace(field(v.Field) + " " + rule(v.Description)); !slices.Contains(lines, line) {
+		if line := strings.TrimSpace(fieldName(v.Field) + " " + plainRule(v.Description)); !slices.Contains(lines, line) {
 			lines = append(lines, line)
 		}
 	}
@@ -176,8 +176,9 @@ func wrong(e *errs.Error) string {
 	return e.Message + "\n  " + strings.Join(lines, "\n  ")
 }
 
-// several lists all violations if they are of one field and the message contains only the first, as for a playbook; else it returns "".
-func several(e *errs.Error) string {
+// sameFieldViolations lists all violations if they are of one field and the message contains only the first, as for a playbook. Otherwise it
+// returns "".
+func sameFieldViolations(e *errs.Error) string {
 	if len(e.Violations) < 2 {
 		return ""
 	}
@@ -195,16 +196,16 @@ func several(e *errs.Error) string {
 	return head
 }
 
-// said reports whether a message already covers a violation: it has its description or names its field.
-func said(message string, v errs.Violation) bool {
+// covers reports whether a message contains the description of a violation or names its field.
+func covers(message string, v errs.Violation) bool {
 	name := v.Field[strings.LastIndexByte(v.Field, '.')+1:]
 	return strings.Contains(message, v.Description) || slices.Contains(strings.FieldsFunc(message, func(r rune) bool {
 		return (r < 'a' || r > 'z') && r != '_'
 	}), name)
 }
 
-// fields maps fields of requests to their names on the command line, unless that is a flag of the same name.
-var fields = map[string]string{
+// fieldNames maps fields of requests to their names on the command line. Fields in sameNameFlags are left out.
+var fieldNames = map[string]string{
 	"id": "the id", "mcp_server_id": "the id", "agent_id": "the agent's id", "goal": "the goal",
 	"http.url": "--url", "http.headers": "--header", "http.oauth.client_id": "--client-id", "http.oauth.client_secret": "--client-secret",
 	"http.oauth.scopes": "--scope", "stdio.command": "the command", "stdio.args": "an argument of the command", "stdio.env": "--env", "stdio.cwd": "--cwd",
@@ -212,31 +213,31 @@ var fields = map[string]string{
 	"sampling.model": "--sampling", "sampling.max_tokens": "--sample-tokens", "sampling.max_requests": "--sample-requests", "max_run_time": "--max-time", "inputs_json": "--inputs",
 }
 
-// flags are the fields of requests that have a flag of the same name.
-var flags = []string{
+// sameNameFlags are the fields of requests that have a flag of the same name.
+var sameNameFlags = []string{
 	"call_timeout", "start_timeout", "cache_ttl", "max_connections", "model", "description", "max_steps", "max_failed_steps",
 	"max_tool_calls", "max_model_calls", "max_tokens", "wait_timeout", "request_id", "playbook",
 }
 
-// field returns the command line's name of a request's field, or else the field's name in words.
-func field(path string) string {
+// fieldName returns the command line's name of a request's field, or else the field's name in words.
+func fieldName(path string) string {
 	path = regexp.MustCompile(`\[[^\]]*\]`).ReplaceAllString(path, "")
 	for _, whole := range []string{"mcp_server.", "agent.", "budget."} {
 		path = strings.TrimPrefix(path, whole)
 	}
-	if word, ok := fields[path]; ok {
+	if word, ok := fieldNames[path]; ok {
 		return word
 	}
-	if slices.Contains(flags, path) {
+	if slices.Contains(sameNameFlags, path) {
 		return "--" + strings.ReplaceAll(path, "_", "-")
 	}
 	return cmp.Or(strings.ReplaceAll(path, "_", " "), "the request")
 }
 
-// rule rewrites the message of a validation rule in plain words.
-func rule(text string) string {
+// plainRule rewrites the message of a validation rule in plain words.
+func plainRule(text string) string {
 	if pattern, ok := strings.CutPrefix(text, "does not match regex pattern "); ok {
-		return patterns(strings.Trim(pattern, "`"))
+		return describePattern(strings.Trim(pattern, "`"))
 	}
 	switch text {
 	case "must be a valid URI":
@@ -253,8 +254,8 @@ func rule(text string) string {
 	})
 }
 
-// patterns describes the regular expressions of the contracts in words.
-func patterns(pattern string) string {
+// describePattern describes a regular expression of the contracts in words.
+func describePattern(pattern string) string {
 	const ends = "of 1 to 64 characters, the first and the last one a letter or digit"
 	switch pattern {
 	case "^[a-z0-9]([a-z0-9_-]{0,62}[a-z0-9])?$":
@@ -265,9 +266,9 @@ func patterns(pattern string) string {
 	return fmt.Sprintf("is not of the form %s", pattern)
 }
 
-// advised splits the advice to run a pawl command off the end of a service's message, and returns the message and the advice. next, the
-// command line's own advice, is preferred if it starts with the same command.
-func advised(message, next string) (string, string) {
+// splitAdvice cuts the advice to run a pawl command off the end of a service's message, and returns the message and the advice. It prefers
+// next, the command line's own advice, if that starts with the same command.
+func splitAdvice(message, next string) (string, string) {
 	cut := strings.LastIndex(message, "; ")
 	if cut < 0 {
 		return message, next

@@ -33,7 +33,7 @@ type Field struct {
 func Fields(schemaJSON string) ([]Field, error) {
 	s, err := schema.Compile(schemaJSON)
 	if err != nil {
-		return nil, fmt.Errorf("read the schema of what is asked for: %w", err)
+		return nil, fmt.Errorf("read the schema of the requested values: %w", err)
 	}
 	var fields []Field
 	for _, p := range s.Properties() {
@@ -46,7 +46,7 @@ func Fields(schemaJSON string) ([]Field, error) {
 				f.Types = append(f.Types, t)
 			}
 		}
-		f.choose(p)
+		f.setEnum(p)
 		fields = append(fields, f)
 	}
 	return fields, nil
@@ -91,7 +91,7 @@ func find(fields []Field, name string, strict bool) (Field, error) {
 		names = append(names, f.Name)
 	}
 	if strict && len(fields) > 0 {
-		return Field{}, fmt.Errorf("%s is not asked for; there is %s", name, strings.Join(names, ", "))
+		return Field{}, fmt.Errorf("%s is not asked for; the names are: %s", name, strings.Join(names, ", "))
 	}
 	return Field{Name: name}, nil
 }
@@ -102,8 +102,8 @@ type choice struct {
 	Title string          `json:"title"`
 }
 
-// listed is the part of a schema that lists values, in the forms of JSON Schema and of MCP's elicitation.
-type listed struct {
+// valueLists are the parts of a schema that can list its values, in the forms of JSON Schema and of MCP's elicitation.
+type valueLists struct {
 	Enum      []json.RawMessage `json:"enum"`
 	EnumNames []string          `json:"enumNames"` // titles, beside Enum
 	OneOf     []choice          `json:"oneOf"`
@@ -111,7 +111,7 @@ type listed struct {
 }
 
 // choices returns the listed values with their titles, or none if the schema also allows other values.
-func (l listed) choices() []choice {
+func (l valueLists) choices() []choice {
 	if len(l.Enum) > 0 {
 		list := make([]choice, len(l.Enum))
 		for i, value := range l.Enum {
@@ -132,11 +132,11 @@ func (l listed) choices() []choice {
 	return list
 }
 
-// choose sets Enum, Titles and Many from the values that the property's schema lists, for itself or for its array's items.
-func (f *Field) choose(p schema.Property) {
-	var own listed
+// setEnum sets Enum, Titles and Many from the values that the property's schema lists, for the property itself or for its array's items.
+func (f *Field) setEnum(p schema.Property) {
+	var own valueLists
 	var of struct {
-		Items listed `json:"items"`
+		Items valueLists `json:"items"`
 	}
 	_ = json.Unmarshal([]byte(p.Schema), &own) // a schema of another form lists no values
 	list := own.choices()
@@ -148,7 +148,7 @@ func (f *Field) choose(p schema.Property) {
 	if len(list) == 0 {
 		var members []json.RawMessage
 		_ = json.Unmarshal([]byte(p.Enum), &members) // an array or empty, because the schema has been compiled
-		list = listed{Enum: members}.choices()
+		list = valueLists{Enum: members}.choices()
 	}
 	for _, c := range list {
 		if string(c.Const) != "null" {
@@ -203,7 +203,7 @@ func (f Field) member(text string) (json.RawMessage, error) {
 
 // members parses an array of enum values: as JSON, or separated by commas.
 func (f Field) members(text string) (json.RawMessage, error) {
-	if value, ok := document(strings.TrimSpace(text), '['); ok {
+	if value, ok := parseJSON(strings.TrimSpace(text), '['); ok {
 		return value, nil
 	}
 	list := []json.RawMessage{}
@@ -264,7 +264,7 @@ func (f Field) Parse(text string) (json.RawMessage, error) {
 	if slices.Contains(types, "string") {
 		return json.RawMessage(strictjson.Quote(text)), nil
 	}
-	return nil, wants(types)
+	return nil, typeError(types)
 }
 
 func parseAs(kind, text string) (json.RawMessage, bool) {
@@ -277,11 +277,11 @@ func parseAs(kind, text string) (json.RawMessage, bool) {
 	case "boolean":
 		return boolean(text)
 	case "array":
-		return document(text, '[')
+		return parseJSON(text, '[')
 	case "object":
-		return document(text, '{')
+		return parseJSON(text, '{')
 	case "json":
-		return document(text, 0)
+		return parseJSON(text, 0)
 	}
 	return nil, false
 }
@@ -298,8 +298,8 @@ func boolean(text string) (json.RawMessage, bool) {
 	return nil, false
 }
 
-// document returns text as compact JSON, and whether it is JSON that begins with first (0: any).
-func document(text string, first byte) (json.RawMessage, bool) {
+// parseJSON returns text as compact JSON, and whether it is JSON that begins with first (0: any).
+func parseJSON(text string, first byte) (json.RawMessage, bool) {
 	var out bytes.Buffer
 	if text == "" || (first != 0 && text[0] != first) || json.Compact(&out, []byte(text)) != nil {
 		return nil, false
@@ -307,17 +307,18 @@ func document(text string, first byte) (json.RawMessage, bool) {
 	return out.Bytes(), true
 }
 
-func wants(types []string) error {
+// typeError says which type of value is expected.
+func typeError(types []string) error {
 	kind := strings.Join(types, " or ")
-	said := map[string]string{
+	text := map[string]string{
 		"integer": "a whole number is wanted", "number": "a number is wanted", "boolean": "yes or no is wanted",
 		"array": `a JSON array is wanted, such as ["a", "b"]`, "object": `a JSON object is wanted, such as {"a": 1}`,
-		"json": `JSON is wanted; a text stands in double quotes, such as '"text"'`,
+		"json": `JSON is wanted; a text needs double quotes, such as '"text"'`,
 	}[kind]
-	return errors.New(cmp.Or(said, kind+" is wanted"))
+	return errors.New(cmp.Or(text, kind+" is wanted"))
 }
 
-// Object checks that text is a JSON object and returns it on one line with exact numbers.
+// Object checks that text is a JSON object and returns it on one line, with its numbers unchanged.
 func Object(text string) (string, error) {
 	exact, err := schema.ExactObject(nil, strings.TrimSpace(text))
 	if err != nil {

@@ -76,7 +76,7 @@ func TestObjectSaysWhatIsWrong(t *testing.T) {
 		"tags=a,b":       "a JSON array is wanted",
 		"opts=[1]":       "a JSON object is wanted",
 		"mode=medium":    "is none of fast | slow | 3",
-		"pth=x":          "pth is not asked for; there is path, depth",
+		"pth=x":          "pth is not asked for; the names are: path, depth",
 		"path=a path=b":  "path is given twice",
 		"depth=1 depth=": "depth is given twice",
 	} {

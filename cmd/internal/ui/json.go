@@ -71,7 +71,7 @@ func escapeJSON(raw []byte) []byte {
 	return out.Bytes()
 }
 
-// CompactJSON returns raw as one line of JSON that is safe to print; "" for an empty object. Text that is not JSON is returned as Line does.
+// CompactJSON returns raw as one line of JSON that is safe to print; "" for an empty object. For text that is not JSON it returns Line(raw).
 func CompactJSON(raw string) string {
 	if raw == "" || raw == "{}" {
 		return ""
@@ -100,13 +100,13 @@ func TerminalJSON(w io.Writer) io.Writer { return &jsonEscaper{w: w} }
 
 type jsonEscaper struct {
 	w    io.Writer
-	rest []byte // the end of the last write, which may be a part of a character
+	rest []byte // the end of the last write, which may be an incomplete character
 }
 
-func (h *jsonEscaper) Write(p []byte) (int, error) {
-	text := append(h.rest, p...)
+func (e *jsonEscaper) Write(p []byte) (int, error) {
+	text := append(e.rest, p...)
 	end := bytes.LastIndexFunc(text, func(r rune) bool { return r < utf8.RuneSelf }) + 1 // JSON ends with an ASCII character
-	h.rest = bytes.Clone(text[end:])
-	_, err := h.w.Write(escapeJSON(text[:end]))
+	e.rest = bytes.Clone(text[end:])
+	_, err := e.w.Write(escapeJSON(text[:end]))
 	return len(p), err
 }

@@ -13,7 +13,7 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
-// shortID is the number of an id's last characters that ShortID keeps. They are random; the first ones are the time.
+// shortID is how many characters ShortID keeps. The last characters of an id are random; the first ones are the time.
 const shortID = 8
 
 // ShortID returns the end of an id, which tells tasks apart and which every command accepts.
@@ -109,12 +109,12 @@ func EnumValue[E interface {
 	return zero
 }
 
-// enumPrefix returns the common prefix of an enum's value names, which the name of 0 has before UNSPECIFIED.
+// enumPrefix returns the common prefix of an enum's value names: the name of 0 without UNSPECIFIED.
 func enumPrefix(d protoreflect.EnumDescriptor) string {
 	return strings.TrimSuffix(string(d.Values().ByNumber(0).Name()), "UNSPECIFIED")
 }
 
-// EffectName returns read, write or destructive.
+// EffectName returns read, write or destructive. An unspecified effect counts as write.
 func EffectName(e commonv1.Effect) string { return cmp.Or(EnumName(e), "write") }
 
 // Bytes formats a size: 512 B, 1.5 kB, 23.4 MB.

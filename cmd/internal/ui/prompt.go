@@ -16,7 +16,7 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// Prompter asks a person questions, line by line.
+// Prompter asks a person questions and reads the answers, one line each.
 type Prompter struct {
 	Lines *Lines
 	Out   io.Writer
@@ -86,7 +86,7 @@ func (p *Prompter) Yes(ctx context.Context, what string) (bool, error) {
 
 // Change lets the person edit a JSON object and returns the new one, or current if it is unchanged or invalid.
 func (p *Prompter) Change(ctx context.Context, current string) (string, error) {
-	text, err := p.changed(ctx, current)
+	text, err := p.edited(ctx, current)
 	if errors.Is(err, io.EOF) || ctx.Err() != nil {
 		return current, err
 	}
@@ -99,18 +99,19 @@ func (p *Prompter) Change(ctx context.Context, current string) (string, error) {
 		p.Complain("not used: %s", Line(err.Error()))
 		return current, nil
 	case text == was:
-		p.Print("    the input is as it was\n")
+		p.Print("    the input is unchanged\n")
 		return current, nil
 	}
 	p.Print("%s\n", PrettyJSON(text, "    "))
 	return text, nil
 }
 
-func (p *Prompter) changed(ctx context.Context, text string) (string, error) {
+// edited returns the text from the editor, or from one line if there is no editor.
+func (p *Prompter) edited(ctx context.Context, text string) (string, error) {
 	if p.Edit != nil {
 		return p.Edit(ctx, strings.TrimSpace(PrettyJSON(text, ""))+"\n")
 	}
-	line, err := p.Read(ctx, "    new input as JSON on one line (empty: as it was): ")
+	line, err := p.Read(ctx, "    new input as JSON on one line (empty: unchanged): ")
 	if line == "" {
 		line = text
 	}
@@ -127,7 +128,7 @@ func (p *Prompter) Read(ctx context.Context, question string) (string, error) {
 // Print writes to the terminal. It ignores errors: if the terminal is gone, reading the answer fails.
 func (p *Prompter) Print(format string, args ...any) { _, _ = fmt.Fprintf(p.Out, format, args...) }
 
-// Complain prints what is wrong with an answer.
+// Complain prints why an answer is not accepted.
 func (p *Prompter) Complain(format string, args ...any) {
 	p.Print("    %s\n", p.Style.Red(fmt.Sprintf(format, args...)))
 }
@@ -154,7 +155,7 @@ const (
 	byParts = "+"
 )
 
-// Value asks for one value until it is valid. For an empty line it returns nil, or prints insist and asks again if insist is not empty.
+// Value asks for one value until it is valid. For an empty line it returns nil; if insist is not empty, it prints insist and asks again.
 func (p *Prompter) Value(ctx context.Context, f Field, insist string) (json.RawMessage, error) {
 	question := "  " + p.Style.Yellow("?") + " " + p.Style.Bold(Line(f.Name))
 	parts := f.parts()
@@ -183,7 +184,7 @@ func (p *Prompter) Value(ctx context.Context, f Field, insist string) (json.RawM
 				return nil, err
 			}
 		} else {
-			value, err = f.typed(text)
+			value, err = f.parseTyped(text)
 		}
 		if err == nil {
 			err = f.Check(value)
@@ -195,7 +196,8 @@ func (p *Prompter) Value(ctx context.Context, f Field, insist string) (json.RawM
 	}
 }
 
-func (f Field) typed(text string) (json.RawMessage, error) {
+// parseTyped parses a line that a person typed.
+func (f Field) parseTyped(text string) (json.RawMessage, error) {
 	if text == emptyText && f.Text() {
 		text = ""
 	}
@@ -211,15 +213,15 @@ func (f Field) parts() []Field {
 	if len(f.Types) != 1 || f.Many || json.Unmarshal([]byte(f.Schema), &s) != nil {
 		return nil
 	}
-	of := ""
+	objectSchema := ""
 	switch {
 	case f.Types[0] == "array" && s.Items != nil:
-		of = `{"type":"object","properties":{"item":` + string(s.Items) + `}}`
+		objectSchema = `{"type":"object","properties":{"item":` + string(s.Items) + `}}`
 	case f.Types[0] == "object" && s.Properties != nil:
-		of = f.Schema
+		objectSchema = f.Schema
 	}
-	fields, err := Fields(of)
-	if of == "" || err != nil {
+	fields, err := Fields(objectSchema)
+	if objectSchema == "" || err != nil {
 		return nil
 	}
 	return fields
@@ -283,12 +285,12 @@ func insistence(f Field) string {
 	case f.Text() && f.Check(json.RawMessage(emptyText)) == nil:
 		return text + "; " + emptyText + " is an empty text"
 	case f.Many && f.Check(json.RawMessage("[]")) == nil:
-		return text + "; [] is none of them"
+		return text + "; [] is an empty list"
 	}
 	return text
 }
 
-// emptyMeans returns a hint at the meaning of an empty line.
+// emptyMeans returns a hint that explains an empty line.
 func emptyMeans(f Field) string {
 	switch {
 	case f.Default != nil:
@@ -332,17 +334,17 @@ func (p *Prompter) Input(ctx context.Context, in Input) (InputAction, string, er
 	server := Line(in.Server)
 	first := Choice{Word: "answer", Means: "fill in what the server asks for"}
 	if in.URL != "" {
-		first = Choice{Word: "yes", Label: "(done)", Means: "you opened the address, and did what it asks"}
+		first = Choice{Word: "yes", Label: "(done)", Means: "you opened the address and did what the page asks"}
 		p.Print("    %s\n    %s\n", p.Style.Dim("the server "+server+" asks you to open this in a browser, if you trust it:"), p.Style.Bold(Line(in.URL)))
 	} else {
-		p.Print("    %s\n", p.Style.Dim("what you answer goes to the server "+server))
+		p.Print("    %s\n", p.Style.Dim("your answer goes to the server "+server))
 	}
 	p.Lapses(in.Deadline)
 	last := Choice{Word: "detach", Means: "leave the question open and end this command"}
 	if in.OwnCall {
 		last = Choice{Word: "cancel", Label: "the call", Means: "end the call"}
 	}
-	word, err := p.Choose(ctx, first, Choice{Word: "no", Means: "the tool goes on without"}, last)
+	word, err := p.Choose(ctx, first, Choice{Word: "no", Means: "decline; the tool goes on without an answer"}, last)
 	switch {
 	case err != nil:
 		return InputLeave, "", err

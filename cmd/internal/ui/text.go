@@ -10,8 +10,8 @@ import (
 	"golang.org/x/text/width"
 )
 
-// Text makes s safe to print on a terminal and keeps its lines. It makes control characters, among them those of escape sequences, and
-// invisible or reordering characters visible.
+// Text makes s safe to print on a terminal and keeps its lines. It shows control characters (which include escape sequences), invisible
+// characters and reordering characters in a visible form.
 func Text(s string) string {
 	return clean(s, func(r rune) (rune, bool) { return r, r == '\n' || r == '\t' })
 }
@@ -29,8 +29,8 @@ func clean(s string, space func(rune) (rune, bool)) string {
 	s = strings.ReplaceAll(s, "\r\n", "\n")
 	var b strings.Builder
 	for i, r := range s {
-		if as, ok := space(r); ok {
-			b.WriteRune(as)
+		if replacement, ok := space(r); ok {
+			b.WriteRune(replacement)
 			continue
 		}
 		switch {
@@ -112,8 +112,8 @@ func runeWidth(r rune) int {
 }
 
 // Wrap makes text safe to print and breaks its lines between words at a width of columns; 0 breaks none. The first line begins at column
-// used, the others at column hang, or further left if that leaves little room. Wrap never breaks a word or a pawl command up to the next
-// punctuation mark, because people copy paths, addresses and commands.
+// used, the others at column hang, or further left if that leaves little room. Wrap breaks neither words nor pawl commands (up to the next
+// punctuation mark), because people copy paths, addresses and commands.
 func Wrap(text string, columns, used, hang int) string {
 	const little, left = 24, 4
 	if columns > 0 && columns-hang < little {
@@ -162,21 +162,21 @@ func words(line string) []string {
 	return list
 }
 
-// stderrOf is the text that the pool's errors have before the end of a program's stderr.
-const stderrOf = "; its stderr ends with: "
+// stderrMark separates the message of a pool's error from the end of the program's stderr.
+const stderrMark = "; its stderr ends with: "
 
 // Failure returns a server's error with a multi-line stderr on lines of its own.
 func Failure(text string) string {
-	if said, tail, ok := strings.Cut(text, stderrOf); ok && strings.Contains(strings.TrimSpace(tail), "\n") {
-		return said + strings.TrimRight(stderrOf, " ") + "\n" + strings.TrimRight(tail, "\n")
+	if message, tail, ok := strings.Cut(text, stderrMark); ok && strings.Contains(strings.TrimSpace(tail), "\n") {
+		return message + strings.TrimRight(stderrMark, " ") + "\n" + strings.TrimRight(tail, "\n")
 	}
 	return text
 }
 
-// Brief returns the first line of a server's error, without its program's stderr and without its id.
+// Brief returns the first line of a server's error, without the program's stderr and the server's id.
 func Brief(id, text string) string {
-	said, _, _ := strings.Cut(strings.TrimSpace(text), stderrOf)
-	first, _, cut := strings.Cut(said, "\n")
+	message, _, _ := strings.Cut(strings.TrimSpace(text), stderrMark)
+	first, _, cut := strings.Cut(message, "\n")
 	if cut {
 		first += " …"
 	}
@@ -200,7 +200,7 @@ func (t *Table) Row(cells ...string) {
 	t.rows = append(t.rows, cells)
 }
 
-// Mark sets the function that colours the cells of a column (from 0) once they are laid out.
+// Mark sets the function that colours the cells of a column, counted from 0.
 func (t *Table) Mark(column int, paint func(string) string) {
 	if t.marks == nil {
 		t.marks = map[int]func(string) string{}

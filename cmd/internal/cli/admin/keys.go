@@ -11,9 +11,9 @@ import (
 type KeysCmd struct {
 	Keys string `name:"keys" type:"path" placeholder:"FILE" help:"The file of hashed API keys."`
 
-	Add    KeysAddCmd    `cmd:"" group:"sub" help:"Make an API key; it is printed this once."`
+	Add    KeysAddCmd    `cmd:"" group:"sub" help:"Create an API key; it is shown only once."`
 	List   KeysListCmd   `cmd:"" default:"1" group:"sub" help:"List the keys."`
-	Remove KeysRemoveCmd `cmd:"" group:"sub" help:"Take a key away; servers refuse it within 2 seconds."`
+	Remove KeysRemoveCmd `cmd:"" group:"sub" help:"Remove a key; servers refuse it within 2 seconds."`
 }
 
 func (c *KeysCmd) open() (*identity.KeyFile, error) {
@@ -27,8 +27,8 @@ func (c *KeysCmd) open() (*identity.KeyFile, error) {
 	return file, nil
 }
 
-// viewOf returns a key as --json prints it.
-func viewOf(key identity.Key) map[string]any {
+// keyView returns a key as --json prints it.
+func keyView(key identity.Key) map[string]any {
 	view := map[string]any{"id": key.ID, "sub": key.Sub, "roles": key.Roles, "created": key.Created}
 	if key.Note != "" {
 		view["note"] = key.Note
@@ -58,7 +58,7 @@ func (c *KeysAddCmd) Run(u *ui.UI, keys *KeysCmd) error {
 		return ui.Errorf("%v", err)
 	}
 	if u.JSON {
-		view := viewOf(key)
+		view := keyView(key)
 		view["token"] = token
 		return u.Document(view)
 	}
@@ -78,14 +78,14 @@ func (c *KeysListCmd) Run(u *ui.UI, keys *KeysCmd) error {
 	}
 	views, t := []map[string]any{}, u.Table("ID", "USER", "ROLES", "CREATED", "NOTE")
 	for _, key := range file.List() {
-		views = append(views, viewOf(key))
+		views = append(views, keyView(key))
 		var roles []string
 		for _, r := range key.Roles {
 			roles = append(roles, string(r))
 		}
 		t.Row(key.ID, key.Sub, strings.Join(roles, ","), key.Created.In(u.Now().Location()).Format("2006-01-02 15:04"), key.Note)
 	}
-	return u.List(map[string]any{"keys": views}, nil, t, "no keys; pawl keys add USER makes one")
+	return u.List(map[string]any{"keys": views}, nil, t, "no keys; pawl keys add USER creates one")
 }
 
 // KeysRemoveCmd is `pawl keys remove`.

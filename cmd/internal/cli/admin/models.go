@@ -13,11 +13,11 @@ import (
 
 // EvalCmd is `pawl eval`.
 type EvalCmd struct {
-	File    string   `arg:"" type:"existingfile" help:"Cases: goals, their tools, and the calls that are expected (docs/eval.md)."`
-	Models  []string `arg:"" optional:"" name:"model" help:"With --compare, the models."`
-	Compare bool     `help:"Run the cases with each of the models named, and show them side by side."`
+	File    string   `arg:"" type:"existingfile" help:"File of cases: goals with their tools and the expected calls (docs/eval.md)."`
+	Models  []string `arg:"" optional:"" name:"model" help:"The models to compare, with --compare."`
+	Compare bool     `help:"Run the cases with each named model, and show the results side by side."`
 	Model   string   `placeholder:"NAME" help:"The model to measure (default: the planner's)."`
-	Beside  int      `placeholder:"N" help:"Offer N other tools of the file beside those of a case."`
+	Beside  int      `placeholder:"N" help:"Offer N more tools of the file with each case, beside its own."`
 	Wrong   bool     `help:"Show each case that went wrong, and why."`
 }
 
@@ -79,15 +79,15 @@ func (c *ModelsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 // modelUse returns the uses of a model: "plans", "answers" or both.
 func modelUse(m *plannerv1.Model) string {
 	var uses []string
-	for _, of := range []struct {
-		can, first bool
-		what       string
+	for _, use := range []struct {
+		can, isDefault bool
+		name           string
 	}{{m.GetCanPlan(), m.GetIsDefault(), "plans"}, {m.GetCanGenerate(), m.GetIsGenerateDefault(), "answers"}} {
 		switch {
-		case of.can && of.first:
-			uses = append(uses, of.what+" (default)")
-		case of.can:
-			uses = append(uses, of.what)
+		case use.can && use.isDefault:
+			uses = append(uses, use.name+" (default)")
+		case use.can:
+			uses = append(uses, use.name)
 		}
 	}
 	return strings.Join(uses, ", ")

@@ -18,15 +18,15 @@ import (
 
 // StoreCmd is `pawl store`.
 type StoreCmd struct {
-	Info    StoreInfoCmd    `cmd:"" default:"1" group:"sub" help:"Say what is in the journal."`
-	Compact StoreCompactCmd `cmd:"" group:"sub" help:"Give the space of deleted tasks back to the disk."`
-	Check   StoreCheckCmd   `cmd:"" group:"sub" help:"Look for damage."`
+	Info    StoreInfoCmd    `cmd:"" default:"1" group:"sub" help:"Show what the journal holds."`
+	Compact StoreCompactCmd `cmd:"" group:"sub" help:"Return the space of deleted tasks to the disk."`
+	Check   StoreCheckCmd   `cmd:"" group:"sub" help:"Check the journal for damage."`
 }
 
 // storeDir returns the data folder of a command that uses no server.
 func storeDir(at discover.Config) (string, error) {
 	if at.Server != "" && at.Server != os.Getenv("PAWL_SERVER") {
-		return "", ui.Usagef("pawl store works on a data folder, not through a server").Then("--data DIR says which; stop its server first")
+		return "", ui.Usagef("pawl store works on a data folder, not through a server").Then("name the folder with --data DIR, and stop its server first")
 	}
 	return at.Dir()
 }
@@ -35,7 +35,7 @@ func storeDir(at discover.Config) (string, error) {
 func storeError(dir string, err error) error {
 	switch {
 	case errors.Is(err, executor.ErrLocked):
-		return inUse(dir, err, "then run this command again", "stop it with kill %d, then run this command again; running tasks go on when it is started the next time")
+		return inUse(dir, err, "then run this command again", "stop it with kill %d, then run this command again; its tasks go on when it starts again")
 	case errors.Is(err, executor.ErrDamaged):
 		return ui.WrapError(err, "%v", err).Then("keep a copy of the data folder; pawl store check says what is wrong with it, as far as it can be read")
 	}
@@ -86,7 +86,8 @@ func storeText(st ui.Style, i *executorv1.StoreInfo) string {
 	}
 	row("journal", "%s, schema %d", i.GetPath(), i.GetSchema())
 	row("size", "%s, %s of it free", ui.Bytes(i.GetSizeBytes()), ui.Bytes(i.GetFreeBytes()))
-	row("log", "%s, whose space is used again", ui.Bytes(i.GetLogBytes()))
+	row("log", "%s; its space is reused", ui.Bytes(i.GetLogBytes()))
+	count := func(n int64, noun string) string { return ui.Plural(int(n), noun) }
 	total, parts := int64(0), []string{}
 	for _, status := range slices.Sorted(maps.Keys(i.GetTasks())) {
 		total += i.GetTasks()[status]
@@ -96,7 +97,7 @@ func storeText(st ui.Style, i *executorv1.StoreInfo) string {
 	if i.GetOldest() != nil {
 		row("created", "%s to %s", i.GetOldest().AsTime().Local().Format(time.DateTime), i.GetNewest().AsTime().Local().Format(time.DateTime))
 	}
-	row("holds", "%d records, %d commands, %d large payloads, %d agents", i.GetRecords(), i.GetCommands(), i.GetPayloads(), i.GetAgents())
+	row("holds", "%s, %s, %s, %s", count(i.GetRecords(), "record"), count(i.GetCommands(), "command"), count(i.GetPayloads(), "large payload"), count(i.GetAgents(), "agent"))
 	for _, name := range slices.Sorted(maps.Keys(i.GetBytes())) {
 		row("", "%-12s %s", name, ui.Bytes(i.GetBytes()[name]))
 	}

@@ -29,20 +29,20 @@ const DefaultHTTP = "127.0.0.1:7410"
 
 // UpCmd is `pawl up`.
 type UpCmd struct {
-	HTTP        string   `name:"http" default:"${http}" placeholder:"ADDR" help:"Where REST listens (default ${default}); none: nowhere."`
-	GRPC        string   `name:"grpc" default:"${grpc}" placeholder:"ADDR" help:"Where gRPC listens (default ${default}); none: nowhere."`
+	HTTP        string   `name:"http" default:"${http}" placeholder:"ADDR" help:"Address at which REST listens (default ${default}); none turns it off."`
+	GRPC        string   `name:"grpc" default:"${grpc}" placeholder:"ADDR" help:"Address at which gRPC listens (default ${default}); none turns it off."`
 	MCPConfig   []string `name:"mcp-config" sep:"none" type:"existingfile" placeholder:"FILE" help:"File with MCP servers in the mcpServers format (repeatable)."`
-	Keys        string   `type:"path" placeholder:"FILE" help:"File of hashed API keys (pawl keys add); without, everyone on this machine may do everything."`
+	Keys        string   `type:"path" placeholder:"FILE" help:"File of hashed API keys (pawl keys add); without it, everyone on this machine may do everything."`
 	Workspace   string   `xor:"workspace" type:"existingdir" placeholder:"DIR" help:"Folder of the built-in MCP server workspace (default: the current one)."`
 	NoWorkspace bool     `xor:"workspace" help:"Run no MCP server workspace."`
 	Model       string   `complete:"model" placeholder:"NAME" help:"The model that plans if neither a task nor its agent names one."`
 	Models      string   `type:"path" placeholder:"FILE" help:"File of named language models (YAML or JSON). MCP servers with sampling enabled may use them."`
-	ModelTries  int      `placeholder:"N" default:"3" help:"How many attempts a model has to give a valid reply before planning fails (${default})."`
+	ModelTries  int      `placeholder:"N" default:"3" help:"How many attempts a model has to give a valid reply before planning fails (default ${default})."`
 	AllowHost   []string `sep:"none" placeholder:"NAME" help:"Host name under which REST may be reached (repeatable)."`
 	AllowOrigin []string `sep:"none" placeholder:"ORIGIN" help:"Web origin whose pages may call REST (repeatable)."`
 
 	Executor executor.Config `embed:"" group:"limits"`
-	DataDir  struct{}        `kong:"-"` // of Executor: --data is the whole program's
+	DataDir  struct{}        `kong:"-"` // hides Executor.DataDir, because --data is a global flag
 
 	Pool PoolFlags `embed:"" group:"pool"`
 }
@@ -103,7 +103,7 @@ func (c *UpCmd) config(h *Host, at discover.Config) (suite.Config, error) {
 		return cfg, err
 	}
 	if at.Server != "" && at.Server != os.Getenv("PAWL_SERVER") {
-		return cfg, ui.Usagef("--server is for commands that use a server; this one is a server").Then("--grpc ADDR says where it listens")
+		return cfg, ui.Usagef("--server is for commands that use a server, but pawl up is the server").Then("--grpc ADDR sets the address at which it listens")
 	}
 	if !c.NoWorkspace && c.Workspace == "" {
 		cfg.Workspace, err = os.Getwd()
@@ -116,21 +116,21 @@ func upError(dir string, err error) error {
 	if !errors.Is(err, executor.ErrLocked) {
 		return ui.Errorf("%v", err)
 	}
-	return inUse(dir, err, "or use another folder with --data DIR", "use that one (pawl run finds it), stop it with kill %d, or use another folder with --data DIR")
+	return inUse(dir, err, "or use another folder with --data DIR", "use that server (pawl run finds it), stop it with kill %d, or use another folder with --data DIR")
 }
 
-// inUse explains that another process uses the data folder. The advice is known, a format for its pid, or unknown if no server file names the
-// process.
-func inUse(dir string, err error, unknown, known string) error {
+// inUse explains that another process uses the data folder. If the server file names the process, the advice is withPID, a format for its pid;
+// otherwise it is withoutPID.
+func inUse(dir string, err error, withoutPID, withPID string) error {
 	info := discover.ReadServerFile(dir)
 	if info == nil {
-		return ui.WrapError(err, "the data folder %s is in use by another process", dir).Then("stop that process, %s", unknown)
+		return ui.WrapError(err, "the data folder %s is in use by another process", dir).Then("stop that process, %s", withoutPID)
 	}
 	where := "gRPC " + info.GRPC
 	if info.HTTP != "" {
 		where += ", http://" + info.HTTP
 	}
-	return ui.WrapError(err, "the data folder %s is in use by another pawl: pid %d, %s", dir, info.PID, where).Then(known, info.PID)
+	return ui.WrapError(err, "the data folder %s is in use by another pawl: pid %d, %s", dir, info.PID, where).Then(withPID, info.PID)
 }
 
 // showUp prints where the server listens and what to try.
@@ -202,8 +202,8 @@ type Host struct {
 // LogLevel is the log level of services in this process: a level of slog, "off" or "default".
 type LogLevel string
 
-func (l LogLevel) logger(u *ui.UI, usual slog.Level) *slog.Logger {
-	level := usual
+func (l LogLevel) logger(u *ui.UI, byDefault slog.Level) *slog.Logger {
+	level := byDefault
 	if l != "default" && l != "" && level.UnmarshalText([]byte(l)) != nil || l == "off" {
 		return slog.New(slog.DiscardHandler)
 	}

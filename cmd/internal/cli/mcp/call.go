@@ -21,8 +21,8 @@ import (
 
 // CallCmd is `pawl mcp call`.
 type CallCmd struct {
-	Tool  string   `arg:"" complete:"tool" help:"The tool, as server/tool; or the server, and the tool's name behind it."`
-	Args  []string `arg:"" optional:"" name:"name=value" help:"The input, value by value; or the tool's name, then the values."`
+	Tool  string   `arg:"" complete:"tool" help:"The tool, as server/tool; or only the server, followed by the tool's name."`
+	Args  []string `arg:"" optional:"" name:"name=value" help:"The input's values; before them the tool's name, if it was not given with the server."`
 	Input string   `short:"i" placeholder:"JSON|@FILE" help:"The input as a JSON object."`
 
 	Answer  string `xor:"answer" placeholder:"JSON|@FILE" help:"The answer if the tool's server asks for input (default: you are asked at a terminal)."`
@@ -40,7 +40,7 @@ func (c *CallCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 		return err
 	}
 	if input != "" && len(args) > 0 {
-		return ui.Usagef("the input is given twice, as values and with --input").Then("use one of the two")
+		return ui.Usagef("the input is given twice: as values and with --input").Then("use one of the two")
 	}
 	given, err := c.given()
 	if err != nil {
@@ -107,6 +107,7 @@ func inputOf(ctx context.Context, s *discover.Session, id, name string, args []s
 	return input, nil
 }
 
+// showResult prints a result, unless --json has printed it, and returns the command's error.
 func showResult(u *ui.UI, result *mcppoolv1.CallResult) error {
 	if !u.JSON {
 		u.Printf("%s", resultText(result))
@@ -115,7 +116,7 @@ func showResult(u *ui.UI, result *mcppoolv1.CallResult) error {
 		return nil
 	}
 	if !u.JSON {
-		u.Eprintf("%s\n", u.ErrStyle().Red("✗ the tool says that it failed"))
+		u.Eprintf("%s\n", u.ErrStyle().Red("✗ the tool reports that it failed"))
 	}
 	return ui.Exit(ui.Failed)
 }
@@ -173,7 +174,7 @@ type directCall struct {
 	given  *mcppoolv1.CallAnswer // the answer given by flags; nil: the person is asked
 	ask    *ui.Prompter          // nil if there is no terminal
 
-	over       bool   // the pool reported the call's end
+	finished   bool   // the pool reported the call's end
 	unanswered string // the question that got no answer
 }
 
@@ -187,15 +188,15 @@ func (d *directCall) run(ctx context.Context, req *mcppoolv1.CallToolRequest) er
 		return err
 	}
 	err = d.follow(ctx, stream)
-	d.leave(ctx)
+	d.release(ctx)
 	return cmp.Or(ctx.Err(), err)
 }
 
-// leave acknowledges the result of a call that has ended, and cancels one that has not.
-func (d *directCall) leave(ctx context.Context) {
+// release acknowledges the result of a call that has ended, and cancels one that has not.
+func (d *directCall) release(ctx context.Context) {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer done()
-	if d.over {
+	if d.finished {
 		// Without the acknowledgement the pool would keep the result until it expires.
 		_, _ = d.s.Pool.AckCall(ctx, &mcppoolv1.AckCallRequest{CallIds: []string{d.id}})
 		return
@@ -206,6 +207,7 @@ func (d *directCall) leave(ctx context.Context) {
 	}
 }
 
+// follow shows the call's messages and answers its questions until the result comes.
 func (d *directCall) follow(ctx context.Context, stream grpc.ServerStreamingClient[mcppoolv1.CallToolResponse]) error {
 	u := d.u
 	progress := &ui.LiveLine{W: u.Err, On: u.Live}
@@ -216,10 +218,10 @@ func (d *directCall) follow(ctx context.Context, stream grpc.ServerStreamingClie
 			return ui.Errorf("the call ended without a result").Then("call it again if that does no harm")
 		}
 		if err != nil {
-			d.over = ctx.Err() == nil
+			d.finished = ctx.Err() == nil
 			return err
 		}
-		d.over = msg.GetResult() != nil
+		d.finished = msg.GetResult() != nil
 		if u.JSON {
 			err = ui.JSONLine(u.Out, msg)
 		} else {
@@ -236,13 +238,13 @@ func (d *directCall) follow(ctx context.Context, stream grpc.ServerStreamingClie
 		}
 		if result := msg.GetResult(); result != nil {
 			progress.Clear()
-			return d.ended(showResult(u, result))
+			return d.resultError(showResult(u, result))
 		}
 	}
 }
 
-// ended returns the command's error. A call whose question got no answer did not do what the user meant, so it is an error too.
-func (d *directCall) ended(err error) error {
+// resultError returns the command's error. A call whose question got no answer did not do what the user wanted, so it is an error too.
+func (d *directCall) resultError(err error) error {
 	if err != nil || d.unanswered == "" {
 		return err
 	}
@@ -270,9 +272,9 @@ func (d *directCall) question(ctx context.Context, in *mcppoolv1.CallInputRequir
 			d.u.Note("the question is no longer open")
 			return nil // the next messages of the stream show the outcome
 		case reason != commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT && reason != commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST:
-			return err // another answer would fail as well
+			return err // another answer would fail too
 		case d.ask == nil || d.given != nil:
-			d.u.Warn("--answer was not taken: %s", ui.AsError(err).Message)
+			d.u.Warn("the answer was not taken: %s", ui.AsError(err).Message)
 			d.given = nil
 			d.ask = nil
 		default:
@@ -324,7 +326,7 @@ func (d *directCall) answer(ctx context.Context, in *mcppoolv1.CallInputRequired
 // ResourcesCmd is `pawl mcp resources`.
 type ResourcesCmd struct {
 	ID        string `arg:"" complete:"server" help:"The server."`
-	Templates bool   `help:"Addresses with places to fill in instead."`
+	Templates bool   `help:"List addresses with placeholders instead (URI templates)."`
 }
 
 // Run lists resources.
@@ -335,13 +337,13 @@ func (c *ResourcesCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) e
 		for _, r := range list.GetResourceTemplates() {
 			t.Row(r.GetUriTemplate(), r.GetMimeType(), firstOf(r.GetTitle(), r.GetDescription(), r.GetName()))
 		}
-		return u.List(list, err, t, c.ID+" has no addresses to fill in")
+		return u.List(list, err, t, c.ID+" has no resource templates")
 	}
 	list, err := discover.All(ctx, s.Pool.ListResources, &mcppoolv1.ListResourcesRequest{McpId: c.ID})
 	for _, r := range list.GetResources() {
 		t.Row(r.GetUri(), r.GetMimeType(), firstOf(r.GetTitle(), r.GetDescription(), r.GetName()))
 	}
-	return u.List(list, err, t, c.ID+" lists no resources; pawl mcp resources "+c.ID+" --templates shows addresses to fill in")
+	return u.List(list, err, t, c.ID+" lists no resources; pawl mcp resources "+c.ID+" --templates lists addresses with placeholders")
 }
 
 // firstOf returns the first line of the first text that is not empty.
@@ -392,7 +394,7 @@ func takes(p *mcppoolv1.Prompt) string {
 type PromptCmd struct {
 	ID   string   `arg:"" complete:"server" help:"The server."`
 	Name string   `arg:"" help:"The prompt."`
-	Args []string `arg:"" optional:"" name:"name=value" help:"What is filled in."`
+	Args []string `arg:"" optional:"" name:"name=value" help:"The arguments of the prompt."`
 }
 
 // Run shows a prompt.

@@ -18,30 +18,30 @@ type ServerFlags struct {
 	URL    string            `name:"url" placeholder:"URL" help:"Address of a streamable HTTP server."`
 	Header map[string]string `mapsep:"none" placeholder:"K=V" help:"Header of each HTTP request (repeatable)."`
 	Env    map[string]string `mapsep:"none" placeholder:"K=V" help:"Environment of the program (repeatable)."`
-	Cwd    string            `type:"existingdir" placeholder:"DIR" help:"Folder in which the program is started."`
-	Effect map[string]string `mapsep:"none" placeholder:"TOOL=EFFECT" help:"What a tool does: read, write or destructive; * for those not named (repeatable)."`
+	Cwd    string            `type:"existingdir" placeholder:"DIR" help:"Folder in which the program runs."`
+	Effect map[string]string `mapsep:"none" placeholder:"TOOL=EFFECT" help:"What a tool does: read, write or destructive; * stands for all tools not named (repeatable)."`
 
 	TrustFlags
 	LoginFlags
-	NoCheck bool `name:"no-check" help:"Do not connect to see whether it works."`
+	NoCheck bool `name:"no-check" help:"Do not connect to check whether the server works."`
 }
 
 // apply writes the flags that are set into a registration. If local is set, the program runs on this machine and its relative path is
 // resolved against the current folder.
 func (f *ServerFlags) apply(s *mcppoolv1.McpServer, command []string, local bool) error {
-	if err := f.reach(s, command, local); err != nil {
+	if err := f.setTransport(s, command, local); err != nil {
 		return err
 	}
-	return cmp.Or(f.logins(s), f.effects(s), f.trust(s))
+	return cmp.Or(f.setOAuth(s), f.setEffects(s), f.setTrust(s))
 }
 
-// reach sets the server's transport. A server may change from a program to an address, or back.
-func (f *ServerFlags) reach(s *mcppoolv1.McpServer, command []string, local bool) error {
+// setTransport sets the server's transport. A server may change from a program to an address, or back.
+func (f *ServerFlags) setTransport(s *mcppoolv1.McpServer, command []string, local bool) error {
 	switch {
 	case f.URL != "" && len(command) > 0:
 		return ui.Usagef("a server has a command or --url, not both").Then("pawl mcp add --help")
 	case len(command) > 0:
-		f.program(s, command, local)
+		f.setProgram(s, command, local)
 	case f.URL != "" && s.GetHttp() != nil:
 		s.GetHttp().Url = f.URL
 	case f.URL != "":
@@ -65,8 +65,8 @@ func (f *ServerFlags) reach(s *mcppoolv1.McpServer, command []string, local bool
 	return nil
 }
 
-// program sets the command line of the server's program.
-func (f *ServerFlags) program(s *mcppoolv1.McpServer, command []string, local bool) {
+// setProgram sets the command line of the server's program.
+func (f *ServerFlags) setProgram(s *mcppoolv1.McpServer, command []string, local bool) {
 	if s.GetStdio() == nil {
 		s.Transport = &mcppoolv1.McpServer_Stdio{Stdio: &mcppoolv1.StdioTransport{}}
 	}
@@ -78,12 +78,12 @@ func (f *ServerFlags) program(s *mcppoolv1.McpServer, command []string, local bo
 	}
 }
 
-// effects sets the effects of the named tools; those of other tools stay.
-func (f *ServerFlags) effects(s *mcppoolv1.McpServer) error {
+// setEffects sets the effects of the named tools; those of other tools stay.
+func (f *ServerFlags) setEffects(s *mcppoolv1.McpServer) error {
 	for tool, word := range f.Effect {
 		effect := ui.EnumValue[commonv1.Effect](word)
 		if effect == 0 {
-			return ui.Usagef("%s=%s: there is no such effect", tool, word).Then("use read, write or destructive")
+			return ui.Usagef("--effect %s=%s: there is no such effect", tool, word).Then("use read, write or destructive")
 		}
 		if s.ToolPolicies == nil {
 			s.ToolPolicies = map[string]*mcppoolv1.ToolPolicy{}
@@ -93,7 +93,7 @@ func (f *ServerFlags) effects(s *mcppoolv1.McpServer) error {
 	return nil
 }
 
-// merged returns old with the values of now added or replaced. The pool keeps the stored value of an entry that is masked as ***.
+// merged returns old with the entries of now added or replaced. Old values are masked as ***, which the pool replaces by the stored values.
 func merged(old, now map[string]string) map[string]string {
 	m := map[string]string{}
 	maps.Copy(m, old)
@@ -101,16 +101,16 @@ func merged(old, now map[string]string) map[string]string {
 	return m
 }
 
-// LoginFlags say how the pool logs in to a server.
+// LoginFlags configure how the pool logs in to a server.
 type LoginFlags struct {
-	ClientID          *string  `placeholder:"ID" help:"The client that logins to the server are made as (default: Pawl registers itself)."`
-	ClientSecret      *string  `placeholder:"SECRET" help:"Its secret, a private key, or better a reference: $${env:NAME}, $${file:PATH}."`
-	ClientCredentials bool     `help:"The pool logs in as that client, for everybody."`
-	Scope             []string `sep:"none" placeholder:"SCOPE" help:"What logins ask for (repeatable; default: what the server names)."`
+	ClientID          *string  `placeholder:"ID" help:"OAuth client id for logins to the server (default: Pawl registers itself)."`
+	ClientSecret      *string  `placeholder:"SECRET" help:"Secret or private key of that client, or better a reference: $${env:NAME}, $${file:PATH}."`
+	ClientCredentials bool     `help:"The pool logs in as that client, for all users."`
+	Scope             []string `sep:"none" placeholder:"SCOPE" help:"OAuth scope that logins request (repeatable; default: the scopes that the server names)."`
 }
 
-// logins writes the OAuth settings into a registration.
-func (f *LoginFlags) logins(s *mcppoolv1.McpServer) error {
+// setOAuth writes the OAuth settings into a registration.
+func (f *LoginFlags) setOAuth(s *mcppoolv1.McpServer) error {
 	if f.ClientID == nil && f.ClientSecret == nil && !f.ClientCredentials && len(f.Scope) == 0 {
 		return nil
 	}
@@ -133,28 +133,28 @@ func (f *LoginFlags) logins(s *mcppoolv1.McpServer) error {
 	return nil
 }
 
-// TrustFlags say how far a server is trusted, who may call what of it, and what it may take.
+// TrustFlags limit a server: the rules and approvals of its tools, its connections and timeouts, and what it may request.
 type TrustFlags struct {
-	Deny  []string `sep:"none" placeholder:"TOOL" help:"No user may call such tools; * stands for any text (repeatable)."`
-	Ask   []string `sep:"none" placeholder:"TOOL" help:"A person is asked before each call of such tools (repeatable)."`
-	Allow []string `sep:"none" placeholder:"TOOL" help:"Such tools may be called; with it, no other ones but those of --ask (repeatable)."`
+	Deny  []string `sep:"none" placeholder:"TOOL" help:"Tools that no user may call; * stands for any text (repeatable)."`
+	Ask   []string `sep:"none" placeholder:"TOOL" help:"Tools of which each call needs an approval (repeatable)."`
+	Allow []string `sep:"none" placeholder:"TOOL" help:"Tools that may be called; all others, except those of --ask, are then denied (repeatable)."`
 
-	Pinning   *string `enum:"approve-changes,allow-new,trust-all" placeholder:"WHAT" help:"Tools that need an approval: those that are new or changed (approve-changes), changed ones alone (allow-new), none (trust-all)."`
-	Isolation *string `enum:"user,task,shared" placeholder:"WHOSE" help:"A connection is each user's (user), each task's (task), or all users' (shared)."`
+	Pinning   *string `enum:"approve-changes,allow-new,trust-all" placeholder:"WHAT" help:"Tools whose definitions need an approval: new and changed ones (approve-changes), only changed ones (allow-new), or none (trust-all)."`
+	Isolation *string `enum:"user,task,shared" placeholder:"WHOSE" help:"Who shares a connection: the tasks of a user (user), the calls of a task (task), or all users (shared)."`
 
-	CallTimeout    *time.Duration `placeholder:"DURATION" help:"The longest that a call may take (default: 60s)."`
-	StartTimeout   *time.Duration `placeholder:"DURATION" help:"The longest that connecting may take (default: 30s)."`
-	MaxConnections *uint32        `placeholder:"N" help:"Connections to it at once."`
-	CacheTTL       *time.Duration `name:"cache-ttl" placeholder:"DURATION" help:"Results of reading tools may be given again for so long."`
-	Sampling       string         `placeholder:"MODEL" help:"It may have this named model asked in the middle of a call (pawl models); any: what it hints at, else the default."`
+	CallTimeout    *time.Duration `placeholder:"DURATION" help:"How long a call may take (default: 60s)."`
+	StartTimeout   *time.Duration `placeholder:"DURATION" help:"How long connecting may take (default: 30s)."`
+	MaxConnections *uint32        `placeholder:"N" help:"Connections to the server at once."`
+	CacheTTL       *time.Duration `name:"cache-ttl" placeholder:"DURATION" help:"How long results of reading tools may be reused."`
+	Sampling       string         `placeholder:"MODEL" help:"Named model that the server may request during a call (pawl models); any: the model that it hints at, else the default."`
 	SampleTokens   uint32         `placeholder:"N" help:"The longest answer of a model, in tokens (default: 1024)."`
-	SampleRequests uint32         `placeholder:"N" help:"How often it may have models asked during one call (default: 10)."`
-	Root           []string       `sep:"none" type:"existingdir" placeholder:"DIR" help:"Folder that the server is told of (repeatable)."`
+	SampleRequests uint32         `placeholder:"N" help:"Requests to models that the server may make during one call (default: 10)."`
+	Root           []string       `sep:"none" type:"existingdir" placeholder:"DIR" help:"Folder that the server learns of, as an MCP root (repeatable)."`
 }
 
-// trust writes the flags that are set into a registration. New rules go before the existing ones, and new roots after them.
-func (f *TrustFlags) trust(s *mcppoolv1.McpServer) error {
-	s.Permissions = append(f.rules(), s.GetPermissions()...) // what the command line says counts before a file's rules
+// setTrust writes the flags that are set into a registration. New rules go before the existing ones, and new roots after them.
+func (f *TrustFlags) setTrust(s *mcppoolv1.McpServer) error {
+	s.Permissions = append(f.rules(), s.GetPermissions()...) // the first rule that matches decides
 	if f.Pinning != nil {
 		s.Pinning = ui.EnumValue[mcppoolv1.Pinning](*f.Pinning)
 	}
@@ -169,11 +169,11 @@ func (f *TrustFlags) trust(s *mcppoolv1.McpServer) error {
 		}
 		s.Roots = append(s.Roots, abs)
 	}
-	return cmp.Or(f.limits(s), f.sampling(s))
+	return cmp.Or(f.setDurations(s), f.setSampling(s))
 }
 
-// limits sets the timeouts. A flag of 0 clears the field, which means the default.
-func (f *TrustFlags) limits(s *mcppoolv1.McpServer) error {
+// setDurations sets the timeouts and the cache's lifetime. A flag of 0 clears the field, which restores the default.
+func (f *TrustFlags) setDurations(s *mcppoolv1.McpServer) error {
 	for _, limit := range []struct {
 		flag string
 		from *time.Duration
@@ -195,8 +195,8 @@ func (f *TrustFlags) limits(s *mcppoolv1.McpServer) error {
 // anyModel is the value of --sampling that lets the server's hints choose the model.
 const anyModel = "any"
 
-// sampling sets the server's sampling policy.
-func (f *TrustFlags) sampling(s *mcppoolv1.McpServer) error {
+// setSampling sets the server's sampling policy.
+func (f *TrustFlags) setSampling(s *mcppoolv1.McpServer) error {
 	if f.Sampling != "" {
 		if s.Sampling == nil {
 			s.Sampling = &mcppoolv1.SamplingPolicy{}

@@ -23,7 +23,7 @@ import (
 type LoginCmd struct {
 	ID        string        `arg:"" optional:"" complete:"server" help:"The server."`
 	NoBrowser bool          `help:"Open no browser; only print the address."`
-	Finish    string        `placeholder:"ADDRESS" help:"End a login that waits, with the address that the browser ended at; - reads it from standard input."`
+	Finish    string        `placeholder:"ADDRESS" help:"Finish a waiting login with the address at which the browser ended; - reads it from standard input."`
 	Timeout   time.Duration `default:"5m" placeholder:"DURATION" help:"How long to wait for the browser (default ${default})."`
 }
 
@@ -52,17 +52,18 @@ func (c *LoginCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 	defer cancel()
 	select {
 	case answer := <-page.answers:
-		done, err := s.Pool.FinishMcpLogin(ctx, finish(answer))
-		return loggedIn(u, done, err)
+		done, err := s.Pool.FinishMcpLogin(ctx, finishRequest(answer))
+		return showLogin(u, done, err)
 	case <-ctx.Done():
 	}
 	if errors.Is(context.Cause(ctx), errSlow) {
-		return ui.Errorf("no login came within %s", ui.Duration(c.Timeout)).Then("pawl mcp login %s%s begins again", c.ID, s.Flags())
+		return ui.Errorf("the login was not finished within %s", ui.Duration(c.Timeout)).Then("pawl mcp login %s%s begins again", c.ID, s.Flags())
 	}
 	return ctx.Err()
 }
 
-var errSlow = errors.New("no login came in time")
+// errSlow is the cause of a context that ended with --timeout.
+var errSlow = errors.New("the login was not finished in time")
 
 // show prints the authorization URL and opens it in a browser if there is one.
 func (c *LoginCmd) show(u *ui.UI, began *mcppoolv1.StartMcpLoginResponse) error {
@@ -91,7 +92,7 @@ func (c *LoginCmd) finishByHand(ctx context.Context, u *ui.UI, s *discover.Sessi
 	text := c.Finish
 	if text == "-" {
 		if u.CanAsk() {
-			u.Eprintf("the address that the browser ended at: ")
+			u.Eprintf("the address at which the browser ended: ")
 		}
 		var err error
 		if text, err = u.Lines().Read(ctx); err != nil && !errors.Is(err, io.EOF) {
@@ -100,20 +101,22 @@ func (c *LoginCmd) finishByHand(ctx context.Context, u *ui.UI, s *discover.Sessi
 	}
 	address, err := url.Parse(strings.TrimSpace(text))
 	if err != nil || address.Query().Get("state") == "" {
-		return ui.Usagef("that is not an address that a login ends at: it has no state").
-			Then("copy the whole address from the browser, and put it into quotes")
+		return ui.Usagef("this is not the address of a finished login: it has no state").
+			Then("copy the whole address from the browser, and quote it")
 	}
-	done, err := s.Pool.FinishMcpLogin(ctx, finish(address.Query()))
-	return loggedIn(u, done, err)
+	done, err := s.Pool.FinishMcpLogin(ctx, finishRequest(address.Query()))
+	return showLogin(u, done, err)
 }
 
-func finish(q url.Values) *mcppoolv1.FinishMcpLoginRequest {
+// finishRequest builds the request from the query of the redirect.
+func finishRequest(q url.Values) *mcppoolv1.FinishMcpLoginRequest {
 	return &mcppoolv1.FinishMcpLoginRequest{
 		State: q.Get("state"), Code: q.Get("code"), Iss: q.Get("iss"), Error: q.Get("error"), ErrorDescription: q.Get("error_description"),
 	}
 }
 
-func loggedIn(u *ui.UI, done *mcppoolv1.FinishMcpLoginResponse, err error) error {
+// showLogin prints a finished login, or returns err.
+func showLogin(u *ui.UI, done *mcppoolv1.FinishMcpLoginResponse, err error) error {
 	if err != nil {
 		return err
 	}
@@ -140,11 +143,11 @@ const (
 
 // landing is the loopback listener that receives the browser's redirect at the end of a login (RFC 8252).
 type landing struct {
-	lis     net.Listener
-	server  *http.Server
-	state   string // of the pending login
-	came    atomic.Bool
-	answers chan url.Values // the query of the redirect
+	lis      net.Listener
+	server   *http.Server
+	state    string          // of the pending login
+	received atomic.Bool     // a redirect with the right state came
+	answers  chan url.Values // the query of the redirect
 }
 
 // listenForBrowser listens on a free loopback port. The caller closes the landing.
@@ -161,7 +164,7 @@ func listenForBrowser(ctx context.Context) (*landing, error) {
 // address returns the redirect URI.
 func (p *landing) address() string { return "http://" + p.lis.Addr().String() + landingPath }
 
-// serve answers browsers. It refuses a redirect with another state and goes on waiting for the right one.
+// serve answers browsers. It accepts the first redirect with this state and refuses all others.
 func (p *landing) serve(state string) {
 	p.state = state
 	go func() { _ = p.server.Serve(p.lis) }() // it ends with close
@@ -174,9 +177,10 @@ func (p *landing) close() {
 	if errors.Is(p.server.Shutdown(ctx), context.DeadlineExceeded) {
 		_ = p.server.Close()
 	}
-	_ = p.lis.Close() // if it was never served
+	_ = p.lis.Close() // in case serve was not called
 }
 
+// land handles a request: the redirect of the pending login, or anything else.
 func (p *landing) land(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Content-Type", "text/html; charset=utf-8")
@@ -190,8 +194,8 @@ func (p *landing) land(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q := r.URL.Query()
-	if subtle.ConstantTimeCompare([]byte(p.state), []byte(q.Get("state"))) != 1 || p.came.Swap(true) { // a browser that comes twice is too late
-		page(w, http.StatusBadRequest, "This is not the login that pawl waits for. It goes on waiting.")
+	if subtle.ConstantTimeCompare([]byte(p.state), []byte(q.Get("state"))) != 1 || p.received.Swap(true) {
+		page(w, http.StatusBadRequest, "This address belongs to no login that pawl waits for, so pawl ignores it.")
 		return
 	}
 	p.answers <- q

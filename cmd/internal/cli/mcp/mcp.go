@@ -25,15 +25,15 @@ type Cmd struct {
 	List       ListCmd       `cmd:"" group:"sub" help:"List MCP servers."`
 	Show       ShowCmd       `cmd:"" group:"sub" help:"Show one MCP server."`
 	Add        AddCmd        `cmd:"" group:"sub" help:"Register an MCP server."`
-	Update     UpdateCmd     `cmd:"" group:"sub" help:"Change an MCP server; what is not named stays."`
+	Update     UpdateCmd     `cmd:"" group:"sub" help:"Change an MCP server; settings without a flag stay."`
 	Remove     RemoveCmd     `cmd:"" group:"sub" help:"Remove an MCP server."`
 	Activate   ActivateCmd   `cmd:"" group:"sub" help:"Let your tasks use a server."`
-	Deactivate DeactivateCmd `cmd:"" group:"sub" help:"The contrary of activate."`
+	Deactivate DeactivateCmd `cmd:"" group:"sub" help:"Stop your tasks from using a server."`
 	Tools      ToolsCmd      `cmd:"" group:"sub" help:"List the tools of your servers, or of one."`
-	Approve    ApproveCmd    `cmd:"" group:"sub" help:"Let a quarantined tool be used: one that is new or has changed."`
-	Test       TestCmd       `cmd:"" group:"sub" help:"Say what is wrong with a server, and what to do."`
+	Approve    ApproveCmd    `cmd:"" group:"sub" help:"Approve a quarantined tool: one that is new or has changed."`
+	Test       TestCmd       `cmd:"" group:"sub" help:"Check a server; say what is wrong and what to do."`
 	Logs       LogsCmd       `cmd:"" group:"sub" help:"Show what a server's program wrote to stderr."`
-	Login      LoginCmd      `cmd:"" group:"sub" help:"Log in to a server that wants it."`
+	Login      LoginCmd      `cmd:"" group:"sub" help:"Log in to a server that requires it."`
 	Logout     LogoutCmd     `cmd:"" group:"sub" help:"Forget the login to a server."`
 	Call       CallCmd       `cmd:"" group:"sub" help:"Call a tool."`
 	Resources  ResourcesCmd  `cmd:"" group:"sub" help:"List the resources of a server."`
@@ -45,8 +45,8 @@ type Cmd struct {
 
 // ListCmd is `pawl mcp list`.
 type ListCmd struct {
-	Active bool `help:"Only those that your tasks may use."`
-	All    bool `help:"Also the unused workspace servers of other folders."`
+	Active bool `help:"Only servers that your tasks may use."`
+	All    bool `help:"Also unused workspace servers of other folders."`
 }
 
 // Run lists servers.
@@ -80,7 +80,7 @@ func activity(s *mcppoolv1.McpServer) string {
 	return "no"
 }
 
-// transportText returns a server's command line, its address or the folder that it serves.
+// transportText returns a server's command line, its address, or the folder that it serves.
 func transportText(s *mcppoolv1.McpServer) string {
 	switch t := s.GetTransport().(type) {
 	case *mcppoolv1.McpServer_Stdio:
@@ -169,7 +169,7 @@ func (c *LogsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 		return err
 	}
 	if log.GetStderr() == "" && !u.JSON {
-		u.Note("%s wrote nothing to stderr here; pawl mcp test %[1]s looks at what works", c.ID)
+		u.Note("%s wrote nothing to stderr here; pawl mcp test %[1]s checks the server", c.ID)
 	}
 	return u.Show(log, nil, func() string { return serverLog(u.OutStyle(), log) })
 }
@@ -205,7 +205,7 @@ func (c *WorkspaceCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) e
 	return errors.Join(err, server.Close())
 }
 
-// checksText returns the checks of a server, one line each and one for its advice, wrapped at columns (0: not wrapped).
+// checksText returns the checks of a server, each with its advice, if any, on a line of its own. It wraps lines at columns (0: not at all).
 func checksText(st ui.Style, columns int, report *mcppoolv1.TestMcpServerResponse) string {
 	var b strings.Builder
 	width := 0
@@ -227,8 +227,8 @@ func checksText(st ui.Style, columns int, report *mcppoolv1.TestMcpServerRespons
 
 // checkTime returns how long a check took, or "" if it was quick.
 func checkTime(c *mcppoolv1.ServerCheck) string {
-	const worth = 100 * time.Millisecond
-	if d := c.GetDuration().AsDuration(); d >= worth && !strings.Contains(c.GetMessage(), "\n") {
+	const noteworthy = 100 * time.Millisecond
+	if d := c.GetDuration().AsDuration(); d >= noteworthy && !strings.Contains(c.GetMessage(), "\n") {
 		return ", " + ui.Duration(d)
 	}
 	return ""
@@ -270,7 +270,7 @@ func serverText(st ui.Style, s *mcppoolv1.McpServer, now time.Time) string {
 	row("login", loginText(s))
 	row("server", s.GetServerInfo())
 	row("offers", strings.Join(s.GetCapabilities(), ", "))
-	row("trusted", map[bool]string{true: "yes, what it says of its tools is believed"}[s.GetTrusted()])
+	row("trusted", map[bool]string{true: "yes, its declared effects are believed"}[s.GetTrusted()])
 	row("pinning", ui.EnumName(s.GetPinning()))
 	row("isolation", isolationText(s.GetIsolation()))
 	row("limits", limits(s))
@@ -343,22 +343,22 @@ func samplingText(s *mcppoolv1.McpServer) string {
 	if model == "" {
 		model = "the model that it hints at, or the default"
 	}
-	return fmt.Sprintf("may have %s asked: %d times a call, %d tokens each", model, cmp.Or(p.GetMaxRequests(), requests), cmp.Or(p.GetMaxTokens(), tokens))
+	return fmt.Sprintf("may request %s: %d times per call, %d tokens each", model, cmp.Or(p.GetMaxRequests(), requests), cmp.Or(p.GetMaxTokens(), tokens))
 }
 
 func limits(s *mcppoolv1.McpServer) string {
 	var all []string
-	lasts := func(what string, d *durationpb.Duration) {
+	add := func(what string, d *durationpb.Duration) {
 		if d != nil {
 			all = append(all, what+" "+ui.Duration(d.AsDuration()))
 		}
 	}
-	lasts("a call", s.GetCallTimeout())
-	lasts("a start", s.GetStartTimeout())
+	add("a call", s.GetCallTimeout())
+	add("a start", s.GetStartTimeout())
 	if n := s.GetMaxConnections(); n > 0 {
 		all = append(all, fmt.Sprintf("%d connections", n))
 	}
-	lasts("results of reading tools are kept for", s.GetCacheTtl())
+	add("results of reading tools are kept for", s.GetCacheTtl())
 	return strings.Join(all, ", ")
 }
 

@@ -27,11 +27,11 @@ import (
 
 // AddCmd is `pawl mcp add`.
 type AddCmd struct {
-	Name    string   `arg:"" optional:"" help:"Its id: lower-case letters, digits, - and _. With --from: the one entry to take."`
-	Command []string `arg:"" optional:"" help:"Behind --: the program to start and its arguments."`
+	Name    string   `arg:"" optional:"" help:"The server's id: lower-case letters, digits, - and _. With --from: the only entry to take."`
+	Command []string `arg:"" optional:"" help:"After --: the program to start and its arguments."`
 
 	ServerFlags
-	Trusted bool   `help:"Believe what the server says of its tools (read-only, destructive …)."`
+	Trusted bool   `help:"Believe what the server declares about its tools (read-only, destructive …)."`
 	From    string `type:"existingfile" placeholder:"FILE" help:"Take the servers of a file in the mcpServers format that other MCP clients use."`
 }
 
@@ -83,14 +83,14 @@ func (c *AddCmd) add(ctx context.Context, u *ui.UI, s *discover.Session, server 
 	id := server.GetId()
 	server, err := s.Pool.CreateMcpServer(ctx, &mcppoolv1.CreateMcpServerRequest{McpServer: server, McpServerId: id})
 	if err != nil {
-		return nil, named(id, err)
+		return nil, withID(id, err)
 	}
 	if server.GetDisabled() {
 		u.Say("%s is registered, but disabled", id)
 		return server, nil
 	}
 	if server, err = s.Pool.ActivateMcpServer(ctx, &mcppoolv1.ActivateMcpServerRequest{Id: id}); err != nil {
-		return nil, named(id, err)
+		return nil, withID(id, err)
 	}
 	found := ""
 	if !c.NoCheck {
@@ -102,13 +102,13 @@ func (c *AddCmd) add(ctx context.Context, u *ui.UI, s *discover.Session, server 
 	return server, nil
 }
 
-// connect lists the tools of a server and returns a summary of them. An error message says that the server is already done
-// ("registered", "changed").
+// connect lists the tools of a server and returns a summary of them. Its error says what was already done to the server ("registered",
+// "changed").
 func connect(ctx context.Context, s *discover.Session, id, done string) (string, error) {
 	tools, err := discover.All(ctx, s.Pool.ListTools, &mcppoolv1.ListToolsRequest{McpId: id})
 	switch {
 	case errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_LOGIN_REQUIRED:
-		return "; it wants a login: pawl mcp login " + id, nil
+		return "; it requires a login: pawl mcp login " + id, nil
 	case err != nil:
 		return "", ui.Errorf("%s is %s, but it does not work: %s", id, done, ui.AsError(err).Message).
 			Then("pawl mcp test %[1]s%[2]s says more; pawl mcp update %[1]s%[2]s changes what is wrong with it", id, s.Flags())
@@ -120,15 +120,16 @@ func connect(ctx context.Context, s *discover.Session, id, done string) (string,
 	return found, nil
 }
 
-func named(id string, err error) error {
+// withID returns err with the server's id in its message and its advice.
+func withID(id string, err error) error {
 	e := ui.AsError(err)
 	then := strings.ReplaceAll(e.Next, " ID", " "+id)
 	if errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS {
-		then = fmt.Sprintf("pawl mcp update %s changes it, pawl mcp remove %[1]s takes it away; or choose another id", id)
+		then = fmt.Sprintf("pawl mcp update %s changes it, pawl mcp remove %[1]s removes it; or choose another id", id)
 	}
-	say := ui.WrapError(err, "%s: %s", id, e.Message).Then("%s", then)
-	say.Code = e.Code
-	return say
+	labelled := ui.WrapError(err, "%s: %s", id, e.Message).Then("%s", then)
+	labelled.Code = e.Code
+	return labelled
 }
 
 // servers returns the registrations that the command line asks for.
@@ -137,7 +138,7 @@ func (c *AddCmd) servers(u *ui.UI) ([]*mcppoolv1.McpServer, error) {
 	switch {
 	case c.From != "":
 		var err error
-		if servers, err = c.imported(u, "leave the name out to take all of them"); err != nil {
+		if servers, err = c.readFile(u, "leave the name out to take all of them"); err != nil {
 			return nil, err
 		}
 	case c.Name == "":
@@ -155,35 +156,35 @@ func (c *AddCmd) servers(u *ui.UI) ([]*mcppoolv1.McpServer, error) {
 	return servers, nil
 }
 
-// imported reads servers from the file. If none has the name, the error advises the hint.
-func (c *AddCmd) imported(u *ui.UI, hint string) ([]*mcppoolv1.McpServer, error) {
+// readFile reads servers from the file. advice is for the error that no server has the name.
+func (c *AddCmd) readFile(u *ui.UI, advice string) ([]*mcppoolv1.McpServer, error) {
 	if len(c.Command) > 0 || c.URL != "" {
 		return nil, ui.Usagef("--from takes commands and addresses from the file").Then("leave the command and --url out")
 	}
 	servers, err := mcppool.ReadServers(c.From, c.Name)
 	if err != nil {
-		return nil, unreadable(c.From, err)
+		return nil, fileError(c.From, err)
 	}
 	if len(servers) == 0 {
-		return nil, ui.Errorf("%s has no server %q", c.From, c.Name).Then("%s", hint)
+		return nil, ui.Errorf("%s has no server %q", c.From, c.Name).Then("%s", advice)
 	}
-	var taken []*mcppoolv1.McpServer
+	var chosen []*mcppoolv1.McpServer
 	for _, s := range servers {
 		for _, key := range s.Unknown {
-			u.Warn("server %q: the key %q is not known and has no effect", cmp.Or(s.GetDisplayName(), s.GetId()), key)
+			u.Warn("server %q: the key %q is unknown and has no effect", cmp.Or(s.GetDisplayName(), s.GetId()), key)
 		}
-		taken = append(taken, s.McpServer)
+		chosen = append(chosen, s.McpServer)
 	}
-	return taken, nil
+	return chosen, nil
 }
 
-// unreadable explains an error of a file, and names an entry that can still be imported.
-func unreadable(path string, err error) error {
+// fileError explains an error of a file, and names an entry that can still be added.
+func fileError(path string, err error) error {
 	var bad *mcppool.BadServers
 	if !errors.As(err, &bad) || len(bad.Good) == 0 {
 		return ui.Errorf("%v", err).Then(`correct the file; it must be {"mcpServers": {"name": {"command": …}}}`)
 	}
-	return ui.Errorf("%v", err).Then("nothing was added: correct the file, or take one alone that is right: pawl mcp add %s --from %s", bad.Good[0], path)
+	return ui.Errorf("%v", err).Then("nothing was added: correct the file, or add only a valid entry: pawl mcp add %s --from %s", bad.Good[0], path)
 }
 
 // localise makes the current folder the working folder of a program that has none, and resolves its path against it.
@@ -194,7 +195,7 @@ func localise(s *mcppoolv1.McpServer) {
 	}
 	here, err := os.Getwd()
 	if err != nil {
-		return // the folder is gone; the server's own one has to do
+		return // the folder is gone; the program runs in the pool's folder
 	}
 	stdio.Cwd = here
 	if strings.ContainsRune(stdio.GetCommand(), filepath.Separator) && !filepath.IsAbs(stdio.GetCommand()) {
@@ -202,39 +203,39 @@ func localise(s *mcppoolv1.McpServer) {
 	}
 }
 
-// warnOfModel warns if the server's sampling policy names a model that does not exist. It is silent if models cannot be listed, as for a
-// pool without a planner; pawl mcp test checks that.
+// warnOfModel warns if the server's sampling policy names a model that does not exist. It prints nothing if models cannot be listed, as for
+// a pool without a planner; pawl mcp test reports that.
 func warnOfModel(ctx context.Context, u *ui.UI, s *discover.Session, server *mcppoolv1.McpServer) {
 	model := server.GetSampling().GetModel()
 	if model == "" {
 		return
 	}
 	if _, err := s.Planner.ListModels(ctx, &plannerv1.ListModelsRequest{Name: model}); status.Code(err) == codes.InvalidArgument {
-		u.Warn("the model that %s may have asked cannot be: %s; another one: pawl mcp update %[1]s --sampling MODEL", server.GetId(), ui.AsError(err).Message)
+		u.Warn("%s cannot use its sampling model: %s; choose another: pawl mcp update %[1]s --sampling MODEL", server.GetId(), ui.AsError(err).Message)
 	}
 }
 
 // UpdateCmd is `pawl mcp update`.
 type UpdateCmd struct {
 	ServerArg
-	Command []string `arg:"" optional:"" help:"Behind --: the program to start and its arguments."`
+	Command []string `arg:"" optional:"" help:"After --: the program to start and its arguments."`
 
 	ServerFlags
-	Trusted  *bool    `negatable:"" help:"Believe what the server says of its tools, or do not."`
-	Disabled *bool    `negatable:"" help:"Keep all users from using it, or let them again."`
-	Unset    []string `sep:"none" placeholder:"WHAT" help:"Take away: env.NAME, header.NAME, effect.TOOL, cwd, rules, roots, sampling, scopes or oauth (repeatable)."`
-	From     string   `type:"existingfile" placeholder:"FILE" help:"Make all of it as this file in the mcpServers format has it."`
+	Trusted  *bool    `negatable:"" help:"Believe what the server declares about its tools, or do not."`
+	Disabled *bool    `negatable:"" help:"Forbid all users to use it, or allow it again."`
+	Unset    []string `sep:"none" placeholder:"WHAT" help:"Remove env.NAME, header.NAME, effect.TOOL, cwd, rules, roots, sampling, scopes or oauth (repeatable)."`
+	From     string   `type:"existingfile" placeholder:"FILE" help:"Replace the whole configuration by the entry of this file in the mcpServers format."`
 }
 
 // Run changes a server.
 func (c *UpdateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	if nothing := (UpdateCmd{ServerArg: c.ServerArg, ServerFlags: ServerFlags{NoCheck: c.NoCheck}}); reflect.DeepEqual(*c, nothing) {
-		return ui.Usagef("nothing is to be changed").Then("pawl mcp update --help shows what can be")
+		return ui.Usagef("no change is given").Then("pawl mcp update --help lists the flags")
 	}
 	var file *mcppoolv1.McpServer
 	if c.From != "" {
 		add := AddCmd{Name: c.ID, From: c.From, Command: c.Command, ServerFlags: ServerFlags{URL: c.URL}}
-		servers, err := add.imported(u, "name the entry "+c.ID+" in the file, or say with flags what is to change: pawl mcp update --help")
+		servers, err := add.readFile(u, "name the entry "+c.ID+" in the file, or change the server with flags: pawl mcp update --help")
 		if err != nil {
 			return err
 		}
@@ -269,7 +270,7 @@ func (c *UpdateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 func (c *UpdateCmd) report(ctx context.Context, u *ui.UI, s *discover.Session, old, now *mcppoolv1.McpServer, fields []string) (err error) {
 	if !u.JSON {
 		u.Printf("%s is changed\n", c.ID)
-		c.sayConsequences(u, old, now, fields)
+		c.printConsequences(u, old, now, fields)
 	}
 	warnOfModel(ctx, u, s, now)
 	found := ""
@@ -315,8 +316,8 @@ func (c *UpdateCmd) changed(old, file *mcppoolv1.McpServer, local bool) (*mcppoo
 	return server, c.apply(server, c.Command, local)
 }
 
-// wholes are the values of --unset that apply to every server.
-var wholes = map[string]func(*mcppoolv1.McpServer){
+// resets are the values of --unset that apply to every server.
+var resets = map[string]func(*mcppoolv1.McpServer){
 	"rules":    func(s *mcppoolv1.McpServer) { s.Permissions = nil },
 	"sampling": func(s *mcppoolv1.McpServer) { s.Sampling = nil },
 	"roots":    func(s *mcppoolv1.McpServer) { s.Roots = nil },
@@ -325,16 +326,16 @@ var wholes = map[string]func(*mcppoolv1.McpServer){
 // unset clears the field that --unset names.
 func unset(s *mcppoolv1.McpServer, what string) error {
 	kind, name, _ := strings.Cut(what, ".")
-	there := true
+	found := true
 	switch {
 	case name != "" && kind == "env":
-		there = remove(s.GetStdio().GetEnv(), name)
+		found = remove(s.GetStdio().GetEnv(), name)
 	case name != "" && kind == "header":
-		there = remove(s.GetHttp().GetHeaders(), name)
+		found = remove(s.GetHttp().GetHeaders(), name)
 	case name != "" && kind == "effect":
-		there = remove(s.GetToolPolicies(), name)
-	case wholes[what] != nil:
-		wholes[what](s)
+		found = remove(s.GetToolPolicies(), name)
+	case resets[what] != nil:
+		resets[what](s)
 	case what == "cwd" && s.GetStdio() != nil:
 		s.GetStdio().Cwd = ""
 	case what == "scopes" && s.GetHttp().GetOauth() != nil:
@@ -342,13 +343,13 @@ func unset(s *mcppoolv1.McpServer, what string) error {
 	case what == "oauth" && s.GetHttp() != nil:
 		s.GetHttp().Oauth = nil
 	case slices.Contains([]string{"cwd", "scopes", "oauth"}, what):
-		return ui.Usagef("--unset %s: %s is not a server that has it", what, s.GetId()).Then("pawl mcp show %s says what it has", s.GetId())
+		return ui.Usagef("--unset %s: %s is a server without this setting", what, s.GetId()).Then("pawl mcp show %s says what it has", s.GetId())
 	default:
-		return ui.Usagef("--unset %q: there is nothing of that name", what).
+		return ui.Usagef("--unset %q: there is no such setting", what).
 			Then("use env.NAME, header.NAME, effect.TOOL, cwd, rules, roots, sampling, scopes or oauth")
 	}
-	if !there {
-		return ui.Errorf("--unset %s: %s has none of that name", what, s.GetId()).Then("pawl mcp show %s says what it has", s.GetId())
+	if !found {
+		return ui.Errorf("--unset %s: %s has no such entry", what, s.GetId()).Then("pawl mcp show %s says what it has", s.GetId())
 	}
 	return nil
 }
@@ -360,13 +361,13 @@ func remove[V any](m map[string]V, key string) bool {
 	return ok
 }
 
-// sayConsequences prints the effects of a change on approvals, logins and the server's use.
-func (c *UpdateCmd) sayConsequences(u *ui.UI, old, now *mcppoolv1.McpServer, fields []string) {
+// printConsequences prints the effects of a change on approvals, logins and the server's use.
+func (c *UpdateCmd) printConsequences(u *ui.UI, old, now *mcppoolv1.McpServer, fields []string) {
 	if moved(old, now) || c.URL != "" && strings.Contains(now.GetHttp().GetUrl(), "***") && !strings.Contains(c.URL, "***") {
-		u.Printf("  it is another server now: what was approved of its tools, and logins to it, are forgotten; the tools that it has when it\n" +
-			"  is used for the first time are taken as they are\n")
+		u.Printf("  it counts as another server now: approvals of its tools and logins to it are forgotten; the tools that it has at its\n" +
+			"  first use are accepted as they are\n")
 	} else if slices.ContainsFunc(fields, func(f string) bool { return strings.HasPrefix(f, "http.oauth") }) {
-		u.Printf("  a login that there is stays; the next one is made as said now (pawl mcp login %s)\n", now.GetId())
+		u.Printf("  an existing login stays; the next one uses the new settings (pawl mcp login %s)\n", now.GetId())
 	}
 	if old.GetPinning() != now.GetPinning() {
 		u.Printf("  %s\n", pinningText(now.GetPinning()))
@@ -386,9 +387,9 @@ func moved(old, now *mcppoolv1.McpServer) bool {
 func pinningText(p mcppoolv1.Pinning) string {
 	switch p {
 	case mcppoolv1.Pinning_PINNING_TRUST_ALL:
-		return "its tools need no approval now; those that were given are kept for when they do again"
+		return "its tools need no approval now; given approvals are kept, in case approvals are needed again"
 	case mcppoolv1.Pinning_PINNING_ALLOW_NEW:
-		return "tools of it that change need an approval now, new ones do not"
+		return "its changed tools need an approval now, its new ones do not"
 	}
-	return "tools of it that are new or change need an approval now; those that came while they did not need it do too"
+	return "its new and changed tools need an approval now, also those that came while none was needed"
 }

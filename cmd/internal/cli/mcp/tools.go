@@ -21,10 +21,10 @@ import (
 
 // ToolsCmd is `pawl mcp tools`.
 type ToolsCmd struct {
-	ID    string `arg:"" optional:"" complete:"tools" help:"The server, or server/tool to see one tool whole (default: all that are active)."`
-	Query string `short:"q" placeholder:"WORDS" help:"Only tools that have all these words."`
+	ID    string `arg:"" optional:"" complete:"tools" help:"The server, or server/tool to show one tool in full (default: all active servers)."`
+	Query string `short:"q" placeholder:"WORDS" help:"Only tools that contain all these words."`
 
-	Quarantined bool `help:"Those that wait for an approval instead, because they are new or have changed."`
+	Quarantined bool `help:"Only tools that wait for an approval, because they are new or have changed."`
 }
 
 // Run lists tools.
@@ -84,7 +84,7 @@ func listTools(ctx context.Context, s *discover.Session, ids []string, ask *mcpp
 		ask.McpId = id
 		list, err := discover.All(ctx, s.Pool.ListTools, ask)
 		if err != nil {
-			failed = append(failed, named(id, err))
+			failed = append(failed, withID(id, err))
 			continue
 		}
 		held[id] = list.GetQuarantinedCount()
@@ -139,10 +139,10 @@ func findTool(ctx context.Context, s *discover.Session, id, name string) (*commo
 	if held[id] > 0 {
 		if q, err := findQuarantined(ctx, s, id, name); err == nil {
 			return nil, ui.Errorf("%s/%s is quarantined (%s)", id, name, whyQuarantined(q)).
-				Then("pawl mcp approve %s %s shows it, and asks", id, name)
+				Then("pawl mcp approve %s %s shows it and asks for your approval", id, name)
 		}
 	}
-	return nil, ui.WrapError(errNotListed, "%s offers you no tool %q: it has none of that name, or a rule keeps it from you", id, name).
+	return nil, ui.WrapError(errNotListed, "%s offers you no tool %q: it does not exist, or a rule denies it to you", id, name).
 		Then("pawl mcp tools %s lists those that you may call", id)
 }
 
@@ -179,12 +179,12 @@ func showQuarantined(u *ui.UI, s *discover.Session, f discover.Folder, ids []str
 		t.Row(f.Alias(q.GetTool().GetId()), whyQuarantined(q), cmp.Or(changedPlaces(q), summary(q.GetTool())))
 	}
 	err := t.Write(u.Out)
-	// The server chooses the name, so the user must not paste it into a shell.
+	// A tool's name comes from the server, so it must not be pasted into a shell.
 	server := "SERVER"
 	if len(ids) == 1 {
 		server = ids[0]
 	}
-	u.Note("look and approve: pawl mcp approve %s TOOL%s", server, s.Flags())
+	u.Note("review and approve one: pawl mcp approve %s TOOL%s", server, s.Flags())
 	return err
 }
 
@@ -203,7 +203,7 @@ func changedPlaces(q *mcppoolv1.QuarantinedTool) string {
 
 // ApproveCmd is `pawl mcp approve`.
 type ApproveCmd struct {
-	Server string `arg:"" complete:"server" help:"The server, and the tool's name behind it; or both as server/tool."`
+	Server string `arg:"" complete:"server" help:"The server, followed by the tool's name; or both as server/tool."`
 	Tool   string `arg:"" optional:"" help:"The tool."`
 	Yes    bool   `short:"y" xor:"how" help:"Do not ask."`
 	Hash   string `xor:"how" placeholder:"HASH" help:"Approve the definition with this hash, and no other, without showing it."`
@@ -224,7 +224,7 @@ func (c *ApproveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 	}
 	hash := c.Hash
 	if hash == "" {
-		if hash, err = c.look(ctx, u, s, f.Real(id), name); err != nil {
+		if hash, err = c.review(ctx, u, s, f.Real(id), name); err != nil {
 			return err
 		}
 	}
@@ -232,8 +232,8 @@ func (c *ApproveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 	return u.Result(got, err, "%s is approved", ui.Line(f.Alias(got.GetTool().GetId())))
 }
 
-// look shows the definition, asks for approval, and returns the definition's hash.
-func (c *ApproveCmd) look(ctx context.Context, u *ui.UI, s *discover.Session, id, name string) (string, error) {
+// review shows the definition, asks for approval, and returns the definition's hash.
+func (c *ApproveCmd) review(ctx context.Context, u *ui.UI, s *discover.Session, id, name string) (string, error) {
 	q, err := findQuarantined(ctx, s, id, name)
 	if err != nil {
 		return "", err
@@ -242,7 +242,7 @@ func (c *ApproveCmd) look(ctx context.Context, u *ui.UI, s *discover.Session, id
 	if c.Yes && u.JSON {
 		return hash, nil
 	}
-	// To stderr, beside the question: stdout has the result.
+	// The review goes to stderr, like the question; stdout has the result.
 	u.Eprintf("%s", quarantined(u.ErrStyle(), q))
 	if c.Yes {
 		return hash, nil
@@ -293,7 +293,7 @@ func quarantined(st ui.Style, q *mcppoolv1.QuarantinedTool) string {
 	}
 	if q.GetApprovedDefinitionJson() == "" {
 		if q.GetApprovedDefinitionHash() != "" {
-			fmt.Fprintf(&b, "  %s\n", st.Dim("that definition was too long to be kept, so what changed is not known"))
+			fmt.Fprintf(&b, "  %s\n", st.Dim("that definition was too long to be kept, so the changes are unknown"))
 		}
 		fmt.Fprintf(&b, "\n  definition\n%s\n", ui.PrettyJSON(q.GetDefinitionJson(), "  "))
 	} else {

@@ -41,7 +41,7 @@ func (c *AgentsListCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) 
 		t.Row(agent.GetId(), cmp.Or(ui.EnumName(agent.GetConfirm()), "always"), cmp.Or(agent.GetModel(), "default"),
 			cmp.Or(strings.Join(agent.GetMcpIds(), ","), "all"), cmp.Or(agent.GetDescription(), agent.GetDisplayName()))
 	}
-	return u.List(list, err, t, "no agents; tasks run as the default one. pawl agents create ID makes one")
+	return u.List(list, err, t, "no agents; tasks run as the default agent. pawl agents create ID makes another")
 }
 
 // AgentsShowCmd is `pawl agents show`.
@@ -59,14 +59,14 @@ func (c *AgentsShowCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) 
 type AgentFields struct {
 	Name           *string  `placeholder:"TEXT" help:"A name for people."`
 	Description    *string  `placeholder:"TEXT" help:"What it is for; planners read it."`
-	MCP            []string `name:"mcp" xor:"servers" sep:"none" complete:"server" placeholder:"ID" help:"An MCP server it may use (repeatable; none: all that are active)."`
-	Model          *string  `complete:"model" placeholder:"NAME" help:"The model that plans."`
-	Confirm        *string  `enum:"always,by-risk,never" help:"When a person is asked: ${enum}. never is for operators."`
-	MaxSteps       *uint32  `placeholder:"N" help:"Steps a task may take (default 25)."`
+	MCP            []string `name:"mcp" xor:"servers" sep:"none" complete:"server" placeholder:"ID" help:"MCP server that it may use (repeatable; default: all active servers)."`
+	Model          *string  `complete:"model" placeholder:"NAME" help:"The model that plans its tasks."`
+	Confirm        *string  `enum:"always,by-risk,never" placeholder:"WHEN" help:"When a person is asked: ${enum}. Only operators may set never."`
+	MaxSteps       *uint32  `placeholder:"N" help:"Steps that a task may take (default 25)."`
 	MaxFailedSteps *uint32  `placeholder:"N" help:"Failed steps that end a task (default 3)."`
 
 	BudgetFlags
-	OnUnknownOutcome *string `enum:"ask,retry,fail" help:"What happens if it is not known whether a call had its effect: ${enum}. retry may make it happen twice."`
+	OnUnknownOutcome *string `enum:"ask,retry,fail" placeholder:"WHAT" help:"What happens if it is unknown whether a call had its effect: ${enum}. With retry, the effect may happen twice."`
 }
 
 // apply writes the flags that are set into the agent.
@@ -101,8 +101,8 @@ type AgentsCreateCmd struct {
 func (c *AgentsCreateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	agent := &executorv1.Agent{}
 	c.apply(agent)
-	made, err := s.Agents.CreateAgent(ctx, &executorv1.CreateAgentRequest{AgentId: c.ID, Agent: agent})
-	return showAgent(u, made, "is created", err)
+	created, err := s.Agents.CreateAgent(ctx, &executorv1.CreateAgentRequest{AgentId: c.ID, Agent: agent})
+	return showAgent(u, created, "is created", err)
 }
 
 // AgentsUpdateCmd is `pawl agents update`.
@@ -115,7 +115,7 @@ type AgentsUpdateCmd struct {
 // Run changes an agent.
 func (c *AgentsUpdateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	if reflect.DeepEqual(*c, AgentsUpdateCmd{ID: c.ID}) {
-		return ui.Usagef("nothing is to be changed").Then("pawl agents update --help shows what can be")
+		return ui.Usagef("no change is given").Then("pawl agents update --help lists the flags")
 	}
 	old, err := s.Agents.GetAgent(ctx, &executorv1.GetAgentRequest{Id: c.ID})
 	if err != nil {
@@ -160,24 +160,24 @@ func showAgent(u *ui.UI, agent *executorv1.Agent, done string, err error) error 
 	row := func(name, value string) { u.Printf("%s", st.Field(name, 8, value)) }
 	row("name", agent.GetDisplayName())
 	row("for", agent.GetDescription())
-	row("servers", cmp.Or(strings.Join(agent.GetMcpIds(), ", "), "all that are active"))
+	row("servers", cmp.Or(strings.Join(agent.GetMcpIds(), ", "), "all active servers"))
 	row("model", cmp.Or(agent.GetModel(), "default"))
 	row("asks", cmp.Or(ui.EnumName(agent.GetConfirm()), "always"))
 	row("limits", fmt.Sprintf("%d steps, %d failed", cmp.Or(agent.GetMaxSteps(), 25), cmp.Or(agent.GetMaxFailedSteps(), 3)))
 	row("budget", budgetText(agent.GetBudget()))
 	if t := agent.GetWaitTimeout().AsDuration(); t > 0 {
-		row("waits", "lapse after "+ui.Duration(t))
+		row("waits", "expire after "+ui.Duration(t))
 	}
 	if name := onUnknownName(agent.GetOnUnknownOutcome()); name != "ask" {
-		row("outcomes", name+" if one is not known")
+		row("outcomes", name+" if unknown")
 	}
 	return nil
 }
 
-// BudgetFlags bound what a task may cost.
+// BudgetFlags limit what a task may use.
 type BudgetFlags struct {
-	MaxToolCalls  *uint32        `placeholder:"N" help:"Calls of tools that a task may make."`
-	MaxModelCalls *uint32        `placeholder:"N" help:"Calls of models that a task may make."`
+	MaxToolCalls  *uint32        `placeholder:"N" help:"Tool calls that a task may make."`
+	MaxModelCalls *uint32        `placeholder:"N" help:"Model calls that a task may make."`
 	MaxTokens     *uint64        `placeholder:"N" help:"Tokens that a task may use, in and out."`
 	MaxCost       *float64       `placeholder:"USD" help:"US dollars that a task may spend on models whose price is configured, such as 0.25."`
 	MaxTime       *time.Duration `placeholder:"TIME" help:"How long a task may run, such as 90s or 10m; waiting for people does not count."`
@@ -189,7 +189,7 @@ func (f *BudgetFlags) given() bool {
 	return f.MaxToolCalls != nil || f.MaxModelCalls != nil || f.MaxTokens != nil || f.MaxCost != nil || f.MaxTime != nil
 }
 
-// merge returns the old budget with the flags that are set applied. It returns old, which may be nil, if none is.
+// merge returns a copy of the old budget with the given flags applied. Without flags it returns old, which may be nil.
 func (f *BudgetFlags) merge(old *executorv1.Budget) *executorv1.Budget {
 	if !f.given() {
 		return old
@@ -215,19 +215,23 @@ func (f *BudgetFlags) waitTimeout() *durationpb.Duration {
 	return durationpb.New(*f.WaitTimeout)
 }
 
-// check refuses limits that are not positive.
+// check refuses limits that are not positive, and costs above a billion dollars.
 func (f *BudgetFlags) check() error {
 	return cmp.Or(
-		bounded("max-tool-calls", f.MaxToolCalls, 1, math.MaxUint32), bounded("max-model-calls", f.MaxModelCalls, 1, math.MaxUint32),
-		bounded("max-tokens", f.MaxTokens, 1, math.MaxUint64), bounded("max-cost", f.MaxCost, 1e-9, 1e9),
-		bounded("max-time", f.MaxTime, 1, math.MaxInt64), bounded("wait-timeout", f.WaitTimeout, 1, math.MaxInt64))
+		checkLimit("max-tool-calls", f.MaxToolCalls, 1, math.MaxUint32), checkLimit("max-model-calls", f.MaxModelCalls, 1, math.MaxUint32),
+		checkLimit("max-tokens", f.MaxTokens, 1, math.MaxUint64), checkLimit("max-cost", f.MaxCost, 1e-9, 1e9),
+		checkLimit("max-time", f.MaxTime, 1, math.MaxInt64), checkLimit("wait-timeout", f.WaitTimeout, 1, math.MaxInt64))
 }
 
-func bounded[T cmp.Ordered](flag string, value *T, least, most T) error {
-	if value != nil && (*value < least || *value > most || *value != *value) { // *value != *value: NaN
-		return ui.Usagef("--%s %v: it must be more than 0", flag, *value).Then("leave --%s out for no bound", flag)
+func checkLimit[T ~uint32 | ~uint64 | ~int64 | ~float64](flag string, value *T, least, most T) error {
+	if value == nil || *value >= least && *value <= most {
+		return nil
 	}
-	return nil
+	text := "more than 0"
+	if *value > most {
+		text = "at most " + strconv.FormatFloat(float64(most), 'f', -1, 64)
+	}
+	return ui.Usagef("--%s %v: it must be %s", flag, *value, text).Then("leave --%s out to set no limit", flag)
 }
 
 // costText formats the usage of a task, such as "3 tool calls, 4 model calls, 512 tokens"; "" if there is none.
@@ -269,14 +273,14 @@ func amounts(tools, models, tokens uint64) string {
 	return strings.Join(parts, ", ")
 }
 
-// bounds describes the task's wait timeout and its policy for unknown outcomes, as far as they are not the defaults.
+// bounds describes the task's wait timeout and its policy for unknown outcomes. It omits defaults.
 func bounds(task *executorv1.Task) string {
 	var parts []string
 	if t := task.GetWaitTimeout().AsDuration(); t > 0 {
-		parts = append(parts, fmt.Sprintf("waits lapse after %s", ui.Duration(t)))
+		parts = append(parts, fmt.Sprintf("waits expire after %s", ui.Duration(t)))
 	}
 	if name := onUnknownName(task.GetOnUnknownOutcome()); name != "ask" {
-		parts = append(parts, name+" if an outcome is not known")
+		parts = append(parts, name+" if an outcome is unknown")
 	}
 	return strings.Join(parts, ", ")
 }

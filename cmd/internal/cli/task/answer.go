@@ -17,7 +17,7 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 )
 
-// The functions below build the answers to waits. The sender adds the ids of the task and the wait.
+// The functions below build answers to waits. The sender adds the ids of the task and the wait.
 
 func approve(inputJSON string, grant *executorv1.Grant) *executorv1.ResumeTaskRequest {
 	return &executorv1.ResumeTaskRequest{Answer: &executorv1.ResumeTaskRequest_Approve{Approve: &executorv1.Approve{InputJson: inputJSON, Grant: grant}}}
@@ -55,11 +55,11 @@ func outputOf(outputJSON string) *executorv1.ResumeTaskRequest {
 	return settle(&executorv1.OutcomeAnswer{Answer: &executorv1.OutcomeAnswer_Output{Output: &executorv1.OutcomeOutput{OutputJson: outputJSON}}})
 }
 
-// compose builds the answer to a wait of a task.
-type compose func(context.Context, *executorv1.Task, *executorv1.Wait) (*executorv1.ResumeTaskRequest, error)
+// answerBuilder builds the answer to a wait of a task.
+type answerBuilder func(context.Context, *executorv1.Task, *executorv1.Wait) (*executorv1.ResumeTaskRequest, error)
 
-// answer answers a wait of one of these kinds and follows the task to its next stop.
-func answer(ctx context.Context, u *ui.UI, s *discover.Session, target AnswerTarget, waitID string, build compose, kinds ...executorv1.WaitKind) error {
+// answer answers a wait of one of these kinds and, without --detach, follows the task to its next stop.
+func answer(ctx context.Context, u *ui.UI, s *discover.Session, target AnswerTarget, waitID string, build answerBuilder, kinds ...executorv1.WaitKind) error {
 	id, err := waitingTaskID(ctx, u, s, target.Task)
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func answer(ctx context.Context, u *ui.UI, s *discover.Session, target AnswerTar
 	if err != nil {
 		return err
 	}
-	if task, err = untilStopped(ctx, u, s, task); err != nil {
+	if task, err = awaitStop(ctx, u, s, task); err != nil {
 		return err
 	}
 	wait, err := openWait(task, waitID, s.Flags(), kinds...)
@@ -88,21 +88,21 @@ func answer(ctx context.Context, u *ui.UI, s *discover.Session, target AnswerTar
 		noteSeen(u, s, id, wait)
 		return showState(u, resumed)
 	}
-	return attend(u, s, id, task.GetLastSeq(), u.Err, s.KnownWorkspace(ctx).Alias).run(ctx)
+	return newWatcher(u, s, id, task.GetLastSeq(), u.Err, s.KnownWorkspace(ctx).Alias).run(ctx)
 }
 
-// patience is how long an answer waits for a running task to ask its question.
-const patience = 30 * time.Second
+// questionTimeout is how long an answering command waits for a running task to ask its question.
+const questionTimeout = 30 * time.Second
 
-// untilStopped returns the task once it waits or has ended. An answer given right after the task's start is meant for its first question.
-func untilStopped(ctx context.Context, u *ui.UI, s *discover.Session, task *executorv1.Task) (*executorv1.Task, error) {
+// awaitStop returns the task once it waits or has ended, or as it is after questionTimeout. An answer given right after the task's start is for its first question.
+func awaitStop(ctx context.Context, u *ui.UI, s *discover.Session, task *executorv1.Task) (*executorv1.Task, error) {
 	if stopped(task) || task.GetCancelRequested() {
 		return task, nil
 	}
 	if !u.JSON {
 		u.Note("task %s has no question yet; waiting for one", ui.ShortID(task.GetId()))
 	}
-	waiting, cancel := context.WithTimeout(ctx, patience)
+	waiting, cancel := context.WithTimeout(ctx, questionTimeout)
 	defer cancel()
 	result, err := await(waiting, s, task, func(*executorv1.Task) bool { return true })
 	if err != nil && ctx.Err() == nil { // the caller reports the task's present state
@@ -124,25 +124,25 @@ func openWait(task *executorv1.Task, waitID, flags string, kinds ...executorv1.W
 	case len(waits) == 0:
 		return nil, ui.Errorf("task %s has no open wait %s", id, ui.Line(waitID)).Then("pawl show %s%s lists its waits", id, flags)
 	case len(fits) == 0:
-		return nil, otherKind(id, waits[0], kinds[0], flags)
+		return nil, wrongKindError(id, waits[0], kinds[0], flags)
 	case len(fits) > 1:
 		return nil, ui.Errorf("task %s has %d open waits: %s", id, len(fits), strings.Join(waitIDs(fits), ", ")).
-			Then("name the wait too; pawl show %s%s shows what each is about", id, flags)
+			Then("name the wait too; pawl show %s%s shows each of them", id, flags)
 	}
 	return fits[0], nil
 }
 
-// otherKind returns an error with the commands that answer a wait.
-func otherKind(id string, wait *executorv1.Wait, want executorv1.WaitKind, flags string) error {
+// wrongKindError returns an error with the commands that answer a wait.
+func wrongKindError(id string, wait *executorv1.Wait, want executorv1.WaitKind, flags string) error {
 	commands := make([]string, 0, 4)
-	for _, w := range ways(id, wait, flags) {
+	for _, w := range nextCommands(id, wait, flags) {
 		commands = append(commands, w.command)
 	}
-	return ui.Errorf("task %s waits %s, not %s", id, waitsTo(wait.GetKind()), waitsTo(want)).Then("%s", strings.Join(commands, ", or "))
+	return ui.Errorf("task %s waits %s, not %s", id, waitPhrase(wait.GetKind()), waitPhrase(want)).Then("%s", strings.Join(commands, ", or "))
 }
 
-// resume sends an answer. If the task will continue inside this process, it checks the task's model first: otherwise the tool would run,
-// and then the task would fail.
+// resume sends an answer. If the task will continue inside this process, it first checks that the task's model works here: otherwise the
+// tool would run, and then the task would fail.
 func resume(ctx context.Context, s *discover.Session, task *executorv1.Task, req *executorv1.ResumeTaskRequest) (*executorv1.Task, error) {
 	if req.GetReject() == nil {
 		if err := usableModel(ctx, s, task); err != nil {
@@ -170,12 +170,12 @@ func showState(u *ui.UI, task *executorv1.Task) error {
 	return u.Result(task, nil, "task %s is %s", ui.ShortID(task.GetId()), u.OutStyle().StatusStyle(ui.StateName(task)))
 }
 
-// answersFile is a file in the data folder. For each task that was answered with --detach it holds the time of the newest wait that the
-// person has seen, because such a command does not show the task's next question.
+// answersFile is a file in the data folder. For each task answered with --detach, it holds the time of the newest wait that the person has
+// seen, because such a command does not show the task's next question.
 const answersFile = "answers.json"
 
-// mostAnswers is the largest number of tasks in the file; the oldest ones are dropped.
-const mostAnswers = 1000
+// maxAnswers is the largest number of tasks in the file; the oldest ones are dropped.
+const maxAnswers = 1000
 
 // readAnswers returns the path and contents of the file. A file that is missing or unreadable counts as empty.
 func readAnswers(s *discover.Session) (path string, answers map[string]time.Time, err error) {
@@ -200,13 +200,13 @@ func noteSeen(u *ui.UI, s *discover.Session, taskID string, waits ...*executorv1
 			}
 		}
 		ids := slices.Sorted(maps.Keys(answers)) // oldest first: an id begins with the time
-		for _, id := range ids[:max(len(ids)-mostAnswers, 0)] {
+		for _, id := range ids[:max(len(ids)-maxAnswers, 0)] {
 			delete(answers, id)
 		}
 		err = cmp.Or(os.MkdirAll(filepath.Dir(path), 0o700), discover.WriteFile(path, func(f *os.File) error { return json.NewEncoder(f).Encode(answers) }))
 	}
 	if err != nil {
-		u.Warn("what the task asks next may be answered unseen: %v", err)
+		u.Warn("the next question of the task may be answered unseen: %v", err)
 	}
 }
 
@@ -217,9 +217,9 @@ func noteShown(u *ui.UI, s *discover.Session, task *executorv1.Task) {
 	}
 }
 
-// shownBefore returns an error if the wait began after the command, or after the newest wait that the person saw of a task answered with
-// --detach. A person who does not name a wait means one that was shown.
-func shownBefore(s *discover.Session, task *executorv1.Task, wait *executorv1.Wait, began time.Time) error {
+// checkShown returns an error if the person cannot have seen the wait: it began after the command, or the task was answered with --detach
+// and the wait is newer than the newest one shown since. A person who does not name a wait means one that was shown.
+func checkShown(s *discover.Session, task *executorv1.Task, wait *executorv1.Wait, began time.Time) error {
 	_, answers, err := readAnswers(s)
 	if err != nil {
 		return err
@@ -229,8 +229,8 @@ func shownBefore(s *discover.Session, task *executorv1.Task, wait *executorv1.Wa
 		return nil
 	}
 	id := ui.ShortID(task.GetId())
-	return ui.Errorf("task %s asks something new, about %s %s: nothing is answered that was not shown", id, ui.Line(wait.GetToolId()), ui.CompactJSON(wait.GetInputJson())).
-		Then("%s", ways(id, wait, s.Flags())[0].command)
+	return ui.Errorf("task %s asks something new, about %s %s; it was not shown, so it is not answered", id, ui.Line(wait.GetToolId()), ui.CompactJSON(wait.GetInputJson())).
+		Then("%s", nextCommands(id, wait, s.Flags())[0].command)
 }
 
 const (
@@ -241,42 +241,42 @@ const (
 	waitInput    = executorv1.WaitKind_WAIT_KIND_INPUT
 )
 
-// waitsTo completes the phrase "task X waits …".
-func waitsTo(kind executorv1.WaitKind) string {
+// waitPhrase completes the phrase "task X waits …".
+func waitPhrase(kind executorv1.WaitKind) string {
 	return cmp.Or(map[executorv1.WaitKind]string{
-		waitParams: "for parameters", waitOutcome: "for a decision on a call whose outcome is unknown", waitPause: "to be unpaused", waitInput: "for what its server asks",
+		waitParams: "for parameters", waitOutcome: "for a decision on a call whose outcome is unknown", waitPause: "to be unpaused", waitInput: "for input to its MCP server",
 	}[kind], "for approval")
 }
 
-// ways returns the commands that answer a wait. It appends flags to each, so that they use the same server.
-func ways(taskID string, wait *executorv1.Wait, flags string) []way {
-	to := func(command, args, means string) way {
-		return way{command: "pawl " + command + " " + taskID + args + flags, means: means}
+// nextCommands returns the commands that answer a wait. It appends flags, with which they reach the same server.
+func nextCommands(taskID string, wait *executorv1.Wait, flags string) []nextCommand {
+	to := func(command, args, means string) nextCommand {
+		return nextCommand{command: "pawl " + command + " " + taskID + args + flags, means: means}
 	}
 	named := " " + wait.GetId()
 	switch wait.GetKind() {
 	case waitParams:
-		return []way{to("params", paramsHint(wait), "")}
+		return []nextCommand{to("params", paramsHint(wait), "")}
 	case waitOutcome:
-		return []way{
+		return []nextCommand{
 			to("outcome", named+" --retry", "call it again; its effect may happen twice"),
-			to("outcome", named+" --output JSON", "it ran, and gave this"),
+			to("outcome", named+" --output JSON", "it ran, with this result"),
 			to("outcome", named+" --skip REASON", "go on without it"),
 			to("reject", named, "cancel the task"),
 		}
 	case waitPause:
-		return []way{to("unpause", "", "")}
+		return []nextCommand{to("unpause", "", "")}
 	case waitInput:
 		if wait.GetUrl() != "" {
-			return []way{to("input", " --done", "you opened it, and did what it asks"), to("input", " --decline", "say no; the tool goes on without")}
+			return []nextCommand{to("input", " --done", "you opened it and did what the page asks"), to("input", " --decline", "decline; the tool goes on without an answer")}
 		}
-		return []way{to("input", paramsHint(wait), ""), to("input", " --decline", "say no; the tool goes on without")}
+		return []nextCommand{to("input", paramsHint(wait), ""), to("input", " --decline", "decline; the tool goes on without an answer")}
 	}
-	return []way{to("approve", named, ""), to("reject", named, "")}
+	return []nextCommand{to("approve", named, ""), to("reject", named, "")}
 }
 
-// which returns the flag --wait ID if several input waits are open.
-func which(task *executorv1.Task, wait *executorv1.Wait) string {
+// waitFlag returns the flag --wait ID if several input waits are open.
+func waitFlag(task *executorv1.Task, wait *executorv1.Wait) string {
 	if wait.GetKind() != waitInput || !slices.ContainsFunc(task.GetWaits(), func(w *executorv1.Wait) bool {
 		return w.GetKind() == waitInput && w.GetId() != wait.GetId()
 	}) {
@@ -285,12 +285,12 @@ func which(task *executorv1.Task, wait *executorv1.Wait) string {
 	return " --wait " + wait.GetId()
 }
 
-// asksFor describes a wait in one line, for output without events.
-func asksFor(wait *executorv1.Wait) string {
+// waitLine describes a wait in one line, for output without events.
+func waitLine(wait *executorv1.Wait) string {
 	if wait.GetKind() == waitPause {
 		return "the task waits to be unpaused"
 	}
-	text := wait.GetToolId() + " waits " + waitsTo(wait.GetKind())
+	text := wait.GetToolId() + " waits " + waitPhrase(wait.GetKind())
 	if wait.GetMessage() != "" {
 		text += ": " + wait.GetMessage()
 	}
@@ -300,64 +300,64 @@ func asksFor(wait *executorv1.Wait) string {
 	return text
 }
 
-// howToGoOn prints the commands that answer the task's waits. The events have shown the waits themselves; with --json, where they went to
-// stdout as JSON, howToGoOn describes them on stderr.
-func howToGoOn(u *ui.UI, s *discover.Session, task *executorv1.Task) {
+// printNextCommands prints the commands that answer the task's waits. The events have shown the waits; with --json they went to stdout, so
+// printNextCommands describes the waits on stderr.
+func printNextCommands(u *ui.UI, s *discover.Session, task *executorv1.Task) {
 	st := u.ErrStyle()
 	lost := false
-	for _, wait := range waits(task) {
+	for _, wait := range openWaits(task) {
 		if u.JSON {
-			u.Eprintf("%s %s\n", st.Yellow("⏸"), ui.Line(asksFor(wait)))
+			u.Eprintf("%s %s\n", st.Yellow("⏸"), ui.Line(waitLine(wait)))
 		}
-		if goesAway(wait, s.Embedded()) {
+		if endsWithCommand(wait, s.Embedded()) {
 			lost = true
 			continue
 		}
 		if input := wait.GetInputJson(); input != "" && input != "{}" && wait.GetKind() != waitInput {
 			u.Eprintf("    input:\n%s\n", ui.PrettyJSON(input, "    "))
 		}
-		u.Eprintf("%s", waysText(st, ways(task.GetId(), wait, which(task, wait)+s.Flags())))
+		u.Eprintf("%s", nextCommandsText(st, nextCommands(task.GetId(), wait, waitFlag(task, wait)+s.Flags())))
 	}
 	if lost {
-		u.Note(tooLate)
+		u.Note(cannotAnswerLater)
 	}
 }
 
-// tooLate explains why a server's question cannot be answered later, and what to do instead.
-const tooLate = "the question ends with this command, because the server that asks runs in it: it cannot be answered later; " +
+// cannotAnswerLater explains why a server's question cannot be answered later, and what to do instead.
+const cannotAnswerLater = "the question ends with this command, because the tool call runs in it: it cannot be answered later; " +
 	"start pawl up in another terminal, and run the task again there"
 
-// goesAway reports whether a question ends with this process, because the call and the server that asks run in it.
-func goesAway(wait *executorv1.Wait, embedded bool) bool {
+// endsWithCommand reports whether a question ends with this process, because the call runs in it.
+func endsWithCommand(wait *executorv1.Wait, embedded bool) bool {
 	return embedded && wait.GetKind() == waitInput
 }
 
-// laterHint prints how to come back to a wait that stays open.
-func laterHint(u *ui.UI, s *discover.Session, taskID string, wait *executorv1.Wait) {
-	if goesAway(wait, s.Embedded()) {
-		u.Note(tooLate)
+// printLaterHint prints how to answer a wait that stays open.
+func printLaterHint(u *ui.UI, s *discover.Session, taskID string, wait *executorv1.Wait) {
+	if endsWithCommand(wait, s.Embedded()) {
+		u.Note(cannotAnswerLater)
 		return
 	}
 	id := ui.ShortID(taskID)
-	u.Note("the task waits; go on with %s, or see pawl show %s%s", ways(id, wait, s.Flags())[0].command, id, s.Flags())
+	u.Note("the task waits; go on with %s, or see pawl show %s%s", nextCommands(id, wait, s.Flags())[0].command, id, s.Flags())
 }
 
-// way is a command that continues a task.
-type way struct {
+// nextCommand is a command that answers a wait.
+type nextCommand struct {
 	command string
 	means   string // its explanation; may be empty
 }
 
-// waysText lists the commands one per line, with their explanations in a second column.
-func waysText(st ui.Style, ways []way) string {
+// nextCommandsText lists the commands one per line, with their explanations in a second column.
+func nextCommandsText(st ui.Style, commands []nextCommand) string {
 	widest := 0
-	for _, w := range ways {
+	for _, w := range commands {
 		if w.means != "" {
 			widest = max(widest, ui.Width(w.command))
 		}
 	}
 	var b strings.Builder
-	for i, w := range ways {
+	for i, w := range commands {
 		head := "        "
 		if i == 0 {
 			head = "  " + st.Dim("next:") + " "
@@ -371,8 +371,8 @@ func waysText(st ui.Style, ways []way) string {
 	return b.String()
 }
 
-// waits returns the task's open waits. A pause requested while another wait is open has no wait of its own, so waits adds one.
-func waits(task *executorv1.Task) []*executorv1.Wait {
+// openWaits returns the task's open waits. A pause requested while another wait is open has no wait of its own, so waits adds one.
+func openWaits(task *executorv1.Task) []*executorv1.Wait {
 	waits := task.GetWaits()
 	pause := func(w *executorv1.Wait) bool { return w.GetKind() == executorv1.WaitKind_WAIT_KIND_PAUSE }
 	if task.GetPauseRequested() && len(waits) > 0 && !slices.ContainsFunc(waits, pause) {
@@ -400,8 +400,8 @@ func paramsHint(wait *executorv1.Wait) string {
 	return b.String()
 }
 
-// asked describes the requested parameters, one line each.
-func asked(wait *executorv1.Wait) []string {
+// paramLines describes the requested parameters, one per line.
+func paramLines(wait *executorv1.Wait) []string {
 	fields, err := ui.Fields(wait.GetParamsSchemaJson())
 	if err != nil || len(fields) == 0 {
 		return []string{ui.Line(wait.GetParamsSchemaJson())}

@@ -16,7 +16,7 @@ import (
 // AnswerTarget names the task to answer. Detach ends the command once the answer is sent.
 type AnswerTarget struct {
 	OneTask
-	Detach bool `short:"d" help:"Answer and leave; do not follow the task to its next stop."`
+	Detach bool `short:"d" help:"Do not follow the task to its next stop."`
 }
 
 // ApproveCmd is `pawl approve`.
@@ -26,8 +26,8 @@ type ApproveCmd struct {
 	Edit  bool   `xor:"input" help:"Change the input in $EDITOR first."`
 	Input string `xor:"input" placeholder:"JSON|@FILE" help:"Run with this input instead."`
 
-	Grant   bool    `help:"Let later calls of this tool run without asking too, for the rest of the task."`
-	MaxRisk *string `enum:"low,medium,high" placeholder:"RISK" help:"With --grant: up to this risk (default: the one that is shown)."`
+	Grant   bool    `help:"Let later calls of this tool in this task run without asking, too."`
+	MaxRisk *string `enum:"low,medium,high" placeholder:"RISK" help:"With --grant: up to this risk (default: the risk of the step)."`
 }
 
 // Run approves.
@@ -37,7 +37,7 @@ func (c *ApproveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 		return err
 	}
 	if c.MaxRisk != nil && !c.Grant {
-		return ui.Usagef("--max-risk says how far --grant goes").Then("add --grant, or leave --max-risk out")
+		return ui.Usagef("--max-risk limits --grant").Then("add --grant, or leave --max-risk out")
 	}
 	var grant *executorv1.Grant
 	if c.Grant {
@@ -49,7 +49,7 @@ func (c *ApproveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 	began := time.Now()
 	return answer(ctx, u, s, c.AnswerTarget, c.Wait, func(ctx context.Context, task *executorv1.Task, wait *executorv1.Wait) (_ *executorv1.ResumeTaskRequest, err error) {
 		if c.Wait == "" && !c.Edit {
-			if err := shownBefore(s, task, wait, began); err != nil {
+			if err := checkShown(s, task, wait, began); err != nil {
 				return nil, err
 			}
 		}
@@ -97,10 +97,10 @@ func (c *RejectCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 // ParamsCmd is `pawl params`.
 type ParamsCmd struct {
 	AnswerTarget
-	Values      []string `arg:"" optional:"" name:"name=value" help:"What was missing, by name."`
+	Values      []string `arg:"" optional:"" name:"name=value" help:"The missing parameters, by name."`
 	Wait        string   `placeholder:"ID" help:"The wait; may be left out if only one is open."`
-	JSONValues  bool     `name:"json-values" help:"Each value is JSON. Without: it is read by what the task asks for."`
-	Description string   `placeholder:"TEXT" help:"The same in your own words, for the planner to read."`
+	JSONValues  bool     `name:"json-values" help:"Read each value as JSON (default: as the type that the task asks for)."`
+	Description string   `placeholder:"TEXT" help:"The parameters in your own words, for the planner."`
 }
 
 // Run supplies parameters.
@@ -120,13 +120,13 @@ func (c *ParamsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 // InputCmd is `pawl input`.
 type InputCmd struct {
 	AnswerTarget
-	Values     []string `arg:"" optional:"" name:"name=value" help:"What is asked for, by name."`
+	Values     []string `arg:"" optional:"" name:"name=value" help:"The requested values, by name."`
 	Wait       string   `placeholder:"ID" help:"The wait; may be left out if only one is open."`
-	JSONValues bool     `name:"json-values" help:"Each value is JSON. Without: it is read by what is asked for."`
+	JSONValues bool     `name:"json-values" help:"Read each value as JSON (default: as the type that the server asks for)."`
 	Content    string   `xor:"input" placeholder:"JSON|@FILE" help:"The whole answer, in place of values."`
-	Done       bool     `xor:"input" help:"You opened the address, and did what it asks."`
-	Decline    bool     `xor:"input" help:"Say no; the tool goes on without."`
-	Dismiss    bool     `xor:"input" help:"Do not decide; the tool goes on without."`
+	Done       bool     `xor:"input" help:"You opened the address and did what the page asks."`
+	Decline    bool     `xor:"input" help:"Decline; the tool goes on without an answer."`
+	Dismiss    bool     `xor:"input" help:"Neither answer nor decline; the tool goes on without an answer."`
 }
 
 // Run answers.
@@ -138,7 +138,7 @@ func (c *InputCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 	given := content != "" || c.Done || c.Decline || c.Dismiss
 	switch {
 	case len(c.Values) > 0 && given:
-		return ui.Usagef("values are an answer of their own").Then("give NAME=VALUE…, or one of --content, --done, --decline and --dismiss")
+		return ui.Usagef("NAME=VALUE cannot be combined with --content, --done, --decline or --dismiss").Then("give either the values or one of the flags")
 	case len(c.Values) == 0 && !given:
 		return ui.Usagef("there is no answer").Then("pawl input TASK NAME=VALUE…, or --content, --done, --decline or --dismiss; pawl show TASK says what is asked for")
 	}
@@ -158,7 +158,7 @@ func (c *InputCmd) answer(wait *executorv1.Wait, content string) (*executorv1.Re
 		if content, err = ui.ObjectOfPairs(wait.GetParamsSchemaJson(), c.Values, c.JSONValues, true); err != nil {
 			return nil, ui.Usagef("%v", err).Then("pawl show %s says what is asked for", c.Task)
 		}
-		fields, _ := ui.Fields(wait.GetParamsSchemaJson()) // it could be read above
+		fields, _ := ui.Fields(wait.GetParamsSchemaJson()) // ObjectOfPairs has read the same schema
 		var missing []string
 		for _, f := range fields {
 			if f.Required && !slices.ContainsFunc(c.Values, func(pair string) bool { return strings.HasPrefix(pair, f.Name+"=") }) {
@@ -166,7 +166,7 @@ func (c *InputCmd) answer(wait *executorv1.Wait, content string) (*executorv1.Re
 			}
 		}
 		if len(missing) > 0 {
-			return nil, ui.Usagef("%s: required, and not given", strings.Join(missing, ", ")).
+			return nil, ui.Usagef("required values are missing: %s", strings.Join(missing, ", ")).
 				Then("pawl input %s%s; pawl show %[1]s says what is asked for", c.Task, paramsHint(wait))
 		}
 	}
@@ -178,7 +178,7 @@ type OutcomeCmd struct {
 	AnswerTarget
 	Wait   string  `arg:"" optional:"" help:"The wait; may be left out if only one is open."`
 	Retry  bool    `xor:"outcome" help:"Call again with the same input: the effect may happen twice."`
-	Output string  `xor:"outcome" placeholder:"JSON|@FILE" help:"It ran, and this is what it gave: an object whose message is the text."`
+	Output string  `xor:"outcome" placeholder:"JSON|@FILE" help:"The call ran, with this result: an object whose message is the text."`
 	Skip   *string `xor:"outcome" placeholder:"REASON" help:"Go on without it; its outcome stays unknown."`
 }
 
@@ -191,7 +191,7 @@ func (c *OutcomeCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 	began := time.Now()
 	return answer(ctx, u, s, c.AnswerTarget, c.Wait, func(_ context.Context, task *executorv1.Task, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
 		if c.Wait == "" {
-			err = shownBefore(s, task, wait, began)
+			err = checkShown(s, task, wait, began)
 		}
 		return settled, err
 	}, waitOutcome)

@@ -24,8 +24,8 @@ var ErrCancel = errors.New("the task is to be cancelled")
 // detach is the choice that leaves a wait open.
 var detach = ui.Choice{Word: "detach", Also: []string{"q", "quit"}, Means: "leave the question open and end this command"}
 
-// Ask asks for the answer to a wait and returns it without the task's id. It returns nil if the wait stays open, as at the end of the
-// input, and ErrCancel if the person wants to cancel the task.
+// Ask asks for the answer to a wait and returns it without the task's id. It returns nil if the wait stays open, for example at the end of
+// the input, and ErrCancel if the person wants to cancel the task.
 func (p Asker) Ask(ctx context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
 	ask := map[executorv1.WaitKind]func(context.Context, *executorv1.Wait) (*executorv1.ResumeTaskRequest, error){
 		waitApproval: p.approval, waitParams: p.params, waitOutcome: p.outcome, waitInput: p.input, waitPause: p.paused,
@@ -45,11 +45,11 @@ func (p Asker) Ask(ctx context.Context, wait *executorv1.Wait) (*executorv1.Resu
 	return req, nil
 }
 
-// approval shows the exact call, asks whether it may run, and lets the person edit its input. In this and the following methods a nil
-// request leaves the wait open.
+// approval shows the exact call, asks whether it may run, and lets the person edit its input. Like the following methods, it returns nil to
+// leave the wait open.
 func (p Asker) approval(ctx context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
 	tool := p.Tool(wait.GetToolId())
-	p.Print("    %s\n", p.Style.Dim(tool+" would run with"))
+	p.Print("    %s\n", p.Style.Dim(tool+" is to run with"))
 	p.Print("%s\n", ui.PrettyJSON(wait.GetInputJson(), "    "))
 	p.Lapses(wait.GetDeadline())
 	for edited := ""; ; {
@@ -66,12 +66,12 @@ func (p Asker) approval(ctx context.Context, wait *executorv1.Wait) (*executorv1
 		}
 		switch word {
 		case "approve":
-			if yes, err := p.sure(ctx, wait, "approve"); err != nil || yes {
+			if yes, err := p.confirmRisk(ctx, wait, "approve"); err != nil || yes {
 				return approve(edited, nil), err
 			}
 		case "grant":
 			p.Print("    %s\n", p.Style.Yellow("later calls of "+tool+" in this task will run without asking"+upTo(wait)))
-			if yes, err := p.sure(ctx, wait, "approve them all"); err != nil || yes {
+			if yes, err := p.confirmRisk(ctx, wait, "approve them all"); err != nil || yes {
 				return approve(edited, &executorv1.Grant{MaxRisk: wait.GetRisk().GetLevel()}), err
 			}
 		case "edit":
@@ -99,8 +99,8 @@ func upTo(wait *executorv1.Wait) string {
 	return ""
 }
 
-// sure asks the person to type yes if the step's risk is high.
-func (p Asker) sure(ctx context.Context, wait *executorv1.Wait, what string) (bool, error) {
+// confirmRisk asks the person to type yes if the step's risk is high.
+func (p Asker) confirmRisk(ctx context.Context, wait *executorv1.Wait, what string) (bool, error) {
 	if wait.GetRisk().GetLevel() != commonv1.RiskLevel_RISK_LEVEL_HIGH {
 		return true, nil
 	}
@@ -109,11 +109,11 @@ func (p Asker) sure(ctx context.Context, wait *executorv1.Wait, what string) (bo
 }
 
 func (p Asker) reject(ctx context.Context) (*executorv1.ResumeTaskRequest, error) {
-	reason, err := p.why(ctx)
+	reason, err := p.reason(ctx)
 	return reject(reason), err
 }
 
-func (p Asker) why(ctx context.Context) (string, error) {
+func (p Asker) reason(ctx context.Context) (string, error) {
 	return p.Read(ctx, "    why (may be empty): ")
 }
 
@@ -135,10 +135,10 @@ func (p Asker) input(ctx context.Context, wait *executorv1.Wait) (*executorv1.Re
 // outcome asks how a call with an unknown outcome ended. Each choice explains its risk.
 func (p Asker) outcome(ctx context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
 	p.Print("    %s\n%s\n", p.Style.Dim(p.Tool(wait.GetToolId())+" was called with"), ui.PrettyJSON(wait.GetInputJson(), "    "))
-	p.Print("    %s\n", p.Style.Red("it may have had its effect, and it may not: look before you answer"))
+	p.Print("    %s\n", p.Style.Red("it may have had its effect or not: look before you answer"))
 	choices := []ui.Choice{
 		{Word: "retry", Means: "call it again with the same input; the effect may happen twice"},
-		{Word: "output", Means: "it ran, and you say what it gave"},
+		{Word: "output", Means: "it ran; you enter its result"},
 		{Word: "skip", Means: "go on without it; its outcome stays unknown"},
 		{Word: "cancel", Means: "end the task"},
 	}
@@ -161,7 +161,7 @@ func (p Asker) outcome(ctx context.Context, wait *executorv1.Wait) (*executorv1.
 				return outputOf(output), err
 			}
 		case "skip":
-			reason, err := p.why(ctx)
+			reason, err := p.reason(ctx)
 			return skip(reason), err
 		case "cancel":
 			return p.reject(ctx)
@@ -174,7 +174,7 @@ func (p Asker) outcome(ctx context.Context, wait *executorv1.Wait) (*executorv1.
 // output reads the tool's result. A JSON object is used as it is; any other text becomes the output's message. It returns "" if there is
 // no usable result.
 func (p Asker) output(ctx context.Context) (string, error) {
-	text, err := p.Read(ctx, "    what it gave, as text or as a JSON object (empty: another answer): ")
+	text, err := p.Read(ctx, "    its result, as text or as a JSON object (empty: choose again): ")
 	if err != nil || text == "" {
 		return "", err
 	}
@@ -220,8 +220,8 @@ func (p Asker) params(ctx context.Context, wait *executorv1.Wait) (*executorv1.R
 	_ = json.Unmarshal([]byte(wait.GetInputJson()), &have) // an input that is not an object has none of the parameters
 	object := map[string]json.RawMessage{}
 	for _, f := range fields {
-		_, there := have[f.Name]
-		value, err := p.field(ctx, f, f.Required && !there)
+		_, given := have[f.Name]
+		value, err := p.field(ctx, f, f.Required && !given)
 		if err != nil {
 			return nil, err
 		}

@@ -19,7 +19,7 @@ import (
 type StopFlags struct {
 	OneTask
 	Reason string `placeholder:"TEXT" help:"Why; kept with the task."`
-	Detach bool   `short:"d" help:"Do not wait for a running call to come back."`
+	Detach bool   `short:"d" help:"Do not wait for a running call to end."`
 }
 
 // CancelCmd is `pawl cancel`.
@@ -41,14 +41,14 @@ func (c *CancelCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 	st, id, state := u.OutStyle(), ui.ShortID(task.GetId()), ui.StatusName(task.GetStatus())
 	switch {
 	case before.GetEndTime() != nil:
-		u.Printf("task %s had ended before: %s\n", id, st.StatusStyle(state))
+		u.Printf("task %s had already ended: %s\n", id, st.StatusStyle(state))
 	case task.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_CANCELLED:
 		u.Printf("%s task %s is cancelled\n", st.Yellow("⊘"), id)
 	case task.GetEndTime() != nil:
 		u.Printf("task %s ended before it could be cancelled: %s\n", id, st.StatusStyle(state))
 		return ui.Exit(ui.Failed)
 	default:
-		u.Printf("task %s ends when its running call has come back\n", id)
+		u.Printf("task %s ends when its running call ends\n", id)
 	}
 	return nil
 }
@@ -65,7 +65,7 @@ func (c *PauseCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 	task, err := s.Tasks.PauseTask(ctx, &executorv1.PauseTaskRequest{Id: id, Reason: c.Reason})
 	if err == nil && !c.Detach && !stopped(task) {
 		if !u.JSON {
-			u.Note("waiting for %s; nothing new is begun (Ctrl-C leaves, and the task pauses all the same)", underWay(task))
+			u.Note("waiting for %s; nothing new starts (Ctrl-C leaves, and the task still pauses)", runningCalls(task))
 		}
 		task, err = await(ctx, s, task, func(t *executorv1.Task) bool { return stopped(t) || !t.GetPauseRequested() })
 	}
@@ -83,7 +83,7 @@ func (c *PauseCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 		u.Printf("%s task %s is paused\n", st.Yellow("⏸"), id)
 		u.Note("pawl unpause %s%s lets it go on", id, s.Flags())
 	default:
-		u.Printf("task %s pauses when its running call has come back\n", id)
+		u.Printf("task %s pauses when its running call ends\n", id)
 	}
 	return nil
 }
@@ -93,8 +93,8 @@ func stopped(task *executorv1.Task) bool {
 	return task.GetEndTime() != nil || task.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
 }
 
-// underWay names the calls that a pause waits for.
-func underWay(task *executorv1.Task) string {
+// runningCalls names the calls that a pause waits for.
+func runningCalls(task *executorv1.Task) string {
 	var tools []string
 	for _, step := range task.GetActiveSteps() {
 		if step.GetStatus() == executorv1.StepStatus_STEP_STATUS_RUNNING {
@@ -102,7 +102,7 @@ func underWay(task *executorv1.Task) string {
 		}
 	}
 	if len(tools) == 0 {
-		return "what is under way"
+		return "the current work"
 	}
 	return "the running call of " + strings.Join(tools, ", ")
 }
@@ -129,8 +129,8 @@ func (c *UnpauseCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 	case c.Detach:
 		return showState(u, task)
 	}
-	t := attend(u, s, task.GetId(), before.GetLastSeq(), u.Err, s.KnownWorkspace(ctx).Alias)
-	t.open, t.until = waitIDs(task.GetWaits()), task.GetLastSeq() // no new event announces waits that were open before the pause
+	t := newWatcher(u, s, task.GetId(), before.GetLastSeq(), u.Err, s.KnownWorkspace(ctx).Alias)
+	t.openWaits, t.waitsSeq = waitIDs(task.GetWaits()), task.GetLastSeq() // no new event announces waits that were open before the pause
 	return t.run(ctx)
 }
 
@@ -160,7 +160,7 @@ func (c *DeleteCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 		}
 	}
 	deleted := []string{}
-	var only error
+	var single error // the error of the only task
 	for _, id := range ids {
 		_, err := s.Tasks.DeleteTask(ctx, &executorv1.DeleteTaskRequest{Id: id})
 		switch {
@@ -168,7 +168,7 @@ func (c *DeleteCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 			deleted = append(deleted, id)
 			u.Say("task %s is deleted", ui.ShortID(id))
 		case len(ids) == 1:
-			only = err
+			single = err
 		default:
 			u.Warn("task %s: %s", ui.ShortID(id), ui.AsError(err).Message)
 		}
@@ -178,16 +178,16 @@ func (c *DeleteCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 			return err
 		}
 	}
-	if failed := len(ids) - len(deleted); failed > 0 && only == nil {
+	if failed := len(ids) - len(deleted); failed > 0 && single == nil {
 		return ui.Errorf("%d of %d tasks are not deleted", failed, len(ids))
 	}
-	return only
+	return single
 }
 
 // ExportCmd is `pawl export`.
 type ExportCmd struct {
 	OneTask
-	Output string `short:"o" type:"path" placeholder:"FILE" help:"Write it to this file, which appears once it is whole (default: standard output)."`
+	Output string `short:"o" type:"path" placeholder:"FILE" help:"Write to this file, which appears once it is complete (default: standard output)."`
 }
 
 // Run exports a task.

@@ -21,17 +21,17 @@ type EventsConfig struct {
 	Style          ui.Style
 
 	Columns func() int                 // of the terminal; 0 if there is none
-	Alias   func(toolID string) string // returns the tool's name for the user; nil: its id
+	Alias   func(toolID string) string // returns a tool's name for the user; nil: the tool's id
 }
 
-// Events shows a task's events as they come. It is used by one goroutine.
+// Events shows a task's events as they come. Only one goroutine may use it.
 type Events struct {
 	cfg   EventsConfig
 	live  ui.LiveLine
 	steps map[string]*stepView
 	order []string // running steps, oldest first
 
-	named      bool      // the flow's name was shown
+	named      bool      // the flow's name has been shown
 	first      time.Time // of the first event, if fromStart
 	fromStart  bool
 	toolSteps  int
@@ -39,7 +39,7 @@ type Events struct {
 	failure    string          // why the newest step failed
 	answer     answerView
 	last       *executorv1.ExecutorEvent
-	quietSince time.Time // start of the quiet time; zero until the first tick in it
+	quietSince time.Time // first tick since the last event; zero before it
 }
 
 // stepView is the display state of a step that is not finished.
@@ -49,7 +49,7 @@ type stepView struct {
 	started               time.Time
 	asked                 time.Time // when the person was asked for input; zero while the call runs
 	attempt               uint32
-	announced             bool // the log has a line for the running step
+	announced             bool // the log has a line that the step runs
 }
 
 // NewEvents returns an Events that has shown nothing yet.
@@ -69,7 +69,7 @@ func (e *Events) Event(ev *executorv1.ExecutorEvent) {
 		e.first, e.fromStart = ev.GetTime().AsTime(), true
 	}
 	e.last = ev
-	e.heard()
+	e.endQuiet()
 	switch ev.GetType() {
 	case executorv1.EventType_EVENT_TYPE_STEP_ERROR:
 		e.failed[ev.GetFlow().GetStepId()] = true
@@ -88,7 +88,7 @@ func (e *Events) Event(ev *executorv1.ExecutorEvent) {
 	case *executorv1.ExecutorEvent_FlowSuccess:
 		e.live.Clear()
 		e.answer.complete(e.cfg, p.FlowSuccess)
-		e.answered()
+		e.printDone()
 	case *executorv1.ExecutorEvent_FlowFailed:
 		if f := p.FlowFailed; f.GetAnswerId() != "" {
 			e.live.Clear()
@@ -134,6 +134,7 @@ func (e *Events) Suspend() {
 // slowStepDelay is the delay before a non-interactive log reports a running step.
 const slowStepDelay = 2 * time.Second
 
+// announce logs the steps that have run for slowStepDelay, once each.
 func (e *Events) announce(now time.Time) {
 	for _, id := range e.order {
 		s := e.steps[id]
@@ -171,8 +172,8 @@ func (e *Events) line(format string, args ...any) {
 	ui.Put(e.cfg.Log, fmt.Sprintf(format, args...)+"\n")
 }
 
-// answered prints the closing line of a task with an answer, and how many steps failed.
-func (e *Events) answered() {
+// printDone prints the closing line of a task with an answer, and how many steps failed.
+func (e *Events) printDone() {
 	switch {
 	case len(e.failed) == 0:
 		e.closing(e.cfg.Style.Green("✓")+" ", "done · ")
@@ -205,6 +206,7 @@ func (e *Events) took() time.Duration {
 	return e.last.GetUsage().GetElapsed().AsDuration()
 }
 
+// because returns ": reason", or "" without a reason.
 func because(reason string) string {
 	if reason == "" {
 		return ""
@@ -245,15 +247,15 @@ func (e *Events) quiet(now time.Time) {
 	}
 }
 
-// heard ends a quiet time, because an event came.
-func (e *Events) heard() {
+// endQuiet ends a quiet time, because an event came.
+func (e *Events) endQuiet() {
 	e.quietSince = time.Time{}
 	if len(e.order) == 0 {
 		e.live.Clear()
 	}
 }
 
-// awaited returns what a task waits for after the last event; empty if it waits for a person or for nothing.
+// awaited returns what a task waits for after the last event; "" if it waits for a person or for nothing.
 func (e *Events) awaited() string {
 	if e.last == nil {
 		return ""
@@ -264,7 +266,7 @@ func (e *Events) awaited() string {
 		return ""
 	}
 	if e.fromStart && !e.named {
-		return "the MCP servers' tools and the first step"
+		return "the tools of the MCP servers and the first step"
 	}
 	return "the planner"
 }

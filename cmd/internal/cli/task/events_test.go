@@ -72,7 +72,7 @@ var stories = map[string][]*executorv1.ExecutorEvent{
 		clitest.AskInput("s1", write, "b", "sign in", "https://example.com/sign-in"),
 		clitest.Stop("a", "b"),
 		clitest.Status("declined"),
-		clitest.GoesOn("s1", write, "answered"),
+		clitest.Continue("s1", write, "answered"),
 		clitest.StepOutput("s1", write),
 	},
 	"params": { // A16

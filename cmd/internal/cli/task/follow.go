@@ -19,8 +19,8 @@ type Item struct {
 	Err   error
 }
 
-// futile is the number of streams in a row that may end without a new event.
-const futile = 5
+// maxFutileStreams is how many streams in a row may end without a new event.
+const maxFutileStreams = 5
 
 // Follow sends the events of a task after a sequence number, each exactly once, and reconnects as needed. It closes the channel after the
 // task's last event (at once if after is that event's number), after an Item with an error, or when ctx is done.
@@ -35,8 +35,8 @@ func Follow(ctx context.Context, s *discover.Session, taskID string, after uint6
 	return f.out
 }
 
-// last reports whether ev is the last event of its task.
-func last(ev *executorv1.ExecutorEvent) bool {
+// isLast reports whether ev is the last event of its task.
+func isLast(ev *executorv1.ExecutorEvent) bool {
 	switch ev.GetType() {
 	case executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS, executorv1.EventType_EVENT_TYPE_FLOW_FAILED,
 		executorv1.EventType_EVENT_TYPE_FLOW_CANCEL:
@@ -75,8 +75,8 @@ func (f *follower) run(ctx context.Context) error {
 		if f.seq > before {
 			n = 0
 		}
-		if n == futile {
-			return ui.Errorf("the event stream of task %s broke off %d times without a new event", f.id, futile).
+		if n == maxFutileStreams {
+			return ui.Errorf("the event stream of task %s broke off %d times without a new event", f.id, maxFutileStreams).
 				Then("pawl watch %s --after %d%s", f.id, f.seq, f.s.Flags())
 		}
 		if err != nil {
@@ -85,7 +85,7 @@ func (f *follower) run(ctx context.Context) error {
 			}
 			continue
 		}
-		select { // a server that ended the stream without an error may still be there
+		select { // the stream ended without an error, so the server may still run
 		case <-ctx.Done():
 		case <-time.After(time.Duration(n) * 100 * time.Millisecond):
 		}
@@ -118,12 +118,13 @@ func (f *follower) stream(ctx context.Context, conn grpc.ClientConnInterface) (e
 		if !f.send(ctx, Item{Event: ev}) {
 			return false, ctx.Err()
 		}
-		if last(ev) {
+		if isLast(ev) {
 			return true, nil
 		}
 	}
 }
 
+// send passes an item on, and reports false if ctx ended first.
 func (f *follower) send(ctx context.Context, item Item) bool {
 	select {
 	case f.out <- item:

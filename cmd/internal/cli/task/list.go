@@ -22,8 +22,8 @@ type TasksCmd struct {
 	Status       []string `enum:"new,queued,running,pausing,paused,waiting,done,failed,cancelled" placeholder:"S" help:"Only tasks in this state (repeatable): ${enum}."`
 	Agent        string   `complete:"agent" placeholder:"ID" help:"Only tasks of this agent."`
 	Conversation string   `placeholder:"ID" help:"Only tasks of this conversation."`
-	Limit        int32    `short:"n" default:"20" help:"At most this many."`
-	PageToken    string   `placeholder:"T" help:"Go on where a list ended."`
+	Limit        int32    `short:"n" default:"20" placeholder:"N" help:"List at most N tasks (default ${default})."`
+	PageToken    string   `placeholder:"T" help:"Continue a list; the note at its end has the token."`
 }
 
 // Run lists tasks, newest first.
@@ -68,8 +68,8 @@ func (c *TasksCmd) request() (*executorv1.ListTasksRequest, error) {
 	return req, nil
 }
 
-// list returns the tasks in the requested states. It filters the pages itself, because some states (queued, paused) are part of a wider
-// status for the server.
+// list returns the tasks in the requested states. It filters the pages itself, because the server knows only statuses, and some states
+// (queued, paused) are parts of one.
 func (c *TasksCmd) list(ctx context.Context, s *discover.Session, req *executorv1.ListTasksRequest) (*executorv1.ListTasksResponse, error) {
 	list := &executorv1.ListTasksResponse{}
 	for {
@@ -134,7 +134,7 @@ func showJSON(u *ui.UI, task *executorv1.Task, steps []*executorv1.Step) (err er
 // WatchCmd is `pawl watch`.
 type WatchCmd struct {
 	OneTask
-	After uint64 `placeholder:"N" help:"Begin after this event."`
+	After uint64 `placeholder:"N" help:"Begin after the event with this number."`
 }
 
 // Run follows a task.
@@ -143,15 +143,15 @@ func (c *WatchCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 	if err != nil {
 		return err
 	}
-	t := attend(u, s, id, c.After, u.Out, s.KnownWorkspace(ctx).Alias)
-	t.past = true
+	t := newWatcher(u, s, id, c.After, u.Out, s.KnownWorkspace(ctx).Alias)
+	t.keepWatching = true
 	return t.run(ctx)
 }
 
 const (
-	lastTask   = "last" // the newest task
-	minRef     = 6      // characters of an id that may stand for it
-	searchMost = 10_000 // tasks that search reads
+	lastTask    = "last" // the newest task
+	minRef      = 6      // characters of an id that may stand for it
+	maxSearched = 10_000 // tasks that search looks at
 )
 
 // OneTask names the task of a command.
@@ -204,7 +204,7 @@ func newestTask(ctx context.Context, s *discover.Session, states ...executorv1.E
 
 var errNoTask = ui.Errorf("there is no task yet").Then(`pawl run "what you want"`)
 
-// waitingTaskID is taskID for commands that answer: "last" means the newest task that waits, if one does.
+// waitingTaskID is taskID for commands that answer: "last" means the newest task that waits, or the newest task if none waits.
 func waitingTaskID(ctx context.Context, u *ui.UI, s *discover.Session, ref string) (string, error) {
 	if ref != lastTask {
 		return taskID(ctx, s, ref)
@@ -223,11 +223,11 @@ func waitingTaskID(ctx context.Context, u *ui.UI, s *discover.Session, ref strin
 	return waiting.GetId(), err
 }
 
-// search returns the id of the only task whose id begins or ends with ref.
+// search returns the id of the only task whose id begins or ends with ref. It looks at the newest maxSearched tasks.
 func search(ctx context.Context, s *discover.Session, ref string) (string, error) {
 	var found []string
 	req := &executorv1.ListTasksRequest{PageSize: 1000}
-	for seen := 0; seen < searchMost; {
+	for seen := 0; seen < maxSearched; {
 		list, err := s.Tasks.ListTasks(ctx, req)
 		if err != nil {
 			return "", err
@@ -249,7 +249,7 @@ func search(ctx context.Context, s *discover.Session, ref string) (string, error
 		return found[0], nil
 	}
 	return "", ui.Errorf("%q names %d tasks: %s", ref, len(found), strings.Join(found[:min(len(found), 5)], ", ")).
-		Then("give more of the id; its end tells tasks apart best")
+		Then("give more of the id; its end differs most")
 }
 
 // detail builds the text of `pawl show`: a task's head, steps, waits and answer.
@@ -275,7 +275,7 @@ func (d *detail) text(steps []*executorv1.Step) string {
 			d.step(s)
 		}
 	}
-	for _, wait := range waits(d.task) {
+	for _, wait := range openWaits(d.task) {
 		d.wait(wait)
 	}
 	if e := d.task.GetError(); e != nil {
@@ -314,7 +314,7 @@ func (d *detail) head() {
 func (d *detail) state() string {
 	state := d.st.StatusStyle(ui.StateName(d.task))
 	if d.task.GetCancelRequested() && d.task.GetEndTime() == nil {
-		state += d.st.Dim(", cancellation was asked for")
+		state += d.st.Dim(", cancellation was requested")
 	}
 	return state
 }
@@ -355,7 +355,7 @@ func (d *detail) step(s *executorv1.Step) {
 	}
 }
 
-// outputText returns the message of a step's output, which is what the planner reads, or the output as JSON if it has none.
+// outputText returns the message of a step's output, which the planner reads, or the output as JSON if it has no message.
 func outputText(raw string) string {
 	var output struct {
 		Message string `json:"message"`
@@ -375,12 +375,12 @@ func (d *detail) wait(wait *executorv1.Wait) {
 	}
 	d.block(st.Dim("open  "), ui.Line(wait.GetUrl()))
 	if kind := wait.GetKind(); kind == executorv1.WaitKind_WAIT_KIND_PARAMS || kind == executorv1.WaitKind_WAIT_KIND_INPUT && wait.GetUrl() == "" {
-		d.block(st.Dim("asked "), indent(strings.Join(asked(wait), "\n")))
+		d.block(st.Dim("asked "), indent(strings.Join(paramLines(wait), "\n")))
 	}
 	if wait.GetDeadline() != nil {
 		d.block(st.Dim("lapses"), "in "+ui.Duration(wait.GetDeadline().AsTime().Sub(d.now)))
 	}
-	d.WriteString(waysText(st, ways(ui.ShortID(d.task.GetId()), wait, which(d.task, wait)+d.flags)))
+	d.WriteString(nextCommandsText(st, nextCommands(ui.ShortID(d.task.GetId()), wait, waitFlag(d.task, wait)+d.flags)))
 }
 
 func (d *detail) asks(wait *executorv1.Wait) string {

@@ -19,7 +19,7 @@ func TestQuiet(t *testing.T) {
 		events []*executorv1.ExecutorEvent
 		want   string
 	}{
-		"tools":   {[]*executorv1.ExecutorEvent{clitest.Status("")}, "waiting for the MCP servers' tools and the first step · 2"},
+		"tools":   {[]*executorv1.ExecutorEvent{clitest.Status("")}, "waiting for the tools of the MCP servers and the first step · 2"},
 		"planner": {[]*executorv1.ExecutorEvent{started}, "waiting for the planner · 2"},
 		"next":    {[]*executorv1.ExecutorEvent{started, clitest.StepInit("s1", search), clitest.StepInput("s1", search, "{}", 1), clitest.StepOutput("s1", search)}, "waiting for the planner · 2"},
 		"people":  {[]*executorv1.ExecutorEvent{started, clitest.Stop("s1")}, ""},

@@ -24,10 +24,10 @@ import (
 
 // RunCmd is `pawl run`.
 type RunCmd struct {
-	Goal string `arg:"" optional:"" help:"What you want, in plain words. May be left out if a playbook has one."`
+	Goal string `arg:"" optional:"" help:"What you want, in plain words. Optional if the playbook has a goal."`
 
 	Auto         bool     `help:"Ask by risk only: steps that only read run without approval. Default: the agent's policy, else every step needs approval."`
-	MCP          []string `name:"mcp" sep:"none" complete:"server" placeholder:"ID" help:"Use exactly these MCP servers (repeatable). The id workspace means the folder's own."`
+	MCP          []string `name:"mcp" sep:"none" complete:"server" placeholder:"ID" help:"Use this MCP server, and no others than those named (repeatable). The id workspace stands for the folder's own server."`
 	Playbook     string   `type:"existingfile" placeholder:"FILE" help:"Follow the steps of this YAML file; - is standard input."`
 	Input        []string `xor:"inputs" sep:"none" placeholder:"NAME=VALUE" help:"An input of the playbook (repeatable)."`
 	Inputs       string   `xor:"inputs" placeholder:"JSON" help:"All inputs of the playbook as a JSON object."`
@@ -35,9 +35,9 @@ type RunCmd struct {
 	Conversation string   `placeholder:"ID" help:"Continue a conversation; if one of its tasks is waiting, it is cancelled."`
 	Language     *string  `enum:"zh,en" placeholder:"zh|en" help:"Language of the answer: zh or en (default: Chinese if your locale is Chinese, else as the goal is written)."`
 	Model        string   `complete:"model" placeholder:"NAME" help:"Plan with this model (pawl models lists them)."`
-	Workspace    string   `xor:"workspace" type:"existingdir" placeholder:"DIR" help:"Folder that tools may read (default: the current one, unless a key is used)."`
+	Workspace    string   `xor:"workspace" type:"existingdir" placeholder:"DIR" help:"Folder that tools may read (default: the current one, unless an API key is used)."`
 	NoWorkspace  bool     `xor:"workspace" help:"Give the task no folder."`
-	RequestID    string   `name:"request-id" placeholder:"ID" help:"Makes the command repeatable: the same id shows the same task again."`
+	RequestID    string   `name:"request-id" placeholder:"ID" help:"Makes the command repeatable: with the same id it follows the same task instead of creating another."`
 	Detach       bool     `short:"d" help:"Print the task's id and do not wait for it."`
 
 	BudgetFlags
@@ -56,7 +56,7 @@ func (c *RunCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	if err != nil {
 		return err
 	}
-	task, err := admitted(ctx, u, func(ctx context.Context) (*executorv1.Task, error) { return s.Tasks.CreateTask(ctx, req) })
+	task, err := retryRateLimited(ctx, u, func(ctx context.Context) (*executorv1.Task, error) { return s.Tasks.CreateTask(ctx, req) })
 	if err != nil {
 		return err
 	}
@@ -66,8 +66,8 @@ func (c *RunCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	if !u.JSON {
 		notePlanner(u, task.GetModel())
 	}
-	t := attend(u, s, task.GetId(), 0, u.Err, folder.Alias)
-	t.owned = true
+	t := newWatcher(u, s, task.GetId(), 0, u.Err, folder.Alias)
+	t.cancelOnInterrupt = true
 	return t.run(ctx)
 }
 
@@ -77,11 +77,11 @@ func notePlanner(u *ui.UI, model string) {
 	switch {
 	case model == "", model == "playbook":
 	case model != "offline":
-		u.Note("%s plans", model)
+		u.Note("planning with %s", model)
 	case u.Getenv("OPENAI_API_KEY") != "" || u.Getenv("ANTHROPIC_API_KEY") != "":
-		u.Note("offline plans, without a language model, although a provider's key is set; choose one with --model openai:MODEL or anthropic:MODEL, or PAWL_MODEL")
+		u.Note("planning offline, without a language model, although a provider's key is set; choose a model with --model openai:MODEL or anthropic:MODEL, or PAWL_MODEL")
 	default:
-		u.Note("offline plans, without a language model; --model NAME chooses one")
+		u.Note("planning offline, without a language model; --model NAME chooses one")
 	}
 }
 
@@ -111,7 +111,7 @@ func (c *RunCmd) request(u *ui.UI) (*executorv1.CreateTaskRequest, error) {
 		return nil, ui.Usagef("there is no goal").Then(`pawl run "what you want", or pawl run --playbook FILE`)
 	}
 	if req.RequestId == "" {
-		req.RequestId = uuid.NewString() // so that creating it again after a lost connection is harmless
+		req.RequestId = uuid.NewString() // so that a retry after a lost connection creates no second task
 	}
 	return req, nil
 }
@@ -163,22 +163,22 @@ func language(name *string, getenv func(string) string) commonv1.Language {
 }
 
 const (
-	// mostLimited is the longest time that a command waits in all for the rate limit.
-	mostLimited = 2 * time.Minute
-	// leastLimited is the shortest pause before a retry.
-	leastLimited = 100 * time.Millisecond
+	// maxRateLimitWait bounds the total time that a command waits because of the rate limit.
+	maxRateLimitWait = 2 * time.Minute
+	// minRetryPause is the shortest pause before a retry.
+	minRetryPause = 100 * time.Millisecond
 )
 
-// admitted makes a call that starts a task. If the call is rate-limited, it waits as long as the error says and tries again, up to
-// mostLimited in all. An interrupt ends the wait.
-func admitted[T any](ctx context.Context, u *ui.UI, call func(context.Context) (T, error)) (T, error) {
+// retryRateLimited makes a call that starts a task. If the call is rate-limited, it waits as long as the error says and tries again, for at
+// most maxRateLimitWait in all. An interrupt ends the wait.
+func retryRateLimited[T any](ctx context.Context, u *ui.UI, call func(context.Context) (T, error)) (T, error) {
 	for waited := time.Duration(0); ; {
 		result, err := call(ctx)
 		if errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_RATE_LIMITED {
 			return result, err
 		}
-		pause := max(errs.From(err).RetryAfter, leastLimited)
-		if waited+pause > mostLimited {
+		pause := max(errs.From(err).RetryAfter, minRetryPause)
+		if waited+pause > maxRateLimitWait {
 			return result, err
 		}
 		if waited == 0 {
@@ -196,9 +196,9 @@ func admitted[T any](ctx context.Context, u *ui.UI, call func(context.Context) (
 // ForkCmd is `pawl fork`.
 type ForkCmd struct {
 	OneTask
-	At        *uint64 `placeholder:"SEQ" help:"Keep what happened up to this event, the end of a step (default: the newest step that went well)."`
-	Goal      string  `placeholder:"TEXT" help:"What the new task shall do (default: what the old one should)."`
-	RequestID string  `name:"request-id" placeholder:"ID" help:"Makes the command repeatable: the same id shows the same task again."`
+	At        *uint64 `placeholder:"SEQ" help:"Keep the steps up to this event, which must end a step (default: the newest step; if the old task did not succeed, the newest step that did)."`
+	Goal      string  `placeholder:"TEXT" help:"The goal of the new task (default: that of the old task)."`
+	RequestID string  `name:"request-id" placeholder:"ID" help:"Makes the command repeatable: with the same id it follows the same task instead of creating another."`
 	Detach    bool    `short:"d" help:"Print the new task's id and do not wait for it."`
 	BudgetFlags
 }
@@ -208,7 +208,7 @@ func (c *ForkCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 	if err := c.check(); err != nil {
 		return err
 	}
-	var at uint64 // 0: the newest
+	var at uint64 // 0: the default
 	if c.At != nil {
 		if at = *c.At; at == 0 {
 			return ui.Usagef("--at 0 is before the first event").Then("name the end of a step (pawl watch TASK --json shows the numbers), or leave --at out")
@@ -224,9 +224,9 @@ func (c *ForkCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 	req := &executorv1.ForkTaskRequest{Id: source.GetId(), Seq: at, Goal: strings.TrimSpace(c.Goal), RequestId: c.RequestID}
 	req.Budget, req.WaitTimeout = c.merge(nil), c.waitTimeout()
 	if req.GetRequestId() == "" {
-		req.RequestId = uuid.NewString() // so that forking again after a lost connection is harmless
+		req.RequestId = uuid.NewString() // so that a retry after a lost connection creates no second fork
 	}
-	task, err := admitted(ctx, u, func(ctx context.Context) (*executorv1.Task, error) { return s.Tasks.ForkTask(ctx, req) })
+	task, err := retryRateLimited(ctx, u, func(ctx context.Context) (*executorv1.Task, error) { return s.Tasks.ForkTask(ctx, req) })
 	if err != nil {
 		return forkError(err, source.GetId(), s.Flags())
 	}
@@ -237,8 +237,8 @@ func (c *ForkCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 	if !u.JSON {
 		u.Note("%s", "task "+ui.ShortID(task.GetId())+" goes on from event "+strconv.FormatUint(from.GetSeq(), 10)+" of "+ui.ShortID(from.GetTaskId()))
 	}
-	t := attend(u, s, task.GetId(), from.GetSeq(), u.Err, s.KnownWorkspace(ctx).Alias)
-	t.owned = true
+	t := newWatcher(u, s, task.GetId(), from.GetSeq(), u.Err, s.KnownWorkspace(ctx).Alias)
+	t.cancelOnInterrupt = true
 	return t.run(ctx)
 }
 
@@ -251,8 +251,8 @@ func forkError(err error, id, flags string) error {
 		Then("pawl watch %s%s --json shows the events: give the seq of a STEP_OUTPUT or STEP_ERROR, or leave --at out", ui.ShortID(id), flags)
 }
 
-// usualSteps is the default limit of a task's steps.
-const usualSteps = 25
+// defaultMaxSteps is the server's default limit of a task's steps.
+const defaultMaxSteps = 25
 
 // maxPlaybook is the largest playbook, in bytes, that the services accept.
 const maxPlaybook = 256 << 10
@@ -277,11 +277,11 @@ func readPlaybook(u *ui.UI, file string) (string, error) {
 	case err != nil:
 		return "", ui.Errorf("read the playbook: %v", err)
 	case len(text) > maxPlaybook:
-		return "", ui.Usagef("the playbook %s has more than %d bytes", name, maxPlaybook).Then("make several of it")
+		return "", ui.Usagef("the playbook %s has more than %d bytes", name, maxPlaybook).Then("split it into several playbooks")
 	case !utf8.ValidString(text):
 		return "", ui.Usagef("the playbook %s is not UTF-8 text", name).Then("give a YAML file, saved as UTF-8")
 	case strings.TrimSpace(text) == "":
-		return "", ui.Usagef("the playbook %s is empty", name).Then("write its steps, or leave --playbook out")
+		return "", ui.Usagef("the playbook %s is empty", name).Then("write its steps (docs/playbooks.md)")
 	default:
 		return text, nil
 	}
@@ -307,20 +307,20 @@ func (c *PlaybookCheckCmd) Run(ctx context.Context, u *ui.UI, s *discover.Sessio
 	if err != nil {
 		return cmp.Or(c.problems(u, err), err)
 	}
-	if n := found.GetStepCount(); n > usualSteps {
-		u.Warn("a task takes at most %d steps, unless the server or the task's agent allows more; raise --max-steps of the agent (pawl agents) to %d", usualSteps, n)
+	if n := found.GetStepCount(); n > defaultMaxSteps {
+		u.Warn("a task takes at most %d steps, unless the server or the task's agent allows more; raise --max-steps of the agent (pawl agents) to %d", defaultMaxSteps, n)
 	}
 	t := u.Table("TOOL")
 	for _, tool := range found.GetToolIds() {
 		t.Row(tool)
 	}
 	if !u.JSON {
-		u.Say("%s: %d steps", cmp.Or(found.GetName(), c.File), found.GetStepCount())
+		u.Say("%s: %s", cmp.Or(found.GetName(), c.File), ui.Plural(int(found.GetStepCount()), "step"))
 	}
 	return u.List(found, nil, t, "no tools")
 }
 
-// problems writes the playbook's problems as JSON if --json is set.
+// problems writes the playbook's problems as JSON if --json is set. It returns nil unless writing fails.
 func (c *PlaybookCheckCmd) problems(u *ui.UI, err error) error {
 	wrong := errs.From(err).Violations
 	if !u.JSON || len(wrong) == 0 {
@@ -339,7 +339,7 @@ func (c *RunCmd) inputs(ctx context.Context, s *discover.Session, playbook strin
 	case len(c.Input) == 0:
 		return c.Inputs, nil
 	case playbook == "":
-		return "", ui.Usagef("--input is for playbooks").Then("give one with --playbook FILE")
+		return "", ui.Usagef("--input is for playbooks").Then("give a playbook with --playbook FILE")
 	}
 	found, err := s.Planner.CheckPlaybook(ctx, &plannerv1.CheckPlaybookRequest{Playbook: playbook})
 	if err != nil {

@@ -103,7 +103,7 @@ func (e *Events) view(id string, ev *executorv1.ExecutorEvent) *stepView {
 	return s
 }
 
-// retried forgets failed steps with the same tool and input as s, which has succeeded.
+// retried removes the failed steps with the tool and input of s, which has succeeded.
 func (e *Events) retried(s *stepView) {
 	maps.DeleteFunc(e.failed, func(id string, _ bool) bool {
 		before := e.steps[id]

@@ -23,8 +23,8 @@ type view interface {
 	Suspend()
 }
 
-// attendance follows a task to its end: it shows the events and asks the person when the task waits.
-type attendance struct {
+// watcher follows a task to its end: it shows the task's events, and asks the person if the task waits.
+type watcher struct {
 	u    *ui.UI
 	s    *discover.Session
 	view view
@@ -32,34 +32,35 @@ type attendance struct {
 
 	task  string
 	after uint64
-	// past is set if the command goes on watching when the task waits and there is no person to ask.
-	past bool
-	// open are the waits of the last FLOW_STOP event, which are handled once all events up to `until` have been shown.
-	open  []string
-	until uint64
-	// owned is set if an interrupt cancels the task, provided that it runs in this process.
-	owned bool
+	// keepWatching is set if the command continues when the task waits and there is no person to ask.
+	keepWatching bool
+	// openWaits are the ids of the last FLOW_STOP event. They are handled once the event waitsSeq has been shown.
+	openWaits []string
+	waitsSeq  uint64
+	// cancelOnInterrupt is set if an interrupt cancels the task, provided that the task runs in this process.
+	cancelOnInterrupt bool
 
 	asking     *question
 	interrupts int
 	idle       int    // ticks since the last event
-	told       string // why the task is stalled, as printed since the last event
+	stallNote  string // the printed reason of a stall; "" after an event
 }
 
-// question is the wait that the person is being asked about.
+// question is a wait about which the person is being asked.
 type question struct {
 	wait    *executorv1.Wait
 	cancel  context.CancelFunc
-	answers chan answered
+	answers chan reply
 }
 
-type answered struct {
+// reply is the result of asking the person.
+type reply struct {
 	req *executorv1.ResumeTaskRequest // nil: the wait stays open
 	err error
 }
 
-// run follows the task until it ends or stops; the error's exit code tells which.
-func (t *attendance) run(ctx context.Context) error {
+// run follows the task until it ends, or waits and cannot be answered here. The exit code of the error tells which.
+func (t *watcher) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer t.view.Suspend()
@@ -77,51 +78,52 @@ func (t *attendance) run(ctx context.Context) error {
 }
 
 // next handles one event, answer, interrupt or tick, and reports whether run is done.
-func (t *attendance) next(ctx context.Context, items <-chan Item, interrupts <-chan struct{}, ticks <-chan time.Time) (done bool, err error) {
-	var answers chan answered
+func (t *watcher) next(ctx context.Context, items <-chan Item, interrupts <-chan struct{}, ticks <-chan time.Time) (done bool, err error) {
+	var answers chan reply
 	if t.asking != nil {
 		answers = t.asking.answers
 	}
 	select {
 	case item, open := <-items:
 		if !open {
-			return true, t.settled(ctx)
+			return true, t.endError(ctx)
 		}
 		if item.Err != nil {
 			return true, item.Err
 		}
-		return t.event(ctx, item.Event)
+		return t.handleEvent(ctx, item.Event)
 	case a := <-answers:
-		return t.answered(ctx, a)
+		return t.handleReply(ctx, a)
 	case <-interrupts:
-		return t.interrupted(ctx)
+		return t.handleInterrupt(ctx)
 	case <-ticks:
 		t.tick(ctx)
 	case <-ctx.Done():
-		return true, t.leaving()
+		return true, t.leave()
 	}
 	return false, nil
 }
 
 const (
 	tickEvery = 100 * time.Millisecond
-	// longIdle is the number of ticks without an event after which tick asks the server why the task is stalled.
+	// longIdle is the number of ticks without an event between two questions to the server why the task is stalled.
 	longIdle = 15
 )
 
-func (t *attendance) tick(ctx context.Context) {
+// tick updates the view and, at times, asks the server why no event comes.
+func (t *watcher) tick(ctx context.Context) {
 	if t.asking != nil {
 		return
 	}
-	if t.told == "" {
+	if t.stallNote == "" {
 		t.view.Tick(t.u.Now())
 	}
 	if t.idle++; t.idle%longIdle != 0 {
 		return
 	}
 	task, err := t.s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: t.task})
-	if why := stalled(task); err == nil && why != t.told {
-		t.told = why
+	if why := stalled(task); err == nil && why != t.stallNote {
+		t.stallNote = why
 		t.view.Suspend()
 		if why != "" {
 			t.u.Note("%s", why)
@@ -133,20 +135,21 @@ func (t *attendance) tick(ctx context.Context) {
 func stalled(task *executorv1.Task) string {
 	switch {
 	case task.GetQueued():
-		return "the task is queued: it goes on when fewer others run"
+		return "the task is queued: it goes on when fewer tasks run"
 	case task.GetStatusReason() != "":
 		return "the task waits: " + task.GetStatusReason()
 	}
 	return ""
 }
 
-func (t *attendance) event(ctx context.Context, ev *executorv1.ExecutorEvent) (bool, error) {
+// handleEvent shows an event, and reports whether it ends the command.
+func (t *watcher) handleEvent(ctx context.Context, ev *executorv1.ExecutorEvent) (bool, error) {
 	if t.asking != nil && !t.stillOpen(ctx, t.asking.wait.GetId()) {
 		t.stopAsking()
 		t.u.Eprintf("\n")
-		t.u.Note("it was answered elsewhere")
+		t.u.Note("the question is no longer open")
 	}
-	t.idle, t.told = 0, ""
+	t.idle, t.stallNote = 0, ""
 	t.view.Event(ev)
 	if t.asking != nil && ev.GetType() != executorv1.EventType_EVENT_TYPE_FLOW_STOP {
 		wait := t.asking.wait // the event's output interrupted the question, so ask it again
@@ -155,34 +158,35 @@ func (t *attendance) event(ctx context.Context, ev *executorv1.ExecutorEvent) (b
 	}
 	switch ev.GetType() {
 	case executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS:
-		return true, t.settled(ctx)
+		return true, t.endError(ctx)
 	case executorv1.EventType_EVENT_TYPE_FLOW_FAILED:
 		return true, ui.Exit(ui.Failed)
 	case executorv1.EventType_EVENT_TYPE_FLOW_CANCEL:
 		return true, ui.Exit(ui.Stopped)
 	case executorv1.EventType_EVENT_TYPE_FLOW_STOP:
-		t.open, t.until = ev.GetFlowStop().GetWaitIds(), ev.GetSeq()
+		t.openWaits, t.waitsSeq = ev.GetFlowStop().GetWaitIds(), ev.GetSeq()
 	}
-	if len(t.open) > 0 && ev.GetSeq() >= t.until {
-		return t.stop(ctx, ev.GetSeq())
+	if len(t.openWaits) > 0 && ev.GetSeq() >= t.waitsSeq {
+		return t.handleWaits(ctx, ev.GetSeq())
 	}
 	return false, nil
 }
 
-// stop handles a task that waits: it asks the person, or prints what to do. If there are newer events, they are shown first.
-func (t *attendance) stop(ctx context.Context, seq uint64) (bool, error) {
+// handleWaits handles a task that waits: it asks the person, or prints how to answer. If there are newer events, it returns so that they
+// are shown first.
+func (t *watcher) handleWaits(ctx context.Context, seq uint64) (bool, error) {
 	task, err := t.s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: t.task})
 	if err != nil {
 		return true, err
 	}
-	i := slices.IndexFunc(task.GetWaits(), func(w *executorv1.Wait) bool { return slices.Contains(t.open, w.GetId()) })
+	i := slices.IndexFunc(task.GetWaits(), func(w *executorv1.Wait) bool { return slices.Contains(t.openWaits, w.GetId()) })
 	if i >= 0 && seq < task.GetLastSeq() {
-		t.until = task.GetLastSeq()
+		t.waitsSeq = task.GetLastSeq()
 		return false, nil
 	}
-	t.open = nil
+	t.openWaits = nil
 	if i < 0 {
-		return false, nil // the wait was answered in the meantime
+		return false, nil // the wait is closed
 	}
 	t.view.Suspend()
 	noteShown(t.u, t.s, task)
@@ -190,8 +194,8 @@ func (t *attendance) stop(ctx context.Context, seq uint64) (bool, error) {
 		t.stopAsking()
 	}
 	if t.ask == nil {
-		howToGoOn(t.u, t.s, task)
-		if t.past {
+		printNextCommands(t.u, t.s, task)
+		if t.keepWatching {
 			return false, nil
 		}
 		return true, ui.Exit(ui.Stopped)
@@ -200,28 +204,28 @@ func (t *attendance) stop(ctx context.Context, seq uint64) (bool, error) {
 	return false, nil
 }
 
-func (t *attendance) startAsking(ctx context.Context, wait *executorv1.Wait) {
+func (t *watcher) startAsking(ctx context.Context, wait *executorv1.Wait) {
 	ctx, cancel := context.WithCancel(ctx)
-	t.asking = &question{wait: wait, cancel: cancel, answers: make(chan answered, 1)}
+	t.asking = &question{wait: wait, cancel: cancel, answers: make(chan reply, 1)}
 	go func(q *question) {
 		req, err := t.ask.Ask(ctx, wait)
-		q.answers <- answered{req, err}
+		q.answers <- reply{req, err}
 	}(t.asking)
 }
 
-func (t *attendance) stopAsking() {
+func (t *watcher) stopAsking() {
 	t.asking.cancel()
 	<-t.asking.answers
 	t.asking = nil
 }
 
-func (t *attendance) stillOpen(ctx context.Context, waitID string) bool {
+func (t *watcher) stillOpen(ctx context.Context, waitID string) bool {
 	task, err := t.s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: t.task})
 	return err == nil && slices.ContainsFunc(task.GetWaits(), func(w *executorv1.Wait) bool { return w.GetId() == waitID })
 }
 
-// answered sends the person's answer, and asks again if the server refuses it.
-func (t *attendance) answered(ctx context.Context, a answered) (bool, error) {
+// handleReply sends the person's answer, and asks again if the server refuses it.
+func (t *watcher) handleReply(ctx context.Context, a reply) (bool, error) {
 	wait := t.asking.wait
 	t.asking.cancel()
 	t.asking = nil
@@ -232,7 +236,7 @@ func (t *attendance) answered(ctx context.Context, a answered) (bool, error) {
 	case a.err != nil:
 		return true, a.err
 	case a.req == nil:
-		laterHint(t.u, t.s, t.task, wait)
+		printLaterHint(t.u, t.s, t.task, wait)
 		return true, ui.Exit(ui.Stopped)
 	}
 	a.req.Id = t.task
@@ -241,23 +245,23 @@ func (t *attendance) answered(ctx context.Context, a answered) (bool, error) {
 		task, err = resume(ctx, t.s, task, a.req)
 	}
 	if err != nil {
-		return t.refused(ctx, wait, err)
+		return t.handleRefusal(ctx, wait, err)
 	}
-	// Events announce new waits, but not the other input waits of the same stop, which are still open.
-	t.open, t.until = nil, task.GetLastSeq()
+	// No event announces the other input waits of the same stop again.
+	t.openWaits, t.waitsSeq = nil, task.GetLastSeq()
 	for _, w := range task.GetWaits() {
 		if w.GetKind() == waitInput && w.GetId() != wait.GetId() {
-			t.open = append(t.open, w.GetId())
+			t.openWaits = append(t.openWaits, w.GetId())
 		}
 	}
 	return false, nil
 }
 
-// refused prints why the server refused an answer, and asks again if the person can correct it.
-func (t *attendance) refused(ctx context.Context, wait *executorv1.Wait, err error) (bool, error) {
+// handleRefusal prints why the server refused an answer, and asks again if the person can correct it.
+func (t *watcher) handleRefusal(ctx context.Context, wait *executorv1.Wait, err error) (bool, error) {
 	switch errs.Reason(err) {
 	case commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN, commonv1.ErrorReason_ERROR_REASON_TASK_ENDED:
-		t.u.Note("it was answered elsewhere")
+		t.u.Note("the question is no longer open")
 		return false, nil // the events show the result
 	case commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST:
 		t.u.Eprintf("    %s\n", t.u.ErrStyle().Red("not taken: "+ui.Text(ui.AsError(err).Message)))
@@ -267,9 +271,9 @@ func (t *attendance) refused(ctx context.Context, wait *executorv1.Wait, err err
 	return true, err
 }
 
-// interrupted handles Ctrl-C. The task of another process goes on; a task that this command created in this process is cancelled, so that
-// its running call ends in order. A second Ctrl-C exits at once.
-func (t *attendance) interrupted(ctx context.Context) (bool, error) {
+// handleInterrupt handles Ctrl-C. A task that this command created in this process is cancelled, so that its running call ends properly; any
+// other task goes on. A second Ctrl-C exits at once.
+func (t *watcher) handleInterrupt(ctx context.Context) (bool, error) {
 	t.view.Suspend()
 	t.interrupts++
 	switch {
@@ -277,12 +281,12 @@ func (t *attendance) interrupted(ctx context.Context) (bool, error) {
 		wait := t.asking.wait
 		t.stopAsking()
 		t.u.Eprintf("\n")
-		laterHint(t.u, t.s, t.task, wait)
+		printLaterHint(t.u, t.s, t.task, wait)
 		return true, ui.Exit(ui.Stopped)
 	case t.interrupts > 1:
 		t.u.LeaveNow = true
 		return true, ui.Exit(ui.Stopped)
-	case t.owned && t.s.Embedded():
+	case t.cancelOnInterrupt && t.s.Embedded():
 		t.u.Note("cancelling the task; Ctrl-C again leaves at once")
 		t.cancel(ctx)
 		return false, nil
@@ -293,7 +297,7 @@ func (t *attendance) interrupted(ctx context.Context) (bool, error) {
 }
 
 // cancel requests the task's cancellation; the events show the result.
-func (t *attendance) cancel(ctx context.Context) {
+func (t *watcher) cancel(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if _, err := t.s.Tasks.CancelTask(ctx, &executorv1.CancelTaskRequest{Id: t.task, Reason: "interrupted at the terminal"}); err != nil {
@@ -301,8 +305,8 @@ func (t *attendance) cancel(ctx context.Context) {
 	}
 }
 
-// leaving prints how the task continues, when the process is told to stop, and returns the command's error.
-func (t *attendance) leaving() error {
+// leave prints how the task continues after this process was told to stop, and returns the command's error.
+func (t *watcher) leave() error {
 	if t.s.Embedded() {
 		t.u.Note("stopping; the task goes on with the next pawl command")
 	} else {
@@ -311,10 +315,10 @@ func (t *attendance) leaving() error {
 	return ui.Exit(ui.Stopped)
 }
 
-// settled returns the command's error for a task that has ended.
-func (t *attendance) settled(ctx context.Context) error {
+// endError returns the command's error for a task that has ended.
+func (t *watcher) endError(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return t.leaving()
+		return t.leave()
 	}
 	task, err := t.s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: t.task})
 	if err != nil {
@@ -338,9 +342,9 @@ func exitError(task *executorv1.Task) error {
 	return ui.Exit(ui.Stopped)
 }
 
-// attend returns an attendance that begins after a sequence number. It writes steps to steps and the answer to stdout.
-func attend(u *ui.UI, s *discover.Session, taskID string, after uint64, steps io.Writer, alias func(string) string) *attendance {
-	t := &attendance{u: u, s: s, task: taskID, after: after}
+// newWatcher returns a watcher of the events after a sequence number. It writes steps to steps and the answer to stdout.
+func newWatcher(u *ui.UI, s *discover.Session, taskID string, after uint64, steps io.Writer, alias func(string) string) *watcher {
+	t := &watcher{u: u, s: s, task: taskID, after: after}
 	if u.JSON {
 		t.view = jsonView{u.Out}
 		return t
