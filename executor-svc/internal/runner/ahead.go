@@ -15,8 +15,9 @@ import (
 // goalName is the name of the goal in references.
 const goalName = "goal"
 
-// stepAfter returns a function that makes the next step from the running one's output; its result is nil if the planner has to be
-// asked. Steps planned ahead are kept in memory only: after a crash the planner is asked again, which changes nothing in the world.
+// stepAfter returns a function that makes the next step from the running step's output, or nil if no step is planned ahead. The function
+// returns nil if the planner has to be asked. Steps planned ahead are kept only in memory: after a crash, the planner is asked again, which
+// changes nothing in the world.
 func (s *Session) stepAfter(log *history.Log) func(output string) *flow.Planned {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +54,8 @@ func (s *Session) stepAfter(log *history.Log) func(output string) *flow.Planned 
 	}
 }
 
-// stepAhead resolves the references of a step that was planned ahead; nil if that fails, because the planner explains it better.
+// stepAhead resolves the references of a step that was planned ahead. It returns nil if that fails, because the planner explains the failure
+// better.
 func (t *toolset) stepAhead(p *plannerv1.PlannedStep, lookup func(string) (string, bool)) *flow.Planned {
 	if p.GetToolId() == flow.Final {
 		return &flow.Planned{}
@@ -81,8 +83,8 @@ func (t *toolset) stepAhead(p *plannerv1.PlannedStep, lookup func(string) (strin
 	return &flow.Planned{Step: step}
 }
 
-// propose combines a step of the planner with the MCP pool's description of its tool: risk floor, effect, definition hash and configuration
-// revision; nil if the tool does not exist.
+// propose combines the planner's step with the MCP pool's description of its tool: effect, risk floor, definition hash, configuration
+// revision and replica. It returns nil if the tool does not exist.
 func (t *toolset) propose(p *plannerv1.PlannedStep) *flow.PlannedStep {
 	if p.GetFromHistory() && p.GetToolId() == flow.ReadOutput {
 		return &flow.PlannedStep{
@@ -104,8 +106,8 @@ func (t *toolset) propose(p *plannerv1.PlannedStep) *flow.PlannedStep {
 	return step
 }
 
-// checkInput returns an input as it is stored, and why it does not fit the tool's schema; empty if it fits. A schema that cannot be read
-// is left to the pool, which names the tool's fault. A missing input is `{}` only if the schema accepts that.
+// checkInput returns an input in its stored form, and how it violates the tool's schema; empty if it fits. A schema that cannot be read is
+// left to the pool, which names the tool's fault. A missing input becomes `{}`.
 func checkInput(tool *commonv1.Tool, given string) (input, problem string) {
 	input = valid(given)
 	compiled, err := schema.Compile(tool.GetInputSchemaJson())
@@ -115,7 +117,7 @@ func checkInput(tool *commonv1.Tool, given string) (input, problem string) {
 			err = compiled.Validate(input)
 		}
 		if err != nil {
-			return input, "the planner gave no input for " + tool.GetId() + ", and an empty one does not fit: " + err.Error()
+			return input, "the planner gave no input for " + tool.GetId() + ", and an empty input does not fit: " + err.Error()
 		}
 		return input, ""
 	}
@@ -133,7 +135,7 @@ func (s *Session) setAhead(steps []*plannerv1.PlannedStep) {
 	s.ahead = steps
 }
 
-// dropFirstAhead removes the first step that was planned ahead; false if all were dropped meanwhile.
+// dropFirstAhead removes the first step that was planned ahead. It returns false if all were dropped meanwhile.
 func (s *Session) dropFirstAhead() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

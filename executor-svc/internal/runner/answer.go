@@ -19,7 +19,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// answer writes the answer. Pieces that arrive close together become one event.
+// answer returns the Run that lets the planner write the answer. Pieces that arrive close together become one event.
 func (s *Session) answer(c *plannerv1.TaskContext, cutShort string) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {
 		if tools, err := s.toolset(ctx); err == nil {
@@ -50,7 +50,7 @@ func (s *Session) answer(c *plannerv1.TaskContext, cutShort string) Run {
 	}
 }
 
-// repeatedCallNote returns a note if the last steps made the same call, as a planner that is stuck does; else "".
+// repeatedCallNote returns a note if the last steps made the same call, which means that the planner is stuck; else "".
 func repeatedCallNote(history []*plannerv1.HistoryEntry) string {
 	const noticed = 3
 	n := 0
@@ -72,7 +72,7 @@ type answerEnd struct {
 	rest string
 }
 
-// writeAnswer passes the answer's pieces to show, but the last, which it returns. It tries again only while nothing was shown.
+// writeAnswer passes the answer's pieces to show, except the last, which it returns. It retries only if nothing was shown.
 func (s *Session) writeAnswer(ctx context.Context, c *plannerv1.TaskContext, cutShort string, usage **storagev1.Usage, show func(string)) (end answerEnd, err error) {
 	shown := false
 	end, err = askPlanner(ctx, s, c, usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (end answerEnd, err error) {
@@ -104,10 +104,10 @@ func (s *Session) writeAnswer(ctx context.Context, c *plannerv1.TaskContext, cut
 	return end, err
 }
 
-// partialAnswerError is an error after a part of the answer was shown: the answer cannot start again under the same name.
+// partialAnswerError is an error after a part of the answer was shown. A retry would append to the part.
 type partialAnswerError struct{ error }
 
-// textBuffer joins pieces of text that arrive within delay of each other, and passes them to show.
+// textBuffer joins pieces of text that arrive within delay of the first, and passes them to show.
 type textBuffer struct {
 	delay time.Duration
 	show  func(string)
@@ -138,7 +138,7 @@ func (b *textBuffer) flush() {
 	b.timer = nil
 }
 
-// end returns the pending text; none is shown afterwards.
+// end returns the pending text, and shows none afterwards.
 func (b *textBuffer) end() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -19,8 +19,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// askPlanner makes a planner call, with the context that the planner lacks. It tries again unless the answer would be the same. It adds
-// the usage of all tries to usage, also of those that fail.
+// askPlanner makes a planner call. It retries a call that fails, unless another try is useless, and adds the usage of all tries to usage.
 func askPlanner[T interface{ GetUsage() *commonv1.Usage }](
 	ctx context.Context, s *Session, c *plannerv1.TaskContext, usage **storagev1.Usage,
 	call func(context.Context, *plannerv1.TaskContext, ...grpc.CallOption) (T, error),
@@ -41,12 +40,13 @@ func askPlanner[T interface{ GetUsage() *commonv1.Usage }](
 	}
 }
 
-// askOnce sends only the part of the context that the planner lacks, or all of it if the planner no longer has the rest.
+// askOnce makes one planner call. It sends only the part of the context that the planner does not keep, and all of it if the planner keeps
+// nothing.
 func askOnce[T any](
 	ctx context.Context, s *Session, c *plannerv1.TaskContext, call func(context.Context, *plannerv1.TaskContext, ...grpc.CallOption) (T, error),
 ) (T, error) {
-	if less := s.contextSince(c); less != nil {
-		res, err := callWhenReachable(ctx, s, "planner", func(ctx context.Context, o ...grpc.CallOption) (T, error) { return call(ctx, less, o...) })
+	if delta := s.contextSince(c); delta != nil {
+		res, err := callWhenReachable(ctx, s, "planner", func(ctx context.Context, o ...grpc.CallOption) (T, error) { return call(ctx, delta, o...) })
 		if err == nil || errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_CONTEXT_MISSING {
 			return res, err
 		}
@@ -55,10 +55,11 @@ func askOnce[T any](
 	return callWhenReachable(ctx, s, "planner", func(ctx context.Context, o ...grpc.CallOption) (T, error) { return call(ctx, c, o...) })
 }
 
-// noticeAfter is how long a service may be out of reach before the task's status names it.
+// noticeAfter is how long a service may be unreachable before the task's status names it.
 const noticeAfter = 2 * time.Second
 
-// callWhenReachable makes a call to another service, and waits within ctx while that cannot be reached. The task's status then names the service.
+// callWhenReachable makes a call to another service. While the service cannot be reached, it waits within ctx, and the task's status names
+// the service.
 func callWhenReachable[T any](ctx context.Context, s *Session, service string, call func(context.Context, ...grpc.CallOption) (T, error)) (T, error) {
 	var to peer.Peer
 	res, err := call(ctx, grpc.Peer(&to))
@@ -70,8 +71,8 @@ func callWhenReachable[T any](ctx context.Context, s *Session, service string, c
 	return call(ctx, grpc.WaitForReady(true))
 }
 
-// definitive reports whether another try is useless: the answer would be the same, or the planner has already tried several times because
-// the provider fails or limits requests.
+// definitive reports whether another try is useless, because the result would be the same, or because the planner has already retried a
+// provider that fails or limits requests.
 func definitive(err error) bool {
 	var p *partialAnswerError
 	if errors.As(err, &p) {
@@ -81,13 +82,13 @@ func definitive(err error) bool {
 	case commonv1.ErrorReason_ERROR_REASON_BUDGET_EXCEEDED:
 		return true
 	case commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, commonv1.ErrorReason_ERROR_REASON_RATE_LIMITED:
-		return e.Code != codes.Internal // which is an answer that broke off
+		return e.Code != codes.Internal // Internal: the model's answer broke off
 	default:
 		return refusesRequest(e.Code)
 	}
 }
 
-// reduceBudget returns a context with the budget that a failed try has left. It is a copy, because other requests may be reading c.
+// reduceBudget returns a copy of c whose budget is reduced by a failed try. It is a copy because other requests may still read c.
 func reduceBudget(c *plannerv1.TaskContext, spent *commonv1.Usage) *plannerv1.TaskContext {
 	c = proto.CloneOf(c)
 	c.ModelCallsLeft = reduce(c.ModelCallsLeft, spent.GetModelCalls())
@@ -113,7 +114,7 @@ func riskNote(r *commonv1.Risk) *storagev1.RiskNote {
 	return &storagev1.RiskNote{Level: r.GetLevel(), Reason: valid(r.GetReason())}
 }
 
-// addUsage adds a planner call's usage to sum; nil stands for none.
+// addUsage adds a planner call's or a tool call's usage to sum and returns sum. Either may be nil.
 func addUsage(sum *storagev1.Usage, u *commonv1.Usage) *storagev1.Usage {
 	if u == nil {
 		return sum
@@ -125,10 +126,10 @@ func addUsage(sum *storagev1.Usage, u *commonv1.Usage) *storagev1.Usage {
 	})
 }
 
-// valid makes text storable: gRPC refuses invalid UTF-8, but in-process calls do not check it.
+// valid replaces invalid UTF-8, which cannot be stored. gRPC refuses it, but in-process calls do not check.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-// sleep waits for d and reports whether ctx is still alive.
+// sleep waits for d. It returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -20,19 +20,19 @@ import (
 // startSlack is how much longer than PoolPatience a call may take to start; it covers clock differences.
 const startSlack = 30 * time.Second
 
-// call is a tool call that runs or is about to. It exists before it is sent, so that a stop that comes first is not lost.
+// call is a tool call. It exists before the request is sent, so that an early StopCall finds it.
 type call struct {
 	id                      string
 	ordinal, attempt, round uint32
-	location                location // of its server
-	// stopping: the call was told to stop. Nothing more is sent for it, and its questions are dropped.
+	location                location
+	// stopping reports that StopCall was called. Nothing more is sent for the call, and its questions are dropped.
 	stopping atomic.Bool
-	// ctx is done once the call has ended or is no longer waited for.
+	// ctx is done once the call has ended or the session no longer waits for it.
 	ctx context.Context
 	end context.CancelFunc
 }
 
-// beginCall makes a call of the step's attempt the session's call.
+// beginCall returns a call of the step's attempt, and makes it the session's call.
 func (s *Session) beginCall(ctx context.Context, st *storagev1.ActiveStep, attempt uint32) *call {
 	mcpID, _ := flow.ToolName(st.GetToolId())
 	c := &call{
@@ -47,7 +47,8 @@ func (s *Session) beginCall(ctx context.Context, st *storagev1.ActiveStep, attem
 	return c
 }
 
-// callTool returns the Run that calls a tool and emits the outcome, UNKNOWN unless it is proven. next, if not nil, makes the next step from the output.
+// callTool returns the Run that calls a tool and emits the outcome, which is UNKNOWN unless it is proven. next, if not nil, makes the next
+// step from the output.
 func (s *Session) callTool(ctx context.Context, t *flow.Task, st *storagev1.ActiveStep, attempt uint32, next func(output string) *flow.Planned) Run {
 	c := s.beginCall(ctx, st, attempt)
 	msg := &mcppoolv1.CallToolsRequest{Call: s.callRequest(t, st, c)}
@@ -56,10 +57,10 @@ func (s *Session) callTool(ctx context.Context, t *flow.Task, st *storagev1.Acti
 		addReleases(msg, released)
 		res, err := s.send(ctx, msg, f)
 		if err != nil {
-			s.r.releaseLater(context.WithoutCancel(ctx), released) // the call may not have delivered them
+			s.r.releaseLater(context.WithoutCancel(ctx), released) // the pool may not have received them with the call
 		}
 		if lost(err) {
-			s.log.WarnContext(ctx, "the connection to the MCP pool broke under a call; asking for its outcome", "call_id", c.id, "error", err)
+			s.log.WarnContext(ctx, "the connection to the MCP pool broke during a call; asking the pool for the outcome", "call_id", c.id, "error", err)
 			return s.attach(ctx, s.attachRequest(st, attempt), f)
 		}
 		return res, err
@@ -86,7 +87,7 @@ func (s *Session) callRequest(t *flow.Task, st *storagev1.ActiveStep, c *call) *
 	return req
 }
 
-// attachCall gets the outcome of a call that was made before; the answers it waits for are delivered first.
+// attachCall returns the Run that delivers people's answers to an earlier call, and then emits the call's outcome.
 func (s *Session) attachCall(ctx context.Context, st *storagev1.ActiveStep, e flow.Attach) Run {
 	c := s.beginCall(ctx, st, e.Attempt)
 	c.stopping.Store(e.Stopping)
@@ -108,7 +109,8 @@ func (s *Session) attachRequest(st *storagev1.ActiveStep, attempt uint32) *mcppo
 	}
 }
 
-// runCall follows a call to its end and emits the outcome.
+// runCall returns the Run that follows a call to its end and emits the outcome. follow sends the call, or attaches to it, and returns its
+// result.
 func (s *Session) runCall(c *call, st *storagev1.ActiveStep, next func(string) *flow.Planned, follow func(context.Context, *follower) (*mcppoolv1.CallResult, error)) Run {
 	return func(_ context.Context, emit func(flow.Input)) {
 		defer c.end()
@@ -134,7 +136,8 @@ func (s *Session) runCall(c *call, st *storagev1.ActiveStep, next func(string) *
 	}
 }
 
-// send makes the call. It waits while no replica of the MCP pool can be reached: a call that was certainly not sent can be sent again.
+// send sends the call and follows it. While no replica of the MCP pool can be reached, it waits and sends again, but only if the call was
+// certainly not sent before.
 func (s *Session) send(ctx context.Context, msg *mcppoolv1.CallToolsRequest, f *follower) (res *mcppoolv1.CallResult, err error) {
 	notice := time.Now().Add(noticeAfter)
 	s.retry(ctx, func() (again bool) {
@@ -145,7 +148,7 @@ func (s *Session) send(ctx context.Context, msg *mcppoolv1.CallToolsRequest, f *
 		}
 		other := errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_OTHER_POOL
 		if other || refusedAtShutdown(err) && s.r.cfg.Replicas != nil {
-			// The choice of the replica must be durable before the call, because only that replica can prove later that the call did not run.
+			// The new replica must be durable before the call is sent, because later only that replica can prove that the call did not run.
 			if m := s.otherReplica(ctx, msg.GetCall()); m != nil {
 				err = m
 				return false
@@ -165,14 +168,14 @@ func (s *Session) send(ctx context.Context, msg *mcppoolv1.CallToolsRequest, f *
 	return res, err
 }
 
-// attach asks the MCP pool for the outcome of a call and follows a call that still runs. It waits while the pool cannot be reached: that
-// pool may have the outcome.
+// attach asks the MCP pool for the outcome of a call and follows a call that still runs. While the pool cannot be reached, attach waits,
+// because the pool may have the outcome.
 func (s *Session) attach(ctx context.Context, req *mcppoolv1.AttachCallRequest, f *follower) (res *mcppoolv1.CallResult, err error) {
 	s.retry(ctx, func() (again bool) {
 		res, err = s.attachAnywhere(ctx, req, f)
 		reason := errs.Reason(err)
 		return reason == commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR ||
-			f.mcpTaskID != "" && reason == commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN // the next pool can ask for the MCP task
+			f.mcpTaskID != "" && reason == commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN // another replica can ask for the MCP task
 	})
 	return res, err
 }

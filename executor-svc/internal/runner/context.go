@@ -10,7 +10,7 @@ import (
 	"pawl.dev/executor-svc/internal/history"
 )
 
-// context returns the task as the planner reads it, without tools: they are loaded when the action runs.
+// context returns the planner's view of the task, without tools, which are loaded when the action runs.
 func (s *Session) context(t *flow.Task, log *history.Log) *plannerv1.TaskContext {
 	c := &plannerv1.TaskContext{
 		TaskId: t.ID, Goal: s.head.GetGoal(), Language: s.head.GetLanguage(), Model: s.head.GetModel(),
@@ -33,7 +33,7 @@ func (s *Session) context(t *flow.Task, log *history.Log) *plannerv1.TaskContext
 	return c
 }
 
-// left returns the rest of a budget; nil if it is not limited.
+// left returns what is left of a budget; nil if there is no limit.
 func left[T uint32 | uint64](limit, used T) *T {
 	if limit == 0 {
 		return nil
@@ -42,7 +42,7 @@ func left[T uint32 | uint64](limit, used T) *T {
 	return &rest
 }
 
-// contextSince returns the new part of a context for a planner that keeps an earlier one; nil if the planner keeps none.
+// contextSince returns the part of a context that the planner does not keep; nil if the planner keeps nothing.
 func (s *Session) contextSince(c *plannerv1.TaskContext) *plannerv1.TaskContext {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,23 +55,23 @@ func (s *Session) contextSince(c *plannerv1.TaskContext) *plannerv1.TaskContext 
 	}
 }
 
-// setBase notes the name of the context that the planner keeps.
+// setBase records the name of the context that the planner keeps, and how much of the history it holds.
 func (s *Session) setBase(name string, c *plannerv1.TaskContext) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.base, s.baseHistory = name, len(c.GetHistory())
 }
 
-// historyBytes bounds the outputs in one planner request; a request has room for twice that.
+// historyBytes bounds the outputs in one planner request; the limit of a request's size is twice that.
 const historyBytes = 32 << 20
 
-// dropLargeOutputs replaces outputs that do not fit into one request by a note, the oldest first.
+// dropLargeOutputs replaces outputs that do not fit into one request, the oldest first, with a note.
 func dropLargeOutputs(history []*plannerv1.HistoryEntry) {
 	left := historyBytes
 	for i := len(history) - 1; i >= 0; i-- {
 		size := len(history[i].GetOutputJson())
 		if size > left {
-			history[i].OutputJson = fmt.Sprintf(`{"message":"(%d bytes, left out: more than a planner is sent)"}`, size)
+			history[i].OutputJson = fmt.Sprintf(`{"message":"(%d bytes, left out: too large for a planner request)"}`, size)
 			history[i].OutputOmitted = true
 			continue
 		}
@@ -79,7 +79,7 @@ func dropLargeOutputs(history []*plannerv1.HistoryEntry) {
 	}
 }
 
-// results maps the statuses of ended steps; steps in other statuses are not history yet.
+// results maps the statuses of ended steps. Steps in other statuses are not in the planner's history.
 var results = map[executorv1.StepStatus]plannerv1.StepResult{
 	executorv1.StepStatus_STEP_STATUS_SUCCESS:   plannerv1.StepResult_STEP_RESULT_SUCCESS,
 	executorv1.StepStatus_STEP_STATUS_ERROR:     plannerv1.StepResult_STEP_RESULT_ERROR,

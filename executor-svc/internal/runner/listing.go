@@ -15,23 +15,23 @@ import (
 )
 
 const (
-	// connectLimit bounds how many servers of one task are listed at once; slow ones do not count.
+	// connectLimit bounds how many servers of a task are listed at once. Slow ones do not count.
 	connectLimit = 8
-	// slowAfter is how long a task with several servers waits for one of them; see slowServers.
+	// slowAfter is how long a task with several servers waits for a server; see slowServers.
 	slowAfter = 5 * time.Second
 )
 
 // toolList holds the tools of one server once done is closed.
 type toolList struct {
 	id string
-	// slow is closed once the others no longer wait for this server, at the latest with done.
+	// slow is closed once listAll no longer waits for this server; done is closed first if the server answers in time.
 	slow, done chan struct{}
 	tools      []*commonv1.Tool
 	poolID     string
-	// lateRelease: the server allows a delayed release of the session.
+	// lateRelease reports that the server allows a delayed release of the session.
 	lateRelease bool
 	err         error
-	// cutOff: the context of the listing ended; nothing is known of the server.
+	// cutOff reports that the context ended first, so that nothing is known about the server.
 	cutOff bool
 }
 
@@ -44,8 +44,8 @@ func (l *toolList) isDone() bool {
 	}
 }
 
-// listAll lists all servers at once. It does not wait for slow servers unless no other one has tools; theirs are added
-// when the tools are used next.
+// listAll lists the tools of all servers at once. It waits for slow servers only if no other server has tools; the next use of the toolset
+// adds their tools.
 func (s *Session) listAll(ctx context.Context, ids []string) *toolset {
 	lists, slots := make([]*toolList, 0, len(ids)), make(chan struct{}, connectLimit)
 	for _, id := range ids {
@@ -64,7 +64,7 @@ func (s *Session) listAll(ctx context.Context, ids []string) *toolset {
 	return assemble(lists)
 }
 
-// listWithSlot lists one server. Its slot is free again once it turns out to be slow.
+// listWithSlot lists the tools of one server. It frees the slot once the server has answered or proves to be slow.
 func (s *Session) listWithSlot(ctx context.Context, l *toolList, slots chan struct{}) {
 	slots <- struct{}{}
 	slow := sync.OnceFunc(func() {
@@ -88,7 +88,7 @@ func (s *Session) loadList(ctx context.Context, l *toolList) {
 	close(l.done)
 }
 
-// awaitTools waits until any server has listed tools, or all have answered.
+// awaitTools waits until a server has listed tools, or all servers have answered.
 func awaitTools(ctx context.Context, lists []*toolList) {
 	for ctx.Err() == nil {
 		var open []*toolList
@@ -123,7 +123,7 @@ func awaitAny(ctx context.Context, lists []*toolList) {
 	<-ctx.Done()
 }
 
-// assemble makes a toolset of the lists that are done. Servers that cannot be used, or not yet, are skipped, and the event log names them.
+// assemble makes a toolset of the lists that are done. It skips servers that cannot be used, or not yet; the event log names them.
 func assemble(lists []*toolList) *toolset {
 	set := &toolset{byID: map[string]*commonv1.Tool{}, loaded: &storagev1.ToolsLoaded{}, poolIDs: map[string]string{}, lists: lists}
 	for _, l := range lists {
@@ -132,7 +132,7 @@ func assemble(lists []*toolList) *toolset {
 			set.late = append(set.late, l)
 			set.loaded.Skipped = append(set.loaded.Skipped, &storagev1.Skipped{
 				McpId: l.id, Reason: commonv1.ErrorReason_ERROR_REASON_TIMEOUT,
-				Message: fmt.Sprintf("it has not listed its tools within %s, now or the last time; the task goes on without them, and takes them in when they come", slowAfter),
+				Message: fmt.Sprintf("it has not listed its tools within %s, now or the last time; the task continues without them, and adds them when they arrive", slowAfter),
 			})
 			continue
 		case l.err != nil:
@@ -152,10 +152,10 @@ func assemble(lists []*toolList) *toolset {
 	return set
 }
 
-// outdated reports whether a late list is done since the set was made.
+// outdated reports whether a late list became done after the toolset was made.
 func (t *toolset) outdated() bool { return slices.ContainsFunc(t.late, (*toolList).isDone) }
 
-// cutOff reports whether a late list will not come because its context ended.
+// cutOff reports whether a late list has failed because its context ended.
 func (t *toolset) cutOff() bool {
 	return slices.ContainsFunc(t.late, func(l *toolList) bool { return l.isDone() && l.cutOff })
 }
@@ -169,7 +169,7 @@ func (t *toolset) lateFor(toolID string) *toolList {
 	return nil
 }
 
-// toolsetWith returns the tools after waiting for a tool's server, however slow it is. The tool may still be missing.
+// toolsetWith returns the toolset after waiting for a tool's server, even if that is slow. The tool may still be missing.
 func (s *Session) toolsetWith(ctx context.Context, toolID string) (*toolset, error) {
 	t, err := s.toolset(ctx)
 	if err != nil {

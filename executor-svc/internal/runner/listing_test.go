@@ -108,7 +108,7 @@ func TestSlowServersDelayNobody(t *testing.T) {
 		if got.Plan.Step.ToolID != "fast/read" || got.Tools.GetToolCount() != 2 || len(got.Tools.GetSkipped()) != 8 {
 			t.Errorf("begun with %v and %v", got.Plan, got.Tools)
 		}
-		if m := got.Tools.GetSkipped()[0].GetMessage(); !strings.Contains(m, "takes them in when they come") {
+		if m := got.Tools.GetSkipped()[0].GetMessage(); !strings.Contains(m, "adds them when they arrive") {
 			t.Errorf("it says %q", m)
 		}
 		<-time.After(time.Minute)

@@ -12,7 +12,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// inputForError returns the input for a call that ended without a result.
+// inputForError returns the flow's input for a call that ended without a result.
 func (s *Session) inputForError(f *follower, st *storagev1.ActiveStep, err error) flow.Input {
 	out := flow.Called{Ordinal: f.call.ordinal, Attempt: f.call.attempt, Round: f.call.round}
 	var moved *movedError
@@ -33,8 +33,8 @@ func (s *Session) inputForError(f *follower, st *storagev1.ActiveStep, err error
 	return out
 }
 
-// toolListIsStale reports whether a call was refused because the session's list of tools is no longer the MCP pool's. An input was checked
-// against the schema that the session knows: if the pool refuses it, the schema has changed.
+// toolListIsStale reports whether a call was refused because the session's list of tools differs from the MCP pool's. The session checks
+// inputs against the schemas that it knows, so if the pool refuses an input, the schema has changed.
 func toolListIsStale(out flow.Called) bool {
 	switch out.Err.GetReason() {
 	case commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED, commonv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND,
@@ -65,20 +65,20 @@ func callNotFound(err error) bool {
 	return errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND
 }
 
-// refusedAtShutdown reports whether a replica of the MCP pool that is stopping proved that it did not begin the call: another replica may.
+// refusedAtShutdown reports whether a replica of the MCP pool refused the call because it is stopping. Another replica may make the call.
 func refusedAtShutdown(err error) bool {
 	e := errs.From(err)
 	return e.Reason == commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN && e.Metadata[errs.OutcomeKey] == errs.OutcomeNotExecuted
 }
 
-// asNetworkError turns a request-level error into NETWORK_ERROR: it does not prove whether the call ran. A pool that no longer accepts the
-// executor's credential, for example, may have made the call before.
+// asNetworkError turns an error that refuses a request into NETWORK_ERROR, because it does not prove that the call did not run: a pool that
+// no longer accepts the executor's credential, for example, may have made the call before.
 func asNetworkError(err error) error {
 	e := errs.From(err)
 	if e == nil || e.Metadata[errs.OutcomeKey] != "" || e.Reason == commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND || !refusesRequest(e.Code) {
 		return err
 	}
-	return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR, "the MCP pool does not say how the call ended: %w", err)
+	return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR, "the MCP pool does not report the call's outcome: %w", err)
 }
 
 // refusesRequest reports whether a request that ends with this code was refused before it was carried out.
@@ -90,8 +90,7 @@ func refusesRequest(c codes.Code) bool {
 	return false
 }
 
-// failure returns a failed call's error and outcome. An error that does not name the outcome makes it UNKNOWN, unless the request was
-// refused.
+// failure returns a failed call's error and outcome. If the error does not name the outcome, it is UNKNOWN, unless the request was refused.
 func failure(err error, input string) (*storagev1.ErrorNote, commonv1.Outcome) {
 	e := errs.From(err)
 	n := &storagev1.ErrorNote{ErrMsg: valid(e.Message), DataJson: input, Reason: e.Reason}
@@ -115,5 +114,5 @@ func failure(err error, input string) (*storagev1.ErrorNote, commonv1.Outcome) {
 
 func toolGone(toolID string) error {
 	return errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND,
-		"the tool %s no longer exists; look at the server's tools with `pawl mcp tools`", toolID)
+		"the tool %s no longer exists; `pawl mcp tools` lists the server's tools", toolID)
 }

@@ -74,5 +74,5 @@ func toolError(res *mcppoolv1.CallResult) string {
 	if t := strings.TrimSpace(valid(text(res))); t != "" {
 		return t
 	}
-	return "the tool failed without saying why"
+	return "the tool failed without a message"
 }

@@ -14,7 +14,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// derive asks for another input after a failed attempt, with the error in view.
+// derive returns the Run that asks the planner for another input after a failed attempt.
 func (s *Session) derive(c *plannerv1.TaskContext, st *storagev1.ActiveStep) Run {
 	return s.makeInput(c, st, func(ctx context.Context, usage **storagev1.Usage) (string, error) {
 		res, err := askPlanner(ctx, s, c, usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.GetFirstInputParamsResponse, error) {
@@ -27,7 +27,7 @@ func (s *Session) derive(c *plannerv1.TaskContext, st *storagev1.ActiveStep) Run
 	})
 }
 
-// fill completes an input with the values that a person supplied.
+// fill returns the Run that asks the planner to complete an input with the values that a person supplied.
 func (s *Session) fill(c *plannerv1.TaskContext, st *storagev1.ActiveStep) Run {
 	return s.makeInput(c, st, func(ctx context.Context, usage **storagev1.Usage) (string, error) {
 		res, err := askPlanner(ctx, s, c, usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.FillParamsResponse, error) {
@@ -40,7 +40,7 @@ func (s *Session) fill(c *plannerv1.TaskContext, st *storagev1.ActiveStep) Run {
 	})
 }
 
-// makeInput makes a step's input with ask and checks it against the tool's schema.
+// makeInput returns the Run that makes a step's input with ask and checks the input against the tool's schema.
 func (s *Session) makeInput(c *plannerv1.TaskContext, st *storagev1.ActiveStep, ask func(context.Context, **storagev1.Usage) (string, error)) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {
 		out := flow.Derived{Ordinal: st.GetOrdinal()}
@@ -62,7 +62,7 @@ func (s *Session) makeInput(c *plannerv1.TaskContext, st *storagev1.ActiveStep, 
 	}
 }
 
-// findTool puts the task's tools into the context and returns them, and one of them; its absence is an explicit error.
+// findTool puts the task's tools into c, and returns them and the tool with this id.
 func (s *Session) findTool(ctx context.Context, c *plannerv1.TaskContext, id string) (*toolset, *commonv1.Tool, error) {
 	tools, err := s.toolsetWith(ctx, id)
 	if err != nil {
@@ -76,8 +76,8 @@ func (s *Session) findTool(ctx context.Context, c *plannerv1.TaskContext, id str
 	return tools, tool, nil
 }
 
-// diagnose asks whether an error is about parameters, and which ones a person has to supply. If the planner fails, the error is
-// treated as one that is not about parameters.
+// diagnose returns the Run that asks the planner whether an error is about parameters, and which ones a person has to supply. known reports
+// that the error is about parameters. If the planner fails, the error counts as not about parameters.
 func (s *Session) diagnose(c *plannerv1.TaskContext, st *storagev1.ActiveStep, known bool) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {
 		out := flow.Diagnosed{Ordinal: st.GetOrdinal()}
@@ -86,7 +86,7 @@ func (s *Session) diagnose(c *plannerv1.TaskContext, st *storagev1.ActiveStep, k
 			return
 		}
 		if err != nil {
-			s.log.WarnContext(ctx, "asking the planner about an error; the step is given up", "error", err)
+			s.log.WarnContext(ctx, "the planner could not diagnose an error; the step fails", "error", err)
 			out.IsParamError = false
 		}
 		emit(out)

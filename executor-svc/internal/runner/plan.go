@@ -21,7 +21,7 @@ import (
 // nameLength bounds the part of the goal that is the task's name if the planner gives none.
 const nameLength = 40
 
-// plan asks for the next step. If begin is true, it also asks for the task's name and risk.
+// plan returns the Run that asks the planner for the next step. If begin is true, it also asks for the task's name and risk.
 func (s *Session) plan(c *plannerv1.TaskContext, begin bool) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {
 		p := &planning{s: s, c: c, emit: emit}
@@ -40,19 +40,18 @@ func (s *Session) plan(c *plannerv1.TaskContext, begin bool) Run {
 	}
 }
 
-// planning is one request for the next step. A language model may answer with the task's answer instead, which is emitted while
-// the model writes it.
+// planning asks for one next step. A language model may write the task's answer instead, which planning emits meanwhile.
 type planning struct {
 	s     *Session
 	c     *plannerv1.TaskContext
 	tools *toolset
 	emit  func(flow.Input)
-	// begun takes the flow's name and risk; nil once it was emitted, and for later steps.
+	// begun holds the flow's name and risk; nil once it was emitted, and for later steps.
 	begun *flow.Begun
 	out   flow.Planned
 }
 
-// emitPlan emits a plan; the first one with the tools, the name and the risk.
+// emitPlan emits out. The first plan of a task is emitted with the tools, the name and the risk.
 func (p *planning) emitPlan(out flow.Planned) {
 	if p.begun == nil {
 		p.emit(out)
@@ -65,8 +64,8 @@ func (p *planning) emitPlan(out flow.Planned) {
 	p.begun = nil
 }
 
-// nextStep asks for the next step. While it gets none and slow servers are missing, it waits for their tools and asks again: a server
-// that hangs does not hold up a task that other tools suffice for.
+// nextStep asks for the next step. While it gets none and the tools of slow servers are missing, it waits for them and asks again. So a
+// server that hangs does not delay a task that needs only other tools.
 func (p *planning) nextStep(ctx context.Context) {
 	for ask := true; ; {
 		if ask {
@@ -78,7 +77,7 @@ func (p *planning) nextStep(ctx context.Context) {
 		if p.out.Step != nil || done || len(p.tools.late) == 0 {
 			return
 		}
-		p.s.log.InfoContext(ctx, "the planner knows no step with the tools that are there; waiting for slow MCP servers", "missing", len(p.tools.late))
+		p.s.log.InfoContext(ctx, "the planner found no step with the tools listed so far; waiting for slow MCP servers", "missing", len(p.tools.late))
 		awaitAny(ctx, p.tools.late)
 		more, err := p.s.toolset(ctx)
 		if err != nil || ctx.Err() != nil {
@@ -89,8 +88,8 @@ func (p *planning) nextStep(ctx context.Context) {
 	}
 }
 
-// askNextStep asks for the next step until the planner names a tool that exists; after the last try it is FINAL. The usage in out
-// grows, everything else is replaced.
+// askNextStep asks for the next step until the planner names a tool that exists. After the last try, the step is FINAL. It adds to the
+// usage in out, and replaces everything else.
 func (p *planning) askNextStep(ctx context.Context) {
 	p.out = flow.Planned{Usage: p.out.Usage}
 	for range p.s.r.cfg.PlannerTries {
@@ -134,18 +133,18 @@ func (p *planning) askNextStep(ctx context.Context) {
 		if p.tools.lateFor(first.GetToolId()) != nil {
 			return
 		}
-		p.out.CutShort = fmt.Sprintf("The planner chose the tool %q, which is not there.", valid(first.GetToolId()))
+		p.out.CutShort = fmt.Sprintf("The planner chose the tool %q, which the task does not have.", valid(first.GetToolId()))
 		p.s.log.WarnContext(ctx, "the planner chose an unknown tool", "tool", first.GetToolId())
 	}
 }
 
-// stream makes the planner call and emits the pieces of an answer. answer is its end, if the planner wrote one.
+// stream makes the planner call and emits the pieces of an answer. answer ends the answer; nil if the planner wrote none.
 func (p *planning) stream(ctx context.Context, c *plannerv1.TaskContext, o []grpc.CallOption) (res *plannerv1.PlanStepsResponse, answer *flow.Answered, err error) {
 	stream, err := p.s.r.planner.StreamPlanSteps(ctx, &plannerv1.StreamPlanStepsRequest{Context: c, Begin: p.begun != nil}, o...)
 	if err != nil {
 		return nil, nil, err
 	}
-	shown := ""
+	shown := "" // the text emitted so far
 	buffer := &textBuffer{delay: p.s.r.cfg.TextDelay, show: func(text string) {
 		if shown == "" {
 			p.emitPlan(flow.Planned{Answering: true}) // text of a new answer follows
@@ -175,7 +174,7 @@ func (p *planning) stream(ctx context.Context, c *plannerv1.TaskContext, o []grp
 	}
 }
 
-// checkPieces refuses an answer that differs from its pieces.
+// checkPieces returns an error if an answer differs from its pieces.
 func checkPieces(full, pieces string) error {
 	if pieces != "" && pieces != full {
 		return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "the planner's answer differs from the pieces that it sent")

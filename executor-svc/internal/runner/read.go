@@ -18,7 +18,7 @@ import (
 // readBytes bounds the part of an output that one call of flow.ReadOutput returns.
 const readBytes = 16_000
 
-// readOutput serves a call of flow.ReadOutput from the task's history.
+// readOutput returns the Run of a call of flow.ReadOutput, with the output read from the task's history.
 func readOutput(log *history.Log, st *storagev1.ActiveStep, attempt uint32) Run {
 	out := flow.Called{Ordinal: st.GetOrdinal(), Attempt: attempt, Outcome: commonv1.Outcome_OUTCOME_KNOWN}
 	text, err := readPart(log, st.GetInputJson())
@@ -72,7 +72,7 @@ func readPart(log *history.Log, input string) (string, error) {
 	return "", fmt.Errorf("no step %q has ended", in.Step)
 }
 
-// textOf returns the text of a step: its error, or its message followed by its structured output.
+// textOf returns the text of a step: its error, or its message followed by its structured output unless the message is JSON itself.
 func textOf(e *history.Entry) string {
 	if e.Status != executorv1.StepStatus_STEP_STATUS_SUCCESS {
 		return e.Error.GetErrMsg()

@@ -21,15 +21,15 @@ import (
 const (
 	// progressInterval is the shortest time between two progress events of a call.
 	progressInterval = 250 * time.Millisecond
-	// questionWindow is how long further questions are waited for, so that those asked together are shown together.
+	// questionWindow is how long receive waits for further questions, so that people see questions together that the server asks together.
 	questionWindow = 50 * time.Millisecond
-	// maxQuestions are shown together; the others are asked once those are answered.
+	// maxQuestions bounds the questions that people see together; the pool sends the others again once those are answered.
 	maxQuestions = 100
 	// maxTaskID is the longest id of an MCP task that AttachCall takes.
 	maxTaskID = 2000
 )
 
-// errElicited is returned when a call waits for people and is no longer followed.
+// errElicited is returned by receive when a call waits for people.
 var errElicited = errors.New("the call waits for people")
 
 // follower handles the messages of a call before its result.
@@ -43,7 +43,7 @@ type follower struct {
 	mcpTaskID, toolID string
 	// asked collects the call's questions.
 	elicited flow.Elicited
-	// answer delivers a known answer to a question; false if there is none. May be nil.
+	// answer delivers a known answer to a question. It returns false if there is none. May be nil.
 	answer func(ctx context.Context, inputID string) bool
 }
 
@@ -66,13 +66,13 @@ func (f *follower) mcpTask(id string) {
 	f.emit(flow.McpTask{Ordinal: f.call.ordinal, Attempt: f.call.attempt, TaskID: id})
 }
 
-// addQuestion records a question; false if no person has to answer it.
+// addQuestion adds a question to elicited. It returns false if no person has to answer it.
 func (f *follower) addQuestion(ctx context.Context, in *mcppoolv1.CallInputRequired) bool {
 	if f.call.stopping.Load() || f.answer != nil && f.answer(ctx, in.GetInputId()) {
 		return false
 	}
 	if slices.ContainsFunc(f.elicited.Elicitations, func(q flow.Elicitation) bool { return q.InputID == in.GetInputId() }) {
-		return false // sent twice
+		return false // the pool sent it twice
 	}
 	q := flow.Elicitation{InputID: valid(in.GetInputId()), Message: valid(in.GetMessage()), SchemaJSON: valid(in.GetSchemaJson()), URL: valid(in.GetUrl())}
 	if t := in.GetExpireTime(); t != nil {
@@ -93,8 +93,8 @@ type message interface {
 	GetTask() *mcppoolv1.CallTask
 }
 
-// receive follows a call's stream to its end, or until the call waits for people: then it drops the stream, and the call continues in
-// the pool.
+// receive follows a call's stream to its end and returns the result. If the call waits for people, receive drops the stream and returns
+// errElicited; the call continues in the pool.
 func receive[M message](ctx context.Context, drop func(), recv func() (M, error), f *follower) (*mcppoolv1.CallResult, error) {
 	var window *time.Timer
 	for {

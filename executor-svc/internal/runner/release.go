@@ -34,7 +34,7 @@ type ack struct {
 	callID string
 }
 
-// Recorded notes that a call's result is durable. The pool learns that with the next call, at the latest when the session ends.
+// Recorded notes that a call's result is durable. The next call acknowledges the result to the pool, or Leave does.
 func (s *Session) Recorded(c flow.Called) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +45,7 @@ func (s *Session) Recorded(c flow.Called) {
 	s.acks = append(s.acks, a)
 }
 
-// takeAcks removes and returns the acknowledgements for a replica, as many as one request may carry.
+// takeAcks removes and returns acknowledgements for a replica, but no more than one request may carry.
 func (s *Session) takeAcks(poolID string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,8 +60,8 @@ func (s *Session) takeAcks(poolID string) []string {
 	return ids
 }
 
-// Leave ends the session. The replicas of the MCP pool learn which results are durable and, if the task has ended, that it needs its connections no
-// longer. If that fails, the replicas forget results and close idle connections after a while.
+// Leave ends the session. It acknowledges durable results to the replicas of the MCP pool and, if the task has ended, releases the task's
+// connections. If that fails, the replicas forget the results and close the idle connections after a while.
 func (s *Session) Leave(ctx context.Context, ended bool) {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
@@ -86,12 +86,12 @@ func (s *Session) Leave(ctx context.Context, ended bool) {
 			return err
 		})
 		if err != nil {
-			s.log.WarnContext(ctx, "releasing the session", "error", err)
+			s.log.WarnContext(ctx, "the MCP pool's session could not be released", "error", err)
 		}
 	}
 }
 
-// locations returns the replicas that keep something for the task; without replicas, the pool.
+// locations returns the replicas that keep something for the task, or one empty location if the pool has one replica.
 func (s *Session) locations() []location {
 	if s.r.cfg.Replicas == nil {
 		return []location{{}}
@@ -105,7 +105,7 @@ func (s *Session) locations() []location {
 	return all
 }
 
-// mayReleaseLater reports whether every server of the task allows a delayed release.
+// mayReleaseLater reports whether all servers of the task allow a delayed release.
 func (t *toolset) mayReleaseLater() bool {
 	return t != nil && len(t.lists) > 0 && !slices.ContainsFunc(t.lists, func(l *toolList) bool { return !l.isDone() || l.err != nil || !l.lateRelease })
 }
@@ -116,7 +116,7 @@ type release struct {
 	acks          []string
 }
 
-// releaseQueue holds releases until a call of the same user can carry them: a request for each would cost as much as two calls.
+// releaseQueue holds releases until a call of the same user can carry them, because a request for each would cost as much as two calls.
 type releaseQueue struct {
 	mu     sync.Mutex // guards the fields below
 	byUser map[string][]release
@@ -127,7 +127,8 @@ type releaseQueue struct {
 	flushing sync.Mutex // held while the queue is flushed
 }
 
-// add queues a release; false if there is no room. flush is called once it has waited for releaseDelay.
+// add queues a release. It returns false if there is no room or the queue is closed. flush is called once the queue has waited for
+// releaseDelay.
 func (q *releaseQueue) add(e release, flush func()) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -145,7 +146,7 @@ func (q *releaseQueue) add(e release, flush func()) bool {
 	return true
 }
 
-// take removes and returns the releases that a call of the user with so many acknowledgements can carry.
+// take removes and returns the user's releases that a call with acks acknowledgements of its own can carry.
 func (q *releaseQueue) take(user string, acks int) []release {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -177,7 +178,7 @@ func (q *releaseQueue) takeAll() (all []release) {
 	return all
 }
 
-// addReleases makes a call carry releases.
+// addReleases adds releases to a call.
 func addReleases(msg *mcppoolv1.CallToolsRequest, releases []release) {
 	for _, e := range releases {
 		msg.EndedSessionIds = append(msg.EndedSessionIds, e.session)
@@ -185,7 +186,7 @@ func addReleases(msg *mcppoolv1.CallToolsRequest, releases []release) {
 	}
 }
 
-// releaseLater queues releases; those that find no room are sent now. Releasing a session twice does no harm.
+// releaseLater queues releases, and sends those that find no room at once. Releasing a session twice does no harm.
 func (r *Runner) releaseLater(ctx context.Context, releases []release) {
 	for _, e := range releases {
 		if !r.releases.add(e, r.flushReleases) {
@@ -205,7 +206,7 @@ func (r *Runner) flushReleases() {
 	}
 }
 
-// closeReleases flushes the queue, and waits for a flush that is under way.
+// closeReleases closes and flushes the queue, and waits for a flush that is already running.
 func (r *Runner) closeReleases() {
 	r.releases.mu.Lock()
 	r.releases.closed = true
@@ -218,6 +219,6 @@ func (r *Runner) sendRelease(ctx context.Context, e release) {
 	defer cancel()
 	_, err := r.pool.ReleaseSession(ctx, &mcppoolv1.ReleaseSessionRequest{SessionId: e.session, AckCallIds: e.acks})
 	if err != nil {
-		r.log.WarnContext(ctx, "releasing a session", "task_id", e.session, "error", err)
+		r.log.WarnContext(ctx, "the MCP pool's session could not be released", "task_id", e.session, "error", err)
 	}
 }

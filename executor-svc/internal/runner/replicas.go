@@ -20,8 +20,8 @@ import (
 	"pawl.dev/executor-svc/internal/flow"
 )
 
-// Replicas connects to single replicas (processes) of the MCP pool. A request routed by server and user may reach another replica than the
-// one that made a call, because that one was replaced since.
+// Replicas connects to single replicas (processes) of the MCP pool. A request that is routed by server and user may reach another replica
+// than the one that made a call, because replicas come and go.
 type Replicas interface {
 	// Addrs returns the known addresses of all replicas.
 	Addrs(ctx context.Context) ([]string, error)
@@ -30,16 +30,16 @@ type Replicas interface {
 }
 
 const (
-	// replicaPatience is how long a replica that cannot be reached is asked again for the outcome of a call. After that the outcome is
-	// unknown: a process that ended does not come back as the same replica.
+	// replicaPatience is how long the session retries replicas that cannot be reached, to get the outcome of a call. After that the outcome
+	// is unknown: a process that ended does not come back as the same replica.
 	replicaPatience = 3 * time.Second
 	// replicaTimeout bounds one request to one replica.
 	replicaTimeout = 2 * time.Second
-	// maxPoolAddrs bounds the known addresses of replicas; the others are found by asking all.
+	// maxPoolAddrs bounds the remembered addresses of replicas; other replicas are found by asking all.
 	maxPoolAddrs = 1000
 )
 
-// location is a replica of the MCP pool that keeps something for a task, by its id, and the server of the call that it keeps.
+// location is the id of a replica of the MCP pool that keeps something for a task, and of a server that the task uses there.
 type location struct{ poolID, mcpID string }
 
 // poolAddrs remembers the addresses of replicas.
@@ -80,17 +80,17 @@ func (s *Session) toServer(ctx context.Context, mcpID string) context.Context {
 	return serve.WithAffinity(ctx, mcpID, s.head.GetUserSub())
 }
 
-// movedError: the call was not made, and another replica of the MCP pool has to make it.
+// movedError reports that the call was not made, and that another replica of the MCP pool has to make it.
 type movedError struct{ poolID string }
 
 func (*movedError) Error() string { return "another replica of the MCP pool is responsible now" }
 
-// otherReplica returns the replica that is responsible for the call's server now, if it is another one than the request names.
+// otherReplica returns a movedError to the replica that is now responsible for the call's server, or nil if the request names that replica.
 func (s *Session) otherReplica(ctx context.Context, req *mcppoolv1.CallToolRequest) *movedError {
 	s.dropTools()
 	tools, err := s.toolset(ctx)
 	if err != nil {
-		return nil //nolint:nilerr // the call stays with the replica that refused it, and is tried again
+		return nil //nolint:nilerr // the call stays with the replica that refused it, and is sent again
 	}
 	if id := tools.poolIDs[req.GetMcpId()]; id != "" && id != req.GetPoolId() {
 		return &movedError{id}
@@ -98,7 +98,7 @@ func (s *Session) otherReplica(ctx context.Context, req *mcppoolv1.CallToolReque
 	return nil
 }
 
-// noteLocation notes that a replica keeps something for this task.
+// noteLocation records that a replica keeps something for this task.
 func (s *Session) noteLocation(at location) {
 	if s.r.cfg.Replicas == nil || at.poolID == "" {
 		return
@@ -111,8 +111,8 @@ func (s *Session) noteLocation(at location) {
 	s.used[at.poolID] = at.mcpID
 }
 
-// sendToReplica sends a request to the replica at a location: to the one that is responsible now and, if that is another, also to the address
-// that is remembered.
+// sendToReplica sends a request to the replica that is now responsible for a location's server. If the location's own replica is known at
+// another address, it sends the request there too, and returns that result.
 func (s *Session) sendToReplica(ctx context.Context, at location, send func(context.Context, mcppoolv1.McpPoolServiceClient, ...grpc.CallOption) error) error {
 	if s.r.cfg.Replicas == nil {
 		return send(ctx, s.r.pool)
@@ -135,13 +135,13 @@ func (s *Session) sendToAddr(addr string, send func(mcppoolv1.McpPoolServiceClie
 	return send(mcppoolv1.NewMcpPoolServiceClient(conn))
 }
 
-// replicaAddrs returns the addresses of all replicas, first the last known one of the replica with this pool_id.
+// replicaAddrs returns the addresses of all replicas, the remembered one of the replica with this pool_id first.
 func (s *Session) replicaAddrs(ctx context.Context, poolID string) []string {
 	ctx, cancel := context.WithTimeout(ctx, replicaTimeout)
 	defer cancel()
 	all, err := s.r.cfg.Replicas.Addrs(ctx)
 	if err != nil {
-		s.log.WarnContext(ctx, "finding the replicas of the MCP pool", "error", err)
+		s.log.WarnContext(ctx, "the replicas of the MCP pool cannot be found", "error", err)
 	}
 	first := s.r.poolAddrs.of(poolID)
 	if first == "" {
@@ -156,7 +156,8 @@ func sameAddr(a, b string) bool {
 	return pa == pb && ha == hb
 }
 
-// attachAnywhere asks the MCP pool for the outcome of a call and, if no replica keeps it, the server that ran it as an MCP task.
+// attachAnywhere asks the MCP pool for the outcome of a call. If no replica keeps the call and it ran as an MCP task, attachAnywhere lets
+// the pool ask the server.
 func (s *Session) attachAnywhere(ctx context.Context, req *mcppoolv1.AttachCallRequest, f *follower) (*mcppoolv1.CallResult, error) {
 	res, err := s.attachToPool(ctx, req, f)
 	if f.mcpTaskID == "" || !callNotFound(err) || errs.From(err).Metadata[errs.OutcomeKey] == errs.OutcomeNotExecuted {
@@ -168,8 +169,8 @@ func (s *Session) attachAnywhere(ctx context.Context, req *mcppoolv1.AttachCallR
 	return attachOn(s.toServer(ctx, f.call.location.mcpID), s.r.pool, named, f)
 }
 
-// attachToPool asks the replica that is responsible now for the outcome of a call and, if that is not the one that was to make it, all
-// others: only the replica that was to make the call can prove that it did not run.
+// attachToPool asks the replica that is now responsible for the outcome of a call. If that replica was not to make the call, attachToPool
+// asks all others, because only the replica that was to make the call can prove that it did not run.
 func (s *Session) attachToPool(ctx context.Context, req *mcppoolv1.AttachCallRequest, f *follower) (*mcppoolv1.CallResult, error) {
 	res, err := attachOn(s.toServer(ctx, f.call.location.mcpID), s.r.pool, req, f)
 	unknown := func(err error) bool { return keptElsewhere(err, req.GetPoolId()) }
@@ -190,8 +191,8 @@ func (s *Session) attachToPool(ctx context.Context, req *mcppoolv1.AttachCallReq
 	}
 }
 
-// search sends a request to one replica after another, in the order of replicaAddrs, until one answers with success or with an error for which
-// unknown is false. unreached: one of them could not be asked.
+// search sends a request to one replica after another, in the order of replicaAddrs, until one returns success or an error for which
+// unknown is false. unreached reports that a replica could not be reached.
 func (s *Session) search(ctx context.Context, poolID string, unknown func(error) bool, send func(context.Context, mcppoolv1.McpPoolServiceClient) error) (found, unreached bool, err error) {
 	for _, addr := range s.replicaAddrs(ctx, poolID) {
 		err := s.sendToAddr(addr, func(pool mcppoolv1.McpPoolServiceClient) error { return send(ctx, pool) })
@@ -217,7 +218,7 @@ func attachOn(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, req *mcp
 	return res, asNetworkError(err)
 }
 
-// poolIDKey is the error metadata that names the replica that does not know a call.
+// poolIDKey is the key of the error metadata that names the replica that does not know a call.
 const poolIDKey = "pool_id"
 
 // keptElsewhere reports whether an error proves that another replica than the asked one was to make the call.
@@ -229,7 +230,7 @@ func keptElsewhere(err error, poolID string) bool {
 	return e.Metadata[errs.OutcomeKey] != errs.OutcomeNotExecuted && poolID != "" && e.Metadata[poolIDKey] != poolID
 }
 
-// cancelAnywhere asks the replica that runs a call to stop it.
+// cancelAnywhere stops a call at the replica that runs it.
 func (s *Session) cancelAnywhere(ctx context.Context, at location, req *mcppoolv1.CancelCallRequest) error {
 	_, err := s.r.pool.CancelCall(s.toServer(ctx, at.mcpID), req)
 	if s.r.cfg.Replicas == nil || err == nil {
@@ -247,7 +248,7 @@ func (s *Session) cancelAnywhere(ctx context.Context, at location, req *mcppoolv
 	return err
 }
 
-// answerAnywhere passes an answer to the replica that runs the call. unreached: that may be one that could not be asked.
+// answerAnywhere passes an answer to the replica that runs the call. unreached reports that a replica that could not be reached may run it.
 func (s *Session) answerAnywhere(ctx context.Context, at location, req *mcppoolv1.AnswerCallRequest, to *peer.Peer) (unreached bool, err error) {
 	_, err = s.r.pool.AnswerCall(s.toServer(ctx, at.mcpID), req, grpc.Peer(to))
 	if s.r.cfg.Replicas == nil || !callNotFound(err) {

@@ -45,7 +45,7 @@ type Runner struct {
 	slow      slowServers
 }
 
-// New returns a runner that uses this planner and this pool.
+// New returns a runner.
 func New(cfg Config, planner plannerv1.PlannerServiceClient, pool mcppoolv1.McpPoolServiceClient, log *slog.Logger) *Runner {
 	cfg.PlannerTries = cmp.Or(cfg.PlannerTries, 3)
 	cfg.PlannerTimeout = cmp.Or(cfg.PlannerTimeout, 2*time.Minute)
@@ -55,7 +55,7 @@ func New(cfg Config, planner plannerv1.PlannerServiceClient, pool mcppoolv1.McpP
 	return &Runner{cfg: cfg, planner: planner, pool: pool, log: log}
 }
 
-// Close releases the sessions that ended last and closes the idle streams.
+// Close sends the queued releases of sessions and closes the idle streams.
 func (r *Runner) Close() {
 	r.closeReleases()
 	r.streams.close()
@@ -69,23 +69,23 @@ type Session struct {
 	head  *storagev1.TaskHead
 	turns []*plannerv1.Round
 	log   *slog.Logger
-	// Notify, if set, receives inputs that no action ends with.
+	// Notify, if set, receives inputs that do not come from an action.
 	Notify func(flow.Input)
 
-	// loading is a lock for loading the tools; waiting for it ends with the context.
+	// loading is a lock for loading the tools; unlike a mutex, it can be waited for with a context.
 	loading chan struct{}
 
 	mu    sync.Mutex // guards the fields below
 	tools *toolset
 	call  *call
-	// ahead are the steps planned to follow the running one.
+	// ahead holds the steps that are planned to follow the running one.
 	ahead []*plannerv1.PlannedStep
-	// base names the context that the planner keeps; it has the first baseHistory entries of the history.
+	// base names the context that the planner keeps for the task; it holds the first baseHistory entries of the history.
 	base        string
 	baseHistory int
 	// acks are calls with durable results that are not acknowledged yet.
 	acks []ack
-	// used maps the pools that keep something for the task to one of their servers; only if there are several pools.
+	// used maps the replicas of the MCP pool that keep something for the task to one of their servers; empty if the pool has one replica.
 	used map[string]string
 }
 
@@ -94,7 +94,7 @@ func (r *Runner) Session(id string, epoch uint64, head *storagev1.TaskHead, turn
 	return &Session{r: r, id: id, epoch: epoch, head: head, turns: turns, log: r.log.With("task_id", id), loading: make(chan struct{}, 1)}
 }
 
-// Run is an action ready to run: it passes its results to emit, in order. Its context is that of Prepare.
+// Run is an action that is ready to run. It passes its results to emit, in order. Its ctx is the ctx of Prepare.
 type Run func(ctx context.Context, emit func(flow.Input))
 
 // Prepare reads an action's arguments from the task, so that the action can run while the task changes.
@@ -131,13 +131,13 @@ func (s *Session) Prepare(ctx context.Context, t *flow.Task, log *history.Log, a
 	return nil
 }
 
-// AsUser makes calls in the name of the task's user: a task outlives the credential it was created with. The methods of a session expect
-// a context that comes from it.
+// AsUser returns a context for calls in the name of the task's user, because a task outlives the credential it was created with. The
+// session's other methods expect such a context.
 func (s *Session) AsUser(ctx context.Context) context.Context {
 	return identity.OnBehalfOf(ctx, s.head.GetUserSub())
 }
 
-// notifyWaiting reports that the task waits for a service that cannot be reached.
+// notifyWaiting logs that the task waits for a service that cannot be reached, and sends Blocked.
 func (s *Session) notifyWaiting(service string, err error) {
 	s.log.Warn("a service cannot be reached; the task waits for it", "service", service, "error", err)
 	if s.Notify != nil {
@@ -145,7 +145,7 @@ func (s *Session) notifyWaiting(service string, err error) {
 	}
 }
 
-// step returns an active step; it may be read later, because states do not change once actions were prepared from them.
+// step returns an active step. Actions may read it later, because a state does not change once actions were prepared from it.
 func step(t *flow.Task, ordinal uint32) *storagev1.ActiveStep {
 	for _, s := range t.State.GetActiveSteps() {
 		if s.GetOrdinal() == ordinal {

@@ -6,20 +6,20 @@ import (
 )
 
 const (
-	// suspectPatience is how long a task with several servers waits for one that did not answer the last time.
+	// suspectPatience is how long a task with several servers waits for a server that did not answer in time the last time.
 	suspectPatience = 200 * time.Millisecond
 	// maxSuspects bounds how many servers are remembered.
 	maxSuspects = 10_000
 )
 
-// slowServers remembers which servers did not list their tools in time, by user, so that one server that hangs delays one task and
-// not each. A server that answers in time again is forgotten. The zero value is ready to use.
+// slowServers remembers by user which servers did not list their tools in time, so that a server that hangs delays only one task. It
+// forgets a server that answers in time again. The zero value is ready to use.
 type slowServers struct {
 	mu       sync.Mutex
-	suspects map[[2]string]bool // guarded by mu; by user and server
+	suspects map[[2]string]bool // by user and server; guarded by mu
 }
 
-// patience is how long to wait for a server.
+// patience returns how long to wait for a server.
 func (s *slowServers) patience(user, id string) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,10 +13,10 @@ import (
 	"pawl.dev/executor-svc/internal/flow"
 )
 
-// stopInterval is how often the pool is asked to stop a call that it does not know yet, or while it cannot be reached.
+// stopInterval is how often StopCall asks a pool that does not know the call yet, or that cannot be reached.
 const stopInterval = 250 * time.Millisecond
 
-// StopCall asks the running call to stop, and stops waiting for it if it has no outcome within StopGrace.
+// StopCall asks the pool to stop the running call. The session stops waiting for the call if it has no outcome within StopGrace.
 func (s *Session) StopCall(ctx context.Context, reason string) {
 	s.mu.Lock()
 	c := s.call
@@ -35,17 +35,17 @@ func (s *Session) StopCall(ctx context.Context, reason string) {
 			return
 		}
 		if code := errs.From(err).Code; code != codes.NotFound && code != codes.Unavailable {
-			s.log.WarnContext(ctx, "asking the pool to stop a call", "call_id", c.id, "error", err)
+			s.log.WarnContext(ctx, "the MCP pool could not stop a call", "call_id", c.id, "error", err)
 			return
 		}
-		// The pool may not have the call yet, or no longer, or be out of reach for a while.
+		// The pool may not have the call yet, or no longer, or it cannot be reached now.
 		if !sleep(ctx, stopInterval) {
 			return
 		}
 	}
 }
 
-// Withdraw ends a call whose questions no person is going to answer. If that fails, the pool gives the questions up after a while.
+// Withdraw ends a call whose questions will not be answered. If that fails, the pool gives up the questions after a while.
 func (s *Session) Withdraw(ctx context.Context, w flow.Withdraw) {
 	ctx, cancel := context.WithTimeout(ctx, s.r.cfg.StopGrace)
 	defer cancel()
@@ -54,13 +54,13 @@ func (s *Session) Withdraw(ctx context.Context, w flow.Withdraw) {
 	at := location{w.PoolID, mcpID}
 	err := s.cancelAnywhere(ctx, at, &mcppoolv1.CancelCallRequest{CallId: id, Reason: w.Reason})
 	if err == nil || errs.From(err).Code == codes.NotFound {
-		// No owner needs the outcome: the pool may forget it.
+		// No owner needs the outcome, so the pool may forget it.
 		err = s.sendToReplica(ctx, at, func(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, o ...grpc.CallOption) error {
 			_, err := pool.AckCall(ctx, &mcppoolv1.AckCallRequest{CallIds: []string{id}}, o...)
 			return err
 		})
 	}
 	if err != nil {
-		s.log.WarnContext(ctx, "ending a call that waits for a person", "call_id", id, "error", err)
+		s.log.WarnContext(ctx, "a call that waits for a person could not be ended", "call_id", id, "error", err)
 	}
 }

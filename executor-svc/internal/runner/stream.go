@@ -26,14 +26,14 @@ const (
 	maxIdleStreams = 256
 )
 
-// callStream is a CallTools stream. It carries one call after another: opening a stream for each costs about as much as the call.
+// callStream is a CallTools stream. It carries one call after another, because opening a stream costs about as much as a call.
 type callStream struct {
 	key    streamKey
 	stream grpc.BidiStreamingClient[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse]
 	cancel context.CancelFunc
-	// to is the pool's address, set once the stream has ended. A stream without one reached no pool.
+	// to holds the pool's address once the stream has ended, unless the stream reached no pool.
 	to peer.Peer
-	// free: the last call has ended, and the stream can carry another. broken: the stream has ended under a call.
+	// free reports that the last call has ended, so that the stream can carry another; broken, that the stream ended during a call.
 	free, broken bool
 	idle         *time.Timer // closes the stream while it is in the streamPool
 }
@@ -41,7 +41,7 @@ type callStream struct {
 // streamKey names the calls that a stream can carry: those of one user to one server of one pool.
 type streamKey struct{ user, mcpID, poolID string }
 
-// callOnStream sends a call on a stream and follows it. sent is false if it is certain that no pool received the call.
+// callOnStream sends a call on a stream and follows it. sent is false if certainly no pool received the call.
 func (s *Session) callOnStream(ctx context.Context, msg *mcppoolv1.CallToolsRequest, f *follower) (res *mcppoolv1.CallResult, sent bool, err error) {
 	st, sent, err := s.sendOnStream(ctx, msg, f.call)
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *Session) callOnStream(ctx context.Context, msg *mcppoolv1.CallToolsRequ
 	return res, !st.broken || st.to.Addr != nil, err
 }
 
-// sendOnStream sends a call on an idle stream, or on a new one: a stream that ended while idle takes no message.
+// sendOnStream sends a call on an idle stream, or on a new one if there is none or the idle one has ended.
 func (s *Session) sendOnStream(ctx context.Context, msg *mcppoolv1.CallToolsRequest, c *call) (st *callStream, sent bool, err error) {
 	if err := c.maySend(ctx); err != nil {
 		return nil, false, err
@@ -94,8 +94,8 @@ func (s *Session) sendOnStream(ctx context.Context, msg *mcppoolv1.CallToolsRequ
 	return st, true, nil
 }
 
-// maySend returns an error if the call must no longer be sent. If the owner no longer waits for it, the error names no outcome: the next
-// owner asks for it.
+// maySend returns an error if the call must no longer be sent. If the owner no longer waits for the call, the error names no outcome,
+// because the next owner asks for it.
 func (c *call) maySend(ctx context.Context) error {
 	if c.stopping.Load() {
 		return errStopped
@@ -106,11 +106,11 @@ func (c *call) maySend(ctx context.Context) error {
 	return nil
 }
 
-// errStopped: the call was told to stop before it was sent.
-var errStopped = errs.New(codes.Canceled, commonv1.ErrorReason_ERROR_REASON_CANCELLED, "the call was told to stop before it began").
+// errStopped is the error of a call that was stopped before it was sent.
+var errStopped = errs.New(codes.Canceled, commonv1.ErrorReason_ERROR_REASON_CANCELLED, "the call was stopped before it began").
 	With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 
-// recv returns the next message of the running call. An error that ends only the call leaves the stream usable.
+// recv returns the next message of the running call, and sets free and broken.
 func (st *callStream) recv() (*mcppoolv1.CallToolResponse, error) {
 	res, err := st.stream.Recv()
 	switch {
@@ -131,8 +131,8 @@ func (st *callStream) recv() (*mcppoolv1.CallToolResponse, error) {
 // closeIdle ends a stream that carries no call.
 func (st *callStream) closeIdle() {
 	defer time.AfterFunc(releaseTimeout, st.cancel).Stop()
-	_ = st.stream.CloseSend() // if the stream has ended, Recv says so
-	_, _ = st.stream.Recv()   // the end of the stream
+	_ = st.stream.CloseSend() // if the stream has ended, Recv returns the error
+	_, _ = st.stream.Recv()   // waits for the end of the stream
 	st.cancel()
 }
 
@@ -144,7 +144,7 @@ type streamPool struct {
 	closed bool
 }
 
-// take removes and returns the stream that was used last; nil if there is none.
+// take removes and returns the stream that was used last, or nil.
 func (p *streamPool) take(key streamKey) *callStream {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,7 +158,7 @@ func (p *streamPool) take(key streamKey) *callStream {
 	return st
 }
 
-// remove takes the i-th stream of a key out.
+// remove removes the i-th stream of a key. The caller holds mu.
 func (p *streamPool) remove(key streamKey, i int) {
 	p.n--
 	if p.idle[key] = slices.Delete(p.idle[key], i, i+1); len(p.idle[key]) == 0 {
@@ -166,7 +166,7 @@ func (p *streamPool) remove(key streamKey, i int) {
 	}
 }
 
-// put keeps an idle stream; false if there is no room.
+// put keeps an idle stream. It returns false if there is no room or the pool is closed.
 func (p *streamPool) put(st *callStream) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -18,20 +18,19 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// toolset is the tools of a task, in the order of their servers.
+// toolset holds the tools of a task, in the order of their servers.
 type toolset struct {
 	tools  []*commonv1.Tool
 	byID   map[string]*commonv1.Tool
 	loaded *storagev1.ToolsLoaded
 	// poolIDs maps each server to the replica of the MCP pool that keeps its calls.
 	poolIDs map[string]string
-	// lists are the servers' lists, in order; late are those that were not complete yet.
+	// lists holds the servers' lists, in order; late holds those that were not done when the toolset was made.
 	lists, late []*toolList
 }
 
-// toolset loads the tools once per session. Servers that cannot be used are skipped, and the event log names them.
+// toolset returns the session's tools, which it loads once. It skips servers that cannot be used; the event log names them.
 func (s *Session) toolset(ctx context.Context) (*toolset, error) {
-	// Not under mu: loading may take long.
 	select {
 	case s.loading <- struct{}{}:
 		defer func() { <-s.loading }()
@@ -58,7 +57,7 @@ func (s *Session) toolset(ctx context.Context) (*toolset, error) {
 	return s.keepTools(found), nil
 }
 
-// keepTools makes these the session's tools. The planner's context has the old ones and is sent again.
+// keepTools replaces the session's tools. It forgets the planner's context, which has the old ones.
 func (s *Session) keepTools(t *toolset) *toolset {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,14 +65,14 @@ func (s *Session) keepTools(t *toolset) *toolset {
 	return t
 }
 
-// dropTools makes the next use load the tools again, because a definition has changed.
+// dropTools makes the next use load the tools again, because a definition or a server's replica has changed.
 func (s *Session) dropTools() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tools, s.base, s.ahead = nil, "", nil
 }
 
-// servers returns the task's servers, by default all that are active.
+// servers returns the ids of the task's servers, by default of all active ones that need not be named.
 func (s *Session) servers(ctx context.Context) ([]string, error) {
 	if ids := s.head.GetMcpIds(); len(ids) > 0 {
 		return ids, nil
@@ -98,7 +97,7 @@ func (s *Session) servers(ctx context.Context) ([]string, error) {
 	}
 }
 
-// serverPatience is how much longer a listing may take than reaching the pool: the pool explains better why a server does not start.
+// serverPatience is how much longer than PoolPatience a listing may take, because the pool explains better why a server does not start.
 const serverPatience = 30 * time.Second
 
 // listTools reads the tools of one server.
@@ -127,7 +126,7 @@ func (s *Session) listTools(ctx context.Context, l *toolList) error {
 	}
 }
 
-// askPool makes a call that only reads, and waits within limit while the MCP pool cannot be reached.
+// askPool makes a call that only reads. While the MCP pool cannot be reached, it waits within limit and calls again.
 func askPool[T any](ctx context.Context, s *Session, limit time.Duration, call func(context.Context, ...grpc.CallOption) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -140,7 +139,7 @@ func askPool[T any](ctx context.Context, s *Session, limit time.Duration, call f
 	}
 }
 
-// refreshTool lists the tools again, for a step whose tool has changed since the step was decided on.
+// refreshTool returns the Run that finds the current description of a step's tool, because the tool has changed. The tools are listed again.
 func (s *Session) refreshTool(st *storagev1.ActiveStep) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {
 		out := flow.ToolRefreshed{Ordinal: st.GetOrdinal()}
@@ -182,7 +181,7 @@ func (s *Session) whyMissing(ctx context.Context, t *toolset, toolID string) *st
 	return errorNote(toolGone(toolID))
 }
 
-// describe converts a tool of the set.
+// describe converts a tool of the toolset for the flow.
 func (t *toolset) describe(tool *commonv1.Tool) flow.Tool {
 	return flow.Tool{
 		Effect: tool.GetEffect(), Idempotent: tool.GetIdempotent(), RiskFloor: tool.GetRiskFloor(), DefinitionHash: tool.GetDefinitionHash(),
