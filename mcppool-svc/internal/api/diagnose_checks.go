@@ -33,7 +33,7 @@ func (t *serverTest) definitions(context.Context) *check {
 				broken = append(broken, fmt.Sprintf("%s (%v)", tool.Name, err))
 			}
 		}
-		if t.subject.Judge(tool.Name, tool.Hints).Effect == commonv1.Effect_EFFECT_WRITE {
+		if t.subject.Policy(tool.Name, tool.Hints).Effect == commonv1.Effect_EFFECT_WRITE {
 			assumed++
 		}
 	}

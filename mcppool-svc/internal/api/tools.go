@@ -54,7 +54,7 @@ func (s *Server) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest)
 	}
 	n, bytes, last := 0, 0, ""
 	for _, tool := range all.After(string(after)) {
-		policy, decision := server.JudgeFor(p.Sub, tool.Name, tool.Hints)
+		policy, decision := server.PolicyFor(p.Sub, tool.Name, tool.Hints)
 		if review.Holds(tool.Name) != req.GetQuarantined() || decision == registry.Deny || !tool.Matches(words) {
 			continue
 		}
@@ -110,7 +110,7 @@ func (s *Server) ApproveTool(ctx context.Context, req *mcppoolv1.ApproveToolRequ
 	if err != nil {
 		return nil, err
 	}
-	policy, _ := server.JudgeFor(p.Sub, tool.Name, tool.Hints)
+	policy, _ := server.PolicyFor(p.Sub, tool.Name, tool.Hints)
 	return &mcppoolv1.ApproveToolResponse{Tool: toolMessage(server, tool, policy)}, nil
 }
 

@@ -44,7 +44,7 @@ func (a *attempt) authorize(tools *catalog.Catalog, tool *catalog.Tool) (registr
 	if tool != nil {
 		hints = tool.Hints
 	}
-	policy, decision := a.Server.JudgeFor(a.User, a.Tool, hints)
+	policy, decision := a.Server.PolicyFor(a.User, a.Tool, hints)
 	if tool != nil {
 		a.definition, a.repeatable = tool.Hash, repeatable(policy)
 	}

@@ -1,4 +1,4 @@
-// Package registry defines what a registered MCP server is and knows which ones exist, who owns them and who uses them. Servers
-// come from configuration files in the `mcpServers` format, which it reads and never writes, and from the API, which it stores in
-// its own versioned format. It decides what a user can see; the api package decides what a user may change. It connects to nothing.
+// Package registry keeps the registered MCP servers, their owners and the users' choices of active servers. Servers come from
+// configuration files in the `mcpServers` format, which it reads and never writes, and from the API; those it stores in its own
+// versioned format. It decides which servers a user can see; package api decides what a user may change. It connects to nothing.
 package registry

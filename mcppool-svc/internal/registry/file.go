@@ -19,11 +19,11 @@ import (
 // maxFile bounds a configuration file.
 const maxFile = 4 << 20
 
-// Reader reads files.
+// Reader reads configuration files in the `mcpServers` format.
 type Reader struct {
-	// AutoActivate is for servers that do not say it themselves.
+	// AutoActivate is the default of `autoActivate`.
 	AutoActivate bool
-	// Only is the one server to read, by its name or id; others are not looked at. Empty: all.
+	// Only is the name or id of the one server to read; the others are ignored. Empty: all.
 	Only string
 	Log  *slog.Logger
 }
@@ -31,11 +31,11 @@ type Reader struct {
 // Entry is one server of a file.
 type Entry struct {
 	*Server
-	// Unknown are keys that have no meaning here, such as those that other clients keep beside.
+	// Unknown are keys that this program does not know, such as those of other clients.
 	Unknown []string
 }
 
-// Read reads several files. A server of a later file replaces one of the same name in an earlier one.
+// Read reads several files. A server in a later file replaces the one with the same id and owner in an earlier file.
 func Read(paths []string, log *slog.Logger) ([]*Server, error) {
 	var servers []*Server
 	index := make(map[string]int)
@@ -47,7 +47,7 @@ func Read(paths []string, log *slog.Logger) ([]*Server, error) {
 		for _, entry := range read {
 			s := entry.Server
 			if i, ok := index[s.Key()]; ok {
-				log.Warn("an MCP server is configured twice; the later one counts", "mcp_id", s.ID, "file", path)
+				log.Warn("an MCP server is configured twice; the later configuration counts", "mcp_id", s.ID, "file", path)
 				servers[i] = s
 				continue
 			}
@@ -58,7 +58,7 @@ func Read(paths []string, log *slog.Logger) ([]*Server, error) {
 	return servers, nil
 }
 
-// File reads one file. Relative folders in it count from its own folder.
+// File reads one file. Relative folders in it are relative to its own folder.
 func (r Reader) File(path string) ([]Entry, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -79,7 +79,7 @@ func (r Reader) File(path string) ([]Entry, error) {
 	return r.Parse(data, path, filepath.Dir(abs))
 }
 
-// Parse reads one file's text. name is what messages call it; relative folders in it count from dir.
+// Parse reads the text of a file. name is the file's name in messages; relative folders are relative to dir.
 func (r Reader) Parse(data []byte, name, dir string) ([]Entry, error) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	stanzas, err := split(data, name, r.Log)
@@ -110,19 +110,19 @@ func (r Reader) Parse(data []byte, name, dir string) ([]Entry, error) {
 	return servers, nil
 }
 
-// BadServers are the servers of a file that cannot be read, all of them. None of the file is taken then: what one says of rights and
-// names may have been meant together with another.
+// BadServers is the error for the servers of a file that cannot be read. It names all of them, and no server of the file is used: rights
+// and names of one server may be meant together with those of another.
 type BadServers struct {
-	Good    []string // ids of those that can
+	Good    []string // ids of the servers that can be read
 	reasons []error
 }
 
 func (b *BadServers) Error() string { return errors.Join(b.reasons...).Error() }
 
-// Unwrap returns what is wrong with each.
+// Unwrap returns an error for each server that cannot be read.
 func (b *BadServers) Unwrap() []error { return b.reasons }
 
-// chosen are the stanzas to read. A name that one has counts before an id that is made of one.
+// chosen returns the stanzas to read. An equal name has priority over an equal id derived from a name.
 func (r Reader) chosen(all []stanza) []stanza {
 	if r.Only == "" {
 		return all
@@ -142,7 +142,7 @@ func (r Reader) chosen(all []stanza) []stanza {
 	return byID
 }
 
-// stanza is one server as the file has it.
+// stanza is the text of one server in the file.
 type stanza struct {
 	name string
 	line int
@@ -150,7 +150,7 @@ type stanza struct {
 	err  error // what is wrong with its text; nil if it can be read
 }
 
-// split finds the stanzas. A name that comes twice is an error of the second: it is not known which of the two is meant.
+// split returns the stanzas. If a name comes twice, the second stanza has an error, because it is not known which one is meant.
 func split(data []byte, name string, log *slog.Logger) ([]stanza, error) {
 	var top map[string]json.RawMessage
 	if err := json.Unmarshal(data, &top); err != nil {
@@ -163,7 +163,7 @@ func split(data []byte, name string, log *slog.Logger) ([]stanza, error) {
 	first, lines := 0, make(map[string]int) // lines of "mcpServers" and of each server
 	for key, servers := range strictjson.Members(data) {
 		if string(key) != "mcpServers" {
-			log.Debug("a key of the MCP configuration is not for us", "file", name, "key", string(key))
+			log.Debug("ignoring an unknown key of the MCP configuration", "file", name, "key", string(key))
 			continue
 		}
 		line := lineOf(data, servers, 0)
@@ -188,7 +188,7 @@ func split(data []byte, name string, log *slog.Logger) ([]stanza, error) {
 	return list, nil
 }
 
-// ambiguous says which key comes twice in one object of a stanza, of which most readers take the last without a word.
+// ambiguous returns an error if the text of a stanza is ambiguous, such as a key that comes twice: most readers silently take the last.
 func ambiguous(data, raw []byte) error {
 	if bad, ok := errors.AsType[*strictjson.Error](strictjson.Check(raw, strictjson.Wire)); ok {
 		return fmt.Errorf("line %d: %s", lineOf(data, raw, bad.Offset), bad.Message)
@@ -196,7 +196,7 @@ func ambiguous(data, raw []byte) error {
 	return nil
 }
 
-// syntaxError says where JSON is broken.
+// syntaxError adds the place to an error of JSON.
 func syntaxError(data []byte, name string, err error) error {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
@@ -204,7 +204,7 @@ func syntaxError(data []byte, name string, err error) error {
 	case errors.As(err, &syntax):
 		offset := syntax.Offset
 		if strings.HasPrefix(syntax.Error(), "unexpected end") {
-			offset++ // what is missing would come after the last byte
+			offset++ // the missing text would follow the last byte
 		}
 		line, column := position(data, offset)
 		return fmt.Errorf("%s:%d:%d: this is not valid JSON: %w", name, line, column, err)
@@ -215,7 +215,7 @@ func syntaxError(data []byte, name string, err error) error {
 	}
 }
 
-// position is the line and column of a byte, both from 1. Offset counts the bytes read before the error showed.
+// position returns the line and column of a byte, both from 1. offset is the number of bytes up to and including it.
 func position(data []byte, offset int64) (line, column int) {
 	before := data[:min(max(offset-1, 0), int64(len(data)))]
 	line = 1 + bytes.Count(before, []byte{'\n'})
@@ -223,14 +223,14 @@ func position(data []byte, offset int64) (line, column int) {
 	return line, column
 }
 
-// lineOf is the line of a byte in a part of the text.
+// lineOf returns the line of a byte in a part of the text.
 func lineOf(data, part []byte, offset int) int {
 	start := cap(data) - cap(part) // both end where the text's memory does
 	line, _ := position(data, int64(start+offset+1))
 	return line
 }
 
-// digest names a configured server for ever: it changes with its text alone.
+// digest returns the UID of a configured server, which changes only with the server's text.
 func digest(st stanza, id, owner string) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\x00%s\x00%s", owner, id, st.raw)

@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	bucketTransportHints     = "ways"   // Server.Origin → memoryRecord: how it was reached, if that is not what is tried first
-	bucketAnonymousElicitors = "askers" // Server.Origin → memoryRecord: it asks for input without saying for which call
+	bucketTransportHints     = "ways"   // Server.Origin → memoryRecord: the transport or revision that worked, if it is not the first to try
+	bucketAnonymousElicitors = "askers" // Server.Origin → memoryRecord: the server asks for input without naming the call
 	// maxRemembered bounds the entries of a Memory; the oldest are dropped.
 	maxRemembered = 10_000
-	// transportHintAge is how long an entry of bucketTransportHints counts. An upgraded server may still accept the older transport or
-	// revision, so the newer one is tried again now and then; that costs one request when a connection is made.
+	// transportHintAge is how long an entry of bucketTransportHints is valid. An upgraded server may still accept the older transport or
+	// revision, so the newer one is tried again after this time, which costs one request.
 	transportHintAge = 24 * time.Hour
 )
 
-// Memory remembers properties of servers that were found out by connecting. It is safe for concurrent use.
+// Memory remembers properties of servers that connections revealed. It is safe for concurrent use.
 type Memory struct {
 	bucket string
-	age    time.Duration // how long it is believed; 0: for good
+	age    time.Duration // how long an entry is valid; 0: forever
 	store  store.Store
 	log    *slog.Logger
 	now    func() time.Time
@@ -39,81 +39,81 @@ type memoryRecord struct {
 	Time    time.Time `json:"time"`
 }
 
-// NewTransportHints reads by which transport and revision servers were reached the last time.
+// NewTransportHints returns the Memory of the transport and revision that servers accepted.
 func NewTransportHints(st store.Store, now func() time.Time, log *slog.Logger) (*Memory, error) {
 	return newMemory(bucketTransportHints, transportHintAge, st, now, log)
 }
 
-// NewAnonymousElicitors reads which servers ask for input without naming the call.
+// NewAnonymousElicitors returns the Memory of the servers that ask for input without naming the call.
 func NewAnonymousElicitors(st store.Store, now func() time.Time, log *slog.Logger) (*Memory, error) {
 	return newMemory(bucketAnonymousElicitors, 0, st, now, log)
 }
 
 func newMemory(bucket string, age time.Duration, st store.Store, now func() time.Time, log *slog.Logger) (*Memory, error) {
-	w := &Memory{bucket: bucket, age: age, store: st, log: log, now: now, entries: make(map[string]memoryRecord)}
-	if err := st.Load(bucket, w.set); err != nil {
-		return nil, fmt.Errorf("reading what was found out about MCP servers: %w", err)
+	m := &Memory{bucket: bucket, age: age, store: st, log: log, now: now, entries: make(map[string]memoryRecord)}
+	if err := st.Load(bucket, m.set); err != nil {
+		return nil, fmt.Errorf("reading the remembered properties of MCP servers: %w", err)
 	}
-	return w, nil
+	return m, nil
 }
 
-// set makes one entry the stored value; nil deletes it. Called with mu held, or before there are other users.
-func (w *Memory) set(origin string, value []byte) error {
+// set replaces an entry with a stored value, or deletes it if value is nil. Called with mu held, or before the Memory is shared.
+func (m *Memory) set(origin string, value []byte) error {
 	if value == nil {
-		delete(w.entries, origin)
+		delete(m.entries, origin)
 		return nil
 	}
 	var r memoryRecord
 	if err := decode(value, &r); err != nil {
-		return fmt.Errorf("entry %q of %s: %w", origin, w.bucket, err)
+		return fmt.Errorf("entry %q of %s: %w", origin, m.bucket, err)
 	}
-	w.entries[origin] = r
+	m.entries[origin] = r
 	return nil
 }
 
-// Recall returns what is known of a server; empty if nothing is, or if it is too old.
-func (w *Memory) Recall(origin string) string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	r := w.entries[origin]
-	if age := w.now().Sub(r.Time); w.age > 0 && (age >= w.age || age < 0) {
-		return "" // replaced by what is found out now
+// Recall returns the value for a server, or "" if there is none or it is too old.
+func (m *Memory) Recall(origin string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.entries[origin]
+	if age := m.now().Sub(r.Time); m.age > 0 && (age >= m.age || age < 0) {
+		return ""
 	}
 	return r.Value
 }
 
-// Remember replaces what is known; an empty value forgets it. Anything that cannot be stored is found out again after a restart.
-func (w *Memory) Remember(origin, value string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	changes := []store.Change{{Bucket: w.bucket, Key: origin}}
+// Remember sets the value for a server; an empty value deletes it. A value that cannot be stored is found out again after a restart.
+func (m *Memory) Remember(origin, value string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	changes := []store.Change{{Bucket: m.bucket, Key: origin}}
 	if value == "" {
-		delete(w.entries, origin)
+		delete(m.entries, origin)
 	} else {
-		if _, known := w.entries[origin]; !known && len(w.entries) >= maxRemembered {
-			oldest := store.Oldest(w.entries, func(r memoryRecord) time.Time { return r.Time })
-			delete(w.entries, oldest)
-			changes = append(changes, store.Change{Bucket: w.bucket, Key: oldest})
+		if _, known := m.entries[origin]; !known && len(m.entries) >= maxRemembered {
+			oldest := store.Oldest(m.entries, func(r memoryRecord) time.Time { return r.Time })
+			delete(m.entries, oldest)
+			changes = append(changes, store.Change{Bucket: m.bucket, Key: oldest})
 		}
-		r := memoryRecord{Version: recordVersion, Value: value, Time: w.now().UTC()}
-		w.entries[origin] = r
+		r := memoryRecord{Version: recordVersion, Value: value, Time: m.now().UTC()}
+		m.entries[origin] = r
 		changes[0].Value = encode(r)
 	}
-	if err := w.store.Apply(changes...); err != nil {
-		w.log.Warn("what was found out about an MCP server cannot be stored", "what", w.bucket, "error", err)
+	if err := m.store.Apply(changes...); err != nil {
+		m.log.Warn("a property of an MCP server cannot be stored", "what", m.bucket, "error", err)
 	}
 }
 
-// ServerChange is a change made by another replica, for closing or reopening connections.
+// ServerChange is a change that another replica made. Connections have to be retired accordingly.
 type ServerChange struct {
 	Before *Server // nil if the server is new
 	Now    *Server // nil if the server was removed
-	User   string  // who activated or deactivated the server
+	User   string  // the user who activated or deactivated the server; empty: the server itself changed
 }
 
-// ApplyRemote applies the changes of other replicas, and returns the servers that changed.
+// ApplyRemote applies the changes of other replicas and returns the changes of servers.
 func (r *Registry) ApplyRemote(places []replica.Place) []ServerChange {
-	var moved []ServerChange
+	var changed []ServerChange
 	owners := make(map[string]bool)
 	r.mu.Lock()
 	for _, p := range places {
@@ -122,14 +122,14 @@ func (r *Registry) ApplyRemote(places []replica.Place) []ServerChange {
 			before := r.servers[p.Key]
 			r.reload(p.Bucket, p.Key)
 			if now := r.servers[p.Key]; now != before {
-				moved = append(moved, ServerChange{Before: before, Now: now})
+				changed = append(changed, ServerChange{Before: before, Now: now})
 			}
 			owners[keyUser(p.Key)] = true
 		case bucketActivations:
 			r.reload(p.Bucket, p.Key)
 			user := keyUser(p.Key)
 			if s := r.servers[p.Key[min(len(user)+1, len(p.Key)):]]; s != nil {
-				moved = append(moved, ServerChange{Before: s, Now: s, User: user})
+				changed = append(changed, ServerChange{Before: s, Now: s, User: user})
 			}
 			owners[user] = true
 		}
@@ -140,14 +140,14 @@ func (r *Registry) ApplyRemote(places []replica.Place) []ServerChange {
 			r.changed(owner)
 		}
 	}
-	return moved
+	return changed
 }
 
-// reload replaces one entry by the stored one; an unreadable value leaves it unchanged. Called with mu held.
+// reload replaces an entry with the stored one. An unreadable value leaves it unchanged. Called with mu held.
 func (r *Registry) reload(bucket, key string) {
 	value, err := r.store.Get(bucket, key)
 	if err == nil && bucket == bucketServers && r.servers[key] != nil && r.servers[key].FromConfig {
-		return // the configuration file wins
+		return // the configuration file has priority
 	}
 	switch {
 	case err != nil:
@@ -159,7 +159,7 @@ func (r *Registry) reload(bucket, key string) {
 		delete(r.active, key)
 	}
 	if err != nil {
-		r.log.Error("what another replica wrote of an MCP server cannot be read", "error", err)
+		r.log.Error("a stored entry about an MCP server cannot be read", "error", err)
 	}
 }
 
@@ -170,7 +170,7 @@ func Readable(bucket, key string, value []byte) bool {
 	case bucketServers:
 		var rec record
 		if err = decode(value, &rec); err == nil && rec.Key() != key {
-			err = fmt.Errorf("it is of another server")
+			err = fmt.Errorf("it belongs to another server")
 		}
 	case bucketActivations:
 		err = decode(value, &activation{})
@@ -180,23 +180,23 @@ func Readable(bucket, key string, value []byte) bool {
 	return err == nil
 }
 
-// LowPriorityBuckets returns the buckets whose changes other replicas may learn a little later.
+// LowPriorityBuckets returns the buckets whose changes other replicas may receive a little later.
 func LowPriorityBuckets() []string { return []string{bucketTransportHints, bucketAnonymousElicitors} }
 
 // ApplyRemote applies the changes of other replicas.
-func (w *Memory) ApplyRemote(places []replica.Place) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (m *Memory) ApplyRemote(places []replica.Place) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, p := range places {
-		if p.Bucket != w.bucket {
+		if p.Bucket != m.bucket {
 			continue
 		}
-		value, err := w.store.Get(p.Bucket, p.Key)
+		value, err := m.store.Get(p.Bucket, p.Key)
 		if err == nil {
-			err = w.set(p.Key, value)
+			err = m.set(p.Key, value)
 		}
 		if err != nil {
-			w.log.Warn("what another replica found out about an MCP server cannot be read", "what", w.bucket, "error", err)
+			m.log.Warn("a property of an MCP server from another replica cannot be read", "what", m.bucket, "error", err)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func TestAskRaisesTheRisk(t *testing.T) {
 		user, tool string
 		want       commonv1.RiskLevel
 	}{{"ann", "r", low}, {"bob", "r", medium}, {"bob", "d", high}} {
-		if p, _ := s.JudgeFor(tt.user, tt.tool, Hints{}); p.RiskFloor != tt.want {
+		if p, _ := s.PolicyFor(tt.user, tt.tool, Hints{}); p.RiskFloor != tt.want {
 			t.Errorf("%s, %s: %v, want %v", tt.user, tt.tool, p.RiskFloor, tt.want)
 		}
 	}
@@ -76,7 +76,7 @@ func TestPoliciesByPattern(t *testing.T) {
 		"get_x": read, "get_and_drop": destructive, "get_and_look": read, "put": write,
 		"ab": destructive, // of two that are as long, the same one each time
 	} {
-		if got := s.Judge(tool, Hints{}).Effect; got != want {
+		if got := s.Policy(tool, Hints{}).Effect; got != want {
 			t.Errorf("%s: %v, want %v", tool, got, want)
 		}
 	}

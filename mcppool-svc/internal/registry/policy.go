@@ -8,18 +8,17 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 )
 
-// AnyTool stands for any text in the name of a tool; alone it is the key of the policy for tools that have none of their
-// own.
+// AnyTool stands for any text in the name of a tool. Alone it is the key of the policy for tools without one of their own.
 const AnyTool = "*"
 
-// Policy is the operator's word on a tool.
+// Policy holds the effect and the risk of a tool.
 type Policy struct {
 	Effect     commonv1.Effect
 	Idempotent bool
 	RiskFloor  commonv1.RiskLevel
 }
 
-// Rule decides about the calls that fit each of its lists; an empty list fits any.
+// Rule decides about the calls that match all of its lists; an empty list matches any call.
 type Rule struct {
 	Users    []string `json:"users,omitempty"` // subs
 	Tools    []string `json:"tools,omitempty"` // names; `*` stands for any text
@@ -30,14 +29,14 @@ type Rule struct {
 // Effects are stored by their names.
 type Effects []commonv1.Effect
 
-// Hints are a tool's annotations, as its server gave them; nil if it gave none.
+// Hints are a tool's annotations as the server sent them; nil if it sent none.
 type Hints struct {
 	ReadOnly, Destructive, Idempotent *bool
 }
 
-// JudgeFor is Judge for a user: if a rule says ask, the risk is at least MEDIUM.
-func (s *Server) JudgeFor(user, tool string, hints Hints) (Policy, Decision) {
-	policy := s.Judge(tool, hints)
+// PolicyFor is Policy for a user. It also returns the decision of the permission rules. If that is Ask, the risk is at least MEDIUM.
+func (s *Server) PolicyFor(user, tool string, hints Hints) (Policy, Decision) {
+	policy := s.Policy(tool, hints)
 	decision := s.Permit(user, tool, policy.Effect)
 	if decision == Ask {
 		policy.RiskFloor = max(policy.RiskFloor, commonv1.RiskLevel_RISK_LEVEL_MEDIUM)
@@ -45,9 +44,9 @@ func (s *Server) JudgeFor(user, tool string, hints Hints) (Policy, Decision) {
 	return policy, decision
 }
 
-// Judge returns the policy of a tool: the operator's, else a trusted server's annotations, else WRITE.
-func (s *Server) Judge(tool string, hints Hints) Policy {
-	policy, ok := s.policy(tool)
+// Policy returns the policy of a tool: the operator's, else that of a trusted server's annotations, else WRITE.
+func (s *Server) Policy(tool string, hints Hints) Policy {
+	policy, ok := s.operatorPolicy(tool)
 	switch {
 	case ok:
 	case s.Trusted || s.Builtin != nil:
@@ -62,8 +61,8 @@ func (s *Server) Judge(tool string, hints Hints) Policy {
 	return policy
 }
 
-// policy finds the operator's word on a tool: under its own name, else under the longest pattern that it fits.
-func (s *Server) policy(tool string) (Policy, bool) {
+// operatorPolicy returns the operator's policy for a tool: the one under its name, else the one under the longest matching pattern.
+func (s *Server) operatorPolicy(tool string) (Policy, bool) {
 	if p, ok := s.Policies[tool]; ok {
 		return p, true
 	}
@@ -79,8 +78,7 @@ func (s *Server) policy(tool string) (Policy, bool) {
 	return s.Policies[best], found
 }
 
-// policy reads the annotations with the defaults that MCP gives them: not read-only, destructive, not idempotent. It is empty if the
-// server gave none.
+// policy converts the annotations, with MCP's defaults: not read-only, destructive, not idempotent. It is empty if the server sent none.
 func (h Hints) policy() Policy {
 	switch {
 	case h == (Hints{}):
@@ -95,6 +93,7 @@ func (h Hints) policy() Policy {
 	return p
 }
 
+// floor returns the lowest risk of a tool with an effect.
 func floor(e commonv1.Effect) commonv1.RiskLevel {
 	switch e {
 	case commonv1.Effect_EFFECT_READ:
@@ -109,35 +108,35 @@ func floor(e commonv1.Effect) commonv1.RiskLevel {
 // Permit returns the decision of the first rule that matches a user's call.
 func (s *Server) Permit(user, tool string, effect commonv1.Effect) Decision {
 	return s.decide(func(r Rule) bool {
-		return r.fits(user, effect) && (len(r.Tools) == 0 || slices.ContainsFunc(r.Tools, func(p string) bool { return match(p, tool) }))
+		return r.matches(user, effect) && (len(r.Tools) == 0 || slices.ContainsFunc(r.Tools, func(p string) bool { return match(p, tool) }))
 	})
 }
 
-// PermitOffers reports whether a user may use what a server offers beside tools: resources, prompts and completions. They are
-// read and have no tool's name, so only rules about any tool (or `*`) and any effect (or READ) fit. Ask lets them be read:
-// only the user asks for them.
+// PermitOffers returns the decision about a server's resources, prompts and completions for a user. They are read and have no tool's
+// name, so only rules about any tool (or `*`) and any effect (or READ) match. The caller treats Ask like Allow, because only users, not
+// models, request them.
 func (s *Server) PermitOffers(user string) Decision {
 	return s.decide(func(r Rule) bool {
-		return r.fits(user, commonv1.Effect_EFFECT_READ) && (len(r.Tools) == 0 || slices.Contains(r.Tools, AnyTool))
+		return r.matches(user, commonv1.Effect_EFFECT_READ) && (len(r.Tools) == 0 || slices.Contains(r.Tools, AnyTool))
 	})
 }
 
-func (s *Server) decide(fits func(Rule) bool) Decision {
-	i := slices.IndexFunc(s.Permissions, fits)
+func (s *Server) decide(matches func(Rule) bool) Decision {
+	i := slices.IndexFunc(s.Permissions, matches)
 	switch {
 	case i < 0:
 		return Allow
 	case s.Permissions[i].Decision == Allow, s.Permissions[i].Decision == Ask:
 		return s.Permissions[i].Decision
 	}
-	return Deny // also if the rule is not understood
+	return Deny // also for an unknown decision
 }
 
-func (r Rule) fits(user string, effect commonv1.Effect) bool {
+func (r Rule) matches(user string, effect commonv1.Effect) bool {
 	return (len(r.Users) == 0 || slices.Contains(r.Users, user)) && (len(r.Effects) == 0 || slices.Contains(r.Effects, effect))
 }
 
-// match reports whether a name fits a pattern in which `*` stands for any text.
+// match reports whether a name matches a pattern in which `*` stands for any text.
 func match(pattern, name string) bool {
 	head, rest, star := strings.Cut(pattern, AnyTool)
 	if !star {
@@ -198,7 +197,7 @@ func (e *Effects) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// effect reads the name of an effect, as stored or as in files; 0 if it is none.
+// effect returns the effect with a name, as stored or as in files; 0 if there is none.
 func effect(name string) commonv1.Effect {
 	return commonv1.Effect(commonv1.Effect_value["EFFECT_"+strings.TrimPrefix(strings.ToUpper(name), "EFFECT_")])
 }

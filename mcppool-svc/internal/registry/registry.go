@@ -17,10 +17,10 @@ import (
 	"pawl.dev/mcppool-svc/internal/store"
 )
 
-// The errors of changes.
+// The errors of a Registry.
 var (
 	ErrNotFound      = errors.New("there is no such MCP server")
-	ErrExists        = errors.New("an MCP server of that id exists already")
+	ErrExists        = errors.New("an MCP server with that id exists already")
 	ErrChanged       = errors.New("the MCP server changed meanwhile")
 	ErrFromConfig    = errors.New("the MCP server comes from a configuration file")
 	ErrRequestReused = errors.New("the request_id was used for another request")
@@ -31,15 +31,15 @@ var (
 const (
 	bucketServers     = "servers"     // server key → record
 	bucketActivations = "activations" // user, server key → activation
-	bucketRequests    = "requests"    // of earlier versions
+	bucketRequests    = "requests"    // unused; of earlier versions
 )
 
-// Buckets are those that a Registry's store must have.
+// Buckets returns the buckets that a Registry's store must have.
 func Buckets() []string {
 	return []string{bucketServers, bucketActivations, bucketRequests, bucketTransportHints, bucketAnonymousElicitors}
 }
 
-// Registry is safe for concurrent use. The servers it returns are shared: do not change them.
+// Registry keeps the registered servers. It is safe for concurrent use. The servers that it returns are shared: do not change them.
 type Registry struct {
 	store store.Store
 	log   *slog.Logger
@@ -47,12 +47,12 @@ type Registry struct {
 
 	changed func(user string) // see Observe; may be nil
 
-	// writes puts changes in order, commit included; mu is not held while committing, so that readers never wait for a disk.
+	// writes serializes changes, commits included. mu is not held during a commit, so that readers never wait for a disk.
 	writes sync.Mutex
 
 	mu      sync.RWMutex
 	servers map[string]*Server // guarded by mu; by Server.Key
-	active  map[string]bool    // guarded by mu; by pairKey; only explicit choices
+	active  map[string]bool    // guarded by mu; by pairKey; explicit choices only
 }
 
 // New reads the stored servers and adds those of configuration files, which have priority.
@@ -76,8 +76,8 @@ func New(st store.Store, config []*Server, log *slog.Logger) (*Registry, error) 
 	return r, nil
 }
 
-// Observe sets the function that is called after each stored change, with the user whom it concerns, or "" if it concerns all. It is set
-// before the first change, and must not block.
+// Observe sets the function that is called after each stored change with the user concerned, or "" for all users. Set it before the first
+// change. It must not block.
 func (r *Registry) Observe(changed func(user string)) { r.changed = changed }
 
 func (r *Registry) read(bucket, key string, value []byte) error {
@@ -100,7 +100,7 @@ func (r *Registry) read(bucket, key string, value []byte) error {
 	return nil
 }
 
-// Lookup returns the server that an id means for a user: the user's own, else the shared one.
+// Lookup returns the server with an id that a user sees: the user's own, else the shared one.
 func (r *Registry) Lookup(user, id string) (*Server, error) {
 	if own, err := r.Of(user, id); err == nil {
 		return own, nil
@@ -108,7 +108,7 @@ func (r *Registry) Lookup(user, id string) (*Server, error) {
 	return r.Of("", id)
 }
 
-// Of returns the server of an id that belongs to an owner (empty: shared by all users).
+// Of returns the server with an id that belongs to an owner (empty: shared by all users).
 func (r *Registry) Of(owner, id string) (*Server, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -142,22 +142,22 @@ func (r *Registry) Visible(user string) []*Server {
 func (r *Registry) Active(user string, s *Server) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if active, said := r.active[pairKey(user, s.Key())]; said {
+	if active, chosen := r.active[pairKey(user, s.Key())]; chosen {
 		return active
 	}
 	return s.AutoActivate
 }
 
-// pairKey returns the key of a record of a user and a server, or of a user and a request.
-func pairKey(user, of string) string { return user + "\x00" + of }
+// pairKey returns a key for a user and a server or request of the user.
+func pairKey(user, id string) string { return user + "\x00" + id }
 
-// keyUser is the user of such a key.
+// keyUser returns the user of a pairKey.
 func keyUser(key string) string {
 	user, _, _ := strings.Cut(key, "\x00")
 	return user
 }
 
-// recordVersion is the version of all records. A reader refuses newer ones.
+// recordVersion is the version of all records. decode refuses newer ones.
 const recordVersion = 1
 
 // record is a server as stored.
@@ -172,7 +172,7 @@ type activation struct {
 	Active  bool `json:"active"`
 }
 
-// encode marshals a stored value; those are plain data, for which that cannot fail.
+// encode marshals a stored value. It cannot fail, because stored values are plain data.
 func encode(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -181,7 +181,7 @@ func encode(v any) []byte {
 	return b
 }
 
-// decode reads a stored value after a look at its version.
+// decode unmarshals a stored value if this program knows its version.
 func decode(raw []byte, to any) error {
 	var head struct {
 		Version int `json:"v"`
@@ -189,13 +189,16 @@ func decode(raw []byte, to any) error {
 	if err := json.Unmarshal(raw, &head); err != nil {
 		return err
 	}
-	if head.Version < 1 || head.Version > recordVersion {
-		return fmt.Errorf("it was written by a newer version of this program (format %d); use that one", head.Version)
+	switch {
+	case head.Version < 1:
+		return errors.New("it has no format version; restore the store from a backup")
+	case head.Version > recordVersion:
+		return fmt.Errorf("it was written by a newer version of this program (format %d); use that version", head.Version)
 	}
 	return json.Unmarshal(raw, to)
 }
 
-// Create registers a server. With a requestID, repeating the same request (the same digest) returns the server while there is one.
+// Create registers a server. If requestID is set, a repeated request (with the same digest) returns the server that the first one made.
 // Errors: ErrExists if the owner already sees a server with that id, ErrRequestReused, ErrStorage.
 func (r *Registry) Create(user, requestID, digest string, s *Server) (*Server, error) {
 	r.writes.Lock()
@@ -224,12 +227,12 @@ func (r *Registry) Create(user, requestID, digest string, s *Server) (*Server, e
 	return s, r.commit(s.Owner, []store.Change{s.change()})
 }
 
-// change returns the change that stores the server.
+// change returns the store.Change that writes the server.
 func (s *Server) change() store.Change {
 	return store.Change{Bucket: bucketServers, Key: s.Key(), Value: encode(record{recordVersion, *s})}
 }
 
-// Update replaces a server by a copy that edit has changed. edit's error is returned unchanged. Other errors: ErrNotFound,
+// Update replaces a server with a copy that edit has changed. It returns an error of edit unchanged. Other errors: ErrNotFound,
 // ErrFromConfig, ErrChanged if etag is set and not current, ErrStorage.
 func (r *Registry) Update(owner, id, etag string, edit func(*Server) error) (*Server, error) {
 	r.writes.Lock()
@@ -244,7 +247,7 @@ func (r *Registry) Update(owner, id, etag string, edit func(*Server) error) (*Se
 	}
 	s.Generation++
 	s.Change = uuid.NewString()
-	s.KeepMeaning(current)
+	s.KeepConfigRevision(current)
 	s.UpdateTime = r.now().UTC()
 	return s, r.commit(s.Owner, []store.Change{s.change()})
 }
@@ -268,7 +271,7 @@ func (r *Registry) Delete(owner, id, etag string) (*Server, error) {
 	return s, r.commit(s.Owner, changes)
 }
 
-// SetActive records a user's choice whether a server is active.
+// SetActive stores a user's choice whether a server is active.
 func (r *Registry) SetActive(user string, s *Server, active bool) error {
 	r.writes.Lock()
 	defer r.writes.Unlock()
@@ -276,7 +279,7 @@ func (r *Registry) SetActive(user string, s *Server, active bool) error {
 	return r.commit(user, []store.Change{{Bucket: bucketActivations, Key: pairKey(user, s.Key()), Value: value}})
 }
 
-// changeable finds a server that may be changed.
+// changeable returns a server if it can be changed.
 func (r *Registry) changeable(owner, id, etag string) (*Server, error) {
 	s, err := r.Of(owner, id)
 	switch {
@@ -290,7 +293,7 @@ func (r *Registry) changeable(owner, id, etag string) (*Server, error) {
 	return s, nil
 }
 
-// commit stores changes, for one user or for all, and reads the stored values back, because another replica may have written too.
+// commit stores changes that concern a user (empty: all users), and reads the values back, because another replica may have written too.
 func (r *Registry) commit(user string, changes []store.Change) error {
 	if err := r.store.Apply(changes...); err != nil {
 		return errors.Join(ErrStorage, fmt.Errorf("writing the registered MCP servers: %w", err))

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// reference is a secret that stays in the pool's environment, or in a file, until a connection is made.
+// reference matches a reference to a secret in the pool's environment or in a file. It is resolved when a connection is made.
 var reference = regexp.MustCompile(`\$\{(env|file):([^}]*)\}`)
 
 // maxSecret is the longest secret that a file may hold, in bytes.
@@ -23,7 +23,8 @@ const maxSecret = 64 << 10
 // HasReference reports whether a value refers to the pool's environment or to a file.
 func HasReference(value string) bool { return reference.MatchString(value) }
 
-// Expand replaces ${env:NAME} and ${file:PATH} in values of the server's configuration. Servers of plain users have no references.
+// Expand replaces ${env:NAME} and ${file:PATH} in values of the server's configuration, if an operator wrote it. Other users' values have no
+// references.
 func (s *Server) Expand(values map[string]string, getenv func(string) (string, bool)) (map[string]string, error) {
 	if !s.ByOperator {
 		return values, nil
@@ -46,7 +47,7 @@ func (s *Server) Expand(values map[string]string, getenv func(string) (string, b
 	return out, nil
 }
 
-// secret is what one reference stands for.
+// secret returns the secret of one reference.
 func secret(kind, name string, getenv func(string) (string, bool)) (string, error) {
 	if kind == "file" {
 		return secretFile(name)
@@ -58,10 +59,10 @@ func secret(kind, name string, getenv func(string) (string, bool)) (string, erro
 	return value, nil
 }
 
-// secretFile reads a file such as container platforms mount; the line's end is not part of the secret.
+// secretFile reads a secret from a file, such as container platforms mount. Line breaks at the end are not part of the secret.
 func secretFile(path string) (string, error) {
 	if !filepath.IsAbs(path) {
-		return "", fmt.Errorf("the file %q; give its whole path", path)
+		return "", fmt.Errorf("the file %q; give its absolute path", path)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -82,20 +83,20 @@ func secretFile(path string) (string, error) {
 	return strings.TrimRight(string(text), "\r\n"), nil
 }
 
-// Hidden stands for a secret in what is shown. Sent back, it means the old value.
+// Hidden replaces secrets in responses. In a request it means the current value.
 const Hidden = "***"
 
-// secretWords are in the names of query parameters whose values are secrets.
+// secretWords occur in the names of query parameters whose values are secrets.
 var secretWords = []string{"key", "token", "secret", "password", "passwd", "pwd", "auth", "sig", "credential"}
 
-// MaskURL returns an address without what may be secret in it: user and password, and query values that are called like keys. The rest
-// stays as it was written.
+// MaskURL masks the secrets in an address: user and password, and the values of query parameters with names such as `api_key`. The rest
+// is unchanged.
 func MaskURL(address string) string {
 	return mapSecrets(address, func(string, string) string { return Hidden })
 }
 
-// UnmaskURL puts the old address's secrets where an address that was shown comes back. Secrets do not move to another host. The error
-// is *Invalid.
+// UnmaskURL restores the secrets of the old address in a masked address that a client sent back, unless the host is another. The error is
+// *Invalid.
 func UnmaskURL(address, old string) (string, error) {
 	kept := make(map[string]string)
 	if hostOf(address) == hostOf(old) {
@@ -120,7 +121,7 @@ func UnmaskURL(address, old string) (string, error) {
 	return address, nil
 }
 
-// Secrets returns the values of headers, and those of the address that MaskURL hides, as they are written and as they are sent.
+// Secrets returns the values of headers and the secrets of the address, the latter both as written and unescaped.
 func (t *HTTP) Secrets(headers map[string]string) map[string]string {
 	all := make(map[string]string, len(headers))
 	maps.Copy(all, headers)
@@ -135,7 +136,7 @@ func (t *HTTP) Secrets(headers map[string]string) map[string]string {
 	return all
 }
 
-// HasUser reports whether an address names a user, or a password.
+// HasUser reports whether an address has a user name or a password.
 func HasUser(address string) bool { return secretsOf(address)[userPlace] != "" }
 
 // secretsOf returns the secrets of an address by their places.
@@ -151,8 +152,8 @@ func secretsOf(address string) map[string]string {
 // userPlace is the place of user and password; that of a parameter is its name and number, as in "key=0".
 const userPlace = "@"
 
-// addressPieces are scheme, user, @, host, path, query and fragment, each as it was written: parsing and writing a URL would change more
-// than its secrets. They fit any text.
+// addressPieces matches scheme, user, @, host, path, query and fragment of any text. It keeps them as written: parsing and formatting a URL
+// would change more than its secrets.
 var addressPieces = regexp.MustCompile(`(?s)^([^?#]*?://)?(?:([^/?#]*)(@))?([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?$`)
 
 func hostOf(address string) string {
@@ -180,7 +181,7 @@ func mapSecrets(address string, replace func(place, value string) string) string
 	return strings.Join(m[1:], "")
 }
 
-// isSecret reports whether a parameter's value is a secret, by its name. In doubt it is: what is hidden by mistake is kept all the same.
+// isSecret reports whether the value of a parameter with this name is a secret. In doubt it is: masking never loses a value.
 func isSecret(name string) bool {
 	name, err := url.QueryUnescape(name)
 	name = strings.ToLower(name)

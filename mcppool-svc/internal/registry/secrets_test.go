@@ -28,7 +28,7 @@ func TestExpand(t *testing.T) {
 		{"no variable", "${env:NOPE}", "", "NOPE, which the pool does not have"},
 		{"no file", "${file:" + filepath.Join(dir, "nope") + "}", "", "nope, which the pool cannot read: no such file"},
 		{"a folder", "${file:" + dir + "}", "", "cannot read"},
-		{"relative", "${file:key}", "", "give its whole path"},
+		{"relative", "${file:key}", "", "give its absolute path"},
 		{"large", "${file:" + write("large", strings.Repeat("x", maxSecret+1)) + "}", "", "more than 64 KiB"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -20,7 +20,7 @@ const (
 
 // Server is one registered server. It is also the stored form. Treat it as immutable: Clone before changing.
 type Server struct {
-	// UID names this registration for ever; a server that is registered again under the same id has another.
+	// UID identifies this registration forever; a server that is registered again under the same id gets another.
 	UID         string `json:"uid"`
 	ID          string `json:"id"`              // a slug
 	Owner       string `json:"owner,omitempty"` // a user's sub; empty: shared by all users
@@ -34,7 +34,7 @@ type Server struct {
 
 	Disabled     bool `json:"disabled,omitempty"`
 	AutoActivate bool `json:"auto_activate,omitempty"`
-	// OnlyWhenNamed keeps it out of tasks that name no servers.
+	// OnlyWhenNamed keeps the server out of tasks that name no servers.
 	OnlyWhenNamed bool              `json:"only_when_named,omitempty"`
 	Trusted       bool              `json:"trusted,omitempty"`
 	Policies      map[string]Policy `json:"tool_policies,omitempty"` // by tool name; `*` stands for any text
@@ -48,10 +48,10 @@ type Server struct {
 	Isolation      Isolation     `json:"isolation,omitempty"`
 	MaxConnections int           `json:"max_connections,omitempty"` // of all users; 0: as many as the pool allows
 	CacheTTL       time.Duration `json:"cache_ttl,omitempty"`       // ns; how long results of tools that only read are cached; 0: not at all
-	Sampling       *Sampling     `json:"sampling,omitempty"`        // the limits on its requests to models; nil: it may make none
+	Sampling       *Sampling     `json:"sampling,omitempty"`        // the limits of its requests to models; nil: no requests
 
 	FromConfig bool `json:"-"` // from a configuration file or built in; not stored
-	// ByOperator means that an operator wrote the transport. It may then refer to the pool's environment, and the server's owner, if a user,
+	// ByOperator means that an operator set the transport. It may then refer to the pool's environment, and an owner who is no operator
 	// cannot change it.
 	ByOperator bool `json:"by_operator,omitempty"`
 
@@ -61,11 +61,11 @@ type Server struct {
 
 	Generation uint64    `json:"generation"`       // counts changes
 	Change     string    `json:"change,omitempty"` // id of the last change, because two replicas may make the same Generation; empty if there was none
-	Meant      string    `json:"meant,omitempty"`  // etag of the newest registration that changed what calls mean; empty if that is this one; see KeepMeaning
+	ConfigEtag string    `json:"meant,omitempty"`  // etag after the last change of ConfigRevision; empty if this change was the last; see KeepConfigRevision
 	CreateTime time.Time `json:"create_time"`
 	UpdateTime time.Time `json:"update_time"`
 
-	// Remembered by Seal.
+	// Cached by Seal.
 	revision string
 	origin   string
 	config   uint64
@@ -85,7 +85,7 @@ type HTTP struct {
 	Headers map[string]string `json:"headers,omitempty"`
 	// PublicOnly refuses loopback, private and link-local addresses when dialling.
 	PublicOnly bool `json:"public_only,omitempty"`
-	// OAuth configures the pool's login; nil: the server's metadata decide.
+	// OAuth configures logins; nil: the server's metadata decide.
 	OAuth *OAuth `json:"oauth,omitempty"`
 	// SSE means that the server speaks the older transport (2024-11-05). If false, the pool tries the transports.
 	SSE bool `json:"sse,omitempty"`
@@ -101,14 +101,14 @@ type Builtin struct {
 type OAuth struct {
 	Grant    Grant  `json:"grant,omitempty"`
 	ClientID string `json:"client_id,omitempty"` // empty: the pool registers itself
-	// ClientSecret may be a private key in PEM, to sign with, and may refer to the pool's environment or files.
+	// ClientSecret may be a private key in PEM, with which the pool signs, and may refer to the pool's environment or files.
 	ClientSecret string   `json:"client_secret,omitempty"`
 	Scopes       []string `json:"scopes,omitempty"`
 }
 
 // Sampling limits the requests to models that a server may make.
 type Sampling struct {
-	Model       string `json:"model,omitempty"`        // one of the planner's models; empty: the one that the server hints at, else the planner's default
+	Model       string `json:"model,omitempty"`        // one of the planner's models; empty: one that matches a hint of the server, else the first
 	MaxTokens   int    `json:"max_tokens,omitempty"`   // of an answer; 0: the default
 	MaxRequests int    `json:"max_requests,omitempty"` // of a call; 0: the default
 }
@@ -116,7 +116,7 @@ type Sampling struct {
 // Tokens returns the limit on the tokens of an answer.
 func (s *Sampling) Tokens() int { return cmp.Or(s.MaxTokens, DefaultSampleTokens) }
 
-// Requests returns how often models may be asked during one call.
+// Requests returns the limit on the model requests during one call.
 func (s *Sampling) Requests() int { return cmp.Or(s.MaxRequests, DefaultSampleRequests) }
 
 // Key returns a key that is unique even if several owners have servers with the same id.
@@ -128,7 +128,7 @@ func (s *Server) Etag() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// stateOf names the state of a registration.
+// stateOf returns the values that identify the state of a registration.
 func (s *Server) stateOf() []any {
 	state := []any{s.UID, s.Generation}
 	if s.Change != "" {
@@ -137,64 +137,64 @@ func (s *Server) stateOf() []any {
 	return state
 }
 
-// ConfigRevision changes whenever a call may have another meaning than before, or need another approval. It is never 0, and fits into a
-// double. It is derived from the ids of changes, not from the configuration, which may be secret. Servers of configuration files, which have no
-// history, get it from their text, through the UID.
+// ConfigRevision changes whenever the same call may do something else than before, or need another approval. It is never 0 and fits into a
+// double. It is derived from the ids of changes, not from the configuration, which may contain secrets. Servers of configuration files have
+// no changes; their UID is a hash of their text.
 func (s *Server) ConfigRevision() uint64 {
 	if s.config != 0 {
 		return s.config
 	}
-	sum := sha256.Sum256(binaryOf("config", s.meaning()))
+	sum := sha256.Sum256(binaryOf("config", s.configEtag()))
 	return max(binary.BigEndian.Uint64(sum[:])>>16, 1)
 }
 
-func (s *Server) meaning() string {
-	if s.Meant != "" {
-		return s.Meant
+func (s *Server) configEtag() string {
+	if s.ConfigEtag != "" {
+		return s.ConfigEtag
 	}
 	return s.Etag()
 }
 
-// KeepMeaning carries the configuration revision over from before, which s replaces, if nothing changed that could affect an approved call:
+// KeepConfigRevision keeps the configuration revision of before, which s replaces, unless a change could affect an approved call:
 // connection, trust, tool policies, permissions.
-func (s *Server) KeepMeaning(before *Server) {
-	s.Meant = ""
+func (s *Server) KeepConfigRevision(before *Server) {
+	s.ConfigEtag = ""
 	if s.Revision() == before.Revision() && s.Trusted == before.Trusted && same(s.Policies, before.Policies) && same(s.Permissions, before.Permissions) {
-		s.Meant = before.meaning()
+		s.ConfigEtag = before.configEtag()
 	}
 }
 
-// Revision changes whenever a connection made before would be the wrong one. It is derived from secrets: keep it inside.
+// Revision changes whenever existing connections have to be replaced. It is derived from secrets: do not pass it to clients.
 func (s *Server) Revision() string {
 	if s.revision != "" {
 		return s.revision
 	}
 	all := []any{s.Stdio, s.HTTP, s.Builtin, s.ByOperator, s.Roots, s.Isolation}
 	if s.Sampling != nil {
-		all = append(all, "sampling") // is announced when a connection is made; its bounds are not
+		all = append(all, "sampling") // the handshake announces it, but not its limits
 	}
 	sum := sha256.Sum256(binaryOf(all...))
 	return hex.EncodeToString(sum[:])
 }
 
-// Origin identifies the program or address that answers, without credentials. Approvals of tools belong to an origin.
+// Origin identifies the program or address of the server, without headers and environment. Approvals of tools belong to an origin.
 func (s *Server) Origin() string {
 	if s.origin != "" {
 		return s.origin
 	}
-	var uid, where any
+	var uid, target any
 	if !s.FromConfig {
-		uid = s.UID // of a configured server it changes with each word of its text
+		uid = s.UID // that of a configured server changes with any change of its text
 	}
 	switch {
 	case s.Stdio != nil:
-		where = []any{"stdio", s.Stdio.Command, s.Stdio.Args, s.Stdio.Dir}
+		target = []any{"stdio", s.Stdio.Command, s.Stdio.Args, s.Stdio.Dir}
 	case s.HTTP != nil:
-		where = []any{"http", s.HTTP.URL}
+		target = []any{"http", s.HTTP.URL}
 	default:
-		where = []any{"builtin", s.Builtin}
+		target = []any{"builtin", s.Builtin}
 	}
-	sum := sha256.Sum256(binaryOf(s.Owner, s.ID, uid, where))
+	sum := sha256.Sum256(binaryOf(s.Owner, s.ID, uid, target))
 	return hex.EncodeToString(sum[:16])
 }
 
@@ -204,10 +204,10 @@ func (s *Server) Seal() *Server {
 	return s
 }
 
-// CallLimit is the longest that a call may take.
+// CallLimit returns how long a call may take.
 func (s *Server) CallLimit() time.Duration { return cmp.Or(s.CallTimeout, DefaultCallTimeout) }
 
-// StartLimit is the longest that connecting may take.
+// StartLimit returns how long connecting may take.
 func (s *Server) StartLimit() time.Duration { return cmp.Or(s.StartTimeout, DefaultStartTimeout) }
 
 // SameOperatorSettings reports whether two registrations agree on the settings that only operators may change: tools, permissions,
@@ -231,7 +231,7 @@ func (s *Server) Clone() *Server {
 	return c
 }
 
-// same reports whether two values are stored as the same.
+// same reports whether two values have the same stored form.
 func same(a, b any) bool { return bytes.Equal(encode(a), encode(b)) }
 
 // binaryOf encodes plain values as JSON, for hashing.
@@ -244,22 +244,22 @@ type Isolation string
 const (
 	// PerUser gives each user one connection.
 	PerUser Isolation = ""
-	// PerTask gives each session of each user one, which closes when the session is released.
+	// PerTask gives each session of each user one connection, which closes when the session is released.
 	PerTask Isolation = "task"
-	// Shared gives all users the same one; for servers that keep nothing between calls.
+	// Shared gives all users the same connection; for servers that keep no state between calls.
 	Shared Isolation = "shared"
 )
 
-// Pinning determines which tools need an approval before they are used, after a server's tools were listed for the first time.
+// Pinning determines which tools need an approval before they are used. The tools of a server's first list never need one.
 type Pinning string
 
 // The ways to pin.
 const (
-	// PinChanges lets neither changed tools nor new ones through: a changed tool under a new name is a new tool.
+	// PinChanges requires an approval for changed and new tools: a changed tool under a new name is a new tool.
 	PinChanges Pinning = ""
-	// PinAllowNew lets new tools through when they are first seen, and no changed ones.
+	// PinAllowNew requires an approval for changed tools only.
 	PinAllowNew Pinning = "allow_new"
-	// PinNothing lets everything through. Approvals are ignored but kept, and count again when the pinning changes back.
+	// PinNothing requires no approvals. Earlier approvals are kept, and count again when the pinning changes back.
 	PinNothing Pinning = "trust_all"
 )
 
@@ -269,7 +269,7 @@ type Grant string
 // The grants.
 const (
 	GrantLogin             Grant = ""                   // each user logs in if the server requires it
-	GrantClientCredentials Grant = "client_credentials" // the pool does, for all users
+	GrantClientCredentials Grant = "client_credentials" // the pool logs in for all users
 )
 
 // Decision is the decision of a rule about a call.
@@ -278,6 +278,6 @@ type Decision string
 // The decisions.
 const (
 	Allow Decision = "allow"
-	Ask   Decision = "ask" // the call is made, at a risk that makes tasks ask
+	Ask   Decision = "ask" // the call is made; its risk is high enough that tasks ask for approval
 	Deny  Decision = "deny"
 )

@@ -68,7 +68,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestPolicy(t *testing.T) {
 	yes, no := true, false
 	const read, write, destructive = commonv1.Effect_EFFECT_READ, commonv1.Effect_EFFECT_WRITE, commonv1.Effect_EFFECT_DESTRUCTIVE
 	const low, medium, high = commonv1.RiskLevel_RISK_LEVEL_LOW, commonv1.RiskLevel_RISK_LEVEL_MEDIUM, commonv1.RiskLevel_RISK_LEVEL_HIGH
@@ -90,7 +90,7 @@ func TestJudge(t *testing.T) {
 		{"a policy without an effect", &Server{Policies: map[string]Policy{"t": {Idempotent: true}}}, Hints{}, Policy{write, true, medium}},
 	}
 	for _, tt := range tests {
-		if got := tt.server.Judge("t", tt.hints); got != tt.want {
+		if got := tt.server.Policy("t", tt.hints); got != tt.want {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
 		}
 	}

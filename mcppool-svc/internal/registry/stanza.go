@@ -17,13 +17,13 @@ import (
 	"pawl.dev/services/humantime"
 )
 
-// httpTypes are what `type` may say of a server with a `url`, in the spellings that are in use.
+// httpTypes are the values of `type` for a server with a `url`, in the spellings that clients use.
 var httpTypes = []string{"", "http", "streamable-http", "streamablehttp", "streamable_http", sseType}
 
-// stdioType and sseType are the type of a program and of the older HTTP transport.
+// stdioType and sseType are the values of `type` for a program and for the older HTTP transport.
 const stdioType, sseType = "stdio", "sse"
 
-// server makes a registration of a stanza.
+// server returns the registration in a stanza.
 func (r Reader) server(st stanza, dir string) (Entry, error) {
 	if st.err != nil {
 		return Entry{}, st.err
@@ -39,7 +39,7 @@ func (r Reader) server(st stanza, dir string) (Entry, error) {
 			return Entry{}, errors.New("its name has no letters or digits to make an id of; rename it")
 		}
 		s.DisplayName = st.name
-		r.Log.Info("an MCP server's name is no id; it has another one here", "server", st.name, "mcp_id", s.ID)
+		r.Log.Info("the name of an MCP server cannot be its id, so the id is derived from the name", "server", st.name, "mcp_id", s.ID)
 	}
 	if err := f.read(s); err != nil {
 		return Entry{}, err
@@ -52,13 +52,13 @@ func (r Reader) server(st stanza, dir string) (Entry, error) {
 	return Entry{Server: s, Unknown: unknown}, s.Validate()
 }
 
-// fields are a stanza's members that were not read yet. Relative folders in them count from dir.
+// fields holds the members of a stanza that have not been read yet. Relative folders in them are relative to dir.
 type fields struct {
 	left map[string]json.RawMessage
 	dir  string
 }
 
-// take reads a member into a value; one that is missing or null leaves it as it is.
+// take reads a member into to. A member that is missing or null leaves to unchanged.
 func take[T any](f *fields, key, what string, to *T) error {
 	raw, ok := f.left[key]
 	delete(f.left, key)
@@ -73,7 +73,7 @@ func take[T any](f *fields, key, what string, to *T) error {
 	return nil
 }
 
-// choice reads one of several names, of which the first is the default.
+// choice reads a member that is one of several names. The first name is the default.
 func choice[T ~string](f *fields, key string, to *T, names ...string) error {
 	name := names[0]
 	if err := take(f, key, "a text", &name); err != nil {
@@ -88,7 +88,7 @@ func choice[T ~string](f *fields, key string, to *T, names ...string) error {
 	return nil
 }
 
-// read reads all members. The first error counts.
+// read reads all members and returns the first error.
 func (f *fields) read(s *Server) error {
 	enabled := true
 	err := cmp.Or(
@@ -142,7 +142,7 @@ func (f *fields) duration(key string, most time.Duration, to *time.Duration) err
 	return nil
 }
 
-// transport reads how the server is reached. A type that does not fit its fields is an error.
+// transport reads the transport. A type that contradicts the other members is an error.
 func (f *fields) transport(s *Server) error {
 	var kind string
 	if err := take(f, "type", "a text", &kind); err != nil {
@@ -184,7 +184,7 @@ func (f *fields) transport(s *Server) error {
 	return err
 }
 
-// oauth reads how the pool logs in.
+// oauth reads the settings of logins.
 func (f *fields) oauth(t *HTTP) error {
 	var o *struct {
 		Grant        Grant    `json:"grant"`
@@ -206,7 +206,7 @@ func (f *fields) oauth(t *HTTP) error {
 	return nil
 }
 
-// roots reads the folders that a server is told of.
+// roots reads the folders that a server may list.
 func (f *fields) roots(s *Server) error {
 	var folders []string
 	if err := take(f, "roots", `a list of folders such as ["/srv/project", "file:///srv/data"]`, &folders); err != nil {
@@ -222,7 +222,7 @@ func (f *fields) roots(s *Server) error {
 	return err
 }
 
-// sampling reads whether, and within which bounds, a server may have models asked.
+// sampling reads whether a server may ask models, and the limits.
 func (f *fields) sampling(s *Server) error {
 	var bounds *struct {
 		Model       string `json:"model"`
@@ -240,7 +240,7 @@ func (f *fields) sampling(s *Server) error {
 	return err
 }
 
-// policies reads `tools`: what the operator says of them.
+// policies reads `tools`, the operator's policies.
 func (f *fields) policies(s *Server) error {
 	var tools map[string]struct {
 		Effect     string `json:"effect"`
@@ -268,7 +268,7 @@ func (f *fields) policies(s *Server) error {
 	return nil
 }
 
-// permissions reads who may call what.
+// permissions reads the permission rules.
 func (f *fields) permissions(s *Server) error {
 	const what = `a list such as [{"users": ["ann"], "tools": ["delete_*"], "effects": ["destructive"], "decision": "deny"}]`
 	if err := take(f, "permissions", what, &s.Permissions); err != nil {

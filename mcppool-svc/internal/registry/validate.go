@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// maxEntries bounds an environment and a header list.
+	// maxEntries bounds the variables of an environment and the headers.
 	maxEntries = 200
 	maxRoots   = 100
 	maxRootLen = 4096
 )
 
-// Bounds of what operators may say.
+// Limits of the operators' settings.
 const (
 	MostConnections    = 100_000
 	LongestCache       = 24 * time.Hour
@@ -31,13 +31,13 @@ const (
 	MostSampleRequests = 1000
 )
 
-// ownHeaders are the protocol's; a registered header of that name would break it.
-var ownHeaders = []string{
+// protocolHeaders are set by the protocol; a registered header of that name would break it.
+var protocolHeaders = []string{
 	"Accept", "Connection", "Content-Length", "Content-Type", "Last-Event-Id", "Mcp-Protocol-Version", "Mcp-Session-Id",
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-// Invalid says which field of a server cannot be used, and why.
+// Invalid is the error for a field of a server that cannot be used.
 type Invalid struct{ Field, Problem string }
 
 func (e *Invalid) Error() string { return e.Field + ": " + e.Problem }
@@ -46,8 +46,8 @@ func invalid(field, format string, args ...any) *Invalid {
 	return &Invalid{Field: field, Problem: fmt.Sprintf(format, args...)}
 }
 
-// Validate says what is wrong with a server; the error is *Invalid. It looks at the registration alone, not at what it
-// refers to.
+// Validate returns an *Invalid if the registration cannot work. It does not look at the programs, addresses and secrets that the
+// registration names.
 func (s *Server) Validate() error {
 	if !IsSlug(s.ID) {
 		return invalid("id", "%q is not a slug: lower-case letters, digits, hyphens and underscores, 64 at most", s.ID)
@@ -67,7 +67,7 @@ func (s *Server) Validate() error {
 	}
 }
 
-// validateBounds checks what only operators may say of tools, connections, kept results and models.
+// validateBounds checks the settings of tools, connections, cached results and models.
 func (s *Server) validateBounds() error {
 	for name, p := range s.Policies {
 		if name == "" || commonv1.Effect_name[int32(p.Effect)] == "" || commonv1.RiskLevel_name[int32(p.RiskFloor)] == "" {
@@ -128,11 +128,11 @@ func (t *HTTP) validate() error {
 		if !isToken(name) || strings.ContainsAny(t.Headers[name], "\r\n\x00") {
 			return invalid("http.headers", "the header %q cannot be sent", name)
 		}
-		if slices.Contains(ownHeaders, http.CanonicalHeaderKey(name)) {
+		if slices.Contains(protocolHeaders, http.CanonicalHeaderKey(name)) {
 			return invalid("http.headers", "%q is set by the protocol itself; leave it out", name)
 		}
 		if t.OAuth != nil && http.CanonicalHeaderKey(name) == "Authorization" {
-			return invalid("http.headers", "%q is what logins (oauth) set; leave one of the two out", name)
+			return invalid("http.headers", "%q is set by logins (oauth); leave out one of the two", name)
 		}
 	}
 	return t.OAuth.validate()
@@ -145,9 +145,9 @@ func (o *OAuth) validate() error {
 	case o.Grant != GrantLogin && o.Grant != GrantClientCredentials:
 		return invalid("http.oauth.grant", "%q is not known", o.Grant)
 	case o.Grant == GrantClientCredentials && (o.ClientID == "" || o.ClientSecret == ""):
-		return invalid("http.oauth", "client credentials are a client_id and a client_secret; give both")
+		return invalid("http.oauth", "client credentials need a client_id and a client_secret; give both")
 	case o.ClientID == "" && o.ClientSecret != "":
-		return invalid("http.oauth.client_id", "is missing; the client_secret is of a client")
+		return invalid("http.oauth.client_id", "is missing; a client_secret needs one")
 	}
 	for _, scope := range o.Scopes {
 		if scope == "" {
@@ -170,7 +170,7 @@ func (t *Builtin) validate() error {
 	return nil
 }
 
-// BuiltinWorkspace is the built-in server that shows the files of a folder.
+// BuiltinWorkspace is the name of the built-in server that reads the files of a folder.
 const BuiltinWorkspace = "workspace"
 
 // isToken reports whether s can be a header's name (RFC 9110).
@@ -178,7 +178,7 @@ func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("\"(),/:;<=>?@[\\]{}", r) })
 }
 
-// ReadRoots makes file URIs of folders that are given as such, or as absolute paths. The error is *Invalid.
+// ReadRoots returns folders, given as file URIs or absolute paths, as file URIs. The error is *Invalid.
 func ReadRoots(folders []string) ([]string, error) {
 	if len(folders) > maxRoots {
 		return nil, invalid("roots", "holds more than %d folders", maxRoots)
@@ -198,7 +198,7 @@ func ReadRoots(folders []string) ([]string, error) {
 	return roots, nil
 }
 
-// slashed is a path as URIs have them: also one that begins with a drive's letter begins with a slash.
+// slashed returns a path in the form of URIs: with slashes, also before a drive letter.
 func slashed(path string) string {
 	path = filepath.ToSlash(filepath.Clean(path))
 	if !strings.HasPrefix(path, "/") {
@@ -218,7 +218,7 @@ var (
 // IsSlug reports whether s can be a server's id.
 func IsSlug(s string) bool { return slugPattern.MatchString(s) }
 
-// Slug makes an id of a name: lower case, everything else hyphens. It is empty if nothing is left.
+// Slug derives an id from a name: lower case, with hyphens for all other characters. It is empty if nothing is left.
 func Slug(name string) string {
 	s := strings.Trim(notInSlug.ReplaceAllString(strings.ToLower(name), "-"), "-_")
 	return strings.Trim(s[:min(len(s), maxID)], "-_")
