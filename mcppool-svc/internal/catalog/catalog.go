@@ -27,7 +27,7 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// Catalog is the tools of a server at one time. It is immutable.
+// Catalog holds the tools of a server at one time. It is immutable.
 type Catalog struct {
 	Tools []*Tool // by name
 	// Skipped names the tools that were left out, each with the reason.
@@ -55,7 +55,7 @@ func (c *Catalog) After(name string) []*Tool {
 	return c.Tools[i:]
 }
 
-// Read returns the catalog of raw definitions. Two tools of one name are refused: only the server would know which one a call reaches.
+// Read returns the catalog of raw definitions. Two tools with one name are an error: only the server would know which one a call runs.
 func Read(raw []json.RawMessage, now time.Time) (*Catalog, error) { return read(raw, now, nil) }
 
 func read(raw []json.RawMessage, now time.Time, known *Interner) (*Catalog, error) {
@@ -112,13 +112,13 @@ type Tool struct {
 	input, output atomic.Pointer[schema.Schema] // once compiled
 }
 
-// InputSchema is Input, compiled. Errors are schema.Compile's.
+// InputSchema returns Input, compiled. Errors are those of schema.Compile.
 func (t *Tool) InputSchema() (*schema.Schema, error) { return compiled(&t.input, t.Input) }
 
-// OutputSchema is Output, compiled.
+// OutputSchema returns Output, compiled.
 func (t *Tool) OutputSchema() (*schema.Schema, error) { return compiled(&t.output, t.Output) }
 
-// compiled keeps the compiled schema with the tool, because looking it up in the shared cache means hashing the whole text.
+// compiled compiles a schema at the first use and keeps it with the tool: a lookup in the shared cache would hash the whole text.
 func compiled(kept *atomic.Pointer[schema.Schema], raw string) (*schema.Schema, error) {
 	if s := kept.Load(); s != nil {
 		return s, nil
@@ -173,7 +173,7 @@ func parse(raw json.RawMessage) (*Tool, error) {
 	return t, nil
 }
 
-// skippedError is why a tool is left out while the others can be used.
+// skippedError reports a tool that is left out while the others can be used.
 type skippedError struct{ name string }
 
 func (e *skippedError) Error() string {
@@ -253,9 +253,9 @@ func protocolError(format string, args ...any) *mcp.Error {
 const (
 	// listLimit bounds the time for all pages of a list.
 	listLimit = 60 * time.Second
-	// MaxAge is how long a catalog is used without listing again: change notifications can get lost over HTTP.
+	// MaxAge is the age from which tools are listed again in any case: change notifications can get lost over HTTP.
 	MaxAge = 5 * time.Minute
-	// retryAge is the age from which a catalog is listed again because a tool is missing, or because the caller wants a fresh list.
+	// retryAge is the age from which tools are listed again if a tool is missing or the caller wants a fresh list.
 	retryAge = 2 * time.Second
 )
 
@@ -280,7 +280,7 @@ type Cache struct {
 // NewCache returns a cache over a connection; known may be nil.
 func NewCache(source Source, known *Interner) *Cache { return &Cache{source: source, known: known} }
 
-// Get returns the catalog, and asks the server only if the last one is out of date. Errors are *mcp.Error.
+// Get returns the catalog. It lists the tools only if the last catalog is out of date. Errors are *mcp.Error.
 func (c *Cache) Get(ctx context.Context) (*Catalog, error) { return c.get(ctx, MaxAge) }
 
 // Fresh is Get, but lists again unless the catalog is only a moment old.
@@ -339,8 +339,8 @@ func (c *Cache) list(ctx context.Context, version uint64) (*Catalog, error) {
 	return catalog, nil
 }
 
-// Interner shares tools of the same definition between catalogs: a thousand users of a server have a thousand connections, each with a
-// list of its own, but share one set of tools. Tools that no catalog holds are dropped. It is safe for concurrent use.
+// Interner shares tools with the same definition between catalogs: a thousand users of a server have a thousand connections and lists, but
+// share one set of tools. Tools that no catalog holds are dropped. It is safe for concurrent use.
 type Interner struct {
 	mu    sync.Mutex
 	tools map[string]weak.Pointer[Tool] // guarded by mu; by Tool.Hash
@@ -349,7 +349,7 @@ type Interner struct {
 // NewInterner returns an empty Interner.
 func NewInterner() *Interner { return &Interner{tools: make(map[string]weak.Pointer[Tool])} }
 
-// read parses a definition, or returns the tool that has it already.
+// read returns the tool of a definition, shared if there already is one.
 func (k *Interner) read(raw json.RawMessage) (*Tool, error) {
 	t, err := parse(raw)
 	if err != nil || k == nil {
@@ -365,7 +365,7 @@ func (k *Interner) read(raw json.RawMessage) (*Tool, error) {
 	return t, nil
 }
 
-// forget removes the entry of a tool that was collected, unless another tool with that definition has replaced it.
+// forget removes the entry of a garbage-collected tool, unless another tool with that definition has replaced it.
 func (k *Interner) forget(hash string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
