@@ -18,7 +18,7 @@ const (
 	bucketSeen = "pins"
 	// bucketApproved holds the definitions that a person approved. They have priority.
 	bucketApproved = "approvals"
-	// recordVersion is the version of all records. A reader refuses newer ones.
+	// recordVersion is the version of all records. decode refuses newer ones.
 	recordVersion = 1
 	// maxPins bounds the tool names stored for one server, including names that it no longer has.
 	maxPins = 20_000
@@ -26,10 +26,10 @@ const (
 	maxKept = 256 << 10
 )
 
-// Buckets are those that a Book's store must have.
+// Buckets returns the buckets that a Book's store must have.
 func Buckets() []string { return []string{bucketSeen, bucketApproved} }
 
-// First lists the buckets in which the earliest replica's value wins: a later, different one counts as a changed definition.
+// First returns the buckets in which the earliest value of all replicas wins: a later, different one counts as a changed definition.
 func First() []string { return []string{bucketSeen} }
 
 // ErrStorage means that a pin or approval could not be stored.
@@ -46,20 +46,20 @@ type Record struct {
 	Review string `json:"review,omitempty"`
 }
 
-// Book is safe for concurrent use.
+// Book keeps the pins and approvals of all servers. It is safe for concurrent use.
 type Book struct {
 	store store.Store
 	now   func() time.Time
 
-	// writes puts changes in order, commit included; mu is not held while committing.
+	// writes serializes changes, commits included. mu is not held during a commit.
 	writes sync.Mutex
 
 	mu      sync.RWMutex
 	servers map[string]*server // guarded by mu; by origin
 }
 
-// question is the input of a review beside the pins.
-type question struct {
+// reviewInput is the input of a review beside the pins.
+type reviewInput struct {
 	digest  [32]byte
 	pinning registry.Pinning
 }
@@ -74,7 +74,7 @@ func Open(st store.Store, now func() time.Time) (*Book, error) {
 		}
 	}
 	for _, s := range b.servers {
-		s.counted()
+		s.setValid()
 	}
 	return b, nil
 }
@@ -82,7 +82,7 @@ func Open(st store.Store, now func() time.Time) (*Book, error) {
 func (b *Book) load(bucket, key string, value []byte) error {
 	origin, name := cut(key)
 	if name == "" {
-		return nil // a note of an earlier version
+		return nil // an entry of an earlier version
 	}
 	r, err := decode(value)
 	if err != nil {
@@ -107,47 +107,47 @@ func (b *Book) load(bucket, key string, value []byte) error {
 	return nil
 }
 
-// Review returns which tools of a server wait for an approval. It first stores the definitions that the server's pinning accepts. If that
-// fails, it returns ErrStorage, and no tool may be used.
+// Review returns the tools of a server that wait for an approval. It first stores the new definitions that the server's pinning accepts.
+// If that fails, it returns ErrStorage, and no tool may be used.
 func (b *Book) Review(s *registry.Server, c *catalog.Catalog) (*Review, error) {
 	if s.Builtin != nil || s.Pinning == registry.PinNothing {
-		return nil, nil // holds nothing; built-in tools are this program's own, and change with it
+		return nil, nil // built-in tools are part of the program
 	}
-	origin, q := s.Origin(), question{c.Digest, s.Pinning}
-	if known := b.server(origin); known.answer != nil && known.of == q {
-		return known.answer, nil
+	origin, input := s.Origin(), reviewInput{c.Digest, s.Pinning}
+	if known := b.server(origin); known.review != nil && known.input == input {
+		return known.review, nil
 	}
 	b.writes.Lock()
 	defer b.writes.Unlock()
 	known := b.server(origin)
-	review, fresh := judge(s.Pinning, known, c)
+	review, fresh := reviewTools(s.Pinning, known, c)
 	if len(fresh) > 0 {
-		changes := b.seen(origin, known, fresh)
+		changes := b.acceptChanges(origin, known, fresh)
 		if err := b.apply(changes); err != nil {
 			return nil, err
 		}
 		if err := b.refresh(origin, changes); err != nil {
 			return nil, err
 		}
-		// Another replica may have been first: the stored value counts.
+		// Another replica may have been first: the stored values count.
 		known = b.server(origin)
-		var unknown []*catalog.Tool
-		review, unknown = judge(s.Pinning, known, c)
-		for _, t := range unknown {
+		var unaccepted []*catalog.Tool
+		review, unaccepted = reviewTools(s.Pinning, known, c)
+		for _, t := range unaccepted {
 			review.held[t.Name] = true
 		}
 	}
-	answered := *known
-	answered.of, answered.answer = q, review
-	b.answer(origin, known, &answered)
+	reviewed := *known
+	reviewed.input, reviewed.review = input, review
+	b.cacheReview(origin, known, &reviewed)
 	return review, nil
 }
 
-// seen returns the changes that record the fresh tools as accepted. At a server's first review it adds the record that marks the review as the first.
-func (b *Book) seen(origin string, known *server, fresh []*catalog.Tool) []store.Change {
+// acceptChanges returns the changes that store the fresh tools as accepted. The first review of a server also stores its id.
+func (b *Book) acceptChanges(origin string, known *server, fresh []*catalog.Tool) []store.Change {
 	changes := make([]store.Change, 0, len(fresh)+1)
 	review := known.first
-	if known.unknown() {
+	if known.isNew() {
 		review = idOf(fresh)
 		changes = append(changes, b.firstChange(origin, review))
 	}
@@ -157,15 +157,15 @@ func (b *Book) seen(origin string, known *server, fresh []*catalog.Tool) []store
 	return changes
 }
 
-// judge returns the tools that wait for an approval, and the fresh ones that the pinning accepts but that are not stored yet.
-func judge(pinning registry.Pinning, s *server, c *catalog.Catalog) (r *Review, fresh []*catalog.Tool) {
+// reviewTools returns the tools that wait for an approval, and the fresh ones that the pinning accepts but that are not stored yet.
+func reviewTools(pinning registry.Pinning, s *server, c *catalog.Catalog) (r *Review, fresh []*catalog.Tool) {
 	r = &Review{held: make(map[string]bool)}
-	open := s.unknown() || pinning == registry.PinAllowNew
+	acceptNew := s.isNew() || pinning == registry.PinAllowNew
 	for _, t := range c.Tools {
 		hash, known := s.known(pinning, t.Name)
 		switch {
 		case known && hash == t.Hash:
-		case !known && open && t.Name != firstName && len(s.pins)+len(fresh) < maxPins:
+		case !known && acceptNew && t.Name != firstName && len(s.pins)+len(fresh) < maxPins:
 			fresh = append(fresh, t)
 		default:
 			r.held[t.Name] = true
@@ -174,13 +174,13 @@ func judge(pinning registry.Pinning, s *server, c *catalog.Catalog) (r *Review, 
 	return r, fresh
 }
 
-// Approve lets a definition be used from now on, in place of the one before.
+// Approve stores an approval of a tool's definition, which replaces earlier ones.
 func (b *Book) Approve(s *registry.Server, t *catalog.Tool, by string) error {
 	origin := s.Origin()
 	b.writes.Lock()
 	defer b.writes.Unlock()
 	changes := []store.Change{b.change(bucketApproved, origin, t, Record{By: by})}
-	if b.server(origin).unknown() { // what follows is not the first use
+	if b.server(origin).isNew() { // the next review is not the first
 		changes = append(changes, b.firstChange(origin, idOf(nil)))
 	}
 	if err := b.apply(changes); err != nil {
@@ -189,14 +189,14 @@ func (b *Book) Approve(s *registry.Server, t *catalog.Tool, by string) error {
 	return b.refresh(origin, changes)
 }
 
-// Approved returns the approved definition of a tool; false if none.
+// Approved returns the approved or else the accepted definition of a tool; false if there is none.
 func (b *Book) Approved(s *registry.Server, name string) (Record, bool, error) {
 	key := s.Origin() + "\x00" + name
 	r, known, err := b.get(bucketApproved, key)
 	if err != nil || known {
 		return r, known, err
 	}
-	if _, counts := b.server(s.Origin()).known(s.Pinning, name); !counts {
+	if _, valid := b.server(s.Origin()).known(s.Pinning, name); !valid {
 		return Record{}, false, nil
 	}
 	return b.get(bucketSeen, key)
@@ -215,7 +215,7 @@ func (b *Book) get(bucket, key string) (Record, bool, error) {
 	return r, err == nil, err
 }
 
-// Forget takes back all approvals for an origin.
+// Forget deletes all pins and approvals of an origin.
 func (b *Book) Forget(origin string) error {
 	b.writes.Lock()
 	defer b.writes.Unlock()
@@ -244,23 +244,23 @@ func (b *Book) server(origin string) *server {
 	return &server{}
 }
 
-// answer caches a review, unless the origin's pins have changed since they were read.
-func (b *Book) answer(origin string, of, s *server) {
+// cacheReview replaces old, the reviewed pins of an origin, with reviewed, which holds the review, unless the pins have changed meanwhile.
+func (b *Book) cacheReview(origin string, old, reviewed *server) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if now := b.servers[origin]; now == of || now == nil && len(of.pins) == 0 && of.first == "" {
-		b.servers[origin] = s
+	if now := b.servers[origin]; now == old || now == nil && len(old.pins) == 0 && old.first == "" {
+		b.servers[origin] = reviewed
 	}
 }
 
 func (b *Book) apply(changes []store.Change) error {
 	if err := b.store.Apply(changes...); err != nil {
-		return errors.Join(ErrStorage, fmt.Errorf("keeping the approved tools: %w", err))
+		return errors.Join(ErrStorage, fmt.Errorf("storing the approved tools: %w", err))
 	}
 	return nil
 }
 
-// change returns the change that stores a tool's definition; r tells how it was accepted.
+// change returns the change that stores a tool's definition; r describes the approval or review.
 func (b *Book) change(bucket, origin string, t *catalog.Tool, r Record) store.Change {
 	r.Version, r.Hash, r.Time = recordVersion, t.Hash, b.now().UTC()
 	if len(t.Raw) <= maxKept {
@@ -277,7 +277,7 @@ func encode(bucket, origin, name string, r Record) store.Change {
 	return store.Change{Bucket: bucket, Key: origin + "\x00" + name, Value: value}
 }
 
-// cut divides a key.
+// cut splits a key.
 func cut(key string) (origin, name string) {
 	origin, name, _ = strings.Cut(key, "\x00")
 	return origin, name
@@ -287,8 +287,11 @@ func decode(value []byte) (r Record, err error) {
 	if err := json.Unmarshal(value, &r); err != nil {
 		return r, err
 	}
-	if r.Version < 1 || r.Version > recordVersion {
-		return r, fmt.Errorf("it was written by a newer version of this program (format %d); use that one", r.Version)
+	switch {
+	case r.Version < 1:
+		return r, errors.New("it has no format version; restore the store from a backup")
+	case r.Version > recordVersion:
+		return r, fmt.Errorf("it was written by a newer version of this program (format %d); use that version", r.Version)
 	}
 	return r, nil
 }
@@ -296,10 +299,10 @@ func decode(value []byte) (r Record, err error) {
 // Review holds the tools of a catalog that wait for an approval. A nil Review holds none.
 type Review struct{ held map[string]bool }
 
-// Holds reports whether a tool waits.
+// Holds reports whether a tool waits for an approval.
 func (r *Review) Holds(name string) bool { return r != nil && r.held[name] }
 
-// Held is how many wait.
+// Held returns the number of tools that wait for an approval.
 func (r *Review) Held() int {
 	if r == nil {
 		return 0

@@ -164,7 +164,7 @@ func TestPinsAreBounded(t *testing.T) {
 			t.Fatalf("round %d: %d held, want %d, %v", round, r.Held(), want, err)
 		}
 	}
-	if n := len(b.server(s.Origin()).hashes); n != maxPins {
+	if n := len(b.server(s.Origin()).valid); n != maxPins {
 		t.Errorf("%d pins", n)
 	}
 }

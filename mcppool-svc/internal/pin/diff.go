@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// maxPlaces is how many differing places are named.
+	// maxPlaces bounds the returned places.
 	maxPlaces = 50
-	// maxDepth is how deep Diff looks. A difference deeper inside is named by the value at that depth.
+	// maxDepth bounds the length of a place. For a deeper difference, Diff returns the value at this depth that contains it.
 	maxDepth = 32
 )
 
 // Diff returns the places where two definitions differ, as JSON pointers (RFC 6901) in order. If one of them cannot be read, it returns the
-// empty pointer, which is the whole. Spacing and the order of keys do not count.
+// empty pointer, which means the whole definition. Spacing and the order of keys do not count.
 func Diff(before, after string) []string {
 	a, errA := read(before)
 	b, errB := read(after)
@@ -29,7 +29,7 @@ func Diff(before, after string) []string {
 	return places
 }
 
-// read keeps numbers as they are written.
+// read decodes JSON and keeps numbers as written.
 func read(text string) (v any, err error) {
 	dec := json.NewDecoder(strings.NewReader(text))
 	dec.UseNumber()
@@ -58,7 +58,7 @@ func compare(at string, a, b any, depth int, places *[]string) {
 	*places = append(*places, at)
 }
 
-// both returns two values of one type.
+// both returns two values as T; ok reports whether both are.
 func both[T any](a, b any) (x, y T, ok bool) {
 	x, isX := a.(T)
 	y, isY := b.(T)

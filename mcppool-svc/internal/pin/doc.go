@@ -1,3 +1,3 @@
-// Package pin remembers which definitions of tools may be used, for each server: those seen when it was used first, and
-// those approved since. It looks at definitions alone, not at who calls, and reaches no server.
+// Package pin keeps the tool definitions that may be used, for each server: those of the first review, those approved since, and with
+// some pinnings later new ones. It looks at definitions only, not at users, and connects to no server.
 package pin

@@ -11,53 +11,55 @@ import (
 	"pawl.dev/mcppool-svc/internal/store"
 )
 
-// firstName is under which name the first review of an origin is noted. No tool is let through under it at first use.
+// firstName is the name under which the id of an origin's first review is stored. A tool with that name needs an approval.
 const firstName = "\x00first"
 
-// server holds the pins of a server. Once others see it, it is replaced, never changed.
+// server holds the pins of a server. It is immutable once it is shared.
 type server struct {
 	pins  map[string]pin // as stored, by tool name
-	first string         // the review in which everything was let through; empty if none is stored
+	first string         // id of the first review, which accepts all tools; empty if none is stored
 
-	hashes map[string]string // of pins: those that count
-	apart  map[string]string // of pins: those of a first review that a later look found not to be the earliest; they count only if pinning allows new tools
+	valid map[string]string // hashes of the valid pins, by tool name
+	// late has the hashes accepted by a review that was not the earliest first review of all replicas. They are valid only if the pinning
+	// accepts new tools.
+	late map[string]string
 
-	of     question
-	answer *Review // to it
+	review *Review     // cached; nil if none
+	input  reviewInput // of review
 }
 
 // pin is the stored state of a tool.
 type pin struct {
 	approved string // hash
 	seen     string // hash
-	review   string // the first review that accepted seen
+	review   string // id of the first review at the time when seen was accepted
 }
 
-// idOf returns the id of a first review, a hash of the tools that it accepted, so that replicas that saw the same tools agree. Of the reviews of
-// several replicas the earliest stays, so that a replica that knew nothing of the others lifts none of their quarantines.
+// idOf returns the id of a first review, a hash of the tools that it accepts, so that replicas that list the same tools agree. If several
+// replicas make a first review, the earliest counts: one without contact to the others must not lift their quarantines.
 func idOf(tools []*catalog.Tool) string {
 	h := sha256.New()
 	enc := json.NewEncoder(h)
 	for _, t := range tools { // in the catalog's order, which is by name
-		_ = enc.Encode([]string{t.Name, t.Hash}) // a hash takes everything
+		_ = enc.Encode([]string{t.Name, t.Hash}) // writing to a hash never fails
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// unknown reports whether nothing of a server was let through yet, nor approved.
-func (s *server) unknown() bool { return s.first == "" && len(s.hashes) == 0 }
+// isNew reports whether no tool of the server was accepted or approved yet.
+func (s *server) isNew() bool { return s.first == "" && len(s.valid) == 0 }
 
-// counted fills in which pins count: those approved, and those of the first review.
-func (s *server) counted() *server {
-	s.hashes, s.apart = make(map[string]string, len(s.pins)), make(map[string]string)
+// setValid sets valid, from approvals and pins of the first review, and late.
+func (s *server) setValid() *server {
+	s.valid, s.late = make(map[string]string, len(s.pins)), make(map[string]string)
 	for name, p := range s.pins {
 		switch {
 		case p.approved != "":
-			s.hashes[name] = p.approved
+			s.valid[name] = p.approved
 		case p.review == s.first:
-			s.hashes[name] = p.seen
+			s.valid[name] = p.seen
 		default:
-			s.apart[name] = p.seen
+			s.late[name] = p.seen
 		}
 	}
 	return s
@@ -65,14 +67,14 @@ func (s *server) counted() *server {
 
 // known returns the hash that a tool must have; false if it is not known.
 func (s *server) known(pinning registry.Pinning, name string) (string, bool) {
-	hash, known := s.hashes[name]
+	hash, known := s.valid[name]
 	if !known && pinning == registry.PinAllowNew {
-		hash, known = s.apart[name]
+		hash, known = s.late[name]
 	}
 	return hash, known
 }
 
-// with returns the server with some names read again.
+// with returns a copy of the server with some pins replaced by those read, and with another first review.
 func (s *server) with(read map[string]pin, first string) *server {
 	next := &server{pins: maps.Clone(s.pins), first: first}
 	if next.pins == nil {
@@ -85,10 +87,10 @@ func (s *server) with(read map[string]pin, first string) *server {
 			next.pins[name] = p
 		}
 	}
-	return next.counted()
+	return next.setValid()
 }
 
-// read returns the stored value of a name: a tool's pin, or the first review for firstName.
+// read returns the stored pin of a tool, or for firstName the id of the first review.
 func (b *Book) read(origin, name string) (p pin, first string, err error) {
 	key := origin + "\x00" + name
 	approved, isApproved, err := b.get(bucketApproved, key)
@@ -111,7 +113,7 @@ func (b *Book) read(origin, name string) (p pin, first string, err error) {
 	return p, first, nil
 }
 
-// firstChange notes a first review.
+// firstChange returns the change that stores the id of a first review.
 func (b *Book) firstChange(origin, id string) store.Change {
 	return encode(bucketSeen, origin, firstName, Record{Version: recordVersion, Review: id, Time: b.now().UTC()})
 }

@@ -22,7 +22,7 @@ func (b *Book) ApplyRemote(places []replica.Place) error {
 	return nil
 }
 
-// refresh reads an origin's pins again, and drops the remembered answers about them.
+// refresh reads the changed pins of an origin again and drops its cached review.
 func (b *Book) refresh(origin string, changes []store.Change) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -30,7 +30,7 @@ func TestApplied(t *testing.T) {
 	}
 	write(bucketApproved, "tool", `{"v":1,"hash":"approved","by":"op"}`)
 	write(bucketSeen, "tool", `{"v":1,"hash":"seen"}`)
-	if got := b.server("o").hashes["tool"]; got != "approved" {
+	if got := b.server("o").valid["tool"]; got != "approved" {
 		t.Errorf("what counts is %q", got)
 	}
 	write(bucketSeen, "", `{"v":1,"time":"2026-01-01T00:00:00Z"}`) // an earlier version's note

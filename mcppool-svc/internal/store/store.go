@@ -25,13 +25,13 @@ type Change struct {
 
 // Store is safe for concurrent use.
 type Store interface {
-	// Load visits the values of a bucket, by key.
+	// Load visits the keys and values of a bucket in any order.
 	Load(bucket string, visit func(key string, value []byte) error) error
 	// Get returns a value, or nil.
 	Get(bucket, key string) ([]byte, error)
 	// Apply makes all changes or none.
 	Apply(changes ...Change) error
-	// Close may be called again.
+	// Close may be called more than once.
 	Close() error
 }
 
@@ -88,7 +88,7 @@ func (m *memory) Apply(changes ...Change) error {
 // Close implements Store.
 func (*memory) Close() error { return nil }
 
-// Oldest returns the key of the value with the earliest time: the one to drop if there are too many.
+// Oldest returns the key of the value with the earliest time.
 func Oldest[K comparable, V any](values map[K]V, at func(V) time.Time) K {
 	return slices.MinFunc(slices.Collect(maps.Keys(values)), func(a, b K) int { return at(values[a]).Compare(at(values[b])) })
 }
@@ -96,10 +96,10 @@ func Oldest[K comparable, V any](values map[K]V, at func(V) time.Time) K {
 // FileName is the store's file in the data folder.
 const FileName = "mcppool.db"
 
-// lockWait is how long another process may still hold the file, as a predecessor that is just stopping does.
+// lockWait is how long another process, such as a stopping predecessor, may still hold the file.
 const lockWait = time.Second
 
-// file keeps everything in one bbolt file.
+// file is a Store in one bbolt file.
 type file struct{ db *bolt.DB }
 
 func openFile(dir string, buckets []string) (opened *file, err error) {
@@ -168,7 +168,7 @@ func (s *file) Apply(changes ...Change) error {
 // Close implements Store.
 func (s *file) Close() error { return s.db.Close() }
 
-// errPage is a panic of bbolt about a page that it cannot read.
+// errPage means that bbolt panicked because it could not read a page.
 var errPage = errors.New("a page cannot be read")
 
 // Explain adds path and advice to an error of opening or reading the store in a folder, if the error says that the file is damaged.
@@ -176,8 +176,8 @@ func Explain(dir string, err error) error {
 	if err == nil || dir == "" || !isDamage(err) {
 		return err
 	}
-	return fmt.Errorf("%s is damaged: %w; restore it from a backup, or move it away and start again: registered MCP servers, approved tools and "+
-		"logins are then to be made again", filepath.Join(dir, FileName), err)
+	return fmt.Errorf("%s is damaged: %w; restore it from a backup, or move it away and start again: you then have to register MCP servers, "+
+		"approve tools and log in again", filepath.Join(dir, FileName), err)
 }
 
 func isDamage(err error) bool {
