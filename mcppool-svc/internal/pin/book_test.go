@@ -186,13 +186,15 @@ func TestWhatCannotBeKeptMayNotBeUsed(t *testing.T) {
 	}
 }
 
-func TestNewerFormatIsRefused(t *testing.T) {
-	st := newStore(t)
-	if err := st.Apply(store.Change{Bucket: bucketSeen, Key: "o\x00a", Value: []byte(`{"v":2}`)}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Open(st, time.Now); err == nil || !strings.Contains(err.Error(), "newer version") {
-		t.Errorf("error = %v", err)
+func TestUnknownFormatIsRefused(t *testing.T) {
+	for stored, want := range map[string]string{`{"v":2}`: "newer version", `{}`: "no format version"} {
+		st := newStore(t)
+		if err := st.Apply(store.Change{Bucket: bucketSeen, Key: "o\x00a", Value: []byte(stored)}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(st, time.Now); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error = %v, want one with %q", stored, err, want)
+		}
 	}
 }
 

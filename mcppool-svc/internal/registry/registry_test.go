@@ -202,14 +202,15 @@ func TestWhatCannotBeStoredDidNotHappen(t *testing.T) {
 	}
 }
 
-func TestNewerFormat(t *testing.T) {
-	dir := t.TempDir()
-	r := open(t, dir)
-	if err := r.store.Apply(store.Change{Bucket: bucketServers, Key: "\x00a", Value: []byte(`{"v":2,"id":"a"}`)}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := New(r.store, nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "newer version") {
-		t.Errorf("error = %v", err)
+func TestUnknownFormat(t *testing.T) {
+	for stored, want := range map[string]string{`{"v":2,"id":"a"}`: "newer version", `{"id":"a"}`: "no format version"} {
+		r := open(t, t.TempDir())
+		if err := r.store.Apply(store.Change{Bucket: bucketServers, Key: "\x00a", Value: []byte(stored)}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := New(r.store, nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error = %v, want one with %q", stored, err, want)
+		}
 	}
 }
 
