@@ -15,15 +15,15 @@
 //	t<id>\x03<number>               command in the inbox
 //	t<id>\x05<sha-256>              the task refers to this payload
 //	a<id>                           the task is due: its place in the order, why, and its user
-//	d<time><id>                     its deadline
-//	e<time><id>                     when it ended
+//	d<time><id>                     a task's deadline
+//	e<time><id>                     a task's end
 //	u<user>\x00<id>                 index of a user's tasks: status and agent
 //	c<user>\x00<conversation>\x00<id>  index of a conversation's tasks
 //	r<user>\x00<request id>         the task that this request created
 //	w<user>\x00                      the number of requests that a user has made
 //	w<user>\x00<place>              the time of the newest request with this place in the ring (admit.go)
 //	p<sha-256>                      payload
-//	q<sha-256><id>                  this task refers to the payload
+//	q<sha-256><id>                  the task refers to this payload
 //	g<user>\x00<agent id>           agent
 //
 // Messages are stored in wire form, without their large strings, which are payloads (codec.go). Every value except the schema

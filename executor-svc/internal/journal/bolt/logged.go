@@ -324,9 +324,9 @@ func putAll(b *bbolt.Bucket, changes *overlay, sequence uint64) (err error) {
 func (f *file) finish() error {
 	close(f.stop)
 	<-f.done
-	err := f.apply() // a frozen overlay whose application failed, if there is one
+	err := f.apply() // if an earlier apply failed, this one applies only the frozen overlay
 	if err == nil {
-		err = f.apply() // fresh
+		err = f.apply() // applies fresh then
 	}
 	f.applying.Lock()
 	defer f.applying.Unlock()
