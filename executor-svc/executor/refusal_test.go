@@ -54,8 +54,8 @@ func TestOutputOfAnotherShapeIsRefused(t *testing.T) {
 	for output, problem := range map[string]string{
 		`{"mesage":"x"}`:               "mesage",
 		`{}`:                           "neither message nor structured",
-		`{"message":1}`:                "message is no text",
-		`{"message":"x","media":{}}`:   "media is no list",
+		`{"message":1}`:                "message is not a string",
+		`{"message":"x","media":{}}`:   "media is not an array",
 		`{"message":"x","result":"y"}`: "unknown field result",
 	} {
 		_, err := r.outcome(id, asked.GetId(), supply(output))

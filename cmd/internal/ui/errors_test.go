@@ -53,8 +53,8 @@ func TestFrom(t *testing.T) {
 			"there is no MCP server x", "pawl mcp list shows the servers there are; pawl mcp add registers one", ui.Failed},
 		{"advice for everybody", wire(errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_AGENT_NOT_FOUND, "there is no agent x; list all with `pawl agents list --all` or GET /v1/agents")),
 			"there is no agent x", "list all with pawl agents list --all", ui.Failed},
-		{"an id that is taken", wire(errs.New(codes.AlreadyExists, commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS, "there is an agent a already; update it, or choose another id")),
-			"there is an agent a already", "choose another id, or change or remove the existing one", ui.Failed},
+		{"an id that is taken", wire(errs.New(codes.AlreadyExists, commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS, "the agent a already exists; update it, or choose another id")),
+			"the agent a already exists", "choose another id, or change or remove the existing one", ui.Failed},
 		{"a field that the message names", wire(errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "goal is too long").
 			WithViolation("goal", "is too long")), "goal is too long", "", ui.Usage},
 		{"later", wire(errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED, "too many requests").

@@ -45,7 +45,7 @@ func (s *Agents) CreateAgent(ctx context.Context, req *executorv1.CreateAgentReq
 	if err != nil {
 		return nil, err
 	}
-	a := stored(req.GetAgent())
+	a := storedAgent(req.GetAgent())
 	if err := s.check.agent(ctx, who.Sub, a); err != nil {
 		return nil, err
 	}
@@ -55,27 +55,27 @@ func (s *Agents) CreateAgent(ctx context.Context, req *executorv1.CreateAgentReq
 	if errors.Is(err, journal.ErrExists) {
 		return s.existing(ctx, who.Sub, id, a)
 	}
-	return agent(who.Sub, id, a), fault(err, nil)
+	return agent(who.Sub, id, a), apiError(err, nil)
 }
 
-// existing answers a repeated request with the agent that the first one created.
+// existing returns the agent that the first of several equal requests created.
 func (s *Agents) existing(ctx context.Context, user, id string, a *storagev1.Agent) (*executorv1.Agent, error) {
 	old, err := s.Journal.Agent(ctx, user, id)
 	if err != nil {
-		return nil, fault(err, agentNotFound(id))
+		return nil, apiError(err, agentNotFound(id))
 	}
 	switch {
 	case a.GetRequestId() == "" || a.GetRequestId() != old.GetRequestId():
 		return nil, errs.New(codes.AlreadyExists, commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS,
-			"there is an agent %q already; update it, or choose another id", id)
+			"the agent %q already exists; update it, or choose another id", id)
 	case string(a.GetRequestHash()) != string(old.GetRequestHash()):
-		return nil, fault(journal.ErrRequestReused, nil)
+		return nil, apiError(journal.ErrRequestReused, nil)
 	}
 	return agent(user, id, old), nil
 }
 
-// newAgentID returns the id in the request. By default it is derived from the request_id, so that a repeated request finds the agent that
-// the first one created.
+// newAgentID returns the id in the request. If there is none, it derives the id from the request_id, so that a repeated request finds the
+// agent that the first one created.
 func newAgentID(user string, req *executorv1.CreateAgentRequest) (string, error) {
 	id := req.GetAgentId()
 	if id == "" {
@@ -102,7 +102,7 @@ func (s *Agents) GetAgent(ctx context.Context, req *executorv1.GetAgentRequest) 
 	}
 	a, err := s.Journal.Agent(ctx, who.Sub, req.GetId())
 	if err != nil {
-		return nil, fault(err, agentNotFound(req.GetId()))
+		return nil, apiError(err, agentNotFound(req.GetId()))
 	}
 	return agent(who.Sub, req.GetId(), a), nil
 }
@@ -121,7 +121,7 @@ func (s *Agents) ListAgents(ctx context.Context, req *executorv1.ListAgentsReque
 	n := int(cmp.Or(req.GetPageSize(), 50))
 	found, err := s.Journal.ListAgents(ctx, who.Sub, string(after), n+1)
 	if err != nil {
-		return nil, fault(err, nil)
+		return nil, apiError(err, nil)
 	}
 	out := &executorv1.ListAgentsResponse{}
 	if len(found) > n {
@@ -143,7 +143,7 @@ func (s *Agents) UpdateAgent(ctx context.Context, req *executorv1.UpdateAgentReq
 	id := req.GetAgent().GetId()
 	old, err := s.Journal.Agent(ctx, who.Sub, id)
 	if err != nil {
-		return nil, fault(err, agentNotFound(id))
+		return nil, apiError(err, agentNotFound(id))
 	}
 	if err := sameEtag(req.GetAgent().GetEtag(), old); err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func (s *Agents) UpdateAgent(ctx context.Context, req *executorv1.UpdateAgentReq
 	}
 	a.Rev, a.UpdateTime = old.GetRev()+1, time.Now().UnixNano()
 	if err := s.Journal.PutAgent(ctx, who.Sub, id, a, old.GetRev()); err != nil {
-		return nil, fault(err, agentNotFound(id))
+		return nil, apiError(err, agentNotFound(id))
 	}
 	return agent(who.Sub, id, a), nil
 }
@@ -177,7 +177,7 @@ func (s *Agents) DeleteAgent(ctx context.Context, req *executorv1.DeleteAgentReq
 	}
 	old, err := s.Journal.Agent(ctx, who.Sub, req.GetId())
 	if err != nil {
-		return nil, fault(err, agentNotFound(req.GetId()))
+		return nil, apiError(err, agentNotFound(req.GetId()))
 	}
 	if err := sameEtag(req.GetEtag(), old); err != nil {
 		return nil, err
@@ -187,12 +187,12 @@ func (s *Agents) DeleteAgent(ctx context.Context, req *executorv1.DeleteAgentReq
 		rev = old.GetRev()
 	}
 	if err := s.Journal.DeleteAgent(ctx, who.Sub, req.GetId(), rev); err != nil {
-		return nil, fault(err, agentNotFound(req.GetId()))
+		return nil, apiError(err, agentNotFound(req.GetId()))
 	}
 	return &executorv1.DeleteAgentResponse{}, nil
 }
 
-// mayConfirm allows only operators to switch confirmation off.
+// mayConfirm returns an error if a caller who is no operator switches confirmation off.
 func mayConfirm(who identity.Principal, c executorv1.Confirm) error {
 	if c == executorv1.Confirm_CONFIRM_NEVER && !who.IsOperator() {
 		return errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED,
@@ -203,7 +203,7 @@ func mayConfirm(who identity.Principal, c executorv1.Confirm) error {
 
 func sameEtag(etag string, a *storagev1.Agent) error {
 	if etag != "" && etag != etagOf(a) {
-		return fault(journal.ErrStale, nil)
+		return apiError(journal.ErrStale, nil)
 	}
 	return nil
 }
@@ -215,7 +215,7 @@ func agentNotFound(id string) error {
 		"there is no agent %q; list yours with `pawl agents list` or GET /v1/agents", id)
 }
 
-func stored(a *executorv1.Agent) *storagev1.Agent {
+func storedAgent(a *executorv1.Agent) *storagev1.Agent {
 	return &storagev1.Agent{
 		DisplayName: a.GetDisplayName(), Description: a.GetDescription(), McpIds: a.GetMcpIds(), Model: a.GetModel(), Flow: a.GetFlow(),
 		Confirm: a.GetConfirm(), MaxSteps: a.GetMaxSteps(), MaxFailedSteps: a.GetMaxFailedSteps(),

@@ -23,8 +23,8 @@ import (
 // modelPlaybook is the planner's model that follows a playbook.
 const modelPlaybook = "playbook"
 
-// checks asks planner and pool whether the model, the playbook and the servers of a request exist. If a service cannot be reached, the
-// request is accepted: the task's events name later what is missing.
+// checks asks planner and pool whether the model, the playbook and the servers of a request exist. If a service cannot be reached, it
+// accepts the request, and the task's events later name what is missing.
 type checks struct {
 	Deps
 	playbooks recent[playbook] // by hash
@@ -37,7 +37,8 @@ type playbook struct {
 	steps uint32 // 0 if not known
 }
 
-// task checks a new task, and sets the model that plans it, so that the task keeps it.
+// task checks a new task. It sets the task's model, so that a later change of the default does not affect the task, and with a playbook its
+// goal.
 func (c *checks) task(ctx context.Context, head *storagev1.TaskHead, servers []string) error {
 	var pool sync.WaitGroup
 	var unknown error
@@ -79,7 +80,7 @@ func (c *checks) mcpServers(ctx context.Context, user string, ids []string) erro
 	return nil
 }
 
-// planner sets the task's model and checks its playbook with the inputs.
+// planner checks and sets the task's model, and checks its playbook with the inputs.
 func (c *checks) planner(ctx context.Context, head *storagev1.TaskHead) error {
 	if head.GetPlaybook() == "" {
 		model, err := c.model(ctx, head.GetUserSub(), head.GetModel())
@@ -94,25 +95,25 @@ func (c *checks) planner(ctx context.Context, head *storagev1.TaskHead) error {
 	}
 	if head.GetModel() != "" && head.GetModel() != modelPlaybook {
 		return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
-			"a playbook is followed by the model %q; leave model out", modelPlaybook)
+			"only the model %q follows a playbook; omit model", modelPlaybook)
 	}
 	book, err := c.playbook(identity.OnBehalfOf(ctx, head.GetUserSub()), head.GetPlaybook(), cmp.Or(head.GetInputsJson(), "{}"))
 	if err != nil {
 		return errs.From(err)
 	}
 	head.Model, head.Goal = modelPlaybook, cmp.Or(head.GetGoal(), book.goal)
-	return fitsLimit(head, book.steps)
+	return checkStepLimit(head, book.steps)
 }
 
-// model returns the planner's model of that name, by default the planner's default. If the planner cannot be reached, any name is
-// accepted.
+// model returns the planner's model with this name, or its default model if name is empty. If the planner cannot be reached, model accepts
+// any name.
 func (c *checks) model(ctx context.Context, user, name string) (string, error) {
 	res, err := c.Planner.ListModels(identity.OnBehalfOf(ctx, user), &plannerv1.ListModelsRequest{Name: name})
 	if e := errs.From(err); err != nil && e.Code == codes.InvalidArgument {
 		return "", e
 	}
 	if err != nil {
-		c.Log.WarnContext(ctx, "asking for the models", "error", err)
+		c.Log.WarnContext(ctx, "the planner's models could not be listed; any model is accepted", "error", err)
 		return name, nil
 	}
 	names := make([]string, 0, len(res.GetModels()))
@@ -129,8 +130,8 @@ func (c *checks) model(ctx context.Context, user, name string) (string, error) {
 	return "", invalid("model", "unknown model", "there is no model %q; %s", name, hint)
 }
 
-// fitsLimit refuses a playbook that the task's limit of steps would cut short, before its first call has an effect.
-func fitsLimit(head *storagev1.TaskHead, steps uint32) error {
+// checkStepLimit refuses a playbook that has more steps than the task's limit, before its first call has an effect.
+func checkStepLimit(head *storagev1.TaskHead, steps uint32) error {
 	limit := head.GetLimits().GetMaxSteps()
 	if steps <= limit {
 		return nil
@@ -140,7 +141,7 @@ func fitsLimit(head *storagev1.TaskHead, steps uint32) error {
 		how = fmt.Sprintf("raise the limit of its agent (`pawl agents update %s --max-steps %d`)", id, steps)
 	}
 	return invalid("playbook", "more steps than the task may take",
-		"the playbook has %d steps, and the task may take at most %d; %s, or make several playbooks of it", steps, limit, how)
+		"the playbook has %d steps, and the task may take at most %d; %s, or split the playbook", steps, limit, how)
 }
 
 func (c *checks) playbook(ctx context.Context, text, inputs string) (playbook, error) {

@@ -15,7 +15,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// shownRisk stands for the risk that was shown with the wait.
+// shownRisk is a placeholder for the risk that the wait shows; checkAnswer replaces it.
 const shownRisk = commonv1.RiskLevel(-1)
 
 // command converts the answer in a request.
@@ -37,7 +37,7 @@ func command(req *executorv1.ResumeTaskRequest) (*storagev1.Command, error) {
 	case *executorv1.ResumeTaskRequest_Params:
 		content, err := schema.ExactObject(a.Params.GetContent(), a.Params.GetContentJson())
 		if err == nil && content == "{}" && a.Params.GetDescription() == "" {
-			err = invalid("params", "empty", "params are empty; give values in content, or say them in description")
+			err = invalid("params", "empty", "params are empty; give values in content, or describe them in description")
 		}
 		return &storagev1.Command{Kind: &storagev1.Command_Params{Params: &storagev1.SupplyParams{
 			WaitId: waitID, Supplied: &storagev1.Supplied{ContentJson: content, Description: a.Params.GetDescription()},
@@ -45,7 +45,7 @@ func command(req *executorv1.ResumeTaskRequest) (*storagev1.Command, error) {
 	case *executorv1.ResumeTaskRequest_Outcome:
 		return outcomeCommand(waitID, a.Outcome)
 	case *executorv1.ResumeTaskRequest_Input:
-		return inputCommand(waitID, a.Input)
+		return elicitationCommand(waitID, a.Input)
 	case *executorv1.ResumeTaskRequest_Unpause:
 		return &storagev1.Command{Kind: &storagev1.Command_Unpause{Unpause: &storagev1.Unpause{WaitId: waitID}}}, nil
 	}
@@ -67,12 +67,12 @@ func outcomeCommand(waitID string, a *executorv1.OutcomeAnswer) (*storagev1.Comm
 	case *executorv1.OutcomeAnswer_Skip:
 		settle.Answer = &storagev1.SettleOutcome_Skip{Skip: k.Skip.GetReason()}
 	default:
-		return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "say how the call ended: retry, output or skip")
+		return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "the answer is missing: set retry, output or skip")
 	}
 	return &storagev1.Command{Kind: &storagev1.Command_Outcome{Outcome: settle}}, nil
 }
 
-// stepOutput returns a supplied output as exact JSON. It must have the shape of a step's output.
+// stepOutput returns a supplied output as exact JSON, or an error if it does not have the shape of a step's output.
 func stepOutput(output *structpb.Struct, text string) (string, error) {
 	exact, err := schema.ExactObject(output, text)
 	if err != nil {
@@ -81,7 +81,7 @@ func stepOutput(output *structpb.Struct, text string) (string, error) {
 	const shape = `{"message": "text", "structured": …, "media": […]}, with message or structured at least`
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(exact), &fields); err != nil {
-		return "", invalid("outcome.output", "not an object", "the output is no object; it looks like %s", shape)
+		return "", invalid("outcome.output", "not an object", "the output must be an object like %s", shape)
 	}
 	_, message := fields["message"]
 	_, structured := fields["structured"]
@@ -94,27 +94,26 @@ func stepOutput(output *structpb.Struct, text string) (string, error) {
 		var list []json.RawMessage
 		switch {
 		case name == "message" && json.Unmarshal(value, &text) != nil:
-			problem = "message is no text"
+			problem = "message is not a string"
 		case name == "media" && json.Unmarshal(value, &list) != nil:
-			problem = "media is no list"
+			problem = "media is not an array"
 		case name != "message" && name != "structured" && name != "media":
 			problem = "it has an unknown field " + name
 		}
 	}
 	if problem != "" {
-		return "", invalid("outcome.output", problem, "the output does not have the shape of a step's output: %s; it looks like %s", problem, shape)
+		return "", invalid("outcome.output", problem, "the output does not have the shape of a step's output: %s; it must look like %s", problem, shape)
 	}
 	return exact, nil
 }
 
-// inputCommand converts an answer to a tool's server.
-func inputCommand(waitID string, a *executorv1.InputAnswer) (*storagev1.Command, error) {
+func elicitationCommand(waitID string, a *executorv1.InputAnswer) (*storagev1.Command, error) {
 	const accept = executorv1.InputAnswer_ACTION_ACCEPT
 	supply := &storagev1.SupplyInput{WaitId: waitID, Action: cmp.Or(a.GetAction(), accept)}
 	var err error
 	switch given := a.GetContent() != nil || a.GetContentJson() != ""; {
 	case given && supply.GetAction() != accept:
-		err = invalid("input.content", "only with ACTION_ACCEPT", "content goes with ACTION_ACCEPT alone; leave it out, or accept")
+		err = invalid("input.content", "only with ACTION_ACCEPT", "content is allowed only with ACTION_ACCEPT; omit it, or accept")
 	case given:
 		supply.ContentJson, err = schema.ExactObject(a.GetContent(), a.GetContentJson())
 	case supply.GetAction() == accept:

@@ -35,7 +35,7 @@ func (s *Tasks) CreateTask(ctx context.Context, req *executorv1.CreateTaskReques
 	return s.get(ctx, id)
 }
 
-// create stores and starts a task; a repeated request returns the id of the first one's task.
+// create stores and starts a task. For a repeated request it returns the id of the first request's task.
 func (s *Tasks) create(ctx context.Context, req *executorv1.CreateTaskRequest) (string, error) {
 	who, err := identity.FromContext(ctx)
 	if err != nil {
@@ -48,16 +48,16 @@ func (s *Tasks) create(ctx context.Context, req *executorv1.CreateTaskRequest) (
 	if id, err := s.repeated(ctx, who.Sub, req.GetRequestId(), hash); id != "" || err != nil {
 		return id, err
 	}
-	// First of all, because a request beyond the limit must not supersede a task.
-	if err := fault(s.Journal.Admit(ctx, who.Sub, s.admission(who.Sub)), nil); err != nil {
+	// Checked first, because a request beyond the limit must not supersede a task.
+	if err := apiError(s.Journal.Admit(ctx, who.Sub, s.admission(who.Sub)), nil); err != nil {
 		return "", err
 	}
-	head, err := s.head(ctx, who, req)
+	head, err := s.newHead(ctx, who, req)
 	if err != nil {
 		return "", err
 	}
 	head.RequestHash = hash
-	// The same request may have been repeated meanwhile: it must not supersede the task that it created.
+	// Meanwhile the same request may have created its task, which it must not supersede.
 	if id, err := s.repeated(ctx, who.Sub, req.GetRequestId(), hash); id != "" || err != nil {
 		return id, err
 	}
@@ -65,7 +65,7 @@ func (s *Tasks) create(ctx context.Context, req *executorv1.CreateTaskRequest) (
 		return "", err
 	}
 	id, err := s.Engine.Create(ctx, s.newTask(head))
-	return id, fault(err, nil)
+	return id, apiError(err, nil)
 }
 
 // admission bounds the requests of a user. The local user of an installation without keys is not limited.
@@ -87,9 +87,9 @@ func (s *Tasks) repeated(ctx context.Context, user, requestID string, hash []byt
 	case errors.Is(err, journal.ErrNotFound):
 		return "", nil
 	case err != nil:
-		return "", fault(err, nil)
+		return "", apiError(err, nil)
 	case string(t.Head.GetRequestHash()) != string(hash):
-		return "", fault(journal.ErrRequestReused, nil)
+		return "", apiError(journal.ErrRequestReused, nil)
 	}
 	return t.ID, nil
 }
@@ -110,14 +110,14 @@ func (s *Tasks) newTask(head *storagev1.TaskHead) journal.NewTask {
 	}
 }
 
-func (s *Tasks) head(ctx context.Context, who identity.Principal, req *executorv1.CreateTaskRequest) (*storagev1.TaskHead, error) {
+func (s *Tasks) newHead(ctx context.Context, who identity.Principal, req *executorv1.CreateTaskRequest) (*storagev1.TaskHead, error) {
 	agent, err := s.agent(ctx, who.Sub, req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
 	head := &storagev1.TaskHead{
 		UserSub: who.Sub, ConversationId: req.GetConversationId(), AgentId: req.GetAgentId(), AgentDescription: agent.GetDescription(),
-		Goal: req.GetGoal(), McpIds: req.GetMcpIds(), Confirm: confirm(req.AutoExecute, agent.GetConfirm()), Language: req.GetLanguage(),
+		Goal: req.GetGoal(), McpIds: req.GetMcpIds(), Confirm: effectiveConfirm(req.AutoExecute, agent.GetConfirm()), Language: req.GetLanguage(),
 		Flow: flowAgent, Model: req.GetModel(), Playbook: req.GetPlaybook(), InputsJson: req.GetInputsJson(), RequestId: req.GetRequestId(),
 		CreateTime: time.Now().UnixNano(), Limits: s.limits(agent, req.GetBudget()),
 		WaitTimeout: agent.GetWaitTimeout(), OnUnknownOutcome: agent.GetOnUnknownOutcome(), TraceParent: engine.TraceParent(ctx),
@@ -134,16 +134,17 @@ func (s *Tasks) head(ctx context.Context, who identity.Principal, req *executorv
 	return head, s.check.task(ctx, head, req.GetMcpIds())
 }
 
-// agent loads an agent; without an id it is the default one.
+// agent loads an agent, or returns the default agent if id is empty.
 func (s *Tasks) agent(ctx context.Context, user, id string) (*storagev1.Agent, error) {
 	if id == "" {
 		return &storagev1.Agent{}, nil
 	}
 	a, err := s.Journal.Agent(ctx, user, id)
-	return a, fault(err, agentNotFound(id))
+	return a, apiError(err, agentNotFound(id))
 }
 
-// limits returns the limits of a task: the service's unless the agent has its own, and the lower budgets of agent and task.
+// limits returns the limits of a task: the agent's or else the service's numbers of steps, and the lowest of the budgets of service, agent
+// and task.
 func (s *Tasks) limits(a *storagev1.Agent, budget *executorv1.Budget) *storagev1.Limits {
 	l := proto.Clone(s.Limits).(*storagev1.Limits)
 	l.MaxSteps = cmp.Or(a.GetMaxSteps(), l.GetMaxSteps())
@@ -158,7 +159,7 @@ func (s *Tasks) limits(a *storagev1.Agent, budget *executorv1.Budget) *storagev1
 	return l
 }
 
-// lower returns the lower of two bounds; 0 stands for none.
+// lower returns the lower of two bounds; 0 means no bound.
 func lower[T cmp.Ordered](a, b T) T {
 	var none T
 	if a == none || b != none && b < a {
@@ -177,8 +178,8 @@ func storedBudget(b *executorv1.Budget) *storagev1.Limits {
 	}
 }
 
-// confirm returns the confirmation policy: the task's, within the agent's.
-func confirm(auto *bool, agent executorv1.Confirm) executorv1.Confirm {
+// effectiveConfirm returns the confirmation policy of a task from its auto_execute and its agent's policy.
+func effectiveConfirm(auto *bool, agent executorv1.Confirm) executorv1.Confirm {
 	switch {
 	case auto != nil && !*auto:
 		return executorv1.Confirm_CONFIRM_ALWAYS
@@ -192,7 +193,7 @@ func confirm(auto *bool, agent executorv1.Confirm) executorv1.Confirm {
 	return agent
 }
 
-// supersede cancels the conversation's waiting task, because a new question replaces it.
+// supersede cancels the conversation's waiting tasks, because a new question replaces them.
 func (s *Tasks) supersede(ctx context.Context, user string, req *executorv1.CreateTaskRequest) error {
 	conversation := req.GetConversationId()
 	if conversation == "" {
@@ -203,7 +204,7 @@ func (s *Tasks) supersede(ctx context.Context, user string, req *executorv1.Crea
 		Statuses: []executorv1.ExecutorStatus{executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING},
 	})
 	if err != nil {
-		return fault(err, nil)
+		return apiError(err, nil)
 	}
 	for _, t := range page.Tasks {
 		if id := req.GetRequestId(); id != "" && id == t.Head.GetRequestId() {
@@ -213,7 +214,7 @@ func (s *Tasks) supersede(ctx context.Context, user string, req *executorv1.Crea
 			Cancel: &storagev1.Cancel{Reason: "superseded by a new question in the conversation"},
 		}})
 		if err != nil && errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_TASK_ENDED {
-			return fault(err, taskNotFound(t.ID))
+			return apiError(err, taskNotFound(t.ID))
 		}
 	}
 	return nil
@@ -237,7 +238,7 @@ func (s *Tasks) get(ctx context.Context, id string) (*executorv1.Task, error) {
 	if t.Checkpoint.GetAnswerCount() > 0 && state.Ended(out.GetStatus()) {
 		rs, err := s.Journal.Records(ctx, id, t.Checkpoint.GetLastSeq()-1, 1)
 		if err != nil {
-			return nil, fault(err, taskNotFound(id))
+			return nil, apiError(err, taskNotFound(id))
 		}
 		out.FullAnswer = view.FullAnswer(rs)
 	}

@@ -1,5 +1,5 @@
 // Package api implements ExecutorService and AgentService: it checks requests, turns them into tasks and commands for the engine, and
-// reads tasks from the journal.
+// reads tasks and agents from the journal.
 //
-// It must not change a task itself.
+// It must not change a task: only the engine does.
 package api

@@ -66,7 +66,7 @@ func (s *Tasks) ExportTask(req *executorv1.ExportTaskRequest, stream grpc.Server
 // document writes JSON.
 type document struct {
 	out *bufio.Writer
-	err error // of a message that has no JSON
+	err error // from encoding messages
 }
 
 func (d *document) text(s string) { _, _ = d.out.WriteString(s) }
@@ -90,7 +90,7 @@ func (d *document) item(i int, m proto.Message) {
 	d.message(m)
 }
 
-// pieces is a writer that sends messages of a stream.
+// pieces is a writer that sends data as messages of a stream.
 type pieces struct {
 	stream grpc.ServerStreamingServer[executorv1.ExportTaskResponse]
 }

@@ -51,10 +51,10 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 		seq = newestEnd(t.Checkpoint.GetStatus(), records)
 	} else if !slices.ContainsFunc(agentflow.StepEnds(records), func(e agentflow.StepEnd) bool { return e.Seq == seq }) {
 		return "", invalid("seq", "no step ends there",
-			"seq must be the STEP_OUTPUT or STEP_ERROR event that ended a step, without a later attempt of that step; omit seq for the last step "+
-				"that did not fail")
+			"no step ended at event %d; choose the STEP_OUTPUT or STEP_ERROR event of a step's last attempt, or omit seq to fork after the last step "+
+				"that did not fail", seq)
 	}
-	kept := first(records, seq)
+	kept := firstFacts(records, seq)
 	now := time.Now().UnixNano()
 	head, user := proto.CloneOf(t.Head), t.Head.GetUserSub()
 	head.TraceParent = engine.TraceParent(ctx)
@@ -68,7 +68,7 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 	if b := req.GetBudget(); b != nil {
 		agent, err := s.agent(ctx, head.GetUserSub(), head.GetAgentId())
 		if errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_AGENT_NOT_FOUND {
-			agent, err = &storagev1.Agent{}, nil // it was deleted; its bounds went with it
+			agent, err = &storagev1.Agent{}, nil // the agent was deleted, and its bounds with it
 		}
 		if err != nil {
 			return "", err
@@ -83,30 +83,30 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 		all = append(all, journal.Record{FirstSeq: next, Record: r})
 		next += uint64(len(r.GetFacts()))
 	}
-	checkpoint, said := agentflow.Fork(t.ID, records, kept, seq)
+	checkpoint, record := agentflow.Fork(t.ID, records, kept, seq)
 	head.Limits.MaxFailedSteps = failedLimit(t.Head, records, checkpoint)
 	head.Forks = append(head.Forks, &storagev1.Fork{TaskId: t.ID, Seq: seq})
 	checkpoint.UpdateTime = now
 	all = append(all, journal.Record{FirstSeq: next, Record: &storagev1.Record{
-		Time: now, Usage: checkpoint.GetUsage(), Facts: []*storagev1.Fact{said},
+		Time: now, Usage: checkpoint.GetUsage(), Facts: []*storagev1.Fact{record},
 	}})
 	id, err := s.Engine.Create(ctx, journal.NewTask{
 		ID: uuid.Must(uuid.NewV7()).String(), Head: head, Checkpoint: checkpoint, Records: all, Admission: s.admission(user),
 	})
-	return id, fault(err, nil)
+	return id, apiError(err, nil)
 }
 
-// failedLimit returns the fork's limit of failed steps: it may fail as often as a new task, in addition to the failed steps it keeps.
+// failedLimit returns the fork's limit of failed steps: as many as for a new task, plus the failed steps that the fork keeps.
 func failedLimit(from *storagev1.TaskHead, records []*storagev1.Record, c *storagev1.Checkpoint) uint32 {
 	limit, before := from.GetLimits().GetMaxFailedSteps(), uint32(0)
-	if n := len(from.GetForks()); n > 0 { // the forked task's own limit was raised in the same way
-		before = agentflow.CountFailedSteps(first(records, from.GetForks()[n-1].GetSeq()))
+	if n := len(from.GetForks()); n > 0 { // the forked task is a fork itself, whose limit was raised in this way
+		before = agentflow.CountFailedSteps(firstFacts(records, from.GetForks()[n-1].GetSeq()))
 	}
 	return limit - min(limit, before) + c.GetErrorCount()
 }
 
-// newestEnd returns the default seq for a fork: the newest step's end. A task that did not succeed is forked at the newest step that did
-// not fail, or at its creation, so that the fork repeats what failed.
+// newestEnd returns the default seq of a fork: the end of the newest step. If the task did not succeed, it is the end of the newest step
+// that did not fail, or the task's creation, so that the fork repeats the failed steps.
 func newestEnd(status executorv1.ExecutorStatus, records []*storagev1.Record) uint64 {
 	at := uint64(1) // the task's creation
 	for _, end := range agentflow.StepEnds(records) {
@@ -117,8 +117,8 @@ func newestEnd(status executorv1.ExecutorStatus, records []*storagev1.Record) ui
 	return at
 }
 
-// first returns the records with the first n facts; the last record may be cut.
-func first(records []*storagev1.Record, n uint64) (kept []*storagev1.Record) {
+// firstFacts returns the records of the first n facts; the last record may be cut.
+func firstFacts(records []*storagev1.Record, n uint64) (kept []*storagev1.Record) {
 	for _, r := range records {
 		if n == 0 {
 			break

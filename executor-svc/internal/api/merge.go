@@ -10,10 +10,10 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// outputOnly are fields that clients send back as they read them; they change nothing.
+// outputOnly holds the fields that clients may send back, but cannot change.
 var outputOnly = map[string]bool{"id": true, "etag": true, "user_sub": true, "create_time": true, "update_time": true}
 
-// merge copies the fields that the mask names from a into an agent; by default those that are set.
+// merge returns old with the fields of a that the mask names; an empty mask names the fields that are set in a.
 func merge(old *storagev1.Agent, a *executorv1.Agent, mask *fieldmaskpb.FieldMask) (*storagev1.Agent, error) {
 	next := agent("", "", old)
 	to, from, fields := next.ProtoReflect(), a.ProtoReflect(), a.ProtoReflect().Descriptor().Fields()
@@ -38,7 +38,7 @@ func merge(old *storagev1.Agent, a *executorv1.Agent, mask *fieldmaskpb.FieldMas
 			to.Clear(f)
 		}
 	}
-	out := stored(next)
+	out := storedAgent(next)
 	out.Rev, out.CreateTime, out.RequestId, out.RequestHash = old.GetRev(), old.GetCreateTime(), old.GetRequestId(), old.GetRequestHash()
 	return out, nil
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// recent caches answers of other services by key, so that they are not asked for each task.
+// recent caches answers of other services by key, so that not every task asks for them again.
 type recent[V any] struct {
 	age   time.Duration
 	limit int

@@ -50,7 +50,7 @@ func (s *Tasks) ResumeTask(ctx context.Context, req *executorv1.ResumeTaskReques
 		if errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN {
 			return s.repeatAnswer(ctx, t, c, req.GetWaitId())
 		}
-		return nil, fault(err, taskNotFound(t.ID))
+		return nil, apiError(err, taskNotFound(t.ID))
 	}
 	return s.get(ctx, t.ID)
 }
@@ -77,16 +77,16 @@ func (s *Tasks) PauseTask(ctx context.Context, req *executorv1.PauseTaskRequest)
 	return s.send(ctx, t, &storagev1.Command{Kind: &storagev1.Command_Pause{Pause: &storagev1.Pause{Reason: req.GetReason()}}}, 0)
 }
 
-// send sends a command and returns the task; an error whose reason is tolerated counts as success.
+// send sends a command and returns the task. An error with the tolerated reason counts as success.
 func (s *Tasks) send(ctx context.Context, t *journal.Task, c *storagev1.Command, tolerated commonv1.ErrorReason) (*executorv1.Task, error) {
 	if err := s.Engine.Send(ctx, t.ID, c); err != nil && (tolerated == 0 || errs.Reason(err) != tolerated) {
-		return nil, fault(err, taskNotFound(t.ID))
+		return nil, apiError(err, taskNotFound(t.ID))
 	}
 	return s.get(ctx, t.ID)
 }
 
-// checkAnswer checks an answer before it is queued: Send may return before a queued command is applied, and a later refusal would not
-// reach the caller. It also replaces the placeholder risk of a grant by the risk of the step.
+// checkAnswer checks an answer before it is sent, because Send may return before a queued command is applied, and a later refusal would not
+// reach the caller. It also replaces shownRisk in a grant with the step's risk.
 func (s *Tasks) checkAnswer(ctx context.Context, t *journal.Task, open *storagev1.Wait, c *storagev1.Command) error {
 	if err := agentflow.CheckWaitKind(open, c); err != nil {
 		return err
@@ -142,17 +142,17 @@ func checkContent(open *storagev1.Wait, content string) error {
 	if open.GetUrl() != "" {
 		if content != "{}" {
 			return invalid("input.content", "must be empty",
-				"%s asks to open %s and takes no content: the answer is entered on that page", open.GetId(), open.GetUrl())
+				"%s takes no content: open %s and answer there", open.GetId(), open.GetUrl())
 		}
 		return nil
 	}
 	if err := validate(open.GetParamsSchemaJson(), content); err != nil {
-		return invalid("input.content", err.Error(), "the content does not fit what %s asks for: %s", open.GetId(), err)
+		return invalid("input.content", err.Error(), "the content does not fit the form of %s: %s", open.GetId(), err)
 	}
 	return nil
 }
 
-// validate checks JSON against a schema. A schema that cannot be read is the tool's fault, which the pool reports.
+// validate checks JSON against a schema. It accepts any JSON if the schema cannot be read, because the pool reports the tool's fault.
 func validate(schemaJSON, text string) error {
 	compiled, err := schema.Compile(schemaJSON)
 	if err != nil {
@@ -161,19 +161,20 @@ func validate(schemaJSON, text string) error {
 	return compiled.Validate(text)
 }
 
-// repeatAnswer answers a command for a wait that is not open. Repeating the answer that closed it changes nothing; another one is refused.
+// repeatAnswer handles an answer to a wait that is not open. If the answer repeats the one that closed the wait, it returns the task; it
+// refuses any other.
 func (s *Tasks) repeatAnswer(ctx context.Context, t *journal.Task, c *storagev1.Command, waitID string) (*executorv1.Task, error) {
 	var given *storagev1.Fact
-	var asked question
+	var asked approvalQuestion
 	err := s.records(ctx, t.ID, func(r journal.Record) {
 		for _, f := range r.GetFacts() {
 			if f.GetWaitId() != waitID {
 				continue
 			}
 			if w := f.GetStepWaitingForStart(); w != nil {
-				asked = question{input: w.GetInputJson(), outcome: w.GetOutcomeUnknown() != nil}
+				asked = approvalQuestion{input: w.GetInputJson(), outcome: w.GetOutcomeUnknown() != nil}
 			}
-			if given == nil && closes(f) {
+			if given == nil && isAnswer(f) {
 				given = f
 			}
 		}
@@ -181,21 +182,21 @@ func (s *Tasks) repeatAnswer(ctx context.Context, t *journal.Task, c *storagev1.
 	switch {
 	case err != nil:
 		return nil, err
-	case given != nil && same(c, given, asked):
+	case given != nil && repeats(c, given, asked):
 		return s.get(ctx, t.ID)
 	case given == nil && state.Ended(t.Checkpoint.GetStatus()):
 		return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TASK_ENDED,
 			"the task has ended; start a new one")
 	case given != nil:
 		return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN,
-			"%s was answered already, in another way; look at the task for the waits that are open", waitID)
+			"%s already has another answer; the task lists its open waits", waitID)
 	}
 	return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN,
-		"%s is not open; look at the task for the waits that are", waitID)
+		"%s is not open; the task lists its open waits", waitID)
 }
 
-// closes reports whether a fact about a wait is its answer.
-func closes(f *storagev1.Fact) bool {
+// isAnswer reports whether a fact about a wait records its answer.
+func isAnswer(f *storagev1.Fact) bool {
 	switch f.GetKind().(type) {
 	case *storagev1.Fact_StepInput, *storagev1.Fact_StepCancel, *storagev1.Fact_StatusChanged, *storagev1.Fact_StepOutput, *storagev1.Fact_StepError:
 		return true
@@ -203,14 +204,15 @@ func closes(f *storagev1.Fact) bool {
 	return false
 }
 
-// question is the question of a wait: to approve an input, or for the outcome of its call.
-type question struct {
-	input   string
+// approvalQuestion is the question of a wait for an approval or an outcome.
+type approvalQuestion struct {
+	input string
+	// outcome reports that the wait asks for the outcome of a call with the input.
 	outcome bool
 }
 
-// same reports whether a command repeats the answer that was given.
-func same(c *storagev1.Command, given *storagev1.Fact, q question) bool {
+// repeats reports whether a command repeats the answer that a fact records.
+func repeats(c *storagev1.Command, given *storagev1.Fact, q approvalQuestion) bool {
 	switch k := given.GetKind().(type) {
 	case *storagev1.Fact_StepInput:
 		return q.approves(c, flow.InputHash(k.StepInput))
@@ -233,8 +235,8 @@ func same(c *storagev1.Command, given *storagev1.Fact, q question) bool {
 	return false
 }
 
-// approves reports whether a command started the step with the input that has this hash.
-func (q question) approves(c *storagev1.Command, hash []byte) bool {
+// approves reports whether a command starts the step with the input that has this hash.
+func (q approvalQuestion) approves(c *storagev1.Command, hash []byte) bool {
 	if q.outcome {
 		return c.GetOutcome().GetRetry()
 	}

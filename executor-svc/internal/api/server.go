@@ -29,7 +29,7 @@ type Deps struct {
 	Journal journal.Journal
 	Planner plannerv1.PlannerServiceClient
 	Pool    mcppoolv1.McpPoolServiceClient
-	// Limits of tasks whose agent sets none.
+	// Limits are the limits of tasks whose agent sets none.
 	Limits *storagev1.Limits
 	// Requests is how many tasks one user may create or fork within Window; 0: any number.
 	Requests int
@@ -79,10 +79,10 @@ func NewTasks(d Deps) *Tasks {
 	}}
 }
 
-// Healthy returns why the service cannot work now, or nil; health checks ask it.
+// Healthy returns why the service cannot work now, or nil. Health checks call it.
 func (s *Tasks) Healthy() error { return s.Engine.StorageError() }
 
-// task loads a task of the caller; another user's is not found.
+// task loads a task of the caller. It reports another user's task as not found.
 func (s *Tasks) task(ctx context.Context, id string) (*journal.Task, error) {
 	who, err := identity.FromContext(ctx)
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *Tasks) task(ctx context.Context, id string) (*journal.Task, error) {
 		err = journal.ErrNotFound
 	}
 	if err != nil {
-		return nil, fault(err, taskNotFound(id))
+		return nil, apiError(err, taskNotFound(id))
 	}
 	return t, nil
 }
@@ -103,8 +103,8 @@ func taskNotFound(id string) error {
 		"there is no task %s; list yours with `pawl tasks` or GET /v1/tasks", id)
 }
 
-// fault turns an error of the journal into one of the API; notFound replaces journal.ErrNotFound.
-func fault(err, notFound error) error {
+// apiError turns an error of the journal or the engine into an error of the API. notFound replaces journal.ErrNotFound.
+func apiError(err, notFound error) error {
 	var typed *errs.Error
 	var limited *journal.Limited
 	switch {
@@ -112,14 +112,14 @@ func fault(err, notFound error) error {
 		return nil
 	case errors.As(err, &limited):
 		return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_RATE_LIMITED,
-			"at most %d requests are taken from one user within %s; try again in %s", limited.Requests, humantime.Text(limited.Window),
+			"a user may send at most %d such requests within %s; try again in %s", limited.Requests, humantime.Text(limited.Window),
 			humantime.AtLeast(limited.RetryAfter)).WithRetryAfter(limited.RetryAfter)
 	case errors.Is(err, journal.ErrNotEnded):
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TASK_NOT_ENDED,
 			"the task has not ended yet; cancel it first")
 	case errors.Is(err, journal.ErrDamaged):
 		return errs.New(codes.DataLoss, commonv1.ErrorReason_ERROR_REASON_DATA_DAMAGED,
-			"%w; `pawl store check` says what is damaged", err)
+			"%w; `pawl store check` shows what is damaged", err)
 	case errors.As(err, &typed):
 		return typed
 	case errors.Is(err, journal.ErrNotFound):

@@ -23,7 +23,7 @@ import (
 	"pawl.dev/executor-svc/internal/view"
 )
 
-// taskIDHeader is the gRPC header with the task's id, sent before the first event of a RunTask stream.
+// taskIDHeader is the gRPC header with the task's id. RunTask sends it before the first event.
 const taskIDHeader = "pawl-task-id"
 
 // readBytes bounds the bytes of a task's records that are read at once.
@@ -43,7 +43,7 @@ func (s *Tasks) RunTask(req *executorv1.RunTaskRequest, stream grpc.ServerStream
 		return !req.GetFollow() && s == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
 	}
 	inproc.Share(ctx) // all watchers receive the same events
-	return fault(s.Engine.Watch(ctx, id, req.GetAfterSeq(), stops, stream.Send), taskNotFound(id))
+	return apiError(s.Engine.Watch(ctx, id, req.GetAfterSeq(), stops, stream.Send), taskNotFound(id))
 }
 
 // WatchTask implements ExecutorService.
@@ -58,7 +58,7 @@ func (s *Tasks) WatchTask(req *executorv1.WatchTaskRequest, stream grpc.ServerSt
 	}
 	atOnce := func(executorv1.ExecutorStatus) bool { return req.GetNoFollow() }
 	inproc.Share(stream.Context())
-	return fault(s.Engine.Watch(stream.Context(), req.GetId(), req.GetAfterSeq(), atOnce, stream.Send), taskNotFound(req.GetId()))
+	return apiError(s.Engine.Watch(stream.Context(), req.GetId(), req.GetAfterSeq(), atOnce, stream.Send), taskNotFound(req.GetId()))
 }
 
 // GetTask implements ExecutorService.
@@ -92,7 +92,7 @@ func (s *Tasks) ListTasks(ctx context.Context, req *executorv1.ListTasksRequest)
 	}
 	found, err := s.Journal.List(ctx, q)
 	if err != nil {
-		return nil, fault(err, nil)
+		return nil, apiError(err, nil)
 	}
 	out := &executorv1.ListTasksResponse{}
 	for _, t := range found.Tasks {
@@ -143,7 +143,7 @@ func (s *Tasks) DeleteTask(ctx context.Context, req *executorv1.DeleteTaskReques
 		return nil, err
 	}
 	if err := s.Journal.Delete(ctx, t.ID); err != nil {
-		return nil, fault(err, taskNotFound(t.ID))
+		return nil, apiError(err, taskNotFound(t.ID))
 	}
 	return &executorv1.DeleteTaskResponse{}, nil
 }
@@ -160,7 +160,7 @@ func (s *Tasks) GetStoreInfo(ctx context.Context, _ *executorv1.GetStoreInfoRequ
 	}
 	info, err := s.StoreInfo(ctx)
 	if err != nil {
-		return nil, fault(err, nil)
+		return nil, apiError(err, nil)
 	}
 	info.RunningTasks = int32(s.Engine.Running())
 	return info, nil
@@ -180,7 +180,7 @@ func (s *Tasks) records(ctx context.Context, id string, each func(journal.Record
 	for after := uint64(0); ; {
 		rs, err := s.Journal.Records(ctx, id, after, readBytes)
 		if err != nil {
-			return fault(err, taskNotFound(id))
+			return apiError(err, taskNotFound(id))
 		}
 		if len(rs) == 0 {
 			return nil
