@@ -30,7 +30,7 @@ type Entry struct {
 	// StartSeq is the seq of the newest attempt's start.
 	StartSeq uint64
 	EndTime  int64
-	// RunTime is how long the newest attempt has run, until runSince: the time since which it runs without a pause, or 0.
+	// RunTime is how long the newest attempt ran before runSince. It runs since runSince; 0 if it does not run now.
 	RunTime, runSince int64
 	// openWaits holds the ids of the open waits of a running call.
 	openWaits []string

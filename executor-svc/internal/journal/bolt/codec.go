@@ -97,7 +97,7 @@ func encode(dst []byte, m proto.Message) ([]byte, []payload, error) {
 // span is a range of bytes.
 type span struct{ from, to int }
 
-// findLarge calls found for each large string or bytes field of a message in wire form that begins at offset. Fields that
+// findLarge calls found for each large string or bytes field of a message in wire form. offset is the position of the message. Fields that
 // the descriptor does not know stay in place.
 func findLarge(d protoreflect.MessageDescriptor, wire []byte, offset int, found func(span)) {
 	for len(wire) > 0 {

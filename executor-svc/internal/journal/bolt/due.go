@@ -34,8 +34,8 @@ type dueTask struct {
 	user            *dueUser
 	runs            bool   // in INIT or RUNNING
 	commands        bool   // in its inbox
-	received        uint64 // commands that arrived
-	receivedAtClaim uint64 // received, at the newest claim
+	received        uint64 // how many commands have arrived
+	receivedAtClaim uint64 // the value of received at the newest claim
 	since           uint64 // the tick at which it became due
 	deadline        int64
 
@@ -52,12 +52,12 @@ type dueUser struct {
 	name      string
 	held      int               // slots in use
 	served    uint64            // the tick of the newest slot
-	tasks     int               // with this user
+	tasks     int               // dueTasks of this user
 	queue     indexed[*dueTask] // due tasks without an owner
 	atWaiting int               // position in waitingUsers
 }
 
-// dueChange is the effect of a durable change on a task's place in due.
+// dueChange is what a durable change means for due: the task's new values.
 type dueChange struct {
 	id   uuid.UUID
 	user string
@@ -65,7 +65,7 @@ type dueChange struct {
 	gone     bool
 	runs     bool
 	commands bool
-	// sent counts new commands.
+	// sent is the number of new commands.
 	sent     uint64
 	deadline int64
 }
@@ -153,7 +153,7 @@ func (d *due) place(t *dueTask) {
 	}
 }
 
-// setMember adds an entry to a heap or moves it there, or removes it, as belongs says.
+// setMember adds an entry to a heap, or updates its position, if it belongs there; else it removes the entry.
 func setMember[T any](h *indexed[T], x T, belongs bool) {
 	if belongs {
 		h.put(x)

@@ -35,7 +35,7 @@ type Log struct {
 		size int64
 	}
 	current int
-	end     int64 // of the records in the current file; 0: the file has no header yet
+	end     int64 // of header and records in the current file; 0: the file has no header yet
 	last    uint64
 	buf     []byte
 }

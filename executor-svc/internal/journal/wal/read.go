@@ -145,7 +145,7 @@ func (r *reader) load(name string) error {
 	return nil
 }
 
-// read calls each with the records of one file up to a number.
+// read calls each with the payloads of the records of one file, up to a number.
 func (r *reader) read(f *contents, until uint64, each func(payload []byte) error) error {
 	if !f.valid {
 		return nil
