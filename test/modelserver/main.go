@@ -1,4 +1,4 @@
-// Command modelserver plays a language model by a script: see README.md.
+// Command modelserver plays a language model from a script: see README.md.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 )
 
 func main() {
-	addr := flag.String("addr", "127.0.0.1:8089", "where to serve")
+	addr := flag.String("addr", "127.0.0.1:8089", "address at which to serve")
 	flag.Usage = func() {
 		_, _ = fmt.Fprintln(flag.CommandLine.Output(), "usage: modelserver [-addr HOST:PORT] SCRIPT")
 		flag.PrintDefaults()

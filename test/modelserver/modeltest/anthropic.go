@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// anthropicRequest is the request of a message. Fields that Pawl does not send are left out, and so rejected.
+// anthropicRequest is the request of a message. It lacks the fields that Pawl does not send, so they are rejected.
 type anthropicRequest struct {
 	Model         string            `json:"model"`
 	MaxTokens     int               `json:"max_tokens"`
@@ -47,7 +47,7 @@ type anthropicBlock struct {
 
 const extraInput = "%s: Extra inputs are not permitted"
 
-// readAnthropic checks a request as Anthropic does, and fills r.
+// readAnthropic checks a request as Anthropic does, and fills in r.
 func (s *Script) readAnthropic(r *Request) {
 	if key := r.Header.Get("X-Api-Key"); key == "" || s.Key != "" && key != s.Key {
 		panic(&problem{status: 401, kind: "authentication_error", message: "invalid x-api-key"})
@@ -57,20 +57,20 @@ func (s *Script) readAnthropic(r *Request) {
 	}
 	var q anthropicRequest
 	decode(r.Body, &q, "body", extraInput)
-	r.Stream, r.most = q.Stream, q.MaxTokens
+	r.Stream, r.maxTokens = q.Stream, q.MaxTokens
 	if q.Model == "" || s.Model != "" && q.Model != s.Model {
 		panic(&problem{status: 404, kind: "not_found_error", message: "model: " + q.Model})
 	}
-	anthropicOptions(&q)
-	anthropicTools(&q, r)
-	anthropicSystem(&q, r)
-	anthropicMessages(&q, r)
-	if len(r.ends) > 4 {
-		refuse("", "A maximum of 4 blocks with cache_control may be provided. Found %d.", len(r.ends))
+	checkAnthropicOptions(&q)
+	readAnthropicTools(&q, r)
+	readAnthropicSystem(&q, r)
+	readAnthropicMessages(&q, r)
+	if len(r.breakpoints) > 4 {
+		refuse("", "A maximum of 4 blocks with cache_control may be provided. Found %d.", len(r.breakpoints))
 	}
 }
 
-func anthropicOptions(q *anthropicRequest) {
+func checkAnthropicOptions(q *anthropicRequest) {
 	switch {
 	case q.MaxTokens < 1:
 		refuse("", "max_tokens: Field required")
@@ -83,7 +83,7 @@ func anthropicOptions(q *anthropicRequest) {
 	}
 }
 
-func anthropicTools(q *anthropicRequest, r *Request) {
+func readAnthropicTools(q *anthropicRequest, r *Request) {
 	for i, raw := range q.Tools {
 		where := fmt.Sprintf("tools.%d", i)
 		var t anthropicTool
@@ -94,7 +94,7 @@ func anthropicTools(q *anthropicRequest, r *Request) {
 		if slices.Contains(r.Tools, t.Name) {
 			refuse("", "tools: Tool names must be unique.")
 		}
-		s := parameters(t.InputSchema, where+".input_schema")
+		s := checkParameters(t.InputSchema, where+".input_schema")
 		for name := range read[map[string]json.RawMessage](s["properties"]) {
 			if !propertyName.MatchString(name) {
 				refuse("", "%s.input_schema.properties: Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'", where)
@@ -117,7 +117,7 @@ func anthropicTools(q *anthropicRequest, r *Request) {
 	}
 }
 
-func anthropicSystem(q *anthropicRequest, r *Request) {
+func readAnthropicSystem(q *anthropicRequest, r *Request) {
 	r.System = text(q.System)
 	if read[string](q.System) != "" {
 		r.add(q.System, nil)
@@ -132,19 +132,19 @@ func anthropicSystem(q *anthropicRequest, r *Request) {
 	}
 }
 
-// add adds a block to the prompt.
+// add adds a block to the prompt, with its breakpoint, if any.
 func (r *Request) add(raw json.RawMessage, cache *cacheControl) {
 	if fields := read[map[string]json.RawMessage](raw); fields != nil {
-		delete(fields, "cache_control") // it is no part of the cached text
+		delete(fields, "cache_control") // not part of the cached text
 		raw, _ = json.Marshal(fields)
 	}
 	r.parts = append(r.parts, compact(raw))
 	if cache != nil {
-		r.ends = append(r.ends, len(r.parts))
+		r.breakpoints = append(r.breakpoints, len(r.parts))
 	}
 }
 
-func anthropicMessages(q *anthropicRequest, r *Request) {
+func readAnthropicMessages(q *anthropicRequest, r *Request) {
 	open := map[string]bool{} // calls without a result
 	used := map[string]bool{}
 	role := ""
@@ -164,9 +164,9 @@ func anthropicMessages(q *anthropicRequest, r *Request) {
 			missingResults(where, open)
 		}
 		role = m.Role
-		expected := len(open) > 0
+		resultsDue := len(open) > 0
 		r.addContent(m.Content, where, m.Role, open, used)
-		if expected && len(open) > 0 {
+		if resultsDue && len(open) > 0 {
 			missingResults(where, open)
 		}
 	}
@@ -178,7 +178,7 @@ func anthropicMessages(q *anthropicRequest, r *Request) {
 	}
 }
 
-// addContent checks a message's content and adds it to the prompt. open are calls that wait for their results, used all calls so far.
+// addContent checks a message's content and adds it to the prompt. open has the calls without a result, used all calls so far.
 func (r *Request) addContent(content json.RawMessage, where, role string, open, used map[string]bool) {
 	blocks := read[[]json.RawMessage](content)
 	if plain := read[string](content); plain != "" {
@@ -239,7 +239,7 @@ func (b *anthropicBlock) checkCall(where string, used map[string]bool) {
 	}
 }
 
-// anthropicError is an error's body.
+// anthropicError returns the status and the body of an error.
 func anthropicError(p *problem) (int, any) {
 	kind := p.kind
 	switch p.status {
@@ -253,7 +253,7 @@ func anthropicError(p *problem) (int, any) {
 	return p.status, map[string]any{"type": "error", "error": map[string]any{"type": kind, "message": p.message}}
 }
 
-// anthropicEvents returns an answer as a stream of events, and as one body.
+// anthropicEvents returns an answer as a stream of events, and as one body. written is the number of tokens written to the cache.
 func anthropicEvents(model string, a *answer, written int) (events []event, whole any) {
 	stop := map[string]string{"": "end_turn", "length": "max_tokens", "refusal": "refusal"}[a.stop]
 	if len(a.calls) > 0 && a.stop == "" {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// problem is an error of a request, as a provider reports it.
+// problem is what is wrong with a request, as a provider reports it.
 type problem struct {
 	status  int
 	kind    string // Anthropic's error type
@@ -30,14 +30,14 @@ func catch(check func()) (p *problem) {
 	return nil
 }
 
-// refuse ends the check of a request, with catch around it, so that rules are one line each.
+// refuse ends the check of a request by a panic, which catch recovers, so that a rule takes one line.
 func refuse(param, format string, args ...any) { panic(bad(param, format, args...)) }
 
 func bad(param, format string, args ...any) *problem {
 	return &problem{status: 400, kind: "invalid_request_error", param: param, message: fmt.Sprintf(format, args...)}
 }
 
-// decode reads an object without unknown fields; where names it in errors.
+// decode reads an object and refuses unknown fields. where names the object in errors; unknown is the format of the error for a field.
 func decode(raw json.RawMessage, into any, where, unknown string) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
@@ -57,7 +57,7 @@ var (
 	propertyName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
 )
 
-// read decodes what it can of JSON that was checked elsewhere, or whose form is free.
+// read decodes JSON and ignores errors: the JSON is checked elsewhere, or has a free form.
 func read[T any](raw json.RawMessage) (v T) {
 	_ = json.Unmarshal(raw, &v)
 	return v
@@ -73,8 +73,8 @@ func (s schema) kinds() []string {
 	return read[[]string](s["type"])
 }
 
-// parameters checks the rules for schemas of tools that both providers have.
-func parameters(raw json.RawMessage, where string) schema {
+// checkParameters checks the rules that both providers have for the schemas of tools.
+func checkParameters(raw json.RawMessage, where string) schema {
 	s := read[schema](raw)
 	if !slices.Equal(s.kinds(), []string{"object"}) {
 		refuse(where, "%s: schema must be a JSON Schema of 'type: \"object\"'", where)
@@ -106,12 +106,12 @@ func (s schema) each(path string, visit func(path string, s schema)) {
 	}
 }
 
-// strictKeywords are those of OpenAI's strict mode.
+// strictKeywords are the keywords that OpenAI's strict mode allows.
 var strictKeywords = strings.Fields("type properties required additionalProperties items enum const anyOf description title $ref $defs definitions " +
 	"pattern format minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minItems maxItems")
 
-// strict checks OpenAI's rules for strict schemas.
-func (s schema) strict(where string) {
+// checkStrict checks OpenAI's rules for strict schemas.
+func (s schema) checkStrict(where string) {
 	s.each("", func(path string, s schema) {
 		for key := range s {
 			if !slices.Contains(strictKeywords, key) {
@@ -133,12 +133,12 @@ func (s schema) strict(where string) {
 	})
 }
 
-// ids lists the calls that wait for their results.
+// ids lists the ids of the calls without a result.
 func ids(open map[string]bool) string {
 	return strings.Join(slices.Sorted(maps.Keys(open)), ", ")
 }
 
-// compact returns JSON without space.
+// compact returns JSON without white space.
 func compact(raw json.RawMessage) string {
 	var b bytes.Buffer
 	if json.Compact(&b, raw) != nil {

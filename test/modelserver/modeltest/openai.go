@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// openaiRequest is a chat completion's request. Fields that Pawl does not send are left out, and so rejected.
+// openaiRequest is the request of a chat completion. It lacks the fields that Pawl does not send, so they are rejected.
 type openaiRequest struct {
 	Model               string            `json:"model"`
 	Messages            []json.RawMessage `json:"messages"`
@@ -54,7 +54,7 @@ type openaiToolCall struct {
 
 const unknownArgument = "Unrecognized request argument supplied: %s"
 
-// readOpenAI checks a request as OpenAI does, and fills r.
+// readOpenAI checks a request as OpenAI does, and fills in r.
 func (s *Script) readOpenAI(r *Request) {
 	auth, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !bearer || auth == "" || s.Key != "" && auth != s.Key {
@@ -62,19 +62,19 @@ func (s *Script) readOpenAI(r *Request) {
 	}
 	var q openaiRequest
 	decode(r.Body, &q, "body", unknownArgument)
-	r.Stream, r.most = q.Stream, max(q.MaxTokens, q.MaxCompletionTokens)
+	r.Stream, r.maxTokens = q.Stream, max(q.MaxTokens, q.MaxCompletionTokens)
 	if q.Model == "" || s.Model != "" && q.Model != s.Model {
 		panic(&problem{status: 404, kind: "invalid_request_error", code: "model_not_found", message: fmt.Sprintf("The model `%s` does not exist or you do not have access to it.", q.Model)})
 	}
-	openaiOptions(&q)
+	checkOpenAIOptions(&q)
 	for i, raw := range q.Tools {
 		r.addFunction(raw, fmt.Sprintf("tools[%d].function", i))
 	}
-	openaiFormat(&q, r)
-	openaiMessages(&q, r)
+	readOpenAIFormat(&q, r)
+	readOpenAIMessages(&q, r)
 }
 
-func openaiOptions(q *openaiRequest) {
+func checkOpenAIOptions(q *openaiRequest) {
 	switch {
 	case len(q.Messages) == 0:
 		refuse("messages", "Invalid 'messages': empty array. Expected an array with minimum length 1.")
@@ -108,14 +108,14 @@ func (r *Request) addFunction(raw json.RawMessage, where string) {
 	case len([]rune(f.Description)) > 1024:
 		refuse(where+".description", "Invalid '%s.description': string too long. Expected a string with maximum length 1024, but got a string with length %d instead.", where, len([]rune(f.Description)))
 	}
-	s := parameters(f.Parameters, where+".parameters")
+	s := checkParameters(f.Parameters, where+".parameters")
 	s.each("", func(path string, s schema) {
 		if slices.Equal(s.kinds(), []string{"array"}) && s["items"] == nil {
 			refuse(where+".parameters", "Invalid schema for function '%s': In context=('%s'), array schema missing items.", f.Name, path)
 		}
 	})
 	if f.Strict {
-		s.strict(where + ".parameters")
+		s.checkStrict(where + ".parameters")
 	}
 	if r.Tool(f.Name) == f.Name {
 		refuse(where+".name", "Tool names must be unique: '%s'.", f.Name)
@@ -124,7 +124,7 @@ func (r *Request) addFunction(raw json.RawMessage, where string) {
 	r.parts = append(r.parts, compact(raw))
 }
 
-func openaiFormat(q *openaiRequest, r *Request) {
+func readOpenAIFormat(q *openaiRequest, r *Request) {
 	if q.ResponseFormat == nil {
 		return
 	}
@@ -141,12 +141,12 @@ func openaiFormat(q *openaiRequest, r *Request) {
 		refuse("response_format.json_schema.name", "Invalid 'response_format': a json_schema whose name matches the pattern was expected.")
 	}
 	r.Format = f.JSONSchema.Name
-	if s := parameters(f.JSONSchema.Schema, "response_format.json_schema.schema"); f.JSONSchema.Strict {
-		s.strict("response_format.json_schema.schema")
+	if s := checkParameters(f.JSONSchema.Schema, "response_format.json_schema.schema"); f.JSONSchema.Strict {
+		s.checkStrict("response_format.json_schema.schema")
 	}
 }
 
-func openaiMessages(q *openaiRequest, r *Request) {
+func readOpenAIMessages(q *openaiRequest, r *Request) {
 	open := map[string]bool{} // calls without a result
 	const unanswered = "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: %s"
 	for i, raw := range q.Messages {
@@ -175,7 +175,7 @@ func openaiMessages(q *openaiRequest, r *Request) {
 	}
 }
 
-// check checks a message alone, and opens its calls.
+// check checks a message by itself, and adds its calls to open.
 func (m *openaiMessage) check(where string, open map[string]bool) {
 	if !slices.Contains([]string{"system", "developer", "user", "assistant", "tool"}, m.Role) {
 		refuse(where+".role", "Invalid value: '%s'. Supported values are: 'system', 'assistant', 'user', 'tool' and 'developer'.", m.Role)
@@ -222,7 +222,7 @@ func callTexts(calls []openaiToolCall) string {
 	return b.String()
 }
 
-// text returns the text of a content, whether it is a string or a list of parts.
+// text returns the text of a message's content, which is a string or a list of parts.
 func text(content json.RawMessage) string {
 	if plain := read[string](content); plain != "" {
 		return plain
@@ -244,7 +244,7 @@ func text(content json.RawMessage) string {
 	return strings.Join(texts, "\n")
 }
 
-// openaiError is an error's body.
+// openaiError returns the status and the body of an error.
 func openaiError(p *problem) (int, any) {
 	var code, param any
 	if p.code != "" {

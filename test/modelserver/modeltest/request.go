@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Request is a request that the server got, and its outcome.
+// Request is a request that the server received, and its outcome.
 type Request struct {
 	Provider string // "openai" or "anthropic"
 	Body     json.RawMessage
@@ -22,18 +22,18 @@ type Request struct {
 	Stream  bool
 
 	Tokens int // of the prompt, estimated
-	Prefix int // of them, how many an earlier request began with
-	Cached int // of them, how many the provider would have read from its cache
+	Prefix int // prompt tokens at the start that an earlier request had too
+	Cached int // prompt tokens that the provider would have read from its cache
 
 	Problem string // why it was rejected; "" if it was not
 	Status  int    // of the answer
-	Turn    int    // index of the turn that was given; -1 if none
+	Turn    int    // index of the turn that answered it; -1 if none
 	Left    bool   // the client closed the connection before the end of the answer
 	At, End time.Time
 
-	most  int      // tokens of the longest answer
-	parts []string // the prompt as the provider's cache sees it: tools, system text, messages
-	ends  []int    // how many parts come before each cache breakpoint
+	maxTokens   int      // of the answer
+	parts       []string // the prompt as the provider's cache sees it: tools, system text, messages
+	breakpoints []int    // number of parts before each cache breakpoint
 }
 
 // last returns the last message.
@@ -61,18 +61,18 @@ func (r *Request) Tool(name string) string {
 	return found
 }
 
-// Tokens estimates the tokens of a text: one for four bytes of its UTF-8, rounded up. Pictures and sounds count imageTokens.
+// Tokens estimates the tokens of a text: one per four bytes of its UTF-8, rounded up.
 func Tokens(text string) int { return (len(text) + 3) / 4 }
 
-const imageTokens = 1000
-
-// cacheBlock is the unit of a cache: OpenAI caches prefixes of 1024 tokens and more, in steps of 128.
 const (
-	cacheLeast = 1024
-	cacheBlock = 128
+	// imageTokens is the estimate for a picture, in place of the tokens of its text.
+	imageTokens = 1000
+	// minCached is the shortest prefix that providers cache. OpenAI's cached prefixes grow in steps of cacheStep.
+	minCached = 1024
+	cacheStep = 128
 )
 
-// measure sets the counts of tokens from the prompts that came before.
+// measure sets the counts of tokens, given the earlier requests.
 func (r *Request) measure(earlier []*Request) {
 	whole := strings.Join(r.parts, "\n")
 	r.Tokens = Tokens(whole) + imageTokens*(strings.Count(whole, `"image_url"`)+strings.Count(whole, `"base64"`))
@@ -85,8 +85,8 @@ func (r *Request) measure(earlier []*Request) {
 			r.Cached = max(r.Cached, cachedBy(e, r))
 		}
 	}
-	if r.Provider == "openai" && r.Prefix >= cacheLeast {
-		r.Cached = r.Prefix / cacheBlock * cacheBlock
+	if r.Provider == "openai" && r.Prefix >= minCached {
+		r.Cached = r.Prefix / cacheStep * cacheStep
 	}
 }
 
@@ -101,24 +101,24 @@ func commonPrefix(a, b string) int {
 // cachedBy returns how many tokens of r are read from the cache entries that the breakpoints of an earlier request wrote.
 func cachedBy(e, r *Request) int {
 	best := 0
-	for _, end := range e.ends {
-		if end <= len(r.parts) && slices.Equal(e.parts[:end], r.parts[:end]) && len(r.ends) > 0 && end <= slices.Max(r.ends) {
+	for _, end := range e.breakpoints {
+		if end <= len(r.parts) && slices.Equal(e.parts[:end], r.parts[:end]) && len(r.breakpoints) > 0 && end <= slices.Max(r.breakpoints) {
 			best = max(best, Tokens(strings.Join(r.parts[:end], "\n")))
 		}
 	}
-	if best < cacheLeast {
+	if best < minCached {
 		return 0
 	}
 	return best
 }
 
-// written returns how many tokens r's own breakpoints write to the cache.
+// written returns how many tokens the breakpoints of r write to the cache.
 func (r *Request) written() int {
-	if len(r.ends) == 0 {
+	if len(r.breakpoints) == 0 {
 		return 0
 	}
-	all := Tokens(strings.Join(r.parts[:slices.Max(r.ends)], "\n"))
-	if all < cacheLeast {
+	all := Tokens(strings.Join(r.parts[:slices.Max(r.breakpoints)], "\n"))
+	if all < minCached {
 		return 0
 	}
 	return max(0, all-r.Cached)

@@ -12,20 +12,20 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Script is a model: its properties, and the turns that it answers with.
+// Script describes a model: its properties and its answers.
 type Script struct {
 	Model  string `json:"model"`  // the only model; "" takes any name
-	Key    string `json:"key"`    // the API key; "" accepts any, but not none
+	Key    string `json:"key"`    // the API key; "" accepts any non-empty key
 	Window int    `json:"window"` // tokens of prompt and answer together; 0 for 128,000
 	Turns  []Turn `json:"turns"`
 	// Play answers instead of the turns, if it is set. It may return nil for a request that it does not expect.
 	Play func(r *Request) *Turn `json:"-"`
 }
 
-// Turn is one answer. It is given to the first request that it matches, and no more.
+// Turn is one answer. Unless Always is set, it answers only the first request that it matches.
 type Turn struct {
 	When   When `json:"when"`
-	Always bool `json:"always"` // it is given to any number of requests
+	Always bool `json:"always"` // the turn answers any number of requests
 
 	Text  string `json:"text"`
 	Calls []Call `json:"calls"`
@@ -45,7 +45,7 @@ type Turn struct {
 type Call struct {
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments"`
-	Raw       string          `json:"raw"` // instead of Arguments: a text that may be no JSON
+	Raw       string          `json:"raw"` // instead of Arguments: a text that need not be JSON
 }
 
 // Usage counts tokens.
@@ -70,18 +70,18 @@ func (s *Seconds) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// When are conditions on a request. All that are set must hold.
+// When holds conditions on a request. All that are set must hold.
 type When struct {
 	Contains string   `json:"contains"` // in any message or the system text
 	Lacks    string   `json:"lacks"`    // in none of them
 	Last     string   `json:"last"`     // regular expression found in the last message
-	Messages int      `json:"messages"` // how many there are
-	Tools    []string `json:"tools"`    // are among the tools, by the end of their names
+	Messages int      `json:"messages"` // number of messages
+	Tools    []string `json:"tools"`    // tools that the request has, by the ends of their names
 	Format   string   `json:"format"`   // name of the wanted structured answer
-	Results  int      `json:"results"`  // how many tool results the request has
+	Results  int      `json:"results"`  // number of tool results
 }
 
-// Load reads a script. YAML and JSON are taken; unknown keys are errors.
+// Load reads a script from a YAML or JSON file. Unknown keys are errors.
 func Load(path string) (*Script, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -90,7 +90,7 @@ func Load(path string) (*Script, error) {
 	return Parse(string(raw))
 }
 
-// Parse reads a script.
+// Parse reads a script in YAML or JSON.
 func Parse(text string) (*Script, error) {
 	s := &Script{}
 	if err := yaml.UnmarshalStrict([]byte(text), s); err != nil {

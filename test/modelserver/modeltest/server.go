@@ -20,18 +20,18 @@ type Server struct {
 	mux    *http.ServeMux
 
 	mu       sync.Mutex
-	given    []bool        // by turn
+	used     []bool        // by turn
 	requests []*Request    // in the order of their arrival
 	changed  chan struct{} // closed and replaced when requests change
 	calls    int           // tool calls so far; their ids are unique
 }
 
-// New makes a server for a script. A nil log discards.
+// New returns a server for a script. log may be nil.
 func New(script *Script, log *slog.Logger) *Server {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{script: *script, log: log, mux: http.NewServeMux(), given: make([]bool, len(script.Turns)), changed: make(chan struct{})}
+	s := &Server{script: *script, log: log, mux: http.NewServeMux(), used: make([]bool, len(script.Turns)), changed: make(chan struct{})}
 	if s.script.Window == 0 {
 		s.script.Window = defaultWindow
 	}
@@ -54,7 +54,7 @@ func (s *Server) Requests() []Request {
 	return out
 }
 
-// Wait returns once the requests fulfil a condition, or with the error of ctx.
+// Wait waits until done returns true for the requests so far. It returns the error of ctx if that ends first.
 func (s *Server) Wait(ctx context.Context, done func([]Request) bool) error {
 	for {
 		s.mu.Lock()
@@ -71,7 +71,7 @@ func (s *Server) Wait(ctx context.Context, done func([]Request) bool) error {
 	}
 }
 
-// update changes a request.
+// update calls change with mu held, and wakes Wait.
 func (s *Server) update(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +80,7 @@ func (s *Server) update(change func()) {
 	s.changed = make(chan struct{})
 }
 
-// answer is the response that is sent.
+// answer is a response, in no provider's form yet.
 type answer struct {
 	text  string
 	calls []answerCall
@@ -90,6 +90,7 @@ type answer struct {
 
 type answerCall struct{ id, name, arguments string }
 
+// serve checks a request, records it, and answers it with a turn.
 func (s *Server) serve(w http.ResponseWriter, hr *http.Request, provider string) {
 	body, err := io.ReadAll(hr.Body)
 	if err != nil {
@@ -105,10 +106,10 @@ func (s *Server) serve(w http.ResponseWriter, hr *http.Request, provider string)
 	s.update(func() {
 		if p == nil {
 			r.measure(s.requests)
-			p = s.fits(r)
+			p = s.checkWindow(r)
 		}
 		if p == nil {
-			turn, p = s.take(r)
+			turn, p = s.nextTurn(r)
 		}
 		if p != nil {
 			r.Problem = p.message
@@ -135,9 +136,9 @@ func (s *Server) serve(w http.ResponseWriter, hr *http.Request, provider string)
 	}
 }
 
-// fits checks the prompt and the longest answer against the window.
-func (s *Server) fits(r *Request) *problem {
-	most := r.most
+// checkWindow checks that the prompt and the longest answer fit into the window.
+func (s *Server) checkWindow(r *Request) *problem {
+	most := r.maxTokens
 	switch {
 	case r.Tokens+most <= s.script.Window:
 		return nil
@@ -151,8 +152,8 @@ func (s *Server) fits(r *Request) *problem {
 	return bad("", "input length and `max_tokens` exceed context limit: %d + %d > %d, decrease input length or `max_tokens` and try again: the context window is exceeded", r.Tokens, most, s.script.Window)
 }
 
-// take returns the turn for a request. s.mu is held.
-func (s *Server) take(r *Request) (*Turn, *problem) {
+// nextTurn returns the turn for a request. Called with mu held.
+func (s *Server) nextTurn(r *Request) (*Turn, *problem) {
 	if s.script.Play != nil {
 		if turn := s.script.Play(r); turn != nil {
 			return turn, nil
@@ -160,14 +161,15 @@ func (s *Server) take(r *Request) (*Turn, *problem) {
 	}
 	for i := range s.script.Turns {
 		turn := &s.script.Turns[i]
-		if (turn.Always || !s.given[i]) && turn.When.match(r) {
-			s.given[i], r.Turn = true, i
+		if (turn.Always || !s.used[i]) && turn.When.match(r) {
+			s.used[i], r.Turn = true, i
 			return turn, nil
 		}
 	}
 	return nil, &problem{status: http.StatusTeapot, kind: "script_error", message: fmt.Sprintf("the script has no turn for request %d, which ends with %.300q", len(s.requests)+1, r.last())}
 }
 
+// fail sends an error in the provider's form and returns its status.
 func (s *Server) fail(w http.ResponseWriter, provider string, p *problem) int {
 	status, body := openaiError(p)
 	if provider == "anthropic" {
@@ -177,7 +179,7 @@ func (s *Server) fail(w http.ResponseWriter, provider string, p *problem) int {
 	return status
 }
 
-// answerOf makes the answer of a turn.
+// answerOf returns the answer that a turn gives to a request.
 func (s *Server) answerOf(r *Request, turn *Turn) *answer {
 	a := &answer{text: turn.Text, stop: turn.Stop, usage: Usage{Input: r.Tokens, Cached: r.Cached}}
 	calls := turn.Calls
@@ -211,13 +213,13 @@ func (s *Server) answerOf(r *Request, turn *Turn) *answer {
 	return a
 }
 
-// event is one server-sent event; data that is a string is sent as it is.
+// event is a server-sent event. Data is sent as JSON, but a string unchanged.
 type event struct {
 	kind string
 	data any
 }
 
-// send sends an answer, and reports whether the client got all of it.
+// send sends an answer, and reports whether the client stayed to the end of it.
 func (s *Server) send(ctx context.Context, w http.ResponseWriter, r *Request, turn *Turn) bool {
 	if !sleep(ctx, turn.Delay) {
 		return false
@@ -243,7 +245,7 @@ func (s *Server) send(ctx context.Context, w http.ResponseWriter, r *Request, tu
 		if !plain {
 			raw, err := json.Marshal(e.data)
 			if err != nil {
-				panic(err) // it holds nothing but texts and numbers, unless a script's raw arguments are sent unstreamed
+				panic(err) // impossible: streamed events hold only texts and numbers
 			}
 			data = string(raw)
 		}
@@ -257,7 +259,7 @@ func (s *Server) send(ctx context.Context, w http.ResponseWriter, r *Request, tu
 	return true
 }
 
-// sleep waits, and returns false if ctx ends first.
+// sleep waits for d, and returns false if ctx ends first.
 func sleep(ctx context.Context, d Seconds) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
@@ -272,7 +274,7 @@ func sleep(ctx context.Context, d Seconds) bool {
 	}
 }
 
-// pieces splits a text as a model's tokens would: some runes each.
+// pieces splits a text like the tokens of a stream: a few runes each.
 func pieces(text string) []string {
 	const size = 8
 	var out []string
