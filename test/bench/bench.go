@@ -20,15 +20,15 @@ type bench struct {
 	version    string // the version that they were built from
 	began      time.Time
 	started    int            // processes so far
-	ends       []func() error // each ends something that runs, in the order of the starts
+	cleanups   []func() error // each stops something that was started, in the order of the starts
 }
 
 func (b *bench) logf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%6.1fs  %s\n", time.Since(b.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// few is n, or a tenth of it for a quick look.
-func (b *bench) few(n int) int {
+// scaled returns n, or a tenth of it for a quick look.
+func (b *bench) scaled(n int) int {
 	if b.quick {
 		return n / 10
 	}
@@ -45,15 +45,15 @@ func check(err error) {
 	}
 }
 
-// must is check for a call that returns a value too.
+// must is check for a call that also returns a value.
 func must[T any](value T, err error) T {
 	check(err)
 	return value
 }
 
-// try runs a part of a measurement. If that fails, it ends what the part started and returns the error.
+// try runs a part of a measurement. If the part fails, try stops what it started and returns the error.
 func (b *bench) try(part func()) (err error) {
-	before := len(b.ends)
+	before := len(b.cleanups)
 	defer func() {
 		switch failed := recover().(type) {
 		case nil:
@@ -67,31 +67,30 @@ func (b *bench) try(part func()) (err error) {
 	return nil
 }
 
-// scope runs a part of a measurement and ends what it started.
+// scope runs a part of a measurement and stops what it started.
 func (b *bench) scope(part func()) {
-	before := len(b.ends)
+	before := len(b.cleanups)
 	part()
 	check(b.end(before))
 }
 
-// end ends all but the first things that run, the last first.
-func (b *bench) end(but int) (err error) {
-	for len(b.ends) > but {
-		last := len(b.ends) - 1
-		end := b.ends[last]
-		b.ends = b.ends[:last]
-		err = errors.Join(err, end())
+// end runs the cleanups except the first keep ones, in reverse order.
+func (b *bench) end(keep int) (err error) {
+	for len(b.cleanups) > keep {
+		last := len(b.cleanups) - 1
+		cleanup := b.cleanups[last]
+		b.cleanups = b.cleanups[:last]
+		err = errors.Join(err, cleanup())
 	}
 	return err
 }
 
-// atEnd registers a function that the end of the measurement calls.
-func (b *bench) atEnd(end func() error) { b.ends = append(b.ends, end) }
+// atEnd registers a function that is called at the end of the measurement.
+func (b *bench) atEnd(end func() error) { b.cleanups = append(b.cleanups, end) }
 
-// build builds the programs, or takes those that were built.
+// build builds the programs, unless --bin names a folder with them.
 func (b *bench) build(ctx context.Context) {
-	root := must(exec.CommandContext(ctx, "go", "env", "GOWORK").Output())
-	file := strings.TrimSpace(string(root))
+	file := strings.TrimSpace(string(must(exec.CommandContext(ctx, "go", "env", "GOWORK").Output())))
 	if file == "" || file == "off" {
 		check(errors.New("run this within the workspace: go.work was not found"))
 	}
@@ -106,7 +105,7 @@ func (b *bench) build(ctx context.Context) {
 
 func (b *bench) program(name string) string { return filepath.Join(b.programs, name) }
 
-// command runs a program to its end and returns what it wrote.
+// command runs a program to its end and returns its output.
 func (b *bench) command(ctx context.Context, dir, name string, args ...string) string {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
@@ -117,7 +116,7 @@ func (b *bench) command(ctx context.Context, dir, name string, args ...string) s
 	return string(out)
 }
 
-// tail is the end of a long output.
+// tail returns the end of a long output.
 func tail(s string) string {
 	const most = 2000
 	if len(s) > most {
@@ -126,7 +125,7 @@ func tail(s string) string {
 	return strings.TrimSpace(s)
 }
 
-// measure runs all parts. If one fails, the document shows its error, and the others still run.
+// measure runs the requested parts and returns the document. If one fails, the document shows its error, and the others still run.
 func (b *bench) measure(ctx context.Context) string {
 	doc := &document{}
 	b.preface(doc)
@@ -145,7 +144,7 @@ func (b *bench) measure(ctx context.Context) string {
 		}
 	}
 	doc.text("The run took %v.", time.Since(b.began).Round(time.Second))
-	// Messages may name folders, which mean nothing elsewhere.
+	// Messages may name folders of this machine.
 	return strings.NewReplacer(b.work, "…", b.root, ".").Replace(doc.String())
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// document is the Markdown that is written.
+// document is the Markdown text of the results.
 type document struct{ strings.Builder }
 
 func (d *document) heading(title string) { fmt.Fprintf(d, "## %s\n\n", title) }
@@ -15,7 +15,7 @@ func (d *document) heading(title string) { fmt.Fprintf(d, "## %s\n\n", title) }
 // text adds a paragraph.
 func (d *document) text(format string, args ...any) { fmt.Fprintf(d, format+"\n\n", args...) }
 
-// table has a first column of names; the others are numbers.
+// table adds a table. Its first column holds names, the others numbers.
 func (d *document) table(head []string, rows [][]string) {
 	fmt.Fprintf(d, "| %s |\n|---|%s\n", strings.Join(head, " | "), strings.Repeat("--:|", len(head)-1))
 	for _, row := range rows {
@@ -27,7 +27,7 @@ func (d *document) table(head []string, rows [][]string) {
 // none is the text of a cell without a value.
 const none = "–"
 
-// figure shows a number with as many digits as it deserves.
+// figure formats a number with about three digits; 0 is none.
 func figure(v float64) string {
 	switch {
 	case v == 0:
@@ -42,7 +42,7 @@ func figure(v float64) string {
 	return fmt.Sprintf("%.3f", v)
 }
 
-// ratio shows a divided by b.
+// ratio formats a divided by b.
 func ratio(a, b float64) string {
 	if a == 0 || b == 0 {
 		return none
@@ -62,7 +62,7 @@ func quantiles(values []time.Duration) (p50, p99 float64) {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// median of values; 0 if there are none.
+// median returns the median of values; 0 if there are none.
 func median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0

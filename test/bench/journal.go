@@ -8,8 +8,8 @@ import (
 
 // boltMeta is the header of a bbolt file. It is read while another process has the file open, without its lock.
 type boltMeta struct {
-	transaction uint64 // the number of the newest one
-	used        int64  // bytes of the file that were ever used; the file itself grows in leaps
+	transaction uint64 // the number of the newest transaction
+	used        int64  // bytes of the file up to the highest page ever used; the file itself grows in larger steps
 }
 
 // metaPage is the beginning of a meta page (bbolt 1.5, internal/common/meta.go).

@@ -19,32 +19,33 @@ import (
 // killed is how many tasks are in flight when the executor is killed.
 const killed = 100
 
-// aftermath is the result of a kill.
-type aftermath struct {
-	floor, took         time.Duration // of the steps that were left, and from the kill to the last end
-	ended, asked        int           // tasks that succeeded by themselves, and that ask a person about the outcome of a call
-	failed              int           // tasks that ended otherwise
-	reason              string        // of one of those
-	calls, twice, never int           // calls that the tool counted, of them those it had seen before; steps of succeeded tasks it never saw
+// killResult is the result of a kill.
+type killResult struct {
+	floor               time.Duration // how long the remaining steps take at least
+	took                time.Duration // from the kill until the last task settled
+	ended, asked        int           // tasks that succeeded; tasks that ask a person about the outcome of a call
+	failed              int           // tasks that failed or were cancelled
+	reason              string        // why one of them failed
+	calls, twice, never int           // calls that the tool saw; repeated ones among them; steps that it never saw, if all tasks succeeded
 }
 
-// mortal is a system that is killed in the middle of its work.
-type mortal struct {
-	create func(i int) (id string)
-	victim func() *process
-	takeUp func(context.Context)
-	// settle waits until a task has ended or asks a person, and returns its last event; nil: it succeeded.
+// killable is a system that can be killed in the middle of its work.
+type killable struct {
+	create  func(i int) (id string)
+	victim  func() *process
+	restart func(context.Context)
+	// settle waits until a task has ended or asks a person. It returns the last event, or nil for a task that succeeded.
 	settle func(ctx context.Context, id string) (*executorv1.ExecutorEvent, error)
 }
 
-// killing kills the executor, and the peer, in the middle of 100 tasks.
+// killing measures how Pawl and the peer recover from a kill in the middle of 100 tasks.
 func (b *bench) killing(ctx context.Context, d *document) {
 	d.text("100 tasks of ten steps of %v each; the executor (Restate's server) is killed (SIGKILL) when two fifths of the steps were called, and started "+
 		"again at once; planner, pool and tool (its worker) live on. The floor is what the steps that were left take. A step that the tool saw twice was repeated unasked. "+
 		"A call of a writing tool whose outcome is unknown is a person's to decide: such tasks wait.", workTime)
 	var rows [][]string
-	measure := func(what string, start func(effects string) mortal) {
-		var a aftermath
+	measure := func(what string, start func(effects string) killable) {
+		var a killResult
 		b.scope(func() {
 			effects := filepath.Join(b.work, fmt.Sprintf("killed-%d.txt", len(rows)))
 			a = start(effects).kill(ctx, effects)
@@ -58,11 +59,11 @@ func (b *bench) killing(ctx context.Context, d *document) {
 		}
 		rows = append(rows, row)
 	}
-	measure("Pawl, reading tool", func(effects string) mortal { return b.mortalPawl(ctx, "t/lookup", effects) })
-	measure("Pawl, writing tool", func(effects string) mortal { return b.mortalPawl(ctx, "t/work", effects) })
+	measure("Pawl, reading tool", func(effects string) killable { return b.killablePawl(ctx, "t/lookup", effects) })
+	measure("Pawl, writing tool", func(effects string) killable { return b.killablePawl(ctx, "t/work", effects) })
 	if b.peer {
 		err := b.try(func() {
-			measure(peerTS+", step with an effect", func(effects string) mortal { return b.mortalPeer(ctx, effects) })
+			measure(peerTS+", step with an effect", func(effects string) killable { return b.killablePeer(ctx, effects) })
 		})
 		if err != nil {
 			b.logf("Restate: %v", err)
@@ -73,7 +74,7 @@ func (b *bench) killing(ctx context.Context, d *document) {
 }
 
 // kill kills a system in the middle of its tasks, starts it again, and waits until all have settled.
-func (m mortal) kill(ctx context.Context, effects string) (a aftermath) {
+func (m killable) kill(ctx context.Context, effects string) (a killResult) {
 	var ids []string
 	for i := range killed {
 		ids = append(ids, m.create(i))
@@ -82,7 +83,7 @@ func (m mortal) kill(ctx context.Context, effects string) (a aftermath) {
 	m.victim().kill()
 	at := time.Now()
 	a.floor = time.Duration(stepsPerTask-begun/killed) * workTime
-	m.takeUp(ctx)
+	m.restart(ctx)
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	last := make([]*executorv1.ExecutorEvent, killed)
@@ -103,7 +104,7 @@ func (m mortal) kill(ctx context.Context, effects string) (a aftermath) {
 }
 
 // add counts a task by its last event.
-func (a *aftermath) add(last *executorv1.ExecutorEvent) {
+func (a *killResult) add(last *executorv1.ExecutorEvent) {
 	switch {
 	case last == nil, last.GetType() == executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS:
 		a.ended++
@@ -117,7 +118,7 @@ func (a *aftermath) add(last *executorv1.ExecutorEvent) {
 }
 
 // count compares the lines that the tool wrote with the steps of the tasks.
-func (a *aftermath) count(effects []byte) {
+func (a *killResult) count(effects []byte) {
 	seen := map[string]bool{}
 	for line := range strings.Lines(string(effects)) {
 		a.calls++
@@ -131,10 +132,10 @@ func (a *aftermath) count(effects []byte) {
 	}
 }
 
-// mortalPawl runs tasks whose steps name themselves.
-func (b *bench) mortalPawl(ctx context.Context, tool, effects string) mortal {
+// killablePawl runs tasks whose steps name themselves.
+func (b *bench) killablePawl(ctx context.Context, tool, effects string) killable {
 	p := b.startPawl(ctx, fourProcesses)
-	return mortal{victim: func() *process { return p.executor }, takeUp: p.takeUp, settle: p.lastOf, create: func(i int) string {
+	return killable{victim: func() *process { return p.executor }, restart: p.restart, settle: p.lastOf, create: func(i int) string {
 		steps := "steps:\n"
 		for n := range stepsPerTask {
 			steps += fmt.Sprintf("  - {tool: %s, input: {path: %q, line: task-%d-step-%d}}\n", tool, effects, i, n)
@@ -143,9 +144,9 @@ func (b *bench) mortalPawl(ctx context.Context, tool, effects string) mortal {
 	}}
 }
 
-func (b *bench) mortalPeer(ctx context.Context, effects string) mortal {
+func (b *bench) killablePeer(ctx context.Context, effects string) killable {
 	r := b.startRestate(ctx)
-	return mortal{victim: func() *process { return r.server }, takeUp: r.takeUp,
+	return killable{victim: func() *process { return r.server }, restart: r.restart,
 		create: func(i int) string { return r.send(ctx, effects, i) },
 		settle: func(ctx context.Context, id string) (*executorv1.ExecutorEvent, error) {
 			_, err := r.attach(ctx, id)
@@ -154,7 +155,7 @@ func (b *bench) mortalPeer(ctx context.Context, effects string) mortal {
 	}
 }
 
-// countTo waits until a file has so many lines, and returns how many it has.
+// countTo waits until a file has at least that many lines, and returns their number.
 func countTo(ctx context.Context, path string, lines int) int {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -164,7 +165,7 @@ func countTo(ctx context.Context, path string, lines int) int {
 			return n
 		}
 		if ctx.Err() != nil {
-			check(fmt.Errorf("%d steps were not called: %w", lines, errors.Join(ctx.Err(), err)))
+			check(fmt.Errorf("fewer than %d steps were called: %w", lines, errors.Join(ctx.Err(), err)))
 		}
 		wait(ctx, 2*time.Millisecond)
 	}

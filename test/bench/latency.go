@@ -13,7 +13,7 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
-// watching measures from an event's time to its receipt, under load.
+// watching measures the time from an event to its receipt, under load.
 func (b *bench) watching(ctx context.Context, d *document) {
 	p := b.startPawl(ctx, fourProcesses)
 	paced := playbook(stepsPerTask, "t/lookup", fmt.Sprintf("path: %q, line: x", filepath.Join(b.work, "watched.txt")))
@@ -53,7 +53,7 @@ func (b *bench) approving(ctx context.Context, d *document) {
 	p := b.startPawl(ctx, fourProcesses)
 	req := playbook(stepsPerTask, "t/append", fmt.Sprintf("path: %q, line: x", filepath.Join(b.work, "approved.txt")))
 	var started, done []time.Duration
-	for range max(b.few(50), 10) {
+	for range max(b.scaled(50), 10) {
 		s, o, err := p.approveAll(ctx, req)
 		check(err)
 		started, done = append(started, s...), append(done, o...)
@@ -95,10 +95,10 @@ func (p *pawl) approveAll(ctx context.Context, req *executorv1.CreateTaskRequest
 
 // waiting measures the executor's memory for tasks that wait for a person.
 func (b *bench) waiting(ctx context.Context, d *document) {
-	n := b.few(10_000)
+	n := b.scaled(10_000)
 	p := b.startPawl(ctx, fourProcesses)
 	req := playbook(1, "t/append", fmt.Sprintf("path: %q, line: x", filepath.Join(b.work, "effects.txt")))
-	// A tenth first: the memory that a process needs to work at all is not a cost of waiting.
+	// A tenth first, because the memory that a process needs for its first tasks is not a cost of waiting.
 	p.leaveWaiting(ctx, req, n/10)
 	before, file := settled(ctx, p.executor.pid), readMeta(p.journal)
 	began := time.Now()
@@ -106,7 +106,7 @@ func (b *bench) waiting(ctx context.Context, d *document) {
 	took := time.Since(began)
 	after, grown := settled(ctx, p.executor.pid), readMeta(p.journal)
 	check(p.executor.stop())
-	p.takeUp(ctx)
+	p.restart(ctx)
 	d.text("%d tasks with a writing step, each stopped for an approval. Memory is anonymous memory of the executor, "+
 		"the lowest within two seconds after the last task; garbage that was not collected yet is in it.", n)
 	d.table([]string{"what", "measured", "target at 10,000"}, [][]string{
@@ -119,7 +119,7 @@ func (b *bench) waiting(ctx context.Context, d *document) {
 	})
 }
 
-// leaveWaiting creates tasks until n wait for an approval.
+// leaveWaiting creates n tasks and returns once all of them wait for an approval.
 func (p *pawl) leaveWaiting(ctx context.Context, req *executorv1.CreateTaskRequest, n int) {
 	times(ctx, n, 32, func(ctx context.Context) error {
 		waits := false
@@ -134,7 +134,7 @@ func (p *pawl) leaveWaiting(ctx context.Context, req *executorv1.CreateTaskReque
 	})
 }
 
-// settled is the lowest anonymous memory of a process within two seconds.
+// settled returns the lowest anonymous memory of a process within two seconds, in MB.
 func settled(ctx context.Context, pid int) float64 {
 	lowest := anonymousMB(pid)
 	for range 20 {

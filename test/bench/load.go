@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// contender is a system under load: one run is one durable task of ten steps, or one call.
+// contender is a system under load. A run is a durable task of ten steps, or a single call.
 type contender struct {
 	name      string
 	run       func(context.Context) error
-	processes []*process // a child of theirs is the tool, which is counted apart
-	journal   string     // the bbolt file of a system that has one
+	processes []*process // of the system; a child of one of them is the tool, which is counted apart
+	journal   string     // its bbolt file; "" if it has none
 	samples   map[int][]sample
 }
 
@@ -29,7 +29,7 @@ type sample struct {
 	memory              map[string]float64 // anonymous MB under load, by process
 	bytes               float64            // of the journal, per task
 	commits             float64            // transactions of the journal's file per task
-	others              float64            // share of the machine that was used by nothing named here
+	others              float64            // share of the machine that other processes used
 }
 
 // caller and tool name the processes that are not part of a system.
@@ -38,7 +38,7 @@ const (
 	tool   = "tool"
 )
 
-// of is the median of a figure over the quieter rounds at a level.
+// of returns the median of a figure over the quieter rounds at a level.
 func (c *contender) of(level int, figure func(sample) float64) float64 {
 	var values []float64
 	for _, one := range c.quieter(level) {
@@ -47,16 +47,16 @@ func (c *contender) of(level int, figure func(sample) float64) float64 {
 	return median(values)
 }
 
-// quieter are those measurements, one more than half, at which the rest of the machine did least.
+// quieter returns the samples of the rounds, just over half of them, in which the rest of the machine did least.
 func (c *contender) quieter(level int) []sample {
 	all := slices.SortedFunc(slices.Values(c.samples[level]), func(a, b sample) int { return cmp.Compare(a.others, b.others) })
-	return all[:quieter(len(all))]
+	return all[:quieterCount(len(all))]
 }
 
-// quieter is how many of n rounds count.
-func quieter(n int) int { return min(n, n/2+1) }
+// quieterCount returns how many of n rounds count.
+func quieterCount(n int) int { return min(n, n/2+1) }
 
-// sumOf is a figure over a system's own processes.
+// sumOf returns the sum of a figure over the system's own processes.
 func (c *contender) sumOf(level int, of func(process string) func(sample) float64) (sum float64) {
 	for _, p := range c.processes {
 		sum += c.of(level, of(p.name))
@@ -67,7 +67,7 @@ func (c *contender) sumOf(level int, of func(process string) func(sample) float6
 func perSecond(s sample) float64 { return s.perSecond }
 func p50(s sample) float64       { return s.p50 }
 
-// cpuFor and memoryFor are figures of one process.
+// cpuFor and memoryFor return the figure of one process.
 func cpuFor(name string) func(sample) float64 { return func(s sample) float64 { return s.cpu[name] } }
 func memoryFor(name string) func(sample) float64 {
 	return func(s sample) float64 { return s.memory[name] }
@@ -100,7 +100,7 @@ type finished struct {
 	took time.Duration
 }
 
-// load keeps `at` runs going, and measures for a while after a warm-up.
+// load keeps `at` runs going at once, and measures for the time each after a warm-up.
 func (c *contender) load(ctx context.Context, at int, each time.Duration) sample {
 	before := c.file()
 	going, stop := context.WithCancel(ctx)
@@ -112,7 +112,7 @@ func (c *contender) load(ctx context.Context, at int, each time.Duration) sample
 		work.Go(func() error {
 			for going.Err() == nil {
 				began := time.Now()
-				// A run that was begun is finished, so that none is left behind in the system.
+				// ctx, not going: a run that has begun is finished, so that none is left in the system.
 				if err := c.run(ctx); err != nil {
 					return fmt.Errorf("%s at %d: %w", c.name, at, err)
 				}
@@ -132,6 +132,7 @@ func (c *contender) load(ctx context.Context, at int, each time.Duration) sample
 	return s
 }
 
+// file returns the header of the journal; zero if there is no journal.
 func (c *contender) file() (m boltMeta) {
 	if c.journal != "" {
 		m = readMeta(c.journal)
@@ -142,11 +143,12 @@ func (c *contender) file() (m boltMeta) {
 // observation is what the measured processes used between two instants.
 type observation struct {
 	from, to time.Time
-	cpu      map[string]float64 // seconds by process, and of the whole machine by ""
+	cpu      map[string]float64 // seconds by process; "" is the whole machine
 	memory   map[string]float64
 }
 
-// observe waits for the warm-up and then looks at the processes for a while: the system's, its tool, and the caller, which is this one.
+// observe waits for the warm-up and then samples processes for the time each: those of the system, its tool, and the caller, which is this
+// process.
 func (c *contender) observe(going context.Context, each time.Duration) observation {
 	wait(going, warmUp)
 	pids := map[string]int{caller: os.Getpid()}
@@ -164,9 +166,9 @@ func (c *contender) observe(going context.Context, each time.Duration) observati
 		}
 	}
 	cpu(-1)
-	const looks = 10
-	for range looks {
-		wait(going, each/looks)
+	const memorySamples = 10
+	for range memorySamples {
+		wait(going, each/memorySamples)
 		for name, pid := range pids {
 			o.memory[name] = max(o.memory[name], anonymousMB(pid))
 		}
@@ -192,13 +194,13 @@ func (o observation) sample(all []finished) sample {
 			s.cpu[name] = used / float64(max(len(took)*stepsPerTask, 1)) * 1000
 		}
 	}
-	// Ticks are coarse: it may be negative.
+	// The clock ticks of the kernel are coarse, so the difference may be negative.
 	s.others = max(0, s.others/(seconds*float64(runtime.NumCPU())))
 	s.p50, s.p99 = quantiles(took)
 	return s
 }
 
-// times makes n runs, some at once.
+// times makes n runs, up to atOnce at the same time.
 func times(ctx context.Context, n, atOnce int, run func(context.Context) error) {
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(atOnce)

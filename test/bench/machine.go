@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// fsyncTime is the median time of writing 4 KiB to the end of a file and making it durable, in ms.
+// fsyncTime returns the median time to append 4 KiB to a file and make them durable, in ms.
 func fsyncTime(dir string) float64 {
 	f := must(os.Create(filepath.Join(dir, "fsync")))
 	defer func() { _ = f.Close() }()
@@ -34,7 +34,7 @@ func (b *bench) preface(d *document) {
 	d.text("Written by `make bench` on %s. Systems are measured in turns, in one run: %d round(s) of %v for each system and level. Figures are "+
 		"medians of the %d at which the rest of the machine did least. Only ratios carry over to another machine. "+
 		"[What planning with a model costs](performance-planning.md) and [what each fast path saves](performance-fast-paths.md) are measured apart.",
-		b.began.UTC().Format("2006-01-02 15:04 UTC"), b.rounds, b.each, quieter(b.rounds))
+		b.began.UTC().Format("2006-01-02 15:04 UTC"), b.rounds, b.each, quieterCount(b.rounds))
 	gogc := "100 to 300, which our servers set themselves: 10 to 20 MB between two collections"
 	if v := os.Getenv("GOGC"); v != "" {
 		gogc = v + ", from the environment"
@@ -56,13 +56,14 @@ func (b *bench) preface(d *document) {
 	}
 }
 
-// What counts as a quiet machine while none of the measured systems has work, and how long one look takes.
 const (
+	// quietShare is the share of the cores below which the machine counts as quiet while no measured system has work.
 	quietShare = 0.15
-	quietLook  = 250 * time.Millisecond
+	// quietLook is how long one look at the machine takes.
+	quietLook = 250 * time.Millisecond
 )
 
-// awaitQuiet waits until the rest of the machine does little, as long as there is patience left for this run.
+// awaitQuiet waits until the machine is quiet, or the run's patience is used up.
 func (b *bench) awaitQuiet(ctx context.Context) {
 	for ; ; b.patience -= quietLook {
 		before, began := machineSeconds(), time.Now()
@@ -75,7 +76,7 @@ func (b *bench) awaitQuiet(ctx context.Context) {
 	}
 }
 
-// wait lets time pass, unless ctx ends.
+// wait waits for d, or until ctx ends.
 func wait(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -83,27 +84,27 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// cpuSeconds is the CPU time of a process so far, in user and kernel mode.
+// cpuSeconds returns the CPU time of a process so far, in user and kernel mode.
 func cpuSeconds(pid int) float64 {
 	return must(must(procfs.NewProc(pid)).Stat()).CPUTime()
 }
 
-// anonymousMB is the memory of a process that is not backed by a file.
+// anonymousMB returns the memory of a process that is not backed by a file, in MB.
 func anonymousMB(pid int) float64 {
 	return float64(must(must(procfs.NewProc(pid)).NewStatus()).RssAnon) / (1 << 20)
 }
 
-// children are the processes that one has started.
+// children returns the ids of the child processes of a process.
 func children(pid int) (found []int) {
 	for _, p := range must(procfs.AllProcs()) {
-		if stat, err := p.Stat(); err == nil && stat.PPID == pid { // one that has just ended has no parent
+		if stat, err := p.Stat(); err == nil && stat.PPID == pid { // an error means that the process has just ended
 			found = append(found, p.PID)
 		}
 	}
 	return found
 }
 
-// machineSeconds is the CPU time of all processes and the kernel since the machine was started.
+// machineSeconds returns the CPU time of all processes and the kernel since the machine was started.
 func machineSeconds() float64 {
 	t := must(must(procfs.NewDefaultFS()).Stat()).CPUTotal
 	return t.User + t.Nice + t.System + t.IRQ + t.SoftIRQ + t.Steal

@@ -1,5 +1,5 @@
-// Command bench compares Pawl with a peer and with the bare store, in one run, and writes docs/performance.md. It
-// starts real processes, built from this tree, and knows them from outside only: their API, their flags, /proc and the
+// Command bench compares Pawl with a peer and with its targets, in one run, and writes docs/performance.md. It starts real
+// processes, built from this tree, and uses only what is visible from outside: their API, their flags, /proc and the
 // journal's file.
 package main
 
@@ -23,7 +23,7 @@ type options struct {
 	levels []int
 	rounds int
 	each   time.Duration
-	// patience is how long the run may wait, in all, for a quiet machine.
+	// patience is how long the run may still wait for a quiet machine.
 	patience time.Duration
 	quick    bool
 	peer     bool
@@ -32,13 +32,13 @@ type options struct {
 	out      string
 }
 
-// measurement is a part of the run, with a heading of its own in the document.
+// measurement is a part of the run, with its own heading in the document.
 type measurement struct {
 	name, title string
 	run         func(*bench, context.Context, *document)
 }
 
-// measurements are the parts that can be measured, in their order.
+// measurements are the parts of a run, in their order.
 var measurements = []measurement{
 	{"suite", "The whole suite, beside Restate", (*bench).suite},
 	{"startup", "Start to serving", (*bench).startup},
@@ -75,15 +75,15 @@ func parseOptions() (options, error) {
 	for _, m := range measurements {
 		names = append(names, m.name)
 	}
-	which := flag.String("parts", strings.Join(names, ","), "what to measure")
+	which := flag.String("parts", strings.Join(names, ","), "what to measure, separated by commas")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds over all systems; medians are shown")
 	flag.DurationVar(&o.each, "each", 3*time.Second, "how long each system is measured per round and level")
-	flag.DurationVar(&o.patience, "patience", 150*time.Second, "how long to wait, in all, for the rest of the machine to be quiet")
-	flag.BoolVar(&o.quick, "quick", false, "one short round, a tenth of the tasks: for a look, not for a record")
+	flag.DurationVar(&o.patience, "patience", 150*time.Second, "how long to wait in all for the rest of the machine to be quiet")
+	flag.BoolVar(&o.quick, "quick", false, "one short round with a tenth of the tasks, for a quick look")
 	flag.BoolVar(&o.peer, "restate", true, "measure Restate too, if npm can install it")
-	flag.StringVar(&o.bin, "bin", "", "folder of built programs; built from this tree if empty")
-	flag.StringVar(&o.dir, "dir", os.TempDir(), "where data folders are made; its disk is what is measured")
-	flag.StringVar(&o.out, "out", "", "file to write, or - for standard output; docs/performance.md if empty")
+	flag.StringVar(&o.bin, "bin", "", "folder of the programs; empty: build them from this tree")
+	flag.StringVar(&o.dir, "dir", os.TempDir(), "where to create the data folders; the journal is measured on this disk")
+	flag.StringVar(&o.out, "out", "", "file to write, or - for standard output; empty: docs/performance.md")
 	flag.Parse()
 	o.parts = strings.Split(*which, ",")
 	for _, p := range o.parts {
@@ -100,7 +100,7 @@ func parseOptions() (options, error) {
 	return o, nil
 }
 
-// run measures and writes.
+// run measures, and writes the document.
 func run(ctx context.Context, o options) error {
 	work, err := os.MkdirTemp(o.dir, "pawl-bench-")
 	if err != nil {

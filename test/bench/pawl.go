@@ -13,17 +13,17 @@ import (
 	"pawl.dev/services/serve"
 )
 
-// stepsPerTask is how many tool calls a measured task makes.
+// stepsPerTask is the number of tool calls of a measured task.
 const stepsPerTask = 10
 
 // layout is a way to run Pawl.
 type layout struct {
 	name    string
-	process string   // that keeps the journal
-	program string   // of that process
-	command []string // of that program
-	split   bool     // planner and pool are processes of their own
-	tool    string   // that its tasks call
+	process string   // name of the process that keeps the journal
+	program string   // the program of that process
+	command []string // the first arguments of that program
+	split   bool     // planner and pool are separate processes
+	tool    string   // the tool that the tasks call
 }
 
 // The layouts that are measured.
@@ -37,20 +37,20 @@ var (
 // pawl is a running Pawl.
 type pawl struct {
 	layout
-	// executor is the process that keeps the journal; takeUp starts it.
+	// executor is the process that keeps the journal. restart starts it, also for the first time.
 	executor  *process
-	takeUp    func(context.Context)
+	restart   func(context.Context)
 	processes []*process
 	journal   string
 	tasks     executorv1.ExecutorServiceClient
 }
 
-// startPawl starts a Pawl until the measurement ends. Its tool over stdio is a process that the pool starts.
+// startPawl starts Pawl in a layout until the measurement ends. The pool starts the stdio tool.
 func (b *bench) startPawl(ctx context.Context, l layout) *pawl {
 	addrs, data := freeAddrs(ctx, 3), b.folder()
 	addr, planner, pool := addrs[0], addrs[1], addrs[2]
 	p := &pawl{layout: l, journal: filepath.Join(data, "journal.db")}
-	// Limits are lifted, because the machine is to be measured.
+	// The limits are raised, because the measurement is of the machine.
 	args := append(slices.Clone(l.command), "--data", data, "--max-running", "256", "--max-requests", "0", "--max-steps", "1000")
 	switch {
 	case l.split:
@@ -62,10 +62,10 @@ func (b *bench) startPawl(ctx context.Context, l layout) *pawl {
 	case strings.HasPrefix(l.tool, "t/"):
 		args = append(args, "--http", "none", "--mcp-config", b.mcpConfig(stdioTool()), "--no-workspace")
 	}
-	p.takeUp = func(ctx context.Context) {
+	p.restart = func(ctx context.Context) {
 		p.executor = b.serve(ctx, l.process, addr, nil, b.program(l.program), args...)
 	}
-	p.takeUp(ctx)
+	p.restart(ctx)
 	p.processes = append(p.processes, p.executor)
 	conn := must(serve.Dial(addr, ""))
 	b.atEnd(conn.Close)
@@ -73,12 +73,12 @@ func (b *bench) startPawl(ctx context.Context, l layout) *pawl {
 	return p
 }
 
-// playbook is a task of n equal steps.
+// playbook returns a task of n equal steps.
 func playbook(n int, tool, input string) *executorv1.CreateTaskRequest {
 	return request("steps:\n" + strings.Repeat(fmt.Sprintf("  - {tool: %s, input: {%s}}\n", tool, input), n))
 }
 
-// echo is the task that is measured.
+// echo returns the measured task.
 func (l layout) echo() *executorv1.CreateTaskRequest {
 	return playbook(stepsPerTask, l.tool, "text: hello")
 }
@@ -91,7 +91,7 @@ func request(playbook string) *executorv1.CreateTaskRequest {
 	return &executorv1.CreateTaskRequest{AutoExecute: &yes, Playbook: playbook, McpIds: []string{mcp}}
 }
 
-// follow runs a task and gives its events to each, until that says that it is done or the task stops. A task that fails is an error.
+// follow runs a task and passes its events to each, until each returns true or the task stops. A task that fails is an error.
 func (p *pawl) follow(ctx context.Context, req *executorv1.RunTaskRequest, each func(*executorv1.ExecutorEvent) (done bool)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -117,7 +117,7 @@ func (p *pawl) follow(ctx context.Context, req *executorv1.RunTaskRequest, each 
 	return err
 }
 
-// run runs a task to its success, and checks that each step was seen.
+// run runs a task to its success, and checks that every step had an output.
 func (p *pawl) run(ctx context.Context, req *executorv1.CreateTaskRequest, each func(*executorv1.ExecutorEvent)) error {
 	outputs, succeeded := 0, false
 	err := p.follow(ctx, &executorv1.RunTaskRequest{Task: req}, func(e *executorv1.ExecutorEvent) bool {
@@ -136,7 +136,7 @@ func (p *pawl) run(ctx context.Context, req *executorv1.CreateTaskRequest, each 
 	return err
 }
 
-// contender is Pawl as part suite measures it.
+// contender returns Pawl as a contender that runs the task.
 func (p *pawl) contender(req *executorv1.CreateTaskRequest) *contender {
 	return &contender{name: p.name, processes: p.processes, journal: p.journal, run: func(ctx context.Context) error { return p.run(ctx, req, nil) }}
 }

@@ -24,30 +24,30 @@ import (
 )
 
 const (
-	// idleConnections are made over HTTP, and idleChildren to processes, which have memory of their own.
+	// idleConnections is the number of idle connections over HTTP. idleChildren is that over stdio, lower because each has a process.
 	idleConnections = 1000
 	idleChildren    = 100
-	// idleFor is longer than a pool keeps a TCP connection open that is not listened on.
+	// idleFor is longer than a pool keeps an unused TCP connection open.
 	idleFor = 32 * time.Second
-	// settling are small calls that let a pool collect its garbage.
+	// settling is the number of small calls that let a pool collect its garbage.
 	settling = 3000
 	// poolCallers is the number of concurrent callers when the throughput is measured.
 	poolCallers = 32
 )
 
-// alone is a pool by itself, which a service calls for users.
-type alone struct {
+// standalonePool is a pool without an executor. The benchmark calls it as a service, for users.
+type standalonePool struct {
 	*process
 	mcppoolv1.McpPoolServiceClient
 }
 
-// startPool starts a pool with one server, t, until the measurement ends.
-func (b *bench) startPool(ctx context.Context, env []string, mcpServer any) *alone {
+// startPool starts a pool with the MCP server t until the measurement ends.
+func (b *bench) startPool(ctx context.Context, env []string, mcpServer any) *standalonePool {
 	file := filepath.Join(b.folder(), "keys.yaml")
 	token, _, err := must(identity.OpenKeyFile(file)).Add("bench", []identity.Role{identity.RoleService}, "benchmark")
 	check(err)
 	addr := freeAddrs(ctx, 1)[0]
-	a := &alone{process: b.serve(ctx, "pool", addr, env, b.program("mcppool-svc"), "--mcp-config", b.mcpConfig(mcpServer), "--keys", file, "--max-connections", strconv.Itoa(2*idleConnections))}
+	a := &standalonePool{process: b.serve(ctx, "pool", addr, env, b.program("mcppool-svc"), "--mcp-config", b.mcpConfig(mcpServer), "--keys", file, "--max-connections", strconv.Itoa(2*idleConnections))}
 	conn := must(serve.Dial(addr, token))
 	b.atEnd(conn.Close)
 	a.McpPoolServiceClient = mcppoolv1.NewMcpPoolServiceClient(conn)
@@ -71,8 +71,8 @@ func (b *bench) poolIdle(ctx context.Context, d *document) {
 		count  int
 		idle   time.Duration
 	}{
-		{"streamable HTTP", map[string]any{"url": web.URL + "/mcp"}, b.few(idleConnections), idleFor},
-		{"stdio, without the child processes", stdioTool(), b.few(idleChildren), 0},
+		{"streamable HTTP", map[string]any{"url": web.URL + "/mcp"}, b.scaled(idleConnections), idleFor},
+		{"stdio, without the child processes", stdioTool(), b.scaled(idleChildren), 0},
 	} {
 		var each float64
 		b.scope(func() { each = b.idleCost(ctx, k.server, k.count, k.idle) })
@@ -84,7 +84,7 @@ func (b *bench) poolIdle(ctx context.Context, d *document) {
 	d.table([]string{"transport", "connections", "KiB each", "target"}, rows)
 }
 
-// idleCost is the memory that each connection adds to a pool, in KiB.
+// idleCost returns the memory that an idle connection adds to a pool, in KiB.
 func (b *bench) idleCost(ctx context.Context, mcpServer any, n int, idle time.Duration) float64 {
 	a := b.startPool(ctx, []string{"GOGC=50", "GOMEMLIMIT=8MiB"}, mcpServer)
 	connect := func(kind string, n int) {
@@ -92,15 +92,15 @@ func (b *bench) idleCost(ctx context.Context, mcpServer any, n int, idle time.Du
 			must(a.ListTools(identity.OnBehalfOf(ctx, kind+"-"+strconv.Itoa(i)), &mcppoolv1.ListToolsRequest{McpId: "t", PageSize: 1}))
 		}
 	}
-	// The first ones allocate the memory that all share.
+	// The first connections allocate the memory that all share.
 	connect("warm", max(n/20, 2))
 	before := a.settled(ctx, 0)
 	connect("user", n)
 	return (a.settled(ctx, idle) - before) * 1024 / float64(n)
 }
 
-// settled is a pool's memory after a while, without most of its garbage, in MB.
-func (a *alone) settled(ctx context.Context, idle time.Duration) float64 {
+// settled returns a pool's memory after the time idle, without most of its garbage, in MB.
+func (a *standalonePool) settled(ctx context.Context, idle time.Duration) float64 {
 	wait(ctx, idle)
 	for range settling {
 		must(a.ListMcpServers(identity.OnBehalfOf(ctx, "idle"), &mcppoolv1.ListMcpServersRequest{}))
@@ -108,30 +108,30 @@ func (a *alone) settled(ctx context.Context, idle time.Duration) float64 {
 	return anonymousMB(a.pid)
 }
 
-// poolCalls compares a call through the pool, over gRPC on loopback with a key, with one that mcp-go makes by itself.
+// poolCalls compares a call through the pool, over gRPC on loopback with a key, with a call by mcp-go alone.
 func (b *bench) poolCalls(ctx context.Context, d *document) {
 	a := b.startPool(ctx, nil, stdioTool())
 	direct := must(mcpclient.NewStdioMCPClient(must(os.Executable()), append(os.Environ(), toolVariable+"=1")))
 	b.atEnd(func() error {
-		_ = direct.Close() // the program was told to end
+		_ = direct.Close() // the error only tells how the tool's process ended
 		return nil
 	})
 	must(direct.Initialize(ctx, mcp.InitializeRequest{}))
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // the streams
-	ways := []*contender{
+	defer cancel() // ends the streams
+	contenders := []*contender{
 		{name: "mcp-go alone", run: func(ctx context.Context) error {
 			_, err := direct.CallTool(ctx, mcp.CallToolRequest{Params: mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"text": "hello"}}})
 			return err
 		}},
 		{name: "one gRPC call each, through the pool", run: a.singly()}, {name: "over a stream, through the pool", run: a.streamed(ctx)},
 	}
-	b.inTurns(ctx, ways, []int{1, poolCallers})
+	b.inTurns(ctx, contenders, []int{1, poolCallers})
 	d.text("A call of a tool over stdio through the pool (gRPC on loopback, a key, a name, the acknowledgement of the call before), by itself or over a stream of calls, as an "+
 		"executor's tasks make them; beside the same that mcp-go makes by itself. Medians of %d round(s), in turns. Targets: at most 0.15 ms added, at least 0.45 of the throughput.", b.rounds)
-	alone := ways[0]
+	alone := contenders[0]
 	var rows [][]string
-	for _, w := range ways {
+	for _, w := range contenders {
 		row := []string{w.name, figure(w.of(1, p50)), none, figure(w.of(poolCallers, perSecond)), none}
 		if w != alone {
 			row[2] = figure(w.of(1, p50) - alone.of(1, p50))
@@ -142,7 +142,7 @@ func (b *bench) poolCalls(ctx context.Context, d *document) {
 	d.table([]string{"", "p50 of one caller, ms", "added", fmt.Sprintf("calls/s of %d callers", poolCallers), "of mcp-go alone"}, rows)
 }
 
-// echoCall is how an executor makes a call.
+// echoCall returns a call as an executor makes it.
 func echoCall(id uint64) *mcppoolv1.CallToolRequest {
 	return &mcppoolv1.CallToolRequest{
 		McpId: "t", Name: "echo", InputJson: `{"text":"hello"}`, SessionId: "task", Epoch: 1, IdempotencyKey: "key",
@@ -151,7 +151,7 @@ func echoCall(id uint64) *mcppoolv1.CallToolRequest {
 }
 
 // singly makes a gRPC call for each.
-func (a *alone) singly() func(context.Context) error {
+func (a *standalonePool) singly() func(context.Context) error {
 	var n atomic.Uint64
 	return func(ctx context.Context) error {
 		stream, err := a.CallTool(identity.OnBehalfOf(ctx, "ann"), echoCall(n.Add(1)))
@@ -166,8 +166,8 @@ func (a *alone) singly() func(context.Context) error {
 	}
 }
 
-// streamed makes calls over streams, as many as there are callers at once. They end with life.
-func (a *alone) streamed(life context.Context) func(context.Context) error {
+// streamed returns a function that calls over a free stream, or a new one if none is free. The streams end with streamCtx.
+func (a *standalonePool) streamed(streamCtx context.Context) func(context.Context) error {
 	var n atomic.Uint64
 	free := make(chan grpc.BidiStreamingClient[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse], poolCallers)
 	return func(context.Context) (err error) {
@@ -175,7 +175,7 @@ func (a *alone) streamed(life context.Context) func(context.Context) error {
 		select {
 		case stream = <-free:
 		default:
-			if stream, err = a.CallTools(identity.OnBehalfOf(life, "ann")); err != nil {
+			if stream, err = a.CallTools(identity.OnBehalfOf(streamCtx, "ann")); err != nil {
 				return err
 			}
 		}

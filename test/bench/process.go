@@ -23,7 +23,7 @@ const (
 	stopTimeout  = 30 * time.Second
 )
 
-// process is a program that this one started; its output goes to a file.
+// process is a program that the benchmark started. Its output goes to the file log.
 type process struct {
 	name string
 	pid  int
@@ -32,17 +32,17 @@ type process struct {
 	done chan struct{}
 }
 
-// start starts a program with further environment variables, until the measurement ends.
+// start runs a program, with additional environment variables, until the measurement ends.
 func (b *bench) start(name string, env []string, program string, args ...string) *process {
 	b.started++
 	p := &process{name: name, log: filepath.Join(b.work, fmt.Sprintf("%03d-%s.log", b.started, name)), done: make(chan struct{})}
 	out := must(os.Create(p.log))
 	defer func() { _ = out.Close() }()
-	// Not tied to a context: a stop is asked for by a signal, and waited for.
+	// No context, because stop ends the process by a signal and waits for it.
 	p.cmd = exec.CommandContext(context.Background(), program, args...)
 	p.cmd.Env = append(append(os.Environ(), "XDG_STATE_HOME="+b.work), env...)
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = b.work, out, out
-	// An interrupt at the terminal is for this program, which then stops the others.
+	// A group of its own, so that an interrupt at the terminal reaches only this program, which then stops the others.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	check(p.cmd.Start())
 	p.pid = p.cmd.Process.Pid
@@ -54,7 +54,7 @@ func (b *bench) start(name string, env []string, program string, args ...string)
 	return p
 }
 
-// serve starts a program that serves gRPC, and waits until it does.
+// serve starts a program and waits until it serves gRPC.
 func (b *bench) serve(ctx context.Context, name, addr string, env []string, program string, args ...string) *process {
 	p := b.start(name, env, program, append(args, "--grpc", addr)...)
 	p.await(ctx, func(ctx context.Context) bool { return serving(ctx, addr) })
@@ -79,7 +79,7 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// await tries every millisecond until ok. It fails if the process ends, or takes too long.
+// await calls ok every millisecond until it returns true. It fails if the process ends or takes longer than startTimeout.
 func (p *process) await(ctx context.Context, ok func(context.Context) bool) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("it does not serve"))
 	defer cancel()
@@ -94,9 +94,9 @@ func (p *process) await(ctx context.Context, ok func(context.Context) bool) {
 	}
 }
 
-// serving reports whether something answers at a gRPC address that it serves.
+// serving reports whether the health check at a gRPC address answers SERVING.
 func serving(ctx context.Context, addr string) bool {
-	// A look at the port first: gRPC would wait 50 ms after a refusal.
+	// Check the port first, because gRPC would wait 50 ms after a refusal.
 	if !listening(ctx, addr) {
 		return false
 	}
@@ -129,5 +129,5 @@ func freeAddrs(ctx context.Context, n int) []string {
 	return addrs
 }
 
-// folder makes a data folder.
+// folder creates a data folder and returns its path.
 func (b *bench) folder() string { return must(os.MkdirTemp(b.work, "data-")) }

@@ -19,10 +19,10 @@ const (
 	peerGo = "Restate, Go SDK"
 )
 
-// restate is the peer: its server and one worker per SDK, doing ten durable steps in the worker's own process.
+// restate is the peer: its server, and one worker per SDK that runs ten durable steps in its own process.
 type restate struct {
 	server         *process
-	takeUp         func(context.Context) // starts the server
+	restart        func(context.Context) // starts the server
 	contenders     []*contender          // the server with each of its workers
 	ingress, admin string
 	folder         string
@@ -40,7 +40,7 @@ func (b *bench) startRestate(ctx context.Context) *restate {
 	platform := runtime.GOOS + "-" + strings.Replace(runtime.GOARCH, "amd64", "x64", 1) // as npm names it
 	addrs, data := freeAddrs(ctx, 3), b.folder()
 	r.ingress, r.admin = addrs[0], addrs[1]
-	r.takeUp = func(ctx context.Context) {
+	r.restart = func(ctx context.Context) {
 		r.server = b.start("restate-server", []string{
 			"RESTATE_INGRESS__BIND_ADDRESS=" + r.ingress, "RESTATE_ADMIN__BIND_ADDRESS=" + r.admin, "RESTATE_BIND_ADDRESS=" + addrs[2],
 			"RESTATE_DISABLE_TELEMETRY=true", "RESTATE_LOG_FILTER=warn",
@@ -52,12 +52,12 @@ func (b *bench) startRestate(ctx context.Context) *restate {
 			return admin == nil && ingress == nil
 		})
 	}
-	r.takeUp(ctx)
+	r.restart(ctx)
 	b.startWorker(ctx, r, peerTS, "BenchTS", filepath.Join(modules, "node-"+platform, "bin", "node"), filepath.Join(r.folder, "worker.mjs"))
 	return r
 }
 
-// addGoWorker builds and starts the Go worker, a module of its own; a failure is reported, and the rest continues.
+// addGoWorker builds and starts the Go worker, which is a module of its own. It only logs a failure.
 func (b *bench) addGoWorker(ctx context.Context, r *restate) {
 	err := b.try(func() {
 		program := filepath.Join(b.work, "goworker")
@@ -69,7 +69,7 @@ func (b *bench) addGoWorker(ctx context.Context, r *restate) {
 	}
 }
 
-// startWorker starts a worker, waits until it listens, and tells the server of it.
+// startWorker starts a worker, waits until it listens, and registers it with the server.
 func (b *bench) startWorker(ctx context.Context, r *restate, name, service, program string, args ...string) {
 	addr := freeAddrs(ctx, 1)[0]
 	_, port, err := net.SplitHostPort(addr)
@@ -78,15 +78,16 @@ func (b *bench) startWorker(ctx context.Context, r *restate, name, service, prog
 	p.await(ctx, func(ctx context.Context) bool { return listening(ctx, addr) })
 	must(r.do(ctx, http.MethodPost, "http://"+r.admin+"/deployments", fmt.Sprintf(`{"uri": "http://%s"}`, addr)))
 	run := func(ctx context.Context) error {
-		said, err := r.do(ctx, http.MethodPost, "http://"+r.ingress+"/"+service+"/Run", `"hello"`)
-		if err == nil && strings.TrimSpace(said) != `"hello"` {
-			err = fmt.Errorf("%s answered %q", service, said)
+		output, err := r.do(ctx, http.MethodPost, "http://"+r.ingress+"/"+service+"/Run", `"hello"`)
+		if err == nil && strings.TrimSpace(output) != `"hello"` {
+			err = fmt.Errorf("%s answered %q", service, output)
 		}
 		return err
 	}
 	r.contenders = append(r.contenders, &contender{name: name, processes: []*process{r.server, p}, run: run})
 }
 
+// do makes an HTTP request and returns the response's body. Any status but 2xx is an error.
 func (r *restate) do(ctx context.Context, method, url, body string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
@@ -108,12 +109,12 @@ func (r *restate) do(ctx context.Context, method, url, body string) (string, err
 // send starts a run without waiting for it, and returns its id.
 func (r *restate) send(ctx context.Context, effects string, i int) string {
 	body := must(json.Marshal(map[string]any{"path": effects, "name": fmt.Sprintf("task-%d", i), "milliseconds": workTime.Milliseconds()}))
-	said := must(r.do(ctx, http.MethodPost, "http://"+r.ingress+"/BenchTS/Work/send", string(body)))
+	response := must(r.do(ctx, http.MethodPost, "http://"+r.ingress+"/BenchTS/Work/send", string(body)))
 	var sent struct {
 		InvocationID string `json:"invocationId"`
 	}
-	if err := json.Unmarshal([]byte(said), &sent); err != nil || sent.InvocationID == "" {
-		check(fmt.Errorf("the answer to a sent run is %q: %w", said, err))
+	if err := json.Unmarshal([]byte(response), &sent); err != nil || sent.InvocationID == "" {
+		check(fmt.Errorf("the answer to a sent run is %q: %w", response, err))
 	}
 	return sent.InvocationID
 }

@@ -9,9 +9,9 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
-// startup measures from exec to serving, with an empty journal and with one of many finished tasks, in turns.
+// startup measures the time from exec to serving, with an empty journal and with one of many finished tasks, in turns.
 func (b *bench) startup(ctx context.Context, d *document) {
-	n := b.few(100_000)
+	n := b.scaled(100_000)
 	full, empty := b.fullJournal(ctx, n), b.folder()
 	took := map[string][]float64{}
 	for range max(b.rounds, 3) {
@@ -26,7 +26,7 @@ func (b *bench) startup(ctx context.Context, d *document) {
 	})
 }
 
-// timeToServe starts the executor alone, since planner and pool need not be there.
+// timeToServe starts the executor and returns the time until it serves. Planner and pool need not run for that.
 func (b *bench) timeToServe(ctx context.Context, folder string) (ms float64) {
 	addrs := freeAddrs(ctx, 3)
 	b.scope(func() {

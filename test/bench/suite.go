@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// suite measures whole systems.
+// suite measures all of Pawl, in its layouts, and the peer.
 func (b *bench) suite(ctx context.Context, d *document) {
 	systems := b.systems(ctx, d)
 	b.inTurns(ctx, systems, b.levels)
@@ -25,7 +25,7 @@ func (b *bench) suite(ctx context.Context, d *document) {
 	b.targets(d, systems)
 }
 
-// systems starts the measured systems: Pawl's layouts, and then the peer's.
+// systems starts the measured systems: Pawl's layouts, and then the peer's workers.
 func (b *bench) systems(ctx context.Context, d *document) (all []*contender) {
 	for _, l := range layouts {
 		all = append(all, b.startPawl(ctx, l).contender(l.echo()))
@@ -60,7 +60,7 @@ func (b *bench) describeSuite(d *document, systems []*contender) {
 		func(s sample) float64 { return s.bytes }, func(s sample) float64 { return s.commits })
 }
 
-// levelTable has a column for each level and figure.
+// levelTable adds a table with a row for each system, and a column for each level and figure.
 func (b *bench) levelTable(d *document, systems []*contender, heads []string, figures ...func(sample) float64) {
 	head := []string{"system"}
 	for _, level := range b.levels {
@@ -79,7 +79,7 @@ func (b *bench) levelTable(d *document, systems []*contender, heads []string, fi
 	d.table(head, rows)
 }
 
-// processTable has a figure of each process, a row for each system and level.
+// processTable adds a table with a row for each system and level, which shows a figure of each process.
 func (b *bench) processTable(d *document, systems []*contender, of func(process string) func(sample) float64) {
 	var rows [][]string
 	for _, c := range systems {
@@ -95,16 +95,16 @@ func (b *bench) processTable(d *document, systems []*contender, of func(process 
 	d.table([]string{"system", "at", "sum", "of it", "tool", "caller"}, rows)
 }
 
-// targets compares the results with the targets of the design. The peer is the faster of its SDKs at each level.
+// targets compares the results with the targets of the design. At each level, the peer is the faster of its SDKs.
 func (b *bench) targets(d *document, systems []*contender) {
 	d.text("**Beside what the design asks for.** Restate is the faster of its SDKs at that level.")
 	var rows [][]string
 	add := func(what, value, target string, reached bool) {
-		said := map[bool]string{true: "yes", false: "no"}[reached]
+		verdict := map[bool]string{true: "yes", false: "no"}[reached]
 		if target == none {
-			said = none
+			verdict = none
 		}
-		rows = append(rows, []string{what, value, target, said})
+		rows = append(rows, []string{what, value, target, verdict})
 	}
 	four := systems[0]
 	for _, level := range b.levels {

@@ -14,14 +14,13 @@ import (
 	"pawl.dev/test/mcpserver"
 )
 
-// toolVariable makes this program be the MCP server that is called.
+// toolVariable is the environment variable that makes this program the MCP server of the measured tools.
 const toolVariable = "PAWL_BENCH_TOOL"
 
-// workTime is how long the tool `work` takes.
+// workTime is how long a call of the tools work and lookup takes.
 const workTime = 100 * time.Millisecond
 
-// serveTool serves the tools of package mcpserver, and `work` under two names: it takes its time and notes the call. It
-// may be called a hundred times at once.
+// serveTool serves the tools of package mcpserver and the tool work under two names, for up to 100 calls at once.
 func serveTool() error {
 	s := mcpserver.New()
 	for _, name := range []string{"work", "lookup"} {
@@ -33,6 +32,7 @@ func serveTool() error {
 	return stdio.Listen(context.Background(), os.Stdin, os.Stdout)
 }
 
+// work appends a line to a file and takes workTime.
 func work(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	// The line stands for the side effect: once begun, it happens, even if the caller disconnects.
 	f, err := os.OpenFile(req.GetString("path", ""), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
@@ -47,7 +47,7 @@ func work(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, erro
 	return mcp.NewToolResultText("worked"), nil
 }
 
-// stdioTool is this program as an MCP server. `work` has an effect that no person needs to approve, `lookup` has none.
+// stdioTool configures this program as an MCP server. work counts as writing but needs no approval; lookup counts as reading.
 func stdioTool() map[string]any {
 	policy := func(effect, risk string) map[string]string { return map[string]string{"effect": effect, "risk": risk} }
 	return map[string]any{"command": must(os.Executable()), "env": map[string]string{toolVariable: "1"}, "tools": map[string]any{

@@ -1,6 +1,6 @@
-// Command inprocess is Pawl in one process with a tool that is a Go function of that process: it returns its argument. It
-// shows how a program embeds Pawl, and package bench measures with it the cost of a task whose tool costs next to
-// nothing. It serves gRPC on loopback, to everyone on the machine.
+// Command inprocess is Pawl in one process, with a tool that is a Go function of that process and returns its argument. It
+// shows how a program embeds Pawl. Command bench uses it to measure a task whose tool costs next to nothing. It serves
+// gRPC on loopback, to everyone on the machine.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"pawl.dev/services/serve"
 )
 
-// name is the name of the program, and the MCP server id of its tool.
+// name is the name of the program, and the id of the MCP server with its tool.
 const name = "inprocess"
 
 // settings are the flags.
@@ -48,11 +48,11 @@ func run(ctx context.Context, s settings) error {
 	return pawl.Run(ctx)
 }
 
-// builtins are the tools of this process: one.
+// builtins returns the tool of this process.
 func builtins() map[string]mcppool.Builtin {
 	return map[string]mcppool.Builtin{name: {Tools: []mcppool.Func{{
-		Name: "echo", Description: "Gives the text back.", ReadOnly: true, Call: echo,
-		Input: json.RawMessage(`{"type":"object","properties":{"text":{"type":"string","description":"What to give back."}},"required":["text"]}`),
+		Name: "echo", Description: "Returns the text.", ReadOnly: true, Call: echo,
+		Input: json.RawMessage(`{"type":"object","properties":{"text":{"type":"string","description":"The text to return."}},"required":["text"]}`),
 	}}}}
 }
 

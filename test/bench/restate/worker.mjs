@@ -1,5 +1,5 @@
-// The peer's worker in TypeScript's SDK: ten durable steps, each giving the text back; and ten that take their time and
-// write a line to a file, so that one sees what ran.
+// The peer's worker in its TypeScript SDK. Run has ten durable steps, each of which returns the text. Work has ten that take
+// their time and append a line to a file, which shows what ran.
 import { appendFile } from "node:fs/promises";
 import { setTimeout } from "node:timers/promises";
 import * as restate from "@restatedev/restate-sdk";
@@ -10,12 +10,12 @@ const bench = restate.service({
   name: "BenchTS",
   handlers: {
     Run: async (ctx, text) => {
-      let said = text;
+      let output = text;
       for (let i = 0; i < steps; i++) {
-        const now = said;
-        said = await ctx.run(`echo-${i}`, () => now);
+        const input = output;
+        output = await ctx.run(`echo-${i}`, () => input);
       }
-      return said;
+      return output;
     },
     Work: async (ctx, { path, name, milliseconds }) => {
       for (let i = 0; i < steps; i++) {

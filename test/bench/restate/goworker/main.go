@@ -1,5 +1,5 @@
-// Command goworker is the peer's worker in its Go SDK: ten durable steps, each giving the text back. It is a module of its
-// own, outside the workspace, so that nothing of Pawl depends on the peer.
+// Command goworker is the peer's worker in its Go SDK: ten durable steps, each of which returns the text. It is a module of
+// its own, outside the workspace, so that nothing of Pawl depends on the peer.
 package main
 
 import (
@@ -18,14 +18,14 @@ const steps = 10
 // BenchGo is the service; the ingress knows it by this name.
 type BenchGo struct{}
 
-// Run is its handler.
+// Run is the handler of the service.
 func (BenchGo) Run(ctx restate.Context, text string) (string, error) {
 	for i := range steps {
-		said, err := restate.Run(ctx, func(restate.RunContext) (string, error) { return text, nil }, restate.WithName(fmt.Sprintf("echo-%d", i)))
+		output, err := restate.Run(ctx, func(restate.RunContext) (string, error) { return text, nil }, restate.WithName(fmt.Sprintf("echo-%d", i)))
 		if err != nil {
 			return "", err
 		}
-		text = said
+		text = output
 	}
 	return text, nil
 }
