@@ -13,11 +13,11 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// question is a question of a call. answer is set and given is closed when it is answered.
+// question is a question of a call. answer is set and answered is closed when an answer arrives.
 type question struct {
-	in     *mcppoolv1.CallInputRequired
-	answer *mcppoolv1.CallAnswer
-	given  chan struct{}
+	in       *mcppoolv1.CallInputRequired
+	answer   *mcppoolv1.CallAnswer
+	answered chan struct{}
 }
 
 type callKey struct{}
@@ -30,7 +30,7 @@ func (p *Pool) Ask(ctx context.Context, send func(*mcppoolv1.CallToolResponse) e
 	}
 	asked := make([]*question, 0, len(questions))
 	for _, in := range questions {
-		asked = append(asked, &question{in: in, given: make(chan struct{})})
+		asked = append(asked, &question{in: in, answered: make(chan struct{})})
 	}
 	p.mu.Lock()
 	c.asked = append(c.asked, asked...)
@@ -45,7 +45,7 @@ func (p *Pool) Ask(ctx context.Context, send func(*mcppoolv1.CallToolResponse) e
 	var answers []*mcppoolv1.CallAnswer
 	for _, q := range asked {
 		select {
-		case <-q.given:
+		case <-q.answered:
 			answers = append(answers, q.answer)
 		case <-ctx.Done():
 			if lost := p.lostServer(); lost != nil {
@@ -112,7 +112,7 @@ func (p *Pool) AnswerCall(_ context.Context, req *mcppoolv1.AnswerCallRequest) (
 		case q.in.GetInputId() != req.GetAnswer().GetInputId():
 		case q.answer == nil:
 			q.answer = req.GetAnswer()
-			close(q.given)
+			close(q.answered)
 			return &mcppoolv1.AnswerCallResponse{}, nil
 		case proto.Equal(q.answer, req.GetAnswer()):
 			return &mcppoolv1.AnswerCallResponse{}, nil
@@ -126,7 +126,7 @@ func (p *Pool) AnswerCall(_ context.Context, req *mcppoolv1.AnswerCallRequest) (
 // Answers returns the answers so far.
 func (p *Pool) Answers() []*mcppoolv1.AnswerCallRequest { return locked(&p.mu, &p.answers) }
 
-// Stopped returns the calls that were sent to stop.
+// Stopped returns the calls that were told to stop.
 func (p *Pool) Stopped() []string { return locked(&p.mu, &p.stopped) }
 
 // LoseServer ends all calls that have asked questions, as if their server had died and the pool had not.
