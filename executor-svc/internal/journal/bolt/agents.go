@@ -19,21 +19,21 @@ func (s *Store) PutAgent(ctx context.Context, user, id string, a *storagev1.Agen
 		return invalid("agent", err)
 	}
 	k := agentKey(user, id)
-	return s.c.do(func(b *table, _ *operation) (rejection, err error) {
+	return s.c.do(func(t *table, _ *operation) (rejection, err error) {
 		switch {
-		case ifRev == 0 && b.Get(k) != nil:
+		case ifRev == 0 && t.Get(k) != nil:
 			return journal.ErrExists, nil
 		case ifRev != 0:
-			if rejection := checkRev(b, k, ifRev); rejection != nil {
+			if rejection := checkRev(t, k, ifRev); rejection != nil {
 				return rejection, nil
 			}
 		}
-		return nil, put(b, k, value)
+		return nil, put(t, k, value)
 	})
 }
 
-func checkRev(b *table, key []byte, want uint64) error {
-	a, err := readAgent(key, b.Get(key))
+func checkRev(t *table, key []byte, want uint64) error {
+	a, err := readAgent(key, t.Get(key))
 	if err != nil {
 		return err
 	}
@@ -60,9 +60,9 @@ func readAgent(key, stored []byte) (*storagev1.Agent, error) {
 
 // Agent implements journal.Agents.
 func (s *Store) Agent(_ context.Context, user, id string) (a *storagev1.Agent, err error) {
-	err = s.file.view(func(b *table) error {
+	err = s.file.view(func(t *table) error {
 		k := agentKey(user, id)
-		a, err = readAgent(k, b.Get(k))
+		a, err = readAgent(k, t.Get(k))
 		return err
 	})
 	return a, err
@@ -72,8 +72,8 @@ func (s *Store) Agent(_ context.Context, user, id string) (a *storagev1.Agent, e
 func (s *Store) ListAgents(_ context.Context, user, after string, limit int) ([]journal.AgentEntry, error) {
 	var all []journal.AgentEntry
 	prefix := userPrefix(kindAgent, user)
-	err := s.file.view(func(b *table) error {
-		for c := b.ascend(agentKey(user, after)); len(all) < limit && c.next() && hasPrefix(c.key, prefix); {
+	err := s.file.view(func(t *table) error {
+		for c := t.ascend(agentKey(user, after)); len(all) < limit && c.next() && hasPrefix(c.key, prefix); {
 			id := string(c.key[len(prefix):])
 			if id <= after {
 				continue
@@ -95,15 +95,15 @@ func (s *Store) DeleteAgent(ctx context.Context, user, id string, ifRev uint64) 
 		return err
 	}
 	k := agentKey(user, id)
-	return s.c.do(func(b *table, _ *operation) (rejection, err error) {
-		if b.Get(k) == nil {
+	return s.c.do(func(t *table, _ *operation) (rejection, err error) {
+		if t.Get(k) == nil {
 			return journal.ErrNotFound, nil
 		}
 		if ifRev != 0 {
-			if rejection := checkRev(b, k, ifRev); rejection != nil {
+			if rejection := checkRev(t, k, ifRev); rejection != nil {
 				return rejection, nil
 			}
 		}
-		return nil, b.Delete(k)
+		return nil, t.Delete(k)
 	})
 }

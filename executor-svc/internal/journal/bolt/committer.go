@@ -12,7 +12,7 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// maxBatch bounds how many changes share one fsync, so that a batch does not grow without end under load.
+// maxBatch bounds how many changes share one fsync, so that a batch does not grow without bound under load.
 const maxBatch = 1024
 
 // operation is a change of the journal, from its submission until it is answered.
@@ -40,9 +40,9 @@ var (
 // is written at once. Otherwise it waits for the next batch, whose changes share one fsync; the goroutine of the batch's first
 // change writes it.
 type committer struct {
-	file *file
-	due  *due
-	free sync.Pool // of operations
+	file       *file
+	due        *due
+	operations sync.Pool // of *operation, for reuse
 
 	// batch and lastSize belong to the goroutine that leads. Answered changes are nil in batch.
 	batch    []*operation
@@ -59,14 +59,14 @@ type committer struct {
 
 func newCommitter(f *file, d *due) *committer {
 	c := &committer{file: f, due: d, idle: make(chan struct{})}
-	c.free.New = func() any { return &operation{answer: make(chan error, 1)} }
+	c.operations.New = func() any { return &operation{answer: make(chan error, 1)} }
 	return c
 }
 
 // do makes a change and returns once it is durable or rejected. It takes no context, because its caller has to know whether the
 // change is stored.
 func (c *committer) do(run func(t *table, o *operation) (rejection, err error)) error {
-	o := c.free.Get().(*operation)
+	o := c.operations.Get().(*operation)
 	o.run = run
 	lead, err := c.join(o)
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *committer) do(run func(t *table, o *operation) (rejection, err error)) 
 		err = <-o.answer
 	}
 	o.run = nil
-	c.free.Put(o)
+	c.operations.Put(o)
 	return err
 }
 

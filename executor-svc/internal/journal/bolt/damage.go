@@ -27,8 +27,8 @@ func faultsAsErrors(what string, read func() error) (err error) {
 }
 
 // get returns the value of a key after checking its checksum; nil if there is none.
-func get(b *table, key []byte) ([]byte, error) {
-	stored := b.Get(key)
+func get(t *table, key []byte) ([]byte, error) {
+	stored := t.Get(key)
 	if stored == nil {
 		return nil, nil
 	}

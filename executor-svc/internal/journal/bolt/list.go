@@ -13,7 +13,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// scanAtOnce bounds how many entries of a long index one transaction reads, because the file cannot grow while one is open.
+// scanAtOnce bounds how many entries of a long index one read transaction visits, because the file cannot grow while it is open.
 const scanAtOnce = 2000
 
 // List implements journal.Tasks.
