@@ -71,8 +71,8 @@ func (s *contextStore) find(user, name string) *kept {
 	return element.Value.(*kept)
 }
 
-// keep keeps a whole context and returns its name, "" if it is not kept. It takes the place of the context that it was made from, base, if that is
-// kept: a task is asked about as it is now.
+// keep keeps a whole context and returns its name, "" if it is not kept. It replaces base, the context that it was made from, if that
+// is kept, because later requests continue the newest context.
 func (s *contextStore) keep(user, base string, whole *plannerv1.TaskContext) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"pawl.dev/planner-svc/internal/plan"
 )
 
-// forward asks the planner of the request's task, which must be a P: what is asked may need a language model.
+// forward passes a request to the planner of its task. The planner must be a P, because some requests need a language model.
 func forward[P plan.Planner, Req taskRequest, Resp any](ctx context.Context, s *server, req Req, ask func(P, context.Context, Req) (Resp, error)) (Resp, error) {
 	var none Resp
 	chosen, _, err := s.prepare(ctx, req)
@@ -131,7 +131,7 @@ func (s *server) plan(ctx context.Context, req *plannerv1.PlanStepsRequest, emit
 	}
 	switch {
 	case res.Answer != nil:
-		s.contexts.forget(user, base) // nothing is asked about a task after its answer
+		s.contexts.forget(user, base) // a task sends nothing after its answer
 		return res, nil
 	case res.GetMemory() != nil:
 		s.contexts.forget(user, base)
@@ -153,7 +153,7 @@ func (s *server) GenerateAnswer(req *plannerv1.GenerateAnswerRequest, stream grp
 	if err != nil {
 		return err
 	}
-	s.contexts.forget(user, base) // nothing is asked about a task after its answer
+	s.contexts.forget(user, base) // a task sends nothing after its answer
 	return stream.Send(last)
 }
 

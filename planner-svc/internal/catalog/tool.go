@@ -1,4 +1,4 @@
-// Package catalog looks at the tools that a task may use: their schemas, properties and risk floors. It knows nothing of goals and calls nothing.
+// Package catalog describes the tools that a task may use: their schemas, properties and risk floors. It knows no goals and calls nothing.
 package catalog
 
 import (
@@ -42,7 +42,7 @@ func Find(tools []*commonv1.Tool, id string) *commonv1.Tool {
 	return nil
 }
 
-// CallOf returns the tool that a request is about, and its input, which is empty if there is none. Both were checked when the request came.
+// CallOf returns the tool of a request, and its input, which is empty if there is none. The API has checked both.
 func CallOf(req interface {
 	GetContext() *plannerv1.TaskContext
 	GetToolId() string
@@ -109,11 +109,11 @@ func (t *Tool) Missing(input *strictjson.Object) []string {
 // Reads reports whether the tool changes nothing.
 func (t *Tool) Reads() bool { return t.GetEffect() == commonv1.Effect_EFFECT_READ }
 
-// Floor returns the lowest risk of a call: the pool's word, and never less than the effect demands.
+// Floor returns the lowest risk of a call: the pool's floor if it gives one, else that of the tool's effect.
 func (t *Tool) Floor() commonv1.RiskLevel {
 	switch {
 	case t.GetRiskFloor() != commonv1.RiskLevel_RISK_LEVEL_UNSPECIFIED:
-		return t.GetRiskFloor() // the operator's word may lower it, too
+		return t.GetRiskFloor() // an operator may set it below the effect's
 	case t.Reads():
 		return commonv1.RiskLevel_RISK_LEVEL_LOW
 	case t.GetEffect() == commonv1.Effect_EFFECT_DESTRUCTIVE:

@@ -40,8 +40,8 @@ func (a *answer) addText(text string) error {
 	return a.emit(Delta{Text: text})
 }
 
-// addCall adds a piece of the tool call at the provider's index. A new index begins a call, and so does a new id, since some servers send
-// the same index for all calls. A call without an id gets one: results refer to it.
+// addCall adds a piece of the tool call at the provider's index. A new index begins a call, and so does a new id, because some servers send
+// the same index for all calls. A call without an id gets one, to which its result refers.
 func (a *answer) addCall(at int, id, name, arguments string) error {
 	if a.byTool {
 		return a.addText(arguments)
@@ -158,6 +158,6 @@ func readEvents(r io.Reader, contentType string, alive func(), handle func(data 
 func notEvents(contentType string, first []byte, rest *bufio.Reader) error {
 	more, _ := rest.Peek(rest.Buffered())
 	e := errorf(Broken, "%.60s came instead of a stream of events: %#.120q", cmp.Or(contentType, "something of no type"), bytes.TrimSpace(bytes.Join([][]byte{first, more}, []byte(" "))))
-	e.Advice = "what answers there is no such model, or does not stream; an operator has to check `baseUrl` (mostly it ends with /v1)"
+	e.Advice = "the server there has no such model or does not stream; an operator has to check `baseUrl` (it usually ends with /v1)"
 	return e
 }

@@ -100,7 +100,7 @@ func New(c Config) *Client {
 	return &Client{Config: c, format: f, slots: make(chan struct{}, c.AtOnce)}
 }
 
-// NewHTTPClient makes the client that all models of a planner share. It follows no redirect, which would carry keys elsewhere.
+// NewHTTPClient makes the client that all models of a planner share. It does not follow redirects, which would send keys to other servers.
 func NewHTTPClient() *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is what net/http sets
 	transport.MaxIdleConnsPerHost = 16
@@ -110,8 +110,8 @@ func NewHTTPClient() *http.Client {
 // Info implements Model.
 func (c *Client) Info() Info { return c.Config.Info }
 
-// Generate implements Model. A request that failed temporarily before a piece of its answer was passed on is repeated, then made to the
-// fallback; this is the only place that does so. Errors are *errs.Error and name the model.
+// Generate implements Model. A request that failed temporarily before onDelta was called is repeated, then sent to the fallback; no other code
+// repeats requests. Errors are *errs.Error and name the model.
 func (c *Client) Generate(ctx context.Context, r *Request, onDelta func(Delta) error) (*Reply, error) {
 	leave, err := c.Admit(ctx, r)
 	if err != nil {
@@ -144,7 +144,7 @@ func (c *Client) Generate(ctx context.Context, r *Request, onDelta func(Delta) e
 
 // pause is how long to wait before the next try, if the provider did not ask for another time.
 func pause(try int, asked time.Duration) time.Duration {
-	spread := 1 - rand.Float64()/4 //nolint:gosec // no secret: clients that failed together should not come back together
+	spread := 1 - rand.Float64()/4 //nolint:gosec // no secret: clients that failed together should not retry together
 	return cmp.Or(asked, time.Duration(spread*float64(min(firstPause<<try, longestPause))))
 }
 

@@ -47,7 +47,7 @@ func errorf(class Class, format string, args ...any) *Error {
 }
 
 var (
-	errRedirect = errorf(NotFound, "it redirects elsewhere; set `baseUrl` to where it leads, if that is right")
+	errRedirect = errorf(NotFound, "it redirects elsewhere; set `baseUrl` to the new address if that is right")
 	errTooMuch  = errorf(Broken, "its answer is longer than any answer may be")
 	errSilence  = errorf(Unavailable, "it fell silent in the middle of its answer")
 	errCutOff   = errorf(Broken, "the answer broke off before its end")
@@ -104,8 +104,8 @@ func (e *Error) Public(name string) *errs.Error {
 }
 
 // providerError reads and classifies an error that a provider sent, in the forms in use: {"error": {"type", "code", "message"}}, the inner
-// object alone, or a text in place of either. Anything else becomes no message, since it is mostly a web page. status is HTTP's, and 0 in the
-// middle of a stream, which has no such header.
+// object alone, or a text in place of either. Anything else, mostly a web page, is left out of the message. status is the HTTP status, 0 in
+// the middle of a stream.
 func providerError(body []byte, status int, header http.Header) *Error {
 	var outer struct {
 		Error json.RawMessage `json:"error"`
@@ -122,12 +122,12 @@ func providerError(body []byte, status int, header http.Header) *Error {
 	}
 	kind, _ := inner.Type.(string)
 	code, _ := inner.Code.(string)
-	said := cmp.Or(strings.TrimSpace(inner.Message), strings.TrimSpace(kind+" "+code), http.StatusText(status))
+	text := cmp.Or(strings.TrimSpace(inner.Message), strings.TrimSpace(kind+" "+code), http.StatusText(status))
 	where := "in the middle of the answer"
 	if status != 0 {
 		where = fmt.Sprintf("HTTP %d", status)
 	}
-	e := errorf(classOf(strings.ToLower(code+" "+kind), strings.ToLower(inner.Message), status), "%s: %.500s", where, said)
+	e := errorf(classOf(strings.ToLower(code+" "+kind), strings.ToLower(inner.Message), status), "%s: %.500s", where, text)
 	if seconds, err := strconv.ParseFloat(header.Get("Retry-After"), 64); err == nil && seconds > 0 {
 		e.RetryAfter = time.Duration(min(seconds, time.Hour.Seconds()) * float64(time.Second))
 	}

@@ -61,7 +61,7 @@ type Request struct {
 	Temperature *float64 // nil for the provider's default
 	Stop        []string // texts that end the reply
 	MaxRequests uint32   // to providers, repetitions and fallbacks included; 0 for no limit
-	MaxPrice    *Price   // of a fallback, since the cost was reserved at this price; nil for no limit
+	MaxPrice    *Price   // of a fallback, because the cost was reserved at this price; nil for no limit
 
 	// CacheKey names requests that repeat the tools and the system text, such as a task's, so that the provider can cache them.
 	CacheKey string
@@ -71,16 +71,16 @@ type Request struct {
 
 // UserText returns a user's message of one text.
 func UserText(text string) *plannerv1.ModelMessage {
-	return Said(plannerv1.ModelRole_MODEL_ROLE_USER, &plannerv1.ModelPart{Part: &plannerv1.ModelPart_Text{Text: text}})
+	return Message(plannerv1.ModelRole_MODEL_ROLE_USER, &plannerv1.ModelPart{Part: &plannerv1.ModelPart_Text{Text: text}})
 }
 
 // AssistantText returns an assistant's message of one text.
 func AssistantText(text string) *plannerv1.ModelMessage {
-	return Said(plannerv1.ModelRole_MODEL_ROLE_ASSISTANT, &plannerv1.ModelPart{Part: &plannerv1.ModelPart_Text{Text: text}})
+	return Message(plannerv1.ModelRole_MODEL_ROLE_ASSISTANT, &plannerv1.ModelPart{Part: &plannerv1.ModelPart_Text{Text: text}})
 }
 
-// Said returns a message.
-func Said(role plannerv1.ModelRole, parts ...*plannerv1.ModelPart) *plannerv1.ModelMessage {
+// Message returns a message of a role.
+func Message(role plannerv1.ModelRole, parts ...*plannerv1.ModelPart) *plannerv1.ModelMessage {
 	return &plannerv1.ModelMessage{Role: role, Parts: parts}
 }
 
@@ -94,7 +94,7 @@ func Result(r *plannerv1.ModelToolResult) *plannerv1.ModelPart {
 	return &plannerv1.ModelPart{Part: &plannerv1.ModelPart_ToolResult{ToolResult: r}}
 }
 
-// Output is the form of a structured reply.
+// Output describes a structured reply.
 type Output struct {
 	Name   string // matches ^[A-Za-z0-9_-]{1,64}$
 	Schema string // JSON Schema of an object
@@ -118,7 +118,7 @@ type Reply struct {
 
 // Message returns the reply as the assistant's message of the following request.
 func (r *Reply) Message() *plannerv1.ModelMessage {
-	m := Said(plannerv1.ModelRole_MODEL_ROLE_ASSISTANT)
+	m := Message(plannerv1.ModelRole_MODEL_ROLE_ASSISTANT)
 	if r.Text != "" {
 		m = AssistantText(r.Text)
 	}

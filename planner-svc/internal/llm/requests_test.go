@@ -32,11 +32,11 @@ func conversation() *llm.Request {
 	return &llm.Request{
 		System: "Be brief.",
 		Messages: []*plannerv1.ModelMessage{
-			llm.Said(user, text("Compare a and b"), image("image/png", "png")),
-			llm.Said(plannerv1.ModelRole_MODEL_ROLE_ASSISTANT, text("I read both."), llm.Call(calls("1", "read", `{"path":"a"}`)[0]), llm.Call(calls("2", "read", `{"path":`)[0])),
-			llm.Said(user, text("Go on"), llm.Result(&plannerv1.ModelToolResult{CallId: "1", Text: "A & <B>"}),
+			llm.Message(user, text("Compare a and b"), image("image/png", "png")),
+			llm.Message(plannerv1.ModelRole_MODEL_ROLE_ASSISTANT, text("I read both."), llm.Call(calls("1", "read", `{"path":"a"}`)[0]), llm.Call(calls("2", "read", `{"path":`)[0])),
+			llm.Message(user, text("Go on"), llm.Result(&plannerv1.ModelToolResult{CallId: "1", Text: "A & <B>"}),
 				llm.Result(&plannerv1.ModelToolResult{CallId: "2", Text: "no such file", IsError: true})),
-			llm.Said(user, text("and be quick"), text(" ")),
+			llm.Message(user, text("and be quick"), text(" ")),
 		},
 		CacheHere: []int{0, 1, 2, 3},
 		Tools: []*plannerv1.ModelTool{
@@ -141,7 +141,7 @@ func TestImpossibleRequests(t *testing.T) {
 	picture := image("image/tiff", "x")
 	sound := &plannerv1.ModelPart{Part: &plannerv1.ModelPart_Audio{Audio: &plannerv1.ModelMedia{MimeType: "audio/flac", Data: []byte("x")}}}
 	of := func(role plannerv1.ModelRole, p *plannerv1.ModelPart) *llm.Request {
-		return &llm.Request{Messages: []*plannerv1.ModelMessage{llm.Said(role, p)}}
+		return &llm.Request{Messages: []*plannerv1.ModelMessage{llm.Message(role, p)}}
 	}
 	both := structured()
 	both.Tools = conversation().Tools

@@ -99,7 +99,7 @@ func rewrite(raw string, depth int, change func(o *strictjson.Object, depth int)
 	return o.String(), all
 }
 
-// addItems gives an array its items: OpenAI rejects one without.
+// addItems adds `items` to an array without them, which OpenAI rejects.
 func addItems(o *strictjson.Object, _ int) bool {
 	if kind, _ := o.Get("type"); kind == `"array"` && !o.Has("items") {
 		o.Set("items", "{}")

@@ -65,13 +65,13 @@ func (e *entry) check() error {
 	case !nameForm.MatchString(e.Name):
 		return errors.New("`name` must be of letters, digits and ._:/-, 100 at most")
 	case !slices.Contains([]string{llm.ProviderOpenAI, llm.ProviderAnthropic, llm.ProviderOllama}, e.Provider):
-		return fmt.Errorf("`provider` must be openai (and whatever is compatible, with `baseUrl`), anthropic or ollama, not %q", e.Provider)
+		return fmt.Errorf("`provider` must be openai (also for compatible servers, with `baseUrl`), anthropic or ollama, not %q", e.Provider)
 	case e.Model == "":
-		return errors.New("`model` is missing: the provider's name of it")
+		return errors.New("`model` is missing: the provider's name of the model")
 	case e.Key == "" && e.BaseURL == "" && e.Provider != llm.ProviderOllama:
 		return errors.New("`key` is missing: env:NAME or file:PATH")
 	case e.Organization != "" && e.Provider != llm.ProviderOpenAI:
-		return errors.New("`organization` is known to the provider openai alone")
+		return errors.New("only the provider openai has an `organization`")
 	case e.Price != (price{}) && (e.Price.Input == nil || e.Price.Output == nil):
 		return errors.New("`price` needs `input` and `output`: US dollars for a million tokens")
 	case e.ContextWindow > 0 && e.ContextWindow <= e.MaxTokens:
@@ -83,16 +83,16 @@ func (e *entry) check() error {
 func (e *entry) checkAddress() error {
 	address, err := url.Parse(e.BaseURL)
 	switch kind, _ := reference(e.Key); {
-	case e.Key != "" && kind == "": // it is not repeated, since it may be the key itself
-		return errors.New("`key` must be a reference, env:NAME or file:PATH; a key itself does not belong into this file")
+	case e.Key != "" && kind == "": // the value may be the key itself, so the message leaves it out
+		return errors.New("`key` must be a reference, env:NAME or file:PATH; a key itself does not belong in this file")
 	case e.BaseURL != "" && (err != nil || address.Host == "" || address.Scheme != "http" && address.Scheme != "https"):
-		return errors.New("`baseUrl` is no http or https address")
+		return errors.New("`baseUrl` must be an http or https address")
 	case address.User != nil || address.RawQuery != "" || address.Fragment != "":
 		return errors.New("`baseUrl` may have no user, query or fragment; a key goes into `key`, as env:NAME or file:PATH")
 	}
 	for name, value := range e.Headers {
 		if !headerForm.MatchString(name) || strings.ContainsAny(value, "\r\n") || slices.Contains(ownHeaders, http.CanonicalHeaderKey(name)) {
-			return fmt.Errorf("`headers`: %.100q is no name of a header, or one that cannot be set, or its value has more than one line", name)
+			return fmt.Errorf("`headers`: %.100q is not a header name, or cannot be set, or its value has more than one line", name)
 		}
 	}
 	return nil

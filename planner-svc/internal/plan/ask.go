@@ -13,9 +13,8 @@ import (
 	"pawl.dev/planner-svc/internal/prompt"
 )
 
-// askUntilValid calls the model until accept returns no messages, at most s.tries attempts. The messages are a reply that is not the final
-// one and the answer to it; they are appended to the next request. Without a problem, the reply is not a failed attempt. After the last attempt it
-// fails with the problem and the last reply.
+// askUntilValid calls the model until accept returns no messages. Otherwise the messages, which are the reply and the answer to it, are appended
+// to the next request. A reply with a problem is a failed attempt; after s.tries of them the error holds the problem and the last reply.
 func (s *session) askUntilValid(ctx context.Context, r *llm.Request, onDelta func(llm.Delta) error,
 	accept func(*llm.Reply) (more []*plannerv1.ModelMessage, problem error),
 ) error {
@@ -39,7 +38,7 @@ func (s *session) askUntilValid(ctx context.Context, r *llm.Request, onDelta fun
 	}
 }
 
-// ask asks for a JSON answer of a schema and decodes it. accept makes the result of it, or finds what a schema cannot.
+// ask asks for a JSON answer of a schema and decodes it. accept turns the answer into the result, or returns a problem that no schema expresses.
 func ask[T, R any](ctx context.Context, s *session, r *llm.Request, output llm.Output, accept func(*T) (R, error)) (result R, err error) {
 	compiled, err := s.expect(r, output)
 	if err != nil {
@@ -72,14 +71,14 @@ func (s *session) expect(r *llm.Request, output llm.Output) (*schema.Schema, err
 	return schema.Compile(output.Schema)
 }
 
-// correctJSON answers a reply that is not the JSON that was asked for.
+// correctJSON returns a reply that is not the requested JSON, and the answer to it.
 func (s *session) correctJSON(reply *llm.Reply, problem error) []*plannerv1.ModelMessage {
-	said := cmp.Or(strings.TrimSpace(reply.Text), "{}")
-	return []*plannerv1.ModelMessage{llm.AssistantText(said), llm.UserText(prompt.Render("correction", s.tc, problem.Error()))}
+	text := cmp.Or(strings.TrimSpace(reply.Text), "{}")
+	return []*plannerv1.ModelMessage{llm.AssistantText(text), llm.UserText(prompt.Render("correction", s.tc, problem.Error()))}
 }
 
-// Generate answers a request within what a context leaves, and writes the reply's text to emit. With a schema, that is JSON that fits it. An error
-// carries what the calls cost.
+// Generate answers a request within the limits of budget, and writes the reply's text to emit. With a schema, the text is JSON that fits it. An
+// error carries the usage of the calls.
 func (m *Model) Generate(ctx context.Context, budget *plannerv1.TaskContext, r *llm.Request, outputSchema string, emit func(string) error) (*llm.Reply, error) {
 	s := m.session(budget)
 	if outputSchema == "" {

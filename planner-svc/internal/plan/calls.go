@@ -24,7 +24,7 @@ import (
 	"pawl.dev/planner-svc/internal/risk"
 )
 
-// maxSteps is how many calls of one turn become steps; the model plans those behind again.
+// maxSteps is how many calls of one turn become steps; the model has to make later ones again.
 const maxSteps = 16
 
 // text returns a member of the call's input as text, "" if there is none.
@@ -49,15 +49,15 @@ func (c *conversation) readCall(rc *plannerv1.ModelToolCall, t *turn) call {
 		return raw
 	}
 	why, risk := strictjson.Content(take("pawl_why")), strictjson.Content(take("pawl_risk"))
-	var said taskSaid
-	if json.Unmarshal([]byte(take("pawl_task")), &said) == nil && t.task.Name == "" {
-		t.task = said
+	var task taskRating
+	if json.Unmarshal([]byte(take("pawl_task")), &task) == nil && t.task.Name == "" {
+		t.task = task
 	}
 	return call{Tool: rc.GetName(), Why: why, Risk: risk, Input: json.RawMessage(doc.String())}
 }
 
-// interpret makes steps of calls, or the answer, and returns what is wrong with the calls. A finish that comes first ends the task; behind calls it
-// is dropped, since it cannot know their results.
+// interpret turns calls into steps or into the answer, and returns the problems of the calls. A finish that comes first ends the task; after other
+// calls it is dropped, because it cannot know their results.
 func (c *conversation) interpret(t *turn, calls []call) error {
 	if first := &calls[0]; first.Tool == finish && first.problem == nil {
 		t.answer, t.goal = cmp.Or(strings.TrimSpace(first.text("answer")), t.text), plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
@@ -105,15 +105,15 @@ func (c *conversation) plannedStep(one *call, next uint64, i int) (*plannerv1.Pl
 	if open {
 		why = jsonref.Escape(why)
 	}
-	l, said := prompt.LangOf(c.tc), risk.Parse(one.Risk)
+	l, rated := prompt.LangOf(c.tc), risk.Parse(one.Risk)
 	return &plannerv1.PlannedStep{ToolId: t.GetId(), Description: why, InputJson: in.String(), Missing: tool.Missing(in), Unresolved: open,
-		Risk: risk.Raise(risk.Assess(l, tool, in), said, l.Say("The model rates this call %s.", "模型将此调用评为 %s。", risk.Name(said)))}, nil
+		Risk: risk.Raise(risk.Assess(l, tool, in), rated, l.Say("The model rates this call %s.", "模型将此调用评为 %s。", risk.Name(rated)))}, nil
 }
 
 // maxWhy bounds a step's description, in characters.
 const maxWhy = 200
 
-// unknownTool says which tools may be meant by a name, and shows them to the model.
+// unknownTool returns the error for a name that no tool has. It names the nearest tools and adds them to the prompt.
 func (c *conversation) unknownTool(name string) error {
 	near := similar.Names(name, append(slices.Sorted(maps.Keys(c.tools.byAlias)), finish, readOutput))
 	for _, alias := range near {
@@ -130,7 +130,7 @@ func (c *conversation) unknownTool(name string) error {
 	return fmt.Errorf("there is no tool %q; the nearest are %s", name, strings.Join(near[:min(len(near), 5)], ", "))
 }
 
-// references finds what the prompt describes as references. Other texts with `${` are meant as they stand.
+// references matches references as the prompt describes them. Other texts with `${` are taken literally.
 var references = regexp.MustCompile(`\$\{(step-\d+|goal)[.}]`)
 
 // resolve puts the outputs of finished steps into an input. References to the calls before it in the same turn are left open.
@@ -178,8 +178,8 @@ func NextOrdinal(history []*plannerv1.HistoryEntry) (uint64, bool) {
 // readOverhead bounds the bytes of a result of read_output beside the text that was read.
 const readOverhead = 200
 
-// readOutputStep checks a call that reads on in an earlier output; the executor serves it. It returns no more than the prompt shows of a
-// result: otherwise its end, which says where to read on, would be cut.
+// readOutputStep checks a call of read_output, which the executor serves. The step returns no more bytes than the prompt shows of a result;
+// otherwise the end of its output, which names the next offset, would be cut.
 func (c *conversation) readOutputStep(one *call) (*plannerv1.PlannedStep, error) {
 	id := one.text("step")
 	offset, err := strconv.Atoi(one.text("offset"))

@@ -60,7 +60,7 @@ func (s *session) converse(ctx context.Context) (*conversation, error) {
 		case most > minOutput:
 			most = max(most/2, minOutput)
 		default:
-			return c, nil // the provider has the last word
+			return c, nil // nothing is left to cut; the provider may still accept it
 		}
 	}
 }
@@ -131,8 +131,8 @@ func (c *conversation) step(i int, e *plannerv1.HistoryEntry, result string) []*
 	call := &plannerv1.ModelToolCall{Id: fmt.Sprintf("call_%d", i+1), Name: Alias(e.GetToolId()), InputJson: args.String()}
 	failed := e.GetResult() != plannerv1.StepResult_STEP_RESULT_SUCCESS
 	return []*plannerv1.ModelMessage{
-		llm.Said(plannerv1.ModelRole_MODEL_ROLE_ASSISTANT, llm.Call(call)),
-		llm.Said(plannerv1.ModelRole_MODEL_ROLE_USER, llm.Result(&plannerv1.ModelToolResult{CallId: call.GetId(), Text: result, IsError: failed})),
+		llm.Message(plannerv1.ModelRole_MODEL_ROLE_ASSISTANT, llm.Call(call)),
+		llm.Message(plannerv1.ModelRole_MODEL_ROLE_USER, llm.Result(&plannerv1.ModelToolResult{CallId: call.GetId(), Text: result, IsError: failed})),
 	}
 }
 

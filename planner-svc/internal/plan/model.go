@@ -70,8 +70,8 @@ func (m *Model) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest, 
 	return res, nil
 }
 
-// decide asks for the next turn of the task's conversation, with a page behind it if that is not empty. If the provider finds the prompt too long,
-// the window is smaller than it was thought to be: the conversation is shortened and the model asked once more.
+// decide asks for the next turn of the task's conversation, to which it appends page if that is not empty. If the provider finds the prompt too
+// long, the window is smaller than configured: decide shortens the conversation and asks once more.
 func (s *session) decide(ctx context.Context, page string, g *gate) (*turn, error) {
 	for again := false; ; again = true {
 		c, err := s.converse(ctx)
@@ -93,7 +93,8 @@ func (s *session) decide(ctx context.Context, page string, g *gate) (*turn, erro
 	}
 }
 
-// flow returns the flow's name and risk: what the model said, and if it said nothing, the goal and the highest risk of the first steps.
+// flow returns the flow's name and risk. Without a name from the model, the goal is the name. The risk is the highest of the model's rating and
+// of the first steps.
 func flow(tc *plannerv1.TaskContext, t *turn) (string, *commonv1.Risk) {
 	const maxName = 60
 	l := prompt.LangOf(tc)
@@ -105,11 +106,11 @@ func flow(tc *plannerv1.TaskContext, t *turn) (string, *commonv1.Risk) {
 	for _, st := range t.steps {
 		highest = risk.Raise(highest, st.GetRisk().GetLevel(), st.GetRisk().GetReason())
 	}
-	said := risk.Parse(t.task.Risk)
-	return name, risk.Raise(highest, said, l.Say("The model rates the whole task %s.", "模型将整个任务评为 %s。", risk.Name(said)))
+	rated := risk.Parse(t.task.Risk)
+	return name, risk.Raise(highest, rated, l.Say("The model rates the whole task %s.", "模型将整个任务评为 %s。", risk.Name(rated)))
 }
 
-// GenerateAnswer implements Planner. It is not tried again: what was emitted has been read.
+// GenerateAnswer implements Planner. It makes one attempt, because emitted text cannot be taken back.
 func (m *Model) GenerateAnswer(ctx context.Context, req *plannerv1.GenerateAnswerRequest, emit func(string) error) (*plannerv1.GenerateAnswerResponse, error) {
 	s := m.session(req.GetContext())
 	c, err := s.converse(ctx)

@@ -1,5 +1,5 @@
-// Package plan defines planners and holds the planner that asks a language model. It knows tools and histories,
-// and nothing of providers, gRPC servers or the executor's state.
+// Package plan defines planners and implements the one that asks a language model. It knows tools and histories, but neither providers nor gRPC
+// servers nor the executor's state.
 package plan
 
 import (

@@ -18,7 +18,7 @@ import (
 )
 
 // question asks a structured question about a request's task. The prompt has the goal, as many of the last steps as fit, and the page of that name,
-// which reads the request. respond makes the response of the model's answer and of what it cost, or says what is wrong with the answer. T may be
+// which reads the request. respond makes the response from the model's answer and the usage, or returns what is wrong with the answer. T may be
 // a message of the contract: its JSON has the names of the fields.
 func question[T, R any](ctx context.Context, m *Model, name string, req interface{ GetContext() *plannerv1.TaskContext }, schema string,
 	respond func(answer *T, usage *commonv1.Usage) (*R, error),
@@ -62,8 +62,8 @@ func (m *Model) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFirst
 	})
 }
 
-// lacking returns the tool and the input of a request, and the required properties that the input lacks. The schema names those, so they are
-// asked for and filled in without the model.
+// lacking returns the tool and the input of a request, and the required properties that the input lacks. The schema names those, so
+// they are asked for and filled in without the model.
 func lacking(req interface {
 	GetContext() *plannerv1.TaskContext
 	GetToolId() string
@@ -94,8 +94,8 @@ func (m *Model) AssessToolRisk(ctx context.Context, req *plannerv1.AssessToolRis
 	tool, in := catalog.CallOf(req, req.GetInputJson())
 	return question(ctx, m, "tool_risk", req, riskSchema, func(a *struct{ Level, Reason string }, usage *commonv1.Usage) (*plannerv1.AssessToolRiskResponse, error) {
 		assessed := risk.Assess(prompt.LangOf(req.GetContext()), tool, in)
-		if said := risk.Parse(a.Level); said >= assessed.GetLevel() {
-			assessed = &commonv1.Risk{Level: said, Reason: prompt.Line(a.Reason)}
+		if rated := risk.Parse(a.Level); rated >= assessed.GetLevel() {
+			assessed = &commonv1.Risk{Level: rated, Reason: prompt.Line(a.Reason)}
 		}
 		return &plannerv1.AssessToolRiskResponse{Risk: assessed, Usage: usage}, nil
 	})

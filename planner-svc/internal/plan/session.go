@@ -51,7 +51,7 @@ func (s *session) generate(ctx context.Context, r *llm.Request, onDelta func(llm
 	return reply, nil
 }
 
-// reserve refuses a call that the task's budget does not cover, and limits the reply and the repetitions of the call to what it leaves.
+// reserve refuses a call that the task's budget does not cover, and limits the reply and the repetitions of the call to the rest of the budget.
 func (s *session) reserve(r *llm.Request) error {
 	if r.MaxTokens <= 0 {
 		r.MaxTokens = s.info.MaxTokens
@@ -110,7 +110,7 @@ func (s *session) exceeded(format string, args ...any) error {
 		"; the model %q was not asked. Start a new task, or fork this one, with a larger budget", append(args, s.info.Name)...)
 }
 
-// unusable is the error of a reply that stayed wrong. Its code tells callers not to try again: the tries were made here.
+// unusable returns the error of a reply that stayed wrong. Its code tells callers not to try again, because the session already did.
 func (s *session) unusable(tries int, problem string, reply *llm.Reply) error {
 	const maxLast = 900 // bytes
 	last := reply.Text
@@ -125,7 +125,7 @@ func (s *session) unusable(tries int, problem string, reply *llm.Reply) error {
 	return s.fail(e.With("last_reply", last))
 }
 
-// fail adds what was spent to an error. The end of the caller's context stays as it is.
+// fail adds the session's usage to an error. It does not change errors of the caller's context.
 func (s *session) fail(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || s.used.Requests == 0 {
 		return err
@@ -145,7 +145,7 @@ func UsageProto(u llm.Usage) *commonv1.Usage {
 	return out
 }
 
-// tokensOf estimates the tokens of a request, rather too high.
+// tokensOf estimates the tokens of a request, mostly too high.
 func tokensOf(r *llm.Request) int {
 	const (
 		each  = 4    // tokens that a message, part or tool takes beside its texts

@@ -44,8 +44,8 @@ type toolset struct {
 	indexes *rank.Cache
 }
 
-// toolsOf chooses the tools of a prompt: all of them, or the most relevant to the goal in the task's order and behind them those that the task
-// has used, in the order of their first use. So the choice only grows while a task goes on.
+// toolsOf chooses the tools of a prompt: all of them, or those most relevant to the goal in the task's order, followed by those that the task has
+// used, in the order of their first use. So the choice only grows while a task runs.
 func toolsOf(tc *plannerv1.TaskContext, indexes *rank.Cache) *toolset {
 	t := &toolset{all: tc.GetTools(), shown: tc.GetTools(), indexes: indexes, byAlias: make(map[string]*commonv1.Tool, len(tc.GetTools()))}
 	for _, one := range t.all {
@@ -147,8 +147,8 @@ var endsInHash = regexp.MustCompile(`_[0-9a-f]{16}$`)
 
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 
-// Alias returns the name by which models call a tool: its id in the characters that providers allow, with at most 64 of them. Different ids have
-// different aliases: an id that is not spelled by its alias alone gets a part of its hash.
+// Alias returns the name by which models call a tool: its id in the characters that providers allow, at most 64 of them. Different ids have
+// different aliases: an alias that could stand for another id too ends in a part of the id's hash.
 func Alias(id string) string {
 	const most, hashed = 64, 16
 	if id == ReadOutputID {

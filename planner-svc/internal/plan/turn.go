@@ -22,13 +22,13 @@ type turn struct {
 	steps  []*plannerv1.PlannedStep
 	answer string
 	goal   plannerv1.GoalResult
-	text   string // what it wrote beside calls
-	task   taskSaid
+	text   string // the text that it wrote beside calls
+	task   taskRating
 	memory *plannerv1.Memory // the summary of old steps, if one was made
 }
 
-// taskSaid is what the model says about the whole task with its first calls.
-type taskSaid struct{ Name, Risk string }
+// taskRating is the name and the risk that the model gives the whole task with its first calls.
+type taskRating struct{ Name, Risk string }
 
 // call is a tool call as the model wants it.
 type call struct {
@@ -37,7 +37,8 @@ type call struct {
 	problem         error
 }
 
-// turn asks the model for its next turn. A wrong turn goes back with the problem of each call. Searches for tools are answered on the way.
+// turn asks the model for its next turn. A wrong turn goes back with the problem of each call. A call of find_tools is answered without counting
+// as a failed attempt.
 func (c *conversation) turn(ctx context.Context, g *gate) (t *turn, err error) {
 	read, show := c.read, g.delta
 	if c.inJSON {
@@ -93,7 +94,7 @@ func (c *conversation) read(reply *llm.Reply) (*turn, []call, error) {
 	return t, calls, nil
 }
 
-// goalOf says whether an answer in free text fulfils the goal. The prompt asks for `finish` otherwise.
+// goalOf returns whether an answer in free text fulfils the goal: the prompt asks for `finish` if it does not.
 func goalOf(reply *llm.Reply) plannerv1.GoalResult {
 	switch reply.Stop {
 	case plannerv1.StopReason_STOP_REASON_REFUSED, plannerv1.StopReason_STOP_REASON_MAX_TOKENS:
@@ -116,13 +117,13 @@ const turnSchema = `{"type":"object","properties":{"calls":{"type":"array","maxI
 	`"answer":{"type":"string"},"fulfilled":{"type":"boolean"},` +
 	`"task":{"type":"object","properties":{"name":{"type":"string"},"risk":{"type":"string","enum":["LOW","MEDIUM","HIGH"]}}}}}`
 
-// readJSON is read for models without native tools; s is turnSchema.
+// readJSON is like read, for models without native tools; s is turnSchema.
 func readJSON(s *schema.Schema, reply *llm.Reply) (*turn, []call, error) {
 	a, err := decode[struct {
 		Calls     []call
 		Answer    string
 		Fulfilled *bool
-		Task      taskSaid
+		Task      taskRating
 	}](s, reply)
 	if err != nil {
 		return nil, nil, err
@@ -152,7 +153,7 @@ func (c *conversation) respond(g *gate, reply *llm.Reply, problem error, text fu
 		return []*plannerv1.ModelMessage{llm.UserText(prompt.Render("empty", c.tc, nil))}
 	}
 	c.request.Tools = c.tools.native()
-	answer := llm.Said(plannerv1.ModelRole_MODEL_ROLE_USER)
+	answer := llm.Message(plannerv1.ModelRole_MODEL_ROLE_USER)
 	for i, rc := range reply.Calls {
 		answer.Parts = append(answer.Parts, llm.Result(&plannerv1.ModelToolResult{CallId: rc.GetId(), Text: text(i), IsError: problem != nil}))
 	}
@@ -171,7 +172,7 @@ type gate struct {
 	shown  strings.Builder // of all replies
 	held   string          // of this reply, not shown yet
 	open   bool            // the text is shown as it comes
-	closed bool            // the reply calls a tool, or an earlier one of the same turn was shown
+	closed bool            // the reply calls a tool, or an earlier reply of the same turn was shown
 }
 
 // delta takes a piece of a reply.
@@ -200,12 +201,12 @@ func (g *gate) show(text string) error {
 	return g.emit(text)
 }
 
-// next prepares for another reply. If something was shown already, that one is shown only by finish.
+// next prepares for another reply. If something was shown already, only finish shows more.
 func (g *gate) next() {
 	g.held, g.open, g.closed = "", false, g.shown.Len() > 0
 }
 
-// finish shows what was not shown of the answer, and returns the answer with a remark before it that was shown.
+// finish shows the rest of the answer. It returns all text that was shown: the answer, after a remark if one was shown before it.
 func (g *gate) finish(answer string) (string, error) {
 	rest, isBegun := strings.CutPrefix(answer, g.shown.String())
 	if !isBegun {

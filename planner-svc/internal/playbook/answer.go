@@ -15,8 +15,8 @@ import (
 	"pawl.dev/planner-svc/internal/risk"
 )
 
-// answer is the playbook's own, or a summary of its steps. A playbook that ended early is always summed up: its answer was
-// written for one that went through.
+// answer returns the playbook's answer, or a summary of its steps if it has none. A playbook that ended early gets a summary, because its answer
+// was written for a complete run.
 func (r *run) answer(cutShort string) (string, error) {
 	err := r.replay()
 	if cutShort != "" {
@@ -98,17 +98,17 @@ func (r *run) flowName() string {
 // flowRisk is the highest risk of the steps, by the tools' floors and the steps' `risk`.
 func (r *run) flowRisk() *commonv1.Risk {
 	var tools []*catalog.Tool
-	said := commonv1.RiskLevel_RISK_LEVEL_UNSPECIFIED
+	declared := commonv1.RiskLevel_RISK_LEVEL_UNSPECIFIED
 	for i := range r.Steps {
 		if t := r.tool(r.Steps[i].Tool); t != nil {
 			tools = append(tools, t)
 		}
-		said = max(said, r.Steps[i].Risk)
+		declared = max(declared, r.Steps[i].Risk)
 	}
-	return r.raised(risk.OfTools(r.lang, tools), said)
+	return r.raised(risk.OfTools(r.lang, tools), declared)
 }
 
-// raised raises a risk to the step's `risk`, which cannot lower it.
-func (r *run) raised(assessed *commonv1.Risk, said commonv1.RiskLevel) *commonv1.Risk {
-	return risk.Raise(assessed, said, r.lang.Pick("The playbook says so.", "playbook 中如此声明。"))
+// raised returns a risk of at least the step's `risk`.
+func (r *run) raised(assessed *commonv1.Risk, declared commonv1.RiskLevel) *commonv1.Risk {
+	return risk.Raise(assessed, declared, r.lang.Pick("The playbook says so.", "playbook 中如此声明。"))
 }

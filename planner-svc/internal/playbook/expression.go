@@ -34,7 +34,7 @@ type expression struct {
 	names    []string // of the steps that it reads
 }
 
-// values makes CEL values of what celValue returns. Maps iterate in the order of their keys, because an expression must give the same
+// values makes CEL values of the results of celValue. Maps iterate in the order of their keys, because an expression must give the same
 // result each time that the history is replayed.
 var values = ordered{types.DefaultTypeAdapter}
 
@@ -139,7 +139,7 @@ func (r *run) eval(x *expression, i int) (string, error) {
 	steps := map[string]any{}
 	for _, id := range x.names {
 		st := &r.states[r.byID[id]]
-		if st.omitted { // it may have read more when it was evaluated before
+		if st.omitted { // the expression may have read it when it was evaluated earlier
 			return "", fmt.Errorf("the output of %s was left out, because the outputs of the task are too large", id)
 		}
 		steps[id] = st.forExpressions()
@@ -199,7 +199,7 @@ func (m sortedMap) Iterator() traits.Iterator {
 func celValue(raw string) (value any) {
 	decoder := json.NewDecoder(strings.NewReader(raw))
 	decoder.UseNumber()
-	_ = decoder.Decode(&value) // it was checked
+	_ = decoder.Decode(&value) // raw was checked
 	return value
 }
 

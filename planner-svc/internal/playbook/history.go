@@ -40,11 +40,11 @@ type state struct {
 	count   int      // how many calls it has: one without `foreach`; 0 until its `if` and `foreach` were evaluated
 	items   []string // JSON of the items, if it has `foreach`
 	outputs []string // JSON, of the calls that have ended
-	worst   string   // the status of the last of them that did not succeed
-	omitted bool     // the planner was not sent all of them
-	output  string   // JSON of the whole step, once it has ended
-	value   any      // the same for expressions; made when it is needed
-	ahead   string   // the id of its call if that is planned ahead and can be referred to
+	worst   string   // the status of the last call that did not succeed
+	omitted bool     // some of them were not sent to the planner
+	output  string   // JSON of the step, once it has ended
+	value   any      // the step for expressions; made when needed
+	ahead   string   // the id of its planned call, if later inputs can refer to that
 }
 
 // replay finds the call that is due from the history. Conditions and lists are evaluated again; they depend on the playbook, the inputs
@@ -87,8 +87,8 @@ func (r *run) mayRetry(e *plannerv1.HistoryEntry) bool {
 	return e.GetOutcome() != commonv1.Outcome_OUTCOME_UNKNOWN || t != nil && (t.Reads() || t.GetIdempotent())
 }
 
-// after returns the call after one that has ended or is planned; its step is len(r.Steps) if none is left. The error is
-// jsonref.ErrNotYet if that depends on the result of a call that is only planned.
+// after returns the call after p, which has ended or is planned; its step is len(r.Steps) if none is left. The error is jsonref.ErrNotYet if
+// the next call depends on the result of a planned one.
 func (r *run) after(p place) (place, error) {
 	if p.item+1 < r.states[p.step].count {
 		return place{step: p.step, item: p.item + 1}, nil
@@ -145,7 +145,7 @@ func (r *run) enterStep(i int) error {
 	return r.checkCount(st.count)
 }
 
-// checkCount refuses a list of n items that is too long: it would end in the middle.
+// checkCount refuses a list of n items that is too long to be completed.
 func (r *run) checkCount(n int) error {
 	most, before := int(r.tc.GetMaxSteps()), len(r.calls)+r.planned
 	switch {
@@ -158,7 +158,7 @@ func (r *run) checkCount(n int) error {
 	return nil
 }
 
-// ended reports whether those of the first n steps that are named have ended.
+// ended reports whether all of the first n steps whose names are listed have ended.
 func (r *run) ended(names []string, n int) bool {
 	return !slices.ContainsFunc(names, func(name string) bool {
 		i, ok := r.byID[name]
@@ -166,7 +166,7 @@ func (r *run) ended(names []string, n int) bool {
 	})
 }
 
-// add takes the result of a call, and makes that of the step if it was the last one.
+// add adds the result of a call. After the last call of the step, it sets the result of the step.
 func (st *state) add(e *plannerv1.HistoryEntry, list bool) {
 	st.outputs, st.omitted = append(st.outputs, output(e)), st.omitted || e.GetOutputOmitted()
 	switch e.GetResult() {
@@ -190,7 +190,7 @@ func (r *run) verify(p place, e *plannerv1.HistoryEntry) error {
 	s := &r.Steps[p.step]
 	if e.GetResult() != plannerv1.StepResult_STEP_RESULT_SUCCESS {
 		if s.Continue || e.GetResult() == plannerv1.StepResult_STEP_RESULT_SKIPPED {
-			return nil // the second: a person said to go on without it
+			return nil // a person chose to continue without a skipped step
 		}
 		return failed("%s (%s) of the playbook failed: %s", r.stepName(p.step), s.Tool, reasonOf(e)).With("line", strconv.Itoa(s.Line))
 	}
@@ -210,7 +210,7 @@ func (r *run) verify(p place, e *plannerv1.HistoryEntry) error {
 	return nil
 }
 
-// withoutOutput explains which of the steps have no output; "" if all have one.
+// withoutOutput explains which of the named steps have no output; "" if all have one.
 func (r *run) withoutOutput(names []string) (text string) {
 	for _, name := range names {
 		if i, ok := r.byID[name]; ok && r.Steps[i].Foreach == nil && r.states[i].status != "" && r.states[i].status != success {

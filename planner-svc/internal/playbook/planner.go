@@ -14,7 +14,7 @@ import (
 	"pawl.dev/planner-svc/internal/plan"
 )
 
-// kept is how many parsed playbooks are kept: a task asks once per step.
+// kept is how many parsed playbooks are kept.
 const kept = 64
 
 // Planner plans the steps of playbooks.
@@ -25,7 +25,7 @@ type Planner struct {
 	parsed map[string]*Playbook // by text
 }
 
-// New returns the planner. The fallback answers all requests that do not depend on the playbook.
+// New returns the planner; fallback is the embedded one.
 func New(fallback plan.Planner) *Planner {
 	return &Planner{Planner: fallback, parsed: map[string]*Playbook{}}
 }
@@ -89,7 +89,7 @@ func (m *Planner) run(tc *plannerv1.TaskContext) (*run, error) {
 	if err == nil {
 		inputs, err = p.FillInputs(tc.GetInputsJson())
 	}
-	if err != nil { // the request that planned was right
+	if err != nil { // the request is valid; its task cannot go on
 		c := *errs.From(err)
 		c.Code = codes.FailedPrecondition
 		return nil, &c
@@ -99,7 +99,7 @@ func (m *Planner) run(tc *plannerv1.TaskContext) (*run, error) {
 	}, nil
 }
 
-// Parse parses a playbook unless it was parsed before: one that was checked is not parsed again for its task's first step.
+// Parse returns the parsed playbook of a text. It keeps some, because a task sends the same text with each request.
 func (m *Planner) Parse(text string) (*Playbook, error) {
 	m.mu.Lock()
 	p := m.parsed[text]

@@ -42,7 +42,7 @@ type Step struct {
 	Line        int
 
 	template *strictjson.Object // Input, taken apart
-	names    []string           // that Input and Description refer to
+	names    []string           // to which Input and Description refer
 }
 
 // Expectation is a condition on a step's output.
@@ -80,7 +80,7 @@ func (p problem) String() string { return fmt.Sprintf("line %d: %s", p.line, p.m
 // mostProblems bounds the problems that an error lists.
 const mostProblems = 10
 
-// invalid makes the error of a playbook that cannot be used: the message names the first problem, the violations all.
+// invalid returns the error of a playbook that cannot be used. The message names the first problem, the violations name all.
 func invalid(problems []problem) error {
 	return report(codes.InvalidArgument, problems, "the playbook cannot be used: "+problems[0].String(), "")
 }

@@ -41,8 +41,8 @@ func (r *run) tool(id string) *catalog.Tool {
 	return nil
 }
 
-// propose makes the step of a call, FINAL behind the last one. References to steps that are only planned stay in it; jsonref.ErrNotYet, if
-// they cannot.
+// propose returns the step of a call, FINAL after the last one. References to planned steps stay in its input; the error is jsonref.ErrNotYet if
+// the executor could not resolve them.
 func (r *run) propose(p place) (*plannerv1.PlannedStep, error) {
 	if p.step == len(r.Steps) {
 		return &plannerv1.PlannedStep{ToolId: plan.Final, Description: r.lang.Pick("The playbook is done.", "playbook 已全部完成。")}, nil
@@ -87,8 +87,8 @@ func (r *run) defaultDescription(p place) string {
 	return text
 }
 
-// fill replaces the references of a call's template. With open the result is a template again, in which steps that are only planned
-// have the ids that the task will give them.
+// fill replaces the references of a call's template. With open, references to planned steps stay, under the ids that the task will give those
+// steps.
 func (r *run) fill(template string, p place, open bool) (text string, err error) {
 	lookup := r.lookup(p)
 	switch {
@@ -174,7 +174,7 @@ func unusable(line int, format string, args ...any) *errs.Error {
 	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK, format, args...).With("line", strconv.Itoa(line))
 }
 
-// How much one answer plans, the next step included.
+// The most that one response plans, the next step included.
 const (
 	mostSteps = 64
 	mostBytes = 256 << 10

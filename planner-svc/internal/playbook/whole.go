@@ -10,7 +10,7 @@ import (
 )
 
 // whole checks all steps before the first one runs, so that no step has an effect if a later one certainly cannot work. Missing values are
-// no error: a person may supply them.
+// no error, because a person may supply them.
 func (r *run) whole() error {
 	if len(r.tc.GetHistory()) > 0 {
 		return nil

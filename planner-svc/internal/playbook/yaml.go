@@ -22,7 +22,7 @@ var form string
 
 var compiledForm = sync.OnceValues(func() (*schema.Schema, error) { return schema.Compile(form) })
 
-// hints explain what the schema says as a pattern or as alternatives, by the last key of a problem's path.
+// hints explain patterns and alternatives of the schema, by the last key of a problem's path.
 var hints = map[string]string{
 	"id":       "it begins with a letter, has letters, digits, _ and - alone, and is not `goal`",
 	"tool":     "it is the id of a tool, SERVER/NAME",
@@ -71,9 +71,9 @@ func (r *reader) wrongForm(root *yaml.Node, p schema.Problem) {
 	if hint := hints[last]; hint != "" {
 		text += "; " + hint
 	}
-	said, _, _ := strings.Cut(p.Message, ", did you mean")
+	message, _, _ := strings.Cut(p.Message, ", did you mean")
 	for i := 0; n.Kind == yaml.MappingNode && i < len(n.Content); i += 2 {
-		if strings.Contains(said, strconv.Quote(n.Content[i].Value)) {
+		if strings.Contains(message, strconv.Quote(n.Content[i].Value)) {
 			n = n.Content[i]
 		}
 	}

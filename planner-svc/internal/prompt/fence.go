@@ -23,7 +23,7 @@ func Fence(text string) string {
 	return "<<<DATA " + mark + "\n" + text + "\nDATA " + mark + ">>>"
 }
 
-// letters reduces a text to what a mark consists of, so that look-alikes with invisible or full-width characters are found too.
+// letters reduces a text to the characters of marks, so that look-alikes with invisible or full-width characters are found too.
 func letters(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '！' && r <= '～' {
@@ -66,7 +66,7 @@ func visible(text string) string {
 	return b.String()
 }
 
-// isPlain reports that visible has nothing to do: printable ASCII without the first characters of markers.
+// isPlain reports whether visible would change nothing: the text is printable ASCII without the first characters of markers.
 func isPlain(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; c >= 0x7f || c < ' ' && c != '\n' && c != '\t' || c == '<' || c == '[' {

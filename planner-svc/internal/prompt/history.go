@@ -12,7 +12,7 @@ import (
 	"pawl.dev/planner-svc/internal/result"
 )
 
-// Result renders how a step ended. Of a text longer than most bytes the beginning is shown, and a mark says how to read on.
+// Result renders the result of a step. A text longer than most bytes is cut there, and a mark tells the model how to read on.
 func Result(tc *plannerv1.TaskContext, e *plannerv1.HistoryEntry, most int) string {
 	r := result.Of(e)
 	var media []string
@@ -26,7 +26,7 @@ func Result(tc *plannerv1.TaskContext, e *plannerv1.HistoryEntry, most int) stri
 	}{Line(e.GetStepId()), e.GetResult().String(), text, mark, strings.Join(media, "\n"), e.GetOutcome() == commonv1.Outcome_OUTCOME_UNKNOWN})
 }
 
-// cut returns the text of a step up to most bytes, and the mark of what is left out, "" if that is nothing.
+// cut returns at most most bytes of a step's text, and the mark for the rest, "" if there is none.
 func cut(l lang.Lang, r *result.Result, most int) (text, mark string) {
 	text = r.Text()
 	if len(text) <= most {

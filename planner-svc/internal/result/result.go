@@ -19,7 +19,7 @@ type Result struct {
 	Media      []Media // pictures, audio and other media
 }
 
-// Media is a part of an output that is no text.
+// Media is a part of an output other than text.
 type Media struct {
 	Type string `json:"type"` // image, audio, resource, resource_link
 	MIME string `json:"mimeType"`
@@ -63,7 +63,7 @@ func (r *Result) Text() string {
 	return r.Message + "\n" + strictjson.Compact(r.Structured)
 }
 
-// Paths returns the files that a result names, without folders: the strings and the `path` members of its lists, or the [FILE] lines of a text.
+// Paths returns the paths of the files, but not folders, that a result names: the strings and the `path` members of its lists, or the [FILE] lines of a text.
 func (r *Result) Paths() []string {
 	var paths []string
 	add := func(path string) {
