@@ -118,7 +118,7 @@ func unavailable(server, why string) func(string) error {
 
 // wantsLogin is an unlisted of all servers.
 func wantsLogin(id string) error {
-	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_LOGIN_REQUIRED, "MCP server %s wants a login", id)
+	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_LOGIN_REQUIRED, "MCP server %s requires a login", id)
 }
 
 // masks are the fields that each update of an agent named.

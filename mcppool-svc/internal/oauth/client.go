@@ -21,10 +21,10 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
-// maxRegistrations bounds the registered clients that are kept; the oldest is dropped.
+// maxRegistrations bounds the registered clients that are stored; the oldest is dropped.
 const maxRegistrations = 1000
 
-// registration is a client that the pool registered, as stored: at one issuer, for one redirect address.
+// registration is the stored record of a client that the pool registered at one issuer for one redirect address.
 type registration struct {
 	Version int       `json:"v"`
 	Client  client    `json:"client"`
@@ -32,8 +32,8 @@ type registration struct {
 	Expiry  time.Time `json:"expiry,omitzero"` // of the secret
 }
 
-// clientFor chooses the client that the pool is, in the order of MCP: configured, by metadata document, registered. fresh
-// rules out a stored registration.
+// clientFor returns the OAuth client to use, in the order that MCP recommends: the configured one, one with a metadata document, a registered
+// one. If fresh is true, clientFor registers a new client instead of using a stored registration.
 func (l *Logins) clientFor(ctx context.Context, w *web, server *registry.Server, a authority, redirect string, fresh bool) (client, error) {
 	if o := server.HTTP.OAuth; o != nil && o.ClientID != "" {
 		return l.configured(server, a)
@@ -61,25 +61,25 @@ func (l *Logins) clientFor(ctx context.Context, w *web, server *registry.Server,
 	return r.Client, nil
 }
 
-// configured is the client of the server's settings. It belongs to the first authorization server that accepted it, until an
-// operator logs out: another one that the MCP server names later does not get the secret.
+// configured returns the client of the server's settings. The client is bound to the first authorization server that accepted it, so that
+// another one that the MCP server names later does not get the secret. Logging out as an operator or as the server's owner removes the binding.
 func (l *Logins) configured(server *registry.Server, a authority) (client, error) {
 	if bound := l.vault.boundTo(bindingKey(server)); bound != "" && bound != a.Issuer {
 		return client{}, refused("MCP server %s now names the authorization server %s, but its oauth.client_id was used at %s; "+
-			"if that is right, an operator runs `pawl mcp logout %[1]s`, and it is taken for the new one", server.ID, a.Issuer, bound)
+			"if that is right, let an operator run `pawl mcp logout %[1]s`, and log in again", server.ID, a.Issuer, bound)
 	}
 	secret, err := l.secretOf(server)
 	if err != nil {
 		return client{}, err
 	}
-	m, err := method(a.Methods, secret)
+	m, err := chooseMethod(a.Methods, secret)
 	if err != nil {
 		return client{}, err
 	}
 	return client{ID: server.HTTP.OAuth.ClientID, Secret: secret, Method: m, Configured: true}, nil
 }
 
-// secretOf is the configured secret, references replaced.
+// secretOf returns the configured secret with its references resolved.
 func (l *Logins) secretOf(server *registry.Server) (string, error) {
 	if server.HTTP.OAuth == nil || server.HTTP.OAuth.ClientSecret == "" {
 		return "", nil
@@ -87,7 +87,7 @@ func (l *Logins) secretOf(server *registry.Server) (string, error) {
 	return l.deps.Secret(server, server.HTTP.OAuth.ClientSecret)
 }
 
-// bindingKey names a configured client; "" if there is none.
+// bindingKey returns the storage key of a configured client's binding; "" if no client is configured.
 func bindingKey(server *registry.Server) string {
 	if server.HTTP.OAuth == nil || server.HTTP.OAuth.ClientID == "" {
 		return ""
@@ -95,7 +95,7 @@ func bindingKey(server *registry.Server) string {
 	return server.Origin() + "\x00" + server.HTTP.OAuth.ClientID
 }
 
-// register makes a client (RFC 7591).
+// register registers a client (RFC 7591).
 func (l *Logins) register(ctx context.Context, w *web, a authority, redirect string) (registration, error) {
 	u, err := url.Parse(redirect)
 	if err != nil {
@@ -107,7 +107,7 @@ func (l *Logins) register(ctx context.Context, w *web, a authority, redirect str
 	}
 	wanted := methodBasic
 	if len(a.Methods) > 0 {
-		if wanted, err = method(a.Methods, "secret"); err != nil {
+		if wanted, err = chooseMethod(a.Methods, "secret"); err != nil {
 			return registration{}, err
 		}
 	}
@@ -124,21 +124,21 @@ func (l *Logins) register(ctx context.Context, w *web, a authority, redirect str
 		return registration{}, err
 	}
 	if answered.status != http.StatusCreated && answered.status != http.StatusOK {
-		return registration{}, l.notRegistered(a, redirect, answered)
+		return registration{}, l.registrationFailed(a, redirect, answered)
 	}
 	return readRegistration(a, answered, wanted, l.now())
 }
 
-func (l *Logins) notRegistered(a authority, redirect string, answered *answer) error {
+func (l *Logins) registrationFailed(a authority, redirect string, answered *httpResponse) error {
 	if a.guessed && (answered.status == http.StatusNotFound || answered.status == http.StatusMethodNotAllowed) {
-		return refused("it has neither metadata for logins nor the endpoints of 2025-03-26; if it wants a key instead of a login, put that into the server's `headers`")
+		return refused("it has neither metadata for logins nor the endpoints of 2025-03-26; if it requires a key instead of a login, put the key into the server's `headers`")
 	}
 	err := mcp.As(unexpected(a.Register, answered))
 	err.Message = fmt.Sprintf("the authorization server %s does not register Pawl with the redirect address %s: %s", a.Issuer, redirect, err.Message)
 	return err
 }
 
-func readRegistration(a authority, answered *answer, wanted string, now time.Time) (registration, error) {
+func readRegistration(a authority, answered *httpResponse, wanted string, now time.Time) (registration, error) {
 	var got struct {
 		ID      string      `json:"client_id"`
 		Secret  string      `json:"client_secret"`
@@ -146,7 +146,7 @@ func readRegistration(a authority, answered *answer, wanted string, now time.Tim
 		Method  string      `json:"token_endpoint_auth_method"`
 	}
 	if !answered.read(&got) || got.ID == "" || len(got.ID) > 2000 || len(got.Secret) > 10000 {
-		return registration{}, refused("%s answered with something that is not a registered client", shown(a.Register))
+		return registration{}, refused("%s answered with something that is not a registered client", displayURL(a.Register))
 	}
 	r := registration{Version: recordVersion, Time: now, Client: client{ID: got.ID, Secret: got.Secret, Method: wanted}}
 	switch {
@@ -157,7 +157,7 @@ func readRegistration(a authority, answered *answer, wanted string, now time.Tim
 	}
 	known := []string{methodNone, methodBasic, methodPost}
 	if !slices.Contains(known, r.Client.Method) || r.Client.Method != methodNone && got.Secret == "" {
-		return registration{}, refused("the authorization server %s wants the client to authenticate by %.100q, which is not possible here", a.Issuer, r.Client.Method)
+		return registration{}, refused("the authorization server %s requires that the client authenticates by %.100q, which Pawl does not support", a.Issuer, r.Client.Method)
 	}
 	if got.Expires > 0 {
 		r.Expiry = time.Unix(int64(min(float64(got.Expires), float64(now.Add(maxLife).Unix()))), 0)
@@ -165,7 +165,7 @@ func readRegistration(a authority, answered *answer, wanted string, now time.Tim
 	return r, nil
 }
 
-// assertionLife is how long an assertion can be used; clocks differ.
+// assertionLife is how long an assertion is valid. It allows for clocks that differ.
 const assertionLife = 2 * time.Minute
 
 // isPrivateKey reports whether a client's secret is a key to sign with.
@@ -173,9 +173,9 @@ func isPrivateKey(secret string) bool {
 	return strings.HasPrefix(strings.TrimSpace(secret), "-----BEGIN")
 }
 
-// assert signs that the client is who it says (private_key_jwt, RFC 7523). The audience is the issuer alone: an assertion
-// for one server is of no use at another.
-func assert(keyPEM, clientID, issuer string, now time.Time) (string, error) {
+// signAssertion returns a JWT that authenticates the client (private_key_jwt, RFC 7523). Its only audience is the issuer, so it is useless at
+// another server.
+func signAssertion(keyPEM, clientID, issuer string, now time.Time) (string, error) {
 	key, method, err := parseKey([]byte(keyPEM))
 	if err != nil {
 		return "", err
@@ -208,11 +208,11 @@ func parseKey(text []byte) (crypto.PrivateKey, jwt.SigningMethod, error) {
 const (
 	// maxToken bounds a token: it must fit into a header.
 	maxToken = 32 << 10
-	// maxLife bounds what a server says of a token's life.
+	// maxLife bounds the lifetimes of tokens and secrets that a server states.
 	maxLife = 10 * 365 * 24 * time.Hour
 )
 
-// Ways to authenticate at a token endpoint.
+// The supported methods of client authentication at a token endpoint.
 const (
 	methodNone  = "none"
 	methodBasic = "client_secret_basic"
@@ -223,24 +223,24 @@ const (
 // client is the pool's identity at an authorization server.
 type client struct {
 	ID     string `json:"id"`
-	Secret string `json:"secret,omitempty"` // of a client that registered itself; else it is configured
+	Secret string `json:"secret,omitempty"` // not stored if Configured
 	Method string `json:"method"`
-	// Configured says that an operator, or the owner of the server, set it.
+	// Configured reports that the client is set in the server's registration.
 	Configured bool `json:"configured,omitempty"`
 }
 
-// denied is a token endpoint's refusal (RFC 6749, 5.2), as opposed to a failure that may pass.
+// denied is a token endpoint's refusal (RFC 6749, 5.2), as opposed to a temporary failure.
 type denied struct {
 	code string
-	why  *mcp.Error
+	err  *mcp.Error
 }
 
-func (d *denied) Error() string { return d.why.Error() }
+func (d *denied) Error() string { return d.err.Error() }
 
-func (d *denied) Unwrap() error { return d.why }
+func (d *denied) Unwrap() error { return d.err }
 
-// request sends a form as a client.
-func (l *Logins) request(ctx context.Context, w *web, endpoint, issuer string, c client, form url.Values) (*answer, error) {
+// postForm sends a form with the client's authentication.
+func (l *Logins) postForm(ctx context.Context, w *web, endpoint, issuer string, c client, form url.Values) (*httpResponse, error) {
 	header := http.Header{}
 	if err := l.authenticate(header, form, issuer, c); err != nil {
 		return nil, err
@@ -248,15 +248,15 @@ func (l *Logins) request(ctx context.Context, w *web, endpoint, issuer string, c
 	return w.post(ctx, endpoint, "application/x-www-form-urlencoded", form.Encode(), header)
 }
 
-// ask makes a token request. It returns only the fields of this response; scopes are nil if the response has none, which means those that
-// were asked for.
-func (l *Logins) ask(ctx context.Context, w *web, endpoint, issuer string, c client, form url.Values) (*token, error) {
-	a, err := l.request(ctx, w, endpoint, issuer, c, form)
+// requestToken makes a token request. The token has only the fields of the response. Its scopes are nil if the response names none; then the
+// requested scopes were granted.
+func (l *Logins) requestToken(ctx context.Context, w *web, endpoint, issuer string, c client, form url.Values) (*token, error) {
+	a, err := l.postForm(ctx, w, endpoint, issuer, c, form)
 	if err != nil {
 		return nil, err
 	}
 	if a.status != http.StatusOK {
-		return nil, denial(endpoint, a)
+		return nil, tokenError(endpoint, a)
 	}
 	var t struct {
 		Access  string      `json:"access_token"`
@@ -266,13 +266,13 @@ func (l *Logins) ask(ctx context.Context, w *web, endpoint, issuer string, c cli
 		Expires jsonSeconds `json:"expires_in"`
 	}
 	if !a.read(&t) {
-		return nil, refused("%s answered with something that is not a token", shown(endpoint))
+		return nil, refused("%s answered with something that is not a token", displayURL(endpoint))
 	}
 	switch {
 	case !isToken(t.Access) || t.Refresh != "" && !isToken(t.Refresh):
-		return nil, refused("%s gave a token that cannot be sent", shown(endpoint))
+		return nil, refused("%s gave a token that cannot be sent", displayURL(endpoint))
 	case !strings.EqualFold(t.Type, "Bearer"):
-		return nil, refused("%s gave a token of the type %.50q; only Bearer can be used", shown(endpoint), t.Type)
+		return nil, refused("%s gave a token of the type %.50q; only Bearer can be used", displayURL(endpoint), t.Type)
 	}
 	g := &token{Access: t.Access, Refresh: t.Refresh, Obtained: l.now()}
 	if t.Scope != nil {
@@ -295,7 +295,7 @@ func (l *Logins) authenticate(header http.Header, form url.Values, issuer string
 	case methodPost:
 		form.Set("client_secret", c.Secret)
 	case methodKey:
-		assertion, err := assert(c.Secret, c.ID, issuer, l.now())
+		assertion, err := signAssertion(c.Secret, c.ID, issuer, l.now())
 		if err != nil {
 			return err
 		}
@@ -306,26 +306,28 @@ func (l *Logins) authenticate(header http.Header, form url.Values, issuer string
 	return nil
 }
 
-// denial tells a refusal from a server that has trouble.
-func denial(endpoint string, a *answer) error {
+// tokenError returns the error of a token request: a *denied if the server refused it, any other error if the request may succeed later or the
+// response cannot be read.
+func tokenError(endpoint string, a *httpResponse) error {
 	err := unexpected(endpoint, a)
 	e := mcp.As(err)
-	var said struct {
+	var body struct {
 		Error string `json:"error"`
 	}
-	if e.Kind == mcp.Unavailable || !a.read(&said) || said.Error == "" {
+	if e.Kind == mcp.Unavailable || !a.read(&body) || body.Error == "" {
 		return err
 	}
-	switch said.Error {
+	switch body.Error {
 	case "server_error", "temporarily_unavailable", "slow_down":
 		e.Kind = mcp.Unavailable
 		return e
 	}
-	return &denied{code: said.Error, why: e}
+	return &denied{code: body.Error, err: e}
 }
 
-// method chooses the client's authentication method at the token endpoint from those that the server supports; none without a secret.
-func method(offered []string, secret string) (string, error) {
+// chooseMethod chooses the client's authentication method at the token endpoint from those that the server offers. Without a secret it is
+// methodNone, with a private key methodKey.
+func chooseMethod(offered []string, secret string) (string, error) {
 	switch {
 	case isPrivateKey(secret):
 		return methodKey, nil
@@ -339,7 +341,7 @@ func method(offered []string, secret string) (string, error) {
 			return m, nil
 		}
 	}
-	return "", refused("the authorization server authenticates clients by %.200q alone, which is not known here", strings.Join(offered, " "))
+	return "", refused("the authorization server authenticates clients only by %.200q, which Pawl does not support", strings.Join(offered, " "))
 }
 
 // isToken reports whether a text can be sent as a bearer token.
@@ -347,7 +349,7 @@ func isToken(s string) bool {
 	return s != "" && len(s) <= maxToken && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// jsonSeconds reads numbers, and the texts that some servers send in their place.
+// jsonSeconds is a number of seconds. Some servers send a string in its place.
 type jsonSeconds float64
 
 // UnmarshalJSON implements json.Unmarshaler.

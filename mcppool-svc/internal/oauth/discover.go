@@ -8,72 +8,72 @@ import (
 	"strings"
 )
 
-// maxServers bounds how many authorization servers an MCP server can name.
+// maxServers is how many authorization servers an MCP server may name.
 const maxServers = 20
 
-// site describes how to log in to an MCP server.
-type site struct {
-	resource  string   // what tokens are for (RFC 8707)
-	scopes    []string // what the server says that it needs
+// loginInfo describes how to log in to an MCP server.
+type loginInfo struct {
+	resource  string   // the identifier for which tokens are requested (RFC 8707)
+	scopes    []string // that the server's metadata name
 	authority authority
 }
 
 // authority is an authorization server: its metadata (RFC 8414, OpenID Connect Discovery).
 type authority struct {
 	Issuer    string   `json:"issuer"`
-	Authorize string   `json:"authorization_endpoint"` // empty: people cannot log in safely
+	Authorize string   `json:"authorization_endpoint"` // empty: people cannot log in, or not safely
 	Token     string   `json:"token_endpoint"`
-	Register  string   `json:"registration_endpoint"`                 // empty: it registers no clients
-	Revoke    string   `json:"revocation_endpoint"`                   // empty: it revokes nothing
-	Methods   []string `json:"token_endpoint_auth_methods_supported"` // empty: not said
+	Register  string   `json:"registration_endpoint"`                 // empty: the server registers no clients
+	Revoke    string   `json:"revocation_endpoint"`                   // empty: the server revokes no tokens
+	Methods   []string `json:"token_endpoint_auth_methods_supported"` // empty: client_secret_basic
 	PKCE      []string `json:"code_challenge_methods_supported"`
 	Scopes    []string `json:"scopes_supported"`
 	Documents bool     `json:"client_id_metadata_document_supported"`
-	SendsIss  bool     `json:"authorization_response_iss_parameter_supported"` // in what browsers bring back (RFC 9207)
+	SendsIss  bool     `json:"authorization_response_iss_parameter_supported"` // authorization responses have `iss` (RFC 9207)
 
-	guessed bool // it has no metadata: its endpoints are those of 2025-03-26
+	guessed bool // the server has no metadata: the endpoints are the defaults of 2025-03-26
 }
 
-// protected are the metadata of a protected resource (RFC 9728).
-type protected struct {
+// resourceMetadata is the metadata of an MCP server as a protected resource (RFC 9728).
+type resourceMetadata struct {
 	Resource string   `json:"resource"`
 	Servers  []string `json:"authorization_servers"`
 	Scopes   []string `json:"scopes_supported"`
 }
 
-// discover finds out how to log in to an MCP server. Of several authorization servers it takes prefer if that is
-// among them, else the first.
-func discover(ctx context.Context, w *web, server *url.URL, c challenge, prefer string) (*site, error) {
-	if _, err := parsePlace("the MCP server's address", server.String()); err != nil {
+// discover finds out how to log in to an MCP server. Of several authorization servers it takes prefer if the server names
+// that, else the first one.
+func discover(ctx context.Context, w *web, server *url.URL, c challenge, prefer string) (*loginInfo, error) {
+	if _, err := parseLoginURL("the MCP server's address", server.String()); err != nil {
 		return nil, err
 	}
-	meta, err := findProtected(ctx, w, server, c)
+	meta, err := findResourceMetadata(ctx, w, server, c)
 	if err != nil {
 		return nil, err
 	}
 	if meta == nil {
-		a, err := original(ctx, w, server)
-		return &site{resource: canonical(server), authority: a}, err
+		a, err := legacyAuthority(ctx, w, server)
+		return &loginInfo{resource: resourceID(server), authority: a}, err
 	}
-	if err := covers(meta.Resource, server); err != nil {
+	if err := checkResource(meta.Resource, server); err != nil {
 		return nil, err
 	}
 	if len(meta.Servers) == 0 || len(meta.Servers) > maxServers {
-		return nil, refused("the MCP server's metadata name %d authorization servers; it takes 1 to %d", len(meta.Servers), maxServers)
+		return nil, refused("the MCP server's metadata name %d authorization servers; 1 to %d are allowed", len(meta.Servers), maxServers)
 	}
 	issuer := meta.Servers[0]
 	if slices.Contains(meta.Servers, prefer) {
 		issuer = prefer
 	}
 	a, err := findAuthority(ctx, w, issuer)
-	return &site{resource: meta.Resource, scopes: scopesOf(strings.Join(meta.Scopes, " ")), authority: a}, err
+	return &loginInfo{resource: meta.Resource, scopes: scopesOf(strings.Join(meta.Scopes, " ")), authority: a}, err
 }
 
-// findProtected reads the metadata of the MCP server: where its challenge says, else at the well-known places. Nil if
-// there are none, as before 2025-06-18.
-func findProtected(ctx context.Context, w *web, server *url.URL, c challenge) (*protected, error) {
+// findResourceMetadata reads the metadata of the MCP server at the address in its challenge, or else at the well-known addresses. It returns nil
+// if there are none, as before 2025-06-18.
+func findResourceMetadata(ctx context.Context, w *web, server *url.URL, c challenge) (*resourceMetadata, error) {
 	if c.metadata != "" {
-		meta, a, err := getJSON[protected](ctx, w, c.metadata)
+		meta, a, err := getJSON[resourceMetadata](ctx, w, c.metadata)
 		if err == nil && meta == nil {
 			err = unexpected(c.metadata, a)
 		}
@@ -81,7 +81,7 @@ func findProtected(ctx context.Context, w *web, server *url.URL, c challenge) (*
 	}
 	const name = "oauth-protected-resource"
 	for _, place := range slices.Compact([]string{wellKnown(server, name), wellKnown(origin(server), name)}) {
-		meta, _, err := getJSON[protected](ctx, w, place)
+		meta, _, err := getJSON[resourceMetadata](ctx, w, place)
 		if err != nil || meta != nil && meta.Resource != "" {
 			return meta, err
 		}
@@ -89,8 +89,8 @@ func findProtected(ctx context.Context, w *web, server *url.URL, c challenge) (*
 	return nil, nil
 }
 
-// getJSON reads an object; nil if there is none at that address.
-func getJSON[T any](ctx context.Context, w *web, address string) (*T, *answer, error) {
+// getJSON reads a JSON object from an address. It returns nil and the response if there is none.
+func getJSON[T any](ctx context.Context, w *web, address string) (*T, *httpResponse, error) {
 	a, err := w.get(ctx, address)
 	if err != nil {
 		return nil, nil, err
@@ -105,8 +105,8 @@ func getJSON[T any](ctx context.Context, w *web, address string) (*T, *answer, e
 	return &to, a, nil
 }
 
-// metadataPlaces are where an issuer's metadata can be, in the order of MCP.
-func metadataPlaces(issuer *url.URL) []string {
+// metadataURLs returns the addresses where an issuer's metadata may be, in the order that MCP sets.
+func metadataURLs(issuer *url.URL) []string {
 	list := []string{wellKnown(issuer, "oauth-authorization-server"), wellKnown(issuer, "openid-configuration")}
 	if strings.Trim(issuer.Path, "/") != "" {
 		list = append(list, issuer.JoinPath("/.well-known/openid-configuration").String())
@@ -114,24 +114,24 @@ func metadataPlaces(issuer *url.URL) []string {
 	return list
 }
 
-// findAuthority reads the metadata of an authorization server, which must be its own.
+// findAuthority returns the authorization server with an issuer. Its metadata must exist and name that issuer.
 func findAuthority(ctx context.Context, w *web, issuer string) (authority, error) {
-	a, found, err := lookUp(ctx, w, issuer)
+	a, found, err := readMetadata(ctx, w, issuer)
 	if err == nil && !found {
 		err = refused("the authorization server %.200q has no metadata that can be read", issuer)
 	}
 	return a, err
 }
 
-func lookUp(ctx context.Context, w *web, issuer string) (authority, bool, error) {
-	u, err := parsePlace("the MCP server's authorization server", issuer)
+func readMetadata(ctx context.Context, w *web, issuer string) (authority, bool, error) {
+	u, err := parseLoginURL("the MCP server's authorization server", issuer)
 	if err != nil {
 		return authority{}, false, err
 	}
 	if u.RawQuery != "" {
 		return authority{}, false, refused("the MCP server's authorization server is %.200q, which has a query", issuer)
 	}
-	for _, place := range metadataPlaces(u) {
+	for _, place := range metadataURLs(u) {
 		a, _, err := getJSON[authority](ctx, w, place)
 		switch {
 		case err != nil:
@@ -139,15 +139,15 @@ func lookUp(ctx context.Context, w *web, issuer string) (authority, bool, error)
 		case a == nil || a.Issuer == "":
 			continue
 		case !sameIssuer(a.Issuer, issuer):
-			return authority{}, false, refused("the metadata at %s are of the authorization server %.200q, not of %.200q", shown(place), a.Issuer, issuer)
+			return authority{}, false, refused("the metadata at %s are of the authorization server %.200q, not of %.200q", displayURL(place), a.Issuer, issuer)
 		}
 		return *a, true, a.check()
 	}
 	return authority{}, false, nil
 }
 
-// sameIssuer compares as text. Alone the slash of an empty path does not count: some libraries add it to each address in
-// the metadata of MCP servers, and both forms name the same documents.
+// sameIssuer compares two issuers as text, but ignores the slash of an empty path: some libraries add it to each address in the
+// metadata of MCP servers, and both forms name the same documents.
 func sameIssuer(a, b string) bool {
 	if a == b {
 		return true
@@ -156,10 +156,10 @@ func sameIssuer(a, b string) bool {
 	return err == nil && strings.Trim(u.Path, "/") == "" && strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/")
 }
 
-// original is the authorization server of an MCP server of 2025-03-26: the same host, perhaps without metadata.
-func original(ctx context.Context, w *web, server *url.URL) (authority, error) {
+// legacyAuthority returns the authorization server of an MCP server of 2025-03-26: the same host, perhaps without metadata.
+func legacyAuthority(ctx context.Context, w *web, server *url.URL) (authority, error) {
 	base := origin(server)
-	a, found, err := lookUp(ctx, w, base.String())
+	a, found, err := readMetadata(ctx, w, base.String())
 	if err != nil || found {
 		return a, err
 	}
@@ -167,7 +167,7 @@ func original(ctx context.Context, w *web, server *url.URL) (authority, error) {
 	return authority{Issuer: base.String(), Authorize: at("/authorize"), Token: at("/token"), Register: at("/register"), guessed: true}, nil
 }
 
-// check checks the metadata.
+// check returns an error for endpoints that may not be used. It clears Authorize if the server does not support PKCE with S256.
 func (a *authority) check() error {
 	for _, endpoint := range [][2]string{
 		{"authorization_endpoint", a.Authorize}, {"token_endpoint", a.Token}, {"registration_endpoint", a.Register}, {"revocation_endpoint", a.Revoke},
@@ -175,7 +175,7 @@ func (a *authority) check() error {
 		if endpoint[1] == "" {
 			continue
 		}
-		if _, err := parsePlace("the "+endpoint[0]+" of "+a.Issuer, endpoint[1]); err != nil {
+		if _, err := parseLoginURL("the "+endpoint[0]+" of "+a.Issuer, endpoint[1]); err != nil {
 			return err
 		}
 	}

@@ -85,7 +85,7 @@ func TestDiscoveryWithoutResourceMetadata(t *testing.T) {
 // What servers say about themselves is believed only where it fits, and no browser is sent anywhere else.
 func TestDiscoveryRefuses(t *testing.T) {
 	huge := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte(strings.Repeat(" ", maxAnswer+1)))
+		_, _ = w.Write([]byte(strings.Repeat(" ", maxResponse+1)))
 	}))
 	defer huge.Close()
 	away := httptest.NewServer(http.RedirectHandler("http://10.0.0.1/metadata", http.StatusFound))
@@ -108,7 +108,7 @@ func TestDiscoveryRefuses(t *testing.T) {
 		"a resource with a query":      {guard: mcptest.Guard{Resource: "BASE/mcp?a=b"}, kind: mcp.Misconfigured, want: "another server"},
 		"no authorization server":      {guard: mcptest.Guard{Servers: []string{}}, kind: mcp.Misconfigured, want: "name 0 authorization servers"},
 		"too many":                     {guard: mcptest.Guard{Servers: make([]string, 21)}, kind: mcp.Misconfigured, want: "name 21"},
-		"one without TLS":              {guard: mcptest.Guard{Servers: []string{"http://auth.example"}}, kind: mcp.Misconfigured, want: "https alone"},
+		"one without TLS":              {guard: mcptest.Guard{Servers: []string{"http://auth.example"}}, kind: mcp.Misconfigured, want: "must use https"},
 		"one with a password":          {guard: mcptest.Guard{Servers: []string{"https://a:b@auth.example"}}, kind: mcp.Misconfigured, want: "not an address"},
 		"one that is no web address":   {guard: mcptest.Guard{Servers: []string{"file:///etc/passwd"}}, kind: mcp.Misconfigured, want: "not an address"},
 		"one with a query":             {guard: mcptest.Guard{Servers: []string{huge.URL + "?a=b"}}, kind: mcp.Misconfigured, want: "has a query"},
@@ -121,11 +121,11 @@ func TestDiscoveryRefuses(t *testing.T) {
 		"a registration that may pass": {sw: mcptest.Switches{RegisterFail: 503}, kind: mcp.Unavailable, want: "HTTP 503"},
 		"an unknown authentication":    {sw: mcptest.Switches{Methods: []string{"tls_client_auth"}}, kind: mcp.Misconfigured, want: "tls_client_auth"},
 		"too much":                     {guard: mcptest.Guard{Servers: []string{huge.URL}}, kind: mcp.TooLarge, want: "256 KiB"},
-		"a redirect without TLS":       {guard: mcptest.Guard{Servers: []string{away.URL}}, kind: mcp.Misconfigured, want: "https alone"},
+		"a redirect without TLS":       {guard: mcptest.Guard{Servers: []string{away.URL}}, kind: mcp.Misconfigured, want: "must use https"},
 		"redirects for ever":           {guard: mcptest.Guard{Servers: []string{round.URL}}, kind: mcp.Misconfigured, want: "more than 3 times"},
 		"a server in trouble":          {guard: mcptest.Guard{Servers: []string{broken.URL}}, kind: mcp.Unavailable, want: "HTTP 502"},
 		"metadata that are not there":  {guard: mcptest.Guard{Challenge: `Bearer resource_metadata="BASE/nowhere"`}, kind: mcp.Misconfigured, want: "HTTP 404"},
-		"metadata without TLS":         {guard: mcptest.Guard{Challenge: `Bearer resource_metadata="http://10.0.0.1/x"`}, kind: mcp.Misconfigured, want: "https alone"},
+		"metadata without TLS":         {guard: mcptest.Guard{Challenge: `Bearer resource_metadata="http://10.0.0.1/x"`}, kind: mcp.Misconfigured, want: "must use https"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, Config{}, tt.sw, tt.guard)
@@ -172,7 +172,7 @@ func TestServerWithoutTLS(t *testing.T) {
 	s.HTTP.URL = "http://mcp.example/mcp"
 	r.server = s.Seal()
 	_, err := r.start("ann")
-	wantKind(t, err, mcp.Misconfigured, "https alone")
+	wantKind(t, err, mcp.Misconfigured, "must use https")
 }
 
 func TestRedirectAddresses(t *testing.T) {
@@ -210,7 +210,7 @@ func TestCanonical(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := canonical(u); got != want {
+		if got := resourceID(u); got != want {
 			t.Errorf("%s: %s", text, got)
 		}
 	}

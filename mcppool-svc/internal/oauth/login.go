@@ -18,24 +18,24 @@ import (
 )
 
 const (
-	// loginLife is how long a login that was begun can be finished.
+	// loginLife is how long a login can be finished after it was begun.
 	loginLife = 10 * time.Minute
-	// maxOpen bounds those, in all and of one user.
+	// maxOpen and maxOpenPerUser bound the open logins in all and of one user.
 	maxOpen        = 10_000
 	maxOpenPerUser = 20
-	// offlineAccess is the scope that some servers want before they give a refresh token (OpenID Connect Core, 11).
+	// offlineAccess is the scope that some servers require for a refresh token (OpenID Connect Core, 11).
 	offlineAccess = "offline_access"
 )
 
-// open is a login that was begun and not finished.
-type open struct {
+// openLogin is a login that was begun and not finished.
+type openLogin struct {
 	ref      ref
 	user     string
 	mcpID    string
 	server   *registry.Server
-	site     *site
+	info     *loginInfo
 	client   client
-	verifier string
+	verifier string // of PKCE
 	redirect string
 	scopes   []string
 	stepUps  int
@@ -44,20 +44,20 @@ type open struct {
 
 // Started is a login that was begun.
 type Started struct {
-	URL      string // what the person is to open
-	State    string // names the login; the browser brings it back
+	URL      string // the page that the person opens
+	State    string // identifies the login; the browser returns it
 	Redirect string // where the browser will be sent
 	Expiry   time.Time
 }
 
-// Start begins a user's login to a server. Errors: ErrRedirect, ErrNoLogin, or *mcp.Error if the servers do not
-// allow it.
+// Start begins a user's login to a server. Errors: ErrRedirect, ErrNoLogin, ErrStorage, or *mcp.Error if the MCP server or its
+// authorization server does not allow the login.
 func (l *Logins) Start(ctx context.Context, server *registry.Server, user, redirect string) (Started, error) {
 	redirect, err := chooseRedirect(redirect, l.cfg.RedirectURI)
 	if err != nil {
 		return Started{}, err
 	}
-	if !possible(server) || byPool(server) {
+	if !canHaveLogin(server) || isPoolLogin(server) {
 		return Started{}, ErrNoLogin
 	}
 	r := refFor(server, user)
@@ -65,21 +65,21 @@ func (l *Logins) Start(ctx context.Context, server *registry.Server, user, redir
 	defer w.close()
 	o, err := l.prepare(ctx, w, server, r, redirect)
 	if err != nil {
-		return Started{}, explained(server, "logging in", err)
+		return Started{}, withServer(server, "logging in", err)
 	}
 	o.user = user
-	address, err := url.Parse(o.site.authority.Authorize)
+	address, err := url.Parse(o.info.authority.Authorize)
 	if err != nil {
-		return Started{}, explained(server, "logging in", err)
+		return Started{}, withServer(server, "logging in", err)
 	}
 	state := newSecret()
 	address.RawQuery = o.query(address.Query(), state).Encode()
-	l.add(state, o)
+	l.addOpen(state, o)
 	return Started{URL: address.String(), State: state, Redirect: redirect, Expiry: o.expiry}, nil
 }
 
-// prepare makes all requests that a login needs before the browser opens.
-func (l *Logins) prepare(ctx context.Context, w *web, server *registry.Server, r ref, redirect string) (*open, error) {
+// prepare makes the requests that a login needs before the browser opens.
+func (l *Logins) prepare(ctx context.Context, w *web, server *registry.Server, r ref, redirect string) (*openLogin, error) {
 	address, err := url.Parse(server.HTTP.URL)
 	if err != nil {
 		return nil, refused("its url cannot be read: %w", err)
@@ -95,19 +95,19 @@ func (l *Logins) prepare(ctx context.Context, w *web, server *registry.Server, r
 	if found.authority.Authorize == "" {
 		return nil, refused("the authorization server %s does not offer logins with PKCE (S256), without which they are not safe", found.authority.Issuer)
 	}
-	c, err := l.clientFor(ctx, w, server, found.authority, redirect, l.unfinished(r))
+	c, err := l.clientFor(ctx, w, server, found.authority, redirect, l.hasOpenLogin(r))
 	if err != nil {
 		return nil, err
 	}
-	o := &open{
-		ref: r, mcpID: server.ID, server: server, site: found, client: c, redirect: redirect,
+	o := &openLogin{
+		ref: r, mcpID: server.ID, server: server, info: found, client: c, redirect: redirect,
 		verifier: newSecret(), expiry: l.now().Add(loginLife),
 	}
-	o.scopes, o.stepUps = l.scopes(server, r, n, found)
+	o.scopes, o.stepUps = l.chooseScopes(server, r, n, found)
 	return o, nil
 }
 
-// needOf returns what the server asked for last. If that is not known, a request that does nothing finds out.
+// needOf returns what the server asked for last. If that is not known, needOf sends a ping without a token to find out.
 func (l *Logins) needOf(ctx context.Context, w *web, r ref, address *url.URL) (need, error) {
 	l.mu.Lock()
 	n, known := l.needs[r]
@@ -123,9 +123,9 @@ func (l *Logins) needOf(ctx context.Context, w *web, r ref, address *url.URL) (n
 	return n, nil
 }
 
-// scopes chooses what to ask for: what is configured, else what the server asked for, else what its metadata name; and
-// what was asked for before, so that no right gets lost.
-func (l *Logins) scopes(server *registry.Server, r ref, n need, found *site) (scopes []string, stepUps int) {
+// chooseScopes returns the scopes to request: the configured ones, else those that the server asked for, else those that its metadata name. If
+// the login needs more rights, it adds the scopes requested before, so that no right gets lost.
+func (l *Logins) chooseScopes(server *registry.Server, r ref, n need, found *loginInfo) (scopes []string, stepUps int) {
 	switch {
 	case server.HTTP.OAuth != nil && len(server.HTTP.OAuth.Scopes) > 0:
 		scopes = slices.Clone(server.HTTP.OAuth.Scopes)
@@ -156,11 +156,11 @@ func union(a, b []string) []string {
 	return out
 }
 
-// query is what the authorization endpoint is asked.
-func (o *open) query(q url.Values, state string) url.Values {
+// query adds the parameters of the authorization request to q.
+func (o *openLogin) query(q url.Values, state string) url.Values {
 	sum := sha256.Sum256([]byte(o.verifier))
 	for name, value := range map[string]string{
-		"response_type": "code", "client_id": o.client.ID, "redirect_uri": o.redirect, "state": state, "resource": o.site.resource,
+		"response_type": "code", "client_id": o.client.ID, "redirect_uri": o.redirect, "state": state, "resource": o.info.resource,
 		"code_challenge": base64.RawURLEncoding.EncodeToString(sum[:]), "code_challenge_method": "S256",
 	} {
 		q.Set(name, value)
@@ -169,21 +169,21 @@ func (o *open) query(q url.Values, state string) url.Values {
 		q.Set("scope", strings.Join(o.scopes, " "))
 	}
 	if slices.Contains(o.scopes, offlineAccess) {
-		q.Set("prompt", "consent") // without which it may be ignored
+		q.Set("prompt", "consent") // without it servers may ignore the scope
 	}
 	return q
 }
 
-// newSecret returns 256 random bits.
+// newSecret returns 256 random bits as text.
 func newSecret() string {
 	b := make([]byte, 32)
 	_, _ = rand.Read(b) // never fails
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// unfinished reports whether a login of the same user to the same server was begun before and not finished: perhaps the server
-// no longer knows the client.
-func (l *Logins) unfinished(r ref) bool {
+// hasOpenLogin reports whether a login of the same user to the same server was begun before and not finished. A possible reason is that the
+// authorization server no longer knows the client.
+func (l *Logins) hasOpenLogin(r ref) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, o := range l.open {
@@ -194,19 +194,19 @@ func (l *Logins) unfinished(r ref) bool {
 	return false
 }
 
-// add keeps a login, instead of an earlier one to the same server and of those that are too old or too many.
-func (l *Logins) add(state string, o *open) {
+// addOpen stores an open login. It replaces an earlier one of the user to the same server, and drops those that are too old or too many.
+func (l *Logins) addOpen(state string, o *openLogin) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now, mine := l.now(), make(map[string]*open)
+	now, mine := l.now(), make(map[string]*openLogin)
 	for s, other := range l.open {
-		if other.ref == o.ref || now.After(other.expiry.Add(loginLife)) { // kept a while longer, for unfinished
+		if other.ref == o.ref || now.After(other.expiry.Add(loginLife)) { // kept after its expiry for hasOpenLogin
 			delete(l.open, s)
 		} else if other.user == o.user {
 			mine[s] = other
 		}
 	}
-	expiry := func(o *open) time.Time { return o.expiry }
+	expiry := func(o *openLogin) time.Time { return o.expiry }
 	switch {
 	case len(mine) >= maxOpenPerUser:
 		delete(l.open, store.Oldest(mine, expiry))
@@ -216,21 +216,21 @@ func (l *Logins) add(state string, o *open) {
 	l.open[state] = o
 }
 
-// explained adds to an error which server it is about.
-func explained(server *registry.Server, doing string, err error) error {
+// withServer adds the server to an error.
+func withServer(server *registry.Server, doing string, err error) error {
 	e := *mcp.As(err)
 	e.Message = fmt.Sprintf("%s to MCP server %s: %s", doing, server.ID, err.Error())
 	e.Err = err
 	return &e
 }
 
-// Answer is what the browser returned with.
+// Answer holds the parameters with which the browser returned.
 type Answer struct {
 	State, Code, Iss   string
 	Error, Description string
 }
 
-// Finished is a login.
+// Finished describes a login that was finished.
 type Finished struct {
 	MCPID  string
 	Server *registry.Server // as it was when the login began
@@ -238,10 +238,9 @@ type Finished struct {
 	Expiry time.Time // zero: not known
 }
 
-// Finish ends a login, once, for the user that began it. Errors: ErrUnknownLogin, ErrAnswer, or
-// *mcp.Error.
+// Finish finishes a login once, and only for the user who began it. Errors: ErrUnknownLogin, ErrAnswer, ErrStorage, or *mcp.Error.
 func (l *Logins) Finish(ctx context.Context, user string, a Answer) (Finished, error) {
-	o := l.take(user, a.State)
+	o := l.takeOpen(user, a.State)
 	if o == nil {
 		return Finished{}, ErrUnknownLogin
 	}
@@ -252,14 +251,14 @@ func (l *Logins) Finish(ctx context.Context, user string, a Answer) (Finished, e
 	defer w.close()
 	form := url.Values{
 		"grant_type": {"authorization_code"}, "code": {a.Code}, "redirect_uri": {o.redirect},
-		"code_verifier": {o.verifier}, "resource": {o.site.resource},
+		"code_verifier": {o.verifier}, "resource": {o.info.resource},
 	}
-	t, err := l.ask(ctx, w, o.site.authority.Token, o.site.authority.Issuer, o.client, form)
+	t, err := l.requestToken(ctx, w, o.info.authority.Token, o.info.authority.Issuer, o.client, form)
 	if err != nil {
-		l.disown(o, err)
-		return Finished{}, explained(o.server, "logging in", err)
+		l.dropUnknownClient(o, err)
+		return Finished{}, withServer(o.server, "logging in", err)
 	}
-	t.complete(o.site, o.client, o.scopes)
+	t.complete(o.info, o.client, o.scopes)
 	t.StepUps = o.stepUps
 	if o.client.Configured {
 		if err := l.vault.bind(bindingKey(o.server), t.Issuer); err != nil {
@@ -274,8 +273,8 @@ func (l *Logins) Finish(ctx context.Context, user string, a Answer) (Finished, e
 	return Finished{MCPID: o.mcpID, Server: o.server, Scopes: t.Scopes, Expiry: t.Expiry}, nil
 }
 
-// take returns and removes a login of a user; nil if there is none.
-func (l *Logins) take(user, state string) *open {
+// takeOpen removes an open login of a user and returns it; nil if there is none.
+func (l *Logins) takeOpen(user, state string) *openLogin {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o := l.open[state]
@@ -286,36 +285,36 @@ func (l *Logins) take(user, state string) *open {
 	return o
 }
 
-// check checks an answer before anything of it is used or shown: it must be of the server that was asked (RFC 9207).
-func (o *open) check(a Answer) error {
-	issuer := o.site.authority.Issuer
+// check checks an answer before any of it is used or shown: it must come from the authorization server of the login (RFC 9207).
+func (o *openLogin) check(a Answer) error {
+	issuer := o.info.authority.Issuer
 	switch {
-	case a.Iss == "" && o.site.authority.SendsIss:
-		return fmt.Errorf("%w: it does not say who it is from, though %s always does; log in again", ErrAnswer, issuer)
+	case a.Iss == "" && o.info.authority.SendsIss:
+		return fmt.Errorf("%w: it does not name its issuer, though %s always does; log in again", ErrAnswer, issuer)
 	case a.Iss != "" && a.Iss != issuer:
 		return fmt.Errorf("%w: it is from %.200q, not from %s; it may be an attempt to steal the login", ErrAnswer, a.Iss, issuer)
 	case a.Error != "":
-		return fmt.Errorf("%w: %s says %s", ErrAnswer, issuer, quoteError(a.Error, a.Description))
+		return fmt.Errorf("%w: %s reports %s", ErrAnswer, issuer, quoteError(a.Error, a.Description))
 	case a.Code == "":
 		return fmt.Errorf("%w: it has no code", ErrAnswer)
 	}
 	return nil
 }
 
-// disown drops a registered client that its authorization server no longer knows.
-func (l *Logins) disown(o *open, err error) {
+// dropUnknownClient drops a registered client if the error means that its authorization server no longer knows it.
+func (l *Logins) dropUnknownClient(o *openLogin, err error) {
 	var d *denied
 	if errors.As(err, &d) && (d.code == "invalid_client" || d.code == "unauthorized_client") && !o.client.Configured {
-		l.vault.dropRegistration(o.site.authority.Issuer + "\x00" + o.redirect)
+		l.vault.dropRegistration(o.info.authority.Issuer + "\x00" + o.redirect)
 	}
 }
 
-// complete adds to granted tokens what a login is beside.
-func (t *token) complete(s *site, c client, wanted []string) {
+// complete adds the other fields of a login to a token that was granted.
+func (t *token) complete(s *loginInfo, c client, wanted []string) {
 	t.Issuer, t.Resource, t.Endpoint, t.Revoke = s.authority.Issuer, s.resource, s.authority.Token, s.authority.Revoke
 	t.Client, t.Wanted = c, wanted
 	if c.Configured {
-		t.Client.Secret = "" // it is read from the configuration
+		t.Client.Secret = "" // clientOf reads it from the configuration
 	}
 	if t.Scopes == nil {
 		t.Scopes = slices.Clone(wanted)
@@ -327,7 +326,7 @@ func (l *Logins) revoke(ctx context.Context, server *registry.Server, t *token) 
 	if t.Revoke == "" {
 		return nil
 	}
-	c, err := l.current(server, t)
+	c, err := l.clientOf(server, t)
 	if err != nil {
 		return err
 	}
@@ -337,29 +336,29 @@ func (l *Logins) revoke(ctx context.Context, server *registry.Server, t *token) 
 	}
 	w := l.web(server)
 	defer w.close()
-	a, err := l.request(ctx, w, t.Revoke, t.Issuer, c, form)
+	a, err := l.postForm(ctx, w, t.Revoke, t.Issuer, c, form)
 	if err == nil && a.status/100 != 2 {
 		err = unexpected(t.Revoke, a)
 	}
 	return err
 }
 
-// current is the client of a token, with the secret that is configured now.
-func (l *Logins) current(server *registry.Server, t *token) (client, error) {
+// clientOf returns the client of a token, with the secret that is configured now.
+func (l *Logins) clientOf(server *registry.Server, t *token) (client, error) {
 	c := t.Client
 	if !c.Configured {
 		return c, nil
 	}
 	if server.HTTP.OAuth == nil || server.HTTP.OAuth.ClientID != c.ID {
-		return c, loginRequired("the oauth.client_id of MCP server %s is another one since you logged in: run `pawl mcp login %[1]s`", server.ID)
+		return c, loginRequired("the oauth.client_id of MCP server %s has changed since you logged in: run `pawl mcp login %[1]s`", server.ID)
 	}
 	var err error
 	c.Secret, err = l.secretOf(server)
 	return c, err
 }
 
-// list is a set of scopes for people.
-func list(scopes []string) string {
+// scopeList returns scopes as text for people.
+func scopeList(scopes []string) string {
 	if len(scopes) == 0 {
 		return "none named"
 	}

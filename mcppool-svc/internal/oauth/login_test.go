@@ -29,7 +29,7 @@ func TestAnswersAreChecked(t *testing.T) {
 	}{
 		"another issuer":                 {sw: mcptest.Switches{Iss: "https://evil.example"}, want: ErrAnswer, text: `from "https://evil.example"`},
 		"another issuer, not advertised": {sw: mcptest.Switches{Iss: "https://evil.example", HideIss: true}, want: ErrAnswer, text: "not from"},
-		"no issuer, though advertised":   {sw: mcptest.Switches{Iss: "-"}, want: ErrAnswer, text: "does not say who it is from"},
+		"no issuer, though advertised":   {sw: mcptest.Switches{Iss: "-"}, want: ErrAnswer, text: "does not name its issuer"},
 		"nearly the issuer":              {change: func(a *Answer) { a.Iss += "/" }, want: ErrAnswer, text: "not from"},
 		"an error":                       {sw: mcptest.Switches{AnswerError: "access_denied"}, want: ErrAnswer, text: `"access_denied" ("so <it> is")`},
 		"an error of another issuer":     {sw: mcptest.Switches{AnswerError: "access_denied", Iss: "https://evil.example"}, want: ErrAnswer, text: "not from"},
@@ -132,7 +132,7 @@ func TestOpenLoginsAreBounded(t *testing.T) {
 		t.Errorf("a login that was replaced: %v", err)
 	}
 	for i := range maxOpenPerUser + 5 {
-		r.logins.add(string(rune('a'+i)), &open{ref: ref{"ann", string(rune('a' + i))}, user: "ann", expiry: r.now().Add(time.Duration(i))})
+		r.logins.addOpen(string(rune('a'+i)), &openLogin{ref: ref{"ann", string(rune('a' + i))}, user: "ann", expiry: r.now().Add(time.Duration(i))})
 	}
 	r.logins.mu.Lock()
 	defer r.logins.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/store"
 )
 
-// The errors of logins. Errors of servers are *mcp.Error.
+// The errors of logins. Errors caused by servers are *mcp.Error.
 var (
 	ErrRedirect     = errors.New("the browser cannot be sent there")
 	ErrUnknownLogin = errors.New("there is no such login of yours: it was finished, replaced by a later one, or is older than 10 minutes")
@@ -26,7 +26,7 @@ var (
 
 // Config configures Logins.
 type Config struct {
-	RedirectURI    string // where browsers are sent if the caller names no address; may be empty
+	RedirectURI    string // the address to which browsers return if the caller names none; may be empty
 	ClientMetadata string // the https address of the pool's Client ID Metadata Document; may be empty
 	Key            []byte // encrypts the stored logins
 }
@@ -34,9 +34,9 @@ type Config struct {
 // Deps are the dependencies of Logins.
 type Deps struct {
 	Store store.Store
-	// Client makes an HTTP client that checks addresses as for that server.
+	// Client makes an HTTP client that checks addresses by the rules for that server.
 	Client func(*registry.Server) *http.Client
-	// Secret replaces references to secrets in a value of that server's settings.
+	// Secret resolves references to secrets in a value of that server's settings.
 	Secret func(server *registry.Server, value string) (string, error)
 	Now    func() time.Time
 	Log    *slog.Logger
@@ -44,34 +44,34 @@ type Deps struct {
 	CatchUp func(context.Context)
 }
 
-// Logins is safe for concurrent use.
+// Logins begins, finishes, stores and renews logins. It is safe for concurrent use.
 type Logins struct {
 	cfg   Config
 	deps  Deps
 	vault *vault
 
-	base     context.Context // ends with Close; renewals hang on it
+	base     context.Context // ends with Close, and ends renewals
 	cancel   context.CancelFunc
 	work     sync.WaitGroup     // renewals
 	renewals singleflight.Group // by ref.key
 
 	mu     sync.Mutex
-	closed bool             // guarded by mu
-	open   map[string]*open // guarded by mu; logins that were begun, by state
-	needs  map[ref]need     // guarded by mu
+	closed bool                  // guarded by mu
+	open   map[string]*openLogin // guarded by mu; by state
+	needs  map[ref]need          // guarded by mu
 }
 
-// need is what a server asked for and the login does not have.
+// need is a server's last refusal of a request that lacked a login, or rights.
 type need struct {
 	challenge challenge
-	more      bool // the login is good, but its rights are not enough
+	more      bool // the login is valid, but has too few rights
 	at        time.Time
 }
 
 // maxNeeds bounds the needs that are kept; the oldest is dropped.
 const maxNeeds = 10_000
 
-// New reads the stored logins. Close the result.
+// New reads the stored logins. The caller closes the result.
 func New(cfg Config, deps Deps) (*Logins, error) {
 	v, lost, err := openVault(deps.Store, cfg.Key)
 	if err != nil {
@@ -84,11 +84,11 @@ func New(cfg Config, deps Deps) (*Logins, error) {
 	base, cancel := context.WithCancel(context.Background())
 	return &Logins{
 		cfg: cfg, deps: deps, vault: v, base: base, cancel: cancel,
-		open: make(map[string]*open), needs: make(map[ref]need),
+		open: make(map[string]*openLogin), needs: make(map[ref]need),
 	}, nil
 }
 
-// Close ends renewals that are under way.
+// Close cancels the renewals in progress and waits for them.
 func (l *Logins) Close() error {
 	l.mu.Lock()
 	l.closed = true
@@ -102,10 +102,10 @@ func (l *Logins) now() time.Time { return l.deps.Now() }
 
 func (l *Logins) web(server *registry.Server) *web { return newWeb(l.deps.Client(server)) }
 
-// possible reports whether a server can have logins: a key in its headers rules them out.
-func possible(server *registry.Server) bool {
-	if server.HTTP == nil || server.Isolation == registry.Shared && !byPool(server) {
-		return false // a connection of all users carries no user's login
+// canHaveLogin reports whether a server can have logins. An Authorization header in its registration rules them out.
+func canHaveLogin(server *registry.Server) bool {
+	if server.HTTP == nil || server.Isolation == registry.Shared && !isPoolLogin(server) {
+		return false // a connection of all users cannot use the login of one
 	}
 	for name := range server.HTTP.Headers {
 		if http.CanonicalHeaderKey(name) == "Authorization" {
@@ -115,14 +115,14 @@ func possible(server *registry.Server) bool {
 	return true
 }
 
-// byPool reports whether the pool itself logs in to a server, for all users.
-func byPool(server *registry.Server) bool {
+// isPoolLogin reports whether the pool itself logs in to a server, for all users.
+func isPoolLogin(server *registry.Server) bool {
 	return server.HTTP.OAuth != nil && server.HTTP.OAuth.Grant == registry.GrantClientCredentials
 }
 
-// refFor names the token that a user's requests to a server carry.
+// refFor returns the ref of the token that a user's requests to a server carry.
 func refFor(server *registry.Server, user string) ref {
-	if byPool(server) {
+	if isPoolLogin(server) {
 		user = ""
 	}
 	return ref{user, server.Origin()}
@@ -133,14 +133,14 @@ type State int
 
 // The states.
 const (
-	Unasked  State = iota // the server never asked for a login
-	Required              // it asks for one, or another one
-	Active                // there is one
+	Unasked  State = iota // the server has not asked for a login
+	Required              // the server asks for a login, or for a new one
+	Active                // there is a login
 )
 
 // State returns the state of a user's login to a server.
 func (l *Logins) State(server *registry.Server, user string) State {
-	if !possible(server) {
+	if !canHaveLogin(server) {
 		return Unasked
 	}
 	r := refFor(server, user)
@@ -149,7 +149,7 @@ func (l *Logins) State(server *registry.Server, user string) State {
 	l.mu.Unlock()
 	t, sealed := l.vault.token(r)
 	switch {
-	case needed, sealed, t != nil && t.Refresh == "" && t.expired(l.now()) && !byPool(server):
+	case needed, sealed, t != nil && t.Refresh == "" && t.expired(l.now()) && !isPoolLogin(server):
 		return Required
 	case t != nil:
 		return Active
@@ -158,11 +158,12 @@ func (l *Logins) State(server *registry.Server, user string) State {
 	}
 }
 
-// Forget deletes a user's login to a server and revokes it if possible. The pool's own login, and the binding of a configured
-// client to its authorization server, only an operator or the server's owner can delete; for others it returns ErrNoLogin.
+// Forget deletes a user's login to a server, and revokes it if possible. For an operator or the server's owner it also deletes the pool's own
+// login, and the binding of a configured client to its authorization server. It returns ErrNoLogin for others if the login is the pool's own,
+// and if the server can have no login.
 func (l *Logins) Forget(ctx context.Context, server *registry.Server, user string, operator bool) error {
 	mayChange := operator || server.Owner == user
-	if !possible(server) || byPool(server) && !mayChange {
+	if !canHaveLogin(server) || isPoolLogin(server) && !mayChange {
 		return ErrNoLogin
 	}
 	if mayChange {
@@ -178,32 +179,32 @@ func (l *Logins) Forget(ctx context.Context, server *registry.Server, user strin
 	l.clearNeed(r)
 	for _, t := range gone {
 		if err := l.revoke(ctx, server, t); err != nil {
-			l.deps.Log.InfoContext(ctx, "a token was forgotten, but not revoked", "mcp_id", server.ID, "error", err)
+			l.deps.Log.InfoContext(ctx, "a token was deleted, but could not be revoked", "mcp_id", server.ID, "error", err)
 		}
 	}
 	return nil
 }
 
-// ForgetServer deletes all logins to a server that is gone, or has moved.
+// ForgetServer deletes all logins to a server that was removed, or whose origin changed.
 func (l *Logins) ForgetServer(server *registry.Server) error {
-	where := server.Origin()
-	_, err := l.vault.remove(func(o ref) bool { return o.origin == where })
+	origin := server.Origin()
+	_, err := l.vault.remove(func(r ref) bool { return r.origin == origin })
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for r := range l.needs {
-		if r.origin == where {
+		if r.origin == origin {
 			delete(l.needs, r)
 		}
 	}
 	for state, o := range l.open {
-		if o.ref.origin == where {
+		if o.ref.origin == origin {
 			delete(l.open, state)
 		}
 	}
 	return err
 }
 
-// recordNeed remembers what a server asks for.
+// recordNeed stores what a server asks for.
 func (l *Logins) recordNeed(r ref, c challenge, more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -220,7 +221,7 @@ func (l *Logins) clearNeed(r ref) {
 	delete(l.needs, r)
 }
 
-// loginRequired is the error of a request that needs a login.
+// loginRequired returns the error of a request that needs a login.
 func loginRequired(format string, args ...any) *mcp.Error {
 	return mcp.Errorf(mcp.LoginRequired, format, args...)
 }

@@ -165,7 +165,7 @@ func TestPrivateKey(t *testing.T) {
 		"-----BEGIN nonsense": "PEM", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("x")})): "PEM",
 		string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})): "P-256",
 	} {
-		_, err := assert(text, "id", "https://auth.example", time.Now())
+		_, err := signAssertion(text, "id", "https://auth.example", time.Now())
 		wantKind(t, err, mcp.Misconfigured, want)
 	}
 }

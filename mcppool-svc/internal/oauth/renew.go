@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// renewAhead is how long before its end a token is renewed; of short ones a quarter of their life.
+	// renewAhead is how long before its expiry a token is renewed; for short-lived tokens it is a quarter of their life.
 	renewAhead = time.Minute
 	// renewLimit bounds one renewal.
 	renewLimit = 30 * time.Second
@@ -21,15 +21,15 @@ const (
 
 func (t *token) expired(now time.Time) bool { return !t.Expiry.IsZero() && !now.Before(t.Expiry) }
 
-// stale reports whether a token is to be renewed.
-func (t *token) stale(now time.Time) bool {
+// needsRenewal reports whether a token has expired or soon will.
+func (t *token) needsRenewal(now time.Time) bool {
 	ahead := min(renewAhead, t.Expiry.Sub(t.Obtained)/4)
 	return t.expired(now.Add(ahead))
 }
 
-// share runs work for a login, unless it is running already, and waits for its result. The work continues when its callers
-// give up: the token that it gets may replace the old one.
-func (l *Logins) share(ctx context.Context, r ref, work func(context.Context) (*token, error)) (*token, error) {
+// renewOnce runs work for a login, unless it is running already, and waits for its result. The work continues when its callers
+// give up, because the server may have replaced the old token already.
+func (l *Logins) renewOnce(ctx context.Context, r ref, work func(context.Context) (*token, error)) (*token, error) {
 	done := l.renewals.DoChan(r.key(""), func() (any, error) {
 		if !l.beginWork() {
 			return nil, mcp.Errorf(mcp.Unavailable, "the pool is stopping")
@@ -45,7 +45,7 @@ func (l *Logins) share(ctx context.Context, r ref, work func(context.Context) (*
 		t, _ := result.Val.(*token)
 		return t, result.Err
 	case <-ctx.Done():
-		return nil, &mcp.Error{Kind: mcp.Interrupted, Message: context.Cause(ctx).Error(), Err: errors.Join(ctx.Err(), context.Cause(ctx))}
+		return nil, mcp.GivenUp(ctx, false)
 	}
 }
 
@@ -61,20 +61,20 @@ func (l *Logins) beginWork() bool {
 
 // renew replaces a token that has expired or soon will.
 func (l *Logins) renew(ctx context.Context, server *registry.Server, r ref, old *token) (*token, error) {
-	return l.share(ctx, r, func(ctx context.Context) (*token, error) {
+	return l.renewOnce(ctx, r, func(ctx context.Context) (*token, error) {
 		now, _ := l.vault.token(r)
 		switch {
 		case now == nil:
 			return nil, loginRequired("you are no longer logged in to MCP server %s: run `pawl mcp login %[1]s`", server.ID)
 		case now != old:
-			return now, nil // another request was faster
+			return now, nil // another request has renewed it
 		}
 		g, err := l.refresh(ctx, server, old)
 		if err != nil {
 			if now := l.renewedElsewhere(ctx, r, old, err); now != nil {
 				return now, nil
 			}
-			return nil, l.notRenewed(server, r, old, err)
+			return nil, l.renewalFailed(server, r, old, err)
 		}
 		t := *old
 		t.Access, t.Expiry, t.Obtained, t.Refresh = g.Access, g.Expiry, g.Obtained, cmp.Or(g.Refresh, old.Refresh)
@@ -89,7 +89,7 @@ func (l *Logins) renew(ctx context.Context, server *registry.Server, r ref, old 
 func (l *Logins) replace(ctx context.Context, server *registry.Server, r ref, t, old *token) (*token, error) {
 	put, err := l.vault.put(r, t, old)
 	if err != nil {
-		l.deps.Log.ErrorContext(ctx, "a renewed login is in memory alone: its user will have to log in again after a restart",
+		l.deps.Log.ErrorContext(ctx, "a renewed login could not be stored: its user will have to log in again after a restart",
 			"mcp_id", server.ID, "user", r.user, "error", err)
 	}
 	if put {
@@ -101,50 +101,52 @@ func (l *Logins) replace(ctx context.Context, server *registry.Server, r ref, t,
 	return nil, loginRequired("you are no longer logged in to MCP server %s: run `pawl mcp login %[1]s`", server.ID)
 }
 
-// refresh asks for a token with the refresh token (RFC 6749, 6).
+// refresh requests a token with the refresh token (RFC 6749, 6).
 func (l *Logins) refresh(ctx context.Context, server *registry.Server, old *token) (*token, error) {
-	c, err := l.current(server, old)
+	c, err := l.clientOf(server, old)
 	if err != nil {
 		return nil, err
 	}
 	w := l.web(server)
 	defer w.close()
 	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {old.Refresh}, "resource": {old.Resource}}
-	return l.ask(ctx, w, old.Endpoint, old.Issuer, c, form)
+	return l.requestToken(ctx, w, old.Endpoint, old.Issuer, c, form)
 }
 
-// notRenewed is the error of a failed renewal: if the server refused it, a new login is needed; else it may work later.
-func (l *Logins) notRenewed(server *registry.Server, r ref, old *token, err error) error {
+// renewalFailed returns the error of a failed renewal. If the server refused the renewal, it also records that a new login is needed; otherwise
+// a later renewal may succeed.
+func (l *Logins) renewalFailed(server *registry.Server, r ref, old *token, err error) error {
 	var d *denied
 	if !errors.As(err, &d) {
-		return explained(server, "renewing the login", err)
+		return withServer(server, "renewing the login", err)
 	}
 	l.vault.dropRefresh(r, old)
 	l.recordNeed(r, challenge{}, false)
 	return loginRequired("the login to MCP server %s has ended (%s): run `pawl mcp login %[1]s`", server.ID, d.Error())
 }
 
-// obtain logs the pool itself in (client credentials).
-func (l *Logins) obtain(ctx context.Context, server *registry.Server, r ref, old *token, c challenge) (*token, error) {
-	return l.share(ctx, r, func(ctx context.Context) (*token, error) {
+// obtainForPool logs the pool itself in (client credentials), unless there is a token newer than old.
+func (l *Logins) obtainForPool(ctx context.Context, server *registry.Server, r ref, old *token, c challenge) (*token, error) {
+	return l.renewOnce(ctx, r, func(ctx context.Context) (*token, error) {
 		if now, _ := l.vault.token(r); now != nil && now != old {
 			return now, nil
 		}
-		t, err := l.grant(ctx, server, c)
+		t, err := l.requestForPool(ctx, server, c)
 		if err != nil {
-			return nil, explained(server, "logging the pool in", err)
+			return nil, withServer(server, "logging the pool in", err)
 		}
 		if err := l.vault.bind(bindingKey(server), t.Issuer); err != nil {
-			return nil, explained(server, "logging the pool in", err)
+			return nil, withServer(server, "logging the pool in", err)
 		}
 		if _, err := l.vault.put(r, t, nil); err != nil {
-			l.deps.Log.WarnContext(ctx, "a token of the pool is not kept", "mcp_id", server.ID, "error", err)
+			l.deps.Log.WarnContext(ctx, "a token of the pool could not be stored", "mcp_id", server.ID, "error", err)
 		}
 		return t, nil
 	})
 }
 
-func (l *Logins) grant(ctx context.Context, server *registry.Server, c challenge) (*token, error) {
+// requestForPool requests a token for the pool itself.
+func (l *Logins) requestForPool(ctx context.Context, server *registry.Server, c challenge) (*token, error) {
 	address, err := url.Parse(server.HTTP.URL)
 	if err != nil {
 		return nil, refused("its url cannot be read: %w", err)
@@ -155,7 +157,7 @@ func (l *Logins) grant(ctx context.Context, server *registry.Server, c challenge
 	if err != nil {
 		return nil, err
 	}
-	who, err := l.configured(server, found.authority)
+	pool, err := l.configured(server, found.authority)
 	if err != nil {
 		return nil, err
 	}
@@ -169,11 +171,11 @@ func (l *Logins) grant(ctx context.Context, server *registry.Server, c challenge
 	if len(scopes) > 0 {
 		form.Set("scope", strings.Join(scopes, " "))
 	}
-	t, err := l.ask(ctx, w, found.authority.Token, found.authority.Issuer, who, form)
+	t, err := l.requestToken(ctx, w, found.authority.Token, found.authority.Issuer, pool, form)
 	if err != nil {
 		return nil, err
 	}
-	t.complete(found, who, scopes)
-	t.Refresh = "" // another access token is asked for instead
+	t.complete(found, pool, scopes)
+	t.Refresh = "" // instead of a renewal, the pool requests a new token
 	return t, nil
 }

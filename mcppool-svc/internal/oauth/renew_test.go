@@ -120,7 +120,7 @@ func TestRenewalFails(t *testing.T) {
 		r.move(time.Hour)
 		r.configure(oauthOf("other", "other-secret"))
 		_, err := r.request("ann", "tools/list")
-		wantKind(t, err, mcp.LoginRequired, "another one since you logged in")
+		wantKind(t, err, mcp.LoginRequired, "has changed since you logged in")
 	})
 }
 

@@ -8,10 +8,10 @@ import (
 	"pawl.dev/mcppool-svc/internal/replica"
 )
 
-// catchUpWait bounds how long a refused login waits for changes from other replicas.
+// catchUpWait is how long a refused renewal waits for changes from other replicas.
 const catchUpWait = 2 * time.Second
 
-// First returns the buckets in which the first of several replicas wins: a client's secret goes to the authorization server that
+// First returns the buckets in which the first of concurrent writes wins: a configured client stays bound to the authorization server that
 // accepted it first.
 func First() []string { return []string{bucketIssuers} }
 
@@ -44,8 +44,8 @@ func (l *Logins) ApplyRemote(places []replica.Place) []LoginChange {
 	return moved
 }
 
-// renewedElsewhere returns the token that another replica of the pool has renewed meanwhile, or nil: refresh tokens are often valid
-// once, and the other replica was faster.
+// renewedElsewhere returns the token if another replica of the pool has renewed it meanwhile, else nil. Refresh tokens are often valid only
+// once, so the renewal of this replica fails then.
 func (l *Logins) renewedElsewhere(ctx context.Context, r ref, old *token, err error) *token {
 	var d *denied
 	if l.deps.CatchUp == nil || !errors.As(err, &d) {
@@ -61,5 +61,5 @@ func (l *Logins) renewedElsewhere(ctx context.Context, r ref, old *token, err er
 	return now
 }
 
-// Readable reports whether this program knows the format of a stored value, whatever its key.
+// Readable reports whether this program knows the format of a stored value. It needs no key.
 func Readable(value []byte) bool { return len(value) > 0 && value[0] <= recordVersion }

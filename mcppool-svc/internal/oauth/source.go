@@ -20,50 +20,49 @@ type Source struct {
 	ref    ref
 
 	mu   sync.Mutex
-	used []string // guarded by mu; tokens that went out, the last few
+	used []string // guarded by mu; the last tokens that were sent
 }
 
-// maxUsed is how many tokens of a connection are kept out of messages.
+// maxUsed is how many of the last tokens Hide hides.
 const maxUsed = 4
 
-// For returns the source of tokens of a user's connection to a server; nil if the server can have none. Without a user it
-// has only those of the pool itself.
+// For returns the source of tokens for a user's connection to a server; nil if the server can have none. If user is empty, the
+// source has only tokens of the pool itself.
 func (l *Logins) For(server *registry.Server, user string) *Source {
-	if !possible(server) {
+	if !canHaveLogin(server) {
 		return nil
 	}
 	return &Source{logins: l, server: server, user: user, ref: refFor(server, user)}
 }
 
-// own reports whether this connection can have a token: one that users share has only those of the pool itself.
-func (s *Source) own() bool { return s.user != "" || byPool(s.server) }
+// canHaveToken reports whether this connection can have a token. A connection that users share has only tokens of the pool itself.
+func (s *Source) canHaveToken() bool { return s.user != "" || isPoolLogin(s.server) }
 
-// Token returns the token for a request, renewed if needed; "" if there is none. The error is *mcp.Error; nothing was sent
-// then.
+// Token returns the token for a request, renewed if needed; "" if there is none. The error is an *mcp.Error.
 func (s *Source) Token(ctx context.Context) (string, error) {
-	if !s.own() {
+	if !s.canHaveToken() {
 		return "", nil
 	}
 	l, id := s.logins, s.server.ID
 	t, sealed := l.vault.token(s.ref)
-	if sealed && !byPool(s.server) {
+	if sealed && !isPoolLogin(s.server) {
 		return "", loginRequired("the stored login to MCP server %s cannot be read with the pool's key (--token-key): restore the key, or run `pawl mcp login %[1]s`", id)
 	}
-	if t == nil || !t.stale(l.now()) {
+	if t == nil || !t.needsRenewal(l.now()) {
 		return s.markUsed(t), nil
 	}
 	var err error
 	next := t
 	switch {
-	case byPool(s.server):
-		next, err = l.obtain(ctx, s.server, s.ref, t, challenge{})
+	case isPoolLogin(s.server):
+		next, err = l.obtainForPool(ctx, s.server, s.ref, t, challenge{})
 	case t.Refresh != "":
 		next, err = l.renew(ctx, s.server, s.ref, t)
 	case t.expired(l.now()):
 		err = loginRequired("the login to MCP server %s has expired: run `pawl mcp login %[1]s`", id)
 	}
 	if err != nil && !t.expired(l.now()) && mcp.As(err).Kind != mcp.LoginRequired {
-		return s.markUsed(t), nil // it may work later, and until then this one does
+		return s.markUsed(t), nil // a later renewal may succeed, and this token is still valid
 	}
 	if err != nil {
 		return "", err
@@ -71,18 +70,16 @@ func (s *Source) Token(ctx context.Context) (string, error) {
 	return s.markUsed(next), nil
 }
 
-// Refused handles a 401 or 403 for a request with the token used. It returns another token to send the request with once
-// more, or an error if there is none, or neither if the refusal is about something else. again reports that the request was
-// repeated already.
+// Refused implements outbound.Credentials.
 func (s *Source) Refused(ctx context.Context, used string, again bool, resp *http.Response) (next string, err error) {
 	c, kind := challengeOf(resp.Header)
 	switch {
 	case resp.StatusCode == http.StatusForbidden && c.err == "insufficient_scope":
 		return "", s.insufficient(c)
-	case resp.StatusCode != http.StatusUnauthorized || kind == foreign:
+	case resp.StatusCode != http.StatusUnauthorized || kind == otherScheme:
 		return "", nil
-	case !s.own():
-		return "", mcp.Errorf(mcp.Unauthorized, "MCP server %s wants a login, but its users share a connection: "+
+	case !s.canHaveToken():
+		return "", mcp.Errorf(mcp.Unauthorized, "MCP server %s requires a login, but its users share a connection: "+
 			"set its oauth.grant to client_credentials, or its isolation to user", s.server.ID)
 	}
 	l := s.logins
@@ -90,8 +87,8 @@ func (s *Source) Refused(ctx context.Context, used string, again bool, resp *htt
 	switch {
 	case t != nil && t.Access != used && !again:
 		return s.markUsed(t), nil // renewed by another request
-	case byPool(s.server):
-		return s.poolAgain(ctx, t, again, c)
+	case isPoolLogin(s.server):
+		return s.renewPoolToken(ctx, t, again, c)
 	case t != nil && t.Refresh != "" && !again:
 		t, err := l.renew(ctx, s.server, s.ref, t)
 		if err != nil {
@@ -99,56 +96,56 @@ func (s *Source) Refused(ctx context.Context, used string, again bool, resp *htt
 		}
 		return s.markUsed(t), nil
 	}
-	return "", s.required(t, c, kind)
+	return "", s.loginNeeded(t, c, kind)
 }
 
-// required is the error of a request for which the user has to log in.
-func (s *Source) required(t *token, c challenge, kind scheme) error {
+// loginNeeded records that the user has to log in, and returns the error that tells so.
+func (s *Source) loginNeeded(t *token, c challenge, kind scheme) error {
 	s.logins.recordNeed(s.ref, c, false)
 	switch {
 	case t != nil:
 		return loginRequired("MCP server %s no longer accepts the login: run `pawl mcp login %[1]s`", s.server.ID)
-	case kind == unsaid:
-		return loginRequired("MCP server %s wants a login: run `pawl mcp login %[1]s`; if it wants a key instead, put that into its `headers`", s.server.ID)
+	case kind == noScheme:
+		return loginRequired("MCP server %s requires a login: run `pawl mcp login %[1]s`; if it requires a key instead, put the key into its `headers`", s.server.ID)
 	default:
-		return loginRequired("MCP server %s wants a login: run `pawl mcp login %[1]s`", s.server.ID)
+		return loginRequired("MCP server %s requires a login: run `pawl mcp login %[1]s`", s.server.ID)
 	}
 }
 
-// poolAgain logs the pool itself in.
-func (s *Source) poolAgain(ctx context.Context, t *token, again bool, c challenge) (string, error) {
+// renewPoolToken logs the pool itself in, unless the refused token is a new one (again).
+func (s *Source) renewPoolToken(ctx context.Context, t *token, again bool, c challenge) (string, error) {
 	if again {
 		return "", mcp.Errorf(mcp.Unauthorized,
-			"MCP server %s refuses the token that its authorization server just gave the pool; check its oauth settings", s.server.ID)
+			"MCP server %s refuses the token that its authorization server just gave to the pool; check the server's oauth settings", s.server.ID)
 	}
-	t, err := s.logins.obtain(ctx, s.server, s.ref, t, c)
+	t, err := s.logins.obtainForPool(ctx, s.server, s.ref, t, c)
 	if err != nil {
 		return "", err
 	}
 	return s.markUsed(t), nil
 }
 
-// insufficient is the error of a request that needs more rights than the login has. Logging in for more rights helps, unless
-// it was tried.
+// insufficient returns the error of a request that needs more rights than the login has. It asks for a new login with more rights, unless
+// one was made without success.
 func (s *Source) insufficient(c challenge) error {
 	t, _ := s.logins.vault.token(s.ref)
 	switch {
-	case byPool(s.server) || !s.own():
-		return mcp.Errorf(mcp.Unauthorized, "MCP server %s wants more rights than the pool has there (%s); an operator can set its oauth.scopes",
-			s.server.ID, list(c.scopes))
+	case isPoolLogin(s.server) || !s.canHaveToken():
+		return mcp.Errorf(mcp.Unauthorized, "MCP server %s requires more rights than the pool has there (%s); an operator can set its oauth.scopes",
+			s.server.ID, scopeList(c.scopes))
 	case t != nil && (includes(t.Scopes, c.scopes) || t.StepUps > 0 && includes(t.Wanted, c.scopes)):
-		return mcp.Errorf(mcp.Unauthorized, "MCP server %s wants rights that logging in again does not give (%s); ask its operator",
-			s.server.ID, list(c.scopes))
+		return mcp.Errorf(mcp.Unauthorized, "MCP server %s requires rights that logging in again does not give (%s); ask its operator",
+			s.server.ID, scopeList(c.scopes))
 	}
 	s.logins.recordNeed(s.ref, c, true)
-	return loginRequired("MCP server %s wants more rights than your login has (%s): run `pawl mcp login %[1]s`", s.server.ID, list(c.scopes))
+	return loginRequired("MCP server %s requires more rights than your login has (%s): run `pawl mcp login %[1]s`", s.server.ID, scopeList(c.scopes))
 }
 
 func includes(all, some []string) bool {
 	return !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(all, s) })
 }
 
-// markUsed remembers a token that is sent.
+// markUsed returns the text of a token to send, or "" for nil, and stores it for Hide.
 func (s *Source) markUsed(t *token) string {
 	if t == nil {
 		return ""
@@ -162,7 +159,7 @@ func (s *Source) markUsed(t *token) string {
 	return t.Access
 }
 
-// Hide takes the tokens of the connection out of a text.
+// Hide replaces the tokens of the connection in a text.
 func (s *Source) Hide(text string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,39 +170,39 @@ func (s *Source) Hide(text string) string {
 }
 
 const (
-	// maxHeader bounds what is read of WWW-Authenticate headers.
+	// maxHeader bounds how much of the WWW-Authenticate headers is read, in bytes.
 	maxHeader = 16 << 10
-	// maxScopes and maxScope bound what a server can ask for.
+	// maxScopes is how many scopes a server can ask for, and maxScope the length of each.
 	maxScopes = 100
 	maxScope  = 500
 )
 
-// challenge is what a server says when it refuses a request (RFC 6750, RFC 9728).
+// challenge is the Bearer challenge in a server's refusal of a request (RFC 6750, RFC 9728).
 type challenge struct {
-	metadata string   // where the metadata of the protected resource are; empty: not said
-	scopes   []string // what the request needs
+	metadata string   // the address of the resource's metadata; may be empty
+	scopes   []string // that the request needs
 	err      string   // such as insufficient_scope
 }
 
-// scheme says which kinds of credentials a response asks for.
+// scheme is the kind of credentials that a response asks for.
 type scheme int
 
 const (
-	unsaid scheme = iota // none is named
+	noScheme scheme = iota
 	bearer
-	foreign // others alone
+	otherScheme // not bearer
 )
 
-// challengeOf reads the WWW-Authenticate headers of a response.
+// challengeOf returns the first Bearer challenge in the WWW-Authenticate headers of a response, and the scheme that the headers ask for.
 func challengeOf(h http.Header) (challenge, scheme) {
-	kind, budget := unsaid, maxHeader
+	kind, budget := noScheme, maxHeader
 	for _, value := range h.Values("WWW-Authenticate") {
 		if budget -= len(value); budget < 0 {
 			break
 		}
 		for _, c := range parseChallenges(value) {
 			if !strings.EqualFold(c.scheme, "Bearer") {
-				kind = max(kind, foreign)
+				kind = max(kind, otherScheme)
 				continue
 			}
 			return challenge{
@@ -216,7 +213,7 @@ func challengeOf(h http.Header) (challenge, scheme) {
 	return challenge{}, kind
 }
 
-// scopesOf splits a list of scopes and drops what cannot be one (RFC 6749, 3.3).
+// scopesOf splits a list of scopes, and drops those that are not valid (RFC 6749, 3.3).
 func scopesOf(text string) []string {
 	var scopes []string
 	for scope := range strings.FieldsSeq(text) {
@@ -231,14 +228,14 @@ func isScope(s string) bool {
 	return s != "" && len(s) <= maxScope && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' })
 }
 
-// rawChallenge is one challenge of a header (RFC 9110, 11.6.1); names of parameters are in lower case, and of those that
-// come twice the first counts.
+// rawChallenge is one challenge of a header (RFC 9110, 11.6.1). Names of parameters are in lower case; if one occurs twice, its first value
+// counts.
 type rawChallenge struct {
 	scheme string
 	params map[string]string
 }
 
-// A challenge begins with its scheme, perhaps followed by a text like a credential; parameters are tokens or quoted texts.
+// A challenge begins with its scheme, which a token68 may follow. Values of parameters are tokens or quoted strings.
 var (
 	schemePattern = regexp.MustCompile(`^[ \t,]*(` + word + `)(?:[ \t]+(?:` + word + `|/)+=*[ \t]*(?:,|$))?[ \t]*`)
 	paramPattern  = regexp.MustCompile(`(?s)^[ \t,]*(` + word + `)[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|(` + word + `))`)
@@ -247,7 +244,7 @@ var (
 
 const word = "[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 
-// parseChallenges reads as far as it understands.
+// parseChallenges returns the challenges up to the first part of the text that it cannot parse.
 func parseChallenges(text string) []rawChallenge {
 	var list []rawChallenge
 	for {
@@ -264,7 +261,7 @@ func parseChallenges(text string) []rawChallenge {
 			return list
 		}
 		if text = text[len(m[0]):]; strings.HasPrefix(text, "=") {
-			return list // a parameter that cannot be read, or one of nothing
+			return list // a parameter that cannot be read, or one before any scheme
 		}
 		list = append(list, rawChallenge{scheme: m[1], params: map[string]string{}})
 	}

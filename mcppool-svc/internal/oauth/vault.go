@@ -28,22 +28,22 @@ const (
 	bucketIssuers = "login_issuers" // server's origin, digest of settings → binding
 )
 
-// Buckets are those that the store must have.
+// Buckets returns the buckets that the store must have.
 func Buckets() []string { return []string{bucketTokens, bucketClients, bucketIssuers} }
 
-// recordVersion is the version of everything stored; its first byte.
+// recordVersion is the format version of a stored value, and its first byte.
 const recordVersion = 1
 
-// maxTokens bounds the logins of one user; the oldest is dropped.
+// maxTokens bounds the stored logins of one user; the oldest is dropped.
 const maxTokens = 1000
 
 // errSealed means that a value was not written with this key.
 var errSealed = errors.New("it was written with another key")
 
-// ref names a token: its user, "" for the pool's own, and its server.
+// ref identifies a token by its user ("" for the pool's own) and its server.
 type ref struct{ user, origin string }
 
-// token is a login, as stored. It is replaced, never changed.
+// token is a login, as stored. It is replaced, never modified.
 type token struct {
 	Issuer   string    `json:"issuer"`
 	Resource string    `json:"resource"`
@@ -52,35 +52,35 @@ type token struct {
 	Client   client    `json:"client"`
 	Access   string    `json:"access"`
 	Refresh  string    `json:"refresh,omitempty"`
-	Wanted   []string  `json:"wanted,omitempty"` // scopes that were asked for
-	Scopes   []string  `json:"scopes,omitempty"` // that were granted
+	Wanted   []string  `json:"wanted,omitempty"` // the requested scopes
+	Scopes   []string  `json:"scopes,omitempty"` // the granted scopes
 	Obtained time.Time `json:"obtained"`
 	Expiry   time.Time `json:"expiry,omitzero"`
-	// StepUps counts logins in a row that were to give more rights.
+	// StepUps counts the consecutive logins that were made to get more rights.
 	StepUps int `json:"step_ups,omitempty"`
 }
 
-// binding is the issuer that a configured client belongs to.
+// binding is the issuer that a configured client is bound to.
 type binding struct {
 	Issuer string `json:"issuer"`
 }
 
-// vault keeps secrets, encrypted in the store and in the clear in memory.
+// vault keeps tokens, registrations and bindings: encrypted in the store, and in plain text in memory.
 type vault struct {
 	store store.Store
 	aead  cipher.AEAD
 
-	// writes puts changes in order, commit included; mu is not held while committing.
+	// writes is held during a change, including its commit to the store. mu is not held during the commit.
 	writes sync.Mutex
 
 	mu      sync.RWMutex
 	tokens  map[ref]*token          // guarded by mu
-	sealed  map[ref]bool            // guarded by mu; tokens that this key does not open
+	sealed  map[ref]bool            // guarded by mu; tokens that this key cannot decrypt
 	clients map[string]registration // guarded by mu; by key
 	issuers map[string]binding      // guarded by mu; by key
 }
 
-// openVault reads the stored logins. lost counts the values that this key does not open; they count as missing.
+// openVault reads the stored logins. lost is the number of values that this key cannot decrypt; they are treated as missing.
 func openVault(st store.Store, key []byte) (v *vault, lost int, err error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
@@ -110,8 +110,8 @@ func openVault(st store.Store, key []byte) (v *vault, lost int, err error) {
 	return v, lost, nil
 }
 
-// set makes one entry the stored value; nil deletes it. A value that this key does not open counts as missing. Called with mu held, or
-// before there are other users.
+// set updates the entry in memory from a stored value; nil deletes the entry. A value that this key cannot decrypt is treated as missing. Called
+// with mu held, or before the vault is shared.
 func (v *vault) set(bucket, key string, value []byte) error {
 	switch bucket {
 	case bucketClients:
@@ -131,7 +131,7 @@ func (v *vault) set(bucket, key string, value []byte) error {
 		return nil
 	}
 	var t token
-	if err := v.open(bucket, key, value, &t); err != nil {
+	if err := v.unseal(bucket, key, value, &t); err != nil {
 		v.sealed[r] = v.sealed[r] || old == nil
 		return err
 	}
@@ -148,21 +148,21 @@ func setIn[T any](v *vault, values map[string]T, bucket, key string, value []byt
 		return nil
 	}
 	var read T
-	err := v.open(bucket, key, value, &read)
+	err := v.unseal(bucket, key, value, &read)
 	if err == nil {
 		values[key] = read
 	}
 	return err
 }
 
-// reload makes one entry what is stored. Called with mu held.
+// reload updates one entry in memory from the store. Called with mu held.
 func (v *vault) reload(bucket, key string) {
-	if value, err := v.store.Get(bucket, key); err == nil { // else it stays as it was
+	if value, err := v.store.Get(bucket, key); err == nil { // on errors the entry stays as it was
 		_ = v.set(bucket, key, value)
 	}
 }
 
-// commit stores changes and shows what is stored by then: another replica may have written too. Called with writes held.
+// commit stores changes, and then reloads their entries, because another replica may have written too. Called with writes held.
 func (v *vault) commit(doing string, changes ...store.Change) error {
 	if err := v.store.Apply(changes...); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrStorage, doing, err)
@@ -183,19 +183,20 @@ func refOf(key string) ref {
 	return ref{user, origin}
 }
 
-// seal encrypts a value for one place in the store: elsewhere it cannot be opened. Plain data always marshals.
+// seal encrypts a value for its place in the store: in another bucket, or under another record's key, it cannot be decrypted.
 func (v *vault) seal(bucket, key string, value any) store.Change {
 	text, err := json.Marshal(value)
 	if err != nil {
-		panic(err)
+		panic(err) // cannot happen: the records hold plain data
 	}
 	nonce := make([]byte, v.aead.NonceSize(), v.aead.NonceSize()+len(text)+v.aead.Overhead())
 	_, _ = rand.Read(nonce) // never fails
-	value = append([]byte{recordVersion}, v.aead.Seal(nonce, nonce, text, place(bucket, key))...)
+	value = append([]byte{recordVersion}, v.aead.Seal(nonce, nonce, text, additionalData(bucket, key))...)
 	return store.Change{Bucket: bucket, Key: key, Value: value.([]byte)}
 }
 
-func (v *vault) open(bucket, key string, value []byte, to any) error {
+// unseal decrypts a stored value into to. It returns errSealed if this key cannot decrypt the value.
+func (v *vault) unseal(bucket, key string, value []byte, to any) error {
 	n := 1 + v.aead.NonceSize()
 	switch {
 	case len(value) > 0 && value[0] > recordVersion:
@@ -203,24 +204,24 @@ func (v *vault) open(bucket, key string, value []byte, to any) error {
 	case len(value) < n:
 		return errSealed
 	}
-	text, err := v.aead.Open(nil, value[1:n], value[n:], place(bucket, key))
+	text, err := v.aead.Open(nil, value[1:n], value[n:], additionalData(bucket, key))
 	if err != nil {
 		return errSealed
 	}
 	return json.Unmarshal(text, to)
 }
 
-// place is the additional data of a value.
-func place(bucket, key string) []byte { return []byte(bucket + "\x00" + key) }
+// additionalData returns the additional authenticated data of a value.
+func additionalData(bucket, key string) []byte { return []byte(bucket + "\x00" + key) }
 
-// token returns a login, or nil; sealed reports that there is one that this key does not open.
+// token returns a login, or nil. sealed reports that there is one that this key cannot decrypt.
 func (v *vault) token(r ref) (t *token, sealed bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.tokens[r], v.sealed[r]
 }
 
-// put stores a login in the place of old, which it must still be (nil: whatever there is). It returns false if it is not.
+// put stores a login. If old is not nil and no longer the current login, put stores nothing and returns false.
 func (v *vault) put(r ref, t, old *token) (bool, error) {
 	v.writes.Lock()
 	defer v.writes.Unlock()
@@ -237,7 +238,7 @@ func (v *vault) put(r ref, t, old *token) (bool, error) {
 	}
 	err := v.commit("storing a login", append(changes, v.seal(bucketTokens, r.key(t.Issuer), t))...)
 	if err != nil && old != nil {
-		// A renewed one counts all the same: the old one may no longer be valid.
+		// Use the renewed login although it is not stored: the old one may no longer be valid.
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		v.tokens[r] = t
@@ -246,19 +247,19 @@ func (v *vault) put(r ref, t, old *token) (bool, error) {
 	return err == nil, err
 }
 
-// dropRefresh makes a login one that cannot be renewed, in memory only: another replica may have renewed it.
+// dropRefresh removes the refresh token of a login, but only in memory: another replica may have renewed the login.
 func (v *vault) dropRefresh(r ref, old *token) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.tokens[r] != old {
 		return
 	}
-	dead := *old
-	dead.Refresh = ""
-	v.tokens[r] = &dead
+	t := *old
+	t.Refresh = ""
+	v.tokens[r] = &t
 }
 
-// oldest returns the login that is dropped for another one of the same user, or nil.
+// oldest returns the user's login that is dropped to store r, or nil if there is room.
 func (v *vault) oldest(r ref) (ref, *token) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -275,7 +276,7 @@ func (v *vault) oldest(r ref) (ref, *token) {
 	return which, mine[which]
 }
 
-// remove deletes the logins that match, also those that this key does not open, and returns the former.
+// remove deletes the logins that match. It returns those that this key can decrypt.
 func (v *vault) remove(match func(ref) bool) (gone []*token, err error) {
 	v.writes.Lock()
 	defer v.writes.Unlock()
@@ -321,21 +322,21 @@ func (v *vault) putRegistration(key string, r registration) error {
 	return v.commit("storing a registered client", changes...)
 }
 
-// dropRegistration deletes a client. If that cannot be stored, the next login finds out again.
+// dropRegistration deletes a client. If that fails, the next login finds out again that the client is unknown.
 func (v *vault) dropRegistration(key string) {
 	v.writes.Lock()
 	defer v.writes.Unlock()
 	_ = v.commit("deleting a registered client", store.Change{Bucket: bucketClients, Key: key})
 }
 
-// boundTo is the issuer that a configured client belongs to; empty: none yet.
+// boundTo returns the issuer that a configured client is bound to; empty: none yet.
 func (v *vault) boundTo(key string) string {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.issuers[key].Issuer
 }
 
-// bind makes a configured client belong to an issuer; an empty one lets it belong to another.
+// bind binds a configured client to an issuer; an empty issuer removes the binding.
 func (v *vault) bind(key, issuer string) error {
 	if v.boundTo(key) == issuer {
 		return nil
@@ -346,18 +347,18 @@ func (v *vault) bind(key, issuer string) error {
 	if issuer != "" {
 		change = v.seal(bucketIssuers, key, binding{issuer})
 	}
-	return v.commit("storing which authorization server a client is of", change)
+	return v.commit("storing the authorization server of a client", change)
 }
 
 const (
-	// keySize is that of AES-256.
+	// keySize is the size of an AES-256 key.
 	keySize = 32
-	// KeyFile is the key's file in the data folder, used if no other key is configured.
+	// KeyFile is the name of the key's file in the data folder, used if no other key is configured.
 	KeyFile = "mcp-logins.key"
 )
 
-// OpenKey returns the key that logins are kept under: the one that ref names (env:NAME or file:PATH), else the one in the
-// data folder, which is created if it does not exist. Without a folder nothing is kept, and the key is a new one.
+// OpenKey returns the key that encrypts the stored logins: the one that ref names (env:NAME or file:PATH), else the one in the
+// data folder, which it creates if it does not exist. Without a data folder it returns a new key, because nothing outlives the process.
 func OpenKey(ref, dataDir string, environ []string) ([]byte, error) {
 	kind, where, _ := strings.Cut(ref, ":")
 	switch {
@@ -388,7 +389,7 @@ func newKey() []byte {
 	return key
 }
 
-// openKeyFile reads the key of our own file, which other users must not be able to read, or makes one.
+// openKeyFile reads the key from the pool's own file, or creates the file. Other users must not be able to read it.
 func openKeyFile(path string) ([]byte, error) {
 	text, err := readKeyFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -418,7 +419,7 @@ func readKeyFile(path string) (string, error) {
 	return string(text), err
 }
 
-// writeKeyFile writes the file atomically.
+// writeKeyFile writes a key's file atomically.
 func writeKeyFile(path string, key []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err

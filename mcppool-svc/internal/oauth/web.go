@@ -17,51 +17,51 @@ import (
 )
 
 const (
-	// maxAnswer bounds what an authorization server, or an MCP server's metadata, may say.
-	maxAnswer = 256 << 10
-	// answerLimit is how long one request may take.
-	answerLimit  = 15 * time.Second
+	// maxResponse bounds a response, in bytes.
+	maxResponse = 256 << 10
+	// requestLimit is how long one request may take.
+	requestLimit = 15 * time.Second
 	maxRedirects = 3
 )
 
 // web makes the requests of one login or renewal. Its client checks addresses when it dials.
 type web struct{ client *http.Client }
 
-// newWeb takes over a client; redirects are followed for reading alone, and never to where logins do not go.
+// newWeb returns a web that uses a copy of client. It follows redirects of GET requests only, and only to addresses that parseLoginURL accepts.
 func newWeb(client *http.Client) *web {
-	own := *client
-	own.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+	checked := *client
+	checked.CheckRedirect = func(req *http.Request, via []*http.Request) error {
 		switch {
 		case via[0].Method != http.MethodGet:
 			return http.ErrUseLastResponse
 		case len(via) > maxRedirects:
 			return refused("it redirects more than %d times", maxRedirects)
 		}
-		_, err := parsePlace("where it redirects to", req.URL.String())
+		_, err := parseLoginURL("the target of the redirect", req.URL.String())
 		return err
 	}
-	return &web{client: &own}
+	return &web{client: &checked}
 }
 
 func (w *web) close() { w.client.CloseIdleConnections() }
 
-// answer is a response that was read.
-type answer struct {
+// httpResponse is a response whose body was read.
+type httpResponse struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// read decodes a JSON object; it returns false if there is none.
-func (a *answer) read(to any) bool { return json.Unmarshal(a.body, to) == nil }
+// read decodes the body as JSON; it returns false if that fails.
+func (a *httpResponse) read(to any) bool { return json.Unmarshal(a.body, to) == nil }
 
-// get reads an address.
-func (w *web) get(ctx context.Context, address string) (*answer, error) {
+// get makes a GET request.
+func (w *web) get(ctx context.Context, address string) (*httpResponse, error) {
 	return w.do(ctx, http.MethodGet, address, "", nil)
 }
 
-// post sends a body.
-func (w *web) post(ctx context.Context, address, contentType, body string, header http.Header) (*answer, error) {
+// post makes a POST request.
+func (w *web) post(ctx context.Context, address, contentType, body string, header http.Header) (*httpResponse, error) {
 	h := http.Header{"Content-Type": {contentType}}
 	for name, values := range header {
 		h[name] = values
@@ -69,16 +69,16 @@ func (w *web) post(ctx context.Context, address, contentType, body string, heade
 	return w.do(ctx, http.MethodPost, address, body, h)
 }
 
-// do makes a request, to nowhere but where logins go.
-func (w *web) do(ctx context.Context, method, address, body string, header http.Header) (*answer, error) {
-	if _, err := parsePlace("an address for the login", address); err != nil {
+// do makes a request to an address that parseLoginURL accepts.
+func (w *web) do(ctx context.Context, method, address, body string, header http.Header) (*httpResponse, error) {
+	if _, err := parseLoginURL("an address for the login", address); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(body))
 	if err != nil {
-		return nil, refused("the address %s cannot be used: %w", shown(address), err)
+		return nil, refused("the address %s cannot be used: %w", displayURL(address), err)
 	}
 	if header != nil {
 		req.Header = header
@@ -89,41 +89,41 @@ func (w *web) do(ctx context.Context, method, address, body string, header http.
 		return nil, unreachable(address, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse+1))
 	switch {
 	case err != nil:
 		return nil, unreachable(address, err)
-	case len(text) > maxAnswer:
-		return nil, mcp.Errorf(mcp.TooLarge, "%s answered with more than %d KiB", shown(address), maxAnswer>>10)
+	case len(text) > maxResponse:
+		return nil, mcp.Errorf(mcp.TooLarge, "%s answered with more than %d KiB", displayURL(address), maxResponse>>10)
 	}
-	return &answer{status: resp.StatusCode, header: resp.Header, body: text}, nil
+	return &httpResponse{status: resp.StatusCode, header: resp.Header, body: text}, nil
 }
 
-// unreachable is a request that got no answer. An error of the dialler, or of the check of a redirect, is kept.
+// unreachable returns the error of a request that got no response. It keeps the kind of an error of the dialler or of the check of a redirect.
 func unreachable(address string, err error) error {
 	if known := mcp.Find(err); known != nil {
 		e := *known
-		e.Message = fmt.Sprintf("%s cannot be used: %s", shown(address), known.Message)
+		e.Message = fmt.Sprintf("%s cannot be used: %s", displayURL(address), known.Message)
 		return &e
 	}
 	var request *url.Error // its text has the whole address
 	if errors.As(err, &request) {
 		err = request.Err
 	}
-	return mcp.Errorf(mcp.Unavailable, "%s cannot be reached: %w", shown(address), err)
+	return mcp.Errorf(mcp.Unavailable, "%s cannot be reached: %w", displayURL(address), err)
 }
 
-// unexpected is the error of an answer that cannot be used.
-func unexpected(address string, a *answer) error {
+// unexpected returns the error for a response whose status is not the expected one.
+func unexpected(address string, a *httpResponse) error {
 	kind := mcp.Misconfigured
 	if a.status >= http.StatusInternalServerError || a.status == http.StatusTooManyRequests {
 		kind = mcp.Unavailable
 	}
-	return mcp.Errorf(kind, "%s answered HTTP %d%s", shown(address), a.status, errorText(a))
+	return mcp.Errorf(kind, "%s answered HTTP %d%s", displayURL(address), a.status, errorText(a))
 }
 
-// errorText is the error in an answer (RFC 6749, 5.2), for people.
-func errorText(a *answer) string {
+// errorText returns the error in a response (RFC 6749, 5.2), for people.
+func errorText(a *httpResponse) string {
 	var e struct {
 		Error       string `json:"error"`
 		Description string `json:"error_description"`
@@ -134,7 +134,7 @@ func errorText(a *answer) string {
 	return ": " + quoteError(e.Error, e.Description)
 }
 
-// quoteError is an error that a server sent, bounded and quoted.
+// quoteError returns an error that a server sent, cut off and quoted.
 func quoteError(code, description string) string {
 	text := fmt.Sprintf("%.100q", code)
 	if description != "" {
@@ -143,8 +143,8 @@ func quoteError(code, description string) string {
 	return text
 }
 
-// shown is an address without what may be secret in it.
-func shown(address string) string {
+// displayURL returns the scheme, host and path of an address. The other parts may be secret.
+func displayURL(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
 		return "an address that cannot be read"
@@ -155,13 +155,14 @@ func shown(address string) string {
 // maxURL bounds an address that a server names.
 const maxURL = 4096
 
-// refused is the error of something that a server names and that cannot be used.
+// refused returns an error about something that a server states, or the registration, that cannot be used.
 func refused(format string, args ...any) error {
 	return mcp.Errorf(mcp.Misconfigured, format, args...)
 }
 
-// parsePlace reads an address that gets tokens, codes or secrets, or names one that does: https, or http on this machine.
-func parsePlace(what, text string) (*url.URL, error) {
+// parseLoginURL parses an address to which tokens, codes or secrets are sent, or that leads to such an address. It must be https, or http on
+// this machine. what names the address in errors.
+func parseLoginURL(what, text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case len(text) > maxURL || err != nil || u.Host == "" || u.Opaque != "" || u.User != nil || u.Fragment != "":
@@ -169,11 +170,11 @@ func parsePlace(what, text string) (*url.URL, error) {
 	case u.Scheme == "https", u.Scheme == "http" && isLoopback(u.Hostname()):
 		return u, nil
 	default:
-		return nil, refused("%s is %.200q; logins go over https alone, but for servers on this machine", what, text)
+		return nil, refused("%s is %.200q; logins must use https, except for servers on this machine", what, text)
 	}
 }
 
-// isLoopback reports whether a host of a URL is this machine.
+// isLoopback reports whether the host of a URL is this machine.
 func isLoopback(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true
@@ -182,8 +183,8 @@ func isLoopback(host string) bool {
 	return err == nil && a.Unmap().IsLoopback()
 }
 
-// canonical is the address of an MCP server as its resource identifier (RFC 8707): without what may be secret in it.
-func canonical(u *url.URL) string {
+// resourceID returns the address of an MCP server as its resource identifier (RFC 8707): without the parts that may be secret.
+func resourceID(u *url.URL) string {
 	c := url.URL{Scheme: strings.ToLower(u.Scheme), Host: strings.ToLower(u.Host), Path: u.Path, RawPath: u.RawPath}
 	if c.Path == "/" {
 		c.Path, c.RawPath = "", ""
@@ -191,27 +192,27 @@ func canonical(u *url.URL) string {
 	return c.String()
 }
 
-// origin is the part of an address before its path.
+// origin returns the scheme and host of an address.
 func origin(u *url.URL) *url.URL {
 	return &url.URL{Scheme: strings.ToLower(u.Scheme), Host: strings.ToLower(u.Host)}
 }
 
-// wellKnown inserts a well-known name between host and path (RFC 8615, RFC 8414, RFC 9728).
+// wellKnown returns an address with a well-known name between host and path (RFC 8615, RFC 8414, RFC 9728).
 func wellKnown(u *url.URL, name string) string {
 	return origin(u).JoinPath("/.well-known/"+name, strings.TrimSuffix(u.EscapedPath(), "/")).String()
 }
 
-// covers reports whether a resource identifier stands for an MCP server: its own address, or one above it.
-func covers(resource string, server *url.URL) error {
-	r, err := parsePlace("the resource in the metadata of the MCP server", resource)
+// checkResource returns an error unless a resource identifier is an MCP server's own address, or a path above it.
+func checkResource(resource string, server *url.URL) error {
+	r, err := parseLoginURL("the resource in the metadata of the MCP server", resource)
 	if err != nil {
 		return err
 	}
-	above := strings.TrimSuffix(r.EscapedPath(), "/")
+	parent := strings.TrimSuffix(r.EscapedPath(), "/")
 	path := server.EscapedPath()
-	same := r.Scheme == strings.ToLower(server.Scheme) && strings.EqualFold(withPort(r), withPort(server)) && r.RawQuery == ""
-	if !same || path != above && !strings.HasPrefix(path, above+"/") && strings.TrimSuffix(path, "/") != above {
-		return refused("the MCP server's metadata are for %.200q, not for %s: a login would be for another server", resource, canonical(server))
+	sameOrigin := r.Scheme == strings.ToLower(server.Scheme) && strings.EqualFold(withPort(r), withPort(server)) && r.RawQuery == ""
+	if !sameOrigin || path != parent && !strings.HasPrefix(path, parent+"/") && strings.TrimSuffix(path, "/") != parent {
+		return refused("the MCP server's metadata are for %.200q, not for %s: a login would be for another server", resource, resourceID(server))
 	}
 	return nil
 }
@@ -224,32 +225,32 @@ func withPort(u *url.URL) string {
 	return strings.ToLower(u.Hostname()) + ":" + port
 }
 
-// chooseRedirect checks the address that a caller wants browsers to be sent to with a code, or takes the operator's, which may be empty.
+// chooseRedirect returns the address to which the browser returns with a code: the caller's, which it checks, else the operator's.
 func chooseRedirect(wanted, configured string) (string, error) {
 	wanted = cmp.Or(wanted, configured)
 	if wanted == "" {
-		return "", fmt.Errorf("%w: say where the browser is to be sent, to http://127.0.0.1:PORT/…, or let the operator set --login-redirect-uri", ErrRedirect)
+		return "", fmt.Errorf("%w: name the address to which the browser returns, such as http://127.0.0.1:PORT/…, or let the operator set --login-redirect-uri", ErrRedirect)
 	}
 	if wanted == configured {
 		return wanted, nil
 	}
 	u, err := url.Parse(wanted)
 	if err != nil || u.Scheme != "http" || !isLoopback(u.Hostname()) || u.User != nil || u.RawQuery != "" || u.Fragment != "" || len(wanted) > maxURL {
-		return "", fmt.Errorf("%w: it may be http://127.0.0.1, http://[::1] or http://localhost, with any port and path, or what the operator set with --login-redirect-uri", ErrRedirect)
+		return "", fmt.Errorf("%w: use http://127.0.0.1, http://[::1] or http://localhost, with any port and path, or the address that the operator set with --login-redirect-uri", ErrRedirect)
 	}
 	return wanted, nil
 }
 
-// CheckRedirect says what is wrong with a redirect address that an operator sets.
+// CheckRedirect checks the redirect address that an operator sets; it may be empty.
 func CheckRedirect(text string) error {
 	if text == "" {
 		return nil
 	}
-	_, err := parsePlace("--login-redirect-uri", text)
+	_, err := parseLoginURL("--login-redirect-uri", text)
 	return err
 }
 
-// CheckDocument says what is wrong with the address of a client's metadata document that an operator sets.
+// CheckDocument checks the address of a client's metadata document that an operator sets; it may be empty.
 func CheckDocument(text string) error {
 	if text == "" {
 		return nil
