@@ -16,19 +16,19 @@ import (
 // Domain is the domain of every ErrorInfo that Pawl makes.
 const Domain = "pawl"
 
-// OutcomeKey is the metadata key that says what is known of a failed tool call's effect.
+// OutcomeKey is the metadata key for the outcome of a failed tool call.
 const OutcomeKey = "outcome"
 
 // Values of OutcomeKey.
 const (
-	OutcomeNotExecuted = "NOT_EXECUTED"
-	OutcomeUnknown     = "UNKNOWN"
-	OutcomeKnown       = "KNOWN"
+	OutcomeNotExecuted = "NOT_EXECUTED" // the tool certainly did not run
+	OutcomeUnknown     = "UNKNOWN"      // the tool may have run
+	OutcomeKnown       = "KNOWN"        // the tool ran, and returned this error
 )
 
 const reasonPrefix = "ERROR_REASON_"
 
-// Violation says what is wrong with one field of a request.
+// Violation describes what is wrong with one field of a request.
 type Violation struct {
 	Field       string // path of the field, as in the proto: `limits.max_steps`
 	Description string // what is wrong with it
@@ -90,21 +90,21 @@ func (e *Error) WithViolation(field, description string) *Error {
 	return &c
 }
 
-// WithRetryAfter returns a copy that says when to try again.
+// WithRetryAfter returns a copy with the time to wait before another try.
 func (e *Error) WithRetryAfter(d time.Duration) *Error {
 	c := *e
 	c.RetryAfter = d
 	return &c
 }
 
-// WithUsage returns a copy that says what the failed call cost. The usage must not be changed afterwards.
+// WithUsage returns a copy with the usage of the failed call. The usage must not be changed afterwards.
 func (e *Error) WithUsage(u *commonv1.Usage) *Error {
 	c := *e
 	c.Usage = u
 	return &c
 }
 
-// Reason returns the reason of an error as From sees it; unspecified for nil.
+// Reason returns the reason that From gives to an error; unspecified for nil.
 func Reason(err error) commonv1.ErrorReason {
 	if err == nil {
 		return commonv1.ErrorReason_ERROR_REASON_UNSPECIFIED

@@ -19,15 +19,15 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 )
 
-// A status travels in HTTP/2 headers, twice (percent-encoded and as details), and gRPC's C core, under Python and many
-// others, refuses headers over 8 KiB. Longer texts are cut, and end with a mark that shows it.
+// gRPC sends a status in HTTP/2 headers, and its message twice (percent-encoded, and within the details). gRPC's C core,
+// which Python and other languages use, refuses headers over 8 KiB. So longer texts are cut, with a mark at their end.
 const (
 	maxMessage    = 2048
 	maxViolations = 2048 // bytes of all of them
 	maxMetadata   = 1024 // bytes of one value
 )
 
-// GRPCStatus makes the status that travels: code, message, ErrorInfo, BadRequest if there are violations, RetryInfo
+// GRPCStatus makes the status to send: code, message, ErrorInfo, BadRequest if there are violations, RetryInfo
 // if there is a delay, Usage if there is one. It also makes status.FromError and status.Code understand an *Error.
 func (e *Error) GRPCStatus() *status.Status {
 	details := []proto.Message{e.errorInfo()}
@@ -46,7 +46,7 @@ func (e *Error) GRPCStatus() *status.Status {
 	}
 	p := &spb.Status{Code: int32(code), Message: clip(e.Message, maxMessage)}
 	for _, detail := range details {
-		// Packing a message of valid UTF-8 cannot fail; should it, the status goes without it.
+		// Packing a message of valid UTF-8 does not fail. If it did, the status would lack this detail.
 		if packed, err := anypb.New(detail); err == nil {
 			p.Details = append(p.Details, packed)
 		}
@@ -84,7 +84,7 @@ func (e *Error) badRequest() *errdetails.BadRequest {
 	return br
 }
 
-// clip makes text valid UTF-8 and cuts it to at most limit bytes, at a character.
+// clip makes text valid UTF-8 and cuts it to at most limit bytes, between two characters.
 func clip(s string, limit int) string {
 	s = strings.ToValidUTF8(s, "�")
 	if len(s) <= limit {
@@ -94,7 +94,7 @@ func clip(s string, limit int) string {
 	return strings.ToValidUTF8(s[:limit-len(mark)], "") + mark
 }
 
-// fromStatus reads a status back. A status of another origin gets the reason that fits its code.
+// fromStatus returns the error of a status. If Pawl did not make the status, the reason is the one that fits its code.
 func fromStatus(st *status.Status, cause error) *Error {
 	e := &Error{Code: st.Code(), Message: st.Message(), Reason: commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, cause: cause}
 	if reason, ok := codeReasons[e.Code]; ok {
@@ -130,8 +130,8 @@ func fromStatus(st *status.Status, cause error) *Error {
 	return e
 }
 
-// From turns any error into an *Error: one that is in the chain already, a failed message validation, a gRPC status off
-// the wire with its details, a context's end, and everything else as Internal/UNKNOWN_ERROR. Nil stays nil.
+// From turns any error into an *Error: it returns the *Error in the chain, if any, and converts failed validations, gRPC
+// statuses with their details, and context errors. Any other error becomes Internal/UNKNOWN_ERROR. Nil stays nil.
 func From(err error) *Error {
 	if err == nil {
 		return nil
@@ -181,7 +181,7 @@ func fromValidation(invalid *protovalidate.ValidationError) *Error {
 	return e
 }
 
-// codeReasons are the reasons of a status without an ErrorInfo of ours: from gRPC itself, a proxy, or another server.
+// codeReasons are the reasons for statuses without an ErrorInfo of Pawl: from gRPC itself, a proxy, or another server.
 var codeReasons = map[codes.Code]commonv1.ErrorReason{
 	codes.Canceled:         commonv1.ErrorReason_ERROR_REASON_CANCELLED,
 	codes.DeadlineExceeded: commonv1.ErrorReason_ERROR_REASON_TIMEOUT,

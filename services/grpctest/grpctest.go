@@ -13,14 +13,14 @@ import (
 	"pawl.dev/services/serve"
 )
 
-// Serve serves what register registers and returns a connection to it; both are closed with the test. Zero options
-// serve as an installation without keys does: everyone is the user `local`.
+// Serve serves the services that register registers, and returns a connection to them; both are closed with the test. With zero
+// options it serves like an installation without keys: everyone is the user `local`.
 func Serve(t testing.TB, register func(grpc.ServiceRegistrar), o serve.Options) *grpc.ClientConn {
 	t.Helper()
 	return Server(t, register, o)("")
 }
 
-// Server is Serve for tests with several callers: dial returns a connection that sends that token.
+// Server is Serve for tests with several callers: dial returns a connection that sends the token.
 func Server(t testing.TB, register func(grpc.ServiceRegistrar), o serve.Options) (dial func(token string) *grpc.ClientConn) {
 	t.Helper()
 	if o.Auth == nil {

@@ -19,13 +19,13 @@ import (
 	"pawl.dev/services/stack"
 )
 
-// authority is what calls are addressed to: this machine, by definition. The receiver gets copies of it.
+// authority is the `:authority` of all calls. Receivers get copies of it.
 var authority = []string{"localhost"}
 
 // thisProcess is the peer on both sides.
 var thisProcess = peer.Peer{Addr: &net.UnixAddr{Name: "inproc", Net: "inproc"}}
 
-// readOptions answers those of gRPC's call options that clients use here, and reports whether Sharing is among them.
+// readOptions applies the call options that Pawl's clients use, and reports whether Sharing is among them.
 func readOptions(opts []grpc.CallOption) (shares bool) {
 	for _, opt := range opts {
 		switch opt := opt.(type) {
@@ -41,7 +41,7 @@ func readOptions(opts []grpc.CallOption) (shares bool) {
 // prepare returns the method of a call, and the metadata that the server receives.
 func (c *Conn) prepare(ctx context.Context, name string, stream bool) (*method, metadata.MD, error) {
 	if ctx.Err() != nil {
-		return nil, nil, ended(ctx)
+		return nil, nil, contextError(ctx)
 	}
 	m, err := c.find(name, stream)
 	if err != nil {
@@ -65,7 +65,7 @@ type transport struct {
 
 	mu         sync.Mutex // guards the following
 	header     metadata.MD
-	headerSent chan struct{} // closed when the header is sent, which is not written afterwards; nil: it is dropped, as that of a unary call
+	headerSent chan struct{} // closed when header is sent and no longer written; nil in a unary call, whose header is dropped
 }
 
 var errHeaderSent = errors.New("inproc: the header was sent already")
@@ -98,7 +98,7 @@ func (t *transport) sendHeader() {
 	}
 }
 
-// SetTrailer drops the trailer, because no client asks for one.
+// SetTrailer drops the trailer, because no client reads it.
 func (*transport) SetTrailer(metadata.MD) error { return nil }
 
 func isClosed(ch <-chan struct{}) bool {
@@ -112,31 +112,31 @@ func isClosed(ch <-chan struct{}) bool {
 
 var errNoReturn = status.Error(codes.Internal, "inproc: the handler ended without returning")
 
-// serve runs a handler in the server's context of a call, and passes how it ended to finish, also if it panics or ends its goroutine.
+// serve runs the handler of a call and passes its error to finish, even if the handler panics or calls runtime.Goexit.
 func (s *server) serve(client context.Context, md metadata.MD, t *transport, handle func(context.Context) error, finish func(error)) {
 	ctx, cancel := serverContext(client, md)
-	ctx, tellEnd := start(ctx, s.serverStats, t.method.name, false, t.method.stream)
-	err := errNoReturn // as after runtime.Goexit
+	ctx, reportEnd := reportBegin(ctx, s.serverStats, t.method.name, false, t.method.stream)
+	err := errNoReturn // stays if the handler calls runtime.Goexit
 	defer func() {
 		if p := recover(); p != nil {
 			err = status.Errorf(codes.Internal, "the handler of %s panicked: %v", t.method.name, p)
 		}
-		tellEnd(err)
+		reportEnd(err)
 		finish(err)
 		cancel()
 	}()
 	err = handle(grpc.NewContextWithServerTransportStream(ctx, t))
 }
 
-// endOnly passes on the end and the deadline of a client's context, and none of its values.
+// endOnly has the deadline and the cancellation of the client's context, but none of its values.
 type endOnly struct{ context.Context }
 
 func (endOnly) Value(any) any { return nil }
 
-// AfterFunc spares the context package a goroutine per derived context.
+// AfterFunc saves the context package a goroutine per derived context.
 func (e endOnly) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(e.Context, f) }
 
-// serverContext is the context of a handler. Cancel it when the handler has returned.
+// serverContext returns the context of a handler. Cancel it when the handler has returned.
 func serverContext(client context.Context, md metadata.MD) (context.Context, context.CancelFunc) {
 	base := context.Background()
 	if client.Done() != nil {
@@ -146,9 +146,9 @@ func serverContext(client context.Context, md metadata.MD) (context.Context, con
 	return peer.NewContext(metadata.NewIncomingContext(ctx, md), &thisProcess), cancel
 }
 
-// start reports the begin of a call to a stats handler, if any, and returns a function that reports the end, once: with an error, or with
-// nil or io.EOF. A unary call has no stream.
-func start(ctx context.Context, h stats.Handler, name string, client bool, stream *grpc.StreamDesc) (context.Context, func(error)) {
+// reportBegin tells a stats handler, if any, that a call begins. The returned function reports the end, once; nil and io.EOF mean
+// success. For a unary call, stream is nil.
+func reportBegin(ctx context.Context, h stats.Handler, name string, client bool, stream *grpc.StreamDesc) (context.Context, func(error)) {
 	if h == nil {
 		return ctx, func(error) {}
 	}
@@ -161,7 +161,7 @@ func start(ctx context.Context, h stats.Handler, name string, client bool, strea
 	var once sync.Once
 	return ctx, func(err error) {
 		once.Do(func() {
-			if err == io.EOF { //nolint:errorlint // as it is: a handler may wrap another
+			if err == io.EOF { //nolint:errorlint // not wrapped: a handler's error may wrap an io.EOF of its own
 				err = nil
 			}
 			h.HandleRPC(ctx, &stats.End{Client: client, BeginTime: begin.BeginTime, EndTime: time.Now(), Error: statusOf(err)})
@@ -169,8 +169,8 @@ func start(ctx context.Context, h stats.Handler, name string, client bool, strea
 	}
 }
 
-// statusOf makes the error that a client gets: a status as the wire would have made it, not the server's own value with
-// its causes.
+// statusOf returns the error that the client gets: a status as after a network connection, not the server's error value with its
+// causes.
 func statusOf(err error) error {
 	if err == nil {
 		return nil
@@ -182,22 +182,22 @@ func statusOf(err error) error {
 	return status.FromProto(st.Proto()).Err()
 }
 
-// ended is the error of a call whose client's context is done.
-func ended(ctx context.Context) error {
+// contextError returns the error of a call whose context is done.
+func contextError(ctx context.Context) error {
 	return status.FromContextError(ctx.Err()).Err()
 }
 
 // Invoke implements grpc.ClientConnInterface.
 func (c *Conn) Invoke(ctx context.Context, name string, args, reply any, opts ...grpc.CallOption) (err error) {
 	readOptions(opts)
-	ctx, tellEnd := start(ctx, c.clientStats, name, true, nil)
-	defer func() { tellEnd(err) }()
+	ctx, reportEnd := reportBegin(ctx, c.clientStats, name, true, nil)
+	defer func() { reportEnd(err) }()
 	m, md, err := c.prepare(ctx, name, false)
 	if err != nil {
 		return err
 	}
 	call := &unaryCall{transport: transport{method: m}, server: c.server, args: args, done: make(chan struct{})}
-	if ctx.Done() == nil { // the wait cannot be cancelled, so no goroutine is needed
+	if ctx.Done() == nil { // the client cannot cancel, so no goroutine is needed
 		c.serve(ctx, md, &call.transport, call.handle, call.finish)
 	} else {
 		go func() {
@@ -208,7 +208,7 @@ func (c *Conn) Invoke(ctx context.Context, name string, args, reply any, opts ..
 		case <-call.done:
 		case <-ctx.Done():
 			call.abandon()
-			return ended(ctx)
+			return contextError(ctx)
 		}
 	}
 	if call.err != nil {
@@ -219,21 +219,21 @@ func (c *Conn) Invoke(ctx context.Context, name string, args, reply any, opts ..
 		return err
 	}
 	if call.shares.Load() {
-		return handTo(reply, resp)
+		return shallowCopyTo(reply, resp)
 	}
 	return copyTo(reply, resp)
 }
 
-// unaryCall is one running call.
+// unaryCall is the state of a running unary call.
 type unaryCall struct {
 	transport
 	server *server
 
-	args      any  // mu is held while it is read, so that a client that gives up gets it back
+	args      any  // read under mu and not once abandoned, so that a client that gave up may reuse it
 	abandoned bool // the client has given up
 
 	done chan struct{}
-	resp any // the server's until done is closed, like err
+	resp any // written by the server, like err, before done is closed
 	err  error
 }
 

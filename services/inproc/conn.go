@@ -41,14 +41,14 @@ var (
 	_ grpc.ClientConnInterface = (*Conn)(nil)
 )
 
-// New makes a connection whose calls pass the interceptors; nil is none.
+// New makes a connection whose calls pass through the interceptors; either may be nil.
 func New(unary grpc.UnaryServerInterceptor, stream grpc.StreamServerInterceptor) *Conn {
 	s := &server{unary: unary, stream: stream, methods: map[string]*method{}}
 	s.serverStats, s.clientStats = telemetry.Handlers()
 	return &Conn{server: s}
 }
 
-// WithToken returns a view of the connection that sends that bearer token with every call.
+// WithToken returns a view of the connection that sends a bearer token with every call.
 func (c *Conn) WithToken(token string) *Conn {
 	return &Conn{server: c.server, authorization: []string{identity.BearerHeader(token)}}
 }
@@ -72,7 +72,7 @@ func (c *Conn) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	}
 }
 
-// find returns a method; stream is whether a streaming or a unary one is called.
+// find returns a method; stream reports whether the client calls it as a streaming method.
 func (s *server) find(name string, stream bool) (*method, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -12,22 +12,22 @@ import (
 	"google.golang.org/protobuf/runtime/protoimpl"
 )
 
-// Share promises that messages which the handler of this call sends are never changed afterwards, so they are sent without a copy.
-// Clients of such a method must not change the contents of the messages that they receive. The handler of a stream promises the same for
-// the messages that it receives, and gets them without a copy from clients that use Sharing. It has no effect on calls over a network.
+// Share promises that the handler of this call never changes a message after sending it, so messages are sent without a copy. Clients
+// of such a method must not change the contents of the messages that they receive. The handler of a stream also promises not to change
+// the messages that it receives, and gets them without a copy from clients that use Sharing. Share has no effect on calls over a network.
 func Share(ctx context.Context) {
 	if t, ok := grpc.ServerTransportStreamFromContext(ctx).(*transport); ok {
 		t.shares.Store(true)
 	}
 }
 
-// Sharing is the option of a client that does not change messages after sending them on a stream, as gRPC requires anyway. If the
-// handler called Share, they are sent without a copy. It has no effect on connections over a network.
+// Sharing is the call option of clients that do not change messages after sending them on a stream, as gRPC requires anyway. If the
+// handler called Share, the messages are sent without a copy. Sharing has no effect on connections over a network.
 func Sharing() grpc.CallOption { return sharing{} }
 
 type sharing struct{ grpc.EmptyCallOption }
 
-// sendable returns a message that a side sends; a copy if it is not shared.
+// sendable returns m as a message to send: m itself if it is shared, else a copy.
 func sendable(m any, shared bool) (proto.Message, error) {
 	p, ok := m.(proto.Message)
 	if !ok || !p.ProtoReflect().IsValid() {
@@ -53,9 +53,9 @@ func copyTo(dst any, src proto.Message) error {
 	return nil
 }
 
-// handTo fills dst, which the receiver owns, with the contents of src, which it does not change: others may read src. A message with
-// unknown fields is copied; the two sides are of one version, so there are none.
-func handTo(dst any, src proto.Message) error {
+// shallowCopyTo fills dst, which the receiver owns, with the contents of src. It does not change src, which others may be reading. A
+// message with unknown fields is copied deeply; that is rare, because both sides have the same version.
+func shallowCopyTo(dst any, src proto.Message) error {
 	to, from := reflect.ValueOf(dst), reflect.ValueOf(src)
 	fields := contentFields(from.Type())
 	if fields == nil || to.Type() != from.Type() || to.IsNil() ||
@@ -69,13 +69,13 @@ func handTo(dst any, src proto.Message) error {
 	return nil
 }
 
-// contents keeps the contentFields by type.
-var contents sync.Map
+// fieldIndexes caches the result of contentFields by type.
+var fieldIndexes sync.Map
 
 // contentFields returns the indexes of the fields of a generated message that hold its content, without unknown fields; nil if only
-// protobuf itself knows how to copy it. The whole struct cannot be copied: protobuf keeps notes in it while others read it.
+// protobuf itself knows how to copy it. The whole struct cannot be copied: protobuf writes internal fields of it even while others read it.
 func contentFields(message reflect.Type) []int {
-	if known, ok := contents.Load(message); ok {
+	if known, ok := fieldIndexes.Load(message); ok {
 		return known.([]int)
 	}
 	var fields []int
@@ -90,10 +90,10 @@ func contentFields(message reflect.Type) []int {
 			case reflect.TypeFor[protoimpl.MessageState](), reflect.TypeFor[protoimpl.SizeCache](), reflect.TypeFor[protoimpl.UnknownFields]():
 				continue
 			}
-			fields = nil // extensions, or a way of generating that is not known here
+			fields = nil // extensions, or code of another generator
 			break
 		}
 	}
-	contents.Store(message, fields)
+	fieldIndexes.Store(message, fields)
 	return fields
 }

@@ -30,12 +30,12 @@ type streamCall struct {
 // NewStream implements grpc.ClientConnInterface.
 func (c *Conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, name string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if !desc.ServerStreams {
-		return nil, status.Errorf(codes.Unimplemented, "inproc: %s streams requests alone, which no service does", name)
+		return nil, status.Errorf(codes.Unimplemented, "inproc: %s streams only requests, which is not supported", name)
 	}
-	ctx, tellEnd := start(ctx, c.clientStats, name, true, desc)
+	ctx, reportEnd := reportBegin(ctx, c.clientStats, name, true, desc)
 	m, md, err := c.prepare(ctx, name, true)
 	if err != nil {
-		tellEnd(err)
+		reportEnd(err)
 		return nil, err
 	}
 	call := &streamCall{
@@ -44,18 +44,18 @@ func (c *Conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, name string
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	if c.clientStats != nil {
-		// A client that only cancels, and never receives again, has ended the call too.
-		context.AfterFunc(ctx, func() { tellEnd(ended(ctx)) })
+		// A client that cancels and never receives again has ended the call too.
+		context.AfterFunc(ctx, func() { reportEnd(contextError(ctx)) })
 	}
 	go func() {
 		stack.Reserve()
 		ss := &serverStream{streamCall: call, server: c.server}
 		c.serve(ctx, md, &call.transport, ss.handle, call.finish)
 	}()
-	return &clientStream{streamCall: call, ctx: ctx, cancel: cancel, desc: desc, sharing: readOptions(opts), tellEnd: tellEnd}, nil
+	return &clientStream{streamCall: call, ctx: ctx, cancel: cancel, desc: desc, sharing: readOptions(opts), reportEnd: reportEnd}, nil
 }
 
-// finish publishes how the call ended. Messages that were sent before stay to be received.
+// finish publishes the error of the call, or io.EOF. Messages sent before can still be received.
 func (s *streamCall) finish(err error) {
 	s.sendHeader()
 	s.err = cmp.Or(statusOf(err), io.EOF)
@@ -65,14 +65,14 @@ func (s *streamCall) finish(err error) {
 // clientStream implements grpc.ClientStream. As with gRPC, one goroutine may send and another receive.
 type clientStream struct {
 	*streamCall
-	ctx     context.Context
-	cancel  context.CancelFunc
-	desc    *grpc.StreamDesc
-	sharing bool // the client uses Sharing
-	tellEnd func(error)
+	ctx       context.Context
+	cancel    context.CancelFunc
+	desc      *grpc.StreamDesc
+	sharing   bool // the client uses Sharing
+	reportEnd func(error)
 
-	sendClosed bool  // the sender's
-	result     error // the receiver's: the error with which RecvMsg ended
+	sendClosed bool  // used only by the sending goroutine
+	result     error // used only by the receiving goroutine: RecvMsg's final error
 }
 
 func (s *clientStream) Context() context.Context { return s.ctx }
@@ -82,7 +82,7 @@ func (s *clientStream) Header() (metadata.MD, error) {
 	case <-s.headerSent:
 	case <-s.ctx.Done():
 		if !isClosed(s.done) {
-			return nil, ended(s.ctx)
+			return nil, contextError(s.ctx)
 		}
 	}
 	return s.header, nil
@@ -137,7 +137,7 @@ func (s *clientStream) RecvMsg(m any) error {
 		return s.result
 	}
 	if s.result = s.receive(m); s.result != nil {
-		s.tellEnd(s.result)
+		s.reportEnd(s.result)
 		s.cancel()
 	}
 	return s.result
@@ -146,18 +146,18 @@ func (s *clientStream) RecvMsg(m any) error {
 // receive waits for one message or the end of the call.
 func (s *clientStream) receive(m any) error {
 	if s.ctx.Err() != nil {
-		return ended(s.ctx)
+		return contextError(s.ctx)
 	}
 	select {
 	case r := <-s.responses:
-		return handTo(m, r)
+		return shallowCopyTo(m, r)
 	case <-s.ctx.Done():
-		return ended(s.ctx)
+		return contextError(s.ctx)
 	case <-s.done:
 	}
 	select { // messages sent before the end come before it
 	case r := <-s.responses:
-		return handTo(m, r)
+		return shallowCopyTo(m, r)
 	default:
 	}
 	return s.err
@@ -186,7 +186,7 @@ func (s *serverStream) SetTrailer(metadata.MD) {}
 
 func (s *serverStream) SendMsg(m any) error {
 	if s.ctx.Err() != nil {
-		return ended(s.ctx)
+		return contextError(s.ctx)
 	}
 	r, err := sendable(m, s.shares.Load())
 	if err != nil {
@@ -197,21 +197,21 @@ func (s *serverStream) SendMsg(m any) error {
 	case s.responses <- r:
 		return nil
 	case <-s.ctx.Done():
-		return ended(s.ctx)
+		return contextError(s.ctx)
 	}
 }
 
 func (s *serverStream) RecvMsg(m any) error {
 	if s.ctx.Err() != nil {
-		return ended(s.ctx)
+		return contextError(s.ctx)
 	}
 	select {
 	case msg, open := <-s.requests:
 		if !open {
 			return io.EOF
 		}
-		return handTo(m, msg)
+		return shallowCopyTo(m, msg)
 	case <-s.ctx.Done():
-		return ended(s.ctx)
+		return contextError(s.ctx)
 	}
 }

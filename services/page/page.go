@@ -1,5 +1,5 @@
-// Package page makes page tokens: opaque to clients, and bound to the query that they continue, so that the token of one
-// list cannot be used for another. It knows no list and no store.
+// Package page makes page tokens. They are opaque to clients and bound to a query: the token of one list cannot be used
+// for another. The package knows no list and no store.
 package page
 
 import (
@@ -17,7 +17,7 @@ import (
 
 const (
 	version   = 1
-	hashBytes = 8 // distinguishes queries; it is no protection, because callers may see the object of the key anyway
+	hashBytes = 8 // enough to tell queries apart; forging a token is no gain, because every page is checked like the first
 )
 
 // Encode makes the token that continues after key. Scope names the query: method, caller and every filter.
@@ -25,8 +25,8 @@ func Encode(scope string, key []byte) string {
 	return base64.RawURLEncoding.EncodeToString(slices.Concat([]byte{version}, scopeHash(scope), key))
 }
 
-// Decode returns the key that Encode put in. The empty token, of the first page, gives nil. Anything that was not made
-// for this scope is INVALID_REQUEST.
+// Decode returns the key that Encode got. For the empty token, which requests the first page, it returns nil. A token that
+// was not made for this scope is INVALID_REQUEST.
 func Decode(scope, token string) ([]byte, error) {
 	if token == "" {
 		return nil, nil

@@ -10,24 +10,23 @@ import (
 )
 
 const (
-	// most is how many names are suggested.
-	most = 3
-	// longest is the longest name that is compared; comparing costs the product of the lengths.
-	longest = 256
-	// mostNames bounds the names that are compared.
-	mostNames = 10_000
+	maxSuggestions = 3
+	// maxLen bounds the names that are compared, in bytes: comparing two costs the product of their lengths.
+	maxLen = 256
+	// maxNames bounds how many names are compared.
+	maxNames = 10_000
 )
 
-// Names returns those of the names that are most like one that is not among them, the best first: spelt with a few other letters, a
-// third of them at most, or in another way ("startLine" for "start_line").
+// Names returns up to three of the names that are most similar to a wrong one, the best first. They differ from it in at most a third
+// of its letters; case, underscores, hyphens and spaces do not count ("startLine" matches "start_line").
 func Names(wrong string, names []string) []string {
-	if len(wrong) > longest {
+	if len(wrong) > maxLen {
 		return nil
 	}
 	distances := map[string]int{}
 	folded := fold(wrong)
-	for _, name := range names[:min(len(names), mostNames)] {
-		if name == wrong || len(name) > longest {
+	for _, name := range names[:min(len(names), maxNames)] {
+		if name == wrong || len(name) > maxLen {
 			continue
 		}
 		if d := Distance(folded, fold(name)); d <= utf8.RuneCountInString(folded)/3 {
@@ -37,15 +36,16 @@ func Names(wrong string, names []string) []string {
 	best := slices.SortedFunc(maps.Keys(distances), func(a, b string) int {
 		return cmp.Or(cmp.Compare(distances[a], distances[b]), cmp.Compare(a, b))
 	})
-	return best[:min(len(best), most)]
+	return best[:min(len(best), maxSuggestions)]
 }
 
-// fold leaves out the differences between spellings of one name: case, underscores, hyphens and spaces.
+// fold removes the differences between spellings of one name: case, underscores, hyphens and spaces.
 func fold(name string) string {
 	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(name))
 }
 
-// Distance is Levenshtein's: the insertions, deletions and replacements of runes between two texts. It costs the product of their lengths.
+// Distance returns the Levenshtein distance of two texts: the fewest insertions, deletions and replacements of runes that turn one into
+// the other. Its cost is the product of their lengths.
 func Distance(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	row := make([]int, len(y)+1)

@@ -4,7 +4,7 @@ package stack
 // size is enough for a handler, its interceptors and the calls that it makes in this process.
 const size = 12 << 10
 
-// Reserve grows the stack of the calling goroutine to the size that a deep call needs. A goroutine calls it first, while its stack is almost empty:
+// Reserve grows the stack of the calling goroutine to the size that a deep call needs. Call it first in a goroutine, while the stack is almost empty:
 // otherwise the runtime doubles the stack, and copies all frames on it, three or four times on the way down.
 func Reserve() { touch(0) }
 
