@@ -1,5 +1,5 @@
 // Package conf fills one struct from flags, the environment (PAWL_…) and a YAML file, in that order of precedence, and
-// prints help and usage errors. It is kong with one set of rules for every program of the suite, and knows no setting.
+// prints help and usage errors. It configures kong in the same way for every program of the suite. It knows no setting.
 package conf
 
 import (
@@ -38,8 +38,8 @@ func parse(target any, args []string, options []kong.Option) error {
 	return nil
 }
 
-// Options are the rules of this package for programs that use kong themselves, such as one with subcommands. They add
-// the flags --config and --version.
+// Options returns the options for programs that call kong themselves, such as one with subcommands. They add the flags
+// --config and --version.
 func Options(name, description string) []kong.Option {
 	return []kong.Option{
 		kong.Name(name),
@@ -53,7 +53,7 @@ func Options(name, description string) []kong.Option {
 	}
 }
 
-// Version is the version that the binary was built from: a release, or a commit of the development.
+// Version returns the version of the binary: a release, or `devel` with the commit.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -51,19 +51,19 @@ func canonical(name string) string {
 	return strings.ToLower(strings.NewReplacer("_", "-", ".", "-").Replace(name))
 }
 
-// collect adds every mapping both as one value and, under longer names, as its members: only a flag's type shows which of the
-// two is meant.
+// collect adds every mapping both as one value and, under longer names, as its members, because only a flag's type shows which of
+// the two is meant.
 func (f *file) collect(path string, n *yaml.Node) error {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
 	if path == "" && n.Kind != yaml.MappingNode {
-		return fmt.Errorf("line %d: it must hold `name: value` lines", n.Line)
+		return fmt.Errorf("line %d: the file must hold `name: value` lines", n.Line)
 	}
 	if path != "" {
 		key := canonical(path)
 		if before, twice := f.values[key]; twice {
-			return fmt.Errorf("line %d: %s was set in line %d already", n.Line, path, before.Line)
+			return fmt.Errorf("line %d: %s is already set in line %d", n.Line, path, before.Line)
 		}
 		f.values[key] = setting{path, n}
 		path += "."
@@ -103,7 +103,7 @@ func plain(n *yaml.Node) any {
 	return n.Value
 }
 
-// Resolve implements kong.Resolver. The environment overrides the file; by itself, kong would have it the other way round.
+// Resolve implements kong.Resolver. The environment overrides the file, unlike in kong itself.
 func (f *file) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	for _, env := range flag.Envs {
 		if _, set := os.LookupEnv(env); set {
@@ -112,12 +112,12 @@ func (f *file) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, err
 	}
 	s, ok := f.values[canonical(flag.Name)]
 	if !ok || s.Kind == yaml.MappingNode && !flag.IsMap() {
-		return nil, nil // it leads to longer names, or Validate reports that its members are unknown
+		return nil, nil // not a setting itself; Validate reports unknown members
 	}
 	return plain(s.Node), nil
 }
 
-// Validate implements kong.Resolver: every key of the file must be a flag, or lead to one, or be within one.
+// Validate implements kong.Resolver: every key of the file must be a flag, a mapping that contains flags, or an entry of a flag that is a map.
 func (f *file) Validate(app *kong.Application) error {
 	flags := fileFlags(app.Node)
 	var unknown []setting
@@ -135,7 +135,7 @@ func (f *file) Validate(app *kong.Application) error {
 	outer := ""
 	for _, s := range unknown {
 		if outer != "" && strings.HasPrefix(s.path, outer+".") {
-			continue // it goes without saying
+			continue // the outer setting is reported
 		}
 		outer = s.path
 		part := fmt.Sprintf("%s (line %d)", s.path, s.Line)

@@ -15,11 +15,11 @@ import (
 
 const (
 	authorizationKey = "authorization"
-	onBehalfKey      = "x-pawl-on-behalf-of" // its value is percent-encoded: metadata is ASCII, user ids need not be
+	onBehalfKey      = "x-pawl-on-behalf-of" // percent-encoded, because metadata must be ASCII and user ids need not be
 	healthPrefix     = "/grpc.health.v1.Health/"
 )
 
-// Authenticate identifies the caller and returns the context with the principal in it, or ctx itself if it fails. Health checks are
+// Authenticate identifies the caller and returns the context with the principal in it, or ctx itself on failure. Health checks are
 // exempt, because probes have no credential; reflection is not.
 func Authenticate(ctx context.Context, a Authenticator, method string) (context.Context, error) {
 	if strings.HasPrefix(method, healthPrefix) {
@@ -69,7 +69,7 @@ func onBehalfOf(ctx context.Context) (sub string, given bool, err error) {
 		return "", false, nil
 	}
 	if len(values) > 1 {
-		return "", false, invalidOnBehalf("is there %d times", len(values))
+		return "", false, invalidOnBehalf("is given %d times; give it once", len(values))
 	}
 	sub, err = url.PathUnescape(values[0])
 	if err != nil {
@@ -86,8 +86,8 @@ func invalidOnBehalf(format string, args ...any) error {
 		"the metadata "+onBehalfKey+" "+format, args...)
 }
 
-// OnBehalfOf returns a context whose outgoing calls speak for that user. The caller's own key must have role service. It
-// replaces a user that was set before.
+// OnBehalfOf returns a context whose outgoing calls are made on behalf of a user, instead of any user that was set before.
+// The caller's own key must have the role service.
 func OnBehalfOf(ctx context.Context, sub string) context.Context {
 	md, ok := metadata.FromOutgoingContext(ctx)
 	if !ok {
@@ -97,8 +97,8 @@ func OnBehalfOf(ctx context.Context, sub string) context.Context {
 	return metadata.NewOutgoingContext(ctx, md)
 }
 
-// BearerCredentials sends the token with every call; "" sends nothing. They work on connections without TLS too, which
-// is what loopback has.
+// BearerCredentials returns credentials that send the token with every call; "" sends nothing. They also work on
+// connections without TLS, such as loopback.
 func BearerCredentials(token string) credentials.PerRPCCredentials {
 	if token == "" {
 		return bearer{}
@@ -106,7 +106,7 @@ func BearerCredentials(token string) credentials.PerRPCCredentials {
 	return bearer{header: map[string]string{authorizationKey: BearerHeader(token)}}
 }
 
-// bearer has the header of all calls, which is only read.
+// bearer holds the metadata of all calls, which is never changed.
 type bearer struct{ header map[string]string }
 
 func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
@@ -115,5 +115,5 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 
 func (bearer) RequireTransportSecurity() bool { return false }
 
-// BearerHeader is the value of the authorization header for a token.
+// BearerHeader returns the value of the authorization header for a token.
 func BearerHeader(token string) string { return "Bearer " + token }

@@ -18,7 +18,7 @@ const (
 	idCharacters = "-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 )
 
-// Key is an API key as the key file has it. The secret itself is known only to the holder of the token.
+// Key is an entry of the key file. Only the holder of the token knows the secret.
 type Key struct {
 	ID      string    `yaml:"id"`
 	Sub     string    `yaml:"sub"`
@@ -34,7 +34,7 @@ type digest [sha256.Size]byte
 // MarshalText implements encoding.TextMarshaler.
 func (d digest) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, d[:]), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. A text that is no digest becomes the zero digest, which check refuses; its error names the field.
+// UnmarshalText implements encoding.TextUnmarshaler. Any other text becomes the zero digest, which check refuses with an error that names the field.
 func (d *digest) UnmarshalText(text []byte) error {
 	*d = digest{}
 	if sum, err := hex.DecodeString(string(text)); err == nil && len(sum) == len(d) {
@@ -43,13 +43,13 @@ func (d *digest) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// newKey makes a key and the one token that proves it.
+// newKey makes a key and its token.
 func newKey(sub string, roles []Role, note string, now time.Time) (token string, k Key, err error) {
 	if err := cmp.Or(CheckSub(sub), checkRoles(roles)); err != nil {
 		return "", Key{}, err
 	}
-	// 256 bits: no password hashing is needed, nor would it help. Letters and digits need no escaping anywhere, and are not the `_` that
-	// separates a token's parts.
+	// The secret has over 256 random bits, so password hashing is not needed. Letters and digits need no escaping, and do not contain the
+	// `_` that separates the parts of a token.
 	secret := strings.ToLower(rand.Text() + rand.Text())
 	k = Key{ID: strings.ToLower(rand.Text()[:idLen]), Sub: sub, Roles: slices.Clone(roles), Hash: sha256.Sum256([]byte(secret)), Note: note,
 		Created: now.UTC().Truncate(time.Second)}
@@ -58,7 +58,7 @@ func newKey(sub string, roles []Role, note string, now time.Time) (token string,
 
 // check returns an error that names the first field that is wrong.
 func (k Key) check() error {
-	// Ids have no underscore, which separates them from secrets in tokens.
+	// An underscore separates id and secret in tokens.
 	if k.ID == "" || len(k.ID) > 64 || strings.Trim(k.ID, idCharacters) != "" {
 		return fmt.Errorf("field id: %q must be 1 to 64 letters, digits or hyphens", k.ID)
 	}
@@ -86,7 +86,7 @@ func checkRoles(roles []Role) error {
 	return nil
 }
 
-// splitToken takes `pawl_<id>_<secret>` apart.
+// splitToken splits a token of the form `pawl_<id>_<secret>`.
 func splitToken(token string) (id, secret string, ok bool) {
 	rest, ok := strings.CutPrefix(token, tokenPrefix)
 	if !ok {

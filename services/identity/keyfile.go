@@ -14,19 +14,19 @@ import (
 	"time"
 )
 
-// recheckAfter is the time after which the file is checked for changes again.
+// recheckAfter is the time between two checks of the file for changes.
 const recheckAfter = time.Second
 
-// KeyFile authenticates by a YAML file of hashed API keys. It follows the file as it changes; a version that cannot be
-// read is logged, and the one before it stays in force. A file that does not exist yet holds no keys; Add makes it.
+// KeyFile authenticates by a YAML file of hashed API keys. It reads the file again when it changes; if it cannot, it logs
+// the error and keeps the previous keys. A file that does not exist yet holds no keys; Add creates it.
 type KeyFile struct {
 	path string
 	now  func() time.Time
 
 	mu        sync.Mutex
 	keys      []Key          // as in the file
-	byID      map[string]Key // of the file and the ephemeral ones
-	seen      fs.FileInfo    // of the version that was read last, good or bad; nil: there was no file
+	byID      map[string]Key // keys of the file and ephemeral keys
+	lastRead  fs.FileInfo    // of the last version that was read, valid or not; nil: there was no file
 	checked   time.Time
 	ephemeral map[string]Key
 }
@@ -40,7 +40,7 @@ func OpenKeyFile(path string) (*KeyFile, error) {
 	return k, nil
 }
 
-// Authenticate implements Authenticator. The error does not show what is wrong with a token, because that would help guessing.
+// Authenticate implements Authenticator. The error does not tell an unknown id from a wrong secret, because that would help guessing.
 func (k *KeyFile) Authenticate(_ context.Context, token string) (Principal, error) {
 	if token == "" {
 		return Principal{}, unauthenticated("no credential was sent; send `authorization: Bearer pawl_…` with an API key")
@@ -71,26 +71,26 @@ func (k *KeyFile) find(id string) (Key, bool) {
 	return key, ok
 }
 
-// refresh reads the file if it changed, and keeps the old keys if the new version is invalid.
+// refresh reads the file if it changed. If the file is gone or invalid, the previous keys stay in force.
 func (k *KeyFile) refresh() {
 	info, err := os.Stat(k.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if k.seen != nil {
-			slog.Warn("the key file is gone; its last keys stay in force", "path", k.path)
-			k.seen = nil
+		if k.lastRead != nil {
+			slog.Warn("the key file is gone; the previous keys stay in force", "path", k.path)
+			k.lastRead = nil
 		}
 	case err != nil:
-		slog.Warn("the key file cannot be looked at; its last keys stay in force", "error", err)
-	case !sameVersion(k.seen, info):
+		slog.Warn("the key file cannot be read; the previous keys stay in force", "error", err)
+	case !sameVersion(k.lastRead, info):
 		if err := k.load(); err != nil {
-			k.seen = info
-			slog.Warn("the new version of the key file is not used; the keys before it stay in force", "error", err)
+			k.lastRead = info
+			slog.Warn("the new version of the key file cannot be used; the previous keys stay in force", "error", err)
 		}
 	}
 }
 
-// sameVersion compares the file itself too: an atomic replacement may have the same size within one tick of the clock.
+// sameVersion also compares the files' identity: an atomic replacement may have the same size and modification time.
 func sameVersion(a, b fs.FileInfo) bool {
 	return a != nil && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && os.SameFile(a, b)
 }
@@ -101,7 +101,7 @@ func (k *KeyFile) load() error {
 	if err != nil {
 		return err
 	}
-	k.keys, k.seen, k.checked = keys, info, k.now()
+	k.keys, k.lastRead, k.checked = keys, info, k.now()
 	k.byID = maps.Clone(k.ephemeral)
 	for _, key := range keys {
 		k.byID[key.ID] = key
@@ -109,7 +109,7 @@ func (k *KeyFile) load() error {
 	return nil
 }
 
-// Add makes a key and stores it. The token is shown this once: only its hash is kept.
+// Add makes a key and stores it. Only the hash of the token is kept, so the token cannot be shown again.
 func (k *KeyFile) Add(sub string, roles []Role, note string) (token string, key Key, err error) {
 	token, key, err = newKey(sub, roles, note, k.now())
 	if err != nil {
@@ -130,7 +130,8 @@ func (k *KeyFile) List() []Key {
 	return slices.Clone(k.keys)
 }
 
-// Remove takes a key away. Processes that use the file refuse new calls with it within a second, and end its streams within two.
+// Remove removes a key. Within a second, processes that use the file refuse new calls with it; within two seconds, its streams end at
+// their next message.
 func (k *KeyFile) Remove(id string) error {
 	err := k.change(func(keys []Key) ([]Key, error) {
 		i := slices.IndexFunc(keys, func(key Key) bool { return key.ID == id })
@@ -145,8 +146,8 @@ func (k *KeyFile) Remove(id string) error {
 	return nil
 }
 
-// Ephemeral makes a key that exists in this process alone, for services that call each other inside it. It panics if the sub or the
-// roles are invalid, because they are the program's own.
+// Ephemeral makes a key that exists only in this process, for services that call each other within it. It panics if the sub or the
+// roles are invalid, because they come from the program itself.
 func (k *KeyFile) Ephemeral(sub string, roles []Role) (token string) {
 	token, key, err := newKey(sub, roles, "", k.now())
 	if err != nil {
@@ -158,17 +159,17 @@ func (k *KeyFile) Ephemeral(sub string, roles []Role) (token string) {
 	return token
 }
 
-// change rewrites the file from its newest version, so that what another process added stays.
+// change edits the newest version of the file, so that keys that another process added stay.
 func (k *KeyFile) change(edit func([]Key) ([]Key, error)) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	dir := filepath.Dir(k.path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make the key file's folder: %w", err)
+		return fmt.Errorf("create the folder of the key file: %w", err)
 	}
 	unlock, err := lockDir(dir)
 	if err != nil {
-		return fmt.Errorf("lock the key file's folder: %w", err)
+		return fmt.Errorf("lock the folder of the key file: %w", err)
 	}
 	defer unlock()
 	if err := k.load(); err != nil {

@@ -159,7 +159,7 @@ func TestKeyFileKeepsTheLastGoodVersion(t *testing.T) {
 		clock.add(2 * recheckAfter)
 		wantSub(t, k, token, "alice")
 	}
-	if n := strings.Count(logged.String(), "not used"); n != 1 || !strings.Contains(logged.String(), "subb") {
+	if n := strings.Count(logged.String(), "cannot be used"); n != 1 || !strings.Contains(logged.String(), "subb") {
 		t.Errorf("a broken version is logged once with its reason; got:\n%s", &logged)
 	}
 	if _, _, err := k.Add("bob", []Role{RoleUser}, ""); err == nil {

@@ -15,10 +15,10 @@ import (
 
 const (
 	fileVersion = 1
-	fileHeader  = "# API keys, hashed. Change it with `pawl keys`; running services follow it.\n"
+	fileHeader  = "# API keys, hashed. Change them with `pawl keys`; running services notice changes.\n"
 )
 
-// keysDoc is the file. Unknown fields are refused, so that a misspelt one is not silently without effect.
+// keysDoc is the content of the file. Unknown fields are refused, because a misspelt one would have no effect.
 type keysDoc struct {
 	Version int   `yaml:"version"`
 	Keys    []Key `yaml:"keys"`
@@ -31,7 +31,7 @@ func readKeys(path string) ([]Key, fs.FileInfo, error) {
 		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("look at the key file: %w", err)
+		return nil, nil, fmt.Errorf("read the key file: %w", err)
 	}
 	if err := checkMode(path, info); err != nil {
 		return nil, nil, err
@@ -47,7 +47,7 @@ func readKeys(path string) ([]Key, fs.FileInfo, error) {
 	return keys, info, nil
 }
 
-// checkMode refuses a file that others may write: adding a line to it makes an operator.
+// checkMode refuses a file that others may write: they could add an operator.
 func checkMode(path string, info fs.FileInfo) error {
 	if info.IsDir() {
 		return fmt.Errorf("key file %s: it is a folder", path)
@@ -78,14 +78,14 @@ func parseKeys(raw []byte) ([]Key, error) {
 			return nil, fmt.Errorf("line %d: keys[%d]: %w", lines[i], i, err)
 		}
 		if j, twice := first[k.ID]; twice {
-			return nil, fmt.Errorf("line %d: keys[%d]: field id: %q is also that of keys[%d]", lines[i], i, k.ID, j)
+			return nil, fmt.Errorf("line %d: keys[%d]: field id: %q is also the id of keys[%d]", lines[i], i, k.ID, j)
 		}
 		first[k.ID] = i
 	}
 	return doc.Keys, nil
 }
 
-// keyLines finds the line of each key; the raw text was decoded before, so it has the shape of keysDoc.
+// keyLines returns the line of each key in a text that decodes to a keysDoc.
 func keyLines(raw []byte) map[int]int {
 	var doc struct {
 		Keys []yaml.Node `yaml:"keys"`
@@ -117,7 +117,7 @@ func replaceFile(path string, content []byte) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(tmp.Name()) }() // of no effect after the rename
+	defer func() { _ = os.Remove(tmp.Name()) }() // has no effect after the rename
 	if _, err = tmp.Write(content); err == nil {
 		err = tmp.Sync()
 	}

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// lockDir keeps other processes from rewriting the file meanwhile. It locks the folder, because the file itself is replaced.
+// lockDir keeps other processes from rewriting the key file. It locks the folder, because the file itself is replaced.
 func lockDir(dir string) (unlock func(), err error) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -17,5 +17,5 @@ func lockDir(dir string) (unlock func(), err error) {
 		_ = f.Close()
 		return nil, err
 	}
-	return func() { _ = f.Close() }, nil // which unlocks it
+	return func() { _ = f.Close() }, nil // closing releases the lock
 }

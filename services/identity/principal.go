@@ -14,25 +14,25 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// Role is a set of rights beyond the use of one's own objects.
+// Role is a set of rights.
 type Role string
 
-// The roles there are.
+// The roles.
 const (
 	RoleUser     Role = "user"     // has tasks, agents and servers of its own
 	RoleOperator Role = "operator" // also configures what all users share
-	RoleService  Role = "service"  // may speak for any user
+	RoleService  Role = "service"  // may act on behalf of any user
 )
 
 // Principal identifies the caller. Its roles must not be changed.
 type Principal struct {
 	Sub      string // the user's stable id
 	Roles    []Role
-	KeyID    string // the API key that proved it; empty if none
-	OnBehalf bool   // a service speaks for Sub
+	KeyID    string // the API key of the call; empty if none
+	OnBehalf bool   // a service acts on behalf of Sub
 }
 
-// Has reports whether the principal has that role.
+// Has reports whether the principal has a role.
 func (p Principal) Has(r Role) bool { return slices.Contains(p.Roles, r) }
 
 // IsOperator reports whether the principal may configure what all users share.
@@ -67,12 +67,12 @@ func FromContext(ctx context.Context) (Principal, error) {
 	return *p, nil
 }
 
-// CheckSub returns an error unless a user id has 1 to 200 printable characters and no spaces.
+// CheckSub returns an error unless a user id has 1 to 200 printable characters without spaces.
 func CheckSub(sub string) error {
-	const most = 200
+	const limit = 200
 	unfit := func(r rune) bool { return !unicode.IsPrint(r) || unicode.IsSpace(r) }
-	if sub == "" || !utf8.ValidString(sub) || utf8.RuneCountInString(sub) > most || strings.ContainsFunc(sub, unfit) {
-		return fmt.Errorf("the user id %.100q must be printable and without spaces, of 1 to %d characters", sub, most)
+	if sub == "" || !utf8.ValidString(sub) || utf8.RuneCountInString(sub) > limit || strings.ContainsFunc(sub, unfit) {
+		return fmt.Errorf("the user id %.100q must have 1 to %d printable characters without spaces", sub, limit)
 	}
 	return nil
 }
@@ -85,21 +85,21 @@ func denied(format string, args ...any) *errs.Error {
 	return errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED, format, args...)
 }
 
-// Authenticator identifies the caller by the token that it sent; "" if none was sent. Errors are UNAUTHENTICATED.
+// Authenticator identifies the caller by its token; "" if it sent none. Errors are UNAUTHENTICATED.
 type Authenticator interface {
 	Authenticate(ctx context.Context, token string) (Principal, error)
 }
 
-// LocalSub is the one user of an installation without configured identities.
+// LocalSub is the only user of an installation without API keys.
 const LocalSub = "local"
 
-// Local returns the authenticator of an installation that only its own machine reaches: everyone is the user `local`
-// and may do everything. A token that is sent all the same is ignored.
+// Local returns the authenticator of an installation that can only be reached from its own machine: everyone is the user
+// `local` and may do everything. Tokens are ignored.
 func Local() Authenticator { return local{} }
 
 type local struct{}
 
-// The roles of principals that are made for each call. They have no room to append to, and are never changed.
+// Roles that principals share. They are never changed, and have no spare capacity for append.
 var (
 	everyRole = []Role{RoleUser, RoleOperator, RoleService}
 	plainUser = []Role{RoleUser}
@@ -109,7 +109,7 @@ func (local) Authenticate(context.Context, string) (Principal, error) {
 	return Principal{Sub: LocalSub, Roles: everyRole}, nil
 }
 
-// delegate returns the principal of a user for whom the caller speaks: only services speak for others, and then only as a plain user.
+// delegate returns the principal of the user on whose behalf the caller acts, with the roles of a plain user. Only services may do so.
 func delegate(a Authenticator, caller Principal, sub string) (Principal, error) {
 	if a == Local() && sub != LocalSub {
 		return Principal{}, denied("there is no user %q here: without API keys everyone is %q; start with a key file "+

@@ -15,12 +15,12 @@ type Ref struct {
 	Path []string // member names and array indexes
 }
 
-// String writes the reference as it stands in a template.
+// String returns the reference as written in a template.
 func (r Ref) String() string {
 	return "${" + strings.Join(append([]string{r.Name}, r.Path...), ".") + "}"
 }
 
-// Resolve returns the template as compact JSON with each reference replaced. Lookup gives the value of a name as JSON
+// Resolve returns the template as compact JSON with each reference replaced. Lookup returns the value of a name as JSON
 // text. An unknown name or path is an error that lists the known ones.
 func Resolve(template string, lookup func(name string) (json string, ok bool)) (string, error) {
 	return mapStrings(template, func(raw string, parts []part) (string, error) {
@@ -36,14 +36,14 @@ func Resolve(template string, lookup func(name string) (json string, ok bool)) (
 	})
 }
 
-// ResolveText is Resolve for a template that is a text and no JSON. A text that is nothing but a reference becomes the value's
-// text: a string's content, and everything else as compact JSON.
+// ResolveText is Resolve for a template that is plain text, not JSON. A template that is a single reference becomes the value's text:
+// the content of a string, and any other value as compact JSON.
 func ResolveText(template string, lookup func(name string) (json string, ok bool)) (string, error) {
 	value, err := Resolve(strictjson.Quote(template), lookup)
 	return strictjson.Content(value), err
 }
 
-// Refs returns the references of a template, each once, in the order in which they stand there.
+// Refs returns the references of a template, each once, in the order of their first use.
 func Refs(template string) ([]Ref, error) {
 	var refs []Ref
 	_, err := mapStrings(template, func(raw string, parts []part) (string, error) {
@@ -60,7 +60,7 @@ func Refs(template string) ([]Ref, error) {
 	return refs, nil
 }
 
-// mapStrings returns a template as compact JSON with each string that is a value, not a key, replaced by what f makes of it.
+// mapStrings compacts a template and replaces each string that is a value, not a key, by the result of f.
 func mapStrings(template string, f func(raw string, parts []part) (string, error)) (string, error) {
 	if err := strictjson.Check(template, strictjson.Rules{}); err != nil {
 		return "", fmt.Errorf("the template is not valid JSON: %w", err)
@@ -135,15 +135,15 @@ func descend(value, step string) (string, error) {
 		}
 		return "", fmt.Errorf("is an array and has no item %d; its indexes are 0 to %d", i, n-1)
 	default:
-		return "", fmt.Errorf("is a %s and has no members, so there is no %q", strings.Replace(kind, "null", "null value", 1), step)
+		return "", fmt.Errorf("is %s and has no members, so there is no %q", strictjson.WithArticle(kind), step)
 	}
 }
 
 func memberNames(object string) string {
-	const most = 20
+	const maxNames = 20
 	var names []string
 	for name := range strictjson.Members(object) {
-		if len(names) == most {
+		if len(names) == maxNames {
 			names = append(names, "…")
 			break
 		}

@@ -83,7 +83,7 @@ func TestResolveErrorsSayWhatThereIs(t *testing.T) {
 		{`"${list.files.first}"`, []string{`"first" is not one of its indexes 0 to 1`}},
 		{`"${list.files.-1}"`, []string{`"-1"`, "0 to 1"}},
 		{`"${list.total.x}"`, []string{`list.total is a number and has no members`}},
-		{`"${list.none.x}"`, []string{`list.none is a null value`}},
+		{`"${list.none.x}"`, []string{`list.none is null`}},
 		{`"${empty.x}"`, []string{"it has none"}},
 		{`"${arr.0}"`, []string{"empty array"}},
 		{`"${bad.a}"`, []string{`the value of "bad" is not valid JSON`}},

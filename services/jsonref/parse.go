@@ -9,7 +9,7 @@ import (
 type part struct {
 	text    string
 	ref     *Ref
-	changes bool // the piece is not written as it stands: a reference or an escape
+	changes bool // resolving changes the piece: it is a reference or has an escape
 }
 
 const (
@@ -17,7 +17,7 @@ const (
 	escaped = "$${"
 )
 
-// parse takes the content of a string apart.
+// parse splits the content of a string into literal text and references.
 func parse(s string) ([]part, error) {
 	var parts []part
 	if strings.Contains(s, open) {
@@ -51,7 +51,7 @@ func parse(s string) ([]part, error) {
 }
 
 func parseRef(body string) (Ref, error) {
-	if isName(body) { // most have no path
+	if isName(body) { // most references have no path
 		return Ref{Name: body, Path: []string{}}, nil
 	}
 	steps := strings.Split(body, ".")
@@ -75,9 +75,9 @@ func isName(s string) bool {
 }
 
 func clip(s string) string {
-	const most = 60
-	if len(s) <= most {
+	const limit = 60
+	if len(s) <= limit {
 		return s
 	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
+	return strings.ToValidUTF8(s[:limit], "") + "…"
 }

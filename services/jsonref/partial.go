@@ -8,17 +8,17 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// ErrNotYet is a template that cannot be resolved in part without changing the final result. It has to wait until all
+// ErrNotYet reports that a template cannot be resolved in part without changing the final result. Resolve it when all
 // values are known.
-var ErrNotYet = errors.New("the template cannot be resolved in part; resolve it when every value is there")
+var ErrNotYet = errors.New("the template cannot be resolved in part; resolve it when every value is known")
 
-// Partial resolves the references whose values are known, and returns a template for the rest: resolving that gives, to the byte,
-// the result of resolving the whole template with every value. Later maps the names of references that stay to the names
-// that they get; a name that it does not have is looked up now, and must be known. Open reports whether references are left.
+// Partial resolves the references whose values are known, and returns a template with the others. Resolving that template gives
+// byte for byte the result of resolving the original one with every value. Later returns the new name of a reference that stays; if it
+// has none, the reference is resolved now. Open reports whether references are left.
 //
-// Some partial results cannot be written as a template: a `$` right before a reference that is left, for one, would escape it. These are ErrNotYet.
+// Some partial results cannot be written as a template. For example, a `$` right before a remaining reference would escape it. Then the error is ErrNotYet.
 func Partial(template string, lookup func(name string) (json string, ok bool), later func(name string) (renamed string, ok bool)) (result string, open bool, err error) {
-	nested := false // a whole value was put in
+	inserted := false // a value replaced a whole string
 	result, err = mapStrings(template, func(raw string, parts []part) (string, error) {
 		isLater := func(p part) bool {
 			if p.ref == nil {
@@ -32,14 +32,14 @@ func Partial(template string, lookup func(name string) (json string, ok bool), l
 			open = true
 			return mixed(parts, lookup, later)
 		case len(parts) == 1 && parts[0].ref != nil:
-			nested = true
+			inserted = true
 			value, err := find(*parts[0].ref, lookup)
 			if err != nil {
 				return "", err
 			}
 			return strictjson.MapStrings(value, escapeString)
 		case !slices.ContainsFunc(parts, func(p part) bool { return p.ref != nil }):
-			return raw, nil // its escapes are undone when the rest is resolved
+			return raw, nil // its escapes are resolved together with the remaining references
 		}
 		text, err := render(parts, lookup)
 		return strictjson.Quote(Escape(text)), err
@@ -47,20 +47,20 @@ func Partial(template string, lookup func(name string) (json string, ok bool), l
 	if err != nil {
 		return "", false, err
 	}
-	// Nested values may be too deep for a template, although they are not for a result.
-	if nested && strictjson.Check(result, strictjson.Rules{}) != nil {
+	// An inserted value may nest too deep for a template, whose depth is checked, although the final result may be that deep.
+	if inserted && strictjson.Check(result, strictjson.Rules{}) != nil {
 		return "", false, ErrNotYet
 	}
 	return result, open, nil
 }
 
-// Escape writes a text so that it stands for itself in a template.
+// Escape escapes a text for a template, so that resolving gives the text again.
 func Escape(text string) string { return strings.ReplaceAll(text, open, escaped) }
 
 // mixed keeps the references that are left, under their new names, and resolves the others.
 func mixed(parts []part, lookup, later func(string) (string, bool)) (string, error) {
 	var text, literal strings.Builder
-	alone := 0 // how long the text is if it is nothing but the last reference
+	alone := 0 // length of the text if it is only the last reference
 	for _, p := range parts {
 		renamed, left := "", false
 		if p.ref != nil {
@@ -84,14 +84,14 @@ func mixed(parts []part, lookup, later func(string) (string, bool)) (string, err
 		alone = len(ref)
 	}
 	if len(parts) > 1 && text.Len()+literal.Len() == alone {
-		return "", ErrNotYet // it was part of a longer text; by itself it would keep its type
+		return "", ErrNotYet // the reference was part of a longer text; alone, it would give a value with a type
 	}
 	text.WriteString(Escape(literal.String()))
 	return strictjson.Quote(text.String()), nil
 }
 
-// escapeString escapes a string of a value. Resolving quotes an escaped string again; one that would then look different has
-// to wait.
+// escapeString escapes a string within a value. Resolving quotes an escaped string again; if the result would be written differently,
+// the error is ErrNotYet.
 func escapeString(raw string) (string, error) {
 	text := strictjson.Unquote(raw)
 	if !strings.Contains(text, open) {

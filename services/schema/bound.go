@@ -12,18 +12,18 @@ import (
 )
 
 // A few lines of schema (two references to the same place, nested) make a validator work for years on a small document,
-// and schemas come from servers that are not trusted. So the work is bounded before it is done: how often each subschema can be applied to a value.
+// and schemas come from servers that are not trusted. So the number of times that subschemas can be applied is bounded before validation.
 
 const (
 	// maxChecks bounds one validation: about a second, and the memory of as many problems.
 	maxChecks = 1_000_000
 	// maxEdges bounds a schema by the number of references from subschemas to subschemas.
 	maxEdges = 200_000
-	// maxWays is the number of paths to subschemas up to which work is not counted for each document.
-	maxWays = 10_000
+	// maxPaths is the number of paths to subschemas up to which work is not counted for each document.
+	maxPaths = 10_000
 )
 
-// plan is the graph of the subschemas of a compiled schema, by which work is bounded and usual documents are accepted quickly.
+// plan is the graph of the subschemas of a compiled schema, used to bound work and to accept common documents quickly.
 type plan struct {
 	root  *part
 	parts map[*jsonschema.Schema]*part
@@ -36,9 +36,9 @@ type part struct {
 	plain       bool     // fits knows all of its keywords
 	weight      float64  // cost of applying it once, without its subschemas, in checks
 	same, inner []*part  // applied to the same value, and to the values within it
-	rank        int      // greater than that of everything that applies it to the same value
+	rank        int      // greater than the rank of every part that applies it to the same value
 	open        bool     // being visited
-	ways        float64  // paths from here to subschemas, by weight; 0: not yet counted
+	paths       float64  // paths from here to subschemas, by weight; 0: not yet counted
 }
 
 // admits reports whether a value of that type can fit.
@@ -47,7 +47,7 @@ func (p *part) admits(kind string) bool {
 }
 
 var (
-	errEndless  = errors.New("it refers to itself without going into a value, so no document could ever be checked by it")
+	errEndless  = errors.New("it refers to itself without going into a value, so no document can be checked")
 	errTooLarge = errors.New("it has too many parts that refer to each other")
 )
 
@@ -67,7 +67,7 @@ func newPlan(root *jsonschema.Schema) (*plan, error) {
 	return p, nil
 }
 
-// add returns the part of a schema, with all that can be reached from it.
+// add returns the part of a schema, after adding all parts that can be reached from it.
 func (p *plan) add(s *jsonschema.Schema) *part {
 	if known := p.parts[s]; known != nil {
 		return known
@@ -96,7 +96,7 @@ func weight(s *jsonschema.Schema) float64 {
 	return 1 + float64(compared)/cheaper
 }
 
-// addDynamic adds the other targets of dynamic references, which are resolved by the path of evaluation.
+// addDynamic adds the other targets that a dynamic reference can have, depending on the path of evaluation.
 func (p *plan) addDynamic() error {
 	var anchored []*part
 	for s, part := range p.parts {
@@ -127,7 +127,7 @@ func leadsTo(s, to *jsonschema.Schema) bool {
 		s.DynamicRef != nil && s.DynamicRef.Ref != to && s.DynamicRef.Anchor != "" && s.DynamicRef.Anchor == to.DynamicAnchor
 }
 
-// sameValue lists the subschemas that a schema applies to the value that it is applied to itself.
+// sameValue lists the subschemas that a schema applies to its own value.
 func sameValue(s *jsonschema.Schema) []*jsonschema.Schema {
 	all := slices.Concat([]*jsonschema.Schema{s.Ref, s.RecursiveRef, s.Not, s.If, s.Then, s.Else}, s.AllOf, s.AnyOf, s.OneOf,
 		slices.Collect(maps.Values(s.DependentSchemas)))
@@ -161,7 +161,7 @@ func schemasIn(keyword any) []*jsonschema.Schema {
 	return nil
 }
 
-// endless ranks a part and those that it applies to the same value, and reports whether one of them applies itself.
+// endless ranks a part and the parts that it applies to the same value. It reports whether one of them applies itself.
 func (p *part) endless(next *int) bool {
 	if p.open || p.rank != 0 {
 		return p.open
@@ -178,25 +178,26 @@ func (p *part) endless(next *int) bool {
 	return false
 }
 
-// count returns the number of paths from a part to subschemas, by weight, which bounds the checks of a value; more than maxWays if it is recursive.
+// count returns the number of paths from a part to subschemas, by weight, which bounds the checks of a value. For a recursive part it
+// is more than maxPaths.
 func (p *part) count() float64 {
 	if p.open {
-		return maxWays + 1
+		return maxPaths + 1
 	}
-	if p.ways == 0 {
+	if p.paths == 0 {
 		p.open = true
-		ways := p.weight
+		paths := p.weight
 		for _, sub := range slices.Concat(p.same, p.inner) {
-			ways += sub.count()
+			paths += sub.count()
 		}
-		p.open, p.ways = false, ways
+		p.open, p.paths = false, paths
 	}
-	return p.ways
+	return p.paths
 }
 
 // cheap reports whether no document of that length can take too much work.
 func (p *plan) cheap(bytes int) bool {
-	return p.root.ways <= maxWays && p.root.ways*float64(bytes) <= maxChecks
+	return p.root.paths <= maxPaths && p.root.paths*float64(bytes) <= maxChecks
 }
 
 // counter adds up how often subschemas are applied. It assumes the worst if the number depends on values: that alternatives are
@@ -206,7 +207,7 @@ type counter struct {
 	total float64
 }
 
-// check refuses a document that would take too much work. It is an *Invalid.
+// check refuses a document that would take too much work. The error is an *Invalid.
 func (p *plan) check(doc any, bytes int) error {
 	if p.cheap(bytes) {
 		return nil
@@ -217,11 +218,11 @@ func (p *plan) check(doc any, bytes int) error {
 		return nil
 	}
 	return &Invalid{Problems: []Problem{{Message: fmt.Sprintf(
-		"it would take more than %d checks by this schema; make it smaller or less nested", maxChecks)}}}
+		"validating it by this schema could take more than %d checks; make it smaller or less nested", maxChecks)}}}
 }
 
-// count takes how often each part is applied to a value, and continues with the values within it. It ends early once the total is
-// too large.
+// count adds the checks of a value and of the values within it. applied holds how often each part is applied to the value. count stops
+// early once the total is too large.
 func (c *counter) count(applied map[*part]float64, v any) {
 	c.spread(applied, kindOf(v))
 	switch v := v.(type) {
@@ -237,8 +238,8 @@ func (c *counter) count(applied map[*part]float64, v any) {
 	}
 }
 
-// spread adds what the parts apply to the same value, and removes those that end with the value's type. By rank, each part is complete
-// before what it applies.
+// spread adds the parts that the applied ones apply to the same value, and removes those that do not admit its type. It goes by rank, so
+// that the count of a part is complete before it is passed on.
 func (c *counter) spread(applied map[*part]float64, kind string) {
 	order := slices.Collect(maps.Keys(applied))
 	for i := 0; i < len(order); i++ {
@@ -266,7 +267,7 @@ func (c *counter) spread(applied map[*part]float64, kind string) {
 	}
 }
 
-// inner counts for one value within another, to which find gives the subschemas.
+// inner counts the checks of a value within another; find returns the subschemas that an outer schema applies to it.
 func (c *counter) inner(outer map[*part]float64, value any, find func(*jsonschema.Schema) []*jsonschema.Schema) {
 	applied := map[*part]float64{}
 	for p, times := range outer {

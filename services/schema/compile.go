@@ -15,16 +15,16 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// baseURL is the made-up address of every schema, against which relative references are resolved.
+// baseURL is the artificial base URL of every schema; relative references are resolved against it.
 const baseURL = "pawl-schema:///"
 
-// maxSchema bounds the text of a schema, in bytes. The largest that tools really have are a tenth of it.
+// maxSchema bounds the text of a schema, in bytes. The largest schemas of real tools have a tenth of it.
 const maxSchema = 1 << 20
 
-// schemaSize is about the memory of a compiled schema without its text, in bytes.
+// schemaSize estimates the memory of a compiled schema without its text, in bytes.
 const schemaSize = 4 << 10
 
-// compiled caches compiled schemas by their text. They are immutable, and the same text always gives the same schema.
+// compiled caches compiled schemas, which are immutable, by their text.
 var compiled = otter.Must(&otter.Options[string, *Schema]{
 	MaximumWeight: 4 << 20, Weigher: func(raw string, _ *Schema) uint32 { return uint32(len(raw) + schemaSize) },
 })
@@ -39,7 +39,7 @@ type Schema struct {
 }
 
 // Compile reads a schema: draft 2020-12 unless it names another. "", "{}" and "true" accept everything. References
-// out of the schema are refused. Errors are INVALID_REQUEST and name the place in the schema.
+// to anything outside the schema are refused. Errors are INVALID_REQUEST and name the place in the schema.
 func Compile(raw string) (*Schema, error) {
 	switch strings.TrimSpace(raw) {
 	case "", "{}", "true":
@@ -75,7 +75,7 @@ func compile(raw string) (*jsonschema.Schema, error) {
 		return nil, fmt.Errorf("it is not valid JSON: %w", err)
 	}
 	if kind := strictjson.Kind(raw); kind != "object" && kind != "boolean" {
-		return nil, fmt.Errorf("it must be an object, is %s", withArticle(kind))
+		return nil, fmt.Errorf("it must be an object or a boolean, is %s", strictjson.WithArticle(kind))
 	}
 	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(raw))
 	if err != nil {
@@ -95,11 +95,11 @@ func compile(raw string) (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// refuseLoading keeps schemas, which are not trusted, from reading files and calling addresses.
+// refuseLoading prevents schemas, which are not trusted, from loading files and URLs.
 type refuseLoading struct{}
 
 func (refuseLoading) Load(url string) (any, error) {
-	return nil, fmt.Errorf("%q is outside the schema, and nothing outside is loaded; put it under $defs",
+	return nil, fmt.Errorf("%q is outside the schema and is not loaded; put it under $defs",
 		strings.TrimPrefix(url, baseURL))
 }
 

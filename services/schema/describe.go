@@ -12,6 +12,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
+
+	"pawl.dev/services/strictjson"
 )
 
 // describe returns the message of one error.
@@ -37,7 +39,7 @@ func describe(k jsonschema.ErrorKind) string {
 	case *kind.Pattern:
 		return fmt.Sprintf("must match the pattern %s, is %s", k.Want, shorten(show(k.Got)))
 	case *kind.Not:
-		return "fits what it must not fit"
+		return "must not fit the schema under \"not\""
 	case *kind.DependentRequired:
 		return fmt.Sprintf("has %q and so must have %s too", k.Prop, join(k.Missing, strconv.Quote))
 	case *kind.Dependency:
@@ -57,23 +59,12 @@ func describe(k jsonschema.ErrorKind) string {
 func wrongType(want []string, got string) string {
 	wanted := make([]string, 0, len(want))
 	for _, name := range want {
-		wanted = append(wanted, withArticle(name))
+		wanted = append(wanted, strictjson.WithArticle(name))
 	}
-	return fmt.Sprintf("must be %s, is %s", strings.Join(wanted, " or "), withArticle(got))
+	return fmt.Sprintf("must be %s, is %s", strings.Join(wanted, " or "), strictjson.WithArticle(got))
 }
 
-// withArticle returns the name of a JSON type with its article: an array, a string, null.
-func withArticle(name string) string {
-	switch name {
-	case "null":
-		return name
-	case "array", "object", "integer":
-		return "an " + name
-	}
-	return "a " + name
-}
-
-// describeSize covers the keywords that compare with a number.
+// describeSize describes errors of the keywords that compare with a number.
 func describeSize(k jsonschema.ErrorKind) (string, bool) {
 	switch k := k.(type) {
 	case *kind.Minimum:
@@ -125,7 +116,7 @@ func number(r *big.Rat) string {
 	return r.RatString()
 }
 
-// offered leaves out the empty text, which stands for "none of these", unless there is nothing else.
+// offered returns the values of an enum to show: without the empty text, which stands for "none", unless it is the only one.
 func offered(values []any) []any {
 	left := slices.DeleteFunc(slices.Clone(values), func(v any) bool { return v == "" })
 	if len(left) == 0 {
@@ -150,11 +141,11 @@ func join[T any](values []T, show func(T) string) string {
 	return strings.Join(parts, ", ")
 }
 
-// shorten keeps a long value from drowning the message.
+// shorten cuts a long value.
 func shorten(s string) string {
-	const most = 200
-	if len(s) <= most {
+	const limit = 200
+	if len(s) <= limit {
 		return s
 	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
+	return strings.ToValidUTF8(s[:limit], "") + "…"
 }

@@ -16,12 +16,12 @@ func ExactObject(structInput *structpb.Struct, jsonText string) (string, error) 
 	return doc.String(), err
 }
 
-// ParseObject applies the rule of fields that come in two forms, a Struct and exact JSON text: either is accepted, not
-// both, and neither is "{}". It returns an object in which numbers are as they were written. Errors are INVALID_REQUEST.
+// ParseObject reads an object that a request gives either as a Struct or as exact JSON text. Both is an error; neither
+// is "{}". Numbers stay as they were written. Errors are INVALID_REQUEST.
 func ParseObject(structInput *structpb.Struct, jsonText string) (strictjson.Document, error) {
 	switch {
 	case structInput != nil && jsonText != "":
-		return strictjson.Document{}, invalid("the input is given twice, as an object and as JSON text; give one of them")
+		return strictjson.Document{}, invalid("the value is given twice, as an object and as JSON text; give one of them")
 	case structInput != nil:
 		b, err := protojson.Marshal(structInput)
 		if err != nil {
@@ -33,10 +33,10 @@ func ParseObject(structInput *structpb.Struct, jsonText string) (strictjson.Docu
 	}
 	doc, err := strictjson.Parse(jsonText, strictjson.Rules{})
 	if err != nil {
-		return strictjson.Document{}, invalid("it is not valid JSON: %w", err)
+		return strictjson.Document{}, invalid("the text is not valid JSON: %w", err)
 	}
 	if kind := strictjson.Kind(jsonText); kind != "object" {
-		return strictjson.Document{}, invalid("it must be a JSON object, is %s", withArticle(kind))
+		return strictjson.Document{}, invalid("the text must be a JSON object, is %s", strictjson.WithArticle(kind))
 	}
 	return doc, nil
 }

@@ -13,9 +13,8 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// fits reports whether a value of valid JSON certainly fits, from its text alone, without building a tree. It knows the keywords that most
-// schemas of tools use, and most inputs fit. Everything that it does not accept goes to the validator, which decides and describes the
-// problems.
+// fits reports whether a value of valid JSON certainly fits. It reads only the text and builds no tree. It knows the keywords that most
+// tool schemas use. If it returns false, the validator decides, and describes the problems.
 func (p *plan) fits(s *jsonschema.Schema, value string) bool {
 	if s == nil {
 		return true
@@ -52,12 +51,12 @@ func (p *part) fitsNumber(number string) bool {
 	if strings.ContainsAny(number, ".eE") && len(p.kinds) > 0 && !slices.Contains(p.kinds, "number") {
 		return false // the validator decides whether it is an integer
 	}
-	least, most := p.schema.Minimum, p.schema.Maximum
-	if least == nil && most == nil {
+	lower, upper := p.schema.Minimum, p.schema.Maximum
+	if lower == nil && upper == nil {
 		return true
 	}
 	n, err := strconv.ParseInt(strictjson.Content(number), 10, 64)
-	return err == nil && (least == nil || n >= least.Num().Int64()) && (most == nil || n <= most.Num().Int64())
+	return err == nil && (lower == nil || n >= lower.Num().Int64()) && (upper == nil || n <= upper.Num().Int64())
 }
 
 func (p *plan) fitsItems(s *jsonschema.Schema, array string) bool {
@@ -99,19 +98,19 @@ func (p *plan) fitsMembers(s *jsonschema.Schema, object string) bool {
 	return found == len(s.Required) && within(n, s.MinProperties, s.MaxProperties)
 }
 
-func within(n int, least, most *int) bool {
-	return (least == nil || n >= *least) && (most == nil || n <= *most)
+func within(n int, lower, upper *int) bool {
+	return (lower == nil || n >= *lower) && (upper == nil || n <= *upper)
 }
 
-// isPlain reports whether fits looks at every keyword of a schema. Keywords that a later version of the validator adds are unknown.
+// isPlain reports whether fits checks every keyword that a schema uses. A keyword that a later version of the validator adds is not checked.
 func isPlain(s *jsonschema.Schema) bool {
 	v := reflect.ValueOf(s).Elem()
 	for f := range v.Type().Fields() {
 		switch f.Name {
 		case "Bool", "Types", "Enum", "MinLength", "MaxLength", "MinItems", "MaxItems", "MinProperties", "MaxProperties", "Minimum", "Maximum",
-			"Items", "Items2020", "Properties", "AdditionalProperties", "Required": // looked at
-		case "DraftVersion", "Location", "ID", "Anchor": // names
-		case "Title", "Description", "Default", "Comment", "ReadOnly", "WriteOnly", "Examples", "Deprecated": // notes
+			"Items", "Items2020", "Properties", "AdditionalProperties", "Required": // checked
+		case "DraftVersion", "Location", "ID", "Anchor": // identifiers
+		case "Title", "Description", "Default", "Comment", "ReadOnly", "WriteOnly", "Examples", "Deprecated": // annotations
 		default:
 			if f.IsExported() && !v.FieldByIndex(f.Index).IsZero() {
 				return false
@@ -121,9 +120,9 @@ func isPlain(s *jsonschema.Schema) bool {
 	if s.Enum != nil && slices.ContainsFunc(s.Enum.Values, func(v any) bool { _, text := v.(string); return !text }) {
 		return false
 	}
-	const mostRequired = 64 // each is looked for among them
+	const maxRequired = 64 // fitsMembers searches them for each member
 	_, tuple := s.Items.([]*jsonschema.Schema)
-	return !tuple && len(s.Required) <= mostRequired && isInt64(s.Minimum) && isInt64(s.Maximum)
+	return !tuple && len(s.Required) <= maxRequired && isInt64(s.Minimum) && isInt64(s.Maximum)
 }
 
 func isInt64(bound *big.Rat) bool { return bound == nil || bound.IsInt() && bound.Num().IsInt64() }

@@ -15,13 +15,13 @@ import (
 	"pawl.dev/services/similar"
 )
 
-// explainer turns the validator's tree of errors into what a person has to fix. The zero explainer suggests no names.
+// explainer turns the validator's tree of errors into problems that a person can fix. The zero explainer suggests no names.
 type explainer struct {
 	plan *plan
 	doc  any
 }
 
-// explain returns all problems that a tree names.
+// explain returns all problems in a tree of errors.
 func (e explainer) explain(err *jsonschema.ValidationError) *Invalid {
 	problems := e.flatten(err)
 	slices.SortStableFunc(problems, func(a, b Problem) int {
@@ -38,7 +38,7 @@ func (e explainer) flatten(err *jsonschema.ValidationError) []Problem {
 	case *kind.OneOf:
 		if len(k.Subschemas) > 0 {
 			which := strings.ReplaceAll(join(k.Subschemas, func(i int) string { return strconv.Itoa(i + 1) }), ", ", " and ")
-			return []Problem{{at, "fits several of the alternatives of which it must fit one (" + which + ")"}}
+			return []Problem{{at, "must fit exactly one alternative, fits alternatives " + which}}
 		}
 		return []Problem{{at, alternatives(at, err.Causes)}}
 	case *kind.Required:
@@ -48,7 +48,7 @@ func (e explainer) flatten(err *jsonschema.ValidationError) []Problem {
 		}
 		return all
 	case *kind.AdditionalProperties:
-		return []Problem{{at, describe(k) + e.meant(k.Properties, err)}}
+		return []Problem{{at, describe(k) + e.suggest(k.Properties, err)}}
 	case *kind.PropertyNames:
 		return []Problem{{at, fmt.Sprintf("the property name %q is not allowed: %s", k.Property, inline(at, err.Causes))}}
 	}
@@ -62,27 +62,27 @@ func (e explainer) flatten(err *jsonschema.ValidationError) []Problem {
 	return all
 }
 
-// missing reports whether a property is just absent, not given under a similar name.
+// missing reports whether the problem is a missing property for which there is no similar unknown one.
 func (p Problem) missing() bool {
 	return strings.HasPrefix(p.Message, "required property ") && strings.HasSuffix(p.Message, " is missing")
 }
 
-// meant suggests known names for unknown ones.
-func (e explainer) meant(unknown []string, err *jsonschema.ValidationError) string {
+// suggest returns the known names that are similar to unknown ones, as a question.
+func (e explainer) suggest(unknown []string, err *jsonschema.ValidationError) string {
 	known, _ := e.names(err)
-	var meant []string
+	var suggested []string
 	for _, name := range slices.Sorted(slices.Values(unknown)) {
 		if near := similar.Names(name, known); len(near) > 0 {
-			meant = append(meant, strconv.Quote(near[0]))
+			suggested = append(suggested, strconv.Quote(near[0]))
 		}
 	}
-	if len(meant) == 0 {
+	if len(suggested) == 0 {
 		return ""
 	}
-	return ", did you mean " + strings.Join(meant, " and ") + "?"
+	return ", did you mean " + strings.Join(suggested, " and ") + "?"
 }
 
-// misspelt suggests the unknown property that may be the missing one. A schema that refuses unknown properties reports them anyway.
+// misspelt returns a hint to an unknown property that may be the missing one. A schema that refuses unknown properties reports them anyway.
 func (e explainer) misspelt(missing string, err *jsonschema.ValidationError) string {
 	known, closed := e.names(err)
 	if closed {
@@ -115,7 +115,7 @@ func (e explainer) names(err *jsonschema.ValidationError) (names []string, close
 	return nil, false
 }
 
-// valueAt returns the value at a place of a document; nil if none.
+// valueAt returns the value at a location within a document; nil if none.
 func valueAt(doc any, location []string) any {
 	for _, step := range location {
 		switch at := doc.(type) {
@@ -132,7 +132,7 @@ func valueAt(doc any, location []string) any {
 	return doc
 }
 
-// alternatives describes why none of several schemas fits. If all of them fail only by the type, one sentence is enough.
+// alternatives describes why none of several schemas fits. If they all fail only because of the type, one sentence is enough.
 func alternatives(at string, causes []*jsonschema.ValidationError) string {
 	var want []string
 	var got string
@@ -148,8 +148,8 @@ func alternatives(at string, causes []*jsonschema.ValidationError) string {
 	return wrongType(slices.Compact(want), got)
 }
 
-// typeProblem returns the type error of the value at a place, and whether that is all that is wrong with it.
-func typeProblem(at string, err *jsonschema.ValidationError) (*kind.Type, bool) {
+// typeProblem returns the type error of the value at a location; ok is true if the value has no other problem.
+func typeProblem(at string, err *jsonschema.ValidationError) (t *kind.Type, ok bool) {
 	for {
 		if t, ok := err.ErrorKind.(*kind.Type); ok {
 			return t, pointer(err.InstanceLocation) == at
@@ -170,7 +170,7 @@ func inlineEach(at string, causes []*jsonschema.ValidationError) string {
 	return strings.Join(parts, "; ")
 }
 
-// inline describes in one line all problems at and below a place.
+// inline describes all problems at and below a location in one line.
 func inline(at string, causes []*jsonschema.ValidationError) string {
 	var wrong []string
 	for _, cause := range causes {

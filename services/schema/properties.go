@@ -21,7 +21,7 @@ type Property struct {
 	Schema      string // the property's whole schema, as written
 }
 
-// Takes reports whether values of a JSON type are taken. A property without a type takes all.
+// Takes reports whether the property takes values of a JSON type. A property without a type takes all.
 func (p *Property) Takes(kind string) bool {
 	for t := range strings.SplitSeq(p.Type, "|") {
 		if t == kind {
@@ -70,7 +70,7 @@ func (s *Schema) property(raw string) Property {
 	return p
 }
 
-// member looks up a keyword in the schema that has a reference, and then in the one to which it leads.
+// member looks up a keyword in a schema, and then in the target of its reference.
 func member(raw, target, keyword string) string {
 	if v, ok := strictjson.Member(raw, keyword); ok {
 		return v
@@ -79,8 +79,8 @@ func member(raw, target, keyword string) string {
 	return v
 }
 
-// types adds the types that the type keyword names, and else those of the alternatives, the constant or the enum. Each of the schemas is
-// read once, however often it is referred to.
+// types appends the types that a schema names to known: those of its type keyword, or else those of its alternatives, constant or enum.
+// Schemas in seen are skipped, so that each is read once however often it is referred to.
 func (s *Schema) types(known []string, raw string, seen map[string]bool) []string {
 	if seen[raw] {
 		return known
@@ -116,11 +116,11 @@ func (s *Schema) types(known []string, raw string, seen map[string]bool) []strin
 	return known
 }
 
-// follow returns the schema to which a `$ref` within the document leads, or the schema itself if it has none, or one that only the
-// validator understands (anchors, ids).
+// follow returns the schema to which a `$ref` within the document leads. It returns the schema itself if it has no `$ref`, or one that
+// only the validator understands (anchors, ids).
 func (s *Schema) follow(raw string) string {
-	const longest = 16
-	for range longest {
+	const maxRefs = 16
+	for range maxRefs {
 		ref, _ := strictjson.Member(raw, "$ref")
 		path, err := url.PathUnescape(strictjson.Content(ref))
 		if err != nil || !strings.HasPrefix(path, "#/") {

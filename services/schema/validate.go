@@ -11,7 +11,7 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// Problem is one thing that does not fit.
+// Problem is one reason why a value does not fit a schema.
 type Problem struct {
 	Pointer string // JSON pointer to the value; "" is the whole document
 	Message string // `must be a string, is a number`
@@ -24,25 +24,25 @@ func (p Problem) String() string {
 	return strconv.Quote(p.Pointer) + ": " + p.Message
 }
 
-// Invalid is the error of a document that does not fit its schema, or is not JSON.
+// Invalid is the error for a document that does not fit its schema or is not JSON.
 type Invalid struct {
 	Problems []Problem // at least one, ordered by pointer
 }
 
 func (e *Invalid) Error() string {
-	const most = 10
+	const limit = 10
 	var parts []string
-	for _, p := range e.Problems[:min(len(e.Problems), most)] {
+	for _, p := range e.Problems[:min(len(e.Problems), limit)] {
 		parts = append(parts, p.String())
 	}
-	if more := len(e.Problems) - most; more > 0 {
+	if more := len(e.Problems) - limit; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(parts, "; ")
 }
 
-// WithoutMissing returns an *Invalid error without the required properties that the document itself lacks, which may be supplied
-// later; nil if no other problem is left, or if the error is not an *Invalid. A property that a value within the document lacks stays.
+// WithoutMissing removes the missing properties of the document's top level from an *Invalid, because they may be supplied later. It
+// returns nil if no other problem is left, or if the error is not an *Invalid. Missing properties of inner values stay.
 func WithoutMissing(err error) error {
 	var all *Invalid
 	if !errors.As(err, &all) {
@@ -69,8 +69,7 @@ func (s *Schema) Validate(text string) error {
 	return s.ValidateDocument(doc)
 }
 
-// ValidateDocument is Validate for a document that is parsed already. It decodes the document only if the schema has more than the
-// usual keywords, or if the document does not fit.
+// ValidateDocument is Validate for a parsed document. It need not decode a document that fits a schema of common keywords.
 func (s *Schema) ValidateDocument(doc strictjson.Document) error {
 	if err := doc.CheckNumbers(); err != nil {
 		return notJSON(err)
@@ -85,7 +84,7 @@ func (s *Schema) ValidateDocument(doc strictjson.Document) error {
 	return s.validate(text)
 }
 
-// validate decodes a text that is valid JSON, and validates it.
+// validate decodes valid JSON and runs the validator on it.
 func (s *Schema) validate(text string) error {
 	v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// MaxDepth is how deep arrays and objects may be nested by default. A document also travels as google.protobuf.Struct, which needs
-// three messages per level of at most 10,000.
+// MaxDepth is how deep arrays and objects may be nested by default. A google.protobuf.Struct of that depth is safe: it nests three
+// messages per level, and protobuf allows 10,000.
 const MaxDepth = 500
 
 // Reasons for which a text is refused.
@@ -26,20 +26,20 @@ var (
 	ErrNumber    = errors.New("a number is too expensive to compute with")
 )
 
-// Rules say what is refused beyond RFC 8259 and duplicate keys.
+// Rules are the options of a check. Duplicate keys and violations of RFC 8259 are always refused.
 type Rules struct {
 	MaxDepth int  // 0: the package's MaxDepth
 	AnyUTF8  bool // accept invalid UTF-8 in strings, as encoding/json does
 }
 
-// Wire are the rules for messages of peers that are not trusted. They need far less nesting, and recursive programs in any language
-// can handle this much.
+// Wire has the rules for messages of untrusted peers. Such messages need little nesting, and recursive parsers in any language can
+// handle this much.
 var Wire = Rules{MaxDepth: 256, AnyUTF8: true}
 
 // Text is JSON as a string or as bytes.
 type Text interface{ ~string | ~[]byte }
 
-// Error is a fault of a text, with its place. It matches one of the reasons above.
+// Error describes why a text is refused, and where. It wraps one of the errors above.
 type Error struct {
 	Offset  int    // byte in the text
 	Pointer string // JSON pointer of the innermost value around it; "" is the document
@@ -65,8 +65,8 @@ func Check[T Text](text T, rules Rules) error {
 }
 
 // Scan validates text as Check does and passes each member of the outermost object to take. Neither the key nor the value is copied. If
-// the text is refused, take still gets the members that quotes and brackets tell apart, the last of them perhaps cut off, so that a
-// broken message can be attributed.
+// the text is refused, take still gets the members that quotes and brackets separate, so that a broken message can be attributed; the
+// last one may be cut off.
 func Scan(text []byte, rules Rules, take func(key, value []byte)) error {
 	err := Check(text, rules)
 	for key, value := range members(text, err != nil) {
@@ -79,12 +79,12 @@ func (d *decoder) check(data []byte, rules Rules) error {
 	if !rules.AnyUTF8 && !utf8.Valid(data) {
 		return &Error{Message: "the text is not valid UTF-8", Reason: ErrInvalid}
 	}
-	most := cmp.Or(rules.MaxDepth, MaxDepth)
-	if at := tooDeep(data, most); at >= 0 {
-		return &Error{Offset: at, Message: fmt.Sprintf("it is nested deeper than %d levels", most), Reason: ErrDepth}
+	limit := cmp.Or(rules.MaxDepth, MaxDepth)
+	if at := tooDeep(data, limit); at >= 0 {
+		return &Error{Offset: at, Message: fmt.Sprintf("it is nested deeper than %d levels", limit), Reason: ErrDepth}
 	}
 	d.buffer = *bytes.NewBuffer(data)
-	d.json.Reset(&d.buffer, jsontext.AllowInvalidUTF8(true)) // what the rules do not allow was refused above
+	d.json.Reset(&d.buffer, jsontext.AllowInvalidUTF8(true)) // refused above unless the rules allow it
 	if _, err := d.json.ReadValue(); err != nil {
 		return describe(err, data)
 	}
@@ -94,16 +94,16 @@ func (d *decoder) check(data []byte, rules Rules) error {
 	return nil
 }
 
-// tooDeep returns where the nesting exceeds the limit, or -1.
-func tooDeep(data []byte, most int) int {
-	if bytes.Count(data, []byte("{"))+bytes.Count(data, []byte("[")) <= most {
+// tooDeep returns the offset at which the nesting exceeds the limit, or -1.
+func tooDeep(data []byte, limit int) int {
+	if bytes.Count(data, []byte("{"))+bytes.Count(data, []byte("[")) <= limit {
 		return -1
 	}
 	depth := 0
 	for i := 0; i < len(data); i = tokenEnd(data, i) {
 		switch data[i] {
 		case '{', '[':
-			if depth++; depth > most {
+			if depth++; depth > limit {
 				return i
 			}
 		case '}', ']':
@@ -117,12 +117,12 @@ func tooDeep(data []byte, most int) int {
 type decoder struct {
 	json   *jsontext.Decoder
 	buffer bytes.Buffer
-	copied []byte // memory for text that is given as a string
+	copied []byte // holds the bytes of a text that is a string
 }
 
 var decoders = sync.Pool{New: func() any { return &decoder{json: jsontext.NewDecoder(new(bytes.Buffer))} }}
 
-// load returns the text as bytes; those of a string are valid until release.
+// load returns the text as bytes. If the text is a string, the bytes are valid until release.
 func load[T Text](d *decoder, text T) []byte {
 	if s, ok := any(text).(string); ok {
 		d.copied = append(d.copied[:0], s...)
@@ -132,10 +132,10 @@ func load[T Text](d *decoder, text T) []byte {
 }
 
 func (d *decoder) release() {
-	const most = 64 << 10
+	const maxKept = 64 << 10
 	d.buffer = bytes.Buffer{}
 	d.json.Reset(&d.buffer)
-	if cap(d.copied) > most {
+	if cap(d.copied) > maxKept {
 		d.copied = nil
 	}
 	decoders.Put(d)
@@ -179,7 +179,7 @@ func Parse(text string, rules Rules) (Document, error) {
 // Checked returns the Document of a value within a text that Check, Scan or Parse accepted. It is not compacted.
 func Checked(value string) Document { return Document{value} }
 
-// String returns the document's text; "" is the zero Document's.
+// String returns the document's text; "" for the zero Document.
 func (d Document) String() string { return d.text }
 
 const (
@@ -187,7 +187,7 @@ const (
 	maxExponent  = 2000
 )
 
-// CheckNumbers refuses numbers that are short to write and expensive to compute with, such as 1e999999999. The error is an *Error.
+// CheckNumbers refuses numbers that are expensive to compute with, such as 1e999999999. The error is an *Error.
 func (d Document) CheckNumbers() error {
 	for i := 0; i < len(d.text); i = tokenEnd(d.text, i) {
 		if c := d.text[i]; c != '-' && !isDigit(c) {

@@ -12,7 +12,7 @@ import (
 
 // The functions below take text that Check or Scan has passed. Given other text they return nonsense, but they end and do not panic.
 
-// Kind names the JSON type of a value: object, array, string, number, boolean or null; "" if it is none.
+// Kind returns the JSON type of a value: object, array, string, number, boolean or null; "" if the text begins no value.
 func Kind[T Text](text T) string {
 	i := skipSpace(text, 0)
 	if i == len(text) {
@@ -35,6 +35,17 @@ func Kind[T Text](text T) string {
 	return ""
 }
 
+// WithArticle returns a JSON type with its article: an array, a string, null.
+func WithArticle(kind string) string {
+	switch kind {
+	case "null":
+		return kind
+	case "array", "object", "integer":
+		return "an " + kind
+	}
+	return "a " + kind
+}
+
 // Members iterates over an object's keys, unquoted, and values, as they are written, in the document's order. A value that is not an
 // object has none.
 func Members[T Text](text T) iter.Seq2[T, T] {
@@ -47,7 +58,7 @@ func Members[T Text](text T) iter.Seq2[T, T] {
 	}
 }
 
-// members iterates over members; with cut, also over the last one of a text that is cut off.
+// members is Members with keys as they are written. If cut is true, it includes a last member whose value is cut off.
 func members[T Text](text T, cut bool) iter.Seq2[T, T] {
 	return func(yield func(key, value T) bool) {
 		i := skipSpace(text, 0)
@@ -96,8 +107,8 @@ func Member[T Text](text T, key string) (value T, ok bool) {
 var errNoObject = errors.New("it is not a JSON object")
 
 // EachMember passes the members of an object to take, in their order, and stops at take's first error. It refuses a key that comes
-// twice in whatever letter case: readers that ignore case would take one for the other. Such an error may come after members that
-// take got. Keys and values are not copied.
+// twice in whatever letter case: readers that ignore case would take one for the other. It may find
+// such a key after take has got other members. Keys and values are not copied.
 func EachMember(object []byte, take func(key, value []byte) error) error {
 	if Kind(object) != "object" {
 		return errNoObject
@@ -137,7 +148,7 @@ const fewKeys = 16
 // foldedKeys is a set of keys that differ in more than their letter case.
 type foldedKeys struct {
 	few  [fewKeys][]byte
-	n    int // of few
+	n    int // number of keys in few
 	many map[string]bool
 }
 
@@ -184,7 +195,7 @@ func valueEnd[T Text](text T, i int) int {
 			depth++
 		case b == '}' || b == ']':
 			if depth--; depth <= 0 {
-				return i + depth + 1 // a bracket that closes what is around the value is not part of it
+				return i + depth + 1 // a bracket that closes the enclosing value is not part of this one
 			}
 		case depth == 0 && isDelimiter(b):
 			return i
@@ -205,7 +216,7 @@ func tokenEnd[T Text](text T, i int) int {
 	return i
 }
 
-// isDelimiter reports whether a byte is a token by itself, or the space between tokens.
+// isDelimiter reports whether a byte is a token by itself, or space between tokens.
 func isDelimiter(b byte) bool {
 	switch b {
 	case '{', '}', '[', ']', ',', ':', ' ', '\t', '\r', '\n':

@@ -13,7 +13,7 @@ type Object struct {
 	values map[string]string
 }
 
-// ParseObject reads an object and compacts its values; "" is the empty object.
+// ParseObject reads an object and compacts its values. Blank text is the empty object.
 func ParseObject(text string) (*Object, error) {
 	o := &Object{}
 	if strings.TrimSpace(text) == "" {
@@ -24,7 +24,7 @@ func ParseObject(text string) (*Object, error) {
 		return nil, fmt.Errorf("read a JSON object: %w", err)
 	}
 	if kind := Kind(doc.text); kind != "object" {
-		return nil, fmt.Errorf("read a JSON object: it is %s", kind)
+		return nil, fmt.Errorf("read a JSON object: it is %s", WithArticle(kind))
 	}
 	for key, value := range Members(doc.text) {
 		o.Set(key, value)
@@ -47,7 +47,7 @@ func (o *Object) Has(key string) bool {
 	return ok
 }
 
-// Set gives a member a value. A new member goes to the end.
+// Set sets the value of a member, as JSON text. A new member goes to the end.
 func (o *Object) Set(key, raw string) {
 	if o.values == nil {
 		o.values = map[string]string{}

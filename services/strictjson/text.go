@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Content returns the content of a string, and every other value as it is written, trimmed.
+// Content returns the value of a JSON string, and the trimmed text of any other JSON value.
 func Content(raw string) string {
 	raw = strings.Trim(raw, " \t\r\n")
 	if strings.HasPrefix(raw, `"`) {
@@ -41,7 +41,7 @@ func AppendQuote(to []byte, s string) []byte {
 	}
 	text, err := Marshal(s)
 	if err != nil {
-		text = `""` // every string has a form in JSON
+		text = `""` // never: every string can be written as JSON
 	}
 	return append(to, text...)
 }
@@ -57,7 +57,7 @@ func Marshal(v any) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), nil
 }
 
-// isPlain reports that a string is ASCII without escapes.
+// isPlain reports whether a string is ASCII and needs no escapes.
 func isPlain(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
@@ -90,11 +90,11 @@ func Compact(text string) string {
 	return b.String()
 }
 
-// MapStrings returns valid JSON, compact, with each string that is a value, not a key, replaced by what f makes of it. The strings are
-// as they are written, in their quotes.
+// MapStrings compacts valid JSON and replaces each string that is a value, not a key, by the result of f. Strings are passed to f as
+// they are written, with their quotes.
 func MapStrings(text string, f func(raw string) (string, error)) (string, error) {
 	var b strings.Builder
-	b.Grow(len(text) + len(text)/4) // what takes a string's place is often longer
+	b.Grow(len(text) + len(text)/4) // replacements are often longer
 	for i := 0; i < len(text); {
 		end := tokenEnd(text, i)
 		next := skipSpace(text, end)

@@ -72,7 +72,7 @@ func TestKeys(t *testing.T) {
 	if got := w.pawl("keys", "add", "eve", "--role", "king"); got.code != 64 {
 		t.Error(got.whole())
 	}
-	w.pawl("keys", "add", "two words").expect(t, 1, "", "must be printable and without spaces")
+	w.pawl("keys", "add", "two words").expect(t, 1, "", "printable characters without spaces")
 	if raw, err := os.ReadFile(file); err != nil || strings.Contains(string(raw), key.Token) {
 		t.Errorf("%v, %s", err, raw)
 	}
