@@ -76,6 +76,7 @@ func readTask(t *table, id uuid.UUID) (*journal.Task, error) {
 	return &journal.Task{ID: id.String(), Head: head, Checkpoint: c}, nil
 }
 
+// readHead returns the head of a task; ErrNotFound if there is no such task.
 func readHead(t *table, id uuid.UUID) (*storagev1.TaskHead, error) {
 	k := taskKey(id, partHead)
 	stored := t.Get(k)
@@ -132,10 +133,11 @@ func (s *Store) Records(_ context.Context, taskID string, after uint64, maxBytes
 	return all, err
 }
 
+// readRecords returns the records that hold facts with a seq greater than after, as Records does. A missing record is ErrDamaged.
 func readRecords(t *table, id uuid.UUID, after uint64, maxBytes int) ([]journal.Record, error) {
 	var all []journal.Record
 	prefix := taskKey(id, partRecord)
-	c := t.ascend(firstRecord(t, id, after))
+	c := t.ascend(firstRecordKey(t, id, after))
 	next := after + 1
 	var more bool
 	for size := 0; ; {
@@ -172,8 +174,8 @@ func readRecords(t *table, id uuid.UUID, after uint64, maxBytes int) ([]journal.
 	return all, nil
 }
 
-// firstRecord returns the key at which the record with seq after+1 is found; the record may begin before that seq.
-func firstRecord(t *table, id uuid.UUID, after uint64) []byte {
+// firstRecordKey returns the key at which the record with seq after+1 is found; the record may begin before that seq.
+func firstRecordKey(t *table, id uuid.UUID, after uint64) []byte {
 	if after >= math.MaxUint64-1 {
 		return numberedKey(id, partRecord, after)
 	}
