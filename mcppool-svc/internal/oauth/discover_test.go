@@ -78,7 +78,7 @@ func TestDiscoveryWithoutResourceMetadata(t *testing.T) {
 	t.Run("nothing at all", func(t *testing.T) {
 		r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{MetadataAt: "-", NoChallenge: true})
 		_, err := r.start("ann")
-		wantKind(t, err, mcp.Misconfigured, "put that into the server's `headers`")
+		wantKind(t, err, mcp.Misconfigured, "put the key into the server's `headers`")
 	})
 }
 
