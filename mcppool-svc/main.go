@@ -19,9 +19,9 @@ const name = "mcppool-svc"
 // settings are the flags; each is also an environment variable (PAWL_GRPC …) and a key of the configuration file.
 type settings struct {
 	GRPC             string        `name:"grpc" placeholder:"ADDR" default:"127.0.0.1:7414" help:"Where to serve gRPC (${default})."`
-	MaxConnectionAge time.Duration `placeholder:"DURATION" default:"5m" help:"When clients are asked to connect again, and so to find new replicas by name (${default})."`
-	Peers            []string      `placeholder:"ADDR" help:"The other replicas, host:port, or dns:///name:port for a name that leads to all of them: they share registered servers, approved tools and logins. May be repeated."`
-	Planner          string        `placeholder:"ADDR" default:"127.0.0.1:7413" help:"The planner's gRPC address (${default}), through which models are asked for MCP servers that may (sampling)."`
+	MaxConnectionAge time.Duration `placeholder:"DURATION" default:"5m" help:"How long a client keeps a connection before it is asked to connect again, and so to find new replicas by name (${default})."`
+	Peers            []string      `placeholder:"ADDR" help:"The other replicas, which share registered servers, approved tools and logins: host:port, or dns:///name:port for a name that resolves to all of them. May be repeated."`
+	Planner          string        `placeholder:"ADDR" default:"127.0.0.1:7413" help:"The planner's gRPC address (${default}). Requests of MCP servers to language models (sampling) go through the planner."`
 	ServiceKey       string        `placeholder:"KEY" help:"API key of role service, for calls to the planner and to other replicas."`
 	mcppool.Config   `embed:""`
 	serve.Flags      `embed:""`
@@ -39,10 +39,10 @@ func main() {
 	})
 }
 
-// build dials the planner, which does not have to be there yet.
+// build dials the planner, which need not run yet, and builds the service.
 func (s *settings) build(ctx context.Context, log *slog.Logger) (serve.Service, error) {
 	if len(s.Peers) > 0 && s.Keys != "" && s.ServiceKey == "" {
-		return nil, errors.New("with --keys the other replicas want a key from this one too; make one with " +
+		return nil, errors.New("with --keys the other replicas require a key from this one; make one with " +
 			"`pawl keys add mcppool --role service` and give it as --service-key or PAWL_SERVICE_KEY")
 	}
 	planner, err := serve.Dial(s.Planner, s.ServiceKey)
@@ -58,10 +58,10 @@ func (s *settings) build(ctx context.Context, log *slog.Logger) (serve.Service, 
 	return dialed{service, planner.Close}, nil
 }
 
-// dialed is a service that closes its connections behind it.
+// dialed is a Service that also closes the connection to the planner.
 type dialed struct {
 	*mcppool.Service
-	hangUp func() error
+	closePlanner func() error
 }
 
-func (d dialed) Close() error { return errors.Join(d.Service.Close(), d.hangUp()) }
+func (d dialed) Close() error { return errors.Join(d.Service.Close(), d.closePlanner()) }

@@ -14,43 +14,43 @@ import (
 	"pawl.dev/mcppool-svc/workspace"
 )
 
-// Builtin is a server of the program around the pool: an MCP server in this process, or Go functions, which cost a tenth of that. Its
-// annotations are believed and its tools need no approval: they are this program's own. In all else it is like any MCP server.
+// Builtin is a server of the program that embeds the pool: an MCP server in this process, or Go functions, whose calls cost a tenth. Its
+// annotations are trusted and its tools are not pinned, because they are part of the program. Otherwise it is like any MCP server.
 type Builtin struct {
-	// Open makes an MCP server for each connection; the closer, which may be nil, is called when the connection ends.
+	// Open makes an MCP server for each connection. The closer, which may be nil, is called when the connection ends.
 	Open func() (*server.MCPServer, io.Closer, error)
-	// Tools are functions, in the place of Open.
+	// Tools are Go functions, instead of Open.
 	Tools []Func
 }
 
-// builtins are the servers of the program around the pool, by name, and how each is reached.
+// builtins are the servers of the program that embeds the pool, with their constructors or functions by name.
 type builtins struct {
 	servers   []*registry.Server
 	open      map[string]mcp.OpenBuiltin
 	functions map[string][]mcp.Function
 }
 
-// readBuiltins checks the servers of the program around the pool, and adds the pool's own to the constructors.
+// readBuiltins checks the servers of the program that embeds the pool, and adds the constructor of the workspace server.
 func readBuiltins(own map[string]Builtin) (*builtins, error) {
 	b := &builtins{open: map[string]mcp.OpenBuiltin{registry.BuiltinWorkspace: openWorkspace}, functions: make(map[string][]mcp.Function)}
 	for _, name := range slices.Sorted(maps.Keys(own)) {
 		builtin := own[name]
 		switch {
 		case !registry.IsSlug(name):
-			return nil, fmt.Errorf("the name of the built-in MCP server %q is no id; use lower-case letters, digits, hyphens and underscores", name)
+			return nil, fmt.Errorf("the name of the built-in MCP server %q is not an id; use lower-case letters, digits, hyphens and underscores", name)
 		case name == registry.BuiltinWorkspace:
 			return nil, fmt.Errorf("the built-in MCP server %q is the pool's own; use another name", name)
 		case builtin.Open == nil && len(builtin.Tools) == 0:
 			return nil, fmt.Errorf("the built-in MCP server %q has neither a constructor nor tools", name)
 		case builtin.Open != nil && len(builtin.Tools) > 0:
-			return nil, fmt.Errorf("the built-in MCP server %q has a constructor and tools; give it one of the two", name)
+			return nil, fmt.Errorf("the built-in MCP server %q has both a constructor and tools; give it one of the two", name)
 		case builtin.Open != nil:
 			b.open[name] = opener(name, builtin)
 		}
 		for _, f := range builtin.Tools {
 			t, err := f.tool()
 			if err == nil && slices.ContainsFunc(b.functions[name], func(other mcp.Function) bool { return other.Name == t.Name }) {
-				err = errors.New("there is another of that name")
+				err = errors.New("another tool has the same name")
 			}
 			if err != nil {
 				return nil, fmt.Errorf("the tool %q of the built-in server %q cannot be offered: %w", f.Name, name, err)
@@ -69,7 +69,7 @@ func opener(name string, builtin Builtin) mcp.OpenBuiltin {
 			closer = io.NopCloser(nil)
 		}
 		if err == nil && s == nil {
-			err = fmt.Errorf("the built-in MCP server %q made none", name)
+			err = fmt.Errorf("the constructor of the built-in MCP server %q returned nil", name)
 		}
 		return s, closer, err
 	}
@@ -83,7 +83,7 @@ func openWorkspace(root string) (*server.MCPServer, io.Closer, error) {
 	return w.MCP(), w, nil
 }
 
-// workspaceServer is the built-in server that Config.Workspace asks for.
+// workspaceServer returns the built-in server for the folder Config.Workspace.
 func workspaceServer(dir string) (*registry.Server, error) {
 	w, err := workspace.NewServer(dir)
 	if err != nil {
@@ -94,14 +94,14 @@ func workspaceServer(dir string) (*registry.Server, error) {
 		return nil, fmt.Errorf("the workspace folder %s: %w", dir, err)
 	}
 	s := builtinServer(registry.BuiltinWorkspace, root)
-	s.DisplayName, s.Description = "Workspace", "Looks at the files of "+root
+	s.DisplayName, s.Description = "Workspace", "Reads and searches the files of "+root
 	return s, nil
 }
 
 func builtinServer(name, root string) *registry.Server {
 	return &registry.Server{
 		UID: "builtin:" + name + ":" + root, ID: name, Builtin: &registry.Builtin{Name: name, Root: root},
-		// Trusted goes without saying for built-in servers; it is set so that it shows.
+		// Built-in servers are always trusted; Trusted is set so that clients see it.
 		AutoActivate: true, Trusted: true, FromConfig: true, ByOperator: true,
 	}
 }

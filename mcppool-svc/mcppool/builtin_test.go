@@ -63,16 +63,16 @@ func TestBuiltinsThatCannotBe(t *testing.T) {
 		builtins map[string]Builtin
 		cfg      Config
 	}{
-		"is no id":                        {map[string]Builtin{"An Echo": echo(nil)}, Config{}},
+		"is not an id":                        {map[string]Builtin{"An Echo": echo(nil)}, Config{}},
 		"the pool's own":                  {map[string]Builtin{"workspace": echo(nil)}, Config{}},
 		"neither a constructor nor tools": {map[string]Builtin{"echo": {}}, Config{}},
 		"one of the two":                  {map[string]Builtin{"echo": {Open: echo(nil).Open, Tools: []Func{nothing}}}, Config{}},
-		"needs a name":                    {map[string]Builtin{"echo": {Tools: []Func{{Call: nothing.Call}}}}, Config{}},
-		"and a function":                  {map[string]Builtin{"echo": {Tools: []Func{{Name: "a"}}}}, Config{}},
-		"another of that":                 {map[string]Builtin{"echo": {Tools: []Func{nothing, nothing}}}, Config{}},
+		"needs a Name":                    {map[string]Builtin{"echo": {Tools: []Func{{Call: nothing.Call}}}}, Config{}},
+		"and a Call":                  {map[string]Builtin{"echo": {Tools: []Func{{Name: "a"}}}}, Config{}},
+		"has the same name":                 {map[string]Builtin{"echo": {Tools: []Func{nothing, nothing}}}, Config{}},
 		"input schema":                    {map[string]Builtin{"echo": {Tools: []Func{{Name: "a", Call: nothing.Call, Input: []byte(`{"type":7}`)}}}}, Config{}},
 		"output schema":                   {map[string]Builtin{"echo": {Tools: []Func{{Name: "a", Call: nothing.Call, Output: []byte(`{`)}}}}, Config{}},
-		"rename the former":               {map[string]Builtin{"echo": echo(nil)}, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"echo": mcptest.Good})}}},
+		"rename the server":               {map[string]Builtin{"echo": echo(nil)}, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"echo": mcptest.Good})}}},
 	} {
 		s, err := New(t.Context(), deps.cfg, Deps{Builtins: deps.builtins})
 		if err == nil || !strings.Contains(err.Error(), says) {
@@ -90,7 +90,7 @@ func TestBuiltinThatFails(t *testing.T) {
 		"broken": {Open: func() (*server.MCPServer, io.Closer, error) { return nil, nil, errors.New("no licence") }},
 		"none":   {Open: func() (*server.MCPServer, io.Closer, error) { return nil, nil, nil }},
 	}})
-	for id, says := range map[string]string{"broken": "no licence", "none": "made none"} {
+	for id, says := range map[string]string{"broken": "no licence", "none": "returned nil"} {
 		_, err := s.as("ann").ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: id})
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", id, err)

@@ -25,7 +25,7 @@ import (
 // Config configures the pool; the tags make its fields flags of a process. With the zero value the pool keeps everything in memory
 // and has no servers.
 type Config struct {
-	DataDir    string   `name:"data" placeholder:"DIR" type:"path" help:"Folder that keeps registered MCP servers; if empty, they are kept in memory only."`
+	DataDir    string   `name:"data" placeholder:"DIR" type:"path" help:"Folder that keeps registered MCP servers, approved tools and logins; if empty, they are kept in memory only."`
 	MCPConfigs []string `name:"mcp-config" placeholder:"FILE" type:"path" sep:"none" help:"MCP servers, in the mcpServers JSON of other MCP clients. May be repeated."`
 	Workspace  string   `placeholder:"DIR" type:"path" help:"Offers the files of this folder as the built-in MCP server workspace."`
 	Audit      string   `placeholder:"FILE" type:"path" help:"File to which a record of each tool call is appended, one JSON object per line; if empty, none is written."`
@@ -45,8 +45,8 @@ type Config struct {
 	InputTimeout          time.Duration `placeholder:"DURATION" help:"How long a question that an MCP server asks during a call waits for an answer (default 15m)."`
 	IdleTimeout           time.Duration `placeholder:"DURATION" help:"How long an unused connection is kept (default 5m)."`
 	SessionTimeout        time.Duration `placeholder:"DURATION" help:"How long a session without calls keeps its connections (default 30m)."`
-	MaxCalls              int           `placeholder:"N" help:"Tool calls at once in all (default 10000)."`
-	MaxCallsPerUser       int           `placeholder:"N" help:"Tool calls at once of one user (default 1000)."`
+	MaxCalls              int           `placeholder:"N" help:"Running tool calls in all (default 10000)."`
+	MaxCallsPerUser       int           `placeholder:"N" help:"Running tool calls of one user (default 1000)."`
 	MaxResults            int           `placeholder:"N" help:"Results of named calls kept until they are acknowledged (default 10000)."`
 	MaxResultBytes        int64         `placeholder:"N" help:"Total size of kept results (default 256 MiB)."`
 	MaxTombstones         int           `placeholder:"N" help:"Ids of finished calls that are kept so that no call is repeated (default 100000)."`
@@ -54,21 +54,22 @@ type Config struct {
 	ResultTimeout         time.Duration `placeholder:"DURATION" help:"How long a result waits to be acknowledged (default 15m)."`
 	MaxCachedBytes        int64         `placeholder:"N" help:"Total size of cached results, of servers with a cache_ttl (default 64 MiB)."`
 	BreakAfter            int           `placeholder:"N" help:"Failed connects in a row after which the pool does not connect to an MCP server for a while (default 5)."`
-	BreakFor              time.Duration `placeholder:"DURATION" help:"How long it then waits before the next attempt (default 30s)."`
-	ProbeAfter            time.Duration `placeholder:"DURATION" help:"How old a server's last response may be when its state is shown; if it is older, the server is probed (default 10s)."`
+	BreakFor              time.Duration `placeholder:"DURATION" help:"How long the pool then does not connect to that server (default 30s)."`
+	ProbeAfter            time.Duration `placeholder:"DURATION" help:"When a server's state is shown, the server is probed if its last response is older than this (default 10s)."`
 	DrainTimeout          time.Duration `placeholder:"DURATION" help:"How long running calls may take when the pool stops (default 7s)."`
 
-	// Peers are the other replicas, by host:port, or by dns:///name:port for a name that resolves to all replicas, this one included. ServiceKey is a key of role service, for calls to them.
+	// Peers are the other replicas, by host:port, or by dns:///name:port for a name that resolves to all replicas, this one included.
+	// ServiceKey is a key of role service, for calls to them.
 	Peers      []string `kong:"-"`
 	Self       string   `kong:"-"` // the address on which this replica listens, so that it does not call itself; may be empty
 	ServiceKey string   `kong:"-"`
 
 	Environ []string `kong:"-"` // the environment of children and of ${env:NAME}; the process's if nil
-	// KeepResults makes a stop wait, within DrainTimeout, until the result of each named call was fetched. It is useless if the clients
-	// stop before the pool.
+	// KeepResults makes Run wait, within DrainTimeout, until a client has fetched the result of each named call. Leave it false if the
+	// clients stop before the pool.
 	KeepResults bool `kong:"-"`
 
-	Version string `kong:"-"` // of this program, for the servers
+	Version string `kong:"-"` // of this program; MCP servers get it
 }
 
 // Deps are the pool's dependencies.
@@ -77,17 +78,17 @@ type Deps struct {
 	Now   func() time.Time // time.Now if nil; used for expiry and deadlines, not for timers
 	Meter metric.Meter     // the process's if nil, which measures nothing unless telemetry is set up
 
-	dialPeer     func(addr string) (peer.Conn, error) // of tests; nil: over the network
-	peerInterval time.Duration                        // of tests
-	// Planner is the connection to the planner, through which models are asked for MCP servers, with the pool's own identity. Nil: no
-	// models are asked.
+	dialPeer     func(addr string) (peer.Conn, error) // set by tests; nil: over the network
+	peerInterval time.Duration                        // set by tests
+	// Planner is the connection to the planner, with the pool's own identity. Requests of MCP servers to models (sampling) go over it. Nil:
+	// they are refused.
 	Planner grpc.ClientConnInterface
 
-	// Builtins are servers of the program around the pool, by id; they are active for all users.
+	// Builtins are servers of the program that embeds the pool, by id. They are active for all users.
 	Builtins map[string]Builtin
 }
 
-// defaultDrain leaves cancelled calls the time to report their outcome before the server cuts them off after 10 s.
+// defaultDrain leaves cancelled calls time to report their outcome before the gRPC server closes their streams after 10 s.
 const defaultDrain = 7 * time.Second
 
 func (c Config) withDefaults() Config {
@@ -125,7 +126,7 @@ func (c Config) calls(now func() time.Time) inflight.Config {
 	}
 }
 
-// validate names the setting that cannot be used.
+// validate returns an error if a setting cannot be used.
 func (c Config) validate() error {
 	limits := []int64{
 		int64(c.MaxConnections), int64(c.MaxConnectionsPerUser), int64(c.MaxMessageBytes), int64(c.MaxToolResultBytes), int64(c.MaxCalls), int64(c.MaxCallsPerUser),
@@ -149,7 +150,7 @@ func (c Config) childLimits() process.Limits {
 	return process.Limits{Memory: c.MaxChildMemoryBytes, Files: c.MaxChildFiles}
 }
 
-// allowed reads AllowAddresses.
+// allowed parses AllowAddresses.
 func (c Config) allowed() ([]netip.Prefix, error) {
 	list := make([]netip.Prefix, 0, len(c.AllowAddresses))
 	for _, text := range c.AllowAddresses {

@@ -13,49 +13,49 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// Func is a tool that is a Go function of the program around the pool, without MCP between them. Permissions, approvals, checks of
-// arguments and results, deadlines and cancellation are those of any tool.
+// Func is a tool that is a Go function of the program that embeds the pool; the pool calls it without MCP messages. Permissions,
+// approvals, checks of arguments and results, deadlines and cancellation are those of any tool.
 type Func struct {
 	Name, Title, Description string
-	// Input is the JSON Schema of the arguments, an object's; any object if nil. Output is that of what the result has Structured; there
-	// need be none.
+	// Input is the JSON Schema of the arguments, which are an object; nil: any object. Output is the JSON Schema of Result.Structured; nil:
+	// none.
 	Input, Output json.RawMessage
-	// ReadOnly: it changes nothing. Additive: it only adds to what is there. Idempotent: the same again changes nothing more. Anything else
-	// needs an approval.
+	// ReadOnly: the tool changes nothing. Additive: it adds data and changes or deletes none; without ReadOnly and Additive it counts as
+	// destructive. Idempotent: a repeated call has no further effect.
 	ReadOnly, Additive, Idempotent bool
-	// Call does it, in a goroutine of its own, many at once. The arguments fit Input. An error is the tool's, as with an MCP server that
-	// says isError: the model reads it. A panic is such an error too, and is logged. When ctx ends, because the call took too
-	// long or was cancelled, Call is to return soon: it is not waited for longer than 2 s, and not at all after a deadline.
+	// Call runs the tool. Calls run concurrently, each in its own goroutine, with arguments that fit Input. An error becomes a result with
+	// isError, which the model reads. A panic fails the call and is logged. When ctx ends, because the call took too long or was
+	// cancelled, Call should return soon: the pool waits for 2 s after a cancellation, and not at all after a deadline.
 	Call func(ctx context.Context, arguments json.RawMessage) (Result, error)
 }
 
 // Result is the result of a function, at most Config.MaxMessageBytes in all.
 type Result struct {
-	Text       string          // a block of text; none if empty
-	Content    []Content       // blocks after it
+	Text       string          // the first block; none if empty
+	Content    []Content       // further blocks
 	Structured json.RawMessage // JSON; may be nil
-	Failed     bool            // the tool did not do what was asked; the rest says why
+	Failed     bool            // the tool failed, and the content says why
 }
 
-// Content is a block of a result: text, or data of a type such as image/png or audio/wav.
+// Content is a block of a result: Text, or Data with a MIME type such as image/png or audio/wav.
 type Content struct {
 	Text     string
 	MIMEType string
 	Data     []byte
 }
 
-// Progress reports the progress of a function's call to its followers; total is 0 if it is not known. ctx is the function's.
+// Progress reports the progress of a call to its followers. ctx is that of Func.Call; total is 0 if unknown.
 func Progress(ctx context.Context, done, total float64, message string) {
 	mcp.Notify(ctx, mcp.Notification{Progress: &mcp.Progress{Done: done, Total: total, Message: bounded(message)}})
 }
 
-// Log sends a log message of a function's call to its followers; the level is one of MCP's: debug, info, warning, error.
+// Log sends a log message to the followers of a call. ctx is that of Func.Call; level is one of MCP's: debug, info, warning, error ….
 func Log(ctx context.Context, level, message string) {
 	data := string(strictjson.AppendQuote(nil, bounded(message)))
 	mcp.Notify(ctx, mcp.Notification{Log: &mcp.Log{Level: level, Data: data}})
 }
 
-// bounded cuts a message to the limit.
+// bounded cuts a message to 64 KiB.
 func bounded(message string) string {
 	const most = 64 << 10
 	if len(message) <= most {
@@ -64,10 +64,10 @@ func bounded(message string) string {
 	return message[:most] + "… (cut off)"
 }
 
-// anyObject is the schema of arguments of which nothing is known.
+// anyObject is the default schema of arguments.
 const anyObject = `{"type":"object"}`
 
-// definition is Func as tools/list has it.
+// definition is the definition of a Func in tools/list.
 type definition struct {
 	Name        string          `json:"name"`
 	Title       string          `json:"title,omitempty"`
@@ -83,10 +83,10 @@ type annotations struct {
 	Idempotent  bool `json:"idempotentHint"`
 }
 
-// tool checks a function. The catalog checks its definition.
+// tool returns the function in the form of package mcp. The catalog checks its definition when tools are listed.
 func (f Func) tool() (mcp.Function, error) {
 	if f.Name == "" || f.Call == nil {
-		return mcp.Function{}, errors.New("it needs a name and a function")
+		return mcp.Function{}, errors.New("it needs a Name and a Call")
 	}
 	if len(f.Input) == 0 {
 		f.Input = json.RawMessage(anyObject)
@@ -115,12 +115,12 @@ func (f Func) call(ctx context.Context, arguments json.RawMessage) (json.RawMess
 	case err == nil:
 		return result.encode()
 	case ctx.Err() != nil:
-		return nil, err // it says that the call was given up
+		return nil, err // the call was given up: this is no result of the tool
 	}
 	return Result{Text: err.Error(), Failed: true}.encode()
 }
 
-// encode is Result as tools/call has it.
+// encode returns the result in the form of tools/call.
 func (r Result) encode() (json.RawMessage, error) {
 	out := make([]byte, 0, len(r.Text)+len(r.Structured)+96)
 	out = append(out, `{"content":[`...)
@@ -129,7 +129,7 @@ func (r Result) encode() (json.RawMessage, error) {
 	}
 	for i, c := range r.Content {
 		if c.kind() == "" {
-			return nil, fmt.Errorf("the tool ran, but gave data of the type %.100q, which is neither a picture nor sound", c.MIMEType)
+			return nil, fmt.Errorf("the tool ran, but returned data of the type %.100q, which is neither an image nor audio", c.MIMEType)
 		}
 		if i > 0 || r.Text != "" {
 			out = append(out, ',')

@@ -114,7 +114,7 @@ func TestFuncsThatMisbehave(t *testing.T) {
 		"two keys":       {commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR, errs.OutcomeKnown, "comes twice"},
 		"no JSON":        {commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR, errs.OutcomeKnown, "unexpected end of JSON input"},
 		"deep":           {commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR, errs.OutcomeKnown, "nested"},
-		"csv":            {commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR, errs.OutcomeKnown, "neither a picture nor sound"},
+		"csv":            {commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR, errs.OutcomeKnown, "neither an image nor audio"},
 		"broken promise": {commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR, errs.OutcomeKnown, "output schema"},
 		"long":           {commonv1.ErrorReason_ERROR_REASON_TOO_LARGE, errs.OutcomeKnown, "returned more than 65536 bytes"},
 		"panics":         {commonv1.ErrorReason_ERROR_REASON_TOOL_EXECUTION_FAILED, errs.OutcomeKnown, "the tool panicked: boom"},

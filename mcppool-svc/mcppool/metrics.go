@@ -21,7 +21,7 @@ const (
 	connections = "connections"
 )
 
-// instruments makes the pool's instruments and remembers the first error.
+// instruments makes the pool's instruments and keeps the first error.
 type instruments struct {
 	meter metric.Meter
 	all   []metric.Observable
@@ -40,18 +40,18 @@ func (i *instruments) counter(name, unit, what string) metric.Int64ObservableCou
 	return c
 }
 
-// observe lets collectors read the state of the pool, until stop.
+// observe registers the instruments of the pool's state. stop unregisters them.
 func observe(m metric.Meter, c *inflight.Calls, p *conn.Pool, cache *call.Cache) (stop func() error, err error) {
 	i := instruments{meter: m}
 	running := i.gauge("calls.running", "{call}", "Tool calls that run now.")
-	waiting := i.gauge("calls.waiting", "{call}", "Those of them that wait for a connection to be made.")
+	waiting := i.gauge("calls.waiting", "{call}", "Requests that wait for a connection, or for their turn on one.")
 	states := i.gauge("connections", "{connection}", "Connections to MCP servers: connecting, busy with calls, idle, or closing.")
-	limit := i.gauge("limit", "{item}", "How many calls and connections there may be.")
-	kept := i.gauge("results.kept", "{result}", "Results that were not acknowledged yet.")
-	keptBytes := i.gauge("results.kept.size", "By", "Their size.")
-	refused := i.counter("refused", "{item}", "Calls and connections that there was no room for.")
-	cached := i.counter("cache.lookups", "{lookup}", "Calls of reading tools whose result may be kept: hits and misses.")
-	saturation, err := m.Float64ObservableGauge("pawl.mcppool.saturation", metric.WithUnit("1"), metric.WithDescription("The part of the limit that is in use."))
+	limit := i.gauge("limit", "{item}", "The limits on running calls and on connections.")
+	kept := i.gauge("results.kept", "{result}", "Results that are not yet acknowledged.")
+	keptBytes := i.gauge("results.kept.size", "By", "Size of the results that are not yet acknowledged.")
+	refused := i.counter("refused", "{item}", "Calls and connections that a limit refused.")
+	cached := i.counter("cache.lookups", "{lookup}", "Lookups in the cache of results of reading tools: hits and misses.")
+	saturation, err := m.Float64ObservableGauge("pawl.mcppool.saturation", metric.WithUnit("1"), metric.WithDescription("The used fraction of the limit."))
 	if err := cmp.Or(i.err, err); err != nil {
 		return nil, fmt.Errorf("making an instrument: %w", err)
 	}

@@ -11,21 +11,21 @@ import (
 	"pawl.dev/mcppool-svc/internal/peer"
 )
 
-// peerKey is the address of another replica, of which there are few.
+// peerKey is the address of another replica. There are few, so their number is bounded.
 const peerKey = attribute.Key("pawl.peer")
 
-// observePeers lets collectors read the state of the other replicas, until stop.
+// observePeers registers the instruments of the other replicas' state. stop unregisters them.
 func observePeers(m metric.Meter, status func() []peer.Status) (stop func() error, err error) {
 	up, err1 := m.Int64ObservableGauge("pawl.mcppool.peer.up", metric.WithUnit("1"),
 		metric.WithDescription("1 if the last contact with another replica succeeded, else 0."))
 	contact, err2 := m.Float64ObservableGauge("pawl.mcppool.peer.contact", metric.WithUnit("s"),
-		metric.WithDescription("Time since the last contact that went well."))
+		metric.WithDescription("Time since the last successful contact."))
 	lag, err3 := m.Float64ObservableGauge("pawl.mcppool.peer.lag", metric.WithUnit("s"),
-		metric.WithDescription("Time since everything was taken in that the other replica had."))
+		metric.WithDescription("Time since this replica last had all changes of the other."))
 	keys, err5 := m.Int64ObservableGauge("pawl.mcppool.peer.key.differs", metric.WithUnit("1"),
 		metric.WithDescription("1 if another replica has another key (--token-key), so that neither receives the other's changes; else 0."))
 	offset, err4 := m.Float64ObservableGauge("pawl.mcppool.peer.clock.offset", metric.WithUnit("s"),
-		metric.WithDescription("How far the other replica's clock is ahead of the one here."))
+		metric.WithDescription("How far the other replica's clock is ahead of this replica's."))
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return nil, fmt.Errorf("making an instrument: %w", err)
 	}

@@ -10,19 +10,19 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
-// FileServer is one server of a configuration file, to register.
+// FileServer is one server of a configuration file, in the form of the API.
 type FileServer struct {
 	*mcppoolv1.McpServer
-	// Unknown are keys that have no meaning here, such as those that other clients keep beside.
+	// Unknown are keys that this program does not know, such as those of other clients.
 	Unknown []string
 }
 
 // BadServers are the servers of a file that cannot be read.
 type BadServers = registry.BadServers
 
-// ReadServers reads a file in the mcpServers format as the pool reads its own (Config.MCPConfigs), for a client that registers
-// its servers. If only is not empty, it reads only the server with that name or id. Relative folders in the file are relative to its
-// folder. An error names file, line and every server that cannot be read; it is a *BadServers if others can be read.
+// ReadServers reads a file in the mcpServers format like the pool's own (Config.MCPConfigs), for a client that registers the servers. If
+// only is not empty, it reads only the server with that name or id. Relative folders in the file are relative to the file's folder. If
+// servers cannot be read, the error is a *BadServers with the file, the line and the problem of each.
 func ReadServers(path, only string) ([]FileServer, error) {
 	entries, err := registry.Reader{Log: slog.New(slog.DiscardHandler), Only: only}.File(path)
 	if err != nil {

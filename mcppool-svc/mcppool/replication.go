@@ -15,7 +15,7 @@ import (
 	"pawl.dev/services/serve"
 )
 
-// checkPeers returns an error if the peers cannot be used with this configuration.
+// checkPeers returns an error if the configuration of the peers cannot be used.
 func (c Config) checkPeers() error {
 	local, err := peer.Check(c.Peers)
 	switch {
@@ -24,8 +24,8 @@ func (c Config) checkPeers() error {
 	case c.ServiceKey == "":
 		return errors.New("refusing --peers beyond this machine without --service-key: the replicas could not authenticate each other; make a key with `pawl keys add mcppool --role service`")
 	case c.TokenKey == "":
-		return errors.New("refusing --peers beyond this machine without --token-key: messages between replicas contain secrets, and are encrypted with it; " +
-			"make a key with `openssl rand -base64 32`, and give all replicas the same")
+		return errors.New("refusing --peers beyond this machine without --token-key: messages between replicas contain secrets and are encrypted with this key; " +
+			"make a key with `openssl rand -base64 32` and give it to all replicas")
 	}
 	return nil
 }
@@ -37,25 +37,25 @@ func (s *Service) openStore(ctx context.Context, deps Deps) (*replica.Store, err
 	if err != nil {
 		return nil, err
 	}
-	s.closers = append(s.closers, file.Close, func() error { s.tidying.Wait(); return nil })
+	s.closers = append(s.closers, file.Close, func() error { s.forgetting.Wait(); return nil })
 	cfg := replica.Config{
 		Buckets: values, First: slices.Concat(pin.First(), oauth.First()), LowPriority: registry.LowPriorityBuckets(),
 		Readable: readable, Now: deps.Now,
 	}
 	if s.cfg.TokenKey == "" {
-		cfg.Local = oauth.Buckets() // each replica has a key of its own
+		cfg.Local = oauth.Buckets() // each replica has its own key
 	}
 	st, err := replica.Open(file, cfg)
 	if err != nil || len(s.cfg.Peers) == 0 {
 		return st, err
 	}
 	if s.cfg.TokenKey == "" {
-		deps.Log.WarnContext(ctx, "the replicas of this MCP pool do not share logins to MCP servers: for that, give all of them the same --token-key")
+		deps.Log.WarnContext(ctx, "the replicas of this MCP pool do not share logins to MCP servers; to share logins, give all replicas the same --token-key")
 	}
 	return st, s.openPeers(ctx, st, deps)
 }
 
-// openPeers makes the first contact with the other replicas.
+// openPeers contacts the other replicas for the first time.
 func (s *Service) openPeers(ctx context.Context, st *replica.Store, deps Deps) error {
 	cfg := peer.Config{
 		Addrs: s.cfg.Peers, Self: s.cfg.Self, Interval: deps.peerInterval, Now: deps.Now, Log: deps.Log, Lookup: net.DefaultResolver.LookupHost,
@@ -92,7 +92,7 @@ func (s *Service) writable() error {
 	return s.peers.Writable()
 }
 
-// readable reports whether this program can read a value that another replica, perhaps a newer one, wrote.
+// readable reports whether this program can read a value from another replica, which may run a newer version.
 func readable(bucket, key string, value []byte) bool {
 	switch {
 	case slices.Contains(registry.Buckets(), bucket):
@@ -104,44 +104,44 @@ func readable(bucket, key string, value []byte) bool {
 	}
 }
 
-// applied brings registry, pins, logins and connections up to date after other replicas' changes.
-func (s *Service) applied(places []replica.Place) {
-	for _, m := range s.registry.ApplyRemote(places) {
-		s.moved(m)
+// applyRemote updates registry, pins, logins and connections after changes of other replicas.
+func (s *Service) applyRemote(places []replica.Place) {
+	for _, change := range s.registry.ApplyRemote(places) {
+		s.retireChanged(change)
 	}
 	s.transportHints.ApplyRemote(places)
 	s.anonymousElicitors.ApplyRemote(places)
 	if err := s.pins.ApplyRemote(places); err != nil {
 		s.log.Error("approvals of tools from another replica cannot be read, and are used only after a restart", "error", err)
 	}
-	for _, m := range s.logins.ApplyRemote(places) {
+	for _, login := range s.logins.ApplyRemote(places) {
 		for _, server := range s.registry.All() {
-			if server.Origin() == m.Origin {
-				s.pool.RetireUser(server.UID, m.User)
-				s.api.Touch(server.UID, m.User)
+			if server.Origin() == login.Origin {
+				s.pool.RetireUser(server.UID, login.User)
+				s.api.Touch(server.UID, login.User)
 			}
 		}
 	}
 }
 
-// moved retires connections that are out of date.
-func (s *Service) moved(m registry.ServerChange) {
+// retireChanged retires the connections that a change made wrong, and forgets a server that was deleted or got another origin.
+func (s *Service) retireChanged(c registry.ServerChange) {
 	switch {
-	case m.User != "":
-		if !s.registry.Active(m.User, m.Now) {
-			s.pool.RetireUser(m.Now.UID, m.User)
+	case c.User != "":
+		if !s.registry.Active(c.User, c.Now) {
+			s.pool.RetireUser(c.Now.UID, c.User)
 		}
 		return
-	case m.Before != nil && (m.Now == nil || m.Now.UID != m.Before.UID):
-		s.pool.Retire(m.Before.UID, "")
+	case c.Before != nil && (c.Now == nil || c.Now.UID != c.Before.UID):
+		s.pool.Retire(c.Before.UID, "")
 	}
-	if m.Now != nil && m.Now.Disabled {
-		s.pool.Retire(m.Now.UID, "")
-	} else if m.Now != nil {
-		s.pool.Retire(m.Now.UID, m.Now.Revision())
+	if c.Now != nil && c.Now.Disabled {
+		s.pool.Retire(c.Now.UID, "")
+	} else if c.Now != nil {
+		s.pool.Retire(c.Now.UID, c.Now.Revision())
 	}
-	if m.Before != nil && (m.Now == nil || m.Now.Origin() != m.Before.Origin()) {
-		// The replica that made the change does the same, but it does not know the state that only this replica has.
-		s.tidying.Go(func() { s.api.Forget(context.Background(), m.Before) })
+	if c.Before != nil && (c.Now == nil || c.Now.Origin() != c.Before.Origin()) {
+		// The replica that made the change does the same, but not for data that only this replica has.
+		s.forgetting.Go(func() { s.api.Forget(context.Background(), c.Before) })
 	}
 }

@@ -48,7 +48,7 @@ type Service struct {
 	pins                               *pin.Book
 	transportHints, anonymousElicitors *registry.Memory
 	peers                              *peer.Set      // nil: this is the only replica
-	tidying                            sync.WaitGroup // after deletions elsewhere
+	forgetting                         sync.WaitGroup // goroutines that forget servers deleted by another replica
 	closers                            []func() error // in the order of opening
 	close                              func() error
 }
@@ -76,7 +76,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 	return s, nil
 }
 
-// open makes and connects the parts. closers holds everything that it opened, even if it fails.
+// open builds the parts. Whatever it opened is in closers, even if it fails.
 func (s *Service) open(ctx context.Context, servers []*registry.Server, own *builtins, deps Deps) (err error) {
 	id := uuid.NewString()
 	metrics, err := call.NewMetrics(deps.Meter)
@@ -129,7 +129,7 @@ func (s *Service) open(ctx context.Context, servers []*registry.Server, own *bui
 		Registry: s.registry, Pool: s.pool, Caller: s.caller, Calls: s.calls, Pins: s.pins, Logins: s.logins, Connector: s.connector, Log: deps.Log, ID: id,
 		Models: models, Writable: s.writable,
 	})
-	st.Observe(s.applied)
+	st.Observe(s.applyRemote)
 	return nil
 }
 
@@ -154,7 +154,7 @@ func (s *Service) connections(st *replica.Store, allowed []netip.Prefix, own *bu
 	return nil
 }
 
-// configured lists the servers that come from files, flags and the program around.
+// configured returns the servers from configuration files, flags and the program that embeds the pool.
 func configured(cfg Config, builtin []*registry.Server, log *slog.Logger) ([]*registry.Server, error) {
 	servers, err := registry.Read(cfg.MCPConfigs, log)
 	if err != nil {
@@ -170,14 +170,14 @@ func configured(cfg Config, builtin []*registry.Server, log *slog.Logger) ([]*re
 	for _, b := range builtin {
 		for _, s := range servers {
 			if s.Key() == b.Key() {
-				return nil, fmt.Errorf("the MCP configuration names a server %q, which is a built-in one here; rename the former", b.ID)
+				return nil, fmt.Errorf("the MCP configuration has a server %q, but that is the id of a built-in server; rename the server in the configuration", b.ID)
 			}
 		}
 	}
 	return append(servers, builtin...), nil
 }
 
-// Register offers the pool over gRPC.
+// Register registers the pool's gRPC services.
 func (s *Service) Register(r grpc.ServiceRegistrar) {
 	mcppoolv1.RegisterMcpPoolServiceServer(r, s.api)
 	if s.peers != nil {
@@ -185,25 +185,24 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	}
 }
 
-// Run closes idle connections and forgets old results until ctx is done, then refuses new calls and returns when the
-// running ones have ended or were cut off after the drain timeout.
+// Run closes idle connections, drops old results and exchanges changes with other replicas until ctx is done. Then it refuses new calls and
+// returns when the running ones have ended, or were cancelled after the drain timeout.
 func (s *Service) Run(ctx context.Context) error {
-	var forgetting sync.WaitGroup
-	forgetting.Go(func() { s.calls.Run(ctx) })
-
+	var background sync.WaitGroup
+	background.Go(func() { s.calls.Run(ctx) })
 	if s.peers != nil {
-		forgetting.Go(func() { s.peers.Run(ctx) })
+		background.Go(func() { s.peers.Run(ctx) })
 	}
 	s.pool.Run(ctx)
 	s.EndStreams()
-	forgetting.Wait()
+	background.Wait()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.DrainTimeout)
 	defer cancel()
 	s.caller.Drain(grace, s.cfg.KeepResults)
 	return nil
 }
 
-// EndStreams ends the streams that would not end by themselves: those that watch servers and resources. Run does it too.
+// EndStreams ends the streams that watch servers and resources, which would not end by themselves. Run also does this.
 func (s *Service) EndStreams() { s.api.Stop() }
 
 // Close ends all connections and child processes and returns when they are gone, within a few seconds. Calls still running
@@ -218,7 +217,7 @@ func (s *Service) shutdown() error {
 	return err
 }
 
-// disconnect ends all connections, and with them all calls; followers receive how their calls ended.
+// disconnect closes all connections, which ends all calls. Followers receive the errors of their calls.
 func (s *Service) disconnect() error {
 	s.pool.Close()
 	now, cancel := context.WithCancel(context.Background())
@@ -228,8 +227,8 @@ func (s *Service) disconnect() error {
 	return nil
 }
 
-// openAudit opens the file of audit records for appending; the handler is nil if none. The file may be
-// truncated under it, as log rotation does.
+// openAudit opens the audit file, or returns a nil handler if path is empty. The file is opened for appending, so that log rotation may
+// truncate it.
 func openAudit(path string) (slog.Handler, io.Closer, error) {
 	if path == "" {
 		return nil, io.NopCloser(nil), nil
