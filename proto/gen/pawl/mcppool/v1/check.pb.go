@@ -133,10 +133,11 @@ func (x *TestMcpServerRequest) GetId() string {
 	return ""
 }
 
-// The results of the checks. A check runs only if those that it depends on passed.
+// The results of the checks. The checks after a failed one are skipped.
 type TestMcpServerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The checks, in order: configuration, secrets, address or command, connect, initialize, ping, tools, definitions.
+	// The checks, in order: configuration, secrets, one of address, command and program, connect, tools, definitions, approvals, and models
+	// if the server may ask them.
 	Checks []*ServerCheck `protobuf:"bytes,1,rep,name=checks,proto3" json:"checks,omitempty"`
 	// Whether no check failed.
 	Ok bool `protobuf:"varint,2,opt,name=ok,proto3" json:"ok,omitempty"`
@@ -344,9 +345,9 @@ type GetMcpServerLogResponse struct {
 	Truncated bool `protobuf:"varint,2,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	// When the connection was made or last failed; absent if there was none.
 	ConnectTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=connect_time,json=connectTime,proto3" json:"connect_time,omitempty"`
-	// Whether it is connected.
+	// Whether the connection exists now.
 	Connected bool `protobuf:"varint,4,opt,name=connected,proto3" json:"connected,omitempty"`
-	// Why it failed, if it did.
+	// Why the connection failed; empty if it did not.
 	LastError     string `protobuf:"bytes,5,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -324,7 +324,7 @@ func (CallAnswer_Action) EnumDescriptor() ([]byte, []int) {
 // Limits for a server's requests to models (sampling). The operator who configured the models pays.
 type SamplingPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The configured model that answers. If empty: the one that the server's hints name, else the planner's default.
+	// The configured model that answers. If empty: the first one that matches a hint of the server, else the first one.
 	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
 	// The maximum length of an answer, in tokens; 1024 if 0.
 	MaxTokens uint32 `protobuf:"varint,2,opt,name=max_tokens,json=maxTokens,proto3" json:"max_tokens,omitempty"`
@@ -406,7 +406,7 @@ type McpServer struct {
 	Disabled bool `protobuf:"varint,7,opt,name=disabled,proto3" json:"disabled,omitempty"`
 	// The owner; empty if all users share the server. Only operators may set it; otherwise it is the user who registers the server.
 	OwnerSub string `protobuf:"bytes,8,opt,name=owner_sub,json=ownerSub,proto3" json:"owner_sub,omitempty"`
-	// Active for users who have neither activated nor deactivated it.
+	// Whether the server is active for users who have neither activated nor deactivated it.
 	AutoActivate bool `protobuf:"varint,9,opt,name=auto_activate,json=autoActivate,proto3" json:"auto_activate,omitempty"`
 	// Whether the annotations of its tools are trusted. Operators only.
 	Trusted bool `protobuf:"varint,10,opt,name=trusted,proto3" json:"trusted,omitempty"`
@@ -418,7 +418,7 @@ type McpServer struct {
 	StartTimeout *durationpb.Duration `protobuf:"bytes,13,opt,name=start_timeout,json=startTimeout,proto3" json:"start_timeout,omitempty"`
 	// Changes with the configuration. Output only; send it back with an update or delete to refuse a lost update.
 	Etag string `protobuf:"bytes,14,opt,name=etag,proto3" json:"etag,omitempty"`
-	// Whether it is active for the caller. Output only.
+	// Whether the server is active for the caller. Output only.
 	Active bool `protobuf:"varint,15,opt,name=active,proto3" json:"active,omitempty"`
 	// The state of the caller's connection. Output only.
 	State ConnectionState `protobuf:"varint,16,opt,name=state,proto3,enum=pawl.mcppool.v1.ConnectionState" json:"state,omitempty"`
@@ -426,11 +426,11 @@ type McpServer struct {
 	LastError string `protobuf:"bytes,17,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	// The server's name and version as reported by it; empty before the first connection. Output only.
 	ServerInfo string `protobuf:"bytes,18,opt,name=server_info,json=serverInfo,proto3" json:"server_info,omitempty"`
-	// When it was registered; absent for servers from a configuration file. Output only.
+	// When the server was registered; absent for servers from a configuration file. Output only.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When its configuration last changed. Output only.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	// Whether it comes from a configuration file and cannot be changed through the API. Output only.
+	// Whether the server comes from a configuration file or is built in, and cannot be changed through the API. Output only.
 	FromConfig bool `protobuf:"varint,21,opt,name=from_config,json=fromConfig,proto3" json:"from_config,omitempty"`
 	// If true, only tasks that name this server use it; for example, the server of one folder.
 	OnlyWhenNamed bool `protobuf:"varint,22,opt,name=only_when_named,json=onlyWhenNamed,proto3" json:"only_when_named,omitempty"`
@@ -1020,7 +1020,7 @@ func (x *ToolPolicy) GetRiskFloor() v1.RiskLevel {
 // A permission rule. It matches a call that matches each of its lists; an empty list matches any call.
 type PermissionRule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Users, by sub.
+	// The users, by sub.
 	Users []string `protobuf:"bytes,1,rep,name=users,proto3" json:"users,omitempty"`
 	// Tool names; `*` matches any text.
 	Tools []string `protobuf:"bytes,2,rep,name=tools,proto3" json:"tools,omitempty"`
@@ -1992,7 +1992,7 @@ type CallToolRequest struct {
 	RequestState string `protobuf:"bytes,16,opt,name=request_state,json=requestState,proto3" json:"request_state,omitempty"`
 	// The answers to that call's questions.
 	Answers []*CallAnswer `protobuf:"bytes,17,rep,name=answers,proto3" json:"answers,omitempty"`
-	// What models may be asked for during the call (sampling).
+	// The budget for requests of the server to models during the call (sampling).
 	ModelBudget   *v1.ModelBudget `protobuf:"bytes,18,opt,name=model_budget,json=modelBudget,proto3" json:"model_budget,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3542,7 +3542,7 @@ type WatchMcpServersResponse struct {
 	McpServer *McpServer `protobuf:"bytes,1,opt,name=mcp_server,json=mcpServer,proto3" json:"mcp_server,omitempty"`
 	// Whether it was removed or is no longer visible to the caller.
 	Removed bool `protobuf:"varint,2,opt,name=removed,proto3" json:"removed,omitempty"`
-	// Changes when the tools known to the caller's connection change; 0 if none.
+	// Changes when the tools that the caller's connection reports change; 0 if there is no connection.
 	ToolsVersion  uint64 `protobuf:"varint,3,opt,name=tools_version,json=toolsVersion,proto3" json:"tools_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

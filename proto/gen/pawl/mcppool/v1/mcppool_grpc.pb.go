@@ -100,7 +100,7 @@ type McpPoolServiceClient interface {
 	// Asks a running call to stop; its stream still ends with the outcome. An unknown call is NOT_FOUND, and is refused if it arrives later.
 	CancelCall(ctx context.Context, in *CancelCallRequest, opts ...grpc.CallOption) (*CancelCallResponse, error)
 	// Answers a question of a running call (CallInputRequired); the call continues. A different answer to the same question is
-	// FAILED_PRECONDITION (WAIT_NOT_OPEN); repeating the same answer is harmless.
+	// FAILED_PRECONDITION (WAIT_NOT_OPEN); repeating the same answer has no effect.
 	AnswerCall(ctx context.Context, in *AnswerCallRequest, opts ...grpc.CallOption) (*AnswerCallResponse, error)
 	// Releases the connections of a session (a task). Connections without another session are closed when idle.
 	ReleaseSession(ctx context.Context, in *ReleaseSessionRequest, opts ...grpc.CallOption) (*ReleaseSessionResponse, error)
@@ -518,7 +518,7 @@ type McpPoolServiceServer interface {
 	// Asks a running call to stop; its stream still ends with the outcome. An unknown call is NOT_FOUND, and is refused if it arrives later.
 	CancelCall(context.Context, *CancelCallRequest) (*CancelCallResponse, error)
 	// Answers a question of a running call (CallInputRequired); the call continues. A different answer to the same question is
-	// FAILED_PRECONDITION (WAIT_NOT_OPEN); repeating the same answer is harmless.
+	// FAILED_PRECONDITION (WAIT_NOT_OPEN); repeating the same answer has no effect.
 	AnswerCall(context.Context, *AnswerCallRequest) (*AnswerCallResponse, error)
 	// Releases the connections of a session (a task). Connections without another session are closed when idle.
 	ReleaseSession(context.Context, *ReleaseSessionRequest) (*ReleaseSessionResponse, error)
