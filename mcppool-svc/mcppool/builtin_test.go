@@ -63,13 +63,13 @@ func TestBuiltinsThatCannotBe(t *testing.T) {
 		builtins map[string]Builtin
 		cfg      Config
 	}{
-		"is not an id":                        {map[string]Builtin{"An Echo": echo(nil)}, Config{}},
+		"is not an id":                    {map[string]Builtin{"An Echo": echo(nil)}, Config{}},
 		"the pool's own":                  {map[string]Builtin{"workspace": echo(nil)}, Config{}},
 		"neither a constructor nor tools": {map[string]Builtin{"echo": {}}, Config{}},
 		"one of the two":                  {map[string]Builtin{"echo": {Open: echo(nil).Open, Tools: []Func{nothing}}}, Config{}},
 		"needs a Name":                    {map[string]Builtin{"echo": {Tools: []Func{{Call: nothing.Call}}}}, Config{}},
-		"and a Call":                  {map[string]Builtin{"echo": {Tools: []Func{{Name: "a"}}}}, Config{}},
-		"has the same name":                 {map[string]Builtin{"echo": {Tools: []Func{nothing, nothing}}}, Config{}},
+		"and a Call":                      {map[string]Builtin{"echo": {Tools: []Func{{Name: "a"}}}}, Config{}},
+		"has the same name":               {map[string]Builtin{"echo": {Tools: []Func{nothing, nothing}}}, Config{}},
 		"input schema":                    {map[string]Builtin{"echo": {Tools: []Func{{Name: "a", Call: nothing.Call, Input: []byte(`{"type":7}`)}}}}, Config{}},
 		"output schema":                   {map[string]Builtin{"echo": {Tools: []Func{{Name: "a", Call: nothing.Call, Output: []byte(`{`)}}}}, Config{}},
 		"rename the server":               {map[string]Builtin{"echo": echo(nil)}, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"echo": mcptest.Good})}}},

@@ -232,7 +232,7 @@ func TestOAuthSettings(t *testing.T) {
 	for want, h := range map[string]*mcppoolv1.HttpTransport{
 		"client_id":       {Oauth: &mcppoolv1.OAuth{ClientSecret: "x"}},
 		"give both":       {Oauth: &mcppoolv1.OAuth{Grant: mcppoolv1.OAuth_GRANT_CLIENT_CREDENTIALS, ClientId: "x"}},
-		"leave one":       {Oauth: &mcppoolv1.OAuth{}, Headers: map[string]string{"authorization": "x"}},
+		"leave out":       {Oauth: &mcppoolv1.OAuth{}, Headers: map[string]string{"authorization": "x"}},
 		"not a scope":     {Oauth: &mcppoolv1.OAuth{Scopes: []string{"a b"}}},
 		"no value to kee": {Oauth: &mcppoolv1.OAuth{ClientId: "x", ClientSecret: "***"}},
 	} {
