@@ -1,4 +1,4 @@
-// Command pawl is the one binary: it runs goals, and it is the server that runs them.
+// Command pawl is the command line and the server of Pawl in one binary.
 package main
 
 import (

@@ -26,7 +26,7 @@ import (
 	"pawl.dev/services/conf"
 )
 
-// App is the program, with what its commands need from the operating system.
+// App is the program, with its access to the operating system.
 type App struct {
 	UI *ui.UI
 	// Host runs servers in this process.

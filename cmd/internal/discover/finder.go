@@ -249,7 +249,7 @@ func dial(addr, key string) (Conn, error) {
 	return serve.Dial(addr, key)
 }
 
-// Part locates a part of the suite that may run in a process of its own.
+// Part locates a part of Pawl that may run in a separate process.
 type Part struct {
 	Name string // for messages
 	Addr string // for several replicas, a comma-separated list or dns:///name:port
@@ -257,7 +257,7 @@ type Part struct {
 	Given bool
 }
 
-// parts connects to the processes of one suite: the named server, and others for the services that it does not offer. It implements Conn.
+// parts connects to the processes of one Pawl: the named server, and others for the services that it does not offer. It implements Conn.
 type parts struct {
 	home  Conn // the named server
 	dial  func(addr string) (Conn, error)
@@ -323,7 +323,7 @@ func (p *parts) connFor(ctx context.Context, method string) (Conn, error) {
 }
 
 // choose finds the process of a part. If the part is at neither the named server nor its default address, choose returns the named server,
-// whose error then tells what it lacks.
+// which answers calls with an error that names the missing service.
 func (p *parts) choose(ctx context.Context, part Part, service string) (Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()

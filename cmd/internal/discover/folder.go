@@ -120,8 +120,8 @@ func servesFolder(server *mcppoolv1.McpServer, root string) bool {
 	return isWorkspace(server) && !server.GetDisabled() && filepath.Clean(server.GetBuiltin().GetRoot()) == root
 }
 
-// Scope sets the servers of a task: those that --mcp names, else the agent's and this folder's workspace server, else all active ones and
-// this folder's workspace server, but no other one. If the agent names its servers, Scope adds the folder's only if chosen is set, which
+// Scope sets the servers of a task: those that --mcp names, else those of the agent, else all active ones. To all active ones it adds this
+// folder's workspace server and leaves out those of other folders; to those of the agent it adds the folder's only if chosen is set, which
 // means that the person named the folder.
 func (f Folder) Scope(ctx context.Context, s *Session, req *executorv1.CreateTaskRequest, chosen bool) error {
 	req.Playbook = f.Playbook(req.GetPlaybook())

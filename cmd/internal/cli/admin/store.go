@@ -45,7 +45,7 @@ func storeError(dir string, err error) error {
 // StoreInfoCmd is `pawl store info`.
 type StoreInfoCmd struct{}
 
-// Run shows what is in the journal.
+// Run prints a summary of the journal.
 func (c *StoreInfoCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	i, err := storeInfo(ctx, s)
 	if err != nil {

@@ -133,7 +133,7 @@ func inUse(dir string, err error, withoutPID, withPID string) error {
 	return ui.WrapError(err, "the data folder %s is in use by another pawl: pid %d, %s", dir, info.PID, where).Then(withPID, info.PID)
 }
 
-// showUp prints where the server listens and what to try.
+// showUp prints the server's addresses and some commands to try.
 func showUp(u *ui.UI, flags string, cfg suite.Config, s Suite, took time.Duration) error {
 	if u.JSON {
 		return u.Document(discover.ServerInfo{

@@ -26,7 +26,7 @@ type CallCmd struct {
 	Input string   `short:"i" placeholder:"JSON|@FILE" help:"The input as a JSON object."`
 
 	Answer  string `xor:"answer" placeholder:"JSON|@FILE" help:"The answer if the tool's server asks for input (default: you are asked at a terminal)."`
-	Decline bool   `xor:"answer" help:"Decline if the tool's server asks for input; the tool goes on without it."`
+	Decline bool   `xor:"answer" help:"Decline if the tool's server asks for input; the tool goes on without an answer."`
 }
 
 // Run calls a tool.

@@ -25,7 +25,7 @@ type Cmd struct {
 	List       ListCmd       `cmd:"" group:"sub" help:"List MCP servers."`
 	Show       ShowCmd       `cmd:"" group:"sub" help:"Show one MCP server."`
 	Add        AddCmd        `cmd:"" group:"sub" help:"Register an MCP server."`
-	Update     UpdateCmd     `cmd:"" group:"sub" help:"Change an MCP server; settings without a flag stay."`
+	Update     UpdateCmd     `cmd:"" group:"sub" help:"Change an MCP server."`
 	Remove     RemoveCmd     `cmd:"" group:"sub" help:"Remove an MCP server."`
 	Activate   ActivateCmd   `cmd:"" group:"sub" help:"Let your tasks use a server."`
 	Deactivate DeactivateCmd `cmd:"" group:"sub" help:"Stop your tasks from using a server."`
@@ -158,7 +158,7 @@ func (c *TestCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 // LogsCmd is `pawl mcp logs`.
 type LogsCmd struct{ ServerArg }
 
-// Run shows what a server wrote.
+// Run prints the end of a server's stderr.
 func (c *LogsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	id, err := c.resolveID(ctx, s)
 	if err != nil {

@@ -94,7 +94,8 @@ func answer(ctx context.Context, u *ui.UI, s *discover.Session, target AnswerTar
 // questionTimeout is how long an answering command waits for a running task to ask its question.
 const questionTimeout = 30 * time.Second
 
-// awaitStop returns the task once it waits or has ended, or as it is after questionTimeout. An answer given right after the task's start is for its first question.
+// awaitStop returns the task once it waits or has ended, or after questionTimeout as it is then. A command that is run right after the
+// task's start answers the first question.
 func awaitStop(ctx context.Context, u *ui.UI, s *discover.Session, task *executorv1.Task) (*executorv1.Task, error) {
 	if stopped(task) || task.GetCancelRequested() {
 		return task, nil
@@ -371,7 +372,7 @@ func nextCommandsText(st ui.Style, commands []nextCommand) string {
 	return b.String()
 }
 
-// openWaits returns the task's open waits. A pause requested while another wait is open has no wait of its own, so waits adds one.
+// openWaits returns the task's open waits. A pause that was requested while another wait is open has no wait, so openWaits adds one.
 func openWaits(task *executorv1.Task) []*executorv1.Wait {
 	waits := task.GetWaits()
 	pause := func(w *executorv1.Wait) bool { return w.GetKind() == executorv1.WaitKind_WAIT_KIND_PAUSE }

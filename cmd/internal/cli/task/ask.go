@@ -114,7 +114,7 @@ func (p Asker) reject(ctx context.Context) (*executorv1.ResumeTaskRequest, error
 }
 
 func (p Asker) reason(ctx context.Context) (string, error) {
-	return p.Read(ctx, "    why (may be empty): ")
+	return p.Read(ctx, "    reason (may be empty): ")
 }
 
 // input asks for the input that a tool's server requested during a call.

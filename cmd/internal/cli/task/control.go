@@ -112,7 +112,7 @@ type UnpauseCmd struct {
 	AnswerTarget
 }
 
-// Run lets a paused task go on.
+// Run continues a paused task.
 func (c *UnpauseCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	before, err := c.get(ctx, s)
 	if err != nil {

@@ -161,7 +161,7 @@ func (e *Events) flowStart(f *executorv1.FlowStart) {
 	name := ui.Wrap(ui.Line(f.GetName()), e.cfg.Columns(), 2, 2)
 	used := ui.Width(name[strings.LastIndexByte(name, '\n')+1:])
 	if used == ui.Width(name) {
-		used += 2 // behind the mark
+		used += 2 // after the mark
 	}
 	e.line("%s %s%s", e.cfg.Style.Cyan("●"), e.cfg.Style.Bold(name), e.cfg.Style.Dim(ui.Wrap(riskText("  ", f.GetRisk()), e.cfg.Columns(), used, 0)))
 }

@@ -242,7 +242,7 @@ func (c *ForkCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 	return t.run(ctx)
 }
 
-// forkError explains an invalid --at and where to find event numbers.
+// forkError explains an invalid --at, and how to find the numbers of events.
 func forkError(err error, id, flags string) error {
 	if !slices.ContainsFunc(errs.From(err).Violations, func(v errs.Violation) bool { return v.Field == "seq" }) {
 		return err

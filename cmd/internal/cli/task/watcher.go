@@ -219,6 +219,7 @@ func (t *watcher) stopAsking() {
 	t.asking = nil
 }
 
+// stillOpen reports whether the server confirms that a wait is open.
 func (t *watcher) stillOpen(ctx context.Context, waitID string) bool {
 	task, err := t.s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: t.task})
 	return err == nil && slices.ContainsFunc(task.GetWaits(), func(w *executorv1.Wait) bool { return w.GetId() == waitID })
