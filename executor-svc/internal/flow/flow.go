@@ -23,8 +23,8 @@ func IsReadOutput(s *storagev1.ActiveStep) bool {
 
 // Flow decides what a task does next.
 type Flow interface {
-	// Apply handles one input. It changes t.State in place. If it returns an error, the caller discards the changed state, nothing is written
-	//, and the error goes to the sender of the command. The flow does not keep t.
+	// Apply handles one input. It changes t.State in place. If it returns an error, the caller discards the changed state, and the sender of
+	// a command gets the error. The flow does not keep t.
 	Apply(t *Task, in Input) (Transition, error)
 	// Resume decides how a task continues after an owner loaded it from the journal. recovered reports that its last owner died.
 	Resume(t *Task, recovered bool) (Transition, error)

@@ -48,7 +48,7 @@ var _ flow.Flow = Flow{}
 func (Flow) Apply(t *flow.Task, in flow.Input) (flow.Transition, error) {
 	d := &draft{t: t, s: t.State}
 	if state.Ended(d.s.GetStatus()) {
-		return flow.Transition{}, ended(d.s.GetStatus())
+		return flow.Transition{}, endedError(d.s.GetStatus())
 	}
 	d.apply(in)
 	if resetsRecoveries(in) {
@@ -81,14 +81,14 @@ func (Flow) Fail(t *flow.Task, e *storagev1.ErrorNote) (flow.Transition, error) 
 	d := &draft{t: t, s: t.State}
 	d.schedule(flow.Abandon{})
 	d.closeAttempt(e)
-	d.fail(e)
+	d.failTask(e)
 	return d.transition()
 }
 
 func (d *draft) apply(in flow.Input) {
 	switch in := in.(type) {
 	case flow.Command:
-		d.command(in.Command)
+		d.applyCommand(in.Command)
 	case flow.Timeout:
 		d.timeout()
 	case flow.RecoverySettled:
@@ -106,7 +106,7 @@ func (d *draft) apply(in flow.Input) {
 	case flow.ToolRefreshed:
 		d.toolRefreshed(in)
 	case flow.Text:
-		d.addText(in)
+		d.text(in)
 	case flow.Answered:
 		d.answered(in)
 	default:
@@ -153,7 +153,7 @@ func (d *draft) resume() {
 	case storagev1.Phase_PHASE_PLAN:
 		d.schedule(flow.Plan{})
 	case storagev1.Phase_PHASE_START:
-		s := d.step()
+		s := d.activeStep()
 		if s == nil {
 			return
 		}
@@ -177,12 +177,12 @@ func (d *draft) resume() {
 
 // scheduleFor schedules an action for the active step.
 func (d *draft) scheduleFor(action func(*storagev1.ActiveStep) flow.Action) {
-	if s := d.step(); s != nil {
+	if s := d.activeStep(); s != nil {
 		d.schedule(action(s))
 	}
 }
 
-func ended(s executorv1.ExecutorStatus) error {
+func endedError(s executorv1.ExecutorStatus) error {
 	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TASK_ENDED,
 		"the task has ended (%s); start a new one", s.String()[len("EXECUTOR_STATUS_"):])
 }

@@ -21,8 +21,9 @@ func (d *draft) openAnswer() {
 	d.s.AnswerBytes = 0
 }
 
-func (d *draft) addText(in flow.Text) {
-	d.fact(&storagev1.Fact{ToolId: flow.Final, StepStatus: stepRunning, Kind: &storagev1.Fact_TextAdd{
+// text records a piece of the answer.
+func (d *draft) text(in flow.Text) {
+	d.addFact(&storagev1.Fact{ToolId: flow.Final, StepStatus: stepRunning, Kind: &storagev1.Fact_TextAdd{
 		TextAdd: &storagev1.TextAdd{Answer: d.s.GetAnswerCount(), Offset: d.s.GetAnswerBytes(), Text: in.Text},
 	}})
 	d.s.AnswerBytes += uint64(len(in.Text))
@@ -31,10 +32,10 @@ func (d *draft) addText(in flow.Text) {
 func (d *draft) answered(in flow.Answered) {
 	d.settleReservation(in.Usage)
 	if in.Text != "" {
-		d.addText(flow.Text{Text: in.Text})
+		d.text(flow.Text{Text: in.Text})
 	}
 	if in.Err != nil {
-		d.fail(in.Err)
+		d.failTask(in.Err)
 		return
 	}
 	if in.NotReached {
@@ -44,12 +45,12 @@ func (d *draft) answered(in flow.Answered) {
 		if in.CutShort != "" {
 			d.s.Error.ErrMsg += ". " + in.CutShort
 		}
-		d.end(taskFailed, &storagev1.Fact{Kind: &storagev1.Fact_GoalNotReached{
+		d.endTask(taskFailed, &storagev1.Fact{Kind: &storagev1.Fact_GoalNotReached{
 			GoalNotReached: &storagev1.FlowSuccess{FullAnswer: in.FullAnswer, Answer: d.s.GetAnswerCount()},
 		}})
 		return
 	}
-	d.end(taskSuccess, &storagev1.Fact{Kind: &storagev1.Fact_FlowSuccess{
+	d.endTask(taskSuccess, &storagev1.Fact{Kind: &storagev1.Fact_FlowSuccess{
 		FlowSuccess: &storagev1.FlowSuccess{FullAnswer: in.FullAnswer, Answer: d.s.GetAnswerCount()},
 	}})
 }

@@ -34,7 +34,7 @@ func (d *draft) askApproval(s *storagev1.ActiveStep) {
 		}
 	}
 	w := d.openWait(s, waitApproval, s.GetRisk().GetReason())
-	d.inputFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForStart{
+	d.addInputFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForStart{
 		StepWaitingForStart: &storagev1.StepWaitingForStart{InputJson: s.GetInputJson(), Risk: s.GetRisk(), Deadline: w.GetDeadline()},
 	}})
 	d.waitForPerson()
@@ -43,19 +43,19 @@ func (d *draft) askApproval(s *storagev1.ActiveStep) {
 // diagnosed asks a person for parameters if the error is about parameters and an attempt is left; else the step fails.
 func (d *draft) diagnosed(in flow.Diagnosed) {
 	d.settleReservation(in.Usage)
-	s := d.current(in.Ordinal)
+	s := d.activeStepWith(in.Ordinal)
 	if s == nil {
 		return
 	}
 	if !in.IsParamError || s.GetAttempt() >= d.t.Head.GetLimits().GetMaxAttempts() {
-		d.stepFailed(s)
+		d.failStep(s)
 		return
 	}
 	d.setStepStatus(s, stepParam)
 	d.setStatus(taskWaiting)
 	w := d.openWait(s, waitParams, in.Message)
 	w.ParamsSchemaJson = in.SchemaJSON
-	d.stepFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForParam{
+	d.addStepFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForParam{
 		StepWaitingForParam: &storagev1.StepWaitingForParam{Message: in.Message, ParamsSchemaJson: in.SchemaJSON, Deadline: w.GetDeadline()},
 	}})
 	d.waitForPerson()
@@ -87,11 +87,11 @@ func (d *draft) waitForPerson() {
 	for _, w := range d.s.GetWaits() {
 		ids = append(ids, w.GetId())
 	}
-	d.fact(&storagev1.Fact{Kind: &storagev1.Fact_FlowStop{FlowStop: &storagev1.FlowStop{WaitIds: ids}}})
+	d.addFact(&storagev1.Fact{Kind: &storagev1.Fact_FlowStop{FlowStop: &storagev1.FlowStop{WaitIds: ids}}})
 }
 
-// command applies a command from the task's inbox.
-func (d *draft) command(c *storagev1.Command) {
+// applyCommand applies a command from the task's inbox.
+func (d *draft) applyCommand(c *storagev1.Command) {
 	switch k := c.GetKind().(type) {
 	case *storagev1.Command_Cancel:
 		d.cancel(k.Cancel.GetReason())
@@ -115,31 +115,31 @@ func (d *draft) command(c *storagev1.Command) {
 }
 
 // closeWait closes the wait that a command answers, and returns its step. If the wait is not open or of another kind, closeWait refuses the
-// command and returns nil.
+// applyCommand and returns nil.
 func (d *draft) closeWait(id string, kinds ...executorv1.WaitKind) *storagev1.ActiveStep {
 	for i, w := range d.s.GetWaits() {
 		if w.GetId() != id {
 			continue
 		}
 		if !slices.Contains(kinds, w.GetKind()) {
-			d.refuse(wrongAnswer(w))
+			d.refuse(wrongAnswerError(w))
 			return nil
 		}
-		s := d.current(w.GetOrdinal())
+		s := d.activeStepWith(w.GetOrdinal())
 		if s == nil {
 			return nil
 		}
 		d.s.Waits = append(d.s.Waits[:i:i], d.s.Waits[i+1:]...)
 		return s
 	}
-	d.refuse(notOpen(id))
+	d.refuse(notOpenError(id))
 	return nil
 }
 
 // CheckWaitKind returns an error if a command answers another kind of wait. It lets a command be refused before it is sent.
 func CheckWaitKind(w *storagev1.Wait, c *storagev1.Command) error {
 	if !slices.Contains(waitKindsFor(c), w.GetKind()) {
-		return wrongAnswer(w)
+		return wrongAnswerError(w)
 	}
 	return nil
 }
@@ -163,12 +163,12 @@ func waitKindsFor(c *storagev1.Command) []executorv1.WaitKind {
 	return nil
 }
 
-func notOpen(id string) error {
+func notOpenError(id string) error {
 	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN,
 		"%s is not open: it was answered, or does not exist; the task lists its open waits", id)
 }
 
-func wrongAnswer(w *storagev1.Wait) error {
+func wrongAnswerError(w *storagev1.Wait) error {
 	want := map[executorv1.WaitKind]string{
 		waitApproval: "approve or reject", waitParams: "params, or reject", waitOutcome: "outcome (retry, output or skip), or reject", waitPause: "unpause",
 		waitInput: "input (accept, decline or cancel)",
@@ -215,7 +215,7 @@ func (d *draft) supplyParams(p *storagev1.SupplyParams) {
 	d.setStatus(taskRunning)
 	s.Supplied = p.GetSupplied()
 	d.s.Phase = storagev1.Phase_PHASE_FILL
-	d.stepFact(s, &storagev1.Fact{WaitId: p.GetWaitId(), Kind: &storagev1.Fact_StatusChanged{
+	d.addStepFact(s, &storagev1.Fact{WaitId: p.GetWaitId(), Kind: &storagev1.Fact_StatusChanged{
 		StatusChanged: &storagev1.StatusChanged{From: taskWaiting, SuppliedHash: flow.SuppliedHash(p.GetSupplied())},
 	}})
 	d.schedule(flow.Fill{Ordinal: s.GetOrdinal()})
@@ -245,7 +245,7 @@ func (d *draft) cancel(reason string) {
 func (d *draft) cancelStep(s *storagev1.ActiveStep, reason, waitID string, o commonv1.Outcome) {
 	wasRunning := s.GetStatus() == stepRunning || d.hasOpenElicitation(s)
 	d.setStepStatus(s, stepCancelled)
-	d.stepFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepCancel{
+	d.addStepFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepCancel{
 		StepCancel: &storagev1.StepCancel{Reason: reason, Outcome: o},
 	}})
 	if !wasRunning {
@@ -255,7 +255,7 @@ func (d *draft) cancelStep(s *storagev1.ActiveStep, reason, waitID string, o com
 }
 
 func (d *draft) endCancelled(reason, waitID string) {
-	d.end(taskCancelled, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_FlowCancel{FlowCancel: reason}})
+	d.endTask(taskCancelled, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_FlowCancel{FlowCancel: reason}})
 }
 
 // diagnose returns the action that asks whether the step's error is about parameters. An input that does not fit the schema certainly is.

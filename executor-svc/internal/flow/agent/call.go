@@ -12,11 +12,11 @@ import (
 )
 
 func (d *draft) progress(in flow.Progress) {
-	s := d.current(in.Ordinal)
+	s := d.activeStepWith(in.Ordinal)
 	if s == nil {
 		return
 	}
-	d.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_ToolProgress{ToolProgress: in.Progress}})
+	d.addStepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_ToolProgress{ToolProgress: in.Progress}})
 }
 
 // called records the outcome of a call, also after a cancel or a pause.
@@ -42,7 +42,7 @@ func (d *draft) called(in flow.Called) {
 	}
 	switch {
 	case in.Err == nil:
-		d.succeeded(s, in)
+		d.recordOutput(s, in)
 	case d.s.GetCancelRequested():
 		d.endCancelledCall(s, in)
 	case in.Outcome == outcomeUnknown:
@@ -52,7 +52,7 @@ func (d *draft) called(in flow.Called) {
 	case d.mustRefreshTool(s, in):
 		d.refreshTool(s, in.Err)
 	default:
-		d.attemptFailed(s, in.Err, in.Outcome)
+		d.failAttempt(s, in.Err, in.Outcome)
 	}
 }
 
@@ -66,15 +66,15 @@ func (d *draft) moved(in flow.Moved) {
 	d.startCall(s)
 }
 
-// succeeded records a step's output. If the next step is known, it continues at once: outcome and next intent are one transition.
-func (d *draft) succeeded(s *storagev1.ActiveStep, in flow.Called) {
+// recordOutput records a step's output. If the next step is known, it continues at once: outcome and next intent are one transition.
+func (d *draft) recordOutput(s *storagev1.ActiveStep, in flow.Called) {
 	d.setStepStatus(s, stepSuccess)
-	d.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepOutput{StepOutput: in.Output}})
+	d.addStepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepOutput{StepOutput: in.Output}})
 	switch {
 	case d.s.GetCancelRequested():
 		d.endCancelled(d.s.GetCancelReason(), "")
 	case in.Next != nil:
-		d.finish(s)
+		d.removeStep(s)
 		d.s.Phase = storagev1.Phase_PHASE_PLAN
 		d.planned(*in.Next)
 	default:
@@ -96,7 +96,7 @@ func (d *draft) endCancelledCall(s *storagev1.ActiveStep, in flow.Called) {
 // runningAttempt returns the step if this attempt of it is running. A result of any other attempt is a defect: runningAttempt refuses the
 // draft and returns nil.
 func (d *draft) runningAttempt(ordinal, attempt uint32) *storagev1.ActiveStep {
-	s := d.current(ordinal)
+	s := d.activeStepWith(ordinal)
 	if s == nil {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (d *draft) runningAttempt(ordinal, attempt uint32) *storagev1.ActiveStep {
 func (d *draft) recordError(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o commonv1.Outcome) {
 	d.setStepStatus(s, stepError)
 	s.Outcome, s.Error = o, e
-	d.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepError{StepError: &storagev1.StepError{Error: e, Outcome: o}}})
+	d.addStepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepError{StepError: &storagev1.StepError{Error: e, Outcome: o}}})
 }
 
 // failWaitingStep fails a step that waits. The error belongs to no attempt: the newest one, if any, has already ended.
@@ -121,12 +121,12 @@ func (d *draft) failWaitingStep(s *storagev1.ActiveStep, e *storagev1.ErrorNote,
 	f.Attempt, f.WaitId = 0, waitID
 }
 
-// attemptFailed records a failed attempt and decides how the task continues.
-func (d *draft) attemptFailed(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o commonv1.Outcome) {
+// failAttempt records a failed attempt and decides how the task continues.
+func (d *draft) failAttempt(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o commonv1.Outcome) {
 	d.recordError(s, e, o)
 	switch {
 	case o == outcomeUnknown || !inputMayHelp(e):
-		d.stepFailed(s)
+		d.failStep(s)
 	case d.t.Head.GetConfirm() == executorv1.Confirm_CONFIRM_ALWAYS || d.t.Head.GetConfirm() == executorv1.Confirm_CONFIRM_UNSPECIFIED:
 		d.s.Phase = storagev1.Phase_PHASE_DIAGNOSE
 		d.schedule(diagnose(s))
@@ -134,15 +134,15 @@ func (d *draft) attemptFailed(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o
 		d.s.Phase = storagev1.Phase_PHASE_DERIVE
 		d.schedule(flow.Derive{Ordinal: s.GetOrdinal()})
 	default:
-		d.stepFailed(s)
+		d.failStep(s)
 	}
 }
 
-// stepFailed ends a failed step and plans the next one, unless too many steps have failed.
-func (d *draft) stepFailed(s *storagev1.ActiveStep) {
+// failStep ends a failed step and plans the next one, unless too many steps have failed.
+func (d *draft) failStep(s *storagev1.ActiveStep) {
 	d.s.ErrorCount++
 	if limit := d.t.Head.GetLimits().GetMaxFailedSteps(); d.s.GetErrorCount() >= limit {
-		d.fail(&storagev1.ErrorNote{
+		d.failTask(&storagev1.ErrorNote{
 			ErrMsg:   plural(limit, "step") + " failed, which is the limit; the last error was: " + s.GetError().GetErrMsg(),
 			DataJson: s.GetError().GetDataJson(),
 			Reason:   commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
@@ -155,18 +155,18 @@ func (d *draft) stepFailed(s *storagev1.ActiveStep) {
 // derived continues with an input made by Derive or Fill.
 func (d *draft) derived(in flow.Derived) {
 	d.settleReservation(in.Usage)
-	s := d.current(in.Ordinal)
+	s := d.activeStepWith(in.Ordinal)
 	if s == nil {
 		return
 	}
 	filled := d.s.GetPhase() == storagev1.Phase_PHASE_FILL
 	if in.Err != nil {
-		d.notDerived(s, in.Err)
+		d.failDerivation(s, in.Err)
 		return
 	}
 	if !filled && in.Input == s.GetInputJson() {
 		// The same input would fail in the same way.
-		d.stepFailed(s)
+		d.failStep(s)
 		return
 	}
 	s.Repeated = s.GetRepeated() && in.Input == s.GetInputJson()
@@ -178,17 +178,17 @@ func (d *draft) derived(in flow.Derived) {
 	d.start(s, in.Problem)
 }
 
-// notDerived fails a step because the planner could not make an input.
-func (d *draft) notDerived(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
+// failDerivation fails a step because the planner could not make an input.
+func (d *draft) failDerivation(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
 	if s.GetStatus() == stepParam {
 		d.failWaitingStep(s, e, "")
 	}
-	d.stepFailed(s)
+	d.failStep(s)
 }
 
 // notStarted records that a call was never sent, so that the task's next owner sends it.
 func (d *draft) notStarted(in flow.NotStarted) {
-	s := d.current(in.Ordinal)
+	s := d.activeStepWith(in.Ordinal)
 	if s == nil {
 		return
 	}
@@ -197,7 +197,7 @@ func (d *draft) notStarted(in flow.NotStarted) {
 
 // resumeCall continues the call of an earlier owner: it sends a call that was never sent, and attaches to any other.
 func (d *draft) resumeCall() {
-	s := d.step()
+	s := d.activeStep()
 	if s == nil {
 		return
 	}

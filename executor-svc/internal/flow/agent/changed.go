@@ -37,7 +37,7 @@ func (d *draft) refreshTool(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
 
 // toolRefreshed starts the step again with the tool's current description.
 func (d *draft) toolRefreshed(in flow.ToolRefreshed) {
-	s := d.current(in.Ordinal)
+	s := d.activeStepWith(in.Ordinal)
 	if s == nil {
 		return
 	}
@@ -53,7 +53,7 @@ func (d *draft) toolRefreshed(in flow.ToolRefreshed) {
 // failWithoutCall records an attempt that fails before the tool is called.
 func (d *draft) failWithoutCall(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
 	d.beginAttempt(s, "")
-	d.attemptFailed(s, e, outcomeNotExecuted)
+	d.failAttempt(s, e, outcomeNotExecuted)
 }
 
 // bindTool binds a step to the tool's current description. If the definition hash or the configuration revision differs, the approval is

@@ -75,30 +75,30 @@ func (d *draft) setStepStatus(s *storagev1.ActiveStep, to executorv1.StepStatus)
 	s.Status = to
 }
 
-// fact adds a fact about the whole task, with the task's status.
-func (d *draft) fact(f *storagev1.Fact) {
+// addFact adds a fact about the whole task, with the task's status.
+func (d *draft) addFact(f *storagev1.Fact) {
 	f.Status = d.s.GetStatus()
 	d.facts = append(d.facts, f)
 }
 
-// stepFact adds a fact about a step, with the step's status.
-func (d *draft) stepFact(s *storagev1.ActiveStep, f *storagev1.Fact) {
+// addStepFact adds a fact about a step, with the step's status.
+func (d *draft) addStepFact(s *storagev1.ActiveStep, f *storagev1.Fact) {
 	f.Ordinal, f.ToolId, f.StepStatus = s.GetOrdinal(), s.GetToolId(), s.GetStatus()
 	f.SubtaskId = s.GetSubtaskId()
 	if _, first := f.GetKind().(*storagev1.Fact_StepInit); !first {
 		f.Attempt = s.GetAttempt()
 	}
-	d.fact(f)
+	d.addFact(f)
 }
 
-// inputFact adds a fact that holds the step's input, and records the fact's seq.
-func (d *draft) inputFact(s *storagev1.ActiveStep, f *storagev1.Fact) {
-	d.stepFact(s, f)
+// addInputFact adds a fact that holds the step's input, and records the fact's seq.
+func (d *draft) addInputFact(s *storagev1.ActiveStep, f *storagev1.Fact) {
+	d.addStepFact(s, f)
 	s.InputSeq = d.s.GetLastSeq() + uint64(len(d.facts))
 }
 
-// step returns the active step. If there is none, it refuses the draft and returns nil.
-func (d *draft) step() *storagev1.ActiveStep {
+// activeStep returns the active step. If there is none, it refuses the draft and returns nil.
+func (d *draft) activeStep() *storagev1.ActiveStep {
 	if len(d.s.GetActiveSteps()) == 0 {
 		d.refuse(errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
 			"task %s has no current step in phase %s; this is a defect, please report it", d.t.ID, d.s.GetPhase()))
@@ -107,9 +107,9 @@ func (d *draft) step() *storagev1.ActiveStep {
 	return d.s.GetActiveSteps()[0]
 }
 
-// current returns the active step if it has this ordinal; else it refuses the draft and returns nil.
-func (d *draft) current(ordinal uint32) *storagev1.ActiveStep {
-	s := d.step()
+// activeStepWith returns the active step if it has this ordinal; else it refuses the draft and returns nil.
+func (d *draft) activeStepWith(ordinal uint32) *storagev1.ActiveStep {
+	s := d.activeStep()
 	if s == nil {
 		return nil
 	}
@@ -121,8 +121,8 @@ func (d *draft) current(ordinal uint32) *storagev1.ActiveStep {
 	return s
 }
 
-// finish removes a step that has ended from the active ones.
-func (d *draft) finish(s *storagev1.ActiveStep) {
+// removeStep removes a step that has ended from the active ones.
+func (d *draft) removeStep(s *storagev1.ActiveStep) {
 	for i, a := range d.s.GetActiveSteps() {
 		if a == s {
 			d.s.ActiveSteps = append(d.s.ActiveSteps[:i], d.s.ActiveSteps[i+1:]...)
@@ -131,22 +131,22 @@ func (d *draft) finish(s *storagev1.ActiveStep) {
 	}
 }
 
-// end ends the task with a final status and the fact that reports it.
-func (d *draft) end(to executorv1.ExecutorStatus, f *storagev1.Fact) {
+// endTask ends the task with a final status and the fact that reports it.
+func (d *draft) endTask(to executorv1.ExecutorStatus, f *storagev1.Fact) {
 	if state.Ended(d.s.GetStatus()) {
-		d.refuse(ended(d.s.GetStatus()))
+		d.refuse(endedError(d.s.GetStatus()))
 		return
 	}
 	d.setStatus(to)
 	d.s.Phase = storagev1.Phase_PHASE_END
 	d.s.ActiveSteps, d.s.Waits = nil, nil
 	d.s.EndTime = d.t.Now.UnixNano()
-	d.fact(f)
+	d.addFact(f)
 }
 
-func (d *draft) fail(e *storagev1.ErrorNote) {
+func (d *draft) failTask(e *storagev1.ErrorNote) {
 	d.s.Error = e
-	d.end(taskFailed, &storagev1.Fact{Kind: &storagev1.Fact_FlowFailed{FlowFailed: e}})
+	d.endTask(taskFailed, &storagev1.Fact{Kind: &storagev1.Fact_FlowFailed{FlowFailed: e}})
 }
 
 func (d *draft) addUsage(u *storagev1.Usage) { d.s.Usage = flow.AddUsage(d.s.GetUsage(), u) }

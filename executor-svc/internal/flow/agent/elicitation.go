@@ -49,7 +49,7 @@ func (d *draft) openElicitation(s *storagev1.ActiveStep, q flow.Elicitation) {
 	if q.Expire != 0 && (w.GetDeadline() == 0 || q.Expire < w.GetDeadline()) {
 		w.Deadline = q.Expire
 	}
-	d.stepFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_InputRequired{
+	d.addStepFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_InputRequired{
 		InputRequired: &storagev1.InputRequired{Message: q.Message, SchemaJson: q.SchemaJSON, Url: q.URL, Deadline: w.GetDeadline()},
 	}})
 }
@@ -82,7 +82,7 @@ func (d *draft) answerElicitation(a *storagev1.SupplyInput) {
 	reason := cmp.Or(map[executorv1.InputAnswer_Action]string{
 		executorv1.InputAnswer_ACTION_ACCEPT: "answered", executorv1.InputAnswer_ACTION_DECLINE: "declined",
 	}[a.GetAction()], "dismissed")
-	d.elicitationAnswered(s, w, &storagev1.StatusChanged{SuppliedHash: flow.ElicitationAnswerHash(a), Reason: reason}, true)
+	d.closeElicitation(s, w, &storagev1.StatusChanged{SuppliedHash: flow.ElicitationAnswerHash(a), Reason: reason}, true)
 }
 
 func (d *draft) wait(id string) *storagev1.Wait {
@@ -94,9 +94,9 @@ func (d *draft) wait(id string) *storagev1.Wait {
 	return nil
 }
 
-// elicitationAnswered records that a question was closed. Once all questions asked together are closed, the call receives the answers and
+// closeElicitation records that a question was closed. Once all questions asked together are closed, the call receives the answers and
 // continues in the same attempt.
-func (d *draft) elicitationAnswered(s *storagev1.ActiveStep, w *storagev1.Wait, change *storagev1.StatusChanged, fresh bool) {
+func (d *draft) closeElicitation(s *storagev1.ActiveStep, w *storagev1.Wait, change *storagev1.StatusChanged, fresh bool) {
 	change.From = d.s.GetStatus()
 	if !d.hasOpenElicitation(s) {
 		d.closePause()
@@ -105,7 +105,7 @@ func (d *draft) elicitationAnswered(s *storagev1.ActiveStep, w *storagev1.Wait, 
 		d.s.Phase = storagev1.Phase_PHASE_CALL
 		d.schedule(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Fresh: fresh})
 	}
-	d.stepFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StatusChanged{StatusChanged: change}})
+	d.addStepFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StatusChanged{StatusChanged: change}})
 }
 
 // closePause closes the wait of a pause while a call runs; enterPause opens another one afterwards.
@@ -119,8 +119,8 @@ func (d *draft) poolGaveUp(w *storagev1.Wait) bool {
 	return w.GetKind() == waitInput && (timeout <= 0 || w.GetDeadline()-w.GetCreateTime() < timeout)
 }
 
-// elicitationGivenUp continues a call after the pool gave up one of its questions: the server receives a CANCEL as the answer.
-func (d *draft) elicitationGivenUp(w *storagev1.Wait) {
+// giveUpElicitation continues a call after the pool gave up one of its questions: the server receives a CANCEL as the answer.
+func (d *draft) giveUpElicitation(w *storagev1.Wait) {
 	s := d.closeWait(w.GetId(), waitInput)
 	if s == nil {
 		return
@@ -128,16 +128,16 @@ func (d *draft) elicitationGivenUp(w *storagev1.Wait) {
 	s.Answers = append(s.Answers, &storagev1.InputAnswer{
 		InputId: w.GetInputId(), Action: executorv1.InputAnswer_ACTION_CANCEL, Deadline: w.GetDeadline(), GivenUp: true,
 	})
-	d.elicitationAnswered(s, w, &storagev1.StatusChanged{Reason: fmt.Sprintf(
+	d.closeElicitation(s, w, &storagev1.StatusChanged{Reason: fmt.Sprintf(
 		"no answer to %s within %s; the tool goes on without one", w.GetId(), humantime.Text(nanos(w.GetDeadline()-w.GetCreateTime())))}, false)
 }
 
-// elicitationExpired withdraws a call that got no answer in time, and fails the task. The call's outcome is unknown.
-func (d *draft) elicitationExpired(s *storagev1.ActiveStep, e *storagev1.ErrorNote, w *storagev1.Wait) {
+// expireElicitation withdraws a call that got no answer in time, and fails the task. The call's outcome is unknown.
+func (d *draft) expireElicitation(s *storagev1.ActiveStep, e *storagev1.ErrorNote, w *storagev1.Wait) {
 	d.withdraw(s, "no answer in time")
 	d.recordError(s, e, s.GetOutcome())
 	d.facts[len(d.facts)-1].WaitId = w.GetId()
-	d.fail(e)
+	d.failTask(e)
 }
 
 // withdraw ends a call that waits for a person, because there will be no answer.

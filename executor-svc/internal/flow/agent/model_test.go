@@ -16,8 +16,8 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// world drives the flow with whatever a planner, a pool, people, clocks and crashes may do, and checks what must hold
-// . The pool is modelled with what it knows and with what really happened.
+// world drives the flow with whatever a planner, a pool, people, clocks and crashes may do, and checks what must hold. The
+// pool is modelled with what it knows and with what really happened.
 type world struct {
 	*rapid.T
 	task     *flow.Task
@@ -148,7 +148,7 @@ func (w *world) takeUp(recovered bool) {
 	w.apply(t)
 }
 
-// command may be refused; then nothing may have changed.
+// applyCommand may be refused; then nothing may have changed.
 func (w *world) command(c *storagev1.Command) {
 	before := proto.Clone(w.task.State).(*storagev1.Checkpoint)
 	t, err := agent.Flow{}.Apply(w.task, flow.Command{Command: c})

@@ -36,7 +36,7 @@ func (d *draft) applyPauseAndBudget() {
 	if spent := d.spentPlannerBudget(); spent != "" {
 		d.actions = nil
 		d.unchanged = false
-		d.budgetExceeded(spent)
+		d.failBudget(spent)
 		return
 	}
 	if d.t.Head.GetLimits().GetMaxModelCalls() > 0 && d.s.GetReservedModelCalls() == 0 {
@@ -86,8 +86,8 @@ func (d *draft) spentRunTime() string {
 	return ""
 }
 
-func (d *draft) budgetExceeded(spent string) {
-	d.fail(&storagev1.ErrorNote{
+func (d *draft) failBudget(spent string) {
+	d.failTask(&storagev1.ErrorNote{
 		ErrMsg: "the task's budget of " + spent + " is spent; start a new task, or fork this one, with a larger budget",
 		Reason: commonv1.ErrorReason_ERROR_REASON_BUDGET_EXCEEDED,
 	})
@@ -104,14 +104,14 @@ func (d *draft) pause(p *storagev1.Pause) {
 	if p.GetReason() != "" {
 		reason += ": " + p.GetReason()
 	}
-	d.statusFact(d.s.GetStatus(), "", reason)
+	d.addStatusFact(d.s.GetStatus(), "", reason)
 	if d.s.GetPhase() == storagev1.Phase_PHASE_WAIT {
 		d.openWait(nil, waitPause, p.GetReason())
 		d.waitForPerson()
 	}
 }
 
-// enterPause replaces the draft's actions by a wait for unpause.
+// enterPause replaces the draft's actions with a wait for unpause.
 func (d *draft) enterPause() {
 	// This replaces the actions that would have started, and ends running planner calls.
 	d.actions = []flow.Action{flow.Abandon{}}
@@ -123,7 +123,7 @@ func (d *draft) enterPause() {
 	if !slices.ContainsFunc(d.s.GetWaits(), func(w *storagev1.Wait) bool { return w.GetKind() == waitPause }) {
 		d.openWait(nil, waitPause, "paused")
 	}
-	d.statusFact(taskRunning, "", "paused")
+	d.addStatusFact(taskRunning, "", "paused")
 	d.waitForPerson()
 }
 
@@ -142,31 +142,31 @@ func (d *draft) unpause(u *storagev1.Unpause) {
 		}
 	}
 	if u.GetWaitId() != "" && closed != "" && u.GetWaitId() != closed {
-		d.refuse(notOpen(u.GetWaitId()))
+		d.refuse(notOpenError(u.GetWaitId()))
 		return
 	}
 	d.s.PauseRequested = false
 	if len(d.s.GetWaits()) > 0 || d.s.GetPausedPhase() == storagev1.Phase_PHASE_UNSPECIFIED || d.s.GetPhase() == storagev1.Phase_PHASE_CALL {
 		d.s.PausedPhase = storagev1.Phase_PHASE_UNSPECIFIED
-		d.statusFact(d.s.GetStatus(), closed, "unpaused")
+		d.addStatusFact(d.s.GetStatus(), closed, "unpaused")
 		return // other waits are open, or a call is running
 	}
 	before := d.s.GetStatus()
 	d.setStatus(taskRunning)
-	d.statusFact(before, closed, "unpaused")
+	d.addStatusFact(before, closed, "unpaused")
 	d.s.Phase, d.s.PausedPhase = d.s.GetPausedPhase(), storagev1.Phase_PHASE_UNSPECIFIED
 	d.resume()
 }
 
-func (d *draft) statusFact(from executorv1.ExecutorStatus, waitID, reason string) {
-	d.fact(&storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{From: from, Reason: reason}}})
+func (d *draft) addStatusFact(from executorv1.ExecutorStatus, waitID, reason string) {
+	d.addFact(&storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{From: from, Reason: reason}}})
 }
 
 // timeout ends a task if a wait has expired, or if its run time is over; a running call is stopped first.
 func (d *draft) timeout() {
 	for _, w := range d.s.GetWaits() {
 		if w.GetDeadline() != 0 && w.GetDeadline() <= d.t.Now.UnixNano() {
-			d.expired(w)
+			d.expireWait(w)
 			return
 		}
 	}
@@ -179,30 +179,30 @@ func (d *draft) timeout() {
 		d.schedule(flow.StopCall{Reason: "the task's run time is spent"}) // the task ends with the call
 	default:
 		d.schedule(flow.Abandon{})
-		d.budgetExceeded(spent)
+		d.failBudget(spent)
 	}
 }
 
-// expired ends the step and the task with WAIT_EXPIRED. If the pool gave up a call's question, the call continues without an answer.
-func (d *draft) expired(w *storagev1.Wait) {
+// expireWait ends the step and the task with WAIT_EXPIRED. If the pool gave up a call's question, the call continues without an answer.
+func (d *draft) expireWait(w *storagev1.Wait) {
 	if d.poolGaveUp(w) {
-		d.elicitationGivenUp(w)
+		d.giveUpElicitation(w)
 		return
 	}
 	e := &storagev1.ErrorNote{
 		ErrMsg: fmt.Sprintf("no answer to %s within %s", w.GetId(), humantime.Text(nanos(w.GetDeadline()-w.GetCreateTime()))),
 		Reason: commonv1.ErrorReason_ERROR_REASON_WAIT_EXPIRED,
 	}
-	s := d.current(w.GetOrdinal())
+	s := d.activeStepWith(w.GetOrdinal())
 	if s == nil {
 		return
 	}
 	if d.hasOpenElicitation(s) {
-		d.elicitationExpired(s, e, w)
+		d.expireElicitation(s, e, w)
 		return
 	}
 	d.failWaitingStep(s, e, w.GetId())
-	d.fail(e)
+	d.failTask(e)
 }
 
 // countRecovery counts a recovery and the usage that was not recorded, because crashes must not exceed a budget.
@@ -234,7 +234,7 @@ func (d *draft) blocked(in flow.Blocked) {
 		return
 	}
 	d.s.StatusReason = in.Reason
-	d.statusFact(d.s.GetStatus(), "", in.Reason)
+	d.addStatusFact(d.s.GetStatus(), "", in.Reason)
 }
 
 // failNoProgress ends a task that was recovered too often, so that it does not crash its process for ever.
@@ -244,7 +244,7 @@ func (d *draft) failNoProgress(limit uint32) {
 		Reason: commonv1.ErrorReason_ERROR_REASON_NO_PROGRESS,
 	}
 	d.closeAttempt(e)
-	d.fail(e)
+	d.failTask(e)
 }
 
 // closeAttempt ends a running attempt whose outcome will not be known.

@@ -17,9 +17,9 @@ import (
 func (d *draft) begun(in flow.Begun) {
 	d.setStatus(taskRunning)
 	d.s.Name, d.s.Risk = in.Name, in.Risk
-	d.fact(&storagev1.Fact{Kind: &storagev1.Fact_ToolsLoaded{ToolsLoaded: in.Tools}})
+	d.addFact(&storagev1.Fact{Kind: &storagev1.Fact_ToolsLoaded{ToolsLoaded: in.Tools}})
 	d.s.FlowStartSeq = d.s.GetLastSeq() + uint64(len(d.facts)) + 1
-	d.fact(&storagev1.Fact{Kind: &storagev1.Fact_FlowStart{FlowStart: &storagev1.FlowStart{Name: in.Name, Risk: in.Risk}}})
+	d.addFact(&storagev1.Fact{Kind: &storagev1.Fact_FlowStart{FlowStart: &storagev1.FlowStart{Name: in.Name, Risk: in.Risk}}})
 	d.planned(in.Plan)
 }
 
@@ -38,7 +38,7 @@ func (d *draft) planned(in flow.Planned) {
 	d.settleReservation(in.Usage)
 	switch {
 	case in.Err != nil:
-		d.fail(in.Err)
+		d.failTask(in.Err)
 		return
 	case in.Answer != nil:
 		answer := *in.Answer
@@ -64,7 +64,7 @@ func (d *draft) planned(in flow.Planned) {
 	}
 	setRisk(s, p.Risk, p.RiskFloor)
 	d.s.ActiveSteps = append(d.s.ActiveSteps, s)
-	d.stepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepInit{StepInit: p.Description}})
+	d.addStepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepInit{StepInit: p.Description}})
 	d.start(s, p.Problem)
 }
 
@@ -97,7 +97,7 @@ func (d *draft) beginAttempt(s *storagev1.ActiveStep, waitID string) {
 	s.Attempt++
 	forgetCall(s)
 	s.Outcome, s.Error = commonv1.Outcome_OUTCOME_UNSPECIFIED, nil
-	d.inputFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepInput{StepInput: s.GetInputJson()}})
+	d.addInputFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepInput{StepInput: s.GetInputJson()}})
 }
 
 // call records the intent and schedules the call, which starts once the intent is durable. If a pause was requested, the call waits until
@@ -109,7 +109,7 @@ func (d *draft) call(s *storagev1.ActiveStep, waitID string) {
 	}
 	if spent := d.spentCallBudget(s); spent != "" {
 		d.cancelStep(s, "the budget is spent", waitID, s.GetOutcome())
-		d.budgetExceeded(spent)
+		d.failBudget(spent)
 		return
 	}
 	d.beginAttempt(s, waitID)
@@ -123,7 +123,7 @@ func (d *draft) callLater(s *storagev1.ActiveStep, waitID string) {
 	d.setStatus(taskRunning)
 	d.s.Phase = storagev1.Phase_PHASE_START
 	if waitID != "" {
-		d.statusFact(before, waitID, Approved)
+		d.addStatusFact(before, waitID, Approved)
 		d.facts[len(d.facts)-1].GetStatusChanged().SuppliedHash = flow.InputHash(s.GetInputJson())
 	}
 }
@@ -140,7 +140,7 @@ func (d *draft) mustAsk(s *storagev1.ActiveStep) bool {
 	if d.mayHaveRun(s) {
 		return true
 	}
-	if flow.IsReadOutput(s) || d.granted(s) {
+	if flow.IsReadOutput(s) || d.hasGrant(s) {
 		return false
 	}
 	switch d.t.Head.GetConfirm() {
@@ -161,7 +161,7 @@ func (d *draft) mayHaveRun(s *storagev1.ActiveStep) bool {
 	return slices.ContainsFunc(d.s.GetUnknownCalls(), func(h []byte) bool { return bytes.Equal(h, hash) })
 }
 
-func (d *draft) granted(s *storagev1.ActiveStep) bool {
+func (d *draft) hasGrant(s *storagev1.ActiveStep) bool {
 	return slices.ContainsFunc(d.s.GetGrants(), func(g *storagev1.Grant) bool {
 		return g.GetToolId() == s.GetToolId() && g.GetDefinitionHash() == s.GetDefinitionHash() &&
 			g.GetConfigRevision() == s.GetConfigRevision() && s.GetRisk().GetLevel() <= g.GetMaxRisk()
@@ -184,7 +184,7 @@ func floorOf(floor commonv1.RiskLevel) commonv1.RiskLevel {
 
 // planNext removes a step that has ended, and asks the planner for the next.
 func (d *draft) planNext(s *storagev1.ActiveStep) {
-	d.finish(s)
+	d.removeStep(s)
 	d.s.Phase = storagev1.Phase_PHASE_PLAN
 	d.schedule(flow.Plan{})
 }

@@ -28,7 +28,7 @@ func (d *draft) settleUnknown(s *storagev1.ActiveStep, in flow.Called, answers [
 			d.callAgain(s, in.Err, outcomeUnknown)
 			return
 		}
-		d.attemptFailed(s, in.Err, outcomeUnknown)
+		d.failAttempt(s, in.Err, outcomeUnknown)
 		return
 	}
 	switch policy := d.t.Head.GetOnUnknownOutcome(); {
@@ -37,7 +37,7 @@ func (d *draft) settleUnknown(s *storagev1.ActiveStep, in flow.Called, answers [
 		d.callAgain(s, in.Err, outcomeUnknown)
 	case policy == executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_FAIL:
 		d.recordError(s, in.Err, outcomeUnknown)
-		d.fail(&storagev1.ErrorNote{
+		d.failTask(&storagev1.ErrorNote{
 			ErrMsg: "it is not known whether " + s.GetToolId() + " ran (" + in.Err.GetErrMsg() +
 				"); check whether it had its effect, then start a new task for the rest",
 			DataJson: s.GetInputJson(),
@@ -63,7 +63,7 @@ func (d *draft) askOutcome(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
 	s.Error = e
 	d.recordUnknown(s)
 	w := d.openWait(s, waitOutcome, e.GetErrMsg())
-	d.inputFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForStart{
+	d.addInputFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForStart{
 		StepWaitingForStart: &storagev1.StepWaitingForStart{InputJson: s.GetInputJson(), Risk: s.GetRisk(), Deadline: w.GetDeadline(), OutcomeUnknown: e},
 	}})
 	d.waitForPerson()
@@ -94,7 +94,7 @@ func (d *draft) supplyOutput(s *storagev1.ActiveStep, output, waitID string) {
 	d.setStepStatus(s, stepSuccess)
 	s.Outcome = outcomeKnown
 	d.forgetUnknown(s)
-	d.stepFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepOutput{StepOutput: output}})
+	d.addStepFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepOutput{StepOutput: output}})
 	d.facts[len(d.facts)-1].Attempt = 0
 	d.planNext(s)
 }
@@ -117,7 +117,7 @@ func (d *draft) recordUnknown(s *storagev1.ActiveStep) {
 	}
 }
 
-// forgetUnknown undoes noteUnknown, because a person knows the outcome.
+// forgetUnknown undoes recordUnknown, because a person knows the outcome.
 func (d *draft) forgetUnknown(s *storagev1.ActiveStep) {
 	hash := flow.ToolInputHash(s.GetToolId(), s.GetInputJson())
 	d.s.UnknownCalls = slices.DeleteFunc(d.s.GetUnknownCalls(), func(h []byte) bool { return bytes.Equal(h, hash) })
