@@ -50,11 +50,12 @@ func New(defaultModel string, named *models.Book, planWith *plan.Models, keptCon
 		}
 	}
 	for _, m := range named.List() {
-		s.planners = append(s.planners, planWith.Planner(m))
+		at := len(s.planners)
+		if m.Info().Name == defaultModel {
+			at = 0
+		}
+		s.planners = slices.Insert(s.planners, at, plan.Planner(planWith.Planner(m)))
 	}
-	i := slices.IndexFunc(s.planners, isCalled(defaultModel))
-	first := s.planners[i]
-	s.planners = slices.Insert(slices.Delete(s.planners, i, i+1), 0, first)
 	return s, nil
 }
 

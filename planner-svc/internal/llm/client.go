@@ -129,8 +129,10 @@ func (c *Client) Generate(ctx context.Context, r *Request, onDelta func(Delta) e
 		case a.started || spent.Requests == r.MaxRequests || !errors.As(err, &e) || !e.Temporary():
 			return &a.reply, err
 		case try < c.Retries && e.RetryAfter <= maxPause:
+			spread := 1 - rand.Float64()/4 //nolint:gosec // no secret: clients that failed together should not retry together
+			pause := time.Duration(spread * float64(min(firstPause<<try, longestPause)))
 			select {
-			case <-time.After(pause(try, e.RetryAfter)):
+			case <-time.After(cmp.Or(e.RetryAfter, pause)):
 			case <-ctx.Done():
 				return &a.reply, context.Cause(ctx)
 			}
@@ -140,12 +142,6 @@ func (c *Client) Generate(ctx context.Context, r *Request, onDelta func(Delta) e
 			return &a.reply, err
 		}
 	}
-}
-
-// pause is how long to wait before the next try, if the provider did not ask for another time.
-func pause(try int, asked time.Duration) time.Duration {
-	spread := 1 - rand.Float64()/4 //nolint:gosec // no secret: clients that failed together should not retry together
-	return cmp.Or(asked, time.Duration(spread*float64(min(firstPause<<try, longestPause))))
 }
 
 // ask makes one request within the limits of the model.

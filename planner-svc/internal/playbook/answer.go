@@ -50,22 +50,19 @@ func (r *run) summary() string {
 			what := cmp.Or(e.GetDescription(), r.defaultDescription(calls[0].place))
 			fmt.Fprintf(&b, "\n%d. %s (%s) — %s", i+1, what, e.GetToolId(), r.outcome(e))
 		}
-		if !called {
-			fmt.Fprintf(&b, "\n%d. %s — %s", i+1, r.Steps[i].Tool, r.uncalled(i))
+		if called {
+			continue
 		}
+		why := r.lang.Pick("not reached", "未执行")
+		switch r.states[i].status {
+		case skipped:
+			why = r.lang.Pick("skipped: its condition is false", "已跳过：条件不成立")
+		case success:
+			why = r.lang.Pick("done: the list is empty", "完成：列表为空")
+		}
+		fmt.Fprintf(&b, "\n%d. %s — %s", i+1, r.Steps[i].Tool, why)
 	}
 	return b.String()
-}
-
-// uncalled returns why a step has no call.
-func (r *run) uncalled(i int) string {
-	switch r.states[i].status {
-	case skipped:
-		return r.lang.Pick("skipped: its condition is false", "已跳过：条件不成立")
-	case success:
-		return r.lang.Pick("done: the list is empty", "完成：列表为空")
-	}
-	return r.lang.Pick("not reached", "未执行")
 }
 
 func (r *run) outcome(e *plannerv1.HistoryEntry) string {

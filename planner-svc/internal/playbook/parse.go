@@ -52,21 +52,16 @@ func document(text string) (*yaml.Node, error) {
 	case errors.Is(err, io.EOF):
 		return nil, invalid([]problem{{1, "it is empty; it needs `steps`"}})
 	case err != nil:
-		return nil, invalid([]problem{syntaxError(err)})
+		text, line := strings.TrimPrefix(err.Error(), "yaml: "), 1
+		if _, err := fmt.Sscanf(text, "line %d:", &line); err == nil {
+			_, text, _ = strings.Cut(text, ": ")
+		}
+		return nil, invalid([]problem{{line, "it is not valid YAML: " + text}})
 	}
 	if err := dec.Decode(&second); !errors.Is(err, io.EOF) {
 		return nil, invalid([]problem{{max(second.Line, 1), "a second document begins; a playbook is one"}})
 	}
 	return doc.Content[0], nil
-}
-
-// syntaxError finds the line in the YAML library's message.
-func syntaxError(err error) problem {
-	text, line := strings.TrimPrefix(err.Error(), "yaml: "), 1
-	if _, err := fmt.Sscanf(text, "line %d:", &line); err == nil {
-		_, text, _ = strings.Cut(text, ": ")
-	}
-	return problem{line, "it is not valid YAML: " + text}
 }
 
 // reader reads a playbook and collects problems, so that a person can correct them all at once. Values of a wrong form are skipped, because

@@ -19,26 +19,21 @@ func Result(tc *plannerv1.TaskContext, e *plannerv1.HistoryEntry, most int) stri
 	for _, m := range r.Media {
 		media = append(media, Line(m.Type+" "+m.MIME+" "+m.URI))
 	}
-	text, mark := cut(LangOf(tc), r, most)
+	text, mark := r.Text(), ""
+	if len(text) > most {
+		end := most
+		for !utf8.RuneStart(text[end]) {
+			end--
+		}
+		mark = LangOf(tc).Say("[cut: %d of %d bytes are left; read_output {\"step\": %s, \"offset\": %d} reads on]",
+			"［已截断：共 %[2]d 字节，还剩 %[1]d 字节；用 read_output {\"step\": %[3]s, \"offset\": %[4]d} 继续读取］",
+			len(text)-end, len(text), strictjson.Quote(r.GetStepId()), end)
+		text = text[:end]
+	}
 	return Render("result", tc, struct {
 		Step, Result, Text, Cut, Media string
 		Unknown                        bool
 	}{Line(e.GetStepId()), e.GetResult().String(), text, mark, strings.Join(media, "\n"), e.GetOutcome() == commonv1.Outcome_OUTCOME_UNKNOWN})
-}
-
-// cut returns at most most bytes of a step's text, and the mark for the rest, "" if there is none.
-func cut(l lang.Lang, r *result.Result, most int) (text, mark string) {
-	text = r.Text()
-	if len(text) <= most {
-		return text, ""
-	}
-	end := most
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end], l.Say("[cut: %d of %d bytes are left; read_output {\"step\": %s, \"offset\": %d} reads on]",
-		"［已截断：共 %[2]d 字节，还剩 %[1]d 字节；用 read_output {\"step\": %[3]s, \"offset\": %[4]d} 继续读取］",
-		len(text)-end, len(text), strictjson.Quote(r.GetStepId()), end)
 }
 
 // LangOf returns the language of a task's prompts.
