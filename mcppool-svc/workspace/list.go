@@ -57,7 +57,7 @@ func (s *Server) listDirectory(ctx context.Context, in listInput, report reporte
 	return out, nil
 }
 
-// sizeOf returns 0 for anything but a file: the size of a folder means nothing.
+// sizeOf returns the size of a regular file, and 0 for others: the size of a folder means nothing.
 func sizeOf(info fs.FileInfo) int64 {
 	if info.Mode().IsRegular() {
 		return info.Size()
@@ -129,7 +129,7 @@ func (s *Server) getFileInfo(ctx context.Context, in infoInput, _ reporter) (inf
 		Modified: info.ModTime().UTC().Format(time.RFC3339),
 		MIMEType: kindOf(info.Mode()).mime,
 	}
-	// stat succeeded, so the link stays inside and may be shown.
+	// stat succeeded, so a link at rel leads to a file inside the root and may be shown.
 	if target, err := s.root.Readlink(filepath.FromSlash(rel)); err == nil {
 		out.LinkTarget = filepath.ToSlash(target)
 	}
@@ -142,8 +142,8 @@ func (s *Server) getFileInfo(ctx context.Context, in infoInput, _ reporter) (inf
 	return out, nil
 }
 
-// describeContent fills in what only the content tells. A file that may be
-// seen and not read is described without it.
+// describeContent fills in the MIME type and the number of lines. It leaves
+// them out if there is no permission to read the file.
 func (s *Server) describeContent(ctx context.Context, out *infoOutput) error {
 	f, _, err := openRegular(s.root, out.Path)
 	if os.IsPermission(err) {

@@ -18,9 +18,9 @@ import (
 	"pawl.dev/services/similar"
 )
 
-// locate turns the path of a request into a clean one with slashes, relative
-// to the root. It gives good answers to bad paths; what keeps requests inside
-// is os.Root, which every access goes through.
+// locate turns the path of a request into a clean path with slashes, relative
+// to the root. It serves to explain bad paths; the safety lies in os.Root,
+// which every access uses.
 func (s *Server) locate(requested string) (string, error) {
 	if strings.ContainsRune(requested, 0) {
 		return "", fmt.Errorf("%q is not a path: it holds a NUL character", requested)
@@ -36,8 +36,8 @@ func (s *Server) locate(requested string) (string, error) {
 	return p, nil
 }
 
-// relative makes an absolute path inside the root relative to it, and returns
-// any other as it is.
+// relative makes an absolute path relative to the root if it is inside the
+// root; otherwise it returns the path unchanged.
 func (s *Server) relative(abs string) string {
 	for _, root := range s.aliases {
 		if rel, err := filepath.Rel(root, abs); err == nil && filepath.IsLocal(rel) {
@@ -47,8 +47,8 @@ func (s *Server) relative(abs string) string {
 	return abs
 }
 
-// openRegular opens a regular file below dir. O_NONBLOCK keeps a named pipe
-// that takes the file's place from blocking the open.
+// openRegular opens a regular file below dir. With O_NONBLOCK the open does not
+// block if a named pipe has replaced the file.
 func openRegular(dir *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	f, err := dir.OpenFile(filepath.FromSlash(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -65,12 +65,12 @@ func openRegular(dir *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// stat follows symbolic links that stay inside the root.
+// stat describes a file. It follows symbolic links that stay inside the root.
 func (s *Server) stat(rel string) (fs.FileInfo, error) {
 	return s.root.Stat(filepath.FromSlash(rel))
 }
 
-// openFile opens a file that is named in a request.
+// openFile opens the regular file at a path of a request.
 func (s *Server) openFile(rel string) (*os.File, fs.FileInfo, error) {
 	info, err := s.stat(rel)
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Server) openFile(rel string) (*os.File, fs.FileInfo, error) {
 	if info.IsDir() {
 		return nil, nil, fmt.Errorf("%q is a directory: use list_directory to see what is in it", rel)
 	}
-	// Checked before opening too: opening a device can have an effect.
+	// Check before opening too, because opening a device can have an effect.
 	if !info.Mode().IsRegular() {
 		return nil, nil, fmt.Errorf("%q is a %s, not a regular file: it cannot be read", rel, kindOf(info.Mode()).name)
 	}
@@ -90,7 +90,7 @@ func (s *Server) openFile(rel string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// openDir opens a folder that is named in a request.
+// openDir opens the folder at a path of a request.
 func (s *Server) openDir(rel string) (*os.Root, error) {
 	info, err := s.stat(rel)
 	if err != nil {
@@ -106,14 +106,15 @@ func (s *Server) openDir(rel string) (*os.Root, error) {
 	return dir, nil
 }
 
-// kind is what tools say of a file that is not a regular one.
+// kind describes a type of file in results and messages.
 type kind struct {
 	mode fs.FileMode
-	typ  string // as tools show it
+	typ  string // the `type` in results
 	name string // for messages
-	mime string // of the freedesktop shared MIME database
+	mime string // the type in the freedesktop shared MIME database
 }
 
+// kinds holds the kinds other than regular files.
 var kinds = []kind{
 	{fs.ModeDir, "directory", "directory", "inode/directory"},
 	{fs.ModeSymlink, "symlink", "symbolic link", "application/octet-stream"},
@@ -135,8 +136,8 @@ func kindOf(mode fs.FileMode) kind {
 	return kind{typ: "other", name: "special file", mime: "application/octet-stream"}
 }
 
-// explain says what went wrong with the path rel and what to do next, without
-// showing where the workspace lies on this machine.
+// explain turns an error about the path rel into one for the model: what went
+// wrong and what to do, without the workspace's path on this machine.
 func (s *Server) explain(rel string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrClosed):
@@ -154,30 +155,30 @@ func (s *Server) explain(rel string, err error) error {
 	case leavesRoot(err):
 		return fmt.Errorf("%q is or goes through a symbolic link that leads out of the workspace (or is absolute): it is not followed", rel)
 	}
-	return fmt.Errorf("cannot read %q: %w", rel, bare(err))
+	return fmt.Errorf("cannot read %q: %w", rel, withoutPath(err))
 }
 
-// leavesRoot recognises os.Root's refusal by its text: the error value is not
-// exported. A test pins the text.
+// leavesRoot reports whether err is os.Root's refusal. It compares the text,
+// because os does not export the error. A test checks the text.
 func leavesRoot(err error) bool {
 	return strings.Contains(err.Error(), "escapes from parent")
 }
 
-// bare drops the absolute path that a PathError shows.
-func bare(err error) error {
+// withoutPath returns the cause of a PathError, whose text has no absolute path.
+func withoutPath(err error) error {
 	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathErr.Err
 	}
 	return err
 }
 
-// missing explains a path that does not exist: it finds how far the path is
-// right, and offers names there that are like the wrong one.
+// missing returns the error for a path that does not exist. It names the first
+// part of the path that does not exist, and similar names in the same folder.
 func (s *Server) missing(rel string) error {
 	if link, err := s.root.Lstat(filepath.FromSlash(rel)); err == nil && link.Mode()&fs.ModeSymlink != 0 {
 		return fmt.Errorf("%q is a symbolic link to something that does not exist", rel)
 	}
-	dir, name := s.firstWrong(rel)
+	dir, name := s.firstMissing(rel)
 	at := path.Join(dir, name)
 	if info, err := s.stat(dir); err == nil && !info.IsDir() {
 		return fmt.Errorf("%q does not exist: %q is a file, not a directory", rel, dir)
@@ -195,8 +196,8 @@ func (s *Server) missing(rel string) error {
 	return fmt.Errorf("%s: use list_directory on %q to see what is there, or search_files to find it elsewhere", msg, dir)
 }
 
-// firstWrong splits rel at its first part that does not exist.
-func (s *Server) firstWrong(rel string) (dir, name string) {
+// firstMissing returns the first part of rel that does not exist, and the folder in which it was expected.
+func (s *Server) firstMissing(rel string) (dir, name string) {
 	dir, name = path.Dir(rel), path.Base(rel)
 	for dir != "." {
 		if _, err := s.stat(dir); err == nil {
@@ -207,7 +208,7 @@ func (s *Server) firstWrong(rel string) (dir, name string) {
 	return dir, name
 }
 
-// names reads the names in a folder, for suggestions: a few thousand will do.
+// names returns up to 5000 names in a folder, for suggestions.
 func (s *Server) names(dir string) []string {
 	f, err := s.root.Open(filepath.FromSlash(dir))
 	if err != nil {
@@ -220,10 +221,11 @@ func (s *Server) names(dir string) []string {
 
 const (
 	maxSuggestions = 3
-	maxNameLength  = 255 // longer ones exist on no common file system
+	maxNameLength  = 255 // no common file system allows longer names
 )
 
-// suggestions returns the names most like the wrong one, best first: those spelt almost like it, and those that hold it without its extension.
+// suggestions returns the names that are most similar to a wrong one, best first: names with almost the same spelling, and names that contain
+// the wrong name without its extension.
 func suggestions(wrong string, names []string) []string {
 	length := utf8.RuneCountInString(wrong)
 	if length > maxNameLength {

@@ -13,20 +13,20 @@ import (
 	"unicode/utf8"
 )
 
-// maxProgram bounds a compiled regular expression: matching time is the
-// product of its size and the length of the line.
+// maxProgram bounds the instructions of a compiled regular expression: the time
+// to match grows with their number times the length of the line.
 const maxProgram = 10_000
 
-// query is what search_code looks for in a line: needle, re or both.
+// query matches lines for search_code, by needle, re or both.
 type query struct {
-	needle []byte         // every matching line holds it; nil if that is not known
+	needle []byte         // a text that every matching line contains; nil if none is known
 	fold   bool           // needle is in lower case, and compared with lower-cased text
-	re     *regexp.Regexp // nil if holding needle is all
+	re     *regexp.Regexp // nil if every line that contains needle matches
 }
 
 func newQuery(in searchCodeInput) (*query, error) {
 	if strings.ContainsAny(in.Query, "\n\r") {
-		return nil, errors.New("query holds a line break, and lines are searched one by one: search for a text within one line")
+		return nil, errors.New("query contains a line break, and lines are searched one by one: search for a text within one line")
 	}
 	if in.Regex {
 		return newRegexQuery(in)
@@ -63,16 +63,16 @@ func newRegexQuery(in searchCodeInput) (*query, error) {
 	if q.re, err = compile(in.Query, q.fold, in.WholeWord); err != nil {
 		return nil, err
 	}
-	// Only where the prefix belongs to the whole expression is it a needle.
+	// compile changes the expression for fold and WholeWord; then it has no usable prefix.
 	if prefix, _ := q.re.LiteralPrefix(); prefix != "" && !q.fold && !in.WholeWord {
 		q.needle = []byte(prefix)
 	}
 	return q, nil
 }
 
-// compile builds the expression for one line. \b knows ASCII words alone, so a
-// whole word is spelled out; taking a neighbour in does no harm, because what
-// counts is lines, not places.
+// compile builds the expression for one line. \b knows ASCII words only, so
+// compile spells out the ends of a whole word. The match then includes the
+// neighbouring characters; that does no harm, because only lines are counted.
 func compile(expr string, fold, wholeWord bool) (*regexp.Regexp, error) {
 	full := expr
 	if wholeWord {
@@ -114,25 +114,26 @@ func isASCII(s string) bool {
 }
 
 const (
-	// maxPlainLine is the line length up to which a regular expression runs
-	// in one go; over longer ones it can be stopped in between.
+	// maxPlainLine is the line length up to which matching cannot be
+	// interrupted; in longer lines find notices that ctx ends.
 	maxPlainLine = 64 << 10
-	// maxShownRunes is how much of a matching line is shown, marks included.
+	// maxShownRunes is how many characters of a matching line are shown,
+	// including the marks where it is cut.
 	maxShownRunes = 300
-	// shownBefore is how much of a cut line stands before the match.
+	// shownBefore is how many characters are shown before the match in a cut line.
 	shownBefore = 100
 )
 
 // matchedLine is a line with a match, without its line end. Its text is valid
-// until the next one.
+// until the next line.
 type matchedLine struct {
 	number int // from 1
 	text   []byte
-	at     int // where the match begins in text
+	at     int // the offset of the match in text
 }
 
-// each reports the matching lines of text, in order. lower is scratch space,
-// grown as needed and kept for the next file.
+// each calls found for the matching lines of text, in order. lower is scratch
+// space; it grows as needed and is reused for the next file.
 func (q *query) each(ctx context.Context, text []byte, lower *[]byte, found func(matchedLine)) error {
 	hay := text
 	if q.fold && q.needle != nil {
@@ -171,7 +172,7 @@ func (q *query) each(ctx context.Context, text []byte, lower *[]byte, found func
 	return ctx.Err()
 }
 
-// find returns where re matches in line, or -1.
+// find returns the offset of the first match of re in line, or -1.
 func find(ctx context.Context, re *regexp.Regexp, line []byte) int {
 	var loc []int
 	if len(line) <= maxPlainLine {
@@ -185,7 +186,7 @@ func find(ctx context.Context, re *regexp.Regexp, line []byte) int {
 	return loc[0]
 }
 
-// stoppableReader ends a long line early when the context is done.
+// stoppableReader reads a line until its end or until ctx is done.
 type stoppableReader struct {
 	ctx   context.Context
 	rest  []byte
@@ -204,7 +205,8 @@ func (r *stoppableReader) ReadRune() (rune, int, error) {
 	return c, size, nil
 }
 
-// appendLower lower-cases ASCII alone, so that offsets stay the same.
+// appendLower appends src to dst with ASCII letters in lower case. It leaves
+// other letters alone, so that offsets stay the same.
 func appendLower(dst, src []byte) []byte {
 	dst = append(dst, src...)
 	for i, c := range dst {
@@ -215,8 +217,8 @@ func appendLower(dst, src []byte) []byte {
 	return dst
 }
 
-// shown is the line as a result shows it: whole, or a window of it that holds
-// the beginning of the match.
+// shown returns the line for a result: the whole line, or a part of it that
+// contains the beginning of the match.
 func (m matchedLine) shown() string {
 	if utf8.RuneCount(m.text) <= maxShownRunes {
 		return valid(m.text)
@@ -234,7 +236,7 @@ func (m matchedLine) shown() string {
 	return head + valid(text[:offsetOf(text, room-1)]) + mark
 }
 
-// offsetOf is the offset of the n-th rune, or the length where there are fewer.
+// offsetOf returns the offset of rune n, or the length of text if it has fewer.
 func offsetOf(text []byte, n int) int {
 	offset := 0
 	for ; n > 0 && offset < len(text); n-- {

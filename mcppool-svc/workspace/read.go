@@ -19,8 +19,8 @@ import (
 const (
 	// maxReadBytes is the most that read_file returns.
 	maxReadBytes = 1 << 20
-	// maxFullScan is the size up to which read_file reads on behind the
-	// requested lines, only to know total_lines.
+	// maxFullScan is the size up to which read_file reads the rest of a file
+	// after the requested lines, only for total_lines.
 	maxFullScan = 256 << 20
 )
 
@@ -48,7 +48,7 @@ func (s *Server) readFile(ctx context.Context, in readInput, _ reporter) (readOu
 	}
 	first, last := cmp.Or(in.StartLine, 1), cmp.Or(in.EndLine, math.MaxInt)
 	if last < first {
-		return readOutput{}, fmt.Errorf("end_line %d lies before start_line %d: swap them", last, first)
+		return readOutput{}, fmt.Errorf("end_line %d is before start_line %d: swap them", last, first)
 	}
 	f, info, err := s.openFile(rel)
 	if err != nil {
@@ -68,23 +68,23 @@ func (s *Server) readFile(ctx context.Context, in readInput, _ reporter) (readOu
 		return readOutput{}, s.explain(rel, err)
 	}
 	if x.complete && first > max(1, x.lines) {
-		return readOutput{}, fmt.Errorf("%q has %s: start_line %d is behind its end", rel, plural(x.lines, "line", "lines"), first)
+		return readOutput{}, fmt.Errorf("%q has %s: start_line %d is after its end", rel, plural(x.lines, "line", "lines"), first)
 	}
 	return x.output(rel), nil
 }
 
-// excerpt takes a range of lines out of a stream.
+// excerpt reads a range of lines from a stream.
 type excerpt struct {
-	first, last int  // lines wanted, from 1
-	limit       int  // bytes kept at most
+	first, last int  // the lines to keep, from 1
+	limit       int  // how many bytes are kept at most
 	all         bool // read to the end, to count the lines
 
 	content   []byte
-	lines     int  // begun so far; of the whole stream once complete
+	lines     int  // how many lines have begun; if complete, how many the stream has
 	complete  bool // the end of the stream was reached
-	cut       bool // the limit took something away
-	end       int  // last line in content
-	lineStart int  // where in content the current line begins
+	cut       bool // content lacks something because of limit
+	end       int  // the number of the last line in content
+	lineStart int  // the offset in content of the current line
 }
 
 func (x *excerpt) read(ctx context.Context, r io.Reader) error {
@@ -113,8 +113,8 @@ func (x *excerpt) read(ctx context.Context, r io.Reader) error {
 	}
 }
 
-// take adds a part of the current line. At the limit it drops the line that
-// does not fit, or cuts it where it is the only one.
+// take adds a part of the current line. A line that exceeds the limit is
+// dropped, or cut if it is the only one.
 func (x *excerpt) take(part []byte) {
 	if x.cut || x.lines < x.first || x.lines > x.last {
 		return
@@ -143,22 +143,22 @@ func (x *excerpt) output(rel string) readOutput {
 	return out
 }
 
-// countLines counts as editors do: a last line needs no line end.
+// countLines returns the number of lines; the last line needs no line end.
 func countLines(ctx context.Context, r io.Reader) (int, error) {
 	x := excerpt{first: math.MaxInt, all: true} // keeps nothing
 	err := x.read(ctx, r)
 	return x.lines, err
 }
 
-// sniffLength is how much of a file tells text from binary: a NUL in it, the
-// rule and the length that git uses.
+// sniffLength is how many bytes of a file decide whether it is binary, as in git.
 const sniffLength = 8000
 
+// isBinary reports whether there is a NUL in the first sniffLength bytes.
 func isBinary(head []byte) bool {
 	return bytes.IndexByte(head[:min(len(head), sniffLength)], 0) >= 0
 }
 
-// sniff reads the beginning of a file.
+// sniff returns the first sniffLength bytes of a file.
 func sniff(r io.ReaderAt) ([]byte, error) {
 	head := make([]byte, sniffLength)
 	n, err := r.ReadAt(head, 0)
@@ -168,8 +168,9 @@ func sniff(r io.ReaderAt) ([]byte, error) {
 	return head[:n], nil
 }
 
-// mimeType goes by the content for binary files and by the name for text. It
-// does not ask the machine's MIME tables, which differ from one to the next.
+// mimeType returns the MIME type by the content for binary files, and by the
+// name for text. It does not use the MIME tables of the machine, because they
+// differ between machines.
 func mimeType(name string, head []byte) string {
 	if isBinary(head) {
 		return http.DetectContentType(head)
@@ -201,7 +202,7 @@ func cutRunes(s []byte, limit int) []byte {
 	return s[:limit] // not UTF-8
 }
 
-// valid makes text safe for JSON, showing what is not UTF-8 as U+FFFD.
+// valid returns text for JSON, with bytes that are not UTF-8 replaced by U+FFFD.
 func valid(s []byte) string {
 	return strings.ToValidUTF8(string(s), "\uFFFD")
 }

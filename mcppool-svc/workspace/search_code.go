@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// maxSearchedBytes is the size up to which search_code reads a file.
+	// maxSearchedBytes is the size up to which search_code searches a file.
 	maxSearchedBytes = 8 << 20
 	// maxFilesShown bounds the files that search_code names; file_count counts all of them.
 	maxFilesShown = 1000
@@ -87,11 +87,11 @@ type codeSearch struct {
 	query *query
 	glob  pathMatcher
 	base  string // the folder that glob is relative to
-	limit int    // of out.Matches
+	limit int    // length of out.Matches
 	out   searchCodeOutput
 
 	text  bytes.Buffer // the current file's content; reused
-	lower []byte       // the same in lower case
+	lower []byte       // scratch space for text in lower case; reused
 }
 
 func newCodeSearch(in searchCodeInput, base string) (*codeSearch, error) {
@@ -110,6 +110,7 @@ func newCodeSearch(in searchCodeInput, base string) (*codeSearch, error) {
 	return s, nil
 }
 
+// visit searches one file.
 func (s *codeSearch) visit(ctx context.Context, e entry) error {
 	if !e.info.Mode().IsRegular() || !s.glob(below(s.base, e.path)) {
 		return nil
@@ -120,11 +121,11 @@ func (s *codeSearch) visit(ctx context.Context, e entry) error {
 	}
 	if err := s.load(e); err != nil {
 		s.out.Skipped.Unreadable++
-		return nil //nolint:nilerr // it is counted: an unreadable file does not end the search
+		return nil //nolint:nilerr // an unreadable file is counted, and does not end the search
 	}
 	text := s.text.Bytes()
 	switch {
-	case len(text) > maxSearchedBytes: // it has grown since its size was read
+	case len(text) > maxSearchedBytes: // the file has grown since the walk read its size
 		s.out.Skipped.TooLarge++
 		return nil
 	case isBinary(text):
@@ -183,7 +184,7 @@ func (o searchCodeOutput) text() string {
 	if o.MatchCount > len(o.Matches) {
 		fmt.Fprintf(&b, " (the first %d lines are shown)", len(o.Matches))
 	} else if o.Truncated {
-		b.WriteString(" (not everything was searched or is shown: search a smaller folder)")
+		b.WriteString(" (not all files were searched, or not all are shown: search a smaller folder)")
 	}
 	if o.Skipped != (skipped{}) {
 		fmt.Fprintf(&b, " (skipped: %d binary, %d over 8 MiB, %d unreadable)",

@@ -55,7 +55,7 @@ func (s *Server) searchFiles(ctx context.Context, in searchFilesInput, report re
 	return out, nil
 }
 
-// isFile accepts regular files, and symbolic links to ones inside the root.
+// isFile reports whether an entry is a regular file, or a symbolic link to one inside the root.
 func (s *Server) isFile(e entry) bool {
 	if e.info.Mode()&fs.ModeSymlink == 0 {
 		return e.info.Mode().IsRegular()
@@ -64,7 +64,7 @@ func (s *Server) isFile(e entry) bool {
 	return err == nil && target.Mode().IsRegular()
 }
 
-// below makes a path under the folder base relative to it.
+// below returns the path p, which is in the folder base, relative to base.
 func below(base, p string) string {
 	if base == "." {
 		return p
@@ -89,15 +89,16 @@ func (o searchFilesOutput) text() string {
 	return b.String()
 }
 
-// maxAlternatives bounds the combinations of a glob's {a,b} groups, since
-// matching may try them all for every file.
+// maxAlternatives bounds the combinations of a glob's {a,b} groups, because
+// matching may try all of them for every file.
 const maxAlternatives = 256
 
-// pathMatcher tells whether a path, relative to the searched folder, matches.
+// pathMatcher reports whether a path, relative to the searched folder, matches.
 type pathMatcher func(rel string) bool
 
-// matchName is the matching of search_files: a glob, or without wildcards a
-// part of the name in any case.
+// matchName returns the matcher of search_files: a pattern with wildcards is a
+// glob; others match a part of the name, or of the path if they contain a
+// slash, in any case.
 func matchName(pattern string) (pathMatcher, error) {
 	if strings.ContainsAny(pattern, `*?[{\`) {
 		return matchGlob(pattern)
@@ -109,9 +110,9 @@ func matchName(pattern string) (pathMatcher, error) {
 	return func(rel string) bool { return strings.Contains(strings.ToLower(path.Base(rel)), part) }, nil
 }
 
-// matchGlob is the matching of a glob. Without a slash it is compared with the
-// base name, as ripgrep and .gitignore do; "./" or "/" in front ties it to the
-// searched folder.
+// matchGlob returns the matcher of a glob. A glob without a slash is compared
+// with the base name, as in ripgrep and .gitignore; "./" or "/" at its beginning
+// anchors it to the searched folder.
 func matchGlob(pattern string) (pathMatcher, error) {
 	if err := checkGlob(pattern); err != nil {
 		return nil, fmt.Errorf("the glob %q cannot be used: %w", pattern, err)
@@ -128,7 +129,7 @@ func matchGlob(pattern string) (pathMatcher, error) {
 
 func checkGlob(pattern string) error {
 	if !doublestar.ValidatePattern(pattern) {
-		return errors.New("a bracket or brace is not closed, or a backslash ends it: close it, or put a backslash before it to mean it literally")
+		return errors.New("a bracket or brace is not closed, or the last character is a backslash: close it, or put a backslash before a literal character")
 	}
 	if alternatives(pattern) > maxAlternatives {
 		return fmt.Errorf("its braces have more than %d combinations: use fewer, or several searches", maxAlternatives)
@@ -136,7 +137,7 @@ func checkGlob(pattern string) error {
 	return nil
 }
 
-// alternatives is an upper bound of the combinations of the brace groups.
+// alternatives returns an upper bound for the combinations of the brace groups.
 func alternatives(pattern string) int {
 	total, group, depth := 1, 1, 0
 	for i := 0; i < len(pattern) && total*group <= maxAlternatives; i++ {

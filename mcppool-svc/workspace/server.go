@@ -28,8 +28,8 @@ const instructions = "Read-only access to one folder, the workspace. Paths are r
 // Server serves the tools of one workspace. It is safe for concurrent use.
 type Server struct {
 	root      *os.Root
-	path      string   // absolute, as given
-	aliases   []string // the absolute spellings of the root that requests may use
+	path      string   // the root's absolute path; symbolic links are not resolved
+	aliases   []string // path, and if it differs, the path with links resolved: requests may use both
 	mcp       *server.MCPServer
 	walkLimit int
 	sessions  atomic.Int64 // numbers the stdio sessions
@@ -64,7 +64,7 @@ func (s *Server) Root() string { return s.path }
 // MCP returns the MCP server. The caller chooses its transport.
 func (s *Server) MCP() *server.MCPServer { return s.mcp }
 
-// Close releases the folder. Later tool calls fail.
+// Close closes the folder. Later tool calls fail.
 func (s *Server) Close() error { return s.root.Close() }
 
 func openError(path string, err error) error {
@@ -102,22 +102,22 @@ func (s *Server) newMCP() (*server.MCPServer, error) {
 	for _, tool := range tools {
 		handler, ok := handlers[tool.Name]
 		if !ok {
-			return nil, fmt.Errorf("workspace tool %q is defined and has no handler", tool.Name)
+			return nil, fmt.Errorf("workspace tool %q is defined, but has no handler", tool.Name)
 		}
 		m.AddTool(tool, handler)
 	}
 	return m, nil
 }
 
-// output is the structured content of a result. text returns the same for people.
+// output is the structured content of a result. text returns its content as text.
 type output interface{ text() string }
 
-// handle turns a typed tool into an MCP handler. Failures are tool results,
-// so that the model reads what to do instead.
+// handle turns a typed tool into an MCP handler. It returns errors as tool
+// results, because models read only those.
 func handle[In any, Out output](run func(context.Context, In, reporter) (Out, error)) server.ToolHandlerFunc {
 	return func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		var in In
-		// Bind the decoded arguments, not the raw ones: the decoded ones were validated, and have 1.0 as 1.
+		// Bind the decoded arguments, not the raw ones: mcp-go validated the decoded ones, and 1.0 is 1 in them.
 		req.Params.RawArguments = nil
 		if err := req.BindArguments(&in); err != nil {
 			return mcp.NewToolResultErrorf("the arguments do not fit the input schema: %v", err), nil
@@ -135,8 +135,8 @@ func handle[In any, Out output](run func(context.Context, In, reporter) (Out, er
 //go:embed definitions/*.json
 var definitionFiles embed.FS
 
-// definitions returns the tools as MCP shows them, in file-name order. The
-// schemas stay raw: mcp.Tool drops keywords that it does not know.
+// definitions returns the tools in the order of their file names. The schemas
+// stay raw, because mcp.Tool drops the keywords that it does not know.
 func definitions() ([]mcp.Tool, error) {
 	files, err := definitionFiles.ReadDir("definitions")
 	if err != nil {
@@ -176,8 +176,8 @@ const progressEvery = 1000
 // reporter reports how many files a walk has visited so far.
 type reporter func(files int)
 
-// reporterOf returns a reporter that sends progress if the caller asked for it. A notification that
-// cannot be delivered is dropped: progress never holds up or fails a call.
+// reporterOf returns a reporter that sends progress notifications if the caller asked for them. It drops
+// those that cannot be delivered: progress never delays or fails a call.
 func reporterOf(ctx context.Context, req mcp.CallToolRequest) reporter {
 	if req.Params.Meta == nil || req.Params.Meta.ProgressToken == nil {
 		return func(int) {}

@@ -17,21 +17,22 @@ import (
 
 const (
 	// maxMessageBytes bounds one message from the client; a call of these
-	// tools is a few hundred bytes.
+	// tools has a few hundred bytes.
 	maxMessageBytes = 1 << 20
 	// maxRunningCalls is how many tool calls run at a time; further ones wait.
 	maxRunningCalls = 8
-	// maxOpenCalls is how many may run and wait; further ones are refused.
+	// maxOpenCalls is how many calls may run and wait; further ones are refused.
 	maxOpenCalls = 256
-	// writerGrace is how long a client that does not read may hold up the end.
+	// writerGrace is how long ServeStdio waits for a client that does not read
+	// after ctx is done.
 	writerGrace = 2 * time.Second
 )
 
-// errWrite ends a session whose client cannot be written to.
+// errWrite is the cause that ends a session after a failed write to the client.
 var errWrite = errors.New("write to the client")
 
-// stdioConn takes the messages of one client to the MCP server. Tool calls run
-// on their own, everything else in the order of arrival.
+// stdioConn passes the messages of one client to the MCP server. Tool calls run
+// concurrently, and everything else runs in the order of arrival.
 type stdioConn struct {
 	mcp     *server.MCPServer
 	notes   <-chan mcp.JSONRPCNotification
@@ -43,14 +44,14 @@ type stdioConn struct {
 	open map[string]context.CancelFunc // by the text of the request id; guarded by mu
 }
 
-// ServeStdio serves one client: JSON-RPC messages, one to a line, on in and
-// out. It returns nil when in ends, after answering all requests, or when ctx
-// is done. A read that is then still blocked ends only when in is closed.
+// ServeStdio serves one client: JSON-RPC messages, one per line, on in and out.
+// It returns nil when in ends, after answering all requests, or when ctx is
+// done. A read that is still blocked then ends only when in is closed.
 //
-// It stands in for mcp-go's StdioServer, which keeps its session in a package
-// variable (two servers in a process get each other's notifications), reads
-// lines of any length, drops running calls at the end of its input, and may
-// send progress behind the result it belongs to.
+// mcp-go's StdioServer is not used: it keeps its session in a package variable
+// (two servers in a process get each other's notifications), reads lines of any
+// length, drops running calls at the end of its input, and may send progress
+// after the result of the same call.
 func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -87,15 +88,15 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	return err
 }
 
-// write is the one goroutine that writes to the client, until answers is
-// closed. Notifications that were queued before an answer go out before it.
+// write writes all messages to the client until answers is closed. It writes
+// the notifications that were queued before an answer first.
 func (c *stdioConn) write(out io.Writer, stop context.CancelCauseFunc) {
 	lines := json.NewEncoder(out)
-	var broken error // what follows is dropped
+	var failed error // later messages are dropped
 	send := func(m any) {
-		if broken == nil {
-			if broken = lines.Encode(m); broken != nil {
-				stop(fmt.Errorf("serve stdio: %w: %w", errWrite, broken))
+		if failed == nil {
+			if failed = lines.Encode(m); failed != nil {
+				stop(fmt.Errorf("serve stdio: %w: %w", errWrite, failed))
 			}
 		}
 	}
@@ -115,7 +116,7 @@ func (c *stdioConn) write(out io.Writer, stop context.CancelCauseFunc) {
 	}
 }
 
-// answer hands an answer to the writer, or gives it up when ctx is done.
+// answer hands an answer to the writer, unless ctx is done first.
 func (c *stdioConn) answer(ctx context.Context, answer mcp.JSONRPCMessage) {
 	select {
 	case c.answers <- answer:
@@ -126,7 +127,7 @@ func (c *stdioConn) answer(ctx context.Context, answer mcp.JSONRPCMessage) {
 // serve handles messages until in ends or ctx is done.
 func (c *stdioConn) serve(ctx context.Context, in io.Reader) error {
 	lines := make(chan []byte)
-	var failed error // once lines is closed
+	var failed error // set before lines is closed
 	go func() {
 		defer close(lines)
 		failed = readLines(in, lines, ctx.Done())
@@ -173,7 +174,7 @@ func (c *stdioConn) receive(ctx context.Context, line []byte) {
 		Method mcp.MCPMethod   `json:"method"`
 		Params json.RawMessage `json:"params"`
 	}
-	// A line that does not parse is answered by the server's own parser below.
+	// HandleMessage below answers a line that does not parse.
 	_ = json.Unmarshal(line, &head)
 	switch {
 	case head.Method == mcp.MethodToolsCall && len(head.ID) > 0 && string(head.ID) != "null":
@@ -187,8 +188,8 @@ func (c *stdioConn) receive(ctx context.Context, line []byte) {
 	}
 }
 
-// start runs a tool call. It is known by its id from here on, so that a
-// cancellation right behind it is not lost.
+// start runs a tool call in the background. It registers the call's id first,
+// so that a cancellation that follows at once is not lost.
 func (c *stdioConn) start(ctx context.Context, id json.RawMessage, line []byte) {
 	call, cancel := context.WithCancel(ctx)
 	if problem := c.admit(string(id), cancel); problem != "" {
@@ -206,13 +207,14 @@ func (c *stdioConn) start(ctx context.Context, id json.RawMessage, line []byte) 
 			return
 		}
 		answer := c.mcp.HandleMessage(call, line)
-		// A cancelled request gets no answer: the client has given it up.
+		// The client expects no answer to a cancelled request.
 		if call.Err() == nil {
 			c.answer(call, answer)
 		}
 	})
 }
 
+// admit registers a call, or returns why the call is refused.
 func (c *stdioConn) admit(id string, cancel context.CancelFunc) (problem string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -232,7 +234,7 @@ func (c *stdioConn) forget(id string) {
 	delete(c.open, id)
 }
 
-// cancel cancels a call, if it runs: a notification has no answer.
+// cancel handles a cancellation of the client. It ignores calls that do not run.
 func (c *stdioConn) cancel(params json.RawMessage) {
 	var p struct {
 		RequestID json.RawMessage `json:"requestId"`

@@ -12,32 +12,32 @@ import (
 	"slices"
 )
 
-// maxWalkDepth bounds the folder handles that one walk holds open.
+// maxWalkDepth bounds how deep a walk goes, and so the handles that it holds open.
 const maxWalkDepth = 128
 
-// entry is something a walk came past.
+// entry is a file or folder that a walk visits.
 type entry struct {
 	path string      // relative to the workspace root, with slashes
-	dir  *os.Root    // the open folder that holds it, valid during the visit
+	dir  *os.Root    // the folder that contains the entry; open during the visit
 	name string      // its name in dir
 	info fs.FileInfo // of the entry itself: links are not followed
 }
 
-// walk goes through a folder depth first, names sorted, without following
-// symbolic links. Each folder is opened by its name in the open folder above,
+// walk visits a folder depth first, in the order of names, without following
+// symbolic links. It opens each folder by its name in the open parent folder,
 // so a path is never resolved twice.
 type walk struct {
-	limit  int  // of entries
-	flat   bool // do not enter the folders below
+	limit  int  // how many entries are visited at most
+	flat   bool // do not enter folders
 	report reporter
 
 	entries    int
 	files      int
-	unreadable int  // folders that could not be opened or read, or lie too deep
+	unreadable int  // folders that could not be opened or read, or are too deep
 	exhausted  bool // the limit ended the walk
 }
 
-// walk visits what is below the folder rel, which a request names.
+// walk visits the entries below the folder at a path of a request.
 func (s *Server) walk(ctx context.Context, w *walk, rel string, visit func(entry) error) error {
 	dir, err := s.openDir(rel)
 	if err != nil {
@@ -50,8 +50,8 @@ func (s *Server) walk(ctx context.Context, w *walk, rel string, visit func(entry
 	return nil
 }
 
-// run visits what is below dir, whose path is base. A visit ends the walk with
-// fs.SkipAll, which is no error.
+// run visits the entries below dir, whose path is base. A visit ends the walk
+// without error by returning fs.SkipAll.
 func (w *walk) run(ctx context.Context, dir *os.Root, base string, visit func(entry) error) error {
 	list, err := w.readDir(ctx, dir)
 	if err == nil {
@@ -66,6 +66,8 @@ func (w *walk) run(ctx context.Context, dir *os.Root, base string, visit func(en
 	return err
 }
 
+// folder visits the entries in list, which are those of dir, and the entries
+// below them.
 func (w *walk) folder(ctx context.Context, dir *os.Root, base string, list []fs.DirEntry, depth int, visit func(entry) error) error {
 	for _, item := range list {
 		if err := w.count(ctx); err != nil {
@@ -73,7 +75,7 @@ func (w *walk) folder(ctx context.Context, dir *os.Root, base string, list []fs.
 		}
 		info, err := item.Info()
 		if err != nil {
-			continue // it went away since the folder was read
+			continue // it was removed after the folder was read
 		}
 		e := entry{path: path.Join(base, item.Name()), dir: dir, name: item.Name(), info: info}
 		if err := visit(e); err != nil {
@@ -90,7 +92,8 @@ func (w *walk) folder(ctx context.Context, dir *os.Root, base string, list []fs.
 	return nil
 }
 
-// below walks the folder e. One that cannot be read is counted, and the walk goes on.
+// below visits the entries below the folder e. If the folder cannot be read,
+// below counts it and the walk continues.
 func (w *walk) below(ctx context.Context, e entry, depth int, visit func(entry) error) error {
 	if depth > maxWalkDepth {
 		w.unreadable++
@@ -108,13 +111,13 @@ func (w *walk) below(ctx context.Context, e entry, depth int, visit func(entry) 
 		return ctx.Err()
 	case err != nil:
 		w.unreadable++
-		return nil // it is counted
+		return nil
 	}
 	return w.folder(ctx, sub, e.path, list, depth, visit)
 }
 
-// enters tells whether the walk goes into an entry: not into .git and
-// node_modules, which hold what machines wrote.
+// enters reports whether the walk enters an entry. It does not enter .git and
+// node_modules, which contain generated and downloaded files.
 func (w *walk) enters(info fs.FileInfo) bool {
 	return info.IsDir() && !w.flat && info.Name() != ".git" && info.Name() != "node_modules"
 }
@@ -141,8 +144,9 @@ func (w *walk) progress(info fs.FileInfo) {
 	}
 }
 
-// readDir reads a folder in parts, no more than the walk may still visit and
-// one, so that a huge folder neither fills the memory nor outlasts ctx.
+// readDir returns the entries of a folder, sorted. It reads the folder in parts,
+// and stops once it has more entries than the walk may still visit, so that a
+// huge folder neither fills the memory nor outlasts ctx.
 func (w *walk) readDir(ctx context.Context, dir *os.Root) ([]fs.DirEntry, error) {
 	const part = 1024
 	f, err := dir.Open(".")
