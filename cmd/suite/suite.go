@@ -69,7 +69,7 @@ func (s *Suite) setUpAuth(context.Context) (err error) {
 	s.auth = identity.Local()
 	if s.cfg.KeysFile != "" {
 		if _, err := os.Stat(s.cfg.KeysFile); err != nil {
-			return fmt.Errorf("reading the API keys: %w; make the file with `pawl keys add SUB --keys %s`", err, s.cfg.KeysFile)
+			return fmt.Errorf("read the API keys: %w; make the file with `pawl keys add SUB --keys %s`", err, s.cfg.KeysFile)
 		}
 		if s.keys, err = identity.OpenKeyFile(s.cfg.KeysFile); err != nil {
 			return err

@@ -27,8 +27,8 @@ import (
 // maxReply bounds one message that a client receives: a page of steps may hold several payloads.
 const maxReply = 64 << 20
 
-// Dial makes a connection that connects at its first use, in plain text: to loopback, or within a network that is
-// trusted with the token. "" sends no token. The address is host:port or any target that gRPC knows.
+// Dial returns a connection without TLS, for loopback or a network that is trusted with the token; "" sends no token. It
+// connects at the first call. The address is host:port or any target that gRPC knows.
 func Dial(addr, token string) (*grpc.ClientConn, error) {
 	return dial(addr, dialOptions(token, insecure.NewCredentials())...)
 }
@@ -45,13 +45,13 @@ func dialOptions(token string, creds credentials.TransportCredentials) []grpc.Di
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)),
-		// gRPC's own backoff goes up to two minutes, which is how long a restarted service would not be found again.
+		// gRPC's default backoff grows to two minutes, so a restarted service could stay unreachable for that long.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
 			MinConnectTimeout: 5 * time.Second,
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
-		// Callers retry if it is safe; the connection never does, least of all because of a DNS record.
+		// Callers retry if it is safe. The connection never does, even if a service config in the DNS says so.
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(),
 		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow),
@@ -59,18 +59,18 @@ func dialOptions(token string, creds credentials.TransportCredentials) []grpc.Di
 	if _, h := telemetry.Handlers(); h != nil {
 		options = append(options, grpc.WithStatsHandler(h))
 	}
-	if token != "" { // credentials that send nothing cost as much as those that do
+	if token != "" { // credentials without a token would cost as much as with one
 		options = append(options, grpc.WithPerRPCCredentials(identity.BearerCredentials(token)))
 	}
 	return options
 }
 
-// affinityHeader carries the affinity by which calls are spread. It chooses a replica and nothing else: a client that can send any value can
-// dial any replica as well.
+// affinityHeader carries the affinity of a call, which selects a replica. It grants nothing: a client that can send any affinity can
+// also dial any replica.
 const affinityHeader = "pawl-affinity"
 
-// ringConfig keeps calls of one affinity with one replica: only those of a replica that is gone, or new, move. A replica that is
-// about to stop reports NOT_SERVING in its health, and gets no new calls.
+// ringConfig sends calls of one affinity to one replica. When a replica is added or removed, only its share of the calls moves. A replica
+// that is about to stop reports NOT_SERVING in its health, and gets no new calls.
 const ringConfig = `{"loadBalancingConfig":[{"ring_hash_experimental":{"requestHashHeader":"` + affinityHeader + `"}}],` +
 	`"healthCheckConfig":{"serviceName":""}}`
 
@@ -79,7 +79,7 @@ const (
 	staticScheme = "replicas"
 )
 
-// WithAffinity returns a context whose outgoing calls go to the same replica as all others with these parts.
+// WithAffinity returns a context whose outgoing calls go to the same replica as all other calls with these parts.
 func WithAffinity(ctx context.Context, parts ...string) context.Context {
 	escaped := make([]string, len(parts))
 	for i, p := range parts {
@@ -97,9 +97,9 @@ func WithAffinity(ctx context.Context, parts ...string) context.Context {
 // selects, or to any if it has none.
 type Replicas struct {
 	*grpc.ClientConn
-	options []grpc.DialOption // of one replica
-	static  []string
-	host    string // of a name in the DNS
+	options []grpc.DialOption // for one replica
+	static  []string          // addresses from a list; none if the replicas are looked up
+	host    string            // the name to look up in the DNS; empty for a list
 	port    string
 }
 
@@ -121,7 +121,7 @@ func dialReplicas(addr string, options []grpc.DialOption) (*Replicas, error) {
 		if r.host, r.port, err = net.SplitHostPort(name); err != nil {
 			return nil, fmt.Errorf("dial %q; give it as dns:///name:port: %w", addr, err)
 		}
-		r.options = append(r.options, grpc.WithAuthority(name)) // a replica's certificate is for the name that all share
+		r.options = append(r.options, grpc.WithAuthority(name)) // the shared name, for which a certificate would be made
 	} else {
 		for one := range strings.SplitSeq(addr, ",") {
 			one = strings.TrimSpace(one)
@@ -147,7 +147,7 @@ func (r *Replicas) Addrs(ctx context.Context) ([]string, error) {
 	}
 	hosts, err := net.DefaultResolver.LookupHost(ctx, r.host)
 	if err != nil {
-		return nil, fmt.Errorf("looking up %s: %w", r.host, err)
+		return nil, fmt.Errorf("look up %s: %w", r.host, err)
 	}
 	for i := range hosts {
 		hosts[i] = net.JoinHostPort(hosts[i], r.port)
@@ -158,17 +158,17 @@ func (r *Replicas) Addrs(ctx context.Context) ([]string, error) {
 // At returns a connection to one replica, which the caller must close.
 func (r *Replicas) At(addr string) (*grpc.ClientConn, error) { return dial(addr, r.options...) }
 
-// list resolves to the replicas of an address.
+// list is a resolver that returns a fixed list of replicas.
 type list struct {
 	*manual.Resolver
 	authority string
 }
 
-// OverrideAuthority implements resolver.AuthorityOverrider: a list is not a host name. Calls are addressed to it; each replica
-// proves its own address.
+// OverrideAuthority implements resolver.AuthorityOverrider. A list is not a host name, so calls name its first replica; in TLS, each
+// replica proves its own address.
 func (l list) OverrideAuthority(resolver.Target) string { return l.authority }
 
-// newList returns the resolver of a list. A replica's place on the ring is by its name in the list, wherever that is now.
+// newList returns the resolver of a list. A replica's place on the ring depends on its name in the list, not on its current IP address.
 func newList(addrs []string) list {
 	var state resolver.State
 	for _, addr := range addrs {

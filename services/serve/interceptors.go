@@ -22,7 +22,7 @@ import (
 	"pawl.dev/services/identity"
 )
 
-// defaultMaxRecv is 4 MiB, the most that one field of exact JSON may have, plus room for the rest of the message.
+// defaultMaxRecv is 4 MiB, the limit of a field with exact JSON, plus room for the rest of the message.
 const defaultMaxRecv = 4<<20 + 256<<10
 
 // Options are the settings of a server that differ between services.
@@ -30,12 +30,12 @@ type Options struct {
 	Auth         identity.Authenticator // required
 	Log          *slog.Logger           // nil: nothing is logged
 	MaxRecvBytes int                    // largest message taken; 0: 4.25 MiB
-	// Drained, if set, keeps the server answering after a stop until the channel is closed. Its health is NOT_SERVING, but clients with
-	// running calls are still served.
+	// Drained, if set, makes a stopping server take calls until the channel is closed, for clients that have running calls. Meanwhile
+	// its health is NOT_SERVING.
 	Drained <-chan struct{}
 	// MaxConnectionAge is the age at which a client is asked to reconnect, and so to resolve names again; 0 means half an hour.
 	MaxConnectionAge time.Duration
-	Local            bool // there are no keys: only calls to a loopback authority are taken
+	Local            bool // there are no API keys: only calls to a loopback authority are taken
 }
 
 // Interceptors returns the interceptors of every call, for gRPC servers and in-process connections alike.
@@ -47,7 +47,7 @@ func Interceptors(o Options) (grpc.UnaryServerInterceptor, grpc.StreamServerInte
 	return i.unary, i.stream, nil
 }
 
-// interceptor does all the steps that the package comment lists: a chain of interceptors would cost a closure, and mostly a context, per step and call.
+// interceptor does all steps of the package comment. A chain of interceptors would cost a closure, and often a context, per step and call.
 type interceptor struct {
 	log       *slog.Logger
 	auth      identity.Authenticator
@@ -82,17 +82,17 @@ func (i *interceptor) unary(ctx context.Context, req any, info *grpc.UnaryServer
 			resp, err = nil, panicked(ctx, i.log, info.FullMethod, p)
 		}
 	}()
-	start, known := time.Now(), ctx
+	start, authCtx := time.Now(), ctx
 	if err = i.checkAuthority(ctx); err == nil {
-		known, err = identity.Authenticate(ctx, i.auth, info.FullMethod)
+		authCtx, err = identity.Authenticate(ctx, i.auth, info.FullMethod)
 	}
 	if err == nil {
 		err = i.validate(req)
 	}
 	if err == nil {
-		resp, err = next(known, req)
+		resp, err = next(authCtx, req)
 	}
-	logCall(known, i.log, info.FullMethod, time.Since(start), err)
+	logCall(authCtx, i.log, info.FullMethod, time.Since(start), err)
 	if err != nil {
 		return nil, errs.From(err).GRPCStatus().Err()
 	}
@@ -103,32 +103,32 @@ func (i *interceptor) stream(srv any, ss grpc.ServerStream, info *grpc.StreamSer
 	return i.streamWith(ss.Context(), srv, ss, info, next)
 }
 
-// streamWith gives the stream another context than its own.
+// streamWith is stream with another context than the stream's own.
 func (i *interceptor) streamWith(ctx context.Context, srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = panicked(ctx, i.log, info.FullMethod, p)
 		}
 	}()
-	start, known := time.Now(), ctx
+	start, authCtx := time.Now(), ctx
 	if err = i.checkAuthority(ctx); err == nil {
-		known, err = identity.Authenticate(ctx, i.auth, info.FullMethod)
+		authCtx, err = identity.Authenticate(ctx, i.auth, info.FullMethod)
 	}
 	if err == nil {
-		err = next(srv, &checkedStream{ServerStream: ss, interceptor: i, ctx: known, method: info.FullMethod, begun: start})
+		err = next(srv, &checkedStream{ServerStream: ss, interceptor: i, ctx: authCtx, method: info.FullMethod, begun: start})
 	}
-	logCall(known, i.log, info.FullMethod, time.Since(start), err)
+	logCall(authCtx, i.log, info.FullMethod, time.Since(start), err)
 	if err != nil {
 		return errs.From(err).GRPCStatus().Err()
 	}
 	return nil
 }
 
-// panicked logs a panic with its stack, and returns the error for the caller, which has no stack.
+// panicked logs a panic with its stack, and returns an error for the caller, without the stack.
 func panicked(ctx context.Context, log *slog.Logger, method string, p any) error {
 	log.ErrorContext(ctx, "a handler panicked", "method", method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
-		"the service failed inside (%v); this is a bug, the log has its place", p).GRPCStatus().Err()
+		"the service panicked (%v); this is a bug, and the log has its stack", p).GRPCStatus().Err()
 }
 
 // validate refuses a message that is too large or breaks the rules in its proto.
@@ -146,15 +146,15 @@ func (i *interceptor) validate(msg any) error {
 // recheckEvery is the time between two checks of a stream's credential.
 const recheckEvery = time.Second
 
-// checkedStream validates each message as it is received, and ends when its credential is revoked: it then neither sends nor receives
-// another message.
+// checkedStream validates each message that it receives. After its credential was revoked, it neither sends nor receives another
+// message.
 type checkedStream struct {
 	grpc.ServerStream
 	*interceptor
 	ctx     context.Context // with the principal
 	method  string
 	begun   time.Time
-	checked atomic.Int64 // when the credential was last looked at, in nanoseconds since begun
+	checked atomic.Int64 // time of the last check of the credential, in nanoseconds since begun
 }
 
 func (s *checkedStream) Context() context.Context { return s.ctx }
@@ -178,7 +178,7 @@ func (s *checkedStream) RecvMsg(m any) error {
 }
 
 func (s *checkedStream) recheck() error {
-	now := time.Since(s.begun) // which no setting of the clock changes
+	now := time.Since(s.begun) // monotonic: not affected by changes of the clock
 	if now-time.Duration(s.checked.Load()) < recheckEvery {
 		return nil
 	}
@@ -204,7 +204,7 @@ func (i *interceptor) checkAuthority(ctx context.Context) error {
 			"Dial 127.0.0.1, or start the service with a key file", strings.Join(values, ", "))
 }
 
-// logCall writes the line of a call that ended; ctx has its principal if the caller was identified.
+// logCall logs a call that has ended. If the caller was authenticated, ctx has its principal.
 func logCall(ctx context.Context, log *slog.Logger, method string, took time.Duration, err error) {
 	level, code := slog.LevelDebug, codes.OK
 	if err != nil {
@@ -227,7 +227,8 @@ func logCall(ctx context.Context, log *slog.Logger, method string, took time.Dur
 	log.LogAttrs(ctx, level, "call", attrs...)
 }
 
-// levelOf is ERROR for faults of our own, WARN for failures that the operator should look at, and DEBUG for mistakes of callers.
+// levelOf returns ERROR for faults of Pawl, WARN for failures that an operator should look at, and DEBUG for the rest, such as mistakes
+// of callers.
 func levelOf(failure codes.Code) slog.Level {
 	switch failure {
 	case codes.Internal, codes.Unknown, codes.DataLoss, codes.OK:

@@ -33,7 +33,7 @@ func Listen(addr string) (net.Listener, error) {
 	var dns *net.DNSError
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("the address %s is in use; choose another with the flag, or stop the process that has it: %w", addr, err)
+		return nil, fmt.Errorf("the address %s is in use; choose another with the flag, or stop the process that uses it: %w", addr, err)
 	case errors.Is(err, fs.ErrPermission):
 		return nil, fmt.Errorf("no permission to listen on %s; choose a port above 1023 with the flag: %w", addr, err)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
@@ -45,7 +45,7 @@ func Listen(addr string) (net.Listener, error) {
 }
 
 // LoopbackHost reports whether a host, with or without a port, is `localhost` or a loopback address. Other names are not
-// resolved: others control what they resolve to. HTTP servers use it for the Host header.
+// resolved, because others control what they resolve to. HTTP servers use it for the Host header.
 func LoopbackHost(hostport string) bool {
 	host := hostport
 	if h, _, err := net.SplitHostPort(hostport); err == nil {

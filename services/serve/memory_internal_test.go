@@ -12,7 +12,7 @@ import (
 
 func TestPercentFor(t *testing.T) {
 	for live, want := range map[uint64]int{0: 300, 1 << 20: 300, 10 << 20: 200, 20 << 20: 100, 1 << 30: 100} {
-		if got := percentFor(live, mostHeadroom); got != want {
+		if got := percentFor(live, maxHeadroom); got != want {
 			t.Errorf("percentFor(%d MiB) = %d, want %d", live>>20, got, want)
 		}
 	}
@@ -25,8 +25,8 @@ func TestHeadroomFor(t *testing.T) {
 		took      time.Duration
 		want      uint64
 	}{
-		{0, 0, leastHeadroom}, {8 << 20, time.Minute, leastHeadroom}, {12 << 20, seldom, 12 << 20}, {24 << 20, 2 * seldom, 12 << 20},
-		{8 << 20, seldom / 8, mostHeadroom}, {1 << 40, time.Nanosecond, mostHeadroom},
+		{0, 0, minHeadroom}, {8 << 20, time.Minute, minHeadroom}, {12 << 20, targetInterval, 12 << 20}, {24 << 20, 2 * targetInterval, 12 << 20},
+		{8 << 20, targetInterval / 8, maxHeadroom}, {1 << 40, time.Nanosecond, maxHeadroom},
 	} {
 		if got := headroomFor(c.allocated, c.took); got != c.want {
 			t.Errorf("headroomFor(%d, %s) = %d, want %d", c.allocated, c.took, got, c.want)
@@ -41,9 +41,9 @@ func TestRelaxGC(t *testing.T) {
 	t.Cleanup(func() { debug.SetGCPercent(was) })
 	RelaxGC()
 	ballast := make([]byte, 64<<20)
-	awaitGOGC(t, func(gogc int) bool { return gogc == tightGC })
+	awaitGOGC(t, func(gogc int) bool { return gogc == minPercent })
 	runtime.KeepAlive(ballast) // and no longer
-	awaitGOGC(t, func(gogc int) bool { return gogc > tightGC })
+	awaitGOGC(t, func(gogc int) bool { return gogc > minPercent })
 }
 
 // awaitGOGC collects until GOGC is as it is to be.

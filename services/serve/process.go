@@ -18,28 +18,28 @@ import (
 	"pawl.dev/services/telemetry"
 )
 
-// flushTimeout bounds how long telemetry may take to send what it has at a stop.
+// flushTimeout bounds the time that telemetry may take to flush at a stop.
 const flushTimeout = 3 * time.Second
 
-// Flags are the flags of every service process, for embedding into its configuration.
+// Flags are the flags of every service process, to be embedded into its configuration.
 type Flags struct {
 	Keys     string `placeholder:"FILE" type:"path" help:"File of hashed API keys (made by pawl keys add). Without it the service listens on loopback only and everyone is the user local."`
 	LogLevel string `placeholder:"LEVEL" default:"info" enum:"debug,info,warn,error" help:"What to log: debug, info, warn or error (${default})."`
 }
 
-// Main runs a service's main function: the first SIGINT or SIGTERM ends ctx, a second one ends the process at once. An
-// error is printed and makes the exit code 1.
+// Main runs the main function of a service. The first SIGINT or SIGTERM ends ctx; the second one ends the process at once. If
+// run returns an error, Main prints it and exits with code 1.
 func Main(name string, run func(ctx context.Context) error) {
 	RelaxGC()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // which leaves the second signal to the system
+	context.AfterFunc(ctx, stop) // restores the default action, so that the second signal ends the process
 	if err := run(ctx); err != nil {
 		_, _ = fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		os.Exit(1)
 	}
 }
 
-// Service is what a process runs.
+// Service is a service that Run can run in a process of its own.
 type Service interface {
 	// Register adds its gRPC services to a server.
 	Register(grpc.ServiceRegistrar)
@@ -55,12 +55,12 @@ type Process struct {
 	Addr             string // where to serve gRPC
 	Flags            Flags
 	MaxRecvBytes     int           // largest request; 0: as in Options
-	AnswerToTheEnd   bool          // keep answering while the service drains
+	AnswerToTheEnd   bool          // take calls while the service drains
 	MaxConnectionAge time.Duration // when clients are asked to connect again; 0: as in Options
 }
 
-// Run serves what build makes until ctx is done. It stops in order: no new calls, running ones end, the service drains, its stores are
-// closed.
+// Run serves the service that build makes until ctx is done. Then the service drains while the server stops taking calls and waits for
+// running ones; with AnswerToTheEnd, the server stops only after the service has drained. At last the service is closed.
 func Run(ctx context.Context, o Process, build func(context.Context, *slog.Logger) (Service, error)) (err error) {
 	log := newLogger(o.Name, o.Flags.LogLevel)
 	auth, err := newAuthenticator(o.Flags.Keys)
@@ -83,7 +83,7 @@ func Run(ctx context.Context, o Process, build func(context.Context, *slog.Logge
 	if err != nil {
 		return err
 	}
-	defer func() { _ = lis.Close() }() // the server closes it; this is for failures before
+	defer func() { _ = lis.Close() }() // the server closes it; this is for errors before
 	drained := make(chan struct{})
 	options := Options{
 		Auth: auth, Log: log, Local: o.Flags.Keys == "", MaxRecvBytes: o.MaxRecvBytes, MaxConnectionAge: o.MaxConnectionAge,
@@ -111,7 +111,7 @@ func Run(ctx context.Context, o Process, build func(context.Context, *slog.Logge
 	return g.Wait()
 }
 
-// newLogger writes lines for people and programs to standard error, from a level on, and makes them the process's default.
+// newLogger returns a logger that writes text lines of at least a level to standard error, and makes it the process's default logger.
 func newLogger(name, level string) *slog.Logger {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
@@ -123,14 +123,14 @@ func newLogger(name, level string) *slog.Logger {
 	return log
 }
 
-// newAuthenticator knows the callers: those of a key file, or everyone as `local` if there is none.
+// newAuthenticator returns the authenticator of a key file, or identity.Local if keys is empty.
 func newAuthenticator(keys string) (identity.Authenticator, error) {
 	if keys == "" {
 		return identity.Local(), nil
 	}
 	// `pawl keys add` creates the file; a service without keys would refuse every caller.
 	if _, err := os.Stat(keys); err != nil {
-		return nil, fmt.Errorf("reading the API keys: %w; make the file with `pawl keys add SUB --keys %s`", err, keys)
+		return nil, fmt.Errorf("read the API keys: %w; make the file with `pawl keys add SUB --keys %s`", err, keys)
 	}
 	return identity.OpenKeyFile(keys)
 }

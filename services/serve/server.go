@@ -20,13 +20,13 @@ const (
 	// stopGrace is how long running calls may take to end once the server stops.
 	stopGrace = 10 * time.Second
 	// A connection is replaced after half an hour, so that clients resolve names again and find new replicas. Its calls
-	// go on: the grace is longer than the longest tool call that a contract allows (24 h).
+	// continue: the grace is longer than the longest tool call that the protos allow (24 h).
 	maxConnectionAge      = 30 * time.Minute
 	maxConnectionAgeGrace = 25 * time.Hour
-	// hardLimitFactor leaves room between the limit that we answer with an error of our own and the one at which gRPC cuts off.
+	// hardLimitFactor times MaxRecvBytes is the size at which gRPC refuses a message. Smaller messages over the limit get Pawl's own error.
 	hardLimitFactor = 4
-	// Windows of flow control do not grow by measuring. gRPC's own measuring sends a window update and a ping with nearly every
-	// message, each answered: three writes instead of one.
+	// Flow-control windows have fixed sizes. gRPC's dynamic windows cost a window update and a ping for nearly every
+	// message, and both are answered: three writes instead of one.
 	streamWindow = 1 << 20
 	connWindow   = 8 << 20
 	watchHealth  = "/grpc.health.v1.Health/Watch"
@@ -40,9 +40,9 @@ type Server struct {
 	services    []registration
 	stopping    context.Context // done when the server begins to stop
 	stop        context.CancelFunc
-	leaving     context.Context // done when it stops answering
-	leave       context.CancelFunc
-	drained     <-chan struct{} // nil: when stopping
+	refusing    context.Context // done when the server begins to refuse new calls
+	refuse      context.CancelFunc
+	drained     <-chan struct{} // Options.Drained
 }
 
 type registration struct {
@@ -50,8 +50,8 @@ type registration struct {
 	impl any
 }
 
-// streamWorkers is how many goroutines with grown stacks serve calls; more calls than that get goroutines of their own. Streams
-// that last (a watched task, a running tool) each hold one.
+// streamWorkers is how many goroutines with grown stacks serve calls; further calls get goroutines of their own. A long-lived stream
+// (a watched task, a running tool) holds one of them.
 const streamWorkers = 64
 
 // New makes a server. Register services, then Serve.
@@ -62,7 +62,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{interceptor: i, health: health.NewServer(), drained: o.Drained}
 	s.stopping, s.stop = context.WithCancel(context.Background())
-	s.leaving, s.leave = context.WithCancel(context.Background())
+	s.refusing, s.refuse = context.WithCancel(context.Background())
 	s.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 	s.options = []grpc.ServerOption{
 		grpc.UnaryInterceptor(s.unary),
@@ -73,7 +73,7 @@ func New(o Options) (*Server, error) {
 			Time: time.Minute, Timeout: 20 * time.Second,
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
-		// Goroutines that are used again have their stacks grown already: 15 % of the CPU of a short call.
+		// Reused goroutines have grown stacks, which saves 15 % of the CPU of a short call.
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connWindow),
 	}
@@ -83,15 +83,14 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// RegisterService implements grpc.ServiceRegistrar; call it before Serve. Health reports the service as NOT_SERVING until then.
+// RegisterService implements grpc.ServiceRegistrar; call it before Serve. Until Serve, health reports the service as NOT_SERVING.
 func (s *Server) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	s.services = append(s.services, registration{desc, impl})
 	s.health.SetServingStatus(desc.ServiceName, healthpb.HealthCheckResponse_NOT_SERVING)
 }
 
-// Serve takes calls until ctx is done, and returns nil after the stop that follows: health reports NOT_SERVING; calls are still taken until
-// Options.Drained is closed, if it is set; then new calls are refused, and running ones are cut off if they have not ended after 10 s. A
-// server serves once.
+// Serve takes calls until ctx is done. It then stops the server and returns nil: health reports NOT_SERVING; if Options.Drained is set,
+// calls are taken until it is closed; then new calls are refused, and calls that still run after 10 s are cut off. Call Serve only once.
 func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
 	srv := s.build()
 	ended := make(chan error, 1)
@@ -106,7 +105,7 @@ func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
 	if err == nil && s.drained != nil {
 		<-s.drained
 	}
-	s.leave()
+	s.refuse()
 	if err != nil {
 		srv.Stop()
 	} else {
@@ -119,7 +118,7 @@ func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
 	return nil
 }
 
-// build makes gRPC's server here and not in New because it starts goroutines, which only its Stop ends.
+// build makes the gRPC server. New does not make it, because it starts goroutines that only its Stop ends.
 func (s *Server) build() *grpc.Server {
 	srv := grpc.NewServer(s.options...)
 	healthpb.RegisterHealthServer(srv, Health{s.health, s.healthy})
@@ -132,7 +131,7 @@ func (s *Server) build() *grpc.Server {
 	return srv
 }
 
-// healthy returns the first error of the services that know whether they can work.
+// healthy returns the first error of the services that have a method Healthy.
 func (s *Server) healthy() error {
 	for _, r := range s.services {
 		if service, ok := r.impl.(interface{ Healthy() error }); ok {
@@ -181,14 +180,14 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	return s.interceptor.unary(context.WithValue(ctx, stoppingKey{}, s.stopping.Done()), req, info, next)
 }
 
-// stream also ends watches of health, which are gRPC's own, never end by themselves, and would hold up every stop.
+// stream also ends health watches. gRPC serves them, they never end by themselves, and so they would delay every stop.
 func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	ctx := context.WithValue(ss.Context(), stoppingKey{}, s.stopping.Done())
 	if info.FullMethod == watchHealth {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
 		defer cancel()
-		defer context.AfterFunc(s.leaving, cancel)()
+		defer context.AfterFunc(s.refusing, cancel)()
 	}
 	return s.interceptor.streamWith(ctx, srv, ss, info, next)
 }

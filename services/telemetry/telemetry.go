@@ -1,5 +1,5 @@
-// Package telemetry connects a process to OpenTelemetry by the standard OTEL_ variables, and does nothing at all if
-// none of them asks for it. It knows no metric and no span of any service.
+// Package telemetry connects a process to OpenTelemetry if the standard OTEL_ variables ask for it; otherwise it does nothing.
+// It knows no metric and no span of any service.
 package telemetry
 
 import (
@@ -23,7 +23,7 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// signal is one of OpenTelemetry's three signals, under the name that it has in the variables.
+// signal is one of OpenTelemetry's three signals, by its name in the variables.
 type signal string
 
 const (
@@ -32,8 +32,8 @@ const (
 	logs    signal = "LOGS"
 )
 
-// on reports whether the environment asks for the signal. The specification would export to localhost by default; here,
-// nothing leaves the process unasked.
+// on reports whether the environment asks for the signal. The specification exports to localhost by default; Pawl
+// exports nothing unless asked.
 func (s signal) on() bool {
 	if os.Getenv("OTEL_SDK_DISABLED") == "true" {
 		return false
@@ -44,8 +44,8 @@ func (s signal) on() bool {
 	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_"+string(s)+"_ENDPOINT") != ""
 }
 
-// Setup starts the exporters that the environment asks for and makes them the process's global ones. Shutdown
-// flushes the exporters; it is non-nil if err is nil.
+// Setup starts the exporters that the environment asks for, and sets OpenTelemetry's global providers. Shutdown flushes
+// and stops them; it is non-nil if err is nil.
 func Setup(ctx context.Context, service, version string) (shutdown func(context.Context) error, err error) {
 	var closers []func(context.Context) error
 	shutdown = func(ctx context.Context) error {
@@ -59,7 +59,7 @@ func Setup(ctx context.Context, service, version string) (shutdown func(context.
 	if !traces.on() && !metrics.on() && !logs.on() {
 		return shutdown, nil
 	}
-	// OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win.
+	// OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override these attributes.
 	res, err := resource.New(ctx,
 		resource.WithAttributes(attribute.String("service.name", service), attribute.String("service.version", version)),
 		resource.WithTelemetrySDK(), resource.WithFromEnv())
@@ -82,7 +82,7 @@ func Setup(ctx context.Context, service, version string) (shutdown func(context.
 	return shutdown, nil
 }
 
-// start makes the signal's exporter and provider, and makes that the process's global one.
+// start makes the signal's exporter, and a provider that it sets as the global one.
 func (s signal) start(ctx context.Context, res *resource.Resource) (shutdown func(context.Context) error, err error) {
 	switch s {
 	case traces:
@@ -112,7 +112,8 @@ func (s signal) start(ctx context.Context, res *resource.Resource) (shutdown fun
 	}
 }
 
-// LogHandler also sends records to OpenTelemetry if the environment asks for it; else it returns next itself.
+// LogHandler returns a handler that passes records to next and to OpenTelemetry. If the environment does not ask for logs, it returns
+// next itself.
 func LogHandler(service string, next slog.Handler) slog.Handler {
 	if !logs.on() {
 		return next
@@ -120,7 +121,8 @@ func LogHandler(service string, next slog.Handler) slog.Handler {
 	return slog.NewMultiHandler(next, otelslog.NewHandler(service))
 }
 
-// Handlers return the stats handlers that trace and measure gRPC servers and clients; nil if neither is asked for.
+// Handlers returns stats handlers that trace and measure gRPC servers and clients; nil if the environment asks for neither traces nor
+// metrics.
 func Handlers() (server, client stats.Handler) {
 	if !traces.on() && !metrics.on() {
 		return nil, nil
