@@ -9,7 +9,9 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
+	"pawl.dev/planner-svc/internal/input"
 	"pawl.dev/planner-svc/internal/lang"
+	"pawl.dev/planner-svc/internal/rank"
 )
 
 // write emits the answer paragraph by paragraph, with an empty line between them, unless emit is nil, and returns the whole. Bullets stay together.
@@ -70,7 +72,7 @@ func (w *work) tell(d call) ([]string, bool) {
 		return []string{w.failure(d.res.HistoryEntry)}, false
 	case what == "":
 		return shown, true
-	case !ok || !has(w.paramsOf(d.tool).Says, nounOf(what)):
+	case !ok || !rank.Has(input.ParamsOf(d.tool).Says, nounOf(what)):
 		return append([]string{w.l.Say("How many %s there are is not in the result of %s:", "结果（%[2]s）中没有“%[1]s”的数量：", what, d.tool.GetId())}, shown...), false
 	case n == 1 && w.l == lang.EN:
 		what = strings.TrimSuffix(what, "s")

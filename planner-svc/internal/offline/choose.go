@@ -8,7 +8,6 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
-	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/input"
 	"pawl.dev/planner-svc/internal/rank"
 )
@@ -32,6 +31,7 @@ type choice struct {
 	verb    float64 // whether the clause has the verb that the tool's name begins with: above 0 if so, below if not
 	share   float64 // of the clause that the tool accounts for
 	strange string  // the first word that it does not account for
+	ignored string  // the rest of the clause from the first word that changes its meaning and that the tool has no use for
 }
 
 // choose returns the best tool for a demand. If no tool fits, notUnderstood is set. later reports that another demand comes before it.
@@ -41,7 +41,7 @@ func (w *work) choose(c *input.Clause, later bool) choice {
 	hits := w.index.Search(c.Text)
 	for i, h := range hits {
 		if named := c.Names(h.Tool); i < considered || named {
-			ch := &choice{Params: w.paramsOf(h.Tool), c: c}
+			ch := &choice{Params: input.ParamsOf(h.Tool), c: c}
 			ch.rate(h.Score/hits[0].Score, later && refersBack, named)
 			all = append(all, ch)
 		}
@@ -51,24 +51,10 @@ func (w *work) choose(c *input.Clause, later bool) choice {
 	switch {
 	case best.score < enough:
 		return choice{notUnderstood: cmp.Or(best.notUnderstood, c.Text)}
-	case best.score-next.score < margin && best.changes() && next.changes() && best.GetName() != next.GetName():
+	case best.score-next.score < margin && !best.Reads() && next.notUnderstood == "" && best.GetName() != next.GetName():
 		best.notUnderstood = c.Text + " (" + best.GetId() + " / " + next.GetId() + ")"
 	}
 	return *best
-}
-
-// changes reports whether a choice is a call that changes something.
-func (ch *choice) changes() bool {
-	return ch.Params != nil && !ch.Reads() && ch.notUnderstood == ""
-}
-
-// paramsOf returns the Params of a tool of the index.
-func (w *work) paramsOf(t *catalog.Tool) *input.Params {
-	known, ok := w.index.Known.Load(t)
-	if !ok {
-		known, _ = w.index.Known.LoadOrStore(t, input.ParamsOf(t))
-	}
-	return known.(*input.Params)
 }
 
 // rate fills the tool's input from the clause and rates the tool. relevance is its place in the ranking, from 0 to 1.
@@ -86,7 +72,7 @@ func (ch *choice) rate(relevance float64, back, named bool) {
 	}
 	said := saidIn(ch.c)
 	if rank.In("act", ch.Name[0]) {
-		if ch.verb = 0.35; !has(said, ch.Name[0]) {
+		if ch.verb = 0.35; !rank.Has(said, ch.Name[0]) {
 			ch.verb = -0.35
 		}
 	}
@@ -105,19 +91,24 @@ func (ch *choice) rate(relevance float64, back, named bool) {
 	}
 }
 
+// inquiry lists beginnings (in Chinese, ends) of questions whose answer is yes or no, or an explanation of an action.
+var inquiry = regexp.MustCompile(`(?i)^\s*(?:(?:does|do|did|is|are|was|were|has|have|why|explain|should)\b|how (?:do|does|can|could|to|should|would|did) |what does |怎么|如何|为什么)|吗\s*[?？]?\s*$`)
+
 // unclear returns the part of the clause that the tool does not understand, or "".
 func (ch *choice) unclear(named bool) string {
-	ignored := ch.ignored()
+	asks := inquiry.MatchString(ch.c.Text)
 	switch {
-	case ignored != "":
-		return ignored
+	case ch.ignored != "":
+		return ch.ignored
 	case len(ch.filled.Left) > 0:
 		return strings.Join(ch.filled.Left, ", ")
+	case asks && !ch.Reads():
+		return ch.c.Text
 	case named:
 		return ""
-	case ch.verb < 0 && !ch.Reads(), yesNo.MatchString(ch.c.Text) && ch.verb < 0:
+	case ch.verb < 0 && (asks || !ch.Reads()):
 		return cmp.Or(ch.strange, ch.c.Text)
-	case len(ch.filled.Missing) > 0, ch.share < mostlyExplained, ch.GetEffect() == commonv1.Effect_EFFECT_DESTRUCTIVE, yesNo.MatchString(ch.c.Text):
+	case asks, len(ch.filled.Missing) > 0, ch.share < mostlyExplained, ch.GetEffect() == commonv1.Effect_EFFECT_DESTRUCTIVE:
 		return ch.strange
 	}
 	return ""
@@ -127,10 +118,9 @@ func (ch *choice) unclear(named bool) string {
 func saidIn(c *input.Clause) map[string]bool {
 	said := map[string]bool{}
 	for _, t := range c.Tokens {
-		if t.Value == nil {
-			said[t.Term] = true
-		} else if t.Value.Kind != input.Quoted {
-			for _, term := range rank.Terms(t.Value.Text + " " + t.Value.Unit) {
+		said[t.Term] = true
+		if t.Value != nil && t.Value.Kind != input.Quoted {
+			for _, term := range rank.Terms(c.Said(t)) {
 				said[term] = true
 			}
 		}
@@ -138,45 +128,45 @@ func saidIn(c *input.Clause) map[string]bool {
 	return said
 }
 
-// has reports whether a term, or one that means the same, is among others.
-func has(terms map[string]bool, term string) bool {
-	return terms[term] || slices.ContainsFunc(rank.Synonyms(term), func(s string) bool { return terms[s] })
-}
-
-// cover is how many of some terms are said. Words that many tools have in their names count less.
+// cover returns the share of some terms that are said. Words that many tools have in their names count less.
 func cover(said map[string]bool, terms []string) float64 {
 	got, all := 0.0, 0.0
 	for _, term := range terms {
 		weight := 1.0
-		if rank.In("vague", term) {
+		switch {
+		case rank.Stop(term):
+			continue
+		case rank.In("vague", term):
 			weight = 0.25
 		}
-		if rank.Stop(term) {
-			weight = 0
-		}
-		if all += weight; has(said, term) {
+		if all += weight; rank.Has(said, term) {
 			got += weight
 		}
 	}
 	return got / max(all, 0.5)
 }
 
-// explain returns the share of the clause's words that the tool's words or its input account for, and the first word that they do not.
+// explain finds the share of the clause's words that the tool's words or its input account for, and the words that they do not.
 func (ch *choice) explain() {
 	got, all := 0.0, 0.5
 	for i, t := range ch.c.Tokens {
 		switch {
 		case ch.filled.Used[i]:
 			got, all = got+0.5, all+0.5
-		case t.Value != nil || rank.Stop(t.Term) || rank.In("vague", t.Term) || rank.In("polite", t.Term) || !wordLike(t.Text):
-		case has(ch.Says, t.Term):
+			continue
+		case t.Value != nil:
+			continue
+		case ch.ignored == "" && ch.ignores(i):
+			ch.ignored = strings.TrimRight(ch.c.Text[t.Start:], " .?!。？！")
+		}
+		switch {
+		case rank.Stop(t.Term) || rank.In("vague", t.Term) || rank.In("polite", t.Term) || !wordLike(t.Text):
+		case rank.Has(ch.Says, t.Term):
 			got, all = got+1, all+1
 		default:
 			all++
 			ch.strange = cmp.Or(ch.strange, ch.c.Said(t))
-			if slices.ContainsFunc(ch.c.Tokens[max(0, i-2):i], func(t input.Token) bool {
-				return rank.In("listing", t.Text) || rank.In("seek", t.Term) && !rank.In("vague", t.Term)
-			}) {
+			if slices.ContainsFunc(ch.c.Tokens[max(0, i-2):i], func(t input.Token) bool { return rank.In("listing", t.Text) }) {
 				all += 5 // "mention X or Y": they are what matters
 			}
 		}
@@ -186,35 +176,15 @@ func (ch *choice) explain() {
 
 func wordLike(s string) bool { return strings.ContainsFunc(s, func(r rune) bool { return r >= 'a' }) }
 
-// explanation lists beginnings of questions that ask about an action instead of requesting it.
-var explanation = regexp.MustCompile(`(?i)^\s*(?:how (?:do|does|can|could|to|should|would|did) |why |what does \S+ (?:do|mean)|explain |should |is it |怎么|如何|为什么)`)
-
-// yesNo lists beginnings (in Chinese, ends) of yes-no questions. A tool that understands only a part of one cannot answer it.
-var yesNo = regexp.MustCompile(`(?i)^\s*(?:does|do|did|is|are|was|were|has|have)\b|吗\s*[?？]?\s*$`)
-
-// ignored returns the word of a clause that changes its meaning and that the tool has no use for: a limit or comparison that is not the tool's
-// and does not stand before a value, a denial, or a condition.
-func (ch *choice) ignored() string {
-	if question := explanation.FindString(ch.c.Text); question != "" && !ch.Reads() {
-		return question
-	}
-	for i, t := range ch.c.Tokens {
-		if t.Value == nil && !ch.filled.Used[i] && ch.ignores(i) {
-			return ch.c.Said(t)
-		}
-	}
-	return ""
-}
-
+// ignores reports whether a word changes the meaning of the clause and the tool has no use for it: a denial, a condition, or a limit, comparison
+// or further item that is not the tool's and does not stand before a value.
 func (ch *choice) ignores(i int) bool {
-	t, before, next := ch.c.Tokens[i], input.Token{}, ch.filled.Used[i+1:min(i+3, len(ch.filled.Used))]
-	if i > 0 {
-		before = ch.c.Tokens[i-1]
-	}
+	t, next := ch.c.Tokens[i], ch.filled.Used[i+1:min(i+3, len(ch.filled.Used))]
 	switch {
 	case rank.In("deny", t.Term), strings.HasSuffix(t.Text, "n't"), strings.HasSuffix(t.Text, "n’t"):
 		return true
-	case before.Text == "how", slices.Contains(ch.Name, t.Term), slices.Contains(ch.Purpose, t.Term), slices.Contains(rank.Terms(strings.Join(ch.filled.Input.Keys(), " ")), t.Term):
+	case i > 0 && ch.c.Tokens[i-1].Text == "how", slices.Contains(ch.Name, t.Term), slices.Contains(ch.Purpose, t.Term),
+		slices.Contains(rank.Terms(strings.Join(ch.filled.Input.Keys(), " ")), t.Term):
 		return false // how big; what the tool is for; the name of a property that is filled
 	case rank.In("compare", t.Term):
 		return len(next) == 0 || !next[0] || rank.Words("role", t.Term) == nil // not: the last 5 lines

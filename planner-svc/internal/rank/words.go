@@ -65,6 +65,11 @@ func Synonyms(term string) []string { return Words("syn", term) }
 // Means reports whether two terms mean the same.
 func Means(a, b string) bool { return a == b || slices.Contains(Synonyms(a), b) }
 
+// Has reports whether a term, or one that means the same, is among others.
+func Has(terms map[string]bool, term string) bool {
+	return terms[term] || slices.ContainsFunc(Synonyms(term), func(s string) bool { return terms[s] })
+}
+
 // Stop reports whether a term is a stop word.
 func Stop(term string) bool { return In("stop", term) }
 
