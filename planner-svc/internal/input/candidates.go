@@ -5,8 +5,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"pawl.dev/services/strictjson"
-
 	"pawl.dev/planner-svc/internal/rank"
 )
 
@@ -16,23 +14,11 @@ func (f *filling) add(v Value) {
 	}
 }
 
-// candidates adds what may be a value of this tool: members of JSON objects, members of enums, flags, globs, and runs of plain words. A tool without
-// a schema takes all pairs; no tool takes its own name.
+// candidates adds what may be a value of this tool: members of enums, flags, globs, and runs of plain words. No tool takes its own name.
 func (f *filling) candidates() {
-	for _, v := range slices.Clone(f.values) {
-		if doc, err := strictjson.ParseObject(v.Text); v.Kind == JSON && err == nil {
-			for _, k := range doc.Keys() {
-				raw, _ := doc.Get(k)
-				f.add(Value{Kind: Pair, From: v.From, To: v.To, Key: k, Text: raw})
-			}
-		}
-	}
 	for _, v := range f.values {
-		if open := v.Kind == Pair && len(f.Props) == 0 && !f.Closed(); open || isNameOf(v, f.Tool) {
+		if isNameOf(v, f.Tool) {
 			f.use(v)
-			if open {
-				f.out.Input.Set(v.Key, v.Text)
-			}
 		}
 	}
 	for i := range f.params {
@@ -64,25 +50,23 @@ func (f *filling) choices(param, k int) {
 	}
 }
 
-// choiceAt returns how many tokens from k name a member of an enum: by its words, with words between them that say nothing, or by its code.
+// choiceAt returns how many tokens from k name a member of an enum: by its words, with stop words between them, or by its code.
 func (f *filling) choiceAt(m member, k int) (n int) {
-	t := f.c.Tokens[k]
-	if same := strings.EqualFold(t.Text, m.text) || rank.Key("code", t.Text) == m.text; same || t.Value != nil {
-		isSwitch := k > 0 && rank.In("switch", f.c.Tokens[k-1].Term)
-		if same && (t.Value == nil || t.Value.Kind != Quoted) && (isSwitch || !rank.In("glue", m.text)) { // "on" is a preposition, as a rule
-			return 1
-		}
+	t, parts := f.c.Tokens[k], m.parts
+	same := strings.EqualFold(t.Text, m.text) || rank.Key("code", t.Text) == m.text
+	switch {
+	case t.Value != nil && (!same || t.Value.Kind == Quoted):
 		return 0
+	case same && !rank.In("glue", m.text): // "on" is a preposition
+		return 1
 	}
-	terms := m.parts
 	for _, t := range f.c.Tokens[k:] {
-		switch {
-		case len(terms) > 0 && t.Term == terms[0]:
-			terms = terms[1:]
-		case n == 0 || !rank.Stop(t.Term):
+		if len(parts) > 0 && t.Term == parts[0] {
+			parts = parts[1:]
+		} else if n == 0 || !rank.Stop(t.Term) {
 			return 0
 		}
-		if n++; len(terms) == 0 {
+		if n++; len(parts) == 0 {
 			return n
 		}
 	}

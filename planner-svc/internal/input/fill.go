@@ -4,9 +4,7 @@
 package input
 
 import (
-	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
 
 	"pawl.dev/services/strictjson"
@@ -166,12 +164,10 @@ func (f *filling) implied(d *param, v *Value) []string {
 		return []string{"search", "text", "content"}
 	case d.form != Path:
 		return nil
-	case strings.Contains(v.Text, ".") || v.Kind == Code:
-		return []string{"path", "file"}
-	case strings.HasSuffix(v.Text, "/") || v.From > 0 && rank.In("inside", f.c.Tokens[v.From-1].Term):
+	case !strings.Contains(v.Text, ".") && v.From > 0 && rank.In("inside", f.c.Tokens[v.From-1].Term):
 		return []string{"path", "directori", "folder"}
 	}
-	return []string{"path"}
+	return []string{"path", "file"}
 }
 
 // use marks the tokens of a value.
@@ -192,20 +188,16 @@ func (f *filling) raw(d *param, v *Value) (string, bool) {
 	switch {
 	case v.Kind == Pair, v.Kind == JSON && d.Takes(strictjson.Kind(text)):
 		return Coerce(d.Property, text)
-	case v.Kind == Choice:
-		return Coerce(d.item, strictjson.Quote(text))
-	case d.form == Number:
-		n, ok := d.valueOf(v)
-		if n == v.Number && json.Valid([]byte(v.exact)) {
-			return v.exact, ok
-		}
-		return strconv.FormatFloat(n, 'f', -1, 64), ok
+	case d.form == Number && v.Kind == Number:
+		text, _ = d.number(v)
+		return Coerce(d.item, text)
 	case (d.form == Date || d.form == Time) && d.form == v.Kind:
 		text, ok = v.iso()
 	case hasTerm(d.said, "code", "iso") && rank.Key("code", text) != "":
 		text = rank.Key("code", text)
 	}
-	return strictjson.Quote(text), ok
+	raw, fits := Coerce(d.item, strictjson.Quote(text))
+	return raw, ok && fits
 }
 
 // isOwn reports whether a name or code consists of the tool's own words.

@@ -45,7 +45,7 @@ func TestMerge(t *testing.T) {
 		{search, `{}`, `"just this"`, "", "", `{"query":"just this"}`},
 		{write, `{"path":"x","content":"c"}`, ``, "use docs/a.md instead", `"x" not found: path is invalid`, `{"path":"docs/a.md","content":"c"}`},
 		{sum, `{"a":1}`, `{"b":"9007199254740993"}`, "", "", `{"a":1,"b":9007199254740993}`},
-		{open, `{"a":1}`, `{"b":2}`, "c=3", "", `{"a":1,"c":"3","b":2}`},
+		{open, `{"a":1}`, `{"b":2}`, "", "", `{"a":1,"b":2}`},
 		{search, `{"query":"a"}`, ``, "", "", `{"query":"a"}`},
 		{search, `{"query":"a"}`, `{"max_results":"many"}`, "", "", `{"query":"a","max_results":"many"}`},
 	} {

@@ -1,6 +1,7 @@
 package input
 
 import (
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -28,8 +29,8 @@ type param struct {
 	item       *catalog.Property // the property itself, or of an array its items
 	name, said []string          // terms of its name, at least one, and of its description
 	form       Kind              // of the texts that it takes; Phrase if any, Number if it takes numbers alone
-	unit       unit              // of its numbers; none if it names none
-	percent    float64           // the number for 1 %: 0.01 or 1; 0 if it takes no percentages
+	unit       string            // the dimension of its numbers; "" if it names no unit
+	factor     float64           // of its unit
 	members    []member          // of its enum; for a flag, the words that turn it on
 	query      bool              // it is a text to search for
 	folder     bool              // it may be a folder's path
@@ -84,8 +85,6 @@ func itemOf(p *catalog.Property) *catalog.Property {
 
 var (
 	withSlash = regexp.MustCompile(`(?:\be\.g\.|such as|\bas\b),? ['"]?[A-Za-z_]+/[A-Za-z_]+`)
-	fraction  = regexp.MustCompile(`(?i)fraction|decimal|between 0 and 1|0\.0`)
-	percent   = regexp.MustCompile(`(?i)percent|%`)
 	inUnit    = regexp.MustCompile(`(?i)\b(?:in|of|as)(?: a| the| degrees)? ([a-z/%°]+)|\(([a-z/%°]+)\)`) // "in meters", "(kg)"
 )
 
@@ -107,11 +106,6 @@ func (p *Params) paramOf(prop *catalog.Property) param {
 	if !d.item.Takes("string") && (d.item.Takes("number") || d.item.Takes("integer")) {
 		d.form = Number
 	}
-	if fraction.MatchString(d.Description) {
-		d.percent = 0.01
-	} else if percent.MatchString(d.Name + d.Description) {
-		d.percent = 1
-	}
 	for _, m := range inUnit.FindAllStringSubmatch(d.Description, -1) {
 		d.names(m[1] + m[2])
 	}
@@ -126,8 +120,8 @@ func (p *Params) paramOf(prop *catalog.Property) param {
 
 // names takes the unit that a word names, if it names one. Of letters, only those in a name such as depth_m are units.
 func (d *param) names(word string) {
-	if u := unitOf(word); u.dimension != "" && (len(word) > 1 || strings.Contains(d.Name, "_")) {
-		d.unit = u
+	if unit, factor := unitOf(word); unit != "" && (len(word) > 1 || strings.Contains(d.Name, "_")) {
+		d.unit, d.factor = unit, factor
 	}
 }
 
@@ -157,7 +151,14 @@ func (p *Params) takes(d *param, v *Value) (score float64, ok bool) {
 	case v.Kind == JSON && d.Takes(strictjson.Kind(v.Text)):
 		return 3, true
 	case d.form == Number:
-		return d.takesNumber(v)
+		_, ok = d.number(v)
+		switch {
+		case v.Unit == "":
+			score = 0.3
+		case d.unit != "":
+			score = 3
+		}
+		return score, ok
 	case !d.item.Takes("string"), v.Unit != "", v.Kind >= Code && d.needSlash && !strings.Contains(v.Text, "/"), d.form == Path && strings.ContainsAny(v.Text, "*?"):
 		return 0, false
 	case v.Kind == Unit:
@@ -169,52 +170,30 @@ func (p *Params) takes(d *param, v *Value) (score float64, ok bool) {
 	return score, ok
 }
 
-func (d *param) takesNumber(v *Value) (score float64, ok bool) {
-	if _, ok = d.valueOf(v); v.Unit == "" {
-		return 0.3, ok
-	} else if d.unit.dimension == "" && d.percent == 0 {
-		return 0, ok
+// number writes a value as a number in the parameter's unit; false if it is none, or the units do not fit.
+func (d *param) number(v *Value) (text string, ok bool) {
+	unit, factor := unitOf(v.Unit)
+	switch {
+	case v.Kind != Number, unit != "" && unit != d.unit && (d.unit != "" || unit == "fraction"):
+		return "", false
+	case unit == "" || unit == d.unit && factor == d.factor || d.unit == "":
+		return v.Text, true
 	}
-	return 3, ok
+	return decimal(parse(v.Text) * factor / d.factor), true
 }
 
-// valueOf returns the number that a parameter takes for a value; false if it is none, or the units do not fit.
-func (d *param) valueOf(v *Value) (n float64, ok bool) {
-	n, ok = v.Number, v.Kind == Number
-	switch u := unitOf(v.Unit); {
-	case u.dimension == "percent":
-		n, ok = rounded(n*d.percent), ok && d.percent > 0
-	case u.dimension != "" && d.unit.dimension != "" && u != d.unit:
-		n, ok = rounded((n-u.offset)*u.factor/d.unit.factor+d.unit.offset), ok && u.dimension == d.unit.dimension
-	}
-	return n, ok && (d.item.Takes("number") || n == float64(int64(n)))
+// unitOf returns the dimension of a unit, and how many of the dimension's first unit it is; "" if the word names no unit.
+func unitOf(name string) (dimension string, factor float64) {
+	dimension, text, _ := strings.Cut(rank.Key("unit", name), ":")
+	return dimension, parse(text)
 }
 
-// unit is a unit of measurement; n of it are (n - offset) * factor of the dimension's first unit.
-type unit struct {
-	dimension      string // "": no unit
-	factor, offset float64
-}
+// decimal writes a computed number without the digits that are errors of floating point.
+func decimal(n float64) string { return strconv.FormatFloat(math.Round(n*1e9)/1e9, 'f', -1, 64) }
 
-func unitOf(name string) unit {
-	f := append(strings.Split(rank.Key("unit", name), ":"), "", "")
-	return unit{f[0], number(f[1]), number(f[2])}
-}
-
-// rounded keeps seven digits of a computed number.
-func rounded(n float64) float64 {
-	if n == float64(int64(n)) {
-		return n
-	}
-	return number(strconv.FormatFloat(n, 'g', 7, 64))
-}
-
-// number reads a number of the lexicon, or one that was found to be one; 0 for anything else.
-func number(text string) float64 {
-	n, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		return 0
-	}
+// parse reads a number; 0 for any other text.
+func parse(text string) float64 {
+	n, _ := strconv.ParseFloat(text, 64)
 	return n
 }
 

@@ -2,6 +2,7 @@ package input
 
 import (
 	"cmp"
+	"encoding/json"
 	"regexp"
 	"strings"
 	"time"
@@ -39,10 +40,8 @@ const (
 type Value struct {
 	Kind     Kind
 	From, To int    // tokens
-	Text     string // without quotation marks; of a Pair, JSON
+	Text     string // without quotation marks; of a Pair and a Number, JSON
 	Key      string // of a Pair; the property of a Choice
-	Number   float64
-	exact    string // the number as JSON has it, "" if it is computed
 	Unit     string // of a Number, "" if it has none
 	list     int    // values of one list have the same number; 0: in none
 }
@@ -89,7 +88,7 @@ var patterns = []struct {
 }
 
 var (
-	afterNumber = regexp.MustCompile(`^ ?(%|°[CF]?|\p{Han}{1,2}|[A-Za-zµ]+(?:/[a-z]+)?)`)
+	afterNumber = regexp.MustCompile(`^ ?(?:%|°[CF]?|\p{Han}{1,2}|[A-Za-zµ]+(?:/[a-z]+)?)`)
 	word        = regexp.MustCompile(`^(?:` + letter + `|[\p{N}_])(?:` + letter + `|[\p{N}_]|['’.](?:` + letter + `|\p{N})|-[\p{Lu}\p{N}])*`)
 	code        = regexp.MustCompile(`\p{Ll}\p{Lu}|[\p{N}_]|\..|^\P{Ll}{2,}$`) // in a word that is no plain one: USD, BA117, NewServer, deadline_exceeded
 	hanPath     = regexp.MustCompile(`^\p{Han}[\p{L}\p{N}_-]*[/.][\p{L}\p{N}_./-]*`)
@@ -140,6 +139,11 @@ func (c *Clause) add(v *Value, start, end int) {
 		if last := c.Values[n-1]; last.Kind == v.Kind && listed.MatchString(c.Text[c.Tokens[last.From].End:start]) {
 			last.list = cmp.Or(last.list, v.From)
 			v.list = last.list
+		}
+	}
+	for k, raw := range strictjson.Members(v.Text) {
+		if v.Kind == JSON {
+			c.Values = append(c.Values, &Value{Kind: Pair, From: v.From, To: v.To, Key: k, Text: raw})
 		}
 	}
 	if v.Unit != "" {
@@ -206,25 +210,21 @@ func (c *Clause) number(v Value, end int) (Value, int) {
 	if text != v.Text {
 		v.Unit = string([]rune(v.Text)[0])
 	}
-	v.exact = strings.TrimPrefix(strings.ReplaceAll(text, ",", ""), "+")
-	v.Number = number(v.exact)
+	v.Text = strings.TrimPrefix(strings.ReplaceAll(text, ",", ""), "+")
 	for range 2 {
-		found := afterNumber.FindStringSubmatch(c.Text[end:min(len(c.Text), end+mostValue)])
-		if found == nil {
-			break
-		}
-		name := found[1]
-		if first, size := utf8.DecodeRuneInString(name); unicode.Is(unicode.Han, first) && rank.Key("unit", name) == "" {
-			name = name[:size] // 3天后
-		}
+		found := afterNumber.FindString(c.Text[end:min(len(c.Text), end+mostValue)])
+		name := strings.TrimSpace(found)
 		if times := rank.Key("magnitude", name); times != "" {
-			v.Number, v.exact = v.Number*number(times), ""
-		} else if rank.Key("unit", name) != "" && v.Unit == "" && name != "a" && name != "in" { // 3 A, but "5 a day", "7 in the evening"
+			v.Text = decimal(parse(v.Text) * parse(times))
+		} else if rank.Key("unit", name) != "" && v.Unit == "" && name != "a" { // 3 A, but 5 a day
 			v.Unit = name
 		} else {
 			break
 		}
-		end += strings.Index(c.Text[end:], name) + len(name)
+		end += len(found)
+	}
+	if !json.Valid([]byte(v.Text)) { // 007
+		v.Text = decimal(parse(v.Text))
 	}
 	return v, end
 }
