@@ -14,18 +14,15 @@ import (
 	"pawl.dev/planner-svc/internal/rank"
 )
 
-// write emits the answer paragraph by paragraph, with an empty line between them, unless emit is nil, and returns the whole. Bullets stay together.
+// write emits the answer paragraph by paragraph, with an empty line between them, unless emit is nil, and returns the whole.
 func (w *work) write(cutShort string, emit func(string) error) (whole string, reached plannerv1.GoalResult, err error) {
 	paragraphs, fulfilled := w.answer(cutShort)
 	if reached = plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED; fulfilled {
 		reached = plannerv1.GoalResult_GOAL_RESULT_FULFILLED
 	}
-	for _, text := range paragraphs {
-		switch {
-		case whole == "":
-		case strings.HasPrefix(text, "- "):
-			text = "\n" + text
-		default:
+	paragraphs = append(paragraphs, w.l.Pick("(Written by the offline planner, without a language model.)", "（由离线规划器生成，未使用语言模型。）"))
+	for i, text := range paragraphs {
+		if i > 0 {
 			text = "\n\n" + text
 		}
 		whole += text
@@ -44,7 +41,7 @@ func (w *work) answer(cutShort string) (paragraphs []string, fulfilled bool) {
 		paragraphs = append(paragraphs, w.l.Say("The task ended early: %s", "任务提前结束：%s", cutShort))
 	}
 	if len(w.notUnderstood) > 0 {
-		return append(append(paragraphs, w.refusal()...), w.signature()), false
+		return append(paragraphs, w.refusal()...), false
 	}
 	for _, d := range w.demands {
 		for _, done := range d.done {
@@ -60,27 +57,25 @@ func (w *work) answer(cutShort string) (paragraphs []string, fulfilled bool) {
 		text, _ := w.tell(call{res: r})
 		paragraphs = append(paragraphs, append([]string{r.GetToolId() + ": " + text[0]}, text[1:]...)...)
 	}
-	return append(paragraphs, w.signature()), fulfilled
+	return paragraphs, fulfilled
 }
 
 // tell writes the result of a call, and reports whether it answers the demand.
 func (w *work) tell(d call) ([]string, bool) {
-	shown, what := render(w.l, d.res, d.text), countOf(d.text)
-	n, ok := count(d.res, what)
-	switch {
+	what, noun := countOf(d.text)
+	shown := render(w.l, d.res, d.text)
+	switch n, ok := count(d.res, noun); {
 	case !d.res.OK():
 		return []string{w.failure(d.res.HistoryEntry)}, false
 	case what == "":
 		return shown, true
-	case !ok || !rank.Has(input.ParamsOf(d.tool).Says, nounOf(what)):
+	case !ok || !rank.Has(input.ParamsOf(d.tool).Says, noun):
 		return append([]string{w.l.Say("How many %s there are is not in the result of %s:", "结果（%[2]s）中没有“%[1]s”的数量：", what, d.tool.GetId())}, shown...), false
-	case n == 1 && w.l == lang.EN:
-		what = strings.TrimSuffix(what, "s")
+	case n == 1:
+		return append([]string{w.l.Say("There is 1 %s.", "共有 1 个 %s。", strings.TrimSuffix(what, "s"))}, shown...), true
+	default:
+		return append([]string{w.l.Say("There are %d %s.", "共有 %d 个 %s。", n, what)}, shown...), true
 	}
-	if n > mostInline {
-		shown = nil
-	}
-	return append([]string{w.l.Say("There %s %d %s.", "共有 %[2]d 个 %[3]s。", lang.Plural(n, "is", "are"), n, what)}, shown...), true
 }
 
 func (w *work) failure(e *plannerv1.HistoryEntry) string {
@@ -99,11 +94,14 @@ func (w *work) failure(e *plannerv1.HistoryEntry) string {
 // counting finds the counted thing in a question: "Go files" in "how many Go files are there".
 var counting = regexp.MustCompile(`(?i)\bhow many (.+?)(?: (?:are|is|do|does|did|were|was|have|has|can|mention|contain|in|under)\b|[?.]|$)|\bcount (?:all )?(?:the )?(.+?)(?: (?:in|of|under)\b|[?.]|$)|(?:有多少|几)个?\s*(.+?)\s*(?:提到|包含|含有|[？?。]|$)|统计\s*(?:.*下的)?\s*(.+?)\s*(?:的?数量|个数)`)
 
-func countOf(text string) string {
+// countOf returns what a text counts, as it is written, and the term of its noun: "file" of "Go files".
+func countOf(text string) (what, noun string) {
 	if m := counting.FindStringSubmatch(text); m != nil {
-		return strings.TrimSpace(m[1] + m[2] + m[3] + m[4])
+		what = strings.TrimSpace(m[1] + m[2] + m[3] + m[4])
+		terms := rank.Terms(what)
+		noun = append([]string{""}, terms...)[len(terms)]
 	}
-	return ""
+	return what, noun
 }
 
 // refusal writes which parts were not understood, and how to help.
@@ -125,12 +123,8 @@ func (w *work) refusal() []string {
 		line, _, _ := strings.Cut(strings.TrimSpace(t.GetDescription()), "\n")
 		tools = append(tools, t.GetId()+": "+lang.Clip(cmp.Or(t.GetTitle(), line), 100))
 	}
-	return append([]string{head,
+	return []string{head,
 		w.l.Pick("A language model understands more: `pawl run --model openai:MODEL`, `anthropic:MODEL` or `ollama:MODEL` (field `model`). Or say it in the words of a tool, or write the steps as a playbook (`--playbook`).",
 			"语言模型能理解更多：`pawl run --model openai:MODEL`、`anthropic:MODEL` 或 `ollama:MODEL`（字段 `model`）。也可以用工具的用词重述，或把步骤写成 playbook（`--playbook`）。"),
-		w.l.Pick("The tools are:", "可用的工具：")}, bullets(w.l, tools)...)
-}
-
-func (w *work) signature() string {
-	return w.l.Pick("(Written by the offline planner, without a language model.)", "（由离线规划器生成，未使用语言模型。）")
+		w.l.Pick("The tools are:", "可用的工具：") + "\n\n" + bullets(w.l, tools)}
 }

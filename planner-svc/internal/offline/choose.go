@@ -67,7 +67,7 @@ func (ch *choice) rate(relevance float64, back, named bool) {
 			f.Implied = append(f.Implied, "file", "path")
 		}
 	}
-	if countOf(ch.c.Text) != "" {
+	if counting.MatchString(ch.c.Text) {
 		f.Implied = append(f.Implied, "list", "search") // what is counted
 	}
 	said := saidIn(ch.c)

@@ -166,7 +166,7 @@ func TestCount(t *testing.T) {
 		`{"entries":[{"name":"a","type":"directory"}]}`:                                         0,
 		`{"files":["a","b"]}`: 2,
 	} {
-		if got, ok := count(result.Of(succeeded("t/list", "{}", `{"structured":`+out+`}`)), "files"); !ok || got != want {
+		if got, ok := count(result.Of(succeeded("t/list", "{}", `{"structured":`+out+`}`)), "file"); !ok || got != want {
 			t.Errorf("%s: %+v %v, want %d", out, got, ok, want)
 		}
 	}

@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,37 +22,31 @@ const (
 
 // render shows a result: the members of a structured one, else the text; then other media. If the goal names some of several lists, as
 // "which files" does, the others are left out.
-func render(l lang.Lang, r *result.Result, goal string) (out []string) {
-	var facts, named []string
-	terms := rank.Terms(goal)
+func render(l lang.Lang, r *result.Result, goal string) []string {
+	var facts, lists, named, out []string
+	goalTerms := rank.Terms(goal)
 	for key, raw := range strictjson.Members(r.Structured) {
-		if strictjson.Kind(raw) == "array" && slices.ContainsFunc(rank.Terms(key), func(t string) bool { return slices.Contains(terms, t) }) {
-			named = append(named, key)
-		}
-	}
-	for key, raw := range strictjson.Members(r.Structured) {
-		switch text := strictjson.Content(raw); strictjson.Kind(raw) {
-		case "array":
-			if items := itemsOf(raw); len(items) > 0 && (len(named) == 0 || slices.Contains(named, key)) {
-				out = append(out, list(l, key, items)...)
+		switch text := strictjson.Content(raw); {
+		case strictjson.Kind(raw) == "object", raw == "null", raw == "[]":
+		case strictjson.Kind(raw) == "array":
+			lists = append(lists, list(l, key, raw))
+			if slices.ContainsFunc(rank.Terms(key), func(t string) bool { return slices.Contains(goalTerms, t) }) {
+				named = append(named, lists[len(lists)-1])
 			}
-		case "object", "null":
+		case strings.Contains(text, "\n"), len(text) > 200:
+			out = append(out, clip(l, text))
 		default:
-			if strings.Contains(text, "\n") || len(text) > 200 {
-				out = append(out, clip(l, text))
-			} else {
-				facts = append(facts, key+": "+text)
-			}
+			facts = append(facts, key+": "+text)
 		}
 	}
-	switch {
-	case len(facts) > 0:
+	if len(named) > 0 {
+		lists = named
+	}
+	if out = append(out, lists...); len(facts) > 0 {
 		out = append([]string{strings.Join(facts, ", ")}, out...)
-	case len(out) > 0:
-	case strings.TrimSpace(r.Message) == "":
-		out = []string{l.Pick("Done.", "完成。")}
-	default:
-		out = []string{clip(l, r.Message)}
+	}
+	if len(out) == 0 {
+		out = []string{cmp.Or(clip(l, r.Message), l.Pick("Done.", "完成。"))}
 	}
 	for _, m := range r.Media {
 		out = append(out, strings.TrimSpace("["+m.Type+"] "+m.Name+" "+m.MIME+" "+m.URI))
@@ -59,110 +54,83 @@ func render(l lang.Lang, r *result.Result, goal string) (out []string) {
 	return out
 }
 
-// itemsOf writes the items of an array, objects as their first text with the others and the numbers in parentheses: "a.go (1)".
-func itemsOf(array string) (out []string) {
+// list writes the items of an array behind a heading, few short ones in one line. Objects are their texts and numbers: "a.go (1)".
+func list(l lang.Lang, head, array string) string {
+	var items []string
 	for raw := range strictjson.Items(array) {
-		line, rest := "", []string(nil)
+		var texts, numbers []string
 		for _, v := range strictjson.Members(raw) {
-			text := lang.Clip(strings.TrimSpace(strictjson.Content(v)), 160)
-			switch kind := strictjson.Kind(v); {
-			case kind == "string" && line == "":
-				line = text
-			case (kind == "string" || kind == "number") && text != line && !slices.Contains(rest, text):
-				rest = append(rest, text)
+			switch text := lang.Clip(strings.TrimSpace(strictjson.Content(v)), 160); {
+			case strictjson.Kind(v) == "string" && !slices.Contains(texts, text):
+				texts = append(texts, text)
+			case strictjson.Kind(v) == "number":
+				numbers = append(numbers, text)
 			}
 		}
-		if line == "" && len(rest) == 0 {
-			line = strictjson.Content(raw)
+		if texts = append(texts, numbers...); len(texts) == 0 {
+			texts = []string{strictjson.Content(raw)}
 		}
-		if len(rest) > 0 {
-			line += " (" + strings.Join(rest, ", ") + ")"
+		if len(texts) > 1 {
+			texts[0] += " (" + strings.Join(texts[1:], ", ") + ")"
 		}
-		out = append(out, line)
+		items = append(items, texts[0])
 	}
-	return out
-}
-
-// list writes items behind a heading: few short ones in one line.
-func list(l lang.Lang, head string, items []string) []string {
 	if len(items) <= mostInline && len(strings.Join(items, "")) < 200 {
-		return []string{head + l.Pick(": ", "：") + l.List(items) + l.Pick(".", "。")}
+		return head + l.Pick(": ", "：") + l.List(items) + l.Pick(".", "。")
 	}
-	return append([]string{head + l.Pick(":", "：")}, bullets(l, items)...)
+	return head + l.Pick(":", "：") + "\n\n" + bullets(l, items)
 }
 
-func bullets(l lang.Lang, items []string) (out []string) {
-	for i, item := range items {
-		if i == mostItems {
-			return append(out, l.Say("- … and %d more", "- ……另有 %d 个", len(items)-i))
-		}
-		out = append(out, "- "+item)
+func bullets(l lang.Lang, items []string) string {
+	if more := len(items) - mostItems; more > 0 {
+		items = append(slices.Clone(items[:mostItems]), l.Say("… and %d more", "……另有 %d 个", more))
 	}
-	return out
+	return "- " + strings.Join(items, "\n- ")
 }
 
 // clip shows a text as it is if it is short, else fenced and cut.
 func clip(l lang.Lang, text string) string {
-	runes := []rune(strings.TrimRight(text, "\r\n "))
-	if len(runes) <= 200 && !strings.Contains(string(runes), "\n") {
-		return string(runes)
+	text = strings.TrimRight(text, "\r\n ")
+	runes := []rune(text)
+	if len(runes) <= 200 && !strings.Contains(text, "\n") {
+		return text
 	}
 	note := ""
 	if len(runes) > mostContent {
 		note = "\n\n" + l.Say("(The first %d of %d characters are shown.)", "（仅显示前 %d 个字符，共 %d 个。）", mostContent, len(runes))
-		runes = runes[:mostContent]
+		text = string(runes[:mostContent])
 	}
 	fence := "```"
-	for strings.Contains(string(runes), fence) {
+	for strings.Contains(text, fence) {
 		fence += "`"
 	}
-	return fence + "\n" + string(runes) + "\n" + fence + note
+	return fence + "\n" + text + "\n" + fence + note
 }
 
-// count finds how many things of a kind a result has: by a member that is named like them, else `count`, else by the items of its only list,
-// of which those of another type are left out.
-func count(r *result.Result, what string) (n int, ok bool) {
-	noun := nounOf(what)
-	var lists []string
-	cut := false
+// count finds how many things a result has: by a member that is named like them, else `count`, else by the items of its only list, without those of
+// another type: folders are no files.
+func count(r *result.Result, noun string) (n int, ok bool) {
+	items, lists := 0, 0
 	for key, raw := range strictjson.Members(r.Structured) {
 		terms := slices.DeleteFunc(rank.Terms(key), func(t string) bool { return t == "total" || rank.Means(t, "count") }) // total_lines, not files_searched
 		number, err := strconv.Atoi(raw)
 		switch {
-		case strictjson.Kind(raw) == "array":
-			lists = append(lists, raw)
 		case err == nil && (len(terms) == 1 && rank.Means(terms[0], noun) || len(terms) == 0 && !ok):
 			n, ok = number, true
-		case key == "truncated":
-			cut = raw == "true"
+		case key == "truncated" && raw == "true":
+			lists += 2 // not all of the items are here
+		}
+		for item := range strictjson.Items(raw) {
+			if kind, typed := strictjson.Member(item, "type"); !typed || rank.Means(rank.Stem(strictjson.Content(kind)), noun) {
+				items++
+			}
+		}
+		if strictjson.Kind(raw) == "array" {
+			lists++
 		}
 	}
-	if len(lists) != 1 || cut {
-		return n, ok
+	if lists == 1 && (!ok || items < n) {
+		return items, true
 	}
-	all, ofType := itemsOfType(lists[0], noun)
-	if !ok || ofType < all {
-		n = ofType
-	}
-	return n, true
-}
-
-// itemsOfType counts the items of a list, and those whose type is not another: folders are no files.
-func itemsOfType(list, noun string) (all, ofType int) {
-	for item := range strictjson.Items(list) {
-		all++
-		if kind, typed := strictjson.Member(item, "type"); !typed || rank.Means(rank.Stem(strictjson.Content(kind)), noun) {
-			ofType++
-		}
-	}
-	if ofType == 0 && !rank.Means("file", noun) && !rank.Means("folder", noun) {
-		return all, all // the type is another matter
-	}
-	return all, ofType
-}
-
-// nounOf returns the term of the counted noun: "file" of "Go files".
-func nounOf(what string) string {
-	terms := rank.Terms(what)
-	return append([]string{""}, terms...)[len(terms)]
+	return n, ok
 }
