@@ -2,6 +2,7 @@ package input
 
 import (
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -35,10 +36,11 @@ func Offending(t *catalog.Tool, in *strictjson.Object, failure string) []string 
 			required = append(required, p.Name)
 		}
 	}
-	for _, names := range [][]string{named, required} {
-		if len(names) > 0 {
-			return names
-		}
+	switch {
+	case len(named) > 0:
+		return named
+	case len(required) > 0:
+		return required
 	}
 	return all
 }
@@ -54,69 +56,44 @@ func problems(t *catalog.Tool, in *strictjson.Object) []schema.Problem {
 
 // Form returns the JSON Schema of an object with the named properties of a tool, each nullable, with titles and descriptions kept, none required.
 func Form(t *catalog.Tool, names []string) string {
-	out, props, plain := &strictjson.Object{}, &strictjson.Object{}, &strictjson.Object{}
+	props := &strictjson.Object{}
 	for _, name := range names {
 		if p := t.Prop(name); p != nil {
-			props.Set(name, nullable(p.Schema))
-			plain.Set(name, members(p.Schema, "title", "description").String())
+			props.Set(name, nullable(p))
 		}
 	}
-	out.Set("type", `"object"`)
-	out.Set("properties", props.String())
-	out.Set("required", "[]")
-	defs := members(t.GetInputSchemaJson(), "$defs", "definitions")
-	for _, k := range defs.Keys() {
-		if v, _ := defs.Get(k); strings.Contains(props.String(), "#/"+k+"/") {
-			out.Set(k, v)
-		}
-	}
-	if _, err := schema.Compile(out.String()); err != nil {
-		out.Set("properties", plain.String()) // they refer to places that are not in the form
-	}
-	return out.String()
+	return `{"type":"object","properties":` + props.String() + `,"required":[]}`
 }
 
-// members returns some members of a JSON object.
-func members(raw string, keys ...string) *strictjson.Object {
-	out := &strictjson.Object{}
-	for _, k := range keys {
-		if v, ok := strictjson.Member(raw, k); ok {
-			out.Set(k, v)
-		}
-	}
-	return out
-}
+// composed matches schemas that refer to others, combine them or take one value only: another type does not make them nullable.
+var composed = regexp.MustCompile(`"(?:\$[a-zA-Z]+|anyOf|oneOf|allOf|not|const|if)":`)
 
-// nullable makes a schema accept null too. What people read stays at the top.
-func nullable(raw string) string {
-	doc, err := strictjson.ParseObject(raw)
-	if err != nil || len(doc.Keys()) == 0 { // true, {}: null is accepted already
-		return "{}"
-	}
-	types, typed := doc.Get("type")
-	if !typed || slices.ContainsFunc([]string{"$ref", "anyOf", "oneOf", "allOf", "not", "const", "if"}, doc.Has) {
-		out := members(raw, "title", "description", "default")
-		for _, k := range out.Keys() {
-			doc.Delete(k)
+// nullable returns the schema of a property that accepts null too. Of a composed one, only what people read, the types and the enum are kept: the tool's
+// own schema checks the input that is made with them.
+func nullable(p *catalog.Property) string {
+	doc, err := strictjson.ParseObject(strictjson.Compact(p.Schema))
+	if err != nil || composed.MatchString(doc.String()) {
+		doc = &strictjson.Object{}
+		for _, k := range []string{"title", "description", "default"} {
+			if v, ok := strictjson.Member(p.Schema, k); ok {
+				doc.Set(k, v)
+			}
 		}
-		out.Set("anyOf", strictjson.Array([]string{doc.String(), `{"type":"null"}`}))
-		return out.String()
 	}
-	if strictjson.Kind(types) == "string" {
-		types = strictjson.Array([]string{types})
+	if p.Type != "" {
+		doc.Set("type", withNull(`["`+strings.ReplaceAll(p.Type, "|", `","`)+`"]`, `"null"`))
 	}
-	doc.Set("type", with(types, `"null"`))
-	if enum, ok := doc.Get("enum"); ok {
-		doc.Set("enum", with(enum, "null"))
+	if p.Enum != "" {
+		doc.Set("enum", withNull(p.Enum, "null"))
 	}
 	return doc.String()
 }
 
-// with adds an item to a JSON array unless it is there.
-func with(array, item string) string {
+// withNull adds null, or its name, to a JSON array unless it is there.
+func withNull(array, null string) string {
 	items := slices.Collect(strictjson.Items(array))
-	if !slices.Contains(items, item) {
-		items = append(items, item)
+	if !slices.Contains(items, null) {
+		items = append(items, null)
 	}
 	return strictjson.Array(items)
 }

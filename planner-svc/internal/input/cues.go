@@ -14,7 +14,7 @@ type around struct {
 	left, right Token    // the nearest tokens; on the left, articles are left out
 }
 
-// aroundOf reads the words beside a value. Another value or a punctuation mark ends it.
+// aroundOf reads the words beside a value. Another value ends them.
 func (f *filling) aroundOf(v *Value) (a around) {
 	tokens := f.c.Tokens
 	if v.To < len(tokens) {
@@ -25,33 +25,23 @@ func (f *filling) aroundOf(v *Value) (a around) {
 		if a.left.Text == "" && !rank.In("article", t.Text) {
 			a.left = t
 		}
-		if t.Value != nil || strings.Contains(",.;?，。？", t.Text) {
+		if t.Value != nil {
+			if len(a.before) == 1 && i+2 < v.From && t.Value.Kind == Number {
+				a.before = nil // "3 successes in 10 trials": the word is the number's before it
+			}
 			break
 		}
 		if len(a.before) == 0 && a.role == "" && rank.Words("role", t.Term) != nil {
 			a.role = t.Term
 		}
-		if rank.In("glue", t.Term) {
-			continue
+		if !rank.In("glue", t.Term) {
+			a.before = append(a.before, t.Term)
 		}
-		if len(a.before) == 0 && i < v.From-1 && f.afterNumber(i) {
-			break // "3 successes in 10 trials": the word is the number's before it
-		}
-		a.before = append(a.before, t.Term)
 	}
 	return a
 }
 
-func (f *filling) afterNumber(i int) bool {
-	return i > 0 && f.c.Tokens[i-1].Value != nil && f.c.Tokens[i-1].Value.Kind == Number
-}
-
-// repeats reports whether plain words only repeat words of the tool.
-func (f *filling) repeats(v *Value) bool {
-	return v.Kind == Phrase && !slices.ContainsFunc(rank.Terms(v.Text), func(t string) bool { return !f.Says[t] && !rank.Stop(t) })
-}
-
-// cues scores the words around a value that speak of a parameter.
+// cues scores the words around a value that speak of a parameter. Plain words are a value only if a cue marks them as one.
 func (f *filling) cues(d *param, v *Value, a around) float64 {
 	if d.form == Path && v.Kind >= Code {
 		return f.placeScore(d, v, a)
@@ -63,18 +53,11 @@ func (f *filling) cues(d *param, v *Value, a around) float64 {
 	if (a.role != "of" || v.Kind != Number) && hasTerm(d.name, rank.Words("role", a.role)...) { // not: a radius of 3
 		score += 3
 	}
-	if v.Kind == Quoted && (d.form == Path || d.form == Glob) && !strings.ContainsAny(v.Text, "./*") && score < 3.5 {
-		return never // a path looks like one, or is said to be one
-	}
-	if v.Kind == Phrase && score < 5 {
-		return f.phraseScore(v, a, score)
-	}
-	return score
-}
-
-// phraseScore scores plain words: they are a value only if a cue marks them as one.
-func (f *filling) phraseScore(v *Value, a around, score float64) float64 {
 	switch {
+	case v.Kind == Quoted && (d.form == Path || d.form == Glob) && !strings.ContainsAny(v.Text, "./*") && score < 3.5:
+		return never // a path looks like one, or is said to be one
+	case v.Kind != Phrase, score >= 5:
+		return score
 	case f.repeats(v):
 		return score - 2
 	case score >= 2, a.role != "":
@@ -85,18 +68,22 @@ func (f *filling) phraseScore(v *Value, a around, score float64) float64 {
 	return never
 }
 
+// repeats reports whether plain words only repeat words of the tool.
+func (f *filling) repeats(v *Value) bool {
+	return v.Kind == Phrase && !slices.ContainsFunc(rank.Terms(v.Text), func(t string) bool { return !f.Says[t] && !rank.Stop(t) })
+}
+
 // placeScore scores words as a path: they are one only if they are said to be one, or are all that a question is about.
 func (f *filling) placeScore(d *param, v *Value, a around) float64 {
 	inside := a.left.Text == "of" || rank.In("inside", a.role) || a.right.names("folder") || a.left.names("folder")
-	about := a.left.names("place") || a.left.Text == "is" // how big is X?
 	switch {
 	case inside && d.folder:
 		return 4
 	case inside && (v.Kind == Phrase || a.left.Text != "of"):
 		return never
-	case a.left.Text == "file", v.Kind != Phrase && (inside || about):
+	case a.left.Text == "file", v.Kind != Phrase && inside:
 		return 3
-	case about && d.folder && !f.repeats(v):
+	case a.left.Text == "is" && !f.repeats(v), v.Kind != Phrase && a.left.names("place"): // how big is X?
 		return 2.5
 	}
 	return never
@@ -111,10 +98,9 @@ func (t Token) names(class string) bool {
 func (d *param) near(words []string, weights ...float64) float64 {
 	best, matched := 0.0, 0.0
 	for k, w := range words {
-		switch {
-		case slices.ContainsFunc(d.name, func(t string) bool { return (len(t) > 1 || !rank.Stop(t)) && rank.Means(t, w) }):
+		if slices.ContainsFunc(d.name, func(t string) bool { return (len(t) > 1 || !rank.Stop(t)) && rank.Means(t, w) }) {
 			best, matched = max(best, weights[k]), matched+1
-		case !rank.Stop(w) && slices.Contains(d.said, w):
+		} else if !rank.Stop(w) && slices.Contains(d.said, w) {
 			best = max(best, 0.45*weights[k])
 		}
 	}
