@@ -49,7 +49,7 @@ func (p *Params) Fill(c *Clause) Filled {
 	f.out.Missing = p.Missing(f.out.Input)
 	for j, v := range f.values {
 		place := v.Kind == Phrase && v.From > 0 && rank.In("inside", c.Tokens[v.From-1].Term) // a file in that folder
-		if !f.taken[j] && (v.Kind < Unit || place) && !f.out.Used[v.From] && !f.isOwn(v) {
+		if !f.taken[j] && (v.Kind < Phrase || place) && !f.out.Used[v.From] && !f.isOwn(v) {
 			f.out.Left = append(f.out.Left, v.Text)
 		}
 	}
@@ -110,7 +110,7 @@ func (f *filling) surest(scores [][]float64) (param, value int) {
 
 // inOrder gives the values of a kind that are left to the required parameters that are left, if there are as many of both.
 func (f *filling) inOrder() {
-	for kind := range Unit {
+	for kind := range Phrase {
 		var params, values []int
 		for j, v := range f.values {
 			if !f.taken[j] && v.Kind == kind {
@@ -177,27 +177,29 @@ func (f *filling) use(v *Value) {
 	}
 }
 
-// overlaps reports whether a part of a value is another property's already. A number shares its token with its unit, and pairs may be of one object.
+// overlaps reports whether a part of a value is another property's already. Pairs may be of one object.
 func (f *filling) overlaps(v *Value) bool {
-	return v.Kind != Number && v.Kind != Unit && v.Kind != Pair && slices.Contains(f.out.Used[v.From:v.To], true)
+	return v.Kind != Pair && slices.Contains(f.out.Used[v.From:v.To], true)
 }
 
 // raw writes a value as a parameter takes it.
 func (f *filling) raw(d *param, v *Value) (string, bool) {
-	text, ok := v.Text, true
+	text := v.Text
 	switch {
 	case v.Kind == Pair, v.Kind == JSON && d.Takes(strictjson.Kind(text)):
 		return Coerce(d.Property, text)
 	case d.form == Number && v.Kind == Number:
 		text, _ = d.number(v)
 		return Coerce(d.item, text)
-	case (d.form == Date || d.form == Time) && d.form == v.Kind:
-		text, ok = v.iso()
+	case d.form == v.Kind && (v.Kind == Date || v.Kind == Time):
+		if iso, ok := v.iso(); ok {
+			return strictjson.Quote(iso), true
+		}
+		return "", false
 	case hasTerm(d.said, "code", "iso") && rank.Key("code", text) != "":
 		text = rank.Key("code", text)
 	}
-	raw, fits := Coerce(d.item, strictjson.Quote(text))
-	return raw, ok && fits
+	return Coerce(d.item, strictjson.Quote(text))
 }
 
 // isOwn reports whether a name or code consists of the tool's own words.

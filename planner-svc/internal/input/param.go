@@ -161,12 +161,8 @@ func (p *Params) takes(d *param, v *Value) (score float64, ok bool) {
 		return score, ok
 	case !d.item.Takes("string"), v.Unit != "", v.Kind >= Code && d.needSlash && !strings.Contains(v.Text, "/"), d.form == Path && strings.ContainsAny(v.Text, "*?"):
 		return 0, false
-	case v.Kind == Unit:
-		return 1.5, hasTerm(d.name, "unit", "currenc", "scale")
 	}
-	if score, ok = readiness[d.form][v.Kind]; ok && v.Kind == Date {
-		_, ok = v.iso()
-	}
+	score, ok = readiness[d.form][v.Kind]
 	return score, ok
 }
 

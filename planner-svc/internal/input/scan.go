@@ -30,7 +30,6 @@ const (
 	Number
 	Code   // letters mixed with digits, all capitals, or an identifier
 	Name   // capitalised words
-	Unit   // of a number
 	Phrase // other words
 	Choice // a member of an enum, or a flag
 	Glob   // for a kind of files
@@ -62,8 +61,9 @@ type Clause struct {
 }
 
 const (
-	months = `(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)`
 	letter = `[^\P{L}\p{Han}]` // of any script but Chinese
+	month  = `(?:jan|feb|mar|apr|may|june?|july?|aug|sep|oct|nov|dec)[a-z]*`
+	day    = `\d{1,2}(?:st|nd|rd|th)?`
 )
 
 // patterns recognise values; the first that matches at a place counts.
@@ -78,9 +78,8 @@ var patterns = []struct {
 	{Pair, "=", regexp.MustCompile(`^[A-Za-z_][\w-]{0,63}\s?=\s?(?:"[^"]*"|'[^']*'|[^\s,;，；]*[^\s,;，；.?!。？！])`)},
 	{URL, ":", regexp.MustCompile(`^[a-z][a-z0-9+]*://[^\s"'<>]+[^\s"'<>.,;:!?)]`)},
 	{Email, "@", regexp.MustCompile(`^[\w.+-]+@[\w-]+(?:\.[\w-]+)*`)},
-	{Date, "", regexp.MustCompile(`(?i)^(?:\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d)?(?:Z|[+-]\d\d:\d\d)?)?|` + months + `\.? \d{1,2}(?:st|nd|rd|th)?\b(?:,? \d{4})?|\d{1,2}(?:st|nd|rd|th)? (?:of )?` + months +
-		`\b(?:,? \d{4})?|\d{4}年\d{1,2}月\d{1,2}日)`)},
-	{Time, ":mM", regexp.MustCompile(`(?i)^(?:\d{1,2}:\d\d(?::\d\d)?(?: ?[ap]\.?m\b)?|\d{1,2} ?[ap]m\b)`)},
+	{Date, "", regexp.MustCompile(`(?i)^(?:\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d)?(?:Z|[+-]\d\d:\d\d)?)?|` + month + ` ` + day + `\b(?:,? \d{4})?|` + day + ` (?:of )?` + month + `\b(?:,? \d{4})?)`)},
+	{Time, ":mM", regexp.MustCompile(`(?i)^(?:\d{1,2}:\d\d(?::\d\d)?(?: ?[ap]m\b)?|\d{1,2} ?[ap]m\b)`)},
 	{Code, "", regexp.MustCompile(`^(?:#[0-9a-fA-F]{3,8}\b|\+\d[\d -]{6,}\d|\d+\.\d+\.\d+\.\d+)`)},
 	{Path, "/*", regexp.MustCompile(`^(?:[A-Za-z0-9_~.@*?-][\p{L}\p{N}_~.@*?{},+\[\]\\-]*)?[/*][\p{L}\p{N}_~.@*?{},+\[\]/\\-]*`)},
 	{Path, ".", regexp.MustCompile(`^\.?(?:` + letter + `|[\p{N}_])[\p{L}\p{N}_-]*(?:\.[\p{L}\p{N}_-]+)*\.[a-z][a-z0-9]{0,5}`)},
@@ -98,7 +97,7 @@ var (
 // MostText bounds a text that is looked at, in bytes.
 const MostText = 8 << 10
 
-// mostValue bounds a value without quotation marks, brackets or name, in bytes: a longer one is a token without a value.
+// mostValue bounds a value without quotation marks, brackets or name, in bytes.
 const mostValue = 512
 
 // Scan finds the words and values of a text, in time in proportion to its length. Of one longer than MostText, it looks at the beginning.
@@ -132,7 +131,7 @@ func (c *Clause) token(start, end int, text, term string) {
 
 var listed = regexp.MustCompile(`(?i)^\s*(?:[,、&]|,?\s*(?:and|or))\s*$`)
 
-// add makes a token of a value, and another value of its unit. Values of a kind with "and" or a comma between them are of one list.
+// add makes a token of a value, and of an object's members other values. Values of a kind with "and" or a comma between them are of one list.
 func (c *Clause) add(v *Value, start, end int) {
 	v.From, v.To = len(c.Tokens), len(c.Tokens)+1
 	if n := len(c.Values); n > 0 {
@@ -145,9 +144,6 @@ func (c *Clause) add(v *Value, start, end int) {
 		if v.Kind == JSON {
 			c.Values = append(c.Values, &Value{Kind: Pair, From: v.From, To: v.To, Key: k, Text: raw})
 		}
-	}
-	if v.Unit != "" {
-		c.Values = append(c.Values, &Value{Kind: Unit, From: v.From, To: v.To, Text: v.Unit})
 	}
 	c.Values = append(c.Values, v)
 	c.Tokens = append(c.Tokens, Token{Text: strings.ToLower(v.Text), Start: start, End: end, Value: v})
@@ -167,17 +163,11 @@ func (c *Clause) value(i int) bool {
 		if p.needs != "" && !strings.ContainsAny(rest, p.needs) {
 			continue
 		}
-		found := p.re.FindString(rest)
-		if found == "" {
-			continue
-		}
-		if p.kind > Pair && len(found) == mostValue {
-			c.token(i, i+len(found), found, found)
-			return true
-		}
-		if v, end, ok := c.read(p.kind, found, i+len(found)); ok {
-			c.add(&v, i, end)
-			return true
+		if found := p.re.FindString(rest); found != "" {
+			if v, end, ok := c.read(p.kind, found, i+len(found)); ok {
+				c.add(&v, i, end)
+				return true
+			}
 		}
 	}
 	return false
@@ -276,17 +266,17 @@ func (c *Clause) chinese(i int) {
 	c.token(i, i+len(w), term, rank.Stem(term))
 }
 
-var ordinal = regexp.MustCompile(`(\d)(?:st|nd|rd|th)\b`)
+var dateNoise = regexp.MustCompile(`(?i),|of |(\d)(?:st|nd|rd|th)\b| ([ap]m)`)
 
 // iso writes a date as 2006-01-02, with its time if it has one, and a time as 15:04; false if there is no year.
 func (v *Value) iso() (string, bool) {
-	clean := ordinal.ReplaceAllString(strings.NewReplacer(",", "", ".", "", " of ", " ", " am", "am", " pm", "pm").Replace(strings.ToLower(v.Text)), "$1")
-	for _, layout := range []string{"January 2 2006", "Jan 2 2006", "2 January 2006", "2 Jan 2006", "2006年1月2日", "15:04", "3:04pm", "3pm", "15:04:05"} {
+	clean := dateNoise.ReplaceAllString(v.Text, "$1$2")
+	for _, layout := range []string{"January 2 2006", "Jan 2 2006", "2 January 2006", "2 Jan 2006", "15:04", "3:04pm", "3pm", "3:04PM", "3PM"} {
 		if t, err := time.Parse(layout, clean); err == nil && v.Kind == Date {
 			return t.Format(time.DateOnly), true
 		} else if err == nil {
 			return t.Format("15:04"), true
 		}
 	}
-	return v.Text, len(v.Text) >= 10 && v.Text[4] == '-'
+	return v.Text, strings.Contains(v.Text, "-") || v.Kind == Time
 }
