@@ -27,7 +27,6 @@ type filling struct {
 	*Params
 	c      *Clause
 	values []*Value // the values of the clause, and candidates
-	taken  []bool
 	out    Filled
 }
 
@@ -36,29 +35,34 @@ const maxValues = 64
 
 // Fill makes the tool's input of a clause.
 func (p *Params) Fill(c *Clause) Filled {
-	f := &filling{Params: p, c: c, values: slices.Clone(c.Values[:min(len(c.Values), maxValues)])}
+	few := min(len(c.Values), maxValues)
+	f := &filling{Params: p, c: c, values: slices.Clone(c.Values[:few])}
 	f.out = Filled{Input: &strictjson.Object{}, Used: make([]bool, len(c.Tokens))}
-	for _, v := range c.Values[len(f.values):] {
-		f.out.Left = append(f.out.Left, v.Text)
-	}
 	f.candidates()
-	f.taken = make([]bool, len(f.values))
 	f.assign()
 	f.inOrder()
 	f.out.Input = Ordered(p.Tool, f.out.Input)
 	f.out.Missing = p.Missing(f.out.Input)
-	for j, v := range f.values {
+	for _, v := range append(f.values, c.Values[few:]...) {
 		place := v.Kind == Phrase && v.From > 0 && rank.In("inside", c.Tokens[v.From-1].Term) // a file in that folder
-		if !f.taken[j] && (v.Kind < Phrase || place) && !f.out.Used[v.From] && !f.isOwn(v) {
+		if (v.Kind < Phrase || place) && !f.out.Used[v.From] && !f.isOwn(v) {
 			f.out.Left = append(f.out.Left, v.Text)
 		}
 	}
 	return f.out
 }
 
+// open reports whether a parameter has no value yet.
+func (f *filling) open(param int) bool { return !f.out.Input.Has(f.params[param].Name) }
+
+// free reports whether no part of a value is in the input yet. Pairs may be of one object.
+func (f *filling) free(v *Value) bool {
+	return v.Kind == Pair || !slices.Contains(f.out.Used[v.From:v.To], true)
+}
+
 const (
 	enough  = 2.0 // the score that a value needs
-	onlyOne = 0.5 // the score needed by a value of the only required parameter that takes it
+	onlyOne = 0.5 // the score needed by a value of a required parameter
 	never   = -9  // the score of a value that must not be used, whatever else speaks for it
 )
 
@@ -69,10 +73,9 @@ func (f *filling) assign() {
 		around := f.aroundOf(v)
 		for i := range f.params {
 			score, ok := f.takes(&f.params[i], v)
-			switch score += f.cues(&f.params[i], v, around); {
-			case !ok || f.out.Used[v.From]:
+			if score += f.cues(&f.params[i], v, around); !ok {
 				score = never
-			case f.params[i].Required:
+			} else if f.params[i].Required {
 				score += 0.3
 			}
 			scores[j] = append(scores[j], score)
@@ -88,17 +91,17 @@ func (f *filling) assign() {
 	}
 }
 
-// surest returns the free parameter and the value that suit each other best, -1 if none suit well enough.
+// surest returns the open parameter and the free value that suit each other best, -1 if none suit well enough.
 func (f *filling) surest(scores [][]float64) (param, value int) {
 	param, best := -1, onlyOne
-	for j := range f.values {
+	for j, v := range f.values {
 		for i, score := range scores[j] {
-			if score <= best || f.taken[j] || f.out.Input.Has(f.params[i].Name) || score < enough && !f.params[i].Required {
+			if score <= best || score < enough && !f.params[i].Required || !f.open(i) || !f.free(v) {
 				continue
 			}
-			tie := false // another free parameter is as good
+			tie := false // another open parameter is as good
 			for k, other := range scores[j] {
-				tie = tie || k != i && other == score && !f.out.Input.Has(f.params[k].Name)
+				tie = tie || k != i && other == score && f.open(k)
 			}
 			if !tie {
 				param, value, best = i, j, score
@@ -113,17 +116,15 @@ func (f *filling) inOrder() {
 	for kind := range Phrase {
 		var params, values []int
 		for j, v := range f.values {
-			if !f.taken[j] && v.Kind == kind {
+			if v.Kind == kind && f.free(v) {
 				values = append(values, j)
 			}
 		}
 		for i := range f.params {
-			d := &f.params[i]
-			if len(values) == 0 || !d.Required || d.form == Path || d.form == Glob || f.out.Input.Has(d.Name) {
-				continue
-			}
-			if score, ok := f.takes(d, f.values[values[0]]); ok && score >= 0 {
-				params = append(params, i)
+			if d := &f.params[i]; len(values) > 0 && d.Required && d.form != Path && d.form != Glob && f.open(i) {
+				if score, ok := f.takes(d, f.values[values[0]]); ok && score >= 0 {
+					params = append(params, i)
+				}
 			}
 		}
 		for k := 0; len(params) == len(values) && k < len(params); k++ {
@@ -132,27 +133,26 @@ func (f *filling) inOrder() {
 	}
 }
 
-// give puts a value into the input if it is free: with the others of its list if the parameter takes an array.
+// give puts a value into the input: with the others of its list if the parameter takes an array.
 func (f *filling) give(param, value int) {
 	d, v := &f.params[param], f.values[value]
-	var group []int
+	var group []*Value
 	var raws []string
-	for j, o := range f.values {
-		if j == value || d.item != d.Property && v.list != 0 && v.list == o.list && !f.taken[j] {
+	for _, o := range f.values {
+		if o == v || d.item != d.Property && v.list != 0 && v.list == o.list {
 			raw, ok := f.raw(d, o)
-			if !ok || f.overlaps(o) {
+			if !ok || !f.free(o) {
 				return
 			}
-			group, raws = append(group, j), append(raws, raw)
+			group, raws = append(group, o), append(raws, raw)
 		}
 	}
 	if d.item != d.Property && v.Kind != JSON && v.Kind != Pair {
 		raws[0] = strictjson.Array(raws)
 	}
 	f.out.Input.Set(d.Name, raws[0])
-	for _, j := range group {
-		f.taken[j] = true
-		f.use(f.values[j])
+	for _, o := range group {
+		f.use(o)
 	}
 	f.out.Implied = append(f.out.Implied, f.implied(d, v)...)
 }
@@ -177,11 +177,6 @@ func (f *filling) use(v *Value) {
 	}
 }
 
-// overlaps reports whether a part of a value is another property's already. Pairs may be of one object.
-func (f *filling) overlaps(v *Value) bool {
-	return v.Kind != Pair && slices.Contains(f.out.Used[v.From:v.To], true)
-}
-
 // raw writes a value as a parameter takes it.
 func (f *filling) raw(d *param, v *Value) (string, bool) {
 	text := v.Text
@@ -192,10 +187,8 @@ func (f *filling) raw(d *param, v *Value) (string, bool) {
 		text, _ = d.number(v)
 		return Coerce(d.item, text)
 	case d.form == v.Kind && (v.Kind == Date || v.Kind == Time):
-		if iso, ok := v.iso(); ok {
-			return strictjson.Quote(iso), true
-		}
-		return "", false
+		iso, ok := v.iso()
+		return strictjson.Quote(iso), ok
 	case hasTerm(d.said, "code", "iso") && rank.Key("code", text) != "":
 		text = rank.Key("code", text)
 	}
