@@ -1,6 +1,7 @@
 package input
 
 import (
+	"cmp"
 	"slices"
 
 	"pawl.dev/services/strictjson"
@@ -18,21 +19,15 @@ func Merge(t *catalog.Tool, in *strictjson.Object, content, description, failure
 	for i := range asked.Props {
 		asked.Props[i].Required = slices.Contains(names, asked.Props[i].Name)
 	}
-	if description != "" {
-		found := ParamsOf(&asked).Fill(Scan(description)).Input
-		for _, k := range found.Keys() {
-			v, _ := found.Get(k)
-			out.Set(k, v)
-		}
+	found := ParamsOf(&asked).Fill(Scan(description)).Input
+	for _, k := range found.Keys() {
+		raw, _ := found.Get(k)
+		out.Set(k, raw)
 	}
-	doc, err := strictjson.ParseObject(content)
-	if err != nil {
-		if doc = (&strictjson.Object{}); len(names) == 1 {
-			doc.Set(names[0], content)
-		}
+	if _, err := strictjson.ParseObject(content); err != nil && len(names) == 1 {
+		content = "{" + strictjson.Quote(names[0]) + ":" + cmp.Or(content, "null") + "}"
 	}
-	for _, k := range doc.Keys() {
-		raw, _ := doc.Get(k)
+	for k, raw := range strictjson.Members(content) {
 		p := t.PropLike(k)
 		if p != nil {
 			k = p.Name

@@ -4,6 +4,7 @@ package lang
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -20,36 +21,23 @@ const (
 	ZH Lang = "zh"
 )
 
-// Of returns the declared language; if none was declared, the one that the text is mostly written in.
+// Of returns the declared language; if none was declared, Chinese for a text that has more Chinese characters than words in Latin letters: a character
+// is about a word, and file names in Latin letters do not make a Chinese sentence English.
 func Of(declared commonv1.Language, text string) Lang {
-	switch declared {
-	case commonv1.Language_LANGUAGE_ZH:
-		return ZH
-	case commonv1.Language_LANGUAGE_EN:
-		return EN
+	han := 0
+	for _, r := range text {
+		if unicode.Is(unicode.Han, r) {
+			han++
+		}
 	}
-	if MostlyChinese(text) {
+	chinese := han > len(latinWord.FindAllString(text, -1))
+	if declared == commonv1.Language_LANGUAGE_ZH || declared != commonv1.Language_LANGUAGE_EN && chinese {
 		return ZH
 	}
 	return EN
 }
 
-// MostlyChinese reports whether a text has more Chinese characters than words in Latin letters: a character is about a word,
-// and file names in Latin letters do not make a Chinese sentence English.
-func MostlyChinese(text string) bool {
-	han, words, inWord := 0, 0, false
-	for _, r := range text {
-		latin := r < unicode.MaxLatin1 && unicode.IsLetter(r) || inWord && strings.ContainsRune("._/-'0123456789", r)
-		if latin && !inWord {
-			words++
-		}
-		inWord = latin
-		if unicode.Is(unicode.Han, r) {
-			han++
-		}
-	}
-	return han > words
-}
+var latinWord = regexp.MustCompile(`[A-Za-z\x{C0}-\x{FF}][\w.\x{C0}-\x{FF}/'-]*`)
 
 // Say formats the wording of the language. Both wordings take the same arguments; the verbs may name them by number.
 func (l Lang) Say(en, zh string, args ...any) string {

@@ -9,9 +9,9 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
-	"pawl.dev/planner-svc/internal/input"
 	"pawl.dev/planner-svc/internal/lang"
 	"pawl.dev/planner-svc/internal/rank"
+	"pawl.dev/planner-svc/internal/result"
 )
 
 // write emits the answer paragraph by paragraph, with an empty line between them, unless emit is nil, and returns the whole.
@@ -44,8 +44,8 @@ func (w *work) answer(cutShort string) (paragraphs []string, fulfilled bool) {
 		return append(paragraphs, w.refusal()...), false
 	}
 	for _, d := range w.demands {
-		for _, done := range d.done {
-			text, ok := w.tell(done)
+		for _, res := range d.done {
+			text, ok := w.tell(res, d.text, &d.choice)
 			paragraphs, fulfilled = append(paragraphs, text...), fulfilled && ok
 		}
 		if len(d.done) == 0 {
@@ -54,28 +54,31 @@ func (w *work) answer(cutShort string) (paragraphs []string, fulfilled bool) {
 		}
 	}
 	for _, r := range w.extras {
-		text, _ := w.tell(call{res: r})
-		paragraphs = append(paragraphs, append([]string{r.GetToolId() + ": " + text[0]}, text[1:]...)...)
+		text, _ := w.tell(r, "", nil)
+		text[0] = r.GetToolId() + ": " + text[0]
+		paragraphs = append(paragraphs, text...)
 	}
 	return paragraphs, fulfilled
 }
 
-// tell writes the result of a call, and reports whether it answers the demand.
-func (w *work) tell(d call) ([]string, bool) {
-	what, noun := countOf(d.text)
-	shown := render(w.l, d.res, d.text)
-	switch n, ok := count(d.res, noun); {
-	case !d.res.OK():
-		return []string{w.failure(d.res.HistoryEntry)}, false
-	case what == "":
-		return shown, true
-	case !ok || !rank.Has(input.ParamsOf(d.tool).Says, noun):
-		return append([]string{w.l.Say("How many %s there are is not in the result of %s:", "结果（%[2]s）中没有“%[1]s”的数量：", what, d.tool.GetId())}, shown...), false
-	case n == 1:
-		return append([]string{w.l.Say("There is 1 %s.", "共有 1 个 %s。", strings.TrimSuffix(what, "s"))}, shown...), true
-	default:
-		return append([]string{w.l.Say("There are %d %s.", "共有 %d 个 %s。", n, what)}, shown...), true
+// tell writes the result of a demand's call, and reports whether it answers the demand.
+func (w *work) tell(res *result.Result, demand string, ch *choice) ([]string, bool) {
+	if !res.OK() {
+		return []string{w.failure(res.HistoryEntry)}, false
 	}
+	shown := render(w.l, res, demand)
+	what, noun := countOf(demand)
+	if what == "" {
+		return shown, true
+	}
+	n, ok := count(res, noun)
+	said := w.l.Say("There are %d %s.", "共有 %d 个 %s。", n, what)
+	if ok = ok && rank.Has(ch.Says, noun); !ok {
+		said = w.l.Say("How many %s there are is not in the result of %s:", "结果（%[2]s）中没有“%[1]s”的数量：", what, res.GetToolId())
+	} else if n == 1 {
+		said = w.l.Say("There is 1 %s.", "共有 1 个 %s。", strings.TrimSuffix(what, "s"))
+	}
+	return append([]string{said}, shown...), ok
 }
 
 func (w *work) failure(e *plannerv1.HistoryEntry) string {

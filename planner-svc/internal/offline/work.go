@@ -28,19 +28,18 @@ type work struct {
 	extras        []*result.Result // of steps that the goal does not demand
 }
 
-// demand is a part of the goal, with its calls that were made.
+// demand is a part of the goal, with the results of its calls.
 type demand struct {
 	text   string
 	choice choice
-	done   []call
+	done   []*result.Result
 }
 
-// call is a call that the plan wants.
+// call is a call that the plan wants next.
 type call struct {
 	tool  *catalog.Tool
 	input *strictjson.Object
-	text  string         // the demand
-	res   *result.Result // nil: it was not made
+	text  string // the demand
 }
 
 // newWork plans a goal and matches the history with its calls, by tool: a person may have edited an input.
@@ -73,20 +72,20 @@ func (p *Planner) newWork(tc *plannerv1.TaskContext) *work {
 
 // replay takes the results of a demand's calls from the history, and stops at the first that was not made.
 func (w *work) replay(d *demand) {
-	for _, c := range w.calls(d) {
-		i := slices.IndexFunc(w.extras, func(r *result.Result) bool { return r.GetToolId() == c.tool.GetId() })
+	for _, in := range w.inputs(&d.choice) {
+		i := slices.IndexFunc(w.extras, func(r *result.Result) bool { return r.GetToolId() == d.choice.GetId() })
 		if i < 0 {
 			if !w.failed {
-				w.next = &c
+				w.next = &call{tool: d.choice.Tool, input: in, text: d.text}
 			}
 			return
 		}
-		c.res = w.extras[i]
+		res := w.extras[i]
 		w.extras = slices.Delete(w.extras, i, i+1)
-		d.done = append(d.done, c)
-		if c.res.OK() {
-			w.last = c.res
-		} else if c.res.GetResult() != plannerv1.StepResult_STEP_RESULT_SKIPPED {
+		d.done = append(d.done, res)
+		if res.OK() {
+			w.last = res
+		} else if res.GetResult() != plannerv1.StepResult_STEP_RESULT_SKIPPED {
 			w.failed = true
 		}
 	}
@@ -95,11 +94,10 @@ func (w *work) replay(d *demand) {
 // mostEach bounds the calls that are made for the things that an earlier step found.
 const mostEach = 10
 
-// calls returns the calls of a demand: one, or if it refers back, one for each path that the last step returned, or for its text.
-func (w *work) calls(d *demand) (out []call) {
-	ch := &d.choice
+// inputs returns the inputs of a choice's calls: one, or if it refers back, one for each path that the last step returned, or for its text.
+func (w *work) inputs(ch *choice) (out []*strictjson.Object) {
 	if ch.back == "" {
-		return []call{{tool: ch.Tool, input: ch.filled.Input, text: d.text}}
+		return append(out, ch.filled.Input)
 	}
 	if w.last == nil {
 		return nil
@@ -111,7 +109,7 @@ func (w *work) calls(d *demand) (out []call) {
 	for _, value := range values[:min(len(values), mostEach)] {
 		in := ch.filled.Input.Clone()
 		in.Set(ch.back, strictjson.Quote(value))
-		out = append(out, call{tool: ch.Tool, input: in, text: d.text})
+		out = append(out, in)
 	}
 	return out
 }
