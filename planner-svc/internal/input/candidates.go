@@ -33,7 +33,7 @@ func (f *filling) candidates() {
 func (f *filling) choices(param, k int) {
 	d := &f.params[param]
 	for _, m := range d.members {
-		if n := f.choiceAt(m, k); n > 0 && (k == 0 || !rank.In("deny", f.c.Tokens[k-1].Term)) {
+		if n := f.choiceAt(m, k); n > 0 {
 			v := Value{Kind: Choice, From: k, To: k + n, Text: m.text, Key: d.Name}
 			if d.item != d.Property {
 				v.list = -1 - param // all of them

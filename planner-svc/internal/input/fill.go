@@ -19,7 +19,7 @@ type Filled struct {
 	Missing []string // required properties that were not found
 	Left    []string // values of the clause that no property takes
 	Used    []bool   // by token: it is a value
-	Implied []string // terms that values stand for: a path for a file or folder
+	Implied []string // terms that values stand for: a path for a file
 }
 
 // filling fills one input.
@@ -154,20 +154,11 @@ func (f *filling) give(param, value int) {
 	for _, o := range group {
 		f.use(o)
 	}
-	f.out.Implied = append(f.out.Implied, f.implied(d, v)...)
-}
-
-// implied returns the terms that a value stands for.
-func (f *filling) implied(d *param, v *Value) []string {
-	switch {
-	case d.query:
-		return []string{"search", "text", "content"}
-	case d.form != Path:
-		return nil
-	case !strings.Contains(v.Text, ".") && v.From > 0 && rank.In("inside", f.c.Tokens[v.From-1].Term):
-		return []string{"path", "directori", "folder"}
+	implied := d.implied
+	if d.form == Path && !strings.Contains(v.Text, ".") && v.Kind != Code {
+		implied = []string{"path", "directori", "folder"}
 	}
-	return []string{"path", "file"}
+	f.out.Implied = append(f.out.Implied, implied...)
 }
 
 // use marks the tokens of a value.

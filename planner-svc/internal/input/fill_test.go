@@ -14,7 +14,6 @@ func TestFill(t *testing.T) {
 		{"get-sum", sum, "add 2", `{}`},
 		{"wait", wait, "wait 1,500 seconds in 3 steps", `{"duration":1500,"steps":3}`},
 		{"wait", wait, "wait 5 seconds, verbose", `{"duration":5,"verbose":true}`},
-		{"wait", wait, "wait without verbose", `{}`},
 		{"wait", wait, "wait with steps 4", `{"steps":4}`},
 		{"weather", weather, "weather in new york in c", `{"location":"New York","unit":"c"}`},
 		{"copy", copyTo, "copy a.txt to b/c.txt", `{"source":"a.txt","destination":"b/c.txt"}`},

@@ -32,7 +32,7 @@ type param struct {
 	unit       string            // the dimension of its numbers; "" if it names no unit
 	factor     float64           // of its unit
 	members    []member          // of its enum; for a flag, the words that turn it on
-	query      bool              // it is a text to search for
+	implied    []string          // terms that its values stand for
 	folder     bool              // it may be a folder's path
 	needSlash  bool              // its description has examples such as Asia/Tokyo
 }
@@ -112,7 +112,11 @@ func (p *Params) paramOf(prop *catalog.Property) param {
 	if len(d.name) > 1 || strings.HasSuffix(d.Name, "s") {
 		d.names(d.name[len(d.name)-1])
 	}
-	d.query = d.form == Phrase && hasTerm(d.name, rank.Words("role", "search")...)
+	if d.form == Path {
+		d.implied = []string{"path", "file"}
+	} else if d.form == Phrase && hasTerm(d.name, rank.Words("role", "search")...) {
+		d.implied = []string{"search", "text", "content"}
+	}
 	d.folder = hasTerm(append(slices.Concat(p.Name, d.said), p.Purpose...), "directori", "folder")
 	d.needSlash = withSlash.MatchString(d.Description)
 	return d
@@ -151,14 +155,10 @@ func (p *Params) takes(d *param, v *Value) (score float64, ok bool) {
 	case v.Kind == JSON && d.Takes(strictjson.Kind(v.Text)):
 		return 3, true
 	case d.form == Number:
-		_, ok = d.number(v)
-		switch {
-		case v.Unit == "":
-			score = 0.3
-		case d.unit != "":
-			score = 3
+		if _, ok = d.number(v); v.Unit != "" && d.unit != "" {
+			return 3, ok
 		}
-		return score, ok
+		return 0.3, ok
 	case !d.item.Takes("string"), v.Unit != "", v.Kind >= Code && d.needSlash && !strings.Contains(v.Text, "/"), d.form == Path && strings.ContainsAny(v.Text, "*?"):
 		return 0, false
 	}

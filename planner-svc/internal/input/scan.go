@@ -2,7 +2,6 @@ package input
 
 import (
 	"cmp"
-	"encoding/json"
 	"regexp"
 	"strings"
 	"time"
@@ -212,9 +211,6 @@ func (c *Clause) number(v Value, end int) (Value, int) {
 			break
 		}
 		end += len(found)
-	}
-	if !json.Valid([]byte(v.Text)) { // 007
-		v.Text = decimal(parse(v.Text))
 	}
 	return v, end
 }

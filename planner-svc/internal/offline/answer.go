@@ -78,6 +78,9 @@ func (w *work) tell(res *result.Result, demand string, ch *choice) ([]string, bo
 	} else if n == 1 {
 		said = w.l.Say("There is 1 %s.", "共有 1 个 %s。", strings.TrimSuffix(what, "s"))
 	}
+	if ok && n > mostInline {
+		return []string{said}, true
+	}
 	return append([]string{said}, shown...), ok
 }
 

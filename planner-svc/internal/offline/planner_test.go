@@ -141,7 +141,7 @@ func TestSkippedStepIsNotFailed(t *testing.T) {
 func TestAnswerShapes(t *testing.T) {
 	long := strings.Repeat("a line of text\n", 1000)
 	for _, tc := range []struct{ goal, tool, out, want string }{
-		{"count the Go files", "workspace/search_files", `{"structured":{"files":["a"],"count":900,"truncated":true}}`, "There are 900 Go files.\n"},
+		{"count the Go files", "workspace/search_files", `{"structured":{"files":["a"],"count":900,"truncated":true}}`, "There are 900 Go files.\n\n(Written"},
 		{"count the Go files", "workspace/search_files", `{"structured":{"files":["a","b","c","d","e","f"],"truncated":true}}`, "How many Go files there are is not in the result of workspace/search_files:"},
 		{"How many folders are there?", "workspace/list_directory", `{"structured":{"entries":[{"name":"a","type":"directory"},{"name":"b.md","type":"file"}]}}`, "There is 1 folder.\n\nentries: a (directory), b.md (file)."},
 		{"Read a.txt", "workspace/read_file", `{"structured":{"path":"a.txt","content":` + quote(long) + `,"start_line":1}}`, "```\n\n(The first 4000 of 14999 characters are shown.)"},
