@@ -8,6 +8,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
+	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/input"
 	"pawl.dev/planner-svc/internal/rank"
 )
@@ -41,7 +42,7 @@ func (w *work) choose(c *input.Clause, later bool) choice {
 	hits := w.index.Search(c.Text)
 	for i, h := range hits {
 		if named := c.Names(h.Tool); i < considered || named {
-			ch := &choice{Params: input.ParamsOf(h.Tool), c: c}
+			ch := &choice{Params: w.paramsOf(h.Tool), c: c}
 			ch.rate(h.Score/hits[0].Score, later && refersBack, named)
 			all = append(all, ch)
 		}
@@ -55,6 +56,15 @@ func (w *work) choose(c *input.Clause, later bool) choice {
 		best.notUnderstood = c.Text + " (" + best.GetId() + " / " + next.GetId() + ")"
 	}
 	return *best
+}
+
+// paramsOf returns the Params of a tool of the index: making them takes about a millisecond.
+func (w *work) paramsOf(t *catalog.Tool) *input.Params {
+	known, ok := w.index.Known.Load(t)
+	if !ok {
+		known, _ = w.index.Known.LoadOrStore(t, input.ParamsOf(t))
+	}
+	return known.(*input.Params)
 }
 
 // rate fills the tool's input from the clause and rates the tool. relevance is its place in the ranking, from 0 to 1.

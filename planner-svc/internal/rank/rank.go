@@ -18,6 +18,8 @@ const k1, b = 1.2, 0.5
 
 // Index holds the terms of a list of tools. It may be used by several goroutines.
 type Index struct {
+	Known sync.Map // for users of the index: data about its tools, by *catalog.Tool
+
 	tools    []*catalog.Tool
 	postings map[string]map[int]float64 // weights of a term, by tool
 	lengths  []float64                  // sums of the weights of a tool
