@@ -33,12 +33,12 @@ func TestOffline(t *testing.T) {
 		beside                        int
 		tool, input, silent, refusals int // percent
 	}{
-		{"shipped-dev.yaml", 0, 88, 85, 3, 95},
+		{"shipped-dev.yaml", 0, 85, 82, 3, 95},
 		{"shipped-heldout.yaml", 0, 85, 80, 3, 90},
 		{"foreign-dev.yaml", 0, 86, 83, 3, 90},
 		{"foreign-dev.yaml", 50, 86, 83, 3, 90},
-		{"foreign-heldout.yaml", 0, 82, 78, 3, 94},
-		{"foreign-heldout.yaml", 50, 80, 76, 3, 93},
+		{"foreign-heldout.yaml", 0, 79, 74, 3, 94},
+		{"foreign-heldout.yaml", 50, 78, 73, 3, 93},
 	} {
 		if *only != "" && *only != tc.file {
 			continue

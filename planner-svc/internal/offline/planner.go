@@ -16,6 +16,7 @@ import (
 	"pawl.dev/planner-svc/internal/input"
 	"pawl.dev/planner-svc/internal/lang"
 	"pawl.dev/planner-svc/internal/plan"
+	"pawl.dev/planner-svc/internal/prompt"
 	"pawl.dev/planner-svc/internal/rank"
 	"pawl.dev/planner-svc/internal/risk"
 )
@@ -42,7 +43,8 @@ func (*Planner) Info() plan.Info {
 // PlanSteps implements plan.Planner.
 func (p *Planner) PlanSteps(_ context.Context, req *plannerv1.PlanStepsRequest, emit func(string) error) (res *plannerv1.PlanStepsResponse, err error) {
 	w := p.newWork(req.GetContext())
-	res = &plannerv1.PlanStepsResponse{Steps: []*plannerv1.PlannedStep{w.step()}, Usage: &commonv1.Usage{}}
+	final := &plannerv1.PlannedStep{ToolId: plan.Final, Description: w.l.Pick("Nothing is left to do.", "没有剩余的步骤。")}
+	res = &plannerv1.PlanStepsResponse{Steps: []*plannerv1.PlannedStep{cmp.Or(w.next, final)}, Usage: &commonv1.Usage{}}
 	if req.GetBegin() {
 		res.FlowName = cmp.Or(lang.Title(w.tc.GetGoal()), w.l.Pick("Nothing to do", "无事可做"))
 		res.FlowRisk = w.flowRisk()
@@ -66,10 +68,8 @@ func (p *Planner) GenerateAnswer(_ context.Context, req *plannerv1.GenerateAnswe
 func (p *Planner) GetFirstInputParams(_ context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {
 	t, failed := catalog.CallOf(req, req.GetFailedInputJson())
 	w := p.newWork(req.GetContext())
-	var found *strictjson.Object
-	if w.next != nil && w.next.tool.GetId() == t.GetId() {
-		found = w.next.input
-	} else {
+	found, err := strictjson.ParseObject(w.next.GetInputJson())
+	if err != nil || w.next.GetToolId() != t.GetId() {
 		text := cmp.Or(strings.TrimSpace(req.GetDescription()), w.tc.GetGoal())
 		found = input.ParamsOf(t).Fill(input.Scan(text)).Input
 	}
@@ -89,7 +89,7 @@ func (*Planner) FillParams(_ context.Context, req *plannerv1.FillParamsRequest) 
 // AssessToolRisk implements plan.Planner.
 func (*Planner) AssessToolRisk(_ context.Context, req *plannerv1.AssessToolRiskRequest) (*plannerv1.AssessToolRiskResponse, error) {
 	t, in := catalog.CallOf(req, req.GetInputJson())
-	return &plannerv1.AssessToolRiskResponse{Risk: risk.Assess(langOf(req.GetContext()), t, in), Usage: &commonv1.Usage{}}, nil
+	return &plannerv1.AssessToolRiskResponse{Risk: risk.Assess(prompt.LangOf(req.GetContext()), t, in), Usage: &commonv1.Usage{}}, nil
 }
 
 // IsParamError implements plan.Planner.
@@ -101,7 +101,7 @@ func (*Planner) IsParamError(_ context.Context, req *plannerv1.IsParamErrorReque
 // DescribeError implements plan.Planner.
 func (*Planner) DescribeError(_ context.Context, req *plannerv1.DescribeErrorRequest) (*plannerv1.DescribeErrorResponse, error) {
 	t, in := catalog.CallOf(req, req.GetInputJson())
-	l := langOf(req.GetContext())
+	l := prompt.LangOf(req.GetContext())
 	return &plannerv1.DescribeErrorResponse{Message: input.Shorten(l, input.Describe(l, t, in, req.GetError())), Usage: &commonv1.Usage{}}, nil
 }
 
@@ -110,8 +110,6 @@ func (*Planner) GetMissingParams(_ context.Context, req *plannerv1.GetMissingPar
 	t, in := catalog.CallOf(req, req.GetInputJson())
 	return &plannerv1.GetMissingParamsResponse{SchemaJson: input.Form(t, input.Offending(t, in, req.GetError())), Usage: &commonv1.Usage{}}, nil
 }
-
-func langOf(tc *plannerv1.TaskContext) lang.Lang { return lang.Of(tc.GetLanguage(), tc.GetGoal()) }
 
 // flowRisk is the highest floor of the tools that the goal needs.
 func (w *work) flowRisk() *commonv1.Risk {
@@ -122,15 +120,4 @@ func (w *work) flowRisk() *commonv1.Risk {
 		}
 	}
 	return risk.OfTools(w.l, tools)
-}
-
-func (w *work) step() *plannerv1.PlannedStep {
-	c := w.next
-	if c == nil {
-		return &plannerv1.PlannedStep{ToolId: plan.Final, Description: w.l.Pick("Nothing is left to do.", "没有剩余的步骤。")}
-	}
-	return &plannerv1.PlannedStep{
-		ToolId: c.tool.GetId(), Description: lang.Clip(c.text, 200), InputJson: c.input.String(),
-		Risk: risk.Assess(w.l, c.tool, c.input), Missing: c.tool.Missing(c.input),
-	}
 }

@@ -8,11 +8,12 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/strictjson"
 
-	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/input"
 	"pawl.dev/planner-svc/internal/lang"
+	"pawl.dev/planner-svc/internal/prompt"
 	"pawl.dev/planner-svc/internal/rank"
 	"pawl.dev/planner-svc/internal/result"
+	"pawl.dev/planner-svc/internal/risk"
 )
 
 // work is a goal and the progress towards it.
@@ -21,11 +22,11 @@ type work struct {
 	tc            *plannerv1.TaskContext
 	index         *rank.Index
 	demands       []demand
-	notUnderstood []string         // the parts of the goal that were not understood; if there are any, no tool is called
-	next          *call            // nil: nothing is left to do
-	last          *result.Result   // of the last step that succeeded; nil if none did
-	failed        bool             // a step failed; no further one is called
-	extras        []*result.Result // of steps that the goal does not demand
+	notUnderstood []string               // the parts of the goal that were not understood; if there are any, no tool is called
+	next          *plannerv1.PlannedStep // nil: nothing is left to do
+	last          *result.Result         // of the last step that succeeded; nil if none did
+	failed        bool                   // a step failed; no further one is called
+	extras        []*result.Result       // of steps that the goal does not demand
 }
 
 // demand is a part of the goal, with the results of its calls.
@@ -35,16 +36,9 @@ type demand struct {
 	done   []*result.Result
 }
 
-// call is a call that the plan wants next.
-type call struct {
-	tool  *catalog.Tool
-	input *strictjson.Object
-	text  string // the demand
-}
-
 // newWork plans a goal and matches the history with its calls, by tool: a person may have edited an input.
 func (p *Planner) newWork(tc *plannerv1.TaskContext) *work {
-	w := &work{l: langOf(tc), tc: tc, index: p.indexes.Index(tc.GetTools())}
+	w := &work{l: prompt.LangOf(tc), tc: tc, index: p.indexes.Index(tc.GetTools())}
 	if len(tc.GetGoal()) > input.MostText {
 		w.notUnderstood = append(w.notUnderstood, w.l.Say("more than %d bytes", "超过 %d 字节的内容", input.MostText))
 		return w
@@ -76,7 +70,9 @@ func (w *work) replay(d *demand) {
 		i := slices.IndexFunc(w.extras, func(r *result.Result) bool { return r.GetToolId() == d.choice.GetId() })
 		if i < 0 {
 			if !w.failed {
-				w.next = &call{tool: d.choice.Tool, input: in, text: d.text}
+				t := d.choice.Tool
+				w.next = &plannerv1.PlannedStep{ToolId: t.GetId(), Description: lang.Clip(d.text, 200), InputJson: in.String(),
+					Risk: risk.Assess(w.l, t, in), Missing: t.Missing(in)}
 			}
 			return
 		}
