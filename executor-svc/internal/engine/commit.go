@@ -22,7 +22,7 @@ type batch struct {
 	facts   []*storagev1.Fact
 	actions []flow.Action
 	changed bool
-	// applied holds the numbers of the inbox commands in the batch; answers holds their results.
+	// applied holds the numbers of the inbox commands in the batch; results holds their results.
 	applied []uint64
 	results []commandResult
 	// abandoned reports that the batch drops the running actions; their later results are ignored.
@@ -36,7 +36,7 @@ type commandResult struct {
 	err       error
 }
 
-// apply applies items to the task, commits the result and runs its actions. False means that the owner must release the task.
+// apply applies items to the task, commits the result and runs its actions. It returns false if the owner must release the task.
 func (o *owner) apply(items []item) bool {
 	if len(items) == 0 {
 		return true
@@ -52,7 +52,8 @@ func (o *owner) apply(items []item) bool {
 	return o.store(b)
 }
 
-// store commits a batch and runs its actions. Planning starts before the commit; actions that change anything outside start after it.
+// store commits a batch and runs its actions: planning starts before the commit, actions that change anything outside start after it. It
+// returns false if the owner must release the task.
 func (o *owner) store(b *batch) bool {
 	early, late := split(b.actions)
 	if !b.changed && len(b.applied) == 0 {
@@ -89,7 +90,7 @@ func (o *owner) store(b *batch) bool {
 func (o *owner) failUnstorable(b *batch, cause error) bool {
 	o.log().Error("a transition cannot be stored", "error", cause)
 	failed := &batch{state: o.state, applied: b.applied, results: b.results}
-	o.fail(failed, "the change of the task cannot be stored: "+cause.Error())
+	o.failTask(failed, "the change of the task cannot be stored: "+cause.Error())
 	return failed.changed && o.store(failed)
 }
 
@@ -119,7 +120,7 @@ func (o *owner) applyInput(b *batch, i item) {
 	if err != nil {
 		// A defect: the task must neither hang nor continue from an undefined state.
 		o.log().Error("the flow refused an input", "error", err)
-		o.fail(b, "the executor cannot continue the task: "+err.Error())
+		o.failTask(b, "the executor cannot continue the task: "+err.Error())
 		return
 	}
 	if _, ok := i.input.(flow.Timeout); ok && stopsCall(t) {
@@ -132,7 +133,7 @@ func stopsCall(t flow.Transition) bool {
 	return slices.ContainsFunc(t.Actions, func(a flow.Action) bool { _, ok := a.(flow.StopCall); return ok })
 }
 
-func (o *owner) fail(b *batch, why string) {
+func (o *owner) failTask(b *batch, why string) {
 	next := proto.CloneOf(b.state)
 	t, err := o.flow.Fail(o.task(next), &storagev1.ErrorNote{ErrMsg: why, Reason: commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR})
 	if err != nil {
@@ -168,6 +169,7 @@ func (b *batch) add(next *storagev1.Checkpoint, t flow.Transition) {
 	b.state, b.changed = next, true
 }
 
+// transition completes the state of a batch and returns the batch as a transition of the journal.
 func (o *owner) transition(b *batch) journal.Transition {
 	now := time.Now().UnixNano()
 	if !b.changed {

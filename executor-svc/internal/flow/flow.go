@@ -256,9 +256,10 @@ type (
 	Diagnosed struct {
 		Ordinal      uint32
 		IsParamError bool
-		Message      string
-		SchemaJSON   string
-		Usage        *storagev1.Usage
+		// Message describes the error to a person; SchemaJSON is the schema of the missing parameters.
+		Message    string
+		SchemaJSON string
+		Usage      *storagev1.Usage
 	}
 	// Text is a piece of the answer.
 	Text struct{ Text string }
@@ -325,8 +326,9 @@ type PlannedStep struct {
 // Elicitation is a question of a tool's server to a person during a call.
 type Elicitation struct {
 	// InputID names the question within the call.
-	InputID    string
-	Message    string
+	InputID string
+	Message string
+	// SchemaJSON is the schema of a form to fill in. If URL is set, the person answers on that page instead.
 	SchemaJSON string
 	URL        string
 	// Expire is the time when the pool gives up the question, in nanoseconds since 1970; 0: never.
