@@ -100,7 +100,7 @@ type finished struct {
 	took time.Duration
 }
 
-// load keeps `at` runs going at once, and measures for the time each after a warm-up.
+// load keeps `at` runs going at once and, after a warm-up, measures them for the duration `each`.
 func (c *contender) load(ctx context.Context, at int, each time.Duration) sample {
 	before := c.file()
 	going, stop := context.WithCancel(ctx)
@@ -147,7 +147,7 @@ type observation struct {
 	memory   map[string]float64
 }
 
-// observe waits for the warm-up and then samples processes for the time each: those of the system, its tool, and the caller, which is this
+// observe waits for the warm-up and then samples processes for the duration `each`: the system's, its tool, and the caller, which is this
 // process.
 func (c *contender) observe(going context.Context, each time.Duration) observation {
 	wait(going, warmUp)

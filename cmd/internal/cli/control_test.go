@@ -128,7 +128,7 @@ func TestPause(t *testing.T) {
 	tape := w.executor.Add("write")
 	runsOn(tape, nil)
 	w.executor.OnPause, w.executor.OnResume = pauses, unpauses
-	w.pawl("pause", "last", "--reason", "lunch").expect(t, 0, "⏸ task a0000001 is paused\n", "pawl unpause a0000001 lets it go on")
+	w.pawl("pause", "last", "--reason", "lunch").expect(t, 0, "⏸ task a0000001 is paused\n", "pawl unpause a0000001 continues it")
 	w.pawl("tasks").expect(t, 0, "a0000001  paused", "")
 	w.golden("show paused", w.pawl("show", "last"))
 	w.pawl("approve", "last").expect(t, 1, "", "waits to be unpaused, not for approval\n  next: pawl unpause a0000001")

@@ -70,6 +70,7 @@ func (c *ListCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 	return u.List(list, err, t, "no MCP servers; pawl mcp add registers one")
 }
 
+// activity returns the text of the column ACTIVE.
 func activity(s *mcppoolv1.McpServer) string {
 	switch {
 	case s.GetDisabled():

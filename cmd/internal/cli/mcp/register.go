@@ -79,6 +79,7 @@ func oneError(u *ui.UI, failed []error) error {
 	return failed[len(failed)-1]
 }
 
+// add registers and activates one server, connects to it unless --no-check is set, and prints the result.
 func (c *AddCmd) add(ctx context.Context, u *ui.UI, s *discover.Session, server *mcppoolv1.McpServer) (*mcppoolv1.McpServer, error) {
 	id := server.GetId()
 	server, err := s.Pool.CreateMcpServer(ctx, &mcppoolv1.CreateMcpServerRequest{McpServer: server, McpServerId: id})
@@ -187,7 +188,7 @@ func fileError(path string, err error) error {
 	return ui.Errorf("%v", err).Then("nothing was added: correct the file, or add only a valid entry: pawl mcp add %s --from %s", bad.Good[0], path)
 }
 
-// localise makes the current folder the working folder of a program that has none, and resolves its path against it.
+// localise makes the current folder the working folder of a program that has none, and resolves the program's relative path against it.
 func localise(s *mcppoolv1.McpServer) {
 	stdio := s.GetStdio()
 	if stdio == nil || stdio.GetCwd() != "" {

@@ -66,6 +66,7 @@ func (c *ToolsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 	return cmp.Or(err, oneError(u, failed))
 }
 
+// activeIDs returns the ids of the caller's active servers that are not disabled.
 func activeIDs(ctx context.Context, s *discover.Session) ([]string, error) {
 	list, err := discover.All(ctx, s.Pool.ListMcpServers, &mcppoolv1.ListMcpServersRequest{ActiveOnly: true})
 	var ids []string

@@ -58,7 +58,7 @@ func (p Asker) approval(ctx context.Context, wait *executorv1.Wait) (*executorv1
 			run.Label = "the edited input"
 		}
 		word, err := p.Choose(ctx, run,
-			ui.Choice{Word: "grant", Label: "for this task", Means: "run it, and later calls of this tool too without asking"},
+			ui.Choice{Word: "grant", Label: "for this task", Means: "run it, and later calls of this tool in this task without asking"},
 			ui.Choice{Word: "edit", Means: "change the input first"},
 			ui.Choice{Word: "reject", Also: []string{"n", "no"}, Means: "do not run it; the task is cancelled"}, detach)
 		if err != nil {
@@ -210,7 +210,7 @@ func (p Asker) params(ctx context.Context, wait *executorv1.Wait) (*executorv1.R
 		return nil, err
 	}
 	if in := wait.GetInputJson(); in != "" && in != "{}" {
-		p.Print("    %s\n%s\n", p.Style.Dim(p.Tool(wait.GetToolId())+" has so far"), ui.PrettyJSON(in, "    "))
+		p.Print("    %s\n%s\n", p.Style.Dim(p.Tool(wait.GetToolId())+" has this input so far"), ui.PrettyJSON(in, "    "))
 	}
 	p.Lapses(wait.GetDeadline())
 	if len(fields) > 0 {

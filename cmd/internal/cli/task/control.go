@@ -81,7 +81,7 @@ func (c *PauseCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 		u.Printf("task %s was unpaused meanwhile\n", id)
 	case stopped(task):
 		u.Printf("%s task %s is paused\n", st.Yellow("⏸"), id)
-		u.Note("pawl unpause %s%s lets it go on", id, s.Flags())
+		u.Note("pawl unpause %s%s continues it", id, s.Flags())
 	default:
 		u.Printf("task %s pauses when its running call ends\n", id)
 	}
