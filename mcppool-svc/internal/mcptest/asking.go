@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// NameSchema is what form asks for.
+// NameSchema is the schema of form's question.
 const NameSchema = `{"type":"object","properties":{"name":{"type":"string","minLength":2}},"required":["name"]}`
 
-// askingDefinitions are tools that ask back.
+// askingDefinitions are the definitions of the tools that ask the client.
 var askingDefinitions = []string{
 	`{"name":"form","description":"Asks for a name, and tells the answer.","inputSchema":{"type":"object"}}`,
 	`{"name":"form2","description":"Asks twice, one after the other.","inputSchema":{"type":"object"}}`,
@@ -30,7 +30,7 @@ var askingDefinitions = []string{
 	`{"name":"shed","description":"Puts the call off n times.","inputSchema":{"type":"object"}}`,
 }
 
-// asking are the tools themselves; since 2026-07-28 they end with what they ask.
+// asking are the functions of these tools up to 2025-11-25; rounds has those since 2026-07-28.
 var asking = map[string]func(*server, request){
 	"form":      func(s *server, r request) { s.text(r.message, s.question(r, form("Your name?", NameSchema))) },
 	"form2":     (*server).form2,
@@ -63,12 +63,12 @@ func form(message, schema string) string {
 	return fmt.Sprintf(`{"message":%q,"requestedSchema":%s}`, message, schema)
 }
 
-// send asks, and returns the question's id and what its answer comes to.
+// send asks a question, and returns its id and a channel that receives the answer.
 func (s *server) send(r request, params string) (string, chan message) {
 	return s.request(r, "elicitation/create", params)
 }
 
-// request asks by a method.
+// request sends the client a request, and returns its id and a channel that receives the response. It names the call unless r.n is negative.
 func (s *server) request(r request, method, params string) (string, chan message) {
 	ch := make(chan message, 1)
 	s.mu.Lock()
@@ -81,26 +81,27 @@ func (s *server) request(r request, method, params string) (string, chan message
 		meta = ""
 	}
 	if r.n < 0 {
-		meta = "" // without a word whose question it is
+		meta = ""
 	}
 	s.write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":%q,"params":{%s%s}`, id, method, meta, params[1:]))
 	return id, ch
 }
 
-// question asks and tells the answer: the result, or the error.
+// question asks a question, waits for the answer and returns it as text.
 func (s *server) question(r request, params string) string {
 	_, ch := s.send(r, params)
-	return told(<-ch)
+	return resultOrError(<-ch)
 }
 
-func told(m message) string {
+// resultOrError returns the text of a response.
+func resultOrError(m message) string {
 	if len(m.Error) > 0 {
 		return "refused: " + string(m.Error)
 	}
 	return string(m.Result)
 }
 
-// answered hands an answer to the caller that asked.
+// answered hands a response of the client to the call that asked.
 func (s *server) answered(m message) {
 	var id string
 	_ = json.Unmarshal(m.ID, &id)
@@ -121,7 +122,7 @@ func (s *server) form2(r request) {
 func (s *server) both(r request) {
 	_, first := s.send(r, form("First name?", NameSchema))
 	_, last := s.send(r, form("Last name?", NameSchema))
-	s.text(r.message, told(<-first)+" "+told(<-last))
+	s.text(r.message, resultOrError(<-first)+" "+resultOrError(<-last))
 }
 
 func (s *server) page(r request) {
@@ -129,7 +130,7 @@ func (s *server) page(r request) {
 	if r.n == 1 {
 		s.notify("notifications/elicitation/complete", `{"elicitationId":"e1"}`)
 	}
-	s.text(r.message, told(<-ch))
+	s.text(r.message, resultOrError(<-ch))
 }
 
 func (s *server) pageFirst(r request) {
@@ -168,10 +169,10 @@ func (s *server) withdraw(r request) {
 	<-released
 	s.notify("notifications/cancelled", fmt.Sprintf(`{"requestId":%q}`, id))
 	go func() {
-		s.question(r, form("Then this?", NameSchema)) // its answer comes after what would have been that of the other
+		s.question(r, form("Then this?", NameSchema)) // an answer to the first question would come before this one's
 		select {
 		case m := <-ch:
-			s.text(r.message, "answered: "+told(m))
+			s.text(r.message, "answered: "+resultOrError(m))
 		default:
 			s.text(r.message, "withdrawn")
 		}

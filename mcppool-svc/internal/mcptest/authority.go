@@ -16,38 +16,38 @@ import (
 	"time"
 )
 
-// Switches are how an authorization server is to be, or to misbehave. The zero value is a good one.
+// Switches configure how an authorization server behaves or misbehaves. The zero value follows the specification.
 type Switches struct {
 	Path         string // of the issuer
-	MetadataAt   string // path of the metadata; RFC 8414's where empty, nowhere where "-"
+	MetadataAt   string // path of the metadata; RFC 8414's if empty, none if "-"
 	Issuer       string // in the metadata, instead of its own
 	NoPKCE       bool
 	NoRegister   bool
 	RegisterFail int      // HTTP status of registrations; 0: they work
 	Secretless   bool     // registered clients get no secret
-	Methods      []string // of client authentication; absent in the metadata where nil
+	Methods      []string // of client authentication; absent in the metadata if nil
 	Documents    bool     // takes Client ID Metadata Documents
 	Scopes       []string // in the metadata
-	HideIss      bool     // does not say that it sends iss
+	HideIss      bool     // the metadata do not announce iss
 	Iss          string   // in answers, instead of its own; "-": none
 	AnswerError  string   // in answers, instead of a code
-	Grant        []string // scopes that it grants, whatever is asked for
-	SilentScope  bool     // does not say what it grants
+	Grant        []string // the scopes that it grants, whatever the request
+	SilentScope  bool     // token responses have no scope
 	Life         time.Duration
 	NoExpiry     bool
 	NoRefresh    bool
 	KeepRefresh  bool   // refresh tokens are not replaced
 	TokenType    string // instead of Bearer
-	TokenStatus  int    // of the token endpoint, instead of an answer
-	TokenTo      string // of the token endpoint: a redirect there
-	TokenError   string // of the token endpoint, instead of an answer
-	TokenGarbage string // of the token endpoint, instead of an answer
+	TokenStatus  int    // the token endpoint responds with this status
+	TokenTo      string // the token endpoint redirects to this address
+	TokenError   string // the token endpoint responds with this error
+	TokenGarbage string // the token endpoint responds with this body
 	ClientKey    func(assertion string) bool
 }
 
 // Authority is a running authorization server.
 type Authority struct {
-	URL string // its issuer, unless a switch says otherwise
+	URL string // its issuer, unless Switches.Issuer is set
 
 	t    testing.TB
 	base string
@@ -66,7 +66,7 @@ type Authority struct {
 	hold     *hold
 }
 
-// Token is a token that was given.
+// Token is a token that was issued.
 type Token struct {
 	Client, Resource string
 	Scopes           []string
@@ -105,7 +105,7 @@ func (a *Authority) Hold() (arrived <-chan struct{}, release func()) {
 
 type hold struct{ arrived, released chan struct{} }
 
-// Look lets a test see what was remembered.
+// Look calls look with the recorded requests.
 func (a *Authority) Look(look func(*Authority)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -125,7 +125,7 @@ func (a *Authority) Grants(kind string) int {
 	return n
 }
 
-// Revoke makes all access tokens bad.
+// Revoke makes all access tokens invalid.
 func (a *Authority) Revoke() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -134,7 +134,7 @@ func (a *Authority) Revoke() {
 	}
 }
 
-// Check returns what a bearer token stands for; nil where it is not good.
+// Check returns the token with this text; nil if it is not valid.
 func (a *Authority) Check(token string) *Token {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -145,7 +145,7 @@ func (a *Authority) Check(token string) *Token {
 	return t
 }
 
-// Browse is the person's browser: it opens the address, consents, and returns what comes back with it.
+// Browse acts as the person's browser: it opens the address, consents, and returns the parameters of the redirect.
 func (a *Authority) Browse(address string) url.Values {
 	a.t.Helper()
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -315,7 +315,7 @@ func (a *Authority) token(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// authenticated checks the client, by the one method that the switches allow where they name one.
+// authenticated reports whether the client is authenticated, by the first method of Switches.Methods if there is one.
 func (a *Authority) authenticated(form url.Values) bool {
 	id, secret, method := form.Get("client_id"), form.Get("client_secret"), "client_secret_post"
 	if basic := form.Get("basic"); basic != "" {

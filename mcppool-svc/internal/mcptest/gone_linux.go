@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Gone says whether a process has ended, whether or not it is a child, and waits for at most d.
+// Gone waits for up to d until a process has ended, and reports whether it has. The process need not be a child.
 func Gone(pid int, d time.Duration) bool {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Gone says whether a process has ended, whether or not it is a child, and waits for at most d.
+// Gone waits for up to d until a process has ended, and reports whether it has. The process need not be a child.
 func Gone(pid int, d time.Duration) bool {
 	p, err := os.FindProcess(pid)
 	if err != nil {

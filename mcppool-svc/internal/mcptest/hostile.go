@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Ways to be hostile. A hostile server has the tools of a good one and those below.
+// Hostile modes. A hostile server has the tools of a good one and hostileTools.
 const (
 	Hostile   = "hostile"
 	ManyTools = "manytools" // offers 100,000 tools
@@ -45,7 +45,7 @@ func hostileDefinitions() []string {
 
 func nested(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 
-// endless writes an answer that never ends, and holds up everything else.
+// endless writes a response that never ends, and blocks all other responses.
 func (s *server) endless(r request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +55,7 @@ func (s *server) endless(r request) {
 	}
 }
 
-// gigantic writes an answer of n MiB.
+// gigantic writes a response of n MiB.
 func (s *server) gigantic(r request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,14 +67,14 @@ func (s *server) gigantic(r request) {
 	s.raw(`"}]},"jsonrpc":"2.0","id":` + string(r.ID) + "}\n")
 }
 
-// raw writes what is no whole line. Called with mu held.
+// raw writes part of a line. Called with mu held.
 func (s *server) raw(text string) {
 	if _, err := io.WriteString(s.out, text); err != nil {
 		os.Exit(1)
 	}
 }
 
-// floodForever says nothing as fast as it can, and answers after the first thousand.
+// floodForever sends notifications without end, and answers the call after the first thousand.
 func (s *server) floodForever(r request) {
 	for i := 0; ; i++ {
 		s.notify("notifications/message", `{"level":"info","data":"`+strings.Repeat("y", 100)+`"}`)
@@ -85,7 +85,7 @@ func (s *server) floodForever(r request) {
 	}
 }
 
-// strangers sends many responses to no request, then the question, twice.
+// strangers sends many responses to requests that were never made, and then two responses to the call.
 func (s *server) strangers(r request) {
 	for i := range 1000 {
 		s.write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"evil"}]}}`, 1_000_000+i))
@@ -95,7 +95,7 @@ func (s *server) strangers(r request) {
 	s.text(r.message, "evil")
 }
 
-// ask asks the client back, many times.
+// ask sends the client many requests for a model.
 func (s *server) ask(r request) {
 	for i := range 400 {
 		s.write(fmt.Sprintf(`{"jsonrpc":"2.0","id":"q%d","method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`, i))
@@ -103,7 +103,7 @@ func (s *server) ask(r request) {
 	s.text(r.message, "asked")
 }
 
-// many is 100,000 tools.
+// many returns a list of 100,000 tools.
 func many() string {
 	list := make([]string, 100_000)
 	for i := range list {
@@ -112,7 +112,7 @@ func many() string {
 	return `{"tools":[` + strings.Join(list, ",") + `]}`
 }
 
-// farRef is a tool whose schema is elsewhere.
+// farRef returns a list with a tool whose schema refers to url.
 func farRef(url string) string {
 	b, err := json.Marshal(url)
 	if err != nil {

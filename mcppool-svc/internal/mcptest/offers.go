@@ -8,22 +8,22 @@ import (
 	"sync"
 )
 
-// Ways to behave of servers that offer more than tools.
+// The modes of servers that offer more than tools.
 const (
 	Offering       = "offering"       // resources, prompts and completions
-	OfferingModern = "offeringmodern" // the same, by the revision without a handshake
-	Ancient        = "ancient"        // speaks 2024-11-05, and ignores what it does not know
+	OfferingModern = "offeringmodern" // as offering, in the revision without a handshake
+	Ancient        = "ancient"        // speaks 2024-11-05, and ignores unknown methods
 )
 
 const offeringCapabilities = `{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"completions":{},"logging":{}}`
 
-// offers is what a server keeps about what it offers beside tools.
+// offers is the state of a server's resources and subscriptions.
 type offers struct {
 	mu         sync.Mutex
-	heard      []string                         // guarded by mu; the methods that came in
+	heard      []string                         // guarded by mu; the methods of the messages so far
 	subscribed map[string]int                   // guarded by mu; by address
-	grown      bool                             // guarded by mu; there is one resource more
-	asked      map[string]chan json.RawMessage  // guarded by mu; what the server asked, by id
+	grown      bool                             // guarded by mu; there is one more resource
+	asked      map[string]chan json.RawMessage  // guarded by mu; receive the answers to the server's requests, by id
 	listening  map[string]func(uri string) bool // guarded by mu; open subscriptions/listen, by id
 }
 
@@ -31,7 +31,7 @@ func (s *server) offering() bool {
 	return s.mode == Offering || s.mode == OfferingModern || s.mode == Ancient
 }
 
-// hear notes what comes in, and takes what is an answer.
+// hear records a message. If the message is a response, hear handles it and returns true.
 func (s *server) hear(m message) (taken bool) {
 	s.offers.mu.Lock()
 	defer s.offers.mu.Unlock()
@@ -52,7 +52,7 @@ func (s *server) hear(m message) (taken bool) {
 	return true
 }
 
-// offer answers what is not about tools; false where it is none of that.
+// offer answers requests for resources, prompts and completions; it returns false for others.
 func (s *server) offer(m message) bool {
 	if !s.offering() {
 		return false
@@ -178,7 +178,7 @@ func (s *server) touch(uri string) {
 	}
 }
 
-// offerTool runs the tools by which tests move an offering server; false where it is none of them.
+// offerTool runs the tools by which tests control an offering server; it returns false for others.
 func (s *server) offerTool(r request) bool {
 	if !s.offering() {
 		return false
@@ -231,7 +231,7 @@ func (s *server) subscriptions() string {
 	return strings.Join(all, " ")
 }
 
-// askBack asks the client something and waits for its answer.
+// askBack sends the client a request and waits for its answer.
 func (s *server) askBack(method string) json.RawMessage {
 	ch := make(chan json.RawMessage, 1)
 	s.offers.mu.Lock()

@@ -12,24 +12,24 @@ import (
 	"testing"
 )
 
-// Guard says how an MCP server protects itself. The zero value is right.
+// Guard configures how an MCP server requires tokens. The zero value follows the specification.
 type Guard struct {
-	MetadataAt   string   // path; RFC 9728's where empty, nowhere where "-"
-	Hidden       bool     // the challenge does not say where
+	MetadataAt   string   // path of the metadata; RFC 9728's if empty, none if "-"
+	Hidden       bool     // the challenge does not name that path
 	Resource     string   // in the metadata, instead of its own address
 	Servers      []string // instead of the authority's issuer
 	Scopes       []string // in the metadata
 	Ask          string   // scope in the challenge
-	Challenge    string   // instead of all that
+	Challenge    string   // the whole challenge
 	NoChallenge  bool
 	OpenMethods  []string            // need no token
 	MethodScopes map[string][]string // what a token needs for a method; 403 without
 	Always403    []string
 	SameHost     bool // the authorization server answers here too, as in 2025-03-26
-	Sessions     bool // it is of a revision that has sessions: what came after it is refused
+	Sessions     bool // the server has a revision with sessions, and refuses later revisions
 }
 
-// Resource is a running MCP server that wants tokens.
+// Resource is a running MCP server that requires tokens.
 type Resource struct {
 	URL string
 
@@ -40,11 +40,11 @@ type Resource struct {
 	mu      sync.Mutex
 	guard   Guard
 	Headers []http.Header // of the requests to the MCP endpoint
-	Methods []string      // HTTP methods of those
+	Methods []string      // HTTP methods of the requests to the MCP endpoint
 	Paths   []string      // of all requests
 }
 
-// Protect starts an MCP server at /mcp behind the guard; it stops with the test.
+// Protect serves next at /mcp behind the guard until the test ends.
 func Protect(t testing.TB, a *Authority, next http.Handler, g Guard) *Resource {
 	t.Helper()
 	r := &Resource{authority: a, next: next, guard: g}
@@ -61,7 +61,7 @@ func (s *Resource) Set(change func(*Guard)) {
 	change(&s.guard)
 }
 
-// Look lets a test see what was remembered.
+// Look calls look with the recorded requests.
 func (s *Resource) Look(look func(*Resource)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +98,7 @@ func (s *Resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Base is the address without the path.
+// Base returns the address without the path.
 func (s *Resource) Base() string { return s.base }
 
 func (s *Resource) metadataAt(g Guard) string {
@@ -122,7 +122,7 @@ func (s *Resource) metadata(w http.ResponseWriter, g Guard) {
 	answer(w, http.StatusOK, m)
 }
 
-// admit refuses a request that has not the token that it needs.
+// admit reports whether a request has the token that it needs, and refuses it if not.
 func (s *Resource) admit(w http.ResponseWriter, r *http.Request, g Guard) bool {
 	body, _ := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(bytes.NewReader(body))

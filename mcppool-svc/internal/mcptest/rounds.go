@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// rounds are tools as they ask since 2026-07-28: a call ends with what they ask, and comes again with the answers. They keep
-// nothing in between.
+// rounds are the tools that ask since 2026-07-28: the result of a call holds the questions, and the next call brings the answers. The server
+// keeps no state in between.
 var rounds = map[string]func(*server, request){
 	"form": func(s *server, r request) {
 		if answer := r.responses["name"]; answer != nil && r.state == "s1" {
@@ -75,7 +75,7 @@ func elicitation(message string) string {
 	return `{"method":"elicitation/create","params":{"mode":"form","message":"` + message + `","requestedSchema":` + NameSchema + `}}`
 }
 
-// want ends a call by asking.
+// want ends a call with questions.
 func (s *server) want(r request, state string, requests map[string]string) {
 	raw := make(map[string]json.RawMessage, len(requests))
 	for name, text := range requests {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// sampling are the parameters of a request for a model: those of the call's argument `params`, or plain ones.
+// sampling returns the parameters of a request for a model: the call's argument `params`, or a default.
 func (r request) sampling() string {
 	var arguments struct {
 		Params json.RawMessage `json:"params"`
@@ -16,12 +16,12 @@ func (r request) sampling() string {
 	return `{"messages":[{"role":"user","content":{"type":"text","text":"Capital of France?"}}],"maxTokens":100}`
 }
 
-// sample has a model asked n times, one after the other; without a word for which call where n is negative.
+// sample asks for a model n times, one after the other. If n is negative, it asks once and does not name the call.
 func (s *server) sample(r request) {
-	var said []string
+	var answers []string
 	for range max(1, r.n) {
 		_, ch := s.request(r, "sampling/createMessage", r.sampling())
-		said = append(said, told(<-ch))
+		answers = append(answers, resultOrError(<-ch))
 	}
-	s.text(r.message, strings.Join(said, " "))
+	s.text(r.message, strings.Join(answers, " "))
 }

@@ -18,35 +18,35 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
-// modeVariable makes a test binary the server.
+// modeVariable is the environment variable with the mode; it makes a test binary the server.
 const modeVariable = "PAWL_FAKE_MCP"
 
-// WaitVariable names a file that the server waits for before it answers anything.
+// WaitVariable is the environment variable with the path of a file. The server answers nothing until the file exists.
 const WaitVariable = "PAWL_FAKE_MCP_WAIT"
 
-// Ways to behave, beside "good".
+// The modes of a server.
 const (
 	Good       = "good"
-	Exit       = "exit"       // ends at once, with words on stderr
+	Exit       = "exit"       // ends at once, with a message on stderr
 	Silent     = "silent"     // answers nothing
-	Rubbish    = "rubbish"    // writes what is no JSON
+	Rubbish    = "rubbish"    // writes lines that are not JSON
 	Noisy      = "noisy"      // good, with a log line on stdout before each answer
 	OldVersion = "oldversion" // speaks an unknown revision
 	Modern     = "modern"     // knows no initialize
 	Deaf       = "deaf"       // stops reading after the handshake
-	Stubborn   = "stubborn"   // ignores SIGTERM and the end of stdin, and has a child that does too
-	Twins      = "twins"      // has two tools of one name
+	Stubborn   = "stubborn"   // ignores SIGTERM and the end of stdin, as does its child
+	Twins      = "twins"      // has two tools with the same name
 	TwoKeys    = "twokeys"    // has a tool with `name` and `Name`
 	WrongID    = "wrongid"    // answers calls under another id
 	ListError  = "listerror"  // answers tools/list with an error
-	LoopPages  = "looppages"  // gives the same cursor for ever
-	Changed    = "changed"    // good, but info is another tool than it was
-	Renamed    = "renamed"    // the same, under the name info2
+	LoopPages  = "looppages"  // returns the same cursor for ever
+	Changed    = "changed"    // good, but the definition of info has changed
+	Renamed    = "renamed"    // as changed, but info is called info2
 	Empty      = "empty"      // has no tools
-	Talkative  = "talkative"  // good, after many words on stderr
+	Talkative  = "talkative"  // good, after many lines on stderr
 )
 
-// Stdio is how to start the server.
+// Stdio returns the registration of a server that is this test binary.
 func Stdio(mode string) *registry.Stdio {
 	self, err := os.Executable()
 	if err != nil {
@@ -56,7 +56,7 @@ func Stdio(mode string) *registry.Stdio {
 	return &registry.Stdio{Command: self, Env: map[string]string{modeVariable: mode, "GORACE": "atexit_sleep_ms=0"}}
 }
 
-// Main runs the server and ends the process, where it was started as one.
+// Main runs the server and ends the process if the process was started as a server.
 func Main() {
 	mode := os.Getenv(modeVariable)
 	if mode == "" {
@@ -82,12 +82,12 @@ func newServer(mode string, out io.Writer) *server {
 	}
 }
 
-// message is a JSON-RPC message off the wire.
+// message is a JSON-RPC message from the client.
 type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
 	Params json.RawMessage `json:"params"`
-	Result json.RawMessage `json:"result"` // of an answer to what the server asked
+	Result json.RawMessage `json:"result"` // of the response to a request of the server
 	Error  json.RawMessage `json:"error"`
 }
 
@@ -98,12 +98,12 @@ type server struct {
 	mu        sync.Mutex
 	out       io.Writer                // guarded by mu
 	tools     []string                 // guarded by mu; added while running
-	changed   string                   // guarded by mu; the definition that info has by now
-	cancelled map[string]chan struct{} // guarded by mu; running calls that wait for it
+	changed   string                   // guarded by mu; the changed definition of info; empty if unchanged
+	cancelled map[string]chan struct{} // guarded by mu; closed when a call is cancelled; by request id
 	held      []held                   // guarded by mu
 	counted   int                      // guarded by mu
 	asked     int                      // guarded by mu
-	waiting   map[string]chan message  // guarded by mu; what was asked, by id
+	waiting   map[string]chan message  // guarded by mu; receive the responses to the server's requests, by id
 	jobs      map[string]*job          // guarded by mu
 	work      sync.WaitGroup
 	offers    offers
@@ -206,7 +206,7 @@ func (s *server) handle(m message) {
 	}
 }
 
-// discover is what took the handshake's place in 2026-07-28.
+// discover answers server/discover.
 func (s *server) discover(m message) {
 	switch s.mode {
 	case Ancient: // ignored
@@ -267,7 +267,7 @@ func (s *server) list(m message) {
 	s.reply(m, `{"tools":[`+strings.Join(more, ",")+`]}`)
 }
 
-// more are the tools of the second page. Called with mu held.
+// more returns the names of the tools of the second page. Called with mu held.
 func (s *server) more() []string {
 	if s.offering() {
 		return slices.Concat(offerDefinitions, s.tools)
@@ -275,7 +275,7 @@ func (s *server) more() []string {
 	return s.tools
 }
 
-// cancel wakes a call that waits for its cancellation.
+// cancel handles a cancellation of the client.
 func (s *server) cancel(m message) {
 	var p struct {
 		RequestID json.RawMessage `json:"requestId"`

@@ -9,10 +9,11 @@ import (
 	"sync"
 )
 
-// SSE serves a fake over the HTTP transport of 2024-11-05: GET /sse is the stream, POST what its first event names.
+// SSE serves the MCP server over the HTTP transport of 2024-11-05. GET /sse opens the stream; messages are a POST to the address that the first
+// event names.
 type SSE struct {
-	Mode     string // as of a child, but for those that end the process
-	Endpoint string // what the first event names; an address of its own where empty
+	Mode     string // a mode that does not end the process
+	Endpoint string // the address in the first event; if empty, one of the server
 
 	mu       sync.Mutex
 	sessions map[string]*sseSession // guarded by mu; by id
@@ -26,7 +27,7 @@ type sseSession struct {
 	once   sync.Once
 }
 
-// Requests are those that came, as `METHOD /path`.
+// Requests returns the requests so far, as `METHOD /path`.
 func (h *SSE) Requests() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -51,7 +52,7 @@ func (h *SSE) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// stream opens a session and sends what its server says.
+// stream opens a session and sends its server's messages.
 func (h *SSE) stream(w http.ResponseWriter, r *http.Request) {
 	out := &sseWriter{w: w}
 	session := &sseSession{server: newServer(h.Mode, out), end: make(chan struct{})}
@@ -82,7 +83,7 @@ func (h *SSE) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// letGo ends the calls that wait for something.
+// letGo ends the calls that wait.
 func (s *server) letGo() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,12 +119,12 @@ func (s *sseSession) post(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Envelope is an answer whose result comes twice.
+// Envelope returns a response with two results.
 func Envelope(id json.RawMessage) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[]},"Result":{"content":[{"type":"text","text":"evil"}]}}`, id)
 }
 
-// sseWriter makes events of lines. Nothing is an error: a reader that is gone needs no answer.
+// sseWriter writes lines as events. It ignores errors: if the reader is gone, nothing is to be done.
 type sseWriter struct {
 	mu     sync.Mutex
 	w      http.ResponseWriter // guarded by mu; nil once closed

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// taskDefinitions are tools that are done as tasks. finish ends all of them.
+// taskDefinitions are the definitions of tools that run as tasks, and of finish, which ends all tasks.
 var taskDefinitions = []string{
 	`{"name":"job","description":"Takes until finish.","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}`,
 	`{"name":"askingjob","description":"Asks, then ends.","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}`,
@@ -18,7 +18,7 @@ var taskDefinitions = []string{
 	`{"name":"lose","description":"Forgets all jobs.","inputSchema":{"type":"object"}}`,
 }
 
-// jobs are the tools themselves.
+// jobs are the functions of these tools.
 var jobs = map[string]func(*server, request){
 	"job": (*server).start, "askingjob": (*server).start, "samplingjob": (*server).start, "failingjob": (*server).start, "finish": (*server).finish,
 	"maybejob": func(s *server, r request) {
@@ -44,8 +44,8 @@ type job struct {
 
 	mu     sync.Mutex
 	status string // guarded by mu
-	answer string // guarded by mu; to what it asked
-	begun  bool   // guarded by mu; it asked
+	answer string // guarded by mu; to its question
+	begun  bool   // guarded by mu; it has asked
 }
 
 func (j *job) end(status string) {
@@ -97,7 +97,7 @@ func (s *server) describe(j *job) string {
 		j.id, j.state(), ttl, poll)
 }
 
-// outcome is what a task came to.
+// outcome returns the result of a task.
 func (j *job) outcome() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -108,7 +108,7 @@ func (j *job) outcome() string {
 	return `{"content":[{"type":"text","text":` + string(text) + `}]}`
 }
 
-// tasks answers requests about tasks; false where it is none.
+// tasks answers requests about tasks; it returns false for others.
 func (s *server) tasks(m message) bool {
 	if !strings.HasPrefix(m.Method, "tasks/") {
 		return false
@@ -147,7 +147,7 @@ func (s *server) tasks(m message) bool {
 	return true
 }
 
-// detailed is a task with what it asks or came to, which tasks/get tells since 2026-07-28.
+// detailed returns a task with its question or result, as tasks/get does since 2026-07-28.
 func (s *server) detailed(j *job) string {
 	text := s.describe(j)
 	if s.mode != Modern {
@@ -169,7 +169,7 @@ func (s *server) detailed(j *job) string {
 	return more + text[1:]
 }
 
-// result waits for a task's end, and asks meanwhile what the task asks, up to 2025-11-25.
+// result waits until a task ends, and asks the task's question meanwhile, as up to 2025-11-25.
 func (s *server) result(m message, j *job) {
 	j.mu.Lock()
 	ask := (j.tool == "askingjob" || j.tool == "samplingjob") && !j.begun
@@ -181,7 +181,7 @@ func (s *server) result(m message, j *job) {
 			method, params = "sampling/createMessage", j.r.sampling()
 		}
 		_, ch := s.request(request{}, method, `{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"`+j.id+`"}},`+params[1:])
-		answer := told(<-ch)
+		answer := resultOrError(<-ch)
 		j.mu.Lock()
 		j.answer = answer
 		j.mu.Unlock()

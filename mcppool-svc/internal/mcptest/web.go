@@ -8,8 +8,7 @@ import (
 	"sync"
 )
 
-// Web is the server over streamable HTTP, without sessions: any connection is as good as any other. It cannot ask or tell
-// anything but in answers.
+// Web returns the server over streamable HTTP, without sessions. It sends only responses: no requests or notifications.
 func Web(mode string) http.Handler {
 	w := &web{pending: make(map[string]pending)}
 	w.server = newServer(mode, w)
@@ -24,7 +23,7 @@ type web struct {
 	pending map[string]pending // guarded by mu
 }
 
-// pending is a request that waits for its answer: ids are of one client each.
+// pending is a request that waits for its response. id is the client's; the server gets an id that is unique among all clients.
 type pending struct {
 	id     json.RawMessage
 	answer chan []byte
