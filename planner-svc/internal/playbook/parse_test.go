@@ -81,7 +81,7 @@ func TestParseRefuses(t *testing.T) {
 		"duplicate ids":           {"steps:\n- {id: x, tool: a/b}\n- {id: x, tool: a/b}\n", []string{"line 3: the id x is taken by step 1"}},
 		"a default id taken":      {"steps:\n- {id: step2, tool: a/b}\n- {tool: a/b}\n", []string{"line 3: the id step2 is taken by step 1"}},
 		"a bad id":                {"steps:\n- {id: 1x, tool: a/b}\n", []string{"line 2: step 1: id: must match", "it begins with a letter"}},
-		"the id goal":             {"steps:\n- {id: goal, tool: a/b}\n", []string{"line 2: step 1: id: fits what it must not fit; it begins with a letter, has letters, digits, _ and - alone, and is not `goal`"}},
+		"the id goal":             {"steps:\n- {id: goal, tool: a/b}\n", []string{"line 2: step 1: id: must not fit the schema under \"not\"; it begins with a letter, has letters, digits, _ and - alone, and is not `goal`"}},
 		"a later step": {"steps:\n- tool: a/b\n  input:\n    x: ${two.y}\n- {id: two, tool: a/b}\n",
 			[]string{"line 4: step 1 refers to ${two.y}, but no step before it is called two; it can refer to goal"}},
 		"itself":                  {"steps:\n- {id: one, tool: a/b, input: {x: \"${one}\"}}\n", []string{"step 1 (one) refers to ${one}, but no step before it is called one"}},
