@@ -68,7 +68,7 @@ func open(ctx context.Context, s settings, version string, log *slog.Logger) (*g
 	return g, conns, nil
 }
 
-// connection is a connection that this process closes.
+// connection is a connection that can be closed.
 type connection interface {
 	grpc.ClientConnInterface
 	io.Closer
@@ -106,7 +106,7 @@ func (c byCaller) NewStream(ctx context.Context, desc *grpc.StreamDesc, method s
 	return c.Replicas.NewStream(withCaller(ctx), desc, method, opts...)
 }
 
-// withCaller makes a hash of the caller's credential the affinity of the call. The credential itself must not be in it.
+// withCaller sets the affinity of the call to a hash of the caller's credential. The credential itself must not travel in another header.
 func withCaller(ctx context.Context) context.Context {
 	md, _ := metadata.FromOutgoingContext(ctx)
 	sum := sha256.Sum256([]byte(strings.Join(md.Get("authorization"), " ")))

@@ -7,14 +7,14 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Config is the gateway's configuration. The zero value serves this machine alone.
+// Config is the gateway's configuration. The zero value accepts requests to localhost and loopback addresses only.
 type Config struct {
 	// AllowHosts are names, with or without a port, that the Host header may have, besides localhost and loopback addresses.
 	AllowHosts []string
 	// AllowOrigins are the origins (scheme://host[:port]) whose web pages may call the API.
 	AllowOrigins []string
-	// Authenticated is true if the services require keys. Then every Host is accepted unless AllowHosts names some: a page that
-	// rebinds a DNS name still has no key.
+	// Authenticated is true if the services require keys. Then every Host is accepted if AllowHosts is empty: a page that
+	// rebinds a DNS name has no key.
 	Authenticated bool
 	// MaxBodyBytes bounds a request body; 0 means 4 MiB.
 	MaxBodyBytes int64

@@ -25,7 +25,7 @@ type Gateway struct {
 	stop     sync.Once
 }
 
-// New returns a gateway. It opens no connections; ctx bounds New alone.
+// New returns a gateway. It opens no connections and does not use ctx.
 func New(_ context.Context, cfg Config, deps Deps) (*Gateway, error) {
 	if deps.Log == nil {
 		deps.Log = slog.New(slog.DiscardHandler)
@@ -56,7 +56,7 @@ func New(_ context.Context, cfg Config, deps Deps) (*Gateway, error) {
 	return g, nil
 }
 
-// split sends a browser that returns from a login to the console, and all else to the other handlers.
+// split passes requests for the console's path, to which a browser returns after a login, to login, and all others to other.
 func split(login, other http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == console.Path {
@@ -70,11 +70,11 @@ func split(login, other http.Handler) http.Handler {
 // routes serves documents and health checks; the API handles everything else, including 404 and 405. (http.ServeMux would
 // answer unclean paths with a redirect in HTML.)
 func (g *Gateway) routes(api http.Handler, pages *openapi.Docs) http.Handler {
-	readable := pages.Handlers()
-	readable["/healthz"] = http.HandlerFunc(g.health.live)
-	readable["/readyz"] = http.HandlerFunc(g.health.ready)
+	documents := pages.Handlers()
+	documents["/healthz"] = http.HandlerFunc(g.health.live)
+	documents["/readyz"] = http.HandlerFunc(g.health.ready)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		page, ok := readable[r.URL.Path]
+		page, ok := documents[r.URL.Path]
 		switch {
 		case !ok:
 			api.ServeHTTP(w, r)

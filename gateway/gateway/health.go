@@ -16,10 +16,10 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// healthTimeout bounds how long all services together take to answer.
+// healthTimeout bounds the health checks of a probe, which run in parallel.
 const healthTimeout = time.Second
 
-// service is a service that readiness depends on.
+// service is one on which readiness depends.
 type service struct {
 	name string
 	conn grpc.ClientConnInterface
@@ -64,7 +64,7 @@ func (h *health) ready(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, code, result)
 }
 
-// ask asks all services at once.
+// ask checks all services in parallel.
 func (h *health) ask(ctx context.Context) map[string]answer {
 	answers := make([]answer, len(h.services))
 	var wg sync.WaitGroup

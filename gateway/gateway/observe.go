@@ -16,23 +16,22 @@ import (
 	"pawl.dev/gateway/internal/problem"
 )
 
-// writeTimeout bounds how long a client may take to read one write. Without a bound, a client that stops reading would hold
-// its stream for ever.
+// writeTimeout bounds one write. Without it, a client that stops reading would hold its stream for ever.
 const writeTimeout = 30 * time.Second
 
 // observe is the outermost handler: it bounds every write, logs every request, and turns a panic into a problem.
 func observe(log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		seen, start := &response{ResponseWriter: w, control: http.NewResponseController(w)}, time.Now()
-		seen.extend() // the server itself may write, to say that it waits for the body
+		tracked, start := &response{ResponseWriter: w, control: http.NewResponseController(w)}, time.Now()
+		tracked.extend() // also for the server's own write of 100 Continue
 		defer func() {
 			if p := recover(); p != nil {
-				recovered(log, seen, r, p)
+				recovered(log, tracked, r, p)
 			}
-			log.DebugContext(r.Context(), "request", "method", r.Method, "path", r.URL.Path, "status", seen.status,
-				"bytes", seen.bytes, "duration", time.Since(start))
+			log.DebugContext(r.Context(), "request", "method", r.Method, "path", r.URL.Path, "status", tracked.status,
+				"bytes", tracked.bytes, "duration", time.Since(start))
 		}()
-		next.ServeHTTP(seen, r)
+		next.ServeHTTP(tracked, r)
 	})
 }
 
@@ -48,7 +47,7 @@ func recovered(log *slog.Logger, w *response, r *http.Request, p any) {
 		panic(http.ErrAbortHandler)
 	}
 	problem.Write(w, errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
-		"the gateway failed inside; this is a bug, the log has its place"))
+		"the gateway panicked; this is a bug, and the log has its stack"))
 }
 
 // response gives every write its own deadline and records the status.
@@ -80,6 +79,7 @@ func (w *response) Write(data []byte) (int, error) {
 // Unwrap lets a ResponseController reach the server's writer.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
+// extend moves the write deadline.
 func (w *response) extend() {
-	_ = w.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // writers of tests have no deadlines
+	_ = w.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // fails only with the writers of tests
 }

@@ -19,8 +19,8 @@ const (
 	maxHeader     = 64 << 10
 )
 
-// Serve takes requests until ctx is done, and returns nil after the stop that follows: readiness turns to 503, streams end with a notice, and
-// requests that have not ended after 10 s are cut off. A gateway serves once.
+// Serve takes requests until ctx is done. It then stops the gateway and returns nil: readiness turns to 503, streams end with a notice,
+// and requests that still run after 10 s are cut off. Call Serve only once.
 func (g *Gateway) Serve(ctx context.Context, lis net.Listener) error {
 	server := &http.Server{
 		Handler:           g.handler,

@@ -86,7 +86,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// read takes the answer of an authorization server out of a query (RFC 6749, 4.1.2; RFC 9207).
+// read returns the answer of an authorization server in a query (RFC 6749, 4.1.2; RFC 9207).
 func read(query string) (*mcppoolv1.FinishMcpLoginRequest, error) {
 	values, err := url.ParseQuery(query)
 	if err != nil || len(query) > maxQuery {
@@ -111,12 +111,12 @@ func badAnswer(format string, args ...any) error {
 	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, format, args...)
 }
 
-// byHand is the page for browsers without a credential: keys are sent in headers, which a redirected browser does not send.
+// byHand is the page if an API key is needed: keys are sent in a header, which a redirected browser does not send.
 var byHand = view{
 	Title: "One more step",
 	Text: []string{
-		"This server wants a key, and a browser has none. Copy the address of this page from the address bar within the next minutes, and run this with the key " +
-			"that you began the login with; it asks for the address:",
+		"This server needs an API key, which the browser does not send. Copy the address of this page from the address bar within the next minutes, and run the following command with the key " +
+			"that you began the login with. It asks for the address:",
 	},
 	Command: "pawl mcp login --finish -",
 }

@@ -16,7 +16,7 @@ type Config struct {
 	AllowHosts []string
 	// AllowOrigins are the origins whose pages may call the API: scheme://host[:port].
 	AllowOrigins []string
-	// AnyHost accepts every Host while AllowHosts is empty; for services with keys, because a page that rebinds a DNS name has none.
+	// AnyHost accepts every Host if AllowHosts is empty. It is for services with keys: a page that rebinds a DNS name has no key.
 	AnyHost bool
 }
 
@@ -45,8 +45,8 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 	return g.wrap(next, func(*http.Request) bool { return false })
 }
 
-// WrapLanding is Wrap for a page that other sites redirect browsers to, as authorization servers do: the redirect must carry a secret
-// of its own.
+// WrapLanding is Wrap for a page to which other sites, such as authorization servers, redirect browsers. The handler must check a secret
+// in the redirect.
 func (g *Guard) WrapLanding(next http.Handler) http.Handler { return g.wrap(next, isNavigation) }
 
 // isNavigation reports whether a browser opens the address in its main window: no frame, no script, no form.
@@ -54,10 +54,10 @@ func isNavigation(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
-func (g *Guard) wrap(next http.Handler, mayCross func(*http.Request) bool) http.Handler {
+func (g *Guard) wrap(next http.Handler, crossSiteAllowed func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		harden(w.Header())
-		if p := g.check(r, mayCross(r)); p != nil {
+		if p := g.check(r, crossSiteAllowed(r)); p != nil {
 			p.Write(w)
 			return
 		}
@@ -86,9 +86,9 @@ func harden(h http.Header) {
 	h.Add("Vary", "Origin")
 }
 
-func (g *Guard) check(r *http.Request, mayCross bool) *problem.Problem {
+func (g *Guard) check(r *http.Request, crossSiteAllowed bool) *problem.Problem {
 	if !g.hosts.allow(r.Host) {
-		return forbidden("the Host %q is not one that this gateway answers to, so that a web page cannot reach it by a name of its own; "+
+		return forbidden("this gateway does not answer to the Host %q, because a web page could otherwise reach it by a name of its own; "+
 			"use localhost or 127.0.0.1, or start the gateway with --allow-host %[1]s", r.Host)
 	}
 	if g.allowsOrigin(r) {
@@ -99,7 +99,7 @@ func (g *Guard) check(r *http.Request, mayCross bool) *problem.Problem {
 			return forbidden("a page of %q may not call this gateway; if it is yours, start the gateway with --allow-origin %[1]s", origin)
 		}
 	}
-	if r.Header.Get("Sec-Fetch-Site") == "cross-site" && !mayCross {
+	if r.Header.Get("Sec-Fetch-Site") == "cross-site" && !crossSiteAllowed {
 		return forbidden("the request comes from a page of another site; open the address directly, or start the gateway with " +
 			"--allow-origin and the origin of that page")
 	}
@@ -117,10 +117,10 @@ func forbidden(format string, args ...any) *problem.Problem {
 	return &p
 }
 
-// checkContentType refuses bodies that are not JSON: those that a form of any page can send come without a preflight.
+// checkContentType refuses bodies that are not JSON: a form of any page can send other types without a preflight.
 func checkContentType(r *http.Request) *problem.Problem {
 	given := r.Header.Values("Content-Type")
-	if len(given) == 0 && r.ContentLength == 0 { // -1, an unknown length, counts as a body even if that turns out to be empty
+	if len(given) == 0 && r.ContentLength == 0 { // -1, an unknown length, counts as a body even if the body is empty
 		return nil
 	}
 	if len(given) == 1 && isJSON(given[0]) {
@@ -131,12 +131,12 @@ func checkContentType(r *http.Request) *problem.Problem {
 	return &p
 }
 
-// checkPreconditions refuses preconditions, which would be silently ignored though the client relies on them.
+// checkPreconditions refuses preconditions in headers. To ignore them would mislead a client that relies on them.
 func checkPreconditions(r *http.Request) *problem.Problem {
 	for _, name := range []string{"If-Match", "If-Unmodified-Since"} {
 		if r.Header.Get(name) != "" {
 			p := problem.New(http.StatusBadRequest, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
-				"%s is not looked at here; send the etag that you read in the field etag (PATCH: in the body, DELETE: ?etag=…)", name)
+				"the gateway does not support %s; send the etag that you read in the field etag (PATCH: in the body, DELETE: ?etag=…)", name)
 			return &p
 		}
 	}

@@ -36,7 +36,7 @@ func build(generated, overlay []byte, routes []*rest.Route, version string) (*ya
 	for _, rt := range routes {
 		op := operations[operationID(rt)]
 		if op == nil {
-			return nil, fmt.Errorf("the OpenAPI document has no %s; generate it again from the contracts", operationID(rt))
+			return nil, fmt.Errorf("the OpenAPI document has no %s; generate it again from the protos", operationID(rt))
 		}
 		if err := complete(op.node, rt); err != nil {
 			return nil, fmt.Errorf("complete %s: %w", operationID(rt), err)
@@ -45,7 +45,7 @@ func build(generated, overlay []byte, routes []*rest.Route, version string) (*ya
 	return doc, nil
 }
 
-// operationID returns the generator's name of an RPC.
+// operationID returns the operation id that the generator gives to an RPC.
 func operationID(rt *rest.Route) string {
 	return fmt.Sprintf("%s_%s", rt.RPC.Parent().Name(), rt.RPC.Name())
 }
@@ -104,8 +104,8 @@ func fieldNames(doc *yaml.Node) map[string]bool {
 	return names
 }
 
-// joinPaths gives the variable of an update the name that it has for the other methods of the path: `/v1/agents/{agent.id}` and
-// `/v1/agents/{id}` are one path, which OpenAPI allows only once.
+// joinPaths renames the path variable of updates, as in `/v1/agents/{agent.id}`, to the name in the other methods, as in
+// `/v1/agents/{id}`: for OpenAPI the two are the same path, which may occur only once.
 func joinPaths(paths *yaml.Node) {
 	var names []string
 	for path := range members(paths) {
@@ -121,7 +121,7 @@ func joinPaths(paths *yaml.Node) {
 			for _, p := range items(get(op, "parameters")) {
 				if text(p, "in") == "path" {
 					set(p, "name", scalar(variable))
-					set(p, "description", scalar("Which one to change."))
+					set(p, "description", scalar("The id of the object to change."))
 				}
 			}
 		}

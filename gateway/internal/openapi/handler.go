@@ -38,13 +38,12 @@ var (
 	viewer []byte
 )
 
-// Docs serves the documents. They are made at the first request for one of them, because that takes longer than everything else that a
-// gateway does to start.
+// Docs serves the documents. It builds them at the first request, because building takes longer than the rest of the gateway's start.
 type Docs struct {
-	made func() (map[string]resource, error) // by path; the start page for browsers is indexPage
+	documents func() (map[string]resource, error) // by path; the start page for browsers is indexPage
 }
 
-// indexPage is the key of the start page for browsers, which has the path of the one for programs.
+// indexPage is the key of the start page for browsers, which shares its path with the start page for programs.
 const indexPage = "index"
 
 // page is the data of the templates.
@@ -54,9 +53,9 @@ type page struct {
 	Script  template.JS
 }
 
-// New returns the documents of these routes.
+// New returns the documents for the routes.
 func New(routes []*rest.Route, version string) *Docs {
-	return &Docs{made: sync.OnceValues(func() (map[string]resource, error) { return newDocuments(routes, version) })}
+	return &Docs{documents: sync.OnceValues(func() (map[string]resource, error) { return newDocuments(routes, version) })}
 }
 
 // newDocuments completes the generated document for the routes and renders the pages.
@@ -90,7 +89,7 @@ func newDocuments(routes []*rest.Route, version string) (map[string]resource, er
 	}, nil
 }
 
-// Handlers are the documents by path. Each answers GET and HEAD.
+// Handlers returns the handlers of the documents by path, for GET and HEAD.
 func (d *Docs) Handlers() map[string]http.Handler {
 	handlers := map[string]http.Handler{}
 	for _, path := range []string{"/", "/docs", "/docs/rapidoc.js", "/openapi.json", "/openapi.yaml"} {
@@ -101,7 +100,7 @@ func (d *Docs) Handlers() map[string]http.Handler {
 
 func (d *Docs) serve(path string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		made, err := d.made()
+		documents, err := d.documents()
 		if err != nil {
 			problem.Write(w, err)
 			return
@@ -110,7 +109,7 @@ func (d *Docs) serve(path string) http.Handler {
 		if path == "/" && strings.Contains(r.Header.Get("Accept"), "text/html") {
 			key = indexPage
 		}
-		made[key].ServeHTTP(w, r)
+		documents[key].ServeHTTP(w, r)
 	})
 }
 
@@ -134,7 +133,7 @@ func (d resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", d.contentType)
 	h.Set("Cache-Control", "no-cache")
 	h.Set("ETag", d.etag)
-	h.Add("Vary", "Accept") // the start page is two
+	h.Add("Vary", "Accept") // the start page has two forms
 	h.Set("Content-Security-Policy", d.policy)
 	if d.encoding != "" {
 		h.Set("Content-Encoding", d.encoding)
@@ -145,8 +144,8 @@ func (d resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // closed is the policy of resources that are not pages.
 const closed = "default-src 'none'; frame-ancestors 'none'"
 
-// viewerPolicy lets the page of the document run the viewer and its own script, and call this gateway. The viewer sets styles in its
-// templates, which have no hash.
+// viewerPolicy lets the page run the viewer and its own script, and call this gateway. The viewer's templates set inline styles, for
+// which there is no hash.
 var viewerPolicy = "script-src 'self' '" + hash(docsJS) + "'; style-src 'unsafe-inline'; connect-src 'self'"
 
 // render returns a page whose Content-Security-Policy is policy.
@@ -168,7 +167,7 @@ func hash(s string) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// summary is the start page for programs.
+// summary returns the start page for programs.
 func summary(version string) []byte {
 	return fmt.Appendf(nil, `{"name": "pawl", "version": %s, "docs": "/docs", "openapi": "/openapi.json", "health": "/healthz", "ready": "/readyz", "tasks": "/v1/tasks"}`+"\n",
 		strictjson.Quote(version))

@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A document is kept as YAML nodes: they keep the order of members, which people read and Go's maps lose.
+// A document is kept as YAML nodes, because they keep the order of members, unlike Go's maps.
 
 // parse reads one YAML document.
 func parse(text []byte) (*yaml.Node, error) {
@@ -34,10 +34,10 @@ func mapping(name string, value *yaml.Node) *yaml.Node {
 	return n
 }
 
-// ref refers to a component, such as responses/Problem.
+// ref returns a reference to a component, such as responses/Problem.
 func ref(component string) *yaml.Node { return mapping("$ref", scalar("#/components/"+component)) }
 
-// get follows members by name; nil if none.
+// get returns the node at a path of member names; nil if none.
 func get(n *yaml.Node, path ...string) *yaml.Node {
 	for _, name := range path {
 		if n = member(n, name); n == nil {
@@ -56,7 +56,7 @@ func member(n *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// text is the value of a scalar member; empty if none.
+// text returns the value of the scalar at a path; empty if none.
 func text(n *yaml.Node, path ...string) string {
 	if found := get(n, path...); found != nil {
 		return found.Value
@@ -64,7 +64,7 @@ func text(n *yaml.Node, path ...string) string {
 	return ""
 }
 
-// members are those of a mapping, in their order.
+// members iterates over the members of a mapping in their order.
 func members(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
 	return func(yield func(string, *yaml.Node) bool) {
 		if n == nil || n.Kind != yaml.MappingNode {
@@ -78,7 +78,7 @@ func members(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
 	}
 }
 
-// items are those of a sequence.
+// items returns the items of a sequence.
 func items(n *yaml.Node) []*yaml.Node {
 	if n == nil || n.Kind != yaml.SequenceNode {
 		return nil
@@ -97,7 +97,7 @@ func set(n *yaml.Node, name string, value *yaml.Node) {
 	n.Content = append(n.Content, scalar(name), value)
 }
 
-// remove takes a member out of a mapping.
+// remove removes a member from a mapping.
 func remove(n *yaml.Node, name string) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == name {
@@ -107,7 +107,7 @@ func remove(n *yaml.Node, name string) {
 	}
 }
 
-// merge puts the members of src into dst, mapping by mapping; everything else of src replaces what dst has.
+// merge merges src into dst, recursively for mappings; other values of src replace those of dst.
 func merge(dst, src *yaml.Node) {
 	for name, value := range members(src) {
 		have := member(dst, name)
@@ -142,6 +142,6 @@ func toJSON(n *yaml.Node, out *jsontext.Encoder) error {
 		raw, err := json.Marshal(v)
 		return errors.Join(err, out.WriteValue(raw))
 	default:
-		return fmt.Errorf("line %d: aliases and documents within documents have no JSON", n.Line)
+		return fmt.Errorf("line %d: aliases and nested documents cannot be written as JSON", n.Line)
 	}
 }

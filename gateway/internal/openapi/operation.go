@@ -11,7 +11,8 @@ import (
 	"pawl.dev/gateway/internal/stream"
 )
 
-// complete adds to an operation its summary, its problem response, and the response of a stream. These refer to components of the overlay.
+// complete adds a summary and a problem response to an operation, and for streams the response. The responses refer to components of
+// the overlay.
 func complete(op *yaml.Node, rt *rest.Route) error {
 	set(op, "summary", scalar(firstSentence(text(op, "description"))))
 	responses := get(op, "responses")
@@ -40,10 +41,10 @@ func complete(op *yaml.Node, rt *rest.Route) error {
 
 // firstSentence returns the first sentence or clause of a description, without its stop.
 func firstSentence(s string) string {
-	const long = 80
+	const maxLen = 80
 	for _, stop := range []string{". ", ": ", "; "} {
 		first, _, _ := strings.Cut(s, stop)
-		if s = strings.TrimSuffix(first, "."); len(s) <= long {
+		if s = strings.TrimSuffix(first, "."); len(s) <= maxLen {
 			break
 		}
 	}

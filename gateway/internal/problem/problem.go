@@ -33,13 +33,13 @@ type Problem struct {
 	RetryAfterSeconds int               `json:"retryAfterSeconds,omitempty"`
 }
 
-// Violation says what is wrong with one field of a request, or with the whole request if it names none.
+// Violation describes what is wrong with one field of a request, or with the whole request if Field is empty.
 type Violation struct {
 	Field       string `json:"field,omitempty"`
 	Description string `json:"description"`
 }
 
-// New returns the problem of a request for which no RPC was called. Its title is that of the HTTP status.
+// New returns the problem of a request for which no RPC was called. Its title is the text of the HTTP status.
 func New(status int, reason commonv1.ErrorReason, format string, args ...any) Problem {
 	name := errs.ReasonName(reason)
 	return Problem{
@@ -65,7 +65,7 @@ func From(err error) Problem {
 	}
 	for _, v := range e.Violations {
 		one := Violation{Field: JSONPath(v.Field), Description: v.Description}
-		if v.Field == "" { // a rule of the whole request, whose text has the contract's names
+		if v.Field == "" { // a rule of the whole request, whose text has proto names
 			one.Description = snakeCase.ReplaceAllStringFunc(v.Description, JSONPath)
 			p.Detail = strings.ReplaceAll(p.Detail, v.Description, one.Description)
 		} else {
@@ -79,7 +79,7 @@ func From(err error) Problem {
 	return p
 }
 
-// MethodNotAllowed answers a request whose path has other methods only.
+// MethodNotAllowed answers a request with a method that its path does not have.
 func MethodNotAllowed(w http.ResponseWriter, r *http.Request, allow ...string) {
 	w.Header().Set("Allow", strings.Join(allow, ", "))
 	New(http.StatusMethodNotAllowed, commonv1.ErrorReason_ERROR_REASON_ROUTE_NOT_FOUND,
@@ -104,7 +104,7 @@ func (p Problem) Write(w http.ResponseWriter) {
 	_, _ = w.Write(append(p.JSON(), '\n')) //nolint:gosec // it is JSON and says so; and the client may be gone
 }
 
-// JSON is the problem in one line.
+// JSON returns the problem as one line of JSON.
 func (p Problem) JSON() []byte {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -115,7 +115,7 @@ func (p Problem) JSON() []byte {
 	return bytes.TrimRight(buf.Bytes(), "\n")
 }
 
-// title is the reason in words: TASK_NOT_FOUND becomes `Task not found`.
+// title returns the reason in words: TASK_NOT_FOUND becomes `Task not found`.
 func title(reason string) string {
 	words := strings.Split(strings.ToLower(reason), "_")
 	for i, w := range words {
@@ -129,7 +129,7 @@ func title(reason string) string {
 
 var snakeCase = regexp.MustCompile(`\b[a-z]+(_[a-z]+)+\b`)
 
-// JSONPath turns a field path of the contracts into the names that REST clients send: mcp_ids[0] becomes mcpIds[0].
+// JSONPath turns a field path of proto names into the JSON names that REST clients use: mcp_ids[0] becomes mcpIds[0].
 // A key or an index in brackets stays as it is.
 func JSONPath(path string) string {
 	var b strings.Builder

@@ -16,8 +16,8 @@ import (
 const (
 	// readTimeout is how long a body may take to arrive.
 	readTimeout = time.Minute
-	// drainFactor bounds how much of a body over the limit is read and discarded, so that a client that writes all before
-	// it reads sees the answer instead of a broken connection.
+	// drainFactor, times the limit, is how much of a too large body is read and discarded: a client that writes its whole
+	// body before it reads then gets the answer instead of a broken connection.
 	drainFactor = 8
 )
 
@@ -44,7 +44,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	return data, nil
 }
 
-// drain reads on, unless the client waits for 100 Continue before it sends.
+// drain reads and discards more of the body, unless the client waits for 100 Continue before it sends it.
 func drain(r *http.Request, limit int64) {
 	if r.Header.Get("Expect") == "" {
 		_, _ = io.CopyN(io.Discard, r.Body, drainFactor*limit) // whatever happens, the answer is the same

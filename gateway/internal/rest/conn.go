@@ -16,7 +16,7 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// retryAfter is the Retry-After of a service that cannot be reached: about the time until gRPC dials again.
+// retryAfter is the Retry-After if a service cannot be reached: about the time until gRPC dials again.
 const retryAfter = 2 * time.Second
 
 type contextKey struct{}
@@ -24,8 +24,8 @@ type contextKey struct{}
 // forwarded are the request headers that services receive, by their names in metadata.
 var forwarded = []string{"authorization", "traceparent", "tracestate"}
 
-// NewContext returns a context with the headers that go to the services. If a header was sent more than once, the first one
-// counts. The context also continues the client's trace.
+// NewContext returns a context with the headers to forward to the services; of a repeated header, only the first. The context
+// also continues the client's trace.
 func NewContext(ctx context.Context, header http.Header) context.Context {
 	md := metadata.MD{}
 	for _, name := range forwarded {
@@ -37,8 +37,8 @@ func NewContext(ctx context.Context, header http.Header) context.Context {
 	return context.WithValue(ctx, contextKey{}, md)
 }
 
-// Conn returns a connection whose calls have the metadata of NewContext and no other. The name of the service is for the error that
-// it cannot be reached.
+// Conn returns a connection whose calls have the metadata of NewContext and no other. The error for an unreachable service contains
+// name.
 func Conn(next grpc.ClientConnInterface, name string, log *slog.Logger) grpc.ClientConnInterface {
 	return &conn{next: next, name: name, log: log}
 }

@@ -14,8 +14,8 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// decode reads JSON into a message. The error names the place, and every field that the message does not have. Text that fits is parsed
-// once; the inspection that words the errors runs only if something is wrong or a number might be rounded.
+// decode reads JSON into a message. The error names every unknown field with its place. A valid body is parsed once; the inspection that
+// finds the errors runs only if protojson fails or a number might be rounded.
 func decode(data []byte, m proto.Message) error {
 	misfits := protojson.Unmarshal(data, m)
 	if misfits == nil && !mayRound(data) {
@@ -47,7 +47,7 @@ func report(found []finding) error {
 	return e
 }
 
-// misfit words an error of protojson. Its texts are `proto: (line 1:10): what`, with blanks that vary on purpose.
+// misfit rewords an error of protojson, whose text is `proto: (line 1:10): what`, with spaces that vary on purpose.
 func misfit(err error) *errs.Error {
 	m := regexp.MustCompile(`\(line (\d+):(\d+)\): (.*)$`).FindStringSubmatch(err.Error())
 	if m == nil {

@@ -57,13 +57,13 @@ func TestDecodeNamesThePlace(t *testing.T) {
 		fields []string
 	}{
 		"all at once": {&executorv1.CreateTaskRequest{}, "{\n \"gaol\": \"é\", \"lang\": 1,\n \"mcpIDs\": []}",
-			`gaol: unknown field "gaol"; did you mean "goal"? (line 2, column 2); lang: unknown field "lang"; there are: goal, agentId, mcpIds, autoExecute, ` +
+			`gaol: unknown field "gaol"; did you mean "goal"? (line 2, column 2); lang: unknown field "lang"; use one of: goal, agentId, mcpIds, autoExecute, ` +
 				`language, conversationId, playbook, requestId, model, budget, waitTimeout, inputsJson (line 2, column 15); mcpIDs: unknown field "mcpIDs"; did you mean "mcpIds"? (line 3, column 2)`,
 			[]string{"gaol", "lang", "mcpIDs"}},
 		"in a map": {&mcppoolv1.McpServer{}, `{"toolPolicies": {"t": {"efect": 1, "effect": "READ"}}}`,
 			`toolPolicies[t].efect: unknown field "efect"; did you mean "effect"? (line 1, column 25); toolPolicies[t].effect: unknown value "READ"; did you mean "EFFECT_READ"?`,
 			[]string{"toolPolicies[t].efect", "toolPolicies[t].effect"}},
-		"in a message without fields":  {&executorv1.DeleteAgentResponse{}, `{"x": {"y": [1, {"z": 2}]}}`, `there is none to give here`, []string{"x"}},
+		"in a message without fields":  {&executorv1.DeleteAgentResponse{}, `{"x": {"y": [1, {"z": 2}]}}`, `none is allowed here`, []string{"x"}},
 		"after a character of several": {&executorv1.CreateTaskRequest{}, `{"goal": "日本", x}`, `(line 1, column 16)`, nil},
 		"rounded, deep":                {&executorv1.Params{}, `{"content": {"a": [{"b": -9007199254740993}]}}`, `-9007199254740993 would be rounded here; send this value as text in the field contentJson`, []string{"content"}},
 		"rounded, huge":                {&executorv1.Params{}, `{"content": {"a": 123456789012345678901234567890}}`, "would be rounded", []string{"content"}},

@@ -19,7 +19,7 @@ import (
 	"pawl.dev/gateway/internal/stream"
 )
 
-// Handler serves all routes of the contracts.
+// Handler serves all routes of the protos.
 type Handler struct {
 	mux     *runtime.ServeMux
 	routes  []*Route
@@ -57,7 +57,7 @@ func New(conns Conns, streams *stream.Handler, maxBody int64) (*Handler, error) 
 	return h, nil
 }
 
-// Routes returns the routes that the handler serves, in the order of the contracts.
+// Routes returns the routes that the handler serves, in the order of the protos.
 func (h *Handler) Routes() []*Route { return slices.Clone(h.routes) }
 
 // ServeHTTP serves one call.
@@ -101,7 +101,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, rt *Route, variab
 	}
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, invalid("the query %q cannot be read: %w; escape all characters but letters and digits", r.URL.RawQuery, err)
+		return nil, invalid("the query %q cannot be read: %w; percent-encode all characters except letters and digits", r.URL.RawQuery, err)
 	}
 	if query, err = maskedQuery(rt, body, query); err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, rt *Route, variab
 	return rt.message(variables, body, query)
 }
 
-// writeAnswer answers with a message and a newline for terminals. Caches must not store it: it belongs to one user and changes.
+// writeAnswer answers with a message and a newline for terminals. Caches must not store the answer: it belongs to one user and may change.
 func writeAnswer(w http.ResponseWriter, m proto.Message) {
 	data, err := stream.JSON(m)
 	if err != nil {
@@ -122,7 +122,7 @@ func writeAnswer(w http.ResponseWriter, m proto.Message) {
 	_, _ = w.Write(append(data, '\n')) // the client may be gone
 }
 
-// areIDs reports whether the variables of a path can be ids. No id is empty or holds a colon: `/v1/tasks/` and `abc:resume` are no tasks.
+// areIDs reports whether the variables of a path can be ids. No id is empty or holds a colon: `/v1/tasks/` has no id, and `abc:resume` is no id.
 func areIDs(variables map[string]string) bool {
 	for _, value := range variables {
 		if value == "" || strings.Contains(value, ":") {
@@ -132,10 +132,11 @@ func areIDs(variables map[string]string) bool {
 	return true
 }
 
-// probeKey is the context key of a *bool that a route sets instead of serving: the request only asks whether the route exists.
+// probeKey is the context key of a *bool. If a request has it, the route only sets it to true instead of serving: notRouted wants to
+// know whether the route exists.
 type probeKey struct{}
 
-// notRouted answers a request that no route takes: 405 if other methods have one, else 404.
+// notRouted answers a request without a route: 405 if the path has a route for other methods, else 404.
 func (h *Handler) notRouted(w http.ResponseWriter, r *http.Request) {
 	if r.Context().Value(probeKey{}) != nil {
 		return

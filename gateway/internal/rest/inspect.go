@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// maxFindings bounds the findings in one answer; more would only hide the first.
+// maxFindings bounds the findings in one answer.
 const maxFindings = 20
 
 // finding is a value in a body that does not fit its message.
@@ -28,7 +28,7 @@ func (f finding) text() string {
 	return fmt.Sprintf("%s: %s (%s)", f.path, f.what, f.at)
 }
 
-// inspect walks valid JSON along a message and collects what protojson would report one by one or not at all: unknown fields, unknown
+// inspect compares valid JSON with a message type. It collects what protojson reports one by one or not at all: unknown fields, unknown
 // enum values, and numbers in free-form JSON that a double cannot hold.
 func inspect(data []byte, message protoreflect.MessageDescriptor) []finding {
 	in := &inspector{data: data, dec: jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
@@ -36,7 +36,7 @@ func inspect(data []byte, message protoreflect.MessageDescriptor) []finding {
 	return in.found
 }
 
-// inspector reads a value per method. A value that does not have the expected JSON type is skipped: protojson reports it.
+// inspector reads a value per method. It skips values of an unexpected JSON type, which protojson reports.
 type inspector struct {
 	data  []byte
 	dec   *jsontext.Decoder
@@ -61,7 +61,7 @@ func (in *inspector) token() jsontext.Token {
 	return token
 }
 
-func (in *inspector) skip() { _ = in.dec.SkipValue() } // an error shows in what follows
+func (in *inspector) skip() { _ = in.dec.SkipValue() } // an error shows in the next read
 
 // more reports whether the object or array has another member.
 func (in *inspector) more() bool {
@@ -154,7 +154,7 @@ func (in *inspector) freeForm(path string) {
 
 // mayRound reports whether a text could hold an integer that a double cannot.
 func mayRound(data []byte) bool {
-	const digits = 16 // 2^53 has as many
+	const digits = 16 // 2^53 has 16 digits
 	run := 0
 	for _, c := range data {
 		if c < '0' || c > '9' {
@@ -166,8 +166,8 @@ func mayRound(data []byte) bool {
 	return false
 }
 
-// rounded reports whether an integer changes when it becomes a double, as numbers in a Struct do. Fractions are decimal approximations
-// to begin with and pass.
+// rounded reports whether an integer changes when it becomes a double, as numbers in a Struct do. Fractions pass,
+// because they are approximations anyway.
 func rounded(number string) bool {
 	if strings.ContainsAny(number, ".eE") {
 		return false

@@ -13,10 +13,9 @@ import (
 
 const maskType = "google.protobuf.FieldMask"
 
-// maskedQuery returns the query with the update mask as the services read it. REST clients write masks with JSON names
-// (`displayName`), services read the names of the contracts. Without a mask, the mask is the top-level fields of the body:
-// a nested object replaces the stored one. The identity and the etag of the object are
-// conditions, not changes, and never in it.
+// maskedQuery returns the query with an update mask for the services. REST clients write masks with JSON names
+// (`displayName`), services read the proto names. If the query has no mask, the mask is the top-level fields of the body, so that
+// a nested object replaces the stored one. It never has the id or the etag, which are conditions, not changes.
 func maskedQuery(rt *Route, body []byte, query url.Values) (url.Values, error) {
 	mask := maskField(rt.RPC.Input())
 	if mask == nil || rt.Body == "" || rt.Body == wholeBody {
@@ -67,8 +66,8 @@ func givenPaths(resource protoreflect.MessageDescriptor, mask protoreflect.Field
 	return slices.Compact(paths), nil
 }
 
-// translate turns a path of JSON names into one of the contract's names; the second result is the reason why it names no
-// field, or "". Below a map or list the path stays as it is, and so does `*`, which means all fields.
+// translate turns a path of JSON names into a path of proto names. If the path names no field, what is the reason, else "". Below a
+// map or list the path stays as it is, and so does `*`, which means all fields.
 func translate(md protoreflect.MessageDescriptor, path string) (translated, what string) {
 	if path == "*" {
 		return path, ""
@@ -90,7 +89,7 @@ func translate(md protoreflect.MessageDescriptor, path string) (translated, what
 
 func bodyPaths(resource protoreflect.MessageDescriptor, body []byte) []string {
 	var paths []string
-	for name := range strictjson.Members(body) { // decode reports what is wrong with it
+	for name := range strictjson.Members(body) { // decode reports errors in it
 		fd := field(resource, string(name))
 		if fd != nil && fd.Name() != "id" && fd.Name() != "etag" {
 			paths = append(paths, string(fd.Name()))

@@ -50,8 +50,8 @@ func setBody(rt *Route, m proto.Message, body []byte) error {
 	return decode(body, m.ProtoReflect().Mutable(fd).Message().Interface())
 }
 
-// setQuery sets the fields that the query names. A parameter that the route does not have is an error: ignoring a misspelt
-// filter would show too much.
+// setQuery sets the fields that the query names. An unknown parameter is an error: to ignore a misspelt
+// filter would return too much.
 func setQuery(rt *Route, m proto.Message, query url.Values) error {
 	for _, key := range slices.Sorted(maps.Keys(query)) {
 		if err := checkParameter(rt, key); err != nil {
@@ -69,7 +69,7 @@ func setQuery(rt *Route, m proto.Message, query url.Values) error {
 	return nil
 }
 
-// checkParameter returns an error if the query of a route may not have a parameter.
+// checkParameter returns an error if the route has no such query parameter.
 func checkParameter(rt *Route, key string) error {
 	known := parameters(rt)
 	first, _, _ := strings.Cut(key, ".")
@@ -84,7 +84,7 @@ func checkParameter(rt *Route, key string) error {
 	return invalid("the query of %s %s does not fit: %s", rt.Method, rt.Template, what).WithViolation(key, what)
 }
 
-// parameters returns the names that the query of a route may have: the fields that neither path nor body fill.
+// parameters returns the query parameters of a route: the fields that neither path nor body fill.
 func parameters(rt *Route) []string {
 	if rt.Body == wholeBody {
 		return nil
@@ -115,7 +115,7 @@ func badParameter(md protoreflect.MessageDescriptor, key string, values []string
 	return invalid("the parameter %s of the query does not fit: %s", key, what).WithViolation(key, what)
 }
 
-// misread rewords errors of the parsers of numbers and times, which name functions and layouts of Go.
+// misread rewords errors of Go's parsers of numbers and times, which name Go functions and layouts.
 func misread(fd protoreflect.FieldDescriptor, value string, cause error) string {
 	var number *strconv.NumError
 	switch {

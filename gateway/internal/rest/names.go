@@ -13,7 +13,7 @@ import (
 // maxValues bounds the values of an enum that an error lists.
 const maxValues = 12
 
-// field finds a field by either of the names that JSON may use; nil if none.
+// field finds a field by its JSON name or its proto name; nil if none.
 func field(md protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
 	if fd := md.Fields().ByJSONName(name); fd != nil {
 		return fd
@@ -21,7 +21,7 @@ func field(md protoreflect.MessageDescriptor, name string) protoreflect.FieldDes
 	return md.Fields().ByTextName(name)
 }
 
-// unknownField returns the message for a field that does not exist, with the one that was probably meant.
+// unknownField returns the message for an unknown field, with the field that the client probably meant.
 func unknownField(name string, md protoreflect.MessageDescriptor) string {
 	names := make([]string, md.Fields().Len())
 	for i := range names {
@@ -35,15 +35,15 @@ func unknown(kind, name string, names []string) string {
 		return fmt.Sprintf("unknown %s %q; did you mean %q?", kind, name, near)
 	}
 	if len(names) == 0 {
-		return fmt.Sprintf("unknown %s %q; there is none to give here", kind, name)
+		return fmt.Sprintf("unknown %s %q; none is allowed here", kind, name)
 	}
 	if len(names) > maxValues {
 		return fmt.Sprintf("unknown %s %q", kind, name)
 	}
-	return fmt.Sprintf("unknown %s %q; there are: %s", kind, name, strings.Join(names, ", "))
+	return fmt.Sprintf("unknown %s %q; use one of: %s", kind, name, strings.Join(names, ", "))
 }
 
-// unknownValue returns the message for a value that an enum does not have, with those that it has.
+// unknownValue returns the message for an unknown value of an enum, with the known ones.
 func unknownValue(value string, ed protoreflect.EnumDescriptor) string {
 	names := make([]string, ed.Values().Len())
 	for i := range names {
@@ -55,10 +55,10 @@ func unknownValue(value string, ed protoreflect.EnumDescriptor) string {
 	return unknown("value", value, names)
 }
 
-// nearest returns the name that differs least, if it differs little: at most by a third of its letters and one.
+// nearest returns the most similar name, or "" if none is similar. It may differ in a third of the letters plus one.
 func nearest(name string, names []string) string {
-	const longest = 100 // names of fields are short
-	if len(name) > longest {
+	const maxLen = 100 // names of fields are short
+	if len(name) > maxLen {
 		return ""
 	}
 	best, bestDistance := "", len(name)/3+2

@@ -24,7 +24,7 @@ type Route struct {
 	input, output protoreflect.MessageType
 }
 
-// FullMethod is the RPC's name on the wire: /package.Service/Method.
+// FullMethod returns the RPC's full name: /package.Service/Method.
 func (r *Route) FullMethod() string {
 	return fmt.Sprintf("/%s/%s", r.RPC.Parent().FullName(), r.RPC.Name())
 }
@@ -32,7 +32,7 @@ func (r *Route) FullMethod() string {
 // Streams reports whether the RPC answers with a stream.
 func (r *Route) Streams() bool { return r.RPC.IsStreamingServer() }
 
-// routesOf returns the HTTP bindings of a service's RPCs, in the order of the contract. An RPC without an annotation has none.
+// routesOf returns the HTTP bindings of a service's RPCs, in the order of the proto. An RPC without an annotation has none.
 func routesOf(service protoreflect.ServiceDescriptor) ([]*Route, error) {
 	var routes []*Route
 	for i := range service.Methods().Len() {

@@ -13,15 +13,15 @@ import (
 	"pawl.dev/gateway/internal/problem"
 )
 
-// documentName is the file name of a download.
+// documentName returns the file name of a download.
 func documentName(in proto.Message) string {
 	if in, ok := in.(*executorv1.ExportTaskRequest); ok {
-		return "pawl-task-" + in.GetId() + ".json" // the contract allows only a UUID here
+		return "pawl-task-" + in.GetId() + ".json" // the proto allows only a UUID here
 	}
 	return "document.json"
 }
 
-// document sends the pieces on as they are: the response is the document itself. A failure before the first piece has its
+// document forwards the pieces unchanged: the response is the document itself. An error before the first piece has its HTTP
 // status; a later one breaks the connection, so that half a document is not taken for a whole one.
 func (h *Handler) document(w http.ResponseWriter, r *http.Request, call Call) {
 	ctx, cancel := context.WithCancel(r.Context())
@@ -53,7 +53,7 @@ type download struct {
 	w      http.ResponseWriter
 	name   string
 	opened bool
-	cut    error // the error that ended it in the middle
+	cut    error // the error that ended the document in the middle
 }
 
 // receive forwards a piece and reports whether there may be more.

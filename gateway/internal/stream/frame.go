@@ -31,8 +31,8 @@ type summary struct {
 	Status  string `json:"status,omitempty"`
 }
 
-// see updates the summary with a message.
-func (s *summary) see(m proto.Message) {
+// update updates the summary with a message.
+func (s *summary) update(m proto.Message) {
 	e, ok := m.(*executorv1.ExecutorEvent)
 	if !ok {
 		return

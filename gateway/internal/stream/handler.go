@@ -23,7 +23,7 @@ import (
 )
 
 // subscribeWait is how long a subscription (GET) waits for its first message before it answers 200: long enough for most
-// errors to become an HTTP status, short enough for a client that shows its user when it is connected.
+// errors to become an HTTP status, short enough for a client that shows whether it is connected.
 const subscribeWait = time.Second
 
 // Config is the configuration of streams.
@@ -41,7 +41,7 @@ type Handler struct {
 // New returns the handler.
 func New(cfg Config) *Handler { return &Handler{cfg: cfg} }
 
-// Call is a streaming RPC to be called.
+// Call is a call of a streaming RPC.
 type Call struct {
 	Conn   grpc.ClientConnInterface
 	Method string // /package.Service/Method
@@ -49,7 +49,7 @@ type Call struct {
 	In     proto.Message
 }
 
-// IsDocument reports whether an RPC answers with one document in pieces: a stream of messages that hold nothing but bytes.
+// IsDocument reports whether an RPC answers with the pieces of one document: its messages have a single field of bytes.
 func IsDocument(rpc protoreflect.MethodDescriptor) bool {
 	fields := rpc.Output().Fields()
 	return rpc.IsStreamingServer() && fields.Len() == 1 && fields.Get(0).Kind() == protoreflect.BytesKind
@@ -87,8 +87,8 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, call Call) {
 	h.pump(ctx, s, incoming, h.firstWait(r.Method))
 }
 
-// firstWait returns how long to wait for the first message before answering 200. A POST changes something, so its failures should
-// have a status if possible: it waits for one heartbeat, as long as connections can be silent.
+// firstWait returns how long to wait for the first message before answering 200. A POST changes something, so its errors should
+// have an HTTP status if possible: it waits for one heartbeat, the longest time that a connection should be silent.
 func (h *Handler) firstWait(method string) time.Duration {
 	if method == http.MethodGet {
 		return min(subscribeWait, h.cfg.Heartbeat)
@@ -126,8 +126,8 @@ type received struct {
 	err     error
 }
 
-// startCall starts the call and the goroutine that receives; the channel is closed after the stream's last message, which is
-// dropped only if ctx has ended.
+// startCall starts the call and a goroutine that receives its messages. The channel ends with the stream's error, or io.EOF; it is closed
+// early if ctx ends.
 func startCall(ctx context.Context, call Call) (<-chan received, error) {
 	output, err := protoregistry.GlobalTypes.FindMessageByName(call.RPC.Output().FullName())
 	if err != nil {
@@ -138,7 +138,7 @@ func startCall(ctx context.Context, call Call) (<-chan received, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := messages.SendMsg(call.In); err != nil && !errors.Is(err, io.EOF) { // at EOF, RecvMsg has the reason
+	if err := messages.SendMsg(call.In); err != nil && !errors.Is(err, io.EOF) { // after EOF, RecvMsg returns the reason
 		return nil, err
 	}
 	if err := messages.CloseSend(); err != nil {
@@ -167,8 +167,8 @@ func receive(messages grpc.ClientStream, output protoreflect.MessageType) receiv
 	return received{message: m, err: messages.RecvMsg(m)}
 }
 
-// resume puts the Last-Event-ID of a client that reconnects into the request, and reports whether there was one. It overrides
-// the query: an EventSource repeats its URL unchanged and names the last event in the header.
+// resume sets after_seq of the request to the Last-Event-ID of a client that reconnects, and reports whether it did. The header overrides
+// the query, because an EventSource repeats its URL unchanged.
 func resume(header http.Header, in proto.Message) (bool, error) {
 	id := header.Get("Last-Event-ID")
 	if id == "" {
@@ -177,7 +177,7 @@ func resume(header http.Header, in proto.Message) (bool, error) {
 	seq, err := strconv.ParseUint(id, 10, 64)
 	if err != nil {
 		return false, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
-			"the header Last-Event-ID is %q; send the number of the last event that was seen, or leave it out", id)
+			"the header Last-Event-ID is %q; send the number of the last event that you saw, or leave it out", id)
 	}
 	switch in := in.(type) {
 	case *executorv1.WatchTaskRequest:
@@ -185,7 +185,7 @@ func resume(header http.Header, in proto.Message) (bool, error) {
 	case *executorv1.RunTaskRequest:
 		in.AfterSeq = seq
 	default:
-		return false, nil // this stream has no numbers to resume from
+		return false, nil // events of this stream have no numbers
 	}
 	return true, nil
 }
@@ -197,7 +197,7 @@ func afterSeq(in proto.Message) uint64 {
 	return 0
 }
 
-// follows reports whether the stream lasts until the task has ended. If so, a stream that ends without a message is of an ended task.
+// follows reports whether the stream is a watch that lasts until its task has ended.
 func follows(in proto.Message) bool {
 	watch, ok := in.(*executorv1.WatchTaskRequest)
 	return ok && !watch.GetNoFollow()

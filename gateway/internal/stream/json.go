@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// JSON returns a message in one line without blanks. protojson varies its blanks from build to build on purpose; output that
-// people search and compare should not vary.
+// JSON returns a message as compact JSON. protojson deliberately varies its spaces from build to build, but people search and compare
+// the output.
 func JSON(m proto.Message) ([]byte, error) {
 	data, err := protojson.Marshal(m)
 	if err != nil {

@@ -19,20 +19,20 @@ import (
 // TaskIDHeader is the response header with the task's id, taken from the first event. It is absent if the response began before that event.
 const TaskIDHeader = "Pawl-Task-Id"
 
-// session is one response. Until its header is written, an error is answered with a problem; afterwards, in the framing of the stream.
+// session is one response. Until its header is written, an error becomes a problem; afterwards, a frame of the stream.
 type session struct {
 	w       http.ResponseWriter
 	framing framing
 	log     *slog.Logger
-	// emptyMeansEnded is true for a resumed watch: if it ends without an event, its task had ended before, and the response is 204.
+	// emptyMeansEnded is true for a resumed watch. If such a watch ends without an event, its task had already ended, and the response is 204.
 	emptyMeansEnded bool
 
 	opened bool
 	last   summary
-	err    error // of a write; the client is gone
+	err    error // of a failed write: the client is gone
 }
 
-// forward sends a message on and reports whether the stream has ended.
+// forward sends a message to the client and reports whether the stream has ended.
 func (s *session) forward(got received) (done bool) {
 	switch {
 	case errors.Is(got.err, io.EOF):
@@ -50,7 +50,7 @@ func (s *session) forward(got received) (done bool) {
 	}
 	s.announce(got.message)
 	s.writeHeader()
-	s.last.see(got.message)
+	s.last.update(got.message)
 	s.write(frame)
 	return false
 }
@@ -102,7 +102,7 @@ func (s *session) end() {
 
 func (s *session) stop() {
 	err := errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN,
-		"the gateway is stopping; connect again, with the number of the last event that was seen")
+		"the gateway is stopping; connect again with the number of the last event that you saw")
 	if !s.opened {
 		problem.Write(s.w, err)
 		return
@@ -110,7 +110,7 @@ func (s *session) stop() {
 	s.write(s.framing.stopping(problem.From(err)))
 }
 
-// write sends and flushes; the response writer bounds how long a slow client may take.
+// write writes a frame and flushes it. The response writer bounds the time that a slow client may take.
 func (s *session) write(frame []byte) {
 	if s.err != nil {
 		return
