@@ -41,7 +41,7 @@ func (f *filling) aroundOf(v *Value) (a around) {
 	return a
 }
 
-// cues scores the words around a value that speak of a parameter. Plain words are a value only if a cue marks them as one.
+// cues scores the words around a value that speak of a parameter.
 func (f *filling) cues(d *param, v *Value, a around) float64 {
 	if d.form == Path && v.Kind >= Code {
 		return f.placeScore(d, v, a)
@@ -53,11 +53,18 @@ func (f *filling) cues(d *param, v *Value, a around) float64 {
 	if (a.role != "of" || v.Kind != Number) && hasTerm(d.name, rank.Words("role", a.role)...) { // not: a radius of 3
 		score += 3
 	}
-	switch {
-	case v.Kind == Quoted && (d.form == Path || d.form == Glob) && !strings.ContainsAny(v.Text, "./*") && score < 3.5:
+	if v.Kind == Quoted && (d.form == Path || d.form == Glob) && !strings.ContainsAny(v.Text, "./*") && score < 3.5 {
 		return never // a path looks like one, or is said to be one
-	case v.Kind != Phrase, score >= 5:
-		return score
+	}
+	if v.Kind == Phrase && score < 5 {
+		return f.phraseScore(v, a, score)
+	}
+	return score
+}
+
+// phraseScore scores plain words: they are a value only if a cue marks them as one.
+func (f *filling) phraseScore(v *Value, a around, score float64) float64 {
+	switch {
 	case f.repeats(v):
 		return score - 2
 	case score >= 2, a.role != "":

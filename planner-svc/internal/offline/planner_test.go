@@ -159,15 +159,19 @@ func TestAnswerShapes(t *testing.T) {
 	}
 }
 
-// Folders are not counted as files.
+// Folders are not counted as files. The types of other things say nothing of what they are.
 func TestCount(t *testing.T) {
-	for out, want := range map[string]int{
-		`{"count":2,"entries":[{"name":"a","type":"directory"},{"name":"b.md","type":"file"}]}`: 1,
-		`{"entries":[{"name":"a","type":"directory"}]}`:                                         0,
-		`{"files":["a","b"]}`: 2,
+	for _, tc := range []struct {
+		out, noun string
+		want      int
+	}{
+		{`{"count":2,"entries":[{"name":"a","type":"directory"},{"name":"b.md","type":"file"}]}`, "file", 1},
+		{`{"entries":[{"name":"a","type":"directory"}]}`, "file", 0},
+		{`{"files":["a","b"]}`, "file", 2},
+		{`{"issues":[{"type":"bug"},{"type":"task"}]}`, "issu", 2},
 	} {
-		if got, ok := count(result.Of(succeeded("t/list", "{}", `{"structured":`+out+`}`)), "file"); !ok || got != want {
-			t.Errorf("%s: %+v %v, want %d", out, got, ok, want)
+		if got, ok := count(result.Of(succeeded("t/list", "{}", `{"structured":`+tc.out+`}`)), tc.noun); !ok || got != tc.want {
+			t.Errorf("%s: %+v %v, want %d", tc.out, got, ok, tc.want)
 		}
 	}
 }

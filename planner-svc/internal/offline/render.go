@@ -120,17 +120,22 @@ func count(r *result.Result, noun string) (n int, ok bool) {
 		case key == "truncated" && raw == "true":
 			lists += 2 // not all of the items are here
 		}
-		for item := range strictjson.Items(raw) {
-			if kind, typed := strictjson.Member(item, "type"); !typed || rank.Means(rank.Stem(strictjson.Content(kind)), noun) {
-				items++
-			}
-		}
 		if strictjson.Kind(raw) == "array" {
-			lists++
+			items, lists = itemsOf(raw, noun), lists+1
 		}
 	}
 	if lists == 1 && (!ok || items < n) {
 		return items, true
 	}
 	return n, ok
+}
+
+// itemsOf counts the items of a list, of files or folders those whose type is not another.
+func itemsOf(list, noun string) (n int) {
+	for item := range strictjson.Items(list) {
+		if kind, typed := strictjson.Member(item, "type"); !typed || !rank.In("place", noun) || rank.Means(rank.Stem(strictjson.Content(kind)), noun) {
+			n++
+		}
+	}
+	return n
 }
