@@ -17,6 +17,7 @@ import (
 	"pawl.dev/services/identity"
 	"pawl.dev/services/inproc"
 	"pawl.dev/services/serve"
+	"pawl.dev/services/stack"
 )
 
 // errBetweenCalls ends a stream on which no call runs: a call that is still on its way is not begun.
@@ -69,6 +70,7 @@ func rethrow(err error) error {
 
 // serve receives calls and runs them one by one. It sends the result or the error of each.
 func (c *callStream) serve() {
+	stack.Reserve()
 	var err error
 	defer func() {
 		if p := recover(); p != nil {

@@ -79,10 +79,10 @@ func (c *Caller) Call(ctx context.Context, r Request, send Send) error {
 	}
 	if !first {
 		cancel(nil)
-		return c.follow(ctx, call, send, nil)
+		return c.follow(ctx, call, send)
 	}
 	x := &execution{Caller: c, Request: r, call: call, cancel: cancel}
-	return c.follow(ctx, call, send, func() { x.run(running) })
+	return c.lead(ctx, call, send, func() { x.run(running) })
 }
 
 // execution is one call while it runs.

@@ -117,7 +117,7 @@ func TestSendErrorsEndTheDelivery(t *testing.T) {
 		t.Fatal(err)
 	}
 	sent, gone := 0, errors.New("gone")
-	err = New(nil, calls, Deps{}).follow(t.Context(), call, func(*mcppoolv1.CallToolResponse) error { sent++; return gone }, func() { calls.End(call, inflight.End{}) })
+	err = New(nil, calls, Deps{}).lead(t.Context(), call, func(*mcppoolv1.CallToolResponse) error { sent++; return gone }, func() { calls.End(call, inflight.End{}) })
 	if !errors.Is(err, gone) || sent != 2 {
 		t.Errorf("%v; %d messages were sent to a client that is gone, want one event and the result", err, sent)
 	}

@@ -17,7 +17,6 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/humantime"
-	"pawl.dev/services/stack"
 	"pawl.dev/services/strictjson"
 )
 
@@ -41,7 +40,7 @@ func (c *Caller) Attach(ctx context.Context, q inflight.Query, t Task, send Send
 		if err != nil {
 			return err
 		}
-		return c.follow(ctx, call, send, nil)
+		return c.follow(ctx, call, send)
 	}
 	running, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	call, first, err := c.calls.Adopt(q, cancel)
@@ -50,13 +49,13 @@ func (c *Caller) Attach(ctx context.Context, q inflight.Query, t Task, send Send
 		if err != nil {
 			return err
 		}
-		return c.follow(ctx, call, send, nil)
+		return c.follow(ctx, call, send)
 	}
 	x := &execution{Caller: c, call: call, cancel: cancel, Request: Request{
 		User: q.User, Server: t.Server, Refused: t.refusal(), MCPID: t.MCPID, Tool: t.Tool, Input: strictjson.Checked("{}"),
 		CallID: q.ID, Session: q.Session, Epoch: q.Epoch, Task: t.ID, Continues: true,
 	}}
-	return c.follow(ctx, call, send, func() { x.run(running) })
+	return c.lead(ctx, call, send, func() { x.run(running) })
 }
 
 // refusal returns why the pool cannot ask the server for the task, or nil. The call's outcome is then unknown.
@@ -71,34 +70,51 @@ func (t Task) refusal() error {
 	return nil
 }
 
-// follow sends the events of a call from now on, then its result. It stops early when ctx ends. run makes the call, or is nil if the call
-// already runs; it gets its own goroutine, because the call may outlive the client.
-func (c *Caller) follow(ctx context.Context, call *inflight.Call, send Send, run func()) error {
-	f, err := call.Follow() // before the first event
+// lead makes a call with run, on the goroutine that received it, because a hand-off costs about as much as the call. Most calls have no
+// events, so the first event starts the goroutine that sends them. A client that goes away does not stop run.
+func (c *Caller) lead(ctx context.Context, call *inflight.Call, send Send, run func()) error {
+	var events sync.WaitGroup
+	f := call.FollowLazily(func(f *inflight.Follower) { events.Go(func() { sendEvents(ctx, call, f, send) }) })
+	run()
+	call.Leave(f)
+	events.Wait()
+	return c.sendEnd(ctx, call, send)
+}
+
+// follow sends the events of a call from now on, then its result. It stops early when ctx ends.
+func (c *Caller) follow(ctx context.Context, call *inflight.Call, send Send) error {
+	f, err := call.Follow()
 	if err != nil {
 		return err
 	}
-	if run != nil {
-		go func() {
-			stack.Reserve()
-			run()
-		}()
-	}
 	defer call.Leave(f)
+	sendEvents(ctx, call, f, send)
+	return c.sendEnd(ctx, call, send)
+}
+
+// sendEvents sends the events of a call until the call or ctx ends.
+func sendEvents(ctx context.Context, call *inflight.Call, f *inflight.Follower, send Send) {
 	for ended := false; !ended; {
 		select {
 		case <-f.Ready():
 		case <-call.Done():
 			ended = true
 		case <-ctx.Done():
-			return errs.New(codes.Canceled, commonv1.ErrorReason_ERROR_REASON_CANCELLED,
-				"the caller went away; a call with a call_id goes on: AttachCall follows it and CancelCall ends it").With(errs.OutcomeKey, errs.OutcomeUnknown)
+			return
 		}
 		for _, n := range f.Take() {
 			if send(toResponse(n)) != nil {
 				break // the client is gone, and ctx ends
 			}
 		}
+	}
+}
+
+// sendEnd sends the result of a call that has ended, or returns its error.
+func (c *Caller) sendEnd(ctx context.Context, call *inflight.Call, send Send) error {
+	if ctx.Err() != nil {
+		return errs.New(codes.Canceled, commonv1.ErrorReason_ERROR_REASON_CANCELLED,
+			"the caller went away; a call with a call_id goes on: AttachCall follows it and CancelCall ends it").With(errs.OutcomeKey, errs.OutcomeUnknown)
 	}
 	end := call.End()
 	if end.Err == nil {

@@ -97,6 +97,16 @@ func (c *Call) Follow() (*Follower, error) {
 	return f, nil
 }
 
+// FollowLazily is like Follow, without a limit, and calls first with the Follower just before it has its first event. first must not block.
+func (c *Call) FollowLazily(first func(*Follower)) *Follower {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := &Follower{first: first}
+	c.catchUp(f)
+	c.followers = append(c.followers, f)
+	return f
+}
+
 // Leave removes a Follower. The call continues.
 func (c *Call) Leave(f *Follower) {
 	c.mu.Lock()
@@ -141,7 +151,8 @@ const maxPending = 64
 
 // Follower receives the events of a call. It never makes the server wait: if the client is slow, makeRoom drops events.
 type Follower struct {
-	ready chan struct{} // buffered
+	first func(*Follower) // guarded by Call.mu; called before the first event, then nil
+	ready chan struct{}   // buffered; made before the first event
 
 	mu      sync.Mutex
 	pending []mcp.Notification // guarded by mu
@@ -152,8 +163,13 @@ func newFollower() *Follower { return &Follower{ready: make(chan struct{}, 1)} }
 // Ready receives a value when there is something to take.
 func (f *Follower) Ready() <-chan struct{} { return f.ready }
 
-// put adds an event. It never blocks.
+// put adds an event. It never blocks. Called with Call.mu held.
 func (f *Follower) put(n mcp.Notification) {
+	if f.first != nil {
+		f.ready = make(chan struct{}, 1)
+		f.first(f)
+		f.first = nil
+	}
 	f.mu.Lock()
 	f.makeRoom()
 	f.pending = append(f.pending, n)
