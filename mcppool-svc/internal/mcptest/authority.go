@@ -315,7 +315,7 @@ func (a *Authority) token(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// authenticated reports whether the client is authenticated, by the first method of Switches.Methods if there is one.
+// authenticated reports whether a token request authenticates its client, by one of Switches.Methods if those are set.
 func (a *Authority) authenticated(form url.Values) bool {
 	id, secret, method := form.Get("client_id"), form.Get("client_secret"), "client_secret_post"
 	if basic := form.Get("basic"); basic != "" {
