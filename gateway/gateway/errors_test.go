@@ -93,7 +93,7 @@ func TestBadRequests(t *testing.T) {
 		"parameter of a body":     {"POST", "/v1/tasks?goal=g", `{"goal": "g"}`, "the rest goes into the body, as JSON", "goal"},
 		"parameter of the path":   {"GET", "/v1/tasks/" + taskID + "?id=x", "", `unknown parameter "id"`, "id"},
 		"bad number in the query": {"GET", "/v1/tasks?pageSize=many", "", `the parameter pageSize of the query does not fit: it must be a whole number, is "many"`, "pageSize"},
-		"too large a number":      {"GET", "/v1/tasks?pageSize=99999999999", "", `it must be a whole number that is closer to 0, is "99999999999"`, "pageSize"},
+		"too large a number":      {"GET", "/v1/tasks?pageSize=99999999999", "", `it must be a whole number, is "99999999999": beyond the range of int32`, "pageSize"},
 		"less than no number":     {"GET", "/v1/tasks/" + taskID + "/events?afterSeq=-1", "", `afterSeq of the query does not fit: it must be a whole number, 0 or more, is "-1"`, "afterSeq"},
 		"neither true nor false":  {"GET", "/v1/tasks/" + taskID + "/events?noFollow=maybe", "", `it must be true or false, is "maybe"`, "noFollow"},
 		"no time":                 {"GET", "/v1/tasks?createdAfter=today", "", `it must be a time such as 2026-01-02T03:04:05Z, is "today"`, "createdAfter"},

@@ -20,7 +20,7 @@ func TestQuestionThatEndsWithTheCommand(t *testing.T) {
 			w.tty, w.typed = tty, strings.NewReader("d\n")
 			got := w.pawl("run", "ask")
 			got.err = strings.Join(strings.Fields(got.err), " ") // a terminal's lines
-			got.expect(t, 2, "", "it cannot be answered later; start pawl up in another terminal, and run the task again there")
+			got.expect(t, 2, "", "it cannot be answered later; start pawl up in another terminal, then run the task again here")
 			if strings.Contains(got.err, "pawl input") || strings.Contains(got.err, "pawl show") {
 				t.Error(got.whole())
 			}

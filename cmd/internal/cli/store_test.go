@@ -61,7 +61,7 @@ func TestStoreInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.pawl("store", "compact").expect(t, 1, "", "gRPC 127.0.0.1:1\n  next: stop it with kill ")
-	w.pawl("store", "check", "--server", "127.0.0.1:1").expect(t, 64, "", "works on a data folder, not through a server")
+	w.pawl("store", "check", "--server", "127.0.0.1:1").expect(t, 64, "", "pawl store check work on a data folder, not through a server")
 }
 
 func TestStoreThatIsNone(t *testing.T) {
@@ -76,6 +76,10 @@ func TestStoreThatIsNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, command := range []string{"info", "compact", "check"} {
-		w.pawl("store", command).expect(t, 1, "", "next: keep a copy of the")
+		got := w.pawl("store", command)
+		got.expect(t, 1, "", "next: keep a copy of the")
+		if suggested := strings.Contains(got.err, "pawl store check"); suggested != (command != "check") {
+			t.Error(got.whole())
+		}
 	}
 }

@@ -34,7 +34,8 @@ func AttemptID(task string, ordinal, attempt uint32) string {
 	return task + "/" + StepID(ordinal) + "/" + strconv.FormatUint(uint64(attempt), 10)
 }
 
-// CallID names one call of an attempt to the pool: the first has the attempt's id, further ones append a number.
+// CallID names one of an attempt's calls to the pool. The first (round 0) has the attempt's id. Each further one continues an attempt whose
+// call died in the pool while a person was asked, and appends a number.
 func CallID(task string, ordinal, attempt, round uint32) string {
 	id := AttemptID(task, ordinal, attempt)
 	if round > 0 {

@@ -120,7 +120,7 @@ func misread(fd protoreflect.FieldDescriptor, value string, cause error) string 
 	var number *strconv.NumError
 	switch {
 	case errors.As(cause, &number) && errors.Is(number, strconv.ErrRange):
-		return fmt.Sprintf("it must be %s that is closer to 0, is %q", wanted(fd), value)
+		return fmt.Sprintf("it must be %s, is %q: beyond the range of %s", wanted(fd), value, fd.Kind())
 	case errors.As(cause, &number):
 		return fmt.Sprintf("it must be %s, is %q", wanted(fd), value)
 	case errors.As(cause, new(*time.ParseError)):

@@ -19,7 +19,7 @@ type Filled struct {
 	Missing []string // required properties that were not found
 	Left    []string // values of the clause that no property takes
 	Used    []bool   // by token: it is a value
-	Implied []string // terms that values stand for: a path for a file
+	Implied []string // terms that count as said because of the values, such as file for a path
 }
 
 // filling fills one input.

@@ -28,11 +28,11 @@ type param struct {
 	*catalog.Property
 	item       *catalog.Property // the property itself, or of an array its items
 	name, said []string          // terms of its name, at least one, and of its description
-	form       Kind              // of the texts that it takes; Phrase if any, Number if it takes numbers alone
+	form       Kind              // of the values that it takes: Phrase for any text, Number for numbers alone
 	unit       string            // the dimension of its numbers; "" if it names no unit
 	factor     float64           // of its unit
 	members    []member          // of its enum; for a flag, the words that turn it on
-	implied    []string          // terms that its values stand for
+	implied    []string          // terms that count as said once it has a value, such as file for a path
 	folder     bool              // it may be a folder's path
 	needSlash  bool              // its description has examples such as Asia/Tokyo
 }
@@ -107,10 +107,10 @@ func (p *Params) paramOf(prop *catalog.Property) param {
 		d.form = Number
 	}
 	for _, m := range inUnit.FindAllStringSubmatch(d.Description, -1) {
-		d.names(m[1] + m[2])
+		d.setUnit(m[1] + m[2])
 	}
 	if len(d.name) > 1 || strings.HasSuffix(d.Name, "s") {
-		d.names(d.name[len(d.name)-1])
+		d.setUnit(d.name[len(d.name)-1])
 	}
 	if d.form == Path {
 		d.implied = []string{"path", "file"}
@@ -122,8 +122,9 @@ func (p *Params) paramOf(prop *catalog.Property) param {
 	return d
 }
 
-// names takes the unit that a word names, if it names one. Of letters, only those in a name such as depth_m are units.
-func (d *param) names(word string) {
+// setUnit sets the unit that a word names, if it names one. A single letter counts only if the parameter's name has an underscore, such as
+// depth_m.
+func (d *param) setUnit(word string) {
 	if unit, factor := unitOf(word); unit != "" && (len(word) > 1 || strings.Contains(d.Name, "_")) {
 		d.unit, d.factor = unit, factor
 	}

@@ -26,7 +26,7 @@ type StoreCmd struct {
 // storeDir returns the data folder of a command that uses no server.
 func storeDir(at discover.Config) (string, error) {
 	if at.Server != "" && at.Server != os.Getenv("PAWL_SERVER") {
-		return "", ui.Usagef("pawl store works on a data folder, not through a server").Then("name the folder with --data DIR, and stop its server first")
+		return "", ui.Usagef("pawl store compact and pawl store check work on a data folder, not through a server").Then("name the folder with --data DIR, and stop its server first")
 	}
 	return at.Dir()
 }
@@ -130,7 +130,10 @@ func (c *StoreCheckCmd) Run(u *ui.UI, s *discover.Session) error {
 		return err
 	}
 	problems, err := executor.CheckStore(dir)
-	if err != nil {
+	switch {
+	case errors.Is(err, executor.ErrDamaged): // storeError would suggest this command
+		return ui.WrapError(err, "%v", err).Then("keep a copy of the data folder; the journal cannot be opened, so nothing in it can be checked")
+	case err != nil:
 		return storeError(dir, err)
 	}
 	for _, p := range problems {

@@ -207,7 +207,7 @@ func noteSeen(u *ui.UI, s *discover.Session, taskID string, waits ...*executorv1
 		err = cmp.Or(os.MkdirAll(filepath.Dir(path), 0o700), discover.WriteFile(path, func(f *os.File) error { return json.NewEncoder(f).Encode(answers) }))
 	}
 	if err != nil {
-		u.Warn("the next question of the task may be answered unseen: %v", err)
+		u.Warn("the questions that you have seen could not be recorded: %v; name the wait in your next answer, else it may answer a question that was not shown", err)
 	}
 }
 
@@ -326,7 +326,7 @@ func printNextCommands(u *ui.UI, s *discover.Session, task *executorv1.Task) {
 
 // cannotAnswerLater explains why a server's question cannot be answered later, and what to do instead.
 const cannotAnswerLater = "the question ends with this command, because the tool call runs in it: it cannot be answered later; " +
-	"start pawl up in another terminal, and run the task again there"
+	"start pawl up in another terminal, then run the task again here"
 
 // endsWithCommand reports whether a question ends with this process, because the call runs in it.
 func endsWithCommand(wait *executorv1.Wait, embedded bool) bool {
@@ -372,7 +372,8 @@ func nextCommandsText(st ui.Style, commands []nextCommand) string {
 	return b.String()
 }
 
-// openWaits returns the task's open waits. A pause that was requested while another wait is open has no wait, so openWaits adds one.
+// openWaits returns the task's open waits. A pause has none of its own if a call that was running led to another wait, so
+// openWaits adds one.
 func openWaits(task *executorv1.Task) []*executorv1.Wait {
 	waits := task.GetWaits()
 	pause := func(w *executorv1.Wait) bool { return w.GetKind() == executorv1.WaitKind_WAIT_KIND_PAUSE }
@@ -383,7 +384,7 @@ func openWaits(task *executorv1.Task) []*executorv1.Wait {
 }
 
 // paramsHint returns the arguments for answering a wait with `pawl params` or `pawl input`, such as " city=… [country=…]". Optional ones
-// are in brackets if others are required.
+// are in brackets; for parameters, only if others are required.
 func paramsHint(wait *executorv1.Wait) string {
 	fields, err := ui.Fields(wait.GetParamsSchemaJson())
 	if err != nil || len(fields) == 0 {

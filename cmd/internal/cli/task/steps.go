@@ -152,8 +152,8 @@ func (e *Events) waiting(id string, ev *executorv1.ExecutorEvent, input, why str
 // plainColumns is the width of lines if the output is not a terminal.
 const plainColumns = 200
 
-// stepLine formats mark, tool, input, progress and time in one line that fits the terminal. It omits the time if took < 0. others is the
-// number of further running steps.
+// stepLine formats mark, tool, input, progress and time in one line that fits the terminal. It omits the time if took < 0, and a time of 0
+// unless the display is live. others is the number of further running steps.
 func (e *Events) stepLine(mark string, s *stepView, took time.Duration, others int) string {
 	columns := e.cfg.Columns()
 	if columns <= 0 {

@@ -205,7 +205,7 @@ func (d *draft) expireWait(w *storagev1.Wait) {
 	d.failTask(e)
 }
 
-// countRecovery counts a recovery and the usage that was not recorded, because crashes must not exceed a budget.
+// countRecovery counts a recovery, and the usage that a crash may have left unrecorded, so that crashes do not extend a budget.
 func (d *draft) countRecovery(recovered bool) {
 	if d.s.GetStatus() == taskRunning && d.s.GetRunSince() == 0 && d.t.Head.GetLimits().GetMaxRunTime() > 0 {
 		d.countRunTime(true) // a fork starts running

@@ -47,8 +47,8 @@ func (s *Store) Yield(_ context.Context, taskID string, epoch uint64) error {
 // dueEntry is an entry of the index of due tasks.
 type dueEntry struct {
 	dueChange
-	// no orders the tasks by when they became due; 0: the task is not in the index.
-	no uint64
+	// seq orders the tasks by when they became due; 0: the task is not in the index.
+	seq uint64
 }
 
 const (
@@ -61,13 +61,13 @@ func (e *dueEntry) put(t *table, o *operation) (err error) {
 	o.changes = append(o.changes, e.dueChange)
 	k := dueKey(e.id)
 	if !e.runs && !e.commands {
-		if e.no == 0 {
+		if e.seq == 0 {
 			return nil
 		}
 		return t.Delete(k)
 	}
-	if e.no == 0 {
-		if e.no, err = t.NextSequence(); err != nil {
+	if e.seq == 0 {
+		if e.seq, err = t.NextSequence(); err != nil {
 			return err
 		}
 	}
@@ -78,7 +78,7 @@ func (e *dueEntry) put(t *table, o *operation) (err error) {
 	if e.commands {
 		flags |= flagCommands
 	}
-	v := append(binary.AppendUvarint(make([]byte, 0, 16+len(e.user)), e.no), flags)
+	v := append(binary.AppendUvarint(make([]byte, 0, 16+len(e.user)), e.seq), flags)
 	return put(t, k, append(v, e.user...))
 }
 
@@ -97,11 +97,11 @@ func readDueEntry(key, stored []byte) (dueEntry, error) {
 	if err != nil {
 		return dueEntry{}, err
 	}
-	no, n := binary.Uvarint(v)
+	seq, n := binary.Uvarint(v)
 	if n <= 0 || len(v) == n || len(key) != 1+idSize {
 		return dueEntry{}, damaged(name(key), "it is too short")
 	}
-	return dueEntry{no: no, dueChange: dueChange{
+	return dueEntry{seq: seq, dueChange: dueChange{
 		id: idOf(key), runs: v[n]&flagRuns != 0, commands: v[n]&flagCommands != 0, user: string(v[n+1:]),
 	}}, nil
 }
@@ -138,7 +138,7 @@ func (d *due) load(t *table) error {
 		}
 		entries[id].deadline = timeOf(c.key)
 	}
-	slices.SortStableFunc(order, func(a, b *dueEntry) int { return cmp.Compare(a.no, b.no) })
+	slices.SortStableFunc(order, func(a, b *dueEntry) int { return cmp.Compare(a.seq, b.seq) })
 	for _, e := range order {
 		d.apply(e.dueChange)
 	}

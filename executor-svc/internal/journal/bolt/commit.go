@@ -202,7 +202,7 @@ func (s *Store) Send(ctx context.Context, taskID string, c *storagev1.Command) (
 		if err != nil {
 			return err, nil
 		}
-		if e.no == 0 {
+		if e.seq == 0 {
 			head, err := readHead(t, id)
 			if err != nil {
 				return err, nil
