@@ -57,11 +57,13 @@ func providerEntry(name string, getenv func(string) string) (e *entry, err error
 	return e, err
 }
 
-// ollamaURL returns the address at which Ollama serves chat completions. host is the variable OLLAMA_HOST, which the server reads too; "" is its default.
+// ollamaURL returns the address at which Ollama serves chat completions. host is the variable OLLAMA_HOST, which the server reads too; "" is its
+// default. As for Ollama, the port is 11434 if host names neither a scheme nor a port, and the scheme's if it names a scheme only.
 func ollamaURL(host string) (string, error) {
 	host = cmp.Or(strings.TrimSpace(host), "127.0.0.1")
+	ports := map[string]string{"http": "80", "https": "443"}
 	if !strings.Contains(host, "://") {
-		host = "http://" + host
+		host, ports["http"] = "http://"+host, "11434"
 	}
 	u, err := url.Parse(host)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
@@ -71,5 +73,5 @@ func ollamaURL(host string) (string, error) {
 	if name == "" || net.ParseIP(name).IsUnspecified() { // where it listens, not where it is reached
 		name = "127.0.0.1"
 	}
-	return u.Scheme + "://" + net.JoinHostPort(name, cmp.Or(u.Port(), "11434")) + "/v1", nil
+	return u.Scheme + "://" + net.JoinHostPort(name, cmp.Or(u.Port(), ports[u.Scheme])) + "/v1", nil
 }
