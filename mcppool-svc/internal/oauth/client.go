@@ -66,7 +66,7 @@ func (l *Logins) clientFor(ctx context.Context, w *web, server *registry.Server,
 func (l *Logins) configured(server *registry.Server, a authority) (client, error) {
 	if bound := l.vault.boundTo(bindingKey(server)); bound != "" && bound != a.Issuer {
 		return client{}, refused("MCP server %s now names the authorization server %s, but its oauth.client_id was used at %s; "+
-			"if that is right, let an operator run `pawl mcp logout %[1]s`, and log in again", server.ID, a.Issuer, bound)
+			"if that is right, let its owner or an operator run `pawl mcp logout %[1]s`, and log in again", server.ID, a.Issuer, bound)
 	}
 	secret, err := l.secretOf(server)
 	if err != nil {
@@ -131,7 +131,7 @@ func (l *Logins) register(ctx context.Context, w *web, a authority, redirect str
 
 func (l *Logins) registrationFailed(a authority, redirect string, answered *httpResponse) error {
 	if a.guessed && (answered.status == http.StatusNotFound || answered.status == http.StatusMethodNotAllowed) {
-		return refused("it has neither metadata for logins nor the endpoints of 2025-03-26; if it requires a key instead of a login, put the key into the server's `headers`")
+		return refused("it has neither metadata for logins nor the default login endpoints of MCP 2025-03-26; if it requires a key instead of a login, put the key into the server's `headers`")
 	}
 	err := mcp.As(unexpected(a.Register, answered))
 	err.Message = fmt.Sprintf("the authorization server %s does not register Pawl with the redirect address %s: %s", a.Issuer, redirect, err.Message)
@@ -255,7 +255,7 @@ func (l *Logins) requestToken(ctx context.Context, w *web, endpoint, issuer stri
 	if err != nil {
 		return nil, err
 	}
-	if a.status != http.StatusOK {
+	if a.status != http.StatusOK || errorText(a) != "" { // GitHub sends errors with status 200
 		return nil, tokenError(endpoint, a)
 	}
 	var t struct {
@@ -269,8 +269,10 @@ func (l *Logins) requestToken(ctx context.Context, w *web, endpoint, issuer stri
 		return nil, refused("%s answered with something that is not a token", displayURL(endpoint))
 	}
 	switch {
+	case t.Access == "":
+		return nil, refused("%s answered without an access token", displayURL(endpoint))
 	case !isToken(t.Access) || t.Refresh != "" && !isToken(t.Refresh):
-		return nil, refused("%s gave a token that cannot be sent", displayURL(endpoint))
+		return nil, refused("%s gave a token that cannot be sent: it is too long, or has characters that a header cannot hold", displayURL(endpoint))
 	case !strings.EqualFold(t.Type, "Bearer"):
 		return nil, refused("%s gave a token of the type %.50q; only Bearer can be used", displayURL(endpoint), t.Type)
 	}
