@@ -62,9 +62,9 @@ func TestMCPLogs(t *testing.T) {
 	w.serveElsewhere()
 	w.golden("mcp logs", w.pawl("mcp", "logs", "files"))
 	w.golden("mcp logs json", w.pawl("mcp", "logs", "files", "--json"))
-	w.pawl("mcp", "logs", "quiet").expect(t, 0, "", "quiet wrote nothing to stderr here; pawl mcp test quiet")
+	w.pawl("mcp", "logs", "quiet").expect(t, 0, "", "there is no stderr of quiet to show; pawl mcp test quiet")
 	w.pawl("mcp", "logs", "new").expect(t, 0, "", "pawl mcp test new checks")
-	w.pawl("mcp", "logs", "web").expect(t, 0, "", "web wrote nothing to stderr here")
+	w.pawl("mcp", "logs", "web").expect(t, 0, "", "there is no stderr of web to show")
 	w.tty = true
 	w.golden("mcp logs tty", w.pawl("mcp", "logs", "files"))
 }

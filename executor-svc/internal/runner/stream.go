@@ -95,7 +95,7 @@ func (s *Session) sendOnStream(ctx context.Context, msg *mcppoolv1.CallToolsRequ
 }
 
 // maySend returns an error if the call must no longer be sent. If the owner no longer waits for the call, the error names no outcome,
-// because the next owner asks for it.
+// because the next owner asks the pool about the call.
 func (c *call) maySend(ctx context.Context) error {
 	if c.stopping.Load() {
 		return errStopped

@@ -158,7 +158,7 @@ type follower struct {
 
 	interval time.Duration // between polls, if the server sets none
 	failures int           // of polls, in a row
-	result   chan response // receives the response to tasks/result while the server asks through that request; else nil
+	result   chan response // receives the response to a waiting tasks/result, during which older servers ask; nil if none waits
 
 	work   sync.WaitGroup
 	inputs map[string]context.CancelCauseFunc // withdraw the questions, by the server's names; since 2026-07-28
@@ -290,8 +290,8 @@ func (f *follower) fetchResult(ctx context.Context, try int) (json.RawMessage, e
 	return nil, &e
 }
 
-// abandon ends a call before its task has ended. It cancels the task, but returns the result if the task has one by then. If this pool is
-// stopping and another pool can follow the task, abandon leaves the task running.
+// abandon ends a call before its task has ended. It cancels the task, but returns the result if the task has one by then, except after a
+// deadline. If this pool is stopping and another pool can follow the task, abandon leaves the task running.
 func (f *follower) abandon(ctx context.Context) (json.RawMessage, error) {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, ErrStopping) && f.c.portable() {

@@ -20,8 +20,8 @@ type entry struct{ class, word string }
 // lexicon is the content of lexicon.txt.
 type lexicon struct {
 	keys    map[entry]string   // of words and their stems
-	words   map[entry][]string // stems, by key; of the class syn, by each of them
-	longest int                // at least the runes of the longest Chinese word
+	words   map[entry][]string // stems, by the key's stem; of the class syn, by each of them
+	longest int                // upper bound of the runes of a Chinese word
 }
 
 var loadLexicon = sync.OnceValue(func() *lexicon {
@@ -56,8 +56,8 @@ func In(class, word string) bool { return loadLexicon().keys[entry{class, word}]
 // Key returns the key of a word in a class, or "".
 func Key(class, word string) string { return loadLexicon().keys[entry{class, strings.ToLower(word)}] }
 
-// Words returns the stems of a key in a class.
-func Words(class, key string) []string { return loadLexicon().words[entry{class, key}] }
+// Words returns the stems of a key's words in a class. The key is given as its stem.
+func Words(class, keyStem string) []string { return loadLexicon().words[entry{class, keyStem}] }
 
 // Synonyms returns the terms that mean the same as a term; the term may be among them.
 func Synonyms(term string) []string { return Words("syn", term) }

@@ -170,7 +170,7 @@ func (c *LogsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 		return err
 	}
 	if log.GetStderr() == "" && !u.JSON {
-		u.Note("%s wrote nothing to stderr here; pawl mcp test %[1]s checks the server", c.ID)
+		u.Note("there is no stderr of %s to show; pawl mcp test %[1]s checks the server", c.ID)
 	}
 	return u.Show(log, nil, func() string { return serverLog(u.OutStyle(), log) })
 }

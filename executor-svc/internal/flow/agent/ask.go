@@ -115,7 +115,7 @@ func (d *draft) applyCommand(c *storagev1.Command) {
 }
 
 // closeWait closes the wait that a command answers, and returns its step. If the wait is not open or of another kind, closeWait refuses the
-// applyCommand and returns nil.
+// command and returns nil.
 func (d *draft) closeWait(id string, kinds ...executorv1.WaitKind) *storagev1.ActiveStep {
 	for i, w := range d.s.GetWaits() {
 		if w.GetId() != id {

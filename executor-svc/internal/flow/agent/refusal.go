@@ -30,9 +30,9 @@ func refusedError(e *storagev1.ErrorNote, refusal string) *storagev1.ErrorNote {
 	}
 }
 
-// answersLost reports whether a call with a person's answers failed because its server became unavailable. The pool does not repeat such a
-// call, because its server asks again; the flow makes another attempt, which reuses the answers.
-func answersLost(e *storagev1.ErrorNote, answers []*storagev1.InputAnswer) bool {
+// serverLostAnswers reports whether a call failed because its server became unavailable after a person had answered the server's questions. The
+// pool does not repeat such a call, because the server would ask again; the flow makes another attempt, which reuses the answers.
+func serverLostAnswers(e *storagev1.ErrorNote, answers []*storagev1.InputAnswer) bool {
 	return e.GetReason() == commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE &&
 		slices.ContainsFunc(answers, func(a *storagev1.InputAnswer) bool { return !a.GetGivenUp() })
 }

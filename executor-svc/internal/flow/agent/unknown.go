@@ -15,8 +15,8 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// settleUnknown decides how to continue after a call that may have had its effect. A repeatable call is repeated if Pawl lost the outcome or
-// a person's answers, and attempts are left; else its attempt has failed. About any other call a person decides, unless the agent has another
+// settleUnknown decides how to continue after a call that may have had its effect. A repeatable call is repeated if Pawl lost the outcome, or
+// the server lost a person's answers, and attempts are left; else its attempt has failed. About any other call a person decides, unless the agent has another
 // policy. If a person refused one of the call's questions, the flow does not repeat it by itself.
 func (d *draft) settleUnknown(s *storagev1.ActiveStep, in flow.Called, answers []*storagev1.InputAnswer) {
 	left := s.GetAttempt() < d.t.Head.GetLimits().GetMaxAttempts()
@@ -24,7 +24,7 @@ func (d *draft) settleUnknown(s *storagev1.ActiveStep, in flow.Called, answers [
 		in.Err, left = refusedError(in.Err, how), false
 	}
 	if repeatable(s) {
-		if left && (in.Lost || answersLost(in.Err, answers)) {
+		if left && (in.Lost || serverLostAnswers(in.Err, answers)) {
 			d.callAgain(s, in.Err, outcomeUnknown)
 			return
 		}
