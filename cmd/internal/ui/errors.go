@@ -99,7 +99,7 @@ func fromService(e *errs.Error) *Error {
 	if e.Code == codes.Unimplemented && strings.Contains(e.Message, "unknown service") {
 		return &Error{
 			Message: "this server is another part of Pawl (" + e.Message + ")",
-			Next:    "if Pawl runs as separate processes, name the executor with --server (port 7412), and any on another host or port: the pool with --pool (7414), the planner with --planner (7413)",
+			Next:    "if Pawl runs as separate processes, --server is the address of the executor (port 7412); add --pool if the pool is not at port 7414 of that host, and --planner if the planner is not at port 7413",
 			Code:    Failed, cause: e,
 		}
 	}

@@ -148,7 +148,7 @@ func (s *Session) send(ctx context.Context, msg *mcppoolv1.CallToolsRequest, f *
 		}
 		other := errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_OTHER_POOL
 		if other || refusedAtShutdown(err) && s.r.cfg.Replicas != nil {
-			// The new replica must be durable before the call is sent, because later only that replica can prove that the call did not run.
+			// The id of the new replica is committed before the call is sent, because later only that replica can prove that the call did not run.
 			if m := s.otherReplica(ctx, msg.GetCall()); m != nil {
 				err = m
 				return false

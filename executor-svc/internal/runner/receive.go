@@ -41,7 +41,7 @@ type follower struct {
 	progressed time.Time
 	// mcpTaskID names the MCP task of toolID that runs the call; empty if none does.
 	mcpTaskID, toolID string
-	// asked collects the call's questions.
+	// elicited collects the call's questions.
 	elicited flow.Elicited
 	// answer delivers a known answer to a question. It returns false if there is none. May be nil.
 	answer func(ctx context.Context, inputID string) bool

@@ -169,8 +169,8 @@ func (s *Session) attachAnywhere(ctx context.Context, req *mcppoolv1.AttachCallR
 	return attachOn(s.toServer(ctx, f.call.location.mcpID), s.r.pool, named, f)
 }
 
-// attachToPool asks the replica that is now responsible for the outcome of a call. If that replica was not to make the call, attachToPool
-// asks all others, because only the replica that was to make the call can prove that it did not run.
+// attachToPool asks the MCP pool for the outcome of a call: first the replica that is now responsible for the call's server. If the call was
+// for another replica, attachToPool asks all others, because only the replica that was to make the call can prove that it did not run.
 func (s *Session) attachToPool(ctx context.Context, req *mcppoolv1.AttachCallRequest, f *follower) (*mcppoolv1.CallResult, error) {
 	res, err := attachOn(s.toServer(ctx, f.call.location.mcpID), s.r.pool, req, f)
 	unknown := func(err error) bool { return keptElsewhere(err, req.GetPoolId()) }

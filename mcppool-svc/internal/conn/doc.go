@@ -1,4 +1,6 @@
-// Package conn is the pool of connections: one connection per server, user and configuration, made when first needed, shared by
-// that user's sessions and calls, closed when unused, replaced when it dies or its configuration changes, and
-// bounded in number. It knows neither the protocol nor the requests that a connection carries.
+// Package conn is the pool of connections. Usually there is one connection per server, user and configuration, which all sessions and calls
+// of that user share. A server's isolation may instead give each session its own connection, or all users the same one, and exclusive
+// calls get further connections (see Config.Exclusive). A connection is made when first needed, closed when unused, and replaced when it
+// dies or its configuration changes. Their number is bounded. The package knows neither the protocol nor the requests that a connection
+// carries.
 package conn

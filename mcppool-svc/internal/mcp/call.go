@@ -84,7 +84,7 @@ func (c *client) firstRound(call Call) (round, error) {
 	}
 	if !c.isModern() {
 		return round{}, Errorf(Misconfigured,
-			"the MCP server now uses an older revision than when it asked, and cannot continue the call; call the tool again")
+			"the MCP server now uses an older revision of MCP than when it asked, and cannot continue the call; call the tool again")
 	}
 	next := round{number: from.Round, state: from.Server, responses: make(map[string]json.RawMessage)}
 	maps.Copy(next.responses, from.Answers)
@@ -154,7 +154,7 @@ func (n *round) keepState(fields map[string]json.RawMessage) error {
 func (c *client) gather(r *running, last round, fields map[string]json.RawMessage) (round, error) {
 	next := round{number: last.number + 1, again: true, acted: last.acted || len(last.responses) > 0, busy: last.busy}
 	if next.number > maxRounds {
-		return next, brokenInput("it asked %d times", maxRounds)
+		return next, brokenInput("it has already asked %d times, which is the limit", maxRounds)
 	}
 	if err := next.keepState(fields); err != nil {
 		return next, err

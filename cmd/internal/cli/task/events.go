@@ -42,7 +42,7 @@ type Events struct {
 	quietSince time.Time // first tick since the last event; zero before it
 }
 
-// stepView is the display state of a step that is not finished.
+// stepView is the display state of a step. It is kept after the step has ended.
 type stepView struct {
 	tool, input, progress string
 	final                 bool

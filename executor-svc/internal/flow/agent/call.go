@@ -32,7 +32,7 @@ func (d *draft) called(in flow.Called) {
 	forgetCall(s)
 	s.Outcome = in.Outcome
 	if in.Outcome == outcomeKnown {
-		s.Accepted = nil // the tool has received them
+		s.Accepted = nil // the tool has received the accepted answers
 	}
 	if in.Outcome != outcomeNotExecuted && !flow.IsReadOutput(s) {
 		d.addUsage(&storagev1.Usage{ToolCalls: 1})
@@ -56,7 +56,7 @@ func (d *draft) called(in flow.Called) {
 	}
 }
 
-// moved sends a call that its replica of the MCP pool certainly did not make to another replica. The attempt stays the same.
+// moved sends a call to another replica of the MCP pool, because the first one certainly did not make it. The attempt stays the same.
 func (d *draft) moved(in flow.Moved) {
 	s := d.runningAttempt(in.Ordinal, in.Attempt)
 	if s == nil {
@@ -212,8 +212,8 @@ func (d *draft) resumeCall() {
 	d.schedule(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 }
 
-// startCall sends a call whose intent is durable but which was never sent. The cleared Outcome (NOT_EXECUTED) is committed first, because
-// from then on the call may run.
+// startCall sends a call whose intent is durable but which was never sent. It clears the outcome, which may be NOT_EXECUTED, and the change is
+// committed before the call, because from then on the call may run.
 func (d *draft) startCall(s *storagev1.ActiveStep) {
 	if d.s.GetCancelRequested() {
 		d.endCancelledCall(s, flow.Called{Outcome: outcomeNotBegun(s), Err: &storagev1.ErrorNote{Reason: commonv1.ErrorReason_ERROR_REASON_CANCELLED}})
