@@ -53,7 +53,7 @@ type client struct {
 	tokens  atomic.Uint64
 	tools   atomic.Uint64                       // version of the list of tools
 	mirrors atomic.Pointer[map[string]mcp.Tool] // tools with inputs that are mirrored into HTTP headers, by name
-	offers  offers                              // beside tools
+	offers  offers                              // other than tools
 
 	life   context.Context // of the connection
 	finish func()          // ends life

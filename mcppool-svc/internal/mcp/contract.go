@@ -70,7 +70,7 @@ type Info struct {
 	Name         string
 	Version      string
 	Protocol     string   // the MCP revision in use, such as 2025-11-25; empty if it is not an MCP server
-	Capabilities []string // beside tools: resources, resource_subscriptions, prompts, completions, logging, tasks
+	Capabilities []string // other than tools: resources, resource_subscriptions, prompts, completions, logging, tasks
 }
 
 // String returns Info for people.

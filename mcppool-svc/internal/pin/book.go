@@ -58,7 +58,7 @@ type Book struct {
 	servers map[string]*server // guarded by mu; by origin
 }
 
-// reviewInput is the input of a review beside the pins.
+// reviewInput is the input of a review, without the pins.
 type reviewInput struct {
 	digest  [32]byte
 	pinning registry.Pinning

@@ -19,7 +19,7 @@ type Params struct {
 	Name     []string        // terms of the tool's name, at least one
 	Purpose  []string        // of its title and the first sentence of its description
 	Says     map[string]bool // of its name, title, description and properties
-	Required int             // how many properties are
+	Required int             // number of required properties
 	params   []param
 }
 
@@ -179,7 +179,8 @@ func (d *param) number(v *Value) (text string, ok bool) {
 	return decimal(parse(v.Text) * factor / d.factor), true
 }
 
-// unitOf returns the dimension of a unit, and how many of the dimension's first unit it is; "" if the word names no unit.
+// unitOf returns the dimension of a unit, and the unit's size in the first unit of the dimension, such as mass and 0.001 for a gram; "" if the
+// word names no unit.
 func unitOf(name string) (dimension string, factor float64) {
 	dimension, text, _ := strings.Cut(rank.Key("unit", name), ":")
 	return dimension, parse(text)

@@ -16,8 +16,8 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// applyPauseAndBudget ends a draft: a requested pause replaces its actions, and a spent budget ends the task instead of a planner call. If
-// the task has a budget of model calls, it reserves one for the planner call.
+// applyPauseAndBudget completes a draft: a requested pause replaces its actions, and a spent budget ends the task instead of a planner call.
+// If the task has a budget of model calls, it reserves one for the planner call.
 func (d *draft) applyPauseAndBudget() {
 	if d.err != nil || d.s.GetStatus() != taskRunning && d.s.GetStatus() != taskInit {
 		return
@@ -190,7 +190,8 @@ func (d *draft) expireWait(w *storagev1.Wait) {
 		return
 	}
 	e := &storagev1.ErrorNote{
-		ErrMsg: fmt.Sprintf("no answer to %s within %s", w.GetId(), humantime.Text(nanos(w.GetDeadline()-w.GetCreateTime()))),
+		ErrMsg: fmt.Sprintf("no answer to %s within %s; start a new task, or fork this one, if necessary with a longer wait timeout",
+			w.GetId(), humantime.Text(nanos(w.GetDeadline()-w.GetCreateTime()))),
 		Reason: commonv1.ErrorReason_ERROR_REASON_WAIT_EXPIRED,
 	}
 	s := d.activeStepWith(w.GetOrdinal())
