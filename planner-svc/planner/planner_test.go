@@ -140,7 +140,7 @@ func TestInputs(t *testing.T) {
 		t.Errorf("A15: %v %v", is, err)
 	}
 	described, err := c.DescribeError(t.Context(), &plannerv1.DescribeErrorRequest{Context: tc, ToolId: "ws/write_file", InputJson: `{}`, Error: "path is required"})
-	if err != nil || described.GetMessage() != "write_file needs more to go on: path, content." {
+	if err != nil || described.GetMessage() != "write_file needs values for: path, content." {
 		t.Errorf("A16: %v %v", described, err)
 	}
 	missing, err := c.GetMissingParams(t.Context(), &plannerv1.GetMissingParamsRequest{Context: tc, ToolId: "ws/write_file", InputJson: `{"path":"a"}`, Error: "content is required"})

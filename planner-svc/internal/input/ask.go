@@ -13,8 +13,8 @@ import (
 	"pawl.dev/planner-svc/internal/catalog"
 )
 
-// Offending returns the names of the properties that a person should look at: those that are required and missing, those that the schema refuses, and
-// those whose name or value the error has; else all that are required, else all.
+// Offending returns the names of the properties that a person should look at: required ones that are missing, those that the schema refuses, and
+// those whose name or value the error contains. If there are none, it returns all required properties; if none is required, all properties.
 func Offending(t *catalog.Tool, in *strictjson.Object, failure string) []string {
 	found := t.Missing(in)
 	for _, problem := range problems(t, in) {
@@ -28,7 +28,7 @@ func Offending(t *catalog.Tool, in *strictjson.Object, failure string) []string 
 	for _, p := range t.Props {
 		raw, _ := in.Get(p.Name)
 		value := strictjson.Content(raw)
-		// Single letters name nothing.
+		// A single letter in an error is no name.
 		if slices.Contains(found, p.Name) || len(p.Name) > 1 && slices.Contains(words, strings.ToLower(p.Name)) || len(value) > 1 && strings.Contains(failure, value) {
 			named = append(named, p.Name)
 		}
@@ -65,11 +65,11 @@ func Form(t *catalog.Tool, names []string) string {
 	return `{"type":"object","properties":` + props.String() + `,"required":[]}`
 }
 
-// composed matches schemas that refer to others, combine them or take one value only: another type does not make them nullable.
+// composed matches schemas that refer to others, combine them or take one value only: adding a type does not make them nullable.
 var composed = regexp.MustCompile(`"(?:\$[a-zA-Z]+|anyOf|oneOf|allOf|not|const|if)":`)
 
-// nullable returns the schema of a property that accepts null too. Of a composed one, only what people read, the types and the enum are kept: the tool's
-// own schema checks the input that is made with them.
+// nullable returns a property's schema, made to accept null too. Of a composed schema, it keeps only the title, description, default, types and
+// enum: the tool's own schema checks the completed input.
 func nullable(p *catalog.Property) string {
 	doc, err := strictjson.ParseObject(strictjson.Compact(p.Schema))
 	if err != nil || composed.MatchString(doc.String()) {
@@ -89,7 +89,7 @@ func nullable(p *catalog.Property) string {
 	return doc.String()
 }
 
-// withNull adds null, or its name, to a JSON array unless it is there.
+// withNull adds null, given as the value or as its type's name, to a JSON array that does not hold it.
 func withNull(array, null string) string {
 	items := slices.Collect(strictjson.Items(array))
 	if !slices.Contains(items, null) {

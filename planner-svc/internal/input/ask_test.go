@@ -115,7 +115,7 @@ func TestDescribe(t *testing.T) {
 		l                 lang.Lang
 		in, failure, want string
 	}{
-		{lang.EN, `{}`, "x", "find needs more to go on: query."},
+		{lang.EN, `{}`, "x", "find needs values for: query."},
 		{lang.ZH, `{}`, "x", "find 还需要：query。"},
 		{lang.EN, `{"query":"a","path":"dcos"}`, `"dcos" does not exist`, `find failed: "dcos" does not exist`},
 		{lang.EN, `{"query":"a","max_results":70}`, "no", `find: "max_results" must be at most 50, is 70.`},

@@ -14,7 +14,7 @@ func (f *filling) add(v Value) {
 	}
 }
 
-// candidates adds what may be a value of this tool: members of enums, flags, globs, and runs of plain words. No tool takes its own name.
+// candidates adds possible values for this tool: members of enums, flags, globs, and runs of plain words. The tool's own name is never a value.
 func (f *filling) candidates() {
 	for _, v := range f.values {
 		if isNameOf(v, f.Tool) {
@@ -36,7 +36,7 @@ func (f *filling) choices(param, k int) {
 		if n := f.choiceAt(m, k); n > 0 {
 			v := Value{Kind: Choice, From: k, To: k + n, Text: m.text, Key: d.Name}
 			if d.item != d.Property {
-				v.list = -1 - param // all of them
+				v.list = -1 - param // an array takes all members that are named
 			}
 			f.add(v)
 		}
@@ -50,7 +50,7 @@ func (f *filling) choices(param, k int) {
 	}
 }
 
-// choiceAt returns how many tokens from k name a member of an enum: by its words, with stop words between them, or by its code.
+// choiceAt returns how many tokens from k name a member of an enum: by its words, possibly with stop words between them, or by its code.
 func (f *filling) choiceAt(m member, k int) (n int) {
 	t, parts := f.c.Tokens[k], m.parts
 	same := strings.EqualFold(t.Text, m.text) || rank.Key("code", t.Text) == m.text
@@ -73,7 +73,7 @@ func (f *filling) choiceAt(m member, k int) (n int) {
 	return 0
 }
 
-// phrases adds runs of plain words, without the words at their beginning that speak of the tool itself.
+// phrases adds runs of plain words, without leading words that name the tool or a parameter.
 func (f *filling) phrases() {
 	tokens := f.c.Tokens
 	for from := 0; from < len(tokens); from++ {
@@ -91,14 +91,14 @@ func (f *filling) phrases() {
 	}
 }
 
-// ownWord reports whether a word is of the tool's name or names a parameter, or one with which any goal can begin.
+// ownWord reports whether a word names the tool or a parameter, or could begin any goal.
 func (f *filling) ownWord(t Token) bool {
-	return rank.In("generic", t.Text) || rank.In("vague", t.Text) || rank.In("polite", t.Text) || meansAny(f.Name, t.Term) || slices.ContainsFunc(f.params, func(d param) bool {
-		return len(t.Term) > 1 && meansAny(d.name, t.Term) || d.form == Path && rank.In("place", t.Term)
+	return rank.In("generic", t.Text) || rank.In("vague", t.Text) || rank.In("polite", t.Text) || meansAny(f.NameTerms, t.Term) || slices.ContainsFunc(f.params, func(d param) bool {
+		return len(t.Term) > 1 && meansAny(d.nameTerms, t.Term) || d.form == Path && rank.In("place", t.Term)
 	})
 }
 
-// plain reports whether a token can be a part of a value that is neither quoted nor a name.
+// plain reports whether a token can be a part of a Phrase.
 func (f *filling) plain(i int) bool {
 	t := f.c.Tokens[i]
 	for _, class := range []string{"deny", "compare", "limit", "empty", "glue", "seek", "stop"} {

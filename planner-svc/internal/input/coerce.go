@@ -11,8 +11,8 @@ import (
 
 var booleans = map[string]string{"true": "true", "yes": "true", "on": "true", "是": "true", "false": "false", "no": "false", "off": "false", "否": "false"}
 
-// Coerce turns JSON text into what a property takes if nothing is lost by it: "3" becomes 3 for an integer, 3 becomes "3" for a string, and one value
-// an array. Else it returns the text as it was, and false.
+// Coerce converts a JSON value to a type that a property takes, if the conversion loses nothing: "3" becomes 3 for an integer, 3 becomes "3" for a
+// string, and a single value becomes an array. Otherwise it returns the value unchanged, and false.
 func Coerce(p *catalog.Property, raw string) (string, bool) {
 	text := strings.TrimSpace(strictjson.Content(raw))
 	for member := range strictjson.Items(p.Enum) {
@@ -26,7 +26,7 @@ func Coerce(p *catalog.Property, raw string) (string, bool) {
 		return raw, p.Takes("null")
 	case "string":
 		forms = []string{raw, strings.ReplaceAll(text, ",", ""), booleans[strings.ToLower(text)], text}
-		if !strings.Contains(text, ",") { // else a list, perhaps
+		if !strings.Contains(text, ",") { // with a comma, it may be a list
 			forms = append(forms, strictjson.Array([]string{raw}))
 		}
 	}

@@ -9,12 +9,12 @@ import (
 
 // around describes the words beside a value.
 type around struct {
-	before      []string // up to three words before it that are no prepositions, the nearest first
-	role        string   // the nearest word before it that names its role: "from"
-	left, right Token    // the nearest tokens; on the left, articles are left out
+	before      []string // up to three words before the value that are no prepositions, the nearest first
+	role        string   // the nearest word before the value that names its role: "from"
+	left, right Token    // the nearest tokens; left skips articles
 }
 
-// aroundOf reads the words beside a value. Another value ends them.
+// aroundOf reads the words beside a value, up to the next value.
 func (f *filling) aroundOf(v *Value) (a around) {
 	tokens := f.c.Tokens
 	if v.To < len(tokens) {
@@ -27,7 +27,7 @@ func (f *filling) aroundOf(v *Value) (a around) {
 		}
 		if t.Value != nil {
 			if len(a.before) == 1 && i+2 < v.From && t.Value.Kind == Number {
-				a.before = nil // "3 successes in 10 trials": the word is the number's before it
+				a.before = nil // "3 successes in 10 trials": the word belongs to the number before it
 			}
 			break
 		}
@@ -41,7 +41,7 @@ func (f *filling) aroundOf(v *Value) (a around) {
 	return a
 }
 
-// cues scores the words around a value that speak of a parameter.
+// cues scores how strongly the words around a value point to a parameter.
 func (f *filling) cues(d *param, v *Value, a around) float64 {
 	if d.form == Path && v.Kind >= Code {
 		return f.placeScore(d, v, a)
@@ -50,11 +50,11 @@ func (f *filling) cues(d *param, v *Value, a around) float64 {
 	if v.Kind != Phrase && a.right.Value == nil && !rank.In("glue", a.right.Term) {
 		score = max(score, d.near([]string{a.right.Term}, 4.2))
 	}
-	if (a.role != "of" || v.Kind != Number) && hasTerm(d.name, rank.Words("role", a.role)...) { // not: a radius of 3
+	if (a.role != "of" || v.Kind != Number) && hasTerm(d.nameTerms, rank.Words("role", a.role)...) { // not: a radius of 3
 		score += 3
 	}
 	if v.Kind == Quoted && (d.form == Path || d.form == Glob) && !strings.ContainsAny(v.Text, "./*") && score < 3.5 {
-		return never // a path looks like one, or is said to be one
+		return never // a quoted text is a path or glob only if it looks like one or the words around it call it one
 	}
 	if v.Kind == Phrase && score < 5 {
 		return f.phraseScore(v, a, score)
@@ -69,20 +69,21 @@ func (f *filling) phraseScore(v *Value, a around, score float64) float64 {
 		return score - 2
 	case score >= 2, a.role != "":
 		return score
-	case len(f.Name) == 1 && len(a.before) > 0 && rank.Means(f.Name[0], a.before[0]):
+	case len(f.NameTerms) == 1 && len(a.before) > 0 && rank.Means(f.NameTerms[0], a.before[0]):
 		return 2 // echo hello
 	}
 	return never
 }
 
-// repeats reports whether plain words only repeat words of the tool.
+// repeats reports whether a Phrase only repeats words of the tool.
 func (f *filling) repeats(v *Value) bool {
-	return v.Kind == Phrase && !slices.ContainsFunc(rank.Terms(v.Text), func(t string) bool { return !f.Says[t] && !rank.Stop(t) })
+	return v.Kind == Phrase && !slices.ContainsFunc(rank.Terms(v.Text), func(t string) bool { return !f.Terms[t] && !rank.Stop(t) })
 }
 
-// placeScore scores words as a path: they are one only if they are said to be one, or are all that a question is about.
+// placeScore scores words that do not look like a path as one: the words around them must call them a file or folder, or a question must be about
+// them alone.
 func (f *filling) placeScore(d *param, v *Value, a around) float64 {
-	inside := a.left.Text == "of" || rank.In("inside", a.role) || a.right.names("folder") || a.left.names("folder")
+	inside := a.left.Text == "of" || rank.In("inside", a.role) || a.right.isSingular("folder") || a.left.isSingular("folder")
 	switch {
 	case inside && d.folder:
 		return 4
@@ -90,29 +91,29 @@ func (f *filling) placeScore(d *param, v *Value, a around) float64 {
 		return never
 	case a.left.Text == "file", v.Kind != Phrase && inside:
 		return 3
-	case a.left.Text == "is" && !f.repeats(v), v.Kind != Phrase && a.left.names("place"): // how big is X?
+	case a.left.Text == "is" && !f.repeats(v), v.Kind != Phrase && a.left.isSingular("place"): // how big is X?
 		return 2.5
 	}
 	return never
 }
 
-// names reports whether a token is of a class of words, in the singular.
-func (t Token) names(class string) bool {
+// isSingular reports whether a token is a word of a class, in the singular.
+func (t Token) isSingular(class string) bool {
 	return rank.In(class, t.Term) && !strings.HasSuffix(t.Text, "s")
 }
 
-// near weighs words near a value by how much of the parameter's name and description they are.
+// near scores the words near a value by how well they match the parameter's name and, with less weight, its description. Each word has a weight.
 func (d *param) near(words []string, weights ...float64) float64 {
 	best, matched := 0.0, 0.0
 	for k, w := range words {
-		if slices.ContainsFunc(d.name, func(t string) bool { return (len(t) > 1 || !rank.Stop(t)) && rank.Means(t, w) }) {
+		if slices.ContainsFunc(d.nameTerms, func(t string) bool { return (len(t) > 1 || !rank.Stop(t)) && rank.Means(t, w) }) {
 			best, matched = max(best, weights[k]), matched+1
-		} else if !rank.Stop(w) && slices.Contains(d.said, w) {
+		} else if !rank.Stop(w) && slices.Contains(d.descTerms, w) {
 			best = max(best, 0.45*weights[k])
 		}
 	}
 	if matched > 0 {
-		best *= 0.6 + 0.4*min(1, matched/float64(len(d.name)))
+		best *= 0.6 + 0.4*min(1, matched/float64(len(d.nameTerms)))
 	}
 	return best
 }

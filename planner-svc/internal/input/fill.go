@@ -1,6 +1,6 @@
-// Package input makes, mends and asks for the inputs of tools by their schemas. It finds the values that a sentence names (numbers with units, dates,
-// quoted texts, paths, names …) and assigns them to parameters by type, format, unit, name and description. It also merges a person's values into an input, and
-// corrects the parts that an error names. It knows no particular tool and calls nothing.
+// Package input fills, corrects and asks for the inputs of tools according to their schemas. It finds the values that a sentence names (numbers with
+// units, dates, quoted texts, paths, names …) and assigns them to parameters by type, format, unit, name and description. It also merges a person's
+// values into an input, and finds the properties that an error is about. It knows no particular tool and calls none.
 package input
 
 import (
@@ -15,11 +15,11 @@ import (
 
 // Filled is a tool's input as far as a clause determines it.
 type Filled struct {
-	Input   *strictjson.Object
-	Missing []string // required properties that were not found
-	Left    []string // values of the clause that no property takes
-	Used    []bool   // by token: it is a value
-	Implied []string // terms that count as said because of the values, such as file for a path
+	Input      *strictjson.Object
+	Missing    []string // required properties without a value
+	Unassigned []string // values of the clause that no property takes
+	Used       []bool   // by token: whether it is part of a used value or of the tool's name
+	Implied    []string // terms that count as said because of the values, such as file for a path
 }
 
 // filling fills one input.
@@ -30,10 +30,10 @@ type filling struct {
 	out    Filled
 }
 
-// maxValues bounds the values of a clause that are looked at. A clause with more is not understood.
+// maxValues bounds the values of a clause that are assigned. A clause with more is not understood.
 const maxValues = 64
 
-// Fill makes the tool's input of a clause.
+// Fill makes the tool's input from a clause.
 func (p *Params) Fill(c *Clause) Filled {
 	few := min(len(c.Values), maxValues)
 	f := &filling{Params: p, c: c, values: slices.Clone(c.Values[:few])}
@@ -45,8 +45,8 @@ func (p *Params) Fill(c *Clause) Filled {
 	f.out.Missing = p.Missing(f.out.Input)
 	for _, v := range append(f.values, c.Values[few:]...) {
 		place := v.Kind == Phrase && v.From > 0 && rank.In("inside", c.Tokens[v.From-1].Term) // a file in that folder
-		if (v.Kind < Phrase || place) && !f.out.Used[v.From] && !f.isOwn(v) {
-			f.out.Left = append(f.out.Left, v.Text)
+		if (v.Kind < Phrase || place) && !f.out.Used[v.From] && !f.isOwnName(v) {
+			f.out.Unassigned = append(f.out.Unassigned, v.Text)
 		}
 	}
 	return f.out
@@ -55,18 +55,18 @@ func (p *Params) Fill(c *Clause) Filled {
 // open reports whether a parameter has no value yet.
 func (f *filling) open(param int) bool { return !f.out.Input.Has(f.params[param].Name) }
 
-// free reports whether no part of a value is in the input yet. Pairs may be of one object.
+// free reports whether no token of a value is used yet. Pairs may share the token of one object.
 func (f *filling) free(v *Value) bool {
 	return v.Kind == Pair || !slices.Contains(f.out.Used[v.From:v.To], true)
 }
 
 const (
-	enough  = 2.0 // the score that a value needs
-	onlyOne = 0.5 // the score needed by a value of a required parameter
-	never   = -9  // the score of a value that must not be used, whatever else speaks for it
+	enough         = 2.0 // the score that a value needs
+	enoughRequired = 0.5 // the score that a value needs for a required parameter
+	never          = -9  // the score of a value that must not be used, whatever else speaks for it
 )
 
-// assign gives values to parameters, the surest first. A value that two parameters are as good for waits until one of them has another.
+// assign gives values to parameters, the surest first. A value that suits two parameters equally well waits until one of them has another value.
 func (f *filling) assign() {
 	scores := make([][]float64, len(f.values))
 	for j, v := range f.values {
@@ -93,7 +93,7 @@ func (f *filling) assign() {
 
 // surest returns the open parameter and the free value that suit each other best, -1 if none suit well enough.
 func (f *filling) surest(scores [][]float64) (param, value int) {
-	param, best := -1, onlyOne
+	param, best := -1, enoughRequired
 	for j, v := range f.values {
 		for i, score := range scores[j] {
 			if score <= best || score < enough && !f.params[i].Required || !f.open(i) || !f.free(v) {
@@ -111,7 +111,7 @@ func (f *filling) surest(scores [][]float64) (param, value int) {
 	return param, value
 }
 
-// inOrder gives the values of a kind that are left to the required parameters that are left, if there are as many of both.
+// inOrder gives the remaining values of a kind, in order, to the remaining required parameters if there are as many of them.
 func (f *filling) inOrder() {
 	for kind := range Phrase {
 		var params, values []int
@@ -133,7 +133,7 @@ func (f *filling) inOrder() {
 	}
 }
 
-// give puts a value into the input: with the others of its list if the parameter takes an array.
+// give puts a value into the input, together with the rest of its list if the parameter takes an array.
 func (f *filling) give(param, value int) {
 	d, v := &f.params[param], f.values[value]
 	var group []*Value
@@ -161,14 +161,14 @@ func (f *filling) give(param, value int) {
 	f.out.Implied = append(f.out.Implied, implied...)
 }
 
-// use marks the tokens of a value.
+// use marks the tokens of a value as used.
 func (f *filling) use(v *Value) {
 	for i := v.From; i < v.To; i++ {
 		f.out.Used[i] = true
 	}
 }
 
-// raw writes a value as a parameter takes it.
+// raw returns a value as JSON that a parameter takes; false if the value does not fit.
 func (f *filling) raw(d *param, v *Value) (string, bool) {
 	text := v.Text
 	switch {
@@ -180,18 +180,18 @@ func (f *filling) raw(d *param, v *Value) (string, bool) {
 	case d.form == v.Kind && (v.Kind == Date || v.Kind == Time):
 		iso, ok := v.iso()
 		return strictjson.Quote(iso), ok
-	case hasTerm(d.said, "code", "iso") && rank.Key("code", text) != "":
+	case hasTerm(d.descTerms, "code", "iso") && rank.Key("code", text) != "":
 		text = rank.Key("code", text)
 	}
 	return Coerce(d.item, strictjson.Quote(text))
 }
 
-// isOwn reports whether a name or code consists of the tool's own words.
-func (f *filling) isOwn(v *Value) bool {
-	return (v.Kind == Name || v.Kind == Code) && !slices.ContainsFunc(rank.Terms(v.Text), func(t string) bool { return !f.Says[t] })
+// isOwnName reports whether a Name or Code consists of the tool's own words.
+func (f *filling) isOwnName(v *Value) bool {
+	return (v.Kind == Name || v.Kind == Code) && !slices.ContainsFunc(rank.Terms(v.Text), func(t string) bool { return !f.Terms[t] })
 }
 
-// Names reports whether a clause names a tool by its id, or by a name that is no plain word.
+// Names reports whether a clause contains a tool's id, or a tool's name that is no plain word.
 func (c *Clause) Names(t *catalog.Tool) bool {
 	return slices.ContainsFunc(c.Values, func(v *Value) bool { return isNameOf(v, t) })
 }

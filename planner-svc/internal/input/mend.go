@@ -9,9 +9,9 @@ import (
 	"pawl.dev/planner-svc/internal/catalog"
 )
 
-// Merge merges values that a person supplied, or an earlier attempt, into an input: first those in the description, then the members of content (null
-// changes nothing). Content that is no object is the value of the only parameter that is asked for. Values are converted to the schema's types if that
-// loses nothing; members that the tool refuses are left out.
+// Merge merges the values of a person or of an earlier attempt into an input: first those found in the description, then the members of content
+// (null changes nothing). Content that is no object is the value of the property that Offending names, if it names only one. Values are converted
+// to the schema's types if that loses nothing; members that the schema does not allow are left out.
 func Merge(t *catalog.Tool, in *strictjson.Object, content, description, failure string) *strictjson.Object {
 	out, asked := in.Clone(), *t
 	names := Offending(t, in, failure)

@@ -16,28 +16,29 @@ import (
 // Params holds the words of a tool's description and its parameters. It does not change and may be used by several goroutines.
 type Params struct {
 	*catalog.Tool
-	Name     []string        // terms of the tool's name, at least one
-	Purpose  []string        // of its title and the first sentence of its description
-	Says     map[string]bool // of its name, title, description and properties
-	Required int             // number of required properties
-	params   []param
+	NameTerms    []string        // terms of the tool's name, at least one
+	PurposeTerms []string        // terms of its title and the first sentence of its description
+	Terms        map[string]bool // all terms of its name, title, description and properties
+	Required     int             // the number of required properties
+	params       []param
 }
 
 // param describes the values that a property of a tool takes.
 type param struct {
 	*catalog.Property
-	item       *catalog.Property // the property itself, or of an array its items
-	name, said []string          // terms of its name, at least one, and of its description
-	form       Kind              // of the values that it takes: Phrase for any text, Number for numbers alone
+	item       *catalog.Property // describes the items of an array; otherwise the property itself
+	nameTerms  []string          // terms of its name, at least one
+	descTerms  []string          // terms of its description
+	form       Kind              // the kind of values that it takes; Phrase: any text, Number: only numbers
 	unit       string            // the dimension of its numbers; "" if it names no unit
-	factor     float64           // of its unit
+	factor     float64           // of its unit, see unitOf
 	members    []member          // of its enum; for a flag, the words that turn it on
 	implied    []string          // terms that count as said once it has a value, such as file for a path
 	folder     bool              // it may be a folder's path
-	needSlash  bool              // its description has examples such as Asia/Tokyo
+	needsSlash bool              // its description has examples such as Asia/Tokyo
 }
 
-// member is one of an enum.
+// member is a member of an enum.
 type member struct {
 	text  string
 	parts []string // its terms
@@ -46,7 +47,7 @@ type member struct {
 // ParamsOf reads a tool's description and input schema.
 func ParamsOf(t *catalog.Tool) *Params {
 	first, _, _ := strings.Cut(t.GetDescription(), ". ")
-	p := &Params{Tool: t, Name: termsOf(t.GetName()), Purpose: rank.Terms(t.GetTitle() + " " + first), Says: map[string]bool{}}
+	p := &Params{Tool: t, NameTerms: termsOf(t.GetName()), PurposeTerms: rank.Terms(t.GetTitle() + " " + first), Terms: map[string]bool{}}
 	text := t.GetName() + " " + t.GetTitle() + " " + t.GetDescription()
 	for i := range t.Props {
 		prop := &t.Props[i]
@@ -57,7 +58,7 @@ func ParamsOf(t *catalog.Tool) *Params {
 		p.params = append(p.params, p.paramOf(prop))
 	}
 	for _, term := range rank.Terms(text) {
-		p.Says[term] = true
+		p.Terms[term] = true
 	}
 	return p
 }
@@ -70,7 +71,7 @@ func termsOf(name string) []string {
 	return []string{name}
 }
 
-// itemOf returns the property of an array's items; of anything else, the property itself.
+// itemOf returns a property that describes an array's items; for other types, p itself.
 func itemOf(p *catalog.Property) *catalog.Property {
 	if !p.Takes("array") || p.Takes("string") {
 		return p
@@ -89,16 +90,16 @@ var (
 )
 
 func (p *Params) paramOf(prop *catalog.Property) param {
-	d := param{Property: prop, item: itemOf(prop), name: termsOf(prop.Name), said: rank.Terms(prop.Description), form: Phrase}
+	d := param{Property: prop, item: itemOf(prop), nameTerms: termsOf(prop.Name), descTerms: rank.Terms(prop.Description), form: Phrase}
 	for item := range strictjson.Items(d.item.Enum) {
 		text := strictjson.Content(item)
 		d.members = append(d.members, member{text: text, parts: rank.Terms(text)})
 	}
 	if d.item.Takes("boolean") && !d.item.Takes("string") {
-		d.members = []member{{text: "true", parts: slices.DeleteFunc(slices.Clone(d.name), func(t string) bool { return rank.In("optional", t) })}}
+		d.members = []member{{text: "true", parts: slices.DeleteFunc(slices.Clone(d.nameTerms), func(t string) bool { return rank.In("optional", t) })}}
 	}
 	format, _ := strictjson.Member(d.Schema, "format")
-	for _, term := range append(slices.Clone(d.name), strictjson.Content(format)) { // the last counts
+	for _, term := range append(slices.Clone(d.nameTerms), strictjson.Content(format)) { // the last match counts
 		if k, ok := forms[rank.Key("form", term)]; ok {
 			d.form = k
 		}
@@ -109,31 +110,30 @@ func (p *Params) paramOf(prop *catalog.Property) param {
 	for _, m := range inUnit.FindAllStringSubmatch(d.Description, -1) {
 		d.setUnit(m[1] + m[2])
 	}
-	if len(d.name) > 1 || strings.HasSuffix(d.Name, "s") {
-		d.setUnit(d.name[len(d.name)-1])
+	if len(d.nameTerms) > 1 || strings.HasSuffix(d.Name, "s") {
+		d.setUnit(d.nameTerms[len(d.nameTerms)-1])
 	}
 	if d.form == Path {
 		d.implied = []string{"path", "file"}
-	} else if d.form == Phrase && hasTerm(d.name, rank.Words("role", "search")...) {
+	} else if d.form == Phrase && hasTerm(d.nameTerms, rank.Words("role", "search")...) {
 		d.implied = []string{"search", "text", "content"}
 	}
-	d.folder = hasTerm(append(slices.Concat(p.Name, d.said), p.Purpose...), "directori", "folder")
-	d.needSlash = withSlash.MatchString(d.Description)
+	d.folder = hasTerm(append(slices.Concat(p.NameTerms, d.descTerms), p.PurposeTerms...), "directori", "folder")
+	d.needsSlash = withSlash.MatchString(d.Description)
 	return d
 }
 
-// setUnit sets the unit that a word names, if it names one. A single letter counts only if the parameter's name has an underscore, such as
-// depth_m.
+// setUnit sets the unit if a word names one. A single letter counts only if the parameter's name has an underscore, such as depth_m.
 func (d *param) setUnit(word string) {
 	if unit, factor := unitOf(word); unit != "" && (len(word) > 1 || strings.Contains(d.Name, "_")) {
 		d.unit, d.factor = unit, factor
 	}
 }
 
-// forms are the kinds by their names in the lexicon.
+// forms maps the lexicon's names of kinds.
 var forms = map[string]Kind{"date": Date, "time": Time, "path": Path, "glob": Glob, "url": URL, "email": Email}
 
-// readiness is how readily parameters of a form take kinds of values.
+// readiness scores, by a parameter's form, the kinds of values that it takes.
 var readiness = map[Kind]map[Kind]float64{
 	Phrase: {Quoted: 2.5, Code: 1.5, Name: 1.5, Email: 1.5, Phrase: 0.5, Path: 0.5, URL: 0.5, Date: 0, JSON: 0.5, Number: -1},
 	Date:   {Date: 2},
@@ -144,7 +144,7 @@ var readiness = map[Kind]map[Kind]float64{
 	Glob:   {Path: 3, Quoted: 1, Glob: 4},
 }
 
-// takes reports whether a parameter takes a value, and how readily.
+// takes reports whether a parameter takes a value, and scores how well it fits.
 func (p *Params) takes(d *param, v *Value) (score float64, ok bool) {
 	switch {
 	case v.Kind == Choice:
@@ -160,14 +160,14 @@ func (p *Params) takes(d *param, v *Value) (score float64, ok bool) {
 			return 3, ok
 		}
 		return 0.3, ok
-	case !d.item.Takes("string"), v.Unit != "", v.Kind >= Code && d.needSlash && !strings.Contains(v.Text, "/"), d.form == Path && strings.ContainsAny(v.Text, "*?"):
+	case !d.item.Takes("string"), v.Unit != "", v.Kind >= Code && d.needsSlash && !strings.Contains(v.Text, "/"), d.form == Path && strings.ContainsAny(v.Text, "*?"):
 		return 0, false
 	}
 	score, ok = readiness[d.form][v.Kind]
 	return score, ok
 }
 
-// number writes a value as a number in the parameter's unit; false if it is none, or the units do not fit.
+// number returns a value as a number in the parameter's unit; false if it is no number or its unit does not fit.
 func (d *param) number(v *Value) (text string, ok bool) {
 	unit, factor := unitOf(v.Unit)
 	switch {
@@ -179,14 +179,13 @@ func (d *param) number(v *Value) (text string, ok bool) {
 	return decimal(parse(v.Text) * factor / d.factor), true
 }
 
-// unitOf returns the dimension of a unit, and the unit's size in the first unit of the dimension, such as mass and 0.001 for a gram; "" if the
-// word names no unit.
+// unitOf returns the dimension of a unit and its size in the dimension's base unit, such as mass and 0.001 for a gram; "" if the word names no unit.
 func unitOf(name string) (dimension string, factor float64) {
 	dimension, text, _ := strings.Cut(rank.Key("unit", name), ":")
 	return dimension, parse(text)
 }
 
-// decimal writes a computed number without the digits that are errors of floating point.
+// decimal formats a computed number without rounding errors in its last digits.
 func decimal(n float64) string { return strconv.FormatFloat(math.Round(n*1e9)/1e9, 'f', -1, 64) }
 
 // parse reads a number; 0 for any other text.
@@ -199,12 +198,12 @@ func hasTerm(terms []string, any ...string) bool {
 	return slices.ContainsFunc(any, func(t string) bool { return slices.Contains(terms, t) })
 }
 
-// meansAny reports whether a term means the same as one of others.
+// meansAny reports whether a term has the same meaning as one of terms.
 func meansAny(terms []string, term string) bool {
 	return slices.ContainsFunc(terms, func(t string) bool { return rank.Means(t, term) })
 }
 
-// TakesPath reports whether a property takes a file or folder.
+// TakesPath reports whether a property takes the path of a file or folder.
 func (p *Params) TakesPath(name string) bool {
 	return slices.ContainsFunc(p.params, func(d param) bool { return d.Name == name && d.form == Path })
 }

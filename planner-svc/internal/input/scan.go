@@ -37,18 +37,18 @@ const (
 // Value is a value found in a text.
 type Value struct {
 	Kind     Kind
-	From, To int    // tokens
-	Text     string // without quotation marks; of a Pair and a Number, JSON
-	Key      string // of a Pair; the property of a Choice
+	From, To int    // its tokens are From to To-1
+	Text     string // without quotation marks; the value of a Pair as JSON; the digits of a Number
+	Key      string // the name of a Pair; the property of a Choice
 	Unit     string // of a Number, "" if it has none
-	list     int    // values of one list have the same number; 0: in none
+	list     int    // identifies the list of values that it belongs to; 0: none
 }
 
-// Token is a word of a text, a value, or a punctuation mark.
+// Token is a word, a value or a punctuation mark of a text.
 type Token struct {
 	Text       string // in lower case
-	Term       string // its stem; of Chinese, the word
-	Start, End int    // bytes of the text
+	Term       string // its stem; for Chinese, the word
+	Start, End int    // byte offsets in the text
 	Value      *Value // or nil
 }
 
@@ -65,10 +65,10 @@ const (
 	day    = `\d{1,2}(?:st|nd|rd|th)?`
 )
 
-// patterns recognise values; the first that matches at a place counts.
+// patterns recognise values; the first that matches at an offset counts.
 var patterns = []struct {
 	kind  Kind
-	needs string // one of these characters stands in such a value
+	needs string // such a value contains one of these characters
 	re    *regexp.Regexp
 }{
 	{JSON, "}", regexp.MustCompile(`(?s)^\{.*\}`)},
@@ -88,18 +88,18 @@ var patterns = []struct {
 var (
 	afterNumber = regexp.MustCompile(`^ ?(?:%|°[CF]?|\p{Han}{1,2}|[A-Za-zµ]+(?:/[a-z]+)?)`)
 	word        = regexp.MustCompile(`^(?:` + letter + `|[\p{N}_])(?:` + letter + `|[\p{N}_]|['’.](?:` + letter + `|\p{N})|-[\p{Lu}\p{N}])*`)
-	code        = regexp.MustCompile(`\p{Ll}\p{Lu}|[\p{N}_]|\..|^\P{Ll}{2,}$`) // in a word that is no plain one: USD, BA117, NewServer, deadline_exceeded
+	code        = regexp.MustCompile(`\p{Ll}\p{Lu}|[\p{N}_]|\..|^\P{Ll}{2,}$`) // found in words that are not plain: USD, BA117, NewServer, deadline_exceeded
 	hanPath     = regexp.MustCompile(`^\p{Han}[\p{L}\p{N}_-]*[/.][\p{L}\p{N}_./-]*`)
-	hanTail     = regexp.MustCompile(`([A-Za-z0-9_-])\p{Han}[^/.]*$`) // Chinese behind the end of a path in other letters
+	hanTail     = regexp.MustCompile(`([A-Za-z0-9_-])\p{Han}[^/.]*$`) // Chinese text right after a path in other letters
 )
 
-// MostText bounds a text that is looked at, in bytes.
+// MostText bounds how much of a text is read, in bytes.
 const MostText = 8 << 10
 
 // mostValue bounds a value without quotation marks, brackets or name, in bytes.
 const mostValue = 512
 
-// Scan finds the words and values of a text, in time in proportion to its length. Of one longer than MostText, it looks at the beginning.
+// Scan finds the words and values in the first MostText bytes of a text, in time proportional to its length.
 func Scan(text string) *Clause {
 	c := &Clause{Text: strings.ToValidUTF8(text[:min(len(text), MostText)], "")}
 	for i := 0; i < len(c.Text); {
@@ -121,8 +121,8 @@ func Scan(text string) *Clause {
 	return c
 }
 
-// Said returns a token as it is written in the text.
-func (c *Clause) Said(t Token) string { return c.Text[t.Start:t.End] }
+// TextOf returns a token as it is written in the text.
+func (c *Clause) TextOf(t Token) string { return c.Text[t.Start:t.End] }
 
 func (c *Clause) token(start, end int, text, term string) {
 	c.Tokens = append(c.Tokens, Token{Text: text, Term: term, Start: start, End: end})
@@ -130,7 +130,8 @@ func (c *Clause) token(start, end int, text, term string) {
 
 var listed = regexp.MustCompile(`(?i)^\s*(?:[,、&]|,?\s*(?:and|or))\s*$`)
 
-// add makes a token of a value, and of an object's members other values. Values of a kind with "and" or a comma between them are of one list.
+// add appends a value and its token. An object also adds its members, as Pairs of the same token. Values of one kind form a list if only "and",
+// "or" or a comma stands between them.
 func (c *Clause) add(v *Value, start, end int) {
 	v.From, v.To = len(c.Tokens), len(c.Tokens)+1
 	if n := len(c.Values); n > 0 {
@@ -148,7 +149,7 @@ func (c *Clause) add(v *Value, start, end int) {
 	c.Tokens = append(c.Tokens, Token{Text: strings.ToLower(v.Text), Start: start, End: end, Value: v})
 }
 
-// value takes a value that starts at i, if one does.
+// value adds the value that starts at i, and reports whether there is one.
 func (c *Clause) value(i int) bool {
 	before, _ := utf8.DecodeLastRuneInString(c.Text[:i])
 	if unicode.IsLetter(before) && !unicode.Is(unicode.Han, before) || unicode.IsDigit(before) {
@@ -172,7 +173,7 @@ func (c *Clause) value(i int) bool {
 	return false
 }
 
-// read makes a value of a pattern's match before end, and returns the value's end; false if the match is no value.
+// read makes a value of a pattern's match, which ends at end, and returns where the value ends; false if the match is no value.
 func (c *Clause) read(kind Kind, found string, end int) (Value, int, bool) {
 	v := Value{Kind: kind, Text: found}
 	switch kind {
@@ -193,7 +194,7 @@ func (c *Clause) read(kind Kind, found string, end int) (Value, int, bool) {
 	return v, end, true
 }
 
-// number reads a number, and its magnitude and unit, which stand at end.
+// number reads a number, and its magnitude and unit, which start at end.
 func (c *Clause) number(v Value, end int) (Value, int) {
 	text := strings.TrimLeft(v.Text, "$€£¥ ")
 	if text != v.Text {
@@ -215,7 +216,7 @@ func (c *Clause) number(v Value, end int) (Value, int) {
 	return v, end
 }
 
-// word takes a word that is not Chinese: a numeral, a code, a part of a name, or a plain word.
+// word adds the word at i, which is not Chinese: a numeral, a code, a part of a name, or a plain word.
 func (c *Clause) word(i int) {
 	w := word.FindString(c.Text[i:])
 	w = strings.TrimSuffix(strings.TrimSuffix(w, "'s"), "’s")
@@ -234,14 +235,14 @@ func (c *Clause) word(i int) {
 		c.token(i, i+len(w), lower, rank.Stem(lower))
 	case last.Value != nil && last.Value.Kind == Name && c.Text[last.End:i] == " ": // Paris, New York
 		last.End = i + len(w)
-		last.Value.Text, last.Text = c.Said(last), strings.ToLower(c.Said(last))
+		last.Value.Text, last.Text = c.TextOf(last), strings.ToLower(c.TextOf(last))
 		c.Tokens[len(c.Tokens)-1] = last
 	default:
 		c.add(&Value{Kind: Name, Text: w}, i, i+len(w))
 	}
 }
 
-// chinese takes the next Chinese word: one of the lexicon, a path, or the text before the next word of the lexicon.
+// chinese adds the Chinese token at i: a word of the lexicon, a path, or the text before the next word of the lexicon.
 func (c *Clause) chinese(i int) {
 	known := func(w string) bool { return rank.Key("zh", w) != "" || rank.Synonyms(w) != nil }
 	w := rank.ChineseWord(c.Text[i:], known)
@@ -264,7 +265,7 @@ func (c *Clause) chinese(i int) {
 
 var dateNoise = regexp.MustCompile(`(?i),|of |(\d)(?:st|nd|rd|th)\b| ([ap]m)`)
 
-// iso writes a date as 2006-01-02, with its time if it has one, and a time as 15:04; false if there is no year.
+// iso returns a date as 2006-01-02, with its time if it has one, and a time as 15:04; false for a date without a year.
 func (v *Value) iso() (string, bool) {
 	clean := dateNoise.ReplaceAllString(v.Text, "$1$2")
 	for _, layout := range []string{"January 2 2006", "Jan 2 2006", "2 January 2006", "2 Jan 2006", "15:04", "3:04pm", "3pm", "3:04PM", "3PM"} {

@@ -1,5 +1,5 @@
-// Package lang decides in which of the two languages a person reads, and picks the matching wording. It knows no task,
-// no tool and no model; code that writes for people has both wordings side by side.
+// Package lang decides whether a person reads English or Chinese, and picks the matching wording. It knows no task,
+// no tool and no model; code that writes for people holds both wordings side by side.
 package lang
 
 import (
@@ -21,8 +21,8 @@ const (
 	ZH Lang = "zh"
 )
 
-// Of returns the declared language; if none was declared, Chinese for a text that has more Chinese characters than words in Latin letters: a character
-// is about a word, and file names in Latin letters do not make a Chinese sentence English.
+// Of returns the declared language. If none was declared, it returns Chinese for a text with more Chinese characters than words in Latin letters: a
+// character is about a word, and file names in Latin letters do not make a Chinese sentence English.
 func Of(declared commonv1.Language, text string) Lang {
 	han := 0
 	for _, r := range text {
@@ -39,12 +39,12 @@ func Of(declared commonv1.Language, text string) Lang {
 
 var latinWord = regexp.MustCompile(`[A-Za-z\x{C0}-\x{FF}][\w.\x{C0}-\x{FF}/'-]*`)
 
-// Say formats the wording of the language. Both wordings take the same arguments; the verbs may name them by number.
+// Say formats the wording of the language. Both wordings take the same arguments, which the verbs may select by index.
 func (l Lang) Say(en, zh string, args ...any) string {
 	return fmt.Sprintf(l.Pick(en, zh), args...)
 }
 
-// Pick returns the wording of the language as it stands.
+// Pick returns the wording of the language.
 func (l Lang) Pick(en, zh string) string {
 	if l == ZH {
 		return zh
@@ -65,7 +65,7 @@ func (l Lang) List(items []string) string {
 	return strings.Join(items, l.Pick(", ", "、"))
 }
 
-// Clip shortens a text to so many characters, with an ellipsis, at a space if one is near.
+// Clip shortens a text to at most the given number of characters. It cuts at a space if one is near, and adds an ellipsis.
 func Clip(s string, most int) string {
 	runes := []rune(s)
 	if len(runes) <= most {
@@ -78,7 +78,7 @@ func Clip(s string, most int) string {
 	return strings.TrimRight(cut, " ,，、;；:：") + "…"
 }
 
-// Title makes a short title of a text: at most 40 characters, beginning with a capital letter, without a full stop.
+// Title makes a short title from a text: at most 40 characters, beginning with a capital letter, without a full stop.
 func Title(s string) string {
 	s = strings.TrimRight(strings.Join(strings.Fields(s), " "), ".。!！?？;； ")
 	r, size := utf8.DecodeRuneInString(s)

@@ -14,7 +14,7 @@ import (
 	"pawl.dev/planner-svc/internal/result"
 )
 
-// write emits the answer paragraph by paragraph, with an empty line between them, unless emit is nil, and returns the whole.
+// write returns the answer and whether it reaches the goal. It emits the answer paragraph by paragraph unless emit is nil.
 func (w *work) write(cutShort string, emit func(string) error) (whole string, reached plannerv1.GoalResult, err error) {
 	paragraphs, fulfilled := w.answer(cutShort)
 	if reached = plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED; fulfilled {
@@ -61,7 +61,7 @@ func (w *work) answer(cutShort string) (paragraphs []string, fulfilled bool) {
 	return paragraphs, fulfilled
 }
 
-// tell writes the result of a demand's call, and reports whether it answers the demand.
+// tell renders the result of a demand's call and reports whether it answers the demand.
 func (w *work) tell(res *result.Result, demand string, ch *choice) ([]string, bool) {
 	if !res.OK() {
 		return []string{w.failure(res.HistoryEntry)}, false
@@ -72,16 +72,16 @@ func (w *work) tell(res *result.Result, demand string, ch *choice) ([]string, bo
 		return shown, true
 	}
 	n, ok := count(res, noun)
-	said := w.l.Say("There are %d %s.", "共有 %d 个 %s。", n, what)
-	if ok = ok && rank.Has(ch.Says, noun); !ok {
-		said = w.l.Say("How many %s there are is not in the result of %s:", "结果（%[2]s）中没有“%[1]s”的数量：", what, res.GetToolId())
+	summary := w.l.Say("There are %d %s.", "共有 %d 个 %s。", n, what)
+	if ok = ok && rank.Has(ch.Terms, noun); !ok {
+		summary = w.l.Say("How many %s there are is not in the result of %s:", "结果（%[2]s）中没有“%[1]s”的数量：", what, res.GetToolId())
 	} else if n == 1 {
-		said = w.l.Say("There is 1 %s.", "共有 1 个 %s。", strings.TrimSuffix(what, "s"))
+		summary = w.l.Say("There is 1 %s.", "共有 1 个 %s。", strings.TrimSuffix(what, "s"))
 	}
 	if ok && n > mostInline {
-		return []string{said}, true
+		return []string{summary}, true
 	}
-	return append([]string{said}, shown...), ok
+	return append([]string{summary}, shown...), ok
 }
 
 func (w *work) failure(e *plannerv1.HistoryEntry) string {
@@ -100,7 +100,7 @@ func (w *work) failure(e *plannerv1.HistoryEntry) string {
 // counting finds the counted thing in a question: "Go files" in "how many Go files are there".
 var counting = regexp.MustCompile(`(?i)\bhow many (.+?)(?: (?:are|is|do|does|did|were|was|have|has|can|mention|contain|in|under)\b|[?.]|$)|\bcount (?:all )?(?:the )?(.+?)(?: (?:in|of|under)\b|[?.]|$)|(?:有多少|几)个?\s*(.+?)\s*(?:提到|包含|含有|[？?。]|$)|统计\s*(?:.*下的)?\s*(.+?)\s*(?:的?数量|个数)`)
 
-// countOf returns what a text counts, as it is written, and the term of its noun: "file" of "Go files".
+// countOf returns the words for what a text counts, and the term of their noun: "Go files" and "file".
 func countOf(text string) (what, noun string) {
 	if m := counting.FindStringSubmatch(text); m != nil {
 		what = strings.TrimSpace(m[1] + m[2] + m[3] + m[4])
@@ -110,7 +110,7 @@ func countOf(text string) (what, noun string) {
 	return what, noun
 }
 
-// refusal writes which parts were not understood, and how to help.
+// refusal renders the parts of the goal that were not understood, and what the user can do.
 func (w *work) refusal() []string {
 	if strings.TrimSpace(w.tc.GetGoal()) == "" {
 		return []string{w.l.Pick("There is no goal, so nothing was done.", "没有目标，所以什么都没有做。")}
@@ -130,7 +130,7 @@ func (w *work) refusal() []string {
 		tools = append(tools, t.GetId()+": "+lang.Clip(cmp.Or(t.GetTitle(), line), 100))
 	}
 	return []string{head,
-		w.l.Pick("A language model understands more: `pawl run --model openai:MODEL`, `anthropic:MODEL` or `ollama:MODEL` (field `model`). Or say it in the words of a tool, or write the steps as a playbook (`--playbook`).",
+		w.l.Pick("A language model understands more: `pawl run --model openai:MODEL`, `anthropic:MODEL` or `ollama:MODEL` (field `model`). Or word the goal as a tool's description does, or write the steps as a playbook (`--playbook`).",
 			"语言模型能理解更多：`pawl run --model openai:MODEL`、`anthropic:MODEL` 或 `ollama:MODEL`（字段 `model`）。也可以用工具的用词重述，或把步骤写成 playbook（`--playbook`）。"),
 		w.l.Pick("The tools are:", "可用的工具：") + "\n\n" + bullets(w.l, tools)}
 }

@@ -1,6 +1,6 @@
-// Package offline is the model `offline`: a planner without a language model. It reads the goal by patterns, chooses tools by
-// their purpose, fills inputs by schema and writes answers from templates. The same context always gives the same
-// bytes. It never guesses an input, and its answer names the parts of the goal that it did not understand.
+// Package offline is the model `offline`: a planner without a language model. It reads the goal with patterns, chooses tools by
+// their purpose, fills inputs by schema and writes answers from templates. It is deterministic. It never guesses an input, and its
+// answer names the parts of the goal that it did not understand.
 package offline
 
 import (
@@ -21,7 +21,7 @@ import (
 	"pawl.dev/planner-svc/internal/risk"
 )
 
-// Name is how tasks and agents name the planner.
+// Name is the planner's name in tasks and agents.
 const Name = "offline"
 
 // Planner plans without a language model. It plans only the next step, because later steps depend on its result.
@@ -37,7 +37,7 @@ func New() *Planner { return &Planner{} }
 // Info implements plan.Planner.
 func (*Planner) Info() plan.Info {
 	return plan.Info{Name: Name,
-		Description: "A deterministic planner without a language model: it matches the goal's words to tools, and says so where it cannot."}
+		Description: "A deterministic planner without a language model: it matches the goal's words to tools, and refuses a goal that it cannot match."}
 }
 
 // PlanSteps implements plan.Planner.
@@ -63,8 +63,8 @@ func (p *Planner) GenerateAnswer(_ context.Context, req *plannerv1.GenerateAnswe
 	return &plannerv1.GenerateAnswerResponse{Usage: &commonv1.Usage{}, GoalResult: reached}, err
 }
 
-// GetFirstInputParams returns the planned call's input if that call uses this tool; otherwise parameters found in the description, or in the goal
-// if there is none. Behind an error, the input that failed is made to fit the schema, and is not changed otherwise.
+// GetFirstInputParams returns the planned call's input if that call uses this tool; otherwise the parameters found in the description, or in the
+// goal if there is no description. After an error, the members of the failed input take precedence, converted to the schema's types.
 func (p *Planner) GetFirstInputParams(_ context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {
 	t, failed := catalog.CallOf(req, req.GetFailedInputJson())
 	w := p.newWork(req.GetContext())
@@ -111,7 +111,7 @@ func (*Planner) GetMissingParams(_ context.Context, req *plannerv1.GetMissingPar
 	return &plannerv1.GetMissingParamsResponse{SchemaJson: input.Form(t, input.Offending(t, in, req.GetError())), Usage: &commonv1.Usage{}}, nil
 }
 
-// flowRisk is the highest floor of the tools that the goal needs.
+// flowRisk returns the highest risk floor of the tools that the goal needs.
 func (w *work) flowRisk() *commonv1.Risk {
 	var tools []*catalog.Tool
 	for _, d := range w.demands {

@@ -20,8 +20,8 @@ const (
 	mostContent = 4000 // characters
 )
 
-// render shows a result: the members of a structured one, else the text; then other media. If the goal names some of several lists, as
-// "which files" does, the others are left out.
+// render renders a result: the members of a structured one, otherwise the text; then the media. If the goal names some of the lists, as
+// "which files" does, the other lists are left out.
 func render(l lang.Lang, r *result.Result, goal string) []string {
 	var facts, lists, named, out []string
 	goalTerms := rank.Terms(goal)
@@ -54,7 +54,7 @@ func render(l lang.Lang, r *result.Result, goal string) []string {
 	return out
 }
 
-// list writes the items of an array behind a heading, few short ones in one line. Objects are their texts and numbers: "a.go (1)".
+// list renders a heading and the items of an array, a few short ones in one line. It reduces objects to their texts and numbers: "a.go (1)".
 func list(l lang.Lang, head, array string) string {
 	var items []string
 	for raw := range strictjson.Items(array) {
@@ -88,7 +88,7 @@ func bullets(l lang.Lang, items []string) string {
 	return "- " + strings.Join(items, "\n- ")
 }
 
-// clip shows a text as it is if it is short, else fenced and cut.
+// clip returns a short text unchanged, and a longer one in a code fence, with at most mostContent characters.
 func clip(l lang.Lang, text string) string {
 	text = strings.TrimRight(text, "\r\n ")
 	runes := []rune(text)
@@ -107,18 +107,18 @@ func clip(l lang.Lang, text string) string {
 	return fence + "\n" + text + "\n" + fence + note
 }
 
-// count finds how many things a result has: by a member that is named like them, else `count`, else by the items of its only list, without those of
-// another type: folders are no files.
+// count returns how many things of a noun a result has: the number in the member of that name, otherwise in `count`. The items of an only list
+// replace a missing or larger number, because items of another type do not count.
 func count(r *result.Result, noun string) (n int, ok bool) {
 	items, lists := 0, 0
 	for key, raw := range strictjson.Members(r.Structured) {
-		terms := slices.DeleteFunc(rank.Terms(key), func(t string) bool { return t == "total" || rank.Means(t, "count") }) // total_lines, not files_searched
+		terms := slices.DeleteFunc(rank.Terms(key), func(t string) bool { return t == "total" || rank.Means(t, "count") }) // total_lines becomes lines; files_searched keeps two terms
 		number, err := strconv.Atoi(raw)
 		switch {
 		case err == nil && (len(terms) == 1 && rank.Means(terms[0], noun) || len(terms) == 0 && !ok):
 			n, ok = number, true
 		case key == "truncated" && raw == "true":
-			lists += 2 // not all of the items are here
+			lists += 2 // the list is incomplete: do not count it
 		}
 		if strictjson.Kind(raw) == "array" {
 			items, lists = itemsOf(raw, noun), lists+1
@@ -130,7 +130,7 @@ func count(r *result.Result, noun string) (n int, ok bool) {
 	return n, ok
 }
 
-// itemsOf counts the items of a list, of files or folders those whose type is not another.
+// itemsOf counts the items of a list. If the noun is a file or a folder, it leaves out items of another type.
 func itemsOf(list, noun string) (n int) {
 	for item := range strictjson.Items(list) {
 		if kind, typed := strictjson.Member(item, "type"); !typed || !rank.In("place", noun) || rank.Means(rank.Stem(strictjson.Content(kind)), noun) {

@@ -7,7 +7,7 @@ import (
 	"pawl.dev/planner-svc/internal/rank"
 )
 
-// split divides a goal into demands, in order: at the end of a line or sentence, at "then", and at a comma or "and" with a verb or question behind it.
+// split divides a goal into demands, in order: at the end of a line or sentence, at "then", and at a comma or "and" before a verb or question.
 func split(goal string) (demands []string) {
 	c, from := input.Scan(goal), 0
 	cut := func(to, next int) {

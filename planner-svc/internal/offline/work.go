@@ -26,7 +26,7 @@ type work struct {
 	next          *plannerv1.PlannedStep // nil: nothing is left to do
 	last          *result.Result         // of the last step that succeeded; nil if none did
 	failed        bool                   // a step failed; no further one is called
-	extras        []*result.Result       // of steps that the goal does not demand
+	extras        []*result.Result       // of steps that belong to no demand
 }
 
 // demand is a part of the goal, with the results of its calls.
@@ -36,7 +36,8 @@ type demand struct {
 	done   []*result.Result
 }
 
-// newWork plans a goal and matches the history with its calls, by tool: a person may have edited an input.
+// newWork chooses a tool for each demand of the goal and assigns the results of the history to the demands. It compares only the tools, because a
+// person may have edited an input.
 func (p *Planner) newWork(tc *plannerv1.TaskContext) *work {
 	w := &work{l: prompt.LangOf(tc), tc: tc, index: p.indexes.Index(tc.GetTools())}
 	if len(tc.GetGoal()) > input.MostText {
@@ -64,7 +65,7 @@ func (p *Planner) newWork(tc *plannerv1.TaskContext) *work {
 	return w
 }
 
-// replay takes the results of a demand's calls from the history, and stops at the first that was not made.
+// replay takes the results of a demand's calls from the history. The first call without a result becomes the next step, unless a step failed.
 func (w *work) replay(d *demand) {
 	for _, in := range w.inputs(&d.choice) {
 		i := slices.IndexFunc(w.extras, func(r *result.Result) bool { return r.GetToolId() == d.choice.GetId() })
@@ -87,10 +88,11 @@ func (w *work) replay(d *demand) {
 	}
 }
 
-// mostEach bounds the calls that are made for the things that an earlier step found.
+// mostEach bounds the calls that a demand makes for the paths in an earlier result.
 const mostEach = 10
 
-// inputs returns the inputs of a choice's calls: one, or if it refers back, one for each path that the last step returned, or for its text.
+// inputs returns the inputs of a choice's calls: one; or if it refers back, one for each path in the last result, or one for the result's text if
+// the property takes no path.
 func (w *work) inputs(ch *choice) (out []*strictjson.Object) {
 	if ch.back == "" {
 		return append(out, ch.filled.Input)

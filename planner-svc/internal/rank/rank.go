@@ -1,5 +1,5 @@
-// Package rank orders tools by how well their names, descriptions and parameters match a text, in English and Chinese, with BM25. It knows
-// words and no grammar.
+// Package rank orders tools with BM25 by how well their names, descriptions and parameters match a text, in English and Chinese. It knows
+// words but no grammar.
 package rank
 
 import (
@@ -18,12 +18,12 @@ const k1, b = 1.2, 0.5
 
 // Index holds the terms of a list of tools. It may be used by several goroutines.
 type Index struct {
-	Known sync.Map // for users of the index: data about its tools, by *catalog.Tool
+	Derived sync.Map // what users of the index derive from its tools, by *catalog.Tool
 
 	tools    []*catalog.Tool
-	postings map[string]map[int]float64 // weights of a term, by tool
-	lengths  []float64                  // sums of the weights of a tool
-	average  float64
+	postings map[string]map[int]float64 // by term and tool: the term's weight
+	lengths  []float64                  // by tool: the sum of its weights
+	average  float64                    // of lengths
 }
 
 // Hit is a tool that matches a text.
@@ -32,7 +32,7 @@ type Hit struct {
 	Score float64
 }
 
-// New makes the index of a list of tools. It costs about 50 µs a tool, so callers keep it while the list stays the same.
+// New indexes a list of tools. It costs about 50 µs a tool, so callers keep the index while the list stays the same.
 func New(tools []*commonv1.Tool) *Index {
 	x := &Index{postings: map[string]map[int]float64{}, lengths: make([]float64, len(tools))}
 	for i := range tools {
@@ -49,7 +49,7 @@ func New(tools []*commonv1.Tool) *Index {
 	return x
 }
 
-// add counts the terms of a text that belongs to a tool.
+// add adds the terms of a tool's text.
 func (x *Index) add(tool int, text string, weight float64) {
 	for _, term := range Terms(text) {
 		if x.postings[term] == nil {
@@ -60,8 +60,8 @@ func (x *Index) add(tool int, text string, weight float64) {
 	}
 }
 
-// Search returns the tools that match a text, best first; those that match nothing are left out. Equal ones keep the list's order. A term that only
-// means the same as one of the text counts less.
+// Search returns the tools that match a text, best first. Tools with equal scores keep the list's order. A synonym of a term counts less than the
+// term.
 func (x *Index) Search(text string) []Hit {
 	hits, asked := make([]Hit, len(x.tools)), map[string]bool{}
 	count := func(term string, weight float64) {
@@ -99,7 +99,7 @@ type Cache struct {
 	indexes []*Index // guarded by mu; the newest first
 }
 
-// Index returns the index of a list of tools. Its hits may be equal tools of an earlier list.
+// Index returns the index of a list of tools. Its hits may be tools of an earlier, equal list.
 func (c *Cache) Index(tools []*commonv1.Tool) *Index {
 	c.mu.Lock()
 	defer c.mu.Unlock()

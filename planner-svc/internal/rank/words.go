@@ -14,14 +14,14 @@ import (
 //go:embed lexicon.txt
 var lexiconText string
 
-// entry is a class of lexicon.txt with a word, or with a key.
+// entry names a word or a key within a class of lexicon.txt.
 type entry struct{ class, word string }
 
 // lexicon is the content of lexicon.txt.
 type lexicon struct {
-	keys    map[entry]string   // of words and their stems
-	words   map[entry][]string // stems, by the key's stem; of the class syn, by each of them
-	longest int                // upper bound of the runes of a Chinese word
+	keys    map[entry]string   // by word and by stem: its key
+	words   map[entry][]string // by the key's stem: the stems of its words; in the class syn, each word is a key
+	longest int                // an upper bound of the characters of a Chinese word
 }
 
 var loadLexicon = sync.OnceValue(func() *lexicon {
@@ -59,13 +59,13 @@ func Key(class, word string) string { return loadLexicon().keys[entry{class, str
 // Words returns the stems of a key's words in a class. The key is given as its stem.
 func Words(class, keyStem string) []string { return loadLexicon().words[entry{class, keyStem}] }
 
-// Synonyms returns the terms that mean the same as a term; the term may be among them.
+// Synonyms returns the terms with the same meaning as a term, which may be among them.
 func Synonyms(term string) []string { return Words("syn", term) }
 
 // Means reports whether two terms mean the same.
 func Means(a, b string) bool { return a == b || slices.Contains(Synonyms(a), b) }
 
-// Has reports whether a term, or one that means the same, is among others.
+// Has reports whether terms holds a term or a synonym of it.
 func Has(terms map[string]bool, term string) bool {
 	return terms[term] || slices.ContainsFunc(Synonyms(term), func(s string) bool { return terms[s] })
 }
@@ -73,8 +73,8 @@ func Has(terms map[string]bool, term string) bool {
 // Stop reports whether a term is a stop word.
 func Stop(term string) bool { return In("stop", term) }
 
-// Terms divides a text into the terms that it is compared by: stems of English words, divided at camelCase humps too; of Chinese, the
-// lexicon's words and pairs of neighbouring characters.
+// Terms divides a text into comparable terms: the stems of English words and of the parts of camelCase words; for Chinese, the lexicon's words and
+// all pairs of neighbouring characters.
 func Terms(text string) []string {
 	var out []string
 	runes := []rune(text)
@@ -100,7 +100,7 @@ func Terms(text string) []string {
 // Stem returns the term of one word.
 func Stem(word string) string { return english.Stem(word, false) }
 
-// ChineseWord returns the longest known word that a text begins with, "" if there is none.
+// ChineseWord returns the longest known Chinese word that a text begins with, "" if there is none.
 func ChineseWord(text string, known func(string) bool) (word string) {
 	n := 0
 	for i, r := range text {
@@ -114,7 +114,7 @@ func ChineseWord(text string, known func(string) bool) (word string) {
 	return word
 }
 
-// hanTerms finds the lexicon's words in a run of Chinese characters, the longest first, and adds its pairs.
+// hanTerms returns the words of the lexicon in a run of Chinese characters, preferring long ones, and all pairs of neighbouring characters.
 func hanTerms(run []rune) []string {
 	var out []string
 	for i := 0; i < len(run); i++ {
