@@ -470,7 +470,7 @@ func TestModelAnswerWithSpaces(t *testing.T) {
 		done(t, carry(t, c, goal(name), nil), 0, text)
 		cut.Store(true)
 		f := carry(t, c, goal(name), nil)
-		if f.GetStatus() != executorv1.ExecutorStatus_EXECUTOR_STATUS_ERROR || f.GetFullAnswer() != text+"\n\n[The answer was cut off at the limit of tokens.]" {
+		if f.GetStatus() != executorv1.ExecutorStatus_EXECUTOR_STATUS_ERROR || f.GetFullAnswer() != text+"\n\n[The answer was cut off at the token limit.]" {
 			t.Errorf("cut off: %v", f)
 		}
 		if n := len(rejected(t, model)) - before; n != 2 {

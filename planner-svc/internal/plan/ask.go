@@ -13,8 +13,8 @@ import (
 	"pawl.dev/planner-svc/internal/prompt"
 )
 
-// askUntilValid calls the model until accept returns no messages. Otherwise the messages, which are the reply and the answer to it, are appended
-// to the next request. A reply with a problem is a failed attempt; after s.tries of them the error holds the problem and the last reply.
+// askUntilValid calls the model until accept returns no messages. The messages are the reply and the answer to it, and are appended to the next
+// request. A reply with a problem is a failed attempt; after s.tries failed attempts the error holds the problem and the last reply.
 func (s *session) askUntilValid(ctx context.Context, r *llm.Request, onDelta func(llm.Delta) error,
 	accept func(*llm.Reply) (more []*plannerv1.ModelMessage, problem error),
 ) error {
@@ -38,7 +38,8 @@ func (s *session) askUntilValid(ctx context.Context, r *llm.Request, onDelta fun
 	}
 }
 
-// ask asks for a JSON answer of a schema and decodes it. accept turns the answer into the result, or returns a problem that no schema expresses.
+// ask asks for a JSON answer that fits a schema, and decodes it. accept turns the answer into the result, or returns a problem that the schema cannot
+// express.
 func ask[T, R any](ctx context.Context, s *session, r *llm.Request, output llm.Output, accept func(*T) (R, error)) (result R, err error) {
 	compiled, err := s.expect(r, output)
 	if err != nil {
@@ -61,7 +62,7 @@ func ask[T, R any](ctx context.Context, s *session, r *llm.Request, output llm.O
 	return result, nil
 }
 
-// expect makes a request ask for JSON of a schema: natively if the model can do that, else in the prompt.
+// expect makes a request ask for JSON that fits a schema, in the prompt if the model has no native support, and returns the compiled schema.
 func (s *session) expect(r *llm.Request, output llm.Output) (*schema.Schema, error) {
 	if !s.info.Schema {
 		r.System = strings.TrimSpace(r.System + "\n\n" + prompt.Render("json", s.tc, output.Schema))
@@ -71,7 +72,7 @@ func (s *session) expect(r *llm.Request, output llm.Output) (*schema.Schema, err
 	return schema.Compile(output.Schema)
 }
 
-// correctJSON returns a reply that is not the requested JSON, and the answer to it.
+// correctJSON returns the messages to append: a reply that is not the requested JSON, and the request to correct it.
 func (s *session) correctJSON(reply *llm.Reply, problem error) []*plannerv1.ModelMessage {
 	text := cmp.Or(strings.TrimSpace(reply.Text), "{}")
 	return []*plannerv1.ModelMessage{llm.AssistantText(text), llm.UserText(prompt.Render("correction", s.tc, problem.Error()))}
@@ -109,8 +110,8 @@ func decode[T any](s *schema.Schema, reply *llm.Reply) (*T, error) {
 	return answer, json.Unmarshal([]byte(text), answer)
 }
 
-// extractJSON finds the JSON object in a model's text: the longest one, of equal ones the last. If there is none it returns the text, whose
-// validation then says what is wrong.
+// extractJSON returns the longest JSON object in a model's text, the last one of equal length. If there is none, it returns the text, and validation
+// reports what is wrong.
 func extractJSON(text string) string {
 	longest := ""
 	for from, failures := 0, 0; from < len(text) && failures < maxFailures; {

@@ -33,7 +33,7 @@ func (c *call) text(key string) string {
 	return strictjson.Content(raw)
 }
 
-// readCall reads the arguments of a native call and takes the extra properties out.
+// readCall reads the arguments of a native call and removes the properties that withExtras added.
 func (c *conversation) readCall(rc *plannerv1.ModelToolCall, t *turn) call {
 	doc, err := strictjson.ParseObject(extractJSON(cmp.Or(strings.TrimSpace(rc.GetInputJson()), "{}")))
 	if err != nil {
@@ -80,7 +80,7 @@ func (c *conversation) interpret(t *turn, calls []call) error {
 	return errors.Join(problems...)
 }
 
-// plannedStep checks a call, the i-th of its turn.
+// plannedStep checks the i-th call of a turn and returns its step. next is the ordinal of the turn's first step.
 func (c *conversation) plannedStep(one *call, next uint64, i int) (*plannerv1.PlannedStep, error) {
 	if one.Tool == readOutput {
 		return c.readOutputStep(one)
@@ -130,10 +130,10 @@ func (c *conversation) unknownTool(name string) error {
 	return fmt.Errorf("there is no tool %q; the nearest are %s", name, strings.Join(near[:min(len(near), 5)], ", "))
 }
 
-// references matches references as the prompt describes them. Other texts with `${` are taken literally.
+// references matches references of the form that the prompt describes. Other texts with `${` are literal.
 var references = regexp.MustCompile(`\$\{(step-\d+|goal)[.}]`)
 
-// resolve puts the outputs of finished steps into an input. References to the calls before it in the same turn are left open.
+// resolve puts the outputs of finished steps into the input of the i-th call of a turn. References to earlier calls of the turn stay, and open is true.
 func resolve(tc *plannerv1.TaskContext, in string, next uint64, i int) (text string, open bool, err error) {
 	if !references.MatchString(in) {
 		return in, false, nil
@@ -162,10 +162,10 @@ func resolve(tc *plannerv1.TaskContext, in string, next uint64, i int) (text str
 	return text, open, nil
 }
 
-// StepPrefix begins the id that a task gives to a step; its ordinal follows.
+// StepPrefix begins the id that a task gives to a step; the step's ordinal follows.
 const StepPrefix = "step-"
 
-// NextOrdinal returns the ordinal of the step after the history; false if the last one's id has none.
+// NextOrdinal returns the ordinal of the step after the history; false if the id of the last step has none.
 func NextOrdinal(history []*plannerv1.HistoryEntry) (uint64, bool) {
 	if len(history) == 0 {
 		return 1, true
@@ -175,7 +175,7 @@ func NextOrdinal(history []*plannerv1.HistoryEntry) (uint64, bool) {
 	return n + 1, ok && err == nil
 }
 
-// readOverhead bounds the bytes of a result of read_output beside the text that was read.
+// readOverhead bounds the bytes that a result of read_output has besides the text.
 const readOverhead = 200
 
 // readOutputStep checks a call of read_output, which the executor serves. The step returns no more bytes than the prompt shows of a result;

@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// unknownWindow is assumed of models whose context window is not known, in tokens.
+	// unknownWindow is the assumed context window of models whose window is not known, in tokens.
 	unknownWindow = 32_000
 	// windowPercent is how much of the window prompt and reply may take by estimate.
 	windowPercent = 80
-	// keptSteps is how many of the last steps are never summarized.
+	// keptSteps is the number of last steps that are never summarized.
 	keptSteps = 5
 	// minOutput and maxOutput bound how many bytes of a step's output are shown.
 	minOutput, maxOutput = 1000, 16_000
@@ -37,7 +37,8 @@ type conversation struct {
 	shown   int // bytes of each step's output in the request
 }
 
-// converse renders the task's conversation. Beyond the token budget it summarizes the oldest steps first; memory is set then.
+// converse renders the task's conversation. If it exceeds the token budget, converse first summarizes the oldest steps, which sets memory, and then
+// shortens the outputs.
 func (s *session) converse(ctx context.Context) (*conversation, error) {
 	c := &conversation{session: s, tools: toolsOf(s.tc, &s.indexes), inJSON: !s.info.Tools}
 	memory := s.tc.GetMemory()
@@ -81,7 +82,7 @@ func (s *session) budget() int {
 // outputBytes returns how many bytes of each step's output are shown. It depends on the model alone.
 func (s *session) outputBytes() int { return min(max(s.window()*15/100, minOutput), maxOutput) }
 
-// render makes the request.
+// render makes the request, with at most most bytes of each step's output.
 func (c *conversation) render(memory *plannerv1.Memory, most int) {
 	first := summarized(memory, c.tc.GetHistory())
 	head := &plannerv1.TaskContext{Goal: c.tc.GetGoal(), Language: c.tc.GetLanguage(), Rounds: c.tc.GetRounds()}
@@ -97,7 +98,7 @@ func (c *conversation) render(memory *plannerv1.Memory, most int) {
 	for i, e := range c.tc.GetHistory()[first:] {
 		r.Messages = append(r.Messages, c.step(first+i, e, prompt.Result(c.tc, e, most))...)
 	}
-	r.CacheHere = []int{len(r.Messages) - 3, len(r.Messages) - 1} // the first is no index in the first prompt
+	r.CacheHere = []int{len(r.Messages) - 3, len(r.Messages) - 1} // the first index is negative in a short prompt
 	c.request, c.shown = r, most
 }
 
@@ -136,10 +137,10 @@ func (c *conversation) step(i int, e *plannerv1.HistoryEntry, result string) []*
 	}
 }
 
-// summaryTokens is the longest summary.
+// summaryTokens bounds a summary, in tokens.
 const summaryTokens = 1500
 
-// SummarizeMemory summarizes old steps, and messages of a conversation behind them.
+// SummarizeMemory summarizes old steps, followed by messages of a conversation.
 func (m *Model) SummarizeMemory(ctx context.Context, req *plannerv1.SummarizeMemoryRequest) (*plannerv1.SummarizeMemoryResponse, error) {
 	s := m.session(req.GetContext())
 	history, memory := s.tc.GetHistory(), s.tc.GetMemory()
@@ -154,7 +155,7 @@ func (m *Model) SummarizeMemory(ctx context.Context, req *plannerv1.SummarizeMem
 	return &plannerv1.SummarizeMemoryResponse{Summary: summary, Usage: s.usage()}, nil
 }
 
-// summarized returns how many steps of the history the memory covers; none if it is about a step that is not there.
+// summarized returns how many steps of the history the memory covers; 0 if the history does not hold the memory's last step.
 func summarized(memory *plannerv1.Memory, history []*plannerv1.HistoryEntry) int {
 	if memory == nil {
 		return 0
@@ -199,7 +200,7 @@ func (s *session) summarize(ctx context.Context, summary string, texts []string)
 	return summary, nil
 }
 
-// messageText renders a message of a conversation as data.
+// messageText renders a message of a conversation, fenced as data.
 func messageText(message *plannerv1.ModelMessage) string {
 	var parts []string
 	for _, p := range message.GetParts() {

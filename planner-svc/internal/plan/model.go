@@ -14,14 +14,14 @@ import (
 	"pawl.dev/planner-svc/internal/risk"
 )
 
-// Models makes planners of language models. They share caches.
+// Models makes planners that ask language models. The planners share caches.
 type Models struct {
 	tries   int
 	log     *slog.Logger
 	indexes rank.Cache
 }
 
-// NewModels returns a maker of planners. tries is how often a model is asked for a valid reply, the first time included; 3 if it is 0.
+// NewModels returns a maker of planners. tries is how often a model is asked for a valid reply, the first time included; 0 means 3.
 func NewModels(tries int, log *slog.Logger) *Models {
 	if tries <= 0 {
 		tries = 3
@@ -70,8 +70,8 @@ func (m *Model) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest, 
 	return res, nil
 }
 
-// decide asks for the next turn of the task's conversation, to which it appends page if that is not empty. If the provider finds the prompt too
-// long, the window is smaller than configured: decide shortens the conversation and asks once more.
+// decide asks for the next turn of the task's conversation, after appending page unless it is empty. If the provider finds the prompt too long,
+// the window is smaller than configured: decide shortens the conversation and asks once more.
 func (s *session) decide(ctx context.Context, page string, g *gate) (*turn, error) {
 	for again := false; ; again = true {
 		c, err := s.converse(ctx)

@@ -19,15 +19,15 @@ const (
 	Playbook = "playbook"
 )
 
-// Planner answers the questions of PlannerService that are about a task. Requests have been checked and hold whole contexts.
+// Planner serves the requests of PlannerService that are about a task. Requests have been checked and hold whole contexts.
 // Implementations are safe for concurrent use. Errors that callers have to tell apart are *errs.Error, with the usage of the failed call.
-// Model answers further questions, which need a language model.
+// Model serves further requests, which need a language model.
 type Planner interface {
 	// Info describes the planner. It is constant.
 	Info() Info
 
-	// PlanSteps serves PlanSteps and StreamPlanSteps. emit gets the answer while it is written; it may be nil. Its error ends the call and is
-	// returned. The response needs no context name; it has a flow name and risk if the request says `begin`.
+	// PlanSteps serves PlanSteps and StreamPlanSteps. It passes the answer to emit piece by piece, unless emit is nil, and returns an error of emit.
+	// The response needs no context name; it has a flow name and risk if the request sets `begin`.
 	PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest, emit func(text string) error) (*plannerv1.PlanStepsResponse, error)
 	// GenerateAnswer writes the answer to emit and returns the last response, which has no text.
 	GenerateAnswer(ctx context.Context, req *plannerv1.GenerateAnswerRequest, emit func(text string) error) (*plannerv1.GenerateAnswerResponse, error)
@@ -42,7 +42,7 @@ type Planner interface {
 
 // Info describes a planner.
 type Info struct {
-	Name        string // as tasks give it in `model`
+	Name        string // the value of a task's `model`
 	Description string // for people
 }
 

@@ -17,9 +17,9 @@ import (
 	"pawl.dev/planner-svc/internal/risk"
 )
 
-// question asks a structured question about a request's task. The prompt has the goal, as many of the last steps as fit, and the page of that name,
-// which reads the request. respond makes the response from the model's answer and the usage, or returns what is wrong with the answer. T may be
-// a message of the contract: its JSON has the names of the fields.
+// question asks the model for JSON about a request's task. The prompt holds the goal, as many of the last steps as fit, and the template name,
+// rendered with the request. respond makes the response from the answer and the usage; its error is the problem with the answer. T may be a proto
+// message whose JSON names are those of the schema.
 func question[T, R any](ctx context.Context, m *Model, name string, req interface{ GetContext() *plannerv1.TaskContext }, schema string,
 	respond func(answer *T, usage *commonv1.Usage) (*R, error),
 ) (*R, error) {

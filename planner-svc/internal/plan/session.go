@@ -20,10 +20,10 @@ import (
 // session makes the model calls of one request within the task's budget and counts what they cost. It is used by one goroutine.
 type session struct {
 	*Model
-	info  llm.Info // the window shrinks if the provider finds a prompt too long
+	info  llm.Info // of the model; its window shrinks if the provider finds a prompt too long
 	tc    *plannerv1.TaskContext
 	used  llm.Usage
-	reply *llm.Reply // the last one
+	reply *llm.Reply // the last successful one
 }
 
 // session begins the model calls of a request.
@@ -82,7 +82,7 @@ func (s *session) reserveCost(r *llm.Request, prompt, leftNano uint64) error {
 	base, known := s.info.Price.Cost(llm.Usage{Input: prompt})
 	if !known {
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR,
-			"the task has a limit of cost, and the model %q has no price; configure its `price`, choose another model, or drop the limit", s.info.Name)
+			"the task has a cost limit, and the model %q has no price; configure its `price`, choose another model, or drop the limit", s.info.Name)
 	}
 	r.MaxPrice = s.info.Price
 	perToken, _ := s.info.Price.Cost(llm.Usage{Output: 1})
@@ -96,7 +96,7 @@ func (s *session) reserveCost(r *llm.Request, prompt, leftNano uint64) error {
 	return nil
 }
 
-// bound limits the reply to as many tokens as are left after the prompt.
+// bound limits the reply to the tokens that are left after the prompt.
 func (s *session) bound(r *llm.Request, left uint64) error {
 	if left < minReply {
 		return s.exceeded("about %d tokens are left for the reply", left)
@@ -136,7 +136,7 @@ func (s *session) fail(err error) error {
 // usage returns what the session has cost so far.
 func (s *session) usage() *commonv1.Usage { return UsageProto(s.used) }
 
-// UsageProto returns a usage as the contract has it. The cost is rounded up.
+// UsageProto converts a usage to its proto message. It rounds the cost up.
 func UsageProto(u llm.Usage) *commonv1.Usage {
 	out := &commonv1.Usage{InputTokens: u.Input, CachedInputTokens: u.CachedInput, OutputTokens: u.Output, ModelCalls: u.Requests}
 	if cost, known := u.ExactCost(); known && u.Requests > 0 {
@@ -145,10 +145,10 @@ func UsageProto(u llm.Usage) *commonv1.Usage {
 	return out
 }
 
-// tokensOf estimates the tokens of a request, mostly too high.
+// tokensOf estimates the tokens of a request; the estimate is usually too high.
 func tokensOf(r *llm.Request) int {
 	const (
-		each  = 4    // tokens that a message, part or tool takes beside its texts
+		each  = 4    // tokens that a message, part or tool takes besides its texts
 		media = 1500 // tokens of a picture
 	)
 	n := estimate(r.System)
@@ -174,5 +174,5 @@ func tokensOf(r *llm.Request) int {
 // estimate returns about how many tokens a text has.
 func estimate(text string) int { return tokens(len(text)) }
 
-// tokens takes 3 bytes for a token: 3 letters of English, or one Chinese character.
+// tokens counts one token per 3 bytes: 3 letters of English, or one Chinese character.
 func tokens(bytes int) int { return (bytes + 2) / 3 }

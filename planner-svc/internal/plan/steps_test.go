@@ -78,8 +78,8 @@ func TestStreaming(t *testing.T) {
 		"spaces around":  {says("\n " + long + "\n\n"), 20, strings.TrimSpace(long)},
 		"a remark":       {remarks("I read the file now.", "fs__read", `{"path":"a"}`), 0, ""},
 		"finish":         {remarks(strings.TrimSpace(long)+"\n", "finish", `{"answer":"No."}`), 2, strings.TrimSpace(long) + "\n\nNo."},
-		"cut off":        {cutOff(says("Once upon")), 1, "Once upon\n\n[The answer was cut off at the limit of tokens.]"},
-		"cut off, shown": {cutOff(says(long)), 20, strings.TrimSpace(long) + "\n\n[The answer was cut off at the limit of tokens.]"},
+		"cut off":        {cutOff(says("Once upon")), 1, "Once upon\n\n[The answer was cut off at the token limit.]"},
+		"cut off, shown": {cutOff(says(long)), 20, strings.TrimSpace(long) + "\n\n[The answer was cut off at the token limit.]"},
 	} {
 		res, pieces, err := planSteps(t, native(tc.reply), task())
 		if err != nil || res.GetAnswer() != tc.answer || len(pieces) < tc.pieces || tc.pieces == 0 && len(pieces) > 0 || strings.Join(pieces, "") != tc.answer ||

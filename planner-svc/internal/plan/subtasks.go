@@ -18,10 +18,10 @@ const planSchema = `{"type":"object","properties":{"main_task":{"type":"string"}
 	`"id":{"type":"string","minLength":1},"title":{"type":"string","minLength":1},"description":{"type":"string","minLength":1},"depends_on":{"type":"array","items":{"type":"string"}}},` +
 	`"required":["id","title","description","depends_on"],"additionalProperties":false}}},"required":["main_task","subtasks"],"additionalProperties":false}`
 
-// CreatePlan divides a goal into subtasks. Unknown dependencies and cycles go back to the model with their path.
+// CreatePlan divides a goal into subtasks. The model has to correct unknown dependencies and cycles, which are named with their path.
 func (m *Model) CreatePlan(ctx context.Context, req *plannerv1.CreatePlanRequest) (*plannerv1.CreatePlanResponse, error) {
-	const usual = 10
-	most := int(cmp.Or(req.GetMaxSubtasks(), usual))
+	const defaultMost = 10
+	most := int(cmp.Or(req.GetMaxSubtasks(), defaultMost))
 	return question(ctx, m, "create_plan", req, planSchema, func(res *plannerv1.CreatePlanResponse, usage *commonv1.Usage) (_ *plannerv1.CreatePlanResponse, err error) {
 		if n := len(res.GetSubtasks()); n > most {
 			return nil, fmt.Errorf("there are %d subtasks; at most %d are allowed", n, most)
@@ -35,7 +35,7 @@ func (m *Model) CreatePlan(ctx context.Context, req *plannerv1.CreatePlanRequest
 	})
 }
 
-// ordered returns the subtasks so that each comes after those it depends on.
+// ordered returns the subtasks in an order in which each follows those that it depends on.
 func ordered(subtasks []*plannerv1.Subtask) ([]*plannerv1.Subtask, error) {
 	byID := map[string]*plannerv1.Subtask{}
 	for _, st := range subtasks {
@@ -105,7 +105,7 @@ func (m *Model) Reflect(ctx context.Context, req *plannerv1.ReflectRequest) (*pl
 		if res.GetDone() {
 			res.Next = ""
 		} else if strings.TrimSpace(res.GetNext()) == "" {
-			return nil, errors.New("`next` must say what to do, since it is not done")
+			return nil, errors.New("`next` must say what to do, because the subtask is not done")
 		}
 		res.Usage = usage
 		return res, nil

@@ -28,9 +28,9 @@ const (
 const ReadOutputID = "pawl/read_output"
 
 const (
-	// maxTools is how many tools a prompt holds; of more, the most relevant ones are chosen.
+	// maxTools is how many tools of a task a prompt holds without a choice.
 	maxTools = 40
-	// chosenTools is how many are chosen then. Tools that the task has used are added.
+	// chosenTools is how many of more tools are chosen. Tools that the task has used are added.
 	chosenTools = 32
 	// maxFound is how many tools find_tools returns.
 	maxFound = 8
@@ -89,7 +89,7 @@ func (t *toolset) find(query string) []*commonv1.Tool {
 	return found
 }
 
-// lookup returns the tool of an alias or id, nil if there is none.
+// lookup returns the tool with an alias or id, nil if there is none.
 func (t *toolset) lookup(name string) *commonv1.Tool {
 	if one := t.byAlias[name]; one != nil {
 		return one
@@ -124,7 +124,8 @@ func nativeTool(t *commonv1.Tool) *plannerv1.ModelTool {
 	return out
 }
 
-// withExtras adds three properties to an input schema, before its own; readCall removes them from the call. A schema that is not an object's allows every object.
+// withExtras adds three properties to an input schema, before its own; readCall removes them from the call. It takes a schema that is no JSON object
+// as one that allows every object.
 func withExtras(inputSchema string) string {
 	doc, err := strictjson.ParseObject(inputSchema)
 	if err != nil {
@@ -148,7 +149,7 @@ var endsInHash = regexp.MustCompile(`_[0-9a-f]{16}$`)
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 
 // Alias returns the name by which models call a tool: its id in the characters that providers allow, at most 64 of them. Different ids have
-// different aliases: an alias that could stand for another id too ends in a part of the id's hash.
+// different aliases: one that could stand for several ids ends with a part of the id's hash.
 func Alias(id string) string {
 	const most, hashed = 64, 16
 	if id == ReadOutputID {

@@ -22,12 +22,12 @@ type turn struct {
 	steps  []*plannerv1.PlannedStep
 	answer string
 	goal   plannerv1.GoalResult
-	text   string // the text that it wrote beside calls
+	text   string // the text that the model wrote beside calls
 	task   taskRating
 	memory *plannerv1.Memory // the summary of old steps, if one was made
 }
 
-// taskRating is the name and the risk that the model gives the whole task with its first calls.
+// taskRating is the name and the risk that the model gives to the whole task, with its first calls.
 type taskRating struct{ Name, Risk string }
 
 // call is a tool call as the model wants it.
@@ -37,8 +37,8 @@ type call struct {
 	problem         error
 }
 
-// turn asks the model for its next turn. A wrong turn goes back with the problem of each call. A call of find_tools is answered without counting
-// as a failed attempt.
+// turn asks the model for its next turn. The answer to an invalid turn is the problem of each call. A call of find_tools is answered and does not
+// count as a failed attempt.
 func (c *conversation) turn(ctx context.Context, g *gate) (t *turn, err error) {
 	read, show := c.read, g.delta
 	if c.inJSON {
@@ -77,7 +77,7 @@ func (c *conversation) turn(ctx context.Context, g *gate) (t *turn, err error) {
 	return t, err
 }
 
-// read reads a reply: the answer, or calls with the problem of each. The error is about a reply without calls.
+// read returns a reply's answer, or its calls with the problem of each. It returns an error only for a reply without calls.
 func (c *conversation) read(reply *llm.Reply) (*turn, []call, error) {
 	t := &turn{text: strings.TrimSpace(reply.Text)}
 	if len(reply.Calls) == 0 {
@@ -103,15 +103,15 @@ func goalOf(reply *llm.Reply) plannerv1.GoalResult {
 	return plannerv1.GoalResult_GOAL_RESULT_FULFILLED
 }
 
-// cutNote is the end of an answer that the limit of tokens cut off; empty for others.
+// cutNote returns the note that ends an answer cut off at the token limit, "" for other answers.
 func cutNote(tc *plannerv1.TaskContext, reply *llm.Reply) string {
 	if reply.Stop != plannerv1.StopReason_STOP_REASON_MAX_TOKENS {
 		return ""
 	}
-	return "\n\n" + prompt.LangOf(tc).Pick("[The answer was cut off at the limit of tokens.]", "［答案因达到 token 上限而被截断。］")
+	return "\n\n" + prompt.LangOf(tc).Pick("[The answer was cut off at the token limit.]", "［答案因达到 token 上限而被截断。］")
 }
 
-// turnSchema is the form of a turn of models without native tools.
+// turnSchema is the JSON Schema of a turn of models without native tools.
 const turnSchema = `{"type":"object","properties":{"calls":{"type":"array","maxItems":16,"items":{"type":"object","properties":{` +
 	`"tool":{"type":"string"},"why":{"type":"string"},"risk":{"type":"string","enum":["LOW","MEDIUM","HIGH"]},"input":{"type":"object"}},"required":["tool","input"]}},` +
 	`"answer":{"type":"string"},"fulfilled":{"type":"boolean"},` +
@@ -141,7 +141,8 @@ func readJSON(s *schema.Schema, reply *llm.Reply) (*turn, []call, error) {
 	return t, a.Calls, nil
 }
 
-// respond answers each call of a reply, as providers demand; problem is nil if nothing is wrong. The tools may have grown.
+// respond returns the messages to append: the reply and an answer to each of its calls, as providers demand. problem is nil if nothing is wrong. The
+// next request also gets the tools that were added.
 func (c *conversation) respond(g *gate, reply *llm.Reply, problem error, text func(i int) string) []*plannerv1.ModelMessage {
 	g.next()
 	switch {
@@ -160,18 +161,18 @@ func (c *conversation) respond(g *gate, reply *llm.Reply, problem error, text fu
 	return []*plannerv1.ModelMessage{reply.Message(), answer}
 }
 
-// holdBack is how many bytes of a reply are held back before it is shown as the answer. Models like to announce a tool call in a short sentence,
-// which is then known not to be the answer before anything was shown. Decision 0038 has the reasons.
+// holdBack is how many bytes of a reply are held back before it is shown as the answer. Models often announce a tool call in a short sentence; the
+// call then arrives before the sentence was shown as an answer. Decision 0038 has the reasons.
 const holdBack = 120
 
-// gate lets the text of a reply through as the answer while it is written, unless a tool call follows. It shows no space around the text.
+// gate shows the text of a reply as the answer while it arrives, unless a tool call follows. It trims the space around the text.
 type gate struct {
 	emit     func(text string) error // nil: nothing is shown
 	holdBack int
 
 	shown  strings.Builder // of all replies
 	held   string          // of this reply, not shown yet
-	open   bool            // the text is shown as it comes
+	open   bool            // the text is shown as it arrives
 	closed bool            // the reply calls a tool, or an earlier reply of the same turn was shown
 }
 

@@ -44,7 +44,7 @@ func (r *run) summary() string {
 		called := false
 		for ; len(calls) > 0 && calls[0].step == i; calls = calls[1:] {
 			if called = true; len(calls) > 1 && calls[1].step == i && calls[1].item == calls[0].item {
-				continue // it was tried again
+				continue // the call was tried again
 			}
 			e := calls[0].entry
 			what := cmp.Or(e.GetDescription(), r.defaultDescription(calls[0].place))
@@ -92,7 +92,7 @@ func (r *run) flowName() string {
 	return r.lang.Say("Playbook of %d %[2]s", "%[1]d 步的 playbook", len(r.Steps), lang.Plural(len(r.Steps), "step", "steps"))
 }
 
-// flowRisk is the highest risk of the steps, by the tools' floors and the steps' `risk`.
+// flowRisk returns the highest of the tools' risk floors and the steps' `risk`.
 func (r *run) flowRisk() *commonv1.Risk {
 	var tools []*catalog.Tool
 	declared := commonv1.RiskLevel_RISK_LEVEL_UNSPECIFIED
@@ -105,7 +105,7 @@ func (r *run) flowRisk() *commonv1.Risk {
 	return r.raised(risk.OfTools(r.lang, tools), declared)
 }
 
-// raised returns a risk of at least the step's `risk`.
+// raised returns the higher of an assessed risk and the one that the playbook declares.
 func (r *run) raised(assessed *commonv1.Risk, declared commonv1.RiskLevel) *commonv1.Risk {
-	return risk.Raise(assessed, declared, r.lang.Pick("The playbook says so.", "playbook 中如此声明。"))
+	return risk.Raise(assessed, declared, r.lang.Pick("The playbook declares this risk.", "playbook 中如此声明。"))
 }

@@ -262,7 +262,7 @@ func TestControlIsChecked(t *testing.T) {
 		"{tool: a/b, foreach: \"{'a': 1}.map(k, k)\"}":   "maps cannot be written in an expression",
 		"{tool: a/b, input: {x: \"${index}\"}}":          "but no step before it is called index",
 		"{tool: a/b, foreach: [\"${item}\"]}":            "but no step before it is called item",
-		"{tool: a/b, if: inputs.x}":                      "step 1 reads the input x, which `inputs` does not have",
+		"{tool: a/b, if: inputs.x}":                      "step 1 reads the input x, which `inputs` does not declare",
 		"{tool: a/b, retry: {}}":                         `retry: required property "attempts" is missing`,
 		"{tool: a/b, retry: 3}":                          "retry: must be an object, is a number",
 		"{tool: a/b, foreach: {a: 1}}":                   "foreach: must be a string or an array, is an object",

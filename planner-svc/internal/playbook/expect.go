@@ -41,7 +41,7 @@ func (r *reader) expectation(n *yaml.Node) Expectation {
 	return e
 }
 
-// holds checks an expectation of a step's output; the error names the expected and the actual value.
+// holds returns an error unless a step's output meets the expectation; the error names the expected and the actual value.
 func (e *Expectation) holds(output string, lookup func(string) (string, bool)) error {
 	const self = "output"
 	ref := "${" + self + "}"
@@ -58,7 +58,7 @@ func (e *Expectation) holds(output string, lookup func(string) (string, bool)) e
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("expected %s %s, but it is not there: %w", where, c.words(c.operand), err)
+			return fmt.Errorf("expected %s %s, but it does not exist: %w", where, c.words(c.operand), err)
 		}
 		operand := c.operand
 		if c.op != "matches" {

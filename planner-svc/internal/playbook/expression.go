@@ -45,7 +45,7 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 		cel.Variable(goalName, cel.StringType), cel.Variable(inputsName, named), cel.Variable(stepsName, named))
 })
 
-// expression reads an expression whose result has that type.
+// expression compiles the expression of a key, whose result must have the given type. It returns nil if there is none or it is wrong.
 func (r *reader) expression(n *yaml.Node, key string, result *cel.Type) *expression {
 	wrong := func(format string, args ...any) *expression {
 		r.wrong(n, "`"+key+"`: "+fmt.Sprintf(format, args...))
@@ -61,7 +61,7 @@ func (r *reader) expression(n *yaml.Node, key string, result *cel.Type) *express
 	checked, issues := env.Compile(n.Value)
 	if issues.Err() != nil {
 		for _, e := range issues.Errors() {
-			message, _, _ := strings.Cut(strings.TrimSuffix(e.Message, " (in container '')"), " expecting ") // any of thirty tokens
+			message, _, _ := strings.Cut(strings.TrimSuffix(e.Message, " (in container '')"), " expecting ") // leave out CEL's list of expected tokens
 			wrong("%s (at character %d)", message, e.Location.Column()+1)
 		}
 		return nil
@@ -139,7 +139,7 @@ func (r *run) eval(x *expression, i int) (string, error) {
 	steps := map[string]any{}
 	for _, id := range x.names {
 		st := &r.states[r.byID[id]]
-		if st.omitted { // the expression may have read it when it was evaluated earlier
+		if st.omitted { // an earlier evaluation of the expression may have read the output
 			return "", fmt.Errorf("the output of %s was left out, because the outputs of the task are too large", id)
 		}
 		steps[id] = st.forExpressions()
@@ -147,7 +147,7 @@ func (r *run) eval(x *expression, i int) (string, error) {
 	value, _, err := x.program.Eval(map[string]any{goalName: r.goal(), inputsName: celValue(r.inputs), stepsName: steps})
 	switch {
 	case err != nil && strings.Contains(err.Error(), "cost limit"):
-		return "", errors.New("it takes too much work; make it simpler, or the list that it reads shorter")
+		return "", errors.New("it takes too much work; simplify it, or shorten the list that it reads")
 	case err != nil:
 		return "", fmt.Errorf("%w%s", err, r.withoutOutput(x.names))
 	}
@@ -203,7 +203,7 @@ func celValue(raw string) (value any) {
 	return value
 }
 
-// toJSON writes the result of an expression. Objects in it are parts of outputs and inputs, since expressions cannot make any.
+// toJSON returns the result of an expression as JSON. Objects in it are parts of outputs and inputs, because expressions cannot make any.
 func toJSON(v ref.Val) (string, error) {
 	list, ok := v.(traits.Lister)
 	switch {

@@ -25,31 +25,31 @@ const (
 	failure = "error"
 )
 
-// place is a call within a playbook: a step, which of its items, and how many attempts at it have failed.
+// place identifies a call within a playbook: the step, the item of its list, and how many attempts have failed.
 type place struct{ step, item, failed int }
 
-// call is a call that has ended.
+// call is a call in the history.
 type call struct {
 	place
 	entry *plannerv1.HistoryEntry
 }
 
-// state is how far a step has come.
+// state is the progress of a step.
 type state struct {
-	status  string   // "" until it has ended
-	count   int      // how many calls it has: one without `foreach`; 0 until its `if` and `foreach` were evaluated
-	items   []string // JSON of the items, if it has `foreach`
-	outputs []string // JSON, of the calls that have ended
-	worst   string   // the status of the last call that did not succeed
-	omitted bool     // some of them were not sent to the planner
-	output  string   // JSON of the step, once it has ended
-	value   any      // the step for expressions; made when needed
-	ahead   string   // the id of its planned call, if later inputs can refer to that
+	status    string   // "" until it has ended
+	count     int      // the number of its calls: one without `foreach`; 0 until its `if` and `foreach` were evaluated
+	items     []string // JSON of the items, if it has `foreach`
+	outputs   []string // JSON, of the calls that have ended
+	omitted   bool     // some outputs were not sent to the planner
+	worst     string   // the status of the last call that did not succeed
+	output    string   // JSON of the step, once it has ended
+	value     any      // the step for expressions; made when needed
+	plannedID string   // the id of its planned call, if later inputs can refer to it
 }
 
-// replay finds the call that is due from the history. Conditions and lists are evaluated again; they depend on the playbook, the inputs
-// and the history alone, so that the same history always leads to the same place. It fails if the history is not that of the
-// playbook, or if an expectation does not hold.
+// replay follows the history to the call that is due. It evaluates conditions and lists again; they depend only on the playbook, the inputs
+// and the history, so the same history always leads to the same call. It fails if the history is not that of the playbook, a step failed, or an
+// expectation does not hold.
 func (r *run) replay() error {
 	p, err := r.enter(0)
 	for _, e := range r.tc.GetHistory() {
@@ -57,7 +57,7 @@ func (r *run) replay() error {
 			return err
 		}
 		if p.step == len(r.Steps) {
-			return failed("the task has done %d steps, but the playbook has %d; it is not the one that the task began with", len(r.tc.GetHistory()), len(r.calls))
+			return failed("the task has done %d steps, but the playbook has %d; it is not the playbook that the task began with", len(r.tc.GetHistory()), len(r.calls))
 		}
 		s, st := &r.Steps[p.step], &r.states[p.step]
 		if e.GetToolId() != s.Tool {
@@ -145,7 +145,7 @@ func (r *run) enterStep(i int) error {
 	return r.checkCount(st.count)
 }
 
-// checkCount refuses a list of n items that is too long to be completed.
+// checkCount refuses a list of n items that the task's limits do not allow to complete.
 func (r *run) checkCount(n int) error {
 	most, before := int(r.tc.GetMaxSteps()), len(r.calls)+r.planned
 	switch {
@@ -167,7 +167,7 @@ func (r *run) ended(names []string, n int) bool {
 }
 
 // add adds the result of a call. After the last call of the step, it sets the result of the step.
-func (st *state) add(e *plannerv1.HistoryEntry, list bool) {
+func (st *state) add(e *plannerv1.HistoryEntry, isList bool) {
 	st.outputs, st.omitted = append(st.outputs, output(e)), st.omitted || e.GetOutputOmitted()
 	switch e.GetResult() {
 	case plannerv1.StepResult_STEP_RESULT_SUCCESS:
@@ -180,17 +180,17 @@ func (st *state) add(e *plannerv1.HistoryEntry, list bool) {
 		return
 	}
 	st.status, st.output = cmp.Or(st.worst, success), st.outputs[0]
-	if list {
+	if isList {
 		st.output = strictjson.Array(st.outputs)
 	}
 }
 
-// verify checks a call that has ended: its expectations hold, and it succeeded unless the step has `on_error: continue`.
+// verify returns an error if an expectation of a call does not hold, or if the call failed and the step has no `on_error: continue`.
 func (r *run) verify(p place, e *plannerv1.HistoryEntry) error {
 	s := &r.Steps[p.step]
 	if e.GetResult() != plannerv1.StepResult_STEP_RESULT_SUCCESS {
 		if s.Continue || e.GetResult() == plannerv1.StepResult_STEP_RESULT_SKIPPED {
-			return nil // a person chose to continue without a skipped step
+			return nil // a step is skipped if a person chose to continue without it
 		}
 		return failed("%s (%s) of the playbook failed: %s", r.stepName(p.step), s.Tool, reasonOf(e)).With("line", strconv.Itoa(s.Line))
 	}

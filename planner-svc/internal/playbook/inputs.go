@@ -14,7 +14,7 @@ import (
 
 // Inputs declares the inputs of a playbook's runs.
 type Inputs struct {
-	Schema               string // JSON Schema of an object; "" if it takes nothing
+	Schema               string // JSON Schema of an object; "" if the playbook takes no inputs
 	compiled             *schema.Schema
 	properties, defaults strictjson.Object
 }
@@ -47,7 +47,7 @@ func (r *reader) inputs(n *yaml.Node) Inputs {
 	if in.Schema == "" {
 		in.Schema = `{"type":"object","properties":` + in.properties.String() + `,"required":` + strictjson.Array(required) + `,"additionalProperties":false}`
 	}
-	if len(r.problems) > 0 { // which may be of these inputs
+	if len(r.problems) > 0 { // the inputs may have caused them
 		return in
 	}
 	if in.compiled, err = schema.Compile(in.Schema); err != nil {

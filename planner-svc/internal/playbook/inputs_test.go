@@ -73,7 +73,7 @@ func TestInputsAreChecked(t *testing.T) {
 		"{a: {type: text}}":                "`inputs`: ",
 		"{a: {type: integer, default: x}}": "a default of `inputs` does not fit: \"/a\": must be an integer",
 		"{a.b: {type: string}}":            `inputs: has unknown property "a.b"; it has`,
-		"{b: {type: string}}":              "reads the input a, which `inputs` does not have",
+		"{b: {type: string}}":              "reads the input a, which `inputs` does not declare",
 	} {
 		for _, use := range []string{"input: {x: \"${inputs.a}\"}", "if: \"inputs.a == ''\""} {
 			_, err := Parse("inputs: " + inputs + "\nsteps:\n- {tool: ws/find, " + use + "}\n")

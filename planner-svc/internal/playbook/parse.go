@@ -59,7 +59,7 @@ func document(text string) (*yaml.Node, error) {
 		return nil, invalid([]problem{{line, "it is not valid YAML: " + text}})
 	}
 	if err := dec.Decode(&second); !errors.Is(err, io.EOF) {
-		return nil, invalid([]problem{{max(second.Line, 1), "a second document begins; a playbook is one"}})
+		return nil, invalid([]problem{{max(second.Line, 1), "a second YAML document begins here; a playbook must be a single one"}})
 	}
 	return doc.Content[0], nil
 }
@@ -67,10 +67,10 @@ func document(text string) (*yaml.Node, error) {
 // reader reads a playbook and collects problems, so that a person can correct them all at once. Values of a wrong form are skipped, because
 // the schema has found them.
 type reader struct {
-	p        *Playbook // as far as it was read: references are to its steps
+	p        *Playbook // the part read so far, whose steps references may use
 	problems []problem
 	what     string   // the element that is being read, for problems
-	given    []string // names that its references may use besides the goal, inputs and steps
+	given    []string // names that the element's references may use besides the goal, inputs and steps
 }
 
 func (r *reader) wrong(n *yaml.Node, message string) {
@@ -85,7 +85,7 @@ func (r *reader) playbook(root *yaml.Node) {
 		if taken, ok := r.p.byID[step.ID]; ok {
 			r.wrong(n, "the id "+step.ID+" is taken by step "+strconv.Itoa(taken+1)+"; ids are unique")
 		} else if step.ID == inputsName && r.p.Inputs.Schema != "" {
-			r.wrong(n, "a step's `id` cannot be `inputs`, which are the playbook's")
+			r.wrong(n, "a step's `id` cannot be `inputs`, because that name refers to the playbook's inputs")
 		}
 		r.p.byID[step.ID] = i
 		r.p.Steps = append(r.p.Steps, step)
@@ -94,7 +94,7 @@ func (r *reader) playbook(root *yaml.Node) {
 	r.p.Answer = r.template(child(root, "answer"))
 }
 
-// step reads one step, each key with the names that its references may use.
+// step reads one step. It sets r.given to the names that the references of each key may use.
 func (r *reader) step(i int, n *yaml.Node) Step {
 	s := Step{
 		ID: cmp.Or(child(n, "id").Value, defaultID(i)), Tool: child(n, "tool").Value, Line: n.Line,
@@ -121,7 +121,7 @@ func (r *reader) step(i int, n *yaml.Node) Step {
 	return s
 }
 
-// list reads the list of a `foreach`: written out, a reference to one, or an expression.
+// list reads the list of a `foreach`: a YAML list, a reference to a list, or an expression.
 func (r *reader) list(n *yaml.Node) *expression {
 	var template string
 	switch {
@@ -135,7 +135,7 @@ func (r *reader) list(n *yaml.Node) *expression {
 	return &expression{template: template, names: namesIn(template)}
 }
 
-// template reads a text with references; it is returned as a JSON string, or "" if there is none.
+// template reads a text with references and returns it as a JSON string, "" if there is none.
 func (r *reader) template(n *yaml.Node) string {
 	if n.Value == "" {
 		return ""
@@ -181,6 +181,6 @@ func (r *reader) checkStep(n *yaml.Node, id, text string) {
 // checkInput checks that the playbook declares an input.
 func (r *reader) checkInput(n *yaml.Node, name string) {
 	if !r.p.Inputs.properties.Has(name) {
-		r.wrong(n, r.what+" reads the input "+name+", which `inputs` does not have")
+		r.wrong(n, r.what+" reads the input "+name+", which `inputs` does not declare")
 	}
 }

@@ -14,18 +14,18 @@ import (
 	"pawl.dev/planner-svc/internal/plan"
 )
 
-// kept is how many parsed playbooks are kept.
-const kept = 64
+// maxParsed bounds the cache of parsed playbooks.
+const maxParsed = 64
 
 // Planner plans the steps of playbooks.
 type Planner struct {
-	plan.Planner // answers all requests that do not depend on the playbook: errors, risks, a person's parameters
+	plan.Planner // for requests that do not depend on the playbook: errors, risks, a person's parameters
 
 	mu     sync.Mutex
 	parsed map[string]*Playbook // by text
 }
 
-// New returns the planner; fallback is the embedded one.
+// New returns the planner; fallback answers the requests that do not depend on the playbook.
 func New(fallback plan.Planner) *Planner {
 	return &Planner{Planner: fallback, parsed: map[string]*Playbook{}}
 }
@@ -99,7 +99,7 @@ func (m *Planner) run(tc *plannerv1.TaskContext) (*run, error) {
 	}, nil
 }
 
-// Parse returns the parsed playbook of a text. It keeps some, because a task sends the same text with each request.
+// Parse parses a playbook. It caches results, because a task sends the same text with each request.
 func (m *Planner) Parse(text string) (*Playbook, error) {
 	m.mu.Lock()
 	p := m.parsed[text]
@@ -113,7 +113,7 @@ func (m *Planner) Parse(text string) (*Playbook, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.parsed) >= kept {
+	if len(m.parsed) >= maxParsed {
 		clear(m.parsed)
 	}
 	m.parsed[text] = p

@@ -24,7 +24,7 @@ type Playbook struct {
 	Answer string // JSON string with references; or ""
 	Inputs Inputs
 
-	byID map[string]int // the steps' places
+	byID map[string]int // indexes of the steps
 }
 
 // Step is one call.
@@ -37,12 +37,12 @@ type Step struct {
 	Continue    bool        // a failure does not end the playbook
 	If          *expression // nil: always
 	Foreach     *expression // nil: once
-	Attempts    int         // how often it is tried; 0 and 1: once
+	Attempts    int         // how often it is tried at most; 0 means 1
 	Risk        commonv1.RiskLevel
 	Line        int
 
-	template *strictjson.Object // Input, taken apart
-	names    []string           // to which Input and Description refer
+	template *strictjson.Object // Input, parsed
+	names    []string           // the names that Input and Description refer to
 }
 
 // Expectation is a condition on a step's output.
@@ -59,7 +59,7 @@ type check struct {
 	pattern *regexp.Regexp // for matches
 }
 
-// ToolIDs returns the tools that the playbook calls, each once, in their order.
+// ToolIDs returns the tools that the playbook calls, each once, in the order of their first steps.
 func (p *Playbook) ToolIDs() (ids []string) {
 	for _, s := range p.Steps {
 		if !slices.Contains(ids, s.Tool) {
@@ -80,7 +80,7 @@ func (p problem) String() string { return fmt.Sprintf("line %d: %s", p.line, p.m
 // mostProblems bounds the problems that an error lists.
 const mostProblems = 10
 
-// invalid returns the error of a playbook that cannot be used. The message names the first problem, the violations name all.
+// invalid returns the error of a playbook that cannot be used. The message names the first problem, the violations name the others too.
 func invalid(problems []problem) error {
 	return report(codes.InvalidArgument, problems, "the playbook cannot be used: "+problems[0].String(), "")
 }
@@ -101,7 +101,7 @@ func report(code codes.Code, problems []problem, message, end string) error {
 
 func (p *Playbook) stepName(i int) string { return stepName(i, p.Steps[i].ID) }
 
-// stepName names a step for a person: its number and, if it was given one, its id.
+// stepName names a step for a person, by its number and by its id if the playbook gives one.
 func stepName(i int, id string) string {
 	if id != defaultID(i) {
 		return fmt.Sprintf("step %d (%s)", i+1, id)

@@ -29,9 +29,9 @@ type run struct {
 
 	inputs  string  // JSON object
 	states  []state // of the steps
-	calls   []call  // those that have ended, in order
+	calls   []call  // those in the history, in order
 	at      place   // the call that is due
-	planned int     // how many calls are planned
+	planned int     // the number of steps in the response so far
 }
 
 // tool returns a tool of the task, nil if there is none.
@@ -100,7 +100,7 @@ func (r *run) fill(template string, p place, open bool) (text string, err error)
 			if _, known := lookup(name); known || r.ended([]string{name}, p.step) {
 				return "", false
 			}
-			return r.states[r.byID[name]].ahead, true // no name: jsonref.ErrNotYet
+			return r.states[r.byID[name]].plannedID, true // "" becomes jsonref.ErrNotYet
 		})
 		return text, err
 	}
@@ -175,7 +175,7 @@ func unusable(line int, format string, args ...any) *errs.Error {
 	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK, format, args...).With("line", strconv.Itoa(line))
 }
 
-// The most that one response plans, the next step included.
+// The limits of one response, including the next step.
 const (
 	mostSteps = 64
 	mostBytes = 256 << 10
@@ -188,7 +188,7 @@ func (r *run) steps() ([]*plannerv1.PlannedStep, error) {
 	if err := r.replay(); err != nil {
 		return nil, err
 	}
-	if err := r.whole(); err != nil {
+	if err := r.checkSteps(); err != nil {
 		return nil, err
 	}
 	var steps []*plannerv1.PlannedStep
@@ -206,7 +206,7 @@ func (r *run) steps() ([]*plannerv1.PlannedStep, error) {
 			break
 		}
 		if known && r.Steps[p.step].Foreach == nil {
-			r.states[p.step].ahead = plan.StepPrefix + strconv.FormatUint(ordinal+uint64(len(steps))-1, 10)
+			r.states[p.step].plannedID = plan.StepPrefix + strconv.FormatUint(ordinal+uint64(len(steps))-1, 10)
 		}
 		if p, err = r.after(p); err != nil {
 			break
@@ -215,15 +215,15 @@ func (r *run) steps() ([]*plannerv1.PlannedStep, error) {
 	return steps, nil //nolint:nilerr // an error of a later step is reported when it is due
 }
 
-// whole checks all steps before the first one runs, so that no step has an effect if a later one certainly cannot work. Missing values are
+// checkSteps checks all steps before the first one runs, so that no step has an effect if a later one certainly cannot work. Missing values are
 // no error, because a person may supply them.
-func (r *run) whole() error {
+func (r *run) checkSteps() error {
 	if len(r.tc.GetHistory()) > 0 {
 		return nil
 	}
 	var problems []problem
 	for i := range r.Steps {
-		if wrong := r.wrongWith(i); wrong != "" {
+		if wrong := r.stepProblem(i); wrong != "" {
 			problems = append(problems, problem{r.Steps[i].Line, fmt.Sprintf("%s: %s", r.stepName(i), wrong)})
 		}
 	}
@@ -233,8 +233,8 @@ func (r *run) whole() error {
 	return report(codes.FailedPrecondition, problems, problems[0].message, "; nothing was called")
 }
 
-// wrongWith returns why a step cannot work, whatever the outputs of the steps before it; "" if nothing is known.
-func (r *run) wrongWith(i int) string {
+// stepProblem returns why a step cannot work, whatever the outputs of the steps before it; "" if no reason is known.
+func (r *run) stepProblem(i int) string {
 	s := &r.Steps[i]
 	t := r.tool(s.Tool)
 	if s.If != nil {
@@ -259,7 +259,7 @@ func (r *run) wrongWith(i int) string {
 func (r *run) noTool(id string) string {
 	server, name, _ := strings.Cut(id, "/")
 	text := fmt.Sprintf("%s is not one of the task's tools; if its MCP server is inactive or out of reach, or the tool is quarantined, "+
-		"see `pawl mcp tools %s` and `pawl mcp tools %[2]s --quarantined`; else mend the playbook", id, server)
+		"see `pawl mcp tools %s` and `pawl mcp tools %[2]s --quarantined`; otherwise correct the playbook", id, server)
 	var ids, namesakes []string
 	for _, t := range r.tc.GetTools() {
 		ids = append(ids, t.GetId())
@@ -272,7 +272,7 @@ func (r *run) noTool(id string) string {
 		near = namesakes
 	}
 	if len(near) > 0 {
-		text += " (is " + strings.Join(near, " or ") + " meant?)"
+		text += " (did you mean " + strings.Join(near, " or ") + "?)"
 	}
 	return text
 }

@@ -148,7 +148,7 @@ func TestPlanStops(t *testing.T) {
 		"a missing member":     {context_(book, ok("ws/find", `{"structured":{"count":1,"files":[]}}`)), unusable, "its input or description cannot be made: ${find.structured.files.0}: find.structured.files is an empty array"},
 		"output without it":    {context_(book, ok("ws/find", `{"structured":{"count":1}}`)), unusable, `has no member "files"`},
 		"an expectation":       {context_(book, ok("ws/find", `{"structured":{"count":0}}`)), planning, "did not come out as expected (line 8): expected structured.count to be at least 1, got 0"},
-		"nothing to expect of": {context_(book, ok("ws/find", `{"message":""}`)), planning, "expected structured.count to be at least 1, but it is not there"},
+		"nothing to expect of": {context_(book, ok("ws/find", `{"message":""}`)), planning, "expected structured.count to be at least 1, but it does not exist"},
 		"another history":      {context_(book, ok("ws/read", "{}")), planning, "step 1 (find) of the playbook calls ws/find, but the task called ws/read there"},
 		"a longer history":     {context_("steps: [{tool: ws/read}]", ok("ws/read", "{}"), ok("ws/read", "{}")), planning, "the task has done 2 steps, but the playbook has 1"},
 		"a tool that is gone":  {context_("steps:\n- {tool: ws/none}\n"), unusable, "step 1: ws/none is not one of the task's tools"},
@@ -259,7 +259,7 @@ func TestFlow(t *testing.T) {
 	m := New(offline.New())
 	for _, tc := range []struct{ book, name, risk, reason string }{
 		{book, "Look and read", "HIGH", "drop may destroy something that does not come back."},
-		{"steps: [{tool: ws/read, risk: medium}]", "The goal", "MEDIUM", "The playbook says so."},
+		{"steps: [{tool: ws/read, risk: medium}]", "The goal", "MEDIUM", "The playbook declares this risk."},
 	} {
 		res, err := m.PlanSteps(t.Context(), &plannerv1.PlanStepsRequest{Context: context_(tc.book), Begin: true}, nil)
 		if x := res.GetFlowRisk(); err != nil || res.GetFlowName() != tc.name || risk.Name(x.GetLevel()) != tc.risk || x.GetReason() != tc.reason {
@@ -303,12 +303,12 @@ func TestAnswer(t *testing.T) {
 // The model keeps a bounded number of parsed playbooks.
 func TestCacheIsBounded(t *testing.T) {
 	m := New(offline.New())
-	for i := range 3 * kept {
+	for i := range 3 * maxParsed {
 		if _, err := m.Parse(fmt.Sprintf("name: n%d\nsteps: [{tool: ws/read}]\n", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(m.parsed) != kept {
-		t.Errorf("%d kept", len(m.parsed))
+	if len(m.parsed) != maxParsed {
+		t.Errorf("%d playbooks are cached", len(m.parsed))
 	}
 }

@@ -20,8 +20,8 @@ func TestAllStepsAreLookedAtFirst(t *testing.T) {
 		steps string
 		says  []string
 	}{
-		"an unknown tool":     {"- {tool: ws/find}\n- {tool: ws/raed}\n", []string{"step 2: ws/raed is not one of the task's tools", "is ws/read meant?", "nothing was called"}},
-		"another server's":    {"- {tool: ws/find}\n- {tool: workspace/read}\n", []string{"is ws/read meant?"}},
+		"an unknown tool":     {"- {tool: ws/find}\n- {tool: ws/raed}\n", []string{"step 2: ws/raed is not one of the task's tools", "did you mean ws/read?", "nothing was called"}},
+		"another server's":    {"- {tool: ws/find}\n- {tool: workspace/read}\n", []string{"did you mean ws/read?"}},
 		"nothing like it":     {"- {tool: ws/find}\n- {id: x, tool: mail/send, on_error: continue}\n", []string{"step 2 (x): mail/send is not one of the task's tools", "inactive", "out of reach", "quarantined", "`pawl mcp tools mail`", "`pawl mcp tools mail --quarantined`"}},
 		"a misspelt argument": {"- {tool: ws/find}\n- {tool: ws/write_file, input: {pth: a}}\n", []string{`step 2: the input does not fit the schema of ws/write_file: has unknown property "pth", did you mean "path"?`}},
 		"a wrong value":       {"- {tool: ws/write_file, input: {path: a, mode: w}}\n- {tool: ws/write_file, input: {path: \"${goal}\", mode: x}}\n", []string{`step 2: `, `must be one of "a", "w"; is "x"`}},

@@ -24,12 +24,12 @@ var compiledForm = sync.OnceValues(func() (*schema.Schema, error) { return schem
 
 // hints explain patterns and alternatives of the schema, by the last key of a problem's path.
 var hints = map[string]string{
-	"id":       "it begins with a letter, has letters, digits, _ and - alone, and is not `goal`",
+	"id":       "it begins with a letter, has only letters, digits, _ and -, and is not `goal`",
 	"tool":     "it is the id of a tool, SERVER/NAME",
-	"inputs":   "it has `name: {type: …}` lines, or is a JSON Schema of an object; names begin with a letter and have letters, digits, _ and - alone",
+	"inputs":   "it has `name: {type: …}` lines, or is a JSON Schema of an object; names begin with a letter and have only letters, digits, _ and -",
 	"expect":   "it is a list, such as `- { path: structured.count, gte: 1 }`",
 	"attempts": "it counts the first attempt too",
-	"path":     "it is names and indexes with dots between them, such as structured.files.0",
+	"path":     "it consists of names and indexes separated by dots, such as structured.files.0",
 	"gte":      "it is a number, or a reference to one",
 	"lte":      "it is a number, or a reference to one",
 }
@@ -51,7 +51,7 @@ func (r *reader) checkForm(root *yaml.Node, raw string) {
 	}
 }
 
-// wrongForm adds a problem that the schema has found, with the line of the value, or of the key that is unknown.
+// wrongForm adds a problem that the schema has found, with the line of the wrong value or of the unknown key.
 func (r *reader) wrongForm(root *yaml.Node, p schema.Problem) {
 	n, place, last := root, "the playbook", ""
 	for i, key := range strings.Split(p.Pointer, "/")[1:] {
@@ -98,7 +98,7 @@ func items(n *yaml.Node) []*yaml.Node {
 	return n.Content
 }
 
-// json writes a node as exact JSON. With refs it checks the references in its strings.
+// json returns a node as JSON, without a loss of digits. With refs, it checks the references in the node's strings.
 func (r *reader) json(n *yaml.Node, depth int, refs bool) string {
 	switch {
 	case depth > maxDepth:
@@ -130,7 +130,7 @@ func (r *reader) mapping(n *yaml.Node, depth int, refs bool) string {
 		tag := k.ShortTag()
 		switch {
 		case k.Kind != yaml.ScalarNode || tag != "!!str" && tag != "!!int":
-			r.wrong(k, "keys must be texts; put quotation marks around this one")
+			r.wrong(k, "keys must be strings; put quotation marks around this one")
 		case o.Has(k.Value):
 			r.wrong(k, "`"+k.Value+"` is given twice")
 		default:
@@ -140,7 +140,7 @@ func (r *reader) mapping(n *yaml.Node, depth int, refs bool) string {
 	return o.String()
 }
 
-// scalar writes a value as JSON: numbers with the digits that they have.
+// scalar returns a value as JSON; a number keeps its digits.
 func (r *reader) scalar(n *yaml.Node) string {
 	switch n.ShortTag() {
 	case "!!str", "!!timestamp":
@@ -149,13 +149,13 @@ func (r *reader) scalar(n *yaml.Node) string {
 		if json.Valid([]byte(n.Value)) {
 			return n.Value
 		}
-		var value any // YAML has more ways to write them: ~, True, 0x1F, .5, +2, 1_000
+		var value any // YAML has further notations: ~, True, 0x1F, .5, +2, 1_000
 		if err := n.Decode(&value); err == nil {
 			if raw, err := strictjson.Marshal(value); err == nil {
 				return raw
 			}
 		}
-		r.wrong(n, n.Value+" is no number that JSON has")
+		r.wrong(n, n.Value+" is not a number in JSON")
 		return "null"
 	}
 	r.wrong(n, "this value has a type that JSON does not have ("+n.ShortTag()+"); put quotation marks around it")
