@@ -14,15 +14,15 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// contextStore caches the contexts of tasks by name, so that the next request of a task sends only the new part. A context may be dropped at any
-// time, because its sender has the original. It is safe for concurrent use. Contexts passed to it and returned by it share their parts and must
+// contextStore caches the contexts of tasks by name, so that the next request of a task sends only the new part. It may drop a context at any
+// time, because the sender has the original. It is safe for concurrent use. Contexts passed to it and returned by it share their parts and must
 // not be changed.
 type contextStore struct {
 	maxCount, maxBytes int
 
 	mu       sync.Mutex
 	contexts map[string]*list.Element // by name
-	order    *list.List               // of *kept, the one used last in front
+	order    *list.List               // of *kept, the most recently used in front
 	bytes    int
 }
 
@@ -36,14 +36,14 @@ type kept struct {
 // entryOverhead is the approximate size of a step, a tool or a conversation turn without its texts.
 const entryOverhead = 256
 
-// newContextStore makes an empty store of at most maxCount contexts, none if 0 or less, and about maxBytes bytes. The contexts used least recently
-// are dropped first.
+// newContextStore makes an empty store of at most maxCount contexts and about maxBytes bytes; with a maxCount of 0 or less, it keeps none. It drops
+// the least recently used contexts first.
 func newContextStore(maxCount, maxBytes int) *contextStore {
 	return &contextStore{maxCount: maxCount, maxBytes: maxBytes, contexts: map[string]*list.Element{}, order: list.New()}
 }
 
-// complete returns the whole context of a request: tc itself, or the kept context that its base names, followed by tc's history. A base that is not
-// kept, or is another user's, is CONTEXT_MISSING.
+// complete returns the whole context of a request: tc itself, or the kept context that its base names, extended by tc's history. If that context is
+// not kept, or belongs to another user, the error is CONTEXT_MISSING.
 func (s *contextStore) complete(user string, tc *plannerv1.TaskContext) (*plannerv1.TaskContext, error) {
 	if tc.GetBase() == "" {
 		return tc, nil
@@ -53,7 +53,7 @@ func (s *contextStore) complete(user string, tc *plannerv1.TaskContext) (*planne
 	s.mu.Unlock()
 	if c == nil {
 		return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_CONTEXT_MISSING,
-			"the context that the request continues is no longer kept here; send the context whole, without `base`")
+			"the planner no longer keeps the context that the request continues; send the whole context, without `base`")
 	}
 	whole := withoutLimits(c.whole)
 	whole.ModelCallsLeft, whole.TokensLeft, whole.CostNanoUsdLeft = tc.ModelCallsLeft, tc.TokensLeft, tc.CostNanoUsdLeft
@@ -71,8 +71,8 @@ func (s *contextStore) find(user, name string) *kept {
 	return element.Value.(*kept)
 }
 
-// keep keeps a whole context and returns its name, "" if it is not kept. It replaces base, the context that it was made from, if that
-// is kept, because later requests continue the newest context.
+// keep stores a whole context and returns its name, "" if the context is too large or the store keeps none. It drops base, the context that this
+// one continues, because later requests continue the newest context.
 func (s *contextStore) keep(user, base string, whole *plannerv1.TaskContext) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +117,7 @@ func (s *contextStore) drop(c *kept) {
 	}
 }
 
-// withoutLimits returns a context without the fields that belong to one request alone. It shares the rest with the original.
+// withoutLimits returns a context without the fields that belong to a single request: the base and the limits. It shares the rest with the original.
 func withoutLimits(tc *plannerv1.TaskContext) *plannerv1.TaskContext {
 	out := &plannerv1.TaskContext{}
 	to := out.ProtoReflect()

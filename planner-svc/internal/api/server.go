@@ -28,15 +28,15 @@ import (
 // server implements PlannerService.
 type server struct {
 	plannerv1.UnimplementedPlannerServiceServer
-	planners  []plan.Planner // the built-in and the configured ones, the default first
+	planners  []plan.Planner // the built-in planners and those of configured models, the default first
 	playbooks *playbook.Planner
 	models    *models.Book
 	planWith  *plan.Models
 	contexts  *contextStore
 }
 
-// New returns the handlers. Tasks that name no model are planned by defaultModel, which is added to named if it is PROVIDER:MODEL.
-// The contexts of at most keptContexts tasks are kept, and about keptBytes bytes of them.
+// New returns the handlers. defaultModel plans the tasks that name no model; New adds it to named if it has the form PROVIDER:MODEL.
+// At most keptContexts contexts of tasks are kept, with about keptBytes bytes in total.
 func New(defaultModel string, named *models.Book, planWith *plan.Models, keptContexts, keptBytes int) (plannerv1.PlannerServiceServer, error) {
 	deterministic := offline.New()
 	s := &server{playbooks: playbook.New(deterministic), models: named, planWith: planWith, contexts: newContextStore(keptContexts, keptBytes)}
@@ -73,7 +73,7 @@ type taskRequest interface {
 	GetContext() *plannerv1.TaskContext
 }
 
-// prepare completes the request's context, checks the request and returns the planner to ask, and the user. A context that is kept for one
+// prepare completes the request's context, checks the request, and returns the task's planner and the user. A context that is kept for one
 // user does not exist for another.
 func (s *server) prepare(ctx context.Context, req taskRequest) (planner plan.Planner, user string, err error) {
 	p, err := identity.FromContext(ctx)
@@ -117,8 +117,8 @@ func check(req taskRequest) error {
 	return nil
 }
 
-// choose returns the planner for a task: playbooks if the task has one, else the named model, else the default. A playbook with another model
-// is an error.
+// choose returns the planner for a task: s.playbooks if the task has a playbook, otherwise the named model or the default. A playbook with another
+// model is an error.
 func (s *server) choose(tc *plannerv1.TaskContext) (plan.Planner, error) {
 	name, hasPlaybook := tc.GetModel(), strings.TrimSpace(tc.GetPlaybook()) != ""
 	switch {

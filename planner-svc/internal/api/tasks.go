@@ -32,7 +32,7 @@ func forward[P plan.Planner, Req taskRequest, Resp any](ctx context.Context, s *
 	return ask(p, ctx, req)
 }
 
-// begin plans the first steps for the RPCs that return a part of that plan.
+// begin plans the first steps, for the RPCs that return a part of the plan.
 func begin[Resp any](ctx context.Context, s *server, req taskRequest, part func(*plannerv1.PlanStepsResponse) *Resp) (*Resp, error) {
 	p, _, err := s.prepare(ctx, req)
 	if err != nil {

@@ -24,7 +24,7 @@ type answer struct {
 
 	onDelta func(Delta) error
 	started bool  // onDelta was called
-	failed  error // of onDelta, or that the answer is too long
+	failed  error // from onDelta, or because the answer is too long
 	size    int
 	text    strings.Builder
 	calls   map[int]int        // index in reply.Calls by the provider's index
@@ -68,7 +68,7 @@ func (a *answer) addCall(at int, id, name, arguments string) error {
 	return a.failed
 }
 
-// fits counts a text, and fails the answer if it becomes too long.
+// fits adds the length of a text, and fails the answer if the total is too long.
 func (a *answer) fits(text string) bool {
 	if a.size += len(text); a.size > maxText {
 		a.failed = errorf(Broken, "its answer has more than 4 MiB")
@@ -84,7 +84,7 @@ func (a *answer) emit(d Delta) error {
 	return a.failed
 }
 
-// stop ends the answer. An unspecified reason follows from the answer itself.
+// stop ends the answer. It replaces an unspecified reason by one that follows from the answer itself.
 func (a *answer) stop(reason plannerv1.StopReason) {
 	a.whole = true
 	switch {
@@ -120,8 +120,8 @@ func (a *answer) finish(err error) error {
 	return err
 }
 
-// readEvents passes the data of the server-sent events of r to handle, to the end of r, after which the connection serves the next request.
-// An event that the end of r completes counts too: not all servers end with an empty line. alive is called for each line.
+// readEvents passes the data of each server-sent event of r to handle. It reads r to the end, so that the connection can serve the next request.
+// The end of r completes an event too, because not all servers end with an empty line. readEvents calls alive for each line.
 func readEvents(r io.Reader, contentType string, alive func(), handle func(data []byte) error) error {
 	lines := bufio.NewReaderSize(r, 16<<10)
 	var data []byte

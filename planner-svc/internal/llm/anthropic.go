@@ -23,8 +23,8 @@ var anthropicMessages = format{
 	decode:    decodeMessages,
 }
 
-// maxCachedMessages is how many messages can end a cached prefix: the provider takes 4 breakpoints, of which the prefix of tools and system
-// text has one.
+// maxCachedMessages is how many messages can end a cached prefix: the provider accepts 4 breakpoints, and the prefix of tools and system
+// text needs one.
 const maxCachedMessages = 3
 
 type messagesRequest struct {
@@ -39,7 +39,7 @@ type messagesRequest struct {
 	Stream        bool              `json:"stream"`
 }
 
-// ephemeral ends a cached prefix.
+// ephemeral marks the end of a cached prefix.
 var ephemeral = object{"type": "ephemeral"}
 
 type messagesMessage struct {
@@ -47,7 +47,7 @@ type messagesMessage struct {
 	Content []object `json:"content"` // blocks: text, image, tool_use or tool_result
 }
 
-// encodeMessages returns a request as the messages API has it.
+// encodeMessages returns a request in the format of the messages API.
 func encodeMessages(c *Config, r *Request) (any, error) {
 	q := &messagesRequest{Model: c.Info.ProviderModel, MaxTokens: r.MaxTokens, StopSequences: slices.DeleteFunc(slices.Clone(r.Stop), blank), Stream: true}
 	if r.Temperature != nil {
@@ -70,7 +70,7 @@ func (q *messagesRequest) setTools(r *Request) error {
 	tools := r.Tools
 	switch o := r.Output; {
 	case o != nil && len(tools) > 0:
-		return errorf(BadRequest, "a request to this provider has either tools or a schema of its reply")
+		return errorf(BadRequest, "a request to this provider may have either tools or a schema of the reply, not both")
 	case o != nil: // the reply's schema is the only tool, whose call is forced
 		tools = []*plannerv1.ModelTool{{Name: o.Name, Description: "Gives the answer.", InputSchemaJson: o.Schema}}
 		q.ToolChoice = object{"type": "tool", "name": o.Name, "disable_parallel_tool_use": true}
@@ -93,10 +93,10 @@ func (q *messagesRequest) setTools(r *Request) error {
 	return nil
 }
 
-// propertyName is the form of property names that the provider takes. One other name fails the whole request.
+// propertyName matches the property names that the provider accepts. A single other name fails the whole request.
 var propertyName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
 
-// setMessages sets the messages, with consecutive ones of a role as one: tool results must be in the message after their calls.
+// setMessages sets the messages. It joins consecutive messages of a role, because tool results must be in the message after their calls.
 func (q *messagesRequest) setMessages(r *Request) error {
 	var cached []object // ends of cached prefixes
 	for i, m := range r.Messages {
@@ -134,11 +134,11 @@ func messagesBlocks(m *plannerv1.ModelMessage) ([]object, error) {
 			c := part.ToolCall
 			others = append(others, object{"type": "tool_use", "id": c.GetId(), "name": c.GetName(), "input": callInput(c.GetInputJson())})
 		case *plannerv1.ModelPart_Audio:
-			return nil, errorf(BadRequest, "this provider takes no sound; choose another model, or send text")
+			return nil, errorf(BadRequest, "this provider does not accept sound; choose another model, or send text")
 		case *plannerv1.ModelPart_Image:
 			kind := part.Image.GetMimeType()
 			if !slices.Contains(imageTypes, kind) {
-				return nil, errorf(BadRequest, "pictures of the type %.60q are not taken here; send one of %s", kind, strings.Join(imageTypes, ", "))
+				return nil, errorf(BadRequest, "this provider does not accept pictures of the type %.60q; send one of %s", kind, strings.Join(imageTypes, ", "))
 			}
 			data := base64.StdEncoding.EncodeToString(part.Image.GetData())
 			others = append(others, object{"type": "image", "source": object{"type": "base64", "media_type": kind, "data": data}})
@@ -153,7 +153,7 @@ func messagesBlocks(m *plannerv1.ModelMessage) ([]object, error) {
 
 var imageTypes = []string{"image/jpeg", "image/png", "image/gif", "image/webp"}
 
-// callInput returns the arguments of a call, which must be an object here. If the model wrote something else, that is kept as a member.
+// callInput returns the arguments of a call as an object, which the provider requires. It puts anything else that the model wrote into a member.
 func callInput(arguments string) json.RawMessage {
 	if o, err := strictjson.ParseObject(arguments); err == nil {
 		return json.RawMessage(o.String())
@@ -163,7 +163,7 @@ func callInput(arguments string) json.RawMessage {
 
 func blank(text string) bool { return strings.TrimSpace(text) == "" }
 
-// messagesEvent is an event of an answer; which fields it has depends on its type.
+// messagesEvent is an event of an answer. Its type determines its fields.
 type messagesEvent struct {
 	Type    string `json:"type"`
 	Index   int    `json:"index"`
@@ -227,7 +227,7 @@ func decodeMessages(a *answer, data []byte) error {
 	return nil
 }
 
-// addTo takes over token counts, which are totals. The provider counts cached tokens beside the input's.
+// addTo replaces the counts of r, because the provider sends totals. The provider's input count does not include cached tokens.
 func (u messagesUsage) addTo(r *Usage) {
 	plain := r.Input - r.CacheWrite - r.CachedInput
 	for _, c := range []struct{ from, to *uint64 }{{u.Input, &plain}, {u.CacheWrite, &r.CacheWrite}, {u.CacheRead, &r.CachedInput}, {u.Output, &r.Output}} {

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// firstPause is the pause before the first retry; it doubles with each, up to longestPause. A provider that wants a longer one
-	// than maxPause is not asked again.
+	// firstPause is the pause before the first retry; it doubles with each, up to longestPause. A provider that asks for a pause longer
+	// than maxPause is not retried.
 	firstPause   = 500 * time.Millisecond
 	longestPause = 8 * time.Second
 	maxPause     = time.Minute
@@ -58,7 +58,7 @@ type Credentials struct {
 	Headers map[string]string // sent with each request
 }
 
-// hide removes the credentials from a message: providers quote what they reject.
+// hide removes the credentials from a message, because providers quote the key that they reject.
 func (c Credentials) hide(message string) string {
 	const shortest = 4 // shorter values would remove unrelated text
 	for _, secret := range append(slices.Collect(maps.Values(c.Headers)), c.Key) {
@@ -91,7 +91,7 @@ type format struct {
 // object is a part of a request's JSON.
 type object = map[string]any
 
-// New makes the model of a provider. It sends nothing before the first request.
+// New returns the client for a model. It sends nothing before the first request.
 func New(c Config) *Client {
 	f := chatCompletions
 	if c.Info.Provider == ProviderAnthropic {
@@ -100,7 +100,7 @@ func New(c Config) *Client {
 	return &Client{Config: c, format: f, slots: make(chan struct{}, c.AtOnce)}
 }
 
-// NewHTTPClient makes the client that all models of a planner share. It does not follow redirects, which would send keys to other servers.
+// NewHTTPClient makes the HTTP client that all models of a planner share. It does not follow redirects, which would send keys to other servers.
 func NewHTTPClient() *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is what net/http sets
 	transport.MaxIdleConnsPerHost = 16
@@ -110,8 +110,8 @@ func NewHTTPClient() *http.Client {
 // Info implements Model.
 func (c *Client) Info() Info { return c.Config.Info }
 
-// Generate implements Model. A request that failed temporarily before onDelta was called is repeated, then sent to the fallback; no other code
-// repeats requests. Errors are *errs.Error and name the model.
+// Generate implements Model. It repeats a request that failed temporarily before onDelta was called, and then sends it to the fallback; no other
+// code repeats requests. Errors are *errs.Error and name the model.
 func (c *Client) Generate(ctx context.Context, r *Request, onDelta func(Delta) error) (*Reply, error) {
 	leave, err := c.Admit(ctx, r)
 	if err != nil {
@@ -154,7 +154,7 @@ func (c *Client) ask(ctx context.Context, r *Request, a *answer) error {
 		defer func() { <-c.slots }()
 	case <-ctx.Done():
 	}
-	if ctx.Err() != nil { // also if the caller left while waiting
+	if ctx.Err() != nil { // also if it ended while the request waited for a slot
 		return context.Cause(ctx)
 	}
 	began := time.Now()

@@ -48,14 +48,14 @@ func errorf(class Class, format string, args ...any) *Error {
 
 var (
 	errRedirect = errorf(NotFound, "it redirects elsewhere; set `baseUrl` to the new address if that is right")
-	errTooMuch  = errorf(Broken, "its answer is longer than any answer may be")
+	errTooMuch  = errorf(Broken, "its answer has more than 64 MiB")
 	errSilence  = errorf(Unavailable, "it fell silent in the middle of its answer")
 	errCutOff   = errorf(Broken, "the answer broke off before its end")
 )
 
 func (e *Error) Error() string { return e.Message }
 
-// Temporary reports whether the same request may succeed later, or at another model.
+// Temporary reports whether the same request may succeed later, or with another model.
 func (e *Error) Temporary() bool { return e.Class == RateLimited || e.Class == Unavailable }
 
 // ClassOf returns the class of the *Error in err, "" if there is none.
@@ -96,16 +96,16 @@ var publicErrors = map[Class]struct {
 	Broken:      {codes.Internal, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, "its answer cannot be used; try again, or choose another model"},
 }
 
-// Public returns the error as callers of the service get it; name is the model's configured name. It wraps e.
+// Public returns an error for the callers of the service, which wraps e; name is the model's configured name.
 func (e *Error) Public(name string) *errs.Error {
 	p := publicErrors[e.Class]
 	return errs.New(p.code, p.reason, "the model %q failed: %s (%w)", name, cmp.Or(e.Advice, p.advice), e).
 		With("model_error", string(e.Class)).WithRetryAfter(e.RetryAfter)
 }
 
-// providerError reads and classifies an error that a provider sent, in the forms in use: {"error": {"type", "code", "message"}}, the inner
-// object alone, or a text in place of either. Anything else, mostly a web page, is left out of the message. status is the HTTP status, 0 in
-// the middle of a stream.
+// providerError reads and classifies an error that a provider sent as {"error": {"type", "code", "message"}}, as the inner object alone, or as a
+// JSON string in place of either. The message leaves out anything else, which is usually a web page. status is the HTTP status, 0 in the middle of
+// a stream.
 func providerError(body []byte, status int, header http.Header) *Error {
 	var outer struct {
 		Error json.RawMessage `json:"error"`
@@ -134,7 +134,7 @@ func providerError(body []byte, status int, header http.Header) *Error {
 	return e
 }
 
-// classOf classifies an error by its kind, in small letters, and HTTP's status. Compatible providers differ in their texts, so the message
+// classOf classifies an error by its kind, in lower case, and its HTTP status. Compatible providers differ in their texts, so the message
 // decides only if nothing else does.
 func classOf(kind, message string, status int) Class {
 	has := func(text string, parts ...string) bool {

@@ -44,7 +44,7 @@ func TestErrors(t *testing.T) {
 		"openai one piece":  {fixed(200, `{"choices":[{"message":{"content":"x"}}]}`), llm.Broken, "application/json came instead of a stream of events: `{\"choices\"", 1, 0},
 		"openai empty":      {events(""), llm.Broken, "broke off", 1, 0},
 		"openai network":    {func() *http.Response { return nil }, llm.Unavailable, "connection reset", 3, time.Second},
-		"openai endless":    {func() *http.Response { return stream(endless{}) }, llm.Broken, "longer than any answer", 1, 0},
+		"openai endless":    {func() *http.Response { return stream(endless{}) }, llm.Broken, "more than 64 MiB", 1, 0},
 		"anthropic 401":     {fixed(401, `{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key `+key+`"}}`), llm.Auth, "***", 1, 0},
 		"anthropic 429":     {fixed(429, `{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}`, "Retry-After", "7"), llm.RateLimited, "slow down", 3, 14 * time.Second},
 		"anthropic 500":     {fixed(500, `{"type":"error","error":{"type":"api_error","message":"oh"}}`), llm.Unavailable, "oh", 3, time.Second},

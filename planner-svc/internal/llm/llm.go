@@ -13,10 +13,10 @@ import (
 type Model interface {
 	// Info describes the model. It is constant.
 	Info() Info
-	// Generate answers a request. onDelta gets the reply piece by piece as it arrives and may be nil; its error ends the reply and is
-	// returned as it is, and so is the end of ctx, which closes the connection to the provider. All other errors wrap an *Error.
+	// Generate answers a request. onDelta receives the reply piece by piece as it arrives; it may be nil. An error of onDelta ends the reply and is
+	// returned unchanged, and so is the cause of ctx's end, which closes the connection to the provider. All other errors wrap an *Error.
 	//
-	// The reply is never nil. With an error it holds what arrived before it, and its usage counts every request sent.
+	// The reply is never nil. With an error, it holds what arrived before the error. Its usage counts every request sent.
 	Generate(ctx context.Context, r *Request, onDelta func(Delta) error) (*Reply, error)
 }
 
@@ -31,8 +31,8 @@ const (
 type Info struct {
 	Name          string // configured name
 	Description   string // for people
-	Provider      string // ProviderAnthropic; any other speaks chat completions
-	ProviderModel string // the provider's name of it
+	Provider      string // ProviderAnthropic has its own format; all others use chat completions
+	ProviderModel string // the provider's name of the model
 
 	Tools  bool // takes Request.Tools and replies with tool calls
 	Schema bool // takes Request.Output; if not, the caller has to put the schema into the prompt
@@ -47,14 +47,14 @@ type Info struct {
 type Request struct {
 	System string // instructions before the conversation; may be empty
 	// Messages are the conversation, oldest first; consecutive messages of one role are allowed. An assistant's message holds text and tool
-	// calls, a user's everything but tool calls. Ids of calls may hold characters that only their provider takes.
+	// calls, a user's everything but tool calls. Ids of calls may hold characters that only the provider that made them accepts.
 	Messages []*plannerv1.ModelMessage
 
 	Tools      []*plannerv1.ModelTool
 	ToolChoice plannerv1.ModelToolChoice
 
-	// Output is the schema of JSON that the reply's text must be; nil if it is free text. Some providers get it as the only tool, whose call is
-	// forced, so such a request may have no other tools.
+	// Output is the schema of the reply's text, which is then JSON; nil for free text. Some providers get it as a tool whose call is forced, so such a
+	// request may have no tools.
 	Output *Output
 
 	MaxTokens   int      // of the reply; 0 for the model's maximum
@@ -65,7 +65,7 @@ type Request struct {
 
 	// CacheKey names requests that repeat the tools and the system text, such as a task's, so that the provider can cache them.
 	CacheKey string
-	// CacheHere are the indexes of messages up to whose ends later requests repeat everything. Only the last three count.
+	// CacheHere holds indexes of messages. Later requests repeat everything up to the end of such a message. Only the last three count.
 	CacheHere []int
 }
 
@@ -89,7 +89,7 @@ func Call(c *plannerv1.ModelToolCall) *plannerv1.ModelPart {
 	return &plannerv1.ModelPart{Part: &plannerv1.ModelPart_ToolCall{ToolCall: c}}
 }
 
-// Result returns the answer to a tool call as a part of a message, which must be the one directly after the call.
+// Result returns the answer to a tool call as a part of a message, which must directly follow the call's message.
 func Result(r *plannerv1.ModelToolResult) *plannerv1.ModelPart {
 	return &plannerv1.ModelPart{Part: &plannerv1.ModelPart_ToolResult{ToolResult: r}}
 }
@@ -100,7 +100,7 @@ type Output struct {
 	Schema string // JSON Schema of an object
 }
 
-// Delta is a piece of a reply while it arrives: more text, or the beginning of a tool call, which the reply has when it is whole.
+// Delta is a piece of a reply while it arrives: more text, or the beginning of a tool call, which the complete reply holds.
 type Delta struct {
 	Text string
 	Call bool
@@ -112,7 +112,7 @@ type Reply struct {
 	Calls []*plannerv1.ModelToolCall
 	Stop  plannerv1.StopReason
 	Name  string // configured name of the model that answered: the requested one or its fallback
-	Model string // the provider's name of it, as the provider gave it
+	Model string // the model's name as the provider returned it
 	Usage Usage
 }
 
@@ -128,5 +128,5 @@ func (r *Reply) Message() *plannerv1.ModelMessage {
 	return m
 }
 
-// roles are the roles of messages in the formats of the providers.
+// roles maps the roles of messages to the names that all providers use.
 var roles = map[plannerv1.ModelRole]string{plannerv1.ModelRole_MODEL_ROLE_USER: "user", plannerv1.ModelRole_MODEL_ROLE_ASSISTANT: "assistant"}

@@ -37,10 +37,10 @@ type chatRequest struct {
 	StreamOptions       object   `json:"stream_options"`
 }
 
-// maxDescription is how many characters the provider takes of a tool's description. One longer fails the whole request.
+// maxDescription is how many characters a tool's description may have. A longer one fails the whole request.
 const maxDescription = 1024
 
-// encodeChat returns a request as chat completions have it.
+// encodeChat returns a request in the format of chat completions.
 func encodeChat(c *Config, r *Request) (any, error) {
 	q := &chatRequest{Model: c.Info.ProviderModel, Temperature: r.Temperature, Stop: r.Stop, Stream: true, StreamOptions: object{"include_usage": true}}
 	// OpenAI's newer models reject the older name, and many compatible servers do not know the newer one.
@@ -85,7 +85,7 @@ func encodeChat(c *Config, r *Request) (any, error) {
 	return q, nil
 }
 
-// chatMessages returns a message as chat completions have it: tool results are messages of their own, before what else the user says.
+// chatMessages returns a message in the format of chat completions: tool results are messages of their own, before the rest of the message.
 func chatMessages(m *plannerv1.ModelMessage) ([]object, error) {
 	var out, parts, calls []object
 	var texts []string
@@ -102,7 +102,7 @@ func chatMessages(m *plannerv1.ModelMessage) ([]object, error) {
 		case *plannerv1.ModelPart_Audio:
 			format := audioFormats[part.Audio.GetMimeType()]
 			if format == "" {
-				return nil, errorf(BadRequest, "sound of the type %.60q is not taken here; send audio/wav or audio/mpeg", part.Audio.GetMimeType())
+				return nil, errorf(BadRequest, "this provider does not accept sound of the type %.60q; send audio/wav or audio/mpeg", part.Audio.GetMimeType())
 			}
 			data := base64.StdEncoding.EncodeToString(part.Audio.GetData())
 			parts = append(parts, object{"type": "input_audio", "input_audio": object{"data": data, "format": format}})
@@ -117,7 +117,7 @@ func chatMessages(m *plannerv1.ModelMessage) ([]object, error) {
 	}
 	switch plain := len(texts) == len(parts); {
 	case !plain && m.GetRole() == plannerv1.ModelRole_MODEL_ROLE_ASSISTANT:
-		return nil, errorf(BadRequest, "a message of the assistant holds a picture or sound, which this provider takes from users alone")
+		return nil, errorf(BadRequest, "a message of the assistant holds a picture or sound, which this provider accepts only from users")
 	case !plain:
 		rest["content"] = parts
 	case len(parts) > 0:
@@ -159,7 +159,7 @@ type chatChunk struct {
 		Details          struct {
 			CachedTokens uint64 `json:"cached_tokens"`
 		} `json:"prompt_tokens_details"`
-		CacheHitTokens uint64 `json:"prompt_cache_hit_tokens"` // DeepSeek's name of cached_tokens
+		CacheHitTokens uint64 `json:"prompt_cache_hit_tokens"` // DeepSeek's name for cached_tokens
 	} `json:"usage"`
 }
 

@@ -151,9 +151,9 @@ func TestImpossibleRequests(t *testing.T) {
 		says     string
 	}{
 		{"openai", of(user, sound), "audio/wav"},
-		{"openai", of(plannerv1.ModelRole_MODEL_ROLE_ASSISTANT, picture), "users alone"},
+		{"openai", of(plannerv1.ModelRole_MODEL_ROLE_ASSISTANT, picture), "only from users"},
 		{"anthropic", of(user, picture), "image/png"},
-		{"anthropic", of(user, sound), "no sound"},
+		{"anthropic", of(user, sound), "does not accept sound"},
 		{"anthropic", both, "either tools or a schema"},
 		{"openai", &llm.Request{Tools: []*plannerv1.ModelTool{{Name: "a", InputSchemaJson: "[]"}}}, "no JSON object"},
 		{"anthropic", &llm.Request{Tools: []*plannerv1.ModelTool{{Name: "a", InputSchemaJson: "{"}}}, "no JSON object"},

@@ -7,8 +7,8 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// parameters returns the schema of a tool or reply as providers take it: an object at the top without alternatives there, and without
-// properties that the provider does not take. The caller of the model checks arguments against the original schema.
+// parameters returns the schema of a tool or reply as providers accept it: an object at the top level, without alternatives there and without
+// property names that takes refuses. The caller of the model checks arguments against the original schema.
 func parameters(name, schema string, takes func(property string) bool) (*strictjson.Object, error) {
 	o, err := strictjson.ParseObject(schema)
 	if err != nil {
@@ -41,7 +41,8 @@ func properties(o *strictjson.Object) (all *strictjson.Object, required []string
 	return all, slices.Collect(strictjson.Items(text))
 }
 
-// openAISchema returns the schema of a tool or reply as OpenAI takes it, and whether it is in the strict subset if that is wanted.
+// openAISchema returns the schema of a tool or reply as OpenAI accepts it. With wantStrict, it returns a schema in the strict subset and true if
+// there is an equivalent one.
 func openAISchema(name, schema string, wantStrict bool) (raw json.RawMessage, strict bool, err error) {
 	o, err := parameters(name, schema, func(string) bool { return true })
 	if err != nil {
@@ -57,8 +58,8 @@ func openAISchema(name, schema string, wantStrict bool) (raw json.RawMessage, st
 	return json.RawMessage(text), false, nil
 }
 
-// rewrite returns a schema in which change was applied to each schema, innermost first, and whether all of them are objects for which change
-// returned true.
+// rewrite applies change to a schema and all schemas within it, innermost first. It returns the new schema, and whether all of them are objects
+// for which change returned true.
 func rewrite(raw string, depth int, change func(o *strictjson.Object, depth int) bool) (string, bool) {
 	o, err := strictjson.ParseObject(raw)
 	if err != nil {
@@ -107,7 +108,7 @@ func addItems(o *strictjson.Object, _ int) bool {
 	return true
 }
 
-// strictKeywords are those of OpenAI's strict mode.
+// strictKeywords are the keywords of OpenAI's strict mode.
 var strictKeywords = []string{
 	"$defs", "$ref", "additionalProperties", "anyOf", "const", "definitions", "description", "enum", "exclusiveMaximum", "exclusiveMinimum",
 	"format", "items", "maxItems", "maximum", "minItems", "minimum", "multipleOf", "pattern", "properties", "required", "title", "type",

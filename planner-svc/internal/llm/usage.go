@@ -1,6 +1,6 @@
 package llm
 
-// Money is an amount in units of 10⁻¹² US dollars, in which the price of a single token is an integer.
+// Money is an amount in units of 10⁻¹² US dollars, so that the price of a single token is an integer.
 type Money int64
 
 // Price is the price of a million tokens, in US dollars with at most six decimals.
@@ -24,7 +24,7 @@ func (p *Price) Cost(u Usage) (cost Money, known bool) {
 		Money(u.CacheWrite)*perToken(p.CacheWrite) + Money(u.Output)*perToken(p.Output), true
 }
 
-// Within reports whether no token costs more than at q. It does if q is nil, and not if p alone is unknown.
+// Within reports whether no kind of token costs more at p than at q. A nil q sets no limit; a nil p is an unknown price, which is within no other.
 func (p *Price) Within(q *Price) bool {
 	return q == nil || p != nil && p.Input <= q.Input && p.Output <= q.Output && p.CachedInput <= q.CachedInput && p.CacheWrite <= q.CacheWrite
 }
@@ -42,7 +42,7 @@ type Usage struct {
 	Unreported bool  // some reply came without its token counts, or was cut off before them
 }
 
-// Add returns the sum of both.
+// Add returns the sum of u and v.
 func (u Usage) Add(v Usage) Usage {
 	return Usage{
 		Input: u.Input + v.Input, CachedInput: u.CachedInput + v.CachedInput, CacheWrite: u.CacheWrite + v.CacheWrite,

@@ -1,4 +1,5 @@
-// Package models is the operator's list of named language models, with the address, credentials and limits of each. It knows no task, and no protocol of a provider.
+// Package models is the operator's list of named language models, with the address, credentials and limits of each. It knows neither tasks nor the
+// providers' protocols.
 package models
 
 import (
@@ -33,7 +34,7 @@ const (
 	perUser = 16
 	// maxNamed bounds the models that users name as PROVIDER:MODEL.
 	maxNamed = 100
-	// maxFile and maxModels bound a file of models, maxFile also one of a key.
+	// maxFile and maxModels bound a file of models; maxFile also bounds a key file.
 	maxFile, maxModels = 1 << 20, 200
 	// maxRequest bounds a whole request, in bytes.
 	maxRequest = 16 << 20
@@ -41,7 +42,7 @@ const (
 
 // Book holds the named models. It is safe for concurrent use.
 type Book struct {
-	file   string // that lists the models; "" if there is none
+	file   string // the file that lists the models; "" if there is none
 	getenv func(string) string
 	web    *http.Client
 	record func(ctx context.Context, info *llm.Info, reply *llm.Reply, began time.Time, err error)
@@ -49,13 +50,12 @@ type Book struct {
 	list []*llm.Client // the operator's, the default first
 
 	mu    sync.Mutex
-	named map[string]*llm.Client // guarded by mu; those that users named as PROVIDER:MODEL
-	busy  map[string]int         // guarded by mu; requests by user
+	named map[string]*llm.Client // guarded by mu; the models that users named as PROVIDER:MODEL
+	busy  map[string]int         // guarded by mu; the running requests, by user
 }
 
-// Open reads a file of models (JSON is YAML too); without a path users can name models as PROVIDER:MODEL. Names that are taken already are
-// refused, and so are unknown keys, so that a misspelt one is not silently without effect. getenv finds the variables of providers, and those
-// that the file refers to.
+// Open reads a file of models, in YAML or JSON; without a path, users can name models as PROVIDER:MODEL. It refuses names in taken, and unknown
+// keys, so that a misspelt key is not silently without effect. getenv returns the variables of providers, and those that the file refers to.
 func Open(path string, taken []string, getenv func(string) string) (*Book, error) {
 	b := &Book{file: path, getenv: getenv, web: llm.NewHTTPClient(), record: newRecorder(), named: make(map[string]*llm.Client), busy: make(map[string]int)}
 	if path == "" {
@@ -95,13 +95,13 @@ func (b *Book) addEntry(e *entry, taken []string) error {
 	case slices.Contains(taken, e.Name):
 		return fmt.Errorf("the name %q is that of a built-in model; choose another one", e.Name)
 	case b.find(e.Name) != nil:
-		return fmt.Errorf("the name %q is there twice", e.Name)
+		return fmt.Errorf("the name %q is used twice", e.Name)
 	}
 	b.list = append(b.list, m)
 	return nil
 }
 
-// setFallback connects a model with its fallback, once all models are there.
+// setFallback connects a model with its fallback, once all models are added.
 func (b *Book) setFallback(e *entry) error {
 	if e.Fallback == "" {
 		return nil
@@ -133,7 +133,7 @@ func (b *Book) Close() { b.web.CloseIdleConnections() }
 // List returns the operator's models, the default first.
 func (b *Book) List() []*llm.Client { return b.list }
 
-// Add makes a model available that the operator names as PROVIDER:MODEL, also beside a file. Call it before the book is used.
+// Add adds a model that the operator names as PROVIDER:MODEL, even if a file lists models. Call it before the book is used.
 func (b *Book) Add(name string) error {
 	if b.find(name) != nil {
 		return nil
@@ -145,8 +145,8 @@ func (b *Book) Add(name string) error {
 	return err
 }
 
-// Find returns the model of that name. Without a file it may be any model of a provider, as PROVIDER:MODEL. A file lists all that users
-// may name.
+// Find returns the model of that name. Without a file of models, PROVIDER:MODEL names any model of a provider. With a file, users may name only
+// the operator's models.
 func (b *Book) Find(name string) (*llm.Client, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -184,8 +184,8 @@ func (b *Book) provided(name string) (*llm.Client, error) {
 	return m, nil
 }
 
-// Choose returns the model of a name; without one, the first that a hint fits; else the default. A hint fits if it is a part of the
-// configured name of a model, or of the provider's name for it.
+// Choose returns the model of a name. Without a name, it returns the first model that matches the first possible hint, otherwise the default. A
+// hint matches if it is a part of a model's configured name or of the provider's name for it.
 func (b *Book) Choose(name string, hints []string) (*llm.Client, error) {
 	if name != "" {
 		return b.Find(name)
@@ -204,7 +204,7 @@ func (b *Book) Choose(name string, hints []string) (*llm.Client, error) {
 	return b.list[0], nil
 }
 
-// nearest names the models most similar to a wrong name, or all.
+// nearest names the models most similar to a wrong name, or all models if none is similar.
 func (b *Book) nearest(wrong string) string {
 	names := make([]string, 0, len(b.list))
 	for _, m := range b.list {
@@ -233,7 +233,7 @@ func (b *Book) admit(ctx context.Context, r *llm.Request) (leave func(), err err
 	if size := proto.Size(&plannerv1.GenerateRequest{System: r.System, Messages: r.Messages, Tools: r.Tools}); size > maxRequest {
 		return nil, errs.TooLarge(int64(size), maxRequest)
 	}
-	caller, _ := identity.FromContext(ctx) // a call of the planner's own has no user
+	caller, _ := identity.FromContext(ctx) // a call by the planner itself has no user
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.busy[caller.Sub] >= perUser {

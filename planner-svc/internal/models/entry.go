@@ -64,7 +64,7 @@ var (
 func (e *entry) check() error {
 	switch {
 	case !nameForm.MatchString(e.Name):
-		return errors.New("`name` must be of letters, digits and ._:/-, 100 at most")
+		return errors.New("`name` must begin with a letter or digit and have at most 100 letters, digits and ._:/-")
 	case !slices.Contains([]string{llm.ProviderOpenAI, llm.ProviderAnthropic, llm.ProviderOllama}, e.Provider):
 		return fmt.Errorf("`provider` must be openai (also for compatible servers, with `baseUrl`), anthropic or ollama, not %q", e.Provider)
 	case e.Model == "":
@@ -116,8 +116,8 @@ func (e *entry) checkNumbers() error {
 		{"price.input", valueOr(p.Input, 0), maxPrice}, {"price.output", valueOr(p.Output, 0), maxPrice},
 		{"price.cachedInput", valueOr(p.CachedInput, 0), maxPrice}, {"price.cacheWrite", valueOr(p.CacheWrite, 0), maxPrice},
 	} {
-		if !(n.value >= 0 && n.value <= n.max) { // NaN is not
-			return fmt.Errorf("`%s` is not between 0 and %v", n.key, n.max)
+		if !(n.value >= 0 && n.value <= n.max) { // also refuses NaN
+			return fmt.Errorf("`%s` must be between 0 and %v", n.key, n.max)
 		}
 	}
 	return nil
@@ -199,8 +199,8 @@ func (b *Book) model(e *entry) (*llm.Client, error) {
 	}), err
 }
 
-// credentials makes a function that reads an entry's key and headers. They must be there now and are read again at each request, because
-// files of keys change.
+// credentials returns a function that reads an entry's key and headers, for each request, because key files change. It returns an error if they
+// cannot be read now.
 func (b *Book) credentials(e *entry) (func() (llm.Credentials, error), error) {
 	read := func() (llm.Credentials, error) {
 		key, err := b.value("`key`", e.Key)
@@ -219,7 +219,7 @@ func (b *Book) credentials(e *entry) (func() (llm.Credentials, error), error) {
 	return read, err
 }
 
-// reference splits env:NAME and file:PATH. It returns two empty texts for anything else.
+// reference splits env:NAME and file:PATH. It returns two empty strings for anything else.
 func reference(text string) (kind, name string) {
 	if kind, name, _ = strings.Cut(text, ":"); name == "" || kind != "env" && kind != "file" {
 		return "", ""

@@ -139,7 +139,7 @@ func TestProviderNames(t *testing.T) {
 		{"openai:qwen", environment{"OPENAI_BASE_URL": "http://127.0.0.1:8000/v1"}, "at 127.0.0.1:8000"},
 		{"openai:gpt-5", nil, "it needs the environment variable OPENAI_API_KEY"},
 		{"anthropic:claude", environment{"OPENAI_API_KEY": "k"}, "it needs the environment variable ANTHROPIC_API_KEY"},
-		{"ollama:qwen3", environment{"OLLAMA_HOST": "ftp://x"}, "OLLAMA_HOST is no address"},
+		{"ollama:qwen3", environment{"OLLAMA_HOST": "ftp://x"}, "OLLAMA_HOST is not an http or https address"},
 		{"openai:", all, "name one as openai:MODEL"},
 		{"gpt-5", all, "name one as openai:MODEL"},
 		{"openai:a b", all, "`name` must be"},

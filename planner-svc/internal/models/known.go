@@ -16,7 +16,7 @@ import (
 //go:embed known.txt
 var knownModels string
 
-// known returns the context window of a provider's model and the default output limit, from the first line of known.txt with a prefix of
+// known returns the context window and the default output limit of a provider's model, from the first line of known.txt whose prefix matches
 // its name; 0 if unknown.
 func known(model string) (window, maxOutput int) {
 	for line := range strings.Lines(knownModels) {
@@ -28,7 +28,7 @@ func known(model string) (window, maxOutput int) {
 	return 0, 0
 }
 
-// variables are those that the providers' own programs read.
+// variables names the environment variables that the providers' own programs read.
 var variables = map[string]struct{ key, base string }{
 	llm.ProviderOpenAI: {"OPENAI_API_KEY", "OPENAI_BASE_URL"}, llm.ProviderAnthropic: {"ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"},
 }
@@ -67,10 +67,10 @@ func ollamaURL(host string) (string, error) {
 	}
 	u, err := url.Parse(host)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
-		return "", errors.New("the environment variable OLLAMA_HOST is no address")
+		return "", errors.New("the environment variable OLLAMA_HOST is not an http or https address")
 	}
 	name := u.Hostname()
-	if name == "" || net.ParseIP(name).IsUnspecified() { // where it listens, not where it is reached
+	if name == "" || net.ParseIP(name).IsUnspecified() { // an address to listen on, not to connect to
 		name = "127.0.0.1"
 	}
 	return u.Scheme + "://" + net.JoinHostPort(name, cmp.Or(u.Port(), ports[u.Scheme])) + "/v1", nil

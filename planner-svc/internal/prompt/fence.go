@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Fence marks a text as data. The mark is a hash of the text that does not occur in it, so that no text can contain its own end, and equal
-// texts look the same in every prompt. Characters and markers with which a text could pose as something else are made visible.
+// Fence marks a text as data. The mark is a hash of the text that does not occur in the text, so that no text can contain its own end, and equal
+// texts look the same in every prompt. Fence makes characters and markers visible with which a text could pose as something else.
 func Fence(text string) string {
 	text = strings.TrimRight(visible(text), "\n")
 	bare := letters(text)
@@ -23,7 +23,8 @@ func Fence(text string) string {
 	return "<<<DATA " + mark + "\n" + text + "\nDATA " + mark + ">>>"
 }
 
-// letters reduces a text to the characters of marks, so that look-alikes with invisible or full-width characters are found too.
+// letters reduces a text to the characters that marks consist of, so that look-alikes with invisible or full-width characters are found too. Other
+// letters and line breaks become |.
 func letters(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '！' && r <= '～' {
@@ -39,11 +40,11 @@ func letters(text string) string {
 	}, text)
 }
 
-// controlMarkers are texts that chat templates of models take for the end of a message, or the beginning of one of another role.
+// controlMarkers matches texts that chat templates of models take for the end of a message, or the beginning of a message of another role.
 var controlMarkers = regexp.MustCompile(`<[|｜][^<>|｜\s]{1,60}[|｜]>|\[/?INST\]|<</?SYS>>|</?(start|end)_of_turn>|</?(im_start|im_end|eot_id)>`)
 
-// visible writes invisible format characters as their numbers and breaks control markers of chat templates. Joiners that scripts and emoji need
-// stay.
+// visible replaces invisible characters by their code points and breaks the control markers of chat templates. It keeps the joiners that scripts
+// and emoji need.
 func visible(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if isPlain(text) {
@@ -66,7 +67,7 @@ func visible(text string) string {
 	return b.String()
 }
 
-// isPlain reports whether visible would change nothing: the text is printable ASCII without the first characters of markers.
+// isPlain reports whether a text is printable ASCII without the first characters of markers, which visible would not change.
 func isPlain(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; c >= 0x7f || c < ' ' && c != '\n' && c != '\t' || c == '<' || c == '[' {

@@ -22,11 +22,11 @@ import (
 //go:embed templates
 var files embed.FS
 
-// maxAnswer is how many bytes of an earlier answer are shown. Like all limits here it does not depend on what follows, so that each prompt is
-// the beginning of the next.
+// maxAnswer is how many bytes of an earlier answer are shown. Like all limits here, it does not depend on later parts of the prompt, so that each
+// prompt is the beginning of the next.
 const maxAnswer = 4000
 
-// templates parses the embedded templates once. Tests render each of them, so that an error in one is a bug: it panics.
+// templates parses the embedded templates once. It panics if one is wrong; tests render all of them.
 var templates = sync.OnceValue(func() map[lang.Lang]*template.Template {
 	parsed := map[lang.Lang]*template.Template{}
 	funcs := template.FuncMap{"fence": Fence, "line": Line, "clip": clip, "tool": tool}
@@ -36,7 +36,7 @@ var templates = sync.OnceValue(func() map[lang.Lang]*template.Template {
 	return parsed
 })
 
-// Render renders the page of that name for a task. The page reads the context's and the data's fields as .Task and .Data.
+// Render renders the template of that name for a task. The template reads the fields of tc and data as .Task and .Data.
 func Render(name string, tc *plannerv1.TaskContext, data any) string {
 	var b strings.Builder
 	page := struct {
@@ -55,7 +55,7 @@ func tool(tc *plannerv1.TaskContext, id string) string {
 	return Line(id) + "\n" + Fence(Definition(t)+"\ninput schema: "+strictjson.Compact(t.GetInputSchemaJson()))
 }
 
-// Definition renders what a tool's server wrote about it, without its schema.
+// Definition returns the title and the description of a tool, as its server wrote them.
 func Definition(t *commonv1.Tool) string {
 	return strings.TrimSpace(t.GetTitle() + "\n" + t.GetDescription())
 }
@@ -67,7 +67,7 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text[:maxAnswer], "") + " […]"
 }
 
-// Result renders the result of a step. A text longer than most bytes is cut there, and a mark tells the model how to read on.
+// Result renders the result of a step. It cuts a text after most bytes, and a mark tells the model how to read on.
 func Result(tc *plannerv1.TaskContext, e *plannerv1.HistoryEntry, most int) string {
 	r := result.Of(e)
 	var media []string
