@@ -106,8 +106,9 @@ func (t *toolset) propose(p *plannerv1.PlannedStep) *flow.PlannedStep {
 	return step
 }
 
-// checkInput returns an input in its stored form, and how it violates the tool's schema; empty if it fits. A schema that cannot be read is
-// left to the pool, which names the tool's fault. A missing input becomes `{}`.
+// checkInput returns an input in its stored form, and how it violates the tool's schema; empty if it fits. A missing input becomes `{}`, and
+// violates the schema unless that accepts `{}`. An input given for a schema that cannot be read is left to the pool, which names the tool's
+// fault.
 func checkInput(tool *commonv1.Tool, given string) (input, problem string) {
 	input = valid(given)
 	compiled, err := schema.Compile(tool.GetInputSchemaJson())

@@ -65,7 +65,7 @@ type client struct {
 	calls   map[string]*running                     // guarded by mu; by progress token
 	waiting map[int64]*pendingRequest               // guarded by mu; requests whose responses come on the one stream of all responses
 	open    map[questionKey]context.CancelCauseFunc // guarded by mu; cancel functions of open questions
-	early   map[questionKey]error                   // guarded by mu; why questions ended that have not arrived yet
+	early   map[questionKey]error                   // guarded by mu; causes of ends that arrived before their questions
 
 	logUnclear sync.Once       // logs that a question was refused because it named no call
 	held       []chan *running // guarded by mu; questions whose call is not known yet; each receives its call, or nil if it is refused

@@ -146,7 +146,7 @@ func (c *StoreCheckCmd) Run(u *ui.UI, s *discover.Session) error {
 	}
 	if len(problems) > 0 {
 		return ui.Errorf("the journal is damaged; problems found: %d", len(problems)).
-			Then("keep a copy of the data folder; pawl export TASK saves what can still be read")
+			Then("keep a copy of the data folder; save what can still be read with pawl export TASK, then restore the folder from a backup")
 	}
 	u.Say("the journal is sound")
 	return nil

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -79,9 +80,11 @@ type checker struct {
 	problems []Problem
 }
 
+// add records a problem. It leaves out what Where says already, and the advice to run the check.
 func (c *checker) add(where string, what any) {
 	if len(c.problems) < maxProblems {
-		c.problems = append(c.problems, Problem{Where: where, What: fmt.Sprint(what)})
+		text := strings.TrimPrefix(strings.ReplaceAll(fmt.Sprint(what), damageAdvice, ""), where+": ")
+		c.problems = append(c.problems, Problem{Where: where, What: text})
 	}
 }
 

@@ -7,9 +7,12 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
+// damageAdvice ends the errors of damaged.
+const damageAdvice = "; stop pawl, run pawl store check, and restore the file from a backup"
+
 // damaged returns an ErrDamaged that names the entry, the reason and what to do.
 func damaged(what string, why any) error {
-	return fmt.Errorf("%s: %w (%v); stop pawl, run pawl store check, and restore the file from a backup", what, journal.ErrDamaged, why)
+	return fmt.Errorf("%s: %w (%v)%s", what, journal.ErrDamaged, why, damageAdvice)
 }
 
 // errMissing: an entry that others depend on is missing.

@@ -166,6 +166,11 @@ func (w *written) look(t *testing.T, data []byte, what string) (hurt bool) {
 	if missing > 0 && err == nil && len(problems) == 0 {
 		t.Errorf("%s: %d tasks are not there, and the check finds nothing", what, missing)
 	}
+	for _, p := range problems {
+		if strings.Contains(p.What, "store check") || strings.HasPrefix(p.What, p.Where) {
+			t.Errorf("%s: the check repeats itself: %s", what, p)
+		}
+	}
 	return hurt || err != nil || len(problems) > 0
 }
 
