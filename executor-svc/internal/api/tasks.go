@@ -42,7 +42,7 @@ func (s *Tasks) RunTask(req *executorv1.RunTaskRequest, stream grpc.ServerStream
 	stops := func(s executorv1.ExecutorStatus) bool {
 		return !req.GetFollow() && s == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
 	}
-	inproc.Share(ctx) // all watchers receive the same events
+	inproc.Share(ctx) // nothing changes an event: all watchers receive the same ones
 	return apiError(s.Engine.Watch(ctx, id, req.GetAfterSeq(), stops, stream.Send), taskNotFound(id))
 }
 
@@ -156,7 +156,7 @@ func (s *Tasks) GetStoreInfo(ctx context.Context, _ *executorv1.GetStoreInfoRequ
 	}
 	if !who.IsOperator() {
 		return nil, errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED,
-			"only an operator may look at the whole journal; GET /v1/tasks lists your own tasks")
+			"only an operator may look at the whole journal; list your own tasks with `pawl tasks` or GET /v1/tasks")
 	}
 	info, err := s.StoreInfo(ctx)
 	if err != nil {

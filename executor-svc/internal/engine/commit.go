@@ -187,7 +187,7 @@ func (o *owner) transition(b *batch) journal.Transition {
 }
 
 // commit returns once the transition is durable. It retries a failing storage until the engine stops, because the outcome of a call must not
-// be lost if the disk is full for a while. From a backoff of noticePause on, senders get an error: their command is stored, but not yet applied.
+// be lost if the disk is full for a while. Once the backoff reaches noticePause, senders get an error: their command is stored, but not yet applied.
 func (o *owner) commit(t journal.Transition) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := o.e.deps.Journal.Commit(context.WithoutCancel(o.ctx), t)

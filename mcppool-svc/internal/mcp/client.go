@@ -15,7 +15,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
-// notifyLimit bounds the sending of a cancellation.
+// notifyLimit bounds the sending of a notification.
 const notifyLimit = 5 * time.Second
 
 // errClosed is the error of requests on a connection that this program closed.

@@ -163,7 +163,7 @@ func usableModel(ctx context.Context, s *discover.Session, task *executorv1.Task
 		return nil
 	}
 	return ui.WrapError(err, "task %s would go on inside this command, where its model does not work: %s", ui.ShortID(task.GetId()), ui.AsError(err).Message).
-		Then("repeat the command where the model works, or while pawl up runs there; nothing was answered or run")
+		Then("make the model work here, or start pawl up where it works, then repeat the command; nothing was answered or run")
 }
 
 // showState prints the state of a task that the command does not follow.

@@ -102,7 +102,7 @@ func (d *draft) runningAttempt(ordinal, attempt uint32) *storagev1.ActiveStep {
 	}
 	if s.GetAttempt() != attempt || s.GetStatus() != stepRunning {
 		d.refuse(errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
-			"a result of attempt %d came while attempt %d of %s is %s", attempt, s.GetAttempt(), flow.StepID(s.GetOrdinal()), s.GetStatus()))
+			"a result of attempt %d came while attempt %d of %s is %s; this is a defect, please report it", attempt, s.GetAttempt(), flow.StepID(s.GetOrdinal()), s.GetStatus()))
 		return nil
 	}
 	return s

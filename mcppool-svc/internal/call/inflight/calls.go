@@ -158,7 +158,8 @@ func (c *Calls) End(call *Call, end End) {
 	}
 }
 
-// Cancel stops a user's running call. It returns false if no call with that id runs. Begin refuses an unknown id from then on.
+// Cancel stops a user's running call. It returns false if no call with that id runs. If the id is unknown, Begin refuses it from
+// then on.
 func (c *Calls) Cancel(user, id string, cause error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -347,8 +348,8 @@ type Query struct {
 	Epoch    uint64 // of the session's owner
 }
 
-// Attach returns a running or finished call. Begin refuses an unknown id from then on. The error's outcome is NOT_EXECUTED only if this pool
-// was to make the call and certainly never ran it, else UNKNOWN.
+// Attach returns a running or finished call. If the id is unknown, Begin refuses it from then on. The error's outcome is NOT_EXECUTED only if
+// this pool was to make the call and certainly never ran it, else UNKNOWN.
 func (c *Calls) Attach(q Query) (*Call, error) {
 	k := keyOf(q.User, q.ID)
 	c.mu.Lock()
