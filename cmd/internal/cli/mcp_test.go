@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -296,6 +297,42 @@ func TestMCPCallInTheFolder(t *testing.T) {
 		}}})
 	}
 	w.pawl("mcp", "call", "workspace/list_directory").expect(t, 0, `"root": "`+root+`"`, "")
+}
+
+// The alias `workspace` names the folder's server in all commands. Only the commands that end its use do not register it first.
+func TestMCPWorkspaceAlias(t *testing.T) {
+	w := newWorld(t)
+	chdir(t, "app")
+	for _, verb := range []string{"remove", "deactivate"} {
+		w.pawl("mcp", verb, "workspace").expect(t, 1, "", `there is no MCP server "workspace"`)
+	}
+	w.pawl("mcp", "activate", "workspace").expect(t, 0, "workspace-app-", "")
+	var asked []string
+	clitest.On(w.pool.Script, func(req *mcppoolv1.ListResourcesRequest, _ func() (*mcppoolv1.ListResourcesResponse, error)) (*mcppoolv1.ListResourcesResponse, error) {
+		asked = append(asked, req.GetMcpId())
+		return &mcppoolv1.ListResourcesResponse{}, nil
+	})
+	clitest.On(w.pool.Script, func(req *mcppoolv1.ListPromptsRequest, _ func() (*mcppoolv1.ListPromptsResponse, error)) (*mcppoolv1.ListPromptsResponse, error) {
+		asked = append(asked, req.GetMcpId())
+		return &mcppoolv1.ListPromptsResponse{}, nil
+	})
+	clitest.On(w.pool.Script, func(req *mcppoolv1.ReadResourceRequest, _ func() (*mcppoolv1.ReadResourceResponse, error)) (*mcppoolv1.ReadResourceResponse, error) {
+		asked = append(asked, req.GetMcpId())
+		return &mcppoolv1.ReadResourceResponse{}, nil
+	})
+	clitest.On(w.pool.Script, func(req *mcppoolv1.GetPromptRequest, _ func() (*mcppoolv1.GetPromptResponse, error)) (*mcppoolv1.GetPromptResponse, error) {
+		asked = append(asked, req.GetMcpId())
+		return &mcppoolv1.GetPromptResponse{}, nil
+	})
+	for _, args := range [][]string{{"resources", "workspace"}, {"prompts", "workspace"}, {"read", "workspace", "x://y"}, {"prompt", "workspace", "p"}} {
+		w.pawl(append([]string{"mcp"}, args...)...).expect(t, 0, "", "")
+	}
+	if len(asked) != 4 || slices.ContainsFunc(asked, func(id string) bool { return !strings.HasPrefix(id, "workspace-app-") }) {
+		t.Errorf("servers: %q", asked)
+	}
+	w.pawl("mcp", "deactivate", "workspace").expect(t, 0, "not active", "")
+	w.pawl("mcp", "remove", "workspace").expect(t, 0, "is removed", "")
+	w.pawl("mcp", "list", "--all").expect(t, 0, "", "no MCP servers")
 }
 
 func TestMCPWorkspace(t *testing.T) {

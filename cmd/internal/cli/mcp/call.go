@@ -325,21 +325,25 @@ func (d *directCall) answer(ctx context.Context, in *mcppoolv1.CallInputRequired
 
 // ResourcesCmd is `pawl mcp resources`.
 type ResourcesCmd struct {
-	ID        string `arg:"" complete:"server" help:"The server."`
-	Templates bool   `help:"List addresses with placeholders instead (URI templates)."`
+	ServerArg
+	Templates bool `help:"List addresses with placeholders instead (URI templates)."`
 }
 
 // Run lists resources.
 func (c *ResourcesCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	id, err := c.resolveID(ctx, s)
+	if err != nil {
+		return err
+	}
 	t := u.Table("ADDRESS", "TYPE", "WHAT")
 	if c.Templates {
-		list, err := discover.All(ctx, s.Pool.ListResourceTemplates, &mcppoolv1.ListResourceTemplatesRequest{McpId: c.ID})
+		list, err := discover.All(ctx, s.Pool.ListResourceTemplates, &mcppoolv1.ListResourceTemplatesRequest{McpId: id})
 		for _, r := range list.GetResourceTemplates() {
 			t.Row(r.GetUriTemplate(), r.GetMimeType(), firstOf(r.GetTitle(), r.GetDescription(), r.GetName()))
 		}
 		return u.List(list, err, t, c.ID+" has no resource templates")
 	}
-	list, err := discover.All(ctx, s.Pool.ListResources, &mcppoolv1.ListResourcesRequest{McpId: c.ID})
+	list, err := discover.All(ctx, s.Pool.ListResources, &mcppoolv1.ListResourcesRequest{McpId: id})
 	for _, r := range list.GetResources() {
 		t.Row(r.GetUri(), r.GetMimeType(), firstOf(r.GetTitle(), r.GetDescription(), r.GetName()))
 	}
@@ -354,13 +358,17 @@ func firstOf(texts ...string) string {
 
 // ReadCmd is `pawl mcp read`.
 type ReadCmd struct {
-	ID  string `arg:"" complete:"server" help:"The server."`
+	ServerArg
 	URI string `arg:"" help:"The resource's address."`
 }
 
 // Run reads a resource.
 func (c *ReadCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	resource, err := s.Pool.ReadResource(ctx, &mcppoolv1.ReadResourceRequest{McpId: c.ID, Uri: c.URI})
+	id, err := c.resolveID(ctx, s)
+	if err != nil {
+		return err
+	}
+	resource, err := s.Pool.ReadResource(ctx, &mcppoolv1.ReadResourceRequest{McpId: id, Uri: c.URI})
 	return u.Show(resource, err, func() string { return resourceText(u.OutTTY, resource.GetContents()) })
 }
 
@@ -369,7 +377,11 @@ type PromptsCmd struct{ ServerArg }
 
 // Run lists prompts.
 func (c *PromptsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	list, err := discover.All(ctx, s.Pool.ListPrompts, &mcppoolv1.ListPromptsRequest{McpId: c.ID})
+	id, err := c.resolveID(ctx, s)
+	if err != nil {
+		return err
+	}
+	list, err := discover.All(ctx, s.Pool.ListPrompts, &mcppoolv1.ListPromptsRequest{McpId: id})
 	t := u.Table("PROMPT", "TAKES", "WHAT")
 	for _, p := range list.GetPrompts() {
 		t.Row(p.GetName(), takes(p), firstOf(p.GetTitle(), p.GetDescription()))
@@ -392,7 +404,7 @@ func takes(p *mcppoolv1.Prompt) string {
 
 // PromptCmd is `pawl mcp prompt`.
 type PromptCmd struct {
-	ID   string   `arg:"" complete:"server" help:"The server."`
+	ServerArg
 	Name string   `arg:"" help:"The prompt."`
 	Args []string `arg:"" optional:"" name:"name=value" help:"The arguments of the prompt."`
 }
@@ -407,7 +419,11 @@ func (c *PromptCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 		}
 		arguments[name] = value
 	}
-	prompt, err := s.Pool.GetPrompt(ctx, &mcppoolv1.GetPromptRequest{McpId: c.ID, Name: c.Name, Arguments: arguments})
+	id, err := c.resolveID(ctx, s)
+	if err != nil {
+		return err
+	}
+	prompt, err := s.Pool.GetPrompt(ctx, &mcppoolv1.GetPromptRequest{McpId: id, Name: c.Name, Arguments: arguments})
 	return u.Show(prompt, err, func() string { return promptText(u.OutStyle(), prompt) })
 }
 

@@ -108,13 +108,22 @@ func (a ServerArg) resolveID(ctx context.Context, s *discover.Session) (string, 
 	return f.Real(a.ID), err
 }
 
+// knownID is like resolveID, but does not register the current folder's server.
+func (a ServerArg) knownID(ctx context.Context, s *discover.Session) string {
+	if a.ID != discover.WorkspaceID {
+		return a.ID
+	}
+	return s.KnownWorkspace(ctx).Real(a.ID)
+}
+
 // RemoveCmd is `pawl mcp remove`.
 type RemoveCmd struct{ ServerArg }
 
 // Run removes a server.
 func (c *RemoveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	answer, err := s.Pool.DeleteMcpServer(ctx, &mcppoolv1.DeleteMcpServerRequest{Id: c.ID})
-	return u.Result(answer, err, "%s is removed", c.ID)
+	id := c.knownID(ctx, s)
+	answer, err := s.Pool.DeleteMcpServer(ctx, &mcppoolv1.DeleteMcpServerRequest{Id: id})
+	return u.Result(answer, err, "%s is removed", id)
 }
 
 // ActivateCmd is `pawl mcp activate`.
@@ -122,7 +131,11 @@ type ActivateCmd struct{ ServerArg }
 
 // Run activates a server.
 func (c *ActivateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	server, err := s.Pool.ActivateMcpServer(ctx, &mcppoolv1.ActivateMcpServerRequest{Id: c.ID})
+	id, err := c.resolveID(ctx, s)
+	if err != nil {
+		return err
+	}
+	server, err := s.Pool.ActivateMcpServer(ctx, &mcppoolv1.ActivateMcpServerRequest{Id: id})
 	return showActivity(u, server, err)
 }
 
@@ -131,7 +144,7 @@ type DeactivateCmd struct{ ServerArg }
 
 // Run deactivates a server.
 func (c *DeactivateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	server, err := s.Pool.DeactivateMcpServer(ctx, &mcppoolv1.DeactivateMcpServerRequest{Id: c.ID})
+	server, err := s.Pool.DeactivateMcpServer(ctx, &mcppoolv1.DeactivateMcpServerRequest{Id: c.knownID(ctx, s)})
 	return showActivity(u, server, err)
 }
 
