@@ -62,4 +62,4 @@ func (l *Logins) renewedElsewhere(ctx context.Context, r ref, old *token, err er
 }
 
 // Readable reports whether this program knows the format of a stored value. It needs no key.
-func Readable(value []byte) bool { return len(value) > 0 && value[0] <= recordVersion }
+func Readable(value []byte) bool { return len(value) > 0 && value[0] == recordVersion }

@@ -199,8 +199,10 @@ func (v *vault) seal(bucket, key string, value any) store.Change {
 func (v *vault) unseal(bucket, key string, value []byte, to any) error {
 	n := 1 + v.aead.NonceSize()
 	switch {
+	case len(value) > 0 && (value[0] == 0 || value[0] == '{'): // '{' begins unencrypted JSON
+		return errors.New("a login has no format version; restore the store from a backup")
 	case len(value) > 0 && value[0] > recordVersion:
-		return fmt.Errorf("a login was written by a newer version of this program (format %d); use that one", value[0])
+		return fmt.Errorf("a login was written by a newer version of this program (format %d); use that version", value[0])
 	case len(value) < n:
 		return errSealed
 	}

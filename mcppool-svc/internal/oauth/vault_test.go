@@ -108,11 +108,13 @@ func TestRecordsCannotBeMoved(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, token, sealed)
 		}
 	}
-	if err := r.store.Apply(store.Change{Bucket: bucketTokens, Key: bob.key(r.auth.URL), Value: []byte{recordVersion + 1}}); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := openVault(r.store, bytes.Repeat([]byte{1}, keySize)); err == nil || !strings.Contains(err.Error(), "newer version") {
-		t.Errorf("error = %v", err)
+	for value, want := range map[string]string{string(rune(recordVersion + 1)): "newer version", "\x00": "no format version", `{"issuer":"x"}`: "no format version"} {
+		if err := r.store.Apply(store.Change{Bucket: bucketTokens, Key: bob.key(r.auth.URL), Value: []byte(value)}); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := openVault(r.store, bytes.Repeat([]byte{1}, keySize)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: error = %v, want one with %q", value, err, want)
+		}
 	}
 }
 
