@@ -7,7 +7,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/failsafe-go/failsafe-go"
 	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
 
@@ -23,10 +22,9 @@ import (
 
 // Caller calls tools. It is safe for concurrent use.
 type Caller struct {
-	pool    *conn.Pool
-	calls   *inflight.Calls
-	retries failsafe.Executor[any]
-	deps    Deps
+	pool  *conn.Pool
+	calls *inflight.Calls
+	deps  Deps
 }
 
 // Deps are a Caller's dependencies, except the pool and the calls in flight.
@@ -49,7 +47,7 @@ type Deps struct {
 
 // New returns a Caller.
 func New(pool *conn.Pool, calls *inflight.Calls, deps Deps) *Caller {
-	return &Caller{pool: pool, calls: calls, retries: newRetries(), deps: deps}
+	return &Caller{pool: pool, calls: calls, deps: deps}
 }
 
 // Call calls a tool, or follows the call that is already registered under the id. It passes progress, logs and questions to send as
@@ -125,15 +123,13 @@ func (x *execution) execute(ctx context.Context) (*mcppoolv1.CallResult, error) 
 		return nil, err
 	}
 	x.maximum = x.timeout()
-	// The outcome is in x. failsafe's own error is ignored: once ctx has ended, it is only the context's error.
-	_ = x.retries.WithContext(ctx).RunWithExecution(func(e failsafe.Execution[any]) error {
-		if e.IsRetry() && !x.beginRetry(ctx) {
-			return nil
-		}
+	for retry := true; retry; {
 		a := &attempt{execution: x, number: x.repeats + 1, limit: x.remaining()}
 		x.settle(a.run(ctx))
-		return x.planRetry(ctx)
-	})
+		var wait time.Duration
+		wait, retry = x.planRetry(ctx)
+		retry = retry && sleep(ctx, wait) && x.beginRetry(ctx)
+	}
 	return x.result, x.err
 }
 

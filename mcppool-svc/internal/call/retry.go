@@ -6,9 +6,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/failsafe-go/failsafe-go"
-	"github.com/failsafe-go/failsafe-go/retrypolicy"
-
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
@@ -23,22 +20,6 @@ const (
 	firstPause  = time.Second
 	maxPause    = 10 * time.Second
 )
-
-// retryAfter asks the retry policy for another attempt after a pause.
-type retryAfter time.Duration
-
-func (retryAfter) Error() string { return "make another attempt" }
-
-// newRetries returns the policy that runs the attempts of executions. execution.planRetry decides whether to retry.
-func newRetries() failsafe.Executor[any] {
-	return failsafe.With(retrypolicy.NewBuilder[any]().
-		HandleErrorTypes(retryAfter(0)).
-		WithMaxRetries(-1).
-		WithDelayFunc(func(e failsafe.ExecutionAttempt[any]) time.Duration {
-			after, _ := errors.AsType[retryAfter](e.LastError())
-			return time.Duration(after)
-		}).Build())
-}
 
 // retryReason is the reason for another attempt.
 type retryReason int
@@ -63,27 +44,26 @@ func (x *execution) settle(result *mcppoolv1.CallResult, err error) {
 	x.result, x.err = result, err
 }
 
-// planRetry returns a retryAfter if another attempt should be made: the failure may pass by itself, and the tool did not run or may run
+// planRetry reports whether to make another attempt, and after what wait: the failure may pass by itself, and the tool did not run or may run
 // twice. All attempts together take no longer than the call may.
-func (x *execution) planRetry(ctx context.Context) error {
+func (x *execution) planRetry(ctx context.Context) (wait time.Duration, retry bool) {
 	last := x.reason
 	var e *mcp.Error
 	errors.As(x.err, &e)
 	switch {
 	case x.connected && last != replaced && endedUnsent(x.err):
 		x.reason = replaced
-		return retryAfter(0)
+		return 0, true
 	case x.unclear.Swap(false) && last != unclearQuestion && x.mayUseOwnConnection(ctx):
 		x.reason = unclearQuestion
-		return retryAfter(0)
+		return 0, true
 	case e != nil && e.Transient && !e.Remembered && x.delayed < maxAttempts-1 && x.mayRepeat(x.err):
 		x.reason = transient
 		x.delayed++
-		if wait := pause(x.delayed, e); time.Since(x.began)+wait < x.maximum {
-			return retryAfter(wait)
-		}
+		wait = pause(x.delayed, e)
+		return wait, time.Since(x.began)+wait < x.maximum
 	}
-	return nil
+	return 0, false
 }
 
 // beginRetry reports whether the planned retry can still be made, and counts it.
@@ -177,7 +157,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
+		return ctx.Err() == nil
 	case <-ctx.Done():
 		return false
 	}

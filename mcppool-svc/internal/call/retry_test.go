@@ -242,7 +242,7 @@ func TestUnclearQuestions(t *testing.T) {
 		x := &execution{Caller: New(nil, nil, Deps{}), facts: facts{repeatable: true}}
 		x.unclear.Store(true)
 		tt.change(&x.facts)
-		if got := x.planRetry(t.Context()) != nil; got != tt.again {
+		if _, got := x.planRetry(t.Context()); got != tt.again {
 			t.Errorf("%s: made again: %v", name, got)
 		}
 	}
