@@ -65,7 +65,7 @@ func (f *filling) cues(d *param, v *Value, a around) float64 {
 // phraseScore scores plain words: they are a value only if a cue marks them as one.
 func (f *filling) phraseScore(v *Value, a around, score float64) float64 {
 	switch {
-	case f.repeats(v):
+	case f.isOwn(v, Phrase):
 		return score - 2
 	case score >= 2, a.role != "":
 		return score
@@ -73,11 +73,6 @@ func (f *filling) phraseScore(v *Value, a around, score float64) float64 {
 		return 2 // echo hello
 	}
 	return never
-}
-
-// repeats reports whether a Phrase only repeats words of the tool.
-func (f *filling) repeats(v *Value) bool {
-	return v.Kind == Phrase && !slices.ContainsFunc(rank.Terms(v.Text), func(t string) bool { return !f.Terms[t] && !rank.Stop(t) })
 }
 
 // placeScore scores words that do not look like a path as one: the words around them must call them a file or folder, or a question must be about
@@ -91,7 +86,7 @@ func (f *filling) placeScore(d *param, v *Value, a around) float64 {
 		return never
 	case a.left.Text == "file", v.Kind != Phrase && inside:
 		return 3
-	case a.left.Text == "is" && !f.repeats(v), v.Kind != Phrase && a.left.isSingular("place"): // how big is X?
+	case a.left.Text == "is" && !f.isOwn(v, Phrase), v.Kind != Phrase && a.left.isSingular("place"): // how big is X?
 		return 2.5
 	}
 	return never

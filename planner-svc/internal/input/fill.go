@@ -35,17 +35,17 @@ const maxValues = 64
 
 // Fill makes the tool's input from a clause.
 func (p *Params) Fill(c *Clause) Filled {
-	few := min(len(c.Values), maxValues)
-	f := &filling{Params: p, c: c, values: slices.Clone(c.Values[:few])}
+	n := min(len(c.Values), maxValues)
+	f := &filling{Params: p, c: c, values: slices.Clone(c.Values[:n])}
 	f.out = Filled{Input: &strictjson.Object{}, Used: make([]bool, len(c.Tokens))}
 	f.candidates()
 	f.assign()
 	f.inOrder()
 	f.out.Input = Ordered(p.Tool, f.out.Input)
 	f.out.Missing = p.Missing(f.out.Input)
-	for _, v := range append(f.values, c.Values[few:]...) {
+	for _, v := range append(f.values, c.Values[n:]...) {
 		place := v.Kind == Phrase && v.From > 0 && rank.In("inside", c.Tokens[v.From-1].Term) // a file in that folder
-		if (v.Kind < Phrase || place) && !f.out.Used[v.From] && !f.isOwnName(v) {
+		if (v.Kind < Phrase || place) && !f.out.Used[v.From] && !f.isOwn(v, Name, Code) {
 			f.out.Unassigned = append(f.out.Unassigned, v.Text)
 		}
 	}
@@ -186,9 +186,9 @@ func (f *filling) raw(d *param, v *Value) (string, bool) {
 	return Coerce(d.item, strictjson.Quote(text))
 }
 
-// isOwnName reports whether a Name or Code consists of the tool's own words.
-func (f *filling) isOwnName(v *Value) bool {
-	return (v.Kind == Name || v.Kind == Code) && !slices.ContainsFunc(rank.Terms(v.Text), func(t string) bool { return !f.Terms[t] })
+// isOwn reports whether a value is of one of the kinds and consists of the tool's own words and stop words.
+func (f *filling) isOwn(v *Value, kinds ...Kind) bool {
+	return slices.Contains(kinds, v.Kind) && !slices.ContainsFunc(rank.Terms(v.Text), func(t string) bool { return !f.Terms[t] && !rank.Stop(t) })
 }
 
 // Names reports whether a clause contains a tool's id, or a tool's name that is no plain word.

@@ -45,7 +45,7 @@ func (w *work) answer(cutShort string) (paragraphs []string, fulfilled bool) {
 	}
 	for _, d := range w.demands {
 		for _, res := range d.done {
-			text, ok := w.tell(res, d.text, &d.choice)
+			text, ok := w.resultText(res, d.text, &d.choice)
 			paragraphs, fulfilled = append(paragraphs, text...), fulfilled && ok
 		}
 		if len(d.done) == 0 {
@@ -54,17 +54,17 @@ func (w *work) answer(cutShort string) (paragraphs []string, fulfilled bool) {
 		}
 	}
 	for _, r := range w.extras {
-		text, _ := w.tell(r, "", nil)
+		text, _ := w.resultText(r, "", nil)
 		text[0] = r.GetToolId() + ": " + text[0]
 		paragraphs = append(paragraphs, text...)
 	}
 	return paragraphs, fulfilled
 }
 
-// tell renders the result of a demand's call and reports whether it answers the demand.
-func (w *work) tell(res *result.Result, demand string, ch *choice) ([]string, bool) {
+// resultText renders the result of a demand's call and reports whether it answers the demand.
+func (w *work) resultText(res *result.Result, demand string, ch *choice) ([]string, bool) {
 	if !res.OK() {
-		return []string{w.failure(res.HistoryEntry)}, false
+		return []string{w.failureText(res.HistoryEntry)}, false
 	}
 	shown := render(w.l, res, demand)
 	what, noun := countOf(demand)
@@ -84,7 +84,7 @@ func (w *work) tell(res *result.Result, demand string, ch *choice) ([]string, bo
 	return append([]string{summary}, shown...), ok
 }
 
-func (w *work) failure(e *plannerv1.HistoryEntry) string {
+func (w *work) failureText(e *plannerv1.HistoryEntry) string {
 	what := e.GetDescription() + w.l.Say(" (%s)", "（%s）", e.GetToolId())
 	switch {
 	case e.GetResult() == plannerv1.StepResult_STEP_RESULT_CANCELLED:
