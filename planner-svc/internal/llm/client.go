@@ -166,8 +166,11 @@ func (c *Client) ask(ctx context.Context, r *Request, a *answer) error {
 	c.Record(ctx, &a.reply, began, err)
 	var e *Error
 	if errors.As(err, &e) {
-		if e.Class == Auth {
+		switch {
+		case e.Class == Auth:
 			e.Advice = c.KeyAdvice
+		case e.Class == BadRequest && a.reply.Usage.Requests == 0: // it was not sent
+			e.Advice = "it cannot serve this request; change the request, or choose another model"
 		}
 		return e.Public(c.Info().Name)
 	}

@@ -163,7 +163,7 @@ func TestImpossibleRequests(t *testing.T) {
 			return nil
 		})
 		reply, err := m.Generate(t.Context(), tt.request, nil)
-		if llm.ClassOf(err) != llm.BadRequest || !strings.Contains(err.Error(), tt.says) || reply.Usage.Requests != 0 {
+		if llm.ClassOf(err) != llm.BadRequest || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "its provider") || reply.Usage.Requests != 0 {
 			t.Errorf("%s: %v, %+v", tt.says, err, reply)
 		}
 	}
