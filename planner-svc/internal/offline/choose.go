@@ -29,10 +29,10 @@ type choice struct {
 	notUnderstood string // the part of the demand that the tool does not understand; "" if none
 	score         float64
 
-	verb    float64 // positive if the clause has the verb that the tool's name begins with, negative if not, 0 if the name has no verb
+	verb    float64 // positive if the clause has the verb at the beginning of the tool's name, negative if not, 0 if there is no verb
 	share   float64 // how much of the clause the tool accounts for, from 0 to 1
 	unknown string  // the first word that the tool does not account for
-	ignored string  // the clause from the first word on that changes its meaning and has no use in the tool
+	ignored string  // the rest of the clause from the first word that changes its meaning without a use in the tool; "" if none
 }
 
 // choose returns the best tool for a demand. If no tool fits, notUnderstood is set. later is true for all demands but the first.
