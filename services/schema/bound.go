@@ -17,9 +17,9 @@ import (
 const (
 	// maxChecks bounds one validation: about a second, and the memory of as many problems.
 	maxChecks = 1_000_000
-	// maxEdges bounds a schema by the number of references from subschemas to subschemas.
+	// maxEdges bounds a schema by the number of subschemas that its subschemas apply to their own value, in all.
 	maxEdges = 200_000
-	// maxPaths is the number of paths to subschemas up to which work is not counted for each document.
+	// maxPaths is the most paths to subschemas with which short documents are validated without counting the work first.
 	maxPaths = 10_000
 )
 

@@ -13,7 +13,7 @@ import (
 // outputOnly holds the fields that clients may send back, but cannot change.
 var outputOnly = map[string]bool{"id": true, "etag": true, "user_sub": true, "create_time": true, "update_time": true}
 
-// merge returns old with the fields of a that the mask names; an empty mask names the fields that are set in a.
+// merge returns old with the fields of a that the mask names; an empty mask names the fields that are set in a, and "*" all fields.
 func merge(old *storagev1.Agent, a *executorv1.Agent, mask *fieldmaskpb.FieldMask) (*storagev1.Agent, error) {
 	next := agent("", "", old)
 	to, from, fields := next.ProtoReflect(), a.ProtoReflect(), a.ProtoReflect().Descriptor().Fields()
@@ -30,7 +30,8 @@ func merge(old *storagev1.Agent, a *executorv1.Agent, mask *fieldmaskpb.FieldMas
 		f := fields.ByTextName(path)
 		switch {
 		case f == nil:
-			return nil, invalid("update_mask", strconv.Quote(path)+" cannot be changed", "update_mask names %q, which cannot be changed", path)
+			return nil, invalid("update_mask", strconv.Quote(path)+" is not a field of an agent",
+				"update_mask names %q, which is not a field of an agent; name whole fields, as in the contract", path)
 		case outputOnly[path]:
 		case from.Has(f):
 			to.Set(f, from.Get(f))

@@ -67,7 +67,8 @@ func (e *Engine) Send(ctx context.Context, taskID string, c *storagev1.Command) 
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-e.draining:
-		return stopping()
+		return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN,
+			"the command is stored, but the executor is stopping; it is applied when an executor runs again")
 	case <-e.storage.failed():
 		return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR,
 			"the command is stored, but the journal cannot be written now: %w; it is applied once the journal works again", e.storage.error())

@@ -80,7 +80,7 @@ func loginError(id string, err error) error {
 		return errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_LOGIN_REQUIRED, "%w; start the login again", err)
 	case errors.Is(err, oauth.ErrNoLogin):
 		return failed(commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
-			"users do not log in to MCP server %s: it is not an HTTP server, its registration has an Authorization header, or the pool logs in for all users", id)
+			"users do not log in to MCP server %s: it is not an HTTP server, its registration has an Authorization header, all users share its connection, or the pool logs in for all users", id)
 	case errors.Is(err, oauth.ErrAnswer):
 		return failed(commonv1.ErrorReason_ERROR_REASON_LOGIN_REQUIRED, "%w", err)
 	case errors.Is(err, oauth.ErrStorage):

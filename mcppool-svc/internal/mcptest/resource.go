@@ -24,9 +24,9 @@ type Guard struct {
 	NoChallenge  bool
 	OpenMethods  []string            // need no token
 	MethodScopes map[string][]string // what a token needs for a method; 403 without
-	Always403    []string
-	SameHost     bool // the authorization server answers here too, as in 2025-03-26
-	Sessions     bool // the server has a revision with sessions, and refuses later revisions
+	Always403    []string            // scopes; if there are any, requests with a valid token get a 403 that asks for one
+	SameHost     bool                // the authorization server answers here too, as in 2025-03-26
+	Sessions     bool                // the server has a revision with sessions, and refuses later revisions
 }
 
 // Resource is a running MCP server that requires tokens.

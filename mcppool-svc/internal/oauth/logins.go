@@ -19,7 +19,7 @@ import (
 var (
 	ErrRedirect     = errors.New("the browser cannot be sent there")
 	ErrUnknownLogin = errors.New("there is no such login of yours: it was finished, replaced by a later one, or is older than 10 minutes")
-	ErrNoLogin      = errors.New("the server has no logins of users")
+	ErrNoLogin      = errors.New("users do not log in to the server")
 	ErrAnswer       = errors.New("the answer of the authorization server is refused")
 	ErrStorage      = errors.New("storing failed")
 )
@@ -102,11 +102,12 @@ func (l *Logins) now() time.Time { return l.deps.Now() }
 
 func (l *Logins) web(server *registry.Server) *web { return newWeb(l.deps.Client(server)) }
 
-// canHaveLogin reports whether a server can have logins. An Authorization header in its registration rules them out.
+// canHaveLogin reports whether requests to a server can carry a login: a user's, or the pool's own.
 func canHaveLogin(server *registry.Server) bool {
 	if server.HTTP == nil || server.Isolation == registry.Shared && !isPoolLogin(server) {
 		return false // a connection of all users cannot use the login of one
 	}
+	// An Authorization header in the registration would compete with the login.
 	for name := range server.HTTP.Headers {
 		if http.CanonicalHeaderKey(name) == "Authorization" {
 			return false

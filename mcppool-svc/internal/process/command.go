@@ -41,7 +41,7 @@ func Find(command, path, dir string) (string, error) {
 	return "", fmt.Errorf("command %q was not found in PATH; install it, or give its full path as `command`", command)
 }
 
-// executable returns the absolute path of an executable file, or an error if there is none at path.
+// executable returns the absolute path of the executable file at path, or an error that tells what to correct.
 func executable(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -53,12 +53,15 @@ func executable(path string) (string, error) {
 		return found, nil
 	case errors.Is(err, fs.ErrPermission):
 		return "", fmt.Errorf("command %s is not an executable file; make it one (chmod +x) or name its interpreter as `command`", abs)
-	default:
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, exec.ErrNotFound):
 		return "", fmt.Errorf("command %s does not exist; correct `command`", abs)
+	default: // such as a folder
+		return "", fmt.Errorf("command %s cannot be run: %w; correct `command`", abs, err)
 	}
 }
 
-// inherited are the variables that programs need. Children get no others of the pool's environment, because those may be secret.
+// inherited are the variables that programs need. Children get these and LC_*, but no others of the pool's environment, because those may
+// be secret.
 var inherited = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TZ", "LANG", "LANGUAGE",
 	// Windows programs do not start without these.

@@ -228,6 +228,7 @@ func TestStartErrorsSayWhatToDo(t *testing.T) {
 		{"another PATH than ours", Spec{Command: "sh", Env: []string{"PATH=" + dir}}, "was not found in PATH"},
 		{"no such file", Spec{Command: filepath.Join(dir, "none")}, "does not exist; correct `command`"},
 		{"not executable", Spec{Command: plain}, "chmod +x"},
+		{"a folder", Spec{Command: dir}, "is a directory; correct `command`"},
 		{"no such folder", Spec{Command: "sh", Dir: filepath.Join(dir, "none"), Env: []string{"PATH=/usr/bin:/bin"}}, "correct `cwd`"},
 		{"folder is a file", Spec{Command: "sh", Dir: plain, Env: []string{"PATH=/usr/bin:/bin"}}, "is not a folder"},
 	}

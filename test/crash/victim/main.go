@@ -1,5 +1,5 @@
-// Command victim is Pawl for the crash suite: the services as they are, with an observer that kills the process at a
-// chosen point. `victim all` is the executor with planner and pool in one process, as `pawl up`; `victim executor` has
+// Command victim is Pawl for the crash suite: the services as they are, with an observer that kills the process, or holds
+// up a goroutine, at a chosen point. `victim all` is the executor with planner and pool in one process, as `pawl up`; `victim executor` has
 // its pool elsewhere; `victim pool` is that pool. It writes to standard output the address at which it serves and the points that it reaches, and
 // ends when its standard input does, so that it never outlives the suite.
 package main
@@ -128,7 +128,7 @@ func local(log *slog.Logger) (*inproc.Conn, error) {
 	return inproc.New(unary, stream), nil
 }
 
-// obey ends the process when its input ends; a line releases the point that is held.
+// obey ends the process when its input ends; a line lets the goroutine that is held up at a point continue.
 func obey(in io.Reader, crash *killer) {
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		crash.release()

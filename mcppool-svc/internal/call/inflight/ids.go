@@ -55,8 +55,8 @@ func (t tombstone) text() string {
 }
 
 const (
-	// filterBits is the number of filter bits per kept tombstone. After ten times as many were overwritten, one unknown id in forty is
-	// mistaken for an overwritten one.
+	// filterBits is the number of filter bits per kept tombstone. Once ten times as many tombstones as are kept have been overwritten, one
+	// unknown id in forty is mistaken for an overwritten one.
 	filterBits = 80
 	probes     = 4
 )
@@ -166,8 +166,8 @@ func Unnamed(unique string) string { return unnamed + unique }
 
 func isUnnamed(id string) bool { return strings.HasPrefix(id, unnamed) }
 
-// results keeps finished calls until they are acknowledged. If there are too many, the user who fills the larger part of a bound
-// loses the oldest, so that no user evicts another's.
+// results keeps finished calls until they are acknowledged. If there are too many, or they are too large, the user with the largest
+// share of either bound loses their oldest result, so that no user evicts another's.
 type results struct {
 	maxCount int
 	maxBytes int64
