@@ -37,7 +37,7 @@ func StatusName(s executorv1.ExecutorStatus) string {
 	return EnumName(s)
 }
 
-// StatusesOf returns the statuses of the tasks whose StatusName or StateName can be word.
+// StatusesOf returns the statuses that a task can have if its StatusName or StateName is word.
 func StatusesOf(word string) []executorv1.ExecutorStatus {
 	const initial, running, waiting = executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT, executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING, executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
 	switch word {

@@ -14,8 +14,8 @@ import (
 const watchBytes = 256 << 10
 
 // Watch calls send for each event of a task whose seq is greater than after. It returns once all committed events were sent and the task
-// has ended or until returns true for its status.
-func (e *Engine) Watch(ctx context.Context, taskID string, after uint64, until func(executorv1.ExecutorStatus) bool, send func(*executorv1.ExecutorEvent) error) error {
+// has ended or stops returns true for its status.
+func (e *Engine) Watch(ctx context.Context, taskID string, after uint64, stops func(executorv1.ExecutorStatus) bool, send func(*executorv1.ExecutorEvent) error) error {
 	w := e.hub.watch(taskID)
 	defer e.hub.unwatch(w)
 	serverStopping := serve.Stopping(ctx)
@@ -41,7 +41,7 @@ func (e *Engine) Watch(ctx context.Context, taskID string, after uint64, until f
 		if after < t.Checkpoint.GetLastSeq() {
 			continue
 		}
-		if status := t.Checkpoint.GetStatus(); state.Ended(status) || until(status) {
+		if status := t.Checkpoint.GetStatus(); state.Ended(status) || stops(status) {
 			return nil
 		}
 		select {

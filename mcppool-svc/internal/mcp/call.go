@@ -34,7 +34,7 @@ type round struct {
 	number    int                        // how many requests have ended without a result
 	responses map[string]json.RawMessage // to the questions of the round before
 	state     *string                    // the server's requestState, which is sent back
-	again     bool                       // not the first request of this call: the server has answered one
+	again     bool                       // not the first request of this CallTool: the server has answered one
 	acted     bool                       // an earlier request may have had an effect: it carried answers, or the server deferred the call
 	busy      int                        // how often the server has deferred the call
 	failures  int                        // of this round

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// sampling returns the parameters of a request for a model: the call's argument `params`, or a default.
+// sampling returns the parameters of a sampling request: the call's argument `params`, or a default.
 func (r request) sampling() string {
 	var arguments struct {
 		Params json.RawMessage `json:"params"`
@@ -16,7 +16,7 @@ func (r request) sampling() string {
 	return `{"messages":[{"role":"user","content":{"type":"text","text":"Capital of France?"}}],"maxTokens":100}`
 }
 
-// sample asks for a model n times, one after the other. If n is negative, it asks once and does not name the call.
+// sample makes n sampling requests, one after the other. If n is negative, it makes one, which does not name the call.
 func (s *server) sample(r request) {
 	var answers []string
 	for range max(1, r.n) {

@@ -155,7 +155,7 @@ func displayURL(address string) string {
 // maxURL bounds an address that a server names.
 const maxURL = 4096
 
-// refused returns an error about something that a server states, or the registration, that cannot be used.
+// refused returns the Misconfigured error for a value that cannot be used, of a server's metadata, a registration or a flag.
 func refused(format string, args ...any) error {
 	return mcp.Errorf(mcp.Misconfigured, format, args...)
 }
@@ -166,7 +166,7 @@ func parseLoginURL(what, text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case len(text) > maxURL || err != nil || u.Host == "" || u.Opaque != "" || u.User != nil || u.Fragment != "":
-		return nil, refused("%s is %.200q, which is not an address that can be used", what, text)
+		return nil, refused("%s is %.200q, which is not an address that can be used: it must be absolute, without user, password and fragment, and have at most %d bytes", what, text, maxURL)
 	case u.Scheme == "https", u.Scheme == "http" && isLoopback(u.Hostname()):
 		return u, nil
 	default:
@@ -257,7 +257,7 @@ func CheckDocument(text string) error {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.Path == "" || u.Path == "/" || u.User != nil || u.Fragment != "" || len(text) > 2000 {
-		return refused("--login-client-metadata is %.200q; give an https address with a path", text)
+		return refused("--login-client-metadata is %.200q; give an https address with a path, without user, password and fragment, of at most 2000 bytes", text)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func (r *run) answer(cutShort string) (string, error) {
 	}
 	text, err := r.fill(r.Answer, r.at, false)
 	if err != nil {
-		return "", unusable(r.Steps[0].Line, "the answer cannot be made: %w", err)
+		return "", unusable(r.answerLine, "the answer cannot be made: %w", err)
 	}
 	return strictjson.Content(text), nil
 }

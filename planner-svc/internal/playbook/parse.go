@@ -91,7 +91,8 @@ func (r *reader) playbook(root *yaml.Node) {
 		r.p.Steps = append(r.p.Steps, step)
 	}
 	r.what, r.given = "the answer", nil
-	r.p.Answer = r.template(child(root, "answer"))
+	answer := child(root, "answer")
+	r.p.Answer, r.p.answerLine = r.template(answer), answer.Line
 }
 
 // step reads one step. It sets r.given to the names that the references of each key may use.

@@ -24,7 +24,8 @@ type Playbook struct {
 	Answer string // JSON string with references; or ""
 	Inputs Inputs
 
-	byID map[string]int // indexes of the steps
+	answerLine int            // of Answer, from 1
+	byID       map[string]int // indexes of the steps
 }
 
 // Step is one call.

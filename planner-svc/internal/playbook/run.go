@@ -43,7 +43,7 @@ func (r *run) tool(id string) *catalog.Tool {
 }
 
 // propose returns the step of a call, FINAL after the last one. References to planned steps stay in its input; the error is jsonref.ErrNotYet if
-// the executor could not resolve them.
+// the step can be proposed only once those steps have ended.
 func (r *run) propose(p place) (*plannerv1.PlannedStep, error) {
 	if p.step == len(r.Steps) {
 		return &plannerv1.PlannedStep{ToolId: plan.Final, Description: r.lang.Pick("The playbook is done.", "playbook 已全部完成。")}, nil
@@ -183,7 +183,8 @@ const (
 
 // steps returns the next step and the steps after it that are certain if every step succeeds. The list ends after a step with an
 // expectation, because the planner checks it on the actual output; before a step whose `if` or `foreach` reads a step that has not ended;
-// and before a step that is not certain yet: its tool does not exist, a value is missing, or its risk depends on a value.
+// and before a step that is not certain yet: its tool does not exist, a reference cannot be resolved, or its
+// risk depends on a value that is not known yet.
 func (r *run) steps() ([]*plannerv1.PlannedStep, error) {
 	if err := r.replay(); err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package playbook
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -290,8 +291,10 @@ func TestAnswer(t *testing.T) {
 			t.Errorf("%s: %v\n%s", name, err, cmp.Diff(tc.want, got))
 		}
 	}
-	if _, err := answerOf(t, context_(book, failed...), ""); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK {
-		t.Errorf("an answer about what is not there: %v", err)
+	line := strconv.Itoa(1 + strings.Count(plain, "\n"))
+	_, err := answerOf(t, context_(book, failed...), "")
+	if e := errs.From(err); e == nil || e.Reason != commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK || e.Metadata["line"] != line {
+		t.Errorf("an answer that refers to a missing output, at line %s: %+v", line, e)
 	}
 	zh := context_("name: 统计\nsteps: [{tool: ws/read}]\n", ok("ws/read", ""))
 	zh.Language = commonv1.Language_LANGUAGE_ZH
