@@ -49,33 +49,33 @@ func observe(m metric.Meter, c *inflight.Calls, p *conn.Pool, cache *call.Cache)
 	limit := i.gauge("limit", "{item}", "The limits on running calls and on connections.")
 	kept := i.gauge("results.kept", "{result}", "Results that are not yet acknowledged.")
 	keptBytes := i.gauge("results.kept.size", "By", "Size of the results that are not yet acknowledged.")
-	refused := i.counter("refused", "{item}", "Calls and connections that a limit refused.")
+	refused := i.counter("refused", "{item}", "Calls refused because of a limit or because the pool was stopping, and connections refused because of a limit.")
 	cached := i.counter("cache.lookups", "{lookup}", "Lookups in the cache of results of reading tools: hits and misses.")
 	saturation, err := m.Float64ObservableGauge("pawl.mcppool.saturation", metric.WithUnit("1"), metric.WithDescription("The used fraction of the limit."))
 	if err := cmp.Or(i.err, err); err != nil {
 		return nil, fmt.Errorf("making an instrument: %w", err)
 	}
 	registration, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		l, c, k := c.Load(), p.Load(), cache.Stats()
-		o.ObserveInt64(running, int64(l.Running))
-		o.ObserveInt64(waiting, int64(c.Waiting))
-		for state, n := range c.States {
+		load, pool, lookups := c.Load(), p.Load(), cache.Stats()
+		o.ObserveInt64(running, int64(load.Running))
+		o.ObserveInt64(waiting, int64(pool.Waiting))
+		for state, n := range pool.States {
 			o.ObserveInt64(states, int64(n), metric.WithAttributes(stateKey.String(state)))
 		}
-		o.ObserveInt64(kept, int64(l.Kept))
-		o.ObserveInt64(keptBytes, l.KeptBytes)
+		o.ObserveInt64(kept, int64(load.Kept))
+		o.ObserveInt64(keptBytes, load.KeptBytes)
 		for _, r := range []struct {
 			of          string
 			used, limit int
 			refused     uint64
-		}{{calls, l.Running, l.Limit, l.Refused}, {connections, c.Used, c.Limit, c.Refused}} {
+		}{{calls, load.Running, load.Limit, load.Refused}, {connections, pool.Used, pool.Limit, pool.Refused}} {
 			of := metric.WithAttributes(resourceKey.String(r.of))
 			o.ObserveInt64(limit, int64(r.limit), of)
 			o.ObserveInt64(refused, int64(r.refused), of)
 			o.ObserveFloat64(saturation, float64(r.used)/float64(max(r.limit, 1)), of)
 		}
-		o.ObserveInt64(cached, k.Hits, metric.WithAttributes(attribute.String("pawl.cache.result", "hit")))
-		o.ObserveInt64(cached, k.Misses, metric.WithAttributes(attribute.String("pawl.cache.result", "miss")))
+		o.ObserveInt64(cached, lookups.Hits, metric.WithAttributes(attribute.String("pawl.cache.result", "hit")))
+		o.ObserveInt64(cached, lookups.Misses, metric.WithAttributes(attribute.String("pawl.cache.result", "miss")))
 		return nil
 	}, append(i.all, saturation)...)
 	if err != nil {

@@ -60,7 +60,7 @@ func Escape(text string) string { return strings.ReplaceAll(text, open, escaped)
 // mixed keeps the references that are left, under their new names, and resolves the others.
 func mixed(parts []part, lookup, later func(string) (string, bool)) (string, error) {
 	var text, literal strings.Builder
-	alone := 0 // length of the text if it is only the last reference
+	alone := 0 // the length of the last reference that stays
 	for _, p := range parts {
 		renamed, left := "", false
 		if p.ref != nil {
@@ -84,7 +84,7 @@ func mixed(parts []part, lookup, later func(string) (string, bool)) (string, err
 		alone = len(ref)
 	}
 	if len(parts) > 1 && text.Len()+literal.Len() == alone {
-		return "", ErrNotYet // the reference was part of a longer text; alone, it would give a value with a type
+		return "", ErrNotYet // the other parts are empty now: alone, the reference would give its JSON value instead of a text
 	}
 	text.WriteString(Escape(literal.String()))
 	return strictjson.Quote(text.String()), nil

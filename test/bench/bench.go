@@ -85,7 +85,7 @@ func (b *bench) end(keep int) (err error) {
 	return err
 }
 
-// atEnd registers a function that is called at the end of the measurement.
+// atEnd registers a function that is called at the end of the innermost scope, or when a try around it fails.
 func (b *bench) atEnd(end func() error) { b.cleanups = append(b.cleanups, end) }
 
 // build builds the programs, unless --bin names a folder with them.

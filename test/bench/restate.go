@@ -106,7 +106,7 @@ func (r *restate) do(ctx context.Context, method, url, body string) (string, err
 	return string(raw), err
 }
 
-// send starts a run without waiting for it, and returns its id.
+// send starts a run without waiting for it, and returns its id. Each step of the run appends a line to the file effects.
 func (r *restate) send(ctx context.Context, effects string, i int) string {
 	body := must(json.Marshal(map[string]any{"path": effects, "name": fmt.Sprintf("task-%d", i), "milliseconds": workTime.Milliseconds()}))
 	response := must(r.do(ctx, http.MethodPost, "http://"+r.ingress+"/BenchTS/Work/send", string(body)))
@@ -114,7 +114,7 @@ func (r *restate) send(ctx context.Context, effects string, i int) string {
 		InvocationID string `json:"invocationId"`
 	}
 	if err := json.Unmarshal([]byte(response), &sent); err != nil || sent.InvocationID == "" {
-		check(fmt.Errorf("the answer to a sent run is %q: %w", response, err))
+		check(fmt.Errorf("Restate's response to a sent run has no invocationId: %q", response))
 	}
 	return sent.InvocationID
 }

@@ -165,7 +165,8 @@ func (a *App) values(ctx context.Context, p place) []candidate {
 	return list
 }
 
-// ask asks the running server for candidates. It returns none if no server runs, and does not start one.
+// ask asks the running server for candidates. The kind server means all servers, tool the tools of active servers, and tools these servers
+// and their tools. It returns none if no server runs, and does not start one.
 func (a *App) ask(ctx context.Context, p place, kind string) (list []candidate) {
 	ctx, cancel := context.WithTimeout(ctx, completeWithin)
 	defer cancel()

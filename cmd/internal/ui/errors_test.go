@@ -32,7 +32,7 @@ func TestFrom(t *testing.T) {
 		{"a reason with a next step", wire(errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_TASK_NOT_FOUND, "no task x")),
 			"no task x", "pawl tasks shows the tasks there are", ui.Failed},
 		{"a server that no user can activate", wire(errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_ACTIVE,
-			"MCP server fs is disabled; enable it where it was registered")), "MCP server fs is disabled; enable it where it was registered", "", ui.Failed},
+			"MCP server fs is disabled; enable it in its configuration file, and restart the pool")), "MCP server fs is disabled; enable it in its configuration file, and restart the pool", "", ui.Failed},
 		{"fields", wire(errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "the request is wrong").
 			WithViolation("goal", "is too long")), "the request is wrong\n  the goal is too long", "", ui.Usage},
 		{"rules in words", wire(errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "the request is not valid: mcp_server.id: …").

@@ -35,7 +35,7 @@ func AttemptID(task string, ordinal, attempt uint32) string {
 }
 
 // CallID names one of an attempt's calls to the pool. The first (round 0) has the attempt's id. Each further one continues an attempt whose
-// call died in the pool while a person was asked, and appends a number.
+// call the pool lost while a person was asked, and appends a number.
 func CallID(task string, ordinal, attempt, round uint32) string {
 	id := AttemptID(task, ordinal, attempt)
 	if round > 0 {

@@ -40,7 +40,7 @@ type Parts struct {
 	Pins      *pin.Book
 	Logins    *oauth.Logins
 	Connector Connector    // for tests of servers
-	Models    *call.Models // the models for requests of servers; nil: none
+	Models    *call.Models // the models for requests of servers (sampling); nil: none
 	Writable  func() error // returns an error if other replicas would not receive changes made here; nil: there are no other replicas
 	Log       *slog.Logger
 	ID        string // of this pool
@@ -76,7 +76,7 @@ func (s *Server) usable(ctx context.Context, id string) (identity.Principal, *re
 		return p, nil, err
 	}
 	if server.Disabled {
-		return p, nil, disabled(id)
+		return p, nil, disabled(server)
 	}
 	if !s.Registry.Active(p.Sub, server) {
 		return p, nil, failed(commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_ACTIVE,
@@ -148,9 +148,16 @@ func registryError(err error, id string) error {
 	}
 }
 
-func disabled(id string) *errs.Error {
-	return failed(commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_ACTIVE,
-		"MCP server %s is disabled; enable it where it was registered", id)
+func disabled(server *registry.Server) *errs.Error {
+	return failed(commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_ACTIVE, "MCP server %s is disabled; %s", server.ID, howToEnable(server))
+}
+
+// howToEnable says how a disabled server is enabled.
+func howToEnable(server *registry.Server) string {
+	if server.FromConfig {
+		return "enable it in its configuration file, and restart the pool"
+	}
+	return "enable it with PATCH /v1/mcpServers/" + server.ID + "?updateMask=disabled and {\"disabled\": false}"
 }
 
 // failed returns a FAILED_PRECONDITION error with the outcome NOT_EXECUTED.

@@ -121,7 +121,7 @@ func (t *serverTest) configuration(context.Context) *check {
 	s := t.subject
 	switch {
 	case s.Disabled:
-		return &check{Status: checkFailed, Message: "the server is disabled", Advice: "enable it where it was registered"}
+		return &check{Status: checkFailed, Message: "the server is disabled", Advice: howToEnable(s)}
 	case !t.Registry.Active(t.user, s):
 		return warning("your tasks do not use the server", "pawl mcp activate "+s.ID)
 	case s.FromConfig && s.Builtin != nil:

@@ -24,7 +24,7 @@ func (s *Server) StartMcpLogin(ctx context.Context, req *mcppoolv1.StartMcpLogin
 		return nil, err
 	}
 	if server.Disabled {
-		return nil, disabled(server.ID)
+		return nil, disabled(server)
 	}
 	if err := s.writable(); err != nil {
 		return nil, err

@@ -101,7 +101,7 @@ func (s *Server) ApproveTool(ctx context.Context, req *mcppoolv1.ApproveToolRequ
 	case server.Owner != p.Sub && !p.IsOperator():
 		return nil, denied("MCP server %s is shared by all users: only an operator may approve its tools", server.ID)
 	case server.Disabled:
-		return nil, disabled(server.ID)
+		return nil, disabled(server)
 	}
 	if err := s.writable(); err != nil {
 		return nil, err

@@ -71,7 +71,7 @@ func (t Task) refusal() error {
 }
 
 // lead makes a call with run, on the goroutine that received it, because a hand-off costs about as much as the call. Most calls have no
-// events, so the first event starts the goroutine that sends them. A client that goes away does not stop run.
+// events, so the first event starts the goroutine that sends them. lead waits for run even if the client goes away.
 func (c *Caller) lead(ctx context.Context, call *inflight.Call, send Send, run func()) error {
 	var events sync.WaitGroup
 	f := call.FollowLazily(func(f *inflight.Follower) { events.Go(func() { sendEvents(ctx, call, f, send) }) })

@@ -61,6 +61,9 @@ func OfTools(l lang.Lang, tools []*catalog.Tool) *commonv1.Risk {
 		highest.Reason = l.Pick("No tool is called.", "不调用任何工具。")
 	}
 	for _, t := range tools {
+		if highest.GetLevel() == commonv1.RiskLevel_RISK_LEVEL_LOW && !t.Reads() {
+			highest.Reason = reason(l, t) // an operator may have set the floor of a tool that writes to LOW
+		}
 		highest = Raise(highest, t.Floor(), reason(l, t))
 	}
 	return highest

@@ -50,6 +50,10 @@ func TestOfTools(t *testing.T) {
 	if got := OfTools(lang.EN, nil); got.GetLevel() != commonv1.RiskLevel_RISK_LEVEL_LOW {
 		t.Errorf("no tools: %v", got)
 	}
+	lowered := catalog.NewTool(&commonv1.Tool{Id: "s/write", Name: "write", Effect: commonv1.Effect_EFFECT_WRITE, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_LOW})
+	if got := OfTools(lang.EN, []*catalog.Tool{read, lowered}); Name(got.GetLevel()) != "LOW" || got.GetReason() != "write may change something." {
+		t.Errorf("a writing tool of low risk: %v", got)
+	}
 	if Parse("high") != commonv1.RiskLevel_RISK_LEVEL_HIGH || Parse("?") != commonv1.RiskLevel_RISK_LEVEL_UNSPECIFIED {
 		t.Error("levels by name")
 	}

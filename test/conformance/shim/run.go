@@ -20,8 +20,8 @@ type user struct {
 	calls int // made so far; they are made one by one
 }
 
-// Run acts as a curious user of the server: it lists its tools, calls each of them, and looks at all else that it offers. It stops at the
-// first error, as the suite allows in some scenarios.
+// Run acts as a curious user of the server: it lists its tools, calls each of them, and reads its resources and prompts. If a call fails, it
+// goes on, and returns all errors at the end.
 func Run(ctx context.Context, s Scenario, log *slog.Logger) (err error) {
 	p, err := open(ctx, log)
 	if err != nil {

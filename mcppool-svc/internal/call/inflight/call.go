@@ -97,11 +97,12 @@ func (c *Call) Follow() (*Follower, error) {
 	return f, nil
 }
 
-// FollowLazily is like Follow, without a limit, and calls first with the Follower just before it has its first event. first must not block.
-func (c *Call) FollowLazily(first func(*Follower)) *Follower {
+// FollowLazily is like Follow, but without a limit. It calls start with the Follower just before the Follower gets its first event. start must
+// not block.
+func (c *Call) FollowLazily(start func(*Follower)) *Follower {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f := &Follower{first: first}
+	f := &Follower{start: start}
 	c.catchUp(f)
 	c.followers = append(c.followers, f)
 	return f
@@ -151,7 +152,7 @@ const maxPending = 64
 
 // Follower receives the events of a call. It never makes the server wait: if the client is slow, makeRoom drops events.
 type Follower struct {
-	first func(*Follower) // guarded by Call.mu; called before the first event, then nil
+	start func(*Follower) // guarded by Call.mu; called before the first event, then nil
 	ready chan struct{}   // buffered; made before the first event
 
 	mu      sync.Mutex
@@ -165,10 +166,10 @@ func (f *Follower) Ready() <-chan struct{} { return f.ready }
 
 // put adds an event. It never blocks. Called with Call.mu held.
 func (f *Follower) put(n mcp.Notification) {
-	if f.first != nil {
+	if f.start != nil {
 		f.ready = make(chan struct{}, 1)
-		f.first(f)
-		f.first = nil
+		f.start(f)
+		f.start = nil
 	}
 	f.mu.Lock()
 	f.makeRoom()
