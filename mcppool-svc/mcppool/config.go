@@ -55,7 +55,7 @@ type Config struct {
 	MaxCachedBytes        int64         `placeholder:"N" help:"Total size of cached results, of servers with a cache_ttl (default 64 MiB)."`
 	BreakAfter            int           `placeholder:"N" help:"Failed connects in a row after which the pool does not connect to an MCP server for a while (default 5)."`
 	BreakFor              time.Duration `placeholder:"DURATION" help:"How long the pool then does not connect to that server (default 30s)."`
-	ProbeAfter            time.Duration `placeholder:"DURATION" help:"When a server's state is shown, the server is probed if its last response is older than this (default 10s)."`
+	ProbeAfter            time.Duration `placeholder:"DURATION" help:"When a server's state is shown, the server is probed if it connected, or last answered a probe, longer ago than this (default 10s)."`
 	DrainTimeout          time.Duration `placeholder:"DURATION" help:"How long running calls may take when the pool stops (default 7s)."`
 
 	// Peers are the other replicas, by host:port, or by dns:///name:port for a name that resolves to all replicas, this one included.

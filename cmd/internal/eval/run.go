@@ -27,7 +27,7 @@ type Result struct {
 	Goal        string          `json:"goal"`
 	Answerable  bool            `json:"answerable"`
 	RightTool   bool            `json:"right_tool"`
-	RightInput  bool            `json:"right_input"`    // tools, inputs and answer are right
+	RightInput  bool            `json:"right_input"`    // everything is right: tools, inputs, whether a person is asked, and the answer
 	Refused     bool            `json:"refused"`        // no tool was called
 	SilentWrong bool            `json:"silently_wrong"` // a wrong call, and no question to a person
 	RightAnswer bool            `json:"right_answer"`

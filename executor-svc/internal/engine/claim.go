@@ -124,7 +124,8 @@ func (e *Engine) startOwner(c journal.Claim) {
 	go o.start()
 }
 
-// removeOwner removes an owner and gives up its claim. If reclaim is true, it waits first, because the task can be claimed again at once.
+// removeOwner removes an owner and gives up its claim. If reclaim is true, the task is still due, so it waits first: without the pause, a task
+// that cannot be read would be claimed in a busy loop.
 func (e *Engine) removeOwner(o *owner, reclaim bool) {
 	if reclaim {
 		o.sleepUntilDraining(retryDelay)

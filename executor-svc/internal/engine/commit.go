@@ -178,7 +178,7 @@ func (o *owner) transition(b *batch) journal.Transition {
 	b.state.Rev++
 	b.state.UpdateTime = now
 	t := journal.Transition{
-		TaskID: o.id, Epoch: o.epoch, Head: o.head, Checkpoint: b.state, Deadline: deadline(b.state), Folded: b.applied,
+		TaskID: o.id, Epoch: o.epoch, Head: o.head, Checkpoint: b.state, Deadline: deadline(b.state), Applied: b.applied,
 	}
 	if len(b.facts) > 0 {
 		t.Record = &storagev1.Record{Time: now, Usage: b.state.GetUsage(), Facts: b.facts}

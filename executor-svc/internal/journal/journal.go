@@ -178,8 +178,8 @@ type Transition struct {
 	Deadline time.Time
 	// Record holds the facts; nil if there are none. Its last fact has seq Checkpoint.LastSeq.
 	Record *storagev1.Record
-	// Folded holds the numbers of the commands that the checkpoint now includes.
-	Folded []uint64
+	// Applied holds the numbers of the commands that the checkpoint now includes. They leave the inbox.
+	Applied []uint64
 }
 
 // Task is a stored task.

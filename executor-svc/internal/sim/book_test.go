@@ -203,7 +203,7 @@ func (b *book) committed(t journal.Transition) {
 	if n := uint64(len(k.facts)); n != t.Checkpoint.GetLastSeq() {
 		b.wrong("%s: the checkpoint says %d events, there are %d", k.name, t.Checkpoint.GetLastSeq(), n)
 	}
-	for _, no := range t.Folded {
+	for _, no := range t.Applied {
 		id := k.ids[no]
 		if k.folded[id] {
 			b.wrong("%s: command %d is folded in twice", k.name, no)

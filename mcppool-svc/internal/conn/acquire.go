@@ -80,12 +80,12 @@ func (l *Lease) Release() {
 
 // Close releases the connection after a request that ended with err. If err says that the connection is lost, it is not leased again. If
 // the request was interrupted, for example because the server did not answer in time, the next request for the connection's state
-// probes it (zero heard).
+// probes it (zero confirmed).
 func (l *Lease) Close(err error) {
 	if e, ok := errors.AsType[*mcp.Error](err); ok && (e.Lost || e.Kind == mcp.Interrupted) {
 		l.pool.mu.Lock()
 		if !e.Lost {
-			l.entry.heard = time.Time{}
+			l.entry.confirmed = time.Time{}
 		} else {
 			if !l.entry.retired {
 				l.pool.remember(l.entry, e)
@@ -224,7 +224,7 @@ func (p *Pool) establish(ctx context.Context, e *entry, server *registry.Server)
 	delete(p.failed, e.failureKey())
 	defer p.wake() // calls that waited for this attempt to end
 	now := time.Now()
-	e.client, e.tools, e.made, e.idle, e.heard = client, catalog.NewCache(client, p.tools), now, now, now
+	e.client, e.tools, e.made, e.idle, e.confirmed = client, catalog.NewCache(client, p.tools), now, now, now
 	if p.closed || e.retired && e.calls == 0 {
 		p.finish(e) // while it was being made, it was retired and all callers left
 		return

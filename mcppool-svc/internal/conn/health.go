@@ -135,8 +135,8 @@ const (
 	probeTimeout = 5 * time.Second
 )
 
-// Probe probes a user's connections to servers that have not answered recently: over HTTP, where each message is a request of its own,
-// nothing else shows that a server has ended. It waits for the answers, at most stateTimeout.
+// Probe probes a user's connections that were not confirmed recently: over HTTP, where each message is a request of its own, nothing else shows
+// that a server has ended. It waits for the answers, at most stateTimeout.
 func (p *Pool) Probe(ctx context.Context, user string, servers ...*registry.Server) {
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
@@ -155,7 +155,7 @@ func (p *Pool) startProbes(user string, servers []*registry.Server) (running []<
 	defer p.mu.Unlock()
 	for _, s := range servers {
 		k, gone := keyOf(Use{Server: s, User: user}), true
-		for e := range p.leased() {
+		for e := range p.leasable() {
 			if e.at(0).failureKey() == k {
 				running, gone = p.probeOne(running, e, 0), false
 			}
@@ -192,13 +192,13 @@ func (p *Pool) reconnect(running []<-chan struct{}, f *failure, use Use) []<-cha
 	return append(running, f.reconnecting)
 }
 
-// probeOne probes a connection unless it answered recently, and appends the channel that is closed when the probe ends. own is how many
+// probeOne probes a connection unless it was confirmed recently, and appends the channel that is closed when the probe ends. own is how many
 // of the connection's leases are the caller's. Called with mu held.
 func (p *Pool) probeOne(running []<-chan struct{}, e *entry, own int) []<-chan struct{} {
 	if e.client == nil || p.closed {
 		return running
 	}
-	if e.probing == nil && time.Since(e.heard) < p.cfg.ProbeAfter {
+	if e.probing == nil && time.Since(e.confirmed) < p.cfg.ProbeAfter {
 		return running
 	}
 	if e.probing == nil {
@@ -223,7 +223,7 @@ func (p *Pool) probe(e *entry, busy bool) {
 	silent := err != nil && mcp.As(err).Kind == mcp.Interrupted
 	switch {
 	case err == nil:
-		e.heard = time.Now()
+		e.confirmed = time.Now()
 	case p.closed, silent && busy:
 	case !e.retired:
 		p.remember(e, err)

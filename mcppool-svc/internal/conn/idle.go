@@ -12,7 +12,7 @@ func (p *Pool) ReleaseSession(user, session string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := 0
-	for e := range p.leased() {
+	for e := range p.leasable() {
 		if _, held := e.sessions[sessionKey{user, session}]; held {
 			p.releaseFrom(e, sessionKey{user, session}, time.Now())
 			n++
@@ -45,7 +45,7 @@ func (p *Pool) RetireUser(server, user string) {
 func (p *Pool) retireWhere(match func(*entry) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for e := range p.leased() {
+	for e := range p.leasable() {
 		if match(e) {
 			p.retire(e)
 		}
@@ -77,7 +77,7 @@ const failureMemory = time.Hour
 func (p *Pool) sweep(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for e := range p.leased() {
+	for e := range p.leasable() {
 		for s, used := range e.sessions {
 			// An executor that died does not release its sessions.
 			if now.Sub(used) >= p.cfg.SessionTimeout && e.calls == 0 {
@@ -112,7 +112,7 @@ func (p *Pool) Watched(watched func(user string) bool) { p.watched = watched }
 func (p *Pool) Wake(user string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for e := range p.leased() {
+	for e := range p.leasable() {
 		if e.user == user || e.user == "" {
 			e.resume()
 		}

@@ -79,7 +79,7 @@ func (p *Pool) MayReleaseLate(server *registry.Server, user string) bool {
 // evict closes the qualifying connection that has been idle for longest. It returns false if none qualifies. Called with mu held.
 func (p *Pool) evict(qualifies func(*entry) bool) bool {
 	var oldest *entry
-	for e := range p.leased() {
+	for e := range p.leasable() {
 		if e.unused() && qualifies(e) && (oldest == nil || e.idle.Before(oldest.idle)) {
 			oldest = e
 		}

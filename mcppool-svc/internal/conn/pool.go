@@ -23,7 +23,7 @@ type Config struct {
 	SessionTimeout time.Duration // of a session without calls; 30 minutes
 	BreakAfter     int           // failed connects in a row after which the pool stops connecting; 5
 	BreakFor       time.Duration // how long it stops; 30 s
-	ProbeAfter     time.Duration // age of the last response from which reading a server's state probes it; 10 s
+	ProbeAfter     time.Duration // reading a server's state probes connections that were confirmed longer ago, see entry.confirmed; 10 s
 	// Exclusive reports whether a server asks for input without naming the call; nil: no server does. Only one call at a time runs over a
 	// connection to such a server, so that each question belongs to one call. Further calls of the same user, or task, get further connections,
 	// or wait for their turn at the limit. Other requests use the first connection. Shared connections are not exclusive.
@@ -93,8 +93,8 @@ type entry struct {
 	closing   bool
 	suspended bool // see suspend
 
-	heard   time.Time     // when it connected, or last answered a probe
-	probing chan struct{} // closed when the running probe ends; nil if none
+	confirmed time.Time     // when it connected, or last answered a probe; calls do not count
+	probing   chan struct{} // closed when the running probe ends; nil if none
 }
 
 // New returns a pool. Start Run to close idle connections, and call Close to close all.
@@ -107,8 +107,8 @@ func New(cfg Config, connect Connect, log *slog.Logger) *Pool {
 	}
 }
 
-// leased iterates over the entries that are not retired. Called with mu held.
-func (p *Pool) leased() iter.Seq[*entry] {
+// leasable iterates over the entries that are not retired: those that a new use may get. Called with mu held.
+func (p *Pool) leasable() iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		for e := range p.live {
 			if !e.retired && !yield(e) {

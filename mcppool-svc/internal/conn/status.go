@@ -55,7 +55,7 @@ func (p *Pool) anyOf(k key, isolation registry.Isolation) *entry {
 	if isolation != registry.PerTask {
 		return found
 	}
-	for e := range p.leased() {
+	for e := range p.leasable() {
 		if e.at(0).failureKey() == k && (found == nil || found.client == nil) {
 			found = e
 		}

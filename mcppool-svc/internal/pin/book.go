@@ -42,7 +42,8 @@ type Record struct {
 	Definition string    `json:"definition,omitempty"` // empty if it is too long
 	Time       time.Time `json:"time"`
 	By         string    `json:"by,omitempty"` // a user's sub; empty: accepted without an approval
-	// Review is the id of the first review that accepted a seen definition; empty for an approved one.
+	// Review is the id of the server's first review, as it was when the definition was accepted; empty for an approved one. In the entry
+	// firstName it is the id itself.
 	Review string `json:"review,omitempty"`
 }
 
@@ -244,7 +245,7 @@ func (b *Book) server(origin string) *server {
 	return &server{}
 }
 
-// cacheReview replaces old, the reviewed pins of an origin, with reviewed, which holds the review, unless the pins have changed meanwhile.
+// cacheReview stores reviewed, a copy of old with its review, as the pins of an origin, unless they have changed since old was read.
 func (b *Book) cacheReview(origin string, old, reviewed *server) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -85,7 +85,7 @@ func (c *KeysListCmd) Run(u *ui.UI, keys *KeysCmd) error {
 		}
 		t.Row(key.ID, key.Sub, strings.Join(roles, ","), key.Created.In(u.Now().Location()).Format("2006-01-02 15:04"), key.Note)
 	}
-	return u.List(map[string]any{"keys": views}, nil, t, "no keys; pawl keys add USER creates one")
+	return u.List(map[string]any{"keys": views}, nil, t, "no keys; pawl keys add USER --keys "+keys.Keys+" creates one")
 }
 
 // KeysRemoveCmd is `pawl keys remove`.

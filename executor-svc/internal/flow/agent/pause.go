@@ -206,10 +206,11 @@ func (d *draft) expireWait(w *storagev1.Wait) {
 	d.failTask(e)
 }
 
-// countRecovery counts a recovery, and the usage that a crash may have left unrecorded, so that crashes do not extend a budget.
+// countRecovery counts a recovery, and the usage that a crash may have left unrecorded, so that crashes do not extend a budget. For a fork, which
+// is stored as running, it starts the run time.
 func (d *draft) countRecovery(recovered bool) {
 	if d.s.GetStatus() == taskRunning && d.s.GetRunSince() == 0 && d.t.Head.GetLimits().GetMaxRunTime() > 0 {
-		d.countRunTime(true) // a fork starts running
+		d.countRunTime(true)
 	}
 	if !recovered {
 		return

@@ -30,7 +30,7 @@ func (s *Store) Commit(ctx context.Context, t journal.Transition) error {
 	if err != nil {
 		return err
 	}
-	w.folded = t.Folded
+	w.applied = t.Applied
 	return s.c.do(func(b *table, o *operation) (rejection, err error) {
 		o.owned, o.task = s.due.beginWrite(id, t.Epoch), id
 		old, err := storedState(b, id)

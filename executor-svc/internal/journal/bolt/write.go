@@ -24,7 +24,7 @@ type storedTransition struct {
 	records    []checkedEntry
 	facts      uint64 // in all records
 	payloads   []payload
-	folded     []uint64
+	applied    []uint64 // numbers of the commands that leave the inbox
 }
 
 // checkedEntry is a key and its value with the checksum.
@@ -134,14 +134,14 @@ func (w *storedTransition) putTime(t *table, old *taskState) error {
 	return nil
 }
 
-// putDue removes folded commands and updates the index of due tasks.
+// putDue removes the applied commands from the inbox and updates the index of due tasks.
 func (w *storedTransition) putDue(t *table, o *operation, old *taskState) error {
-	for _, no := range w.folded {
+	for _, no := range w.applied {
 		if err := t.Delete(numberedKey(w.id, partCommand, no)); err != nil {
 			return err
 		}
 	}
-	if old != nil && old.status == w.state.status && len(w.folded) == 0 && old.indexTime == w.state.indexTime {
+	if old != nil && old.status == w.state.status && len(w.applied) == 0 && old.indexTime == w.state.indexTime {
 		return nil
 	}
 	e := dueEntry{}
@@ -152,7 +152,7 @@ func (w *storedTransition) putDue(t *table, o *operation, old *taskState) error 
 		}
 	}
 	e.id, e.user, e.runs = w.id, w.head.GetUserSub(), active(w.state.status)
-	if len(w.folded) > 0 {
+	if len(w.applied) > 0 {
 		e.commands = hasCommands(t, w.id)
 	}
 	if !state.Ended(w.state.status) {

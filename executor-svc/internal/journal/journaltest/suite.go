@@ -117,17 +117,17 @@ func claimTask(t *testing.T, j journal.Journal, id string) journal.Claim {
 }
 
 // commitNext claims a task, commits a transition with these facts, and yields the claim.
-func commitNext(t *testing.T, j journal.Journal, n journal.NewTask, status executorv1.ExecutorStatus, folded []uint64, texts ...string) {
+func commitNext(t *testing.T, j journal.Journal, n journal.NewTask, status executorv1.ExecutorStatus, applied []uint64, texts ...string) {
 	t.Helper()
 	c := claimTask(t, j, n.ID)
-	if err := j.Commit(t.Context(), transition(t, j, n, c.Epoch, status, folded, texts...)); err != nil {
+	if err := j.Commit(t.Context(), transition(t, j, n, c.Epoch, status, applied, texts...)); err != nil {
 		t.Fatalf("Commit: %v", err)
 	}
 	yield(t, j, c)
 }
 
 // transition returns the transition that follows the stored state of a task.
-func transition(t *testing.T, j journal.Journal, n journal.NewTask, epoch uint64, status executorv1.ExecutorStatus, folded []uint64, texts ...string) journal.Transition {
+func transition(t *testing.T, j journal.Journal, n journal.NewTask, epoch uint64, status executorv1.ExecutorStatus, applied []uint64, texts ...string) journal.Transition {
 	t.Helper()
 	cur, err := j.Load(t.Context(), n.ID)
 	if err != nil {
@@ -137,7 +137,7 @@ func transition(t *testing.T, j journal.Journal, n journal.NewTask, epoch uint64
 	c.Rev++
 	c.Status = status
 	c.LastSeq += uint64(len(texts))
-	tr := journal.Transition{TaskID: n.ID, Epoch: epoch, Head: n.Head, Checkpoint: c, Folded: folded}
+	tr := journal.Transition{TaskID: n.ID, Epoch: epoch, Head: n.Head, Checkpoint: c, Applied: applied}
 	if len(texts) > 0 {
 		tr.Record = record(texts...)
 	}
