@@ -79,6 +79,8 @@ func (ch *choice) rate(relevance float64, back, named bool) {
 	}
 	if counting.MatchString(ch.clause.Text) {
 		f.Implied = append(f.Implied, "list", "search") // such tools return what is counted
+	} else if listing.MatchString(ch.clause.Text) {
+		f.Implied = append(f.Implied, "list")
 	}
 	clauseTerms := termsIn(ch.clause)
 	if rank.In("act", ch.NameTerms[0]) {
@@ -100,6 +102,9 @@ func (ch *choice) rate(relevance float64, back, named bool) {
 		ch.score += 5
 	}
 }
+
+// listing matches clauses that ask for a list without saying so: which files are in docs, show the folders in src.
+var listing = regexp.MustCompile(`(?i)^\s*(?:which|what|show)\b.*\b(?:files|folders|directories)\b`)
 
 // inquiry matches questions whose answer is yes or no, or an explanation of an action.
 var inquiry = regexp.MustCompile(`(?i)^\s*(?:(?:does|do|did|is|are|was|were|has|have|why|explain|should)\b|how (?:do|does|can|could|to|should|would|did) |what does |怎么|如何|为什么)|吗\s*[?？]?\s*$`)
