@@ -23,7 +23,7 @@ type answer struct {
 	refused  bool // some of the text is a refusal
 
 	onDelta func(Delta) error
-	started bool  // onDelta was called
+	started bool  // onDelta got a part of the reply
 	failed  error // from onDelta, or because the answer is too long
 	size    int
 	text    strings.Builder
@@ -77,8 +77,8 @@ func (a *answer) fits(text string) bool {
 }
 
 func (a *answer) emit(d Delta) error {
-	a.started = true
 	if a.onDelta != nil {
+		a.started = true
 		a.failed = a.onDelta(d)
 	}
 	return a.failed

@@ -110,8 +110,8 @@ func NewHTTPClient() *http.Client {
 // Info implements Model.
 func (c *Client) Info() Info { return c.Config.Info }
 
-// Generate implements Model. It repeats a request that failed temporarily before onDelta was called, and then sends it to the fallback; no other
-// code repeats requests. Errors are *errs.Error and name the model.
+// Generate implements Model. It repeats a request that failed temporarily, and then sends it to the fallback, unless onDelta got a part of the
+// reply that r.Restart does not drop. No other code repeats requests. Errors are *errs.Error and name the model.
 func (c *Client) Generate(ctx context.Context, r *Request, onDelta func(Delta) error) (*Reply, error) {
 	leave, err := c.Admit(ctx, r)
 	if err != nil {
@@ -126,7 +126,7 @@ func (c *Client) Generate(ctx context.Context, r *Request, onDelta func(Delta) e
 		a.reply.Usage = spent
 		var e *Error
 		switch {
-		case a.started || spent.Requests == r.MaxRequests || !errors.As(err, &e) || !e.Temporary():
+		case spent.Requests == r.MaxRequests || !errors.As(err, &e) || !e.Temporary() || a.started && (r.Restart == nil || !r.Restart()):
 			return &a.reply, err
 		case try < c.Retries && e.RetryAfter <= maxPause:
 			spread := 1 - rand.Float64()/4 //nolint:gosec // no secret: clients that failed together should not retry together

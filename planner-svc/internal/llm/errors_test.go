@@ -157,6 +157,34 @@ func TestNoRetryAfterText(t *testing.T) {
 	}
 }
 
+// TestRetryOfDroppedText repeats a request whose answer was passed on in part if that part can be dropped, or if nothing takes the parts.
+func TestRetryOfDroppedText(t *testing.T) {
+	for name, tt := range map[string]struct {
+		piece   string
+		onDelta func(llm.Delta) error
+		restart func() bool
+		want    int // requests
+	}{
+		"dropped":     {`"content":"a"`, func(llm.Delta) error { return nil }, func() bool { return true }, 3},
+		"a call":      {`"tool_calls":[{"index":0,"id":"1","function":{"name":"x","arguments":"{"}}]`, func(llm.Delta) error { return nil }, func() bool { return true }, 3},
+		"not dropped": {`"content":"a"`, func(llm.Delta) error { return nil }, func() bool { return false }, 1},
+		"no taker":    {`"content":"a"`, nil, nil, 3},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			sent := 0
+			r := hello()
+			r.Restart = tt.restart
+			reply, err := modelOf("openai", 2, func(*http.Request, string) *http.Response {
+				sent++
+				return stream(strings.NewReader("data: {\"choices\":[{\"delta\":{" + tt.piece + "}}]}\n\ndata: {\"error\":{\"type\":\"server_error\",\"message\":\"gone\"}}\n\n"))
+			}).Generate(t.Context(), r, tt.onDelta)
+			if llm.ClassOf(err) != llm.Unavailable || sent != tt.want || int(reply.Usage.Requests) != tt.want {
+				t.Errorf("%s: %d requests, %v, %+v", name, sent, err, reply)
+			}
+		})
+	}
+}
+
 // silent says nothing until its request ends.
 type silent struct{ done <-chan struct{} }
 

@@ -57,6 +57,10 @@ type Request struct {
 	// request may have no tools.
 	Output *Output
 
+	// Restart is called if a request fails temporarily after onDelta got a part of the reply. It reports whether that part could be dropped; if
+	// so, the request may be repeated. If Restart is nil, it is not.
+	Restart func() bool
+
 	MaxTokens   int      // of the reply; 0 for the model's maximum
 	Temperature *float64 // nil for the provider's default
 	Stop        []string // texts that end the reply

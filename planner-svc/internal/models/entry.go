@@ -81,12 +81,18 @@ func (e *entry) check() error {
 	return errors.Join(e.checkAddress(), e.checkNumbers())
 }
 
+// isAddress reports whether a text is an http or https address.
+func isAddress(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
+}
+
 func (e *entry) checkAddress() error {
-	address, err := url.Parse(e.BaseURL)
+	address, _ := url.Parse(e.BaseURL) // isAddress reports what cannot be parsed
 	switch kind, _ := reference(e.Key); {
 	case e.Key != "" && kind == "": // the value may be the key itself, so the message leaves it out
 		return errors.New("`key` must be a reference, env:NAME or file:PATH; a key itself does not belong in this file")
-	case e.BaseURL != "" && (err != nil || address.Host == "" || address.Scheme != "http" && address.Scheme != "https"):
+	case e.BaseURL != "" && !isAddress(e.BaseURL):
 		return errors.New("`baseUrl` must be an http or https address")
 	case address.User != nil || address.RawQuery != "" || address.Fragment != "":
 		return errors.New("`baseUrl` may have no user, query or fragment; a key goes into `key`, as env:NAME or file:PATH")

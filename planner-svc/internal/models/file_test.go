@@ -140,6 +140,8 @@ func TestProviderNames(t *testing.T) {
 		{"openai:gpt-5", nil, "it needs the environment variable OPENAI_API_KEY"},
 		{"anthropic:claude", environment{"OPENAI_API_KEY": "k"}, "it needs the environment variable ANTHROPIC_API_KEY"},
 		{"ollama:qwen3", environment{"OLLAMA_HOST": "ftp://x"}, "OLLAMA_HOST is not an http or https address"},
+		{"openai:gpt-5", environment{"OPENAI_BASE_URL": "127.0.0.1:8000"}, "OPENAI_BASE_URL must be an http or https address"},
+		{"anthropic:claude", environment{"ANTHROPIC_BASE_URL": "localhost"}, "ANTHROPIC_BASE_URL must be"},
 		{"openai:", all, "name one as openai:MODEL"},
 		{"gpt-5", all, "name one as openai:MODEL"},
 		{"openai:a b", all, "`name` must be"},
@@ -217,7 +219,7 @@ func TestFallback(t *testing.T) {
 		b := bookOf(t, func(r *http.Request) *http.Response {
 			return map[string]func() *http.Response{"a": tt.first, "b": tt.second}[r.URL.Host]()
 		}, "a, price: {input: 1, output: 0}, fallback: b", "b, price: {input: 2, output: 0}")
-		reply, err := b.List()[0].Generate(t.Context(), &llm.Request{}, nil)
+		reply, err := b.List()[0].Generate(t.Context(), &llm.Request{}, func(llm.Delta) error { return nil })
 		if reply.Name != tt.name || llm.ClassOf(err) != tt.class || reply.Usage.Requests != tt.requests || reply.Usage.Cost != tt.micros*1e6 {
 			t.Errorf("%+v: %+v, %v", tt, reply, err)
 		}

@@ -51,6 +51,9 @@ func providerEntry(name string, getenv func(string) string) (e *entry, err error
 	case e.BaseURL == "":
 		return nil, fmt.Errorf("it needs the environment variable %s; set it where the planner is started", v.key)
 	}
+	if e.BaseURL != "" && !isAddress(e.BaseURL) {
+		return nil, fmt.Errorf("the environment variable %s must be an http or https address, such as https://host/v1", v.base)
+	}
 	if provider == llm.ProviderOpenAI {
 		e.Organization = getenv("OPENAI_ORG_ID")
 	}

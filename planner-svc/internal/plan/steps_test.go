@@ -15,6 +15,8 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
+
+	"pawl.dev/planner-svc/internal/llm"
 )
 
 // A3, A7, A8: one model call names the flow, chooses the step and its input, and assesses the risk.
@@ -62,6 +64,28 @@ func TestPromptsGrowAtTheEnd(t *testing.T) {
 		if !slices.Contains(now.CacheHere, len(now.Messages)-1) || now.CacheKey != "t1" {
 			t.Errorf("prompt %d is not marked for the provider's cache", i)
 		}
+	}
+}
+
+// A reply that failed in the middle may start again as long as nothing of it was shown; then only the new one is shown.
+func TestRestartedReply(t *testing.T) {
+	begins := func(text string, whole replyFunc) replyFunc {
+		return func(r *llm.Request, emit func(llm.Delta) error) (*llm.Reply, error) {
+			if err := emit(llm.Delta{Text: text}); err != nil {
+				return nil, err
+			}
+			if !r.Restart() {
+				return nil, errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, "cut off")
+			}
+			return whole(r, emit)
+		}
+	}
+	res, pieces, err := planSteps(t, native(begins("It is d", says("It is done."))), task())
+	if got := strings.Join(pieces, ""); err != nil || got != "It is done." || res.GetAnswer() != got {
+		t.Errorf("%q, %v, %v", got, res, err)
+	}
+	if _, pieces, err = planSteps(t, native(begins(strings.Repeat("x", holdBack), says("no"))), task()); err == nil || len(pieces) != 1 {
+		t.Errorf("%q, %v", pieces, err)
 	}
 }
 

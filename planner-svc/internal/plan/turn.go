@@ -49,6 +49,9 @@ func (c *conversation) turn(ctx context.Context, g *gate) (t *turn, err error) {
 		read = func(reply *llm.Reply) (*turn, []call, error) { return readJSON(compiled, reply) }
 		show = nil
 	}
+	if show != nil {
+		c.request.Restart = g.restart
+	}
 	searches := 0
 	err = c.askUntilValid(ctx, c.request, show, func(reply *llm.Reply) (more []*plannerv1.ModelMessage, problem error) {
 		var calls []call
@@ -200,6 +203,14 @@ func (g *gate) show(text string) error {
 		return nil
 	}
 	return g.emit(text)
+}
+
+// restart drops the reply, so that its request can be repeated. It reports false if a part of the reply was shown.
+func (g *gate) restart() bool {
+	if !g.open {
+		g.next()
+	}
+	return !g.open
 }
 
 // next prepares for another reply. If something was shown already, only finish shows more.
