@@ -103,8 +103,8 @@ func (h *Handler) pump(ctx context.Context, s *session, incoming <-chan received
 	defer heartbeat.Stop()
 	for s.err == nil {
 		select {
-		case got := <-incoming:
-			if done := s.forward(got); done {
+		case got, ok := <-incoming:
+			if !ok || s.forward(got) {
 				return
 			}
 		case <-first.C:

@@ -260,6 +260,8 @@ func TestLogCutOff(t *testing.T) {
 func TestLogThatDoesNotFit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	s := open(t, path)
+	s.FailApplying(func(func() error) error { return errors.New("not yet") }) // the records stay in the log
+	t.Cleanup(func() { s.FailApplying(nil) })
 	o := newOwned(t, s)
 	for range 10 {
 		if err := o.commit(s); err != nil {
