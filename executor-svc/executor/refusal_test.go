@@ -85,9 +85,9 @@ func TestUnknownModelsAndServers(t *testing.T) {
 	})
 	refused(t, "an agent's new model", err, invalid, `no model "other"`)
 	_, err = r.agents.UpdateAgent(ctx, &executorv1.UpdateAgentRequest{
-		Agent: &executorv1.Agent{Id: "a"}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"modle"}},
+		Agent: &executorv1.Agent{Id: "a"}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"modelx"}},
 	})
-	refused(t, "a mask with an unknown field", err, invalid, `"modle", which is not a field of an agent`)
+	refused(t, "a mask with an unknown field", err, invalid, `"modelx", which is not a field of an agent`)
 	r.planner.ModelsErr = status.Error(codes.Unavailable, "away")
 	if _, err := r.agents.CreateAgent(ctx, &executorv1.CreateAgentRequest{AgentId: "b", Agent: &executorv1.Agent{Model: "other"}}); err != nil {
 		t.Errorf("while the planner is away: %v", err)

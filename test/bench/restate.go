@@ -114,7 +114,7 @@ func (r *restate) send(ctx context.Context, effects string, i int) string {
 		InvocationID string `json:"invocationId"`
 	}
 	if err := json.Unmarshal([]byte(response), &sent); err != nil || sent.InvocationID == "" {
-		check(fmt.Errorf("Restate's response to a sent run has no invocationId: %q", response))
+		check(fmt.Errorf("the response of Restate to a sent run has no invocationId: %q", response))
 	}
 	return sent.InvocationID
 }

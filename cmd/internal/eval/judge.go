@@ -30,10 +30,9 @@ func (r *caseRun) judge() {
 	res.SilentWrong = right < len(r.calls) && !asked
 	if !res.RightTool && res.Problem == "" {
 		res.Problem = "another tool was expected"
-	} else if res.Problem == "" && asked && !r.c.Asks {
-		res.Problem = "a person is asked for a value that the goal contains"
-	} else if res.Problem == "" && !asked && r.c.Asks {
-		res.Problem = "a person is not asked for the missing value"
+	}
+	if asked != r.c.Asks && res.Problem == "" {
+		res.Problem = map[bool]string{true: "a person is asked for a value that the goal contains", false: "a person is not asked for the missing value"}[asked]
 	}
 }
 

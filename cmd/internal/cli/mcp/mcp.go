@@ -226,12 +226,13 @@ func checksText(st ui.Style, columns int, report *mcppoolv1.TestMcpServerRespons
 	for _, c := range report.GetChecks() {
 		width = max(width, ui.Width(c.GetName()))
 	}
+	marks := map[mcppoolv1.ServerCheck_Status]string{mcppoolv1.ServerCheck_STATUS_OK: st.Green("✓"), mcppoolv1.ServerCheck_STATUS_WARNING: st.Yellow("!")}
 	for _, c := range report.GetChecks() {
 		if c.GetStatus() == mcppoolv1.ServerCheck_STATUS_SKIPPED {
 			fmt.Fprintf(&b, "%s\n", st.Dim("· "+ui.Pad(ui.Line(c.GetName()), width)+"  not tried"))
 			continue
 		}
-		fmt.Fprintf(&b, "%s %s  %s\n", checkMark(st, c.GetStatus()), ui.Pad(ui.Line(c.GetName()), width), ui.Wrap(ui.Failure(c.GetMessage())+checkTime(c), columns, width+4, width+4))
+		fmt.Fprintf(&b, "%s %s  %s\n", cmp.Or(marks[c.GetStatus()], st.Red("✗")), ui.Pad(ui.Line(c.GetName()), width), ui.Wrap(ui.Failure(c.GetMessage())+checkTime(c), columns, width+4, width+4))
 		if c.GetAdvice() != "" {
 			fmt.Fprintf(&b, "  %s  %s %s\n", ui.Pad("", width), st.Bold("→"), ui.Wrap(c.GetAdvice(), columns, width+6, width+6))
 		}
@@ -246,10 +247,6 @@ func checkTime(c *mcppoolv1.ServerCheck) string {
 		return ", " + ui.Duration(d)
 	}
 	return ""
-}
-
-func checkMark(st ui.Style, s mcppoolv1.ServerCheck_Status) string {
-	return cmp.Or(map[mcppoolv1.ServerCheck_Status]string{mcppoolv1.ServerCheck_STATUS_OK: st.Green("✓"), mcppoolv1.ServerCheck_STATUS_WARNING: st.Yellow("!")}[s], st.Red("✗"))
 }
 
 // serverLog returns what a server wrote to stderr, and its last error.
