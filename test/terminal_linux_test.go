@@ -45,7 +45,7 @@ func TestModelAsksAtTheTerminal(t *testing.T) {
 		written string
 	}{
 		{"approved", []string{"[a]pprove", "?\n", "run it with this input", "y\n"}, 0, "once\n"},
-		{"rejected", []string{"[a]pprove", "n\n", "why (may be empty)", "not today\n"}, 2, ""},
+		{"rejected", []string{"[a]pprove", "n\n", "reason (may be empty)", "not today\n"}, 2, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			effects := filepath.Join(t.TempDir(), "effects")
