@@ -81,7 +81,7 @@ var patterns = []struct {
 	{Time, ":mM", regexp.MustCompile(`(?i)^(?:\d{1,2}:\d\d(?::\d\d)?(?: ?[ap]m\b)?|\d{1,2} ?[ap]m\b)`)},
 	{Code, "", regexp.MustCompile(`^(?:#[0-9a-fA-F]{3,8}\b|\+\d[\d -]{6,}\d|\d+\.\d+\.\d+\.\d+)`)},
 	{Path, "/*", regexp.MustCompile(`^(?:(?:[0-9_~.@*?#!+-]|` + letter + `)[\p{L}\p{N}_~.@*?{},+\[\]\\-]*)?[/*][\p{L}\p{N}_~.@*?{},+\[\]/\\-]*`)},
-	{Path, ".", regexp.MustCompile(`^[#$%!+@~-]?\.?(?:` + letter + `|[\p{N}_])[\p{L}\p{N}_+&-]*(?:\.[\p{L}\p{N}_+&-]+)*\.[a-z][a-z0-9]{0,5}`)},
+	{Path, ".", regexp.MustCompile(`^[#$%!+@~-]?\.?(?:` + letter + `|[\p{N}_])[\p{L}\p{N}_+&:-]*(?:\.[\p{L}\p{N}_+&:-]+)*\.[a-z][a-z0-9]{0,5}`)},
 	{Code, "-", regexp.MustCompile(`^--?[A-Za-z][\w-]*`)}, // a flag
 	{Number, "0123456789", regexp.MustCompile(`^[$€£¥]? ?[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?`)},
 }

@@ -46,6 +46,7 @@ var goals = []struct {
 	{"Read !go.mod", []string{`read_file {"path":"!go.mod"}`}, nil},
 	{"Read a+go.mod", []string{`read_file {"path":"a+go.mod"}`}, nil},
 	{"Read a&go.mod", []string{`read_file {"path":"a&go.mod"}`}, nil},
+	{"Read a:go.mod", []string{`read_file {"path":"a:go.mod"}`}, nil},
 	{"Read #docs/guide.md", []string{`read_file {"path":"#docs/guide.md"}`}, nil},
 	{"读取 -draft.md", []string{`read_file {"path":"-draft.md"}`}, nil},
 	{"Read für/x.md", []string{`read_file {"path":"für/x.md"}`}, nil},
