@@ -51,7 +51,7 @@ func New(p Parts) *Server {
 	s := &Server{Parts: p, tests: make(chan struct{}, maxTests), hub: newHub(), stopping: make(chan struct{})}
 	s.stop = sync.OnceFunc(func() { close(s.stopping) })
 	p.Pool.Observe(s.hub.Touch)
-	p.Pool.Watched(s.hub.Watches)
+	p.Pool.SetWatched(s.hub.Watches)
 	p.Registry.Observe(func(user string) { s.hub.Touch("", user) })
 	return s
 }

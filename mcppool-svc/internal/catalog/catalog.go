@@ -29,10 +29,10 @@ import (
 
 // Catalog holds the tools of a server at one time. It is immutable.
 type Catalog struct {
-	Tools []*Tool // by name
+	Tools []*Tool // sorted by name
 	// Skipped names the tools that were left out, each with the reason.
 	Skipped []string
-	Time    time.Time
+	Time    time.Time // when it was read
 	// Digest is the same for the same definitions.
 	Digest [sha256.Size]byte
 }
@@ -55,7 +55,8 @@ func (c *Catalog) After(name string) []*Tool {
 	return c.Tools[i:]
 }
 
-// Read returns the catalog of raw definitions. Two tools with one name are an error: only the server would know which one a call runs.
+// Read returns the catalog of raw definitions. It returns an *mcp.Error if one cannot be read, or if two tools have one name: only the server
+// would know which one a call runs.
 func Read(raw []json.RawMessage, now time.Time) (*Catalog, error) { return read(raw, now, nil) }
 
 func read(raw []json.RawMessage, now time.Time, known *Interner) (*Catalog, error) {
@@ -115,7 +116,7 @@ type Tool struct {
 // InputSchema returns Input, compiled. Errors are those of schema.Compile.
 func (t *Tool) InputSchema() (*schema.Schema, error) { return compiled(&t.input, t.Input) }
 
-// OutputSchema returns Output, compiled.
+// OutputSchema returns Output, compiled; it accepts everything if Output is empty.
 func (t *Tool) OutputSchema() (*schema.Schema, error) { return compiled(&t.output, t.Output) }
 
 // compiled compiles a schema at the first use and keeps it with the tool: a lookup in the shared cache would hash the whole text.
@@ -186,6 +187,7 @@ func isDeceptive(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
+// describe sets title, description, schemas, task support and hints from a definition.
 func (t *Tool) describe(fields map[string]json.RawMessage) error {
 	if err := text(fields, "title", &t.Title); err != nil {
 		return err
@@ -246,7 +248,7 @@ func text(fields map[string]json.RawMessage, key string, to *string) error {
 
 func protocolError(format string, args ...any) *mcp.Error {
 	e := mcp.Errorf(mcp.Protocol, format, args...)
-	e.MayHaveRun = true // the server answered tools/list; call.Explain knows that no tool ran
+	e.MayHaveRun = true // the server got tools/list; call.Explain reports that no tool ran
 	return e
 }
 
@@ -286,8 +288,8 @@ func (c *Cache) Get(ctx context.Context) (*Catalog, error) { return c.get(ctx, M
 // Fresh is Get, but lists again unless the catalog is only a moment old.
 func (c *Cache) Fresh(ctx context.Context) (*Catalog, error) { return c.get(ctx, retryAge) }
 
-// Find returns a tool and its catalog. If the tool is missing, it lists once more, because a server may add tools without a notification. Both
-// are nil if the server has no such tool.
+// Find returns a tool and its catalog. If the tool is missing, it lists again unless the catalog is only a moment old, because a
+// server may add tools without a notification. Tool and catalog are nil if the server has no such tool.
 func (c *Cache) Find(ctx context.Context, name string) (*Catalog, *Tool, error) {
 	for _, age := range []time.Duration{MaxAge, retryAge} {
 		catalog, err := c.get(ctx, age)

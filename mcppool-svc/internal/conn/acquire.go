@@ -21,12 +21,12 @@ import (
 type Use struct {
 	Server  *registry.Server
 	User    string
-	Session string // the connection is kept for it until ReleaseSession; empty: for this lease alone
+	Session string // keeps the connection open between uses until ReleaseSession or Config.SessionTimeout; may be empty
 	// Call is set for a tool call, during which the server may ask for input.
 	Call bool
-	// Standing is set for a subscription, which moves to another connection if this one ends.
+	// Standing is set for a subscription, which moves to another connection if its own is retired.
 	Standing bool
-	// Patience is how long a call may wait for its turn (see Config.Exclusive). Waiting, if not nil, is called before the wait.
+	// Patience is how long a call may wait for its turn (see Config.Exclusive). Waiting, if not nil, is called once, before the wait.
 	Patience time.Duration
 	Waiting  func(why error)
 }
@@ -52,7 +52,7 @@ func (l *Lease) Stamp() (connection, writes uint64) { return l.entry.number, l.e
 // the call may be out of date too.
 func (l *Lease) Wrote() { l.entry.writes.Add(1) }
 
-// Retired is closed once the connection is no longer leased: a long use should move to another one.
+// Retired is closed once the connection gets no new leases. A long use should then move to another one.
 func (l *Lease) Retired() <-chan struct{} { return l.entry.retiredCh }
 
 // Release gives the connection back. Call it once.
@@ -61,7 +61,7 @@ func (l *Lease) Release() {
 	exclusive := p.isExclusive(l.use)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	e.calls--
+	e.leases--
 	if l.use.Standing {
 		e.standing--
 	}
@@ -97,7 +97,7 @@ func (l *Lease) Close(err error) {
 	l.Release()
 }
 
-// Acquire leases a connection and makes it if needed. Callers share one attempt to connect, which continues if one of them gives up.
+// Acquire leases a connection and makes it if needed. Callers share one attempt to connect, which continues if they give up.
 // Errors are *mcp.Error, or *errs.Error if a limit is reached, the circuit breaker is open or the pool is closed.
 func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
 	k, came := keyOf(use), time.Now()
@@ -131,7 +131,7 @@ func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
 				return nil, err
 			}
 		default:
-			if attempt == 1 && p.isDead(ctx, e) {
+			if attempt == 1 && p.failsProbe(ctx, e) {
 				lease.Release()
 				continue
 			}
@@ -185,7 +185,7 @@ func (p *Pool) join(ctx context.Context, k key, e *entry, use Use, now time.Time
 		// The attempt keeps the caller's trace, not its cancellation.
 		p.work.Go(func() { p.establish(context.WithoutCancel(ctx), e, use.Server) })
 	}
-	e.calls++
+	e.leases++
 	e.resume()
 	if use.Call {
 		e.running++
@@ -199,7 +199,7 @@ func (p *Pool) join(ctx context.Context, k key, e *entry, use Use, now time.Time
 	return e, nil
 }
 
-// establish makes an entry's connection and wakes the calls that wait for it.
+// establish makes an entry's connection and wakes the callers that wait for it.
 func (p *Pool) establish(ctx context.Context, e *entry, server *registry.Server) {
 	ctx, cancel := context.WithTimeout(ctx, server.StartLimit())
 	defer cancel()
@@ -225,8 +225,8 @@ func (p *Pool) establish(ctx context.Context, e *entry, server *registry.Server)
 	defer p.wake() // calls that waited for this attempt to end
 	now := time.Now()
 	e.client, e.tools, e.made, e.idle, e.confirmed = client, catalog.NewCache(client, p.tools), now, now, now
-	if p.closed || e.retired && e.calls == 0 {
-		p.finish(e) // while it was being made, it was retired and all callers left
+	if p.closed || e.retired && e.leases == 0 {
+		p.finish(e) // meanwhile the pool was closed, or the entry was retired and all callers left
 		return
 	}
 	client.OnChange(func() { p.notify(e.key) })

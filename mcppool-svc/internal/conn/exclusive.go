@@ -92,7 +92,7 @@ func (p *Pool) wake() {
 // errBehind is why a call waits while it is not the first in its queue.
 var errBehind = &mcp.Error{Kind: mcp.Unavailable, Message: "other calls came first"}
 
-// wait returns nil when w should try again, or why it must not wait any longer.
+// wait returns nil when w should try again, or the error that ends the wait.
 func (p *Pool) wait(ctx context.Context, k key, use Use, w *waiter, until time.Time) error {
 	p.mu.Lock()
 	busy := p.busy(k, use, w.why)
@@ -117,7 +117,7 @@ func (p *Pool) wait(ctx context.Context, k key, use Use, w *waiter, until time.T
 	}
 }
 
-// busy returns why a call gets no connection of its own. Called with mu held.
+// busy returns the error of a call that gets no connection of its own. Called with mu held.
 func (p *Pool) busy(k key, use Use, why error) error {
 	n, connections := len(p.entries[k]), "the connection to it is"
 	if n > 1 {
@@ -137,18 +137,18 @@ func (p *Pool) first(k key) *entry {
 	return nil
 }
 
-// discard retires a connection because its server may still ask for input for a call that was given up. Subscriptions move to another
-// connection. Called with mu held.
+// discard retires a connection whose server may still ask for input for a call that was given up. Subscriptions, which move to another
+// connection, do not keep it open. Called with mu held.
 func (p *Pool) discard(e *entry) {
 	e.discarded = true
 	p.retire(e)
 }
 
 // drained reports whether nothing keeps a retired connection open. Called with the pool's mu held.
-func (e *entry) drained() bool { return e.calls == 0 || e.discarded && e.calls == e.standing }
+func (e *entry) drained() bool { return e.leases == 0 || e.discarded && e.leases == e.standing }
 
 // free returns a connection over which no call runs, or nil. It prefers the one that the session used last: its server may remember the
-// session. Called with mu held.
+// session. It discards connections that are not settled. Called with mu held.
 func (p *Pool) free(k key, use Use) *entry {
 	var best *entry
 	var last time.Time

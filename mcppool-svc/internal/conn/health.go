@@ -40,8 +40,8 @@ func (f *failure) remembered() error {
 	return &e
 }
 
-// refuse is the circuit breaker of connects. For retryAfter, and after many failures in a row for BreakFor, it returns the last failure.
-// After that it returns nil: callers share one attempt, which shows whether the server works again. Called with mu held.
+// refuse is the circuit breaker of connects. It returns an error with the last failure for retryAfter, or for BreakFor once
+// BreakAfter attempts in a row have failed. Then it returns nil, and one attempt shows whether the server works again. Called with mu held.
 func (p *Pool) refuse(k key, id string) error {
 	f := p.failed[k.failureKey()]
 	left := time.Until(p.refusedUntil(k))
@@ -68,7 +68,7 @@ func (p *Pool) refusedUntil(k key) time.Time {
 	return f.at.Add(p.cfg.BreakFor)
 }
 
-// retryAt returns when a call that refuse rejects now should try again; zero if refuse allows an attempt. A failure that only people can
+// retryAt returns when a call that refuse rejects now should try again; zero if there is no such time. A failure that only people can
 // fix is retried less often: the fix retires connections, which wakes the waiting calls. Called with mu held.
 func (p *Pool) retryAt(k key) time.Time {
 	until := p.refusedUntil(k)
@@ -136,7 +136,7 @@ const (
 )
 
 // Probe probes a user's connections that were not confirmed recently: over HTTP, where each message is a request of its own, nothing else shows
-// that a server has ended. It waits for the answers, at most stateTimeout.
+// that a server has ended. It also connects again to HTTP servers that failed. It waits for the answers, at most stateTimeout.
 func (p *Pool) Probe(ctx context.Context, user string, servers ...*registry.Server) {
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
@@ -203,14 +203,14 @@ func (p *Pool) probeOne(running []<-chan struct{}, e *entry, own int) []<-chan s
 	}
 	if e.probing == nil {
 		e.probing = make(chan struct{})
-		busy := e.calls > own
+		busy := e.leases > own
 		p.work.Go(func() { p.probe(e, busy) })
 	}
 	return append(running, e.probing)
 }
 
-// probe probes one connection and retires it if the probe fails. A timeout is ignored if the server is busy with a call, because such a
-// server may answer nothing else; any other error counts.
+// probe probes one connection and retires it if the probe fails. busy means that others lease it: then a timeout is ignored, because during a
+// call a server may answer nothing else.
 func (p *Pool) probe(e *entry, busy bool) {
 	ctx, cancel := context.WithTimeout(p.base, probeTimeout)
 	defer cancel()
@@ -231,12 +231,12 @@ func (p *Pool) probe(e *entry, busy bool) {
 	}
 }
 
-// isDead probes a connection that only the caller uses and that was idle for probeIdleAfter, and reports whether the probe retired it.
+// failsProbe probes a connection that only the caller uses and that was idle for probeIdleAfter, and reports whether the probe retired it.
 // Without the probe, a call to a server that has ended would have an unknown outcome.
-func (p *Pool) isDead(ctx context.Context, e *entry) bool {
+func (p *Pool) failsProbe(ctx context.Context, e *entry) bool {
 	p.mu.Lock()
 	var running []<-chan struct{}
-	if e.calls == 1 && time.Since(e.idle) >= probeIdleAfter {
+	if e.leases == 1 && time.Since(e.idle) >= probeIdleAfter {
 		e.idle = time.Now() // callers that come meanwhile do not probe
 		running = p.probeOne(nil, e, 1)
 	}

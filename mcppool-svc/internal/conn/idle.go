@@ -31,15 +31,15 @@ func (p *Pool) releaseFrom(e *entry, s sessionKey, now time.Time) {
 	}
 }
 
-// Retire stops leasing a server's connections, except those of the revision keep (empty: none is kept), and forgets their failures. Calls
-// in flight finish; new ones get a new connection.
-func (p *Pool) Retire(server, keep string) {
-	p.retireWhere(func(e *entry) bool { return e.server == server && e.revision != keep })
+// Retire stops leasing the connections to the server with a UID, except those of the revision keep (empty: none is kept), and forgets their
+// failures. Calls in flight finish; new ones get a new connection.
+func (p *Pool) Retire(uid, keep string) {
+	p.retireWhere(func(e *entry) bool { return e.server == uid && e.revision != keep })
 }
 
 // RetireUser is Retire for all of one user's connections to a server.
-func (p *Pool) RetireUser(server, user string) {
-	p.retireWhere(func(e *entry) bool { return e.server == server && e.user == user })
+func (p *Pool) RetireUser(uid, user string) {
+	p.retireWhere(func(e *entry) bool { return e.server == uid && e.user == user })
 }
 
 func (p *Pool) retireWhere(match func(*entry) bool) {
@@ -57,7 +57,7 @@ func (p *Pool) retireWhere(match func(*entry) bool) {
 	}
 }
 
-// Run closes unused connections and suspends idle ones until ctx is done.
+// Run ends sessions after SessionTimeout, closes unused connections and suspends idle ones, until ctx is done.
 func (p *Pool) Run(ctx context.Context) {
 	tick := time.NewTicker(min(max(p.cfg.IdleTimeout/8, time.Millisecond), sweepInterval))
 	defer tick.Stop()
@@ -71,7 +71,7 @@ func (p *Pool) Run(ctx context.Context) {
 	}
 }
 
-// failureMemory is how long the last failure of a connection is shown.
+// failureMemory is how long the last failure of a connection is kept.
 const failureMemory = time.Hour
 
 func (p *Pool) sweep(now time.Time) {
@@ -80,7 +80,7 @@ func (p *Pool) sweep(now time.Time) {
 	for e := range p.leasable() {
 		for s, used := range e.sessions {
 			// An executor that died does not release its sessions.
-			if now.Sub(used) >= p.cfg.SessionTimeout && e.calls == 0 {
+			if now.Sub(used) >= p.cfg.SessionTimeout && e.leases == 0 {
 				p.releaseFrom(e, s, now)
 			}
 		}
@@ -104,11 +104,11 @@ const (
 	sweepInterval = 5 * time.Second
 )
 
-// Watched sets the function that reports whether a user watches for changes (an empty user: whether any user does). Set it before the
+// SetWatched sets the function that reports whether a user watches for changes (an empty user: whether any user does). Set it before the
 // pool is used. It must not block and must not call the pool.
-func (p *Pool) Watched(watched func(user string) bool) { p.watched = watched }
+func (p *Pool) SetWatched(watched func(user string) bool) { p.watched = watched }
 
-// Wake resumes a user's suspended connections, so that they receive changes again.
+// Wake resumes the suspended connections that a user has or shares, so that they receive changes again.
 func (p *Pool) Wake(user string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,21 +127,22 @@ func (e *entry) resume() {
 	}
 }
 
-// suspend makes an idle connection release resources that it can acquire again, such as its stream of changes. Called with mu held.
+// suspend makes a connection release resources that it can acquire again, such as its stream of changes, if it has been idle for long enough
+// and its user does not watch for changes. Called with mu held.
 func (p *Pool) suspend(e *entry, now time.Time) {
 	after := suspendAfter
 	if len(e.sessions) > 0 {
 		after = suspendHeldAfter
 	}
-	if e.suspended || e.retired || e.client == nil || e.calls > 0 || now.Sub(e.idle) < after || p.watched != nil && p.watched(e.user) {
+	if e.suspended || e.retired || e.client == nil || e.leases > 0 || now.Sub(e.idle) < after || p.watched != nil && p.watched(e.user) {
 		return
 	}
 	e.suspended = e.client.Rest()
 }
 
-// Observe sets the function that is called when a user's connection to a server changes its state, or the server changes a list. Set it
-// before the pool is used. It must not block.
-func (p *Pool) Observe(changed func(server, user string)) { p.changed = changed }
+// Observe sets the function that is called when a user's connection to a server changes its state, or the server changes a list. user is
+// empty for a connection that all users share. Set it before the pool is used. It must not block.
+func (p *Pool) Observe(changed func(uid, user string)) { p.changed = changed }
 
 // notify reports a change of a connection. It may be called with mu held.
 func (p *Pool) notify(k key) {

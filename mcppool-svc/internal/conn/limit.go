@@ -45,7 +45,8 @@ func (p *Pool) limits(k key, server *registry.Server) []limit {
 	return all
 }
 
-// makeRoom returns an error if a limit forbids another connection and no idle one can be closed. Called with mu held.
+// makeRoom closes an unused connection for each limit that forbids another one, and returns an error if there is none to close. Called with mu
+// held.
 func (p *Pool) makeRoom(k key, server *registry.Server) error {
 	for _, l := range p.limits(k, server) {
 		n := p.used(l)
@@ -69,7 +70,7 @@ func (p *Pool) MayReleaseLate(server *registry.Server, user string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range p.limits(k, server) {
-		if l.most > 0 && 2*len(p.live) >= l.most && 2*p.used(l) >= l.most { // the cheap test comes first and mostly decides
+		if l.most > 0 && 2*len(p.live) >= l.most && 2*p.used(l) >= l.most { // len(p.live) is at least used, and cheaper
 			return false
 		}
 	}
@@ -91,7 +92,7 @@ func (p *Pool) evict(qualifies func(*entry) bool) bool {
 	return true
 }
 
-// unused reports whether a connection has no calls and no sessions. Called with the pool's mu held.
+// unused reports whether a connection is established and has no leases and no sessions. Called with the pool's mu held.
 func (e *entry) unused() bool {
-	return e.client != nil && e.calls == 0 && len(e.sessions) == 0
+	return e.client != nil && e.leases == 0 && len(e.sessions) == 0
 }

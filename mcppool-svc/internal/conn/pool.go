@@ -19,14 +19,14 @@ import (
 type Config struct {
 	MaxConnections int           // in all; 1,000
 	MaxPerUser     int           // 100
-	IdleTimeout    time.Duration // of a connection without calls and sessions; 5 minutes
-	SessionTimeout time.Duration // of a session without calls; 30 minutes
-	BreakAfter     int           // failed connects in a row after which the pool stops connecting; 5
+	IdleTimeout    time.Duration // of a connection without leases and sessions; 5 minutes
+	SessionTimeout time.Duration // of a session whose connection has no leases; 30 minutes
+	BreakAfter     int           // failed connects in a row, per user and server, after which the pool stops connecting; 5
 	BreakFor       time.Duration // how long it stops; 30 s
 	ProbeAfter     time.Duration // reading a server's state probes connections that were confirmed longer ago, see entry.confirmed; 10 s
 	// Exclusive reports whether a server asks for input without naming the call; nil: no server does. Only one call at a time runs over a
 	// connection to such a server, so that each question belongs to one call. Further calls of the same user, or task, get further connections,
-	// or wait for their turn at the limit. Other requests use the first connection. Shared connections are not exclusive.
+	// or, at a limit on connections, wait for their turn. Other requests use the first connection. Shared connections are not exclusive.
 	Exclusive func(*registry.Server) bool
 }
 
@@ -49,8 +49,8 @@ type Pool struct {
 	cfg     Config
 	connect Connect
 	log     *slog.Logger
-	changed func(server, user string) // see Observe
-	watched func(user string) bool    // see Watched
+	changed func(uid, user string) // see Observe
+	watched func(user string) bool // see SetWatched
 
 	tools   *catalog.Interner // of all connections
 	refused atomic.Uint64     // uses refused because of a limit
@@ -64,11 +64,12 @@ type Pool struct {
 	entries map[key][]*entry  // guarded by mu; those not retired, by the key of the first connection, ordered by nth
 	made    uint64            // guarded by mu; the number of entries so far
 	live    map[*entry]bool   // guarded by mu; every entry that is connecting or not yet closed, retired ones too
-	failed  map[key]*failure  // guarded by mu; the last failure, until the next success
+	failed  map[key]*failure  // guarded by mu; by key.failureKey; the last failure, until the next success
 	queues  map[key][]*waiter // guarded by mu; calls that wait for a connection, by the key of the first connection
 }
 
-// entry is one connection, from the first request for it until it is closed. The fields from client on are guarded by the pool's mu.
+// entry is one connection, from the first request for it until it is closed. The fields from client on are written with
+// the pool's mu held; those marked "after ready" do not change once ready is closed and may then be read without mu.
 type entry struct {
 	key
 	id     string        // the server's id, for logs
@@ -79,19 +80,19 @@ type entry struct {
 	retiredCh chan struct{}
 	writes    *atomic.Uint64 // see Lease.Wrote; shared by all connections of a key
 
-	client    mcp.Client     // after ready; nil if it failed
+	client    mcp.Client     // after ready; nil while connecting, or if that failed
 	made      time.Time      // after ready
 	tools     *catalog.Cache // after ready
 	err       error          // after ready
-	calls     int            // leases out
+	leases    int            // not yet released
 	running   int            // leases of tool calls
 	standing  int            // leases of subscriptions
 	sessions  map[sessionKey]time.Time
 	idle      time.Time // when it was last used
-	retired   bool      // no longer leased; closed after its last call
+	retired   bool      // gets no new leases; closed after the last Release
 	discarded bool      // retired, and closed even if subscriptions use it
-	closing   bool
-	suspended bool // see suspend
+	closing   bool      // finish was called
+	suspended bool      // see suspend
 
 	confirmed time.Time     // when it connected, or last answered a probe; calls do not count
 	probing   chan struct{} // closed when the running probe ends; nil if none
@@ -154,7 +155,7 @@ func (p *Pool) retire(e *entry) {
 // finish closes an entry's connection in the background. Called with mu held, on a retired entry.
 func (p *Pool) finish(e *entry) {
 	if e.closing || e.client == nil {
-		return // closed already, or still connecting: establish closes it
+		return // closed already, not connected, or still connecting (then establish closes it)
 	}
 	e.closing = true
 	p.wake()
@@ -168,7 +169,7 @@ func (p *Pool) finish(e *entry) {
 	})
 }
 
-// key identifies a connection.
+// key identifies a connection. The connections of a key are those whose keys differ from it at most in nth.
 type key struct {
 	server   string // registry.Server.UID
 	user     string // empty if all users share it

@@ -12,7 +12,7 @@ type State int
 
 // The states.
 const (
-	Idle State = iota
+	Idle State = iota // not connected; the next use connects
 	Connecting
 	Ready
 	Failed
@@ -22,7 +22,7 @@ const (
 type Status struct {
 	State State
 	Since time.Time // of the state; zero if idle
-	Err   error     // of the last failure
+	Err   error     // why it failed; nil in other states
 	Info  string    // the server's name and version
 	// Capabilities are those that the server declares.
 	Capabilities []string
@@ -91,7 +91,7 @@ func (p *Pool) Log(server *registry.Server, user string) Log {
 
 // Load describes how full the pool is.
 type Load struct {
-	// States counts the connections in each state: connecting, busy with calls, idle, closing. It has an entry for each state.
+	// States counts the connections in each state: connecting, busy (leased), idle, closing. It has an entry for each state.
 	States map[string]int
 	// Used is the number of connections that count towards Limit: all but those that are closing.
 	Used, Limit int
@@ -119,8 +119,8 @@ func (p *Pool) Load() Load {
 			continue
 		case e.client == nil:
 			l.States["connecting"]++
-			l.Waiting += e.calls
-		case e.calls > 0:
+			l.Waiting += e.leases
+		case e.leases > 0:
 			l.States["busy"]++
 		default:
 			l.States["idle"]++

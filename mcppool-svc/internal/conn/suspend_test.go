@@ -40,7 +40,7 @@ func TestConnectionsRest(t *testing.T) {
 					defer p.mu.Unlock()
 					return rests, wakes
 				}
-				p.Watched(func(user string) bool { return tt.attended && user == "ann" })
+				p.SetWatched(func(user string) bool { return tt.attended && user == "ann" })
 				connect := p.connect
 				p.connect = func(ctx context.Context, s *registry.Server, user string) (mcp.Client, error) {
 					c, err := connect(ctx, s, user)

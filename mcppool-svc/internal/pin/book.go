@@ -22,7 +22,7 @@ const (
 	recordVersion = 1
 	// maxPins bounds the tool names stored for one server, including names that it no longer has.
 	maxPins = 20_000
-	// maxKept is the longest definition whose text is stored, so that people can see the changes.
+	// maxKept is the longest definition, in bytes, whose text is stored, so that people can see the changes.
 	maxKept = 256 << 10
 )
 
@@ -32,8 +32,8 @@ func Buckets() []string { return []string{bucketSeen, bucketApproved} }
 // First returns the buckets in which the earliest value of all replicas wins: a later, different one counts as a changed definition.
 func First() []string { return []string{bucketSeen} }
 
-// ErrStorage means that a pin or approval could not be stored.
-var ErrStorage = errors.New("storing failed")
+// ErrStorage means that a pin or approval could not be stored or read.
+var ErrStorage = errors.New("the store failed")
 
 // Record is an accepted definition, as stored.
 type Record struct {

@@ -12,11 +12,11 @@ import (
 const (
 	// maxPlaces bounds the returned places.
 	maxPlaces = 50
-	// maxDepth bounds the length of a place. For a deeper difference, Diff returns the value at this depth that contains it.
+	// maxDepth bounds the keys and indexes in a place. For a deeper difference, Diff returns the place of the value that contains it.
 	maxDepth = 32
 )
 
-// Diff returns the places where two definitions differ, as JSON pointers (RFC 6901) in order. If one of them cannot be read, it returns the
+// Diff returns the first maxPlaces places where two definitions differ, as JSON pointers (RFC 6901). If a definition cannot be read, it returns the
 // empty pointer, which means the whole definition. Spacing and the order of keys do not count.
 func Diff(before, after string) []string {
 	a, errA := read(before)

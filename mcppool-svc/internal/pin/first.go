@@ -14,7 +14,7 @@ import (
 // firstName is the name under which the id of an origin's first review is stored. A tool with that name needs an approval.
 const firstName = "\x00first"
 
-// server holds the pins of a server. It is immutable once it is shared.
+// server holds the pins of an MCP server. It is immutable once it is shared.
 type server struct {
 	pins  map[string]pin // as stored, by tool name
 	first string         // id of the first review, which accepts all tools; empty if none is stored
@@ -49,7 +49,7 @@ func idOf(tools []*catalog.Tool) string {
 // isNew reports whether no tool of the server was accepted or approved yet.
 func (s *server) isNew() bool { return s.first == "" && len(s.valid) == 0 }
 
-// setValid sets valid, from approvals and pins of the first review, and late.
+// setValid sets valid (from approvals and pins of the first review) and late, and returns s.
 func (s *server) setValid() *server {
 	s.valid, s.late = make(map[string]string, len(s.pins)), make(map[string]string)
 	for name, p := range s.pins {

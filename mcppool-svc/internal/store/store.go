@@ -23,11 +23,11 @@ type Change struct {
 	Value       []byte
 }
 
-// Store is safe for concurrent use.
+// Store keeps values. Callers must not change a value after they have passed or received it. A Store is safe for concurrent use.
 type Store interface {
-	// Load visits the keys and values of a bucket in any order.
+	// Load visits the keys and values of a bucket in any order. visit must not call the store, nor keep value after it returns.
 	Load(bucket string, visit func(key string, value []byte) error) error
-	// Get returns a value, or nil.
+	// Get returns a value, or nil if there is none.
 	Get(bucket, key string) ([]byte, error)
 	// Apply makes all changes or none.
 	Apply(changes ...Change) error
@@ -35,7 +35,8 @@ type Store interface {
 	Close() error
 }
 
-// Open opens the store in a folder, which it creates if needed. If dir is empty, the store is in memory and is lost when closed.
+// Open opens the store in a folder, which it creates if needed. If dir is empty, the store is in memory and is lost with the process. buckets
+// are all that will be used.
 func Open(dir string, buckets ...string) (Store, error) {
 	if dir == "" {
 		return &memory{values: make(map[string]map[string][]byte)}, nil
@@ -88,7 +89,7 @@ func (m *memory) Apply(changes ...Change) error {
 // Close implements Store.
 func (*memory) Close() error { return nil }
 
-// Oldest returns the key of the value with the earliest time.
+// Oldest returns the key of the value with the earliest time. values must not be empty.
 func Oldest[K comparable, V any](values map[K]V, at func(V) time.Time) K {
 	return slices.MinFunc(slices.Collect(maps.Keys(values)), func(a, b K) int { return at(values[a]).Compare(at(values[b])) })
 }
