@@ -53,7 +53,7 @@ func Options(name, description string) []kong.Option {
 	}
 }
 
-// Version returns the version of the binary: a release, or `devel` with the commit.
+// Version returns the version of the binary's main module, or `devel` with the commit if it has none.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

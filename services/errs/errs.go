@@ -64,7 +64,7 @@ func causeOf(wrapped error) error {
 	return errors.Unwrap(wrapped)
 }
 
-// Error prints `[REASON] message`.
+// Error returns `[REASON] message`.
 func (e *Error) Error() string {
 	return "[" + ReasonName(e.Reason) + "] " + e.Message
 }
@@ -90,7 +90,7 @@ func (e *Error) WithViolation(field, description string) *Error {
 	return &c
 }
 
-// WithRetryAfter returns a copy with the time to wait before another try.
+// WithRetryAfter returns a copy with the time to wait before a retry.
 func (e *Error) WithRetryAfter(d time.Duration) *Error {
 	c := *e
 	c.RetryAfter = d

@@ -22,9 +22,9 @@ import (
 // gRPC sends a status in HTTP/2 headers, and its message twice (percent-encoded, and within the details). gRPC's C core,
 // which Python and other languages use, refuses headers over 8 KiB. So longer texts are cut, with a mark at their end.
 const (
-	maxMessage    = 2048
-	maxViolations = 2048 // bytes of all of them
-	maxMetadata   = 1024 // bytes of one value
+	maxMessage    = 2048 // bytes
+	maxViolations = 2048 // bytes of all of them, before `and n more`
+	maxText       = 1024 // bytes of one metadata value, or of one field or description of a violation
 )
 
 // GRPCStatus makes the status to send: code, message, ErrorInfo, BadRequest if there are violations, RetryInfo
@@ -59,7 +59,7 @@ func (e *Error) errorInfo() *errdetails.ErrorInfo {
 	if len(e.Metadata) > 0 {
 		info.Metadata = make(map[string]string, len(e.Metadata))
 		for k, v := range e.Metadata {
-			info.Metadata[strings.ToValidUTF8(k, "�")] = clip(v, maxMetadata)
+			info.Metadata[strings.ToValidUTF8(k, "�")] = clip(v, maxText)
 		}
 	}
 	return info
@@ -77,8 +77,8 @@ func (e *Error) badRequest() *errdetails.BadRequest {
 			break
 		}
 		br.FieldViolations = append(br.FieldViolations, &errdetails.BadRequest_FieldViolation{
-			Field:       clip(v.Field, maxMetadata),
-			Description: clip(v.Description, maxMetadata),
+			Field:       clip(v.Field, maxText),
+			Description: clip(v.Description, maxText),
 		})
 	}
 	return br
@@ -202,12 +202,12 @@ func (e *Error) explainTransport() {
 		return
 	}
 	if _, err := fmt.Sscanf(sizes, "%d vs. %d)", &size, &limit); err == nil {
-		clear := TooLarge(size, limit)
-		e.Reason, e.Message = clear.Reason, clear.Message
+		explained := TooLarge(size, limit)
+		e.Reason, e.Message = explained.Reason, explained.Message
 	}
 }
 
-// TooLarge is the error of a message that is over the size limit; both are in bytes.
+// TooLarge returns the error for a message over the size limit. Both arguments are in bytes.
 func TooLarge(size, limit int64) *Error {
 	return New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_TOO_LARGE,
 		"the message has %d bytes, the limit is %d; send less at once", size, limit)

@@ -11,12 +11,12 @@ func Text(d time.Duration) string {
 	return trim(d.Round(grain(d)))
 }
 
-// AtLeast is the text of a time to wait: whole seconds, rounded up, so that waiting that long is enough.
+// AtLeast returns the text of a time to wait: whole seconds, rounded up, so that waiting that long is enough.
 func AtLeast(d time.Duration) string {
 	return trim((d + time.Second - 1).Truncate(time.Second))
 }
 
-// grain returns the unit to which a duration is rounded, so that two to three digits of it stay.
+// grain returns the unit to which a duration is rounded for a message.
 func grain(d time.Duration) time.Duration {
 	switch d = d.Abs(); {
 	case d < time.Millisecond:

@@ -19,8 +19,8 @@ const (
 	healthPrefix     = "/grpc.health.v1.Health/"
 )
 
-// Authenticate identifies the caller and returns the context with the principal in it, or ctx itself on failure. Health checks are
-// exempt, because probes have no credential; reflection is not.
+// Authenticate identifies the caller and returns the context with the principal in it, or ctx itself on failure. Health checks
+// pass without a principal, because probes have no credential; reflection requires one.
 func Authenticate(ctx context.Context, a Authenticator, method string) (context.Context, error) {
 	if strings.HasPrefix(method, healthPrefix) {
 		return ctx, nil
@@ -97,7 +97,7 @@ func OnBehalfOf(ctx context.Context, sub string) context.Context {
 	return metadata.NewOutgoingContext(ctx, md)
 }
 
-// BearerCredentials returns credentials that send the token with every call; "" sends nothing. They also work on
+// BearerCredentials returns credentials that send the token with every call, or nothing if it is empty. They also work on
 // connections without TLS, such as loopback.
 func BearerCredentials(token string) credentials.PerRPCCredentials {
 	if token == "" {

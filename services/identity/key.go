@@ -34,7 +34,7 @@ type digest [sha256.Size]byte
 // MarshalText implements encoding.TextMarshaler.
 func (d digest) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, d[:]), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. Any other text becomes the zero digest, which check refuses with an error that names the field.
+// UnmarshalText implements encoding.TextUnmarshaler. Text that is not a SHA-256 in hex becomes the zero digest, for which Key.check returns an error that names the field.
 func (d *digest) UnmarshalText(text []byte) error {
 	*d = digest{}
 	if sum, err := hex.DecodeString(string(text)); err == nil && len(sum) == len(d) {

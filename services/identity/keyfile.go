@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// recheckAfter is the time between two checks of the file for changes.
+// recheckAfter is how long the file is taken as unchanged when a known key is looked up.
 const recheckAfter = time.Second
 
-// KeyFile authenticates by a YAML file of hashed API keys. It reads the file again when it changes; if it cannot, it logs
-// the error and keeps the previous keys. A file that does not exist yet holds no keys; Add creates it.
+// KeyFile authenticates by a YAML file of hashed API keys. A changed file is read again; if that fails, the error is logged and
+// the previous keys stay in force. A file that does not exist yet holds no keys; Add creates it.
 type KeyFile struct {
 	path string
 	now  func() time.Time
@@ -27,7 +27,7 @@ type KeyFile struct {
 	keys      []Key          // as in the file
 	byID      map[string]Key // keys of the file and ephemeral keys
 	lastRead  fs.FileInfo    // of the last version that was read, valid or not; nil: there was no file
-	checked   time.Time
+	checked   time.Time      // when the file was last checked for changes
 	ephemeral map[string]Key
 }
 
@@ -58,7 +58,7 @@ func (k *KeyFile) Authenticate(_ context.Context, token string) (Principal, erro
 	return Principal{}, unauthenticated("the API key is not valid here; it may have been removed. Ask the operator for a new one")
 }
 
-// find looks up a key. It reads the file first if a check is due or the id is unknown.
+// find looks up a key. If a check of the file is due or the id is unknown, it first reads a changed file.
 func (k *KeyFile) find(id string) (Key, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -130,8 +130,8 @@ func (k *KeyFile) List() []Key {
 	return slices.Clone(k.keys)
 }
 
-// Remove removes a key. Within a second, processes that use the file refuse new calls with it; within two seconds, its streams end at
-// their next message.
+// Remove removes a key. Within a second, processes that use the file refuse new calls with it; within two seconds, streams that it
+// authenticated end at their next message.
 func (k *KeyFile) Remove(id string) error {
 	err := k.change(func(keys []Key) ([]Key, error) {
 		i := slices.IndexFunc(keys, func(key Key) bool { return key.ID == id })

@@ -229,7 +229,7 @@ type unaryCall struct {
 	transport
 	server *server
 
-	args      any  // read under mu and not once abandoned, so that a client that gave up may reuse it
+	args      any  // read under mu, and no longer once abandoned is true: the client may reuse them then
 	abandoned bool // the client has given up
 
 	done chan struct{}

@@ -21,7 +21,7 @@ func (r Ref) String() string {
 }
 
 // Resolve returns the template as compact JSON with each reference replaced. Lookup returns the value of a name as JSON
-// text. An unknown name or path is an error that lists the known ones.
+// text. An unknown name is an error; so is an unknown path, with a list of what the value has.
 func Resolve(template string, lookup func(name string) (json string, ok bool)) (string, error) {
 	return mapStrings(template, func(raw string, parts []part) (string, error) {
 		if len(parts) == 1 && parts[0].ref != nil {

@@ -13,8 +13,8 @@ import (
 var ErrNotYet = errors.New("the template cannot be resolved in part; resolve it when every value is known")
 
 // Partial resolves the references whose values are known, and returns a template with the others. Resolving that template gives
-// byte for byte the result of resolving the original one with every value. Later returns the new name of a reference that stays; if it
-// has none, the reference is resolved now. Open reports whether references are left.
+// byte for byte the result of resolving the original with every value. later is asked for each name: if its value is not known yet, it
+// returns the name to use in the new template; else ok is false, and lookup returns the value. open reports whether references are left.
 //
 // Some partial results cannot be written as a template. For example, a `$` right before a remaining reference would escape it. Then the error is ErrNotYet.
 func Partial(template string, lookup func(name string) (json string, ok bool), later func(name string) (renamed string, ok bool)) (result string, open bool, err error) {

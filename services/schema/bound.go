@@ -17,9 +17,9 @@ import (
 const (
 	// maxChecks bounds one validation: about a second, and the memory of as many problems.
 	maxChecks = 1_000_000
-	// maxEdges bounds a schema by the number of subschemas that its subschemas apply to their own value, in all.
+	// maxEdges bounds the pairs of subschemas in a schema of which the first applies the second to its own value.
 	maxEdges = 200_000
-	// maxPaths is the most paths to subschemas with which short documents are validated without counting the work first.
+	// maxPaths bounds the paths to subschemas in a schema by which short documents are validated without counting the work first.
 	maxPaths = 10_000
 )
 
@@ -41,7 +41,7 @@ type part struct {
 	paths       float64  // paths from here to subschemas, by weight; 0: not yet counted
 }
 
-// admits reports whether a value of that type can fit.
+// admits reports whether a value of that JSON type can fit.
 func (p *part) admits(kind string) bool {
 	return len(p.kinds) == 0 || slices.Contains(p.kinds, kind) || kind == "number" && slices.Contains(p.kinds, "integer")
 }
@@ -59,7 +59,7 @@ func newPlan(root *jsonschema.Schema) (*plan, error) {
 	}
 	next := len(p.parts)
 	for _, part := range p.parts {
-		if part.endless(&next) {
+		if part.setRanks(&next) {
 			return nil, errEndless
 		}
 	}
@@ -161,14 +161,15 @@ func schemasIn(keyword any) []*jsonschema.Schema {
 	return nil
 }
 
-// endless ranks a part and the parts that it applies to the same value. It reports whether one of them applies itself.
-func (p *part) endless(next *int) bool {
+// setRanks ranks a part and the parts that it applies to the same value, from next downwards. It reports whether one of them applies
+// itself to the same value; then the ranks are not complete.
+func (p *part) setRanks(next *int) (endless bool) {
 	if p.open || p.rank != 0 {
 		return p.open
 	}
 	p.open = true
 	for _, sub := range p.same {
-		if sub.endless(next) {
+		if sub.setRanks(next) {
 			return true
 		}
 	}
@@ -195,7 +196,7 @@ func (p *part) count() float64 {
 	return p.paths
 }
 
-// cheap reports whether no document of that length can take too much work.
+// cheap reports whether the checks of every document of that length are within maxChecks.
 func (p *plan) cheap(bytes int) bool {
 	return p.root.paths <= maxPaths && p.root.paths*float64(bytes) <= maxChecks
 }
@@ -207,7 +208,7 @@ type counter struct {
 	total float64
 }
 
-// check refuses a document that would take too much work. The error is an *Invalid.
+// check refuses a document that could take too much work. The error is an *Invalid.
 func (p *plan) check(doc any, bytes int) error {
 	if p.cheap(bytes) {
 		return nil

@@ -18,7 +18,7 @@ import (
 // baseURL is the artificial base URL of every schema; relative references are resolved against it.
 const baseURL = "pawl-schema:///"
 
-// maxSchema bounds the text of a schema, in bytes. The largest schemas of real tools have a tenth of it.
+// maxSchema bounds the text of a schema, in bytes.
 const maxSchema = 1 << 20
 
 // schemaSize estimates the memory of a compiled schema without its text, in bytes.
@@ -39,7 +39,7 @@ type Schema struct {
 }
 
 // Compile reads a schema: draft 2020-12 unless it names another. "", "{}" and "true" accept everything. References
-// to anything outside the schema are refused. Errors are INVALID_REQUEST and name the place in the schema.
+// to anything outside the schema are refused. Errors are INVALID_REQUEST.
 func Compile(raw string) (*Schema, error) {
 	switch strings.TrimSpace(raw) {
 	case "", "{}", "true":

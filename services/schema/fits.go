@@ -102,7 +102,7 @@ func within(n int, lower, upper *int) bool {
 	return (lower == nil || n >= *lower) && (upper == nil || n <= *upper)
 }
 
-// isPlain reports whether fits checks every keyword that a schema uses. A keyword that a later version of the validator adds is not checked.
+// isPlain reports whether fits checks every keyword that a schema uses.
 func isPlain(s *jsonschema.Schema) bool {
 	v := reflect.ValueOf(s).Elem()
 	for f := range v.Type().Fields() {
@@ -120,7 +120,7 @@ func isPlain(s *jsonschema.Schema) bool {
 	if s.Enum != nil && slices.ContainsFunc(s.Enum.Values, func(v any) bool { _, text := v.(string); return !text }) {
 		return false
 	}
-	const maxRequired = 64 // fitsMembers searches them for each member
+	const maxRequired = 64 // fitsMembers searches the list for each member
 	_, tuple := s.Items.([]*jsonschema.Schema)
 	return !tuple && len(s.Required) <= maxRequired && isInt64(s.Minimum) && isInt64(s.Maximum)
 }

@@ -42,7 +42,8 @@ func (e *Invalid) Error() string {
 }
 
 // WithoutMissing removes the missing properties of the document's top level from an *Invalid, because they may be supplied later. It
-// returns nil if no other problem is left, or if the error is not an *Invalid. Missing properties of inner values stay.
+// returns nil if no other problem is left, or if the error is not an *Invalid. A missing property stays if it is one of an inner value, or if an unknown
+// property seems to be its misspelling.
 func WithoutMissing(err error) error {
 	var all *Invalid
 	if !errors.As(err, &all) {

@@ -27,8 +27,8 @@ import (
 // maxReply bounds one message that a client receives: a page of steps may hold several payloads.
 const maxReply = 64 << 20
 
-// Dial returns a connection without TLS, for loopback or a network that is trusted with the token; "" sends no token. It
-// connects at the first call. The address is host:port or any target that gRPC knows.
+// Dial returns a connection without TLS, for loopback or a network that is trusted with the token. An empty token is not sent. The
+// connection is made at the first call. The address is host:port or any target that gRPC knows.
 func Dial(addr, token string) (*grpc.ClientConn, error) {
 	return dial(addr, dialOptions(token, insecure.NewCredentials())...)
 }
@@ -79,7 +79,7 @@ const (
 	staticScheme = "replicas"
 )
 
-// WithAffinity returns a context whose outgoing calls go to the same replica as all other calls with these parts.
+// WithAffinity returns a context whose outgoing calls on a Replicas connection go to the same replica as all other calls with these parts.
 func WithAffinity(ctx context.Context, parts ...string) context.Context {
 	escaped := make([]string, len(parts))
 	for i, p := range parts {
@@ -93,12 +93,12 @@ func WithAffinity(ctx context.Context, parts ...string) context.Context {
 	return metadata.NewOutgoingContext(ctx, md)
 }
 
-// Replicas is a connection to several processes of one service. A call goes to the one that its affinity
-// selects, or to any if it has none.
+// Replicas is a connection to several processes of one service. A call goes to the process that its affinity
+// selects; a call without an affinity goes to any.
 type Replicas struct {
 	*grpc.ClientConn
 	options []grpc.DialOption // for one replica
-	static  []string          // addresses from a list; none if the replicas are looked up
+	static  []string          // addresses from a list; nil if the replicas are looked up
 	host    string            // the name to look up in the DNS; empty for a list
 	port    string
 }
@@ -140,7 +140,7 @@ func dialReplicas(addr string, options []grpc.DialOption) (*Replicas, error) {
 	return r, nil
 }
 
-// Addrs returns the replicas that are known now.
+// Addrs returns the addresses of the replicas: the list, or those in the DNS now.
 func (r *Replicas) Addrs(ctx context.Context) ([]string, error) {
 	if r.host == "" {
 		return r.static, nil

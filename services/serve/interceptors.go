@@ -56,7 +56,7 @@ type interceptor struct {
 	maxBytes  int
 }
 
-// newInterceptor fills in the defaults of the options.
+// newInterceptor checks the options and fills in their defaults.
 func newInterceptor(o *Options) (*interceptor, error) {
 	if o.Auth == nil {
 		return nil, errors.New("serve: Options.Auth is missing; use identity.Local() or a key file")
@@ -143,18 +143,18 @@ func (i *interceptor) validate(msg any) error {
 	return i.validator.Validate(m)
 }
 
-// recheckEvery is the time between two checks of a stream's credential.
+// recheckEvery is the least time between two checks of a stream's credential.
 const recheckEvery = time.Second
 
-// checkedStream validates each message that it receives. After its credential was revoked, it neither sends nor receives another
-// message.
+// checkedStream validates each message that it receives. With a message it also checks the credential, if the last check is recheckEvery
+// old. If the credential was revoked, the message is not passed on.
 type checkedStream struct {
 	grpc.ServerStream
 	*interceptor
 	ctx     context.Context // with the principal
 	method  string
 	begun   time.Time
-	checked atomic.Int64 // time of the last check of the credential, in nanoseconds since begun
+	checked atomic.Int64 // time of the last successful check of the credential, in nanoseconds since begun
 }
 
 func (s *checkedStream) Context() context.Context { return s.ctx }

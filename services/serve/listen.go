@@ -44,8 +44,8 @@ func Listen(addr string) (net.Listener, error) {
 	return nil, fmt.Errorf("cannot listen on %s; give it as host:port: %w", addr, err)
 }
 
-// LoopbackHost reports whether a host, with or without a port, is `localhost` or a loopback address. Other names are not
-// resolved, because others control what they resolve to. HTTP servers use it for the Host header.
+// LoopbackHost reports whether a host, with or without a port, is `localhost` or a loopback address. It resolves no names,
+// because the owner of a name could make it resolve to 127.0.0.1.
 func LoopbackHost(hostport string) bool {
 	host := hostport
 	if h, _, err := net.SplitHostPort(hostport); err == nil {

@@ -17,7 +17,7 @@ const (
 	maxHeadroom = 20 << 20
 	// minHeadroom is the headroom of a server that allocates little.
 	minHeadroom = 10 << 20
-	// targetInterval is the time between collections at which their cost is negligible. If they would be rarer, the headroom shrinks to save memory.
+	// targetInterval is the time between collections at which their cost is negligible. If they come less often, the headroom shrinks to save memory.
 	targetInterval = 500 * time.Millisecond
 	// minPercent and maxPercent bound GOGC: a large heap may double, a small one grow to four times its size.
 	minPercent, maxPercent = 100, 300
@@ -31,9 +31,9 @@ func init() {
 	}
 }
 
-// RelaxGC sets GOGC after each garbage collection, so that the next one comes after some more megabytes, more of them the faster the process
-// allocates. If the variable GOGC is set, it does nothing. Our servers have a few live megabytes, which GOGC=100 would collect several
-// times as often. A larger fixed GOGC would let a large heap grow without need.
+// RelaxGC sets GOGC after each garbage collection, so that a small heap may grow by minHeadroom to maxHeadroom until the next one: the faster
+// the process allocates, the more. If the variable GOGC is set, RelaxGC does nothing. Pawl's servers have a few live megabytes, which GOGC=100
+// would collect several times as often. A larger fixed GOGC would let a large heap grow without need.
 func RelaxGC() {
 	if os.Getenv("GOGC") != "" {
 		return
@@ -76,7 +76,7 @@ func (g *pacer) collected() {
 	g.awaitCollection()
 }
 
-// headroomFor returns how many bytes may be allocated until the next collection, given how many were allocated since the last one.
+// headroomFor returns how many bytes may be allocated until the next collection, if allocated bytes took that long since the last one.
 func headroomFor(allocated uint64, took time.Duration) uint64 {
 	wanted := float64(allocated) * float64(targetInterval) / float64(max(took, 1))
 	return uint64(min(maxHeadroom, max(minHeadroom, wanted)))

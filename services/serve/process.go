@@ -56,7 +56,7 @@ type Process struct {
 	Flags            Flags
 	MaxRecvBytes     int           // largest request; 0: as in Options
 	AnswerToTheEnd   bool          // take calls while the service drains
-	MaxConnectionAge time.Duration // when clients are asked to connect again; 0: as in Options
+	MaxConnectionAge time.Duration // age at which a client is asked to reconnect; 0: as in Options
 }
 
 // Run serves the service that build makes until ctx is done. Then the service drains while the server stops taking calls and waits for

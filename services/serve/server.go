@@ -25,8 +25,7 @@ const (
 	maxConnectionAgeGrace = 25 * time.Hour
 	// hardLimitFactor times MaxRecvBytes is the size at which gRPC refuses a message. Smaller messages over the limit get Pawl's own error.
 	hardLimitFactor = 4
-	// Flow-control windows have fixed sizes. gRPC's dynamic windows cost a window update and a ping for nearly every
-	// message, and both are answered: three writes instead of one.
+	// Flow-control windows have fixed sizes, in bytes. gRPC's dynamic windows cost a window update and a ping for nearly every message.
 	streamWindow = 1 << 20
 	connWindow   = 8 << 20
 	watchHealth  = "/grpc.health.v1.Health/Watch"
@@ -90,7 +89,7 @@ func (s *Server) RegisterService(desc *grpc.ServiceDesc, impl any) {
 }
 
 // Serve takes calls until ctx is done. It then stops the server and returns nil: health reports NOT_SERVING; if Options.Drained is set,
-// calls are taken until it is closed; then new calls are refused, and calls that still run after 10 s are cut off. Call Serve only once.
+// calls are taken until that channel is closed; then new calls are refused, and calls that still run after 10 s are cut off. Call Serve only once.
 func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
 	srv := s.build()
 	ended := make(chan error, 1)
@@ -118,7 +117,7 @@ func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
 	return nil
 }
 
-// build makes the gRPC server. New does not make it, because it starts goroutines that only its Stop ends.
+// build makes the gRPC server. New does not, because grpc.NewServer starts goroutines that end only when the server stops.
 func (s *Server) build() *grpc.Server {
 	srv := grpc.NewServer(s.options...)
 	healthpb.RegisterHealthServer(srv, Health{s.health, s.healthy})

@@ -26,7 +26,7 @@ var (
 	ErrNumber    = errors.New("a number is too expensive to compute with")
 )
 
-// Rules are the options of a check. Duplicate keys and violations of RFC 8259 are always refused.
+// Rules are the options of a check. Duplicate keys and violations of the grammar of RFC 8259 are always refused.
 type Rules struct {
 	MaxDepth int  // 0: the package's MaxDepth
 	AnyUTF8  bool // accept invalid UTF-8 in strings, as encoding/json does
@@ -39,10 +39,10 @@ var Wire = Rules{MaxDepth: 256, AnyUTF8: true}
 // Text is JSON as a string or as bytes.
 type Text interface{ ~string | ~[]byte }
 
-// Error describes why a text is refused, and where. It wraps one of the errors above.
+// Error describes why a text is refused. It wraps one of the errors above.
 type Error struct {
-	Offset  int    // byte in the text
-	Pointer string // JSON pointer of the innermost value around it; "" is the document
+	Offset  int    // of the fault, in bytes; 0 for invalid UTF-8
+	Pointer string // JSON pointer of the innermost value known to hold the fault; "" is the document
 	Message string
 	Reason  error
 }
@@ -64,7 +64,7 @@ func Check[T Text](text T, rules Rules) error {
 	return d.check(load(d, text), rules)
 }
 
-// Scan validates text as Check does and passes each member of the outermost object to take. Neither the key nor the value is copied. If
+// Scan validates text as Check does and passes each member of the outermost object to take. Keys and values may point into text. If
 // the text is refused, take still gets the members that quotes and brackets separate, so that a broken message can be attributed; the
 // last one may be cut off.
 func Scan(text []byte, rules Rules, take func(key, value []byte)) error {
@@ -158,7 +158,7 @@ func describe(err error, data []byte) error {
 	return e
 }
 
-// Document is one JSON value that Parse accepted, as compact text with numbers, strings and the order of members as they were written.
+// Document is one valid JSON value, with numbers, strings and the order of members as they were written. Parse makes its text compact.
 // Parse a text once, where it arrives, and pass the Document on: no reader has to check it again.
 //
 //	input, err := schema.ParseObject(req.GetInput(), req.GetInputJson()) // calls Parse
@@ -176,7 +176,7 @@ func Parse(text string, rules Rules) (Document, error) {
 	return Document{Compact(text)}, nil
 }
 
-// Checked returns the Document of a value within a text that Check, Scan or Parse accepted. It is not compacted.
+// Checked returns the Document of a value within a text that Check, Scan or Parse accepted. It does not make the value compact.
 func Checked(value string) Document { return Document{value} }
 
 // String returns the document's text; "" for the zero Document.

@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// The functions below take text that Check or Scan has passed. Given other text they return nonsense, but they end and do not panic.
+// The functions below take text that Check or Scan accepted. Given other text they return nonsense, but they end and do not panic.
 
-// Kind returns the JSON type of a value: object, array, string, number, boolean or null; "" if the text begins no value.
+// Kind returns the JSON type of a value: object, array, string, number, boolean or null; "" if the text begins with none.
 func Kind[T Text](text T) string {
 	i := skipSpace(text, 0)
 	if i == len(text) {
@@ -58,7 +58,7 @@ func Members[T Text](text T) iter.Seq2[T, T] {
 	}
 }
 
-// members is Members with keys as they are written. If cut is true, it includes a last member whose value is cut off.
+// members is Members with keys as they are written. If cut is true, it includes a last key whose value is missing.
 func members[T Text](text T, cut bool) iter.Seq2[T, T] {
 	return func(yield func(key, value T) bool) {
 		i := skipSpace(text, 0)
@@ -108,7 +108,7 @@ var errNoObject = errors.New("it is not a JSON object")
 
 // EachMember passes the members of an object to take, in their order, and stops at take's first error. It refuses a key that comes
 // twice in whatever letter case: readers that ignore case would take one for the other. It may find
-// such a key after take has got other members. Keys and values are not copied.
+// such a key after take has got other members. Keys and values may point into object.
 func EachMember(object []byte, take func(key, value []byte) error) error {
 	if Kind(object) != "object" {
 		return errNoObject
@@ -152,7 +152,7 @@ type foldedKeys struct {
 	many map[string]bool
 }
 
-// add reports whether a key is new.
+// add adds a key and reports whether it is new.
 func (k *foldedKeys) add(key []byte) bool {
 	for _, other := range k.few[:k.n] {
 		if bytes.EqualFold(other, key) {

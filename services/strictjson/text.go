@@ -67,10 +67,10 @@ func isPlain(s string) bool {
 	return true
 }
 
-// Array writes an array of JSON texts.
+// Array returns a JSON array of JSON texts.
 func Array(items []string) string { return "[" + strings.Join(items, ",") + "]" }
 
-// Compact removes the space between tokens. A text without any is returned as it is.
+// Compact removes the space between tokens of valid JSON. It copies the text only if there is such space.
 func Compact(text string) string {
 	var b strings.Builder
 	written := 0
