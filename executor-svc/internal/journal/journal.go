@@ -13,11 +13,11 @@ import (
 	"pawl.dev/services/humantime"
 )
 
-// The errors of a journal. Any other error comes from the storage itself: the change is not stored and may be submitted again.
-// The exception is a disk that fails while a change is made durable: then only reading the task shows whether the change is
-// stored, if necessary after a restart.
+// The errors of a journal, besides *Limited. After any other error the change is not stored and may be submitted again, unless the
+// disk or the program failed while the change was made durable: then only reading the task shows whether it is stored, if
+// necessary after a restart.
 var (
-	// ErrNotFound: the user has no such task or agent.
+	// ErrNotFound: there is no such task, or the user has no such request or agent.
 	ErrNotFound = errors.New("not found")
 	// ErrStale: the task was changed by another writer; load it again.
 	ErrStale = errors.New("the task was changed by another writer")
@@ -212,8 +212,9 @@ type Query struct {
 	Statuses       []executorv1.ExecutorStatus
 	AgentID        string
 	ConversationID string
-	CreatedAfter   time.Time
-	CreatedBefore  time.Time
+	// CreatedAfter is inclusive, CreatedBefore is not; zero: no bound.
+	CreatedAfter  time.Time
+	CreatedBefore time.Time
 }
 
 // Page is a page of tasks.

@@ -20,11 +20,11 @@ import (
 	"pawl.dev/executor-svc/internal/journal/bolt"
 )
 
-// stepsPerTask is what a task of the benchmarks has.
+// stepsPerTask is the number of steps of each task of the benchmarks.
 const stepsPerTask = 10
 
 // BenchmarkSteps measures committed steps, two commits each, beside a bare bbolt loop that writes keys and values of the
-// same sizes with the same group commit, in turns within one run (DESIGN 11).
+// same sizes with the same group commit, in turns within one run.
 func BenchmarkSteps(b *testing.B) {
 	for _, writers := range []int{1, 32, 128} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
@@ -52,7 +52,7 @@ func BenchmarkSteps(b *testing.B) {
 	}
 }
 
-// cost is what a run took: of the clock, of the processor, and of transactions.
+// cost is the cost of a run: wall time, CPU time, and log records or transactions, each of which is one sync.
 type cost struct {
 	wall, cpu time.Duration
 	syncs     int
@@ -62,7 +62,7 @@ func (c *cost) add(other cost) {
 	c.wall, c.cpu, c.syncs = c.wall+other.wall, c.cpu+other.cpu, c.syncs+other.syncs
 }
 
-// measure runs something; syncs says how many transactions there were so far.
+// measure returns the cost of run; syncs returns the number of log records or transactions so far.
 func measure(b *testing.B, syncs func() int, run func()) cost {
 	runtime.GC()
 	before, cpu, start := syncs(), cpuTime(b), time.Now()
@@ -124,7 +124,7 @@ func storeTasks(b *testing.B, writers int) cost {
 				}
 			}
 		})
-		// What waits in the log is work too.
+		// Applying the log is part of the cost.
 		if err := s.Apply(); err != nil {
 			b.Error(err)
 		}
@@ -139,13 +139,13 @@ func each(writers int, do func(i int)) {
 	wg.Wait()
 }
 
-// Sizes of what a step writes in storeTasks: see TestBytesPerStep.
+// The bytes that a step writes in storeTasks: see TestBytesPerStep.
 const (
-	hotIntent, recordIntent   = 150, 190
-	hotOutcome, recordOutcome = 45, 125
+	checkpointIntent, recordIntent   = 150, 190
+	checkpointOutcome, recordOutcome = 45, 125
 )
 
-// bareTasks writes the same with nothing around it.
+// bareTasks writes as much with group commit alone.
 func bareTasks(b *testing.B, writers int) cost {
 	l := newLoop(b)
 	defer l.close()
@@ -159,8 +159,8 @@ func bareTasks(b *testing.B, writers int) cost {
 			for n := range rounds(writers) {
 				id := ids[i*rounds(writers)+n]
 				for step := range uint64(stepsPerTask) {
-					l.do(put{key(id, 1, 0), make([]byte, hotIntent)}, put{key(id, 2, step*3+2), make([]byte, recordIntent)})
-					l.do(put{key(id, 1, 0), make([]byte, hotOutcome)}, put{key(id, 2, step*3+4), make([]byte, recordOutcome)})
+					l.do(put{key(id, 1, 0), make([]byte, checkpointIntent)}, put{key(id, 2, step*3+2), make([]byte, recordIntent)})
+					l.do(put{key(id, 1, 0), make([]byte, checkpointOutcome)}, put{key(id, 2, step*3+4), make([]byte, recordOutcome)})
 				}
 			}
 		})
@@ -249,7 +249,7 @@ func (l *loop) close() {
 	_ = l.db.Close()
 }
 
-// BenchmarkCommitPath measures what a commit costs but the disk.
+// BenchmarkCommitPath measures the two commits of a step, one after the other.
 func BenchmarkCommitPath(b *testing.B) {
 	s, err := bolt.Open(filepath.Join(b.TempDir(), "journal.db"))
 	if err != nil {

@@ -56,7 +56,7 @@ const (
 	flagCommands = 2
 )
 
-// put stores the entry if the task is due, else removes it from the index.
+// put adds the change to the operation, and stores the entry if the task is due, else removes it from the index.
 func (e *dueEntry) put(t *table, o *operation) (err error) {
 	o.changes = append(o.changes, e.dueChange)
 	k := dueKey(e.id)
@@ -82,7 +82,7 @@ func (e *dueEntry) put(t *table, o *operation) (err error) {
 	return put(t, k, append(v, e.user...))
 }
 
-// storedDue returns the entry of a task in the index; the zero entry if it is not due.
+// storedDue returns the entry of a task in the index; the zero entry if it has none.
 func storedDue(t *table, id uuid.UUID) (dueEntry, error) {
 	k := dueKey(id)
 	stored := t.Get(k)

@@ -57,7 +57,7 @@ type payload struct {
 	data []byte
 }
 
-// encode appends a message and returns the payloads that were cut out of it. They share memory with the encoded message.
+// encode appends a message and returns the payloads that were cut out of it.
 //
 // A message without large strings is stored in wire form. Otherwise the value is a zero byte, with which no message begins; the
 // number of cuts; for each cut its distance from the one before, its size and its hash; and the rest of the message.

@@ -134,7 +134,7 @@ func TestLargeStringIsAPayload(t *testing.T) {
 		t.Errorf("%d bytes and %d payloads, %v", len(value), len(cutOut), err)
 	}
 	if _, err := decode(value, &storagev1.Record{}, payloads{}.load); err == nil {
-		t.Error("a payload that is not there is not missed")
+		t.Error("a missing payload is not reported")
 	}
 	for name, m := range map[string]proto.Message{
 		"checkpoint": &storagev1.Checkpoint{Name: "\xff"}, "record": &storagev1.Record{Facts: []*storagev1.Fact{{ToolId: "\xff"}}},
@@ -161,7 +161,7 @@ func TestStateBeforeCheckpoint(t *testing.T) {
 	}
 }
 
-func TestSeal(t *testing.T) {
+func TestChecksum(t *testing.T) {
 	stored := withChecksum([]byte("key"), []byte("value"))
 	if v, err := verifyChecksum([]byte("key"), stored); err != nil || string(v) != "value" {
 		t.Errorf("%q, %v", v, err)

@@ -11,7 +11,7 @@ import (
 	"pawl.dev/executor-svc/internal/journal/bolt"
 )
 
-// held lets a test say when each batch becomes durable.
+// held lets a test say when each batch becomes durable, or panics.
 type held struct {
 	begun   chan struct{}
 	release chan error
@@ -29,7 +29,7 @@ func hold(s *bolt.Store) *held {
 	return h
 }
 
-// commitAll commits once for each task, and returns where the answers come.
+// commitAll commits once for each task, and returns the channel of the answers.
 func commitAll(s *bolt.Store, tasks []*owned) chan error {
 	answers := make(chan error, len(tasks))
 	for _, o := range tasks {
@@ -118,7 +118,7 @@ func TestLeaderPanics(t *testing.T) {
 			t.Errorf("%d of them wrote", torn)
 		}
 		if err := <-later; err == nil {
-			t.Error("who came meanwhile was told that it is stored")
+			t.Error("a change that arrived meanwhile was answered as stored")
 		}
 		if err := tasks[0].commit(s); err == nil || errors.Is(err, journal.ErrClosed) {
 			t.Errorf("a change after it: %v", err)

@@ -158,7 +158,7 @@ func (c *committer) abort() {
 	close(c.idle)
 }
 
-// write makes the first changes of a batch durable as one record of the log, and returns their number.
+// write makes the first changes of a batch durable as one record of the log, as many as it takes. err is the result of the first n.
 func (c *committer) write(batch []*operation) (n int, err error) {
 	run := func(t *table) (changed bool, err error) {
 		for n < len(batch) && len(t.batch.record) < maxRecord {
@@ -191,8 +191,8 @@ func (c *committer) write(batch []*operation) (n int, err error) {
 	return n, err
 }
 
-// settle answers the changes of a batch. If the batch failed, each change is tried alone, so that one that cannot be written does
-// not fail the others.
+// settle answers the changes of a batch. If the batch failed, but not with errFull or errSync, each change is tried alone, so that
+// one that cannot be written does not fail the others.
 func (c *committer) settle(batch []*operation, err error) {
 	if err != nil && len(batch) > 1 && !errors.Is(err, errFull) && !errors.Is(err, errSync) {
 		for i := range batch {

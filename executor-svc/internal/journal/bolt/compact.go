@@ -14,8 +14,9 @@ import (
 // compactBytes bounds what one transaction of a compaction holds.
 const compactBytes = 16 << 20
 
-// Compact copies a journal that no process has open without its free pages, checks the copy, and replaces the file with it.
-// Until then the file stays as it was, except that Compact applies its log. It returns the sizes before and after.
+// Compact copies a journal without its free pages, checks the copy, and replaces the file with it. No process may have the journal
+// open. Until it is replaced the file stays as it was, except that its log is applied. Compact returns the sizes in bytes before and
+// after.
 func Compact(path string) (before, after int64, err error) {
 	f, err := openApplied(path)
 	if err != nil {
@@ -80,7 +81,7 @@ func openApplied(path string) (*file, error) {
 	}
 }
 
-// removeLeftovers removes the folders of compactions that were killed. No other process builds a journal while this one is locked.
+// removeLeftovers removes folders that killed processes left. No other process builds a journal here while this one is locked.
 func removeLeftovers(dir string) error {
 	all, err := filepath.Glob(filepath.Join(dir, workFolder))
 	for _, folder := range all {

@@ -10,7 +10,7 @@ import (
 	"pawl.dev/executor-svc/internal/journal/journaltest"
 )
 
-// A compaction does not take away the only trace of a change that was acknowledged and is damaged: who opens the journal is told.
+// Compact does not remove a log whose last record is damaged, the only trace of an acknowledged change: opening reports it.
 func TestCompactOfATornLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	s := open(t, path)

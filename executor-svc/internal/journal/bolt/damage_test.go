@@ -20,7 +20,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// written is a journal with tasks of every kind, and what reading it gives.
+// written is the file of a journal, its tasks, and the result of readAll for each of them.
 type written struct {
 	data  []byte
 	ids   []string
@@ -72,7 +72,7 @@ func writeJournal(t *testing.T) *written {
 	return w
 }
 
-// run makes a few transitions, and leaves the task in one state or another.
+// run makes a few transitions; a task with an even number has ended then.
 func (w *written) run(t *testing.T, s *bolt.Store, n journal.NewTask, i int) {
 	c, err := s.Claim(t.Context(), journal.ClaimRequest{Slots: 100, Max: 100})
 	if err != nil {
@@ -124,8 +124,8 @@ func readAll(t *testing.T, s *bolt.Store, id string) (string, error) {
 	return string(b), err
 }
 
-// look opens a damaged file and reads all of it. What it gives is what was written, or an error that says what it is; what
-// is not there at all is found by a check.
+// look opens a damaged file and reads all of it: a task reads as it was written or as damaged, and CheckFile reports missing tasks.
+// It returns whether any damage was noticed.
 func (w *written) look(t *testing.T, data []byte, what string) (hurt bool) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "journal.db")
@@ -174,7 +174,7 @@ func (w *written) look(t *testing.T, data []byte, what string) (hurt bool) {
 	return hurt || err != nil || len(problems) > 0
 }
 
-// sideBySide looks at so many damaged files, several at a time: what each waits for is the disk.
+// sideBySide calls look n times, from several goroutines because each call waits for the disk.
 func sideBySide(n int, look func(i int)) {
 	var next atomic.Int32
 	each(8, func(int) {
@@ -223,7 +223,7 @@ func TestTruncatedFile(t *testing.T) {
 	}
 }
 
-// A file that is cut off while it is open: reading beyond its end ends no process.
+// A file is truncated while it is open: reading beyond its end returns an error and does not end the process.
 func TestTruncatedWhileOpen(t *testing.T) {
 	w := writeJournal(t)
 	path := filepath.Join(t.TempDir(), "journal.db")

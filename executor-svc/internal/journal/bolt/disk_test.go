@@ -22,7 +22,7 @@ import (
 const envFullDisk = "PAWL_TEST_FULL_DISK"
 
 // A full disk gives a clear error, loses nothing that was acknowledged, and the store works again once there is room. The
-// limit is one of the process, so a child runs this.
+// limit applies to the process, so a child process fills the disk.
 func TestFullDisk(t *testing.T) {
 	path := os.Getenv(envFullDisk)
 	if path != "" {
@@ -70,7 +70,7 @@ func fillDisk(t *testing.T, path string) {
 			t.Fatalf("a full disk: %v", err)
 		}
 		if _, err := s.Load(t.Context(), n.ID); !errors.Is(err, journal.ErrNotFound) {
-			t.Errorf("what was refused is there: %v", err)
+			t.Errorf("a refused change is there: %v", err)
 		}
 	}
 	if len(kept) < 10 {
@@ -107,8 +107,7 @@ func checkKept(t *testing.T, s *bolt.Store, kept map[string]uint64) {
 
 var errDisk = errors.New("the disk is on fire")
 
-// No reader sees a change before it is durable, and none waits for one: while a change is between being written and being safe, readers see
-// what was before.
+// No reader sees a change before it is durable or waits for it: until then readers see the state before it.
 func TestNothingIsSeenBeforeItIsDurable(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "journal.db"))
 	n := journaltest.NewTask("ann")
@@ -129,7 +128,7 @@ func TestNothingIsSeenBeforeItIsDurable(t *testing.T) {
 	if _, err := s.Load(t.Context(), n.ID); !errors.Is(err, journal.ErrNotFound) {
 		t.Errorf("read before it is durable: %v", err)
 	}
-	// Owners are told no sooner either.
+	// Nor can the task be claimed.
 	if c, err := s.Claim(t.Context(), journal.ClaimRequest{Slots: 1, Max: 1}); err != nil || len(c.Claims) != 0 {
 		t.Errorf("claimed before it is durable: %v %v", c, err)
 	}
@@ -141,10 +140,10 @@ func TestNothingIsSeenBeforeItIsDurable(t *testing.T) {
 	s.FailCommits(nil)
 }
 
-// A sync of the log fails after the record was written: it is unknown what is on disk, so nothing more is accepted until the
-// journal is opened again. What was acknowledged is there then, and the change as a whole or not at all.
+// A sync of the log fails after the record was written: it is unknown what is on disk, so no change is accepted until the journal is
+// opened again. Acknowledged changes are there then, and the failed one is there as a whole or not at all.
 func TestDiskFailsAtSync(t *testing.T) {
-	for what, written := range map[string]bool{"the record is on disk": true, "it is not": false} {
+	for what, written := range map[string]bool{"the record is on disk": true, "the record is lost": false} {
 		t.Run(what, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "journal.db")
 			s := open(t, path)
@@ -178,7 +177,7 @@ func TestDiskFailsAtSync(t *testing.T) {
 			if _, created, err := again.Create(t.Context(), n); err != nil || created == written {
 				t.Errorf("submitted again: created %t, %v", created, err)
 			}
-			// Closing in spite of the error keeps what was acknowledged, too.
+			// Closing after the error keeps acknowledged changes too.
 			if _, err := open(t, path).Load(t.Context(), before.ID); err != nil {
 				t.Errorf("after closing: %v", err)
 			}

@@ -9,8 +9,8 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// due holds the tasks that are due or owned, and decides which user is next. It is built when the file is opened and updated
-// once changes are durable. A crash loses only claims, which end with the process anyway.
+// due holds the tasks that are due or owned or have a deadline, and decides which user is next. It is built when the file is opened
+// and updated once changes are durable. A crash loses only claims, which end with the process anyway.
 type due struct {
 	mu sync.Mutex // guards the fields below
 	// epoch grows with each claim; it begins above those of all earlier processes.
@@ -33,11 +33,11 @@ type dueTask struct {
 	id              uuid.UUID
 	user            *dueUser
 	runs            bool   // in INIT or RUNNING
-	commands        bool   // in its inbox
-	received        uint64 // how many commands have arrived
+	commands        bool   // there are some in its inbox
+	received        uint64 // grows with each new command
 	receivedAtClaim uint64 // the value of received at the newest claim
 	since           uint64 // the tick at which it became due
-	deadline        int64
+	deadline        int64  // in nanoseconds since 1970; 0: none
 
 	epoch   uint64 // of its owner; 0: none
 	slot    bool
@@ -52,7 +52,7 @@ type dueUser struct {
 	name      string
 	held      int               // slots in use
 	served    uint64            // the tick of the newest slot
-	tasks     int               // dueTasks of this user
+	tasks     int               // number of dueTasks of this user
 	queue     indexed[*dueTask] // due tasks without an owner
 	atWaiting int               // position in waitingUsers
 }
@@ -65,7 +65,7 @@ type dueChange struct {
 	gone     bool
 	runs     bool
 	commands bool
-	// sent is the number of new commands.
+	// sent is added to received.
 	sent     uint64
 	deadline int64
 }
@@ -162,7 +162,7 @@ func setMember[T any](h *indexed[T], x T, belongs bool) {
 	}
 }
 
-// claim implements journal.Tasks.
+// claim makes the caller the owner of tasks as Claim of journal.Tasks says.
 func (d *due) claim(r journal.ClaimRequest) journal.Claims {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -223,7 +223,7 @@ func (d *due) lost(claims []journal.Claim) []string {
 	return lost
 }
 
-// yield ends a claim. If the owner's last change is not durable yet, the claim ends when it is.
+// yield ends a claim. While changes of the owner are being written, it leaves that to the last endWrite.
 func (d *due) yield(id uuid.UUID, epoch uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -279,8 +279,8 @@ func (d *due) queued(id uuid.UUID) bool {
 	return t != nil && (t.runs || t.commands) && !t.slot
 }
 
-// hasNoCommands reports whether the inbox of a task that is due or owned is empty.
-func (d *due) hasNoCommands(id uuid.UUID) bool {
+// inboxKnownEmpty reports whether a task's inbox is empty; false if due does not hold the task.
+func (d *due) inboxKnownEmpty(id uuid.UUID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t := d.tasks[id]

@@ -23,13 +23,13 @@ type modelTask struct {
 	dueChange
 	epoch uint64
 	slot  bool
-	// unseen says that a command came since it was claimed last.
+	// unseen: a command has arrived since the last claim.
 	unseen bool
 	due    bool
 }
 
-// Whatever happens in whatever order: nothing has two owners, slots are bounded and go to those with the fewest, each
-// user's tasks in their order, and nothing that could be claimed is left.
+// In any order of events: no task has two owners, slots are bounded and go to the user with the fewest, a user's tasks are claimed in
+// order, and a claim leaves no task that it could have taken.
 func TestClaimsAreFair(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &model{d: newDue(1 << 32), tasks: map[uuid.UUID]*modelTask{}, held: map[string]int{}}
@@ -72,7 +72,7 @@ func without(all []*modelTask, task *modelTask) (left []*modelTask) {
 	return left
 }
 
-// pick draws a task, owned or not.
+// pick draws a task; with owned, one that has an owner.
 func (m *model) pick(t *rapid.T, owned bool) *modelTask {
 	var all []*modelTask
 	for _, task := range m.tasks {
@@ -106,18 +106,18 @@ func (m *model) commit(t *rapid.T) {
 		t.Fatal("the owner is refused")
 	}
 	if owned := m.d.beginWrite(task.id, task.epoch-1); owned {
-		t.Fatal("an owner of before is taken")
+		t.Fatal("an earlier owner is accepted")
 	}
 	task.runs = rapid.Bool().Draw(t, "runs")
-	if rapid.Bool().Draw(t, "folds") {
+	if rapid.Bool().Draw(t, "applies the commands") {
 		task.commands, task.unseen = false, false
 	}
 	task.deadline = rapid.SampledFrom([]int64{0, 10, 1000}).Draw(t, "deadline")
-	left := rapid.Bool().Draw(t, "leaves while it is written")
+	left := rapid.Bool().Draw(t, "yields while it is written")
 	if left {
 		m.d.yield(task.id, task.epoch)
 		if owned := m.d.beginWrite(task.id, task.epoch); owned {
-			t.Fatal("an owner that left is taken")
+			t.Fatal("an owner that yielded is accepted")
 		}
 	}
 	m.apply(task)
@@ -167,7 +167,7 @@ func (m *model) claim(t *rapid.T) {
 	}
 }
 
-// take checks one claim against what is known.
+// take checks one claim and records it in the model.
 func (m *model) take(t *rapid.T, c journal.Claim, slots int, now int64) {
 	task := m.tasks[uuid.MustParse(c.TaskID)]
 	if task.epoch != 0 || c.Epoch <= m.last {
@@ -209,7 +209,7 @@ func (m *model) slots() (n int) {
 	return n
 }
 
-// check compares what due keeps, which must not grow without end either.
+// check compares due with the model, including how many tasks and users it keeps.
 func (m *model) check(t *rapid.T) {
 	kept := 0
 	for _, task := range m.tasks {

@@ -25,7 +25,8 @@ const fillPercent = 0.75
 // minFileSize is the size of an empty journal with the smallest pages.
 const minFileSize = 4 * 4096
 
-// openFile opens or creates a file, and checks that it is complete, because reading a page beyond its end would fault.
+// openFile opens a file, and checks that it is complete, because reading a page beyond its end would fault. Unless readOnly is set,
+// it creates the file if there is none.
 func openFile(path string, readOnly bool) (*file, error) {
 	if !readOnly {
 		if err := createFile(path); err != nil {
@@ -53,11 +54,11 @@ func openError(path string, err error) error {
 	return fmt.Errorf("opening the journal %s: %w", path, err)
 }
 
-// workFolder is where a journal is built before it is moved to its path.
+// workFolder is the pattern for the name of the folder in which a journal is built before it is moved to its path.
 const workFolder = ".journal-*"
 
-// createFile creates an empty journal if there is no file. The file appears complete or not at all, because an empty one counts
-// as damaged.
+// createFile creates a journal without tasks if there is no file. The file appears complete or not at all, because an incomplete
+// one counts as damaged.
 func createFile(path string) error {
 	logged := wal.Size(path) // before the file is looked for: another process creates the file first, then its log
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {

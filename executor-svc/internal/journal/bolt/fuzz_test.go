@@ -13,8 +13,8 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// FuzzStoredValue: whatever stands in an entry, with a checksum that fits, reading it gives an answer or an error that says
-// that the journal is damaged.
+// FuzzStoredValue stores any value with a valid checksum in an entry: reading it succeeds, or fails with ErrDamaged, ErrNotFound or
+// ErrRequestReused.
 func FuzzStoredValue(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "journal.db")
 	s, err := bolt.Open(path)
@@ -43,7 +43,7 @@ func FuzzStoredValue(f *testing.F) {
 		key := keys[int(which)%len(keys)]
 		var before []byte
 		set := func(v []byte) {
-			// What is in the log would hide it.
+			// A change in the log would hide the value.
 			if err := s.Apply(); err != nil {
 				t.Fatal(err)
 			}

@@ -19,7 +19,8 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// Info describes the journal. It reads the whole journal in pieces, so that it holds up no other work.
+// Info describes the journal. It counts the entries in short transactions, because a long one would hold up writers; only adding up
+// the pages in use takes a transaction as long as it needs.
 func (s *Store) Info(ctx context.Context) (*executorv1.StoreInfo, error) {
 	return info(ctx, s.path, s.file)
 }

@@ -13,7 +13,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// scanAtOnce bounds how many entries of a long index one read transaction visits, because the file cannot grow while it is open.
+// scanAtOnce bounds how many entries one read transaction visits, because the file cannot grow while such a transaction is open.
 const scanAtOnce = 2000
 
 // List implements journal.Tasks.

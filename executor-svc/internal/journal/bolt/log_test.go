@@ -22,7 +22,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// copyJournal copies the files of a journal as they are now: what a process that is killed now leaves.
+// copyJournal copies the files of a journal as they are now, as a killed process would leave them.
 func copyJournal(t testing.TB, path string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "journal.db")
@@ -30,7 +30,7 @@ func copyJournal(t testing.TB, path string) string {
 	return to
 }
 
-// owned is a task that a test makes transitions of.
+// owned is a claimed task that a test makes transitions of.
 type owned struct {
 	n     journal.NewTask
 	epoch uint64
@@ -63,7 +63,7 @@ func (o *owned) commit(s *bolt.Store) error {
 	return err
 }
 
-// expect sees that a task is as it was acknowledged.
+// expect checks that a task's rev is least to most, and that it has one record for each.
 func (o *owned) expect(t testing.TB, s *bolt.Store, least, most uint64) {
 	t.Helper()
 	task, err := s.Load(t.Context(), o.n.ID)
@@ -80,13 +80,13 @@ func (o *owned) expect(t testing.TB, s *bolt.Store, least, most uint64) {
 	}
 }
 
-// cutOff says that the last record of the log was being written, and nothing else is wrong: it was never acknowledged.
+// cutOff reports whether the only problem is that the last record of the log is incomplete, and so was never acknowledged.
 func cutOff(problems []bolt.Problem) bool {
 	return len(problems) == 1 && strings.Contains(problems[0].What, "incomplete")
 }
 
-// At whatever moment a process is killed while many write: what was acknowledged is there, the journal is whole, and what
-// reads it without a server says the same.
+// A process is killed at any moment while several goroutines write: acknowledged changes are there, the journal is consistent, and
+// FileInfo counts what Info counts.
 func TestKilledAtAnyMoment(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	s := open(t, path)
@@ -154,8 +154,8 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	writers.Wait()
 }
 
-// Killed before the log is applied, in the middle of that, and after it: the log is read again, to the same end; also where
-// opening itself was killed once it had applied it.
+// A process is killed before, while or after it applies the log: the next one reads the log again and reaches the same state, also
+// if it is itself killed right after it has applied the log.
 func TestKilledWhileApplying(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	s := open(t, path)
@@ -204,7 +204,7 @@ func TestKilledWhileApplying(t *testing.T) {
 				}
 			}
 			o.expect(t, open(t, half), want, want)
-			// Numbers of commands never come twice.
+			// Numbers of commands are never reused.
 			first, err1 := s.Send(t.Context(), o.n.ID, &storagev1.Command{Id: "a"})
 			second, err2 := s.Send(t.Context(), o.n.ID, &storagev1.Command{Id: "b"})
 			if err := errors.Join(err1, err2); err != nil || second <= first {
@@ -214,7 +214,7 @@ func TestKilledWhileApplying(t *testing.T) {
 	}
 }
 
-// The log cut off at each byte of its last records: the changes before are there, whole.
+// The log is cut off at each of its last 200 bytes: the changes before the cut are there.
 func TestLogCutOff(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	s := open(t, path)
@@ -256,7 +256,7 @@ func TestLogCutOff(t *testing.T) {
 	}
 }
 
-// A log that is damaged in the middle, is missing, or is another one's: opening says so, and changes nothing.
+// A log is damaged in the middle, missing or of another journal: opening reports it and changes nothing.
 func TestLogThatDoesNotFit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	s := open(t, path)
@@ -281,7 +281,7 @@ func TestLogThatDoesNotFit(t *testing.T) {
 		},
 		"it is gone":     func(files []string) error { return errors.Join(os.Remove(files[0]), os.Remove(files[1])) },
 		"a part is gone": func(files []string) error { return os.Remove(files[1]) },
-		"it is another one's": func(files []string) error {
+		"it is of another journal": func(files []string) error {
 			raw, err := os.ReadFile(journaltest.Files(other)[0])
 			return errors.Join(err, os.WriteFile(files[0], raw, 0o600))
 		},
@@ -318,8 +318,8 @@ func contentsOf(t *testing.T, path string) string {
 	return all.String()
 }
 
-// A journal that was closed is one file: without its log, and beside a log that a later crash of it left, it is as it was
-// closed. No new one is begun beside a log that may hold changes of one that was taken away.
+// A closed journal is one file: without its log, and beside a log that a later crash left, it is as it was when it was closed. If a
+// journal is missing, no new one is created beside its log, which may hold changes.
 func TestClosedJournalIsOneFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	s := open(t, path)
@@ -357,7 +357,7 @@ func TestClosedJournalIsOneFile(t *testing.T) {
 	}
 }
 
-// A damaged meta page makes bbolt go by the one before, which may know nothing of the log: what is in that is not lost.
+// A damaged meta page makes bbolt use the other one, which may be from before the log was opened: the changes in the log are not lost.
 func TestDamagedMetaPageLosesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	s := open(t, path)
@@ -388,8 +388,8 @@ func TestDamagedMetaPageLosesNothing(t *testing.T) {
 	}
 }
 
-// What cannot be applied stays in the log and is read from there; once that is full, changes are refused with the disk's
-// error, and taken again when there is room.
+// Changes that cannot be applied stay in the log and are read from there. Once the log is full, changes are refused with the disk's
+// error, and accepted again when there is room.
 func TestLogThatCannotBeApplied(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	s := open(t, path)
@@ -420,7 +420,7 @@ func TestLogThatCannotBeApplied(t *testing.T) {
 	}
 	check(s)
 	if _, err := s.Load(t.Context(), n.ID); !errors.Is(err, journal.ErrNotFound) {
-		t.Errorf("what was refused is there: %v", err)
+		t.Errorf("a refused change is there: %v", err)
 	}
 	check(open(t, copyJournal(t, path)))
 	s.FailApplying(nil)
@@ -435,7 +435,7 @@ func TestLogThatCannotBeApplied(t *testing.T) {
 	check(open(t, path))
 }
 
-// A sync of the file fails after it was written: nothing that it stands on is written again, and the log has it all.
+// A sync of the file fails after its pages were written: the file is not written again, and the log holds all changes.
 func TestFileThatIsBroken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	s := open(t, path)
@@ -458,7 +458,7 @@ func TestFileThatIsBroken(t *testing.T) {
 	o.expect(t, open(t, path), o.rev, o.rev)
 }
 
-// Readers and writers go on while the log is applied, and see one state, whatever is in the file by then.
+// Readers and writers continue while the log is applied, and see the same state whether or not it is in the file yet.
 func TestReadWhileApplying(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "journal.db"))
 	gone, stays := newOwned(t, s), newOwned(t, s)
@@ -467,7 +467,7 @@ func TestReadWhileApplying(t *testing.T) {
 	if err := errors.Join(s.Commit(t.Context(), ended), s.Apply()); err != nil {
 		t.Fatal(err)
 	}
-	// In the file: both. Frozen: one of them is deleted. Fresh: the other one goes on.
+	// The file has both tasks. The deletion of gone will be in frozen, later commits of stays in fresh.
 	if err := s.Delete(t.Context(), gone.n.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -509,7 +509,7 @@ func TestReadWhileApplying(t *testing.T) {
 	}
 }
 
-// The log is applied by itself after a while, and then nothing more is written until there is something again.
+// The log is applied after a delay, and then nothing is written until there are further changes.
 func TestAppliedByItself(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	synctest.Test(t, func(t *testing.T) {
@@ -545,7 +545,7 @@ func TestAppliedByItself(t *testing.T) {
 	})
 }
 
-// Large batches are records of their own, in which nothing is lost.
+// A large batch becomes several records, and no change is lost.
 func TestLargeBatches(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	s := open(t, path)

@@ -67,7 +67,7 @@ type file struct {
 	// frozen is the overlay that is being applied, or nil. frozenTo is the position of the log when it was frozen.
 	frozen   *overlay
 	frozenTo position
-	sequence uint64
+	sequence uint64 // the newest number of NextSequence
 
 	// wake tells applyLoop that there are changes to apply, full that there are applyBytes. woken is set once wake was sent.
 	wake, full chan struct{}
@@ -75,7 +75,7 @@ type file struct {
 	stop, done chan struct{}
 }
 
-// position is the number of a log record and the sequence after it.
+// position is the number of a log record, and the newest number of NextSequence when it was written.
 type position struct{ record, sequence uint64 }
 
 func newFile(path string, db *bbolt.DB) *file {
@@ -212,7 +212,8 @@ func (f *file) applyLoop() {
 	}
 }
 
-// apply writes the changes that are in the log now to the file. Readers and commits continue meanwhile.
+// apply writes the changes that are in the log now to the file; after a failed apply, only those that it had frozen. Readers and
+// commits continue meanwhile.
 func (f *file) apply() error {
 	f.applying.Lock()
 	defer f.applying.Unlock()
@@ -229,8 +230,8 @@ func (f *file) apply() error {
 	return nil
 }
 
-// freeze returns the overlay to apply: the one whose application failed, else fresh, which it replaces by an empty one in the log's
-// other file. It returns nil if there are no changes.
+// freeze returns the overlay to apply: the one that a failed apply left, else fresh. In the second case it begins an empty fresh,
+// whose changes go to the log's other file. It returns nil if there are no changes.
 func (f *file) freeze() (*overlay, position) {
 	f.writing.Lock()
 	defer f.writing.Unlock()
@@ -320,7 +321,7 @@ func putAll(b *bbolt.Bucket, changes *overlay, sequence uint64) (err error) {
 	return b.SetSequence(sequence)
 }
 
-// finish applies everything and marks the log as closed. There must be no further update.
+// finish applies everything, marks the log as closed and closes it, also after an error. There must be no further update.
 func (f *file) finish() error {
 	close(f.stop)
 	<-f.done

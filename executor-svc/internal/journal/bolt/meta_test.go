@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A damaged meta page makes bbolt fall back to the change before the newest without a word; opening and checking say so.
-func TestDamagedMetaPageIsSaid(t *testing.T) {
+// A damaged meta page makes bbolt fall back silently to the transaction before the newest; Suspect and CheckFile report it.
+func TestDamagedMetaPageIsReported(t *testing.T) {
 	for page := range int64(2) {
 		path := filepath.Join(t.TempDir(), "journal.db")
 		s, err := Open(path)

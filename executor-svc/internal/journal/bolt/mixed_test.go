@@ -17,7 +17,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// mix is what was answered as done while many wrote at once.
+// mix runs concurrent writers and holds the changes that were acknowledged, by task.
 type mix struct {
 	t *testing.T
 	s *bolt.Store
@@ -30,8 +30,8 @@ type mix struct {
 	busy func() // called once enough tasks were written
 }
 
-// Changes that are stored, refused, or spoil the transaction they share with others: what was answered as done is there
-// after a restart, and nothing else is; also where the store is closed meanwhile (DESIGN 4, The journal).
+// Changes are stored, are refused, or make the batch fail that they share with others: after a restart the acknowledged ones are
+// there and no others, also if the store is closed meanwhile.
 func TestMixedChanges(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	m := &mix{t: t}
@@ -99,7 +99,7 @@ func (m *mix) work() {
 	}
 }
 
-// claim returns the epoch of a task that is due.
+// claim claims all due tasks and returns the epoch of one.
 func (m *mix) claim(id string) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -119,7 +119,7 @@ func follow(n journal.NewTask, epoch, rev uint64) journal.Transition {
 	}
 }
 
-// expect allows for a store that was closed.
+// expect fails the test if err is not want, unless the store was closed.
 func (m *mix) expect(err, want error) {
 	if !errors.Is(err, want) && !errors.Is(err, journal.ErrClosed) {
 		m.t.Errorf("%v, want %v", err, want)

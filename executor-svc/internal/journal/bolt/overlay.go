@@ -10,8 +10,8 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// overlay holds the changes that are in the log and not yet in the file, ordered by key. It is immutable once it is
-// published: a batch changes a copy, which shares all nodes that it does not touch.
+// overlay holds changes that are in the log and not yet in the file, ordered by key. It is immutable once readers see it: a batch
+// changes a copy, which shares all nodes that the batch does not touch.
 type overlay = btree.BTreeG[*change]
 
 // change is the newest value of a key, or its deletion.
@@ -67,7 +67,7 @@ func appendSized(record, data []byte) []byte {
 	return append(binary.AppendUvarint(record, uint64(len(data))), data...)
 }
 
-var errRecord = errors.New("a record of the log is not one of a journal")
+var errRecord = errors.New("a record of the log cannot be decoded")
 
 // replay applies the changes of a record to an overlay. Repeating it has no further effect. The overlay shares memory with the record.
 func replay(record []byte, into *overlay, sequence *uint64) error {

@@ -51,8 +51,8 @@ func (l *layered) draw(rt *rapid.T, b *bbolt.Bucket) {
 	l.keys = slices.Sorted(maps.Keys(l.want))
 }
 
-// A cursor over a file and the overlays that hide parts of it returns what a sorted list has, from any key, in both
-// directions; also over what was deleted and written again.
+// A cursor over a file and the overlays that hide parts of it returns the visible entries in order, from any key, in both
+// directions, also those that were deleted and written again.
 func TestCursorOverLayers(t *testing.T) {
 	db, err := bbolt.Open(filepath.Join(t.TempDir(), "x.db"), 0o600, &bbolt.Options{NoSync: true})
 	if err != nil {
@@ -98,7 +98,7 @@ func (l *layered) compare(rt *rapid.T, c *cursor, what string, want []string) {
 	}
 }
 
-// What bbolt refuses is refused before it is in the log, where it could never be applied.
+// A change that bbolt would refuse is refused before it is in the log, from where it could never be applied.
 func TestBatchRefusesWhatTheFileRefuses(t *testing.T) {
 	b := &batch{overlay: newOverlay()}
 	for name, key := range map[string][]byte{"no key": nil, "too large a key": make([]byte, bbolt.MaxKeySize+1)} {
@@ -122,7 +122,7 @@ func TestReaderCannotWrite(t *testing.T) {
 	}
 }
 
-// A record gives back what was put into it, and reading any bytes as a record fails only with an error.
+// A record gives back the changes that were put into it. Reading any bytes as a record neither panics nor changes them.
 func FuzzRecord(f *testing.F) {
 	b := &batch{overlay: newOverlay()}
 	if err := b.put([]byte("key"), []byte("value")); err != nil {

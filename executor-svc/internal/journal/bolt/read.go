@@ -97,7 +97,7 @@ func (s *Store) Inbox(_ context.Context, taskID string) (all []journal.Command, 
 	if err != nil {
 		return nil, err
 	}
-	if s.due.hasNoCommands(id) && !s.c.isClosed() {
+	if s.due.inboxKnownEmpty(id) && !s.c.isClosed() {
 		return nil, nil
 	}
 	err = s.file.view(func(t *table) error {
@@ -174,7 +174,7 @@ func readRecords(t *table, id uuid.UUID, after uint64, maxBytes int) ([]journal.
 	return all, nil
 }
 
-// firstRecordKey returns the key at which the record with seq after+1 is found; the record may begin before that seq.
+// firstRecordKey returns the key of the last record that begins at seq after+1 or before; if there is none, a key from which to seek.
 func firstRecordKey(t *table, id uuid.UUID, after uint64) []byte {
 	if after >= math.MaxUint64-1 {
 		return numberedKey(id, partRecord, after)

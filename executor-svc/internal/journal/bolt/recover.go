@@ -14,7 +14,7 @@ import (
 // logState is the file's entry about its log.
 type logState struct {
 	id wal.ID
-	// applied is the newest record whose changes are in the file.
+	// applied is the number of the newest record whose changes are in the file.
 	applied uint64
 	// open: the log may have further records. Otherwise the file is the whole journal, and the log is not read.
 	open bool
@@ -81,7 +81,7 @@ func (f *file) recover(prepare func(b *bbolt.Bucket) error) (torn error, err err
 			return errors.Join(prepare(b), logState{id: f.id, applied: f.frozenTo.record, open: true}.put(b))
 		})
 	}
-	steps := []func() error{create, apply} // a file whose logState names a log must have one
+	steps := []func() error{create, apply} // the new log exists before logState says that it is open
 	if state.open {
 		if torn, err = f.readLog(state); err != nil {
 			return nil, err

@@ -55,7 +55,7 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// killed is a store that does not get to close: what is opened next is what a killed process leaves.
+// killed is a store whose Close first copies its files, as a killed process would leave them; the copy is opened next.
 type killed struct {
 	*bolt.Store
 	t    *testing.T
@@ -76,7 +76,7 @@ func TestContractWhereProcessesAreKilled(t *testing.T) {
 	})
 }
 
-// The contract holds whatever is applied when.
+// The contract holds whenever the log is applied.
 func TestContractWhileApplying(t *testing.T) {
 	journaltest.Run(t, func(t *testing.T) (journal.Journal, func() journal.Journal) {
 		path := filepath.Join(t.TempDir(), "journal.db")
@@ -147,7 +147,7 @@ func TestFolderThatIsNotThere(t *testing.T) {
 	}
 }
 
-// Reading a file that is not there makes none.
+// Reading a missing file does not create it.
 func TestFileThatIsNotThere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	_, info := bolt.FileInfo(t.Context(), path)
@@ -181,7 +181,7 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 	}
 }
 
-// What compaction leaves is the same journal, smaller, with nothing beside it.
+// A compacted journal has the same content and is smaller, and no other file is left.
 func TestCompact(t *testing.T) {
 	w := writeJournal(t)
 	folder := t.TempDir()
@@ -266,14 +266,14 @@ func TestCheckFinds(t *testing.T) {
 		"a record that is gone":       func(b *bbolt.Bucket) error { return deleteFirst(b, 't', 2) },
 		"a checkpoint that is gone":   func(b *bbolt.Bucket) error { return deleteFirst(b, 't', 1) },
 		"a head that is gone":         func(b *bbolt.Bucket) error { return deleteFirst(b, 't', 0) },
-		"an index of what is due":     func(b *bbolt.Bucket) error { return deleteFirst(b, 'a', 0xff) },
-		"an index of what has ended":  func(b *bbolt.Bucket) error { return deleteFirst(b, 'e', 0xff) },
+		"an index of due tasks":       func(b *bbolt.Bucket) error { return deleteFirst(b, 'a', 0xff) },
+		"an index of ended tasks":     func(b *bbolt.Bucket) error { return deleteFirst(b, 'e', 0xff) },
 		"an index of users":           func(b *bbolt.Bucket) error { return deleteFirst(b, 'u', 0xff) },
 		"an index of conversations":   func(b *bbolt.Bucket) error { return deleteFirst(b, 'c', 0xff) },
 		"an index of requests":        func(b *bbolt.Bucket) error { return deleteFirst(b, 'r', 0xff) },
 		"a payload":                   func(b *bbolt.Bucket) error { return deleteFirst(b, 'p', 0xff) },
 		"a reference":                 func(b *bbolt.Bucket) error { return deleteFirst(b, 'q', 0xff) },
-		"the other end of one":        func(b *bbolt.Bucket) error { return deleteFirst(b, 't', 5) },
+		"a task's list of payloads":   func(b *bbolt.Bucket) error { return deleteFirst(b, 't', 5) },
 		"an entry of no kind":         func(b *bbolt.Bucket) error { return b.Put([]byte("?"), nil) },
 		"a value without a checksum":  func(b *bbolt.Bucket) error { return b.Put([]byte("gann\x00a"), []byte("x")) },
 		"a task that is indexed only": func(b *bbolt.Bucket) error { return b.Put([]byte("cann\x00c\x000123456789abcdef"), nil) },
@@ -309,7 +309,7 @@ func deleteFirst(b *bbolt.Bucket, kind, part byte) error {
 	return errors.New("there is no such entry")
 }
 
-// DESIGN 11: starting takes no longer because of tasks that have ended.
+// Opening takes no longer because of tasks that have ended.
 func TestOpeningManyFinishedTasks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	s := open(t, path)

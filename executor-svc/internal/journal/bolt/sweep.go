@@ -13,7 +13,7 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// sweepAtOnce is how many tasks one batch deletes, because other changes wait for it.
+// sweepAtOnce bounds how many tasks one change deletes, because other changes wait for it.
 const sweepAtOnce = 8
 
 // unswept is the set of old tasks that cannot be deleted because they are damaged. It is in memory only, so they are reported again

@@ -16,7 +16,7 @@ import (
 	"pawl.dev/executor-svc/internal/journal/journaltest"
 )
 
-// A damaged task is left by the sweep, and said once; all others go, also those that ended after it.
+// Sweep leaves a damaged task and reports it once. It deletes all others, also those that ended later.
 func TestSweepLeavesDamagedTasks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	s, err := bolt.Open(path)
@@ -64,7 +64,7 @@ func TestSweepLeavesDamagedTasks(t *testing.T) {
 	}
 }
 
-// epochOf claims a task.
+// epochOf claims all due tasks and returns the epoch of one.
 func epochOf(t *testing.T, s *bolt.Store, id string) uint64 {
 	t.Helper()
 	c, err := s.Claim(t.Context(), journal.ClaimRequest{Slots: 100, Max: 100})

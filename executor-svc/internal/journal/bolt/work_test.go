@@ -48,7 +48,7 @@ func newWorker(ctx context.Context, s *bolt.Store, user string) (*worker, error)
 	return w, nil
 }
 
-// own takes the epochs of everything that is due.
+// own claims all due tasks and sets the epochs of the workers.
 func own(ctx context.Context, s *bolt.Store, workers []*worker) error {
 	c, err := s.Claim(ctx, journal.ClaimRequest{Slots: 1 << 20, Max: 1 << 20})
 	if err != nil {
@@ -131,7 +131,7 @@ func (w *worker) finish(ctx context.Context) error {
 	return w.s.Yield(ctx, w.n.ID, w.epoch)
 }
 
-// run makes a whole task of so many steps.
+// run makes the transitions of a whole task with that many steps.
 func (w *worker) run(ctx context.Context, steps, payload int) error {
 	for range steps {
 		if err := w.intent(ctx, payload); err != nil {

@@ -28,7 +28,7 @@ func Files(path string) []string {
 }
 
 // Copy copies the files of a store in use, as a process that is killed now would leave them: first the log files, then the file to
-// which they are applied. It reads them again until none was reused or changed meanwhile.
+// which they are applied. It reads them again until meanwhile no log file was reused and the other file did not change.
 func Copy(t testing.TB, from, to []string) {
 	t.Helper()
 	contents := make([][]byte, len(from))

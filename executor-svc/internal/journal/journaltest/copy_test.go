@@ -10,7 +10,7 @@ import (
 	"pawl.dev/executor-svc/internal/journal/wal"
 )
 
-// hasty is a file whose records are soon there.
+// hasty is a log file that grows fast, because it is not synced.
 type hasty struct{ *os.File }
 
 func (hasty) Sync() error { return nil }

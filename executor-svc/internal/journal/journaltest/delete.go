@@ -90,7 +90,7 @@ func sweep(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
 		n := NewTask("ann")
 		create(t, j, n)
 		tasks = append(tasks, n)
-		// The youngest ends first.
+		// The newest task ends first.
 		endTask(t, j, n, start.Add(time.Duration(25-i)*time.Second))
 	}
 	open := NewTask("ann")

@@ -23,8 +23,8 @@ const (
 // start is the first time of the tests' clock.
 var start = time.Unix(1_800_000_000, 0)
 
-// Opener returns an empty store, and a function that opens the same one after a restart of the process; both are closed
-// and checked by the test.
+// Opener returns an empty store, and a function that opens the same store after a restart of the process. It closes and checks what
+// it opened when the test ends; the test may close a store before.
 type Opener func(t *testing.T) (j journal.Journal, reopen func() journal.Journal)
 
 type test = func(*testing.T, journal.Journal, func() journal.Journal)

@@ -19,7 +19,7 @@ func payload(n uint64, size int) []byte {
 	return append(fmt.Appendf(nil, "record %d ", n), bytes.Repeat([]byte{byte(n)}, size)...)
 }
 
-// read returns the payloads behind a record, and what else was found.
+// read returns the payloads of the records after a number, and the other results of wal.Read.
 func read(path string, after uint64) (all []string, found wal.Found, err error) {
 	found, err = wal.Read(path, id, after, func(p []byte) error {
 		all = append(all, string(p))
@@ -28,7 +28,7 @@ func read(path string, after uint64) (all []string, found wal.Found, err error) 
 	return all, found, err
 }
 
-// written makes a log of so many records, of sizes that grow, behind record 0.
+// written creates a log with that many records of growing sizes, numbered from 1, and returns their payloads.
 func written(t *testing.T, path string, records int) (all []string) {
 	t.Helper()
 	l, err := wal.Create(path, id, 0)
@@ -48,7 +48,7 @@ func written(t *testing.T, path string, records int) (all []string) {
 	return all
 }
 
-// What was appended is read back, whichever part of it was applied and whichever file it is in.
+// Appended records are read back, whichever part of them was applied and whichever file they are in.
 func TestFilesTakeTurns(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x")
 	l, err := wal.Create(path, id, 41)
@@ -57,7 +57,7 @@ func TestFilesTakeTurns(t *testing.T) {
 	}
 	defer l.Close()
 	all := map[uint64]string{}
-	// What is frozen is in the other file, until it is applied.
+	// The records up to frozen are in the other file until they are applied.
 	applied, frozen := uint64(41), uint64(41)
 	r := rand.New(rand.NewPCG(1, 2))
 	for n := uint64(42); n < 160; n++ {
@@ -91,8 +91,8 @@ func TestFilesTakeTurns(t *testing.T) {
 	}
 }
 
-// A crash may cut the log off at any byte: what is whole is read, and nothing else is (of what was acknowledged nothing is
-// missing, since a record is acknowledged once all of it is there).
+// A crash may cut the log off at any byte: the complete records are read and nothing else. No acknowledged record is missing, because
+// a record is acknowledged once it is complete.
 func TestCutAtEachByte(t *testing.T) {
 	for _, rest := range []string{"nothing", "zeroes", "what was there before"} {
 		t.Run(rest, func(t *testing.T) {
@@ -141,7 +141,7 @@ func endsOf(raw []byte, all []string) (ends []int) {
 	return ends
 }
 
-// A record that is damaged and that others follow is no write that was cut off: what follows was acknowledged.
+// A damaged record that others follow is not an interrupted write: the records after it were acknowledged.
 func TestDamagedRecord(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x")
 	all := written(t, path, 5)
@@ -180,7 +180,7 @@ func TestDamagedRecord(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoLogOfIt(t *testing.T) {
+func TestUnusableLog(t *testing.T) {
 	for what, c := range map[string]struct {
 		spoil func(path string) error
 		want  error
@@ -192,7 +192,7 @@ func TestWhatIsNoLogOfIt(t *testing.T) {
 			l, err := wal.Create(path, id, 7)
 			return errors.Join(err, l.Close())
 		}, wal.ErrDamaged},
-		"it is another one's": {func(path string) error {
+		"it has another id": {func(path string) error {
 			l, err := wal.Create(path, wal.ID{9}, 0)
 			return errors.Join(err, l.Close())
 		}, wal.ErrForeign},
@@ -216,7 +216,7 @@ func TestWhatIsNoLogOfIt(t *testing.T) {
 	}
 }
 
-// A record that was refused and is there all the same does not stand for the one that took its number in the other file.
+// A refused record that is on disk nevertheless does not replace the one that took its number in the other file.
 func TestNumberThatWasTakenAgain(t *testing.T) {
 	path, other := filepath.Join(t.TempDir(), "x"), filepath.Join(t.TempDir(), "x")
 	all := written(t, path, 3)

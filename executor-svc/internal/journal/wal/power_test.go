@@ -11,12 +11,12 @@ import (
 	"pawl.dev/executor-svc/internal/journal/wal"
 )
 
-// disk keeps what was written to its files apart from what is durable. A power failure leaves any part of the rest, in
-// sectors, whatever order they were written in.
+// disk keeps the written bytes of its files apart from the durable ones. A power failure leaves any of the sectors that are not
+// durable yet.
 type disk struct {
 	r     *rand.Rand
 	files map[string]*diskFile
-	// room is how many bytes may be written yet; syncs fail where failSync says so.
+	// room is how many more bytes may be written; failSync makes syncs fail.
 	room     int
 	failSync bool
 }
@@ -24,7 +24,7 @@ type disk struct {
 type diskFile struct {
 	d       *disk
 	now     []byte         // what a process sees
-	durable []byte         // what is left whatever happens
+	durable []byte         // what survives a power failure
 	dirty   map[int64]bool // sectors that differ
 }
 
@@ -76,11 +76,11 @@ func (f *diskFile) Sync() error {
 
 func (f *diskFile) Close() error { return nil }
 
-// left is what a power failure leaves of it now.
+// left returns what a power failure now leaves of the file.
 func (f *diskFile) left() []byte {
 	size := len(f.durable)
 	if f.d.r.IntN(2) == 0 {
-		size = len(f.now) // the size is written by itself
+		size = len(f.now) // the size may be durable before the content
 	}
 	raw := make([]byte, size)
 	copy(raw, f.durable)
@@ -94,7 +94,7 @@ func (f *diskFile) left() []byte {
 	return raw
 }
 
-// cut writes what is left where it is read from.
+// cut writes what a power failure leaves of the files to the paths from which they are read.
 func (d *disk) cut(t *testing.T, path string) {
 	t.Helper()
 	for i, name := range wal.Paths(path) {
@@ -108,8 +108,8 @@ func (d *disk) cut(t *testing.T, path string) {
 	}
 }
 
-// Power fails at any moment, disks are full and syncs fail: what was acknowledged is read back, and beyond it at most the
-// record that was being written.
+// Power fails at any moment, disks are full and syncs fail: acknowledged records are read back, and beyond them at most the record
+// that was being written.
 func TestPowerFailure(t *testing.T) {
 	const runs = 200
 	whole := 0
@@ -132,7 +132,7 @@ type powered struct {
 	// acked are the records by number; from applied+1 on they must be in the log.
 	acked           map[uint64]string
 	applied, frozen uint64
-	// maybe is the record of which has an unknown state.
+	// maybe is the newest record if it is unknown whether it is on disk.
 	maybe string
 }
 
@@ -188,7 +188,7 @@ func (p *powered) append(size int) {
 		if !errors.Is(err, syscall.ENOSPC) {
 			p.t.Fatalf("seed %d: %v", p.seed, err)
 		}
-	case p.d.r.IntN(2) == 0: // and now the power fails, or else what is in it is made durable elsewhere
+	case p.d.r.IntN(2) == 0: // the power fails now; else the caller makes the change durable elsewhere
 		p.maybe = text
 		p.check()
 		fallthrough

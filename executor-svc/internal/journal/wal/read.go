@@ -21,7 +21,7 @@ var (
 	ErrDamaged = errors.New("the log is damaged")
 )
 
-// Paths returns the files of a log.
+// Paths returns the names of a log's files, which begin with path.
 func Paths(path string) [2]string { return [2]string{path + "-log0", path + "-log1"} }
 
 // Remove deletes a log.
@@ -72,8 +72,8 @@ type Found struct {
 	Torn error
 }
 
-// Read calls each with the payloads of the records after a number, in order. each may keep a payload. The bytes after the last
-// complete record are an interrupted write, which was never acknowledged; if a complete record follows them, the log is damaged.
+// Read calls each with the payloads of the records after a number, in order. each may keep a payload. An incomplete record ends the
+// log, and Found.Torn describes it; if a complete record follows it, the log is damaged.
 func Read(path string, id ID, after uint64, each func(payload []byte) error) (Found, error) {
 	r := &reader{id: id, next: after + 1}
 	for _, name := range Paths(path) {
@@ -172,8 +172,8 @@ func (r *reader) read(f *contents, until uint64, each func(payload []byte) error
 // maxAhead bounds how far ahead of an expected number a record is looked for.
 const maxAhead = 1 << 20
 
-// completeAfterEnd returns the number of a complete record after the end, if that is at least number, or 0. There must be none, because a
-// record is written only after all records before it are durable.
+// completeAfterEnd looks behind the end for a complete record with this number or a greater one, and returns its number, or 0. There
+// must be none, because a record is written only after all records before it are durable.
 func (f *contents) completeAfterEnd(number uint64, id ID) uint64 {
 	for at := f.end; at+recordSize <= len(f.raw); at += alignment {
 		n := numberAt(f.raw, at)
