@@ -21,8 +21,8 @@ type part struct {
 	done chan error
 }
 
-// Run serves until ctx is done, and then stops in an order that loses nothing. First, health becomes NOT_SERVING. Then the listeners, the
-// pool's streams and the executor stop together; the executor waits for its running tool calls, records their outcomes and ends its watchers.
+// Run serves until ctx is done, and then stops in an order that loses nothing. First it removes the server file, and health becomes
+// NOT_SERVING. Then the listeners, the pool's streams and the executor stop together; the executor waits for its running tool calls, records their outcomes and ends its watchers.
 // Then the planner and the pool stop, and Run closes the stores. If a part fails, Run stops the others and returns the error.
 func (s *Suite) Run(ctx context.Context) error {
 	first, last := s.parts()
@@ -63,7 +63,7 @@ func (s *Suite) parts() (first, last []*part) {
 	return first, last
 }
 
-// start runs the part. It sends an error to failed if the part ends before it is stopped.
+// start runs the part in a goroutine. It sends an error to failed if the part ends before it is stopped.
 func (p *part) start(ctx context.Context, failed chan<- error) {
 	ctx, p.stop = context.WithCancel(ctx)
 	p.done = make(chan error, 1)
@@ -83,7 +83,7 @@ func (p *part) start(ctx context.Context, failed chan<- error) {
 	}()
 }
 
-// stop stops all parts at once and waits for them.
+// stop stops all parts together and waits for them.
 func stop(parts []*part) error {
 	for _, p := range parts {
 		p.stop()

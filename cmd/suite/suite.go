@@ -33,7 +33,7 @@ type Suite struct {
 	cfg    Config
 	log    *slog.Logger
 	auth   identity.Authenticator
-	keys   *identity.KeyFile // nil: there are no keys
+	keys   *identity.KeyFile // nil: no key file
 	health *health.Server    // what conn reports
 	conn   *inproc.Conn
 
@@ -112,7 +112,7 @@ func (s *Suite) buildServices(ctx context.Context) (err error) {
 	pool := s.cfg.Pool
 	pool.DataDir, pool.MCPConfigs, pool.Workspace, pool.Version = s.cfg.DataDir, s.cfg.MCPConfigs, s.cfg.Workspace, s.cfg.Version
 	if pool.LoginRedirectURI == "" {
-		pool.LoginRedirectURI = landingPage(s.cfg.HTTPAddr)
+		pool.LoginRedirectURI = loginRedirectURI(s.cfg.HTTPAddr)
 	}
 	s.pool, err = mcppool.New(ctx, pool, mcppool.Deps{Log: s.log, Builtins: s.cfg.Builtins, Planner: s.as("mcppool", identity.RoleService)})
 	if err != nil {
@@ -224,7 +224,7 @@ type Config struct {
 	KeysFile string
 	// Executor are the executor's settings; its data folder is that of the suite.
 	Executor executor.Config
-	// Pool are the MCP pool's settings; its data folder, files, workspace and version are those of the suite.
+	// Pool are the MCP pool's settings; its data folder, mcpServers files, workspace and version are those of the suite.
 	Pool mcppool.Config
 	// Builtins are the embedding program's own tools, Go functions or in-process MCP servers, by server id.
 	Builtins map[string]mcppool.Builtin
@@ -263,9 +263,9 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
-// landingPage returns the redirect URI with which the gateway finishes logins to MCP servers. It returns "" if the gateway's port is not
-// known yet, or if the gateway is not on loopback: then an operator must configure the address.
-func landingPage(httpAddr string) string {
+// loginRedirectURI returns the gateway's redirect URI for logins to MCP servers. It returns "" if there is no gateway, if its port is not known
+// yet, or if it is not on loopback: then an operator must configure the URI.
+func loginRedirectURI(httpAddr string) string {
 	_, port, err := net.SplitHostPort(httpAddr)
 	if err != nil || port == "0" || !serve.LoopbackHost(httpAddr) {
 		return ""

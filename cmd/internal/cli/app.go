@@ -33,7 +33,7 @@ type App struct {
 	Host admin.Host
 	// Signals delivers interrupts and termination signals.
 	Signals <-chan os.Signal
-	// Exit ends the process at once, after a second signal.
+	// Exit is os.Exit, except in tests.
 	Exit func(code int)
 	// Patience is how long to wait until the server of the data folder answers; 0: the default of package discover.
 	Patience time.Duration
@@ -98,7 +98,7 @@ func (a *App) parser(grammar *Grammar, onExit func(int)) (*kong.Kong, error) {
 		kong.Help(printHelp),
 		kong.ExplicitGroups(groups()),
 		kong.Vars{"grpc": discover.DefaultGRPC, "http": admin.DefaultHTTP},
-		kong.PostBuild(trimGlobals),
+		kong.PostBuild(adjustFlags),
 		kong.PostBuild(describe),
 	)
 	return kong.New(grammar, options...)
@@ -120,9 +120,9 @@ func usageError(err error) error {
 	return ui.Usagef("%v", err).Then("%s --help", command)
 }
 
-// trimGlobals removes the environment variables of --version and of each command's own flags, except those of pawl up and pawl keys. It also
+// adjustFlags removes the environment variables of --version and of each command's own flags, except those of pawl up and pawl keys. It also
 // moves --help, --config and --version to the group of the global flags.
-func trimGlobals(k *kong.Kong) error {
+func adjustFlags(k *kong.Kong) error {
 	removeEnvs := func(flags []*kong.Flag) {
 		for _, f := range flags {
 			f.Envs, f.Tag.Envs = nil, nil
@@ -319,7 +319,7 @@ func describe(k *kong.Kong) error {
 	})
 }
 
-// printHelp prints a command's help. It only lists the names of the global flags, which pawl --help explains.
+// printHelp prints a command's help, with only the names of the global flags, which pawl --help explains.
 func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	if ctx.Selected() == nil {
 		return kong.DefaultHelpPrinter(options, ctx)

@@ -137,8 +137,8 @@ func (p place) flag(word string) *kong.Flag {
 
 // set stores the value of a flag that selects the server, and ignores other flags.
 func (g *Globals) set(flag, value string) {
-	places := map[string]*string{"server": &g.Server, "key": &g.Key, "data": &g.Data, "pool": &g.Pool, "planner": &g.Planner}
-	if to := places[flag]; to != nil {
+	fields := map[string]*string{"server": &g.Server, "key": &g.Key, "data": &g.Data, "pool": &g.Pool, "planner": &g.Planner}
+	if to := fields[flag]; to != nil {
 		*to = value
 	}
 }
@@ -165,8 +165,8 @@ func (a *App) values(ctx context.Context, p place) []candidate {
 	return list
 }
 
-// ask asks the running server for candidates. The kind server means all servers, tool the tools of active servers, and tools these servers
-// and their tools. It returns none if no server runs, and does not start one.
+// ask asks the running server for candidates. The kind "server" means all MCP servers; "tool", the tools of active ones; "tools", the active
+// ones and their tools. It returns none if no server of Pawl runs, and does not start one.
 func (a *App) ask(ctx context.Context, p place, kind string) (list []candidate) {
 	ctx, cancel := context.WithTimeout(ctx, completeWithin)
 	defer cancel()

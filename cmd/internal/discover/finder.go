@@ -1,5 +1,4 @@
-// Package discover connects a command to a server: the one named by --server, the one that has the data folder, or one that it starts in
-// this process. It also finds the workspace server of the current folder.
+// Package discover connects a command to a server: the one named by --server, else a running one, else one that it starts in this process. It also finds the workspace server of the current folder.
 package discover
 
 import (
@@ -51,7 +50,7 @@ type Server struct {
 	Close func() error
 }
 
-// Local reports whether the server can read this machine's files.
+// Local reports whether the server certainly runs on this machine; a named one may run elsewhere.
 func (s *Server) Local() bool { return s.Kind != Named }
 
 // Conn is a connection to another process.
@@ -70,7 +69,7 @@ type Config struct {
 	Flags       string          // flags with which another command line reaches the same server
 	Fallback    string          // the address to try if the data folder names none; "" for none
 
-	Start func(ctx context.Context, dataDir string) (*Server, error) // nil: never start one; executor.ErrLocked: another process holds the folder
+	Start func(ctx context.Context, dataDir string) (*Server, error) // returns executor.ErrLocked if another process holds the folder; nil: never start one
 	Note  func(string)                                               // tells the user about delays and lost connections; may be nil
 	Alive func(pid int) bool                                         // reports whether a process exists; nil: the function Alive
 
@@ -205,11 +204,7 @@ func (s *Session) dial(ctx context.Context, addr string, kind Kind, timeout time
 	defer slow.Stop()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	answer, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{})
-	if err == nil && answer.GetStatus() != healthv1.HealthCheckResponse_SERVING {
-		err = fmt.Errorf("it says %s", answer.GetStatus())
-	}
-	if err != nil {
+	if err := checkHealth(ctx, conn, ""); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
@@ -257,14 +252,14 @@ type Part struct {
 	Given bool
 }
 
-// parts connects to the processes of one Pawl: the named server, and others for the services that it does not offer. It implements Conn.
+// parts connects to a Pawl of several processes. Each call goes to the process that choose has found for its service. It implements Conn.
 type parts struct {
 	home  Conn // the named server
 	dial  func(addr string) (Conn, error)
 	parts map[string]Part // by proto package
 
 	mu    sync.Mutex
-	conns map[string]Conn // guarded by mu; by proto package
+	conns map[string]Conn // guarded by mu; by proto package; may hold home
 }
 
 // Close closes all connections.
@@ -322,17 +317,17 @@ func (p *parts) connFor(ctx context.Context, method string) (Conn, error) {
 	return c, err
 }
 
-// choose finds the process of a part. If the part is at neither the named server nor its default address, choose returns the named server,
-// which answers calls with an error that names the missing service.
+// choose finds the process of a part. If the user gave no address for the part, and it is at neither the named server nor its default address,
+// choose returns the named server, which answers calls with an error that names the missing service.
 func (p *parts) choose(ctx context.Context, part Part, service string) (Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	if !part.Given && status.Code(serves(ctx, p.home, service)) != codes.NotFound {
+	if !part.Given && status.Code(checkHealth(ctx, p.home, service)) != codes.NotFound {
 		return p.home, nil
 	}
 	c, err := p.dial(part.Addr)
 	if err == nil {
-		if err = serves(ctx, c, service); err == nil {
+		if err = checkHealth(ctx, c, service); err == nil {
 			return c, nil
 		}
 		_ = c.Close()
@@ -353,8 +348,9 @@ func Plainly(err error) string {
 	return strings.TrimPrefix(text, "transport: Error while dialing: ")
 }
 
-// serves returns nil if a server offers a service. The error has the code NotFound if the server answers but does not offer it.
-func serves(ctx context.Context, c Conn, service string) error {
+// checkHealth returns nil if a server serves a service, or anything if service is "". The error has the code NotFound if the server answers but
+// does not offer the service.
+func checkHealth(ctx context.Context, c Conn, service string) error {
 	answer, err := healthv1.NewHealthClient(c).Check(ctx, &healthv1.HealthCheckRequest{Service: service})
 	if err == nil && answer.GetStatus() != healthv1.HealthCheckResponse_SERVING {
 		err = fmt.Errorf("it says %s", answer.GetStatus())

@@ -22,10 +22,7 @@ import (
 const WorkspaceID = "workspace"
 
 // Folder identifies the workspace server of a folder. The zero value stands for no server.
-type Folder struct {
-	id   string
-	root string
-}
+type Folder struct{ id string }
 
 // Shared reports whether the server may have users who must not see each other's folders.
 func (s *Session) Shared() bool { return s.cfg.Key != "" && !s.Embedded() }
@@ -47,7 +44,7 @@ func (s *Session) Workspace(ctx context.Context, dir string) (Folder, error) {
 			return Folder{}, err
 		}
 	}
-	return Folder{id: server.GetId(), root: root}, nil
+	return Folder{id: server.GetId()}, nil
 }
 
 // folderServer returns the folder's own server, and registers it if needed.
@@ -120,9 +117,9 @@ func servesFolder(server *mcppoolv1.McpServer, root string) bool {
 	return isWorkspace(server) && !server.GetDisabled() && filepath.Clean(server.GetBuiltin().GetRoot()) == root
 }
 
-// Scope sets the servers of a task: those that --mcp names, else those of the agent, else all active ones. To all active ones it adds this
-// folder's workspace server and leaves out those of other folders; to those of the agent it adds the folder's only if chosen is set, which
-// means that the person named the folder.
+// Scope sets the servers of a task, and resolves the alias WorkspaceID in them and in its playbook. Servers that the task names stay. Else the
+// task gets the agent's servers, and this folder's if chosen is set (the person named the folder). If the agent has none, it gets this folder's
+// and all active ones except workspace servers of other folders.
 func (f Folder) Scope(ctx context.Context, s *Session, req *executorv1.CreateTaskRequest, chosen bool) error {
 	req.Playbook = f.Playbook(req.GetPlaybook())
 	if len(req.GetMcpIds()) > 0 {
@@ -168,7 +165,7 @@ func (f Folder) Real(id string) string {
 	return id
 }
 
-// Alias returns a tool's id as the person writes it. It is the inverse of Real.
+// Alias replaces the folder's server in a tool's id by the alias WorkspaceID, as the person writes it.
 func (f Folder) Alias(toolID string) string {
 	if rest, ok := strings.CutPrefix(toolID, f.id+"/"); ok && f.id != "" {
 		return WorkspaceID + "/" + rest
@@ -177,7 +174,7 @@ func (f Folder) Alias(toolID string) string {
 }
 
 // EnsureWorkspace returns the current folder's workspace server, registered if needed, if id is the alias WorkspaceID. For other ids, and on
-// a server with keys or on another machine, it returns the zero Folder, which resolves no alias.
+// a named or shared server, it returns the zero Folder, which resolves no alias.
 func (s *Session) EnsureWorkspace(ctx context.Context, id string) (Folder, error) {
 	if id != WorkspaceID {
 		return Folder{}, nil
@@ -203,7 +200,7 @@ func (s *Session) KnownWorkspace(ctx context.Context) Folder {
 	for _, id := range []string{WorkspaceID, folderID(root)} {
 		server, err := s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: id})
 		if err == nil && servesFolder(server, root) {
-			return Folder{id: id, root: root}
+			return Folder{id: id}
 		}
 	}
 	return Folder{}

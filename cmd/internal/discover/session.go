@@ -117,7 +117,7 @@ func (s *Session) Reconnect(ctx context.Context, lost *Server) (*Server, error) 
 }
 
 // await looks for a server until one answers, for at most ReconnectPatience.
-func (s *Session) await(ctx context.Context, lost string) (*Server, error) {
+func (s *Session) await(ctx context.Context, lostAddr string) (*Server, error) {
 	patience := cmp.Or(s.cfg.ReconnectPatience, reconnectPatience)
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -138,7 +138,7 @@ func (s *Session) await(ctx context.Context, lost string) (*Server, error) {
 			if s.cfg.Server != "" {
 				how = "start it again"
 			}
-			return nil, ui.WrapError(err, "the server at %s did not come back within %s", lost, patience).
+			return nil, ui.WrapError(err, "the server at %s did not come back within %s", lostAddr, patience).
 				Then("%s, then repeat the command; tasks go on where they were", how)
 		}
 	}

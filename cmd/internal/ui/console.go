@@ -48,7 +48,7 @@ type UI struct {
 
 	// Signals delivers interrupts.
 	Signals *Signals
-	// LeaveNow is set if the command must end without waiting, because the person pressed Ctrl-C twice.
+	// LeaveNow is set if the command must end without waiting, because the person pressed Ctrl-C while it waited.
 	LeaveNow bool
 
 	lines *Lines
@@ -73,7 +73,7 @@ func OS() *UI {
 // CanAsk reports whether In and Err are terminals, so that the command can ask questions.
 func (u *UI) CanAsk() bool { return u.InTTY && u.ErrTTY }
 
-// Lines reads In line by line.
+// Lines returns the reader of In's lines. It is always the same one, because it buffers.
 func (u *UI) Lines() *Lines {
 	if u.lines == nil {
 		u.lines = NewLines(u.In)
@@ -293,8 +293,8 @@ func (l *LiveLine) Clear() {
 // Put writes text and ignores the error, which FirstError keeps.
 func Put(w io.Writer, text string) { _, _ = io.WriteString(w, text) }
 
-// Signals delivers interrupts to the last caller of Take. If there is none, and for SIGTERM and SIGHUP, it cancels the program's context;
-// tasks go on.
+// Signals delivers interrupts to the last caller of Take. If there is none, or it has not read the previous interrupt, and for SIGTERM and
+// SIGHUP, it cancels the program's context; the next such signal ends the process.
 type Signals struct {
 	done   chan struct{}
 	cancel func()

@@ -22,7 +22,7 @@ import (
 const (
 	Done    = 0  // the task or the command succeeded
 	Failed  = 1  // the task or the command failed
-	Stopped = 2  // the task was cancelled, or waits for a person
+	Stopped = 2  // the task was cancelled or waits for a person, or the command was interrupted
 	Usage   = 64 // the command line is invalid
 )
 
@@ -158,7 +158,7 @@ func describe(e *errs.Error) string {
 		return text
 	}
 	var lines []string
-	listed := strings.HasPrefix(e.Message, "the request is not valid: ") // its message repeats the fields
+	listed := strings.HasPrefix(e.Message, "the request is not valid: ") // the message repeats the violations
 	for _, v := range e.Violations {
 		if !listed && !strings.HasPrefix(e.Message, v.Field+": ") && covers(e.Message, v) {
 			continue

@@ -22,7 +22,7 @@ type Field struct {
 	Types       []string // JSON types without null; empty: any
 	Description string
 	Enum        []json.RawMessage // without null; empty: any value
-	Titles      []string          // the titles of Enum's values, in the same order; may be ""
+	Titles      []string          // the titles of Enum's values, in the same order; "" for a value without one
 	Many        bool              // the value is an array of Enum's values
 	Required    bool
 	Schema      string          // the property's own
@@ -53,7 +53,7 @@ func Fields(schemaJSON string) ([]Field, error) {
 }
 
 // ObjectOfPairs builds a JSON object from NAME=VALUE pairs, whose values it parses by the schema, or as JSON if rawJSON is set. If strict
-// is set, a name that the schema does not have is an error.
+// is set, a name that is not among the schema's properties is an error, unless it has none.
 func ObjectOfPairs(schemaJSON string, pairs []string, rawJSON, strict bool) (string, error) {
 	fields, err := Fields(schemaJSON)
 	if err != nil {
@@ -96,8 +96,8 @@ func find(fields []Field, name string, strict bool) (Field, error) {
 	return Field{Name: name}, nil
 }
 
-// choice is a value that a schema lists with a title.
-type choice struct {
+// titled is a value that a schema lists, with its title.
+type titled struct {
 	Const json.RawMessage `json:"const"`
 	Title string          `json:"title"`
 }
@@ -106,14 +106,14 @@ type choice struct {
 type valueLists struct {
 	Enum      []json.RawMessage `json:"enum"`
 	EnumNames []string          `json:"enumNames"` // titles, beside Enum
-	OneOf     []choice          `json:"oneOf"`
-	AnyOf     []choice          `json:"anyOf"`
+	OneOf     []titled          `json:"oneOf"`
+	AnyOf     []titled          `json:"anyOf"`
 }
 
-// choices returns the listed values with their titles, or none if the schema also allows other values.
-func (l valueLists) choices() []choice {
+// values returns the listed values with their titles, or none if the schema also allows other values.
+func (l valueLists) values() []titled {
 	if len(l.Enum) > 0 {
-		list := make([]choice, len(l.Enum))
+		list := make([]titled, len(l.Enum))
 		for i, value := range l.Enum {
 			list[i].Const = value
 			if len(l.EnumNames) == len(l.Enum) {
@@ -126,7 +126,7 @@ func (l valueLists) choices() []choice {
 	if len(list) == 0 {
 		list = l.AnyOf
 	}
-	if slices.ContainsFunc(list, func(c choice) bool { return c.Const == nil }) {
+	if slices.ContainsFunc(list, func(v titled) bool { return v.Const == nil }) {
 		return nil
 	}
 	return list
@@ -139,26 +139,26 @@ func (f *Field) setEnum(p schema.Property) {
 		Items valueLists `json:"items"`
 	}
 	_ = json.Unmarshal([]byte(p.Schema), &own) // a schema of another form lists no values
-	list := own.choices()
+	list := own.values()
 	if len(list) == 0 && slices.Equal(f.Types, []string{"array"}) {
 		_ = json.Unmarshal([]byte(p.Schema), &of)
-		list = of.Items.choices()
+		list = of.Items.values()
 		f.Many = len(list) > 0
 	}
 	if len(list) == 0 {
 		var members []json.RawMessage
 		_ = json.Unmarshal([]byte(p.Enum), &members) // an array or empty, because the schema has been compiled
-		list = valueLists{Enum: members}.choices()
+		list = valueLists{Enum: members}.values()
 	}
-	for _, c := range list {
-		if string(c.Const) != "null" {
-			f.Enum, f.Titles = append(f.Enum, c.Const), append(f.Titles, c.Title)
+	for _, v := range list {
+		if string(v.Const) != "null" {
+			f.Enum, f.Titles = append(f.Enum, v.Const), append(f.Titles, v.Title)
 		}
 	}
 }
 
-// Text reports whether the field takes any string and nothing else.
-func (f Field) Text() bool { return len(f.Enum) == 0 && len(f.Types) == 1 && f.Types[0] == "string" }
+// IsText reports whether the field takes a string that is not chosen from a list, and nothing else.
+func (f Field) IsText() bool { return len(f.Enum) == 0 && len(f.Types) == 1 && f.Types[0] == "string" }
 
 // Kind describes the values that the field takes.
 func (f Field) Kind() string {
@@ -267,6 +267,7 @@ func (f Field) Parse(text string) (json.RawMessage, error) {
 	return nil, typeError(types)
 }
 
+// parseAs parses text as a value of a JSON type, or as any JSON if kind is "json".
 func parseAs(kind, text string) (json.RawMessage, bool) {
 	text = strings.TrimSpace(text)
 	switch kind {

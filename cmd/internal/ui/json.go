@@ -71,7 +71,7 @@ func escapeJSON(raw []byte) []byte {
 	return out.Bytes()
 }
 
-// CompactJSON returns raw as one line of JSON that is safe to print; "" for an empty object. For text that is not JSON it returns Line(raw).
+// CompactJSON returns raw as one line of JSON that is safe to print; "" for an empty object or "". Text that is not JSON is returned as a Line.
 func CompactJSON(raw string) string {
 	if raw == "" || raw == "{}" {
 		return ""
@@ -83,7 +83,8 @@ func CompactJSON(raw string) string {
 	return string(escapeJSON(out.Bytes()))
 }
 
-// PrettyJSON returns raw as indented JSON that is safe to print, each line after prefix. It leaves numbers unchanged.
+// PrettyJSON returns raw as indented JSON that is safe to print, each line after prefix. It leaves numbers unchanged. "" counts as an empty
+// object, and text that is not JSON is returned as a Line.
 func PrettyJSON(raw, prefix string) string {
 	if raw == "" {
 		raw = "{}"

@@ -147,7 +147,7 @@ func Duration(d time.Duration) string {
 	return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
 }
 
-// Age formats the time from t to now: 5s, 3m, 2h, 4d; "" for the zero time.
+// Age formats the time from t to now: 5s, 3m, 2h, 4d; "" for the zero time and for the Unix epoch, which is the time of a nil Timestamp.
 func Age(t, now time.Time) string {
 	if t.IsZero() || t.Unix() <= 0 {
 		return ""

@@ -198,7 +198,7 @@ func (p *Prompter) Value(ctx context.Context, f Field, insist string) (json.RawM
 
 // parseTyped parses a line that a person typed.
 func (f Field) parseTyped(text string) (json.RawMessage, error) {
-	if text == emptyText && f.Text() {
+	if text == emptyText && f.IsText() {
 		text = ""
 	}
 	return f.Parse(text)
@@ -248,7 +248,7 @@ func (p *Prompter) partByPart(ctx context.Context, f Field, parts []Field) (json
 	}
 }
 
-// object asks for each field, required ones first, and returns the JSON object. An empty line omits an optional field or takes its default.
+// object asks for each field, required ones first, and returns the JSON object. An empty line takes the field's default, or else omits an optional field.
 // within is the name of the enclosing object with a dot, or "".
 func (p *Prompter) object(ctx context.Context, fields []Field, within string) (json.RawMessage, error) {
 	optional := func(f Field) bool { return !f.Required }
@@ -282,7 +282,7 @@ func insistence(f Field) string {
 	switch {
 	case !f.Required || f.Default != nil:
 		return ""
-	case f.Text() && f.Check(json.RawMessage(emptyText)) == nil:
+	case f.IsText() && f.Check(json.RawMessage(emptyText)) == nil:
 		return text + "; " + emptyText + " is an empty text"
 	case f.Many && f.Check(json.RawMessage("[]")) == nil:
 		return text + "; [] is an empty list"
@@ -329,7 +329,7 @@ type entered struct {
 	values   map[string]json.RawMessage
 }
 
-// Input asks the person the question of an MCP server. It returns the decision and the answer's content, a JSON object.
+// Input asks the person the question of an MCP server. It returns the decision and the answer's content: a JSON object, or "".
 func (p *Prompter) Input(ctx context.Context, in Input) (InputAction, string, error) {
 	server := Line(in.Server)
 	first := Choice{Word: "answer", Means: "fill in what the server asks for"}

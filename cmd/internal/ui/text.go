@@ -115,9 +115,9 @@ func runeWidth(r rune) int {
 // used, the others at column hang, or further left if that leaves little room. Wrap breaks neither words nor pawl commands (up to the next
 // punctuation mark), because people copy paths, addresses and commands.
 func Wrap(text string, columns, used, hang int) string {
-	const little, left = 24, 4
+	const little, smallHang = 24, 4
 	if columns > 0 && columns-hang < little {
-		hang = min(hang, left)
+		hang = min(hang, smallHang)
 	}
 	var b strings.Builder
 	for i, line := range strings.Split(strings.TrimRight(Text(text), "\n"), "\n") {
@@ -162,7 +162,7 @@ func words(line string) []string {
 	return list
 }
 
-// stderrMark separates the message of a pool's error from the end of the program's stderr.
+// stderrMark separates the message of a pool's error from the last lines that the MCP server's program wrote to stderr.
 const stderrMark = "; its stderr ends with: "
 
 // Failure returns a server's error with a multi-line stderr on lines of its own.

@@ -7,7 +7,7 @@ import (
 	"pawl.dev/services/identity"
 )
 
-// KeysCmd is `pawl keys`. It changes the key file, which servers reload.
+// KeysCmd is `pawl keys`. Running servers reload the key file when it changes.
 type KeysCmd struct {
 	Keys string `name:"keys" type:"path" placeholder:"FILE" help:"The file of hashed API keys."`
 

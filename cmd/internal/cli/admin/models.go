@@ -76,7 +76,7 @@ func (c *ModelsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 	return u.List(list, err, t, "no models")
 }
 
-// modelUse returns the uses of a model: "plans", "answers" or both.
+// modelUse returns what a model is used for, such as "plans (default), answers".
 func modelUse(m *plannerv1.Model) string {
 	var uses []string
 	for _, use := range []struct {

@@ -37,7 +37,7 @@ func storeError(dir string, err error) error {
 	case errors.Is(err, executor.ErrLocked):
 		return inUse(dir, err, "then run this command again", "stop it with kill %d, then run this command again; its tasks go on when it starts again")
 	case errors.Is(err, executor.ErrDamaged):
-		return ui.WrapError(err, "%v", err).Then("keep a copy of the data folder; pawl store check says what is wrong with it, as far as it can be read")
+		return ui.WrapError(err, "%v", err).Then("keep a copy of the data folder; pawl store check says what is wrong with the journal, as far as it can be read")
 	}
 	return ui.WrapError(err, "%v", err)
 }

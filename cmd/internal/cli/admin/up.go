@@ -204,7 +204,7 @@ type LogLevel string
 
 func (l LogLevel) logger(u *ui.UI, byDefault slog.Level) *slog.Logger {
 	level := byDefault
-	if l != "default" && l != "" && level.UnmarshalText([]byte(l)) != nil || l == "off" {
+	if l != "default" && l != "" && level.UnmarshalText([]byte(l)) != nil { // "off"
 		return slog.New(slog.DiscardHandler)
 	}
 	return slog.New(slog.NewTextHandler(u.Err, &slog.HandlerOptions{Level: level}))

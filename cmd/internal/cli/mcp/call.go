@@ -134,7 +134,7 @@ func showProgress(u *ui.UI, live *ui.LiveLine, msg *mcppoolv1.CallToolResponse) 
 	}
 }
 
-// resultText returns a result as text: texts whole, other content as a placeholder.
+// resultText returns a result as text: texts whole, other content as a placeholder. A result without content is shown as its structured JSON.
 func resultText(result *mcppoolv1.CallResult) string {
 	var b strings.Builder
 	for _, c := range result.GetContent() {
@@ -174,7 +174,7 @@ type directCall struct {
 	given  *mcppoolv1.CallAnswer // the answer given by flags; nil: the person is asked
 	ask    *ui.Prompter          // nil if there is no terminal
 
-	finished   bool   // the pool reported the call's end
+	finished   bool   // the result or an error came, and no interrupt caused it
 	unanswered string // the question that got no answer
 }
 
@@ -252,7 +252,8 @@ func (d *directCall) resultError(err error) error {
 		Then(`call it at a terminal, or with --answer '{"…": …}' or --decline`)
 }
 
-// question answers a server's question, and asks again if the pool refuses the answer.
+// question answers a server's question. If the pool refuses the answer, it asks the person again, or cancels the question if a flag gave the
+// answer.
 func (d *directCall) question(ctx context.Context, in *mcppoolv1.CallInputRequired) error {
 	st := d.u.ErrStyle()
 	if !d.u.JSON {

@@ -65,7 +65,7 @@ func (f *ServerFlags) setTransport(s *mcppoolv1.McpServer, command []string, loc
 	return nil
 }
 
-// setProgram sets the command line of the server's program.
+// setProgram sets the command line of the server's program. If local is set and --cwd is not, the program runs in the current folder.
 func (f *ServerFlags) setProgram(s *mcppoolv1.McpServer, command []string, local bool) {
 	if s.GetStdio() == nil {
 		s.Transport = &mcppoolv1.McpServer_Stdio{Stdio: &mcppoolv1.StdioTransport{}}
@@ -152,7 +152,7 @@ type TrustFlags struct {
 	Root           []string       `sep:"none" type:"existingdir" placeholder:"DIR" help:"Folder that the server learns of, as an MCP root (repeatable)."`
 }
 
-// setTrust writes the flags that are set into a registration. New rules go before the existing ones, and new roots after them.
+// setTrust writes the flags that are set into a registration. New rules go before the existing rules, and new roots after the existing roots.
 func (f *TrustFlags) setTrust(s *mcppoolv1.McpServer) error {
 	s.Permissions = append(f.rules(), s.GetPermissions()...) // the first rule that matches decides
 	if f.Pinning != nil {

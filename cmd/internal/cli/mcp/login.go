@@ -35,23 +35,23 @@ func (c *LoginCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 	if c.ID == "" {
 		return ui.Usagef("which server?").Then("pawl mcp login ID; pawl mcp list shows the servers")
 	}
-	page, err := listenForBrowser(ctx)
+	redirect, err := listenForBrowser(ctx)
 	if err != nil {
 		return ui.Errorf("%v", err)
 	}
-	defer page.close()
-	began, err := s.Pool.StartMcpLogin(ctx, &mcppoolv1.StartMcpLoginRequest{McpId: c.ID, RedirectUri: page.address()})
+	defer redirect.close()
+	began, err := s.Pool.StartMcpLogin(ctx, &mcppoolv1.StartMcpLoginRequest{McpId: c.ID, RedirectUri: redirect.address()})
 	if err != nil {
 		return err
 	}
-	page.serve(began.GetState())
+	redirect.serve(began.GetState())
 	if err := c.show(u, began); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, errSlow)
 	defer cancel()
 	select {
-	case answer := <-page.answers:
+	case answer := <-redirect.answers:
 		done, err := s.Pool.FinishMcpLogin(ctx, finishRequest(answer))
 		return showLogin(u, done, err)
 	case <-ctx.Done():

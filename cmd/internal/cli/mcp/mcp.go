@@ -240,7 +240,7 @@ func checksText(st ui.Style, columns int, report *mcppoolv1.TestMcpServerRespons
 	return b.String()
 }
 
-// checkTime returns how long a check took, or "" if it was quick.
+// checkTime returns how long a check took, or "" if it was quick or its message has several lines.
 func checkTime(c *mcppoolv1.ServerCheck) string {
 	const noteworthy = 100 * time.Millisecond
 	if d := c.GetDuration().AsDuration(); d >= noteworthy && !strings.Contains(c.GetMessage(), "\n") {

@@ -13,7 +13,7 @@ import (
 )
 
 func shown(before, after string, changes ...string) string {
-	return quarantined(ui.Style{}, &mcppoolv1.QuarantinedTool{
+	return quarantinedText(ui.Style{}, &mcppoolv1.QuarantinedTool{
 		Tool: &commonv1.Tool{Id: "s/t\x1b[2J"}, DefinitionJson: after, ApprovedDefinitionJson: before, ApprovedDefinitionHash: "x", Changes: changes,
 	})
 }

@@ -68,7 +68,7 @@ func (c *AddCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	return oneError(u, failed)
 }
 
-// oneError reports all but the last error and returns that one.
+// oneError reports all errors but the last one, which it returns; nil if there are none.
 func oneError(u *ui.UI, failed []error) error {
 	if len(failed) == 0 {
 		return nil
@@ -79,7 +79,7 @@ func oneError(u *ui.UI, failed []error) error {
 	return failed[len(failed)-1]
 }
 
-// add registers and activates one server, connects to it unless --no-check is set, and prints the result.
+// add registers and activates one server, connects to it unless --no-check is set, and prints the result. It only registers a disabled server.
 func (c *AddCmd) add(ctx context.Context, u *ui.UI, s *discover.Session, server *mcppoolv1.McpServer) (*mcppoolv1.McpServer, error) {
 	id := server.GetId()
 	server, err := s.Pool.CreateMcpServer(ctx, &mcppoolv1.CreateMcpServerRequest{McpServer: server, McpServerId: id})
@@ -103,8 +103,8 @@ func (c *AddCmd) add(ctx context.Context, u *ui.UI, s *discover.Session, server 
 	return server, nil
 }
 
-// connect lists the tools of a server and returns a summary of them. Its error says what was already done to the server ("registered",
-// "changed").
+// connect lists the tools of a server and returns a summary of them, or the advice to log in. Its error says what was already done to the
+// server ("registered", "changed").
 func connect(ctx context.Context, s *discover.Session, id, done string) (string, error) {
 	tools, err := discover.All(ctx, s.Pool.ListTools, &mcppoolv1.ListToolsRequest{McpId: id})
 	switch {
@@ -364,7 +364,8 @@ func remove[V any](m map[string]V, key string) bool {
 
 // printConsequences prints the effects of a change on approvals, logins and the server's use.
 func (c *UpdateCmd) printConsequences(u *ui.UI, old, now *mcppoolv1.McpServer, fields []string) {
-	if moved(old, now) || c.URL != "" && strings.Contains(now.GetHttp().GetUrl(), "***") && !strings.Contains(c.URL, "***") {
+	maskedURL := strings.Contains(now.GetHttp().GetUrl(), "***") // it may hide that the address changed
+	if moved(old, now) || maskedURL && c.URL != "" && !strings.Contains(c.URL, "***") {
 		u.Printf("  it counts as another server now: approvals of its tools and logins to it are forgotten; the tools that it has at its\n" +
 			"  first use are accepted as they are\n")
 	} else if slices.ContainsFunc(fields, func(f string) bool { return strings.HasPrefix(f, "http.oauth") }) {
@@ -378,7 +379,7 @@ func (c *UpdateCmd) printConsequences(u *ui.UI, old, now *mcppoolv1.McpServer, f
 	}
 }
 
-// moved reports whether the server's program or address changed. The pool forgets approvals and logins then.
+// moved reports whether the server's command, folder or address changed. The pool forgets approvals and logins then.
 func moved(old, now *mcppoolv1.McpServer) bool {
 	o, n := old.GetStdio(), now.GetStdio()
 	return (o == nil) != (n == nil) || o.GetCommand() != n.GetCommand() || !slices.Equal(o.GetArgs(), n.GetArgs()) || o.GetCwd() != n.GetCwd() ||

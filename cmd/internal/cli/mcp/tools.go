@@ -36,7 +36,7 @@ func (c *ToolsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 		return err
 	case name != "" && c.Quarantined:
 		q, err := findQuarantined(ctx, s, f.Real(id), name)
-		return u.Show(q, err, func() string { return quarantined(u.OutStyle(), q) })
+		return u.Show(q, err, func() string { return quarantinedText(u.OutStyle(), q) })
 	case name != "":
 		tool, err := findTool(ctx, s, f.Real(id), name)
 		return u.Show(tool, err, func() string { return toolText(u.OutStyle(), tool) })
@@ -48,7 +48,7 @@ func (c *ToolsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 			return err
 		}
 	}
-	list, held, failed := listTools(ctx, s, ids, &mcppoolv1.ListToolsRequest{Query: c.Query, Quarantined: c.Quarantined})
+	list, quarantined, failed := listTools(ctx, s, ids, &mcppoolv1.ListToolsRequest{Query: c.Query, Quarantined: c.Quarantined})
 	switch {
 	case id != "" && len(failed) > 0:
 	case u.JSON:
@@ -58,7 +58,7 @@ func (c *ToolsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 	default:
 		err = showTools(u, list, f)
 		for _, id := range ids {
-			if n := held[id]; n > 0 {
+			if n := quarantined[id]; n > 0 {
 				u.Note("%d quarantined: pawl mcp tools %s --quarantined%s", n, id, s.Flags())
 			}
 		}
@@ -79,20 +79,20 @@ func activeIDs(ctx context.Context, s *discover.Session) ([]string, error) {
 }
 
 // listTools lists the tools of several servers and counts the quarantined ones of each. A server that fails does not hide the others.
-func listTools(ctx context.Context, s *discover.Session, ids []string, ask *mcppoolv1.ListToolsRequest) (all *mcppoolv1.ListToolsResponse, held map[string]uint32, failed []error) {
-	all, held = &mcppoolv1.ListToolsResponse{}, map[string]uint32{}
+func listTools(ctx context.Context, s *discover.Session, ids []string, req *mcppoolv1.ListToolsRequest) (all *mcppoolv1.ListToolsResponse, quarantined map[string]uint32, failed []error) {
+	all, quarantined = &mcppoolv1.ListToolsResponse{}, map[string]uint32{}
 	for _, id := range ids {
-		ask.McpId = id
-		list, err := discover.All(ctx, s.Pool.ListTools, ask)
+		req.McpId = id
+		list, err := discover.All(ctx, s.Pool.ListTools, req)
 		if err != nil {
 			failed = append(failed, withID(id, err))
 			continue
 		}
-		held[id] = list.GetQuarantinedCount()
+		quarantined[id] = list.GetQuarantinedCount()
 		list.QuarantinedCount += all.GetQuarantinedCount()
 		proto.Merge(all, list)
 	}
-	return all, held, failed
+	return all, quarantined, failed
 }
 
 func showTools(u *ui.UI, list *mcppoolv1.ListToolsResponse, f discover.Folder) error {
@@ -123,12 +123,12 @@ func effectStyle(st ui.Style, text string) string {
 	return st.Green(text)
 }
 
-// errNotListed means that the caller may not use a tool of that name. The tool may exist all the same.
+// errNotListed means that the pool does not list a tool for the caller. The tool may exist.
 var errNotListed = errors.New("the tool is not listed")
 
 // findTool returns one tool of a server.
 func findTool(ctx context.Context, s *discover.Session, id, name string) (*commonv1.Tool, error) {
-	list, held, failed := listTools(ctx, s, []string{id}, &mcppoolv1.ListToolsRequest{})
+	list, quarantined, failed := listTools(ctx, s, []string{id}, &mcppoolv1.ListToolsRequest{})
 	if len(failed) > 0 {
 		return nil, failed[0]
 	}
@@ -137,7 +137,7 @@ func findTool(ctx context.Context, s *discover.Session, id, name string) (*commo
 			return t, nil
 		}
 	}
-	if held[id] > 0 {
+	if quarantined[id] > 0 {
 		if q, err := findQuarantined(ctx, s, id, name); err == nil {
 			return nil, ui.Errorf("%s/%s is quarantined (%s)", id, name, whyQuarantined(q)).
 				Then("pawl mcp approve %s %s shows it and asks for your approval", id, name)
@@ -167,8 +167,8 @@ func toolText(st ui.Style, tool *commonv1.Tool) string {
 }
 
 // showQuarantined lists the tools that wait for an approval. complete is false if a server failed.
-func showQuarantined(u *ui.UI, s *discover.Session, f discover.Folder, ids []string, held []*mcppoolv1.QuarantinedTool, complete bool) error {
-	if len(held) == 0 {
+func showQuarantined(u *ui.UI, s *discover.Session, f discover.Folder, ids []string, quarantined []*mcppoolv1.QuarantinedTool, complete bool) error {
+	if len(quarantined) == 0 {
 		if complete {
 			u.Note("no quarantined tools")
 		}
@@ -176,7 +176,7 @@ func showQuarantined(u *ui.UI, s *discover.Session, f discover.Folder, ids []str
 	}
 	t := u.Table("TOOL", "WHY", "WHAT")
 	t.Mark(1, t.Style.Yellow)
-	for _, q := range held {
+	for _, q := range quarantined {
 		t.Row(f.Alias(q.GetTool().GetId()), whyQuarantined(q), cmp.Or(changedPlaces(q), summary(q.GetTool())))
 	}
 	err := t.Write(u.Out)
@@ -244,7 +244,7 @@ func (c *ApproveCmd) review(ctx context.Context, u *ui.UI, s *discover.Session, 
 		return hash, nil
 	}
 	// The review goes to stderr, like the question; stdout has the result.
-	u.Eprintf("%s", quarantined(u.ErrStyle(), q))
+	u.Eprintf("%s", quarantinedText(u.ErrStyle(), q))
 	if c.Yes {
 		return hash, nil
 	}
@@ -280,9 +280,9 @@ func findQuarantined(ctx context.Context, s *discover.Session, id, name string) 
 // maxChanges is the largest number of differences that the pool reports.
 const maxChanges = 50
 
-// quarantined returns the text that a person reviews before approving a tool: each change, or the whole definition if there is none to
+// quarantinedText returns the text that a person reviews before approving a tool: each change, or the whole definition if there is none to
 // compare with. It truncates nothing, because a hidden part would be approved unseen.
-func quarantined(st ui.Style, q *mcppoolv1.QuarantinedTool) string {
+func quarantinedText(st ui.Style, q *mcppoolv1.QuarantinedTool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s\n", st.Bold(ui.Line(q.GetTool().GetId())), st.Yellow(whyQuarantined(q)))
 	if q.GetApproveTime() != nil {

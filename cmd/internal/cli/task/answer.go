@@ -94,8 +94,8 @@ func answer(ctx context.Context, u *ui.UI, s *discover.Session, target AnswerTar
 // questionTimeout is how long an answering command waits for a running task to ask its question.
 const questionTimeout = 30 * time.Second
 
-// awaitStop returns the task once it waits or has ended, or after questionTimeout as it is then. A command that is run right after the
-// task's start answers the first question.
+// awaitStop returns the task once it waits or has ended, or after questionTimeout as it is then. So a command that is run right after the
+// task's start can answer its first question. awaitStop does not wait for a task that is being cancelled.
 func awaitStop(ctx context.Context, u *ui.UI, s *discover.Session, task *executorv1.Task) (*executorv1.Task, error) {
 	if stopped(task) || task.GetCancelRequested() {
 		return task, nil
@@ -112,7 +112,7 @@ func awaitStop(ctx context.Context, u *ui.UI, s *discover.Session, task *executo
 	return result, err
 }
 
-// openWait returns the wait with the given id, or else the only open wait of one of these kinds.
+// openWait returns the task's open wait of one of these kinds: the one with the id waitID, or the only one if waitID is "".
 func openWait(task *executorv1.Task, waitID, flags string, kinds ...executorv1.WaitKind) (*executorv1.Wait, error) {
 	id := ui.ShortID(task.GetId())
 	waits := slices.DeleteFunc(slices.Clone(task.GetWaits()), func(w *executorv1.Wait) bool {
@@ -146,15 +146,15 @@ func wrongKindError(id string, wait *executorv1.Wait, want executorv1.WaitKind, 
 // tool would run, and then the task would fail.
 func resume(ctx context.Context, s *discover.Session, task *executorv1.Task, req *executorv1.ResumeTaskRequest) (*executorv1.Task, error) {
 	if req.GetReject() == nil {
-		if err := usableModel(ctx, s, task); err != nil {
+		if err := checkModel(ctx, s, task); err != nil {
 			return nil, err
 		}
 	}
 	return s.Tasks.ResumeTask(ctx, req)
 }
 
-// usableModel returns an error if the server runs in this process and cannot use the task's model.
-func usableModel(ctx context.Context, s *discover.Session, task *executorv1.Task) error {
+// checkModel returns an error if the server runs in this process and cannot use the task's model.
+func checkModel(ctx context.Context, s *discover.Session, task *executorv1.Task) error {
 	if !s.Embedded() {
 		return nil
 	}
@@ -249,7 +249,7 @@ func waitPhrase(kind executorv1.WaitKind) string {
 	}[kind], "for approval")
 }
 
-// nextCommands returns the commands that answer a wait. It appends flags, with which they reach the same server.
+// nextCommands returns the commands that answer a wait, each with flags at its end.
 func nextCommands(taskID string, wait *executorv1.Wait, flags string) []nextCommand {
 	to := func(command, args, means string) nextCommand {
 		return nextCommand{command: "pawl " + command + " " + taskID + args + flags, means: means}
@@ -276,7 +276,7 @@ func nextCommands(taskID string, wait *executorv1.Wait, flags string) []nextComm
 	return []nextCommand{to("approve", named, ""), to("reject", named, "")}
 }
 
-// waitFlag returns the flag --wait ID if several input waits are open.
+// waitFlag returns " --wait ID" if wait is one of several open input waits, else "".
 func waitFlag(task *executorv1.Task, wait *executorv1.Wait) string {
 	if wait.GetKind() != waitInput || !slices.ContainsFunc(task.GetWaits(), func(w *executorv1.Wait) bool {
 		return w.GetKind() == waitInput && w.GetId() != wait.GetId()

@@ -30,7 +30,7 @@ type ApproveCmd struct {
 	MaxRisk *string `enum:"low,medium,high" placeholder:"RISK" help:"With --grant: up to this risk (default: the risk of the step)."`
 }
 
-// Run approves.
+// Run approves a step.
 func (c *ApproveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	input, err := ui.ObjectFlag("input", c.Input)
 	if err != nil {
@@ -79,7 +79,7 @@ type RejectCmd struct {
 	Reason string `placeholder:"TEXT" help:"Why; kept with the task."`
 }
 
-// Run rejects.
+// Run rejects a step and follows its task to the end.
 func (c *RejectCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	if strings.Contains(c.Wait, " ") { // no wait has such an id
 		return ui.Usagef("%q is no wait", c.Wait).Then("pawl reject %s --reason %q", c.Task, c.Wait)
@@ -129,7 +129,7 @@ type InputCmd struct {
 	Dismiss    bool     `xor:"input" help:"Neither answer nor decline; the tool goes on without an answer."`
 }
 
-// Run answers.
+// Run answers an MCP server's question.
 func (c *InputCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	content, err := ui.ObjectFlag("content", c.Content)
 	if err != nil {

@@ -99,7 +99,7 @@ func upTo(wait *executorv1.Wait) string {
 	return ""
 }
 
-// confirmRisk asks the person to type yes if the step's risk is high.
+// confirmRisk asks the person to type yes if the step's risk is high, and reports whether the step may run.
 func (p Asker) confirmRisk(ctx context.Context, wait *executorv1.Wait, what string) (bool, error) {
 	if wait.GetRisk().GetLevel() != commonv1.RiskLevel_RISK_LEVEL_HIGH {
 		return true, nil
@@ -240,8 +240,8 @@ func (p Asker) params(ctx context.Context, wait *executorv1.Wait) (*executorv1.R
 	return params("", words), nil
 }
 
-// field asks for a value until it is valid. It returns nil for an empty line. A required value needs a second empty line, which lets the
-// person describe it in words instead.
+// field asks for a value until it is valid. It returns nil for an empty line; for a second one if the value is required, because the
+// person may describe it in words instead.
 func (p Asker) field(ctx context.Context, f ui.Field, required bool) (json.RawMessage, error) {
 	if required {
 		f.Description = strings.TrimSpace(f.Description + " [required]")

@@ -25,7 +25,7 @@ type StopFlags struct {
 // CancelCmd is `pawl cancel`.
 type CancelCmd struct{ StopFlags }
 
-// Run cancels a task and waits for its end.
+// Run cancels a task and, without --detach, waits for its end.
 func (c *CancelCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	before, err := c.get(ctx, s)
 	if err != nil {
@@ -56,7 +56,7 @@ func (c *CancelCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 // PauseCmd is `pawl pause`.
 type PauseCmd struct{ StopFlags }
 
-// Run pauses a task and waits until it has stopped.
+// Run pauses a task and, without --detach, waits until it has stopped.
 func (c *PauseCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	id, err := c.find(ctx, s)
 	if err != nil {

@@ -26,17 +26,17 @@ type EventsConfig struct {
 
 // Events shows a task's events as they come. Only one goroutine may use it.
 type Events struct {
-	cfg   EventsConfig
-	live  ui.LiveLine
-	steps map[string]*stepView
-	order []string // running steps, oldest first
+	cfg     EventsConfig
+	live    ui.LiveLine
+	steps   map[string]*stepView
+	running []string // steps, oldest first
 
 	named      bool      // the flow's name has been shown
 	first      time.Time // of the first event, if fromStart
-	fromStart  bool
+	fromStart  bool      // event 1 has been shown
 	toolSteps  int
-	failed     map[string]bool // steps whose newest attempt failed
-	failure    string          // why the newest step failed
+	failed     map[string]bool // steps whose newest attempt failed, except those repeated with success
+	failure    string          // the error of the newest failed attempt
 	answer     answerView
 	last       *executorv1.ExecutorEvent
 	quietSince time.Time // first tick since the last event; zero before it
@@ -108,12 +108,12 @@ func (e *Events) Event(ev *executorv1.ExecutorEvent) {
 	}
 }
 
-// Tick redraws the live status line. Call it a few times a second while there are no events.
+// Tick redraws the live status line or, without one, logs slow steps. Call it a few times a second while there are no events.
 func (e *Events) Tick(now time.Time) {
 	if e.answer.open {
 		return
 	}
-	if len(e.order) == 0 {
+	if len(e.running) == 0 {
 		e.quiet(now)
 		return
 	}
@@ -121,8 +121,8 @@ func (e *Events) Tick(now time.Time) {
 		e.announce(now)
 		return
 	}
-	s := e.steps[e.order[len(e.order)-1]]
-	e.live.Draw(e.stepLine(e.cfg.Style.Cyan("…"), s, now.Sub(s.started), len(e.order)-1))
+	s := e.steps[e.running[len(e.running)-1]]
+	e.live.Draw(e.stepLine(e.cfg.Style.Cyan("…"), s, now.Sub(s.started), len(e.running)-1))
 }
 
 // Suspend clears the live status line and ends an open line of the answer, so that other text can be printed.
@@ -136,7 +136,7 @@ const slowStepDelay = 2 * time.Second
 
 // announce logs the steps that have run for slowStepDelay, once each.
 func (e *Events) announce(now time.Time) {
-	for _, id := range e.order {
+	for _, id := range e.running {
 		s := e.steps[id]
 		if s.announced || now.Sub(s.started) < slowStepDelay {
 			continue
@@ -250,7 +250,7 @@ func (e *Events) quiet(now time.Time) {
 // endQuiet ends a quiet time, because an event came.
 func (e *Events) endQuiet() {
 	e.quietSince = time.Time{}
-	if len(e.order) == 0 {
+	if len(e.running) == 0 {
 		e.live.Clear()
 	}
 }
@@ -276,7 +276,7 @@ type answerView struct {
 	id   string
 	text strings.Builder
 	open bool // the last piece did not end its line
-	done bool
+	done bool // complete was called
 }
 
 func (a *answerView) add(cfg EventsConfig, t *executorv1.TextAdd) {

@@ -19,7 +19,7 @@ type Item struct {
 	Err   error
 }
 
-// maxFutileStreams is how many streams in a row may end without a new event.
+// maxFutileStreams is how many streams in a row without a new event end Follow.
 const maxFutileStreams = 5
 
 // Follow sends the events of a task after a sequence number, each exactly once, and reconnects as needed. It closes the channel after the
@@ -53,7 +53,7 @@ type follower struct {
 }
 
 func (f *follower) run(ctx context.Context) error {
-	for n := 0; ; n++ {
+	for futile := 0; ; {
 		server, err := f.s.Server(ctx)
 		if err != nil {
 			return err
@@ -72,10 +72,10 @@ func (f *follower) run(ctx context.Context) error {
 				return err
 			}
 		}
-		if f.seq > before {
-			n = 0
+		if futile++; f.seq > before {
+			futile = 0
 		}
-		if n == maxFutileStreams {
+		if futile == maxFutileStreams {
 			return ui.Errorf("the event stream of task %s broke off %d times without a new event", f.id, maxFutileStreams).
 				Then("pawl watch %s --after %d%s", f.id, f.seq, f.s.Flags())
 		}
@@ -87,7 +87,7 @@ func (f *follower) run(ctx context.Context) error {
 		}
 		select { // the stream ended without an error, so the server may still run
 		case <-ctx.Done():
-		case <-time.After(time.Duration(n) * 100 * time.Millisecond):
+		case <-time.After(time.Duration(futile) * 100 * time.Millisecond):
 		}
 	}
 }

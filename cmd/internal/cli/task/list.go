@@ -68,8 +68,8 @@ func (c *TasksCmd) request() (*executorv1.ListTasksRequest, error) {
 	return req, nil
 }
 
-// list returns the tasks in the requested states. It filters the pages itself, because the server knows only statuses, and some states
-// (queued, paused) are parts of one.
+// list returns at most Limit tasks in the requested states. It filters the pages itself, because the server knows only statuses, and a state
+// such as queued or paused covers only some of a status's tasks.
 func (c *TasksCmd) list(ctx context.Context, s *discover.Session, req *executorv1.ListTasksRequest) (*executorv1.ListTasksResponse, error) {
 	list := &executorv1.ListTasksResponse{}
 	for {

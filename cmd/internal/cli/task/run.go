@@ -32,7 +32,7 @@ type RunCmd struct {
 	Input        []string `xor:"inputs" sep:"none" placeholder:"NAME=VALUE" help:"An input of the playbook (repeatable)."`
 	Inputs       string   `xor:"inputs" placeholder:"JSON" help:"All inputs of the playbook as a JSON object."`
 	Agent        string   `complete:"agent" placeholder:"ID" help:"Run as this agent."`
-	Conversation string   `placeholder:"ID" help:"Continue a conversation; if one of its tasks is waiting, it is cancelled."`
+	Conversation string   `placeholder:"ID" help:"Continue a conversation; a task of it that is waiting is cancelled."`
 	Language     *string  `enum:"zh,en" placeholder:"zh|en" help:"Language of the answer: zh or en (default: Chinese if your locale is Chinese, else as the goal is written)."`
 	Model        string   `complete:"model" placeholder:"NAME" help:"Plan with this model (pawl models lists them)."`
 	Workspace    string   `xor:"workspace" type:"existingdir" placeholder:"DIR" help:"Folder that tools may read (default: the current one, unless an API key is used)."`
@@ -116,7 +116,7 @@ func (c *RunCmd) request(u *ui.UI) (*executorv1.CreateTaskRequest, error) {
 	return req, nil
 }
 
-// scope sets the servers that the task may use.
+// scope sets the servers that the task may use, and returns the folder offered to it, or the zero Folder.
 func (c *RunCmd) scope(ctx context.Context, u *ui.UI, s *discover.Session, req *executorv1.CreateTaskRequest) (discover.Folder, error) {
 	server, err := s.Server(ctx)
 	switch {
@@ -150,7 +150,8 @@ func detached(u *ui.UI, s *discover.Session, task *executorv1.Task) error {
 	return u.Result(task, nil, "%s", task.GetId())
 }
 
-// language returns the named language, or else Chinese if the locale is Chinese. If it is unspecified, the planner uses the goal's language.
+// language returns the named language, or else Chinese if the locale is Chinese, or else LANGUAGE_UNSPECIFIED: the planner then uses the goal's
+// language.
 func language(name *string, getenv func(string) string) commonv1.Language {
 	locale := cmp.Or(getenv("LC_ALL"), getenv("LC_MESSAGES"), getenv("LANG"))
 	switch {
@@ -216,7 +217,7 @@ func (c *ForkCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 	}
 	source, err := c.get(ctx, s)
 	if err == nil {
-		err = usableModel(ctx, s, source)
+		err = checkModel(ctx, s, source)
 	}
 	if err != nil {
 		return err

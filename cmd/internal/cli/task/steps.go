@@ -18,21 +18,21 @@ func (e *Events) step(ev *executorv1.ExecutorEvent) {
 	id := ev.GetFlow().GetStepId()
 	switch p := ev.GetPayload().(type) {
 	case *executorv1.ExecutorEvent_StepInit:
-		s := e.view(id, ev)
+		s := e.viewOf(id, ev)
 		s.tool = p.StepInit.GetToolId()
 		if s.final = s.tool == "FINAL"; !s.final {
 			e.toolSteps++
 		}
 	case *executorv1.ExecutorEvent_StepInput:
-		s := e.view(id, ev)
+		s := e.viewOf(id, ev)
 		s.input, s.progress, s.started, s.attempt = p.StepInput.GetInputJson(), "", ev.GetTime().AsTime(), ev.GetAttempt()
 		e.markRunning(id)
 		e.Tick(s.started)
 	case *executorv1.ExecutorEvent_ToolProgress:
-		e.view(id, ev).progress = ui.Progress(p.ToolProgress.GetProgress(), p.ToolProgress.GetTotal(), p.ToolProgress.GetMessage())
+		e.viewOf(id, ev).progress = ui.Progress(p.ToolProgress.GetProgress(), p.ToolProgress.GetTotal(), p.ToolProgress.GetMessage())
 		e.Tick(ev.GetTime().AsTime())
 	case *executorv1.ExecutorEvent_StepOutput:
-		e.retried(e.view(id, ev))
+		e.retried(e.viewOf(id, ev))
 		e.finished(id, ev, e.cfg.Style.Green("✓"), "")
 	case *executorv1.ExecutorEvent_StepError:
 		e.finished(id, ev, e.cfg.Style.Red("✗"), failureText(p.StepError.GetError(), p.StepError.GetOutcome()))
@@ -54,7 +54,7 @@ func (e *Events) step(ev *executorv1.ExecutorEvent) {
 
 // inputRequired shows a server's request for input during a call.
 func (e *Events) inputRequired(id string, ev *executorv1.ExecutorEvent, in *executorv1.InputRequired) {
-	s := e.view(id, ev)
+	s := e.viewOf(id, ev)
 	if s.asked.IsZero() {
 		s.asked = ev.GetTime().AsTime()
 	}
@@ -64,9 +64,9 @@ func (e *Events) inputRequired(id string, ev *executorv1.ExecutorEvent, in *exec
 	}
 }
 
-// resumed excludes the time spent waiting for a person from the step's running time.
+// resumed marks the step as running again, and excludes the time spent waiting for a person from its running time.
 func (e *Events) resumed(id string, ev *executorv1.ExecutorEvent) {
-	s := e.view(id, ev)
+	s := e.viewOf(id, ev)
 	if !s.asked.IsZero() {
 		s.started = s.started.Add(ev.GetTime().AsTime().Sub(s.asked))
 	}
@@ -74,7 +74,7 @@ func (e *Events) resumed(id string, ev *executorv1.ExecutorEvent) {
 	e.markRunning(id)
 }
 
-// startText returns why a waiting step does not run: it needs approval, or its outcome is unknown.
+// startText returns why a waiting step does not run: it needs approval, or the outcome of its call is unknown.
 func startText(w *executorv1.StepWaitingForStart) string {
 	if w.GetOutcomeUnknown() {
 		return "it is not known whether it ran: " + ui.Line(errorText(w.GetError()))
@@ -93,7 +93,7 @@ func (e *Events) status(reason string) {
 	}
 }
 
-func (e *Events) view(id string, ev *executorv1.ExecutorEvent) *stepView {
+func (e *Events) viewOf(id string, ev *executorv1.ExecutorEvent) *stepView {
 	s := e.steps[id]
 	if s == nil {
 		s = &stepView{tool: ev.GetFlow().GetStepName(), started: ev.GetTime().AsTime()}
@@ -112,17 +112,17 @@ func (e *Events) retried(s *stepView) {
 }
 
 func (e *Events) markRunning(id string) {
-	if !slices.Contains(e.order, id) {
-		e.order = append(e.order, id)
+	if !slices.Contains(e.running, id) {
+		e.running = append(e.running, id)
 	}
 }
 
 func (e *Events) markStopped(id string) {
-	e.order = slices.DeleteFunc(e.order, func(o string) bool { return o == id })
+	e.running = slices.DeleteFunc(e.running, func(o string) bool { return o == id })
 }
 
 func (e *Events) finished(id string, ev *executorv1.ExecutorEvent, mark, detail string) {
-	s := e.view(id, ev)
+	s := e.viewOf(id, ev)
 	e.markStopped(id)
 	s.announced, s.progress = false, ""
 	if s.final && detail == "" { // the answer itself is shown
@@ -139,7 +139,7 @@ func (e *Events) finished(id string, ev *executorv1.ExecutorEvent, mark, detail 
 }
 
 func (e *Events) waiting(id string, ev *executorv1.ExecutorEvent, input, why string) {
-	s := e.view(id, ev)
+	s := e.viewOf(id, ev)
 	if input != "" {
 		s.input = input
 	}

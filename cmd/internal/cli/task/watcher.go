@@ -34,7 +34,7 @@ type watcher struct {
 	after uint64
 	// keepWatching is set if the command continues when the task waits and there is no person to ask.
 	keepWatching bool
-	// openWaits are the ids of the last FLOW_STOP event. They are handled once the event waitsSeq has been shown.
+	// openWaits are the ids of waits to ask about, once the event waitsSeq has been shown.
 	openWaits []string
 	waitsSeq  uint64
 	// cancelOnInterrupt is set if an interrupt cancels the task, provided that the task runs in this process.
@@ -59,7 +59,7 @@ type reply struct {
 	err error
 }
 
-// run follows the task until it ends, or waits and cannot be answered here. The exit code of the error tells which.
+// run follows the task until it ends, until it waits and cannot be answered here, or until the person leaves. The error has the exit code.
 func (t *watcher) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -106,11 +106,11 @@ func (t *watcher) next(ctx context.Context, items <-chan Item, interrupts <-chan
 
 const (
 	tickEvery = 100 * time.Millisecond
-	// longIdle is the number of ticks without an event between two questions to the server why the task is stalled.
-	longIdle = 15
+	// stallCheckTicks is the number of ticks without an event after which tick asks the server, each time, why the task is stalled.
+	stallCheckTicks = 15
 )
 
-// tick updates the view and, at times, asks the server why no event comes.
+// tick updates the view and, at times, asks the server why no event comes. It does nothing while the person is being asked.
 func (t *watcher) tick(ctx context.Context) {
 	if t.asking != nil {
 		return
@@ -118,7 +118,7 @@ func (t *watcher) tick(ctx context.Context) {
 	if t.stallNote == "" {
 		t.view.Tick(t.u.Now())
 	}
-	if t.idle++; t.idle%longIdle != 0 {
+	if t.idle++; t.idle%stallCheckTicks != 0 {
 		return
 	}
 	task, err := t.s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: t.task})
@@ -131,7 +131,7 @@ func (t *watcher) tick(ctx context.Context) {
 	}
 }
 
-// stalled returns why a task makes no progress; "" if it does.
+// stalled returns why a task makes no progress; "" if the server gives no reason.
 func stalled(task *executorv1.Task) string {
 	switch {
 	case task.GetQueued():
@@ -225,7 +225,7 @@ func (t *watcher) stillOpen(ctx context.Context, waitID string) bool {
 	return err == nil && slices.ContainsFunc(task.GetWaits(), func(w *executorv1.Wait) bool { return w.GetId() == waitID })
 }
 
-// handleReply sends the person's answer, and asks again if the server refuses it.
+// handleReply sends the person's answer. On ErrCancel it cancels the task instead, and without an answer it ends the command.
 func (t *watcher) handleReply(ctx context.Context, a reply) (bool, error) {
 	wait := t.asking.wait
 	t.asking.cancel()
@@ -272,8 +272,8 @@ func (t *watcher) handleRefusal(ctx context.Context, wait *executorv1.Wait, err 
 	return true, err
 }
 
-// handleInterrupt handles Ctrl-C. A task that this command created in this process is cancelled, so that its running call ends properly; any
-// other task goes on. A second Ctrl-C exits at once.
+// handleInterrupt handles Ctrl-C. While the person is being asked, the command ends and the wait stays open. Otherwise, a task that this command
+// created in this process is cancelled, so that its running call ends properly, and any other task goes on. A second Ctrl-C leaves at once.
 func (t *watcher) handleInterrupt(ctx context.Context) (bool, error) {
 	t.view.Suspend()
 	t.interrupts++
@@ -343,7 +343,8 @@ func exitError(task *executorv1.Task) error {
 	return ui.Exit(ui.Stopped)
 }
 
-// newWatcher returns a watcher of the events after a sequence number. It writes steps to steps and the answer to stdout.
+// newWatcher returns a watcher of the events after a sequence number. It writes the task's steps to the writer steps, and the answer, or with
+// --json all events, to u.Out.
 func newWatcher(u *ui.UI, s *discover.Session, taskID string, after uint64, steps io.Writer, alias func(string) string) *watcher {
 	t := &watcher{u: u, s: s, task: taskID, after: after}
 	if u.JSON {
