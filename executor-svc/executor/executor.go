@@ -27,7 +27,7 @@ import (
 // ErrLocked is returned by New if another process uses the data folder.
 var ErrLocked = journal.ErrLocked
 
-// Config holds the data folder and the limits of tasks. Zero values mean the defaults.
+// Config holds the data folder and the limits of tasks. Zero values mean the defaults, unless the field says otherwise.
 type Config struct {
 	// DataDir holds the journal. It is created if it is missing. Required.
 	DataDir string `name:"data" placeholder:"DIR" type:"path" help:"Folder of the journal; created if it is missing."`
@@ -41,7 +41,7 @@ type Config struct {
 	Retention time.Duration `help:"How long tasks are kept after they ended; 0 for ever." default:"720h"`
 	// MaxSteps bounds the steps of a task.
 	MaxSteps uint32 `help:"Steps per task." default:"25"`
-	// MaxFailedSteps bounds the failed steps of a task.
+	// MaxFailedSteps is how many failed steps end a task.
 	MaxFailedSteps uint32 `help:"Failed steps that end a task." default:"3"`
 	// MaxAttempts bounds the attempts of a step.
 	MaxAttempts uint32 `help:"Attempts per step." default:"5"`
@@ -57,7 +57,7 @@ type Deps struct {
 	// Pool also implements runner.Replicas if it reaches several processes.
 	Pool grpc.ClientConnInterface
 	Log  *slog.Logger
-	// WrapJournal, if set, replaces the journal; see package executortest.
+	// WrapJournal, if set, wraps the journal; see package executortest.
 	WrapJournal func(journal.Journal) journal.Journal
 }
 
@@ -112,7 +112,7 @@ func limits(cfg Config) *storagev1.Limits {
 // Register adds ExecutorService and AgentService to a server.
 func (s *Service) Register(r grpc.ServiceRegistrar) { api.Register(r, s.deps) }
 
-// Run resumes tasks, and runs them until ctx is done. It returns once running calls have ended or DrainTimeout is over.
+// Run resumes tasks, and runs them until ctx is done. It returns once running calls have ended, or soon after DrainTimeout.
 func (s *Service) Run(ctx context.Context) error { return s.engine.Run(ctx) }
 
 // Running returns how many tasks have an owner now.

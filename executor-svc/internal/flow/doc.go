@@ -3,5 +3,5 @@
 // result of an action returns as another Input.
 //
 // A flow must not know the journal, the planner or the pool. It does no I/O and reads neither clock nor randomness, so that one engine
-// runs every flow, and a simulation runs the engine.
+// can run every flow, and a simulation can run the engine.
 package flow

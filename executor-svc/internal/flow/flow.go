@@ -26,7 +26,8 @@ type Flow interface {
 	// Apply handles one input. It changes t.State in place. If it returns an error, the caller discards the changed state, and the sender of
 	// a command gets the error. The flow does not keep t.
 	Apply(t *Task, in Input) (Transition, error)
-	// Resume decides how a task continues after an owner loaded it from the journal. recovered reports that its last owner died.
+	// Resume decides how a task continues after an owner loaded it from the journal. recovered reports that the newest commit is from an earlier
+	// process, which may have crashed.
 	Resume(t *Task, recovered bool) (Transition, error)
 	// Fail ends a task that cannot continue for a reason outside the flow.
 	Fail(t *Task, e *storagev1.ErrorNote) (Transition, error)
@@ -73,27 +74,27 @@ func AddUsage(sum, u *storagev1.Usage) *storagev1.Usage {
 	return sum
 }
 
-// Action is something that the engine does for a flow. Its result returns as an Input.
+// Action is something that the engine does for a flow. Its results, if any, return as Inputs.
 type Action interface{ action() }
 
 type (
-	// Begin loads the tools and asks the planner for the task's name, its risk and the first step. It ends with Begun; if Begun.Plan is
-	// Answering, Begin continues as Plan does.
+	// Begin loads the tools and asks the planner for the task's name, its risk and the first step. It sends Begun. If Begun.Plan is
+	// Answering without an Answer, Begin continues as Plan does; otherwise it ends.
 	Begin struct{}
 	// Plan asks the planner for the next step. It ends with Planned. If the planner answers instead, Plan may first send a Planned that is
 	// Answering, and Text.
 	Plan struct{}
-	// Call calls the tool of a step once the intent is durable. It sends Progress and McpTask, and ends with Called, Moved, Elicited or
-	// Undelivered.
+	// Call calls the tool of a step once the intent is durable. It sends Progress and McpTask, and ends with Called, Moved or Elicited.
 	Call struct {
 		Ordinal uint32
 		Attempt uint32
 	}
-	// Attach delivers people's answers to an earlier call and then waits for its outcome. It ends as Call does.
+	// Attach delivers people's answers to an earlier call and then waits for its outcome. It sends Progress and McpTask, and ends with
+	// Called, Elicited or Undelivered.
 	Attach struct {
 		Ordinal uint32
 		Attempt uint32
-		// Fresh: the answers are delivered for the first time.
+		// Fresh: certainly none of the answers was delivered before.
 		Fresh bool
 		// Stopping: the call is being stopped; its questions are dropped.
 		Stopping bool
@@ -214,7 +215,7 @@ type (
 	Undelivered struct {
 		Ordinal uint32
 		Attempt uint32
-		// Err is the replica's error.
+		// Err is the call's error if no further call can continue the attempt.
 		Err *storagev1.ErrorNote
 	}
 	// McpTask reports that the server runs the call as an MCP task.

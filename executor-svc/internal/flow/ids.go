@@ -26,7 +26,7 @@ func WaitNumber(id string) uint32 {
 	return uint32(n)
 }
 
-// AnswerID names the n-th final answer of a task.
+// AnswerID names the n-th answer to a task's goal.
 func AnswerID(n uint32) string { return "answer-" + strconv.FormatUint(uint64(n), 10) }
 
 // AttemptID names one attempt of a step: <task>/<step>/<attempt>.
@@ -34,8 +34,8 @@ func AttemptID(task string, ordinal, attempt uint32) string {
 	return task + "/" + StepID(ordinal) + "/" + strconv.FormatUint(uint64(attempt), 10)
 }
 
-// CallID names one of an attempt's calls to the pool. The first (round 0) has the attempt's id. Each further one continues an attempt whose
-// call the pool lost while a person was asked, and appends a number.
+// CallID names one of an attempt's calls to the pool. The first (round 0) has the attempt's id; the id of each further one has a number
+// appended. A further call continues an attempt whose call the pool lost while a person was asked.
 func CallID(task string, ordinal, attempt, round uint32) string {
 	id := AttemptID(task, ordinal, attempt)
 	if round > 0 {

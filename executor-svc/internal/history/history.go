@@ -30,7 +30,7 @@ type Entry struct {
 	// StartSeq is the seq of the newest attempt's start.
 	StartSeq uint64
 	EndTime  int64
-	// RunTime is how long the newest attempt ran before runSince. It runs since runSince; 0 if it does not run now.
+	// RunTime is how long the newest attempt ran before runSince, in nanoseconds. runSince is 0 if the attempt does not run now.
 	RunTime, runSince int64
 	// openWaits holds the ids of the open waits of a running call.
 	openWaits []string
@@ -57,7 +57,7 @@ func (l *Log) Add(r *storagev1.Record) {
 
 // entry returns the entry of a fact's step; it adds one for a new step.
 func (l *Log) entry(f *storagev1.Fact) *Entry {
-	for _, e := range slices.Backward(l.Entries) { // nearly always one of the newest
+	for _, e := range slices.Backward(l.Entries) { // the newest first, because most facts are about it
 		if e.Ordinal == f.GetOrdinal() {
 			return e
 		}
@@ -105,7 +105,7 @@ func Skipped(f *storagev1.Fact) bool {
 	return f.GetWaitId() != "" && f.GetStepError().GetError().GetReason() == commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN
 }
 
-// trackWaits keeps the open waits of a running call.
+// trackWaits updates openWaits, and sets WaitID to the newest of them.
 func (e *Entry) trackWaits(f *storagev1.Fact) {
 	switch f.GetKind().(type) {
 	case *storagev1.Fact_InputRequired:

@@ -12,12 +12,12 @@ import (
 )
 
 type (
-	executor = executorv1.ExecutorStatus
-	step     = executorv1.StepStatus
+	taskStatus = executorv1.ExecutorStatus
+	stepStatus = executorv1.StepStatus
 )
 
-// executorEdges lists the statuses that may follow each status of a task.
-var executorEdges = map[executor][]executor{
+// taskEdges lists the statuses that may follow each status of a task.
+var taskEdges = map[taskStatus][]taskStatus{
 	executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT: {
 		executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING,
 		executorv1.ExecutorStatus_EXECUTOR_STATUS_ERROR,
@@ -38,7 +38,7 @@ var executorEdges = map[executor][]executor{
 
 // stepEdges lists the statuses that may follow each status of a step. Every step that has not ended can be cancelled; a
 // step in ERROR has not ended until the flow continues with the next step.
-var stepEdges = map[step][]step{
+var stepEdges = map[stepStatus][]stepStatus{
 	executorv1.StepStatus_STEP_STATUS_INIT: {
 		executorv1.StepStatus_STEP_STATUS_RUNNING,
 		executorv1.StepStatus_STEP_STATUS_WAITING,
@@ -70,23 +70,23 @@ var stepEdges = map[step][]step{
 }
 
 // CheckTaskMove returns an error if a task may not change from one status to another.
-func CheckTaskMove(from, to executor) error {
-	if from == to || slices.Contains(executorEdges[from], to) {
+func CheckTaskMove(from, to taskStatus) error {
+	if from == to || slices.Contains(taskEdges[from], to) {
 		return nil
 	}
 	return invalid(strings.TrimPrefix(from.String(), "EXECUTOR_STATUS_"), strings.TrimPrefix(to.String(), "EXECUTOR_STATUS_"))
 }
 
 // CheckStepMove returns an error if a step may not change from one status to another.
-func CheckStepMove(from, to step) error {
+func CheckStepMove(from, to stepStatus) error {
 	if from == to || slices.Contains(stepEdges[from], to) {
 		return nil
 	}
 	return invalid(strings.TrimPrefix(from.String(), "STEP_STATUS_"), strings.TrimPrefix(to.String(), "STEP_STATUS_"))
 }
 
-// Ended reports whether the status is final.
-func Ended(s executor) bool {
+// Ended reports whether a task's status is final.
+func Ended(s taskStatus) bool {
 	switch s {
 	case executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS,
 		executorv1.ExecutorStatus_EXECUTOR_STATUS_ERROR,

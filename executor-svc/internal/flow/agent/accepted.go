@@ -13,7 +13,7 @@ import (
 // again.
 const maxAcceptedBytes = 64 << 10
 
-// keepAccepted keeps an accepted answer, so that a repeated call need not ask the person again. A refusal drops all answers of the step.
+// keepAccepted keeps an accepted answer, so that a repeated call need not ask the person again. A refusal drops the answers kept so far.
 // An answer given in a browser is not kept, because Pawl does not see it.
 func (d *draft) keepAccepted(s *storagev1.ActiveStep, w *storagev1.Wait, a *storagev1.SupplyInput) {
 	switch {

@@ -51,15 +51,15 @@ func (Flow) Apply(t *flow.Task, in flow.Input) (flow.Transition, error) {
 		return flow.Transition{}, endedError(d.s.GetStatus())
 	}
 	d.apply(in)
-	if resetsRecoveries(in) {
+	if advances(in) {
 		d.s.Recoveries, d.s.StatusReason = 0, ""
 	}
 	d.applyPauseAndBudget()
 	return d.transition()
 }
 
-// Resume implements flow.Flow: it runs the phase's action again, because the result was not recorded. It does not repeat a call that may
-// have been sent, but attaches to it.
+// Resume implements flow.Flow: it schedules the phase's action again, because the result was not recorded. It does not repeat a call that
+// may have been sent, but attaches to it. A task that was recovered too often fails.
 func (Flow) Resume(t *flow.Task, recovered bool) (flow.Transition, error) {
 	d := &draft{t: t, s: t.State}
 	if state.Ended(d.s.GetStatus()) || d.s.GetPhase() == storagev1.Phase_PHASE_WAIT {
@@ -136,8 +136,9 @@ func (d *draft) applyCallInput(in flow.Input) {
 	}
 }
 
-// resetsRecoveries reports whether an input shows that the task has advanced since its last recovery. A tool's progress does not.
-func resetsRecoveries(in flow.Input) bool {
+// advances reports whether an input shows that the task makes progress, which resets its recoveries and its status reason. flow.Progress,
+// which comes from the tool, does not.
+func advances(in flow.Input) bool {
 	switch in.(type) {
 	case flow.Begun, flow.Planned, flow.Called, flow.Elicited, flow.Derived, flow.Diagnosed, flow.ToolRefreshed, flow.Answered:
 		return true

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -20,7 +19,7 @@ import (
 // cancelledByUser is the default reason of a rejection or cancellation.
 const cancelledByUser = "Cancelled by user"
 
-// mayHaveRunNote precedes the planner's reason for a call that may have had its effect already.
+// mayHaveRunNote precedes the reason of the risk if the call may have had its effect already.
 const mayHaveRunNote = "The same call was made before, and it is not known whether it ran. "
 
 // askApproval opens a wait for a person's approval of exactly the current input.
@@ -258,15 +257,14 @@ func (d *draft) endCancelled(reason, waitID string) {
 	d.endTask(taskCancelled, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_FlowCancel{FlowCancel: reason}})
 }
 
-// diagnose returns the action that asks whether the step's error is about parameters. An input that does not fit the schema certainly is.
+// diagnose returns the action that asks whether the step's error is about parameters. An input that does not fit the schema is
+// certainly such an error.
 func diagnose(s *storagev1.ActiveStep) flow.Action {
 	return flow.Diagnose{
 		Ordinal: s.GetOrdinal(),
 		Known:   s.GetError().GetReason() == commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT,
 	}
 }
-
-func nanos(n int64) time.Duration { return time.Duration(n) }
 
 func plural(n uint32, noun string) string {
 	if n == 1 {

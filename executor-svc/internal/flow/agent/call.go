@@ -26,7 +26,7 @@ func (d *draft) called(in flow.Called) {
 		return
 	}
 	if in.Outcome == outcomeNotExecuted {
-		in.Outcome = outcomeNotBegun(s)
+		in.Outcome = unreachedOutcome(s)
 	}
 	answers := s.GetAnswers()
 	forgetCall(s)
@@ -82,7 +82,7 @@ func (d *draft) recordOutput(s *storagev1.ActiveStep, in flow.Called) {
 	}
 }
 
-// endCancelledCall ends a cancelled task whose call has failed.
+// endCancelledCall ends a cancelled task whose call has failed or was not sent.
 func (d *draft) endCancelledCall(s *storagev1.ActiveStep, in flow.Called) {
 	if in.Outcome == outcomeKnown && in.Err.GetReason() != commonv1.ErrorReason_ERROR_REASON_CANCELLED {
 		d.recordError(s, in.Err, in.Outcome)
@@ -212,27 +212,27 @@ func (d *draft) resumeCall() {
 	d.schedule(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 }
 
-// startCall sends a call whose intent is durable but which was never sent. It clears the outcome, which may be NOT_EXECUTED, and the change is
-// committed before the call, because from then on the call may run.
+// startCall sends a call whose intent is durable and that certainly did not run, unless the task was cancelled or its run time is spent. It
+// clears the outcome, which may be NOT_EXECUTED, and the change is committed before the call, because from then on the call may run.
 func (d *draft) startCall(s *storagev1.ActiveStep) {
 	if d.s.GetCancelRequested() {
-		d.endCancelledCall(s, flow.Called{Outcome: outcomeNotBegun(s), Err: &storagev1.ErrorNote{Reason: commonv1.ErrorReason_ERROR_REASON_CANCELLED}})
+		d.endCancelledCall(s, flow.Called{Outcome: unreachedOutcome(s), Err: &storagev1.ErrorNote{Reason: commonv1.ErrorReason_ERROR_REASON_CANCELLED}})
 		return
 	}
 	if spent := d.spentRunTime(); spent != "" {
-		d.called(flow.Called{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Round: s.GetRound(), Outcome: outcomeNotBegun(s), Err: &storagev1.ErrorNote{
+		d.called(flow.Called{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Round: s.GetRound(), Outcome: unreachedOutcome(s), Err: &storagev1.ErrorNote{
 			ErrMsg: "the task's budget of " + spent + " is spent", Reason: commonv1.ErrorReason_ERROR_REASON_BUDGET_EXCEEDED,
 		}})
 		return
 	}
 	s.Outcome = commonv1.Outcome_OUTCOME_UNSPECIFIED
-	d.unchanged = false // the cleared outcome is committed before the call
+	d.unchanged = false
 	d.schedule(flow.Call{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 }
 
-// outcomeNotBegun returns the outcome of an attempt whose newest call never reached the tool: UNKNOWN if an earlier call of the attempt
+// unreachedOutcome returns the outcome of an attempt whose newest call never reached the tool: UNKNOWN if an earlier call of the attempt
 // did and asked a question, else NOT_EXECUTED.
-func outcomeNotBegun(s *storagev1.ActiveStep) commonv1.Outcome {
+func unreachedOutcome(s *storagev1.ActiveStep) commonv1.Outcome {
 	if len(s.GetAnswers()) > 0 {
 		return outcomeUnknown
 	}

@@ -10,7 +10,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// Prefixes of the planner's reason when a person is asked about a step again.
+// Prefixes of the reason of the risk when a person is asked about a step again.
 const (
 	configurationChanged = "The configuration of its MCP server has changed since this step was decided on. "
 	definitionChanged    = "The definition of the tool has changed since this step was decided on. "

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
@@ -14,8 +15,8 @@ import (
 	"pawl.dev/services/humantime"
 )
 
-// elicited opens waits for people to answer the questions of a tool's server. Meanwhile the call and its attempt stay open in the pool.
-// A call that has to stop is asked nothing.
+// elicited opens waits for people to answer the questions of a tool's server. Meanwhile the attempt stays open, and the pool keeps the call.
+// If the call has to stop, no person is asked.
 func (d *draft) elicited(in flow.Elicited) {
 	s := d.runningAttempt(in.Ordinal, in.Attempt)
 	if s == nil {
@@ -113,7 +114,7 @@ func (d *draft) closePause() {
 	d.s.Waits = slices.DeleteFunc(slices.Clone(d.s.GetWaits()), func(w *storagev1.Wait) bool { return w.GetKind() == waitPause })
 }
 
-// poolGaveUp reports whether a wait's deadline is the pool's, which ends before the task's own timeout.
+// poolGaveUp reports whether the deadline of an expired wait is the pool's, because the pool's is earlier than the task's.
 func (d *draft) poolGaveUp(w *storagev1.Wait) bool {
 	timeout := d.t.Head.GetWaitTimeout()
 	return w.GetKind() == waitInput && (timeout <= 0 || w.GetDeadline()-w.GetCreateTime() < timeout)
@@ -129,7 +130,7 @@ func (d *draft) giveUpElicitation(w *storagev1.Wait) {
 		InputId: w.GetInputId(), Action: executorv1.InputAnswer_ACTION_CANCEL, Deadline: w.GetDeadline(), GivenUp: true,
 	})
 	d.closeElicitation(s, w, &storagev1.StatusChanged{Reason: fmt.Sprintf(
-		"no answer to %s within %s; the tool goes on without one", w.GetId(), humantime.Text(nanos(w.GetDeadline()-w.GetCreateTime())))}, false)
+		"no answer to %s within %s; the tool goes on without one", w.GetId(), humantime.Text(time.Duration(w.GetDeadline()-w.GetCreateTime())))}, false)
 }
 
 // expireElicitation withdraws a call that got no answer in time, and fails the task. The call's outcome is unknown.
@@ -140,7 +141,7 @@ func (d *draft) expireElicitation(s *storagev1.ActiveStep, e *storagev1.ErrorNot
 	d.failTask(e)
 }
 
-// withdraw ends a call that waits for a person, because there will be no answer.
+// withdraw ends the step's call if it waits for a person, because there will be no answer.
 func (d *draft) withdraw(s *storagev1.ActiveStep, reason string) {
 	if !d.hasOpenElicitation(s) {
 		return
@@ -151,7 +152,7 @@ func (d *draft) withdraw(s *storagev1.ActiveStep, reason string) {
 }
 
 // undelivered continues an attempt whose call died in the pool while a person was asked. If the call has a RequestState, the server
-// keeps no state between its questions and the answers, so that another call of the same attempt can continue it.
+// keeps no state between its questions and the answers, so that another call of the same attempt can continue it; else the call is lost.
 func (d *draft) undelivered(in flow.Undelivered) {
 	s := d.runningAttempt(in.Ordinal, in.Attempt)
 	if s == nil {

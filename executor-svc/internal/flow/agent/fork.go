@@ -24,7 +24,7 @@ type StepEnd struct {
 // them. records start with the task's first record.
 func StepEnds(records []*storagev1.Record) []StepEnd {
 	var ends []StepEnd
-	last, open := StepEnd{}, uint32(0) // the newest end of an attempt, and its step
+	last, step := StepEnd{}, uint32(0) // the end of the newest step, zero while the step continues; its ordinal
 	seq := uint64(0)
 	for _, r := range records {
 		for _, f := range r.GetFacts() {
@@ -32,10 +32,10 @@ func StepEnds(records []*storagev1.Record) []StepEnd {
 			if f.GetOrdinal() == 0 {
 				continue
 			}
-			if f.GetOrdinal() != open && last.Seq != 0 {
+			if f.GetOrdinal() != step && last.Seq != 0 {
 				ends, last = append(ends, last), StepEnd{}
 			}
-			open = f.GetOrdinal()
+			step = f.GetOrdinal()
 			switch f.GetKind().(type) {
 			case *storagev1.Fact_StepOutput, *storagev1.Fact_StepError:
 				last = StepEnd{Seq: seq, Failed: f.GetStepError() != nil && !history.Skipped(f)}
@@ -51,10 +51,10 @@ func StepEnds(records []*storagev1.Record) []StepEnd {
 	return ends
 }
 
-// Fork returns the checkpoint of a task that continues after the first seq facts of the task from, and the fact that records the fork. kept
-// holds the records of those facts, and all the records of the whole task. The fork has no grants and no waits. Calls with an unknown
-// outcome stay recorded, also those after seq, because they may have had their effect. If FlowStart is not kept, the fork starts from the
-// beginning.
+// Fork returns the checkpoint of a fork, which continues after the first seq facts of a task, and the fact that records the fork. from is the
+// task's id; the parameter all holds its records, and kept those of the first seq facts. The fork has no grants and no waits. Calls with an
+// unknown outcome stay recorded, also those after seq, because they may have had their effect. If FlowStart is not kept, the fork starts from
+// the beginning.
 func Fork(from string, all, kept []*storagev1.Record, seq uint64) (*storagev1.Checkpoint, *storagev1.Fact) {
 	f := &forked{c: &storagev1.Checkpoint{Rev: 1, Status: taskRunning, Phase: storagev1.Phase_PHASE_PLAN, LastSeq: seq + 1}}
 	var log history.Log
@@ -155,7 +155,7 @@ func (f *forked) addUnknown(hash []byte) {
 	}
 }
 
-// hash returns the hash of the newest input of a fact's step.
+// hash returns the ToolInputHash of a fact's step with its newest input.
 func (f *forked) hash(fact *storagev1.Fact) []byte {
 	for _, e := range f.log.Entries {
 		if e.Ordinal == fact.GetOrdinal() {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -81,7 +82,7 @@ func (d *draft) spentCallBudget(s *storagev1.ActiveStep) string {
 func (d *draft) spentRunTime() string {
 	limit := d.t.Head.GetLimits().GetMaxRunTime()
 	if limit > 0 && flow.RunTime(d.s, d.t.Now) >= limit {
-		return fmt.Sprintf("%s of running", humantime.Text(nanos(limit)))
+		return fmt.Sprintf("%s of running", humantime.Text(time.Duration(limit)))
 	}
 	return ""
 }
@@ -191,7 +192,7 @@ func (d *draft) expireWait(w *storagev1.Wait) {
 	}
 	e := &storagev1.ErrorNote{
 		ErrMsg: fmt.Sprintf("no answer to %s within %s; start a new task, or fork this one, if necessary with a longer wait timeout",
-			w.GetId(), humantime.Text(nanos(w.GetDeadline()-w.GetCreateTime()))),
+			w.GetId(), humantime.Text(time.Duration(w.GetDeadline()-w.GetCreateTime()))),
 		Reason: commonv1.ErrorReason_ERROR_REASON_WAIT_EXPIRED,
 	}
 	s := d.activeStepWith(w.GetOrdinal())
@@ -249,7 +250,7 @@ func (d *draft) failNoProgress(limit uint32) {
 	d.failTask(e)
 }
 
-// closeAttempt ends a running attempt whose outcome will not be known.
+// closeAttempt ends a running attempt, if there is one, without waiting for its outcome.
 func (d *draft) closeAttempt(e *storagev1.ErrorNote) {
 	if len(d.s.GetActiveSteps()) == 0 {
 		return

@@ -96,7 +96,7 @@ func (d *draft) beginAttempt(s *storagev1.ActiveStep, waitID string) {
 	d.setStepStatus(s, stepRunning)
 	s.Attempt++
 	forgetCall(s)
-	s.Outcome, s.Error = commonv1.Outcome_OUTCOME_UNSPECIFIED, nil
+	s.Error = nil
 	d.addInputFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepInput{StepInput: s.GetInputJson()}})
 }
 

@@ -15,16 +15,17 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// settleUnknown decides how to continue after a call that may have had its effect. A repeatable call is repeated if Pawl lost the outcome, or
-// the server lost a person's answers, and attempts are left; else its attempt has failed. About any other call a person decides, unless the agent has another
-// policy. If a person refused one of the call's questions, the flow does not repeat it by itself.
+// settleUnknown decides how to continue after a call that may have had its effect. A repeatable call is repeated if attempts are left and
+// either Pawl lost the outcome or the server lost a person's answers; else its attempt has failed. Any other call is handled by the task's
+// policy; a person is asked by default, and if RETRY has no attempts left. If a person refused one of the call's questions, the flow does not
+// repeat the call by itself.
 func (d *draft) settleUnknown(s *storagev1.ActiveStep, in flow.Called, answers []*storagev1.InputAnswer) {
-	left := s.GetAttempt() < d.t.Head.GetLimits().GetMaxAttempts()
+	mayRepeat := s.GetAttempt() < d.t.Head.GetLimits().GetMaxAttempts()
 	if how := refusal(answers); how != "" {
-		in.Err, left = refusedError(in.Err, how), false
+		in.Err, mayRepeat = refusedError(in.Err, how), false
 	}
 	if repeatable(s) {
-		if left && (in.Lost || serverLostAnswers(in.Err, answers)) {
+		if mayRepeat && (in.Lost || serverLostAnswers(in.Err, answers)) {
 			d.callAgain(s, in.Err, outcomeUnknown)
 			return
 		}
@@ -32,7 +33,7 @@ func (d *draft) settleUnknown(s *storagev1.ActiveStep, in flow.Called, answers [
 		return
 	}
 	switch policy := d.t.Head.GetOnUnknownOutcome(); {
-	case policy == executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY && left:
+	case policy == executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY && mayRepeat:
 		s.Accepted = nil // the policy allows a second call, but not the same answers
 		d.callAgain(s, in.Err, outcomeUnknown)
 	case policy == executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_FAIL:
