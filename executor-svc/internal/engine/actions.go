@@ -132,7 +132,7 @@ func (o *owner) newGeneration() {
 		switch in.(type) {
 		case flow.Progress, flow.McpTask, flow.Text:
 			o.deliver(i)
-		default: // the action ends, and its goroutine runs the owner
+		default: // the next Text runs the owner, or the action's goroutine once the action has ended
 			o.in.add(i)
 		}
 	}

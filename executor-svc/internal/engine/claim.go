@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// claimBatch is how many tasks are claimed at once.
+	// claimBatch is how many tasks are claimed at once at most.
 	claimBatch = 64
 	// pollInterval is how often the claim loop looks for due tasks without a wake-up.
 	pollInterval = 5 * time.Second
-	// sweepInterval is how often tasks past their retention are deleted.
+	// sweepInterval is the pause between sweeps, unless one deleted a full batch.
 	sweepInterval = 10 * time.Minute
-	// sweepBatch is how many of them are deleted at once; a larger batch would delay other writers.
+	// sweepBatch is how many tasks are deleted at once at most; a larger batch would delay other writers.
 	sweepBatch = 100
 )
 
@@ -124,7 +124,7 @@ func (e *Engine) startOwner(c journal.Claim) {
 	go o.start()
 }
 
-// removeOwner removes an owner and gives up its claim. If reclaim is true, the task is still due, so it waits first: without the pause, a task
+// removeOwner removes an owner and gives up its claim. If reclaim is true, the task is still due, so removeOwner waits first: else a task
 // that cannot be read would be claimed in a busy loop.
 func (e *Engine) removeOwner(o *owner, reclaim bool) {
 	if reclaim {
@@ -135,7 +135,7 @@ func (e *Engine) removeOwner(o *owner, reclaim bool) {
 		delete(e.owners, o.id)
 	}
 	e.mu.Unlock()
-	if err := e.deps.Journal.Yield(context.WithoutCancel(e.running), o.id, o.epoch); err != nil && !errors.Is(err, journal.ErrClosed) {
+	if err := e.deps.Journal.Yield(context.WithoutCancel(e.actionCtx), o.id, o.epoch); err != nil && !errors.Is(err, journal.ErrClosed) {
 		o.log().Error("the claim could not be given up; it lasts until its lease ends", "error", err)
 	}
 	e.claimSoon() // a slot is free, a command may have arrived meanwhile, and the task may have a deadline

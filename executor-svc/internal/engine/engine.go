@@ -26,7 +26,7 @@ type Config struct {
 }
 
 const (
-	// retryDelay is the pause before a failed claim, load or read of the inbox is repeated.
+	// retryDelay is the pause before a failed claim or read of an inbox is repeated, and before a failed owner gives up its claim.
 	retryDelay = 200 * time.Millisecond
 	// exitTimeout is how long owners may take to release their tasks after their actions were cancelled.
 	exitTimeout = time.Second
@@ -48,14 +48,14 @@ type Engine struct {
 	hub  *hub
 	// due wakes the claim loop.
 	due chan struct{}
-	// started is when the engine was made. A running task with an older checkpoint was interrupted.
+	// started is when the engine was made. An older checkpoint is from an earlier process.
 	started time.Time
 	// draining is closed when the engine stops: nothing new is started.
 	draining chan struct{}
-	// running is the parent of all actions' contexts; cancel cancels it when actions have to end.
-	running context.Context
-	cancel  context.CancelFunc
-	storage storageState
+	// actionCtx is the parent of all actions' contexts; cancel cancels it when actions have to end.
+	actionCtx context.Context
+	cancel    context.CancelFunc
+	storage   storageState
 
 	mu      sync.Mutex // guards the fields below
 	owners  map[string]*owner
@@ -73,7 +73,7 @@ func New(cfg Config, deps Deps) *Engine {
 		cfg: cfg, deps: deps, hub: newHub(), due: make(chan struct{}, 1), draining: make(chan struct{}), started: time.Now(),
 		owners: map[string]*owner{}, results: map[string]chan error{},
 	}
-	e.running, e.cancel = context.WithCancel(context.Background())
+	e.actionCtx, e.cancel = context.WithCancel(context.Background())
 	return e
 }
 
@@ -91,7 +91,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	return err
 }
 
-// drain starts nothing new, waits for running calls, and isCancel those that do not end in time.
+// drain starts nothing new, waits for running calls, and cancels those that do not end in time. It returns an error if tasks could not be
+// released.
 func (e *Engine) drain() error {
 	e.mu.Lock()
 	e.stopped = true

@@ -30,8 +30,8 @@ const (
 // errUnknownFlow is the error of a task that a newer executor created.
 var errUnknownFlow = errors.New("the flow is not known to this executor; use a newer one")
 
-// load reads the task and its history, with backoff while the storage fails. reclaim reports that the task cannot be read: another task
-// gets its slot, and it is claimed again later.
+// load reads the task and its history, with backoff while the storage fails. reclaim reports that the task cannot be read: its slot is given
+// up, and the task is claimed again later.
 func (o *owner) load() (loaded, reclaim bool) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := o.read()
@@ -63,7 +63,7 @@ func (o *owner) read() error {
 			return err
 		}
 		if len(records) == 0 {
-			return errors.New("records are missing at the end of its history")
+			return errors.New("records are missing at the end of the task's history")
 		}
 		for _, r := range records {
 			o.history.Add(r.Record)
@@ -80,7 +80,7 @@ func (o *owner) read() error {
 	o.resumePending = !o.idle()
 	o.session = o.e.deps.Runner.Session(o.id, o.epoch, o.head, turns)
 	o.session.Notify = func(in flow.Input) { o.deliver(item{input: in, generation: anyGeneration}) }
-	o.base = o.session.AsUser(o.e.running)
+	o.base = o.session.AsUser(o.e.actionCtx)
 	o.startSpan()
 	o.cancel()
 	o.newGeneration()

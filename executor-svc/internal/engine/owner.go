@@ -53,7 +53,7 @@ type owner struct {
 	generation int
 	calling    bool
 	attached   bool
-	// base is the parent of all actions' contexts; it carries the task's trace and its user's identity. The actions of a generation share
+	// base is the parent of the contexts of the task's actions; it carries the task's trace and its user's identity. The actions of a generation share
 	// ctx, cancel and emit.
 	base   context.Context
 	span   trace.Span
@@ -73,7 +73,7 @@ type owner struct {
 }
 
 func newOwner(e *Engine, c journal.Claim) *owner {
-	o := &owner{e: e, id: c.TaskID, epoch: c.Epoch, slot: c.Slot, in: newQueue(), base: e.running}
+	o := &owner{e: e, id: c.TaskID, epoch: c.Epoch, slot: c.Slot, in: newQueue(), base: e.actionCtx}
 	o.newGeneration()
 	return o
 }
@@ -111,8 +111,8 @@ func (o *owner) run() (next func()) {
 	}
 }
 
-// release gives up the claim. reclaim requests a new one, because another writer changed the task or the task could not be read. No other
-// goroutine may run the owner.
+// release ends the owner and gives up its claim. reclaim reports that the task needs another claim, for example because another writer changed
+// it. No other goroutine may run the owner.
 func (o *owner) release(reclaim bool) {
 	o.cancel()
 	if o.next != nil {
@@ -165,7 +165,7 @@ func (o *owner) advance() (leave, reclaim bool) {
 }
 
 // applyWithoutSlot applies inbox commands that start no work, cancellations first, so that a queued task can be cancelled without a slot.
-// Other commands stay in the inbox, and their senders get errQueued.
+// Other commands stay in the inbox, and their senders get errQueued. It returns false if a change could not be committed or the engine stops.
 func (o *owner) applyWithoutSlot() (ok bool) {
 	for {
 		inbox, err := o.e.deps.Journal.Inbox(o.ctx, o.id)
@@ -196,7 +196,7 @@ func (o *owner) applyWithoutSlot() (ok bool) {
 
 func isCancel(c journal.Command) bool { return c.GetCancel() != nil }
 
-// startsNothing reports whether a command starts no work. It applies the command to a copy of the state, because flows are pure.
+// startsNothing reports whether a command starts no work. Flows are pure, so it can try the command on a copy of the state.
 func (o *owner) startsNothing(c journal.Command) bool {
 	t, err := o.flow.Apply(o.task(proto.CloneOf(o.state)), flow.Command{Command: c.Command})
 	if err != nil {
@@ -249,7 +249,7 @@ func (o *owner) idle() bool {
 func (o *owner) recordOutcomes() bool {
 	o.in.takeCommandsNoted()
 	for _, i := range o.in.take() {
-		if _, named := i.input.(flow.McpTask); o.calling && named && !o.apply([]item{i}) {
+		if _, isMcpTask := i.input.(flow.McpTask); o.calling && isMcpTask && !o.apply([]item{i}) {
 			return true
 		}
 		if !o.calling || !flow.EndsCall(i.input) {
@@ -261,7 +261,7 @@ func (o *owner) recordOutcomes() bool {
 			switch {
 			case c.Outcome == commonv1.Outcome_OUTCOME_UNKNOWN:
 				continue
-			case o.neverSent(c):
+			case o.mustSendLater(c):
 				i.input = flow.NotStarted{Ordinal: c.Ordinal}
 			}
 		}
@@ -274,8 +274,9 @@ func (o *owner) recordOutcomes() bool {
 	return true
 }
 
-// neverSent reports whether a call was still waiting for a pool that could not be reached. The task's next owner sends it.
-func (o *owner) neverSent(c flow.Called) bool {
+// mustSendLater reports whether the task's next owner has to send a call: it was waiting for a pool that could not be reached, and the task is
+// not cancelled.
+func (o *owner) mustSendLater(c flow.Called) bool {
 	return c.Outcome == commonv1.Outcome_OUTCOME_NOT_EXECUTED && c.Err.GetReason() == commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR &&
 		!o.state.GetCancelRequested()
 }
@@ -298,7 +299,9 @@ func (o *owner) draining() bool {
 func (o *owner) sleepUntilDraining(pause time.Duration) bool { return sleep(pause, o.e.draining) }
 
 // sleepUntilShutdown waits; it returns false if running actions have to end meanwhile.
-func (o *owner) sleepUntilShutdown(pause time.Duration) bool { return sleep(pause, o.e.running.Done()) }
+func (o *owner) sleepUntilShutdown(pause time.Duration) bool {
+	return sleep(pause, o.e.actionCtx.Done())
+}
 
 // sleep waits; it returns false if done is closed meanwhile.
 func sleep(pause time.Duration, done <-chan struct{}) bool {

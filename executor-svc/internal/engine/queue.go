@@ -32,7 +32,7 @@ type queue struct {
 // newQueue returns a queue that its caller has entered.
 func newQueue() queue { return queue{commands: true, running: true} }
 
-// add queues an item. The caller then calls enter.
+// add queues an item. A caller that does not run the owner then calls enter.
 func (q *queue) add(i item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -50,7 +50,7 @@ func (q *queue) enter() bool {
 	return true
 }
 
-// exit makes the caller stop running the owner. It returns false if there are inputs left.
+// exit makes the caller stop running the owner. If there are inputs left, it returns false, and the caller goes on.
 func (q *queue) exit() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -12,7 +12,7 @@ const (
 	stableAfter = 30 * time.Second
 	// stableAfterAttach is the same for an owner that only waits for a call that runs in a pool.
 	stableAfterAttach = time.Second
-	// fewRecoveries is the highest recovery count that is not reset, so that an ordinary crash costs no further commit.
+	// fewRecoveries is the highest recovery count that sets no timer, so that an ordinary crash costs no further commit.
 	fewRecoveries = 1
 )
 

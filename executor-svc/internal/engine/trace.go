@@ -33,7 +33,7 @@ func (o *owner) startSpan() {
 	o.base, o.span = otel.Tracer("pawl.dev/executor-svc").Start(ctx, "task", options...)
 }
 
-// recovered reports whether the task was running when its last owner died.
+// recovered reports whether a task that has to continue was last changed by an earlier process.
 func (o *owner) recovered() bool {
 	return o.resumePending && o.state.GetUpdateTime() < o.e.started.UnixNano()
 }
