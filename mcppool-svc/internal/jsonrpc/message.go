@@ -22,7 +22,8 @@ var (
 // members are the members that a message may have.
 var members = []string{"jsonrpc", "id", "method", "params", "result", "error"}
 
-// Message holds the members of a JSON-RPC message. If the message is cut off or cannot be used, it holds those that can be read.
+// Message holds the members of a JSON-RPC message, as slices of its text. If the message is cut off or cannot be used, it holds those that can be
+// read.
 type Message struct {
 	ID     []byte // raw; nil if none
 	Method bool   // the message has a method

@@ -85,7 +85,8 @@ func (l *lines) skippedTooMuch(begin time.Time) bool {
 
 // The errors that end a stream.
 var (
-	// ErrEndless means that a message is too long and the request that it answers is not known: the request would wait for ever.
+	// ErrEndless means that a message is too long to skip its rest, or that it is too long and the request that it answers is not known: the
+	// request would wait for ever.
 	ErrEndless = errors.New("a message is too long, and the request that it answers is not known")
 	// ErrNoise means that a program writes something other than JSON-RPC.
 	ErrNoise = errors.New("the program does not speak JSON-RPC")
@@ -99,8 +100,8 @@ const (
 	noiseSample = 200
 )
 
-// LineReader reads a child's stdout: one JSON-RPC message per line. It skips lines that are not JSON objects. It fails at a line that is too
-// long, unless that is a request or a notification, or the id of the request that it answers can be read.
+// LineReader reads a child's stdout: one JSON-RPC message per line. It skips lines that are not JSON objects, unless there are maxNoise in a
+// row. It fails at a line that is too long, unless that is a request or a notification, or the id of the request that it answers can be read.
 type LineReader struct {
 	lines      *lines
 	take       func(m Message, line []byte)
@@ -120,8 +121,8 @@ func NewLineReader(src io.Reader, limit int, take func(Message, []byte)) *LineRe
 	return r
 }
 
-// tooLong handles the beginning of a line that is too long, and reports whether to skip the rest. If the beginning holds the id of a request,
-// the request fails at once; otherwise handle looks for the id at the end of the line.
+// tooLong handles the beginning of a line that is too long, and reports whether to skip the rest. If the beginning holds the id of the request
+// that the line answers, the request fails at once; otherwise handle looks for the id at the end of the line.
 func (r *LineReader) tooLong(beginning []byte) bool {
 	beginning = bytes.TrimSpace(beginning)
 	if !bytes.HasPrefix(beginning, []byte("{")) {
@@ -212,7 +213,8 @@ type EventReader struct {
 	Retry  time.Duration // how long to wait before the stream is opened again; 0 if the server set none
 }
 
-// NewEventReader makes an EventReader. Data of more than limit bytes is cut off; an event longer than multiple times the limit is an error.
+// NewEventReader makes an EventReader. Data of more than limit bytes is cut off; an event longer than multiple times the limit
+// is ErrEndless.
 func NewEventReader(src io.Reader, limit, multiple int) *EventReader {
 	return &EventReader{lines: newLines(src, limit+len("data: ")+2, multiple*limit), limit: limit}
 }

@@ -28,8 +28,8 @@ const (
 	flushLimit = 200 * time.Millisecond
 )
 
-// LineWriter writes messages to a child's stdin and never blocks: bytes that the pipe does not take at once are queued, and a goroutine writes
-// them. Handing every message to a goroutine would cost a tenth of a short call's time.
+// LineWriter writes messages to a child's stdin. Write never blocks: bytes that the pipe does not take at once are queued, and a goroutine
+// writes them.
 type LineWriter struct {
 	out      *os.File
 	stall    time.Duration
@@ -55,7 +55,7 @@ func NewLineWriter(out *os.File, stall time.Duration, fail func(error)) *LineWri
 	return &LineWriter{out: out, writeNow: directWrite(out), stall: stall, fail: fail}
 }
 
-// Write writes or queues one message. id is the id of a request, or 0 for other messages.
+// Write writes or queues one message, which ends with a newline. id is the id of a request, or 0 for other messages.
 func (w *LineWriter) Write(id int64, p []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -47,13 +47,13 @@ type client struct {
 
 	throttle *rate.Limiter // limits unsolicited messages of the server
 
-	serving atomic.Int32   // requests of the server in progress
-	work    sync.WaitGroup // goroutines of the connection
-	ids     atomic.Int64
-	tokens  atomic.Uint64
-	tools   atomic.Uint64                       // version of the list of tools
-	mirrors atomic.Pointer[map[string]mcp.Tool] // tools with inputs that are mirrored into HTTP headers, by name
-	offers  offers                              // other than tools
+	serving      atomic.Int32   // requests of the server in progress
+	work         sync.WaitGroup // goroutines of the connection
+	ids          atomic.Int64
+	tokens       atomic.Uint64
+	toolsVersion atomic.Uint64                       // see Client.ToolsVersion
+	mirrors      atomic.Pointer[map[string]mcp.Tool] // tools with inputs that are mirrored into HTTP headers, by name
+	offers       offers                              // other than tools
 
 	life   context.Context // of the connection
 	finish func()          // ends life
@@ -88,7 +88,7 @@ func (c *Connector) newClient(s *registry.Server, e era) *client {
 
 func (c *client) Info() Info { return c.info }
 
-func (c *client) ToolsVersion() uint64 { return c.tools.Load() }
+func (c *client) ToolsVersion() uint64 { return c.toolsVersion.Load() }
 
 func (c *client) Stderr() Stderr {
 	t, ok := c.wire.(*stdio)

@@ -19,7 +19,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
-// DefaultMaxMessage is the longest message that a server may send.
+// DefaultMaxMessage is the default of Config.MaxMessage.
 const DefaultMaxMessage = 32 << 20
 
 // OpenBuiltin makes a server that runs in this process; closing the closer ends the server.
@@ -27,18 +27,18 @@ type OpenBuiltin func(root string) (*server.MCPServer, io.Closer, error)
 
 // Config configures a Connector.
 type Config struct {
-	Version    string   // of this program, for the servers
-	MaxMessage int      // bytes; DefaultMaxMessage if 0
-	Environ    []string // the environment that children inherit from, and whose variables references name
-	Builtins   map[string]OpenBuiltin
-	Functions  map[string][]Function // built-in servers that are Go functions
+	Version    string                 // of this program, for the servers
+	MaxMessage int                    // bytes of a message that a server sends; DefaultMaxMessage if 0
+	Environ    []string               // the environment that children inherit from, and whose variables references name
+	Builtins   map[string]OpenBuiltin // by name
+	Functions  map[string][]Function  // by name; built-in servers that are Go functions
 	// ChildLimits bound each process of a child.
 	ChildLimits process.Limits
 	// AllowAddresses are the ranges, beside public addresses, in which servers of plain users and targets of redirects may be.
 	AllowAddresses []netip.Prefix
 	// Credentials returns the tokens of a user's connection to a server. Credentials and its result may be nil.
 	Credentials func(s *registry.Server, user string) outbound.Credentials
-	// TransportHints remembers the route by which each server was reached; may be nil.
+	// TransportHints remembers the route to each server that is not reached by its default route; may be nil.
 	TransportHints Memory
 	// AnonymousElicitors remembers the servers that ask without naming the call; may be nil.
 	AnonymousElicitors Memory
@@ -104,10 +104,10 @@ type Memory interface {
 type route string
 
 const (
-	// byDiscovery is the first route over HTTP, as the specification requires of clients of both eras. Any replica of the pool can use a
-	// server without a session.
+	// byDiscovery is the first route over HTTP, as the specification requires of clients of both eras. It opens no session, so that
+	// another replica of the pool can continue a call.
 	byDiscovery route = "discovery"
-	// byHandshake is the first route to other servers. A child process belongs to one pool anyway, and the handshake is cheaper than
+	// byHandshake is the first route to other servers. A child process belongs to one replica anyway, and the handshake is cheaper than
 	// discovery, which takes 5 s with a server that ignores unknown requests.
 	byHandshake route = "handshake"
 	byEvents    route = "sse" // the older HTTP transport
@@ -130,8 +130,8 @@ func routesOf(s *registry.Server, remembered string) []route {
 	return routes
 }
 
-// Connect starts or reaches a server for a user and makes the handshake. ctx bounds Connect, not the life of the connection. The error is
-// an *Error whose message tells how to correct it.
+// Connect starts or reaches a server for a user and makes the handshake. ctx bounds Connect, not the life of the connection. The error
+// wraps an *Error whose message tells what to correct.
 func (c *Connector) Connect(ctx context.Context, s *registry.Server, user string) (Client, error) {
 	if s.Builtin != nil && c.cfg.Functions[s.Builtin.Name] != nil {
 		return c.connectFunctions(s.Builtin.Name, c.cfg.Functions[s.Builtin.Name]), nil
@@ -228,7 +228,8 @@ func (c *Connector) CheckSecrets(s *registry.Server) error {
 	return err
 }
 
-// CheckTarget looks for a server's program, or connects to its address without sending a request. It returns a description of what it found.
+// CheckTarget looks for a server's program, or connects to its address without sending a request. If a proxy would
+// be used, it does not connect. It returns a description of what it found.
 func (c *Connector) CheckTarget(ctx context.Context, s *registry.Server) (found string, err error) {
 	switch {
 	case s.Stdio != nil:

@@ -16,12 +16,12 @@ import (
 type Client interface {
 	// Info returns the server's description of itself from the handshake.
 	Info() Info
-	// ListTools returns the raw definitions of all tools, in the server's order.
+	// ListTools returns the raw definitions of the tools, in the server's order, without those that MCP requires clients to leave out.
 	ListTools(ctx context.Context) ([]json.RawMessage, error)
-	// ToolsVersion changes each time the server reports that its tools changed.
+	// ToolsVersion changes each time the server reports that its tools changed, and with each Wake.
 	ToolsVersion() uint64
 	// CallTool calls a tool and returns the raw result. It answers the server's questions meanwhile, and follows an MCP task. If ctx is
-	// cancelled, CallTool tells the server and waits a moment for a result; after a deadline it does not wait.
+	// cancelled, CallTool tells the server and waits a moment for a result that can still arrive; after a deadline it does not wait for one.
 	CallTool(ctx context.Context, call Call) (json.RawMessage, error)
 	// Done is closed when the connection can no longer be used.
 	Done() <-chan struct{}
@@ -30,13 +30,13 @@ type Client interface {
 	// Close ends the connection and the server's process, and returns when both have ended. It may be called again.
 	Close() error
 
-	// Probe sends a request and returns nil if the server answers it, even with a JSON-RPC error.
+	// Probe sends a request and returns nil if the server answers it, even with a JSON-RPC error or HTTP 429.
 	Probe(ctx context.Context) error
 	// OnChange sets the function that is called when a list of the server changes, including the tools. changed must not block.
 	OnChange(changed func())
 	// Rest releases the resources that Wake acquires again, and returns false if the connection has none. It does not block.
 	Rest() bool
-	// Wake acquires the resources again before the client is used. The cached lists are then outdated. It does not block.
+	// Wake acquires the resources again; call it before the client is used. The cached lists are then outdated. It does not block.
 	Wake()
 	// Settled returns false once a call was given up that the server may still work on: a question of the server may be for that call.
 	Settled() bool
@@ -90,21 +90,21 @@ type Call struct {
 	Name      string
 	Arguments strictjson.Document // an object; the zero Document is an empty one
 	Meta      []Meta              // goes into _meta beside the progress token
-	// Gate is called right before the first request is sent; if it returns an error, nothing is sent. It may be nil.
+	// Gate is called right before the first request is sent, unless Follow is set; if it returns an error, nothing is sent. It may be nil.
 	Gate func() error
-	// Notify receives progress, logs and tasks. It is called from the goroutine that reads the connection and must not block.
+	// Notify receives progress, logs and tasks. It must not block, because the goroutine that reads the connection calls it. It may be nil.
 	Notify func(Notification)
 	// Ask gets the answer to a question of the server. It returns when there is an answer or ctx ends; any other error refuses the
 	// question and is sent to the server. If Ask is nil, all questions are refused.
 	Ask func(context.Context, Question) (Answer, error)
 	// Unclear is called when a question was refused that may have been for this call. It may be nil.
 	Unclear func()
-	// Again is called when a request of the call fails after the server has answered an earlier one. failures counts the failures of that
-	// request. If the request is to be repeated, Again waits and returns true. If Again is nil, none is repeated.
+	// Again is called when the server answered an earlier request of the call, but not this one. failures counts the failures of this
+	// request. If it is to be repeated, Again waits and returns true. If Again is nil, no request is repeated.
 	Again func(ctx context.Context, failures int, err *Error) bool
 	// Sample asks a model for the server; its error is sent to the server. If Sample is nil, all requests for a model are refused.
 	Sample func(context.Context, Sample) (Sampled, error)
-	// Resume continues a call that ended with questions; Answers holds the answers by the ids of the questions. It is nil for a new call.
+	// Resume, if not nil, continues a call that ended with questions; Answers holds the answers by the ids of the questions.
 	Resume  *Continuation
 	Answers map[string]Answer
 	// Task asks the server to run the call as a task, in revisions in which the client decides that, and to keep the task for TaskTTL.
@@ -159,11 +159,11 @@ type Offers interface {
 	GetPrompt(ctx context.Context, name string, arguments map[string]string) (json.RawMessage, error)
 	// Complete returns the raw result of completion/complete.
 	Complete(ctx context.Context, c Completion) (json.RawMessage, error)
-	// Subscribe subscribes to changes of a resource. The server sees one subscription per address.
+	// Subscribe subscribes to changes of a resource. The server sees one subscription per URI.
 	Subscribe(ctx context.Context, uri string) (*Subscription, error)
 }
 
-// Completion is an argument that is being typed, of a prompt or of a resource's address. Either Prompt or URITemplate is set.
+// Completion is an argument that is being typed, of a prompt or of a resource template. Either Prompt or URITemplate is set.
 type Completion struct {
 	Prompt      string
 	URITemplate string

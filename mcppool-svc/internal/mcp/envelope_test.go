@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -74,5 +75,12 @@ func TestRootsOverHTTP(t *testing.T) {
 	none := dial(t, mcptest.Offering)
 	if got := say(t, none, "ask", `{"method":"roots/list"}`); !strings.Contains(got, `"code"`) {
 		t.Errorf("without roots the server is told %s", got)
+	}
+}
+
+// TestCutKeepsCharactersWhole: a text that is cut stays valid UTF-8, which protobuf requires.
+func TestCutKeepsCharactersWhole(t *testing.T) {
+	if got := cut("a" + strings.Repeat("é", maxNote)); !utf8.ValidString(got) || !strings.HasSuffix(got, "é… (cut off)") {
+		t.Errorf("the text ends with %q", got[len(got)-30:])
 	}
 }

@@ -75,7 +75,7 @@ func (e *Error) Error() string { return e.Message }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Errorf makes an error about a request that was not sent, or another operation; a %w verb gives the cause.
+// Errorf makes an error about a request that was not sent, or about something other than a request; a %w verb gives the cause.
 func Errorf(kind Kind, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Kind: kind, Message: err.Error(), Err: errors.Unwrap(err)}

@@ -28,8 +28,8 @@ const (
 )
 
 const (
-	// discoverLimit bounds discovery over HTTP. It is long so that a slow server is not taken for an old one; hardly any server leaves an
-	// HTTP request unanswered.
+	// discoverLimit bounds discovery over HTTP. It is long so that a slow server is not taken for an old one, which answers HTTP requests
+	// with an error.
 	discoverLimit = 15 * time.Second
 	// discoverLimitStdio bounds discovery over stdio, where old servers ignore unknown requests.
 	discoverLimitStdio = 5 * time.Second
@@ -126,8 +126,8 @@ func (c *client) initialize(ctx context.Context) error {
 	return nil
 }
 
-// explainInitialize turns an HTTP 4xx response to initialize into an error that tells what may be wrong with the address. It returns other
-// errors unchanged.
+// explainInitialize turns an HTTP 4xx response to initialize, other than 401, 403 and 429, into an error that tells what may be wrong with the
+// address. It returns other errors unchanged.
 func explainInitialize(e *Error) error {
 	status, ok := errors.AsType[*statusError](e)
 	if !ok || status.status/100 != 4 {

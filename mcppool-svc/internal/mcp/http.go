@@ -216,7 +216,7 @@ func (t *web) send(ctx context.Context, x *pendingRequest) (response, bool) {
 	}
 }
 
-// header returns the headers by which HTTP intermediaries route a request since 2026-07-28, or nil in older revisions.
+// header returns x.header with the headers by which HTTP intermediaries route a request since 2026-07-28, or nil in older revisions.
 func (t *web) header(x *pendingRequest) http.Header {
 	if !t.client.isModern() {
 		return nil
@@ -314,7 +314,7 @@ func (t *web) receive(events *jsonrpc.EventReader, x *pendingRequest) (answered 
 	return t.client.receive(m, e.Data, x), nil
 }
 
-// resume opens the stream of a response again after a wait; 0 is resumeAfter.
+// resume waits, for resumeAfter if after is 0, and opens the stream of a response again.
 func (t *web) resume(ctx context.Context, lastID string, after time.Duration) (*http.Response, error) {
 	if after == 0 {
 		after = resumeAfter
@@ -363,7 +363,8 @@ func mediaType(resp *http.Response) string {
 	return kind
 }
 
-// discard closes a response. It reads a limited part of the rest first, so that the TCP connection can be used again.
+// discard closes a response. Unless that is a stream of events, it reads a limited part of the rest first, so that the TCP connection can be
+// used again.
 func discard(resp *http.Response) {
 	if resp.Request.Context().Err() == nil && mediaType(resp) != eventsType {
 		_, _ = io.CopyN(io.Discard, resp.Body, maxRefusal)
@@ -371,7 +372,7 @@ func discard(resp *http.Response) {
 	_ = resp.Body.Close()
 }
 
-// networkError returns the error of a request that got no response. sent reports whether the server may have received the request.
+// networkError returns the error of a request that got no complete response. sent reports whether the server may have received the request.
 func networkError(err error, sent bool) *Error {
 	if known := Find(err); known != nil {
 		e := *known

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -22,7 +23,7 @@ const (
 	maxServing = 200
 
 	// The limit on requests and notifications of the server, per connection. Messages above the limit are read later, so that a server that
-	// floods the connection slows down only itself, and takes at most a small part of one processor.
+	// floods the connection slows down only itself.
 	noteRate  = 5_000  // notifications per second
 	noteBurst = 20_000 // at once
 	// noteSize is the size in bytes that counts as one more notification.
@@ -105,7 +106,7 @@ func (c *client) rootsResult() json.RawMessage {
 	return raw
 }
 
-// maxNote is the length to which texts of the server are cut.
+// maxNote is the length in bytes to which texts of the server are cut.
 const maxNote = 64 << 10
 
 // handleNotification runs in the goroutine that reads the connection and must not block.
@@ -117,7 +118,7 @@ func (c *client) handleNotification(n mcp.JSONRPCNotification) {
 	}
 	switch n.Method {
 	case string(mcp.MethodNotificationToolsListChanged):
-		c.tools.Add(1)
+		c.toolsVersion.Add(1)
 		c.offers.onListsChanged()
 	case mcp.MethodNotificationResourcesListChanged:
 		c.offers.onListsChanged(Resources, ResourceTemplates)
@@ -178,12 +179,12 @@ func (c *client) broadcast(n Notification) {
 	}
 }
 
-// cut shortens a text to maxNote, and marks it as cut off.
+// cut shortens a text to maxNote at the end of a character, and marks it as cut off.
 func cut(s string) string {
 	if len(s) <= maxNote {
 		return s
 	}
-	return s[:maxNote] + "… (cut off)"
+	return strings.ToValidUTF8(s[:maxNote], "") + "… (cut off)"
 }
 
 // The causes that end a question without an answer of the person.
@@ -293,7 +294,7 @@ func (c *client) resolve(ctx context.Context, r *running, in input, keys ...ques
 	return nil, err
 }
 
-// warning returns a log message of the pool to the caller.
+// warning returns a log message of the pool for the caller.
 func warning(err error) Notification {
 	data, _ := json.Marshal(err.Error()) // a string always marshals
 	return Notification{Log: &Log{Level: "warning", Logger: "pawl", Data: string(data)}}
@@ -327,7 +328,7 @@ func (c *client) openQuestion(key questionKey, end context.CancelCauseFunc) func
 // maxEarly is how many ends are kept of questions that are not open yet: the end of a question may arrive first.
 const maxEarly = 100
 
-// endQuestion ends a question with a cause, also if the question is not open yet.
+// endQuestion ends a question with a cause, even if the question is not open yet.
 func (c *client) endQuestion(key questionKey, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -113,7 +113,7 @@ func (f *functions) CallTool(ctx context.Context, call Call) (json.RawMessage, e
 // errExited is the error if a tool in this process calls runtime.Goexit.
 var errExited = endedf(Protocol, "the function ended its goroutine instead of returning")
 
-// find returns the function to call, or an error if no function may be called.
+// find returns the function to call once Call.Gate allows that, or an error if no function may be called.
 func (f *functions) find(ctx context.Context, call Call) (tool Function, err error) {
 	i := slices.IndexFunc(f.tools, func(t Function) bool { return t.Name == call.Name })
 	switch {

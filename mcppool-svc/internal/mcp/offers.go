@@ -25,7 +25,7 @@ type offers struct {
 	lists   [tools]*cachedList // guarded by mu; by List; nil if never read
 	changed func()             // guarded by mu; set by OnChange; may be nil
 
-	openStream func(context.Context) error // guarded by mu; opens the stream of changes, over HTTP or since 2026-07-28; nil if there is none
+	openStream func(context.Context) error // guarded by mu; opens the stream of changes and reads it, over HTTP or since 2026-07-28; nil if there is none
 	endStream  context.CancelFunc          // guarded by mu; closes the stream; nil while it is not open
 
 	// agreed holds by the id of a subscriptions/listen request (int64) the func(mcp.SubscriptionFilter) that gets the filter that the server
@@ -183,8 +183,8 @@ func (c *client) readMirrors(ctx context.Context, definitions []json.RawMessage)
 	valid, mirrors := make([]json.RawMessage, 0, len(definitions)), make(map[string]mcp.Tool)
 	for _, raw := range definitions {
 		var tool mcp.Tool
-		annotated := bytes.Contains(raw, []byte("x-mcp-header")) || bytes.Contains(raw, []byte(`\u`))
-		if !annotated || json.Unmarshal(raw, &tool) != nil { // the catalog reports definitions that cannot be read
+		mayHave := bytes.Contains(raw, []byte("x-mcp-header")) || bytes.Contains(raw, []byte(`\u`)) // the key may be written with escapes
+		if !mayHave || json.Unmarshal(raw, &tool) != nil {                                          // the catalog reports definitions that cannot be read
 			valid = append(valid, raw)
 			continue
 		}

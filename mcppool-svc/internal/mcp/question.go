@@ -68,7 +68,7 @@ type Continuation struct {
 	Server *string `json:"server,omitempty"`
 	// Answers are the answers of models and of the pool itself, by the server's names of its requests, so that models are not asked again.
 	Answers map[string]json.RawMessage `json:"answers,omitempty"`
-	// Round is how many times the server has asked so far.
+	// Round is how many requests of the call have ended without a result.
 	Round int `json:"round"`
 }
 

@@ -125,8 +125,8 @@ const (
 // transport carries messages to one server. It delivers responses to their requests, and passes the server's own requests and notifications
 // to the client. Its methods are safe for concurrent use.
 type transport interface {
-	// start sends a request without waiting, and later delivers its response or an *Error. If x.cancel is called, it delivers something soon
-	// after, unless the responses to all requests come on one stream.
+	// start sends a request without waiting, and later delivers its response or an *Error. After x.cancel it delivers something soon, unless a
+	// tool in this process ignores its context, or the responses to all requests come on one stream.
 	start(x *pendingRequest)
 	// post sends a message that has no response.
 	post(ctx context.Context, message []byte) error
@@ -173,8 +173,8 @@ func (x *pendingRequest) delivered() (response, bool) {
 	}
 }
 
-// roundTrip sends a request and waits for its response. If ctx ends first, it cancels the request; a result of a tool call within cancelGrace
-// still counts. If gate is not nil and returns an error, the request is not sent.
+// roundTrip sends a request and waits for its response. If ctx ends first, it cancels the request, whose result may still count (see
+// interrupt). If gate is not nil and returns an error, the request is not sent.
 func (c *client) roundTrip(ctx context.Context, x *pendingRequest, gate func() error) (json.RawMessage, error) {
 	switch {
 	case ctx.Err() != nil:
@@ -214,7 +214,8 @@ func (c *client) unwrap(r response) (json.RawMessage, error) {
 	return nil, &e
 }
 
-// interrupt ends a request whose ctx ended. There is no grace after a deadline, so that the call takes no longer than the caller allowed.
+// interrupt cancels a request whose ctx ended. A result of a tool call within cancelGrace still counts, except after a deadline, so that the
+// call takes hardly longer than the caller allowed.
 func (c *client) interrupt(ctx context.Context, x *pendingRequest) (json.RawMessage, error) {
 	cause := context.Cause(ctx)
 	switch {

@@ -28,8 +28,8 @@ type running struct {
 	ctx    context.Context // guarded by mu; ends with the call; made when first used
 	cancel func()          // guarded by mu; cancels ctx
 	ended  bool            // guarded by mu
-	task   string          // guarded by mu; the id of the MCP task that runs the call
-	wake   chan struct{}   // guarded by mu until it is set with task; buffered; gets a value when the task has changed
+	task   string          // guarded by the client's mu; the id of the MCP task that runs the call
+	wake   chan struct{}   // guarded by the client's mu; set with task; buffered; gets a value when the task has changed
 
 	asked       atomic.Int32 // questions that came as requests of their own
 	warnOnce    sync.Once    // notifies the caller why no model was asked
@@ -45,7 +45,7 @@ func (c *client) addCall(ctx context.Context, call Call) *running {
 	return r
 }
 
-// removeCall ends a call with its error, or nil.
+// removeCall ends a call with its error, or nil, and notes whether the server may still work on it.
 func (c *client) removeCall(r *running, err error) {
 	r.mu.Lock()
 	r.ended = true

@@ -112,7 +112,7 @@ func (c *client) Subscribe(ctx context.Context, uri string) (*Subscription, erro
 	return s, nil
 }
 
-// subscribe begins the server's subscription of an address, and returns the function that ends it.
+// subscribe begins the server's subscription to an address, and returns the function that ends it.
 func (c *client) subscribe(ctx context.Context, uri string) (end func(context.Context), err error) {
 	if c.isModern() {
 		return c.subscribeModern(ctx, uri)
@@ -123,7 +123,8 @@ func (c *client) subscribe(ctx context.Context, uri string) (end func(context.Co
 	}, err
 }
 
-// subscribeModern keeps a stream of the changes of a resource open (2026-07-28). It returns once the server has agreed to the first one.
+// subscribeModern keeps a stream of the changes of a resource open (2026-07-28). It returns once the server has
+// agreed to the first stream or refused it.
 func (c *client) subscribeModern(ctx context.Context, uri string) (func(context.Context), error) {
 	life, end := context.WithCancel(c.life)
 	first := make(chan error, 1)
@@ -304,6 +305,6 @@ func (c *client) Rest() bool {
 
 func (c *client) Wake() {
 	c.openChanges()
-	c.tools.Add(1) // a change may have been missed
+	c.toolsVersion.Add(1) // a change may have been missed
 	c.offers.outdate(Resources, ResourceTemplates, Prompts)
 }

@@ -202,7 +202,7 @@ func (f *follower) isStateKnown() bool {
 	return f.r.call.Follow == "" && (!f.c.isModern() || f.task.Status == "working")
 }
 
-// run polls the task until it ends, and returns its result. The error does not count if ctx has ended.
+// run polls the task until it ends, and returns its result. followTask ignores the error if ctx has ended.
 func (f *follower) run(ctx context.Context) (json.RawMessage, error) {
 	known := f.isStateKnown()
 	if !known {

@@ -38,7 +38,7 @@ type roundTripper struct {
 }
 
 // RoundTrip implements http.RoundTripper. If the server refuses the token, RoundTrip sends the request once more with another token. If there is
-// none, it returns the error of Credentials.Refused.
+// none, it returns the error of Credentials.Refused, or else the refusal.
 func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	switch {
 	case !SameOrigin(req.URL, t.origin):
@@ -112,12 +112,12 @@ func (t *roundTripper) authorized(req *http.Request, token string) *http.Request
 // CloseIdleConnections makes http.Client.CloseIdleConnections work.
 func (t *roundTripper) CloseIdleConnections() { t.base.CloseIdleConnections() }
 
-// SameOrigin reports whether two addresses have the same scheme, host and port.
+// SameOrigin reports whether two addresses have the same scheme, host and port. A port that is written out differs from none.
 func SameOrigin(a, b *url.URL) bool {
 	return a.Scheme == b.Scheme && strings.EqualFold(a.Host, b.Host)
 }
 
-// checkRedirect follows a redirect only if the request stays the same: a POST that becomes a GET is another request.
+// checkRedirect allows a redirect only if the request stays the same: a POST that becomes a GET is another request.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	first := via[0]
 	switch {
@@ -201,7 +201,7 @@ func IsTransient(err error) bool {
 	return err != nil && !cert && !issuer && !record
 }
 
-// RetryAfter reads the Retry-After header: seconds, or a date (RFC 9110, section 10.2.3).
+// RetryAfter reads the Retry-After header: seconds, or a date (RFC 9110, section 10.2.3). It returns 0 for anything else.
 func RetryAfter(header string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second

@@ -99,13 +99,14 @@ func isPublic(a netip.Addr) bool {
 	return !slices.ContainsFunc(nonPublic, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// Probe connects to a URL's host without sending a request. It returns a description of the connection.
+// Probe connects to a URL's host without sending a request. If clients would use a proxy, it does not connect. It returns a
+// description of what it found.
 func Probe(ctx context.Context, u *url.URL, allowed []netip.Prefix, publicOnly bool) (string, error) {
 	reach := newReach(allowed)
 	if !publicOnly {
 		reach.trust(u)
 		if proxy, err := reach.proxy(&http.Request{URL: u}); err == nil && proxy != nil {
-			return "reached through the proxy " + Place(proxy), nil
+			return "not tried: it is reached through the proxy " + Place(proxy), nil
 		}
 	}
 	address := net.JoinHostPort(u.Hostname(), portOf(u))

@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// Find resolves a command with the given PATH, not the pool's. A relative path of the command starts at dir.
+// Find returns the absolute path of a command, looked up in path (a PATH). A relative path of the command starts at dir, which must exist unless it
+// is empty.
 func Find(command, path, dir string) (string, error) {
 	if dir != "" {
 		info, err := os.Stat(dir)

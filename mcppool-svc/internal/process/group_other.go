@@ -9,7 +9,8 @@ import (
 
 func groupAttr() *syscall.SysProcAttr { return nil }
 
-// This system has no process groups: only the process itself is ended.
+// terminateGroup kills the process alone: this system has neither process groups nor SIGTERM.
 func terminateGroup(p *os.Process) { _ = p.Kill() }
 
+// killGroup kills the process alone.
 func killGroup(p *os.Process) { _ = p.Kill() }

@@ -132,7 +132,7 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Exited returns a channel that is closed once the child was reaped and its stderr was read.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Status returns how the child ended, such as `exit status 3` or `signal: killed`. It must be called after Exited only.
+// Status returns how the child ended, such as `exit status 3` or `signal: killed`. Call it only once Exited is closed.
 func (p *Process) Status() string { return p.cmd.ProcessState.String() }
 
 // Stderr returns the end of the child's stderr, at most limit bytes of it.
