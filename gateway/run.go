@@ -33,7 +33,7 @@ func run(ctx context.Context, s settings) (err error) {
 	defer func() { err = errors.Join(err, shutdown(context.WithoutCancel(ctx))) }()
 	log := slog.New(telemetry.LogHandler(name, slog.NewTextHandler(os.Stderr, nil)))
 
-	g, conns, err := open(ctx, s, version, log)
+	g, conns, err := open(s, version, log)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func run(ctx context.Context, s settings) (err error) {
 }
 
 // open returns a gateway over connections that send no token: it forwards the callers' credentials.
-func open(ctx context.Context, s settings, version string, log *slog.Logger) (*gateway.Gateway, connections, error) {
+func open(s settings, version string, log *slog.Logger) (*gateway.Gateway, connections, error) {
 	var conns connections
 	deps := gateway.Deps{Log: log}
 	for _, to := range []struct {
@@ -61,7 +61,7 @@ func open(ctx context.Context, s settings, version string, log *slog.Logger) (*g
 		*to.conn, conns = c, append(conns, c)
 	}
 	cfg := gateway.Config{AllowHosts: s.AllowHost, AllowOrigins: s.AllowOrigin, Authenticated: s.Authenticated, Version: version}
-	g, err := gateway.New(ctx, cfg, deps)
+	g, err := gateway.New(cfg, deps)
 	if err != nil {
 		return nil, nil, errors.Join(err, conns.Close())
 	}

@@ -65,7 +65,7 @@ func TestOneOfTwoPoolsIsDead(t *testing.T) {
 	_ = dead.Close()
 	s := ours()
 	s.Executor, s.Planner, s.Pool = live, live, dead.Addr().String()+","+live
-	g, conns, err := open(t.Context(), s, "", slog.New(slog.DiscardHandler))
+	g, conns, err := open(s, "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -135,7 +135,7 @@ func (s *Suite) register(r grpc.ServiceRegistrar) {
 }
 
 // buildServers opens the listeners and builds the gRPC server and the gateway.
-func (s *Suite) buildServers(ctx context.Context) (err error) {
+func (s *Suite) buildServers(context.Context) (err error) {
 	if s.cfg.GRPCAddr != "" {
 		if s.grpcLis, err = s.listen(s.cfg.GRPCAddr); err != nil {
 			return err
@@ -151,7 +151,7 @@ func (s *Suite) buildServers(ctx context.Context) (err error) {
 	if s.httpLis, err = s.listen(s.cfg.HTTPAddr); err != nil {
 		return err
 	}
-	s.gateway, err = gateway.New(ctx, gateway.Config{
+	s.gateway, err = gateway.New(gateway.Config{
 		AllowHosts: s.cfg.AllowHosts, AllowOrigins: s.cfg.AllowOrigins, Authenticated: s.keys != nil, Version: s.cfg.Version,
 	}, gateway.Deps{Executor: s.conn, Pool: s.conn, Planner: s.conn, Log: s.log})
 	return err

@@ -56,7 +56,7 @@ func startWith(t *testing.T, cfg gateway.Config, o serve.Options) *bench {
 		Planner: grpctest.Serve(t, func(r grpc.ServiceRegistrar) { plannerv1.RegisterPlannerServiceServer(r, &fakePlanner{journal: j}) }, o),
 		Log:     slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
-	g, err := gateway.New(t.Context(), cfg, deps)
+	g, err := gateway.New(cfg, deps)
 	if err != nil {
 		t.Fatalf("make the gateway: %v", err)
 	}

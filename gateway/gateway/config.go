@@ -18,13 +18,14 @@ type Config struct {
 	Authenticated bool
 	// MaxBodyBytes bounds a request body; 0 means 4 MiB.
 	MaxBodyBytes int64
-	// Heartbeat is the time between two comments on an event stream; 0 means 15 s.
+	// Heartbeat is the time between two comments on an SSE stream, and how long a streaming POST waits for its first message before it
+	// answers 200; 0 means 15 s.
 	Heartbeat time.Duration
 	// Version is shown on the start page and in the OpenAPI document.
 	Version string
 }
 
-// Deps are the connections and the logger of a gateway. It does not close the connections.
+// Deps are the connections and the logger of a gateway. The gateway does not close the connections.
 type Deps struct {
 	Executor grpc.ClientConnInterface // ExecutorService, AgentService
 	Pool     grpc.ClientConnInterface // McpPoolService

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"cmp"
-	"context"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -25,8 +24,8 @@ type Gateway struct {
 	stop     sync.Once
 }
 
-// New returns a gateway. It opens no connections and does not use ctx.
-func New(_ context.Context, cfg Config, deps Deps) (*Gateway, error) {
+// New returns a gateway. It makes no calls.
+func New(cfg Config, deps Deps) (*Gateway, error) {
 	if deps.Log == nil {
 		deps.Log = slog.New(slog.DiscardHandler)
 	}
@@ -67,7 +66,7 @@ func split(login, other http.Handler) http.Handler {
 	})
 }
 
-// routes serves documents and health checks; the API handles everything else, including 404 and 405. (http.ServeMux would
+// routes returns a handler that serves documents and health checks, and passes all other paths to the API. (http.ServeMux would
 // answer unclean paths with a redirect in HTML.)
 func (g *Gateway) routes(api http.Handler, pages *openapi.Docs) http.Handler {
 	documents := pages.Handlers()

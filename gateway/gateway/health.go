@@ -19,7 +19,7 @@ import (
 // healthTimeout bounds the health checks of a probe, which run in parallel.
 const healthTimeout = time.Second
 
-// service is one on which readiness depends.
+// service is one of the services on which readiness depends.
 type service struct {
 	name string
 	conn grpc.ClientConnInterface
@@ -48,7 +48,7 @@ type answer struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// ready answers 200 if every service serves, else 503, with the status of each service.
+// ready answers with the status of each service: 200 if all of them serve and the gateway is not stopping, else 503.
 func (h *health) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
 	defer cancel()

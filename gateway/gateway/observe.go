@@ -19,17 +19,19 @@ import (
 // writeTimeout bounds one write. Without it, a client that stops reading would hold its stream for ever.
 const writeTimeout = 30 * time.Second
 
-// observe is the outermost handler: it bounds every write, logs every request, and turns a panic into a problem.
+// observe is the outermost handler: it bounds the time of every write, logs every request, and turns a panic into a problem.
 func observe(log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		tracked, start := &response{ResponseWriter: w, control: http.NewResponseController(w)}, time.Now()
 		tracked.extend() // also for the server's own write of 100 Continue
 		defer func() {
+			log.DebugContext(r.Context(), "request", "method", r.Method, "path", r.URL.Path, "status", tracked.status,
+				"bytes", tracked.bytes, "duration", time.Since(start))
+		}()
+		defer func() {
 			if p := recover(); p != nil {
 				recovered(log, tracked, r, p)
 			}
-			log.DebugContext(r.Context(), "request", "method", r.Method, "path", r.URL.Path, "status", tracked.status,
-				"bytes", tracked.bytes, "duration", time.Since(start))
 		}()
 		next.ServeHTTP(tracked, r)
 	})
@@ -50,11 +52,11 @@ func recovered(log *slog.Logger, w *response, r *http.Request, p any) {
 		"the gateway panicked; this is a bug, and the log has its stack"))
 }
 
-// response gives every write its own deadline and records the status.
+// response gives every write its own deadline, and records the status and the number of bytes of the body.
 type response struct {
 	http.ResponseWriter
 	control *http.ResponseController
-	status  int // 0: nothing yet
+	status  int // 0: nothing was sent yet
 	bytes   int64
 }
 

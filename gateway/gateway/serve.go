@@ -16,7 +16,7 @@ const (
 	// headerTimeout bounds how long a client may take to send a request's header.
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
-	maxHeader     = 64 << 10
+	maxHeader     = 64 << 10 // bytes
 )
 
 // Serve takes requests until ctx is done. It then stops the gateway and returns nil: readiness turns to 503, streams end with a notice,

@@ -1,7 +1,10 @@
 package gateway_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -49,7 +52,7 @@ func TestServiceIsGone(t *testing.T) {
 	here := grpctest.Serve(t, func(r grpc.ServiceRegistrar) {
 		executorv1.RegisterExecutorServiceServer(r, &fakeExecutor{journal: &journal{}})
 	}, serve.Options{})
-	g, err := gateway.New(t.Context(), gateway.Config{}, gateway.Deps{Executor: here, Pool: nobody, Planner: here})
+	g, err := gateway.New(gateway.Config{}, gateway.Deps{Executor: here, Pool: nobody, Planner: here})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +82,7 @@ func TestInOneProcess(t *testing.T) {
 	conn := inproc.New(nil, nil)
 	f := &fakeExecutor{journal: &journal{}}
 	executorv1.RegisterExecutorServiceServer(conn, f)
-	g, err := gateway.New(t.Context(), gateway.Config{}, gateway.Deps{Executor: conn, Pool: conn, Planner: conn})
+	g, err := gateway.New(gateway.Config{}, gateway.Deps{Executor: conn, Pool: conn, Planner: conn})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +116,7 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := gateway.New(t.Context(), tt.cfg, deps)
+			_, err := gateway.New(tt.cfg, deps)
 			if err == nil || errs.ReasonName(errs.Reason(err)) != "INVALID_CONFIG" || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want INVALID_CONFIG about %s", err, tt.want)
 			}
@@ -123,7 +126,7 @@ func TestConfigIsChecked(t *testing.T) {
 
 // TestPanicIsAProblem: a bug of the gateway's own answers like any other error.
 func TestPanicIsAProblem(t *testing.T) {
-	g, err := gateway.New(t.Context(), gateway.Config{}, gateway.Deps{Executor: panics{}, Pool: panics{}, Planner: panics{}})
+	g, err := gateway.New(gateway.Config{}, gateway.Deps{Executor: panics{}, Pool: panics{}, Planner: panics{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,6 +134,29 @@ func TestPanicIsAProblem(t *testing.T) {
 	if got.Code != http.StatusInternalServerError || got.Header().Get("Content-Type") != "application/problem+json" {
 		t.Errorf("%d %s", got.Code, got.Body)
 	}
+}
+
+// TestCutOffIsLogged: a response that is broken off is logged like any other.
+func TestCutOffIsLogged(t *testing.T) {
+	var logged bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	g, err := gateway.New(gateway.Config{}, gateway.Deps{Executor: aborts{}, Pool: aborts{}, Planner: aborts{}, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if p := recover(); p != http.ErrAbortHandler || !strings.Contains(logged.String(), "path=/v1/tasks") {
+			t.Errorf("panic %v, log %q", p, logged.String())
+		}
+	}()
+	request(g, "GET", "/v1/tasks")
+}
+
+// aborts is a connection whose calls break the request off.
+type aborts struct{ grpc.ClientConnInterface }
+
+func (aborts) Invoke(context.Context, string, any, any, ...grpc.CallOption) error {
+	panic(http.ErrAbortHandler)
 }
 
 // panics is a connection that is broken beyond an error.

@@ -59,7 +59,7 @@ func inTime(t *testing.T, test func(t *testing.T, p *pipes, f *fakeExecutor)) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, f := inproc.New(nil, nil), &fakeExecutor{journal: &journal{}}
 		executorv1.RegisterExecutorServiceServer(conn, f)
-		g, err := gateway.New(t.Context(), gateway.Config{}, gateway.Deps{Executor: conn, Pool: conn, Planner: conn})
+		g, err := gateway.New(gateway.Config{}, gateway.Deps{Executor: conn, Pool: conn, Planner: conn})
 		if err != nil {
 			t.Fatal(err)
 		}

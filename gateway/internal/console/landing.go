@@ -90,19 +90,19 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func read(query string) (*mcppoolv1.FinishMcpLoginRequest, error) {
 	values, err := url.ParseQuery(query)
 	if err != nil || len(query) > maxQuery {
-		return nil, badAnswer("its address cannot be read")
+		return nil, badAnswer("the address of this page cannot be read or is too long")
 	}
 	req := &mcppoolv1.FinishMcpLoginRequest{}
 	for name, to := range map[string]*string{
 		"state": &req.State, "code": &req.Code, "iss": &req.Iss, "error": &req.Error, "error_description": &req.ErrorDescription,
 	} {
 		if len(values[name]) > 1 {
-			return nil, badAnswer("its address has %q more than once", name)
+			return nil, badAnswer("the address of this page has %q more than once", name)
 		}
 		*to = strings.ToValidUTF8(values.Get(name), "�")
 	}
 	if req.GetState() == "" {
-		return nil, badAnswer("its address has no state, so it belongs to no login")
+		return nil, badAnswer("the address of this page has no state, so it belongs to no login")
 	}
 	return req, nil
 }
@@ -115,7 +115,7 @@ func badAnswer(format string, args ...any) error {
 var byHand = view{
 	Title: "One more step",
 	Text: []string{
-		"This server needs an API key, which the browser does not send. Copy the address of this page from the address bar within the next minutes, and run the following command with the key " +
+		"Pawl needs an API key, which the browser does not send. Copy the address of this page from the address bar within the next minutes, and run the following command with the key " +
 			"that you began the login with. It asks for the address:",
 	},
 	Command: "pawl mcp login --finish -",

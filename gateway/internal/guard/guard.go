@@ -12,7 +12,7 @@ import (
 
 // Config names the hosts and origins that are allowed.
 type Config struct {
-	// AllowHosts are names, each with or without a port, that the Host header may have, besides those of this machine.
+	// AllowHosts are names, each with or without a port, that the Host header may have, besides localhost and loopback addresses.
 	AllowHosts []string
 	// AllowOrigins are the origins whose pages may call the API: scheme://host[:port].
 	AllowOrigins []string
@@ -26,7 +26,7 @@ type Guard struct {
 	origins map[string]bool
 }
 
-// New checks the configuration.
+// New checks the configuration and returns its guard.
 func New(cfg Config) (*Guard, error) {
 	origins, err := parseOrigins(cfg.AllowOrigins)
 	if err != nil {
@@ -49,7 +49,7 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 // in the redirect.
 func (g *Guard) WrapLanding(next http.Handler) http.Handler { return g.wrap(next, isNavigation) }
 
-// isNavigation reports whether a browser opens the address in its main window: no frame, no script, no form.
+// isNavigation reports whether a browser opens the address, with GET, as a page of its own: not in a frame and not for a script.
 func isNavigation(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
@@ -78,7 +78,7 @@ func (g *Guard) wrap(next http.Handler, crossSiteAllowed func(*http.Request) boo
 	})
 }
 
-// harden sets the headers of every response: other pages must not embed it, and browsers must not guess its type.
+// harden sets headers of every response: other pages must not embed it, and browsers must not guess its type.
 func harden(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
@@ -131,7 +131,7 @@ func checkContentType(r *http.Request) *problem.Problem {
 	return &p
 }
 
-// checkPreconditions refuses preconditions in headers. To ignore them would mislead a client that relies on them.
+// checkPreconditions refuses headers with preconditions of a change. To ignore them would mislead a client that relies on them.
 func checkPreconditions(r *http.Request) *problem.Problem {
 	for _, name := range []string{"If-Match", "If-Unmodified-Since"} {
 		if r.Header.Get(name) != "" {

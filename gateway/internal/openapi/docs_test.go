@@ -210,7 +210,7 @@ func TestExamplesAreValid(t *testing.T) {
 	operations := byID(doc)
 	for _, rt := range api.Routes() {
 		op := operations[operationID(rt)]
-		example := get(op.node, "requestBody", "content", "application/json", "example")
+		example := get(op, "requestBody", "content", "application/json", "example")
 		if example == nil {
 			continue
 		}

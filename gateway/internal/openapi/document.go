@@ -38,7 +38,7 @@ func build(generated, overlay []byte, routes []*rest.Route, version string) (*ya
 		if op == nil {
 			return nil, fmt.Errorf("the OpenAPI document has no %s; generate it again from the protos", operationID(rt))
 		}
-		if err := complete(op.node, rt); err != nil {
+		if err := complete(op, rt); err != nil {
 			return nil, fmt.Errorf("complete %s: %w", operationID(rt), err)
 		}
 	}
@@ -50,17 +50,12 @@ func operationID(rt *rest.Route) string {
 	return fmt.Sprintf("%s_%s", rt.RPC.Parent().Name(), rt.RPC.Name())
 }
 
-// located is an operation with its path and method.
-type located struct {
-	method, path string
-	node         *yaml.Node
-}
-
-func byID(doc *yaml.Node) map[string]*located {
-	found := map[string]*located{}
-	for path, methods := range members(get(doc, "paths")) {
-		for method, op := range members(methods) {
-			found[text(op, "operationId")] = &located{method: strings.ToUpper(method), path: path, node: op}
+// byID returns the operations by operation id.
+func byID(doc *yaml.Node) map[string]*yaml.Node {
+	found := map[string]*yaml.Node{}
+	for _, methods := range members(get(doc, "paths")) {
+		for _, op := range members(methods) {
+			found[text(op, "operationId")] = op
 		}
 	}
 	return found
@@ -97,7 +92,7 @@ func fieldNames(doc *yaml.Node) map[string]bool {
 		}
 	}
 	for _, op := range byID(doc) {
-		for _, p := range items(get(op.node, "parameters")) {
+		for _, p := range items(get(op, "parameters")) {
 			names[text(p, "name")] = true
 		}
 	}

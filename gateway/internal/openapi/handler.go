@@ -38,9 +38,9 @@ var (
 	viewer []byte
 )
 
-// Docs serves the documents. It builds them at the first request, because building takes longer than the rest of the gateway's start.
+// Docs serves the documents. It builds them at the first request, so that the gateway starts without waiting for them.
 type Docs struct {
-	documents func() (map[string]resource, error) // by path; the start page for browsers is indexPage
+	documents func() (map[string]resource, error) // by path; the start page for browsers is at indexPage
 }
 
 // indexPage is the key of the start page for browsers, which shares its path with the start page for programs.
@@ -148,7 +148,7 @@ const closed = "default-src 'none'; frame-ancestors 'none'"
 // which there is no hash.
 var viewerPolicy = "script-src 'self' '" + hash(docsJS) + "'; style-src 'unsafe-inline'; connect-src 'self'"
 
-// render returns a page whose Content-Security-Policy is policy.
+// render returns a page. policy is the part of its Content-Security-Policy that pages do not share.
 func render(source string, p page, policy string) (resource, error) {
 	t, err := template.New("page").Parse(source)
 	if err != nil {

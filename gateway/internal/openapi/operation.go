@@ -11,8 +11,8 @@ import (
 	"pawl.dev/gateway/internal/stream"
 )
 
-// complete adds a summary and a problem response to an operation, and for streams the response. The responses refer to components of
-// the overlay.
+// complete adds a summary and a problem response to an operation, for a stream also its response, and Last-Event-ID if it can be resumed.
+// Most of them refer to components of the overlay.
 func complete(op *yaml.Node, rt *rest.Route) error {
 	set(op, "summary", scalar(firstSentence(text(op, "description"))))
 	responses := get(op, "responses")

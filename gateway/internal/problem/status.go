@@ -12,7 +12,7 @@ import (
 
 // status returns the HTTP status of an error. It follows grpc-gateway's table with two exceptions. FAILED_PRECONDITION is 409, because the
 // obstacle is the state of a task or server, not the request. A message over the size limit is 413, not 429, because sending it again later
-// does not help. In that table CANCELLED is 499, nginx's status for a request that its client gave up; only logs show it.
+// does not help.
 func status(e *errs.Error) int {
 	switch {
 	case e.Reason == commonv1.ErrorReason_ERROR_REASON_TOO_LARGE:

@@ -16,12 +16,12 @@ import (
 const (
 	// readTimeout is how long a body may take to arrive.
 	readTimeout = time.Minute
-	// drainFactor, times the limit, is how much of a too large body is read and discarded: a client that writes its whole
+	// drainFactor, times the limit, is how much more of a too large body is read and discarded at most: a client that writes its whole
 	// body before it reads then gets the answer instead of a broken connection.
 	drainFactor = 8
 )
 
-// readBody reads the whole body, up to limit bytes.
+// readBody reads the whole body. A body over the limit, in bytes, is TOO_LARGE.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil

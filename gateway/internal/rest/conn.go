@@ -24,8 +24,8 @@ type contextKey struct{}
 // forwarded are the request headers that services receive, by their names in metadata.
 var forwarded = []string{"authorization", "traceparent", "tracestate"}
 
-// NewContext returns a context with the headers to forward to the services; of a repeated header, only the first. The context
-// also continues the client's trace.
+// NewContext returns a context with the headers to forward to the services; of a repeated header, only the first value. Values
+// that gRPC cannot carry are left out. The context also continues the client's trace.
 func NewContext(ctx context.Context, header http.Header) context.Context {
 	md := metadata.MD{}
 	for _, name := range forwarded {

@@ -14,11 +14,11 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// decode reads JSON into a message. The error names every unknown field with its place. A valid body is parsed once; the inspection that
-// finds the errors runs only if protojson fails or a number might be rounded.
+// decode reads JSON into a message. The error names all unknown fields (up to maxFindings) with their places. To parse most bodies only
+// once, the inspection that finds them runs only if protojson fails or a number might be rounded.
 func decode(data []byte, m proto.Message) error {
-	misfits := protojson.Unmarshal(data, m)
-	if misfits == nil && !mayRound(data) {
+	cause := protojson.Unmarshal(data, m)
+	if cause == nil && !mayRound(data) {
 		return nil
 	}
 	var at *strictjson.Error
@@ -28,8 +28,8 @@ func decode(data []byte, m proto.Message) error {
 	if found := inspect(data, m.ProtoReflect().Descriptor()); len(found) > 0 {
 		return report(found)
 	}
-	if misfits != nil {
-		return misfit(misfits)
+	if cause != nil {
+		return misfit(cause)
 	}
 	return nil
 }

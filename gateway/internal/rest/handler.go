@@ -132,8 +132,8 @@ func areIDs(variables map[string]string) bool {
 	return true
 }
 
-// probeKey is the context key of a *bool. If a request has it, its route does not serve it, but sets the bool to whether it
-// would; notRouted reads that.
+// probeKey is the context key of a *bool that notRouted gives to a probing request. The route of such a request does not serve it, but
+// sets the bool to true if it could.
 type probeKey struct{}
 
 // notRouted answers a request without a route: 405 if the path has a route for other methods, else 404.

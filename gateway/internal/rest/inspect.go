@@ -36,7 +36,7 @@ func inspect(data []byte, message protoreflect.MessageDescriptor) []finding {
 	return in.found
 }
 
-// inspector reads a value per method. It skips values of an unexpected JSON type, which protojson reports.
+// inspector walks through the JSON of a message. It skips values of an unexpected JSON type, which protojson reports.
 type inspector struct {
 	data  []byte
 	dec   *jsontext.Decoder

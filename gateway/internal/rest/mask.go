@@ -15,7 +15,7 @@ const maskType = "google.protobuf.FieldMask"
 
 // maskedQuery returns the query with an update mask for the services. REST clients write masks with JSON names
 // (`displayName`), services read the proto names. If the query has no mask, the mask is the top-level fields of the body, so that
-// a nested object replaces the stored one. It never has the id or the etag, which are conditions, not changes.
+// a nested object replaces the stored one, but without id and etag, which name the object and its version.
 func maskedQuery(rt *Route, body []byte, query url.Values) (url.Values, error) {
 	mask := maskField(rt.RPC.Input())
 	if mask == nil || rt.Body == "" || rt.Body == wholeBody {
@@ -89,7 +89,7 @@ func translate(md protoreflect.MessageDescriptor, path string) (translated, what
 
 func bodyPaths(resource protoreflect.MessageDescriptor, body []byte) []string {
 	var paths []string
-	for name := range strictjson.Members(body) { // decode reports errors in it
+	for name := range strictjson.Members(body) { // decode reports errors in the body
 		fd := field(resource, string(name))
 		if fd != nil && fd.Name() != "id" && fd.Name() != "etag" {
 			paths = append(paths, string(fd.Name()))

@@ -21,7 +21,7 @@ func field(md protoreflect.MessageDescriptor, name string) protoreflect.FieldDes
 	return md.Fields().ByTextName(name)
 }
 
-// unknownField returns the message for an unknown field, with the field that the client probably meant.
+// unknownField returns the message for an unknown field, with a similar field if any.
 func unknownField(name string, md protoreflect.MessageDescriptor) string {
 	names := make([]string, md.Fields().Len())
 	for i := range names {
@@ -30,6 +30,7 @@ func unknownField(name string, md protoreflect.MessageDescriptor) string {
 	return unknown("field", name, names)
 }
 
+// unknown returns the message for an unknown name, with the nearest known name, or all of them if they are few.
 func unknown(kind, name string, names []string) string {
 	if near := nearest(name, names); near != "" {
 		return fmt.Sprintf("unknown %s %q; did you mean %q?", kind, name, near)
@@ -43,7 +44,7 @@ func unknown(kind, name string, names []string) string {
 	return fmt.Sprintf("unknown %s %q; use one of: %s", kind, name, strings.Join(names, ", "))
 }
 
-// unknownValue returns the message for an unknown value of an enum, with the known ones.
+// unknownValue returns the message for an unknown value of an enum. A value without its prefix counts as near.
 func unknownValue(value string, ed protoreflect.EnumDescriptor) string {
 	names := make([]string, ed.Values().Len())
 	for i := range names {
@@ -55,7 +56,7 @@ func unknownValue(value string, ed protoreflect.EnumDescriptor) string {
 	return unknown("value", value, names)
 }
 
-// nearest returns the most similar name, or "" if none is similar. It may differ in a third of the letters plus one.
+// nearest returns the most similar of names, or "" if none is similar. A similar name differs in at most a third of the letters plus one.
 func nearest(name string, names []string) string {
 	const maxLen = 100 // names of fields are short
 	if len(name) > maxLen {

@@ -20,7 +20,7 @@ type Route struct {
 	RPC      protoreflect.MethodDescriptor
 	Body     string // wholeBody, a field of the request, or empty if the route takes no body
 
-	variables     []string // field paths that the path fills
+	variables     []string // request fields in the template: id, agent.id
 	input, output protoreflect.MessageType
 }
 

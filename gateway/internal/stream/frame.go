@@ -25,7 +25,7 @@ type framing interface {
 	stopping(p problem.Problem) []byte
 }
 
-// summary is the content of the terminal event.
+// summary is the content of the event `end`.
 type summary struct {
 	LastSeq uint64 `json:"lastSeq,omitempty"`
 	Status  string `json:"status,omitempty"`
@@ -92,7 +92,7 @@ func number(m proto.Message) uint64 {
 	return 0
 }
 
-// name returns the name of the event: its type without prefix, in lower case.
+// name returns the SSE event name of a message: a task event's type without prefix, in lower case; of a tool call, the field that is set.
 func name(m proto.Message) string {
 	switch m := m.(type) {
 	case *executorv1.ExecutorEvent:
@@ -103,7 +103,7 @@ func name(m proto.Message) string {
 			return string(fd.Name())
 		}
 	}
-	return "message" // the name that an EventSource gives to an event without one
+	return "message" // the name that an EventSource gives to an event without a name
 }
 
 // ndjson frames a stream as one JSON text per line. A line with the single member `error` ends a stream that failed.

@@ -55,8 +55,8 @@ func IsDocument(rpc protoreflect.MethodDescriptor) bool {
 	return rpc.IsStreamingServer() && fields.Len() == 1 && fields.Get(0).Kind() == protoreflect.BytesKind
 }
 
-// Serve calls the streaming RPC of a route and forwards its messages until it ends or the client disconnects. The call has
-// ended when Serve returns. If the messages are the pieces of a document, the response is the document.
+// Serve calls the streaming RPC of a route and forwards its messages until the call ends, the client disconnects or the gateway
+// stops. The call has ended when Serve returns. If the messages are the pieces of a document, the response is the document.
 func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, call Call) {
 	if IsDocument(call.RPC) {
 		h.document(w, r, call)

@@ -24,7 +24,7 @@ type session struct {
 	w       http.ResponseWriter
 	framing framing
 	log     *slog.Logger
-	// emptyMeansEnded is true for a resumed watch. If such a watch ends without an event, its task had already ended, and the response is 204.
+	// emptyMeansEnded is true for a resumed watch: if it ends without an event, its task had already ended, and the response is 204.
 	emptyMeansEnded bool
 
 	opened bool
@@ -62,7 +62,7 @@ func (s *session) announce(m proto.Message) {
 	}
 }
 
-// writeHeader answers 200.
+// writeHeader answers 200, once.
 func (s *session) writeHeader() {
 	if s.opened {
 		return
@@ -102,7 +102,7 @@ func (s *session) end() {
 
 func (s *session) stop() {
 	err := errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN,
-		"the gateway is stopping; connect again with the number of the last event that you saw")
+		"the gateway is stopping; to follow a task, connect again with the number of the last event that you saw")
 	if !s.opened {
 		problem.Write(s.w, err)
 		return
