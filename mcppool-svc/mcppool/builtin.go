@@ -14,8 +14,8 @@ import (
 	"pawl.dev/mcppool-svc/workspace"
 )
 
-// Builtin is a server of the program that embeds the pool: an MCP server in this process, or Go functions, whose calls cost a tenth. Its
-// annotations are trusted and its tools are not pinned, because they are part of the program. Otherwise it is like any MCP server.
+// Builtin is a server of the program that embeds the pool: an MCP server in this process, or Go functions. Its annotations are trusted
+// and its tools are not pinned, because they are part of the program. Otherwise it is like any MCP server.
 type Builtin struct {
 	// Open makes an MCP server for each connection. The closer, which may be nil, is called when the connection ends.
 	Open func() (*server.MCPServer, io.Closer, error)

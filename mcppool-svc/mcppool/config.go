@@ -50,7 +50,7 @@ type Config struct {
 	MaxResults            int           `placeholder:"N" help:"Results of named calls kept until they are acknowledged (default 10000)."`
 	MaxResultBytes        int64         `placeholder:"N" help:"Total size of kept results (default 256 MiB)."`
 	MaxTombstones         int           `placeholder:"N" help:"Ids of finished calls that are kept so that no call is repeated (default 100000)."`
-	MaxOwners             int           `placeholder:"N" help:"Sessions whose newest owner is kept so that an older one cannot call (default 100000)."`
+	MaxOwners             int           `placeholder:"N" help:"Sessions whose newest owner is kept so that an older owner cannot call (default 100000)."`
 	ResultTimeout         time.Duration `placeholder:"DURATION" help:"How long a result waits to be acknowledged (default 15m)."`
 	MaxCachedBytes        int64         `placeholder:"N" help:"Total size of cached results, of servers with a cache_ttl (default 64 MiB)."`
 	BreakAfter            int           `placeholder:"N" help:"Failed connects in a row after which the pool does not connect to an MCP server for a while (default 5)."`

@@ -149,7 +149,7 @@ func (r Result) encode() (json.RawMessage, error) {
 	return append(out, '}'), nil
 }
 
-// kind is MCP's type of the block; empty if none.
+// kind is MCP's type of the block; empty if MCP has none for the MIME type.
 func (c Content) kind() string {
 	kind, _, _ := strings.Cut(c.MIMEType, "/")
 	switch kind {

@@ -56,6 +56,13 @@ func TestFuncDefinitions(t *testing.T) {
 	}
 }
 
+// Functions have no resources and prompts, and the error names what was requested.
+func TestFuncsOfferToolsOnly(t *testing.T) {
+	client := startFuncs(t, nothing)
+	_, err := client.ListResources(t.Context(), &mcppoolv1.ListResourcesRequest{McpId: "own"})
+	wantReason(t, err, "INVALID_REQUEST", "does not offer resources/list")
+}
+
 // Whatever a function returns arrives as if an MCP server had sent it.
 func TestFuncResults(t *testing.T) {
 	client := startFuncs(t,

@@ -55,7 +55,7 @@ func (s *Service) openStore(ctx context.Context, deps Deps) (*replica.Store, err
 	return st, s.openPeers(ctx, st, deps)
 }
 
-// openPeers contacts the other replicas for the first time.
+// openPeers connects to the other replicas, and pulls from those that it can reach soon.
 func (s *Service) openPeers(ctx context.Context, st *replica.Store, deps Deps) error {
 	cfg := peer.Config{
 		Addrs: s.cfg.Peers, Self: s.cfg.Self, Interval: deps.peerInterval, Now: deps.Now, Log: deps.Log, Lookup: net.DefaultResolver.LookupHost,
@@ -124,7 +124,8 @@ func (s *Service) applyRemote(places []replica.Place) {
 	}
 }
 
-// retireChanged retires the connections that a change made wrong, and forgets a server that was deleted or got another origin.
+// retireChanged retires the connections that a change of another replica made obsolete, and forgets a server that was deleted or got
+// another origin.
 func (s *Service) retireChanged(c registry.ServerChange) {
 	switch {
 	case c.User != "":

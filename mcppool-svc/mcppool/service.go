@@ -48,9 +48,9 @@ type Service struct {
 	pins                               *pin.Book
 	transportHints, anonymousElicitors *registry.Memory
 	peers                              *peer.Set      // nil: this is the only replica
-	forgetting                         sync.WaitGroup // goroutines that forget servers deleted by another replica
+	forgetting                         sync.WaitGroup // goroutines of retireChanged
 	closers                            []func() error // in the order of opening
-	close                              func() error
+	close                              func() error   // runs shutdown once
 }
 
 // New reads the configuration and the registrations, and returns a Service, which the caller must Close.
@@ -133,7 +133,7 @@ func (s *Service) open(ctx context.Context, servers []*registry.Server, own *bui
 	return nil
 }
 
-// connections makes the connector and the pool.
+// connections makes the connector and the connection pool.
 func (s *Service) connections(st *replica.Store, allowed []netip.Prefix, own *builtins, deps Deps) error {
 	var err error
 	if s.transportHints, err = registry.NewTransportHints(st, deps.Now, deps.Log); err != nil {
@@ -148,9 +148,9 @@ func (s *Service) connections(st *replica.Store, allowed []netip.Prefix, own *bu
 		AllowAddresses: allowed, ChildLimits: s.cfg.childLimits(), Builtins: own.open, Functions: own.functions,
 		Credentials: s.credentials,
 	}, deps.Log)
-	bounds := s.cfg.pool()
-	bounds.Exclusive = func(server *registry.Server) bool { return s.anonymousElicitors.Recall(server.Origin()) != "" }
-	s.pool = conn.New(bounds, s.connector.Connect, deps.Log)
+	cfg := s.cfg.pool()
+	cfg.Exclusive = func(server *registry.Server) bool { return s.anonymousElicitors.Recall(server.Origin()) != "" }
+	s.pool = conn.New(cfg, s.connector.Connect, deps.Log)
 	return nil
 }
 
@@ -186,7 +186,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 }
 
 // Run closes idle connections, drops old results and exchanges changes with other replicas until ctx is done. Then it refuses new calls and
-// returns when the running ones have ended, or were cancelled after the drain timeout.
+// returns when the running ones have ended (see also Config.KeepResults), or were cancelled after the drain timeout.
 func (s *Service) Run(ctx context.Context) error {
 	var background sync.WaitGroup
 	background.Go(func() { s.calls.Run(ctx) })

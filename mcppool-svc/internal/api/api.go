@@ -43,7 +43,7 @@ type Parts struct {
 	Models    *call.Models // the models for requests of servers (sampling); nil: none
 	Writable  func() error // returns an error if other replicas would not receive changes made here; nil: there are no other replicas
 	Log       *slog.Logger
-	ID        string // of this pool
+	ID        string // of this process: the API's pool_id
 }
 
 // New returns a Server.
@@ -69,7 +69,7 @@ func (s *Server) find(ctx context.Context, id string) (identity.Principal, *regi
 	return p, server, nil
 }
 
-// usable returns the caller and a server whose tools the caller may use now.
+// usable returns the caller and the server under an id, unless the server is disabled or not active for the caller.
 func (s *Server) usable(ctx context.Context, id string) (identity.Principal, *registry.Server, error) {
 	p, server, err := s.find(ctx, id)
 	if err != nil {
@@ -85,7 +85,8 @@ func (s *Server) usable(ctx context.Context, id string) (identity.Principal, *re
 	return p, server, nil
 }
 
-// changeable returns the caller and a server that the caller may change.
+// changeable returns the caller and the server under an id, unless the caller may not change it. owner, if not empty, tells whose server an
+// operator means.
 func (s *Server) changeable(ctx context.Context, id, owner string) (identity.Principal, *registry.Server, error) {
 	p, err := identity.FromContext(ctx)
 	if err != nil {
@@ -123,7 +124,7 @@ func (s *Server) writable() error {
 	return nil
 }
 
-// registryError turns an error of the registry into the client's.
+// registryError turns an error of the registry into the one that clients get.
 func registryError(err error, id string) error {
 	switch {
 	case errors.Is(err, registry.ErrNotFound):

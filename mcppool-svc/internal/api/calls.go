@@ -126,7 +126,7 @@ func (s *Server) AttachCall(req *mcppoolv1.AttachCallRequest, stream grpc.Server
 	task := call.Task{ID: req.GetTaskId(), MCPID: req.GetMcpId(), Tool: req.GetName()}
 	if task.ID != "" {
 		if !p.OnBehalf {
-			// A server may not separate its users: a guessed id could give access to another user's task.
+			// Some servers do not separate their users: a guessed id could give access to another user's MCP task.
 			return denied("only a service that acts for a user may send task_id; leave it out").
 				With(errs.OutcomeKey, errs.OutcomeUnknown)
 		}

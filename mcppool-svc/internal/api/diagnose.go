@@ -67,7 +67,7 @@ type serverTest struct {
 	*Server
 	subject *registry.Server
 	user    string
-	client  mcp.Client // once connected
+	client  mcp.Client // nil until connected
 	tools   *catalog.Catalog
 }
 

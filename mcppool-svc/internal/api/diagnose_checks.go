@@ -23,7 +23,7 @@ const (
 	listModelsTime = 10 * time.Second
 )
 
-// definitions warns of tools that cannot be called, and of tools whose effects the operator has not set.
+// definitions warns of tools that cannot be called or were left out, and if no effects are configured.
 func (t *serverTest) definitions(context.Context) *check {
 	var broken []string
 	assumed := 0
@@ -57,7 +57,7 @@ func (t *serverTest) definitions(context.Context) *check {
 	return warning(strings.Join(seen, "; "), strings.Join(advice, "; "))
 }
 
-// approvals lists the tools that wait for an approval.
+// approvals warns of the tools that wait for an approval. Like any listing, it first pins those that the server's pinning accepts.
 func (t *serverTest) approvals(context.Context) *check {
 	review, err := t.Pins.Review(t.subject, t.tools)
 	if err != nil {
@@ -109,7 +109,7 @@ func firstOf(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
 }
 
-// failure returns the result of a failed check. It has no advice if the message already says what to do.
+// failure returns the result of a failed check, with advice if there is any for the error.
 func failure(err error) *check {
 	return &check{Status: checkFailed, Message: mcp.As(err).Message, Advice: advice(err)}
 }

@@ -54,7 +54,7 @@ func edit(p identity.Principal, server *registry.Server, req *mcppoolv1.UpdateMc
 	return validate(server)
 }
 
-// patched returns a server with the fields of an update, and whether the update changes its transport.
+// patched returns a copy of a server with the fields of an update, and whether these include the transport.
 func patched(server *registry.Server, req *mcppoolv1.UpdateMcpServerRequest) (edited *registry.Server, transport bool, err error) {
 	edited = server.Clone()
 	full := ToMessage(edited)
@@ -72,8 +72,8 @@ func patched(server *registry.Server, req *mcppoolv1.UpdateMcpServerRequest) (ed
 	return edited, transport, nil
 }
 
-// pathsOf returns the fields that an update changes: those in the mask, all for `*`, or without a mask those that are set. Of the
-// transports, `*` includes only the one that is set: copying another one would clear it.
+// pathsOf returns the fields that an update changes: those in the mask, all for `*`, or without a mask those that are set. `*` includes
+// a transport only if the update sets it; otherwise the server keeps its own.
 func pathsOf(req *mcppoolv1.UpdateMcpServerRequest) []string {
 	paths := req.GetUpdateMask().GetPaths()
 	all := len(paths) == 1 && paths[0] == "*"

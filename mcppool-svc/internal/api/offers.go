@@ -21,7 +21,7 @@ import (
 	"pawl.dev/services/page"
 )
 
-// use returns the Use for the caller's requests other than tool calls to a server.
+// use returns the conn.Use for a request other than a tool call.
 func (s *Server) use(ctx context.Context, id string) (conn.Use, error) {
 	p, server, err := s.usable(ctx, id)
 	return conn.Use{Server: server, User: p.Sub}, err
@@ -106,7 +106,7 @@ type listed[T proto.Message] struct {
 	id      func(T) string
 }
 
-// page reads the entries of one page only.
+// page returns the entries of one page, and the token of the next page: empty after the last one.
 func (l listed[T]) page(token string, size int) (out []T, next string, err error) {
 	start, err := l.start(token)
 	if err != nil {

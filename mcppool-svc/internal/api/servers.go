@@ -185,8 +185,8 @@ func (s *Server) DeleteMcpServer(ctx context.Context, req *mcppoolv1.DeleteMcpSe
 	return &mcppoolv1.DeleteMcpServerResponse{}, nil
 }
 
-// Forget deletes the approvals and logins of a registration that was deleted or got another origin. Leftovers are never used, so a failure
-// is only logged.
+// Forget deletes the approvals and logins of a registration that was deleted or got another origin. A failure is only logged: leftovers
+// are not used unless the registration gets that origin back.
 func (s *Server) Forget(ctx context.Context, server *registry.Server) {
 	if err := s.Pins.Forget(server.Origin()); err != nil {
 		s.Log.WarnContext(ctx, "the approved tools of a deleted or moved MCP server stay in the store", "mcp_id", server.ID, "error", err)
@@ -323,7 +323,7 @@ func setFields(s *registry.Server, m *mcppoolv1.McpServer) {
 	}
 }
 
-// Prefixes of enums whose values have the registry's names in upper case. The first value is the default: the empty name.
+// Prefixes of enums whose values have the registry's names in upper case. Value 1 is the default, like 0: the empty name.
 const (
 	pinningPrefix   = "PINNING_"
 	isolationPrefix = "ISOLATION_"

@@ -62,7 +62,7 @@ func (s *Server) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// errAgain means that the connection ended or the server's configuration changed.
+// errAgain means that the stream needs a subscription over another connection.
 var errAgain = errors.New("subscribe again")
 
 // subscriber is one stream of a resource's changes, over one connection after another.
@@ -72,11 +72,11 @@ type subscriber struct {
 	watcher *watcher
 	send    func(*mcppoolv1.SubscribeResourceResponse) error
 
-	begun   bool // the first subscription succeeded
-	changes uint64
+	begun   bool   // the first subscription succeeded
+	changes uint64 // so far; see SubscribeResourceResponse
 }
 
-// follow subscribes over one connection and sends changes until the connection ends.
+// follow subscribes over one connection and sends changes until it fails or has to subscribe again (errAgain).
 func (r *subscriber) follow(ctx context.Context) error {
 	use, err := r.s.use(ctx, r.req.GetMcpId()) // each time: the server may have changed
 	if err != nil {
@@ -116,7 +116,7 @@ func (r *subscriber) relay(ctx context.Context, use conn.Use, sub *call.Subscrip
 		case <-sub.Retired():
 			return errAgain
 		case <-r.watcher.wake:
-			if r.watcher.Take(); r.isOther(ctx, use) {
+			if r.watcher.Take(); r.isOutdated(ctx, use) {
 				return errAgain
 			}
 		case <-ctx.Done():
@@ -127,8 +127,8 @@ func (r *subscriber) relay(ctx context.Context, use conn.Use, sub *call.Subscrip
 	}
 }
 
-// isOther reports whether the server needs another connection now, or cannot be used.
-func (r *subscriber) isOther(ctx context.Context, use conn.Use) bool {
+// isOutdated reports whether the server needs another connection than use now, or cannot be used.
+func (r *subscriber) isOutdated(ctx context.Context, use conn.Use) bool {
 	now, err := r.s.use(ctx, r.req.GetMcpId())
 	return err != nil || now.Server.UID != use.Server.UID || now.Server.Revision() != use.Server.Revision()
 }

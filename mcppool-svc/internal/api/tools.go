@@ -45,7 +45,7 @@ func (s *Server) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest)
 	if err != nil {
 		return nil, err
 	}
-	inproc.Share(ctx) // the response is not used after this call
+	inproc.Share(ctx) // the response is not changed after the return
 	size := int(cmp.Or(req.GetPageSize(), defaultTools))
 	words := strings.Fields(strings.ToLower(req.GetQuery()))
 	resp := &mcppoolv1.ListToolsResponse{

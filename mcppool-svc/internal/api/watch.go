@@ -18,7 +18,7 @@ import (
 	"pawl.dev/services/identity"
 )
 
-// watchProbe is how often watched connections are probed, to notice a server that ended without closing its connection.
+// watchProbe is the time between probes of watched connections, to notice a server that ended without closing its connection.
 const watchProbe = 15 * time.Second
 
 // WatchMcpServers implements McpPoolService.
@@ -137,7 +137,7 @@ func newHub() *hub { return &hub{watchers: make(map[*watcher]struct{})} }
 type watcher struct {
 	hub  *hub
 	user string
-	wake chan struct{} // buffered; receives a value when something changed since the last one
+	wake chan struct{} // of size 1; receives a value when a server changes
 
 	changed map[string]bool // guarded by the hub's mu; UIDs of the changed servers; "" means all
 }
@@ -172,7 +172,7 @@ func (h *hub) count(user string) (n int) {
 	return n
 }
 
-// Touch reports that a server changed for a user (empty uid: any server; empty user: all users). It never blocks.
+// Touch notifies watchers that a server changed for a user (empty uid: any server; empty user: all users). It never blocks.
 func (h *hub) Touch(uid, user string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

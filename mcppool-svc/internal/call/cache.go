@@ -97,7 +97,8 @@ func (c *Cache) Stats() CacheStats {
 type cacheKey struct {
 	user, server, tool, definition string
 	configRevision                 uint64
-	connection, writes, changes    uint64            // see conn.Lease.Stamp; version of the server's tools
+	connection, writes             uint64            // see conn.Lease.Stamp
+	changes                        uint64            // version of the server's tools
 	input                          [sha256.Size]byte // with sorted members; numbers as they were written
 }
 

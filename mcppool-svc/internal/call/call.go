@@ -92,10 +92,10 @@ type execution struct {
 	cancel context.CancelCauseFunc // ends the call
 
 	began   time.Time
-	maximum time.Duration // of all attempts together
+	maximum time.Duration // for all attempts together
 
-	result *mcppoolv1.CallResult // of the attempts so far
-	err    error                 // of the attempts so far
+	result *mcppoolv1.CallResult // of the attempt that counts; see settle
+	err    error                 // of the attempt that counts
 }
 
 // run executes the call, records how it ended and tells its followers. A panic ends the call with an unknown outcome.
@@ -116,7 +116,7 @@ func (x *execution) run(ctx context.Context) {
 	end = x.end(x.execute(ctx))
 }
 
-// execute makes the checks that need no connection, then attempts until one succeeds or its error must not be retried.
+// execute makes the checks that need no connection, then attempts the call until no retry is planned or possible.
 func (x *execution) execute(ctx context.Context) (*mcppoolv1.CallResult, error) {
 	if err := x.admit(); err != nil {
 		x.decision = refused

@@ -50,8 +50,8 @@ func Explain(stage Stage, err error) *errs.Error {
 	}
 }
 
-// explain chooses code and reason. A server's error is FAILED_PRECONDITION: neither the client nor the pool is at fault, and a retry
-// does not help until something changes.
+// explain chooses code and reason. FAILED_PRECONDITION means that neither the client nor the pool is at fault, and that a retry does not
+// help until something changes.
 func explain(stage Stage, e *mcp.Error) *errs.Error {
 	switch e.Kind {
 	case mcp.Answered:
@@ -92,7 +92,7 @@ func answered(stage Stage, e *mcp.Error) *errs.Error {
 	}
 }
 
-// interrupted explains a call that its client or a limit ended.
+// interrupted explains a call that its client, a limit or the stopping pool ended.
 func interrupted(e *mcp.Error) *errs.Error {
 	own := *e
 	switch e.Message { // a bare context error has no useful text; other causes have

@@ -23,7 +23,7 @@ import (
 // Send passes an event of a call to its client; it may block.
 type Send func(*mcppoolv1.CallToolResponse) error
 
-// Task names the MCP task that runs a call which another pool began.
+// Task names the MCP task of a call that another pool process began.
 type Task struct {
 	ID      string // empty: none
 	Tool    string
@@ -58,7 +58,7 @@ func (c *Caller) Attach(ctx context.Context, q inflight.Query, t Task, send Send
 	return c.lead(ctx, call, send, func() { x.run(running) })
 }
 
-// refusal returns why the pool cannot ask the server for the task, or nil. The call's outcome is then unknown.
+// refusal returns why the pool cannot ask the server for the task, or nil if it can. After a refusal the call's outcome is unknown.
 func (t Task) refusal() error {
 	switch {
 	case t.Refused != nil:
@@ -110,7 +110,7 @@ func sendEvents(ctx context.Context, call *inflight.Call, f *inflight.Follower, 
 	}
 }
 
-// sendEnd sends the result of a call that has ended, or returns its error.
+// sendEnd sends the result of a call, or returns its error. If ctx has ended, the call may still run.
 func (c *Caller) sendEnd(ctx context.Context, call *inflight.Call, send Send) error {
 	if ctx.Err() != nil {
 		return errs.New(codes.Canceled, commonv1.ErrorReason_ERROR_REASON_CANCELLED,

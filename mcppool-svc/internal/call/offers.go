@@ -28,17 +28,17 @@ const rpcResourceNotFound = -32002
 
 // subject describes the object of a request other than a tool call, for error messages.
 type subject struct {
-	kind     string // such as: resource
-	what     string // such as: resource "file:///a"
-	missing  commonv1.ErrorReason
-	needs    string // the capability that the server must have; empty: none
-	offering string // the capability in words
+	kind     string               // such as: resource
+	what     string               // such as: resource "file:///a"
+	missing  commonv1.ErrorReason // if the object does not exist; 0: there is no such error
+	needs    string               // the capability that the server must have; empty: none
+	offering string               // the capability in words
 }
 
 // ListOffers returns the raw entries of a server's list. Errors of this and the other methods in this file are *errs.Error.
 func (c *Caller) ListOffers(ctx context.Context, use conn.Use, list mcp.List) ([]json.RawMessage, error) {
 	var entries []json.RawMessage
-	about := subject{what: list.String()}
+	about := subject{what: list.String(), offering: list.String()}
 	err := c.withOffers(ctx, use, about, func(ctx context.Context, o mcp.Offers) (err error) {
 		entries, err = o.List(ctx, list)
 		return err
@@ -240,8 +240,8 @@ func IsTransient(err error) bool {
 	}
 }
 
-// List returns the tools of a server and the review that names those that wait for an approval. fresh lists again unless the list is
-// only a moment old. Every error is an *errs.Error.
+// List returns the tools of a server, and their review: which of them wait for an approval. fresh lists again unless the list is only a
+// moment old. Every error is an *errs.Error.
 func (c *Caller) List(ctx context.Context, use conn.Use, fresh bool) (*catalog.Catalog, *pin.Review, error) {
 	var tools *catalog.Catalog
 	err := c.withLease(ctx, use, func(lease *conn.Lease) (err error) {
@@ -276,7 +276,7 @@ func (c *Caller) withLease(ctx context.Context, use conn.Use, do func(*conn.Leas
 	}
 }
 
-// Approve approves a tool if its definition still has the given hash, which the user has reviewed. Every error is an *errs.Error.
+// Approve approves a tool if its definition still has the hash of the one that the user reviewed. Every error is an *errs.Error.
 func (c *Caller) Approve(ctx context.Context, use conn.Use, name, hash string) (*catalog.Tool, error) {
 	tools, review, err := c.List(ctx, use, true)
 	if err != nil {

@@ -24,7 +24,8 @@ import (
 // maxFields is how many values one form may ask for.
 const maxFields = 100
 
-// ask implements mcp.Call.Ask: it opens a question and waits for the answer, at most InputTimeout. The timer of the call is paused.
+// ask implements mcp.Call.Ask: it opens a question and waits for the answer, at most InputTimeout, with the timer of the call paused. If
+// none comes, and for a call without a call_id, it returns the answer Cancel.
 func (a *attempt) ask(ctx context.Context, q mcp.Question) (mcp.Answer, error) {
 	if err := ctx.Err(); err != nil {
 		return mcp.Answer{}, err

@@ -36,7 +36,7 @@ type facts struct {
 	cached     bool   // the result came from the cache; the tool was not called
 	connected  bool   // the latest attempt had a connection
 
-	reason     retryReason // of the latest attempt
+	reason     retryReason // for the latest attempt
 	delayed    int         // retries after a backoff
 	repeats    int         // retries, except those that only replaced a connection
 	continued  int         // repeats of requests that continued the call

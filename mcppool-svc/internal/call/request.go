@@ -26,8 +26,8 @@ const (
 )
 
 const (
-	// taskAfter is the timeout above which a call is begun as an MCP task if the tool supports both. Proxies cut off longer requests,
-	// but a task costs two more requests and the time between polls.
+	// taskAfter is the timeout above which a call is begun as an MCP task if the tool can run with or without one. Proxies cut off longer
+	// requests, but a task costs two more requests and the time between polls.
 	taskAfter = time.Minute
 	// taskRetention is how long after the call's timeout the server is asked to keep the result, for a client that lost it.
 	taskRetention = time.Hour
@@ -56,7 +56,7 @@ type Request struct {
 	ModelBudget    *commonv1.ModelBudget // for model requests of the server; nil: no limit
 	Continues      bool                  // the request continues an earlier call
 
-	Resume  *mcp.Continuation     // of a call that ended with a question; nil: a new call
+	Resume  *mcp.Continuation     // of a call that ended with a question; nil: none
 	Answers map[string]mcp.Answer // to the questions, by id
 	Task    string                // MCP task that already runs the call; empty: none
 }
@@ -70,7 +70,7 @@ func (r *Request) timeout() time.Duration {
 	return limit
 }
 
-// reads reports whether the request calls a tool that only reads; one that follows an MCP task does not.
+// reads reports whether the request calls a tool that only reads. A request that follows an MCP task calls none.
 func (r *Request) reads(policy registry.Policy) bool {
 	return r.Task == "" && policy.Effect == commonv1.Effect_EFFECT_READ
 }

@@ -98,7 +98,7 @@ func readResult(raw json.RawMessage) (*mcppoolv1.CallResult, error) {
 	return out, nil
 }
 
-// readText reads a string, if present. Members match by their exact names; encoding/json would ignore the letter case.
+// readText reads a string, if present.
 func readText(key []byte, raw json.RawMessage, to *string) error {
 	switch {
 	case strictjson.Absent(raw):
@@ -211,16 +211,16 @@ const maxBrief = 256
 // sounds and bytes, whose parts have no meaning, are left out as a whole. A note, which is not counted, takes their place.
 //
 // Structured content also comes as text (MCP 2025-06-18): models read the text, programs the structure. If they do not both fit, the text stays
-// if it fits whole; otherwise the structured content does.
+// if it fits whole; otherwise the structured content does, if it fits.
 func shorten(result *mcppoolv1.CallResult, limit int) {
 	s := &shortener{left: limit, limit: limit}
 	var blocks []*mcppoolv1.Content
-	n, text := len(result.StructuredJson), contentSize(result.Content)
-	if n > limit || text <= limit && n+text > limit {
+	structured, content := len(result.StructuredJson), contentSize(result.Content)
+	if structured > limit || content <= limit && structured+content > limit {
 		result.StructuredJson = ""
-		blocks = append(blocks, s.leaveOut("the structured content", n))
+		blocks = append(blocks, s.leaveOut("the structured content", structured))
 	} else {
-		s.left -= n
+		s.left -= structured
 	}
 	for i, block := range result.Content {
 		if s.left <= 0 {
@@ -254,7 +254,7 @@ func (s *shortener) block(c *mcppoolv1.Content) *mcppoolv1.Content {
 	return c
 }
 
-// partsOfBlock returns the text of a block if it can be cut, else a description of the block, and the bytes that count.
+// partsOfBlock returns the text of a block if it can be cut, else a description of the block. bytes counts towards the limit in both cases.
 func partsOfBlock(c *mcppoolv1.Content) (text *string, what string, bytes int) {
 	switch kind := c.GetKind().(type) {
 	case *mcppoolv1.Content_Text:

@@ -21,7 +21,7 @@ const (
 	maxPause    = 10 * time.Second
 )
 
-// retryReason is the reason for another attempt.
+// retryReason is why an attempt is made after another one.
 type retryReason int
 
 const (
@@ -44,8 +44,8 @@ func (x *execution) settle(result *mcppoolv1.CallResult, err error) {
 	x.result, x.err = result, err
 }
 
-// planRetry reports whether to make another attempt, and after what wait: the failure may pass by itself, and the tool did not run or may run
-// twice. All attempts together take no longer than the call may.
+// planRetry reports whether to make another attempt, and after what wait, and sets its reason. A transient failure is retried only if the
+// tool did not run or may run twice, and if the call has time left after the wait.
 func (x *execution) planRetry(ctx context.Context) (wait time.Duration, retry bool) {
 	last := x.reason
 	var e *mcp.Error
@@ -79,15 +79,15 @@ func (x *execution) beginRetry(ctx context.Context) bool {
 	return true
 }
 
-// endedUnsent reports whether a connection ended before the call was sent over it: the client cannot know that a server was restarted.
+// endedUnsent reports whether a connection ended before the request was sent over it, such as after a restart of the server.
 func endedUnsent(err error) bool {
 	var e *mcp.Error
 	return errors.As(err, &e) && e.Lost && !e.MayHaveRun && !e.Begun
 }
 
 // mayUseOwnConnection reports whether to call a tool again because a question was refused that may have been this call's. The next
-// attempt has a connection of its own, unless users share connections, so that each question on it is this call's. The tool must be
-// repeatable, and neither a person nor a model may have been asked.
+// attempt has a connection of its own, unless users share connections, so that each question on it is this call's. It requires a known
+// outcome, a repeatable tool, and a call that is no MCP task, continues no other call, and has asked neither a person nor a model.
 func (x *execution) mayUseOwnConnection(ctx context.Context) bool {
 	known := x.err == nil || outcomeOf(x.err) == errs.OutcomeKnown
 	return known && x.repeatable && !x.asked.Load() && !x.tasked.Load() && !x.usage.any() && !x.Continues && x.Task == "" &&
@@ -123,7 +123,7 @@ func (x *execution) remaining() time.Duration {
 	return max(x.maximum-time.Since(x.began), time.Millisecond)
 }
 
-// continueAgain implements mcp.Call.Again. Unlike again, it allows a retry after a person was asked: the repeated request carries the answers.
+// continueAgain implements mcp.Call.Again. Unlike mayRepeat, it allows a retry after a person was asked: the repeated request carries the answers.
 func (a *attempt) continueAgain(ctx context.Context, n int, e *mcp.Error) bool {
 	if n >= maxAttempts || !e.Transient || e.MayHaveRun && !a.repeatable || a.tasked.Load() || !sleep(ctx, pause(n, e)) || !a.unchanged() {
 		return false
@@ -140,8 +140,8 @@ func repeatable(p registry.Policy) bool {
 
 func outcomeOf(err error) string { return errs.From(err).Metadata[errs.OutcomeKey] }
 
-// pause returns the wait after the nth attempt: the server's Retry-After, or twice the previous wait, at most 10 s. Jitter only adds to it,
-// because the pool does not connect again until the first pause is over.
+// pause returns the wait after the nth attempt: the server's Retry-After, or 1 s, 2 s, 4 s …, at most 10 s, and up to 20 % more as jitter.
+// Jitter does not shorten it, because the pool refuses to connect for 1 s after a failed connect.
 func pause(n int, e *mcp.Error) time.Duration {
 	d := firstPause << (n - 1)
 	if e != nil && e.RetryAfter > 0 {

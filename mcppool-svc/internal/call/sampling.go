@@ -130,19 +130,19 @@ func (u *usage) begin() int {
 	return u.requests
 }
 
-// add adds the cost of a request. The total is unknown once the cost of one request is.
-func (u *usage) add(cost *commonv1.Usage) {
-	if cost.GetModelCalls() == 0 {
+// add adds the usage of a request. The total cost in USD is unknown once that of one request is.
+func (u *usage) add(spent *commonv1.Usage) {
+	if spent.GetModelCalls() == 0 {
 		return
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	sum := &commonv1.Usage{
-		InputTokens: u.total.GetInputTokens() + cost.GetInputTokens(), OutputTokens: u.total.GetOutputTokens() + cost.GetOutputTokens(),
-		CachedInputTokens: u.total.GetCachedInputTokens() + cost.GetCachedInputTokens(), ModelCalls: u.total.GetModelCalls() + cost.GetModelCalls(),
+		InputTokens: u.total.GetInputTokens() + spent.GetInputTokens(), OutputTokens: u.total.GetOutputTokens() + spent.GetOutputTokens(),
+		CachedInputTokens: u.total.GetCachedInputTokens() + spent.GetCachedInputTokens(), ModelCalls: u.total.GetModelCalls() + spent.GetModelCalls(),
 	}
-	if cost.CostNanoUsd != nil && (u.total == nil || u.total.CostNanoUsd != nil) {
-		sum.CostNanoUsd = proto.Uint64(u.total.GetCostNanoUsd() + cost.GetCostNanoUsd())
+	if spent.CostNanoUsd != nil && (u.total == nil || u.total.CostNanoUsd != nil) {
+		sum.CostNanoUsd = proto.Uint64(u.total.GetCostNanoUsd() + spent.GetCostNanoUsd())
 	}
 	u.total = sum
 }
@@ -167,7 +167,7 @@ const (
 	maxRequests, maxRequestsPerUser = 64, 8
 	// maxRequestTime bounds one request, the wait for a slot included.
 	maxRequestTime = 10 * time.Minute
-	// maxText bounds the answer of a model.
+	// maxText bounds the answer of a model, in bytes.
 	maxText = 4 << 20
 )
 

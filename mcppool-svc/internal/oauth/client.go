@@ -206,7 +206,7 @@ func parseKey(text []byte) (crypto.PrivateKey, jwt.SigningMethod, error) {
 }
 
 const (
-	// maxToken bounds a token: it must fit into a header.
+	// maxToken bounds a token, in bytes: it must fit into a header.
 	maxToken = 32 << 10
 	// maxLife bounds the lifetimes of tokens and secrets that a server states.
 	maxLife = 10 * 365 * 24 * time.Hour

@@ -114,7 +114,7 @@ func metadataURLs(issuer *url.URL) []string {
 	return list
 }
 
-// findAuthority returns the authorization server with an issuer. Its metadata must exist and name that issuer.
+// findAuthority returns the authorization server of an issuer. Its metadata must exist and name the issuer.
 func findAuthority(ctx context.Context, w *web, issuer string) (authority, error) {
 	a, found, err := readMetadata(ctx, w, issuer)
 	if err == nil && !found {

@@ -123,8 +123,9 @@ func (l *Logins) needOf(ctx context.Context, w *web, r ref, address *url.URL) (n
 	return n, nil
 }
 
-// chooseScopes returns the scopes to request: the configured ones, else those that the server asked for, else those that its metadata name. If
-// the login needs more rights, it adds the scopes requested before, so that no right gets lost.
+// chooseScopes returns the scopes to request: the configured ones, else those that the server asked for, else those that its metadata name. For
+// a login with more rights it adds the scopes that the server asked for, and those requested before, so that no right gets lost. stepUps is
+// token.StepUps of the new login.
 func (l *Logins) chooseScopes(server *registry.Server, r ref, n need, found *loginInfo) (scopes []string, stepUps int) {
 	switch {
 	case server.HTTP.OAuth != nil && len(server.HTTP.OAuth.Scopes) > 0:
@@ -285,7 +286,7 @@ func (l *Logins) takeOpen(user, state string) *openLogin {
 	return o
 }
 
-// check checks an answer before any of it is used or shown: it must come from the authorization server of the login (RFC 9207).
+// check checks an answer before any of it is used or shown: the answer must be from the authorization server of the login (RFC 9207).
 func (o *openLogin) check(a Answer) error {
 	issuer := o.info.authority.Issuer
 	switch {

@@ -34,9 +34,9 @@ type Config struct {
 // Deps are the dependencies of Logins.
 type Deps struct {
 	Store store.Store
-	// Client makes an HTTP client that checks addresses by the rules for that server.
+	// Client makes an HTTP client that checks addresses by the rules for the server.
 	Client func(*registry.Server) *http.Client
-	// Secret resolves references to secrets in a value of that server's settings.
+	// Secret resolves references to secrets in a value of the server's settings.
 	Secret func(server *registry.Server, value string) (string, error)
 	Now    func() time.Time
 	Log    *slog.Logger
@@ -159,9 +159,9 @@ func (l *Logins) State(server *registry.Server, user string) State {
 	}
 }
 
-// Forget deletes a user's login to a server, and revokes it if possible. For an operator or the server's owner it also deletes the pool's own
-// login, and the binding of a configured client to its authorization server. It returns ErrNoLogin for others if the login is the pool's own,
-// and if the server can have no login.
+// Forget deletes the login to a server, a user's or the pool's own, and revokes it if possible. Only an operator or the server's owner may
+// delete the pool's own, and for them Forget also removes the binding of a configured client to its authorization server. It returns ErrNoLogin
+// for others if the login is the pool's own, and if the server can have no login.
 func (l *Logins) Forget(ctx context.Context, server *registry.Server, user string, operator bool) error {
 	mayChange := operator || server.Owner == user
 	if !canHaveLogin(server) || isPoolLogin(server) && !mayChange {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// renewAhead is how long before its expiry a token is renewed; for short-lived tokens it is a quarter of their life.
+	// renewAhead is how long before its expiry a token is renewed, but at most a quarter of its life.
 	renewAhead = time.Minute
 	// renewLimit bounds one renewal.
 	renewLimit = 30 * time.Second
@@ -59,7 +59,7 @@ func (l *Logins) beginWork() bool {
 	return !l.closed
 }
 
-// renew replaces a token that has expired or soon will.
+// renew returns a new token in place of old, or the current one if old has been replaced already.
 func (l *Logins) renew(ctx context.Context, server *registry.Server, r ref, old *token) (*token, error) {
 	return l.renewOnce(ctx, r, func(ctx context.Context) (*token, error) {
 		now, _ := l.vault.token(r)
@@ -85,7 +85,7 @@ func (l *Logins) renew(ctx context.Context, server *registry.Server, r ref, old 
 	})
 }
 
-// replace stores a renewed token, unless the user logged out or in meanwhile.
+// replace stores a renewed token and returns it. If the user logged in or out meanwhile, it returns the token of that login, or an error.
 func (l *Logins) replace(ctx context.Context, server *registry.Server, r ref, t, old *token) (*token, error) {
 	put, err := l.vault.put(r, t, old)
 	if err != nil {

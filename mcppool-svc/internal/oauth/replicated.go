@@ -15,12 +15,13 @@ const catchUpWait = 2 * time.Second
 // accepted it first.
 func First() []string { return []string{bucketIssuers} }
 
-// LoginChange is a login that appeared or vanished on another replica.
+// LoginChange names a login that another replica changed.
 type LoginChange struct{ User, Origin string }
 
-// ApplyRemote applies the changes of other replicas. It returns the logins that appeared or vanished.
+// ApplyRemote applies the changes of other replicas. It returns the logins that appeared or vanished, and those that were replaced while
+// this replica needed a new one.
 func (l *Logins) ApplyRemote(places []replica.Place) []LoginChange {
-	var moved []LoginChange
+	var changed []LoginChange
 	for _, p := range places {
 		r := refOf(p.Key)
 		before, _ := l.vault.token(r)
@@ -38,14 +39,14 @@ func (l *Logins) ApplyRemote(places []replica.Place) []LoginChange {
 		}
 		l.mu.Unlock()
 		if (before == nil) != (now == nil) || needed && now != before {
-			moved = append(moved, LoginChange{r.user, r.origin})
+			changed = append(changed, LoginChange{r.user, r.origin})
 		}
 	}
-	return moved
+	return changed
 }
 
-// renewedElsewhere returns the token if another replica of the pool has renewed it meanwhile, else nil. Refresh tokens are often valid only
-// once, so the renewal of this replica fails then.
+// renewedElsewhere returns the new token if the renewal of old was refused because another replica of the pool has renewed it, else nil.
+// Refresh tokens are often valid only once.
 func (l *Logins) renewedElsewhere(ctx context.Context, r ref, old *token, err error) *token {
 	var d *denied
 	if l.deps.CatchUp == nil || !errors.As(err, &d) {

@@ -25,7 +25,7 @@ import (
 const (
 	bucketTokens  = "logins"        // user, server's origin, issuer → token
 	bucketClients = "login_clients" // issuer, redirect address → registration
-	bucketIssuers = "login_issuers" // server's origin, digest of settings → binding
+	bucketIssuers = "login_issuers" // server's origin, client id → binding
 )
 
 // Buckets returns the buckets that the store must have.
@@ -223,7 +223,8 @@ func (v *vault) token(r ref) (t *token, sealed bool) {
 	return v.tokens[r], v.sealed[r]
 }
 
-// put stores a login. If old is not nil and no longer the current login, put stores nothing and returns false.
+// put stores a login. If old is not nil and no longer the current login, put stores nothing and returns false. If a renewed login cannot be
+// stored, put uses it in memory, and returns true and the error.
 func (v *vault) put(r ref, t, old *token) (bool, error) {
 	v.writes.Lock()
 	defer v.writes.Unlock()

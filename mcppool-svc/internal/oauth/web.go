@@ -99,7 +99,7 @@ func (w *web) do(ctx context.Context, method, address, body string, header http.
 	return &httpResponse{status: resp.StatusCode, header: resp.Header, body: text}, nil
 }
 
-// unreachable returns the error of a request that got no response. It keeps the kind of an error of the dialler or of the check of a redirect.
+// unreachable returns the error of a request that got no complete response. It keeps the kind of an error of the dialler or of the check of a redirect.
 func unreachable(address string, err error) error {
 	if known := mcp.Find(err); known != nil {
 		e := *known

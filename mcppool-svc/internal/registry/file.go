@@ -16,7 +16,7 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// maxFile bounds a configuration file.
+// maxFile bounds a configuration file, in bytes.
 const maxFile = 4 << 20
 
 // Reader reads configuration files in the `mcpServers` format.
@@ -110,8 +110,8 @@ func (r Reader) Parse(data []byte, name, dir string) ([]Entry, error) {
 	return servers, nil
 }
 
-// BadServers is the error for the servers of a file that cannot be read. It names all of them, and no server of the file is used: rights
-// and names of one server may be meant together with those of another.
+// BadServers is the error for the servers of a file that cannot be read. It names all of them. No server of the file is used then, because
+// the settings of several servers may belong together.
 type BadServers struct {
 	Good    []string // ids of the servers that can be read
 	reasons []error
@@ -225,7 +225,7 @@ func position(data []byte, offset int64) (line, column int) {
 
 // lineOf returns the line of a byte in a part of the text.
 func lineOf(data, part []byte, offset int) int {
-	start := cap(data) - cap(part) // both end where the text's memory does
+	start := cap(data) - cap(part) // part is a slice of data, so their capacities end at the same byte
 	line, _ := position(data, int64(start+offset+1))
 	return line
 }

@@ -77,7 +77,7 @@ func New(st store.Store, config []*Server, log *slog.Logger) (*Registry, error) 
 }
 
 // Observe sets the function that is called after each stored change with the user concerned, or "" for all users. Set it before the first
-// change. It must not block.
+// change. The function must not block.
 func (r *Registry) Observe(changed func(user string)) { r.changed = changed }
 
 func (r *Registry) read(bucket, key string, value []byte) error {
@@ -125,7 +125,7 @@ func (r *Registry) All() []*Server {
 	return slices.Collect(maps.Values(r.servers))
 }
 
-// Visible returns the servers that a user can see, by id. The user's own server hides the shared one of the same id.
+// Visible returns the servers that a user can see, sorted by id. The user's own server hides the shared one of the same id.
 func (r *Registry) Visible(user string) []*Server {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -138,7 +138,7 @@ func (r *Registry) Visible(user string) []*Server {
 	return slices.SortedFunc(maps.Values(byID), func(a, b *Server) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// Active reports whether a user's tasks may use a server: the user's explicit choice, else the server's default.
+// Active reports whether a server, disabled or not, is active for a user: the user's explicit choice, else the server's default.
 func (r *Registry) Active(user string, s *Server) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -148,7 +148,7 @@ func (r *Registry) Active(user string, s *Server) bool {
 	return s.AutoActivate
 }
 
-// pairKey returns a key for a user and a server or request of the user.
+// pairKey returns a key for a user and one of: the id of a server of the user, a Server.Key, a request_id.
 func pairKey(user, id string) string { return user + "\x00" + id }
 
 // keyUser returns the user of a pairKey.

@@ -47,7 +47,7 @@ func (s *Server) Expand(values map[string]string, getenv func(string) (string, b
 	return out, nil
 }
 
-// secret returns the secret of one reference.
+// secret returns the secret of one reference. Its error names what the reference refers to, and why that cannot be used.
 func secret(kind, name string, getenv func(string) (string, bool)) (string, error) {
 	if kind == "file" {
 		return secretFile(name)
@@ -95,11 +95,11 @@ func MaskURL(address string) string {
 	return mapSecrets(address, func(string, string) string { return Hidden })
 }
 
-// UnmaskURL restores the secrets of the old address in a masked address that a client sent back, unless the host is another. The error is
+// UnmaskURL restores the secrets of the old address in a masked address that a client sent back, unless scheme or host differ. The error is
 // *Invalid.
 func UnmaskURL(address, old string) (string, error) {
 	kept := make(map[string]string)
-	if hostOf(address) == hostOf(old) {
+	if schemeAndHost(address) == schemeAndHost(old) {
 		kept = secretsOf(old)
 	}
 	var missing string
@@ -121,7 +121,8 @@ func UnmaskURL(address, old string) (string, error) {
 	return address, nil
 }
 
-// Secrets returns the values of headers and the secrets of the address, the latter both as written and unescaped.
+// Secrets returns the texts to hide in messages, by keys without a meaning: the values of headers, the secrets of the address, its password
+// alone, and its secret parameters unescaped.
 func (t *HTTP) Secrets(headers map[string]string) map[string]string {
 	all := make(map[string]string, len(headers))
 	maps.Copy(all, headers)
@@ -156,7 +157,7 @@ const userPlace = "@"
 // would change more than its secrets.
 var addressPieces = regexp.MustCompile(`(?s)^([^?#]*?://)?(?:([^/?#]*)(@))?([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?$`)
 
-func hostOf(address string) string {
+func schemeAndHost(address string) string {
 	m := addressPieces.FindStringSubmatch(address)
 	return m[1] + m[4]
 }

@@ -20,7 +20,7 @@ const (
 
 // Server is one registered server. It is also the stored form. Treat it as immutable: Clone before changing.
 type Server struct {
-	// UID identifies this registration forever; a server that is registered again under the same id gets another.
+	// UID identifies this registration; a server that is registered again under the same id gets another.
 	UID         string `json:"uid"`
 	ID          string `json:"id"`              // a slug
 	Owner       string `json:"owner,omitempty"` // a user's sub; empty: shared by all users
@@ -55,13 +55,14 @@ type Server struct {
 	// cannot change it.
 	ByOperator bool `json:"by_operator,omitempty"`
 
-	// Request is the id of the request that created the server, and RequestDigest its digest; empty if it had no id.
+	// Request is the pairKey of the user and the request_id that created the server, and RequestDigest the digest of that request; empty if
+	// it had no request_id.
 	Request       string `json:"request,omitempty"`
 	RequestDigest string `json:"request_digest,omitempty"`
 
 	Generation uint64    `json:"generation"`       // counts changes
 	Change     string    `json:"change,omitempty"` // id of the last change, because two replicas may make the same Generation; empty if there was none
-	ConfigEtag string    `json:"meant,omitempty"`  // etag after the last change of ConfigRevision; empty if this change was the last; see KeepConfigRevision
+	ConfigEtag string    `json:"meant,omitempty"`  // the Etag when ConfigRevision last changed; empty if that is the current one; see KeepConfigRevision
 	CreateTime time.Time `json:"create_time"`
 	UpdateTime time.Time `json:"update_time"`
 

@@ -206,7 +206,7 @@ func (f *fields) oauth(t *HTTP) error {
 	return nil
 }
 
-// roots reads the folders that a server may list.
+// roots reads the folders that the server gets on roots/list.
 func (f *fields) roots(s *Server) error {
 	var folders []string
 	if err := take(f, "roots", `a list of folders such as ["/srv/project", "file:///srv/data"]`, &folders); err != nil {

@@ -218,7 +218,8 @@ var (
 // IsSlug reports whether s can be a server's id.
 func IsSlug(s string) bool { return slugPattern.MatchString(s) }
 
-// Slug derives an id from a name: lower case, with hyphens for all other characters. It is empty if nothing is left.
+// Slug derives an id from a name: its letters a to z in lower case, digits and underscores, with a hyphen for each run of other characters.
+// It is empty if nothing is left.
 func Slug(name string) string {
 	s := strings.Trim(notInSlug.ReplaceAllString(strings.ToLower(name), "-"), "-_")
 	return strings.Trim(s[:min(len(s), maxID)], "-_")
