@@ -232,7 +232,7 @@ type Config struct {
 	DefaultModel string
 	// Models is a file of named language models; empty: there are none.
 	Models string
-	// ModelTries is how many attempts a model has to give a valid reply before the call fails; 0: the planner's default.
+	// ModelTries is how many attempts a model gets to give a valid reply before the call fails; 0: the planner's default.
 	ModelTries int
 	// AllowHosts are Host headers that the gateway accepts besides loopback and its own address.
 	AllowHosts []string

@@ -27,9 +27,9 @@ const MaxRequestBytes = 64 << 20
 type Config struct {
 	DefaultModel string `placeholder:"NAME" default:"offline" help:"The model of tasks that name none (${default})."` // "" is `offline`
 
-	Models string `type:"path" placeholder:"FILE" help:"File of named language models (YAML or JSON, docs/models.md), which plan tasks and answer Generate."` // "": there are none
+	Models string `type:"path" placeholder:"FILE" help:"File of named language models (YAML or JSON, docs/models.md), which plan tasks and answer Generate."` // "": no file
 
-	ModelTries int `placeholder:"N" default:"3" help:"How many attempts a model has to give a valid reply before the call fails (${default})."` // 0 is 3
+	ModelTries int `placeholder:"N" default:"3" help:"How many attempts a model gets to give a valid reply before the call fails (${default})."` // 0 is 3
 
 	KeptContexts     int `placeholder:"N" default:"1000" help:"How many tasks' contexts are kept, so that requests need not repeat them; -1 keeps none (${default})."` // 0 is 1000
 	KeptContextBytes int `placeholder:"BYTES" default:"67108864" help:"The largest total size of the kept contexts (${default})."`                                     // 0 is 64 MiB
@@ -46,14 +46,14 @@ type Service struct {
 	named  *models.Book
 }
 
-// New makes the service. An unknown default model is an error that names the models.
+// New makes the service. An unknown default model is an error.
 func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	named, err := models.Open(cfg.Models, []string{offline.Name, plan.Playbook}, os.Getenv)
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
 	planWith := plan.NewModels(cfg.ModelTries, cmp.Or(deps.Log, slog.New(slog.DiscardHandler)))
-	// A task has about 30 KiB of tools, and outputs of a few KiB.
+	// The default of 64 MiB suits tasks with about 30 KiB of tools and outputs of a few KiB.
 	server, err := api.New(cmp.Or(cfg.DefaultModel, offline.Name), named, planWith, cmp.Or(cfg.KeptContexts, 1000), cmp.Or(cfg.KeptContextBytes, 64<<20))
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// Close closes the connections to the models' providers.
+// Close closes the idle connections to the models' providers. Call it when no request is running.
 func (s *Service) Close() error {
 	s.named.Close()
 	return nil

@@ -15,8 +15,8 @@ import (
 )
 
 // contextStore caches the contexts of tasks by name, so that the next request of a task sends only the new part. It may drop a context at any
-// time, because the sender has the original. It is safe for concurrent use. Contexts passed to it and returned by it share their parts and must
-// not be changed.
+// time, because the sender has the original. It is safe for concurrent use. Contexts passed to it and returned by it share their parts,
+// which must not be changed.
 type contextStore struct {
 	maxCount, maxBytes int
 
@@ -33,7 +33,7 @@ type kept struct {
 	bytes      int
 }
 
-// entryOverhead is the approximate size of a step, a tool or a conversation turn without its texts.
+// entryOverhead is the approximate size of a context, step, tool or round without its texts, in bytes.
 const entryOverhead = 256
 
 // newContextStore makes an empty store of at most maxCount contexts and about maxBytes bytes; with a maxCount of 0 or less, it keeps none. It drops
@@ -42,8 +42,8 @@ func newContextStore(maxCount, maxBytes int) *contextStore {
 	return &contextStore{maxCount: maxCount, maxBytes: maxBytes, contexts: map[string]*list.Element{}, order: list.New()}
 }
 
-// complete returns the whole context of a request: tc itself, or the kept context that its base names, extended by tc's history. If that context is
-// not kept, or belongs to another user, the error is CONTEXT_MISSING.
+// complete returns the whole context of a request: tc itself, or the kept context that its base names, with tc's history appended
+// and tc's limits. If that context is not kept, or belongs to another user, the error is CONTEXT_MISSING.
 func (s *contextStore) complete(user string, tc *plannerv1.TaskContext) (*plannerv1.TaskContext, error) {
 	if tc.GetBase() == "" {
 		return tc, nil
@@ -61,7 +61,7 @@ func (s *contextStore) complete(user string, tc *plannerv1.TaskContext) (*planne
 	return whole, nil
 }
 
-// find returns the context of that name, nil if it is not kept for the user. s.mu is held.
+// find returns the context of that name and makes it the most recently used; nil if it is not kept for the user. s.mu is held.
 func (s *contextStore) find(user, name string) *kept {
 	element := s.contexts[name]
 	if element == nil || element.Value.(*kept).user != user {
@@ -71,8 +71,8 @@ func (s *contextStore) find(user, name string) *kept {
 	return element.Value.(*kept)
 }
 
-// keep stores a whole context and returns its name, "" if the context is too large or the store keeps none. It drops base, the context that this
-// one continues, because later requests continue the newest context.
+// keep stores a whole context and returns its name. The context replaces base, which it continues, unless base is "". If it is too large, or the store
+// keeps none, keep changes nothing and returns "".
 func (s *contextStore) keep(user, base string, whole *plannerv1.TaskContext) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +117,8 @@ func (s *contextStore) drop(c *kept) {
 	}
 }
 
-// withoutLimits returns a context without the fields that belong to a single request: the base and the limits. It shares the rest with the original.
+// withoutLimits returns a context without the fields that belong to a single request: the base and what is left of the
+// budget. It shares the rest with the original.
 func withoutLimits(tc *plannerv1.TaskContext) *plannerv1.TaskContext {
 	out := &plannerv1.TaskContext{}
 	to := out.ProtoReflect()

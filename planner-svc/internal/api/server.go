@@ -1,5 +1,5 @@
-// Package api implements PlannerService: each handler checks the caller and the request, chooses a planner, and returns its
-// result. It plans nothing itself.
+// Package api implements PlannerService: it checks callers and requests, keeps the contexts of tasks, and passes requests to planners
+// and models. It plans nothing itself.
 package api
 
 import (
@@ -35,7 +35,7 @@ type server struct {
 	contexts  *contextStore
 }
 
-// New returns the handlers. defaultModel plans the tasks that name no model; New adds it to named if it has the form PROVIDER:MODEL.
+// New returns the handlers. defaultModel plans the tasks that name no model: it is `offline`, a model in named, or PROVIDER:MODEL, which New adds to named.
 // At most keptContexts contexts of tasks are kept, with about keptBytes bytes in total.
 func New(defaultModel string, named *models.Book, planWith *plan.Models, keptContexts, keptBytes int) (plannerv1.PlannerServiceServer, error) {
 	deterministic := offline.New()
@@ -184,9 +184,9 @@ func (s *server) ListModels(ctx context.Context, req *plannerv1.ListModelsReques
 	for i, p := range planners {
 		info := p.Info()
 		_, generates := p.(*plan.Model)
-		first := generates && len(s.models.List()) > 0 && s.models.List()[0].Info().Name == info.Name
+		generateDefault := generates && len(s.models.List()) > 0 && s.models.List()[0].Info().Name == info.Name
 		res.Models = append(res.Models, &plannerv1.Model{
-			Name: info.Name, Description: info.Description, IsDefault: i == 0, CanPlan: true, CanGenerate: generates, IsGenerateDefault: first,
+			Name: info.Name, Description: info.Description, IsDefault: i == 0, CanPlan: true, CanGenerate: generates, IsGenerateDefault: generateDefault,
 		})
 	}
 	return res, nil

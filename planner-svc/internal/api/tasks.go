@@ -32,8 +32,8 @@ func forward[P plan.Planner, Req taskRequest, Resp any](ctx context.Context, s *
 	return ask(p, ctx, req)
 }
 
-// begin plans the first steps, for the RPCs that return a part of the plan.
-func begin[Resp any](ctx context.Context, s *server, req taskRequest, part func(*plannerv1.PlanStepsResponse) *Resp) (*Resp, error) {
+// planPart plans the next steps, names the flow and assesses its risk, for the RPCs that return a part of such a plan.
+func planPart[Resp any](ctx context.Context, s *server, req taskRequest, part func(*plannerv1.PlanStepsResponse) *Resp) (*Resp, error) {
 	p, _, err := s.prepare(ctx, req)
 	if err != nil {
 		return nil, err
@@ -46,19 +46,19 @@ func begin[Resp any](ctx context.Context, s *server, req taskRequest, part func(
 }
 
 func (s *server) GetFlowName(ctx context.Context, req *plannerv1.GetFlowNameRequest) (*plannerv1.GetFlowNameResponse, error) {
-	return begin(ctx, s, req, func(res *plannerv1.PlanStepsResponse) *plannerv1.GetFlowNameResponse {
+	return planPart(ctx, s, req, func(res *plannerv1.PlanStepsResponse) *plannerv1.GetFlowNameResponse {
 		return &plannerv1.GetFlowNameResponse{Name: res.GetFlowName(), Usage: res.GetUsage()}
 	})
 }
 
 func (s *server) AssessFlowRisk(ctx context.Context, req *plannerv1.AssessFlowRiskRequest) (*plannerv1.AssessFlowRiskResponse, error) {
-	return begin(ctx, s, req, func(res *plannerv1.PlanStepsResponse) *plannerv1.AssessFlowRiskResponse {
+	return planPart(ctx, s, req, func(res *plannerv1.PlanStepsResponse) *plannerv1.AssessFlowRiskResponse {
 		return &plannerv1.AssessFlowRiskResponse{Risk: res.GetFlowRisk(), Usage: res.GetUsage()}
 	})
 }
 
 func (s *server) CreateNextStep(ctx context.Context, req *plannerv1.CreateNextStepRequest) (*plannerv1.CreateNextStepResponse, error) {
-	return begin(ctx, s, req, func(res *plannerv1.PlanStepsResponse) *plannerv1.CreateNextStepResponse {
+	return planPart(ctx, s, req, func(res *plannerv1.PlanStepsResponse) *plannerv1.CreateNextStepResponse {
 		next := res.GetSteps()[0]
 		return &plannerv1.CreateNextStepResponse{ToolId: next.GetToolId(), Description: next.GetDescription(), Usage: res.GetUsage()}
 	})
@@ -122,6 +122,7 @@ func (s *server) StreamPlanSteps(req *plannerv1.StreamPlanStepsRequest, stream g
 	return stream.Send(&plannerv1.StreamPlanStepsResponse{Piece: &plannerv1.StreamPlanStepsResponse_Plan{Plan: res}})
 }
 
+// plan makes a plan and keeps the task's context for its next request.
 func (s *server) plan(ctx context.Context, req *plannerv1.PlanStepsRequest, emit func(string) error) (*plannerv1.PlanStepsResponse, error) {
 	base := req.GetContext().GetBase()
 	planner, user, err := s.prepare(ctx, req)
@@ -138,7 +139,7 @@ func (s *server) plan(ctx context.Context, req *plannerv1.PlanStepsRequest, emit
 		return res, nil
 	case res.GetMemory() != nil:
 		s.contexts.forget(user, base)
-		req.Context.Memory, base = res.GetMemory(), ""
+		req.Context.Memory, base = res.GetMemory(), "" // without a base, keep measures the whole context
 	}
 	res.ContextName = s.contexts.keep(user, base, req.GetContext())
 	return res, nil

@@ -72,14 +72,14 @@ func (s *session) expect(r *llm.Request, output llm.Output) (*schema.Schema, err
 	return schema.Compile(output.Schema)
 }
 
-// correctJSON returns the messages to append: a reply that is not the requested JSON, and the request to correct it.
+// correctJSON returns the messages to append: a JSON reply that cannot be used, and the request to correct it.
 func (s *session) correctJSON(reply *llm.Reply, problem error) []*plannerv1.ModelMessage {
 	text := cmp.Or(strings.TrimSpace(reply.Text), "{}")
 	return []*plannerv1.ModelMessage{llm.AssistantText(text), llm.UserText(prompt.Render("correction", s.tc, problem.Error()))}
 }
 
-// Generate answers a request within the limits of budget, and writes the reply's text to emit. With a schema, the text is JSON that fits it. An
-// error carries the usage of the calls.
+// Generate answers a request and writes the reply's text to emit. Of budget, it reads only what is left of the task's budget. With a schema, the text
+// is JSON that fits it. An error carries the usage of the calls.
 func (m *Model) Generate(ctx context.Context, budget *plannerv1.TaskContext, r *llm.Request, outputSchema string, emit func(string) error) (*llm.Reply, error) {
 	s := m.session(budget)
 	if outputSchema == "" {
@@ -110,7 +110,7 @@ func decode[T any](s *schema.Schema, reply *llm.Reply) (*T, error) {
 	return answer, json.Unmarshal([]byte(text), answer)
 }
 
-// extractJSON returns the longest JSON object in a model's text, the last one of equal length. If there is none, it returns the text, and validation
+// extractJSON returns the longest JSON object in a model's text, the last of several equally long ones. If there is none, it returns the text, and validation
 // reports what is wrong.
 func extractJSON(text string) string {
 	longest := ""

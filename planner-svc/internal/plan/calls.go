@@ -33,7 +33,7 @@ func (c *call) text(key string) string {
 	return strictjson.Content(raw)
 }
 
-// readCall reads the arguments of a native call and removes the properties that withExtras added.
+// readCall reads the arguments of a native call and removes the properties that withExtras added. It sets t.task to the first rating of the task.
 func (c *conversation) readCall(rc *plannerv1.ModelToolCall, t *turn) call {
 	doc, err := strictjson.ParseObject(extractJSON(cmp.Or(strings.TrimSpace(rc.GetInputJson()), "{}")))
 	if err != nil {
@@ -56,8 +56,8 @@ func (c *conversation) readCall(rc *plannerv1.ModelToolCall, t *turn) call {
 	return call{Tool: rc.GetName(), Why: why, Risk: risk, Input: json.RawMessage(doc.String())}
 }
 
-// interpret turns calls into steps or into the answer, and returns the problems of the calls. A finish that comes first ends the task; after other
-// calls it is dropped, because it cannot know their results.
+// interpret sets the steps of t, or its answer, from the calls. It sets the problem of each call and returns them joined. A finish that comes first ends
+// the task; after other calls it is dropped, because it cannot know their results.
 func (c *conversation) interpret(t *turn, calls []call) error {
 	if first := &calls[0]; first.Tool == finish && first.problem == nil {
 		t.answer, t.goal = cmp.Or(strings.TrimSpace(first.text("answer")), t.text), plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
@@ -130,10 +130,11 @@ func (c *conversation) unknownTool(name string) error {
 	return fmt.Errorf("there is no tool %q; the nearest are %s", name, strings.Join(near[:min(len(near), 5)], ", "))
 }
 
-// references matches references of the form that the prompt describes. Other texts with `${` are literal.
+// references matches references of the form that the prompt describes. An input without any is literal, even if it contains `${`.
 var references = regexp.MustCompile(`\$\{(step-\d+|goal)[.}]`)
 
-// resolve puts the outputs of finished steps into the input of the i-th call of a turn. References to earlier calls of the turn stay, and open is true.
+// resolve puts the goal and the outputs of finished steps into the input of the i-th call of a turn. If it refers to earlier calls of the turn, those
+// references stay and open is true.
 func resolve(tc *plannerv1.TaskContext, in string, next uint64, i int) (text string, open bool, err error) {
 	if !references.MatchString(in) {
 		return in, false, nil

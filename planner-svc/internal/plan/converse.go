@@ -20,35 +20,35 @@ const (
 	unknownWindow = 32_000
 	// windowPercent is how much of the window prompt and reply may take by estimate.
 	windowPercent = 80
-	// keptSteps is the number of last steps that are never summarized.
+	// keptSteps is the number of last steps that a prompt never summarizes.
 	keptSteps = 5
 	// minOutput and maxOutput bound how many bytes of a step's output are shown.
 	minOutput, maxOutput = 1000, 16_000
 )
 
 // conversation is the prompt of a task: instructions and tools, the goal, and each step as a call with its result. It grows only at its end, so
-// that each prompt of a task is the beginning of the next one, until old steps are summarized.
+// that each prompt of a task is the beginning of the next one, until old steps are summarized or outputs shortened.
 type conversation struct {
 	*session
 	tools   *toolset
-	inJSON  bool // the model has no native tools: calls are JSON texts
-	memory  *plannerv1.Memory
+	inJSON  bool              // the model has no native tools: calls are JSON texts
+	memory  *plannerv1.Memory // the summary that converse made; nil if none
 	request *llm.Request
-	shown   int // bytes of each step's output in the request
+	shown   int // the most bytes of a step's output in the request
 }
 
-// converse renders the task's conversation. If it exceeds the token budget, converse first summarizes the oldest steps, which sets memory, and then
-// shortens the outputs.
+// converse renders the task's conversation. If it is longer than maxPrompt, converse first summarizes the oldest steps, which sets c.memory, and
+// then shortens the outputs.
 func (s *session) converse(ctx context.Context) (*conversation, error) {
 	c := &conversation{session: s, tools: toolsOf(s.tc, &s.indexes), inJSON: !s.info.Tools}
 	memory := s.tc.GetMemory()
-	most := s.outputBytes()
+	limit := s.outputBytes()
 	for {
-		c.render(memory, most)
+		c.render(memory, limit)
 		history := s.tc.GetHistory()
 		first := summarized(memory, history)
 		switch {
-		case tokensOf(c.request) <= s.budget():
+		case tokensOf(c.request) <= s.maxPrompt():
 			return c, nil
 		case len(history)-first > keptSteps:
 			steps := history[first : len(history)-keptSteps]
@@ -58,8 +58,8 @@ func (s *session) converse(ctx context.Context) (*conversation, error) {
 			}
 			memory = &plannerv1.Memory{Summary: summary, LastStepId: steps[len(steps)-1].GetStepId()}
 			c.memory = memory
-		case most > minOutput:
-			most = max(most/2, minOutput)
+		case limit > minOutput:
+			limit = max(limit/2, minOutput)
 		default:
 			return c, nil // nothing is left to cut; the provider may still accept it
 		}
@@ -74,16 +74,16 @@ func (s *session) window() int {
 	return unknownWindow
 }
 
-// budget returns how many tokens a prompt may have.
-func (s *session) budget() int {
+// maxPrompt returns how many tokens a prompt may have so that the reply fits into the window too.
+func (s *session) maxPrompt() int {
 	return s.window()*windowPercent/100 - min(s.info.MaxTokens, s.window()/4)
 }
 
-// outputBytes returns how many bytes of each step's output are shown. It depends on the model alone.
+// outputBytes returns how many bytes of each step's output are shown. It depends only on the model's window, so all prompts of a task show the same.
 func (s *session) outputBytes() int { return min(max(s.window()*15/100, minOutput), maxOutput) }
 
-// render makes the request, with at most most bytes of each step's output.
-func (c *conversation) render(memory *plannerv1.Memory, most int) {
+// render sets c.request, with at most limit bytes of each step's output.
+func (c *conversation) render(memory *plannerv1.Memory, limit int) {
 	first := summarized(memory, c.tc.GetHistory())
 	head := &plannerv1.TaskContext{Goal: c.tc.GetGoal(), Language: c.tc.GetLanguage(), Rounds: c.tc.GetRounds()}
 	if first > 0 {
@@ -96,10 +96,10 @@ func (c *conversation) render(memory *plannerv1.Memory, most int) {
 		r.System, r.Tools = prompt.Render("system", c.tc, nil), c.tools.native()
 	}
 	for i, e := range c.tc.GetHistory()[first:] {
-		r.Messages = append(r.Messages, c.step(first+i, e, prompt.Result(c.tc, e, most))...)
+		r.Messages = append(r.Messages, c.step(first+i, e, prompt.Result(c.tc, e, limit))...)
 	}
 	r.CacheHere = []int{len(r.Messages) - 3, len(r.Messages) - 1} // the first index is negative in a short prompt
-	c.request, c.shown = r, most
+	c.request, c.shown = r, limit
 }
 
 // step renders a finished step as the model's call and its result.
@@ -140,7 +140,7 @@ func (c *conversation) step(i int, e *plannerv1.HistoryEntry, result string) []*
 // summaryTokens bounds a summary, in tokens.
 const summaryTokens = 1500
 
-// SummarizeMemory summarizes old steps, followed by messages of a conversation.
+// SummarizeMemory summarizes the steps that the context's memory does not cover, followed by messages of a conversation.
 func (m *Model) SummarizeMemory(ctx context.Context, req *plannerv1.SummarizeMemoryRequest) (*plannerv1.SummarizeMemoryResponse, error) {
 	s := m.session(req.GetContext())
 	history, memory := s.tc.GetHistory(), s.tc.GetMemory()
@@ -171,17 +171,18 @@ func (s *session) digests(steps []*plannerv1.HistoryEntry) (texts []string) {
 	return texts
 }
 
-// digest renders a step as text.
-func (s *session) digest(e *plannerv1.HistoryEntry, most int) string {
-	return prompt.Line(fmt.Sprintf("%s: %s %s", e.GetStepId(), e.GetToolId(), e.GetInputJson())) + "\n" + prompt.Result(s.tc, e, most) + "\n\n"
+// digest renders a step as text, with at most limit bytes of its output.
+func (s *session) digest(e *plannerv1.HistoryEntry, limit int) string {
+	return prompt.Line(fmt.Sprintf("%s: %s %s", e.GetStepId(), e.GetToolId(), e.GetInputJson())) + "\n" + prompt.Result(s.tc, e, limit) + "\n\n"
 }
 
-// summarize returns the summary of texts that continue an earlier summary, which may be empty. Texts that do not fit into one prompt go into several.
+// summarize returns the summary of an earlier summary, which may be empty, and the texts that continue it. Texts that do not fit into one prompt go
+// into several. Without texts, it returns the earlier summary.
 func (s *session) summarize(ctx context.Context, summary string, texts []string) (string, error) {
 	goal := prompt.Render("goal", &plannerv1.TaskContext{Goal: s.tc.GetGoal(), Language: s.tc.GetLanguage()}, nil)
 	for len(texts) > 0 {
 		n, tokens := 1, estimate(texts[0])
-		for ; n < len(texts) && tokens+estimate(texts[n]) <= s.budget()*3/4; n++ {
+		for ; n < len(texts) && tokens+estimate(texts[n]) <= s.maxPrompt()*3/4; n++ {
 			tokens += estimate(texts[n])
 		}
 		text := strings.Join(texts[:n], "")

@@ -14,14 +14,14 @@ import (
 	"pawl.dev/planner-svc/internal/risk"
 )
 
-// Models makes planners that ask language models. The planners share caches.
+// Models makes planners that ask language models. The planners share the cache of tool indexes.
 type Models struct {
 	tries   int
 	log     *slog.Logger
 	indexes rank.Cache
 }
 
-// NewModels returns a maker of planners. tries is how often a model is asked for a valid reply, the first time included; 0 means 3.
+// NewModels returns a maker of planners. tries is how often a model is asked for a valid reply, the first time included; 0 or less means 3.
 func NewModels(tries int, log *slog.Logger) *Models {
 	if tries <= 0 {
 		tries = 3
@@ -46,7 +46,8 @@ func (m *Model) Info() Info {
 	return Info{Name: info.Name, Description: info.Description}
 }
 
-// PlanSteps implements Planner. One model call returns the next steps or the answer.
+// PlanSteps implements Planner. It takes one model call, unless the model searches for tools, its reply has to be corrected, or the conversation is
+// too long.
 func (m *Model) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest, emit func(string) error) (*plannerv1.PlanStepsResponse, error) {
 	s := m.session(req.GetContext())
 	gate := &gate{emit: emit, holdBack: holdBack}
@@ -81,7 +82,7 @@ func (s *session) decide(ctx context.Context, page string, g *gate) (*turn, erro
 		if page != "" {
 			c.request.Messages = append(c.request.Messages, llm.UserText(page))
 		}
-		t, err := c.turn(ctx, g)
+		t, err := c.nextTurn(ctx, g)
 		if err == nil {
 			t.memory = c.memory
 			return t, nil
@@ -94,7 +95,7 @@ func (s *session) decide(ctx context.Context, page string, g *gate) (*turn, erro
 }
 
 // flow returns the flow's name and risk. Without a name from the model, the goal is the name. The risk is the highest of the model's rating and
-// of the first steps.
+// the risks of the turn's steps.
 func flow(tc *plannerv1.TaskContext, t *turn) (string, *commonv1.Risk) {
 	const maxName = 60
 	l := prompt.LangOf(tc)
@@ -110,7 +111,7 @@ func flow(tc *plannerv1.TaskContext, t *turn) (string, *commonv1.Risk) {
 	return name, risk.Raise(highest, rated, l.Say("The model rates the whole task %s.", "模型将整个任务评为 %s。", risk.Name(rated)))
 }
 
-// GenerateAnswer implements Planner. It makes one attempt, because emitted text cannot be taken back.
+// GenerateAnswer implements Planner. It does not correct a reply, because emitted text cannot be taken back.
 func (m *Model) GenerateAnswer(ctx context.Context, req *plannerv1.GenerateAnswerRequest, emit func(string) error) (*plannerv1.GenerateAnswerResponse, error) {
 	s := m.session(req.GetContext())
 	c, err := s.converse(ctx)

@@ -27,7 +27,7 @@ type Planner interface {
 	Info() Info
 
 	// PlanSteps serves PlanSteps and StreamPlanSteps. It passes the answer to emit piece by piece, unless emit is nil, and returns an error of emit.
-	// The response needs no context name; it has a flow name and risk if the request sets `begin`.
+	// The response has a flow name and risk if the request sets `begin`. Its context name is set by the API.
 	PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest, emit func(text string) error) (*plannerv1.PlanStepsResponse, error)
 	// GenerateAnswer writes the answer to emit and returns the last response, which has no text.
 	GenerateAnswer(ctx context.Context, req *plannerv1.GenerateAnswerRequest, emit func(text string) error) (*plannerv1.GenerateAnswerResponse, error)

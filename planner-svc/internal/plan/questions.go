@@ -17,15 +17,15 @@ import (
 	"pawl.dev/planner-svc/internal/risk"
 )
 
-// question asks the model for JSON about a request's task. The prompt holds the goal, as many of the last steps as fit, and the template name,
-// rendered with the request. respond makes the response from the answer and the usage; its error is the problem with the answer. T may be a proto
+// question asks the model for JSON about a request's task. The prompt holds the goal, as many of the last steps as fit, and the template of that
+// name, rendered with the request. respond makes the response from the answer and the usage; its error is the problem with the answer. T may be a proto
 // message whose JSON names are those of the schema.
 func question[T, R any](ctx context.Context, m *Model, name string, req interface{ GetContext() *plannerv1.TaskContext }, schema string,
 	respond func(answer *T, usage *commonv1.Usage) (*R, error),
 ) (*R, error) {
 	s := m.session(req.GetContext())
 	system, page, goal := prompt.Render("about", s.tc, nil), prompt.Render(name, s.tc, req), prompt.Render("goal", s.tc, nil)+"\n\n"
-	steps, left := "", s.budget()-estimate(system+goal+page)
+	steps, left := "", s.maxPrompt()-estimate(system+goal+page)
 	for _, e := range slices.Backward(s.tc.GetHistory()) {
 		text := s.digest(e, min(s.outputBytes(), maxOutput/4))
 		if left -= estimate(text); left < 0 {
@@ -62,8 +62,8 @@ func (m *Model) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFirst
 	})
 }
 
-// lacking returns the tool and the input of a request, and the required properties that the input lacks. The schema names those, so
-// they are asked for and filled in without the model.
+// lacking returns the tool and the input of a request, and the required properties that the input lacks. The schema names
+// those, so asking for them and filling them in need no model.
 func lacking(req interface {
 	GetContext() *plannerv1.TaskContext
 	GetToolId() string
@@ -127,7 +127,7 @@ func (m *Model) DescribeError(ctx context.Context, req *plannerv1.DescribeErrorR
 
 const missingSchema = `{"type":"object","properties":{"properties":{"type":"array","items":{"type":"string"},"minItems":1}},"required":["properties"],"additionalProperties":false}`
 
-// GetMissingParams implements Planner. The model names the properties; the form is made of the tool's schema.
+// GetMissingParams implements Planner. If the input has all required properties, the model names those to ask for; the form is made of the tool's schema.
 func (m *Model) GetMissingParams(ctx context.Context, req *plannerv1.GetMissingParamsRequest) (*plannerv1.GetMissingParamsResponse, error) {
 	tool, _, names := lacking(req)
 	if len(names) > 0 {

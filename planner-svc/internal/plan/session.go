@@ -59,7 +59,7 @@ func (s *session) reserve(r *llm.Request) error {
 	prompt := uint64(tokensOf(r))
 	if left := s.tc.ModelCallsLeft; left != nil {
 		if s.used.Requests >= *left {
-			return s.exceeded("it may make no more model calls")
+			return s.exceeded("no model call is left")
 		}
 		r.MaxRequests = *left - s.used.Requests
 	}
@@ -110,7 +110,7 @@ func (s *session) exceeded(format string, args ...any) error {
 		"; the model %q was not asked. Start a new task, or fork this one, with a larger budget", append(args, s.info.Name)...)
 }
 
-// unusable returns the error of a reply that stayed wrong. Its code tells callers not to try again, because the session already did.
+// unusable returns the error for the last of some tries whose replies were all wrong. Executors do not retry its code, because the session already did.
 func (s *session) unusable(tries int, problem string, reply *llm.Reply) error {
 	const maxLast = 900 // bytes
 	last := reply.Text
@@ -125,7 +125,7 @@ func (s *session) unusable(tries int, problem string, reply *llm.Reply) error {
 	return s.fail(e.With("last_reply", last))
 }
 
-// fail adds the session's usage to an error. It does not change errors of the caller's context.
+// fail adds the session's usage to an error. Errors of the caller's context, and those before the first request to the model, stay as they are.
 func (s *session) fail(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || s.used.Requests == 0 {
 		return err
@@ -136,7 +136,7 @@ func (s *session) fail(err error) error {
 // usage returns what the session has cost so far.
 func (s *session) usage() *commonv1.Usage { return UsageProto(s.used) }
 
-// UsageProto converts a usage to its proto message. It rounds the cost up.
+// UsageProto converts a usage to its proto message. It rounds the cost up, and leaves an unknown cost out.
 func UsageProto(u llm.Usage) *commonv1.Usage {
 	out := &commonv1.Usage{InputTokens: u.Input, CachedInputTokens: u.CachedInput, OutputTokens: u.Output, ModelCalls: u.Requests}
 	if cost, known := u.ExactCost(); known && u.Requests > 0 {
@@ -149,7 +149,7 @@ func UsageProto(u llm.Usage) *commonv1.Usage {
 func tokensOf(r *llm.Request) int {
 	const (
 		each  = 4    // tokens that a message, part or tool takes besides its texts
-		media = 1500 // tokens of a picture
+		media = 1500 // tokens of a picture or sound
 	)
 	n := estimate(r.System)
 	for _, t := range r.Tools {

@@ -18,7 +18,7 @@ const planSchema = `{"type":"object","properties":{"main_task":{"type":"string"}
 	`"id":{"type":"string","minLength":1},"title":{"type":"string","minLength":1},"description":{"type":"string","minLength":1},"depends_on":{"type":"array","items":{"type":"string"}}},` +
 	`"required":["id","title","description","depends_on"],"additionalProperties":false}}},"required":["main_task","subtasks"],"additionalProperties":false}`
 
-// CreatePlan divides a goal into subtasks. The model has to correct unknown dependencies and cycles, which are named with their path.
+// CreatePlan divides a goal into subtasks.
 func (m *Model) CreatePlan(ctx context.Context, req *plannerv1.CreatePlanRequest) (*plannerv1.CreatePlanResponse, error) {
 	const defaultMost = 10
 	most := int(cmp.Or(req.GetMaxSubtasks(), defaultMost))
@@ -35,7 +35,7 @@ func (m *Model) CreatePlan(ctx context.Context, req *plannerv1.CreatePlanRequest
 	})
 }
 
-// ordered returns the subtasks in an order in which each follows those that it depends on.
+// ordered returns the subtasks in an order in which each follows those that it depends on. Duplicate ids, unknown dependencies and cycles are errors.
 func ordered(subtasks []*plannerv1.Subtask) ([]*plannerv1.Subtask, error) {
 	byID := map[string]*plannerv1.Subtask{}
 	for _, st := range subtasks {
@@ -74,7 +74,7 @@ func ordered(subtasks []*plannerv1.Subtask) ([]*plannerv1.Subtask, error) {
 	return order, nil
 }
 
-// Think thinks about a subtask and chooses its next calls. It writes the thought to emit and returns the result.
+// Think thinks about a subtask and chooses its next calls. If the model has native tools, it writes the thought to emit while it arrives.
 func (m *Model) Think(ctx context.Context, req *plannerv1.ThinkRequest, emit func(string) error) (*plannerv1.ThinkResult, error) {
 	s := m.session(req.GetContext())
 	t, err := s.decide(ctx, prompt.Render("think", s.tc, req), &gate{emit: emit})

@@ -28,9 +28,9 @@ const (
 const ReadOutputID = "pawl/read_output"
 
 const (
-	// maxTools is how many tools of a task a prompt holds without a choice.
+	// maxTools is how many tools a task can have before its prompts hold only a choice of them.
 	maxTools = 40
-	// chosenTools is how many of more tools are chosen. Tools that the task has used are added.
+	// chosenTools is the size of that choice. Tools that the task has used are added.
 	chosenTools = 32
 	// maxFound is how many tools find_tools returns.
 	maxFound = 8
@@ -38,9 +38,9 @@ const (
 
 // toolset is the tools of one prompt. Aliases name all of the task's tools, also those that the prompt does not hold.
 type toolset struct {
-	shown   []*commonv1.Tool
+	shown   []*commonv1.Tool // in the prompt
 	byAlias map[string]*commonv1.Tool
-	all     []*commonv1.Tool
+	all     []*commonv1.Tool // of the task
 	indexes *rank.Cache
 }
 
@@ -62,18 +62,18 @@ func toolsOf(tc *plannerv1.TaskContext, indexes *rank.Cache) *toolset {
 	return t
 }
 
-// show adds a tool to the prompt unless it is there.
+// show adds a tool to the shown ones, unless it is nil or among them.
 func (t *toolset) show(one *commonv1.Tool) {
 	if one != nil && !slices.Contains(t.shown, one) {
 		t.shown = append(t.shown, one)
 	}
 }
 
-// search returns the tools that match a text best.
-func (t *toolset) search(text string, most int) []*commonv1.Tool {
+// search returns the tools that match a text best, at most limit of them, the best first.
+func (t *toolset) search(text string, limit int) []*commonv1.Tool {
 	var found []*commonv1.Tool
 	for _, hit := range t.indexes.Index(t.all).Search(text) {
-		if found = append(found, t.byAlias[Alias(hit.Tool.GetId())]); len(found) == most {
+		if found = append(found, t.byAlias[Alias(hit.Tool.GetId())]); len(found) == limit {
 			break
 		}
 	}
@@ -97,7 +97,7 @@ func (t *toolset) lookup(name string) *commonv1.Tool {
 	return catalog.Find(t.all, name)
 }
 
-// native returns the tools as a provider takes them, the planner's own ones included.
+// native returns the shown tools as models get them, after the planner's own ones.
 func (t *toolset) native() []*plannerv1.ModelTool {
 	tools := make([]*plannerv1.ModelTool, 0, len(t.shown)+3)
 	tools = append(tools,

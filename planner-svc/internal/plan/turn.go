@@ -22,7 +22,7 @@ type turn struct {
 	steps  []*plannerv1.PlannedStep
 	answer string
 	goal   plannerv1.GoalResult
-	text   string // the text that the model wrote beside calls
+	text   string // of the reply; "" for models without native tools
 	task   taskRating
 	memory *plannerv1.Memory // the summary of old steps, if one was made
 }
@@ -34,12 +34,12 @@ type taskRating struct{ Name, Risk string }
 type call struct {
 	Tool, Why, Risk string
 	Input           json.RawMessage // exact JSON of an object
-	problem         error
+	problem         error           // why the call cannot be made; nil if it can
 }
 
-// turn asks the model for its next turn. The answer to an invalid turn is the problem of each call. A call of find_tools is answered and does not
-// count as a failed attempt.
-func (c *conversation) turn(ctx context.Context, g *gate) (t *turn, err error) {
+// nextTurn asks the model for its next turn. It answers an invalid turn with the problem of each call. It answers a turn that begins with a call
+// of find_tools with the tools found, up to maxSearches times; those turns do not count as failed attempts.
+func (c *conversation) nextTurn(ctx context.Context, g *gate) (t *turn, err error) {
 	read, show := c.read, g.delta
 	if c.inJSON {
 		compiled, err := c.expect(c.request, llm.Output{Name: "turn", Schema: turnSchema})
@@ -80,7 +80,7 @@ func (c *conversation) turn(ctx context.Context, g *gate) (t *turn, err error) {
 	return t, err
 }
 
-// read returns a reply's answer, or its calls with the problem of each. It returns an error only for a reply without calls.
+// read returns a reply's answer, or its calls with the problem of each. It returns an error only for an empty reply.
 func (c *conversation) read(reply *llm.Reply) (*turn, []call, error) {
 	t := &turn{text: strings.TrimSpace(reply.Text)}
 	if len(reply.Calls) == 0 {
@@ -97,7 +97,8 @@ func (c *conversation) read(reply *llm.Reply) (*turn, []call, error) {
 	return t, calls, nil
 }
 
-// goalOf returns whether an answer in free text fulfils the goal: the prompt asks for `finish` if it does not.
+// goalOf returns whether an answer in free text fulfils the goal: it does unless it was refused or cut off, because the prompt asks for `finish`
+// otherwise.
 func goalOf(reply *llm.Reply) plannerv1.GoalResult {
 	switch reply.Stop {
 	case plannerv1.StopReason_STOP_REASON_REFUSED, plannerv1.StopReason_STOP_REASON_MAX_TOKENS:
@@ -120,7 +121,7 @@ const turnSchema = `{"type":"object","properties":{"calls":{"type":"array","maxI
 	`"answer":{"type":"string"},"fulfilled":{"type":"boolean"},` +
 	`"task":{"type":"object","properties":{"name":{"type":"string"},"risk":{"type":"string","enum":["LOW","MEDIUM","HIGH"]}}}}}`
 
-// readJSON is like read, for models without native tools; s is turnSchema.
+// readJSON is like read, for models without native tools; s is turnSchema, compiled.
 func readJSON(s *schema.Schema, reply *llm.Reply) (*turn, []call, error) {
 	a, err := decode[struct {
 		Calls     []call
@@ -144,8 +145,8 @@ func readJSON(s *schema.Schema, reply *llm.Reply) (*turn, []call, error) {
 	return t, a.Calls, nil
 }
 
-// respond returns the messages to append: the reply and an answer to each of its calls, as providers demand. problem is nil if nothing is wrong. The
-// next request also gets the tools that were added.
+// respond returns the messages to append to the request: the reply, and text(i) as the answer to its call i, because providers demand an answer to
+// each. An empty reply is left out. problem is nil if nothing is wrong. respond also updates the request's tools and prepares the gate for the next reply.
 func (c *conversation) respond(g *gate, reply *llm.Reply, problem error, text func(i int) string) []*plannerv1.ModelMessage {
 	g.next()
 	switch {
@@ -173,10 +174,10 @@ type gate struct {
 	emit     func(text string) error // nil: nothing is shown
 	holdBack int
 
-	shown  strings.Builder // of all replies
-	held   string          // of this reply, not shown yet
-	open   bool            // the text is shown as it arrives
-	closed bool            // the reply calls a tool, or an earlier reply of the same turn was shown
+	shown   strings.Builder // of all replies
+	held    string          // of this reply, not shown yet
+	showing bool            // the text of this reply is shown as it arrives
+	closed  bool            // no more text is shown as it arrives: the reply calls a tool, or an earlier reply of the same turn was shown
 }
 
 // delta takes a piece of a reply.
@@ -185,11 +186,11 @@ func (g *gate) delta(d llm.Delta) error {
 	if g.emit == nil || g.closed {
 		return nil
 	}
-	if g.held += d.Text; !g.open {
+	if g.held += d.Text; !g.showing {
 		g.held = strings.TrimLeftFunc(g.held, unicode.IsSpace)
-		g.open = len(g.held) > 0 && len(g.held) >= g.holdBack
+		g.showing = len(g.held) > 0 && len(g.held) >= g.holdBack
 	}
-	if !g.open {
+	if !g.showing {
 		return nil
 	}
 	text := strings.TrimRightFunc(g.held, unicode.IsSpace)
@@ -207,15 +208,15 @@ func (g *gate) show(text string) error {
 
 // restart drops the reply, so that its request can be repeated. It reports false if a part of the reply was shown.
 func (g *gate) restart() bool {
-	if !g.open {
+	if !g.showing {
 		g.next()
 	}
-	return !g.open
+	return !g.showing
 }
 
 // next prepares for another reply. If something was shown already, only finish shows more.
 func (g *gate) next() {
-	g.held, g.open, g.closed = "", false, g.shown.Len() > 0
+	g.held, g.showing, g.closed = "", false, g.shown.Len() > 0
 }
 
 // finish shows the rest of the answer. It returns all text that was shown: the answer, after a remark if one was shown before it.

@@ -11,10 +11,10 @@ import (
 )
 
 // Fence marks a text as data. The mark is a hash of the text that does not occur in the text, so that no text can contain its own end, and equal
-// texts look the same in every prompt. Fence makes characters and markers visible with which a text could pose as something else.
+// texts look the same in every prompt. It makes characters and markers visible that could pose as something else.
 func Fence(text string) string {
 	text = strings.TrimRight(visible(text), "\n")
-	bare := letters(text)
+	bare := hexDigits(text)
 	mark := ""
 	for i := 0; mark == "" || strings.Contains(bare, mark); i++ {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", i, text))
@@ -23,9 +23,9 @@ func Fence(text string) string {
 	return "<<<DATA " + mark + "\n" + text + "\nDATA " + mark + ">>>"
 }
 
-// letters reduces a text to the characters that marks consist of, so that look-alikes with invisible or full-width characters are found too. Other
-// letters and line breaks become |.
-func letters(text string) string {
+// hexDigits reduces a text to hexadecimal digits, of which marks consist, so that look-alikes with invisible or full-width characters are found too.
+// Other letters and line breaks become |; all other characters are dropped.
+func hexDigits(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '！' && r <= '～' {
 			r -= '！' - '!'
@@ -44,7 +44,7 @@ func letters(text string) string {
 var controlMarkers = regexp.MustCompile(`<[|｜][^<>|｜\s]{1,60}[|｜]>|\[/?INST\]|<</?SYS>>|</?(start|end)_of_turn>|</?(im_start|im_end|eot_id)>`)
 
 // visible replaces invisible characters by their code points and breaks the control markers of chat templates. It keeps the joiners that scripts
-// and emoji need.
+// and emoji need, and drops carriage returns.
 func visible(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if isPlain(text) {
@@ -67,7 +67,7 @@ func visible(text string) string {
 	return b.String()
 }
 
-// isPlain reports whether a text is printable ASCII without the first characters of markers, which visible would not change.
+// isPlain reports whether a text is printable ASCII without < and [, with which markers begin. visible does not change such a text.
 func isPlain(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; c >= 0x7f || c < ' ' && c != '\n' && c != '\t' || c == '<' || c == '[' {

@@ -67,20 +67,20 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text[:maxAnswer], "") + " […]"
 }
 
-// Result renders the result of a step. It cuts a text after most bytes, and a mark tells the model how to read on.
-func Result(tc *plannerv1.TaskContext, e *plannerv1.HistoryEntry, most int) string {
+// Result renders the result of a step. It cuts a text that is longer than limit bytes, and tells the model how to read on.
+func Result(tc *plannerv1.TaskContext, e *plannerv1.HistoryEntry, limit int) string {
 	r := result.Of(e)
 	var media []string
 	for _, m := range r.Media {
 		media = append(media, Line(m.Type+" "+m.MIME+" "+m.URI))
 	}
-	text, mark := r.Text(), ""
-	if len(text) > most {
-		end := most
+	text, cut := r.Text(), ""
+	if len(text) > limit {
+		end := limit
 		for !utf8.RuneStart(text[end]) {
 			end--
 		}
-		mark = LangOf(tc).Say("[cut: %d of %d bytes are left; read_output {\"step\": %s, \"offset\": %d} reads on]",
+		cut = LangOf(tc).Say("[cut: %d of %d bytes are left; read_output {\"step\": %s, \"offset\": %d} reads on]",
 			"［已截断：共 %[2]d 字节，还剩 %[1]d 字节；用 read_output {\"step\": %[3]s, \"offset\": %[4]d} 继续读取］",
 			len(text)-end, len(text), strictjson.Quote(r.GetStepId()), end)
 		text = text[:end]
@@ -88,7 +88,7 @@ func Result(tc *plannerv1.TaskContext, e *plannerv1.HistoryEntry, most int) stri
 	return Render("result", tc, struct {
 		Step, Result, Text, Cut, Media string
 		Unknown                        bool
-	}{Line(e.GetStepId()), e.GetResult().String(), text, mark, strings.Join(media, "\n"), e.GetOutcome() == commonv1.Outcome_OUTCOME_UNKNOWN})
+	}{Line(e.GetStepId()), e.GetResult().String(), text, cut, strings.Join(media, "\n"), e.GetOutcome() == commonv1.Outcome_OUTCOME_UNKNOWN})
 }
 
 // LangOf returns the language of a task's prompts.

@@ -63,7 +63,8 @@ func (r *Result) Text() string {
 	return r.Message + "\n" + strictjson.Compact(r.Structured)
 }
 
-// Paths returns the paths of the files, but not folders, that a result names: the strings and the `path` members of its lists, or the [FILE] lines of a text.
+// Paths returns the paths that a result names, each once: the strings and the `path` members of its lists, or the [FILE] lines of a text. It leaves out
+// members of the type `directory`.
 func (r *Result) Paths() []string {
 	var paths []string
 	add := func(path string) {

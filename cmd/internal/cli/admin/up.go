@@ -37,7 +37,7 @@ type UpCmd struct {
 	NoWorkspace bool     `xor:"workspace" help:"Run no MCP server workspace."`
 	Model       string   `complete:"model" placeholder:"NAME" help:"The model that plans if neither a task nor its agent names one."`
 	Models      string   `type:"path" placeholder:"FILE" help:"File of named language models (YAML or JSON). MCP servers with sampling enabled may use them."`
-	ModelTries  int      `placeholder:"N" default:"3" help:"How many attempts a model has to give a valid reply before planning fails (default ${default})."`
+	ModelTries  int      `placeholder:"N" default:"3" help:"How many attempts a model gets to give a valid reply before planning fails (default ${default})."`
 	AllowHost   []string `sep:"none" placeholder:"NAME" help:"Host name under which REST may be reached (repeatable)."`
 	AllowOrigin []string `sep:"none" placeholder:"ORIGIN" help:"Web origin whose pages may call REST (repeatable)."`
 
