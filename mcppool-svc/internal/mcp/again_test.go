@@ -46,7 +46,7 @@ func (s *refusing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // known of the tool is no less than it is.
 func TestLaterRoundsAreMadeAgain(t *testing.T) {
 	const once, ever = 1, 100
-	const first, second = `"requestState":"s1"`, `"requestState":"2:`
+	const first, second = `"requestState":"[]"`, `"requestState":"[[`
 	for _, tt := range []struct {
 		name, tool, round string
 		status            int

@@ -71,7 +71,7 @@ func TestSSECancels(t *testing.T) {
 
 // TestSSELosesItsStream: calls whose stream is lost fail at once, as ones that may have run; the connection is useless.
 func TestSSELosesItsStream(t *testing.T) {
-	c := overSSE(t, &mcptest.SSE{Mode: mcptest.Good}, Config{})
+	c := overSSE(t, &mcptest.SSE{Mode: mcptest.Hostile}, Config{})
 	held := make(chan error, 1)
 	holding := make(chan struct{})
 	go func() {
@@ -96,7 +96,7 @@ func TestSSELosesItsStream(t *testing.T) {
 
 // TestSSEBoundsMessages: one that is too long, and one that says two things, fail the call that they were for and no other.
 func TestSSEBoundsMessages(t *testing.T) {
-	c := overSSE(t, &mcptest.SSE{Mode: mcptest.Good}, Config{MaxMessage: 64 << 10})
+	c := overSSE(t, &mcptest.SSE{Mode: mcptest.Hostile}, Config{MaxMessage: 64 << 10})
 	if _, err := callTool(t, c, "large", `{"n":100000}`); err == nil || As(err).Kind != TooLarge || !As(err).Ended {
 		t.Errorf("a long answer: %v", err)
 	}

@@ -8,9 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -68,45 +66,42 @@ func Main() {
 	}
 	s := newServer(mode, os.Stdout)
 	s.begin()
-	s.serve(os.Stdin)
+	lines := bufio.NewReader(os.Stdin)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			break
+		}
+		var m message
+		if json.Unmarshal(line, &m) == nil {
+			s.handle(m, nil)
+		}
+	}
+	s.work.Wait()
 	if mode == Stubborn {
 		select {}
 	}
 	os.Exit(0)
 }
 
-func newServer(mode string, out io.Writer) *server {
-	return &server{
-		mode: mode, out: out, version: "2025-11-25", cancelled: make(map[string]chan struct{}),
-		waiting: make(map[string]chan message), jobs: make(map[string]*job),
-	}
-}
-
-// message is a JSON-RPC message from the client.
-type message struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-	Params json.RawMessage `json:"params"`
-	Result json.RawMessage `json:"result"` // of the response to a request of the server
-	Error  json.RawMessage `json:"error"`
-}
-
 type server struct {
-	mode    string
-	version string
+	mode  string
+	ended chan struct{} // closed by the tool drop
+	work  sync.WaitGroup
 
-	mu        sync.Mutex
-	out       io.Writer                // guarded by mu
-	tools     []string                 // guarded by mu; added while running
-	changed   string                   // guarded by mu; the changed definition of info; empty if unchanged
-	cancelled map[string]chan struct{} // guarded by mu; closed when a call is cancelled; by request id
-	held      []held                   // guarded by mu
-	counted   int                      // guarded by mu
-	asked     int                      // guarded by mu
-	waiting   map[string]chan message  // guarded by mu; receive the responses to the server's requests, by id
-	jobs      map[string]*job          // guarded by mu
-	work      sync.WaitGroup
-	offers    offers
+	mu            sync.Mutex               // guards the fields below
+	out           io.Writer                // takes one message with each Write
+	heard         []string                 // the methods of the messages so far
+	added         []string                 // tools that were added while running
+	changed       bool                     // the definition of info has changed
+	grown         bool                     // there is one more resource
+	counted       int                      // calls of count and hold
+	asked         int                      // requests to the client
+	waiting       map[string]chan message  // receive the responses to these, by id
+	cancelled     map[string]chan struct{} // closed when a call is cancelled, by request id
+	held          []held
+	jobs          map[string]*job
+	subscriptions map[string][]string // addresses, by the id of the stream or by the address itself
 }
 
 // held is a call that waits to be released.
@@ -115,6 +110,14 @@ type held struct {
 	released chan struct{}
 }
 
+func newServer(mode string, out io.Writer) *server {
+	return &server{
+		mode: mode, out: out, ended: make(chan struct{}), changed: mode == Changed || mode == Renamed, waiting: make(map[string]chan message),
+		cancelled: make(map[string]chan struct{}), jobs: make(map[string]*job), subscriptions: make(map[string][]string),
+	}
+}
+
+// begin does what the mode demands before the first message.
 func (s *server) begin() {
 	for path := os.Getenv(WaitVariable); path != ""; time.Sleep(time.Millisecond) { //nolint:forbidigo // another process says when
 		if _, err := os.Stat(path); err == nil { //nolint:gosec // a test wrote it
@@ -122,10 +125,6 @@ func (s *server) begin() {
 		}
 	}
 	switch s.mode {
-	case Changed:
-		s.changed = ChangedInfo
-	case Renamed:
-		s.changed = strings.Replace(ChangedInfo, "info", "info2", 1)
 	case Exit:
 		fmt.Fprintln(os.Stderr, "fake: the database is missing, token", os.Getenv("SECRET_TOKEN"))
 		os.Exit(3)
@@ -135,14 +134,8 @@ func (s *server) begin() {
 		}
 	case Rubbish:
 		for {
-			if _, err := fmt.Println("Welcome to this program!"); err != nil {
-				os.Exit(1)
-			}
+			s.write("Welcome to this program!")
 		}
-	case OldVersion:
-		s.version = "1999-01-01"
-	case Ancient:
-		s.version = "2024-11-05"
 	case Stubborn:
 		signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
 		cmd := exec.Command(os.Args[0]) //nolint:gosec,noctx // this very test binary, which is to outlive its parent
@@ -151,72 +144,95 @@ func (s *server) begin() {
 		if err := cmd.Start(); err != nil {
 			panic(err)
 		}
-		s.tools = append(s.tools, "grandchild_"+strconv.Itoa(cmd.Process.Pid))
+		s.added = append(s.added, "grandchild_"+strconv.Itoa(cmd.Process.Pid))
 	}
 }
 
-func (s *server) serve(in io.Reader) {
-	r := bufio.NewReader(in)
-	for {
-		line, err := r.ReadBytes('\n')
-		if err != nil {
-			s.work.Wait()
-			return
-		}
-		var m message
-		if json.Unmarshal(line, &m) == nil {
-			s.handle(m)
-		}
+// message is a JSON-RPC message from the client, with the parameters that any method takes.
+type message struct {
+	ID     json.RawMessage
+	Method string
+	Params struct {
+		Name, URI, Cursor, TaskID, RequestState   string
+		Arguments, Task, Notifications, RequestID json.RawMessage
+		Argument                                  struct{ Value string }
+		InputResponses                            map[string]json.RawMessage
+		Meta                                      json.RawMessage `json:"_meta"`
 	}
+	Result, Error json.RawMessage // of the response to a request of the server
 }
 
-func (s *server) handle(m message) {
+// outcome returns the result or error of a response as text.
+func (m message) outcome() string {
+	if len(m.Error) > 0 {
+		return "refused: " + string(m.Error)
+	}
+	return string(m.Result)
+}
+
+// methods are the methods of all servers. Others are in offerMethods.
+var methods = map[string]func(*request){
+	"initialize": (*request).initialize, "server/discover": (*request).discover, "notifications/cancelled": (*request).cancel,
+	"notifications/initialized": func(r *request) {
+		if r.mode == Deaf {
+			select {}
+		}
+	},
+	"tools/list": (*request).list, "tools/call": func(r *request) { r.work.Go(r.call) },
+	"tasks/get": ofJob((*request).taskGet), "tasks/update": ofJob((*request).taskUpdate), "tasks/cancel": ofJob((*request).taskCancel),
+	"tasks/result": ofJob(func(r *request, j *job) { r.work.Go(func() { r.taskResult(j) }) }),
+}
+
+// handle handles a message. It sends the response to answer, or writes it if answer is nil.
+func (s *server) handle(m message, answer chan<- string) {
 	if s.mode == Silent {
 		return
 	}
 	if s.mode == Noisy {
 		s.write("INFO handling " + m.Method)
 	}
-	if s.hear(m) {
+	if m.Method == "" {
+		s.answered(m)
 		return
 	}
-	switch m.Method {
-	case "initialize":
-		if s.mode == Modern || s.mode == OfferingModern {
-			s.fail(m, -32601, "Method not found")
-			return
-		}
-		s.reply(m, fmt.Sprintf(`{"protocolVersion":%q,"capabilities":%s,"serverInfo":{"name":"fake","version":"1.0"}}`, s.version, s.capabilities()))
-	case "server/discover":
-		s.discover(m)
-	case "notifications/initialized":
-		if s.mode == Deaf {
-			select {}
-		}
-	case "notifications/cancelled":
-		s.cancel(m)
-	case "tools/list":
-		s.list(m)
-	case "tools/call":
-		s.work.Go(func() { s.call(m) })
-	default:
-		if !s.tasks(m) && !s.offer(m) && len(m.ID) > 0 {
-			s.fail(m, -32601, "Method not found")
-		}
+	s.mu.Lock()
+	s.heard = append(s.heard, m.Method)
+	s.mu.Unlock()
+	r, run := &request{server: s, message: m, answer: answer}, methods[m.Method]
+	if s.offering() && run == nil {
+		run = offerMethods[m.Method]
+	}
+	switch {
+	case run != nil:
+		run(r)
+	case len(m.ID) > 0:
+		r.unknownMethod()
 	}
 }
 
-// discover answers server/discover.
-func (s *server) discover(m message) {
-	switch s.mode {
-	case Ancient: // ignored
-	case Modern, OfferingModern:
-		s.reply(m, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":`+s.capabilities()+
-			`,"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fake","version":"2.0"}}}`)
-	default:
-		s.fail(m, -32601, "Method not found")
+func (r *request) initialize() {
+	version, known := map[string]string{OldVersion: "1999-01-01", Ancient: "2024-11-05"}[r.mode]
+	if !known {
+		version = "2025-11-25"
 	}
+	if r.modern() {
+		r.unknownMethod()
+		return
+	}
+	r.reply(fmt.Sprintf(`{"protocolVersion":%q,"capabilities":%s,"serverInfo":{"name":"fake","version":"1.0"}}`, version, r.capabilities()))
 }
+
+func (r *request) discover() {
+	if !r.modern() {
+		r.unknownMethod()
+		return
+	}
+	r.reply(`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":` + r.capabilities() +
+		`,"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fake","version":"2.0"}}}`)
+}
+
+// modern reports whether the server speaks 2026-07-28.
+func (s *server) modern() bool { return s.mode == Modern || s.mode == OfferingModern }
 
 func (s *server) capabilities() string {
 	switch {
@@ -229,77 +245,23 @@ func (s *server) capabilities() string {
 	}
 }
 
-func (s *server) list(m message) {
-	switch s.mode {
-	case ListError:
-		s.fail(m, -32603, "the index is broken")
-		return
-	case Twins:
-		s.reply(m, `{"tools":[{"name":"a","inputSchema":{"type":"object"}},{"name":"a","inputSchema":{"type":"object"}}]}`)
-		return
-	case TwoKeys:
-		s.reply(m, `{"tools":[{"name":"safe","Name":"evil","inputSchema":{"type":"object"}}]}`)
-		return
-	case ManyTools:
-		s.reply(m, many())
-		return
-	case FarRef:
-		s.reply(m, farRef(os.Getenv("FAR_REF")))
-		return
-	case Empty:
-		s.reply(m, `{"tools":[]}`)
-		return
-	case LoopPages:
-		s.reply(m, `{"tools":[],"nextCursor":"again"}`)
-		return
-	}
-	// Two pages, so that reading only the first is noticed.
-	if !strings.Contains(string(m.Params), `"cursor":"2"`) {
-		s.reply(m, `{"tools":[`+strings.Join(s.definitions(), ",")+`],"nextCursor":"2"}`)
-		return
-	}
-	s.mu.Lock()
-	more := []string{`{"name":"last","inputSchema":{"type":"object"}}`}
-	for _, name := range s.more() {
-		more = append(more, fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"}}`, name))
-	}
-	s.mu.Unlock()
-	s.reply(m, `{"tools":[`+strings.Join(more, ",")+`]}`)
-}
-
-// more returns the names of the tools of the second page. Called with mu held.
-func (s *server) more() []string {
-	if s.offering() {
-		return slices.Concat(offerDefinitions, s.tools)
-	}
-	return s.tools
-}
-
 // cancel handles a cancellation of the client.
-func (s *server) cancel(m message) {
-	var p struct {
-		RequestID json.RawMessage `json:"requestId"`
-	}
-	_ = json.Unmarshal(m.Params, &p)
-	s.unlisten(p.RequestID)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if ch, ok := s.cancelled[string(p.RequestID)]; ok {
-		delete(s.cancelled, string(p.RequestID))
+func (r *request) cancel() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	id := string(r.Params.RequestID)
+	delete(r.subscriptions, id)
+	if ch, ok := r.cancelled[id]; ok {
+		delete(r.cancelled, id)
 		close(ch)
 	}
 }
 
-func (s *server) reply(m message, result string) {
-	id := string(m.ID)
-	if s.mode == WrongID && m.Method == "tools/call" {
-		id = "987654"
+// unknownMethod refuses a method; a server of 2024-11-05 ignores it.
+func (r *request) unknownMethod() {
+	if r.mode != Ancient {
+		r.fail(-32601, "Method not found")
 	}
-	s.write(`{"jsonrpc":"2.0","id":` + id + `,"result":` + result + `}`)
-}
-
-func (s *server) fail(m message, code int, text string) {
-	s.write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%q}}`, m.ID, code, text))
 }
 
 func (s *server) notify(method, params string) {
@@ -309,7 +271,83 @@ func (s *server) notify(method, params string) {
 func (s *server) write(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, err := io.WriteString(s.out, line+"\n"); err != nil {
+	s.raw(line + "\n")
+}
+
+// raw writes a line or a part of one. Called with mu held.
+func (s *server) raw(text string) {
+	if _, err := io.WriteString(s.out, text); err != nil {
 		os.Exit(1)
 	}
+}
+
+// letGo ends the calls that wait, and discards what the server still writes.
+func (s *server) letGo() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.out, s.held = io.Discard, nil
+	for _, ch := range s.cancelled {
+		close(ch)
+	}
+	clear(s.cancelled)
+	for _, ch := range s.waiting {
+		close(ch)
+	}
+	clear(s.waiting)
+}
+
+// request is a message that the server handles.
+type request struct {
+	*server
+	message
+	answer chan<- string // receives the response; nil: the server writes it
+
+	arguments struct { // of tools and prompts
+		N                int
+		URI, Method, Who string
+		Params           json.RawMessage
+	}
+	token  json.RawMessage // for progress
+	rounds [][]string      // the answers of the client in earlier rounds
+	round  int             // of the questions that the tool asks next
+}
+
+func (r *request) reply(result string) {
+	id := string(r.ID)
+	if r.mode == WrongID && r.Method == "tools/call" {
+		id = "987654"
+	}
+	r.respond(`{"jsonrpc":"2.0","id":` + id + `,"result":` + result + `}`)
+}
+
+func (r *request) fail(code int, text string) {
+	r.respond(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%q}}`, r.ID, code, text))
+}
+
+// respond sends a response. The first one counts if the request takes only one.
+func (r *request) respond(line string) {
+	if r.answer == nil {
+		r.write(line)
+		return
+	}
+	select {
+	case r.answer <- line:
+	default:
+	}
+}
+
+// text replies with the result of a tool that is a text.
+func (r *request) text(text string) { r.reply(textResult(text)) }
+
+func textResult(text string) string {
+	b, err := json.Marshal(text)
+	if err != nil {
+		panic(err)
+	}
+	return `{"content":[{"type":"text","text":` + string(b) + `}]}`
+}
+
+// progress notifies of the progress of the call with a token.
+func (s *server) progress(token json.RawMessage, fields string, values ...any) {
+	s.notify("notifications/progress", fmt.Sprintf(`{"progressToken":%s,`+fields+`}`, append([]any{token}, values...)...))
 }

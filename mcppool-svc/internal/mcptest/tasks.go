@@ -1,208 +1,168 @@
 package mcptest
 
 import (
-	"encoding/json"
 	"fmt"
-	"strings"
-	"sync"
+	"maps"
+	"slices"
 )
 
-// taskDefinitions are the definitions of tools that run as tasks, and of finish, which ends all tasks.
-var taskDefinitions = []string{
-	`{"name":"job","description":"Takes until finish.","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}`,
-	`{"name":"askingjob","description":"Asks, then ends.","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}`,
-	`{"name":"samplingjob","description":"Has a model asked, then ends.","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}`,
-	`{"name":"failingjob","description":"Fails.","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}`,
-	`{"name":"maybejob","description":"Says how it was called.","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}`,
-	`{"name":"finish","description":"Ends all jobs.","inputSchema":{"type":"object"}}`,
-	`{"name":"lose","description":"Forgets all jobs.","inputSchema":{"type":"object"}}`,
-}
+const asTask, asTaskOrNot = `,"execution":{"taskSupport":"required"}`, `,"execution":{"taskSupport":"optional"}`
 
-// jobs are the functions of these tools.
-var jobs = map[string]func(*server, request){
-	"job": (*server).start, "askingjob": (*server).start, "samplingjob": (*server).start, "failingjob": (*server).start, "finish": (*server).finish,
-	"maybejob": func(s *server, r request) {
-		if s.mode != Modern && !r.task {
-			s.text(r.message, "maybejob at once")
-			return
+// taskTools are tools that run as tasks, and finish and lose, which end and forget all tasks.
+var taskTools = []tool{
+	{"job", "Takes until finish.", asTask, startJob("working")},
+	{"askingjob", "Asks, then ends.", asTask, startJob("input_required")},
+	{"samplingjob", "Has a model asked, then ends.", asTask, startJob("input_required")},
+	{"failingjob", "Fails.", asTask, startJob("failed")},
+	{"maybejob", "Says how it was called.", asTaskOrNot, startJob("completed")},
+	{"finish", "Ends all jobs.", "", func(r *request) {
+		r.mu.Lock()
+		all := slices.Collect(maps.Values(r.jobs))
+		r.mu.Unlock()
+		for _, j := range all {
+			r.endJob(j, "completed", "")
 		}
-		s.start(r)
-	},
-	"lose": func(s *server, r request) {
-		s.mu.Lock()
-		clear(s.jobs)
-		s.mu.Unlock()
-		s.text(r.message, "lost")
-	},
+		r.text("finished")
+	}},
+	{"lose", "Forgets all jobs.", "", func(r *request) {
+		r.mu.Lock()
+		clear(r.jobs)
+		r.mu.Unlock()
+		r.text("lost")
+	}},
 }
 
 // job is a task.
 type job struct {
 	id, tool string
-	over     chan struct{}
-	r        request
+	question question
+	ended    chan struct{}
 
-	mu     sync.Mutex
-	status string // guarded by mu
+	status string // guarded by the server's mu
 	answer string // guarded by mu; to its question
-	begun  bool   // guarded by mu; it has asked
+	asked  bool   // guarded by mu
 }
 
-func (j *job) end(status string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.status == "working" || j.status == "input_required" {
-		j.status = status
-		close(j.over)
+// startJob returns a tool that begins a task with a status.
+func startJob(status string) func(*request) {
+	return func(r *request) {
+		if !r.modern() && len(r.Params.Task) == 0 {
+			if r.Params.Name == "maybejob" {
+				r.text("maybejob at once")
+			} else {
+				r.fail(-32601, "the tool is done as a task only")
+			}
+			return
+		}
+		j := &job{tool: r.Params.Name, question: forName("name", "Job name?"), status: "working", ended: make(chan struct{})}
+		if j.tool == "samplingjob" {
+			j.question = r.forModel()
+		}
+		r.mu.Lock()
+		j.id = fmt.Sprintf("job-%d", len(r.jobs)+1)
+		r.jobs[j.id] = j
+		r.mu.Unlock()
+		r.endJob(j, status, "")
+		if r.modern() {
+			r.reply(`{"resultType":"task",` + r.describe(j)[1:])
+			return
+		}
+		r.reply(`{"task":` + r.describe(j) + `}`)
 	}
 }
 
-func (j *job) state() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.status
-}
-
-// start begins a task.
-func (s *server) start(r request) {
-	if s.mode != Modern && !r.task {
-		s.fail(r.message, -32601, "the tool is done as a task only")
-		return
-	}
+// endJob gives a task a status, and an answer if its client gave one, unless the task has ended.
+func (s *server) endJob(j *job, status, answer string) {
 	s.mu.Lock()
-	j := &job{id: fmt.Sprintf("job-%d", len(s.jobs)+1), tool: r.name, status: "working", over: make(chan struct{}), r: r}
-	s.jobs[j.id] = j
-	s.mu.Unlock()
-	switch r.name {
-	case "askingjob", "samplingjob":
-		j.status = "input_required"
-	case "failingjob":
-		j.end("failed")
-	case "maybejob":
-		j.end("completed")
-	}
-	if s.mode == Modern {
-		s.reply(r.message, `{"resultType":"task",`+s.describe(j)[1:])
+	defer s.mu.Unlock()
+	switch {
+	case j.status != "working" && j.status != "input_required":
 		return
+	case status != "working" && status != "input_required":
+		close(j.ended)
 	}
-	s.reply(r.message, `{"task":`+s.describe(j)+`}`)
+	j.status, j.answer = status, answer
+}
+
+// state returns the status and the result of a task.
+func (s *server) state(j *job) (status, result string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return j.status, textResult(j.tool + " done " + j.answer)
 }
 
 func (s *server) describe(j *job) string {
 	ttl, poll := "ttl", "pollInterval"
-	if s.mode == Modern {
+	if s.modern() {
 		ttl, poll = "ttlMs", "pollIntervalMs"
 	}
+	status, _ := s.state(j)
 	return fmt.Sprintf(`{"taskId":%q,"status":%q,"createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z",%q:60000,%q:50}`,
-		j.id, j.state(), ttl, poll)
+		j.id, status, ttl, poll)
 }
 
-// outcome returns the result of a task.
-func (j *job) outcome() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	text, err := json.Marshal(j.tool + " done " + j.answer)
-	if err != nil {
-		panic(err)
-	}
-	return `{"content":[{"type":"text","text":` + string(text) + `}]}`
-}
-
-// tasks answers requests about tasks; it returns false for others.
-func (s *server) tasks(m message) bool {
-	if !strings.HasPrefix(m.Method, "tasks/") {
-		return false
-	}
-	var p struct {
-		TaskID         string                     `json:"taskId"`
-		InputResponses map[string]json.RawMessage `json:"inputResponses"`
-	}
-	_ = json.Unmarshal(m.Params, &p)
-	s.mu.Lock()
-	j := s.jobs[p.TaskID]
-	s.mu.Unlock()
-	if j == nil {
-		s.fail(m, -32602, "Failed to retrieve task: Task not found")
-		return true
-	}
-	switch m.Method {
-	case "tasks/get":
-		s.reply(m, s.detailed(j))
-	case "tasks/result":
-		s.work.Go(func() { s.result(m, j) })
-	case "tasks/update":
-		if answer := p.InputResponses["name"]; answer != nil {
-			j.mu.Lock()
-			j.answer = string(answer)
-			j.mu.Unlock()
-			j.end("completed")
+// ofJob returns a method that concerns a task.
+func ofJob(run func(*request, *job)) func(*request) {
+	return func(r *request) {
+		r.mu.Lock()
+		j := r.jobs[r.Params.TaskID]
+		r.mu.Unlock()
+		if j == nil {
+			r.fail(-32602, "Failed to retrieve task: Task not found")
+			return
 		}
-		s.reply(m, `{"resultType":"complete"}`)
-	case "tasks/cancel":
-		j.end("cancelled")
-		s.reply(m, s.describe(j))
-	default:
-		return false
+		run(r, j)
 	}
-	return true
 }
 
-// detailed returns a task with its question or result, as tasks/get does since 2026-07-28.
-func (s *server) detailed(j *job) string {
-	text := s.describe(j)
-	if s.mode != Modern {
-		return text
+// taskGet describes a task. Since 2026-07-28 the description has its question or result.
+func (r *request) taskGet(j *job) {
+	if !r.modern() {
+		r.reply(r.describe(j))
+		return
 	}
-	more := `{"resultType":"complete",`
-	switch j.state() {
+	more := ""
+	switch status, result := r.state(j); status {
 	case "input_required":
-		wanted := elicitation("Job name?")
-		if j.tool == "samplingjob" {
-			wanted = `{"method":"sampling/createMessage","params":` + j.r.sampling() + `}`
-		}
-		more += `"inputRequests":{"name":` + wanted + `},`
+		more = fmt.Sprintf(`"inputRequests":{"name":{"method":%q,"params":%s}},`, j.question.method, j.question.params)
 	case "completed":
-		more += `"result":` + j.outcome() + `,`
+		more = `"result":` + result + `,`
 	case "failed":
-		more += `"error":{"code":-32603,"message":"the job broke"},`
+		more = `"error":{"code":-32603,"message":"the job broke"},`
 	}
-	return more + text[1:]
+	r.reply(`{"resultType":"complete",` + more + r.describe(j)[1:])
 }
 
-// result waits until a task ends, and asks the task's question meanwhile, as up to 2025-11-25.
-func (s *server) result(m message, j *job) {
-	j.mu.Lock()
-	ask := (j.tool == "askingjob" || j.tool == "samplingjob") && !j.begun
-	j.begun = true
-	j.mu.Unlock()
+// taskUpdate takes the answer to a task's question.
+func (r *request) taskUpdate(j *job) {
+	if answer := r.Params.InputResponses["name"]; answer != nil {
+		r.endJob(j, "completed", string(answer))
+	}
+	r.reply(`{"resultType":"complete"}`)
+}
+
+func (r *request) taskCancel(j *job) {
+	r.endJob(j, "cancelled", "")
+	r.reply(r.describe(j))
+}
+
+// taskResult waits until a task ends, and asks the task's question meanwhile, as up to 2025-11-25.
+func (r *request) taskResult(j *job) {
+	r.mu.Lock()
+	ask := j.status == "input_required" && !j.asked
+	j.asked = true
+	r.mu.Unlock()
 	if ask {
-		method, params := "elicitation/create", form("Job name?", NameSchema)
-		if j.tool == "samplingjob" {
-			method, params = "sampling/createMessage", j.r.sampling()
-		}
-		_, ch := s.request(request{}, method, `{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"`+j.id+`"}},`+params[1:])
-		answer := resultOrError(<-ch)
-		j.mu.Lock()
-		j.answer = answer
-		j.mu.Unlock()
-		j.end("completed")
+		_, ch := r.send(j.question.method, j.question.params, `"io.modelcontextprotocol/related-task":{"taskId":"`+j.id+`"}`)
+		r.endJob(j, "completed", (<-ch).outcome())
 	}
-	<-j.over
-	switch j.state() {
+	<-j.ended
+	switch status, result := r.state(j); status {
 	case "failed":
-		s.fail(m, -32603, "the job broke")
+		r.fail(-32603, "the job broke")
 	case "cancelled":
-		s.fail(m, -32602, "the job was cancelled")
+		r.fail(-32602, "the job was cancelled")
 	default:
-		s.reply(m, j.outcome())
+		r.reply(result)
 	}
-}
-
-func (s *server) finish(r request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, j := range s.jobs {
-		j.end("completed")
-	}
-	go s.text(r.message, "finished")
 }

@@ -5,80 +5,117 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"sync"
 )
 
 // Web returns the server over streamable HTTP, without sessions. It sends only responses: no requests or notifications.
 func Web(mode string) http.Handler {
-	w := &web{pending: make(map[string]pending)}
-	w.server = newServer(mode, w)
-	return w
+	s := newServer(mode, io.Discard)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var m message
+		answer := make(chan string, 1)
+		switch {
+		case r.Method != http.MethodPost:
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		case json.NewDecoder(r.Body).Decode(&m) != nil:
+			w.WriteHeader(http.StatusBadRequest)
+		case len(m.ID) == 0:
+			s.handle(m, answer)
+			w.WriteHeader(http.StatusAccepted)
+		default:
+			s.handle(m, answer)
+			select {
+			case line := <-answer:
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, line)
+			case <-r.Context().Done():
+			}
+		}
+	})
 }
 
-type web struct {
-	server *server
+// SSE serves the MCP server over the HTTP transport of 2024-11-05. GET /sse opens the stream; messages are a POST to the address that the first
+// event names.
+type SSE struct {
+	Mode     string // a mode that does not end the process
+	Endpoint string // the address in the first event; if empty, one of the server
 
-	mu      sync.Mutex
-	next    int                // guarded by mu
-	pending map[string]pending // guarded by mu
+	mu       sync.Mutex
+	sessions map[string]*server // guarded by mu; by the query of their address; nil once ended
+	requests []string           // guarded by mu; method and path of each
 }
 
-// pending is a request that waits for its response. id is the client's; the server gets an id that is unique among all clients.
-type pending struct {
-	id     json.RawMessage
-	answer chan []byte
+// Requests returns the requests so far, as `METHOD /path`.
+func (h *SSE) Requests() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]string(nil), h.requests...)
 }
 
 // ServeHTTP implements http.Handler.
-func (w *web) ServeHTTP(out http.ResponseWriter, in *http.Request) {
-	if in.Method != http.MethodPost {
-		out.WriteHeader(http.StatusMethodNotAllowed)
-		return
-	}
-	body, err := io.ReadAll(in.Body)
+func (h *SSE) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.mu.Lock()
+	h.requests = append(h.requests, r.Method+" "+r.URL.Path)
+	session := h.sessions[r.URL.RawQuery]
+	h.mu.Unlock()
 	var m message
-	if err != nil || json.Unmarshal(body, &m) != nil {
-		out.WriteHeader(http.StatusBadRequest)
-		return
-	}
-	if len(m.ID) == 0 {
-		w.server.handle(m)
-		out.WriteHeader(http.StatusAccepted)
-		return
-	}
-	p := pending{id: m.ID, answer: make(chan []byte, 1)}
-	w.mu.Lock()
-	w.next++
-	id := fmt.Sprint(w.next)
-	w.pending[id] = p
-	w.mu.Unlock()
-	m.ID = json.RawMessage(id)
-	w.server.handle(m)
-	select {
-	case answer := <-p.answer:
-		out.Header().Set("Content-Type", "application/json")
-		_, _ = out.Write(answer)
-	case <-in.Context().Done():
+	switch {
+	case r.Method == http.MethodGet && r.URL.Path == "/sse":
+		h.stream(w, r)
+	case r.URL.Path == "/sse":
+		http.Error(w, "use GET", http.StatusMethodNotAllowed)
+	case session == nil || r.Method != http.MethodPost:
+		http.NotFound(w, r)
+	case json.NewDecoder(r.Body).Decode(&m) != nil:
+		http.Error(w, "not a message", http.StatusBadRequest)
+	default:
+		w.WriteHeader(http.StatusAccepted)
+		session.handle(m, nil)
 	}
 }
 
-// Write implements io.Writer: it takes one message.
-func (w *web) Write(line []byte) (int, error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(line, &fields); err != nil {
-		return 0, err
+// stream opens a session and sends its server's messages.
+func (h *SSE) stream(w http.ResponseWriter, r *http.Request) {
+	s := newServer(h.Mode, events{w})
+	defer s.letGo()
+	h.mu.Lock()
+	if h.sessions == nil {
+		h.sessions = make(map[string]*server)
 	}
-	w.mu.Lock()
-	p, ok := w.pending[string(fields["id"])]
-	delete(w.pending, string(fields["id"]))
-	w.mu.Unlock()
-	if ok {
-		fields["id"] = p.id
-		answer, err := json.Marshal(fields)
-		if err != nil {
-			return 0, err
-		}
-		p.answer <- answer
+	query := "session=" + strconv.Itoa(len(h.sessions)+1)
+	h.sessions[query] = s
+	h.mu.Unlock()
+	defer func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.sessions[query] = nil
+	}()
+	w.Header().Set("Content-Type", "text/event-stream")
+	endpoint := h.Endpoint
+	if endpoint == "" {
+		endpoint = "/message?" + query
 	}
+	s.mu.Lock() // the client may write before this event is flushed
+	events{w}.send("endpoint", endpoint)
+	s.mu.Unlock()
+	select {
+	case <-s.ended:
+	case <-r.Context().Done():
+	}
+}
+
+// events writes lines as events. It ignores errors: if the reader is gone, nothing is to be done.
+type events struct{ w http.ResponseWriter }
+
+// Write implements io.Writer.
+func (e events) Write(line []byte) (int, error) {
+	e.send("message", string(line[:len(line)-1]))
 	return len(line), nil
+}
+
+func (e events) send(name, data string) {
+	if _, err := fmt.Fprintf(e.w, "event: %s\ndata: %s\n\n", name, data); err == nil {
+		_ = http.NewResponseController(e.w).Flush()
+	}
 }
