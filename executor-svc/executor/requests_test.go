@@ -86,11 +86,12 @@ func TestSlowRequestDoesNotSupersedeItsRetry(t *testing.T) {
 	req.RequestId, req.ConversationId = "same", "conversation"
 	in, goOn := make(chan struct{}), make(chan struct{})
 	var first atomic.Bool
-	r.planner.ModelsFn = func() {
+	r.planner.BeforeModels = func() error {
 		if first.CompareAndSwap(false, true) {
 			close(in)
 			<-goOn
 		}
+		return nil
 	}
 	slow := make(chan *executorv1.Task, 1)
 	go func() {

@@ -145,7 +145,7 @@ func TestCancelAtEveryPhase(t *testing.T) {
 			if confirm == always {
 				r.await(id, waiting)
 			}
-			if phase == "judge" || phase == "fill" {
+			if phase == "diagnose" || phase == "fill" {
 				wantAnswer(t, "approve", r.send(id, approveCommand("wait-1")), 0)
 			}
 			if phase == "fill" {
@@ -169,7 +169,7 @@ func TestCancelAtEveryPhase(t *testing.T) {
 }
 
 var phases = map[string]executorv1.Confirm{
-	"plan": never, "call": never, "derive": never, "answer": never, "wait": always, "judge": always, "fill": always,
+	"plan": never, "call": never, "derive": never, "answer": never, "wait": always, "diagnose": always, "fill": always,
 }
 
 // holdPhase lets the first one that comes into a phase stand there until it is cancelled.
@@ -191,8 +191,8 @@ func (r *rig) holdPhase(phase string, work *barrier) {
 		}
 	case "derive":
 		r.planner.BeforeDerive, r.pool.CallFn = wait, fail
-	case "judge":
-		r.planner.BeforeJudge, r.pool.CallFn = wait, fail
+	case "diagnose":
+		r.planner.BeforeParam, r.pool.CallFn = wait, fail
 	case "fill":
 		r.planner.ParamError = true
 		r.planner.BeforeFill, r.pool.CallFn = wait, fail

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
@@ -29,17 +30,15 @@ type Planner struct {
 	// Usage is the usage of each plan.
 	Usage *commonv1.Usage
 
-	BeforePlan, BeforeDerive, BeforeFill, BeforeJudge func(context.Context) error
+	BeforePlan, BeforeDerive, BeforeFill, BeforeParam func(context.Context) error
+	BeforeModels                                      func() error
 
 	PlanFn   func(context.Context, *plannerv1.TaskContext) (*plannerv1.PlanStepsResponse, error)
 	DeriveFn func(*plannerv1.GetFirstInputParamsRequest) string
 	FillFn   func(*plannerv1.FillParamsRequest) string
 	AnswerFn func(ctx context.Context, req *plannerv1.GenerateAnswerRequest, send func(string) error) error
 	ParamFn  func(*plannerv1.IsParamErrorRequest) bool
-	ModelsFn func()
-	// ModelsErr, if set, is the error of ListModels.
-	ModelsErr error
-	CheckFn   func(*plannerv1.CheckPlaybookRequest) *plannerv1.CheckPlaybookResponse
+	CheckFn  func(*plannerv1.CheckPlaybookRequest) *plannerv1.CheckPlaybookResponse
 
 	mu   sync.Mutex // guards seen
 	seen []*plannerv1.TaskContext
@@ -134,7 +133,7 @@ func (p *Planner) IsParamError(ctx context.Context, req *plannerv1.IsParamErrorR
 	if p.ParamFn != nil {
 		is = p.ParamFn(req)
 	}
-	return &plannerv1.IsParamErrorResponse{IsParamError: is}, before(ctx, p.BeforeJudge)
+	return &plannerv1.IsParamErrorResponse{IsParamError: is}, before(ctx, p.BeforeParam)
 }
 
 // DescribeError implements PlannerService.
@@ -168,7 +167,7 @@ func (p *Planner) GenerateAnswer(req *plannerv1.GenerateAnswerRequest, stream gr
 // CheckPlaybook implements PlannerService.
 func (p *Planner) CheckPlaybook(_ context.Context, req *plannerv1.CheckPlaybookRequest) (*plannerv1.CheckPlaybookResponse, error) {
 	if strings.Contains(req.GetPlaybook(), "broken") {
-		return nil, errs.New(invalid, commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK, "line 3: there is no step x")
+		return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK, "line 3: there is no step x")
 	}
 	if p.CheckFn != nil {
 		return p.CheckFn(req), nil
@@ -178,11 +177,10 @@ func (p *Planner) CheckPlaybook(_ context.Context, req *plannerv1.CheckPlaybookR
 
 // ListModels implements PlannerService.
 func (p *Planner) ListModels(context.Context, *plannerv1.ListModelsRequest) (*plannerv1.ListModelsResponse, error) {
-	if p.ModelsFn != nil {
-		p.ModelsFn()
-	}
-	if p.ModelsErr != nil {
-		return nil, p.ModelsErr
+	if p.BeforeModels != nil {
+		if err := p.BeforeModels(); err != nil {
+			return nil, err
+		}
 	}
 	return &plannerv1.ListModelsResponse{Models: []*plannerv1.Model{{Name: "offline", IsDefault: true}, {Name: "playbook"}}}, nil
 }

@@ -19,12 +19,10 @@ import (
 	"pawl.dev/services/inproc"
 )
 
-const invalid = codes.InvalidArgument
-
 // EchoSchema is the input schema of the tools: a required text.
 const EchoSchema = `{"type":"object","properties":{"text":{"type":"string"}},"required":["text"],"additionalProperties":false}`
 
-// tools are the tools of the server, one for each effect.
+// tools are the tools of the server, one for each effect and an idempotent one.
 var tools = []*commonv1.Tool{
 	{Name: "destroy", Effect: commonv1.Effect_EFFECT_DESTRUCTIVE, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_HIGH},
 	{Name: "idempotent", Effect: commonv1.Effect_EFFECT_WRITE, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_MEDIUM, Idempotent: true},
@@ -307,11 +305,7 @@ func (p *Pool) release(session string, acks []string) {
 }
 
 // Called returns all calls so far.
-func (p *Pool) Called() []*mcppoolv1.CallToolRequest {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.calls)
-}
+func (p *Pool) Called() []*mcppoolv1.CallToolRequest { return locked(&p.mu, &p.calls) }
 
 // CalledFor returns the calls of one task.
 func (p *Pool) CalledFor(task string) []*mcppoolv1.CallToolRequest {

@@ -40,8 +40,8 @@ func askPlanner[T interface{ GetUsage() *commonv1.Usage }](
 	}
 }
 
-// askOnce makes one planner call. It sends only the part of the context that the planner does not keep, and all of it if the planner keeps
-// nothing.
+// askOnce asks the planner once. It sends only the part of the context that the planner does not keep, and the whole context if the planner
+// keeps nothing or has dropped what it kept.
 func askOnce[T any](
 	ctx context.Context, s *Session, c *plannerv1.TaskContext, call func(context.Context, *plannerv1.TaskContext, ...grpc.CallOption) (T, error),
 ) (T, error) {
@@ -71,8 +71,8 @@ func callWhenReachable[T any](ctx context.Context, s *Session, service string, c
 	return call(ctx, grpc.WaitForReady(true))
 }
 
-// definitive reports whether another try is useless, because the result would be the same, or because the planner has already retried a
-// provider that fails or limits requests.
+// definitive reports whether there must be no other try, because a part of the answer was shown, the result would be the same, or the
+// planner has already retried a provider that fails or limits requests.
 func definitive(err error) bool {
 	var p *partialAnswerError
 	if errors.As(err, &p) {
@@ -114,7 +114,7 @@ func riskNote(r *commonv1.Risk) *storagev1.RiskNote {
 	return &storagev1.RiskNote{Level: r.GetLevel(), Reason: valid(r.GetReason())}
 }
 
-// addUsage adds a planner call's or a tool call's usage to sum and returns sum. Either may be nil.
+// addUsage returns the sum and a planner call's or a tool call's usage. Either may be nil.
 func addUsage(sum *storagev1.Usage, u *commonv1.Usage) *storagev1.Usage {
 	if u == nil {
 		return sum

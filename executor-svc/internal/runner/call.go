@@ -25,7 +25,7 @@ type call struct {
 	id                      string
 	ordinal, attempt, round uint32
 	location                location
-	// stopping reports that StopCall was called. Nothing more is sent for the call, and its questions are dropped.
+	// stopping reports that the call is to stop: it is no longer sent, gets no answers, and its questions are dropped.
 	stopping atomic.Bool
 	// ctx is done once the call has ended or the session no longer waits for it.
 	ctx context.Context
@@ -87,7 +87,8 @@ func (s *Session) callRequest(t *flow.Task, st *storagev1.ActiveStep, c *call) *
 	return req
 }
 
-// attachCall returns the Run that delivers people's answers to an earlier call, and then emits the call's outcome.
+// attachCall returns the Run that attaches to an earlier call and emits its outcome. Unless the call is to stop, the Run first delivers
+// people's answers.
 func (s *Session) attachCall(ctx context.Context, st *storagev1.ActiveStep, e flow.Attach) Run {
 	c := s.beginCall(ctx, st, e.Attempt)
 	c.stopping.Store(e.Stopping)
@@ -136,8 +137,8 @@ func (s *Session) runCall(c *call, st *storagev1.ActiveStep, next func(string) *
 	}
 }
 
-// send sends the call and follows it. While no replica of the MCP pool can be reached, it waits and sends again, but only if the call was
-// certainly not sent before.
+// send sends the call and follows it. While no replica of the MCP pool can be reached or accepts the call, send waits and tries again, but
+// only if the call certainly did not run.
 func (s *Session) send(ctx context.Context, msg *mcppoolv1.CallToolsRequest, f *follower) (res *mcppoolv1.CallResult, err error) {
 	notice := time.Now().Add(noticeAfter)
 	s.retry(ctx, func() (again bool) {

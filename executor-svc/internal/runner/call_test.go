@@ -22,7 +22,7 @@ import (
 
 type callsStream = grpc.BidiStreamingServer[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse]
 
-// scripted is a pool that does what a test says.
+// scripted is a pool whose replies come from a test's functions.
 type scripted struct {
 	mcppoolv1.UnimplementedMcpPoolServiceServer
 	calls   func(callsStream) error
@@ -45,7 +45,7 @@ func (*scripted) CancelCall(context.Context, *mcppoolv1.CancelCallRequest) (*mcp
 	return &mcppoolv1.CancelCallResponse{}, nil
 }
 
-// session makes a session with a pool; through may put something between them.
+// session returns a session of a pool, and its task; through, if not nil, wraps the connection between them.
 func session(p *scripted, through func(grpc.ClientConnInterface) grpc.ClientConnInterface) (*Session, *flow.Task) {
 	direct := inproc.New(nil, nil)
 	mcppoolv1.RegisterMcpPoolServiceServer(direct, p)
@@ -60,7 +60,7 @@ func session(p *scripted, through func(grpc.ClientConnInterface) grpc.ClientConn
 	return r.Session("task", 1, head, nil), task
 }
 
-// run runs an effect and returns the last that it brought.
+// run runs an action, ends the session and the runner, and returns the action's last input.
 func run(t *testing.T, s *Session, do Run) (last flow.Input) {
 	t.Helper()
 	do(t.Context(), func(in flow.Input) { last = in })
@@ -71,7 +71,7 @@ func run(t *testing.T, s *Session, do Run) (last flow.Input) {
 
 var errNoKey = errs.New(codes.Unauthenticated, commonv1.ErrorReason_ERROR_REASON_UNAUTHENTICATED, "the key was removed")
 
-// A pool that stops taking the executor's credential while a call runs says nothing of the call by that: it is asked after.
+// A pool that refuses the executor's credential while a call runs does not report the outcome: the session asks for it with AttachCall.
 func TestCallBehindARefusedCredential(t *testing.T) {
 	p := &scripted{
 		calls: func(s callsStream) error {
@@ -87,7 +87,7 @@ func TestCallBehindARefusedCredential(t *testing.T) {
 	s, task := session(p, nil)
 	got, ok := run(t, s, s.callTool(t.Context(), task, task.State.GetActiveSteps()[0], 1, nil)).(flow.Called)
 	if !ok || got.Err != nil || got.Outcome != commonv1.Outcome_OUTCOME_KNOWN {
-		t.Errorf("it came to %+v", got)
+		t.Errorf("got %+v", got)
 	}
 }
 
@@ -101,13 +101,13 @@ func TestAttachRefused(t *testing.T) {
 			s, task := session(p, nil)
 			got, ok := run(t, s, s.attachCall(t.Context(), task.State.GetActiveSteps()[0], flow.Attach{Ordinal: 1, Attempt: 1})).(flow.Called)
 			if !ok || got.Outcome != commonv1.Outcome_OUTCOME_UNKNOWN || !got.Lost {
-				t.Errorf("%v: it came to %+v", code, got)
+				t.Errorf("%v: got %+v", code, got)
 			}
 		}
 	})
 }
 
-// A call that ends while its question is being gathered has ended: no one is asked.
+// A call that ends while its questions are collected has ended, and no person is asked.
 func TestKnownEndAfterAQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &scripted{calls: func(s callsStream) error {
@@ -128,12 +128,12 @@ func TestKnownEndAfterAQuestion(t *testing.T) {
 		s, task := session(p, nil)
 		got, ok := run(t, s, s.callTool(t.Context(), task, task.State.GetActiveSteps()[0], 1, nil)).(flow.Called)
 		if !ok || got.Outcome != commonv1.Outcome_OUTCOME_KNOWN || got.Err.GetErrMsg() != "no" {
-			t.Errorf("it came to %+v", got)
+			t.Errorf("got %+v", got)
 		}
 	})
 }
 
-// opening does something while a stream is opened.
+// opening is a connection that calls do whenever a stream is opened.
 type opening struct {
 	grpc.ClientConnInterface
 	do func()
@@ -158,11 +158,11 @@ func TestStoppedWhileOpening(t *testing.T) {
 	})
 	got, ok := run(t, s, s.callTool(t.Context(), task, task.State.GetActiveSteps()[0], 1, nil)).(flow.Called)
 	if !ok || got.Outcome != commonv1.Outcome_OUTCOME_NOT_EXECUTED {
-		t.Errorf("it came to %+v", got)
+		t.Errorf("got %+v", got)
 	}
 }
 
-// Of two answers the second is no longer given once the call was told to stop.
+// After the call was told to stop, the second of two answers is not delivered.
 func TestStoppedBetweenAnswers(t *testing.T) {
 	var given []string
 	var s *Session

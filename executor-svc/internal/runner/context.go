@@ -65,7 +65,7 @@ func (s *Session) setBase(name string, c *plannerv1.TaskContext) {
 // historyBytes bounds the outputs in one planner request; the limit of a request's size is twice that.
 const historyBytes = 32 << 20
 
-// dropLargeOutputs replaces outputs that do not fit into one request, the oldest first, with a note.
+// dropLargeOutputs replaces outputs that do not fit into one request with a note. Newer outputs have precedence.
 func dropLargeOutputs(history []*plannerv1.HistoryEntry) {
 	left := historyBytes
 	for i := len(history) - 1; i >= 0; i-- {

@@ -7,7 +7,7 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 )
 
-// Outputs that together are more than a request holds are left out, the oldest first, and that is said.
+// Outputs that do not fit into one request are replaced with a note, here the oldest ones.
 func TestHistoryFitsIntoARequest(t *testing.T) {
 	big := `{"message":"` + strings.Repeat("x", 12<<20) + `"}`
 	var history []*plannerv1.HistoryEntry

@@ -22,7 +22,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// servers is a pool whose servers take their time to list one tool each; those that are broken say so then.
+// servers is a pool whose servers take a given time to list one tool each, or to fail if they are broken.
 type servers struct {
 	mcppoolv1.UnimplementedMcpPoolServiceServer
 	takes  map[string]time.Duration
@@ -42,11 +42,11 @@ func (p *servers) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest
 	return &mcppoolv1.ListToolsResponse{PoolId: "pool", Tools: []*commonv1.Tool{{Id: id + "/read", McpId: id, Name: "read"}}}, nil
 }
 
-// chooser plans the first of its tools that it is told of, once; after a step it is done. Without any it says so.
+// chooser plans the first of the wanted tools that a request has. After a step, or if the request has none of them, it plans FINAL.
 type chooser struct {
 	plannerv1.UnimplementedPlannerServiceServer
 	wants []string
-	told  [][]string
+	told  [][]string // the tools of each request
 }
 
 func (p *chooser) StreamPlanSteps(req *plannerv1.StreamPlanStepsRequest, stream grpc.ServerStreamingServer[plannerv1.StreamPlanStepsResponse]) error {
@@ -67,7 +67,7 @@ func (p *chooser) StreamPlanSteps(req *plannerv1.StreamPlanStepsRequest, stream 
 	}}})
 }
 
-func late(pool *servers, planner *chooser, ids ...string) *Session {
+func newSession(pool *servers, planner *chooser, ids ...string) *Session {
 	conn := inproc.New(nil, nil)
 	mcppoolv1.RegisterMcpPoolServiceServer(conn, pool)
 	plannerv1.RegisterPlannerServiceServer(conn, planner)
@@ -89,8 +89,8 @@ func skipped(t *storagev1.ToolsLoaded) (ids []string) {
 	return ids
 }
 
-// A2: a server that hangs keeps a task that can do without it for a moment, however many hang, and the event log names them.
-func TestSlowServersDelayNobody(t *testing.T) {
+// A2: servers that hang delay a task that can do without them only for a moment, however many they are, and the event log names them.
+func TestSlowServersDelayBriefly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := &servers{takes: map[string]time.Duration{"fast": time.Second}}
 		ids := []string{"fast"}
@@ -98,8 +98,8 @@ func TestSlowServersDelayNobody(t *testing.T) {
 			pool.takes[string(c)] = 40 * time.Second
 			ids = slices.Insert(ids, 0, string(c))
 		}
-		ids = append(ids, "last") // in line behind all that hang
-		s := late(pool, &chooser{wants: []string{"fast/read"}}, ids...)
+		ids = append(ids, "last") // listed after all that hang
+		s := newSession(pool, &chooser{wants: []string{"fast/read"}}, ids...)
 		began := time.Now()
 		got := begun(t, s)
 		if took := time.Since(began); took > 2*slowAfter {
@@ -118,11 +118,12 @@ func TestSlowServersDelayNobody(t *testing.T) {
 	})
 }
 
-// A server that hangs delays one task, not those after it; they take its tools in when it answers, and then it is waited for again.
+// A server that hangs delays one task and not those after it, which add its tools when it answers. Once it has answered in time, tasks wait
+// for it again.
 func TestAServerThatHangsDelaysOneTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := &servers{takes: map[string]time.Duration{"fast": 0, "hung": 40 * time.Second}}
-		first := late(pool, &chooser{}, "fast", "hung")
+		first := newSession(pool, &chooser{}, "fast", "hung")
 		next := func() (*Session, time.Duration, int) {
 			s := first.r.Session("task", 1, first.head, nil)
 			began := time.Now()
@@ -155,7 +156,7 @@ func TestAServerThatHangsDelaysOneTask(t *testing.T) {
 }
 
 // If no step is possible without the missing tools, the task waits for them, for as long as their server may take.
-func TestWhatIsNeededIsWaitedFor(t *testing.T) {
+func TestNeededToolsAreAwaited(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes   map[string]time.Duration
 		broken  []string
@@ -164,15 +165,15 @@ func TestWhatIsNeededIsWaitedFor(t *testing.T) {
 		most    time.Duration
 		without []string
 	}{
-		"the only one":           {map[string]time.Duration{"b": 20 * time.Second}, nil, "b/read", 1, 20 * time.Second, nil},
-		"the one that is needed": {map[string]time.Duration{"a": 0, "b": 20 * time.Second}, nil, "b/read", 2, 20 * time.Second, nil},
-		"not the other one":      {map[string]time.Duration{"a": 0, "b": 20 * time.Second, "c": 2 * time.Second}, nil, "b/read", 2, 20 * time.Second, nil},
-		"beside one that hangs":  {map[string]time.Duration{"a": 30 * time.Second, "b": 8 * time.Second}, nil, "b/read", 1, 8 * time.Second, []string{"a"}},
+		"the only server":         {map[string]time.Duration{"b": 20 * time.Second}, nil, "b/read", 1, 20 * time.Second, nil},
+		"the needed server":       {map[string]time.Duration{"a": 0, "b": 20 * time.Second}, nil, "b/read", 2, 20 * time.Second, nil},
+		"not another slow server": {map[string]time.Duration{"a": 0, "b": 20 * time.Second, "c": 2 * time.Second}, nil, "b/read", 2, 20 * time.Second, nil},
+		"beside one that hangs":   {map[string]time.Duration{"a": 30 * time.Second, "b": 8 * time.Second}, nil, "b/read", 1, 8 * time.Second, []string{"a"}},
 		"before one that hangs": {
 			map[string]time.Duration{"a": 0, "b": 8 * time.Second, "c": 30 * time.Second, "d": 6 * time.Second}, nil, "b/read", 3, 8 * time.Second, []string{"c"},
 		},
-		"behind one that breaks": {map[string]time.Duration{"a": 0, "b": 8 * time.Second, "d": 6 * time.Second}, []string{"d"}, "b/read", 2, 8 * time.Second, []string{"d"}},
-		"in vain":                {map[string]time.Duration{"a": 0, "b": 20 * time.Second}, []string{"b"}, "", 1, 20 * time.Second, []string{"b"}},
+		"after one that fails":    {map[string]time.Duration{"a": 0, "b": 8 * time.Second, "d": 6 * time.Second}, []string{"d"}, "b/read", 2, 8 * time.Second, []string{"d"}},
+		"the needed server fails": {map[string]time.Duration{"a": 0, "b": 20 * time.Second}, []string{"b"}, "", 1, 20 * time.Second, []string{"b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -181,7 +182,7 @@ func TestWhatIsNeededIsWaitedFor(t *testing.T) {
 					ids = append(ids, id)
 				}
 				planner := &chooser{wants: []string{"b/read"}}
-				s := late(&servers{takes: c.takes, broken: c.broken}, planner, ids...)
+				s := newSession(&servers{takes: c.takes, broken: c.broken}, planner, ids...)
 				began := time.Now()
 				got := begun(t, s)
 				if took := time.Since(began); took > c.most {
@@ -192,7 +193,7 @@ func TestWhatIsNeededIsWaitedFor(t *testing.T) {
 					step = got.Plan.Step.ToolID
 				}
 				if step != c.step || len(planner.told) != c.plans || got.Plan.Usage.GetModelCalls() != uint32(c.plans) {
-					t.Errorf("planned %q, having told %v, for %v", step, planner.told, got.Plan.Usage)
+					t.Errorf("planned %q from the tools %v, with usage %v", step, planner.told, got.Plan.Usage)
 				}
 				if !slices.Equal(skipped(got.Tools), c.without) {
 					t.Errorf("left out %v, want %v", got.Tools.GetSkipped(), c.without)
@@ -203,10 +204,10 @@ func TestWhatIsNeededIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A task that has come to something ends without a server that hangs.
-func TestTheEndWaitsForNobody(t *testing.T) {
+// A task that has made a step ends without waiting for a server that hangs.
+func TestEndDoesNotWaitForSlowServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := late(&servers{takes: map[string]time.Duration{"a": 0, "b": time.Minute}}, &chooser{}, "a", "b")
+		s := newSession(&servers{takes: map[string]time.Duration{"a": 0, "b": time.Minute}}, &chooser{}, "a", "b")
 		began := time.Now()
 		var got flow.Planned
 		c := &plannerv1.TaskContext{Goal: "g", History: []*plannerv1.HistoryEntry{{StepId: "step-1"}}}
@@ -218,10 +219,10 @@ func TestTheEndWaitsForNobody(t *testing.T) {
 	})
 }
 
-// A step's tool is waited for, and no other server that is missing too.
+// A step waits for its tool's server, and not for other slow servers.
 func TestAToolWaitsForItsOwnServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := late(&servers{takes: map[string]time.Duration{"a": 0, "b": 8 * time.Second, "c": time.Minute}}, &chooser{}, "a", "b", "c")
+		s := newSession(&servers{takes: map[string]time.Duration{"a": 0, "b": 8 * time.Second, "c": time.Minute}}, &chooser{}, "a", "b", "c")
 		began := time.Now()
 		if tools, err := s.toolsetWith(t.Context(), "b/read"); err != nil || tools.byID["b/read"] == nil || time.Since(began) > 8*time.Second {
 			t.Errorf("there are %v, %v after %s", tools, err, time.Since(began))
@@ -230,11 +231,11 @@ func TestAToolWaitsForItsOwnServer(t *testing.T) {
 	})
 }
 
-// A list that ended with its task's turn, and not by its server, is asked for again.
+// A listing that failed because its context ended, and not because of its server, is repeated.
 func TestListsThatWereCutOffAreAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := &servers{takes: map[string]time.Duration{"a": 0, "b": time.Minute}}
-		s := late(pool, &chooser{}, "a", "b")
+		s := newSession(pool, &chooser{}, "a", "b")
 		turn, cancel := context.WithCancel(t.Context())
 		if tools, err := s.toolset(turn); err != nil || tools.lateFor("b/read") == nil {
 			t.Fatal(tools, err)

@@ -12,7 +12,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// inputForError returns the flow's input for a call that ended without a result.
+// inputForError returns the flow's input for a call that ended without a result, and drops the session's tools if they are stale.
 func (s *Session) inputForError(f *follower, st *storagev1.ActiveStep, err error) flow.Input {
 	out := flow.Called{Ordinal: f.call.ordinal, Attempt: f.call.attempt, Round: f.call.round}
 	var moved *movedError
@@ -46,7 +46,7 @@ func toolListIsStale(out flow.Called) bool {
 	return false
 }
 
-// lost reports whether an error comes from Pawl's own connections and processes, not from the tool.
+// lost reports whether an error of Pawl's own connections or processes hides the outcome of a call.
 func lost(err error) bool {
 	if err == nil {
 		return false

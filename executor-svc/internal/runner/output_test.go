@@ -6,7 +6,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
-// A12: a step's output is the joined text, what is structured, and what is neither.
+// A12: a step's output is the joined text, the structured content and the media.
 func TestOutput(t *testing.T) {
 	said := func(texts ...string) (all []*mcppoolv1.Content) {
 		for _, text := range texts {

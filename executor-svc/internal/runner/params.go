@@ -76,8 +76,8 @@ func (s *Session) findTool(ctx context.Context, c *plannerv1.TaskContext, id str
 	return tools, tool, nil
 }
 
-// diagnose returns the Run that asks the planner whether an error is about parameters, and which ones a person has to supply. known reports
-// that the error is about parameters. If the planner fails, the error counts as not about parameters.
+// diagnose returns the Run that asks the planner whether an error is about parameters, and which ones a person has to supply. With known, the
+// error is about parameters, and only the second is asked. If the planner fails, the error counts as not about parameters.
 func (s *Session) diagnose(c *plannerv1.TaskContext, st *storagev1.ActiveStep, known bool) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {
 		out := flow.Diagnosed{Ordinal: st.GetOrdinal()}

@@ -46,7 +46,7 @@ type planning struct {
 	c     *plannerv1.TaskContext
 	tools *toolset
 	emit  func(flow.Input)
-	// begun holds the flow's name and risk; nil once it was emitted, and for later steps.
+	// begun holds the task's name and risk; nil once it was emitted, and for later steps.
 	begun *flow.Begun
 	out   flow.Planned
 }
@@ -88,8 +88,8 @@ func (p *planning) nextStep(ctx context.Context) {
 	}
 }
 
-// askNextStep asks for the next step until the planner names a tool that exists. After the last try, the step is FINAL. It adds to the
-// usage in out, and replaces everything else.
+// askNextStep asks for the next step until the planner names FINAL, a tool that exists, or a tool of a server that is still listing. After
+// the last try, the step is FINAL. askNextStep adds to the usage in out, and replaces everything else.
 func (p *planning) askNextStep(ctx context.Context) {
 	p.out = flow.Planned{Usage: p.out.Usage}
 	for range p.s.r.cfg.PlannerTries {

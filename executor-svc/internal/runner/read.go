@@ -48,7 +48,7 @@ func readPart(log *history.Log, input string) (string, error) {
 		}
 		text := textOf(e)
 		if in.Offset < 0 || in.Offset > len(text) {
-			return "", fmt.Errorf("%s has %d bytes; offset %d is beyond them", in.Step, len(text), in.Offset)
+			return "", fmt.Errorf("%s has %d bytes; offset %d is not among them", in.Step, len(text), in.Offset)
 		}
 		from := in.Offset
 		for from < len(text) && !utf8.RuneStart(text[from]) {

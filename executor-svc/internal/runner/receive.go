@@ -25,7 +25,7 @@ const (
 	questionWindow = 50 * time.Millisecond
 	// maxQuestions bounds the questions that people see together; the pool sends the others again once those are answered.
 	maxQuestions = 100
-	// maxTaskID is the longest id of an MCP task that AttachCall takes.
+	// maxTaskID is the longest id of an MCP task, in bytes, that AttachCall takes.
 	maxTaskID = 2000
 )
 
@@ -43,7 +43,7 @@ type follower struct {
 	mcpTaskID, toolID string
 	// elicited collects the call's questions.
 	elicited flow.Elicited
-	// answer delivers a known answer to a question. It returns false if there is none. May be nil.
+	// answer delivers the answer to a question if it is known already, and reports whether it did. May be nil.
 	answer func(ctx context.Context, inputID string) bool
 }
 
@@ -66,7 +66,7 @@ func (f *follower) mcpTask(id string) {
 	f.emit(flow.McpTask{Ordinal: f.call.ordinal, Attempt: f.call.attempt, TaskID: id})
 }
 
-// addQuestion adds a question to elicited. It returns false if no person has to answer it.
+// addQuestion adds a question to elicited. It returns false if the question is there already or no person has to answer it.
 func (f *follower) addQuestion(ctx context.Context, in *mcppoolv1.CallInputRequired) bool {
 	if f.call.stopping.Load() || f.answer != nil && f.answer(ctx, in.GetInputId()) {
 		return false
@@ -93,8 +93,8 @@ type message interface {
 	GetTask() *mcppoolv1.CallTask
 }
 
-// receive follows a call's stream to its end and returns the result. If the call waits for people, receive drops the stream and returns
-// errElicited; the call continues in the pool.
+// receive follows a call's stream to its end and returns the result. If the call waits for people, receive returns errElicited, and the call
+// continues in the pool. drop ends the stream.
 func receive[M message](ctx context.Context, drop func(), recv func() (M, error), f *follower) (*mcppoolv1.CallResult, error) {
 	var window *time.Timer
 	for {

@@ -116,12 +116,12 @@ type release struct {
 	acks          []string
 }
 
-// releaseQueue holds releases until a call of the same user can carry them, because a request for each would cost as much as two calls.
+// releaseQueue holds releases until a call of the same user can carry them, which saves a request for each.
 type releaseQueue struct {
 	mu     sync.Mutex // guards the fields below
 	byUser map[string][]release
 	n      int
-	timer  *time.Timer // runs while the queue is not empty
+	timer  *time.Timer // set from the first add until takeAll
 	closed bool
 
 	flushing sync.Mutex // held while the queue is flushed
@@ -186,7 +186,7 @@ func addReleases(msg *mcppoolv1.CallToolsRequest, releases []release) {
 	}
 }
 
-// releaseLater queues releases, and sends those that find no room at once. Releasing a session twice does no harm.
+// releaseLater queues releases. It sends those that find no room itself. Releasing a session twice does no harm.
 func (r *Runner) releaseLater(ctx context.Context, releases []release) {
 	for _, e := range releases {
 		if !r.releases.add(e, r.flushReleases) {

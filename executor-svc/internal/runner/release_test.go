@@ -19,11 +19,11 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// releasing is a pool that notes how it hears of the ends of sessions.
+// releasing is a pool that records how it learns that sessions have ended.
 type releasing struct {
 	counting
 	promptly string // server whose sessions are to be released at once
-	broken   bool   // streams break under the next call
+	broken   bool   // the stream of the next call breaks
 	by       []string
 	acks     []string
 }
@@ -79,8 +79,8 @@ func (o *overheard) Recv() (*mcppoolv1.CallToolsRequest, error) {
 	return req, nil
 }
 
-// uses runs a task of a user's that has tools, makes a call and ends.
-func uses(ctx context.Context, t *testing.T, r *Runner, id, user string, servers ...string) {
+// runTask runs a task that lists its tools, makes a call and ends.
+func runTask(ctx context.Context, t *testing.T, r *Runner, id, user string, servers ...string) {
 	t.Helper()
 	head := &storagev1.TaskHead{UserSub: user, McpIds: servers}
 	st := &storagev1.ActiveStep{Ordinal: 1, Attempt: 1, ToolId: "t/write", InputJson: "{}", PoolId: "p1"}
@@ -101,7 +101,7 @@ func heardBy(t *testing.T, p *releasing, what string, want ...string) {
 	}
 }
 
-// service takes everybody for a service that may speak for all users.
+// service authenticates every caller as a service, which may act for all users.
 type service struct{}
 
 func (service) Authenticate(context.Context, string) (identity.Principal, error) {
@@ -120,28 +120,27 @@ func releasingRunner(t *testing.T) (*releasing, *Runner) {
 	return p, New(Config{}, nil, mcppoolv1.NewMcpPoolServiceClient(conn), slog.New(slog.DiscardHandler))
 }
 
-// A23: the end of a session goes with the next call of its user, in less than a second by itself if none comes, and at the runner's
-// end.
-func TestEndsOfSessionsGoWithCalls(t *testing.T) {
+// A23: the release of a session is sent with its user's next call; within a second if there is none; or when the runner is closed.
+func TestReleasesGoWithCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, r := releasingRunner(t)
 		ctx := t.Context()
-		uses(ctx, t, r, "one", "ann", "t")
+		runTask(ctx, t, r, "one", "ann", "t")
 		heardBy(t, p, "at its end")
-		uses(ctx, t, r, "two", "bob", "t")
+		runTask(ctx, t, r, "two", "bob", "t")
 		heardBy(t, p, "a call of another user")
-		uses(ctx, t, r, "three", "ann", "t", "u")
+		runTask(ctx, t, r, "three", "ann", "t", "u")
 		heardBy(t, p, "a call of the same user", "call ann one")
 		<-time.After(time.Second)
 		got := p.heard()
 		if len(got) != 2 || got[0] == got[1] {
 			t.Errorf("after a second: the pool heard %q", got)
 		}
-		uses(ctx, t, r, "four", "ann", "t")
+		runTask(ctx, t, r, "four", "ann", "t")
 		heardBy(t, p, "a call when all is told")
 		r.Close()
 		heardBy(t, p, "at the runner's end", "request ann four")
-		uses(ctx, t, r, "five", "ann", "t")
+		runTask(ctx, t, r, "five", "ann", "t")
 		heardBy(t, p, "after the runner's end", "request ann five")
 		if want := 5; len(p.acks) != want {
 			t.Errorf("%d results are acknowledged, want %d: %q", len(p.acks), want, p.acks)
@@ -150,34 +149,34 @@ func TestEndsOfSessionsGoWithCalls(t *testing.T) {
 	})
 }
 
-// What a server keeps for a session alone ends with that at once.
-func TestEndsOfSessionsAreToldAtOnceWhereTheyMatter(t *testing.T) {
+// A session is released at once if one of its servers does not allow a delayed release.
+func TestPromptRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, r := releasingRunner(t)
 		defer r.Close()
 		p.promptly = "u"
-		uses(t.Context(), t, r, "one", "ann", "t", "u")
+		runTask(t.Context(), t, r, "one", "ann", "t", "u")
 		heardBy(t, p, "at its end", "request ann one")
 	})
 }
 
-// A call that does not come back may not have come to the pool: it is told again what the call had taken along.
-func TestEndsOfSessionsSurviveLostCalls(t *testing.T) {
+// A call that fails may not have reached the pool: the releases that it carried are sent again.
+func TestReleasesSurviveLostCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, r := releasingRunner(t)
 		defer r.Close()
-		uses(t.Context(), t, r, "one", "ann", "t")
+		runTask(t.Context(), t, r, "one", "ann", "t")
 		p.broken = true
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		uses(ctx, t, r, "two", "ann", "t")
+		runTask(ctx, t, r, "two", "ann", "t")
 		<-time.After(time.Second)
 		heardBy(t, p, "in the end", "request ann one", "request ann two")
 	})
 }
 
-// However many sessions end, no more wait than there is room for, and no call takes along more than the pool takes.
-func TestEndsOfSessionsAreBounded(t *testing.T) {
+// The queue of releases is bounded, and no call carries more than the pool accepts.
+func TestReleasesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, r := releasingRunner(t)
 		for i := range maxReleases + 1 {

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"net"
 	"slices"
 	"sync"
 	"time"
@@ -33,7 +32,7 @@ const (
 	// replicaPatience is how long the session retries replicas that cannot be reached, to get the outcome of a call. After that the outcome
 	// is unknown: a process that ended does not come back as the same replica.
 	replicaPatience = 3 * time.Second
-	// replicaTimeout bounds one request to one replica.
+	// replicaTimeout bounds finding the replicas, and cancelling or answering a call at one of them.
 	replicaTimeout = 2 * time.Second
 	// maxPoolAddrs bounds the remembered addresses of replicas; other replicas are found by asking all.
 	maxPoolAddrs = 1000
@@ -85,7 +84,8 @@ type movedError struct{ poolID string }
 
 func (*movedError) Error() string { return "another replica of the MCP pool is responsible now" }
 
-// otherReplica returns a movedError to the replica that is now responsible for the call's server, or nil if the request names that replica.
+// otherReplica lists the tools again, and returns a movedError to the replica that is now responsible for the call's server, or nil if the
+// request names that replica or the list does not tell.
 func (s *Session) otherReplica(ctx context.Context, req *mcppoolv1.CallToolRequest) *movedError {
 	s.dropTools()
 	tools, err := s.toolset(ctx)
@@ -147,13 +147,7 @@ func (s *Session) replicaAddrs(ctx context.Context, poolID string) []string {
 	if first == "" {
 		return all
 	}
-	return append([]string{first}, slices.DeleteFunc(slices.Clone(all), func(a string) bool { return sameAddr(a, first) })...)
-}
-
-func sameAddr(a, b string) bool {
-	ha, pa, _ := net.SplitHostPort(a)
-	hb, pb, _ := net.SplitHostPort(b)
-	return pa == pb && ha == hb
+	return append([]string{first}, slices.DeleteFunc(slices.Clone(all), func(a string) bool { return a == first })...)
 }
 
 // attachAnywhere asks the MCP pool for the outcome of a call. If no replica keeps the call and it ran as an MCP task, attachAnywhere lets
@@ -218,7 +212,7 @@ func attachOn(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, req *mcp
 	return res, asNetworkError(err)
 }
 
-// poolIDKey is the key of the error metadata that names the replica that does not know a call.
+// poolIDKey is the key, in an error's metadata, of the id of the replica that does not know a call.
 const poolIDKey = "pool_id"
 
 // keptElsewhere reports whether an error proves that another replica than the asked one was to make the call.
@@ -248,7 +242,8 @@ func (s *Session) cancelAnywhere(ctx context.Context, at location, req *mcppoolv
 	return err
 }
 
-// answerAnywhere passes an answer to the replica that runs the call. unreached reports that a replica that could not be reached may run it.
+// answerAnywhere passes an answer to the replica that runs the call. unreached reports that a replica could not be reached, which may run
+// the call.
 func (s *Session) answerAnywhere(ctx context.Context, at location, req *mcppoolv1.AnswerCallRequest, to *peer.Peer) (unreached bool, err error) {
 	_, err = s.r.pool.AnswerCall(s.toServer(ctx, at.mcpID), req, grpc.Peer(to))
 	if s.r.cfg.Replicas == nil || !callNotFound(err) {

@@ -21,7 +21,7 @@ import (
 type Config struct {
 	// PlannerTries is how often a planner call is tried in all; 3.
 	PlannerTries int
-	// PlannerTimeout bounds one planner call; 2 minutes.
+	// PlannerTimeout bounds each try; 2 minutes.
 	PlannerTimeout time.Duration
 	// PoolPatience is how long a call waits while the MCP pool cannot be reached; 30 s.
 	PoolPatience time.Duration
@@ -29,7 +29,7 @@ type Config struct {
 	StopGrace time.Duration
 	// TextDelay is how long pieces of an answer are collected before they are committed; 25 ms.
 	TextDelay time.Duration
-	// Replicas connects to the replicas of an MCP pool that has several; nil if there is one.
+	// Replicas connects to the replicas of an MCP pool that has several; nil if the pool has one.
 	Replicas Replicas
 }
 

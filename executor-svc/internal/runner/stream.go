@@ -26,7 +26,7 @@ const (
 	maxIdleStreams = 256
 )
 
-// callStream is a CallTools stream. It carries one call after another, because opening a stream costs about as much as a call.
+// callStream is a CallTools stream. It carries one call after another, so that most calls need not open one.
 type callStream struct {
 	key    streamKey
 	stream grpc.BidiStreamingClient[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse]
@@ -144,7 +144,7 @@ type streamPool struct {
 	closed bool
 }
 
-// take removes and returns the stream that was used last, or nil.
+// take removes and returns the key's stream that was used last, or nil.
 func (p *streamPool) take(key streamKey) *callStream {
 	p.mu.Lock()
 	defer p.mu.Unlock()

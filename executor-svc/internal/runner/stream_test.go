@@ -19,7 +19,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// counting is a pool that echoes, and counts its streams and how they ended.
+// counting is a pool that ends each call with an empty result, and counts its streams and how they ended.
 type counting struct {
 	mcppoolv1.UnimplementedMcpPoolServiceServer
 	mu                      sync.Mutex
@@ -71,8 +71,8 @@ func runnerOf(p *counting) *Runner {
 	return New(Config{}, nil, mcppoolv1.NewMcpPoolServiceClient(conn), slog.New(slog.DiscardHandler))
 }
 
-// calls makes a call of a task's in ctx, and returns the task's session.
-func calls(ctx context.Context, t *testing.T, r *Runner, id, user, pool string) *Session {
+// makeCall makes a call of a task in ctx, and returns the task's session.
+func makeCall(ctx context.Context, t *testing.T, r *Runner, id, user, pool string) *Session {
 	t.Helper()
 	head := &storagev1.TaskHead{UserSub: user}
 	st := &storagev1.ActiveStep{Ordinal: 1, Attempt: 1, ToolId: "t/write", InputJson: "{}", PoolId: pool}
@@ -80,28 +80,28 @@ func calls(ctx context.Context, t *testing.T, r *Runner, id, user, pool string) 
 	s := r.Session(id, 1, head, nil)
 	s.callTool(ctx, task, st, 1, nil)(ctx, func(in flow.Input) {
 		if c, ok := in.(flow.Called); !ok || c.Err != nil {
-			t.Errorf("%s came to %+v", id, in)
+			t.Errorf("%s: got %+v", id, in)
 		}
 	})
 	return s
 }
 
-// One task after the other uses the same stream, also when what the first ran in has ended; another user's, and one for another pool, does not.
-func TestStreamsAreLeftToTheNextTask(t *testing.T) {
+// Tasks use the same stream one after another, also if the context of the first has ended. A task of another user or pool does not.
+func TestStreamsAreReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &counting{}
 		r := runnerOf(p)
 		for _, id := range []string{"one", "two", "three"} {
 			ctx, end := context.WithCancel(t.Context())
-			s := calls(ctx, t, r, id, "ann", "p1")
+			s := makeCall(ctx, t, r, id, "ann", "p1")
 			end()
 			s.Leave(t.Context(), true)
 		}
 		if got := p.streams(); got != [3]int{1, 0, 0} {
 			t.Errorf("streams opened, closed, dropped: %v", got)
 		}
-		calls(t.Context(), t, r, "four", "bob", "p1").Leave(t.Context(), false)
-		calls(t.Context(), t, r, "five", "ann", "p2").Leave(t.Context(), false)
+		makeCall(t.Context(), t, r, "four", "bob", "p1").Leave(t.Context(), false)
+		makeCall(t.Context(), t, r, "five", "ann", "p2").Leave(t.Context(), false)
 		if got := p.streams(); got != [3]int{3, 0, 0} {
 			t.Errorf("streams of other users and pools: %v", got)
 		}
@@ -113,13 +113,13 @@ func TestStreamsAreLeftToTheNextTask(t *testing.T) {
 		if got := p.streams(); got != [3]int{3, 3, 0} {
 			t.Errorf("after a while without a task: %v", got)
 		}
-		calls(t.Context(), t, r, "six", "ann", "p1").Leave(t.Context(), false)
+		makeCall(t.Context(), t, r, "six", "ann", "p1").Leave(t.Context(), false)
 		r.Close()
 		synctest.Wait()
 		if got := p.streams(); got != [3]int{4, 3, 1} {
 			t.Errorf("after the end of the runner: %v", got)
 		}
-		calls(t.Context(), t, r, "seven", "ann", "p1").Leave(t.Context(), false)
+		makeCall(t.Context(), t, r, "seven", "ann", "p1").Leave(t.Context(), false)
 		synctest.Wait()
 		if got := p.streams(); got != [3]int{5, 3, 2} {
 			t.Errorf("a stream is kept after the end of the runner: %v", got)
@@ -127,14 +127,14 @@ func TestStreamsAreLeftToTheNextTask(t *testing.T) {
 	})
 }
 
-// No more idle streams are kept than there is room for.
+// At most maxIdleStreams idle streams are kept.
 func TestIdleStreamsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &counting{}
 		r := runnerOf(p)
 		defer r.Close()
 		for i := range maxIdleStreams + 3 {
-			calls(t.Context(), t, r, "one", fmt.Sprint("user", i), "p1").Leave(t.Context(), false)
+			makeCall(t.Context(), t, r, "one", fmt.Sprint("user", i), "p1").Leave(t.Context(), false)
 		}
 		synctest.Wait()
 		if got := p.streams(); got != [3]int{maxIdleStreams + 3, 0, 3} {
@@ -143,7 +143,7 @@ func TestIdleStreamsAreBounded(t *testing.T) {
 	})
 }
 
-// A call that its owner gave up before it began is not sent, whether or not there is a stream for it.
+// A call whose context ended before it began is not sent.
 func TestGivenUpBeforeItBegan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &counting{}
@@ -157,8 +157,8 @@ func TestGivenUpBeforeItBegan(t *testing.T) {
 		for range 50 {
 			s := r.Session("t", 1, head, nil)
 			s.callTool(gone, task, st, 1, nil)(gone, func(in flow.Input) {
-				if c, ok := in.(flow.Called); !ok || c.Outcome != commonv1.Outcome_OUTCOME_UNKNOWN { // which the next owner finds out
-					t.Errorf("it came to %+v", in)
+				if c, ok := in.(flow.Called); !ok || c.Outcome != commonv1.Outcome_OUTCOME_UNKNOWN { // the next owner asks the pool
+					t.Errorf("got %+v", in)
 				}
 			})
 			s.Leave(t.Context(), false)
