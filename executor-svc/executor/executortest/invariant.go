@@ -73,7 +73,7 @@ func (c *checker) report(format string, args ...any) {
 	c.problems = append(c.problems, fmt.Sprintf(format, args...))
 }
 
-// counts checks counters that may only grow.
+// counts checks the usage, the numbers of steps and attempts, and the wait ids.
 func (c *checker) counts(e *executorv1.ExecutorEvent) {
 	u := e.GetUsage()
 	if u.GetInputTokens() < c.usage.GetInputTokens() || u.GetOutputTokens() < c.usage.GetOutputTokens() ||

@@ -23,8 +23,8 @@ import (
 // modelPlaybook is the planner's model that follows a playbook.
 const modelPlaybook = "playbook"
 
-// checks asks planner and pool whether the model, the playbook and the servers of a request exist. If a service cannot be reached, it
-// accepts the request, and the task's events later name what is missing.
+// checks asks the planner whether the model of a request exists and its playbook is valid, and the pool whether its servers exist. If a service
+// cannot be reached, it accepts any model or server, and the task's events later name what is missing; it refuses a playbook.
 type checks struct {
 	Deps
 	playbooks recent[playbook] // by hash
@@ -37,8 +37,8 @@ type playbook struct {
 	steps uint32 // 0 if not known
 }
 
-// task checks a new task. It sets the task's model, so that a later change of the default does not affect the task, and with a playbook its
-// goal.
+// task checks a new task. It sets the task's model, so that a later change of the default does not affect the task, and with a playbook the
+// goal if it is missing.
 func (c *checks) task(ctx context.Context, head *storagev1.TaskHead, servers []string) error {
 	var pool sync.WaitGroup
 	var unknown error

@@ -111,7 +111,8 @@ func (s *Tasks) checkAnswer(ctx context.Context, t *journal.Task, open *storagev
 	return nil
 }
 
-// checkEdit refuses an edited input that does not fit the tool's schema. If the tool cannot be looked up, the pool checks the input.
+// checkEdit refuses an edited input that does not fit the tool's schema. If the tool cannot be looked up, only the
+// pool checks the input, before it calls the tool.
 func (s *Tasks) checkEdit(ctx context.Context, user, toolID, input string) error {
 	mcpID, name := flow.ToolName(toolID)
 	ctx = serve.WithAffinity(identity.OnBehalfOf(ctx, user), mcpID, user)

@@ -54,7 +54,7 @@ type Agents struct {
 }
 
 const (
-	// playbookAge is how long the planner's answer about a playbook is kept: it depends on the text alone and the planner's version.
+	// playbookAge is how long the planner's answer about a playbook is kept: it depends only on the text, the inputs and the planner's version.
 	playbookAge = time.Minute
 	// serverAge is how long the pool's answer that a server exists is kept.
 	serverAge = 2 * time.Second

@@ -53,8 +53,8 @@ type owner struct {
 	generation int
 	calling    bool
 	attached   bool
-	// base is the parent of the contexts of the task's actions; it carries the task's trace and its user's identity. The actions of a generation share
-	// ctx, cancel and emit.
+	// base is the parent of the contexts of the task's actions; it carries the task's trace and its user's identity. The actions of a
+	// generation share ctx, cancel and emit.
 	base   context.Context
 	span   trace.Span
 	ctx    context.Context

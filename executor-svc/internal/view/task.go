@@ -38,7 +38,7 @@ func Task(t *journal.Task) *executorv1.Task {
 	return out
 }
 
-// Budget derives a task's budget; nil if nothing is bounded.
+// Budget derives a budget; nil if nothing is bounded.
 func Budget(l *storagev1.Limits) *executorv1.Budget {
 	b := &executorv1.Budget{
 		MaxToolCalls: l.GetMaxToolCalls(), MaxModelCalls: l.GetMaxModelCalls(), MaxTokens: l.GetMaxTokens(), MaxRunTime: Duration(l.GetMaxRunTime()),
@@ -93,7 +93,7 @@ func wait(c *storagev1.Checkpoint, w *storagev1.Wait) *executorv1.Wait {
 	return out
 }
 
-// Step derives a step from its history.
+// Step derives a step from its entry in the history.
 func Step(t *journal.Task, e *history.Entry) *executorv1.Step {
 	out := &executorv1.Step{
 		Id: flow.StepID(e.Ordinal), TaskId: t.ID, SubtaskId: e.SubtaskID, Type: executorv1.StepType_STEP_TYPE_TOOL,

@@ -29,7 +29,7 @@ func fill(s *structpb.Struct, object string) {
 	}
 }
 
-// Each type below holds a value and its kind in one allocation, because every value of every event has one.
+// Each type below holds a value and its kind in one allocation, because events hold many values.
 type (
 	structValue struct {
 		structpb.Value

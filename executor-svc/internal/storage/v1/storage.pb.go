@@ -128,7 +128,7 @@ type TaskHead struct {
 	AgentDescription string `protobuf:"bytes,4,opt,name=agent_description,json=agentDescription,proto3" json:"agent_description,omitempty"`
 	// The user's goal.
 	Goal string `protobuf:"bytes,5,opt,name=goal,proto3" json:"goal,omitempty"`
-	// The servers it may use; empty: all active ones.
+	// The servers it may use; empty: all active ones without only_when_named.
 	McpIds []string `protobuf:"bytes,6,rep,name=mcp_ids,json=mcpIds,proto3" json:"mcp_ids,omitempty"`
 	// The confirmation policy.
 	Confirm v1.Confirm `protobuf:"varint,7,opt,name=confirm,proto3,enum=pawl.executor.v1.Confirm" json:"confirm,omitempty"`
@@ -392,7 +392,7 @@ type Limits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Steps per task.
 	MaxSteps uint32 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
-	// Failed steps per task.
+	// Failed steps that end the task.
 	MaxFailedSteps uint32 `protobuf:"varint,2,opt,name=max_failed_steps,json=maxFailedSteps,proto3" json:"max_failed_steps,omitempty"`
 	// Attempts per step.
 	MaxAttempts uint32 `protobuf:"varint,3,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
@@ -508,7 +508,7 @@ func (x *Limits) GetMaxCostNanoUsd() uint64 {
 // Everything needed to continue a task. It holds no history.
 type Checkpoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The number of commits. A commit names the one before, so that a stale writer is refused.
+	// The number of commits. A commit is refused unless its rev is one higher than the stored one, so that a stale writer cannot commit.
 	Rev uint64 `protobuf:"varint,1,opt,name=rev,proto3" json:"rev,omitempty"`
 	// The task's status.
 	Status v1.ExecutorStatus `protobuf:"varint,2,opt,name=status,proto3,enum=pawl.executor.v1.ExecutorStatus" json:"status,omitempty"`
@@ -520,7 +520,7 @@ type Checkpoint struct {
 	Risk *RiskNote `protobuf:"bytes,5,opt,name=risk,proto3" json:"risk,omitempty"`
 	// The number of steps so far.
 	StepCount uint32 `protobuf:"varint,6,opt,name=step_count,json=stepCount,proto3" json:"step_count,omitempty"`
-	// The number of failed steps.
+	// The number of failed steps, without those that a playbook tried again.
 	ErrorCount uint32 `protobuf:"varint,7,opt,name=error_count,json=errorCount,proto3" json:"error_count,omitempty"`
 	// The steps that have not ended.
 	ActiveSteps []*ActiveStep `protobuf:"bytes,8,rep,name=active_steps,json=activeSteps,proto3" json:"active_steps,omitempty"`
@@ -556,7 +556,7 @@ type Checkpoint struct {
 	PausedPhase Phase `protobuf:"varint,23,opt,name=paused_phase,json=pausedPhase,proto3,enum=storage.v1.Phase" json:"paused_phase,omitempty"`
 	// Calls that need no further approval.
 	Grants []*Grant `protobuf:"bytes,24,rep,name=grants,proto3" json:"grants,omitempty"`
-	// SHA-256 of tool id and input of each call whose outcome is not known: the same call needs a person's approval.
+	// SHA-256 of tool id and input of calls that may have had their effect and must not be repeated: the same call needs a person's approval.
 	UnknownCalls [][]byte `protobuf:"bytes,25,rep,name=unknown_calls,json=unknownCalls,proto3" json:"unknown_calls,omitempty"`
 	// Model calls reserved for the running planner call.
 	ReservedModelCalls uint32 `protobuf:"varint,26,opt,name=reserved_model_calls,json=reservedModelCalls,proto3" json:"reserved_model_calls,omitempty"`
@@ -1179,7 +1179,7 @@ type ActiveStep struct {
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
 	// The step's status.
 	Status v1.StepStatus `protobuf:"varint,4,opt,name=status,proto3,enum=pawl.executor.v1.StepStatus" json:"status,omitempty"`
-	// The outcome of the newest attempt.
+	// The outcome of the newest attempt. NOT_EXECUTED while the step is RUNNING: the call has not been sent.
 	Outcome v11.Outcome `protobuf:"varint,5,opt,name=outcome,proto3,enum=pawl.common.v1.Outcome" json:"outcome,omitempty"`
 	// The number of attempts so far.
 	Attempt uint32 `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`
@@ -1191,7 +1191,7 @@ type ActiveStep struct {
 	Idempotent bool `protobuf:"varint,9,opt,name=idempotent,proto3" json:"idempotent,omitempty"`
 	// The lowest risk of a call.
 	RiskFloor v11.RiskLevel `protobuf:"varint,10,opt,name=risk_floor,json=riskFloor,proto3,enum=pawl.common.v1.RiskLevel" json:"risk_floor,omitempty"`
-	// The hash of the tool's definition that the step is bound to: as planned, or as last refreshed.
+	// The hash of the tool's definition that the step is bound to.
 	DefinitionHash string `protobuf:"bytes,11,opt,name=definition_hash,json=definitionHash,proto3" json:"definition_hash,omitempty"`
 	// The effective risk.
 	Risk *RiskNote `protobuf:"bytes,12,opt,name=risk,proto3" json:"risk,omitempty"`
@@ -1205,15 +1205,15 @@ type ActiveStep struct {
 	ApprovedHash []byte `protobuf:"bytes,17,opt,name=approved_hash,json=approvedHash,proto3" json:"approved_hash,omitempty"`
 	// The seq of the fact that holds `input_json`; 0 if none does yet.
 	InputSeq uint64 `protobuf:"varint,18,opt,name=input_seq,json=inputSeq,proto3" json:"input_seq,omitempty"`
-	// The revision of the server's configuration that the step is bound to: as planned, or as last refreshed.
+	// The revision of the server's configuration that the step is bound to.
 	ConfigRevision uint64 `protobuf:"varint,19,opt,name=config_revision,json=configRevision,proto3" json:"config_revision,omitempty"`
 	// The replica of the MCP pool that makes the newest attempt's call.
 	PoolId string `protobuf:"bytes,20,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
-	// Further calls of the newest attempt: each continues where the pool of the call before died while a person was asked.
+	// The number of further calls of the newest attempt. Each continues the call before it, which the pool lost while a person was asked.
 	Round uint32 `protobuf:"varint,21,opt,name=round,proto3" json:"round,omitempty"`
 	// The MCP task that runs the call; empty if none does.
 	McpTaskId string `protobuf:"bytes,22,opt,name=mcp_task_id,json=mcpTaskId,proto3" json:"mcp_task_id,omitempty"`
-	// State that the server wants back with the answers; empty if its questions live with the connection.
+	// State that the server wants back with the answers; empty if the server keeps its state itself.
 	RequestState string `protobuf:"bytes,23,opt,name=request_state,json=requestState,proto3" json:"request_state,omitempty"`
 	// The answers to the call's newest questions.
 	Answers []*InputAnswer `protobuf:"bytes,24,rep,name=answers,proto3" json:"answers,omitempty"`
@@ -1608,7 +1608,7 @@ type Supplied struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Values by name.
 	ContentJson string `protobuf:"bytes,1,opt,name=content_json,json=contentJson,proto3" json:"content_json,omitempty"`
-	// In plain words.
+	// The values in plain words.
 	Description   string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1665,13 +1665,13 @@ type Wait struct {
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The kind of answer it needs.
 	Kind v1.WaitKind `protobuf:"varint,2,opt,name=kind,proto3,enum=pawl.executor.v1.WaitKind" json:"kind,omitempty"`
-	// The step.
+	// The step; 0 if the wait is about the whole task (PAUSE).
 	Ordinal uint32 `protobuf:"varint,3,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
 	// What the person reads.
 	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
-	// JSON Schema of the values that are missing.
+	// JSON Schema of the missing values (PARAMS), or of the content that the server asks for (INPUT).
 	ParamsSchemaJson string `protobuf:"bytes,5,opt,name=params_schema_json,json=paramsSchemaJson,proto3" json:"params_schema_json,omitempty"`
-	// SHA-256 (hex) of the question.
+	// SHA-256 (hex) of the step's call; empty for PAUSE.
 	Hash string `protobuf:"bytes,6,opt,name=hash,proto3" json:"hash,omitempty"`
 	// Nanoseconds since 1970.
 	CreateTime int64 `protobuf:"varint,7,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
@@ -2372,7 +2372,7 @@ func (x *FlowStop) GetWaitIds() []string {
 	return nil
 }
 
-// The task succeeded.
+// The task ended with an answer.
 type FlowSuccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The whole answer.
@@ -2546,7 +2546,7 @@ type StepWaitingForStart struct {
 	Risk *RiskNote `protobuf:"bytes,2,opt,name=risk,proto3" json:"risk,omitempty"`
 	// Nanoseconds since 1970; 0 if it has no deadline.
 	Deadline int64 `protobuf:"varint,3,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	// Why the attempt's outcome is not known; absent if the step has not run.
+	// Why the outcome of the step's last call is not known; absent if the step needs approval.
 	OutcomeUnknown *ErrorNote `protobuf:"bytes,4,opt,name=outcome_unknown,json=outcomeUnknown,proto3" json:"outcome_unknown,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -2811,12 +2811,12 @@ func (x *TextAdd) GetText() string {
 	return ""
 }
 
-// The status changed.
+// A change that no other fact records. `from` equals the fact's status if the task's status did not change.
 type StatusChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The status before.
 	From v1.ExecutorStatus `protobuf:"varint,1,opt,name=from,proto3,enum=pawl.executor.v1.ExecutorStatus" json:"from,omitempty"`
-	// SHA-256 of the answer that changed it; tells a repeated answer from another one.
+	// SHA-256 of the answer that caused the change, if any; tells a repeated answer from another one.
 	SuppliedHash []byte `protobuf:"bytes,2,opt,name=supplied_hash,json=suppliedHash,proto3" json:"supplied_hash,omitempty"`
 	// Why; may be empty.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -3327,7 +3327,7 @@ type Approve struct {
 	WaitId string `protobuf:"bytes,1,opt,name=wait_id,json=waitId,proto3" json:"wait_id,omitempty"`
 	// The input to use instead; empty: as shown.
 	InputJson string `protobuf:"bytes,2,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
-	// Later calls of the tool up to this risk need no approval; unspecified: none.
+	// Later calls of the tool up to this risk need no approval; unspecified: no grant.
 	Grant         v11.RiskLevel `protobuf:"varint,3,opt,name=grant,proto3,enum=pawl.common.v1.RiskLevel" json:"grant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3842,15 +3842,15 @@ type Agent struct {
 	Flow string `protobuf:"bytes,5,opt,name=flow,proto3" json:"flow,omitempty"`
 	// The confirmation policy.
 	Confirm v1.Confirm `protobuf:"varint,6,opt,name=confirm,proto3,enum=pawl.executor.v1.Confirm" json:"confirm,omitempty"`
-	// Steps per task.
+	// Steps per task; 0: the service's limit.
 	MaxSteps uint32 `protobuf:"varint,7,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
-	// Failed steps per task.
+	// Failed steps that end a task; 0: the service's limit.
 	MaxFailedSteps uint32 `protobuf:"varint,8,opt,name=max_failed_steps,json=maxFailedSteps,proto3" json:"max_failed_steps,omitempty"`
 	// Nanoseconds since 1970.
 	CreateTime int64 `protobuf:"varint,9,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// Nanoseconds since 1970.
 	UpdateTime int64 `protobuf:"varint,10,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	// The number of changes.
+	// The number of commits; the first created the agent.
 	Rev uint64 `protobuf:"varint,11,opt,name=rev,proto3" json:"rev,omitempty"`
 	// The client's request_id of its creation.
 	RequestId string `protobuf:"bytes,12,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`

@@ -299,7 +299,7 @@ func (x *UpdateAgentRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
 	return nil
 }
 
-// A request for one agent.
+// A request to delete an agent.
 type DeleteAgentRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The agent.

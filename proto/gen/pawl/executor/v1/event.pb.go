@@ -30,7 +30,7 @@ type EventType int32
 const (
 	// Not specified.
 	EventType_EVENT_TYPE_UNSPECIFIED EventType = 0
-	// The flow was named and its risk assessed. Once per task.
+	// The flow was named and its risk assessed. At most once per task.
 	EventType_EVENT_TYPE_FLOW_START EventType = 1
 	// The task waits for a person. Follows the events that open waits.
 	EventType_EVENT_TYPE_FLOW_STOP EventType = 2
@@ -44,9 +44,9 @@ const (
 	EventType_EVENT_TYPE_STEP_INIT EventType = 6
 	// An attempt starts with this input.
 	EventType_EVENT_TYPE_STEP_INPUT EventType = 7
-	// The attempt succeeded.
+	// The attempt succeeded, or a person supplied the output.
 	EventType_EVENT_TYPE_STEP_OUTPUT EventType = 8
-	// The attempt failed.
+	// The attempt failed; or the step, if `attempt` is 0.
 	EventType_EVENT_TYPE_STEP_ERROR EventType = 9
 	// The step was cancelled or rejected.
 	EventType_EVENT_TYPE_STEP_CANCEL EventType = 10
@@ -56,7 +56,7 @@ const (
 	EventType_EVENT_TYPE_STEP_WAITING_FOR_PARAM EventType = 12
 	// A piece of the answer.
 	EventType_EVENT_TYPE_TEXT_ADD EventType = 13
-	// The task's status changed, and no other event reports it.
+	// A change that no other event reports. `from` equals `to` if the task's status did not change, as when a pause is requested.
 	EventType_EVENT_TYPE_STATUS_CHANGED EventType = 14
 	// The tools of the task were loaded, or servers were skipped.
 	EventType_EVENT_TYPE_TOOLS_LOADED EventType = 15
@@ -929,7 +929,7 @@ func (x *FlowCancel) GetReason() string {
 // A step was decided on.
 type StepInit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The tool, or `FINAL`.
+	// The tool.
 	ToolId string `protobuf:"bytes,1,opt,name=tool_id,json=toolId,proto3" json:"tool_id,omitempty"`
 	// The reason for the call.
 	Description   string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
@@ -986,7 +986,7 @@ type StepInput struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Exact JSON of the input.
 	InputJson string `protobuf:"bytes,1,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
-	// The same as an object; numbers above 2^53 are rounded.
+	// The same as an object, absent above 64 KiB; integers above 2^53 are rounded.
 	Input *structpb.Struct `protobuf:"bytes,2,opt,name=input,proto3" json:"input,omitempty"`
 	// Names the attempt: `<task>/<step>/<attempt>`.
 	CallId        string `protobuf:"bytes,3,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
@@ -1048,9 +1048,9 @@ func (x *StepInput) GetCallId() string {
 // The attempt succeeded.
 type StepOutput struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Exact JSON of the output: `{"message": …}`, with `structured` if the tool returned structured content.
+	// Exact JSON of the output: `{"message": …}`, with `structured` and `media` if the tool returned structured content and media.
 	OutputJson string `protobuf:"bytes,1,opt,name=output_json,json=outputJson,proto3" json:"output_json,omitempty"`
-	// The same as an object.
+	// The same as an object, absent above 64 KiB.
 	Output        *structpb.Struct `protobuf:"bytes,2,opt,name=output,proto3" json:"output,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1160,7 +1160,7 @@ type StepCancel struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Why.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The outcome of the call, if one was running.
+	// The outcome of the step's newest call, if there was one.
 	Outcome       v1.Outcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=pawl.common.v1.Outcome" json:"outcome,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1215,13 +1215,13 @@ type StepWaitingForStart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Exact JSON of the input that would be used.
 	InputJson string `protobuf:"bytes,1,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
-	// The same as an object.
+	// The same as an object, absent above 64 KiB.
 	Input *structpb.Struct `protobuf:"bytes,2,opt,name=input,proto3" json:"input,omitempty"`
 	// The effective risk.
 	Risk *v1.Risk `protobuf:"bytes,3,opt,name=risk,proto3" json:"risk,omitempty"`
 	// The wait's deadline; absent if it has none.
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	// The step ran, and it is not known whether it had its effect: a person settles the outcome.
+	// It is not known whether the step's last call had its effect: a person settles the outcome.
 	OutcomeUnknown bool `protobuf:"varint,5,opt,name=outcome_unknown,json=outcomeUnknown,proto3" json:"outcome_unknown,omitempty"`
 	// Why the outcome is not known.
 	Error         *v1.ErrorMessage `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
@@ -1438,12 +1438,12 @@ func (x *TextAdd) GetText() string {
 	return ""
 }
 
-// The task's status changed.
+// A change that no other event reports.
 type StatusChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The status before; unspecified for a new task.
+	// The task's status before; unspecified for a new task.
 	From ExecutorStatus `protobuf:"varint,1,opt,name=from,proto3,enum=pawl.executor.v1.ExecutorStatus" json:"from,omitempty"`
-	// The status now.
+	// The task's status now.
 	To ExecutorStatus `protobuf:"varint,2,opt,name=to,proto3,enum=pawl.executor.v1.ExecutorStatus" json:"to,omitempty"`
 	// The reason, such as `paused`; may be empty.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`

@@ -91,7 +91,7 @@ type CreateTaskRequest struct {
 	Goal string `protobuf:"bytes,1,opt,name=goal,proto3" json:"goal,omitempty"`
 	// The agent to run as; empty for the default one.
 	AgentId string `protobuf:"bytes,2,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	// The MCP servers to use; empty for the agent's, or all that the user has activated.
+	// The MCP servers to use; empty for the agent's, else all that the user has activated, without those with only_when_named.
 	McpIds []string `protobuf:"bytes,3,rep,name=mcp_ids,json=mcpIds,proto3" json:"mcp_ids,omitempty"`
 	// True: a person approves steps by risk (CONFIRM_BY_RISK), or none if the agent's policy is CONFIRM_NEVER. False: each step. Absent: by the
 	// agent's policy, else each step.
@@ -412,7 +412,7 @@ type ListTasksRequest struct {
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The next_page_token of the previous page.
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Only tasks in one of these states; empty for all.
+	// Only tasks with one of these statuses; empty for all.
 	Statuses []ExecutorStatus `protobuf:"varint,3,rep,packed,name=statuses,proto3,enum=pawl.executor.v1.ExecutorStatus" json:"statuses,omitempty"`
 	// Only tasks of this agent.
 	AgentId string `protobuf:"bytes,4,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`

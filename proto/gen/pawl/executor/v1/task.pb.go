@@ -45,7 +45,7 @@ const (
 	ExecutorStatus_EXECUTOR_STATUS_SUCCESS ExecutorStatus = 4
 	// Ended by an error.
 	ExecutorStatus_EXECUTOR_STATUS_ERROR ExecutorStatus = 5
-	// Ended by a person.
+	// Cancelled, or ended by the rejection of a step.
 	ExecutorStatus_EXECUTOR_STATUS_CANCELLED ExecutorStatus = 6
 )
 
@@ -224,7 +224,8 @@ func (StepType) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{2}
 }
 
-// The confirmation policy: when a person approves a step before it runs.
+// The confirmation policy: when a person must approve a step that no grant covers. Under every policy, a person must approve a call that must
+// not be repeated and may have run in an earlier step.
 type Confirm int32
 
 const (
@@ -356,7 +357,7 @@ const (
 	OnUnknownOutcome_ON_UNKNOWN_OUTCOME_ASK OnUnknownOutcome = 1
 	// The call is made again, with the same idempotency key: the side effect may happen twice.
 	OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY OnUnknownOutcome = 2
-	// The task ends.
+	// The task fails.
 	OnUnknownOutcome_ON_UNKNOWN_OUTCOME_FAIL OnUnknownOutcome = 3
 )
 
@@ -553,7 +554,7 @@ type Task struct {
 	AgentId string `protobuf:"bytes,4,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// The user's goal.
 	Goal string `protobuf:"bytes,5,opt,name=goal,proto3" json:"goal,omitempty"`
-	// The MCP servers it may use; empty for all that the user has activated.
+	// The MCP servers it may use; empty for all that the user has activated, without those with only_when_named.
 	McpIds []string `protobuf:"bytes,6,rep,name=mcp_ids,json=mcpIds,proto3" json:"mcp_ids,omitempty"`
 	// The confirmation policy.
 	Confirm Confirm `protobuf:"varint,7,opt,name=confirm,proto3,enum=pawl.executor.v1.Confirm" json:"confirm,omitempty"`
@@ -876,7 +877,7 @@ type Step struct {
 	SubtaskId string `protobuf:"bytes,3,opt,name=subtask_id,json=subtaskId,proto3" json:"subtask_id,omitempty"`
 	// The type.
 	Type StepType `protobuf:"varint,4,opt,name=type,proto3,enum=pawl.executor.v1.StepType" json:"type,omitempty"`
-	// The tool, `<mcp_id>/<tool>`; `FINAL` for the last step.
+	// The tool, `<mcp_id>/<tool>`.
 	ToolId string `protobuf:"bytes,5,opt,name=tool_id,json=toolId,proto3" json:"tool_id,omitempty"`
 	// The step's name: the tool's id.
 	Name string `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
@@ -890,11 +891,11 @@ type Step struct {
 	Attempt uint32 `protobuf:"varint,10,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// Exact JSON of the newest input.
 	InputJson string `protobuf:"bytes,11,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
-	// The same as an object; numbers above 2^53 are rounded.
+	// The same as an object, absent above 64 KiB; integers above 2^53 are rounded.
 	Input *structpb.Struct `protobuf:"bytes,12,opt,name=input,proto3" json:"input,omitempty"`
 	// Exact JSON of the output, `{"message": …}`.
 	OutputJson string `protobuf:"bytes,13,opt,name=output_json,json=outputJson,proto3" json:"output_json,omitempty"`
-	// The same as an object.
+	// The same as an object, absent above 64 KiB.
 	Output *structpb.Struct `protobuf:"bytes,14,opt,name=output,proto3" json:"output,omitempty"`
 	// Why it failed.
 	Error *v1.ErrorMessage `protobuf:"bytes,15,opt,name=error,proto3" json:"error,omitempty"`
@@ -908,7 +909,7 @@ type Step struct {
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When its newest attempt was started.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// When it ended.
+	// When its newest attempt, or the step itself, ended.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	// How long its newest attempt ran, once that has ended or waits. Excludes time spent waiting for people. Includes time when no
 	// executor owned the task, because the call may have continued.
@@ -1108,7 +1109,7 @@ type Wait struct {
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The kind of answer that it needs.
 	Kind WaitKind `protobuf:"varint,2,opt,name=kind,proto3,enum=pawl.executor.v1.WaitKind" json:"kind,omitempty"`
-	// The step.
+	// The step; empty for PAUSE.
 	StepId string `protobuf:"bytes,3,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
 	// The subtask; empty in the `agent` flow.
 	SubtaskId string `protobuf:"bytes,4,opt,name=subtask_id,json=subtaskId,proto3" json:"subtask_id,omitempty"`
@@ -1120,7 +1121,7 @@ type Wait struct {
 	Risk *v1.Risk `protobuf:"bytes,7,opt,name=risk,proto3" json:"risk,omitempty"`
 	// Exact JSON of the step's input.
 	InputJson string `protobuf:"bytes,8,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
-	// The same as an object.
+	// The same as an object, absent above 64 KiB.
 	Input *structpb.Struct `protobuf:"bytes,9,opt,name=input,proto3" json:"input,omitempty"`
 	// JSON Schema of the missing values, every field nullable (PARAMS); or of the content that the server asks for (INPUT).
 	ParamsSchemaJson string `protobuf:"bytes,10,opt,name=params_schema_json,json=paramsSchemaJson,proto3" json:"params_schema_json,omitempty"`
@@ -1283,17 +1284,17 @@ type Agent struct {
 	DisplayName string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
 	// What it is for; planners read it.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// The MCP servers it may use; empty for all that the user has activated.
+	// The MCP servers it may use; empty for all that the user has activated, without those with only_when_named.
 	McpIds []string `protobuf:"bytes,4,rep,name=mcp_ids,json=mcpIds,proto3" json:"mcp_ids,omitempty"`
 	// The model that plans: `offline`, `playbook` or a configured one; empty for the service's default.
 	Model string `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
 	// The flow; `agent` if empty.
 	Flow string `protobuf:"bytes,6,opt,name=flow,proto3" json:"flow,omitempty"`
-	// The confirmation policy of tasks without one. Only operators may set CONFIRM_NEVER.
+	// The confirmation policy of its tasks, which `auto_execute` of a task can change. Only operators may set CONFIRM_NEVER.
 	Confirm Confirm `protobuf:"varint,7,opt,name=confirm,proto3,enum=pawl.executor.v1.Confirm" json:"confirm,omitempty"`
-	// The limit of steps per task; 25 if 0.
+	// The limit of steps per task; 0: the service's limit, 25 by default.
 	MaxSteps uint32 `protobuf:"varint,8,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
-	// The number of failed steps that ends a task; 3 if 0.
+	// The number of failed steps that ends a task; 0: the service's limit, 3 by default.
 	MaxFailedSteps uint32 `protobuf:"varint,9,opt,name=max_failed_steps,json=maxFailedSteps,proto3" json:"max_failed_steps,omitempty"`
 	// The user who owns it. Output only.
 	UserSub string `protobuf:"bytes,10,opt,name=user_sub,json=userSub,proto3" json:"user_sub,omitempty"`
