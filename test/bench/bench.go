@@ -15,12 +15,13 @@ import (
 // bench is one run of this program.
 type bench struct {
 	options
-	root, work string
-	programs   string // the folder of the built binaries
-	version    string // the version that they were built from
-	began      time.Time
-	started    int            // processes so far
-	cleanups   []func() error // each stops something that was started, in the order of the starts
+	root     string // the folder of go.work
+	work     string // the run's temporary folder
+	programs string // the folder of the built binaries
+	version  string // the version that they were built from
+	began    time.Time
+	started  int            // processes so far
+	cleanups []func() error // each stops something that was started, in the order of the starts
 }
 
 func (b *bench) logf(format string, args ...any) {
@@ -88,7 +89,7 @@ func (b *bench) end(keep int) (err error) {
 // atEnd registers a function that is called at the end of the innermost scope, or when a try around it fails.
 func (b *bench) atEnd(end func() error) { b.cleanups = append(b.cleanups, end) }
 
-// build builds the programs, unless --bin names a folder with them.
+// build builds the programs, unless --bin names a folder with them, and sets root, programs and version.
 func (b *bench) build(ctx context.Context) {
 	file := strings.TrimSpace(string(must(exec.CommandContext(ctx, "go", "env", "GOWORK").Output())))
 	if file == "" || file == "off" {

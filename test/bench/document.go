@@ -15,7 +15,7 @@ func (d *document) heading(title string) { fmt.Fprintf(d, "## %s\n\n", title) }
 // text adds a paragraph.
 func (d *document) text(format string, args ...any) { fmt.Fprintf(d, format+"\n\n", args...) }
 
-// table adds a table. Its first column holds names, the others numbers.
+// table adds a table. Its first column is aligned left, the others right.
 func (d *document) table(head []string, rows [][]string) {
 	fmt.Fprintf(d, "| %s |\n|---|%s\n", strings.Join(head, " | "), strings.Repeat("--:|", len(head)-1))
 	for _, row := range rows {

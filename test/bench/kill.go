@@ -16,8 +16,12 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
-// killed is how many tasks are in flight when the executor is killed.
-const killed = 100
+const (
+	// inFlight is how many tasks are in flight when the executor is killed.
+	inFlight = 100
+	// settleTimeout bounds how long the tasks may take until the kill, and again until all have settled.
+	settleTimeout = 60 * time.Second
+)
 
 // killResult is the result of a kill.
 type killResult struct {
@@ -34,7 +38,7 @@ type killable struct {
 	create  func(i int) (id string)
 	victim  func() *process
 	restart func(context.Context)
-	// settle waits until a task has ended or asks a person. It returns the last event, or nil for a task that succeeded.
+	// settle waits until a task has ended or asks a person. It returns the task's last event. The peer has no events: nil means success.
 	settle func(ctx context.Context, id string) (*executorv1.ExecutorEvent, error)
 }
 
@@ -76,17 +80,17 @@ func (b *bench) killing(ctx context.Context, d *document) {
 // kill kills a system in the middle of its tasks, starts it again, and waits until all have settled.
 func (m killable) kill(ctx context.Context, effects string) (a killResult) {
 	var ids []string
-	for i := range killed {
+	for i := range inFlight {
 		ids = append(ids, m.create(i))
 	}
-	begun := countTo(ctx, effects, killed*stepsPerTask*2/5)
+	begun := countTo(ctx, effects, inFlight*stepsPerTask*2/5)
 	m.victim().kill()
 	at := time.Now()
-	a.floor = time.Duration(stepsPerTask-begun/killed) * workTime
+	a.floor = time.Duration(stepsPerTask-begun/inFlight) * workTime
 	m.restart(ctx)
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	last := make([]*executorv1.ExecutorEvent, killed)
+	last := make([]*executorv1.ExecutorEvent, inFlight)
 	work, ctx := errgroup.WithContext(ctx)
 	for i, id := range ids {
 		work.Go(func() (err error) {
@@ -127,12 +131,12 @@ func (a *killResult) count(effects []byte) {
 		}
 		seen[line] = true
 	}
-	if a.ended == killed {
-		a.never = killed*stepsPerTask - len(seen)
+	if a.ended == inFlight {
+		a.never = inFlight*stepsPerTask - len(seen)
 	}
 }
 
-// killablePawl runs tasks whose steps name themselves.
+// killablePawl starts Pawl with tasks in which each step writes a line that names it.
 func (b *bench) killablePawl(ctx context.Context, tool, effects string) killable {
 	p := b.startPawl(ctx, fourProcesses)
 	return killable{victim: func() *process { return p.executor }, restart: p.restart, settle: p.lastOf, create: func(i int) string {
@@ -157,7 +161,7 @@ func (b *bench) killablePeer(ctx context.Context, effects string) killable {
 
 // countTo waits until a file has at least that many lines, and returns their number.
 func countTo(ctx context.Context, path string, lines int) int {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	for {
 		raw, err := os.ReadFile(path)

@@ -16,7 +16,7 @@ import (
 // watching measures the time from an event to its receipt, under load.
 func (b *bench) watching(ctx context.Context, d *document) {
 	p := b.startPawl(ctx, fourProcesses)
-	paced := playbook(stepsPerTask, "t/lookup", fmt.Sprintf("path: %q, line: x", filepath.Join(b.work, "watched.txt")))
+	paced := equalSteps(stepsPerTask, "t/lookup", fmt.Sprintf("path: %q, line: x", filepath.Join(b.work, "watched.txt")))
 	var rows [][]string
 	for _, w := range []struct {
 		what string
@@ -51,7 +51,7 @@ func (b *bench) watching(ctx context.Context, d *document) {
 // approving measures the time from an approval until its step has begun, and until the outcome is durable.
 func (b *bench) approving(ctx context.Context, d *document) {
 	p := b.startPawl(ctx, fourProcesses)
-	req := playbook(stepsPerTask, "t/append", fmt.Sprintf("path: %q, line: x", filepath.Join(b.work, "approved.txt")))
+	req := equalSteps(stepsPerTask, "t/append", fmt.Sprintf("path: %q, line: x", filepath.Join(b.work, "approved.txt")))
 	var started, done []time.Duration
 	for range max(b.scaled(50), 10) {
 		s, o, err := p.approveAll(ctx, req)
@@ -67,7 +67,7 @@ func (b *bench) approving(ctx context.Context, d *document) {
 	})
 }
 
-// approveAll runs a task and approves each of its steps.
+// approveAll runs a task and approves each of its steps. It returns the times from each approval to STEP_INPUT and to STEP_OUTPUT.
 func (p *pawl) approveAll(ctx context.Context, req *executorv1.CreateTaskRequest) (started, done []time.Duration, err error) {
 	answers, ctx := errgroup.WithContext(ctx)
 	var waitID string
@@ -97,7 +97,7 @@ func (p *pawl) approveAll(ctx context.Context, req *executorv1.CreateTaskRequest
 func (b *bench) waiting(ctx context.Context, d *document) {
 	n := b.scaled(10_000)
 	p := b.startPawl(ctx, fourProcesses)
-	req := playbook(1, "t/append", fmt.Sprintf("path: %q, line: x", filepath.Join(b.work, "effects.txt")))
+	req := equalSteps(1, "t/append", fmt.Sprintf("path: %q, line: x", filepath.Join(b.work, "effects.txt")))
 	// A tenth first, because the memory that a process needs for its first tasks is not a cost of waiting.
 	p.leaveWaiting(ctx, req, n/10)
 	before, file := settled(ctx, p.executor.pid), readMeta(p.journal)

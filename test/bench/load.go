@@ -17,16 +17,16 @@ import (
 type contender struct {
 	name      string
 	run       func(context.Context) error
-	processes []*process // of the system; a child of one of them is the tool, which is counted apart
-	journal   string     // its bbolt file; "" if it has none
-	samples   map[int][]sample
+	processes []*process       // of the system; a child of one of them is the tool, which is counted apart
+	journal   string           // its bbolt file; "" if it has none
+	samples   map[int][]sample // by level: the number of runs at once
 }
 
 // sample is the result of one measurement of a contender.
 type sample struct {
 	perSecond, p50, p99 float64
 	cpu                 map[string]float64 // seconds per 1,000 steps, by process
-	memory              map[string]float64 // anonymous MB under load, by process
+	memory              map[string]float64 // highest anonymous MB under load, by process
 	bytes               float64            // of the journal, per task
 	commits             float64            // transactions of the journal's file per task
 	others              float64            // share of the machine that other processes used
@@ -100,21 +100,21 @@ type finished struct {
 	took time.Duration
 }
 
-// load keeps `at` runs going at once and, after a warm-up, measures them for the duration `each`.
-func (c *contender) load(ctx context.Context, at int, each time.Duration) sample {
+// load keeps `level` runs going at once and, after a warm-up, measures them for the duration `each`.
+func (c *contender) load(ctx context.Context, level int, each time.Duration) sample {
 	before := c.file()
 	going, stop := context.WithCancel(ctx)
 	defer stop()
 	var mu sync.Mutex // guards all
 	var all []finished
 	work, going := errgroup.WithContext(going)
-	for range at {
+	for range level {
 		work.Go(func() error {
 			for going.Err() == nil {
 				began := time.Now()
 				// ctx, not going: a run that has begun is finished, so that none is left in the system.
 				if err := c.run(ctx); err != nil {
-					return fmt.Errorf("%s at %d: %w", c.name, at, err)
+					return fmt.Errorf("%s at %d: %w", c.name, level, err)
 				}
 				mu.Lock()
 				all = append(all, finished{at: time.Now(), took: time.Since(began)})
@@ -144,7 +144,7 @@ func (c *contender) file() (m boltMeta) {
 type observation struct {
 	from, to time.Time
 	cpu      map[string]float64 // seconds by process; "" is the whole machine
-	memory   map[string]float64
+	memory   map[string]float64 // highest anonymous MB by process
 }
 
 // observe waits for the warm-up and then samples processes for the duration `each`: the system's, its tool, and the caller, which is this
@@ -159,10 +159,10 @@ func (c *contender) observe(going context.Context, each time.Duration) observati
 		}
 	}
 	o := observation{from: time.Now(), cpu: map[string]float64{}, memory: map[string]float64{}}
-	cpu := func(add float64) {
-		o.cpu[""] += add * machineSeconds()
+	cpu := func(sign float64) {
+		o.cpu[""] += sign * machineSeconds()
 		for name, pid := range pids {
-			o.cpu[name] += add * cpuSeconds(pid)
+			o.cpu[name] += sign * cpuSeconds(pid)
 		}
 	}
 	cpu(-1)
@@ -178,7 +178,7 @@ func (c *contender) observe(going context.Context, each time.Duration) observati
 	return o
 }
 
-// sample counts the runs that ended within the observation.
+// sample returns the figures of the runs that ended within the observation, without those of the journal.
 func (o observation) sample(all []finished) sample {
 	var took []time.Duration
 	for _, f := range all {

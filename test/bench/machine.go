@@ -32,7 +32,7 @@ func fsyncTime(dir string) float64 {
 func (b *bench) preface(d *document) {
 	d.WriteString("# Performance\n\n")
 	d.text("Written by `make bench` on %s. Systems are measured in turns, in one run: %d round(s) of %v for each system and level. Figures are "+
-		"medians of the %d at which the rest of the machine did least. Only ratios carry over to another machine. "+
+		"medians of the %d rounds in which the rest of the machine did least. Only ratios carry over to another machine. "+
 		"[What planning with a model costs](performance-planning.md) and [what each fast path saves](performance-fast-paths.md) are measured apart.",
 		b.began.UTC().Format("2006-01-02 15:04 UTC"), b.rounds, b.each, quieterCount(b.rounds))
 	gogc := "100 to 300, which our servers set themselves: 10 to 20 MB between two collections"
@@ -104,7 +104,7 @@ func children(pid int) (found []int) {
 	return found
 }
 
-// machineSeconds returns the CPU time of all processes and the kernel since the machine was started.
+// machineSeconds returns the CPU time of all processes and the kernel since the machine was started, with what its hypervisor took for others.
 func machineSeconds() float64 {
 	t := must(must(procfs.NewDefaultFS()).Stat()).CPUTotal
 	return t.User + t.Nice + t.System + t.IRQ + t.SoftIRQ + t.Steal

@@ -20,7 +20,7 @@ import (
 // options are the flags.
 type options struct {
 	parts  []string
-	levels []int
+	levels []int // numbers of callers at once
 	rounds int
 	each   time.Duration
 	// patience is how long the run may still wait for a quiet machine.
@@ -95,7 +95,7 @@ func parseOptions() (options, error) {
 		o.rounds, o.each, o.patience = 1, min(o.each, 2*time.Second), 0
 	}
 	if o.rounds < 1 || o.each < 100*time.Millisecond || flag.NArg() > 0 {
-		return o, fmt.Errorf("give at least one round of at least 100ms, and flags only")
+		return o, fmt.Errorf("--rounds must be at least 1 and --each at least 100ms; arguments other than flags are not allowed")
 	}
 	return o, nil
 }

@@ -73,14 +73,14 @@ func (b *bench) startPawl(ctx context.Context, l layout) *pawl {
 	return p
 }
 
-// playbook returns a task of n equal steps.
-func playbook(n int, tool, input string) *executorv1.CreateTaskRequest {
+// equalSteps returns the request for a task of n equal steps. input is a YAML mapping without its braces.
+func equalSteps(n int, tool, input string) *executorv1.CreateTaskRequest {
 	return request("steps:\n" + strings.Repeat(fmt.Sprintf("  - {tool: %s, input: {%s}}\n", tool, input), n))
 }
 
-// echo returns the measured task.
+// echo returns the request for the measured task.
 func (l layout) echo() *executorv1.CreateTaskRequest {
-	return playbook(stepsPerTask, l.tool, "text: hello")
+	return equalSteps(stepsPerTask, l.tool, "text: hello")
 }
 
 func request(playbook string) *executorv1.CreateTaskRequest {
@@ -91,7 +91,7 @@ func request(playbook string) *executorv1.CreateTaskRequest {
 	return &executorv1.CreateTaskRequest{AutoExecute: &yes, Playbook: playbook, McpIds: []string{mcp}}
 }
 
-// follow runs a task and passes its events to each, until each returns true or the task stops. A task that fails is an error.
+// follow runs a task and passes its events to each, until each returns true or the stream ends. A task that fails or is cancelled is an error.
 func (p *pawl) follow(ctx context.Context, req *executorv1.RunTaskRequest, each func(*executorv1.ExecutorEvent) (done bool)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

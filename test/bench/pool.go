@@ -150,7 +150,7 @@ func echoCall(id uint64) *mcppoolv1.CallToolRequest {
 	}
 }
 
-// singly makes a gRPC call for each.
+// singly returns a function that makes one gRPC call for a call of the tool.
 func (a *standalonePool) singly() func(context.Context) error {
 	var n atomic.Uint64
 	return func(ctx context.Context) error {

@@ -61,7 +61,7 @@ func (b *bench) serve(ctx context.Context, name, addr string, env []string, prog
 	return p
 }
 
-// stop asks the process to end and waits for it.
+// stop asks the process to end and waits for it. A process that does not end within stopTimeout is killed, which is an error.
 func (p *process) stop() error {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {

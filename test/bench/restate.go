@@ -47,9 +47,9 @@ func (b *bench) startRestate(ctx context.Context) *restate {
 		}, filepath.Join(modules, "@restatedev", "restate-server-"+platform, "bin", "restate-server"),
 			"--no-logo", "--node-name", "bench", "--base-dir", data)
 		r.server.await(ctx, func(ctx context.Context) bool {
-			_, admin := r.do(ctx, http.MethodGet, "http://"+r.admin+"/health", "")
-			_, ingress := r.do(ctx, http.MethodGet, "http://"+r.ingress+"/restate/health", "")
-			return admin == nil && ingress == nil
+			_, adminErr := r.do(ctx, http.MethodGet, "http://"+r.admin+"/health", "")
+			_, ingressErr := r.do(ctx, http.MethodGet, "http://"+r.ingress+"/restate/health", "")
+			return adminErr == nil && ingressErr == nil
 		})
 	}
 	r.restart(ctx)

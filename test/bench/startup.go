@@ -41,7 +41,7 @@ func (b *bench) timeToServe(ctx context.Context, folder string) (ms float64) {
 func (b *bench) fullJournal(ctx context.Context, n int) (folder string) {
 	b.scope(func() {
 		p := b.startPawl(ctx, inProcess)
-		req := &executorv1.RunTaskRequest{Task: playbook(1, inProcess.tool, "text: hello")}
+		req := &executorv1.RunTaskRequest{Task: equalSteps(1, inProcess.tool, "text: hello")}
 		b.logf("running %d tasks", n)
 		times(ctx, n, 128, func(ctx context.Context) error {
 			return p.follow(ctx, req, func(e *executorv1.ExecutorEvent) bool {

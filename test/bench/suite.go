@@ -112,7 +112,7 @@ func (b *bench) targets(d *document, systems []*contender) {
 		for _, c := range systems[len(layouts):] {
 			peer = max(peer, c.of(level, perSecond))
 		}
-		for i, want := range []float64{map[bool]float64{true: 1.1, false: 1.5}[level == 1], 0, 3} { // of layouts
+		for i, want := range []float64{map[bool]float64{true: 1.1, false: 1.5}[level == 1], 0, 3} { // for each of layouts; 0 is no target
 			got, target := systems[i].of(level, perSecond), none
 			if want > 0 {
 				target = fmt.Sprintf("≥ %.1f ×", want)
