@@ -33,7 +33,7 @@ type Catalog struct {
 	// Skipped names the tools that were left out, each with the reason.
 	Skipped []string
 	Time    time.Time // when it was read
-	// Digest is the same for the same definitions.
+	// Digest is a hash of the definitions in Tools, whatever their order in the server's list.
 	Digest [sha256.Size]byte
 }
 

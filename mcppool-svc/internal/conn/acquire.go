@@ -80,7 +80,7 @@ func (l *Lease) Release() {
 
 // Close releases the connection after a request that ended with err. If err says that the connection is lost, it is not leased again. If
 // the request was interrupted, for example because the server did not answer in time, the next request for the connection's state
-// probes it (zero confirmed).
+// probes it.
 func (l *Lease) Close(err error) {
 	if e, ok := errors.AsType[*mcp.Error](err); ok && (e.Lost || e.Kind == mcp.Interrupted) {
 		l.pool.mu.Lock()

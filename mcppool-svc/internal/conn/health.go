@@ -27,7 +27,7 @@ type failure struct {
 	reconnecting chan struct{} // closed when the running reconnect has ended; nil if none
 }
 
-// notServersFault reports whether the server was not at fault.
+// notServersFault reports whether a person has to fix the failure: a login is missing, or the registration cannot be used.
 func (f *failure) notServersFault() bool {
 	kind := mcp.As(f.err).Kind
 	return kind == mcp.LoginRequired || kind == mcp.Misconfigured
@@ -68,8 +68,8 @@ func (p *Pool) refusedUntil(k key) time.Time {
 	return f.at.Add(p.cfg.BreakFor)
 }
 
-// retryAt returns when a call that refuse rejects now should try again; zero if there is no such time. A failure that only people can
-// fix is retried less often: the fix retires connections, which wakes the waiting calls. Called with mu held.
+// retryAt returns when a call that refuse rejects now should try again; zero if there is no such time. A failure of which
+// notServersFault is true is retried less often: the fix retires connections, which wakes the waiting calls. Called with mu held.
 func (p *Pool) retryAt(k key) time.Time {
 	until := p.refusedUntil(k)
 	switch {
@@ -127,7 +127,7 @@ func (p *Pool) connectFailed(k key, err error) {
 }
 
 const (
-	// stateTimeout is how long reading a server's state waits for probes. The next read, and watchers, get slower answers.
+	// stateTimeout is how long reading a server's state waits for probes. Slower answers show at the next read, and to watchers.
 	stateTimeout = time.Second
 	// probeIdleAfter is how long a connection may be idle before its next use begins with a probe.
 	probeIdleAfter = time.Minute

@@ -60,7 +60,7 @@ func (p *Pool) makeRoom(k key, server *registry.Server) error {
 	return nil
 }
 
-// MayReleaseLate reports whether a user's session may be released later: no connection closes with it, and less than half of each limit is
+// MayReleaseLate reports whether the release of a user's session may be delayed: it closes no connection, and less than half of each limit is
 // used.
 func (p *Pool) MayReleaseLate(server *registry.Server, user string) bool {
 	if server.Isolation == registry.PerTask {

@@ -31,8 +31,8 @@ type client struct {
 	version string              // of this program
 	hide    func(string) string // hides secrets in a message
 
-	// Properties of the transport. stopCancels: cancelling the transport's request cancels the call, so no notification is sent.
-	// hangsUp: no response can arrive after such a cancellation. oneStream: the responses to all requests come on one stream.
+	// Properties of the transport. stopCancels: pendingRequest.cancel cancels the request at the server too, so no notification is
+	// sent. hangsUp: no response can arrive after it. oneStream: the responses to all requests come on one stream.
 	stopCancels, hangsUp, oneStream bool
 
 	// Set by the handshake, before the client is used.
@@ -41,7 +41,7 @@ type client struct {
 	canTask   bool   // tools may be called as tasks if their definitions allow it
 	meta      []byte // members of _meta in each request, each followed by a comma; empty in revisions with a handshake
 
-	shared   bool     // all users share the connection: logs, and questions that name no call, reach no one
+	shared   bool     // all users share the connection: logs are dropped, and questions that name no call refused
 	roots    []string // the answer to roots/list
 	sampling bool     // the server may ask models
 
@@ -65,11 +65,11 @@ type client struct {
 	calls   map[string]*running                     // guarded by mu; by progress token
 	waiting map[int64]*pendingRequest               // guarded by mu; requests whose responses come on the one stream of all responses
 	open    map[questionKey]context.CancelCauseFunc // guarded by mu; cancel functions of open questions
-	early   map[questionKey]error                   // guarded by mu; causes of ends that arrived before their questions
+	early   map[questionKey]error                   // guarded by mu; why a question ended whose end arrived before the question itself
 
 	logUnclear sync.Once       // logs that a question was refused because it named no call
 	held       []chan *running // guarded by mu; questions whose call is not known yet; each receives its call, or nil if it is refused
-	unsettled  bool            // guarded by mu; the server never answered a call that was given up
+	unsettled  bool            // guarded by mu; see Client.Settled
 	holdFor    time.Duration   // how long a question is held
 	onUnnamed  func()          // called for questions that name no call; set by Connect; may be nil
 }

@@ -29,10 +29,10 @@ type OpenBuiltin func(root string) (*server.MCPServer, io.Closer, error)
 type Config struct {
 	Version    string                 // of this program, for the servers
 	MaxMessage int                    // bytes of a message that a server sends; DefaultMaxMessage if 0
-	Environ    []string               // the environment that children inherit from, and whose variables references name
+	Environ    []string               // the pool's environment: children inherit some of it, and references name its variables
 	Builtins   map[string]OpenBuiltin // by name
 	Functions  map[string][]Function  // by name; built-in servers that are Go functions
-	// ChildLimits bound each process of a child.
+	// ChildLimits bound each process of a child's group.
 	ChildLimits process.Limits
 	// AllowAddresses are the ranges, beside public addresses, in which servers of plain users and targets of redirects may be.
 	AllowAddresses []netip.Prefix
@@ -176,7 +176,7 @@ func learn(m Memory, origin, remembered, text string) {
 	}
 }
 
-// isMoreUseful reports whether the error of a later route tells people more than an earlier one: the server supports the route.
+// isMoreUseful reports whether the error of a later route r tells people more than the error before, because the server supports r.
 func isMoreUseful(err error, r route) bool {
 	if As(err).Kind == LoginRequired {
 		return true

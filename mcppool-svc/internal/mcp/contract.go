@@ -92,7 +92,7 @@ type Call struct {
 	Meta      []Meta              // goes into _meta beside the progress token
 	// Gate is called right before the first request is sent, unless Follow is set; if it returns an error, nothing is sent. It may be nil.
 	Gate func() error
-	// Notify receives progress, logs and tasks. It must not block, because the goroutine that reads the connection calls it. It may be nil.
+	// Notify receives progress, logs and tasks. It must not block, because the goroutine that reads the connection may call it. It may be nil.
 	Notify func(Notification)
 	// Ask gets the answer to a question of the server. It returns when there is an answer or ctx ends; any other error refuses the
 	// question and is sent to the server. If Ask is nil, all questions are refused.
@@ -102,7 +102,7 @@ type Call struct {
 	// Again is called when the server answered an earlier request of the call, but not this one. failures counts the failures of this
 	// request. If it is to be repeated, Again waits and returns true. If Again is nil, no request is repeated.
 	Again func(ctx context.Context, failures int, err *Error) bool
-	// Sample asks a model for the server; its error is sent to the server. If Sample is nil, all requests for a model are refused.
+	// Sample asks a model on behalf of the server; its error is sent to the server. If Sample is nil, all requests for a model are refused.
 	Sample func(context.Context, Sample) (Sampled, error)
 	// Resume, if not nil, continues a call that ended with questions; Answers holds the answers by the ids of the questions.
 	Resume  *Continuation

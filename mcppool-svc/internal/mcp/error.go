@@ -19,17 +19,17 @@ type Kind int
 
 // The kinds of failure.
 const (
-	// Unavailable: the server could not be started or reached, or the connection ended.
+	// Unavailable: the server could not be started or reached, or answered with an HTTP error, or the connection ended.
 	Unavailable Kind = iota
-	// Protocol: the server sent something that is not MCP.
+	// Protocol: the server sent something that does not follow MCP or cannot be used.
 	Protocol
 	// Answered: the server answered the request with a JSON-RPC error; Code is set.
 	Answered
-	// TooLarge: a message of the server, or to it, is over the limit.
+	// TooLarge: a message or a list of the server, or the number of subscriptions, is over the limit.
 	TooLarge
 	// Unauthorized: the server requires a credential, or refuses the one that was sent.
 	Unauthorized
-	// Interrupted: the caller's context ended. errors.Is distinguishes cancellation from a deadline.
+	// Interrupted: the caller's context ended, or the server cancelled the task. errors.Is distinguishes cancellation from a deadline.
 	Interrupted
 	// Misconfigured: the registration cannot be used.
 	Misconfigured

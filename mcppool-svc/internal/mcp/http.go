@@ -36,7 +36,7 @@ const (
 
 // web is the transport over HTTP. With streamable HTTP each message is a POST, answered by JSON or by a stream of events
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports). With the older transport the responses to all requests come on
-// one stream, which open opens.
+// one stream (see open).
 type web struct {
 	client *client
 	http   *http.Client

@@ -109,7 +109,7 @@ func (c *client) rootsResult() json.RawMessage {
 // maxNote is the length in bytes to which texts of the server are cut.
 const maxNote = 64 << 10
 
-// handleNotification runs in the goroutine that reads the connection and must not block.
+// handleNotification handles a notification of the server. It runs in the goroutine that reads the connection and must not block.
 func (c *client) handleNotification(n mcp.JSONRPCNotification) {
 	fields := n.Params.AdditionalFields
 	text := func(key string) string {

@@ -28,8 +28,8 @@ type offers struct {
 	openStream func(context.Context) error // guarded by mu; opens the stream of changes and reads it, over HTTP or since 2026-07-28; nil if there is none
 	endStream  context.CancelFunc          // guarded by mu; closes the stream; nil while it is not open
 
-	// agreed holds by the id of a subscriptions/listen request (int64) the func(mcp.SubscriptionFilter) that gets the filter that the server
-	// agreed to.
+	// agreed holds a func(mcp.SubscriptionFilter) for each subscriptions/listen request in progress, by its id (int64). The func gets the
+	// filter that the server agreed to.
 	agreed     sync.Map
 	subscribed map[string]*subscribers // guarded by mu; by address
 	// subscribing is held while the server is asked to begin or end a subscription, so that the requests arrive in order.
@@ -178,7 +178,7 @@ func (c *client) ListTools(ctx context.Context) ([]json.RawMessage, error) {
 }
 
 // readMirrors stores the tools with inputs that are mirrored into HTTP headers (x-mcp-header), for toolRequest. It returns the definitions
-// without the tools whose annotations are not valid: the specification requires clients to leave out those tools alone.
+// without the tools whose annotations are not valid: the specification requires clients to leave out only those.
 func (c *client) readMirrors(ctx context.Context, definitions []json.RawMessage) []json.RawMessage {
 	valid, mirrors := make([]json.RawMessage, 0, len(definitions)), make(map[string]mcp.Tool)
 	for _, raw := range definitions {

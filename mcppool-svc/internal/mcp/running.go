@@ -31,7 +31,7 @@ type running struct {
 	task   string          // guarded by the client's mu; the id of the MCP task that runs the call
 	wake   chan struct{}   // guarded by the client's mu; set with task; buffered; gets a value when the task has changed
 
-	asked       atomic.Int32 // questions that came as requests of their own
+	asked       atomic.Int32 // how many questions came as requests of their own
 	warnOnce    sync.Once    // notifies the caller why no model was asked
 	unclearOnce sync.Once    // notifies the caller of a refused question that may have been for this call
 }

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// maxSubscriptions bounds the addresses that one connection is subscribed to.
+	// maxSubscriptions bounds the addresses (URIs of resources) that one connection is subscribed to.
 	maxSubscriptions = 1_000
 	// unsubscribeLimit bounds the request that ends a subscription.
 	unsubscribeLimit = 5 * time.Second
@@ -241,7 +241,7 @@ func (c *client) openChanges() {
 	})
 }
 
-// pause waits for d, or without limit if d is 0, or until wake gets a value. It returns false if ctx ends first.
+// pause waits until d has passed (0: no limit) or wake gets a value. It returns false if ctx ends first.
 func pause(ctx context.Context, wake <-chan struct{}, d time.Duration) bool {
 	var after <-chan time.Time
 	if d > 0 {

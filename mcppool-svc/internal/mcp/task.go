@@ -249,8 +249,8 @@ func (f *follower) nextDelay() time.Duration {
 	return d
 }
 
-// poll reads the state of the task. An error ends the call with an unknown outcome. After other failures poll returns nil, and run polls again,
-// because the task continues meanwhile.
+// poll reads the state of the task. It returns an error if the call must end, with an unknown outcome. After any other failure it returns nil,
+// and run polls again, because the task continues meanwhile.
 func (f *follower) poll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pollLimit)
 	defer cancel()

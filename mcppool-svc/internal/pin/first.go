@@ -20,8 +20,8 @@ type server struct {
 	first string         // id of the first review, which accepts all tools; empty if none is stored
 
 	valid map[string]string // hashes of the valid pins, by tool name
-	// late has the hashes accepted by a review that was not the earliest first review of all replicas. They are valid only if the pinning
-	// accepts new tools.
+	// late has the hashes accepted under another first review than first, which is the earliest of all replicas. They are valid only if the
+	// pinning accepts new tools.
 	late map[string]string
 
 	review *Review     // cached; nil if none

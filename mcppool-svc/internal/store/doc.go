@@ -1,3 +1,3 @@
-// Package store keeps the data that must outlive the pool's process: small values by bucket and key, in one file or, without a
-// folder, in memory. It does not know what the values mean.
+// Package store keeps the pool's lasting data: small values by bucket and key, in one file. Without a folder they are in memory, and lost with
+// the process. It does not know what the values mean.
 package store
