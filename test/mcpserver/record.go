@@ -10,7 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 )
 
-// slowest bounds a call that waits to be cancelled.
+// slowest bounds how long a call in mode slow waits to be cancelled.
 const slowest = 20 * time.Second
 
 // Line is the record that a recording tool writes of each call. It distinguishes calls and attempts.
@@ -21,8 +21,9 @@ type Line struct {
 }
 
 // AddRecorders adds tools with these names, which all do the same: write a Line to `path` and then, by `mode`, succeed
-// (if empty), fail, wait to be cancelled (slow), or end the server in the middle of the call if the file was empty (die). In mode
-// ask they ask a person first, and fail if the answer is not yes. The operator's configuration makes one a READ and another a WRITE.
+// (if empty), fail, wait to be cancelled (slow), or end the server in the middle of the call if the file was empty or missing (die). In
+// mode ask they ask a person first, and write nothing and fail unless the person accepts. Their effects come from the operator's
+// configuration.
 func AddRecorders(s *server.MCPServer, names ...string) {
 	for _, name := range names {
 		s.AddTool(mcp.NewTool(name, mcp.WithDescription("Writes a line that says which call it was."),
@@ -64,7 +65,7 @@ func record(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, 
 	return mcp.NewToolResultText("wrote " + req.GetString("line", "")), nil
 }
 
-// sure asks a person whether to go on.
+// sure asks a person whether to write, and returns the action of the answer.
 func sure(ctx context.Context) (mcp.ElicitationResponseAction, error) {
 	res, err := server.ServerFromContext(ctx).RequestElicitation(ctx, mcp.ElicitationRequest{Params: mcp.ElicitationParams{
 		Message: "Write it?", RequestedSchema: map[string]any{

@@ -12,8 +12,8 @@ import (
 )
 
 // New returns the server. Its tools: echo, add, fail, slow (READ); append, wipe (write a line to `path`);
-// falter (writes a line, and ends the server unless it has been called before); stall (writes a line and does not
-// return); book (asks a person, and writes a line); die.
+// falter (writes a line, and ends the server if the file did not exist); stall (writes a line and returns only when it
+// is cancelled); book (asks a person, and writes a line if they accept); die (ends the server).
 func New() *server.MCPServer {
 	s := server.NewMCPServer("pawl-test", "1.0.0", server.WithToolCapabilities(true), server.WithElicitation())
 	s.AddTool(mcp.NewTool("echo", mcp.WithDescription("Gives the text back."),
@@ -82,7 +82,7 @@ func appendLine(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult
 	return write(req.GetString("path", ""), req.GetString("line", ""))
 }
 
-// falter has its effect and ends the server at the first call, before it answers: the outcome of that call is unknown.
+// falter has its effect and, if the file did not exist, ends the server before it returns: the outcome of that call is unknown.
 func falter(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	_, err := os.Stat(req.GetString("path", ""))
 	res, failed := appendLine(ctx, req)

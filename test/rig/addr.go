@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// FreeAddr returns a loopback address that nothing listens on, and that the system gives to no other process until the test ends:
-// only the processes that the test starts, and restarts, can use it.
+// FreeAddr returns a loopback address that nothing listens on. On Linux, a process that asks for any port does not get it until the test
+// ends, and the processes that the test starts with this address can listen on it one after another.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -27,7 +27,7 @@ func FreeAddr(t testing.TB) string {
 	return addr
 }
 
-// socket returns one that no child inherits.
+// socket returns a socket that no child process inherits.
 func socket() (int, error) {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -38,8 +38,8 @@ func socket() (int, error) {
 	return fd, err
 }
 
-// hold binds a socket and does not listen on it. On Linux a process that asks for any port does not get this one then, and one that asks for
-// this very one does, as long as both say SO_REUSEADDR (socket(7)), as package net and others do when they listen.
+// hold binds a socket and does not listen on it. On Linux, a process that asks for any port then does not get this one; a process that asks
+// for it by number does, if both set SO_REUSEADDR (socket(7)), as package net does for listeners.
 func hold(fd int) (string, error) {
 	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
 		return "", err
@@ -58,7 +58,7 @@ func hold(fd int) (string, error) {
 	return fmt.Sprintf("127.0.0.1:%d", at.Port), nil
 }
 
-// unheldAddr is an address that was free a moment ago.
+// unheldAddr returns an address that was free a moment ago.
 func unheldAddr(t testing.TB) string {
 	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")

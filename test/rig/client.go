@@ -13,7 +13,7 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// Client has the calls that tests make, over gRPC or REST. An error that Pawl answers is a *Refused.
+// Client has the calls that tests make, over gRPC or REST. An error response of Pawl is a *Refused.
 type Client interface {
 	Create(ctx context.Context, req *executorv1.CreateTaskRequest) (*executorv1.Task, error)
 	// Watch calls each for the events after a seq, until the task has ended or each returns false.
@@ -30,14 +30,14 @@ type Client interface {
 	Steps(ctx context.Context, id string) ([]*executorv1.Step, error)
 }
 
-// Refused is an error in an answer of Pawl.
+// Refused is an error response of Pawl.
 type Refused struct {
 	// Reason is the ErrorInfo reason, such as TASK_NOT_FOUND.
 	Reason string
 	// HTTP is the status over REST; 0 over gRPC.
 	HTTP    int
 	Message string
-	// RetryAfter is the delay before another attempt; 0 if the answer has none. REST has it in whole seconds.
+	// RetryAfter is the delay before another attempt; 0 if the response has none. REST has it in whole seconds.
 	RetryAfter time.Duration
 }
 

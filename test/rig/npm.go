@@ -24,11 +24,11 @@ func NPM(t testing.TB, root, path string) string {
 	return path
 }
 
-// everythingServer is a server of the Go SDK of MCP that has a tool for each thing that servers can do.
+// everythingServer is the package of a server in the Go SDK of MCP, with a tool for each feature of servers.
 const everythingServer = "github.com/modelcontextprotocol/go-sdk/conformance/everything-server"
 
-// GoEverything builds that server, as tools/foreign pins it, and returns its path; root is the path of the folder test. If
-// it cannot be built, the test fails or is skipped, as by NPM.
+// GoEverything builds everythingServer in the version that tools/foreign pins, and returns the path of the program; root is the path of the
+// folder test. If it cannot be built, the test fails or is skipped, as by NPM.
 func GoEverything(t testing.TB, root string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "everything-server")

@@ -124,8 +124,8 @@ type Event struct {
 	Task *executorv1.ExecutorEvent
 }
 
-// Events reads a task's stream. Its end without an `end` event is an error, unless there is no stream (204): the task has ended, and no event
-// follows `after`.
+// Events reads a task's stream until each returns false. If the stream ends before, that is an error, unless there is no stream (204): the
+// task has ended, and no event follows `after`. The last event of a stream is `end`.
 func (c REST) Events(ctx context.Context, id string, after uint64, each func(Event) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -25,7 +25,7 @@ import (
 	"pawl.dev/services/serve"
 )
 
-// ServerVariable makes a test binary be the MCP server of package mcpserver.
+// ServerVariable is the environment variable that makes a test binary the MCP server of package mcpserver.
 const ServerVariable = "PAWL_TEST_MCP_SERVER"
 
 // startTimeout bounds how long a process may take until it serves.
@@ -37,11 +37,11 @@ type Options struct {
 	Workspace string
 	// Servers are further entries of the mcpServers file, besides `t`, the server of package mcpserver.
 	Servers map[string]any
-	// Models is a file of named language models.
+	// Models is a file of named language models; Binary does not use it.
 	Models string
 	// MaxRunning is how many tasks may run at once; 0 means the default.
 	MaxRunning int
-	// MaxRequests is how many requests are taken from one user within RequestWindow; 0 means any number.
+	// MaxRequests is how many requests are accepted from one user within RequestWindow; 0 means any number.
 	MaxRequests int
 	// RequestWindow is the time of MaxRequests; 0 means the default.
 	RequestWindow time.Duration
@@ -217,7 +217,7 @@ type Process struct {
 	done chan struct{}
 }
 
-// Start starts a program, shows its output in the test's log, and ends it with the test.
+// Start starts a program, shows its standard error in the test's log, and ends it with the test.
 func Start(t testing.TB, name string, args ...string) *Process {
 	t.Helper()
 	cmd := exec.Command(name, args...)
@@ -284,11 +284,11 @@ func (target *Target) Restart(t testing.TB, name string) {
 	target.await(t)
 }
 
-// PID is the process's number.
+// PID returns the process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Terminate asks the process to stop, and does not wait.
 func (p *Process) Terminate() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
 
-// Done is closed when the process has ended.
+// Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }

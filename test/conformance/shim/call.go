@@ -14,8 +14,8 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
-// callsFor returns the calls to make: those that the suite gives, else one of each tool, with a value for every property that is
-// required. One scenario wants a tool's schema returned, as the client understood it.
+// callsFor returns the calls to make: those that the suite gives, else in one scenario that of schemaEcho, else one of each tool, with a
+// value for every required property that has no default.
 func callsFor(s Scenario, tools []*commonv1.Tool) ([]*mcppoolv1.CallToolRequest, error) {
 	var calls []*mcppoolv1.CallToolRequest
 	for _, c := range s.Given.ToolCalls {
@@ -30,8 +30,8 @@ func callsFor(s Scenario, tools []*commonv1.Tool) ([]*mcppoolv1.CallToolRequest,
 	if calls != nil {
 		return calls, nil
 	}
-	if shown := echoes(s, tools); shown != nil {
-		return []*mcppoolv1.CallToolRequest{shown}, nil
+	if echo := schemaEcho(s, tools); echo != nil {
+		return []*mcppoolv1.CallToolRequest{echo}, nil
 	}
 	for _, tool := range tools {
 		input, err := filled(tool.GetInputSchemaJson())
@@ -43,8 +43,9 @@ func callsFor(s Scenario, tools []*commonv1.Tool) ([]*mcppoolv1.CallToolRequest,
 	return calls, nil
 }
 
-// echoes shows the suite the input schema that it gave another tool; nil in all other scenarios.
-func echoes(s Scenario, tools []*commonv1.Tool) *mcppoolv1.CallToolRequest {
+// schemaEcho returns a call that shows the suite the input schema that the pool read for another tool. It returns nil in all scenarios
+// but the one that asks for this.
+func schemaEcho(s Scenario, tools []*commonv1.Tool) *mcppoolv1.CallToolRequest {
 	i := slices.IndexFunc(tools, func(t *commonv1.Tool) bool { return t.GetName() == "json_schema_2020_12_tool" })
 	if s.Name != "json-schema-2020-12-preservation" || i < 0 {
 		return nil

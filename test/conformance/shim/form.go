@@ -12,7 +12,7 @@ type form struct {
 	Required []string `json:"required"`
 }
 
-// filled is an object with a value for each property that a schema requires and suggests no value for.
+// filled returns a JSON object with a value for each required property of a schema that has no default.
 func filled(schema string) (string, error) {
 	var f form
 	if err := json.Unmarshal([]byte(schema), &f); err != nil {

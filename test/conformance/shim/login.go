@@ -13,7 +13,7 @@ import (
 const (
 	// redirectURI is the address to which the browser would be sent; the shim reads the parameters and does not open it.
 	redirectURI = "http://127.0.0.1:3000/callback"
-	// maxLogins is how often a user logs in for one thing before giving up.
+	// maxLogins is how often a user logs in for one request before giving up.
 	maxLogins = 3
 )
 
@@ -50,7 +50,7 @@ func (u *user) login(ctx context.Context) error {
 	defer func() { _ = res.Body.Close() }()
 	back, err := res.Location()
 	if err != nil {
-		return fmt.Errorf("the authorization server answered %s and leads nowhere: %w", res.Status, err)
+		return fmt.Errorf("the authorization server answered %s without a redirect: %w", res.Status, err)
 	}
 	brought := back.Query()
 	_, err = u.FinishMcpLogin(ctx, &mcppoolv1.FinishMcpLoginRequest{

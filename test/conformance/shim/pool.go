@@ -36,8 +36,8 @@ func open(ctx context.Context, log *slog.Logger) (*pool, error) {
 	}
 	service, err := mcppool.New(ctx, mcppool.Config{
 		DrainTimeout:   drain,
-		AllowAddresses: []string{"127.0.0.0/8", "::1/128"}, // the suite's authorization servers are here too
-		// How they know the client; it is not read.
+		AllowAddresses: []string{"127.0.0.0/8", "::1/128"}, // those of the suite's authorization servers too
+		// Identifies the client to the authorization servers, which do not fetch it.
 		LoginClientMetadata: "https://conformance-test.local/client-metadata.json",
 	}, mcppool.Deps{Log: log})
 	if err != nil {
@@ -55,7 +55,7 @@ func open(ctx context.Context, log *slog.Logger) (*pool, error) {
 	return &pool{McpPoolServiceClient: mcppoolv1.NewMcpPoolServiceClient(conn), stop: stop}, nil
 }
 
-// register makes the suite's server known.
+// register registers the suite's server.
 func (p *pool) register(ctx context.Context, s Scenario) error {
 	web := &mcppoolv1.HttpTransport{Url: s.URL}
 	if s.Given.ClientID != "" {

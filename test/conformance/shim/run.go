@@ -20,8 +20,8 @@ type user struct {
 	calls int // made so far; they are made one by one
 }
 
-// Run acts as a curious user of the server: it lists its tools, calls each of them, and reads its resources and prompts. If a call fails, it
-// goes on, and returns all errors at the end.
+// Run lists the server's tools, makes the calls of callsFor, and reads the resources and prompts. After a call that fails it goes on, and
+// returns all errors at the end.
 func Run(ctx context.Context, s Scenario, log *slog.Logger) (err error) {
 	p, err := open(ctx, log)
 	if err != nil {

@@ -6,19 +6,16 @@ import (
 	"fmt"
 )
 
-// The suite's variables, and the command that it is given adds the server's address as the last argument.
+// The environment variables in which the suite gives a scenario.
 const (
-	NameVariable     = "MCP_CONFORMANCE_SCENARIO"
-	revisionVariable = "MCP_CONFORMANCE_PROTOCOL_VERSION"
-	contextVariable  = "MCP_CONFORMANCE_CONTEXT"
+	NameVariable    = "MCP_CONFORMANCE_SCENARIO"
+	contextVariable = "MCP_CONFORMANCE_CONTEXT"
 )
 
 // Scenario is the task that the suite gives to one client.
 type Scenario struct {
-	// Name is the suite's name of it, such as tools_call.
+	// Name is the suite's name of the scenario, such as tools_call.
 	Name string
-	// Revision is the MCP revision of the server.
-	Revision string
 	// URL is the server's address.
 	URL string
 	// Given is the rest of what the suite gives to the client.
@@ -36,9 +33,9 @@ type Given struct {
 	} `json:"toolCalls"`
 }
 
-// Read reads the scenario as the suite gives it.
+// Read reads the scenario that the suite gives in the environment and, as the last argument, the server's address.
 func Read(args []string, getenv func(string) string) (Scenario, error) {
-	s := Scenario{Name: getenv(NameVariable), Revision: getenv(revisionVariable)}
+	s := Scenario{Name: getenv(NameVariable)}
 	if len(args) < 2 || s.Name == "" {
 		return s, errors.New("the conformance suite gives the scenario in " + NameVariable + " and the server's address as the last argument")
 	}

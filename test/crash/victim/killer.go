@@ -14,11 +14,11 @@ import (
 const (
 	// dieVariable is the number of the point at which the process dies; 0: at none.
 	dieVariable = "PAWL_CRASH_DIE"
-	// holdVariable is the number of a point that is held up until a command was stored, or a line comes in.
+	// holdVariable is the number of the point at which a goroutine waits until a command was stored or a line arrives on standard input.
 	holdVariable = "PAWL_CRASH_HOLD"
-	// takeVariable is the id of another process that dies before this one at that point.
+	// takeVariable is the id of another process, which dies before this one at the point of dieVariable.
 	takeVariable = "PAWL_CRASH_TAKE"
-	// If spareVariable is set, only that one dies.
+	// spareVariable, if set, lets only the process of takeVariable die.
 	spareVariable = "PAWL_CRASH_SPARE"
 )
 
@@ -60,7 +60,7 @@ func (k *killer) at(point string) {
 	if n == k.die {
 		k.kill() // with mu held: nothing passes another point
 	}
-	// A command that was stored while something is held: it arrived.
+	// A command was stored while a goroutine is held: the goroutine continues.
 	if k.hold > 0 && n > k.hold && strings.HasPrefix(point, "Send.after") {
 		k.free()
 	}
@@ -70,8 +70,6 @@ func (k *killer) at(point string) {
 		<-k.held
 	}
 }
-
-func (k *killer) release() { k.free() }
 
 // kill returns only if this process is spared.
 func (k *killer) kill() {

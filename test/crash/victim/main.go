@@ -26,7 +26,7 @@ import (
 	"pawl.dev/services/serve"
 )
 
-// settings are the flags; where it dies comes from the environment.
+// settings are the arguments; killer reads the environment.
 type settings struct {
 	role, listen, data, mcpConfig, pool string
 }
@@ -82,7 +82,7 @@ func (s settings) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// services are those that the role has, the executor last.
+// services returns the services of the role, the executor last.
 func (s settings) services(ctx context.Context, log *slog.Logger, see executortest.Observer) ([]service, error) {
 	var services []service
 	conn, err := local(log)
@@ -119,7 +119,7 @@ func (s settings) services(ctx context.Context, log *slog.Logger, see executorte
 	return append(services, plan, tasks), nil
 }
 
-// local is a connection within this process, with the interceptors of a network's.
+// local returns an in-process connection with the interceptors of a network connection.
 func local(log *slog.Logger) (*inproc.Conn, error) {
 	unary, stream, err := serve.Interceptors(serve.Options{Auth: identity.Local(), Log: log, Local: true, MaxRecvBytes: planner.MaxRequestBytes})
 	if err != nil {
@@ -131,7 +131,7 @@ func local(log *slog.Logger) (*inproc.Conn, error) {
 // obey ends the process when its input ends; a line lets the goroutine that is held up at a point continue.
 func obey(in io.Reader, crash *killer) {
 	for lines := bufio.NewScanner(in); lines.Scan(); {
-		crash.release()
+		crash.free()
 	}
 	os.Exit(0)
 }

@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: testcase/v1/testcase.proto
 
-// Test cases as data: what a client sends, what people answer, and what must come of it. Each runs over gRPC and over
+// Test cases as data: what a client sends, what people answer, and the expected result. Each runs over gRPC and over
 // REST, in one process and against the real binaries.
 
 package testcasev1
