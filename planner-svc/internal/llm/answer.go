@@ -11,7 +11,7 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 )
 
-// maxText bounds the text and the calls of an answer.
+// maxText bounds the text and the arguments of an answer, in bytes.
 const maxText = 4 << 20
 
 // answer collects the answer to one request while its events arrive. The decoder of a format fills it.
@@ -25,15 +25,15 @@ type answer struct {
 	onDelta func(Delta) error
 	started bool  // onDelta got a part of the reply
 	failed  error // from onDelta, or because the answer is too long
-	size    int
+	size    int   // bytes of text and arguments
 	text    strings.Builder
 	calls   map[int]int        // index in reply.Calls by the provider's index
 	args    []*strings.Builder // by index in reply.Calls
 }
 
-// addText adds text.
+// addText adds text and passes it to onDelta.
 func (a *answer) addText(text string) error {
-	if text == "" || !a.fits(text) {
+	if text == "" || !a.addSize(text) {
 		return a.failed
 	}
 	a.text.WriteString(text)
@@ -62,14 +62,14 @@ func (a *answer) addCall(at int, id, name, arguments string) error {
 			return err
 		}
 	}
-	if a.fits(arguments) {
+	if a.addSize(arguments) {
 		a.args[index].WriteString(arguments)
 	}
 	return a.failed
 }
 
-// fits adds the length of a text, and fails the answer if the total is too long.
-func (a *answer) fits(text string) bool {
+// addSize adds the length of a text. If the total is too long, it sets a.failed. It reports whether the answer has not failed.
+func (a *answer) addSize(text string) bool {
 	if a.size += len(text); a.size > maxText {
 		a.failed = errorf(Broken, "its answer has more than 4 MiB")
 	}
@@ -84,7 +84,7 @@ func (a *answer) emit(d Delta) error {
 	return a.failed
 }
 
-// stop ends the answer. It replaces an unspecified reason by one that follows from the answer itself.
+// stop ends the answer. A refusal overrides the reason; an unspecified reason is replaced by one that follows from the answer itself.
 func (a *answer) stop(reason plannerv1.StopReason) {
 	a.whole = true
 	switch {
@@ -99,7 +99,7 @@ func (a *answer) stop(reason plannerv1.StopReason) {
 	a.reply.Stop = reason
 }
 
-// finish completes the reply once the events have ended, with an error or without.
+// finish completes the reply once the events have ended with err, and returns the error of the answer.
 func (a *answer) finish(err error) error {
 	a.reply.Text = a.text.String()
 	for i, call := range a.reply.Calls {
@@ -120,7 +120,8 @@ func (a *answer) finish(err error) error {
 	return err
 }
 
-// readEvents passes the data of each server-sent event of r to handle. It reads r to the end, so that the connection can serve the next request.
+// readEvents passes the data of each server-sent event of r to handle. Unless there is an error, it reads r to the end,
+// so that the connection can serve the next request.
 // The end of r completes an event too, because not all servers end with an empty line. readEvents calls alive for each line.
 func readEvents(r io.Reader, contentType string, alive func(), handle func(data []byte) error) error {
 	lines := bufio.NewReaderSize(r, 16<<10)
@@ -153,8 +154,8 @@ func readEvents(r io.Reader, contentType string, alive func(), handle func(data 
 	}
 }
 
-// notEvents explains an answer that is a web page or JSON instead of a stream. Not all servers name the type of a stream, but no line of
-// one begins like these.
+// notEvents explains an answer that is a web page or JSON instead of a stream. Its type is no proof, because not all servers name that of a
+// stream; but no line of a stream begins with {, [ or <.
 func notEvents(contentType string, first []byte, rest *bufio.Reader) error {
 	more, _ := rest.Peek(rest.Buffered())
 	e := errorf(Broken, "%.60s came instead of a stream of events: %#.120q", cmp.Or(contentType, "something of no type"), bytes.TrimSpace(bytes.Join([][]byte{first, more}, []byte(" "))))

@@ -204,7 +204,7 @@ func decodeMessages(a *answer, data []byte) error {
 		return providerError(data, 0, nil)
 	case "message_start":
 		a.reply.Model = e.Message.Model
-		e.Message.Usage.addTo(&a.reply.Usage)
+		e.Message.Usage.applyTo(&a.reply.Usage)
 	case "content_block_start":
 		if block.Type != "tool_use" {
 			return a.addText(block.Text)
@@ -220,15 +220,15 @@ func decodeMessages(a *answer, data []byte) error {
 		}
 		return a.addText(e.Delta.Text)
 	case "message_delta":
-		e.Usage.addTo(&a.reply.Usage)
+		e.Usage.applyTo(&a.reply.Usage)
 		a.reported = e.Usage.Output != nil
 		a.stop(messagesStops[e.Delta.StopReason])
 	}
 	return nil
 }
 
-// addTo replaces the counts of r, because the provider sends totals. The provider's input count does not include cached tokens.
-func (u messagesUsage) addTo(r *Usage) {
+// applyTo replaces the counts of r by those that are present, because the provider sends totals. Its input count does not include cached tokens.
+func (u messagesUsage) applyTo(r *Usage) {
 	plain := r.Input - r.CacheWrite - r.CachedInput
 	for _, c := range []struct{ from, to *uint64 }{{u.Input, &plain}, {u.CacheWrite, &r.CacheWrite}, {u.CacheRead, &r.CachedInput}, {u.Output, &r.Output}} {
 		if c.from != nil {

@@ -44,7 +44,7 @@ type Config struct {
 	KeyAdvice   string        // what to do if the key is rejected
 	Timeout     time.Duration // of one request, including the wait for a slot (AtOnce)
 	Retries     int           // of requests that failed temporarily
-	AtOnce      int           // requests that run concurrently
+	AtOnce      int           // the most requests that run concurrently
 	HTTP        *http.Client
 	// Admit counts a call of Generate until leave is called, or refuses it.
 	Admit func(ctx context.Context, r *Request) (leave func(), err error)
@@ -91,7 +91,7 @@ type format struct {
 // object is a part of a request's JSON.
 type object = map[string]any
 
-// New returns the client for a model. It sends nothing before the first request.
+// New returns the client for a model.
 func New(c Config) *Client {
 	f := chatCompletions
 	if c.Info.Provider == ProviderAnthropic {
@@ -111,7 +111,7 @@ func NewHTTPClient() *http.Client {
 func (c *Client) Info() Info { return c.Config.Info }
 
 // Generate implements Model. It repeats a request that failed temporarily, and then sends it to the fallback, unless onDelta got a part of the
-// reply that r.Restart does not drop. No other code repeats requests. Errors are *errs.Error and name the model.
+// reply that r.Restart does not drop. Errors of providers and networks are *errs.Error and name the model.
 func (c *Client) Generate(ctx context.Context, r *Request, onDelta func(Delta) error) (*Reply, error) {
 	leave, err := c.Admit(ctx, r)
 	if err != nil {
@@ -177,7 +177,8 @@ func (c *Client) ask(ctx context.Context, r *Request, a *answer) error {
 	return err
 }
 
-// encode returns the body of a request, within the model's limits and features.
+// encode returns the body of a request, with its length bounded by the model's maximum, and sets a.byTool. It refuses tools and pictures if the model
+// takes none.
 func (c *Client) encode(r *Request, a *answer) (string, error) {
 	info, bounded := c.Info(), *r
 	if len(r.Tools) > 0 && !info.Tools {
@@ -202,7 +203,7 @@ func (c *Client) encode(r *Request, a *answer) (string, error) {
 	return strictjson.Marshal(body)
 }
 
-// send makes one request and reads its answer.
+// send makes one request with the current credentials, completes its answer, and hides the credentials in errors.
 func (c *Client) send(ctx context.Context, body string, a *answer) error {
 	credentials, err := c.Credentials()
 	if err != nil {

@@ -135,7 +135,7 @@ func providerError(body []byte, status int, header http.Header) *Error {
 }
 
 // classOf classifies an error by its kind, in lower case, and its HTTP status. Compatible providers differ in their texts, so the message
-// decides only if nothing else does.
+// only tells a prompt that is too long from other bad requests.
 func classOf(kind, message string, status int) Class {
 	has := func(text string, parts ...string) bool {
 		return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })

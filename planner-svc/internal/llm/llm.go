@@ -14,7 +14,7 @@ type Model interface {
 	// Info describes the model. It is constant.
 	Info() Info
 	// Generate answers a request. onDelta receives the reply piece by piece as it arrives; it may be nil. An error of onDelta ends the reply and is
-	// returned unchanged, and so is the cause of ctx's end, which closes the connection to the provider. All other errors wrap an *Error.
+	// returned unchanged. If ctx ends, the connection to the provider is closed and the cause returned. Errors of providers and networks wrap an *Error.
 	//
 	// The reply is never nil. With an error, it holds what arrived before the error. Its usage counts every request sent.
 	Generate(ctx context.Context, r *Request, onDelta func(Delta) error) (*Reply, error)
@@ -36,7 +36,7 @@ type Info struct {
 
 	Tools  bool // takes Request.Tools and replies with tool calls
 	Schema bool // takes Request.Output; if not, the caller has to put the schema into the prompt
-	Images bool
+	Images bool // takes pictures
 
 	ContextWindow int    // tokens of prompt and reply together; 0 if unknown
 	MaxTokens     int    // upper bound of Request.MaxTokens, and its default
@@ -47,18 +47,18 @@ type Info struct {
 type Request struct {
 	System string // instructions before the conversation; may be empty
 	// Messages are the conversation, oldest first; consecutive messages of one role are allowed. An assistant's message holds text and tool
-	// calls, a user's everything but tool calls. Ids of calls may hold characters that only the provider that made them accepts.
+	// calls, a user's everything but tool calls. Only the provider that made a call's id may accept all of its characters.
 	Messages []*plannerv1.ModelMessage
 
 	Tools      []*plannerv1.ModelTool
 	ToolChoice plannerv1.ModelToolChoice
 
 	// Output is the schema of the reply's text, which is then JSON; nil for free text. Some providers get it as a tool whose call is forced, so such a
-	// request may have no tools.
+	// request must have no Tools.
 	Output *Output
 
 	// Restart is called if a request fails temporarily after onDelta got a part of the reply. It reports whether that part could be dropped; if
-	// so, the request may be repeated. If Restart is nil, it is not.
+	// so, the request may be repeated. Without Restart, such a request is not repeated.
 	Restart func() bool
 
 	MaxTokens   int      // of the reply; 0 for the model's maximum

@@ -43,7 +43,7 @@ const maxDescription = 1024
 // encodeChat returns a request in the format of chat completions.
 func encodeChat(c *Config, r *Request) (any, error) {
 	q := &chatRequest{Model: c.Info.ProviderModel, Temperature: r.Temperature, Stop: r.Stop, Stream: true, StreamOptions: object{"include_usage": true}}
-	// OpenAI's newer models reject the older name, and many compatible servers do not know the newer one.
+	// OpenAI's newer models reject max_tokens, and many compatible servers do not know max_completion_tokens.
 	if u, err := url.Parse(cmp.Or(c.BaseURL, openAIURL)); err == nil && u.Hostname() == "api.openai.com" {
 		q.MaxCompletionTokens, q.PromptCacheKey = r.MaxTokens, r.CacheKey
 	} else {

@@ -8,8 +8,8 @@ import (
 )
 
 // parameters returns the schema of a tool or reply as providers accept it: an object at the top level, without alternatives there and without
-// property names that takes refuses. The caller of the model checks arguments against the original schema.
-func parameters(name, schema string, takes func(property string) bool) (*strictjson.Object, error) {
+// properties whose names accepts refuses. The caller of the model checks arguments against the original schema.
+func parameters(name, schema string, accepts func(property string) bool) (*strictjson.Object, error) {
 	o, err := strictjson.ParseObject(schema)
 	if err != nil {
 		return nil, errorf(BadRequest, "the schema of %q is no JSON object: %v", name, err)
@@ -20,7 +20,7 @@ func parameters(name, schema string, takes func(property string) bool) (*strictj
 	}
 	props, required := properties(o)
 	for _, key := range props.Keys() {
-		if !takes(key) {
+		if !accepts(key) {
 			props.Delete(key)
 			required = slices.DeleteFunc(required, func(n string) bool { return n == strictjson.Quote(key) })
 			o.Set("required", strictjson.Array(required))
@@ -30,7 +30,7 @@ func parameters(name, schema string, takes func(property string) bool) (*strictj
 	return o, nil
 }
 
-// properties returns the properties of a schema, and the required ones in quotes.
+// properties returns the properties of a schema, and the names of the required ones as JSON strings.
 func properties(o *strictjson.Object) (all *strictjson.Object, required []string) {
 	text, _ := o.Get("properties")
 	all, err := strictjson.ParseObject(text)

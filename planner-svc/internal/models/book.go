@@ -1,5 +1,5 @@
-// Package models is the operator's list of named language models, with the address, credentials and limits of each. It knows neither tasks nor the
-// providers' protocols.
+// Package models holds the language models that the operator lists and those that users name as PROVIDER:MODEL, with the address, credentials and
+// limits of each. It knows neither tasks nor the providers' protocols.
 package models
 
 import (
@@ -47,7 +47,7 @@ type Book struct {
 	web    *http.Client
 	record func(ctx context.Context, info *llm.Info, reply *llm.Reply, began time.Time, err error)
 
-	list []*llm.Client // the operator's, the default first
+	list []*llm.Client // the operator's, the default of Generate first
 
 	mu    sync.Mutex
 	named map[string]*llm.Client // guarded by mu; the models that users named as PROVIDER:MODEL
@@ -130,10 +130,11 @@ func readFile(path string) ([]byte, error) {
 // Close closes connections that wait for further requests. Call it when no request is running.
 func (b *Book) Close() { b.web.CloseIdleConnections() }
 
-// List returns the operator's models, the default first.
+// List returns the operator's models, the default of Generate first.
 func (b *Book) List() []*llm.Client { return b.list }
 
-// Add adds a model that the operator names as PROVIDER:MODEL, even if a file lists models. Call it before the book is used.
+// Add adds the model PROVIDER:MODEL of that name to the operator's, even if a file lists models; it does nothing if a model has the name already.
+// Call it before the book is used.
 func (b *Book) Add(name string) error {
 	if b.find(name) != nil {
 		return nil
@@ -184,8 +185,8 @@ func (b *Book) provided(name string) (*llm.Client, error) {
 	return m, nil
 }
 
-// Choose returns the model of a name. Without a name, it returns the first model that matches the first possible hint, otherwise the default. A
-// hint matches if it is a part of a model's configured name or of the provider's name for it.
+// Choose returns the model of a name. Without a name, it tries the hints in order and returns the first model that matches one; if none matches, the
+// default. A hint matches if it is a part of a model's configured name or of the provider's name for it.
 func (b *Book) Choose(name string, hints []string) (*llm.Client, error) {
 	if name != "" {
 		return b.Find(name)

@@ -60,7 +60,7 @@ var (
 	ownHeaders = []string{"Host", "Content-Length", "Content-Type", "Transfer-Encoding", "Connection"}
 )
 
-// check returns the first mistake of an entry.
+// check returns an error if an entry has a mistake.
 func (e *entry) check() error {
 	switch {
 	case !nameForm.MatchString(e.Name):
@@ -105,7 +105,7 @@ func (e *entry) checkAddress() error {
 	return nil
 }
 
-// checkNumbers returns an error for a number out of its bounds.
+// checkNumbers returns an error for the first number out of its bounds.
 func (e *entry) checkNumbers() error {
 	timeout, err := e.timeout()
 	if err != nil {
@@ -129,7 +129,7 @@ func (e *entry) checkNumbers() error {
 	return nil
 }
 
-// timeout reads a duration, or a number of seconds.
+// timeout reads the entry's timeout, a duration or a number of seconds; if it is absent or 0, it returns the default.
 func (e *entry) timeout() (time.Duration, error) {
 	d, err := time.ParseDuration(cmp.Or(e.Timeout, "0"))
 	if err != nil {
@@ -205,8 +205,8 @@ func (b *Book) model(e *entry) (*llm.Client, error) {
 	}), err
 }
 
-// credentials returns a function that reads an entry's key and headers, for each request, because key files change. It returns an error if they
-// cannot be read now.
+// credentials returns a function that reads an entry's key and headers. Clients call it for each request, because key files change. credentials itself
+// returns an error if they cannot be read now.
 func (b *Book) credentials(e *entry) (func() (llm.Credentials, error), error) {
 	read := func() (llm.Credentials, error) {
 		key, err := b.value("`key`", e.Key)

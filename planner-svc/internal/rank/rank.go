@@ -32,7 +32,7 @@ type Hit struct {
 	Score float64
 }
 
-// New indexes a list of tools. It costs about 50 µs a tool, so callers keep the index while the list stays the same.
+// New indexes a list of tools. A Cache keeps the index while the list stays the same.
 func New(tools []*commonv1.Tool) *Index {
 	x := &Index{postings: map[string]map[int]float64{}, lengths: make([]float64, len(tools))}
 	for i := range tools {
@@ -90,7 +90,7 @@ func (x *Index) Search(text string) []Hit {
 	return hits
 }
 
-// maxCached bounds the indexes of a Cache: a task asks about the same list of tools at every step.
+// maxCached bounds the indexes of a Cache. A task asks about the same list of tools at every step.
 const maxCached = 16
 
 // Cache keeps the indexes of the last lists of tools. Its zero value is ready, and it is safe for concurrent use.
@@ -113,7 +113,7 @@ func (c *Cache) Index(tools []*commonv1.Tool) *Index {
 	return x
 }
 
-// equal compares the fields of a tool that planners read.
+// equal compares the fields of a tool that users of an index read.
 func equal(a *catalog.Tool, b *commonv1.Tool) bool {
 	return a.Tool == b || a.GetId() == b.GetId() && a.GetName() == b.GetName() && a.GetTitle() == b.GetTitle() && a.GetDescription() == b.GetDescription() &&
 		a.GetInputSchemaJson() == b.GetInputSchemaJson() && a.GetEffect() == b.GetEffect() && a.GetRiskFloor() == b.GetRiskFloor()
