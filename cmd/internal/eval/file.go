@@ -39,14 +39,14 @@ type Tool struct {
 // Case is a goal and the plan expected for it.
 type Case struct {
 	Goal      string         `yaml:"goal"`
-	Language  string         `yaml:"language"` // en or zh; that of the goal if empty
-	Use       []string       `yaml:"use"`      // servers, or tools of the file; all if absent
-	Calls     []Call         `yaml:"calls"`    // expected, in this order
-	Nothing   bool           `yaml:"nothing"`  // no tool may be called
-	Asks      bool           `yaml:"asks"`     // the goal lacks a parameter of the last call, so that a person is asked
-	Forbidden []string       `yaml:"forbidden"`
-	Answer    []string       `yaml:"answer"`  // regular expressions that the answer must match
-	Outputs   map[string]any `yaml:"outputs"` // by tool id: a text, or a structured output; "ok" if absent
+	Language  string         `yaml:"language"`  // en or zh; that of the goal if empty
+	Use       []string       `yaml:"use"`       // servers, or tools of the file; all if absent
+	Calls     []Call         `yaml:"calls"`     // expected, in this order
+	Nothing   bool           `yaml:"nothing"`   // no tool may be called
+	Asks      bool           `yaml:"asks"`      // the goal lacks a parameter of the last call, so that a person is asked
+	Forbidden []string       `yaml:"forbidden"` // tools that must not be called
+	Answer    []string       `yaml:"answer"`    // regular expressions that the answer must match
+	Outputs   map[string]any `yaml:"outputs"`   // by tool id: a text, or a structured output; "ok" if absent
 
 	answer []*regexp.Regexp
 }
@@ -54,7 +54,7 @@ type Case struct {
 // Call is an expected call. Strings are compared without regard to case and outer punctuation. A parameter that equals its default may be
 // present or absent.
 type Call struct {
-	Tool  OneOf          `yaml:"tool"`  // an id, or a name if only one tool has it; or a list of alternatives
+	Tool  OneOf          `yaml:"tool"`  // an id or a name, or a list of alternatives
 	Input map[string]any `yaml:"input"` // a value, or {any: […]} with alternatives, where null means that the parameter may be absent
 }
 

@@ -36,7 +36,7 @@ func (r *caseRun) judge() {
 	}
 }
 
-// judgeAnswer checks the answer, and that no forbidden tool was called.
+// judgeAnswer sets RightAnswer: whether the answer is right and no forbidden tool was called.
 func (r *caseRun) judgeAnswer() {
 	res := &r.result
 	for _, s := range r.calls {
@@ -52,7 +52,7 @@ func (r *caseRun) judgeAnswer() {
 	}
 }
 
-// rightCalls returns the number of right calls before the first wrong one, and sets RightTool if all tools are right.
+// rightCalls returns the number of right calls before the first wrong one, and sets RightTool: whether all tools are right.
 func (r *caseRun) rightCalls() (right int) {
 	r.result.RightTool = len(r.calls) == len(r.c.Calls)
 	for i, s := range r.calls {

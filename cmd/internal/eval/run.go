@@ -25,16 +25,16 @@ type Options struct {
 // Result is the result of one case.
 type Result struct {
 	Goal        string          `json:"goal"`
-	Answerable  bool            `json:"answerable"`
+	Answerable  bool            `json:"answerable"` // calls are expected
 	RightTool   bool            `json:"right_tool"`
 	RightInput  bool            `json:"right_input"`    // everything is right: tools, inputs, whether a person is asked, and the answer
 	Refused     bool            `json:"refused"`        // no tool was called
 	SilentWrong bool            `json:"silently_wrong"` // a wrong call, and no question to a person
-	RightAnswer bool            `json:"right_answer"`
+	RightAnswer bool            `json:"right_answer"`   // the answer matches, and no forbidden tool was called
 	Calls       []string        `json:"calls,omitempty"`
 	Problem     string          `json:"problem,omitempty"`
 	Usage       *commonv1.Usage `json:"-"`
-	decisions   []time.Duration // the times of the planner's decisions
+	decisions   []time.Duration // how long each decision of the planner took
 }
 
 // Run gives the cases of a file to the planner. It returns an error if a call of the planner fails, not for a wrong plan.
@@ -64,7 +64,7 @@ func Run(ctx context.Context, client plannerv1.PlannerServiceClient, f *File, o 
 	return r, nil
 }
 
-// withOthers returns the case's tools among count other tools of the file. The others differ with seed.
+// withOthers returns the case's tools in the middle of count other tools of the file, or of all others if they are fewer. The others differ with seed.
 func (f *File) withOthers(tools []*commonv1.Tool, count, seed int) []*commonv1.Tool {
 	var all []*commonv1.Tool
 	for _, server := range slices.Sorted(maps.Keys(f.offered)) {

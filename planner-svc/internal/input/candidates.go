@@ -8,6 +8,7 @@ import (
 	"pawl.dev/planner-svc/internal/rank"
 )
 
+// add adds a value unless there are too many.
 func (f *filling) add(v Value) {
 	if len(f.values) < 2*maxValues {
 		f.values = append(f.values, &v)

@@ -9,7 +9,7 @@ import (
 
 // around describes the words beside a value.
 type around struct {
-	before      []string // up to three words before the value that are no prepositions, the nearest first
+	before      []string // up to three words before the value, without articles, prepositions and the like, the nearest first
 	role        string   // the nearest word before the value that names its role: "from"
 	left, right Token    // the nearest tokens; left skips articles
 }

@@ -10,7 +10,8 @@ import (
 	"pawl.dev/planner-svc/internal/lang"
 )
 
-// notInput matches errors that another input cannot avoid. It has precedence over isInput: "invalid token: unauthorized" is about a permission.
+// notInput matches errors that another input cannot avoid, isInput those that it may avoid. notInput has precedence: "invalid token: unauthorized" is
+// about a permission.
 var (
 	notInput = regexp.MustCompile(`(?i)time[d -]*out|deadline exceeded|connection (?:refused|reset|closed|lost)|network|unreachable|no such host|broken pipe|\beof\b|transport|permission denied|eacces|access denied|forbidden|unauthori[sz]ed|unauthenticated|not authori[sz]ed|api key|credential|no permission|not permitted|rate limit|too many requests|quota|unavailable|cancel+ed|out of memory|no space left|disk full|internal (?:server )?error|server died|(?:status|code|http)[ :]*(?:401|403|429|5\d\d)\b|超时|网络|连接|权限|未授权|拒绝访问|限流|不可用|已取消`)
 	isInput  = regexp.MustCompile(`(?i)required|missing|invalid|must (?:be|have|match|not)|should be|expected|unexpected|unknown (?:propert|field|arg|param|option|key)|additional propert|not allowed|schema|validat|malformed|cannot parse|can't parse|parse error|syntax error|out of range|too (?:long|short|large|small|many|few)|unsupported|not (?:a|an) (?:file|directory|valid|number|integer|string)|is a directory|is a folder|not found|no such file|does not exist|doesn't exist|enoent|cannot find|outside|escapes|leads out|bad request|illegal|-3260[02]|缺少|必填|必须|无效|不合法|格式|参数|不存在|找不到|未找到|超出范围|不支持|不是目录|不是文件`)

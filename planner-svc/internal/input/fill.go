@@ -17,7 +17,7 @@ import (
 type Filled struct {
 	Input      *strictjson.Object
 	Missing    []string // required properties without a value
-	Unassigned []string // values of the clause that no property takes
+	Unassigned []string // values of the clause that were given to no property
 	Used       []bool   // by token: whether it is part of a used value or of the tool's name
 	Implied    []string // terms that count as said because of the values, such as file for a path
 }
@@ -133,7 +133,7 @@ func (f *filling) inOrder() {
 	}
 }
 
-// give puts a value into the input, together with the rest of its list if the parameter takes an array.
+// give puts a value into the input, together with the rest of its list if the parameter takes an array. It does nothing if one of them does not fit.
 func (f *filling) give(param, value int) {
 	d, v := &f.params[param], f.values[value]
 	var group []*Value

@@ -31,7 +31,7 @@ const (
 	Name   // capitalised words
 	Phrase // other words
 	Choice // a member of an enum, or a flag
-	Glob   // for a kind of files
+	Glob   // for a kind of files, such as *.go for Go files
 )
 
 // Value is a value found in a text.
@@ -100,7 +100,7 @@ const MostText = 8 << 10
 // mostValue bounds a value without quotation marks, brackets or name, in bytes.
 const mostValue = 512
 
-// Scan finds the words and values in the first MostText bytes of a text, in time proportional to its length.
+// Scan finds the words and values in the first MostText bytes of a text.
 func Scan(text string) *Clause {
 	c := &Clause{Text: strings.ToValidUTF8(text[:min(len(text), MostText)], "")}
 	for i := 0; i < len(c.Text); {

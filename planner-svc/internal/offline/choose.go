@@ -35,7 +35,8 @@ type choice struct {
 	ignored string  // the rest of the clause from the first word that changes its meaning without a use in the tool; "" if none
 }
 
-// choose returns the best tool for a demand. If no tool fits, notUnderstood is set. later is true for all demands but the first.
+// choose returns the best tool for a demand. If no tool fits, or one with side effects leads by too little, notUnderstood is set. later is true for all
+// demands but the first.
 func (w *work) choose(c *input.Clause, later bool) choice {
 	all := []*choice{{score: -9}}
 	refersBack := slices.ContainsFunc(c.Tokens, func(t input.Token) bool { return rank.In("back", t.Term) })
@@ -58,7 +59,7 @@ func (w *work) choose(c *input.Clause, later bool) choice {
 	return *best
 }
 
-// paramsOf returns the Params of a tool of the index, which keeps them: making them takes about a millisecond.
+// paramsOf returns the Params of a tool of the index, which keeps them for later requests.
 func (w *work) paramsOf(t *catalog.Tool) *input.Params {
 	known, ok := w.index.Derived.Load(t)
 	if !ok {
@@ -67,7 +68,8 @@ func (w *work) paramsOf(t *catalog.Tool) *input.Params {
 	return known.(*input.Params)
 }
 
-// rate fills the tool's input from the clause and scores the tool. relevance is its score in the ranking relative to the best one.
+// rate fills the tool's input from the clause and scores the tool. relevance is its score in the ranking relative to the best one;
+// back is true if the clause refers to an earlier result, and named if it names the tool.
 func (ch *choice) rate(relevance float64, back, named bool) {
 	ch.filled = ch.Fill(ch.clause)
 	f := &ch.filled

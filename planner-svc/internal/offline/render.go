@@ -15,22 +15,22 @@ import (
 
 // How much of a result an answer shows.
 const (
-	mostInline  = 5
-	mostItems   = 100
-	mostContent = 4000 // characters
+	mostInline  = 5    // items in one line
+	mostItems   = 100  // items of a list
+	mostContent = 4000 // characters of a text
 )
 
-// render renders a result: the members of a structured one, otherwise the text; then the media. If the goal names some of the lists, as
+// render renders a result: the members of a structured one, otherwise the text; then the media. If the demand names some of the lists, as
 // "which files" does, the other lists are left out.
-func render(l lang.Lang, r *result.Result, goal string) []string {
+func render(l lang.Lang, r *result.Result, demand string) []string {
 	var facts, lists, named, out []string
-	goalTerms := rank.Terms(goal)
+	demandTerms := rank.Terms(demand)
 	for key, raw := range strictjson.Members(r.Structured) {
 		switch text := strictjson.Content(raw); {
 		case strictjson.Kind(raw) == "object", raw == "null", raw == "[]":
 		case strictjson.Kind(raw) == "array":
 			lists = append(lists, list(l, key, raw))
-			if slices.ContainsFunc(rank.Terms(key), func(t string) bool { return slices.Contains(goalTerms, t) }) {
+			if slices.ContainsFunc(rank.Terms(key), func(t string) bool { return slices.Contains(demandTerms, t) }) {
 				named = append(named, lists[len(lists)-1])
 			}
 		case strings.Contains(text, "\n"), len(text) > 200:
@@ -107,8 +107,8 @@ func clip(l lang.Lang, text string) string {
 	return fence + "\n" + text + "\n" + fence + note
 }
 
-// count returns how many things of a noun a result has: the number in the member of that name, otherwise in `count`. The items of an only list
-// replace a missing or larger number, because items of another type do not count.
+// count returns how many things that a noun names a result has: the number in the member of that name, otherwise in `count`. If the result has one
+// list, the number of its items replaces a missing or larger number, because items of another type do not count.
 func count(r *result.Result, noun string) (n int, ok bool) {
 	items, lists := 0, 0
 	for key, raw := range strictjson.Members(r.Structured) {

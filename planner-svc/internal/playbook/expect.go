@@ -41,8 +41,8 @@ func (r *reader) expectation(n *yaml.Node) Expectation {
 	return e
 }
 
-// holds returns an error unless a step's output meets the expectation; the error names the expected and the actual value.
-func (e *Expectation) holds(output string, lookup func(string) (string, bool)) error {
+// unmet returns an error that says how a step's output fails the expectation, nil if it does not. lookup returns the values of references in operands.
+func (e *Expectation) unmet(output string, lookup func(string) (string, bool)) error {
 	const self = "output"
 	ref := "${" + self + "}"
 	if e.Path != "" {

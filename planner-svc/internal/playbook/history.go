@@ -36,15 +36,15 @@ type call struct {
 
 // state is the progress of a step.
 type state struct {
-	status    string   // "" until it has ended
-	count     int      // the number of its calls: one without `foreach`; 0 until its `if` and `foreach` were evaluated
-	items     []string // JSON of the items, if it has `foreach`
-	outputs   []string // JSON, of the calls that have ended
-	omitted   bool     // some outputs were not sent to the planner
-	worst     string   // the status of the last call that did not succeed
-	output    string   // JSON of the step, once it has ended
-	value     any      // the step for expressions; made when needed
-	plannedID string   // the id of its planned call, if later inputs can refer to it
+	status     string   // "" until it has ended
+	count      int      // the number of its calls: one without `foreach`; 0 until its `if` and `foreach` were evaluated
+	items      []string // JSON of the items, if it has `foreach`
+	outputs    []string // JSON, of the calls that have ended
+	omitted    bool     // some outputs were not sent to the planner
+	notSuccess string   // the status of the last call that did not succeed; "" if all did
+	output     string   // JSON of the step, once it has ended
+	value      any      // the step for expressions; made when needed
+	plannedID  string   // the id of its planned call, if later inputs can refer to it
 }
 
 // replay follows the history to the call that is due. It evaluates conditions and lists again; they depend only on the playbook, the inputs
@@ -78,7 +78,7 @@ func (r *run) replay() error {
 	return err
 }
 
-// mayRetry reports whether a failed call can be repeated: it certainly had no effect, or its tool is repeatable.
+// mayRetry reports whether a call may be repeated: it failed, and it is known whether it ran or its tool is repeatable.
 func (r *run) mayRetry(e *plannerv1.HistoryEntry) bool {
 	if e.GetResult() != plannerv1.StepResult_STEP_RESULT_ERROR {
 		return false
@@ -172,14 +172,14 @@ func (st *state) add(e *plannerv1.HistoryEntry, isList bool) {
 	switch e.GetResult() {
 	case plannerv1.StepResult_STEP_RESULT_SUCCESS:
 	case plannerv1.StepResult_STEP_RESULT_SKIPPED:
-		st.worst = skipped
+		st.notSuccess = skipped
 	default:
-		st.worst = failure
+		st.notSuccess = failure
 	}
 	if len(st.outputs) < st.count {
 		return
 	}
-	st.status, st.output = cmp.Or(st.worst, success), st.outputs[0]
+	st.status, st.output = cmp.Or(st.notSuccess, success), st.outputs[0]
 	if isList {
 		st.output = strictjson.Array(st.outputs)
 	}
@@ -202,7 +202,7 @@ func (r *run) verify(p place, e *plannerv1.HistoryEntry) error {
 		return before(name)
 	}
 	for _, x := range s.Expect {
-		if err := x.holds(output(e), lookup); err != nil {
+		if err := x.unmet(output(e), lookup); err != nil {
 			return failed("%s (%s) of the playbook did not come out as expected (line %d): %w", r.stepName(p.step), s.Tool, x.Line, err).
 				With("line", strconv.Itoa(x.Line))
 		}

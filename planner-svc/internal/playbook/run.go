@@ -110,7 +110,7 @@ func (r *run) fill(template string, p place, open bool) (text string, err error)
 	return text, err
 }
 
-// lookup returns the values that a call may refer to: the goal, the inputs, its item and index, and the outputs of the steps before it. A step
+// lookup returns a function that finds the values that a call may refer to: the goal, the inputs, its item and index, and the outputs of the steps before it. A step
 // that failed has an error instead of an output.
 func (r *run) lookup(p place) func(string) (string, bool) {
 	return func(name string) (string, bool) {
@@ -142,7 +142,7 @@ func (r *run) goal() string {
 	return r.Goal
 }
 
-// output returns the output of a step as references see it.
+// output returns the output of a call as references see it.
 func output(e *plannerv1.HistoryEntry) string {
 	switch {
 	case e.GetResult() != plannerv1.StepResult_STEP_RESULT_SUCCESS:
@@ -165,12 +165,12 @@ func reasonOf(e *plannerv1.HistoryEntry) string {
 	return e.GetError()
 }
 
-// failed returns the error of a playbook that cannot continue.
+// failed returns the error of a playbook that cannot continue after the calls made so far.
 func failed(format string, args ...any) *errs.Error {
 	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_PLANNING_FAILED, format, args...)
 }
 
-// unusable returns the error of a playbook that refers to something that does not exist.
+// unusable returns the error of a playbook whose given line cannot be carried out.
 func unusable(line int, format string, args ...any) *errs.Error {
 	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK, format, args...).With("line", strconv.Itoa(line))
 }
@@ -256,7 +256,7 @@ func (r *run) stepProblem(i int) string {
 	return ""
 }
 
-// noTool returns the error for a tool that does not exist; it names similar tools.
+// noTool returns the message about a tool that the task does not have. The message names similar tools.
 func (r *run) noTool(id string) string {
 	server, name, _ := strings.Cut(id, "/")
 	text := fmt.Sprintf("%s is not one of the task's tools; if its MCP server is inactive or out of reach, or the tool is quarantined, "+

@@ -14,7 +14,7 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// maxDepth bounds how deep an input may be nested.
+// maxDepth bounds how deep the values of a playbook may be nested.
 const maxDepth = 64
 
 //go:embed playbook.schema.json

@@ -15,7 +15,7 @@ type Request struct {
 	Header   http.Header
 
 	System  string
-	Texts   []string // of the messages, system text excluded; tool calls and results as JSON
+	Texts   []string // of the messages, system text excluded; tool calls as name(arguments)
 	Results int      // tool results in the messages
 	Tools   []string // names
 	Format  string   // name of the wanted structured answer: a JSON schema, or a forced tool
@@ -65,7 +65,7 @@ func (r *Request) Tool(name string) string {
 func Tokens(text string) int { return (len(text) + 3) / 4 }
 
 const (
-	// imageTokens is the estimate for a picture, in place of the tokens of its text.
+	// imageTokens is added for each picture.
 	imageTokens = 1000
 	// minCached is the shortest prefix that providers cache. OpenAI's cached prefixes grow in steps of cacheStep.
 	minCached = 1024

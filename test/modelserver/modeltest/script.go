@@ -18,7 +18,7 @@ type Script struct {
 	Key    string `json:"key"`    // the API key; "" accepts any non-empty key
 	Window int    `json:"window"` // tokens of prompt and answer together; 0 for 128,000
 	Turns  []Turn `json:"turns"`
-	// Play answers instead of the turns, if it is set. It may return nil for a request that it does not expect.
+	// Play answers before the turns do. If it is nil or returns nil, the turns answer.
 	Play func(r *Request) *Turn `json:"-"`
 }
 
@@ -31,14 +31,14 @@ type Turn struct {
 	Calls []Call `json:"calls"`
 	// JSON is a structured answer, in the form that the request wants: a text, or a call of the forced tool.
 	JSON json.RawMessage `json:"json"`
-	Stop string          `json:"stop"` // "length" or "refusal" instead of the regular reason
+	Stop string          `json:"stop"` // "length" or "refusal"; "" for the regular reason
 
-	Error      int     `json:"error"`      // HTTP status, such as 429, 500 or 529
+	Error      int     `json:"error"`      // HTTP status, such as 429, 500 or 529; 0: no error
 	RetryAfter int     `json:"retryAfter"` // seconds, with an error
-	Cut        int     `json:"cut"`        // the connection breaks after so many events
+	Cut        int     `json:"cut"`        // the connection breaks after so many events; 0: never
 	Delay      Seconds `json:"delay"`      // before the answer
 	Pause      Seconds `json:"pause"`      // between two events
-	Usage      *Usage  `json:"usage"`      // instead of the estimates
+	Usage      *Usage  `json:"usage"`      // instead of the estimates; may be nil
 }
 
 // Call is a tool call. A name that no tool of the request has stands for the only tool whose name ends with it.
@@ -55,7 +55,7 @@ type Usage struct {
 	Output int `json:"output"`
 }
 
-// Seconds is a duration in seconds, or a text such as "50ms".
+// Seconds is a duration, written as a number of seconds or as a text such as "50ms".
 type Seconds time.Duration
 
 // UnmarshalJSON implements json.Unmarshaler.
