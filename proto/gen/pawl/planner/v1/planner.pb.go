@@ -398,7 +398,7 @@ type TaskContext struct {
 	// Earlier questions and answers of the conversation, oldest first; 3 at most.
 	Rounds []*Round `protobuf:"bytes,9,rep,name=rounds,proto3" json:"rounds,omitempty"`
 	// A context_name that the planner gave for this task. The context is then what was sent until that name was given, and `history` continues
-	// it. Of the other fields only the limits are read. A planner that no longer has the context answers FAILED_PRECONDITION with
+	// it. Of the other fields only `model_calls_left`, `tokens_left` and `cost_nano_usd_left` are read. A planner that no longer has the context answers FAILED_PRECONDITION with
 	// CONTEXT_MISSING; send the context whole then.
 	Base string `protobuf:"bytes,10,opt,name=base,proto3" json:"base,omitempty"`
 	// How many more model calls the task may make; absent if not limited.
@@ -812,8 +812,8 @@ type PlannedStep struct {
 	// message is not JSON itself, the message, a line feed unless it is empty, and the compact JSON of `structured`. An unknown step, and an
 	// offset beyond the end, are errors of the call.
 	FromHistory bool `protobuf:"varint,7,opt,name=from_history,json=fromHistory,proto3" json:"from_history,omitempty"`
-	// It makes the call of the step before again, which failed. That one no longer counts for the limit of failed steps. Only the first step
-	// of a plan can be a retry.
+	// It repeats the failed call of the step before, which then no longer counts towards the limit of failed steps. Only the first step of a
+	// plan can be a retry.
 	Retry         bool `protobuf:"varint,8,opt,name=retry,proto3" json:"retry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1165,7 +1165,7 @@ func (x *PlanStepsRequest) GetBegin() bool {
 // PlanStepsResponse is the plan.
 type PlanStepsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The next step, and further steps if they are certain: if each step before them succeeds, they are what this call would return then.
+	// The next step, and further steps if they are certain: PlanSteps would return each of them once the steps before it have succeeded.
 	// FINAL can only be the last. At least one.
 	Steps []*PlannedStep `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
 	// What the answer cost.
@@ -1401,9 +1401,8 @@ type isStreamPlanStepsResponse_Piece interface {
 }
 
 type StreamPlanStepsResponse_AnswerText struct {
-	// The next piece of the answer to the user. All pieces together are the plan's `answer`. If the plan goes on with a tool instead, or its
-	// answer begins otherwise, pieces before were a remark of the model and no part of the answer; the planner holds the first words back so that
-	// this is rare.
+	// The next piece of the answer to the user. All pieces together are the plan's `answer`. If the plan has no answer, they were a remark of
+	// the model; the planner holds the beginning of a reply back, so that a short remark is not sent.
 	AnswerText string `protobuf:"bytes,1,opt,name=answer_text,json=answerText,proto3,oneof"`
 }
 
@@ -3472,15 +3471,15 @@ func (x *CheckPlaybookResponse) GetInputsSchemaJson() string {
 // GenerateRequest asks a language model.
 type GenerateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The model's configured name; empty: the hints choose, else the default of the named models.
+	// The model's name; empty: the hints choose, else the model with `is_generate_default`.
 	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
 	// Names, or parts of names, of suitable models, the best first; read if `model` is empty. Hints that match no model are ignored.
 	ModelHints []string `protobuf:"bytes,2,rep,name=model_hints,json=modelHints,proto3" json:"model_hints,omitempty"`
 	// Instructions before the conversation; may be empty.
 	System string `protobuf:"bytes,3,opt,name=system,proto3" json:"system,omitempty"`
-	// The conversation, oldest first. 16 MiB together at most.
+	// The conversation, oldest first. With `system` and `tools`, it may have 16 MiB.
 	Messages []*ModelMessage `protobuf:"bytes,4,rep,name=messages,proto3" json:"messages,omitempty"`
-	// The longest reply; 0, or more than the model's configuration allows: what that allows.
+	// The most tokens of the reply; 0, or a number above the model's configured maximum, means that maximum.
 	MaxOutputTokens uint32 `protobuf:"varint,5,opt,name=max_output_tokens,json=maxOutputTokens,proto3" json:"max_output_tokens,omitempty"`
 	// The randomness of the reply; absent: the provider's default.
 	Temperature *float64 `protobuf:"fixed64,6,opt,name=temperature,proto3,oneof" json:"temperature,omitempty"`
@@ -3491,7 +3490,7 @@ type GenerateRequest struct {
 	// Whether the model may or must call tools; AUTO if not specified.
 	ToolChoice ModelToolChoice `protobuf:"varint,9,opt,name=tool_choice,json=toolChoice,proto3,enum=pawl.planner.v1.ModelToolChoice" json:"tool_choice,omitempty"`
 	// JSON Schema of an object. If set, the reply's text is JSON that was validated against it, and comes in one piece; a reply that does not fit is
-	// corrected by the model, three tries in all, and then MODEL_ERROR. Cannot be combined with tools.
+	// corrected by the model; MODEL_ERROR if the planner's `--model-tries` do not suffice. Cannot be combined with tools.
 	OutputSchemaJson string `protobuf:"bytes,10,opt,name=output_schema_json,json=outputSchemaJson,proto3" json:"output_schema_json,omitempty"`
 	// What the request may cost, repetitions and corrections included: a model is asked only within it, else BUDGET_EXCEEDED.
 	Budget        *v1.ModelBudget `protobuf:"bytes,11,opt,name=budget,proto3" json:"budget,omitempty"`
@@ -4226,8 +4225,8 @@ func (x *GenerateEnd) GetUsage() *v1.Usage {
 // ListModelsRequest asks for the models.
 type ListModelsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A model that must be among the models, by its name. If it is named as openai:MODEL, anthropic:MODEL or ollama:MODEL, it is added to the
-	// response. INVALID_ARGUMENT if there is no such model or it cannot be used. Empty: none must.
+	// The name of a model that the response must contain; empty for none. A model named as openai:MODEL, anthropic:MODEL or ollama:MODEL is added.
+	// INVALID_ARGUMENT if there is no such model or it cannot be used.
 	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4273,7 +4272,7 @@ func (x *ListModelsRequest) GetName() string {
 // ListModelsResponse is the models.
 type ListModelsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The models that plan, the default first; then those that only Generate can ask.
+	// The default first, then the others.
 	Models        []*Model `protobuf:"bytes,1,rep,name=models,proto3" json:"models,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

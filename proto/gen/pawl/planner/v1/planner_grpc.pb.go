@@ -92,10 +92,10 @@ type PlannerServiceClient interface {
 	SummarizeMemory(ctx context.Context, in *SummarizeMemoryRequest, opts ...grpc.CallOption) (*SummarizeMemoryResponse, error)
 	// Checks a playbook without running it. INVALID_ARGUMENT names the line and the problem.
 	CheckPlaybook(ctx context.Context, in *CheckPlaybookRequest, opts ...grpc.CallOption) (*CheckPlaybookResponse, error)
-	// Asks a language model directly, with tools and structured output if wanted. The reply comes piece by piece. Only named models
-	// (`--models`) can be asked.
+	// Asks a language model directly, with tools and structured output if wanted. The reply comes piece by piece. The planners without a model,
+	// `offline` and `playbook`, cannot be asked.
 	Generate(ctx context.Context, in *GenerateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GenerateResponse], error)
-	// Lists the models: those that plan and those that only Generate can ask.
+	// Lists the models and the planners without one.
 	ListModels(ctx context.Context, in *ListModelsRequest, opts ...grpc.CallOption) (*ListModelsResponse, error)
 }
 
@@ -401,10 +401,10 @@ type PlannerServiceServer interface {
 	SummarizeMemory(context.Context, *SummarizeMemoryRequest) (*SummarizeMemoryResponse, error)
 	// Checks a playbook without running it. INVALID_ARGUMENT names the line and the problem.
 	CheckPlaybook(context.Context, *CheckPlaybookRequest) (*CheckPlaybookResponse, error)
-	// Asks a language model directly, with tools and structured output if wanted. The reply comes piece by piece. Only named models
-	// (`--models`) can be asked.
+	// Asks a language model directly, with tools and structured output if wanted. The reply comes piece by piece. The planners without a model,
+	// `offline` and `playbook`, cannot be asked.
 	Generate(*GenerateRequest, grpc.ServerStreamingServer[GenerateResponse]) error
-	// Lists the models: those that plan and those that only Generate can ask.
+	// Lists the models and the planners without one.
 	ListModels(context.Context, *ListModelsRequest) (*ListModelsResponse, error)
 	mustEmbedUnimplementedPlannerServiceServer()
 }
