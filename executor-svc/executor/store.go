@@ -22,23 +22,23 @@ type Problem = bolt.Problem
 // journalFile is the journal's name within a data folder.
 const journalFile = "journal.db"
 
-// StoreInfo describes the journal of a data folder that no process uses. ErrLocked if a process uses it.
+// StoreInfo describes the journal of a data folder that no process uses. ErrLocked if a process uses the folder.
 func StoreInfo(dir string) (*executorv1.StoreInfo, error) {
 	path := filepath.Join(dir, journalFile)
 	i, err := bolt.FileInfo(context.Background(), path)
 	return i, withAdvice(path, err)
 }
 
-// CompactStore drops deleted data from the journal of a data folder that no process uses, and returns its sizes in bytes. The file
-// is replaced once the copy has been checked. ErrLocked if a process uses it, ErrDamaged if it has problems.
+// CompactStore replaces the journal of a data folder that no process uses with a checked copy without deleted data, and returns the sizes in
+// bytes. ErrLocked if a process uses the folder, ErrDamaged if the journal has problems.
 func CompactStore(dir string) (before, after int64, err error) {
 	path := filepath.Join(dir, journalFile)
 	before, after, err = bolt.Compact(path)
 	return before, after, withAdvice(path, err)
 }
 
-// CheckStore reads the whole journal of a data folder that no process uses, and returns its problems. ErrLocked if a process uses it,
-// ErrDamaged if it cannot be opened.
+// CheckStore reads the whole journal of a data folder that no process uses, and returns its problems. ErrLocked if a process uses
+// the folder, ErrDamaged if the journal cannot be opened.
 func CheckStore(dir string) ([]Problem, error) {
 	path := filepath.Join(dir, journalFile)
 	problems, err := bolt.CheckFile(path)

@@ -177,7 +177,7 @@ func (o *owner) applyWithoutSlot() (ok bool) {
 			}
 			continue
 		}
-		if o.expired() {
+		if o.expired() { // a timeout starts nothing that needs a slot
 			return o.apply([]item{{input: flow.Timeout{}, generation: o.generation}})
 		}
 		first := max(0, slices.IndexFunc(inbox, isCancel))

@@ -69,7 +69,7 @@ func (d *draft) hasOpenElicitation(s *storagev1.ActiveStep) bool {
 
 // answerElicitation records a person's answer to a question of the tool's server.
 func (d *draft) answerElicitation(a *storagev1.SupplyInput) {
-	w := d.wait(a.GetWaitId())
+	w := d.findWait(a.GetWaitId())
 	s := d.closeWait(a.GetWaitId(), waitInput)
 	if s == nil {
 		return
@@ -86,7 +86,7 @@ func (d *draft) answerElicitation(a *storagev1.SupplyInput) {
 	d.closeElicitation(s, w, &storagev1.StatusChanged{SuppliedHash: flow.ElicitationAnswerHash(a), Reason: reason}, true)
 }
 
-func (d *draft) wait(id string) *storagev1.Wait {
+func (d *draft) findWait(id string) *storagev1.Wait {
 	for _, w := range d.s.GetWaits() {
 		if w.GetId() == id {
 			return w

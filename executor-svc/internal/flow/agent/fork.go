@@ -73,11 +73,11 @@ func Fork(from string, all, kept []*storagev1.Record, seq uint64) (*storagev1.Ch
 		f.c.StepCount = max(f.c.GetStepCount(), e.Ordinal)
 	}
 	f.c.ErrorCount = countFailed(&log)
-	f.kept = seq
+	f.keep = seq
 	for _, r := range all {
 		f.log.Add(r)
 		for _, fact := range r.GetFacts() {
-			f.seq++
+			f.read++
 			f.addFact(fact)
 		}
 	}
@@ -117,17 +117,15 @@ func countFailed(log *history.Log) (n uint32) {
 type forked struct {
 	c   *storagev1.Checkpoint
 	log history.Log
-	// seq is the number of facts read so far.
-	seq uint64
-	// kept is the number of facts that the fork keeps.
-	kept uint64
+	// read is how many facts were read so far; keep is how many facts the fork keeps.
+	read, keep uint64
 }
 
 func (f *forked) addFact(fact *storagev1.Fact) {
 	switch k := fact.GetKind().(type) {
 	case *storagev1.Fact_FlowStart:
-		if f.seq <= f.kept {
-			f.c.FlowStartSeq, f.c.Name, f.c.Risk = f.seq, k.FlowStart.GetName(), k.FlowStart.GetRisk()
+		if f.read <= f.keep {
+			f.c.FlowStartSeq, f.c.Name, f.c.Risk = f.read, k.FlowStart.GetName(), k.FlowStart.GetRisk()
 		}
 	case *storagev1.Fact_StepWaitingForStart:
 		if k.StepWaitingForStart.GetOutcomeUnknown() != nil {

@@ -556,7 +556,7 @@ type Checkpoint struct {
 	PausedPhase Phase `protobuf:"varint,23,opt,name=paused_phase,json=pausedPhase,proto3,enum=storage.v1.Phase" json:"paused_phase,omitempty"`
 	// Calls that need no further approval.
 	Grants []*Grant `protobuf:"bytes,24,rep,name=grants,proto3" json:"grants,omitempty"`
-	// SHA-256 of tool id and input of calls that may have had their effect and must not be repeated: the same call needs a person's approval.
+	// SHA-256 of tool id and input of calls that may have had their effect: the same call needs a person's approval.
 	UnknownCalls [][]byte `protobuf:"bytes,25,rep,name=unknown_calls,json=unknownCalls,proto3" json:"unknown_calls,omitempty"`
 	// Model calls reserved for the running planner call.
 	ReservedModelCalls uint32 `protobuf:"varint,26,opt,name=reserved_model_calls,json=reservedModelCalls,proto3" json:"reserved_model_calls,omitempty"`
