@@ -48,7 +48,7 @@ func (d *draft) reuseAnswers(s *storagev1.ActiveStep, questions []flow.Elicitati
 		})
 		given := &storagev1.SupplyInput{Action: executorv1.InputAnswer_ACTION_ACCEPT, ContentJson: a.GetContentJson()}
 		d.addStepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{
-			From: d.s.GetStatus(), SuppliedHash: flow.ElicitationAnswerHash(given),
+			From: d.state.GetStatus(), SuppliedHash: flow.ElicitationAnswerHash(given),
 			Reason: "the tool repeats the question that was answered as " + a.GetWaitId() + " before its call was lost; it got the same answer",
 		}}})
 	}

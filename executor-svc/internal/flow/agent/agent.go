@@ -46,13 +46,13 @@ var _ flow.Flow = Flow{}
 
 // Apply implements flow.Flow.
 func (Flow) Apply(t *flow.Task, in flow.Input) (flow.Transition, error) {
-	d := &draft{t: t, s: t.State}
-	if state.Ended(d.s.GetStatus()) {
-		return flow.Transition{}, endedError(d.s.GetStatus())
+	d := &draft{t: t, state: t.State}
+	if state.Ended(d.state.GetStatus()) {
+		return flow.Transition{}, endedError(d.state.GetStatus())
 	}
 	d.apply(in)
 	if advances(in) {
-		d.s.Recoveries, d.s.StatusReason = 0, ""
+		d.state.Recoveries, d.state.StatusReason = 0, ""
 	}
 	d.applyPauseAndBudget()
 	return d.transition()
@@ -61,16 +61,16 @@ func (Flow) Apply(t *flow.Task, in flow.Input) (flow.Transition, error) {
 // Resume implements flow.Flow: it schedules the phase's action again, because the result was not recorded. It does not repeat a call that
 // may have been sent, but attaches to it. A task that was recovered too often fails.
 func (Flow) Resume(t *flow.Task, recovered bool) (flow.Transition, error) {
-	d := &draft{t: t, s: t.State}
-	if state.Ended(d.s.GetStatus()) || d.s.GetPhase() == storagev1.Phase_PHASE_WAIT {
+	d := &draft{t: t, state: t.State}
+	if state.Ended(d.state.GetStatus()) || d.state.GetPhase() == storagev1.Phase_PHASE_WAIT {
 		return flow.Transition{Unchanged: true}, nil
 	}
 	d.countRecovery(recovered)
-	if limit := d.t.Head.GetLimits().GetMaxRecoveries(); limit > 0 && d.s.GetRecoveries() > limit {
+	if limit := d.t.Head.GetLimits().GetMaxRecoveries(); limit > 0 && d.state.GetRecoveries() > limit {
 		d.failNoProgress(limit)
 		return d.transition()
 	}
-	d.unchanged = !recovered && d.s.GetPhase() != storagev1.Phase_PHASE_ANSWER
+	d.unchanged = !recovered && d.state.GetPhase() != storagev1.Phase_PHASE_ANSWER
 	d.resume()
 	d.applyPauseAndBudget()
 	return d.transition()
@@ -78,7 +78,7 @@ func (Flow) Resume(t *flow.Task, recovered bool) (flow.Transition, error) {
 
 // Fail implements flow.Flow.
 func (Flow) Fail(t *flow.Task, e *storagev1.ErrorNote) (flow.Transition, error) {
-	d := &draft{t: t, s: t.State}
+	d := &draft{t: t, state: t.State}
 	d.schedule(flow.Abandon{})
 	d.closeAttempt(e)
 	d.failTask(e)
@@ -148,7 +148,7 @@ func advances(in flow.Input) bool {
 
 // resume schedules the action that the task's phase waits for.
 func (d *draft) resume() {
-	switch d.s.GetPhase() {
+	switch d.state.GetPhase() {
 	case storagev1.Phase_PHASE_BEGIN:
 		d.schedule(flow.Begin{})
 	case storagev1.Phase_PHASE_PLAN:
@@ -172,7 +172,7 @@ func (d *draft) resume() {
 	case storagev1.Phase_PHASE_FILL:
 		d.scheduleFor(func(s *storagev1.ActiveStep) flow.Action { return flow.Fill{Ordinal: s.GetOrdinal()} })
 	case storagev1.Phase_PHASE_ANSWER:
-		d.beginAnswer(d.s.GetCutShort())
+		d.beginAnswer(d.state.GetCutShort())
 	}
 }
 

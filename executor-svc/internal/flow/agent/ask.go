@@ -62,9 +62,9 @@ func (d *draft) diagnosed(in flow.Diagnosed) {
 
 // openWait opens a wait about a step, or about the whole task if s is nil.
 func (d *draft) openWait(s *storagev1.ActiveStep, kind executorv1.WaitKind, message string) *storagev1.Wait {
-	d.s.WaitCount++
+	d.state.WaitCount++
 	w := &storagev1.Wait{
-		Id: flow.WaitID(d.s.GetWaitCount()), Kind: kind, Ordinal: s.GetOrdinal(), Message: message,
+		Id: flow.WaitID(d.state.GetWaitCount()), Kind: kind, Ordinal: s.GetOrdinal(), Message: message,
 		CreateTime: d.t.Now.UnixNano(),
 	}
 	if s != nil {
@@ -75,15 +75,15 @@ func (d *draft) openWait(s *storagev1.ActiveStep, kind executorv1.WaitKind, mess
 			w.Deadline = deadline
 		}
 	}
-	d.s.Waits = append(d.s.Waits, w)
+	d.state.Waits = append(d.state.Waits, w)
 	return w
 }
 
 // waitForPerson records that the flow stops until a person answers its waits.
 func (d *draft) waitForPerson() {
-	d.s.Phase = storagev1.Phase_PHASE_WAIT
-	ids := make([]string, 0, len(d.s.GetWaits()))
-	for _, w := range d.s.GetWaits() {
+	d.state.Phase = storagev1.Phase_PHASE_WAIT
+	ids := make([]string, 0, len(d.state.GetWaits()))
+	for _, w := range d.state.GetWaits() {
 		ids = append(ids, w.GetId())
 	}
 	d.addFact(&storagev1.Fact{Kind: &storagev1.Fact_FlowStop{FlowStop: &storagev1.FlowStop{WaitIds: ids}}})
@@ -116,7 +116,7 @@ func (d *draft) applyCommand(c *storagev1.Command) {
 // closeWait closes the wait that a command answers, and returns its step. If the wait is not open or of another kind, closeWait refuses the
 // command and returns nil.
 func (d *draft) closeWait(id string, kinds ...executorv1.WaitKind) *storagev1.ActiveStep {
-	for i, w := range d.s.GetWaits() {
+	for i, w := range d.state.GetWaits() {
 		if w.GetId() != id {
 			continue
 		}
@@ -128,7 +128,7 @@ func (d *draft) closeWait(id string, kinds ...executorv1.WaitKind) *storagev1.Ac
 		if s == nil {
 			return nil
 		}
-		d.s.Waits = append(d.s.Waits[:i:i], d.s.Waits[i+1:]...)
+		d.state.Waits = append(d.state.Waits[:i:i], d.state.Waits[i+1:]...)
 		return s
 	}
 	d.refuse(notOpenError(id))
@@ -187,7 +187,7 @@ func (d *draft) approve(a *storagev1.Approve) {
 	}
 	s.ApprovedHash = flow.InputHash(s.GetInputJson())
 	if a.GetGrant() != commonv1.RiskLevel_RISK_LEVEL_UNSPECIFIED {
-		d.s.Grants = append(d.s.Grants, &storagev1.Grant{
+		d.state.Grants = append(d.state.Grants, &storagev1.Grant{
 			ToolId: s.GetToolId(), DefinitionHash: s.GetDefinitionHash(), ConfigRevision: s.GetConfigRevision(), MaxRisk: a.GetGrant(),
 		})
 	}
@@ -213,7 +213,7 @@ func (d *draft) supplyParams(p *storagev1.SupplyParams) {
 	}
 	d.setStatus(taskRunning)
 	s.Supplied = p.GetSupplied()
-	d.s.Phase = storagev1.Phase_PHASE_FILL
+	d.state.Phase = storagev1.Phase_PHASE_FILL
 	d.addStepFact(s, &storagev1.Fact{WaitId: p.GetWaitId(), Kind: &storagev1.Fact_StatusChanged{
 		StatusChanged: &storagev1.StatusChanged{From: taskWaiting, SuppliedHash: flow.SuppliedHash(p.GetSupplied())},
 	}})
@@ -223,17 +223,17 @@ func (d *draft) supplyParams(p *storagev1.SupplyParams) {
 // cancel ends the task at once, or once the running call has ended.
 func (d *draft) cancel(reason string) {
 	reason = cmp.Or(reason, cancelledByUser)
-	if d.s.GetPhase() == storagev1.Phase_PHASE_CALL {
-		if d.s.GetCancelRequested() {
+	if d.state.GetPhase() == storagev1.Phase_PHASE_CALL {
+		if d.state.GetCancelRequested() {
 			d.unchanged = true
 			return
 		}
-		d.s.CancelRequested, d.s.CancelReason = true, reason
+		d.state.CancelRequested, d.state.CancelReason = true, reason
 		d.schedule(flow.StopCall{Reason: "the task was cancelled"})
 		return
 	}
-	if len(d.s.GetActiveSteps()) > 0 {
-		s := d.s.GetActiveSteps()[0]
+	if len(d.state.GetActiveSteps()) > 0 {
+		s := d.state.GetActiveSteps()[0]
 		d.withdraw(s, "the task was cancelled")
 		d.cancelStep(s, reason, "", s.GetOutcome())
 	}

@@ -43,7 +43,7 @@ func (d *draft) called(in flow.Called) {
 	switch {
 	case in.Err == nil:
 		d.recordOutput(s, in)
-	case d.s.GetCancelRequested():
+	case d.state.GetCancelRequested():
 		d.endCancelledCall(s, in)
 	case in.Outcome == outcomeUnknown:
 		d.settleUnknown(s, in, answers)
@@ -71,11 +71,11 @@ func (d *draft) recordOutput(s *storagev1.ActiveStep, in flow.Called) {
 	d.setStepStatus(s, stepSuccess)
 	d.addStepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepOutput{StepOutput: in.Output}})
 	switch {
-	case d.s.GetCancelRequested():
-		d.endCancelled(d.s.GetCancelReason(), "")
+	case d.state.GetCancelRequested():
+		d.endCancelled(d.state.GetCancelReason(), "")
 	case in.Next != nil:
 		d.removeStep(s)
-		d.s.Phase = storagev1.Phase_PHASE_PLAN
+		d.state.Phase = storagev1.Phase_PHASE_PLAN
 		d.planned(*in.Next)
 	default:
 		d.planNext(s)
@@ -86,11 +86,11 @@ func (d *draft) recordOutput(s *storagev1.ActiveStep, in flow.Called) {
 func (d *draft) endCancelledCall(s *storagev1.ActiveStep, in flow.Called) {
 	if in.Outcome == outcomeKnown && in.Err.GetReason() != commonv1.ErrorReason_ERROR_REASON_CANCELLED {
 		d.recordError(s, in.Err, in.Outcome)
-		d.endCancelled(d.s.GetCancelReason(), "")
+		d.endCancelled(d.state.GetCancelReason(), "")
 		return
 	}
-	d.cancelStep(s, d.s.GetCancelReason(), "", in.Outcome)
-	d.endCancelled(d.s.GetCancelReason(), "")
+	d.cancelStep(s, d.state.GetCancelReason(), "", in.Outcome)
+	d.endCancelled(d.state.GetCancelReason(), "")
 }
 
 // runningAttempt returns the step if this attempt of it is running. A result of any other attempt is a defect: runningAttempt refuses the
@@ -128,10 +128,10 @@ func (d *draft) failAttempt(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o c
 	case o == outcomeUnknown || !inputMayHelp(e):
 		d.failStep(s)
 	case d.t.Head.GetConfirm() == executorv1.Confirm_CONFIRM_ALWAYS || d.t.Head.GetConfirm() == executorv1.Confirm_CONFIRM_UNSPECIFIED:
-		d.s.Phase = storagev1.Phase_PHASE_DIAGNOSE
+		d.state.Phase = storagev1.Phase_PHASE_DIAGNOSE
 		d.schedule(diagnose(s))
 	case s.GetAttempt() < d.t.Head.GetLimits().GetMaxAttempts():
-		d.s.Phase = storagev1.Phase_PHASE_DERIVE
+		d.state.Phase = storagev1.Phase_PHASE_DERIVE
 		d.schedule(flow.Derive{Ordinal: s.GetOrdinal()})
 	default:
 		d.failStep(s)
@@ -140,8 +140,8 @@ func (d *draft) failAttempt(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o c
 
 // failStep ends a failed step and plans the next one, unless too many steps have failed.
 func (d *draft) failStep(s *storagev1.ActiveStep) {
-	d.s.ErrorCount++
-	if limit := d.t.Head.GetLimits().GetMaxFailedSteps(); d.s.GetErrorCount() >= limit {
+	d.state.ErrorCount++
+	if limit := d.t.Head.GetLimits().GetMaxFailedSteps(); d.state.GetErrorCount() >= limit {
 		d.failTask(&storagev1.ErrorNote{
 			ErrMsg:   plural(limit, "step") + " failed, which is the limit; the last error was: " + s.GetError().GetErrMsg(),
 			DataJson: s.GetError().GetDataJson(),
@@ -159,7 +159,7 @@ func (d *draft) derived(in flow.Derived) {
 	if s == nil {
 		return
 	}
-	filled := d.s.GetPhase() == storagev1.Phase_PHASE_FILL
+	filled := d.state.GetPhase() == storagev1.Phase_PHASE_FILL
 	if in.Err != nil {
 		d.failDerivation(s, in.Err)
 		return
@@ -205,7 +205,7 @@ func (d *draft) resumeCall() {
 		d.startCall(s)
 		return
 	}
-	if d.s.GetCancelRequested() {
+	if d.state.GetCancelRequested() {
 		d.stopAndAttach(s, "the task was cancelled")
 		return
 	}
@@ -215,7 +215,7 @@ func (d *draft) resumeCall() {
 // startCall sends a call whose intent is durable and that certainly did not run, unless the task was cancelled or its run time is spent. It
 // clears the outcome, which may be NOT_EXECUTED, and the change is committed before the call, because from then on the call may run.
 func (d *draft) startCall(s *storagev1.ActiveStep) {
-	if d.s.GetCancelRequested() {
+	if d.state.GetCancelRequested() {
 		d.endCancelledCall(s, flow.Called{Outcome: unreachedOutcome(s), Err: &storagev1.ErrorNote{Reason: commonv1.ErrorReason_ERROR_REASON_CANCELLED}})
 		return
 	}

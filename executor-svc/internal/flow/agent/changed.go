@@ -31,7 +31,7 @@ func (d *draft) refreshTool(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
 		DataJson: e.GetDataJson(), Reason: e.GetReason(),
 	}
 	d.recordError(s, refused, outcomeNotExecuted)
-	d.s.Phase = storagev1.Phase_PHASE_REFRESH_TOOL
+	d.state.Phase = storagev1.Phase_PHASE_REFRESH_TOOL
 	d.schedule(flow.RefreshTool{Ordinal: s.GetOrdinal()})
 }
 

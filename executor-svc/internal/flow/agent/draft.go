@@ -16,7 +16,7 @@ import (
 // package state. After a refusal, transition returns the first error, and the draft is discarded.
 type draft struct {
 	t         *flow.Task
-	s         *storagev1.Checkpoint // t.State
+	state     *storagev1.Checkpoint // t.State
 	facts     []*storagev1.Fact
 	actions   []flow.Action
 	unchanged bool
@@ -42,14 +42,14 @@ func (d *draft) schedule(actions ...flow.Action) { d.actions = append(d.actions,
 
 // setStatus moves the task to a status.
 func (d *draft) setStatus(to executorv1.ExecutorStatus) {
-	if err := state.CheckTaskMove(d.s.GetStatus(), to); err != nil {
+	if err := state.CheckTaskMove(d.state.GetStatus(), to); err != nil {
 		d.refuse(err)
 		return
 	}
-	if d.s.GetStatus() != to {
-		d.s.StatusReason = ""
+	if d.state.GetStatus() != to {
+		d.state.StatusReason = ""
 	}
-	d.s.Status = to
+	d.state.Status = to
 	if d.t.Head.GetLimits().GetMaxRunTime() > 0 {
 		d.countRunTime(to == taskRunning)
 	}
@@ -59,10 +59,10 @@ func (d *draft) setStatus(to executorv1.ExecutorStatus) {
 func (d *draft) countRunTime(runs bool) {
 	now := d.t.Now.UnixNano()
 	switch {
-	case runs && d.s.GetRunSince() == 0:
-		d.s.RunSince = now
+	case runs && d.state.GetRunSince() == 0:
+		d.state.RunSince = now
 	case !runs:
-		d.s.RunTime, d.s.RunSince = flow.RunTime(d.s, d.t.Now), 0
+		d.state.RunTime, d.state.RunSince = flow.RunTime(d.state, d.t.Now), 0
 	}
 }
 
@@ -77,7 +77,7 @@ func (d *draft) setStepStatus(s *storagev1.ActiveStep, to executorv1.StepStatus)
 
 // addFact adds a fact about the whole task, with the task's status.
 func (d *draft) addFact(f *storagev1.Fact) {
-	f.Status = d.s.GetStatus()
+	f.Status = d.state.GetStatus()
 	d.facts = append(d.facts, f)
 }
 
@@ -94,17 +94,17 @@ func (d *draft) addStepFact(s *storagev1.ActiveStep, f *storagev1.Fact) {
 // addInputFact adds a fact that holds the step's input, and records the fact's seq.
 func (d *draft) addInputFact(s *storagev1.ActiveStep, f *storagev1.Fact) {
 	d.addStepFact(s, f)
-	s.InputSeq = d.s.GetLastSeq() + uint64(len(d.facts))
+	s.InputSeq = d.state.GetLastSeq() + uint64(len(d.facts))
 }
 
 // activeStep returns the active step. If there is none, it refuses the draft and returns nil.
 func (d *draft) activeStep() *storagev1.ActiveStep {
-	if len(d.s.GetActiveSteps()) == 0 {
+	if len(d.state.GetActiveSteps()) == 0 {
 		d.refuse(errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
-			"task %s has no current step in phase %s; this is a defect, please report it", d.t.ID, d.s.GetPhase()))
+			"task %s has no current step in phase %s; this is a defect, please report it", d.t.ID, d.state.GetPhase()))
 		return nil
 	}
-	return d.s.GetActiveSteps()[0]
+	return d.state.GetActiveSteps()[0]
 }
 
 // activeStepWith returns the active step if it has this ordinal; else it refuses the draft and returns nil.
@@ -123,9 +123,9 @@ func (d *draft) activeStepWith(ordinal uint32) *storagev1.ActiveStep {
 
 // removeStep removes a step that has ended from the active ones.
 func (d *draft) removeStep(s *storagev1.ActiveStep) {
-	for i, a := range d.s.GetActiveSteps() {
+	for i, a := range d.state.GetActiveSteps() {
 		if a == s {
-			d.s.ActiveSteps = append(d.s.ActiveSteps[:i], d.s.ActiveSteps[i+1:]...)
+			d.state.ActiveSteps = append(d.state.ActiveSteps[:i], d.state.ActiveSteps[i+1:]...)
 			return
 		}
 	}
@@ -133,33 +133,33 @@ func (d *draft) removeStep(s *storagev1.ActiveStep) {
 
 // endTask ends the task with a final status and the fact that reports it.
 func (d *draft) endTask(to executorv1.ExecutorStatus, f *storagev1.Fact) {
-	if state.Ended(d.s.GetStatus()) {
-		d.refuse(endedError(d.s.GetStatus()))
+	if state.Ended(d.state.GetStatus()) {
+		d.refuse(endedError(d.state.GetStatus()))
 		return
 	}
 	d.setStatus(to)
-	d.s.Phase = storagev1.Phase_PHASE_END
-	d.s.ActiveSteps, d.s.Waits = nil, nil
-	d.s.EndTime = d.t.Now.UnixNano()
+	d.state.Phase = storagev1.Phase_PHASE_END
+	d.state.ActiveSteps, d.state.Waits = nil, nil
+	d.state.EndTime = d.t.Now.UnixNano()
 	d.addFact(f)
 }
 
 func (d *draft) failTask(e *storagev1.ErrorNote) {
-	d.s.Error = e
+	d.state.Error = e
 	d.endTask(taskFailed, &storagev1.Fact{Kind: &storagev1.Fact_FlowFailed{FlowFailed: e}})
 }
 
-func (d *draft) addUsage(u *storagev1.Usage) { d.s.Usage = flow.AddUsage(d.s.GetUsage(), u) }
+func (d *draft) addUsage(u *storagev1.Usage) { d.state.Usage = flow.AddUsage(d.state.GetUsage(), u) }
 
 // settleReservation replaces the reservation of a planner call with the call's usage.
 func (d *draft) settleReservation(u *storagev1.Usage) {
-	d.s.ReservedModelCalls = 0
+	d.state.ReservedModelCalls = 0
 	d.addUsage(u)
 }
 
 // countReservation counts a reserved planner call as made.
 func (d *draft) countReservation() {
-	if n := d.s.GetReservedModelCalls(); n > 0 {
+	if n := d.state.GetReservedModelCalls(); n > 0 {
 		d.settleReservation(&storagev1.Usage{ModelCalls: n})
 	}
 }

@@ -23,7 +23,7 @@ func (d *draft) elicited(in flow.Elicited) {
 		return
 	}
 	switch {
-	case d.s.GetCancelRequested():
+	case d.state.GetCancelRequested():
 		d.stopAndAttach(s, "the task was cancelled")
 		return
 	case d.spentRunTime() != "":
@@ -62,7 +62,7 @@ func (d *draft) stopAndAttach(s *storagev1.ActiveStep, reason string) {
 
 // hasOpenElicitation reports whether a step's call waits for a person's answer.
 func (d *draft) hasOpenElicitation(s *storagev1.ActiveStep) bool {
-	return slices.ContainsFunc(d.s.GetWaits(), func(w *storagev1.Wait) bool {
+	return slices.ContainsFunc(d.state.GetWaits(), func(w *storagev1.Wait) bool {
 		return w.GetKind() == waitInput && w.GetOrdinal() == s.GetOrdinal()
 	})
 }
@@ -87,7 +87,7 @@ func (d *draft) answerElicitation(a *storagev1.SupplyInput) {
 }
 
 func (d *draft) findWait(id string) *storagev1.Wait {
-	for _, w := range d.s.GetWaits() {
+	for _, w := range d.state.GetWaits() {
 		if w.GetId() == id {
 			return w
 		}
@@ -98,12 +98,12 @@ func (d *draft) findWait(id string) *storagev1.Wait {
 // closeElicitation records that a question was closed. Once all questions asked together are closed, the call receives the answers and
 // continues in the same attempt.
 func (d *draft) closeElicitation(s *storagev1.ActiveStep, w *storagev1.Wait, change *storagev1.StatusChanged, fresh bool) {
-	change.From = d.s.GetStatus()
+	change.From = d.state.GetStatus()
 	if !d.hasOpenElicitation(s) {
 		d.closePause()
 		d.setStatus(taskRunning)
 		d.setStepStatus(s, stepRunning)
-		d.s.Phase = storagev1.Phase_PHASE_CALL
+		d.state.Phase = storagev1.Phase_PHASE_CALL
 		d.schedule(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Fresh: fresh})
 	}
 	d.addStepFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StatusChanged{StatusChanged: change}})
@@ -111,7 +111,7 @@ func (d *draft) closeElicitation(s *storagev1.ActiveStep, w *storagev1.Wait, cha
 
 // closePause closes the wait of a pause while a call runs; enterPause opens another one afterwards.
 func (d *draft) closePause() {
-	d.s.Waits = slices.DeleteFunc(slices.Clone(d.s.GetWaits()), func(w *storagev1.Wait) bool { return w.GetKind() == waitPause })
+	d.state.Waits = slices.DeleteFunc(slices.Clone(d.state.GetWaits()), func(w *storagev1.Wait) bool { return w.GetKind() == waitPause })
 }
 
 // poolGaveUp reports whether the deadline of an expired wait is the pool's, because the pool's is earlier than the task's.
@@ -159,7 +159,7 @@ func (d *draft) undelivered(in flow.Undelivered) {
 		return
 	}
 	lost := flow.Called{Ordinal: in.Ordinal, Attempt: in.Attempt, Round: s.GetRound(), Err: in.Err, Outcome: outcomeUnknown, Lost: true}
-	if d.s.GetCancelRequested() || d.spentRunTime() != "" || s.GetRequestState() == "" || s.GetRound()+1 >= d.t.Head.GetLimits().GetMaxAttempts() {
+	if d.state.GetCancelRequested() || d.spentRunTime() != "" || s.GetRequestState() == "" || s.GetRound()+1 >= d.t.Head.GetLimits().GetMaxAttempts() {
 		d.called(lost)
 		return
 	}

@@ -20,14 +20,14 @@ import (
 // applyPauseAndBudget completes a draft: a requested pause replaces its actions, and a spent budget ends the task instead of a planner call.
 // If the task has a budget of model calls, it reserves one for the planner call.
 func (d *draft) applyPauseAndBudget() {
-	if d.err != nil || d.s.GetStatus() != taskRunning && d.s.GetStatus() != taskInit {
+	if d.err != nil || d.state.GetStatus() != taskRunning && d.state.GetStatus() != taskInit {
 		return
 	}
-	switch d.s.GetPhase() {
+	switch d.state.GetPhase() {
 	case storagev1.Phase_PHASE_CALL, storagev1.Phase_PHASE_WAIT, storagev1.Phase_PHASE_END:
 		return
 	}
-	if d.s.GetPauseRequested() {
+	if d.state.GetPauseRequested() {
 		d.enterPause()
 		return
 	}
@@ -40,8 +40,8 @@ func (d *draft) applyPauseAndBudget() {
 		d.failBudget(spent)
 		return
 	}
-	if d.t.Head.GetLimits().GetMaxModelCalls() > 0 && d.s.GetReservedModelCalls() == 0 {
-		d.s.ReservedModelCalls = 1
+	if d.t.Head.GetLimits().GetMaxModelCalls() > 0 && d.state.GetReservedModelCalls() == 0 {
+		d.state.ReservedModelCalls = 1
 		d.unchanged = false
 	}
 }
@@ -58,7 +58,7 @@ func (d *draft) asksPlanner() bool {
 
 // spentPlannerBudget names the budget that allows no further planner call, or returns "".
 func (d *draft) spentPlannerBudget() string {
-	l, u := d.t.Head.GetLimits(), d.s.GetUsage()
+	l, u := d.t.Head.GetLimits(), d.state.GetUsage()
 	switch {
 	case l.GetMaxModelCalls() > 0 && u.GetModelCalls() >= l.GetMaxModelCalls():
 		return plural(l.GetMaxModelCalls(), "model call")
@@ -72,7 +72,7 @@ func (d *draft) spentPlannerBudget() string {
 
 // spentCallBudget names the budget that allows no further tool call, or returns "".
 func (d *draft) spentCallBudget(s *storagev1.ActiveStep) string {
-	if l := d.t.Head.GetLimits().GetMaxToolCalls(); l > 0 && d.s.GetUsage().GetToolCalls() >= l && !flow.IsReadOutput(s) {
+	if l := d.t.Head.GetLimits().GetMaxToolCalls(); l > 0 && d.state.GetUsage().GetToolCalls() >= l && !flow.IsReadOutput(s) {
 		return plural(l, "tool call")
 	}
 	return d.spentRunTime()
@@ -81,7 +81,7 @@ func (d *draft) spentCallBudget(s *storagev1.ActiveStep) string {
 // spentRunTime names the task's budget of run time if it is spent, or returns "".
 func (d *draft) spentRunTime() string {
 	limit := d.t.Head.GetLimits().GetMaxRunTime()
-	if limit > 0 && flow.RunTime(d.s, d.t.Now) >= limit {
+	if limit > 0 && flow.RunTime(d.state, d.t.Now) >= limit {
 		return fmt.Sprintf("%s of running", humantime.Text(time.Duration(limit)))
 	}
 	return ""
@@ -96,17 +96,17 @@ func (d *draft) failBudget(spent string) {
 
 // pause records a request to start nothing new. applyPauseAndBudget then drops planning; a running call ends first.
 func (d *draft) pause(p *storagev1.Pause) {
-	if d.s.GetPauseRequested() {
+	if d.state.GetPauseRequested() {
 		d.unchanged = true
 		return
 	}
-	d.s.PauseRequested = true
+	d.state.PauseRequested = true
 	reason := "pause requested"
 	if p.GetReason() != "" {
 		reason += ": " + p.GetReason()
 	}
-	d.addStatusFact(d.s.GetStatus(), "", reason)
-	if d.s.GetPhase() == storagev1.Phase_PHASE_WAIT {
+	d.addStatusFact(d.state.GetStatus(), "", reason)
+	if d.state.GetPhase() == storagev1.Phase_PHASE_WAIT {
 		d.openWait(nil, waitPause, p.GetReason())
 		d.waitForPerson()
 	}
@@ -118,10 +118,10 @@ func (d *draft) enterPause() {
 	d.actions = []flow.Action{flow.Abandon{}}
 	d.unchanged = false
 	d.countReservation() // the dropped planner call may have been made
-	d.s.PausedPhase = d.s.GetPhase()
+	d.state.PausedPhase = d.state.GetPhase()
 	d.setStatus(taskRunning) // a task in INIT
 	d.setStatus(taskWaiting)
-	if !slices.ContainsFunc(d.s.GetWaits(), func(w *storagev1.Wait) bool { return w.GetKind() == waitPause }) {
+	if !slices.ContainsFunc(d.state.GetWaits(), func(w *storagev1.Wait) bool { return w.GetKind() == waitPause }) {
 		d.openWait(nil, waitPause, "paused")
 	}
 	d.addStatusFact(taskRunning, "", "paused")
@@ -130,15 +130,15 @@ func (d *draft) enterPause() {
 
 // unpause continues a paused task.
 func (d *draft) unpause(u *storagev1.Unpause) {
-	if !d.s.GetPauseRequested() {
+	if !d.state.GetPauseRequested() {
 		d.refuse(errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN, "the task is not paused"))
 		return
 	}
 	closed := ""
-	for i, w := range d.s.GetWaits() {
+	for i, w := range d.state.GetWaits() {
 		if w.GetKind() == waitPause {
 			closed = w.GetId()
-			d.s.Waits = append(d.s.Waits[:i:i], d.s.Waits[i+1:]...)
+			d.state.Waits = append(d.state.Waits[:i:i], d.state.Waits[i+1:]...)
 			break
 		}
 	}
@@ -146,16 +146,16 @@ func (d *draft) unpause(u *storagev1.Unpause) {
 		d.refuse(notOpenError(u.GetWaitId()))
 		return
 	}
-	d.s.PauseRequested = false
-	if len(d.s.GetWaits()) > 0 || d.s.GetPausedPhase() == storagev1.Phase_PHASE_UNSPECIFIED || d.s.GetPhase() == storagev1.Phase_PHASE_CALL {
-		d.s.PausedPhase = storagev1.Phase_PHASE_UNSPECIFIED
-		d.addStatusFact(d.s.GetStatus(), closed, "unpaused")
+	d.state.PauseRequested = false
+	if len(d.state.GetWaits()) > 0 || d.state.GetPausedPhase() == storagev1.Phase_PHASE_UNSPECIFIED || d.state.GetPhase() == storagev1.Phase_PHASE_CALL {
+		d.state.PausedPhase = storagev1.Phase_PHASE_UNSPECIFIED
+		d.addStatusFact(d.state.GetStatus(), closed, "unpaused")
 		return // other waits are open, or a call is running
 	}
-	before := d.s.GetStatus()
+	before := d.state.GetStatus()
 	d.setStatus(taskRunning)
 	d.addStatusFact(before, closed, "unpaused")
-	d.s.Phase, d.s.PausedPhase = d.s.GetPausedPhase(), storagev1.Phase_PHASE_UNSPECIFIED
+	d.state.Phase, d.state.PausedPhase = d.state.GetPausedPhase(), storagev1.Phase_PHASE_UNSPECIFIED
 	d.resume()
 }
 
@@ -165,7 +165,7 @@ func (d *draft) addStatusFact(from executorv1.ExecutorStatus, waitID, reason str
 
 // timeout ends a task if a wait has expired, or if its run time is over; a running call is stopped first.
 func (d *draft) timeout() {
-	for _, w := range d.s.GetWaits() {
+	for _, w := range d.state.GetWaits() {
 		if w.GetDeadline() != 0 && w.GetDeadline() <= d.t.Now.UnixNano() {
 			d.expireWait(w)
 			return
@@ -173,9 +173,9 @@ func (d *draft) timeout() {
 	}
 	spent := d.spentRunTime()
 	switch {
-	case d.s.GetStatus() == taskWaiting || spent == "":
+	case d.state.GetStatus() == taskWaiting || spent == "":
 		d.unchanged = true
-	case d.s.GetPhase() == storagev1.Phase_PHASE_CALL:
+	case d.state.GetPhase() == storagev1.Phase_PHASE_CALL:
 		d.unchanged = true
 		d.schedule(flow.StopCall{Reason: "the task's run time is spent"}) // the task ends with the call
 	default:
@@ -210,34 +210,34 @@ func (d *draft) expireWait(w *storagev1.Wait) {
 // countRecovery counts a recovery, and the usage that a crash may have left unrecorded, so that crashes do not extend a budget. For a fork, which
 // is stored as running, it starts the run time.
 func (d *draft) countRecovery(recovered bool) {
-	if d.s.GetStatus() == taskRunning && d.s.GetRunSince() == 0 && d.t.Head.GetLimits().GetMaxRunTime() > 0 {
+	if d.state.GetStatus() == taskRunning && d.state.GetRunSince() == 0 && d.t.Head.GetLimits().GetMaxRunTime() > 0 {
 		d.countRunTime(true)
 	}
 	if !recovered {
 		return
 	}
-	d.s.Recoveries++
+	d.state.Recoveries++
 	d.countReservation() // the planner call may have been made
-	if d.s.GetRunSince() != 0 {
-		d.s.RunTime += max(0, d.s.GetUpdateTime()-d.s.GetRunSince())
-		d.s.RunSince = d.t.Now.UnixNano()
+	if d.state.GetRunSince() != 0 {
+		d.state.RunTime += max(0, d.state.GetUpdateTime()-d.state.GetRunSince())
+		d.state.RunSince = d.t.Now.UnixNano()
 	}
 }
 
 // recoverySettled resets the recovery count: the task did not crash this process.
 func (d *draft) recoverySettled() {
-	d.unchanged = d.s.GetRecoveries() == 0
-	d.s.Recoveries = 0
+	d.unchanged = d.state.GetRecoveries() == 0
+	d.state.Recoveries = 0
 }
 
 // blocked records which service a running task waits for.
 func (d *draft) blocked(in flow.Blocked) {
-	if d.s.GetStatus() == taskWaiting || d.s.GetStatusReason() == in.Reason {
+	if d.state.GetStatus() == taskWaiting || d.state.GetStatusReason() == in.Reason {
 		d.unchanged = true
 		return
 	}
-	d.s.StatusReason = in.Reason
-	d.addStatusFact(d.s.GetStatus(), "", in.Reason)
+	d.state.StatusReason = in.Reason
+	d.addStatusFact(d.state.GetStatus(), "", in.Reason)
 }
 
 // failNoProgress ends a task that was recovered too often, so that it does not crash its process for ever.
@@ -252,11 +252,11 @@ func (d *draft) failNoProgress(limit uint32) {
 
 // closeAttempt ends a running attempt, if there is one, without waiting for its outcome.
 func (d *draft) closeAttempt(e *storagev1.ErrorNote) {
-	if len(d.s.GetActiveSteps()) == 0 {
+	if len(d.state.GetActiveSteps()) == 0 {
 		return
 	}
-	s := d.s.GetActiveSteps()[0]
-	if d.s.GetPhase() != storagev1.Phase_PHASE_CALL && !d.hasOpenElicitation(s) {
+	s := d.state.GetActiveSteps()[0]
+	if d.state.GetPhase() != storagev1.Phase_PHASE_CALL && !d.hasOpenElicitation(s) {
 		return
 	}
 	d.withdraw(s, e.GetErrMsg())

@@ -16,9 +16,9 @@ import (
 // begun records the tools and the task's name and risk, and continues with the first plan.
 func (d *draft) begun(in flow.Begun) {
 	d.setStatus(taskRunning)
-	d.s.Name, d.s.Risk = in.Name, in.Risk
+	d.state.Name, d.state.Risk = in.Name, in.Risk
 	d.addFact(&storagev1.Fact{Kind: &storagev1.Fact_ToolsLoaded{ToolsLoaded: in.Tools}})
-	d.s.FlowStartSeq = d.s.GetLastSeq() + uint64(len(d.facts)) + 1
+	d.state.FlowStartSeq = d.state.GetLastSeq() + uint64(len(d.facts)) + 1
 	d.addFact(&storagev1.Fact{Kind: &storagev1.Fact_FlowStart{FlowStart: &storagev1.FlowStart{Name: in.Name, Risk: in.Risk}}})
 	d.planned(in.Plan)
 }
@@ -29,10 +29,10 @@ func (d *draft) planned(in flow.Planned) {
 		d.openAnswer()
 	}
 	if in.Memory != nil {
-		d.s.Memory = in.Memory
+		d.state.Memory = in.Memory
 	}
 	if in.Answering && in.Answer == nil {
-		d.s.Phase = storagev1.Phase_PHASE_PLAN // if the process crashes in the middle of the text, the planner is asked again
+		d.state.Phase = storagev1.Phase_PHASE_PLAN // if the process crashes in the middle of the text, the planner is asked again
 		return
 	}
 	d.settleReservation(in.Usage)
@@ -48,22 +48,22 @@ func (d *draft) planned(in flow.Planned) {
 	case in.Step == nil:
 		d.beginAnswer(in.CutShort)
 		return
-	case d.s.GetStepCount() >= d.t.Head.GetLimits().GetMaxSteps():
+	case d.state.GetStepCount() >= d.t.Head.GetLimits().GetMaxSteps():
 		d.beginAnswer(fmt.Sprintf("The limit of %d steps was reached.", d.t.Head.GetLimits().GetMaxSteps()))
 		return
 	}
-	d.s.StepCount++
+	d.state.StepCount++
 	p := in.Step
-	if p.Retry && d.s.GetErrorCount() > 0 {
-		d.s.ErrorCount-- // the step that this one repeats does not count as failed
+	if p.Retry && d.state.GetErrorCount() > 0 {
+		d.state.ErrorCount-- // the step that this one repeats does not count as failed
 	}
 	s := &storagev1.ActiveStep{
-		Ordinal: d.s.GetStepCount(), ToolId: p.ToolID, Description: p.Description, Status: stepInit,
+		Ordinal: d.state.GetStepCount(), ToolId: p.ToolID, Description: p.Description, Status: stepInit,
 		InputJson: p.InputJSON, Effect: p.Effect, Idempotent: p.Idempotent,
 		DefinitionHash: p.DefinitionHash, ConfigRevision: p.ConfigRevision, PoolId: p.PoolID,
 	}
 	setRisk(s, p.Risk, p.RiskFloor)
-	d.s.ActiveSteps = append(d.s.ActiveSteps, s)
+	d.state.ActiveSteps = append(d.state.ActiveSteps, s)
 	d.addStepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepInit{StepInit: p.Description}})
 	d.start(s, p.Problem)
 }
@@ -103,7 +103,7 @@ func (d *draft) beginAttempt(s *storagev1.ActiveStep, waitID string) {
 // call records the intent and schedules the call, which starts once the intent is durable. If a pause was requested, the call waits until
 // the task is unpaused; if a budget is spent, the task ends.
 func (d *draft) call(s *storagev1.ActiveStep, waitID string) {
-	if d.s.GetPauseRequested() {
+	if d.state.GetPauseRequested() {
 		d.callLater(s, waitID)
 		return
 	}
@@ -113,15 +113,15 @@ func (d *draft) call(s *storagev1.ActiveStep, waitID string) {
 		return
 	}
 	d.beginAttempt(s, waitID)
-	d.s.Phase = storagev1.Phase_PHASE_CALL
+	d.state.Phase = storagev1.Phase_PHASE_CALL
 	d.schedule(flow.Call{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 }
 
 // callLater postpones the call until the task is unpaused, and records the approval, if there was one.
 func (d *draft) callLater(s *storagev1.ActiveStep, waitID string) {
-	before := d.s.GetStatus()
+	before := d.state.GetStatus()
 	d.setStatus(taskRunning)
-	d.s.Phase = storagev1.Phase_PHASE_START
+	d.state.Phase = storagev1.Phase_PHASE_START
 	if waitID != "" {
 		d.addStatusFact(before, waitID, Approved)
 		d.facts[len(d.facts)-1].GetStatusChanged().SuppliedHash = flow.InputHash(s.GetInputJson())
@@ -154,15 +154,15 @@ func (d *draft) mustAsk(s *storagev1.ActiveStep) bool {
 
 // mayHaveRun reports whether the same call (tool and input) is recorded with an unknown outcome.
 func (d *draft) mayHaveRun(s *storagev1.ActiveStep) bool {
-	if len(d.s.GetUnknownCalls()) == 0 {
+	if len(d.state.GetUnknownCalls()) == 0 {
 		return false
 	}
 	hash := flow.ToolInputHash(s.GetToolId(), s.GetInputJson())
-	return slices.ContainsFunc(d.s.GetUnknownCalls(), func(h []byte) bool { return bytes.Equal(h, hash) })
+	return slices.ContainsFunc(d.state.GetUnknownCalls(), func(h []byte) bool { return bytes.Equal(h, hash) })
 }
 
 func (d *draft) hasGrant(s *storagev1.ActiveStep) bool {
-	return slices.ContainsFunc(d.s.GetGrants(), func(g *storagev1.Grant) bool {
+	return slices.ContainsFunc(d.state.GetGrants(), func(g *storagev1.Grant) bool {
 		return g.GetToolId() == s.GetToolId() && g.GetDefinitionHash() == s.GetDefinitionHash() &&
 			g.GetConfigRevision() == s.GetConfigRevision() && s.GetRisk().GetLevel() <= g.GetMaxRisk()
 	})
@@ -185,6 +185,6 @@ func floorOf(floor commonv1.RiskLevel) commonv1.RiskLevel {
 // planNext removes a step that has ended, and asks the planner for the next.
 func (d *draft) planNext(s *storagev1.ActiveStep) {
 	d.removeStep(s)
-	d.s.Phase = storagev1.Phase_PHASE_PLAN
+	d.state.Phase = storagev1.Phase_PHASE_PLAN
 	d.schedule(flow.Plan{})
 }

@@ -114,12 +114,12 @@ func (d *draft) skipStep(s *storagev1.ActiveStep, reason, waitID string) {
 // recordUnknown records a call with an unknown outcome, so that the same call needs a person's approval.
 func (d *draft) recordUnknown(s *storagev1.ActiveStep) {
 	if hash := flow.ToolInputHash(s.GetToolId(), s.GetInputJson()); !d.mayHaveRun(s) {
-		d.s.UnknownCalls = append(d.s.UnknownCalls, hash)
+		d.state.UnknownCalls = append(d.state.UnknownCalls, hash)
 	}
 }
 
 // forgetUnknown undoes recordUnknown, because a person knows the outcome.
 func (d *draft) forgetUnknown(s *storagev1.ActiveStep) {
 	hash := flow.ToolInputHash(s.GetToolId(), s.GetInputJson())
-	d.s.UnknownCalls = slices.DeleteFunc(d.s.GetUnknownCalls(), func(h []byte) bool { return bytes.Equal(h, hash) })
+	d.state.UnknownCalls = slices.DeleteFunc(d.state.GetUnknownCalls(), func(h []byte) bool { return bytes.Equal(h, hash) })
 }
