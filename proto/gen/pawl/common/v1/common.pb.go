@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: pawl/common/v1/common.proto
 
-// What every contract of Pawl shares: effects, risks, outcomes, usage and error reasons.
+// What the contracts of Pawl share: effects, risks, outcomes, usage, tools and error reasons.
 
 package commonv1
 
@@ -25,17 +25,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What a tool does to the world. It decides what may be repeated after a crash.
+// What a tool does to the world. The effect decides whether a call may be repeated after a crash, and the default risk floor.
 type Effect int32
 
 const (
 	// Not said; treated as EFFECT_WRITE.
 	Effect_EFFECT_UNSPECIFIED Effect = 0
-	// Only reads; may be repeated. Risk floor LOW.
+	// Only reads; may be repeated. Default risk floor LOW.
 	Effect_EFFECT_READ Effect = 1
-	// Changes something. Risk floor MEDIUM.
+	// Changes something. Default risk floor MEDIUM.
 	Effect_EFFECT_WRITE Effect = 2
-	// Changes something irreversibly. Risk floor HIGH.
+	// Changes something irreversibly. Default risk floor HIGH.
 	Effect_EFFECT_DESTRUCTIVE Effect = 3
 )
 
@@ -82,17 +82,17 @@ func (Effect) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_common_v1_common_proto_rawDescGZIP(), []int{0}
 }
 
-// How much is at stake.
+// How much is at stake. Under the policy CONFIRM_BY_RISK it decides whether a person approves a call.
 type RiskLevel int32
 
 const (
 	// Not assessed.
 	RiskLevel_RISK_LEVEL_UNSPECIFIED RiskLevel = 0
-	// Runs by itself where the task executes automatically.
+	// Runs without approval.
 	RiskLevel_RISK_LEVEL_LOW RiskLevel = 1
-	// A person is asked.
+	// A person approves it.
 	RiskLevel_RISK_LEVEL_MEDIUM RiskLevel = 2
-	// A person is asked, with a warning.
+	// A person approves it, after a warning.
 	RiskLevel_RISK_LEVEL_HIGH RiskLevel = 3
 )
 
@@ -200,7 +200,7 @@ func (Outcome) EnumDescriptor() ([]byte, []int) {
 type Language int32
 
 const (
-	// Same as EN.
+	// Chinese if the goal is mostly Chinese, else English.
 	Language_LANGUAGE_UNSPECIFIED Language = 0
 	// Chinese.
 	Language_LANGUAGE_ZH Language = 1
@@ -283,11 +283,11 @@ const (
 	ErrorReason_ERROR_REASON_ALREADY_EXISTS ErrorReason = 13
 	// The same request_id was used for a different request.
 	ErrorReason_ERROR_REASON_REQUEST_ID_REUSED ErrorReason = 14
-	// The wait was answered before, or is not open.
+	// The wait was answered before, or is not open for another reason.
 	ErrorReason_ERROR_REASON_WAIT_NOT_OPEN ErrorReason = 15
 	// The task has ended; nothing can be changed.
 	ErrorReason_ERROR_REASON_TASK_ENDED ErrorReason = 16
-	// The state machine has no such edge.
+	// The task or step cannot change from its status to the requested one.
 	ErrorReason_ERROR_REASON_INVALID_STATE_TRANSITION ErrorReason = 17
 	// No credential, or one that is not valid.
 	ErrorReason_ERROR_REASON_UNAUTHENTICATED ErrorReason = 18
@@ -301,23 +301,23 @@ const (
 	ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT ErrorReason = 22
 	// The deadline passed.
 	ErrorReason_ERROR_REASON_TIMEOUT ErrorReason = 23
-	// It was cancelled.
+	// The call or its caller was cancelled.
 	ErrorReason_ERROR_REASON_CANCELLED ErrorReason = 24
 	// It is not known whether the tool ran.
 	ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN ErrorReason = 25
 	// The playbook cannot be used; the message names the line or the step.
 	ErrorReason_ERROR_REASON_INVALID_PLAYBOOK ErrorReason = 26
-	// The planner could not say how to go on.
+	// The playbook cannot continue.
 	ErrorReason_ERROR_REASON_PLANNING_FAILED ErrorReason = 27
-	// A limit of the task was reached.
+	// A limit of the task or of a service was reached; the message names it.
 	ErrorReason_ERROR_REASON_LIMIT_REACHED ErrorReason = 28
 	// The service is stopping; try again elsewhere or later.
 	ErrorReason_ERROR_REASON_SHUTTING_DOWN ErrorReason = 29
-	// What was to be stored could not be stored.
+	// A store could not be read or written.
 	ErrorReason_ERROR_REASON_STORAGE_ERROR ErrorReason = 30
 	// The message is larger than the service takes.
 	ErrorReason_ERROR_REASON_TOO_LARGE ErrorReason = 31
-	// The person refused.
+	// A person refused.
 	ErrorReason_ERROR_REASON_REJECTED ErrorReason = 32
 	// The tool's definition, or its server's configuration, is not the one that was expected.
 	ErrorReason_ERROR_REASON_DEFINITION_CHANGED ErrorReason = 33
@@ -327,31 +327,31 @@ const (
 	ErrorReason_ERROR_REASON_INVALID_CONFIG ErrorReason = 35
 	// There is no such running call of this user.
 	ErrorReason_ERROR_REASON_CALL_NOT_FOUND ErrorReason = 36
-	// It comes from a configuration file and cannot be changed here.
+	// The object cannot be changed here; the message says where it can.
 	ErrorReason_ERROR_REASON_READ_ONLY ErrorReason = 37
 	// There is no such path, or not with that method.
 	ErrorReason_ERROR_REASON_ROUTE_NOT_FOUND ErrorReason = 38
-	// Too many requests of this user; RetryInfo says when to try again.
+	// Too many requests of this user, or for a model's provider. RetryInfo, if present, says when to try again.
 	ErrorReason_ERROR_REASON_RATE_LIMITED ErrorReason = 39
 	// A budget of the task is spent.
 	ErrorReason_ERROR_REASON_BUDGET_EXCEEDED ErrorReason = 40
 	// A wait got no answer before its deadline.
 	ErrorReason_ERROR_REASON_WAIT_EXPIRED ErrorReason = 41
-	// A newer owner of the task has called already; this one must not.
+	// A newer owner of the task has called already; the older one must not.
 	ErrorReason_ERROR_REASON_STALE_OWNER ErrorReason = 42
 	// The time before which a call had to start has passed.
 	ErrorReason_ERROR_REASON_TOO_LATE ErrorReason = 43
-	// The task was taken up again and again without getting anywhere.
+	// The task was recovered too often without progress.
 	ErrorReason_ERROR_REASON_NO_PROGRESS ErrorReason = 44
 	// The task has not ended yet.
 	ErrorReason_ERROR_REASON_TASK_NOT_ENDED ErrorReason = 45
 	// The tool is new, or its definition has changed, and it is not approved yet: by an operator, or by the user for servers of their own.
 	ErrorReason_ERROR_REASON_TOOL_QUARANTINED ErrorReason = 46
-	// The server failed again and again; it is left alone for a while.
+	// The MCP server failed repeatedly; calls to it are refused for a while.
 	ErrorReason_ERROR_REASON_CIRCUIT_OPEN ErrorReason = 47
-	// The server wants a login that the user has to complete.
+	// The MCP server requires a login, which the user has to complete.
 	ErrorReason_ERROR_REASON_LOGIN_REQUIRED ErrorReason = 48
-	// The address may not be reached from here.
+	// The pool may not connect to the address.
 	ErrorReason_ERROR_REASON_ADDRESS_REFUSED ErrorReason = 49
 	// The planner does not have the context that the request continues; send it whole.
 	ErrorReason_ERROR_REASON_CONTEXT_MISSING ErrorReason = 50
@@ -509,7 +509,7 @@ func (ErrorReason) EnumDescriptor() ([]byte, []int) {
 // A risk and why it was given.
 type Risk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The level; the higher of the planner's word and the tool's floor.
+	// The level. That of a call is at least the tool's risk floor.
 	Level RiskLevel `protobuf:"varint,1,opt,name=level,proto3,enum=pawl.common.v1.RiskLevel" json:"level,omitempty"`
 	// One sentence for a person, in the task's language.
 	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -561,7 +561,7 @@ func (x *Risk) GetReason() string {
 	return ""
 }
 
-// What something has cost so far. As a detail of a failed call's status, it is what the call cost before it failed.
+// What something has cost so far. As a detail of a failed RPC's status, it is what the RPC cost before it failed.
 type Usage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Wall time.
@@ -570,9 +570,9 @@ type Usage struct {
 	InputTokens uint64 `protobuf:"varint,2,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
 	// Tokens received from models.
 	OutputTokens uint64 `protobuf:"varint,3,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
-	// Calls of models.
+	// The number of model calls.
 	ModelCalls uint32 `protobuf:"varint,4,opt,name=model_calls,json=modelCalls,proto3" json:"model_calls,omitempty"`
-	// Calls of tools.
+	// The number of tool calls.
 	ToolCalls uint32 `protobuf:"varint,5,opt,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
 	// How many of the input tokens the provider read from its cache.
 	CachedInputTokens uint64 `protobuf:"varint,6,opt,name=cached_input_tokens,json=cachedInputTokens,proto3" json:"cached_input_tokens,omitempty"`
@@ -661,10 +661,10 @@ func (x *Usage) GetCostNanoUsd() uint64 {
 	return 0
 }
 
-// What models may still be asked for. An absent limit is none.
+// What model calls may still use. An absent field is no limit.
 type ModelBudget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many more calls of models.
+	// How many more model calls.
 	ModelCalls *uint32 `protobuf:"varint,1,opt,name=model_calls,json=modelCalls,proto3,oneof" json:"model_calls,omitempty"`
 	// How many more tokens, sent and received together.
 	Tokens *uint64 `protobuf:"varint,2,opt,name=tokens,proto3,oneof" json:"tokens,omitempty"`
@@ -742,7 +742,7 @@ type Tool struct {
 	InputSchemaJson string `protobuf:"bytes,6,opt,name=input_schema_json,json=inputSchemaJson,proto3" json:"input_schema_json,omitempty"`
 	// JSON Schema of the structured output, exactly as the server sent it; empty if none.
 	OutputSchemaJson string `protobuf:"bytes,7,opt,name=output_schema_json,json=outputSchemaJson,proto3" json:"output_schema_json,omitempty"`
-	// What it does to the world: the operator's word, else a trusted server's annotations, else WRITE.
+	// What it does to the world: the operator's setting, else a trusted server's annotations, else WRITE.
 	Effect Effect `protobuf:"varint,8,opt,name=effect,proto3,enum=pawl.common.v1.Effect" json:"effect,omitempty"`
 	// Calling it twice with the same input is the same as calling it once.
 	Idempotent bool `protobuf:"varint,9,opt,name=idempotent,proto3" json:"idempotent,omitempty"`
@@ -870,12 +870,12 @@ func (x *Tool) GetConfigRevision() uint64 {
 	return 0
 }
 
-// A person's or a program's error with the data that explains it.
+// An error for people and programs, with the data that explains it.
 type ErrorMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What went wrong and what to do next.
 	ErrMsg string `protobuf:"bytes,1,opt,name=err_msg,json=errMsg,proto3" json:"err_msg,omitempty"`
-	// What it was about, as JSON; may be empty.
+	// What the error is about, as JSON; may be empty.
 	DataJson string `protobuf:"bytes,2,opt,name=data_json,json=dataJson,proto3" json:"data_json,omitempty"`
 	// The reason, as in ErrorInfo.
 	Reason        ErrorReason `protobuf:"varint,3,opt,name=reason,proto3,enum=pawl.common.v1.ErrorReason" json:"reason,omitempty"`
