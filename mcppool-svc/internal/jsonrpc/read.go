@@ -100,8 +100,9 @@ const (
 	noiseSample = 200
 )
 
-// LineReader reads a child's stdout: one JSON-RPC message per line. It skips lines that are not JSON objects, unless there are maxNoise in a
-// row. It fails at a line that is too long, unless that is a request or a notification, or the id of the request that it answers can be read.
+// LineReader reads a child's stdout: one JSON-RPC message per line. It skips lines that hold no usable message, and fails at maxNoise of them
+// in a row. It also fails at a line that is too long, unless that is a request or a notification, or the id of the request that it answers can
+// be read.
 type LineReader struct {
 	lines      *lines
 	take       func(m Message, line []byte)

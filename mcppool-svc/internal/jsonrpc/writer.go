@@ -34,7 +34,7 @@ type LineWriter struct {
 	out      *os.File
 	stall    time.Duration
 	writeNow func([]byte) int // guarded by mu; writes what the pipe takes without waiting, and returns the number of bytes; may be nil
-	fail     func(error)      // called once, if the child does not read or the pipe is broken
+	fail     func(error)      // see NewLineWriter
 
 	mu      sync.Mutex
 	lines   []line        // guarded by mu; the queue: messages that are not fully written yet
@@ -49,8 +49,8 @@ type line struct {
 	text []byte
 }
 
-// NewLineWriter makes a LineWriter. stall bounds how long the child may read nothing while there is more to write. fail is called once, if the
-// child does not read or the pipe is broken.
+// NewLineWriter makes a LineWriter. stall bounds how long the child may read nothing while there is more to write. fail is called at most
+// once, if the child does not read or the pipe is broken before Close.
 func NewLineWriter(out *os.File, stall time.Duration, fail func(error)) *LineWriter {
 	return &LineWriter{out: out, writeNow: directWrite(out), stall: stall, fail: fail}
 }

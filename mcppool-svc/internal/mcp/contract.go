@@ -99,8 +99,8 @@ type Call struct {
 	Ask func(context.Context, Question) (Answer, error)
 	// Unclear is called when a question was refused that may have been for this call. It may be nil.
 	Unclear func()
-	// Again is called when the server answered an earlier request of the call, but not this one. failures counts the failures of this
-	// request. If it is to be repeated, Again waits and returns true. If Again is nil, no request is repeated.
+	// Again is called when a request of the call fails without a JSON-RPC response, and the server has answered an earlier one. failures
+	// is how often that request has failed. To repeat it, Again waits and returns true. If Again is nil, no request is repeated.
 	Again func(ctx context.Context, failures int, err *Error) bool
 	// Sample asks a model on behalf of the server; its error is sent to the server. If Sample is nil, all requests for a model are refused.
 	Sample func(context.Context, Sample) (Sampled, error)

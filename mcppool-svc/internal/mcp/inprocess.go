@@ -24,7 +24,7 @@ type Function struct {
 	Name       string
 	Definition json.RawMessage // in the form of tools/list
 	// Call returns the result in the form of tools/call. An *Error is returned to the caller unchanged; any other error counts as a defect of
-	// the function.
+	// the function, unless ctx has ended.
 	Call func(ctx context.Context, arguments json.RawMessage) (json.RawMessage, error)
 }
 

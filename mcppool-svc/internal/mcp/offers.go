@@ -25,7 +25,7 @@ type offers struct {
 	lists   [tools]*cachedList // guarded by mu; by List; nil if never read
 	changed func()             // guarded by mu; set by OnChange; may be nil
 
-	openStream func(context.Context) error // guarded by mu; opens the stream of changes and reads it, over HTTP or since 2026-07-28; nil if there is none
+	openStream func(context.Context) error // guarded by mu; opens and reads the stream of changes, over HTTP or since 2026-07-28; nil if none
 	endStream  context.CancelFunc          // guarded by mu; closes the stream; nil while it is not open
 
 	// agreed holds a func(mcp.SubscriptionFilter) for each subscriptions/listen request in progress, by its id (int64). The func gets the
