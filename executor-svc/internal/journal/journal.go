@@ -76,11 +76,11 @@ type Tasks interface {
 	Send(ctx context.Context, taskID string, c *storagev1.Command) (uint64, error)
 	// Claim makes the caller the owner of tasks that are due and have no owner.
 	//
-	// A task is due if it is in INIT or RUNNING, if there are commands in its inbox, or if its deadline has passed. While
-	// there is a free slot it is claimed with one. While there is none, tasks with new commands are claimed without a slot,
+	// A task is due if it is in INIT or RUNNING, if there are commands in its inbox, or if its deadline has passed. Tasks of
+	// the first two kinds are claimed with a slot while one is free. While none is, tasks with new commands are claimed without a slot,
 	// so that commands that start nothing can be applied; such a task is claimed without a slot again only after another command.
-	// Deadlines end tasks and need no slot. Slots go to the user with the fewest, then to the one who waited longest; a
-	// user's tasks are claimed in the order in which they became due.
+	// A deadline needs no slot, because applying it starts nothing. Slots go to the user with the fewest, then to the one who
+	// waited longest; a user's tasks are claimed in the order in which they became due.
 	//
 	// The epoch of a claim is greater than those of all earlier claims of the task, also across restarts.
 	Claim(ctx context.Context, r ClaimRequest) (Claims, error)
@@ -161,7 +161,7 @@ type Claims struct {
 type Claim struct {
 	TaskID string
 	Epoch  uint64
-	// Slot reports that the task may run; otherwise only commands that start nothing may be applied.
+	// Slot reports that the task may run; otherwise only commands that start nothing, and deadlines, may be applied.
 	Slot bool
 }
 

@@ -137,7 +137,7 @@ func TestReleasesGoWithCalls(t *testing.T) {
 			t.Errorf("after a second: the pool heard %q", got)
 		}
 		runTask(ctx, t, r, "four", "ann", "t")
-		heardBy(t, p, "a call when all is told")
+		heardBy(t, p, "a call after all releases")
 		r.Close()
 		heardBy(t, p, "at the runner's end", "request ann four")
 		runTask(ctx, t, r, "five", "ann", "t")

@@ -1,9 +1,9 @@
 // Package bolt is the journal in one bbolt file with a write-ahead log in front of it (package wal), for one process.
 //
 // A batch of changes becomes durable as one record of the log, and then visible. The changes are kept in an overlay in memory,
-// which hides the file's entries from readers. In the background they are applied to the file in larger transactions, so that a
-// key that changes often is written there once; logged.go has the details. Opening applies the records that a crash left in the
-// log. Closing applies everything, so that a closed journal is the file alone.
+// whose entries hide those of the file. In the background they are applied to the file in larger transactions, so that a key that
+// changes often is written there less often; logged.go has the details. Opening applies the records that a crash left in the log.
+// Closing applies everything, so that a closed journal is the file alone.
 //
 // Keys are flat and binary in one bucket, so that the entries of a task are adjacent and a commit touches few pages. An id has
 // 16 bytes; numbers, times and seqs have 8 bytes that sort in their order:
@@ -20,15 +20,15 @@
 //	u<user>\x00<id>                 index of a user's tasks: status and agent
 //	c<user>\x00<conversation>\x00<id>  index of a conversation's tasks
 //	r<user>\x00<request id>         the task that this request created
-//	w<user>\x00                      the number of requests that a user has made
+//	w<user>\x00                      the number of requests of a user that were counted
 //	w<user>\x00<place>              the time of the newest request with this place in the ring (admit.go)
 //	p<sha-256>                      payload
 //	q<sha-256><id>                  the task refers to this payload
 //	g<user>\x00<agent id>           agent
 //
 // Messages are stored in wire form, without their large strings, which are payloads (codec.go). Every value except the schema
-// version ends with a checksum over key and value; entries whose key says everything have no value. Claims are in memory only:
-// tasks that are due are read from the index when the file is opened.
+// version ends with a checksum over key and value; entries whose key says everything have no value. Claims are in memory only;
+// opening reads the tasks that are due from their index.
 //
 // The package must not know more of a checkpoint than the indexes need.
 package bolt

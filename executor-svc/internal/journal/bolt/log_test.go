@@ -379,7 +379,7 @@ func TestDamagedMetaPageLosesNothing(t *testing.T) {
 			again := open(t, copied)
 			o.expect(t, again, o.rev, o.rev)
 			if again.Suspect() == nil {
-				t.Errorf("round %d: nothing is said of meta page %d", round, page)
+				t.Errorf("round %d: Suspect does not report meta page %d", round, page)
 			}
 		}
 		if err := s.Apply(); err != nil {

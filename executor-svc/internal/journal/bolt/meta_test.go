@@ -32,7 +32,7 @@ func TestDamagedMetaPageIsReported(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s.Suspect() == nil {
-			t.Errorf("meta page %d is damaged, and opening says nothing", page)
+			t.Errorf("meta page %d is damaged, and Suspect does not report it", page)
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)

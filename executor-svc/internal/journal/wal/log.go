@@ -98,7 +98,7 @@ func (l *Log) Last() uint64 { return l.last }
 func (l *Log) Size() int64 { return l.end }
 
 // Append writes a record and makes it durable. After an error the record is not stored, unless Last counts it: then it was
-// written but not made durable, it is unknown whether it is on disk, and no further record must be appended.
+// written but not made durable, it is unknown whether it is on disk, and no record may be appended before the next Rotate.
 func (l *Log) Append(payload []byte) error {
 	f := &l.files[l.current]
 	l.buf = l.buf[:0]
