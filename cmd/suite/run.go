@@ -22,8 +22,9 @@ type part struct {
 }
 
 // Run serves until ctx is done, and then stops in an order that loses nothing. First it removes the server file, and health becomes
-// NOT_SERVING. Then the listeners, the pool's streams and the executor stop together; the executor waits for its running tool calls, records their outcomes and ends its watchers.
-// Then the planner and the pool stop, and Run closes the stores. If a part fails, Run stops the others and returns the error.
+// NOT_SERVING. Then the listeners, the pool's streams and the executor stop together; the executor waits for its running tool calls, records
+// their outcomes and ends its watchers. Then the planner and the pool stop, and Run closes the stores. If a part fails, Run stops the others
+// and returns the error.
 func (s *Suite) Run(ctx context.Context) error {
 	first, last := s.parts()
 	failed := make(chan error, len(first)+len(last))

@@ -34,7 +34,7 @@ type Suite struct {
 	log    *slog.Logger
 	auth   identity.Authenticator
 	keys   *identity.KeyFile // nil: no key file
-	health *health.Server    // what conn reports
+	health *health.Server    // what conn's health service reports
 	conn   *inproc.Conn
 
 	executor *executor.Service

@@ -1,4 +1,5 @@
-// Package discover connects a command to a server: the one named by --server, else a running one, else one that it starts in this process. It also finds the workspace server of the current folder.
+// Package discover connects a command to a server: the one named by --server, else a running one, else one that it starts in this process.
+// It also finds the workspace server of the current folder.
 package discover
 
 import (

@@ -118,8 +118,8 @@ func servesFolder(server *mcppoolv1.McpServer, root string) bool {
 }
 
 // Scope sets the servers of a task, and resolves the alias WorkspaceID in them and in its playbook. Servers that the task names stay. Else the
-// task gets the agent's servers, and this folder's if chosen is set (the person named the folder). If the agent has none, it gets this folder's
-// and all active ones except workspace servers of other folders.
+// task gets the agent's servers, and this folder's if chosen is set (the person named the folder). If the agent has none, the task gets this
+// folder's and activeServers.
 func (f Folder) Scope(ctx context.Context, s *Session, req *executorv1.CreateTaskRequest, chosen bool) error {
 	req.Playbook = f.Playbook(req.GetPlaybook())
 	if len(req.GetMcpIds()) > 0 {

@@ -248,8 +248,8 @@ func (p *Prompter) partByPart(ctx context.Context, f Field, parts []Field) (json
 	}
 }
 
-// object asks for each field, required ones first, and returns the JSON object. An empty line takes the field's default, or else omits an optional field.
-// within is the name of the enclosing object with a dot, or "".
+// object asks for each field, required ones first, and returns the JSON object. An empty line takes the field's default, or else omits an
+// optional field. within is the name of the enclosing object with a dot, or "".
 func (p *Prompter) object(ctx context.Context, fields []Field, within string) (json.RawMessage, error) {
 	optional := func(f Field) bool { return !f.Required }
 	fields = append(slices.DeleteFunc(slices.Clone(fields), optional), slices.DeleteFunc(slices.Clone(fields), func(f Field) bool { return f.Required })...)

@@ -111,7 +111,7 @@ func (c *UpCmd) config(h *Host, at discover.Config) (suite.Config, error) {
 	return cfg, err
 }
 
-// upError explains why the server could not start. If the data folder is in use, it names the process that uses it.
+// upError explains why the server could not start. If the data folder is in use, it names the process that uses it, if known.
 func upError(dir string, err error) error {
 	if !errors.Is(err, executor.ErrLocked) {
 		return ui.Errorf("%v", err)

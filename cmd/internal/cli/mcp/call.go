@@ -172,7 +172,7 @@ type directCall struct {
 	id     string
 	server string                // as the command line names it
 	given  *mcppoolv1.CallAnswer // the answer given by flags; nil: the person is asked
-	ask    *ui.Prompter          // nil if there is no terminal
+	ask    *ui.Prompter          // nil with --json or without a terminal
 
 	finished   bool   // the result or an error came, and no interrupt caused it
 	unanswered string // the question that got no answer

@@ -150,7 +150,7 @@ func (c *WatchCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 
 const (
 	lastTask    = "last" // the newest task
-	minRef      = 6      // characters of an id that may stand for it
+	minRef      = 6      // the fewest characters of an id that may stand for it
 	maxSearched = 10_000 // tasks that search looks at
 )
 

@@ -28,7 +28,7 @@ type watcher struct {
 	u    *ui.UI
 	s    *discover.Session
 	view view
-	ask  *Asker // nil if there is no terminal
+	ask  *Asker // nil with --json or without a terminal
 
 	task  string
 	after uint64
