@@ -29,7 +29,7 @@ type Flow interface {
 	// Resume decides how a task continues after an owner loaded it from the journal. recovered reports that the newest commit is from an earlier
 	// process, which may have crashed.
 	Resume(t *Task, recovered bool) (Transition, error)
-	// Fail ends a task that cannot continue for a reason outside the flow.
+	// Fail ends a task that cannot continue, because the flow refused an input or a transition cannot be stored.
 	Fail(t *Task, e *storagev1.ErrorNote) (Transition, error)
 }
 

@@ -66,7 +66,7 @@ func (d *draft) moved(in flow.Moved) {
 	d.startCall(s)
 }
 
-// recordOutput records a step's output. If the next step is known, it continues at once: outcome and next intent are one transition.
+// recordOutput records a step's output. If the next step is known, recordOutput starts it at once: outcome and next intent are one transition.
 func (d *draft) recordOutput(s *storagev1.ActiveStep, in flow.Called) {
 	d.setStepStatus(s, stepSuccess)
 	d.addStepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepOutput{StepOutput: in.Output}})
@@ -231,7 +231,7 @@ func (d *draft) startCall(s *storagev1.ActiveStep) {
 }
 
 // unreachedOutcome returns the outcome of an attempt whose newest call never reached the tool: UNKNOWN if an earlier call of the attempt
-// did and asked a question, else NOT_EXECUTED.
+// reached it and asked a question, else NOT_EXECUTED.
 func unreachedOutcome(s *storagev1.ActiveStep) commonv1.Outcome {
 	if len(s.GetAnswers()) > 0 {
 		return outcomeUnknown

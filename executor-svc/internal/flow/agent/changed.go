@@ -83,7 +83,7 @@ func (d *draft) bindTool(s *storagev1.ActiveStep, now *flow.Tool) {
 }
 
 // currentRisk returns the planner's risk for a step, adapted to the tool's current description. If the effect has changed, the planner's
-// reason no longer applies, and the planner's level counts only if it was above the floor.
+// reason no longer applies, and the planner's level counts only if it was above the old floor.
 func currentRisk(s *storagev1.ActiveStep, now *flow.Tool, why string) *storagev1.RiskNote {
 	planned := &storagev1.RiskNote{Level: s.GetRisk().GetLevel(), Reason: s.GetRisk().GetReason()}
 	if s.GetPlannedRisk() != 0 {

@@ -75,13 +75,13 @@ func (d *draft) setStepStatus(s *storagev1.ActiveStep, to executorv1.StepStatus)
 	s.Status = to
 }
 
-// addFact adds a fact about the whole task, with the task's status.
+// addFact adds a fact with the task's status.
 func (d *draft) addFact(f *storagev1.Fact) {
 	f.Status = d.state.GetStatus()
 	d.facts = append(d.facts, f)
 }
 
-// addStepFact adds a fact about a step, with the step's status.
+// addStepFact adds a fact about a step, with the status of the step too.
 func (d *draft) addStepFact(s *storagev1.ActiveStep, f *storagev1.Fact) {
 	f.Ordinal, f.ToolId, f.StepStatus = s.GetOrdinal(), s.GetToolId(), s.GetStatus()
 	f.SubtaskId = s.GetSubtaskId()

@@ -52,10 +52,10 @@ func StepEnds(records []*storagev1.Record) []StepEnd {
 }
 
 // Fork returns the checkpoint of a fork, which continues after the first seq facts of a task, and the fact that records the fork. from is the
-// task's id; the parameter all holds its records, and kept those of the first seq facts. The fork has no grants and no waits. Calls with an
-// unknown outcome stay recorded, also those after seq, because they may have had their effect. If FlowStart is not kept, the fork starts from
-// the beginning.
-func Fork(from string, all, kept []*storagev1.Record, seq uint64) (*storagev1.Checkpoint, *storagev1.Fact) {
+// task's id, records are all its records, and kept are those of the first seq facts. The fork has no grants and no waits. Calls with an unknown
+// outcome stay recorded, also those after seq, because they may have had their effect. If FlowStart is not kept, the fork starts from the
+// beginning.
+func Fork(from string, records, kept []*storagev1.Record, seq uint64) (*storagev1.Checkpoint, *storagev1.Fact) {
 	f := &forked{c: &storagev1.Checkpoint{Rev: 1, Status: taskRunning, Phase: storagev1.Phase_PHASE_PLAN, LastSeq: seq + 1}}
 	var log history.Log
 	for _, r := range kept {
@@ -74,7 +74,7 @@ func Fork(from string, all, kept []*storagev1.Record, seq uint64) (*storagev1.Ch
 	}
 	f.c.ErrorCount = countFailed(&log)
 	f.keep = seq
-	for _, r := range all {
+	for _, r := range records {
 		f.log.Add(r)
 		for _, fact := range r.GetFacts() {
 			f.read++
@@ -82,7 +82,7 @@ func Fork(from string, all, kept []*storagev1.Record, seq uint64) (*storagev1.Ch
 		}
 	}
 	for _, e := range f.log.Entries {
-		if e.Status == executorv1.StepStatus_STEP_STATUS_RUNNING || e.Asking() { // the call may have its effect
+		if e.Status == executorv1.StepStatus_STEP_STATUS_RUNNING || e.Asking() { // the call may still have its effect
 			f.addUnknown(flow.ToolInputHash(e.ToolID, e.InputJSON))
 		}
 	}

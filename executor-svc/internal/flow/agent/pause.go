@@ -114,8 +114,7 @@ func (d *draft) pause(p *storagev1.Pause) {
 
 // enterPause replaces the draft's actions with a wait for unpause.
 func (d *draft) enterPause() {
-	// This replaces the actions that would have started, and ends running planner calls.
-	d.actions = []flow.Action{flow.Abandon{}}
+	d.actions = []flow.Action{flow.Abandon{}} // also ends running planner calls
 	d.unchanged = false
 	d.countReservation() // the dropped planner call may have been made
 	d.state.PausedPhase = d.state.GetPhase()
@@ -163,7 +162,7 @@ func (d *draft) addStatusFact(from executorv1.ExecutorStatus, waitID, reason str
 	d.addFact(&storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{From: from, Reason: reason}}})
 }
 
-// timeout ends a task if a wait has expired, or if its run time is over; a running call is stopped first.
+// timeout handles an expired wait, or else ends the task if its run time is over; a running call is stopped first.
 func (d *draft) timeout() {
 	for _, w := range d.state.GetWaits() {
 		if w.GetDeadline() != 0 && w.GetDeadline() <= d.t.Now.UnixNano() {
@@ -207,8 +206,8 @@ func (d *draft) expireWait(w *storagev1.Wait) {
 	d.failTask(e)
 }
 
-// countRecovery counts a recovery, and the usage that a crash may have left unrecorded, so that crashes do not extend a budget. For a fork, which
-// is stored as running, it starts the run time.
+// countRecovery counts a recovery, if there was one, and the usage that a crash may have left unrecorded, so that crashes do not extend a
+// budget. For a fork, which is stored as running, it starts the run time.
 func (d *draft) countRecovery(recovered bool) {
 	if d.state.GetStatus() == taskRunning && d.state.GetRunSince() == 0 && d.t.Head.GetLimits().GetMaxRunTime() > 0 {
 		d.countRunTime(true)

@@ -70,7 +70,7 @@ func (d *draft) askOutcome(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
 	d.waitForPerson()
 }
 
-// settleOutcome continues with the outcome that a person reports.
+// settleOutcome continues as a person decided: it calls again, records an output, or skips the step.
 func (d *draft) settleOutcome(o *storagev1.SettleOutcome) {
 	s := d.closeWait(o.GetWaitId(), waitOutcome)
 	if s == nil {
