@@ -36,7 +36,7 @@ func TestOnlyTheServersOwnTokensGoUpstream(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
-	p.web.Look(func(w *mcptest.Resource) {
+	p.web.With(func(w *mcptest.Resource) {
 		for i, h := range w.Headers {
 			value := h.Get("Authorization")
 			token, ok := strings.CutPrefix(value, "Bearer access-")
@@ -60,7 +60,7 @@ func TestOnlyTheServersOwnTokensGoUpstream(t *testing.T) {
 	if len(seen) != 3 {
 		t.Errorf("%d different credentials, want those of two users, and none", len(seen))
 	}
-	p.auth.Look(func(a *mcptest.Authority) {
+	p.auth.With(func(a *mcptest.Authority) {
 		for _, r := range a.Requests {
 			if strings.Contains(r.Encode(), "pawl_") {
 				t.Errorf("the authorization server was told %v", r)
@@ -149,7 +149,7 @@ func TestAuthorizationServersAtPrivateAddresses(t *testing.T) {
 	}
 	_, err = s.as("ann").StartMcpLogin(t.Context(), &mcppoolv1.StartMcpLoginRequest{McpId: "web", RedirectUri: loopback})
 	wantReason(t, err, "ADDRESS_REFUSED", "--allow-addresses")
-	auth.Look(func(a *mcptest.Authority) {
+	auth.With(func(a *mcptest.Authority) {
 		if len(a.Paths) > 0 {
 			t.Errorf("it was reached: %q", a.Paths)
 		}
@@ -191,7 +191,7 @@ func TestLoginsOfOthers(t *testing.T) {
 // What an operator sets is used and not shown, and plain users cannot refer to what is the pool's.
 func TestOAuthSettings(t *testing.T) {
 	t.Setenv("MCP_CLIENT_SECRET", "configured-secret")
-	p := startGuarded(t, mcptest.Switches{NoRegister: true}, mcptest.Guard{}, &mcppoolv1.OAuth{
+	p := startGuarded(t, mcptest.Switches{Metadata: mcptest.Fields{"registration_endpoint": nil}}, mcptest.Guard{}, &mcppoolv1.OAuth{
 		Grant: mcppoolv1.OAuth_GRANT_CLIENT_CREDENTIALS, ClientId: "configured", ClientSecret: "${env:MCP_CLIENT_SECRET}", Scopes: []string{"a"},
 	})
 	for _, user := range []string{"ann", "bob"} {

@@ -90,7 +90,7 @@ func (p *guarded) state(t *testing.T, user string) *mcppoolv1.McpServer {
 
 // The way that all take: the server asks for a login, the user logs in, calls go through, the token is renewed unseen.
 func TestLoginCallRefresh(t *testing.T) {
-	p := startGuarded(t, mcptest.Switches{Life: 10 * time.Minute}, mcptest.Guard{Ask: "mcp:basic"}, nil)
+	p := startGuarded(t, mcptest.Switches{Token: mcptest.Fields{"expires_in": 600}}, mcptest.Guard{Ask: "mcp:basic"}, nil)
 	_, err := p.as("ann").ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: "web"})
 	wantReason(t, err, "LOGIN_REQUIRED", "run `pawl mcp login web`")
 	if o := p.echo(t, "ann"); o.reason() != "LOGIN_REQUIRED" || o.ran() != errs.OutcomeNotExecuted {
@@ -141,7 +141,7 @@ func TestLoginCallRefresh(t *testing.T) {
 	if o := p.echo(t, "ann"); o.reason() != "LOGIN_REQUIRED" {
 		t.Errorf("after the logout: %v", o.err)
 	}
-	p.auth.Look(func(a *mcptest.Authority) {
+	p.auth.With(func(a *mcptest.Authority) {
 		if len(a.Revoked) != 1 || !strings.HasPrefix(a.Revoked[0], "refresh-") {
 			t.Errorf("revoked %q", a.Revoked)
 		}
@@ -157,7 +157,7 @@ func TestLoginBehindAHandshakeThatIsNotKnown(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"there is no such method"}}`, rpc.ID)
-	}), mcptest.Guard{OpenMethods: []string{"initialize"}})
+	}), mcptest.Guard{OpenMethod: "initialize"})
 	s := start(t, Config{})
 	_, err := s.as("op").CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: &mcppoolv1.McpServer{
 		Id: "web", AutoActivate: true, Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: web.URL}},

@@ -242,7 +242,7 @@ func (r *replicas) guarded(i int, auth *mcptest.Authority) *guarded {
 
 // TestReplicasShareLogins: who logged in on one is logged in on all, also when the token was renewed elsewhere, and logged out on all.
 func TestReplicasShareLogins(t *testing.T) {
-	r, auth, now := guardedReplicas(t, 3, mcptest.Switches{Life: 10 * time.Minute}, nil)
+	r, auth, now := guardedReplicas(t, 3, mcptest.Switches{Token: mcptest.Fields{"expires_in": 600}}, nil)
 	at := func(i int) *guarded { return r.guarded(i, auth) }
 	for i := range 3 {
 		if o := at(i).echo(t, "ann"); o.reason() != "LOGIN_REQUIRED" {
@@ -283,7 +283,7 @@ func TestReplicasShareLogins(t *testing.T) {
 // TestLoginRenewedElsewhere: a refresh token that is good once was used by another replica, which could not say so: the one that is
 // refused asks for what it missed before it gives the login up.
 func TestLoginRenewedElsewhere(t *testing.T) {
-	r, auth, now := guardedReplicas(t, 2, mcptest.Switches{Life: 10 * time.Minute}, func(_ int, _ *Config, deps *Deps) {
+	r, auth, now := guardedReplicas(t, 2, mcptest.Switches{Token: mcptest.Fields{"expires_in": 600}}, func(_ int, _ *Config, deps *Deps) {
 		deps.peerInterval = time.Second // what is not pushed is not heard of at once
 	})
 	r.guarded(0, auth).login(t, "ann")

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -16,44 +17,54 @@ import (
 	"time"
 )
 
+// Fields are the fields of an object that differ from the usual ones; nil removes a field. In texts, SELF stands for the server's address.
+type Fields map[string]any
+
+// apply changes the fields of an object and returns it.
+func (f Fields) apply(object map[string]any, self string) map[string]any {
+	for name, value := range f {
+		text, isText := value.(string)
+		switch {
+		case value == nil:
+			delete(object, name)
+		case isText:
+			object[name] = strings.ReplaceAll(text, "SELF", self)
+		default:
+			object[name] = value
+		}
+	}
+	return object
+}
+
+// Reply is a response of an endpoint. Its status is 200 if it is 0.
+type Reply struct {
+	Status         int
+	Location, Body string
+}
+
 // Switches configure how an authorization server behaves or misbehaves. The zero value follows the specification.
 type Switches struct {
-	Path         string // of the issuer
-	MetadataAt   string // path of the metadata; RFC 8414's if empty, none if "-"
-	Issuer       string // in the metadata, instead of its own
-	NoPKCE       bool
-	NoRegister   bool
-	RegisterFail int      // HTTP status of registrations; 0: they work
-	Secretless   bool     // registered clients get no secret
-	Methods      []string // of client authentication; absent in the metadata if nil
-	Documents    bool     // takes Client ID Metadata Documents
-	Scopes       []string // in the metadata
-	HideIss      bool     // the metadata do not announce iss
-	Iss          string   // in answers, instead of its own; "-": none
-	AnswerError  string   // in answers, instead of a code
-	Grant        []string // the scopes that it grants, whatever the request
-	SilentScope  bool     // token responses have no scope
-	Life         time.Duration
-	NoExpiry     bool
-	NoRefresh    bool
-	KeepRefresh  bool   // refresh tokens are not replaced
-	TokenType    string // instead of Bearer
-	TokenStatus  int    // the token endpoint responds with this status
-	TokenTo      string // the token endpoint redirects to this address
-	TokenError   string // the token endpoint responds with this error
-	TokenGarbage string // the token endpoint responds with this body
-	ClientKey    func(assertion string) bool
+	Path        string           // of the issuer
+	MetadataAt  string           // path of the metadata; RFC 8414's if empty, none if "-"
+	Metadata    Fields           // of the server
+	Answer      Fields           // parameters of the answer to an authorization request
+	Client      Fields           // of the response to a registration
+	Token       Fields           // of the response with a token
+	Replies     map[string]Reply // what endpoints, such as "/token", always respond
+	KeepRefresh bool             // refresh tokens are not replaced
+	ClientKey   func(assertion string) bool
 }
 
 // Authority is a running authorization server.
 type Authority struct {
-	URL string // its issuer, unless Switches.Issuer is set
+	URL string // its issuer, unless the metadata have another
 
 	t    testing.TB
 	base string
+	hold *hold // guarded by mu
 
-	mu       sync.Mutex
-	sw       Switches
+	mu       sync.Mutex // guards the fields below
+	Switches Switches
 	clients  map[string]string     // secrets by id
 	codes    map[string]url.Values // authorization requests by code
 	access   map[string]*Token
@@ -63,14 +74,12 @@ type Authority struct {
 	Register []map[string]any
 	Revoked  []string
 	Paths    []string // of all requests
-	hold     *hold
 }
 
 // Token is a token that was issued.
 type Token struct {
 	Client, Resource string
 	Scopes           []string
-	Expiry           time.Time
 	revoked          bool
 }
 
@@ -78,7 +87,7 @@ type Token struct {
 func NewAuthority(t testing.TB, sw Switches) *Authority {
 	t.Helper()
 	a := &Authority{
-		t: t, sw: sw, clients: map[string]string{"configured": "configured-secret"}, codes: map[string]url.Values{},
+		t: t, Switches: sw, clients: map[string]string{"configured": "configured-secret"}, codes: map[string]url.Values{},
 		access: map[string]*Token{}, refresh: map[string]*Token{},
 	}
 	srv := httptest.NewServer(a)
@@ -87,30 +96,21 @@ func NewAuthority(t testing.TB, sw Switches) *Authority {
 	return a
 }
 
-// Set changes the switches.
-func (a *Authority) Set(change func(*Switches)) {
+// With calls do, which may change the switches and read the recorded requests.
+func (a *Authority) With(do func(*Authority)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	change(&a.sw)
+	do(a)
 }
 
 // Hold makes token requests wait until release is called; arrived is told of each.
 func (a *Authority) Hold() (arrived <-chan struct{}, release func()) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	h := &hold{arrived: make(chan struct{}, 100), released: make(chan struct{})}
-	a.hold = h
+	a.With(func(a *Authority) { a.hold = h })
 	return h.arrived, sync.OnceFunc(func() { close(h.released) })
 }
 
 type hold struct{ arrived, released chan struct{} }
-
-// Look calls look with the recorded requests.
-func (a *Authority) Look(look func(*Authority)) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	look(a)
-}
 
 // Grants counts the token requests of a grant type.
 func (a *Authority) Grants(kind string) int {
@@ -138,11 +138,10 @@ func (a *Authority) Revoke() {
 func (a *Authority) Check(token string) *Token {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	t := a.access[token]
-	if t == nil || t.revoked {
-		return nil
+	if t := a.access[token]; t != nil && !t.revoked {
+		return t
 	}
-	return t
+	return nil
 }
 
 // Browse acts as the person's browser: it opens the address, consents, and returns the parameters of the redirect.
@@ -177,30 +176,19 @@ func (a *Authority) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.Paths = append(a.Paths, r.Method+" "+r.URL.Path)
-	at := a.sw.MetadataAt
+	at := a.Switches.MetadataAt
 	if at == "" {
-		at = "/.well-known/oauth-authorization-server" + a.sw.Path
+		at = "/.well-known/oauth-authorization-server" + a.Switches.Path
 	}
-	switch strings.TrimPrefix(r.URL.Path, a.sw.Path) {
-	case "/authorize":
-		a.authorize(w, r)
-		return
-	case "/token":
-		a.token(w, r)
-		return
-	case "/register":
-		a.register(w, r)
-		return
-	case "/revoke":
-		_ = r.ParseForm()
-		a.Revoked = append(a.Revoked, r.Form.Get("token"))
-		return
-	}
-	if r.URL.Path != at {
+	endpoint := strings.TrimPrefix(r.URL.Path, a.Switches.Path)
+	switch serve := map[string]http.HandlerFunc{"/authorize": a.authorize, "/token": a.token, "/register": a.register, "/revoke": a.revoke}[endpoint]; {
+	case serve != nil:
+		serve(w, r)
+	case r.URL.Path == at:
+		answer(w, http.StatusOK, a.metadata())
+	default:
 		http.NotFound(w, r)
-		return
 	}
-	answer(w, http.StatusOK, a.metadata())
 }
 
 func answer(w http.ResponseWriter, status int, v any) {
@@ -209,32 +197,37 @@ func answer(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-func (a *Authority) metadata() map[string]any {
-	m := map[string]any{
-		"issuer": a.issuer(), "authorization_endpoint": a.URL + "/authorize?keep=this", "token_endpoint": a.URL + "/token",
-		"revocation_endpoint": a.URL + "/revoke", "client_id_metadata_document_supported": a.sw.Documents,
-		"authorization_response_iss_parameter_supported": !a.sw.HideIss,
+// replied writes the fixed reply of an endpoint, and reports whether it has one.
+func (a *Authority) replied(w http.ResponseWriter, endpoint string) bool {
+	reply, fixed := a.Switches.Replies[endpoint]
+	if !fixed {
+		return false
 	}
-	if !a.sw.NoPKCE {
-		m["code_challenge_methods_supported"] = []string{"plain", "S256"}
+	if reply.Location != "" {
+		w.Header().Set("Location", reply.Location)
 	}
-	if !a.sw.NoRegister {
-		m["registration_endpoint"] = a.URL + "/register"
+	if reply.Status != 0 {
+		w.WriteHeader(reply.Status)
 	}
-	if a.sw.Methods != nil {
-		m["token_endpoint_auth_methods_supported"] = a.sw.Methods
-	}
-	if a.sw.Scopes != nil {
-		m["scopes_supported"] = a.sw.Scopes
-	}
-	return m
+	_, _ = io.WriteString(w, reply.Body)
+	return true
 }
 
-func (a *Authority) issuer() string {
-	if a.sw.Issuer != "" {
-		return a.sw.Issuer
-	}
-	return a.URL
+func (a *Authority) metadata() map[string]any {
+	return a.Switches.Metadata.apply(map[string]any{
+		"issuer": a.URL, "authorization_endpoint": a.URL + "/authorize?keep=this", "token_endpoint": a.URL + "/token",
+		"revocation_endpoint": a.URL + "/revoke", "registration_endpoint": a.URL + "/register", "client_id_metadata_document_supported": false,
+		"authorization_response_iss_parameter_supported": true, "code_challenge_methods_supported": []string{"plain", "S256"},
+	}, a.URL)
+}
+
+// takesDocuments reports whether the server takes Client ID Metadata Documents.
+func (a *Authority) takesDocuments() bool {
+	return a.metadata()["client_id_metadata_document_supported"] == true
+}
+
+func (a *Authority) revoke(_ http.ResponseWriter, r *http.Request) {
+	a.Revoked = append(a.Revoked, r.FormValue("token"))
 }
 
 func (a *Authority) authorize(w http.ResponseWriter, r *http.Request) {
@@ -242,27 +235,16 @@ func (a *Authority) authorize(w http.ResponseWriter, r *http.Request) {
 	a.Asked = append(a.Asked, q)
 	back, err := url.Parse(q.Get("redirect_uri"))
 	_, known := a.clients[q.Get("client_id")]
-	document := a.sw.Documents && strings.HasPrefix(q.Get("client_id"), "https://")
+	document := a.takesDocuments() && strings.HasPrefix(q.Get("client_id"), "https://")
 	if err != nil || !known && !document {
 		http.Error(w, "who are you, and where do you want to go?", http.StatusBadRequest)
 		return
 	}
+	code := rand.Text()
+	a.codes[code] = q
 	values := back.Query()
-	values.Set("state", q.Get("state"))
-	if a.sw.AnswerError != "" {
-		values.Set("error", a.sw.AnswerError)
-		values.Set("error_description", "so <it> is")
-	} else {
-		code := rand.Text()
-		a.codes[code] = q
-		values.Set("code", code)
-	}
-	switch a.sw.Iss {
-	case "":
-		values.Set("iss", a.issuer())
-	case "-":
-	default:
-		values.Set("iss", a.sw.Iss)
+	for name, value := range a.Switches.Answer.apply(map[string]any{"state": q.Get("state"), "code": code, "iss": a.metadata()["issuer"]}, a.URL) {
+		values.Set(name, value.(string))
 	}
 	back.RawQuery = values.Encode()
 	http.Redirect(w, r, back.String(), http.StatusFound) //nolint:gosec // where a test wants it
@@ -272,22 +254,14 @@ func (a *Authority) register(w http.ResponseWriter, r *http.Request) {
 	var body map[string]any
 	_ = json.NewDecoder(r.Body).Decode(&body)
 	a.Register = append(a.Register, body)
-	switch {
-	case a.sw.NoRegister:
-		http.NotFound(w, r)
-	case a.sw.RegisterFail != 0:
-		answer(w, a.sw.RegisterFail, map[string]string{"error": "invalid_redirect_uri", "error_description": "not <there>"})
-	default:
-		id, secret := fmt.Sprintf("client-%d", len(a.Register)), rand.Text()
-		got := map[string]any{"client_id": id}
-		if a.sw.Secretless {
-			secret = ""
-		} else {
-			got["client_secret"], got["client_secret_expires_at"] = secret, 0
-		}
-		a.clients[id] = secret
-		answer(w, http.StatusCreated, got)
+	if a.replied(w, "/register") {
+		return
 	}
+	id, secret := fmt.Sprintf("client-%d", len(a.Register)), rand.Text()
+	a.clients[id] = secret
+	answer(w, http.StatusCreated, a.Switches.Client.apply(map[string]any{
+		"client_id": id, "client_secret": secret, "client_secret_expires_at": 0,
+	}, a.URL))
 }
 
 func (a *Authority) token(w http.ResponseWriter, r *http.Request) {
@@ -297,25 +271,28 @@ func (a *Authority) token(w http.ResponseWriter, r *http.Request) {
 		form.Set("basic", id+":"+secret)
 	}
 	a.Requests = append(a.Requests, form)
-	refuse := func(code string) { answer(w, http.StatusBadRequest, map[string]string{"error": code}) }
-	switch {
-	case a.sw.TokenTo != "":
-		w.Header().Set("Location", a.sw.TokenTo)
-		w.WriteHeader(http.StatusTemporaryRedirect)
-	case a.sw.TokenStatus != 0:
-		w.WriteHeader(a.sw.TokenStatus)
-	case a.sw.TokenError != "":
-		refuse(a.sw.TokenError)
-	case a.sw.TokenGarbage != "":
-		_, _ = w.Write([]byte(a.sw.TokenGarbage))
-	case !a.authenticated(form):
-		refuse("invalid_client")
-	default:
-		a.give(w, form, refuse)
+	if a.replied(w, "/token") {
+		return
 	}
+	fault := "invalid_client"
+	var t *Token
+	if a.authenticated(form) {
+		t, fault = a.grant(form)
+	}
+	if fault != "" {
+		answer(w, http.StatusBadRequest, map[string]string{"error": fault})
+		return
+	}
+	access, refresh := "access-"+rand.Text(), "refresh-"+rand.Text()
+	a.access[access] = t
+	response := map[string]any{"access_token": access, "token_type": "bearer", "expires_in": time.Hour.Seconds(), "scope": strings.Join(t.Scopes, " ")}
+	if form.Get("grant_type") == "authorization_code" || !a.Switches.KeepRefresh {
+		a.refresh[refresh], response["refresh_token"] = t, refresh
+	}
+	answer(w, http.StatusOK, a.Switches.Token.apply(response, a.URL))
 }
 
-// authenticated reports whether a token request authenticates its client, by one of Switches.Methods if those are set.
+// authenticated reports whether a token request authenticates its client, by one of the metadata's methods if these name some.
 func (a *Authority) authenticated(form url.Values) bool {
 	id, secret, method := form.Get("client_id"), form.Get("client_secret"), "client_secret_post"
 	if basic := form.Get("basic"); basic != "" {
@@ -324,20 +301,21 @@ func (a *Authority) authenticated(form url.Values) bool {
 		id, _ = url.QueryUnescape(rawID)
 		secret, _ = url.QueryUnescape(rawSecret)
 	} else if form.Get("client_assertion") != "" {
-		return a.sw.ClientKey != nil && a.sw.ClientKey(form.Get("client_assertion"))
+		return a.Switches.ClientKey != nil && a.Switches.ClientKey(form.Get("client_assertion"))
 	} else if secret == "" {
 		method = "none"
 	}
 	form.Set("client_id", id)
-	if a.sw.Methods != nil && !slices.Contains(a.sw.Methods, method) {
+	if methods, some := a.metadata()["token_endpoint_auth_methods_supported"].([]string); some && !slices.Contains(methods, method) {
 		return false
 	}
 	want, known := a.clients[id]
-	return method == "none" && (a.sw.Documents || known) || known && secret == want
+	return method == "none" && (a.takesDocuments() || known) || known && secret == want
 }
 
-func (a *Authority) give(w http.ResponseWriter, form url.Values, refuse func(string)) {
-	t := &Token{Client: form.Get("client_id"), Resource: form.Get("resource"), Scopes: strings.Fields(form.Get("scope"))}
+// grant returns the token that a request asks for, or the code of an error.
+func (a *Authority) grant(form url.Values) (t *Token, fault string) {
+	t = &Token{Client: form.Get("client_id"), Resource: form.Get("resource"), Scopes: strings.Fields(form.Get("scope"))}
 	switch form.Get("grant_type") {
 	case "authorization_code":
 		q := a.codes[form.Get("code")]
@@ -345,53 +323,21 @@ func (a *Authority) give(w http.ResponseWriter, form url.Values, refuse func(str
 		sum := sha256.Sum256([]byte(form.Get("code_verifier")))
 		if q == nil || q.Get("code_challenge_method") != "S256" || q.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(sum[:]) ||
 			q.Get("redirect_uri") != form.Get("redirect_uri") || q.Get("client_id") != t.Client || q.Get("resource") != t.Resource {
-			refuse("invalid_grant")
-			return
+			return nil, "invalid_grant"
 		}
 		t.Scopes = strings.Fields(q.Get("scope"))
 	case "refresh_token":
 		old := a.refresh[form.Get("refresh_token")]
 		if old == nil || old.Client != t.Client || old.Resource != t.Resource {
-			refuse("invalid_grant")
-			return
+			return nil, "invalid_grant"
 		}
-		if !a.sw.KeepRefresh {
+		if !a.Switches.KeepRefresh {
 			delete(a.refresh, form.Get("refresh_token"))
 		}
 		t.Scopes = old.Scopes
 	case "client_credentials":
 	default:
-		refuse("unsupported_grant_type")
-		return
+		return nil, "unsupported_grant_type"
 	}
-	if a.sw.Grant != nil {
-		t.Scopes = a.sw.Grant
-	}
-	answer(w, http.StatusOK, a.issue(t, form.Get("grant_type")))
-}
-
-func (a *Authority) issue(t *Token, grant string) map[string]any {
-	access := "access-" + rand.Text()
-	life := a.sw.Life
-	if life == 0 {
-		life = time.Hour
-	}
-	a.access[access] = t
-	kind := a.sw.TokenType
-	if kind == "" {
-		kind = "bearer"
-	}
-	out := map[string]any{"access_token": access, "token_type": kind}
-	if !a.sw.NoExpiry {
-		out["expires_in"] = life.Seconds()
-	}
-	if !a.sw.SilentScope {
-		out["scope"] = strings.Join(t.Scopes, " ")
-	}
-	if !a.sw.NoRefresh && (grant == "authorization_code" || !a.sw.KeepRefresh) {
-		refresh := "refresh-" + rand.Text()
-		a.refresh[refresh] = t
-		out["refresh_token"] = refresh
-	}
-	return out
+	return t, ""
 }

@@ -22,22 +22,21 @@ func TestDiscovery(t *testing.T) {
 		paths []string // that the authorization server was asked for before the registration
 	}{
 		"as the challenge says":         {paths: []string{"GET /.well-known/oauth-authorization-server"}},
-		"at the well-known path":        {guard: mcptest.Guard{Hidden: true}, paths: []string{"GET /.well-known/oauth-authorization-server"}},
-		"at the well-known root":        {guard: mcptest.Guard{Hidden: true, MetadataAt: "/.well-known/oauth-protected-resource"}, paths: []string{"GET /.well-known/oauth-authorization-server"}},
+		"at the well-known path":        {guard: mcptest.Guard{Challenge: "Bearer"}, paths: []string{"GET /.well-known/oauth-authorization-server"}},
+		"at the well-known root":        {guard: mcptest.Guard{Challenge: "Bearer", MetadataAt: "/.well-known/oauth-protected-resource"}, paths: []string{"GET /.well-known/oauth-authorization-server"}},
 		"anywhere, said":                {guard: mcptest.Guard{MetadataAt: "/custom/place.json"}, paths: []string{"GET /.well-known/oauth-authorization-server"}},
 		"OpenID at the root":            {sw: mcptest.Switches{MetadataAt: "/.well-known/openid-configuration"}, paths: []string{"GET /.well-known/oauth-authorization-server", "GET /.well-known/openid-configuration"}},
 		"an issuer with a path":         {sw: mcptest.Switches{Path: "/tenant1"}, paths: []string{"GET /.well-known/oauth-authorization-server/tenant1"}},
 		"OpenID, path inserted":         {sw: mcptest.Switches{Path: "/tenant1", MetadataAt: "/.well-known/openid-configuration/tenant1"}, paths: []string{"GET /.well-known/oauth-authorization-server/tenant1", "GET /.well-known/openid-configuration/tenant1"}},
 		"OpenID, path appended":         {sw: mcptest.Switches{Path: "/tenant1", MetadataAt: "/tenant1/.well-known/openid-configuration"}, paths: []string{"GET /.well-known/oauth-authorization-server/tenant1", "GET /.well-known/openid-configuration/tenant1", "GET /tenant1/.well-known/openid-configuration"}},
-		"a challenge without Bearer":    {guard: mcptest.Guard{NoChallenge: true}, paths: []string{"GET /.well-known/oauth-authorization-server"}},
-		"a resource above the server's": {guard: mcptest.Guard{Resource: "root"}, paths: []string{"GET /.well-known/oauth-authorization-server"}},
+		"a challenge without Bearer":    {guard: mcptest.Guard{Challenge: "-"}, paths: []string{"GET /.well-known/oauth-authorization-server"}},
+		"a resource above the server's": {guard: mcptest.Guard{Metadata: mcptest.Fields{"resource": "SELF"}}, paths: []string{"GET /.well-known/oauth-authorization-server"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, Config{}, tt.sw, tt.guard)
 			want := r.web.URL
-			if tt.guard.Resource == "root" {
-				want = r.web.Base()
-				r.web.Set(func(g *mcptest.Guard) { g.Resource = want })
+			if tt.guard.Metadata != nil {
+				want = r.web.Base
 			}
 			if status, err := r.request("ann", "tools/list"); status != http.StatusUnauthorized || kindOf(err) != mcp.LoginRequired {
 				t.Fatalf("without a login: %d, %v", status, err)
@@ -50,7 +49,7 @@ func TestDiscovery(t *testing.T) {
 			if got := r.tokenRequests()[0].Get("resource"); got != want {
 				t.Errorf("resource %q of the token, want %q", got, want)
 			}
-			r.auth.Look(func(a *mcptest.Authority) {
+			r.auth.With(func(a *mcptest.Authority) {
 				if diff := cmp.Diff(tt.paths, a.Paths[:len(tt.paths)]); diff != "" || !strings.HasPrefix(a.Paths[len(tt.paths)], "POST ") {
 					t.Errorf("%s\n%q", diff, a.Paths)
 				}
@@ -66,17 +65,17 @@ func TestDiscovery(t *testing.T) {
 func TestDiscoveryWithoutResourceMetadata(t *testing.T) {
 	for name, at := range map[string]string{"with metadata": "", "without": "-"} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, Config{}, mcptest.Switches{MetadataAt: at}, mcptest.Guard{MetadataAt: "-", Hidden: true, SameHost: true})
-			r.auth.Set(func(s *mcptest.Switches) { s.Issuer = r.web.Base() })
+			r := newRig(t, Config{}, mcptest.Switches{MetadataAt: at}, mcptest.Guard{MetadataAt: "-", Challenge: "Bearer", SameHost: true})
+			r.auth.With(func(a *mcptest.Authority) { a.Switches.Metadata = mcptest.Fields{"issuer": r.web.Base} })
 			r.login("ann")
 			r.works("ann")
-			if token, _ := r.logins.vault.token(refFor(r.server, "ann")); token.Issuer != r.web.Base() {
+			if token, _ := r.logins.vault.token(refFor(r.server, "ann")); token.Issuer != r.web.Base {
 				t.Errorf("issuer %q", token.Issuer)
 			}
 		})
 	}
 	t.Run("nothing at all", func(t *testing.T) {
-		r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{MetadataAt: "-", NoChallenge: true})
+		r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{MetadataAt: "-", Challenge: "-"})
 		_, err := r.start("ann")
 		wantKind(t, err, mcp.Misconfigured, "put the key into the server's `headers`")
 	})
@@ -102,38 +101,33 @@ func TestDiscoveryRefuses(t *testing.T) {
 		kind  mcp.Kind
 		want  string
 	}{
-		"another resource":             {guard: mcptest.Guard{Resource: "https://evil.example/mcp"}, kind: mcp.Misconfigured, want: "a login would be for another server"},
-		"a resource beside":            {guard: mcptest.Guard{Resource: "BASE/mc"}, kind: mcp.Misconfigured, want: "another server"},
-		"a resource below":             {guard: mcptest.Guard{Resource: "BASE/mcp/more"}, kind: mcp.Misconfigured, want: "another server"},
-		"a resource with a query":      {guard: mcptest.Guard{Resource: "BASE/mcp?a=b"}, kind: mcp.Misconfigured, want: "another server"},
-		"no authorization server":      {guard: mcptest.Guard{Servers: []string{}}, kind: mcp.Misconfigured, want: "name 0 authorization servers"},
-		"too many":                     {guard: mcptest.Guard{Servers: make([]string, 21)}, kind: mcp.Misconfigured, want: "name 21"},
-		"one without TLS":              {guard: mcptest.Guard{Servers: []string{"http://auth.example"}}, kind: mcp.Misconfigured, want: "must use https"},
-		"one with a password":          {guard: mcptest.Guard{Servers: []string{"https://a:b@auth.example"}}, kind: mcp.Misconfigured, want: "not an address"},
-		"one that is no web address":   {guard: mcptest.Guard{Servers: []string{"file:///etc/passwd"}}, kind: mcp.Misconfigured, want: "not an address"},
-		"one with a query":             {guard: mcptest.Guard{Servers: []string{huge.URL + "?a=b"}}, kind: mcp.Misconfigured, want: "has a query"},
-		"one that answers for another": {sw: mcptest.Switches{Issuer: "https://attacker.example"}, kind: mcp.Misconfigured, want: "are of the authorization server"},
-		"nearly the same issuer":       {sw: mcptest.Switches{Path: "/tenant", Issuer: "SELF/"}, kind: mcp.Misconfigured, want: "are of the authorization server"},
+		"another resource":             {guard: mcptest.Guard{Metadata: mcptest.Fields{"resource": "https://evil.example/mcp"}}, kind: mcp.Misconfigured, want: "a login would be for another server"},
+		"a resource beside":            {guard: mcptest.Guard{Metadata: mcptest.Fields{"resource": "SELF/mc"}}, kind: mcp.Misconfigured, want: "another server"},
+		"a resource below":             {guard: mcptest.Guard{Metadata: mcptest.Fields{"resource": "SELF/mcp/more"}}, kind: mcp.Misconfigured, want: "another server"},
+		"a resource with a query":      {guard: mcptest.Guard{Metadata: mcptest.Fields{"resource": "SELF/mcp?a=b"}}, kind: mcp.Misconfigured, want: "another server"},
+		"no authorization server":      {guard: mcptest.Guard{Metadata: mcptest.Fields{"authorization_servers": []string{}}}, kind: mcp.Misconfigured, want: "name 0 authorization servers"},
+		"too many":                     {guard: mcptest.Guard{Metadata: mcptest.Fields{"authorization_servers": make([]string, 21)}}, kind: mcp.Misconfigured, want: "name 21"},
+		"one without TLS":              {guard: mcptest.Guard{Metadata: mcptest.Fields{"authorization_servers": []string{"http://auth.example"}}}, kind: mcp.Misconfigured, want: "must use https"},
+		"one with a password":          {guard: mcptest.Guard{Metadata: mcptest.Fields{"authorization_servers": []string{"https://a:b@auth.example"}}}, kind: mcp.Misconfigured, want: "not an address"},
+		"one that is no web address":   {guard: mcptest.Guard{Metadata: mcptest.Fields{"authorization_servers": []string{"file:///etc/passwd"}}}, kind: mcp.Misconfigured, want: "not an address"},
+		"one with a query":             {guard: mcptest.Guard{Metadata: mcptest.Fields{"authorization_servers": []string{huge.URL + "?a=b"}}}, kind: mcp.Misconfigured, want: "has a query"},
+		"one that answers for another": {sw: mcptest.Switches{Metadata: mcptest.Fields{"issuer": "https://attacker.example"}}, kind: mcp.Misconfigured, want: "are of the authorization server"},
+		"nearly the same issuer":       {sw: mcptest.Switches{Path: "/tenant", Metadata: mcptest.Fields{"issuer": "SELF/"}}, kind: mcp.Misconfigured, want: "are of the authorization server"},
 		"no metadata":                  {sw: mcptest.Switches{MetadataAt: "-"}, kind: mcp.Misconfigured, want: "no metadata"},
-		"no PKCE":                      {sw: mcptest.Switches{NoPKCE: true}, kind: mcp.Misconfigured, want: "PKCE"},
-		"no registration":              {sw: mcptest.Switches{NoRegister: true}, kind: mcp.Misconfigured, want: "oauth.client_id"},
-		"a registration refused":       {sw: mcptest.Switches{RegisterFail: 400}, kind: mcp.Misconfigured, want: `invalid_redirect_uri`},
-		"a registration that may pass": {sw: mcptest.Switches{RegisterFail: 503}, kind: mcp.Unavailable, want: "HTTP 503"},
-		"an unknown authentication":    {sw: mcptest.Switches{Methods: []string{"tls_client_auth"}}, kind: mcp.Misconfigured, want: "tls_client_auth"},
-		"too much":                     {guard: mcptest.Guard{Servers: []string{huge.URL}}, kind: mcp.TooLarge, want: "256 KiB"},
-		"a redirect without TLS":       {guard: mcptest.Guard{Servers: []string{away.URL}}, kind: mcp.Misconfigured, want: "must use https"},
-		"redirects for ever":           {guard: mcptest.Guard{Servers: []string{round.URL}}, kind: mcp.Misconfigured, want: "more than 3 times"},
-		"a server in trouble":          {guard: mcptest.Guard{Servers: []string{broken.URL}}, kind: mcp.Unavailable, want: "HTTP 502"},
-		"metadata that are not there":  {guard: mcptest.Guard{Challenge: `Bearer resource_metadata="BASE/nowhere"`}, kind: mcp.Misconfigured, want: "HTTP 404"},
+		"no PKCE":                      {sw: mcptest.Switches{Metadata: mcptest.Fields{"code_challenge_methods_supported": nil}}, kind: mcp.Misconfigured, want: "PKCE"},
+		"no registration":              {sw: mcptest.Switches{Metadata: mcptest.Fields{"registration_endpoint": nil}}, kind: mcp.Misconfigured, want: "oauth.client_id"},
+		"a registration refused":       {sw: mcptest.Switches{Replies: map[string]mcptest.Reply{"/register": {Status: 400, Body: `{"error":"invalid_redirect_uri","error_description":"not <there>"}`}}}, kind: mcp.Misconfigured, want: `invalid_redirect_uri`},
+		"a registration that may pass": {sw: mcptest.Switches{Replies: map[string]mcptest.Reply{"/register": {Status: 503, Body: `{"error":"invalid_redirect_uri","error_description":"not <there>"}`}}}, kind: mcp.Unavailable, want: "HTTP 503"},
+		"an unknown authentication":    {sw: mcptest.Switches{Metadata: mcptest.Fields{"token_endpoint_auth_methods_supported": []string{"tls_client_auth"}}}, kind: mcp.Misconfigured, want: "tls_client_auth"},
+		"too much":                     {guard: mcptest.Guard{Metadata: mcptest.Fields{"authorization_servers": []string{huge.URL}}}, kind: mcp.TooLarge, want: "256 KiB"},
+		"a redirect without TLS":       {guard: mcptest.Guard{Metadata: mcptest.Fields{"authorization_servers": []string{away.URL}}}, kind: mcp.Misconfigured, want: "must use https"},
+		"redirects for ever":           {guard: mcptest.Guard{Metadata: mcptest.Fields{"authorization_servers": []string{round.URL}}}, kind: mcp.Misconfigured, want: "more than 3 times"},
+		"a server in trouble":          {guard: mcptest.Guard{Metadata: mcptest.Fields{"authorization_servers": []string{broken.URL}}}, kind: mcp.Unavailable, want: "HTTP 502"},
+		"metadata that are not there":  {guard: mcptest.Guard{Challenge: `Bearer resource_metadata="SELF/nowhere"`}, kind: mcp.Misconfigured, want: "HTTP 404"},
 		"metadata without TLS":         {guard: mcptest.Guard{Challenge: `Bearer resource_metadata="http://10.0.0.1/x"`}, kind: mcp.Misconfigured, want: "must use https"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, Config{}, tt.sw, tt.guard)
-			r.web.Set(func(g *mcptest.Guard) {
-				g.Resource = strings.ReplaceAll(g.Resource, "BASE", r.web.Base())
-				g.Challenge = strings.ReplaceAll(g.Challenge, "BASE", r.web.Base())
-			})
-			r.auth.Set(func(s *mcptest.Switches) { s.Issuer = strings.ReplaceAll(s.Issuer, "SELF", r.auth.URL) })
 			s, err := r.start("ann")
 			wantKind(t, err, tt.kind, tt.want)
 			if s.URL != "" || len(r.tokenRequests()) > 0 || r.asked() != nil {
@@ -149,7 +143,9 @@ func TestDiscoveryRefuses(t *testing.T) {
 // The one liberty: libraries that write an issuer's empty path as a slash.
 func TestIssuerWithASlash(t *testing.T) {
 	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
-	r.web.Set(func(g *mcptest.Guard) { g.Servers = []string{r.auth.URL + "/"} })
+	r.web.With(func(w *mcptest.Resource) {
+		w.Guard.Metadata = mcptest.Fields{"authorization_servers": []string{r.auth.URL + "/"}}
+	})
 	r.login("ann")
 	r.works("ann")
 	for _, tt := range []struct {

@@ -27,12 +27,12 @@ func TestAnswersAreChecked(t *testing.T) {
 		want   error
 		text   string
 	}{
-		"another issuer":                 {sw: mcptest.Switches{Iss: "https://evil.example"}, want: ErrAnswer, text: `from "https://evil.example"`},
-		"another issuer, not advertised": {sw: mcptest.Switches{Iss: "https://evil.example", HideIss: true}, want: ErrAnswer, text: "not from"},
-		"no issuer, though advertised":   {sw: mcptest.Switches{Iss: "-"}, want: ErrAnswer, text: "does not name its issuer"},
+		"another issuer":                 {sw: mcptest.Switches{Answer: mcptest.Fields{"iss": "https://evil.example"}}, want: ErrAnswer, text: `from "https://evil.example"`},
+		"another issuer, not advertised": {sw: mcptest.Switches{Metadata: mcptest.Fields{"authorization_response_iss_parameter_supported": false}, Answer: mcptest.Fields{"iss": "https://evil.example"}}, want: ErrAnswer, text: "not from"},
+		"no issuer, though advertised":   {sw: mcptest.Switches{Answer: mcptest.Fields{"iss": nil}}, want: ErrAnswer, text: "does not name its issuer"},
 		"nearly the issuer":              {change: func(a *Answer) { a.Iss += "/" }, want: ErrAnswer, text: "not from"},
-		"an error":                       {sw: mcptest.Switches{AnswerError: "access_denied"}, want: ErrAnswer, text: `"access_denied" ("so <it> is")`},
-		"an error of another issuer":     {sw: mcptest.Switches{AnswerError: "access_denied", Iss: "https://evil.example"}, want: ErrAnswer, text: "not from"},
+		"an error":                       {sw: mcptest.Switches{Answer: mcptest.Fields{"code": nil, "error": "access_denied", "error_description": "so <it> is"}}, want: ErrAnswer, text: `"access_denied" ("so <it> is")`},
+		"an error of another issuer":     {sw: mcptest.Switches{Answer: mcptest.Fields{"code": nil, "error": "access_denied", "error_description": "so <it> is", "iss": "https://evil.example"}}, want: ErrAnswer, text: "not from"},
 		"no code":                        {change: func(a *Answer) { a.Code = "" }, want: ErrAnswer, text: "no code"},
 		"another user":                   {user: "bob", want: ErrUnknownLogin},
 		"another state":                  {change: func(a *Answer) { a.State = newSecret() }, want: ErrUnknownLogin},
@@ -72,7 +72,7 @@ func TestAnswersAreChecked(t *testing.T) {
 
 // An answer without iss is fine if the server did not promise one (RFC 9207, 2.4).
 func TestAnswerWithoutIssuer(t *testing.T) {
-	r := newRig(t, Config{}, mcptest.Switches{Iss: "-", HideIss: true}, mcptest.Guard{})
+	r := newRig(t, Config{}, mcptest.Switches{Metadata: mcptest.Fields{"authorization_response_iss_parameter_supported": false}, Answer: mcptest.Fields{"iss": nil}}, mcptest.Guard{})
 	r.login("ann")
 	r.works("ann")
 }
@@ -151,17 +151,17 @@ func TestTokenAnswers(t *testing.T) {
 		kind mcp.Kind
 		want string
 	}{
-		"refused":           {mcptest.Switches{TokenError: "invalid_grant"}, mcp.Misconfigured, `"invalid_grant"`},
-		"trouble":           {mcptest.Switches{TokenStatus: 500}, mcp.Unavailable, "HTTP 500"},
-		"a page":            {mcptest.Switches{TokenGarbage: "<html>"}, mcp.Misconfigured, "not a token"},
-		"an empty token":    {mcptest.Switches{TokenGarbage: `{"access_token":"","token_type":"Bearer"}`}, mcp.Misconfigured, "without an access token"},
-		"an error with 200": {mcptest.Switches{TokenGarbage: `{"error":"bad_verification_code"}`}, mcp.Misconfigured, `HTTP 200: "bad_verification_code"`},
-		"a header's end":    {mcptest.Switches{TokenGarbage: `{"access_token":"a\r\nX: y","token_type":"Bearer"}`}, mcp.Misconfigured, "cannot be sent"},
-		"another type":      {mcptest.Switches{TokenType: "DPoP"}, mcp.Misconfigured, `"DPoP"`},
-		"no type":           {mcptest.Switches{TokenGarbage: `{"access_token":"a"}`}, mcp.Misconfigured, "only Bearer"},
-		"a redirect":        {mcptest.Switches{TokenStatus: 307}, mcp.Misconfigured, "HTTP 307"},
-		"a token too long":  {mcptest.Switches{TokenGarbage: `{"access_token":"` + strings.Repeat("x", maxToken+1) + `","token_type":"Bearer"}`}, mcp.Misconfigured, "cannot be sent"},
-		"an unknown client": {mcptest.Switches{TokenError: "invalid_client"}, mcp.Misconfigured, "invalid_client"},
+		"refused":           {mcptest.Switches{Replies: map[string]mcptest.Reply{"/token": {Status: 400, Body: `{"error":"invalid_grant"}`}}}, mcp.Misconfigured, `"invalid_grant"`},
+		"trouble":           {mcptest.Switches{Replies: map[string]mcptest.Reply{"/token": {Status: 500}}}, mcp.Unavailable, "HTTP 500"},
+		"a page":            {mcptest.Switches{Replies: map[string]mcptest.Reply{"/token": {Body: "<html>"}}}, mcp.Misconfigured, "not a token"},
+		"an empty token":    {mcptest.Switches{Replies: map[string]mcptest.Reply{"/token": {Body: `{"access_token":"","token_type":"Bearer"}`}}}, mcp.Misconfigured, "without an access token"},
+		"an error with 200": {mcptest.Switches{Replies: map[string]mcptest.Reply{"/token": {Body: `{"error":"bad_verification_code"}`}}}, mcp.Misconfigured, `HTTP 200: "bad_verification_code"`},
+		"a header's end":    {mcptest.Switches{Replies: map[string]mcptest.Reply{"/token": {Body: `{"access_token":"a\r\nX: y","token_type":"Bearer"}`}}}, mcp.Misconfigured, "cannot be sent"},
+		"another type":      {mcptest.Switches{Token: mcptest.Fields{"token_type": "DPoP"}}, mcp.Misconfigured, `"DPoP"`},
+		"no type":           {mcptest.Switches{Replies: map[string]mcptest.Reply{"/token": {Body: `{"access_token":"a"}`}}}, mcp.Misconfigured, "only Bearer"},
+		"a redirect":        {mcptest.Switches{Replies: map[string]mcptest.Reply{"/token": {Status: 307}}}, mcp.Misconfigured, "HTTP 307"},
+		"a token too long":  {mcptest.Switches{Replies: map[string]mcptest.Reply{"/token": {Body: `{"access_token":"` + strings.Repeat("x", maxToken+1) + `","token_type":"Bearer"}`}}}, mcp.Misconfigured, "cannot be sent"},
+		"an unknown client": {mcptest.Switches{Replies: map[string]mcptest.Reply{"/token": {Status: 400, Body: `{"error":"invalid_client"}`}}}, mcp.Misconfigured, "invalid_client"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, Config{}, tt.sw, mcptest.Guard{})
@@ -174,7 +174,7 @@ func TestTokenAnswers(t *testing.T) {
 				return
 			}
 			// The server forgot the client: the next login registers again.
-			r.auth.Set(func(s *mcptest.Switches) { s.TokenError = "" })
+			r.auth.With(func(a *mcptest.Authority) { a.Switches.Replies = nil })
 			r.login("ann")
 			if r.registrations() != 2 {
 				t.Errorf("%d registrations", r.registrations())
@@ -186,10 +186,10 @@ func TestTokenAnswers(t *testing.T) {
 // Codes, verifiers and secrets go where the metadata say, and do not follow a redirect.
 func TestTokenRequestsAreNotRedirected(t *testing.T) {
 	elsewhere := mcptest.NewAuthority(t, mcptest.Switches{})
-	r := newRig(t, Config{}, mcptest.Switches{TokenTo: elsewhere.URL + "/token"}, mcptest.Guard{})
+	r := newRig(t, Config{}, mcptest.Switches{Replies: map[string]mcptest.Reply{"/token": {Status: 307, Location: elsewhere.URL + "/token"}}}, mcptest.Guard{})
 	_, err := r.tryLogin("ann")
 	wantKind(t, err, mcp.Misconfigured, "HTTP 307")
-	elsewhere.Look(func(a *mcptest.Authority) {
+	elsewhere.With(func(a *mcptest.Authority) {
 		if len(a.Requests) > 0 {
 			t.Errorf("it was sent %v", a.Requests)
 		}
@@ -203,7 +203,7 @@ func TestExpiryInOtherWords(t *testing.T) {
 			t.Errorf("%s: %v, %v", text, s, err)
 		}
 	}
-	r := newRig(t, Config{}, mcptest.Switches{TokenGarbage: `{"access_token":"a","token_type":"Bearer","expires_in":1e300}`}, mcptest.Guard{})
+	r := newRig(t, Config{}, mcptest.Switches{Replies: map[string]mcptest.Reply{"/token": {Body: `{"access_token":"a","token_type":"Bearer","expires_in":1e300}`}}}, mcptest.Guard{})
 	if f := r.login("ann"); f.Expiry.Sub(r.now()) > maxLife {
 		t.Errorf("expires %v", f.Expiry)
 	}
@@ -217,12 +217,12 @@ func TestScopes(t *testing.T) {
 		want   string
 		prompt string
 	}{
-		"those of the challenge":           {guard: mcptest.Guard{Ask: "mcp:basic", Scopes: []string{"a", "b"}}, want: "mcp:basic"},
-		"those of the metadata":            {guard: mcptest.Guard{Scopes: []string{"a", "b"}}, want: "a b"},
-		"none":                             {sw: mcptest.Switches{Scopes: []string{"x", offlineAccess}}, want: ""},
+		"those of the challenge":           {guard: mcptest.Guard{Ask: "mcp:basic", Metadata: mcptest.Fields{"scopes_supported": []string{"a", "b"}}}, want: "mcp:basic"},
+		"those of the metadata":            {guard: mcptest.Guard{Metadata: mcptest.Fields{"scopes_supported": []string{"a", "b"}}}, want: "a b"},
+		"none":                             {sw: mcptest.Switches{Metadata: mcptest.Fields{"scopes_supported": []string{"x", offlineAccess}}}, want: ""},
 		"the configured ones":              {guard: mcptest.Guard{Ask: "mcp:basic"}, config: []string{"mine"}, want: "mine"},
-		"offline access where it is known": {sw: mcptest.Switches{Scopes: []string{"x", offlineAccess}}, guard: mcptest.Guard{Ask: "a"}, want: "a offline_access", prompt: "consent"},
-		"and not where it is not":          {sw: mcptest.Switches{Scopes: []string{"x"}}, guard: mcptest.Guard{Ask: "a"}, want: "a"},
+		"offline access where it is known": {sw: mcptest.Switches{Metadata: mcptest.Fields{"scopes_supported": []string{"x", offlineAccess}}}, guard: mcptest.Guard{Ask: "a"}, want: "a offline_access", prompt: "consent"},
+		"and not where it is not":          {sw: mcptest.Switches{Metadata: mcptest.Fields{"scopes_supported": []string{"x"}}}, guard: mcptest.Guard{Ask: "a"}, want: "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, Config{}, tt.sw, tt.guard)
@@ -266,11 +266,11 @@ func TestStepUpIsBounded(t *testing.T) {
 		logins int
 	}{
 		"the server grants it, and it is not enough": {logins: 1},
-		"the server grants less":                     {sw: mcptest.Switches{Grant: []string{"other"}}, logins: 2},
-		"the server does not say":                    {sw: mcptest.Switches{SilentScope: true}, logins: 1},
+		"the server grants less":                     {sw: mcptest.Switches{Token: mcptest.Fields{"scope": "other"}}, logins: 2},
+		"the server does not say":                    {sw: mcptest.Switches{Token: mcptest.Fields{"scope": nil}}, logins: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, Config{}, tt.sw, mcptest.Guard{Ask: "mcp:admin", Always403: []string{"mcp:admin"}})
+			r := newRig(t, Config{}, tt.sw, mcptest.Guard{Ask: "mcp:admin", Always403: "mcp:admin"})
 			for n := 1; ; n++ {
 				r.login("ann")
 				_, err := r.request("ann", "tools/call")
@@ -298,16 +298,16 @@ func TestClientAuthentication(t *testing.T) {
 		post   string
 		id     string
 	}{
-		"registered, basic":       {sw: mcptest.Switches{Methods: []string{methodPost, methodBasic}}, basic: "client-1:"},
-		"registered, post":        {sw: mcptest.Switches{Methods: []string{methodPost}}, post: "*", id: "client-1"},
-		"registered, none":        {sw: mcptest.Switches{Methods: []string{methodNone}}, id: "client-1"},
+		"registered, basic":       {sw: mcptest.Switches{Metadata: mcptest.Fields{"token_endpoint_auth_methods_supported": []string{methodPost, methodBasic}}}, basic: "client-1:"},
+		"registered, post":        {sw: mcptest.Switches{Metadata: mcptest.Fields{"token_endpoint_auth_methods_supported": []string{methodPost}}}, post: "*", id: "client-1"},
+		"registered, none":        {sw: mcptest.Switches{Metadata: mcptest.Fields{"token_endpoint_auth_methods_supported": []string{methodNone}}}, id: "client-1"},
 		"registered, not said":    {basic: "client-1:"},
-		"registered, secretless":  {sw: mcptest.Switches{Secretless: true}, id: "client-1"},
+		"registered, secretless":  {sw: mcptest.Switches{Client: mcptest.Fields{"client_secret": nil}}, id: "client-1"},
 		"configured, basic":       {config: configured, basic: "configured:configured-secret"},
-		"configured, post":        {sw: mcptest.Switches{Methods: []string{methodPost}}, config: configured, post: "configured-secret", id: "configured"},
-		"configured, documents":   {sw: mcptest.Switches{Documents: true}, config: configured, basic: "configured:configured-secret"},
-		"by a document":           {sw: mcptest.Switches{Documents: true}, id: document},
-		"configured, no register": {sw: mcptest.Switches{NoRegister: true}, config: configured, basic: "configured:configured-secret"},
+		"configured, post":        {sw: mcptest.Switches{Metadata: mcptest.Fields{"token_endpoint_auth_methods_supported": []string{methodPost}}}, config: configured, post: "configured-secret", id: "configured"},
+		"configured, documents":   {sw: mcptest.Switches{Metadata: mcptest.Fields{"client_id_metadata_document_supported": true}}, config: configured, basic: "configured:configured-secret"},
+		"by a document":           {sw: mcptest.Switches{Metadata: mcptest.Fields{"client_id_metadata_document_supported": true}}, id: document},
+		"configured, no register": {sw: mcptest.Switches{Metadata: mcptest.Fields{"registration_endpoint": nil}}, config: configured, basic: "configured:configured-secret"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, Config{ClientMetadata: document}, tt.sw, mcptest.Guard{})
@@ -342,7 +342,7 @@ func TestRegistration(t *testing.T) {
 		t.Errorf("%d registrations", r.registrations())
 	}
 	var body map[string]any
-	r.auth.Look(func(a *mcptest.Authority) { body = a.Register[0] })
+	r.auth.With(func(a *mcptest.Authority) { body = a.Register[0] })
 	want := map[string]any{
 		"client_name": "Pawl", "software_id": "pawl", "application_type": "native", "redirect_uris": []any{loopback},
 		"grant_types": []any{"authorization_code", "refresh_token"}, "response_types": []any{"code"}, "token_endpoint_auth_method": methodBasic,
@@ -355,7 +355,7 @@ func TestRegistration(t *testing.T) {
 	if err != nil || s.Redirect != "https://pawl.example/v1/mcpLogins:callback" {
 		t.Fatal(s, err)
 	}
-	r.auth.Look(func(a *mcptest.Authority) { body = a.Register[1] })
+	r.auth.With(func(a *mcptest.Authority) { body = a.Register[1] })
 	if body["application_type"] != "web" {
 		t.Errorf("registered %v", body)
 	}
@@ -368,11 +368,13 @@ func TestRegistration(t *testing.T) {
 
 // 2026-07-28: what was registered at one authorization server is never shown to another.
 func TestAuthorizationServerChanges(t *testing.T) {
-	r := newRig(t, Config{}, mcptest.Switches{Life: time.Minute}, mcptest.Guard{})
+	r := newRig(t, Config{}, mcptest.Switches{Token: mcptest.Fields{"expires_in": 60}}, mcptest.Guard{})
 	r.login("ann")
 	other := mcptest.NewAuthority(t, mcptest.Switches{})
 	first := r.auth
-	r.web.Set(func(g *mcptest.Guard) { g.Servers = []string{other.URL} })
+	r.web.With(func(w *mcptest.Resource) {
+		w.Guard.Metadata = mcptest.Fields{"authorization_servers": []string{other.URL}}
+	})
 	first.Revoke()
 	r.auth = other
 	r.login("ann")
@@ -392,10 +394,14 @@ func TestAuthorizationServerChanges(t *testing.T) {
 		r.configure(&registry.OAuth{ClientID: "configured", ClientSecret: "configured-secret"})
 		r.login("ann")
 		evil := mcptest.NewAuthority(t, mcptest.Switches{})
-		r.web.Set(func(g *mcptest.Guard) { g.Servers = []string{evil.URL} })
+		r.web.With(func(w *mcptest.Resource) {
+			w.Guard.Metadata = mcptest.Fields{"authorization_servers": []string{evil.URL}}
+		})
 		_, err := r.start("ann")
 		wantKind(t, err, mcp.Misconfigured, "now names the authorization server "+evil.URL)
-		r.web.Set(func(g *mcptest.Guard) { g.Servers = []string{evil.URL, r.auth.URL} })
+		r.web.With(func(w *mcptest.Resource) {
+			w.Guard.Metadata = mcptest.Fields{"authorization_servers": []string{evil.URL, r.auth.URL}}
+		})
 		r.login("ann") // of several, the one that the client is of
 		if err := r.logins.Forget(t.Context(), r.server, "bob", false); err != nil || r.logins.vault.boundTo(bindingKey(r.server)) == "" {
 			t.Errorf("a plain user's logout: %v", err)
@@ -403,7 +409,7 @@ func TestAuthorizationServerChanges(t *testing.T) {
 		if err := r.logins.Forget(t.Context(), r.server, "op", true); err != nil || r.logins.vault.boundTo(bindingKey(r.server)) != "" {
 			t.Errorf("an operator's logout: %v", err)
 		}
-		evil.Look(func(a *mcptest.Authority) {
+		evil.With(func(a *mcptest.Authority) {
 			if slices.ContainsFunc(a.Paths, func(p string) bool { return !strings.Contains(p, ".well-known") }) {
 				t.Errorf("it was asked %q", a.Paths)
 			}

@@ -35,7 +35,7 @@ func credentials(id, secret string) *registry.OAuth {
 
 // Client credentials: the pool logs in by itself, for all users and for connections that users share.
 func TestClientCredentials(t *testing.T) {
-	r := newRig(t, Config{}, mcptest.Switches{Life: 10 * time.Minute}, mcptest.Guard{Ask: "mcp:basic"})
+	r := newRig(t, Config{}, mcptest.Switches{Token: mcptest.Fields{"expires_in": 600}}, mcptest.Guard{Ask: "mcp:basic"})
 	r.configure(credentials("configured", "ref:configured-secret"))
 	for _, user := range []string{"ann", "bob", ""} {
 		r.works(user)
@@ -80,8 +80,9 @@ func TestClientCredentialsFail(t *testing.T) {
 		wantKind(t, again, mcp.Unauthorized, "oauth.scopes")
 	}
 	// A token that is refused as soon as it was given is not asked for again and again.
-	r.web.Set(func(g *mcptest.Guard) { g.Resource = "" })
-	r.auth.Set(func(s *mcptest.Switches) { s.TokenGarbage = `{"access_token":"wrong","token_type":"Bearer"}` })
+	r.auth.With(func(a *mcptest.Authority) {
+		a.Switches.Replies = map[string]mcptest.Reply{"/token": {Body: `{"access_token":"wrong","token_type":"Bearer"}`}}
+	})
 	r.auth.Revoke()
 	before := len(r.tokenRequests())
 	_, err = r.request("ann", "tools/list")
@@ -91,10 +92,12 @@ func TestClientCredentialsFail(t *testing.T) {
 	}
 	// Its secret does not go to another authorization server.
 	evil := mcptest.NewAuthority(t, mcptest.Switches{})
-	r.web.Set(func(g *mcptest.Guard) { g.Servers = []string{evil.URL} })
+	r.web.With(func(w *mcptest.Resource) {
+		w.Guard.Metadata = mcptest.Fields{"authorization_servers": []string{evil.URL}}
+	})
 	_, err = r.request("ann", "tools/list")
 	wantKind(t, err, mcp.Misconfigured, "now names the authorization server")
-	evil.Look(func(a *mcptest.Authority) {
+	evil.With(func(a *mcptest.Authority) {
 		if len(a.Requests) > 0 {
 			t.Errorf("it was told %v", a.Requests)
 		}
@@ -107,7 +110,7 @@ func TestSharedConnectionsHaveNoUsersToken(t *testing.T) {
 	r.login("ann")
 	_, err := r.request("", "tools/list")
 	wantKind(t, err, mcp.Unauthorized, "client_credentials")
-	r.web.Look(func(w *mcptest.Resource) {
+	r.web.With(func(w *mcptest.Resource) {
 		if got := w.Headers[len(w.Headers)-1].Get("Authorization"); got != "" {
 			t.Errorf("it carried %q", got)
 		}
@@ -142,9 +145,9 @@ func TestPrivateKey(t *testing.T) {
 				t.Fatal(err)
 			}
 			text := string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
-			r := newRig(t, Config{}, mcptest.Switches{Methods: []string{methodKey}}, mcptest.Guard{})
-			r.auth.Set(func(s *mcptest.Switches) {
-				s.ClientKey = func(assertion string) bool { return verified(t, assertion, alg, key.Public(), r.auth.URL) }
+			r := newRig(t, Config{}, mcptest.Switches{Metadata: mcptest.Fields{"token_endpoint_auth_methods_supported": []string{methodKey}}}, mcptest.Guard{})
+			r.auth.With(func(a *mcptest.Authority) {
+				a.Switches.ClientKey = func(assertion string) bool { return verified(t, assertion, alg, key.Public(), r.auth.URL) }
 			})
 			r.configure(credentials("signer", text))
 			r.works("ann")

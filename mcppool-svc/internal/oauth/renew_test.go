@@ -17,7 +17,7 @@ func (r *rig) move(d time.Duration) { r.ahead.Add(int64(d)) }
 
 // However many want it, a token is renewed once; the refresh token that came with it counts from then on.
 func TestRenewalIsSharedAndRotates(t *testing.T) {
-	r := newRig(t, Config{}, mcptest.Switches{Life: 10 * time.Minute}, mcptest.Guard{})
+	r := newRig(t, Config{}, mcptest.Switches{Token: mcptest.Fields{"expires_in": 600}}, mcptest.Guard{})
 	r.login("ann")
 	for round := 1; round <= 3; round++ {
 		r.move(9*time.Minute + 30*time.Second)
@@ -55,7 +55,7 @@ func TestRenewalIsSharedAndRotates(t *testing.T) {
 
 // A server that keeps its refresh tokens sends none with the next token.
 func TestRenewalWithoutRotation(t *testing.T) {
-	r := newRig(t, Config{}, mcptest.Switches{KeepRefresh: true, SilentScope: true}, mcptest.Guard{Ask: "a"})
+	r := newRig(t, Config{}, mcptest.Switches{KeepRefresh: true, Token: mcptest.Fields{"scope": nil}}, mcptest.Guard{Ask: "a"})
 	r.login("ann")
 	for n := 1; n <= 2; n++ {
 		r.move(time.Hour)
@@ -75,7 +75,9 @@ func TestRenewalFails(t *testing.T) {
 		r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 		r.login("ann")
 		r.move(time.Hour)
-		r.auth.Set(func(s *mcptest.Switches) { s.TokenError = "invalid_grant" })
+		r.auth.With(func(a *mcptest.Authority) {
+			a.Switches.Replies = map[string]mcptest.Reply{"/token": {Status: 400, Body: `{"error":"invalid_grant"}`}}
+		})
 		_, err := r.request("ann", "tools/list")
 		wantKind(t, err, mcp.LoginRequired, "run `pawl mcp login web`")
 		if r.logins.State(r.server, "ann") != Required {
@@ -86,24 +88,24 @@ func TestRenewalFails(t *testing.T) {
 		if n := r.auth.Grants("refresh_token"); n != 1 {
 			t.Errorf("%d tries", n)
 		}
-		r.auth.Set(func(s *mcptest.Switches) { s.TokenError = "" })
+		r.auth.With(func(a *mcptest.Authority) { a.Switches.Replies = nil })
 		r.login("ann")
 		r.works("ann")
 	})
 	t.Run("for a while", func(t *testing.T) {
-		r := newRig(t, Config{}, mcptest.Switches{Life: 10 * time.Minute}, mcptest.Guard{})
+		r := newRig(t, Config{}, mcptest.Switches{Token: mcptest.Fields{"expires_in": 600}}, mcptest.Guard{})
 		r.login("ann")
-		r.auth.Set(func(s *mcptest.Switches) { s.TokenStatus = http.StatusServiceUnavailable })
+		r.auth.With(func(a *mcptest.Authority) { a.Switches.Replies = map[string]mcptest.Reply{"/token": {Status: 503}} })
 		r.move(9*time.Minute + 30*time.Second)
 		r.works("ann") // the token is still good
 		r.move(time.Minute)
 		_, err := r.request("ann", "tools/list")
 		wantKind(t, err, mcp.Unavailable, "renewing the login to MCP server web")
-		r.auth.Set(func(s *mcptest.Switches) { s.TokenStatus = 0 })
+		r.auth.With(func(a *mcptest.Authority) { a.Switches.Replies = nil })
 		r.works("ann")
 	})
 	t.Run("nothing to renew with", func(t *testing.T) {
-		r := newRig(t, Config{}, mcptest.Switches{NoRefresh: true, Life: time.Minute}, mcptest.Guard{})
+		r := newRig(t, Config{}, mcptest.Switches{Token: mcptest.Fields{"refresh_token": nil, "expires_in": 60}}, mcptest.Guard{})
 		r.login("ann")
 		r.works("ann")
 		r.move(time.Minute)
@@ -130,9 +132,9 @@ func TestRefusedTokens(t *testing.T) {
 	r.login("ann")
 	r.auth.Revoke()
 	r.works("ann")
-	r.web.Set(func(g *mcptest.Guard) { g.MethodScopes = nil; g.Challenge = `Bearer error="invalid_token"` })
-	r.auth.Set(func(s *mcptest.Switches) {
-		s.TokenGarbage = `{"access_token":"wrong","token_type":"Bearer","refresh_token":"r"}`
+	r.web.With(func(w *mcptest.Resource) { w.Guard.Challenge = `Bearer error="invalid_token"` })
+	r.auth.With(func(a *mcptest.Authority) {
+		a.Switches.Replies = map[string]mcptest.Reply{"/token": {Body: `{"access_token":"wrong","token_type":"Bearer","refresh_token":"r"}`}}
 	})
 	r.auth.Revoke()
 	_, err := r.request("ann", "tools/list")
@@ -141,14 +143,14 @@ func TestRefusedTokens(t *testing.T) {
 		t.Errorf("%d renewals", n)
 	}
 
-	r = newRig(t, Config{}, mcptest.Switches{NoRefresh: true}, mcptest.Guard{})
+	r = newRig(t, Config{}, mcptest.Switches{Token: mcptest.Fields{"refresh_token": nil}}, mcptest.Guard{})
 	r.login("ann")
 	r.auth.Revoke()
 	_, err = r.request("ann", "tools/list")
 	wantKind(t, err, mcp.LoginRequired, "no longer accepts the login")
 
 	// A refusal that is not about logins stays what it is.
-	r.web.Set(func(g *mcptest.Guard) { g.Challenge = `Basic realm="x"` })
+	r.web.With(func(w *mcptest.Resource) { w.Guard.Challenge = `Basic realm="x"` })
 	if status, err := r.request("bob", "tools/list"); status != http.StatusUnauthorized || err != nil {
 		t.Errorf("%d, %v", status, err)
 	}

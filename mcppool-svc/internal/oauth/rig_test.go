@@ -160,7 +160,7 @@ func (r *rig) works(user string) {
 
 // asked is the last authorization request.
 func (r *rig) asked() (q url.Values) {
-	r.auth.Look(func(a *mcptest.Authority) {
+	r.auth.With(func(a *mcptest.Authority) {
 		if len(a.Asked) > 0 {
 			q = a.Asked[len(a.Asked)-1]
 		}
@@ -169,12 +169,12 @@ func (r *rig) asked() (q url.Values) {
 }
 
 func (r *rig) registrations() (n int) {
-	r.auth.Look(func(a *mcptest.Authority) { n = len(a.Register) })
+	r.auth.With(func(a *mcptest.Authority) { n = len(a.Register) })
 	return n
 }
 
 func (r *rig) tokenRequests() (list []url.Values) {
-	r.auth.Look(func(a *mcptest.Authority) { list = append(list, a.Requests...) })
+	r.auth.With(func(a *mcptest.Authority) { list = append(list, a.Requests...) })
 	return list
 }
 

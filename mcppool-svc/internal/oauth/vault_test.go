@@ -123,7 +123,7 @@ func TestLoginsBelongToTheServer(t *testing.T) {
 	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	r.login("ann")
 	moved := r.server.Clone()
-	moved.HTTP.URL = r.web.Base() + "/other"
+	moved.HTTP.URL = r.web.Base + "/other"
 	other := r.server.Clone()
 	other.UID = "another"
 	for name, s := range map[string]*registry.Server{"moved": moved.Seal(), "registered again": other.Seal()} {
