@@ -1,9 +1,9 @@
 // Package workspace is Pawl's own MCP server: five read-only tools
 // (list_directory, read_file, get_file_info, search_files, search_code) over one
 // folder. A handle (os.Root) confines all access to that folder, not a comparison
-// of path strings. Paths that leave the folder are refused: "..", absolute paths,
-// and symbolic links. Searches skip such links. The same server runs over stdio,
-// for any MCP client, and in process, for the pool.
+// of path strings. A path that leaves the folder, by "..", as an absolute path or
+// over a symbolic link, is refused. The same server runs over stdio, for any MCP
+// client, and in process, for the pool.
 //
 // Each file in definitions/ is one tool, as tools/list shows it. Every result is
 // bounded: read_file by 1 MiB, a walk by 1,000,000 entries and 128 levels,

@@ -129,7 +129,7 @@ func (s *Server) getFileInfo(ctx context.Context, in infoInput, _ reporter) (inf
 		Modified: info.ModTime().UTC().Format(time.RFC3339),
 		MIMEType: kindOf(info.Mode()).mime,
 	}
-	// stat succeeded, so a link at rel leads to a file inside the root and may be shown.
+	// stat succeeded, so a link at rel leads to a place inside the root and may be shown.
 	if target, err := s.root.Readlink(filepath.FromSlash(rel)); err == nil {
 		out.LinkTarget = filepath.ToSlash(target)
 	}
@@ -142,8 +142,8 @@ func (s *Server) getFileInfo(ctx context.Context, in infoInput, _ reporter) (inf
 	return out, nil
 }
 
-// describeContent fills in the MIME type and the number of lines. It leaves
-// them out if there is no permission to read the file.
+// describeContent fills in the MIME type, and the number of lines of a text up to
+// maxCountedBytes. Without permission to read the file it changes nothing.
 func (s *Server) describeContent(ctx context.Context, out *infoOutput) error {
 	f, _, err := openRegular(s.root, out.Path)
 	if os.IsPermission(err) {

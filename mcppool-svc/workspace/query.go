@@ -20,7 +20,7 @@ const maxProgram = 10_000
 // query matches lines for search_code, by needle, re or both.
 type query struct {
 	needle []byte         // a text that every matching line contains; nil if none is known
-	fold   bool           // needle is in lower case, and compared with lower-cased text
+	fold   bool           // ignore the letter case; needle is then in lower case
 	re     *regexp.Regexp // nil if every line that contains needle matches
 }
 
@@ -72,7 +72,7 @@ func newRegexQuery(in searchCodeInput) (*query, error) {
 
 // compile builds the expression for one line. \b knows ASCII words only, so
 // compile spells out the ends of a whole word. The match then includes the
-// neighbouring characters; that does no harm, because only lines are counted.
+// neighbouring characters; that does no harm, because results are whole lines.
 func compile(expr string, fold, wholeWord bool) (*regexp.Regexp, error) {
 	full := expr
 	if wholeWord {
@@ -125,7 +125,7 @@ const (
 )
 
 // matchedLine is a line with a match, without its line end. Its text is valid
-// until the next line.
+// until the next file is read.
 type matchedLine struct {
 	number int // from 1
 	text   []byte

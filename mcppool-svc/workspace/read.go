@@ -113,8 +113,8 @@ func (x *excerpt) read(ctx context.Context, r io.Reader) error {
 	}
 }
 
-// take adds a part of the current line. A line that exceeds the limit is
-// dropped, or cut if it is the only one.
+// take adds a part of the current line. The line with which content exceeds the
+// limit is dropped, or cut if it is the only one.
 func (x *excerpt) take(part []byte) {
 	if x.cut || x.lines < x.first || x.lines > x.last {
 		return
@@ -168,9 +168,9 @@ func sniff(r io.ReaderAt) ([]byte, error) {
 	return head[:n], nil
 }
 
-// mimeType returns the MIME type by the content for binary files, and by the
-// name for text. It does not use the MIME tables of the machine, because they
-// differ between machines.
+// mimeType returns the MIME type of a file: of text with a known extension by the
+// extension, else by the content. It does not use the MIME tables of the machine,
+// because they differ between machines.
 func mimeType(name string, head []byte) string {
 	if isBinary(head) {
 		return http.DetectContentType(head)

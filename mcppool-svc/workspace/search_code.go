@@ -87,7 +87,7 @@ type codeSearch struct {
 	query *query
 	glob  pathMatcher
 	base  string // the folder that glob is relative to
-	limit int    // length of out.Matches
+	limit int    // on the length of out.Matches
 	out   searchCodeOutput
 
 	text  bytes.Buffer // the current file's content; reused

@@ -137,7 +137,8 @@ func checkGlob(pattern string) error {
 	return nil
 }
 
-// alternatives returns an upper bound for the combinations of the brace groups.
+// alternatives returns an upper bound for the combinations of the brace groups,
+// or a number above maxAlternatives.
 func alternatives(pattern string) int {
 	total, group, depth := 1, 1, 0
 	for i := 0; i < len(pattern) && total*group <= maxAlternatives; i++ {

@@ -88,8 +88,8 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	return err
 }
 
-// write writes all messages to the client until answers is closed. It writes
-// the notifications that were queued before an answer first.
+// write writes all messages to the client until answers is closed. Before each
+// answer it writes the notifications that are already queued.
 func (c *stdioConn) write(out io.Writer, stop context.CancelCauseFunc) {
 	lines := json.NewEncoder(out)
 	var failed error // later messages are dropped
@@ -234,7 +234,7 @@ func (c *stdioConn) forget(id string) {
 	delete(c.open, id)
 }
 
-// cancel handles a cancellation of the client. It ignores calls that do not run.
+// cancel handles a cancellation that the client sent. It ignores unknown calls.
 func (c *stdioConn) cancel(params json.RawMessage) {
 	var p struct {
 		RequestID json.RawMessage `json:"requestId"`

@@ -31,8 +31,8 @@ type walk struct {
 	flat   bool // do not enter folders
 	report reporter
 
-	entries    int
-	files      int
+	entries    int  // visited so far
+	files      int  // regular files among them
 	unreadable int  // folders that could not be opened or read, or are too deep
 	exhausted  bool // the limit ended the walk
 }

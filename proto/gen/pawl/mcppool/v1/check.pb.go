@@ -216,7 +216,7 @@ type ServerCheck struct {
 	Status ServerCheck_Status `protobuf:"varint,2,opt,name=status,proto3,enum=pawl.mcppool.v1.ServerCheck_Status" json:"status,omitempty"`
 	// The observation.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	// What to do about it; empty if there is nothing to do.
+	// What to do about it; empty if there is nothing to do, or if the message says it.
 	Advice string `protobuf:"bytes,4,opt,name=advice,proto3" json:"advice,omitempty"`
 	// The duration.
 	Duration      *durationpb.Duration `protobuf:"bytes,5,opt,name=duration,proto3" json:"duration,omitempty"`

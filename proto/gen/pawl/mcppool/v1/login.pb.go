@@ -31,7 +31,7 @@ type LoginState int32
 const (
 	// The server has not required a login.
 	LoginState_LOGIN_STATE_UNSPECIFIED LoginState = 0
-	// The server requires a login, and the caller is not logged in.
+	// The server requires a login, and the caller is not logged in, or has to log in again.
 	LoginState_LOGIN_STATE_REQUIRED LoginState = 1
 	// The caller, or the pool for all users, has a token.
 	LoginState_LOGIN_STATE_ACTIVE LoginState = 2
@@ -82,7 +82,7 @@ func (LoginState) EnumDescriptor() ([]byte, []int) {
 type OAuth_Grant int32
 
 const (
-	// Chosen by the server's metadata; a person logs in.
+	// Same as AUTHORIZATION_CODE.
 	OAuth_GRANT_UNSPECIFIED OAuth_Grant = 0
 	// A person logs in with a browser; each user has a token.
 	OAuth_GRANT_AUTHORIZATION_CODE OAuth_Grant = 1
@@ -140,7 +140,7 @@ type OAuth struct {
 	ClientId string `protobuf:"bytes,2,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
 	// Its secret, or a reference to it (`${env:NAME}`, `${file:PATH}`). Never returned.
 	ClientSecret string `protobuf:"bytes,3,opt,name=client_secret,json=clientSecret,proto3" json:"client_secret,omitempty"`
-	// The requested scopes; those that the server names if empty.
+	// The requested scopes; if empty, those that the server names.
 	Scopes        []string `protobuf:"bytes,4,rep,name=scopes,proto3" json:"scopes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -478,7 +478,7 @@ func (x *FinishMcpLoginResponse) GetExpireTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// A request to delete a token.
+// A request to delete a login.
 type DeleteMcpLoginRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server.

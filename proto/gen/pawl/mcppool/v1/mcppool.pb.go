@@ -737,7 +737,7 @@ type McpServer_Stdio struct {
 }
 
 type McpServer_Http struct {
-	// Streamable HTTP.
+	// A server reached over HTTP.
 	Http *HttpTransport `protobuf:"bytes,5,opt,name=http,proto3,oneof"`
 }
 
@@ -3016,11 +3016,11 @@ type AttachCallRequest struct {
 	// The owner's epoch, as in CallToolRequest. Calls of older owners are refused from then on.
 	Epoch uint64 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// The MCP task that runs the call, if the pool reported one (CallTask). A replica that does not know the call asks the server for it. Only
-	// services that act for a user may set it, because servers may not distinguish users.
+	// services that act for a user may set it, because some servers do not distinguish users.
 	TaskId string `protobuf:"bytes,6,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// The server and the tool of that task.
+	// The server that runs that task.
 	McpId string `protobuf:"bytes,7,opt,name=mcp_id,json=mcpId,proto3" json:"mcp_id,omitempty"`
-	// The tool.
+	// The tool of that task.
 	Name          string `protobuf:"bytes,8,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -56,14 +56,14 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// McpPoolService manages MCP servers and their connections, one per server and user, and calls tools. Another user's server is
-// NOT_FOUND.
+// McpPoolService manages MCP servers and their connections, by default one per server and user, and calls tools. Another user's server
+// is NOT_FOUND.
 type McpPoolServiceClient interface {
 	// Registers a server. Only operators may register stdio and built-in servers, and servers for other users.
 	CreateMcpServer(ctx context.Context, in *CreateMcpServerRequest, opts ...grpc.CallOption) (*McpServer, error)
 	// Returns a server, with the caller's connection and login.
 	GetMcpServer(ctx context.Context, in *GetMcpServerRequest, opts ...grpc.CallOption) (*McpServer, error)
-	// Lists the servers that the caller can see, by id.
+	// Lists the servers that the caller can see, sorted by id.
 	ListMcpServers(ctx context.Context, in *ListMcpServersRequest, opts ...grpc.CallOption) (*ListMcpServersResponse, error)
 	// Changes the fields that the mask names. Calls in flight finish on the old configuration.
 	UpdateMcpServer(ctx context.Context, in *UpdateMcpServerRequest, opts ...grpc.CallOption) (*McpServer, error)
@@ -89,8 +89,8 @@ type McpPoolServiceClient interface {
 	// end comes before the events of the next call. If the stream breaks, the outcome of the running call is not known; AttachCall returns
 	// it. A stopping pool ends the stream between two calls with SHUTTING_DOWN and outcome NOT_EXECUTED.
 	CallTools(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CallToolsRequest, CallToolsResponse], error)
-	// Follows an earlier call, running or finished. The pool remembers a call until it is acknowledged, for at most 15 minutes. If it does
-	// not know the call, it refuses that call_id from then on and returns an error with the outcome: NOT_EXECUTED if the replica named by
+	// Follows an earlier call, running or finished. The pool remembers a finished call until it is acknowledged, for at most 15 minutes. If it
+	// does not know the call, it refuses that call_id from then on and returns an error with the outcome: NOT_EXECUTED if the replica named by
 	// `pool_id` never received the call, else UNKNOWN (also if request_hash differs, or epoch is older than the newest seen). Closing the
 	// stream does not affect the call.
 	AttachCall(ctx context.Context, in *AttachCallRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AttachCallResponse], error)
@@ -129,7 +129,7 @@ type McpPoolServiceClient interface {
 	StartMcpLogin(ctx context.Context, in *StartMcpLoginRequest, opts ...grpc.CallOption) (*StartMcpLoginResponse, error)
 	// Completes a login with the parameters of the browser's redirect.
 	FinishMcpLogin(ctx context.Context, in *FinishMcpLoginRequest, opts ...grpc.CallOption) (*FinishMcpLoginResponse, error)
-	// Deletes the caller's token for a server.
+	// Deletes the caller's login to a server or, for operators and the server's owner, the login that the pool made for all users.
 	DeleteMcpLogin(ctx context.Context, in *DeleteMcpLoginRequest, opts ...grpc.CallOption) (*DeleteMcpLoginResponse, error)
 }
 
@@ -474,14 +474,14 @@ func (c *mcpPoolServiceClient) DeleteMcpLogin(ctx context.Context, in *DeleteMcp
 // All implementations must embed UnimplementedMcpPoolServiceServer
 // for forward compatibility.
 //
-// McpPoolService manages MCP servers and their connections, one per server and user, and calls tools. Another user's server is
-// NOT_FOUND.
+// McpPoolService manages MCP servers and their connections, by default one per server and user, and calls tools. Another user's server
+// is NOT_FOUND.
 type McpPoolServiceServer interface {
 	// Registers a server. Only operators may register stdio and built-in servers, and servers for other users.
 	CreateMcpServer(context.Context, *CreateMcpServerRequest) (*McpServer, error)
 	// Returns a server, with the caller's connection and login.
 	GetMcpServer(context.Context, *GetMcpServerRequest) (*McpServer, error)
-	// Lists the servers that the caller can see, by id.
+	// Lists the servers that the caller can see, sorted by id.
 	ListMcpServers(context.Context, *ListMcpServersRequest) (*ListMcpServersResponse, error)
 	// Changes the fields that the mask names. Calls in flight finish on the old configuration.
 	UpdateMcpServer(context.Context, *UpdateMcpServerRequest) (*McpServer, error)
@@ -507,8 +507,8 @@ type McpPoolServiceServer interface {
 	// end comes before the events of the next call. If the stream breaks, the outcome of the running call is not known; AttachCall returns
 	// it. A stopping pool ends the stream between two calls with SHUTTING_DOWN and outcome NOT_EXECUTED.
 	CallTools(grpc.BidiStreamingServer[CallToolsRequest, CallToolsResponse]) error
-	// Follows an earlier call, running or finished. The pool remembers a call until it is acknowledged, for at most 15 minutes. If it does
-	// not know the call, it refuses that call_id from then on and returns an error with the outcome: NOT_EXECUTED if the replica named by
+	// Follows an earlier call, running or finished. The pool remembers a finished call until it is acknowledged, for at most 15 minutes. If it
+	// does not know the call, it refuses that call_id from then on and returns an error with the outcome: NOT_EXECUTED if the replica named by
 	// `pool_id` never received the call, else UNKNOWN (also if request_hash differs, or epoch is older than the newest seen). Closing the
 	// stream does not affect the call.
 	AttachCall(*AttachCallRequest, grpc.ServerStreamingServer[AttachCallResponse]) error
@@ -547,7 +547,7 @@ type McpPoolServiceServer interface {
 	StartMcpLogin(context.Context, *StartMcpLoginRequest) (*StartMcpLoginResponse, error)
 	// Completes a login with the parameters of the browser's redirect.
 	FinishMcpLogin(context.Context, *FinishMcpLoginRequest) (*FinishMcpLoginResponse, error)
-	// Deletes the caller's token for a server.
+	// Deletes the caller's login to a server or, for operators and the server's owner, the login that the pool made for all users.
 	DeleteMcpLogin(context.Context, *DeleteMcpLoginRequest) (*DeleteMcpLoginResponse, error)
 	mustEmbedUnimplementedMcpPoolServiceServer()
 }

@@ -195,7 +195,7 @@ type PullEntriesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The replica that answers.
 	Hello *PeerHello `protobuf:"bytes,1,opt,name=hello,proto3" json:"hello,omitempty"`
-	// The entries, in the order in which they were received.
+	// The entries, in the order in which the replica wrote or received them.
 	Batch *PeerBatch `protobuf:"bytes,2,opt,name=batch,proto3" json:"batch,omitempty"`
 	// The run that `next` belongs to: the time between two starts of the replica.
 	Run string `protobuf:"bytes,3,opt,name=run,proto3" json:"run,omitempty"`

@@ -33,7 +33,7 @@ const (
 type McpPoolPeerServiceClient interface {
 	// Sends new entries. They are durable when the call returns.
 	PushEntries(ctx context.Context, in *PushEntriesRequest, opts ...grpc.CallOption) (*PushEntriesResponse, error)
-	// Returns the entries that the replica received from any replica after a position.
+	// Returns the entries that the replica wrote itself or received after a position.
 	PullEntries(ctx context.Context, in *PullEntriesRequest, opts ...grpc.CallOption) (*PullEntriesResponse, error)
 }
 
@@ -73,7 +73,7 @@ func (c *mcpPoolPeerServiceClient) PullEntries(ctx context.Context, in *PullEntr
 type McpPoolPeerServiceServer interface {
 	// Sends new entries. They are durable when the call returns.
 	PushEntries(context.Context, *PushEntriesRequest) (*PushEntriesResponse, error)
-	// Returns the entries that the replica received from any replica after a position.
+	// Returns the entries that the replica wrote itself or received after a position.
 	PullEntries(context.Context, *PullEntriesRequest) (*PullEntriesResponse, error)
 	mustEmbedUnimplementedMcpPoolPeerServiceServer()
 }
