@@ -59,10 +59,10 @@ func (c *Catalog) After(name string) []*Tool {
 // would know which one a call runs.
 func Read(raw []json.RawMessage, now time.Time) (*Catalog, error) { return read(raw, now, nil) }
 
-func read(raw []json.RawMessage, now time.Time, known *Interner) (*Catalog, error) {
+func read(raw []json.RawMessage, now time.Time, interner *Interner) (*Catalog, error) {
 	c := &Catalog{Tools: make([]*Tool, 0, len(raw)), Time: now}
 	for _, r := range raw {
-		t, err := known.read(r)
+		t, err := interner.read(r)
 		if skipped := (*skippedError)(nil); errors.As(err, &skipped) {
 			c.Skipped = append(c.Skipped, skipped.Error())
 			continue
@@ -269,8 +269,8 @@ type Source interface {
 
 // Cache keeps the catalog of one connection.
 type Cache struct {
-	source Source
-	known  *Interner
+	source   Source
+	interner *Interner
 
 	lists singleflight.Group // by version
 
@@ -279,8 +279,10 @@ type Cache struct {
 	version uint64   // guarded by mu; ToolsVersion before current was listed
 }
 
-// NewCache returns a cache over a connection; known may be nil.
-func NewCache(source Source, known *Interner) *Cache { return &Cache{source: source, known: known} }
+// NewCache returns a cache over a connection; interner may be nil.
+func NewCache(source Source, interner *Interner) *Cache {
+	return &Cache{source: source, interner: interner}
+}
 
 // Get returns the catalog. It lists the tools only if the last catalog is out of date. Errors are *mcp.Error.
 func (c *Cache) Get(ctx context.Context) (*Catalog, error) { return c.get(ctx, MaxAge) }
@@ -329,7 +331,7 @@ func (c *Cache) list(ctx context.Context, version uint64) (*Catalog, error) {
 	if err != nil {
 		return nil, err
 	}
-	catalog, err := read(raw, time.Now(), c.known)
+	catalog, err := read(raw, time.Now(), c.interner)
 	if err != nil {
 		return nil, err
 	}

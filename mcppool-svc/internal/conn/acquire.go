@@ -100,9 +100,9 @@ func (l *Lease) Close(err error) {
 // Acquire leases a connection and makes it if needed. Callers share one attempt to connect, which continues if they give up.
 // Errors are *mcp.Error, or *errs.Error if a limit is reached, the circuit breaker is open or the pool is closed.
 func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
-	k, came := keyOf(use), time.Now()
+	k, arrived := keyOf(use), time.Now()
 	for attempt := 1; ; attempt++ {
-		e, err := p.joinAny(ctx, k, use, came)
+		e, err := p.joinAny(ctx, k, use, arrived)
 		if err != nil {
 			return nil, err
 		}
@@ -141,14 +141,14 @@ func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
 }
 
 // joinAny registers the caller at a connection, perhaps a new one.
-func (p *Pool) joinAny(ctx context.Context, k key, use Use, came time.Time) (*entry, error) {
+func (p *Pool) joinAny(ctx context.Context, k key, use Use, arrived time.Time) (*entry, error) {
 	var e *entry
 	var err error
 	if p.isExclusive(use) {
-		e, err = p.joinExclusive(ctx, k, use, came)
+		e, err = p.joinExclusive(ctx, k, use, arrived)
 	} else {
 		p.mu.Lock()
-		e, err = p.join(ctx, k, p.first(k), use, came)
+		e, err = p.join(ctx, k, p.first(k), use, arrived)
 		p.mu.Unlock()
 	}
 	if err != nil && errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED {
@@ -172,15 +172,15 @@ func (p *Pool) join(ctx context.Context, k key, e *entry, use Use, now time.Time
 			return nil, err
 		}
 		writes := new(atomic.Uint64) // shared by all connections of a key
-		if first := p.first(k.at(0)); first != nil {
+		if first := p.first(k.withNth(0)); first != nil {
 			writes = first.writes
 		}
-		p.made++
+		p.newest++
 		e = &entry{
-			number: p.made, key: k, id: use.Server.ID, ready: make(chan struct{}), retiredCh: make(chan struct{}), begun: time.Now(),
+			number: p.newest, key: k, id: use.Server.ID, ready: make(chan struct{}), retiredCh: make(chan struct{}), begun: time.Now(),
 			sessions: make(map[sessionKey]time.Time), writes: writes,
 		}
-		p.entries[k.at(0)], p.live[e] = slices.Insert(p.entries[k.at(0)], k.nth, e), true
+		p.entries[k.withNth(0)], p.live[e] = slices.Insert(p.entries[k.withNth(0)], k.nth, e), true
 		p.notify(k)
 		// The attempt keeps the caller's trace, not its cancellation.
 		p.work.Go(func() { p.establish(context.WithoutCancel(ctx), e, use.Server) })
@@ -224,7 +224,7 @@ func (p *Pool) establish(ctx context.Context, e *entry, server *registry.Server)
 	delete(p.failed, e.failureKey())
 	defer p.wake() // calls that waited for this attempt to end
 	now := time.Now()
-	e.client, e.tools, e.made, e.idle, e.confirmed = client, catalog.NewCache(client, p.tools), now, now, now
+	e.client, e.tools, e.connectedAt, e.idle, e.confirmed = client, catalog.NewCache(client, p.tools), now, now, now
 	if p.closed || e.retired && e.leases == 0 {
 		p.finish(e) // meanwhile the pool was closed, or the entry was retired and all callers left
 		return
@@ -251,8 +251,8 @@ func (p *Pool) lost(e *entry) {
 // has no other connection, the server's status shows the reason. Called with mu held, before the entry is retired.
 func (p *Pool) remember(e *entry, err error) {
 	k := e.failureKey()
-	if !slices.ContainsFunc(p.entries[e.at(0)], func(other *entry) bool { return other != e }) {
-		k = k.at(0)
+	if !slices.ContainsFunc(p.entries[e.withNth(0)], func(other *entry) bool { return other != e }) {
+		k = k.withNth(0)
 	}
 	p.failed[k] = &failure{err: err, stderr: e.client.Stderr(), at: time.Now().Add(-retryAfter), since: time.Now()}
 	p.log.Warn("connection to an MCP server lost", "mcp_id", e.id, "user", e.user, "error", err)

@@ -151,7 +151,7 @@ func TestWorksClosesTheCircuit(t *testing.T) {
 		if got, err := reasonOf(t, p, "ann"); got != "CIRCUIT_OPEN" {
 			t.Errorf("after another user's success: %v", err)
 		}
-		further := keyOf(Use{Server: server, User: "ann"}).at(2)
+		further := keyOf(Use{Server: server, User: "ann"}).withNth(2)
 		p.mu.Lock()
 		p.connectFailed(further, errors.New("no further one")) // which a call beside others met
 		p.mu.Unlock()

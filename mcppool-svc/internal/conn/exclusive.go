@@ -31,7 +31,7 @@ type waiter struct {
 }
 
 // joinExclusive registers the caller at a connection over which no other call runs. Calls get their turn in the order of arrival.
-func (p *Pool) joinExclusive(ctx context.Context, k key, use Use, came time.Time) (*entry, error) {
+func (p *Pool) joinExclusive(ctx context.Context, k key, use Use, arrived time.Time) (*entry, error) {
 	w := &waiter{woken: make(chan struct{}, 1), why: errBehind}
 	p.mu.Lock()
 	if len(p.queues[k]) >= maxWaiters {
@@ -44,7 +44,7 @@ func (p *Pool) joinExclusive(ctx context.Context, k key, use Use, came time.Time
 	for {
 		e, err := p.tryJoin(ctx, k, use, w)
 		if e == nil && err == nil {
-			err = p.wait(ctx, k, use, w, came.Add(use.Patience))
+			err = p.wait(ctx, k, use, w, arrived.Add(use.Patience))
 		}
 		if e != nil || err != nil {
 			return e, err
@@ -177,5 +177,5 @@ func (p *Pool) keyFor(k key, e *entry) key {
 	for nth < len(all) && all[nth].nth == nth {
 		nth++
 	}
-	return k.at(nth)
+	return k.withNth(nth)
 }

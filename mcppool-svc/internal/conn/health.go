@@ -86,7 +86,7 @@ func (p *Pool) connectingFurther(k key) bool {
 	if k.nth == 0 {
 		return false // callers share the attempt to make the first connection
 	}
-	for _, e := range p.entries[k.at(0)] {
+	for _, e := range p.entries[k.withNth(0)] {
 		if e.nth > 0 && e.client == nil {
 			return true
 		}
@@ -101,7 +101,7 @@ func (p *Pool) Recovered(server *registry.Server, user string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	forgotten := false
-	for _, failed := range []key{k.failureKey(), k.at(1).failureKey()} {
+	for _, failed := range []key{k.failureKey(), k.withNth(1).failureKey()} {
 		forgotten = forgotten || p.failed[failed] != nil
 		delete(p.failed, failed)
 	}
@@ -156,7 +156,7 @@ func (p *Pool) startProbes(user string, servers []*registry.Server) (running []<
 	for _, s := range servers {
 		k, gone := keyOf(Use{Server: s, User: user}), true
 		for e := range p.leasable() {
-			if e.at(0).failureKey() == k {
+			if e.withNth(0).failureKey() == k {
 				running, gone = p.probeOne(running, e, 0), false
 			}
 		}

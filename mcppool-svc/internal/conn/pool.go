@@ -62,7 +62,7 @@ type Pool struct {
 	mu      sync.Mutex
 	closed  bool              // guarded by mu
 	entries map[key][]*entry  // guarded by mu; those not retired, by the key of the first connection, ordered by nth
-	made    uint64            // guarded by mu; the number of entries so far
+	newest  uint64            // guarded by mu; number of the newest entry
 	live    map[*entry]bool   // guarded by mu; every entry that is connecting or not yet closed, retired ones too
 	failed  map[key]*failure  // guarded by mu; by key.failureKey; the last failure, until the next success
 	queues  map[key][]*waiter // guarded by mu; calls that wait for a connection, by the key of the first connection
@@ -80,19 +80,19 @@ type entry struct {
 	retiredCh chan struct{}
 	writes    *atomic.Uint64 // see Lease.Wrote; shared by all connections of a key
 
-	client    mcp.Client     // after ready; nil while connecting, or if that failed
-	made      time.Time      // after ready
-	tools     *catalog.Cache // after ready
-	err       error          // after ready
-	leases    int            // not yet released
-	running   int            // leases of tool calls
-	standing  int            // leases of subscriptions
-	sessions  map[sessionKey]time.Time
-	idle      time.Time // when it was last used
-	retired   bool      // gets no new leases; closed after the last Release
-	discarded bool      // retired, and closed even if subscriptions use it
-	closing   bool      // finish was called
-	suspended bool      // see suspend
+	client      mcp.Client               // after ready; nil while connecting, or if that failed
+	connectedAt time.Time                // after ready
+	tools       *catalog.Cache           // after ready
+	err         error                    // after ready
+	leases      int                      // not yet released
+	running     int                      // leases of tool calls
+	standing    int                      // leases of subscriptions
+	sessions    map[sessionKey]time.Time // when each was last used
+	idle        time.Time                // when it was last used
+	retired     bool                     // gets no new leases; closed after the last Release
+	discarded   bool                     // retired, and closed even if subscriptions use it
+	closing     bool                     // finish was called
+	suspended   bool                     // see suspend
 
 	confirmed time.Time     // when it connected, or last answered a probe; calls do not count
 	probing   chan struct{} // closed when the running probe ends; nil if none
@@ -142,7 +142,7 @@ func (p *Pool) retire(e *entry) {
 	if e.drained() {
 		defer p.finish(e)
 	}
-	first := e.at(0)
+	first := e.withNth(0)
 	if i := slices.Index(p.entries[first], e); i >= 0 {
 		if p.entries[first] = slices.Delete(p.entries[first], i, i+1); len(p.entries[first]) == 0 {
 			delete(p.entries, first)
@@ -198,8 +198,8 @@ func (k key) failureKey() key {
 	return k
 }
 
-// at returns the key of the nth connection.
-func (k key) at(nth int) key {
+// withNth returns the key of the nth connection.
+func (k key) withNth(nth int) key {
 	k.nth = nth
 	return k
 }

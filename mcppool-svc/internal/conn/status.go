@@ -40,7 +40,7 @@ func (p *Pool) Status(server *registry.Server, user string) Status {
 			return Status{State: Connecting, Since: e.begun}
 		}
 		info := e.client.Info()
-		return Status{State: Ready, Since: e.made, Info: info.String(), Capabilities: info.Capabilities, Tools: e.toolsVersion()}
+		return Status{State: Ready, Since: e.connectedAt, Info: info.String(), Capabilities: info.Capabilities, Tools: e.toolsVersion()}
 	}
 	if f := p.failed[k]; f != nil {
 		return Status{State: Failed, Since: f.since, Err: f.err}
@@ -56,7 +56,7 @@ func (p *Pool) anyOf(k key, isolation registry.Isolation) *entry {
 		return found
 	}
 	for e := range p.leasable() {
-		if e.at(0).failureKey() == k && (found == nil || found.client == nil) {
+		if e.withNth(0).failureKey() == k && (found == nil || found.client == nil) {
 			found = e
 		}
 	}
@@ -79,7 +79,7 @@ func (p *Pool) Log(server *registry.Server, user string) Log {
 	defer p.mu.Unlock()
 	var log Log
 	if e := p.anyOf(k, server.Isolation); e != nil && e.client != nil {
-		log = Log{Stderr: e.client.Stderr(), Time: e.made, Connected: true}
+		log = Log{Stderr: e.client.Stderr(), Time: e.connectedAt, Connected: true}
 	} else if f := p.failed[k]; f != nil {
 		log = Log{Stderr: f.stderr, Time: f.at, Err: f.err}
 	}

@@ -34,7 +34,7 @@ type round struct {
 	number    int                        // how many requests have ended without a result
 	responses map[string]json.RawMessage // to the questions of the round before
 	state     *string                    // the server's requestState, which is sent back
-	again     bool                       // not the first request of this CallTool: the server has answered one
+	answered  bool                       // the server has answered an earlier request of this CallTool
 	acted     bool                       // an earlier request may have had an effect: it carried answers, or the server deferred the call
 	busy      int                        // how often the server has deferred the call
 	failures  int                        // of this round
@@ -114,7 +114,7 @@ func unfinished(raw json.RawMessage) map[string]json.RawMessage {
 // error covers all requests of the call.
 func (c *client) roundFailed(ctx context.Context, r *running, last round, err error) (round, error) {
 	e := *As(err)
-	if last.again {
+	if last.answered {
 		last.failures++
 		final := e.Kind == Answered || e.Ended || c.isDone()
 		if !final && r.call.Again != nil && r.call.Again(ctx, last.failures, &e) {
@@ -132,7 +132,7 @@ func (c *client) roundFailed(ctx context.Context, r *running, last round, err er
 
 // waitWhileBusy waits after the server deferred the call, and returns the next round.
 func (c *client) waitWhileBusy(ctx context.Context, last round, fields map[string]json.RawMessage) (round, error) {
-	next := round{number: last.number + 1, again: true, acted: true, busy: last.busy + 1}
+	next := round{number: last.number + 1, answered: true, acted: true, busy: last.busy + 1}
 	if next.busy > maxBusy {
 		return next, endedf(Unavailable, "the server deferred the call %d times", next.busy)
 	}
@@ -152,7 +152,7 @@ func (n *round) keepState(fields map[string]json.RawMessage) error {
 
 // gather gets the answers to the inputRequests of a result (multi round-trip request), and returns the round that sends them.
 func (c *client) gather(r *running, last round, fields map[string]json.RawMessage) (round, error) {
-	next := round{number: last.number + 1, again: true, acted: last.acted || len(last.responses) > 0, busy: last.busy}
+	next := round{number: last.number + 1, answered: true, acted: last.acted || len(last.responses) > 0, busy: last.busy}
 	if next.number > maxRounds {
 		return next, brokenInput("it has already asked %d times, which is the limit", maxRounds)
 	}
@@ -260,7 +260,7 @@ func brokenInput(format string, args ...any) *Error {
 // opened the listed pages. If the user accepts all of them, or the server reports them complete, openFirst returns the round that sends the
 // call again.
 func (c *client) openFirst(r *running, last round, refusal *Error) (round, error) {
-	next := round{number: last.number + 1, again: true, acted: last.acted, busy: last.busy}
+	next := round{number: last.number + 1, answered: true, acted: last.acted, busy: last.busy}
 	pages := readPages(next.number, refusal.Data)
 	if len(pages) == 0 || next.number > maxRounds {
 		return next, refusal

@@ -73,7 +73,7 @@ func (c *client) handshake(ctx context.Context) error {
 		c.background(func() {
 			ctx, cancel := context.WithTimeout(c.life, logLevelLimit)
 			defer cancel()
-			_, _ = c.ask(ctx, string(mcp.MethodSetLogLevel), "", map[string]any{"level": mcp.LoggingLevelInfo}) // best effort
+			_, _ = c.request(ctx, string(mcp.MethodSetLogLevel), "", map[string]any{"level": mcp.LoggingLevelInfo}) // best effort
 		})
 	}
 	return nil
@@ -102,7 +102,7 @@ func capabilityNames(can mcp.ServerCapabilities) []string {
 
 // initialize makes the handshake of revisions up to 2025-11-25.
 func (c *client) initialize(ctx context.Context) error {
-	raw, err := c.ask(ctx, methodInitialize, "", map[string]any{
+	raw, err := c.request(ctx, methodInitialize, "", map[string]any{
 		"protocolVersion": string(legacy), "clientInfo": mcp.Implementation{Name: "pawl", Version: c.version}, "capabilities": c.capabilities(),
 	})
 	if err != nil {
@@ -151,9 +151,9 @@ func (c *client) discover(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	raw, err := c.ask(ctx, methodDiscover, "", nil)
+	raw, err := c.request(ctx, methodDiscover, "", nil)
 	if err != nil && As(err).Code == mcp.UNSUPPORTED_PROTOCOL_VERSION && listsModern(As(err).Data, "supported") {
-		raw, err = c.ask(ctx, methodDiscover, "", nil) // the server refused the revision, but lists it as supported
+		raw, err = c.request(ctx, methodDiscover, "", nil) // the server refused the revision, but lists it as supported
 	}
 	var result mcp.DiscoverResult
 	if err == nil && (!listsModern(raw, "supportedVersions") || json.Unmarshal(raw, &result) != nil) {

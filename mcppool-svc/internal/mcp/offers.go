@@ -100,9 +100,9 @@ func (c *client) GetPrompt(ctx context.Context, name string, arguments map[strin
 	return c.read(ctx, string(mcp.MethodPromptsGet), name, params)
 }
 
-// read makes a request with ask, and returns an error if the server asks for input first.
+// read makes a request, and returns an error if the server asks for input first.
 func (c *client) read(ctx context.Context, method, name string, params map[string]any) (json.RawMessage, error) {
-	raw, err := c.ask(ctx, method, name, params)
+	raw, err := c.request(ctx, method, name, params)
 	if err == nil && stringOf(unfinished(raw)["resultType"]) == "input_required" {
 		return nil, endedf(Protocol, "the server asks for input in answer to %s; only tool calls support that", method)
 	}
@@ -118,7 +118,7 @@ func (c *client) Complete(ctx context.Context, completion Completion) (json.RawM
 	if len(completion.Context) > 0 {
 		params["context"] = mcp.CompleteContext{Arguments: completion.Context}
 	}
-	return c.ask(ctx, string(mcp.MethodCompletionComplete), "", params)
+	return c.request(ctx, string(mcp.MethodCompletionComplete), "", params)
 }
 
 // Probe implements Client: it sends a ping, or server/discover in revisions without ping.
@@ -127,7 +127,7 @@ func (c *client) Probe(ctx context.Context) error {
 	if c.isModern() {
 		method = methodDiscover
 	}
-	_, err := c.ask(ctx, method, "", nil)
+	_, err := c.request(ctx, method, "", nil)
 	status, ok := errors.AsType[*statusError](err)
 	switch {
 	case err == nil, As(err).Kind == Answered:
@@ -233,7 +233,7 @@ func (c *client) listPage(ctx context.Context, l List, cursor string) (entries [
 	if cursor != "" {
 		params = map[string]any{"cursor": cursor}
 	}
-	raw, err := c.ask(ctx, l.String(), "", params)
+	raw, err := c.request(ctx, l.String(), "", params)
 	if err != nil {
 		e := As(err)
 		if e.Kind == Answered && e.Code == mcp.METHOD_NOT_FOUND {

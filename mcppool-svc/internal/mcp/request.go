@@ -18,8 +18,8 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// ask makes a request and returns the raw result. name is the prompt, address or task that the request is about, or "".
-func (c *client) ask(ctx context.Context, method, name string, params map[string]any) (json.RawMessage, error) {
+// request makes a request and returns the raw result. name is the prompt, address or task that the request is about, or "".
+func (c *client) request(ctx context.Context, method, name string, params map[string]any) (json.RawMessage, error) {
 	x, err := c.newRequest(method, name, params)
 	if err != nil {
 		return nil, err

@@ -211,7 +211,7 @@ func TestAnswers(t *testing.T) {
 					_ = child.stdout.Close()
 				}
 			}()
-			got, err := c.ask(t.Context(), "tools/call", "a", nil)
+			got, err := c.request(t.Context(), "tools/call", "a", nil)
 			if string(got) != tt.result || (err != nil) != (tt.result == "") {
 				t.Errorf("result %s, %v; want %s", got, err, tt.result)
 			}
@@ -239,7 +239,7 @@ func TestRequestIsGivenUp(t *testing.T) {
 				_, _ = child.stdin.Read(make([]byte, 1000))
 				end(c, cancel)
 			}()
-			_, err := c.ask(ctx, "tools/call", "a", nil)
+			_, err := c.request(ctx, "tools/call", "a", nil)
 			if e := As(err); err == nil || e.Kind != Interrupted && !e.Lost || !e.MayHaveRun {
 				t.Errorf("%v", err)
 			}

@@ -117,9 +117,9 @@ func (c *client) subscribe(ctx context.Context, uri string) (end func(context.Co
 	if c.isModern() {
 		return c.subscribeModern(ctx, uri)
 	}
-	_, err = c.ask(ctx, string(mcp.MethodResourcesSubscribe), "", map[string]any{"uri": uri})
+	_, err = c.request(ctx, string(mcp.MethodResourcesSubscribe), "", map[string]any{"uri": uri})
 	return func(ctx context.Context) { // best effort: later notifications are dropped
-		_, _ = c.ask(ctx, string(mcp.MethodResourcesUnsubscribe), "", map[string]any{"uri": uri})
+		_, _ = c.request(ctx, string(mcp.MethodResourcesUnsubscribe), "", map[string]any{"uri": uri})
 	}, err
 }
 

@@ -19,8 +19,8 @@ const (
 // Diff returns the first maxPlaces places where two definitions differ, as JSON pointers (RFC 6901). If a definition cannot be read, it returns the
 // empty pointer, which means the whole definition. Spacing and the order of keys do not count.
 func Diff(before, after string) []string {
-	a, errA := read(before)
-	b, errB := read(after)
+	a, errA := parse(before)
+	b, errB := parse(after)
 	if errA != nil || errB != nil {
 		return []string{""}
 	}
@@ -29,8 +29,8 @@ func Diff(before, after string) []string {
 	return places
 }
 
-// read decodes JSON and keeps numbers as written.
-func read(text string) (v any, err error) {
+// parse decodes JSON and keeps numbers as written.
+func parse(text string) (v any, err error) {
 	dec := json.NewDecoder(strings.NewReader(text))
 	dec.UseNumber()
 	err = dec.Decode(&v)
