@@ -91,9 +91,9 @@ func (c *conversation) render(memory *plannerv1.Memory, limit int) {
 	}
 	r := &llm.Request{Messages: []*plannerv1.ModelMessage{llm.UserText(prompt.Render("goal", head, nil))}}
 	if c.inJSON {
-		r.System = prompt.Render("system_json", c.tc, c.tools.native())
+		r.System = prompt.Render("system_json", c.tc, c.tools.modelTools(true))
 	} else {
-		r.System, r.Tools = prompt.Render("system", c.tc, nil), c.tools.native()
+		r.System, r.Tools = prompt.Render("system", c.tc, nil), c.tools.modelTools(false)
 	}
 	for i, e := range c.tc.GetHistory()[first:] {
 		r.Messages = append(r.Messages, c.step(first+i, e, prompt.Result(c.tc, e, limit))...)

@@ -272,4 +272,11 @@ func TestModelsWithoutTools(t *testing.T) {
 			t.Errorf("%v: the prompts do not grow at their end:\n%s", schema, show(f.requests[2]))
 		}
 	}
+	// The schemas in the prompt lack the properties of native calls, and those of found tools come with the answer to find_tools.
+	f := native(says(`{"calls":[{"tool":"find_tools","input":{"query":"translate text"}}]}`), says(`{"answer":"Done."}`))
+	f.info.Tools = false
+	one(t, f, many(500))
+	if p := show(f.requests[1]); strings.Contains(p, "pawl_why") || !strings.Contains(p, "lang__translate") || !strings.Contains(p, `"text":{"type":"string"`) {
+		t.Error(p)
+	}
 }

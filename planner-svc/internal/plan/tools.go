@@ -97,8 +97,8 @@ func (t *toolset) lookup(name string) *commonv1.Tool {
 	return catalog.Find(t.all, name)
 }
 
-// native returns the shown tools as models get them, after the planner's own ones.
-func (t *toolset) native() []*plannerv1.ModelTool {
+// modelTools returns the shown tools as models get them, after the planner's own ones. inJSON is that of the conversation.
+func (t *toolset) modelTools(inJSON bool) []*plannerv1.ModelTool {
 	tools := make([]*plannerv1.ModelTool, 0, len(t.shown)+3)
 	tools = append(tools,
 		&plannerv1.ModelTool{Name: finish, Description: "Ends the task with an answer although the goal, or a part of it, was not reached.",
@@ -111,20 +111,23 @@ func (t *toolset) native() []*plannerv1.ModelTool {
 			InputSchemaJson: `{"type":"object","properties":{"query":{"type":"string","description":"Words for what the tool should do"}},"required":["query"]}`})
 	}
 	for _, one := range t.shown {
-		tools = append(tools, nativeTool(one))
+		tools = append(tools, modelTool(one, inJSON))
 	}
 	return tools
 }
 
-func nativeTool(t *commonv1.Tool) *plannerv1.ModelTool {
-	out := &plannerv1.ModelTool{Name: Alias(t.GetId()), InputSchemaJson: withExtras(t.GetInputSchemaJson())}
+func modelTool(t *commonv1.Tool, inJSON bool) *plannerv1.ModelTool {
+	out := &plannerv1.ModelTool{Name: Alias(t.GetId()), InputSchemaJson: strictjson.Compact(t.GetInputSchemaJson())}
+	if !inJSON {
+		out.InputSchemaJson = withExtras(t.GetInputSchemaJson())
+	}
 	if d := prompt.Definition(t); d != "" {
 		out.Description = prompt.Fence(d)
 	}
 	return out
 }
 
-// withExtras adds three properties to an input schema, before its own; readCall removes them from the call. It takes a schema that is no JSON object
+// withExtras adds three properties to the input schema of native calls, before its own; readCall removes them from the call. It takes a schema that is no JSON object
 // as one that allows every object.
 func withExtras(inputSchema string) string {
 	doc, err := strictjson.ParseObject(inputSchema)

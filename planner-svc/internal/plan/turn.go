@@ -60,7 +60,11 @@ func (c *conversation) nextTurn(ctx context.Context, g *gate) (t *turn, err erro
 			searches++
 			var found []*plannerv1.ModelTool
 			for _, t := range c.tools.find(calls[0].text("query")) {
-				found = append(found, nativeTool(t))
+				one := modelTool(t, c.inJSON)
+				if !c.inJSON {
+					one.InputSchemaJson = "" // the request's tools have it
+				}
+				found = append(found, one)
 			}
 			return c.respond(g, reply, nil, func(int) string { return prompt.Render("found", c.tc, found) }), nil
 		}
@@ -157,7 +161,7 @@ func (c *conversation) respond(g *gate, reply *llm.Reply, problem error, text fu
 	case len(reply.Calls) == 0:
 		return []*plannerv1.ModelMessage{llm.UserText(prompt.Render("empty", c.tc, nil))}
 	}
-	c.request.Tools = c.tools.native()
+	c.request.Tools = c.tools.modelTools(false)
 	answer := llm.Message(plannerv1.ModelRole_MODEL_ROLE_USER)
 	for i, rc := range reply.Calls {
 		answer.Parts = append(answer.Parts, llm.Result(&plannerv1.ModelToolResult{CallId: rc.GetId(), Text: text(i), IsError: problem != nil}))
