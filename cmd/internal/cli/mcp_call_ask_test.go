@@ -62,12 +62,12 @@ func TestMCPCallThatAsks(t *testing.T) {
 	w.pawl("mcp", "call", "files/read_file").expect(t, 0, "DECLINE", "")
 }
 
-// Who leaves in the middle of a call cancels it: with a name of its own it would go on otherwise.
+// Leaving in the middle of a call cancels the call, which has an id and would go on otherwise.
 func TestMCPCallLeft(t *testing.T) {
 	for _, tc := range []struct {
 		name, typed string
 		interrupt   bool
-	}{{"cancel", "c\n", false}, {"end of the input", "", false}, {"interrupt", "", true}} {
+	}{{"cancel", "c\n", false}, {"end of the input", "", false}, {"end of the input in the answer", "a\n", false}, {"interrupt", "", true}} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
 			toolsOf(w)

@@ -312,7 +312,7 @@ func (d *directCall) answer(ctx context.Context, in *mcppoolv1.CallInputRequired
 		return &mcppoolv1.CallAnswer{Action: mcppoolv1.CallAnswer_ACTION_CANCEL}, nil
 	case err != nil && !errors.Is(err, io.EOF):
 		return nil, err
-	case action == ui.InputAccept:
+	case action == ui.InputAccept && err == nil: // Ctrl-D in the middle of an answer sends none
 		return &mcppoolv1.CallAnswer{Action: mcppoolv1.CallAnswer_ACTION_ACCEPT, ContentJson: content}, nil
 	case action == ui.InputDecline:
 		return &mcppoolv1.CallAnswer{Action: mcppoolv1.CallAnswer_ACTION_DECLINE}, nil
