@@ -30,7 +30,7 @@ type Config struct {
 	Workspace  string   `placeholder:"DIR" type:"path" help:"Offers the files of this folder as the built-in MCP server workspace."`
 	Audit      string   `placeholder:"FILE" type:"path" help:"File to which a record of each tool call is appended, one JSON object per line; if empty, none is written."`
 
-	AllowAddresses []string `placeholder:"CIDR" help:"Private addresses that HTTP servers of plain users, and redirects, may lead to, such as 10.1.0.0/16. May be repeated."`
+	AllowAddresses []string `placeholder:"CIDR" help:"Private addresses at which plain users may register HTTP servers, and to which redirects may lead, such as 10.1.0.0/16. May be repeated."`
 
 	LoginRedirectURI    string `name:"login-redirect-uri" placeholder:"URL" help:"Address to which browsers return after a login to an MCP server, in addition to loopback addresses: the gateway's /v1/mcpLogins:callback."`
 	LoginClientMetadata string `placeholder:"URL" help:"The https address of a Client ID Metadata Document, by which authorization servers know this installation."`
@@ -47,7 +47,7 @@ type Config struct {
 	SessionTimeout        time.Duration `placeholder:"DURATION" help:"How long a session without calls keeps its connections (default 30m)."`
 	MaxCalls              int           `placeholder:"N" help:"Running tool calls in all (default 10000)."`
 	MaxCallsPerUser       int           `placeholder:"N" help:"Running tool calls of one user (default 1000)."`
-	MaxResults            int           `placeholder:"N" help:"Results of named calls kept until they are acknowledged (default 10000)."`
+	MaxResults            int           `placeholder:"N" help:"Results of calls with a call_id that are kept until they are acknowledged (default 10000)."`
 	MaxResultBytes        int64         `placeholder:"N" help:"Total size of kept results (default 256 MiB)."`
 	MaxTombstones         int           `placeholder:"N" help:"Ids of finished calls that are kept so that no call is repeated (default 100000)."`
 	MaxOwners             int           `placeholder:"N" help:"Sessions whose newest owner is kept so that an older owner cannot call (default 100000)."`

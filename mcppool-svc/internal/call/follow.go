@@ -70,8 +70,8 @@ func (t Task) refusal() error {
 	return nil
 }
 
-// lead makes a call with run, on the goroutine that received it, because a hand-off costs about as much as the call. Most calls have no
-// events, so the first event starts the goroutine that sends them. lead waits for run even if the client goes away.
+// lead makes a call with run, on the goroutine that received it, because a hand-off costs about as much as the call. The first event starts
+// the goroutine that sends the events. lead waits for run even if the client goes away.
 func (c *Caller) lead(ctx context.Context, call *inflight.Call, send Send, run func()) error {
 	var events sync.WaitGroup
 	f := call.FollowLazily(func(f *inflight.Follower) { events.Go(func() { sendEvents(ctx, call, f, send) }) })
@@ -175,7 +175,7 @@ type timer struct {
 	stopped bool          // guarded by mu
 }
 
-// start makes the timer end the call after limit of running time. Stop it when the call has ended.
+// start makes the timer end the call after limit of running time. Stop it when the attempt has ended.
 func (t *timer) start(cancel context.CancelCauseFunc, limit time.Duration) {
 	t.cancel, t.limit, t.left, t.since = cancel, limit, limit, time.Now()
 	t.mu.Lock() // it may expire at once

@@ -75,12 +75,12 @@ type vault struct {
 
 	mu      sync.RWMutex
 	tokens  map[ref]*token          // guarded by mu
-	sealed  map[ref]bool            // guarded by mu; tokens that this key cannot decrypt
+	sealed  map[ref]bool            // guarded by mu; refs that have only tokens that this key cannot decrypt
 	clients map[string]registration // guarded by mu; by key
 	issuers map[string]binding      // guarded by mu; by key
 }
 
-// openVault reads the stored logins. lost is the number of values that this key cannot decrypt; they are treated as missing.
+// openVault reads the stored logins. lost is the number of values that this key cannot decrypt.
 func openVault(st store.Store, key []byte) (v *vault, lost int, err error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
@@ -110,8 +110,8 @@ func openVault(st store.Store, key []byte) (v *vault, lost int, err error) {
 	return v, lost, nil
 }
 
-// set updates the entry in memory from a stored value; nil deletes the entry. A value that this key cannot decrypt is treated as missing. Called
-// with mu held, or before the vault is shared.
+// set updates the entry in memory from a stored value; nil deletes the entry. So does a value that this key cannot decrypt: set then marks a ref
+// without another token as sealed, and returns errSealed. Called with mu held, or before the vault is shared.
 func (v *vault) set(bucket, key string, value []byte) error {
 	switch bucket {
 	case bucketClients:

@@ -219,12 +219,12 @@ type question struct {
 	asked  mcp.Question
 	check  func(mcp.Answer) error
 	answer chan mcp.Answer   // buffered; nil once the question is closed
-	given  [sha256.Size]byte // of the answer
+	given  [sha256.Size]byte // digest of the answer; zero: none yet
 	closed bool
 }
 
-// Ask opens a question to all present and later followers of the call. The channel receives the first answer that check accepts. The
-// caller must Close the question in any case. Ask returns an error if the question cannot be asked.
+// Ask opens a question to all present and later followers of the call. The channel receives the first answer that check accepts. Ask
+// returns an error if the question cannot be asked; otherwise the caller must Close the question.
 func (c *Call) Ask(q mcp.Question, check func(mcp.Answer) error) (<-chan mcp.Answer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 const (
 	// retryAfter is the retry delay of a refusal because of a limit.
 	retryAfter = time.Second
-	// sweepInterval is how often expired results are dropped while no calls arrive.
+	// sweepInterval is the time after which expired results are dropped even if no calls arrive.
 	sweepInterval = time.Minute
 )
 
@@ -315,7 +315,7 @@ func (c *Calls) Fetched(call *Call) {
 	c.fetched(call)
 }
 
-// fetched is called with mu held.
+// fetched is Fetched with mu held.
 func (c *Calls) fetched(call *Call) {
 	if call.unfetched {
 		call.unfetched = false
@@ -324,7 +324,7 @@ func (c *Calls) fetched(call *Call) {
 	}
 }
 
-// checkDrained is called with mu held.
+// checkDrained closes drained if the pool drains and nothing is left to wait for. Called with mu held.
 func (c *Calls) checkDrained() {
 	if !c.draining || c.running > 0 || c.unfetched > 0 && !c.ignoreUnfetched {
 		return

@@ -16,7 +16,7 @@ type tombstone byte
 const (
 	noTombstone tombstone = iota // nothing is known about the id
 	denied                       // a client attached before the call arrived; it is refused and never ran here
-	unproven                     // the same, but the call may have run and been forgotten since
+	unproven                     // a client asked for the call, and it is not known whether it ran
 	cancelled                    // the call was cancelled before it arrived; it is refused and never ran here
 	acked                        // it ended, and its result was acknowledged
 	expired                      // it ended, and its result was not acknowledged in time
@@ -40,7 +40,7 @@ func (t tombstone) text() string {
 	case denied:
 		return "a client attached to it before it arrived, and was told that it was not executed"
 	case unproven:
-		return "a client attached to it before it arrived, and was told that its outcome is unknown"
+		return "its outcome is unknown"
 	case cancelled:
 		return "it was cancelled before it arrived"
 	case acked:
@@ -55,8 +55,8 @@ func (t tombstone) text() string {
 }
 
 const (
-	// filterBits is the number of filter bits per kept tombstone. Once ten times as many tombstones as are kept have been overwritten, one
-	// unknown id in forty is mistaken for an overwritten one.
+	// filterBits is the number of filter bits per kept tombstone. After ten times the limit of tombstones has been overwritten, one unknown id
+	// in forty is mistaken for an overwritten one.
 	filterBits = 80
 	probes     = 4
 )
