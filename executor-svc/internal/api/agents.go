@@ -77,10 +77,7 @@ func (s *Agents) existing(ctx context.Context, user, id string, a *storagev1.Age
 // newAgentID returns the id in the request. If there is none, it derives the id from the request_id, so that a repeated request finds the
 // agent that the first one created.
 func newAgentID(user string, req *executorv1.CreateAgentRequest) (string, error) {
-	id := req.GetAgentId()
-	if id == "" {
-		id = req.GetAgent().GetId()
-	}
+	id := cmp.Or(req.GetAgentId(), req.GetAgent().GetId())
 	switch {
 	case id == "" && req.GetRequestId() == "":
 		raw := uuid.New()

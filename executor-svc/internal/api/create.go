@@ -160,9 +160,8 @@ func (s *Tasks) limits(a *storagev1.Agent, budget *executorv1.Budget) *storagev1
 }
 
 // lower returns the lower of two bounds; 0 means no bound.
-func lower[T cmp.Ordered](a, b T) T {
-	var none T
-	if a == none || b != none && b < a {
+func lower[T uint32 | uint64 | int64](a, b T) T {
+	if a == 0 || b != 0 && b < a {
 		return b
 	}
 	return a

@@ -62,8 +62,8 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 	if req.GetGoal() != "" {
 		head.Goal = req.GetGoal()
 	}
-	if t := req.GetWaitTimeout(); t != nil {
-		head.WaitTimeout = int64(t.AsDuration())
+	if timeout := req.GetWaitTimeout(); timeout != nil {
+		head.WaitTimeout = int64(timeout.AsDuration())
 	}
 	if b := req.GetBudget(); b != nil {
 		agent, err := s.agent(ctx, head.GetUserSub(), head.GetAgentId())
@@ -83,12 +83,12 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 		all = append(all, journal.Record{FirstSeq: next, Record: r})
 		next += uint64(len(r.GetFacts()))
 	}
-	checkpoint, record := agentflow.Fork(t.ID, records, kept, seq)
+	checkpoint, fact := agentflow.Fork(t.ID, records, kept, seq)
 	head.Limits.MaxFailedSteps = failedLimit(t.Head, records, checkpoint)
 	head.Forks = append(head.Forks, &storagev1.Fork{TaskId: t.ID, Seq: seq})
 	checkpoint.UpdateTime = now
 	all = append(all, journal.Record{FirstSeq: next, Record: &storagev1.Record{
-		Time: now, Usage: checkpoint.GetUsage(), Facts: []*storagev1.Fact{record},
+		Time: now, Usage: checkpoint.GetUsage(), Facts: []*storagev1.Fact{fact},
 	}})
 	id, err := s.Engine.Create(ctx, journal.NewTask{
 		ID: uuid.Must(uuid.NewV7()).String(), Head: head, Checkpoint: checkpoint, Records: all, Admission: s.admission(user),

@@ -135,7 +135,7 @@ func (e *Engine) removeOwner(o *owner, reclaim bool) {
 		delete(e.owners, o.id)
 	}
 	e.mu.Unlock()
-	if err := e.deps.Journal.Yield(context.WithoutCancel(e.actionCtx), o.id, o.epoch); err != nil && !errors.Is(err, journal.ErrClosed) {
+	if err := e.deps.Journal.Yield(context.WithoutCancel(e.ctx), o.id, o.epoch); err != nil && !errors.Is(err, journal.ErrClosed) {
 		o.log().Error("the claim could not be given up; it lasts until its lease ends", "error", err)
 	}
 	e.claimSoon() // a slot is free, a command may have arrived meanwhile, and the task may have a deadline

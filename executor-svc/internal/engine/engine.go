@@ -52,10 +52,10 @@ type Engine struct {
 	started time.Time
 	// draining is closed when the engine stops: nothing new is started.
 	draining chan struct{}
-	// actionCtx is the parent of all actions' contexts; cancel cancels it when actions have to end.
-	actionCtx context.Context
-	cancel    context.CancelFunc
-	storage   storageState
+	// ctx is the parent of all actions' contexts; cancel cancels it when actions have to end.
+	ctx     context.Context
+	cancel  context.CancelFunc
+	storage storageState
 
 	mu      sync.Mutex // guards the fields below
 	owners  map[string]*owner
@@ -73,7 +73,7 @@ func New(cfg Config, deps Deps) *Engine {
 		cfg: cfg, deps: deps, hub: newHub(), due: make(chan struct{}, 1), draining: make(chan struct{}), started: time.Now(),
 		owners: map[string]*owner{}, results: map[string]chan error{},
 	}
-	e.actionCtx, e.cancel = context.WithCancel(context.Background())
+	e.ctx, e.cancel = context.WithCancel(context.Background())
 	return e
 }
 

@@ -80,7 +80,7 @@ func (o *owner) read() error {
 	o.resumePending = !o.idle()
 	o.session = o.e.deps.Runner.Session(o.id, o.epoch, o.head, turns)
 	o.session.Notify = func(in flow.Input) { o.deliver(item{input: in, generation: anyGeneration}) }
-	o.base = o.session.AsUser(o.e.actionCtx)
+	o.base = o.session.AsUser(o.e.ctx)
 	o.startSpan()
 	o.cancel()
 	o.newGeneration()

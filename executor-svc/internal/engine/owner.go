@@ -73,7 +73,7 @@ type owner struct {
 }
 
 func newOwner(e *Engine, c journal.Claim) *owner {
-	o := &owner{e: e, id: c.TaskID, epoch: c.Epoch, slot: c.Slot, in: newQueue(), base: e.actionCtx}
+	o := &owner{e: e, id: c.TaskID, epoch: c.Epoch, slot: c.Slot, in: newQueue(), base: e.ctx}
 	o.newGeneration()
 	return o
 }
@@ -299,9 +299,7 @@ func (o *owner) draining() bool {
 func (o *owner) sleepUntilDraining(pause time.Duration) bool { return sleep(pause, o.e.draining) }
 
 // sleepUntilShutdown waits; it returns false if running actions have to end meanwhile.
-func (o *owner) sleepUntilShutdown(pause time.Duration) bool {
-	return sleep(pause, o.e.actionCtx.Done())
-}
+func (o *owner) sleepUntilShutdown(pause time.Duration) bool { return sleep(pause, o.e.ctx.Done()) }
 
 // sleep waits; it returns false if done is closed meanwhile.
 func sleep(pause time.Duration, done <-chan struct{}) bool {

@@ -89,10 +89,10 @@ func Fork(from string, records, kept []*storagev1.Record, seq uint64) (*storagev
 	if f.c.GetFlowStartSeq() == 0 {
 		f.c.Status, f.c.Phase = executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT, storagev1.Phase_PHASE_BEGIN
 	}
-	record := &storagev1.Fact{Status: f.c.GetStatus(), Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{
+	fact := &storagev1.Fact{Status: f.c.GetStatus(), Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{
 		Reason: fmt.Sprintf("forked from %s at %d", from, seq),
 	}}}
-	return f.c, record
+	return f.c, fact
 }
 
 // CountFailedSteps counts the failed steps in records, which start with a task's first.
