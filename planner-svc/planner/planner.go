@@ -52,9 +52,9 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
-	planWith := plan.NewModels(cfg.ModelTries, cmp.Or(deps.Log, slog.New(slog.DiscardHandler)))
+	factory := plan.NewFactory(cfg.ModelTries, cmp.Or(deps.Log, slog.New(slog.DiscardHandler)))
 	// The default of 64 MiB suits tasks with about 30 KiB of tools and outputs of a few KiB.
-	server, err := api.New(cmp.Or(cfg.DefaultModel, offline.Name), named, planWith, cmp.Or(cfg.KeptContexts, 1000), cmp.Or(cfg.KeptContextBytes, 64<<20))
+	server, err := api.New(cmp.Or(cfg.DefaultModel, offline.Name), named, factory, cmp.Or(cfg.KeptContexts, 1000), cmp.Or(cfg.KeptContextBytes, 64<<20))
 	if err != nil {
 		return nil, err
 	}

@@ -31,15 +31,15 @@ type server struct {
 	planners  []plan.Planner // the built-in planners and those of configured models, the default first
 	playbooks *playbook.Planner
 	models    *models.Book
-	planWith  *plan.Models
+	factory   *plan.Factory
 	contexts  *contextStore
 }
 
 // New returns the handlers. defaultModel plans the tasks that name no model: it is `offline`, a model in named, or PROVIDER:MODEL, which New adds to named.
 // At most keptContexts contexts of tasks are kept, with about keptBytes bytes in total.
-func New(defaultModel string, named *models.Book, planWith *plan.Models, keptContexts, keptBytes int) (plannerv1.PlannerServiceServer, error) {
+func New(defaultModel string, named *models.Book, factory *plan.Factory, keptContexts, keptBytes int) (plannerv1.PlannerServiceServer, error) {
 	deterministic := offline.New()
-	s := &server{playbooks: playbook.New(deterministic), models: named, planWith: planWith, contexts: newContextStore(keptContexts, keptBytes)}
+	s := &server{playbooks: playbook.New(deterministic), models: named, factory: factory, contexts: newContextStore(keptContexts, keptBytes)}
 	s.planners = []plan.Planner{deterministic, s.playbooks}
 	if defaultModel == plan.Playbook {
 		return nil, invalidDefault("%q cannot be the default, because it plans only tasks with a playbook; name a model", plan.Playbook)
@@ -54,7 +54,7 @@ func New(defaultModel string, named *models.Book, planWith *plan.Models, keptCon
 		if m.Info().Name == defaultModel {
 			at = 0
 		}
-		s.planners = slices.Insert(s.planners, at, plan.Planner(planWith.Planner(m)))
+		s.planners = slices.Insert(s.planners, at, plan.Planner(factory.Planner(m)))
 	}
 	return s, nil
 }
@@ -147,7 +147,7 @@ func (s *server) find(name string) (plan.Planner, error) {
 		}
 		return nil, plan.Invalid("model", "%s; there are %s", errs.From(err).Message, strings.Join(names, ", "))
 	}
-	return s.planWith.Planner(m), nil
+	return s.factory.Planner(m), nil
 }
 
 func (s *server) CheckPlaybook(ctx context.Context, req *plannerv1.CheckPlaybookRequest) (*plannerv1.CheckPlaybookResponse, error) {

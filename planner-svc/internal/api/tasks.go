@@ -188,7 +188,7 @@ func (s *server) Generate(req *plannerv1.GenerateRequest, stream grpc.ServerStre
 	}
 	b := cmp.Or(req.GetBudget(), &commonv1.ModelBudget{})
 	budget := &plannerv1.TaskContext{ModelCallsLeft: b.ModelCalls, TokensLeft: b.Tokens, CostNanoUsdLeft: b.CostNanoUsd}
-	reply, err := s.planWith.Planner(chosen).Generate(ctx, budget, r, req.GetOutputSchemaJson(), func(text string) error {
+	reply, err := s.factory.Planner(chosen).Generate(ctx, budget, r, req.GetOutputSchemaJson(), func(text string) error {
 		return stream.Send(&plannerv1.GenerateResponse{Piece: &plannerv1.GenerateResponse_Text{Text: text}})
 	})
 	if err != nil {

@@ -32,15 +32,15 @@ import (
 const (
 	// perUser bounds the concurrent requests of one user, including those that wait for a model's slot.
 	perUser = 16
-	// maxNamed bounds the models that users name as PROVIDER:MODEL.
-	maxNamed = 100
+	// maxAdHoc bounds the models that users name as PROVIDER:MODEL.
+	maxAdHoc = 100
 	// maxFile and maxModels bound a file of models; maxFile also bounds a key file.
 	maxFile, maxModels = 1 << 20, 200
 	// maxRequest bounds a whole request, in bytes.
 	maxRequest = 16 << 20
 )
 
-// Book holds the named models. It is safe for concurrent use.
+// Book holds the models that a file lists or that are named as PROVIDER:MODEL. It is safe for concurrent use.
 type Book struct {
 	file   string // the file that lists the models; "" if there is none
 	getenv func(string) string
@@ -50,14 +50,14 @@ type Book struct {
 	list []*llm.Client // the operator's, the default of Generate first
 
 	mu    sync.Mutex
-	named map[string]*llm.Client // guarded by mu; the models that users named as PROVIDER:MODEL
+	adHoc map[string]*llm.Client // guarded by mu; the models that users named as PROVIDER:MODEL, by that name
 	busy  map[string]int         // guarded by mu; the running requests, by user
 }
 
 // Open reads a file of models, in YAML or JSON; without a path, users can name models as PROVIDER:MODEL. It refuses names in taken, and unknown
 // keys, so that a misspelt key is not silently without effect. getenv returns the variables of providers, and those that the file refers to.
 func Open(path string, taken []string, getenv func(string) string) (*Book, error) {
-	b := &Book{file: path, getenv: getenv, web: llm.NewHTTPClient(), record: newRecorder(), named: make(map[string]*llm.Client), busy: make(map[string]int)}
+	b := &Book{file: path, getenv: getenv, web: llm.NewHTTPClient(), record: newRecorder(), adHoc: make(map[string]*llm.Client), busy: make(map[string]int)}
 	if path == "" {
 		return b, nil
 	}
@@ -151,18 +151,18 @@ func (b *Book) Add(name string) error {
 func (b *Book) Find(name string) (*llm.Client, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	m := cmp.Or(b.find(name), b.named[name])
+	m := cmp.Or(b.find(name), b.adHoc[name])
 	switch {
 	case m != nil:
 		return m, nil
 	case b.file != "":
 		return nil, modelError("there is no model %.100q%s; an operator lists models in the file of --models", name, b.nearest(name))
-	case len(b.named) >= maxNamed:
-		return nil, modelError("the planner has %d models already; restart it, or list them in a file of models", maxNamed)
+	case len(b.adHoc) >= maxAdHoc:
+		return nil, modelError("the planner has %d models already; restart it, or list them in a file of models", maxAdHoc)
 	}
 	m, err := b.provided(name)
 	if err == nil {
-		b.named[name] = m
+		b.adHoc[name] = m
 	}
 	return m, err
 }

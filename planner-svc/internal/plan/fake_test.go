@@ -96,7 +96,7 @@ func native(replies ...replyFunc) *fakeModel {
 
 func planner(t testing.TB, f *fakeModel) *Model {
 	t.Helper()
-	return NewModels(0, slog.New(slog.DiscardHandler)).Planner(f)
+	return NewFactory(0, slog.New(slog.DiscardHandler)).Planner(f)
 }
 
 func task(history ...*plannerv1.HistoryEntry) *plannerv1.TaskContext {

@@ -14,27 +14,27 @@ import (
 	"pawl.dev/planner-svc/internal/risk"
 )
 
-// Models makes planners that ask language models. The planners share the cache of tool indexes.
-type Models struct {
+// Factory makes planners that ask language models. The planners share the cache of tool indexes.
+type Factory struct {
 	tries   int
 	log     *slog.Logger
 	indexes rank.Cache
 }
 
-// NewModels returns a maker of planners. tries is how often a model is asked for a valid reply, the first time included; 0 or less means 3.
-func NewModels(tries int, log *slog.Logger) *Models {
+// NewFactory returns a factory. tries is how often a model is asked for a valid reply, the first time included; 0 or less means 3.
+func NewFactory(tries int, log *slog.Logger) *Factory {
 	if tries <= 0 {
 		tries = 3
 	}
-	return &Models{tries: tries, log: log}
+	return &Factory{tries: tries, log: log}
 }
 
 // Planner returns the planner that asks a model.
-func (m *Models) Planner(model llm.Model) *Model { return &Model{Models: m, model: model} }
+func (f *Factory) Planner(model llm.Model) *Model { return &Model{Factory: f, model: model} }
 
 // Model is the planner that asks a language model.
 type Model struct {
-	*Models
+	*Factory
 	model llm.Model
 }
 
@@ -51,7 +51,7 @@ func (m *Model) Info() Info {
 func (m *Model) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest, emit func(string) error) (*plannerv1.PlanStepsResponse, error) {
 	s := m.session(req.GetContext())
 	gate := &gate{emit: emit, holdBack: holdBack}
-	t, err := s.decide(ctx, "", gate)
+	t, err := s.takeTurn(ctx, "", gate)
 	if err != nil {
 		return nil, err
 	}
@@ -71,9 +71,9 @@ func (m *Model) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest, 
 	return res, nil
 }
 
-// decide asks for the next turn of the task's conversation, after appending page unless it is empty. If the provider finds the prompt too long,
-// the window is smaller than configured: decide shortens the conversation and asks once more.
-func (s *session) decide(ctx context.Context, page string, g *gate) (*turn, error) {
+// takeTurn asks for the next turn of the task's conversation, after appending page unless it is empty. If the provider finds the prompt too long,
+// the window is smaller than configured: takeTurn shortens the conversation and asks once more.
+func (s *session) takeTurn(ctx context.Context, page string, g *gate) (*turn, error) {
 	for again := false; ; again = true {
 		c, err := s.converse(ctx)
 		if err != nil {

@@ -77,7 +77,7 @@ func ordered(subtasks []*plannerv1.Subtask) ([]*plannerv1.Subtask, error) {
 // Think thinks about a subtask and chooses its next calls. If the model has native tools, it writes the thought to emit while it arrives.
 func (m *Model) Think(ctx context.Context, req *plannerv1.ThinkRequest, emit func(string) error) (*plannerv1.ThinkResult, error) {
 	s := m.session(req.GetContext())
-	t, err := s.decide(ctx, prompt.Render("think", s.tc, req), &gate{emit: emit})
+	t, err := s.takeTurn(ctx, prompt.Render("think", s.tc, req), &gate{emit: emit})
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (m *Model) Think(ctx context.Context, req *plannerv1.ThinkRequest, emit fun
 // SelectTools chooses the calls that a message needs.
 func (m *Model) SelectTools(ctx context.Context, req *plannerv1.SelectToolsRequest) (*plannerv1.SelectToolsResponse, error) {
 	s := m.session(req.GetContext())
-	t, err := s.decide(ctx, prompt.Render("select_tools", s.tc, nil), &gate{})
+	t, err := s.takeTurn(ctx, prompt.Render("select_tools", s.tc, nil), &gate{})
 	if err != nil {
 		return nil, err
 	}

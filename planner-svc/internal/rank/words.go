@@ -73,8 +73,8 @@ func Has(terms map[string]bool, term string) bool {
 // Stop reports whether a term is a stop word.
 func Stop(term string) bool { return In("stop", term) }
 
-// Terms divides a text into comparable terms: the stems of English words and of the parts of camelCase words; for Chinese, the lexicon's words and
-// all pairs of neighbouring characters.
+// Terms divides a text into comparable terms: the stems of English words and of the parts of camelCase words; for Chinese, the words that have
+// synonyms and all pairs of neighbouring characters.
 func Terms(text string) []string {
 	var out []string
 	runes := []rune(text)
@@ -114,7 +114,7 @@ func ChineseWord(text string, known func(string) bool) (word string) {
 	return word
 }
 
-// hanTerms returns the words of the lexicon in a run of Chinese characters, preferring long ones, and all pairs of neighbouring characters.
+// hanTerms returns the words with synonyms in a run of Chinese characters, preferring long ones, and all pairs of neighbouring characters.
 func hanTerms(run []rune) []string {
 	var out []string
 	for i := 0; i < len(run); i++ {
