@@ -30,7 +30,7 @@ func run(ctx context.Context, s settings) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, shutdown(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, shutdown()) }()
 	log := slog.New(telemetry.LogHandler(name, slog.NewTextHandler(os.Stderr, nil)))
 
 	g, conns, err := open(s, version, log)

@@ -34,7 +34,7 @@ func main() {
 		if err != nil {
 			return err
 		}
-		options := serve.Process{Name: name, Addr: s.GRPC, Flags: s.Flags, AnswerToTheEnd: true, MaxConnectionAge: s.MaxConnectionAge}
+		options := serve.Process{Name: name, Addr: s.GRPC, Flags: s.Flags, ServeUntilDrained: true, MaxConnectionAge: s.MaxConnectionAge}
 		return serve.Run(ctx, options, s.build)
 	})
 }

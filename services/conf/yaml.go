@@ -23,7 +23,7 @@ type file struct {
 	values map[string]setting // by flag name with all separators as "-"
 }
 
-// setting is one leaf of the document.
+// setting is one value of the document: a scalar, a list or a mapping.
 type setting struct {
 	path string // as in the document, for messages
 	*yaml.Node

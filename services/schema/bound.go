@@ -19,7 +19,7 @@ const (
 	maxChecks = 1_000_000
 	// maxEdges bounds the pairs of subschemas in a schema of which the first applies the second to its own value.
 	maxEdges = 200_000
-	// maxPaths bounds the paths to subschemas in a schema by which short documents are validated without counting the work first.
+	// maxPaths is how many paths to subschemas a schema may have if its short documents are to be validated without counting the work first.
 	maxPaths = 10_000
 )
 

@@ -155,7 +155,7 @@ func (r *Replicas) Addrs(ctx context.Context) ([]string, error) {
 	return hosts, nil
 }
 
-// At returns a connection to one replica, which the caller must close.
+// At returns a connection to one replica. The caller must close the connection.
 func (r *Replicas) At(addr string) (*grpc.ClientConn, error) { return dial(addr, r.options...) }
 
 // list is a resolver that returns a fixed list of replicas.

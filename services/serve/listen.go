@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// CheckBind refuses to listen on an address other than loopback if callers are not authenticated.
+// CheckBind returns an error for an address other than loopback if callers are not authenticated.
 func CheckBind(addr string, authenticated bool) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {

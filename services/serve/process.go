@@ -18,9 +18,6 @@ import (
 	"pawl.dev/services/telemetry"
 )
 
-// flushTimeout bounds the time that telemetry may take to flush at a stop.
-const flushTimeout = 3 * time.Second
-
 // Flags are the flags of every service process, to be embedded into its configuration.
 type Flags struct {
 	Keys     string `placeholder:"FILE" type:"path" help:"File of hashed API keys (made by pawl keys add). Without it the service listens on loopback only and everyone is the user local."`
@@ -51,16 +48,16 @@ type Service interface {
 
 // Process is the configuration of a service that runs as a process of its own.
 type Process struct {
-	Name             string // for logs and telemetry
-	Addr             string // where to serve gRPC
-	Flags            Flags
-	MaxRecvBytes     int           // largest request; 0: as in Options
-	AnswerToTheEnd   bool          // take calls while the service drains
-	MaxConnectionAge time.Duration // age at which a client is asked to reconnect; 0: as in Options
+	Name              string // for logs and telemetry
+	Addr              string // where to serve gRPC
+	Flags             Flags
+	MaxRecvBytes      int           // largest request; 0: as in Options
+	ServeUntilDrained bool          // take calls while the service drains
+	MaxConnectionAge  time.Duration // age at which a client is asked to reconnect; 0: as in Options
 }
 
 // Run serves the service that build makes until ctx is done. Then the service drains while the server stops taking calls and waits for
-// running ones; with AnswerToTheEnd, the server stops only after the service has drained. At last the service is closed.
+// running ones; with ServeUntilDrained, the server stops only after the service has drained. At last the service is closed.
 func Run(ctx context.Context, o Process, build func(context.Context, *slog.Logger) (Service, error)) (err error) {
 	log := newLogger(o.Name, o.Flags.LogLevel)
 	auth, err := newAuthenticator(o.Flags.Keys)
@@ -74,11 +71,7 @@ func Run(ctx context.Context, o Process, build func(context.Context, *slog.Logge
 	if err != nil {
 		return err
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
-		defer cancel()
-		err = errors.Join(err, stop(ctx))
-	}()
+	defer func() { err = errors.Join(err, stop()) }()
 	lis, err := Listen(o.Addr)
 	if err != nil {
 		return err
@@ -88,7 +81,7 @@ func Run(ctx context.Context, o Process, build func(context.Context, *slog.Logge
 	options := Options{
 		Auth: auth, Log: log, Local: o.Flags.Keys == "", MaxRecvBytes: o.MaxRecvBytes, MaxConnectionAge: o.MaxConnectionAge,
 	}
-	if o.AnswerToTheEnd {
+	if o.ServeUntilDrained {
 		options.Drained = drained
 	}
 	srv, err := New(options)

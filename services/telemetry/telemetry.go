@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"time"
 
 	"go.opentelemetry.io/contrib/bridges/otelslog"
 	"go.opentelemetry.io/contrib/exporters/autoexport"
@@ -44,11 +45,16 @@ func (s signal) on() bool {
 	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_"+string(s)+"_ENDPOINT") != ""
 }
 
-// Setup starts the exporters that the environment asks for, and sets OpenTelemetry's global providers. Shutdown flushes
-// and stops them; it is non-nil if err is nil.
-func Setup(ctx context.Context, service, version string) (shutdown func(context.Context) error, err error) {
+// flushTimeout bounds how long a stop waits for the exporters, whose collector may be down.
+const flushTimeout = 3 * time.Second
+
+// Setup starts the exporters that the environment asks for, and sets OpenTelemetry's global providers. shutdown flushes
+// and stops them, within flushTimeout and also if ctx is done; it is non-nil if err is nil.
+func Setup(ctx context.Context, service, version string) (shutdown func() error, err error) {
 	var closers []func(context.Context) error
-	shutdown = func(ctx context.Context) error {
+	shutdown = func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+		defer cancel()
 		var failed error
 		for _, closer := range slices.Backward(closers) {
 			failed = errors.Join(failed, closer(ctx))
@@ -75,7 +81,7 @@ func Setup(ctx context.Context, service, version string) (shutdown func(context.
 		if err != nil {
 			err = fmt.Errorf("set up telemetry; check OTEL_%s_EXPORTER (%q) and the OTEL_EXPORTER_OTLP_ variables: %w",
 				s, os.Getenv("OTEL_"+string(s)+"_EXPORTER"), err)
-			return nil, errors.Join(err, shutdown(ctx))
+			return nil, errors.Join(err, shutdown())
 		}
 		closers = append(closers, closer)
 	}

@@ -6,11 +6,13 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/otel"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -71,7 +73,7 @@ func TestOffUnlessAskedFor(t *testing.T) {
 			if telemetry.LogHandler("pool", next) != slog.Handler(next) {
 				t.Error("LogHandler wraps")
 			}
-			if err := shutdown(t.Context()); err != nil {
+			if err := shutdown(); err != nil {
 				t.Error(err)
 			}
 		})
@@ -148,7 +150,7 @@ func TestExports(t *testing.T) {
 		t.Fatal(err)
 	}
 	slog.New(telemetry.LogHandler("pool", slog.DiscardHandler)).Info("a line for the collector")
-	if err := shutdown(t.Context()); err != nil {
+	if err := shutdown(); err != nil {
 		t.Fatal(err)
 	}
 
@@ -166,6 +168,28 @@ func TestExports(t *testing.T) {
 	}
 	if !bytes.Contains(s.paths["/v1/metrics"], []byte("rpc.")) {
 		t.Error("the metrics are missing")
+	}
+}
+
+// TestShutdownIsBounded: a collector that does not answer delays a stop by seconds at most.
+func TestShutdownIsBounded(t *testing.T) {
+	keepGlobals(t)
+	clearEnv(t)
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // connects, and never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = silent.Close() }()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+silent.Addr().String())
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+	shutdown, err := telemetry.Setup(t.Context(), "pool", "v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slog.New(telemetry.LogHandler("pool", slog.DiscardHandler)).Info("a line for the collector")
+	began := time.Now()
+	if err := shutdown(); err == nil || time.Since(began) > 8*time.Second {
+		t.Errorf("shutdown took %v: %v", time.Since(began), err)
 	}
 }
 

@@ -70,11 +70,7 @@ func (c *UpCmd) Run(ctx context.Context, u *ui.UI, h *Host, session *discover.Se
 	if err != nil {
 		return ui.Errorf("%v", err)
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		err = errors.Join(err, shutdown(ctx))
-	}()
+	defer func() { err = errors.Join(err, shutdown()) }()
 	s, err := h.NewSuite(ctx, cfg, level.logger(u, slog.LevelWarn))
 	if err != nil {
 		return upError(cfg.DataDir, err)
