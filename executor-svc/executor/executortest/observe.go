@@ -23,7 +23,7 @@ import (
 //	Commit.…, Send.…  the same for a transition, and for a command
 //	CallTool.before   a call is not sent to the pool yet
 //	CallTool.sent     its request was written to the stream
-//	CallTool.message  a message before its result arrived
+//	CallTool.message  a message that precedes its result arrived
 //	CallTool.end      its result arrived, or an error that ends the call or the stream
 //	AttachCall.…      the same for a request for a call's outcome
 //	AckCall.before    an acknowledgement is not sent to the pool yet

@@ -31,7 +31,7 @@ func (r *recent[V]) get(key string) (value V, ok bool) {
 	return a.value, true
 }
 
-// put stores an answer. At the limit it forgets old answers, and all of them if none is old.
+// put stores an answer. At the limit it forgets old answers, and all answers if none is old.
 func (r *recent[V]) put(key string, value V) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

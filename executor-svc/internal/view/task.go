@@ -66,7 +66,7 @@ func activeStep(t *journal.Task, s *storagev1.ActiveStep) *executorv1.Step {
 	out := Step(t, &history.Entry{
 		Ordinal: s.GetOrdinal(), SubtaskID: s.GetSubtaskId(), ToolID: s.GetToolId(), Description: s.GetDescription(), Status: s.GetStatus(),
 		Outcome: s.GetOutcome(), Attempt: s.GetAttempt(), InputJSON: s.GetInputJson(), Error: s.GetError(), Risk: s.GetRisk(),
-		StartSeq: t.Checkpoint.GetLastSeq(), // not the start's seq, but one of this task, as the start's is
+		StartSeq: t.Checkpoint.GetLastSeq(), // Step needs only a seq of the same task
 	})
 	for _, w := range t.Checkpoint.GetWaits() {
 		if w.GetOrdinal() == s.GetOrdinal() {

@@ -1538,7 +1538,7 @@ type ForkTaskRequest struct {
 	// Makes the request idempotent: chosen by the client, unique per user. It is remembered as long as the task: once that is deleted, the same
 	// id starts a new task.
 	RequestId string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// The new task's budget, which includes the usage before the fork; absent: the old one's. The agent's bounds count too.
+	// The new task's budget; absent: the old one's. The agent's bounds count too. The usage before the fork counts, but not its run time.
 	Budget *Budget `protobuf:"bytes,5,opt,name=budget,proto3" json:"budget,omitempty"`
 	// How long a wait stays open; absent: as in the old task.
 	WaitTimeout   *durationpb.Duration `protobuf:"bytes,6,opt,name=wait_timeout,json=waitTimeout,proto3" json:"wait_timeout,omitempty"`
