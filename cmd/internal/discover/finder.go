@@ -39,7 +39,7 @@ const (
 	Embedded
 )
 
-// ErrNone means that no server runs.
+// ErrNone means that no running server was found.
 var ErrNone = errors.New("no server is running")
 
 // Server is a connection to a server that has answered.
@@ -63,12 +63,12 @@ type Conn interface {
 // Config configures how a server is found.
 type Config struct {
 	Server      string          // the address that the user named; if set, no other is tried
-	Parts       map[string]Part // processes beside Server, by proto package; Server serves all other packages
+	Parts       map[string]Part // parts that may run elsewhere than at Server, by proto package
 	DataDir     string          // "": the default
 	Key         string          // the API key to send
 	KeyFromFlag bool            // Key comes from --key; if the server has no keys, the user is told
 	Flags       string          // flags with which another command line reaches the same server
-	Fallback    string          // the address to try if the data folder names none; "" for none
+	Fallback    string          // the address to try if no server of the data folder answers; "" for none
 
 	Start func(ctx context.Context, dataDir string) (*Server, error) // returns executor.ErrLocked if another process holds the folder; nil: never start one
 	Note  func(string)                                               // tells the user about delays and lost connections; may be nil
@@ -184,7 +184,7 @@ func (s *Session) named(ctx context.Context) (*Server, error) {
 			Then("check the address (it is the gRPC one), or leave --server and PAWL_SERVER out to use this machine's own")
 	}
 	if home, ok := server.Conn.(Conn); ok && len(s.cfg.Parts) > 0 {
-		all := &parts{
+		all := &multiConn{
 			home: home, parts: s.cfg.Parts, conns: map[string]Conn{},
 			dial: func(addr string) (Conn, error) { return dial(addr, s.cfg.Key) },
 		}
@@ -253,8 +253,8 @@ type Part struct {
 	Given bool
 }
 
-// parts connects to a Pawl of several processes. Each call goes to the process that choose has found for its service. It implements Conn.
-type parts struct {
+// multiConn is the connection to a Pawl of several processes. Each call goes to the process that choose has found for its service. It implements Conn.
+type multiConn struct {
 	home  Conn // the named server
 	dial  func(addr string) (Conn, error)
 	parts map[string]Part // by proto package
@@ -264,7 +264,7 @@ type parts struct {
 }
 
 // Close closes all connections.
-func (p *parts) Close() error {
+func (p *multiConn) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	err := p.home.Close()
@@ -277,7 +277,7 @@ func (p *parts) Close() error {
 }
 
 // Invoke implements grpc.ClientConnInterface.
-func (p *parts) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+func (p *multiConn) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	c, err := p.connFor(ctx, method)
 	if err != nil {
 		return err
@@ -286,7 +286,7 @@ func (p *parts) Invoke(ctx context.Context, method string, args, reply any, opts
 }
 
 // NewStream implements grpc.ClientConnInterface.
-func (p *parts) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (p *multiConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	c, err := p.connFor(ctx, method)
 	if err != nil {
 		return nil, err
@@ -299,7 +299,7 @@ func (p *parts) NewStream(ctx context.Context, desc *grpc.StreamDesc, method str
 func oneReplica(ctx context.Context) context.Context { return serve.WithAffinity(ctx, "pawl") }
 
 // connFor returns the connection for a method, such as /pawl.mcppool.v1.McpPoolService/CallTool.
-func (p *parts) connFor(ctx context.Context, method string) (Conn, error) {
+func (p *multiConn) connFor(ctx context.Context, method string) (Conn, error) {
 	service, _, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
 	pkg := service[:max(strings.LastIndexByte(service, '.'), 0)]
 	part, ok := p.parts[pkg]
@@ -320,7 +320,7 @@ func (p *parts) connFor(ctx context.Context, method string) (Conn, error) {
 
 // choose finds the process of a part. If the user gave no address for the part, and it is at neither the named server nor its default address,
 // choose returns the named server, which answers calls with an error that names the missing service.
-func (p *parts) choose(ctx context.Context, part Part, service string) (Conn, error) {
+func (p *multiConn) choose(ctx context.Context, part Part, service string) (Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	if !part.Given && status.Code(checkHealth(ctx, p.home, service)) != codes.NotFound {

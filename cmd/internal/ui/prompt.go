@@ -141,10 +141,10 @@ func (p *Prompter) Tool(id string) string {
 	return Line(id)
 }
 
-// Lapses prints when the question expires, unless deadline is nil.
-func (p *Prompter) Lapses(deadline *timestamppb.Timestamp) {
+// PrintExpiry prints when the question expires, unless deadline is nil.
+func (p *Prompter) PrintExpiry(deadline *timestamppb.Timestamp) {
 	if deadline != nil {
-		p.Print("    %s\n", p.Style.Yellow("lapses in "+Duration(deadline.AsTime().Sub(p.Now()))))
+		p.Print("    %s\n", p.Style.Yellow("expires in "+Duration(deadline.AsTime().Sub(p.Now()))))
 	}
 }
 
@@ -339,7 +339,7 @@ func (p *Prompter) Input(ctx context.Context, in Input) (InputAction, string, er
 	} else {
 		p.Print("    %s\n", p.Style.Dim("your answer goes to the server "+server))
 	}
-	p.Lapses(in.Deadline)
+	p.PrintExpiry(in.Deadline)
 	last := Choice{Word: "detach", Means: "leave the question open and end this command"}
 	if in.OwnCall {
 		last = Choice{Word: "cancel", Label: "the call", Means: "end the call"}

@@ -51,7 +51,7 @@ func (p Asker) approval(ctx context.Context, wait *executorv1.Wait) (*executorv1
 	tool := p.Tool(wait.GetToolId())
 	p.Print("    %s\n", p.Style.Dim(tool+" is to run with"))
 	p.Print("%s\n", ui.PrettyJSON(wait.GetInputJson(), "    "))
-	p.Lapses(wait.GetDeadline())
+	p.PrintExpiry(wait.GetDeadline())
 	for edited := ""; ; {
 		run := ui.Choice{Word: "approve", Also: []string{"y", "yes"}, Means: "run it with this input"}
 		if edited != "" {
@@ -145,7 +145,7 @@ func (p Asker) outcome(ctx context.Context, wait *executorv1.Wait) (*executorv1.
 	for _, c := range choices {
 		p.Print("      %s\n", p.Style.Dim(ui.Pad(c.Word, 6)+"  "+c.Means))
 	}
-	p.Lapses(wait.GetDeadline())
+	p.PrintExpiry(wait.GetDeadline())
 	for {
 		word, err := p.Choose(ctx, append(choices, detach)...)
 		if err != nil {
@@ -212,7 +212,7 @@ func (p Asker) params(ctx context.Context, wait *executorv1.Wait) (*executorv1.R
 	if in := wait.GetInputJson(); in != "" && in != "{}" {
 		p.Print("    %s\n%s\n", p.Style.Dim(p.Tool(wait.GetToolId())+" has this input so far"), ui.PrettyJSON(in, "    "))
 	}
-	p.Lapses(wait.GetDeadline())
+	p.PrintExpiry(wait.GetDeadline())
 	if len(fields) > 0 {
 		p.Print("    %s\n", p.Style.Dim("an empty line leaves a parameter as it is; Ctrl-D leaves the task waiting"))
 	}

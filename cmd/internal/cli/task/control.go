@@ -179,7 +179,7 @@ func (c *DeleteCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 		}
 	}
 	if failed := len(ids) - len(deleted); failed > 0 && single == nil {
-		return ui.Errorf("%d of %d tasks are not deleted", failed, len(ids))
+		return ui.Errorf("%d of %d tasks are not deleted", failed, len(ids)).Then("the warnings say why; pawl cancel TASK ends a task that has not ended")
 	}
 	return single
 }

@@ -378,7 +378,7 @@ func (d *detail) wait(wait *executorv1.Wait) {
 		d.block(st.Dim("asked "), indent(strings.Join(paramLines(wait), "\n")))
 	}
 	if wait.GetDeadline() != nil {
-		d.block(st.Dim("lapses"), "in "+ui.Duration(wait.GetDeadline().AsTime().Sub(d.now)))
+		d.block(st.Dim("expiry"), "in "+ui.Duration(wait.GetDeadline().AsTime().Sub(d.now)))
 	}
 	d.WriteString(nextCommandsText(st, nextCommands(ui.ShortID(d.task.GetId()), wait, waitFlag(d.task, wait)+d.flags)))
 }
