@@ -71,7 +71,7 @@ func (s *contextStore) find(user, name string) *kept {
 	return element.Value.(*kept)
 }
 
-// keep stores a whole context and returns its name. The context replaces base, which it continues, unless base is "". If it is too large, or the store
+// keep stores a whole context and returns its name. It drops the context named base, which whole continues. If whole is too large, or the store
 // keeps none, keep changes nothing and returns "".
 func (s *contextStore) keep(user, base string, whole *plannerv1.TaskContext) string {
 	s.mu.Lock()

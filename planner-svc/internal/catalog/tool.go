@@ -42,7 +42,7 @@ func Find(tools []*commonv1.Tool, id string) *commonv1.Tool {
 	return nil
 }
 
-// CallOf returns the tool of a request, and an input as an object, which is empty if input is. The API has checked both.
+// CallOf returns the tool of a request, and input as an object, which is empty if input is "". The API has checked both.
 func CallOf(req interface {
 	GetContext() *plannerv1.TaskContext
 	GetToolId() string

@@ -68,7 +68,7 @@ func (a *answer) addCall(at int, id, name, arguments string) error {
 	return a.failed
 }
 
-// addSize adds the length of a text. If the total is too long, it sets a.failed. It reports whether the answer has not failed.
+// addSize adds the length of a text, and sets a.failed if the total is too long. It reports false if a.failed is set.
 func (a *answer) addSize(text string) bool {
 	if a.size += len(text); a.size > maxText {
 		a.failed = errorf(Broken, "its answer has more than 4 MiB")
@@ -154,8 +154,8 @@ func readEvents(r io.Reader, contentType string, alive func(), handle func(data 
 	}
 }
 
-// notEvents explains an answer that is a web page or JSON instead of a stream. Its type is no proof, because not all servers name that of a
-// stream; but no line of a stream begins with {, [ or <.
+// notEvents explains an answer that is a web page or JSON instead of a stream. The content type is no proof, because not all servers
+// name that of a stream; but no line of a stream begins with {, [ or <.
 func notEvents(contentType string, first []byte, rest *bufio.Reader) error {
 	more, _ := rest.Peek(rest.Buffered())
 	e := errorf(Broken, "%.60s came instead of a stream of events: %#.120q", cmp.Or(contentType, "something of no type"), bytes.TrimSpace(bytes.Join([][]byte{first, more}, []byte(" "))))

@@ -177,7 +177,7 @@ func (c *Client) ask(ctx context.Context, r *Request, a *answer) error {
 	return err
 }
 
-// encode returns the body of a request, with its length bounded by the model's maximum, and sets a.byTool. It refuses tools and pictures if the model
+// encode returns the body of a request, with the reply's length bounded by the model's maximum, and sets a.byTool. It refuses tools and pictures if the model
 // takes none.
 func (c *Client) encode(r *Request, a *answer) (string, error) {
 	info, bounded := c.Info(), *r

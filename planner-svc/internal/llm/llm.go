@@ -47,7 +47,7 @@ type Info struct {
 type Request struct {
 	System string // instructions before the conversation; may be empty
 	// Messages are the conversation, oldest first; consecutive messages of one role are allowed. An assistant's message holds text and tool
-	// calls, a user's everything but tool calls. Only the provider that made a call's id may accept all of its characters.
+	// calls, a user's everything but tool calls. The id of a call can hold characters that other providers refuse.
 	Messages []*plannerv1.ModelMessage
 
 	Tools      []*plannerv1.ModelTool

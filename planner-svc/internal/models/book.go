@@ -133,8 +133,8 @@ func (b *Book) Close() { b.web.CloseIdleConnections() }
 // List returns the operator's models, the default of Generate first.
 func (b *Book) List() []*llm.Client { return b.list }
 
-// Add adds the model PROVIDER:MODEL of that name to the operator's, even if a file lists models; it does nothing if a model has the name already.
-// Call it before the book is used.
+// Add adds a model named PROVIDER:MODEL to the operator's models, even if a file lists them. If one of them has that name, it does nothing. Call it
+// before the book is used.
 func (b *Book) Add(name string) error {
 	if b.find(name) != nil {
 		return nil

@@ -35,7 +35,7 @@ type choice struct {
 	ignored string  // the rest of the clause from the first word that changes its meaning without a use in the tool; "" if none
 }
 
-// choose returns the best tool for a demand. If no tool fits, or one with side effects leads by too little, notUnderstood is set. later is true for all
+// choose returns the best tool for a demand. If no tool fits, or the best one has side effects and leads by too little, notUnderstood is set. later is true for all
 // demands but the first.
 func (w *work) choose(c *input.Clause, later bool) choice {
 	all := []*choice{{score: -9}}

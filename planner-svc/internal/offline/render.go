@@ -107,7 +107,7 @@ func clip(l lang.Lang, text string) string {
 	return fence + "\n" + text + "\n" + fence + note
 }
 
-// count returns how many things that a noun names a result has: the number in the member of that name, otherwise in `count`. If the result has one
+// count returns the number of the things in a result that noun names: the number in the member of that name, otherwise in `count`. If the result has one
 // list, the number of its items replaces a missing or larger number, because items of another type do not count.
 func count(r *result.Result, noun string) (n int, ok bool) {
 	items, lists := 0, 0

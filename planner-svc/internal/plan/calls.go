@@ -56,7 +56,7 @@ func (c *conversation) readCall(rc *plannerv1.ModelToolCall, t *turn) call {
 	return call{Tool: rc.GetName(), Why: why, Risk: risk, Input: json.RawMessage(doc.String())}
 }
 
-// interpret sets the steps of t, or its answer, from the calls. It sets the problem of each call and returns them joined. A finish that comes first ends
+// interpret sets the steps of t, or its answer, from the calls. It sets the problem of each call and returns the problems joined. A finish that comes first ends
 // the task; after other calls it is dropped, because it cannot know their results.
 func (c *conversation) interpret(t *turn, calls []call) error {
 	if first := &calls[0]; first.Tool == finish && first.problem == nil {
@@ -133,8 +133,8 @@ func (c *conversation) unknownTool(name string) error {
 // references matches references of the form that the prompt describes. An input without any is literal, even if it contains `${`.
 var references = regexp.MustCompile(`\$\{(step-\d+|goal)[.}]`)
 
-// resolve puts the goal and the outputs of finished steps into the input of the i-th call of a turn. If it refers to earlier calls of the turn, those
-// references stay and open is true.
+// resolve puts the goal and the outputs of finished steps into the input of the i-th call of a turn. References to earlier calls of
+// the turn stay; if there are any, open is true.
 func resolve(tc *plannerv1.TaskContext, in string, next uint64, i int) (text string, open bool, err error) {
 	if !references.MatchString(in) {
 		return in, false, nil

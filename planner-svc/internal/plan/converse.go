@@ -79,7 +79,7 @@ func (s *session) maxPrompt() int {
 	return s.window()*windowPercent/100 - min(s.info.MaxTokens, s.window()/4)
 }
 
-// outputBytes returns how many bytes of each step's output are shown. It depends only on the model's window, so all prompts of a task show the same.
+// outputBytes returns how many bytes of each step's output are shown. It depends only on the model's window, not on the conversation.
 func (s *session) outputBytes() int { return min(max(s.window()*15/100, minOutput), maxOutput) }
 
 // render sets c.request, with at most limit bytes of each step's output.
@@ -176,8 +176,8 @@ func (s *session) digest(e *plannerv1.HistoryEntry, limit int) string {
 	return prompt.Line(fmt.Sprintf("%s: %s %s", e.GetStepId(), e.GetToolId(), e.GetInputJson())) + "\n" + prompt.Result(s.tc, e, limit) + "\n\n"
 }
 
-// summarize returns the summary of an earlier summary, which may be empty, and the texts that continue it. Texts that do not fit into one prompt go
-// into several. Without texts, it returns the earlier summary.
+// summarize continues a summary, which may be empty, with texts, and returns the new one. Texts that do not fit into one prompt go into several.
+// Without texts, it returns the summary that it was given.
 func (s *session) summarize(ctx context.Context, summary string, texts []string) (string, error) {
 	goal := prompt.Render("goal", &plannerv1.TaskContext{Goal: s.tc.GetGoal(), Language: s.tc.GetLanguage()}, nil)
 	for len(texts) > 0 {

@@ -110,7 +110,8 @@ func (s *session) exceeded(format string, args ...any) error {
 		"; the model %q was not asked. Start a new task, or fork this one, with a larger budget", append(args, s.info.Name)...)
 }
 
-// unusable returns the error for the last of some tries whose replies were all wrong. Executors do not retry its code, because the session already did.
+// unusable returns the error after a number of tries that gave no usable reply; reply is the last one. Executors do not retry an error with this code,
+// so that tries do not multiply.
 func (s *session) unusable(tries int, problem string, reply *llm.Reply) error {
 	const maxLast = 900 // bytes
 	last := reply.Text

@@ -149,8 +149,9 @@ func readJSON(s *schema.Schema, reply *llm.Reply) (*turn, []call, error) {
 	return t, a.Calls, nil
 }
 
-// respond returns the messages to append to the request: the reply, and text(i) as the answer to its call i, because providers demand an answer to
-// each. An empty reply is left out. problem is nil if nothing is wrong. respond also updates the request's tools and prepares the gate for the next reply.
+// respond returns the messages to append to the request: the reply and its answers. Providers demand an answer to each native call, text(i); a reply in
+// JSON gets the problem as its answer, or text(0) if problem is nil. An empty reply is left out. respond also updates the request's tools and prepares
+// the gate for the next reply.
 func (c *conversation) respond(g *gate, reply *llm.Reply, problem error, text func(i int) string) []*plannerv1.ModelMessage {
 	g.next()
 	switch {
