@@ -120,9 +120,9 @@ func (a *answer) finish(err error) error {
 	return err
 }
 
-// readEvents passes the data of each server-sent event of r to handle. Unless there is an error, it reads r to the end,
-// so that the connection can serve the next request.
-// The end of r completes an event too, because not all servers end with an empty line. readEvents calls alive for each line.
+// readEvents passes the data of each server-sent event of r to handle. Unless there is an error, it reads r to the end, so that the
+// connection can serve the next request. The end of r completes an event too, because not all servers end with an empty line. readEvents calls alive for
+// each line.
 func readEvents(r io.Reader, contentType string, alive func(), handle func(data []byte) error) error {
 	lines := bufio.NewReaderSize(r, 16<<10)
 	var data []byte

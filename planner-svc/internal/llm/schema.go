@@ -8,7 +8,7 @@ import (
 )
 
 // parameters returns the schema of a tool or reply as providers accept it: an object at the top level, without alternatives there and without
-// properties whose names accepts refuses. The caller of the model checks arguments against the original schema.
+// properties for whose names accepts returns false. The caller of the model checks arguments against the original schema.
 func parameters(name, schema string, accepts func(property string) bool) (*strictjson.Object, error) {
 	o, err := strictjson.ParseObject(schema)
 	if err != nil {

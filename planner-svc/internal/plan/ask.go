@@ -78,9 +78,8 @@ func (s *session) correctJSON(reply *llm.Reply, problem error) []*plannerv1.Mode
 	return []*plannerv1.ModelMessage{llm.AssistantText(text), llm.UserText(prompt.Render("correction", s.tc, problem.Error()))}
 }
 
-// Generate answers a request and writes the reply's text to emit. budget holds the limits on model calls, tokens and cost; its other fields are
-// not read. With a schema, the text
-// is JSON that fits it. An error carries the usage of the calls.
+// Generate answers a request and writes the reply's text to emit. budget holds the limits on model calls, tokens and cost; its other fields may
+// be empty. With a schema, the text is JSON that fits it. An error carries the usage of the calls.
 func (m *Model) Generate(ctx context.Context, budget *plannerv1.TaskContext, r *llm.Request, outputSchema string, emit func(string) error) (*llm.Reply, error) {
 	s := m.session(budget)
 	if outputSchema == "" {

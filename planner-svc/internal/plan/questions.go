@@ -17,7 +17,7 @@ import (
 	"pawl.dev/planner-svc/internal/risk"
 )
 
-// question asks the model for JSON about a request's task. The prompt holds the goal, as many of the last steps as fit, and the template of that
+// question asks the model for JSON about a request's task. The prompt holds the goal, as many of the last steps as fit, and the template called
 // name, rendered with the request. respond makes the response from the answer and the usage; its error is the problem with the answer. T may be a proto
 // message whose JSON names are those of the schema.
 func question[T, R any](ctx context.Context, m *Model, name string, req interface{ GetContext() *plannerv1.TaskContext }, schema string,
