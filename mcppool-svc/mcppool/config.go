@@ -28,7 +28,7 @@ type Config struct {
 	DataDir    string   `name:"data" placeholder:"DIR" type:"path" help:"Folder that keeps registered MCP servers, approved tools and logins; if empty, they are kept in memory only."`
 	MCPConfigs []string `name:"mcp-config" placeholder:"FILE" type:"path" sep:"none" help:"MCP servers, in the mcpServers JSON of other MCP clients. May be repeated."`
 	Workspace  string   `placeholder:"DIR" type:"path" help:"Offers the files of this folder as the built-in MCP server workspace."`
-	Audit      string   `placeholder:"FILE" type:"path" help:"File to which a record of each tool call is appended, one JSON object per line; if empty, none is written."`
+	Audit      string   `placeholder:"FILE" type:"path" help:"File to which records of tool calls, approvals of tools, answers to servers and model requests are appended, one JSON object per line; if empty, none are written."`
 
 	AllowAddresses []string `placeholder:"CIDR" help:"Private addresses at which plain users may register HTTP servers, and to which redirects may lead, such as 10.1.0.0/16. May be repeated."`
 

@@ -253,7 +253,7 @@ var states = map[conn.State]mcppoolv1.ConnectionState{
 	conn.Failed:     mcppoolv1.ConnectionState_CONNECTION_STATE_FAILED,
 }
 
-// ToMessage returns the registration, secrets included. It sets no output-only field except the owner.
+// ToMessage returns the registration, secrets included. It sets no output-only fields.
 func ToMessage(s *registry.Server) *mcppoolv1.McpServer {
 	m := &mcppoolv1.McpServer{
 		Id: s.ID, DisplayName: s.DisplayName, Description: s.Description, OwnerSub: s.Owner, Disabled: s.Disabled,

@@ -35,7 +35,7 @@ type Deps struct {
 
 	Now     func() time.Time // for start_by and audit records
 	Log     *slog.Logger
-	Audit   slog.Handler // gets a record of each call and approval; may be nil
+	Audit   slog.Handler // gets a record of each call, approval, answer and model request; may be nil
 	Metrics *Metrics     // may be nil
 	Pins    *pin.Book    // which tools may be used
 	Cache   *Cache       // results of tools that only read; may be nil

@@ -169,8 +169,8 @@ type timer struct {
 	timer  *time.Timer
 
 	mu      sync.Mutex
-	left    time.Duration // guarded by mu; as of since
-	since   time.Time     // guarded by mu
+	left    time.Duration // guarded by mu; the rest of limit at since
+	since   time.Time     // guarded by mu; when the timer was last started or resumed
 	paused  int           // guarded by mu; number of questions and model requests under way
 	stopped bool          // guarded by mu
 }
@@ -229,7 +229,7 @@ func (c *Caller) Cancel(user, callID, reason string) bool {
 	return c.calls.Cancel(user, callID, cancelledError{reason})
 }
 
-// Drain refuses new calls and returns when the running ones have ended and, if fetched is set, their results were sent to clients.
+// Drain refuses new calls and returns when the running ones have ended and, if fetched is set, the results of named ones were sent to clients.
 // Calls still running when ctx is done are cancelled.
 func (c *Caller) Drain(ctx context.Context, fetched bool) {
 	c.calls.Drain(ctx, fetched, mcp.ErrStopping)

@@ -245,7 +245,7 @@ func (m *Models) sample(ctx context.Context, user string, policy *registry.Sampl
 	return got, nil
 }
 
-// Names lists the models that can be asked for a user.
+// Names lists the models that can be asked on behalf of a user.
 func (m *Models) Names(ctx context.Context, user string) ([]string, error) {
 	list, err := m.planner.ListModels(identity.OnBehalfOf(ctx, user), &plannerv1.ListModelsRequest{})
 	if err != nil {

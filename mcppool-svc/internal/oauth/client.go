@@ -49,7 +49,7 @@ func (l *Logins) clientFor(ctx context.Context, w *web, server *registry.Server,
 	}
 	if a.Register == "" {
 		return client{}, refused("the authorization server %s registers no clients by itself: register Pawl there with the redirect address %s, "+
-			"and set the server's oauth.client_id (and client_secret)", a.Issuer, redirect)
+			"and set oauth.client_id (and client_secret) of the MCP server", a.Issuer, redirect)
 	}
 	r, err := l.register(ctx, w, a, redirect)
 	if err != nil {
@@ -66,7 +66,7 @@ func (l *Logins) clientFor(ctx context.Context, w *web, server *registry.Server,
 func (l *Logins) configured(server *registry.Server, a authority) (client, error) {
 	if bound := l.vault.boundTo(bindingKey(server)); bound != "" && bound != a.Issuer {
 		return client{}, refused("MCP server %s now names the authorization server %s, but its oauth.client_id was used at %s; "+
-			"if that is right, let its owner or an operator run `pawl mcp logout %[1]s`, and log in again", server.ID, a.Issuer, bound)
+			"if that is right, let the owner of the MCP server or an operator run `pawl mcp logout %[1]s`, and log in again", server.ID, a.Issuer, bound)
 	}
 	secret, err := l.secretOf(server)
 	if err != nil {

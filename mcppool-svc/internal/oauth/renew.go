@@ -27,8 +27,8 @@ func (t *token) needsRenewal(now time.Time) bool {
 	return t.expired(now.Add(ahead))
 }
 
-// renewOnce runs work for a login, unless it is running already, and waits for its result. The work continues when its callers
-// give up, because the server may have replaced the old token already.
+// renewOnce runs work for a login, or joins the work that is running for it, and waits for the result. The work continues when its
+// callers give up, because the server may have replaced the old token already.
 func (l *Logins) renewOnce(ctx context.Context, r ref, work func(context.Context) (*token, error)) (*token, error) {
 	done := l.renewals.DoChan(r.key(""), func() (any, error) {
 		if !l.beginWork() {

@@ -112,7 +112,7 @@ func (s *Source) loginNeeded(t *token, c challenge, kind scheme) error {
 	}
 }
 
-// renewPoolToken logs the pool itself in, unless the refused token is a new one (again).
+// renewPoolToken logs the pool itself in and returns the new token, or an error if the refused token was new already (again).
 func (s *Source) renewPoolToken(ctx context.Context, t *token, again bool, c challenge) (string, error) {
 	if again {
 		return "", mcp.Errorf(mcp.Unauthorized,

@@ -162,7 +162,7 @@ func (o *OAuth) validate() error {
 
 func (t *Builtin) validate() error {
 	if t.Name != BuiltinWorkspace {
-		return invalid("builtin.name", "there is no built-in server %q; there is %q", t.Name, BuiltinWorkspace)
+		return invalid("builtin.name", "there is no built-in server %q; the only one is %q", t.Name, BuiltinWorkspace)
 	}
 	if !filepath.IsAbs(t.Root) {
 		return invalid("builtin.root", "%q is not an absolute path", t.Root)
