@@ -50,7 +50,7 @@ func (p *play) follow(ctx context.Context, id string, after uint64, answers []*t
 				p.t.Errorf("seq %d after %d", e.GetSeq(), last)
 			}
 			events, last = append(events, e), e.GetSeq()
-			meanwhile = p.deeds(ctx, e, meanwhile)
+			meanwhile = p.act(ctx, e, meanwhile)
 			stopped = e.GetType() == executorv1.EventType_EVENT_TYPE_FLOW_STOP
 			return !stopped
 		})
@@ -64,8 +64,8 @@ func (p *play) follow(ctx context.Context, id string, after uint64, answers []*t
 	}
 }
 
-// deeds does the deeds that are due at an event, and returns the rest.
-func (p *play) deeds(ctx context.Context, e *executorv1.ExecutorEvent, meanwhile []*testcasev1.Meanwhile) []*testcasev1.Meanwhile {
+// act carries out the actions that are due at an event, and returns the rest.
+func (p *play) act(ctx context.Context, e *executorv1.ExecutorEvent, meanwhile []*testcasev1.Meanwhile) []*testcasev1.Meanwhile {
 	var rest []*testcasev1.Meanwhile
 	for _, m := range meanwhile {
 		if m.GetAt() != e.GetType() {
@@ -73,7 +73,7 @@ func (p *play) deeds(ctx context.Context, e *executorv1.ExecutorEvent, meanwhile
 			continue
 		}
 		var err error
-		switch d := m.GetDeed().(type) {
+		switch d := m.GetAction().(type) {
 		case *testcasev1.Meanwhile_Pause:
 			_, err = p.client.Pause(ctx, &executorv1.PauseTaskRequest{Id: e.GetTaskId(), Reason: d.Pause})
 		case *testcasev1.Meanwhile_Cancel:

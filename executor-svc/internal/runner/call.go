@@ -89,16 +89,16 @@ func (s *Session) callRequest(t *flow.Task, st *storagev1.ActiveStep, c *call) *
 
 // attachCall returns the Run that attaches to an earlier call and emits its outcome. Unless the call is to stop, the Run first delivers
 // people's answers.
-func (s *Session) attachCall(ctx context.Context, st *storagev1.ActiveStep, e flow.Attach) Run {
-	c := s.beginCall(ctx, st, e.Attempt)
-	c.stopping.Store(e.Stopping)
+func (s *Session) attachCall(ctx context.Context, st *storagev1.ActiveStep, a flow.Attach) Run {
+	c := s.beginCall(ctx, st, a.Attempt)
+	c.stopping.Store(a.Stopping)
 	return s.runCall(c, st, nil, func(ctx context.Context, f *follower) (*mcppoolv1.CallResult, error) {
-		if !e.Stopping {
-			if err := s.deliverAnswers(ctx, st, f, e.Fresh); err != nil {
+		if !a.Stopping {
+			if err := s.deliverAnswers(ctx, st, f, a.Fresh); err != nil {
 				return nil, err
 			}
 		}
-		return s.attach(ctx, s.attachRequest(st, e.Attempt), f)
+		return s.attach(ctx, s.attachRequest(st, a.Attempt), f)
 	})
 }
 

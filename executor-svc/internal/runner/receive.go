@@ -25,7 +25,7 @@ const (
 	questionWindow = 50 * time.Millisecond
 	// maxQuestions bounds the questions that people see together; the pool sends the others again once those are answered.
 	maxQuestions = 100
-	// maxTaskID is the longest id of an MCP task, in bytes, that AttachCall takes.
+	// maxTaskID bounds the bytes of an MCP task's id; AttachCall takes ids of as many characters.
 	maxTaskID = 2000
 )
 

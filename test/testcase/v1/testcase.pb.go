@@ -169,11 +169,11 @@ type Meanwhile struct {
 	At v1.EventType `protobuf:"varint,1,opt,name=at,proto3,enum=pawl.executor.v1.EventType" json:"at,omitempty"`
 	// The action.
 	//
-	// Types that are valid to be assigned to Deed:
+	// Types that are valid to be assigned to Action:
 	//
 	//	*Meanwhile_Pause
 	//	*Meanwhile_Cancel
-	Deed          isMeanwhile_Deed `protobuf_oneof:"deed"`
+	Action        isMeanwhile_Action `protobuf_oneof:"action"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -215,16 +215,16 @@ func (x *Meanwhile) GetAt() v1.EventType {
 	return v1.EventType(0)
 }
 
-func (x *Meanwhile) GetDeed() isMeanwhile_Deed {
+func (x *Meanwhile) GetAction() isMeanwhile_Action {
 	if x != nil {
-		return x.Deed
+		return x.Action
 	}
 	return nil
 }
 
 func (x *Meanwhile) GetPause() string {
 	if x != nil {
-		if x, ok := x.Deed.(*Meanwhile_Pause); ok {
+		if x, ok := x.Action.(*Meanwhile_Pause); ok {
 			return x.Pause
 		}
 	}
@@ -233,15 +233,15 @@ func (x *Meanwhile) GetPause() string {
 
 func (x *Meanwhile) GetCancel() string {
 	if x != nil {
-		if x, ok := x.Deed.(*Meanwhile_Cancel); ok {
+		if x, ok := x.Action.(*Meanwhile_Cancel); ok {
 			return x.Cancel
 		}
 	}
 	return ""
 }
 
-type isMeanwhile_Deed interface {
-	isMeanwhile_Deed()
+type isMeanwhile_Action interface {
+	isMeanwhile_Action()
 }
 
 type Meanwhile_Pause struct {
@@ -254,9 +254,9 @@ type Meanwhile_Cancel struct {
 	Cancel string `protobuf:"bytes,3,opt,name=cancel,proto3,oneof"`
 }
 
-func (*Meanwhile_Pause) isMeanwhile_Deed() {}
+func (*Meanwhile_Pause) isMeanwhile_Action() {}
 
-func (*Meanwhile_Cancel) isMeanwhile_Deed() {}
+func (*Meanwhile_Cancel) isMeanwhile_Action() {}
 
 // A fork of a task.
 type Fork struct {
@@ -862,12 +862,12 @@ const file_testcase_v1_testcase_proto_rawDesc = "" +
 	"\x06export\x18\t \x01(\bR\x06export\x12%\n" +
 	"\x04fork\x18\n" +
 	" \x01(\v2\x11.testcase.v1.ForkR\x04fork\x12\x16\n" +
-	"\x06delete\x18\v \x01(\bR\x06delete\"r\n" +
+	"\x06delete\x18\v \x01(\bR\x06delete\"t\n" +
 	"\tMeanwhile\x12+\n" +
 	"\x02at\x18\x01 \x01(\x0e2\x1b.pawl.executor.v1.EventTypeR\x02at\x12\x16\n" +
 	"\x05pause\x18\x02 \x01(\tH\x00R\x05pause\x12\x18\n" +
-	"\x06cancel\x18\x03 \x01(\tH\x00R\x06cancelB\x06\n" +
-	"\x04deed\"\xce\x01\n" +
+	"\x06cancel\x18\x03 \x01(\tH\x00R\x06cancelB\b\n" +
+	"\x06action\"\xce\x01\n" +
 	"\x04Fork\x12\x14\n" +
 	"\x05steps\x18\x01 \x01(\rR\x05steps\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x12\n" +
