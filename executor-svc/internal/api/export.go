@@ -49,7 +49,7 @@ func (s *Tasks) ExportTask(req *executorv1.ExportTaskRequest, stream grpc.Server
 	d.text(`],"events":[`)
 	n := 0
 	err = s.records(ctx, t.ID, func(r journal.Record) {
-		for _, e := range view.Events(t, r, 0) {
+		for _, e := range view.Events(t, r) {
 			if e.GetSeq() <= t.Checkpoint.GetLastSeq() {
 				d.item(n, e)
 				n++

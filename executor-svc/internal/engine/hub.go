@@ -55,7 +55,7 @@ type eventRecord struct {
 }
 
 func (r *eventRecord) events() []*executorv1.ExecutorEvent {
-	r.once.Do(func() { r.derived, r.task = view.Events(r.task, r.Record, 0), nil })
+	r.once.Do(func() { r.derived, r.task = view.Events(r.task, r.Record), nil })
 	return r.derived
 }
 

@@ -180,7 +180,7 @@ func (w *world) stored(j journal.Journal, k *taskBook) []*executorv1.ExecutorEve
 				}
 				n++
 			}
-			events = append(events, view.Events(t, r, 0)...)
+			events = append(events, view.Events(t, r)...)
 			after = r.FirstSeq + uint64(len(r.GetFacts())) - 1
 		}
 	}

@@ -15,16 +15,12 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// Events derives the events of a record with a seq greater than after. The same record always gives the same events. The events
-// share messages and must not be changed.
-func Events(t *journal.Task, r journal.Record, after uint64) []*executorv1.ExecutorEvent {
+// Events derives the events of a record. The same record always gives the same events. The events share messages and must not be changed.
+func Events(t *journal.Task, r journal.Record) []*executorv1.ExecutorEvent {
 	at, u := timestamp(r.GetTime()), usage(r.GetUsage(), r.GetTime()-t.Head.GetCreateTime())
 	events := make([]*executorv1.ExecutorEvent, 0, len(r.GetFacts()))
 	for i, f := range r.GetFacts() {
 		seq := r.FirstSeq + uint64(i)
-		if seq <= after {
-			continue
-		}
 		e := &executorv1.ExecutorEvent{
 			TaskId: t.ID, Seq: seq, Time: at, Usage: u, Flow: flowOf(t, f, seq),
 			SubtaskId: f.GetSubtaskId(), Attempt: f.GetAttempt(), WaitId: f.GetWaitId(),
