@@ -19,7 +19,7 @@ const name = "mcppool-svc"
 // settings are the flags; each is also an environment variable (PAWL_GRPC …) and a key of the configuration file.
 type settings struct {
 	GRPC             string        `name:"grpc" placeholder:"ADDR" default:"127.0.0.1:7414" help:"Where to serve gRPC (${default})."`
-	MaxConnectionAge time.Duration `placeholder:"DURATION" default:"5m" help:"How long a client keeps a connection before it is asked to connect again, and so to find new replicas by name (${default})."`
+	MaxConnectionAge time.Duration `placeholder:"DURATION" default:"5m" help:"How long a client's connection lasts before the client is asked to connect again, so that it finds new replicas by name (${default})."`
 	Peers            []string      `placeholder:"ADDR" help:"The other replicas, which share registered servers, approved tools and logins: host:port, or dns:///name:port for a name that resolves to all of them. May be repeated."`
 	Planner          string        `placeholder:"ADDR" default:"127.0.0.1:7413" help:"The planner's gRPC address (${default}). Requests of MCP servers to language models (sampling) go through the planner."`
 	ServiceKey       string        `placeholder:"KEY" help:"API key of role service, for calls to the planner and to other replicas."`

@@ -416,7 +416,7 @@ type McpServer struct {
 	CallTimeout *durationpb.Duration `protobuf:"bytes,12,opt,name=call_timeout,json=callTimeout,proto3" json:"call_timeout,omitempty"`
 	// The timeout for starting or connecting; 30 s if absent.
 	StartTimeout *durationpb.Duration `protobuf:"bytes,13,opt,name=start_timeout,json=startTimeout,proto3" json:"start_timeout,omitempty"`
-	// Changes with the configuration. Output only; send it back with an update or delete to refuse a lost update.
+	// Changes with the configuration. Output only; an update or delete that sends it back fails if the server has changed since (CONFLICT).
 	Etag string `protobuf:"bytes,14,opt,name=etag,proto3" json:"etag,omitempty"`
 	// Whether the server is active for the caller. Output only.
 	Active bool `protobuf:"varint,15,opt,name=active,proto3" json:"active,omitempty"`
@@ -1662,8 +1662,8 @@ type ListToolsResponse struct {
 	QuarantinedCount uint32 `protobuf:"varint,4,opt,name=quarantined_count,json=quarantinedCount,proto3" json:"quarantined_count,omitempty"`
 	// The quarantined tools by name, if requested; `tools` is then empty.
 	QuarantinedTools []*QuarantinedTool `protobuf:"bytes,5,rep,name=quarantined_tools,json=quarantinedTools,proto3" json:"quarantined_tools,omitempty"`
-	// Whether the session may be released up to a second late, together with a call of another session (CallToolsRequest.ended_session_ids)
-	// instead of by ReleaseSession: no other caller waits for its connection.
+	// Whether the client may release the session up to a second late, with a call of another session (CallToolsRequest.ended_session_ids)
+	// instead of ReleaseSession, because no other caller waits for its connection.
 	LateRelease   bool `protobuf:"varint,6,opt,name=late_release,json=lateRelease,proto3" json:"late_release,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
