@@ -14,7 +14,7 @@ type around struct {
 	left, right Token    // the nearest tokens; left skips articles
 }
 
-// aroundOf reads the words beside a value, up to the next value.
+// aroundOf reads the words beside a value, those before it only up to another value.
 func (f *filling) aroundOf(v *Value) (a around) {
 	tokens := f.c.Tokens
 	if v.To < len(tokens) {

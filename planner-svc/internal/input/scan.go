@@ -47,7 +47,7 @@ type Value struct {
 // Token is a word, a value or a punctuation mark of a text.
 type Token struct {
 	Text       string // in lower case
-	Term       string // its stem; for Chinese, the word
+	Term       string // its stem; for Chinese, the word or the English one that it is read as; "" for a value
 	Start, End int    // byte offsets in the text
 	Value      *Value // or nil
 }

@@ -60,7 +60,7 @@ func (c *conversation) readCall(rc *plannerv1.ModelToolCall, t *turn) call {
 // the task; after other calls it is dropped, because it cannot know their results.
 func (c *conversation) interpret(t *turn, calls []call) error {
 	if first := &calls[0]; first.Tool == finish && first.problem == nil {
-		t.answer, t.goal = cmp.Or(strings.TrimSpace(first.text("answer")), t.text), plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
+		t.answer, t.goalResult = cmp.Or(strings.TrimSpace(first.text("answer")), t.text), plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
 		if t.answer == "" {
 			first.problem = errors.New("`answer` is missing: say what is missing and why")
 		}

@@ -62,7 +62,7 @@ func (m *Model) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest, 
 		}
 		description := prompt.LangOf(s.tc).Pick("Nothing is left to do.", "没有剩余的步骤。")
 		res.Steps = []*plannerv1.PlannedStep{{ToolId: Final, Description: description}}
-		res.Answer, res.GoalResult = &t.answer, t.goal
+		res.Answer, res.GoalResult = &t.answer, t.goalResult
 	}
 	if req.GetBegin() {
 		res.FlowName, res.FlowRisk = flow(s.tc, t)
@@ -129,7 +129,7 @@ func (m *Model) GenerateAnswer(ctx context.Context, req *plannerv1.GenerateAnswe
 		return nil, err
 	}
 	res := &plannerv1.GenerateAnswerResponse{Usage: s.usage()}
-	if req.GetCutShort() != "" || goalOf(reply) == plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED {
+	if req.GetCutShort() != "" || goalResultOf(reply) == plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED {
 		res.GoalResult = plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
 	}
 	if note := cutNote(s.tc, reply); note != "" {

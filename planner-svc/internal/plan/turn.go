@@ -19,12 +19,12 @@ const maxSearches = 3
 
 // turn is what a model decided: steps, or the answer if there are none.
 type turn struct {
-	steps  []*plannerv1.PlannedStep
-	answer string
-	goal   plannerv1.GoalResult
-	text   string // of the reply; "" for models without native tools
-	task   taskRating
-	memory *plannerv1.Memory // the summary of old steps, if one was made
+	steps      []*plannerv1.PlannedStep
+	answer     string
+	goalResult plannerv1.GoalResult
+	text       string // of the reply; "" for models without native tools
+	task       taskRating
+	memory     *plannerv1.Memory // the summary of old steps, if one was made
 }
 
 // taskRating is the name and the risk that the model gives to the whole task, with its first calls.
@@ -91,7 +91,7 @@ func (c *conversation) read(reply *llm.Reply) (*turn, []call, error) {
 		if t.text == "" && reply.Stop != plannerv1.StopReason_STOP_REASON_REFUSED {
 			return t, nil, errors.New("the reply is empty")
 		}
-		t.answer, t.goal = t.text+cutNote(c.tc, reply), goalOf(reply)
+		t.answer, t.goalResult = t.text+cutNote(c.tc, reply), goalResultOf(reply)
 		return t, nil, nil
 	}
 	calls := make([]call, len(reply.Calls))
@@ -101,9 +101,9 @@ func (c *conversation) read(reply *llm.Reply) (*turn, []call, error) {
 	return t, calls, nil
 }
 
-// goalOf returns whether an answer in free text fulfils the goal: it does unless it was refused or cut off, because the prompt asks for `finish`
+// goalResultOf returns whether an answer in free text fulfils the goal: it does unless it was refused or cut off, because the prompt asks for `finish`
 // otherwise.
-func goalOf(reply *llm.Reply) plannerv1.GoalResult {
+func goalResultOf(reply *llm.Reply) plannerv1.GoalResult {
 	switch reply.Stop {
 	case plannerv1.StopReason_STOP_REASON_REFUSED, plannerv1.StopReason_STOP_REASON_MAX_TOKENS:
 		return plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
@@ -138,9 +138,9 @@ func readJSON(s *schema.Schema, reply *llm.Reply) (*turn, []call, error) {
 	}
 	t := &turn{task: a.Task}
 	if len(a.Calls) == 0 {
-		t.answer, t.goal = strings.TrimSpace(a.Answer), plannerv1.GoalResult_GOAL_RESULT_FULFILLED
+		t.answer, t.goalResult = strings.TrimSpace(a.Answer), plannerv1.GoalResult_GOAL_RESULT_FULFILLED
 		if a.Fulfilled != nil && !*a.Fulfilled {
-			t.goal = plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
+			t.goalResult = plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
 		}
 		if t.answer == "" {
 			return nil, nil, errors.New("there are neither calls nor an answer")

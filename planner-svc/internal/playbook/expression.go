@@ -45,7 +45,7 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 		cel.Variable(goalName, cel.StringType), cel.Variable(inputsName, named), cel.Variable(stepsName, named))
 })
 
-// expression compiles the expression of a key, whose result must have the given type. It returns nil if there is none or it is wrong.
+// expression compiles the CEL expression of a key; its result must have the given type. It returns nil if there is none or it does not compile.
 func (r *reader) expression(n *yaml.Node, key string, result *cel.Type) *expression {
 	wrong := func(format string, args ...any) *expression {
 		r.wrong(n, "`"+key+"`: "+fmt.Sprintf(format, args...))

@@ -48,8 +48,8 @@ type state struct {
 }
 
 // replay follows the history to the call that is due. It evaluates conditions and lists again; they depend only on the playbook, the inputs
-// and the history, so the same history always leads to the same call. It fails if the history is not that of the playbook, a step failed, or an
-// expectation does not hold.
+// and the history, so the same history always leads to the same call. It fails if the history is not that of the playbook, a step without
+// `on_error: continue` failed, or an expectation does not hold.
 func (r *run) replay() error {
 	p, err := r.enter(0)
 	for _, e := range r.tc.GetHistory() {

@@ -66,7 +66,7 @@ func (m *Planner) GenerateAnswer(_ context.Context, req *plannerv1.GenerateAnswe
 	return res, emit(text) // in one piece, because all of it is there at once
 }
 
-// GetFirstInputParams returns the input of the step that is due as written in the playbook. An input that failed is returned unchanged,
+// GetFirstInputParams returns the input that the playbook gives the step that is due. An input that failed is returned unchanged,
 // because a person wrote it.
 func (m *Planner) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {
 	if req.GetFailedInputJson() != "" {

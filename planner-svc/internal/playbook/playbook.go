@@ -28,7 +28,7 @@ type Playbook struct {
 	byID       map[string]int // indexes of the steps
 }
 
-// Step is one call.
+// Step is one step: a call, or with Foreach a call for each item.
 type Step struct {
 	ID          string
 	Tool        string
