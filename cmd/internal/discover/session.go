@@ -96,7 +96,7 @@ func (s *Session) Close() error {
 }
 
 // Reconnect finds a server again after lost went away. Later callers get the server that the first caller found. Reconnect never starts a
-// server in this process, which would lock the data folder: the lost server needs it when it starts again with its own settings.
+// server in this process, which would lock the data folder that the lost server needs when it starts again.
 func (s *Session) Reconnect(ctx context.Context, lost *Server) (*Server, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

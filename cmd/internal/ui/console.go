@@ -293,8 +293,8 @@ func (l *LiveLine) Clear() {
 // Put writes text and ignores the error, which FirstError keeps.
 func Put(w io.Writer, text string) { _, _ = io.WriteString(w, text) }
 
-// Signals delivers interrupts to the last caller of Take. If there is none, or it has not read the previous interrupt, and for SIGTERM and
-// SIGHUP, it cancels the program's context; the next such signal ends the process.
+// Signals delivers interrupts to the last caller of Take. If there is none, or that caller has not read the previous interrupt, and for SIGTERM
+// and SIGHUP, Signals cancels the program's context; the next such signal ends the process.
 type Signals struct {
 	done   chan struct{}
 	cancel func()

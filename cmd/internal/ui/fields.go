@@ -53,7 +53,7 @@ func Fields(schemaJSON string) ([]Field, error) {
 }
 
 // ObjectOfPairs builds a JSON object from NAME=VALUE pairs, whose values it parses by the schema, or as JSON if rawJSON is set. If strict
-// is set, a name that is not among the schema's properties is an error, unless it has none.
+// is set, a name that is not among the schema's properties is an error, unless the schema has none.
 func ObjectOfPairs(schemaJSON string, pairs []string, rawJSON, strict bool) (string, error) {
 	fields, err := Fields(schemaJSON)
 	if err != nil {

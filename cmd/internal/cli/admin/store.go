@@ -61,7 +61,7 @@ func (c *StoreInfoCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) e
 	return u.Show(view, nil, func() string { return storeText(u.OutStyle(), i) })
 }
 
-// storeInfo reads the journal, or asks the server that has it open.
+// storeInfo reads the journal. If a server uses the journal, or --server names a server, storeInfo asks that server.
 func storeInfo(ctx context.Context, s *discover.Session) (*executorv1.StoreInfo, error) {
 	if at := s.Config(); at.Server == "" {
 		dir, err := at.Dir()

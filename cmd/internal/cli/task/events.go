@@ -39,7 +39,7 @@ type Events struct {
 	failure    string          // the error of the newest failed attempt
 	answer     answerView
 	last       *executorv1.ExecutorEvent
-	quietSince time.Time // first tick since the last event; zero before it
+	quietSince time.Time // the first tick since the last event; zero until that tick
 }
 
 // stepView is the display state of a step. It is kept after the step has ended.

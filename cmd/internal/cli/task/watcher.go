@@ -248,7 +248,7 @@ func (t *watcher) handleReply(ctx context.Context, a reply) (bool, error) {
 	if err != nil {
 		return t.handleRefusal(ctx, wait, err)
 	}
-	// No event announces the other input waits of the same stop again.
+	// The same stop may have other input waits, which no new event announces.
 	t.openWaits, t.waitsSeq = nil, task.GetLastSeq()
 	for _, w := range task.GetWaits() {
 		if w.GetKind() == waitInput && w.GetId() != wait.GetId() {
