@@ -145,7 +145,8 @@ func (s *Session) notifyWaiting(service string, err error) {
 	}
 }
 
-// step returns an active step. Actions may read it later, because a state does not change once actions were prepared from it.
+// step returns the active step with this ordinal, or an empty one. Actions may read it later, because a state does not change once actions
+// were prepared from it.
 func step(t *flow.Task, ordinal uint32) *storagev1.ActiveStep {
 	for _, s := range t.State.GetActiveSteps() {
 		if s.GetOrdinal() == ordinal {

@@ -126,7 +126,7 @@ func readAll(t *testing.T, s *bolt.Store, id string) (string, error) {
 
 // look opens a damaged file and reads all of it: a task reads as it was written or as damaged, and CheckFile reports missing tasks.
 // It returns whether any damage was noticed.
-func (w *written) look(t *testing.T, data []byte, what string) (hurt bool) {
+func (w *written) look(t *testing.T, data []byte, what string) (noticed bool) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "journal.db")
 	if err := os.WriteFile(path, data, 0o600); err != nil {
@@ -151,7 +151,7 @@ func (w *written) look(t *testing.T, data []byte, what string) (hurt bool) {
 		case err == nil && got != w.reads[id]:
 			t.Errorf("%s: task %s is another one", what, id)
 		}
-		hurt = hurt || err != nil
+		noticed = noticed || err != nil
 	}
 	if _, err := s.List(t.Context(), journal.Query{User: "user 0", Limit: 100, ConversationID: "c"}); err != nil && !errors.Is(err, journal.ErrDamaged) {
 		t.Errorf("%s: List: %v, want ErrDamaged", what, err)
@@ -171,7 +171,7 @@ func (w *written) look(t *testing.T, data []byte, what string) (hurt bool) {
 			t.Errorf("%s: the check repeats itself: %s", what, p)
 		}
 	}
-	return hurt || err != nil || len(problems) > 0
+	return noticed || err != nil || len(problems) > 0
 }
 
 // sideBySide calls look n times, from several goroutines because each call waits for the disk.
@@ -186,7 +186,7 @@ func sideBySide(n int, look func(i int)) {
 
 func TestFlippedBits(t *testing.T) {
 	w := writeJournal(t)
-	var hurt atomic.Int32
+	var noticed atomic.Int32
 	const flips = 100
 	sideBySide(flips, func(i int) {
 		r := rand.New(rand.NewPCG(uint64(i), 7))
@@ -194,11 +194,11 @@ func TestFlippedBits(t *testing.T) {
 		at, bit := r.IntN(len(data)), r.IntN(8)
 		data[at] ^= 1 << bit
 		if w.look(t, data, fmt.Sprintf("bit %d of byte %d (seed %d)", bit, at, i)) {
-			hurt.Add(1)
+			noticed.Add(1)
 		}
 	})
-	if hurt := hurt.Load(); hurt < 30 {
-		t.Errorf("%d of %d flipped bits were noticed: too few to show anything", hurt, flips)
+	if noticed := noticed.Load(); noticed < 30 {
+		t.Errorf("%d of %d flipped bits were noticed: too few to show anything", noticed, flips)
 	}
 }
 

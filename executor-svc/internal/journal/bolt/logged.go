@@ -204,7 +204,7 @@ func (f *file) applyLoop() {
 		}
 		timer.Stop()
 		f.woken.Store(false)
-		// If applying fails, the changes stay in the log, and it is tried again; when the log is full, update returns the error.
+		// If apply fails, the changes stay in the log, and apply is tried again; when the log is full, update returns the error.
 		if f.apply() != nil {
 			f.woken.Store(true)
 			timer.Reset(applyDelay)

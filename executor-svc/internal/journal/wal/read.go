@@ -68,12 +68,12 @@ func CheckOwner(path string, id ID) error {
 type Found struct {
 	// Last is the number of the last record; if none was read, the number after which reading began.
 	Last uint64
-	// Torn describes the incomplete record after the last one; nil if there is none.
+	// Torn describes the incomplete record after the last one; nil if there is none, or if its number is not complete either.
 	Torn error
 }
 
 // Read calls each with the payloads of the records after a number, in order. each may keep a payload. An incomplete record ends the
-// log, and Found.Torn describes it; if a complete record follows it, the log is damaged.
+// log; if a complete record follows it, the log is damaged.
 func Read(path string, id ID, after uint64, each func(payload []byte) error) (Found, error) {
 	r := &reader{id: id, next: after + 1}
 	for _, name := range Paths(path) {
