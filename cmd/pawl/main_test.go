@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mark3labs/mcp-go/server"
 	"github.com/rogpeppe/go-internal/testscript"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
@@ -98,20 +99,20 @@ func deskMCP() {
 	if raw, err := os.ReadFile(filepath.Join(desk, "schema")); err == nil {
 		takes = string(raw)
 	}
-	s := clitest.MCP{Tools: []clitest.MCPTool{
-		{
+	s := clitest.NewMCP(
+		clitest.MCPTool{
 			Name:   "note",
 			Schema: takes,
 			Call: func(_ context.Context, input map[string]any) (string, error) {
 				return "noted", note(filepath.Join(desk, "notes"), fmt.Sprint(input["text"]))
 			},
 		},
-		{
+		clitest.MCPTool{
 			Name: "hold", Schema: `{"type":"object"}`,
 			Call: func(ctx context.Context, _ map[string]any) (string, error) { return "let go", hold(ctx, desk) },
 		},
-	}}
-	if err := s.ServeStdio(os.Stdin, os.Stdout); err != nil {
+	)
+	if err := server.ServeStdio(s); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/mark3labs/mcp-go/server"
 	"google.golang.org/grpc"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
@@ -18,14 +19,14 @@ import (
 func slowTool(t *testing.T) (url string, called, let chan struct{}) {
 	t.Helper()
 	called, let = make(chan struct{}, 1), make(chan struct{})
-	web := httptest.NewServer(&clitest.MCP{Tools: []clitest.MCPTool{{
+	web := httptest.NewServer(server.NewStreamableHTTPServer(clitest.NewMCP(clitest.MCPTool{
 		Name: "work", Schema: `{"type":"object"}`,
 		Call: func(context.Context, map[string]any) (string, error) {
 			called <- struct{}{}
 			<-let
 			return "worked", nil
 		},
-	}}})
+	})))
 	t.Cleanup(web.Close)
 	return web.URL + "/mcp", called, let
 }

@@ -2,6 +2,7 @@ package clitest
 
 import (
 	"context"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -57,13 +58,7 @@ func (e *Executor) DeleteTask(_ context.Context, req *executorv1.DeleteTaskReque
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.tapes, req.GetId())
-	for i, id := range e.order {
-		if id == req.GetId() {
-			e.order = append(e.order[:i:i], e.order[i+1:]...)
-			break
-		}
-	}
+	e.tapes = slices.DeleteFunc(e.tapes, func(other *Tape) bool { return other == t })
 	return &executorv1.DeleteTaskResponse{}, nil
 }
 

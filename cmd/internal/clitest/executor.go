@@ -31,8 +31,7 @@ type Executor struct {
 	OnWatch func(id string, seq uint64) error
 
 	mu      sync.Mutex // guards the fields below
-	tapes   map[string]*Tape
-	order   []string
+	tapes   []*Tape
 	Created []*executorv1.CreateTaskRequest
 	Resumed []*executorv1.ResumeTaskRequest
 	Forked  []*executorv1.ForkTaskRequest
@@ -47,7 +46,7 @@ type Tape struct {
 }
 
 // NewExecutor returns an Executor without tasks.
-func NewExecutor() *Executor { return &Executor{tapes: map[string]*Tape{}} }
+func NewExecutor() *Executor { return &Executor{} }
 
 // ID returns the id of the n-th task, from 1.
 func ID(n int) string { return fmt.Sprintf("01920000-0000-7000-8000-%012x", 0xa0000000+n) }
@@ -60,12 +59,11 @@ func (e *Executor) Add(goal string) *Tape {
 }
 
 func (e *Executor) add(task *executorv1.Task) *Tape {
-	task.Id = ID(len(e.order) + 1)
+	task.Id = ID(len(e.tapes) + 1)
 	task.Status = executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING
 	task.CreateTime = timestamppb.New(Epoch)
 	t := &Tape{e: e, task: task, more: make(chan struct{})}
-	e.tapes[task.GetId()] = t
-	e.order = append(e.order, task.GetId())
+	e.tapes = append(e.tapes, t)
 	return t
 }
 
@@ -129,11 +127,9 @@ func (e *Executor) CreateTask(_ context.Context, req *executorv1.CreateTaskReque
 		}
 	}
 	e.mu.Lock()
-	for i, old := range e.Created {
-		if old.GetRequestId() == req.GetRequestId() {
-			defer e.mu.Unlock()
-			return proto.CloneOf(e.tapes[e.order[i]].task), nil
-		}
+	if i := slices.IndexFunc(e.Created, func(old *executorv1.CreateTaskRequest) bool { return old.GetRequestId() == req.GetRequestId() }); i >= 0 {
+		defer e.mu.Unlock()
+		return proto.CloneOf(e.tapes[i].task), nil
 	}
 	e.Created = append(e.Created, req)
 	t := e.add(&executorv1.Task{Goal: req.GetGoal(), McpIds: req.GetMcpIds(), AgentId: req.GetAgentId()})
@@ -146,12 +142,22 @@ func (e *Executor) CreateTask(_ context.Context, req *executorv1.CreateTaskReque
 }
 
 func (e *Executor) find(id string) (*Tape, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if t := e.tapes[id]; t != nil {
+	if t := e.Tape(id); t != nil {
 		return t, nil
 	}
 	return nil, errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_TASK_NOT_FOUND, "there is no task %s", id)
+}
+
+// Wait opens waits. Call it before playing Stop.
+func (t *Tape) Wait(waits ...*executorv1.Wait) *Tape {
+	return t.Update(func(task *executorv1.Task) { task.Waits = waits })
+}
+
+// Resume closes the waits, so that the task runs again.
+func (t *Tape) Resume() *Tape {
+	return t.Update(func(task *executorv1.Task) {
+		task.Waits, task.Status = nil, executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING
+	})
 }
 
 // Snapshot returns a copy of the task.
@@ -175,8 +181,8 @@ func (e *Executor) ListTasks(_ context.Context, req *executorv1.ListTasksRequest
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	list := &executorv1.ListTasksResponse{}
-	for _, id := range slices.Backward(e.order) {
-		task := e.tapes[id].task
+	for _, t := range slices.Backward(e.tapes) {
+		task := t.task
 		if len(req.GetStatuses()) > 0 && !slices.Contains(req.GetStatuses(), task.GetStatus()) {
 			continue
 		}
@@ -295,7 +301,10 @@ func (e *Executor) PauseTask(_ context.Context, req *executorv1.PauseTaskRequest
 func (e *Executor) Tape(id string) *Tape {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.tapes[id]
+	if i := slices.IndexFunc(e.tapes, func(t *Tape) bool { return t.task.GetId() == id }); i >= 0 {
+		return e.tapes[i]
+	}
+	return nil
 }
 
 // GetStoreInfo describes a journal with one task.
