@@ -58,7 +58,7 @@ func (s *Agents) CreateAgent(ctx context.Context, req *executorv1.CreateAgentReq
 	return agent(who.Sub, id, a), apiError(err, nil)
 }
 
-// existing returns the agent that the first of several equal requests created.
+// existing returns the agent with this id if an earlier, equal request created it; it refuses any other request.
 func (s *Agents) existing(ctx context.Context, user, id string, a *storagev1.Agent) (*executorv1.Agent, error) {
 	old, err := s.Journal.Agent(ctx, user, id)
 	if err != nil {
@@ -74,8 +74,8 @@ func (s *Agents) existing(ctx context.Context, user, id string, a *storagev1.Age
 	return agent(user, id, old), nil
 }
 
-// newAgentID returns the id in the request. If there is none, it derives the id from the request_id, so that a repeated request finds the
-// agent that the first one created.
+// newAgentID returns the id in the request. If there is none, it derives an id from the request_id, so that a repeated request finds the agent
+// that the first one created; without a request_id the id is random.
 func newAgentID(user string, req *executorv1.CreateAgentRequest) (string, error) {
 	id := cmp.Or(req.GetAgentId(), req.GetAgent().GetId())
 	switch {

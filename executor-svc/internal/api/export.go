@@ -20,7 +20,7 @@ import (
 const (
 	// exportFormat is the version of the exported document.
 	exportFormat = 1
-	// exportPiece is the size of the pieces of an exported document.
+	// exportPiece bounds the bytes of a piece of an exported document.
 	exportPiece = 256 << 10
 )
 

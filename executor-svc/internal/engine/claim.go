@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// claimBatch is how many tasks are claimed at once at most.
+	// claimBatch bounds the tasks that are claimed at once.
 	claimBatch = 64
 	// pollInterval is how often the claim loop looks for due tasks without a wake-up.
 	pollInterval = 5 * time.Second
 	// sweepInterval is the pause between sweeps, unless one deleted a full batch.
 	sweepInterval = 10 * time.Minute
-	// sweepBatch is how many tasks are deleted at once at most; a larger batch would delay other writers.
+	// sweepBatch bounds the tasks that are deleted at once; a larger batch would delay other writers.
 	sweepBatch = 100
 )
 

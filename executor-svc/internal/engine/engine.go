@@ -56,12 +56,12 @@ type Engine struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	storage storageState
+	wg      sync.WaitGroup // counts owners
 
 	mu      sync.Mutex // guards the fields below
 	owners  map[string]*owner
 	results map[string]chan error // by command id
 	stopped bool
-	wg      sync.WaitGroup // counts owners
 }
 
 // New returns an engine that does nothing until Run.

@@ -7,7 +7,7 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// item is an input of an owner: a command from the inbox, or the result of an action.
+// item is what an owner applies: a command from the inbox, or an input of its flow, such as the result of an action.
 type item struct {
 	command *journal.Command
 	input   flow.Input

@@ -10,7 +10,7 @@ import (
 	"pawl.dev/executor-svc/internal/state"
 )
 
-// watchBytes is how much a watcher reads at once.
+// watchBytes bounds the bytes of records that a watcher reads at once.
 const watchBytes = 256 << 10
 
 // Watch calls send for each event of a task whose seq is greater than after. It returns once all committed events were sent and the task
