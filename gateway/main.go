@@ -22,7 +22,7 @@ type settings struct {
 	Planner       string   `placeholder:"ADDR" default:"127.0.0.1:7413" help:"The planner's gRPC address (${default})."`
 	AllowHost     []string `placeholder:"HOST" help:"A host name, other than localhost, that requests may have in their Host header. May be repeated."`
 	AllowOrigin   []string `placeholder:"ORIGIN" help:"An origin (scheme://host[:port]) whose web pages may call the API. May be repeated."`
-	Authenticated bool     `help:"Callers must send keys: the services were started with a key file. Permits addresses other than loopback."`
+	Authenticated bool     `help:"The services were started with a key file, so every call needs a key. Allows --http to be an address other than loopback."`
 }
 
 func main() {

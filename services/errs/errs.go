@@ -23,7 +23,7 @@ const OutcomeKey = "outcome"
 const (
 	OutcomeNotExecuted = "NOT_EXECUTED" // the tool certainly did not run
 	OutcomeUnknown     = "UNKNOWN"      // the tool may have run
-	OutcomeKnown       = "KNOWN"        // the tool ran, and returned this error
+	OutcomeKnown       = "KNOWN"        // the tool answered with this error
 )
 
 const reasonPrefix = "ERROR_REASON_"

@@ -130,8 +130,8 @@ func (k *KeyFile) List() []Key {
 	return slices.Clone(k.keys)
 }
 
-// Remove removes a key. Within a second, processes that use the file refuse new calls with it; within two seconds, streams that it
-// authenticated end at their next message.
+// Remove removes a key. Within a second, processes that use the file refuse new calls with the key; within two seconds, streams that
+// began with the key end at their next message.
 func (k *KeyFile) Remove(id string) error {
 	err := k.change(func(keys []Key) ([]Key, error) {
 		i := slices.IndexFunc(keys, func(key Key) bool { return key.ID == id })

@@ -17,7 +17,7 @@ import (
 const (
 	// maxChecks bounds one validation: about a second, and the memory of as many problems.
 	maxChecks = 1_000_000
-	// maxEdges bounds the pairs of subschemas in a schema of which the first applies the second to its own value.
+	// maxEdges bounds a schema: the sum of the lengths of part.same over its parts.
 	maxEdges = 200_000
 	// maxPaths is how many paths to subschemas a schema may have if its short documents are to be validated without counting the work first.
 	maxPaths = 10_000

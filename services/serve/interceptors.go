@@ -146,8 +146,8 @@ func (i *interceptor) validate(msg any) error {
 // recheckEvery is the least time between two checks of a stream's credential.
 const recheckEvery = time.Second
 
-// checkedStream validates each message that it receives. With a message it also checks the credential, if the last check is recheckEvery
-// old. If the credential was revoked, the message is not passed on.
+// checkedStream validates each message that it receives. It passes a message on, in either direction, only if the credential was valid at
+// a check that is younger than recheckEvery.
 type checkedStream struct {
 	grpc.ServerStream
 	*interceptor

@@ -76,7 +76,7 @@ func (g *pacer) collected() {
 	g.awaitCollection()
 }
 
-// headroomFor returns how many bytes may be allocated until the next collection, if allocated bytes took that long since the last one.
+// headroomFor returns how many bytes may be allocated until the next collection, given how many were since the last one and the time it took.
 func headroomFor(allocated uint64, took time.Duration) uint64 {
 	wanted := float64(allocated) * float64(targetInterval) / float64(max(took, 1))
 	return uint64(min(maxHeadroom, max(minHeadroom, wanted)))

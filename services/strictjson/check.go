@@ -41,7 +41,7 @@ type Text interface{ ~string | ~[]byte }
 
 // Error describes why a text is refused. It wraps one of the errors above.
 type Error struct {
-	Offset  int    // of the fault, in bytes; 0 for invalid UTF-8
+	Offset  int    // of the fault, in bytes; 0 if unknown
 	Pointer string // JSON pointer of the innermost value known to hold the fault; "" is the document
 	Message string
 	Reason  error
