@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -145,8 +146,8 @@ func TestCutOffIsLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		if p := recover(); p != http.ErrAbortHandler || !strings.Contains(logged.String(), "path=/v1/tasks") {
-			t.Errorf("panic %v, log %q", p, logged.String())
+		if err, _ := recover().(error); !errors.Is(err, http.ErrAbortHandler) || !strings.Contains(logged.String(), "path=/v1/tasks") {
+			t.Errorf("panic %v, log %q", err, logged.String())
 		}
 	}()
 	request(g, "GET", "/v1/tasks")
