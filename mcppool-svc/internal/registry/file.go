@@ -110,8 +110,8 @@ func (r Reader) Parse(data []byte, name, dir string) ([]Entry, error) {
 	return servers, nil
 }
 
-// BadServers is the error for the servers of a file that cannot be read. It names all of them. No server of the file is used then, because
-// the settings of several servers may belong together.
+// BadServers is the error if servers of a file cannot be read. It names all of them. No server of the file is used then, because the
+// settings of several servers may belong together.
 type BadServers struct {
 	Good    []string // ids of the servers that can be read
 	reasons []error

@@ -55,7 +55,7 @@ type Registry struct {
 	active  map[string]bool    // guarded by mu; by pairKey; explicit choices only
 }
 
-// New reads the stored servers and adds those of configuration files, which have priority.
+// New reads the stored servers and adds those of config (from files and built in), which have priority.
 func New(st store.Store, config []*Server, log *slog.Logger) (*Registry, error) {
 	r := &Registry{
 		store: st, log: log, now: time.Now,
