@@ -144,7 +144,8 @@ func (s *Session) await(ctx context.Context, lostAddr string) (*Server, error) {
 	}
 }
 
-// Invoke implements grpc.ClientConnInterface. It repeats a call whose server went away; all unary methods of the contracts may be repeated.
+// Invoke implements grpc.ClientConnInterface. It repeats a call whose server went away; repeating does no harm with any unary method of the
+// contracts.
 func (s *Session) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	server, err := s.Server(ctx)
 	for attempt := 1; err == nil; attempt++ {

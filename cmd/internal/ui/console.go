@@ -290,7 +290,7 @@ func (l *LiveLine) Clear() {
 	l.shown = ""
 }
 
-// Put writes text and ignores the error, which FirstError keeps.
+// Put writes text and ignores the error, which w keeps if it is a FirstError.
 func Put(w io.Writer, text string) { _, _ = io.WriteString(w, text) }
 
 // Signals delivers interrupts to the last caller of Take. If there is none, or that caller has not read the previous interrupt, and for SIGTERM
