@@ -24,7 +24,7 @@ func TestFreeAddrIsHeld(t *testing.T) {
 		t.Errorf("another listener was given %s", lis.Addr())
 		_ = lis.Close()
 	} else if !errors.Is(err, syscall.EADDRINUSE) && !errors.Is(err, syscall.ENOPROTOOPT) {
-		t.Errorf("asking for any port of one: %v", err)
+		t.Errorf("listening on any port of one: %v", err)
 	}
 	for range 2 {
 		lis, err := net.Listen("tcp", addr)
@@ -39,7 +39,7 @@ func TestFreeAddrIsHeld(t *testing.T) {
 	}
 }
 
-// anyPortOf asks for any port, out of those of one address.
+// anyPortOf listens on a port that the system chooses, where the only choice is the port of addr.
 func anyPortOf(t *testing.T, addr string) (net.Listener, error) {
 	t.Helper()
 	_, text, err := net.SplitHostPort(addr)

@@ -86,7 +86,7 @@ func (s *Session) Leave(ctx context.Context, ended bool) {
 			return err
 		})
 		if err != nil {
-			s.log.WarnContext(ctx, "the MCP pool's session could not be released", "error", err)
+			s.log.WarnContext(ctx, "the results could not be acknowledged to the MCP pool, or the session could not be released", "error", err)
 		}
 	}
 }
