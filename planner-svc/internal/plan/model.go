@@ -103,7 +103,10 @@ func flow(tc *plannerv1.TaskContext, t *turn) (string, *commonv1.Risk) {
 	if name == "" {
 		name = lang.Title(tc.GetGoal())
 	}
-	highest := &commonv1.Risk{Level: commonv1.RiskLevel_RISK_LEVEL_LOW, Reason: l.Pick("The first steps only read.", "最初的步骤只读取，不做更改。")}
+	highest := &commonv1.Risk{} // the first step raises it
+	if len(t.steps) == 0 {
+		highest = &commonv1.Risk{Level: commonv1.RiskLevel_RISK_LEVEL_LOW, Reason: l.Pick("No tool is called.", "不调用任何工具。")}
+	}
 	for _, st := range t.steps {
 		highest = risk.Raise(highest, st.GetRisk().GetLevel(), st.GetRisk().GetReason())
 	}

@@ -32,6 +32,12 @@ func TestFirstStep(t *testing.T) {
 	if d := cmp.Diff(want, got, protocmp.Transform()); d != "" {
 		t.Error(d)
 	}
+	// A low risk has the reason of the first step; an answer calls no tool.
+	for reason, reply := range map[string]replyFunc{"read only reads.": calls("fs__read", `{"path":"a.txt"}`), "No tool is called.": says("Hello.")} {
+		if r := one(t, native(reply), task()).GetFlowRisk(); r.GetLevel() != commonv1.RiskLevel_RISK_LEVEL_LOW || r.GetReason() != reason {
+			t.Errorf("%q: %v", reason, r)
+		}
+	}
 }
 
 // DESIGN 5: a task of N steps takes N + 1 model calls, the answer included, and each prompt is the beginning of the next.
