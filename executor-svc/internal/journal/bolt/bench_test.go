@@ -44,30 +44,30 @@ func BenchmarkSteps(b *testing.B) {
 			b.ReportMetric(float64(steps)/bare.wall.Seconds(), "bare-steps/s")
 			b.ReportMetric(float64(store.cpu.Microseconds())/float64(steps), "cpu-µs/step")
 			b.ReportMetric(float64(bare.cpu.Microseconds())/float64(steps), "bare-cpu-µs/step")
-			b.ReportMetric(2*float64(steps)/float64(store.syncs), "commits/sync")
-			b.ReportMetric(2*float64(steps)/float64(bare.syncs), "bare-commits/tx")
+			b.ReportMetric(2*float64(steps)/float64(store.batches), "commits/sync")
+			b.ReportMetric(2*float64(steps)/float64(bare.batches), "bare-commits/tx")
 			b.ReportMetric(ratios[len(ratios)/2], "median-ratio")
 			b.ReportMetric(0, "ns/op")
 		})
 	}
 }
 
-// cost is the cost of a run: wall time, CPU time, and log records or transactions, each of which is one sync.
+// cost is the cost of a run. A batch is a log record of the store, or a transaction of the bare loop.
 type cost struct {
 	wall, cpu time.Duration
-	syncs     int
+	batches   int
 }
 
 func (c *cost) add(other cost) {
-	c.wall, c.cpu, c.syncs = c.wall+other.wall, c.cpu+other.cpu, c.syncs+other.syncs
+	c.wall, c.cpu, c.batches = c.wall+other.wall, c.cpu+other.cpu, c.batches+other.batches
 }
 
-// measure returns the cost of run; syncs returns the number of log records or transactions so far.
-func measure(b *testing.B, syncs func() int, run func()) cost {
+// measure returns the cost of run; batches returns how many there were so far.
+func measure(b *testing.B, batches func() int, run func()) cost {
 	runtime.GC()
-	before, cpu, start := syncs(), cpuTime(b), time.Now()
+	before, cpu, start := batches(), cpuTime(b), time.Now()
 	run()
-	return cost{wall: time.Since(start), cpu: cpuTime(b) - cpu, syncs: syncs() - before}
+	return cost{wall: time.Since(start), cpu: cpuTime(b) - cpu, batches: batches() - before}
 }
 
 func cpuTime(b testing.TB) time.Duration {
