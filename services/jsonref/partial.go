@@ -14,10 +14,10 @@ var ErrNotYet = errors.New("the template cannot be resolved in part; resolve it 
 
 // Partial resolves the references whose values are known, and returns a template with the others. Resolving that template gives
 // byte for byte the result of resolving the original with every value. later is asked for each name: if its value is not known yet, it
-// returns the name to use in the new template; else ok is false, and lookup returns the value. open reports whether references are left.
+// returns the name to use in the new template; else ok is false, and lookup returns the value. left reports whether references are left.
 //
 // Some partial results cannot be written as a template. For example, a `$` right before a remaining reference would escape it. Then the error is ErrNotYet.
-func Partial(template string, lookup func(name string) (json string, ok bool), later func(name string) (renamed string, ok bool)) (result string, open bool, err error) {
+func Partial(template string, lookup func(name string) (json string, ok bool), later func(name string) (renamed string, ok bool)) (result string, left bool, err error) {
 	inserted := false // a value replaced a whole string
 	result, err = mapStrings(template, func(raw string, parts []part) (string, error) {
 		isLater := func(p part) bool {
@@ -29,7 +29,7 @@ func Partial(template string, lookup func(name string) (json string, ok bool), l
 		}
 		switch {
 		case slices.ContainsFunc(parts, isLater):
-			open = true
+			left = true
 			return mixed(parts, lookup, later)
 		case len(parts) == 1 && parts[0].ref != nil:
 			inserted = true
@@ -51,7 +51,7 @@ func Partial(template string, lookup func(name string) (json string, ok bool), l
 	if inserted && strictjson.Check(result, strictjson.Rules{}) != nil {
 		return "", false, ErrNotYet
 	}
-	return result, open, nil
+	return result, left, nil
 }
 
 // Escape escapes a text for a template, so that resolving gives the text again.

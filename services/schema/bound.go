@@ -63,7 +63,7 @@ func newPlan(root *jsonschema.Schema) (*plan, error) {
 			return nil, errEndless
 		}
 	}
-	p.root.count()
+	p.root.countPaths()
 	return p, nil
 }
 
@@ -179,9 +179,9 @@ func (p *part) setRanks(next *int) (endless bool) {
 	return false
 }
 
-// count returns the number of paths from a part to subschemas, by weight, which bounds the checks of a value. For a recursive part it
-// is more than maxPaths.
-func (p *part) count() float64 {
+// countPaths returns the number of paths from a part to subschemas, by weight. It bounds the checks per byte of a document. For a recursive
+// part it is more than maxPaths.
+func (p *part) countPaths() float64 {
 	if p.open {
 		return maxPaths + 1
 	}
@@ -189,7 +189,7 @@ func (p *part) count() float64 {
 		p.open = true
 		paths := p.weight
 		for _, sub := range slices.Concat(p.same, p.inner) {
-			paths += sub.count()
+			paths += sub.countPaths()
 		}
 		p.open, p.paths = false, paths
 	}

@@ -68,36 +68,36 @@ func wrongType(want []string, got string) string {
 func describeSize(k jsonschema.ErrorKind) (string, bool) {
 	switch k := k.(type) {
 	case *kind.Minimum:
-		return bound("at least", k.Want, k.Got), true
+		return describeBound("at least", k.Want, k.Got), true
 	case *kind.Maximum:
-		return bound("at most", k.Want, k.Got), true
+		return describeBound("at most", k.Want, k.Got), true
 	case *kind.ExclusiveMinimum:
-		return bound("greater than", k.Want, k.Got), true
+		return describeBound("greater than", k.Want, k.Got), true
 	case *kind.ExclusiveMaximum:
-		return bound("less than", k.Want, k.Got), true
+		return describeBound("less than", k.Want, k.Got), true
 	case *kind.MultipleOf:
-		return bound("a multiple of", k.Want, k.Got), true
+		return describeBound("a multiple of", k.Want, k.Got), true
 	case *kind.MinLength:
-		return count("at least", k.Want, "character", k.Got), true
+		return describeCount("at least", k.Want, "character", k.Got), true
 	case *kind.MaxLength:
-		return count("at most", k.Want, "character", k.Got), true
+		return describeCount("at most", k.Want, "character", k.Got), true
 	case *kind.MinItems:
-		return count("at least", k.Want, "item", k.Got), true
+		return describeCount("at least", k.Want, "item", k.Got), true
 	case *kind.MaxItems:
-		return count("at most", k.Want, "item", k.Got), true
+		return describeCount("at most", k.Want, "item", k.Got), true
 	case *kind.MinProperties:
-		return count("at least", k.Want, "member", k.Got), true
+		return describeCount("at least", k.Want, "member", k.Got), true
 	case *kind.MaxProperties:
-		return count("at most", k.Want, "member", k.Got), true
+		return describeCount("at most", k.Want, "member", k.Got), true
 	}
 	return "", false
 }
 
-func bound(relation string, want, got *big.Rat) string {
+func describeBound(relation string, want, got *big.Rat) string {
 	return fmt.Sprintf("must be %s %s, is %s", relation, shorten(number(want)), shorten(number(got)))
 }
 
-func count(relation string, want int, unit string, got int) string {
+func describeCount(relation string, want int, unit string, got int) string {
 	return fmt.Sprintf("must have %s %d %s, has %d", relation, want, plural(want, unit, unit+"s"), got)
 }
 

@@ -52,9 +52,9 @@ func RelaxGC() {
 type pacer struct {
 	percent   int
 	headroom  uint64
-	since     time.Time // of the last collection
-	allocated uint64    // bytes allocated from the start of the process to the last collection
-	heap      []metrics.Sample
+	since     time.Time        // of the last collection
+	allocated uint64           // bytes allocated from the start of the process to the last collection
+	heap      []metrics.Sample // live bytes, and bytes allocated since the start of the process
 }
 
 // awaitCollection arranges that collected is called after the next collection.

@@ -84,7 +84,7 @@ func newDocuments(routes []*rest.Route, version string) (map[string]resource, er
 	compressed := newResource("text/javascript; charset=utf-8", closed, viewer)
 	compressed.encoding = "gzip" // which every browser accepts
 	return map[string]resource{
-		"/": newResource("application/json", closed, summary(p.Version)), indexPage: index, "/docs": docs, "/docs/rapidoc.js": compressed,
+		"/": newResource("application/json", closed, indexJSON(p.Version)), indexPage: index, "/docs": docs, "/docs/rapidoc.js": compressed,
 		"/openapi.json": newResource("application/json", closed, asJSON.Bytes()), "/openapi.yaml": newResource("application/yaml", closed, asYAML),
 	}, nil
 }
@@ -167,8 +167,8 @@ func hash(s string) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// summary returns the start page for programs.
-func summary(version string) []byte {
+// indexJSON returns the start page for programs.
+func indexJSON(version string) []byte {
 	return fmt.Appendf(nil, `{"name": "pawl", "version": %s, "docs": "/docs", "openapi": "/openapi.json", "health": "/healthz", "ready": "/readyz", "tasks": "/v1/tasks"}`+"\n",
 		strictjson.Quote(version))
 }

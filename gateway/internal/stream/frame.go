@@ -60,7 +60,7 @@ func (sse) message(m proto.Message) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return event(number(m), name(m), data), nil
+	return event(eventSeq(m), eventName(m), data), nil
 }
 
 func (sse) failure(p problem.Problem) []byte { return event(0, "error", p.JSON()) }
@@ -84,16 +84,16 @@ func event(id uint64, name string, data []byte) []byte {
 	return []byte(b.String())
 }
 
-// number returns the seq of a message, or 0.
-func number(m proto.Message) uint64 {
+// eventSeq returns the seq of a message, or 0.
+func eventSeq(m proto.Message) uint64 {
 	if e, ok := m.(*executorv1.ExecutorEvent); ok {
 		return e.GetSeq()
 	}
 	return 0
 }
 
-// name returns the SSE event name of a message: a task event's type without prefix, in lower case; of a tool call, the field that is set.
-func name(m proto.Message) string {
+// eventName returns the SSE event name of a message: a task event's type without prefix, in lower case; of a tool call, the field that is set.
+func eventName(m proto.Message) string {
 	switch m := m.(type) {
 	case *executorv1.ExecutorEvent:
 		return strings.ToLower(strings.TrimPrefix(m.GetType().String(), "EVENT_TYPE_"))
