@@ -51,7 +51,7 @@ func parse(s string) ([]part, error) {
 }
 
 func parseRef(body string) (Ref, error) {
-	if isName(body) { // most references have no path
+	if isName(body) { // no path
 		return Ref{Name: body, Path: []string{}}, nil
 	}
 	steps := strings.Split(body, ".")

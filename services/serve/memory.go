@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// maxHeadroom is the most that a small heap may grow between two garbage collections: less costs CPU, more costs memory.
-	// Compared with GOGC=400, the suite under load needs a third less memory with 20 MB, and 0 % (32 tasks) to 5 % (128 tasks) more CPU.
+	// maxHeadroom is the most that a small heap may grow between two garbage collections: less costs CPU, more costs memory
+	// (docs/decisions/0022-cost-of-a-step.md).
 	maxHeadroom = 20 << 20
 	// minHeadroom is the headroom of a server that allocates little.
 	minHeadroom = 10 << 20
@@ -24,7 +24,7 @@ const (
 )
 
 // init sets the sizes of gRPC's buffers, as gRPC allows only in init: 2 KiB to 8 MiB, each size twice the one before. gRPC's default has no
-// size between 32 KiB and 1 MiB and clears each buffer before its use: a message of 60 kB took 2.5 times the CPU.
+// size between 32 KiB and 1 MiB, and clears each buffer before its use.
 func init() {
 	if buffers, err := mem.NewBinaryTieredBufferPool(11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23); err == nil {
 		experimental.SetDefaultBufferPool(buffers)

@@ -49,8 +49,8 @@ type registration struct {
 	impl any
 }
 
-// streamWorkers is how many goroutines with grown stacks serve calls; further calls get goroutines of their own. A long-lived stream
-// (a watched task, a running tool) holds one of them.
+// streamWorkers is how many goroutines with grown stacks serve calls; if all are busy, a call gets a goroutine of its own. A long-lived
+// stream (a watched task, a running tool) keeps its goroutine busy.
 const streamWorkers = 64
 
 // New makes a server. Register services, then Serve.
@@ -72,7 +72,7 @@ func New(o Options) (*Server, error) {
 			Time: time.Minute, Timeout: 20 * time.Second,
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
-		// Reused goroutines have grown stacks, which saves 15 % of the CPU of a short call.
+		// Reused goroutines have grown stacks, so that a short call need not grow one.
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connWindow),
 	}
