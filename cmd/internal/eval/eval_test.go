@@ -3,7 +3,9 @@ package eval_test
 import (
 	"context"
 	"flag"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
@@ -83,4 +85,15 @@ func run(t *testing.T, client plannerv1.PlannerServiceClient, file string, besid
 		t.Error(err)
 	}
 	return r
+}
+
+// A misspelt effect is an error: it would change the risk of a tool, and thus which plans are right.
+func TestUnknownEffect(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "cases.yaml")
+	if err := os.WriteFile(path, []byte("tools: [{name: add, effect: read}]\ncases: [{goal: Add 2 and 3, nothing: true}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := eval.Load(path); err == nil || !strings.Contains(err.Error(), `the effect "read" must be READ, WRITE or DESTRUCTIVE`) {
+		t.Error(err)
+	}
 }

@@ -188,7 +188,11 @@ func protos(server string, tools []Tool) ([]*commonv1.Tool, error) {
 	for _, t := range tools {
 		p := &commonv1.Tool{Id: server + "/" + t.Name, McpId: server, Name: t.Name, Title: t.Title, Description: t.Description, Effect: commonv1.Effect_EFFECT_WRITE}
 		if t.Effect != "" {
-			p.Effect = commonv1.Effect(commonv1.Effect_value["EFFECT_"+t.Effect])
+			value, ok := commonv1.Effect_value["EFFECT_"+t.Effect]
+			if !ok {
+				return nil, fmt.Errorf("the tool %s: the effect %q must be READ, WRITE or DESTRUCTIVE", p.GetId(), t.Effect)
+			}
+			p.Effect = commonv1.Effect(value)
 		}
 		for _, s := range []struct {
 			from any
