@@ -118,7 +118,7 @@ func TestServerThatAlwaysChanges(t *testing.T) {
 			break
 		}
 	}
-	if n := len(r.pool.Refused()); n != 5 || len(r.pool.Called()) != 0 {
+	if n := len(r.pool.Seen().Refused); n != 5 || len(r.pool.Called()) != 0 {
 		t.Errorf("%d calls were refused, %d made; want as many as a step has attempts", n, len(r.pool.Called()))
 	}
 	if s := r.steps(id)[0]; s.GetStatus() != executorv1.StepStatus_STEP_STATUS_ERROR || s.GetError().GetReason() != commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED {

@@ -128,10 +128,10 @@ func TestFewRequestsPerTask(t *testing.T) {
 		if calls := pool.Called(); len(calls) != 10*(tasks+1) {
 			t.Errorf("%d calls were made", len(calls))
 		}
-		if released := pool.Released(); len(released) != tasks+1 {
+		if released := pool.Seen().Released; len(released) != tasks+1 {
 			t.Errorf("A23: %d sessions were released, want each of %d once", len(released), tasks+1)
 		}
-		if acked := pool.Acked(); len(acked) != 10*(tasks+1) {
+		if acked := pool.Seen().Acked; len(acked) != 10*(tasks+1) {
 			t.Errorf("%d calls were acknowledged, want all %d", len(acked), 10*(tasks+1))
 		}
 	})

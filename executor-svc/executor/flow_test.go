@@ -55,7 +55,7 @@ func TestAutomaticTask(t *testing.T) {
 		t.Errorf("calls %v", calls)
 	}
 	r.stop() // waits for the release
-	if released := r.pool.Released(); len(released) != 1 || released[0] != id {
+	if released := r.pool.Seen().Released; len(released) != 1 || released[0] != id {
 		t.Errorf("released %v, want the task's session once (A23)", released)
 	}
 }

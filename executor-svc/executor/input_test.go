@@ -170,8 +170,8 @@ func TestSeveralQuestionsAtOnce(t *testing.T) {
 		t.Fatalf("waits %v", waits)
 	}
 	r.mustInput(id, waits[1].GetId(), `{"city":"Rome"}`)
-	if task := r.task(id); task.GetStatus() != executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING || len(task.GetWaits()) != 1 || len(r.pool.Answers()) != 0 {
-		t.Errorf("after one answer: %s with %v, %d given", task.GetStatus(), task.GetWaits(), len(r.pool.Answers()))
+	if task := r.task(id); task.GetStatus() != executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING || len(task.GetWaits()) != 1 || len(r.pool.Seen().Answers) != 0 {
+		t.Errorf("after one answer: %s with %v, %d given", task.GetStatus(), task.GetWaits(), len(r.pool.Seen().Answers))
 	}
 	if s := r.steps(id)[0]; s.GetWaitId() != waits[0].GetId() || s.GetStatus() != executorv1.StepStatus_STEP_STATUS_WAITING {
 		t.Errorf("step %v", s)
@@ -315,7 +315,7 @@ func (r *rig) stopped(call string) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for range tick.C {
-		for _, id := range r.pool.Stopped() {
+		for _, id := range r.pool.Seen().Stopped {
 			if id == call {
 				return
 			}
@@ -439,7 +439,7 @@ func TestWithdrawnCallIsAcknowledged(t *testing.T) {
 	call := r.pool.Called()[0].GetCallId()
 	r.stopped(call)
 	r.stop() // what it still has to say, it says before that
-	if !slices.Contains(r.pool.Acked(), call) {
-		t.Errorf("%s is not acknowledged: %v", call, r.pool.Acked())
+	if !slices.Contains(r.pool.Seen().Acked, call) {
+		t.Errorf("%s is not acknowledged: %v", call, r.pool.Seen().Acked)
 	}
 }

@@ -116,7 +116,7 @@ func TestLostQuestionThatIsAnotherNow(t *testing.T) {
 	r.mustInput(id, waits[0].GetId(), `{"city":"Rome"}`)
 	r.until(id, flowSuccess)
 	var given []string
-	for _, a := range r.pool.Answers() {
+	for _, a := range r.pool.Seen().Answers {
 		if strings.HasSuffix(a.GetCallId(), "/2") {
 			given = append(given, a.GetAnswer().GetInputId()+a.GetAnswer().GetContentJson())
 		}

@@ -201,8 +201,8 @@ func TestResultIsPickedUpAfterARestart(t *testing.T) {
 			release()
 			r.start()
 			r.until(id, flowSuccess)
-			if len(r.pool.Called()) != 1 || len(r.pool.Attached()) != 1 {
-				t.Errorf("%d calls, asked %d times; want 1 and 1", len(r.pool.Called()), len(r.pool.Attached()))
+			if len(r.pool.Called()) != 1 || len(r.pool.Seen().Attached) != 1 {
+				t.Errorf("%d calls, asked %d times; want 1 and 1", len(r.pool.Called()), len(r.pool.Seen().Attached))
 			}
 			events := r.events(id)
 			for _, e := range events {
@@ -210,7 +210,7 @@ func TestResultIsPickedUpAfterARestart(t *testing.T) {
 					t.Errorf("the restart left a trace: %v", types(events))
 				}
 			}
-			a, c := r.pool.Attached()[0], r.pool.Called()[0]
+			a, c := r.pool.Seen().Attached[0], r.pool.Called()[0]
 			if a.GetCallId() != c.GetCallId() || a.GetEpoch() <= c.GetEpoch() || c.GetEpoch() == 0 || c.GetStartBy() == nil {
 				t.Errorf("attached %v after %v", a, c)
 			}
@@ -223,7 +223,7 @@ func TestCallsAreAcknowledged(t *testing.T) {
 	r := newRig(t, fake.Script("read", "read"))
 	id := r.run(auto("look"))[0].GetTaskId()
 	r.stop()
-	got := r.pool.Acked()
+	got := r.pool.Seen().Acked
 	if len(got) != 2 || got[0] != id+"/step-1/1" || got[1] != id+"/step-2/1" {
 		t.Errorf("acknowledged %v", got)
 	}

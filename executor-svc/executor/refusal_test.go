@@ -1,6 +1,7 @@
 package executor_test
 
 import (
+	"context"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -88,7 +89,7 @@ func TestUnknownModelsAndServers(t *testing.T) {
 		Agent: &executorv1.Agent{Id: "a"}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"modelx"}},
 	})
 	refused(t, "a mask with an unknown field", err, invalid, `"modelx", which is not a field of an agent`)
-	r.planner.BeforeModels = func() error { return status.Error(codes.Unavailable, "away") }
+	r.planner.BeforeModels = func(context.Context) error { return status.Error(codes.Unavailable, "away") }
 	if _, err := r.agents.CreateAgent(ctx, &executorv1.CreateAgentRequest{AgentId: "b", Agent: &executorv1.Agent{Model: "other"}}); err != nil {
 		t.Errorf("while the planner is away: %v", err)
 	}

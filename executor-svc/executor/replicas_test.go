@@ -40,7 +40,7 @@ func (r *ring) responsible(t *testing.T, addr string) {
 
 // attachedTo are the calls that a pool was asked for, and those for which it was to ask the server.
 func attachedTo(p *fake.Pool) (asked, ofServer []string) {
-	for _, req := range p.Attached() {
+	for _, req := range p.Seen().Attached {
 		asked = append(asked, req.GetCallId())
 		if req.GetTaskId() != "" {
 			ofServer = append(ofServer, req.GetCallId())

@@ -1,6 +1,7 @@
 package executor_test
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -86,7 +87,7 @@ func TestSlowRequestDoesNotSupersedeItsRetry(t *testing.T) {
 	req.RequestId, req.ConversationId = "same", "conversation"
 	in, goOn := make(chan struct{}), make(chan struct{})
 	var first atomic.Bool
-	r.planner.BeforeModels = func() error {
+	r.planner.BeforeModels = func(context.Context) error {
 		if first.CompareAndSwap(false, true) {
 			close(in)
 			<-goOn

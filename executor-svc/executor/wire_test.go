@@ -113,7 +113,7 @@ func TestAnswerIsNotGivenAfterACancel(t *testing.T) {
 	r.mustInput(id, w.GetId(), `{"city":"Bern"}`)
 	wire.untilTried(t, "AnswerCall")
 	wire.cancelCut(r, id)
-	if answers := r.pool.Answers(); len(answers) != 0 {
+	if answers := r.pool.Seen().Answers; len(answers) != 0 {
 		t.Fatalf("answered after the cancel: %v", answers)
 	}
 	r.stopped(id + "/step-1/1")

@@ -160,12 +160,12 @@ func TestQuestionGivenUpWithoutASlot(t *testing.T) {
 	close(queued)
 	held.await()
 	r.await(asking.ID, running) // and no longer waiting
-	if n := len(r.pool.Answers()); n != 0 {
+	if n := len(r.pool.Seen().Answers); n != 0 {
 		t.Errorf("%d answers were given without a slot", n)
 	}
 	held.open()
 	r.await(asking.ID, success)
-	if a := r.pool.Answers(); len(a) != 1 || a[0].GetAnswer().GetAction() != mcppoolv1.CallAnswer_ACTION_CANCEL {
+	if a := r.pool.Seen().Answers; len(a) != 1 || a[0].GetAnswer().GetAction() != mcppoolv1.CallAnswer_ACTION_CANCEL {
 		t.Errorf("answers %v", a)
 	}
 }

@@ -177,7 +177,7 @@ func TestLostClaim(t *testing.T) {
 	close(finish)
 	r.await(id, success)
 	r.events(id)
-	if a, c := r.pool.Attached()[0], r.pool.Called(); len(c) != 1 || a.GetEpoch() <= c[0].GetEpoch() {
+	if a, c := r.pool.Seen().Attached[0], r.pool.Called(); len(c) != 1 || a.GetEpoch() <= c[0].GetEpoch() {
 		t.Errorf("attached with epoch %d after calls %v", a.GetEpoch(), c)
 	}
 }

@@ -48,7 +48,7 @@ func (p *Pool) Ask(ctx context.Context, send func(*mcppoolv1.CallToolResponse) e
 		case <-q.answered:
 			answers = append(answers, q.answer)
 		case <-ctx.Done():
-			if lost := p.lostServer(); lost != nil {
+			if lost := new(errs.Error); errors.As(context.Cause(ctx), &lost) {
 				return nil, lost
 			}
 			return nil, errs.New(codes.Canceled, commonv1.ErrorReason_ERROR_REASON_CANCELLED, "the call was stopped")
@@ -57,28 +57,20 @@ func (p *Pool) Ask(ctx context.Context, send func(*mcppoolv1.CallToolResponse) e
 	return answers, nil
 }
 
-// open returns the open questions of a call, and a channel that is closed when it asks more.
-func (p *Pool) open(c *call) (open []*question, more <-chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, q := range c.asked {
-		if q.answer == nil {
-			open = append(open, q)
-		}
-	}
-	return open, c.more
-}
-
 // follow sends each question of a call once, until the call has ended.
 func (p *Pool) follow(c *call, stream grpc.ServerStreamingServer[mcppoolv1.AttachCallResponse]) error {
-	sent := map[*question]bool{}
-	for {
-		open, more := p.open(c)
-		for _, q := range open {
-			if sent[q] {
-				continue
+	for known := 0; ; {
+		p.mu.Lock()
+		var open []*question
+		for _, q := range c.asked[known:] {
+			if q.answer == nil {
+				open = append(open, q)
 			}
-			sent[q] = true
+		}
+		more := c.more
+		known = len(c.asked)
+		p.mu.Unlock()
+		for _, q := range open {
 			if err := stream.Send(&mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_InputRequired{InputRequired: q.in}}); err != nil {
 				return err
 			}
@@ -102,7 +94,7 @@ func (p *Pool) AnswerCall(_ context.Context, req *mcppoolv1.AnswerCallRequest) (
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.answers = append(p.answers, req)
+	p.seen.Answers = append(p.seen.Answers, req)
 	c := p.ledger[req.GetCallId()]
 	if c == nil || c.done == nil {
 		return nil, errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND, "no call %s", req.GetCallId())
@@ -123,17 +115,11 @@ func (p *Pool) AnswerCall(_ context.Context, req *mcppoolv1.AnswerCallRequest) (
 	return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "the call has no question %s", req.GetAnswer().GetInputId())
 }
 
-// Answers returns the answers so far.
-func (p *Pool) Answers() []*mcppoolv1.AnswerCallRequest { return locked(&p.mu, &p.answers) }
-
-// Stopped returns the calls that were told to stop.
-func (p *Pool) Stopped() []string { return locked(&p.mu, &p.stopped) }
-
 // LoseServer ends all calls that have asked questions, as if their server had died and the pool had not.
 func (p *Pool) LoseServer() {
-	p.mu.Lock()
-	p.lost = errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, "the server's process ended").
+	lost := errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, "the server's process ended").
 		With(errs.OutcomeKey, errs.OutcomeUnknown)
+	p.mu.Lock()
 	var waiting []*call
 	for _, c := range p.ledger {
 		if len(c.asked) > 0 {
@@ -142,30 +128,7 @@ func (p *Pool) LoseServer() {
 	}
 	p.mu.Unlock()
 	for _, c := range waiting {
-		c.stop()
+		c.stop(lost)
 		<-c.done
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.lost = nil
-}
-
-// lostServer returns the error of calls while LoseServer runs, or nil.
-func (p *Pool) lostServer() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.lost
-}
-
-// Die simulates the end of the pool's process: it ends all calls and restarts the pool.
-func (p *Pool) Die() {
-	p.mu.Lock()
-	ledger := p.ledger
-	p.mu.Unlock()
-	p.Restart()
-	for _, c := range ledger {
-		if c.stop != nil {
-			c.stop()
-		}
 	}
 }

@@ -56,6 +56,3 @@ func (p *Pool) checkExpected(req *mcppoolv1.CallToolRequest) error {
 		"the configuration of MCP server t is not the one that was expected; list its tools again and decide again").
 		With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 }
-
-// Refused returns the calls that were refused because they expected another definition.
-func (p *Pool) Refused() []*mcppoolv1.CallToolRequest { return locked(&p.mu, &p.refused) }

@@ -15,13 +15,13 @@ import (
 )
 
 // Planner follows a script: the n-th step of a task is the n-th entry of Steps; after the last one comes FINAL. A function Before… runs
-// before the reply, and its error replaces the reply. A function …Fn makes the reply.
+// before the reply, and its error replaces the reply; nil does nothing. A function …Fn makes the reply.
 type Planner struct {
 	plannerv1.UnimplementedPlannerServiceServer
 	Steps []*plannerv1.PlannedStep
 	// Ahead: a plan holds all steps that are left and FINAL, not only the next step.
 	Ahead bool
-	// ParamError is IsParamError's reply if ParamFn is nil.
+	// ParamError is IsParamError's reply.
 	ParamError bool
 	// CutResult is the goal result of an answer that was cut short.
 	CutResult plannerv1.GoalResult
@@ -30,14 +30,11 @@ type Planner struct {
 	// Usage is the usage of each plan.
 	Usage *commonv1.Usage
 
-	BeforePlan, BeforeDerive, BeforeFill, BeforeParam func(context.Context) error
-	BeforeModels                                      func() error
+	BeforePlan, BeforeDerive, BeforeFill, BeforeParam, BeforeModels func(context.Context) error
 
 	PlanFn   func(context.Context, *plannerv1.TaskContext) (*plannerv1.PlanStepsResponse, error)
 	DeriveFn func(*plannerv1.GetFirstInputParamsRequest) string
-	FillFn   func(*plannerv1.FillParamsRequest) string
 	AnswerFn func(ctx context.Context, req *plannerv1.GenerateAnswerRequest, send func(string) error) error
-	ParamFn  func(*plannerv1.IsParamErrorRequest) bool
 	CheckFn  func(*plannerv1.CheckPlaybookRequest) *plannerv1.CheckPlaybookResponse
 
 	mu   sync.Mutex // guards seen
@@ -120,20 +117,12 @@ func (p *Planner) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFir
 
 // FillParams implements PlannerService.
 func (p *Planner) FillParams(ctx context.Context, req *plannerv1.FillParamsRequest) (*plannerv1.FillParamsResponse, error) {
-	input := req.GetContentJson()
-	if p.FillFn != nil {
-		input = p.FillFn(req)
-	}
-	return &plannerv1.FillParamsResponse{InputJson: input}, before(ctx, p.BeforeFill)
+	return &plannerv1.FillParamsResponse{InputJson: req.GetContentJson()}, before(ctx, p.BeforeFill)
 }
 
 // IsParamError implements PlannerService.
-func (p *Planner) IsParamError(ctx context.Context, req *plannerv1.IsParamErrorRequest) (*plannerv1.IsParamErrorResponse, error) {
-	is := p.ParamError
-	if p.ParamFn != nil {
-		is = p.ParamFn(req)
-	}
-	return &plannerv1.IsParamErrorResponse{IsParamError: is}, before(ctx, p.BeforeParam)
+func (p *Planner) IsParamError(ctx context.Context, _ *plannerv1.IsParamErrorRequest) (*plannerv1.IsParamErrorResponse, error) {
+	return &plannerv1.IsParamErrorResponse{IsParamError: p.ParamError}, before(ctx, p.BeforeParam)
 }
 
 // DescribeError implements PlannerService.
@@ -176,13 +165,9 @@ func (p *Planner) CheckPlaybook(_ context.Context, req *plannerv1.CheckPlaybookR
 }
 
 // ListModels implements PlannerService.
-func (p *Planner) ListModels(context.Context, *plannerv1.ListModelsRequest) (*plannerv1.ListModelsResponse, error) {
-	if p.BeforeModels != nil {
-		if err := p.BeforeModels(); err != nil {
-			return nil, err
-		}
-	}
-	return &plannerv1.ListModelsResponse{Models: []*plannerv1.Model{{Name: "offline", IsDefault: true}, {Name: "playbook"}}}, nil
+func (p *Planner) ListModels(ctx context.Context, _ *plannerv1.ListModelsRequest) (*plannerv1.ListModelsResponse, error) {
+	models := []*plannerv1.Model{{Name: "offline", IsDefault: true}, {Name: "playbook"}}
+	return &plannerv1.ListModelsResponse{Models: models}, before(ctx, p.BeforeModels)
 }
 
 func before(ctx context.Context, fn func(context.Context) error) error {

@@ -47,9 +47,8 @@ type Pool struct {
 	BeforeAnswer func(*mcppoolv1.AnswerCallRequest) error
 	// TaskFn returns the result of an MCP task whose call the pool does not know.
 	TaskFn func(*mcppoolv1.AttachCallRequest) (*mcppoolv1.CallResult, error)
-	// Isolated: the server does not allow a delayed release of sessions.
-	Isolated    bool
-	Quarantined string // name of a tool that waits for an approval of its definition
+	// Quarantined is the name of a tool that waits for an approval of its definition.
+	Quarantined string
 	// ReleaseFn runs before each release.
 	ReleaseFn func(sessionID string)
 
@@ -58,20 +57,35 @@ type Pool struct {
 	revision uint64 // of the server's configuration
 	id       string
 	ledger   map[string]*call
-	calls    []*mcppoolv1.CallToolRequest
-	refused  []*mcppoolv1.CallToolRequest // because they expected another definition
-	users    []string
-	released []string
-	acks     []string
-	attached []*mcppoolv1.AttachCallRequest
-	answers  []*mcppoolv1.AnswerCallRequest
-	stopped  []string
-	lost     error // the error of calls while LoseServer runs
+	seen     Record
+}
+
+// Record is what a pool has seen so far.
+type Record struct {
+	Calls, Refused           []*mcppoolv1.CallToolRequest // refused are those that expected another definition
+	Attached                 []*mcppoolv1.AttachCallRequest
+	Answers                  []*mcppoolv1.AnswerCallRequest
+	Released, Acked, Stopped []string // sessions; calls that were acknowledged; calls that were told to stop
+}
+
+// Seen returns what the pool has seen so far.
+func (p *Pool) Seen() Record {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seen // its lists only grow
+}
+
+// Called returns all calls so far.
+func (p *Pool) Called() []*mcppoolv1.CallToolRequest { return p.Seen().Calls }
+
+// CalledFor returns the calls of one task.
+func (p *Pool) CalledFor(task string) []*mcppoolv1.CallToolRequest {
+	return slices.DeleteFunc(slices.Clone(p.Called()), func(c *mcppoolv1.CallToolRequest) bool { return c.GetSessionId() != task })
 }
 
 // call is a call that the pool knows. Its done is nil if the pool learned of the call from AttachCall.
 type call struct {
-	stop   context.CancelFunc
+	stop   context.CancelCauseFunc
 	done   chan struct{}
 	result *mcppoolv1.CallResult
 	err    error
@@ -88,12 +102,17 @@ func NewPool() *Pool {
 }
 
 // Restart gives the fake a new pool id and an empty ledger: it no longer knows earlier calls. Calls that wait for answers end.
-func (p *Pool) Restart() {
+func (p *Pool) Restart() { p.restart(func(c *call) bool { return len(c.asked) > 0 }) }
+
+// Die simulates the end of the pool's process: it ends all calls and restarts the pool.
+func (p *Pool) Die() { p.restart(func(c *call) bool { return c.stop != nil }) }
+
+func (p *Pool) restart(ends func(*call) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range p.ledger {
-		if len(c.asked) > 0 {
-			c.stop()
+		if ends(c) {
+			c.stop(nil)
 		}
 	}
 	p.id, p.ledger = uuid.NewString(), map[string]*call{}
@@ -120,7 +139,7 @@ func (p *Pool) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest) (
 	inproc.Share(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	page := &mcppoolv1.ListToolsResponse{PoolId: p.id, LateRelease: !p.Isolated}
+	page := &mcppoolv1.ListToolsResponse{PoolId: p.id, LateRelease: true}
 	for _, t := range p.listedTools() {
 		switch held := t.GetName() == p.Quarantined; {
 		case held && req.GetQuarantined():
@@ -166,47 +185,54 @@ func (p *Pool) CallTools(stream grpc.BidiStreamingServer[mcppoolv1.CallToolsRequ
 // errBroke ends a stream in the middle of a call.
 var errBroke = errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR, "the connection broke")
 
+// admit adds a call to the ledger, unless it is refused.
+func (p *Pool) admit(req *mcppoolv1.CallToolRequest, stop context.CancelCauseFunc) (*call, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen.Acked = append(p.seen.Acked, req.GetAckCallIds()...)
+	if req.GetPoolId() != "" && req.GetPoolId() != p.id {
+		return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_OTHER_POOL, "the call is for another pool").
+			With(errs.OutcomeKey, errs.OutcomeNotExecuted)
+	}
+	if p.Lose {
+		p.Lose = false
+		return nil, errBroke
+	}
+	if p.ledger[req.GetCallId()] != nil {
+		return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_CONFLICT, "the call %s was seen before", req.GetCallId()).
+			With(errs.OutcomeKey, errs.OutcomeNotExecuted)
+	}
+	if err := p.checkExpected(req); err != nil {
+		p.seen.Refused = append(p.seen.Refused, req)
+		return nil, err
+	}
+	c := &call{stop: stop, done: make(chan struct{}), more: make(chan struct{})}
+	p.ledger[req.GetCallId()] = c
+	p.seen.Calls = append(p.seen.Calls, req)
+	return c, nil
+}
+
 func (p *Pool) callTool(ctx context.Context, req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
-	who, err := identity.FromContext(ctx)
-	if err != nil {
+	if _, err := identity.FromContext(ctx); err != nil {
 		return err
 	}
 	if p.Detached {
 		ctx = context.WithoutCancel(ctx)
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	p.mu.Lock()
-	p.acks = append(p.acks, req.GetAckCallIds()...)
-	if req.GetPoolId() != "" && req.GetPoolId() != p.id {
-		p.mu.Unlock()
-		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_OTHER_POOL, "the call is for another pool").
-			With(errs.OutcomeKey, "NOT_EXECUTED")
-	}
-	if p.Lose {
-		p.Lose = false
-		p.mu.Unlock()
-		return errBroke
-	}
-	if p.ledger[req.GetCallId()] != nil {
-		p.mu.Unlock()
-		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_CONFLICT, "the call %s was seen before", req.GetCallId()).
-			With(errs.OutcomeKey, "NOT_EXECUTED")
-	}
-	if err := p.checkExpected(req); err != nil {
-		p.refused = append(p.refused, req)
-		p.mu.Unlock()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	c, err := p.admit(req, stop)
+	if err != nil {
 		return err
 	}
-	c := &call{stop: stop, done: make(chan struct{}), more: make(chan struct{})}
-	ctx = context.WithValue(ctx, callKey{}, c)
-	p.ledger[req.GetCallId()] = c
-	p.calls, p.users = append(p.calls, req), append(p.users, who.Sub)
-	p.mu.Unlock()
 	if p.Before != nil {
 		p.Before(req)
 	}
-	err = p.call(ctx, req, func(m *mcppoolv1.CallToolResponse) error {
+	run := p.CallFn
+	if run == nil {
+		run = echo
+	}
+	c.err = run(context.WithValue(ctx, callKey{}, c), req, func(m *mcppoolv1.CallToolResponse) error {
 		if r := m.GetResult(); r != nil {
 			c.result = r
 		}
@@ -215,15 +241,11 @@ func (p *Pool) callTool(ctx context.Context, req *mcppoolv1.CallToolRequest, sen
 		}
 		return nil
 	})
-	c.err = err
 	close(c.done)
-	return err
+	return c.err
 }
 
-func (p *Pool) call(ctx context.Context, req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
-	if p.CallFn != nil {
-		return p.CallFn(ctx, req, send)
-	}
+func echo(_ context.Context, req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
 	var in struct{ Text string }
 	if err := json.Unmarshal([]byte(req.GetInputJson()), &in); err != nil {
 		return err
@@ -237,55 +259,54 @@ func (p *Pool) AttachCall(req *mcppoolv1.AttachCallRequest, stream grpc.ServerSt
 		p.BeforeAttach()
 	}
 	p.mu.Lock()
-	p.attached = append(p.attached, req)
-	c, chosen := p.ledger[req.GetCallId()], req.GetPoolId() == p.id
+	p.seen.Attached = append(p.seen.Attached, req)
+	c, outcome := p.ledger[req.GetCallId()], errs.OutcomeUnknown
+	if req.GetPoolId() == p.id {
+		outcome = errs.OutcomeNotExecuted
+	}
 	if c == nil {
-		p.ledger[req.GetCallId()] = &call{}
+		c = &call{}
+		p.ledger[req.GetCallId()] = c
 	}
 	p.mu.Unlock()
-	if (c == nil || c.done == nil) && req.GetTaskId() != "" && p.TaskFn != nil {
-		res, err := p.TaskFn(req)
-		if err != nil {
+	var result *mcppoolv1.CallResult
+	var err error
+	switch {
+	case c.done != nil:
+		if err := p.follow(c, stream); err != nil {
 			return err
 		}
-		return stream.Send(&mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_Result{Result: res}})
+		result, err = c.result, c.err
+	case req.GetTaskId() != "" && p.TaskFn != nil:
+		result, err = p.TaskFn(req)
+	default:
+		err = errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND, "this pool does not know the call %s", req.GetCallId()).
+			With(errs.OutcomeKey, outcome)
 	}
-	if c == nil || c.done == nil {
-		e := errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND, "this pool does not know the call %s", req.GetCallId())
-		if chosen {
-			return e.With(errs.OutcomeKey, "NOT_EXECUTED")
-		}
-		return e.With(errs.OutcomeKey, "UNKNOWN")
-	}
-	if err := p.follow(c, stream); err != nil {
+	if result == nil {
 		return err
 	}
-	if c.result == nil {
-		return c.err
-	}
-	return stream.Send(&mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_Result{Result: c.result}})
+	return stream.Send(&mcppoolv1.AttachCallResponse{Event: &mcppoolv1.AttachCallResponse_Result{Result: result}})
 }
 
 // AckCall implements McpPoolService.
 func (p *Pool) AckCall(_ context.Context, req *mcppoolv1.AckCallRequest) (*mcppoolv1.AckCallResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.acks = append(p.acks, req.GetCallIds()...)
+	p.seen.Acked = append(p.seen.Acked, req.GetCallIds()...)
 	return &mcppoolv1.AckCallResponse{Acknowledged: uint32(len(req.GetCallIds()))}, nil
 }
 
 // CancelCall implements McpPoolService.
 func (p *Pool) CancelCall(_ context.Context, req *mcppoolv1.CancelCallRequest) (*mcppoolv1.CancelCallResponse, error) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	c := p.ledger[req.GetCallId()]
-	p.mu.Unlock()
 	if c == nil || c.stop == nil {
 		return nil, errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND, "no call %s", req.GetCallId())
 	}
-	c.stop()
-	p.mu.Lock()
-	p.stopped = append(p.stopped, req.GetCallId())
-	p.mu.Unlock()
+	c.stop(nil)
+	p.seen.Stopped = append(p.seen.Stopped, req.GetCallId())
 	return &mcppoolv1.CancelCallResponse{}, nil
 }
 
@@ -301,33 +322,7 @@ func (p *Pool) release(session string, acks []string) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.released, p.acks = append(p.released, session), append(p.acks, acks...)
-}
-
-// Called returns all calls so far.
-func (p *Pool) Called() []*mcppoolv1.CallToolRequest { return locked(&p.mu, &p.calls) }
-
-// CalledFor returns the calls of one task.
-func (p *Pool) CalledFor(task string) []*mcppoolv1.CallToolRequest {
-	return slices.DeleteFunc(p.Called(), func(c *mcppoolv1.CallToolRequest) bool { return c.GetSessionId() != task })
-}
-
-// Users returns the user of each call.
-func (p *Pool) Users() []string { return locked(&p.mu, &p.users) }
-
-// Released returns the sessions that were released.
-func (p *Pool) Released() []string { return locked(&p.mu, &p.released) }
-
-// Acked returns the calls that were acknowledged.
-func (p *Pool) Acked() []string { return locked(&p.mu, &p.acks) }
-
-// Attached returns the AttachCall requests.
-func (p *Pool) Attached() []*mcppoolv1.AttachCallRequest { return locked(&p.mu, &p.attached) }
-
-func locked[T any](mu *sync.Mutex, list *[]T) []T {
-	mu.Lock()
-	defer mu.Unlock()
-	return slices.Clone(*list)
+	p.seen.Released, p.seen.Acked = append(p.seen.Released, session), append(p.seen.Acked, acks...)
 }
 
 // Hang makes every call wait until it is stopped.
