@@ -46,7 +46,7 @@ type Config struct {
 	// MaxAttempts bounds the attempts of a step.
 	MaxAttempts uint32 `help:"Attempts per step." default:"5"`
 	// MaxRecoveries bounds how often a task is recovered after crashes without progress.
-	MaxRecoveries uint32 `name:"max-takeups" help:"Times that a task is recovered after crashes without progress." default:"5"`
+	MaxRecoveries uint32 `aliases:"max-takeups" help:"Times that a task is recovered after crashes without progress." default:"5"`
 	// DrainTimeout is how long running tool calls may take to end when the service stops.
 	DrainTimeout time.Duration `help:"How long running tool calls may take to end when the service stops." default:"8s"`
 }

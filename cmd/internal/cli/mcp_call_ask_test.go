@@ -67,7 +67,15 @@ func TestMCPCallLeft(t *testing.T) {
 	for _, tc := range []struct {
 		name, typed string
 		interrupt   bool
-	}{{"cancel", "c\n", false}, {"end of the input", "", false}, {"end of the input in the answer", "a\n", false}, {"interrupt", "", true}} {
+		lost        bool
+		exit        int
+	}{
+		{name: "cancel", typed: "c\n", exit: ui.Stopped},
+		{name: "end of the input", exit: ui.Stopped},
+		{name: "end of the input in the answer", typed: "a\n", exit: ui.Stopped},
+		{name: "interrupt", interrupt: true, exit: ui.Stopped},
+		{name: "server leaves", lost: true, exit: ui.Failed},
+	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
 			toolsOf(w)
@@ -82,6 +90,9 @@ func TestMCPCallLeft(t *testing.T) {
 			ask := w.pool.OnCall
 			w.pool.OnCall = func(req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
 				called <- req.GetCallId()
+				if tc.lost {
+					return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN, "the pool stops")
+				}
 				if tc.interrupt {
 					w.signals <- os.Interrupt
 					<-ended
@@ -95,7 +106,7 @@ func TestMCPCallLeft(t *testing.T) {
 			w.tty = true
 			w.typed = strings.NewReader(tc.typed)
 			got := w.pawl("mcp", "call", "files/read_file")
-			got.expect(t, ui.Stopped, "", "")
+			got.expect(t, tc.exit, "", "")
 			select {
 			case id := <-cancelled:
 				if call := <-called; id == "" || call != id {

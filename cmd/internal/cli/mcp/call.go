@@ -174,7 +174,7 @@ type directCall struct {
 	given  *mcppoolv1.CallAnswer // the answer given by flags; nil: the person is asked
 	ask    *ui.Prompter          // nil with --json or without a terminal
 
-	finished   bool   // the result or an error came, and no interrupt caused it
+	finished   bool   // the pool answered with a result or an error; false after an interrupt or a lost connection
 	unanswered string // the question that got no answer
 }
 
@@ -201,7 +201,7 @@ func (d *directCall) release(ctx context.Context) {
 		_, _ = d.s.Pool.AckCall(ctx, &mcppoolv1.AckCallRequest{CallIds: []string{d.id}})
 		return
 	}
-	_, err := d.s.Pool.CancelCall(ctx, &mcppoolv1.CancelCallRequest{CallId: d.id, Reason: "interrupted at the terminal"})
+	_, err := d.s.Pool.CancelCall(ctx, &mcppoolv1.CancelCallRequest{CallId: d.id, Reason: "the caller left before the call ended"})
 	if err != nil && errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND {
 		d.u.Warn("the call could not be cancelled: %s", ui.AsError(err).Message)
 	}
@@ -218,7 +218,7 @@ func (d *directCall) follow(ctx context.Context, stream grpc.ServerStreamingClie
 			return ui.Errorf("the call ended without a result").Then("call it again if that does no harm")
 		}
 		if err != nil {
-			d.finished = ctx.Err() == nil
+			d.finished = ctx.Err() == nil && !discover.Gone(err)
 			return err
 		}
 		d.finished = msg.GetResult() != nil
