@@ -23,14 +23,14 @@ type contextStore struct {
 	mu       sync.Mutex
 	contexts map[string]*list.Element // by name
 	order    *list.List               // of *kept, the most recently used in front
-	bytes    int
+	bytes    int // of all contexts, approximately
 }
 
 // kept is the context of a task at one of its steps.
 type kept struct {
 	name, user string
 	whole      *plannerv1.TaskContext
-	bytes      int
+	bytes      int // approximately
 }
 
 // entryOverhead is the approximate size of a context, step, tool or round without its texts, in bytes.

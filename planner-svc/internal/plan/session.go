@@ -14,6 +14,7 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
 
+	"pawl.dev/planner-svc/internal/lang"
 	"pawl.dev/planner-svc/internal/llm"
 )
 
@@ -122,7 +123,7 @@ func (s *session) unusable(tries int, problem string, reply *llm.Reply) error {
 		last = strings.ToValidUTF8(last[:maxLast], "") + " …"
 	}
 	e := errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR,
-		"the model %q gave no usable reply in %d tries; the last one was wrong: %s. Try again, or choose another model", s.info.Name, tries, problem)
+		"the model %q gave no usable reply in %d %s; the last one was wrong: %s. Try again, or choose another model", s.info.Name, tries, lang.Plural(tries, "try", "tries"), problem)
 	return s.fail(e.With("last_reply", last))
 }
 

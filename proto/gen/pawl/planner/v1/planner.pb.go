@@ -2785,7 +2785,7 @@ func (*ThinkResponse_Result) isThinkResponse_Piece() {}
 // ThinkResult is what a thought led to.
 type ThinkResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The whole thought.
+	// The whole thought; may be empty.
 	Thought string `protobuf:"bytes,1,opt,name=thought,proto3" json:"thought,omitempty"`
 	// The tool calls to make, in this order; none if nothing is left to do. FINAL is never among them.
 	Steps []*PlannedStep `protobuf:"bytes,2,rep,name=steps,proto3" json:"steps,omitempty"`
