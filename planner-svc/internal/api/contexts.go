@@ -23,7 +23,7 @@ type contextStore struct {
 	mu       sync.Mutex
 	contexts map[string]*list.Element // by name
 	order    *list.List               // of *kept, the most recently used in front
-	bytes    int // of all contexts, approximately
+	bytes    int                      // of all contexts, approximately
 }
 
 // kept is the context of a task at one of its steps.

@@ -177,8 +177,8 @@ func (c *Client) ask(ctx context.Context, r *Request, a *answer) error {
 	return err
 }
 
-// encode returns the body of a request, with the reply's length bounded by the model's maximum, and sets a.byTool. It refuses tools and pictures if the model
-// takes none.
+// encode returns the body of a request, with the reply's length bounded by the model's maximum, and sets a.byTool. It refuses tools and pictures
+// if the model takes none.
 func (c *Client) encode(r *Request, a *answer) (string, error) {
 	info, bounded := c.Info(), *r
 	if len(r.Tools) > 0 && !info.Tools {
