@@ -46,15 +46,20 @@ func start(t *testing.T, cfg gateway.Config) *bench {
 func startWith(t *testing.T, cfg gateway.Config, o serve.Options) *bench {
 	t.Helper()
 	j := &journal{}
-	b := &bench{t: t, journal: j, executor: &fakeExecutor{journal: j}, pool: &fakePool{journal: j}}
+	b := &bench{t: t, journal: j, executor: &fakeExecutor{}, pool: &fakePool{}}
+	fakes := func(register func(grpc.ServiceRegistrar)) *grpc.ClientConn {
+		return grpctest.Serve(t, func(r grpc.ServiceRegistrar) { register(faking{r, j}) }, o)
+	}
 	deps := gateway.Deps{
-		Executor: grpctest.Serve(t, func(r grpc.ServiceRegistrar) {
+		Executor: fakes(func(r grpc.ServiceRegistrar) {
 			executorv1.RegisterExecutorServiceServer(r, b.executor)
-			executorv1.RegisterAgentServiceServer(r, &fakeAgents{journal: j})
-		}, o),
-		Pool:    grpctest.Serve(t, func(r grpc.ServiceRegistrar) { mcppoolv1.RegisterMcpPoolServiceServer(r, b.pool) }, o),
-		Planner: grpctest.Serve(t, func(r grpc.ServiceRegistrar) { plannerv1.RegisterPlannerServiceServer(r, &fakePlanner{journal: j}) }, o),
-		Log:     slog.New(slog.NewTextHandler(t.Output(), nil)),
+			executorv1.RegisterAgentServiceServer(r, executorv1.UnimplementedAgentServiceServer{})
+		}),
+		Pool: fakes(func(r grpc.ServiceRegistrar) { mcppoolv1.RegisterMcpPoolServiceServer(r, b.pool) }),
+		Planner: fakes(func(r grpc.ServiceRegistrar) {
+			plannerv1.RegisterPlannerServiceServer(r, plannerv1.UnimplementedPlannerServiceServer{})
+		}),
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	g, err := gateway.New(cfg, deps)
 	if err != nil {

@@ -51,7 +51,7 @@ func TestServiceIsGone(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = nobody.Close() })
 	here := grpctest.Serve(t, func(r grpc.ServiceRegistrar) {
-		executorv1.RegisterExecutorServiceServer(r, &fakeExecutor{journal: &journal{}})
+		executorv1.RegisterExecutorServiceServer(faking{r, &journal{}}, &fakeExecutor{})
 	}, serve.Options{})
 	g, err := gateway.New(gateway.Config{}, gateway.Deps{Executor: here, Pool: nobody, Planner: here})
 	if err != nil {
@@ -81,8 +81,8 @@ func TestServiceIsGone(t *testing.T) {
 // TestInOneProcess: over direct connections, without health, as `pawl up` has them.
 func TestInOneProcess(t *testing.T) {
 	conn := inproc.New(nil, nil)
-	f := &fakeExecutor{journal: &journal{}}
-	executorv1.RegisterExecutorServiceServer(conn, f)
+	f := &fakeExecutor{}
+	executorv1.RegisterExecutorServiceServer(faking{conn, &journal{}}, f)
 	g, err := gateway.New(gateway.Config{}, gateway.Deps{Executor: conn, Pool: conn, Planner: conn})
 	if err != nil {
 		t.Fatal(err)

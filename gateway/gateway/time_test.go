@@ -57,8 +57,8 @@ func (p *pipes) dial(t *testing.T, path, accept string) net.Conn {
 // inTime runs a gateway over one fake executor in virtual time.
 func inTime(t *testing.T, test func(t *testing.T, p *pipes, f *fakeExecutor)) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, f := inproc.New(nil, nil), &fakeExecutor{journal: &journal{}}
-		executorv1.RegisterExecutorServiceServer(conn, f)
+		conn, f := inproc.New(nil, nil), &fakeExecutor{}
+		executorv1.RegisterExecutorServiceServer(faking{conn, &journal{}}, f)
 		g, err := gateway.New(gateway.Config{}, gateway.Deps{Executor: conn, Pool: conn, Planner: conn})
 		if err != nil {
 			t.Fatal(err)
