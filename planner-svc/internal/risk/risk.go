@@ -82,7 +82,7 @@ func wholesale(in *strictjson.Object) bool {
 			continue
 		}
 		switch v := path.Clean(strings.TrimSpace(strictjson.Content(raw))); {
-		case v == "/", v == ".", v == "*", v == "~", v == "/*", v == "**", strings.HasSuffix(v, "/**"):
+		case v == "/", v == ".", v == "*", v == "~", v == "**", strings.HasSuffix(v, "/*"), strings.HasSuffix(v, "/**"):
 			return true
 		}
 	}

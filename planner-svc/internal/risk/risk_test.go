@@ -26,6 +26,8 @@ func TestAssess(t *testing.T) {
 		{tool("delete_file", commonv1.Effect_EFFECT_WRITE), `{"path":"a.txt"}`, "MEDIUM"},
 		{tool("delete_file", commonv1.Effect_EFFECT_WRITE), `{"path":"/"}`, "HIGH"},
 		{tool("remove", commonv1.Effect_EFFECT_WRITE), `{"glob":"docs/**"}`, "HIGH"},
+		{tool("remove", commonv1.Effect_EFFECT_WRITE), `{"glob":"docs/*"}`, "HIGH"},
+		{tool("remove", commonv1.Effect_EFFECT_WRITE), `{"glob":"docs/*.tmp"}`, "MEDIUM"},
 		{tool("format", commonv1.Effect_EFFECT_DESTRUCTIVE), `{}`, "HIGH"},
 		{tool("anything", commonv1.Effect_EFFECT_UNSPECIFIED), `{}`, "MEDIUM"},
 	} {
