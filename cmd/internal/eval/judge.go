@@ -29,7 +29,7 @@ func (r *caseRun) judge() {
 	res.RightInput = res.RightTool && right == len(r.c.Calls) && asked == r.c.Asks && res.RightAnswer
 	res.SilentWrong = right < len(r.calls) && !asked
 	if !res.RightTool && res.Problem == "" {
-		res.Problem = "another tool was expected"
+		res.Problem = "other calls were expected"
 	}
 	if asked != r.c.Asks && res.Problem == "" {
 		res.Problem = map[bool]string{true: "a person is asked for a value that the goal contains", false: "a person is not asked for the missing value"}[asked]

@@ -186,7 +186,7 @@ func (o *owner) transition(b *batch) journal.Transition {
 	return t
 }
 
-// commit returns once the transition is durable. It retries a failing storage until actions have to end, because the outcome of a call must not
+// commit returns once the transition is durable. It retries a failing storage until a shutdown ends the running actions, because the outcome of a call must not
 // be lost if the disk is full for a while. Once the backoff reaches noticePause, senders get an error: their command is stored, but not yet applied.
 func (o *owner) commit(t journal.Transition) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {

@@ -3,7 +3,11 @@ package engine
 import (
 	"context"
 
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
 	"pawl.dev/services/serve"
 
 	"pawl.dev/executor-svc/internal/journal"
@@ -49,11 +53,17 @@ func (e *Engine) Watch(ctx context.Context, taskID string, after uint64, stops f
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-e.draining:
-			return stopping()
+			return watchStopped()
 		case <-serverStopping:
-			return stopping()
+			return watchStopped()
 		}
 	}
+}
+
+// watchStopped returns the error that ends a watch at shutdown. Its advice is not to repeat the request, which may have created the task.
+func watchStopped() error {
+	return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN,
+		"the executor is stopping; the task goes on when it is back: watch the task again, from the seq of the last event that you saw")
 }
 
 // readEvents reads records that are not in memory from the journal.

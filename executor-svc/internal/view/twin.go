@@ -8,10 +8,10 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// twinLimit is the size of the largest exact JSON that is repeated as a Struct for reading.
+// twinLimit is the size in bytes up to which an event that has exact JSON as text also has it as a Struct, for reading.
 const twinLimit = 64 << 10
 
-// twin returns exact JSON as a Struct; nil if the JSON is too large or not an object. Integers above 2^53 are rounded; a number that
+// twin returns the Struct for exact JSON; nil if the JSON is too large or not an object. Integers above 2^53 are rounded; a number that
 // no double can hold becomes its text.
 func twin(exact string) *structpb.Struct {
 	if len(exact) > twinLimit || strictjson.Kind(exact) != "object" || strictjson.Check(exact, strictjson.Rules{}) != nil {

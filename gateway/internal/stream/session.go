@@ -102,7 +102,7 @@ func (s *session) end() {
 
 func (s *session) stop() {
 	err := errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN,
-		"the gateway is stopping; to follow a task, connect again with the number of the last event that you saw")
+		"the gateway is stopping; tasks go on: to follow one, use GET /v1/tasks/{id}/events with afterSeq, the seq of the last event that you saw")
 	if !s.opened {
 		problem.Write(s.w, err)
 		return

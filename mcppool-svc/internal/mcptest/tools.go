@@ -219,7 +219,7 @@ func (r *request) wait() {
 	r.text("stopped in time")
 }
 
-// hold waits for release, and returns the number of its calls so far, or "cancelled".
+// hold waits for release, and returns its number among the calls of hold and count, or "cancelled".
 func (r *request) hold() {
 	n, released, cancelled := r.count(), r.onRelease(), r.onCancel()
 	r.notify("notifications/message", `{"level":"info","data":"holding"}`)

@@ -17,7 +17,7 @@ const (
 	enough          = 1.45 // the lowest score of a tool that is chosen
 	margin          = 0.08 // the lead over the next tool that a tool with side effects needs
 	mostlyExplained = 0.52 // the share of a clause's words that a tool must account for if one of them is unknown to it
-	considered      = 10   // how many of the best matches are rated, besides the tools that the goal names
+	considered      = 10   // how many of the best matches are rated, besides the tools that the clause names
 )
 
 // choice is a tool for a demand, with its input.
@@ -204,7 +204,7 @@ func (ch *choice) ignores(i int) bool {
 		slices.Contains(rank.Terms(strings.Join(ch.filled.Input.Keys(), " ")), t.Term):
 		return false // how big; what the tool is for; the name of a property that is filled
 	case rank.In("compare", t.Term):
-		return len(next) == 0 || !next[0] || rank.Words("role", t.Term) == nil // not: the last 5 lines
+		return len(next) == 0 || !next[0] || rank.Words("role", t.Term) == nil // "the last 5 lines" is understood
 	case rank.In("limit", t.Term):
 		return !slices.Contains(next, true)
 	}

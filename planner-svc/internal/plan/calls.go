@@ -57,7 +57,7 @@ func (c *conversation) readCall(rc *plannerv1.ModelToolCall, t *turn) call {
 }
 
 // interpret sets the steps of t, or its answer, from the calls. It sets the problem of each call and returns the problems joined. A finish that comes first ends
-// the task; after other calls it is dropped, because it cannot know their results.
+// the task with its goal not fulfilled (an answer to a fulfilled one is free text); after other calls it is dropped, because it cannot know their results.
 func (c *conversation) interpret(t *turn, calls []call) error {
 	if first := &calls[0]; first.Tool == finish && first.problem == nil {
 		t.answer, t.goalResult = cmp.Or(strings.TrimSpace(first.text("answer")), t.text), plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
@@ -150,11 +150,11 @@ func resolve(tc *plannerv1.TaskContext, in string, next uint64, i int) (text str
 		}
 		return "", false
 	}
-	later := func(name string) (string, bool) {
+	notYet := func(name string) (string, bool) {
 		n, err := strconv.ParseUint(strings.TrimPrefix(name, StepPrefix), 10, 32)
 		return name, err == nil && strings.HasPrefix(name, StepPrefix) && n >= next && n < next+uint64(i)
 	}
-	if text, open, err = jsonref.Partial(in, lookup, later); err == nil && !open {
+	if text, open, err = jsonref.Partial(in, lookup, notYet); err == nil && !open {
 		text, err = jsonref.Resolve(in, lookup)
 	}
 	if err != nil {

@@ -273,7 +273,7 @@ func nextCommands(taskID string, wait *executorv1.Wait, flags string) []nextComm
 		}
 		return []nextCommand{to("input", paramsHint(wait), ""), to("input", " --decline", "decline; the tool goes on without an answer")}
 	}
-	return []nextCommand{to("approve", named, ""), to("reject", named, "")}
+	return []nextCommand{to("approve", named, ""), to("reject", named, "do not run it; the task is cancelled")}
 }
 
 // waitFlag returns " --wait ID" if wait is one of several open input waits, else "".
