@@ -59,12 +59,11 @@ type Switches struct {
 type Authority struct {
 	URL string // its issuer, unless the metadata have another
 
-	t    testing.TB
-	base string
-	hold *hold // guarded by mu
+	t testing.TB
 
 	mu       sync.Mutex // guards the fields below
 	Switches Switches
+	hold     *hold
 	clients  map[string]string     // secrets by id
 	codes    map[string]url.Values // authorization requests by code
 	access   map[string]*Token
@@ -92,7 +91,7 @@ func NewAuthority(t testing.TB, sw Switches) *Authority {
 	}
 	srv := httptest.NewServer(a)
 	t.Cleanup(srv.Close)
-	a.base, a.URL = srv.URL, srv.URL+sw.Path
+	a.URL = srv.URL + sw.Path
 	return a
 }
 
