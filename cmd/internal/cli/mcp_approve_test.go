@@ -80,6 +80,8 @@ func TestMCPToolsQuarantined(t *testing.T) {
 	w.pawl("mcp", "tools", "files/nope", "--quarantined").expect(t, 1, "", `files has no quarantined tool "nope"`)
 	w.pawl("mcp", "tools", "broken", "--quarantined").expect(t, 0, "", "no quarantined tools")
 	w.tools = nil
+	w.pawl("mcp", "tools", "files", "-q", "nope").expect(t, 0, "", "no tool contains all the words of --query \"nope\"\npawl: 3 quarantined")
+	w.pawl("mcp", "tools", "broken", "-q", "nope", "--quarantined").expect(t, 0, "", `no quarantined tool contains all the words of --query "nope"`)
 	if got := w.pawl("mcp", "tools", "files"); strings.Contains(got.err, "no tools") || !strings.Contains(got.err, "3 quarantined") {
 		t.Error(got.whole())
 	}

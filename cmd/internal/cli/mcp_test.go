@@ -219,6 +219,7 @@ func TestMCPTools(t *testing.T) {
 	w.golden("mcp tools one server", w.pawl("mcp", "tools", "files", "--json"))
 	w.golden("mcp tools one tool", w.pawl("mcp", "tools", "files/read_file"))
 	w.pawl("mcp", "tools", "files/nope").expect(t, 1, "", `files offers you no tool "nope": it does not exist, or a rule denies it to you`)
+	w.pawl("mcp", "tools", "/nope").expect(t, 64, "", `"/nope" names no server`)
 	got := w.pawl("mcp", "tools", "nope")
 	got.expect(t, 1, "", `there is no MCP server "nope"`)
 	if strings.Contains(got.err, "no tools;") || strings.Contains(got.err, "activate") {

@@ -30,6 +30,9 @@ type ToolsCmd struct {
 // Run lists tools.
 func (c *ToolsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	id, name, _ := strings.Cut(c.ID, "/")
+	if id == "" && c.ID != "" {
+		return ui.Usagef("%q names no server", c.ID).Then("pawl mcp tools SERVER/TOOL; pawl mcp list shows the servers")
+	}
 	f, err := s.EnsureWorkspace(ctx, id)
 	switch {
 	case err != nil:
@@ -53,10 +56,14 @@ func (c *ToolsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 	case id != "" && len(failed) > 0:
 	case u.JSON:
 		err = u.Document(list)
+	case c.Quarantined && len(list.GetQuarantinedTools()) == 0:
+		if len(failed) == 0 {
+			u.Note("%s", c.noneText(len(ids)))
+		}
 	case c.Quarantined:
-		err = showQuarantined(u, s, f, ids, list.GetQuarantinedTools(), len(failed) == 0)
+		err = showQuarantined(u, s, f, ids, list.GetQuarantinedTools())
 	default:
-		err = showTools(u, list, f)
+		err = c.showTools(u, list, f, len(ids))
 		for _, id := range ids {
 			if n := quarantined[id]; n > 0 {
 				u.Note("%d quarantined: pawl mcp tools %s --quarantined%s", n, id, s.Flags())
@@ -95,8 +102,21 @@ func listTools(ctx context.Context, s *discover.Session, ids []string, req *mcpp
 	return all, quarantined, failed
 }
 
-func showTools(u *ui.UI, list *mcppoolv1.ListToolsResponse, f discover.Folder) error {
-	if len(list.GetTools()) == 0 && list.GetQuarantinedCount() > 0 {
+// noneText returns the note for an empty list of the tools of some servers.
+func (c *ToolsCmd) noneText(servers int) string {
+	switch {
+	case c.Query != "" && servers > 0 && c.Quarantined:
+		return fmt.Sprintf("no quarantined tool contains all the words of --query %q", c.Query)
+	case c.Query != "" && servers > 0:
+		return fmt.Sprintf("no tool contains all the words of --query %q", c.Query)
+	case c.Quarantined:
+		return "no quarantined tools"
+	}
+	return "no tools; pawl mcp list shows the servers, pawl mcp activate ID lets you use one"
+}
+
+func (c *ToolsCmd) showTools(u *ui.UI, list *mcppoolv1.ListToolsResponse, f discover.Folder, servers int) error {
+	if len(list.GetTools()) == 0 && list.GetQuarantinedCount() > 0 && c.Query == "" {
 		return nil // the note about quarantined tools explains the empty list
 	}
 	t := u.Table("TOOL", "EFFECT", "WHAT")
@@ -104,7 +124,7 @@ func showTools(u *ui.UI, list *mcppoolv1.ListToolsResponse, f discover.Folder) e
 	for _, tool := range list.GetTools() {
 		t.Row(f.Alias(tool.GetId()), ui.EffectName(tool.GetEffect()), summary(tool))
 	}
-	return u.List(list, nil, t, "no tools; pawl mcp list shows the servers, pawl mcp activate ID lets you use one")
+	return u.List(list, nil, t, c.noneText(servers))
 }
 
 // summary returns the first sentence of a tool's description, or its title.
@@ -166,14 +186,8 @@ func toolText(st ui.Style, tool *commonv1.Tool) string {
 	return b.String()
 }
 
-// showQuarantined lists the tools that wait for an approval. complete is false if a server failed.
-func showQuarantined(u *ui.UI, s *discover.Session, f discover.Folder, ids []string, quarantined []*mcppoolv1.QuarantinedTool, complete bool) error {
-	if len(quarantined) == 0 {
-		if complete {
-			u.Note("no quarantined tools")
-		}
-		return nil
-	}
+// showQuarantined lists the tools that wait for an approval.
+func showQuarantined(u *ui.UI, s *discover.Session, f discover.Folder, ids []string, quarantined []*mcppoolv1.QuarantinedTool) error {
 	t := u.Table("TOOL", "WHY", "WHAT")
 	t.Mark(1, t.Style.Yellow)
 	for _, q := range quarantined {
@@ -286,7 +300,7 @@ func quarantinedText(st ui.Style, q *mcppoolv1.QuarantinedTool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s\n", st.Bold(ui.Line(q.GetTool().GetId())), st.Yellow(whyQuarantined(q)))
 	if q.GetApproveTime() != nil {
-		by := "seen for the first time"
+		by := "accepted when first seen"
 		if q.GetApprovedBy() != "" {
 			by = "approved by " + ui.Line(q.GetApprovedBy())
 		}
