@@ -45,7 +45,7 @@ func ofStep(id, tool string, attempt uint32, payload proto.Message) *executorv1.
 	return ev
 }
 
-// asks returns the event of a step that waits, with the wait that InputWait and its siblings return.
+// asks returns the event of a step that waits, with the id of the wait. InputWait and its siblings return the wait itself.
 func asks(id, tool, wait string, attempt uint32, payload proto.Message) *executorv1.ExecutorEvent {
 	ev := ofStep(id, tool, attempt, payload)
 	ev.WaitId = "wait-" + wait
@@ -128,11 +128,11 @@ func Continue(id, tool, reason string) *executorv1.ExecutorEvent {
 	return ev
 }
 
-// Stop stops the task until the waits of these steps are answered.
-func Stop(steps ...string) *executorv1.ExecutorEvent {
+// Stop stops the task until these waits are answered: each is the id of the step that waits, the name of an InputWait, or "pause".
+func Stop(waits ...string) *executorv1.ExecutorEvent {
 	stop := &executorv1.FlowStop{}
-	for _, id := range steps {
-		stop.WaitIds = append(stop.WaitIds, "wait-"+id)
+	for _, name := range waits {
+		stop.WaitIds = append(stop.WaitIds, "wait-"+name)
 	}
 	return event(stop)
 }

@@ -132,7 +132,7 @@ func (o *owner) newGeneration() {
 		switch in.(type) {
 		case flow.Progress, flow.McpTask, flow.Text:
 			o.deliver(i)
-		default: // the next Text runs the owner, or the action's goroutine once the action has ended
+		default: // no delivery yet: the next Text, or runActions at the end of the action, runs the owner
 			o.in.add(i)
 		}
 	}

@@ -182,7 +182,7 @@ type (
 	Called struct {
 		Ordinal uint32
 		Attempt uint32
-		// Round numbers the attempt's calls; an attempt has several if another replica of the MCP pool continued it.
+		// Round numbers the attempt's calls; an attempt has several if the pool lost a call while a person was asked, and another call continued it.
 		Round uint32
 		// Output is the step's output as JSON if the tool succeeded.
 		Output string

@@ -29,7 +29,7 @@ const (
 	maxBusy   = 5
 )
 
-// round is one request of a call.
+// round is one request of a call, with its repeats after failures.
 type round struct {
 	number    int                        // how many requests have ended without a result
 	responses map[string]json.RawMessage // to the questions of the round before
@@ -134,7 +134,7 @@ func (c *client) roundFailed(ctx context.Context, r *running, last round, err er
 func (c *client) waitWhileBusy(ctx context.Context, last round, fields map[string]json.RawMessage) (round, error) {
 	next := round{number: last.number + 1, answered: true, acted: true, busy: last.busy + 1}
 	if next.busy > maxBusy {
-		return next, endedf(Unavailable, "the server deferred the call %d times", next.busy)
+		return next, endedf(Unavailable, "the server deferred the call %d times, and the pool gave up; call the tool again later", next.busy)
 	}
 	if !pause(ctx, nil, firstWait<<last.busy) {
 		return next, GivenUp(ctx, true)

@@ -20,7 +20,7 @@ var taskTools = []tool{
 		all := slices.Collect(maps.Values(r.jobs))
 		r.mu.Unlock()
 		for _, j := range all {
-			r.endJob(j, "completed", "")
+			r.setStatus(j, "completed", "")
 		}
 		r.text("finished")
 	}},
@@ -62,7 +62,7 @@ func startJob(status string) func(*request) {
 		j.id = fmt.Sprintf("job-%d", len(r.jobs)+1)
 		r.jobs[j.id] = j
 		r.mu.Unlock()
-		r.endJob(j, status, "")
+		r.setStatus(j, status, "")
 		if r.modern() {
 			r.reply(`{"resultType":"task",` + r.describe(j)[1:])
 			return
@@ -71,8 +71,8 @@ func startJob(status string) func(*request) {
 	}
 }
 
-// endJob gives a task a status, and an answer if its client gave one, unless the task has ended.
-func (s *server) endJob(j *job, status, answer string) {
+// setStatus sets the status of a task that has not ended, and the answer if its client gave one.
+func (s *server) setStatus(j *job, status, answer string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -136,17 +136,17 @@ func (r *request) taskGet(j *job) {
 // taskUpdate takes the answer to a task's question.
 func (r *request) taskUpdate(j *job) {
 	if answer := r.Params.InputResponses["name"]; answer != nil {
-		r.endJob(j, "completed", string(answer))
+		r.setStatus(j, "completed", string(answer))
 	}
 	r.reply(`{"resultType":"complete"}`)
 }
 
 func (r *request) taskCancel(j *job) {
-	r.endJob(j, "cancelled", "")
+	r.setStatus(j, "cancelled", "")
 	r.reply(r.describe(j))
 }
 
-// taskResult waits until a task ends, and asks the task's question meanwhile, as up to 2025-11-25.
+// taskResult waits until a task ends, and asks the task's question meanwhile, as in the revisions of MCP up to 2025-11-25.
 func (r *request) taskResult(j *job) {
 	r.mu.Lock()
 	ask := j.status == "input_required" && !j.asked
@@ -154,7 +154,7 @@ func (r *request) taskResult(j *job) {
 	r.mu.Unlock()
 	if ask {
 		_, ch := r.send(j.question.method, j.question.params, `"io.modelcontextprotocol/related-task":{"taskId":"`+j.id+`"}`)
-		r.endJob(j, "completed", (<-ch).outcome())
+		r.setStatus(j, "completed", (<-ch).outcome())
 	}
 	<-j.ended
 	switch status, result := r.state(j); status {

@@ -232,7 +232,7 @@ func (s *Server) change() store.Change {
 	return store.Change{Bucket: bucketServers, Key: s.Key(), Value: encode(record{recordVersion, *s})}
 }
 
-// Update replaces a server with a copy that edit has changed. It returns an error of edit unchanged. Other errors: ErrNotFound,
+// Update replaces a server with a copy that edit has changed. If edit fails, Update returns the error of edit as it is. Other errors: ErrNotFound,
 // ErrFromConfig, ErrChanged if etag is set and not current, ErrStorage.
 func (r *Registry) Update(owner, id, etag string, edit func(*Server) error) (*Server, error) {
 	r.writes.Lock()

@@ -22,7 +22,7 @@ type Scenario struct {
 	Given Given
 }
 
-// Given are the parts of the suite's context that a client of this kind can use.
+// Given are the parts of the suite's context that the shim uses.
 type Given struct {
 	ClientID     string `json:"client_id"`
 	ClientSecret string `json:"client_secret"`

@@ -255,7 +255,7 @@ func (e *Events) endQuiet() {
 	}
 }
 
-// awaited returns what a task waits for after the last event; "" if it waits for a person or for nothing.
+// awaited returns what a task waits for after the last event; "" if it waits for a person or for nothing, or the answer has begun.
 func (e *Events) awaited() string {
 	if e.last == nil {
 		return ""
