@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -88,5 +89,16 @@ func TestKillResultCount(t *testing.T) {
 	a := killResult{ended: inFlight}
 	if a.count([]byte("a\nb\na\nc\n")); a.calls != 4 || a.twice != 1 || a.never != inFlight*stepsPerTask-3 {
 		t.Errorf("%+v", a)
+	}
+}
+
+// The error of a program that ended before it served says so, and has its output.
+func TestProcessEnded(t *testing.T) {
+	b := &bench{work: t.TempDir()}
+	err := b.try(func() {
+		b.start("broken", nil, "sh", "-c", "echo no port").await(t.Context(), func(context.Context) bool { return false })
+	})
+	if want := "starting broken: it has ended; its output:\nno port"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %q", err, want)
 	}
 }

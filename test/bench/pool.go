@@ -79,8 +79,8 @@ func (b *bench) poolIdle(ctx context.Context, d *document) {
 		rows = append(rows, []string{k.what, strconv.Itoa(k.count), figure(each), "< 64"})
 		b.logf("pool: %.1f KiB per idle connection, %s", each, k.what)
 	}
-	d.text("**Idle connections**: each of one user, who has listed the tools. What the pool's anonymous memory grew by, some while later; " +
-		"with GOGC=50 and GOMEMLIMIT=8MiB, so that garbage hardly counts.")
+	d.text("**Idle connections**: each of one user, who has listed the tools. The growth of the pool's anonymous memory, over HTTP measured %v later, when "+
+		"the unused TCP connections are closed; with GOGC=50 and GOMEMLIMIT=8MiB, so that garbage hardly counts.", idleFor)
 	d.table([]string{"transport", "connections", "KiB each", "target"}, rows)
 }
 
@@ -127,8 +127,9 @@ func (b *bench) poolCalls(ctx context.Context, d *document) {
 		{name: "one gRPC call each, through the pool", run: a.singly()}, {name: "over a stream, through the pool", run: a.streamed(ctx)},
 	}
 	b.inTurns(ctx, contenders, []int{1, poolCallers})
-	d.text("A call of a tool over stdio through the pool (gRPC on loopback, a key, a name, the acknowledgement of the call before), by itself or over a stream of calls, as an "+
-		"executor's tasks make them; beside the same that mcp-go makes by itself. Medians of %d round(s), in turns. Targets: at most 0.15 ms added, at least 0.45 of the throughput.", b.rounds)
+	d.text("A tool call over stdio through the pool (gRPC on loopback, with a key, the user's name and the acknowledgement of the call before): one gRPC call each, "+
+		"or over a stream of calls, as an executor's tasks make them. mcp-go makes the same tool call without the pool. Medians of %d round(s), in turns. "+
+		"Targets: at most 0.15 ms added, at least 0.45 of the throughput.", b.rounds)
 	alone := contenders[0]
 	var rows [][]string
 	for _, w := range contenders {

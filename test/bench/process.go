@@ -81,16 +81,18 @@ func (p *process) kill() {
 
 // await calls ok every millisecond until it returns true. It fails if the process ends or takes longer than startTimeout.
 func (p *process) await(ctx context.Context, ok func(context.Context) bool) {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("it does not serve"))
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("it does not serve after %v", startTimeout))
 	defer cancel()
 	for !ok(ctx) {
+		why := errors.New("it has ended")
 		select {
 		case <-time.After(time.Millisecond):
 			continue
 		case <-p.done:
 		case <-ctx.Done():
+			why = context.Cause(ctx)
 		}
-		check(fmt.Errorf("%s has ended, or does not serve (%w); it said:\n%s", p.name, context.Cause(ctx), tail(string(must(os.ReadFile(p.log))))))
+		check(fmt.Errorf("starting %s: %w; its output:\n%s", p.name, why, tail(string(must(os.ReadFile(p.log))))))
 	}
 }
 

@@ -83,7 +83,7 @@ type captured []any
 // RegisterService implements grpc.ServiceRegistrar.
 func (c *captured) RegisterService(_ *grpc.ServiceDesc, impl any) { *c = append(*c, impl) }
 
-// implementation returns what a service registers as S.
+// implementation returns the implementation of S that a service registers.
 func implementation[S any](service Registrar) S {
 	var c captured
 	service.Register(&c)

@@ -40,7 +40,7 @@ func (s *Session) plan(c *plannerv1.TaskContext, begin bool) Run {
 	}
 }
 
-// planning asks for one next step. A language model may write the task's answer instead, which planning emits meanwhile.
+// planning asks for one next step. A language model may write the task's answer instead, which planning emits piece by piece.
 type planning struct {
 	s     *Session
 	c     *plannerv1.TaskContext
@@ -88,8 +88,8 @@ func (p *planning) nextStep(ctx context.Context) {
 	}
 }
 
-// askNextStep asks for the next step until the planner names FINAL, a tool that exists, or a tool of a server that is still listing. After
-// the last try, the step is FINAL. askNextStep adds to the usage in out, and replaces everything else.
+// askNextStep asks for the next step until the planner names FINAL, a tool that exists, or a tool of a server that is still listing, or
+// the call fails. After the last try, the step is FINAL. askNextStep adds to the usage in out, and replaces everything else.
 func (p *planning) askNextStep(ctx context.Context) {
 	p.out = flow.Planned{Usage: p.out.Usage}
 	for range p.s.r.cfg.PlannerTries {
@@ -138,7 +138,8 @@ func (p *planning) askNextStep(ctx context.Context) {
 	}
 }
 
-// stream makes the planner call and emits the pieces of an answer. answer ends the answer; nil if the planner wrote none.
+// stream makes the planner call and emits the pieces of an answer. answer holds the last piece and the whole text; nil if the planner wrote
+// no answer.
 func (p *planning) stream(ctx context.Context, c *plannerv1.TaskContext, o []grpc.CallOption) (res *plannerv1.PlanStepsResponse, answer *flow.Answered, err error) {
 	stream, err := p.s.r.planner.StreamPlanSteps(ctx, &plannerv1.StreamPlanStepsRequest{Context: c, Begin: p.begun != nil}, o...)
 	if err != nil {

@@ -109,12 +109,12 @@ func (u *usage) left(b *commonv1.ModelBudget) *commonv1.ModelBudget {
 	}
 	spent := u.message()
 	return &commonv1.ModelBudget{
-		ModelCalls: less(b.ModelCalls, spent.GetModelCalls()), Tokens: less(b.Tokens, spent.GetInputTokens()+spent.GetOutputTokens()),
-		CostNanoUsd: less(b.CostNanoUsd, spent.GetCostNanoUsd()),
+		ModelCalls: remaining(b.ModelCalls, spent.GetModelCalls()), Tokens: remaining(b.Tokens, spent.GetInputTokens()+spent.GetOutputTokens()),
+		CostNanoUsd: remaining(b.CostNanoUsd, spent.GetCostNanoUsd()),
 	}
 }
 
-func less[T uint32 | uint64](limit *T, spent T) *T {
+func remaining[T uint32 | uint64](limit *T, spent T) *T {
 	if limit == nil {
 		return nil
 	}

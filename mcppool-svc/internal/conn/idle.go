@@ -7,7 +7,7 @@ import (
 )
 
 // ReleaseSession ends a user's session and returns how many connections it held. Connections that others use stay; unused ones close
-// after the idle timeout.
+// after the idle timeout, those that were for this session alone after their last call.
 func (p *Pool) ReleaseSession(user, session string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,7 +100,7 @@ const (
 	// suspendAfter is how long a connection without a session may be idle before it is suspended, and suspendHeldAfter one with a session.
 	// The latter is longer because resuming takes a request or two, for which a task between two calls should not wait.
 	suspendAfter, suspendHeldAfter = 15 * time.Second, 2 * time.Minute
-	// sweepInterval is how often connections are checked.
+	// sweepInterval is the longest time between two checks of the connections.
 	sweepInterval = 5 * time.Second
 )
 

@@ -351,7 +351,7 @@ func memberOf(object json.RawMessage, key string) string {
 // samplingRefused returns the error for a server that may not ask models, with the remedy.
 func (c *client) samplingRefused() error {
 	return Refusef(SampleRefused,
-		"MCP server %s may not have a model asked (sampling), so none was; an operator allows it with `sampling` in the server's configuration (pawl mcp add --sampling)", c.server.ID)
+		"MCP server %s may not ask models (sampling); an operator allows it with `sampling` in the server's configuration file, or `pawl mcp update %[1]s --sampling any`", c.server.ID)
 }
 
 // Refusef makes an error that is sent to the server with a JSON-RPC code.

@@ -119,7 +119,7 @@ func TestC1ParseErrors(t *testing.T) {
 		{"env", `{"command":"x","env":{"A":1}}`, `"env" is not an object of texts`},
 		{"timeout", `{"command":"x","timeout":600000}`, "counts seconds"},
 		{"timeout text", `{"command":"x","timeout":"soon"}`, "90s"},
-		{"timeout negative", `{"command":"x","timeout":-1}`, "between"},
+		{"timeout negative", `{"command":"x","timeout":-1}`, "more than 0"},
 		{"timeout type", `{"command":"x","timeout":true}`, "90s"},
 		{"effect", `{"command":"x","tools":{"a":{"effect":"maybe"}}}`, "read, write or destructive"},
 		{"risk", `{"command":"x","tools":{"a":{"effect":"read","risk":"some"}}}`, "low, medium or high"},

@@ -58,8 +58,8 @@ type fields struct {
 	dir  string
 }
 
-// take reads a member into to. A member that is missing or null leaves to unchanged.
-func take[T any](f *fields, key, what string, to *T) error {
+// take decodes a member into dst. A member that is missing or null leaves *dst unchanged. what says in the error what the member must be.
+func take[T any](f *fields, key, what string, dst *T) error {
 	raw, ok := f.left[key]
 	delete(f.left, key)
 	if !ok || string(raw) == "null" {
@@ -67,7 +67,7 @@ func take[T any](f *fields, key, what string, to *T) error {
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(to); err != nil {
+	if err := dec.Decode(dst); err != nil {
 		return fmt.Errorf("%q is not %s", key, what)
 	}
 	return nil
@@ -137,7 +137,7 @@ func (f *fields) duration(key string, most time.Duration, to *time.Duration) err
 	case err != nil:
 		return fmt.Errorf(`%q is neither a number of seconds nor a duration such as "90s"`, key)
 	case *to <= 0 || *to > most:
-		return fmt.Errorf("%q is not between 0 and %s", key, humantime.Text(most))
+		return fmt.Errorf("%q must be more than 0 and at most %s", key, humantime.Text(most))
 	}
 	return nil
 }
