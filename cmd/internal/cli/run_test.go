@@ -217,9 +217,10 @@ func TestRunDetached(t *testing.T) {
 func TestRunAgainWithItsRequestID(t *testing.T) {
 	w := newWorld(t)
 	chdir(t, "app")
+	w.executor.Add("an older task").Play(clitest.Success("Done."))
 	w.executor.OnCreate = answers
 	for range 2 {
-		w.pawl("run", "find", "--request-id", "r1").expect(t, 0, "It is there.", clitest.ID(1))
+		w.pawl("run", "find", "--request-id", "r1").expect(t, 0, "It is there.", clitest.ID(2))
 	}
 	if len(w.executor.Created) != 1 {
 		t.Error("it was created twice")

@@ -39,10 +39,11 @@ type Executor struct {
 
 // Tape is one task and its events.
 type Tape struct {
-	e      *Executor
-	task   *executorv1.Task
-	events []*executorv1.ExecutorEvent
-	more   chan struct{} // closed and replaced with each event
+	e       *Executor
+	task    *executorv1.Task
+	request *executorv1.CreateTaskRequest // nil unless CreateTask added the task
+	events  []*executorv1.ExecutorEvent
+	more    chan struct{} // closed and replaced with each event
 }
 
 // NewExecutor returns an Executor without tasks.
@@ -127,12 +128,13 @@ func (e *Executor) CreateTask(_ context.Context, req *executorv1.CreateTaskReque
 		}
 	}
 	e.mu.Lock()
-	if i := slices.IndexFunc(e.Created, func(old *executorv1.CreateTaskRequest) bool { return old.GetRequestId() == req.GetRequestId() }); i >= 0 {
+	if i := slices.IndexFunc(e.tapes, func(t *Tape) bool { return t.request != nil && t.request.GetRequestId() == req.GetRequestId() }); i >= 0 {
 		defer e.mu.Unlock()
 		return proto.CloneOf(e.tapes[i].task), nil
 	}
 	e.Created = append(e.Created, req)
 	t := e.add(&executorv1.Task{Goal: req.GetGoal(), McpIds: req.GetMcpIds(), AgentId: req.GetAgentId()})
+	t.request = req
 	task := proto.CloneOf(t.task)
 	e.mu.Unlock()
 	if e.OnCreate != nil {
