@@ -21,7 +21,8 @@ func CheckBind(addr string, authenticated bool) error {
 		return nil
 	}
 	return fmt.Errorf("refusing to listen on %q: without API keys everyone who reaches it could do everything. "+
-		"Listen on 127.0.0.1 instead, or give a key file (make keys with `pawl keys add`)", addr)
+		"Listen on 127.0.0.1 instead, or give a key file with --keys (`pawl keys add` makes keys). "+
+		"A gateway that runs as a process of its own has no --keys: give the services the key file, and the gateway --authenticated", addr)
 }
 
 // Listen opens a TCP listener. Its errors say what to do next.
@@ -33,9 +34,9 @@ func Listen(addr string) (net.Listener, error) {
 	var dns *net.DNSError
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("the address %s is in use; choose another with the flag, or stop the process that uses it: %w", addr, err)
+		return nil, fmt.Errorf("the address %s is in use; choose another with its flag (see --help), or stop the process that uses it: %w", addr, err)
 	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("no permission to listen on %s; choose a port above 1023 with the flag: %w", addr, err)
+		return nil, fmt.Errorf("no permission to listen on %s; choose a port above 1023 with the address's flag (see --help): %w", addr, err)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return nil, fmt.Errorf("%s is not an address of this machine; choose 127.0.0.1 or one that it has: %w", addr, err)
 	case errors.As(err, &dns):

@@ -44,7 +44,7 @@ func (b *bench) watching(ctx context.Context, d *document) {
 		rows = append(rows, []string{w.what, figure(p50), figure(p99), fmt.Sprint(len(late))})
 	}
 	d.text("From the time of an event to its receipt by the caller that created the task, in another process, over all events of tasks with ten steps; " +
-		"where the time is taken before the commit, the commit is part of it. Target: p99 ≤ 5 ms.")
+		"the time is taken before the commit, so the commit is part of it. Target: p99 ≤ 5 ms.")
 	d.table([]string{"tasks at once", "p50, ms", "p99, ms", "events"}, rows)
 }
 

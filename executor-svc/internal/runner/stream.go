@@ -116,7 +116,7 @@ func (st *callStream) recv() (*mcppoolv1.CallToolResponse, error) {
 	switch {
 	case errors.Is(err, io.EOF):
 		err = errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
-			"the pool ended the stream of calls in the middle of one; this is a defect of the pool, please report it")
+			"the pool ended the stream in the middle of a call; this is a defect of the pool, please report it")
 	case err == nil && res.GetError() != nil:
 		st.free = true
 		return nil, status.ErrorProto(res.GetError())

@@ -99,7 +99,7 @@ func (c *client) Subscribe(ctx context.Context, uri string) (*Subscription, erro
 	}
 	var err error
 	if n >= maxSubscriptions {
-		err = &Error{Kind: TooLarge, Message: fmt.Sprintf("the connection is subscribed to %d resources already; end one first", maxSubscriptions)}
+		err = &Error{Kind: TooLarge, Message: fmt.Sprintf("the connection already has %d subscriptions to resources; end one of them first", maxSubscriptions)}
 	} else {
 		group.end, err = c.subscribe(ctx, uri)
 	}
