@@ -52,7 +52,7 @@ func TestWhoMayRegisterWhat(t *testing.T) {
 		{"not a slug", "op", web("A b", "https://a.example/mcp", nil), codes.InvalidArgument},
 		{"not http", "op", web("x8", "ftp://a.example/mcp", nil), codes.InvalidArgument},
 		{"header of the protocol", "op", web("x9", "https://a.example/mcp", map[string]string{"mcp-session-id": "1"}), codes.InvalidArgument},
-		{"nothing to keep", "op", web("x9", "https://a.example/mcp", map[string]string{"A": "***"}), codes.InvalidArgument},
+		{"mask without a stored value", "op", web("x9", "https://a.example/mcp", map[string]string{"A": "***"}), codes.InvalidArgument},
 		{"unknown builtin", "op", builtin("nope", root), codes.InvalidArgument},
 		{"builtin without a folder", "op", builtin("workspace", filepath.Join(root, "none")), codes.InvalidArgument},
 		{"id exists", "op", fake("ok2", mcptest.Good), codes.AlreadyExists},
@@ -73,7 +73,7 @@ func TestWhoMayRegisterWhat(t *testing.T) {
 	}
 }
 
-// Two users with servers of their own: neither sees anything of the other.
+// A user neither sees another user's servers nor shares a process or a session with another user.
 func TestUsersAreIsolated(t *testing.T) {
 	s := start(t, Config{})
 	for _, user := range []string{"ann", "bob"} {
@@ -96,7 +96,7 @@ func TestUsersAreIsolated(t *testing.T) {
 	_, err = s.as("bob").DeleteMcpServer(t.Context(), &mcppoolv1.DeleteMcpServerRequest{Id: "private"})
 	wantReason(t, err, "MCP_SERVER_NOT_FOUND", "private")
 
-	// Never one process for two users, be it the same registration.
+	// Each user and server has its own process, even if two users use the same registration.
 	pids := make(map[string]string)
 	for _, user := range []string{"ann", "bob"} {
 		for _, id := range []string{"mine", "shared"} {
@@ -110,7 +110,7 @@ func TestUsersAreIsolated(t *testing.T) {
 			pids[o.text()] = user + "/" + id
 		}
 	}
-	// A session's name is its user's own.
+	// A session id belongs to its user: ann's session "task" is not bob's.
 	for user, want := range map[string]uint32{"ann": 2, "bob": 2, "op": 0} {
 		resp, err := s.as(user).ReleaseSession(t.Context(), &mcppoolv1.ReleaseSessionRequest{SessionId: "task"})
 		if err != nil || resp.GetReleased() != want {
@@ -119,7 +119,7 @@ func TestUsersAreIsolated(t *testing.T) {
 	}
 }
 
-func TestOwnServerHidesEverybodys(t *testing.T) {
+func TestOwnServerHidesSharedServer(t *testing.T) {
 	s := start(t, Config{})
 	create(t, s.as("ann"), web("both", "https://ann.example/mcp", nil))
 	create(t, s.as("op"), web("both", "https://all.example/mcp", nil))
@@ -157,7 +157,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 	}
 }
 
-func TestPlainUsersDoNotChangeWhatOperatorsWrote(t *testing.T) {
+func TestPlainUsersDoNotChangeSettingsOfOperators(t *testing.T) {
 	s := start(t, Config{})
 	create(t, s.as("op"), web("shared", "https://a.example/mcp", nil))
 	m := web("anns", "https://a.example/mcp", map[string]string{"A": "${env:TOKEN}"})
@@ -185,7 +185,7 @@ func TestPlainUsersDoNotChangeWhatOperatorsWrote(t *testing.T) {
 	}
 }
 
-func TestHTTPServersOfPlainUsersStayOutside(t *testing.T) {
+func TestServersOfPlainUsersReachNoPrivateAddress(t *testing.T) {
 	srv := httptest.NewServer(mcpserver.NewStreamableHTTPServer(mcpserver.NewMCPServer("web", "1")))
 	t.Cleanup(srv.Close)
 	s := start(t, Config{})

@@ -51,7 +51,7 @@ func TestAddressesHideSecrets(t *testing.T) {
 		<-asked
 	}
 
-	// Sent back, with another path beside.
+	// The masked secret is sent back with another path.
 	registered.GetHttp().Url = up.URL + "/v2?api_key=***&page=3"
 	update := func(m *mcppoolv1.McpServer) error {
 		_, err := op.UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{McpServer: m, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"http"}}})
@@ -61,7 +61,7 @@ func TestAddressesHideSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := ann.ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: "web"}); err == nil {
-		t.Error("it works")
+		t.Error("a server that answers 400 listed its tools")
 	}
 	if got := <-asked; got != ": api_key=sesame-sesame&page=3" {
 		t.Errorf("sent %q", got)

@@ -13,12 +13,12 @@ import (
 	"pawl.dev/mcppool-svc/internal/mcptest"
 )
 
-// unnamed is the input of tools that ask without saying for which call.
+// unnamed is the input with which tools ask without naming the call.
 const unnamed = `{"n":-1}`
 
-// askers runs a test over both transports whose servers ask beside their calls, each with a server of which nothing is known yet.
-func askers(t *testing.T, more map[string]any, test func(t *testing.T, s *suite)) {
-	t.Run("stdio", func(t *testing.T) { test(t, start(t, remembering(t, more))) })
+// overStdioAndSSE runs a test over both transports on which a question may name no call. The pool does not know yet that the server asks.
+func overStdioAndSSE(t *testing.T, more map[string]any, test func(t *testing.T, s *suite)) {
+	t.Run("stdio", func(t *testing.T) { test(t, start(t, fakeWith(t, more))) })
 	t.Run("sse", func(t *testing.T) {
 		web := httptest.NewServer(&mcptest.SSE{Mode: mcptest.Good})
 		t.Cleanup(web.Close)
@@ -30,20 +30,20 @@ func askers(t *testing.T, more map[string]any, test func(t *testing.T, s *suite)
 	})
 }
 
-// ask starts a call that asks, without saying that it is this one that does.
+// ask starts a call that asks a question without naming the call.
 func (s *suite) ask(t *testing.T, user, id string) *conversation {
 	t.Helper()
 	return converse(t, s.as(user), &mcppoolv1.CallToolRequest{Name: "form", CallId: id, InputJson: unnamed})
 }
 
-// known shows the pool that the server asks.
-func (s *suite) known(t *testing.T) {
+// learnsAsking lets the pool learn that the server asks.
+func (s *suite) learnsAsking(t *testing.T) {
 	t.Helper()
 	v := s.ask(t, "ann", "first")
 	v.settle(v.question(), "Ada")
 }
 
-// settle answers with a name, and wants it to come to this very call.
+// settle answers with a name, and fails unless this call receives it.
 func (v *conversation) settle(q *mcppoolv1.CallInputRequired, name string) {
 	v.t.Helper()
 	if err := v.answer(q, accept, fmt.Sprintf(`{"name":%q}`, name)); err != nil {
@@ -54,8 +54,8 @@ func (v *conversation) settle(q *mcppoolv1.CallInputRequired, name string) {
 
 // Calls of one user that ask at once are all answered, and each answer comes to its own call, in any order.
 func TestAskingAtOnce(t *testing.T) {
-	askers(t, nil, func(t *testing.T, s *suite) {
-		// Nothing is known of the server. While its first question is open another call begins.
+	overStdioAndSSE(t, nil, func(t *testing.T, s *suite) {
+		// The pool knows nothing of the server yet: other calls begin while its first question is open.
 		first := s.ask(t, "ann", "c0")
 		open := []*mcppoolv1.CallInputRequired{first.question()}
 		calls := []*conversation{first}
@@ -72,7 +72,7 @@ func TestAskingAtOnce(t *testing.T) {
 		if l := s.pool.Load(); l.Used != 5 {
 			t.Errorf("%d connections, want one for each call that ran at once", l.Used)
 		}
-		// One after the other they need no more.
+		// Calls one after the other need no further connection.
 		for i := range 3 {
 			v := s.ask(t, "ann", fmt.Sprintf("d%d", i))
 			v.settle(v.question(), "Ada")
@@ -83,10 +83,10 @@ func TestAskingAtOnce(t *testing.T) {
 	})
 }
 
-// A server that is not known to ask, and asks in two calls at once: a tool that may run twice is called again over a connection of
-// its own, unnoticed by callers.
+// A server that is not known to ask asks in two calls at once: a repeatable tool is called again over a connection of its own, and
+// its caller does not notice.
 func TestFirstQuestionsAtOnce(t *testing.T) {
-	askers(t, map[string]any{"tools": map[string]any{"form": map[string]any{"effect": "read"}}}, func(t *testing.T, s *suite) {
+	overStdioAndSSE(t, map[string]any{"tools": map[string]any{"form": map[string]any{"effect": "read"}}}, func(t *testing.T, s *suite) {
 		one, two := s.ask(t, "ann", "c1"), s.ask(t, "ann", "c2")
 		q1, q2 := one.question(), two.question()
 		two.settle(q2, "Two")
@@ -94,9 +94,9 @@ func TestFirstQuestionsAtOnce(t *testing.T) {
 	})
 }
 
-// A call that may not run twice is not: its caller learns that a question was refused, and calling again helps.
+// A call that is not repeatable runs once: its caller learns that a question was refused, and calling again helps.
 func TestFirstQuestionsOfWrites(t *testing.T) {
-	askers(t, nil, func(t *testing.T, s *suite) {
+	overStdioAndSSE(t, nil, func(t *testing.T, s *suite) {
 		refused := make(chan bool, 2)
 		for i := range 2 {
 			v := s.ask(t, "ann", fmt.Sprintf("c%d", i))
@@ -126,7 +126,7 @@ func TestFirstQuestionsOfWrites(t *testing.T) {
 			}()
 		}
 		if a, b := <-refused, <-refused; a && b {
-			t.Error("both were refused; one of them was clear when the other had come back")
+			t.Error("both were refused; once one had ended, the other's question was unambiguous")
 		}
 		v := s.ask(t, "ann", "again")
 		v.settle(v.question(), "Ada")
@@ -135,8 +135,8 @@ func TestFirstQuestionsOfWrites(t *testing.T) {
 
 // Beyond the limit calls wait, say so, and go on when their turn comes.
 func TestAskingOverTheLimit(t *testing.T) {
-	askers(t, map[string]any{"maxConnections": 2}, func(t *testing.T, s *suite) {
-		s.known(t)
+	overStdioAndSSE(t, map[string]any{"maxConnections": 2}, func(t *testing.T, s *suite) {
+		s.learnsAsking(t)
 		one, two := s.ask(t, "ann", "c1"), s.ask(t, "ann", "c2")
 		q1, q2 := one.question(), two.question()
 		three, four := s.ask(t, "ann", "c3"), s.ask(t, "ann", "c4")
@@ -158,10 +158,10 @@ func TestAskingOverTheLimit(t *testing.T) {
 	})
 }
 
-// A cancel of one leaves the other's question open; one that waits for its turn can be cancelled, too.
-func TestCancelOneThatAsks(t *testing.T) {
-	askers(t, map[string]any{"maxConnections": 2}, func(t *testing.T, s *suite) {
-		s.known(t)
+// Cancelling a call leaves the questions of others open; a call that waits for its turn can be cancelled too.
+func TestCancelCallThatAsks(t *testing.T) {
+	overStdioAndSSE(t, map[string]any{"maxConnections": 2}, func(t *testing.T, s *suite) {
+		s.learnsAsking(t)
 		one, two := s.ask(t, "ann", "c1"), s.ask(t, "ann", "c2")
 		one.question()
 		q := two.question()
@@ -182,10 +182,10 @@ func TestCancelOneThatAsks(t *testing.T) {
 	})
 }
 
-// A server that dies under one question leaves the others open.
+// If one process of a server dies with its question, the questions of its other processes stay open.
 func TestAskingServerDies(t *testing.T) {
-	s := start(t, remembering(t, map[string]any{"maxConnections": 2}))
-	s.known(t)
+	s := start(t, fakeWith(t, map[string]any{"maxConnections": 2}))
+	s.learnsAsking(t)
 	dying := converse(t, s.as("ann"), &mcppoolv1.CallToolRequest{Name: "askcrash", CallId: "c1", InputJson: unnamed})
 	crash := dying.question()
 	one := s.ask(t, "ann", "c2")
@@ -198,48 +198,48 @@ func TestAskingServerDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	dying.end().want(t, codes.Unavailable, "MCP_SERVER_UNAVAILABLE", "UNKNOWN")
-	waiting.settle(waiting.question(), "Three") // over a new one
+	waiting.settle(waiting.question(), "Three") // over a new connection
 	one.settle(q, "One")
 }
 
-// Only servers that ask are split: one that remembers in its process goes on doing so, also when its calls overlap.
-func TestOnlyAskersAreSplit(t *testing.T) {
-	s := start(t, remembering(t, nil))
+// Only a server that asks without naming the call gets a connection per call. Others keep one process, also when calls overlap.
+func TestOtherServersKeepOneConnection(t *testing.T) {
+	s := start(t, fakeWith(t, nil))
 	ann := s.as("ann")
-	pid := told(t, ann, "t1", "info")
+	pid := textIn(t, ann, "t1", "info")
 	held := converse(t, ann, &mcppoolv1.CallToolRequest{Name: "hold", CallId: "c1", SessionId: "t1"})
 	if _, err := held.stream.Recv(); err != nil {
 		t.Fatal(err)
 	}
-	named := converse(t, ann, &mcppoolv1.CallToolRequest{Name: "form", CallId: "c2"}) // it says for which call
+	named := converse(t, ann, &mcppoolv1.CallToolRequest{Name: "form", CallId: "c2"}) // its question names the call
 	q := named.question()
-	if got := told(t, ann, "t2", "info"); got != pid {
+	if got := textIn(t, ann, "t2", "info"); got != pid {
 		t.Errorf("another process: %s", got)
 	}
 	named.settle(q, "Ada")
-	told(t, ann, "t2", "release")
+	textIn(t, ann, "t2", "release")
 	held.end()
 	if l := s.pool.Load(); l.Used != 1 {
 		t.Errorf("%d connections", l.Used)
 	}
 }
 
-// That a server asks is remembered with its registration, and outlives the pool.
-func TestAskersOutliveThePool(t *testing.T) {
+// That a server asks without naming the call is stored with its registration, and outlives the pool.
+func TestAnonymousElicitorsAreStored(t *testing.T) {
 	data := t.TempDir()
 	t.Run("learnt", func(t *testing.T) {
-		cfg := remembering(t, nil)
+		cfg := fakeWith(t, nil)
 		cfg.DataDir = data
-		start(t, cfg).known(t)
+		start(t, cfg).learnsAsking(t)
 	})
-	cfg := remembering(t, nil)
+	cfg := fakeWith(t, nil)
 	cfg.DataDir = data
 	s := start(t, cfg)
 	held := converse(t, s.as("ann"), &mcppoolv1.CallToolRequest{Name: "hold", CallId: "c1"})
 	if _, err := held.stream.Recv(); err != nil {
 		t.Fatal(err)
 	}
-	v := s.ask(t, "ann", "c2") // not over the connection of the one that is held
+	v := s.ask(t, "ann", "c2") // not over the connection of the held call
 	v.settle(v.question(), "Ada")
 	if l := s.pool.Load(); l.Used != 2 {
 		t.Errorf("%d connections", l.Used)
@@ -250,9 +250,9 @@ func TestAskersOutliveThePool(t *testing.T) {
 	held.end()
 }
 
-// Users who share a connection are asked nothing that names no call, and get no further ones.
-func TestSharedAskers(t *testing.T) {
-	s := start(t, remembering(t, map[string]any{"isolation": "shared"}))
+// On a connection that users share, a question that names no call is refused, and no further connection is made.
+func TestAnonymousQuestionOnSharedConnection(t *testing.T) {
+	s := start(t, fakeWith(t, map[string]any{"isolation": "shared"}))
 	for _, user := range []string{"ann", "bob"} {
 		s.ask(t, user, "c1").wantEnd("--isolation user")
 	}

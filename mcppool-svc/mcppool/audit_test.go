@@ -18,8 +18,8 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// One record per call: who called what, as which definition, with which arguments by their hash, what the pool said to it
-// and the outcome. A second CallTool of the same id is no call. Nothing of arguments, results or messages is in it.
+// Each call has one record: user, tool, definition hash, argument hash, the pool's decision and the outcome. A second CallTool
+// with the same id adds none. Records hold no arguments, results or messages.
 func TestAudit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	var hash string

@@ -17,12 +17,12 @@ import (
 	"pawl.dev/mcppool-svc/internal/mcptest"
 )
 
-// closed counts ends of connections.
-type closed struct{ n atomic.Int32 }
+// closeCounter counts how often it was closed.
+type closeCounter struct{ n atomic.Int32 }
 
-func (c *closed) Close() error { c.n.Add(1); return nil }
+func (c *closeCounter) Close() error { c.n.Add(1); return nil }
 
-// echo opens a server with one tool that only reads.
+// echo is a built-in server with one tool, which only reads. Each connection closes closer; nil closes nothing.
 func echo(closer io.Closer) Builtin {
 	return Builtin{Open: func() (*server.MCPServer, io.Closer, error) {
 		s := server.NewMCPServer("echo", "1")
@@ -34,9 +34,9 @@ func echo(closer io.Closer) Builtin {
 	}}
 }
 
-// A program around the pool has servers of its own: shared, trusted, and closed with their connections.
+// Built-in servers of the embedding program are shared, trusted, and closed with their connections.
 func TestBuiltins(t *testing.T) {
-	var ended closed
+	var ended closeCounter
 	s := startWith(t, Config{Workspace: t.TempDir()}, Deps{Builtins: map[string]Builtin{"echo": echo(&ended), "bare": echo(nil)}})
 	for _, user := range []string{"ann", "bob"} {
 		list, err := s.as(user).ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: "echo"})
@@ -51,14 +51,14 @@ func TestBuiltins(t *testing.T) {
 	}
 	for _, id := range []string{"echo", "workspace"} {
 		_, err := s.as("op").DeleteMcpServer(t.Context(), &mcppoolv1.DeleteMcpServerRequest{Id: id})
-		wantReason(t, err, "READ_ONLY", "is built in") // and not from a file, which does not exist
+		wantReason(t, err, "READ_ONLY", "is built in") // and does not tell the user to edit a file
 	}
 	if err := s.Close(); err != nil || ended.n.Load() != 2 {
 		t.Errorf("%v; %d of 2 connections of ann and bob were closed", err, ended.n.Load())
 	}
 }
 
-func TestBuiltinsThatCannotBe(t *testing.T) {
+func TestInvalidBuiltins(t *testing.T) {
 	for says, deps := range map[string]struct {
 		builtins map[string]Builtin
 		cfg      Config
@@ -84,7 +84,7 @@ func TestBuiltinsThatCannotBe(t *testing.T) {
 	}
 }
 
-// A server that cannot be made is one that cannot be connected to.
+// If Open fails, connecting fails with its error.
 func TestBuiltinThatFails(t *testing.T) {
 	s := startWith(t, Config{}, Deps{Builtins: map[string]Builtin{
 		"broken": {Open: func() (*server.MCPServer, io.Closer, error) { return nil, nil, errors.New("no licence") }},

@@ -12,14 +12,15 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
-// caching configures the fake server so that results of count, a tool that counts its calls, are kept where its effect lets them.
+// caching configures the fake server with a cache. effect is that of count, a tool that returns how often it was called.
 func caching(t *testing.T, effect string) Config {
-	return remembering(t, map[string]any{"cacheTtl": 60, "tools": map[string]any{
+	return fakeWith(t, map[string]any{"cacheTtl": 60, "tools": map[string]any{
 		"count": map[string]any{"effect": effect, "idempotent": true}, "fail": map[string]any{"effect": "read"}, "info": map[string]any{"effect": "write"},
 		"grow": map[string]any{"effect": "read"}, "echo": map[string]any{"effect": "read"},
 	}})
 }
 
+// counted calls count with the input, call id and bypass_cache of more.
 func counted(t *testing.T, c mcppoolv1.McpPoolServiceClient, more *mcppoolv1.CallToolRequest) (text string, cached bool) {
 	t.Helper()
 	req := &mcppoolv1.CallToolRequest{McpId: "fake", Name: "count", BypassCache: more.GetBypassCache(), InputJson: more.GetInputJson(), CallId: more.GetCallId()}
@@ -30,7 +31,7 @@ func counted(t *testing.T, c mcppoolv1.McpPoolServiceClient, more *mcppoolv1.Cal
 	return o.text(), o.result.GetCached()
 }
 
-// D8: a result of a reading tool is given again to the same user for the same input, until its time is up, and says so.
+// D8: the result of a reading tool is cached per user and input until its TTL ends, and is marked as cached.
 func TestD8ResultsOfReadingToolsAreKept(t *testing.T) {
 	var now clock
 	cfg := caching(t, "read")
@@ -56,10 +57,10 @@ func TestD8ResultsOfReadingToolsAreKept(t *testing.T) {
 		t.Errorf("another user: %s, cached %v", text, cached)
 	}
 	// A write over the connection may change later reads.
-	told(t, ann, "", "info")
+	textIn(t, ann, "", "info")
 	want("after a write", nil, "5", false)
 	// A server that says that its tools changed loses its cached results.
-	told(t, ann, "", "grow")
+	textIn(t, ann, "", "grow")
 	want("after list_changed", nil, "6", false)
 	raw, err := os.ReadFile(cfg.Audit)
 	if err != nil || strings.Count(string(raw), `"cached":true`) != 4 || !strings.Contains(string(raw), `"call_id":"c1"`) {
@@ -67,8 +68,7 @@ func TestD8ResultsOfReadingToolsAreKept(t *testing.T) {
 	}
 }
 
-// "Caching of side effects" was a defect of the originals: what may write is never answered from memory, idempotent or not, and
-// neither is a failure.
+// A tool that may write is never answered from the cache, even if it is idempotent, and a failure is not cached.
 func TestD8WritesAreNeverKept(t *testing.T) {
 	for _, effect := range []string{"write", "destructive"} {
 		s := start(t, caching(t, effect))
@@ -89,8 +89,8 @@ func TestD8WritesAreNeverKept(t *testing.T) {
 }
 
 // Without a cache_ttl nothing is kept.
-func TestD8NothingIsKeptUnasked(t *testing.T) {
-	s := start(t, remembering(t, map[string]any{"tools": map[string]any{"count": map[string]any{"effect": "read"}}}))
+func TestD8NothingIsKeptByDefault(t *testing.T) {
+	s := start(t, fakeWith(t, map[string]any{"tools": map[string]any{"count": map[string]any{"effect": "read"}}}))
 	for _, want := range []string{"1", "2"} {
 		if got, cached := counted(t, s.as("ann"), nil); got != want || cached {
 			t.Errorf("%s, cached %v", got, cached)
@@ -98,7 +98,7 @@ func TestD8NothingIsKeptUnasked(t *testing.T) {
 	}
 }
 
-// A kept result is no way round the checks: permission, quarantine and expectations are looked at each time.
+// A cached result does not bypass the checks: expected definition, input and activation are checked each time.
 func TestD8KeptResultsAreChecked(t *testing.T) {
 	s := start(t, caching(t, "read"))
 	ann := s.as("ann")
@@ -119,7 +119,7 @@ func TestD8KeptResultsAreChecked(t *testing.T) {
 	}
 }
 
-// A rule that denies the tool counts also where its result is kept.
+// A rule that denies the tool applies even if its result is cached.
 func TestD8PermissionBeforeTheCache(t *testing.T) {
 	s := start(t, Config{DataDir: t.TempDir()})
 	op, ann := s.as("op"), s.as("ann")
@@ -146,9 +146,9 @@ func TestD8PermissionBeforeTheCache(t *testing.T) {
 	}
 }
 
-// D8: what a person answered in the middle of a call is not what its input says: the next caller is asked again.
+// D8: a result that depends on a person's answer is not cached: the next call asks again.
 func TestD8AnswersOfPeopleAreNotKept(t *testing.T) {
-	s := start(t, remembering(t, map[string]any{"cacheTtl": 60, "tools": map[string]any{"form": map[string]any{"effect": "read"}}}))
+	s := start(t, fakeWith(t, map[string]any{"cacheTtl": 60, "tools": map[string]any{"form": map[string]any{"effect": "read"}}}))
 	for _, id := range []string{"c1", "c2"} {
 		v := converse(t, s.as("ann"), &mcppoolv1.CallToolRequest{Name: "form", CallId: id})
 		if err := v.answer(v.question(), accept, `{"name":"`+id+`"}`); err != nil {

@@ -22,16 +22,16 @@ import (
 
 type callsStream = grpc.BidiStreamingClient[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse]
 
-// through makes a call on a stream and reads up to its end.
-func through(t *testing.T, stream callsStream, req *mcppoolv1.CallToolRequest) (o outcome) {
+// callOn makes a call on a stream and reads up to the call's end.
+func callOn(t *testing.T, stream callsStream, req *mcppoolv1.CallToolRequest) (o reply) {
 	t.Helper()
 	if err := stream.Send(&mcppoolv1.CallToolsRequest{Call: req}); err != nil {
 		t.Fatalf("sending a call: %v", err)
 	}
-	return rest(stream)
+	return readToEnd(stream)
 }
 
-func rest(stream callsStream) (o outcome) {
+func readToEnd(stream callsStream) (o reply) {
 	for {
 		m, err := stream.Recv()
 		switch {
@@ -49,37 +49,37 @@ func rest(stream callsStream) (o outcome) {
 	}
 }
 
-// Calls on one stream come to what they would have come to on streams of their own, whatever the one before came to.
+// Calls on one stream have the same results as on streams of their own, whatever the result of the previous call.
 func TestCallTools(t *testing.T) {
 	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}})
 	stream, err := s.as("ann").CallTools(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o := through(t, stream, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "echo", CallId: "c1", InputJson: `{"text":"a"}`}); o.text() != `{"text":"a"}` {
+	if o := callOn(t, stream, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "echo", CallId: "c1", InputJson: `{"text":"a"}`}); o.text() != `{"text":"a"}` {
 		t.Errorf("echo: %+v", o)
 	}
-	if o := through(t, stream, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "nothing-like-it", CallId: "c2"}); o.reason() != "TOOL_NOT_FOUND" || o.ran() != "NOT_EXECUTED" {
+	if o := callOn(t, stream, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "nothing-like-it", CallId: "c2"}); o.reason() != "TOOL_NOT_FOUND" || o.outcome() != "NOT_EXECUTED" {
 		t.Errorf("an unknown tool: %+v", o)
 	}
-	if o := through(t, stream, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "steps", CallId: "c3"}); o.err != nil || len(o.events) != 4 {
+	if o := callOn(t, stream, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "steps", CallId: "c3"}); o.err != nil || len(o.events) != 4 {
 		t.Errorf("with progress: %+v", o)
 	}
-	// The first one again is followed, not made: it has the same id.
-	if o := through(t, stream, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "echo", CallId: "c1", InputJson: `{"text":"a"}`}); o.text() != `{"text":"a"}` {
+	// A repeated id makes no new call: it follows the first one.
+	if o := callOn(t, stream, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "echo", CallId: "c1", InputJson: `{"text":"a"}`}); o.text() != `{"text":"a"}` {
 		t.Errorf("the same again: %+v", o)
 	}
-	if o := through(t, stream, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "echo", CallId: "c1", InputJson: `{"text":"b"}`}); o.reason() != "REQUEST_ID_REUSED" {
-		t.Errorf("another one by the same id: %+v", o)
+	if o := callOn(t, stream, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "echo", CallId: "c1", InputJson: `{"text":"b"}`}); o.reason() != "REQUEST_ID_REUSED" {
+		t.Errorf("another input with the same id: %+v", o)
 	}
-	// One that comes too early waits.
+	// A call that is sent before the previous one has ended waits.
 	for _, text := range []string{`"x"`, `"y"`} {
 		if err := stream.Send(&mcppoolv1.CallToolsRequest{Call: &mcppoolv1.CallToolRequest{McpId: "fake", Name: "echo", InputJson: `{"text":` + text + `}`}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, want := range []string{`{"text":"x"}`, `{"text":"y"}`} {
-		if o := rest(stream); o.text() != want {
+		if o := readToEnd(stream); o.text() != want {
 			t.Errorf("a call in line: %+v, want %s", o, want)
 		}
 	}
@@ -91,19 +91,19 @@ func TestCallTools(t *testing.T) {
 	}
 }
 
-// What is no call ends the stream, and nothing was executed.
-func TestCallToolsOfNothing(t *testing.T) {
+// A message without a call ends the stream.
+func TestCallToolsWithoutCall(t *testing.T) {
 	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}})
 	stream, err := s.as("ann").CallTools(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o := through(t, stream, nil); status.Code(o.err) != codes.InvalidArgument {
+	if o := callOn(t, stream, nil); status.Code(o.err) != codes.InvalidArgument {
 		t.Errorf("without a call: %+v", o)
 	}
 }
 
-// A call on a stream that its client gives up goes on; who asks after it learns what it came to.
+// A call continues if its client gives up the stream; CallTool with the same id returns its result.
 func TestCallToolsGivenUp(t *testing.T) {
 	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}})
 	ann := s.as("ann")
@@ -125,7 +125,7 @@ func TestCallToolsGivenUp(t *testing.T) {
 	}
 }
 
-// A stream between two calls holds up no stop, and what was on its way was not executed.
+// A stream between two calls does not delay the server's stop, and ends with NOT_EXECUTED.
 func TestCallToolsEndWithTheServer(t *testing.T) {
 	service, err := New(t.Context(), Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}}, Deps{})
 	if err != nil {
@@ -151,7 +151,7 @@ func TestCallToolsEndWithTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o := through(t, stream, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "echo", InputJson: `{"text":"a"}`}); o.err != nil {
+	if o := callOn(t, stream, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "echo", InputJson: `{"text":"a"}`}); o.err != nil {
 		t.Fatal(o.err)
 	}
 	stop()

@@ -3,7 +3,7 @@ package mcppool
 import (
 	"context"
 	"encoding/json"
-	"os"
+
 	"strconv"
 	"strings"
 	"sync"
@@ -195,7 +195,7 @@ func TestCallToolStreamsProgressAndLogs(t *testing.T) {
 	}
 }
 
-// What a call came to is said of every failure, and never guessed.
+// Every failure states its outcome.
 func TestCallToolOutcomes(t *testing.T) {
 	s := start(t, Config{MaxMessageBytes: 1 << 20, MCPConfigs: []string{fakeConfig(t, map[string]string{
 		"fake": mcptest.Good, "exits": mcptest.Exit, "rubbish": mcptest.Rubbish, "twins": mcptest.Twins, "twokeys": mcptest.TwoKeys,
@@ -223,7 +223,7 @@ func TestCallToolOutcomes(t *testing.T) {
 		{"two keys of one name", &mcppoolv1.CallToolRequest{McpId: "twokeys", Name: "safe"}, codes.FailedPrecondition, "MCP_PROTOCOL_ERROR", notExecuted, "comes twice"},
 		{"tools/list fails", &mcppoolv1.CallToolRequest{McpId: "listerror", Name: "a"}, codes.FailedPrecondition, "MCP_PROTOCOL_ERROR", notExecuted, "the index is broken"},
 		{"JSON-RPC error", &mcppoolv1.CallToolRequest{McpId: "fake", Name: "error"}, codes.FailedPrecondition, "TOOL_EXECUTION_FAILED", known, "the disk is full"},
-		{"result is none", &mcppoolv1.CallToolRequest{McpId: "fake", Name: "odd"}, codes.FailedPrecondition, "MCP_PROTOCOL_ERROR", known, "the tool ran"},
+		{"not a tool result", &mcppoolv1.CallToolRequest{McpId: "fake", Name: "odd"}, codes.FailedPrecondition, "MCP_PROTOCOL_ERROR", known, "the tool ran"},
 		{"result breaks its schema", &mcppoolv1.CallToolRequest{McpId: "fake", Name: "badsum"}, codes.FailedPrecondition, "MCP_PROTOCOL_ERROR", known, "do not call it again"},
 		{"timeout", &mcppoolv1.CallToolRequest{McpId: "fake", Name: "hang", Timeout: brief}, codes.DeadlineExceeded, "TIMEOUT", unknown, "call_timeout"},
 		{"too large", &mcppoolv1.CallToolRequest{McpId: "fake", Name: "large", InputJson: `{"n":2000000}`}, codes.ResourceExhausted, "TOO_LARGE", known, "1 MiB"},
@@ -232,15 +232,15 @@ func TestCallToolOutcomes(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			o := invoke(t, s.as("ann"), tt.req)
-			if status.Code(o.err) != tt.code || o.reason() != tt.reason || o.ran() != tt.outcome {
-				t.Errorf("got %v %s %s (%v), want %v %s %s", status.Code(o.err), o.reason(), o.ran(), o.err, tt.code, tt.reason, tt.outcome)
+			if status.Code(o.err) != tt.code || o.reason() != tt.reason || o.outcome() != tt.outcome {
+				t.Errorf("got %v %s %s (%v), want %v %s %s", status.Code(o.err), o.reason(), o.outcome(), o.err, tt.code, tt.reason, tt.outcome)
 			}
 			if !strings.Contains(status.Convert(o.err).Message(), tt.text) {
 				t.Errorf("message %q lacks %q", status.Convert(o.err).Message(), tt.text)
 			}
 		})
 	}
-	// After all that the next call finds a new process.
+	// The crash was the last case: the next call starts a new process.
 	if o := invoke(t, s.as("ann"), &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"}); o.err != nil {
 		t.Error(o.err)
 	}
@@ -258,18 +258,8 @@ func TestConnectionIsReplacedAfterADeath(t *testing.T) {
 	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}})
 	ann := s.as("ann")
 	before := invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"}).text()
-	pid, err := strconv.Atoi(before)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := os.FindProcess(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	mcptest.Gone(pid, 5*time.Second)
+	kill(t, mustAtoi(t, before))
+	mcptest.Gone(mustAtoi(t, before), waitLimit)
 	after := invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"})
 	if after.err != nil || after.text() == before {
 		t.Errorf("after the death: %q, %v", after.text(), after.err)
@@ -292,8 +282,8 @@ func TestNewToolsAreSeen(t *testing.T) {
 	}
 }
 
-// running starts a call of a tool that says so when it runs (wait, hang).
-func running(ctx context.Context, t *testing.T, c mcppoolv1.McpPoolServiceClient, tool, callID string) (ended <-chan outcome) {
+// running starts a call of a tool that logs when it runs (wait, hang, hold), and returns once it does.
+func running(ctx context.Context, t *testing.T, c mcppoolv1.McpPoolServiceClient, tool, callID string) (ended <-chan reply) {
 	t.Helper()
 	stream, err := c.CallTool(ctx, &mcppoolv1.CallToolRequest{McpId: "fake", Name: tool, CallId: callID})
 	if err != nil {
@@ -302,7 +292,7 @@ func running(ctx context.Context, t *testing.T, c mcppoolv1.McpPoolServiceClient
 	if m, err := stream.Recv(); err != nil || m.GetLog() == nil {
 		t.Fatalf("first message: %v, %v", m, err)
 	}
-	ch := make(chan outcome, 1)
+	ch := make(chan reply, 1)
 	go func() { ch <- drain(stream) }()
 	return ch
 }
@@ -333,8 +323,8 @@ func TestCancelCallThatTheServerIgnores(t *testing.T) {
 	if err := cancelCall(t, s.as("ann"), "c1"); err != nil {
 		t.Fatal(err)
 	}
-	// The tool never answers: what ends the call before its own time is the cancellation.
-	if o := <-ended; o.reason() != "CANCELLED" || o.ran() != errs.OutcomeUnknown {
+	// The tool never answers: only the cancellation can end the call before its timeout.
+	if o := <-ended; o.reason() != "CANCELLED" || o.outcome() != errs.OutcomeUnknown {
 		t.Errorf("got %+v", o)
 	}
 }
@@ -377,7 +367,7 @@ func TestFloodDoesNotHoldUpTheConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// This reader reads nothing while others go on over the same connection.
+	// The flood is not read while other calls use the same connection.
 	for range 5 {
 		if o := invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"}); o.err != nil {
 			t.Fatal(o.err)
@@ -412,7 +402,7 @@ func TestConcurrentCalls(t *testing.T) {
 	wg.Wait()
 }
 
-// A pool that stops lets running calls end, and reports an unknown outcome for those that it cut off.
+// A pool that stops lets running calls end, and reports an unknown outcome for those that it cuts off.
 func TestStopDrainsCalls(t *testing.T) {
 	service, err := New(t.Context(), Config{
 		DrainTimeout: 100 * time.Millisecond, MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})},
@@ -427,7 +417,7 @@ func TestStopDrainsCalls(t *testing.T) {
 	})
 	local := mcppoolv1.NewMcpPoolServiceClient(grpctest.Serve(t, service.Register, serve.Options{}))
 	answers := running(t.Context(), t, local, "wait", "answers when cancelled")
-	hangs := running(t.Context(), t, local, "hang", "does not")
+	hangs := running(t.Context(), t, local, "hang", "never answers")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := service.Run(ctx); err != nil {
@@ -436,10 +426,10 @@ func TestStopDrainsCalls(t *testing.T) {
 	if o := <-answers; o.err != nil || o.text() != "stopped in time" {
 		t.Errorf("a call that the server ended: %+v", o)
 	}
-	if o := <-hangs; o.reason() != "SHUTTING_DOWN" || o.ran() != errs.OutcomeUnknown {
+	if o := <-hangs; o.reason() != "SHUTTING_DOWN" || o.outcome() != errs.OutcomeUnknown {
 		t.Errorf("a call that was cut off: %+v", o)
 	}
-	if o := invoke(t, local, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"}); o.reason() != "SHUTTING_DOWN" || o.ran() != errs.OutcomeNotExecuted {
+	if o := invoke(t, local, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"}); o.reason() != "SHUTTING_DOWN" || o.outcome() != errs.OutcomeNotExecuted {
 		t.Errorf("a call after that: %+v", o)
 	}
 }

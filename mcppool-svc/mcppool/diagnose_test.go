@@ -38,8 +38,8 @@ func closedPort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// A test says at which step a server fails, and what to do; what comes after is not tried.
-func TestCheckup(t *testing.T) {
+// TestMcpServer says which check of a server fails and what to do, and skips the later ones.
+func TestDiagnosis(t *testing.T) {
 	missing := fake("missing", mcptest.Good)
 	missing.GetStdio().Command = "no-such-program"
 	secret := fake("secret", mcptest.Good)
@@ -52,7 +52,7 @@ func TestCheckup(t *testing.T) {
 	tests := []struct {
 		server  *mcppoolv1.McpServer
 		checks  string
-		message string // of the check that stands out
+		message string // of the first check that failed or warns
 		advice  string
 	}{
 		{trusted, "configuration=OK secrets=OK command=OK connect=OK tools=OK definitions=WARNING approvals=OK", "lookahead", "another version"},
@@ -86,7 +86,7 @@ func TestCheckup(t *testing.T) {
 				return c.GetStatus() == mcppoolv1.ServerCheck_STATUS_FAILED || c.GetStatus() == mcppoolv1.ServerCheck_STATUS_WARNING
 			})
 			if i < 0 && tt.message != "" {
-				t.Fatal("nothing stands out")
+				t.Fatal("no check failed or warns")
 			}
 			if i >= 0 {
 				c := resp.GetChecks()[i]
@@ -103,8 +103,8 @@ func TestCheckup(t *testing.T) {
 	}
 }
 
-// A plain user's server at a private address is refused by the test as by a call, and others' servers are not there.
-func TestCheckupOfUsers(t *testing.T) {
+// TestMcpServer refuses a plain user's server at a private address as a call does. Other users' servers are not found.
+func TestDiagnosisForPlainUsers(t *testing.T) {
 	s := start(t, Config{})
 	create(t, s.as("ann"), web("inside", "http://"+closedPort(t)+"/mcp", nil))
 	resp, err := s.as("ann").TestMcpServer(t.Context(), &mcppoolv1.TestMcpServerRequest{Id: "inside"})
@@ -118,7 +118,7 @@ func TestCheckupOfUsers(t *testing.T) {
 	wantReason(t, err, "MCP_SERVER_NOT_FOUND", "inside")
 }
 
-// What a child says on stderr can be read while it runs and after it failed, without its secrets, and by its user alone.
+// A child's stderr can be read while it runs and after it failed, with secrets masked, and only by its user.
 func TestServerLog(t *testing.T) {
 	s := start(t, Config{})
 	talks := fake("talks", mcptest.Talkative)
@@ -138,7 +138,7 @@ func TestServerLog(t *testing.T) {
 	if o := invoke(t, s.as("ann"), &mcppoolv1.CallToolRequest{McpId: "talks", Name: "count", InputJson: `{}`}); o.err != nil {
 		t.Fatal(o.err)
 	}
-	// The pipe may still hold the last words.
+	// The pipe may still hold the last lines.
 	l := log("ann", "talks")
 	for late := time.Now().Add(waitLimit); !strings.HasSuffix(l.GetStderr(), "line 1999, token ***\n") && time.Now().Before(late); l = log("ann", "talks") {
 		runtime.Gosched()
@@ -157,15 +157,15 @@ func TestServerLog(t *testing.T) {
 	exit.GetStdio().Env["SECRET_TOKEN"] = "hunter2hunter2"
 	create(t, s.as("op"), exit)
 	if _, err := s.as("ann").ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: "exit"}); err == nil {
-		t.Fatal("it works")
+		t.Fatal("a server that exits listed its tools")
 	}
 	if l := log("ann", "exit"); l.GetConnected() || l.GetLastError() == "" || l.GetStderr() != fmt.Sprintln("fake: the database is missing, token ***") {
 		t.Errorf("failed: %v", l)
 	}
 }
 
-// Whether and since when a server is connected is told also where there is no stderr: over HTTP, and where all users share the
-// connection, whose words may be about others.
+// The log says whether and since when a server is connected even if it shows no stderr: over HTTP, and on a connection that users
+// share, where stderr may be about others.
 func TestServerLogWithoutStderr(t *testing.T) {
 	up := httptest.NewServer(mcptest.Web(mcptest.Good))
 	t.Cleanup(up.Close)

@@ -6,13 +6,13 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
-// A23: sessions whose end comes with a call of another one are released with it, whatever the call comes to; those of other users are not.
+// A23: a call's ended_session_ids release these sessions of its user, even if the call fails; those of other users stay.
 func TestA23EndedSessionsComeWithCalls(t *testing.T) {
-	s := start(t, remembering(t, nil))
+	s := start(t, fakeWith(t, nil))
 	ann, bob := s.as("ann"), s.as("bob")
-	told(t, ann, "t1", "info")
-	told(t, bob, "t1", "info")
-	told(t, ann, "t2", "info")
+	textIn(t, ann, "t1", "info")
+	textIn(t, bob, "t1", "info")
+	textIn(t, ann, "t2", "info")
 	stream, err := ann.CallTools(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func TestA23EndedSessionsComeWithCalls(t *testing.T) {
 		if err := stream.Send(&mcppoolv1.CallToolsRequest{Call: call.req, EndedSessionIds: []string{call.ended}}); err != nil {
 			t.Fatal(err)
 		}
-		if o := rest(stream); (o.err != nil) != (call.fails != "") || o.err != nil && o.reason() != call.fails {
+		if o := readToEnd(stream); (o.err != nil) != (call.fails != "") || o.err != nil && o.reason() != call.fails {
 			t.Errorf("the call beside the end of %s: %+v", call.ended, o)
 		}
 	}
@@ -45,27 +45,27 @@ func TestA23EndedSessionsComeWithCalls(t *testing.T) {
 	released(bob, "t1", 1)
 }
 
-// The end of a session may come late where nothing hangs on it: neither a connection of its own, nor the room of others.
-func TestWhoseReleaseMayBeLate(t *testing.T) {
+// A session may be released late if it keeps nothing from others: neither a connection of its own, nor room near a limit.
+func TestLateRelease(t *testing.T) {
 	for name, tc := range map[string]struct {
 		server map[string]any
 		limits Config
 		late   bool
 	}{
-		"user":                     {server: map[string]any{"isolation": "user"}, late: true},
-		"shared":                   {server: map[string]any{"isolation": "shared"}, late: true},
-		"task":                     {server: map[string]any{"isolation": "task"}},
-		"near the server's limit":  {server: map[string]any{"maxConnections": 2}},
-		"far from the limits":      {server: map[string]any{"maxConnections": 3}, limits: Config{MaxConnections: 3, MaxConnectionsPerUser: 3}, late: true},
-		"near the user's limit":    {limits: Config{MaxConnectionsPerUser: 2}},
-		"near the limit of all":    {limits: Config{MaxConnections: 2}},
-		"another one's connection": {server: map[string]any{"isolation": "shared", "maxConnections": 2}, limits: Config{}},
+		"user":                    {server: map[string]any{"isolation": "user"}, late: true},
+		"shared":                  {server: map[string]any{"isolation": "shared"}, late: true},
+		"task":                    {server: map[string]any{"isolation": "task"}},
+		"near the server's limit": {server: map[string]any{"maxConnections": 2}},
+		"far from the limits":     {server: map[string]any{"maxConnections": 3}, limits: Config{MaxConnections: 3, MaxConnectionsPerUser: 3}, late: true},
+		"near the user's limit":   {limits: Config{MaxConnectionsPerUser: 2}},
+		"near the limit of all":   {limits: Config{MaxConnections: 2}},
+		"shared, near the limit":  {server: map[string]any{"isolation": "shared", "maxConnections": 2}, limits: Config{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := remembering(t, tc.server)
+			cfg := fakeWith(t, tc.server)
 			cfg.MaxConnections, cfg.MaxConnectionsPerUser = tc.limits.MaxConnections, tc.limits.MaxConnectionsPerUser
 			ann := start(t, cfg).as("ann")
-			told(t, ann, "t1", "info")
+			textIn(t, ann, "t1", "info")
 			for session, late := range map[string]bool{"t1": tc.late, "": false} {
 				res, err := ann.ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: "fake", SessionId: session})
 				if err != nil || res.GetLateRelease() != late {
@@ -76,13 +76,13 @@ func TestWhoseReleaseMayBeLate(t *testing.T) {
 	}
 }
 
-// Who is not near a limit is not kept from it by others who are near theirs.
-func TestLateReleaseCountsWhomALimitIsFor(t *testing.T) {
-	cfg := remembering(t, nil)
+// The connections of other users do not count towards a user's limit.
+func TestLateReleaseCountsOwnConnections(t *testing.T) {
+	cfg := fakeWith(t, nil)
 	cfg.MaxConnectionsPerUser = 3
 	s := start(t, cfg)
 	for _, user := range []string{"ann", "bob", "op"} {
-		told(t, s.as(user), "t1", "info")
+		textIn(t, s.as(user), "t1", "info")
 	}
 	res, err := s.as("ann").ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: "fake", SessionId: "t1"})
 	if err != nil || !res.GetLateRelease() {

@@ -22,8 +22,8 @@ import (
 // nothing is a tool that does nothing.
 var nothing = Func{Name: "nothing", Call: func(context.Context, json.RawMessage) (Result, error) { return Result{}, nil }}
 
-// does is a tool of a name.
-func does(name string, call func(ctx context.Context, arguments json.RawMessage) (Result, error)) Func {
+// reader is a read-only tool that runs call.
+func reader(name string, call func(ctx context.Context, arguments json.RawMessage) (Result, error)) Func {
 	return Func{Name: name, ReadOnly: true, Call: call}
 }
 
@@ -32,7 +32,7 @@ func startFuncs(t *testing.T, tools ...Func) mcppoolv1.McpPoolServiceClient {
 	return startWith(t, Config{MaxMessageBytes: 1 << 16}, Deps{Builtins: map[string]Builtin{"own": {Tools: tools}}}).as("ann")
 }
 
-// What is said of a function is a definition like any other's.
+// A Func's fields become the tool's definition and effect.
 func TestFuncDefinitions(t *testing.T) {
 	schema := json.RawMessage(`{"type":"object","required":["x"]}`)
 	client := startFuncs(t, nothing, Func{Name: "look", Title: "Look", Description: "Looks.", ReadOnly: true, Input: schema, Output: schema, Call: nothing.Call},
@@ -66,13 +66,13 @@ func TestFuncsOfferToolsOnly(t *testing.T) {
 // Whatever a function returns arrives as if an MCP server had sent it.
 func TestFuncResults(t *testing.T) {
 	client := startFuncs(t,
-		does("blocks", func(_ context.Context, arguments json.RawMessage) (Result, error) {
+		reader("blocks", func(_ context.Context, arguments json.RawMessage) (Result, error) {
 			return Result{
 				Text: string(arguments), Structured: json.RawMessage(`{"a":[1]}`),
 				Content: []Content{{Text: "é\"\n\xff"}, {MIMEType: "image/png", Data: []byte{1}}, {MIMEType: "audio/wav", Data: []byte{2}}},
 			}, nil
 		}),
-		does("fails", func(context.Context, json.RawMessage) (Result, error) { return Result{}, errors.New("no such file") }),
+		reader("fails", func(context.Context, json.RawMessage) (Result, error) { return Result{}, errors.New("no such file") }),
 	)
 	got := invoke(t, client, &mcppoolv1.CallToolRequest{McpId: "own", Name: "blocks", InputJson: `{"n":9007199254740993}`})
 	if got.err != nil {
@@ -92,15 +92,15 @@ func TestFuncResults(t *testing.T) {
 	}
 }
 
-// What cannot be passed on is refused, and a panic is one call's.
+// A result that cannot be passed on is an error, and a panic ends only its call.
 func TestFuncsThatMisbehave(t *testing.T) {
 	returns := func(name string, r Result) Func {
-		return does(name, func(context.Context, json.RawMessage) (Result, error) { return r, nil })
+		return reader(name, func(context.Context, json.RawMessage) (Result, error) { return r, nil })
 	}
 	broken := returns("broken promise", Result{Structured: json.RawMessage(`{"y":1}`)})
 	broken.Output = json.RawMessage(`{"type":"object","required":["x"]}`)
 	strict := Func{Name: "strict", ReadOnly: true, Input: json.RawMessage(`{"type":"object","required":["x"]}`), Call: func(context.Context, json.RawMessage) (Result, error) {
-		t.Error("it was called with arguments that do not fit")
+		t.Error("a function was called with arguments that do not fit")
 		return Result{}, nil
 	}}
 	client := startFuncs(t, broken, strict,
@@ -109,8 +109,8 @@ func TestFuncsThatMisbehave(t *testing.T) {
 		returns("deep", Result{Structured: json.RawMessage(strings.Repeat("[", 300) + strings.Repeat("]", 300))}),
 		returns("csv", Result{Content: []Content{{MIMEType: "text/csv"}}}),
 		returns("long", Result{Text: strings.Repeat("x", 1<<16)}),
-		does("panics", func(context.Context, json.RawMessage) (Result, error) { panic("boom") }),
-		does("exits", func(context.Context, json.RawMessage) (Result, error) { runtime.Goexit(); return Result{}, nil }),
+		reader("panics", func(context.Context, json.RawMessage) (Result, error) { panic("boom") }),
+		reader("exits", func(context.Context, json.RawMessage) (Result, error) { runtime.Goexit(); return Result{}, nil }),
 		returns("good", Result{Text: "ok"}),
 	)
 	for name, want := range map[string]struct {
@@ -140,19 +140,19 @@ func TestFuncsThatMisbehave(t *testing.T) {
 	}
 }
 
-// A call ends with its time and with its caller, whether the function cares or not; what it returns in the grace after a cancellation counts.
+// A call ends with its timeout or its caller, even if the function ignores its context.
 func TestFuncsThatAreInterrupted(t *testing.T) {
 	stuck, begun := make(chan struct{}), make(chan struct{}, 1)
 	defer close(stuck)
 	var ended atomic.Bool
 	client := startFuncs(t,
-		does("stuck", func(ctx context.Context, _ json.RawMessage) (Result, error) {
+		reader("stuck", func(ctx context.Context, _ json.RawMessage) (Result, error) {
 			begun <- struct{}{}
 			<-stuck
 			Progress(ctx, 1, 1, "too late") // the caller has left
 			return Result{}, nil
 		}),
-		does("obeys", func(ctx context.Context, _ json.RawMessage) (Result, error) {
+		reader("obeys", func(ctx context.Context, _ json.RawMessage) (Result, error) {
 			Progress(ctx, 1, 2, "half")
 			Log(ctx, "info", "going \"on\"")
 			<-ctx.Done()

@@ -40,7 +40,7 @@ type suite struct {
 
 func (s *suite) as(user string) mcppoolv1.McpPoolServiceClient { return s.users[user] }
 
-// clock is a time that tests move.
+// clock is the current time plus what tests add with move.
 type clock struct{ ahead atomic.Int64 }
 
 func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
@@ -66,7 +66,7 @@ func startWith(t *testing.T, cfg Config, deps Deps) *suite {
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan error, 1)
 	go func() { ran <- service.Run(ctx) }()
-	// After the server, whose cleanup runs first.
+	// Registered before the server's cleanup, and so run after it.
 	t.Cleanup(func() {
 		cancel()
 		if err := errors.Join(<-ran, service.Close()); err != nil {
@@ -116,15 +116,15 @@ func fake(id, mode string) *mcppoolv1.McpServer {
 	}}
 }
 
-// outcome is what a call came to.
-type outcome struct {
+// reply is what the client gets for a call: its events, and its result or error.
+type reply struct {
 	events []*mcppoolv1.CallToolResponse
 	result *mcppoolv1.CallResult
 	err    error
 }
 
 // text joins the text content.
-func (o outcome) text() string {
+func (o reply) text() string {
 	var b strings.Builder
 	for _, c := range o.result.GetContent() {
 		b.WriteString(c.GetText())
@@ -132,31 +132,32 @@ func (o outcome) text() string {
 	return b.String()
 }
 
-// reason and ran are of the error.
-func (o outcome) reason() string { return errs.ReasonName(errs.Reason(o.err)) }
+// reason is the error's ErrorReason.
+func (o reply) reason() string { return errs.ReasonName(errs.Reason(o.err)) }
 
-func (o outcome) ran() string {
+// outcome is the error's outcome; "" without an error.
+func (o reply) outcome() string {
 	if o.err == nil {
 		return ""
 	}
 	return errs.From(o.err).Metadata[errs.OutcomeKey]
 }
 
-func invoke(t *testing.T, c mcppoolv1.McpPoolServiceClient, req *mcppoolv1.CallToolRequest) outcome {
+func invoke(t *testing.T, c mcppoolv1.McpPoolServiceClient, req *mcppoolv1.CallToolRequest) reply {
 	t.Helper()
 	return invokeCtx(t.Context(), c, req)
 }
 
-func invokeCtx(ctx context.Context, c mcppoolv1.McpPoolServiceClient, req *mcppoolv1.CallToolRequest) outcome {
+func invokeCtx(ctx context.Context, c mcppoolv1.McpPoolServiceClient, req *mcppoolv1.CallToolRequest) reply {
 	stream, err := c.CallTool(ctx, req)
 	if err != nil {
-		return outcome{err: err}
+		return reply{err: err}
 	}
 	return drain(stream)
 }
 
-func drain(stream grpc.ServerStreamingClient[mcppoolv1.CallToolResponse]) outcome {
-	var o outcome
+func drain(stream grpc.ServerStreamingClient[mcppoolv1.CallToolResponse]) reply {
+	var o reply
 	for {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {

@@ -19,14 +19,14 @@ import (
 	"pawl.dev/mcppool-svc/internal/mcptest"
 )
 
-// What the pool may take while a server is hostile, beside what it took before.
+// Limits while a server is hostile.
 const (
-	hostileHeap       = 256 << 20
-	hostileGoroutines = 300
+	hostileHeap       = 256 << 20 // bytes in all
+	hostileGoroutines = 300       // beyond those before
 )
 
-// besides runs what ann does to a hostile server while bob uses a good one, and checks that nothing of that reaches bob and
-// that the pool stays within bounds.
+// besides runs hostile, calls of ann's to a hostile server, while bob calls a good one. It checks that bob's calls succeed, and
+// that heap and goroutines stay within the limits.
 func besides(t *testing.T, s *suite, hostile func(t *testing.T, ann client)) {
 	t.Helper()
 	warm(t, s)
@@ -57,7 +57,7 @@ func besides(t *testing.T, s *suite, hostile func(t *testing.T, ann client)) {
 	})
 	hostile(t, s.as("ann"))
 	seen := healthy.Load()
-	// Bob goes on after that, too.
+	// Bob's calls go on afterwards.
 	for deadline := time.After(20 * time.Second); healthy.Load() < seen+3; {
 		select {
 		case <-deadline:
@@ -96,8 +96,8 @@ func hostileConfig(t *testing.T, url string) string {
 	return writeConfig(t, map[string]any{"mcpServers": servers})
 }
 
-// Each line is one way of a server to do harm: the call gets a clear error that says what is known, and other users and
-// servers notice nothing.
+// Each line is one way of a server to do harm: the call gets a clear error with its outcome, and other users and servers notice
+// nothing.
 func TestHostileServers(t *testing.T) {
 	var fetched atomic.Int32
 	web := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { fetched.Add(1) }))
@@ -105,9 +105,9 @@ func TestHostileServers(t *testing.T) {
 	s := start(t, Config{MCPConfigs: []string{hostileConfig(t, web.URL)}, MaxMessageBytes: 1 << 20, MaxToolResultBytes: 512 << 10})
 	for _, tt := range []struct {
 		name, server, tool, input   string
-		reason, outcome, text, fine string // fine: what it answers instead of an error
-		cut                         bool   // it answers, and the answer is cut off
-		alive                       bool   // the connection is used further
+		reason, outcome, text, fine string // fine: the text of the result, instead of an error
+		cut                         bool   // the result is cut off
+		alive                       bool   // the connection stays usable
 	}{
 		{name: "endless line", server: "hostile", tool: "endless", reason: "TOO_LARGE", outcome: "KNOWN", text: "ask the tool for less"},
 		{name: "gigantic result", server: "hostile", tool: "gigantic", input: `{"n":40}`, reason: "TOO_LARGE", outcome: "KNOWN", text: "ask the tool for less", alive: true},
@@ -122,7 +122,7 @@ func TestHostileServers(t *testing.T) {
 		{name: "exit in the middle", server: "hostile", tool: "crash", reason: "MCP_SERVER_UNAVAILABLE", outcome: "UNKNOWN", text: "exit status 7"},
 		{name: "notification flood", server: "hostile", tool: "floodforever", fine: "flooding"},
 		{name: "wrong ids", server: "wrongid", tool: "echo", input: `{"text":"a"}`, reason: "TIMEOUT", outcome: "UNKNOWN", text: "did not answer", alive: true},
-		{name: "unread stdin", server: "deaf", tool: "info", reason: "TIMEOUT", outcome: "NOT_EXECUTED", text: "did not answer tools/list"},
+		{name: "unread stdin", server: "deaf", tool: "info"}, // the caller's deadline ends the call: only an error is expected
 		{name: "100,000 tools", server: "manytools", tool: "t1", reason: "TOO_LARGE", outcome: "NOT_EXECUTED", text: "more than"},
 		{name: "keys of a tool twice", server: "twokeys", tool: "safe", reason: "MCP_PROTOCOL_ERROR", outcome: "NOT_EXECUTED", text: "comes twice"},
 		{name: "two tools of a name", server: "twins", tool: "a", reason: "MCP_PROTOCOL_ERROR", outcome: "NOT_EXECUTED", text: "two tools"},
@@ -130,7 +130,7 @@ func TestHostileServers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			besides(t, s, func(t *testing.T, ann client) {
-				if tt.tool != "" && tt.server == mcptest.Hostile {
+				if tt.server == mcptest.Hostile {
 					listTools(t, ann, &mcppoolv1.ListToolsRequest{McpId: tt.server})
 				}
 				req := &mcppoolv1.CallToolRequest{McpId: tt.server, Name: tt.tool, InputJson: tt.input}
@@ -146,7 +146,7 @@ func TestHostileServers(t *testing.T) {
 				o := invokeCtx(ctx, ann, req)
 				switch {
 				case tt.server == mcptest.Deaf:
-					// The caller's own patience ends first: listing has a minute.
+					// The caller's deadline ends first: tools/list may take a minute.
 					if o.err == nil {
 						t.Error("an answer came")
 					}
@@ -160,8 +160,8 @@ func TestHostileServers(t *testing.T) {
 					}
 				default:
 					wantReason(t, o.err, tt.reason, tt.text)
-					if o.ran() != tt.outcome {
-						t.Errorf("outcome %s, want %s", o.ran(), tt.outcome)
+					if o.outcome() != tt.outcome {
+						t.Errorf("outcome %s, want %s", o.outcome(), tt.outcome)
 					}
 				}
 				if o.err != nil && strings.Contains(o.err.Error(), "hunter2") {
@@ -263,8 +263,8 @@ func TestHostileWeb(t *testing.T) {
 				}
 				o := invoke(t, ann, req)
 				wantReason(t, o.err, want.reason, want.text)
-				if o.ran() != want.outcome {
-					t.Errorf("outcome %s, want %s", o.ran(), want.outcome)
+				if o.outcome() != want.outcome {
+					t.Errorf("outcome %s, want %s", o.outcome(), want.outcome)
 				}
 				if o := invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "web", Name: "fine"}); o.err != nil {
 					t.Errorf("the next call: %v", o.err)
@@ -274,7 +274,7 @@ func TestHostileWeb(t *testing.T) {
 	}
 }
 
-// hostileHandler is an MCP server over HTTP whose tools do harm, but for one.
+// hostileHandler is an MCP server over HTTP with a tool for each attack, and the harmless tool `fine`.
 func hostileHandler(attack map[string]func(w http.ResponseWriter, id string)) http.Handler {
 	var tools []string
 	for name := range attack {

@@ -29,7 +29,7 @@ const (
 	decline = mcppoolv1.CallAnswer_ACTION_DECLINE
 )
 
-// conversation is a call that is being followed.
+// conversation is a call whose stream the test reads and whose questions it answers.
 type conversation struct {
 	t      *testing.T
 	c      client
@@ -49,7 +49,7 @@ func converse(t *testing.T, c client, req *mcppoolv1.CallToolRequest) *conversat
 	return &conversation{t: t, c: c, id: req.GetCallId(), stream: stream}
 }
 
-// question waits for the next one.
+// question waits for the call's next question.
 func (v *conversation) question() *mcppoolv1.CallInputRequired {
 	v.t.Helper()
 	for {
@@ -74,7 +74,7 @@ func answerCall(t *testing.T, c client, call, input string, action mcppoolv1.Cal
 }
 
 // end reads on to the call's end.
-func (v *conversation) end() outcome { return drain(v.stream) }
+func (v *conversation) end() reply { return drain(v.stream) }
 
 // wantEnd fails unless the call ends with a text that holds another.
 func (v *conversation) wantEnd(text string) {
@@ -85,7 +85,7 @@ func (v *conversation) wantEnd(text string) {
 }
 
 func TestAnswerCall(t *testing.T) {
-	s := ofFake(t, Config{})
+	s := startFake(t, Config{})
 	ann := s.as("ann")
 	v := converse(t, ann, &mcppoolv1.CallToolRequest{Name: "form", CallId: "c1"})
 	q := v.question()
@@ -93,7 +93,7 @@ func TestAnswerCall(t *testing.T) {
 		time.Until(q.GetExpireTime().AsTime()) < 14*time.Minute {
 		t.Errorf("question = %v", q)
 	}
-	// What does not fit leaves it open, and says what is wrong.
+	// An answer that does not fit leaves the question open, and the error says why.
 	for content, want := range map[string]string{`{"name":"A"}`: "at least 2", `{}`: "name", `[]`: "object", ``: "not", `{"name":`: "not JSON"} {
 		wantReason(t, v.answer(q, accept, content), "INVALID_REQUEST", want)
 	}
@@ -113,13 +113,13 @@ func TestAnswerCall(t *testing.T) {
 		}
 		wantReason(t, v.answer(q, accept, `{"name":"Eve"}`), "WAIT_NOT_OPEN", "already")
 		v.wantEnd(`{"action":"accept","content":{"name":"Ada"}}`)
-		v = converse(t, ann, &mcppoolv1.CallToolRequest{Name: "form", CallId: "c1"}) // after the end it is the same
+		v = converse(t, ann, &mcppoolv1.CallToolRequest{Name: "form", CallId: "c1"}) // the same holds after the call's end
 	}
 }
 
-// A later watcher sees the questions that are still open, and nothing else.
+// A late follower gets the questions that are still open, and nothing else.
 func TestLateFollowersSeeOpenQuestions(t *testing.T) {
-	s := ofFake(t, Config{})
+	s := startFake(t, Config{})
 	ann := s.as("ann")
 	v := converse(t, ann, &mcppoolv1.CallToolRequest{Name: "form2", CallId: "c1"})
 	if err := v.answer(v.question(), accept, `{"name":"Ada"}`); err != nil {
@@ -147,9 +147,9 @@ func TestLateFollowersSeeOpenQuestions(t *testing.T) {
 	}
 }
 
-// The executor dies while the question is open: it stays, and the next one answers it.
+// If the executor dies while a question is open, the question stays, and the next executor answers it.
 func TestQuestionOutlivesItsStream(t *testing.T) {
-	s := ofFake(t, Config{})
+	s := startFake(t, Config{})
 	ann := s.as("ann")
 	ctx, die := context.WithCancel(t.Context())
 	stream, err := ann.CallTool(ctx, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "page", CallId: "c1"})
@@ -172,7 +172,7 @@ func TestQuestionOutlivesItsStream(t *testing.T) {
 }
 
 func TestConcurrentAnswers(t *testing.T) {
-	s := ofFake(t, Config{})
+	s := startFake(t, Config{})
 	v := converse(t, s.as("ann"), &mcppoolv1.CallToolRequest{Name: "form", CallId: "c1"})
 	q := v.question()
 	var won atomic.Int32
@@ -193,9 +193,9 @@ func TestConcurrentAnswers(t *testing.T) {
 	v.wantEnd(winner.Load().(string))
 }
 
-// A question is not answered: the server is told so, and the call's own time stood still.
+// If a question expires, the server is told so. The call's timeout does not run while the question is open.
 func TestQuestionExpires(t *testing.T) {
-	s := ofFake(t, Config{InputTimeout: 300 * time.Millisecond})
+	s := startFake(t, Config{InputTimeout: 300 * time.Millisecond})
 	v := converse(t, s.as("ann"), &mcppoolv1.CallToolRequest{Name: "form", CallId: "c1", Timeout: durationpb.New(200 * time.Millisecond)})
 	q := v.question()
 	v.wantEnd(`{"action":"cancel"}`)
@@ -203,7 +203,7 @@ func TestQuestionExpires(t *testing.T) {
 }
 
 func TestCancelClosesQuestions(t *testing.T) {
-	s := ofFake(t, Config{})
+	s := startFake(t, Config{})
 	ann := s.as("ann")
 	v := converse(t, ann, &mcppoolv1.CallToolRequest{Name: "form", CallId: "c1"})
 	q := v.question()
@@ -214,9 +214,9 @@ func TestCancelClosesQuestions(t *testing.T) {
 	wantReason(t, v.answer(q, accept, `{"name":"Ada"}`), "WAIT_NOT_OPEN", "no longer")
 }
 
-// A server that dies, or stops caring, leaves no question behind.
+// No question stays open if its server dies or goes on without the answer.
 func TestQuestionsEndWithTheirCall(t *testing.T) {
-	s := ofFake(t, Config{})
+	s := startFake(t, Config{})
 	ann := s.as("ann")
 	v := converse(t, ann, &mcppoolv1.CallToolRequest{Name: "askcrash", CallId: "c1"})
 	q := v.question()
@@ -234,7 +234,7 @@ func TestQuestionsEndWithTheirCall(t *testing.T) {
 
 // Questions are bounded in number and size, belong to a call, and are only put to a caller that can answer.
 func TestHostileQuestions(t *testing.T) {
-	s := ofFake(t, Config{InputTimeout: time.Minute})
+	s := startFake(t, Config{InputTimeout: time.Minute})
 	ann := s.as("ann")
 	v := converse(t, ann, &mcppoolv1.CallToolRequest{Name: "many", InputJson: `{"n":200}`, CallId: "c1"})
 	for asked := 0; ; asked++ {
@@ -264,9 +264,9 @@ func TestHostileQuestions(t *testing.T) {
 	}
 }
 
-// A pool that stops waits for no person.
+// A pool that stops does not wait for answers.
 func TestStoppingEndsQuestions(t *testing.T) {
-	s := ofFake(t, Config{DrainTimeout: 10 * time.Millisecond})
+	s := startFake(t, Config{DrainTimeout: 10 * time.Millisecond})
 	v := converse(t, s.as("ann"), &mcppoolv1.CallToolRequest{Name: "form", CallId: "c1"})
 	v.question()
 	if err := s.Close(); err != nil {
@@ -277,8 +277,8 @@ func TestStoppingEndsQuestions(t *testing.T) {
 	}
 }
 
-// ofWeb starts a pool with a server over HTTP that keeps no sessions.
-func ofWeb(t *testing.T, url string, more map[string]any) *suite {
+// startWeb starts a pool with the server at url as `fake`; more holds further keys of its configuration.
+func startWeb(t *testing.T, url string, more map[string]any) *suite {
 	t.Helper()
 	server := map[string]any{"url": url}
 	for k, v := range more {
@@ -294,10 +294,10 @@ func serveFake(t *testing.T, mode string) string {
 	return web.URL
 }
 
-// 2026-07-28: a call ends by asking. It is one call all the same, and any pool can go on with it.
+// Revision 2026-07-28: the server ends a request by asking. To callers it stays one call, and any pool can continue it.
 func TestInputRequiredRounds(t *testing.T) {
 	url := serveFake(t, mcptest.Modern)
-	one, two := ofWeb(t, url, nil), ofWeb(t, url, nil)
+	one, two := startWeb(t, url, nil), startWeb(t, url, nil)
 	v := converse(t, one.as("ann"), &mcppoolv1.CallToolRequest{Name: "form2", CallId: "c1"})
 	for _, name := range []string{"Ada", "Lovelace"} {
 		q := v.question()
@@ -333,7 +333,7 @@ func TestInputRequiredRounds(t *testing.T) {
 	o.want(t, codes.FailedPrecondition, "MCP_PROTOCOL_ERROR", "KNOWN")
 }
 
-// task waits for the task that does a call.
+// task waits for the event that names the MCP task of the call.
 func (v *conversation) task() *mcppoolv1.CallTask {
 	v.t.Helper()
 	for {
@@ -347,13 +347,13 @@ func (v *conversation) task() *mcppoolv1.CallTask {
 	}
 }
 
-// DESIGN 4: the server does the call as a task; the pool that began it dies, and another one comes for the result.
+// DESIGN 4: the server runs the call as an MCP task; the pool that began the call dies, and another pool gets the result.
 func TestTaskFromAnotherPool(t *testing.T) {
 	for _, mode := range []string{mcptest.Good, mcptest.Modern} {
 		t.Run(mode, func(t *testing.T) {
 			url := serveFake(t, mode)
-			one := ofWeb(t, url, nil)
-			two := ofWeb(t, url, map[string]any{"permissions": []any{map[string]any{"users": []string{"bob"}, "decision": "deny"}}})
+			one := startWeb(t, url, nil)
+			two := startWeb(t, url, map[string]any{"permissions": []any{map[string]any{"users": []string{"bob"}, "decision": "deny"}}})
 			v := converse(t, one.as("ann"), &mcppoolv1.CallToolRequest{Name: "job", CallId: "c1"})
 			task := v.task()
 			if !task.GetPortable() || task.GetStatus() != "working" || task.GetTtl().AsDuration() != time.Minute {
@@ -367,7 +367,7 @@ func TestTaskFromAnotherPool(t *testing.T) {
 			}
 			died, reason := v.end(), "MCP_SERVER_UNAVAILABLE"
 			if died.reason() == "SHUTTING_DOWN" {
-				reason = died.reason() // it heard of the end of its pool before that of its connection
+				reason = died.reason() // the pool's stop came before the connection's end
 			}
 			died.want(t, codes.Unavailable, reason, "UNKNOWN")
 
@@ -377,10 +377,10 @@ func TestTaskFromAnotherPool(t *testing.T) {
 			}
 			svc, forAnn, forBob := two.as("svc"), identity.OnBehalfOf(t.Context(), "ann"), identity.OnBehalfOf(t.Context(), "bob")
 			attach(forBob, svc, ask(task.GetTaskId())).want(t, codes.PermissionDenied, "PERMISSION_DENIED", "UNKNOWN")
-			// Servers need not tell users apart: a user who guesses a name would get another's result.
+			// Servers need not tell users apart: a user who guesses a task id would get another's result.
 			attach(t.Context(), ann, ask(task.GetTaskId())).want(t, codes.PermissionDenied, "PERMISSION_DENIED", "UNKNOWN")
 			attach(forAnn, svc, ask("job-77")).want(t, codes.FailedPrecondition, "MCP_PROTOCOL_ERROR", "UNKNOWN")
-			// Nothing was learnt, so it may be asked again.
+			// The outcome is still unknown, so attaching can be repeated.
 			stream, err := svc.AttachCall(forAnn, ask(task.GetTaskId()))
 			if err != nil {
 				t.Fatal(err)
@@ -403,7 +403,7 @@ func TestTaskFromAnotherPool(t *testing.T) {
 					break
 				}
 			}
-			// It is known now like any call.
+			// The pool keeps the result now, as of any call.
 			if o := attachTo(t, ann, "job", "c1"); o.err != nil || !strings.Contains(o.text(), "job done") {
 				t.Errorf("%q, %v", o.text(), o.err)
 			}
@@ -411,9 +411,9 @@ func TestTaskFromAnotherPool(t *testing.T) {
 	}
 }
 
-// Over stdio a task dies with its process: nothing is asked of another one, which may use the same names.
+// Over stdio an MCP task dies with its process. Another process is not asked for it, since it may use the same task ids.
 func TestTaskOfStdio(t *testing.T) {
-	s := ofFake(t, Config{})
+	s := startFake(t, Config{})
 	ann := s.as("ann")
 	v := converse(t, ann, &mcppoolv1.CallToolRequest{Name: "job", CallId: "c1"})
 	if task := v.task(); task.GetPortable() {
@@ -430,7 +430,7 @@ func TestTaskOfStdio(t *testing.T) {
 	v.end().want(t, codes.Canceled, "CANCELLED", "UNKNOWN")
 }
 
-// A tool that may be done as a task is, where the call may take long.
+// A tool that may run as a task does so if the call's timeout is long.
 func TestOptionalTask(t *testing.T) {
 	for timeout, want := range map[string]string{"60s": "maybejob at once", "2m": "maybejob done "} {
 		stdio := mcptest.Stdio(mcptest.Good)
@@ -442,10 +442,10 @@ func TestOptionalTask(t *testing.T) {
 	}
 }
 
-// An answer is on the record, without what was answered.
+// An answer is audited, without its content.
 func TestAnswersAreAudited(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	s := ofFake(t, Config{Audit: path})
+	s := startFake(t, Config{Audit: path})
 	v := converse(t, s.as("ann"), &mcppoolv1.CallToolRequest{Name: "form", CallId: "c1"})
 	if err := v.answer(v.question(), accept, `{"name":"Ada"}`); err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// remembering configures the fake server, whose tools say which process they are and how often they were called, with more.
-func remembering(t *testing.T, more map[string]any) Config {
+// fakeWith configures the fake server; more holds further keys. The tool info returns its process id, count the number of its calls.
+func fakeWith(t *testing.T, more map[string]any) Config {
 	child := mcptest.Stdio(mcptest.Good)
 	server := map[string]any{"command": child.Command, "env": child.Env}
 	for k, v := range more {
@@ -23,68 +23,67 @@ func remembering(t *testing.T, more map[string]any) Config {
 	return Config{MCPConfigs: []string{writeConfig(t, map[string]any{"mcpServers": map[string]any{"fake": server}})}}
 }
 
-// told is what a tool says to a task.
-func told(t *testing.T, c mcppoolv1.McpPoolServiceClient, task, tool string) string {
+// textIn calls a tool for a session and returns its text.
+func textIn(t *testing.T, c mcppoolv1.McpPoolServiceClient, session, tool string) string {
 	t.Helper()
-	o := invoke(t, c, &mcppoolv1.CallToolRequest{McpId: "fake", Name: tool, SessionId: task})
+	o := invoke(t, c, &mcppoolv1.CallToolRequest{McpId: "fake", Name: tool, SessionId: session})
 	if o.err != nil {
 		t.Fatal(o.err)
 	}
 	return o.text()
 }
 
-// A23, shown by a server that counts and remembers: only the users who may share a connection share it; the end of
-// a task ends its own connection alone.
+// A23: only users and tasks that may share a connection share it; the end of a task closes no other task's connection.
 func TestA23Isolation(t *testing.T) {
 	for isolation, shares := range map[string]struct{ tasks, users, outlives bool }{
 		"user": {tasks: true, outlives: true}, "task": {}, "shared": {tasks: true, users: true, outlives: true},
 	} {
 		t.Run(isolation, func(t *testing.T) {
-			s := start(t, remembering(t, map[string]any{"isolation": isolation}))
+			s := start(t, fakeWith(t, map[string]any{"isolation": isolation}))
 			ann, bob := s.as("ann"), s.as("bob")
-			pid := told(t, ann, "t1", "info")
-			if told(t, ann, "t1", "count") != "1" || told(t, ann, "t1", "count") != "2" {
+			pid := textIn(t, ann, "t1", "info")
+			if textIn(t, ann, "t1", "count") != "1" || textIn(t, ann, "t1", "count") != "2" {
 				t.Error("a task's own calls do not share a session")
 			}
-			if got := told(t, ann, "t2", "info") == pid; got != shares.tasks {
+			if got := textIn(t, ann, "t2", "info") == pid; got != shares.tasks {
 				t.Errorf("two tasks share: %v", got)
 			}
-			if got := told(t, bob, "t1", "info") == pid; got != shares.users {
+			if got := textIn(t, bob, "t1", "info") == pid; got != shares.users {
 				t.Errorf("two users share: %v", got)
 			}
-			if got := told(t, ann, "t2", "count") == "3"; got != shares.tasks {
+			if got := textIn(t, ann, "t2", "count") == "3"; got != shares.tasks {
 				t.Errorf("the server remembers one task's calls for another: %v", got)
 			}
-			other := told(t, ann, "t2", "info")
+			other := textIn(t, ann, "t2", "info")
 			if _, err := ann.ReleaseSession(t.Context(), &mcppoolv1.ReleaseSessionRequest{SessionId: "t1"}); err != nil {
 				t.Fatal(err)
 			}
-			if told(t, ann, "t2", "info") != other {
+			if textIn(t, ann, "t2", "info") != other {
 				t.Error("a task's end closed what another one uses")
 			}
-			if got := told(t, ann, "t1", "info") == pid; got != shares.outlives {
+			if got := textIn(t, ann, "t1", "info") == pid; got != shares.outlives {
 				t.Errorf("the connection outlives its task: %v", got)
 			}
 		})
 	}
 }
 
-// The limit of a server is refused with what to do, and counts for all users.
-func TestServersConnections(t *testing.T) {
-	s := start(t, remembering(t, map[string]any{"maxConnections": 1}))
-	told(t, s.as("ann"), "t1", "info")
+// A server's max_connections counts the connections of all users.
+func TestConnectionLimitOfAServer(t *testing.T) {
+	s := start(t, fakeWith(t, map[string]any{"maxConnections": 1}))
+	textIn(t, s.as("ann"), "t1", "info")
 	o := invoke(t, s.as("bob"), &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"})
-	if o.reason() != "LIMIT_REACHED" || o.ran() != errs.OutcomeNotExecuted {
-		t.Errorf("bob: %v, %s", o.err, o.ran())
+	if o.reason() != "LIMIT_REACHED" || o.outcome() != errs.OutcomeNotExecuted {
+		t.Errorf("bob: %v, %s", o.err, o.outcome())
 	}
 	if _, err := s.as("ann").ReleaseSession(t.Context(), &mcppoolv1.ReleaseSessionRequest{SessionId: "t1"}); err != nil {
 		t.Fatal(err)
 	}
-	told(t, s.as("bob"), "t1", "info") // the idle one made way
+	textIn(t, s.as("bob"), "t1", "info") // ann's connection, now idle, made way
 }
 
-// Who shares what is an operator's to say, is kept, and counts at once.
-func TestSharingIsAnOperatorsWord(t *testing.T) {
+// Only an operator may set isolation, max_connections and cache_ttl. They are stored, and a change applies at once.
+func TestSharingIsForOperators(t *testing.T) {
 	data := t.TempDir()
 	t.Run("written", func(t *testing.T) {
 		s := start(t, Config{DataDir: data})
@@ -92,7 +91,7 @@ func TestSharingIsAnOperatorsWord(t *testing.T) {
 		server := fake("fake", mcptest.Good)
 		server.Isolation, server.MaxConnections, server.CacheTtl = mcppoolv1.Isolation_ISOLATION_SHARED, 7, durationpb.New(1e9)
 		create(t, op, server)
-		if told(t, ann, "", "info") != told(t, s.as("bob"), "", "info") {
+		if textIn(t, ann, "", "info") != textIn(t, s.as("bob"), "", "info") {
 			t.Error("not shared")
 		}
 		own := web("own", "https://example.com/mcp", nil)
@@ -113,21 +112,21 @@ func TestSharingIsAnOperatorsWord(t *testing.T) {
 	if err != nil || got.GetIsolation() != mcppoolv1.Isolation_ISOLATION_SHARED || got.GetMaxConnections() != 7 || got.GetCacheTtl().AsDuration() != 1e9 {
 		t.Errorf("after a restart: %v, %v", got, err)
 	}
-	before := told(t, s.as("ann"), "", "info")
+	before := textIn(t, s.as("ann"), "", "info")
 	if _, err := s.as("op").UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{McpServer: &mcppoolv1.McpServer{
 		Id: "fake", Isolation: mcppoolv1.Isolation_ISOLATION_USER,
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	if told(t, s.as("ann"), "", "info") == before {
-		t.Error("a connection of all users goes on after it became each user's own")
+	if textIn(t, s.as("ann"), "", "info") == before {
+		t.Error("the shared connection is used after the isolation changed to user")
 	}
 }
 
-// What cannot be used in a file is said.
+// Invalid sharing settings in a file are an error.
 func TestSharingInFiles(t *testing.T) {
 	for key, value := range map[string]any{"isolation": "team", "maxConnections": -1, "cacheTtl": "a while"} {
-		_, err := New(context.Background(), remembering(t, map[string]any{key: value}), Deps{})
+		_, err := New(context.Background(), fakeWith(t, map[string]any{key: value}), Deps{})
 		if err == nil {
 			t.Errorf("%s: %v was taken", key, value)
 			continue

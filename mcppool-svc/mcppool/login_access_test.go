@@ -17,8 +17,8 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// All that reaches an MCP server of the callers is what its own authorization server gave: on every request of a session, the
-// one that ends it too, and never the key that the caller showed to the pool.
+// An MCP server gets only tokens of its own authorization server, on every request of a session up to the DELETE that ends it,
+// and never the key with which the caller called the pool.
 func TestOnlyTheServersOwnTokensGoUpstream(t *testing.T) {
 	p := startGuarded(t, mcptest.Switches{}, mcptest.Guard{Sessions: true}, nil)
 	for _, user := range []string{"ann", "bob"} {
@@ -69,14 +69,14 @@ func TestOnlyTheServersOwnTokensGoUpstream(t *testing.T) {
 	})
 }
 
-// A right that the login lacks is asked for before anything ran.
+// A scope that the login lacks is reported before the tool runs, and the next login asks for it.
 func TestStepUpOfACall(t *testing.T) {
 	p := startGuarded(t, mcptest.Switches{}, mcptest.Guard{Ask: "mcp:basic", MethodScopes: map[string][]string{"tools/call": {"mcp:write"}}}, nil)
 	p.echo(t, "ann")
 	p.login(t, "ann")
 	o := p.echo(t, "ann")
-	if o.ran() != errs.OutcomeNotExecuted {
-		t.Errorf("outcome %s", o.ran())
+	if o.outcome() != errs.OutcomeNotExecuted {
+		t.Errorf("outcome %s", o.outcome())
 	}
 	wantReason(t, o.err, "LOGIN_REQUIRED", "(mcp:write): run `pawl mcp login web`")
 	if done := p.login(t, "ann"); strings.Join(done.GetScopes(), " ") != "mcp:basic mcp:write" {
@@ -87,9 +87,9 @@ func TestStepUpOfACall(t *testing.T) {
 	}
 }
 
-// A subscription ends with the login that it was made under, and outlives a new one.
+// A subscription survives another login and ends with the logout.
 func TestSubscriptionsEndWithTheLogin(t *testing.T) {
-	p := guard(t, mcptest.Web(mcptest.Offering), mcptest.Switches{}, mcptest.Guard{Sessions: true}, nil)
+	p := startGuardedServer(t, mcptest.Web(mcptest.Offering), mcptest.Switches{}, mcptest.Guard{Sessions: true}, nil)
 	p.echo(t, "ann")
 	p.login(t, "ann")
 	ctx, cancel := context.WithTimeout(t.Context(), 4*waitLimit)
@@ -101,7 +101,7 @@ func TestSubscriptionsEndWithTheLogin(t *testing.T) {
 	next(t, stream)
 	p.login(t, "ann")
 	if m := next(t, stream); m.GetChanges() != 1 {
-		t.Errorf("word after another login = %v", m)
+		t.Errorf("message after another login = %v", m)
 	}
 	if _, err := p.as("ann").DeleteMcpLogin(ctx, &mcppoolv1.DeleteMcpLoginRequest{McpId: "web"}); err != nil {
 		t.Fatal(err)
@@ -110,9 +110,9 @@ func TestSubscriptionsEndWithTheLogin(t *testing.T) {
 	wantReason(t, err, "LOGIN_REQUIRED", "run `pawl mcp login web`")
 }
 
-// A token that ends while a person is asked is renewed like any; where that cannot be, the call was not made.
+// A token that ends while a question is open is renewed. If that is impossible, the call ends with NOT_EXECUTED.
 func TestLoginEndsDuringAQuestion(t *testing.T) {
-	p := guard(t, mcptest.Web(mcptest.Modern), mcptest.Switches{}, mcptest.Guard{}, nil)
+	p := startGuardedServer(t, mcptest.Web(mcptest.Modern), mcptest.Switches{}, mcptest.Guard{}, nil)
 	p.echo(t, "ann")
 	p.login(t, "ann")
 	for id, end := range map[string]func(){
@@ -130,8 +130,8 @@ func TestLoginEndsDuringAQuestion(t *testing.T) {
 		if err := v.answer(q, accept, `{"name":"Ada"}`); err != nil {
 			t.Fatal(err)
 		}
-		if o := v.end(); id == "renewed" && !strings.Contains(o.text(), "Ada") || id != "renewed" && (o.reason() != "LOGIN_REQUIRED" || o.ran() != errs.OutcomeNotExecuted) {
-			t.Errorf("%s: %v, %v, %s", id, o.text(), o.err, o.ran())
+		if o := v.end(); id == "renewed" && !strings.Contains(o.text(), "Ada") || id != "renewed" && (o.reason() != "LOGIN_REQUIRED" || o.outcome() != errs.OutcomeNotExecuted) {
+			t.Errorf("%s: %v, %v, %s", id, o.text(), o.err, o.outcome())
 		}
 	}
 }
@@ -151,7 +151,7 @@ func TestAuthorizationServersAtPrivateAddresses(t *testing.T) {
 	wantReason(t, err, "ADDRESS_REFUSED", "--allow-addresses")
 	auth.With(func(a *mcptest.Authority) {
 		if len(a.Paths) > 0 {
-			t.Errorf("it was reached: %q", a.Paths)
+			t.Errorf("the authorization server was reached: %q", a.Paths)
 		}
 	})
 }
@@ -188,7 +188,7 @@ func TestLoginsOfOthers(t *testing.T) {
 	wantReason(t, err, "MCP_SERVER_NOT_FOUND", "nope")
 }
 
-// What an operator sets is used and not shown, and plain users cannot refer to what is the pool's.
+// OAuth settings of an operator are used without showing the secret; plain users cannot refer to the pool's own secrets.
 func TestOAuthSettings(t *testing.T) {
 	t.Setenv("MCP_CLIENT_SECRET", "configured-secret")
 	p := startGuarded(t, mcptest.Switches{Metadata: mcptest.Fields{"registration_endpoint": nil}}, mcptest.Guard{}, &mcppoolv1.OAuth{
@@ -244,7 +244,7 @@ func TestOAuthSettings(t *testing.T) {
 	}
 }
 
-// A login outlives the pool's process, and not the server that it is for.
+// A login outlives the pool's process, but not the registration of its server.
 func TestLoginsLiveAsLongAsTheServer(t *testing.T) {
 	auth := mcptest.NewAuthority(t, mcptest.Switches{})
 	web := mcptest.Protect(t, auth, webMCP(), mcptest.Guard{})
@@ -280,7 +280,7 @@ func TestLoginsLiveAsLongAsTheServer(t *testing.T) {
 	}
 }
 
-func TestKeyOfTheLogins(t *testing.T) {
+func TestInvalidLoginSettings(t *testing.T) {
 	for ref, want := range map[string]string{"env:NO_SUCH_KEY": "NO_SUCH_KEY", "plain": "neither env:NAME nor file:PATH"} {
 		if _, err := New(t.Context(), Config{TokenKey: ref}, Deps{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", ref, err)

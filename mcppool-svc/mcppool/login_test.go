@@ -37,11 +37,11 @@ type guarded struct {
 
 func startGuarded(t *testing.T, sw mcptest.Switches, g mcptest.Guard, o *mcppoolv1.OAuth) *guarded {
 	t.Helper()
-	return guard(t, webMCP(), sw, g, o)
+	return startGuardedServer(t, webMCP(), sw, g, o)
 }
 
-// guard is startGuarded with another server.
-func guard(t *testing.T, mcp http.Handler, sw mcptest.Switches, g mcptest.Guard, o *mcppoolv1.OAuth) *guarded {
+// startGuardedServer is startGuarded with the MCP server mcp.
+func startGuardedServer(t *testing.T, mcp http.Handler, sw mcptest.Switches, g mcptest.Guard, o *mcppoolv1.OAuth) *guarded {
 	t.Helper()
 	now := &clock{}
 	p := &guarded{auth: mcptest.NewAuthority(t, sw), now: now}
@@ -74,7 +74,7 @@ func (p *guarded) login(t *testing.T, user string) *mcppoolv1.FinishMcpLoginResp
 	return done
 }
 
-func (p *guarded) echo(t *testing.T, user string) outcome {
+func (p *guarded) echo(t *testing.T, user string) reply {
 	t.Helper()
 	return invoke(t, p.as(user), &mcppoolv1.CallToolRequest{McpId: "web", Name: "echo", InputJson: `{"text":"hi"}`})
 }
@@ -88,13 +88,13 @@ func (p *guarded) state(t *testing.T, user string) *mcppoolv1.McpServer {
 	return s
 }
 
-// The way that all take: the server asks for a login, the user logs in, calls go through, the token is renewed unseen.
+// The usual course: the server requires a login, the user logs in, calls succeed, the token is renewed without the user.
 func TestLoginCallRefresh(t *testing.T) {
 	p := startGuarded(t, mcptest.Switches{Token: mcptest.Fields{"expires_in": 600}}, mcptest.Guard{Ask: "mcp:basic"}, nil)
 	_, err := p.as("ann").ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: "web"})
 	wantReason(t, err, "LOGIN_REQUIRED", "run `pawl mcp login web`")
-	if o := p.echo(t, "ann"); o.reason() != "LOGIN_REQUIRED" || o.ran() != errs.OutcomeNotExecuted {
-		t.Errorf("a call without a login: %s, %s", o.reason(), o.ran())
+	if o := p.echo(t, "ann"); o.reason() != "LOGIN_REQUIRED" || o.outcome() != errs.OutcomeNotExecuted {
+		t.Errorf("a call without a login: %s, %s", o.reason(), o.outcome())
 	}
 	if s := p.state(t, "ann"); s.GetLogin() != mcppoolv1.LoginState_LOGIN_STATE_REQUIRED || !strings.Contains(s.GetLastError(), "pawl mcp login web") {
 		t.Errorf("state %v, last error %q", s.GetLogin(), s.GetLastError())
@@ -148,8 +148,9 @@ func TestLoginCallRefresh(t *testing.T) {
 	})
 }
 
-// A server without a handshake may answer that one without a login: what counts is what it says to what it knows.
-func TestLoginBehindAHandshakeThatIsNotKnown(t *testing.T) {
+// A server without handshake may answer initialize, which it does not know, without a login. Its answers to methods that it
+// knows decide whether it requires one.
+func TestLoginOfServerWithoutHandshake(t *testing.T) {
 	auth := mcptest.NewAuthority(t, mcptest.Switches{})
 	web := mcptest.Protect(t, auth, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var rpc struct{ ID json.RawMessage }

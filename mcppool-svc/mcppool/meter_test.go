@@ -13,7 +13,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/mcptest"
 )
 
-// collect returns gauges (those of fractions in thousandths), counters, and the counts of histograms, by name and attributes.
+// collect returns gauges (fractions in thousandths), counters, and the counts of histograms, by name and attributes.
 func collect(t *testing.T, r metric.Reader) map[string]int {
 	t.Helper()
 	var all metricdata.ResourceMetrics

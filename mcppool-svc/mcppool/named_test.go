@@ -25,19 +25,19 @@ import (
 
 type client = mcppoolv1.McpPoolServiceClient
 
-// requestHash is as the contract has it, written out once more.
+// requestHash computes the contract's request_hash for a call to server `fake`, independently of the pool.
 func requestHash(name, input string) string {
 	sum := sha256.Sum256([]byte("fake\x00" + name + "\x00" + input))
 	return hex.EncodeToString(sum[:])
 }
 
-// attach follows a call to its end.
-func attach(ctx context.Context, c client, req *mcppoolv1.AttachCallRequest) outcome {
+// attach follows a call with AttachCall to its end.
+func attach(ctx context.Context, c client, req *mcppoolv1.AttachCallRequest) reply {
 	stream, err := c.AttachCall(ctx, req)
 	if err != nil {
-		return outcome{err: err}
+		return reply{err: err}
 	}
-	var o outcome
+	var o reply
 	for {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -58,14 +58,14 @@ func attach(ctx context.Context, c client, req *mcppoolv1.AttachCallRequest) out
 	}
 }
 
-// attachTo asks after a call of a tool without input.
-func attachTo(t *testing.T, c client, tool, id string) outcome {
+// attachTo attaches to a call of a tool without input.
+func attachTo(t *testing.T, c client, tool, id string) reply {
 	t.Helper()
 	return attach(t.Context(), c, &mcppoolv1.AttachCallRequest{CallId: id, RequestHash: requestHash(tool, "{}")})
 }
 
-// ofFake starts a pool with the good server.
-func ofFake(t *testing.T, cfg Config) *suite {
+// startFake starts a pool with the good fake server as `fake`.
+func startFake(t *testing.T, cfg Config) *suite {
 	t.Helper()
 	cfg.MCPConfigs = []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}
 	return start(t, cfg)
@@ -73,24 +73,20 @@ func ofFake(t *testing.T, cfg Config) *suite {
 
 func text(t *testing.T, c client, tool string) string {
 	t.Helper()
-	o := invoke(t, c, &mcppoolv1.CallToolRequest{McpId: "fake", Name: tool})
-	if o.err != nil {
-		t.Fatal(o.err)
-	}
-	return o.text()
+	return textIn(t, c, "", tool)
 }
 
-func (o outcome) want(t *testing.T, code codes.Code, reason, ran string) {
+func (o reply) want(t *testing.T, code codes.Code, reason, outcome string) {
 	t.Helper()
-	if status.Code(o.err) != code || o.reason() != reason || o.ran() != ran {
-		t.Errorf("got %v %s %s (%v), want %v %s %s", status.Code(o.err), o.reason(), o.ran(), o.err, code, reason, ran)
+	if status.Code(o.err) != code || o.reason() != reason || o.outcome() != outcome {
+		t.Errorf("got %v %s %s (%v), want %v %s %s", status.Code(o.err), o.reason(), o.outcome(), o.err, code, reason, outcome)
 	}
 }
 
-// DESIGN 4: the executor dies in the middle of a call. The call goes on; who attaches hears the rest of it and gets its
-// result, and so does who calls it again; the tool ran once.
+// DESIGN 4: the executor dies during a call. The call continues; AttachCall and a second CallTool get its further events and its
+// result; the tool runs once.
 func TestNamedCallOutlivesItsStream(t *testing.T) {
-	s := ofFake(t, Config{})
+	s := startFake(t, Config{})
 	ann := s.as("ann")
 	ctx, die := context.WithCancel(t.Context())
 	died := running(ctx, t, ann, "hold", "c1")
@@ -101,11 +97,11 @@ func TestNamedCallOutlivesItsStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again := make(chan outcome, 1)
+	again := make(chan reply, 1)
 	go func() {
 		again <- invokeCtx(t.Context(), ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "hold", CallId: "c1"})
 	}()
-	followed(t, s, "ann", 3) // the stream that is gone too: it runs the call
+	waitFollowers(t, s, "ann", 3) // the cancelled stream counts too: it runs the call
 	if n := text(t, ann, "release"); n != "1" {
 		t.Errorf("%s calls were held, want 1", n)
 	}
@@ -128,8 +124,8 @@ func TestNamedCallOutlivesItsStream(t *testing.T) {
 	}
 }
 
-// followed waits until n streams follow a user's call c1, or run it.
-func followed(t *testing.T, s *suite, user string, n int) {
+// waitFollowers waits until n streams follow or run a user's call c1.
+func waitFollowers(t *testing.T, s *suite, user string, n int) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -137,17 +133,17 @@ func followed(t *testing.T, s *suite, user string, n int) {
 		select {
 		case <-tick.C:
 		case <-t.Context().Done():
-			t.Fatal("the call has no follower")
+			t.Fatalf("the call does not have %d followers", n)
 		}
 	}
 }
 
-// A11: one attempt is one call, however many ask for it at once, and whatever it comes to.
+// A11: one call id is one call, however many clients send it at once, and whatever its result.
 func TestSingleFlight(t *testing.T) {
-	s := ofFake(t, Config{})
+	s := startFake(t, Config{})
 	for id, tool := range map[string]string{"ok": "count", "error": "error", "refused": "nope"} {
 		var wg sync.WaitGroup
-		outcomes := make([]outcome, 16)
+		outcomes := make([]reply, 16)
 		for i := range outcomes {
 			wg.Go(func() {
 				outcomes[i] = invokeCtx(t.Context(), s.as("ann"), &mcppoolv1.CallToolRequest{McpId: "fake", Name: tool, CallId: id})
@@ -157,7 +153,7 @@ func TestSingleFlight(t *testing.T) {
 		outcomes = append(outcomes, attachTo(t, s.as("ann"), tool, id))
 		for _, o := range outcomes {
 			first := outcomes[0]
-			if diff := cmp.Diff(first.result, o.result, protocmp.Transform()); diff != "" || o.reason() != first.reason() || o.ran() != first.ran() {
+			if diff := cmp.Diff(first.result, o.result, protocmp.Transform()); diff != "" || o.reason() != first.reason() || o.outcome() != first.outcome() {
 				t.Errorf("%s: %+v and %+v", id, first, o)
 			}
 		}
@@ -171,7 +167,7 @@ func TestSingleFlight(t *testing.T) {
 }
 
 func TestIDOfAnotherRequest(t *testing.T) {
-	s := ofFake(t, Config{})
+	s := startFake(t, Config{})
 	ann := s.as("ann")
 	invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "echo", CallId: "c1", InputJson: `{ "text": "a" }`})
 	invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "echo", CallId: "c1", InputJson: `{"text":"b"}`}).
@@ -191,19 +187,19 @@ func TestIDOfAnotherRequest(t *testing.T) {
 	}
 }
 
-// DESIGN 4, rule 1: an id that the pool does not know is NOT_EXECUTED only where that is proven, and never called then.
+// DESIGN 4, rule 1: AttachCall with an unknown id ends with NOT_EXECUTED only if that is proven. Such an id is never called later.
 func TestAttachToAnUnknownCall(t *testing.T) {
-	s := ofFake(t, Config{})
+	s := startFake(t, Config{})
 	ann := s.as("ann")
 	pool := listTools(t, ann, &mcppoolv1.ListToolsRequest{McpId: "fake"}).GetPoolId()
-	if other := ofFake(t, Config{}); pool == "" || pool == listTools(t, other.as("ann"), &mcppoolv1.ListToolsRequest{McpId: "fake"}).GetPoolId() {
+	if other := startFake(t, Config{}); pool == "" || pool == listTools(t, other.as("ann"), &mcppoolv1.ListToolsRequest{McpId: "fake"}).GetPoolId() {
 		t.Errorf("two pools have the id %q", pool)
 	}
-	for id, tt := range map[string]struct{ pool, ran string }{
+	for id, tt := range map[string]struct{ pool, outcome string }{
 		"here": {pool, errs.OutcomeNotExecuted}, "elsewhere": {"another", errs.OutcomeUnknown}, "somewhere": {"", errs.OutcomeUnknown},
 	} {
 		attach(t.Context(), ann, &mcppoolv1.AttachCallRequest{CallId: id, RequestHash: requestHash("count", "{}"), PoolId: tt.pool}).
-			want(t, codes.NotFound, "CALL_NOT_FOUND", tt.ran)
+			want(t, codes.NotFound, "CALL_NOT_FOUND", tt.outcome)
 		invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "count", CallId: id}).
 			want(t, codes.AlreadyExists, "ALREADY_EXISTS", errs.OutcomeNotExecuted)
 	}
@@ -213,7 +209,7 @@ func TestAttachToAnUnknownCall(t *testing.T) {
 }
 
 func TestAckForgets(t *testing.T) {
-	s := ofFake(t, Config{})
+	s := startFake(t, Config{})
 	ann := s.as("ann")
 	call := func(id string, ack ...string) {
 		t.Helper()
@@ -233,7 +229,7 @@ func TestAckForgets(t *testing.T) {
 	call("2", "1", "never")
 	gone("1")
 	if o := attachTo(t, ann, "info", "2"); o.err != nil {
-		t.Errorf("what was not acknowledged is gone: %v", o.err)
+		t.Errorf("a result that was not acknowledged is gone: %v", o.err)
 	}
 	if r, err := s.as("bob").AckCall(t.Context(), &mcppoolv1.AckCallRequest{CallIds: []string{"2"}}); err != nil || r.GetAcknowledged() != 0 {
 		t.Errorf("bob acknowledges ann's call: %v, %v", r, err)
@@ -250,19 +246,19 @@ func TestAckForgets(t *testing.T) {
 	call("never")
 }
 
-// An acknowledgement of a running call takes nothing from those who follow it.
+// Acknowledging a running call takes nothing from its followers.
 func TestAckWhileAttached(t *testing.T) {
-	s := ofFake(t, Config{})
+	s := startFake(t, Config{})
 	ann := s.as("ann")
 	first := running(t.Context(), t, ann, "hold", "c1")
-	second := make(chan outcome, 1)
+	second := make(chan reply, 1)
 	go func() { second <- attachTo(t, ann, "hold", "c1") }()
-	followed(t, s, "ann", 2)
+	waitFollowers(t, s, "ann", 2)
 	if r, err := ann.AckCall(t.Context(), &mcppoolv1.AckCallRequest{CallIds: []string{"c1"}}); err != nil || r.GetAcknowledged() != 1 {
 		t.Errorf("acknowledged: %v, %v", r, err)
 	}
 	text(t, ann, "release")
-	for _, o := range []outcome{<-first, <-second} {
+	for _, o := range []reply{<-first, <-second} {
 		if o.err != nil || o.text() != "call 1" {
 			t.Errorf("got %+v", o)
 		}
@@ -270,14 +266,14 @@ func TestAckWhileAttached(t *testing.T) {
 	attachTo(t, ann, "hold", "c1").want(t, codes.NotFound, "CALL_NOT_FOUND", errs.OutcomeUnknown)
 }
 
-// A caller that attaches at the very moment in which a call ends gets its end.
+// A client that attaches while a call ends gets its result.
 func TestAttachWhileItEnds(t *testing.T) {
-	s := ofFake(t, Config{})
+	s := startFake(t, Config{})
 	ann := s.as("ann")
 	for i := range 30 {
 		id := strconv.Itoa(i)
 		done := running(t.Context(), t, ann, "hold", id)
-		attached := make(chan outcome, 4)
+		attached := make(chan reply, 4)
 		for range cap(attached) {
 			go func() { attached <- attachTo(t, ann, "hold", id) }()
 		}
@@ -293,7 +289,7 @@ func TestAttachWhileItEnds(t *testing.T) {
 
 // A14: the server dies under a call without followers; one that attaches later gets an unknown outcome.
 func TestServerDiesUnderADetachedCall(t *testing.T) {
-	s := ofFake(t, Config{})
+	s := startFake(t, Config{})
 	ann := s.as("ann")
 	pid := mustAtoi(t, text(t, ann, "info"))
 	ctx, die := context.WithCancel(t.Context())
@@ -309,7 +305,7 @@ func TestServerDiesUnderADetachedCall(t *testing.T) {
 }
 
 func TestDetachedCallCanBeCancelledAndTimesOut(t *testing.T) {
-	s := ofFake(t, Config{})
+	s := startFake(t, Config{})
 	ann := s.as("ann")
 	ctx, die := context.WithCancel(t.Context())
 	died := running(ctx, t, ann, "wait", "c1")
@@ -339,15 +335,15 @@ func TestDetachedCallCanBeCancelledAndTimesOut(t *testing.T) {
 
 // A stopping pool gives detached calls their time as well, and reports an unknown outcome for those that need more.
 func TestStopDrainsDetachedCalls(t *testing.T) {
-	s := ofFake(t, Config{DrainTimeout: 100 * time.Millisecond})
+	s := startFake(t, Config{DrainTimeout: 100 * time.Millisecond})
 	ann := s.as("ann")
 	ctx, die := context.WithCancel(t.Context())
 	died := running(ctx, t, ann, "hang", "c1")
 	die()
 	<-died
-	attached := make(chan outcome, 1)
+	attached := make(chan reply, 1)
 	go func() { attached <- attachTo(t, ann, "hang", "c1") }()
-	followed(t, s, "ann", 2) // the stream that is gone too: it runs the call
+	waitFollowers(t, s, "ann", 2) // the cancelled stream counts too: it runs the call
 	stop, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Run(stop); err != nil {
@@ -358,15 +354,15 @@ func TestStopDrainsDetachedCalls(t *testing.T) {
 	attachTo(t, ann, "hang", "c1").want(t, codes.Unavailable, "SHUTTING_DOWN", errs.OutcomeUnknown)
 }
 
-// A23: a call whose caller gave it up while it was on its way is not made when it arrives.
+// A23: a call that was cancelled before it arrived is not made.
 func TestCancelComesBeforeTheCall(t *testing.T) {
 	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}})
 	ann := s.as("ann")
 	_, err := ann.CancelCall(t.Context(), &mcppoolv1.CancelCallRequest{CallId: "c1"})
 	wantReason(t, err, "CALL_NOT_FOUND", "")
 	o := invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "count", CallId: "c1"})
-	if o.reason() != "ALREADY_EXISTS" || o.ran() != errs.OutcomeNotExecuted {
-		t.Errorf("a call that was cancelled before: %v, %s", o.err, o.ran())
+	if o.reason() != "ALREADY_EXISTS" || o.outcome() != errs.OutcomeNotExecuted {
+		t.Errorf("a call that was cancelled before: %v, %s", o.err, o.outcome())
 	}
 	if o := invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "count", CallId: "c2"}); o.text() != "1" {
 		t.Errorf("the tool ran %q times, %v", o.text(), o.err)

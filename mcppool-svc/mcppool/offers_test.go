@@ -14,7 +14,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/mcptest"
 )
 
-// TestResourcesAndPrompts is the way of each RPC from the contract to the server and back.
+// TestResourcesAndPrompts: the RPCs for resources, prompts and completion return what the server answers.
 func TestResourcesAndPrompts(t *testing.T) {
 	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"demo": mcptest.Offering})}})
 	ann := s.as("ann")
@@ -49,7 +49,7 @@ func TestResourcesAndPrompts(t *testing.T) {
 	}
 }
 
-// TestListsByPage: pages of our own, in the server's order, that go on where they ended.
+// TestListsByPage: the pool's pages keep the server's order, and continue where the last one ended even if the list changes.
 func TestListsByPage(t *testing.T) {
 	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"demo": mcptest.Offering})}})
 	ann := s.as("ann")
@@ -75,7 +75,7 @@ func TestListsByPage(t *testing.T) {
 	wantReason(t, err, "INVALID_REQUEST", "page_token")
 }
 
-// TestOffersAreRefused: who may not, what is not there, and what cannot be read (C3).
+// TestOffersAreRefused: missing permission, unknown names, and answers that cannot be read (C3).
 func TestOffersAreRefused(t *testing.T) {
 	demo := mcptest.Stdio(mcptest.Offering)
 	stanza := map[string]any{"command": demo.Command, "env": demo.Env}
@@ -107,7 +107,7 @@ func TestOffersAreRefused(t *testing.T) {
 	wantReason(t, read("bob", "demo", "demo://large"), "TOO_LARGE", "1.0 MiB")
 	_, err := s.as("bob").ListPrompts(t.Context(), &mcppoolv1.ListPromptsRequest{McpId: "demo"})
 	wantReason(t, err, "MCP_PROTOCOL_ERROR", "entry 2")
-	for user, id := range map[string]string{"ann": "denied", "bob": "tools"} { // rules about others, or about tools
+	for user, id := range map[string]string{"ann": "denied", "bob": "tools"} { // rules for other users, or for tools
 		if err := read(user, id, "demo://1"); err != nil {
 			t.Errorf("%s, %s: %v", user, id, err)
 		}
@@ -128,7 +128,7 @@ func next[T any](t *testing.T, s grpc.ServerStreamingClient[T]) *T {
 	return m
 }
 
-// TestSubscribeResource: one word when it stands, one or more when something changed, and again after the connection was lost.
+// TestSubscribeResource: one message once subscribed, one for each change, and one after the connection was lost.
 func TestSubscribeResource(t *testing.T) {
 	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"demo": mcptest.Offering, "plain": mcptest.Good})}})
 	ann := s.as("ann")
@@ -139,19 +139,19 @@ func TestSubscribeResource(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m := next(t, stream); m.GetChanges() != 0 || m.GetUri() != "demo://1" {
-		t.Errorf("first word = %v", m)
+		t.Errorf("first message = %v", m)
 	}
 	invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "demo", Name: "touch", InputJson: `{"uri":"demo://1/part"}`})
 	if m := next(t, stream); m.GetChanges() != 1 || m.GetUri() != "demo://1/part" {
-		t.Errorf("second word = %v", m)
+		t.Errorf("message after the first change = %v", m)
 	}
 	invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "demo", Name: "crash"})
 	if m := next(t, stream); m.GetChanges() != 2 || m.GetUri() != "demo://1" {
-		t.Errorf("word after the crash = %v", m)
+		t.Errorf("message after the crash = %v", m)
 	}
 	invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "demo", Name: "touch", InputJson: `{"uri":"demo://1"}`})
 	if m := next(t, stream); m.GetChanges() != 3 {
-		t.Errorf("last word = %v", m)
+		t.Errorf("last message = %v", m)
 	}
 	if _, err := ann.DeactivateMcpServer(ctx, &mcppoolv1.DeactivateMcpServerRequest{Id: "demo"}); err != nil {
 		t.Fatal(err)
@@ -167,7 +167,7 @@ func TestSubscribeResource(t *testing.T) {
 	wantReason(t, err, "INVALID_REQUEST", "subscriptions")
 }
 
-// TestLastStreamUnsubscribes: the server hears of one subscription for all streams, and of its end.
+// TestLastStreamUnsubscribes: the server gets one subscription for all streams, and its end after the last.
 func TestLastStreamUnsubscribes(t *testing.T) {
 	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"demo": mcptest.Offering})}})
 	ann := s.as("ann")

@@ -27,23 +27,23 @@ func kill(t *testing.T, pid int) {
 	}
 }
 
-// DESIGN 4: a stalled owner of a task cannot start a call after another took over, be it by a call or by attaching.
+// DESIGN 4: a stalled owner of a task cannot start a call once a newer owner has called or attached.
 func TestStaleOwner(t *testing.T) {
-	s := ofFake(t, Config{})
+	s := startFake(t, Config{})
 	ann := s.as("ann")
-	call := func(id, session string, epoch uint64) outcome {
+	call := func(id, session string, epoch uint64) reply {
 		return invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "count", CallId: id, SessionId: session, Epoch: epoch})
 	}
-	for i, o := range []outcome{call("a", "t1", 3), call("b", "t1", 3), call("c", "t2", 1)} {
+	for i, o := range []reply{call("a", "t1", 3), call("b", "t1", 3), call("c", "t2", 1)} {
 		if o.err != nil || o.text() != strconv.Itoa(i+1) {
 			t.Errorf("call %d: %+v", i, o)
 		}
 	}
 	call("d", "t1", 2).want(t, codes.FailedPrecondition, "STALE_OWNER", errs.OutcomeNotExecuted)
 	call("e", "t1", 0).want(t, codes.FailedPrecondition, "STALE_OWNER", errs.OutcomeNotExecuted)
-	// What ran is not talked away.
+	// This call ran: a refusal must not say NOT_EXECUTED.
 	call("a", "t1", 2).want(t, codes.FailedPrecondition, "STALE_OWNER", errs.OutcomeUnknown)
-	attachAs := func(epoch uint64) outcome {
+	attachAs := func(epoch uint64) reply {
 		return attach(t.Context(), ann, &mcppoolv1.AttachCallRequest{
 			CallId: "a", RequestHash: requestHash("count", "{}"), SessionId: "t1", Epoch: epoch,
 		})
@@ -72,7 +72,7 @@ func TestTooLate(t *testing.T) {
 	c.move(time.Minute)
 	invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "count", CallId: "b", StartBy: by}).
 		want(t, codes.FailedPrecondition, "TOO_LATE", errs.OutcomeNotExecuted)
-	// One that was started in time is answered at any time.
+	// A call that started in time can be asked for at any time.
 	if o := invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "count", CallId: "a", StartBy: by}); o.text() != "1" {
 		t.Errorf("the finished call: %+v", o)
 	}
@@ -81,7 +81,7 @@ func TestTooLate(t *testing.T) {
 	}
 }
 
-// What takes time before the call counts: the time is looked at when the request would go out.
+// start_by is checked when the request would be sent: time spent connecting counts.
 func TestTooLateAfterConnecting(t *testing.T) {
 	var c clock
 	slow := mcptest.Stdio(mcptest.Good)
@@ -92,11 +92,11 @@ func TestTooLateAfterConnecting(t *testing.T) {
 	}})}}, Deps{Now: c.now})
 	ann := s.as("ann")
 	by := timestamppb.New(c.now().Add(time.Minute))
-	ended := make(chan outcome, 1)
+	ended := make(chan reply, 1)
 	go func() {
 		ended <- invokeCtx(t.Context(), ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "count", CallId: "a", StartBy: by})
 	}()
-	connecting(t, ann)
+	waitConnecting(t, ann)
 	c.move(time.Minute)
 	if err := os.WriteFile(hold, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -106,11 +106,11 @@ func TestTooLateAfterConnecting(t *testing.T) {
 	if n := text(t, ann, "count"); n != "1" {
 		t.Errorf("count says %s: the call was made", n)
 	}
-	// It is how the call ended, for all that ask.
+	// AttachCall gets the same end.
 	attachTo(t, ann, "count", "a").want(t, codes.FailedPrecondition, "TOO_LATE", errs.OutcomeNotExecuted)
 }
 
-func connecting(t *testing.T, c client) {
+func waitConnecting(t *testing.T, c client) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -126,7 +126,7 @@ func connecting(t *testing.T, c client) {
 	}
 }
 
-// An approval is bound to the configuration that was shown: a change of what a call means refuses it, another one does not.
+// An approval is bound to the configuration that was shown: a call is refused after a change of what calls mean, and only then.
 func TestExpectedConfigRevision(t *testing.T) {
 	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fixed": mcptest.Good})}})
 	op := s.as("op")
@@ -135,7 +135,7 @@ func TestExpectedConfigRevision(t *testing.T) {
 		t.Helper()
 		return listTools(t, op, &mcppoolv1.ListToolsRequest{McpId: id}).GetTools()[0].GetConfigRevision()
 	}
-	call := func(id, callID string, want uint64) outcome {
+	call := func(id, callID string, want uint64) reply {
 		return invoke(t, op, &mcppoolv1.CallToolRequest{McpId: id, Name: "info", CallId: callID, ExpectedConfigRevision: want})
 	}
 	before := revision("fake")
@@ -145,14 +145,14 @@ func TestExpectedConfigRevision(t *testing.T) {
 	if o := call("fake", "a", before); o.err != nil {
 		t.Error(o.err)
 	}
-	for _, nothing := range []*mcppoolv1.McpServer{
+	for _, irrelevant := range []*mcppoolv1.McpServer{
 		{Id: "fake", CallTimeout: durationpb.New(50 * time.Second)}, {Id: "fake", Description: "else"}, {Id: "fake", CacheTtl: durationpb.New(time.Second)},
 	} {
-		if _, err := op.UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{McpServer: nothing}); err != nil {
+		if _, err := op.UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{McpServer: irrelevant}); err != nil {
 			t.Fatal(err)
 		}
 		if now := revision("fake"); now != before {
-			t.Errorf("%v makes calls other ones", nothing)
+			t.Errorf("%v changes the revision", irrelevant)
 		}
 	}
 	if _, err := op.UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{McpServer: &mcppoolv1.McpServer{
@@ -162,7 +162,7 @@ func TestExpectedConfigRevision(t *testing.T) {
 	}
 	call("fake", "b", before).want(t, codes.FailedPrecondition, "DEFINITION_CHANGED", errs.OutcomeNotExecuted)
 	if now := revision("fake"); now == before {
-		t.Error("the revision stays through a change")
+		t.Error("a tool policy does not change the revision")
 	} else if o := call("fake", "c", now); o.err != nil {
 		t.Error(o.err)
 	}
@@ -190,7 +190,7 @@ func TestResultsAreKeptForAWhile(t *testing.T) {
 	s := startWith(t, Config{MaxResults: 2, MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}}, Deps{Now: c.now})
 	ann := s.as("ann")
 	pool := listTools(t, ann, &mcppoolv1.ListToolsRequest{McpId: "fake"}).GetPoolId()
-	ask := func(id string) outcome {
+	ask := func(id string) reply {
 		return attach(t.Context(), ann, &mcppoolv1.AttachCallRequest{CallId: id, RequestHash: requestHash("count", "{}"), PoolId: pool})
 	}
 	for _, id := range []string{"a", "b", "c"} {
@@ -198,7 +198,7 @@ func TestResultsAreKeptForAWhile(t *testing.T) {
 			t.Fatal(o.err)
 		}
 	}
-	ask("a").want(t, codes.NotFound, "CALL_NOT_FOUND", errs.OutcomeUnknown) // no room, and it did run
+	ask("a").want(t, codes.NotFound, "CALL_NOT_FOUND", errs.OutcomeUnknown) // evicted, but it ran
 	c.move(15*time.Minute - time.Second)
 	if o := ask("b"); o.text() != "2" {
 		t.Errorf("before 15 minutes: %+v", o)
@@ -213,7 +213,7 @@ func TestResultsAreKeptForAWhile(t *testing.T) {
 }
 
 func TestRunningCallsOfAUserAreLimited(t *testing.T) {
-	s := ofFake(t, Config{MaxCallsPerUser: 1})
+	s := startFake(t, Config{MaxCallsPerUser: 1})
 	ended := running(t.Context(), t, s.as("ann"), "wait", "c1")
 	invoke(t, s.as("ann"), &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"}).
 		want(t, codes.ResourceExhausted, "LIMIT_REACHED", errs.OutcomeNotExecuted)
@@ -231,13 +231,13 @@ func TestRunningCallsOfAUserAreLimited(t *testing.T) {
 
 // A call for another pool process is refused: else AttachCall there could say that it was not executed, while it ran here.
 func TestCallForAnotherPool(t *testing.T) {
-	s := ofFake(t, Config{})
+	s := startFake(t, Config{})
 	ann := s.as("ann")
 	tools, err := ann.ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: "fake"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	call := func(pool string) outcome {
+	call := func(pool string) reply {
 		return invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "count", CallId: "a", PoolId: pool})
 	}
 	call("another").want(t, codes.FailedPrecondition, "OTHER_POOL", errs.OutcomeNotExecuted)

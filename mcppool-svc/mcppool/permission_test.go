@@ -13,7 +13,7 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// D9: what a rule denies is neither offered nor called, and what it asks about is no low risk; each by user.
+// D9: a denied tool is neither offered nor called, and a tool that a rule asks about has at least MEDIUM risk; each by user.
 func TestPermissions(t *testing.T) {
 	child := mcptest.Stdio(mcptest.Good)
 	s := start(t, Config{MCPConfigs: []string{writeConfig(t, map[string]any{"mcpServers": map[string]any{"fake": map[string]any{
@@ -28,8 +28,8 @@ func TestPermissions(t *testing.T) {
 		t.Error("a denied tool is offered")
 	}
 	o := invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"})
-	if o.reason() != "PERMISSION_DENIED" || o.ran() != errs.OutcomeNotExecuted {
-		t.Errorf("a denied call: %v, %s", o.err, o.ran())
+	if o.reason() != "PERMISSION_DENIED" || o.outcome() != errs.OutcomeNotExecuted {
+		t.Errorf("a denied call: %v, %s", o.err, o.outcome())
 	}
 	if o := invoke(t, bob, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"}); o.err != nil {
 		t.Error(o.err)
@@ -43,7 +43,7 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// Rules of registered servers are an operator's to write and to see, are kept, and count at the next call.
+// Only operators may write and see the rules of registered servers. Rules are stored, and apply from the next call on.
 func TestPermissionsOfRegisteredServers(t *testing.T) {
 	data := t.TempDir()
 	rules := []*mcppoolv1.PermissionRule{{

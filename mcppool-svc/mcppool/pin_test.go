@@ -15,7 +15,7 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// names are those of a page of tools.
+// names is the set of a response's tool names.
 func names(resp *mcppoolv1.ListToolsResponse) map[string]bool {
 	m := make(map[string]bool)
 	for _, t := range resp.GetTools() {
@@ -36,13 +36,13 @@ func quarantinedTools(t *testing.T, c client) []*mcppoolv1.QuarantinedTool {
 func wantQuarantined(t *testing.T, c client, name string) {
 	t.Helper()
 	o := invoke(t, c, &mcppoolv1.CallToolRequest{McpId: "fake", Name: name})
-	if o.reason() != "TOOL_QUARANTINED" || o.ran() != errs.OutcomeNotExecuted {
-		t.Errorf("calling %s: %v, %s", name, o.err, o.ran())
+	if o.reason() != "TOOL_QUARANTINED" || o.outcome() != errs.OutcomeNotExecuted {
+		t.Errorf("calling %s: %v, %s", name, o.err, o.outcome())
 	}
 }
 
-// A tool that changes in the middle of a session is out of use for everybody until an operator approves exactly what it is
-// now; the server's other tools go on.
+// A tool that changes during a session is quarantined for all users until an operator approves exactly its new definition; the
+// server's other tools stay usable.
 func TestChangedToolIsQuarantined(t *testing.T) {
 	audit := filepath.Join(t.TempDir(), "audit")
 	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"fake": mcptest.Good})}, Audit: audit})
@@ -91,7 +91,7 @@ func TestChangedToolIsQuarantined(t *testing.T) {
 	}
 }
 
-// What was approved outlives the pool: a server that came back with other tools is found out, whatever it calls them.
+// Pins survive a restart of the pool: a renamed or changed tool is quarantined.
 func TestPinsSurviveRestarts(t *testing.T) {
 	data := t.TempDir()
 	run := func(mode string, check func(ann, op client)) {
@@ -122,7 +122,7 @@ func TestPinsSurviveRestarts(t *testing.T) {
 	run(mcptest.Changed, func(ann, _ client) { wantQuarantined(t, ann, "info") })
 }
 
-// Users approve the tools of servers that are theirs alone, and operators say how a server is pinned.
+// Users approve the tools of their own servers, and choose how these are pinned.
 func TestPinningOfRegisteredServers(t *testing.T) {
 	s := start(t, Config{})
 	ann, op := s.as("ann"), s.as("op")
@@ -162,7 +162,7 @@ func TestPinningOfRegisteredServers(t *testing.T) {
 		t.Error(o.err)
 	}
 
-	// Another program is another server, whose tools have not been seen yet.
+	// Another program counts as another server: its tools are pinned at their first listing.
 	other := fake("fake", mcptest.Good)
 	other.GetStdio().Args = []string{"other"}
 	other.OwnerSub = "ann"

@@ -17,7 +17,7 @@ import (
 	"pawl.dev/mcppool-svc/mcppool"
 )
 
-// Each key that the pool's own files may have is taken: what a file denies stays denied.
+// ReadServers takes each key that the pool's own files may have, so that what a file denies stays denied.
 func TestReadServersTakesEveryKey(t *testing.T) {
 	dir := t.TempDir()
 	got, err := mcppool.ReadServers(writeServers(t, dir, `{"mcpServers": {"fs": {
@@ -57,7 +57,7 @@ func TestReadServersTakesEveryKey(t *testing.T) {
 	}
 }
 
-// A transport's keys mean nothing to the other one.
+// Keys of another transport are reported as unknown.
 func TestReadServersNamesForeignKeys(t *testing.T) {
 	dir := t.TempDir()
 	got, err := mcppool.ReadServers(writeServers(t, dir, `{"mcpServers": {"web": {"type": "SSE", "url": "http://x", "args": [], "timeout": null}}}`), "")

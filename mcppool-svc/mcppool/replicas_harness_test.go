@@ -23,13 +23,13 @@ type replicas struct {
 	pools []*suite
 
 	mu    sync.Mutex
-	conns map[int]*grpc.ClientConn // guarded by mu; of role service, to each
-	cut   map[[2]int]bool          // guarded by mu; which way nothing gets through
-	stuck map[int]bool             // guarded by mu; who does not answer
-	hung  int                      // guarded by mu; writes that were told to one that does not answer
+	conns map[int]*grpc.ClientConn // guarded by mu; to each replica, with role service
+	cut   map[[2]int]bool          // guarded by mu; by sender and receiver: nothing gets through
+	stuck map[int]bool             // guarded by mu; replicas that do not answer
+	hung  int                      // guarded by mu; writes pushed to a replica that does not answer
 }
 
-// startReplicas starts so many, and waits until all reach each other. edit changes the settings of one.
+// startReplicas starts n replicas and waits until all reach each other. edit, unless nil, changes the settings of replica i.
 func startReplicas(t *testing.T, n int, edit func(i int, cfg *Config, deps *Deps)) *replicas {
 	t.Helper()
 	r := beginReplicas(t, n, edit)
@@ -37,14 +37,14 @@ func startReplicas(t *testing.T, n int, edit func(i int, cfg *Config, deps *Deps
 	return r
 }
 
-// beginReplicas starts so many.
+// beginReplicas is startReplicas without the wait.
 func beginReplicas(t *testing.T, n int, edit func(i int, cfg *Config, deps *Deps)) *replicas {
 	t.Helper()
 	r := &replicas{conns: map[int]*grpc.ClientConn{}, cut: map[[2]int]bool{}, stuck: map[int]bool{}}
 	for i := range n {
 		cfg, deps := Config{}, Deps{peerInterval: 20 * time.Millisecond}
 		for j := range n {
-			cfg.Peers = append(cfg.Peers, fmt.Sprintf("127.0.0.1:%d", j+1)) // itself too, as a name for all does
+			cfg.Peers = append(cfg.Peers, fmt.Sprintf("127.0.0.1:%d", j+1)) // itself too, as a DNS name of all replicas would
 		}
 		deps.dialPeer = func(addr string) (peer.Conn, error) {
 			var to int
@@ -82,8 +82,8 @@ func (r *replicas) settle(t *testing.T) {
 	})
 }
 
-// part cuts one replica off from others, or connects it again.
-func (r *replicas) part(one int, cut bool, others ...int) {
+// setCut cuts one replica off from others, or connects it again.
+func (r *replicas) setCut(one int, cut bool, others ...int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, o := range others {
@@ -91,13 +91,13 @@ func (r *replicas) part(one int, cut bool, others ...int) {
 	}
 }
 
-func (r *replicas) stick(one int, stuck bool) {
+func (r *replicas) setStuck(one int, stuck bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stuck[one] = stuck
 }
 
-// hungWrites counts the writes that waited for a replica that does not answer.
+// hungWrites counts the writes that were pushed to a replica that does not answer.
 func (r *replicas) hungWrites() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,18 +138,18 @@ func (w *wire) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.Call
 // Close implements peer.Conn.
 func (w *wire) Close() error { return nil }
 
-// eventually waits until a change has reached the other replicas, which announce nothing.
-func eventually(t *testing.T, what string, is func() bool) {
+// eventually polls until done, and fails with failure after 20 s.
+func eventually(t *testing.T, failure string, done func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
-	for !is() {
+	for !done() {
 		select {
 		case <-look.C:
 		case <-ctx.Done():
-			t.Fatal(what)
+			t.Fatal(failure)
 		}
 	}
 }

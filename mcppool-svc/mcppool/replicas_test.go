@@ -25,6 +25,7 @@ func registerAt(t *testing.T, c client, requestID string, server *mcppoolv1.McpS
 	return made
 }
 
+// get returns a server, or nil if it is not found.
 func get(t *testing.T, c client, id string) *mcppoolv1.McpServer {
 	t.Helper()
 	s, err := c.GetMcpServer(t.Context(), &mcppoolv1.GetMcpServerRequest{Id: id})
@@ -37,17 +38,8 @@ func get(t *testing.T, c client, id string) *mcppoolv1.McpServer {
 	return s
 }
 
-func pid(t *testing.T, c client) string {
-	t.Helper()
-	o := invoke(t, c, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"})
-	if o.err != nil {
-		t.Fatal(o.err)
-	}
-	return o.text()
-}
-
-// TestReplicasShareServers: what one replica was told of a server all know when it answers: that it is there, how it is reached, who
-// uses it, that it is gone (A14, A23: calls and connections follow).
+// TestReplicasShareServers: when a replica answers a create, update, deactivation or deletion, all replicas know it, and calls and
+// connections follow (A14, A23).
 func TestReplicasShareServers(t *testing.T) {
 	r := startReplicas(t, 3, nil)
 	op := func(i int) client { return r.pools[i].as("op") }
@@ -64,15 +56,15 @@ func TestReplicasShareServers(t *testing.T) {
 		if s := get(t, ann(i), "fake"); s.GetEtag() != made.GetEtag() {
 			t.Errorf("replica %d has %v", i, s)
 		}
-		pid(t, ann(i))
+		text(t, ann(i), "info")
 		if again := registerAt(t, op(i), "once", fake("fake", mcptest.Good)); again.GetEtag() != made.GetEtag() {
-			t.Errorf("the create repeated at replica %d made another one", i)
+			t.Errorf("the create repeated at replica %d made another server", i)
 		}
 	}
 	_, err = op(2).CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: fake("fake", mcptest.Good)})
 	wantReason(t, err, "ALREADY_EXISTS", "")
 
-	before := pid(t, ann(0))
+	before := text(t, ann(0), "info")
 	changed := fake("fake", mcptest.Good)
 	changed.GetStdio().Env["SOMETHING"] = "else"
 	updated, err := op(1).UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{
@@ -84,8 +76,8 @@ func TestReplicasShareServers(t *testing.T) {
 	if s := get(t, ann(0), "fake"); s.GetEtag() != updated.GetEtag() || s.GetEtag() == made.GetEtag() {
 		t.Error("the update is not there")
 	}
-	if pid(t, ann(0)) == before {
-		t.Error("the connection of before the update is still in use")
+	if text(t, ann(0), "info") == before {
+		t.Error("the connection from before the update is still in use")
 	}
 
 	if _, err := ann(1).DeactivateMcpServer(t.Context(), &mcppoolv1.DeactivateMcpServerRequest{Id: "fake"}); err != nil {
@@ -95,7 +87,7 @@ func TestReplicasShareServers(t *testing.T) {
 		t.Errorf("deactivated elsewhere: %v", o.err)
 	}
 	if n := r.pools[0].pool.Load().Used; n > 0 {
-		eventually(t, "the connection of who deactivated the server stays", func() bool { return r.pools[0].pool.Load().Used == 0 })
+		eventually(t, "the connection of the user who deactivated the server stays", func() bool { return r.pools[0].pool.Load().Used == 0 })
 	}
 
 	if _, err := op(2).DeleteMcpServer(t.Context(), &mcppoolv1.DeleteMcpServerRequest{Id: "fake"}); err != nil {
@@ -108,22 +100,22 @@ func TestReplicasShareServers(t *testing.T) {
 	}
 }
 
-// TestReplicasApart: a replica that is cut off answers with what it knows, is told by whom it reaches, and is in step again when it is
-// back. Of two servers of one id the later stays; of a change and a deletion, the deletion.
+// TestReplicasApart: a replica that is cut off answers with what it knows, learns changes through those it reaches, and catches up once
+// connected. Of two servers with one id the later stays; a deletion wins over a change.
 func TestReplicasApart(t *testing.T) {
 	r := startReplicas(t, 3, nil)
 	op := func(i int) client { return r.pools[i].as("op") }
 	registerAt(t, op(0), "", fake("shared", mcptest.Good))
 
-	r.part(0, true, 1)
+	r.setCut(0, true, 1)
 	registerAt(t, op(0), "", fake("around", mcptest.Good))
-	eventually(t, "what one replica was told does not come to the other by the third", func() bool { return get(t, op(1), "around") != nil })
+	eventually(t, "a server does not reach a replica through the third", func() bool { return get(t, op(1), "around") != nil })
 
-	r.part(0, true, 1, 2)
+	r.setCut(0, true, 1, 2)
 	first := registerAt(t, op(0), "", fake("same", mcptest.Good))
 	second := registerAt(t, op(1), "", fake("same", mcptest.Good))
 	if first.GetEtag() == second.GetEtag() {
-		t.Fatal("they are not two")
+		t.Fatal("the two servers have the same etag")
 	}
 	if _, err := op(0).DeleteMcpServer(t.Context(), &mcppoolv1.DeleteMcpServerRequest{Id: "shared"}); err != nil {
 		t.Fatal(err)
@@ -133,9 +125,9 @@ func TestReplicasApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if get(t, op(2), "shared") == nil {
-		t.Error("the replicas are not apart")
+		t.Error("a deletion reached replicas that are cut off")
 	}
-	r.part(0, false, 1, 2)
+	r.setCut(0, false, 1, 2)
 	r.settle(t)
 	for i := range r.pools {
 		eventually(t, "the replicas do not agree", func() bool {
@@ -144,23 +136,23 @@ func TestReplicasApart(t *testing.T) {
 	}
 }
 
-// TestReplicaThatHangs: the first write waits for it, later ones do not, and none fails. How long they wait is tested in package peer.
+// TestReplicaThatHangs: the first write waits for a replica that does not answer, later ones do not, and none fails. Package peer tests
+// how long they wait.
 func TestReplicaThatHangs(t *testing.T) {
 	r := startReplicas(t, 2, nil)
-	r.stick(1, true)
+	r.setStuck(1, true)
 	registerAt(t, r.pools[0].as("op"), "", fake("a", mcptest.Good))
-	eventually(t, "it counts as in reach", func() bool { return !r.pools[0].peers.Status()[0].Up })
+	eventually(t, "the hanging replica still counts as up", func() bool { return !r.pools[0].peers.Status()[0].Up })
 	before := r.hungWrites()
 	registerAt(t, r.pools[0].as("op"), "", fake("b", mcptest.Good))
 	if after := r.hungWrites(); before == 0 || after != before {
 		t.Errorf("%d writes waited, and then %d", before, after)
 	}
-	r.stick(1, false)
-	eventually(t, "it does not learn what it missed", func() bool { return get(t, r.pools[1].as("op"), "b") != nil })
+	r.setStuck(1, false)
+	eventually(t, "the replica does not learn what it missed", func() bool { return get(t, r.pools[1].as("op"), "b") != nil })
 }
 
-// TestReplicasShareApprovals: a tool that was approved on one is usable on all. What another one saw first without knowing of it does
-// not count: it was not approved.
+// TestReplicasShareApprovals: a tool that was approved on one replica is usable on all.
 func TestReplicasShareApprovals(t *testing.T) {
 	r := startReplicas(t, 3, nil)
 	ann := func(i int) client { return r.pools[i].as("ann") }
@@ -168,7 +160,7 @@ func TestReplicasShareApprovals(t *testing.T) {
 	server.OwnerSub = "ann"
 	registerAt(t, r.pools[0].as("op"), "", server)
 	listTools(t, ann(0), &mcppoolv1.ListToolsRequest{McpId: "fake"})
-	for i := range r.pools { // each has a connection of its own, and so a process that is to change
+	for i := range r.pools { // each has its own process of the server, whose tool has to change
 		if o := invoke(t, ann(i), &mcppoolv1.CallToolRequest{McpId: "fake", Name: "change"}); o.err != nil {
 			t.Fatal(o.err)
 		}
@@ -188,7 +180,7 @@ func TestReplicasShareApprovals(t *testing.T) {
 	}
 }
 
-// TestFirstUseOnTwoReplicas: a server that is another one to a replica which is cut off was not approved, whichever replica was first.
+// TestFirstUseOnTwoReplicas: two replicas that are cut off pin different definitions of a tool. Once connected, the first pin counts.
 func TestFirstUseOnTwoReplicas(t *testing.T) {
 	r := startReplicas(t, 2, func(i int, cfg *Config, _ *Deps) {
 		mode := mcptest.Good
@@ -200,19 +192,19 @@ func TestFirstUseOnTwoReplicas(t *testing.T) {
 			"fake": map[string]any{"command": s.Command, "env": s.Env},
 		}})}
 	})
-	r.part(0, true, 1)
+	r.setCut(0, true, 1)
 	ann := func(i int) client { return r.pools[i].as("ann") }
 	listTools(t, ann(0), &mcppoolv1.ListToolsRequest{McpId: "fake"})
 	if o := invoke(t, ann(1), &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"}); o.err != nil {
-		t.Fatal(o.err) // the price of being cut off
+		t.Fatal(o.err) // accepted: a replica that is cut off cannot know the first pin
 	}
-	r.part(0, false, 1)
+	r.setCut(0, false, 1)
 	r.settle(t)
-	eventually(t, "what was seen later counts", func() bool {
+	eventually(t, "the later pin still counts", func() bool {
 		return invoke(t, ann(1), &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"}).reason() == "TOOL_QUARANTINED"
 	})
 	if o := invoke(t, ann(0), &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"}); o.err != nil {
-		t.Errorf("what was seen first does not count: %v", o.err)
+		t.Errorf("the first pin does not count: %v", o.err)
 	}
 }
 
@@ -240,7 +232,7 @@ func (r *replicas) guarded(i int, auth *mcptest.Authority) *guarded {
 	return &guarded{suite: r.pools[i], auth: auth}
 }
 
-// TestReplicasShareLogins: who logged in on one is logged in on all, also when the token was renewed elsewhere, and logged out on all.
+// TestReplicasShareLogins: a login on one replica holds on all, also after another replica renewed its token; so does a logout.
 func TestReplicasShareLogins(t *testing.T) {
 	r, auth, now := guardedReplicas(t, 3, mcptest.Switches{Token: mcptest.Fields{"expires_in": 600}}, nil)
 	at := func(i int) *guarded { return r.guarded(i, auth) }
@@ -258,7 +250,7 @@ func TestReplicasShareLogins(t *testing.T) {
 			t.Fatalf("replica %d: %v", i, o.err)
 		}
 		if o := at(i).echo(t, "bob"); o.reason() != "LOGIN_REQUIRED" {
-			t.Errorf("bob has a part in it at replica %d: %v", i, o.err)
+			t.Errorf("bob can use ann's login at replica %d: %v", i, o.err)
 		}
 	}
 	now.move(9*time.Minute + 30*time.Second)
@@ -280,29 +272,29 @@ func TestReplicasShareLogins(t *testing.T) {
 	}
 }
 
-// TestLoginRenewedElsewhere: a refresh token that is good once was used by another replica, which could not say so: the one that is
-// refused asks for what it missed before it gives the login up.
+// TestLoginRenewedElsewhere: a replica that was cut off used the single-use refresh token. The replica whose renewal is then refused
+// asks its peers for newer tokens before it gives up the login.
 func TestLoginRenewedElsewhere(t *testing.T) {
 	r, auth, now := guardedReplicas(t, 2, mcptest.Switches{Token: mcptest.Fields{"expires_in": 600}}, func(_ int, _ *Config, deps *Deps) {
-		deps.peerInterval = time.Second // what is not pushed is not heard of at once
+		deps.peerInterval = time.Second // a renewal that could not be pushed is not pulled at once
 	})
 	r.guarded(0, auth).login(t, "ann")
 	if o := r.guarded(1, auth).echo(t, "ann"); o.text() != "hi" {
 		t.Fatal(o.err)
 	}
 	now.move(9*time.Minute + 30*time.Second)
-	r.part(0, true, 1)
+	r.setCut(0, true, 1)
 	if o := r.guarded(0, auth).echo(t, "ann"); o.text() != "hi" {
 		t.Fatal(o.err)
 	}
-	r.part(0, false, 1)
-	now.move(time.Minute) // the old token is of no use by now
+	r.setCut(0, false, 1)
+	now.move(time.Minute) // the old token has expired
 	if o := r.guarded(1, auth).echo(t, "ann"); o.text() != "hi" {
 		t.Errorf("the login is lost: %v", o.err)
 	}
 }
 
-// TestNoSharedKey: replicas with keys of their own do not share logins, and say so; the rest they share.
+// TestNoSharedKey: replicas with keys of their own share servers but no logins, and log that.
 func TestNoSharedKey(t *testing.T) {
 	log := &lockedBuffer{}
 	r, auth, _ := guardedReplicas(t, 2, mcptest.Switches{}, func(_ int, cfg *Config, deps *Deps) {
@@ -316,12 +308,12 @@ func TestNoSharedKey(t *testing.T) {
 		t.Errorf("without a shared key: %v", o.err)
 	}
 	if !strings.Contains(log.String(), "do not share logins") {
-		t.Error("no replica is told")
+		t.Error("the log does not say that logins are not shared")
 	}
 }
 
-// TestOtherKey: a replica that no other one shares its key with refuses what the others would never hear of, and goes on with calls; those that
-// agree with each other go on with all.
+// TestOtherKey: a replica whose key differs from all others refuses writes, which the others would not get, and still reads. Replicas
+// with the same key are not affected.
 func TestOtherKey(t *testing.T) {
 	r := beginReplicas(t, 3, func(i int, cfg *Config, _ *Deps) {
 		cfg.TokenKey = "env:KEY"
@@ -335,7 +327,7 @@ func TestOtherKey(t *testing.T) {
 				foreign++
 			}
 		}
-		up := func(i, other int) bool { return r.pools[i].peers.Status()[other].Up } // the others by address
+		up := func(i, other int) bool { return r.pools[i].peers.Status()[other].Up } // other is an index among the other replicas, by address
 		return foreign == 2 && up(0, 0) && up(1, 0)
 	})
 	op := stranger.as("op")
@@ -356,7 +348,7 @@ func TestOtherKey(t *testing.T) {
 			return err
 		},
 	} {
-		wantReason(t, write(op), "MCP_SERVER_NOT_FOUND", "files") // it never heard of it
+		wantReason(t, write(op), "MCP_SERVER_NOT_FOUND", "files") // the create did not reach it
 		if name == "activate" {
 			if err := write(r.pools[1].as("op")); err != nil {
 				t.Errorf("%s where keys agree: %v", name, err)
@@ -391,8 +383,8 @@ func TestPeersOnlyServices(t *testing.T) {
 	}
 }
 
-// TestPeersAreRefused: settings with which secrets would travel openly.
-func TestPeersAreRefused(t *testing.T) {
+// TestPeerSettingsAreRefused: invalid peers, and settings with which secrets would travel unprotected.
+func TestPeerSettingsAreRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cfg  Config
 		says string

@@ -28,14 +28,14 @@ import (
 	"pawl.dev/services/serve"
 )
 
-// planner answers as a model would, and remembers what it was asked, and by whom.
+// planner is a fake planner service that answers with answer and records requests and their users.
 type planner struct {
 	plannerv1.UnimplementedPlannerServiceServer
 	answer func(*plannerv1.GenerateRequest, grpc.ServerStreamingServer[plannerv1.GenerateResponse]) error
 
 	mu    sync.Mutex
 	asked []*plannerv1.GenerateRequest // guarded by mu
-	users []string                     // guarded by mu
+	users []string                     // guarded by mu; of each request in asked
 }
 
 func (p *planner) Generate(req *plannerv1.GenerateRequest, stream grpc.ServerStreamingServer[plannerv1.GenerateResponse]) error {
@@ -76,10 +76,10 @@ func paris(_ *plannerv1.GenerateRequest, stream grpc.ServerStreamingServer[plann
 	return nil
 }
 
-// saysParis is how servers hear it.
+// saysParis is the answer of paris as MCP servers get it.
 const saysParis = `{"content":{"text":"Paris","type":"text"},"model":"m-1","role":"assistant","stopReason":"maxTokens"}`
 
-// withPlanner starts a pool with a planner, and servers of a file.
+// withPlanner starts a pool with a planner and a file with these servers.
 func withPlanner(t *testing.T, p *planner, cfg Config, servers map[string]any) *suite {
 	t.Helper()
 	keys, err := identity.OpenKeyFile(filepath.Join(t.TempDir(), "keys.yaml"))
@@ -92,7 +92,7 @@ func withPlanner(t *testing.T, p *planner, cfg Config, servers map[string]any) *
 	return startWith(t, cfg, Deps{Planner: conn})
 }
 
-// sampler is a fake server of a file that may have models asked.
+// sampler is a fake server's entry in a file: allowed is its sampling setting, more holds further keys and values in turn.
 func sampler(mode string, allowed any, more ...any) map[string]any {
 	s := mcptest.Stdio(mode)
 	entry := map[string]any{"command": s.Command, "env": s.Env, "sampling": allowed}
@@ -102,7 +102,7 @@ func sampler(mode string, allowed any, more ...any) map[string]any {
 	return entry
 }
 
-// Both ways to ask, each of them refused unless an operator allows it.
+// A legacy server asks a model by a request of its own, a modern one by its result; both are refused unless an operator allows it.
 func TestSampling(t *testing.T) {
 	web := httptest.NewServer(mcptest.Web(mcptest.Modern))
 	t.Cleanup(web.Close)
@@ -139,12 +139,12 @@ func TestSampling(t *testing.T) {
 		}
 	}
 	if after, _ := p.requests(); len(after) != len(before) {
-		t.Errorf("a model was asked for servers that may not")
+		t.Errorf("a model was asked for servers without permission")
 	}
 }
 
-// A test of a server says that the model it may have asked is not there, before a call finds out.
-func TestCheckupOfModels(t *testing.T) {
+// TestMcpServer warns if a server may ask a model that does not exist.
+func TestDiagnosisOfModels(t *testing.T) {
 	servers := map[string]any{
 		"any": sampler(mcptest.Good, true), "fast": sampler(mcptest.Good, map[string]any{"model": "fast"}),
 		"plans": sampler(mcptest.Good, map[string]any{"model": "offline"}), "never": sampler(mcptest.Good, false),
@@ -177,7 +177,7 @@ func TestCheckupOfModels(t *testing.T) {
 	}
 }
 
-// What is asked, and within which bounds.
+// The planner gets the server's request, within the bounds that the operator set.
 func TestSamplingRequest(t *testing.T) {
 	p := &planner{answer: paris}
 	s := withPlanner(t, p, Config{}, map[string]any{
@@ -207,7 +207,7 @@ func TestSamplingRequest(t *testing.T) {
 	}
 }
 
-func TestSamplingRefusesWhatItCannot(t *testing.T) {
+func TestSamplingRefusesInvalidRequests(t *testing.T) {
 	p := &planner{answer: paris}
 	s := withPlanner(t, p, Config{}, map[string]any{"legacy": sampler(mcptest.Good, true), "modern": sampler(mcptest.Modern, true)})
 	const hello = `"messages":[{"role":"user","content":{"type":"text","text":"Hi"}}]`
@@ -234,7 +234,7 @@ func TestSamplingRefusesWhatItCannot(t *testing.T) {
 	}
 }
 
-// A call has models asked as often as the operator allows, and no more; the next call may again.
+// Each call may ask models as often as the operator allows.
 func TestSamplingIsCounted(t *testing.T) {
 	p := &planner{answer: paris}
 	s := withPlanner(t, p, Config{}, map[string]any{"fake": sampler(mcptest.Good, map[string]any{"maxRequests": 2})})
@@ -246,7 +246,7 @@ func TestSamplingIsCounted(t *testing.T) {
 	}
 }
 
-// Each request has what the earlier ones of the call left of the budget.
+// Each request gets the part of the budget that earlier requests of the call have left.
 func TestSamplingHasABudget(t *testing.T) {
 	p := &planner{answer: paris}
 	s := withPlanner(t, p, Config{}, map[string]any{"fake": sampler(mcptest.Good, true)})
@@ -293,8 +293,7 @@ func TestSamplingEndsWithItsCall(t *testing.T) {
 	}
 }
 
-// Who is asked for has to be certain: over a connection of all users a request that names no call belongs to none, and over one's own it may
-// be of several calls.
+// The user of a request must be certain: on a connection that users share, a request that names no call is refused.
 func TestSamplingIsAttributed(t *testing.T) {
 	p := &planner{answer: paris}
 	s := withPlanner(t, p, Config{}, map[string]any{
@@ -316,7 +315,7 @@ func TestSamplingIsAttributed(t *testing.T) {
 	}
 }
 
-// A model that fails: the server hears of it, and where a call cannot go on without, so does the caller.
+// If the model fails, a legacy server gets the error; a modern server's call cannot continue, and its caller gets the error.
 func TestSamplingFails(t *testing.T) {
 	p := &planner{answer: func(*plannerv1.GenerateRequest, grpc.ServerStreamingServer[plannerv1.GenerateResponse]) error {
 		return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, "the model is out of order")
@@ -330,12 +329,12 @@ func TestSamplingFails(t *testing.T) {
 	if e := errs.From(o.err); e == nil || e.Code != codes.Unavailable || e.Reason != commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR || e.Metadata[errs.OutcomeKey] != errs.OutcomeKnown {
 		t.Errorf("modern: %v", o.err)
 	}
-	if asked, _ := p.requests(); len(asked) != 2 { // the pool tries nothing again
+	if asked, _ := p.requests(); len(asked) != 2 { // the pool does not retry
 		t.Errorf("asked %d times", len(asked))
 	}
 }
 
-// Without a planner nothing can be asked, which is said.
+// Without a planner the refusal names the missing setting.
 func TestSamplingWithoutPlanner(t *testing.T) {
 	s := start(t, Config{MCPConfigs: []string{writeConfig(t, map[string]any{"mcpServers": map[string]any{"fake": sampler(mcptest.Good, true)}})}})
 	if o := invoke(t, s.as("ann"), &mcppoolv1.CallToolRequest{McpId: "fake", Name: "sample"}); !strings.Contains(o.text(), "--planner") {
@@ -343,8 +342,8 @@ func TestSamplingWithoutPlanner(t *testing.T) {
 	}
 }
 
-// What a model said goes on with the person's question: another pool does not ask it again.
-func TestSamplingGoesOnElsewhere(t *testing.T) {
+// A model's answer is part of the state of a later question: another pool that continues the call does not ask the model again.
+func TestSamplingContinuesElsewhere(t *testing.T) {
 	web := httptest.NewServer(mcptest.Web(mcptest.Modern))
 	t.Cleanup(web.Close)
 	servers := map[string]any{"web": map[string]any{"url": web.URL, "sampling": true}}
@@ -367,7 +366,7 @@ func TestSamplingGoesOnElsewhere(t *testing.T) {
 	v.wantEnd("decline")
 }
 
-// A result that a model had part in is kept as others are, where the operator wants results kept: it is not paid for twice.
+// A result that a model took part in is cached like others, and so not paid for twice.
 func TestSampledResultsAreKept(t *testing.T) {
 	p := &planner{answer: paris}
 	s := withPlanner(t, p, Config{}, map[string]any{"fake": sampler(mcptest.Good, true, "cacheTtl", "1m", "tools", map[string]any{"sample": map[string]any{"effect": "read"}})})
@@ -412,7 +411,7 @@ func TestSamplingIsAudited(t *testing.T) {
 	}
 }
 
-// Only operators may allow it; who may do nothing of the kind keeps what an operator said.
+// Only operators may allow sampling.
 func TestSamplingIsForOperators(t *testing.T) {
 	s := start(t, Config{})
 	web := func(id string) *mcppoolv1.McpServer {

@@ -133,7 +133,7 @@ func TestUpdate(t *testing.T) {
 	wantReason(t, err, "INVALID_REQUEST", "url")
 	got, err = update(web("", "https://b.example/mcp", nil), "*")
 	if err != nil || got.GetDisplayName() != "" || got.GetHttp().GetUrl() != "https://b.example/mcp" {
-		t.Errorf("all of it: %v, %v", got, err)
+		t.Errorf("mask *: %v, %v", got, err)
 	}
 	if _, err := s.as("ann").DeleteMcpServer(t.Context(), &mcppoolv1.DeleteMcpServerRequest{Id: "web", Etag: "wrong"}); status.Code(err) != codes.Aborted {
 		t.Errorf("delete with a wrong etag: %v", err)
@@ -152,7 +152,7 @@ func TestActivation(t *testing.T) {
 	_, err := ann.ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: "tools"})
 	wantReason(t, err, "MCP_SERVER_NOT_ACTIVE", "pawl mcp activate tools")
 	o := invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "tools", Name: "info"})
-	if o.reason() != "MCP_SERVER_NOT_ACTIVE" || o.ran() != "NOT_EXECUTED" {
+	if o.reason() != "MCP_SERVER_NOT_ACTIVE" || o.outcome() != "NOT_EXECUTED" {
 		t.Errorf("call: %+v", o)
 	}
 	got, err := ann.ActivateMcpServer(t.Context(), &mcppoolv1.ActivateMcpServerRequest{Id: "tools"})
@@ -219,8 +219,8 @@ func TestCircuitOpen(t *testing.T) {
 	wantReason(t, err, "CIRCUIT_OPEN", "does not connect")
 }
 
-// A test that connects shows that the server works again: no call waits for the circuit breaker.
-func TestCheckupClosesTheCircuit(t *testing.T) {
+// A TestMcpServer that succeeds closes the circuit breaker: the next call is not refused.
+func TestDiagnosisClosesTheCircuit(t *testing.T) {
 	var works atomic.Bool
 	mcp := mcptest.Web(mcptest.Good)
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -248,13 +248,13 @@ func TestCheckupClosesTheCircuit(t *testing.T) {
 		return resp.GetOk()
 	}
 	if test() {
-		t.Error("the test passes")
+		t.Error("TestMcpServer succeeds while the server fails")
 	}
 	wantReason(t, list(), "CIRCUIT_OPEN", "does not connect")
 	works.Store(true)
 	wantReason(t, list(), "CIRCUIT_OPEN", "does not connect")
 	if !test() {
-		t.Error("the test fails")
+		t.Error("TestMcpServer fails though the server works")
 	}
 	if err := list(); err != nil {
 		t.Error(err)

@@ -21,26 +21,26 @@ import (
 	"pawl.dev/mcppool-svc/internal/mcptest"
 )
 
-// soakVariable set, the soak goes on for thousands of rounds.
+// soakVariable, if set in the environment, makes TestNothingGrows run soakRounds rounds instead of shortRounds.
 const soakVariable = "PAWL_SOAK"
 
 const (
 	soakRounds  = 3000
 	shortRounds = 12
-	// settleLimit bounds how long closings may take after the last call; it is longer than HTTP keeps what it may use again.
+	// settleLimit bounds how long closing may take after the last call; it is longer than HTTP keeps idle connections.
 	settleLimit = 45 * time.Second
-	// mostGrowth is how much live memory may grow over all rounds but the first: what maps and logs of the runtime keep.
-	mostGrowth = 4 << 20
+	// maxGrowth is by how many bytes live memory may grow after the first quarter of the rounds.
+	maxGrowth = 4 << 20
 )
 
 // Connections are made and closed over and over, over each transport; servers crash, calls are cancelled and cut off. Afterwards
-// there are no more goroutines, descriptors or children than before, and no more memory.
+// no child is left, goroutines and descriptors are no more than after the first quarter, and memory grew by maxGrowth at most.
 func TestNothingGrows(t *testing.T) {
 	rounds := shortRounds
 	if os.Getenv(soakVariable) != "" {
 		rounds = soakRounds
 	}
-	web := httptest.NewServer(server.NewStreamableHTTPServer(counter()))
+	web := httptest.NewServer(server.NewStreamableHTTPServer(infoServer()))
 	t.Cleanup(web.Close)
 	child := mcptest.Stdio(mcptest.Good)
 	config := writeConfig(t, map[string]any{"mcpServers": map[string]any{
@@ -53,25 +53,25 @@ func TestNothingGrows(t *testing.T) {
 	var before footprint
 	for i := range rounds {
 		if i == begin {
-			before = s.settle(t, footprint{goroutines: math.MaxInt, files: math.MaxInt})
+			before = s.measure(t, footprint{goroutines: math.MaxInt, files: math.MaxInt})
 		}
-		if i%10 == 0 { // it is tried a few times, and takes its time
-			s.unusable(t, "task-"+strconv.Itoa(i))
+		if i%10 == 0 { // not each round: it is retried, with pauses
+			s.callExiting(t, "task-"+strconv.Itoa(i))
 		}
 		s.round(t, "task-"+strconv.Itoa(i))
 	}
-	after := s.settle(t, before)
+	after := s.measure(t, before)
 	t.Logf("after %d rounds %+v, after %d %+v", begin, before, rounds, after)
 	if after.children > 0 {
 		t.Errorf("%d children are left", after.children)
 	}
-	if after.memory > before.memory+mostGrowth {
+	if after.memory > before.memory+maxGrowth {
 		t.Errorf("memory grew from %d to %d KiB", before.memory>>10, after.memory>>10)
 	}
 }
 
-// counter is a server over HTTP.
-func counter() *server.MCPServer {
+// infoServer is an MCP server with the tool info.
+func infoServer() *server.MCPServer {
 	s := server.NewMCPServer("web", "1.0", server.WithToolCapabilities(true))
 	s.AddTool(mcp.NewTool("info"), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return mcp.NewToolResultText("here"), nil
@@ -79,19 +79,19 @@ func counter() *server.MCPServer {
 	return s
 }
 
-// unusable is a server that ends at once.
-func (s *suite) unusable(t *testing.T, task string) {
+// callExiting calls a server that ends at once.
+func (s *suite) callExiting(t *testing.T, task string) {
 	t.Helper()
 	if o := invoke(t, s.as("ann"), &mcppoolv1.CallToolRequest{McpId: "bad", Name: "info", SessionId: task}); o.err == nil {
 		t.Fatal("a server that ends at once answers")
 	}
 }
 
-// round is what a task may do to a pool, and its end.
+// round makes the calls of a task, ends some of them badly, and releases its session.
 func (s *suite) round(t *testing.T, task string) {
 	t.Helper()
 	ann := s.as("ann")
-	call := func(server, tool string) outcome {
+	call := func(server, tool string) reply {
 		return invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: server, Name: tool, SessionId: task, CallId: task + server + tool})
 	}
 	for _, server := range []string{"stdio", "web"} {
@@ -100,7 +100,7 @@ func (s *suite) round(t *testing.T, task string) {
 		}
 	}
 	// One call is cancelled, one caller goes away, and one server crashes.
-	waiting := make(chan outcome, 1)
+	waiting := make(chan reply, 1)
 	go func() {
 		waiting <- invokeCtx(t.Context(), ann, &mcppoolv1.CallToolRequest{McpId: "stdio", Name: "wait", SessionId: task, CallId: task + "wait"})
 	}()
@@ -116,7 +116,7 @@ func (s *suite) round(t *testing.T, task string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := stream.Recv(); err != nil { // it says that it hangs
+	if _, err := stream.Recv(); err != nil { // the tool logs that it runs
 		t.Fatal(err)
 	}
 	cancel()
@@ -136,14 +136,15 @@ func (s *suite) round(t *testing.T, task string) {
 	}
 }
 
-// footprint is what a process takes.
+// footprint is what this process uses.
 type footprint struct {
 	goroutines, files, children int
-	memory                      uint64
+	memory                      uint64 // bytes
 }
 
-// settle waits until all that was begun has ended and there is no more than most, and looks.
-func (s *suite) settle(t *testing.T, most footprint) (now footprint) {
+// measure waits until no connection or call is left and goroutines and files are stable and at most those of most. It returns the
+// footprint then.
+func (s *suite) measure(t *testing.T, most footprint) (now footprint) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), settleLimit)
 	defer cancel()
@@ -161,7 +162,7 @@ func (s *suite) settle(t *testing.T, most footprint) (now footprint) {
 		select {
 		case <-look.C:
 		case <-ctx.Done():
-			t.Fatalf("there is more than %+v: %+v, connections %+v", most, now, l.States)
+			t.Fatalf("want at most %+v and no connection or call: %+v, connections %+v", most, now, l.States)
 		}
 	}
 	runtime.GC()
@@ -171,7 +172,7 @@ func (s *suite) settle(t *testing.T, most footprint) (now footprint) {
 	return now
 }
 
-// files is how many descriptors this process has, where that can be seen.
+// files counts this process's open descriptors; 0 outside Linux.
 func files(t *testing.T) int {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -184,7 +185,7 @@ func files(t *testing.T) int {
 	return len(all)
 }
 
-// children is how many processes this one has started and not reaped, where that can be seen.
+// children counts the processes that this one has started and not reaped; 0 without /proc.
 func children(t *testing.T) (n int) {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")

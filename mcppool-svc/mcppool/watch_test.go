@@ -26,7 +26,7 @@ func watch(t *testing.T, c mcppoolv1.McpPoolServiceClient, ids ...string) watchi
 	return stream
 }
 
-// until reads a watch until a message is as it should be: what came between may be one with it.
+// until reads a watch until is accepts a message: how many come before it is open, since changes may be merged.
 func until(t *testing.T, w watching, what string, is func(*mcppoolv1.WatchMcpServersResponse) bool) *mcppoolv1.WatchMcpServersResponse {
 	t.Helper()
 	for {
@@ -46,14 +46,14 @@ func state(id string, want mcppoolv1.ConnectionState) func(*mcppoolv1.WatchMcpSe
 	}
 }
 
-// TestWatchMcpServers: first each visible server, then every kind of change, of what the user can see alone.
+// TestWatchMcpServers: first a message for each visible server, then one for each kind of change, and none about other users.
 func TestWatchMcpServers(t *testing.T) {
 	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"a": mcptest.Good, "b": mcptest.Exit})}})
 	ann := s.as("ann")
 	w := watch(t, ann)
 	for _, id := range []string{"a", "b"} {
 		if m := next(t, w); m.GetMcpServer().GetId() != id || m.GetRemoved() || m.GetToolsVersion() != 0 || !m.GetMcpServer().GetActive() {
-			t.Errorf("first words: %v", m)
+			t.Errorf("first messages: %v", m)
 		}
 	}
 	// Connections and tools.
@@ -68,7 +68,7 @@ func TestWatchMcpServers(t *testing.T) {
 	})
 	invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "b", Name: "echo"})
 	until(t, w, "a failure", state("b", mcppoolv1.ConnectionState_CONNECTION_STATE_FAILED))
-	// Another user's server and connection are none of ann's business: the next word is about her own.
+	// Ann hears nothing of another user's server and connection: her next message is about server c.
 	if _, err := s.as("bob").CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: &mcppoolv1.McpServer{
 		Id: "bobs", Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: "http://192.0.2.1/mcp"}}}}); err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestWatchMcpServers(t *testing.T) {
 	}
 }
 
-// TestWatchSome: only what was named, which must be there.
+// TestWatchSome: only the named servers, which must exist.
 func TestWatchSome(t *testing.T) {
 	s := start(t, Config{MCPConfigs: []string{fakeConfig(t, map[string]string{"a": mcptest.Good, "b": mcptest.Good})}})
 	ann := s.as("ann")
@@ -115,7 +115,7 @@ func TestWatchSome(t *testing.T) {
 	for {
 		m := next(t, w)
 		if id := m.GetMcpServer().GetId(); id != "b" {
-			t.Fatalf("a word about %s", id)
+			t.Fatalf("a message about %s", id)
 		}
 		if m.GetMcpServer().GetState() == mcppoolv1.ConnectionState_CONNECTION_STATE_READY {
 			return
@@ -123,8 +123,8 @@ func TestWatchSome(t *testing.T) {
 	}
 }
 
-// TestWatchersAreBoundedAndSlowOnesCostNothing: a watcher that does not read holds up no other, and finds the last state.
-func TestWatchersAreBoundedAndSlowOnesCostNothing(t *testing.T) {
+// TestSlowWatcher: a watcher that does not read delays no update, and gets the last state. There may be 200 watchers.
+func TestSlowWatcher(t *testing.T) {
 	s := start(t, Config{})
 	op := s.as("op")
 	slow := watch(t, op)
@@ -138,7 +138,7 @@ func TestWatchersAreBoundedAndSlowOnesCostNothing(t *testing.T) {
 		}
 	}
 	until(t, slow, "the last state", func(m *mcppoolv1.WatchMcpServersResponse) bool { return m.GetMcpServer().GetDescription() == "499" })
-	for range 199 { // beside the slow one
+	for range 199 { // with the slow one, 200
 		next(t, watch(t, op))
 	}
 	_, err := watch(t, op).Recv()
