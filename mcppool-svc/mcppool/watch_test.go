@@ -123,7 +123,7 @@ func TestWatchSome(t *testing.T) {
 	}
 }
 
-// TestSlowWatcher: a watcher that does not read delays no update, and gets the last state. There may be 200 watchers.
+// TestSlowWatcher: a watcher that does not read delays no update, and gets the last state. A user may have 200 watchers.
 func TestSlowWatcher(t *testing.T) {
 	s := start(t, Config{})
 	op := s.as("op")

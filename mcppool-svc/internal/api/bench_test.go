@@ -16,10 +16,10 @@ import (
 	"pawl.dev/services/identity"
 )
 
-const callsEach = 10 // of a task
+const callsPerTask = 10
 
-// BenchmarkTask is what a task of ten calls costs the pool between the transport of its callers and that of MCP: it lists the tools, makes
-// its calls over a stream, each with a name and the acknowledgement of the one before, and releases its session.
+// BenchmarkTask measures a task without the transports of gRPC and MCP: it lists the tools, makes callsPerTask calls over a stream, each
+// with a call id and the acknowledgement of the previous call, and releases its session.
 func BenchmarkTask(b *testing.B) {
 	for _, at := range []int{1, 32} {
 		b.Run("at-"+strconv.Itoa(at), func(b *testing.B) {
@@ -65,7 +65,7 @@ func benchTask(ctx context.Context, b *testing.B, s *Server, task string) {
 	ended := make(chan error, 1)
 	go func() { ended <- s.CallTools(w) }()
 	var ack []string
-	for n := range callsEach {
+	for n := range callsPerTask {
 		id := task + "/" + strconv.Itoa(n)
 		w.requests <- &mcppoolv1.CallToolsRequest{Call: &mcppoolv1.CallToolRequest{
 			McpId: "echo", Name: "echo", InputJson: echoInput, CallId: id, IdempotencyKey: id, SessionId: task, Epoch: 1, PoolId: "pool",

@@ -19,12 +19,12 @@ import (
 	"pawl.dev/services/serve"
 )
 
-// broken is a stream on which nothing can be said.
+// broken is a stream whose Send panics.
 type broken struct{ wire }
 
 func (*broken) Send(*mcppoolv1.CallToolsResponse) error { panic("the stream is broken") }
 
-// What panics beside the handler does so in it, where it is recovered.
+// A panic in a goroutine of CallTools is raised again in the handler, where it is recovered, and names its place.
 func TestCallToolsPanicsInItsHandler(t *testing.T) {
 	s := serverOf(t, echo{done: make(chan struct{})})
 	w := &broken{wire{ctx: identity.NewContext(t.Context(), identity.Principal{Sub: "ann"}),
@@ -32,10 +32,10 @@ func TestCallToolsPanicsInItsHandler(t *testing.T) {
 	w.requests <- echoCall("c1")
 	defer func() {
 		if p, ok := recover().(error); !ok || !strings.Contains(p.Error(), "the stream is broken") || !strings.Contains(p.Error(), "calls_stream_test.go") {
-			t.Errorf("it panicked with %v", p)
+			t.Errorf("CallTools panicked with %v", p)
 		}
 	}()
-	t.Errorf("it ended with %v", s.CallTools(w))
+	t.Errorf("CallTools ended with %v", s.CallTools(w))
 }
 
 // slow is a server whose calls last until the pool stops.
@@ -50,7 +50,7 @@ func (s slow) CallTool(ctx context.Context, _ mcp.Call) (json.RawMessage, error)
 	return json.RawMessage(echoResult), nil
 }
 
-// A call that runs when the server stops comes to its end. The one behind it on the same stream is not made.
+// A call that runs when the server stops may end. The next one on the same stream is not made.
 func TestCallToolsWhileTheServerStops(t *testing.T) {
 	server := slow{echo{done: make(chan struct{})}, make(chan struct{}, 2)}
 	srv, err := serve.New(serve.Options{Auth: identity.Local(), Local: true})
@@ -85,10 +85,10 @@ func TestCallToolsWhileTheServerStops(t *testing.T) {
 	}
 	_, err = stream.Recv()
 	if errs.ReasonName(errs.Reason(err)) != "SHUTTING_DOWN" || errs.From(err).Metadata[errs.OutcomeKey] != errs.OutcomeNotExecuted {
-		t.Errorf("the one behind it: %v", err)
+		t.Errorf("the next call: %v", err)
 	}
 	if len(server.begun) > 0 {
-		t.Error("the one behind it was made")
+		t.Error("the next call was made")
 	}
 	if err := errors.Join(<-served, conn.Close()); err != nil {
 		t.Error(err)

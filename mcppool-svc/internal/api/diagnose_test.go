@@ -12,7 +12,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
-// fixed is a server with fixed tools, and the way to it.
+// fixed is the connection to a server with fixed tools, and the Connector that makes it.
 type fixed struct {
 	mcp.Client
 	tools []string
@@ -34,7 +34,7 @@ func (f fixed) ListTools(context.Context) ([]json.RawMessage, error) {
 	return raw, nil
 }
 
-// A test names the tools that are left out because of their names, escaped, and goes on with the others.
+// TestMcpServer names the tools that are left out because of their names, escaped, and continues with the others.
 func TestLeftOutToolsAreNamed(t *testing.T) {
 	f := fixed{tools: []string{`{"name":"good","inputSchema":{"type":"object"}}`, `{"name":"evil\u202elive","inputSchema":{"type":"object"}}`}}
 	s := serverOf(t, f)

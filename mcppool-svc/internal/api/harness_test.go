@@ -50,7 +50,7 @@ func (e echo) Done() <-chan struct{} { return e.done }
 func (echo) Err() error              { return nil }
 func (echo) Close() error            { return nil }
 
-// serverOf is a Server of the one MCP server `echo`, which client leads to.
+// serverOf is a Server with the one MCP server `echo`, whose connection is client.
 func serverOf(t testing.TB, client mcp.Client) *Server {
 	t.Helper()
 	st, err := store.Open("", append(registry.Buckets(), pin.Buckets()...)...)

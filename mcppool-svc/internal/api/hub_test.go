@@ -23,7 +23,7 @@ func watch(t *testing.T, h *hub, user string) *watcher {
 	return w
 }
 
-// TestWatchersHearTheirOwn: of all that concerns their user, once however often it changes.
+// TestWatchersHearTheirOwn: a watcher is woken by changes that concern its user, once for several changes.
 func TestWatchersHearTheirOwn(t *testing.T) {
 	h := newHub()
 	ann, bob := watch(t, h, "ann"), watch(t, h, "bob")
@@ -37,7 +37,7 @@ func TestWatchersHearTheirOwn(t *testing.T) {
 		t.Error("a changed, and b did not")
 	}
 	if ann.Take()("a") {
-		t.Error("what was taken is not told again")
+		t.Error("a change that was taken must not be told again")
 	}
 	h.Touch("b", "") // of all users
 	h.Touch("", "bob")
@@ -46,11 +46,11 @@ func TestWatchersHearTheirOwn(t *testing.T) {
 	}
 	bob.Close()
 	if h.Touch("b", ""); woken(bob) {
-		t.Error("who closed is woken no more")
+		t.Error("a closed watcher must not be woken")
 	}
 }
 
-// TestWatchersAreBounded: many names are any name.
+// TestWatchersAreBounded: after too many names a watcher tells that each one changed.
 func TestWatchersAreBounded(t *testing.T) {
 	h := newHub()
 	w := watch(t, h, "ann")

@@ -89,7 +89,7 @@ func FuzzReadResult(f *testing.F) {
 	})
 }
 
-// Whatever is a string is read as the standard library does.
+// readText reads a string as the standard library does.
 func FuzzReadText(f *testing.F) {
 	for _, text := range []string{`"a"`, `"\"\\\/\b\f\n\r\t"`, `"{\"a\":[\"b\"]}\n"`, `"\u0061\ud800"`, `"\ud83d\ude00\n"`, "\"\xff\"", `1`, `null`} {
 		f.Add(text)
@@ -98,7 +98,7 @@ func FuzzReadText(f *testing.F) {
 		var got, want string
 		err := json.Unmarshal([]byte(text), &want)
 		if !json.Valid([]byte(text)) || strings.TrimSpace(text) != text {
-			return // it was looked at before, and is cut out without what is around it
+			return // readText gets valid JSON without space around it
 		}
 		if failed := readText([]byte("text"), json.RawMessage(text), &got); (failed == nil) != (err == nil) || failed == nil && got != want {
 			t.Errorf("%q: %q, %v; want %q, %v", text, got, failed, want, err)
@@ -112,7 +112,7 @@ func TestSendErrorsEndTheDelivery(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	call.Notify(mcp.Notification{Task: &mcp.Task{ID: "t"}}) // both are sent to each new follower
+	call.Notify(mcp.Notification{Task: &mcp.Task{ID: "t"}}) // the task and the question below are sent to each new follower
 	if _, err := call.Ask(mcp.Question{ID: "q"}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestStoppingIsNoCancellation(t *testing.T) {
 	}
 }
 
-// A call runs where no handler's recovery reaches: a bug costs that call, not the process, and is no proof of anything.
+// A panic ends its call with an unknown outcome, not the process: a handler's recovery may not reach the call.
 func TestPanicEndsTheCallAlone(t *testing.T) {
 	c := New(nil, inflight.New(inflight.Config{}, "p"), Deps{Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	for _, id := range []string{"", "c1", "c1"} {

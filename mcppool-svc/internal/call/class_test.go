@@ -11,7 +11,7 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// D10: what may help against an error follows from typed causes.
+// D10: an error's class follows from its typed cause.
 func TestClass(t *testing.T) {
 	reason := func(r commonv1.ErrorReason) *errs.Error { return errs.New(codes.Unknown, r, "x") }
 	for _, tt := range []struct {

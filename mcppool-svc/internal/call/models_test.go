@@ -54,8 +54,8 @@ func (a *answer) Recv() (*plannerv1.GenerateResponse, error) {
 	return nil, errs.New(codes.Unavailable, 0, "no model")
 }
 
-// TestSlowModelsOfSomeUsers: as many users as there would be room for with twice as many requests each do not keep another one waiting,
-// and are told why a request more is refused; when theirs have ended they may ask again.
+// TestSlowModelsOfSomeUsers: users whose model requests are slow keep no other user waiting. Their requests over the limit are refused
+// with the reason, and they may ask again when the others have ended.
 func TestSlowModelsOfSomeUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		planner := &slow{ready: make(chan struct{})}
@@ -95,7 +95,7 @@ func TestSlowModelsOfSomeUsers(t *testing.T) {
 		go func() { _ = ask("ann") }()
 		synctest.Wait()
 		if planner.count() != before+1 {
-			t.Error("another user waits for theirs")
+			t.Error("another user has to wait")
 		}
 		close(planner.ready)
 		synctest.Wait()
@@ -113,7 +113,7 @@ func TestUsage(t *testing.T) {
 	priced := &commonv1.Usage{InputTokens: 3, OutputTokens: 2, ModelCalls: 1, CostNanoUsd: proto.Uint64(7)}
 	unpriced := &commonv1.Usage{InputTokens: 1, ModelCalls: 2}
 	for _, tt := range []struct {
-		costs []*commonv1.Usage
+		parts []*commonv1.Usage
 		want  *commonv1.Usage
 	}{
 		{nil, nil}, {[]*commonv1.Usage{nil, {}}, nil},
@@ -121,11 +121,11 @@ func TestUsage(t *testing.T) {
 		{[]*commonv1.Usage{priced, unpriced, priced}, &commonv1.Usage{InputTokens: 7, OutputTokens: 4, ModelCalls: 4}},
 	} {
 		u := &usage{}
-		for _, c := range tt.costs {
+		for _, c := range tt.parts {
 			u.add(c)
 		}
 		if got := u.message(); !proto.Equal(got, tt.want) {
-			t.Errorf("%v: %v", tt.costs, got)
+			t.Errorf("%v: %v", tt.parts, got)
 		}
 	}
 }

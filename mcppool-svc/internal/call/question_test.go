@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// SEP-1034: what a form suggests counts where the person said nothing, and nowhere else.
+// SEP-1034: a form's defaults fill in what the person left out, and nothing else.
 func TestWithDefaults(t *testing.T) {
 	const form = `{"type":"object","properties":{"age":{"type":"integer","default":12345678901234567890},"name":{"type":"string","default":"Ann"},"ok":{"type":"boolean","default":false},"free":{"type":"string"},"null":{"type":"string","default":null}}}`
 	for _, tt := range []struct{ name, form, content, want string }{

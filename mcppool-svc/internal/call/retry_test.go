@@ -27,14 +27,15 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// flaky is a server with the tools `look` (READ) and `write` (WRITE), whose calls fail as the test says, one after the other.
+// flaky is a server whose requests fail as the test says, one after the other. Its tools look, ask and lookform are READ, write and
+// writeform WRITE. ask, lookform and writeform ask a question first; the latter two then make later rounds, with retries of their own.
 type flaky struct {
 	mcp.Static
 	done chan struct{}
 
 	mu    sync.Mutex
-	fails []error     // guarded by mu; a nil one is a success, as are all behind the last
-	calls []time.Time // guarded by mu
+	fails []error     // guarded by mu; a nil one is a success, as are all after the last
+	calls []time.Time // guarded by mu; when each request came
 }
 
 func (s *flaky) Info() mcp.Info        { return mcp.Info{Name: "flaky", Protocol: "x"} }
@@ -62,9 +63,9 @@ func (s *flaky) CallTool(ctx context.Context, c mcp.Call) (json.RawMessage, erro
 			return nil, err
 		}
 	}
-	for try := 1; ; try++ {
+	for attempt := 1; ; attempt++ {
 		raw, err := s.answer()
-		if !strings.HasSuffix(c.Name, "form") || err == nil || !c.Again(ctx, try, mcp.As(err)) {
+		if !strings.HasSuffix(c.Name, "form") || err == nil || !c.Again(ctx, attempt, mcp.As(err)) {
 			return raw, err
 		}
 	}
@@ -80,8 +81,8 @@ func (s *flaky) answer() (json.RawMessage, error) {
 	return json.RawMessage(`{"content":[{"type":"text","text":"ok"}]}`), nil
 }
 
-// tries makes a call and returns how it ended, and when each try was made since the first.
-func tries(t *testing.T, fails []error, r Request, lookup ...func(user, id string) (*registry.Server, error)) ([]time.Duration, error) {
+// callFlaky calls a flaky server. It returns when each request came, relative to the first one, and the call's error.
+func callFlaky(t *testing.T, fails []error, r Request, lookup ...func(user, id string) (*registry.Server, error)) ([]time.Duration, error) {
 	t.Helper()
 	server := &flaky{done: make(chan struct{}), fails: fails}
 	pool := conn.New(conn.Config{}, func(context.Context, *registry.Server, string) (mcp.Client, error) { return server, nil }, slog.New(slog.DiscardHandler))
@@ -114,8 +115,8 @@ func tries(t *testing.T, fails []error, r Request, lookup ...func(user, id strin
 	return at, failed
 }
 
-// D11: what passes by itself is tried three times, with a second and then two between, but only what may be: a tool that reads, or a
-// request that never arrived.
+// D11: a transient failure is retried after one and then two seconds if that is safe: the tool only reads, or the request never
+// arrived.
 func TestRetry(t *testing.T) {
 	reset := &mcp.Error{Kind: mcp.Unavailable, MayHaveRun: true, Transient: true, Message: "reset"}
 	unsent := &mcp.Error{Kind: mcp.Unavailable, Transient: true, Message: "busy"}
@@ -137,27 +138,27 @@ func TestRetry(t *testing.T) {
 		{"a reader that has asked", []error{reset}, Request{Tool: "ask", Unnamed: true}, nil, Retryable},
 		{"a writer may have written", []error{reset}, Request{Tool: "write"}, nil, Retryable},
 		{"a writer that was not called", []error{unsent}, Request{Tool: "write"}, []time.Duration{time.Second}, ""},
-		{"then it may have written", []error{unsent, reset}, Request{Tool: "write"}, []time.Duration{time.Second}, Retryable},
-		{"what does not pass", []error{broken}, Request{Tool: "look"}, nil, Permanent},
+		{"a writer that was not called, then may have written", []error{unsent, reset}, Request{Tool: "write"}, []time.Duration{time.Second}, Retryable},
+		{"a permanent failure", []error{broken}, Request{Tool: "look"}, nil, Permanent},
 		{"an answer", []error{answered}, Request{Tool: "look"}, nil, Permanent},
-		{"as the server asks", []error{polite}, Request{Tool: "look"}, []time.Duration{5 * time.Second}, ""},
-		{"but not for ever", []error{rude}, Request{Tool: "look"}, []time.Duration{10 * time.Second}, ""},
-		{"within the call's time", []error{reset, reset}, Request{Tool: "look", Server: short}, []time.Duration{time.Second}, Retryable},
-		{"what goes on after a question", []error{unsent, polite}, Request{Tool: "writeform", Unnamed: true}, []time.Duration{time.Second, 5 * time.Second}, ""},
-		{"but not for ever either", []error{unsent, unsent, begun}, Request{Tool: "writeform", Unnamed: true}, []time.Duration{time.Second, 2 * time.Second}, Retryable},
-		{"nor where it may have written", []error{reset}, Request{Tool: "writeform", Unnamed: true}, nil, Retryable},
-		{"or read", []error{reset}, Request{Tool: "lookform", Unnamed: true}, []time.Duration{time.Second}, ""},
+		{"a pause that the server asks for", []error{polite}, Request{Tool: "look"}, []time.Duration{5 * time.Second}, ""},
+		{"too long a pause", []error{rude}, Request{Tool: "look"}, []time.Duration{10 * time.Second}, ""},
+		{"within the call's timeout", []error{reset, reset}, Request{Tool: "look", Server: short}, []time.Duration{time.Second}, Retryable},
+		{"a later round", []error{unsent, polite}, Request{Tool: "writeform", Unnamed: true}, []time.Duration{time.Second, 5 * time.Second}, ""},
+		{"a later round that fails for long", []error{unsent, unsent, begun}, Request{Tool: "writeform", Unnamed: true}, []time.Duration{time.Second, 2 * time.Second}, Retryable},
+		{"a later round that may have written", []error{reset}, Request{Tool: "writeform", Unnamed: true}, nil, Retryable},
+		{"a later round that may have read", []error{reset}, Request{Tool: "lookform", Unnamed: true}, []time.Duration{time.Second}, ""},
 		{"a call that cannot begin again", []error{begun}, Request{Tool: "look"}, nil, Retryable},
-		{"before the call must have begun", []error{unsent}, Request{Tool: "look", StartBy: time.Date(2000, 1, 1, 0, 0, 0, 5e8, time.UTC)}, nil, Retryable},
+		{"not after start_by", []error{unsent}, Request{Tool: "look", StartBy: time.Date(2000, 1, 1, 0, 0, 0, 5e8, time.UTC)}, nil, Retryable},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				at, err := tries(t, tt.fails, tt.r)
+				at, err := callFlaky(t, tt.fails, tt.r)
 				if tt.class == "" && err != nil || tt.class != "" && Class(errs.From(err).Metadata[ClassKey]) != tt.class {
 					t.Errorf("ended with %v (%v), want class %q", err, errs.From(err).Metadata, tt.class)
 				}
 				if len(at) != len(tt.pauses)+1 {
-					t.Fatalf("tried at %v", at)
+					t.Fatalf("requests at %v", at)
 				}
 				for i, want := range tt.pauses {
 					if got := at[i+1] - at[i]; got < want*8/10 || got > want*12/10 {
@@ -169,28 +170,28 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// What an earlier try may have done stays unknown, whatever becomes of a later one.
+// If an earlier attempt may have run, the outcome stays UNKNOWN, however a later one ends.
 func TestUnknownStaysUnknown(t *testing.T) {
 	reset := &mcp.Error{Kind: mcp.Unavailable, MayHaveRun: true, Transient: true, Message: "reset"}
 	login := &mcp.Error{Kind: mcp.LoginRequired, Message: "log in"}
 	synctest.Test(t, func(t *testing.T) {
-		at, err := tries(t, []error{reset, login}, Request{Tool: "look"})
+		at, err := callFlaky(t, []error{reset, login}, Request{Tool: "look"})
 		if len(at) != 2 || errs.From(err).Metadata[errs.OutcomeKey] != errs.OutcomeUnknown {
-			t.Errorf("tried at %v, ended with %v", at, errs.From(err).Metadata)
+			t.Errorf("requests at %v, ended with %v", at, errs.From(err).Metadata)
 		}
 	})
 }
 
-// A server that was removed, or changed, while a call waits for its next try is not called again.
+// A server that was removed or changed while a call waits for its next attempt is not called again.
 func TestNoRetryOfAnotherServer(t *testing.T) {
 	reset := &mcp.Error{Kind: mcp.Unavailable, MayHaveRun: true, Transient: true, Message: "reset"}
 	mine := &registry.Server{ID: "s", UID: "u", Trusted: true, Stdio: &registry.Stdio{Command: "x"}}
 	changed := mine.Clone()
 	changed.Generation++
 	for name, tt := range map[string]struct {
-		now   *registry.Server
-		err   error
-		tries int
+		now      *registry.Server
+		err      error
+		requests int
 	}{
 		"the same":  {mine, nil, 2},
 		"gone":      {nil, errors.New("gone"), 1},
@@ -200,9 +201,9 @@ func TestNoRetryOfAnotherServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				at, _ := tries(t, []error{reset}, Request{Tool: "look", Server: mine}, func(string, string) (*registry.Server, error) { return tt.now, tt.err })
-				if len(at) != tt.tries {
-					t.Errorf("tried at %v, want %d tries", at, tt.tries)
+				at, _ := callFlaky(t, []error{reset}, Request{Tool: "look", Server: mine}, func(string, string) (*registry.Server, error) { return tt.now, tt.err })
+				if len(at) != tt.requests {
+					t.Errorf("requests at %v, want %d", at, tt.requests)
 				}
 			})
 		})
@@ -210,7 +211,7 @@ func TestNoRetryOfAnotherServer(t *testing.T) {
 }
 
 // A person is not asked again, no second task is begun, and no model paid twice, because a connection broke.
-func TestNoRetryBehindQuestionsAndTasks(t *testing.T) {
+func TestNoRetryAfterQuestionsAndTasks(t *testing.T) {
 	lost := errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, "lost").With(errs.OutcomeKey, errs.OutcomeUnknown)
 	for name, change := range map[string]func(*attempt){"asked": func(a *attempt) { a.asked.Store(true) }, "a task": func(a *attempt) {
 		a.notify(mcp.Notification{Task: &mcp.Task{}})
@@ -228,14 +229,14 @@ func TestNoRetryBehindQuestionsAndTasks(t *testing.T) {
 	}
 }
 
-// A call whose question was refused, since it was not clear whose it was, is made again; but not if a person would be asked or a model paid twice.
+// A repeatable call whose question was refused as ambiguous is repeated, unless a person would be asked or a model paid twice.
 func TestUnclearQuestions(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*facts)
 		again  bool
 	}{
 		"no question was asked": {func(*facts) {}, true},
-		"a person was":          {func(f *facts) { f.asked.Store(true) }, false},
+		"a person was asked":    {func(f *facts) { f.asked.Store(true) }, false},
 		"a model answered":      {func(f *facts) { f.usage.begin(); f.usage.add(&commonv1.Usage{OutputTokens: 1, ModelCalls: 1}) }, false},
 		"a model is asked":      {func(f *facts) { f.usage.begin() }, false},
 	} {
@@ -248,7 +249,7 @@ func TestUnclearQuestions(t *testing.T) {
 	}
 }
 
-// What is answered from memory is told at once: no pause makes it another answer. A connect of the call's own is tried again.
+// A remembered connect failure ends a call at once. A connect that the call itself makes is retried.
 func TestRememberedFailuresAreNotRetried(t *testing.T) {
 	down := &mcp.Error{Kind: mcp.Unavailable, Transient: true, Message: "connection refused"}
 	synctest.Test(t, func(t *testing.T) {
@@ -285,7 +286,7 @@ func TestRememberedFailuresAreNotRetried(t *testing.T) {
 	})
 }
 
-// Those who failed together do not come back together.
+// Pauses differ, so that calls that failed together do not retry together.
 func TestPauseJitters(t *testing.T) {
 	var all []time.Duration
 	for range 50 {
@@ -297,7 +298,7 @@ func TestPauseJitters(t *testing.T) {
 	}
 }
 
-// A caller that goes away does not wait for the next try.
+// A cancelled call does not wait for its next attempt.
 func TestCancelEndsThePause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -24,7 +24,7 @@ func TestShorten(t *testing.T) {
 	tests := []struct {
 		name       string
 		in         *mcppoolv1.CallResult
-		want       []string // texts of the blocks, or their beginnings and ends
+		want       []string // for each block, a part of its text
 		cut        bool
 		structured string
 	}{
@@ -36,13 +36,13 @@ func TestShorten(t *testing.T) {
 		{"blob", &mcppoolv1.CallResult{Content: []*mcppoolv1.Content{blob, link}}, []string{"[the resource file:///b of 200 bytes was left out", "[a link of 208 bytes was left out"}, true, ""},
 		{"structured", &mcppoolv1.CallResult{StructuredJson: `{"a":"` + strings.Repeat("x", 100) + `"}`, IsError: true, Content: []*mcppoolv1.Content{textBlock("ab")}},
 			[]string{"[the structured content of 108 bytes was left out", "ab"}, true, ""},
-		{"the text twin", &mcppoolv1.CallResult{StructuredJson: `{"a":"` + strings.Repeat("x", 82) + `"}`, Content: []*mcppoolv1.Content{textBlock(strings.Repeat("b", 50)), textBlock(strings.Repeat("c", 50))}},
+		{"structured left out, texts kept", &mcppoolv1.CallResult{StructuredJson: `{"a":"` + strings.Repeat("x", 82) + `"}`, Content: []*mcppoolv1.Content{textBlock(strings.Repeat("b", 50)), textBlock(strings.Repeat("c", 50))}},
 			[]string{"[the structured content of 90 bytes was left out", strings.Repeat("b", 50), strings.Repeat("c", 50)}, true, ""},
 		{"both fit", &mcppoolv1.CallResult{StructuredJson: `{"a":"` + strings.Repeat("x", 42) + `"}`, Content: []*mcppoolv1.Content{textBlock(strings.Repeat("b", 50))}},
 			[]string{strings.Repeat("b", 50)}, false, `{"a":"` + strings.Repeat("x", 42) + `"}`},
-		{"the whole twin", &mcppoolv1.CallResult{StructuredJson: `{"a":"` + strings.Repeat("x", 82) + `"}`, Content: []*mcppoolv1.Content{textBlock(strings.Repeat("b", 101))}},
+		{"structured kept, text cut", &mcppoolv1.CallResult{StructuredJson: `{"a":"` + strings.Repeat("x", 82) + `"}`, Content: []*mcppoolv1.Content{textBlock(strings.Repeat("b", 101))}},
 			[]string{"[cut off: 91 more bytes"}, true, `{"a":"` + strings.Repeat("x", 82) + `"}`},
-		{"neither", &mcppoolv1.CallResult{StructuredJson: `{"a":"` + strings.Repeat("x", 100) + `"}`, Content: []*mcppoolv1.Content{textBlock(strings.Repeat("b", 150))}},
+		{"neither fits", &mcppoolv1.CallResult{StructuredJson: `{"a":"` + strings.Repeat("x", 100) + `"}`, Content: []*mcppoolv1.Content{textBlock(strings.Repeat("b", 150))}},
 			[]string{"[the structured content of 108 bytes was left out", "[cut off: 50 more bytes"}, true, ""},
 	}
 	for _, tt := range tests {

@@ -14,7 +14,7 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// reasonOf is what Acquire says; "" where it gave a lease.
+// reasonOf acquires and releases a lease. It returns Acquire's error and its reason: "failed" without one, "" without an error.
 func reasonOf(t *testing.T, p *Pool, user string) (string, error) {
 	t.Helper()
 	l, err := p.Acquire(t.Context(), Use{Server: server, User: user})
@@ -29,8 +29,8 @@ func reasonOf(t *testing.T, p *Pool, user string) (string, error) {
 	return "failed", err
 }
 
-// breakIt lets connects fail until the pool leaves the server alone.
-func breakIt(t *testing.T, p *Pool, f *fakes) {
+// openCircuit lets three connects fail.
+func openCircuit(t *testing.T, p *Pool, f *fakes) {
 	t.Helper()
 	f.set(&mcp.Error{Message: "no such program"}, 0)
 	for range 3 {
@@ -43,7 +43,7 @@ func breakIt(t *testing.T, p *Pool, f *fakes) {
 
 func TestBreakerLeavesAFailingServerAlone(t *testing.T) {
 	inPool(t, Config{BreakAfter: 3, BreakFor: 10 * time.Second}, func(t *testing.T, p *Pool, f *fakes) {
-		breakIt(t, p, f)
+		openCircuit(t, p, f)
 		got, err := reasonOf(t, p, "ann")
 		e := errs.From(err)
 		if got != "CIRCUIT_OPEN" || e.Metadata[errs.OutcomeKey] != errs.OutcomeNotExecuted || e.RetryAfter != 9*time.Second {
@@ -56,11 +56,11 @@ func TestBreakerLeavesAFailingServerAlone(t *testing.T) {
 		if n := f.count(); n != 3 {
 			t.Errorf("%d connects, want 3", n)
 		}
-		// Other users' connections have failures of their own, as their credentials are.
+		// Failures count by user, since credentials differ.
 		if got, err := reasonOf(t, p, "bob"); got != "failed" {
 			t.Errorf("another user: %v", err)
 		}
-		// The probe fails: alone again, for the same time, after one connect.
+		// The probe fails: the circuit opens again after this one connect.
 		<-time.After(9 * time.Second)
 		before := f.count()
 		first, _ := reasonOf(t, p, "ann")
@@ -73,7 +73,7 @@ func TestBreakerLeavesAFailingServerAlone(t *testing.T) {
 
 func TestBreakerClosesAfterOneProbe(t *testing.T) {
 	inPool(t, Config{BreakAfter: 3, BreakFor: 10 * time.Second}, func(t *testing.T, p *Pool, f *fakes) {
-		breakIt(t, p, f)
+		openCircuit(t, p, f)
 		<-time.After(10 * time.Second)
 		f.set(nil, time.Second)
 		before := f.count()
@@ -81,7 +81,7 @@ func TestBreakerClosesAfterOneProbe(t *testing.T) {
 		for range 20 {
 			wg.Go(func() {
 				if got, err := reasonOf(t, p, "ann"); got != "" {
-					t.Errorf("one that waits for the probe: %v", err)
+					t.Errorf("a call that waits for the probe: %v", err)
 				}
 			})
 		}
@@ -103,8 +103,7 @@ func TestBreakerClosesAfterOneProbe(t *testing.T) {
 	})
 }
 
-// That users have to log in first, or that the registration cannot be used, says nothing against the server: it is not left alone
-// for it.
+// A missing login or an unusable registration does not count as a failure of the server.
 func TestBreakerDoesNotCountWhatServersCannotHelp(t *testing.T) {
 	for _, kind := range []mcp.Kind{mcp.LoginRequired, mcp.Misconfigured} {
 		synctest.Test(t, func(t *testing.T) {
@@ -123,29 +122,29 @@ func TestBreakerDoesNotCountWhatServersCannotHelp(t *testing.T) {
 	}
 }
 
-// What is answered from memory says so: for a moment after each failure, and while the server is left alone.
+// An error without a new connect is marked as remembered: for retryAfter after each failure, and while the circuit is open.
 func TestRememberedFailures(t *testing.T) {
 	inPool(t, Config{BreakAfter: 3, BreakFor: 10 * time.Second}, func(t *testing.T, p *Pool, f *fakes) {
 		f.set(&mcp.Error{Message: "no such program"}, 0)
-		known := func(err error) bool { return mcp.As(err).Remembered }
+		remembered := func(err error) bool { return mcp.As(err).Remembered }
 		_, err := reasonOf(t, p, "bob")
-		if known(err) {
+		if remembered(err) {
 			t.Errorf("the first failure is remembered: %v", err)
 		}
-		if _, err := reasonOf(t, p, "bob"); !known(err) || err.Error() != "no such program" {
+		if _, err := reasonOf(t, p, "bob"); !remembered(err) || err.Error() != "no such program" {
 			t.Errorf("the same moment: %v", err)
 		}
-		breakIt(t, p, f)
-		if _, err := reasonOf(t, p, "ann"); !known(err) {
-			t.Errorf("left alone: %v", err)
+		openCircuit(t, p, f)
+		if _, err := reasonOf(t, p, "ann"); !remembered(err) {
+			t.Errorf("with an open circuit: %v", err)
 		}
 	})
 }
 
-// A connection that was made beside the pool closes the circuit, of that user alone.
-func TestWorksClosesTheCircuit(t *testing.T) {
+// Recovered, for a connection that was made outside the pool, closes the circuit of that user alone.
+func TestRecoveredClosesTheCircuit(t *testing.T) {
 	inPool(t, Config{BreakAfter: 3, BreakFor: 10 * time.Second}, func(t *testing.T, p *Pool, f *fakes) {
-		breakIt(t, p, f)
+		openCircuit(t, p, f)
 		f.set(nil, 0)
 		p.Recovered(server, "bob")
 		if got, err := reasonOf(t, p, "ann"); got != "CIRCUIT_OPEN" {
@@ -153,7 +152,7 @@ func TestWorksClosesTheCircuit(t *testing.T) {
 		}
 		further := keyOf(Use{Server: server, User: "ann"}).withNth(2)
 		p.mu.Lock()
-		p.connectFailed(further, errors.New("no further one")) // which a call beside others met
+		p.connectFailed(further, errors.New("no further connection")) // as for a call beside others
 		p.mu.Unlock()
 		p.Recovered(server, "ann")
 		p.mu.Lock()

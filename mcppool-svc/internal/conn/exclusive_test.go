@@ -17,15 +17,16 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// inAsking is inPool with servers that ask without saying for which call.
-func inAsking(t *testing.T, cfg Config, test func(t *testing.T, p *Pool, f *fakes)) {
+// inExclusive is inPool with servers that ask without naming the call, so that each call gets a connection alone.
+func inExclusive(t *testing.T, cfg Config, test func(t *testing.T, p *Pool, f *fakes)) {
 	inPool(t, cfg, func(t *testing.T, p *Pool, f *fakes) {
 		p.cfg.Exclusive = func(*registry.Server) bool { return true }
 		test(t, p, f)
 	})
 }
 
-func ofCall(session string) Use {
+// callUse is the Use of a call of ann's, which waits for a connection for a minute at most.
+func callUse(session string) Use {
 	return Use{User: "ann", Session: session, Call: true, Patience: time.Minute}
 }
 
@@ -44,29 +45,29 @@ func atMost(n int) *registry.Server {
 	return s
 }
 
-// Calls that run at once have a connection each; what is no call goes over the first; one after the other, calls go over one.
+// Calls that run at once have a connection each; calls one after the other share one. Uses that are no calls share the first.
 func TestCallsAlone(t *testing.T) {
-	inAsking(t, Config{IdleTimeout: time.Minute}, func(t *testing.T, p *Pool, f *fakes) {
+	inExclusive(t, Config{IdleTimeout: time.Minute}, func(t *testing.T, p *Pool, f *fakes) {
 		for range 3 {
-			acquire(t, p, ofCall("")).Release()
+			acquire(t, p, callUse("")).Release()
 		}
 		if f.count() != 1 {
 			t.Fatalf("calls one after the other made %d connections", f.count())
 		}
-		a, b, c := acquire(t, p, ofCall("")), acquire(t, p, ofCall("")), acquire(t, p, ofCall(""))
+		a, b, c := acquire(t, p, callUse("")), acquire(t, p, callUse("")), acquire(t, p, callUse(""))
 		list := acquire(t, p, Use{User: "ann"})
 		if f.count() != 3 || a.Client() == b.Client() || b.Client() == c.Client() || a.Client() == c.Client() {
 			t.Errorf("three calls have %d connections", f.count())
 		}
 		if list.Client() != f.made[0] {
-			t.Error("what is no call does not go over the first connection")
+			t.Error("a use that is no call does not share the first connection")
 		}
 		bobs := acquire(t, p, Use{User: "bob", Call: true})
 		if f.count() != 4 {
 			t.Error("two users share a connection")
 		}
 		b.Release()
-		if d := acquire(t, p, ofCall("")); d.Client() != f.made[1] {
+		if d := acquire(t, p, callUse("")); d.Client() != f.made[1] {
 			t.Error("a free connection is not used again")
 		} else {
 			d.Release()
@@ -83,8 +84,8 @@ func TestCallsAlone(t *testing.T) {
 	})
 }
 
-// Only connections to servers that ask, and that users do not share, are split.
-func TestWhoIsNotSplit(t *testing.T) {
+// Calls share a connection if the server does not ask, or if users share the connection.
+func TestNotExclusive(t *testing.T) {
 	inPool(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
 		asks := map[string]bool{"asks": true}
 		p.cfg.Exclusive = func(s *registry.Server) bool { return asks[s.UID] }
@@ -99,7 +100,7 @@ func TestWhoIsNotSplit(t *testing.T) {
 			a.Release()
 			b.Release()
 		}
-		// It turns out to ask while two calls run: neither is to get company.
+		// The server turns out to ask while two calls share a connection: no further call may join them.
 		a, b := acquire(t, p, Use{User: "ann", Call: true}), acquire(t, p, Use{User: "ann", Call: true})
 		asks[server.UID] = true
 		c := acquire(t, p, Use{User: "ann", Call: true})
@@ -117,18 +118,18 @@ func TestWhoIsNotSplit(t *testing.T) {
 	})
 }
 
-// A task stays with the connection that its calls went over, which its server may remember.
+// A task's calls stay on one connection, since the server may keep state for it.
 func TestTaskStaysWithItsConnection(t *testing.T) {
-	inAsking(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
-		acquire(t, p, Use{User: "ann", Session: "two"}).Release() // it listed the tools
+	inExclusive(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
+		acquire(t, p, Use{User: "ann", Session: "two"}).Release() // not a call, as a listing of tools
 		<-time.After(time.Second)
-		a, b := acquire(t, p, ofCall("one")), acquire(t, p, ofCall("two"))
+		a, b := acquire(t, p, callUse("one")), acquire(t, p, callUse("two"))
 		a.Release()
 		b.Release()
 		<-time.After(time.Second)
-		b = acquire(t, p, ofCall("two"))
+		b = acquire(t, p, callUse("two"))
 		if b.Client() != f.made[1] {
-			t.Error("the second task's next call goes over the first one's connection")
+			t.Error("the second task's next call goes over the first task's connection")
 		}
 		b.Release()
 		if n := p.ReleaseSession("ann", "two"); n != 2 {
@@ -139,8 +140,8 @@ func TestTaskStaysWithItsConnection(t *testing.T) {
 
 // Over the limit calls wait, in order, are told why, and go on when a connection comes free.
 func TestCallsTakeTurns(t *testing.T) {
-	inAsking(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
-		use := ofCall("")
+	inExclusive(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
+		use := callUse("")
 		use.Server = atMost(2)
 		a, b := acquire(t, p, use), acquire(t, p, use)
 		var told atomic.Int32
@@ -182,8 +183,8 @@ func TestCallsTakeTurns(t *testing.T) {
 
 // No caller waits for ever, or behind too many others; one that gives up leaves the queue.
 func TestTurnsAreBounded(t *testing.T) {
-	inAsking(t, Config{}, func(t *testing.T, p *Pool, _ *fakes) {
-		use := ofCall("")
+	inExclusive(t, Config{}, func(t *testing.T, p *Pool, _ *fakes) {
+		use := callUse("")
 		use.Server = atMost(1)
 		a := acquire(t, p, use)
 		errc := make(chan error, maxWaiters)
@@ -204,7 +205,7 @@ func TestTurnsAreBounded(t *testing.T) {
 		wantBusy(t, err)
 		cancel(errors.New("enough"))
 		if err := <-errc; mcp.As(err).Kind != mcp.Interrupted {
-			t.Errorf("who went away hears %v", err)
+			t.Errorf("the caller that gave up gets %v", err)
 		}
 		start := time.Now()
 		for range maxWaiters - 1 {
@@ -230,8 +231,8 @@ func wantBusy(t *testing.T, err error) {
 
 // A connection that dies ends no other, and the next waiting call takes its place. The end of the pool ends the waiting.
 func TestTurnsAndDeaths(t *testing.T) {
-	inAsking(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
-		use := ofCall("")
+	inExclusive(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
+		use := callUse("")
 		use.Server = atMost(2)
 		a, b := acquire(t, p, use), acquire(t, p, use)
 		got := make(chan *Lease)
@@ -240,7 +241,7 @@ func TestTurnsAndDeaths(t *testing.T) {
 		f.made[1].fail(errors.New("died"))
 		c := <-got
 		if c.Client() != f.made[2] || fakeOf(a).isClosed() {
-			t.Error("who waited did not get a new connection, or another's was closed")
+			t.Error("the waiting call did not get a new connection, or another call's was closed")
 		}
 		b.Release()
 		last := make(chan error)
@@ -258,13 +259,13 @@ func TestTurnsAndDeaths(t *testing.T) {
 	})
 }
 
-// A server of which only one can run at a time is not the worse for asking.
+// If a server can run only once at a time, a second call waits for its one connection.
 func TestOnlyOneCanRun(t *testing.T) {
-	inAsking(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
-		a := acquire(t, p, ofCall(""))
+	inExclusive(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
+		a := acquire(t, p, callUse(""))
 		f.set(&mcp.Error{Kind: mcp.Unavailable, Message: "the database is locked"}, 0)
 		got := make(chan *Lease)
-		go func() { got <- acquire(t, p, ofCall("")) }()
+		go func() { got <- acquire(t, p, callUse("")) }()
 		synctest.Wait()
 		if st := p.Status(server, "ann"); st.State != Ready {
 			t.Errorf("status = %+v", st)
@@ -272,13 +273,13 @@ func TestOnlyOneCanRun(t *testing.T) {
 		a.Release()
 		b := <-got
 		if b.Client() != f.made[0] {
-			t.Error("not over the one that there is")
+			t.Error("the second call is not on the one connection")
 		}
 		b.Release()
 	})
 }
 
-// unsettled is a connection with a call that was never answered.
+// unsettled is a connection whose Settled the test sets.
 type unsettled struct {
 	*fakeClient
 	settled atomic.Bool
@@ -286,7 +287,7 @@ type unsettled struct {
 
 func (u *unsettled) Settled() bool { return u.settled.Load() }
 
-// What a server asks after a call was given up may still be for that one: no other call gets that connection.
+// A question after a call was given up may still be for that call: no other call gets its connection.
 func TestUnsettledConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made []*unsettled
@@ -299,41 +300,41 @@ func TestUnsettledConnection(t *testing.T) {
 		p.cfg.Exclusive = func(*registry.Server) bool { return true }
 		subscription := acquire(t, p, Use{User: "ann", Standing: true})
 		reading := acquire(t, p, Use{User: "ann"})
-		a := acquire(t, p, ofCall(""))
+		a := acquire(t, p, callUse(""))
 		made[0].settled.Store(false)
 		a.Release()
-		b := acquire(t, p, ofCall(""))
+		b := acquire(t, p, callUse(""))
 		if len(made) != 2 || b.Client() != made[1] {
 			t.Fatalf("%d connections", len(made))
 		}
 		synctest.Wait()
 		if made[0].isClosed() {
-			t.Error("closed while something is read over it")
+			t.Error("closed during a read")
 		}
 		reading.Release()
 		synctest.Wait()
 		if !made[0].isClosed() {
-			t.Error("a subscription keeps it, and hears nothing of what calls do over the other one")
+			t.Error("a subscription keeps the connection, on which it does not hear of changes by calls on the other one")
 		}
 		subscription.Release()
 		again := acquire(t, p, Use{User: "ann", Standing: true})
 		if again.Client() != made[1] {
-			t.Error("the next subscription is elsewhere")
+			t.Error("the next subscription does not use the calls' connection")
 		}
 		again.Release()
 		b.Release()
 		synctest.Wait()
 		if made[1].isClosed() {
-			t.Error("the other one was closed")
+			t.Error("the calls' connection was closed")
 		}
 		p.Close()
 	})
 }
 
-// What is written over one connection counts for what was read over another.
+// A write over one connection counts for reads over another.
 func TestWritesCountForAll(t *testing.T) {
-	inAsking(t, Config{}, func(t *testing.T, p *Pool, _ *fakes) {
-		a, b := acquire(t, p, ofCall("")), acquire(t, p, ofCall(""))
+	inExclusive(t, Config{}, func(t *testing.T, p *Pool, _ *fakes) {
+		a, b := acquire(t, p, callUse("")), acquire(t, p, callUse(""))
 		one, before := a.Stamp()
 		b.Wrote()
 		if same, after := a.Stamp(); same != one || after != before+1 {
@@ -344,10 +345,10 @@ func TestWritesCountForAll(t *testing.T) {
 	})
 }
 
-// A change of the registration retires all of them.
-func TestRetireAlone(t *testing.T) {
-	inAsking(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
-		a, b := acquire(t, p, ofCall("")), acquire(t, p, ofCall(""))
+// Retire closes all connections, each after its call.
+func TestRetireExclusive(t *testing.T) {
+	inExclusive(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
+		a, b := acquire(t, p, callUse("")), acquire(t, p, callUse(""))
 		a.Release()
 		p.Retire(server.UID, "")
 		synctest.Wait()
@@ -357,7 +358,7 @@ func TestRetireAlone(t *testing.T) {
 		b.Release()
 		synctest.Wait()
 		if !f.made[1].isClosed() {
-			t.Error("it is not closed after its call")
+			t.Error("the busy connection is not closed after its call")
 		}
 		wantNothingLeft(t, p)
 	})

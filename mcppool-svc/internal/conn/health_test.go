@@ -13,15 +13,16 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
-// mortal is a connection whose server may die without a word.
+// mortal is a connection whose probes answer according to life.
 type mortal struct {
 	*fakeClient
 	life *life
 }
 
+// life is the state of a server, and counts its probes.
 type life struct {
 	mu     sync.Mutex
-	state  string // guarded by mu; empty: it answers
+	state  string // guarded by mu; "" (it answers), "gone" (connections are refused) or "silent"
 	probes int    // guarded by mu
 }
 
@@ -66,7 +67,7 @@ func withLives(t *testing.T, test func(t *testing.T, p *Pool, f *fakes, l *life)
 	})
 }
 
-// look returns the state as a client sees it, and how long that takes.
+// look probes the server, as a client's look at its state does, fails unless the state is want, and returns how long the probe took.
 func look(t *testing.T, p *Pool, want State) time.Duration {
 	t.Helper()
 	start := time.Now()
@@ -78,13 +79,13 @@ func look(t *testing.T, p *Pool, want State) time.Duration {
 	return took
 }
 
-// A server that is reached by a request at a time dies without a word. Who looks sees it, and since when.
-func TestWhoLooksSeesADeadServer(t *testing.T) {
+// A server may die without closing a connection. A look shows it as failed, and since when.
+func TestLookShowsDeadServer(t *testing.T) {
 	withLives(t, func(t *testing.T, p *Pool, f *fakes, l *life) {
 		acquire(t, p, Use{User: "ann"}).Release()
 		made := time.Now()
 		l.become("gone")
-		look(t, p, Ready) // it was made a moment ago
+		look(t, p, Ready) // too new to be probed
 		if st := p.Status(server, "ann"); l.asked() != 0 || !st.Since.Equal(made) {
 			t.Errorf("%d probes; ready since %v", l.asked(), st.Since)
 		}
@@ -111,8 +112,8 @@ func TestWhoLooksSeesADeadServer(t *testing.T) {
 	})
 }
 
-// One that says nothing at all is seen a little later; no look waits that long, and many looks ask it once.
-func TestWhoLooksDoesNotWaitForASilentServer(t *testing.T) {
+// A silent server is shown as failed when its probe times out. No look waits that long, and looks at once share a probe.
+func TestLookDoesNotWaitForSilentServer(t *testing.T) {
 	withLives(t, func(t *testing.T, p *Pool, _ *fakes, l *life) {
 		acquire(t, p, Use{User: "ann"}).Release()
 		<-time.After(p.cfg.ProbeAfter)
@@ -135,7 +136,7 @@ func TestWhoLooksDoesNotWaitForASilentServer(t *testing.T) {
 	})
 }
 
-// A server that is busy may be silent. That it cannot be reached counts, and the calls that still run over the connection go on.
+// During a call silence is no failure, since the server may be busy. A refused connection is one, but running calls continue.
 func TestProbesBesideCalls(t *testing.T) {
 	withLives(t, func(t *testing.T, p *Pool, f *fakes, l *life) {
 		lease := acquire(t, p, Use{User: "ann"})
@@ -169,9 +170,9 @@ func TestProbeAfterTimeout(t *testing.T) {
 	})
 }
 
-// Where there are further connections, who looks sees whether the server is there by any of them: also when the first is gone, and
-// when all die at once.
-func TestWhoLooksSeesDeathBeyondTheFirst(t *testing.T) {
+// With several connections a look shows the server as ready while any of them answers, also if the first is gone, and as failed
+// once all are dead.
+func TestLookAtSeveralConnections(t *testing.T) {
 	for name, firstGoes := range map[string]bool{"the first went before": true, "all die": false} {
 		for _, isolation := range []registry.Isolation{registry.PerUser, registry.PerTask} {
 			t.Run(fmt.Sprint(name, ", isolation ", isolation), func(t *testing.T) {
@@ -198,7 +199,7 @@ func TestWhoLooksSeesDeathBeyondTheFirst(t *testing.T) {
 					p.Probe(t.Context(), "ann", s)
 					st := p.Status(s, "ann")
 					if st.State != Failed || !st.Since.Equal(gone) || st.Err == nil || st.Err.Error() != "connection refused" {
-						t.Errorf("it is gone since %v: %+v", gone, st)
+						t.Errorf("gone since %v: %+v", gone, st)
 					}
 					if log := p.Log(s, "ann"); log.Connected || log.Err == nil {
 						t.Errorf("log %+v", log)
@@ -209,10 +210,10 @@ func TestWhoLooksSeesDeathBeyondTheFirst(t *testing.T) {
 	}
 }
 
-// The end of a further connection says something of the server only where no other one is left.
-func TestDeathBeyondTheFirst(t *testing.T) {
-	inAsking(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
-		a, b, c := acquire(t, p, ofCall("")), acquire(t, p, ofCall("")), acquire(t, p, ofCall(""))
+// The end of a connection marks the server as failed only if no other one is left.
+func TestDeathOfSeveralConnections(t *testing.T) {
+	inExclusive(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
+		a, b, c := acquire(t, p, callUse("")), acquire(t, p, callUse("")), acquire(t, p, callUse(""))
 		f.made[2].fail(errors.New("died alone"))
 		synctest.Wait()
 		a.Release()
@@ -231,16 +232,16 @@ func TestDeathBeyondTheFirst(t *testing.T) {
 		}
 		b.Release()
 		c.Release()
-		// It delays no call, and the next one that works ends it.
-		acquire(t, p, ofCall("")).Release()
+		// The failure delays no call, and the next connect clears it.
+		acquire(t, p, callUse("")).Release()
 		if st := p.Status(server, "ann"); st.State != Ready {
 			t.Errorf("after the next connect: %+v", st)
 		}
 	})
 }
 
-// A server over HTTP that failed is tried again at a look a while later; a program is not started for that.
-func TestWhoLooksSeesThatAServerIsBack(t *testing.T) {
+// A later look connects again to a server over HTTP that failed; it does not start a program.
+func TestLookShowsRecoveredServer(t *testing.T) {
 	web := &registry.Server{UID: "web", ID: "web", HTTP: &registry.HTTP{URL: "http://127.0.0.1:1/mcp"}}
 	program := &registry.Server{UID: "program", ID: "program", Stdio: &registry.Stdio{Command: "x"}}
 	for s, want := range map[*registry.Server]State{web: Ready, program: Failed} {
@@ -255,7 +256,7 @@ func TestWhoLooksSeesThatAServerIsBack(t *testing.T) {
 				return p.Status(s, "ann").State
 			}
 			if got := seen(); got != Failed {
-				t.Errorf("%s at once: %v", s.ID, got)
+				t.Errorf("%s at end: %v", s.ID, got)
 			}
 			<-time.After(p.cfg.ProbeAfter)
 			if got := seen(); got != want {

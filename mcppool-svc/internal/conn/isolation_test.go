@@ -18,7 +18,7 @@ func isolated(i registry.Isolation) *registry.Server {
 	return s
 }
 
-// A23: under TASK two tasks of one user share nothing, and the end of one closes its own connection alone, at once.
+// A23: under TASK two tasks of one user share nothing, and the end of one closes its own connection alone, once its calls have ended.
 func TestA23TasksHaveConnectionsOfTheirOwn(t *testing.T) {
 	inPool(t, Config{}, func(t *testing.T, p *Pool, _ *fakes) {
 		s := isolated(registry.PerTask)
@@ -95,13 +95,13 @@ func TestSharedByAllUsers(t *testing.T) {
 		<-time.After(10 * time.Minute)
 		synctest.Wait()
 		if fakeOf(b).isClosed() {
-			t.Error("one user's end closed what another one holds")
+			t.Error("one user's release or retirement closed the shared connection")
 		}
 		own.Release()
 	})
 }
 
-// A server that cannot be reached is left alone for all tasks of a user, and what is remembered of it does not grow with them.
+// A failed connect counts for all tasks of a user, and is remembered once.
 func TestTasksShareFailures(t *testing.T) {
 	inPool(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
 		f.set(errs.New(14, 0, "no such program"), 0)
@@ -133,13 +133,13 @@ func TestServersLimit(t *testing.T) {
 		c := acquire(t, p, Use{Server: s, User: "cat"})
 		synctest.Wait()
 		if !f.made[0].isClosed() || fakeOf(held).isClosed() {
-			t.Error("the idle connection was to make way, and the held one not")
+			t.Error("want the idle connection closed, and the held one open")
 		}
 		c.Release()
 	})
 }
 
-// Who is over a limit alone does not cost others their idle connections.
+// A user over their own limit does not cost others their idle connections.
 func TestOwnLimitComesFirst(t *testing.T) {
 	inPool(t, Config{MaxPerUser: 1, MaxConnections: 2}, func(t *testing.T, p *Pool, f *fakes) {
 		acquire(t, p, Use{User: "bob"}).Release()

@@ -22,13 +22,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeClient is a connection that only lives and dies.
+// fakeClient is a connection without a server; fail and Close end it.
 type fakeClient struct {
 	mcp.Static
 	server *registry.Server
 	done   chan struct{}
-	once   func()
-
+	end    func() // closes done
 	mu     sync.Mutex
 	err    error
 	closed bool
@@ -36,7 +35,7 @@ type fakeClient struct {
 
 func newFakeClient(s *registry.Server) *fakeClient {
 	c := &fakeClient{server: s, done: make(chan struct{})}
-	c.once = sync.OnceFunc(func() { close(c.done) })
+	c.end = sync.OnceFunc(func() { close(c.done) })
 	return c
 }
 
@@ -58,14 +57,14 @@ func (c *fakeClient) fail(err error) {
 	c.mu.Lock()
 	c.err = err
 	c.mu.Unlock()
-	c.once()
+	c.end()
 }
 
 func (c *fakeClient) Close() error {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
-	c.once()
+	c.end()
 	return nil
 }
 
@@ -78,9 +77,9 @@ func (c *fakeClient) isClosed() bool {
 // fakes makes connections and remembers them.
 type fakes struct {
 	mu    sync.Mutex
-	made  []*fakeClient
-	fail  error         // what the next connects come to
-	delay time.Duration // how long they take
+	made  []*fakeClient // nil for a failed connect
+	fail  error         // of the next connects; nil: they succeed
+	delay time.Duration // of the next connects
 }
 
 func (f *fakes) connect(ctx context.Context, s *registry.Server, _ string) (mcp.Client, error) {
@@ -344,7 +343,7 @@ func TestDeadConnectionIsReplaced(t *testing.T) {
 			t.Errorf("status = %+v", st)
 		}
 		if !f.made[0].isClosed() {
-			t.Error("what is left of a dead connection was not closed")
+			t.Error("a dead connection was not closed")
 		}
 		again := acquire(t, p, Use{User: "ann", Session: "task-1"})
 		if again.Client() == l.Client() {
@@ -379,7 +378,7 @@ func TestCloseAfterLoss(t *testing.T) {
 		a.Close(&mcp.Error{Lost: true, Message: "session lost"})
 		synctest.Wait()
 		if f.made[0].isClosed() {
-			t.Error("closed under another's call")
+			t.Error("closed under another call")
 		}
 		c := acquire(t, p, Use{User: "ann"})
 		if c.Client() == b.Client() {
@@ -410,7 +409,7 @@ func TestLimits(t *testing.T) {
 		if errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED || !strings.Contains(err.Error(), "the pool has 3") {
 			t.Errorf("error = %v", err)
 		}
-		// An idle connection makes way.
+		// An idle connection is closed to make room.
 		a1.Release()
 		b2 := acquire(t, p, Use{Server: numbered("s2"), User: "bob"})
 		synctest.Wait()

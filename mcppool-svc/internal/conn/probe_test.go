@@ -11,7 +11,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
-// probed is a connection that can be tried out.
+// probed is a connection whose Probe counts itself and returns *err.
 type probed struct {
 	*fakeClient
 	probes *int
@@ -23,8 +23,8 @@ func (c probed) Probe(context.Context) error {
 	return *c.err
 }
 
-// TestIdleConnectionsAreProbed: a connection that was idle for long is tried out before it is handed out, once, and replaced
-// where it gives no sign of life.
+// TestIdleConnectionsAreProbed: a connection that was idle for long is probed once before it is handed out, and replaced if the
+// probe fails.
 func TestIdleConnectionsAreProbed(t *testing.T) {
 	var probes int
 	var dead error

@@ -7,14 +7,14 @@ import (
 	"pawl.dev/mcppool-svc/internal/mcp"
 )
 
-// patient is a call that waits for long.
+// patient is the Use of a call that waits for a connection for ten minutes at most.
 func patient() Use {
-	use := ofCall("")
+	use := callUse("")
 	use.Patience = 10 * time.Minute
 	return use
 }
 
-// call makes one that says also when it comes to nothing.
+// call acquires a lease for a patient call and sends it to got; nil if that fails.
 func call(t *testing.T, p *Pool, got chan<- *Lease) {
 	use := patient()
 	use.Server = server
@@ -25,9 +25,9 @@ func call(t *testing.T, p *Pool, got chan<- *Lease) {
 	got <- l
 }
 
-// A call whose further connection could not be made once waits for its turn, and for the next attempt, whichever comes first.
+// A call whose further connection could not be made waits for a free connection or the next connect, whichever comes first.
 func TestTurnEndsWhenAFailureIsForgotten(t *testing.T) {
-	inAsking(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
+	inExclusive(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
 		first := acquire(t, p, patient()) // waits for a person
 		f.set(&mcp.Error{Kind: mcp.Unavailable, Message: "one bad start"}, 0)
 		time.AfterFunc(retryAfter/2, func() { f.set(nil, 0) })
@@ -41,9 +41,9 @@ func TestTurnEndsWhenAFailureIsForgotten(t *testing.T) {
 	})
 }
 
-// Where the circuit is open the next attempt is made when that ends: one, and when that one succeeds all others follow.
+// While the circuit is open calls wait for its end. Then one connect is made, and once it succeeds all others follow.
 func TestTurnsEndWhenTheCircuitCloses(t *testing.T) {
-	inAsking(t, Config{BreakAfter: 3, BreakFor: 20 * time.Second}, func(t *testing.T, p *Pool, f *fakes) {
+	inExclusive(t, Config{BreakAfter: 3, BreakFor: 20 * time.Second}, func(t *testing.T, p *Pool, f *fakes) {
 		first := acquire(t, p, patient())
 		f.set(&mcp.Error{Kind: mcp.Unavailable, Message: "the database is locked"}, time.Millisecond)
 		got := make(chan *Lease)
@@ -54,7 +54,7 @@ func TestTurnsEndWhenTheCircuitCloses(t *testing.T) {
 		before := f.count()
 		<-time.After(time.Minute)
 		if n := f.count() - before; n < 2 || n > 3 {
-			t.Errorf("%d connects in a minute, of which 20 s pass after each", n)
+			t.Errorf("%d connects in a minute, want one each 20 s", n)
 		}
 		f.set(nil, time.Second)
 		start := time.Now()
@@ -73,9 +73,9 @@ func TestTurnsEndWhenTheCircuitCloses(t *testing.T) {
 	})
 }
 
-// What a person has to mend is not tried each second meanwhile.
+// While a call waits for a login, no connect is made each second.
 func TestTurnDoesNotPesterForALogin(t *testing.T) {
-	inAsking(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
+	inExclusive(t, Config{}, func(t *testing.T, p *Pool, f *fakes) {
 		first := acquire(t, p, patient())
 		f.set(mcp.Errorf(mcp.LoginRequired, "log in"), 0)
 		got := make(chan *Lease)

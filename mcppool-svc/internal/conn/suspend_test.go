@@ -9,24 +9,24 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
-// sleeper is a connection that can rest.
+// sleeper is a connection that counts its rests and wakes.
 type sleeper struct {
 	*fakeClient
 	rests, wakes *int
 }
 
-// Rest implements mcp.Client. Both run under the pool's lock.
+// Rest implements mcp.Client. Rest and Wake run under the pool's lock.
 func (c sleeper) Rest() bool { *c.rests++; return true }
 
 // Wake implements mcp.Client.
 func (c sleeper) Wake() { *c.wakes++ }
 
-// A connection that is not used, held or watched is suspended once, and resumed before it is used again. One that is held waits longer.
+// A connection that is not used, held or watched rests once, and is woken before it is used again. A held one rests later.
 func TestConnectionsRest(t *testing.T) {
 	for name, tt := range map[string]struct {
-		session  string
-		attended bool
-		after    time.Duration // 0: never
+		session string
+		watched bool
+		after   time.Duration // 0: never
 	}{
 		"no user": {"", false, suspendAfter},
 		"held":    {"task", false, suspendHeldAfter},
@@ -40,7 +40,7 @@ func TestConnectionsRest(t *testing.T) {
 					defer p.mu.Unlock()
 					return rests, wakes
 				}
-				p.SetWatched(func(user string) bool { return tt.attended && user == "ann" })
+				p.SetWatched(func(user string) bool { return tt.watched && user == "ann" })
 				connect := p.connect
 				p.connect = func(ctx context.Context, s *registry.Server, user string) (mcp.Client, error) {
 					c, err := connect(ctx, s, user)

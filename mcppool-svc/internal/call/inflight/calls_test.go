@@ -46,7 +46,7 @@ func wantOutcome(t *testing.T, err error, reason, outcome string) {
 	}
 }
 
-// attach asks after a call of ann's; the outcome where it is not there.
+// attach returns "there" if a call of ann's is known, else the outcome of the error.
 func attach(l *Calls, id string) string {
 	_, err := l.Attach(Query{User: "ann", ID: id, Hash: Hash{1}, Pool: pool})
 	if err == nil {
@@ -55,8 +55,8 @@ func attach(l *Calls, id string) string {
 	return errs.From(err).Metadata[errs.OutcomeKey]
 }
 
-// A14: what was dropped for lack of room is UNKNOWN and never NOT_EXECUTED, by name and, once that is dropped too, by the
-// filter; the room is never exceeded.
+// A14: an evicted call is UNKNOWN and never NOT_EXECUTED: by its tombstone and, once that is overwritten too, by the filter. The
+// limits are never exceeded.
 func TestBoundsOfWhatIsKept(t *testing.T) {
 	l := New(Config{MaxFinished: 10, MaxTombstones: 20}, pool)
 	for i := range 1000 {
@@ -87,7 +87,7 @@ func TestBoundOfBytes(t *testing.T) {
 	if l.results.len() != 9 {
 		t.Errorf("%d results are kept", l.results.len())
 	}
-	// One that is too large by itself evicts no other, and its followers get it all the same.
+	// A result over the limit evicts no other, and its followers still get it.
 	large := begin(t, l, "large")
 	result := &mcppoolv1.CallResult{StructuredJson: strings.Repeat("x", 200_000)}
 	l.End(large, End{Result: result})
@@ -101,7 +101,7 @@ func TestBoundOfBytes(t *testing.T) {
 	}
 	l.Ack("ann", []string{"error"})
 	if l.results.bytes != 0 {
-		t.Errorf("%d bytes are left of nothing", l.results.bytes)
+		t.Errorf("%d bytes are counted without a result", l.results.bytes)
 	}
 }
 
@@ -119,7 +119,7 @@ func TestResultsWaitFor15Minutes(t *testing.T) {
 		<-time.After(2 * time.Minute)
 		l.mu.Lock()
 		if len(l.calls) != 0 || l.results.bytes != 0 {
-			t.Error("Run gives no memory back")
+			t.Error("Run does not drop expired results")
 		}
 		l.mu.Unlock()
 		_, _, err := l.Begin(Start{User: "ann", ID: "c1", Hashes: []Hash{{1}}})
@@ -156,11 +156,11 @@ func TestAck(t *testing.T) {
 	if got := attach(l, "running"); got != errs.OutcomeUnknown || len(l.calls) != 0 {
 		t.Errorf("after its end: %s", got)
 	}
-	// An id that was never here is none of its business: it can be called.
+	// Acknowledging an unknown id leaves no trace: it can be called.
 	begin(t, l, "never")
 }
 
-func TestAttachToNothing(t *testing.T) {
+func TestAttachToUnknownCall(t *testing.T) {
 	l := New(Config{}, pool)
 	for _, tt := range []struct {
 		name, id, pool, want string
@@ -170,7 +170,7 @@ func TestAttachToNothing(t *testing.T) {
 		{"another pool", "b", "another", errs.OutcomeUnknown},
 		{"then this pool", "b", pool, errs.OutcomeNotExecuted}, // it never came here, and no longer can
 		{"no pool", "c", "", errs.OutcomeUnknown},
-		{"a name of the pool's own", Unnamed("x"), pool, errs.OutcomeUnknown},
+		{"the id of an unnamed call", Unnamed("x"), pool, errs.OutcomeUnknown},
 	} {
 		_, err := l.Attach(Query{User: "ann", ID: tt.id, Pool: tt.pool})
 		if got := errs.From(err).Metadata[errs.OutcomeKey]; got != tt.want {
@@ -206,9 +206,9 @@ func TestFenceForgetsTheLeastRecentSession(t *testing.T) {
 	pass("a", 5, true)
 	pass("b", 5, true)
 	pass("a", 4, false)
-	pass("a", 0, false) // an owner that does not count is older than one that does
+	pass("a", 0, false) // a caller without epoch counts as older
 	pass("a", 5, true)
-	pass("c", 5, true) // b has to go
+	pass("c", 5, true) // b is forgotten
 	pass("b", 1, true)
 	pass("", 0, true)
 	if !f.pass("bob", "c", 1) {
@@ -288,7 +288,7 @@ func TestDrain(t *testing.T) {
 		l.End(calls["quick"], End{Result: &mcppoolv1.CallResult{}})
 		synctest.Wait()
 		if len(stopped) != 0 {
-			t.Error("stopped before its time")
+			t.Error("a call was cancelled before the drain's deadline")
 		}
 		if cause := <-stopped; !errors.Is(cause, errStopping) {
 			t.Errorf("cause = %v", cause)
@@ -374,7 +374,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// A23: a call that was given up before it came never runs: neither when it comes nor for a client that asks after it.
+// A23: a call that was cancelled before it came never runs; CallTool and AttachCall both say NOT_EXECUTED.
 func TestCancelledBeforeItCame(t *testing.T) {
 	l := New(Config{MaxTombstones: 3}, pool)
 	if l.Cancel("ann", "a", context.Canceled) {
@@ -383,7 +383,7 @@ func TestCancelledBeforeItCame(t *testing.T) {
 	_, _, err := l.Begin(Start{User: "ann", ID: "a", Hashes: []Hash{{1}}, Cancel: func(error) {}})
 	wantOutcome(t, err, "ALREADY_EXISTS", errs.OutcomeNotExecuted)
 	if got := attach(l, "a"); got != errs.OutcomeNotExecuted {
-		t.Errorf("asked after: %s", got)
+		t.Errorf("attached: %s", got)
 	}
 	_, err = l.Attach(Query{User: "ann", ID: "a", Hash: Hash{1}, Pool: "another"})
 	wantOutcome(t, err, "CALL_NOT_FOUND", errs.OutcomeUnknown)
@@ -393,7 +393,7 @@ func TestCancelledBeforeItCame(t *testing.T) {
 	}
 	l.End(c, End{})
 
-	// What ended, and was forgotten, may have run, also if it is cancelled.
+	// A call that ended and was forgotten stays UNKNOWN even if it is cancelled.
 	finish(t, l, "ran", 1)
 	l.Ack("ann", []string{"ran"})
 	for i := range 10 {

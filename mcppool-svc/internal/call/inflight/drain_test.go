@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A pool that stops waits until the results of its calls were fetched or acknowledged, or its patience is over.
+// With fetched set, Drain waits until the results of the calls were fetched or acknowledged.
 func TestDrainWaitsForResultsToBeFetched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(Config{}, pool)
@@ -32,11 +32,11 @@ func TestDrainWaitsForResultsToBeFetched(t *testing.T) {
 		l.Fetched(before) // it counts once
 		l.Ack("ann", []string{"acked"})
 		if ended() {
-			t.Error("a result that was not fetched was given up")
+			t.Error("Drain did not wait for a result that was not fetched")
 		}
 		l.Fetched(running)
 		if !ended() {
-			t.Error("it waits although all was fetched")
+			t.Error("Drain waits although all results were fetched")
 		}
 	})
 }
@@ -50,7 +50,7 @@ func TestDrainHasAnEnd(t *testing.T) {
 		start := time.Now()
 		l.Drain(ctx, true, errors.New("stopping"))
 		if took := time.Since(start); took != 7*time.Second {
-			t.Errorf("it took %v", took)
+			t.Errorf("Drain took %v, want the time of its context", took)
 		}
 		start = time.Now()
 		New(Config{}, pool).Drain(context.Background(), true, errors.New("stopping"))
@@ -58,7 +58,7 @@ func TestDrainHasAnEnd(t *testing.T) {
 		finish(t, l, "c1", 1)
 		l.Drain(context.Background(), false, errors.New("stopping"))
 		if time.Since(start) != 0 {
-			t.Error("it waited for nothing")
+			t.Error("Drain waited without a result, or without fetched")
 		}
 	})
 }

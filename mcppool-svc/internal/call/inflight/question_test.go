@@ -11,9 +11,11 @@ import (
 	"pawl.dev/services/errs"
 )
 
+// anything accepts every answer.
 func anything(mcp.Answer) error { return nil }
 
-func asking(t *testing.T) (*Calls, *Call) {
+// oneCall returns Calls with one running call.
+func oneCall(t *testing.T) (*Calls, *Call) {
 	t.Helper()
 	l := New(Config{}, "p")
 	c, _, err := l.Begin(Start{User: "ann", ID: "c1"})
@@ -24,7 +26,7 @@ func asking(t *testing.T) (*Calls, *Call) {
 }
 
 func TestQuestionsAreBounded(t *testing.T) {
-	l, c := asking(t)
+	l, c := oneCall(t)
 	for i := range maxAsked {
 		id := fmt.Sprint(i)
 		if _, err := c.Ask(mcp.Question{ID: id}, anything); err != nil {
@@ -57,7 +59,7 @@ func TestQuestionsAreBounded(t *testing.T) {
 }
 
 func TestAnswersOnce(t *testing.T) {
-	l, c := asking(t)
+	l, c := oneCall(t)
 	answered, err := c.Ask(mcp.Question{ID: "q"}, func(a mcp.Answer) error {
 		if a.Action != mcp.Accept {
 			return errors.New("not so")
@@ -92,7 +94,7 @@ func TestAnswersOnce(t *testing.T) {
 
 // Questions are not lost among progress and logs, and the newest state of a task is kept.
 func TestFollowerKeepsQuestions(t *testing.T) {
-	_, c := asking(t)
+	_, c := oneCall(t)
 	follower, err := c.Follow()
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +119,8 @@ func TestFollowerKeepsQuestions(t *testing.T) {
 	}
 }
 
-// A call that another pool began is entered whatever is known of its id; as long as nothing was learnt it may be asked for again.
+// Adopt enters a call that another pool began, even after AttachCall did not find it. While its outcome is unknown it can be adopted
+// again.
 func TestAdopt(t *testing.T) {
 	l := New(Config{}, "p")
 	q := Query{User: "ann", ID: "c1", Pool: "other", Session: "s", Epoch: 2}
@@ -156,6 +159,6 @@ func TestAdopt(t *testing.T) {
 		}
 	}
 	if n := l.Load().Running; n != 0 {
-		t.Errorf("%d calls are said to run", n)
+		t.Errorf("%d calls count as running", n)
 	}
 }
