@@ -15,8 +15,8 @@ import (
 	"pawl.dev/test/rig"
 )
 
-// A pool that is killed leaves nothing behind of its servers, be they started as they are or, as npx does, by another
-// process; not even of one that has a timer running, and would go on without a client.
+// A killed pool leaves no process of its servers behind: started directly or, as npx does, by another process, and even if a timer
+// would keep the server running without a client.
 func TestKilledPoolLeavesNoChildren(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("processes are told by their environment, in /proc")

@@ -25,22 +25,22 @@ import (
 	"pawl.dev/executor-svc/internal/fake"
 )
 
-// BenchmarkExecutor runs 10-step tasks with planner and pool that answer at once, each step durable: one operation is one
-// task, from its creation to its last event. `ahead`: the planner knows all steps from the beginning, so that each one is
-// one commit; else it is asked before each step, and each is two.
+// BenchmarkExecutor runs 10-step tasks, `at` of them at a time, with planner and pool that answer at once. One operation is one
+// task, from its creation to its last event. With `ahead` the planner knows all steps from the beginning, so that each step is
+// one commit; else it is asked before each step, and each step is two commits.
 func BenchmarkExecutor(b *testing.B) {
 	for _, ahead := range []bool{true, false} {
 		for _, at := range []int{1, 32, 128} {
 			b.Run(fmt.Sprintf("ahead=%v/at-%d", ahead, at), func(b *testing.B) {
-				client := benchmarked(b, ahead, at)
+				client := startInProcess(b, ahead, at)
 				runTasks(b, client, at)
 			})
 		}
 	}
 }
 
-// benchmarked starts an executor with direct connections, as in one process.
-func benchmarked(b *testing.B, ahead bool, at int) executorv1.ExecutorServiceClient {
+// startInProcess starts an executor with in-process connections to planner and pool.
+func startInProcess(b *testing.B, ahead bool, at int) executorv1.ExecutorServiceClient {
 	b.Helper()
 	log := slog.New(slog.DiscardHandler)
 	connect := func(register func(grpc.ServiceRegistrar)) *inproc.Conn {
@@ -52,11 +52,11 @@ func benchmarked(b *testing.B, ahead bool, at int) executorv1.ExecutorServiceCli
 		register(conn)
 		return conn
 	}
-	p := &atOnce{Planner: fake.Script("read", "read", "read", "read", "read", "read", "read", "read", "read", "read"), ahead: ahead}
+	p := &fastPlanner{Planner: fake.Script("read", "read", "read", "read", "read", "read", "read", "read", "read", "read"), ahead: ahead}
 	svc, err := executor.New(b.Context(), executor.Config{DataDir: b.TempDir(), MaxRunning: max(30, at)}, executor.Deps{
 		Log:     log,
 		Planner: connect(func(r grpc.ServiceRegistrar) { plannerv1.RegisterPlannerServiceServer(r, p) }),
-		Pool:    connect(func(r grpc.ServiceRegistrar) { mcppoolv1.RegisterMcpPoolServiceServer(r, newEchoes()) }),
+		Pool:    connect(func(r grpc.ServiceRegistrar) { mcppoolv1.RegisterMcpPoolServiceServer(r, newFastPool()) }),
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -73,13 +73,13 @@ func benchmarked(b *testing.B, ahead bool, at int) executorv1.ExecutorServiceCli
 	return executorv1.NewExecutorServiceClient(connect(svc.Register))
 }
 
-// atOnce is a planner that costs next to nothing, since it counts as well: it remembers nothing of what it was asked.
-type atOnce struct {
+// fastPlanner is a planner that costs next to nothing, because its time is measured too: it does not record its requests.
+type fastPlanner struct {
 	*fake.Planner
 	ahead bool
 }
 
-func (p *atOnce) PlanSteps(_ context.Context, req *plannerv1.PlanStepsRequest) (*plannerv1.PlanStepsResponse, error) {
+func (p *fastPlanner) PlanSteps(_ context.Context, req *plannerv1.PlanStepsRequest) (*plannerv1.PlanStepsResponse, error) {
 	left := p.Steps[len(req.GetContext().GetHistory()):]
 	res := &plannerv1.PlanStepsResponse{FlowName: "ten steps", FlowRisk: &commonv1.Risk{Level: commonv1.RiskLevel_RISK_LEVEL_LOW, Reason: "a test"}}
 	if !p.ahead {
@@ -92,7 +92,7 @@ func (p *atOnce) PlanSteps(_ context.Context, req *plannerv1.PlanStepsRequest) (
 	return res, nil
 }
 
-func (p *atOnce) StreamPlanSteps(req *plannerv1.StreamPlanStepsRequest, stream grpc.ServerStreamingServer[plannerv1.StreamPlanStepsResponse]) error {
+func (p *fastPlanner) StreamPlanSteps(req *plannerv1.StreamPlanStepsRequest, stream grpc.ServerStreamingServer[plannerv1.StreamPlanStepsResponse]) error {
 	inproc.Share(stream.Context())
 	plan, err := p.PlanSteps(stream.Context(), &plannerv1.PlanStepsRequest{Context: req.GetContext(), Begin: req.GetBegin()})
 	if err != nil {
@@ -103,32 +103,32 @@ func (p *atOnce) StreamPlanSteps(req *plannerv1.StreamPlanStepsRequest, stream g
 
 var answered = &plannerv1.GenerateAnswerResponse{Text: "All ten steps are done."}
 
-func (*atOnce) GenerateAnswer(_ *plannerv1.GenerateAnswerRequest, stream grpc.ServerStreamingServer[plannerv1.GenerateAnswerResponse]) error {
+func (*fastPlanner) GenerateAnswer(_ *plannerv1.GenerateAnswerRequest, stream grpc.ServerStreamingServer[plannerv1.GenerateAnswerResponse]) error {
 	inproc.Share(stream.Context())
 	return stream.Send(answered)
 }
 
-// echoes is a pool that costs next to nothing: it keeps nothing of its calls.
-type echoes struct {
+// fastPool is a pool that costs next to nothing: it answers all calls with one result and does not record them.
+type fastPool struct {
 	*fake.Pool
-	tools *mcppoolv1.ListToolsResponse
-	said  *mcppoolv1.CallToolsResponse
+	tools  *mcppoolv1.ListToolsResponse
+	result *mcppoolv1.CallToolsResponse
 }
 
-func newEchoes() *echoes {
+func newFastPool() *fastPool {
 	p := fake.NewPool()
 	tools, err := p.ListTools(context.Background(), &mcppoolv1.ListToolsRequest{McpId: "t"})
 	if err != nil {
 		panic(err)
 	}
-	return &echoes{Pool: p, tools: tools, said: &mcppoolv1.CallToolsResponse{Event: &mcppoolv1.CallToolsResponse_Call{Call: fake.TextResult("read 1", false)}}}
+	return &fastPool{Pool: p, tools: tools, result: &mcppoolv1.CallToolsResponse{Event: &mcppoolv1.CallToolsResponse_Call{Call: fake.TextResult("read 1", false)}}}
 }
 
-func (p *echoes) ListTools(context.Context, *mcppoolv1.ListToolsRequest) (*mcppoolv1.ListToolsResponse, error) {
+func (p *fastPool) ListTools(context.Context, *mcppoolv1.ListToolsRequest) (*mcppoolv1.ListToolsResponse, error) {
 	return p.tools, nil
 }
 
-func (p *echoes) CallTools(stream grpc.BidiStreamingServer[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse]) error {
+func (p *fastPool) CallTools(stream grpc.BidiStreamingServer[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse]) error {
 	inproc.Share(stream.Context())
 	for {
 		if _, err := stream.Recv(); err != nil {
@@ -137,17 +137,17 @@ func (p *echoes) CallTools(stream grpc.BidiStreamingServer[mcppoolv1.CallToolsRe
 			}
 			return err
 		}
-		if err := stream.Send(p.said); err != nil {
+		if err := stream.Send(p.result); err != nil {
 			return err
 		}
 	}
 }
 
-func (*echoes) ReleaseSession(context.Context, *mcppoolv1.ReleaseSessionRequest) (*mcppoolv1.ReleaseSessionResponse, error) {
+func (*fastPool) ReleaseSession(context.Context, *mcppoolv1.ReleaseSessionRequest) (*mcppoolv1.ReleaseSessionResponse, error) {
 	return &mcppoolv1.ReleaseSessionResponse{}, nil
 }
 
-func (*echoes) AckCall(context.Context, *mcppoolv1.AckCallRequest) (*mcppoolv1.AckCallResponse, error) {
+func (*fastPool) AckCall(context.Context, *mcppoolv1.AckCallRequest) (*mcppoolv1.AckCallResponse, error) {
 	return &mcppoolv1.AckCallResponse{}, nil
 }
 
@@ -177,7 +177,7 @@ func runTasks(b *testing.B, client executorv1.ExecutorServiceClient, at int) {
 	b.ReportMetric(10*float64(b.N)/b.Elapsed().Seconds(), "steps/s")
 }
 
-// cpuTime is what this process has used so far: on a machine that others use too, it says more than the clock.
+// cpuTime returns the CPU time that this process has used. Unlike the clock, it leaves out what other processes do meanwhile.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var u unix.Rusage

@@ -20,36 +20,36 @@ import (
 	"pawl.dev/executor-svc/internal/fake"
 )
 
-// crossing leads to one of two pools; streams stay where they went.
-type crossing struct {
+// switchConn is a connection to one of two pools. Once it is switched, new RPCs go to the second; open streams stay with the first.
+type switchConn struct {
 	one, two grpc.ClientConnInterface
 	switched atomic.Bool
-	streams  atomic.Int32 // of calls, opened to either
+	streams  atomic.Int32 // CallTools streams that were opened, to both pools
 }
 
-func (c *crossing) now() grpc.ClientConnInterface {
+func (c *switchConn) current() grpc.ClientConnInterface {
 	if c.switched.Load() {
 		return c.two
 	}
 	return c.one
 }
 
-func (c *crossing) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
-	return c.now().Invoke(ctx, method, args, reply, opts...)
+func (c *switchConn) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	return c.current().Invoke(ctx, method, args, reply, opts...)
 }
 
-func (c *crossing) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (c *switchConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if method == mcppoolv1.McpPoolService_CallTools_FullMethodName {
 		c.streams.Add(1)
 	}
-	return c.now().NewStream(ctx, desc, method, opts...)
+	return c.current().NewStream(ctx, desc, method, opts...)
 }
 
-// A task's calls share a stream for as long as one pool makes them. If another pool is responsible, they go there: the stream to the
-// one before is of no use, though it works.
+// A task's calls share a stream as long as one pool is responsible for them. Once another pool is, later calls go to a stream to that
+// pool, though the first stream still works.
 func TestStreamsFollowTheResponsiblePool(t *testing.T) {
 	another := fake.NewPool()
-	x := &crossing{two: grpctest.Serve(t, func(s grpc.ServiceRegistrar) { mcppoolv1.RegisterMcpPoolServiceServer(s, another) }, serve.Options{})}
+	x := &switchConn{two: grpctest.Serve(t, func(s grpc.ServiceRegistrar) { mcppoolv1.RegisterMcpPoolServiceServer(s, another) }, serve.Options{})}
 	r := &rig{t: t, dir: t.TempDir(), planner: fake.Script("read", "read", "read", "read"), pool: fake.NewPool()}
 	r.connect = func(one grpc.ClientConnInterface) grpc.ClientConnInterface {
 		x.one = one
@@ -76,11 +76,11 @@ func TestStreamsFollowTheResponsiblePool(t *testing.T) {
 	}
 }
 
-// A call that is made by another pool, because the first one refused it just as the task's run time was spent, ends too.
+// If the first pool refuses a call as the task's run time ends, and another pool becomes responsible, the task ends all the same.
 func TestRunTimeEndsAMovedCall(t *testing.T) {
 	another := fake.NewPool()
 	another.CallFn = fake.Hang
-	x := &crossing{two: grpctest.Serve(t, func(s grpc.ServiceRegistrar) { mcppoolv1.RegisterMcpPoolServiceServer(s, another) }, serve.Options{})}
+	x := &switchConn{two: grpctest.Serve(t, func(s grpc.ServiceRegistrar) { mcppoolv1.RegisterMcpPoolServiceServer(s, another) }, serve.Options{})}
 	r := &rig{t: t, dir: t.TempDir(), planner: fake.Script("read"), pool: fake.NewPool()}
 	r.connect = func(one grpc.ClientConnInterface) grpc.ClientConnInterface {
 		x.one = one

@@ -11,7 +11,7 @@ import (
 	"pawl.dev/executor-svc/internal/fake"
 )
 
-// asks returns what a task asks to approve now.
+// asks waits until a task asks for approval, and returns the wait and the event that shows it.
 func (r *rig) asks(id string) (*executorv1.Wait, *executorv1.ExecutorEvent) {
 	r.t.Helper()
 	w := r.untilWait(id, executorv1.WaitKind_WAIT_KIND_APPROVAL)
@@ -20,7 +20,7 @@ func (r *rig) asks(id string) (*executorv1.Wait, *executorv1.ExecutorEvent) {
 			return w, e
 		}
 	}
-	r.t.Fatalf("%s was never asked", w.GetId())
+	r.t.Fatalf("no event shows %s", w.GetId())
 	return nil, nil
 }
 
@@ -31,7 +31,7 @@ func (r *rig) mustApprove(id, wait, input string) {
 	}
 }
 
-// only changes one tool.
+// only applies change to the tool of that name.
 func only(name string, change func(*commonv1.Tool)) func(*commonv1.Tool) *commonv1.Tool {
 	return func(t *commonv1.Tool) *commonv1.Tool {
 		if t.GetName() == name {
@@ -41,8 +41,8 @@ func only(name string, change func(*commonv1.Tool)) func(*commonv1.Tool) *common
 	}
 }
 
-// DESIGN 4, Approvals: one is for exactly what was shown. If the server was changed meanwhile, the step is shown again as it is
-// now, with why; its input, which a person may have edited, is kept.
+// An approval is for exactly what was shown. If the server has changed meanwhile, the step is shown again as it is now, with the
+// reason; an edited input is kept.
 func TestApprovalOfWhatChangedMeanwhile(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*commonv1.Tool) *commonv1.Tool
@@ -86,7 +86,7 @@ func TestApprovalOfWhatChangedMeanwhile(t *testing.T) {
 	}
 }
 
-// A29: what needs no approval as the server is now simply goes on.
+// A29: a step whose tool has changed and now needs no approval runs without another question.
 func TestChangeThatNeedsNoApproval(t *testing.T) {
 	r := newRig(t, fake.Script("write"))
 	events := r.run(auto("change something")) // BY_RISK
@@ -109,7 +109,7 @@ func TestServerThatAlwaysChanges(t *testing.T) {
 	for seq := events[len(events)-1].GetSeq(); ; {
 		wait, _ := r.asks(id)
 		if asked[wait.GetId()] = true; len(asked) > 10 {
-			t.Fatal("it is asked for ever")
+			t.Fatal("the task asks for ever")
 		}
 		r.pool.Reconfigure(nil)
 		r.mustApprove(id, wait.GetId(), "")
@@ -126,8 +126,8 @@ func TestServerThatAlwaysChanges(t *testing.T) {
 	}
 }
 
-// If the tool is gone, the step fails with an error that names it; if its schema no longer fits the input, that is an error about
-// parameters like any other (A15).
+// If the tool is gone or quarantined, the step fails with an error that names it; if its schema no longer fits the input, that is an
+// error about parameters like any other (A15).
 func TestToolThatIsGoneOrAnotherOne(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*commonv1.Tool) *commonv1.Tool
@@ -173,8 +173,7 @@ func TestToolThatIsGoneOrAnotherOne(t *testing.T) {
 	}
 }
 
-// A person says that a call whose outcome is not known is to be made again, and its server was changed meanwhile: it is not made
-// before they have seen that.
+// If a person retries a call with an unknown outcome and the server has changed meanwhile, the call is shown again before it is made.
 func TestRetryOfWhatChangedMeanwhile(t *testing.T) {
 	r, id, wait := lostWrite(t, "write")
 	r.pool.Reconfigure(nil)

@@ -34,7 +34,7 @@ type (
 	callFn       = func(ctx, *callRequest, func(*callResponse) error) error
 )
 
-// onlyFirst lets the first call be another one; later ones succeed.
+// onlyFirst runs first for the first call; later calls succeed.
 func onlyFirst(first callFn) callFn {
 	var calls atomic.Int32
 	return func(c ctx, req *callRequest, send func(*callResponse) error) error {
@@ -64,7 +64,7 @@ func (r *rig) unpause(id string) {
 	}
 }
 
-// DESIGN 4: a pause lets the running call finish, and nothing is begun until the task is unpaused; also across a restart.
+// A pause lets the running call finish; nothing else begins until the task is unpaused, even after a restart.
 func TestPauseInARunningCall(t *testing.T) {
 	r := newRig(t, fake.Script("read", "read"))
 	running, finish := make(chan struct{}), make(chan struct{})
@@ -88,13 +88,13 @@ func TestPauseInARunningCall(t *testing.T) {
 	}
 	r.unpause(id)
 	r.until(id, flowSuccess)
-	r.unpause2(id)
+	r.wantUnpauseRefused(id)
 	wantTypes(t, r.events(id), "FLOW_START", "STEP_INIT", "STEP_INPUT", "STATUS_CHANGED", "STEP_OUTPUT", "STATUS_CHANGED", "FLOW_STOP",
 		"STATUS_CHANGED", "STEP_INIT", "STEP_INPUT", "STEP_OUTPUT", "TEXT_ADD", "FLOW_SUCCESS")
 }
 
-// unpause2 checks that a task that has ended cannot be unpaused.
-func (r *rig) unpause2(id string) {
+// wantUnpauseRefused checks that a task that has ended cannot be unpaused.
+func (r *rig) wantUnpauseRefused(id string) {
 	r.t.Helper()
 	_, err := r.tasks.ResumeTask(r.t.Context(), &executorv1.ResumeTaskRequest{
 		Id: id, Answer: &executorv1.ResumeTaskRequest_Unpause{Unpause: &executorv1.Unpause{}},
@@ -110,7 +110,7 @@ func TestApproveWhilePaused(t *testing.T) {
 	id := r.create(manual("change")).GetId()
 	w := r.untilWait(id, approveWait)
 	r.pause(id)
-	for range 2 { // repeating the answer is harmless
+	for range 2 { // the same answer may be repeated
 		if _, err := r.approve(id, w.GetId(), ""); err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +129,7 @@ func TestApproveWhilePaused(t *testing.T) {
 	r.events(id)
 }
 
-// Whatever only thinks is given up at once by a pause, and done again afterwards.
+// A pause stops planning at once; planning starts again when the task is unpaused.
 func TestPauseWhilePlanning(t *testing.T) {
 	p := fake.Script("read")
 	asked := make(chan struct{}, 1)
@@ -152,7 +152,7 @@ func TestPauseWhilePlanning(t *testing.T) {
 	r.until(id, flowSuccess)
 }
 
-// A grant covers the rest of the task: this tool, as it is defined now, up to the risk that was shown (DESIGN 4).
+// A grant covers the rest of the task: this tool, as it is defined now, up to the risk that was shown.
 func TestGrant(t *testing.T) {
 	r := newRig(t, fake.Script("write", "write", "destroy"))
 	id := r.create(manual("change")).GetId()
@@ -169,7 +169,7 @@ func TestGrant(t *testing.T) {
 	}
 }
 
-// Budgets are checked before each call, and end the task with a reason (DESIGN 5).
+// Budgets are checked before each call, and end the task with a reason.
 func TestBudgets(t *testing.T) {
 	for name, c := range map[string]struct {
 		budget *executorv1.Budget
@@ -197,7 +197,7 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// A tool call takes along what the budgets leave for models that its server asks.
+// A tool call carries what the budgets leave for the models that its server may use.
 func TestCallsHaveAModelBudget(t *testing.T) {
 	p := fake.Script("read", "read")
 	p.Usage = &commonv1.Usage{ModelCalls: 1, InputTokens: 15, OutputTokens: 5}
@@ -252,8 +252,8 @@ func TestRunTimeEndsWhatHangs(t *testing.T) {
 	}
 }
 
-// A wait's deadline is an error of its own, not a rejection, and shown with the question (A4, A5, DESIGN 4). A process that
-// was away while it passed finds it when it is back.
+// A wait that expires ends the task with WAIT_EXPIRED, not as a rejection; the deadline is shown with the question (A4, A5). If
+// the executor is down at the deadline, the wait expires at the next start.
 func TestWaitExpires(t *testing.T) {
 	for _, away := range []bool{false, true} {
 		t.Run(fmt.Sprintf("away %v", away), func(t *testing.T) {
@@ -352,7 +352,7 @@ func TestFork(t *testing.T) {
 	}
 }
 
-// A task whose budget is spent can be forked with a larger one: what it had done counts (DESIGN 5).
+// A task whose budget is spent can be forked with a larger one: what the task had spent counts.
 func TestForkWithALargerBudget(t *testing.T) {
 	r := newRig(t, fake.Script("read", "read", "read"))
 	req := auto("look")
@@ -371,7 +371,7 @@ func TestForkWithALargerBudget(t *testing.T) {
 	}
 }
 
-// A fork keeps what is not known, and no grant (issue: grants and waits are dropped, UNKNOWN stays UNKNOWN).
+// A fork keeps unknown outcomes, and drops grants and waits.
 func TestForkKeepsUnknownOutcomes(t *testing.T) {
 	p := fake.Script("write", "read")
 	r := newRig(t, p)
@@ -402,14 +402,14 @@ func TestForkKeepsUnknownOutcomes(t *testing.T) {
 	}
 	asked := r.untilWait(fork.GetId(), approveWait)
 	if asked.GetId() == w.GetId() {
-		t.Errorf("the fork asks %s again: answers are told apart by that", w.GetId())
+		t.Errorf("the fork reuses the wait id %s, by which answers are told apart", w.GetId())
 	}
 	if asked.GetStepId() != "step-2" || !strings.Contains(asked.GetMessage(), "not known") || fork.GetErrorCount() != 0 {
 		t.Errorf("asked %v; task %v", asked, fork)
 	}
 }
 
-// A task that has ended can be deleted; then it is gone for everyone, and its export was whole.
+// A task that has ended can be exported as a whole, and deleted.
 func TestDeleteAndExport(t *testing.T) {
 	r := newRig(t, fake.Script("read"))
 	open := r.create(manual("ask first")).GetId()
@@ -457,9 +457,9 @@ func (r *rig) export(id string) []byte {
 	}
 }
 
-// A task that is taken up again and again without getting anywhere ends, instead of taking its host down for ever
-// (DESIGN 4). Here each process ends while the same plan is asked for.
-func TestTakenUpWithoutProgress(t *testing.T) {
+// A task that is recovered again and again without progress ends, instead of crashing its host for ever. Here each process dies
+// while it plans the same step.
+func TestRecoveredWithoutProgress(t *testing.T) {
 	p := fake.Script("read")
 	asked := make(chan struct{}, 20)
 	p.BeforePlan = func(c ctx) error {
@@ -484,7 +484,7 @@ func TestTakenUpWithoutProgress(t *testing.T) {
 	}
 }
 
-// An operator sees what is in the journal while it is used; a user does not.
+// An operator can read the journal's figures while the server runs; a user cannot.
 func TestStoreInfo(t *testing.T) {
 	r := newRig(t, fake.Script("read"))
 	r.run(auto("look"))

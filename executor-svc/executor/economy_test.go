@@ -49,7 +49,7 @@ func (c counted) NewStream(ctx context.Context, desc *grpc.StreamDesc, method st
 	return c.ClientConnInterface.NewStream(ctx, desc, method, opts...)
 }
 
-// since returns what was counted since the last time.
+// since returns the counts since it was last called.
 func (c counted) since() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,7 +58,8 @@ func (c counted) since() map[string]int {
 	return all
 }
 
-// countedExecutor runs in one bubble of time with planner and pool: however slow the machine is, nothing takes longer than it waits.
+// countedExecutor starts an executor with planner and pool in one process. Call it in a synctest bubble, so that a slow machine
+// causes no timeout.
 func countedExecutor(t *testing.T, pool *fake.Pool) (client executorv1.ExecutorServiceClient, all counted, stop func()) {
 	all = counted{mu: new(sync.Mutex), rpcs: map[string]int{}}
 	log := slog.New(slog.DiscardHandler)
@@ -99,8 +100,8 @@ func tenSteps() *executorv1.CreateTaskRequest {
 	return req
 }
 
-// A playbook of ten steps that was run a moment ago costs three RPCs between the services: its tools, its plan and its answer. Its calls
-// have a stream that is there, and its end goes with the calls of the next task.
+// A playbook of ten steps that was run a moment ago costs at most three RPCs between the services: its tools, its plan and its answer.
+// Its calls use a stream that is open already, and its session is released with the calls of the next task.
 func TestFewRequestsPerTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const tasks = 20
@@ -137,7 +138,7 @@ func TestFewRequestsPerTask(t *testing.T) {
 	})
 }
 
-// A2: that something is wrong is said at creation each time, and what was right is not taken for so for long.
+// A2: a check that fails is repeated at each creation; one that succeeds is remembered for a short time only.
 func TestChecksAreNotRememberedForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, all, stop := countedExecutor(t, fake.NewPool())

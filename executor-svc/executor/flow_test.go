@@ -111,7 +111,7 @@ func TestApprovalWithEditedInput(t *testing.T) {
 	}
 }
 
-// A9: a refusal cancels step and task.
+// A9: a rejection cancels step and task.
 func TestRejection(t *testing.T) {
 	r := newRig(t, fake.Script("write"))
 	events := r.run(manual("change something"))
@@ -145,7 +145,7 @@ func TestRiskDecides(t *testing.T) {
 	}
 }
 
-// A10, A15, A16: an input that lacks something is asked for, filled in, and shown again.
+// A10, A15, A16: a missing parameter is asked for and filled in, and the input is shown again.
 func TestMissingParameters(t *testing.T) {
 	p := fake.Script("write")
 	p.Steps[0].InputJson = `{}`
@@ -200,12 +200,12 @@ func TestToolErrorGoesOn(t *testing.T) {
 	}
 }
 
-// A11: with automatic execution a failed attempt is made again with an input that has the error in view.
-func TestFailedAttemptIsDerivedAnew(t *testing.T) {
+// A11: with automatic execution the planner derives the input of the next attempt from the error of the failed one.
+func TestFailedAttemptGetsANewInput(t *testing.T) {
 	p := fake.Script("read")
 	p.DeriveFn = func(req *plannerv1.GetFirstInputParamsRequest) string {
 		if !strings.Contains(req.GetError(), "bad text") {
-			t.Errorf("the error is not in view: %v", req)
+			t.Errorf("the planner does not get the error: %v", req)
 		}
 		return `{"text":"better"}`
 	}
@@ -246,8 +246,9 @@ func TestFailedStepsAtTheLimit(t *testing.T) {
 	}
 }
 
-// A21: at the limit of steps, and if the planner names a tool that does not exist, the next step is FINAL.
-func TestFinalWithoutThePlannersWord(t *testing.T) {
+// A21: at the limit of steps, and if the planner names a tool that does not exist, the next step is FINAL. An error of the planner
+// ends the task.
+func TestFinalWithoutThePlanner(t *testing.T) {
 	t.Run("limit", func(t *testing.T) {
 		r := newRig(t, fake.Script("read"))
 		r.planner.PlanFn = func(context.Context, *plannerv1.TaskContext) (*plannerv1.PlanStepsResponse, error) {
@@ -282,7 +283,7 @@ func TestFinalWithoutThePlannersWord(t *testing.T) {
 			t.Errorf("asked %d times, want 3 (A18)", got)
 		}
 	})
-	t.Run("planner says no", func(t *testing.T) {
+	t.Run("planner fails", func(t *testing.T) {
 		r := newRig(t, fake.Script())
 		r.planner.PlanFn = func(context.Context, *plannerv1.TaskContext) (*plannerv1.PlanStepsResponse, error) {
 			return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK, "step x: no output a.b")
@@ -295,7 +296,7 @@ func TestFinalWithoutThePlannersWord(t *testing.T) {
 	})
 }
 
-// A lost connection of a WRITE is asked about; of a READ it is recorded, and the task goes on (A14).
+// If the outcome of a WRITE call is unknown, a person is asked; for a repeatable tool it is recorded, and the task goes on (A14).
 func TestUnknownOutcome(t *testing.T) {
 	for _, tool := range []string{"read", "write", "idempotent"} {
 		t.Run(tool, func(t *testing.T) {
@@ -320,7 +321,7 @@ func TestUnknownOutcome(t *testing.T) {
 	}
 }
 
-// lose is a call whose server cannot say whether it ran.
+// lose ends a call with an unknown outcome.
 func lose(context.Context, *mcppoolv1.CallToolRequest, func(*mcppoolv1.CallToolResponse) error) error {
 	return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR, "connection lost").With(errs.OutcomeKey, "UNKNOWN")
 }

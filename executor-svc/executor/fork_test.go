@@ -17,8 +17,8 @@ import (
 	"pawl.dev/executor-svc/internal/fake"
 )
 
-// A19: a fork may fail as often as a new task, and so may a fork of it; the failed steps that it keeps are counted, as its steps
-// show them.
+// A19: a fork may have as many failed steps of its own as a new task, and so may a fork of it. Its error count includes the failed
+// steps that it keeps.
 func TestForkAtTheLimitOfFailedSteps(t *testing.T) {
 	r := newRig(t, fake.Script("read", "read", "read", "read", "read", "read", "read"))
 	r.pool.CallFn = func(_ context.Context, _ *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
@@ -47,10 +47,10 @@ func TestForkAtTheLimitOfFailedSteps(t *testing.T) {
 	}
 }
 
-// A30: without a seq, a fork of a task that failed does again what failed, from the beginning if no step succeeded.
+// A30: without a seq, a fork of a task that failed repeats what failed, from the beginning if no step succeeded.
 func TestForkDoesAgainWhatFailed(t *testing.T) {
 	for _, tc := range []struct{ good, calls int }{{0, 2}, {1, 3}} {
-		r := newRig(t, failingStep(fake.Script([]string{"read", "read"}[:tc.good+1]...)))
+		r := newRig(t, failAfterFailedStep(fake.Script([]string{"read", "read"}[:tc.good+1]...)))
 		broken := true
 		r.pool.CallFn = func(_ context.Context, req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
 			fails := broken && strings.Contains(req.GetInputJson(), fmt.Sprint("read ", tc.good+1))
@@ -79,11 +79,11 @@ func TestForkDoesAgainWhatFailed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.until(again.GetId(), flowFailed) // a seq that is given is kept to
+		r.until(again.GetId(), flowFailed) // a given seq is not changed
 	}
 }
 
-// A task that failed before its first step starts again.
+// A fork of a task that failed before its first step starts from the beginning.
 func TestForkOfATaskThatNeverBegan(t *testing.T) {
 	p := fake.Script("read")
 	p.BeforePlan = func(context.Context) error {
@@ -103,7 +103,7 @@ func TestForkOfATaskThatNeverBegan(t *testing.T) {
 	}
 }
 
-// A fork of a task that ended well goes on from its newest step, also from one that failed.
+// A fork of a task that ended well goes on from its newest step, even if that step failed.
 func TestForkOfATaskThatEndedWell(t *testing.T) {
 	r := newRig(t, fake.Script("read", "read"))
 	r.pool.CallFn = func(_ context.Context, req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
@@ -120,8 +120,8 @@ func TestForkOfATaskThatEndedWell(t *testing.T) {
 	}
 }
 
-// failingStep fails the task once a step of it failed, as a playbook does.
-func failingStep(p *fake.Planner) *fake.Planner {
+// failAfterFailedStep makes the planner fail the task once a step has failed, as a playbook does.
+func failAfterFailedStep(p *fake.Planner) *fake.Planner {
 	script := p.Steps
 	p.PlanFn = func(_ context.Context, tc *plannerv1.TaskContext) (*plannerv1.PlanStepsResponse, error) {
 		h := tc.GetHistory()

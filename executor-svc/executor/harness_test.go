@@ -122,7 +122,7 @@ func (r *rig) run(req *executorv1.CreateTaskRequest) []*executorv1.ExecutorEvent
 	if err != nil {
 		r.t.Fatalf("RunTask: %v", err)
 	}
-	events, err := drain(stream)
+	events, err := readAll(stream)
 	if err != nil {
 		r.t.Fatalf("RunTask: %v", err)
 	}
@@ -138,7 +138,7 @@ func manual(goal string) *executorv1.CreateTaskRequest {
 	return &executorv1.CreateTaskRequest{Goal: goal}
 }
 
-// until watches a task until an event of that type.
+// until watches a task from its first event until one of that type, and returns it.
 func (r *rig) until(id string, want executorv1.EventType) *executorv1.ExecutorEvent {
 	return r.untilAfter(id, 0, want)
 }
@@ -162,7 +162,7 @@ func (r *rig) untilAfter(id string, after uint64, want executorv1.EventType) *ex
 	}
 }
 
-// untilWait waits until the task asks for something of that kind, and returns it.
+// untilWait waits until the task has an open wait of that kind, and returns it.
 func (r *rig) untilWait(id string, kind executorv1.WaitKind) *executorv1.Wait {
 	r.t.Helper()
 	for seq := uint64(0); ; {
@@ -175,14 +175,14 @@ func (r *rig) untilWait(id string, kind executorv1.WaitKind) *executorv1.Wait {
 	}
 }
 
-// events returns all events so far, and checks what holds for each task at any time.
+// events returns all events so far, and checks the invariants of an event log.
 func (r *rig) events(id string) []*executorv1.ExecutorEvent {
 	r.t.Helper()
 	stream, err := r.tasks.WatchTask(r.t.Context(), &executorv1.WatchTaskRequest{Id: id, NoFollow: true})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	events, err := drain(stream)
+	events, err := readAll(stream)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -226,7 +226,8 @@ func (r *rig) params(id, wait, content string) (*executorv1.Task, error) {
 	})
 }
 
-func drain(stream interface {
+// readAll returns the events of a stream up to its end.
+func readAll(stream interface {
 	Recv() (*executorv1.ExecutorEvent, error)
 }) ([]*executorv1.ExecutorEvent, error) {
 	var events []*executorv1.ExecutorEvent
@@ -250,7 +251,7 @@ func types(events []*executorv1.ExecutorEvent) []string {
 	return all
 }
 
-// wantTypes compares the kinds of events, the bookkeeping at the start left out.
+// wantTypes compares the types of events, without STATUS_CHANGED and TOOLS_LOADED at the start.
 func wantTypes(t *testing.T, events []*executorv1.ExecutorEvent, want ...string) {
 	t.Helper()
 	got := types(events)
@@ -262,7 +263,7 @@ func wantTypes(t *testing.T, events []*executorv1.ExecutorEvent, want ...string)
 	}
 }
 
-// checkLog checks what holds for each task at any time.
+// checkLog checks the invariants of an event log.
 func checkLog(t *testing.T, events []*executorv1.ExecutorEvent) {
 	t.Helper()
 	for _, problem := range executortest.Violations(events) {
@@ -270,8 +271,8 @@ func checkLog(t *testing.T, events []*executorv1.ExecutorEvent) {
 	}
 }
 
-// callUntilStopped runs a task into its first call and stops the executor there; the call goes on in the pool until it is
-// released.
+// callUntilStopped stops the executor during a task's first call, which it approves if necessary. The call continues in the pool
+// until release is called.
 func (r *rig) callUntilStopped(req *executorv1.CreateTaskRequest) (id string, release func()) {
 	r.t.Helper()
 	r.stop()
@@ -298,7 +299,8 @@ func (r *rig) callUntilStopped(req *executorv1.CreateTaskRequest) (id string, re
 	return id, func() { close(finish) }
 }
 
-// crash restarts the executor on the journal as it is once the task was taken up, as if its process had been killed then.
+// crash waits until the executor has stored something of the task since its last start, and restarts it on a copy of the journal
+// of that moment, as if its process had been killed.
 func (r *rig) crash(id string) {
 	r.t.Helper()
 	tick := time.NewTicker(time.Millisecond)

@@ -33,7 +33,7 @@ func form(id string) *mcppoolv1.CallInputRequired {
 	return &mcppoolv1.CallInputRequired{InputId: id, Message: "Which city (" + id + ")?", SchemaJson: citySchema}
 }
 
-// elicit lets every call ask those questions, one round after another, and tell what was answered.
+// elicit makes every call ask the questions of each round in turn, and return the answers as its result.
 func (r *rig) elicit(rounds ...[]*mcppoolv1.CallInputRequired) {
 	r.pool.Detached, r.keepPool = true, true
 	r.t.Cleanup(r.pool.Die) // calls that wait for an answer
@@ -58,7 +58,8 @@ func (r *rig) elicit(rounds ...[]*mcppoolv1.CallInputRequired) {
 	}
 }
 
-func asked(questions ...*mcppoolv1.CallInputRequired) []*mcppoolv1.CallInputRequired {
+// round is the questions that a call asks at once.
+func round(questions ...*mcppoolv1.CallInputRequired) []*mcppoolv1.CallInputRequired {
 	return questions
 }
 
@@ -81,11 +82,11 @@ func (r *rig) output(id string) string {
 	return steps[len(steps)-1].GetOutputJson()
 }
 
-// A5, A26: a question of the tool's server is one transition to WAITING; the answer lets the same call of the same attempt
-// go on. While a person thinks, the task has no owner and its call no follower.
+// A5, A26: a question of the tool's server is one transition to WAITING; after the answer, the same call of the same attempt
+// goes on.
 func TestInputRequired(t *testing.T) {
 	r := newRig(t, fake.Script("read"))
-	r.elicit(asked(form("q1")))
+	r.elicit(round(form("q1")))
 	id := r.create(auto("ask me")).GetId()
 	w := r.untilWait(id, inputWait)
 	if w.GetMessage() != "Which city (q1)?" || w.GetParamsSchemaJson() != citySchema || w.GetStepId() != "step-1" || w.GetToolId() != "t/read" || w.GetUrl() != "" {
@@ -125,18 +126,19 @@ func TestInputRequired(t *testing.T) {
 	if in := e.GetInputRequired(); in.GetMessage() != w.GetMessage() || in.GetSchemaJson() != citySchema || in.GetSchema() == nil || e.GetWaitId() != w.GetId() || e.GetAttempt() != 1 {
 		t.Errorf("the event %v", e)
 	}
-	// As with other waits: the same answer again is harmless, another one is not.
+	// As with other waits, the same answer may be repeated, and a different one is refused.
 	r.mustInput(id, w.GetId(), `{"city":"Bern"}`)
 	if _, err := r.input(id, w.GetId(), executorv1.InputAnswer_ACTION_ACCEPT, `{"city":"Basel"}`); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN {
 		t.Errorf("another answer: %v", err)
 	}
 }
 
-// A no is an answer: the tool goes on with it. What is answered in a browser does not pass through Pawl.
+// A tool is told that its question was declined or dismissed, and goes on. What a person enters in a browser does not pass
+// through Pawl.
 func TestInputDeclinedAndByAddress(t *testing.T) {
 	r := newRig(t, fake.Script("read"))
 	page := &mcppoolv1.CallInputRequired{InputId: "page", Message: "Sign in", Url: "https://example.com/sign-in"}
-	r.elicit(asked(form("q1")), asked(form("q2")), asked(page))
+	r.elicit(round(form("q1")), round(form("q2")), round(page))
 	id := r.create(auto("ask me")).GetId()
 	for _, action := range []executorv1.InputAnswer_Action{executorv1.InputAnswer_ACTION_DECLINE, executorv1.InputAnswer_ACTION_CANCEL} {
 		if _, err := r.input(id, r.untilWait(id, inputWait).GetId(), action, ""); err != nil {
@@ -159,10 +161,10 @@ func TestInputDeclinedAndByAddress(t *testing.T) {
 	}
 }
 
-// What a server asks together is shown together, and given to it once nothing is open.
+// Questions that a server asks together are shown together, and their answers are sent once all of them are given.
 func TestSeveralQuestionsAtOnce(t *testing.T) {
 	r := newRig(t, fake.Script("read"))
-	r.elicit(asked(form("q1"), form("q2")))
+	r.elicit(round(form("q1"), form("q2")))
 	id := r.create(auto("ask me")).GetId()
 	r.untilWait(id, inputWait)
 	waits := r.task(id).GetWaits()
@@ -184,10 +186,10 @@ func TestSeveralQuestionsAtOnce(t *testing.T) {
 	}
 }
 
-// DESIGN 4: a question outlives the executor. Its call lives on in the pool.
+// A question survives a restart of the executor: its call continues in the pool.
 func TestInputAfterRestart(t *testing.T) {
 	r := newRig(t, fake.Script("write"))
-	r.elicit(asked(form("q1")), asked(form("q2")))
+	r.elicit(round(form("q1")), round(form("q2")))
 	id := r.create(free(r)).GetId()
 	first := r.untilWait(id, inputWait)
 	r.stop()
@@ -204,7 +206,7 @@ func TestInputAfterRestart(t *testing.T) {
 	}
 }
 
-// free is a task without approvals.
+// free creates an agent that never asks for approval, and returns a request for a task of this agent.
 func free(r *rig) *executorv1.CreateTaskRequest {
 	r.t.Helper()
 	_, err := r.agents.CreateAgent(r.t.Context(), &executorv1.CreateAgentRequest{
@@ -218,8 +220,8 @@ func free(r *rig) *executorv1.CreateTaskRequest {
 	return req
 }
 
-// DESIGN 4: the pool died while the person was thinking. A server that keeps nothing between its questions and their answers
-// is given both by another pool, in the same attempt and under a name of its own; else the call's outcome is unknown.
+// The pool dies while a person is asked. If the server sent a request state with its question, the call is repeated with that state
+// and the answers, in the same attempt but under a call id of its own. Otherwise the call's outcome is unknown.
 func TestInputAfterThePoolDied(t *testing.T) {
 	for name, c := range map[string]struct {
 		state, tool string
@@ -228,15 +230,15 @@ func TestInputAfterThePoolDied(t *testing.T) {
 		output      string
 		attempt     uint32
 	}{
-		"request state":        {"s1", "write", []string{"/step-1/1", "/step-1/1/2"}, 0, `{"message":"{\"city\":\"Bern\"}"}`, 1},
-		"nothing, repeatable":  {"", "read", []string{"/step-1/1", "/step-1/2"}, 0, `{"message":"ACCEPT{\"city\":\"Bern\"}"}`, 2},
-		"nothing, side effect": {"", "write", []string{"/step-1/1"}, outcomeWait, "", 1},
+		"request state":         {"s1", "write", []string{"/step-1/1", "/step-1/1/2"}, 0, `{"message":"{\"city\":\"Bern\"}"}`, 1},
+		"no state, repeatable":  {"", "read", []string{"/step-1/1", "/step-1/2"}, 0, `{"message":"ACCEPT{\"city\":\"Bern\"}"}`, 2},
+		"no state, side effect": {"", "write", []string{"/step-1/1"}, outcomeWait, "", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, fake.Script(c.tool))
 			q := form("q1")
 			q.RequestState = c.state
-			r.elicit(asked(q))
+			r.elicit(round(q))
 			id := r.create(free(r)).GetId()
 			w := r.untilWait(id, inputWait)
 			r.pool.Restart()
@@ -265,12 +267,12 @@ func TestInputAfterThePoolDied(t *testing.T) {
 	}
 }
 
-// DESIGN 4: answers that may have come to a call which is gone are not given to another one: it may have done its work.
+// Answers that may have reached a call before its pool died are not given to another call: the first may have had its effect.
 func TestAnswersThatMayHaveArrivedAreNotGivenTwice(t *testing.T) {
 	r := newRig(t, fake.Script("write"))
 	q := form("q1")
 	q.RequestState = "s1"
-	r.elicit(asked(q))
+	r.elicit(round(q))
 	id := r.create(free(r)).GetId()
 	w := r.untilWait(id, inputWait)
 	r.pool.BeforeAnswer = func(*mcppoolv1.AnswerCallRequest) error {
@@ -284,10 +286,10 @@ func TestAnswersThatMayHaveArrivedAreNotGivenTwice(t *testing.T) {
 	}
 }
 
-// A cancel, and a task's own deadline, end the call in the pool; what it did until then is not known.
+// A cancel and a task's wait timeout end the call in the pool; its outcome is unknown.
 func TestInputCancelledAndExpired(t *testing.T) {
 	r := newRig(t, fake.Script("write"))
-	r.elicit(asked(form("q1")))
+	r.elicit(round(form("q1")))
 	req := free(r)
 	id := r.create(req).GetId()
 	r.untilWait(id, inputWait)
@@ -298,19 +300,19 @@ func TestInputCancelledAndExpired(t *testing.T) {
 	if e := r.until(id, executorv1.EventType_EVENT_TYPE_STEP_CANCEL); e.GetStepCancel().GetOutcome() != commonv1.Outcome_OUTCOME_UNKNOWN || e.GetAttempt() != 1 {
 		t.Errorf("the step's end %v", e)
 	}
-	r.stopped(id + "/step-1/1")
+	r.untilCallStopped(id + "/step-1/1")
 
 	req.WaitTimeout, req.Goal = durationpb.New(50*time.Millisecond), "be quick"
 	id = r.create(req).GetId()
 	if e := r.until(id, flowFailed); e.GetFlowFailed().GetError().GetReason() != commonv1.ErrorReason_ERROR_REASON_WAIT_EXPIRED {
 		t.Errorf("the end %v", e)
 	}
-	r.stopped(id + "/step-1/1")
+	r.untilCallStopped(id + "/step-1/1")
 	wantTypes(t, r.events(id), "FLOW_START", "STEP_INIT", "STEP_INPUT", "INPUT_REQUIRED", "FLOW_STOP", "STEP_ERROR", "FLOW_FAILED")
 }
 
-// stopped waits until the pool was told to stop a call.
-func (r *rig) stopped(call string) {
+// untilCallStopped waits until the pool was told to stop a call.
+func (r *rig) untilCallStopped(call string) {
 	r.t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -323,12 +325,12 @@ func (r *rig) stopped(call string) {
 	}
 }
 
-// A question that the pool gives up before the task does is answered with nothing: the tool decides what that means.
+// A question that expires is answered with CANCEL, and the tool goes on.
 func TestQuestionGivenUp(t *testing.T) {
 	r := newRig(t, fake.Script("read"))
 	q := form("q1")
 	q.ExpireTime = timestamppb.New(time.Now().Add(100 * time.Millisecond))
-	r.elicit(asked(q))
+	r.elicit(round(q))
 	id := r.create(auto("ask me")).GetId()
 	r.until(id, flowSuccess)
 	if got := r.output(id); got != `{"message":"CANCEL"}` {
@@ -337,10 +339,10 @@ func TestQuestionGivenUp(t *testing.T) {
 	wantTypes(t, r.events(id), "FLOW_START", "STEP_INIT", "STEP_INPUT", "INPUT_REQUIRED", "FLOW_STOP", "STATUS_CHANGED", "STEP_OUTPUT", "TEXT_ADD", "FLOW_SUCCESS")
 }
 
-// Pausing keeps a running call from nothing, also one that waits for an answer.
+// A pause does not stop a running call, even if the call waits for an answer.
 func TestInputWhilePaused(t *testing.T) {
 	r := newRig(t, fake.Script("read"))
-	r.elicit(asked(form("q1")))
+	r.elicit(round(form("q1")))
 	id := r.create(auto("ask me")).GetId()
 	w := r.untilWait(id, inputWait)
 	if _, err := r.tasks.PauseTask(t.Context(), &executorv1.PauseTaskRequest{Id: id}); err != nil {
@@ -360,12 +362,12 @@ func TestInputWhilePaused(t *testing.T) {
 	r.until(id, flowSuccess)
 }
 
-// A fork drops the question, and knows that the call behind it may have had its effect.
+// A fork of a task that waits for an answer drops the question, and treats the outcome of the call as unknown.
 func TestForkOfATaskThatAsks(t *testing.T) {
 	p := fake.Script("read", "write")
 	r := newRig(t, p)
 	plain := r.pool.CallFn
-	r.elicit(asked(form("q1")))
+	r.elicit(round(form("q1")))
 	ask := r.pool.CallFn
 	r.pool.CallFn = func(ctx context.Context, req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
 		if req.GetName() == "write" {
@@ -385,7 +387,7 @@ func TestForkOfATaskThatAsks(t *testing.T) {
 	}
 }
 
-// DESIGN 4, rule 2: an MCP task's name is durable before anything can be lost, and any pool is asked for it.
+// The id of an MCP task is stored, so that another pool can ask the server for its result.
 func TestMCPTask(t *testing.T) {
 	for _, dies := range []string{"the pool", "both"} {
 		t.Run(dies, func(t *testing.T) {
@@ -427,18 +429,18 @@ func TestMCPTask(t *testing.T) {
 	}
 }
 
-// The pool need not keep a call whose questions get no answer: it would wait for that when it stops.
+// A call whose questions will get no answer is acknowledged, so that the pool does not keep it.
 func TestWithdrawnCallIsAcknowledged(t *testing.T) {
 	r := newRig(t, fake.Script("read"))
-	r.elicit(asked(form("q1")))
+	r.elicit(round(form("q1")))
 	id := r.create(auto("ask me")).GetId()
 	r.untilWait(id, inputWait)
 	if _, err := r.tasks.CancelTask(t.Context(), &executorv1.CancelTaskRequest{Id: id}); err != nil {
 		t.Fatal(err)
 	}
 	call := r.pool.Called()[0].GetCallId()
-	r.stopped(call)
-	r.stop() // what it still has to say, it says before that
+	r.untilCallStopped(call)
+	r.stop() // sends what is left to acknowledge
 	if !slices.Contains(r.pool.Seen().Acked, call) {
 		t.Errorf("%s is not acknowledged: %v", call, r.pool.Seen().Acked)
 	}

@@ -12,8 +12,8 @@ import (
 	"pawl.dev/executor-svc/internal/fake"
 )
 
-// lost lets what a task's first call asked for be lost: with the pool, with everything, or with the server alone.
-func (r *rig) lost(what string) {
+// loseQuestion loses the open question of a task's call: with the pool, with pool and executor ("everything"), or with the MCP server.
+func (r *rig) loseQuestion(what string) {
 	switch what {
 	case "pool":
 		r.pool.Restart()
@@ -21,22 +21,22 @@ func (r *rig) lost(what string) {
 		r.stop()
 		r.pool.Die()
 		r.start()
-		r.t.Cleanup(r.pool.Die) // before the servers of this start, which wait for calls
+		r.t.Cleanup(r.pool.Die) // runs before the cleanup of the servers that start has served, which wait for calls
 	case "server":
 		r.pool.LoseServer()
 	}
 }
 
-// A17: an attempt whose question was lost ends, and says why, before the next one asks. What a person had accepted is not asked of
-// them again.
+// A17: an attempt whose question was lost ends, and says why, before the next one asks. A question that a person
+// had accepted is not asked again.
 func TestLostQuestionEndsItsAttempt(t *testing.T) {
 	for _, what := range []string{"pool", "everything", "server"} {
 		t.Run(what, func(t *testing.T) {
 			r := newRig(t, fake.Script("read"))
-			r.elicit(asked(form("q1")))
+			r.elicit(round(form("q1")))
 			id := r.create(free(r)).GetId()
 			w := r.untilWait(id, inputWait)
-			r.lost(what)
+			r.loseQuestion(what)
 			r.mustInput(id, w.GetId(), `{"city":"Bern"}`)
 			r.until(id, flowSuccess)
 			wantTypes(t, r.events(id), "FLOW_START", "STEP_INIT", "STEP_INPUT", "INPUT_REQUIRED", "FLOW_STOP", "STATUS_CHANGED",
@@ -51,26 +51,26 @@ func TestLostQuestionEndsItsAttempt(t *testing.T) {
 	}
 }
 
-// A20: a person who said no to what was lost is not asked by another attempt: the step has failed. It is not known what a
-// tool that is not repeatable.
+// A20: if a person declined or dismissed a question that is lost, no further attempt is made. The step fails, or its outcome is
+// unknown if the tool is not repeatable.
 func TestLostQuestionThatWasRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		tool, what string
 		action     executorv1.InputAnswer_Action
 		word       string
 	}{
-		"declined":             {"read", "pool", executorv1.InputAnswer_ACTION_DECLINE, "declined"},
-		"dismissed":            {"read", "everything", executorv1.InputAnswer_ACTION_CANCEL, "dismissed"},
-		"its server is gone":   {"read", "server", executorv1.InputAnswer_ACTION_DECLINE, "declined"},
-		"with a side effect":   {"write", "pool", executorv1.InputAnswer_ACTION_DECLINE, "declined"},
-		"one that wrote, gone": {"write", "server", executorv1.InputAnswer_ACTION_CANCEL, "dismissed"},
+		"declined":                        {"read", "pool", executorv1.InputAnswer_ACTION_DECLINE, "declined"},
+		"dismissed":                       {"read", "everything", executorv1.InputAnswer_ACTION_CANCEL, "dismissed"},
+		"its server is gone":              {"read", "server", executorv1.InputAnswer_ACTION_DECLINE, "declined"},
+		"side effect":                     {"write", "pool", executorv1.InputAnswer_ACTION_DECLINE, "declined"},
+		"side effect, its server is gone": {"write", "server", executorv1.InputAnswer_ACTION_CANCEL, "dismissed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, fake.Script(c.tool))
-			r.elicit(asked(form("q1")))
+			r.elicit(round(form("q1")))
 			id := r.create(free(r)).GetId()
 			w := r.untilWait(id, inputWait)
-			r.lost(c.what)
+			r.loseQuestion(c.what)
 			if _, err := r.input(id, w.GetId(), c.action, ""); err != nil {
 				t.Fatal(err)
 			}
@@ -88,10 +88,10 @@ func TestLostQuestionThatWasRefused(t *testing.T) {
 	}
 }
 
-// Only the very same question is answered again: anything else is the person's to answer.
+// Only exactly the same question gets the earlier answer; a person answers any other.
 func TestLostQuestionThatIsAnotherNow(t *testing.T) {
 	r := newRig(t, fake.Script("read"))
-	r.elicit(asked(form("q1")))
+	r.elicit(round(form("q1")))
 	plain := r.pool.CallFn
 	r.pool.CallFn = func(ctx context.Context, req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
 		if !strings.HasSuffix(req.GetCallId(), "/2") {
@@ -104,7 +104,7 @@ func TestLostQuestionThatIsAnotherNow(t *testing.T) {
 	}
 	id := r.create(free(r)).GetId()
 	w := r.untilWait(id, inputWait)
-	r.lost("pool")
+	r.loseQuestion("pool")
 	first := r.until(id, inputRequired)
 	r.mustInput(id, w.GetId(), `{"city":"Bern"}`)
 	next := r.untilAfter(id, first.GetSeq(), inputRequired)
@@ -126,16 +126,16 @@ func TestLostQuestionThatIsAnotherNow(t *testing.T) {
 	}
 }
 
-// If only a person may have the call repeated, the repeated call gets their earlier answers.
+// A call that is repeated because a person said so gets the person's earlier answers.
 func TestLostQuestionAndAPersonsRetry(t *testing.T) {
 	r := newRig(t, fake.Script("write"))
-	r.elicit(asked(form("q1")), asked(form("q2")))
+	r.elicit(round(form("q1")), round(form("q2")))
 	id := r.create(free(r)).GetId()
 	r.mustInput(id, r.untilWait(id, inputWait).GetId(), `{"city":"Bern"}`)
 	first := r.until(id, inputRequired)
 	r.untilAfter(id, r.untilAfter(id, first.GetSeq(), inputRequired).GetSeq(), flowStop)
 	w := r.untilWait(id, inputWait)
-	r.lost("everything")
+	r.loseQuestion("everything")
 	r.mustInput(id, w.GetId(), `{"city":"Rome"}`)
 	if _, err := r.outcome(id, r.untilWait(id, outcomeWait).GetId(), retry()); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 )
 
 // The observer is told of each point of a task in the order in which a crash would meet it: the intent is durable before
-// the call, and the outcome after it (DESIGN 4).
+// the call, and the outcome after it.
 func TestObserver(t *testing.T) {
 	r := newRig(t, fake.Script("write"))
 	r.stop()
@@ -44,7 +44,7 @@ func TestObserver(t *testing.T) {
 	if len(points) <= len(want) || !slices.Contains(points[len(want):], "ReleaseSession.after") {
 		t.Errorf("nothing is released: %q", points)
 	}
-	// The order of what is given back in the end does not matter.
+	// The order of the releases at the end does not matter.
 	if d := cmp.Diff(want, points[:min(len(want), len(points))]); d != "" {
 		t.Errorf("points (-want +got):\n%s", d)
 	}

@@ -54,8 +54,8 @@ func lostWrite(t *testing.T, tools ...string) (r *rig, id string, asked *executo
 	return r, id, asked
 }
 
-// DESIGN 4, A5, A17: a call that may have had its effect is shown as such, and a person has four answers. Each can be
-// repeated; another one is refused.
+// A5, A17: a call whose outcome is unknown waits for a person, who can retry it, supply its output, skip the step or cancel. The same
+// answer may be repeated; a different one is refused.
 func TestFourAnswersToAnUnknownOutcome(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer, other *executorv1.OutcomeAnswer
@@ -77,7 +77,7 @@ func TestFourAnswersToAnUnknownOutcome(t *testing.T) {
 				t.Errorf("asked %v", asked)
 			}
 			if _, err := r.approve(id, asked.GetId(), ""); status.Code(err) != codes.InvalidArgument {
-				t.Errorf("approving what is not known: %v, want INVALID_ARGUMENT", err)
+				t.Errorf("approving an unknown outcome: %v, want INVALID_ARGUMENT", err)
 			}
 			if _, err := r.outcome(id, asked.GetId(), c.answer); err != nil {
 				t.Fatal(err)
@@ -117,7 +117,7 @@ func TestFourAnswersToAnUnknownOutcome(t *testing.T) {
 	})
 }
 
-// The same idempotency key goes with each attempt, so that a server that knows it can tell (DESIGN 4).
+// All attempts of a step have the same idempotency key, so that a server can recognize a repeated call.
 func TestRetryHasTheSameIdempotencyKey(t *testing.T) {
 	r, id, asked := lostWrite(t, "write")
 	if _, err := r.outcome(id, asked.GetId(), retry()); err != nil {
@@ -130,8 +130,8 @@ func TestRetryHasTheSameIdempotencyKey(t *testing.T) {
 	}
 }
 
-// DESIGN 4: planning goes round an unknown outcome never. The same call by a later step needs a person, whatever the policy.
-func TestPlanningDoesNotGoRoundAnUnknownOutcome(t *testing.T) {
+// A later step that makes the same call as one with an unknown outcome needs a person, whatever the policy.
+func TestSameCallAfterAnUnknownOutcomeAsks(t *testing.T) {
 	p := fake.Script("write", "write")
 	p.Steps[1].InputJson = p.Steps[0].GetInputJson()
 	r := newRig(t, p)
@@ -160,7 +160,7 @@ func TestPlanningDoesNotGoRoundAnUnknownOutcome(t *testing.T) {
 	r.until(id, flowSuccess)
 }
 
-// The agent's policy may decide instead (DESIGN 4).
+// The agent's on_unknown_outcome decides instead of a person.
 func TestOnUnknownOutcomePolicy(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy executorv1.OnUnknownOutcome
@@ -191,7 +191,7 @@ func TestOnUnknownOutcomePolicy(t *testing.T) {
 	}
 }
 
-// A restart finds the outcome of a call that continued in the pool: nothing is lost, and no person is asked (DESIGN 4, rule 1).
+// A restart finds the outcome of a call that continued in the pool: nothing is lost, and no person is asked.
 func TestResultIsPickedUpAfterARestart(t *testing.T) {
 	for _, tool := range []string{"read", "write", "destroy"} {
 		t.Run(tool, func(t *testing.T) {
@@ -218,7 +218,7 @@ func TestResultIsPickedUpAfterARestart(t *testing.T) {
 	}
 }
 
-// What the executor has recorded the pool may forget: it is told, at the latest at the task's end.
+// The executor acknowledges the calls that it has recorded, at the latest at the task's end, so that the pool can forget them.
 func TestCallsAreAcknowledged(t *testing.T) {
 	r := newRig(t, fake.Script("read", "read"))
 	id := r.run(auto("look"))[0].GetTaskId()
@@ -254,7 +254,7 @@ func TestStepsAhead(t *testing.T) {
 	}
 }
 
-// A step planned ahead that cannot be made, or that follows a failed one, is asked for again.
+// A step planned ahead is planned again if the step before it failed or its references cannot be resolved.
 func TestStepsAheadThatDoNotHold(t *testing.T) {
 	p := fake.Script("read", "read")
 	p.Ahead = true
@@ -282,8 +282,8 @@ func TestStepsAheadThatDoNotHold(t *testing.T) {
 	}
 }
 
-// Another user's task is NOT_FOUND for every method (DESIGN 9).
-func TestNewMethodsAreTheOwners(t *testing.T) {
+// Another user's task is NOT_FOUND for pause, fork, delete and export.
+func TestControlOfAnotherUsersTask(t *testing.T) {
 	r := newRig(t, fake.Script("write"))
 	id := r.run(manual("change"))[0].GetTaskId()
 	r.stop()
@@ -312,8 +312,8 @@ func TestNewMethodsAreTheOwners(t *testing.T) {
 	}
 }
 
-// A pool that restarts between two calls of a task costs the task nothing: a call for the one before is proven not executed,
-// and is made again for the one that there is now.
+// If the pool restarts between two calls of a task, the second call, which names the old pool, is refused as NOT_EXECUTED and made
+// again for the new pool. No event shows it.
 func TestPoolRestartsBetweenCalls(t *testing.T) {
 	for _, ahead := range []bool{false, true} {
 		p := fake.Script("read", "read")
@@ -328,7 +328,7 @@ func TestPoolRestartsBetweenCalls(t *testing.T) {
 	}
 }
 
-// A call whose intent is durable and that provably never came to the pool is made again by itself, as a further attempt
+// A call whose intent is durable and that provably never reached the pool is repeated automatically, as a further attempt
 // (A11): no person is asked, and nothing fails.
 func TestCallThatNeverCameIsMadeAgain(t *testing.T) {
 	for _, tool := range []string{"read", "write"} {

@@ -18,7 +18,7 @@ import (
 	"pawl.dev/executor-svc/internal/fake"
 )
 
-// answering plans one call of read, and then answers as it plans.
+// answering returns a planner that plans one call of read, and then returns the answer in its plan.
 func answering(answer string, result plannerv1.GoalResult) *fake.Planner {
 	p := fake.Script("read")
 	steps := p.Steps
@@ -69,7 +69,7 @@ func TestGoalNotReached(t *testing.T) {
 	}
 }
 
-// Text before a call is no answer: the task goes on with the call, and the answer is another one.
+// Text that a model writes before a call is not the answer: the task goes on with the call.
 func TestRemarkBeforeACall(t *testing.T) {
 	p := fake.Script("read")
 	p.Pieces = []string{"I will look. "}
@@ -82,7 +82,7 @@ func TestRemarkBeforeACall(t *testing.T) {
 	}
 }
 
-// A planner asks for the rest of an output, which the executor serves from the history: no pool, no approval.
+// A planner asks for the rest of an output. The executor serves it from the history, without the pool and without an approval.
 func TestReadOutput(t *testing.T) {
 	long := strings.Repeat("0123456789", 2000) + "é" + strings.Repeat("x", 100)
 	p := &fake.Planner{}

@@ -17,7 +17,7 @@ import (
 )
 
 // A21: a playbook that has more steps than its task may take is refused before anything runs. The limit is the one that the task
-// would get, also if the planner's answer is cached. A planner that does not say how many steps there are is believed.
+// would get, also if the planner's answer is cached. If the planner reports no number of steps (0), nothing is refused.
 func TestPlaybookLongerThanTheLimitOfSteps(t *testing.T) {
 	p := fake.Script("read")
 	p.CheckFn = func(req *plannerv1.CheckPlaybookRequest) *plannerv1.CheckPlaybookResponse {

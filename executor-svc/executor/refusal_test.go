@@ -20,7 +20,7 @@ import (
 	"pawl.dev/executor-svc/internal/fake"
 )
 
-// refused checks that a request was refused for a reason, in these words.
+// refused checks that err has the reason and contains the words; what names the request.
 func refused(t *testing.T, what string, err error, reason commonv1.ErrorReason, words ...string) {
 	t.Helper()
 	if errs.Reason(err) != reason {
@@ -34,7 +34,7 @@ func refused(t *testing.T, what string, err error, reason commonv1.ErrorReason, 
 	}
 }
 
-// withKeys makes a rig with API keys, and returns what makes a key's client.
+// withKeys starts the rig with API keys, and returns a function that creates a key and clients that use it.
 func withKeys(t *testing.T, r *rig) func(sub string, role identity.Role) (executorv1.ExecutorServiceClient, executorv1.AgentServiceClient) {
 	t.Helper()
 	keys, err := identity.OpenKeyFile(filepath.Join(t.TempDir(), "keys.yaml"))
@@ -49,7 +49,7 @@ func withKeys(t *testing.T, r *rig) func(sub string, role identity.Role) (execut
 	}
 }
 
-// A supplied output must have the shape of a step's output; the refusal shows it.
+// A supplied output must have the shape of a step's output; the error shows the shape.
 func TestOutputOfAnotherShapeIsRefused(t *testing.T) {
 	r, id, asked := lostWrite(t, "write")
 	for output, problem := range map[string]string{
@@ -67,7 +67,8 @@ func TestOutputOfAnotherShapeIsRefused(t *testing.T) {
 	}
 }
 
-// Models and servers that do not exist are refused when a task or an agent is created; a planner that is away refuses nothing.
+// Models and servers that do not exist are refused when a task or an agent is created; models are not
+// checked while the planner cannot be reached.
 func TestUnknownModelsAndServers(t *testing.T) {
 	r := newRig(t, fake.Script())
 	ctx := t.Context()
@@ -124,8 +125,8 @@ func TestNeverIsForOperators(t *testing.T) {
 	}
 }
 
-// D9: a refusal without a reason is "Cancelled by user".
-func TestRefusalWithoutAReason(t *testing.T) {
+// D9: a rejection without a reason is recorded as "Cancelled by user".
+func TestRejectionWithoutAReason(t *testing.T) {
 	r := newRig(t, fake.Script("write"))
 	id := r.create(manual("change")).GetId()
 	w := r.untilWait(id, approveWait)
@@ -148,7 +149,7 @@ func TestRefusalWithoutAReason(t *testing.T) {
 	}
 }
 
-// The request window limits users with keys, and not the local user of a server without (A28).
+// The request window limits users with keys, not the local user of a server without keys (A28).
 func TestLocalUserIsNotLimited(t *testing.T) {
 	r := newRig(t, fake.Script())
 	r.stop()

@@ -17,18 +17,18 @@ import (
 	"pawl.dev/executor-svc/internal/fake"
 )
 
-// ring is a connection to several pools, of which one is responsible for everything now.
-type ring struct {
+// replicas is a connection to several pools, one of which is responsible for all servers now.
+type replicas struct {
 	grpc.ClientConnInterface
 	addrs []string
 	first *fake.Pool
 }
 
-func (r *ring) Addrs(context.Context) ([]string, error)  { return r.addrs, nil }
-func (r *ring) At(addr string) (*grpc.ClientConn, error) { return serve.Dial(addr, "") }
+func (r *replicas) Addrs(context.Context) ([]string, error)  { return r.addrs, nil }
+func (r *replicas) At(addr string) (*grpc.ClientConn, error) { return serve.Dial(addr, "") }
 
-// responsible makes one of the pools that.
-func (r *ring) responsible(t *testing.T, addr string) {
+// makeResponsible makes the pool at addr responsible for all servers.
+func (r *replicas) makeResponsible(t *testing.T, addr string) {
 	t.Helper()
 	conn, err := serve.Dial(addr, "")
 	if err != nil {
@@ -38,7 +38,7 @@ func (r *ring) responsible(t *testing.T, addr string) {
 	r.ClientConnInterface = conn
 }
 
-// attachedTo are the calls that a pool was asked for, and those for which it was to ask the server.
+// attachedTo returns the ids of the calls that a pool was asked to attach to, and of those for which it was to ask the server too.
 func attachedTo(p *fake.Pool) (asked, ofServer []string) {
 	for _, req := range p.Seen().Attached {
 		asked = append(asked, req.GetCallId())
@@ -68,9 +68,9 @@ func listening(t *testing.T, p *fake.Pool) (addr string) {
 	return lis.Addr().String()
 }
 
-// poolsApart lets an executor use two pools, of which the second one does calls as an MCP task of its server until finish is
-// closed; the first one's server knows of all tasks.
-func poolsApart(t *testing.T) (r *rig, pools *ring, finish chan struct{}) {
+// twoPools returns a stopped rig with two pools. The second is r.pool, which runs a call as an MCP task until finish is closed. The
+// first can ask its server for the result of any MCP task.
+func twoPools(t *testing.T) (r *rig, pools *replicas, finish chan struct{}) {
 	r = newRig(t, fake.Script("write"))
 	r.stop()
 	r.cfg.DrainTimeout = time.Millisecond
@@ -94,26 +94,25 @@ func poolsApart(t *testing.T) (r *rig, pools *ring, finish chan struct{}) {
 	first.TaskFn = func(*mcppoolv1.AttachCallRequest) (*mcppoolv1.CallResult, error) {
 		return fake.TextResult("from the server", false).GetResult(), nil
 	}
-	pools = &ring{addrs: []string{listening(t, first), listening(t, r.pool)}, first: first}
+	pools = &replicas{addrs: []string{listening(t, first), listening(t, r.pool)}, first: first}
 	r.connect = func(grpc.ClientConnInterface) grpc.ClientConnInterface { return pools }
 	return r, pools, finish
 }
 
-// A call runs as an MCP task in one pool when the executor dies, and the next executor finds another pool responsible (DESIGN 4,
-// rules 1 and 2). What pools know comes before what a server knows: no pool asks the server for the task while one has the call;
-// only when all were asked in vain, the one that is responsible now does.
+// A call runs as an MCP task in one pool when the executor dies, and the next executor finds another pool responsible. All pools are
+// asked for the call first. Only if none knows it does the responsible one ask the server for the MCP task.
 func TestCallOfAnotherReplica(t *testing.T) {
 	for name, c := range map[string]struct {
 		forgets bool
 		want    string
-		asks    int // of the server, by the pool that is responsible
+		asks    int // how often the responsible pool asks the server
 	}{
 		"it runs":                {false, `{"message":"from the pool"}`, 0},
 		"its pool has forgotten": {true, `{"message":"from the server"}`, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, ring, finish := poolsApart(t)
-			ring.responsible(t, ring.addrs[1])
+			r, pools, finish := twoPools(t)
+			pools.makeResponsible(t, pools.addrs[1])
 			r.start()
 			id := r.create(free(r)).GetId()
 			r.until(id, executorv1.EventType_EVENT_TYPE_TOOL_PROGRESS)
@@ -122,18 +121,18 @@ func TestCallOfAnotherReplica(t *testing.T) {
 				r.pool.Die()
 			}
 			r.pool.BeforeAttach = sync.OnceFunc(func() {
-				if asked, ofServer := attachedTo(ring.first); len(asked) == 0 || len(ofServer) > 0 {
-					t.Errorf("before the pool of the call, the one that is responsible was asked %d times, %d of the server", len(asked), len(ofServer))
+				if asked, ofServer := attachedTo(pools.first); len(asked) == 0 || len(ofServer) > 0 {
+					t.Errorf("before the pool of the call, the responsible one was asked %d times, %d times to ask the server", len(asked), len(ofServer))
 				}
 				close(finish)
 			})
-			ring.responsible(t, ring.addrs[0])
+			pools.makeResponsible(t, pools.addrs[0])
 			r.start()
 			r.until(id, flowSuccess)
-			if n := len(ring.first.Called()) + len(r.pool.Called()); n != 1 || r.output(id) != c.want {
+			if n := len(pools.first.Called()) + len(r.pool.Called()); n != 1 || r.output(id) != c.want {
 				t.Errorf("%d calls, output %s, want %s", n, r.output(id), c.want)
 			}
-			if _, ofServer := attachedTo(ring.first); len(ofServer) != c.asks {
+			if _, ofServer := attachedTo(pools.first); len(ofServer) != c.asks {
 				t.Errorf("the server was asked for %v", ofServer)
 			}
 			if asked, ofServer := attachedTo(r.pool); len(asked) == 0 || len(ofServer) > 0 {

@@ -80,7 +80,7 @@ func TestRetryDoesNotSupersedeItsOwnTask(t *testing.T) {
 	}
 }
 
-// The same if the first request is slow between looking for the task of an earlier one and superseding.
+// A slow request does not supersede the task that its own retry has created meanwhile.
 func TestSlowRequestDoesNotSupersedeItsRetry(t *testing.T) {
 	r := newRig(t, fake.Script("write"))
 	req := manual("x")
@@ -111,7 +111,7 @@ func TestSlowRequestDoesNotSupersedeItsRetry(t *testing.T) {
 	}
 }
 
-// An approval is for exactly what was shown, or for what it says itself (A9): only the same answer is a repetition.
+// An approval is for the input that was shown, or for the edited input that it carries (A9): only the same answer is a repetition.
 func TestAnotherAnswerIsNotTakenForTheSame(t *testing.T) {
 	r := newRig(t, fake.Script("write"))
 	id := r.run(auto("x"))[0].GetTaskId()

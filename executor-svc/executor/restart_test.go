@@ -15,8 +15,7 @@ import (
 	"pawl.dev/executor-svc/internal/fake"
 )
 
-// A call whose process went away is repeated if the tool only reads; else its outcome is unknown, and nothing goes
-// round it.
+// A call whose process ended is repeated if the tool only reads; else its outcome is unknown, and a person is asked.
 func TestRestartInTheMiddleOfACall(t *testing.T) {
 	for tool, want := range map[string][]string{
 		"read":    {"FLOW_START", "STEP_INIT", "STEP_INPUT", "STEP_ERROR", "STEP_INPUT", "STEP_OUTPUT", "TEXT_ADD", "FLOW_SUCCESS"},
@@ -57,7 +56,7 @@ func TestRestartInTheMiddleOfACall(t *testing.T) {
 	}
 }
 
-// A graceful stop lets a running call come back and records it; the task goes on behind it after the restart.
+// A graceful stop waits for a running call and records its outcome; after the restart the task goes on with the next step.
 func TestGracefulStopRecordsTheRunningCall(t *testing.T) {
 	r := newRig(t, fake.Script("write", "read"))
 	called, release := make(chan struct{}, 2), make(chan struct{})

@@ -18,7 +18,7 @@ const (
 	success = executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS
 )
 
-// Whatever a planner says, the task comes to a stop or an end, and no tool is called with an input that does not fit
+// Whatever plan a planner returns, the task waits or ends, and no tool is called with an input that does not fit
 // (A18: never `{}`; A21: an unknown tool makes it FINAL; A29: a planner cannot lower a risk).
 func TestPlannerRubbish(t *testing.T) {
 	text := `{"text":"x"}`
@@ -57,7 +57,7 @@ func TestPlannerRubbish(t *testing.T) {
 	}
 }
 
-// However a pool's stream ends, an outcome is what was said, or unknown; never guessed (A13, DESIGN 4).
+// However a pool's stream ends, the outcome is the one that it carried or UNKNOWN, never guessed (A13).
 func TestPoolStreams(t *testing.T) {
 	type send = func(*mcppoolv1.CallToolResponse) error
 	const (

@@ -16,8 +16,7 @@ import (
 	"pawl.dev/executor-svc/internal/fake"
 )
 
-// A watcher gets what follows the seq that it saw last, nothing twice and nothing left out (A26, DESIGN 4); a seq that
-// no client can have seen is refused.
+// A watcher gets the events after the seq that it names, each once (A26). A seq beyond the newest event is refused.
 func TestWatchersAtAnySeq(t *testing.T) {
 	r := newRig(t, fake.Script("read", "read", "read"))
 	id := r.create(auto("x")).GetId()
@@ -27,7 +26,7 @@ func TestWatchersAtAnySeq(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return drain(stream)
+		return readAll(stream)
 	}
 	for after := range last + 1 {
 		got, err := watch(after)
@@ -47,7 +46,7 @@ func TestWatchersAtAnySeq(t *testing.T) {
 	}
 }
 
-// RunTask attached to a task that stands at its stop, behind that stop's seq, ends at once.
+// RunTask that attaches to a waiting task with the seq of its FLOW_STOP ends at once.
 func TestRunTaskAttachedAtItsStop(t *testing.T) {
 	r := newRig(t, fake.Script("write"))
 	req := auto("x")
@@ -59,12 +58,12 @@ func TestRunTaskAttachedAtItsStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if more, err := drain(stream); err != nil || len(more) > 0 {
+	if more, err := readAll(stream); err != nil || len(more) > 0 {
 		t.Errorf("%v, %v; want the end, and no event", types(more), err)
 	}
 }
 
-// Page tokens that fit their list but say rubbish are the caller's fault.
+// A page token with the right scope and an invalid key is refused.
 func TestForgedPageTokens(t *testing.T) {
 	r := newRig(t, fake.Script("read"))
 	id := r.run(auto("x"))[0].GetTaskId()

@@ -17,11 +17,11 @@ import (
 	"pawl.dev/executor-svc/internal/fake"
 )
 
-// wire is a connection to the pool that can be cut: then nothing is sent, and that is said of each try.
+// wire is a connection to the pool that can be cut: then nothing is sent, and each RPC fails with UNAVAILABLE.
 type wire struct {
 	grpc.ClientConnInterface
 	cut   atomic.Bool
-	tried chan string // methods that were not sent
+	tried chan string // the methods of RPCs that failed because the wire was cut
 }
 
 func (w *wire) send(method string) error {
@@ -46,7 +46,7 @@ func (w *wire) NewStream(ctx context.Context, desc *grpc.StreamDesc, method stri
 	return w.ClientConnInterface.NewStream(ctx, desc, method, opts...)
 }
 
-// untilTried waits until something could not be sent.
+// untilTried waits until an RPC of that method has failed because the wire was cut.
 func (w *wire) untilTried(t *testing.T, method string) {
 	t.Helper()
 	timer := time.NewTimer(20 * time.Second)
@@ -63,7 +63,7 @@ func (w *wire) untilTried(t *testing.T, method string) {
 	}
 }
 
-// cancelCut cancels a task while the pool is out of reach, and lets the pool come back once it could not be told.
+// cancelCut cancels a task while the wire is cut, and restores the wire once a CancelCall has failed.
 func (w *wire) cancelCut(r *rig, id string) {
 	r.t.Helper()
 	if _, err := r.tasks.CancelTask(r.t.Context(), &executorv1.CancelTaskRequest{Id: id}); err != nil {
@@ -86,7 +86,7 @@ func newWiredRig(t *testing.T) (*rig, *wire) {
 	return r, w
 }
 
-// A cancelled task starts nothing (DESIGN 4): also no call that waited for a pool which was out of reach.
+// A cancelled task starts nothing, not even a call that waited for a pool out of reach.
 func TestCancelledCallIsNotSentLater(t *testing.T) {
 	r, wire := newWiredRig(t)
 	req := free(r)
@@ -102,11 +102,11 @@ func TestCancelledCallIsNotSentLater(t *testing.T) {
 	}
 }
 
-// An answer that waited for a pool which was out of reach is not given to a call whose task was cancelled meanwhile: the call
-// is told to stop, and that comes first.
+// An answer that waited for a pool out of reach is not given to a call whose task was cancelled meanwhile: the call is stopped
+// instead.
 func TestAnswerIsNotGivenAfterACancel(t *testing.T) {
 	r, wire := newWiredRig(t)
-	r.elicit(asked(form("q1")))
+	r.elicit(round(form("q1")))
 	id := r.create(free(r)).GetId()
 	w := r.untilWait(id, inputWait)
 	wire.cut.Store(true)
@@ -116,5 +116,5 @@ func TestAnswerIsNotGivenAfterACancel(t *testing.T) {
 	if answers := r.pool.Seen().Answers; len(answers) != 0 {
 		t.Fatalf("answered after the cancel: %v", answers)
 	}
-	r.stopped(id + "/step-1/1")
+	r.untilCallStopped(id + "/step-1/1")
 }

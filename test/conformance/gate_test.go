@@ -12,7 +12,7 @@ import (
 // gateVariable has the address at which a client waits for its turn: the suite starts all at once.
 const gateVariable = "PAWL_CONFORMANCE_GATE"
 
-// gate lets as many clients run at once as there are processors, and alone those that are judged by the clock.
+// gate lets as many clients run at once as there are processors. A client that is judged by the clock runs alone.
 type gate struct {
 	addr  string
 	room  *semaphore.Weighted
@@ -66,7 +66,7 @@ const (
 	wishAlone byte = 'o'
 )
 
-// enter waits for the turn, which lasts until its result is closed or the process ends.
+// enter waits for the client's turn, which lasts until the returned Closer is closed or the process ends.
 func enter(addr string, alone bool) (io.Closer, error) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {

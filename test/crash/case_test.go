@@ -96,9 +96,9 @@ func (w *worker) try(c crash, reference string) (aftermath, error) {
 	arrived := <-other
 	tasks.stop()
 	restarts, again, took := tasks.restarts()
-	a := aftermath{points: first.came(), died: restarts > 0, unknowns: r.unknowns, restart: took}
+	a := aftermath{points: first.reached(), died: restarts > 0, unknowns: r.unknowns, restart: took}
 	if failed != nil {
-		return a, fmt.Errorf("%w; points: %s; it said: %s", failed, strings.Join(first.came(), " "), tasks.current().said())
+		return a, fmt.Errorf("%w; points: %s; it said: %s", failed, strings.Join(first.reached(), " "), tasks.current().said())
 	}
 	a.summary = r.summary(res)
 	a.problems = append(r.check(res), c.expect(r, res, a, reference)...)
@@ -193,7 +193,7 @@ func arrive(ctx context.Context, c crash, r *run, p *process) <-chan time.Time {
 			return
 		}
 		if c.arrives == "approve" && c.flow.name == "confirm" || c.arrives == "answer" {
-			r.trusted.Store(&wait) // the one's waits are all approvals, and the first of the other's is its tool's question
+			r.trusted.Store(&wait) // all waits of confirm are approvals, and the first one of ask is its tool's question
 		}
 		stored <- time.Now()
 	}()
@@ -222,7 +222,7 @@ func (c crash) ask(ctx context.Context, p *process, id, wait string) error {
 // sent reports whether commands were begun after a point, and all of them were stored.
 func sent(p *process, point int) bool {
 	begun, stored := 0, 0
-	for i, name := range p.came() {
+	for i, name := range p.reached() {
 		switch {
 		case i < point:
 		case name == "Send.before":

@@ -36,7 +36,7 @@ type flow struct {
 	atInput string
 	// inquires: tools ask a person in the middle of their calls.
 	inquires bool
-	// loses: outcomes are unknown without any crash of ours.
+	// loses: outcomes are unknown even if no process of Pawl dies, because the tool kills its server.
 	loses bool
 }
 
@@ -57,8 +57,8 @@ var flows = []flow{
 	{name: "unknown-output", unknown: "output", loses: true, steps: []step{{mode: "die"}, {}}},
 }
 
-// server is the MCP server that a flow uses: calls of others do not die with those that kill it. One that asks has a connection for
-// each task, or it could ask while calls of several run over one, and nothing would show which of them it means.
+// server returns the MCP server that a flow uses. Flows whose tools kill their server share one, so that no other flow's calls die with
+// it. Flows whose tools ask have a connection for each task: over a shared one, nothing shows which call a question belongs to.
 func (f flow) server() string {
 	switch {
 	case f.loses:

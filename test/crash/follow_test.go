@@ -28,7 +28,7 @@ type run struct {
 	id   atomic.Pointer[string] // once the task exists
 	wait atomic.Pointer[string] // the newest one asked
 	busy atomic.Int32           // requests of its own that are under way
-	// trusted is a wait that was answered for the rest of the task: it must go on without another answer.
+	// trusted is a wait whose answer arrive has stored: the task must go on without another answer.
 	trusted atomic.Pointer[string]
 
 	// Its observations and answers.
@@ -52,8 +52,8 @@ type client struct {
 	agents executorv1.AgentServiceClient
 }
 
-// over makes a request, and again each time the executor dies during it.
-func (r *run) over(ctx context.Context, do func(client) error) error {
+// acrossRestarts makes a request, and makes it again each time the executor dies during it.
+func (r *run) acrossRestarts(ctx context.Context, do func(client) error) error {
 	for n := 0; ; {
 		p, count, err := r.tasks.after(ctx, n)
 		if err != nil {
@@ -61,18 +61,18 @@ func (r *run) over(ctx context.Context, do func(client) error) error {
 		}
 		n = count
 		err = do(client{executorv1.NewExecutorServiceClient(p.conn), executorv1.NewAgentServiceClient(p.conn)})
-		// Canceled: the connection was closed behind the dead process.
+		// Canceled: the keeper closed the connection to the dead process.
 		if c := status.Code(err); c != codes.Unavailable && (c != codes.Canceled || ctx.Err() != nil) {
 			return err
 		}
 	}
 }
 
-// request is over for unary calls.
+// request is acrossRestarts for requests of the person: busy counts them.
 func (r *run) request(ctx context.Context, do func(client) error) error {
 	r.busy.Add(1)
 	defer r.busy.Add(-1)
-	return r.over(ctx, do)
+	return r.acrossRestarts(ctx, do)
 }
 
 // follow creates the task and follows it to its end.
@@ -81,7 +81,7 @@ func (r *run) follow(ctx context.Context) error {
 		return fmt.Errorf("creating the task: %w", err)
 	}
 	for !r.ended() {
-		err := r.over(ctx, func(c client) error {
+		err := r.acrossRestarts(ctx, func(c client) error {
 			stream, err := c.WatchTask(ctx, &executorv1.WatchTaskRequest{Id: *r.id.Load(), AfterSeq: uint64(len(r.seen))})
 			for err == nil {
 				var e *event
@@ -245,7 +245,7 @@ type result struct {
 
 // result reads everything again, from the beginning.
 func (r *run) result(ctx context.Context) (res result, err error) {
-	return res, r.over(ctx, func(c client) error {
+	return res, r.acrossRestarts(ctx, func(c client) error {
 		res = result{}
 		var err error
 		if res.task, err = c.GetTask(ctx, &executorv1.GetTaskRequest{Id: *r.id.Load()}); err != nil {

@@ -16,7 +16,7 @@ import (
 	"pawl.dev/test/mcpserver"
 )
 
-// planted is a task of one WRITE step in which nothing is wrong, for one violation each.
+// planted is a task of one WRITE step without a violation; each case of the test adds one.
 type planted struct {
 	run   *run
 	res   result

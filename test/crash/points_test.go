@@ -25,14 +25,14 @@ const (
 const (
 	// sample is how many of the cases outside the core are tried.
 	sample = 150
-	// soakTrying is for how long they are tried in a soak: all of them would take hours.
+	// soakTrying bounds how long cases are tried in a soak: all of them would take hours.
 	soakTrying = 10 * time.Minute
 )
 
 // workers is how many victims are tried at once.
 const workers = 4
 
-// Wherever the executor dies, alone or with its pool, nothing is lost and nothing repeated (DESIGN 4, A17, A26).
+// Wherever the executor dies, alone or with its pool, nothing is lost and nothing repeated (A17, A26).
 func TestEveryPoint(t *testing.T) {
 	s := newSession(t)
 	plain := s.undisturbed(t)
@@ -118,8 +118,8 @@ func (s *session) undisturbed(t *testing.T) map[kind]plain {
 	return found
 }
 
-// all are all cases: each point; and at each point where the executor dies with or without its pool, a cancellation, an
-// approval and a pause, which come before it dies by so many points: not stored, stored, and at work.
+// all returns all cases: a death at each point and, for the places apart and together, each command that may arrive at each point with a
+// death 1, 2 or 4 points later, so that the command is not stored yet, stored, or being applied.
 func all(found map[kind]plain) (cases []crash) {
 	for _, f := range flows {
 		for _, tool := range tools {

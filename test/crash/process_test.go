@@ -106,8 +106,8 @@ func (p *process) read(stdout io.Reader, serving chan<- string) {
 	close(p.done)
 }
 
-// came returns the points that it reached.
-func (p *process) came() []string {
+// reached returns the points that it has reached.
+func (p *process) reached() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string(nil), p.points...)
@@ -201,7 +201,7 @@ func (k *keeper) after(ctx context.Context, n int) (*process, int, error) {
 		select {
 		case <-news:
 		case <-ctx.Done():
-			return nil, 0, fmt.Errorf("process %d is not followed by another one: %w; it came to %v and said:\n%s", n, ctx.Err(), p.came(), p.said())
+			return nil, 0, fmt.Errorf("process %d is not followed by another one: %w; it came to %v and said:\n%s", n, ctx.Err(), p.reached(), p.said())
 		}
 	}
 }

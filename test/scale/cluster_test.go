@@ -31,13 +31,13 @@ type cluster struct {
 	poolArgs            func(addr string) []string // besides the usual ones; may be nil
 }
 
-// newCluster starts so many pools of a list that has room for one more. Servers are those of the MCP configuration.
+// newCluster starts that many pools, whose MCP configuration has the servers. The executor's list of pools has one address more.
 func newCluster(t *testing.T, pools int, servers ...string) *cluster {
 	t.Helper()
 	return newClusterOf(t, pools, nil, servers...)
 }
 
-// newClusterOf is newCluster with arguments for the pools, which prepare makes once there are addresses and keys.
+// newClusterOf is newCluster with prepare, if not nil, called once there are addresses and keys: it may set poolArgs.
 func newClusterOf(t *testing.T, pools int, prepare func(*cluster), servers ...string) *cluster {
 	t.Helper()
 	c := &cluster{dir: t.TempDir(), pools: map[string]*rig.Process{}, clients: map[string]rig.Client{}}

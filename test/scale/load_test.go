@@ -17,7 +17,7 @@ import (
 // patience bounds a test. Even a slow machine needs only a fraction of it.
 const patience = 120 * time.Second
 
-// seen has the events that a watcher of a task received.
+// seen sums up the events that a watcher of a task received.
 type seen struct {
 	status   executorv1.EventType // how it ended
 	outputs  int

@@ -61,7 +61,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// at is one pool as a user.
+// at returns a client of the i-th pool with a user's key.
 func (r *together) at(t *testing.T, i int, user string) mcppoolv1.McpPoolServiceClient {
 	t.Helper()
 	return mcppoolv1.NewMcpPoolServiceClient(rig.Dial(t, r.addrs[i], r.tokens[user]))
@@ -127,8 +127,8 @@ func (r *together) expect(ctx context.Context, t *testing.T, i int, server, tool
 	}
 }
 
-// runs runs a task of ann's with the server that was registered.
-func (r *together) runs(ctx context.Context, t *testing.T) {
+// runTask runs a task of ann's with the registered server.
+func (r *together) runTask(ctx context.Context, t *testing.T) {
 	t.Helper()
 	s, err := follow(ctx, r.clients["ann"], task(filepath.Join(r.dir, "added"), "added/read"))
 	if err != nil || s.status != executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS || len(s.errors) > 0 {
@@ -164,20 +164,20 @@ func TestReplicasKnowTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.expect(ctx, t, 2, "added", "say", "says that")
-	r.runs(ctx, t)
+	r.runTask(ctx, t)
 
 	r.pools[r.addrs[0]].Kill()
 	for i := 1; i < 3; i++ {
 		r.expect(ctx, t, i, "web", "hello", "hello")
 		r.expect(ctx, t, i, "added", "say", "says that")
 	}
-	r.runs(ctx, t)
+	r.runTask(ctx, t)
 
 	r.dirs[r.addrs[0]] = filepath.Join(r.dir, "empty")
 	r.startPool(t, r.addrs[0])
 	r.expect(ctx, t, 0, "web", "hello", "hello")
 	r.expect(ctx, t, 0, "added", "say", "says that")
-	r.runs(ctx, t)
+	r.runTask(ctx, t)
 	if _, err := r.at(t, 2, "ann").DeleteMcpLogin(ctx, &mcppoolv1.DeleteMcpLoginRequest{McpId: "web"}); err != nil {
 		t.Fatal(err)
 	}

@@ -69,7 +69,8 @@ func (h *held) expect(t *testing.T, times, unknowns int) {
 	}
 }
 
-// affinity checks that no pool has more connections to a server than there are users.
+// affinity checks that no pool has connected to a server more often than there are users, and returns the number of connections by pool
+// and server.
 func (c *cluster) affinity(t *testing.T) map[begun]int {
 	t.Helper()
 	counts := map[begun]int{}
@@ -121,7 +122,7 @@ func TestReplicaKilledAndAdded(t *testing.T) {
 	c.affinity(t)
 }
 
-// spread uses servers until one of them is with a pool.
+// spread runs tasks with the servers in turn until the pool has connected to one of them.
 func (c *cluster) spread(ctx context.Context, t *testing.T, pool *rig.Process, servers []string) {
 	t.Helper()
 	for i := 0; ; i++ {

@@ -9,7 +9,7 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// A fork with a budget of its own takes the lower limits of its agent, so an agent that cannot be read is an error. A deleted one is none.
+// A fork with a budget of its own takes the lower limits of its agent, so an agent that cannot be read is an error. A deleted agent is not.
 func TestForkOfAnAgentThatCannotBeRead(t *testing.T) {
 	r := newRig(t)
 	for agent, want := range map[string]codes.Code{"damaged": codes.DataLoss, "deleted": codes.OK, "": codes.OK} {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// An answer is remembered for its time, and no more answers than there is room for.
+// recent keeps an answer for age, and at most limit answers.
 func TestRecentAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := recent[int]{age: time.Minute, limit: 10}

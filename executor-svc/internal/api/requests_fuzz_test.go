@@ -13,7 +13,7 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
-// Whatever a new task is asked to be, it is one, or is refused in clear words; a playbook is passed through (A1, A28).
+// CreateTask creates a task, or is refused with a clear error, whatever it gets (A1, A28).
 func FuzzCreateTask(f *testing.F) {
 	f.Add("a goal", "", "t", "", "", "", "", uint64(0), int64(0), int32(0))
 	f.Add("", "steps: []", "", "talk", "request", "", "", uint64(1), int64(time.Hour/time.Second), int32(1))
@@ -35,7 +35,7 @@ func FuzzCreateTask(f *testing.F) {
 			req.WaitTimeout = nil
 		}
 		task, err := r.tasks.CreateTask(t.Context(), req)
-		if !clear(t, "CreateTask", err) {
+		if !succeeded(t, "CreateTask", err) {
 			return
 		}
 		r.readable(t, task.GetId())
@@ -46,13 +46,13 @@ func FuzzCreateTask(f *testing.F) {
 			}
 		}
 		_, err = r.tasks.CancelTask(t.Context(), &executorv1.CancelTaskRequest{Id: task.GetId(), Reason: text(goal)})
-		clear(t, "CancelTask", err)
+		succeeded(t, "CancelTask", err)
 		_, err = r.tasks.DeleteTask(t.Context(), &executorv1.DeleteTaskRequest{Id: task.GetId()})
-		clear(t, "DeleteTask", err)
+		succeeded(t, "DeleteTask", err)
 	})
 }
 
-// Whatever a list is asked for, it is given, or refused in clear words.
+// Lists, ForkTask and WatchTask succeed, or are refused with a clear error, whatever they get.
 func FuzzLists(f *testing.F) {
 	f.Add("", int32(0), "", int32(0), int64(0), uint64(0))
 	f.Add("AQ", int32(1), "agent", int32(1), int64(1)<<40, uint64(1))
@@ -75,26 +75,26 @@ func FuzzLists(f *testing.F) {
 			list.Statuses = []executorv1.ExecutorStatus{executorv1.ExecutorStatus(status)}
 		}
 		_, err := r.tasks.ListTasks(ctx, list)
-		clear(t, "ListTasks", err)
+		succeeded(t, "ListTasks", err)
 		_, err = r.tasks.ListTasks(ctx, &executorv1.ListTasksRequest{PageToken: token, PageSize: size})
-		clear(t, "ListTasks", err)
+		succeeded(t, "ListTasks", err)
 		_, err = r.tasks.ListSteps(ctx, &executorv1.ListStepsRequest{Id: id, PageToken: token, PageSize: size})
-		clear(t, "ListSteps", err)
+		succeeded(t, "ListSteps", err)
 		_, err = r.agents.ListAgents(ctx, &executorv1.ListAgentsRequest{PageToken: token, PageSize: size})
-		clear(t, "ListAgents", err)
+		succeeded(t, "ListAgents", err)
 		_, err = r.tasks.ForkTask(ctx, &executorv1.ForkTaskRequest{Id: id, Seq: seq})
-		clear(t, "ForkTask", err)
+		succeeded(t, "ForkTask", err)
 		stream, err := r.tasks.WatchTask(ctx, &executorv1.WatchTaskRequest{Id: id, AfterSeq: seq, NoFollow: true})
 		for err == nil {
 			_, err = stream.Recv()
 		}
 		if !errors.Is(err, io.EOF) {
-			clear(t, "WatchTask", err)
+			succeeded(t, "WatchTask", err)
 		}
 	})
 }
 
-// Ids are looked up, or refused in clear words, wherever they stand.
+// An id is looked up, or refused with a clear error, in every request that has one.
 func FuzzIDs(f *testing.F) {
 	for _, id := range []string{"", "x", "\x00", "00000000-0000-0000-0000-000000000000", "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF", "{00000000-0000-0000-0000-000000000000}", "a-b", "é", "../x", "%2e"} {
 		f.Add(id, "display_name")
@@ -107,25 +107,25 @@ func FuzzIDs(f *testing.F) {
 		ctx := t.Context()
 		id, path = text(id), text(path)
 		_, err := r.tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: id})
-		clear(t, "GetTask", err)
+		succeeded(t, "GetTask", err)
 		_, err = r.tasks.CancelTask(ctx, &executorv1.CancelTaskRequest{Id: id})
-		clear(t, "CancelTask", err)
+		succeeded(t, "CancelTask", err)
 		_, err = r.tasks.PauseTask(ctx, &executorv1.PauseTaskRequest{Id: id})
-		clear(t, "PauseTask", err)
+		succeeded(t, "PauseTask", err)
 		_, err = r.tasks.ForkTask(ctx, &executorv1.ForkTaskRequest{Id: id, RequestId: path})
-		clear(t, "ForkTask", err)
+		succeeded(t, "ForkTask", err)
 		_, err = r.tasks.DeleteTask(ctx, &executorv1.DeleteTaskRequest{Id: id})
-		clear(t, "DeleteTask", err)
+		succeeded(t, "DeleteTask", err)
 		_, err = r.agents.CreateAgent(ctx, &executorv1.CreateAgentRequest{AgentId: id, RequestId: path, Agent: &executorv1.Agent{DisplayName: id, Description: path}})
-		made := clear(t, "CreateAgent", err)
+		made := succeeded(t, "CreateAgent", err)
 		_, err = r.agents.UpdateAgent(ctx, &executorv1.UpdateAgentRequest{
 			Agent: &executorv1.Agent{Id: id, Etag: path}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{path}},
 		})
-		clear(t, "UpdateAgent", err)
+		succeeded(t, "UpdateAgent", err)
 		_, err = r.agents.GetAgent(ctx, &executorv1.GetAgentRequest{Id: id})
-		clear(t, "GetAgent", err)
+		succeeded(t, "GetAgent", err)
 		_, err = r.agents.DeleteAgent(ctx, &executorv1.DeleteAgentRequest{Id: id})
-		if deleted := clear(t, "DeleteAgent", err); made && id != "" && !deleted {
+		if deleted := succeeded(t, "DeleteAgent", err); made && id != "" && !deleted {
 			t.Errorf("agent %q was made, and cannot be deleted: %v", id, err)
 		}
 	})

@@ -39,7 +39,7 @@ type rig struct {
 	engine *engine.Engine
 	tasks  executorv1.ExecutorServiceClient
 	agents executorv1.AgentServiceClient
-	// waiting holds, by kind, a task that waits for that.
+	// waiting holds a task by the kind of its open wait.
 	waiting map[executorv1.WaitKind]string
 }
 
@@ -136,9 +136,8 @@ func waitingTask(kind executorv1.WaitKind) journal.NewTask {
 	}
 }
 
-// clear checks that an answer is one that a caller can do something with: success, or an error that says what is wrong
-// with the request.
-func clear(t *testing.T, what string, err error) bool {
+// succeeded reports whether err is nil. If not, it checks that err says what is wrong with the request.
+func succeeded(t *testing.T, what string, err error) bool {
 	t.Helper()
 	if err == nil {
 		return true
@@ -159,9 +158,9 @@ func clear(t *testing.T, what string, err error) bool {
 func (r *rig) readable(t *testing.T, id string) {
 	t.Helper()
 	_, err := r.tasks.GetTask(t.Context(), &executorv1.GetTaskRequest{Id: id})
-	clear(t, "GetTask", err)
+	succeeded(t, "GetTask", err)
 	_, err = r.tasks.ListSteps(t.Context(), &executorv1.ListStepsRequest{Id: id})
-	clear(t, "ListSteps", err)
+	succeeded(t, "ListSteps", err)
 	stream, err := r.tasks.ExportTask(t.Context(), &executorv1.ExportTaskRequest{Id: id})
 	for err == nil {
 		_, err = stream.Recv()
@@ -171,5 +170,5 @@ func (r *rig) readable(t *testing.T, id string) {
 	}
 }
 
-// text makes what is fuzzed text that can be sent at all: the wire takes nothing but UTF-8.
+// text replaces invalid UTF-8, which cannot be sent.
 func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -16,8 +16,8 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// asks lets each call ask a person, and have its effect once that is answered. If there is a state, its server keeps
-// nothing between the two.
+// asks makes each call ask a person, and have its effect after the answer. With a state, the server keeps nothing between question
+// and answer.
 func (r *rig) asks(state string) (effects *atomic.Int32) {
 	effects = &atomic.Int32{}
 	r.pool.Detached = true
@@ -35,10 +35,10 @@ func (r *rig) asks(state string) (effects *atomic.Int32) {
 	return effects
 }
 
-// DESIGN 4: at every commit point of a call that asks a person, a crash of everything leaves a task that goes on to an end,
-// and no side effect happens twice. If the server keeps nothing, a question survives the pool.
+// Wherever executor and pool crash in a call that asks a person, the task goes on to its end, and no side effect happens twice. If the
+// server sends a request state, a question survives the pool.
 func TestCrashAtEachCommitOfAQuestion(t *testing.T) {
-	for state, unknown := range map[string]int{"": 3, "state": 2} { // behind the intent and the answer; and behind the question
+	for state, unknown := range map[string]int{"": 3, "state": 2} { // after the intent and the answer; without a state also after the question
 		t.Run(fmt.Sprintf("%q", state), func(t *testing.T) {
 			id, copies, before := questionCrashes(t, "write", state, false)
 			lost := 0
@@ -69,7 +69,7 @@ func TestCrashAtEachCommitOfAQuestion(t *testing.T) {
 	}
 }
 
-// Wherever everything dies, what a person accepted is given again to a tool that may run twice, and they are asked once.
+// Wherever executor and pool crash, a repeatable tool gets the accepted answer again, and the person is asked once.
 func TestCrashAfterAnAcceptedAnswer(t *testing.T) {
 	id, copies, _ := questionCrashes(t, "read", "", true)
 	again := 0
@@ -97,13 +97,13 @@ func TestCrashAfterAnAcceptedAnswer(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if again != 2 { // behind the question, which its call did not survive, and behind the answer
-		t.Errorf("%d answers are given again, of %d crashes", again, len(copies))
+	if again != 2 { // after the question, which the call does not survive, and after the answer
+		t.Errorf("%d answers are given again, of %d crashes, want 2", again, len(copies))
 	}
 }
 
-// questionCrashes runs a task that asks, and keeps what a crash behind each commit would leave: the journal, and how many
-// side effects may have happened before the next one.
+// questionCrashes runs a task that asks. It returns a copy of the journal after each commit, and how many side effects may have
+// happened before the next commit.
 func questionCrashes(t *testing.T, tool, state string, accepts bool) (id string, copies []string, effects []int32) {
 	dir := t.TempDir()
 	r := newRig(t, fake.Script(tool))
@@ -131,7 +131,7 @@ func questionCrashes(t *testing.T, tool, state string, accepts bool) (id string,
 	return id, copies, append(effects, made.Load())
 }
 
-// A28: a question that the pool gives up needs no slot to be closed. Its call goes on once there is one.
+// A28: a question that expires is closed without a slot. Its call goes on once there is one.
 func TestQuestionGivenUpWithoutASlot(t *testing.T) {
 	r := newRig(t, fake.Script("write"))
 	r.cfg.MaxRunning = 1

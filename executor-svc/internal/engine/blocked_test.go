@@ -12,7 +12,7 @@ import (
 	"pawl.dev/executor-svc/internal/fake"
 )
 
-// A task whose planner cannot be reached says what it waits for, in its status and once in its events.
+// A task whose planner cannot be reached says what it waits for, in its status and in an event.
 func TestTaskSaysThatThePlannerIsAway(t *testing.T) {
 	r := newRig(t, fake.Script())
 	away, err := serve.Dial("127.0.0.1:1", "")

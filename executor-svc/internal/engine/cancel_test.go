@@ -18,8 +18,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// DESIGN 4: anyone may append a command, only the owner folds; no command is lost, and no call is guessed to be lost while
-// no process died.
+// If an approval and a cancel race, both are answered, and the outcome of a call that was never made is not UNKNOWN.
 func TestApproveAndCancel(t *testing.T) {
 	for name, both := range map[string]func(approve, cancel func()){
 		"at once":     func(approve, cancel func()) { var wg sync.WaitGroup; wg.Go(approve); wg.Go(cancel); wg.Wait() },
@@ -51,9 +50,8 @@ func TestApproveAndCancel(t *testing.T) {
 	}
 }
 
-// A cancel that is durable before a call is begun keeps it from being begun (DESIGN 4: a cancelled task never starts
-// another step), wherever the cancel comes in.
-func TestCancelIsFoldedWithAnIntent(t *testing.T) {
+// A cancel that is durable before a call begins prevents the call, wherever the cancel arrives.
+func TestCancelBeforeTheCall(t *testing.T) {
 	want := []string{"STEP_INPUT", "STEP_CANCEL", "FLOW_CANCEL"}
 	t.Run("approved and cancelled in one batch", func(t *testing.T) {
 		r, inbox := newRig(t, fake.Script("write")), newBarrier(t)
@@ -102,7 +100,7 @@ func TestCancelIsFoldedWithAnIntent(t *testing.T) {
 	})
 }
 
-// holdInbox lets the owner of the task that is named to hold stand at the barrier before it looks into the inbox.
+// holdInbox returns hold, which makes the owner of a task stop at the barrier before it reads the inbox.
 func (r *rig) holdInbox(b *barrier) (hold func(id string)) {
 	var held atomic.Value
 	r.j.onRead = func(method, id string) error {
@@ -172,7 +170,7 @@ var phases = map[string]executorv1.Confirm{
 	"plan": never, "call": never, "derive": never, "answer": never, "wait": always, "diagnose": always, "fill": always,
 }
 
-// holdPhase lets the first one that comes into a phase stand there until it is cancelled.
+// holdPhase holds the first request of a phase at the barrier until the request is cancelled.
 func (r *rig) holdPhase(phase string, work *barrier) {
 	wait := func(ctx context.Context) error {
 		context.AfterFunc(ctx, work.open)
@@ -207,8 +205,7 @@ func (r *rig) holdPhase(phase string, work *barrier) {
 	}
 }
 
-// A cancel that is durable is not lost when a later command reaches the owner first, and what came back of the running
-// call is recorded all the same (DESIGN 4).
+// A durable cancel is not lost if its owner hears of a later command first, and the outcome of the running call is still recorded.
 func TestLaterCommandDoesNotOvertake(t *testing.T) {
 	r, call := newRig(t, fake.Script("write")), newBarrier(t)
 	r.start()
@@ -225,7 +222,7 @@ func TestLaterCommandDoesNotOvertake(t *testing.T) {
 	sender.await()
 	wantAnswer(t, "the later command", r.send(id, approveCommand("wait-7")), waitNotOpen)
 	if !r.task(id).Checkpoint.GetCancelRequested() {
-		t.Error("the cancel was not folded, though it came first")
+		t.Error("the cancel was not applied, though it came first")
 	}
 	sender.open()
 	wantAnswer(t, "cancel", receive(t, answer), 0)

@@ -16,7 +16,7 @@ import (
 )
 
 // Restarts, approvals and cancels, several at a time, while some calls take long: each task comes to one end, no command is
-// left, and no write is repeated (DESIGN 4).
+// left, and no write is repeated.
 func TestChaos(t *testing.T) {
 	r := newRig(t, fake.Script("write", "read", "write", "read"))
 	r.cfg.DrainTimeout, r.cfg.MaxRunning = time.Millisecond, 4

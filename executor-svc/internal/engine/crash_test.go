@@ -29,7 +29,8 @@ func edit(t *testing.T, path string, change func(journal.Tasks) error) {
 	}
 }
 
-// finish approves whatever a task asks until it has ended; calls whose outcome is not known are skipped.
+// finish answers all waits of a task until it has ended: it approves, skips calls whose outcome is unknown, and accepts or declines
+// questions (see rig.accepts).
 func (r *rig) finish(id string) executorv1.ExecutorStatus {
 	r.t.Helper()
 	for range 100 {
@@ -58,8 +59,8 @@ func (r *rig) finish(id string) executorv1.ExecutorStatus {
 	return 0
 }
 
-// crashes runs a task to its end and keeps what a crash behind each commit would leave: the journal, and how many calls
-// may have been made before the next one.
+// crashes runs a task to its end. It returns a copy of the journal after each commit, and how many calls may have been made before the
+// next commit.
 func crashes(t *testing.T, tool string, confirm executorv1.Confirm) (r *rig, id string, copies []string, calls []int) {
 	dir := t.TempDir()
 	r = newRig(t, fake.Script(tool, tool))
@@ -89,8 +90,7 @@ func (r *rig) copyTo(dir string, n int) (path string) {
 	return path
 }
 
-// DESIGN 4: at every commit point, a crash leaves a task that goes on to an end, whose log has no gap, and no tool call
-// with a side effect is ever repeated.
+// Wherever the executor crashes, the task goes on to its end, its log has no gap, and no tool call with a side effect is repeated.
 func TestCrashAtEachCommit(t *testing.T) {
 	for _, tool := range []string{"read", "write"} {
 		for _, confirm := range []executorv1.Confirm{never, always} {

@@ -19,7 +19,7 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// A stopping executor begins no call, also if its intent is committed already; the call is made after the restart, as
+// A stopping executor begins no call, even if its intent is committed already; the call is made after the restart, as
 // the same attempt (A17).
 func TestNoCallIsBegunWhileDraining(t *testing.T) {
 	r, intent := newRig(t, fake.Script("write")), newBarrier(t)
@@ -49,8 +49,7 @@ func TestNoCallIsBegunWhileDraining(t *testing.T) {
 	}
 }
 
-// A stop that cuts off the waiting for a pool which takes no calls just now fails no step: the call is made after the restart, as the same
-// attempt.
+// A stop while the pool refuses calls fails no step: the call is made after the restart, as the same attempt.
 func TestStopWhileThePoolIsAway(t *testing.T) {
 	r := newRig(t, fake.Script("write"))
 	r.cfg.DrainTimeout = 10 * time.Millisecond // enough for the refusal to arrive, and too short for all attempts
@@ -81,7 +80,7 @@ func TestStopWhileThePoolIsAway(t *testing.T) {
 	}
 }
 
-// A cancel that was durable before a restart is folded in before anything is run again.
+// A cancel that was durable before a restart is applied before anything runs again.
 func TestCancelInTheInboxAtRestart(t *testing.T) {
 	for _, tool := range []string{"read", "write"} {
 		t.Run(tool, func(t *testing.T) {
@@ -119,8 +118,8 @@ func TestCancelInTheInboxAtRestart(t *testing.T) {
 // An answer that is cut off by the planner's timeout after its first half is no success (A22).
 func TestAnswerThatTimesOut(t *testing.T) {
 	for name, answer := range map[string]func(context.Context, <-chan struct{}){
-		"planner hears of it": func(ctx context.Context, _ <-chan struct{}) { <-ctx.Done() },
-		"planner goes on":     func(_ context.Context, end <-chan struct{}) { <-end },
+		"planner stops":   func(ctx context.Context, _ <-chan struct{}) { <-ctx.Done() },
+		"planner goes on": func(_ context.Context, end <-chan struct{}) { <-end },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, end := fake.Script(), make(chan struct{})

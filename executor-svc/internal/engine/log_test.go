@@ -8,7 +8,7 @@ import (
 	"pawl.dev/executor-svc/executor/executortest"
 )
 
-// checkLog checks what holds for each task at any time.
+// checkLog checks the invariants of an event log.
 func checkLog(t testing.TB, events []*executorv1.ExecutorEvent) {
 	t.Helper()
 	for _, problem := range executortest.Violations(events) {

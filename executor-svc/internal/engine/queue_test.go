@@ -7,9 +7,9 @@ import (
 	"pawl.dev/executor-svc/internal/flow"
 )
 
-// Of many goroutines that deliver inputs one runs the owner at a time, and no input is lost (DESIGN 4).
-func TestOneAtWorkLosesNothing(t *testing.T) {
-	const people, each = 8, 2000
+// Of many goroutines that deliver inputs, one runs the owner at a time, and no input is lost.
+func TestQueueLosesNothing(t *testing.T) {
+	const senders, each = 8, 2000
 	q := newQueue()
 	if q.enter() {
 		t.Fatal("entered beside the owner that begins")
@@ -26,7 +26,7 @@ func TestOneAtWorkLosesNothing(t *testing.T) {
 		}
 	}
 	var wg sync.WaitGroup
-	for range people {
+	for range senders {
 		wg.Go(func() {
 			for i := range each {
 				if i%10 == 0 {
@@ -38,7 +38,7 @@ func TestOneAtWorkLosesNothing(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if found != people*each || !q.enter() {
-		t.Errorf("%d of %d items were taken in", found, people*each)
+	if found != senders*each || !q.enter() {
+		t.Errorf("%d of %d items were taken", found, senders*each)
 	}
 }

@@ -32,8 +32,8 @@ const (
 	unknown     = commonv1.Outcome_OUTCOME_UNKNOWN
 )
 
-// DESIGN 4: the outcome of a call is KNOWN, proven NOT_EXECUTED, or honestly UNKNOWN; it is never guessed. Here over real
-// connections, which break in all the ways that they do. The tool writes: it is never called twice.
+// Over real connections that break in different ways, the outcome of a call is KNOWN, proven NOT_EXECUTED or UNKNOWN, never guessed.
+// The tool writes: it is never called twice.
 func TestReach(t *testing.T) {
 	const short = 300 * time.Millisecond
 	for name, c := range map[string]struct {
@@ -61,7 +61,7 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// Wherever in its bytes a connection breaks, a call that the pool got is not said to be NOT_EXECUTED.
+// After however many bytes a connection breaks, a call that the pool got does not end as NOT_EXECUTED.
 func TestReachCutAnywhere(t *testing.T) {
 	const short = 100 * time.Millisecond
 	for bytes := int64(8); bytes <= 600; bytes += 16 {
@@ -75,15 +75,15 @@ func TestReachCutAnywhere(t *testing.T) {
 	}
 }
 
-// cut forwards between a client and the pool until it breaks the connection; nil breaks it before anything went either way: a
-// client that has heard of the pool may have been heard, too.
+// cut forwards bytes from a client to the pool; when it returns, the connection breaks. A nil cut breaks it before any byte has gone
+// in either direction.
 type cut func(client, pool net.Conn)
 
 func cutAfter(bytes int64) cut {
 	return func(client, pool net.Conn) { _, _ = io.CopyN(pool, client, bytes) }
 }
 
-// cutFirst cuts the first connections at once.
+// cutFirst cuts the i-th connection at once if i is below first.
 func cutFirst(i, first int) cut {
 	if i < first {
 		return nil

@@ -17,28 +17,28 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// sick is a task in the middle of something when its process is killed, again and again.
-type sick struct {
+// crashLoop is a task in a call or in planning whose process is killed again and again.
+type crashLoop struct {
 	*rig
 	id      string
 	dir     string
-	n       int
+	crashes int
 	commits atomic.Int32 // of this process
-	well    chan struct{}
-	// heal lets what was interrupted come back.
-	heal func()
+	done    chan struct{}
+	// complete ends the call or the planning.
+	complete func()
 }
 
-// newSick starts a task that is in the middle of a call, which a pool of its own goes on with, or of planning.
-func newSick(t *testing.T, planning bool) *sick {
-	s := &sick{rig: newRigOver(t, fake.Script("write"), slog.New(slog.DiscardHandler), insideTheProcess(t)), dir: t.TempDir(), well: make(chan struct{})}
-	s.heal = sync.OnceFunc(func() { close(s.well) })
-	t.Cleanup(s.heal)
+// newCrashLoop starts a task, and returns once it is planning or in a call, which the pool continues when the engine dies.
+func newCrashLoop(t *testing.T, planning bool) *crashLoop {
+	s := &crashLoop{rig: newRigOver(t, fake.Script("write"), slog.New(slog.DiscardHandler), insideTheProcess(t)), dir: t.TempDir(), done: make(chan struct{})}
+	s.complete = sync.OnceFunc(func() { close(s.done) })
+	t.Cleanup(s.complete)
 	s.keepPool, s.pool.Detached = true, true
 	if planning {
 		s.planner.BeforePlan = func(ctx context.Context) error {
 			select {
-			case <-s.well:
+			case <-s.done:
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()
@@ -46,7 +46,7 @@ func newSick(t *testing.T, planning bool) *sick {
 		}
 	} else {
 		s.pool.CallFn = func(_ context.Context, _ *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
-			<-s.well
+			<-s.done
 			return send(fake.TextResult("done", false))
 		}
 	}
@@ -62,13 +62,13 @@ func newSick(t *testing.T, planning bool) *sick {
 	return s
 }
 
-// diesAfter kills its process after a time, and starts another one.
-func (s *sick) diesAfter(lived time.Duration) {
+// diesAfter kills the process after a time, and starts another one.
+func (s *crashLoop) diesAfter(lived time.Duration) {
 	s.t.Helper()
 	<-time.After(lived)
 	synctest.Wait()
-	left := s.copyTo(s.dir, s.n)
-	s.n++
+	left := s.copyTo(s.dir, s.crashes)
+	s.crashes++
 	if err := s.stop(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -78,11 +78,11 @@ func (s *sick) diesAfter(lived time.Duration) {
 	synctest.Wait()
 }
 
-func (s *sick) status() executorv1.ExecutorStatus { return s.task(s.id).Checkpoint.GetStatus() }
+func (s *crashLoop) status() executorv1.ExecutorStatus { return s.task(s.id).Checkpoint.GetStatus() }
 
-// A task that does its hosts no harm is not ended for what kills them (DESIGN 4): its process followed a call that ran in a pool,
-// or lived on with it for a while.
-func TestHarmlessTaskIsTakenUpAgainAndAgain(t *testing.T) {
+// A task is not ended for crashes that it does not cause: its process had followed a call of the pool, or had survived with the task
+// for a while.
+func TestTaskThatDoesNotCauseTheCrashes(t *testing.T) {
 	for name, c := range map[string]struct {
 		planning bool
 		lived    time.Duration
@@ -93,13 +93,13 @@ func TestHarmlessTaskIsTakenUpAgainAndAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newSick(t, c.planning)
+				s := newCrashLoop(t, c.planning)
 				for range 12 {
 					if s.diesAfter(c.lived); s.status() == failed {
-						t.Fatalf("after %d crashes: %v", s.n, s.task(s.id).Checkpoint)
+						t.Fatalf("after %d crashes: %v", s.crashes, s.task(s.id).Checkpoint)
 					}
 				}
-				s.heal()
+				s.complete()
 				s.await(s.id, success)
 				if n := len(s.pool.Called()); n != 1 {
 					t.Errorf("%d calls", n)
@@ -110,9 +110,8 @@ func TestHarmlessTaskIsTakenUpAgainAndAgain(t *testing.T) {
 	}
 }
 
-// A task whose hosts die as soon as they take it up ends after five times: while it plans, and where the end of its call is what
-// kills.
-func TestHarmfulTaskEnds(t *testing.T) {
+// A task whose process dies soon after each recovery ends after five recoveries, while it plans or in a call.
+func TestTaskThatCausesTheCrashes(t *testing.T) {
 	for name, c := range map[string]struct {
 		planning bool
 		lived    time.Duration
@@ -122,37 +121,37 @@ func TestHarmfulTaskEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newSick(t, c.planning)
+				s := newCrashLoop(t, c.planning)
 				for range 6 {
 					s.diesAfter(c.lived)
 				}
 				if e := s.task(s.id).Checkpoint.GetError(); s.status() != failed || e.GetReason() != commonv1.ErrorReason_ERROR_REASON_NO_PROGRESS {
-					t.Errorf("after %d crashes it is %s: %v", s.n, s.status(), e)
+					t.Errorf("after %d crashes it is %s: %v", s.crashes, s.status(), e)
 				}
-				s.heal()
+				s.complete()
 				s.events(s.id)
 			})
 		})
 	}
 }
 
-// Who is killed once pays nothing for that: taking a task up is one commit, however long its call then lasts.
+// A recovery is one commit, however long the call then lasts. After a further crash, one more commit clears the recovery count.
 func TestOneCrashCostsNoFurtherCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSick(t, false)
+		s := newCrashLoop(t, false)
 		s.diesAfter(time.Second)
 		<-time.After(time.Hour)
 		synctest.Wait()
 		if n := s.commits.Load(); n != 1 {
-			t.Errorf("%d commits to take the task up, want 1", n)
+			t.Errorf("%d commits to recover the task, want 1", n)
 		}
 		s.diesAfter(0)
 		<-time.After(time.Hour)
 		synctest.Wait()
 		if n := s.commits.Load(); n != 2 {
-			t.Errorf("%d commits to take the task up again and to find it harmless, want 2", n)
+			t.Errorf("%d commits to recover the task again and to clear its recovery count, want 2", n)
 		}
-		s.heal()
+		s.complete()
 		s.await(s.id, success)
 	})
 }

@@ -52,7 +52,7 @@ const (
 // patience is how long a test waits for what must come; it is less than a sender's own.
 const patience = 20 * time.Second
 
-// barrier holds the first one that comes to it until it is opened.
+// barrier holds the first goroutine that passes until it is opened.
 type barrier struct {
 	t       testing.TB
 	taken   atomic.Bool
@@ -99,7 +99,7 @@ type hooked struct {
 	onCommit func(t journal.Transition, do func() error) error
 	// onRead is called before an owner's or a watcher's read, with the name of the method.
 	onRead func(method, id string) error
-	// onRenew says which claims are lost.
+	// onRenew, if not nil, replaces Renew: it returns the ids of the tasks whose claims are lost.
 	onRenew func([]journal.Claim) []string
 	// onSent holds functions by command, called once the command is durable and before its task is told.
 	onSent sync.Map
@@ -324,7 +324,7 @@ func (r *rig) await(id string, want ...executorv1.ExecutorStatus) executorv1.Exe
 	return got
 }
 
-// events returns all events so far, and checks what holds for each task at any time.
+// events returns all events so far, and checks the invariants of an event log.
 func (r *rig) events(id string) []*executorv1.ExecutorEvent {
 	r.t.Helper()
 	var all []*executorv1.ExecutorEvent
@@ -380,7 +380,7 @@ func rejectCommand(wait string) *storagev1.Command {
 	return &storagev1.Command{Kind: &storagev1.Command_Reject{Reject: &storagev1.Reject{WaitId: wait}}}
 }
 
-// wantAnswer checks what a command was answered; zero means that it was done.
+// wantAnswer checks that a command was answered with one of the reasons; 0 stands for no error.
 func wantAnswer(t testing.TB, what string, err error, want ...commonv1.ErrorReason) {
 	t.Helper()
 	got := commonv1.ErrorReason_ERROR_REASON_UNSPECIFIED

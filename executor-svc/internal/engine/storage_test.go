@@ -31,8 +31,7 @@ func isOutput(f *storagev1.Fact) bool { return f.GetStepOutput() != "" }
 
 func isInput(f *storagev1.Fact) bool { return f.GetStepInput() != "" }
 
-// A commit that was stored although it was answered with an error is taken for stored: the task goes on, and nothing is
-// done twice (DESIGN 4: a transition is one durable commit).
+// A commit that returned an error although it was stored counts as stored: the task goes on, and nothing is done twice.
 func TestAmbiguousCommit(t *testing.T) {
 	for name, like := range map[string]func(*storagev1.Fact) bool{"intent": isInput, "outcome": isOutput} {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +104,7 @@ func TestJournalFailsForAWhile(t *testing.T) {
 	}
 }
 
-// insideTheProcess connects without an encoding in between: only there texts come that are no UTF-8.
+// insideTheProcess connects without encoding messages; only such a connection delivers text that is not UTF-8.
 func insideTheProcess(t *testing.T) func(func(grpc.ServiceRegistrar)) grpc.ClientConnInterface {
 	return func(register func(grpc.ServiceRegistrar)) grpc.ClientConnInterface {
 		unary, stream, err := serve.Interceptors(serve.Options{Auth: identity.Local(), Log: slog.New(slog.DiscardHandler)})
@@ -118,7 +117,7 @@ func insideTheProcess(t *testing.T) func(func(grpc.ServiceRegistrar)) grpc.Clien
 	}
 }
 
-// Text that is no UTF-8 is stored with U+FFFD in its place: what a tool did is recorded all the same (A17).
+// Invalid UTF-8 is stored as U+FFFD, so that what a tool did can be recorded (A17).
 func TestInvalidUTF8IsMended(t *testing.T) {
 	for name, spoil := range map[string]func(*rig){
 		"tool": func(r *rig) {
@@ -154,8 +153,7 @@ func TestInvalidUTF8IsMended(t *testing.T) {
 	}
 }
 
-// What can never be stored ends the task with an error that says so, instead of being tried for ever; its attempt has an
-// end (A17).
+// A transition that can never be stored ends the task with an error that says so, and its attempt has an end (A17).
 func TestUnstorableEndsTheTask(t *testing.T) {
 	for name, like := range map[string]func(*storagev1.Fact) bool{"intent": isInput, "outcome": isOutput} {
 		t.Run(name, func(t *testing.T) {
@@ -218,8 +216,8 @@ func TestInboxFailsOnceWithoutASlot(t *testing.T) {
 	r.await(blocker, success)
 }
 
-// While the journal cannot be written, senders hear so at once and the engine is not healthy; the commands are applied afterwards.
-func TestFullDiskIsSaidAtOnce(t *testing.T) {
+// While the journal cannot be written, senders get an error at once and the engine is not healthy; the commands are applied afterwards.
+func TestFullDiskIsReportedAtOnce(t *testing.T) {
 	r := newRig(t, fake.Script("write", "write"))
 	var full atomic.Bool
 	r.j.onCommit = func(_ journal.Transition, do func() error) error {

@@ -13,8 +13,8 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// A task that begins to run long after it was created is stopped in its call once it has run for as long as it may, also where what
-// begins the call is stored when so much time has passed since the creation.
+// A task's run time begins with FLOW_START, not with its creation. Here the call's intent is being committed when MaxRunTime has passed
+// since the creation; the call is still stopped once the run time is spent.
 func TestRunTimeEndsACallOfALateTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRigOver(t, fake.Script("read"), slog.New(slog.DiscardHandler), insideTheProcess(t))

@@ -19,8 +19,8 @@ func status(wait string, s executorv1.StepStatus) *storagev1.Fact {
 	return &storagev1.Fact{WaitId: wait, StepStatus: s, Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{}}}
 }
 
-// A step's run time is that of its newest attempt, and none that a person took: before it, in the middle of it, or to say what
-// became of it.
+// A step's run time is that of its newest attempt, without the time that a person took to answer: before it, during it, or to settle
+// its outcome.
 func TestRunTime(t *testing.T) {
 	ask := &storagev1.Fact{WaitId: "wait-1", StepStatus: waiting, Kind: &storagev1.Fact_InputRequired{InputRequired: &storagev1.InputRequired{}}}
 	unknown := &storagev1.Fact{WaitId: "wait-2", StepStatus: waiting, Kind: &storagev1.Fact_StepWaitingForStart{
@@ -46,7 +46,7 @@ func TestRunTime(t *testing.T) {
 	}
 }
 
-// The wait that a step hangs on is one that is open, of several that were asked together.
+// Of several waits that were opened together, WaitID is one that is still open.
 func TestOpenWaits(t *testing.T) {
 	var log history.Log
 	for _, s := range []struct {
@@ -60,7 +60,7 @@ func TestOpenWaits(t *testing.T) {
 		s.kind.Ordinal, s.kind.WaitId = 1, s.wait
 		log.Add(&storagev1.Record{Facts: []*storagev1.Fact{s.kind}})
 		if e := log.Entries[0]; e.WaitID != s.want || e.Asking() != (s.want != "") {
-			t.Errorf("behind %s: it hangs on %q, want %q", s.wait, e.WaitID, s.want)
+			t.Errorf("after %s: it waits for %q, want %q", s.wait, e.WaitID, s.want)
 		}
 	}
 }

@@ -16,7 +16,7 @@ type agentMessage = storagev1.Agent
 
 const pauseAtEnd = 100 * time.Millisecond
 
-// audit reads a task's facts beside what really happened and what people said.
+// audit compares a task's facts with what really happened and what people said.
 type audit struct {
 	w     *world
 	k     *taskBook
@@ -27,7 +27,7 @@ type audit struct {
 	// unclear holds the calls that may have run, by tool and input.
 	unclear map[intent]bool
 	grants  map[decidedOn]commonv1.RiskLevel // by tool and revision
-	shared  uint64                           // seqs up to this one are of the task that this one was forked from
+	shared  uint64                           // facts up to this seq were copied from the task that was forked
 	seq     uint64
 }
 
@@ -219,7 +219,7 @@ func (a *audit) approve(s *stepAudit, wait, input string, revision uint64) (foun
 }
 
 // repeats checks that what changes the world was done again only where it is certain that it was not done, where the server
-// itself said that it failed, or where a person or the policy said so (A11, DESIGN 4).
+// itself said that it failed, or where a person or the policy said so (A11).
 func (a *audit) repeats(s *stepAudit) {
 	var before *attemptAudit // the newest that was executed
 	said := false
@@ -241,7 +241,7 @@ func (a *audit) repeats(s *stepAudit) {
 	}
 }
 
-// outcomeOf is what a fact that ends an attempt says of its outcome.
+// outcomeOf returns the outcome that a fact gives to the attempt that it ends; false if it gives none.
 func outcomeOf(f *storagev1.Fact) (commonv1.Outcome, bool) {
 	switch k := f.GetKind().(type) {
 	case *storagev1.Fact_StepOutput:
@@ -293,7 +293,7 @@ func (a *audit) counters() {
 	}
 }
 
-// cameBack checks that an outcome that came back to a process that lived on is in the log, also behind a cancel.
+// cameBack checks that an outcome that came back to a process that lived on is in the log, even after a cancel.
 func (a *audit) cameBack() {
 	for _, c := range a.k.came {
 		if c.to.died || a.k.stale[c.epoch] {
@@ -332,15 +332,15 @@ func (a *audit) acknowledged() {
 		}
 		f := a.closed[n.wait]
 		switch {
-		case f == nil && n.folded:
-			a.wrong("%s was told that %s is answered, but nothing came of it", n.actor, n.wait)
-		case f != nil && n.folded && !a.fits(n, f):
+		case f == nil && n.applied:
+			a.wrong("%s was told that %s is answered, but it had no effect", n.actor, n.wait)
+		case f != nil && n.applied && !a.fits(n, f):
 			a.wrong("%s was told that %v is done, but what happened was %v", n.actor, n.command, f)
 		}
 	}
 }
 
-// fits says whether a fact is what an answer asks for.
+// fits reports whether a fact is what an answer asks for.
 func (a *audit) fits(n *answerNote, f *storagev1.Fact) bool {
 	switch k := f.GetKind().(type) {
 	case *storagev1.Fact_StepInput:

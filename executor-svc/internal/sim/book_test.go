@@ -60,13 +60,13 @@ type taskBook struct {
 	slot   bool
 	stale  map[uint64]bool // epochs of claims that were lost
 
-	pending map[string]*storagev1.Command // durable commands that were not folded in, by id
+	pending map[string]*storagev1.Command // durable commands that were not applied, by id
 	ids     map[uint64]string             // command ids by number, as far as they were read
-	folded  map[string]bool
+	applied map[string]bool
 	// queued holds commands that had to wait for a slot, with the epoch that read them first: their senders were told that they are
-	// stored, unless the same epoch folded them in.
+	// stored, unless the same epoch applied them.
 	queued map[string]uint64
-	// unslotted holds the epochs of claims without a slot; adrift the processes that lost one, and may not know it yet.
+	// unslotted holds the epochs of claims without a slot; adrift the processes that lost such a claim, and may not know it yet.
 	unslotted map[uint64]bool
 	adrift    map[*proc]bool
 	// stopped is how many facts there were when a cancellation was acknowledged; -1: never.
@@ -96,8 +96,8 @@ type answerNote struct {
 	command           *storagev1.Command // as it was meant
 	err               error
 	done              bool
-	// folded: it was part of the task when the person was told that it was done; it had not waited for a slot.
-	folded bool
+	// applied: the command was applied, and had not waited for a slot, when the person was told that it was done.
+	applied bool
 }
 
 func newBook() *book {
@@ -138,7 +138,7 @@ func (b *book) created(n journal.NewTask) {
 		id: n.ID, name: fmt.Sprintf("t%d", len(b.order)+1), head: n.Head, checkpoint: n.Checkpoint, intents: map[string]intent{},
 		tasked: map[string]tasked{}, polled: map[string]bool{}, answered: map[string]string{}, revisions: map[string]uint64{},
 		ended: map[string]bool{}, calls: map[string]*mcppoolv1.CallToolRequest{}, runs: map[string]int{},
-		pending: map[string]*storagev1.Command{}, ids: map[uint64]string{}, folded: map[string]bool{}, queued: map[string]uint64{}, stale: map[uint64]bool{}, stopped: -1,
+		pending: map[string]*storagev1.Command{}, ids: map[uint64]string{}, applied: map[string]bool{}, queued: map[string]uint64{}, stale: map[uint64]bool{}, stopped: -1,
 		unslotted: map[uint64]bool{}, adrift: map[*proc]bool{},
 	}
 	for _, r := range n.Records {
@@ -205,10 +205,10 @@ func (b *book) committed(t journal.Transition) {
 	}
 	for _, no := range t.Applied {
 		id := k.ids[no]
-		if k.folded[id] {
-			b.wrong("%s: command %d is folded in twice", k.name, no)
+		if k.applied[id] {
+			b.wrong("%s: command %d is applied twice", k.name, no)
 		}
-		k.folded[id] = true
+		k.applied[id] = true
 		delete(k.pending, id)
 		if k.unslotted[t.Epoch] && k.queued[id] == t.Epoch {
 			delete(k.queued, id)
@@ -224,7 +224,7 @@ func (b *book) short(callID string) string {
 	return callID
 }
 
-// attemptOf is the attempt that a call belongs to. Those that go on where one ended by asking have a number behind it.
+// attemptOf returns the attempt that a call belongs to, and whether the call continues an earlier one of the attempt.
 func attemptOf(callID string) (attempt string, round bool) {
 	parts := strings.Split(callID, "/")
 	return strings.Join(parts[:3], "/"), len(parts) > 3
@@ -246,7 +246,7 @@ func (b *book) sent(ctx context.Context, id string, c *storagev1.Command) {
 }
 
 // looked is called when a process has read an inbox: where it has no slot for the task it may tell senders that their commands
-// are stored, also when another owner is about to fold them in.
+// are stored, even if another owner is about to apply them.
 func (b *book) looked(p *proc, id string, inbox []journal.Command) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -305,7 +305,7 @@ func (b *book) yielded(id string, epoch uint64) {
 	}
 }
 
-// lost is called when a claim ends under its owner. Until that one learns it, what it commits must be refused.
+// lost is called when an owner loses its claim. What the owner commits until it learns that must be refused.
 func (b *book) lost(p *proc, id string, epoch uint64) {
 	b.yielded(id, epoch)
 	b.mu.Lock()
@@ -336,7 +336,7 @@ func (b *book) deleted(id string) {
 	k.gone, k.owner = true, nil // its claim goes with it
 }
 
-// sends is called when a process calls: it must be the task's owner (DESIGN 4).
+// sends is called when a process makes or attaches to a call: it must be the task's owner.
 func (b *book) sends(p *proc, callID, task string, epoch uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -345,7 +345,7 @@ func (b *book) sends(p *proc, callID, task string, epoch uint64) {
 	}
 }
 
-// received is called when a call reaches the pool: exactly what is durable may be called (A9, DESIGN 4).
+// received is called when a call reaches the pool: exactly what is durable may be called (A9).
 func (b *book) received(req *mcppoolv1.CallToolRequest) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -371,7 +371,7 @@ func (b *book) received(req *mcppoolv1.CallToolRequest) {
 	}
 }
 
-// hasAnswers says whether an earlier call of an attempt took an answer that a later one is given.
+// hasAnswers reports whether another call of the attempt took an answer that this request carries.
 func (b *book) hasAnswers(k *taskBook, attempt string, req *mcppoolv1.CallToolRequest) bool {
 	return slices.ContainsFunc(req.GetAnswers(), func(a *mcppoolv1.CallAnswer) bool {
 		had := k.answered[attempt+" "+a.GetInputId()]
@@ -403,7 +403,7 @@ func (b *book) polls(callID, task string) {
 	b.tasks[callID[:36]].polled[task] = true
 }
 
-// givenUp checks the end of an attempt: where an MCP task does its call, its server knows what no pool knows (DESIGN 4, rule 2).
+// givenUp checks the end of an attempt: the outcome of an MCP task's call is unknown only after its server was asked for it.
 func (b *book) givenUp(k *taskBook, id string, f *storagev1.Fact) {
 	e := f.GetStepError().GetError()
 	if f.GetStepWaitingForStart() != nil {
@@ -457,10 +457,10 @@ func (b *book) answered(a *answerNote, err error) {
 	if err != nil || k == nil {
 		return
 	}
-	a.folded = true
+	a.applied = true
 	for _, id := range b.commands[a.actor] {
 		if k.pending[id] != nil || k.queued[id] != 0 {
-			a.folded = false
+			a.applied = false
 		}
 	}
 	if a.command.GetCancel() != nil && k.stopped < 0 {
@@ -468,7 +468,7 @@ func (b *book) answered(a *answerNote, err error) {
 	}
 }
 
-// repeatable says of a tool by its name.
+// repeatable reports whether a tool may be called again without a person's decision.
 func repeatable(tool string) bool { return tool == toolRead || tool == toolIdempotent }
 
 var effects = map[string]commonv1.Effect{

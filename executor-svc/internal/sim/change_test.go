@@ -18,7 +18,7 @@ func (w *world) change() {
 	w.s.note(fmt.Sprintf("the server has revision %d", w.revision.Add(1)), 0)
 }
 
-// show writes down what the waits of a checkpoint show of their server.
+// show writes down, by wait, the revision of the server's configuration that a checkpoint's waits show.
 func (k *taskBook) show(c *storagev1.Checkpoint) {
 	for _, wait := range c.GetWaits() {
 		for _, s := range c.GetActiveSteps() {
@@ -29,7 +29,7 @@ func (k *taskBook) show(c *storagev1.Checkpoint) {
 	}
 }
 
-// keepApproval takes a changed server for the one that was approved.
+// keepApproval treats a changed server as the one that was approved.
 func keepApproval(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
 	if l, ok := in.(flow.ToolRefreshed); ok && l.Tool != nil {
 		t.State.GetActiveSteps()[0].ConfigRevision = l.Tool.ConfigRevision

@@ -73,7 +73,7 @@ func (w *world) finish(t testing.TB) {
 	w.end(t)
 }
 
-// stranded returns what does not come to rest; if everything does, what does not end whatever is answered.
+// stranded reports the tasks that do not come to rest; if all do, those that do not end although their waits are answered.
 func (w *world) stranded() {
 	all := w.book.all()
 	rests := !slices.ContainsFunc(all, func(k *taskBook) bool { return !k.rests() })
@@ -113,7 +113,7 @@ func (w *world) end(t testing.TB) {
 	}
 	w.cancel()
 	w.busy.Wait()
-	for _, p := range w.crashed { // what is dead still has timers that run out
+	for _, p := range w.crashed { // their timers still have to run out
 		<-p.ran
 	}
 	w.s.pause(time.Minute)
@@ -150,7 +150,7 @@ func (w *world) check(t testing.TB) {
 	}
 }
 
-// stored reads a task as it is in the journal, and compares it to what was told to be durable.
+// stored compares a task in the journal with what the book holds as durable, and returns the task's events.
 func (w *world) stored(j journal.Journal, k *taskBook) []*executorv1.ExecutorEvent {
 	ctx := context.Background()
 	t, err := j.Load(ctx, k.id)
@@ -186,7 +186,7 @@ func (w *world) stored(j journal.Journal, k *taskBook) []*executorv1.ExecutorEve
 	}
 }
 
-// sameEvents: what was shown is what is stored.
+// sameEvents checks that a watcher was shown what is stored.
 func (w *world) sameEvents(seen *watcher, events []*executorv1.ExecutorEvent) {
 	for i, e := range seen.events {
 		if e.GetSeq() != uint64(i+1) {

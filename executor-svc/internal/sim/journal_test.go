@@ -25,7 +25,7 @@ type gated struct {
 
 type actorKey struct{}
 
-// as names who makes a call.
+// as puts the name of the person who makes a call into its context.
 func as(ctx context.Context, actor string) context.Context {
 	return context.WithValue(ctx, actorKey{}, actor)
 }
@@ -76,7 +76,7 @@ func (g *gated) change(ctx context.Context, what, id string, failOnce uint64, do
 		return err
 	}
 	if _, person := ctx.Value(actorKey{}).(string); person {
-		return ctx.Err() // who has left learns nothing
+		return ctx.Err() // the person has left
 	}
 	return nil
 }

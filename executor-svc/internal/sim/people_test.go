@@ -29,7 +29,7 @@ var agents = map[string]*storagev1.Agent{
 	"poor":     {Confirm: executorv1.Confirm_CONFIRM_NEVER, Budget: &storagev1.Limits{MaxToolCalls: 2, MaxModelCalls: 6, MaxRunTime: int64(5 * time.Minute)}, Rev: 1},
 }
 
-// does lets a person do something. note may be nil.
+// does runs a person's request do on a goroutine of its own. note, if not nil, receives the result.
 func (w *world) does(user, what string, note *answerNote, do func(context.Context, *api.Tasks) error) {
 	w.people++
 	p, actor := w.proc, fmt.Sprintf("%s#%d", user, w.people)
@@ -56,12 +56,12 @@ func (w *world) does(user, what string, note *answerNote, do func(context.Contex
 			w.book.answered(note, err)
 		}
 		_, _ = w.s.pass(w.ctx, nil, fmt.Sprintf("%s is told %s", actor, errs.ReasonName(errs.Reason(err))))
-		w.clear(actor, what, err, calm)
+		w.checkTold(actor, what, err, calm)
 	})
 }
 
-// clear checks that what a person is told is no defect of ours, and nothing at all where nothing fails.
-func (w *world) clear(actor, what string, err error, calm bool) {
+// checkTold checks that an error that a person is told is no defect of Pawl, nor a failure of the network while nothing fails.
+func (w *world) checkTold(actor, what string, err error, calm bool) {
 	if err == nil {
 		return
 	}
@@ -251,7 +251,7 @@ func (w *world) answers(k *taskBook, wait *storagev1.Wait) {
 	})
 }
 
-// meant is an answer as the checker compares it.
+// meant returns an answer as the command that it stands for, for the checker.
 func meant(req *executorv1.ResumeTaskRequest) *storagev1.Command {
 	switch a := req.GetAnswer().(type) {
 	case *executorv1.ResumeTaskRequest_Approve:
@@ -283,5 +283,5 @@ func meant(req *executorv1.ResumeTaskRequest) *storagev1.Command {
 	return &storagev1.Command{Kind: &storagev1.Command_Outcome{Outcome: o}}
 }
 
-// shown stands for the risk that was shown.
+// shown, as the level of a grant, stands for the risk that was shown.
 const shown = 99

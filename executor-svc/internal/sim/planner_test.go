@@ -22,7 +22,7 @@ import (
 // script is what a planner does with a goal: its steps in order, then FINAL.
 type script struct {
 	steps []*plannerv1.PlannedStep
-	// ahead: all that is left is said at once.
+	// ahead: a plan holds all steps that are left, not just the next one.
 	ahead bool
 }
 
@@ -85,7 +85,7 @@ type plannerClient struct {
 	p                              *proc
 }
 
-// asks waits to be heard. A planner may fail, for once or for good, and may never answer.
+// asks waits until a request arrives. A planner may fail, for once or for good, and may never answer.
 func (c *plannerClient) asks(ctx context.Context, what string) (roll, error) {
 	label := c.p.name + " asks planner " + what
 	if actor, ok := ctx.Value(actorKey{}).(string); ok {
@@ -118,7 +118,7 @@ func pickError(r roll) error {
 	return status.Error(codes.Unavailable, "connection refused")
 }
 
-// known completes a context that was sent in part.
+// known completes a context that refers to an earlier one.
 func (p *planner) known(c *plannerv1.TaskContext, r roll) (kept, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// planted are bugs that the checker must find, each with words of what it finds.
+// planted are bugs that the checker must find, each with the words of a problem that it may report for it.
 var planted = map[string]struct {
 	plant plant
 	want  []string
@@ -40,7 +40,7 @@ var planted = map[string]struct {
 	"a seq is skipped": {
 		plant{journal: func(j journal.Journal) journal.Journal { return skipSeq{j} }}, []string{"has seq"},
 	},
-	"an outcome is dropped behind a cancel": {
+	"an outcome is dropped after a cancel": {
 		plant{flow: onFlow(dropBehindCancel)}, []string{"came back, and is not in the log"},
 	},
 	"an approval is applied to the next wait": {
@@ -48,7 +48,7 @@ var planted = map[string]struct {
 	},
 	"a command is lost at a crash": {
 		plant{journal: func(j journal.Journal) journal.Journal { return &lossySend{Journal: j} }},
-		[]string{"commands", "nothing came of it", "is cancelled, but"},
+		[]string{"commands", "but it had no effect", "is cancelled, but"},
 	},
 	"the epoch is forgotten in calls": {
 		plant{request: func(r *mcppoolv1.CallToolRequest) { r.Epoch = 0 }}, []string{"is called with epoch 0"},
@@ -100,7 +100,7 @@ var planted = map[string]struct {
 		plant{flow: onFlow(keepApproval), config: func(c *config) { c.changes, c.crashEvery = 8, 10 }},
 		[]string{"which no one approved", "without an approval"},
 	},
-	"planning goes round an unknown call": {
+	"a later step repeats a call with an unknown outcome": {
 		plant{flow: onFlow(forgetUnknown), config: func(c *config) {
 			c.repeats, c.asks, c.poolCrashes, c.breaks, c.crashEvery = 1, 0, 6, 6, 10
 		}}, []string{"although it may have run"},
@@ -202,7 +202,7 @@ func forgetUnknown(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, e
 	return f.Apply(t, in)
 }
 
-// beginsAgain starts a task again that is resumed while it plans.
+// beginsAgain starts a task again that is recovered while it plans.
 type beginsAgain struct{ flow.Flow }
 
 func (b beginsAgain) Resume(t *flow.Task, recovered bool) (flow.Transition, error) {
@@ -228,7 +228,7 @@ func (f forgetsTasks) Resume(t *flow.Task, recovered bool) (flow.Transition, err
 	return f.Flow.Resume(t, recovered)
 }
 
-// mixesTasks takes the first MCP task for everybody's.
+// mixesTasks reports the first MCP task for every call.
 type mixesTasks struct {
 	flow.Flow
 	mu    sync.Mutex
@@ -369,7 +369,7 @@ func (o *oneEpoch) Yield(ctx context.Context, id string, _ uint64) error {
 	return o.Journal.Yield(ctx, id, epoch)
 }
 
-// anyEpoch takes every transition for the newest owner's.
+// anyEpoch commits every transition with the epoch of the newest owner.
 type anyEpoch struct {
 	journal.Journal
 	mu     sync.Mutex
@@ -401,7 +401,7 @@ func (m moreSlots) Claim(ctx context.Context, r journal.ClaimRequest) (journal.C
 	return m.Journal.Claim(ctx, r)
 }
 
-// giveAnswersAgain takes every call that was lost behind its answers for one that never got them.
+// giveAnswersAgain treats every call that was lost after its answers as one that never got them.
 func giveAnswersAgain(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
 	c, ended := in.(flow.Called)
 	for _, s := range t.State.GetActiveSteps() {

@@ -22,8 +22,8 @@ type asking struct {
 	given  chan struct{}
 }
 
-// asks lets a call ask people, and waits for them. False: the call has ended. A server with a state keeps nothing meanwhile;
-// others may have had their effect before they asked.
+// asks lets a call ask people, and waits for their answers. False: the call has ended, or its pool. A server with a request state
+// keeps nothing meanwhile; others may have had their effect before they asked.
 func (p *pool) asks(c *call, r roll, short string) bool {
 	state, lasts := "", 10*time.Minute
 	if r.oneIn(2, 41) {
@@ -54,7 +54,7 @@ func (p *pool) asks(c *call, r roll, short string) bool {
 			continue
 		case <-expires.C: // no answer came
 		case <-p.dead:
-			if state == "" && r.oneIn(3, 47) { // the server lives on; one that keeps nothing has nothing to do
+			if state == "" && r.oneIn(3, 47) { // a server without a request state may go on by itself
 				p.does(c)
 			}
 			return false

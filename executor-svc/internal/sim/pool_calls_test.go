@@ -18,9 +18,9 @@ type callsStream struct {
 	ctx  context.Context
 	c    *poolClient
 	opts []grpc.CallOption
-	pool *pool // it goes to; nil before the first call
-	now  *conn // the running call's; nil between two
-	err  error // it ended with
+	pool *pool // that serves the stream; nil before the first call
+	now  *conn // of the running call; nil between two calls
+	err  error // with which the stream ended
 }
 
 func (c *poolClient) CallTools(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse], error) {

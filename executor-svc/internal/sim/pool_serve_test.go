@@ -35,7 +35,7 @@ func (p *pool) serveCall(k *conn, req *mcppoolv1.CallToolRequest, short string) 
 	p.follow(k, c, short)
 }
 
-// begin enters a call, as the pool's ledger does.
+// begin returns the call of a request, entered into the ledger if it is new; nil if the request was refused.
 func (p *pool) begin(k *conn, req *mcppoolv1.CallToolRequest) (c *call, fresh bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -167,8 +167,7 @@ func (p *pool) ack(ids []string) {
 	}
 }
 
-// execute is the tool. It may take long, fail in all ways there are, and have its effect after everybody who asked for it
-// is gone.
+// execute is the tool. It may take long, fail in all ways there are, and have its effect after all its callers are gone.
 func (p *pool) execute(c *call, short string) {
 	r, err := p.w.s.pass(context.Background(), p.dead, "tool begins "+short)
 	if err != nil {
@@ -220,7 +219,7 @@ func (p *pool) works(c *call, r roll, short string) bool {
 	case <-work.C:
 		return true
 	case <-p.dead:
-		return true // what becomes of it is decided by the server
+		return true // execute decides whether the server has the effect
 	case <-timeout.C:
 		c.err = unknownOutcome(codes.DeadlineExceeded, commonv1.ErrorReason_ERROR_REASON_TIMEOUT, "the server did not answer in time")
 	case <-c.stop:

@@ -16,7 +16,7 @@ type server struct {
 	tasks map[string]*mcpTask
 }
 
-// mcpTask is a call that the server does by itself, whatever becomes of pools.
+// mcpTask is a call that the server does by itself, even if the pool dies.
 type mcpTask struct {
 	id string
 	// call has its end, once done is closed.
@@ -53,7 +53,7 @@ func (p *pool) defers(c *call, short string) {
 	p.poll(c, t, short)
 }
 
-// follows has those who follow a call told of its task. Called with mu held.
+// follows notes the task of a call, and wakes the call's followers. Called with mu held.
 func (p *pool) follows(c *call, t *mcpTask) {
 	c.task = t
 	close(c.more)

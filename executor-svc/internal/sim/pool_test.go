@@ -46,7 +46,7 @@ type call struct {
 	asked []*asking
 	task  *mcpTask
 	more  chan struct{}
-	did   bool
+	did   bool // its side effect has happened
 }
 
 // conn is a stream between a process and the pool. It can break while what it carries goes on.
@@ -123,7 +123,7 @@ func (c *poolClient) connect(ctx context.Context, p *pool, callID string, epoch 
 	return k
 }
 
-// sentTo says that a request was sent.
+// sentTo sets the peer's address, which tells the caller that the request was sent.
 func sentTo(opts []grpc.CallOption) {
 	for _, o := range opts {
 		if to, ok := o.(grpc.PeerCallOption); ok {
@@ -145,7 +145,7 @@ func (c *poolClient) AttachCall(ctx context.Context, req *mcppoolv1.AttachCallRe
 	}
 	c.w.book.sends(c.p, req.GetCallId(), req.GetSessionId(), req.GetEpoch())
 	k := c.connect(ctx, p, req.GetCallId(), req.GetEpoch(), opts)
-	sent := proto.CloneOf(req) // who asks again may change it
+	sent := proto.CloneOf(req) // the caller may change it for the next request
 	c.w.goes(func() { p.serveAttach(k, sent, short) })
 	return attachStream{conn: k, w: c.w}, nil
 }

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// errDead is what a process that died gets from everything that it still asks.
+// errDead is the result of every call of a dead process.
 var errDead = errors.New("the process is dead")
 
-// roll is what chance decides about a thing that was let go. The zero roll is the usual case: nothing fails.
+// roll is the random number with which a gate is released; it decides what fails. With the zero roll nothing fails.
 type roll uint64
 
 // oneIn says whether something that happens once in n times happens; a roll is used for several such questions, each with
@@ -35,7 +35,7 @@ func (r roll) draw(n, salt uint64) uint64 {
 type gate struct {
 	label string
 	no    int
-	// notBefore holds it back.
+	// notBefore is the earliest time at which it is released, unless the scheduler is calm.
 	notBefore time.Time
 	open      chan roll
 }
@@ -99,7 +99,7 @@ func (s *sched) remove(g *gate) {
 	}
 }
 
-// ready returns those who may go on now, in an order that does not depend on how goroutines were run.
+// ready returns the gates that may be released now, in an order that does not depend on how goroutines were run.
 func (s *sched) ready() []*gate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +114,7 @@ func (s *sched) ready() []*gate {
 	return all
 }
 
-// release lets one go on, and returns when everything that came of it has come to rest.
+// release opens a gate, and returns once all goroutines are blocked again.
 func (s *sched) release(g *gate) {
 	r := roll(0)
 	if !s.calm {

@@ -13,11 +13,11 @@ import (
 var (
 	oneSeed = flag.Uint64("sim.seed", 0, "simulate this seed alone, and print its trace")
 	seeds   = flag.Uint64("sim.seeds", 0, "how many seeds to simulate; 0 for the usual number")
-	first   = flag.Uint64("sim.first", 1, "the first of them")
+	first   = flag.Uint64("sim.first", 1, "the first seed")
 	lasts   = flag.Duration("sim.for", 0, "simulate no further seed after this time; 0 for no bound")
 )
 
-// ram is a folder in memory if there is one: what is simulated is not the disk.
+// ram returns a folder in memory if the machine has one, since the disk is not what is simulated; else one on the disk.
 func ram(t *testing.T) string {
 	if dir, err := os.MkdirTemp("/dev/shm", "pawl-sim-*"); err == nil { //nolint:usetesting // t.TempDir is on the disk
 		t.Cleanup(func() { os.RemoveAll(dir) })
@@ -26,8 +26,8 @@ func ram(t *testing.T) string {
 	return t.TempDir()
 }
 
-// Whatever happens to processes, connections, disks and people's minds: the rules hold (A1, A3–A6, A9–A11, A14, A17–A29,
-// DESIGN 4). A seed that fails is replayed with -sim.seed.
+// Whatever processes, connections, disks and people do, the rules hold (A1, A3–A6, A9–A11, A14, A17–A29). A seed that fails is
+// replayed with -sim.seed.
 func TestSimulation(t *testing.T) {
 	dir := ram(t)
 	if *oneSeed != 0 {
@@ -64,8 +64,8 @@ func TestSimulation(t *testing.T) {
 	t.Logf("%d seeds, %d tasks in %s", min(next.Load()-*first, n), tasks.Load(), time.Since(began).Round(time.Millisecond))
 }
 
-// replay prints the trace of one seed. If several things are ready at once, a select draws by itself: a seed that fails
-// now and then is tried until it does.
+// replay prints the trace of one seed. A select with several ready cases picks one by itself, so that a seed may fail only
+// sometimes: it is tried until it does.
 func replay(t *testing.T, seed uint64, dir string) {
 	const tries = 50
 	for try := range tries {
@@ -84,9 +84,8 @@ func replay(t *testing.T, seed uint64, dir string) {
 	}
 }
 
-// A seed that fails can be replayed: what happens depends on hardly anything else. Most seeds give the same trace again to
-// the last line; the others differ where a select found several things ready. On one processor, since on several there are
-// the more of these the busier the machine is.
+// A seed that fails can be replayed: most seeds give the same trace again to the last line, and the others differ where a select
+// found several cases ready. The test runs on one processor, because that is more frequent on several.
 func TestReplay(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const all = 25

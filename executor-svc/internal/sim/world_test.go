@@ -25,18 +25,20 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// config is what a seed draws before anything happens. Something that fails does so once in so many times; 0: never.
+// config is what a seed draws before anything happens. A field of type uint64 is a rate: once in so many times; 0 is never.
 type config struct {
-	users, slots, tasks, moves          int
-	writeFails, readFails, netFails     uint64
-	plannerFails, claimsLost            uint64
+	users, slots, tasks, moves      int
+	writeFails, readFails, netFails uint64
+	plannerFails, claimsLost        uint64
+	// crashes, poolCrashes, stops and breaks (of connections) bound how often that happens.
 	crashes, poolCrashes, stops, breaks int
+	// crashEvery, personEvery and pauseEvery are rates, in moves.
 	crashEvery, personEvery, pauseEvery int
-	// repeats is how often a plan has the step before once more, as above.
+	// repeats is the rate at which a plan repeats the step before.
 	repeats int
-	// asks is how often a tool asks people, as above, and defers how often a server does a call as an MCP task.
+	// asks is the rate at which a tool asks people, and defers that at which a server does a call as an MCP task.
 	asks, defers uint64
-	// changes is how often an operator changes the server.
+	// changes bounds how often an operator changes the server.
 	changes int
 }
 
@@ -54,7 +56,7 @@ func draw(s *sched) config {
 type plant struct {
 	// journal wraps the store of each process.
 	journal func(store journal.Journal) journal.Journal
-	// above wraps what the engine gets of it.
+	// above wraps the journal that the engine gets, outside the scheduler's gates.
 	above func(journal.Journal) journal.Journal
 	flow  func(flow.Flow) flow.Flow
 	// request changes what is sent to the pool.
@@ -88,10 +90,10 @@ type world struct {
 
 	people   int
 	watchers []*watcher
-	// active counts people who wait to be told something.
+	// active counts people who wait for the result of a request.
 	active atomic.Int32
 	busy   sync.WaitGroup
-	left   config // what may still go wrong
+	left   config // how often each fault may still happen
 	ctx    context.Context
 	cancel context.CancelFunc
 }
@@ -236,13 +238,13 @@ func (w *world) crash(t testing.TB) {
 	close(p.dead)
 	p.cancel()
 	synctest.Wait()
-	// Closing brings the file up to its log, which who dies does not.
+	// Close applies the log to the file, which a killed process does not do: the files are put back as they are now.
 	files, left := journaltest.Files(w.path), journaltest.Files(w.path+".left")
 	journaltest.Copy(t, files, left)
 	w.bury(t, p)
 	for i, name := range left {
 		if err := os.Rename(name, files[i]); err != nil {
-			t.Fatalf("putting back what the dead left: %v", err)
+			t.Fatalf("putting back the journal of the killed process: %v", err)
 		}
 	}
 }
@@ -256,7 +258,7 @@ func (w *world) bury(t testing.TB, p *proc) {
 	w.proc, w.up = nil, time.Now().Add(w.downtime())
 }
 
-// stopped takes a process away that has left in an orderly way.
+// stopped removes the process if it was told to stop and has ended.
 func (w *world) stopped(t testing.TB) {
 	p := w.proc
 	if p == nil || !p.stopping {
@@ -306,7 +308,7 @@ func (w *world) move(t testing.TB) {
 	}
 }
 
-// mishap says whether something went wrong.
+// mishap may cause a fault, and reports whether it did.
 func (w *world) mishap(t testing.TB) bool {
 	if !w.s.chance(w.cfg.crashEvery) {
 		return false

@@ -15,13 +15,13 @@ import (
 	"pawl.dev/executor-svc/internal/state"
 )
 
-// table is one of the two tables as its properties read it; what may follow is written down in state_test.go.
+// table is one of the two state machines of state_test.go, as the properties read it.
 type table struct {
 	edges map[string]string
 	names map[int32]string
 	move  func(from, to int32) error
-	// over holds the statuses that have no way out.
-	over string
+	// final holds the statuses that are never left.
+	final string
 }
 
 func (tb table) name(status int32) string {
@@ -38,7 +38,7 @@ func (tb table) listed(from, to string) bool {
 
 func executors() table {
 	return table{
-		edges: executorTable, names: executorv1.ExecutorStatus_name, over: "SUCCESS ERROR CANCELLED",
+		edges: executorTable, names: executorv1.ExecutorStatus_name, final: "SUCCESS ERROR CANCELLED",
 		move: func(from, to int32) error {
 			return state.CheckTaskMove(executorv1.ExecutorStatus(from), executorv1.ExecutorStatus(to))
 		},
@@ -47,14 +47,14 @@ func executors() table {
 
 func steps() table {
 	return table{
-		edges: stepTable, names: executorv1.StepStatus_name, over: "SUCCESS CANCELLED",
+		edges: stepTable, names: executorv1.StepStatus_name, final: "SUCCESS CANCELLED",
 		move: func(from, to int32) error {
 			return state.CheckStepMove(executorv1.StepStatus(from), executorv1.StepStatus(to))
 		},
 	}
 }
 
-// statuses are those that exist, and some that do not: what is read from a file of a newer program is refused as well.
+// statuses draws statuses that exist and some that do not, as a newer version may have stored.
 var statuses = rapid.OneOf(rapid.Int32Range(0, 9), rapid.Int32())
 
 // Only listed edges pass, with any status at all; the others are refused in exactly these words (A4, A5, A6).
@@ -78,34 +78,34 @@ func TestOnlyListedEdgesPass(t *testing.T) {
 	}
 }
 
-// However a task or step moves: it stays where a move is refused, what is over never moves again, and what is not can be
-// cancelled (A4, A5). A failed attempt is not the step's end.
+// Along any sequence of moves, a final status is never left, and any other can be cancelled (A4, A5). A step's ERROR is not final: an
+// attempt may follow.
 func TestWalks(t *testing.T) {
 	for name, tb := range map[string]table{"executor": executors(), "step": steps()} {
 		t.Run(name, rapid.MakeCheck(func(t *rapid.T) {
 			at, path := statusOf(tb, "INIT"), []string{"INIT"}
 			for _, to := range rapid.SliceOfN(statuses, 1, 30).Draw(t, "moves") {
-				over := strings.Contains(" "+tb.over+" ", " "+tb.name(at)+" ")
+				final := strings.Contains(" "+tb.final+" ", " "+tb.name(at)+" ")
 				cancelled := tb.move(at, statusOf(tb, "CANCELLED"))
-				if !over && cancelled != nil {
+				if !final && cancelled != nil {
 					t.Fatalf("%v cannot be cancelled: %v", path, cancelled)
 				}
 				if tb.move(at, to) != nil || at == to {
 					continue
 				}
-				if over {
-					t.Fatalf("%v is over, and moves to %s", path, tb.name(to))
+				if final {
+					t.Fatalf("%v is final, and moves to %s", path, tb.name(to))
 				}
 				at, path = to, append(path, tb.name(to))
 			}
 			if tb.name(at) == "UNKNOWN" || tb.name(at) == "UNSPECIFIED" {
-				t.Fatalf("%v ends nowhere", path)
+				t.Fatalf("%v ends in no known status", path)
 			}
 		}))
 	}
 }
 
-// Ended says of a task exactly whether it has a way out.
+// Ended reports exactly the statuses of a task that are never left.
 func TestEndedHasNoWayOut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		from := executorv1.ExecutorStatus(statuses.Draw(t, "from"))
@@ -113,7 +113,7 @@ func TestEndedHasNoWayOut(t *testing.T) {
 		if state.Ended(from) && from != to && state.CheckTaskMove(from, to) == nil {
 			t.Fatalf("%s has ended, and moves to %s", from, to)
 		}
-		known := strings.Contains(executors().over, executors().name(int32(from)))
+		known := strings.Contains(executors().final, executors().name(int32(from)))
 		if state.Ended(from) != known {
 			t.Fatalf("Ended(%s) is %v", from, state.Ended(from))
 		}

@@ -17,7 +17,7 @@ import (
 type acceptances map[uint32]*acceptance
 
 type acceptance struct {
-	attempts []uint32 // that had each answer last
+	attempts []uint32 // for each accepted answer, the last attempt that got it
 	retried  bool
 }
 
@@ -103,7 +103,7 @@ func TestAcceptedAnswersAreGivenAgain(t *testing.T) {
 		again   bool
 	}{
 		"the same":             {actions: []executorv1.InputAnswer_Action{accept}, asks: what, again: true},
-		"by another name":      {actions: []executorv1.InputAnswer_Action{accept}, asks: other(func(q *flow.Elicitation) { q.InputID = "2.q" }), again: true},
+		"another input id":     {actions: []executorv1.InputAnswer_Action{accept}, asks: other(func(q *flow.Elicitation) { q.InputID = "2.q" }), again: true},
 		"another message":      {actions: []executorv1.InputAnswer_Action{accept}, asks: other(func(q *flow.Elicitation) { q.Message = "what? " })},
 		"another schema":       {actions: []executorv1.InputAnswer_Action{accept}, asks: other(func(q *flow.Elicitation) { q.SchemaJSON = `{"type": "object"}` })},
 		"a page":               {actions: []executorv1.InputAnswer_Action{accept}, asks: other(func(q *flow.Elicitation) { q.URL, q.SchemaJSON = "https://a.example", "" })},
@@ -139,10 +139,10 @@ func TestAcceptedAnswersAreGivenAgain(t *testing.T) {
 			if !strings.Contains(said.GetReason(), flow.WaitID(uint32(len(c.actions)))) || !bytes.Equal(said.GetSuppliedHash(), given) {
 				t.Errorf("the log says %v", said)
 			}
-			// Once in an attempt; and once more in the next.
+			// It is given once in an attempt.
 			on(7*time.Second, flow.Elicited{Ordinal: 1, Attempt: 2, Elicitations: []flow.Elicitation{c.asks}})
 			if n := len(task.State.GetWaits()); n != 1 {
-				t.Errorf("%d waits where it asks once more", n)
+				t.Errorf("%d waits after the same question again, want 1", n)
 			}
 		})
 	}
@@ -162,7 +162,7 @@ func TestAcceptedAnswersEndWithAnError(t *testing.T) {
 	}
 }
 
-// A policy that calls a tool with a side effect again is no person's word on what the tool asks for.
+// If the policy repeats a call with a side effect, a person answers its questions again.
 func TestPolicyAcceptsNothing(t *testing.T) {
 	task, on := asking(t, &storagev1.TaskHead{Limits: limits(), OnUnknownOutcome: executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY}, what)
 	task.State.ActiveSteps[0].Effect = write
@@ -174,7 +174,7 @@ func TestPolicyAcceptsNothing(t *testing.T) {
 	}
 }
 
-// What is kept of answers is bounded; what is beyond is asked for again.
+// An answer that is too large to be kept is asked for again.
 func TestAcceptedAnswersAreBounded(t *testing.T) {
 	task, on := asking(t, &storagev1.TaskHead{Limits: limits()}, what)
 	long := answer("wait-1")

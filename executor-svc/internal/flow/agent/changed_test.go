@@ -16,8 +16,8 @@ const (
 	reads, writes, ruins = commonv1.Effect_EFFECT_READ, commonv1.Effect_EFFECT_WRITE, commonv1.Effect_EFFECT_DESTRUCTIVE
 )
 
-// A29: what is said of a step that is shown again is true of the tool as it is now; the planner's level counts if it is higher
-// than the tool's floor, and its reason if the effect is unchanged.
+// A29: a step that is shown again describes the tool as it is now. The planner's level counts if it is higher than the tool's floor,
+// its reason if the effect is unchanged.
 func TestRiskOfAChangedTool(t *testing.T) {
 	floors := map[commonv1.Effect]commonv1.RiskLevel{reads: low, writes: medium, ruins: high}
 	const words = "The planner's words."
@@ -31,8 +31,8 @@ func TestRiskOfAChangedTool(t *testing.T) {
 		"harmless":                    {high, ruins, reads, low, "write only reads."},
 		"less harmful":                {high, ruins, writes, medium, "write may change something."},
 		"the planner saw more":        {high, writes, reads, high, "write only reads."},
-		"it took it for less":         {low, writes, reads, low, "write only reads."},
-		"it took it for less, ruins":  {low, writes, ruins, high, "write may destroy something that does not come back."},
+		"the planner saw less":        {low, writes, reads, low, "write only reads."},
+		"the planner saw less, ruins": {low, writes, ruins, high, "write may destroy something that does not come back."},
 		"another configuration alone": {high, writes, writes, high, words},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -43,21 +43,21 @@ func TestRiskOfAChangedTool(t *testing.T) {
 			if c.planned < floors[c.before] {
 				step.PlannedRisk = c.planned
 			}
-			look(t, task, &flow.Tool{Effect: c.after, RiskFloor: floors[c.after], ConfigRevision: 2}, c.level, c.says)
+			refresh(t, task, &flow.Tool{Effect: c.after, RiskFloor: floors[c.after], ConfigRevision: 2}, c.level, c.says)
 		})
 	}
 }
 
-// A tool that changes again is spoken of as it is then, and a floor that fell leaves nothing behind.
+// A tool that changes twice is described as it is now, and an earlier, higher floor no longer counts.
 func TestRiskOfAToolThatChangesTwice(t *testing.T) {
 	task := calling()
 	step := task.State.GetActiveSteps()[0]
 	step.Effect, step.RiskFloor, step.Risk = writes, medium, &storagev1.RiskNote{Level: medium, Reason: "The planner's words."}
-	look(t, task, &flow.Tool{Effect: ruins, RiskFloor: high, ConfigRevision: 2}, high, "write may destroy something that does not come back.")
-	look(t, task, &flow.Tool{Effect: reads, RiskFloor: low, ConfigRevision: 3}, low, "write only reads.")
+	refresh(t, task, &flow.Tool{Effect: ruins, RiskFloor: high, ConfigRevision: 2}, high, "write may destroy something that does not come back.")
+	refresh(t, task, &flow.Tool{Effect: reads, RiskFloor: low, ConfigRevision: 3}, low, "write only reads.")
 }
 
-func look(t *testing.T, task *flow.Task, now *flow.Tool, level commonv1.RiskLevel, says string) {
+func refresh(t *testing.T, task *flow.Task, now *flow.Tool, level commonv1.RiskLevel, says string) {
 	t.Helper()
 	task.State.Phase, task.State.ActiveSteps[0].Status = storagev1.Phase_PHASE_REFRESH_TOOL, executorv1.StepStatus_STEP_STATUS_ERROR
 	if _, err := (agent.Flow{}).Apply(task, flow.ToolRefreshed{Ordinal: 1, Tool: now}); err != nil {

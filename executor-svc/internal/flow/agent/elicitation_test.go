@@ -12,7 +12,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// hasOpenElicitation is a task whose first call asks a person 5 s after it began.
+// asking returns a task whose first call asks a person 5 s after it began; on applies an input at that time after the beginning.
 func asking(t *testing.T, head *storagev1.TaskHead, questions ...flow.Elicitation) (task *flow.Task, on func(at time.Duration, in flow.Input) flow.Transition) {
 	t.Helper()
 	began := time.Unix(1000, 0)
@@ -44,7 +44,7 @@ func answer(wait string) flow.Command {
 	}}}}
 }
 
-// DESIGN 5: the time that a person takes to answer a tool's server is no run time of the task.
+// The time that a person takes to answer a question of a tool's server is not part of the task's run time.
 func TestWaitingForInputIsNoRunTime(t *testing.T) {
 	task, on := asking(t, &storagev1.TaskHead{Limits: limits()}, flow.Elicitation{InputID: "q"})
 	on(time.Hour, flow.Timeout{})
@@ -54,7 +54,7 @@ func TestWaitingForInputIsNoRunTime(t *testing.T) {
 	}
 }
 
-// Whose time is over decides: the task's own ends it, the pool's lets the tool go on without an answer.
+// If the task's wait timeout passes, the task ends. If only the question expires, the tool goes on without an answer.
 func TestWhoseDeadlinePassed(t *testing.T) {
 	for name, c := range map[string]struct {
 		timeout, expires time.Duration
@@ -83,8 +83,8 @@ func TestWhoseDeadlinePassed(t *testing.T) {
 	}
 }
 
-// A task that was cancelled, or has no time left, asks no one: its call is followed to its end.
-func TestACallThatIsToStopAsksNobody(t *testing.T) {
+// If a task was cancelled or has no run time left, a further question of its call is not shown: the call is followed to its end.
+func TestStoppingCallShowsNoQuestion(t *testing.T) {
 	for name, before := range map[string]struct {
 		in flow.Input
 		at time.Duration

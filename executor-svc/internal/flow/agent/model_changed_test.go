@@ -10,7 +10,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// refusal is how a call ends whose server is not as the step was decided on with.
+// refusal returns the outcome of a call whose server has changed since the step was decided on.
 func refusal(s *storagev1.ActiveStep) flow.Called {
 	return flow.Called{
 		Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Round: s.GetRound(), Outcome: commonv1.Outcome_OUTCOME_NOT_EXECUTED,
@@ -18,8 +18,8 @@ func refusal(s *storagev1.ActiveStep) flow.Called {
 	}
 }
 
-// looked is what listing the tools again finds.
-func (w *world) looked(ordinal uint32) flow.ToolRefreshed {
+// refreshed returns what listing the tools again finds.
+func (w *world) refreshed(ordinal uint32) flow.ToolRefreshed {
 	s := w.pool.step(ordinal)
 	out := flow.ToolRefreshed{Ordinal: ordinal, Problem: w.problem(), Tool: &flow.Tool{
 		Effect: s.GetEffect(), Idempotent: s.GetIdempotent(), RiskFloor: levels.Draw(w.T, "floor"), ConfigRevision: w.pool.revision,

@@ -29,7 +29,7 @@ type poolModel struct {
 	dead bool
 	// ran counts real executions of "tool input" that may not be repeated, since a person last allowed it.
 	ran map[string]bool
-	// asked holds "tool input" of the steps that a person is just asked about.
+	// asked holds the tools of the steps that a person is deciding on.
 	asked map[string]bool
 	// parked holds the calls that wait for answers.
 	parked map[string]bool
@@ -52,15 +52,15 @@ func (p *poolModel) step(ordinal uint32) *storagev1.ActiveStep {
 
 func key(s *storagev1.ActiveStep) string { return s.GetToolId() + " " + s.GetInputJson() }
 
-// said notes which steps a person is deciding on: what follows was said by someone.
-func (p *poolModel) said(steps []*storagev1.ActiveStep) {
+// deciding notes the steps that a person is deciding on: a call that starts meanwhile is the person's decision.
+func (p *poolModel) deciding(steps []*storagev1.ActiveStep) {
 	clear(p.asked)
 	for _, s := range steps {
 		p.asked[s.GetToolId()] = true
 	}
 }
 
-// seen: a person vouches for what the call gave; making another one is a decision of its own then.
+// seen: a person says what the call returned; if the same call is made again, that is a new decision.
 func (p *poolModel) seen(wait string) {
 	for _, w := range p.w.task.State.GetWaits() {
 		if s := p.step(w.GetOrdinal()); w.GetId() == wait && w.GetKind() == executorv1.WaitKind_WAIT_KIND_OUTCOME {
@@ -90,10 +90,10 @@ func (p *poolModel) execute(s *storagev1.ActiveStep) {
 	}
 }
 
-// called is how a call ends that was followed to its end.
-func (p *poolModel) called(ordinal, attempt uint32, deaf bool) flow.Input {
+// called returns the outcome of a call or, unless the call is being stopped, its questions.
+func (p *poolModel) called(ordinal, attempt uint32, stopping bool) flow.Input {
 	w, s := p.w, p.step(ordinal)
-	if !deaf && rapid.IntRange(0, 4).Draw(w.T, "asks") == 0 {
+	if !stopping && rapid.IntRange(0, 4).Draw(w.T, "asks") == 0 {
 		return p.asks(s, attempt)
 	}
 	out := flow.Called{Ordinal: ordinal, Attempt: attempt, Outcome: commonv1.Outcome_OUTCOME_KNOWN}
@@ -118,9 +118,9 @@ func (p *poolModel) called(ordinal, attempt uint32, deaf bool) flow.Input {
 	return out
 }
 
-// asks waits for people. A server that keeps nothing until they have answered has had no effect yet.
+// asks lets a call wait for people. A server that sends a request state has had no effect yet.
 func (p *poolModel) asks(s *storagev1.ActiveStep, attempt uint32) flow.Elicited {
-	p.parked[legOf(s)] = true
+	p.parked[callIDOf(s)] = true
 	in := flow.Elicited{Ordinal: s.GetOrdinal(), Attempt: attempt, RequestState: rapid.SampledFrom([]string{"", "state"}).Draw(p.w.T, "request state")}
 	if in.RequestState == "" && rapid.Bool().Draw(p.w.T, "effect before the answer") {
 		p.execute(s)
@@ -135,14 +135,14 @@ func (p *poolModel) asks(s *storagev1.ActiveStep, attempt uint32) flow.Elicited 
 	return in
 }
 
-func legOf(s *storagev1.ActiveStep) string {
+func callIDOf(s *storagev1.ActiveStep) string {
 	return flow.CallID("", s.GetOrdinal(), s.GetAttempt(), s.GetRound())
 }
 
 // interrupted: the executor died while a call was about to start or running.
 func (p *poolModel) interrupted(c flow.Call) {
 	s := p.step(c.Ordinal)
-	id := legOf(s)
+	id := callIDOf(s)
 	switch rapid.IntRange(0, 2).Draw(p.w.T, "interrupted") {
 	case 0: // it never came to the pool
 	case 1: // it was put off at a stop
@@ -154,13 +154,13 @@ func (p *poolModel) interrupted(c flow.Call) {
 	}
 }
 
-// answered: the executor died while it gave the pool the answers, which may have come there.
+// answered: the executor died while it gave the pool the answers, which may have arrived.
 func (p *poolModel) answered(a flow.Attach) {
 	s := p.step(a.Ordinal)
-	if p.parked[legOf(s)] && rapid.Bool().Draw(p.w.T, "answers came to the pool") {
+	if p.parked[callIDOf(s)] && rapid.Bool().Draw(p.w.T, "answers came to the pool") {
 		p.execute(s)
 		known := commonv1.Outcome_OUTCOME_KNOWN
-		p.ledger[legOf(s)] = &known
+		p.ledger[callIDOf(s)] = &known
 	}
 }
 
@@ -172,9 +172,9 @@ func (p *poolModel) forget(dies bool) {
 	}
 }
 
-// attached is what the pool says of a call that was made before.
+// attached returns what the pool says of a call that was made before.
 func (p *poolModel) attached(a flow.Attach) flow.Input {
-	id := legOf(p.step(a.Ordinal))
+	id := callIDOf(p.step(a.Ordinal))
 	out := flow.Called{Ordinal: a.Ordinal, Attempt: a.Attempt, Outcome: commonv1.Outcome_OUTCOME_UNKNOWN, Lost: true,
 		Err: &storagev1.ErrorNote{ErrMsg: "the pool does not know it", Reason: commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND}}
 	switch {
@@ -216,7 +216,7 @@ func (w *world) answer(e flow.Action) flow.Input {
 	case flow.Attach:
 		return w.pool.attached(e)
 	case flow.RefreshTool:
-		return w.looked(e.Ordinal)
+		return w.refreshed(e.Ordinal)
 	case flow.Derive:
 		return w.derived(e.Ordinal, usage)
 	case flow.Fill:
@@ -267,8 +267,8 @@ func (w *world) derived(ordinal uint32, usage *storagev1.Usage) flow.Derived {
 	return flow.Derived{Ordinal: ordinal, Input: w.input(), Problem: w.problem(), Usage: usage}
 }
 
-// input says whether a wait is what a tool's server asks for.
-func (p *poolModel) input(wait string) bool {
+// isQuestion reports whether a wait is a question of a tool's server.
+func (p *poolModel) isQuestion(wait string) bool {
 	for _, w := range p.w.task.State.GetWaits() {
 		if w.GetId() == wait {
 			return w.GetKind() == executorv1.WaitKind_WAIT_KIND_INPUT

@@ -27,15 +27,15 @@ type world struct {
 	starts   int
 	ended    bool
 	pool     *poolModel
-	no       refusals
-	yes      acceptances
+	refused  refusals
+	accepted acceptances
 	approved approvals
 }
 
 func TestFlowHoldsWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
-		w.takeUp(false)
+		w.resume(false)
 		for n := 0; !w.ended; n++ {
 			if n > 2000 {
 				t.Fatalf("no end after %d moves: %v", n, w.events)
@@ -69,7 +69,7 @@ func newWorld(t *rapid.T) *world {
 	}
 	cp := &storagev1.Checkpoint{Status: executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT, Phase: storagev1.Phase_PHASE_BEGIN}
 	w := &world{
-		T: t, task: &flow.Task{ID: "task", Head: head, State: cp, Now: time.Unix(1, 0)}, attempts: map[string]string{}, no: refusals{}, yes: acceptances{}, approved: approvals{},
+		T: t, task: &flow.Task{ID: "task", Head: head, State: cp, Now: time.Unix(1, 0)}, attempts: map[string]string{}, refused: refusals{}, accepted: acceptances{}, approved: approvals{},
 	}
 	w.pool = newPoolModel(w)
 	return w
@@ -100,7 +100,7 @@ func (w *world) move() {
 
 func (w *world) status() executorv1.ExecutorStatus { return w.task.State.GetStatus() }
 
-// apply moves the task as the engine does: on a copy, so that what is refused changes nothing.
+// on gives the flow an input that it must accept. As in the engine, an Unchanged transition leaves the state as it was.
 func (w *world) on(in flow.Input) flow.Transition {
 	before := proto.Clone(w.task.State).(*storagev1.Checkpoint)
 	t, err := agent.Flow{}.Apply(w.task, in)
@@ -113,7 +113,7 @@ func (w *world) on(in flow.Input) flow.Transition {
 	return t
 }
 
-// crash loses everything that was running; the task is taken up from its checkpoint. The pool may die with it.
+// crash loses everything that was running; the task is loaded from its checkpoint. The pool may die with it.
 func (w *world) crash() {
 	for _, e := range w.pending {
 		switch e := e.(type) {
@@ -133,10 +133,10 @@ func (w *world) crash() {
 		w.Fatal(err)
 	}
 	w.pool.forget(rapid.Bool().Draw(w.T, "the pool dies too"))
-	w.takeUp(true)
+	w.resume(true)
 }
 
-func (w *world) takeUp(recovered bool) {
+func (w *world) resume(recovered bool) {
 	before := proto.Clone(w.task.State).(*storagev1.Checkpoint)
 	t, err := agent.Flow{}.Resume(w.task, recovered)
 	if err != nil {
@@ -148,7 +148,7 @@ func (w *world) takeUp(recovered bool) {
 	w.apply(t)
 }
 
-// applyCommand may be refused; then nothing may have changed.
+// command gives the flow a command, which it may refuse. As in the engine, a refusal leaves the state as it was.
 func (w *world) command(c *storagev1.Command) {
 	before := proto.Clone(w.task.State).(*storagev1.Checkpoint)
 	t, err := agent.Flow{}.Apply(w.task, flow.Command{Command: c})
@@ -166,11 +166,11 @@ func (w *world) person() {
 	if rapid.IntRange(0, 5).Draw(w.T, "mistaken") == 0 {
 		wait = "wait-0"
 	}
-	w.pool.said(w.task.State.GetActiveSteps())
-	if w.pool.input(wait) && rapid.IntRange(0, 3).Draw(w.T, "input") > 0 {
+	w.pool.deciding(w.task.State.GetActiveSteps())
+	if w.pool.isQuestion(wait) && rapid.IntRange(0, 3).Draw(w.T, "input") > 0 {
 		action := executorv1.InputAnswer_Action(rapid.IntRange(1, 3).Draw(w.T, "action"))
-		w.no.said(w.pool.stepOf(wait), action)
-		w.yes.said(w.pool.step(w.pool.stepOf(wait)), action)
+		w.refused.said(w.pool.stepOf(wait), action)
+		w.accepted.said(w.pool.step(w.pool.stepOf(wait)), action)
 		w.command(&storagev1.Command{Kind: &storagev1.Command_Input{Input: &storagev1.SupplyInput{WaitId: wait, Action: action}}})
 		return
 	}
@@ -185,7 +185,7 @@ func (w *world) person() {
 	case 3, 4:
 		w.command(&storagev1.Command{Kind: &storagev1.Command_Unpause{Unpause: &storagev1.Unpause{}}})
 	case 5:
-		w.yes.retry(w.pool.stepOf(wait))
+		w.accepted.retry(w.pool.stepOf(wait))
 		w.approved.said(w.pool.step(w.pool.stepOf(wait)))
 		w.command(outcome(&storagev1.SettleOutcome{WaitId: wait, Answer: &storagev1.SettleOutcome_Retry{Retry: true}}))
 	case 6:
@@ -202,7 +202,7 @@ func (w *world) person() {
 		w.approved.said(w.pool.step(w.pool.stepOf(wait)))
 		w.command(&storagev1.Command{Kind: &storagev1.Command_Approve{Approve: a}})
 	}
-	w.pool.said(nil)
+	w.pool.deciding(nil)
 }
 
 func outcome(o *storagev1.SettleOutcome) *storagev1.Command {
@@ -272,10 +272,10 @@ func (w *world) fact(f *storagev1.Fact) {
 		if _, known := w.attempts[attempt]; known {
 			w.Fatalf("attempt %s begins again: %v", attempt, w.events)
 		}
-		if w.no.final(f.GetOrdinal()) {
+		if w.refused.final(f.GetOrdinal()) {
 			w.Fatalf("%s is called again although a person said no: %v", f.GetToolId(), w.events)
 		}
-		w.no.asked(f.GetOrdinal()) // a person wants it, who knows what they said before
+		w.refused.asked(f.GetOrdinal()) // a person decided on this attempt after saying no
 		if wrong := w.approved.void(w.pool.step(f.GetOrdinal())); wrong != "" {
 			w.Fatalf("%s: %v", wrong, w.events)
 		}
@@ -284,15 +284,15 @@ func (w *world) fact(f *storagev1.Fact) {
 		if end, begun := w.attempts[attempt]; !begun || end != "" {
 			w.Fatalf("attempt %s asks, and does not run: %v", attempt, w.events)
 		}
-		w.no.asked(f.GetOrdinal())
+		w.refused.asked(f.GetOrdinal())
 	case *storagev1.Fact_StepOutput:
 		w.attemptEnds(f, attempt)
 	case *storagev1.Fact_StepError:
 		w.attemptEnds(f, attempt)
-		w.no.failed(f.GetOrdinal(), k.StepError.GetOutcome())
-		w.yes.failed(f.GetOrdinal(), k.StepError.GetOutcome())
+		w.refused.failed(f.GetOrdinal(), k.StepError.GetOutcome())
+		w.accepted.failed(f.GetOrdinal(), k.StepError.GetOutcome())
 	case *storagev1.Fact_StatusChanged:
-		if wrong := w.yes.again(f, repeats(f.GetToolId())); wrong != "" {
+		if wrong := w.accepted.again(f, repeats(f.GetToolId())); wrong != "" {
 			w.Fatalf("%s: %v", wrong, w.events)
 		}
 	case *storagev1.Fact_StepWaitingForStart:

@@ -12,7 +12,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// calling is a task whose step is called by pool-1.
+// calling is a task whose step pool-1 is calling, in attempt 2.
 func calling() *flow.Task {
 	return &flow.Task{
 		ID: "t", Head: &storagev1.TaskHead{Limits: &storagev1.Limits{MaxAttempts: 5, MaxFailedSteps: 3, MaxSteps: 25}}, Now: time.Unix(1, 0),
@@ -41,7 +41,7 @@ func TestMovedCall(t *testing.T) {
 	}
 }
 
-// A task that was cancelled meanwhile is not called anywhere: nothing was executed.
+// The call of a task that was cancelled meanwhile is not moved: it ends as NOT_EXECUTED.
 func TestMovedCallOfACancelledTask(t *testing.T) {
 	task := calling()
 	task.State.CancelRequested = true
@@ -64,8 +64,8 @@ func TestMovedCallOfACancelledTask(t *testing.T) {
 	}
 }
 
-// What is said of another attempt changes nothing.
-func TestMovedIsOfTheAttemptThatRuns(t *testing.T) {
+// Moved is refused for any attempt but the one that runs.
+func TestMovedOfAnotherAttempt(t *testing.T) {
 	for _, in := range []flow.Moved{{Ordinal: 2, Attempt: 2}, {Ordinal: 1, Attempt: 1}} {
 		if _, err := (agent.Flow{}).Apply(calling(), in); err == nil {
 			t.Errorf("%+v was taken", in)

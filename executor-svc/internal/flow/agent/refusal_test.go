@@ -32,10 +32,10 @@ func (r refusals) failed(ordinal uint32, o commonv1.Outcome) {
 	}
 }
 
-// final says whether no attempt may follow.
+// final reports whether the step may have no further attempt.
 func (r refusals) final(ordinal uint32) bool { return r[ordinal] }
 
-// stepOf is the ordinal of the step that a wait is about.
+// stepOf returns the ordinal of the step that a wait is about, 0 if the wait is not open.
 func (p *poolModel) stepOf(wait string) uint32 {
 	for _, w := range p.w.task.State.GetWaits() {
 		if w.GetId() == wait {
@@ -119,7 +119,7 @@ func said(wait string, action executorv1.InputAnswer_Action) flow.Command {
 	return flow.Command{Command: &storagev1.Command{Kind: &storagev1.Command_Input{Input: &storagev1.SupplyInput{WaitId: wait, Action: action}}}}
 }
 
-// reasonOf is why a fact ends an attempt.
+// reasonOf returns the error message of a fact that ends an attempt.
 func reasonOf(f *storagev1.Fact) string {
 	if w := f.GetStepWaitingForStart(); w != nil {
 		return w.GetOutcomeUnknown().GetErrMsg()

@@ -12,9 +12,8 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// DESIGN 4: a call that may have run is repeated without a person if the tool is repeatable, or the policy says so. Where its server
-// turns out to be another one by then, what it was repeated for is asked of the tool as it is now; and who is asked is told that it may
-// have run.
+// A call that may have run is repeated without a person if the tool is repeatable, or the policy says so. If the tool turns out to have
+// changed by then, that is decided again for the tool as it is now. A person who is asked is told that the call may have run.
 func TestChangedBeforeACallWasRepeated(t *testing.T) {
 	const never, byRisk = executorv1.Confirm_CONFIRM_NEVER, executorv1.Confirm_CONFIRM_BY_RISK
 	const retry = executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY
@@ -63,7 +62,7 @@ func TestChangedBeforeACallWasRepeated(t *testing.T) {
 			on(flow.ToolRefreshed{Ordinal: 1, Tool: &flow.Tool{Effect: write, DefinitionHash: "newer", RiskFloor: commonv1.RiskLevel_RISK_LEVEL_MEDIUM}})
 			for _, w := range task.State.GetWaits() {
 				if strings.Contains(w.GetMessage(), "not known whether it ran") {
-					t.Errorf("of an input that never was called: %q", w.GetMessage())
+					t.Errorf("about an input that was never called: %q", w.GetMessage())
 				}
 			}
 		})

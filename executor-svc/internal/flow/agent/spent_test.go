@@ -11,7 +11,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// What models cost that a tool's server asked counts against the task's budget.
+// The cost of models that a tool's server used counts against the task's budget.
 func TestSamplingIsSpent(t *testing.T) {
 	task := calling()
 	cost := &storagev1.Usage{ModelCalls: 2, InputTokens: 9, OutputTokens: 4, CostNanoUsd: 5}
@@ -23,8 +23,8 @@ func TestSamplingIsSpent(t *testing.T) {
 	}
 }
 
-// What is left of a call is not begun once the task's run time is spent: not by another pool, nor again with its answers.
-func TestNothingBeginsBehindTheRunTime(t *testing.T) {
+// Once the task's run time is spent, a call is neither moved to another pool nor repeated with its answers.
+func TestNoCallAfterTheRunTime(t *testing.T) {
 	for name, in := range map[string]flow.Input{
 		"moved": flow.Moved{Ordinal: 1, Attempt: 2, PoolID: "pool-2"}, "undelivered": flow.Undelivered{Ordinal: 1, Attempt: 2},
 	} {
