@@ -15,7 +15,7 @@ import (
 	"pawl.dev/test/rig"
 )
 
-// Bad input over HTTP: each is answered with a clear error and the next step, and the server continues (issue: shown by 7).
+// Bad input over HTTP is answered with a clear error, and the server continues.
 func TestBadInputOverHTTP(t *testing.T) {
 	target := rig.Binary(t, binaries, rig.Options{Workspace: workspace(t)})
 	for name, tc := range map[string]struct {
@@ -75,7 +75,7 @@ func register(t *testing.T, target *rig.Target, id, command string) {
 	}
 }
 
-// Starting wrong: a data folder in use, a port in use, files that cannot be read, addresses that must not be bound.
+// Wrong starts are refused with a clear error: a data folder in use, a port in use, files that cannot be read, addresses that must not be bound.
 func TestStartsThatCannotWork(t *testing.T) {
 	dir, addr, web := t.TempDir(), rig.FreeAddr(t), rig.FreeAddr(t)
 	rig.Start(t, binaries.Pawl, "up", "--data", dir, "--grpc", addr, "--http", web)

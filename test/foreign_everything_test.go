@@ -1,6 +1,6 @@
 package test
 
-// everythingUses use server-everything of npm, which speaks 2025-11-25. It has tools that ask a model only for clients that let it.
+// everythingUses use server-everything of npm, which speaks 2025-11-25. It offers its tools that ask a model only to clients with the sampling capability.
 func everythingUses(root string) []use {
 	return []use{
 		{tool: "echo", input: `{"message":"hello"}`, wants: []string{"text Echo: hello"}},

@@ -13,8 +13,8 @@ import (
 	"pawl.dev/test/rig"
 )
 
-// The everything-server of the Go SDK, which speaks both eras: over stdio with a handshake, over stdio as one that has none,
-// and over HTTP, where it is asked statelessly (issue: shown by 2).
+// The everything-server of the Go SDK speaks the revisions with a handshake and the one without: over stdio with a handshake, over
+// stdio without one (see serveModern), and over HTTP, where each request stands alone.
 func TestGoSDKServer(t *testing.T) {
 	program := rig.GoEverything(t, ".")
 	addr := rig.FreeAddr(t)
@@ -41,7 +41,7 @@ func TestGoSDKServer(t *testing.T) {
 	}
 }
 
-// gosdkUses are the same in both eras.
+// gosdkUses are the same with and without a handshake.
 func gosdkUses(pool mcppoolv1.McpPoolServiceClient, id string) []use {
 	const name, ok = `{"name":"Ann"}`, `{"ok":true}`
 	return []use{

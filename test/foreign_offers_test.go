@@ -11,7 +11,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
-// everythingElse has the offers of server-everything other than tools.
+// everythingElse uses what server-everything offers besides tools.
 func everythingElse(t *testing.T, pool mcppoolv1.McpPoolServiceClient, id string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), caseTimeout)

@@ -20,7 +20,7 @@ import (
 // dot is the beginning of a PNG file.
 var dot = []byte("\x89PNG\r\n\x1a\n")
 
-// A Node client with loaded stubs drives four processes to the end of a task (issue: shown by 3).
+// A Node client that loads the protos at run time follows a task of four processes to its end.
 func TestNodeClient(t *testing.T) {
 	modules := filepath.Dir(filepath.Dir(rig.NPM(t, ".", "@grpc/grpc-js")))
 	target := rig.FourProcesses(t, binaries, rig.Options{Workspace: workspace(t)})
@@ -39,7 +39,7 @@ func TestNodeClient(t *testing.T) {
 	}
 }
 
-// Servers of others, over stdio, streamable HTTP and the HTTP transport before it: every tool of each is called (issue: shown by 2).
+// Servers of others, over stdio, streamable HTTP and the HTTP transport before it: every tool of each is called.
 func TestForeignServers(t *testing.T) {
 	bin := rig.NPM(t, ".", ".bin")
 	files, graph := t.TempDir(), filepath.Join(t.TempDir(), "graph.jsonl")
@@ -75,7 +75,7 @@ func TestForeignServers(t *testing.T) {
 	}
 }
 
-// A long-running call ends at once when it is cancelled.
+// cancelled checks that a long-running call ends at once when it is cancelled.
 func cancelled(t *testing.T, pool mcppoolv1.McpPoolServiceClient, id string) {
 	ctx, cancel := context.WithTimeout(t.Context(), caseTimeout)
 	defer cancel()

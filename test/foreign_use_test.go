@@ -26,7 +26,7 @@ type use struct {
 	answers []string
 	// asks are parts of the texts or addresses that the person is shown, one for each question.
 	asks []string
-	// mayAsk: the server asks for several things in any order, and asks come to nothing.
+	// mayAsk: how many questions reach the person is not checked, because the call fails for another of its requests.
 	mayAsk bool
 	// wants are parts of the tool's result, as show writes it.
 	wants []string

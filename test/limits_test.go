@@ -46,8 +46,8 @@ func TestTooManyRequests(t *testing.T) {
 	}
 }
 
-// tooMany takes the only place with one client and finds none left with the other, not for a fork of a task that has
-// ended either. It returns the task that it made, ended.
+// tooMany uses up the window with a task of the first client, and checks that a request of the second is refused, and so is a fork of
+// the task ended, unless that is "". It returns the id of its own task, which has ended.
 func tooMany(ctx context.Context, t *testing.T, first, second rig.Client, window time.Duration, ended string) string {
 	t.Helper()
 	req := &executorv1.CreateTaskRequest{Goal: "echo", Playbook: "steps: [{tool: t/echo, input: {text: a}}]", RequestId: time.Now().String()}
@@ -72,7 +72,7 @@ func tooMany(ctx context.Context, t *testing.T, first, second rig.Client, window
 	return task.GetId()
 }
 
-// refusedFor is how long one more request is to wait.
+// refusedFor checks that one more request is refused, and returns how long it is told to wait.
 func refusedFor(ctx context.Context, t *testing.T, client rig.Client) time.Duration {
 	t.Helper()
 	_, err := client.Create(ctx, &executorv1.CreateTaskRequest{Goal: "one too many"})

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// modernVariable makes this binary, as an MCP server over stdio, be another program that knows no handshake: as a server of
-// 2026-07-28 alone is. It names the program.
+// modernVariable names a program, and makes this binary that MCP server over stdio without the handshake, like a server that speaks
+// only 2026-07-28.
 const modernVariable = "PAWL_TEST_MODERN_ONLY"
 
 // serveModern passes everything on to the program, and refuses initialize.

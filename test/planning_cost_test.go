@@ -51,7 +51,7 @@ func TestCostOfPlanning(t *testing.T) {
 	}
 }
 
-// commonTokens is how many tokens of a prompt the next one begins with.
+// commonTokens returns how many tokens of the earlier prompt the later one begins with.
 func commonTokens(earlier, later modeltest.Request) int { return min(later.Prefix, earlier.Tokens) }
 
 // threeCalls is the cost of a design with three calls for each step, and three at the start and the end, with the same prompts.
@@ -63,7 +63,7 @@ func threeCalls(asked []modeltest.Request) int {
 	return total
 }
 
-// loopCost is the cost of such a loop.
+// loopCost is the cost of plainLoop, in model calls and prompt tokens.
 type loopCost struct{ calls, tokens int }
 
 // plainLoop runs a loop without plans, risks and fences: the tools as they are, each result appended, until there is no call.

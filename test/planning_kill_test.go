@@ -39,7 +39,7 @@ type interrupted struct {
 	ends executorv1.ExecutorStatus
 }
 
-// interruptions are the scenarios of this folder's tests of planning, with side effects.
+// interruptions are the scenarios of the other planning tests; most of them write lines.
 func interruptions() map[string]interrupted {
 	answerAfter := func(results int, calls ...modeltest.Call) func(*modeltest.Request) *modeltest.Turn {
 		return func(r *modeltest.Request) *modeltest.Turn {
@@ -178,7 +178,7 @@ func TestKilledWhileAModelThinks(t *testing.T) {
 	}
 }
 
-// kinds are the tools of the steps and their ends.
+// kinds returns the steps' tools and statuses.
 func (f finished) kinds() []string {
 	var all []string
 	for _, s := range f.steps {

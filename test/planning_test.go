@@ -20,7 +20,7 @@ import (
 	"pawl.dev/test/rig"
 )
 
-// modelNames are the models of planWith's file, one for each provider.
+// modelNames are the models of the file that models writes, one for each provider.
 var modelNames = []string{"gpt", "claude"}
 
 // models starts a scripted model and returns it and a file that names it for both providers. more is added to each model.
@@ -37,7 +37,7 @@ func models(t *testing.T, script *modeltest.Script, more string) (*modeltest.Ser
 	return model, path
 }
 
-// rejected fails if the model rejected a request: it did not follow the provider's rules.
+// rejected fails the test if the model rejected a request, which then broke the provider's rules. It returns all requests.
 func rejected(t testing.TB, model *modeltest.Server) []modeltest.Request {
 	t.Helper()
 	all := model.Requests()
@@ -369,7 +369,7 @@ func TestModelReadsOn(t *testing.T) {
 	rejected(t, model)
 }
 
-// TestModelAsksForApproval waits before a call that writes, as high as the model rates it.
+// TestModelAsksForApproval waits before a destructive call, at risk HIGH although the model rates it LOW.
 func TestModelAsksForApproval(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "effects")
 	_, file := models(t, &modeltest.Script{Play: func(r *modeltest.Request) *modeltest.Turn {

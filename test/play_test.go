@@ -20,7 +20,7 @@ import (
 	testcasev1 "pawl.dev/test/testcase/v1"
 )
 
-// play is one case on its way, over one protocol.
+// play runs one case over one protocol.
 type play struct {
 	t       *testing.T
 	client  rig.Client
@@ -178,7 +178,7 @@ func (p *play) fork(ctx context.Context, id string, events []*executorv1.Executo
 	return task.GetId()
 }
 
-// endOfStep is the seq at which the n-th step ended.
+// endOfStep returns the seq of the event that ends the n-th step with an output or a cancellation.
 func (p *play) endOfStep(events []*executorv1.ExecutorEvent, n uint32) uint64 {
 	for _, e := range events {
 		switch e.GetType() {

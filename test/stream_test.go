@@ -22,8 +22,7 @@ import (
 	"pawl.dev/test/rig"
 )
 
-// A stream that is dropped after each event and taken up with Last-Event-ID loses nothing and repeats nothing
-// (issue: shown by 2).
+// A stream that is dropped after each event and resumed with Last-Event-ID loses nothing and repeats nothing.
 func TestStreamDroppedAndResumed(t *testing.T) {
 	target := rig.Binary(t, binaries, rig.Options{Workspace: workspace(t)})
 	client := rig.REST{Base: target.HTTP}
@@ -144,7 +143,8 @@ steps:
 	}
 }
 
-// Killed in the middle of a writing call, its pool with it: the effect is not repeated, and the task asks how it ended.
+// If executor and pool are killed in the middle of a call that writes, the effect is not repeated, and the task asks a person how the
+// call ended.
 func TestKillInTheMiddleOfAWrite(t *testing.T) {
 	dir, addr, web := t.TempDir(), rig.FreeAddr(t), rig.FreeAddr(t)
 	args := []string{"up", "--data", dir, "--grpc", addr, "--http", web, "--mcp-config", rig.MCPConfig(t, rig.Options{})}

@@ -19,7 +19,7 @@ import (
 	"pawl.dev/test/rig"
 )
 
-// Two users with keys, tasks and servers of their own: neither sees anything of the other (issue: shown by 6).
+// Two users with keys, tasks and servers of their own: neither sees anything of the other.
 func TestTwoUsers(t *testing.T) {
 	for name, start := range map[string]func(testing.TB, rig.Options) *rig.Target{
 		"in-process":     rig.InProcess,
@@ -112,7 +112,7 @@ func twoUsers(t *testing.T, start func(testing.TB, rig.Options) *rig.Target) {
 	}
 }
 
-// A page from another origin gets nowhere, even without configuration (issue: shown by 6).
+// A page from another origin gets nowhere, even without configuration.
 func TestForeignPages(t *testing.T) {
 	target := rig.Binary(t, binaries, rig.Options{Workspace: workspace(t)})
 	evil := `{"goal":"go","autoExecute":true}`

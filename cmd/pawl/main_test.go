@@ -75,7 +75,7 @@ func appears(ts *testscript.TestScript, neg bool, args []string) {
 	}))
 }
 
-// until asks again and again what another process has come to, for there is nothing to wait on.
+// until polls done, because another process sends no signal; it fails after 20 s.
 func until(what string, done func(context.Context) bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()

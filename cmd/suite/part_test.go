@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A part that ends before it is told to is a failure, which is told once.
+// A part that ends before it is told to has failed, which is reported once.
 func TestAPartThatFails(t *testing.T) {
 	broken := errors.New("broken")
 	for name, tc := range map[string]struct {
@@ -24,13 +24,13 @@ func TestAPartThatFails(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			if err := stop([]*part{p}); err != nil {
-				t.Errorf("told again: %v", err)
+				t.Errorf("reported again: %v", err)
 			}
 		})
 	}
 }
 
-// What goes wrong while stopping is told too.
+// An error while stopping is reported too.
 func TestAPartThatFailsToStop(t *testing.T) {
 	p := &part{name: "executor", run: func(ctx context.Context) error { <-ctx.Done(); return errors.New("stuck") }}
 	p.start(t.Context(), make(chan error, 1))

@@ -11,7 +11,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
-// The suite hands its pool its settings. (Servers of the program around: package test/bench/inprocess.)
+// The suite passes Config.Pool to its pool, except for the fields that it sets itself.
 func TestPoolSettings(t *testing.T) {
 	audit := filepath.Join(t.TempDir(), "audit.jsonl")
 	s, stop := start(t, suite.Config{Workspace: t.TempDir(), Pool: mcppool.Config{

@@ -15,7 +15,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
-// slowTool is an MCP server with one tool that returns when it is let.
+// slowTool starts an MCP server with one tool, which sends on called and returns once let is closed.
 func slowTool(t *testing.T) (url string, called, let chan struct{}) {
 	t.Helper()
 	called, let = make(chan struct{}, 1), make(chan struct{})

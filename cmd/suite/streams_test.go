@@ -8,7 +8,7 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// TestStopEndsThePoolsStreams: who watches MCP servers is told that the suite stops, and does not hold it up.
+// A watcher of MCP servers is told that the suite stops, and does not delay the stop.
 func TestStopEndsThePoolsStreams(t *testing.T) {
 	s, stop := start(t, suite.Config{GRPCAddr: here, Workspace: t.TempDir()})
 	stream, err := mcppoolv1.NewMcpPoolServiceClient(dial(t, s.GRPCAddr(), "")).WatchMcpServers(t.Context(), &mcppoolv1.WatchMcpServersRequest{})

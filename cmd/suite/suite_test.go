@@ -127,7 +127,7 @@ func TestTheDataFolderIsHeldByOne(t *testing.T) {
 	_, _ = start(t, suite.Config{DataDir: dir})
 }
 
-// Where New fails, nothing stays open: the data folder and the addresses are free for the next one.
+// If New fails, nothing stays open: the data folder and the addresses are free for the next suite.
 func TestNewThatFailsClosesEverything(t *testing.T) {
 	taken, err := net.Listen("tcp", here)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
-// words are the candidates without what they are.
+// words returns the candidates without their descriptions.
 func words(out string) string {
 	var list []string
 	for line := range strings.Lines(out) {

@@ -121,22 +121,22 @@ func TestUp(t *testing.T) {
 	w.golden("up", got)
 	want := suite.Config{
 		DataDir: w.data, HTTPAddr: "127.0.0.1:1", GRPCAddr: "127.0.0.1:2", KeysFile: root + "/keys.yaml", MCPConfigs: s.cfg.MCPConfigs,
-		Workspace: root, DefaultModel: "offline", ModelTries: 3, Executor: usual(), Version: "v1.2.3", AllowHosts: []string{"h"}, AllowOrigins: []string{"o"},
+		Workspace: root, DefaultModel: "offline", ModelTries: 3, Executor: defaults(), Version: "v1.2.3", AllowHosts: []string{"h"}, AllowOrigins: []string{"o"},
 	}
 	if diff := cmp.Diff(want, s.cfg); diff != "" || len(s.cfg.MCPConfigs) != 1 {
 		t.Error(diff)
 	}
 }
 
-// usual are the executor's settings where nothing else is said (A18, A21, A28).
-func usual() executor.Config {
+// defaults returns the executor's settings if no flag sets them (A18, A21, A28).
+func defaults() executor.Config {
 	return executor.Config{
 		MaxRunning: 30, MaxRequests: 5, RequestWindow: 15 * time.Second, Retention: 720 * time.Hour,
 		MaxSteps: 25, MaxFailedSteps: 3, MaxAttempts: 5, MaxRecoveries: 5, DrainTimeout: 8 * time.Second,
 	}
 }
 
-// The executor's settings are flags of `pawl up`; inside other commands they are the usual ones (A28).
+// The executor's settings are flags of `pawl up`; inside other commands they are the defaults (A28).
 func TestExecutorSettings(t *testing.T) {
 	w := newWorld(t)
 	t.Setenv("PAWL_MAX_STEPS", "7")
@@ -147,12 +147,12 @@ func TestExecutorSettings(t *testing.T) {
 	w.signals <- syscall.SIGTERM
 	up.wait().expect(t, 0, "", "")
 	w.pawl("tasks").expect(t, 0, "", "")
-	want := usual()
+	want := defaults()
 	want.MaxRunning, want.MaxRequests, want.RequestWindow, want.Retention, want.MaxAttempts, want.MaxSteps = 2, 0, time.Second, 0, 1, 7
 	if diff := cmp.Diff(want, w.built()[0].cfg.Executor); diff != "" {
 		t.Errorf("pawl up: %s", diff)
 	}
-	if diff := cmp.Diff(usual(), w.built()[1].cfg.Executor); diff != "" {
+	if diff := cmp.Diff(defaults(), w.built()[1].cfg.Executor); diff != "" {
 		t.Errorf("inside a command: %s", diff)
 	}
 }
@@ -186,7 +186,7 @@ func TestPoolSettings(t *testing.T) {
 	}
 }
 
-// Whatever flag the pool gets is one of `pawl up`.
+// Every flag of the pool is a flag of `pawl up`.
 func TestAllPoolSettingsAreFlags(t *testing.T) {
 	help := newWorld(t).pawl("up", "--help").out
 	parser, err := kong.New(&mcppool.Config{})

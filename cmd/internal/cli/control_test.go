@@ -38,7 +38,7 @@ func settles(tape *clitest.Tape, req *executorv1.ResumeTaskRequest) error {
 	return nil
 }
 
-// An outcome that is not known is shown as such, with the four answers (DESIGN 4).
+// An unknown outcome is shown as such, with the four possible answers.
 func TestOutcomeIsShown(t *testing.T) {
 	w := newWorld(t)
 	chdir(t, "app")
@@ -88,7 +88,7 @@ func outputOf(exact string) *executorv1.OutcomeAnswer {
 	return &executorv1.OutcomeAnswer{Answer: &executorv1.OutcomeAnswer_Output{Output: &executorv1.OutcomeOutput{OutputJson: exact}}}
 }
 
-// A grant covers the tool for the rest of the task, up to the risk that was shown or named (DESIGN 4, Approvals).
+// A grant covers the tool for the rest of the task, up to the risk that was shown or named.
 func TestGrant(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args []string
@@ -197,12 +197,12 @@ func TestUnpauseToAnOpenQuestion(t *testing.T) {
 		return nil
 	}
 	w.pawl("pause", "last").expect(t, 0, "is paused", "")
-	tape.Wait(approval) // as where the question came while the call that was paused for was running
+	tape.Wait(approval) // as if the question had come during the call that the pause waited for
 	w.pawl("show", "last").expect(t, 0, "the task is paused\n  next: pawl unpause a0000001\n", "")
 	w.pawl("unpause", "last").expect(t, 2, "", "pawl approve "+clitest.ID(1))
 }
 
-// A30, DESIGN 1: a fork shows what is new in it, and starts like any task.
+// A30: a fork shows only its new events, and starts like any task.
 func TestFork(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()
@@ -294,8 +294,8 @@ func limited(after time.Duration) error {
 	return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_RATE_LIMITED, "at most 5 requests in 15s").WithRetryAfter(after)
 }
 
-// A28: who starts too many tasks waits as long as it is told, says so once, and goes on by itself.
-func TestRunWaitsWhereThereWereTooMany(t *testing.T) {
+// A28: a command that is refused because of too many requests waits as long as it is told, says so once, and tries again.
+func TestRunWaitsAfterTooManyRequests(t *testing.T) {
 	w := newWorld(t)
 	chdir(t, "app")
 	w.serveElsewhere()
@@ -316,7 +316,7 @@ func TestRunWaitsWhereThereWereTooMany(t *testing.T) {
 	w.pawl("fork", "last", "-d").expect(t, 0, clitest.ID(2), "too many requests")
 }
 
-// It does not wait for ever, and an interrupt ends it.
+// A command that is told to wait too long fails, and an interrupt ends the waiting.
 func TestRunDoesNotWaitForEver(t *testing.T) {
 	w := newWorld(t)
 	chdir(t, "app")
@@ -348,7 +348,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// What is not named of an agent's budget stays as it is.
+// An update of an agent's budget keeps the limits that it does not name.
 func TestBudgetOfAnAgent(t *testing.T) {
 	w := newWorld(t)
 	w.agents = clitest.NewAgents(t)
@@ -366,7 +366,7 @@ func TestBudgetOfAnAgent(t *testing.T) {
 	}
 }
 
-// Watching asks at a terminal, too; what was answered long ago is not asked again.
+// pawl watch asks at a terminal too, but not what is answered already.
 func TestWatchAsks(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()
@@ -382,7 +382,7 @@ func TestWatchAsks(t *testing.T) {
 	}
 }
 
-// A28: a task that waits for a running slot says so, once it has taken a while.
+// A28: if a task waits for a running slot for a while, the command says so.
 func TestQueued(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()

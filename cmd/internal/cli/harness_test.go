@@ -42,12 +42,12 @@ type world struct {
 	pool     *clitest.Pool
 	tools    map[string][]*commonv1.Tool             // of the pool's servers
 	held     map[string][]*mcppoolv1.QuarantinedTool // of the pool's servers
-	unlisted func(id string) error                   // why the tools of a server cannot be listed; nil: they can
+	unlisted func(id string) error                   // returns why the tools of a server cannot be listed; nil: all can
 	planner  clitest.Registrar
 
 	data    string
 	signals chan os.Signal
-	exited  chan int // codes of exits at once
+	exited  chan int // codes with which the process was to exit at once
 	tty     bool
 	typed   io.Reader
 	edit    func(context.Context, string) (string, error)
@@ -81,7 +81,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// register makes the pool one with these servers. The world says what their tools are: their programs need not exist.
+// register replaces the pool by one with these servers. Their tools are those of the world, so that their programs need not exist.
 func (w *world) register(servers ...*mcppoolv1.McpServer) {
 	w.t.Helper()
 	pool := clitest.NewPool(w.t, servers...)
@@ -106,7 +106,7 @@ func (w *world) register(servers ...*mcppoolv1.McpServer) {
 	w.pool = pool
 }
 
-// unavailable is an unlisted of one server.
+// unavailable returns a function for world.unlisted that refuses one server.
 func unavailable(server, why string) func(string) error {
 	return func(id string) error {
 		if id != server {
@@ -116,7 +116,7 @@ func unavailable(server, why string) func(string) error {
 	}
 }
 
-// wantsLogin is an unlisted of all servers.
+// wantsLogin is a function for world.unlisted that refuses every server.
 func wantsLogin(id string) error {
 	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_LOGIN_REQUIRED, "MCP server %s requires a login", id)
 }
@@ -252,7 +252,7 @@ func (r *running) saw(text string) {
 	}
 }
 
-// stdout is out, or what fails instead.
+// stdout returns out, or a writer that fails with broken if that is set.
 func (w *world) stdout(out io.Writer) io.Writer {
 	if w.broken == nil {
 		return out
@@ -279,7 +279,7 @@ func (w *world) pawl(args ...string) result {
 	return w.start(args...).wait()
 }
 
-// whole is a result as golden files have it.
+// whole returns the result as golden files show it.
 func (r result) whole() string {
 	return "code " + string(rune('0'+r.code/10)) + string(rune('0'+r.code%10)) + "\n-- out\n" + r.out + "-- err\n" + r.err
 }

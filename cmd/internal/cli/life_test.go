@@ -51,7 +51,7 @@ func TestInterruptEmbedded(t *testing.T) {
 func TestSecondInterruptLeavesAtOnce(t *testing.T) {
 	w := newWorld(t)
 	chdir(t, "app")
-	w.executor.OnCreate = runsOn // and it is deaf to being cancelled
+	w.executor.OnCreate = runsOn // without OnCancel a cancellation has no effect
 	run := w.start("run", "long")
 	run.saw("● Take long")
 	w.signals <- os.Interrupt
@@ -60,7 +60,7 @@ func TestSecondInterruptLeavesAtOnce(t *testing.T) {
 	run.wait().expect(t, 2, "", "")
 }
 
-// A request to end is no wish to cancel anything.
+// SIGTERM ends the command, and does not cancel the task.
 func TestTerminate(t *testing.T) {
 	w := newWorld(t)
 	chdir(t, "app")
@@ -116,7 +116,7 @@ func TestLinger(t *testing.T) {
 	list.wait().expect(t, 0, "another", "")
 }
 
-// The process that served us ends in the middle and another one takes the data folder: each event is shown once.
+// If the server ends while a task is followed, and another one takes the data folder, each event is shown once.
 func TestTheServerGoesAway(t *testing.T) {
 	w := newWorld(t)
 	chdir(t, "app")
@@ -159,7 +159,7 @@ func TestTheDataFolderIsHeld(t *testing.T) {
 	w.pawl("tasks").expect(t, 1, "", "pawl: disk full")
 }
 
-// An interrupt before anything is there ends the command; a second one ends the process.
+// An interrupt before there is a server ends the command; a second one ends the process.
 func TestInterruptWhileStarting(t *testing.T) {
 	w := newWorld(t)
 	w.newErr = errLocked

@@ -44,7 +44,7 @@ func TestLastTaskWithoutOneThatWaits(t *testing.T) {
 	w.pawl("approve", "last").expect(t, 1, "", "task a0000001 waits for nothing; it is done")
 }
 
-// A pause says what it waits for.
+// pawl pause says what it waits for.
 func TestPauseSaysWhatItWaitsFor(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()
@@ -57,7 +57,7 @@ func TestPauseSaysWhatItWaitsFor(t *testing.T) {
 	pause.wait().expect(t, 0, "task a0000001 is paused", "")
 }
 
-// A task that makes no progress is asked why.
+// pawl run shows why a task makes no progress.
 func TestRunSaysWhatItWaitsFor(t *testing.T) {
 	w := newWorld(t)
 	chdir(t, "app")
@@ -89,7 +89,7 @@ func TestAllPlaybookErrors(t *testing.T) {
 	w.pawl("run", "--no-workspace", "x").expect(t, 1, "", "the playbook cannot be used:\n  line 3: no tool\n  line 5: no id\n  line 9: what is `foo`?\n")
 }
 
-// What tools write reaches no terminal as commands, through a pipe neither.
+// Control characters that tools write are made visible, in a pipe too.
 func TestPipedOutputIsSafe(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()
@@ -114,7 +114,7 @@ func TestPipedOutputIsSafe(t *testing.T) {
 	}
 }
 
-// A key for a server that has none is no use; the person hears of it.
+// A key has no effect on a server without keys, and the command says so.
 func TestKeyForAKeylessServer(t *testing.T) {
 	w := newWorld(t)
 	const said = "the server has no keys: --key has no effect"

@@ -113,7 +113,7 @@ func TestMCPApprove(t *testing.T) {
 	w.pawl("mcp", "tools", "files").expect(t, 0, "files/send", "")
 }
 
-// With a hash nothing is looked up: what was looked at before is approved, or nothing.
+// With --hash nothing is looked up: exactly the definition with that hash is approved, or none.
 func TestMCPApproveByHash(t *testing.T) {
 	w := newWorld(t)
 	approved := quarantinedOf(w)

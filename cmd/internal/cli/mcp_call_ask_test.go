@@ -74,7 +74,7 @@ func TestMCPCallLeft(t *testing.T) {
 		{name: "end of the input", exit: ui.Stopped},
 		{name: "end of the input in the answer", typed: "a\n", exit: ui.Stopped},
 		{name: "interrupt", interrupt: true, exit: ui.Stopped},
-		{name: "server leaves", lost: true, exit: ui.Failed},
+		{name: "pool stops", lost: true, exit: ui.Failed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)

@@ -23,7 +23,7 @@ import (
 
 const loginState = "state-1"
 
-// logins is a scripted authorization server: what was asked of it, and the address that a browser is to open.
+// logins records the login requests to the pool, and has the address that a browser is to open.
 type logins struct {
 	asked   []string
 	address string
@@ -56,7 +56,7 @@ func loginWorld(t *testing.T) (*world, *logins) {
 	return w, l
 }
 
-// visit is a browser that comes back with these ui.
+// visit plays the browser: it opens the redirect URI with these values, and returns the status and the page.
 func visit(t *testing.T, address string, values url.Values) (int, string) {
 	t.Helper()
 	u, err := url.Parse(address)
@@ -158,7 +158,7 @@ func TestMCPLoginFails(t *testing.T) {
 	w.pawl("mcp", "login", "web").expect(t, 1, "", "no browser can open")
 }
 
-// Where the browser cannot come back, a person carries what it brought.
+// If the browser cannot reach the redirect URI, a person pastes the address that it was sent to.
 func TestMCPLoginByHand(t *testing.T) {
 	w, logins := loginWorld(t)
 	const address = "http://127.0.0.1:1/callback?code=code-2&state=state-1&iss=https%3A%2F%2Fauth.example"

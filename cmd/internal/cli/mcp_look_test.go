@@ -42,7 +42,7 @@ func TestMCPTest(t *testing.T) {
 	w.pawl("mcp", "test", "nope").expect(t, 1, "", `there is no MCP server "nope"`)
 }
 
-// logs are what the servers wrote.
+// logs scripts the logs of servers, by id.
 func logs(w *world, logs map[string]*mcppoolv1.GetMcpServerLogResponse) {
 	clitest.On(w.pool.Script, func(req *mcppoolv1.GetMcpServerLogRequest, _ func() (*mcppoolv1.GetMcpServerLogResponse, error)) (*mcppoolv1.GetMcpServerLogResponse, error) {
 		return logs[req.GetId()], nil
@@ -94,7 +94,7 @@ func TestMCPShow(t *testing.T) {
 	w.pawl("mcp", "show", "nope").expect(t, 1, "", `there is no MCP server "nope"`)
 }
 
-// What is refused comes before what is asked about, and that before what is allowed, with which all else is refused.
+// The rules are in the order deny, ask, allow; --allow also denies all other tools.
 func TestMCPAddTrust(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()

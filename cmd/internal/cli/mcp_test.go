@@ -118,7 +118,7 @@ func TestMCPAddThatDoesNotWork(t *testing.T) {
 	w.pawl("mcp", "add", "broken", "--no-check", "--", "nowhere").expect(t, 0, "broken is registered and active\n", "")
 }
 
-// A model that is not there is said when the server is registered, and not first in the middle of a call.
+// A sampling model that does not exist is reported when the server is registered, not only in a call.
 func TestMCPAddWithAModelThatIsNotThere(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()
@@ -227,7 +227,7 @@ func TestMCPTools(t *testing.T) {
 	}
 }
 
-// An input that does not fit says where one that does is described.
+// The error for an input that does not fit names the command that shows the schema.
 func TestMCPCallThatDoesNotFit(t *testing.T) {
 	w := newWorld(t)
 	toolsOf(w)
@@ -238,7 +238,7 @@ func TestMCPCallThatDoesNotFit(t *testing.T) {
 	w.pawl("mcp", "call", "files/read_file").expect(t, 1, "", "the input does not fit\n  next: pawl mcp tools files/read_file shows what the tool takes")
 }
 
-// A tool that a rule hides is no tool that is not there: the call says which it is.
+// The error for a tool that a rule denies says so, and not that the tool does not exist.
 func TestMCPCallThatIsDenied(t *testing.T) {
 	w := newWorld(t)
 	toolsOf(w)
@@ -288,7 +288,7 @@ func TestMCPCall(t *testing.T) {
 	w.pawl("mcp", "call", "files/read_file", "--input", "@missing").expect(t, 64, "", "read the input")
 }
 
-// The id `workspace` means the folder's own server, which is registered where it is not yet.
+// The id `workspace` means the folder's own server, which is registered if necessary.
 func TestMCPCallInTheFolder(t *testing.T) {
 	w := newWorld(t)
 	root := chdir(t, "app")

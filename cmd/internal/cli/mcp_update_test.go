@@ -37,7 +37,7 @@ func twoServers() (files, web *mcppoolv1.McpServer) {
 	return files, web
 }
 
-// hidden is a server as the pool shows it: without the values of its headers or, where old is a server, without those that old has too.
+// hidden returns a server as the pool shows it: with *** for the values of its headers or, if old is not nil, for those that old has too.
 func hidden(s, old *mcppoolv1.McpServer) *mcppoolv1.McpServer {
 	s = proto.CloneOf(s)
 	headers := s.GetHttp().GetHeaders()
@@ -125,7 +125,7 @@ func TestMCPUpdate(t *testing.T) {
 	}
 }
 
-// A program that runs here is started here, as with add.
+// As with add, a program that is named by a relative path is started in the current folder.
 func TestMCPUpdateMakesPathsAbsolute(t *testing.T) {
 	w := newWorld(t)
 	files, _ := twoServers()
@@ -215,7 +215,7 @@ func TestMCPUpdateLosesNothing(t *testing.T) {
 	}
 }
 
-// A file says all of a server.
+// With --from, the file's entry replaces the server's settings.
 func TestMCPUpdateFromAFile(t *testing.T) {
 	w := newWorld(t)
 	files, _ := twoServers()

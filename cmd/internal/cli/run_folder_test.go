@@ -85,7 +85,7 @@ func TestRunAsAnAgentUsesItsServers(t *testing.T) {
 	w.pawl("run", "find", "--agent", "nosuch").expect(t, 1, "", "next: pawl agents list")
 }
 
-// Who may not register servers goes without the folder, and is told so.
+// The task of a user who may not register servers runs without the folder, and the command says so.
 func TestRunWithoutTheRightToTheFolder(t *testing.T) {
 	w := newWorld(t)
 	chdir(t, "app")
@@ -129,7 +129,7 @@ func TestRunPlaybookFromStandardInput(t *testing.T) {
 	}
 }
 
-// What cannot be a playbook is told before anything is started.
+// A file that cannot be a playbook is refused before a server is started.
 func TestRunWithWhatIsNoPlaybook(t *testing.T) {
 	w := newWorld(t)
 	dir := chdir(t, "app")

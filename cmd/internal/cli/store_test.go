@@ -13,7 +13,7 @@ import (
 	"pawl.dev/services/inproc"
 )
 
-// openStore makes a journal in the world's data folder; a server has it until close is called.
+// openStore makes a journal in the world's data folder; an executor holds it until closeIt is called.
 func openStore(t *testing.T, w *world) (closeIt func()) {
 	t.Helper()
 	none := inproc.New(nil, nil)
@@ -64,7 +64,7 @@ func TestStoreInUse(t *testing.T) {
 	w.pawl("store", "check", "--server", "127.0.0.1:1").expect(t, 64, "", "pawl store check work on a data folder, not through a server")
 }
 
-func TestStoreThatIsNone(t *testing.T) {
+func TestStoreMissingOrDamaged(t *testing.T) {
 	w := newWorld(t)
 	for _, command := range []string{"info", "compact", "check"} {
 		w.pawl("store", command).expect(t, 1, "", "there is no journal at ")

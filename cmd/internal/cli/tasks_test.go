@@ -187,7 +187,7 @@ func TestParamsThatDoNotFit(t *testing.T) {
 
 const inputSchema = `{"type":"object","required":["city"],"properties":{"city":{"type":"string"},"days":{"type":"integer"}}}`
 
-// What a tool's server asks for is answered by name, as a whole, or with a no.
+// A question of a tool's server is answered value by value, with a whole JSON object, or declined.
 func TestInput(t *testing.T) {
 	accept := executorv1.InputAnswer_ACTION_ACCEPT
 	for _, tc := range []struct {
@@ -262,7 +262,7 @@ func TestCancel(t *testing.T) {
 	w.pawl("cancel", clitest.ID(5)).expect(t, 1, "ended before it could be cancelled: done", "")
 }
 
-// Watching waits along where the task waits, and says how to answer.
+// pawl watch continues while the task waits, and says how to answer.
 func TestWatch(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()

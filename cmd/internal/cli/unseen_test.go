@@ -19,8 +19,8 @@ func approvalAt(id string, at time.Time) *executorv1.Wait {
 	return wait
 }
 
-// An approval that names no wait does not mean a question that came after the command began.
-func TestApproveDoesNotMeanAQuestionThatCameLater(t *testing.T) {
+// An approval that names no wait does not answer a question that came after the command began.
+func TestApproveDoesNotAnswerALaterQuestion(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()
 	tape := w.executor.Add("write")
@@ -38,7 +38,7 @@ func TestApproveDoesNotMeanAQuestionThatCameLater(t *testing.T) {
 	w.pawl("approve", "last", "wait-s1").expect(t, 0, "Written.", "")
 }
 
-// Who answers and leaves does not see the next question, so that the same command again does not answer it.
+// An approval with -d does not show the next question, so the same command again does not answer it.
 func TestApproveTwiceAndLeave(t *testing.T) {
 	for _, show := range []bool{false, true} {
 		approveTwice(t, show)
@@ -72,7 +72,7 @@ func approveTwice(t *testing.T, show bool) {
 	}
 }
 
-// A task whose model cannot be used in the command's own server is not resumed there: its tool would run, and it would fail.
+// A task whose model cannot be used in the command's own server is not resumed there: its tool would run, and then the task would fail.
 func TestAnswerWithoutTheModelsKey(t *testing.T) {
 	w := newWorld(t)
 	w.executor.Add("write").Update(func(task *executorv1.Task) { task.Model = "openai:m" }).Wait(approvalAt("s1", clitest.Epoch)).Play(clitest.Stop("s1"))
@@ -90,7 +90,7 @@ func TestAnswerWithoutTheModelsKey(t *testing.T) {
 	w.pawl("approve", "last").expect(t, 0, "Written.", "")
 }
 
-// States that are shown may be asked for, also those that are part of a wider one.
+// --status takes every state that pawl tasks shows, even one that is part of another.
 func TestTasksInAStateThatIsShown(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()

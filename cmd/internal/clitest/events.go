@@ -91,7 +91,7 @@ func StepError(id, tool, message string, outcome commonv1.Outcome) *executorv1.E
 	return ofStep(id, tool, 1, &executorv1.StepError{Error: &commonv1.ErrorMessage{ErrMsg: message}, Outcome: outcome})
 }
 
-// StepCancel ends a step that was refused.
+// StepCancel ends a step as cancelled.
 func StepCancel(id, tool, reason string) *executorv1.ExecutorEvent {
 	return ofStep(id, tool, 0, &executorv1.StepCancel{Reason: reason})
 }

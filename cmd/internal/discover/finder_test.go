@@ -51,6 +51,7 @@ func note(t *testing.T, dir, addr string) {
 	}
 }
 
+// closed returns an address at which nothing listens.
 func closed(t *testing.T) string {
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -158,7 +159,7 @@ func TestOpen(t *testing.T) {
 				t.Fatal(err)
 			}
 			if slow := strings.Contains(tc.name, "slow"); slow && <-said != "waiting for the server at "+addr || len(said) > 0 && !strings.Contains(tc.name, "does not answer") {
-				t.Error("a server that is slow, and no other, is said to be waited for")
+				t.Error("only a server that is slow should be reported as waited for")
 			}
 			if got := session.Opened(); got.Kind != tc.kind || got.Addr != addr {
 				t.Errorf("got %v %s, want %v %s", got.Kind, got.Addr, tc.kind, addr)

@@ -16,7 +16,8 @@ import (
 
 const poolPackage, plannerPackage = "pawl.mcppool.v1", "pawl.planner.v1"
 
-// Of several processes one is named, and the others are found by what they offer: where they were named, or else at a guess.
+// The executor is named. Pool and planner are called at their given addresses, or else at their default ones if they answer there; a
+// server that offers all services is called for all.
 func TestParts(t *testing.T) {
 	executor, pool, planner := clitest.Serve(t, clitest.NewExecutor()), clitest.Serve(t, clitest.NewPool(t)), clitest.Serve(t, clitest.Planner(t))
 	whole := clitest.Serve(t, clitest.NewExecutor(), clitest.NewPool(t), clitest.Planner(t))

@@ -19,7 +19,7 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// The server ends in the middle of a session and is started again elsewhere: a call is repeated there.
+// If the server ends during a session and is started again elsewhere, a failed call is repeated there.
 func TestCallIsRepeatedAtTheNextServer(t *testing.T) {
 	first, second := clitest.NewExecutor(), clitest.NewExecutor()
 	first.Add("one")
@@ -88,7 +88,7 @@ func TestASuiteInsideIsNotReplaced(t *testing.T) {
 	}
 }
 
-func TestWhoComesSecondGetsWhatTheFirstFound(t *testing.T) {
+func TestSecondReconnectGetsTheSameServer(t *testing.T) {
 	cfg := config(t)
 	server := clitest.Serve(t)
 	note(t, cfg.DataDir, server.Addr)

@@ -240,7 +240,7 @@ func TestInputIsChecked(t *testing.T) {
 	clitest.Check(t, "input checked", out.String())
 }
 
-// The outcome of a call is for a person to say; calling again wants the word yes (DESIGN 4).
+// A person says what the outcome of a call was; to call again, the word yes is needed.
 func TestOutcome(t *testing.T) {
 	again := settle(&executorv1.OutcomeAnswer{Answer: &executorv1.OutcomeAnswer_Retry{Retry: &executorv1.OutcomeRetry{}}})
 	for _, tc := range []struct {
@@ -304,7 +304,7 @@ func TestHostileQuestion(t *testing.T) {
 func TestUnknownWait(t *testing.T) {
 	p := task.Asker{Prompter: &ui.Prompter{Lines: ui.NewLines(strings.NewReader("")), Out: io.Discard, Now: now}}
 	if _, err := p.Ask(t.Context(), &executorv1.Wait{Kind: 99}); err == nil {
-		t.Error("a wait of a kind from the future was answered")
+		t.Error("a wait of an unknown kind was answered")
 	}
 }
 

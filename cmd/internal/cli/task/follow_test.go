@@ -19,7 +19,7 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// session is with the server whose note is in a fresh data folder; move writes the note of another one.
+// session returns a session with the server that server.json of a fresh data folder names; move makes the file name another server.
 func session(t *testing.T, addr string) (s *discover.Session, move func(addr string)) {
 	t.Helper()
 	dir := t.TempDir()
@@ -86,7 +86,7 @@ func TestNothingIsLostOrRepeated(t *testing.T) {
 	}
 }
 
-// The process ends in the middle and another one has the task then.
+// If the server's process ends, the task is followed at the server that has it then.
 func TestGoOnAtAnotherServer(t *testing.T) {
 	first, second := clitest.NewExecutor(), story()
 	first.Add("goal").Play(clitest.StepInit("s1", "FINAL"), clitest.Text("a", "1"))
