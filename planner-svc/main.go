@@ -32,7 +32,7 @@ func main() {
 	})
 }
 
-// options returns the settings of the process. The limit on requests is higher than the usual one, because they bring a task's whole history.
+// options returns the settings of the process. It raises the limit on requests, because a request may hold a task's whole history.
 func (s *settings) options() serve.Process {
 	return serve.Process{Name: name, Addr: s.GRPC, Flags: s.Flags, MaxRecvBytes: planner.MaxRequestBytes}
 }

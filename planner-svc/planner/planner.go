@@ -1,5 +1,5 @@
 // Package planner is the planner service as a library: it plans an executor's tasks with models.
-// The task contexts that it keeps are a cache. It uses no store, no MCP server and no other service.
+// It caches task contexts in memory, and uses no store, no MCP server and no other service.
 package planner
 
 import (
@@ -19,8 +19,7 @@ import (
 	"pawl.dev/planner-svc/internal/plan"
 )
 
-// MaxRequestBytes is the largest request that the server should accept: a request may hold the whole history of a task, in
-// which each output may have 4 MiB.
+// MaxRequestBytes is the largest request that the server should accept. A request may hold the whole history of a task.
 const MaxRequestBytes = 64 << 20
 
 // Config holds the settings of the planner service.
@@ -43,22 +42,21 @@ type Deps struct {
 // Service is the planner.
 type Service struct {
 	server plannerv1.PlannerServiceServer
-	named  *models.Book
+	book   *models.Book
 }
 
 // New makes the service. An unknown default model is an error.
 func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
-	named, err := models.Open(cfg.Models, []string{offline.Name, plan.Playbook}, os.Getenv)
+	book, err := models.Open(cfg.Models, []string{offline.Name, plan.Playbook}, os.Getenv)
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
 	factory := plan.NewFactory(cfg.ModelTries, cmp.Or(deps.Log, slog.New(slog.DiscardHandler)))
-	// The default of 64 MiB suits tasks with about 30 KiB of tools and outputs of a few KiB.
-	server, err := api.New(cmp.Or(cfg.DefaultModel, offline.Name), named, factory, cmp.Or(cfg.KeptContexts, 1000), cmp.Or(cfg.KeptContextBytes, 64<<20))
+	server, err := api.New(cmp.Or(cfg.DefaultModel, offline.Name), book, factory, cmp.Or(cfg.KeptContexts, 1000), cmp.Or(cfg.KeptContextBytes, 64<<20))
 	if err != nil {
 		return nil, err
 	}
-	return &Service{server: server, named: named}, nil
+	return &Service{server: server, book: book}, nil
 }
 
 // Register adds PlannerService to a server or an in-process connection.
@@ -74,6 +72,6 @@ func (s *Service) Run(ctx context.Context) error {
 
 // Close closes the idle connections to the models' providers. Call it when no request is running.
 func (s *Service) Close() error {
-	s.named.Close()
+	s.book.Close()
 	return nil
 }

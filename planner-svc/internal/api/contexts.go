@@ -15,19 +15,19 @@ import (
 )
 
 // contextStore caches the contexts of tasks by name, so that the next request of a task sends only the new part. It may drop a context at any
-// time, because the sender has the original. It is safe for concurrent use. Contexts passed to it and returned by it share their parts,
-// which must not be changed.
+// time, because the sender has the original. Callers must not change the parts of a context, because stored contexts share them. It is safe
+// for concurrent use.
 type contextStore struct {
 	maxCount, maxBytes int
 
 	mu       sync.Mutex
 	contexts map[string]*list.Element // by name
-	order    *list.List               // of *kept, the most recently used in front
+	order    *list.List               // of *keptContext, the most recently used in front
 	bytes    int                      // of all contexts, approximately
 }
 
-// kept is the context of a task at one of its steps.
-type kept struct {
+// keptContext is a stored context.
+type keptContext struct {
 	name, user string
 	whole      *plannerv1.TaskContext
 	bytes      int // approximately
@@ -36,14 +36,14 @@ type kept struct {
 // entryOverhead is the approximate size of a context, step, tool or round without its texts, in bytes.
 const entryOverhead = 256
 
-// newContextStore makes an empty store of at most maxCount contexts and about maxBytes bytes; with a maxCount of 0 or less, it keeps none. It drops
-// the least recently used contexts first.
+// newContextStore makes a store of at most maxCount contexts and about maxBytes bytes, which drops the least recently used contexts first. If
+// maxCount is 0 or less, it keeps none.
 func newContextStore(maxCount, maxBytes int) *contextStore {
 	return &contextStore{maxCount: maxCount, maxBytes: maxBytes, contexts: map[string]*list.Element{}, order: list.New()}
 }
 
-// complete returns the whole context of a request: tc itself, or the kept context that its base names, with tc's history appended
-// and tc's limits. If that context is not kept, or belongs to another user, the error is CONTEXT_MISSING.
+// complete returns the whole context of a request. Without a base, that is tc itself; otherwise the stored context that the base names, with
+// tc's history appended and tc's limits. If no such context is stored for the user, the error is CONTEXT_MISSING.
 func (s *contextStore) complete(user string, tc *plannerv1.TaskContext) (*plannerv1.TaskContext, error) {
 	if tc.GetBase() == "" {
 		return tc, nil
@@ -61,14 +61,14 @@ func (s *contextStore) complete(user string, tc *plannerv1.TaskContext) (*planne
 	return whole, nil
 }
 
-// find returns the context of that name and makes it the most recently used; nil if it is not kept for the user. s.mu is held.
-func (s *contextStore) find(user, name string) *kept {
+// find returns the context of that name and makes it the most recently used. It returns nil if the context is not stored for the user. s.mu is held.
+func (s *contextStore) find(user, name string) *keptContext {
 	element := s.contexts[name]
-	if element == nil || element.Value.(*kept).user != user {
+	if element == nil || element.Value.(*keptContext).user != user {
 		return nil
 	}
 	s.order.MoveToFront(element)
-	return element.Value.(*kept)
+	return element.Value.(*keptContext)
 }
 
 // keep stores a whole context and returns its name. It drops the context named base, which whole continues. If whole is too large, or the store
@@ -76,7 +76,7 @@ func (s *contextStore) find(user, name string) *kept {
 func (s *contextStore) keep(user, base string, whole *plannerv1.TaskContext) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := &kept{name: rand.Text(), user: user, whole: withoutLimits(whole)}
+	c := &keptContext{name: rand.Text(), user: user, whole: withoutLimits(whole)}
 	added := c.whole.GetHistory()
 	before := s.find(user, base)
 	if before != nil {
@@ -96,12 +96,12 @@ func (s *contextStore) keep(user, base string, whole *plannerv1.TaskContext) str
 	s.contexts[c.name] = s.order.PushFront(c)
 	s.bytes += c.bytes
 	for s.order.Len() > s.maxCount || s.bytes > s.maxBytes { // the newest fits by itself
-		s.drop(s.order.Back().Value.(*kept))
+		s.drop(s.order.Back().Value.(*keptContext))
 	}
 	return c.name
 }
 
-// forget drops the context of that name, if it is kept for the user.
+// forget drops the context of that name, if it is stored for the user.
 func (s *contextStore) forget(user, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +109,7 @@ func (s *contextStore) forget(user, name string) {
 }
 
 // drop removes a context; c may be nil. s.mu is held.
-func (s *contextStore) drop(c *kept) {
+func (s *contextStore) drop(c *keptContext) {
 	if c != nil {
 		s.order.Remove(s.contexts[c.name])
 		s.bytes -= c.bytes
@@ -117,8 +117,8 @@ func (s *contextStore) drop(c *kept) {
 	}
 }
 
-// withoutLimits returns a context without the fields that belong to a single request: the base and what is left of the
-// budget. It shares the rest with the original.
+// withoutLimits returns a context without the fields that belong to a single request: the base and the remaining
+// budget. It shares all other fields with the original.
 func withoutLimits(tc *plannerv1.TaskContext) *plannerv1.TaskContext {
 	out := &plannerv1.TaskContext{}
 	to := out.ProtoReflect()

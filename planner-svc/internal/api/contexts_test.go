@@ -70,7 +70,7 @@ func count(t testing.TB, s *contextStore) int {
 	t.Helper()
 	bytes := 0
 	for e := s.order.Front(); e != nil; e = e.Next() {
-		c := e.Value.(*kept)
+		c := e.Value.(*keptContext)
 		bytes += c.bytes
 		if s.contexts[c.name] != e {
 			t.Errorf("the context %s is not found by its name", c.name)

@@ -35,21 +35,21 @@ type server struct {
 	contexts  *contextStore
 }
 
-// New returns the handlers. defaultModel plans the tasks that name no model: it is `offline`, a model in named, or PROVIDER:MODEL, which New adds to named.
+// New returns the handlers. defaultModel plans the tasks that name no model: it is `offline`, a model in book, or PROVIDER:MODEL, which New adds to book.
 // At most keptContexts contexts of tasks are kept, with about keptBytes bytes in total.
-func New(defaultModel string, named *models.Book, factory *plan.Factory, keptContexts, keptBytes int) (plannerv1.PlannerServiceServer, error) {
-	deterministic := offline.New()
-	s := &server{playbooks: playbook.New(deterministic), models: named, factory: factory, contexts: newContextStore(keptContexts, keptBytes)}
-	s.planners = []plan.Planner{deterministic, s.playbooks}
+func New(defaultModel string, book *models.Book, factory *plan.Factory, keptContexts, keptBytes int) (plannerv1.PlannerServiceServer, error) {
+	offlinePlanner := offline.New()
+	s := &server{playbooks: playbook.New(offlinePlanner), models: book, factory: factory, contexts: newContextStore(keptContexts, keptBytes)}
+	s.planners = []plan.Planner{offlinePlanner, s.playbooks}
 	if defaultModel == plan.Playbook {
 		return nil, invalidDefault("%q cannot be the default, because it plans only tasks with a playbook; name a model", plan.Playbook)
 	}
 	if defaultModel != offline.Name {
-		if err := named.Add(defaultModel); err != nil {
+		if err := book.Add(defaultModel); err != nil {
 			return nil, invalidDefault("%s", errs.From(err).Message)
 		}
 	}
-	for _, m := range named.List() {
+	for _, m := range book.List() {
 		at := len(s.planners)
 		if m.Info().Name == defaultModel {
 			at = 0
@@ -63,7 +63,7 @@ func invalidDefault(format string, args ...any) error {
 	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_CONFIG, "the default model: "+format, args...)
 }
 
-func isCalled(name string) func(plan.Planner) bool {
+func hasName(name string) func(plan.Planner) bool {
 	return func(p plan.Planner) bool { return p.Info().Name == name }
 }
 
@@ -73,8 +73,7 @@ type taskRequest interface {
 	GetContext() *plannerv1.TaskContext
 }
 
-// prepare completes the request's context, checks the request, and returns the task's planner and the user. A context that is kept for one
-// user does not exist for another.
+// prepare completes the request's context, checks the request, and returns the task's planner and the user.
 func (s *server) prepare(ctx context.Context, req taskRequest) (planner plan.Planner, user string, err error) {
 	p, err := identity.FromContext(ctx)
 	if err != nil {
@@ -117,8 +116,8 @@ func check(req taskRequest) error {
 	return nil
 }
 
-// choose returns the planner for a task: s.playbooks if the task has a playbook, otherwise the named model or the default. A playbook with another
-// model is an error.
+// choose returns the planner for a task: s.playbooks if the task has a playbook, otherwise the named model or the default. It is an error to name
+// a model other than `playbook` together with a playbook.
 func (s *server) choose(tc *plannerv1.TaskContext) (plan.Planner, error) {
 	name, hasPlaybook := tc.GetModel(), strings.TrimSpace(tc.GetPlaybook()) != ""
 	switch {
@@ -136,7 +135,7 @@ func (s *server) choose(tc *plannerv1.TaskContext) (plan.Planner, error) {
 
 // find returns the planner of that name.
 func (s *server) find(name string) (plan.Planner, error) {
-	if i := slices.IndexFunc(s.planners, isCalled(name)); i >= 0 {
+	if i := slices.IndexFunc(s.planners, hasName(name)); i >= 0 {
 		return s.planners[i], nil
 	}
 	m, err := s.models.Find(name)
@@ -173,7 +172,7 @@ func (s *server) ListModels(ctx context.Context, req *plannerv1.ListModelsReques
 		return nil, err
 	}
 	planners := slices.Clip(s.planners)
-	if name := req.GetName(); name != "" && !slices.ContainsFunc(planners, isCalled(name)) {
+	if name := req.GetName(); name != "" && !slices.ContainsFunc(planners, hasName(name)) {
 		p, err := s.find(name)
 		if err != nil {
 			return nil, err

@@ -17,7 +17,7 @@ import (
 	"pawl.dev/planner-svc/internal/plan"
 )
 
-// forward passes a request to the planner of its task. The planner must be a P, because some requests need a language model.
+// forward passes a request to the planner of its task. It fails if the planner is not a P: some requests need a language model.
 func forward[P plan.Planner, Req taskRequest, Resp any](ctx context.Context, s *server, req Req, ask func(P, context.Context, Req) (Resp, error)) (Resp, error) {
 	var none Resp
 	chosen, _, err := s.prepare(ctx, req)
@@ -32,7 +32,7 @@ func forward[P plan.Planner, Req taskRequest, Resp any](ctx context.Context, s *
 	return ask(p, ctx, req)
 }
 
-// planPart plans the next steps, names the flow and assesses its risk, for the RPCs that return a part of such a plan.
+// planPart makes a plan with the flow's name and risk, and returns the part of it that an RPC needs.
 func planPart[Resp any](ctx context.Context, s *server, req taskRequest, part func(*plannerv1.PlanStepsResponse) *Resp) (*Resp, error) {
 	p, _, err := s.prepare(ctx, req)
 	if err != nil {

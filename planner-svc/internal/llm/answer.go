@@ -16,15 +16,15 @@ const maxText = 4 << 20
 
 // answer collects the answer to one request while its events arrive. The decoder of a format fills it.
 type answer struct {
-	reply    Reply
-	whole    bool // the stop reason has arrived; without it, the answer may be incomplete
-	reported bool // the final token counts have arrived
-	byTool   bool // the reply's text is the arguments of the forced tool call
-	refused  bool // some of the text is a refusal
+	reply        Reply
+	hasStop      bool // the stop reason has arrived; else the answer may be incomplete
+	reported     bool // the final token counts have arrived
+	isForcedCall bool // the reply's text is the arguments of the forced tool call
+	refused      bool // some of the text is a refusal
 
 	onDelta func(Delta) error
 	started bool  // onDelta got a part of the reply
-	failed  error // from onDelta, or because the answer is too long
+	failure error // from onDelta, or because the answer is too long
 	size    int   // bytes of text and arguments
 	text    strings.Builder
 	calls   map[int]int        // index in reply.Calls by the provider's index
@@ -34,7 +34,7 @@ type answer struct {
 // addText adds text and passes it to onDelta.
 func (a *answer) addText(text string) error {
 	if text == "" || !a.addSize(text) {
-		return a.failed
+		return a.failure
 	}
 	a.text.WriteString(text)
 	return a.emit(Delta{Text: text})
@@ -43,7 +43,7 @@ func (a *answer) addText(text string) error {
 // addCall adds a piece of the tool call at the provider's index. A new index begins a call, and so does a new id, because some servers send
 // the same index for all calls. A call without an id gets one, to which its result refers.
 func (a *answer) addCall(at int, id, name, arguments string) error {
-	if a.byTool {
+	if a.isForcedCall {
 		return a.addText(arguments)
 	}
 	index, known := a.calls[at]
@@ -65,28 +65,28 @@ func (a *answer) addCall(at int, id, name, arguments string) error {
 	if a.addSize(arguments) {
 		a.args[index].WriteString(arguments)
 	}
-	return a.failed
+	return a.failure
 }
 
-// addSize adds the length of a text, and sets a.failed if the total is too long. It reports false if a.failed is set.
+// addSize adds the length of a text, and sets a.failure if the total is too long. It reports false if a.failure is set.
 func (a *answer) addSize(text string) bool {
 	if a.size += len(text); a.size > maxText {
-		a.failed = errorf(Broken, "its answer has more than 4 MiB")
+		a.failure = errorf(Broken, "its answer has more than 4 MiB")
 	}
-	return a.failed == nil
+	return a.failure == nil
 }
 
 func (a *answer) emit(d Delta) error {
 	if a.onDelta != nil {
 		a.started = true
-		a.failed = a.onDelta(d)
+		a.failure = a.onDelta(d)
 	}
-	return a.failed
+	return a.failure
 }
 
 // stop ends the answer. A refusal overrides the reason; an unspecified reason is replaced by one that follows from the answer itself.
 func (a *answer) stop(reason plannerv1.StopReason) {
-	a.whole = true
+	a.hasStop = true
 	switch {
 	case a.refused:
 		reason = plannerv1.StopReason_STOP_REASON_REFUSED
@@ -99,20 +99,20 @@ func (a *answer) stop(reason plannerv1.StopReason) {
 	a.reply.Stop = reason
 }
 
-// finish completes the reply once the events have ended with err, and returns the error of the answer.
+// finish completes the reply after the events, which ended with err, and returns the error of the answer.
 func (a *answer) finish(err error) error {
 	a.reply.Text = a.text.String()
 	for i, call := range a.reply.Calls {
 		call.InputJson = a.args[i].String()
-		if a.whole && strings.TrimSpace(call.InputJson) == "" {
+		if a.hasStop && strings.TrimSpace(call.InputJson) == "" {
 			call.InputJson = "{}"
 		}
 	}
 	a.reply.Usage.Unreported = a.reply.Usage.Unreported && !a.reported
 	switch {
-	case a.failed != nil:
-		return a.failed
-	case a.whole: // a later failure does not matter
+	case a.failure != nil:
+		return a.failure
+	case a.hasStop: // a later failure does not matter
 		return nil
 	case err == nil:
 		return errCutOff
@@ -120,19 +120,19 @@ func (a *answer) finish(err error) error {
 	return err
 }
 
-// readEvents passes the data of each server-sent event of r to handle. Unless there is an error, it reads r to the end, so that the
-// connection can serve the next request. The end of r completes an event too, because not all servers end with an empty line. readEvents calls alive for
-// each line.
+// readEvents passes the data of each server-sent event of r to handle, and calls alive for each line. It reads r to the end, so that the
+// connection can serve the next request. The last event may lack its empty line.
 func readEvents(r io.Reader, contentType string, alive func(), handle func(data []byte) error) error {
 	lines := bufio.NewReaderSize(r, 16<<10)
 	var data []byte
 	for {
-		line, end := lines.ReadBytes('\n')
-		if end != nil && end != io.EOF {
-			return end
+		line, readErr := lines.ReadBytes('\n')
+		if readErr != nil && readErr != io.EOF {
+			return readErr
 		}
 		alive()
 		line = bytes.TrimRight(line, "\r\n")
+		// No line of a stream begins with {, [ or <. The content type is not checked, because some servers send a wrong one.
 		if start := bytes.TrimSpace(line); len(start) > 0 && bytes.IndexByte([]byte("{[<"), start[0]) >= 0 {
 			return notEvents(contentType, line, lines)
 		}
@@ -142,20 +142,19 @@ func readEvents(r io.Reader, contentType string, alive func(), handle func(data 
 			}
 			data = append(data, bytes.TrimPrefix(value, []byte(" "))...)
 		}
-		if (len(line) == 0 || end == io.EOF) && len(data) > 0 {
+		if (len(line) == 0 || readErr == io.EOF) && len(data) > 0 {
 			if err := handle(data); err != nil {
 				return err
 			}
 			data = nil
 		}
-		if end == io.EOF {
+		if readErr == io.EOF {
 			return nil
 		}
 	}
 }
 
-// notEvents explains an answer that is a web page or JSON instead of a stream. The content type is no proof, because not all servers
-// name that of a stream; but no line of a stream begins with {, [ or <.
+// notEvents returns the error for a web page or JSON instead of a stream.
 func notEvents(contentType string, first []byte, rest *bufio.Reader) error {
 	more, _ := rest.Peek(rest.Buffered())
 	e := errorf(Broken, "%.60s came instead of a stream of events: %#.120q", cmp.Or(contentType, "something of no type"), bytes.TrimSpace(bytes.Join([][]byte{first, more}, []byte(" "))))

@@ -84,16 +84,16 @@ func (q *messagesRequest) setTools(r *Request) error {
 		if err != nil {
 			return err
 		}
-		one := object{"name": t.GetName(), "input_schema": json.RawMessage(schema.String())}
+		tool := object{"name": t.GetName(), "input_schema": json.RawMessage(schema.String())}
 		if t.GetDescription() != "" {
-			one["description"] = t.GetDescription()
+			tool["description"] = t.GetDescription()
 		}
-		q.Tools = append(q.Tools, one)
+		q.Tools = append(q.Tools, tool)
 	}
 	return nil
 }
 
-// propertyName matches the property names that the provider accepts. A single other name fails the whole request.
+// propertyName matches the property names that the provider accepts. Any other name fails the whole request.
 var propertyName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
 
 // setMessages sets the messages. It joins consecutive messages of a role, because tool results must be in the message after their calls.
@@ -153,7 +153,7 @@ func messagesBlocks(m *plannerv1.ModelMessage) ([]object, error) {
 
 var imageTypes = []string{"image/jpeg", "image/png", "image/gif", "image/webp"}
 
-// callInput returns the arguments of a call as an object, which the provider requires. It puts anything else that the model wrote into a member.
+// callInput returns the arguments of a call as an object, which the provider requires. Other text becomes a member of an object.
 func callInput(arguments string) json.RawMessage {
 	if o, err := strictjson.ParseObject(arguments); err == nil {
 		return json.RawMessage(o.String())
@@ -227,7 +227,7 @@ func decodeMessages(a *answer, data []byte) error {
 	return nil
 }
 
-// applyTo replaces the counts of r by those that are present, because the provider sends totals. Its input count does not include cached tokens.
+// applyTo replaces the counts of r by those that u has. The provider sends totals, and its input count excludes cached tokens.
 func (u messagesUsage) applyTo(r *Usage) {
 	plain := r.Input - r.CacheWrite - r.CachedInput
 	for _, c := range []struct{ from, to *uint64 }{{u.Input, &plain}, {u.CacheWrite, &r.CacheWrite}, {u.CacheRead, &r.CachedInput}, {u.Output, &r.Output}} {
@@ -238,7 +238,7 @@ func (u messagesUsage) applyTo(r *Usage) {
 	r.Input = plain + r.CacheWrite + r.CachedInput
 }
 
-// messagesStops are the reasons to stop that do not follow from the answer itself.
+// messagesStops maps the provider's stop reasons. answer.stop derives those that are not listed.
 var messagesStops = map[string]plannerv1.StopReason{
 	"max_tokens": plannerv1.StopReason_STOP_REASON_MAX_TOKENS, "model_context_window_exceeded": plannerv1.StopReason_STOP_REASON_MAX_TOKENS,
 	"stop_sequence": plannerv1.StopReason_STOP_REASON_STOP_SEQUENCE, "refusal": plannerv1.StopReason_STOP_REASON_REFUSED,

@@ -58,11 +58,11 @@ type Credentials struct {
 	Headers map[string]string // sent with each request
 }
 
-// hide removes the credentials from a message, because providers quote the key that they reject.
+// hide removes the credentials from a message. Providers quote the key that they reject.
 func (c Credentials) hide(message string) string {
-	const shortest = 4 // shorter values would remove unrelated text
+	const minLength = 4 // hiding shorter values would remove unrelated text
 	for _, secret := range append(slices.Collect(maps.Values(c.Headers)), c.Key) {
-		if len(secret) >= shortest {
+		if len(secret) >= minLength {
 			message = strings.ReplaceAll(message, secret, "***")
 		}
 	}
@@ -110,8 +110,8 @@ func NewHTTPClient() *http.Client {
 // Info implements Model.
 func (c *Client) Info() Info { return c.Config.Info }
 
-// Generate implements Model. It repeats a request that failed temporarily, and then sends it to the fallback, unless onDelta got a part of the
-// reply that r.Restart does not drop. Errors of providers and networks are *errs.Error and name the model.
+// Generate implements Model. It repeats a request that failed temporarily, and then sends it to the fallback. If onDelta already got a part of the
+// reply, r.Restart has to drop that part first. Errors of providers and networks are *errs.Error and name the model.
 func (c *Client) Generate(ctx context.Context, r *Request, onDelta func(Delta) error) (*Reply, error) {
 	leave, err := c.Admit(ctx, r)
 	if err != nil {
@@ -177,7 +177,7 @@ func (c *Client) ask(ctx context.Context, r *Request, a *answer) error {
 	return err
 }
 
-// encode returns the body of a request, with the reply's length bounded by the model's maximum, and sets a.byTool. It refuses tools and pictures
+// encode returns the body of a request, with the reply's length bounded by the model's maximum, and sets a.isForcedCall. It refuses tools and pictures
 // if the model takes none.
 func (c *Client) encode(r *Request, a *answer) (string, error) {
 	info, bounded := c.Info(), *r
@@ -195,7 +195,7 @@ func (c *Client) encode(r *Request, a *answer) (string, error) {
 	if !info.Schema {
 		bounded.Output = nil
 	}
-	a.byTool = bounded.Output != nil && info.Provider == ProviderAnthropic
+	a.isForcedCall = bounded.Output != nil && info.Provider == ProviderAnthropic
 	body, err := c.format.encode(&c.Config, &bounded)
 	if err != nil {
 		return "", err
@@ -212,7 +212,7 @@ func (c *Client) send(ctx context.Context, body string, a *answer) error {
 	a.reply.Usage.Requests = 1
 	err = a.finish(c.exchange(ctx, body, credentials, a))
 	switch {
-	case err == nil || a.failed != nil:
+	case err == nil || a.failure != nil:
 		return err
 	case ctx.Err() != nil:
 		return context.Cause(ctx)

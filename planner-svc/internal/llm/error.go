@@ -103,9 +103,8 @@ func (e *Error) Public(name string) *errs.Error {
 		With("model_error", string(e.Class)).WithRetryAfter(e.RetryAfter)
 }
 
-// providerError reads and classifies an error that a provider sent as {"error": {"type", "code", "message"}}, as the inner object alone, or as a
-// JSON string in place of either. The message leaves out anything else, which is usually a web page. status is the HTTP status, 0 in the middle of
-// a stream.
+// providerError returns the error in a provider's response. It reads {"error": {"type", "code", "message"}}, the inner object alone, or a JSON string
+// in place of either object, and ignores any other body, such as a web page. status is the HTTP status; 0 in the middle of a stream.
 func providerError(body []byte, status int, header http.Header) *Error {
 	var outer struct {
 		Error json.RawMessage `json:"error"`

@@ -1,6 +1,6 @@
-// Package llm defines language models, with requests, replies, usage and errors that are independent of any provider, and a client that
-// speaks the providers' formats over HTTP, with bounds on time and size and with retries. Messages and tools are those of the contract. It
-// knows neither tasks nor MCP.
+// Package llm defines language models, and requests, replies, usage and errors that are independent of any provider. Its client speaks the
+// providers' formats over HTTP, with retries and with bounds on time and size. Messages and tools are those of the contract. The package knows
+// nothing of tasks and MCP.
 package llm
 
 import (
@@ -47,18 +47,18 @@ type Info struct {
 type Request struct {
 	System string // instructions before the conversation; may be empty
 	// Messages are the conversation, oldest first; consecutive messages of one role are allowed. An assistant's message holds text and tool
-	// calls, a user's everything but tool calls. The id of a call can hold characters that other providers refuse.
+	// calls, a user's message everything but tool calls.
 	Messages []*plannerv1.ModelMessage
 
 	Tools      []*plannerv1.ModelTool
 	ToolChoice plannerv1.ModelToolChoice
 
-	// Output is the schema of the reply's text, which is then JSON; nil for free text. Some providers get it as a tool whose call is forced, so such a
-	// request must have no Tools.
+	// Output is the schema of the reply's text, which is then JSON; nil for free text. With an Output, Tools must be empty, because some providers
+	// get the schema as a tool.
 	Output *Output
 
-	// Restart is called if a request fails temporarily after onDelta got a part of the reply. It reports whether that part could be dropped; if
-	// so, the request may be repeated. Without Restart, such a request is not repeated.
+	// Restart is called if a request fails temporarily after onDelta got a part of the reply. The request is repeated only if Restart reports that
+	// it dropped that part. It may be nil.
 	Restart func() bool
 
 	MaxTokens   int      // of the reply; 0 for the model's maximum
@@ -69,7 +69,7 @@ type Request struct {
 
 	// CacheKey names requests that repeat the tools and the system text, such as a task's, so that the provider can cache them.
 	CacheKey string
-	// CacheHere holds indexes of messages. Later requests repeat everything up to the end of such a message. Only the last three count.
+	// CacheHere holds indexes of messages. Later requests repeat everything up to the end of each of these messages. Only the last three count.
 	CacheHere []int
 }
 
@@ -93,7 +93,7 @@ func Call(c *plannerv1.ModelToolCall) *plannerv1.ModelPart {
 	return &plannerv1.ModelPart{Part: &plannerv1.ModelPart_ToolCall{ToolCall: c}}
 }
 
-// Result returns the answer to a tool call as a part of a message, which must directly follow the call's message.
+// Result returns the answer to a tool call as a part of a message. The message must directly follow the message of the call.
 func Result(r *plannerv1.ModelToolResult) *plannerv1.ModelPart {
 	return &plannerv1.ModelPart{Part: &plannerv1.ModelPart_ToolResult{ToolResult: r}}
 }
@@ -104,7 +104,7 @@ type Output struct {
 	Schema string // JSON Schema of an object
 }
 
-// Delta is a piece of a reply while it arrives: more text, or the beginning of a tool call, which the complete reply holds.
+// Delta is a piece of a reply while it arrives: more text, or the beginning of a tool call.
 type Delta struct {
 	Text string
 	Call bool

@@ -85,7 +85,7 @@ func encodeChat(c *Config, r *Request) (any, error) {
 	return q, nil
 }
 
-// chatMessages returns a message in the format of chat completions: tool results are messages of their own, before the rest of the message.
+// chatMessages returns a message in the format of chat completions: each tool result is a message of its own, before the other parts.
 func chatMessages(m *plannerv1.ModelMessage) ([]object, error) {
 	var out, parts, calls []object
 	var texts []string
@@ -111,24 +111,24 @@ func chatMessages(m *plannerv1.ModelMessage) ([]object, error) {
 			parts = append(parts, object{"type": "text", "text": p.GetText()})
 		}
 	}
-	rest := object{"role": roles[m.GetRole()]}
+	message := object{"role": roles[m.GetRole()]}
 	if len(calls) > 0 {
-		rest["tool_calls"] = calls
+		message["tool_calls"] = calls
 	}
-	switch plain := len(texts) == len(parts); {
-	case !plain && m.GetRole() == plannerv1.ModelRole_MODEL_ROLE_ASSISTANT:
+	switch isText := len(texts) == len(parts); {
+	case !isText && m.GetRole() == plannerv1.ModelRole_MODEL_ROLE_ASSISTANT:
 		return nil, errorf(BadRequest, "a message of the assistant holds a picture or sound, which this provider accepts only from users")
-	case !plain:
-		rest["content"] = parts
+	case !isText:
+		message["content"] = parts
 	case len(parts) > 0:
-		rest["content"] = strings.Join(texts, "\n") // not all compatible servers read lists
+		message["content"] = strings.Join(texts, "\n") // not all compatible servers read lists
 	case len(calls) == 0:
 		return out, nil
 	}
-	return append(out, rest), nil
+	return append(out, message), nil
 }
 
-// audioFormats are those of chat completions, by MIME type.
+// audioFormats maps MIME types to the format names of chat completions.
 var audioFormats = map[string]string{
 	"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3",
 }
@@ -206,7 +206,7 @@ func decodeChat(a *answer, data []byte) error {
 	return nil
 }
 
-// chatStops are the reasons to stop that do not follow from the answer itself. Some servers finish calls with "stop".
+// chatStops maps the provider's stop reasons. answer.stop derives those that are not listed, because some servers finish calls with "stop".
 var chatStops = map[string]plannerv1.StopReason{
 	"content_filter": plannerv1.StopReason_STOP_REASON_REFUSED, "length": plannerv1.StopReason_STOP_REASON_MAX_TOKENS,
 }

@@ -7,8 +7,8 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// parameters returns the schema of a tool or reply as providers accept it: an object at the top level, without alternatives there and without
-// properties for whose names accepts returns false. The caller of the model checks arguments against the original schema.
+// parameters returns the schema of a tool or reply as providers accept it: at the top level an object without alternatives, and with only the
+// properties whose names accepts allows. The caller of the model checks arguments against the original schema.
 func parameters(name, schema string, accepts func(property string) bool) (*strictjson.Object, error) {
 	o, err := strictjson.ParseObject(schema)
 	if err != nil {
@@ -41,8 +41,8 @@ func properties(o *strictjson.Object) (all *strictjson.Object, required []string
 	return all, slices.Collect(strictjson.Items(text))
 }
 
-// openAISchema returns the schema of a tool or reply as OpenAI accepts it. With wantStrict, it returns a schema in the strict subset and true if
-// there is an equivalent one.
+// openAISchema returns the schema of a tool or reply as OpenAI accepts it. With wantStrict, it returns an equivalent schema in the strict subset
+// and true, if there is one.
 func openAISchema(name, schema string, wantStrict bool) (raw json.RawMessage, strict bool, err error) {
 	o, err := parameters(name, schema, func(string) bool { return true })
 	if err != nil {
@@ -117,8 +117,8 @@ var strictKeywords = []string{
 // maxDepth bounds the nesting of a strict schema.
 const maxDepth = 10
 
-// makeStrict removes the keywords that strict mode rejects, because the reply is checked against the original schema. It returns false if the
-// schema has no equivalent there: an object must require all of its properties and allow no others.
+// makeStrict removes the keywords that strict mode rejects; the reply is checked against the original schema. It returns false if strict mode has
+// no equivalent of the schema: there an object must require all of its properties and allow no others.
 func makeStrict(o *strictjson.Object, depth int) bool {
 	if o.Has("patternProperties") || o.Has("prefixItems") || depth > maxDepth {
 		return false

@@ -24,7 +24,7 @@ func (p *Price) Cost(u Usage) (cost Money, known bool) {
 		Money(u.CacheWrite)*perToken(p.CacheWrite) + Money(u.Output)*perToken(p.Output), true
 }
 
-// Within reports whether no kind of token costs more at p than at q. A nil q sets no limit; a nil p is an unknown price, which is within no other.
+// Within reports whether each kind of token costs at most as much at p as at q. A nil q sets no limit; a nil p is an unknown price, which is within no limit.
 func (p *Price) Within(q *Price) bool {
 	return q == nil || p != nil && p.Input <= q.Input && p.Output <= q.Output && p.CachedInput <= q.CachedInput && p.CacheWrite <= q.CacheWrite
 }

@@ -1,5 +1,5 @@
 // Package models holds the language models that the operator lists and those that users name as PROVIDER:MODEL, with the address, credentials and
-// limits of each. It knows neither tasks nor the providers' protocols.
+// limits of each. It knows nothing of tasks and the providers' protocols.
 package models
 
 import (
@@ -54,8 +54,8 @@ type Book struct {
 	busy  map[string]int         // guarded by mu; the running requests, by user
 }
 
-// Open reads a file of models, in YAML or JSON; without a path, users can name models as PROVIDER:MODEL. It refuses names in taken, and unknown
-// keys, so that a misspelt key is not silently without effect. getenv returns the variables of providers, and those that the file refers to.
+// Open reads a file of models, in YAML or JSON; without a path, users can name models as PROVIDER:MODEL. It refuses unknown keys, and models whose
+// name is in taken. getenv returns environment variables.
 func Open(path string, taken []string, getenv func(string) string) (*Book, error) {
 	b := &Book{file: path, getenv: getenv, web: llm.NewHTTPClient(), record: newRecorder(), adHoc: make(map[string]*llm.Client), busy: make(map[string]int)}
 	if path == "" {
@@ -127,19 +127,18 @@ func readFile(path string) ([]byte, error) {
 	return raw, err
 }
 
-// Close closes connections that wait for further requests. Call it when no request is running.
+// Close closes idle connections. Call it when no request is running.
 func (b *Book) Close() { b.web.CloseIdleConnections() }
 
 // List returns the operator's models, the default of Generate first.
 func (b *Book) List() []*llm.Client { return b.list }
 
-// Add adds a model named PROVIDER:MODEL to the operator's models, even if a file lists them. If one of them has that name, it does nothing. Call it
-// before the book is used.
+// Add adds a model named PROVIDER:MODEL to the operator's models, unless one of them has that name. Call it before the book is used.
 func (b *Book) Add(name string) error {
 	if b.find(name) != nil {
 		return nil
 	}
-	m, err := b.provided(name)
+	m, err := b.providerModel(name)
 	if err == nil {
 		b.list = append(b.list, m)
 	}
@@ -158,9 +157,9 @@ func (b *Book) Find(name string) (*llm.Client, error) {
 	case b.file != "":
 		return nil, modelError("there is no model %.100q%s; an operator lists models in the file of --models", name, b.nearest(name))
 	case len(b.adHoc) >= maxAdHoc:
-		return nil, modelError("the planner has %d models already; restart it, or list them in a file of models", maxAdHoc)
+		return nil, modelError("the planner already has %d models named as PROVIDER:MODEL; restart it, or list the models in the file of --models", maxAdHoc)
 	}
-	m, err := b.provided(name)
+	m, err := b.providerModel(name)
 	if err == nil {
 		b.adHoc[name] = m
 	}
@@ -169,8 +168,8 @@ func (b *Book) Find(name string) (*llm.Client, error) {
 
 const howToName = "name one as openai:MODEL, anthropic:MODEL or ollama:MODEL (docs/models.md), or give the planner a file of models as --models FILE or PAWL_MODELS"
 
-// provided makes a model that is named as PROVIDER:MODEL.
-func (b *Book) provided(name string) (*llm.Client, error) {
+// providerModel makes a model that is named as PROVIDER:MODEL.
+func (b *Book) providerModel(name string) (*llm.Client, error) {
 	e, err := providerEntry(name, b.getenv)
 	if err == nil && e == nil {
 		return nil, modelError("there is no model %.100q; %s", name, howToName)
@@ -185,8 +184,8 @@ func (b *Book) provided(name string) (*llm.Client, error) {
 	return m, nil
 }
 
-// Choose returns the model of a name. Without a name, it tries the hints in order and returns the first model that matches one; if none matches, the
-// default. A hint matches if it is a part of a model's configured name or of the provider's name for it.
+// Choose returns the model of that name. Without a name, it returns the first model that matches a hint, earlier hints first, else the
+// default. A hint matches if it is a part of the model's configured name or of the provider's name for the model.
 func (b *Book) Choose(name string, hints []string) (*llm.Client, error) {
 	if name != "" {
 		return b.Find(name)
@@ -205,7 +204,7 @@ func (b *Book) Choose(name string, hints []string) (*llm.Client, error) {
 	return b.list[0], nil
 }
 
-// nearest names the models most similar to a wrong name, or all models if none is similar.
+// nearest returns the end of an error message: the models with names similar to a wrong one, or all models.
 func (b *Book) nearest(wrong string) string {
 	names := make([]string, 0, len(b.list))
 	for _, m := range b.list {
@@ -229,7 +228,7 @@ func (b *Book) find(name string) *llm.Client {
 	return nil
 }
 
-// admit counts a request of the caller, unless it is too large or there are too many.
+// admit counts a request of the caller until leave is called. It refuses requests that are too large or too many.
 func (b *Book) admit(ctx context.Context, r *llm.Request) (leave func(), err error) {
 	if size := proto.Size(&plannerv1.GenerateRequest{System: r.System, Messages: r.Messages, Tools: r.Tools}); size > maxRequest {
 		return nil, errs.TooLarge(int64(size), maxRequest)

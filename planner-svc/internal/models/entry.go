@@ -55,12 +55,12 @@ type price struct {
 }
 
 var (
-	nameForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$`)
-	headerForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
-	ownHeaders = []string{"Host", "Content-Length", "Content-Type", "Transfer-Encoding", "Connection"}
+	nameForm        = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$`)
+	headerForm      = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
+	reservedHeaders = []string{"Host", "Content-Length", "Content-Type", "Transfer-Encoding", "Connection"}
 )
 
-// check returns an error if an entry has a mistake.
+// check validates an entry.
 func (e *entry) check() error {
 	switch {
 	case !nameForm.MatchString(e.Name):
@@ -98,7 +98,7 @@ func (e *entry) checkAddress() error {
 		return errors.New("`baseUrl` may have no user, query or fragment; a key goes into `key`, as env:NAME or file:PATH")
 	}
 	for name, value := range e.Headers {
-		if !headerForm.MatchString(name) || strings.ContainsAny(value, "\r\n") || slices.Contains(ownHeaders, http.CanonicalHeaderKey(name)) {
+		if !headerForm.MatchString(name) || strings.ContainsAny(value, "\r\n") || slices.Contains(reservedHeaders, http.CanonicalHeaderKey(name)) {
 			return fmt.Errorf("`headers`: %.100q is not a header name, or cannot be set, or its value has more than one line", name)
 		}
 	}
@@ -148,9 +148,9 @@ func valueOr[T any](p *T, otherwise T) T {
 	return *p
 }
 
-// of returns the price of a provider's model. Cached input that has no price of its own costs as much as other input, and Anthropic charges
-// 1.25 times as much for tokens that it writes to its five-minute cache.
-func (p price) of(provider string) *llm.Price {
+// forProvider returns the price of a provider's model. By default, cached input costs as much as other input, and tokens that Anthropic writes to
+// its five-minute cache cost 1.25 times as much.
+func (p price) forProvider(provider string) *llm.Price {
 	if p.Input == nil {
 		return nil
 	}
@@ -167,7 +167,7 @@ func (e *entry) info() llm.Info {
 	i := llm.Info{
 		Name: e.Name, Description: e.Description, Provider: e.Provider, ProviderModel: e.Model,
 		Tools: valueOr(e.Tools, true), Images: valueOr(e.Images, true), Schema: valueOr(e.Schema, true),
-		MaxTokens: cmp.Or(e.MaxTokens, reply, defaultMaxTokens), ContextWindow: cmp.Or(e.ContextWindow, window), Price: e.Price.of(e.Provider),
+		MaxTokens: cmp.Or(e.MaxTokens, reply, defaultMaxTokens), ContextWindow: cmp.Or(e.ContextWindow, window), Price: e.Price.forProvider(e.Provider),
 	}
 	if e.MaxTokens == 0 && i.ContextWindow > 0 {
 		i.MaxTokens = min(i.MaxTokens, max(i.ContextWindow/4, 1)) // leave room for the prompt
@@ -205,8 +205,8 @@ func (b *Book) model(e *entry) (*llm.Client, error) {
 	}), err
 }
 
-// credentials returns a function that reads an entry's key and headers. Clients call it for each request, because key files change. credentials itself
-// returns an error if they cannot be read now.
+// credentials returns a function that reads an entry's key and headers. Clients call it for each request, because key files change. The error says
+// that key or headers cannot be read now.
 func (b *Book) credentials(e *entry) (func() (llm.Credentials, error), error) {
 	read := func() (llm.Credentials, error) {
 		key, err := b.value("`key`", e.Key)

@@ -14,10 +14,8 @@ import (
 )
 
 // newRecorder returns a function that records a model's answer or error as GenAI metrics (OpenTelemetry's semantic conventions), and its cost.
-// They go nowhere unless an exporter is configured.
 func newRecorder() func(ctx context.Context, info *llm.Info, reply *llm.Reply, began time.Time, err error) {
 	m := otel.Meter("pawl.dev/planner-svc")
-	// Only names that are not allowed cause errors; tests record with each instrument.
 	duration, err1 := m.Float64Histogram("gen_ai.client.operation.duration", metric.WithUnit("s"), metric.WithDescription("How long a model took to answer."),
 		metric.WithExplicitBucketBoundaries(0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92))
 	tokens, err2 := m.Int64Histogram("gen_ai.client.token.usage", metric.WithUnit("{token}"), metric.WithDescription("Tokens of prompts and replies."),

@@ -13,32 +13,32 @@ import (
 	"pawl.dev/planner-svc/internal/prompt"
 )
 
-// askUntilValid calls the model until accept returns no messages. The messages are the reply and the answer to it, and are appended to the next
-// request. A reply with a problem is a failed attempt; after s.tries failed attempts the error holds the problem and the last reply.
+// askUntilValid calls the model until accept returns no messages. It appends the messages (the reply and the response to it) to the next
+// request. A problem makes the reply a failed attempt; after s.tries failed attempts the error holds the problem and the last reply.
 func (s *session) askUntilValid(ctx context.Context, r *llm.Request, onDelta func(llm.Delta) error,
-	accept func(*llm.Reply) (more []*plannerv1.ModelMessage, problem error),
+	accept func(*llm.Reply) (messages []*plannerv1.ModelMessage, problem error),
 ) error {
 	for try := 1; ; {
 		reply, err := s.generate(ctx, r, onDelta)
 		if err != nil {
 			return err
 		}
-		more, problem := accept(reply)
-		if len(more) == 0 {
+		messages, problem := accept(reply)
+		if len(messages) == 0 {
 			return nil
 		}
 		if problem != nil {
 			s.log.WarnContext(ctx, "a model's reply cannot be used", "task_id", s.tc.GetTaskId(), "model", s.info.Name, "try", try, "problem", problem.Error())
 			if try >= s.tries {
-				return s.unusable(try, problem.Error(), reply)
+				return s.unusableReply(try, problem.Error(), reply)
 			}
 			try++
 		}
-		r.Messages = append(r.Messages, more...)
+		r.Messages = append(r.Messages, messages...)
 	}
 }
 
-// ask asks for a JSON answer that fits a schema, and decodes it. accept turns the answer into the result, or returns a problem that the schema cannot
+// ask asks for a JSON answer that fits a schema. accept turns the decoded answer into the result, or returns a problem that the schema cannot
 // express.
 func ask[T, R any](ctx context.Context, s *session, r *llm.Request, output llm.Output, accept func(*T) (R, error)) (result R, err error) {
 	compiled, err := s.expect(r, output)
@@ -62,7 +62,7 @@ func ask[T, R any](ctx context.Context, s *session, r *llm.Request, output llm.O
 	return result, nil
 }
 
-// expect makes a request ask for JSON that fits a schema, in the prompt if the model has no native support, and returns the compiled schema.
+// expect sets the schema of the reply and returns it compiled. If the model has no native support for schemas, the prompt holds the schema.
 func (s *session) expect(r *llm.Request, output llm.Output) (*schema.Schema, error) {
 	if !s.info.Schema {
 		r.System = strings.TrimSpace(r.System + "\n\n" + prompt.Render("json", s.tc, output.Schema))
@@ -79,7 +79,7 @@ func (s *session) correctJSON(reply *llm.Reply, problem error) []*plannerv1.Mode
 }
 
 // Generate answers a request and writes the reply's text to emit. budget holds the limits on model calls, tokens and cost; its other fields may
-// be empty. With a schema, the text is JSON that fits it. An error carries the usage of the calls.
+// be empty. With an outputSchema, the text is JSON that fits it. An error carries the usage of the calls.
 func (m *Model) Generate(ctx context.Context, budget *plannerv1.TaskContext, r *llm.Request, outputSchema string, emit func(string) error) (*llm.Reply, error) {
 	s := m.session(budget)
 	if outputSchema == "" {
@@ -110,8 +110,7 @@ func decode[T any](s *schema.Schema, reply *llm.Reply) (*T, error) {
 	return answer, json.Unmarshal([]byte(text), answer)
 }
 
-// extractJSON returns the longest JSON object in a model's text, the last of several equally long ones. If there is none, it returns the text, and validation
-// reports what is wrong.
+// extractJSON returns the longest JSON object in a model's text. If there is none, it returns the text, and validation reports what is wrong.
 func extractJSON(text string) string {
 	longest := ""
 	for from, failures := 0, 0; from < len(text) && failures < maxFailures; {
@@ -134,5 +133,5 @@ func extractJSON(text string) string {
 	return cmp.Or(longest, strings.TrimSpace(text))
 }
 
-// maxFailures bounds the search for an object in texts with many unbalanced braces, each of which may have to be read to the end.
+// maxFailures bounds the search of extractJSON in texts with many unbalanced braces.
 const maxFailures = 100

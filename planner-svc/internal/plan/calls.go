@@ -27,19 +27,19 @@ import (
 // maxSteps is how many calls of one turn become steps; the model has to make later ones again.
 const maxSteps = 16
 
-// text returns a member of the call's input as text, "" if there is none.
+// text returns a member of the call's input as text, "" if the input lacks it.
 func (c *call) text(key string) string {
 	raw, _ := strictjson.Member(string(c.Input), key)
 	return strictjson.Content(raw)
 }
 
 // readCall reads the arguments of a native call and removes the properties that withExtras added. It sets t.task to the first rating of the task.
-func (c *conversation) readCall(rc *plannerv1.ModelToolCall, t *turn) call {
-	doc, err := strictjson.ParseObject(extractJSON(cmp.Or(strings.TrimSpace(rc.GetInputJson()), "{}")))
+func (c *conversation) readCall(modelCall *plannerv1.ModelToolCall, t *turn) call {
+	doc, err := strictjson.ParseObject(extractJSON(cmp.Or(strings.TrimSpace(modelCall.GetInputJson()), "{}")))
 	if err != nil {
-		return call{Tool: rc.GetName(), problem: fmt.Errorf("the arguments are not a JSON object: %w", err)}
+		return call{Tool: modelCall.GetName(), problem: fmt.Errorf("the arguments are not a JSON object: %w", err)}
 	}
-	tool := catalog.NewTool(c.tools.lookup(rc.GetName()))
+	tool := catalog.NewTool(c.tools.lookup(modelCall.GetName()))
 	take := func(name string) string {
 		raw, ok := doc.Get(name)
 		if !ok || tool.Prop(name) != nil {
@@ -53,11 +53,11 @@ func (c *conversation) readCall(rc *plannerv1.ModelToolCall, t *turn) call {
 	if json.Unmarshal([]byte(take("pawl_task")), &task) == nil && t.task.Name == "" {
 		t.task = task
 	}
-	return call{Tool: rc.GetName(), Why: why, Risk: risk, Input: json.RawMessage(doc.String())}
+	return call{Tool: modelCall.GetName(), Why: why, Risk: risk, Input: json.RawMessage(doc.String())}
 }
 
-// interpret sets the steps of t, or its answer, from the calls. It sets the problem of each call and returns the problems joined. A finish that comes first ends
-// the task with its goal not fulfilled (an answer to a fulfilled one is free text); after other calls it is dropped, because it cannot know their results.
+// interpret sets the steps or the answer of t from the calls. It also sets the problem of each call, and returns the problems joined. If the first call is
+// `finish`, the task ends with its goal not fulfilled. A later `finish` is dropped, because it cannot know the results of the calls before it.
 func (c *conversation) interpret(t *turn, calls []call) error {
 	if first := &calls[0]; first.Tool == finish && first.problem == nil {
 		t.answer, t.goalResult = cmp.Or(strings.TrimSpace(first.text("answer")), t.text), plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
@@ -69,28 +69,28 @@ func (c *conversation) interpret(t *turn, calls []call) error {
 	next, _ := NextOrdinal(c.tc.GetHistory())
 	var problems []error
 	for i := range calls {
-		one := &calls[i]
-		if one.problem == nil && i < maxSteps && (i == 0 || one.Tool != finish && one.Tool != findTools) {
+		call := &calls[i]
+		if call.problem == nil && i < maxSteps && (i == 0 || call.Tool != finish && call.Tool != findTools) {
 			var step *plannerv1.PlannedStep
-			step, one.problem = c.plannedStep(one, next, len(t.steps))
+			step, call.problem = c.plannedStep(call, next, len(t.steps))
 			t.steps = append(t.steps, step)
 		}
-		problems = append(problems, one.problem)
+		problems = append(problems, call.problem)
 	}
 	return errors.Join(problems...)
 }
 
 // plannedStep checks the i-th call of a turn and returns its step. next is the ordinal of the turn's first step.
-func (c *conversation) plannedStep(one *call, next uint64, i int) (*plannerv1.PlannedStep, error) {
-	if one.Tool == readOutput {
-		return c.readOutputStep(one)
+func (c *conversation) plannedStep(call *call, next uint64, i int) (*plannerv1.PlannedStep, error) {
+	if call.Tool == readOutput {
+		return c.readOutputStep(call)
 	}
-	t := c.tools.lookup(one.Tool)
+	t := c.tools.lookup(call.Tool)
 	if t == nil {
-		return nil, c.unknownTool(one.Tool)
+		return nil, c.unknownTool(call.Tool)
 	}
 	tool := catalog.NewTool(t)
-	text, open, err := resolve(c.tc, string(one.Input), next, i)
+	text, unresolved, err := resolve(c.tc, string(call.Input), next, i)
 	if err != nil {
 		return nil, err
 	}
@@ -98,15 +98,15 @@ func (c *conversation) plannedStep(one *call, next uint64, i int) (*plannerv1.Pl
 	if err != nil {
 		return nil, err
 	}
-	if err := tool.Misfit(text); err != nil && !open {
+	if err := tool.Misfit(text); err != nil && !unresolved {
 		return nil, err
 	}
-	why := lang.Clip(strings.Join(strings.Fields(one.Why), " "), maxWhy)
-	if open {
+	why := lang.Clip(strings.Join(strings.Fields(call.Why), " "), maxWhy)
+	if unresolved {
 		why = jsonref.Escape(why)
 	}
-	l, rated := prompt.LangOf(c.tc), risk.Parse(one.Risk)
-	return &plannerv1.PlannedStep{ToolId: t.GetId(), Description: why, InputJson: in.String(), Missing: tool.Missing(in), Unresolved: open,
+	l, rated := prompt.LangOf(c.tc), risk.Parse(call.Risk)
+	return &plannerv1.PlannedStep{ToolId: t.GetId(), Description: why, InputJson: in.String(), Missing: tool.Missing(in), Unresolved: unresolved,
 		Risk: risk.Raise(risk.Assess(l, tool, in), rated, l.Say("The model rates this call %s.", "模型将此调用评为 %s。", risk.Name(rated)))}, nil
 }
 
@@ -130,12 +130,12 @@ func (c *conversation) unknownTool(name string) error {
 	return fmt.Errorf("there is no tool %q; the nearest are %s", name, strings.Join(near[:min(len(near), 5)], ", "))
 }
 
-// references matches references of the form that the prompt describes. An input without any is literal, even if it contains `${`.
+// references matches references of the form that the prompt describes. An input without such a reference is literal, even if it contains `${`.
 var references = regexp.MustCompile(`\$\{(step-\d+|goal)[.}]`)
 
 // resolve puts the goal and the outputs of finished steps into the input of the i-th call of a turn. References to earlier calls of
-// the turn stay; if there are any, open is true.
-func resolve(tc *plannerv1.TaskContext, in string, next uint64, i int) (text string, open bool, err error) {
+// the turn stay, and make the input unresolved.
+func resolve(tc *plannerv1.TaskContext, in string, next uint64, i int) (text string, unresolved bool, err error) {
 	if !references.MatchString(in) {
 		return in, false, nil
 	}
@@ -154,13 +154,13 @@ func resolve(tc *plannerv1.TaskContext, in string, next uint64, i int) (text str
 		n, err := strconv.ParseUint(strings.TrimPrefix(name, StepPrefix), 10, 32)
 		return name, err == nil && strings.HasPrefix(name, StepPrefix) && n >= next && n < next+uint64(i)
 	}
-	if text, open, err = jsonref.Partial(in, lookup, notYet); err == nil && !open {
+	if text, unresolved, err = jsonref.Partial(in, lookup, notYet); err == nil && !unresolved {
 		text, err = jsonref.Resolve(in, lookup)
 	}
 	if err != nil {
 		return "", false, fmt.Errorf("a reference cannot be resolved: %w", err)
 	}
-	return text, open, nil
+	return text, unresolved, nil
 }
 
 // StepPrefix begins the id that a task gives to a step; the step's ordinal follows.
@@ -176,14 +176,14 @@ func NextOrdinal(history []*plannerv1.HistoryEntry) (uint64, bool) {
 	return n + 1, ok && err == nil
 }
 
-// readOverhead bounds the bytes that a result of read_output has besides the text.
+// readOverhead bounds the bytes that an output of read_output has besides the text.
 const readOverhead = 200
 
-// readOutputStep checks a call of read_output, which the executor serves. The step returns no more bytes than the prompt shows of a result;
-// otherwise the end of its output, which names the next offset, would be cut.
-func (c *conversation) readOutputStep(one *call) (*plannerv1.PlannedStep, error) {
-	id := one.text("step")
-	offset, err := strconv.Atoi(one.text("offset"))
+// readOutputStep checks a call of read_output, which the executor serves, and returns its step. The step's limit is so small that the prompt
+// shows its whole output, because the end of the output names the next offset.
+func (c *conversation) readOutputStep(call *call) (*plannerv1.PlannedStep, error) {
+	id := call.text("step")
+	offset, err := strconv.Atoi(call.text("offset"))
 	history := c.tc.GetHistory()
 	i := slices.IndexFunc(history, func(e *plannerv1.HistoryEntry) bool { return e.GetStepId() == id })
 	if i < 0 {
@@ -197,7 +197,7 @@ func (c *conversation) readOutputStep(one *call) (*plannerv1.PlannedStep, error)
 	}
 	l := prompt.LangOf(c.tc)
 	return &plannerv1.PlannedStep{
-		ToolId: ReadOutputID, FromHistory: true, InputJson: fmt.Sprintf(`{"step":%s,"offset":%d,"limit":%d}`, strictjson.Quote(id), offset, c.shown-readOverhead),
+		ToolId: ReadOutputID, FromHistory: true, InputJson: fmt.Sprintf(`{"step":%s,"offset":%d,"limit":%d}`, strictjson.Quote(id), offset, c.outputLimit-readOverhead),
 		Description: l.Say("Read on in the output of %s", "继续读取 %s 的输出", id),
 		Risk:        &commonv1.Risk{Level: commonv1.RiskLevel_RISK_LEVEL_LOW, Reason: l.Pick("It only reads what is known already.", "只读取已有的内容。")},
 	}, nil

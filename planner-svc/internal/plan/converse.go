@@ -18,7 +18,7 @@ import (
 const (
 	// unknownWindow is the assumed context window of models whose window is not known, in tokens.
 	unknownWindow = 32_000
-	// windowPercent is how much of the window prompt and reply may take by estimate.
+	// windowPercent is the share of the window that prompt and reply together may take by estimate.
 	windowPercent = 80
 	// keptSteps is the number of last steps that a prompt never summarizes.
 	keptSteps = 5
@@ -30,11 +30,11 @@ const (
 // that each prompt of a task is the beginning of the next one, until old steps are summarized or outputs shortened.
 type conversation struct {
 	*session
-	tools   *toolset
-	inJSON  bool              // the model has no native tools: calls are JSON texts
-	memory  *plannerv1.Memory // the summary that converse made; nil if none
-	request *llm.Request
-	shown   int // the most bytes of a step's output in the request
+	tools       *toolset
+	inJSON      bool              // the model has no native tools: calls are JSON texts
+	memory      *plannerv1.Memory // the summary that converse made; nil if none
+	request     *llm.Request
+	outputLimit int // how many bytes of each step's output the request shows
 }
 
 // converse renders the task's conversation. If it is longer than maxPrompt, converse first summarizes the oldest steps, which sets c.memory, and
@@ -99,7 +99,7 @@ func (c *conversation) render(memory *plannerv1.Memory, limit int) {
 		r.Messages = append(r.Messages, c.step(first+i, e, prompt.Result(c.tc, e, limit))...)
 	}
 	r.CacheHere = []int{len(r.Messages) - 3, len(r.Messages) - 1} // the first index is negative in a short prompt
-	c.request, c.shown = r, limit
+	c.request, c.outputLimit = r, limit
 }
 
 // step renders a finished step as the model's call and its result.
@@ -140,7 +140,7 @@ func (c *conversation) step(i int, e *plannerv1.HistoryEntry, result string) []*
 // summaryTokens bounds a summary, in tokens.
 const summaryTokens = 1500
 
-// SummarizeMemory summarizes the steps that the context's memory does not cover, followed by messages of a conversation.
+// SummarizeMemory summarizes the steps that the context's memory does not cover, and the request's messages.
 func (m *Model) SummarizeMemory(ctx context.Context, req *plannerv1.SummarizeMemoryRequest) (*plannerv1.SummarizeMemoryResponse, error) {
 	s := m.session(req.GetContext())
 	history, memory := s.tc.GetHistory(), s.tc.GetMemory()
@@ -176,8 +176,8 @@ func (s *session) digest(e *plannerv1.HistoryEntry, limit int) string {
 	return prompt.Line(fmt.Sprintf("%s: %s %s", e.GetStepId(), e.GetToolId(), e.GetInputJson())) + "\n" + prompt.Result(s.tc, e, limit) + "\n\n"
 }
 
-// summarize continues a summary, which may be empty, with texts, and returns the new one. Texts that do not fit into one prompt go into several.
-// Without texts, it returns the summary that it was given.
+// summarize adds texts to a summary, which may be empty, and returns the new summary. If the texts do not fit into one prompt, it makes several
+// model calls.
 func (s *session) summarize(ctx context.Context, summary string, texts []string) (string, error) {
 	goal := prompt.Render("goal", &plannerv1.TaskContext{Goal: s.tc.GetGoal(), Language: s.tc.GetLanguage()}, nil)
 	for len(texts) > 0 {
@@ -195,7 +195,7 @@ func (s *session) summarize(ctx context.Context, summary string, texts []string)
 			return "", err
 		}
 		if summary = strings.TrimSpace(reply.Text); summary == "" {
-			return "", s.unusable(1, "the summary is empty", reply)
+			return "", s.unusableReply(1, "the summary is empty", reply)
 		}
 	}
 	return summary, nil

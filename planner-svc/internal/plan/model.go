@@ -71,8 +71,8 @@ func (m *Model) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest, 
 	return res, nil
 }
 
-// takeTurn asks for the next turn of the task's conversation, after appending page unless it is empty. If the provider finds the prompt too long,
-// the window is smaller than configured: takeTurn shortens the conversation and asks once more.
+// takeTurn appends page to the task's conversation, unless page is empty, and asks for the next turn. If the provider finds the prompt too long,
+// takeTurn assumes a smaller window, shortens the conversation and asks once more.
 func (s *session) takeTurn(ctx context.Context, page string, g *gate) (*turn, error) {
 	for again := false; ; again = true {
 		c, err := s.converse(ctx)

@@ -1,5 +1,5 @@
-// Package plan defines planners and implements the one that asks a language model. It knows tools and histories, but neither providers nor gRPC
-// servers nor the executor's state.
+// Package plan defines planners and implements the planner that asks a language model. It knows tools and histories, but nothing of providers, gRPC
+// servers and the executor's state.
 package plan
 
 import (
@@ -21,13 +21,12 @@ const (
 
 // Planner serves the requests of PlannerService that are about a task. Requests have been checked and hold whole contexts.
 // Implementations are safe for concurrent use. Errors that callers have to tell apart are *errs.Error, with the usage of the failed call.
-// Model serves further requests, which need a language model.
 type Planner interface {
 	// Info describes the planner. It is constant.
 	Info() Info
 
 	// PlanSteps serves PlanSteps and StreamPlanSteps. It passes the answer to emit piece by piece, unless emit is nil, and returns an error of emit.
-	// The response has a flow name and risk if the request sets `begin`. Its context name is set by the API.
+	// The response has a flow name and risk if the request sets `begin`. The API sets the context name.
 	PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest, emit func(text string) error) (*plannerv1.PlanStepsResponse, error)
 	// GenerateAnswer writes the answer to emit and returns the last response, which has no text.
 	GenerateAnswer(ctx context.Context, req *plannerv1.GenerateAnswerRequest, emit func(text string) error) (*plannerv1.GenerateAnswerResponse, error)

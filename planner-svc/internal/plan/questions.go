@@ -17,10 +17,9 @@ import (
 	"pawl.dev/planner-svc/internal/risk"
 )
 
-// question asks the model for JSON about a request's task. The prompt holds the goal, as many of the last steps as fit, and the template called
-// name, rendered with the request. respond makes the response from the answer and the usage; its error is the problem with the answer. T may be a proto
-// message whose JSON names are those of the schema.
-func question[T, R any](ctx context.Context, m *Model, name string, req interface{ GetContext() *plannerv1.TaskContext }, schema string,
+// askAboutTask asks the model for JSON about a request's task. The prompt holds the goal, as many of the last steps as fit, and the template called
+// name, rendered with the request. respond makes the response from the answer and the usage; its error is the problem with the answer.
+func askAboutTask[T, R any](ctx context.Context, m *Model, name string, req interface{ GetContext() *plannerv1.TaskContext }, schema string,
 	respond func(answer *T, usage *commonv1.Usage) (*R, error),
 ) (*R, error) {
 	s := m.session(req.GetContext())
@@ -47,7 +46,7 @@ const inputSchema = `{"type":"object","properties":{"input":{"type":"object"},"m
 // GetFirstInputParams implements Planner.
 func (m *Model) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {
 	tool, _ := catalog.CallOf(req, "")
-	return question(ctx, m, "input_params", req, inputSchema, func(a *inputAnswer, usage *commonv1.Usage) (*plannerv1.GetFirstInputParamsResponse, error) {
+	return askAboutTask(ctx, m, "input_params", req, inputSchema, func(a *inputAnswer, usage *commonv1.Usage) (*plannerv1.GetFirstInputParamsResponse, error) {
 		in, err := strictjson.ParseObject(string(a.Input))
 		if err != nil {
 			return nil, err
@@ -62,9 +61,8 @@ func (m *Model) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFirst
 	})
 }
 
-// lacking returns the tool and the input of a request, and the required properties that the input lacks. The schema names
-// those, so asking for them and filling them in need no model.
-func lacking(req interface {
+// missingParams returns the tool and the input of a request, and the required properties that the input lacks.
+func missingParams(req interface {
 	GetContext() *plannerv1.TaskContext
 	GetToolId() string
 	GetInputJson() string
@@ -75,14 +73,14 @@ func lacking(req interface {
 
 // FillParams implements Planner.
 func (m *Model) FillParams(ctx context.Context, req *plannerv1.FillParamsRequest) (*plannerv1.FillParamsResponse, error) {
-	tool, in, names := lacking(req)
+	tool, in, names := missingParams(req)
 	if len(names) > 0 && req.GetDescription() == "" {
 		filled := input.Merge(tool, in, req.GetContentJson(), "", req.GetError())
 		if len(tool.Missing(filled)) == 0 && tool.Misfit(filled.String()) == nil {
 			return &plannerv1.FillParamsResponse{InputJson: filled.String(), Usage: &commonv1.Usage{}}, nil
 		}
 	}
-	return question(ctx, m, "fill_params", req, inputSchema, func(a *inputAnswer, usage *commonv1.Usage) (*plannerv1.FillParamsResponse, error) {
+	return askAboutTask(ctx, m, "fill_params", req, inputSchema, func(a *inputAnswer, usage *commonv1.Usage) (*plannerv1.FillParamsResponse, error) {
 		return &plannerv1.FillParamsResponse{InputJson: strictjson.Compact(string(a.Input)), Usage: usage}, tool.Misfit(string(a.Input))
 	})
 }
@@ -92,7 +90,7 @@ const riskSchema = `{"type":"object","properties":{"level":{"type":"string","enu
 // AssessToolRisk implements Planner. The risk is never below the tool's floor.
 func (m *Model) AssessToolRisk(ctx context.Context, req *plannerv1.AssessToolRiskRequest) (*plannerv1.AssessToolRiskResponse, error) {
 	tool, in := catalog.CallOf(req, req.GetInputJson())
-	return question(ctx, m, "tool_risk", req, riskSchema, func(a *struct{ Level, Reason string }, usage *commonv1.Usage) (*plannerv1.AssessToolRiskResponse, error) {
+	return askAboutTask(ctx, m, "tool_risk", req, riskSchema, func(a *struct{ Level, Reason string }, usage *commonv1.Usage) (*plannerv1.AssessToolRiskResponse, error) {
 		assessed := risk.Assess(prompt.LangOf(req.GetContext()), tool, in)
 		if rated := risk.Parse(a.Level); rated >= assessed.GetLevel() {
 			assessed = &commonv1.Risk{Level: rated, Reason: prompt.Line(a.Reason)}
@@ -105,7 +103,7 @@ const paramErrorSchema = `{"type":"object","properties":{"is_param_error":{"type
 
 // IsParamError implements Planner.
 func (m *Model) IsParamError(ctx context.Context, req *plannerv1.IsParamErrorRequest) (*plannerv1.IsParamErrorResponse, error) {
-	return question(ctx, m, "is_param_error", req, paramErrorSchema, func(res *plannerv1.IsParamErrorResponse, usage *commonv1.Usage) (*plannerv1.IsParamErrorResponse, error) {
+	return askAboutTask(ctx, m, "is_param_error", req, paramErrorSchema, func(res *plannerv1.IsParamErrorResponse, usage *commonv1.Usage) (*plannerv1.IsParamErrorResponse, error) {
 		res.Usage = usage
 		return res, nil
 	})
@@ -116,10 +114,10 @@ const messageSchema = `{"type":"object","properties":{"message":{"type":"string"
 // DescribeError implements Planner.
 func (m *Model) DescribeError(ctx context.Context, req *plannerv1.DescribeErrorRequest) (*plannerv1.DescribeErrorResponse, error) {
 	l := prompt.LangOf(req.GetContext())
-	if tool, in, names := lacking(req); len(names) > 0 {
+	if tool, in, names := missingParams(req); len(names) > 0 {
 		return &plannerv1.DescribeErrorResponse{Message: input.Shorten(l, input.Describe(l, tool, in, req.GetError())), Usage: &commonv1.Usage{}}, nil
 	}
-	return question(ctx, m, "describe_error", req, messageSchema, func(res *plannerv1.DescribeErrorResponse, usage *commonv1.Usage) (*plannerv1.DescribeErrorResponse, error) {
+	return askAboutTask(ctx, m, "describe_error", req, messageSchema, func(res *plannerv1.DescribeErrorResponse, usage *commonv1.Usage) (*plannerv1.DescribeErrorResponse, error) {
 		res.Message, res.Usage = input.Shorten(l, res.GetMessage()), usage
 		return res, nil
 	})
@@ -127,13 +125,13 @@ func (m *Model) DescribeError(ctx context.Context, req *plannerv1.DescribeErrorR
 
 const missingSchema = `{"type":"object","properties":{"properties":{"type":"array","items":{"type":"string"},"minItems":1}},"required":["properties"],"additionalProperties":false}`
 
-// GetMissingParams implements Planner. If the input has all required properties, the model names those to ask for; the form is made of the tool's schema.
+// GetMissingParams implements Planner. If the input has all required properties, the model names the properties to ask for.
 func (m *Model) GetMissingParams(ctx context.Context, req *plannerv1.GetMissingParamsRequest) (*plannerv1.GetMissingParamsResponse, error) {
-	tool, _, names := lacking(req)
+	tool, _, names := missingParams(req)
 	if len(names) > 0 {
 		return &plannerv1.GetMissingParamsResponse{SchemaJson: input.Form(tool, names), Usage: &commonv1.Usage{}}, nil
 	}
-	return question(ctx, m, "missing_params", req, missingSchema, func(a *struct{ Properties []string }, usage *commonv1.Usage) (*plannerv1.GetMissingParamsResponse, error) {
+	return askAboutTask(ctx, m, "missing_params", req, missingSchema, func(a *struct{ Properties []string }, usage *commonv1.Usage) (*plannerv1.GetMissingParamsResponse, error) {
 		for _, name := range a.Properties {
 			if tool.Prop(name) == nil {
 				return nil, fmt.Errorf("the input has no property %q", name)

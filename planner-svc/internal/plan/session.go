@@ -24,10 +24,10 @@ type session struct {
 	info  llm.Info // of the model; its window shrinks if the provider finds a prompt too long
 	tc    *plannerv1.TaskContext
 	used  llm.Usage
-	reply *llm.Reply // the last successful one
+	reply *llm.Reply // the last successful reply
 }
 
-// session begins the model calls of a request.
+// session makes the session of a request.
 func (m *Model) session(tc *plannerv1.TaskContext) *session {
 	return &session{Model: m, info: m.model.Info(), tc: tc}
 }
@@ -38,7 +38,7 @@ const minReply = 64
 // generate reserves the call's budget, asks the model and counts the usage, also of a failed call.
 func (s *session) generate(ctx context.Context, r *llm.Request, onDelta func(llm.Delta) error) (*llm.Reply, error) {
 	if err := s.reserve(r); err != nil {
-		return nil, s.fail(err)
+		return nil, s.withUsage(err)
 	}
 	r.CacheKey = s.tc.GetTaskId()
 	reply, err := s.model.Generate(ctx, r, onDelta)
@@ -46,7 +46,7 @@ func (s *session) generate(ctx context.Context, r *llm.Request, onDelta func(llm
 		s.used = s.used.Add(reply.Usage)
 	}
 	if err != nil {
-		return nil, s.fail(err)
+		return nil, s.withUsage(err)
 	}
 	s.reply = reply
 	return reply, nil
@@ -57,63 +57,62 @@ func (s *session) reserve(r *llm.Request) error {
 	if r.MaxTokens <= 0 {
 		r.MaxTokens = s.info.MaxTokens
 	}
-	prompt := uint64(tokensOf(r))
-	if left := s.tc.ModelCallsLeft; left != nil {
-		if s.used.Requests >= *left {
-			return s.exceeded("no model call is left")
+	promptTokens := uint64(tokensOf(r))
+	if calls := s.tc.ModelCallsLeft; calls != nil {
+		if s.used.Requests >= *calls {
+			return s.budgetExceeded("no model call is left")
 		}
-		r.MaxRequests = *left - s.used.Requests
+		r.MaxRequests = *calls - s.used.Requests
 	}
-	if left := s.tc.TokensLeft; left != nil {
-		rest := *left - min(*left, s.used.Input+s.used.Output)
-		if prompt > rest {
-			return s.exceeded("the next prompt has about %d tokens, and %d are left", prompt, rest)
+	if limit := s.tc.TokensLeft; limit != nil {
+		tokens := *limit - min(*limit, s.used.Input+s.used.Output)
+		if promptTokens > tokens {
+			return s.budgetExceeded("the next prompt has about %d tokens, and %d are left", promptTokens, tokens)
 		}
-		if err := s.bound(r, rest-prompt); err != nil {
+		if err := s.limitReply(r, tokens-promptTokens); err != nil {
 			return err
 		}
 	}
-	if left := s.tc.CostNanoUsdLeft; left != nil {
-		return s.reserveCost(r, prompt, *left)
+	if cost := s.tc.CostNanoUsdLeft; cost != nil {
+		return s.reserveCost(r, promptTokens, *cost)
 	}
 	return nil
 }
 
-func (s *session) reserveCost(r *llm.Request, prompt, leftNano uint64) error {
-	base, known := s.info.Price.Cost(llm.Usage{Input: prompt})
+func (s *session) reserveCost(r *llm.Request, promptTokens, nanoUSD uint64) error {
+	promptCost, known := s.info.Price.Cost(llm.Usage{Input: promptTokens})
 	if !known {
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR,
 			"the task has a cost limit, and the model %q has no price; configure its `price`, choose another model, or drop the limit", s.info.Name)
 	}
 	r.MaxPrice = s.info.Price
 	perToken, _ := s.info.Price.Cost(llm.Usage{Output: 1})
-	left := llm.Money(min(leftNano, math.MaxInt64/1000))*1000 - s.used.Cost - base
+	left := llm.Money(min(nanoUSD, math.MaxInt64/1000))*1000 - s.used.Cost - promptCost
 	switch {
 	case left < 0:
-		return s.exceeded("the next prompt would cost more than is left")
+		return s.budgetExceeded("the next prompt would cost more than is left")
 	case perToken > 0:
-		return s.bound(r, uint64(left/perToken))
+		return s.limitReply(r, uint64(left/perToken))
 	}
 	return nil
 }
 
-// bound limits the reply to the tokens that are left after the prompt.
-func (s *session) bound(r *llm.Request, left uint64) error {
-	if left < minReply {
-		return s.exceeded("about %d tokens are left for the reply", left)
+// limitReply limits the reply to the tokens that are left after the prompt.
+func (s *session) limitReply(r *llm.Request, tokens uint64) error {
+	if tokens < minReply {
+		return s.budgetExceeded("about %d tokens are left for the reply", tokens)
 	}
-	r.MaxTokens = int(min(left, uint64(cmp.Or(r.MaxTokens, math.MaxInt32))))
+	r.MaxTokens = int(min(tokens, uint64(cmp.Or(r.MaxTokens, math.MaxInt32))))
 	return nil
 }
 
-func (s *session) exceeded(format string, args ...any) error {
+func (s *session) budgetExceeded(format string, args ...any) error {
 	return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_BUDGET_EXCEEDED, "the task's budget does not suffice: "+format+
 		"; the model %q was not asked. Start a new task, or fork this one, with a larger budget", append(args, s.info.Name)...)
 }
 
-// unusable returns the error after a number of tries that gave no usable reply; reply is the last one. Executors do not retry an error with this code,
-// so that tries do not multiply.
-func (s *session) unusable(tries int, problem string, reply *llm.Reply) error {
+// unusableReply returns the error after a number of tries, of which the last gave reply. Executors do not retry an error with this code.
+func (s *session) unusableReply(tries int, problem string, reply *llm.Reply) error {
 	const maxLast = 900 // bytes
 	last := reply.Text
 	for _, c := range reply.Calls {
@@ -124,11 +123,11 @@ func (s *session) unusable(tries int, problem string, reply *llm.Reply) error {
 	}
 	e := errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR,
 		"the model %q gave no usable reply in %d %s; the last one was wrong: %s. Try again, or choose another model", s.info.Name, tries, lang.Plural(tries, "try", "tries"), problem)
-	return s.fail(e.With("last_reply", last))
+	return s.withUsage(e.With("last_reply", last))
 }
 
-// fail adds the session's usage to an error. Errors of the caller's context, and those before the first request to the model, stay as they are.
-func (s *session) fail(err error) error {
+// withUsage adds the session's usage to an error. It does not change errors of the caller's context, or errors before the first request to the model.
+func (s *session) withUsage(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || s.used.Requests == 0 {
 		return err
 	}

@@ -20,11 +20,11 @@ const planSchema = `{"type":"object","properties":{"main_task":{"type":"string"}
 
 // CreatePlan divides a goal into subtasks.
 func (m *Model) CreatePlan(ctx context.Context, req *plannerv1.CreatePlanRequest) (*plannerv1.CreatePlanResponse, error) {
-	const defaultMost = 10
-	most := int(cmp.Or(req.GetMaxSubtasks(), defaultMost))
-	return question(ctx, m, "create_plan", req, planSchema, func(res *plannerv1.CreatePlanResponse, usage *commonv1.Usage) (_ *plannerv1.CreatePlanResponse, err error) {
-		if n := len(res.GetSubtasks()); n > most {
-			return nil, fmt.Errorf("there are %d subtasks; at most %d are allowed", n, most)
+	const defaultMax = 10
+	maxSubtasks := int(cmp.Or(req.GetMaxSubtasks(), defaultMax))
+	return askAboutTask(ctx, m, "create_plan", req, planSchema, func(res *plannerv1.CreatePlanResponse, usage *commonv1.Usage) (_ *plannerv1.CreatePlanResponse, err error) {
+		if n := len(res.GetSubtasks()); n > maxSubtasks {
+			return nil, fmt.Errorf("there are %d subtasks; at most %d are allowed", n, maxSubtasks)
 		}
 		for _, st := range res.GetSubtasks() {
 			st.Title = prompt.Line(st.GetTitle())
@@ -35,7 +35,7 @@ func (m *Model) CreatePlan(ctx context.Context, req *plannerv1.CreatePlanRequest
 	})
 }
 
-// ordered returns the subtasks in an order in which each follows those that it depends on. Duplicate ids, unknown dependencies and cycles are errors.
+// ordered returns the subtasks sorted so that each follows its dependencies. Duplicate ids, unknown dependencies and cycles are errors.
 func ordered(subtasks []*plannerv1.Subtask) ([]*plannerv1.Subtask, error) {
 	byID := map[string]*plannerv1.Subtask{}
 	for _, st := range subtasks {
@@ -45,7 +45,7 @@ func ordered(subtasks []*plannerv1.Subtask) ([]*plannerv1.Subtask, error) {
 		byID[st.GetId()] = st
 	}
 	var order []*plannerv1.Subtask
-	var path []string // of ids, from a subtask to what it depends on
+	var path []string // ids from a subtask to the dependency being visited
 	var visit func(id string) error
 	visit = func(id string) error {
 		switch st := byID[id]; {
@@ -57,8 +57,8 @@ func ordered(subtasks []*plannerv1.Subtask) ([]*plannerv1.Subtask, error) {
 			return nil
 		default:
 			path = append(path, id)
-			for _, other := range st.GetDependsOn() {
-				if err := visit(other); err != nil {
+			for _, dependency := range st.GetDependsOn() {
+				if err := visit(dependency); err != nil {
 					return err
 				}
 			}
@@ -74,7 +74,7 @@ func ordered(subtasks []*plannerv1.Subtask) ([]*plannerv1.Subtask, error) {
 	return order, nil
 }
 
-// Think thinks about a subtask and chooses its next calls. If the model has native tools, it writes the thought to emit while it arrives.
+// Think thinks about a subtask and chooses its next calls. If the model has native tools, emit gets the thought as it arrives.
 func (m *Model) Think(ctx context.Context, req *plannerv1.ThinkRequest, emit func(string) error) (*plannerv1.ThinkResult, error) {
 	s := m.session(req.GetContext())
 	t, err := s.takeTurn(ctx, prompt.Render("think", s.tc, req), &gate{emit: emit})
@@ -92,7 +92,7 @@ func (m *Model) SelectTools(ctx context.Context, req *plannerv1.SelectToolsReque
 		return nil, err
 	}
 	if slices.ContainsFunc(t.steps, (*plannerv1.PlannedStep).GetUnresolved) {
-		return nil, s.unusable(1, "a call refers to the output of another one, but they are independent", s.reply)
+		return nil, s.unusableReply(1, "a call refers to the output of another call, but the calls must be independent", s.reply)
 	}
 	return &plannerv1.SelectToolsResponse{Steps: t.steps, Usage: s.usage()}, nil
 }
@@ -101,7 +101,7 @@ const reflectSchema = `{"type":"object","properties":{"done":{"type":"boolean"},
 
 // Reflect decides whether a subtask is done.
 func (m *Model) Reflect(ctx context.Context, req *plannerv1.ReflectRequest) (*plannerv1.ReflectResponse, error) {
-	return question(ctx, m, "reflect", req, reflectSchema, func(res *plannerv1.ReflectResponse, usage *commonv1.Usage) (*plannerv1.ReflectResponse, error) {
+	return askAboutTask(ctx, m, "reflect", req, reflectSchema, func(res *plannerv1.ReflectResponse, usage *commonv1.Usage) (*plannerv1.ReflectResponse, error) {
 		if res.GetDone() {
 			res.Next = ""
 		} else if strings.TrimSpace(res.GetNext()) == "" {
@@ -122,7 +122,7 @@ const decideSchema = `{"type":"object","properties":{"decision":{"type":"string"
 
 // Decide decides whether and how an agent responds to a message.
 func (m *Model) Decide(ctx context.Context, req *plannerv1.DecideRequest) (*plannerv1.DecideResponse, error) {
-	return question(ctx, m, "decide", req, decideSchema, func(a *decideAnswer, usage *commonv1.Usage) (*plannerv1.DecideResponse, error) {
+	return askAboutTask(ctx, m, "decide", req, decideSchema, func(a *decideAnswer, usage *commonv1.Usage) (*plannerv1.DecideResponse, error) {
 		res := &plannerv1.DecideResponse{Decision: plannerv1.Decision(plannerv1.Decision_value["DECISION_"+a.Decision]), Reason: a.Reason, Usage: usage}
 		switch res.GetDecision() {
 		case plannerv1.Decision_DECISION_ASK_HUMAN:

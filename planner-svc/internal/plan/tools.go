@@ -17,7 +17,7 @@ import (
 	"pawl.dev/planner-svc/internal/rank"
 )
 
-// The names of the planner's own tools. No alias of another tool equals them: those contain "__".
+// The names of the planner's own tools. The aliases of all other tools contain "__".
 const (
 	readOutput = "read_output"
 	findTools  = "find_tools"
@@ -28,9 +28,9 @@ const (
 const ReadOutputID = "pawl/read_output"
 
 const (
-	// maxTools is how many tools a task can have before its prompts hold only a choice of them.
+	// maxTools is the most tools that a prompt holds in full. If a task has more, its prompts hold a selection.
 	maxTools = 40
-	// chosenTools is the size of that choice. Tools that the task has used are added.
+	// chosenTools is the size of the selection; the tools that the task has used are added.
 	chosenTools = 32
 	// maxFound is how many tools find_tools returns.
 	maxFound = 8
@@ -45,17 +45,17 @@ type toolset struct {
 }
 
 // toolsOf chooses the tools of a prompt: all of them, or those most relevant to the goal in the task's order, followed by those that the task has
-// used, in the order of their first use. So the choice only grows while a task runs.
+// used, in the order of their first use. So the selection only grows while a task runs.
 func toolsOf(tc *plannerv1.TaskContext, indexes *rank.Cache) *toolset {
 	t := &toolset{all: tc.GetTools(), shown: tc.GetTools(), indexes: indexes, byAlias: make(map[string]*commonv1.Tool, len(tc.GetTools()))}
-	for _, one := range t.all {
-		t.byAlias[Alias(one.GetId())] = one
+	for _, tool := range t.all {
+		t.byAlias[Alias(tool.GetId())] = tool
 	}
 	if len(t.all) <= maxTools {
 		return t
 	}
 	chosen := t.search(tc.GetGoal()+" "+tc.GetAgentDescription(), chosenTools)
-	t.shown = slices.DeleteFunc(slices.Clone(t.all), func(one *commonv1.Tool) bool { return !slices.Contains(chosen, one) })
+	t.shown = slices.DeleteFunc(slices.Clone(t.all), func(tool *commonv1.Tool) bool { return !slices.Contains(chosen, tool) })
 	for _, e := range tc.GetHistory() {
 		t.show(t.byAlias[Alias(e.GetToolId())])
 	}
@@ -63,9 +63,9 @@ func toolsOf(tc *plannerv1.TaskContext, indexes *rank.Cache) *toolset {
 }
 
 // show adds a tool to the shown ones, unless it is nil or among them.
-func (t *toolset) show(one *commonv1.Tool) {
-	if one != nil && !slices.Contains(t.shown, one) {
-		t.shown = append(t.shown, one)
+func (t *toolset) show(tool *commonv1.Tool) {
+	if tool != nil && !slices.Contains(t.shown, tool) {
+		t.shown = append(t.shown, tool)
 	}
 }
 
@@ -83,21 +83,21 @@ func (t *toolset) search(text string, limit int) []*commonv1.Tool {
 // find shows the tools that match a query and returns them.
 func (t *toolset) find(query string) []*commonv1.Tool {
 	found := t.search(query, maxFound)
-	for _, one := range found {
-		t.show(one)
+	for _, tool := range found {
+		t.show(tool)
 	}
 	return found
 }
 
 // lookup returns the tool with an alias or id, nil if there is none.
 func (t *toolset) lookup(name string) *commonv1.Tool {
-	if one := t.byAlias[name]; one != nil {
-		return one
+	if tool := t.byAlias[name]; tool != nil {
+		return tool
 	}
 	return catalog.Find(t.all, name)
 }
 
-// modelTools returns the shown tools as models get them, after the planner's own ones. inJSON is that of the conversation.
+// modelTools returns the planner's own tools and the shown tools, as models get them.
 func (t *toolset) modelTools(inJSON bool) []*plannerv1.ModelTool {
 	tools := make([]*plannerv1.ModelTool, 0, len(t.shown)+3)
 	tools = append(tools,
@@ -110,8 +110,8 @@ func (t *toolset) modelTools(inJSON bool) []*plannerv1.ModelTool {
 		tools = append(tools, &plannerv1.ModelTool{Name: findTools, Description: fmt.Sprintf("Finds further tools: you see only some of the %d.", len(t.all)),
 			InputSchemaJson: `{"type":"object","properties":{"query":{"type":"string","description":"Words for what the tool should do"}},"required":["query"]}`})
 	}
-	for _, one := range t.shown {
-		tools = append(tools, modelTool(one, inJSON))
+	for _, tool := range t.shown {
+		tools = append(tools, modelTool(tool, inJSON))
 	}
 	return tools
 }
@@ -127,8 +127,7 @@ func modelTool(t *commonv1.Tool, inJSON bool) *plannerv1.ModelTool {
 	return out
 }
 
-// withExtras adds three properties to the input schema of native calls, before its own; readCall removes them from the call. It takes a schema that is no JSON object
-// as one that allows every object.
+// withExtras returns an input schema with three more properties before its own. readCall removes them from the model's calls.
 func withExtras(inputSchema string) string {
 	doc, err := strictjson.ParseObject(inputSchema)
 	if err != nil {
@@ -152,7 +151,7 @@ var endsInHash = regexp.MustCompile(`_[0-9a-f]{16}$`)
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 
 // Alias returns the name by which models call a tool: its id in the characters that providers allow, at most 64 of them. Different ids have
-// different aliases: one that could stand for several ids ends with a part of the id's hash.
+// different aliases: an alias that could stand for several ids ends with a part of the id's hash.
 func Alias(id string) string {
 	const most, hashed = 64, 16
 	if id == ReadOutputID {

@@ -24,7 +24,7 @@ type turn struct {
 	goalResult plannerv1.GoalResult
 	text       string // of the reply; "" for models without native tools
 	task       taskRating
-	memory     *plannerv1.Memory // the summary of old steps, if one was made
+	memory     *plannerv1.Memory // the new summary of old steps, or nil
 }
 
 // taskRating is the name and the risk that the model gives to the whole task, with its first calls.
@@ -37,8 +37,8 @@ type call struct {
 	problem         error           // why the call cannot be made; nil if it can
 }
 
-// nextTurn asks the model for its next turn. It answers an invalid turn with the problem of each call. It answers a turn that begins with a call
-// of find_tools with the tools found, up to maxSearches times; those turns do not count as failed attempts.
+// nextTurn asks the model for its next turn. It returns the problems of an invalid turn to the model, which then corrects the turn. If the first call
+// is find_tools, the model gets the tools found, up to maxSearches times; such a turn is not a failed attempt.
 func (c *conversation) nextTurn(ctx context.Context, g *gate) (t *turn, err error) {
 	read, show := c.read, g.delta
 	if c.inJSON {
@@ -53,18 +53,18 @@ func (c *conversation) nextTurn(ctx context.Context, g *gate) (t *turn, err erro
 		c.request.Restart = g.restart
 	}
 	searches := 0
-	err = c.askUntilValid(ctx, c.request, show, func(reply *llm.Reply) (more []*plannerv1.ModelMessage, problem error) {
+	err = c.askUntilValid(ctx, c.request, show, func(reply *llm.Reply) (messages []*plannerv1.ModelMessage, problem error) {
 		var calls []call
 		t, calls, problem = read(reply)
 		if len(calls) > 0 && calls[0].Tool == findTools && calls[0].problem == nil && searches < maxSearches {
 			searches++
 			var found []*plannerv1.ModelTool
-			for _, t := range c.tools.find(calls[0].text("query")) {
-				one := modelTool(t, c.inJSON)
+			for _, match := range c.tools.find(calls[0].text("query")) {
+				tool := modelTool(match, c.inJSON)
 				if !c.inJSON {
-					one.InputSchemaJson = "" // the request's tools have it
+					tool.InputSchemaJson = "" // the request's tools have it
 				}
-				found = append(found, one)
+				found = append(found, tool)
 			}
 			return c.respond(g, reply, nil, func(int) string { return prompt.Render("found", c.tc, found) }), nil
 		}
@@ -101,8 +101,8 @@ func (c *conversation) read(reply *llm.Reply) (*turn, []call, error) {
 	return t, calls, nil
 }
 
-// goalResultOf returns whether an answer in free text fulfils the goal: it does unless it was refused or cut off, because the prompt asks for `finish`
-// otherwise.
+// goalResultOf returns the goal result of an answer in free text. It is FULFILLED unless the answer was refused or cut off, because the prompt tells the
+// model to call `finish` if it cannot reach the goal.
 func goalResultOf(reply *llm.Reply) plannerv1.GoalResult {
 	switch reply.Stop {
 	case plannerv1.StopReason_STOP_REASON_REFUSED, plannerv1.StopReason_STOP_REASON_MAX_TOKENS:
@@ -125,7 +125,7 @@ const turnSchema = `{"type":"object","properties":{"calls":{"type":"array","maxI
 	`"answer":{"type":"string"},"fulfilled":{"type":"boolean"},` +
 	`"task":{"type":"object","properties":{"name":{"type":"string"},"risk":{"type":"string","enum":["LOW","MEDIUM","HIGH"]}}}}}`
 
-// readJSON is like read, for models without native tools; s is turnSchema, compiled.
+// readJSON is read for models without native tools. s is the compiled turnSchema.
 func readJSON(s *schema.Schema, reply *llm.Reply) (*turn, []call, error) {
 	a, err := decode[struct {
 		Calls     []call
@@ -149,9 +149,9 @@ func readJSON(s *schema.Schema, reply *llm.Reply) (*turn, []call, error) {
 	return t, a.Calls, nil
 }
 
-// respond returns the messages to append to the request: the reply and its answers. Providers demand an answer to each native call, text(i); a reply in
-// JSON gets the problem as its answer, or text(0) if problem is nil. An empty reply is left out. respond also updates the request's tools and prepares
-// the gate for the next reply.
+// respond returns the messages to append to the request: the reply and the response to it. The response answers native call i with text(i), because
+// providers demand an answer to each call. It answers a reply in JSON with the problem, or with text(0) if problem is nil. respond also updates the
+// request's tools and prepares the gate for the next reply.
 func (c *conversation) respond(g *gate, reply *llm.Reply, problem error, text func(i int) string) []*plannerv1.ModelMessage {
 	g.next()
 	switch {
@@ -170,8 +170,8 @@ func (c *conversation) respond(g *gate, reply *llm.Reply, problem error, text fu
 	return []*plannerv1.ModelMessage{reply.Message(), answer}
 }
 
-// holdBack is how many bytes of a reply are held back before it is shown as the answer. Models often announce a tool call in a short sentence; the
-// call then arrives before the sentence was shown as an answer. Decision 0038 has the reasons.
+// holdBack is how many bytes of a reply are held back before it is shown as the answer. Models often announce a tool call in a short sentence, which
+// is not the answer (decision 0038).
 const holdBack = 120
 
 // gate shows the text of a reply as the answer while it arrives, unless a tool call follows. It trims the space around the text.
@@ -180,7 +180,7 @@ type gate struct {
 	holdBack int
 
 	shown   strings.Builder // of all replies
-	held    string          // of this reply, not shown yet
+	held    string          // text of this reply that is not shown yet
 	showing bool            // the text of this reply is shown as it arrives
 	closed  bool            // no more text is shown as it arrives: the reply calls a tool, or an earlier reply of the same turn was shown
 }
@@ -219,12 +219,12 @@ func (g *gate) restart() bool {
 	return !g.showing
 }
 
-// next prepares for another reply. If something was shown already, only finish shows more.
+// next prepares for the next reply. If text was shown already, only finish shows more.
 func (g *gate) next() {
 	g.held, g.showing, g.closed = "", false, g.shown.Len() > 0
 }
 
-// finish shows the rest of the answer. It returns all text that was shown: the answer, after a remark if one was shown before it.
+// finish shows the rest of the answer, and returns all text that was shown.
 func (g *gate) finish(answer string) (string, error) {
 	rest, isBegun := strings.CutPrefix(answer, g.shown.String())
 	if !isBegun {

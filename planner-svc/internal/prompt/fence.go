@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Fence marks a text as data. The mark is a hash of the text that does not occur in the text, so that no text can contain its own end, and equal
-// texts look the same in every prompt. It makes characters and markers visible that could pose as something else.
+// Fence marks a text as data, and makes invisible characters and control markers in it visible. The mark is a hash of the text that does not occur
+// in the text, so that no text can contain its own end, and equal texts look the same in every prompt.
 func Fence(text string) string {
 	text = strings.TrimRight(visible(text), "\n")
 	bare := hexDigits(text)
@@ -67,7 +67,7 @@ func visible(text string) string {
 	return b.String()
 }
 
-// isPlain reports whether a text is printable ASCII without < and [, with which markers begin. visible does not change such a text.
+// isPlain reports whether a text is printable ASCII without < and [, with which markers begin.
 func isPlain(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; c >= 0x7f || c < ' ' && c != '\n' && c != '\t' || c == '<' || c == '[' {
