@@ -57,7 +57,7 @@ func (s *Server) listDirectory(ctx context.Context, in listInput, report reporte
 	return out, nil
 }
 
-// sizeOf returns the size of a regular file, and 0 for others: the size of a folder means nothing.
+// sizeOf returns the size of a regular file, and 0 for others.
 func sizeOf(info fs.FileInfo) int64 {
 	if info.Mode().IsRegular() {
 		return info.Size()

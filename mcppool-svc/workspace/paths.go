@@ -19,15 +19,14 @@ import (
 )
 
 // locate turns the path of a request into a clean path with slashes, relative
-// to the root. It serves to explain bad paths; the safety lies in os.Root,
-// which every access uses.
+// to the root. It explains bad paths; os.Root is what confines every access.
 func (s *Server) locate(requested string) (string, error) {
 	if strings.ContainsRune(requested, 0) {
 		return "", fmt.Errorf("%q is not a path: it holds a NUL character", requested)
 	}
 	p := requested
 	if filepath.IsAbs(p) {
-		p = s.relative(p)
+		p = s.toRelative(p)
 	}
 	p = path.Clean(filepath.ToSlash(p))
 	if path.IsAbs(p) || p == ".." || strings.HasPrefix(p, "../") {
@@ -36,9 +35,9 @@ func (s *Server) locate(requested string) (string, error) {
 	return p, nil
 }
 
-// relative makes an absolute path relative to the root if it is inside the
+// toRelative makes an absolute path relative to the root if it is inside the
 // root; otherwise it returns the path unchanged.
-func (s *Server) relative(abs string) string {
+func (s *Server) toRelative(abs string) string {
 	for _, root := range s.aliases {
 		if rel, err := filepath.Rel(root, abs); err == nil && filepath.IsLocal(rel) {
 			return rel

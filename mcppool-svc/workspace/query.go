@@ -71,8 +71,7 @@ func newRegexQuery(in searchCodeInput) (*query, error) {
 }
 
 // compile builds the expression for one line. \b knows ASCII words only, so
-// compile spells out the ends of a whole word. The match then includes the
-// neighbouring characters; that does no harm, because results are whole lines.
+// compile spells out the ends of a whole word.
 func compile(expr string, fold, wholeWord bool) (*regexp.Regexp, error) {
 	full := expr
 	if wholeWord {
@@ -114,8 +113,8 @@ func isASCII(s string) bool {
 }
 
 const (
-	// maxPlainLine is the line length up to which matching cannot be
-	// interrupted; in longer lines find notices that ctx ends.
+	// maxPlainLine is the line length above which find checks ctx while it
+	// matches.
 	maxPlainLine = 64 << 10
 	// maxShownRunes is how many characters of a matching line are shown,
 	// including the marks where it is cut.
@@ -217,11 +216,11 @@ func appendLower(dst, src []byte) []byte {
 	return dst
 }
 
-// shown returns the line for a result: the whole line, or a part of it that
+// display returns the line for a result: the whole line, or a part of it that
 // contains the beginning of the match.
-func (m matchedLine) shown() string {
+func (m matchedLine) display() string {
 	if utf8.RuneCount(m.text) <= maxShownRunes {
-		return valid(m.text)
+		return toValidUTF8(m.text)
 	}
 	const mark = "…"
 	text, room, head := m.text, maxShownRunes, ""
@@ -231,9 +230,9 @@ func (m matchedLine) shown() string {
 	}
 	cut := offsetOf(text, room)
 	if cut == len(text) {
-		return head + valid(text)
+		return head + toValidUTF8(text)
 	}
-	return head + valid(text[:offsetOf(text, room-1)]) + mark
+	return head + toValidUTF8(text[:offsetOf(text, room-1)]) + mark
 }
 
 // offsetOf returns the offset of rune n, or the length of text if it has fewer.

@@ -133,7 +133,7 @@ func (x *excerpt) take(part []byte) {
 }
 
 func (x *excerpt) output(rel string) readOutput {
-	out := readOutput{Path: rel, Content: valid(x.content), EndLine: x.end, Truncated: x.cut}
+	out := readOutput{Path: rel, Content: toValidUTF8(x.content), EndLine: x.end, Truncated: x.cut}
 	if x.end > 0 {
 		out.StartLine = x.first
 	}
@@ -202,7 +202,7 @@ func cutRunes(s []byte, limit int) []byte {
 	return s[:limit] // not UTF-8
 }
 
-// valid returns text for JSON, with bytes that are not UTF-8 replaced by U+FFFD.
-func valid(s []byte) string {
+// toValidUTF8 returns text for JSON, with bytes that are not UTF-8 replaced by U+FFFD.
+func toValidUTF8(s []byte) string {
 	return strings.ToValidUTF8(string(s), "\uFFFD")
 }

@@ -112,7 +112,7 @@ func newCodeSearch(in searchCodeInput, base string) (*codeSearch, error) {
 
 // visit searches one file.
 func (s *codeSearch) visit(ctx context.Context, e entry) error {
-	if !e.info.Mode().IsRegular() || !s.glob(below(s.base, e.path)) {
+	if !e.info.Mode().IsRegular() || !s.glob(relativeTo(s.base, e.path)) {
 		return nil
 	}
 	if e.info.Size() > maxSearchedBytes {
@@ -161,7 +161,7 @@ func (s *codeSearch) add(p string, m matchedLine) {
 		s.out.Truncated = true
 		return
 	}
-	s.out.Matches = append(s.out.Matches, codeMatch{Path: p, Line: m.number, Text: m.shown()})
+	s.out.Matches = append(s.out.Matches, codeMatch{Path: p, Line: m.number, Text: m.display()})
 }
 
 func (s *codeSearch) addFile(p string, count int) {

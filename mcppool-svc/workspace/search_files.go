@@ -39,7 +39,7 @@ func (s *Server) searchFiles(ctx context.Context, in searchFilesInput, report re
 	out := searchFilesOutput{Pattern: in.Pattern, Files: []string{}}
 	w := walk{limit: s.walkLimit, report: report}
 	err = s.walk(ctx, &w, rel, func(e entry) error {
-		if e.info.IsDir() || !matches(below(rel, e.path)) || !s.isFile(e) {
+		if e.info.IsDir() || !matches(relativeTo(rel, e.path)) || !s.isFile(e) {
 			return nil
 		}
 		if out.Count++; len(out.Files) < limit {
@@ -64,8 +64,8 @@ func (s *Server) isFile(e entry) bool {
 	return err == nil && target.Mode().IsRegular()
 }
 
-// below returns the path p, which is in the folder base, relative to base.
-func below(base, p string) string {
+// relativeTo returns the path p, which is in the folder base, relative to base.
+func relativeTo(base, p string) string {
 	if base == "." {
 		return p
 	}
@@ -96,9 +96,9 @@ const maxAlternatives = 256
 // pathMatcher reports whether a path, relative to the searched folder, matches.
 type pathMatcher func(rel string) bool
 
-// matchName returns the matcher of search_files: a pattern with wildcards is a
-// glob; others match a part of the name, or of the path if they contain a
-// slash, in any case.
+// matchName returns the matcher of search_files. A pattern with wildcards is a
+// glob. Any other pattern matches a part of the name, or of the path if the
+// pattern contains a slash; letter case is ignored.
 func matchName(pattern string) (pathMatcher, error) {
 	if strings.ContainsAny(pattern, `*?[{\`) {
 		return matchGlob(pattern)

@@ -117,7 +117,7 @@ type output interface{ text() string }
 func handle[In any, Out output](run func(context.Context, In, reporter) (Out, error)) server.ToolHandlerFunc {
 	return func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		var in In
-		// Bind the decoded arguments, not the raw ones: mcp-go validated the decoded ones, and 1.0 is 1 in them.
+		// Bind the decoded arguments, which mcp-go has validated; in them 1.0 is 1.
 		req.Params.RawArguments = nil
 		if err := req.BindArguments(&in); err != nil {
 			return mcp.NewToolResultErrorf("the arguments do not fit the input schema: %v", err), nil
@@ -176,8 +176,8 @@ const progressEvery = 1000
 // reporter reports how many files a walk has visited so far.
 type reporter func(files int)
 
-// reporterOf returns a reporter that sends progress notifications if the caller asked for them. It drops
-// those that cannot be delivered: progress never delays or fails a call.
+// reporterOf returns a reporter that sends progress notifications if the client asked for them. It drops
+// notifications that cannot be delivered.
 func reporterOf(ctx context.Context, req mcp.CallToolRequest) reporter {
 	if req.Params.Meta == nil || req.Params.Meta.ProgressToken == nil {
 		return func(int) {}

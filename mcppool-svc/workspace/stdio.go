@@ -48,10 +48,9 @@ type stdioConn struct {
 // It returns nil when in ends, after answering all requests, or when ctx is
 // done. A read that is still blocked then ends only when in is closed.
 //
-// mcp-go's StdioServer is not used: it keeps its session in a package variable
-// (two servers in a process get each other's notifications), reads lines of any
-// length, drops running calls at the end of its input, and may send progress
-// after the result of the same call.
+// mcp-go's StdioServer is not used: it shares one session between all servers
+// of a process, reads lines of any length, drops running calls at the end of its
+// input, and may send progress after the result of the same call.
 func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

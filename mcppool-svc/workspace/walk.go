@@ -55,7 +55,7 @@ func (s *Server) walk(ctx context.Context, w *walk, rel string, visit func(entry
 func (w *walk) run(ctx context.Context, dir *os.Root, base string, visit func(entry) error) error {
 	list, err := w.readDir(ctx, dir)
 	if err == nil {
-		err = w.folder(ctx, dir, base, list, 0, visit)
+		err = w.visitAll(ctx, dir, base, list, 0, visit)
 	}
 	switch {
 	case errors.Is(err, fs.SkipAll):
@@ -66,9 +66,8 @@ func (w *walk) run(ctx context.Context, dir *os.Root, base string, visit func(en
 	return err
 }
 
-// folder visits the entries in list, which are those of dir, and the entries
-// below them.
-func (w *walk) folder(ctx context.Context, dir *os.Root, base string, list []fs.DirEntry, depth int, visit func(entry) error) error {
+// visitAll visits list, the entries of dir, and all entries below them.
+func (w *walk) visitAll(ctx context.Context, dir *os.Root, base string, list []fs.DirEntry, depth int, visit func(entry) error) error {
 	for _, item := range list {
 		if err := w.count(ctx); err != nil {
 			return err
@@ -85,16 +84,16 @@ func (w *walk) folder(ctx context.Context, dir *os.Root, base string, list []fs.
 		if !w.enters(info) {
 			continue
 		}
-		if err := w.below(ctx, e, depth+1, visit); err != nil {
+		if err := w.visitBelow(ctx, e, depth+1, visit); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// below visits the entries below the folder e. If the folder cannot be read,
-// below counts it and the walk continues.
-func (w *walk) below(ctx context.Context, e entry, depth int, visit func(entry) error) error {
+// visitBelow visits the entries below the folder e. If the folder cannot be
+// read, visitBelow counts it and the walk continues.
+func (w *walk) visitBelow(ctx context.Context, e entry, depth int, visit func(entry) error) error {
 	if depth > maxWalkDepth {
 		w.unreadable++
 		return nil
@@ -113,7 +112,7 @@ func (w *walk) below(ctx context.Context, e entry, depth int, visit func(entry) 
 		w.unreadable++
 		return nil
 	}
-	return w.folder(ctx, sub, e.path, list, depth, visit)
+	return w.visitAll(ctx, sub, e.path, list, depth, visit)
 }
 
 // enters reports whether the walk enters an entry. It does not enter .git and
@@ -145,8 +144,7 @@ func (w *walk) progress(info fs.FileInfo) {
 }
 
 // readDir returns the entries of a folder, sorted. It reads the folder in parts,
-// and stops once it has more entries than the walk may still visit, so that a
-// huge folder neither fills the memory nor outlasts ctx.
+// and stops if ctx ends or once it has more entries than the walk may still visit.
 func (w *walk) readDir(ctx context.Context, dir *os.Root) ([]fs.DirEntry, error) {
 	const part = 1024
 	f, err := dir.Open(".")

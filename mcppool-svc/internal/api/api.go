@@ -43,7 +43,7 @@ type Parts struct {
 	Models    *call.Models // the models for requests of servers (sampling); nil: none
 	Writable  func() error // returns an error if other replicas would not receive changes made here; nil: there are no other replicas
 	Log       *slog.Logger
-	ID        string // of this process: the API's pool_id
+	ID        string // the pool_id of this process
 }
 
 // New returns a Server.
@@ -69,8 +69,8 @@ func (s *Server) find(ctx context.Context, id string) (identity.Principal, *regi
 	return p, server, nil
 }
 
-// usable returns the caller and the server under an id, unless the server is disabled or not active for the caller.
-func (s *Server) usable(ctx context.Context, id string) (identity.Principal, *registry.Server, error) {
+// findUsable is find for a server that must be enabled, and active for the caller.
+func (s *Server) findUsable(ctx context.Context, id string) (identity.Principal, *registry.Server, error) {
 	p, server, err := s.find(ctx, id)
 	if err != nil {
 		return p, nil, err
@@ -85,9 +85,8 @@ func (s *Server) usable(ctx context.Context, id string) (identity.Principal, *re
 	return p, server, nil
 }
 
-// changeable returns the caller and the server under an id, unless the caller may not change it. owner, if not empty, tells whose server an
-// operator means.
-func (s *Server) changeable(ctx context.Context, id, owner string) (identity.Principal, *registry.Server, error) {
+// findChangeable is find for a server that the caller must be allowed to change. For an operator, a nonempty owner says whose server is meant.
+func (s *Server) findChangeable(ctx context.Context, id, owner string) (identity.Principal, *registry.Server, error) {
 	p, err := identity.FromContext(ctx)
 	if err != nil {
 		return p, nil, err
@@ -109,11 +108,11 @@ func (s *Server) changeable(ctx context.Context, id, owner string) (identity.Pri
 	case server.FromConfig:
 		return p, nil, registryError(registry.ErrFromConfig, id)
 	}
-	return p, server, s.writable()
+	return p, server, s.checkWritable()
 }
 
-// writable refuses a change that other replicas of the pool would never receive.
-func (s *Server) writable() error {
+// checkWritable refuses a change that other replicas of the pool would never receive.
+func (s *Server) checkWritable() error {
 	if s.Writable == nil {
 		return nil
 	}

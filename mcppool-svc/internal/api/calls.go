@@ -48,7 +48,7 @@ func (s *Server) callTool(ctx context.Context, req *mcppoolv1.CallToolRequest, s
 		return errs.From(err).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 	}
 	// A known call can be followed even if its server was deleted, so the refusal comes later.
-	_, server, refused := s.usable(ctx, req.GetMcpId())
+	_, server, refused := s.findUsable(ctx, req.GetMcpId())
 	r := call.Request{
 		User: p.Sub, Server: server, Refused: refused, MCPID: req.GetMcpId(), Tool: req.GetName(), Input: input,
 		CallID: req.GetCallId(), IdempotencyKey: req.GetIdempotencyKey(), Session: req.GetSessionId(), Epoch: req.GetEpoch(),
@@ -59,7 +59,7 @@ func (s *Server) callTool(ctx context.Context, req *mcppoolv1.CallToolRequest, s
 	if req.GetStartBy() != nil {
 		r.StartBy = req.GetStartBy().AsTime()
 	}
-	if err := resume(req, &r); err != nil {
+	if err := readContinuation(req, &r); err != nil {
 		return errs.From(err).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 	}
 	if r.CallID != "" {
@@ -68,7 +68,7 @@ func (s *Server) callTool(ctx context.Context, req *mcppoolv1.CallToolRequest, s
 	return s.Caller.Call(ctx, r, send)
 }
 
-// hashes returns the hash of the request with the input as used, and another with the client's JSON text if that differs.
+// hashes returns the hash of the request with the parsed input, and a second one with the client's JSON text if the texts differ.
 func hashes(req *mcppoolv1.CallToolRequest, input string) []inflight.Hash {
 	h := []inflight.Hash{inflight.HashOf(req.GetMcpId(), req.GetName(), input)}
 	if text := req.GetInputJson(); text != "" && text != input {
@@ -130,12 +130,12 @@ func (s *Server) AttachCall(req *mcppoolv1.AttachCallRequest, stream grpc.Server
 			return denied("only a service that acts for a user may send task_id; leave it out").
 				With(errs.OutcomeKey, errs.OutcomeUnknown)
 		}
-		_, task.Server, task.Refused = s.usable(ctx, task.MCPID)
+		_, task.Server, task.Refused = s.findUsable(ctx, task.MCPID)
 	}
 	return s.Caller.Attach(ctx, q, task, func(m *mcppoolv1.CallToolResponse) error { return sendError(stream.Send(toAttached(m))) })
 }
 
-// toAttached converts an event to the one of AttachCall, which has the same fields.
+// toAttached converts an event of CallTool to the event of AttachCall, which has the same fields.
 func toAttached(m *mcppoolv1.CallToolResponse) *mcppoolv1.AttachCallResponse {
 	out := &mcppoolv1.AttachCallResponse{}
 	to := out.ProtoReflect()
@@ -178,8 +178,8 @@ func toAnswer(a *mcppoolv1.CallAnswer) (mcp.Answer, error) {
 	return mcp.Answer{Action: action, Content: content}, nil
 }
 
-// resume reads the continuation of a call that ended with a question.
-func resume(req *mcppoolv1.CallToolRequest, r *call.Request) error {
+// readContinuation reads the continuation of a call that ended with a question.
+func readContinuation(req *mcppoolv1.CallToolRequest, r *call.Request) error {
 	if req.GetRequestState() == "" {
 		if len(req.GetAnswers()) > 0 {
 			return invalid("answers", "they need the request_state of the questions; to answer a call that still runs, use AnswerCall")

@@ -20,7 +20,7 @@ import (
 	"pawl.dev/services/stack"
 )
 
-// errBetweenCalls ends a stream on which no call runs: a call that is still on its way is not begun.
+// errBetweenCalls ends a stream on which no call runs. A call that arrives later is not executed.
 var errBetweenCalls = errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN,
 	"the MCP pool is stopping; call again, another replica may answer").With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 

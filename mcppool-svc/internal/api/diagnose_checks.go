@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// shown is how many names a message lists.
-	shown = 5
+	// maxListed is how many names a message lists.
+	maxListed = 5
 	// listModelsTime is how long the planner may take to list models.
 	listModelsTime = 10 * time.Second
 )
 
-// definitions warns of tools that cannot be called or were left out, and if no effects are configured.
+// definitions warns of tools that cannot be called, of tools that were left out, and if no effects are configured.
 func (t *serverTest) definitions(context.Context) *check {
 	var broken []string
 	assumed := 0
@@ -57,26 +57,26 @@ func (t *serverTest) definitions(context.Context) *check {
 	return warning(strings.Join(seen, "; "), strings.Join(advice, "; "))
 }
 
-// approvals warns of the tools that wait for an approval. Like any listing, it first pins those that the server's pinning accepts.
+// approvals warns of the tools that wait for an approval. Like any listing, it first pins the tools that the server's pinning accepts.
 func (t *serverTest) approvals(context.Context) *check {
 	review, err := t.Pins.Review(t.subject, t.tools)
 	if err != nil {
 		return failure(err)
 	}
-	var held []string
+	var quarantined []string
 	for _, tool := range t.tools.Tools {
 		if review.Holds(tool.Name) {
-			held = append(held, tool.Name)
+			quarantined = append(quarantined, tool.Name)
 		}
 	}
-	if len(held) == 0 {
+	if len(quarantined) == 0 {
 		return &check{Message: "no tool waits for an approval"}
 	}
-	return warning(count(len(held), "tool")+" quarantined, because new or changed: "+firstOf(held),
+	return warning(count(len(quarantined), "tool")+" quarantined, because new or changed: "+firstOf(quarantined),
 		fmt.Sprintf("pawl mcp tools %s --quarantined shows them, pawl mcp approve %[1]s TOOL approves one", t.subject.ID))
 }
 
-// models checks the model that the server may ask. Without this check, a wrong name would show only during a call.
+// models checks the model that the server may ask.
 func (t *serverTest) models(ctx context.Context) *check {
 	if t.Models == nil {
 		return warning("the server may ask language models, but this pool has no planner through which to ask them",
@@ -103,10 +103,10 @@ func (t *serverTest) models(ctx context.Context) *check {
 
 // firstOf lists the first few names.
 func firstOf(names []string) string {
-	if len(names) <= shown {
+	if len(names) <= maxListed {
 		return strings.Join(names, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), len(names)-maxListed)
 }
 
 // failure returns the result of a failed check, with advice if there is any for the error.

@@ -15,7 +15,7 @@ import (
 	"pawl.dev/services/identity"
 )
 
-// Fields of a server in an update. Clients send back what they read; the ignored ones identify the server or are output-only.
+// Fields of a server in an update. Clients also send the ignored fields back: these identify the server or are output-only.
 var (
 	transportFields = []string{"stdio", "http", "builtin"}
 	ignoredFields   = []string{
@@ -72,8 +72,8 @@ func patched(server *registry.Server, req *mcppoolv1.UpdateMcpServerRequest) (ed
 	return edited, transport, nil
 }
 
-// pathsOf returns the fields that an update changes: those in the mask, all for `*`, or without a mask those that are set. `*` includes
-// a transport only if the update sets it; otherwise the server keeps its own.
+// pathsOf returns the fields that an update changes: the fields in the mask, or all for `*`, or the fields that are set if there is no mask.
+// `*` includes the transport only if it is set.
 func pathsOf(req *mcppoolv1.UpdateMcpServerRequest) []string {
 	paths := req.GetUpdateMask().GetPaths()
 	all := len(paths) == 1 && paths[0] == "*"
@@ -111,7 +111,7 @@ func copyPath(dst, src protoreflect.Message, path []string) error {
 // takeTransport restores the masked secrets of a new transport, records whether an operator set it, and refuses transports that only
 // operators may set.
 func takeTransport(p identity.Principal, server, old *registry.Server) error {
-	if err := keepSecrets(server, old); err != nil {
+	if err := restoreSecrets(server, old); err != nil {
 		return err
 	}
 	server.ByOperator = p.IsOperator()
@@ -184,15 +184,15 @@ func hide(values map[string]string) {
 	}
 }
 
-// keepSecrets restores the secrets that an update sends back masked. It refuses new secrets in addresses, because proxies and servers log
+// restoreSecrets restores the secrets that an update sends back masked. It refuses new secrets in addresses, because proxies and servers log
 // addresses.
-func keepSecrets(server, old *registry.Server) error {
+func restoreSecrets(server, old *registry.Server) error {
 	if server.Stdio != nil {
 		var before map[string]string
 		if old.Stdio != nil {
 			before = old.Stdio.Env
 		}
-		return keep("mcp_server.stdio.env", server.Stdio.Env, before)
+		return restore("mcp_server.stdio.env", server.Stdio.Env, before)
 	}
 	if server.HTTP == nil {
 		return nil
@@ -216,20 +216,20 @@ func keepSecrets(server, old *registry.Server) error {
 		}
 		o.ClientSecret = before.OAuth.ClientSecret
 	}
-	return keep("mcp_server.http.headers", server.HTTP.Headers, before.Headers)
+	return restore("mcp_server.http.headers", server.HTTP.Headers, before.Headers)
 }
 
-// keep restores the masked values of a field.
-func keep(field string, now, before map[string]string) error {
-	for name, value := range now {
+// restore restores the masked values of a field.
+func restore(field string, values, before map[string]string) error {
+	for name, value := range values {
 		if value != registry.Hidden {
 			continue
 		}
-		kept, ok := before[name]
+		original, ok := before[name]
 		if !ok {
 			return invalid(field, "`"+name+"` has no value to keep; send one instead of "+registry.Hidden)
 		}
-		now[name] = kept
+		values[name] = original
 	}
 	return nil
 }

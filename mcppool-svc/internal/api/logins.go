@@ -26,7 +26,7 @@ func (s *Server) StartMcpLogin(ctx context.Context, req *mcppoolv1.StartMcpLogin
 	if server.Disabled {
 		return nil, disabled(server)
 	}
-	if err := s.writable(); err != nil {
+	if err := s.checkWritable(); err != nil {
 		return nil, err
 	}
 	started, err := s.Logins.Start(ctx, server, p.Sub, req.GetRedirectUri())
@@ -61,7 +61,7 @@ func (s *Server) DeleteMcpLogin(ctx context.Context, req *mcppoolv1.DeleteMcpLog
 	if err != nil {
 		return nil, err
 	}
-	if err := s.writable(); err != nil {
+	if err := s.checkWritable(); err != nil {
 		return nil, err
 	}
 	if err := s.Logins.Forget(ctx, server, p.Sub, p.IsOperator()); err != nil {

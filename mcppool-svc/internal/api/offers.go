@@ -23,7 +23,7 @@ import (
 
 // use returns the conn.Use for a request other than a tool call.
 func (s *Server) use(ctx context.Context, id string) (conn.Use, error) {
-	p, server, err := s.usable(ctx, id)
+	p, server, err := s.findUsable(ctx, id)
 	return conn.Use{Server: server, User: p.Sub}, err
 }
 
@@ -74,8 +74,8 @@ func (s *Server) Complete(ctx context.Context, req *mcppoolv1.CompleteRequest) (
 	})
 }
 
-// defaultListed is the default page size of lists other than tools.
-const defaultListed = 100
+// defaultOffers is the default page size of lists other than tools.
+const defaultOffers = 100
 
 // listRequest is a request for a page of a server's list.
 type listRequest interface {
@@ -94,12 +94,12 @@ func list[T proto.Message](ctx context.Context, s *Server, req listRequest, of m
 	if err != nil {
 		return nil, "", err
 	}
-	l := listed[T]{strings.Join([]string{of.String(), use.User, use.Server.UID}, "\x00"), entries, read, id}
-	return l.page(req.GetPageToken(), int(cmp.Or(req.GetPageSize(), defaultListed)))
+	l := pagedList[T]{strings.Join([]string{of.String(), use.User, use.Server.UID}, "\x00"), entries, read, id}
+	return l.page(req.GetPageToken(), int(cmp.Or(req.GetPageSize(), defaultOffers)))
 }
 
-// listed is a server's list that clients read page by page.
-type listed[T proto.Message] struct {
+// pagedList is a server's list that clients read page by page.
+type pagedList[T proto.Message] struct {
 	scope   string
 	entries []json.RawMessage
 	read    func(json.RawMessage) (T, error)
@@ -107,7 +107,7 @@ type listed[T proto.Message] struct {
 }
 
 // page returns the entries of one page, and the token of the next page: empty after the last one.
-func (l listed[T]) page(token string, size int) (out []T, next string, err error) {
+func (l pagedList[T]) page(token string, size int) (out []T, next string, err error) {
 	start, err := l.start(token)
 	if err != nil {
 		return nil, "", err
@@ -129,25 +129,25 @@ func (l listed[T]) page(token string, size int) (out []T, next string, err error
 }
 
 // start returns the index at which the page of a token begins: after the last entry of the previous page, even if that entry has moved.
-func (l listed[T]) start(token string) (int, error) {
+func (l pagedList[T]) start(token string) (int, error) {
 	key, err := page.Decode(l.scope, token)
 	if err != nil || key == nil {
 		return 0, err
 	}
 	index, last, _ := strings.Cut(string(key), " ")
 	at, err := strconv.Atoi(index)
-	if err == nil && at > 0 && at <= len(l.entries) && l.is(l.entries[at-1], last) {
+	if err == nil && at > 0 && at <= len(l.entries) && l.hasID(l.entries[at-1], last) {
 		return at, nil
 	}
 	for i, entry := range l.entries {
-		if l.is(entry, last) {
+		if l.hasID(entry, last) {
 			return i + 1, nil
 		}
 	}
 	return 0, invalid("page_token", "the server's list has changed, and the last entry of the previous page is gone; start again without page_token")
 }
 
-func (l listed[T]) is(entry json.RawMessage, id string) bool {
+func (l pagedList[T]) hasID(entry json.RawMessage, id string) bool {
 	m, err := l.read(entry)
 	return err == nil && l.id(m) == id
 }

@@ -41,7 +41,7 @@ func (s *Server) CreateMcpServer(ctx context.Context, req *mcppoolv1.CreateMcpSe
 	if err != nil {
 		return nil, err
 	}
-	if err := s.writable(); err != nil {
+	if err := s.checkWritable(); err != nil {
 		return nil, err
 	}
 	created, err := s.Registry.Create(p.Sub, req.GetRequestId(), digest, server)
@@ -129,7 +129,7 @@ func (s *Server) ListMcpServers(ctx context.Context, req *mcppoolv1.ListMcpServe
 		}
 		shown = append(shown, server)
 	}
-	if !req.GetActiveOnly() { // tasks send active_only, and then use the servers anyway
+	if !req.GetActiveOnly() { // tasks send active_only and connect anyway
 		s.Pool.Probe(ctx, p.Sub, shown...)
 	}
 	for _, server := range shown {
@@ -149,7 +149,7 @@ func (s *Server) UpdateMcpServer(ctx context.Context, req *mcppoolv1.UpdateMcpSe
 	if msg.GetId() == "" {
 		return nil, invalid("mcp_server.id", "is missing")
 	}
-	p, current, err := s.changeable(ctx, msg.GetId(), msg.GetOwnerSub())
+	p, current, err := s.findChangeable(ctx, msg.GetId(), msg.GetOwnerSub())
 	if err != nil {
 		return nil, err
 	}
@@ -172,21 +172,20 @@ func (s *Server) UpdateMcpServer(ctx context.Context, req *mcppoolv1.UpdateMcpSe
 
 // DeleteMcpServer implements McpPoolService.
 func (s *Server) DeleteMcpServer(ctx context.Context, req *mcppoolv1.DeleteMcpServerRequest) (*mcppoolv1.DeleteMcpServerResponse, error) {
-	_, current, err := s.changeable(ctx, req.GetId(), "")
+	_, current, err := s.findChangeable(ctx, req.GetId(), "")
 	if err != nil {
 		return nil, err
 	}
-	gone, err := s.Registry.Delete(current.Owner, current.ID, req.GetEtag())
+	deleted, err := s.Registry.Delete(current.Owner, current.ID, req.GetEtag())
 	if err != nil {
 		return nil, registryError(err, current.ID)
 	}
-	s.Pool.Retire(gone.UID, "")
-	s.Forget(ctx, gone)
+	s.Pool.Retire(deleted.UID, "")
+	s.Forget(ctx, deleted)
 	return &mcppoolv1.DeleteMcpServerResponse{}, nil
 }
 
-// Forget deletes the approvals and logins of a registration that was deleted or got another origin. A failure is only logged: leftovers
-// are not used unless the registration gets that origin back.
+// Forget deletes the approvals and logins of a registration that was deleted or got another origin. A failure is only logged.
 func (s *Server) Forget(ctx context.Context, server *registry.Server) {
 	if err := s.Pins.Forget(server.Origin()); err != nil {
 		s.Log.WarnContext(ctx, "the approved tools of a deleted or moved MCP server stay in the store", "mcp_id", server.ID, "error", err)
@@ -211,7 +210,7 @@ func (s *Server) setActive(ctx context.Context, id string, active bool) (*mcppoo
 	if err != nil {
 		return nil, err
 	}
-	if err := s.writable(); err != nil {
+	if err := s.checkWritable(); err != nil {
 		return nil, err
 	}
 	if err := s.Registry.SetActive(p.Sub, server, active); err != nil {
@@ -323,7 +322,7 @@ func setFields(s *registry.Server, m *mcppoolv1.McpServer) {
 	}
 }
 
-// Prefixes of enums whose values have the registry's names in upper case. Value 1 is the default, like 0: the empty name.
+// Prefixes of enums whose values have the registry's names in upper case. Values 0 and 1 are the default; its name is empty.
 const (
 	pinningPrefix   = "PINNING_"
 	isolationPrefix = "ISOLATION_"
@@ -331,7 +330,7 @@ const (
 	grantPrefix     = "GRANT_"
 )
 
-// enumOf returns the enum value for the registry's name; the default for an unknown or empty one.
+// enumOf returns the enum value for the registry's name; the default for an unknown or empty name.
 func enumOf[E protoreflect.Enum, N ~string](prefix string, name N) E {
 	var e E
 	number := protoreflect.EnumNumber(1)

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// resubscribeMin and resubscribeMax bound the growing delay before a subscription whose connection was lost is made again.
+	// resubscribeMin and resubscribeMax bound the backoff between subscriptions after a lost connection.
 	resubscribeMin = 100 * time.Millisecond
 	resubscribeMax = 30 * time.Second
 )
@@ -48,7 +48,7 @@ func (s *Server) SubscribeResource(req *mcppoolv1.SubscribeResourceRequest, stre
 	}
 }
 
-// pause waits for d, or returns an error if the caller leaves or the pool stops.
+// pause waits for d, or returns an error if ctx ends or the pool stops.
 func (s *Server) pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -127,8 +127,8 @@ func (r *subscriber) relay(ctx context.Context, use conn.Use, sub *call.Subscrip
 	}
 }
 
-// isOutdated reports whether the server needs another connection than use now, or cannot be used.
+// isOutdated reports whether the server has changed since use was made, or can no longer be used.
 func (r *subscriber) isOutdated(ctx context.Context, use conn.Use) bool {
-	now, err := r.s.use(ctx, r.req.GetMcpId())
-	return err != nil || now.Server.UID != use.Server.UID || now.Server.Revision() != use.Server.Revision()
+	current, err := r.s.use(ctx, r.req.GetMcpId())
+	return err != nil || current.Server.UID != use.Server.UID || current.Server.Revision() != use.Server.Revision()
 }

@@ -23,13 +23,13 @@ import (
 const (
 	// defaultTools is the default page size of ListTools.
 	defaultTools = 200
-	// maxPageBytes bounds the definitions on one page, unless a single one is larger; gRPC clients accept 4 MiB by default.
+	// maxPageBytes bounds the definitions on a page that has more than one. gRPC clients accept 4 MiB by default.
 	maxPageBytes = 2 << 20
 )
 
 // ListTools implements McpPoolService.
 func (s *Server) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest) (*mcppoolv1.ListToolsResponse, error) {
-	p, server, err := s.usable(ctx, req.GetMcpId())
+	p, server, err := s.findUsable(ctx, req.GetMcpId())
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (s *Server) ApproveTool(ctx context.Context, req *mcppoolv1.ApproveToolRequ
 	case server.Disabled:
 		return nil, disabled(server)
 	}
-	if err := s.writable(); err != nil {
+	if err := s.checkWritable(); err != nil {
 		return nil, err
 	}
 	tool, err := s.Caller.Approve(ctx, conn.Use{Server: server, User: p.Sub}, req.GetName(), req.GetDefinitionHash())

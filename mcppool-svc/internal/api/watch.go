@@ -155,7 +155,7 @@ func (h *hub) Watch(user string) (*watcher, error) {
 	return w, nil
 }
 
-// Watches reports whether a user has a watcher (an empty user: whether any user has).
+// Watches reports whether a user, or any user if user is empty, has a watcher.
 func (h *hub) Watches(user string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -26,11 +26,11 @@ func (x *execution) admit() error {
 		return refuse(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED,
 			"the configuration of MCP server %s is not the one that was expected; list its tools again and decide again", x.Server.ID)
 	}
-	return x.inTime()
+	return x.checkStartBy()
 }
 
-// inTime refuses a call that cannot start before its start_by.
-func (x *execution) inTime() error {
+// checkStartBy refuses a call that cannot start before its start_by.
+func (x *execution) checkStartBy() error {
 	if x.StartBy.IsZero() || x.deps.Now().Before(x.StartBy) {
 		return nil
 	}
@@ -38,7 +38,7 @@ func (x *execution) inTime() error {
 		"the call could not be started before %s; another owner of the session may have taken over", x.StartBy.UTC().Format(time.RFC3339Nano))
 }
 
-// authorize validates the call and checks the permission. It returns the tool's policy. tool is nil if the server does not have it.
+// authorize validates the call, checks the permission and returns the tool's policy. tool is nil if the server has no such tool.
 func (a *attempt) authorize(tools *catalog.Catalog, tool *catalog.Tool) (registry.Policy, error) {
 	var hints registry.Hints
 	if tool != nil {
@@ -48,7 +48,7 @@ func (a *attempt) authorize(tools *catalog.Catalog, tool *catalog.Tool) (registr
 	if tool != nil {
 		a.definition, a.repeatable = tool.Hash, repeatable(policy)
 	}
-	if a.Task == "" { // an MCP task already runs, even if its tool has changed since
+	if a.Task == "" { // an MCP task already runs: its tool may have changed since
 		if err := a.validate(tools, tool); err != nil {
 			return policy, err
 		}

@@ -66,11 +66,11 @@ func NewCache(maxBytes int64, now func() time.Time) *Cache {
 
 // get returns a cached result, or nil.
 func (c *Cache) get(k cacheKey) *mcppoolv1.CallResult {
-	kept, ok := c.results.GetIfPresent(k)
+	cached, ok := c.results.GetIfPresent(k)
 	if !ok {
 		return nil
 	}
-	return &mcppoolv1.CallResult{Content: kept.result.GetContent(), StructuredJson: kept.result.GetStructuredJson(), Cached: true}
+	return &mcppoolv1.CallResult{Content: cached.result.GetContent(), StructuredJson: cached.result.GetStructuredJson(), Cached: true}
 }
 
 // put keeps the content of a result, unless it is too large.
@@ -79,8 +79,8 @@ func (c *Cache) put(k cacheKey, r *mcppoolv1.CallResult, ttl time.Duration) {
 	if size > c.maxBytes/maxResultFraction {
 		return
 	}
-	own := &mcppoolv1.CallResult{Content: r.GetContent(), StructuredJson: r.GetStructuredJson()} // without the fields of this particular call
-	c.results.Set(k, &cachedResult{own, uint32(size), ttl})
+	content := &mcppoolv1.CallResult{Content: r.GetContent(), StructuredJson: r.GetStructuredJson()}
+	c.results.Set(k, &cachedResult{content, uint32(size), ttl})
 }
 
 // CacheStats are counters of a Cache.
@@ -111,8 +111,8 @@ type cacheSlot struct {
 	before uint64 // version of the server's tools when the attempt began
 }
 
-// cacheSlot returns the slot of a call. Only reading calls to servers with a cache_ttl have one; a call that continues an earlier one
-// depends on more than its input.
+// cacheSlot returns the slot of a call, or the zero slot if its result must not be cached. A call that continues another one depends on
+// more than its input.
 func (a *attempt) cacheSlot(lease *conn.Lease, tool *catalog.Tool, policy registry.Policy) cacheSlot {
 	if a.deps.Cache == nil || a.Server.CacheTTL <= 0 || a.Continues || !a.reads(policy) {
 		return cacheSlot{}

@@ -29,8 +29,7 @@ type Caller struct {
 
 // Deps are a Caller's dependencies, except the pool and the calls in flight.
 type Deps struct {
-	// Lookup returns a user's server with its current registration. It is called before a retry, unless the retry only replaces a
-	// connection that ended before the call was sent. Nil: registrations do not change.
+	// Lookup returns a user's server with its current registration, for retries. Nil: registrations do not change.
 	Lookup func(user, mcpID string) (*registry.Server, error)
 
 	Now     func() time.Time // for start_by and audit records
@@ -41,7 +40,7 @@ type Deps struct {
 	Cache   *Cache       // results of tools that only read; may be nil
 	Models  *Models      // the models for requests of servers (sampling); nil: none
 
-	MaxResult    int           // bytes of a raw result; a longer tool result is cut, any other is refused; 0: no limit
+	MaxResult    int           // bytes of a raw result: longer tool results are cut, longer resources and prompts are refused; 0: no limit
 	InputTimeout time.Duration // how long a question stays open
 }
 
@@ -72,7 +71,7 @@ func (c *Caller) Call(ctx context.Context, r Request, send Send) error {
 	})
 	if err != nil {
 		cancel(nil)
-		(&execution{Caller: c, Request: r, facts: facts{decision: refused}}).record(ctx, 0, inflight.End{Err: errs.From(err)})
+		(&execution{Caller: c, Request: r, runState: runState{decision: refused}}).record(ctx, 0, inflight.End{Err: errs.From(err)})
 		return err
 	}
 	if !first {
@@ -87,12 +86,12 @@ func (c *Caller) Call(ctx context.Context, r Request, send Send) error {
 type execution struct {
 	*Caller
 	Request
-	facts
+	runState
 	call   *inflight.Call
 	cancel context.CancelCauseFunc // ends the call
 
-	began   time.Time
-	maximum time.Duration // for all attempts together
+	began      time.Time
+	totalLimit time.Duration // for all attempts together
 
 	result *mcppoolv1.CallResult // of the attempt that counts; see settle
 	err    error                 // of the attempt that counts
@@ -122,7 +121,7 @@ func (x *execution) execute(ctx context.Context) (*mcppoolv1.CallResult, error) 
 		x.decision = refused
 		return nil, err
 	}
-	x.maximum = x.timeout()
+	x.totalLimit = x.timeout()
 	for retry := true; retry; {
 		a := &attempt{execution: x, number: x.repeats + 1, limit: x.remaining()}
 		x.settle(a.run(ctx))
@@ -141,7 +140,7 @@ type attempt struct {
 	timer  timer
 }
 
-// run makes the attempt over one connection: resolve, authorize (which also validates), cache, execute, validate the result, cache.
+// run makes the attempt over one connection: resolve, validate and authorize, look in the cache, execute, validate the result, cache it.
 func (a *attempt) run(ctx context.Context) (result *mcppoolv1.CallResult, err error) {
 	lease, err := a.pool.Acquire(ctx, a.use())
 	if a.connected = err == nil; err != nil {

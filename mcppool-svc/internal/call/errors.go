@@ -27,8 +27,8 @@ const (
 	Executing
 )
 
-// Explain turns the failure of a connection or a request into the error that clients get, with its outcome. An *errs.Error in the chain is returned
-// unchanged, except for NoModel, where it is the error of a request to a model and not of the call.
+// Explain turns the failure of a connection or a request into the error that clients get, with its outcome. It returns an *errs.Error in the
+// chain unchanged, except for NoModel, where that is the error of a model request.
 func Explain(stage Stage, err error) *errs.Error {
 	var explained *errs.Error
 	e := mcp.As(err)
@@ -50,8 +50,7 @@ func Explain(stage Stage, err error) *errs.Error {
 	}
 }
 
-// explain chooses code and reason. FAILED_PRECONDITION means that neither the client nor the pool is at fault, and that a retry does not
-// help until something changes.
+// explain chooses code and reason. FAILED_PRECONDITION means that a retry helps only after something has changed.
 func explain(stage Stage, e *mcp.Error) *errs.Error {
 	switch e.Kind {
 	case mcp.Answered:
@@ -124,7 +123,7 @@ const (
 // ClassKey is the metadata key of an error's class.
 const ClassKey = "error_class"
 
-// classOf classifies by the reason, which comes from typed causes, and by whether the cause is transient.
+// classOf classifies an error by its reason, else by whether its cause is transient.
 func classOf(e *errs.Error) Class {
 	switch e.Reason {
 	case commonv1.ErrorReason_ERROR_REASON_TIMEOUT, commonv1.ErrorReason_ERROR_REASON_CIRCUIT_OPEN,

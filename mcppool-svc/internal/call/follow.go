@@ -168,16 +168,16 @@ type timer struct {
 	limit  time.Duration
 	timer  *time.Timer
 
-	mu      sync.Mutex
-	left    time.Duration // guarded by mu; the rest of limit at since
-	since   time.Time     // guarded by mu; when the timer was last started or resumed
-	paused  int           // guarded by mu; number of questions and model requests under way
-	stopped bool          // guarded by mu
+	mu        sync.Mutex
+	remaining time.Duration // guarded by mu; of limit, at since
+	since     time.Time     // guarded by mu; when the timer was last started or resumed
+	paused    int           // guarded by mu; number of questions and model requests under way
+	stopped   bool          // guarded by mu
 }
 
-// start makes the timer end the call after limit of running time. Stop it when the attempt has ended.
+// start makes the timer end the call after limit of running time. Call stop when the attempt has ended.
 func (t *timer) start(cancel context.CancelCauseFunc, limit time.Duration) {
-	t.cancel, t.limit, t.left, t.since = cancel, limit, limit, time.Now()
+	t.cancel, t.limit, t.remaining, t.since = cancel, limit, limit, time.Now()
 	t.mu.Lock() // it may expire at once
 	defer t.mu.Unlock()
 	t.timer = time.AfterFunc(limit, t.expire)
@@ -203,7 +203,7 @@ func (t *timer) pause() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.paused++; t.paused == 1 && t.timer.Stop() {
-		t.left = max(0, t.left-time.Since(t.since))
+		t.remaining = max(0, t.remaining-time.Since(t.since))
 	}
 }
 
@@ -212,7 +212,7 @@ func (t *timer) resume() {
 	defer t.mu.Unlock()
 	if t.paused--; t.paused == 0 && !t.stopped {
 		t.since = time.Now()
-		t.timer.Reset(t.left)
+		t.timer.Reset(t.remaining)
 	}
 }
 
@@ -229,8 +229,8 @@ func (c *Caller) Cancel(user, callID, reason string) bool {
 	return c.calls.Cancel(user, callID, cancelledError{reason})
 }
 
-// Drain refuses new calls and returns when the running ones have ended and, if fetched is set, the results of named ones were sent to clients.
-// Calls still running when ctx is done are cancelled.
+// Drain refuses new calls and waits until the running ones have ended; if fetched is set, also until the results of named calls were sent to
+// clients. Calls still running when ctx is done are cancelled.
 func (c *Caller) Drain(ctx context.Context, fetched bool) {
 	c.calls.Drain(ctx, fetched, mcp.ErrStopping)
 }

@@ -86,7 +86,7 @@ func (c *Caller) Complete(ctx context.Context, use conn.Use, what mcp.Completion
 	})
 }
 
-// fetch makes a request and reads its result, which must not be larger than a tool result.
+// fetch makes a request and reads its result, of at most MaxResult bytes.
 func fetch[T any](ctx context.Context, c *Caller, use conn.Use, about subject, read func(json.RawMessage) (*T, error),
 	ask func(context.Context, mcp.Offers) (json.RawMessage, error),
 ) (*T, error) {
@@ -276,7 +276,7 @@ func (c *Caller) withLease(ctx context.Context, use conn.Use, do func(*conn.Leas
 	}
 }
 
-// Approve approves a tool if its definition still has the hash of the one that the user reviewed. Every error is an *errs.Error.
+// Approve approves a tool if its definition still has the hash that the user reviewed. Every error is an *errs.Error.
 func (c *Caller) Approve(ctx context.Context, use conn.Use, name, hash string) (*catalog.Tool, error) {
 	tools, review, err := c.List(ctx, use, true)
 	if err != nil {

@@ -25,7 +25,7 @@ const (
 // readInto reads an object into a message whose fields have MCP's names. Members without a field are skipped. Duplicate keys are
 // refused; texts that are not Unicode, such as emoji cut in half, are made valid.
 func readInto(raw json.RawMessage, to proto.Message) error {
-	if _, err := strictjson.MemberMap(raw); err != nil { // also keys that differ in their letter case alone
+	if _, err := strictjson.MemberMap(raw); err != nil { // refuses also keys that differ only in letter case
 		return err
 	}
 	text := jsontext.Value(bytes.Clone(raw))

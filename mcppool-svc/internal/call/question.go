@@ -24,8 +24,8 @@ import (
 // maxFields is how many values one form may ask for.
 const maxFields = 100
 
-// ask implements mcp.Call.Ask: it opens a question and waits for the answer, at most InputTimeout, with the timer of the call paused. If
-// none comes, and for a call without a call_id, it returns the answer Cancel.
+// ask implements mcp.Call.Ask: it opens a question and waits for the answer, at most InputTimeout, with the timer of the call paused. It
+// returns the answer Cancel if no answer comes or the call has no call_id.
 func (a *attempt) ask(ctx context.Context, q mcp.Question) (mcp.Answer, error) {
 	if err := ctx.Err(); err != nil {
 		return mcp.Answer{}, err
@@ -146,11 +146,11 @@ func (c *Caller) Answer(ctx context.Context, user, callID, questionID string, a 
 func withDefaults(text string, content json.RawMessage) json.RawMessage {
 	values := make(map[string]json.RawMessage)
 	if len(content) > 0 {
-		given, err := strictjson.MemberMap(content)
+		members, err := strictjson.MemberMap(content)
 		if err != nil {
 			return content
 		}
-		values = given
+		values = members
 	}
 	f, err := readForm(text)
 	if err != nil {
@@ -158,7 +158,7 @@ func withDefaults(text string, content json.RawMessage) json.RawMessage {
 	}
 	added := false
 	for name, property := range f.Properties {
-		if _, there := values[name]; !there && !strictjson.Absent(property.Default) {
+		if _, present := values[name]; !present && !strictjson.Absent(property.Default) {
 			values[name], added = json.RawMessage(property.Default), true
 		}
 	}

@@ -28,8 +28,8 @@ const (
 	refused   decision = "refused"
 )
 
-// facts hold the course of an execution, for its record and for the decision to retry.
-type facts struct {
+// runState is the state of an execution, for its record and for the decision to retry.
+type runState struct {
 	decision   decision
 	definition string // hash of the tool's definition
 	repeatable bool   // the tool may run twice
@@ -123,7 +123,7 @@ const (
 	toolError = "tool_error"
 )
 
-// Metrics measures calls. A nil Metrics measures nothing. Names that clients choose are not attributes, because their number has no bound.
+// Metrics measures calls. A nil Metrics measures nothing. Names that clients choose are not attributes, because their number is unbounded.
 type Metrics struct {
 	duration          metric.Float64Histogram
 	succeeded, failed metric.MeasurementOption // of tools that ran

@@ -29,7 +29,7 @@ const (
 	// taskAfter is the timeout above which a call is begun as an MCP task if the tool can run with or without one. Proxies cut off longer
 	// requests, but a task costs two more requests and the time between polls.
 	taskAfter = time.Minute
-	// taskRetention is how long after the call's timeout the server is asked to keep the result, for a client that lost it.
+	// taskRetention is how long after the call's timeout the server is asked to keep the result of an MCP task.
 	taskRetention = time.Hour
 )
 
@@ -70,7 +70,7 @@ func (r *Request) timeout() time.Duration {
 	return limit
 }
 
-// reads reports whether the request calls a tool that only reads. A request that follows an MCP task calls none.
+// reads reports whether the request calls a tool that only reads. A request that follows an MCP task calls no tool.
 func (r *Request) reads(policy registry.Policy) bool {
 	return r.Task == "" && policy.Effect == commonv1.Effect_EFFECT_READ
 }
@@ -100,7 +100,7 @@ func (a *attempt) log(level, text string) {
 func (a *attempt) toolCall(ctx context.Context, tool *catalog.Tool) mcp.Call {
 	c := mcp.Call{
 		Name: a.Tool, Arguments: a.Input, Meta: a.meta(ctx),
-		Notify: a.notify, Ask: a.ask, Sample: a.sample, Unclear: func() { a.unclear.Store(true) }, Gate: a.inTime, Again: a.continueAgain,
+		Notify: a.notify, Ask: a.ask, Sample: a.sample, Unclear: func() { a.unclear.Store(true) }, Gate: a.checkStartBy, Again: a.continueAgain,
 		Resume: a.Resume, Answers: a.Answers, Follow: a.Task,
 	}
 	if tool != nil && (tool.Tasks == catalog.TaskRequired || tool.Tasks == catalog.TaskOptional && a.limit > taskAfter) {

@@ -207,23 +207,23 @@ func broken(format string, args ...any) *mcp.Error {
 // maxBrief bounds a server's text in a message, in bytes.
 const maxBrief = 256
 
-// shorten cuts a result to the limit: the tool ran, and part of its result is better than none. Text is cut; structured content, images,
-// sounds and bytes, whose parts have no meaning, are left out as a whole. A note, which is not counted, takes their place.
+// shorten cuts a result to the limit. Text is cut. Structured content, images, sounds and bytes are left out as a whole; a note, which is not
+// counted, takes their place.
 //
-// Structured content also comes as text (MCP 2025-06-18): models read the text, programs the structure. If they do not both fit, the text stays
-// if it fits whole; otherwise the structured content does, if it fits.
+// Structured content also comes as text (MCP 2025-06-18): models read the text, programs the structure. If they do not both fit, the text is
+// kept if it fits whole, else the structured content if it fits.
 func shorten(result *mcppoolv1.CallResult, limit int) {
-	s := &shortener{left: limit, limit: limit}
+	s := &shortener{remaining: limit, limit: limit}
 	var blocks []*mcppoolv1.Content
 	structured, content := len(result.StructuredJson), contentSize(result.Content)
 	if structured > limit || content <= limit && structured+content > limit {
 		result.StructuredJson = ""
 		blocks = append(blocks, s.leaveOut("the structured content", structured))
 	} else {
-		s.left -= structured
+		s.remaining -= structured
 	}
 	for i, block := range result.Content {
-		if s.left <= 0 {
+		if s.remaining <= 0 {
 			blocks = append(blocks, note(fmt.Sprintf("%d more blocks of the result were left out: it has more than the %s that the pool allows",
 				len(result.Content)-i, size(limit))))
 			s.cut = true
@@ -234,10 +234,10 @@ func shorten(result *mcppoolv1.CallResult, limit int) {
 	result.Content, result.Truncated = blocks, s.cut
 }
 
-// shortener cuts a result; left is how many bytes may still be kept.
+// shortener cuts a result.
 type shortener struct {
-	left, limit int
-	cut         bool
+	remaining, limit int // bytes
+	cut              bool
 }
 
 // block returns a block, with its text cut if needed, or a note if the block is left out.
@@ -246,10 +246,10 @@ func (s *shortener) block(c *mcppoolv1.Content) *mcppoolv1.Content {
 	switch {
 	case text != nil:
 		*text = s.text(*text)
-	case bytes > s.left:
+	case bytes > s.remaining:
 		return s.leaveOut(what, bytes)
 	default:
-		s.left -= bytes
+		s.remaining -= bytes
 	}
 	return c
 }
@@ -286,15 +286,15 @@ func contentSize(blocks []*mcppoolv1.Content) (n int) {
 
 // text cuts a text that is too long, between two characters.
 func (s *shortener) text(text string) string {
-	if len(text) <= s.left {
-		s.left -= len(text)
+	if len(text) <= s.remaining {
+		s.remaining -= len(text)
 		return text
 	}
-	end := s.left
+	end := s.remaining
 	for end > 0 && !utf8.RuneStart(text[end]) {
 		end--
 	}
-	s.cut, s.left = true, 0
+	s.cut, s.remaining = true, 0
 	return strings.Clone(text[:end]) + fmt.Sprintf("\n[cut off: %d more bytes; the result has more than the %s that the pool allows]",
 		len(text)-end, size(s.limit))
 }

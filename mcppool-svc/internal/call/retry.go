@@ -25,10 +25,10 @@ const (
 type retryReason int
 
 const (
-	noRetry         retryReason = iota
-	replaced                    // the connection had ended before anything was sent
-	unclearQuestion             // a question was refused because it was not clear whether it was for this call
-	transient                   // the failure may pass by itself
+	noRetry          retryReason = iota
+	connectionEnded              // before anything was sent over it
+	unclearQuestion              // a question was refused because it was not clear whether it was for this call
+	transientFailure             // the failure may pass by itself
 )
 
 // settle keeps the outcome of an attempt, unless an earlier attempt's outcome must stand.
@@ -44,34 +44,34 @@ func (x *execution) settle(result *mcppoolv1.CallResult, err error) {
 	x.result, x.err = result, err
 }
 
-// planRetry reports whether to make another attempt, and after what wait, and sets its reason. A transient failure is retried only if the
-// tool did not run or may run twice, and if the call has time left after the wait.
+// planRetry reports whether to make another attempt, and after what wait. A transient failure is retried only if the tool did not run or may
+// run twice, and if the call has time left after the wait.
 func (x *execution) planRetry(ctx context.Context) (wait time.Duration, retry bool) {
 	last := x.reason
 	var e *mcp.Error
 	errors.As(x.err, &e)
 	switch {
-	case x.connected && last != replaced && endedUnsent(x.err):
-		x.reason = replaced
+	case x.connected && last != connectionEnded && endedUnsent(x.err):
+		x.reason = connectionEnded
 		return 0, true
 	case x.unclear.Swap(false) && last != unclearQuestion && x.mayUseOwnConnection(ctx):
 		x.reason = unclearQuestion
 		return 0, true
 	case e != nil && e.Transient && !e.Remembered && x.delayed < maxAttempts-1 && x.mayRepeat(x.err):
-		x.reason = transient
+		x.reason = transientFailure
 		x.delayed++
 		wait = pause(x.delayed, e)
-		return wait, time.Since(x.began)+wait < x.maximum
+		return wait, time.Since(x.began)+wait < x.totalLimit
 	}
 	return 0, false
 }
 
 // beginRetry reports whether the planned retry can still be made, and counts it.
 func (x *execution) beginRetry(ctx context.Context) bool {
-	if x.reason == replaced {
+	if x.reason == connectionEnded {
 		return true
 	}
-	if x.reason == transient && (x.inTime() != nil || !x.unchanged()) {
+	if x.reason == transientFailure && (x.checkStartBy() != nil || !x.isUnchanged()) {
 		return false
 	}
 	x.repeats++
@@ -85,13 +85,12 @@ func endedUnsent(err error) bool {
 	return errors.As(err, &e) && e.Lost && !e.MayHaveRun && !e.Begun
 }
 
-// mayUseOwnConnection reports whether to call a tool again because a question was refused that may have been this call's. The next
-// attempt has a connection of its own, unless users share connections, so that each question on it is this call's. It requires a known
-// outcome, a repeatable tool, and a call that is no MCP task, continues no other call, and has asked neither a person nor a model.
+// mayUseOwnConnection reports whether to repeat a call, over a connection of its own, because a question was refused that may have been this
+// call's. It requires a known outcome, a repeatable tool, and a call that is no MCP task, continues no call, and asked no person or model.
 func (x *execution) mayUseOwnConnection(ctx context.Context) bool {
 	known := x.err == nil || outcomeOf(x.err) == errs.OutcomeKnown
 	return known && x.repeatable && !x.asked.Load() && !x.tasked.Load() && !x.usage.any() && !x.Continues && x.Task == "" &&
-		ctx.Err() == nil && x.unchanged()
+		ctx.Err() == nil && x.isUnchanged()
 }
 
 // mayRepeat reports whether the call may be repeated after this error.
@@ -106,26 +105,26 @@ func (x *execution) mayRepeat(err error) bool {
 	return outcome == errs.OutcomeNotExecuted || x.repeatable && outcome == errs.OutcomeUnknown
 }
 
-// unchanged reports whether the call's server is enabled and still has the registration with which the call began.
-func (x *execution) unchanged() bool {
+// isUnchanged reports whether the call's server is enabled and still has the registration with which the call began.
+func (x *execution) isUnchanged() bool {
 	if x.deps.Lookup == nil {
 		return true
 	}
-	now, err := x.deps.Lookup(x.User, x.MCPID)
-	return err == nil && now.UID == x.Server.UID && !now.Disabled && now.ConfigRevision() == x.Server.ConfigRevision()
+	server, err := x.deps.Lookup(x.User, x.MCPID)
+	return err == nil && server.UID == x.Server.UID && !server.Disabled && server.ConfigRevision() == x.Server.ConfigRevision()
 }
 
 // remaining returns how long the next attempt may take.
 func (x *execution) remaining() time.Duration {
 	if x.repeats == 0 {
-		return x.maximum
+		return x.totalLimit
 	}
-	return max(x.maximum-time.Since(x.began), time.Millisecond)
+	return max(x.totalLimit-time.Since(x.began), time.Millisecond)
 }
 
 // continueAgain implements mcp.Call.Again. Unlike mayRepeat, it allows a retry after a person was asked: the repeated request carries the answers.
 func (a *attempt) continueAgain(ctx context.Context, n int, e *mcp.Error) bool {
-	if n >= maxAttempts || !e.Transient || e.MayHaveRun && !a.repeatable || a.tasked.Load() || !sleep(ctx, pause(n, e)) || !a.unchanged() {
+	if n >= maxAttempts || !e.Transient || e.MayHaveRun && !a.repeatable || a.tasked.Load() || !sleep(ctx, pause(n, e)) || !a.isUnchanged() {
 		return false
 	}
 	a.continued++
@@ -141,7 +140,7 @@ func repeatable(p registry.Policy) bool {
 func outcomeOf(err error) string { return errs.From(err).Metadata[errs.OutcomeKey] }
 
 // pause returns the wait after the nth attempt: the server's Retry-After, or 1 s, 2 s, 4 s …, at most 10 s, and up to 20 % more as jitter.
-// Jitter does not shorten it, because the pool refuses to connect for 1 s after a failed connect.
+// Jitter only lengthens the wait, because the pool refuses to connect for 1 s after a failed connect.
 func pause(n int, e *mcp.Error) time.Duration {
 	d := firstPause << (n - 1)
 	if e != nil && e.RetryAfter > 0 {

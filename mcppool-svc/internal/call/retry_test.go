@@ -219,7 +219,7 @@ func TestNoRetryAfterQuestionsAndTasks(t *testing.T) {
 		a.usage.begin()
 		a.usage.add(&commonv1.Usage{OutputTokens: 1, ModelCalls: 1})
 	}} {
-		x := &execution{facts: facts{repeatable: true}, call: &inflight.Call{}}
+		x := &execution{runState: runState{repeatable: true}, call: &inflight.Call{}}
 		if !x.mayRepeat(lost) {
 			t.Error("a reading tool cannot be repeated")
 		}
@@ -232,17 +232,17 @@ func TestNoRetryAfterQuestionsAndTasks(t *testing.T) {
 // A repeatable call whose question was refused as ambiguous is repeated, unless a person would be asked or a model paid twice.
 func TestUnclearQuestions(t *testing.T) {
 	for name, tt := range map[string]struct {
-		change func(*facts)
+		change func(*runState)
 		again  bool
 	}{
-		"no question was asked": {func(*facts) {}, true},
-		"a person was asked":    {func(f *facts) { f.asked.Store(true) }, false},
-		"a model answered":      {func(f *facts) { f.usage.begin(); f.usage.add(&commonv1.Usage{OutputTokens: 1, ModelCalls: 1}) }, false},
-		"a model is asked":      {func(f *facts) { f.usage.begin() }, false},
+		"no question was asked": {func(*runState) {}, true},
+		"a person was asked":    {func(f *runState) { f.asked.Store(true) }, false},
+		"a model answered":      {func(f *runState) { f.usage.begin(); f.usage.add(&commonv1.Usage{OutputTokens: 1, ModelCalls: 1}) }, false},
+		"a model is asked":      {func(f *runState) { f.usage.begin() }, false},
 	} {
-		x := &execution{Caller: New(nil, nil, Deps{}), facts: facts{repeatable: true}}
+		x := &execution{Caller: New(nil, nil, Deps{}), runState: runState{repeatable: true}}
 		x.unclear.Store(true)
-		tt.change(&x.facts)
+		tt.change(&x.runState)
 		if _, got := x.planRetry(t.Context()); got != tt.again {
 			t.Errorf("%s: made again: %v", name, got)
 		}

@@ -50,7 +50,7 @@ func (a *attempt) sample(ctx context.Context, wanted mcp.Sample) (mcp.Sampled, e
 		a.usage.reserving.Lock()
 		defer a.usage.reserving.Unlock()
 	}
-	got, err := a.deps.Models.sample(ctx, a.User, policy, a.usage.left(a.ModelBudget), wanted)
+	got, err := a.deps.Models.sample(ctx, a.User, policy, a.usage.remaining(a.ModelBudget), wanted)
 	if e := errs.From(err); e != nil && got.Usage == nil {
 		got.Usage = e.Usage
 	}
@@ -83,7 +83,7 @@ func (a *attempt) sampleAttrs(policy *registry.Sampling, got sampled, err error,
 	}
 }
 
-// withoutModel returns the error of a call that failed because no model answered. Codes that would blame the caller are not passed on.
+// withoutModel returns the error of a call that failed because no model answered. It passes on only codes that do not blame the caller.
 func withoutModel(e *mcp.Error) *errs.Error {
 	code := codes.FailedPrecondition
 	var cause *errs.Error
@@ -102,24 +102,24 @@ type usage struct {
 	total    *commonv1.Usage // guarded by mu; nil if no model answered
 }
 
-// left returns the rest of a budget, or nil if there is no budget.
-func (u *usage) left(b *commonv1.ModelBudget) *commonv1.ModelBudget {
+// remaining returns what remains of a budget, or nil if there is no budget.
+func (u *usage) remaining(b *commonv1.ModelBudget) *commonv1.ModelBudget {
 	if b == nil {
 		return nil
 	}
 	spent := u.message()
 	return &commonv1.ModelBudget{
-		ModelCalls: remaining(b.ModelCalls, spent.GetModelCalls()), Tokens: remaining(b.Tokens, spent.GetInputTokens()+spent.GetOutputTokens()),
-		CostNanoUsd: remaining(b.CostNanoUsd, spent.GetCostNanoUsd()),
+		ModelCalls: subtract(b.ModelCalls, spent.GetModelCalls()), Tokens: subtract(b.Tokens, spent.GetInputTokens()+spent.GetOutputTokens()),
+		CostNanoUsd: subtract(b.CostNanoUsd, spent.GetCostNanoUsd()),
 	}
 }
 
-func remaining[T uint32 | uint64](limit *T, spent T) *T {
+func subtract[T uint32 | uint64](limit *T, spent T) *T {
 	if limit == nil {
 		return nil
 	}
-	rest := *limit - min(*limit, spent)
-	return &rest
+	difference := *limit - min(*limit, spent)
+	return &difference
 }
 
 // begin counts a request and returns its number.
@@ -130,7 +130,7 @@ func (u *usage) begin() int {
 	return u.requests
 }
 
-// add adds the usage of a request. The total cost in USD is unknown once that of one request is.
+// add adds the usage of a request. The total cost is unknown once the cost of one request is unknown.
 func (u *usage) add(spent *commonv1.Usage) {
 	if spent.GetModelCalls() == 0 {
 		return
@@ -185,7 +185,7 @@ func NewModels(planner plannerv1.PlannerServiceClient) *Models {
 	return &Models{planner: planner, slots: make(chan struct{}, maxRequests), users: make(map[string]int)}
 }
 
-// begin counts a request of a user until end, or refuses it if the user has too many.
+// begin counts a running request of a user, or refuses it if the user has too many. Call end when the request has ended.
 func (m *Models) begin(user string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -260,7 +260,7 @@ func (m *Models) Names(ctx context.Context, user string) ([]string, error) {
 	return names, nil
 }
 
-// stops maps stop reasons to those of MCP, which allows any string.
+// stops maps the planner's stop reasons to MCP's.
 var stops = map[plannerv1.StopReason]string{
 	plannerv1.StopReason_STOP_REASON_END: "endTurn", plannerv1.StopReason_STOP_REASON_MAX_TOKENS: "maxTokens",
 	plannerv1.StopReason_STOP_REASON_STOP_SEQUENCE: "stopSequence", plannerv1.StopReason_STOP_REASON_REFUSED: "refusal",
@@ -298,7 +298,7 @@ func collect(stream grpc.ServerStreamingClient[plannerv1.GenerateResponse]) (str
 	}
 }
 
-// request returns the request to the planner. If the operator names a model, the server's hints do not count.
+// request returns the request to the planner. If the operator names a model, the server's hints are ignored.
 func request(policy *registry.Sampling, s mcp.Sample) *plannerv1.GenerateRequest {
 	tokens := policy.Tokens()
 	if s.MaxTokens > 0 {

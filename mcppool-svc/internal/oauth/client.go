@@ -32,11 +32,11 @@ type registration struct {
 	Expiry  time.Time `json:"expiry,omitzero"` // of the secret
 }
 
-// clientFor returns the OAuth client to use, in the order that MCP recommends: the configured one, one with a metadata document, a registered
-// one. If fresh is true, clientFor registers a new client instead of using a stored registration.
+// clientFor returns the OAuth client to use: the configured client, else one with a metadata document, else a registered client, as MCP
+// recommends. If fresh is true, clientFor registers a new client instead of using a stored registration.
 func (l *Logins) clientFor(ctx context.Context, w *web, server *registry.Server, a authority, redirect string, fresh bool) (client, error) {
 	if o := server.HTTP.OAuth; o != nil && o.ClientID != "" {
-		return l.configured(server, a)
+		return l.configuredClient(server, a)
 	}
 	if a.Documents && l.cfg.ClientMetadata != "" {
 		return client{ID: l.cfg.ClientMetadata, Method: methodNone}, nil
@@ -61,9 +61,9 @@ func (l *Logins) clientFor(ctx context.Context, w *web, server *registry.Server,
 	return r.Client, nil
 }
 
-// configured returns the client of the server's settings. The client is bound to the first authorization server that accepted it, so that
-// another one that the MCP server names later does not get the secret. Logging out as an operator or as the server's owner removes the binding.
-func (l *Logins) configured(server *registry.Server, a authority) (client, error) {
+// configuredClient returns the client of the server's settings. The client is bound to the first authorization server that accepted it, so that
+// the secret goes to no other one. Logging out as an operator or as the server's owner removes the binding.
+func (l *Logins) configuredClient(server *registry.Server, a authority) (client, error) {
 	if bound := l.vault.boundTo(bindingKey(server)); bound != "" && bound != a.Issuer {
 		return client{}, refused("MCP server %s now names the authorization server %s, but its oauth.client_id was used at %s; "+
 			"if that is right, let the owner of the MCP server or an operator run `pawl mcp logout %[1]s`, and log in again", server.ID, a.Issuer, bound)
@@ -119,33 +119,33 @@ func (l *Logins) register(ctx context.Context, w *web, a authority, redirect str
 	if err != nil {
 		return registration{}, fmt.Errorf("writing the registration of a client: %w", err)
 	}
-	answered, err := w.post(ctx, a.Register, "application/json", string(body), nil)
+	resp, err := w.post(ctx, a.Register, "application/json", string(body), nil)
 	if err != nil {
 		return registration{}, err
 	}
-	if answered.status != http.StatusCreated && answered.status != http.StatusOK {
-		return registration{}, l.registrationFailed(a, redirect, answered)
+	if resp.status != http.StatusCreated && resp.status != http.StatusOK {
+		return registration{}, l.registrationFailed(a, redirect, resp)
 	}
-	return readRegistration(a, answered, wanted, l.now())
+	return readRegistration(a, resp, wanted, l.now())
 }
 
-func (l *Logins) registrationFailed(a authority, redirect string, answered *httpResponse) error {
-	if a.guessed && (answered.status == http.StatusNotFound || answered.status == http.StatusMethodNotAllowed) {
+func (l *Logins) registrationFailed(a authority, redirect string, resp *httpResponse) error {
+	if a.guessed && (resp.status == http.StatusNotFound || resp.status == http.StatusMethodNotAllowed) {
 		return refused("it has neither metadata for logins nor the default login endpoints of MCP 2025-03-26; if it requires a key instead of a login, put the key into the server's `headers`")
 	}
-	err := mcp.As(unexpected(a.Register, answered))
+	err := mcp.As(unexpected(a.Register, resp))
 	err.Message = fmt.Sprintf("the authorization server %s does not register Pawl with the redirect address %s: %s", a.Issuer, redirect, err.Message)
 	return err
 }
 
-func readRegistration(a authority, answered *httpResponse, wanted string, now time.Time) (registration, error) {
+func readRegistration(a authority, resp *httpResponse, wanted string, now time.Time) (registration, error) {
 	var got struct {
 		ID      string      `json:"client_id"`
 		Secret  string      `json:"client_secret"`
 		Expires jsonSeconds `json:"client_secret_expires_at"`
 		Method  string      `json:"token_endpoint_auth_method"`
 	}
-	if !answered.read(&got) || got.ID == "" || len(got.ID) > 2000 || len(got.Secret) > 10000 {
+	if !resp.read(&got) || got.ID == "" || len(got.ID) > 2000 || len(got.Secret) > 10000 {
 		return registration{}, refused("%s answered with something that is not a registered client", displayURL(a.Register))
 	}
 	r := registration{Version: recordVersion, Time: now, Client: client{ID: got.ID, Secret: got.Secret, Method: wanted}}
@@ -229,15 +229,15 @@ type client struct {
 	Configured bool `json:"configured,omitempty"`
 }
 
-// denied is a token endpoint's refusal (RFC 6749, 5.2), as opposed to a temporary failure.
-type denied struct {
+// tokenRefusal is a token endpoint's refusal (RFC 6749, 5.2), as opposed to a temporary failure.
+type tokenRefusal struct {
 	code string
 	err  *mcp.Error
 }
 
-func (d *denied) Error() string { return d.err.Error() }
+func (d *tokenRefusal) Error() string { return d.err.Error() }
 
-func (d *denied) Unwrap() error { return d.err }
+func (d *tokenRefusal) Unwrap() error { return d.err }
 
 // postForm sends a form with the client's authentication.
 func (l *Logins) postForm(ctx context.Context, w *web, endpoint, issuer string, c client, form url.Values) (*httpResponse, error) {
@@ -308,7 +308,7 @@ func (l *Logins) authenticate(header http.Header, form url.Values, issuer string
 	return nil
 }
 
-// tokenError returns the error of a token request: a *denied if the server refused it, any other error if the request may succeed later or the
+// tokenError returns the error of a token request: a *tokenRefusal if the server refused it, any other error if the request may succeed later or the
 // response cannot be read.
 func tokenError(endpoint string, a *httpResponse) error {
 	err := unexpected(endpoint, a)
@@ -324,7 +324,7 @@ func tokenError(endpoint string, a *httpResponse) error {
 		e.Kind = mcp.Unavailable
 		return e
 	}
-	return &denied{code: body.Error, err: e}
+	return &tokenRefusal{code: body.Error, err: e}
 }
 
 // chooseMethod chooses the client's authentication method at the token endpoint from those that the server offers. Without a secret it is

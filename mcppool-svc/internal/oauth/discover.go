@@ -14,7 +14,7 @@ const maxServers = 20
 // loginInfo describes how to log in to an MCP server.
 type loginInfo struct {
 	resource  string   // the identifier for which tokens are requested (RFC 8707)
-	scopes    []string // that the server's metadata name
+	scopes    []string // from the server's metadata
 	authority authority
 }
 
@@ -41,8 +41,8 @@ type resourceMetadata struct {
 	Scopes   []string `json:"scopes_supported"`
 }
 
-// discover finds out how to log in to an MCP server. Of several authorization servers it takes prefer if the server names
-// that, else the first one.
+// discover finds out how to log in to an MCP server. It takes the authorization server prefer if the MCP server names it, else the first that
+// the MCP server names.
 func discover(ctx context.Context, w *web, server *url.URL, c challenge, prefer string) (*loginInfo, error) {
 	if _, err := parseLoginURL("the MCP server's address", server.String()); err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func discover(ctx context.Context, w *web, server *url.URL, c challenge, prefer 
 }
 
 // findResourceMetadata reads the metadata of the MCP server at the address in its challenge, or else at the well-known addresses. It returns nil
-// if there are none, as before 2025-06-18.
+// if there are none, as in MCP before 2025-06-18.
 func findResourceMetadata(ctx context.Context, w *web, server *url.URL, c challenge) (*resourceMetadata, error) {
 	if c.metadata != "" {
 		meta, a, err := getJSON[resourceMetadata](ctx, w, c.metadata)
@@ -89,7 +89,7 @@ func findResourceMetadata(ctx context.Context, w *web, server *url.URL, c challe
 	return nil, nil
 }
 
-// getJSON reads a JSON object from an address. It returns nil and the response if there is none.
+// getJSON reads a JSON object from an address. If the response is not one, it returns nil and the response.
 func getJSON[T any](ctx context.Context, w *web, address string) (*T, *httpResponse, error) {
 	a, err := w.get(ctx, address)
 	if err != nil {
@@ -146,8 +146,7 @@ func readMetadata(ctx context.Context, w *web, issuer string) (authority, bool, 
 	return authority{}, false, nil
 }
 
-// sameIssuer compares two issuers as text, but ignores the slash of an empty path: some libraries add it to each address in the
-// metadata of MCP servers, and both forms name the same documents.
+// sameIssuer compares two issuers as text, but ignores the slash of an empty path, which some libraries add.
 func sameIssuer(a, b string) bool {
 	if a == b {
 		return true

@@ -123,9 +123,8 @@ func (l *Logins) needOf(ctx context.Context, w *web, r ref, address *url.URL) (n
 	return n, nil
 }
 
-// chooseScopes returns the scopes to request: the configured ones, else those that the server asked for, else those that its metadata name. For
-// a login with more rights it adds the scopes that the server asked for, and those requested before, so that no right gets lost. stepUps is
-// token.StepUps of the new login.
+// chooseScopes returns the scopes to request: the configured ones, else those that the server asked for, else those in its metadata. A login for
+// more rights also requests the scopes that the server asked for and those of the previous login. stepUps is token.StepUps of the new login.
 func (l *Logins) chooseScopes(server *registry.Server, r ref, n need, found *loginInfo) (scopes []string, stepUps int) {
 	switch {
 	case server.HTTP.OAuth != nil && len(server.HTTP.OAuth.Scopes) > 0:
@@ -182,8 +181,8 @@ func newSecret() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// hasOpenLogin reports whether a login of the same user to the same server was begun before and not finished. A possible reason is that the
-// authorization server no longer knows the client.
+// hasOpenLogin reports whether a login of the same user to the same server was begun and not finished, perhaps because the authorization server
+// no longer knows the client.
 func (l *Logins) hasOpenLogin(r ref) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,16 +194,16 @@ func (l *Logins) hasOpenLogin(r ref) bool {
 	return false
 }
 
-// addOpen stores an open login. It replaces an earlier one of the user to the same server, and drops those that are too old or too many.
+// addOpen stores an open login. It replaces the user's earlier login to the same server, and drops logins that are too old or too many.
 func (l *Logins) addOpen(state string, o *openLogin) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now, mine := l.now(), make(map[string]*openLogin)
-	for s, other := range l.open {
-		if other.ref == o.ref || now.After(other.expiry.Add(loginLife)) { // kept after its expiry for hasOpenLogin
+	for s, earlier := range l.open {
+		if earlier.ref == o.ref || now.After(earlier.expiry.Add(loginLife)) { // kept after its expiry for hasOpenLogin
 			delete(l.open, s)
-		} else if other.user == o.user {
-			mine[s] = other
+		} else if earlier.user == o.user {
+			mine[s] = earlier
 		}
 	}
 	expiry := func(o *openLogin) time.Time { return o.expiry }
@@ -304,13 +303,13 @@ func (o *openLogin) check(a Answer) error {
 
 // dropUnknownClient drops a registered client if the error means that its authorization server no longer knows it.
 func (l *Logins) dropUnknownClient(o *openLogin, err error) {
-	var d *denied
+	var d *tokenRefusal
 	if errors.As(err, &d) && (d.code == "invalid_client" || d.code == "unauthorized_client") && !o.client.Configured {
 		l.vault.dropRegistration(o.info.authority.Issuer + "\x00" + o.redirect)
 	}
 }
 
-// complete adds the other fields of a login to a token that was granted.
+// complete sets the fields of a token that the token response lacks.
 func (t *token) complete(s *loginInfo, c client, wanted []string) {
 	t.Issuer, t.Resource, t.Endpoint, t.Revoke = s.authority.Issuer, s.resource, s.authority.Token, s.authority.Revoke
 	t.Client, t.Wanted = c, wanted

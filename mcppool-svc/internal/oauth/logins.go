@@ -105,7 +105,7 @@ func (l *Logins) web(server *registry.Server) *web { return newWeb(l.deps.Client
 // canHaveLogin reports whether requests to a server can carry a login: a user's, or the pool's own.
 func canHaveLogin(server *registry.Server) bool {
 	if server.HTTP == nil || server.Isolation == registry.Shared && !isPoolLogin(server) {
-		return false // a connection of all users cannot use the login of one
+		return false // a connection of all users cannot use the login of one user
 	}
 	// An Authorization header in the registration would compete with the login.
 	for name := range server.HTTP.Headers {
@@ -159,9 +159,9 @@ func (l *Logins) State(server *registry.Server, user string) State {
 	}
 }
 
-// Forget deletes the login to a server, a user's or the pool's own, and revokes it if possible. Only an operator or the server's owner may
-// delete the pool's own, and for them Forget also removes the binding of a configured client to its authorization server. It returns ErrNoLogin
-// for others if the login is the pool's own, and if the server can have no login.
+// Forget deletes the login of a user's requests to a server, and revokes it if possible. For an operator or the server's owner it also removes the
+// binding of a configured client to its authorization server. It returns ErrNoLogin if the server can have no login, or if the login is the
+// pool's own and the user is neither an operator nor the server's owner.
 func (l *Logins) Forget(ctx context.Context, server *registry.Server, user string, operator bool) error {
 	mayChange := operator || server.Owner == user
 	if !canHaveLogin(server) || isPoolLogin(server) && !mayChange {
@@ -173,12 +173,12 @@ func (l *Logins) Forget(ctx context.Context, server *registry.Server, user strin
 		}
 	}
 	r := refFor(server, user)
-	gone, err := l.vault.remove(func(o ref) bool { return o == r })
+	deleted, err := l.vault.remove(func(o ref) bool { return o == r })
 	if err != nil {
 		return err
 	}
 	l.clearNeed(r)
-	for _, t := range gone {
+	for _, t := range deleted {
 		if err := l.revoke(ctx, server, t); err != nil {
 			l.deps.Log.InfoContext(ctx, "a token was deleted, but could not be revoked", "mcp_id", server.ID, "error", err)
 		}

@@ -27,7 +27,7 @@ func (t *token) needsRenewal(now time.Time) bool {
 	return t.expired(now.Add(ahead))
 }
 
-// renewOnce runs work for a login, or joins the work that is running for it, and waits for the result. The work continues when its
+// renewOnce runs work for a login, or joins the renewal of the login that is running, and waits for the result. The renewal continues when its
 // callers give up, because the server may have replaced the old token already.
 func (l *Logins) renewOnce(ctx context.Context, r ref, work func(context.Context) (*token, error)) (*token, error) {
 	done := l.renewals.DoChan(r.key(""), func() (any, error) {
@@ -62,24 +62,24 @@ func (l *Logins) beginWork() bool {
 // renew returns a new token in place of old, or the current one if old has been replaced already.
 func (l *Logins) renew(ctx context.Context, server *registry.Server, r ref, old *token) (*token, error) {
 	return l.renewOnce(ctx, r, func(ctx context.Context) (*token, error) {
-		now, _ := l.vault.token(r)
+		current, _ := l.vault.token(r)
 		switch {
-		case now == nil:
+		case current == nil:
 			return nil, loginRequired("you are no longer logged in to MCP server %s: run `pawl mcp login %[1]s`", server.ID)
-		case now != old:
-			return now, nil // another request has renewed it
+		case current != old:
+			return current, nil // another request has renewed it
 		}
-		g, err := l.refresh(ctx, server, old)
+		renewed, err := l.refresh(ctx, server, old)
 		if err != nil {
-			if now := l.renewedElsewhere(ctx, r, old, err); now != nil {
-				return now, nil
+			if current := l.renewedElsewhere(ctx, r, old, err); current != nil {
+				return current, nil
 			}
 			return nil, l.renewalFailed(server, r, old, err)
 		}
 		t := *old
-		t.Access, t.Expiry, t.Obtained, t.Refresh = g.Access, g.Expiry, g.Obtained, cmp.Or(g.Refresh, old.Refresh)
-		if g.Scopes != nil {
-			t.Scopes = g.Scopes
+		t.Access, t.Expiry, t.Obtained, t.Refresh = renewed.Access, renewed.Expiry, renewed.Obtained, cmp.Or(renewed.Refresh, old.Refresh)
+		if renewed.Scopes != nil {
+			t.Scopes = renewed.Scopes
 		}
 		return l.replace(ctx, server, r, &t, old)
 	})
@@ -87,16 +87,16 @@ func (l *Logins) renew(ctx context.Context, server *registry.Server, r ref, old 
 
 // replace stores a renewed token and returns it. If the user logged in or out meanwhile, it returns the token of that login, or an error.
 func (l *Logins) replace(ctx context.Context, server *registry.Server, r ref, t, old *token) (*token, error) {
-	put, err := l.vault.put(r, t, old)
+	isCurrent, err := l.vault.put(r, t, old)
 	if err != nil {
 		l.deps.Log.ErrorContext(ctx, "a renewed login could not be stored: its user will have to log in again after a restart",
 			"mcp_id", server.ID, "user", r.user, "error", err)
 	}
-	if put {
+	if isCurrent {
 		return t, nil
 	}
-	if now, _ := l.vault.token(r); now != nil {
-		return now, nil
+	if current, _ := l.vault.token(r); current != nil {
+		return current, nil
 	}
 	return nil, loginRequired("you are no longer logged in to MCP server %s: run `pawl mcp login %[1]s`", server.ID)
 }
@@ -116,7 +116,7 @@ func (l *Logins) refresh(ctx context.Context, server *registry.Server, old *toke
 // renewalFailed returns the error of a failed renewal. If the server refused the renewal, it also records that a new login is needed; otherwise
 // a later renewal may succeed.
 func (l *Logins) renewalFailed(server *registry.Server, r ref, old *token, err error) error {
-	var d *denied
+	var d *tokenRefusal
 	if !errors.As(err, &d) {
 		return withServer(server, "renewing the login", err)
 	}
@@ -128,8 +128,8 @@ func (l *Logins) renewalFailed(server *registry.Server, r ref, old *token, err e
 // obtainForPool logs the pool itself in (client credentials), unless there is a token newer than old.
 func (l *Logins) obtainForPool(ctx context.Context, server *registry.Server, r ref, old *token, c challenge) (*token, error) {
 	return l.renewOnce(ctx, r, func(ctx context.Context) (*token, error) {
-		if now, _ := l.vault.token(r); now != nil && now != old {
-			return now, nil
+		if current, _ := l.vault.token(r); current != nil && current != old {
+			return current, nil
 		}
 		t, err := l.requestForPool(ctx, server, c)
 		if err != nil {
@@ -157,14 +157,14 @@ func (l *Logins) requestForPool(ctx context.Context, server *registry.Server, c 
 	if err != nil {
 		return nil, err
 	}
-	pool, err := l.configured(server, found.authority)
+	pool, err := l.configuredClient(server, found.authority)
 	if err != nil {
 		return nil, err
 	}
 	scopes := server.HTTP.OAuth.Scopes
-	for _, others := range [][]string{c.scopes, found.scopes} {
+	for _, fallback := range [][]string{c.scopes, found.scopes} {
 		if len(scopes) == 0 {
-			scopes = others
+			scopes = fallback
 		}
 	}
 	form := url.Values{"grant_type": {"client_credentials"}, "resource": {found.resource}}

@@ -31,14 +31,14 @@ func (l *Logins) ApplyRemote(places []replica.Place) []LoginChange {
 		if p.Bucket != bucketTokens {
 			continue
 		}
-		now, _ := l.vault.token(r)
+		current, _ := l.vault.token(r)
 		l.mu.Lock()
 		_, needed := l.needs[r]
-		if now != nil && now != before || now == nil && before != nil {
+		if current != nil && current != before || current == nil && before != nil {
 			delete(l.needs, r)
 		}
 		l.mu.Unlock()
-		if (before == nil) != (now == nil) || needed && now != before {
+		if (before == nil) != (current == nil) || needed && current != before {
 			changed = append(changed, LoginChange{r.user, r.origin})
 		}
 	}
@@ -48,18 +48,18 @@ func (l *Logins) ApplyRemote(places []replica.Place) []LoginChange {
 // renewedElsewhere returns the new token if the renewal of old was refused because another replica of the pool has renewed it, else nil.
 // Refresh tokens are often valid only once.
 func (l *Logins) renewedElsewhere(ctx context.Context, r ref, old *token, err error) *token {
-	var d *denied
+	var d *tokenRefusal
 	if l.deps.CatchUp == nil || !errors.As(err, &d) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, catchUpWait)
 	defer cancel()
 	l.deps.CatchUp(ctx)
-	now, _ := l.vault.token(r)
-	if now == old {
+	current, _ := l.vault.token(r)
+	if current == old {
 		return nil
 	}
-	return now
+	return current
 }
 
 // Readable reports whether this program knows the format of a stored value. It needs no key.

@@ -99,7 +99,7 @@ func (s *Source) Refused(ctx context.Context, used string, again bool, resp *htt
 	return "", s.loginNeeded(t, c, kind)
 }
 
-// loginNeeded records that the user has to log in, and returns the error that tells so.
+// loginNeeded records that the user has to log in, and returns the error that says so.
 func (s *Source) loginNeeded(t *token, c challenge, kind scheme) error {
 	s.logins.recordNeed(s.ref, c, false)
 	switch {
@@ -112,7 +112,7 @@ func (s *Source) loginNeeded(t *token, c challenge, kind scheme) error {
 	}
 }
 
-// renewPoolToken logs the pool itself in and returns the new token, or an error if the refused token was new already (again).
+// renewPoolToken logs the pool itself in and returns the new token. If again is set, the refused token was new already: it returns an error.
 func (s *Source) renewPoolToken(ctx context.Context, t *token, again bool, c challenge) (string, error) {
 	if again {
 		return "", mcp.Errorf(mcp.Unauthorized,

@@ -110,8 +110,8 @@ func openVault(st store.Store, key []byte) (v *vault, lost int, err error) {
 	return v, lost, nil
 }
 
-// set updates the entry in memory from a stored value; nil deletes the entry. So does a value that this key cannot decrypt: set then marks a ref
-// without another token as sealed, and returns errSealed. Called with mu held, or before the vault is shared.
+// set updates the entry in memory from a stored value; nil deletes the entry. If this key cannot decrypt the value, set deletes the entry, marks
+// a ref without another token as sealed, and returns errSealed. Called with mu held, or before the vault is shared.
 func (v *vault) set(bucket, key string, value []byte) error {
 	switch bucket {
 	case bucketClients:
@@ -183,7 +183,7 @@ func refOf(key string) ref {
 	return ref{user, origin}
 }
 
-// seal encrypts a value for its place in the store: in another bucket, or under another record's key, it cannot be decrypted.
+// seal encrypts a value for its place in the store. In another place it cannot be decrypted.
 func (v *vault) seal(bucket, key string, value any) store.Change {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -216,7 +216,7 @@ func (v *vault) unseal(bucket, key string, value []byte, to any) error {
 // additionalData returns the additional authenticated data of a value.
 func additionalData(bucket, key string) []byte { return []byte(bucket + "\x00" + key) }
 
-// token returns a login, or nil. sealed reports that there is one that this key cannot decrypt.
+// token returns a login, or nil. sealed reports that a login is stored that this key cannot decrypt.
 func (v *vault) token(r ref) (t *token, sealed bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -360,8 +360,8 @@ const (
 	KeyFile = "mcp-logins.key"
 )
 
-// OpenKey returns the key that encrypts the stored logins: the one that ref names (env:NAME or file:PATH), else the one in the
-// data folder, which it creates if it does not exist. Without a data folder it returns a new key, because nothing outlives the process.
+// OpenKey returns the key that encrypts the stored logins: the key that ref names (env:NAME or file:PATH), else the key in the data folder,
+// which it creates if it does not exist. Without ref and data folder it returns a new key.
 func OpenKey(ref, dataDir string, environ []string) ([]byte, error) {
 	kind, where, _ := strings.Cut(ref, ":")
 	switch {

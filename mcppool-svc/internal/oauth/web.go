@@ -155,7 +155,7 @@ func displayURL(address string) string {
 // maxURL bounds an address that a server names.
 const maxURL = 4096
 
-// refused returns the Misconfigured error for a value that cannot be used, of a server's metadata, a registration or a flag.
+// refused returns the Misconfigured error for an unusable value in a server's metadata, a registration or a flag.
 func refused(format string, args ...any) error {
 	return mcp.Errorf(mcp.Misconfigured, format, args...)
 }

@@ -89,15 +89,15 @@ func (r Reader) Parse(data []byte, name, dir string) ([]Entry, error) {
 	bad := &BadServers{}
 	var servers []Entry
 	taken := make(map[string]string)
-	for _, st := range r.chosen(stanzas) {
+	for _, st := range r.filter(stanzas) {
 		s, err := r.server(st, dir)
 		if err != nil {
 			bad.reasons = append(bad.reasons, fmt.Errorf("%s:%d: MCP server %q: %w", name, st.line, st.name, err))
 			continue
 		}
-		if other, ok := taken[s.Key()]; ok {
+		if first, ok := taken[s.Key()]; ok {
 			bad.reasons = append(bad.reasons,
-				fmt.Errorf("%s:%d: the MCP servers %q and %q would both have the id %q; rename one", name, st.line, other, st.name, s.ID))
+				fmt.Errorf("%s:%d: the MCP servers %q and %q would both have the id %q; rename one", name, st.line, first, st.name, s.ID))
 			continue
 		}
 		taken[s.Key()] = st.name
@@ -110,8 +110,7 @@ func (r Reader) Parse(data []byte, name, dir string) ([]Entry, error) {
 	return servers, nil
 }
 
-// BadServers is the error if servers of a file cannot be read. It names all of them. No server of the file is used then, because the
-// settings of several servers may belong together.
+// BadServers is the error for all servers of a file that cannot be read. No server of the file is used then.
 type BadServers struct {
 	Good    []string // ids of the servers that can be read
 	reasons []error
@@ -122,8 +121,8 @@ func (b *BadServers) Error() string { return errors.Join(b.reasons...).Error() }
 // Unwrap returns an error for each server that cannot be read.
 func (b *BadServers) Unwrap() []error { return b.reasons }
 
-// chosen returns the stanzas to read. An equal name has priority over an equal id derived from a name.
-func (r Reader) chosen(all []stanza) []stanza {
+// filter returns the stanzas to read. A stanza with the name Only has priority over one whose derived id is Only.
+func (r Reader) filter(all []stanza) []stanza {
 	if r.Only == "" {
 		return all
 	}
@@ -150,7 +149,7 @@ type stanza struct {
 	err  error // what is wrong with its text; nil if it can be read
 }
 
-// split returns the stanzas. If a name comes twice, the second stanza has an error, because it is not known which one is meant.
+// split returns the stanzas. If a name comes twice, the second stanza has an error.
 func split(data []byte, name string, log *slog.Logger) ([]stanza, error) {
 	var top map[string]json.RawMessage
 	if err := json.Unmarshal(data, &top); err != nil {
@@ -180,7 +179,7 @@ func split(data []byte, name string, log *slog.Logger) ([]stanza, error) {
 				st.err = fmt.Errorf("it is there twice, first in line %d; rename or remove one", line)
 			} else {
 				lines[st.name] = st.line
-				st.err = ambiguous(data, raw)
+				st.err = checkAmbiguity(data, raw)
 			}
 			list = append(list, st)
 		}
@@ -188,8 +187,8 @@ func split(data []byte, name string, log *slog.Logger) ([]stanza, error) {
 	return list, nil
 }
 
-// ambiguous returns an error if the text of a stanza is ambiguous, such as a key that comes twice: most readers silently take the last.
-func ambiguous(data, raw []byte) error {
+// checkAmbiguity returns an error if the text of a stanza is ambiguous, for example if a key comes twice.
+func checkAmbiguity(data, raw []byte) error {
 	if bad, ok := errors.AsType[*strictjson.Error](strictjson.Check(raw, strictjson.Wire)); ok {
 		return fmt.Errorf("line %d: %s", lineOf(data, raw, bad.Offset), bad.Message)
 	}
@@ -230,8 +229,8 @@ func lineOf(data, part []byte, offset int) int {
 	return line
 }
 
-// digest returns the UID of a configured server, which changes only with the server's text.
-func digest(st stanza, id, owner string) string {
+// configUID returns the UID of a configured server, which changes only with the server's text.
+func configUID(st stanza, id, owner string) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\x00%s\x00%s", owner, id, st.raw)
 	return "config:" + hex.EncodeToString(h.Sum(nil)[:16])

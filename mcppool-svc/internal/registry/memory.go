@@ -15,8 +15,8 @@ const (
 	bucketAnonymousElicitors = "askers" // Server.Origin → memoryRecord: the server asks for input without naming the call
 	// maxRemembered bounds the entries of a Memory; the oldest are dropped.
 	maxRemembered = 10_000
-	// transportHintAge is how long an entry of bucketTransportHints is valid. An upgraded server may still accept the older transport or
-	// revision, so the newer one is tried again after this time, which costs one request.
+	// transportHintAge is how long an entry of bucketTransportHints is valid. Then the newest transport and revision are tried again, because
+	// the server may have been upgraded.
 	transportHintAge = 24 * time.Hour
 )
 
@@ -82,7 +82,7 @@ func (m *Memory) Recall(origin string) string {
 	return r.Value
 }
 
-// Remember sets the value for a server; an empty value deletes it. A value that cannot be stored is found out again after a restart.
+// Remember sets the value for a server; an empty value deletes it.
 func (m *Memory) Remember(origin, value string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 )
 
-// AnyTool stands for any text in the name of a tool. Alone it is the key of the policy for tools without one of their own.
+// AnyTool stands for any text in the name of a tool. Alone it is the key of the policy for tools without a policy of their own.
 const AnyTool = "*"
 
 // Policy holds the effect and the risk of a tool.
@@ -34,7 +34,7 @@ type Hints struct {
 	ReadOnly, Destructive, Idempotent *bool
 }
 
-// PolicyFor is Policy for a user. It also returns the decision of the permission rules. If that is Ask, the risk is at least MEDIUM.
+// PolicyFor is Policy for a user. It also returns the decision of the permission rules. If the decision is Ask, the risk floor is at least MEDIUM.
 func (s *Server) PolicyFor(user, tool string, hints Hints) (Policy, Decision) {
 	policy := s.Policy(tool, hints)
 	decision := s.Permit(user, tool, policy.Effect)
@@ -78,7 +78,7 @@ func (s *Server) operatorPolicy(tool string) (Policy, bool) {
 	return s.Policies[best], found
 }
 
-// policy converts the annotations, with MCP's defaults: not read-only, destructive, not idempotent. It is empty if the server sent none.
+// policy converts the annotations, with MCP's defaults: not read-only, destructive, not idempotent. Without annotations the policy is empty.
 func (h Hints) policy() Policy {
 	switch {
 	case h == (Hints{}):
@@ -112,9 +112,8 @@ func (s *Server) Permit(user, tool string, effect commonv1.Effect) Decision {
 	})
 }
 
-// PermitOffers returns the decision about a server's resources, prompts and completions for a user. They are read and have no tool's
-// name, so only rules about any tool (or `*`) and any effect (or READ) match. The caller treats Ask like Allow, because only users, not
-// models, request them.
+// PermitOffers returns the decision about a server's resources, prompts and completions for a user. Only rules for all tools (or `*`) and for
+// all effects (or READ) match. The caller treats Ask like Allow, because users request these, not models.
 func (s *Server) PermitOffers(user string) Decision {
 	return s.decide(func(r Rule) bool {
 		return r.matches(user, commonv1.Effect_EFFECT_READ) && (len(r.Tools) == 0 || slices.Contains(r.Tools, AnyTool))

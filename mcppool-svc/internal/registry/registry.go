@@ -148,7 +148,7 @@ func (r *Registry) Active(user string, s *Server) bool {
 	return s.AutoActivate
 }
 
-// pairKey returns a key for a user and one of: the id of a server of the user, a Server.Key, a request_id.
+// pairKey returns a key for a user and an id: the id of the user's own server, a Server.Key, or a request_id.
 func pairKey(user, id string) string { return user + "\x00" + id }
 
 // keyUser returns the user of a pairKey.
@@ -198,7 +198,7 @@ func decode(raw []byte, to any) error {
 	return json.Unmarshal(raw, to)
 }
 
-// Create registers a server. If requestID is set, a repeated request (with the same digest) returns the server that the first one made.
+// Create registers a server. If requestID is set, a repeated request (with the same digest) returns the server that the first request created.
 // Errors: ErrExists if the owner already sees a server with that id, ErrRequestReused, ErrStorage.
 func (r *Registry) Create(user, requestID, digest string, s *Server) (*Server, error) {
 	r.writes.Lock()
@@ -206,13 +206,13 @@ func (r *Registry) Create(user, requestID, digest string, s *Server) (*Server, e
 	request := ""
 	if requestID != "" {
 		request = pairKey(user, requestID)
-		for _, made := range r.All() {
+		for _, existing := range r.All() {
 			switch {
-			case made.Request != request:
-			case made.RequestDigest != digest:
+			case existing.Request != request:
+			case existing.RequestDigest != digest:
 				return nil, ErrRequestReused
 			default:
-				return made, nil
+				return existing, nil
 			}
 		}
 	}
@@ -237,7 +237,7 @@ func (s *Server) change() store.Change {
 func (r *Registry) Update(owner, id, etag string, edit func(*Server) error) (*Server, error) {
 	r.writes.Lock()
 	defer r.writes.Unlock()
-	current, err := r.changeable(owner, id, etag)
+	current, err := r.findChangeable(owner, id, etag)
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +256,7 @@ func (r *Registry) Update(owner, id, etag string, edit func(*Server) error) (*Se
 func (r *Registry) Delete(owner, id, etag string) (*Server, error) {
 	r.writes.Lock()
 	defer r.writes.Unlock()
-	s, err := r.changeable(owner, id, etag)
+	s, err := r.findChangeable(owner, id, etag)
 	if err != nil {
 		return nil, err
 	}
@@ -279,8 +279,8 @@ func (r *Registry) SetActive(user string, s *Server, active bool) error {
 	return r.commit(user, []store.Change{{Bucket: bucketActivations, Key: pairKey(user, s.Key()), Value: value}})
 }
 
-// changeable returns a server if it can be changed.
-func (r *Registry) changeable(owner, id, etag string) (*Server, error) {
+// findChangeable returns a server if it can be changed.
+func (r *Registry) findChangeable(owner, id, etag string) (*Server, error) {
 	s, err := r.Of(owner, id)
 	switch {
 	case err != nil:

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// reference matches a reference to a secret in the pool's environment or in a file. It is resolved when a connection is made.
+// reference matches a reference to a secret in the pool's environment or in a file. References are resolved when a connection is made.
 var reference = regexp.MustCompile(`\$\{(env|file):([^}]*)\}`)
 
 // maxSecret is the longest secret that a file may hold, in bytes.
@@ -23,8 +23,7 @@ const maxSecret = 64 << 10
 // HasReference reports whether a value refers to the pool's environment or to a file.
 func HasReference(value string) bool { return reference.MatchString(value) }
 
-// Expand replaces ${env:NAME} and ${file:PATH} in values of the server's configuration, if an operator wrote it. Other users' values have no
-// references.
+// Expand replaces ${env:NAME} and ${file:PATH} in values of the server's configuration, if an operator wrote it.
 func (s *Server) Expand(values map[string]string, getenv func(string) (string, bool)) (map[string]string, error) {
 	if !s.ByOperator {
 		return values, nil
@@ -98,13 +97,13 @@ func MaskURL(address string) string {
 // UnmaskURL restores the secrets of the old address in a masked address that a client sent back, unless scheme or host differ. The error is
 // *Invalid.
 func UnmaskURL(address, old string) (string, error) {
-	kept := make(map[string]string)
+	secrets := make(map[string]string)
 	if schemeAndHost(address) == schemeAndHost(old) {
-		kept = secretsOf(old)
+		secrets = secretsOf(old)
 	}
 	var missing string
 	address = mapSecrets(address, func(place, value string) string {
-		switch before, known := kept[place]; {
+		switch before, known := secrets[place]; {
 		case value != Hidden:
 			return value
 		case known:

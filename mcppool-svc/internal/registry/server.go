@@ -62,7 +62,7 @@ type Server struct {
 
 	Generation uint64    `json:"generation"`       // counts changes
 	Change     string    `json:"change,omitempty"` // id of the last change, because two replicas may make the same Generation; empty if there was none
-	ConfigEtag string    `json:"meant,omitempty"`  // the Etag when ConfigRevision last changed; empty if that is the current one; see KeepConfigRevision
+	ConfigEtag string    `json:"meant,omitempty"`  // the Etag when ConfigRevision last changed; empty if it is the current Etag; see KeepConfigRevision
 	CreateTime time.Time `json:"create_time"`
 	UpdateTime time.Time `json:"update_time"`
 
@@ -138,9 +138,8 @@ func (s *Server) stateOf() []any {
 	return state
 }
 
-// ConfigRevision changes whenever the same call may do something else than before, or need another approval. It is never 0 and fits into a
-// double. It is derived from the ids of changes, not from the configuration, which may contain secrets. Servers of configuration files have
-// no changes; their UID is a hash of their text.
+// ConfigRevision changes whenever the same call may have another effect than before, or need another approval. It is never 0 and fits into a
+// double. It reveals no secrets, because it is derived from the ids of changes, or from the UID of a configured server.
 func (s *Server) ConfigRevision() uint64 {
 	if s.config != 0 {
 		return s.config
@@ -185,7 +184,7 @@ func (s *Server) Origin() string {
 	}
 	var uid, target any
 	if !s.FromConfig {
-		uid = s.UID // that of a configured server changes with any change of its text
+		uid = s.UID // the UID of a configured server changes with its text
 	}
 	switch {
 	case s.Stdio != nil:
@@ -212,7 +211,7 @@ func (s *Server) CallLimit() time.Duration { return cmp.Or(s.CallTimeout, Defaul
 func (s *Server) StartLimit() time.Duration { return cmp.Or(s.StartTimeout, DefaultStartTimeout) }
 
 // SameOperatorSettings reports whether two registrations agree on the settings that only operators may change: tools, permissions,
-// connections, the cache of results and models.
+// connections, cached results, models.
 func (s *Server) SameOperatorSettings(o *Server) bool {
 	settings := func(s *Server) *Server {
 		return &Server{
@@ -256,7 +255,7 @@ type Pinning string
 
 // The ways to pin.
 const (
-	// PinChanges requires an approval for changed and new tools: a changed tool under a new name is a new tool.
+	// PinChanges requires an approval for changed and new tools.
 	PinChanges Pinning = ""
 	// PinAllowNew requires an approval for changed tools only.
 	PinAllowNew Pinning = "allow_new"

@@ -29,7 +29,7 @@ func (r Reader) server(st stanza, dir string) (Entry, error) {
 		return Entry{}, st.err
 	}
 	f := &fields{dir: dir}
-	if err := json.Unmarshal(st.raw, &f.left); err != nil || f.left == nil {
+	if err := json.Unmarshal(st.raw, &f.unread); err != nil || f.unread == nil {
 		return Entry{}, errors.New("it is not a JSON object")
 	}
 	s := &Server{FromConfig: true, ByOperator: true, AutoActivate: r.AutoActivate, ID: st.name}
@@ -44,8 +44,8 @@ func (r Reader) server(st stanza, dir string) (Entry, error) {
 	if err := f.read(s); err != nil {
 		return Entry{}, err
 	}
-	s.UID = digest(st, s.ID, s.Owner)
-	unknown := slices.Sorted(maps.Keys(f.left))
+	s.UID = configUID(st, s.ID, s.Owner)
+	unknown := slices.Sorted(maps.Keys(f.unread))
 	for _, key := range unknown {
 		r.Log.Warn("a key of an MCP server's configuration is not known and has no effect", "server", st.name, "key", key)
 	}
@@ -54,14 +54,14 @@ func (r Reader) server(st stanza, dir string) (Entry, error) {
 
 // fields holds the members of a stanza that have not been read yet. Relative folders in them are relative to dir.
 type fields struct {
-	left map[string]json.RawMessage
-	dir  string
+	unread map[string]json.RawMessage
+	dir    string
 }
 
-// take decodes a member into dst. A member that is missing or null leaves *dst unchanged. what says in the error what the member must be.
+// take decodes a member into dst. A member that is missing or null leaves *dst unchanged. what describes a valid member, for the error.
 func take[T any](f *fields, key, what string, dst *T) error {
-	raw, ok := f.left[key]
-	delete(f.left, key)
+	raw, ok := f.unread[key]
+	delete(f.unread, key)
 	if !ok || string(raw) == "null" {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (f *fields) read(s *Server) error {
 }
 
 // duration reads seconds or a Go duration.
-func (f *fields) duration(key string, most time.Duration, to *time.Duration) error {
+func (f *fields) duration(key string, limit time.Duration, to *time.Duration) error {
 	var v any
 	err := take(f, key, "a duration", &v)
 	if v == nil || err != nil {
@@ -124,8 +124,8 @@ func (f *fields) duration(key string, most time.Duration, to *time.Duration) err
 	}
 	if seconds, ok := v.(float64); ok {
 		// Compared as seconds: a large number would overflow a Duration.
-		if seconds > most.Seconds() {
-			return fmt.Errorf("%q is more than %s; it counts seconds", key, humantime.Text(most))
+		if seconds > limit.Seconds() {
+			return fmt.Errorf("%q is more than %s; it counts seconds", key, humantime.Text(limit))
 		}
 		*to = time.Duration(seconds * float64(time.Second))
 	} else if text, ok := v.(string); !ok {
@@ -136,8 +136,8 @@ func (f *fields) duration(key string, most time.Duration, to *time.Duration) err
 	switch {
 	case err != nil:
 		return fmt.Errorf(`%q is neither a number of seconds nor a duration such as "90s"`, key)
-	case *to <= 0 || *to > most:
-		return fmt.Errorf("%q must be more than 0 and at most %s", key, humantime.Text(most))
+	case *to <= 0 || *to > limit:
+		return fmt.Errorf("%q must be more than 0 and at most %s", key, humantime.Text(limit))
 	}
 	return nil
 }
@@ -148,8 +148,8 @@ func (f *fields) transport(s *Server) error {
 	if err := take(f, "type", "a text", &kind); err != nil {
 		return err
 	}
-	_, command := f.left["command"]
-	_, url := f.left["url"]
+	_, command := f.unread["command"]
+	_, url := f.unread["url"]
 	kind = strings.ToLower(kind)
 	isHTTP := slices.Contains(httpTypes, kind)
 	switch {
@@ -222,18 +222,18 @@ func (f *fields) roots(s *Server) error {
 	return err
 }
 
-// sampling reads whether a server may ask models, and the limits.
+// sampling reads `sampling`: whether a server may ask models, and the limits.
 func (f *fields) sampling(s *Server) error {
 	var bounds *struct {
 		Model       string `json:"model"`
 		MaxTokens   int    `json:"maxTokens"`
 		MaxRequests int    `json:"maxRequests"`
 	}
-	switch raw := f.left["sampling"]; string(raw) {
+	switch raw := f.unread["sampling"]; string(raw) {
 	case "true":
-		f.left["sampling"] = json.RawMessage("{}")
+		f.unread["sampling"] = json.RawMessage("{}")
 	case "false":
-		delete(f.left, "sampling")
+		delete(f.unread, "sampling")
 	}
 	err := take(f, "sampling", `true, false, or an object such as {"model": "fast", "maxTokens": 1024, "maxRequests": 10}`, &bounds)
 	s.Sampling = (*Sampling)(bounds)

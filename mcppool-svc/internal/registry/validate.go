@@ -187,7 +187,7 @@ func ReadRoots(folders []string) ([]string, error) {
 	for _, folder := range folders {
 		uri := folder
 		if filepath.IsAbs(folder) {
-			uri = (&url.URL{Scheme: "file", Path: slashed(folder)}).String()
+			uri = (&url.URL{Scheme: "file", Path: toURIPath(folder)}).String()
 		}
 		u, err := url.Parse(uri)
 		if err != nil || u.Scheme != "file" || !strings.HasPrefix(u.Path, "/") || len(folder) > maxRootLen || strings.ContainsRune(folder, 0) {
@@ -198,8 +198,8 @@ func ReadRoots(folders []string) ([]string, error) {
 	return roots, nil
 }
 
-// slashed returns a path in the form of URIs: with slashes, also before a drive letter.
-func slashed(path string) string {
+// toURIPath returns a path in the form of URIs: with slashes, also before a drive letter.
+func toURIPath(path string) string {
 	path = filepath.ToSlash(filepath.Clean(path))
 	if !strings.HasPrefix(path, "/") {
 		path = "/" + path

@@ -68,7 +68,7 @@ type Call struct {
 	mu        sync.Mutex
 	followers []*Follower          // guarded by mu
 	questions map[string]*question // guarded by mu; by id, closed ones too
-	open      []string             // guarded by mu; ids of the open questions, in their order
+	open      []string             // guarded by mu; ids of the open questions, the oldest first
 	task      *mcp.Task            // guarded by mu; nil unless the server runs the call as an MCP task
 }
 
@@ -129,7 +129,7 @@ func (c *Call) Notify(n mcp.Notification) {
 	}
 }
 
-// matches reports whether one of a request's hashes is one of this call's.
+// matches reports whether the call has one of the hashes.
 func (c *Call) matches(hashes ...Hash) bool {
 	return slices.ContainsFunc(hashes, func(h Hash) bool { return slices.Contains(c.hashes, h) })
 }
@@ -219,7 +219,7 @@ type question struct {
 	asked  mcp.Question
 	check  func(mcp.Answer) error
 	answer chan mcp.Answer   // buffered; nil once the question is closed
-	given  [sha256.Size]byte // digest of the answer; zero: none yet
+	digest [sha256.Size]byte // of the answer; zero: none yet
 	closed bool
 }
 
@@ -281,9 +281,9 @@ func (c *Call) answer(questionID string, a mcp.Answer) error {
 	switch {
 	case q == nil:
 		return notOpen("the call has no question %.100q", questionID)
-	case q.given == digest:
+	case q.digest == digest:
 		return nil
-	case q.given != [sha256.Size]byte{}:
+	case q.digest != [sha256.Size]byte{}:
 		return notOpen("the question %.100q already has another answer", questionID)
 	case q.closed:
 		return notOpen("the question %.100q is no longer open: its call ended, the server withdrew it, or no answer came in time", questionID)
@@ -291,7 +291,7 @@ func (c *Call) answer(questionID string, a mcp.Answer) error {
 	if err := q.check(a); err != nil {
 		return err
 	}
-	q.given = digest
+	q.digest = digest
 	q.answer <- a
 	c.close(q)
 	return nil

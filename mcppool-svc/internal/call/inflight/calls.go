@@ -57,8 +57,8 @@ type Start struct {
 	Cancel   context.CancelCauseFunc
 }
 
-// Begin registers a call. If the id is known, it returns the known call and first is false: follow that one. The caller that gets
-// first == true runs the call and must call End.
+// Begin registers a call and returns first == true: the caller runs the call and must call End. If the id is known, Begin returns the known
+// call, which the caller may follow.
 func (c *Calls) Begin(s Start) (call *Call, first bool, err error) {
 	k := keyOf(s.User, s.ID)
 	c.mu.Lock()
@@ -284,8 +284,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Drain refuses new calls and returns when the running ones have ended and, if fetched is set, the result of each named call was
-// sent to a client. When ctx is done, it cancels the running calls with cause and no longer waits for results to be fetched.
+// Drain refuses new calls and waits until the running ones have ended; if fetched is set, also until the result of each named call was sent to
+// a client. When ctx is done, it cancels the running calls with cause and no longer waits for results to be fetched.
 func (c *Calls) Drain(ctx context.Context, fetched bool, cause error) {
 	c.mu.Lock()
 	c.draining, c.ignoreUnfetched = true, !fetched
@@ -343,13 +343,13 @@ const poolKey = "pool_id"
 type Query struct {
 	User, ID string
 	Hash     Hash
-	Pool     string // the pool that was to make the call; may be empty
+	Pool     string // the pool chosen for the call; may be empty
 	Session  string // may be empty
 	Epoch    uint64 // of the session's owner
 }
 
 // Attach returns a running or finished call. If the id is unknown, Begin refuses it from then on. The error's outcome is NOT_EXECUTED only if
-// this pool was to make the call and certainly never ran it, else UNKNOWN.
+// this pool was chosen for the call and certainly never ran it, else UNKNOWN.
 func (c *Calls) Attach(q Query) (*Call, error) {
 	k := keyOf(q.User, q.ID)
 	c.mu.Lock()
@@ -364,8 +364,8 @@ func (c *Calls) Attach(q Query) (*Call, error) {
 	return nil, notFound(q, t, c.pool)
 }
 
-// Adopt is Attach for a call that the server runs as an MCP task: an unknown call was begun by another pool and is registered here to be
-// followed. The caller that gets first == true follows the task and must call End.
+// Adopt is Attach for a call that the server runs as an MCP task. It registers an unknown call, which another pool began, and returns
+// first == true: the caller follows the task and must call End.
 func (c *Calls) Adopt(q Query, cancel context.CancelCauseFunc) (call *Call, first bool, err error) {
 	k := keyOf(q.User, q.ID)
 	c.mu.Lock()
@@ -391,13 +391,13 @@ func (c *Calls) find(k key, q Query) (*Call, error) {
 	}
 	call := c.calls[k]
 	if call != nil && !call.matches(q.Hash) {
-		return nil, reused(q.ID).With(errs.OutcomeKey, errs.OutcomeUnknown) // the client has lost track: a person should look
+		return nil, reused(q.ID).With(errs.OutcomeKey, errs.OutcomeUnknown)
 	}
 	return call, nil
 }
 
-// refuseUnknown leaves a tombstone for an unknown id, so that Begin refuses it, and returns the tombstone: t if the call certainly never ran,
-// else unproven. Called with mu held.
+// refuseUnknown leaves a tombstone for an unknown id, so that Begin refuses the id. The tombstone is t if the call certainly never ran, else
+// unproven. Called with mu held.
 func (c *Calls) refuseUnknown(k key, id string, t tombstone) tombstone {
 	if isUnnamed(id) || c.tombstones.mayBeOverwritten(k) {
 		t = unproven

@@ -141,7 +141,7 @@ func (f *fence) pass(user, session string, epoch uint64) bool {
 	return true
 }
 
-// key names a user's call or session in constant space: clients may choose long names, and 100,000 are kept.
+// key names a user's call or session in constant space.
 type key [16]byte
 
 // keyOf is injective up to hash collisions: a user id holds no NUL.
@@ -158,16 +158,16 @@ func HashOf(server, tool, input string) Hash {
 	return sha256.Sum256([]byte(server + "\x00" + tool + "\x00" + input))
 }
 
-// unnamed is the prefix of ids that the pool generates. After such a call has ended, no client can attach to it and nothing is proven about it.
-const unnamed = "unnamed-"
+// unnamedPrefix is the prefix of the call ids that the pool generates. No client can attach to such a call once it has ended.
+const unnamedPrefix = "unnamed-"
 
 // Unnamed returns the id of a call for which the client gave no id.
-func Unnamed(unique string) string { return unnamed + unique }
+func Unnamed(unique string) string { return unnamedPrefix + unique }
 
-func isUnnamed(id string) bool { return strings.HasPrefix(id, unnamed) }
+func isUnnamed(id string) bool { return strings.HasPrefix(id, unnamedPrefix) }
 
-// results keeps finished calls until they are acknowledged. If there are too many, or they are too large, the user with the largest
-// share of either bound loses their oldest result, so that no user evicts another's.
+// results keeps finished calls until they are acknowledged. Over a bound, it drops the oldest result of the user with the largest share of
+// either bound, so that no user evicts another's results.
 type results struct {
 	maxCount int
 	maxBytes int64
