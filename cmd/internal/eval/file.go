@@ -19,7 +19,7 @@ import (
 // File is a set of cases, as written in YAML or JSON.
 type File struct {
 	About   string            `yaml:"about"`
-	Servers map[string]string `yaml:"servers"` // tool lists by server: files beside this one
+	Servers map[string]string `yaml:"servers"` // by server: the path of its tool list, relative to the file
 	Tools   []Tool            `yaml:"tools"`   // tools defined in the file, which belong to the server `tools`
 	Cases   []Case            `yaml:"cases"`
 
@@ -33,13 +33,13 @@ type Tool struct {
 	Description  string `yaml:"description"`
 	InputSchema  any    `yaml:"inputSchema"`
 	OutputSchema any    `yaml:"outputSchema"`
-	Effect       string `yaml:"effect"` // READ, WRITE or DESTRUCTIVE; WRITE if it is not given
+	Effect       string `yaml:"effect"` // READ, WRITE or DESTRUCTIVE; "" is WRITE
 }
 
 // Case is a goal and the plan expected for it.
 type Case struct {
 	Goal      string         `yaml:"goal"`
-	Language  string         `yaml:"language"`  // en or zh; that of the goal if empty
+	Language  string         `yaml:"language"`  // en or zh; "": the goal's language
 	Use       []string       `yaml:"use"`       // servers, or tools of the file; all if absent
 	Calls     []Call         `yaml:"calls"`     // expected, in this order
 	Nothing   bool           `yaml:"nothing"`   // no tool may be called
@@ -55,13 +55,13 @@ type Case struct {
 // present or absent.
 type Call struct {
 	Tool  OneOf          `yaml:"tool"`  // an id or a name, or a list of alternatives
-	Input map[string]any `yaml:"input"` // a value, or {any: […]} with alternatives, where null means that the parameter may be absent
+	Input map[string]any `yaml:"input"` // a value, or {any: […]} with alternatives; the alternative null means absent
 }
 
-// OneOf is a text or a list of them.
+// OneOf is a text or a list of alternative texts.
 type OneOf []string
 
-// UnmarshalYAML reads either form.
+// UnmarshalYAML reads a text or a list.
 func (o *OneOf) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind == yaml.ScalarNode {
 		*o = OneOf{n.Value}
@@ -120,7 +120,7 @@ func decode(raw []byte, into any) error {
 	return dec.Decode(into)
 }
 
-// check returns what is wrong with a case, and compiles its expressions.
+// check validates a case and compiles its expressions.
 func (f *File) check(c *Case) error {
 	switch {
 	case c.Goal == "":

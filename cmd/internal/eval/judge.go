@@ -74,29 +74,29 @@ func (r *caseRun) sameTool(want Call, got *plannerv1.PlannedStep) bool {
 }
 
 // compare returns what is wrong with a call's input, or "".
-func (r *caseRun) compare(want Call, got *plannerv1.PlannedStep) string {
+func (r *caseRun) compare(want Call, step *plannerv1.PlannedStep) string {
 	var input map[string]any
-	if err := json.Unmarshal([]byte(got.GetInputJson()), &input); err != nil {
+	if err := json.Unmarshal([]byte(step.GetInputJson()), &input); err != nil {
 		return "the input is not a JSON object"
 	}
-	if r.c.Asks && len(got.GetMissing()) > 0 {
+	if r.c.Asks && len(step.GetMissing()) > 0 {
 		return ""
 	}
-	defaults := defaultsOf(find(r.tools, got.GetToolId()))
+	defaults := defaultsOf(find(r.tools, step.GetToolId()))
 	for name, value := range want.Input {
-		given, ok := input[name]
+		got, ok := input[name]
 		if !ok && slices.Contains(alternatives(value), nil) {
 			continue
 		} else if !ok {
-			given = defaults[name]
+			got = defaults[name]
 		}
-		if !slices.ContainsFunc(alternatives(value), func(v any) bool { return equal(v, given) }) {
-			return fmt.Sprintf("%s is %v, not %v", name, given, value)
+		if !slices.ContainsFunc(alternatives(value), func(v any) bool { return equal(v, got) }) {
+			return fmt.Sprintf("%s is %v, not %v", name, got, value)
 		}
 	}
-	for name, given := range input {
-		if _, expected := want.Input[name]; !expected && !equal(defaults[name], given) {
-			return fmt.Sprintf("%s is %v, and was not asked for", name, given)
+	for name, got := range input {
+		if _, expected := want.Input[name]; !expected && !equal(defaults[name], got) {
+			return fmt.Sprintf("%s is %v, but no value was expected", name, got)
 		}
 	}
 	return ""

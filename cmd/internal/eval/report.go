@@ -52,7 +52,7 @@ func (r *Report) add(res Result) {
 	r.DecisionP50 = r.P50().String()
 }
 
-// addCost adds the cost of u to sum, the cost of a number of earlier model calls. It returns nil if either is unknown, or there was no call.
+// addCost adds the cost of u to sum, the cost of earlier model calls. It returns nil if either cost is unknown, or there was no call.
 func addCost(sum *uint64, calls uint64, u *commonv1.Usage) *uint64 {
 	switch {
 	case u.GetModelCalls() == 0:

@@ -17,7 +17,7 @@ import (
 // Options configure a run.
 type Options struct {
 	Model  string            // "": the planner's default
-	Beside int               // number of other tools of the file that are offered with each case
+	Beside int               // how many other tools of the file are offered with each case
 	Each   func(Result)      // called after each case; may be nil
 	Only   func(c Case) bool // selects the cases; nil: all
 }
@@ -37,7 +37,7 @@ type Result struct {
 	decisions   []time.Duration // how long each decision of the planner took
 }
 
-// Run gives the cases of a file to the planner. It returns an error if a call of the planner fails, not for a wrong plan.
+// Run gives the cases of a file to the planner. A failed call of the planner is an error; a wrong plan is only a wrong result.
 func Run(ctx context.Context, client plannerv1.PlannerServiceClient, f *File, o Options) (*Report, error) {
 	r := &Report{Model: o.Model}
 	for i := range f.Cases {
@@ -64,7 +64,7 @@ func Run(ctx context.Context, client plannerv1.PlannerServiceClient, f *File, o 
 	return r, nil
 }
 
-// withOthers returns the case's tools in the middle of count other tools of the file, or of all others if they are fewer. The others differ with seed.
+// withOthers returns the case's tools in the middle of at most count other tools of the file, which depend on seed.
 func (f *File) withOthers(tools []*commonv1.Tool, count, seed int) []*commonv1.Tool {
 	var all []*commonv1.Tool
 	for _, server := range slices.Sorted(maps.Keys(f.offered)) {
@@ -119,7 +119,7 @@ func (r *caseRun) play(ctx context.Context) (Result, error) {
 	return r.result, nil
 }
 
-// decide asks for the next steps and records them as done. It reports whether more steps follow.
+// decide asks for the next steps and records them as done. It reports whether more steps follow. A plan without a step to take is an error.
 func (r *caseRun) decide(ctx context.Context) (bool, error) {
 	start := time.Now()
 	plan, err := r.client.PlanSteps(ctx, &plannerv1.PlanStepsRequest{Context: r.context})
@@ -128,6 +128,9 @@ func (r *caseRun) decide(ctx context.Context) (bool, error) {
 	}
 	r.result.decisions = append(r.result.decisions, time.Since(start))
 	r.spend(plan.GetUsage())
+	if steps := plan.GetSteps(); len(steps) == 0 || steps[0].GetUnresolved() {
+		return false, errors.New("the planner returned a plan without a step that can be taken now")
+	}
 	for _, s := range plan.GetSteps() {
 		switch {
 		case s.GetToolId() == "FINAL":
@@ -154,15 +157,15 @@ func (r *caseRun) decide(ctx context.Context) (bool, error) {
 // output returns the output that the case gives a tool.
 func (r *caseRun) output(tool string) (string, error) {
 	out := map[string]any{"message": "ok"}
-	if given, ok := r.c.Outputs[tool]; ok {
-		if text, isText := given.(string); isText {
+	if output, ok := r.c.Outputs[tool]; ok {
+		if text, isText := output.(string); isText {
 			out["message"] = text
 		} else {
-			raw, err := json.Marshal(given)
+			raw, err := json.Marshal(output)
 			if err != nil {
 				return "", err
 			}
-			out["message"], out["structured"] = string(raw), given
+			out["message"], out["structured"] = string(raw), output
 		}
 	}
 	raw, err := json.Marshal(out)
