@@ -14,13 +14,13 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// refusing is a server whose front door refuses some requests that go on with a call.
+// refusing refuses the first requests that contain round, and passes all others on.
 type refusing struct {
 	next   http.Handler
-	round  string       // a word in the requests that are meant
-	status int          // 0: the connection is cut off
+	round  string       // a text in the requests of a later round
+	status int          // of a refusal; 0: the connection is cut off
 	times  atomic.Int32 // how many are still to be refused
-	seen   atomic.Int32
+	seen   atomic.Int32 // requests with round
 }
 
 func (s *refusing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -42,8 +42,8 @@ func (s *refusing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.next.ServeHTTP(w, r)
 }
 
-// What refuses a later round of a call is asked again as the first is, with the same answers; where that does not help, what is
-// known of the tool is no less than it is.
+// A refused later round of a call is repeated like the first one, with the same answers. If it stays refused, the error says
+// whether that round may have run.
 func TestLaterRoundsAreMadeAgain(t *testing.T) {
 	const once, ever = 1, 100
 	const first, second = `"requestState":"[]"`, `"requestState":"[[`
@@ -53,15 +53,15 @@ func TestLaterRoundsAreMadeAgain(t *testing.T) {
 		times             int32
 		again             bool
 		seen              int32
-		ends              bool
-		sent              bool // where it does not end: something may have run
+		succeeds          bool
+		mayHaveRun        bool // of the error, if it does not succeed
 	}{
 		{"busy for a moment", "form", first, 429, once, true, 2, true, false},
 		{"busy for long", "form", first, 429, ever, true, 3, false, false},
 		{"busy after it had answers", "form2", second, 429, ever, true, 3, false, true},
 		{"not wanted again", "form", first, 429, once, false, 1, false, false},
-		{"behind it something may have run", "form", first, 503, once, true, 2, true, false},
-		{"and stays possible", "form", first, 503, ever, true, 3, false, true},
+		{"may have run", "form", first, 503, once, true, 2, true, false},
+		{"may have run, for long", "form", first, 503, ever, true, 3, false, true},
 		{"cut off", "form", first, 0, once, true, 2, true, false},
 		{"no login", "form", first, 401, ever, true, 1, false, false},
 	} {
@@ -72,11 +72,11 @@ func TestLaterRoundsAreMadeAgain(t *testing.T) {
 			var mu sync.Mutex
 			var asked []*Error
 			raw, err := c.CallTool(t.Context(), Call{Name: tt.tool, Arguments: strictjson.Checked(`{}`), Ask: says,
-				Again: func(_ context.Context, try int, e *Error) bool {
+				Again: func(_ context.Context, attempt int, e *Error) bool {
 					mu.Lock()
 					defer mu.Unlock()
 					asked = append(asked, e)
-					return tt.again && e.Transient && try < 3
+					return tt.again && e.Transient && attempt < 3
 				}})
 			if front.seen.Load() != tt.seen {
 				t.Errorf("the round was made %d times, want %d", front.seen.Load(), tt.seen)
@@ -84,13 +84,13 @@ func TestLaterRoundsAreMadeAgain(t *testing.T) {
 			if tt.status == 429 && (len(asked) == 0 || asked[0].MayHaveRun || asked[0].RetryAfter.Seconds() != 7) {
 				t.Errorf("asked whether to go on after %+v", asked)
 			}
-			if tt.ends {
+			if tt.succeeds {
 				if err != nil || !strings.Contains(string(raw), "Ada") {
 					t.Errorf("result = %s, %v", raw, err)
 				}
 				return
 			}
-			if e := As(err); err == nil || e.MayHaveRun != tt.sent || !e.Begun || e.Ended {
+			if e := As(err); err == nil || e.MayHaveRun != tt.mayHaveRun || !e.Begun || e.Ended {
 				t.Errorf("ended with %+v", e)
 			}
 		})

@@ -68,7 +68,7 @@ func (p *person) call(t *testing.T, c Client, name, args string) (string, error)
 	return string(raw), err
 }
 
-// says answers with the first or last name by what is asked.
+// says answers with a first or last name, depending on the question.
 func says(_ context.Context, q Question) (Answer, error) {
 	name := "Ada"
 	if strings.Contains(q.Message, "Last") {
@@ -158,7 +158,7 @@ func TestPageFirst(t *testing.T) {
 	}
 }
 
-// The server takes a question back: it is answered no more.
+// A question that the server withdraws is no longer answered.
 func TestWithdrawnQuestion(t *testing.T) {
 	c := dial(t, mcptest.Good)
 	p := &person{answer: func(ctx context.Context, q Question) (Answer, error) {
@@ -197,7 +197,7 @@ func TestAskingEndsWithTheCall(t *testing.T) {
 	}
 }
 
-// askingServer asks with the library's own means.
+// askingServer is a server of mcp-go whose tools ask.
 func askingServer() *server.MCPServer {
 	s := server.NewMCPServer("asking", "1.0", server.WithToolCapabilities(true), server.WithElicitation())
 	s.AddTool(mcp.NewTool("form"), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -220,10 +220,10 @@ func askingServer() *server.MCPServer {
 	return s
 }
 
-// Requests of the server come on the call's own stream, and answers go back beside mcp-go, which gives up after 30 s.
+// Requests of the server come on the call's own stream. The answers bypass mcp-go's client, which gives up after 30 s.
 func TestHTTPAsking(t *testing.T) {
 	c := dialServer(t, newConnector(t, Config{}), webServer(serveWeb(t, handshaking(server.NewStreamableHTTPServer(askingServer())))))
-	for _, tool := range []string{"form", "rounds"} { // the library asks live for rounds, too
+	for _, tool := range []string{"form", "rounds"} { // with a handshake, mcp-go asks in a request for rounds too
 		p := &person{answer: says}
 		got, err := p.call(t, c, tool, `{}`)
 		if err != nil || !strings.Contains(got, "acceptmap[name:Ada]") || len(p.questions()) != 1 {
@@ -250,7 +250,7 @@ func TestHTTPAskingAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-// 2026-07-28 over HTTP, with the library's server.
+// Revision 2026-07-28 over HTTP, with mcp-go's server.
 func TestHTTPRounds(t *testing.T) {
 	s := webServer(serveWeb(t, server.NewStreamableHTTPServer(askingServer(), server.WithStateLess(true))))
 	connector := newConnector(t, Config{})
@@ -303,7 +303,7 @@ func TestSSEAsking(t *testing.T) {
 	}
 }
 
-// A connection that closes answers nothing in a person's place: what a server makes of that would be taken for the call's result.
+// A connection that closes answers no question in a person's place: the server's result of that would count as the call's.
 func TestClosingAnswersNothing(t *testing.T) {
 	c := overSSE(t, &mcptest.SSE{Mode: mcptest.Good}, Config{}).(*client)
 	p := &person{answer: waits}

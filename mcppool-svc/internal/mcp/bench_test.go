@@ -18,8 +18,8 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// BenchmarkCallTool is what a short call takes of this process, by how the server is reached. Over HTTP the server's own part is in it,
-// as it is with a built-in server; over stdio the server is another process.
+// BenchmarkCallTool measures the CPU time of a short call in this process. Over HTTP and with a built-in server that includes the
+// server's; over stdio the server is another process.
 func BenchmarkCallTool(b *testing.B) {
 	builtins := map[string]OpenBuiltin{"own": func(string) (*server.MCPServer, io.Closer, error) { return newMCP(b), io.NopCloser(nil), nil }}
 	modernWeb := httptest.NewServer(server.NewStreamableHTTPServer(newMCP(b)))
@@ -57,7 +57,7 @@ func BenchmarkCallTool(b *testing.B) {
 	}
 }
 
-// cpuTime is what this process has had of the processors.
+// cpuTime is the CPU time that this process has used.
 func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

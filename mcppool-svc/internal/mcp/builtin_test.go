@@ -62,7 +62,7 @@ func TestBuiltin(t *testing.T) {
 	}
 }
 
-// A tool that panics fails its call, and not the process.
+// A tool that panics fails its call, not the process.
 func TestBuiltinThatPanics(t *testing.T) {
 	srv := newMCP(t)
 	srv.AddTool(mcp.NewTool("panic"), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) { panic("boom") })

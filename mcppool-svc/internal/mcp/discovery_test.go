@@ -16,20 +16,14 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 )
 
-// remembering is a Memory.
-type remembering map[string]string
-
-func (m remembering) Recall(origin string) string { return m[origin] }
-func (m remembering) Remember(origin, way string) { m[origin] = way }
-
-// listener notes the methods that a server is asked for.
-type listener struct {
+// recorder records the methods of requests and passes them to Handler.
+type recorder struct {
 	http.Handler
 	mu      sync.Mutex
 	methods []string
 }
 
-func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (l *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	var m struct{ Method string }
@@ -44,14 +38,15 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.ServeHTTP(w, r)
 }
 
-// become makes it another server, also while a stream of the earlier one is open.
-func (l *listener) become(h http.Handler) {
+// become replaces Handler, also while a stream of the earlier one is open.
+func (l *recorder) become(h http.Handler) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.Handler = h
 }
 
-func (l *listener) take() []string {
+// take returns the recorded methods and forgets them.
+func (l *recorder) take() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer func() { l.methods = nil }()
@@ -80,8 +75,8 @@ func before(discovery, rest http.Handler) http.Handler {
 	})
 }
 
-// Over HTTP a server of both eras is asked statelessly; whatever one of the older era says to that, it is then greeted as it
-// wants; and what was found out is remembered.
+// Over HTTP server/discover comes first. A server that refuses it, in whatever way, gets initialize, and the next connection
+// begins with what worked.
 func TestDiscoveryOverHTTP(t *testing.T) {
 	const discover, initialize = "server/discover", "initialize"
 	both := func() http.Handler { return server.NewStreamableHTTPServer(newMCP(t)) }
@@ -108,8 +103,8 @@ func TestDiscoveryOverHTTP(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			heard := &listener{Handler: tt.h}
-			c, s := newConnector(t, Config{TransportHints: make(remembering)}), webServer(serveWeb(t, heard))
+			heard := &recorder{Handler: tt.h}
+			c, s := newConnector(t, Config{TransportHints: newMemory()}), webServer(serveWeb(t, heard))
 			for _, want := range [][]string{tt.first, tt.second} {
 				conn := dialServer(t, c, s)
 				if got := heard.take(); !slices.Equal(got, want) || conn.Info().Protocol != tt.protocol {
@@ -120,11 +115,11 @@ func TestDiscoveryOverHTTP(t *testing.T) {
 	}
 }
 
-// A server that takes the revision back which it names is asked once more, and no further.
+// A server that refuses the very revision that it names gets server/discover once more, not for ever.
 func TestServerThatChangesItsMindAboutRevisions(t *testing.T) {
 	refuse := answering(400, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32022,"message":"no","data":{"supported":["2026-07-28"]}}}`)
 	var once sync.Once
-	heard := &listener{}
+	heard := &recorder{}
 	heard.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := http.Handler(server.NewStreamableHTTPServer(newMCP(t)))
 		once.Do(func() { h = refuse })
@@ -141,10 +136,10 @@ func TestServerThatChangesItsMindAboutRevisions(t *testing.T) {
 	}
 }
 
-// A server that wants a credential is not asked again in another way.
+// A server that wants a credential, or is too busy, does not get initialize as well.
 func TestNoOtherEraWithoutCredential(t *testing.T) {
 	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests} {
-		heard := &listener{Handler: answering(status, "")}
+		heard := &recorder{Handler: answering(status, "")}
 		_, err := connect(t, newConnector(t, Config{}), webServer(serveWeb(t, heard)))
 		if got := heard.take(); err == nil || len(got) != 1 {
 			t.Errorf("%d: asked for %v: %v", status, got, err)
@@ -152,8 +147,8 @@ func TestNoOtherEraWithoutCredential(t *testing.T) {
 	}
 }
 
-// What was remembered of a server does not keep it from becoming another one, however it says no to what it knew.
-func TestWaysChange(t *testing.T) {
+// A hint that no longer works, however the server refuses it, does not prevent a connection.
+func TestOutdatedTransportHint(t *testing.T) {
 	for name, no := range map[string]http.HandlerFunc{
 		"status 400": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) },
 		"status 500": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
@@ -161,8 +156,8 @@ func TestWaysChange(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			modernOnly := before(server.NewStreamableHTTPServer(newMCP(t)), no)
-			heard := &listener{Handler: handshaking(server.NewStreamableHTTPServer(newMCP(t)))}
-			c, s := newConnector(t, Config{TransportHints: make(remembering)}), webServer(serveWeb(t, heard))
+			heard := &recorder{Handler: handshaking(server.NewStreamableHTTPServer(newMCP(t)))}
+			c, s := newConnector(t, Config{TransportHints: newMemory()}), webServer(serveWeb(t, heard))
 			dialServer(t, c, s)
 			heard.become(modernOnly)
 			heard.take()
@@ -173,17 +168,17 @@ func TestWaysChange(t *testing.T) {
 	}
 }
 
-// A server that learned the newer revisions, and still knows the older ones, is asked once what was remembered is too old to count.
+// A server that learned newer revisions, and still knows the older ones, gets server/discover again once the hint is gone.
 func TestUpgradedServerIsAskedAgain(t *testing.T) {
-	memory := make(remembering)
-	heard := &listener{Handler: handshaking(server.NewStreamableHTTPServer(newMCP(t)))}
+	memory := newMemory()
+	heard := &recorder{Handler: handshaking(server.NewStreamableHTTPServer(newMCP(t)))}
 	c, s := newConnector(t, Config{TransportHints: memory}), webServer(serveWeb(t, heard))
 	dialServer(t, c, s)
 	heard.become(server.NewStreamableHTTPServer(newMCP(t)))
 	if conn := dialServer(t, c, s); conn.Info().Protocol != "2025-11-25" {
 		t.Errorf("speaks %s before", conn.Info().Protocol)
 	}
-	clear(memory)
+	clear(memory.hints)
 	if conn := dialServer(t, c, s); conn.Info().Protocol != "2026-07-28" {
 		t.Errorf("speaks %s after", conn.Info().Protocol)
 	}

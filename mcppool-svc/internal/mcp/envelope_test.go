@@ -16,7 +16,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
-// TestHTTPEnvelopeTwice: an answer that says two things is refused over HTTP as on stdio, as a body and as an event.
+// TestHTTPEnvelopeTwice: an answer with two results is refused over HTTP as on stdio, as a body and as an event.
 func TestHTTPEnvelopeTwice(t *testing.T) {
 	for _, kind := range []string{"application/json", "text/event-stream"} {
 		t.Run(kind, func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestHTTPEnvelopeTwice(t *testing.T) {
 				w.Header().Set("Content-Type", kind)
 				answer := mcptest.Envelope(m.ID)
 				if kind != "application/json" {
-					head, tail, _ := strings.Cut(answer, ",") // of two lines of data
+					head, tail, _ := strings.Cut(answer, ",") // an event with two lines of data
 					answer = "id: 1\ndata: " + head + ",\ndata: " + tail + "\n\n"
 				}
 				_, _ = io.WriteString(w, answer)

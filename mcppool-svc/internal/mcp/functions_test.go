@@ -21,12 +21,12 @@ func openFunctions(t *testing.T, calls *int) Client {
 	}}
 	connector := newConnector(t, Config{Version: "1", MaxMessage: 100, Functions: map[string][]Function{"own": {tool}}})
 	if _, err := connect(t, connector, &registry.Server{ID: "x", Builtin: &registry.Builtin{Name: "other"}}); err == nil {
-		t.Error("connected to a server that there is not")
+		t.Error("connected to a server that does not exist")
 	}
 	return dialServer(t, connector, &registry.Server{ID: "x", Builtin: &registry.Builtin{Name: "own"}})
 }
 
-// What must not be called is not, and says so.
+// A refused call does not run the function.
 func TestFunctionsNotCalled(t *testing.T) {
 	calls := 0
 	c := openFunctions(t, &calls)
@@ -38,10 +38,10 @@ func TestFunctionsNotCalled(t *testing.T) {
 		call Call
 		kind Kind
 	}{
-		"cancelled before":  {gone, Call{Name: "count"}, Interrupted},
-		"of a task":         {t.Context(), Call{Name: "count", Follow: "t"}, Misconfigured},
-		"of an earlier one": {t.Context(), Call{Name: "count", Resume: &Continuation{}}, Misconfigured},
-		"unknown":           {t.Context(), Call{Name: "other"}, Answered},
+		"cancelled before": {gone, Call{Name: "count"}, Interrupted},
+		"a task":           {t.Context(), Call{Name: "count", Follow: "t"}, Misconfigured},
+		"a continuation":   {t.Context(), Call{Name: "count", Resume: &Continuation{}}, Misconfigured},
+		"unknown":          {t.Context(), Call{Name: "other"}, Answered},
 	} {
 		_, err := c.CallTool(tt.ctx, tt.call)
 		if e := As(err); e.Kind != tt.kind || e.MayHaveRun != (tt.kind == Answered) {
@@ -73,7 +73,7 @@ func TestFunctionsCalled(t *testing.T) {
 		}
 	}
 	if got := c.Info().String(); got != "own 1" || c.ToolsVersion() != 0 {
-		t.Errorf("it is %q", got)
+		t.Errorf("the server's info is %q", got)
 	}
 	if tools, err := c.ListTools(t.Context()); err != nil || len(tools) != 1 {
 		t.Errorf("%s, %v", tools, err)

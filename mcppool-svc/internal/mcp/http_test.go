@@ -21,7 +21,7 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// newMCP is a server made with the library, so that two implementations meet.
+// newMCP is a server of mcp-go with the tools echo and wait.
 func newMCP(t testing.TB) *server.MCPServer {
 	t.Helper()
 	s := server.NewMCPServer("web", "2.0", server.WithToolCapabilities(true))
@@ -49,7 +49,7 @@ func serveWeb(t *testing.T, h http.Handler) string {
 	return srv.URL
 }
 
-// handshaking makes of a server of both eras one that wants the handshake.
+// handshaking refuses server/discover, so that a server of both eras wants the handshake.
 func handshaking(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get(mcp.HeaderMethod) == string(mcp.MethodServerDiscover) {
@@ -193,7 +193,7 @@ func endlessEvent(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A request that reached no server ran no tool; one that reached a server may have.
+// The error says whether the tool may have run: not if the status proves that the server refused the request.
 func TestHTTPOutcomes(t *testing.T) {
 	var fail atomic.Int32
 	h := server.NewStreamableHTTPServer(newMCP(t))
@@ -218,8 +218,8 @@ func TestHTTPOutcomes(t *testing.T) {
 		}
 	}))
 	tests := []struct {
-		code       int
-		sent, lost bool
+		code             int
+		mayHaveRun, lost bool
 	}{
 		{1, true, true},
 		{500, true, false},
@@ -233,8 +233,8 @@ func TestHTTPOutcomes(t *testing.T) {
 		_, err := callTool(t, c, "echo", `{"text":"a"}`)
 		fail.Store(0)
 		e := As(err)
-		if err == nil || e.MayHaveRun != tt.sent || e.Lost != tt.lost {
-			t.Errorf("failure %d: %+v, want sent %v, lost %v", tt.code, e, tt.sent, tt.lost)
+		if err == nil || e.MayHaveRun != tt.mayHaveRun || e.Lost != tt.lost {
+			t.Errorf("failure %d: %+v, want MayHaveRun %v, Lost %v", tt.code, e, tt.mayHaveRun, tt.lost)
 		}
 	}
 }
@@ -258,7 +258,7 @@ func TestSecretsStayAtTheirOrigin(t *testing.T) {
 	}
 }
 
-// A server of 2026-07-28 alone knows no handshake, and ending a request's stream is how a call is cancelled.
+// A server that knows only 2026-07-28 has no handshake, and a call is cancelled by ending the request's stream.
 func TestHTTPModernServer(t *testing.T) {
 	ctx, giveUp := context.WithCancel(t.Context())
 	defer giveUp()

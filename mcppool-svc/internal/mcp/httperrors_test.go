@@ -9,7 +9,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 )
 
-// A server that has too many requests says so, and that no tool ran.
+// Status 429 is transient, proves that no tool ran, and carries Retry-After.
 func TestTooManyRequests(t *testing.T) {
 	var busy atomic.Bool
 	behind := server.NewStreamableHTTPServer(newMCP(t))

@@ -17,14 +17,14 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
-// listening is a server that asks on the stream that a client listens on, and is answered by requests of their own.
+// listening is a server that asks on the listening stream; each answer comes in a request of its own.
 type listening struct {
 	session string
 	out     chan string // events for the stream
 
 	mu      sync.Mutex
 	answers []http.Header // guarded by mu
-	waiting chan string   // what came as an answer
+	waiting chan string   // the id and result of each answer
 }
 
 func (s *listening) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -73,8 +73,7 @@ func (*listening) reply(w http.ResponseWriter, id json.RawMessage, result string
 	_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result)
 }
 
-// Continuous listening: the question comes on the stream of no call, of a server of 2025-06-18; the answer carries session and
-// revision.
+// A server of 2025-06-18 asks on the listening stream, which belongs to no call; the answer carries session and revision.
 func TestHTTPAskingOnTheListeningStream(t *testing.T) {
 	s := &listening{session: "s-1", out: make(chan string), waiting: make(chan string, 1)}
 	c := dialServer(t, newConnector(t, Config{}), webServer(serveWeb(t, s)))
@@ -145,23 +144,23 @@ func TestContinuation(t *testing.T) {
 	}
 }
 
-// A server's word on an earlier request may come after the next one was sent: it is not about that.
+// An acknowledgement of an earlier request that comes after the next one was sent is ignored.
 func TestLateAcknowledgement(t *testing.T) {
 	o := &offers{}
 	var known *mcp.SubscriptionFilter
 	o.agreed.Store(int64(7), func(f mcp.SubscriptionFilter) { known = &f })
-	word := func(id any, uri string) mcp.NotificationParams {
+	acknowledged := func(id any, uri string) mcp.NotificationParams {
 		return mcp.NotificationParams{Meta: map[string]any{mcp.MetaKeySubscriptionID: id},
 			AdditionalFields: map[string]any{"notifications": map[string]any{"resourceSubscriptions": []string{uri}}}}
 	}
 	for _, id := range []any{float64(6), "6"} {
-		if o.onAcknowledged(word(id, "early")); known != nil {
-			t.Fatalf("%v was taken for the word on request 7", id)
+		if o.onAcknowledged(acknowledged(id, "early")); known != nil {
+			t.Fatalf("%v was taken for request 7", id)
 		}
 	}
 	for _, id := range []any{float64(7), "7", nil} {
-		if o.onAcknowledged(word(id, "now")); known == nil || known.ResourceSubscriptions[0] != "now" {
-			t.Errorf("%v was not taken for the word on request 7", id)
+		if o.onAcknowledged(acknowledged(id, "now")); known == nil || known.ResourceSubscriptions[0] != "now" {
+			t.Errorf("%v was not taken for request 7", id)
 		}
 		known = nil
 	}

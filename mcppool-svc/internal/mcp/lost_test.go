@@ -6,8 +6,8 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
-// A connection that died is closed by the caller that replaces it, perhaps before the call on it hears of its end: that changes nothing about why
-// it ended, nor about whether another try may do better (D11). One that was closed while it lived says nothing of the kind.
+// Closing a connection that died changes neither the reason of its end nor that the error is transient (D11). Closing a live one gives
+// errClosed, which is not transient.
 func TestLostConnections(t *testing.T) {
 	died := &Error{Kind: Unavailable, Message: "the program ended", Lost: true}
 	for _, c := range []struct {
@@ -29,13 +29,13 @@ func TestLostConnections(t *testing.T) {
 			}
 			e := conn.lost(true)
 			if e.Message != c.message || e.Transient != c.transient || !e.Lost || !e.MayHaveRun {
-				t.Errorf("it came to %+v, want %q and transient %v", e, c.message, c.transient)
+				t.Errorf("lost returns %+v, want %q and transient %v", e, c.message, c.transient)
 			}
 		})
 	}
 }
 
-// hangUp does what a close does to a client.
+// hangUp does to a client what Close does.
 func hangUp(c *client) {
 	c.closing = true
 	c.finish()

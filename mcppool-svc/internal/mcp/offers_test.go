@@ -37,7 +37,7 @@ func say(t *testing.T, c Client, tool, args string) string {
 	return result.Content[0].Text
 }
 
-// TestOffers: what servers offer beside tools, over both kinds of revisions, raw.
+// TestOffers: offers beside tools are returned as the server sent them, in legacy and modern revisions.
 func TestOffers(t *testing.T) {
 	for _, mode := range []string{mcptest.Offering, mcptest.OfferingModern} {
 		t.Run(mode, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestOffers(t *testing.T) {
 	}
 }
 
-// TestListIsKeptUntilItChanges: a list is asked for once, and again when the server says that it changed.
+// TestListIsKeptUntilItChanges: a list is fetched once, and again when the server says that it changed.
 func TestListIsKeptUntilItChanges(t *testing.T) {
 	c, o := offering(t, mcptest.Offering)
 	changed := make(chan struct{}, 1)
@@ -92,7 +92,7 @@ func TestListIsKeptUntilItChanges(t *testing.T) {
 	}
 }
 
-// TestSubscriptionsAreCounted: the server hears of the first subscription of an address and of the end of the last.
+// TestSubscriptionsAreCounted: the server gets one subscription for each address, and its end after the last subscriber.
 func TestSubscriptionsAreCounted(t *testing.T) {
 	for _, mode := range []string{mcptest.Offering, mcptest.OfferingModern} {
 		t.Run(mode, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestSubscriptionsAreCounted(t *testing.T) {
 			first, second, other := subscribe(t, o, "demo://1"), subscribe(t, o, "demo://1"), subscribe(t, o, "demo://2")
 			first.Take() // a stream that was replaced may have missed something
 			second.Take()
-			awaitText(t, c, "subscriptions", "demo://1=1 demo://2=1") // it hears of the end of a stream a moment after that of its successor
+			awaitText(t, c, "subscriptions", "demo://1=1 demo://2=1") // the server notices a replaced stream's end a moment after its successor
 			say(t, c, "touch", `{"uri":"demo://1/part"}`)
 			for _, s := range []*Subscription{first, second} {
 				select {
@@ -113,7 +113,7 @@ func TestSubscriptionsAreCounted(t *testing.T) {
 				}
 			}
 			if uri, n := other.Take(); n != 0 {
-				t.Errorf("a subscription of something else heard of %s", uri)
+				t.Errorf("a subscription to another address heard of %s", uri)
 			}
 			first.Close()
 			other.Close()
@@ -135,7 +135,7 @@ func subscribe(t *testing.T, o Offers, uri string) *Subscription {
 	return s
 }
 
-// awaitText asks a fake until a tool of it says what it should.
+// awaitText calls a fake's tool until its text is want.
 func awaitText(t *testing.T, c Client, tool, want string) {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
@@ -150,7 +150,7 @@ func awaitText(t *testing.T, c Client, tool, want string) {
 	}
 }
 
-// TestReadsAreCancelled: the server is told of a request that was given up, over each transport that has requests to name.
+// TestReadsAreCancelled: over stdio and SSE the server is told of a read that was given up.
 func TestReadsAreCancelled(t *testing.T) {
 	for name, c := range map[string]Client{
 		"stdio": dial(t, mcptest.Offering), "sse": overSSE(t, &mcptest.SSE{Mode: mcptest.Offering}, Config{}),
@@ -171,7 +171,7 @@ func TestReadsAreCancelled(t *testing.T) {
 	}
 }
 
-// TestProbeAsks: a ping, or what took its place: mcp-go's own ping sends nothing in revisions that have none.
+// TestProbeAsks: a probe sends ping, or server/discover in revisions without ping, where mcp-go's Ping sends nothing.
 func TestProbeAsks(t *testing.T) {
 	for mode, want := range map[string]string{mcptest.Offering: "ping", mcptest.OfferingModern: "server/discover"} {
 		c := dial(t, mode)
@@ -185,7 +185,7 @@ func TestProbeAsks(t *testing.T) {
 	}
 }
 
-// TestProbe: a server that answers is alive, one that only refuses the question too, and a silent one is not.
+// TestProbe: a server that answers, even with an error, is alive; a silent one is not.
 func TestProbe(t *testing.T) {
 	for mode, alive := range map[string]bool{mcptest.Good: true, mcptest.Offering: true, mcptest.Modern: true, mcptest.Deaf: false} {
 		t.Run(mode, func(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// A tool call is written as mcp-go writes it, in one line for every reader.
+// A tool call has the same content as mcp-go's, on one line, even for readers that end lines at U+2028 and U+2029.
 func TestToolRequest(t *testing.T) {
 	all := map[string]Call{
 		"plain":          {Name: "a/\"b\"", Arguments: parsed(t, `{"x":9007199254740993,"y":"<é>"}`), Meta: []Meta{{Key: "k", Value: "<v>"}, {Key: "l", Value: "\xff"}}},
@@ -81,7 +81,7 @@ func (l *library) SendRequest(_ context.Context, r mcptransport.JSONRPCRequest) 
 	return mcptransport.NewJSONRPCResultResponse(r.ID, json.RawMessage(result)), nil
 }
 
-// libraryWrites is a call as mcp-go's client writes it.
+// libraryWrites returns the request that mcp-go's client sends for a call.
 func libraryWrites(t *testing.T, c *client, call Call) mcptransport.JSONRPCRequest {
 	t.Helper()
 	record := &library{}
@@ -95,7 +95,7 @@ func libraryWrites(t *testing.T, c *client, call Call) mcptransport.JSONRPCReque
 		t.Fatal(err)
 	}
 	if c.serverCan.Logging != nil {
-		//nolint:staticcheck // deprecated, and what it asks for is not
+		//nolint:staticcheck // SetLevel is deprecated, but the pool still asks for logs
 		_ = theirs.SetLevel(t.Context(), mcp.SetLevelRequest{Params: mcp.SetLevelParams{Level: mcp.LoggingLevelInfo}})
 	}
 	meta := &mcp.Meta{ProgressToken: "7", AdditionalFields: map[string]any{}}
@@ -111,7 +111,7 @@ func libraryWrites(t *testing.T, c *client, call Call) mcptransport.JSONRPCReque
 	return record.last
 }
 
-// What answers a question of the server goes with the request, and the server's state as it came.
+// A later round carries the answers, and the server's state unchanged.
 func TestToolRequestOfALaterRound(t *testing.T) {
 	c, state := dial(t, mcptest.Modern).(*client), "s\n\u2028\"é"
 	next := round{responses: map[string]json.RawMessage{"q": json.RawMessage(`{"action":"accept"}`)}, state: &state}
@@ -176,7 +176,7 @@ func overPipes(t *testing.T) (*client, childPipes) {
 	return c, childPipes{read, said}
 }
 
-// What a child answers to a request, in whatever form, comes back; what is no answer to it does not end it.
+// A request returns the child's answer, in whatever form; messages that do not answer it do not end it.
 func TestAnswers(t *testing.T) {
 	long := strings.Repeat("x", 2000)
 	for name, tt := range map[string]struct {
@@ -186,7 +186,7 @@ func TestAnswers(t *testing.T) {
 		code   int
 	}{
 		"result":            {`{"jsonrpc":"2.0","id":5,"result":{"a": [1,{"b":"}"}]}}`, `{"a": [1,{"b":"}"}]}`, 0, 0},
-		"a word":            {`{"jsonrpc":"2.0","result":null,"id":5}`, `null`, 0, 0},
+		"a null result":     {`{"jsonrpc":"2.0","result":null,"id":5}`, `null`, 0, 0},
 		"error":             {`{"jsonrpc":"2.0","id":5,"error":{"code":-32601,"message":"no"}}`, "", Answered, -32601},
 		"null error":        {`{"jsonrpc":"2.0","id":5,"error":null,"result":1}`, "1", 0, 0},
 		"another number":    {`{"jsonrpc":"2.0","id":5.0,"result":1}`, "1", 0, 0},
@@ -219,7 +219,7 @@ func TestAnswers(t *testing.T) {
 				t.Errorf("error %+v, want %v, %d", As(err), tt.kind, tt.code)
 			}
 			if n := len(c.waiting); n != 0 && tt.kind != Unavailable {
-				t.Errorf("%d are still waited for", n)
+				t.Errorf("%d answers are still waited for", n)
 			}
 		})
 	}
@@ -244,7 +244,7 @@ func TestRequestIsGivenUp(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 			if n := len(c.waiting); n != 0 && name == "its context" {
-				t.Errorf("%d are still waited for", n)
+				t.Errorf("%d answers are still waited for", n)
 			}
 		})
 	}

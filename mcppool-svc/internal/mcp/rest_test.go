@@ -16,7 +16,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
-// streams counts what is open of a server's streams of changes.
+// streams counts a server's open notification streams.
 type streams struct {
 	http.Handler
 	open atomic.Int32
@@ -39,8 +39,8 @@ func (s *streams) await(t *testing.T, n int32) {
 	}
 }
 
-// A connection at rest has no stream open, answers a probe, and hears of changes again once it is awake; what it missed counts as
-// changed. So in the revisions with a session, and in those without.
+// A resting connection has no open stream, but can be probed. Wake opens the stream again and outdates the tools, which may have
+// changed unnoticed. Both holds in revisions with a session and in those without.
 func TestRest(t *testing.T) {
 	for name, wrap := range map[string]func(http.Handler) http.Handler{
 		"2026-07-28": func(h http.Handler) http.Handler { return h },
@@ -53,14 +53,14 @@ func TestRest(t *testing.T) {
 			t.Cleanup(web.Close)
 			c := dialServer(t, newConnector(t, Config{}), webServer(web.URL))
 			if c.Info().Protocol != name {
-				t.Fatalf("it speaks %s", c.Info().Protocol)
+				t.Fatalf("the connection speaks %s", c.Info().Protocol)
 			}
 			count.await(t, 1)
-			r := c
+
 			for range 2 {
-				for range 2 { // to ask twice is not to ask for more
-					if !r.Rest() {
-						t.Fatal("it does not rest")
+				for range 2 { // a second Rest changes nothing
+					if !c.Rest() {
+						t.Fatal("Rest returned false")
 					}
 				}
 				count.await(t, 0)
@@ -68,15 +68,15 @@ func TestRest(t *testing.T) {
 					t.Errorf("a probe at rest: %v", err)
 				}
 				before := c.ToolsVersion()
-				r.Wake()
+				c.Wake()
 				if c.ToolsVersion() == before {
-					t.Error("what was missed is not known to be")
+					t.Error("Wake does not outdate the tools")
 				}
 				count.await(t, 1)
 			}
 			changed := make(chan struct{}, 10)
 			c.OnChange(func() { changed <- struct{}{} })
-			// Again and again: a stream that is open is not at once one that the server writes to.
+			// Again and again: the server may not write yet to a stream that was just opened.
 			tick, late := time.NewTicker(20*time.Millisecond), time.After(20*time.Second)
 			defer tick.Stop()
 			for told := false; !told; {
@@ -86,16 +86,16 @@ func TestRest(t *testing.T) {
 					told = true
 				case <-tick.C:
 				case <-late:
-					t.Fatal("it was not told of a change")
+					t.Fatal("no change was announced")
 				}
 			}
-			r.Rest()
+			c.Rest()
 			count.await(t, 0)
 		})
 	}
 }
 
-// What has nothing to let go of, or nothing but it, stays as it is.
+// Rest returns false for a child, which has no stream to close, and over SSE, whose only stream carries the answers.
 func TestNoRest(t *testing.T) {
 	for _, mode := range []string{mcptest.Good, mcptest.Modern} {
 		if dial(t, mode).Rest() {
@@ -109,12 +109,12 @@ func TestNoRest(t *testing.T) {
 	s.HTTP.SSE = true
 	c := dialServer(t, newConnector(t, Config{}), s)
 	if c.Rest() {
-		t.Error("the stream that all answers come over was let go of")
+		t.Error("the stream of all answers was closed")
 	}
 	_ = c.Close()
 }
 
-// Tools whose inputs are mirrored into headers are kept, and forgotten once they have no such inputs.
+// The inputs of a tool that are mirrored into headers are remembered until the tool is listed without such inputs.
 func TestReadMirrors(t *testing.T) {
 	c := newConnector(t, Config{}).newClient(&registry.Server{ID: "s"}, modern)
 	for _, tt := range []struct {

@@ -13,7 +13,7 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// Calls that end by asking (2026-07-28), over both transports.
+// Tools that ask by their result (2026-07-28), over both transports.
 func TestRounds(t *testing.T) {
 	const ada, lovelace = `{\"action\":\"accept\",\"content\":{\"name\":\"Ada\"}}`, `{\"action\":\"accept\",\"content\":{\"name\":\"Lovelace\"}}`
 	tests := []struct {
@@ -70,8 +70,8 @@ func TestRoundsWithRoots(t *testing.T) {
 	}
 }
 
-// The pool that asked is gone: another one goes on with what the question carried.
-func TestRoundsGoOnElsewhere(t *testing.T) {
+// Another connection can continue a call with the state that its question carried.
+func TestRoundsContinueElsewhere(t *testing.T) {
 	url := serveWeb(t, mcptest.Web(mcptest.Modern))
 	p := &person{answer: waits}
 	first := dialServer(t, newConnector(t, Config{}), webServer(url))
@@ -105,7 +105,7 @@ func TestRoundsGoOnElsewhere(t *testing.T) {
 	if err != nil || !strings.Contains(string(raw), "Ada") || !strings.Contains(string(raw), "Byron") {
 		t.Errorf("result = %s, %v", raw, err)
 	}
-	// A server that forgot how would do it all again.
+	// An older revision cannot continue a call; it would start again.
 	old := dialServer(t, newConnector(t, Config{}), webServer(serveWeb(t, mcptest.Web(mcptest.Good))))
 	_, err = old.CallTool(t.Context(), call)
 	if e := As(err); err == nil || e.MayHaveRun || e.Kind != Misconfigured {
@@ -173,7 +173,7 @@ func TestTaskNotWanted(t *testing.T) {
 func TestTasksThatAsk(t *testing.T) {
 	for name, c := range dialAll(t) {
 		if name == "http/2025" {
-			continue // the fake one has no stream to ask on
+			continue // the fake server has no stream to ask on
 		}
 		t.Run(name, func(t *testing.T) {
 			p := &person{answer: says}
@@ -188,7 +188,7 @@ func TestTasksThatAsk(t *testing.T) {
 	}
 }
 
-// A cancelled call cancels its task; what the task came to before counts.
+// A cancelled call cancels its MCP task.
 func TestTaskCancelled(t *testing.T) {
 	for name, c := range dialAll(t) {
 		t.Run(name, func(t *testing.T) {
@@ -212,7 +212,7 @@ func TestTaskCancelled(t *testing.T) {
 	}
 }
 
-// A pool that stops leaves a task alone that another one can ask for; the result is had over another connection.
+// A pool that stops does not cancel a task whose result can be fetched over another connection.
 func TestTaskOutlivesItsConnection(t *testing.T) {
 	for _, mode := range []string{mcptest.Good, mcptest.Modern} {
 		t.Run(mode, func(t *testing.T) {
@@ -249,7 +249,7 @@ func TestTaskOutlivesItsConnection(t *testing.T) {
 	}
 }
 
-// The server dies, or forgets: the task's outcome is unknown.
+// If the server dies or forgets the task, its outcome is unknown.
 func TestTaskLost(t *testing.T) {
 	for how, want := range map[string]string{"lose": "Task not found", "crash": "ended"} {
 		c := dialServer(t, newConnector(t, Config{}), &registry.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good)})

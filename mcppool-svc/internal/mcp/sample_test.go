@@ -11,7 +11,7 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// knows is a model.
+// knows is a model that answers Paris.
 func knows(context.Context, Sample) (Sampled, error) {
 	return Sampled{Text: "Paris", Model: "m", Stop: "endTurn"}, nil
 }
@@ -22,7 +22,7 @@ func dialSampling(t *testing.T, s *registry.Server) Client {
 	return dialServer(t, newConnector(t, Config{}), s)
 }
 
-// Tasks have models asked too: with a request of the server, or by what they are found to want.
+// MCP tasks may ask models too: by a request of the server, or by the input that the task's state requires.
 func TestTasksThatSample(t *testing.T) {
 	for name, c := range map[string]Client{
 		"stdio/2025": dialSampling(t, &registry.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good)}),
@@ -38,7 +38,7 @@ func TestTasksThatSample(t *testing.T) {
 	}
 }
 
-// The capability is announced where it is allowed, and nowhere else.
+// The capability is announced only if sampling is allowed.
 func TestSamplingIsAnnounced(t *testing.T) {
 	for _, allowed := range []bool{true, false} {
 		s := &registry.Server{ID: "s"}
@@ -55,7 +55,7 @@ func TestSamplingIsAnnounced(t *testing.T) {
 	}
 }
 
-// A server that takes its request back ends the model's.
+// A server that withdraws its request ends the model request.
 func TestSampleWithdrawn(t *testing.T) {
 	c := dialSampling(t, &registry.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good)}).(*client)
 	seven := questionKey{request: "7"}

@@ -11,7 +11,7 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// Over a connection of all users, logs, which name no call, reach no user; progress, which names one, does.
+// On a connection that users share, logs, which name no call, reach no user; progress, which names one, does.
 func TestSharedLogs(t *testing.T) {
 	for isolation, want := range map[registry.Isolation]int{registry.PerUser: 1, registry.Shared: 0} {
 		c := dialServer(t, newConnector(t, Config{}), &registry.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good), Isolation: isolation})
@@ -30,7 +30,7 @@ func TestSharedLogs(t *testing.T) {
 	}
 }
 
-// A question that names no call may be meant for one that has ended: over a connection of all users it belongs to no call.
+// A question that names no call may belong to one that has ended: on a connection that users share it is refused.
 func TestSharedQuestions(t *testing.T) {
 	one := &running{}
 	c := &client{calls: map[string]*running{"7": one}, life: t.Context()}

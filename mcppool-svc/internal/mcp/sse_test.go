@@ -15,7 +15,7 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// overSSE connects to a fake by the older transport.
+// overSSE connects to a fake over HTTP+SSE.
 func overSSE(t *testing.T, fake *mcptest.SSE, cfg Config) Client {
 	t.Helper()
 	s := webServer(serveWeb(t, fake) + "/sse")
@@ -59,7 +59,7 @@ func TestSSE(t *testing.T) {
 	}
 }
 
-// TestSSECancels: a call that was given up is cancelled, and what the server says then counts.
+// TestSSECancels: the server is told of a cancelled call, and its answer to that is the result.
 func TestSSECancels(t *testing.T) {
 	c := overSSE(t, &mcptest.SSE{Mode: mcptest.Good}, Config{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -69,14 +69,14 @@ func TestSSECancels(t *testing.T) {
 	}
 }
 
-// TestSSELosesItsStream: calls whose stream is lost fail at once, as ones that may have run; the connection is useless.
+// TestSSELosesItsStream: calls whose stream is lost fail at once and may have run; the connection is lost.
 func TestSSELosesItsStream(t *testing.T) {
 	c := overSSE(t, &mcptest.SSE{Mode: mcptest.Hostile}, Config{})
 	held := make(chan error, 1)
 	holding := make(chan struct{})
 	go func() {
 		_, err := c.CallTool(context.WithoutCancel(t.Context()), Call{Name: "hold", Arguments: strictjson.Checked(`{}`),
-			Notify: func(Notification) { sync.OnceFunc(func() { close(holding) })() }})
+			Notify: func(Notification) { close(holding) }})
 		held <- err
 	}()
 	<-holding
@@ -88,13 +88,13 @@ func TestSSELosesItsStream(t *testing.T) {
 		}
 	}
 	<-c.Done()
-	// What comes after it is known not to have been sent.
+	// A later call is proven not to have been sent.
 	if _, err := callTool(t, c, "echo", `{}`); err == nil || As(err).MayHaveRun {
 		t.Errorf("a call after it: %v", err)
 	}
 }
 
-// TestSSEBoundsMessages: one that is too long, and one that says two things, fail the call that they were for and no other.
+// TestSSEBoundsMessages: an answer that is too long or has two results fails its own call only.
 func TestSSEBoundsMessages(t *testing.T) {
 	c := overSSE(t, &mcptest.SSE{Mode: mcptest.Hostile}, Config{MaxMessage: 64 << 10})
 	if _, err := callTool(t, c, "large", `{"n":100000}`); err == nil || As(err).Kind != TooLarge || !As(err).Ended {
@@ -130,31 +130,32 @@ func TestSSEEndpoint(t *testing.T) {
 	}
 }
 
-// remembered is a Memory.
-type remembered struct {
-	mu   sync.Mutex
-	ways map[string]string // guarded by mu
+// mapMemory is a Memory.
+type mapMemory struct {
+	mu    sync.Mutex
+	hints map[string]string // guarded by mu; by origin
 }
 
-func (r *remembered) Recall(origin string) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.ways[origin]
+func newMemory() *mapMemory { return &mapMemory{hints: make(map[string]string)} }
+
+func (m *mapMemory) Recall(origin string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.hints[origin]
 }
 
-func (r *remembered) Remember(origin, way string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.ways[origin] = way
+func (m *mapMemory) Remember(origin, hint string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hints[origin] = hint
 }
 
-// TestFallsBackToSSEOnce: the older transport is found where streamable HTTP is refused, is remembered, and forgotten when it
-// no longer works.
+// TestFallsBackToSSEOnce: HTTP+SSE is used if streamable HTTP is refused, is remembered, and forgotten when it no longer works.
 func TestFallsBackToSSEOnce(t *testing.T) {
 	fake := &mcptest.SSE{Mode: mcptest.Good}
 	web := httptest.NewServer(fake)
 	t.Cleanup(web.Close)
-	memory := &remembered{ways: make(map[string]string)}
+	memory := newMemory()
 	connector := newConnector(t, Config{TransportHints: memory})
 	s := webServer(web.URL + "/sse")
 	first := dialServer(t, connector, s)
@@ -176,9 +177,9 @@ func TestFallsBackToSSEOnce(t *testing.T) {
 	}
 }
 
-// TestErasAreRemembered: a server without a handshake is asked for one once.
+// TestErasAreRemembered: the second connection to a server without handshake does not try one.
 func TestErasAreRemembered(t *testing.T) {
-	memory := &remembered{ways: make(map[string]string)}
+	memory := newMemory()
 	connector := newConnector(t, Config{TransportHints: memory})
 	s := &registry.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.OfferingModern)}
 	dialServer(t, connector, s)
@@ -193,7 +194,7 @@ func TestErasAreRemembered(t *testing.T) {
 	}
 }
 
-// TestAncient: a server of 2024-11-05 that ignores what it does not know is not asked for it, so that no request waits for an answer that never comes.
+// TestAncient: server/discover is not sent to a child of 2024-11-05, which ignores requests that it does not know.
 func TestAncient(t *testing.T) {
 	c := dial(t, mcptest.Ancient)
 	if c.Info().Protocol != "2024-11-05" {

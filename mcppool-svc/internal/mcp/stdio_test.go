@@ -165,7 +165,7 @@ func TestDeadChildIsNoticedAndLaterCallsAreProvenNotSent(t *testing.T) {
 	_, _ = callTool(t, c, "crash", `{}`) // ends the child, as asked
 	<-c.Done()
 	if err := c.Err(); err == nil || !strings.Contains(err.Error(), "out of memory") {
-		t.Errorf("Err = %v, want the last words of the child", err)
+		t.Errorf("Err = %v, want the last lines of the child", err)
 	}
 	_, err := callTool(t, c, "echo", `{"text":"a"}`)
 	if e := As(err); e.MayHaveRun || !e.Lost {
@@ -173,7 +173,7 @@ func TestDeadChildIsNoticedAndLaterCallsAreProvenNotSent(t *testing.T) {
 	}
 }
 
-// briefly is how long a call may take that gets no answer: long enough to be sent, also where the machine is busy.
+// briefly is the timeout of calls that get no answer: long enough to send them on a busy machine.
 const briefly = 500 * time.Millisecond
 
 func TestDeadlineTellsTheServerAndDoesNotWait(t *testing.T) {
@@ -263,7 +263,7 @@ func TestTooLargeMessageEndsItsCallAlone(t *testing.T) {
 	}
 }
 
-func TestServerThatDoesNotReadHangsNobody(t *testing.T) {
+func TestServerThatDoesNotReadBlocksNoCall(t *testing.T) {
 	c := dial(t, mcptest.Deaf)
 	const firstCall = 2 // the id after that of the handshake
 	big := `{"text":"` + strings.Repeat("x", jsonrpc.MaxQueued) + `"}`

@@ -25,7 +25,7 @@ type bystander struct {
 	warned atomic.Int32
 }
 
-// beside starts a call, of `hold` until `release` is called, or of `hang`, which nothing ends.
+// beside starts a call of hold, which ends when release is called, or of hang, which never ends. It returns once the call runs.
 func beside(t *testing.T, c Client, tool string) *bystander {
 	t.Helper()
 	b := &bystander{person: person{answer: says}, ended: make(chan error, 1)}
@@ -47,14 +47,14 @@ func beside(t *testing.T, c Client, tool string) *bystander {
 	return b
 }
 
-// overBoth runs a test over the two transports whose questions come beside the calls.
+// overBoth runs a test over the two transports on which a question may name no call.
 func overBoth(t *testing.T, test func(t *testing.T, c *client)) {
 	t.Run("stdio", func(t *testing.T) { test(t, dial(t, mcptest.Good).(*client)) })
 	t.Run("sse", func(t *testing.T) { test(t, overSSE(t, &mcptest.SSE{Mode: mcptest.Good}, Config{}).(*client)) })
 }
 
-// heldQuestions asks for a sign of life until a connection holds that many.
-func heldQuestions(t *testing.T, c *client, n int) {
+// awaitHeld probes a connection until it holds n questions.
+func awaitHeld(t *testing.T, c *client, n int) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; {
 		if err := c.Probe(t.Context()); err != nil {
@@ -74,7 +74,7 @@ func heldQuestions(t *testing.T, c *client, n int) {
 
 const unnamedForm = `{"n":-1}`
 
-// A question belongs to the call that it names; where it names none, to the one that is left when the others have come back.
+// A question belongs to the call that it names. If it names none, it is held until one call is left, and belongs to that.
 func TestWhoseQuestion(t *testing.T) {
 	overBoth(t, func(t *testing.T, c *client) {
 		var unnamed atomic.Int32
@@ -89,7 +89,7 @@ func TestWhoseQuestion(t *testing.T) {
 			got, err := p.call(t, c, "form", unnamedForm)
 			ended <- fmt.Sprint(got, err)
 		}()
-		heldQuestions(t, c, 1)
+		awaitHeld(t, c, 1)
 		if _, err := callTool(t, c, "release", `{}`); err != nil {
 			t.Error(err)
 		}
@@ -109,8 +109,8 @@ func TestWhoseQuestion(t *testing.T) {
 	})
 }
 
-// Where each of the calls may be asking, the newest question is refused, so that the other one becomes clear: no person is asked for
-// the wrong one.
+// If either call may be asking, the newest question is refused, so that the other one becomes clear: no person is asked for the
+// wrong call.
 func TestBothAsk(t *testing.T) {
 	overBoth(t, func(t *testing.T, c *client) {
 		type end struct {
@@ -143,20 +143,20 @@ func TestBothAsk(t *testing.T) {
 				t.Errorf("asked %d times: %s", asked, e.got)
 			}
 		}
-		// Where one came and went before the other began, both were clear.
+		// If one call ended before the other began, both questions were clear.
 		if answered+refused != 2 || answered == 0 || refused == 1 && unclear.Load() != 2 {
 			t.Errorf("%d answered, %d refused, %d told", answered, refused, unclear.Load())
 		}
 	})
 }
 
-// What does not become clear in time is refused, and those whom it may concern are told, once.
+// A question that does not become clear in time is refused, and the calls that it may belong to are warned. A call is warned once.
 func TestUnclearForTooLong(t *testing.T) {
 	overBoth(t, func(t *testing.T, c *client) {
 		c.holdFor = 10 * time.Millisecond
 		b := beside(t, c, "hold")
 		p := &person{answer: says}
-		for range 2 { // the second time the one that holds knows already
+		for range 2 { // the second time the held call was warned already
 			told := make(chan string, 10)
 			raw, err := c.CallTool(t.Context(), Call{Name: "form", Arguments: strictjson.Checked(unnamedForm), Ask: p.ask, Notify: func(n Notification) {
 				if n.Log != nil {
@@ -168,19 +168,19 @@ func TestUnclearForTooLong(t *testing.T) {
 				t.Errorf("not named: %s, %v", got, err)
 			}
 			if n := len(told); n != 1 {
-				t.Fatalf("its follower was told %d times", n)
+				t.Fatalf("the asking call was warned %d times", n)
 			}
 			if text := <-told; !strings.Contains(text, "only one call at a time runs over a connection") {
-				t.Errorf("its follower was told %q", text)
+				t.Errorf("the asking call was warned with %q", text)
 			}
 		}
 		if n := b.warned.Load(); n != 1 {
-			t.Errorf("the one that holds was told %d times", n)
+			t.Errorf("the held call was warned %d times", n)
 		}
 		if len(p.questions())+len(b.questions()) != 0 {
 			t.Error("a person was asked")
 		}
-		heldQuestions(t, c, 0)
+		awaitHeld(t, c, 0)
 		if _, err := callTool(t, c, "release", `{}`); err != nil {
 			t.Error(err)
 		}
@@ -190,19 +190,19 @@ func TestUnclearForTooLong(t *testing.T) {
 	})
 }
 
-// After a call that was given up and never answered, what the server asks may be for that one: no person is asked in its place.
-func TestAskedForSomebodyGone(t *testing.T) {
+// After a call that was given up and never answered, a question may still belong to it: no person is asked.
+func TestQuestionAfterGivenUpCall(t *testing.T) {
 	overBoth(t, func(t *testing.T, c *client) {
 		if !c.Settled() {
 			t.Error("unsettled before any call")
 		}
 		b := beside(t, c, "hang")
-		b.giveUp(context.DeadlineExceeded) // there is no grace for it
+		b.giveUp(context.DeadlineExceeded) // a deadline gives no grace
 		if err := <-b.ended; err == nil || As(err).Kind != Interrupted {
 			t.Fatalf("the call that is given up ends with %v", err)
 		}
 		if c.Settled() {
-			t.Error("settled after it")
+			t.Error("settled after a call without answer")
 		}
 		p := &person{answer: says}
 		if got, err := p.call(t, c, "form", unnamedForm); err != nil || !strings.Contains(got, "did not name the call") || len(p.questions()) != 0 {
@@ -214,9 +214,9 @@ func TestAskedForSomebodyGone(t *testing.T) {
 	})
 }
 
-// Who asks like that is remembered.
-func TestAskersAreRemembered(t *testing.T) {
-	memory := &remembered{ways: make(map[string]string)}
+// A server that asks without naming the call is remembered.
+func TestAnonymousElicitorsAreRemembered(t *testing.T) {
+	memory := newMemory()
 	s := &registry.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good)}
 	c := dialServer(t, newConnector(t, Config{AnonymousElicitors: memory}), s)
 	p := &person{answer: says}
@@ -230,7 +230,7 @@ func TestAskersAreRemembered(t *testing.T) {
 	}
 }
 
-// Users who share a connection are told what can be done about it.
+// The refusal of an unclear question advises another isolation if users share the connection, else to call again.
 func TestUnclearWhereShared(t *testing.T) {
 	if text := unclearError(&registry.Server{ID: "s", Isolation: registry.Shared}, "input").Error(); !strings.Contains(text, "--isolation user") || strings.Contains(text, "call again") {
 		t.Error(text)
