@@ -150,7 +150,7 @@ func TestSpecialFiles(t *testing.T) {
 	dir, err := os.OpenRoot(root)
 	must(t, err)
 	defer dir.Close()
-	if _, _, err := openRegular(dir, "pipe"); err == nil { // as after a swap behind the check
+	if _, _, err := openRegular(dir, "pipe"); err == nil { // as if swapped after the check
 		t.Error("a pipe was opened as a regular file")
 	}
 }

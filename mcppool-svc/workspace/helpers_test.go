@@ -189,7 +189,7 @@ func compileSchema(t testing.TB, raw []byte) *jsonschema.Schema {
 	return schema
 }
 
-// wantContains checks that an error says all that it should.
+// wantContains fails unless a text contains all parts.
 func wantContains(t testing.TB, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {

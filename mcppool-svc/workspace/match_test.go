@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// FuzzQuery holds the search against the plain way: split into lines, ask a
-// regular expression for each.
+// FuzzQuery compares the search with a plain one: split into lines, match each
+// with a regular expression.
 func FuzzQuery(f *testing.F) {
 	f.Add("hit", "a hit\nmiss\r\nHIT", false)
 	f.Add("k", "K\n\u212a\nk", true)

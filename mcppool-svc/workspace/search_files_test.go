@@ -39,7 +39,7 @@ func TestSearchFilesPatterns(t *testing.T) {
 		"one character":                  {"?.go", []string{"docs/api/x.go"}},
 		"a character beyond ASCII":       {"日?語.md", []string{"naïve/日本語.md"}},
 		"escaped brackets":               {`odd\[1\].go`, []string{"odd[1].go"}},
-		"globs mind the case":            {"readme.*", []string{"docs/api/readme.md"}},
+		"globs are case-sensitive":       {"readme.*", []string{"docs/api/readme.md"}},
 		"a part of a name in any case":   {"readme", []string{"README.md", "docs/api/readme.md"}},
 		"a part in the middle":           {"uid", []string{"docs/guide.md"}},
 		"a part with unicode case":       {"NAÏVE/", []string{"naïve/日本語.md"}},

@@ -21,9 +21,9 @@ func TestNewServerRefuses(t *testing.T) {
 		want string
 		is   error
 	}{
-		"nothing":           {"", "name the folder", nil},
-		"what is not there": {filepath.Join(root, "none"), "create the folder", fs.ErrNotExist},
-		"a file":            {filepath.Join(root, "file.txt"), "it is a file", nil},
+		"no path":          {"", "name the folder", nil},
+		"a missing folder": {filepath.Join(root, "none"), "create the folder", fs.ErrNotExist},
+		"a file":           {filepath.Join(root, "file.txt"), "it is a file", nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

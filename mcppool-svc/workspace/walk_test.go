@@ -74,13 +74,13 @@ func TestProgress(t *testing.T) {
 		call[searchCodeOutput](t, c, "search_code", args{"query": "hit"})
 		select {
 		case n := <-notes:
-			t.Errorf("unasked: %+v", n)
+			t.Errorf("progress without a token: %+v", n)
 		default:
 		}
 	})
 }
 
-// A walk ends where its context does, in the middle.
+// A cancelled context ends a walk in the middle.
 func TestCancelledMidWalk(t *testing.T) {
 	s := newServer(t, manyFiles(t, 3_500))
 	walks := map[string]func(context.Context, reporter) error{
@@ -124,7 +124,7 @@ func TestCancelledCallOverAClient(t *testing.T) {
 	}
 }
 
-// A long line is given up inside, a long file between lines.
+// A cancelled context ends a long line in the middle, and a long file between lines.
 func TestCancelledMidFile(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	q, err := newQuery(searchCodeInput{Query: `x+y`, Regex: true})

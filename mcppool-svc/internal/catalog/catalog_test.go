@@ -102,7 +102,7 @@ func TestCacheUntilTheServerSaysSo(t *testing.T) {
 	})
 }
 
-func TestFindLooksAgainForWhatIsNotThere(t *testing.T) {
+func TestFindListsAgainForUnknownTools(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{}
 		s.set(nil, "a")
@@ -123,7 +123,7 @@ func TestFindLooksAgainForWhatIsNotThere(t *testing.T) {
 	})
 }
 
-func TestOneCallersEndIsNotTheLists(t *testing.T) {
+func TestListOutlivesItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{delay: time.Second}
 		s.set(nil, "a")

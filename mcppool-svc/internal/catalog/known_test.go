@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Tools of one definition are one, in however many catalogs, and are forgotten with the last.
+// Catalogs share tools of the same definition, which are forgotten with the last catalog.
 func TestKnownToolsAreShared(t *testing.T) {
 	k := NewInterner()
 	list := func(names ...string) *Catalog {
@@ -39,6 +39,6 @@ func TestKnownToolsAreShared(t *testing.T) {
 		}
 	}
 	if two.Find("a") == nil || list("a").Find("a") != two.Find("a") {
-		t.Error("what is still used was forgotten")
+		t.Error("a tool that is still used was forgotten")
 	}
 }

@@ -12,7 +12,7 @@ func TestToolsWithDeceptiveNamesAreSkipped(t *testing.T) {
 	for name, raw := range map[string]string{
 		"an escape":        `"say\u001b[2J"`,
 		"a newline":        `"say\nsay"`,
-		"C1":               `"say\u009b"`,
+		"a C1 control":     `"say\u009b"`,
 		"a bidi override":  `"say\u202etxt"`,
 		"a bidi isolate":   `"say\u2066x"`,
 		"a zero width one": `"sa\u200by"`,

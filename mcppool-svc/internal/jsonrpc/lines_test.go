@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// lineTest is one of TestLineReader.
+// lineTest is a case of TestLineReader.
 type lineTest struct {
 	name, in, out string
 	err           error // io.EOF if nothing is wrong
 }
 
-// read reads lines and writes down what becomes of them: REFUSED with the id and the reason for a refused response.
-func read(in io.Reader, limit int) (error, string) { //nolint:staticcheck // why it ended, and what it read
+// read returns what was passed on (each line, or REFUSED with id and reason for a refused response) and why reading ended.
+func read(in io.Reader, limit int) (string, error) {
 	var out strings.Builder
 	r := NewLineReader(in, limit,
 		func(m Message, line []byte) {
@@ -34,7 +34,7 @@ func read(in io.Reader, limit int) (error, string) { //nolint:staticcheck // why
 			}
 		})
 	err := r.Read()
-	return err, out.String()
+	return out.String(), err
 }
 
 func TestLineReader(t *testing.T) {
@@ -58,18 +58,18 @@ func TestLineReader(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			err, out := read(iotest.OneByteReader(strings.NewReader(tt.in)), 64)
+			out, err := read(iotest.OneByteReader(strings.NewReader(tt.in)), 64)
 			if out != tt.out {
 				t.Errorf("read %q; want %q", out, tt.out)
 			}
 			if !errors.Is(err, tt.err) {
-				t.Errorf("it ended with %v, want %v", err, tt.err)
+				t.Errorf("Read ended with %v, want %v", err, tt.err)
 			}
 		})
 	}
 }
 
-// fill is n bytes of one kind.
+// fill reads as n times the byte x.
 type fill struct{ n int }
 
 var filler = bytes.Repeat([]byte("x"), 4096)
@@ -90,12 +90,12 @@ func TestGigabyteTakesNoMemory(t *testing.T) {
 	line := io.MultiReader(strings.NewReader(`{"result":"`), &fill{1 << 30}, strings.NewReader(`","jsonrpc":"2.0","id":7}`+"\n{}\n"))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, out := read(line, maxMessage)
+	out, _ := read(line, maxMessage)
 	runtime.ReadMemStats(&after)
 	if out != "REFUSED 7 it is too long\n{}\n" {
 		t.Errorf("read %q", out)
 	}
-	// A buffer that grows by and by leaves smaller ones behind.
+	// Allocations in all: a growing buffer leaves smaller ones behind.
 	if used := after.TotalAlloc - before.TotalAlloc; used > 8*maxMessage {
 		t.Errorf("%d MiB were allocated", used>>20)
 	}
@@ -184,7 +184,7 @@ func TestLineWriterBoundsWhatWaits(t *testing.T) {
 	}
 }
 
-// What a broken pipe did not take never ran; what it took may have.
+// A line that the broken pipe did not take never ran; one that was read may have.
 func TestLineWriterKnowsWhatWasNotDelivered(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/mcptest"
 )
 
-// Wherever MCP lets the metadata be, they are found, and nothing is asked that has no part in it.
+// Metadata are found wherever MCP allows them, with no needless requests.
 func TestDiscovery(t *testing.T) {
 	for name, tt := range map[string]struct {
 		sw    mcptest.Switches
@@ -24,7 +24,7 @@ func TestDiscovery(t *testing.T) {
 		"as the challenge says":         {paths: []string{"GET /.well-known/oauth-authorization-server"}},
 		"at the well-known path":        {guard: mcptest.Guard{Challenge: "Bearer"}, paths: []string{"GET /.well-known/oauth-authorization-server"}},
 		"at the well-known root":        {guard: mcptest.Guard{Challenge: "Bearer", MetadataAt: "/.well-known/oauth-protected-resource"}, paths: []string{"GET /.well-known/oauth-authorization-server"}},
-		"anywhere, said":                {guard: mcptest.Guard{MetadataAt: "/custom/place.json"}, paths: []string{"GET /.well-known/oauth-authorization-server"}},
+		"at a path in the challenge":    {guard: mcptest.Guard{MetadataAt: "/custom/place.json"}, paths: []string{"GET /.well-known/oauth-authorization-server"}},
 		"OpenID at the root":            {sw: mcptest.Switches{MetadataAt: "/.well-known/openid-configuration"}, paths: []string{"GET /.well-known/oauth-authorization-server", "GET /.well-known/openid-configuration"}},
 		"an issuer with a path":         {sw: mcptest.Switches{Path: "/tenant1"}, paths: []string{"GET /.well-known/oauth-authorization-server/tenant1"}},
 		"OpenID, path inserted":         {sw: mcptest.Switches{Path: "/tenant1", MetadataAt: "/.well-known/openid-configuration/tenant1"}, paths: []string{"GET /.well-known/oauth-authorization-server/tenant1", "GET /.well-known/openid-configuration/tenant1"}},
@@ -81,7 +81,7 @@ func TestDiscoveryWithoutResourceMetadata(t *testing.T) {
 	})
 }
 
-// What servers say about themselves is believed only where it fits, and no browser is sent anywhere else.
+// Metadata that do not fit the server are refused, and no browser is sent anywhere.
 func TestDiscoveryRefuses(t *testing.T) {
 	huge := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(strings.Repeat(" ", maxResponse+1)))
@@ -131,7 +131,7 @@ func TestDiscoveryRefuses(t *testing.T) {
 			s, err := r.start("ann")
 			wantKind(t, err, tt.kind, tt.want)
 			if s.URL != "" || len(r.tokenRequests()) > 0 || r.asked() != nil {
-				t.Errorf("it went on: %+v", s)
+				t.Errorf("the login continued: %+v", s)
 			}
 			if err != nil && !strings.Contains(err.Error(), "MCP server web") {
 				t.Errorf("the error does not say which server: %v", err)
@@ -140,7 +140,7 @@ func TestDiscoveryRefuses(t *testing.T) {
 	}
 }
 
-// The one liberty: libraries that write an issuer's empty path as a slash.
+// The one tolerance: an issuer's empty path may be written as a slash, as some libraries do.
 func TestIssuerWithASlash(t *testing.T) {
 	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	r.web.With(func(w *mcptest.Resource) {
@@ -198,7 +198,7 @@ func TestRedirectAddresses(t *testing.T) {
 	}
 }
 
-func TestCanonical(t *testing.T) {
+func TestResourceID(t *testing.T) {
 	for text, want := range map[string]string{
 		"HTTPS://A.example/": "https://a.example", "https://a.example:8443/MCP/?key=x": "https://a.example:8443/MCP/", "https://a.example/a%2Fb": "https://a.example/a%2Fb",
 	} {

@@ -17,7 +17,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
-// What comes back is looked at before anything of it is used: a refused answer leads to no token request.
+// The authorization server's answer is checked before it is used: a refused answer leads to no token request.
 func TestAnswersAreChecked(t *testing.T) {
 	for name, tt := range map[string]struct {
 		sw     mcptest.Switches
@@ -58,7 +58,7 @@ func TestAnswersAreChecked(t *testing.T) {
 				t.Errorf("error = %v, want %v with %q", err, tt.want, tt.text)
 			}
 			if strings.Contains(name, "another issuer") && strings.Contains(err.Error(), "access_denied") {
-				t.Errorf("it repeats what another server says: %v", err)
+				t.Errorf("the error repeats what another server says: %v", err)
 			}
 			if n := len(r.tokenRequests()); n > 0 {
 				t.Errorf("%d token requests", n)
@@ -118,14 +118,14 @@ func TestPKCE(t *testing.T) {
 	}
 }
 
-// Logins that are begun and left cost no more than their bound.
+// Logins that are begun and not finished are bounded.
 func TestOpenLoginsAreBounded(t *testing.T) {
 	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	first, err := r.start("ann")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.start("ann"); err != nil { // replaces it
+	if _, err := r.start("ann"); err != nil { // replaces the first
 		t.Fatal(err)
 	}
 	if _, err := r.logins.Finish(t.Context(), "ann", r.answer(first)); !errors.Is(err, ErrUnknownLogin) {
@@ -191,12 +191,12 @@ func TestTokenRequestsAreNotRedirected(t *testing.T) {
 	wantKind(t, err, mcp.Misconfigured, "HTTP 307")
 	elsewhere.With(func(a *mcptest.Authority) {
 		if len(a.Requests) > 0 {
-			t.Errorf("it was sent %v", a.Requests)
+			t.Errorf("the redirect's target got %v", a.Requests)
 		}
 	})
 }
 
-func TestExpiryInOtherWords(t *testing.T) {
+func TestExpiryFormats(t *testing.T) {
 	for text, want := range map[string]float64{`"3600"`: 3600, `3600.5`: 3600.5, `null`: 0, `"soon"`: 0, `{}`: 0, `-5`: -5, `1e300`: 1e300} {
 		var s jsonSeconds
 		if err := s.UnmarshalJSON([]byte(text)); err != nil || float64(s) != want {
@@ -217,12 +217,12 @@ func TestScopes(t *testing.T) {
 		want   string
 		prompt string
 	}{
-		"those of the challenge":           {guard: mcptest.Guard{Ask: "mcp:basic", Metadata: mcptest.Fields{"scopes_supported": []string{"a", "b"}}}, want: "mcp:basic"},
-		"those of the metadata":            {guard: mcptest.Guard{Metadata: mcptest.Fields{"scopes_supported": []string{"a", "b"}}}, want: "a b"},
-		"none":                             {sw: mcptest.Switches{Metadata: mcptest.Fields{"scopes_supported": []string{"x", offlineAccess}}}, want: ""},
-		"the configured ones":              {guard: mcptest.Guard{Ask: "mcp:basic"}, config: []string{"mine"}, want: "mine"},
-		"offline access where it is known": {sw: mcptest.Switches{Metadata: mcptest.Fields{"scopes_supported": []string{"x", offlineAccess}}}, guard: mcptest.Guard{Ask: "a"}, want: "a offline_access", prompt: "consent"},
-		"and not where it is not":          {sw: mcptest.Switches{Metadata: mcptest.Fields{"scopes_supported": []string{"x"}}}, guard: mcptest.Guard{Ask: "a"}, want: "a"},
+		"those of the challenge":        {guard: mcptest.Guard{Ask: "mcp:basic", Metadata: mcptest.Fields{"scopes_supported": []string{"a", "b"}}}, want: "mcp:basic"},
+		"those of the metadata":         {guard: mcptest.Guard{Metadata: mcptest.Fields{"scopes_supported": []string{"a", "b"}}}, want: "a b"},
+		"none":                          {sw: mcptest.Switches{Metadata: mcptest.Fields{"scopes_supported": []string{"x", offlineAccess}}}, want: ""},
+		"the configured ones":           {guard: mcptest.Guard{Ask: "mcp:basic"}, config: []string{"mine"}, want: "mine"},
+		"offline access, supported":     {sw: mcptest.Switches{Metadata: mcptest.Fields{"scopes_supported": []string{"x", offlineAccess}}}, guard: mcptest.Guard{Ask: "a"}, want: "a offline_access", prompt: "consent"},
+		"offline access, not supported": {sw: mcptest.Switches{Metadata: mcptest.Fields{"scopes_supported": []string{"x"}}}, guard: mcptest.Guard{Ask: "a"}, want: "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, Config{}, tt.sw, tt.guard)
@@ -237,7 +237,7 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// A request that needs more rights asks for a login with those and the ones there are; once, not for ever.
+// A request that needs more scopes asks for a login with these and the present ones.
 func TestStepUp(t *testing.T) {
 	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{Ask: "mcp:basic", MethodScopes: map[string][]string{"tools/call": {"mcp:write"}}})
 	r.login("ann")
@@ -245,18 +245,18 @@ func TestStepUp(t *testing.T) {
 	_, err := r.request("ann", "tools/call")
 	wantKind(t, err, mcp.LoginRequired, "more rights than your login has (mcp:write): run `pawl mcp login web`")
 	if r.logins.State(r.server, "ann") != Required {
-		t.Error("the state does not say so")
+		t.Error("the state is not Required")
 	}
-	r.works("ann") // the rest goes on
+	r.works("ann") // other requests still work
 	r.login("ann")
 	if got := r.asked().Get("scope"); got != "mcp:basic mcp:write" {
 		t.Errorf("asked for %q", got)
 	}
 	if status, err := r.request("ann", "tools/call"); status != http.StatusOK || err != nil {
-		t.Errorf("after it: %d, %v", status, err)
+		t.Errorf("after the second login: %d, %v", status, err)
 	}
 	if r.logins.State(r.server, "ann") != Active {
-		t.Error("the state does not say that it is over")
+		t.Error("the state is not Active")
 	}
 }
 
@@ -287,15 +287,15 @@ func TestStepUpIsBounded(t *testing.T) {
 	}
 }
 
-// Who the pool is, and how it shows that at the token endpoint.
+// The client that the pool uses, and how it authenticates at the token endpoint.
 func TestClientAuthentication(t *testing.T) {
 	const document = "https://pawl.example/client.json"
 	configured := &registry.OAuth{ClientID: "configured", ClientSecret: "ref:configured-secret"}
 	for name, tt := range map[string]struct {
 		sw     mcptest.Switches
 		config *registry.OAuth
-		basic  string
-		post   string
+		basic  string // the beginning of name:secret
+		post   string // *: any secret
 		id     string
 	}{
 		"registered, basic":       {sw: mcptest.Switches{Metadata: mcptest.Fields{"token_endpoint_auth_methods_supported": []string{methodPost, methodBasic}}}, basic: "client-1:"},
@@ -325,7 +325,7 @@ func TestClientAuthentication(t *testing.T) {
 				t.Errorf("client_id %q", got.Get("client_id"))
 			}
 			if tt.config != nil && r.registrations() > 0 {
-				t.Error("it registered a client all the same")
+				t.Error("a client was registered beside the configured one")
 			}
 			if stored, _ := r.logins.vault.token(refFor(r.server, "ann")); tt.config != nil && stored.Client.Secret != "" {
 				t.Error("the configured secret is stored a second time")
@@ -382,7 +382,7 @@ func TestAuthorizationServerChanges(t *testing.T) {
 		t.Errorf("issuer %q", token.Issuer)
 	}
 	if r.registrations() != 1 {
-		t.Errorf("%d registrations at the new one", r.registrations())
+		t.Errorf("%d registrations at the new authorization server", r.registrations())
 	}
 	n := 0
 	if err := r.store.Load(bucketTokens, func(string, []byte) error { n++; return nil }); err != nil || n != 1 {
@@ -402,7 +402,7 @@ func TestAuthorizationServerChanges(t *testing.T) {
 		r.web.With(func(w *mcptest.Resource) {
 			w.Guard.Metadata = mcptest.Fields{"authorization_servers": []string{evil.URL, r.auth.URL}}
 		})
-		r.login("ann") // of several, the one that the client is of
+		r.login("ann") // of several, the one that the client belongs to
 		if err := r.logins.Forget(t.Context(), r.server, "bob", false); err != nil || r.logins.vault.boundTo(bindingKey(r.server)) == "" {
 			t.Errorf("a plain user's logout: %v", err)
 		}
@@ -411,7 +411,7 @@ func TestAuthorizationServerChanges(t *testing.T) {
 		}
 		evil.With(func(a *mcptest.Authority) {
 			if slices.ContainsFunc(a.Paths, func(p string) bool { return !strings.Contains(p, ".well-known") }) {
-				t.Errorf("it was asked %q", a.Paths)
+				t.Errorf("the new authorization server was asked for %q", a.Paths)
 			}
 		})
 	})

@@ -54,7 +54,7 @@ func TestClientCredentials(t *testing.T) {
 		t.Errorf("%d logins of the pool", n)
 	}
 	if r.logins.State(r.server, "ann") != Active {
-		t.Error("the state does not say so")
+		t.Error("the state is not Active")
 	}
 	if err := r.logins.Forget(t.Context(), r.server, "ann", true); err != nil {
 		t.Error(err)
@@ -79,7 +79,7 @@ func TestClientCredentialsFail(t *testing.T) {
 	} else {
 		wantKind(t, again, mcp.Unauthorized, "oauth.scopes")
 	}
-	// A token that is refused as soon as it was given is not asked for again and again.
+	// If a token is refused right after it was issued, no further one is requested.
 	r.auth.With(func(a *mcptest.Authority) {
 		a.Switches.Replies = map[string]mcptest.Reply{"/token": {Body: `{"access_token":"wrong","token_type":"Bearer"}`}}
 	})
@@ -90,7 +90,7 @@ func TestClientCredentialsFail(t *testing.T) {
 	if n := len(r.tokenRequests()) - before; n != 1 {
 		t.Errorf("%d token requests", n)
 	}
-	// Its secret does not go to another authorization server.
+	// The secret does not go to another authorization server.
 	evil := mcptest.NewAuthority(t, mcptest.Switches{})
 	r.web.With(func(w *mcptest.Resource) {
 		w.Guard.Metadata = mcptest.Fields{"authorization_servers": []string{evil.URL}}
@@ -99,12 +99,12 @@ func TestClientCredentialsFail(t *testing.T) {
 	wantKind(t, err, mcp.Misconfigured, "now names the authorization server")
 	evil.With(func(a *mcptest.Authority) {
 		if len(a.Requests) > 0 {
-			t.Errorf("it was told %v", a.Requests)
+			t.Errorf("another authorization server got %v", a.Requests)
 		}
 	})
 }
 
-// Where users share a connection there is none of their tokens on it.
+// A connection that users share carries no user's token.
 func TestSharedConnectionsHaveNoUsersToken(t *testing.T) {
 	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	r.login("ann")
@@ -112,10 +112,10 @@ func TestSharedConnectionsHaveNoUsersToken(t *testing.T) {
 	wantKind(t, err, mcp.Unauthorized, "client_credentials")
 	r.web.With(func(w *mcptest.Resource) {
 		if got := w.Headers[len(w.Headers)-1].Get("Authorization"); got != "" {
-			t.Errorf("it carried %q", got)
+			t.Errorf("the request carried %q", got)
 		}
 	})
-	// Nor is there one that the pool had for itself before.
+	// Nor does it carry the pool's own token once client credentials are no longer configured.
 	r.configure(credentials("configured", "configured-secret"))
 	r.works("")
 	r.configure(nil)

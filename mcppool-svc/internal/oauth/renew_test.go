@@ -15,7 +15,7 @@ import (
 
 func (r *rig) move(d time.Duration) { r.ahead.Add(int64(d)) }
 
-// However many want it, a token is renewed once; the refresh token that came with it counts from then on.
+// Requests at once share one renewal. The next renewal uses the refresh token that came with it.
 func TestRenewalIsSharedAndRotates(t *testing.T) {
 	r := newRig(t, Config{}, mcptest.Switches{Token: mcptest.Fields{"expires_in": 600}}, mcptest.Guard{})
 	r.login("ann")
@@ -33,7 +33,7 @@ func TestRenewalIsSharedAndRotates(t *testing.T) {
 				tokens <- token
 			})
 		}
-		// One who gives up changes nothing for the others.
+		// A request that gives up changes nothing for the others.
 		if _, err := r.logins.For(r.server, "ann").Token(cancelled(t)); err != nil && kindOf(err) != mcp.Interrupted {
 			t.Error(err)
 		}
@@ -81,12 +81,12 @@ func TestRenewalFails(t *testing.T) {
 		_, err := r.request("ann", "tools/list")
 		wantKind(t, err, mcp.LoginRequired, "run `pawl mcp login web`")
 		if r.logins.State(r.server, "ann") != Required {
-			t.Error("the state does not say so")
+			t.Error("the state is not Required")
 		}
 		_, err = r.request("ann", "tools/list")
 		wantKind(t, err, mcp.LoginRequired, "run `pawl mcp login web`")
 		if n := r.auth.Grants("refresh_token"); n != 1 {
-			t.Errorf("%d tries", n)
+			t.Errorf("%d renewals", n)
 		}
 		r.auth.With(func(a *mcptest.Authority) { a.Switches.Replies = nil })
 		r.login("ann")
@@ -112,10 +112,10 @@ func TestRenewalFails(t *testing.T) {
 		_, err := r.request("ann", "tools/list")
 		wantKind(t, err, mcp.LoginRequired, "has expired: run `pawl mcp login web`")
 		if r.logins.State(r.server, "ann") != Required {
-			t.Error("the state does not say so")
+			t.Error("the state is not Required")
 		}
 	})
-	t.Run("the client is another one", func(t *testing.T) {
+	t.Run("another client is configured", func(t *testing.T) {
 		r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 		r.configure(oauthOf("configured", "configured-secret"))
 		r.login("ann")
@@ -126,7 +126,7 @@ func TestRenewalFails(t *testing.T) {
 	})
 }
 
-// A token that is refused in the middle is renewed once; a fresh one that is refused too ends it.
+// A token that the server refuses is renewed once; if it refuses the new one too, the login has ended.
 func TestRefusedTokens(t *testing.T) {
 	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	r.login("ann")
@@ -205,8 +205,8 @@ func (f *failing) Apply(changes ...store.Change) error {
 	return f.Store.Apply(changes...)
 }
 
-// A renewed token that cannot be stored is used all the same: the one before may no longer be valid. A new login is not
-// had until it is kept.
+// A renewed token that cannot be stored is still used, since the previous one may no longer be valid. A new login that cannot be
+// stored fails.
 func TestStorageFails(t *testing.T) {
 	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	disk := &failing{Store: r.store}

@@ -23,14 +23,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const loopback = "http://127.0.0.1:4321/callback"
 
-// rig is a Logins, and the two servers that it deals with.
+// rig is a Logins with an MCP server and its authorization server.
 type rig struct {
 	t      *testing.T
 	logins *Logins
 	auth   *mcptest.Authority
 	web    *mcptest.Resource
 	server *registry.Server
-	ahead  atomic.Int64 // of the clock
+	ahead  atomic.Int64 // nanoseconds by which the clock is ahead
 	log    *bytes.Buffer
 	store  store.Store
 }
@@ -86,7 +86,7 @@ func (r *rig) start(user string) (Started, error) {
 	return r.logins.Start(r.t.Context(), r.server, user, loopback)
 }
 
-// answer consents in the browser.
+// answer consents in the browser and returns what comes back.
 func (r *rig) answer(s Started) Answer {
 	r.t.Helper()
 	q := r.auth.Browse(s.URL)
@@ -111,7 +111,7 @@ func (r *rig) tryLogin(user string) (Finished, error) {
 	return r.logins.Finish(r.t.Context(), user, r.answer(s))
 }
 
-// request makes a request to the MCP server as a connection does.
+// request makes a request to the MCP server as a connection does: if the token is refused, once more with a new one.
 func (r *rig) request(user, method string) (int, error) {
 	r.t.Helper()
 	source := r.logins.For(r.server, user)
@@ -158,7 +158,7 @@ func (r *rig) works(user string) {
 	}
 }
 
-// asked is the last authorization request.
+// asked is the last authorization request, or nil.
 func (r *rig) asked() (q url.Values) {
 	r.auth.With(func(a *mcptest.Authority) {
 		if len(a.Asked) > 0 {

@@ -62,7 +62,7 @@ func TestLoginsAreStoredEncrypted(t *testing.T) {
 	}
 }
 
-// Another key opens nothing: that is said, nothing breaks, and logging in again heals it.
+// Logins that were stored with another key cannot be read. That is logged, and logging in again replaces them.
 func TestAnotherKey(t *testing.T) {
 	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	r.login("ann")
@@ -73,7 +73,7 @@ func TestAnotherKey(t *testing.T) {
 	_, err := r.request("ann", "tools/list")
 	wantKind(t, err, mcp.LoginRequired, "restore the key, or run `pawl mcp login web`")
 	if r.logins.State(r.server, "ann") != Required {
-		t.Error("the state does not say so")
+		t.Error("the state is not Required")
 	}
 	r.login("ann")
 	r.works("ann")
@@ -86,11 +86,11 @@ func TestAnotherKey(t *testing.T) {
 		t.Errorf("%d logins are left, %v", n, err)
 	}
 	if r.logins.State(r.server, "ann") != Unasked {
-		t.Error("it still looks logged in")
+		t.Error("the state is not Unasked")
 	}
 }
 
-// A record is good in its own place alone: write access to the store does not give one user another's login.
+// A record can be read only under its own key: write access to the store does not give one user another's login.
 func TestRecordsCannotBeMoved(t *testing.T) {
 	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	r.login("ann")

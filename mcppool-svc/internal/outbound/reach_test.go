@@ -37,9 +37,9 @@ func TestCheckedAddresses(t *testing.T) {
 	}
 }
 
-// A name that is public when it is looked at and private when it is dialled is refused: it is the dialled address that is
-// looked at.
-func TestNameThatChangesItsMindIsRefused(t *testing.T) {
+// A name that resolves to a public address first and to a private one when it is dialled is refused: the dialled address is
+// checked.
+func TestRebindingNameIsRefused(t *testing.T) {
 	var reached atomic.Bool
 	web := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Store(true) }))
 	defer web.Close()

@@ -48,7 +48,7 @@ func tools(t *testing.T, defs ...string) *catalog.Catalog {
 	return c
 }
 
-// held reviews a catalog and lists what waits.
+// held reviews a catalog and returns the names of the tools that are held.
 func held(t *testing.T, b *Book, s *registry.Server, c *catalog.Catalog) string {
 	t.Helper()
 	r, err := b.Review(s, c)
@@ -91,7 +91,7 @@ func TestReview(t *testing.T) {
 			if got := held(t, open(t, st), first, tools(t, "a=1", "b=1")); got != "" {
 				t.Fatalf("on first use: %s", got)
 			}
-			// A book of another process, so that what is stored counts.
+			// A Book of another process, which knows only what is stored.
 			b := open(t, st)
 			for range 2 {
 				if got := held(t, b, &tt.server, tools(t, tt.catalog...)); got != tt.want {
@@ -102,7 +102,7 @@ func TestReview(t *testing.T) {
 	}
 }
 
-// A configured server's identity is not its text: its description may change.
+// A configured server keeps its pins if settings change that do not make it another server.
 func TestConfiguredServersKeepTheirPins(t *testing.T) {
 	b := open(t, newStore(t))
 	s := &registry.Server{UID: "config:1", ID: "a", FromConfig: true, HTTP: &registry.HTTP{URL: "https://a.example"}}
@@ -149,7 +149,7 @@ func TestApproveAndForget(t *testing.T) {
 	}
 }
 
-// Names that a server makes up without end are let through only as long as there is room for their pins.
+// New tools are held once there are maxPins pins, even if new tools are allowed.
 func TestPinsAreBounded(t *testing.T) {
 	b, s := open(t, newStore(t)), &registry.Server{UID: "u", Stdio: &registry.Stdio{}, Pinning: registry.PinAllowNew}
 	const batch = 8_000
@@ -174,7 +174,7 @@ type brokenStore struct{ store.Store }
 
 func (brokenStore) Apply(...store.Change) error { return errors.New("disk full") }
 
-func TestWhatCannotBeKeptMayNotBeUsed(t *testing.T) {
+func TestPinsThatCannotBeStored(t *testing.T) {
 	b, s := open(t, brokenStore{newStore(t)}), &registry.Server{UID: "u", Stdio: &registry.Stdio{}}
 	for range 2 {
 		if _, err := b.Review(s, tools(t, "a=1")); !errors.Is(err, ErrStorage) {

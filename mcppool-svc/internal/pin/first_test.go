@@ -11,7 +11,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/store"
 )
 
-// pool is a replica of a pool, as far as its pins go.
+// pool is a replica's pins and their store.
 type pool struct {
 	*Book
 	store *replica.Store
@@ -29,7 +29,7 @@ func newPool(t *testing.T, now func() time.Time) *pool {
 	return p
 }
 
-// reopen is a start with what is stored.
+// reopen starts the replica again with what is stored.
 func (p *pool) reopen(t *testing.T, now func() time.Time) {
 	t.Helper()
 	st, err := replica.Open(p.file, replica.Config{Buckets: Buckets(), First: First(), Now: now})
@@ -47,7 +47,7 @@ func (p *pool) reopen(t *testing.T, now func() time.Time) {
 	})
 }
 
-// meet has two replicas tell each other everything.
+// meet exchanges all entries of two replicas.
 func meet(t *testing.T, a, b *pool) {
 	t.Helper()
 	for _, way := range [][2]*pool{{a, b}, {b, a}} {
@@ -61,14 +61,14 @@ func meet(t *testing.T, a, b *pool) {
 	}
 }
 
-// ticking is a clock of all replicas that goes on with each look.
+// ticking returns a clock that advances by a second at each call; replicas share it.
 func ticking() func() time.Time {
 	at := time.Unix(1_000_000, 0)
 	return func() time.Time { at = at.Add(time.Second); return at }
 }
 
-// TestFirstUseElsewhereOpensNothing: a replica that starts with nothing and reaches no other one takes what there is as first use.
-// When they meet, that lets nothing through which the others hold.
+// TestFirstUseElsewhereOpensNothing: a new replica that reaches no other one pins all tools at its first listing. Once connected, that
+// releases no tool that others hold.
 func TestFirstUseElsewhereOpensNothing(t *testing.T) {
 	s := &registry.Server{UID: "u", Stdio: &registry.Stdio{Command: "x"}}
 	allowing := &registry.Server{UID: "u", Stdio: s.Stdio, Pinning: registry.PinAllowNew}
@@ -88,7 +88,7 @@ func TestFirstUseElsewhereOpensNothing(t *testing.T) {
 			}
 			b := newPool(t, now)
 			if got := held(t, b.Book, s, both); got != "" {
-				t.Fatalf("the one that knows nothing holds %q", got)
+				t.Fatalf("the new replica holds %q", got)
 			}
 			meet(t, a, b)
 			for range 2 {
@@ -119,7 +119,7 @@ func TestFirstUseElsewhereOpensNothing(t *testing.T) {
 	}
 }
 
-// TestFirstUseAtOnce: replicas that see the same for the first time agree, and what either lets through later counts.
+// TestFirstUseAtOnce: replicas that first list the same tools agree, and a tool that either pins later is pinned at both.
 func TestFirstUseAtOnce(t *testing.T) {
 	s := &registry.Server{UID: "u", Stdio: &registry.Stdio{Command: "x"}, Pinning: registry.PinAllowNew}
 	now := ticking()
@@ -151,7 +151,7 @@ func TestFirstUseAtOnce(t *testing.T) {
 	}
 }
 
-// TestNoToolIsTheFirstReview: a server cannot write what its first review was.
+// TestNoToolIsTheFirstReview: a tool with the key of the first review is held and does not overwrite that record.
 func TestNoToolIsTheFirstReview(t *testing.T) {
 	st := newStore(t)
 	s := &registry.Server{UID: "u", Stdio: &registry.Stdio{Command: "x"}, Pinning: registry.PinAllowNew}

@@ -8,7 +8,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/store"
 )
 
-// TestApplied: what another replica wrote counts at once, an approval before what was seen.
+// TestApplied: entries of another replica apply at once; an approval outranks a definition that was only seen.
 func TestApplied(t *testing.T) {
 	st, err := store.Open("", Buckets()...)
 	if err != nil {
@@ -31,9 +31,9 @@ func TestApplied(t *testing.T) {
 	write(bucketApproved, "tool", `{"v":1,"hash":"approved","by":"op"}`)
 	write(bucketSeen, "tool", `{"v":1,"hash":"seen"}`)
 	if got := b.server("o").valid["tool"]; got != "approved" {
-		t.Errorf("what counts is %q", got)
+		t.Errorf("the valid definition is %q", got)
 	}
-	write(bucketSeen, "", `{"v":1,"time":"2026-01-01T00:00:00Z"}`) // an earlier version's note
+	write(bucketSeen, "", `{"v":1,"time":"2026-01-01T00:00:00Z"}`) // the record of a first review by an earlier version
 	if n := len(b.server("o").pins); n != 1 {
 		t.Errorf("%d tools are known", n)
 	}

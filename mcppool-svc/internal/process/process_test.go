@@ -68,7 +68,7 @@ func TestProcessPassesStreamsAndStatus(t *testing.T) {
 	}
 }
 
-// What ended a child says how far Close had to go, on a slow machine too; each thing it says has its time before the next.
+// The child's status shows how far Close had to go. Close waits before each further step.
 func TestCloseIsBoundedAndEndsTheGroup(t *testing.T) {
 	tests := []struct {
 		name, script string
@@ -100,7 +100,7 @@ func TestCloseIsBoundedAndEndsTheGroup(t *testing.T) {
 	}
 }
 
-// groupOf lists the living processes of a group, by what the system says.
+// groupOf lists the living processes of a group, from /proc.
 func groupOf(t *testing.T, pgid int) []string {
 	t.Helper()
 	var left []string
@@ -179,7 +179,7 @@ func TestChildrenDieWithThePool(t *testing.T) {
 	}
 }
 
-// What a child may use is bounded, for what it starts too; it has no core files at all.
+// A child and the processes that it starts are limited, and write no core files.
 func TestLimits(t *testing.T) {
 	if !LimitsWork {
 		t.Skip("limits are for Linux")

@@ -204,7 +204,7 @@ func TestC2LaterConfigurationsReplaceEarlierOnes(t *testing.T) {
 	}
 }
 
-// With one server chosen only that one matters: by its name, or else by its id.
+// Only chooses a server by its name, or else by its id. Errors in others do not matter.
 func TestParseOnlyOne(t *testing.T) {
 	const text = `{"mcpServers":{"bad":{},"My Files":{"command":"m"},"a-b":{"command":"1"},"A B":{"command":"2"},"c d":{"command":"3"},"C D":{"command":"4"},"bad":3}}`
 	for only, want := range map[string]string{

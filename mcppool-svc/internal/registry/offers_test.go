@@ -6,7 +6,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 )
 
-// TestPermitOffers: which rules hold for what has neither a tool's name nor an effect but being read.
+// TestPermitOffers: which rules apply to resources and prompts, which have no tool name and are only read.
 func TestPermitOffers(t *testing.T) {
 	deny := func(r Rule) *Server {
 		r.Decision = Deny
@@ -17,7 +17,7 @@ func TestPermitOffers(t *testing.T) {
 		want   Decision
 	}{
 		"no rules":                {&Server{}, Allow},
-		"everybody, everything":   {deny(Rule{}), Deny},
+		"all users, all tools":    {deny(Rule{}), Deny},
 		"the user":                {deny(Rule{Users: []string{"ann"}}), Deny},
 		"another user":            {deny(Rule{Users: []string{"bob"}}), Allow},
 		"any tool":                {deny(Rule{Tools: []string{"*"}}), Deny},

@@ -74,7 +74,7 @@ func TestPoliciesByPattern(t *testing.T) {
 	}}
 	for tool, want := range map[string]commonv1.Effect{
 		"get_x": read, "get_and_drop": destructive, "get_and_look": read, "put": write,
-		"ab": destructive, // of two that are as long, the same one each time
+		"ab": destructive, // of two patterns of equal length, always the same one
 	} {
 		if got := s.Policy(tool, Hints{}).Effect; got != want {
 			t.Errorf("%s: %v, want %v", tool, got, want)

@@ -113,7 +113,7 @@ func TestEverythingIsStored(t *testing.T) {
 	if err != nil || again.UID != created.UID {
 		t.Errorf("repeated create: %v, %v", again, err)
 	}
-	// What users said of a deleted server does not hold for the next one of its id.
+	// A deactivation of a deleted server does not apply to the next server with its id.
 	if _, err := r.Create("op", "", "", stdio("gone", "")); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestChangesAreRefused(t *testing.T) {
 		})
 	}
 	if got, err := r.Lookup("ann", "a"); err != nil || !same(got, created) {
-		t.Errorf("a refused change left its mark: %+v, %v", got, err)
+		t.Errorf("a refused change was made: %+v, %v", got, err)
 	}
 }
 

@@ -24,7 +24,7 @@ func TestExpand(t *testing.T) {
 		{"plain", "x$y{z}", "x$y{z}", ""},
 		{"environment", "Bearer ${env:TOKEN}", "Bearer abc", ""},
 		{"file", "Bearer ${file:" + key + "}", "Bearer s3cret", ""},
-		{"both, and what they hold is not read again", "${env:ODD}${file:" + write("odd", "${env:TOKEN}") + "}", "${file:/x}${env:TOKEN}", ""},
+		{"both, not expanded twice", "${env:ODD}${file:" + write("odd", "${env:TOKEN}") + "}", "${file:/x}${env:TOKEN}", ""},
 		{"no variable", "${env:NOPE}", "", "NOPE, which the pool does not have"},
 		{"no file", "${file:" + filepath.Join(dir, "nope") + "}", "", "nope, which the pool cannot read: no such file"},
 		{"a folder", "${file:" + dir + "}", "", "cannot read"},

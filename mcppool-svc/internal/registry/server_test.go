@@ -19,7 +19,7 @@ func TestSlug(t *testing.T) {
 			t.Errorf("Slug(%q) = %q, want %q", name, got, want)
 		}
 		if got != "" && !IsSlug(got) {
-			t.Errorf("Slug(%q) = %q, which is none", name, got)
+			t.Errorf("Slug(%q) = %q, which is not a slug", name, got)
 		}
 	}
 }
@@ -28,7 +28,7 @@ func FuzzSlug(f *testing.F) {
 	f.Add("My Server")
 	f.Fuzz(func(t *testing.T, name string) {
 		if got := Slug(name); got != "" && !IsSlug(got) {
-			t.Errorf("Slug(%q) = %q, which is none", name, got)
+			t.Errorf("Slug(%q) = %q, which is not a slug", name, got)
 		}
 	})
 }
@@ -79,13 +79,13 @@ func TestPolicy(t *testing.T) {
 		hints  Hints
 		want   Policy
 	}{
-		{"stranger", &Server{}, Hints{ReadOnly: &yes}, Policy{write, false, medium}},
+		{"not trusted", &Server{}, Hints{ReadOnly: &yes}, Policy{write, false, medium}},
 		{"trusted, no hints", trusted, Hints{}, Policy{write, false, medium}},
 		{"trusted, read-only", trusted, Hints{ReadOnly: &yes}, Policy{read, true, low}},
 		{"trusted, not read-only", trusted, Hints{ReadOnly: &no}, Policy{destructive, false, high}},
 		{"trusted, not destructive", trusted, Hints{ReadOnly: &no, Destructive: &no, Idempotent: &yes}, Policy{write, true, medium}},
 		{"builtin", &Server{Builtin: &Builtin{}}, Hints{ReadOnly: &yes}, Policy{read, true, low}},
-		{"the operator's word wins", &Server{Trusted: true, Policies: map[string]Policy{"t": {Effect: destructive}}}, Hints{ReadOnly: &yes}, Policy{destructive, false, high}},
+		{"a policy overrides hints", &Server{Trusted: true, Policies: map[string]Policy{"t": {Effect: destructive}}}, Hints{ReadOnly: &yes}, Policy{destructive, false, high}},
 		{"for any tool", &Server{Policies: map[string]Policy{"*": {Effect: read, RiskFloor: high}, "u": {Effect: write}}}, Hints{}, Policy{read, false, high}},
 		{"a policy without an effect", &Server{Policies: map[string]Policy{"t": {Idempotent: true}}}, Hints{}, Policy{write, true, medium}},
 	}
@@ -104,12 +104,12 @@ func TestRevisionAndEtag(t *testing.T) {
 		t.Error("a description changed the revision")
 	}
 	if same.Etag() == s.Etag() {
-		t.Error("a change left the etag")
+		t.Error("a change did not change the etag")
 	}
 	other := s.Clone()
 	other.Stdio.Env["A"] = "2"
 	if other.Revision() == s.Revision() || s.Stdio.Env["A"] != "1" {
-		t.Error("another environment is the same revision, or Clone shares it")
+		t.Error("another environment has the same revision, or Clone shares the environment")
 	}
 	if s.CallLimit() != DefaultCallTimeout || (&Server{CallTimeout: time.Second}).CallLimit() != time.Second {
 		t.Error("CallLimit is wrong")

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Both stores behave alike, but for what is left after Close.
+// The store in memory and the one in a file behave alike until Close.
 func TestContract(t *testing.T) {
 	for name, dir := range map[string]string{"memory": "", "file": t.TempDir()} {
 		t.Run(name, func(t *testing.T) {
@@ -50,7 +50,7 @@ func all(t *testing.T, s Store, bucket string) []string {
 	return list
 }
 
-func TestFileOutlivesTheProcessAndIsOneProcessS(t *testing.T) {
+func TestFileOutlivesTheProcessAndHasOneOwner(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(dir, "a")
 	if err != nil {
