@@ -34,9 +34,12 @@ func besides(t *testing.T, s *suite, hostile func(t *testing.T, ann client)) {
 	stop := make(chan struct{})
 	var healthy, peak atomic.Int64
 	var others sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	defer others.Wait()
+	defer cancel() // first: it ends a call of bob's that hangs
 	others.Go(func() {
 		for {
-			if o := invokeCtx(t.Context(), s.as("bob"), &mcppoolv1.CallToolRequest{McpId: "good", Name: "info"}); o.err != nil {
+			if o := invokeCtx(ctx, s.as("bob"), &mcppoolv1.CallToolRequest{McpId: "good", Name: "info"}); o.err != nil {
 				t.Errorf("a call of bob's on the good server: %v", o.err)
 				return
 			}
@@ -62,7 +65,6 @@ func besides(t *testing.T, s *suite, hostile func(t *testing.T, ann client)) {
 		select {
 		case <-deadline:
 			t.Error("bob's calls have stopped")
-			close(stop)
 			return
 		case <-time.After(time.Millisecond):
 		}
