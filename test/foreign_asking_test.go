@@ -12,7 +12,8 @@ import (
 	"pawl.dev/test/rig"
 )
 
-// server-everything asks without saying for which call. Two calls of one user ask at once all the same, and each gets its own answer.
+// server-everything does not say which call a question belongs to. Still, two calls of one user can ask at once, and each gets its own
+// answer.
 func TestForeignServerAsksTwiceAtOnce(t *testing.T) {
 	bin := rig.NPM(t, ".", ".bin")
 	target := rig.InProcess(t, rig.Options{Servers: map[string]any{

@@ -40,7 +40,7 @@ func TestModelAsksAtTheTerminal(t *testing.T) {
 	sh, play, _ := planningShell(t)
 	for _, tc := range []struct {
 		name    string
-		typed   []string // each behind the text that it answers
+		typed   []string // pairs of a text on the terminal and what is typed after it
 		code    int
 		written string
 	}{

@@ -165,7 +165,7 @@ func TestNewThatFailsClosesEverything(t *testing.T) {
 	_, _ = start(t, suite.Config{DataDir: dir, GRPCAddr: addr})
 }
 
-// With keys, each service authenticates each call; the services call each other all the same.
+// With keys, each service authenticates each call, and the services can still call each other.
 func TestKeys(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	keys, err := identity.OpenKeyFile(path)

@@ -3,7 +3,6 @@ package executor_test
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -196,16 +195,11 @@ func TestConversation(t *testing.T) {
 
 // A user cannot see another user's tasks; a service may act on behalf of a user.
 func TestUsersAreApart(t *testing.T) {
-	keys, err := identity.OpenKeyFile(filepath.Join(t.TempDir(), "keys.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	r := &rig{t: t, dir: t.TempDir(), planner: fake.Script("write"), pool: fake.NewPool()}
-	r.options.Auth = keys
-	r.start()
-	ann := executorv1.NewExecutorServiceClient(r.dial(keys.Ephemeral("ann", []identity.Role{identity.RoleUser})))
-	bob := executorv1.NewExecutorServiceClient(r.dial(keys.Ephemeral("bob", []identity.Role{identity.RoleUser})))
-	service := executorv1.NewExecutorServiceClient(r.dial(keys.Ephemeral("gateway", []identity.Role{identity.RoleService})))
+	client := withKeys(t, r)
+	ann, _ := client("ann", identity.RoleUser)
+	bob, _ := client("bob", identity.RoleUser)
+	service, _ := client("gateway", identity.RoleService)
 	ctx := t.Context()
 
 	if _, err := r.tasks.CreateTask(ctx, manual("go")); status.Code(err) != codes.Unauthenticated {

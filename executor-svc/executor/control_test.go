@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -222,7 +221,7 @@ func TestCallsHaveAModelBudget(t *testing.T) {
 	}
 }
 
-// A budget of run time ends also a task whose planner hangs, and stops a running call.
+// A budget of run time ends a task even if its planner hangs, and stops a running call.
 func TestRunTimeEndsWhatHangs(t *testing.T) {
 	for _, what := range []string{"planner", "tool"} {
 		t.Run(what, func(t *testing.T) {
@@ -279,7 +278,7 @@ func TestWaitExpires(t *testing.T) {
 	}
 }
 
-// A28: at most 5 requests in the window, finished tasks count, a repeated request does not, and the delay is said.
+// A28: at most 5 requests are accepted in the window. Finished tasks count, a repeated request does not, and the refusal has a delay.
 func TestRequestWindow(t *testing.T) {
 	r := &rig{t: t, dir: t.TempDir(), planner: fake.Script(), pool: fake.NewPool()}
 	r.cfg.MaxRequests, r.cfg.RequestWindow = 5, time.Hour
@@ -493,13 +492,7 @@ func TestStoreInfo(t *testing.T) {
 		t.Errorf("%v, %v", info, err)
 	}
 	r.stop()
-	keys, err := identity.OpenKeyFile(filepath.Join(t.TempDir(), "keys.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.options.Auth = keys
-	r.start()
-	user := executorv1.NewExecutorServiceClient(r.dial(keys.Ephemeral("ann", []identity.Role{identity.RoleUser})))
+	user, _ := withKeys(t, r)("ann", identity.RoleUser)
 	if _, err := user.GetStoreInfo(t.Context(), &executorv1.GetStoreInfoRequest{}); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("a user: %v, want PERMISSION_DENIED", err)
 	}

@@ -136,7 +136,7 @@ func failAfterFailedStep(p *fake.Planner) *fake.Planner {
 	return p
 }
 
-// newest returns the seq of the newest event of that type, 0 if there is none.
+// newest returns the seq of the newest event of that type, or 0.
 func (r *rig) newest(id string, of executorv1.EventType) (seq uint64) {
 	for _, e := range r.events(id) {
 		if e.GetType() == of {

@@ -1,7 +1,6 @@
 package executor_test
 
 import (
-	"path/filepath"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -136,15 +135,7 @@ func TestSameCallAfterAnUnknownOutcomeAsks(t *testing.T) {
 	p.Steps[1].InputJson = p.Steps[0].GetInputJson()
 	r := newRig(t, p)
 	r.pool.CallFn = lose
-	_, err := r.agents.CreateAgent(t.Context(), &executorv1.CreateAgentRequest{
-		AgentId: "free", Agent: &executorv1.Agent{Confirm: executorv1.Confirm_CONFIRM_NEVER},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	req := auto("change something")
-	req.AgentId = "free"
-	id := r.create(req).GetId()
+	id := r.create(free(r)).GetId()
 	asked := r.untilWait(id, outcomeWait)
 	r.pool.CallFn = nil
 	if _, err := r.outcome(id, asked.GetId(), skip()); err != nil {
@@ -287,13 +278,8 @@ func TestControlOfAnotherUsersTask(t *testing.T) {
 	r := newRig(t, fake.Script("write"))
 	id := r.run(manual("change"))[0].GetTaskId()
 	r.stop()
-	keys, err := identity.OpenKeyFile(filepath.Join(t.TempDir(), "keys.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.options.Auth = keys
-	r.start()
-	ctx, tasks := t.Context(), executorv1.NewExecutorServiceClient(r.dial(keys.Ephemeral("bob", []identity.Role{identity.RoleUser})))
+	ctx := t.Context()
+	tasks, _ := withKeys(t, r)("bob", identity.RoleUser)
 	for name, call := range map[string]func() error{
 		"pause":  func() error { _, err := tasks.PauseTask(ctx, &executorv1.PauseTaskRequest{Id: id}); return err },
 		"fork":   func() error { _, err := tasks.ForkTask(ctx, &executorv1.ForkTaskRequest{Id: id}); return err },

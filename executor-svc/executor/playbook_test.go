@@ -17,7 +17,7 @@ import (
 )
 
 // A21: a playbook that has more steps than its task may take is refused before anything runs. The limit is the one that the task
-// would get, also if the planner's answer is cached. If the planner reports no number of steps (0), nothing is refused.
+// would get, even if the planner's answer is cached. If the planner reports no number of steps (0), nothing is refused.
 func TestPlaybookLongerThanTheLimitOfSteps(t *testing.T) {
 	p := fake.Script("read")
 	p.CheckFn = func(req *plannerv1.CheckPlaybookRequest) *plannerv1.CheckPlaybookResponse {
@@ -36,7 +36,7 @@ func TestPlaybookLongerThanTheLimitOfSteps(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		steps, agent string
-		says         []string // nothing: the task is created
+		says         []string // what the refusal says; nil: the task is created
 	}{
 		{"0", "", nil},
 		{"25", "", nil},

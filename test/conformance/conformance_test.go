@@ -9,7 +9,7 @@ import (
 // clocked are scenarios that are judged by the clock: they run alone, and again if the machine was too busy.
 var clocked = map[string]bool{"sse-retry": true}
 
-// failures are the scenarios that fail, by revision, each with its reason: there is none. One that passes must not be here.
+// failures are the scenarios that fail, by revision, with the reasons; now there are none. A scenario that passes must not be here.
 var failures = map[string]map[string]string{"2025-11-25": {}, "2026-07-28": {}}
 
 // unscored are those that the suite runs and does not score (extensions of MCP), and that fail in each revision.

@@ -167,8 +167,8 @@ func written(path string) ([]mcpserver.Line, error) {
 	return lines, nil
 }
 
-// noUnknown checks that every outcome is known: if the pool lives on, it knows. Only a call that was cancelled in the middle
-// may have ended before or after its effect, which no pool can know.
+// noUnknown checks that no outcome is unknown, because a pool that survives knows it. Only a cancelled call may have an unknown outcome:
+// the pool cannot tell whether the effect came first.
 func noUnknown(res result, cancelled bool) (problems []string) {
 	for _, e := range res.events {
 		if e.GetStepWaitingForStart().GetOutcomeUnknown() || e.GetStepError().GetOutcome() == unknown ||
@@ -179,8 +179,8 @@ func noUnknown(res result, cancelled bool) (problems []string) {
 	return problems
 }
 
-// cancelledAt checks a task whose cancellation was taken by a time, or was durable when the executor was started again at
-// that time: it starts nothing more, and is cancelled, unless it had ended before.
+// cancelledAt checks a task whose cancellation was durable at that time: unless it had ended before, it starts nothing after that time
+// and ends as cancelled.
 func cancelledAt(res result, at time.Time) (problems []string) {
 	if res.task.GetEndTime().AsTime().Before(at) {
 		return nil

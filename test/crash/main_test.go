@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// If soakVariable is set, many more points are tried, and random kills go on for 20 minutes.
+// soakVariable, if set, makes the tests try many more points, and kill at random for 20 minutes.
 const soakVariable = "PAWL_SOAK"
 
 func soaking() bool { return os.Getenv(soakVariable) != "" }

@@ -246,8 +246,8 @@ func joined(problems []string) string {
 	return text
 }
 
-// freeAddr returns a loopback address below those that the system gives away by itself, so that a process that dies finds
-// its own free when it comes back.
+// freeAddr returns a loopback address with a port below those that the system assigns by itself, so that a process that is started again
+// finds its port free.
 func freeAddr() (string, error) {
 	for range 1000 {
 		addr := fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(18000))

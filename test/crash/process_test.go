@@ -138,7 +138,7 @@ type keeper struct {
 	gone    sync.WaitGroup
 }
 
-// keep starts a victim; env is for the first one alone.
+// keep starts a victim. Only its first process gets env.
 func keep(env []string, args ...string) (*keeper, error) {
 	k := &keeper{args: args, news: make(chan struct{})}
 	p, err := start(env, args...)
@@ -189,7 +189,7 @@ func (k *keeper) supervise() {
 	}
 }
 
-// after returns the process that runs now, once it is another one than the n-th, and its number.
+// after waits until more than n processes were started, and returns the newest and its number, from 1.
 func (k *keeper) after(ctx context.Context, n int) (*process, int, error) {
 	for {
 		k.mu.Lock()
@@ -219,7 +219,7 @@ func (k *keeper) restarts() (n int, last time.Time, slowest time.Duration) {
 	return k.count - 1, k.again, k.slowest
 }
 
-// stop kills the victim for good.
+// stop kills the victim, which is not started again.
 func (k *keeper) stop() {
 	k.mu.Lock()
 	k.stopped = true

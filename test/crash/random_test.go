@@ -117,7 +117,7 @@ const fewest = 3
 func (c *chaos) kill(ctx context.Context, t *testing.T, lasts time.Duration) {
 	end := time.NewTimer(lasts)
 	defer end.Stop()
-	var killed [2]int // which one of each was killed last: a dead one is not killed again
+	var killed [2]int // the number of each keeper's process that was killed last, so that none is killed twice
 	for {
 		next := time.NewTimer(50*time.Millisecond + time.Duration(c.kills.ExpFloat64()*float64(250*time.Millisecond)))
 		over := end.C

@@ -136,8 +136,8 @@ func (r *together) runTask(ctx context.Context, t *testing.T) {
 	}
 }
 
-// A server, a login or an approval that one of three pools receives is known to all. It outlives the pool that received it, and a pool that
-// starts empty learns all of it before it answers.
+// A server, a login or an approval that one of three pools receives is known to all, even after that pool has died. A pool that starts
+// empty learns everything before it answers.
 func TestReplicasKnowTheSame(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -110,7 +110,7 @@ func TestMCPLogin(t *testing.T) {
 	if page := <-pages; !strings.Contains(page, "Go back to the terminal") {
 		t.Errorf("the browser saw:\n%s", page)
 	}
-	w.tty = false // then no browser is opened, but the address is there
+	w.tty = false
 	if diff := cmp.Diff([]string{"web begun", "finished state-1 code-1 https://auth.example"}, logins.asked); diff != "" {
 		t.Error(diff)
 	}
@@ -119,7 +119,7 @@ func TestMCPLogin(t *testing.T) {
 	w.pawl("mcp", "logout", "nope").expect(t, 1, "", `there is no MCP server "nope"`)
 }
 
-// Without a terminal the address is JSON; a browser anywhere may open it.
+// With --json the address is printed as JSON, and no browser is opened.
 func TestMCPLoginJSON(t *testing.T) {
 	w, _ := loginWorld(t)
 	r := w.start("mcp", "login", "web", "--json")

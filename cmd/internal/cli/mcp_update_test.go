@@ -138,7 +138,7 @@ func TestMCPUpdateMakesPathsAbsolute(t *testing.T) {
 	}
 }
 
-// What a change means for approvals and logins is said.
+// mcp update says what a change means for approvals and logins.
 func TestMCPUpdateSaysWhatItMeans(t *testing.T) {
 	for _, tc := range []struct{ name, args string }{
 		{"moved", "web --url http://y/mcp"},

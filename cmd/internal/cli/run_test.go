@@ -227,7 +227,7 @@ func TestRunAgainWithItsRequestID(t *testing.T) {
 	}
 }
 
-// One answer leads to the next question at once: parameters, then approval of what was made of them (A10). Each is asked
+// One answer leads to the next question at once: parameters, then the approval of the input made from them (A10). Each is asked
 // once, after the events that lead to it.
 func TestRunAsksOneAfterTheOther(t *testing.T) {
 	w := newWorld(t)
@@ -253,8 +253,8 @@ func TestRunAsksOneAfterTheOther(t *testing.T) {
 	w.golden("run asks twice", got)
 }
 
-// What a tool's server asks together is asked one after the other; without a terminal the task waits, and the ways on are
-// said, also where no person is asked before a step (A29).
+// Questions that a tool's server asks together are asked one after the other. Without a terminal the task waits, and the command says
+// how to answer, even with --auto (A29).
 func TestRunAsksWhatAServerAsks(t *testing.T) {
 	for name, tty := range map[string]bool{"run asks input": true, "run stops for input": false} {
 		t.Run(name, func(t *testing.T) {

@@ -140,7 +140,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// Where the last column would have no room left it goes under the others, and no line is wider than the terminal.
+// If the other columns leave no room for the last one, it goes on a line of its own, and no line is wider than the terminal.
 func TestNarrowTable(t *testing.T) {
 	table := ui.Table{Columns: 40}
 	table.Row("ID", "ACTIVE", "CONNECTION", "WHAT")

@@ -49,7 +49,7 @@ const (
 	waitNotOpen = commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN
 )
 
-// patience is how long a test waits for what must come; it is less than a sender's own.
+// patience is how long a test waits for what must come. It is less than Send waits for a command to be applied.
 const patience = 20 * time.Second
 
 // barrier holds the first goroutine that passes until it is opened.

@@ -184,7 +184,8 @@ func (a *audit) begins(s *stepAudit, f *storagev1.Fact, input string) {
 	}
 }
 
-// approve finds those who answered a wait so that this input may run, with the server as it was shown; revision 0: any.
+// approve reports whether a person answered a wait so that this input may run, with the server's revision that was shown; revision 0
+// stands for any, and input "" too. It notes what the answers approve and grant.
 func (a *audit) approve(s *stepAudit, wait, input string, revision uint64) (found bool) {
 	for _, n := range a.w.book.answers {
 		if n.task != a.k.id || n.wait != wait || n.refused() {
@@ -218,8 +219,8 @@ func (a *audit) approve(s *stepAudit, wait, input string, revision uint64) (foun
 	return found
 }
 
-// repeats checks that what changes the world was done again only where it is certain that it was not done, where the server
-// itself said that it failed, or where a person or the policy said so (A11).
+// repeats checks that a call with a side effect was executed again only if the server itself reported that the earlier one failed, or
+// if a person or the policy decided so (A11).
 func (a *audit) repeats(s *stepAudit) {
 	var before *attemptAudit // the newest that was executed
 	said := false
@@ -374,7 +375,7 @@ func (a *audit) means(n *answerNote, ordinal uint32, input string) bool {
 	return input == meant || meant == "" && input == a.steps[ordinal].shown[n.wait]
 }
 
-// meansLater is for an approval of a paused task: what runs once it goes on must be what was approved.
+// meansLater is means for an approval of a paused task: it looks for the input that ran later, and is true if there is none.
 func (a *audit) meansLater(n *answerNote) bool {
 	for _, s := range a.steps {
 		if _, asked := s.shown[n.wait]; !asked {

@@ -26,9 +26,9 @@ type book struct {
 	order    []*taskBook
 	slots    int
 	answers  []*answerNote
-	// commands holds, by who acts, the commands that are durable.
+	// commands holds the ids of durable commands, by the person who sent them.
 	commands map[string][]string
-	// requests holds when requests were taken, by user.
+	// requests holds the times of accepted requests, by user.
 	requests map[string][]time.Time
 }
 
@@ -41,12 +41,12 @@ type taskBook struct {
 	intents map[string]intent
 	// ended holds the calls whose end is durable.
 	ended map[string]bool
-	// calls reached the pool; runs were executed.
+	// calls holds, by attempt, the requests that reached the pool; runs counts its executions.
 	calls map[string]*mcppoolv1.CallToolRequest
 	runs  map[string]int
-	// came holds what came back to a process that was alive.
+	// came holds the outcomes that came back to a process that was alive.
 	came []cameBack
-	// tasked holds, by attempt, the MCP tasks that are durable; polled are those for which their server was asked.
+	// tasked holds, by attempt, the durable MCP tasks; polled those whose server was asked for the result.
 	tasked map[string]tasked
 	polled map[string]bool
 	// revisions holds, by wait, the revision of the server's configuration that is shown.
@@ -245,8 +245,8 @@ func (b *book) sent(ctx context.Context, id string, c *storagev1.Command) {
 	}
 }
 
-// looked is called when a process has read an inbox: where it has no slot for the task it may tell senders that their commands
-// are stored, even if another owner is about to apply them.
+// looked is called when a process has read an inbox. If it has no slot for the task, it may tell senders that their commands are
+// stored, even if another owner is about to apply them.
 func (b *book) looked(p *proc, id string, inbox []journal.Command) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

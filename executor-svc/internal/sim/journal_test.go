@@ -12,7 +12,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// errStorage is a disk that fails for once.
+// errStorage is the error of a disk that fails once.
 var errStorage = errors.New("the disk failed")
 
 // gated is the journal of one process: each call waits for the scheduler, may fail, and is written down once it is durable.
@@ -41,7 +41,7 @@ func (g *gated) label(ctx context.Context, what, id string) string {
 	return actor + " " + what
 }
 
-// enter waits to be let in. Storage may fail here, without having done anything.
+// enter waits until the operation may begin. Storage may fail here, without having done anything.
 func (g *gated) enter(label string, failOnce uint64) (roll, error) {
 	r, err := g.w.s.pass(context.Background(), g.p.dead, label)
 	if err != nil {
@@ -54,7 +54,7 @@ func (g *gated) enter(label string, failOnce uint64) (roll, error) {
 	return r, nil
 }
 
-// leave waits to tell the caller. A change may be stored and answered with an error all the same.
+// leave waits until the caller may get the result. A change that is stored may still return an error.
 func (g *gated) leave(label string, r roll, failOnce uint64, err error) error {
 	if _, dead := g.w.s.pass(context.Background(), g.p.dead, label+" is done"); dead != nil {
 		return journal.ErrClosed

@@ -143,7 +143,7 @@ func (c *plannerClient) StreamPlanSteps(ctx context.Context, req *plannerv1.Stre
 	switch {
 	case len(steps) == 0 || !r.oneIn(3, 34):
 	case steps[0].GetToolId() == flow.Final:
-		// The planner writes the answer itself, and now and then it says that the goal was not reached.
+		// The planner writes the answer itself, and sometimes says that the goal was not reached.
 		answer := strings.Repeat("word ", int(r.draw(4, 35))) + "end."
 		s.pieces, plan.Answer = strings.SplitAfter(answer, " "), &answer
 		plan.GoalResult = plannerv1.GoalResult(r.draw(3, 36))

@@ -15,7 +15,7 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// asking is something that a call waits for.
+// asking is a question that a call waits for.
 type asking struct {
 	in     *mcppoolv1.CallInputRequired
 	answer *mcppoolv1.CallAnswer
@@ -77,7 +77,8 @@ func (p *pool) asks(c *call, r roll, short string) bool {
 	return true
 }
 
-// open returns what a call asks for beyond what was told, the MCP task that does it, and what is closed when there is more.
+// open returns the open questions of a call from index told on, its MCP task or nil, and a channel that is closed when either changes.
+// It sets told to the number of questions.
 func (p *pool) open(c *call, told *int) (open []*asking, task *mcpTask, more <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

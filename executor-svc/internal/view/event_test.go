@@ -31,7 +31,7 @@ func TestEventsOfARecordDoNotShareTheirPayloads(t *testing.T) {
 	r.Facts = []*storagev1.Fact{output(`{"n":1}`), begun(`{"n":2}`), begun(`{"n":3}`)}
 	events = view.Events(task, r)[1:]
 	if len(events) != 2 {
-		t.Fatalf("%d events behind the first", len(events))
+		t.Fatalf("%d events after the first", len(events))
 	}
 	for i, n := range []float64{2, 3} {
 		if got := events[i].GetStepInput(); got.GetInput().GetFields()["n"].GetNumberValue() != n || got.GetCallId() != "t/step-1/1" {
