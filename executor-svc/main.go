@@ -42,7 +42,7 @@ func main() {
 // build makes the service and its connections to the planner and the pool, which need not run yet.
 func (s *settings) build(ctx context.Context, log *slog.Logger) (serve.Service, error) {
 	if s.Keys != "" && s.ServiceKey == "" {
-		return nil, errors.New("with --keys the planner and the pool want a key from the executor too; make one with " +
+		return nil, errors.New("with --keys the planner and the pool require a key from the executor too; create one with " +
 			"`pawl keys add executor --role service` and give it as --service-key or PAWL_SERVICE_KEY")
 	}
 	planner, err := serve.Dial(s.Planner, s.ServiceKey)

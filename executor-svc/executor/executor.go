@@ -51,7 +51,7 @@ type Config struct {
 	DrainTimeout time.Duration `help:"How long running tool calls may take to end when the service stops." default:"8s"`
 }
 
-// Deps are the connections to planner and pool, with the executor's own identity.
+// Deps are what the executor uses.
 type Deps struct {
 	Planner grpc.ClientConnInterface
 	// Pool also implements runner.Replicas if it reaches several processes.

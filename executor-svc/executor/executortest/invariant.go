@@ -42,8 +42,8 @@ func Violations(events []*executorv1.ExecutorEvent) []string {
 			c.report("a question is followed by %s, want FLOW_STOP", e.GetType())
 		}
 		c.stopDue = false
-		c.counts(e)
-		c.event(e)
+		c.checkCounts(e)
+		c.checkEvent(e)
 	}
 	if c.ended {
 		for attempt := range c.running {
@@ -73,8 +73,8 @@ func (c *checker) report(format string, args ...any) {
 	c.problems = append(c.problems, fmt.Sprintf(format, args...))
 }
 
-// counts checks the usage, the numbers of steps and attempts, and the wait ids.
-func (c *checker) counts(e *executorv1.ExecutorEvent) {
+// checkCounts checks the usage, the numbers of steps and attempts, and the wait ids.
+func (c *checker) checkCounts(e *executorv1.ExecutorEvent) {
 	u := e.GetUsage()
 	if u.GetInputTokens() < c.usage.GetInputTokens() || u.GetOutputTokens() < c.usage.GetOutputTokens() ||
 		u.GetModelCalls() < c.usage.GetModelCalls() || u.GetToolCalls() < c.usage.GetToolCalls() {
@@ -99,7 +99,7 @@ func (c *checker) counts(e *executorv1.ExecutorEvent) {
 	}
 }
 
-func (c *checker) event(e *executorv1.ExecutorEvent) {
+func (c *checker) checkEvent(e *executorv1.ExecutorEvent) {
 	step := e.GetFlow().GetStepId()
 	switch e.GetType() {
 	case flowStart:
@@ -112,11 +112,11 @@ func (c *checker) event(e *executorv1.ExecutorEvent) {
 		}
 		c.step = step
 	case stepInput:
-		c.begins(e)
+		c.beginAttempt(e)
 	case stepOutput, stepError, stepCancel:
-		c.ends(e)
+		c.endAttempt(e)
 	case forStart, forParam, forInput:
-		c.question(e)
+		c.openWait(e)
 		return
 	case textAdd:
 		t := e.GetTextAdd()
@@ -137,21 +137,21 @@ func (c *checker) event(e *executorv1.ExecutorEvent) {
 	case cancelled:
 		c.ended = true
 	}
-	c.answered(e)
+	c.closeWait(e)
 }
 
-func (c *checker) question(e *executorv1.ExecutorEvent) {
+func (c *checker) openWait(e *executorv1.ExecutorEvent) {
 	switch attempt := attemptOf(e); {
 	case e.GetStepWaitingForStart().GetOutcomeUnknown():
-		c.ends(e)
+		c.endAttempt(e)
 	case e.GetType() == forInput && !c.running[attempt]:
 		c.report("attempt %s asks for something, and does not run", attempt)
 	}
 	c.openWaits[e.GetWaitId()], c.stopDue = e.GetFlow().GetStepId(), true
 }
 
-// answered checks that the answer to a wait is about the wait's step.
-func (c *checker) answered(e *executorv1.ExecutorEvent) {
+// closeWait checks that the answer to a wait is about the wait's step.
+func (c *checker) closeWait(e *executorv1.ExecutorEvent) {
 	id := e.GetWaitId()
 	if id == "" || e.GetType() == cancelled {
 		return
@@ -170,7 +170,7 @@ func attemptOf(e *executorv1.ExecutorEvent) string {
 	return fmt.Sprintf("%s/%d", e.GetFlow().GetStepId(), e.GetAttempt())
 }
 
-func (c *checker) begins(e *executorv1.ExecutorEvent) {
+func (c *checker) beginAttempt(e *executorv1.ExecutorEvent) {
 	attempt := attemptOf(e)
 	if c.begun[attempt] {
 		c.report("attempt %s begins again", attempt)
@@ -181,8 +181,8 @@ func (c *checker) begins(e *executorv1.ExecutorEvent) {
 	c.begun[attempt], c.running[attempt] = true, true
 }
 
-// ends records the end of the event's attempt. An event without an attempt ends only the step; its newest attempt has ended before.
-func (c *checker) ends(e *executorv1.ExecutorEvent) {
+// endAttempt records the end of the event's attempt. An event without an attempt ends only the step; its newest attempt has ended before.
+func (c *checker) endAttempt(e *executorv1.ExecutorEvent) {
 	if e.GetAttempt() == 0 {
 		return
 	}

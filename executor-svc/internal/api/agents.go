@@ -38,7 +38,7 @@ func (s *Agents) CreateAgent(ctx context.Context, req *executorv1.CreateAgentReq
 	if err != nil {
 		return nil, err
 	}
-	if err := mayConfirm(who, req.GetAgent().GetConfirm()); err != nil {
+	if err := checkConfirm(who, req.GetAgent().GetConfirm()); err != nil {
 		return nil, err
 	}
 	hash, err := requestHash(req)
@@ -74,8 +74,8 @@ func (s *Agents) existing(ctx context.Context, user, id string, a *storagev1.Age
 	return agent(user, id, old), nil
 }
 
-// newAgentID returns the id in the request. If there is none, it derives an id from the request_id, so that a repeated request finds the agent
-// that the first one created; without a request_id the id is random.
+// newAgentID returns the id in the request. If it is empty, newAgentID derives an id from the request_id, so that a repeated request finds the
+// agent of the first request; without a request_id the id is random.
 func newAgentID(user string, req *executorv1.CreateAgentRequest) (string, error) {
 	id := cmp.Or(req.GetAgentId(), req.GetAgent().GetId())
 	switch {
@@ -86,7 +86,7 @@ func newAgentID(user string, req *executorv1.CreateAgentRequest) (string, error)
 		sum := sha256.Sum256([]byte(user + "\x00" + req.GetRequestId()))
 		return "agent-" + hex.EncodeToString(sum[:6]), nil
 	case !slug.MatchString(id):
-		return "", invalid("agent_id", "not a slug", "%q cannot be an agent's id; use lower-case letters, digits and hyphens, 64 at most", id)
+		return "", invalidField("agent_id", "not a slug", "%q cannot be an agent's id; use lower-case letters, digits and hyphens, 64 at most", id)
 	}
 	return id, nil
 }
@@ -142,7 +142,7 @@ func (s *Agents) UpdateAgent(ctx context.Context, req *executorv1.UpdateAgentReq
 	if err != nil {
 		return nil, apiError(err, agentNotFound(id))
 	}
-	if err := sameEtag(req.GetAgent().GetEtag(), old); err != nil {
+	if err := checkEtag(req.GetAgent().GetEtag(), old); err != nil {
 		return nil, err
 	}
 	a, err := merge(old, req.GetAgent(), req.GetUpdateMask())
@@ -150,7 +150,7 @@ func (s *Agents) UpdateAgent(ctx context.Context, req *executorv1.UpdateAgentReq
 		return nil, err
 	}
 	if a.GetConfirm() != old.GetConfirm() {
-		if err := mayConfirm(who, a.GetConfirm()); err != nil {
+		if err := checkConfirm(who, a.GetConfirm()); err != nil {
 			return nil, err
 		}
 	}
@@ -176,7 +176,7 @@ func (s *Agents) DeleteAgent(ctx context.Context, req *executorv1.DeleteAgentReq
 	if err != nil {
 		return nil, apiError(err, agentNotFound(req.GetId()))
 	}
-	if err := sameEtag(req.GetEtag(), old); err != nil {
+	if err := checkEtag(req.GetEtag(), old); err != nil {
 		return nil, err
 	}
 	rev := uint64(0)
@@ -189,8 +189,8 @@ func (s *Agents) DeleteAgent(ctx context.Context, req *executorv1.DeleteAgentReq
 	return &executorv1.DeleteAgentResponse{}, nil
 }
 
-// mayConfirm returns an error if a caller who is no operator switches confirmation off.
-func mayConfirm(who identity.Principal, c executorv1.Confirm) error {
+// checkConfirm refuses CONFIRM_NEVER to callers who are not operators.
+func checkConfirm(who identity.Principal, c executorv1.Confirm) error {
 	if c == executorv1.Confirm_CONFIRM_NEVER && !who.IsOperator() {
 		return errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED,
 			"only an operator may let an agent run without ever asking; use CONFIRM_BY_RISK")
@@ -198,7 +198,8 @@ func mayConfirm(who identity.Principal, c executorv1.Confirm) error {
 	return nil
 }
 
-func sameEtag(etag string, a *storagev1.Agent) error {
+// checkEtag refuses an etag that is not the agent's. An empty etag matches every agent.
+func checkEtag(etag string, a *storagev1.Agent) error {
 	if etag != "" && etag != etagOf(a) {
 		return apiError(journal.ErrStale, nil)
 	}

@@ -23,8 +23,8 @@ import (
 // modelPlaybook is the planner's model that follows a playbook.
 const modelPlaybook = "playbook"
 
-// checks asks the planner whether the model of a request exists and its playbook is valid, and the pool whether its servers exist. If a service
-// cannot be reached, it accepts any model or server, and the task's events later name what is missing; it refuses a playbook.
+// checks checks the model and playbook of a request with the planner, and its servers with the pool. While a service cannot be reached, models
+// and servers are accepted unchecked, and playbooks are refused.
 type checks struct {
 	Deps
 	playbooks recent[playbook] // by hash
@@ -37,8 +37,7 @@ type playbook struct {
 	steps uint32 // 0 if not known
 }
 
-// task checks a new task. It sets the task's model, so that a later change of the default does not affect the task, and with a playbook the
-// goal if it is missing.
+// task checks a new task and sets its model, so that a later change of the default does not affect it. A playbook also supplies a missing goal.
 func (c *checks) task(ctx context.Context, head *storagev1.TaskHead, servers []string) error {
 	var pool sync.WaitGroup
 	var unknown error
@@ -88,7 +87,7 @@ func (c *checks) planner(ctx context.Context, head *storagev1.TaskHead) error {
 			return err
 		}
 		if head.Model = model; model == modelPlaybook {
-			return invalid("playbook", "required by the model",
+			return invalidField("playbook", "required by the model",
 				"the model %q follows a playbook; give one in the field playbook (`pawl run --playbook FILE`)", modelPlaybook)
 		}
 		return nil
@@ -127,7 +126,7 @@ func (c *checks) model(ctx context.Context, user, name string) (string, error) {
 	if close := similar.Names(name, names); len(close) > 0 {
 		hint = "did you mean " + strings.Join(close, " or ") + "? " + hint
 	}
-	return "", invalid("model", "unknown model", "there is no model %q; %s", name, hint)
+	return "", invalidField("model", "unknown model", "there is no model %q; %s", name, hint)
 }
 
 // checkStepLimit refuses a playbook that has more steps than the task's limit, before its first call has an effect.
@@ -140,7 +139,7 @@ func checkStepLimit(head *storagev1.TaskHead, steps uint32) error {
 	if id := head.GetAgentId(); id != "" {
 		how = fmt.Sprintf("raise the limit of its agent (`pawl agents update %s --max-steps %d`)", id, steps)
 	}
-	return invalid("playbook", "more steps than the task may take",
+	return invalidField("playbook", "more steps than the task may take",
 		"the playbook has %d steps, and the task may take at most %d; %s, or split the playbook", steps, limit, how)
 }
 

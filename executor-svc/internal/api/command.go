@@ -18,7 +18,7 @@ import (
 // shownRisk is a placeholder for the risk that the wait shows; checkAnswer replaces it.
 const shownRisk = commonv1.RiskLevel(-1)
 
-// command converts the answer in a request.
+// command converts the answer in a request to a command.
 func command(req *executorv1.ResumeTaskRequest) (*storagev1.Command, error) {
 	waitID := req.GetWaitId()
 	switch a := req.GetAnswer().(type) {
@@ -37,7 +37,7 @@ func command(req *executorv1.ResumeTaskRequest) (*storagev1.Command, error) {
 	case *executorv1.ResumeTaskRequest_Params:
 		content, err := schema.ExactObject(a.Params.GetContent(), a.Params.GetContentJson())
 		if err == nil && content == "{}" && a.Params.GetDescription() == "" {
-			err = invalid("params", "empty", "params are empty; give values in content, or describe them in description")
+			err = invalidField("params", "empty", "params are empty; give values in content, or describe them in description")
 		}
 		return &storagev1.Command{Kind: &storagev1.Command_Params{Params: &storagev1.SupplyParams{
 			WaitId: waitID, Supplied: &storagev1.Supplied{ContentJson: content, Description: a.Params.GetDescription()},
@@ -81,7 +81,7 @@ func stepOutput(output *structpb.Struct, text string) (string, error) {
 	const shape = `{"message": "text", "structured": …, "media": […]}, with message or structured at least`
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(exact), &fields); err != nil {
-		return "", invalid("outcome.output", "not an object", "the output must be an object like %s", shape)
+		return "", invalidField("outcome.output", "not an object", "the output must be an object like %s", shape)
 	}
 	_, message := fields["message"]
 	_, structured := fields["structured"]
@@ -102,7 +102,7 @@ func stepOutput(output *structpb.Struct, text string) (string, error) {
 		}
 	}
 	if problem != "" {
-		return "", invalid("outcome.output", problem, "the output does not have the shape of a step's output: %s; it must look like %s", problem, shape)
+		return "", invalidField("outcome.output", problem, "the output does not have the shape of a step's output: %s; it must look like %s", problem, shape)
 	}
 	return exact, nil
 }
@@ -111,10 +111,10 @@ func elicitationCommand(waitID string, a *executorv1.InputAnswer) (*storagev1.Co
 	const accept = executorv1.InputAnswer_ACTION_ACCEPT
 	supply := &storagev1.SupplyInput{WaitId: waitID, Action: cmp.Or(a.GetAction(), accept)}
 	var err error
-	switch given := a.GetContent() != nil || a.GetContentJson() != ""; {
-	case given && supply.GetAction() != accept:
-		err = invalid("input.content", "only with ACTION_ACCEPT", "content is allowed only with ACTION_ACCEPT; omit it, or accept")
-	case given:
+	switch hasContent := a.GetContent() != nil || a.GetContentJson() != ""; {
+	case hasContent && supply.GetAction() != accept:
+		err = invalidField("input.content", "only with ACTION_ACCEPT", "content is allowed only with ACTION_ACCEPT; omit it, or accept")
+	case hasContent:
 		supply.ContentJson, err = schema.ExactObject(a.GetContent(), a.GetContentJson())
 	case supply.GetAction() == accept:
 		supply.ContentJson = "{}"
@@ -122,7 +122,7 @@ func elicitationCommand(waitID string, a *executorv1.InputAnswer) (*storagev1.Co
 	return &storagev1.Command{Kind: &storagev1.Command_Input{Input: supply}}, err
 }
 
-// invalid returns an error about one field of a request.
-func invalid(field, violation, format string, args ...any) error {
+// invalidField returns an error about one field of a request.
+func invalidField(field, violation, format string, args ...any) error {
 	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, format, args...).WithViolation(field, violation)
 }

@@ -57,7 +57,7 @@ func (s *Tasks) create(ctx context.Context, req *executorv1.CreateTaskRequest) (
 		return "", err
 	}
 	head.RequestHash = hash
-	// Meanwhile the same request may have created its task, which it must not supersede.
+	// A concurrent repeat of the request may have created the task, which must not be superseded.
 	if id, err := s.repeated(ctx, who.Sub, req.GetRequestId(), hash); id != "" || err != nil {
 		return id, err
 	}

@@ -31,7 +31,7 @@ func (s *Tasks) ExportTask(req *executorv1.ExportTaskRequest, stream grpc.Server
 	if err != nil {
 		return err
 	}
-	whole, err := s.get(ctx, t.ID)
+	task, err := s.get(ctx, t.ID)
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (s *Tasks) ExportTask(req *executorv1.ExportTaskRequest, stream grpc.Server
 	}
 	d := &document{out: bufio.NewWriterSize(pieces{stream}, exportPiece)}
 	d.text(fmt.Sprintf(`{"format":%d,"task":`, exportFormat))
-	d.message(whole)
+	d.message(task)
 	d.text(`,"steps":[`)
 	for i, e := range log.Entries {
 		d.item(i, view.Step(t, e))

@@ -50,7 +50,7 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 	if seq == 0 {
 		seq = newestEnd(t.Checkpoint.GetStatus(), records)
 	} else if !slices.ContainsFunc(agentflow.StepEnds(records), func(e agentflow.StepEnd) bool { return e.Seq == seq }) {
-		return "", invalid("seq", "no step ends there",
+		return "", invalidField("seq", "no step ends there",
 			"no step ended at event %d; choose the STEP_OUTPUT or STEP_ERROR event of a step's last attempt, or omit seq to fork after the last step "+
 				"that did not fail", seq)
 	}
@@ -68,7 +68,7 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 	if b := req.GetBudget(); b != nil {
 		agent, err := s.agent(ctx, head.GetUserSub(), head.GetAgentId())
 		if errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_AGENT_NOT_FOUND {
-			agent, err = &storagev1.Agent{}, nil // the agent was deleted, and its bounds with it
+			agent, err = &storagev1.Agent{}, nil // the agent was deleted, so it sets no limits
 		}
 		if err != nil {
 			return "", err
@@ -98,11 +98,11 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 
 // failedLimit returns the fork's limit of failed steps: as many as for a new task, plus the failed steps that the fork keeps.
 func failedLimit(from *storagev1.TaskHead, records []*storagev1.Record, c *storagev1.Checkpoint) uint32 {
-	limit, before := from.GetLimits().GetMaxFailedSteps(), uint32(0)
-	if n := len(from.GetForks()); n > 0 { // the forked task is a fork itself, whose limit was raised in this way
-		before = agentflow.CountFailedSteps(firstFacts(records, from.GetForks()[n-1].GetSeq()))
+	limit, inherited := from.GetLimits().GetMaxFailedSteps(), uint32(0)
+	if n := len(from.GetForks()); n > 0 { // the forked task is a fork too, so its limit was raised by the steps that it kept
+		inherited = agentflow.CountFailedSteps(firstFacts(records, from.GetForks()[n-1].GetSeq()))
 	}
-	return limit - min(limit, before) + c.GetErrorCount()
+	return limit - min(limit, inherited) + c.GetErrorCount()
 }
 
 // newestEnd returns the default seq of a fork: the end of the newest step. If the task did not succeed, it is the end of the newest step

@@ -30,7 +30,7 @@ func merge(old *storagev1.Agent, a *executorv1.Agent, mask *fieldmaskpb.FieldMas
 		f := fields.ByTextName(path)
 		switch {
 		case f == nil:
-			return nil, invalid("update_mask", strconv.Quote(path)+" is not a field of an agent",
+			return nil, invalidField("update_mask", strconv.Quote(path)+" is not a field of an agent",
 				"update_mask names %q, which is not a field of an agent; name whole fields, as in the contract", path)
 		case outputOnly[path]:
 		case from.Has(f):

@@ -87,13 +87,13 @@ func (s *Tasks) send(ctx context.Context, t *journal.Task, c *storagev1.Command,
 
 // checkAnswer checks an answer before it is sent, because Send may return before a queued command is applied, and a later refusal would not
 // reach the caller. It also replaces shownRisk in a grant with the step's risk.
-func (s *Tasks) checkAnswer(ctx context.Context, t *journal.Task, open *storagev1.Wait, c *storagev1.Command) error {
-	if err := agentflow.CheckWaitKind(open, c); err != nil {
+func (s *Tasks) checkAnswer(ctx context.Context, t *journal.Task, wait *storagev1.Wait, c *storagev1.Command) error {
+	if err := agentflow.CheckWaitKind(wait, c); err != nil {
 		return err
 	}
 	var step *storagev1.ActiveStep
 	for _, active := range t.Checkpoint.GetActiveSteps() {
-		if active.GetOrdinal() == open.GetOrdinal() {
+		if active.GetOrdinal() == wait.GetOrdinal() {
 			step = active
 		}
 	}
@@ -106,7 +106,7 @@ func (s *Tasks) checkAnswer(ctx context.Context, t *journal.Task, open *storagev
 		}
 	}
 	if in := c.GetInput(); in.GetAction() == executorv1.InputAnswer_ACTION_ACCEPT {
-		return checkContent(open, in.GetContentJson())
+		return checkContent(wait, in.GetContentJson())
 	}
 	return nil
 }
@@ -139,16 +139,16 @@ func (s *Tasks) checkEdit(ctx context.Context, user, toolID, input string) error
 }
 
 // checkContent refuses content that does not fit a question of a tool's server.
-func checkContent(open *storagev1.Wait, content string) error {
-	if open.GetUrl() != "" {
+func checkContent(wait *storagev1.Wait, content string) error {
+	if wait.GetUrl() != "" {
 		if content != "{}" {
-			return invalid("input.content", "must be empty",
-				"%s takes no content: open %s and answer there", open.GetId(), open.GetUrl())
+			return invalidField("input.content", "must be empty",
+				"%s takes no content: open %s and answer there", wait.GetId(), wait.GetUrl())
 		}
 		return nil
 	}
-	if err := validate(open.GetParamsSchemaJson(), content); err != nil {
-		return invalid("input.content", err.Error(), "the content does not fit the form of %s: %s", open.GetId(), err)
+	if err := validate(wait.GetParamsSchemaJson(), content); err != nil {
+		return invalidField("input.content", err.Error(), "the content does not fit the form of %s: %s", wait.GetId(), err)
 	}
 	return nil
 }
@@ -162,33 +162,33 @@ func validate(schemaJSON, text string) error {
 	return compiled.Validate(text)
 }
 
-// repeatAnswer handles an answer to a wait that is not open. If the answer repeats the one that closed the wait, it returns the task; it
-// refuses any other.
+// repeatAnswer handles an answer to a wait that is not open. It returns the task if the answer repeats the one that closed the wait, else an
+// error.
 func (s *Tasks) repeatAnswer(ctx context.Context, t *journal.Task, c *storagev1.Command, waitID string) (*executorv1.Task, error) {
-	var given *storagev1.Fact
-	var asked approvalQuestion
+	var answer *storagev1.Fact
+	var question approvalQuestion
 	err := s.records(ctx, t.ID, func(r journal.Record) {
 		for _, f := range r.GetFacts() {
 			if f.GetWaitId() != waitID {
 				continue
 			}
 			if w := f.GetStepWaitingForStart(); w != nil {
-				asked = approvalQuestion{input: w.GetInputJson(), outcome: w.GetOutcomeUnknown() != nil}
+				question = approvalQuestion{input: w.GetInputJson(), outcome: w.GetOutcomeUnknown() != nil}
 			}
-			if given == nil && isAnswer(f) {
-				given = f
+			if answer == nil && isAnswer(f) {
+				answer = f
 			}
 		}
 	})
 	switch {
 	case err != nil:
 		return nil, err
-	case given != nil && repeats(c, given, asked):
+	case answer != nil && repeats(c, answer, question):
 		return s.get(ctx, t.ID)
-	case given == nil && state.Ended(t.Checkpoint.GetStatus()):
+	case answer == nil && state.Ended(t.Checkpoint.GetStatus()):
 		return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TASK_ENDED,
 			"the task has ended; start a new one")
-	case given != nil:
+	case answer != nil:
 		return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN,
 			"%s already has another answer; the task lists its open waits", waitID)
 	}
@@ -196,7 +196,7 @@ func (s *Tasks) repeatAnswer(ctx context.Context, t *journal.Task, c *storagev1.
 		"%s is not open; the task lists its open waits", waitID)
 }
 
-// isAnswer reports whether a fact about a wait records its answer.
+// isAnswer reports whether a fact about a wait records the wait's answer.
 func isAnswer(f *storagev1.Fact) bool {
 	switch f.GetKind().(type) {
 	case *storagev1.Fact_StepInput, *storagev1.Fact_StepCancel, *storagev1.Fact_StatusChanged, *storagev1.Fact_StepOutput, *storagev1.Fact_StepError:
@@ -213,8 +213,8 @@ type approvalQuestion struct {
 }
 
 // repeats reports whether a command repeats the answer that a fact records.
-func repeats(c *storagev1.Command, given *storagev1.Fact, q approvalQuestion) bool {
-	switch k := given.GetKind().(type) {
+func repeats(c *storagev1.Command, answer *storagev1.Fact, q approvalQuestion) bool {
+	switch k := answer.GetKind().(type) {
 	case *storagev1.Fact_StepInput:
 		return q.approves(c, flow.InputHash(k.StepInput))
 	case *storagev1.Fact_StepCancel:

@@ -42,7 +42,7 @@ func (s *Tasks) RunTask(req *executorv1.RunTaskRequest, stream grpc.ServerStream
 	stops := func(s executorv1.ExecutorStatus) bool {
 		return !req.GetFollow() && s == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
 	}
-	inproc.Share(ctx) // nothing changes an event: all watchers receive the same ones
+	inproc.Share(ctx) // events are never changed, so all watchers can receive the same messages
 	return apiError(s.Engine.Watch(ctx, id, req.GetAfterSeq(), stops, stream.Send), taskNotFound(id))
 }
 
@@ -53,12 +53,12 @@ func (s *Tasks) WatchTask(req *executorv1.WatchTaskRequest, stream grpc.ServerSt
 		return err
 	}
 	if last := t.Checkpoint.GetLastSeq(); req.GetAfterSeq() > last {
-		return invalid("after_seq", "beyond the newest event",
+		return invalidField("after_seq", "beyond the newest event",
 			"after_seq is %d, but the task's newest event is %d; watch from a seq that you received", req.GetAfterSeq(), last)
 	}
-	atOnce := func(executorv1.ExecutorStatus) bool { return req.GetNoFollow() }
+	stops := func(executorv1.ExecutorStatus) bool { return req.GetNoFollow() }
 	inproc.Share(stream.Context())
-	return apiError(s.Engine.Watch(stream.Context(), req.GetId(), req.GetAfterSeq(), atOnce, stream.Send), taskNotFound(req.GetId()))
+	return apiError(s.Engine.Watch(stream.Context(), req.GetId(), req.GetAfterSeq(), stops, stream.Send), taskNotFound(req.GetId()))
 }
 
 // GetTask implements ExecutorService.
@@ -167,7 +167,7 @@ func (s *Tasks) GetStoreInfo(ctx context.Context, _ *executorv1.GetStoreInfoRequ
 }
 
 func badToken() error {
-	return invalid("page_token", "not a token of this list", "page_token is not one of this list; start again without it")
+	return invalidField("page_token", "not a token of this list", "page_token is not one of this list; start again without it")
 }
 
 func (s *Tasks) history(ctx context.Context, id string) (*history.Log, error) {
@@ -175,8 +175,8 @@ func (s *Tasks) history(ctx context.Context, id string) (*history.Log, error) {
 	return log, s.records(ctx, id, func(r journal.Record) { log.Add(r.Record) })
 }
 
-// records calls each for all records of a task, in order.
-func (s *Tasks) records(ctx context.Context, id string, each func(journal.Record)) error {
+// records calls visit for each record of a task, in order.
+func (s *Tasks) records(ctx context.Context, id string, visit func(journal.Record)) error {
 	for after := uint64(0); ; {
 		rs, err := s.Journal.Records(ctx, id, after, readBytes)
 		if err != nil {
@@ -186,7 +186,7 @@ func (s *Tasks) records(ctx context.Context, id string, each func(journal.Record
 			return nil
 		}
 		for _, r := range rs {
-			each(r)
+			visit(r)
 			after = r.FirstSeq + uint64(len(r.GetFacts())) - 1
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// split separates actions that may start before the commit (planning changes nothing in the world) from those that must not. It drops
-// planning that the batch abandons. All actions after an Abandon are late.
+// split separates actions that may start before the commit, such as planning, from actions that must not. It drops planning that the batch
+// abandons. All actions after an Abandon are late.
 func split(actions []flow.Action) (early, late []flow.Action) {
 	abandoned := -1
 	for i, a := range actions {
@@ -40,8 +40,8 @@ func needsCommit(a flow.Action) bool {
 	return false
 }
 
-// startAfterCommit starts the actions that had to wait for the commit. It does not start a call that was cancelled meanwhile, or that a
-// stopping engine would cut off, but records that.
+// startAfterCommit starts the actions that had to wait for the commit. If a call was cancelled meanwhile, or the engine is stopping, it records
+// instead that the call was not made.
 func (o *owner) startAfterCommit(b *batch, actions []flow.Action) {
 	stopped := stopsCall(flow.Transition{Actions: actions})
 	for _, a := range actions {

@@ -67,7 +67,7 @@ func (e *Engine) claimDue(ctx context.Context) time.Duration {
 	}
 }
 
-// renewLoop renews the owners' claims, and ends owners that lost theirs, because other owners may have their tasks.
+// renewLoop renews the owners' claims, and ends the owners whose claims were lost.
 func (e *Engine) renewLoop(ctx context.Context) {
 	tick := time.NewTicker(e.cfg.Lease / 3)
 	defer tick.Stop()
@@ -124,8 +124,8 @@ func (e *Engine) startOwner(c journal.Claim) {
 	go o.start()
 }
 
-// removeOwner removes an owner and gives up its claim. If reclaim is true, the task is still due, so removeOwner waits first: else a task
-// that cannot be read would be claimed in a busy loop.
+// removeOwner removes an owner and gives up its claim. If reclaim is true, it waits first, so that a task that cannot be read is not claimed in
+// a busy loop.
 func (e *Engine) removeOwner(o *owner, reclaim bool) {
 	if reclaim {
 		o.sleepUntilDraining(retryDelay)

@@ -199,7 +199,7 @@ func (o *owner) commit(t journal.Transition) error {
 			return err
 		case errors.Is(err, journal.ErrStale) && o.isStored(t):
 			o.e.storage.set(nil)
-			return nil // an earlier try stored it, but returned an error
+			return nil // an earlier attempt stored it, but returned an error
 		case errors.Is(err, journal.ErrStale), errors.Is(err, journal.ErrNotFound), errors.Is(err, journal.ErrClosed):
 			o.log().Error("this owner can no longer commit; it releases the task", "error", err)
 			return err

@@ -13,13 +13,13 @@ import (
 	"pawl.dev/executor-svc/internal/runner"
 )
 
-// Config bounds an engine. Zero values mean the defaults.
+// Config bounds an engine. A zero value means the default.
 type Config struct {
-	// MaxRunning is how many tasks run at once; 30. Other tasks wait in the journal.
+	// MaxRunning is how many tasks run at once (default 30). Other tasks wait in the journal.
 	MaxRunning int
-	// DrainTimeout is how long running tool calls may take to end when the engine stops; 8 s.
+	// DrainTimeout is how long running tool calls may take to end when the engine stops (default 8 s).
 	DrainTimeout time.Duration
-	// Lease is how long a claim lasts unless it is renewed; 30 s.
+	// Lease is how long a claim lasts unless it is renewed (default 30 s).
 	Lease time.Duration
 	// Retention is how long ended tasks are kept; 0: for ever.
 	Retention time.Duration
@@ -48,7 +48,7 @@ type Engine struct {
 	hub  *hub
 	// due wakes the claim loop.
 	due chan struct{}
-	// started is when the engine was made. An older checkpoint is from an earlier process.
+	// started is when the engine was made. An earlier process wrote any older checkpoint.
 	started time.Time
 	// draining is closed when the engine stops: nothing new is started.
 	draining chan struct{}

@@ -20,7 +20,7 @@ const (
 	loadBytes = 1 << 20
 	// maxConversationTurns is how many earlier turns (question and answer) of a conversation the planner gets.
 	maxConversationTurns = 3
-	// firstPause and lastPause bound the backoff between tries while the storage fails.
+	// firstPause and lastPause bound the backoff between attempts while the storage fails.
 	firstPause = 50 * time.Millisecond
 	lastPause  = 5 * time.Second
 	// noticePause is the backoff at which the storage is reported as failing.

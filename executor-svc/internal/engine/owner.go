@@ -24,10 +24,10 @@ import (
 )
 
 // owner holds a task's claim and applies its inputs. It exists while the task runs and is dropped when the task waits or ends. It has no
-// goroutine of its own: the goroutine that delivers an input runs the owner, which means that it processes the queued inputs. The queue
-// lets only one goroutine at a time run the owner; that one also processes the inputs that others deliver meanwhile.
+// goroutine: the goroutine that delivers an input runs the owner, that is, it processes all queued inputs. Only one goroutine at a time runs
+// the owner.
 type owner struct {
-	e     *Engine // constant, like the three below
+	e     *Engine // constant, like id, epoch and slot
 	id    string
 	epoch uint64
 	slot  bool

@@ -15,7 +15,7 @@ type item struct {
 	generation int
 }
 
-// anyGeneration marks inputs that no action sent.
+// anyGeneration marks inputs that are not from an action.
 const anyGeneration = -1
 
 // queue holds inputs of an owner, and ensures that only one goroutine at a time runs the owner. It is unbounded: results must not be refused,
@@ -58,7 +58,7 @@ func (q *queue) exit() bool {
 	return !q.running
 }
 
-// noteCommands notes that the inbox may hold new commands. The commands themselves, and their order, are in the journal.
+// noteCommands notes that the inbox, which is in the journal, may hold new commands.
 func (q *queue) noteCommands() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

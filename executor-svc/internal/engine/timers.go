@@ -10,7 +10,7 @@ import (
 const (
 	// stableAfter is how long a process has to survive with a recovered task until a further crash is no longer attributed to the task.
 	stableAfter = 30 * time.Second
-	// stableAfterAttach is the same for an owner that only waits for a call that runs in a pool.
+	// stableAfterAttach replaces stableAfter while the owner only waits for a call that runs in the pool.
 	stableAfterAttach = time.Second
 	// fewRecoveries is the highest recovery count that sets no timer, so that an ordinary crash costs no further commit.
 	fewRecoveries = 1
@@ -33,7 +33,7 @@ func (o *owner) setStableTimer() {
 	}
 }
 
-// settleRecovery resets the recovery count of a recovered task without progress, because the process stops in order.
+// settleRecovery resets the task's recovery count, because the process stops in order.
 func (o *owner) settleRecovery() {
 	if o.state.GetRecoveries() > 0 && !o.idle() {
 		o.apply([]item{{input: flow.RecoverySettled{}, generation: o.generation}})
@@ -66,10 +66,10 @@ func (o *owner) setRunTimer() {
 	if o.callStopped = o.callStopped && o.calling; o.callStopped || limit <= 0 {
 		return
 	}
-	left := max(time.Millisecond, time.Duration(limit-flow.RunTime(o.state, time.Now())))
+	remaining := max(time.Millisecond, time.Duration(limit-flow.RunTime(o.state, time.Now())))
 	if o.runTimer == nil {
-		o.runTimer = time.AfterFunc(left, func() { o.deliver(item{input: flow.Timeout{}, generation: anyGeneration}) })
+		o.runTimer = time.AfterFunc(remaining, func() { o.deliver(item{input: flow.Timeout{}, generation: anyGeneration}) })
 	} else {
-		o.runTimer.Reset(left)
+		o.runTimer.Reset(remaining)
 	}
 }

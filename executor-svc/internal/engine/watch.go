@@ -60,7 +60,7 @@ func (e *Engine) Watch(ctx context.Context, taskID string, after uint64, stops f
 	}
 }
 
-// watchStopped returns the error that ends a watch at shutdown. Its advice is not to repeat the request, which may have created the task.
+// watchStopped returns the error that ends a watch at shutdown.
 func watchStopped() error {
 	return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN,
 		"the executor is stopping; the task goes on when it is back: watch the task again, from the seq of the last event that you saw")

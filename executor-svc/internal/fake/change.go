@@ -18,13 +18,13 @@ func (p *Pool) Reconfigure(change func(tool *commonv1.Tool) *commonv1.Tool) {
 	if change == nil {
 		return
 	}
-	var kept []*commonv1.Tool
+	var changed []*commonv1.Tool
 	for _, t := range p.tools {
 		if t = change(proto.CloneOf(t)); t != nil {
-			kept = append(kept, t)
+			changed = append(changed, t)
 		}
 	}
-	p.tools = kept
+	p.tools = changed
 }
 
 // listedTools returns the server's tools as ListTools shows them. Called with mu held.

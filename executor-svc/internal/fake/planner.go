@@ -19,7 +19,7 @@ import (
 type Planner struct {
 	plannerv1.UnimplementedPlannerServiceServer
 	Steps []*plannerv1.PlannedStep
-	// Ahead: a plan holds all steps that are left and FINAL, not only the next step.
+	// Ahead makes a plan hold all remaining steps and FINAL, not only the next step.
 	Ahead bool
 	// ParamError is IsParamError's reply.
 	ParamError bool
@@ -75,12 +75,12 @@ func (p *Planner) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest
 			return nil, err
 		}
 	} else {
-		left := p.Steps[min(len(req.GetContext().GetHistory()), len(p.Steps)):]
+		remaining := p.Steps[min(len(req.GetContext().GetHistory()), len(p.Steps)):]
 		if !p.Ahead {
-			left = left[:min(1, len(left))]
+			remaining = remaining[:min(1, len(remaining))]
 		}
-		res.Steps = append(res.Steps, left...)
-		if p.Ahead || len(left) == 0 {
+		res.Steps = append(res.Steps, remaining...)
+		if p.Ahead || len(remaining) == 0 {
 			res.Steps = append(res.Steps, &plannerv1.PlannedStep{ToolId: "FINAL"})
 		}
 		res.Usage = p.Usage

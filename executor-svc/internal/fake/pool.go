@@ -91,7 +91,7 @@ type call struct {
 	err    error
 
 	asked []*question
-	more  chan struct{} // closed and replaced when it asks more questions
+	more  chan struct{} // closed and replaced when the call asks more questions
 }
 
 // NewPool returns a pool.
@@ -141,10 +141,10 @@ func (p *Pool) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest) (
 	defer p.mu.Unlock()
 	page := &mcppoolv1.ListToolsResponse{PoolId: p.id, LateRelease: true}
 	for _, t := range p.listedTools() {
-		switch held := t.GetName() == p.Quarantined; {
-		case held && req.GetQuarantined():
+		switch quarantined := t.GetName() == p.Quarantined; {
+		case quarantined && req.GetQuarantined():
 			page.QuarantinedTools = append(page.QuarantinedTools, &mcppoolv1.QuarantinedTool{Tool: t})
-		case !held && !req.GetQuarantined():
+		case !quarantined && !req.GetQuarantined():
 			page.Tools = append(page.Tools, t)
 		}
 	}

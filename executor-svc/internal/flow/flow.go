@@ -42,7 +42,7 @@ type Task struct {
 	Now time.Time
 }
 
-// RunTime returns how long a task has run until now, in nanoseconds. Only a task with a limit of its run time counts it.
+// RunTime returns how long a task has run until now, in nanoseconds. It is 0 for a task without a limit of its run time.
 func RunTime(c *storagev1.Checkpoint, now time.Time) int64 {
 	if c.GetRunSince() == 0 {
 		return c.GetRunTime()
@@ -55,7 +55,7 @@ func RunTime(c *storagev1.Checkpoint, now time.Time) int64 {
 type Transition struct {
 	Facts   []*storagev1.Fact
 	Actions []Action
-	// Unchanged reports that there is nothing to commit. Actions run all the same.
+	// Unchanged reports that there is nothing to commit. The actions run anyway.
 	Unchanged bool
 }
 
@@ -94,9 +94,9 @@ type (
 	Attach struct {
 		Ordinal uint32
 		Attempt uint32
-		// Fresh: certainly none of the answers was delivered before.
+		// Fresh reports that none of the answers was delivered before.
 		Fresh bool
-		// Stopping: the call is being stopped; its questions are dropped.
+		// Stopping reports that the call is being stopped; its questions are dropped.
 		Stopping bool
 	}
 	// StopCall stops the running call; its Called still arrives.
@@ -115,7 +115,7 @@ type (
 	// Diagnose asks the planner whether an error is about parameters and, if so, which are missing. It ends with Diagnosed.
 	Diagnose struct {
 		Ordinal uint32
-		// Known: the error is certainly about parameters (the input did not fit the schema).
+		// Known reports that the error is about parameters, because the input did not fit the schema.
 		Known bool
 	}
 	// Fill asks the planner to complete an input with the values that a person supplied. It ends with Derived.
@@ -168,9 +168,9 @@ type (
 		Step *PlannedStep
 		// CutShort says why the step is FINAL although the planner did not choose FINAL; may be empty.
 		CutShort string
-		// Answering: a new answer begins. If Answer is nil, Text follows, and then another Planned.
+		// Answering reports that a new answer begins. If Answer is nil, Text follows, and then another Planned.
 		Answering bool
-		// Answer ends an answer that the planner wrote in the planning call; nil if it wrote none.
+		// Answer is the end of an answer that the planner wrote in the planning call; nil if it wrote none.
 		Answer *Answered
 		// Memory replaces the planner's summary of the oldest steps; nil keeps the summary.
 		Memory *storagev1.Memory
@@ -189,7 +189,7 @@ type (
 		// Err says why the tool failed; nil if it succeeded.
 		Err     *storagev1.ErrorNote
 		Outcome commonv1.Outcome
-		// Lost: a process or connection of Pawl failed, not the tool.
+		// Lost reports that a process or connection of Pawl failed, not the tool.
 		Lost bool
 		// Next is the next step if it is already known; nil if the planner has to be asked.
 		Next *Planned
@@ -236,7 +236,7 @@ type (
 	Derived struct {
 		Ordinal uint32
 		Input   string
-		// Problem is the violation of the tool's schema by the input; empty if it fits.
+		// Problem says how the input violates the tool's schema; empty if it fits.
 		Problem string
 		// Err says why the planner could not make an input; nil if it made one.
 		Err   *storagev1.ErrorNote
@@ -248,7 +248,7 @@ type (
 	ToolRefreshed struct {
 		Ordinal uint32
 		Tool    *Tool
-		// Problem is the violation of the tool's schema by the step's input; empty if it fits.
+		// Problem says how the step's input violates the tool's schema; empty if it fits.
 		Problem string
 		// Err says why the tool can no longer be used; nil if it can.
 		Err *storagev1.ErrorNote
@@ -318,7 +318,7 @@ type PlannedStep struct {
 	Description string
 	InputJSON   string
 	Risk        *storagev1.RiskNote
-	// Problem is the violation of the tool's schema by the input; empty if it fits.
+	// Problem says how the input violates the tool's schema; empty if it fits.
 	Problem string
 	// Retry reports that this step repeats the failed call of the previous step.
 	Retry bool

@@ -34,8 +34,8 @@ func AttemptID(task string, ordinal, attempt uint32) string {
 	return task + "/" + StepID(ordinal) + "/" + strconv.FormatUint(uint64(attempt), 10)
 }
 
-// CallID names one of an attempt's calls to the pool. The first (round 0) has the attempt's id; the id of each further one has a number
-// appended. A further call continues an attempt whose call the pool lost while a person was asked.
+// CallID names a call of an attempt. The first call (round 0) has the attempt's id. Each further call continues an attempt whose call the pool
+// lost while a person was asked; its id has a number appended.
 func CallID(task string, ordinal, attempt, round uint32) string {
 	id := AttemptID(task, ordinal, attempt)
 	if round > 0 {

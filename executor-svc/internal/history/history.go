@@ -30,7 +30,7 @@ type Entry struct {
 	// StartSeq is the seq of the newest attempt's start.
 	StartSeq uint64
 	EndTime  int64
-	// RunTime is how long the newest attempt has run, in nanoseconds, without the time since runSince, which is 0 if it does not run.
+	// RunTime is how long the newest attempt had run at runSince, in nanoseconds. runSince is 0 if the attempt does not run.
 	RunTime, runSince int64
 	// openWaits holds the ids of the open waits of a running call.
 	openWaits []string

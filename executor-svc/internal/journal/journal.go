@@ -13,9 +13,8 @@ import (
 	"pawl.dev/services/humantime"
 )
 
-// The errors of a journal, besides *Limited. After any other error the change is not stored and may be submitted again, unless the
-// disk or the program failed while the change was made durable: then only reading the task shows whether it is stored, if
-// necessary after a restart.
+// The errors of a journal, besides *Limited. After any other error the change is not stored and may be submitted again. If the disk or the
+// program failed while the change was made durable, read the task to see whether the change is stored, if necessary after a restart.
 var (
 	// ErrNotFound: there is no such task, or the user has no such request or agent.
 	ErrNotFound = errors.New("not found")
@@ -62,7 +61,7 @@ type Journal interface {
 // Tasks stores tasks.
 type Tasks interface {
 	// Create stores a new task with its first transition and without an owner. If the user already has a task with that request_id,
-	// Create returns its id and stores nothing; ErrRequestReused if it came from a different request; *Limited if the user
+	// Create returns that task's id and stores nothing, or ErrRequestReused if a different request created it. *Limited if the user
 	// had too many requests. Repeated requests do not count; requests whose tasks were deleted do.
 	Create(ctx context.Context, n NewTask) (id string, created bool, err error)
 	// Admit returns what Create would return for a new request of this user now: nil or *Limited.
@@ -70,15 +69,15 @@ type Tasks interface {
 	// FindRequest returns the task that a user's request_id created. ErrNotFound.
 	FindRequest(ctx context.Context, user, requestID string) (*Task, error)
 	// Commit stores a transition and returns once it is durable. ErrStale if t.Checkpoint.Rev does not follow the stored
-	// one or t.Epoch is not that of the task's claim, ErrNotFound if the task does not exist.
+	// rev or t.Epoch is not the epoch of the task's claim, ErrNotFound if the task does not exist.
 	Commit(ctx context.Context, t Transition) error
 	// Send puts a command into a task's inbox and returns its number; the task becomes due. Later commands have greater numbers.
 	Send(ctx context.Context, taskID string, c *storagev1.Command) (uint64, error)
 	// Claim makes the caller the owner of tasks that are due and have no owner.
 	//
 	// A task is due if it is in INIT or RUNNING, if there are commands in its inbox, or if its deadline has passed. Tasks of
-	// the first two kinds are claimed with a slot while one is free. While none is, tasks with new commands are claimed without a slot,
-	// so that commands that start nothing can be applied; such a task is claimed without a slot again only after another command.
+	// the first two kinds are claimed with a slot while a slot is free. While no slot is free, tasks with new commands are claimed without
+	// one, so that commands that start nothing can be applied. Such a task is claimed without a slot again only after another command.
 	// A deadline needs no slot, because applying it starts nothing. Slots go to the user with the fewest, then to the one who
 	// waited longest; a user's tasks are claimed in the order in which they became due.
 	//
@@ -108,14 +107,14 @@ type Tasks interface {
 
 // Agents stores agents, per user.
 type Agents interface {
-	// PutAgent stores an agent. With ifRev 0 it must not exist (ErrExists); otherwise the stored one must have that rev
+	// PutAgent stores an agent. With ifRev 0 the agent must not exist (ErrExists); otherwise the stored agent must have rev ifRev
 	// (ErrStale, ErrNotFound).
 	PutAgent(ctx context.Context, user, id string, a *storagev1.Agent, ifRev uint64) error
 	// Agent returns an agent. ErrNotFound.
 	Agent(ctx context.Context, user, id string) (*storagev1.Agent, error)
 	// ListAgents returns agents with ids greater than after, by id.
 	ListAgents(ctx context.Context, user, after string, limit int) ([]AgentEntry, error)
-	// DeleteAgent removes an agent. With ifRev other than 0 the stored one must have that rev (ErrStale). ErrNotFound.
+	// DeleteAgent removes an agent. With ifRev other than 0 the stored agent must have rev ifRev (ErrStale). ErrNotFound.
 	DeleteAgent(ctx context.Context, user, id string, ifRev uint64) error
 }
 

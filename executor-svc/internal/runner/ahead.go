@@ -16,8 +16,7 @@ import (
 const goalName = "goal"
 
 // stepAfter returns a function that makes the next step from the running step's output, or nil if no step is planned ahead. The function
-// returns nil if the planner has to be asked. Steps planned ahead are kept only in memory: after a crash, the planner is asked again, which
-// changes nothing in the world.
+// returns nil if the planner has to be asked. Steps planned ahead are kept only in memory: after a crash, the planner is asked again.
 func (s *Session) stepAfter(log *history.Log) func(output string) *flow.Planned {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +77,7 @@ func (t *toolset) stepAhead(p *plannerv1.PlannedStep, lookup func(string) (strin
 	if err != nil {
 		return nil
 	}
-	step.Description = valid(description)
+	step.Description = validUTF8(description)
 	step.InputJSON, step.Problem = checkInput(t.byID[p.GetToolId()], input)
 	return &flow.Planned{Step: step}
 }
@@ -88,7 +87,7 @@ func (t *toolset) stepAhead(p *plannerv1.PlannedStep, lookup func(string) (strin
 func (t *toolset) propose(p *plannerv1.PlannedStep) *flow.PlannedStep {
 	if p.GetFromHistory() && p.GetToolId() == flow.ReadOutput {
 		return &flow.PlannedStep{
-			ToolID: flow.ReadOutput, Description: valid(p.GetDescription()), InputJSON: valid(p.GetInputJson()), Risk: riskNote(p.GetRisk()),
+			ToolID: flow.ReadOutput, Description: validUTF8(p.GetDescription()), InputJSON: validUTF8(p.GetInputJson()), Risk: riskNote(p.GetRisk()),
 			Tool: flow.Tool{Effect: commonv1.Effect_EFFECT_READ, Idempotent: true, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_LOW},
 		}
 	}
@@ -97,7 +96,7 @@ func (t *toolset) propose(p *plannerv1.PlannedStep) *flow.PlannedStep {
 		return nil
 	}
 	step := &flow.PlannedStep{
-		ToolID: tool.GetId(), Description: valid(p.GetDescription()), InputJSON: valid(p.GetInputJson()), Risk: riskNote(p.GetRisk()),
+		ToolID: tool.GetId(), Description: validUTF8(p.GetDescription()), InputJSON: validUTF8(p.GetInputJson()), Risk: riskNote(p.GetRisk()),
 		Tool: t.describe(tool), Retry: p.GetRetry(),
 	}
 	if !p.GetUnresolved() {
@@ -106,13 +105,12 @@ func (t *toolset) propose(p *plannerv1.PlannedStep) *flow.PlannedStep {
 	return step
 }
 
-// checkInput returns an input in its stored form, and how it violates the tool's schema; empty if it fits. A missing input becomes `{}`, and
-// violates the schema unless that accepts `{}`. An input given for a schema that cannot be read is left to the pool, which names the tool's
-// fault.
-func checkInput(tool *commonv1.Tool, given string) (input, problem string) {
-	input = valid(given)
+// checkInput returns an input in its stored form, and how it violates the tool's schema; empty if it fits. A missing input becomes `{}`. If the
+// schema cannot be read, only the pool checks the input.
+func checkInput(tool *commonv1.Tool, raw string) (input, problem string) {
+	input = validUTF8(raw)
 	compiled, err := schema.Compile(tool.GetInputSchemaJson())
-	if given == "" {
+	if raw == "" {
 		input = "{}"
 		if err == nil {
 			err = compiled.Validate(input)

@@ -37,8 +37,8 @@ func (s *Session) answer(c *plannerv1.TaskContext, cutShort string) Run {
 		if ctx.Err() != nil {
 			return
 		}
-		full.WriteString(end.rest)
-		out.Text, out.FullAnswer = end.rest, full.String()
+		full.WriteString(end.pending)
+		out.Text, out.FullAnswer = end.pending, full.String()
 		out.NotReached = end.GetGoalResult() == plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
 		if err != nil {
 			out.Err = errorNote(fmt.Errorf("writing the answer: %w", err))
@@ -66,10 +66,10 @@ func repeatedCallNote(history []*plannerv1.HistoryEntry) string {
 	return fmt.Sprintf(" The last %d steps made the same call of %s.", n, history[len(history)-1].GetToolId())
 }
 
-// answerEnd is the planner's last message and the text that was not shown.
+// answerEnd is the planner's last message and the text that was not shown yet.
 type answerEnd struct {
 	*plannerv1.GenerateAnswerResponse
-	rest string
+	pending string
 }
 
 // writeAnswer passes the answer's pieces to show, except the last, which it returns. It retries only if nothing was shown.
@@ -84,11 +84,11 @@ func (s *Session) writeAnswer(ctx context.Context, c *plannerv1.TaskContext, cut
 		for err == nil {
 			var msg *plannerv1.GenerateAnswerResponse
 			if msg, err = stream.Recv(); err == nil {
-				buffer.add(valid(msg.GetText()))
+				buffer.add(validUTF8(msg.GetText()))
 				end.GenerateAnswerResponse = msg
 			}
 		}
-		end.rest = buffer.end()
+		end.pending = buffer.end()
 		if errors.Is(err, io.EOF) {
 			return end, nil
 		}

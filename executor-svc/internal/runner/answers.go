@@ -17,13 +17,13 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// errUndelivered reports that the call that waited for answers is gone, and certainly received none of them.
+// errUndelivered reports that the call that waited for answers is gone and received none of them.
 var errUndelivered = errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND,
 	"the process that kept the call ended while a person was asked")
 
-// deliverAnswers passes people's answers to the pool; those that the pool does not take are delivered when the call asks again. It returns
-// errUndelivered if another call can safely take the answers; AttachCall reports any other state of the call. firstDelivery reports that no
-// answer was passed on before.
+// deliverAnswers passes people's answers to the pool. An answer that the pool does not take is delivered when the call asks again.
+// deliverAnswers returns errUndelivered if another call can safely take the answers. firstDelivery reports that no answer was delivered
+// before.
 func (s *Session) deliverAnswers(ctx context.Context, st *storagev1.ActiveStep, f *follower, firstDelivery bool) error {
 	undelivered := callAnswers(st.GetAnswers())
 	if len(undelivered) == 0 || st.GetAnswersSent() {
@@ -64,7 +64,7 @@ func stillOpen(answers []*storagev1.InputAnswer) bool {
 }
 
 // deliverAnswer passes one answer to the MCP pool, and retries while the pool cannot be reached. delivered reports that the pool has the
-// answer, no longer needs it, or refuses it; uncertain, that the pool may have the answer although it did not confirm that.
+// answer, no longer needs it, or refuses it; uncertain, that the pool may have the answer although it did not confirm it.
 func (s *Session) deliverAnswer(ctx context.Context, c *call, a *mcppoolv1.CallAnswer) (delivered, uncertain bool) {
 	replied := false // the pool has replied
 	s.retry(ctx, func() (again bool) {

@@ -19,12 +19,12 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// askPlanner makes a planner call. It retries a call that fails, unless another try is useless, and adds the usage of all tries to usage.
+// askPlanner makes a planner call. It retries a call that fails, unless the error is definitive, and adds the usage of all attempts to usage.
 func askPlanner[T interface{ GetUsage() *commonv1.Usage }](
 	ctx context.Context, s *Session, c *plannerv1.TaskContext, usage **storagev1.Usage,
 	call func(context.Context, *plannerv1.TaskContext, ...grpc.CallOption) (T, error),
 ) (T, error) {
-	for try := 1; ; try++ {
+	for attempt := 1; ; attempt++ {
 		callCtx, cancel := context.WithTimeout(ctx, s.r.cfg.PlannerTimeout)
 		res, err := askOnce(callCtx, s, c, call)
 		cancel()
@@ -33,7 +33,7 @@ func askPlanner[T interface{ GetUsage() *commonv1.Usage }](
 			spent = errs.From(err).Usage
 		}
 		*usage = addUsage(*usage, spent)
-		if err == nil || definitive(err) || try >= s.r.cfg.PlannerTries || !sleep(ctx, time.Duration(try)*200*time.Millisecond) {
+		if err == nil || isDefinitive(err) || attempt >= s.r.cfg.PlannerTries || !sleep(ctx, time.Duration(attempt)*200*time.Millisecond) {
 			return res, err
 		}
 		c = reduceBudget(c, spent)
@@ -71,9 +71,9 @@ func callWhenReachable[T any](ctx context.Context, s *Session, service string, c
 	return call(ctx, grpc.WaitForReady(true))
 }
 
-// definitive reports whether there must be no other try, because a part of the answer was shown, the result would be the same, or the
-// planner has already retried a provider that fails or limits requests.
-func definitive(err error) bool {
+// isDefinitive reports whether a planner call must not be retried after an error, because a part of the answer was shown, the result would be
+// the same, or the planner has already retried a provider that fails or limits requests.
+func isDefinitive(err error) bool {
 	var p *partialAnswerError
 	if errors.As(err, &p) {
 		return true
@@ -88,7 +88,7 @@ func definitive(err error) bool {
 	}
 }
 
-// reduceBudget returns a copy of c whose budget is reduced by a failed try. It is a copy because other requests may still read c.
+// reduceBudget returns a copy of c whose budget is reduced by the usage of a failed attempt.
 func reduceBudget(c *plannerv1.TaskContext, spent *commonv1.Usage) *plannerv1.TaskContext {
 	c = proto.CloneOf(c)
 	c.ModelCallsLeft = reduce(c.ModelCallsLeft, spent.GetModelCalls())
@@ -107,11 +107,11 @@ func reduce[T uint32 | uint64](left *T, spent T) *T {
 
 func errorNote(err error) *storagev1.ErrorNote {
 	e := errs.From(err)
-	return &storagev1.ErrorNote{ErrMsg: valid(e.Message), Reason: e.Reason}
+	return &storagev1.ErrorNote{ErrMsg: validUTF8(e.Message), Reason: e.Reason}
 }
 
 func riskNote(r *commonv1.Risk) *storagev1.RiskNote {
-	return &storagev1.RiskNote{Level: r.GetLevel(), Reason: valid(r.GetReason())}
+	return &storagev1.RiskNote{Level: r.GetLevel(), Reason: validUTF8(r.GetReason())}
 }
 
 // addUsage returns the sum and a planner call's or a tool call's usage. Either may be nil.
@@ -126,8 +126,8 @@ func addUsage(sum *storagev1.Usage, u *commonv1.Usage) *storagev1.Usage {
 	})
 }
 
-// valid replaces invalid UTF-8, which cannot be stored. gRPC refuses it, but in-process calls do not check.
-func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+// validUTF8 replaces invalid UTF-8, which cannot be stored. gRPC refuses it, but in-process calls do not check.
+func validUTF8(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 // sleep waits for d. It returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {

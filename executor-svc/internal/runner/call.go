@@ -59,7 +59,7 @@ func (s *Session) callTool(ctx context.Context, t *flow.Task, st *storagev1.Acti
 		if err != nil {
 			s.r.releaseLater(context.WithoutCancel(ctx), released) // the pool may not have received them with the call
 		}
-		if lost(err) {
+		if isLost(err) {
 			s.log.WarnContext(ctx, "the connection to the MCP pool broke during a call; asking the pool for the outcome", "call_id", c.id, "error", err)
 			return s.attach(ctx, s.attachRequest(st, attempt), f)
 		}
@@ -77,8 +77,8 @@ func (s *Session) callRequest(t *flow.Task, st *storagev1.ActiveStep, c *call) *
 	}
 	if l, used := t.Head.GetLimits(), t.State.GetUsage(); l.GetMaxModelCalls() > 0 || l.GetMaxTokens() > 0 || l.GetMaxCostNanoUsd() > 0 {
 		req.ModelBudget = &commonv1.ModelBudget{
-			ModelCalls: left(l.GetMaxModelCalls(), used.GetModelCalls()), Tokens: left(l.GetMaxTokens(), used.GetInputTokens()+used.GetOutputTokens()),
-			CostNanoUsd: left(l.GetMaxCostNanoUsd(), used.GetCostNanoUsd()),
+			ModelCalls: remaining(l.GetMaxModelCalls(), used.GetModelCalls()), Tokens: remaining(l.GetMaxTokens(), used.GetInputTokens()+used.GetOutputTokens()),
+			CostNanoUsd: remaining(l.GetMaxCostNanoUsd(), used.GetCostNanoUsd()),
 		}
 	}
 	if st.GetRound() > 0 {
@@ -137,8 +137,8 @@ func (s *Session) runCall(c *call, st *storagev1.ActiveStep, next func(string) *
 	}
 }
 
-// send sends the call and follows it. While no replica of the MCP pool can be reached or accepts the call, send waits and tries again, but
-// only if the call certainly did not run.
+// send sends the call and follows it. While no replica of the MCP pool can be reached or accepts the call, send retries, unless the call may
+// have run.
 func (s *Session) send(ctx context.Context, msg *mcppoolv1.CallToolsRequest, f *follower) (res *mcppoolv1.CallResult, err error) {
 	notice := time.Now().Add(noticeAfter)
 	s.retry(ctx, func() (again bool) {
@@ -147,19 +147,19 @@ func (s *Session) send(ctx context.Context, msg *mcppoolv1.CallToolsRequest, f *
 		if err == nil {
 			return false
 		}
-		other := errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_OTHER_POOL
-		if other || refusedAtShutdown(err) && s.r.cfg.Replicas != nil {
+		otherPool := errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_OTHER_POOL
+		if otherPool || refusedAtShutdown(err) && s.r.cfg.Replicas != nil {
 			// The id of the new replica is committed before the call is sent, because later only that replica can prove that the call did not run.
 			if m := s.otherReplica(ctx, msg.GetCall()); m != nil {
 				err = m
 				return false
 			}
 		}
-		if !other && !refusedAtShutdown(err) && (sent || status.Code(err) != codes.Unavailable) {
+		if !otherPool && !refusedAtShutdown(err) && (sent || status.Code(err) != codes.Unavailable) {
 			return false
 		}
 		if time.Now().After(notice) {
-			notice = notice.Add(time.Hour) // once
+			notice = notice.Add(time.Hour) // notify only once
 			s.notifyWaiting("MCP pool", err)
 		}
 		err = errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR,

@@ -27,14 +27,14 @@ func (s *Session) context(t *flow.Task, log *history.Log) *plannerv1.TaskContext
 		c.Memory = &plannerv1.Memory{Summary: m.GetSummary(), LastStepId: m.GetLastStepId()}
 	}
 	limits, used := t.Head.GetLimits(), t.State.GetUsage()
-	c.ModelCallsLeft = left(limits.GetMaxModelCalls(), used.GetModelCalls())
-	c.TokensLeft = left(limits.GetMaxTokens(), used.GetInputTokens()+used.GetOutputTokens())
-	c.CostNanoUsdLeft = left(limits.GetMaxCostNanoUsd(), used.GetCostNanoUsd())
+	c.ModelCallsLeft = remaining(limits.GetMaxModelCalls(), used.GetModelCalls())
+	c.TokensLeft = remaining(limits.GetMaxTokens(), used.GetInputTokens()+used.GetOutputTokens())
+	c.CostNanoUsdLeft = remaining(limits.GetMaxCostNanoUsd(), used.GetCostNanoUsd())
 	return c
 }
 
-// left returns what is left of a budget; nil if there is no limit.
-func left[T uint32 | uint64](limit, used T) *T {
+// remaining returns what is left of a budget; nil if there is no limit.
+func remaining[T uint32 | uint64](limit, used T) *T {
 	if limit == 0 {
 		return nil
 	}
@@ -67,15 +67,15 @@ const historyBytes = 32 << 20
 
 // dropLargeOutputs replaces outputs that do not fit into one request with a note. Newer outputs have precedence.
 func dropLargeOutputs(history []*plannerv1.HistoryEntry) {
-	left := historyBytes
+	available := historyBytes
 	for i := len(history) - 1; i >= 0; i-- {
 		size := len(history[i].GetOutputJson())
-		if size > left {
+		if size > available {
 			history[i].OutputJson = fmt.Sprintf(`{"message":"(%d bytes, left out: too large for a planner request)"}`, size)
 			history[i].OutputOmitted = true
 			continue
 		}
-		left -= size
+		available -= size
 	}
 }
 

@@ -137,7 +137,7 @@ func assemble(lists []*toolList) *toolset {
 			continue
 		case l.err != nil:
 			e := errs.From(l.err)
-			set.loaded.Skipped = append(set.loaded.Skipped, &storagev1.Skipped{McpId: l.id, Reason: e.Reason, Message: valid(e.Message)})
+			set.loaded.Skipped = append(set.loaded.Skipped, &storagev1.Skipped{McpId: l.id, Reason: e.Reason, Message: validUTF8(e.Message)})
 			continue
 		}
 		set.loaded.McpIds = append(set.loaded.McpIds, l.id)
@@ -169,7 +169,7 @@ func (t *toolset) lateFor(toolID string) *toolList {
 	return nil
 }
 
-// toolsetWith returns the toolset after waiting for a tool's server, even if that is slow. The tool may still be missing.
+// toolsetWith returns the toolset after waiting for a tool's server, even if the server is slow. The tool may still be missing.
 func (s *Session) toolsetWith(ctx context.Context, toolID string) (*toolset, error) {
 	t, err := s.toolset(ctx)
 	if err != nil {

@@ -26,7 +26,7 @@ func (s *Session) inputForError(f *follower, st *storagev1.ActiveStep, err error
 		return flow.Undelivered{Ordinal: out.Ordinal, Attempt: out.Attempt, Err: out.Err}
 	}
 	out.Err, out.Outcome = failure(err, st.GetInputJson())
-	out.Lost = lost(err) || callNotFound(err)
+	out.Lost = isLost(err) || callNotFound(err)
 	if toolListIsStale(out) {
 		s.dropTools()
 	}
@@ -46,8 +46,8 @@ func toolListIsStale(out flow.Called) bool {
 	return false
 }
 
-// lost reports whether an error of Pawl's own connections or processes hides the outcome of a call.
-func lost(err error) bool {
+// isLost reports whether an error of Pawl's own connections or processes hides the outcome of a call.
+func isLost(err error) bool {
 	if err == nil {
 		return false
 	}
@@ -71,8 +71,7 @@ func refusedAtShutdown(err error) bool {
 	return e.Reason == commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN && e.Metadata[errs.OutcomeKey] == errs.OutcomeNotExecuted
 }
 
-// asNetworkError turns an error that refuses a request into NETWORK_ERROR, because it does not prove that the call did not run: a pool that
-// no longer accepts the executor's credential, for example, may have made the call before.
+// asNetworkError turns an error that refuses a request into NETWORK_ERROR, because it does not prove that the call did not run.
 func asNetworkError(err error) error {
 	e := errs.From(err)
 	if e == nil || e.Metadata[errs.OutcomeKey] != "" || e.Reason == commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND || !refusesRequest(e.Code) {
@@ -93,7 +92,7 @@ func refusesRequest(c codes.Code) bool {
 // failure returns a failed call's error and outcome. If the error does not name the outcome, it is UNKNOWN, unless the request was refused.
 func failure(err error, input string) (*storagev1.ErrorNote, commonv1.Outcome) {
 	e := errs.From(err)
-	n := &storagev1.ErrorNote{ErrMsg: valid(e.Message), DataJson: input, Reason: e.Reason}
+	n := &storagev1.ErrorNote{ErrMsg: validUTF8(e.Message), DataJson: input, Reason: e.Reason}
 	if e.Reason == commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND {
 		if e.Metadata[errs.OutcomeKey] == errs.OutcomeNotExecuted {
 			n.ErrMsg = "the call was lost on its way to the tool"

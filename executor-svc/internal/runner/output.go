@@ -40,7 +40,7 @@ func output(res *mcppoolv1.CallResult) string {
 		b.Reset()
 		_ = enc.Encode(out) // text and bytes always encode
 	}
-	return valid(strings.TrimSuffix(b.String(), "\n"))
+	return validUTF8(strings.TrimSuffix(b.String(), "\n"))
 }
 
 func mediaOf(c *mcppoolv1.Content) (media, bool) {
@@ -71,7 +71,7 @@ func text(res *mcppoolv1.CallResult) string {
 
 // toolError returns the text of a result that is marked as an error.
 func toolError(res *mcppoolv1.CallResult) string {
-	if t := strings.TrimSpace(valid(text(res))); t != "" {
+	if t := strings.TrimSpace(validUTF8(text(res))); t != "" {
 		return t
 	}
 	return "the tool failed without a message"

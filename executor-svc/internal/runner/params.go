@@ -55,8 +55,8 @@ func (s *Session) makeInput(c *plannerv1.TaskContext, st *storagev1.ActiveStep, 
 			out.Err = errorNote(fmt.Errorf("making the input of %s: %w", st.GetToolId(), err))
 		default:
 			out.Input, out.Problem = checkInput(tool, out.Input)
-			now := tools.describe(tool)
-			out.Tool = &now
+			current := tools.describe(tool)
+			out.Tool = &current
 		}
 		emit(out)
 	}
@@ -76,8 +76,8 @@ func (s *Session) findTool(ctx context.Context, c *plannerv1.TaskContext, id str
 	return tools, tool, nil
 }
 
-// diagnose returns the Run that asks the planner whether an error is about parameters, and which ones a person has to supply. With known, the
-// error is about parameters, and only the second is asked. If the planner fails, the error counts as not about parameters.
+// diagnose returns the Run that asks the planner whether an error is about parameters, and which ones a person has to supply. If known is true,
+// it only asks which ones. If the planner fails, the error counts as not about parameters.
 func (s *Session) diagnose(c *plannerv1.TaskContext, st *storagev1.ActiveStep, known bool) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {
 		out := flow.Diagnosed{Ordinal: st.GetOrdinal()}
@@ -115,14 +115,14 @@ func (s *Session) diagnoseError(ctx context.Context, c *plannerv1.TaskContext, s
 		res, err := askPlanner(ctx, s, c, &described, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.DescribeErrorResponse, error) {
 			return s.r.planner.DescribeError(ctx, &plannerv1.DescribeErrorRequest{Context: c, ToolId: st.GetToolId(), InputJson: input, Error: problem}, o...)
 		})
-		out.Message = valid(res.GetMessage())
+		out.Message = validUTF8(res.GetMessage())
 		return err
 	})
 	g.Go(func() error {
 		res, err := askPlanner(ctx, s, c, &missing, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.GetMissingParamsResponse, error) {
 			return s.r.planner.GetMissingParams(ctx, &plannerv1.GetMissingParamsRequest{Context: c, ToolId: st.GetToolId(), InputJson: input, Error: problem}, o...)
 		})
-		out.SchemaJSON = valid(res.GetSchemaJson())
+		out.SchemaJSON = validUTF8(res.GetSchemaJson())
 		return err
 	})
 	err := g.Wait()

@@ -24,9 +24,9 @@ const nameLength = 40
 // plan returns the Run that asks the planner for the next step. If begin is true, it also asks for the task's name and risk.
 func (s *Session) plan(c *plannerv1.TaskContext, begin bool) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {
-		p := &planning{s: s, c: c, emit: emit}
+		p := &planRun{s: s, c: c, emit: emit}
 		if begin {
-			p.begun = &flow.Begun{Tools: &storagev1.ToolsLoaded{}, Name: shorten(valid(c.GetGoal())), Risk: &storagev1.RiskNote{}}
+			p.begun = &flow.Begun{Tools: &storagev1.ToolsLoaded{}, Name: shorten(validUTF8(c.GetGoal())), Risk: &storagev1.RiskNote{}}
 		}
 		if tools, err := s.toolset(ctx); err != nil {
 			p.out.Err = errorNote(fmt.Errorf("loading the tools: %w", err))
@@ -40,8 +40,8 @@ func (s *Session) plan(c *plannerv1.TaskContext, begin bool) Run {
 	}
 }
 
-// planning asks for one next step. A language model may write the task's answer instead, which planning emits piece by piece.
-type planning struct {
+// planRun asks the planner for one next step. A language model may write the task's answer instead, which planRun emits piece by piece.
+type planRun struct {
 	s     *Session
 	c     *plannerv1.TaskContext
 	tools *toolset
@@ -52,7 +52,7 @@ type planning struct {
 }
 
 // emitPlan emits out. The first plan of a task is emitted with the tools, the name and the risk.
-func (p *planning) emitPlan(out flow.Planned) {
+func (p *planRun) emitPlan(out flow.Planned) {
 	if p.begun == nil {
 		p.emit(out)
 		return
@@ -64,9 +64,8 @@ func (p *planning) emitPlan(out flow.Planned) {
 	p.begun = nil
 }
 
-// nextStep asks for the next step. While it gets none and the tools of slow servers are missing, it waits for them and asks again. So a
-// server that hangs does not delay a task that needs only other tools.
-func (p *planning) nextStep(ctx context.Context) {
+// nextStep asks for the next step. While it gets none and the tools of slow servers are missing, it waits for these tools and asks again.
+func (p *planRun) nextStep(ctx context.Context) {
 	for ask := true; ; {
 		if ask {
 			p.c.Tools = p.tools.tools
@@ -89,8 +88,8 @@ func (p *planning) nextStep(ctx context.Context) {
 }
 
 // askNextStep asks for the next step until the planner names FINAL, a tool that exists, or a tool of a server that is still listing, or
-// the call fails. After the last try, the step is FINAL. askNextStep adds to the usage in out, and replaces everything else.
-func (p *planning) askNextStep(ctx context.Context) {
+// the call fails. After the last attempt, the step is FINAL. askNextStep adds to the usage in out, and replaces everything else.
+func (p *planRun) askNextStep(ctx context.Context) {
 	p.out = flow.Planned{Usage: p.out.Usage}
 	for range p.s.r.cfg.PlannerTries {
 		var answer *flow.Answered
@@ -99,22 +98,22 @@ func (p *planning) askNextStep(ctx context.Context) {
 			return res, err
 		})
 		switch {
-		case err != nil && definitive(err):
+		case err != nil && isDefinitive(err):
 			p.out.Err = errorNote(err)
 			return
 		case err != nil:
-			p.out.CutShort = "The planner could not be asked for the next step: " + valid(errs.From(err).Message)
+			p.out.CutShort = "The planner could not be asked for the next step: " + validUTF8(errs.From(err).Message)
 			return
 		}
 		p.s.setBase(res.GetContextName(), p.c)
 		if b := p.begun; b != nil {
-			b.Name = cmp.Or(valid(res.GetFlowName()), b.Name)
+			b.Name = cmp.Or(validUTF8(res.GetFlowName()), b.Name)
 			if res.GetFlowRisk() != nil {
 				b.Risk = riskNote(res.GetFlowRisk())
 			}
 		}
 		if m := res.GetMemory(); m != nil {
-			p.out.Memory = &storagev1.Memory{Summary: valid(m.GetSummary()), LastStepId: m.GetLastStepId()}
+			p.out.Memory = &storagev1.Memory{Summary: validUTF8(m.GetSummary()), LastStepId: m.GetLastStepId()}
 		}
 		if len(res.GetSteps()) == 0 {
 			p.out.CutShort = "The planner answered without a step."
@@ -133,14 +132,14 @@ func (p *planning) askNextStep(ctx context.Context) {
 		if p.tools.lateFor(first.GetToolId()) != nil {
 			return
 		}
-		p.out.CutShort = fmt.Sprintf("The planner chose the tool %q, which the task does not have.", valid(first.GetToolId()))
+		p.out.CutShort = fmt.Sprintf("The planner chose the tool %q, which the task does not have.", validUTF8(first.GetToolId()))
 		p.s.log.WarnContext(ctx, "the planner chose an unknown tool", "tool", first.GetToolId())
 	}
 }
 
 // stream makes the planner call and emits the pieces of an answer. answer holds the last piece and the whole text; nil if the planner wrote
 // no answer.
-func (p *planning) stream(ctx context.Context, c *plannerv1.TaskContext, o []grpc.CallOption) (res *plannerv1.PlanStepsResponse, answer *flow.Answered, err error) {
+func (p *planRun) stream(ctx context.Context, c *plannerv1.TaskContext, o []grpc.CallOption) (res *plannerv1.PlanStepsResponse, answer *flow.Answered, err error) {
 	stream, err := p.s.r.planner.StreamPlanSteps(ctx, &plannerv1.StreamPlanStepsRequest{Context: c, Begin: p.begun != nil}, o...)
 	if err != nil {
 		return nil, nil, err
@@ -160,18 +159,18 @@ func (p *planning) stream(ctx context.Context, c *plannerv1.TaskContext, o []grp
 			return nil, nil, err
 		}
 		if res = msg.GetPlan(); res == nil {
-			buffer.add(valid(msg.GetAnswerText()))
+			buffer.add(validUTF8(msg.GetAnswerText()))
 			continue
 		}
-		rest := buffer.end()
+		pending := buffer.end()
 		if res.Answer == nil {
 			return res, nil, nil
 		}
-		full := valid(res.GetAnswer())
+		full := validUTF8(res.GetAnswer())
 		return res, &flow.Answered{
 			Text: strings.TrimPrefix(full, shown), FullAnswer: full,
 			NotReached: res.GetGoalResult() == plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED,
-		}, checkPieces(full, shown+rest)
+		}, checkPieces(full, shown+pending)
 	}
 }
 

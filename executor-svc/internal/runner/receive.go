@@ -23,7 +23,7 @@ const (
 	progressInterval = 250 * time.Millisecond
 	// questionWindow is how long receive waits for further questions, so that people see questions together that the server asks together.
 	questionWindow = 50 * time.Millisecond
-	// maxQuestions bounds the questions that people see together; the pool sends the others again once those are answered.
+	// maxQuestions bounds the questions that people see together; the pool sends the rest again once these are answered.
 	maxQuestions = 100
 	// maxTaskID bounds the bytes of an MCP task's id; AttachCall takes ids of as many characters.
 	maxTaskID = 2000
@@ -43,7 +43,7 @@ type follower struct {
 	mcpTaskID, toolID string
 	// elicited collects the call's questions.
 	elicited flow.Elicited
-	// answer delivers the answer to a question if it is known already, and reports whether it did. May be nil.
+	// answer delivers an answer that is already known, and reports whether it did. May be nil.
 	answer func(ctx context.Context, inputID string) bool
 }
 
@@ -53,12 +53,12 @@ func (f *follower) progress(p *mcppoolv1.CallProgress) {
 	}
 	f.progressed = time.Now()
 	f.emit(flow.Progress{Ordinal: f.call.ordinal, Attempt: f.call.attempt, Progress: &storagev1.ToolProgress{
-		Progress: p.GetProgress(), Total: p.GetTotal(), Message: valid(p.GetMessage()),
+		Progress: p.GetProgress(), Total: p.GetTotal(), Message: validUTF8(p.GetMessage()),
 	}})
 }
 
 func (f *follower) mcpTask(id string) {
-	if id = valid(id); id == "" || len(id) > maxTaskID {
+	if id = validUTF8(id); id == "" || len(id) > maxTaskID {
 		f.log.Warn("the server's id of the MCP task that runs the call cannot be used", "call_id", f.call.id, "bytes", len(id))
 		return
 	}
@@ -66,7 +66,7 @@ func (f *follower) mcpTask(id string) {
 	f.emit(flow.McpTask{Ordinal: f.call.ordinal, Attempt: f.call.attempt, TaskID: id})
 }
 
-// addQuestion adds a question to elicited. It returns false if the question is there already or no person has to answer it.
+// addQuestion adds a question to elicited. It returns false if elicited already holds the question or no person has to answer it.
 func (f *follower) addQuestion(ctx context.Context, in *mcppoolv1.CallInputRequired) bool {
 	if f.call.stopping.Load() || f.answer != nil && f.answer(ctx, in.GetInputId()) {
 		return false
@@ -74,7 +74,7 @@ func (f *follower) addQuestion(ctx context.Context, in *mcppoolv1.CallInputRequi
 	if slices.ContainsFunc(f.elicited.Elicitations, func(q flow.Elicitation) bool { return q.InputID == in.GetInputId() }) {
 		return false // the pool sent it twice
 	}
-	q := flow.Elicitation{InputID: valid(in.GetInputId()), Message: valid(in.GetMessage()), SchemaJSON: valid(in.GetSchemaJson()), URL: valid(in.GetUrl())}
+	q := flow.Elicitation{InputID: validUTF8(in.GetInputId()), Message: validUTF8(in.GetMessage()), SchemaJSON: validUTF8(in.GetSchemaJson()), URL: validUTF8(in.GetUrl())}
 	if t := in.GetExpireTime(); t != nil {
 		q.Expire = t.AsTime().UnixNano()
 	}

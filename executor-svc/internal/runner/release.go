@@ -24,7 +24,7 @@ const (
 	releaseDelay = 250 * time.Millisecond
 	// maxReleases bounds the sessions that wait to be released.
 	maxReleases = 1000
-	// maxReleasesPerCall bounds how many of them one call carries.
+	// maxReleasesPerCall bounds the releases that one call carries.
 	maxReleasesPerCall = 100
 )
 
@@ -45,7 +45,7 @@ func (s *Session) Recorded(c flow.Called) {
 	s.acks = append(s.acks, a)
 }
 
-// takeAcks removes and returns acknowledgements for a replica, but no more than one request may carry.
+// takeAcks removes and returns acknowledgements for a replica, at most as many as one request may carry.
 func (s *Session) takeAcks(poolID string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +120,7 @@ type release struct {
 type releaseQueue struct {
 	mu     sync.Mutex // guards the fields below
 	byUser map[string][]release
-	n      int
+	count  int
 	timer  *time.Timer // set from the first add until takeAll
 	closed bool
 
@@ -132,14 +132,14 @@ type releaseQueue struct {
 func (q *releaseQueue) add(e release, flush func()) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed || q.n >= maxReleases {
+	if q.closed || q.count >= maxReleases {
 		return false
 	}
 	if q.byUser == nil {
 		q.byUser = make(map[string][]release)
 	}
 	q.byUser[e.user] = append(q.byUser[e.user], e)
-	q.n++
+	q.count++
 	if q.timer == nil {
 		q.timer = time.AfterFunc(releaseDelay, flush)
 	}
@@ -160,7 +160,7 @@ func (q *releaseQueue) take(user string, acks int) []release {
 	} else {
 		q.byUser[user] = queued[n:]
 	}
-	q.n -= n
+	q.count -= n
 	return queued[:n:n]
 }
 
@@ -174,7 +174,7 @@ func (q *releaseQueue) takeAll() (all []release) {
 	if q.timer != nil {
 		q.timer.Stop()
 	}
-	q.byUser, q.n, q.timer = nil, 0, nil
+	q.byUser, q.count, q.timer = nil, 0, nil
 	return all
 }
 
@@ -186,7 +186,7 @@ func addReleases(msg *mcppoolv1.CallToolsRequest, releases []release) {
 	}
 }
 
-// releaseLater queues releases. It sends those that find no room itself. Releasing a session twice does no harm.
+// releaseLater queues releases, and sends at once those that do not fit into the queue.
 func (r *Runner) releaseLater(ctx context.Context, releases []release) {
 	for _, e := range releases {
 		if !r.releases.add(e, r.flushReleases) {

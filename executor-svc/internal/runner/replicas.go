@@ -19,8 +19,8 @@ import (
 	"pawl.dev/executor-svc/internal/flow"
 )
 
-// Replicas connects to single replicas (processes) of the MCP pool. A request that is routed by server and user may reach another replica
-// than the one that made a call, because replicas come and go.
+// Replicas connects to single replicas (processes) of the MCP pool. Because replicas come and go, a request that is routed by server and user
+// may not reach the replica that made a call.
 type Replicas interface {
 	// Addrs returns the known addresses of all replicas.
 	Addrs(ctx context.Context) ([]string, error)
@@ -30,7 +30,7 @@ type Replicas interface {
 
 const (
 	// replicaPatience is how long the session retries replicas that cannot be reached, to get the outcome of a call. After that the outcome
-	// is unknown: a process that ended does not come back as the same replica.
+	// is unknown.
 	replicaPatience = 3 * time.Second
 	// replicaTimeout bounds finding the replicas, and cancelling or answering a call at one of them.
 	replicaTimeout = 2 * time.Second
@@ -59,8 +59,8 @@ func (p *poolAddrs) note(poolID string, at *peer.Peer) {
 	p.byAddr[at.Addr.String()] = poolID
 }
 
-// of returns the address of a replica, or "" if it is not known.
-func (p *poolAddrs) of(poolID string) string {
+// addrOf returns the address of a replica, or "" if it is not known.
+func (p *poolAddrs) addrOf(poolID string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for addr, id := range p.byAddr {
@@ -119,7 +119,7 @@ func (s *Session) sendToReplica(ctx context.Context, at location, send func(cont
 	}
 	var to peer.Peer
 	err := send(s.toServer(ctx, at.mcpID), s.r.pool, grpc.Peer(&to))
-	addr := s.r.poolAddrs.of(at.poolID)
+	addr := s.r.poolAddrs.addrOf(at.poolID)
 	if addr == "" || to.Addr != nil && to.Addr.String() == addr {
 		return err
 	}
@@ -143,7 +143,7 @@ func (s *Session) replicaAddrs(ctx context.Context, poolID string) []string {
 	if err != nil {
 		s.log.WarnContext(ctx, "the replicas of the MCP pool cannot be found", "error", err)
 	}
-	first := s.r.poolAddrs.of(poolID)
+	first := s.r.poolAddrs.addrOf(poolID)
 	if first == "" {
 		return all
 	}
@@ -215,7 +215,7 @@ func attachOn(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, req *mcp
 // poolIDKey is the key, in an error's metadata, of the id of the replica that does not know a call.
 const poolIDKey = "pool_id"
 
-// keptElsewhere reports whether an error proves that another replica than the asked one was to make the call.
+// keptElsewhere reports whether an error proves that the asked replica is not the one that was to make the call.
 func keptElsewhere(err error, poolID string) bool {
 	if !callNotFound(err) {
 		return false

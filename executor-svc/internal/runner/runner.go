@@ -17,17 +17,17 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// Config holds a runner's limits and timeouts. Zero values mean the defaults.
+// Config holds a runner's limits and timeouts. A zero value means the default.
 type Config struct {
-	// PlannerTries is how often a planner call is tried in all; 3.
+	// PlannerTries bounds the attempts of a planner call (default 3).
 	PlannerTries int
-	// PlannerTimeout bounds each try; 2 minutes.
+	// PlannerTimeout bounds each attempt (default 2 minutes).
 	PlannerTimeout time.Duration
-	// PoolPatience is how long a call waits while the MCP pool cannot be reached; 30 s.
+	// PoolPatience is how long a call waits while the MCP pool cannot be reached (default 30 s).
 	PoolPatience time.Duration
-	// StopGrace is how long a stopped call may take to report its outcome; 5 s.
+	// StopGrace is how long a stopped call may take to report its outcome (default 5 s).
 	StopGrace time.Duration
-	// TextDelay is how long pieces of an answer are collected before they are committed; 25 ms.
+	// TextDelay is how long pieces of an answer are collected before they are committed (default 25 ms).
 	TextDelay time.Duration
 	// Replicas connects to the replicas of an MCP pool that has several; nil if the pool has one.
 	Replicas Replicas
@@ -141,7 +141,7 @@ func (s *Session) AsUser(ctx context.Context) context.Context {
 func (s *Session) notifyWaiting(service string, err error) {
 	s.log.Warn("a service cannot be reached; the task waits for it", "service", service, "error", err)
 	if s.Notify != nil {
-		s.Notify(flow.Blocked{Reason: "waiting for the " + service + ", which cannot be reached: " + valid(errs.From(err).Message)})
+		s.Notify(flow.Blocked{Reason: "waiting for the " + service + ", which cannot be reached: " + validUTF8(errs.From(err).Message)})
 	}
 }
 

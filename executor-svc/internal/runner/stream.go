@@ -26,7 +26,7 @@ const (
 	maxIdleStreams = 256
 )
 
-// callStream is a CallTools stream. It carries one call after another, so that most calls need not open one.
+// callStream is a CallTools stream. It carries one call after another, so that most calls need no new stream.
 type callStream struct {
 	key    streamKey
 	stream grpc.BidiStreamingClient[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse]
@@ -41,7 +41,7 @@ type callStream struct {
 // streamKey names the calls that a stream can carry: those of one user to one server of one pool.
 type streamKey struct{ user, mcpID, poolID string }
 
-// callOnStream sends a call on a stream and follows it. sent is false if certainly no pool received the call.
+// callOnStream sends a call on a stream and follows it. sent is false only if no pool can have received the call.
 func (s *Session) callOnStream(ctx context.Context, msg *mcppoolv1.CallToolsRequest, f *follower) (res *mcppoolv1.CallResult, sent bool, err error) {
 	st, sent, err := s.sendOnStream(ctx, msg, f.call)
 	if err != nil {
@@ -140,7 +140,7 @@ func (st *callStream) closeIdle() {
 type streamPool struct {
 	mu     sync.Mutex // guards the fields below
 	idle   map[streamKey][]*callStream
-	n      int
+	count  int // of idle streams
 	closed bool
 }
 
@@ -160,7 +160,7 @@ func (p *streamPool) take(key streamKey) *callStream {
 
 // remove removes the i-th stream of a key. The caller holds mu.
 func (p *streamPool) remove(key streamKey, i int) {
-	p.n--
+	p.count--
 	if p.idle[key] = slices.Delete(p.idle[key], i, i+1); len(p.idle[key]) == 0 {
 		delete(p.idle, key)
 	}
@@ -170,7 +170,7 @@ func (p *streamPool) remove(key streamKey, i int) {
 func (p *streamPool) put(st *callStream) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.n >= maxIdleStreams {
+	if p.closed || p.count >= maxIdleStreams {
 		return false
 	}
 	if p.idle == nil {
@@ -178,7 +178,7 @@ func (p *streamPool) put(st *callStream) bool {
 	}
 	st.idle = time.AfterFunc(streamIdle, func() { p.expire(st) })
 	p.idle[st.key] = append(p.idle[st.key], st)
-	p.n++
+	p.count++
 	return true
 }
 
@@ -206,5 +206,5 @@ func (p *streamPool) close() {
 			st.cancel()
 		}
 	}
-	p.idle, p.n = nil, 0
+	p.idle, p.count = nil, 0
 }

@@ -44,7 +44,7 @@ func (s *Session) toolset(ctx context.Context) (*toolset, error) {
 	case loaded != nil && !loaded.outdated():
 		return loaded, nil
 	case loaded != nil && !loaded.cutOff():
-		return s.keepTools(assemble(loaded.lists)), nil
+		return s.setTools(assemble(loaded.lists)), nil
 	}
 	ids, err := s.servers(ctx)
 	if err != nil {
@@ -54,11 +54,11 @@ func (s *Session) toolset(ctx context.Context) (*toolset, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return s.keepTools(found), nil
+	return s.setTools(found), nil
 }
 
-// keepTools replaces the session's tools. It forgets the planner's context, which has the old ones.
-func (s *Session) keepTools(t *toolset) *toolset {
+// setTools replaces the session's tools. It forgets the planner's context, which has the old tools.
+func (s *Session) setTools(t *toolset) *toolset {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tools, s.base = t, ""
@@ -72,7 +72,7 @@ func (s *Session) dropTools() {
 	s.tools, s.base, s.ahead = nil, "", nil
 }
 
-// servers returns the ids of the task's servers, by default of all active ones that need not be named.
+// servers returns the ids of the task's servers. By default these are all active servers except those with only_when_named.
 func (s *Session) servers(ctx context.Context) ([]string, error) {
 	if ids := s.head.GetMcpIds(); len(ids) > 0 {
 		return ids, nil
@@ -154,8 +154,8 @@ func (s *Session) refreshTool(st *storagev1.ActiveStep) Run {
 			out.Err = s.whyMissing(ctx, tools, st.GetToolId())
 		default:
 			tool := tools.byID[st.GetToolId()]
-			now := tools.describe(tool)
-			out.Tool = &now
+			current := tools.describe(tool)
+			out.Tool = &current
 			_, out.Problem = checkInput(tool, st.GetInputJson())
 		}
 		emit(out)
@@ -170,11 +170,11 @@ func (s *Session) whyMissing(ctx context.Context, t *toolset, toolID string) *st
 			return &storagev1.ErrorNote{ErrMsg: "the tool " + toolID + " cannot be used: " + skipped.GetMessage(), Reason: skipped.GetReason()}
 		}
 	}
-	held, err := askPool(ctx, s, s.r.cfg.PoolPatience+serverPatience, func(ctx context.Context, o ...grpc.CallOption) (*mcppoolv1.ListToolsResponse, error) {
+	page, err := askPool(ctx, s, s.r.cfg.PoolPatience+serverPatience, func(ctx context.Context, o ...grpc.CallOption) (*mcppoolv1.ListToolsResponse, error) {
 		return s.r.pool.ListTools(s.toServer(ctx, mcpID), &mcppoolv1.ListToolsRequest{McpId: mcpID, Query: name, PageSize: 1000, Quarantined: true}, o...)
 	})
-	isHeld := func(q *mcppoolv1.QuarantinedTool) bool { return q.GetTool().GetName() == name }
-	if err == nil && slices.ContainsFunc(held.GetQuarantinedTools(), isHeld) {
+	isTool := func(q *mcppoolv1.QuarantinedTool) bool { return q.GetTool().GetName() == name }
+	if err == nil && slices.ContainsFunc(page.GetQuarantinedTools(), isTool) {
 		return errorNote(errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TOOL_QUARANTINED,
 			"the tool %[1]s/%[2]s is quarantined, because its definition is not the one that was approved; `pawl mcp tools %[1]s --quarantined` "+
 				"shows what changed, and `pawl mcp approve %[1]s %[2]s` approves it", mcpID, name))

@@ -101,11 +101,11 @@ func stepPayload(e *executorv1.ExecutorEvent, t *journal.Task, f *storagev1.Fact
 	case *storagev1.Fact_StepInput:
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_INPUT
 		e.Payload = &executorv1.ExecutorEvent_StepInput{StepInput: &executorv1.StepInput{
-			InputJson: k.StepInput, Input: twin(k.StepInput), CallId: flow.AttemptID(taskOf(t, e.GetSeq()), f.GetOrdinal(), f.GetAttempt()),
+			InputJson: k.StepInput, Input: toStruct(k.StepInput), CallId: flow.AttemptID(taskIDOf(t, e.GetSeq()), f.GetOrdinal(), f.GetAttempt()),
 		}}
 	case *storagev1.Fact_StepOutput:
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_OUTPUT
-		e.Payload = &executorv1.ExecutorEvent_StepOutput{StepOutput: &executorv1.StepOutput{OutputJson: k.StepOutput, Output: twin(k.StepOutput)}}
+		e.Payload = &executorv1.ExecutorEvent_StepOutput{StepOutput: &executorv1.StepOutput{OutputJson: k.StepOutput, Output: toStruct(k.StepOutput)}}
 	case *storagev1.Fact_StepError:
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_ERROR
 		e.Payload = &executorv1.ExecutorEvent_StepError{StepError: &executorv1.StepError{Error: errorMessage(k.StepError.GetError()), Outcome: k.StepError.GetOutcome()}}
@@ -116,20 +116,20 @@ func stepPayload(e *executorv1.ExecutorEvent, t *journal.Task, f *storagev1.Fact
 		w := k.StepWaitingForStart
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_WAITING_FOR_START
 		e.Payload = &executorv1.ExecutorEvent_StepWaitingForStart{StepWaitingForStart: &executorv1.StepWaitingForStart{
-			InputJson: w.GetInputJson(), Input: twin(w.GetInputJson()), Risk: risk(w.GetRisk()), Deadline: timestamp(w.GetDeadline()),
+			InputJson: w.GetInputJson(), Input: toStruct(w.GetInputJson()), Risk: risk(w.GetRisk()), Deadline: timestamp(w.GetDeadline()),
 			OutcomeUnknown: w.GetOutcomeUnknown() != nil, Error: errorMessage(w.GetOutcomeUnknown()),
 		}}
 	case *storagev1.Fact_StepWaitingForParam:
 		w := k.StepWaitingForParam
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_WAITING_FOR_PARAM
 		e.Payload = &executorv1.ExecutorEvent_StepWaitingForParam{StepWaitingForParam: &executorv1.StepWaitingForParam{
-			Message: w.GetMessage(), ParamsSchemaJson: w.GetParamsSchemaJson(), Params: twin(w.GetParamsSchemaJson()), Deadline: timestamp(w.GetDeadline()),
+			Message: w.GetMessage(), ParamsSchemaJson: w.GetParamsSchemaJson(), Params: toStruct(w.GetParamsSchemaJson()), Deadline: timestamp(w.GetDeadline()),
 		}}
 	case *storagev1.Fact_InputRequired:
 		in := k.InputRequired
 		e.Type = executorv1.EventType_EVENT_TYPE_INPUT_REQUIRED
 		e.Payload = &executorv1.ExecutorEvent_InputRequired{InputRequired: &executorv1.InputRequired{
-			Message: in.GetMessage(), SchemaJson: in.GetSchemaJson(), Schema: twin(in.GetSchemaJson()), Url: in.GetUrl(), Deadline: timestamp(in.GetDeadline()),
+			Message: in.GetMessage(), SchemaJson: in.GetSchemaJson(), Schema: toStruct(in.GetSchemaJson()), Url: in.GetUrl(), Deadline: timestamp(in.GetDeadline()),
 		}}
 	case *storagev1.Fact_ToolProgress:
 		w := k.ToolProgress
@@ -179,8 +179,8 @@ func Duration(nanos int64) *durationpb.Duration {
 	return durationpb.New(time.Duration(nanos))
 }
 
-// taskOf returns the id of the task in which an event happened: a fork shares the events of earlier tasks.
-func taskOf(t *journal.Task, seq uint64) string {
+// taskIDOf returns the id of the task in which an event happened: a fork shares the events of earlier tasks.
+func taskIDOf(t *journal.Task, seq uint64) string {
 	for _, f := range t.Head.GetForks() {
 		if seq <= f.GetSeq() {
 			return f.GetTaskId()

@@ -79,7 +79,7 @@ func activeStep(t *journal.Task, s *storagev1.ActiveStep) *executorv1.Step {
 func wait(c *storagev1.Checkpoint, w *storagev1.Wait) *executorv1.Wait {
 	out := &executorv1.Wait{
 		Id: w.GetId(), Kind: w.GetKind(), Message: w.GetMessage(),
-		ParamsSchemaJson: w.GetParamsSchemaJson(), ParamsSchema: twin(w.GetParamsSchemaJson()), Hash: w.GetHash(),
+		ParamsSchemaJson: w.GetParamsSchemaJson(), ParamsSchema: toStruct(w.GetParamsSchemaJson()), Hash: w.GetHash(),
 		CreateTime: timestamp(w.GetCreateTime()), Deadline: timestamp(w.GetDeadline()), Url: w.GetUrl(),
 	}
 	if w.GetOrdinal() != 0 {
@@ -88,7 +88,7 @@ func wait(c *storagev1.Checkpoint, w *storagev1.Wait) *executorv1.Wait {
 	for _, s := range c.GetActiveSteps() {
 		if s.GetOrdinal() == w.GetOrdinal() {
 			out.SubtaskId, out.ToolId, out.Risk = s.GetSubtaskId(), s.GetToolId(), risk(s.GetRisk())
-			out.InputJson, out.Input = s.GetInputJson(), twin(s.GetInputJson())
+			out.InputJson, out.Input = s.GetInputJson(), toStruct(s.GetInputJson())
 		}
 	}
 	return out
@@ -99,13 +99,13 @@ func Step(t *journal.Task, e *history.Entry) *executorv1.Step {
 	out := &executorv1.Step{
 		Id: flow.StepID(e.Ordinal), TaskId: t.ID, SubtaskId: e.SubtaskID, Type: executorv1.StepType_STEP_TYPE_TOOL,
 		ToolId: e.ToolID, Name: e.ToolID, Description: e.Description, Status: e.Status, Outcome: e.Outcome, Attempt: e.Attempt,
-		InputJson: e.InputJSON, Input: twin(e.InputJSON), OutputJson: e.OutputJSON, Output: twin(e.OutputJSON),
+		InputJson: e.InputJSON, Input: toStruct(e.InputJSON), OutputJson: e.OutputJSON, Output: toStruct(e.OutputJSON),
 		Error: errorMessage(e.Error), Risk: risk(e.Risk), WaitId: e.WaitID,
 		CreateTime: timestamp(e.CreateTime), StartTime: timestamp(e.StartTime), EndTime: timestamp(e.EndTime),
 		RunTime: Duration(e.RunTime),
 	}
 	if e.Attempt > 0 {
-		out.CallId = flow.AttemptID(taskOf(t, e.StartSeq), e.Ordinal, e.Attempt)
+		out.CallId = flow.AttemptID(taskIDOf(t, e.StartSeq), e.Ordinal, e.Attempt)
 	}
 	return out
 }

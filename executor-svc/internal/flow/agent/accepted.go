@@ -24,8 +24,8 @@ func (d *draft) keepAccepted(s *storagev1.ActiveStep, w *storagev1.Wait, a *stor
 		return
 	}
 	size := len(a.GetContentJson())
-	for _, kept := range s.GetAccepted() {
-		size += len(kept.GetContentJson())
+	for _, accepted := range s.GetAccepted() {
+		size += len(accepted.GetContentJson())
 	}
 	if size <= maxAcceptedBytes {
 		s.Accepted = append(s.Accepted, &storagev1.Accepted{
@@ -35,7 +35,8 @@ func (d *draft) keepAccepted(s *storagev1.ActiveStep, w *storagev1.Wait, a *stor
 	}
 }
 
-// reuseAnswers answers the questions that an earlier, lost attempt asked too, and returns the others. It uses each answer once per attempt.
+// reuseAnswers answers the questions that an earlier, lost attempt asked too, and returns the unanswered questions. It uses each answer once
+// per attempt.
 func (d *draft) reuseAnswers(s *storagev1.ActiveStep, questions []flow.Elicitation) (unanswered []flow.Elicitation) {
 	for _, q := range questions {
 		a := d.reuseAccepted(s, q)
@@ -46,9 +47,9 @@ func (d *draft) reuseAnswers(s *storagev1.ActiveStep, questions []flow.Elicitati
 		s.Answers = append(s.Answers, &storagev1.InputAnswer{
 			InputId: q.InputID, Action: executorv1.InputAnswer_ACTION_ACCEPT, ContentJson: a.GetContentJson(), Deadline: q.Expire,
 		})
-		given := &storagev1.SupplyInput{Action: executorv1.InputAnswer_ACTION_ACCEPT, ContentJson: a.GetContentJson()}
+		answer := &storagev1.SupplyInput{Action: executorv1.InputAnswer_ACTION_ACCEPT, ContentJson: a.GetContentJson()}
 		d.addStepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{
-			From: d.state.GetStatus(), SuppliedHash: flow.ElicitationAnswerHash(given),
+			From: d.state.GetStatus(), SuppliedHash: flow.ElicitationAnswerHash(answer),
 			Reason: "the tool repeats the question that was answered as " + a.GetWaitId() + " before its call was lost; it got the same answer",
 		}}})
 	}

@@ -136,8 +136,8 @@ func (d *draft) applyCallInput(in flow.Input) {
 	}
 }
 
-// advances reports whether an input shows that the task makes progress, which resets its recoveries and its status reason. flow.Progress,
-// which comes from the tool, does not.
+// advances reports whether an input shows that the task makes progress, which resets its recoveries and its status reason. flow.Progress does
+// not count, because it comes from the tool.
 func advances(in flow.Input) bool {
 	switch in.(type) {
 	case flow.Begun, flow.Planned, flow.Called, flow.Elicited, flow.Derived, flow.Diagnosed, flow.ToolRefreshed, flow.Answered:
@@ -166,7 +166,7 @@ func (d *draft) resume() {
 	case storagev1.Phase_PHASE_DERIVE:
 		d.scheduleFor(func(s *storagev1.ActiveStep) flow.Action { return flow.Derive{Ordinal: s.GetOrdinal()} })
 	case storagev1.Phase_PHASE_DIAGNOSE:
-		d.scheduleFor(diagnose)
+		d.scheduleFor(diagnoseAction)
 	case storagev1.Phase_PHASE_REFRESH_TOOL:
 		d.scheduleFor(func(s *storagev1.ActiveStep) flow.Action { return flow.RefreshTool{Ordinal: s.GetOrdinal()} })
 	case storagev1.Phase_PHASE_FILL:

@@ -135,7 +135,7 @@ func (d *draft) closeWait(id string, kinds ...executorv1.WaitKind) *storagev1.Ac
 	return nil
 }
 
-// CheckWaitKind returns an error if a command answers another kind of wait. It lets a command be refused before it is sent.
+// CheckWaitKind returns an error if a command cannot answer a wait of this kind.
 func CheckWaitKind(w *storagev1.Wait, c *storagev1.Command) error {
 	if !slices.Contains(waitKindsFor(c), w.GetKind()) {
 		return wrongAnswerError(w)
@@ -176,7 +176,7 @@ func wrongAnswerError(w *storagev1.Wait) error {
 		"%s needs another kind of answer: %s", w.GetId(), want[w.GetKind()])
 }
 
-// approve calls the tool with exactly the input that the person saw, or the person's edited one.
+// approve calls the tool with exactly the input that the person saw, or as the person edited it.
 func (d *draft) approve(a *storagev1.Approve) {
 	s := d.closeWait(a.GetWaitId(), waitApproval)
 	if s == nil {
@@ -257,9 +257,8 @@ func (d *draft) endCancelled(reason, waitID string) {
 	d.endTask(taskCancelled, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_FlowCancel{FlowCancel: reason}})
 }
 
-// diagnose returns the action that asks whether the step's error is about parameters. An input that does not fit the schema is
-// certainly such an error.
-func diagnose(s *storagev1.ActiveStep) flow.Action {
+// diagnoseAction returns the action that asks whether the step's error is about parameters.
+func diagnoseAction(s *storagev1.ActiveStep) flow.Action {
 	return flow.Diagnose{
 		Ordinal: s.GetOrdinal(),
 		Known:   s.GetError().GetReason() == commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT,

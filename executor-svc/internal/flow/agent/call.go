@@ -56,7 +56,7 @@ func (d *draft) called(in flow.Called) {
 	}
 }
 
-// moved sends a call to another replica of the MCP pool, because the first one certainly did not make it. The attempt stays the same.
+// moved sends a call that was not made to another replica of the MCP pool. The attempt stays the same.
 func (d *draft) moved(in flow.Moved) {
 	s := d.runningAttempt(in.Ordinal, in.Attempt)
 	if s == nil {
@@ -66,7 +66,7 @@ func (d *draft) moved(in flow.Moved) {
 	d.startCall(s)
 }
 
-// recordOutput records a step's output. If the next step is known, recordOutput starts it at once: outcome and next intent are one transition.
+// recordOutput records a step's output. If the next step is known, recordOutput starts it in the same transition.
 func (d *draft) recordOutput(s *storagev1.ActiveStep, in flow.Called) {
 	d.setStepStatus(s, stepSuccess)
 	d.addStepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepOutput{StepOutput: in.Output}})
@@ -93,8 +93,7 @@ func (d *draft) endCancelledCall(s *storagev1.ActiveStep, in flow.Called) {
 	d.endCancelled(d.state.GetCancelReason(), "")
 }
 
-// runningAttempt returns the step if this attempt of it is running. A result of any other attempt is a defect: runningAttempt refuses the
-// draft and returns nil.
+// runningAttempt returns the active step if it has this ordinal and is running this attempt; else it refuses the draft and returns nil.
 func (d *draft) runningAttempt(ordinal, attempt uint32) *storagev1.ActiveStep {
 	s := d.activeStepWith(ordinal)
 	if s == nil {
@@ -129,7 +128,7 @@ func (d *draft) failAttempt(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o c
 		d.failStep(s)
 	case d.t.Head.GetConfirm() == executorv1.Confirm_CONFIRM_ALWAYS || d.t.Head.GetConfirm() == executorv1.Confirm_CONFIRM_UNSPECIFIED:
 		d.state.Phase = storagev1.Phase_PHASE_DIAGNOSE
-		d.schedule(diagnose(s))
+		d.schedule(diagnoseAction(s))
 	case s.GetAttempt() < d.t.Head.GetLimits().GetMaxAttempts():
 		d.state.Phase = storagev1.Phase_PHASE_DERIVE
 		d.schedule(flow.Derive{Ordinal: s.GetOrdinal()})
@@ -212,8 +211,8 @@ func (d *draft) resumeCall() {
 	d.schedule(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 }
 
-// startCall sends a call whose intent is durable and that certainly did not run, unless the task was cancelled or its run time is spent. It
-// clears the outcome, which may be NOT_EXECUTED, and the change is committed before the call, because from then on the call may run.
+// startCall sends a call whose intent is durable and that did not run, unless the task was cancelled or its run time is spent. It clears the
+// outcome NOT_EXECUTED, because from now on the call may run.
 func (d *draft) startCall(s *storagev1.ActiveStep) {
 	if d.state.GetCancelRequested() {
 		d.endCancelledCall(s, flow.Called{Outcome: unreachedOutcome(s), Err: &storagev1.ErrorNote{Reason: commonv1.ErrorReason_ERROR_REASON_CANCELLED}})

@@ -16,8 +16,8 @@ const (
 	definitionChanged    = "The definition of the tool has changed since this step was decided on. "
 )
 
-// mustRefreshTool reports whether a call was refused with DEFINITION_CHANGED and the step has attempts left: a server that keeps changing
-// uses up the step's attempts. docs/ARCHITECTURE.md lists the other refusals.
+// mustRefreshTool reports whether a call was refused with DEFINITION_CHANGED and the step has attempts left. docs/ARCHITECTURE.md lists the
+// other refusals.
 func (d *draft) mustRefreshTool(s *storagev1.ActiveStep, in flow.Called) bool {
 	return in.Outcome == outcomeNotExecuted && in.Err.GetReason() == commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED &&
 		s.GetAttempt() < d.t.Head.GetLimits().GetMaxAttempts()
@@ -58,33 +58,33 @@ func (d *draft) failWithoutCall(s *storagev1.ActiveStep, e *storagev1.ErrorNote)
 
 // bindTool binds a step to the tool's current description. If the definition hash or the configuration revision differs, the approval is
 // dropped and the policy decides again; otherwise the approval stays valid.
-func (d *draft) bindTool(s *storagev1.ActiveStep, now *flow.Tool) {
-	if now == nil {
+func (d *draft) bindTool(s *storagev1.ActiveStep, current *flow.Tool) {
+	if current == nil {
 		return
 	}
 	why := ""
 	switch {
-	case s.GetDefinitionHash() != now.DefinitionHash:
+	case s.GetDefinitionHash() != current.DefinitionHash:
 		why = definitionChanged
-	case s.GetConfigRevision() != now.ConfigRevision:
+	case s.GetConfigRevision() != current.ConfigRevision:
 		why = configurationChanged
 	}
-	s.PoolId = now.PoolID
+	s.PoolId = current.PoolID
 	if why == "" {
 		return
 	}
 	s.ApprovedHash = nil
-	setRisk(s, currentRisk(s, now, why), now.RiskFloor)
-	s.Effect, s.Idempotent = now.Effect, now.Idempotent
-	s.DefinitionHash, s.ConfigRevision = now.DefinitionHash, now.ConfigRevision
-	if s.GetRepeated() && !repeatable(s) && d.t.Head.GetOnUnknownOutcome() != executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY {
-		d.recordUnknown(s) // the call was repeated because the tool was repeatable; now a repetition needs a person's approval
+	setRisk(s, currentRisk(s, current, why), current.RiskFloor)
+	s.Effect, s.Idempotent = current.Effect, current.Idempotent
+	s.DefinitionHash, s.ConfigRevision = current.DefinitionHash, current.ConfigRevision
+	if s.GetRepeated() && !isRepeatable(s) && d.t.Head.GetOnUnknownOutcome() != executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY {
+		d.recordUnknown(s) // the tool is no longer repeatable, so another repetition needs a person's approval
 	}
 }
 
 // currentRisk returns the planner's risk for a step, adapted to the tool's current description. If the effect has changed, the planner's
 // reason no longer applies, and the planner's level counts only if it was above the old floor.
-func currentRisk(s *storagev1.ActiveStep, now *flow.Tool, why string) *storagev1.RiskNote {
+func currentRisk(s *storagev1.ActiveStep, current *flow.Tool, why string) *storagev1.RiskNote {
 	planned := &storagev1.RiskNote{Level: s.GetRisk().GetLevel(), Reason: s.GetRisk().GetReason()}
 	if s.GetPlannedRisk() != 0 {
 		planned.Level = s.GetPlannedRisk()
@@ -92,8 +92,8 @@ func currentRisk(s *storagev1.ActiveStep, now *flow.Tool, why string) *storagev1
 	for _, prefix := range []string{mayHaveRunNote, definitionChanged, configurationChanged} {
 		planned.Reason = strings.TrimPrefix(planned.Reason, prefix)
 	}
-	if s.GetEffect() != now.Effect {
-		planned.Reason = effectReason(s.GetToolId(), now.Effect)
+	if s.GetEffect() != current.Effect {
+		planned.Reason = effectReason(s.GetToolId(), current.Effect)
 		if planned.Level <= floorOf(s.GetRiskFloor()) {
 			planned.Level = commonv1.RiskLevel_RISK_LEVEL_LOW // the floor decides
 		}

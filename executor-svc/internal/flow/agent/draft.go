@@ -164,6 +164,6 @@ func (d *draft) countReservation() {
 	}
 }
 
-func repeatable(s *storagev1.ActiveStep) bool {
+func isRepeatable(s *storagev1.ActiveStep) bool {
 	return s.GetEffect() == commonv1.Effect_EFFECT_READ || s.GetIdempotent()
 }

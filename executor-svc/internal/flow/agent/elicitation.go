@@ -114,7 +114,7 @@ func (d *draft) closePause() {
 	d.state.Waits = slices.DeleteFunc(slices.Clone(d.state.GetWaits()), func(w *storagev1.Wait) bool { return w.GetKind() == waitPause })
 }
 
-// poolGaveUp reports whether the deadline of an expired wait is the pool's, because the pool's is earlier than the task's.
+// poolGaveUp reports whether an expired wait has the pool's deadline, which is earlier than the task's.
 func (d *draft) poolGaveUp(w *storagev1.Wait) bool {
 	timeout := d.t.Head.GetWaitTimeout()
 	return w.GetKind() == waitInput && (timeout <= 0 || w.GetDeadline()-w.GetCreateTime() < timeout)
@@ -151,8 +151,8 @@ func (d *draft) withdraw(s *storagev1.ActiveStep, reason string) {
 	d.schedule(flow.Withdraw{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Round: s.GetRound(), PoolID: s.GetPoolId(), ToolID: s.GetToolId(), Reason: reason})
 }
 
-// undelivered continues an attempt whose call died in the pool while a person was asked. If the call has a RequestState, the server
-// keeps no state between its questions and the answers, so that another call of the same attempt can continue it; else the call is lost.
+// undelivered continues an attempt whose call the pool lost while a person was asked. A RequestState lets another call of the same attempt
+// continue; without it the call is lost.
 func (d *draft) undelivered(in flow.Undelivered) {
 	s := d.runningAttempt(in.Ordinal, in.Attempt)
 	if s == nil {

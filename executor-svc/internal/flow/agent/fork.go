@@ -16,7 +16,7 @@ import (
 // StepEnd is the end of a step.
 type StepEnd struct {
 	Seq uint64
-	// Failed: the step ended with an error, and no person skipped it.
+	// Failed reports that the step ended with an error and was not skipped by a person.
 	Failed bool
 }
 
@@ -24,7 +24,7 @@ type StepEnd struct {
 // them. records start with the task's first record.
 func StepEnds(records []*storagev1.Record) []StepEnd {
 	var ends []StepEnd
-	last, step := StepEnd{}, uint32(0) // the end of the newest step, zero while the step continues; its ordinal
+	last, step := StepEnd{}, uint32(0) // the newest step's end (zero while the step continues) and ordinal
 	seq := uint64(0)
 	for _, r := range records {
 		for _, f := range r.GetFacts() {
@@ -56,7 +56,7 @@ func StepEnds(records []*storagev1.Record) []StepEnd {
 // outcome stay recorded, also those after seq, because they may have had their effect. If FlowStart is not kept, the fork starts from the
 // beginning.
 func Fork(from string, records, kept []*storagev1.Record, seq uint64) (*storagev1.Checkpoint, *storagev1.Fact) {
-	f := &forked{c: &storagev1.Checkpoint{Rev: 1, Status: taskRunning, Phase: storagev1.Phase_PHASE_PLAN, LastSeq: seq + 1}}
+	f := &forkBuilder{c: &storagev1.Checkpoint{Rev: 1, Status: taskRunning, Phase: storagev1.Phase_PHASE_PLAN, LastSeq: seq + 1}}
 	var log history.Log
 	for _, r := range kept {
 		log.Add(r)
@@ -95,7 +95,7 @@ func Fork(from string, records, kept []*storagev1.Record, seq uint64) (*storagev
 	return f.c, fact
 }
 
-// CountFailedSteps counts the failed steps in records, which start with a task's first.
+// CountFailedSteps counts the failed steps in records, which start with a task's first record.
 func CountFailedSteps(records []*storagev1.Record) uint32 {
 	var log history.Log
 	for _, r := range records {
@@ -113,15 +113,15 @@ func countFailed(log *history.Log) (n uint32) {
 	return n
 }
 
-// forked builds a fork's checkpoint from the facts of the forked task.
-type forked struct {
+// forkBuilder builds a fork's checkpoint from the facts of the forked task.
+type forkBuilder struct {
 	c   *storagev1.Checkpoint
 	log history.Log
 	// read is how many facts were read so far; keep is how many facts the fork keeps.
 	read, keep uint64
 }
 
-func (f *forked) addFact(fact *storagev1.Fact) {
+func (f *forkBuilder) addFact(fact *storagev1.Fact) {
 	switch k := fact.GetKind().(type) {
 	case *storagev1.Fact_FlowStart:
 		if f.read <= f.keep {
@@ -147,14 +147,14 @@ func (f *forked) addFact(fact *storagev1.Fact) {
 	}
 }
 
-func (f *forked) addUnknown(hash []byte) {
+func (f *forkBuilder) addUnknown(hash []byte) {
 	if !slices.ContainsFunc(f.c.GetUnknownCalls(), func(h []byte) bool { return bytes.Equal(h, hash) }) {
 		f.c.UnknownCalls = append(f.c.UnknownCalls, hash)
 	}
 }
 
 // hash returns the ToolInputHash of a fact's step with its newest input.
-func (f *forked) hash(fact *storagev1.Fact) []byte {
+func (f *forkBuilder) hash(fact *storagev1.Fact) []byte {
 	for _, e := range f.log.Entries {
 		if e.Ordinal == fact.GetOrdinal() {
 			return flow.ToolInputHash(e.ToolID, e.InputJSON)

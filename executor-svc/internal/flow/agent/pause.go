@@ -118,7 +118,7 @@ func (d *draft) enterPause() {
 	d.unchanged = false
 	d.countReservation() // the dropped planner call may have been made
 	d.state.PausedPhase = d.state.GetPhase()
-	d.setStatus(taskRunning) // a task in INIT
+	d.setStatus(taskRunning) // INIT must become RUNNING first
 	d.setStatus(taskWaiting)
 	if !slices.ContainsFunc(d.state.GetWaits(), func(w *storagev1.Wait) bool { return w.GetKind() == waitPause }) {
 		d.openWait(nil, waitPause, "paused")
@@ -206,8 +206,8 @@ func (d *draft) expireWait(w *storagev1.Wait) {
 	d.failTask(e)
 }
 
-// countRecovery counts a recovery, if there was one, and the usage that a crash may have left unrecorded, so that crashes do not extend a
-// budget. For a fork, which is stored as running, it starts the run time.
+// countRecovery counts a recovery, and the usage that a crash may have left unrecorded. It also starts the run time of a fork, which is stored
+// as running.
 func (d *draft) countRecovery(recovered bool) {
 	if d.state.GetStatus() == taskRunning && d.state.GetRunSince() == 0 && d.t.Head.GetLimits().GetMaxRunTime() > 0 {
 		d.countRunTime(true)

@@ -68,8 +68,8 @@ func (d *draft) planned(in flow.Planned) {
 	d.start(s, p.Problem)
 }
 
-// start calls a step's tool, or asks a person first. problem reports how the input violates the tool's schema; such an input is a failed
-// attempt without a call or an approval.
+// start calls a step's tool, or asks a person first. problem says how the input violates the tool's schema; if it is not empty, the attempt
+// fails without a call.
 func (d *draft) start(s *storagev1.ActiveStep, problem string) {
 	switch {
 	case problem != "":

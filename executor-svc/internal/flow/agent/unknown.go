@@ -15,16 +15,15 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// settleUnknown decides how to continue after a call that may have had its effect. A repeatable call is repeated if attempts are left and
-// either Pawl lost the outcome or the server lost a person's answers; else its attempt has failed. Any other call is handled by the task's
-// policy; a person is asked by default, and if RETRY has no attempts left. If a person refused one of the call's questions, the flow does not
-// repeat the call by itself.
+// settleUnknown decides how to continue after a call with an unknown outcome. A repeatable call is repeated while attempts are left, if Pawl
+// lost the outcome or the server lost a person's answers; else the attempt fails. For any other call the task's policy decides. The default is
+// to ask a person, also when RETRY has no attempts left. A call is not repeated if a person refused one of its questions.
 func (d *draft) settleUnknown(s *storagev1.ActiveStep, in flow.Called, answers []*storagev1.InputAnswer) {
 	mayRepeat := s.GetAttempt() < d.t.Head.GetLimits().GetMaxAttempts()
 	if how := refusal(answers); how != "" {
 		in.Err, mayRepeat = refusedError(in.Err, how), false
 	}
-	if repeatable(s) {
+	if isRepeatable(s) {
 		if mayRepeat && (in.Lost || serverLostAnswers(in.Err, answers)) {
 			d.callAgain(s, in.Err, outcomeUnknown)
 			return

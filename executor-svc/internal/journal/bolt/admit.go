@@ -21,8 +21,8 @@ func (s *Store) Admit(_ context.Context, user string, a journal.Admission) error
 }
 
 // admit keeps the times of a user's newest requests in a ring of as many places as the limit. A request is admitted if the request
-// whose place it takes is older than the window; requests of tasks that have ended count too. With take, it also records the request.
-func admit(t *table, user string, a journal.Admission, take bool) (rejection, err error) {
+// whose place it takes is older than the window; requests of tasks that have ended count too. If record is true, admit records the request.
+func admit(t *table, user string, a journal.Admission, record bool) (rejection, err error) {
 	if a.Requests <= 0 || a.Window <= 0 {
 		return nil, nil
 	}
@@ -40,7 +40,7 @@ func admit(t *table, user string, a journal.Admission, take bool) (rejection, er
 	if wait := min(time.Unix(0, int64(at)).Add(a.Window).Sub(a.Now), a.Window); known && wait > 0 {
 		return &journal.Limited{Requests: a.Requests, Window: a.Window, RetryAfter: wait}, nil
 	}
-	if !take {
+	if !record {
 		return nil, nil
 	}
 	return nil, errors.Join(put(t, counter, numberBytes(count+1)), put(t, place, numberBytes(uint64(a.Now.UnixNano()))))
@@ -52,7 +52,7 @@ func readNumber(t *table, key []byte) (n uint64, known bool, err error) {
 		return 0, false, err
 	}
 	if len(v) != 8 {
-		return 0, false, damaged(name(key), "it is not a number")
+		return 0, false, damagedError(name(key), "it is not a number")
 	}
 	return binary.BigEndian.Uint64(v), true, nil
 }

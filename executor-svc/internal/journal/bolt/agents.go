@@ -16,7 +16,7 @@ func (s *Store) PutAgent(ctx context.Context, user, id string, a *storagev1.Agen
 	}
 	value, err := proto.Marshal(a)
 	if err != nil {
-		return invalid("agent", err)
+		return invalidError("agent", err)
 	}
 	k := agentKey(user, id)
 	return s.c.do(func(t *table, _ *operation) (rejection, err error) {
@@ -53,7 +53,7 @@ func readAgent(key, stored []byte) (*storagev1.Agent, error) {
 	}
 	a := &storagev1.Agent{}
 	if err := proto.Unmarshal(v, a); err != nil {
-		return nil, damaged(name(key), err)
+		return nil, damagedError(name(key), err)
 	}
 	return a, nil
 }

@@ -103,7 +103,7 @@ func (c *checker) all() error {
 	for cursor := c.t.ascend(nil); cursor.next(); {
 		k, v := cursor.key, cursor.value
 		if last != nil && bytes.Compare(last, k) >= 0 {
-			return damaged(name(k), "keys are not in order")
+			return damagedError(name(k), "keys are not in order")
 		}
 		last = k
 		if err := faultsAsErrors(name(k), func() error { c.entry(k, v); return nil }); err != nil {
@@ -204,7 +204,7 @@ func entriesOf(t *table, id uuid.UUID) (map[string]bool, error) {
 	if k := timeKey(st, id); k != nil {
 		want[string(k)] = true
 	}
-	if active(st.status) || hasCommands(t, id) {
+	if isActive(st.status) || hasCommands(t, id) {
 		want[string(dueKey(id))] = true
 	}
 	return want, nil
@@ -260,7 +260,7 @@ func (c *checker) task(id uuid.UUID) {
 	c.expect(k, err != nil || i.GetStatus() == t.Checkpoint.GetStatus() && i.GetAgentId() == t.Head.GetAgentId(), "status or agent in the index of users differ from the task", err)
 	if !state.Ended(t.Checkpoint.GetStatus()) || hasCommands(c.t, id) {
 		e, err := storedDue(c.t, id)
-		c.expect(k, e.runs == active(t.Checkpoint.GetStatus()) && e.commands == hasCommands(c.t, id), "the index of due tasks differs from the task", err)
+		c.expect(k, e.runs == isActive(t.Checkpoint.GetStatus()) && e.commands == hasCommands(c.t, id), "the index of due tasks differs from the task", err)
 	}
 	_, err = commands(c.t, id)
 	c.expect(k, true, "", err)

@@ -99,7 +99,7 @@ func readDueEntry(key, stored []byte) (dueEntry, error) {
 	}
 	seq, n := binary.Uvarint(v)
 	if n <= 0 || len(v) == n || len(key) != 1+idSize {
-		return dueEntry{}, damaged(name(key), "it is too short")
+		return dueEntry{}, damagedError(name(key), "it is too short")
 	}
 	return dueEntry{seq: seq, dueChange: dueChange{
 		id: idOf(key), runs: v[n]&flagRuns != 0, commands: v[n]&flagCommands != 0, user: string(v[n+1:]),
@@ -130,7 +130,7 @@ func (d *due) load(t *table) error {
 			return err
 		}
 		if len(c.key) != 1+8+idSize {
-			return damaged(name(c.key), "its key has the wrong size")
+			return damagedError(name(c.key), "its key has the wrong size")
 		}
 		id := idOf(c.key)
 		if entries[id] == nil {

@@ -16,9 +16,9 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// large is the longest string, in bytes, that is stored within its message. A longer one is stored once, under its hash. That
-// bounds the bytes that a step with a large input writes at each commit, because the checkpoint and a record hold the input.
-const large = 4 << 10
+// maxInline is the longest string, in bytes, that is stored within its message. A longer string is stored once, under its hash, so that a
+// step's large input is not written at each commit.
+const maxInline = 4 << 10
 
 // maxMessage bounds the size of a message that is put together from its payloads.
 const maxMessage = 128 << 20
@@ -39,7 +39,7 @@ func withChecksum(key, value []byte) []byte {
 func verifyChecksum(key, stored []byte) ([]byte, error) {
 	n := len(stored) - checksumSize
 	if n < 0 || binary.LittleEndian.Uint32(stored[n:]) != checksum(key, stored[:n]) {
-		return nil, damaged(name(key), "its checksum does not match")
+		return nil, damagedError(name(key), "its checksum does not match")
 	}
 	return stored[:n:n], nil
 }
@@ -62,7 +62,7 @@ type payload struct {
 // A message without large strings is stored in wire form. Otherwise the value is a zero byte, with which no message begins; the
 // number of cuts; for each cut its distance from the one before, its size and its hash; and the rest of the message.
 func encode(dst []byte, m proto.Message) ([]byte, []payload, error) {
-	if size := proto.Size(m); size <= large {
+	if size := proto.Size(m); size <= maxInline {
 		dst = slices.Grow(dst, size+checksumSize)
 		dst, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(dst, m)
 		return dst, nil, err
@@ -109,13 +109,13 @@ func findLarge(d protoreflect.MessageDescriptor, wire []byte, offset int, found 
 		if n < 0 {
 			return
 		}
-		if f := d.Fields().ByNumber(num); f != nil && typ == protowire.BytesType && n > large {
+		if f := d.Fields().ByNumber(num); f != nil && typ == protowire.BytesType && n > maxInline {
 			value, _ := protowire.ConsumeBytes(wire[tag:])
 			from := offset + tag + n - len(value)
 			switch {
 			case f.Kind() == protoreflect.MessageKind:
 				findLarge(f.Message(), value, from, found)
-			case len(value) > large:
+			case len(value) > maxInline:
 				found(span{from, from + len(value)})
 			}
 		}

@@ -36,7 +36,7 @@ func (p payloads) load(sum hash) ([]byte, error) {
 // texts are strings around the size from which they are cut out, and one that looks like an encoded message.
 func texts() []string {
 	return []string{"", "x", "a short text", string(append([]byte{0, 1, 0, 5}, make([]byte, 32)...)),
-		strings.Repeat("l", large), strings.Repeat("l", large+1), strings.Repeat("large ", 12000), strings.Repeat("\x00", large+1)}
+		strings.Repeat("l", maxInline), strings.Repeat("l", maxInline+1), strings.Repeat("large ", 12000), strings.Repeat("\x00", maxInline+1)}
 }
 
 // fill sets fields of a message at random.
@@ -109,7 +109,7 @@ func TestMessagesComeBack(t *testing.T) {
 				if err != nil || !proto.Equal(before, want) {
 					t.Fatalf("encode changed the message: %v", err)
 				}
-				if bytes.Contains(value, []byte(strings.Repeat("l", large+1))) {
+				if bytes.Contains(value, []byte(strings.Repeat("l", maxInline+1))) {
 					t.Fatal("a large string is stored in place")
 				}
 				kept := payloads{}
@@ -125,7 +125,7 @@ func TestMessagesComeBack(t *testing.T) {
 }
 
 func TestLargeStringIsAPayload(t *testing.T) {
-	text := strings.Repeat("l", large+1)
+	text := strings.Repeat("l", maxInline+1)
 	r := &storagev1.Record{Facts: []*storagev1.Fact{
 		{Kind: &storagev1.Fact_StepInput{StepInput: text}}, {Kind: &storagev1.Fact_StepOutput{StepOutput: text}},
 	}}
@@ -185,7 +185,7 @@ func TestChecksum(t *testing.T) {
 
 // FuzzDecode: decoding any bytes gives a message that can be stored again, or an error.
 func FuzzDecode(f *testing.F) {
-	value, cutOut, err := encode(nil, &storagev1.Checkpoint{Name: "n", Waits: []*storagev1.Wait{{Message: strings.Repeat("m", large+1)}}})
+	value, cutOut, err := encode(nil, &storagev1.Checkpoint{Name: "n", Waits: []*storagev1.Wait{{Message: strings.Repeat("m", maxInline+1)}}})
 	if err != nil {
 		f.Fatal(err)
 	}

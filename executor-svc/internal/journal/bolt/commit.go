@@ -68,13 +68,13 @@ func storedState(t *table, id uuid.UUID) (*taskState, error) {
 	}
 	if v == nil {
 		if t.Get(taskKey(id, partHead)) != nil {
-			return nil, damaged(name(k), errMissing)
+			return nil, damagedError(name(k), errMissing)
 		}
 		return nil, nil
 	}
 	st, _, err := readState(v)
 	if err != nil {
-		return nil, damaged(name(k), err)
+		return nil, damagedError(name(k), err)
 	}
 	return &st, nil
 }
@@ -104,7 +104,7 @@ func (s *Store) Create(ctx context.Context, n journal.NewTask) (string, bool, er
 	}
 	head, payloads, err := encode(nil, n.Head)
 	if err != nil {
-		return "", false, invalid("task", err)
+		return "", false, invalidError("task", err)
 	}
 	w.payloads = append(w.payloads, payloads...)
 	existing := uuid.Nil
@@ -138,19 +138,19 @@ func findRepeated(t *table, id uuid.UUID, h *storagev1.TaskHead) (existing uuid.
 		case err != nil:
 			return uuid.Nil, err
 		case len(v) == idSize:
-			return uuid.UUID(v), sameRequest(t, uuid.UUID(v), h.GetRequestHash())
+			return uuid.UUID(v), checkSameRequest(t, uuid.UUID(v), h.GetRequestHash())
 		case v != nil:
-			return uuid.Nil, damaged(name(k), "it is not a task id")
+			return uuid.Nil, damagedError(name(k), "it is not a task id")
 		}
 	}
 	if t.Get(taskKey(id, partHead)) == nil {
 		return uuid.Nil, nil
 	}
 	// The caller repeats a Create that was stored although it returned an error.
-	return id, sameRequest(t, id, h.GetRequestHash())
+	return id, checkSameRequest(t, id, h.GetRequestHash())
 }
 
-func sameRequest(t *table, id uuid.UUID, hash []byte) error {
+func checkSameRequest(t *table, id uuid.UUID, hash []byte) error {
 	head, err := readHead(t, id)
 	if err != nil {
 		return err
@@ -188,7 +188,7 @@ func (s *Store) Send(ctx context.Context, taskID string, c *storagev1.Command) (
 	}
 	command, payloads, err := encode(nil, c)
 	if err != nil {
-		return 0, invalid("command", err)
+		return 0, invalidError("command", err)
 	}
 	err = s.c.do(func(t *table, o *operation) (rejection, err error) {
 		st, err := storedState(t, id)

@@ -19,7 +19,7 @@ const maxBatch = 1024
 type operation struct {
 	// run checks the change, then makes it. A rejection concerns this change only and leaves the batch untouched; an err fails the batch.
 	run func(t *table, o *operation) (rejection, err error)
-	// owned: due.beginWrite returned true for task.
+	// owned reports that due.beginWrite returned true for task.
 	owned bool
 	task  uuid.UUID
 	// changes are passed to due once they are durable.
@@ -144,7 +144,7 @@ func (c *committer) gather() {
 	c.waiting = slices.Delete(c.waiting, 0, n)
 }
 
-// abort answers all changes after a panic in lead, and accepts no further ones.
+// abort answers all changes after a panic in lead, and accepts no further changes.
 func (c *committer) abort() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,7 +158,7 @@ func (c *committer) abort() {
 	close(c.idle)
 }
 
-// write makes the first changes of a batch durable as one record of the log, as many as it takes. err is the result of the first n.
+// write makes the first n changes of a batch durable, as many as fit into one record of the log. err is their result.
 func (c *committer) write(batch []*operation) (n int, err error) {
 	run := func(t *table) (changed bool, err error) {
 		for n < len(batch) && len(t.batch.record) < maxRecord {

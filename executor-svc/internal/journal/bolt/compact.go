@@ -28,7 +28,7 @@ func Compact(path string) (before, after int64, err error) {
 		return 0, 0, fmt.Errorf("checking %s: %w", path, err)
 	}
 	if len(problems) > 0 {
-		return 0, 0, damaged("compacting "+path, problems[0])
+		return 0, 0, damagedError("compacting "+path, problems[0])
 	}
 	if err := removeLeftovers(filepath.Dir(path)); err != nil {
 		return 0, 0, err
@@ -123,7 +123,7 @@ func copyTo(src *bbolt.DB, path string) error {
 	}
 	problems, err := checkFile(f)
 	if err == nil && len(problems) > 0 {
-		err = damaged("the copy", problems[0])
+		err = damagedError("the copy", problems[0])
 	}
 	return errors.Join(err, f.db.Close())
 }

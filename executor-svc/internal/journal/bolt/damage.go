@@ -7,11 +7,11 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// damageAdvice ends the errors of damaged.
+// damageAdvice ends the errors of damagedError.
 const damageAdvice = "; stop pawl, run pawl store check, and restore the file from a backup"
 
-// damaged returns an ErrDamaged that names the entry, the reason and what to do.
-func damaged(what string, why any) error {
+// damagedError returns an ErrDamaged that names the entry, the reason and what to do.
+func damagedError(what string, why any) error {
 	return fmt.Errorf("%s: %w (%v)%s", what, journal.ErrDamaged, why, damageAdvice)
 }
 
@@ -23,7 +23,7 @@ var errMissing = errors.New("it is missing")
 func faultsAsErrors(what string, read func() error) (err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			err = damaged(what, fault)
+			err = damagedError(what, fault)
 		}
 	}()
 	return read()

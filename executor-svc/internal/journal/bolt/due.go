@@ -16,10 +16,10 @@ type due struct {
 	// epoch grows with each claim; it begins above those of all earlier processes.
 	epoch uint64
 	// tick is a logical clock: it orders when tasks became due and when users got slots.
-	tick  uint64
-	held  int // slots in use
-	tasks map[uuid.UUID]*dueTask
-	users map[string]*dueUser
+	tick      uint64
+	usedSlots int
+	tasks     map[uuid.UUID]*dueTask
+	users     map[string]*dueUser
 	// waitingUsers holds the users with due tasks that have no owner.
 	waitingUsers indexed[*dueUser]
 	// withCommands holds tasks without an owner that have new commands.
@@ -33,7 +33,7 @@ type dueTask struct {
 	id              uuid.UUID
 	user            *dueUser
 	runs            bool   // in INIT or RUNNING
-	commands        bool   // there are some in its inbox
+	commands        bool   // its inbox is not empty
 	received        uint64 // grows with each new command
 	receivedAtClaim uint64 // the value of received at the newest claim
 	since           uint64 // the tick at which it became due
@@ -50,7 +50,7 @@ type dueTask struct {
 // dueUser is a user with tasks that are due or owned.
 type dueUser struct {
 	name      string
-	held      int               // slots in use
+	usedSlots int
 	served    uint64            // the tick of the newest slot
 	tasks     int               // number of dueTasks of this user
 	queue     indexed[*dueTask] // due tasks without an owner
@@ -61,7 +61,7 @@ type dueUser struct {
 type dueChange struct {
 	id   uuid.UUID
 	user string
-	// gone: the task was deleted.
+	// gone reports that the task was deleted.
 	gone     bool
 	runs     bool
 	commands bool
@@ -85,8 +85,8 @@ func dueEarlier(a, b *dueTask) bool { return a.since < b.since }
 
 // servedFirst orders users: the one with fewer slots is first, then the one who has waited longer.
 func servedFirst(a, b *dueUser) bool {
-	if a.held != b.held {
-		return a.held < b.held
+	if a.usedSlots != b.usedSlots {
+		return a.usedSlots < b.usedSlots
 	}
 	return a.waitingSince() < b.waitingSince()
 }
@@ -117,10 +117,10 @@ func (d *due) apply(c dueChange) {
 		t.user.tasks++
 		d.tasks[c.id] = t
 	}
-	was := t.runs || t.commands
+	wasDue := t.runs || t.commands
 	t.runs, t.commands, t.deadline = c.runs, c.commands, c.deadline
 	t.received += c.sent
-	if !was && (t.runs || t.commands) {
+	if !wasDue && (t.runs || t.commands) {
 		d.tick++
 		t.since = d.tick
 	}
@@ -137,7 +137,7 @@ func (d *due) user(name string) *dueUser {
 	return u
 }
 
-// place puts a task into the heaps that it belongs to now, and removes it from the others.
+// place puts a task into the heaps that it belongs to now, and removes it from the other heaps.
 func (d *due) place(t *dueTask) {
 	u, free := t.user, t.epoch == 0
 	setMember(&u.queue, t, free && (t.runs || t.commands))
@@ -167,7 +167,7 @@ func (d *due) claim(r journal.ClaimRequest) journal.Claims {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var all []journal.Claim
-	for len(all) < r.Max && d.held < r.Slots {
+	for len(all) < r.Max && d.usedSlots < r.Slots {
 		u, ok := d.waitingUsers.first()
 		if !ok {
 			break
@@ -175,7 +175,7 @@ func (d *due) claim(r journal.ClaimRequest) journal.Claims {
 		t, _ := u.queue.first()
 		all = append(all, d.own(t, true))
 	}
-	for len(all) < r.Max && d.held >= r.Slots {
+	for len(all) < r.Max && d.usedSlots >= r.Slots {
 		t, ok := d.withCommands.first()
 		if !ok {
 			break
@@ -201,8 +201,8 @@ func (d *due) own(t *dueTask, slot bool) journal.Claim {
 	t.epoch, t.slot, t.receivedAtClaim = d.epoch, slot, t.received
 	if slot {
 		d.tick++
-		d.held++
-		t.user.held++
+		d.usedSlots++
+		t.user.usedSlots++
 		t.user.served = d.tick
 	}
 	d.place(t)
@@ -239,8 +239,8 @@ func (d *due) yield(id uuid.UUID, epoch uint64) {
 
 func (d *due) free(t *dueTask) {
 	if t.slot {
-		d.held--
-		t.user.held--
+		d.usedSlots--
+		t.user.usedSlots--
 	}
 	t.epoch, t.slot, t.yielded = 0, false, false
 	d.place(t)

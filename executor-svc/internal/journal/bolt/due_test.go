@@ -220,7 +220,7 @@ func (m *model) check(t *rapid.T) {
 			t.Fatal("queued is wrong")
 		}
 	}
-	if len(m.d.tasks) != kept || m.d.held != m.slots() || len(m.d.users) > 3 || kept == 0 && len(m.d.users) > 0 {
-		t.Fatalf("%d tasks, want %d; %d slots, want %d; %d users", len(m.d.tasks), kept, m.d.held, m.slots(), len(m.d.users))
+	if len(m.d.tasks) != kept || m.d.usedSlots != m.slots() || len(m.d.users) > 3 || kept == 0 && len(m.d.users) > 0 {
+		t.Fatalf("%d tasks, want %d; %d slots, want %d; %d users", len(m.d.tasks), kept, m.d.usedSlots, m.slots(), len(m.d.users))
 	}
 }

@@ -19,8 +19,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// Info describes the journal. It counts the entries in short transactions, because a long one would hold up writers; only adding up
-// the pages in use takes a transaction as long as it needs.
+// Info describes the journal. It counts the entries in short transactions, because a long one would hold up writers.
 func (s *Store) Info(ctx context.Context) (*executorv1.StoreInfo, error) {
 	return info(ctx, s.path, s.file)
 }
@@ -133,7 +132,7 @@ func (c *counter) countTask(k, v []byte) error {
 	}
 	index := &storagev1.TaskIndex{}
 	if err := proto.Unmarshal(v, index); err != nil {
-		return damaged(name(k), err)
+		return damagedError(name(k), err)
 	}
 	c.info.Tasks[strings.TrimPrefix(index.GetStatus().String(), "EXECUTOR_STATUS_")]++
 	return nil

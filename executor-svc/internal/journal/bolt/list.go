@@ -79,7 +79,7 @@ func (s *Store) match(t *table, q journal.Query, id uuid.UUID) (*journal.Task, e
 	}
 	task, err := s.read(t, id)
 	if errors.Is(err, journal.ErrNotFound) {
-		err = damaged(name(userKey(q.User, id)), err)
+		err = damagedError(name(userKey(q.User, id)), err)
 	}
 	if err != nil || !timeMatches(q, task.Head.GetCreateTime()) {
 		return nil, err
@@ -102,14 +102,14 @@ func indexMatches(t *table, q journal.Query, id uuid.UUID) (bool, error) {
 func readIndex(t *table, key []byte) (*storagev1.TaskIndex, error) {
 	v, err := get(t, key)
 	if err == nil && v == nil {
-		err = damaged(name(key), errMissing)
+		err = damagedError(name(key), errMissing)
 	}
 	if err != nil {
 		return nil, err
 	}
 	i := &storagev1.TaskIndex{}
 	if err := proto.Unmarshal(v, i); err != nil {
-		return nil, damaged(name(key), err)
+		return nil, damagedError(name(key), err)
 	}
 	return i, nil
 }

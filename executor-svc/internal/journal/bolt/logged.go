@@ -62,7 +62,7 @@ type file struct {
 	record    []byte       // memory for the next record
 	pending   atomic.Int64 // bytes of the log that are not frozen
 
-	visible sync.RWMutex // guards what follows
+	visible sync.RWMutex // guards fresh, frozen, frozenTo and sequence
 	fresh   *overlay
 	// frozen is the overlay that is being applied, or nil. frozenTo is the position of the log when it was frozen.
 	frozen   *overlay
@@ -145,7 +145,7 @@ func (f *file) read(what string, do func(t *table) error) error {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	return faultsAsErrors(what, func() error {
 		if t.base = tx.Bucket(bucket); t.base == nil {
-			return damaged(what, errMissing)
+			return damagedError(what, errMissing)
 		}
 		return do(t)
 	})
@@ -270,7 +270,7 @@ func (f *file) transact(write func(b *bbolt.Bucket) error) error {
 	err = faultsAsErrors("writing the journal", func() error {
 		b := tx.Bucket(bucket)
 		if b == nil {
-			return damaged("writing the journal", errMissing)
+			return damagedError("writing the journal", errMissing)
 		}
 		b.FillPercent = fillPercent
 		if err := write(b); err != nil {

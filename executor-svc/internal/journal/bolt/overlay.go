@@ -35,7 +35,8 @@ type batch struct {
 	sequence uint64
 }
 
-// The entries of a record: the kind, then the length and bytes of the key, and for a put those of the value; or the kind and a number.
+// The kinds of entries of a record. The kind is followed by the key and the value (put), the key (delete) or a number (sequence). Keys and
+// values are preceded by their length.
 const (
 	entryPut      = 1
 	entryDelete   = 2

@@ -47,9 +47,9 @@ func (t *table) payload(sum hash) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case v == nil:
-		return nil, damaged(name(k), errMissing)
+		return nil, damagedError(name(k), errMissing)
 	case sha256.Sum256(v) != sum:
-		return nil, damaged(name(k), "its content does not match its hash")
+		return nil, damagedError(name(k), "its content does not match its hash")
 	}
 	return v, nil
 }
@@ -62,7 +62,7 @@ func readMessage(t *table, key, stored []byte, into proto.Message) (size int, er
 	}
 	size, err = decode(value, into, t.payload)
 	if err != nil {
-		return 0, damaged(name(key), err)
+		return 0, damagedError(name(key), err)
 	}
 	return size, nil
 }

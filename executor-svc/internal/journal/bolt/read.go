@@ -37,7 +37,7 @@ func (s *Store) FindRequest(_ context.Context, user, requestID string) (task *jo
 			return journal.ErrNotFound
 		}
 		if task, err = s.read(t, uuid.UUID(v)); errors.Is(err, journal.ErrNotFound) {
-			err = damaged(name(requestKey(user, requestID)), err)
+			err = damagedError(name(requestKey(user, requestID)), err)
 		}
 		return err
 	})
@@ -63,7 +63,7 @@ func readTask(t *table, id uuid.UUID) (*journal.Task, error) {
 		return nil, err
 	}
 	if value == nil {
-		return nil, damaged(name(k), errMissing)
+		return nil, damagedError(name(k), errMissing)
 	}
 	c := &storagev1.Checkpoint{}
 	_, rest, err := readState(value)
@@ -71,7 +71,7 @@ func readTask(t *table, id uuid.UUID) (*journal.Task, error) {
 		_, err = decode(rest, c, t.payload)
 	}
 	if err != nil {
-		return nil, damaged(name(k), err)
+		return nil, damagedError(name(k), err)
 	}
 	return &journal.Task{ID: id.String(), Head: head, Checkpoint: c}, nil
 }
@@ -82,7 +82,7 @@ func readHead(t *table, id uuid.UUID) (*storagev1.TaskHead, error) {
 	stored := t.Get(k)
 	if stored == nil {
 		if t.Get(taskKey(id, partCheckpoint)) != nil {
-			return nil, damaged(name(k), errMissing)
+			return nil, damagedError(name(k), errMissing)
 		}
 		return nil, fmt.Errorf("task %s: %w", id, journal.ErrNotFound)
 	}
@@ -155,7 +155,7 @@ func readRecords(t *table, id uuid.UUID, after uint64, maxBytes int) ([]journal.
 			continue
 		}
 		if first > next || len(all) > 0 && first != next {
-			return nil, damaged(name(numberedKey(id, partRecord, next)), errMissing)
+			return nil, damagedError(name(numberedKey(id, partRecord, next)), errMissing)
 		}
 		next = end
 		all = append(all, journal.Record{FirstSeq: first, Record: r})
@@ -166,7 +166,7 @@ func readRecords(t *table, id uuid.UUID, after uint64, maxBytes int) ([]journal.
 	}
 	st, err := storedState(t, id)
 	if err == nil && st != nil && st.lastSeq >= next {
-		err = damaged(name(numberedKey(id, partRecord, next)), errMissing)
+		err = damagedError(name(numberedKey(id, partRecord, next)), errMissing)
 	}
 	if err != nil {
 		return nil, err

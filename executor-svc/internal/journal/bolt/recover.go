@@ -16,7 +16,7 @@ type logState struct {
 	id wal.ID
 	// applied is the number of the newest record whose changes are in the file.
 	applied uint64
-	// open: the log may have further records. Otherwise the file is the whole journal, and the log is not read.
+	// open reports that the log may have further records. Otherwise the file is the whole journal, and the log is not read.
 	open bool
 }
 
@@ -46,7 +46,7 @@ func (f *file) logState() (s logState, err error) {
 			return err
 		}
 		if len(v) != len(s.id)+9 {
-			return damaged(name(keyLog), errMissing)
+			return damagedError(name(keyLog), errMissing)
 		}
 		copy(s.id[:], v)
 		s.applied, s.open = binary.BigEndian.Uint64(v[len(s.id):]), v[len(v)-1] != 0
@@ -112,9 +112,9 @@ func (f *file) readLog(s logState) (torn error, err error) {
 	found, err := wal.Read(f.path, s.id, s.applied, func(record []byte) error { return replay(record, into, &sequence) })
 	switch {
 	case errors.Is(err, wal.ErrMissing):
-		return nil, damaged("the journal was not closed, so its newest changes are in its log", err)
+		return nil, damagedError("the journal was not closed, so its newest changes are in its log", err)
 	case errors.Is(err, wal.ErrForeign), errors.Is(err, wal.ErrDamaged), errors.Is(err, errRecord):
-		return nil, damaged("the journal's newest changes are in its log", err)
+		return nil, damagedError("the journal's newest changes are in its log", err)
 	case err != nil:
 		return nil, err
 	}

@@ -95,7 +95,7 @@ func checkSchema(f *file) error {
 	return f.view(func(t *table) error {
 		v := t.Get(keySchema)
 		if len(v) != 8 {
-			return damaged("the schema's version", errMissing)
+			return damagedError("the schema's version", errMissing)
 		}
 		switch version := binary.BigEndian.Uint64(v); {
 		case version > schemaVersion:

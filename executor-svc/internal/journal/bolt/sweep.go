@@ -41,14 +41,14 @@ func (u *unswept) add(id uuid.UUID) {
 // Sweep implements journal.Tasks.
 func (s *Store) Sweep(ctx context.Context, endedBefore time.Time, max int) (int, error) {
 	swept := 0
-	var left []error
+	var failures []error
 	for swept < max {
 		if err := ctx.Err(); err != nil {
-			return swept, errors.Join(append(left, err)...)
+			return swept, errors.Join(append(failures, err)...)
 		}
 		keys, err := s.endedBefore(endedBefore, min(sweepAtOnce, max-swept))
 		if err != nil || len(keys) == 0 {
-			return swept, errors.Join(append(left, err)...)
+			return swept, errors.Join(append(failures, err)...)
 		}
 		n, err := s.removeAll(keys)
 		if swept += n; err == nil {
@@ -62,13 +62,13 @@ func (s *Store) Sweep(ctx context.Context, endedBefore time.Time, max int) (int,
 			case err == nil:
 			case errors.Is(err, journal.ErrDamaged):
 				s.unswept.add(idOf(key))
-				left = append(left, fmt.Errorf("task %s cannot be deleted and is kept: %w", idOf(key), err))
+				failures = append(failures, fmt.Errorf("task %s cannot be deleted and is kept: %w", idOf(key), err))
 			default:
-				return swept, errors.Join(append(left, fmt.Errorf("deleting old tasks: %w", err))...)
+				return swept, errors.Join(append(failures, fmt.Errorf("deleting old tasks: %w", err))...)
 			}
 		}
 	}
-	return swept, errors.Join(left...)
+	return swept, errors.Join(failures...)
 }
 
 // removeAll deletes the tasks of entries of the index of ended tasks, and returns how many. A task that does not match its entry
@@ -86,7 +86,7 @@ func (s *Store) removeAll(keys [][]byte) (n int, err error) {
 				return nil, err
 			case rejection != nil:
 				// An error, because tasks before it are already deleted in this batch.
-				return nil, damaged(name(key), rejection)
+				return nil, damagedError(name(key), rejection)
 			}
 			n++
 		}

@@ -30,7 +30,7 @@ type storedTransition struct {
 // checkedEntry is a key and its value with the checksum.
 type checkedEntry struct{ key, value []byte }
 
-func invalid(what string, err error) error {
+func invalidError(what string, err error) error {
 	return fmt.Errorf("encoding the %s: %w: %w", what, journal.ErrInvalid, err)
 }
 
@@ -42,7 +42,7 @@ func encodeTransition(id uuid.UUID, h *storagev1.TaskHead, c *storagev1.Checkpoi
 		key := numberedKey(id, partRecord, r.FirstSeq)
 		value, payloads, err := encode(nil, r.Record)
 		if err != nil {
-			return nil, invalid("record", err)
+			return nil, invalidError("record", err)
 		}
 		w.records = append(w.records, checkedEntry{key, withChecksum(key, value)})
 		w.payloads = append(w.payloads, payloads...)
@@ -52,7 +52,7 @@ func encodeTransition(id uuid.UUID, h *storagev1.TaskHead, c *storagev1.Checkpoi
 	w.state.indexTime = indexTime(c, deadline, last)
 	value, payloads, err := encodeCheckpoint(nil, w.state, c)
 	if err != nil {
-		return nil, invalid("checkpoint", err)
+		return nil, invalidError("checkpoint", err)
 	}
 	key := taskKey(id, partCheckpoint)
 	w.checkpoint = checkedEntry{key, withChecksum(key, value)}
@@ -93,7 +93,7 @@ func (w *storedTransition) put(t *table, o *operation, old *taskState) error {
 		index := &storagev1.TaskIndex{Status: w.state.status, AgentId: w.head.GetAgentId()}
 		value, err := proto.Marshal(index)
 		if err != nil {
-			return invalid("index", err)
+			return invalidError("index", err)
 		}
 		if err := put(t, userKey(w.head.GetUserSub(), w.id), value); err != nil {
 			return err
@@ -151,7 +151,7 @@ func (w *storedTransition) putDue(t *table, o *operation, old *taskState) error 
 			return err
 		}
 	}
-	e.id, e.user, e.runs = w.id, w.head.GetUserSub(), active(w.state.status)
+	e.id, e.user, e.runs = w.id, w.head.GetUserSub(), isActive(w.state.status)
 	if len(w.applied) > 0 {
 		e.commands = hasCommands(t, w.id)
 	}
@@ -161,7 +161,7 @@ func (w *storedTransition) putDue(t *table, o *operation, old *taskState) error 
 	return e.put(t, o)
 }
 
-func active(s executorv1.ExecutorStatus) bool {
+func isActive(s executorv1.ExecutorStatus) bool {
 	return !state.Ended(s) && s != executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
 }
 

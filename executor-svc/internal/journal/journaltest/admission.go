@@ -21,14 +21,14 @@ func admissionTests() map[string]test {
 	}
 }
 
-// requestAt returns a request after so many seconds. The limit is 2 requests in 10 s.
+// requestAt returns a request made seconds after start. The limit is 2 requests in 10 s.
 func requestAt(user string, seconds float64) journal.NewTask {
 	n := NewTask(user)
 	n.Admission = journal.Admission{Now: start.Add(time.Duration(seconds * float64(time.Second))), Requests: 2, Window: 10 * time.Second}
 	return n
 }
 
-// wantAdmission checks that a request is refused for so many seconds; 0: that it is accepted.
+// wantAdmission checks that a request is refused for want seconds; 0: that it is accepted.
 func wantAdmission(t *testing.T, j journal.Journal, n journal.NewTask, want float64) {
 	t.Helper()
 	admit := j.Admit(t.Context(), n.Head.GetUserSub(), n.Admission)
@@ -128,7 +128,7 @@ func windowAfterRefusals(t *testing.T, j journal.Journal, _ func() journal.Journ
 func windowUnderConcurrency(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
-	taken := 0
+	accepted := 0
 	for range 16 {
 		wg.Go(func() {
 			_, created, err := j.Create(context.Background(), requestAt("ann", 0))
@@ -139,12 +139,12 @@ func windowUnderConcurrency(t *testing.T, j journal.Journal, _ func() journal.Jo
 			mu.Lock()
 			defer mu.Unlock()
 			if created {
-				taken++
+				accepted++
 			}
 		})
 	}
 	wg.Wait()
-	if taken != 2 {
-		t.Errorf("%d requests were accepted, want 2", taken)
+	if accepted != 2 {
+		t.Errorf("%d requests were accepted, want 2", accepted)
 	}
 }

@@ -157,8 +157,7 @@ func reopenedUnclaimed(t *testing.T, j journal.Journal, reopen func() journal.Jo
 	wantClaims(t, claim(t, j, 10), tasks...)
 }
 
-// While there is no free slot, a task with commands is claimed without one,
-// and again without one only after a further command.
+// While no slot is free, a task with commands is claimed without a slot, and again only after a further command.
 func commandsWithoutSlot(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
 	tasks := createMany(t, j, "ann", "bob")
 	holder := claim(t, j, 1)
@@ -239,19 +238,19 @@ func yieldOfALostClaim(t *testing.T, j journal.Journal, _ func() journal.Journal
 	}
 }
 
-// A claim that is renewed stays; one whose task has another owner, or none, is reported as lost.
+// A renewed claim stays. A claim whose task has another owner, or no owner, is reported as lost.
 func renewReportsLostClaims(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	first, second := NewTask("ann"), NewTask("ann")
 	create(t, j, first)
 	create(t, j, second)
-	held := claim(t, j, 10)
-	yield(t, j, held[1])
+	claims := claim(t, j, 10)
+	yield(t, j, claims[1])
 	again := claim(t, j, 10)
 	for _, c := range []struct {
 		claims []journal.Claim
 		want   []string
 	}{
-		{held, []string{second.ID}}, {append(again, held[0]), nil}, {nil, nil},
+		{claims, []string{second.ID}}, {append(again, claims[0]), nil}, {nil, nil},
 	} {
 		lost, err := j.Renew(t.Context(), c.claims, time.Now(), time.Minute)
 		if err != nil {

@@ -27,8 +27,8 @@ func Files(path string) []string {
 	return append(logs[:], path)
 }
 
-// Copy copies the files of a store in use, as a process that is killed now would leave them: first the log files, then the file to
-// which they are applied. It reads them again until meanwhile no log file was reused and the other file did not change.
+// Copy copies the files of a store in use, as a process that is killed now would leave them: first the log files, then the store's file. It
+// starts again if meanwhile a log file was reused or the store's file changed.
 func Copy(t testing.TB, from, to []string) {
 	t.Helper()
 	contents := make([][]byte, len(from))

@@ -102,7 +102,7 @@ func step(in string, seq uint64) func(*storagev1.Checkpoint) {
 	}
 }
 
-// The input of an active step is read back, whichever fact holds it.
+// The input of an active step is read back from any fact that holds it.
 func inputsOfSteps(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
 	n := NewTask("ann")
 	create(t, j, n)
@@ -126,9 +126,9 @@ func inputOfAnyKind(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	in := `{"text":"shown for approval"}`
 	commit(t, j, n, func(c *storagev1.Checkpoint) {
 		step(in, 3)(c)
-		other := proto.CloneOf(c.ActiveSteps[0])
-		other.Ordinal, other.InputJson, other.InputSeq = 2, `{"text":"a second lane"}`, 2
-		c.ActiveSteps = append(c.ActiveSteps, other)
+		second := proto.CloneOf(c.ActiveSteps[0])
+		second.Ordinal, second.InputJson, second.InputSeq = 2, `{"text":"a second lane"}`, 2
+		c.ActiveSteps = append(c.ActiveSteps, second)
 	}, input(`{"text":"a second lane"}`), &storagev1.Fact{Kind: &storagev1.Fact_StepWaitingForStart{
 		StepWaitingForStart: &storagev1.StepWaitingForStart{InputJson: in},
 	}})
@@ -159,8 +159,8 @@ func sharedPayloads(t *testing.T, j journal.Journal, reopen func() journal.Journ
 		tasks = append(tasks, n)
 	}
 	for i, n := range tasks {
-		for _, left := range tasks[i:] {
-			got, err := j.Load(t.Context(), left.ID)
+		for _, stored := range tasks[i:] {
+			got, err := j.Load(t.Context(), stored.ID)
 			if err != nil || got.Head.GetGoal() != big("shared") {
 				t.Errorf("after %d deletions: %v", i, err)
 			}

@@ -23,13 +23,13 @@ const (
 // start is the first time of the tests' clock.
 var start = time.Unix(1_800_000_000, 0)
 
-// Opener returns an empty store, and a function that opens the same store after a restart of the process. It closes and checks what
-// it opened when the test ends; the test may close a store before.
+// Opener returns an empty store, and a function that opens the same store again, as after a restart of the process. When the test ends, the
+// opener closes and checks the stores; the test may close a store before.
 type Opener func(t *testing.T) (j journal.Journal, reopen func() journal.Journal)
 
 type test = func(*testing.T, journal.Journal, func() journal.Journal)
 
-// Run runs the contract, each test with a fresh store.
+// Run runs the contract tests, each with a fresh store.
 func Run(t *testing.T, open Opener) {
 	for _, group := range []map[string]test{
 		taskTests(), recordTests(), admissionTests(), claimTests(), deadlineTests(), fairnessTests(), listTests(), deleteTests(),
@@ -80,7 +80,7 @@ func createMany(t *testing.T, j journal.Journal, users ...string) (ids []string)
 	return ids
 }
 
-// claim claims all tasks that a process with these slots may claim.
+// claim claims all tasks that a process with this number of slots may claim.
 func claim(t *testing.T, j journal.Journal, slots int) []journal.Claim {
 	t.Helper()
 	c, err := j.Claim(t.Context(), journal.ClaimRequest{Now: start, Slots: slots, Max: 1 << 20, Lease: time.Minute})
@@ -102,18 +102,18 @@ func yield(t *testing.T, j journal.Journal, claims ...journal.Claim) {
 // claimTask claims one task that is due.
 func claimTask(t *testing.T, j journal.Journal, id string) journal.Claim {
 	t.Helper()
-	var mine journal.Claim
+	var claimed journal.Claim
 	for _, c := range claim(t, j, 1<<20) {
 		if c.TaskID == id {
-			mine = c
+			claimed = c
 		} else {
 			yield(t, j, c)
 		}
 	}
-	if mine.TaskID == "" {
+	if claimed.TaskID == "" {
 		t.Fatalf("task %s is not due, or has another owner", id)
 	}
-	return mine
+	return claimed
 }
 
 // commitNext claims a task, commits a transition with these facts, and yields the claim.

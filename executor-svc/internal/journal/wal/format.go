@@ -6,7 +6,7 @@ import (
 	"hash/crc32"
 )
 
-// ID names a log, so that its files are not taken for those of another one.
+// ID names a log, so that its files are not taken for those of another log.
 type ID [16]byte
 
 const (
@@ -57,7 +57,7 @@ func recordSum(record []byte, id *ID) uint32 {
 	return crc32.Update(sum, castagnoli, record[8:])
 }
 
-// numberAt returns the number that a record at a position would have; 0 if there is no room for one.
+// numberAt returns the number that a record at a position would have; 0 if there is no room for a record.
 func numberAt(raw []byte, at int) uint64 {
 	if at+recordSize > len(raw) {
 		return 0

@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// A file grows ahead of its records, because a write that keeps its size is durable sooner. It doubles its size, within these bounds.
+	// A file grows ahead of its records, because a write that does not change the size is durable sooner. Its growth doubles the size, within
+	// these bounds.
 	minGrowth, maxGrowth = 64 << 10, 1 << 20
 	// maxReused is the size to which a larger file is truncated when it is reused.
 	maxReused = 4 << 20
@@ -97,8 +98,8 @@ func (l *Log) Last() uint64 { return l.last }
 // Size returns the bytes of header and records in the current file.
 func (l *Log) Size() int64 { return l.end }
 
-// Append writes a record and makes it durable. After an error the record is not stored, unless Last counts it: then it was
-// written but not made durable, it is unknown whether it is on disk, and no record may be appended before the next Rotate.
+// Append writes a record and makes it durable. After an error the record is not stored, unless Last counts it. In that case the record was
+// written but may not be durable, and no record may be appended before the next Rotate.
 func (l *Log) Append(payload []byte) error {
 	f := &l.files[l.current]
 	l.buf = l.buf[:0]

@@ -72,9 +72,9 @@ type Found struct {
 	Torn error
 }
 
-// Read calls each with the payloads of the records after a number, in order. each may keep a payload. An incomplete record ends the
+// Read calls visit with the payloads of the records after a number, in order. visit may keep a payload. An incomplete record ends the
 // log; if a complete record follows it, the log is damaged.
-func Read(path string, id ID, after uint64, each func(payload []byte) error) (Found, error) {
+func Read(path string, id ID, after uint64, visit func(payload []byte) error) (Found, error) {
 	r := &reader{id: id, next: after + 1}
 	for _, name := range Paths(path) {
 		if err := r.load(name); err != nil {
@@ -88,10 +88,10 @@ func Read(path string, id ID, after uint64, each func(payload []byte) error) (Fo
 	for i, f := range r.files {
 		until := uint64(math.MaxUint64)
 		if i+1 < len(r.files) {
-			// The other file was begun later and has the rest.
+			// The other file was begun later and has the later records.
 			until = r.files[i+1].first
 		}
-		if err := r.read(f, until, each); err != nil {
+		if err := r.read(f, until, visit); err != nil {
 			return Found{}, err
 		}
 	}
@@ -145,8 +145,8 @@ func (r *reader) load(name string) error {
 	return nil
 }
 
-// read calls each with the payloads of the records of one file, up to a number.
-func (r *reader) read(f *contents, until uint64, each func(payload []byte) error) error {
+// read calls visit with the payloads of the records of one file, up to a number.
+func (r *reader) read(f *contents, until uint64, visit func(payload []byte) error) error {
 	if !f.valid {
 		return nil
 	}
@@ -160,7 +160,7 @@ func (r *reader) read(f *contents, until uint64, each func(payload []byte) error
 		}
 		f.end = next
 		if number == r.next {
-			if err := each(payload); err != nil {
+			if err := visit(payload); err != nil {
 				return err
 			}
 			r.next++

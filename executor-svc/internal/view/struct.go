@@ -8,13 +8,13 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// twinLimit is the size in bytes up to which an event that has exact JSON as text also has it as a Struct, for reading.
-const twinLimit = 64 << 10
+// maxStructBytes is the size in bytes up to which an event that has exact JSON as text also has it as a Struct, for reading.
+const maxStructBytes = 64 << 10
 
-// twin returns the Struct for exact JSON; nil if the JSON is too large or not an object. Integers above 2^53 are rounded; a number that
+// toStruct returns the Struct for exact JSON; nil if the JSON is too large or not an object. Integers above 2^53 are rounded; a number that
 // no double can hold becomes its text.
-func twin(exact string) *structpb.Struct {
-	if len(exact) > twinLimit || strictjson.Kind(exact) != "object" || strictjson.Check(exact, strictjson.Rules{}) != nil {
+func toStruct(exact string) *structpb.Struct {
+	if len(exact) > maxStructBytes || strictjson.Kind(exact) != "object" || strictjson.Check(exact, strictjson.Rules{}) != nil {
 		return nil
 	}
 	s := &structpb.Struct{}

@@ -11,7 +11,7 @@ import (
 )
 
 func TestTwin(t *testing.T) {
-	got := twin(`{"a":{"b":[1,"x",true,null,[]]},"big":9007199254740993,"huge":1e400}`)
+	got := toStruct(`{"a":{"b":[1,"x",true,null,[]]},"big":9007199254740993,"huge":1e400}`)
 	want, err := structpb.NewStruct(map[string]any{"a": map[string]any{"b": []any{1, "x", true, nil, []any{}}}, "big": float64(1 << 53), "huge": "1e400"})
 	if err != nil {
 		t.Fatal(err)
@@ -20,12 +20,12 @@ func TestTwin(t *testing.T) {
 		t.Errorf("twin: %v", got)
 	}
 	for _, text := range []string{"", "[]", "1", `{"a":`, `{"a":1,"a":2}`, "null"} {
-		if s := twin(text); s != nil {
-			t.Errorf("twin(%s): %v", text, s)
+		if s := toStruct(text); s != nil {
+			t.Errorf("toStruct(%s): %v", text, s)
 		}
 	}
 	deep := strings.Repeat(`{"a":`, 499) + "{}" + strings.Repeat("}", 499)
-	wire, err := proto.Marshal(twin(deep))
+	wire, err := proto.Marshal(toStruct(deep))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,11 +41,11 @@ func FuzzTwin(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		_, err := schema.ExactObject(nil, text)
-		s := twin(text)
+		s := toStruct(text)
 		if err != nil && s != nil {
 			t.Fatalf("refused (%v), but there is a twin %v", err, s)
 		}
-		if err != nil || text == "" || len(text) > twinLimit {
+		if err != nil || text == "" || len(text) > maxStructBytes {
 			return
 		}
 		wire, err := proto.Marshal(s)
