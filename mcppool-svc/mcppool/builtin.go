@@ -17,7 +17,7 @@ import (
 // Builtin is a server of the program that embeds the pool: an MCP server in this process, or Go functions. Its annotations are trusted
 // and its tools are not pinned, because they are part of the program. Otherwise it is like any MCP server.
 type Builtin struct {
-	// Open makes an MCP server for each connection. The closer, which may be nil, is called when the connection ends.
+	// Open makes an MCP server for each connection. The closer may be nil; it is closed when the connection ends.
 	Open func() (*server.MCPServer, io.Closer, error)
 	// Tools are Go functions, instead of Open.
 	Tools []Func

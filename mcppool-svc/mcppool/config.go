@@ -54,8 +54,8 @@ type Config struct {
 	ResultTimeout         time.Duration `placeholder:"DURATION" help:"How long a result waits to be acknowledged (default 15m)."`
 	MaxCachedBytes        int64         `placeholder:"N" help:"Total size of cached results, of servers with a cache_ttl (default 64 MiB)."`
 	BreakAfter            int           `placeholder:"N" help:"Failed connects in a row after which the pool does not connect to an MCP server for a while (default 5)."`
-	BreakFor              time.Duration `placeholder:"DURATION" help:"How long the pool then does not connect to that server (default 30s)."`
-	ProbeAfter            time.Duration `placeholder:"DURATION" help:"When a server's state is shown, the server is probed if it connected, or last answered a probe, longer ago than this (default 10s)."`
+	BreakFor              time.Duration `placeholder:"DURATION" help:"How long the pool does not connect to an MCP server after --break-after failed connects in a row (default 30s)."`
+	ProbeAfter            time.Duration `placeholder:"DURATION" help:"Age of a server's last connect or answered probe from which the server is probed when its state is shown (default 10s)."`
 	DrainTimeout          time.Duration `placeholder:"DURATION" help:"How long running calls may take when the pool stops (default 7s)."`
 
 	// Peers are the other replicas, by host:port, or by dns:///name:port for a name that resolves to all replicas, this one included.
@@ -76,12 +76,12 @@ type Config struct {
 type Deps struct {
 	Log   *slog.Logger     // nothing is logged if nil
 	Now   func() time.Time // time.Now if nil; used for expiry and deadlines, not for timers
-	Meter metric.Meter     // the process's if nil, which measures nothing unless telemetry is set up
+	Meter metric.Meter     // otel's global meter if nil
 
 	dialPeer     func(addr string) (peer.Conn, error) // set by tests; nil: over the network
 	peerInterval time.Duration                        // set by tests
-	// Planner is the connection to the planner, with the pool's own identity. Requests of MCP servers to models (sampling) go over it. Nil:
-	// they are refused.
+	// Planner is the connection to the planner, with the pool's own identity. Requests of MCP servers to models (sampling) go over it; if
+	// nil, these are refused.
 	Planner grpc.ClientConnInterface
 
 	// Builtins are servers of the program that embeds the pool, by id. They are active for all users.

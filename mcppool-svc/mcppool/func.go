@@ -13,8 +13,8 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// Func is a tool that is a Go function of the program that embeds the pool; the pool calls it without MCP messages. Permissions,
-// approvals, checks of arguments and results, deadlines and cancellation are those of any tool.
+// Func is a tool that is a Go function of the program that embeds the pool. The pool calls it without MCP messages; otherwise Func is like
+// any tool.
 type Func struct {
 	Name, Title, Description string
 	// Input is the JSON Schema of the arguments, which are an object; nil: any object. Output is the JSON Schema of Result.Structured; nil:
@@ -24,8 +24,8 @@ type Func struct {
 	// destructive. Idempotent: a repeated call has no further effect.
 	ReadOnly, Additive, Idempotent bool
 	// Call runs the tool. Calls run concurrently, each in its own goroutine, with arguments that fit Input. An error becomes a result with
-	// isError, which the model reads. A panic fails the call and is logged. When ctx ends, because the call took too long or was
-	// cancelled, Call should return soon: the pool waits for 2 s after a cancellation, and not at all after a deadline.
+	// isError, which the model reads. A panic fails the call and is logged. When ctx ends, Call should return soon: the pool
+	// waits for 2 s after a cancellation, and not at all after a deadline.
 	Call func(ctx context.Context, arguments json.RawMessage) (Result, error)
 }
 
@@ -46,22 +46,22 @@ type Content struct {
 
 // Progress reports the progress of a call to its followers. ctx is that of Func.Call; total is 0 if unknown.
 func Progress(ctx context.Context, done, total float64, message string) {
-	mcp.Notify(ctx, mcp.Notification{Progress: &mcp.Progress{Done: done, Total: total, Message: bounded(message)}})
+	mcp.Notify(ctx, mcp.Notification{Progress: &mcp.Progress{Done: done, Total: total, Message: truncate(message)}})
 }
 
 // Log sends a log message to the followers of a call. ctx is that of Func.Call; level is one of MCP's: debug, info, warning, error ….
 func Log(ctx context.Context, level, message string) {
-	data := string(strictjson.AppendQuote(nil, bounded(message)))
+	data := string(strictjson.AppendQuote(nil, truncate(message)))
 	mcp.Notify(ctx, mcp.Notification{Log: &mcp.Log{Level: level, Data: data}})
 }
 
-// bounded cuts a message to 64 KiB.
-func bounded(message string) string {
-	const most = 64 << 10
-	if len(message) <= most {
+// truncate cuts a message to 64 KiB.
+func truncate(message string) string {
+	const limit = 64 << 10
+	if len(message) <= limit {
 		return message
 	}
-	return message[:most] + "… (cut off)"
+	return message[:limit] + "… (cut off)"
 }
 
 // anyObject is the default schema of arguments.
@@ -115,7 +115,7 @@ func (f Func) call(ctx context.Context, arguments json.RawMessage) (json.RawMess
 	case err == nil:
 		return result.encode()
 	case ctx.Err() != nil:
-		return nil, err // the call was given up: this is no result of the tool
+		return nil, err // the caller gave up
 	}
 	return Result{Text: err.Error(), Failed: true}.encode()
 }
@@ -149,7 +149,7 @@ func (r Result) encode() (json.RawMessage, error) {
 	return append(out, '}'), nil
 }
 
-// kind is MCP's type of the block; empty if MCP has none for the MIME type.
+// kind returns the block's type in MCP, or "" if MCP has no type for its MIME type.
 func (c Content) kind() string {
 	kind, _, _ := strings.Cut(c.MIMEType, "/")
 	switch kind {

@@ -65,14 +65,14 @@ func observe(m metric.Meter, c *inflight.Calls, p *conn.Pool, cache *call.Cache)
 		o.ObserveInt64(kept, int64(load.Kept))
 		o.ObserveInt64(keptBytes, load.KeptBytes)
 		for _, r := range []struct {
-			of          string
+			resource    string
 			used, limit int
 			refused     uint64
 		}{{calls, load.Running, load.Limit, load.Refused}, {connections, pool.Used, pool.Limit, pool.Refused}} {
-			of := metric.WithAttributes(resourceKey.String(r.of))
-			o.ObserveInt64(limit, int64(r.limit), of)
-			o.ObserveInt64(refused, int64(r.refused), of)
-			o.ObserveFloat64(saturation, float64(r.used)/float64(max(r.limit, 1)), of)
+			attributes := metric.WithAttributes(resourceKey.String(r.resource))
+			o.ObserveInt64(limit, int64(r.limit), attributes)
+			o.ObserveInt64(refused, int64(r.refused), attributes)
+			o.ObserveFloat64(saturation, float64(r.used)/float64(max(r.limit, 1)), attributes)
 		}
 		o.ObserveInt64(cached, lookups.Hits, metric.WithAttributes(attribute.String("pawl.cache.result", "hit")))
 		o.ObserveInt64(cached, lookups.Misses, metric.WithAttributes(attribute.String("pawl.cache.result", "miss")))

@@ -11,7 +11,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/peer"
 )
 
-// peerKey is the address of another replica. There are few, so their number is bounded.
+// peerKey is the key of the attribute with another replica's address.
 const peerKey = attribute.Key("pawl.peer")
 
 // observePeers registers the instruments of the other replicas' state. stop unregisters them.
@@ -21,9 +21,9 @@ func observePeers(m metric.Meter, status func() []peer.Status) (stop func() erro
 	contact, err2 := m.Float64ObservableGauge("pawl.mcppool.peer.contact", metric.WithUnit("s"),
 		metric.WithDescription("Time since the last successful contact."))
 	lag, err3 := m.Float64ObservableGauge("pawl.mcppool.peer.lag", metric.WithUnit("s"),
-		metric.WithDescription("Time since this replica last had all changes of the other."))
+		metric.WithDescription("Time since this replica last had all changes of the other replica."))
 	keys, err5 := m.Int64ObservableGauge("pawl.mcppool.peer.key.differs", metric.WithUnit("1"),
-		metric.WithDescription("1 if another replica has another key (--token-key), so that neither receives the other's changes; else 0."))
+		metric.WithDescription("1 if this replica and another one have different keys (--token-key), and so exchange no changes; else 0."))
 	offset, err4 := m.Float64ObservableGauge("pawl.mcppool.peer.clock.offset", metric.WithUnit("s"),
 		metric.WithDescription("How far the other replica's clock is ahead of this replica's."))
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
@@ -31,15 +31,15 @@ func observePeers(m metric.Meter, status func() []peer.Status) (stop func() erro
 	}
 	registration, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		for _, s := range status() {
-			of := metric.WithAttributes(peerKey.String(s.Addr))
-			o.ObserveInt64(up, oneIf(s.Up), of)
-			o.ObserveInt64(keys, oneIf(s.KeyMismatch), of)
+			attributes := metric.WithAttributes(peerKey.String(s.Addr))
+			o.ObserveInt64(up, oneIf(s.Up), attributes)
+			o.ObserveInt64(keys, oneIf(s.KeyMismatch), attributes)
 			if s.Contact >= 0 {
-				o.ObserveFloat64(contact, s.Contact.Seconds(), of)
-				o.ObserveFloat64(offset, s.Offset.Seconds(), of)
+				o.ObserveFloat64(contact, s.Contact.Seconds(), attributes)
+				o.ObserveFloat64(offset, s.Offset.Seconds(), attributes)
 			}
 			if s.Lag >= 0 {
-				o.ObserveFloat64(lag, s.Lag.Seconds(), of)
+				o.ObserveFloat64(lag, s.Lag.Seconds(), attributes)
 			}
 		}
 		return nil
@@ -50,8 +50,8 @@ func observePeers(m metric.Meter, status func() []peer.Status) (stop func() erro
 	return registration.Unregister, nil
 }
 
-func oneIf(is bool) int64 {
-	if is {
+func oneIf(condition bool) int64 {
+	if condition {
 		return 1
 	}
 	return 0

@@ -20,9 +20,9 @@ type FileServer struct {
 // BadServers are the servers of a file that cannot be read.
 type BadServers = registry.BadServers
 
-// ReadServers reads a file in the mcpServers format like the pool's own (Config.MCPConfigs), for a client that registers the servers. If
-// only is not empty, it reads only the server with that name or id. Relative folders in the file are relative to the file's folder. If
-// servers cannot be read, the error is a *BadServers with the file, the line and the problem of each.
+// ReadServers reads a file in the format of Config.MCPConfigs, for a client that registers the servers. If only is not empty, it reads only
+// the server with this name or id. Relative folders in the file are relative to the file's folder. If servers cannot be read, the error is
+// a *BadServers.
 func ReadServers(path, only string) ([]FileServer, error) {
 	entries, err := registry.Reader{Log: slog.New(slog.DiscardHandler), Only: only}.File(path)
 	if err != nil {

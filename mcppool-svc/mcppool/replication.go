@@ -32,15 +32,15 @@ func (c Config) checkPeers() error {
 
 // openStore opens the store, and merges the other replicas' entries before anything reads it.
 func (s *Service) openStore(ctx context.Context, deps Deps) (*replica.Store, error) {
-	values := slices.Concat(registry.Buckets(), oauth.Buckets(), pin.Buckets())
-	file, err := store.Open(s.cfg.DataDir, replica.Buckets(values)...)
+	buckets := slices.Concat(registry.Buckets(), oauth.Buckets(), pin.Buckets())
+	file, err := store.Open(s.cfg.DataDir, replica.Buckets(buckets)...)
 	if err != nil {
 		return nil, err
 	}
 	s.closers = append(s.closers, file.Close, func() error { s.forgetting.Wait(); return nil })
 	cfg := replica.Config{
-		Buckets: values, First: slices.Concat(pin.First(), oauth.First()), LowPriority: registry.LowPriorityBuckets(),
-		Readable: readable, Now: deps.Now,
+		Buckets: buckets, First: slices.Concat(pin.First(), oauth.First()), LowPriority: registry.LowPriorityBuckets(),
+		Readable: isReadable, Now: deps.Now,
 	}
 	if s.cfg.TokenKey == "" {
 		cfg.Local = oauth.Buckets() // each replica has its own key
@@ -84,16 +84,16 @@ func (s *Service) openPeers(ctx context.Context, st *replica.Store, deps Deps) e
 	return s.peers.Start(ctx)
 }
 
-// writable returns an error if other replicas would never receive the changes made here.
-func (s *Service) writable() error {
+// checkWritable returns an error if other replicas would never receive the changes made here.
+func (s *Service) checkWritable() error {
 	if s.peers == nil {
 		return nil
 	}
 	return s.peers.Writable()
 }
 
-// readable reports whether this program can read a value from another replica, which may run a newer version.
-func readable(bucket, key string, value []byte) bool {
+// isReadable reports whether this program can read a value from another replica, which may run a newer version.
+func isReadable(bucket, key string, value []byte) bool {
 	switch {
 	case slices.Contains(registry.Buckets(), bucket):
 		return registry.Readable(bucket, key, value)
@@ -142,7 +142,7 @@ func (s *Service) retireChanged(c registry.ServerChange) {
 		s.pool.Retire(c.Now.UID, c.Now.Revision())
 	}
 	if c.Before != nil && (c.Now == nil || c.Now.Origin() != c.Before.Origin()) {
-		// The replica that made the change does the same, but not for data that only this replica has.
+		// This replica may have data that the replica that made the change does not have.
 		s.forgetting.Go(func() { s.api.Forget(context.Background(), c.Before) })
 	}
 }

@@ -59,25 +59,25 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 		return nil, err
 	}
 	cfg, deps = cfg.withDefaults(), deps.withDefaults()
-	own, err := readBuiltins(deps.Builtins)
+	builtin, err := readBuiltins(deps.Builtins)
 	if err != nil {
 		return nil, err
 	}
-	servers, err := configured(cfg, own.servers, deps.Log)
+	servers, err := configured(cfg, builtin.servers, deps.Log)
 	if err != nil {
 		return nil, err
 	}
 	s := &Service{cfg: cfg, log: deps.Log}
 	s.close = sync.OnceValue(s.shutdown)
-	if err := s.open(ctx, servers, own, deps); err != nil {
+	if err := s.open(ctx, servers, builtin, deps); err != nil {
 		return nil, errors.Join(store.Explain(cfg.DataDir, err), s.Close())
 	}
 	deps.Log.InfoContext(ctx, "MCP pool ready", "configured_servers", len(servers), "data", cfg.DataDir)
 	return s, nil
 }
 
-// open builds the parts. Whatever it opened is in closers, even if it fails.
-func (s *Service) open(ctx context.Context, servers []*registry.Server, own *builtins, deps Deps) (err error) {
+// open builds the parts. It adds what must be closed to closers, even if it fails.
+func (s *Service) open(ctx context.Context, servers []*registry.Server, builtin *builtins, deps Deps) (err error) {
 	id := uuid.NewString()
 	metrics, err := call.NewMetrics(deps.Meter)
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *Service) open(ctx context.Context, servers []*registry.Server, own *bui
 		return err
 	}
 	s.closers = append(s.closers, s.logins.Close)
-	if err := s.connections(st, allowed, own, deps); err != nil {
+	if err := s.connections(st, allowed, builtin, deps); err != nil {
 		return err
 	}
 	s.calls = inflight.New(s.cfg.calls(deps.Now), id)
@@ -127,14 +127,14 @@ func (s *Service) open(ctx context.Context, servers []*registry.Server, own *bui
 	s.closers = append(s.closers, unobserve)
 	s.api = api.New(api.Parts{
 		Registry: s.registry, Pool: s.pool, Caller: s.caller, Calls: s.calls, Pins: s.pins, Logins: s.logins, Connector: s.connector, Log: deps.Log, ID: id,
-		Models: models, Writable: s.writable,
+		Models: models, Writable: s.checkWritable,
 	})
 	st.Observe(s.applyRemote)
 	return nil
 }
 
 // connections makes the connector and the connection pool.
-func (s *Service) connections(st *replica.Store, allowed []netip.Prefix, own *builtins, deps Deps) error {
+func (s *Service) connections(st *replica.Store, allowed []netip.Prefix, builtin *builtins, deps Deps) error {
 	var err error
 	if s.transportHints, err = registry.NewTransportHints(st, deps.Now, deps.Log); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (s *Service) connections(st *replica.Store, allowed []netip.Prefix, own *bu
 	s.connector = mcp.NewConnector(mcp.Config{
 		TransportHints: s.transportHints, AnonymousElicitors: s.anonymousElicitors,
 		Version: s.cfg.Version, MaxMessage: s.cfg.MaxMessageBytes, Environ: s.cfg.Environ,
-		AllowAddresses: allowed, ChildLimits: s.cfg.childLimits(), Builtins: own.open, Functions: own.functions,
+		AllowAddresses: allowed, ChildLimits: s.cfg.childLimits(), Builtins: builtin.open, Functions: builtin.functions,
 		Credentials: s.credentials,
 	}, deps.Log)
 	cfg := s.cfg.pool()
@@ -185,8 +185,8 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	}
 }
 
-// Run closes idle connections, drops old results and exchanges changes with other replicas until ctx is done. Then it refuses new calls and
-// returns when the running ones have ended (see also Config.KeepResults), or were cancelled after the drain timeout.
+// Run closes idle connections, drops old results and exchanges changes with other replicas until ctx is done. Then it refuses new calls,
+// waits for the running calls, and cancels them after Config.DrainTimeout. See also Config.KeepResults.
 func (s *Service) Run(ctx context.Context) error {
 	var background sync.WaitGroup
 	background.Go(func() { s.calls.Run(ctx) })
@@ -202,7 +202,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// EndStreams ends the streams that watch servers and resources, which would not end by themselves. Run also does this.
+// EndStreams ends the streams that watch servers and resources. Run also calls it.
 func (s *Service) EndStreams() { s.api.Stop() }
 
 // Close ends all connections and child processes and returns when they are gone, within a few seconds. Calls still running
@@ -220,9 +220,9 @@ func (s *Service) shutdown() error {
 // disconnect closes all connections, which ends all calls. Followers receive the errors of their calls.
 func (s *Service) disconnect() error {
 	s.pool.Close()
-	now, cancel := context.WithCancel(context.Background())
+	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	s.caller.Drain(now, false)
+	s.caller.Drain(ended, false)
 	s.connector.Close()
 	return nil
 }

@@ -55,8 +55,8 @@ func (c *Catalog) After(name string) []*Tool {
 	return c.Tools[i:]
 }
 
-// Read returns the catalog of raw definitions. It returns an *mcp.Error if one cannot be read, or if two tools have one name: only the server
-// would know which one a call runs.
+// Read returns the catalog of raw definitions. It returns an *mcp.Error if a definition cannot be read, or if two tools have the
+// same name.
 func Read(raw []json.RawMessage, now time.Time) (*Catalog, error) { return read(raw, now, nil) }
 
 func read(raw []json.RawMessage, now time.Time, interner *Interner) (*Catalog, error) {
@@ -114,19 +114,19 @@ type Tool struct {
 }
 
 // InputSchema returns Input, compiled. Errors are those of schema.Compile.
-func (t *Tool) InputSchema() (*schema.Schema, error) { return compiled(&t.input, t.Input) }
+func (t *Tool) InputSchema() (*schema.Schema, error) { return compileOnce(&t.input, t.Input) }
 
 // OutputSchema returns Output, compiled; it accepts everything if Output is empty.
-func (t *Tool) OutputSchema() (*schema.Schema, error) { return compiled(&t.output, t.Output) }
+func (t *Tool) OutputSchema() (*schema.Schema, error) { return compileOnce(&t.output, t.Output) }
 
-// compiled compiles a schema at the first use and keeps it with the tool: a lookup in the shared cache would hash the whole text.
-func compiled(kept *atomic.Pointer[schema.Schema], raw string) (*schema.Schema, error) {
-	if s := kept.Load(); s != nil {
+// compileOnce compiles a schema at the first use and caches it with the tool: a lookup in schema's cache would hash the whole text.
+func compileOnce(cached *atomic.Pointer[schema.Schema], raw string) (*schema.Schema, error) {
+	if s := cached.Load(); s != nil {
 		return s, nil
 	}
 	s, err := schema.Compile(raw)
 	if err == nil {
-		kept.Store(s)
+		cached.Store(s)
 	}
 	return s, err
 }
@@ -159,7 +159,7 @@ func parse(raw json.RawMessage) (*Tool, error) {
 	}
 	sum := sha256.Sum256(raw)
 	t := &Tool{Raw: string(raw), Hash: hex.EncodeToString(sum[:])}
-	if err := text(fields, "name", &t.Name); err != nil {
+	if err := readText(fields, "name", &t.Name); err != nil {
 		return nil, err
 	}
 	if t.Name == "" || len(t.Name) > maxName {
@@ -189,16 +189,16 @@ func isDeceptive(r rune) bool {
 
 // describe sets title, description, schemas, task support and hints from a definition.
 func (t *Tool) describe(fields map[string]json.RawMessage) error {
-	if err := text(fields, "title", &t.Title); err != nil {
+	if err := readText(fields, "title", &t.Title); err != nil {
 		return err
 	}
-	if err := text(fields, "description", &t.Description); err != nil {
+	if err := readText(fields, "description", &t.Description); err != nil {
 		return err
 	}
 	t.Input, t.Output = schemaText(fields["inputSchema"]), schemaText(fields["outputSchema"])
 	if execution, err := strictjson.MemberMap(fields["execution"]); err == nil {
 		var support string
-		if text(execution, "taskSupport", &support) == nil {
+		if readText(execution, "taskSupport", &support) == nil {
 			t.Tasks = TaskSupport(support)
 		}
 	}
@@ -210,7 +210,7 @@ func (t *Tool) describe(fields map[string]json.RawMessage) error {
 		return fmt.Errorf("its annotations: %w", err)
 	}
 	if t.Title == "" {
-		if err := text(hints, "title", &t.Title); err != nil {
+		if err := readText(hints, "title", &t.Title); err != nil {
 			return err
 		}
 	}
@@ -220,7 +220,7 @@ func (t *Tool) describe(fields map[string]json.RawMessage) error {
 	return nil
 }
 
-// flag reads a hint; a value that is not a boolean is no hint.
+// flag reads a hint. It returns nil if the value is not a boolean.
 func flag(raw json.RawMessage) *bool {
 	var b bool
 	if strictjson.Absent(raw) || json.Unmarshal(raw, &b) != nil {
@@ -236,7 +236,7 @@ func schemaText(raw json.RawMessage) string {
 	return string(raw)
 }
 
-func text(fields map[string]json.RawMessage, key string, to *string) error {
+func readText(fields map[string]json.RawMessage, key string, to *string) error {
 	if strictjson.Absent(fields[key]) {
 		return nil
 	}
@@ -287,11 +287,11 @@ func NewCache(source Source, interner *Interner) *Cache {
 // Get returns the catalog. It lists the tools only if the last catalog is out of date. Errors are *mcp.Error.
 func (c *Cache) Get(ctx context.Context) (*Catalog, error) { return c.get(ctx, MaxAge) }
 
-// Fresh is Get, but lists again unless the catalog is only a moment old.
+// Fresh returns a catalog that is at most retryAge old. Errors are *mcp.Error.
 func (c *Cache) Fresh(ctx context.Context) (*Catalog, error) { return c.get(ctx, retryAge) }
 
-// Find returns a tool and its catalog. If the tool is missing, it lists again unless the catalog is only a moment old, because a
-// server may add tools without a notification. Tool and catalog are nil if the server has no such tool.
+// Find returns a tool and its catalog, or nil if the server has no such tool. It looks for a missing tool in a fresh list, because a server
+// may add tools without a notification.
 func (c *Cache) Find(ctx context.Context, name string) (*Catalog, *Tool, error) {
 	for _, age := range []time.Duration{MaxAge, retryAge} {
 		catalog, err := c.get(ctx, age)
@@ -308,9 +308,9 @@ func (c *Cache) Find(ctx context.Context, name string) (*Catalog, *Tool, error) 
 func (c *Cache) get(ctx context.Context, age time.Duration) (*Catalog, error) {
 	version := c.source.ToolsVersion()
 	c.mu.Lock()
-	current, listed := c.current, c.version
+	current, listedVersion := c.current, c.version
 	c.mu.Unlock()
-	if current != nil && listed == version && time.Since(current.Time) < age {
+	if current != nil && listedVersion == version && time.Since(current.Time) < age {
 		return current, nil
 	}
 	// Other callers may wait for this list too, so it does not end when the first caller's ctx does.
@@ -343,8 +343,8 @@ func (c *Cache) list(ctx context.Context, version uint64) (*Catalog, error) {
 	return catalog, nil
 }
 
-// Interner shares tools with the same definition between catalogs: a thousand users of a server have a thousand connections and lists, but
-// share one set of tools. Tools that no catalog holds are dropped. It is safe for concurrent use.
+// Interner shares tools with the same definition between the catalogs of many connections. It drops tools that no catalog holds. It is safe
+// for concurrent use.
 type Interner struct {
 	mu    sync.Mutex
 	tools map[string]weak.Pointer[Tool] // guarded by mu; by Tool.Hash
@@ -361,8 +361,8 @@ func (k *Interner) read(raw json.RawMessage) (*Tool, error) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if other := k.tools[t.Hash].Value(); other != nil && other.Raw == t.Raw {
-		return other, nil
+	if shared := k.tools[t.Hash].Value(); shared != nil && shared.Raw == t.Raw {
+		return shared, nil
 	}
 	k.tools[t.Hash] = weak.Make(t)
 	runtime.AddCleanup(t, k.forget, t.Hash)

@@ -48,8 +48,7 @@ func (l *Lease) Tools() *catalog.Cache { return l.entry.tools }
 // same key.
 func (l *Lease) Stamp() (connection, writes uint64) { return l.entry.number, l.entry.writes.Load() }
 
-// Wrote records a write: cached results may be out of date. Call it before and after a call that writes, because results of reads during
-// the call may be out of date too.
+// Wrote records a write: cached results may be out of date. Call it before and after a call that writes.
 func (l *Lease) Wrote() { l.entry.writes.Add(1) }
 
 // Retired is closed once the connection gets no new leases. A long use should then move to another one.
@@ -78,9 +77,8 @@ func (l *Lease) Release() {
 	p.wake()
 }
 
-// Close releases the connection after a request that ended with err. If err says that the connection is lost, it is not leased again. If
-// the request was interrupted, for example because the server did not answer in time, the next request for the connection's state
-// probes it.
+// Close releases the connection after a request that ended with err. If err says that the connection is lost, Close retires it. If the
+// request was interrupted, the next Pool.Probe probes the connection.
 func (l *Lease) Close(err error) {
 	if e, ok := errors.AsType[*mcp.Error](err); ok && (e.Lost || e.Kind == mcp.Interrupted) {
 		l.pool.mu.Lock()
@@ -118,7 +116,7 @@ func (p *Pool) Acquire(ctx context.Context, use Use) (*Lease, error) {
 		if e.err != nil {
 			lease.Release()
 			if e.nth > 0 {
-				continue // an additional connection failed: wait for one that exists
+				continue // a further connection failed: wait for an existing one
 			}
 			return nil, e.err
 		}

@@ -52,7 +52,7 @@ func (p *Pool) joinExclusive(ctx context.Context, k key, use Use, arrived time.T
 	}
 }
 
-// tryJoin joins a free connection, or a new one if allowed. If it returns neither entry nor error, w must wait.
+// tryJoin joins a free connection, or a new one if allowed. If it returns nil, nil, w must wait.
 func (p *Pool) tryJoin(ctx context.Context, k key, use Use, w *waiter) (*entry, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +60,7 @@ func (p *Pool) tryJoin(ctx context.Context, k key, use Use, w *waiter) (*entry, 
 		return nil, nil
 	}
 	free := p.free(k, use)
-	w.retryAt = p.retryAt(p.keyFor(k, free)) // before join, because the time may come meanwhile
+	w.retryAt = p.retryAt(p.keyFor(k, free)) // before join: afterwards this time may have passed
 	e, err := p.join(ctx, k, free, use, time.Now())
 	if err != nil && !p.closed && p.first(k) != nil {
 		w.why = err
@@ -72,8 +72,8 @@ func (p *Pool) tryJoin(ctx context.Context, k key, use Use, w *waiter) (*entry, 
 func (p *Pool) dequeue(k key, w *waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	left := slices.DeleteFunc(p.queues[k], func(other *waiter) bool { return other == w })
-	if p.queues[k] = left; len(left) == 0 {
+	queue := slices.DeleteFunc(p.queues[k], func(other *waiter) bool { return other == w })
+	if p.queues[k] = queue; len(queue) == 0 {
 		delete(p.queues, k)
 	}
 	p.wake()
@@ -125,7 +125,7 @@ func (p *Pool) busy(k key, use Use, why error) error {
 	}
 	return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
 		"MCP server %s asks for input without saying for which call, so only one of your calls at a time runs over a connection to it; "+
-			"%s busy (%d), and there can be no other one now: %w; answer the questions that are open, or try again later",
+			"%s busy (%d), and the pool cannot make another connection now: %w; answer the open questions, or try again later",
 		use.Server.ID, connections, n, why).With(errs.OutcomeKey, errs.OutcomeNotExecuted).WithRetryAfter(retryAfter)
 }
 
@@ -147,8 +147,8 @@ func (p *Pool) discard(e *entry) {
 // drained reports whether nothing keeps a retired connection open. Called with the pool's mu held.
 func (e *entry) drained() bool { return e.leases == 0 || e.discarded && e.leases == e.standing }
 
-// free returns a connection over which no call runs, or nil. It prefers the one that the session used last: its server may remember the
-// session. It discards connections that are not settled. Called with mu held.
+// free returns a connection over which no call runs, or nil. It prefers the connection that the session used last. It
+// discards connections that are not settled. Called with mu held.
 func (p *Pool) free(k key, use Use) *entry {
 	var best *entry
 	var last time.Time
@@ -168,7 +168,7 @@ func (p *Pool) free(k key, use Use) *entry {
 	return best
 }
 
-// keyFor returns the key of e, or if e is nil that of the next new entry: the lowest nth that is free. Called with mu held.
+// keyFor returns the key of e. If e is nil, it returns the key of a new entry, with the lowest free nth. Called with mu held.
 func (p *Pool) keyFor(k key, e *entry) key {
 	if e != nil {
 		return e.key

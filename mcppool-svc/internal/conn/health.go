@@ -27,8 +27,8 @@ type failure struct {
 	reconnecting chan struct{} // closed when the running reconnect has ended; nil if none
 }
 
-// notServersFault reports whether a person has to fix the failure: a login is missing, or the registration cannot be used.
-func (f *failure) notServersFault() bool {
+// needsPerson reports whether a person has to fix the failure: a login is missing, or the registration cannot be used.
+func (f *failure) needsPerson() bool {
 	kind := mcp.As(f.err).Kind
 	return kind == mcp.LoginRequired || kind == mcp.Misconfigured
 }
@@ -68,20 +68,20 @@ func (p *Pool) refusedUntil(k key) time.Time {
 	return f.at.Add(p.cfg.BreakFor)
 }
 
-// retryAt returns when a call that refuse rejects now should try again; zero if there is no such time. A failure of which
-// notServersFault is true is retried less often: the fix retires connections, which wakes the waiting calls. Called with mu held.
+// retryAt returns when a call that refuse rejects now should try again; zero if there is no such time. A failure that a person has to fix is
+// retried less often: the fix wakes the waiting calls. Called with mu held.
 func (p *Pool) retryAt(k key) time.Time {
 	until := p.refusedUntil(k)
 	switch {
 	case time.Until(until) <= 0:
 		return time.Time{}
-	case p.failed[k.failureKey()].notServersFault():
+	case p.failed[k.failureKey()].needsPerson():
 		return until.Add(p.cfg.BreakFor)
 	}
 	return until
 }
 
-// connectingFurther reports whether k is not the first connection and another such connection is being made. Called with mu held.
+// connectingFurther reports whether k is a further connection while another further one is being made. Called with mu held.
 func (p *Pool) connectingFurther(k key) bool {
 	if k.nth == 0 {
 		return false // callers share the attempt to make the first connection
@@ -118,7 +118,7 @@ func (p *Pool) connectFailed(k key, err error) {
 		f.since = before.since
 	}
 	switch {
-	case f.notServersFault():
+	case f.needsPerson():
 		f.inRow = 0
 	case before != nil:
 		f.inRow += before.inRow
@@ -135,8 +135,8 @@ const (
 	probeTimeout = 5 * time.Second
 )
 
-// Probe probes a user's connections that were not confirmed recently: over HTTP, where each message is a request of its own, nothing else shows
-// that a server has ended. It also connects again to HTTP servers that failed. It waits for the answers, at most stateTimeout.
+// Probe probes a user's connections that were not confirmed recently, and connects again to HTTP servers that failed. It waits for the answers
+// for at most stateTimeout.
 func (p *Pool) Probe(ctx context.Context, user string, servers ...*registry.Server) {
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
@@ -161,15 +161,15 @@ func (p *Pool) startProbes(user string, servers []*registry.Server) (running []<
 			}
 		}
 		f := p.failed[k]
-		if gone && f != nil && s.Isolation != registry.PerTask && s.HTTP != nil && !f.notServersFault() {
+		if gone && f != nil && s.Isolation != registry.PerTask && s.HTTP != nil && !f.needsPerson() {
 			running = p.reconnect(running, f, Use{Server: s, User: user})
 		}
 	}
 	return running
 }
 
-// reconnect connects again to an HTTP server that failed at least ProbeAfter ago: it may work again. It is for HTTP only, because reading
-// the state must not start a program. It appends the channel that is closed at the end. Called with mu held.
+// reconnect connects again to an HTTP server that failed at least ProbeAfter ago, and appends the channel that is closed at the end. It leaves
+// out stdio servers, because reading a state must not start a program. Called with mu held.
 func (p *Pool) reconnect(running []<-chan struct{}, f *failure, use Use) []<-chan struct{} {
 	if p.closed || f.reconnecting == nil && time.Since(f.at) < p.cfg.ProbeAfter {
 		return running
@@ -209,8 +209,8 @@ func (p *Pool) probeOne(running []<-chan struct{}, e *entry, own int) []<-chan s
 	return append(running, e.probing)
 }
 
-// probe probes one connection and retires it if the probe fails. busy means that others lease it: then a timeout is ignored, because during a
-// call a server may answer nothing else.
+// probe probes one connection and retires it if the probe fails. busy means that other callers lease it: then a timeout is ignored,
+// because during a call a server may answer nothing else.
 func (p *Pool) probe(e *entry, busy bool) {
 	ctx, cancel := context.WithTimeout(p.base, probeTimeout)
 	defer cancel()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// ReleaseSession ends a user's session and returns how many connections it held. Connections that others use stay; unused ones close
-// after the idle timeout, those that were for this session alone after their last call.
+// ReleaseSession ends a user's session and returns how many connections it held. Connections for this session alone close after their last
+// call; the other connections close after the idle timeout once they are unused.
 func (p *Pool) ReleaseSession(user, session string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,8 +97,8 @@ func (p *Pool) sweep(now time.Time) {
 }
 
 const (
-	// suspendAfter is how long a connection without a session may be idle before it is suspended, and suspendHeldAfter one with a session.
-	// The latter is longer because resuming takes a request or two, for which a task between two calls should not wait.
+	// suspendAfter is how long a connection without a session may be idle before it is suspended. suspendHeldAfter is the time for a connection
+	// with a session, whose next call should not wait for it to resume.
 	suspendAfter, suspendHeldAfter = 15 * time.Second, 2 * time.Minute
 	// sweepInterval is the longest time between two checks of the connections.
 	sweepInterval = 5 * time.Second

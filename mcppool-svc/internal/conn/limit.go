@@ -45,8 +45,7 @@ func (p *Pool) limits(k key, server *registry.Server) []limit {
 	return all
 }
 
-// makeRoom closes an unused connection for each limit that forbids another one, and returns an error if there is none to close. Called with mu
-// held.
+// makeRoom closes an unused connection for each limit that is reached, or returns an error if none is unused. Called with mu held.
 func (p *Pool) makeRoom(k key, server *registry.Server) error {
 	for _, l := range p.limits(k, server) {
 		n := p.used(l)

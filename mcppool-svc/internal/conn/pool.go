@@ -25,8 +25,8 @@ type Config struct {
 	BreakFor       time.Duration // how long it stops; 30 s
 	ProbeAfter     time.Duration // reading a server's state probes connections that were confirmed longer ago, see entry.confirmed; 10 s
 	// Exclusive reports whether a server asks for input without naming the call; nil: no server does. Only one call at a time runs over a
-	// connection to such a server, so that each question belongs to one call. Further calls of the same user, or task, get further connections,
-	// or, at a limit on connections, wait for their turn. Other requests use the first connection. Shared connections are not exclusive.
+	// connection to such a server, so that each question belongs to one call. Concurrent calls get further connections, or wait for their turn
+	// if a limit is reached. Requests other than calls use the first connection. Shared connections are not exclusive.
 	Exclusive func(*registry.Server) bool
 }
 
@@ -191,8 +191,8 @@ func keyOf(use Use) key {
 	return k
 }
 
-// failureKey returns the key of failures. A user's sessions share it: if one cannot reach the server, none can. Further connections have
-// another key, because their failure proves nothing about the first connection.
+// failureKey returns the key under which failures are kept. A user's sessions share it. Further connections have a key of their own, because
+// their failure proves nothing about the first connection.
 func (k key) failureKey() key {
 	k.session, k.nth = "", min(k.nth, 1)
 	return k

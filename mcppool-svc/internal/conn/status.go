@@ -71,8 +71,8 @@ type Log struct {
 	Err       error // why it failed
 }
 
-// Log returns the log of a user's connection to a server as it is configured now, or of the last failed one. A shared connection may have
-// written about other users, so its stderr is left out.
+// Log returns the log of a user's connection to a server as it is configured now, or of the last failed one. The stderr of a shared
+// connection is left out, because it may be about other users.
 func (p *Pool) Log(server *registry.Server, user string) Log {
 	k := keyOf(Use{Server: server, User: user})
 	p.mu.Lock()

@@ -22,8 +22,8 @@ var (
 // members are the members that a message may have.
 var members = []string{"jsonrpc", "id", "method", "params", "result", "error"}
 
-// Message holds the members of a JSON-RPC message, as slices of its text. If the message is cut off or cannot be used, it holds those that can be
-// read.
+// Message holds the members of a JSON-RPC message, as slices of its text. If the message is cut off or cannot be used, it holds the
+// members that can be read.
 type Message struct {
 	ID     []byte // raw; nil if none
 	Method bool   // the message has a method
@@ -33,8 +33,8 @@ type Message struct {
 	Err    error  // why the message cannot be used; nil if it can
 }
 
-// ReadMessage validates a message and reads its top-level members. A message with a member's name in another letter case cannot be used,
-// because readers that ignore case would take that for the member.
+// ReadMessage validates a message and reads its top-level members. A message that has a member's name in the wrong letter case
+// cannot be used, because some readers ignore case.
 func ReadMessage(text []byte) Message {
 	var m Message
 	wrongCase := false
@@ -69,8 +69,8 @@ func ReadMessage(text []byte) Message {
 // lastID matches an id at the end of a message, where some servers write it.
 var lastID = regexp.MustCompile(`"id"\s*:\s*([0-9]{1,19})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
 
-// CutOff returns m as a message that is too long. m was read from the message's beginning; tail is its end, where CutOff looks for the id if
-// the beginning has none.
+// CutOff returns m, which was read from the beginning of a message, marked as too long. If m has no id, CutOff looks for it in tail, the end
+// of the message.
 func (m Message) CutOff(tail []byte) Message {
 	m.Err, m.Answer = ErrTooLong, !m.Method
 	if found := lastID.FindSubmatch(tail); m.ID == nil && found != nil {

@@ -17,9 +17,9 @@ const (
 	keepBuffer = 16 << 10
 	// tailSize is how many bytes are kept of the end of a line that is too long.
 	tailSize = 256
-	// SkipFactor bounds how much of a line that is too long is read and skipped, in multiples of a message's limit: 2 GiB by default.
+	// SkipFactor bounds how much of a line that is too long is read, in multiples of a message's limit.
 	SkipFactor = 64
-	// skipLimit bounds the time for skipping the rest of such a line.
+	// skipLimit bounds the time for skipping the rest of a line.
 	skipLimit = 30 * time.Second
 )
 
@@ -29,8 +29,8 @@ type lines struct {
 	limit   int // bytes of a line that are kept
 	maxRead int // a line that is too long is skipped until read reaches this
 	read    int // bytes read since the owner reset it
-	// mayCut gets the beginning of a line that is too long, and reports whether to skip the rest; nil: always.
-	mayCut func(beginning []byte) bool
+	// maySkip gets the beginning of a line that is too long, and reports whether to skip the rest; nil: always.
+	maySkip func(beginning []byte) bool
 
 	buf []byte // of a line that is longer than src's buffer
 }
@@ -46,7 +46,7 @@ func (l *lines) next() (line, tail []byte, err error) {
 		l.buf = nil // one large message must not pin its memory
 	}
 	l.buf = l.buf[:0]
-	var begin time.Time
+	var skipStart time.Time
 	for {
 		part, err := l.src.ReadSlice('\n')
 		l.read += len(part)
@@ -58,10 +58,10 @@ func (l *lines) next() (line, tail []byte, err error) {
 			l.buf = append(l.buf, part...)
 		case tail == nil:
 			l.buf = append(l.buf, part[:room]...)
-			if l.mayCut != nil && !l.mayCut(l.buf) {
+			if l.maySkip != nil && !l.maySkip(l.buf) {
 				return nil, nil, ErrEndless
 			}
-			begin, tail = time.Now(), make([]byte, 0, tailSize)
+			skipStart, tail = time.Now(), make([]byte, 0, tailSize)
 			fallthrough
 		default:
 			part = part[max(0, len(part)-tailSize):]
@@ -73,42 +73,39 @@ func (l *lines) next() (line, tail []byte, err error) {
 			return l.buf, tail, nil
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return nil, nil, err
-		case tail != nil && l.skippedTooMuch(begin):
+		case tail != nil && l.skippedTooMuch(skipStart):
 			return nil, nil, ErrEndless
 		}
 	}
 }
 
-func (l *lines) skippedTooMuch(begin time.Time) bool {
-	return l.read > l.maxRead || time.Since(begin) > skipLimit
+func (l *lines) skippedTooMuch(start time.Time) bool {
+	return l.read > l.maxRead || time.Since(start) > skipLimit
 }
 
 // The errors that end a stream.
 var (
-	// ErrEndless means that a message is too long to skip its rest, or that it is too long and the request that it answers is not known: the
-	// request would wait for ever.
+	// ErrEndless means that a message is too long to skip, or that a response is too long and its request is not known.
 	ErrEndless = errors.New("a message is too long, and the request that it answers is not known")
 	// ErrNoise means that a program writes something other than JSON-RPC.
 	ErrNoise = errors.New("the program does not speak JSON-RPC")
 )
 
 const (
-	// maxNoise is how many lines in a row may be something other than JSON-RPC: a stray log line is forgiven, a program that
-	// is not an MCP server is not.
+	// maxNoise is how many lines in a row may be something other than JSON-RPC, such as stray log lines.
 	maxNoise = 100
 	// noiseSample is how many bytes of such a line are kept for error messages.
 	noiseSample = 200
 )
 
-// LineReader reads a child's stdout: one JSON-RPC message per line. It skips lines that hold no usable message, and fails at maxNoise of them
-// in a row. It also fails at a line that is too long, unless that is a request or a notification, or the id of the request that it answers can
-// be read.
+// LineReader reads a child's stdout: one JSON-RPC message per line. It skips lines without a usable message, but fails at maxNoise of
+// them in a row. It also fails at a response that is too long if its id cannot be read.
 type LineReader struct {
 	lines      *lines
 	take       func(m Message, line []byte)
 	noiseInRow int     // how many lines in a row were noise
 	long       Message // read from the beginning of the current line, if that is too long
-	tookLong   bool    // take has got long
+	tookLong   bool    // take was called with long
 
 	mu    sync.Mutex
 	noise string // guarded by mu; the first line that was noise, quoted
@@ -118,13 +115,13 @@ type LineReader struct {
 // returns. A response that cannot be used comes without text.
 func NewLineReader(src io.Reader, limit int, take func(Message, []byte)) *LineReader {
 	r := &LineReader{lines: newLines(src, limit, SkipFactor*limit), take: take}
-	r.lines.mayCut = r.tooLong
+	r.lines.maySkip = r.handleLong
 	return r
 }
 
-// tooLong handles the beginning of a line that is too long, and reports whether to skip the rest. If the beginning holds the id of the request
-// that the line answers, the request fails at once; otherwise handle looks for the id at the end of the line.
-func (r *LineReader) tooLong(beginning []byte) bool {
+// handleLong handles the beginning of a line that is too long, and reports whether to skip the rest. If the line is a response whose id is in
+// the beginning, its request fails at once; otherwise handle looks for the id at the end of the line.
+func (r *LineReader) handleLong(beginning []byte) bool {
 	beginning = bytes.TrimSpace(beginning)
 	if !bytes.HasPrefix(beginning, []byte("{")) {
 		return false

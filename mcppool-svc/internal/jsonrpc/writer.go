@@ -139,8 +139,8 @@ func (w *LineWriter) writeFailed(written int, err error) {
 	}
 }
 
-// Undelivered reports whether the child certainly never received the whole request, and never will. While the request is in the queue,
-// Undelivered waits for up to undeliveredWait.
+// Undelivered reports whether it is certain that the child never receives the whole request. While the request is in the queue, Undelivered
+// waits for up to undeliveredWait.
 func (w *LineWriter) Undelivered(id int64) bool {
 	drained := w.Holds(id)
 	if drained == nil {

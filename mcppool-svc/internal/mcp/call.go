@@ -96,8 +96,7 @@ func (c *client) firstRound(call Call) (round, error) {
 	return next, nil
 }
 
-// unfinished returns the members of a result that may not be final, else nil. It does not parse other results, because most are final, and some
-// are long.
+// unfinished returns the members of a result that may not be final, else nil. It does not parse final results, because some are long.
 func unfinished(raw json.RawMessage) map[string]json.RawMessage {
 	if !bytes.Contains(raw, []byte(`"input_required"`)) && !bytes.Contains(raw, []byte(`"task"`)) {
 		return nil

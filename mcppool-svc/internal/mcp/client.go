@@ -31,9 +31,10 @@ type client struct {
 	version string              // of this program
 	hide    func(string) string // hides secrets in a message
 
-	// Properties of the transport. stopCancels: pendingRequest.cancel cancels the request at the server too, so no notification is
-	// sent. hangsUp: no response can arrive after it. oneStream: the responses to all requests come on one stream.
-	stopCancels, hangsUp, oneStream bool
+	// Properties of the transport.
+	cancelsAtServer bool // pendingRequest.cancel cancels the request at the server too: no notification is needed
+	cancelIsFinal   bool // no response arrives after pendingRequest.cancel
+	oneStream       bool // the responses to all requests come on one stream
 
 	// Set by the handshake, before the client is used.
 	info      Info

@@ -107,8 +107,8 @@ const (
 	// byDiscovery is the first route over HTTP, as the specification requires of clients of both eras. It opens no session, so that
 	// another replica of the pool can continue a call.
 	byDiscovery route = "discovery"
-	// byHandshake is the first route to other servers. A child process belongs to one replica anyway, and the handshake is cheaper than
-	// discovery, which takes 5 s with a server that ignores unknown requests.
+	// byHandshake is the first route to servers that are not reached over HTTP. It is cheaper than discovery, which takes 5 s with a server that
+	// ignores unknown requests.
 	byHandshake route = "handshake"
 	byEvents    route = "sse" // the older HTTP transport
 )
@@ -176,7 +176,7 @@ func learn(m Memory, origin, remembered, text string) {
 	}
 }
 
-// isMoreUseful reports whether the error of a later route r tells people more than the error before, because the server supports r.
+// isMoreUseful reports whether err, the error of route r, tells people more than the error of an earlier route, because the server supports r.
 func isMoreUseful(err error, r route) bool {
 	if As(err).Kind == LoginRequired {
 		return true

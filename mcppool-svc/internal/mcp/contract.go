@@ -36,7 +36,7 @@ type Client interface {
 	OnChange(changed func())
 	// Rest releases the resources that Wake acquires again, and returns false if the connection has none. It does not block.
 	Rest() bool
-	// Wake acquires the resources again; call it before the client is used. The cached lists are then outdated. It does not block.
+	// Wake acquires the resources again, and drops the cached lists. Call it before the client is used again. It does not block.
 	Wake()
 	// Settled returns false once a call was given up that the server may still work on: a question of the server may be for that call.
 	Settled() bool
@@ -44,7 +44,7 @@ type Client interface {
 	Stderr() Stderr
 }
 
-// Static is the part of a Client that is trivial if the server is a part of this program and does not change.
+// Static implements the methods of Client that are trivial for a server that is a part of this program and does not change.
 type Static struct{}
 
 // Probe implements Client.
@@ -99,8 +99,8 @@ type Call struct {
 	Ask func(context.Context, Question) (Answer, error)
 	// Unclear is called when a question was refused that may have been for this call. It may be nil.
 	Unclear func()
-	// Again is called when a request of the call fails without a JSON-RPC response, and the server has answered an earlier one. failures
-	// is how often that request has failed. To repeat it, Again waits and returns true. If Again is nil, no request is repeated.
+	// Again is called when a request of the call other than the first fails without a JSON-RPC response. failures is how often that request
+	// has failed. To repeat the request, Again waits and returns true. If Again is nil, no request is repeated.
 	Again func(ctx context.Context, failures int, err *Error) bool
 	// Sample asks a model on behalf of the server; its error is sent to the server. If Sample is nil, all requests for a model are refused.
 	Sample func(context.Context, Sample) (Sampled, error)
@@ -163,7 +163,7 @@ type Offers interface {
 	Subscribe(ctx context.Context, uri string) (*Subscription, error)
 }
 
-// Completion is an argument that is being typed, of a prompt or of a resource template. Either Prompt or URITemplate is set.
+// Completion is a partly typed argument of a prompt or of a resource template. Either Prompt or URITemplate is set.
 type Completion struct {
 	Prompt      string
 	URITemplate string

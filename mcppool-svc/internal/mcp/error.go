@@ -58,7 +58,7 @@ type Error struct {
 	Lost bool
 	// Transient reports that a retry may succeed soon: the network failed, the server restarts, or there were too many requests.
 	Transient bool
-	// Remembered reports that no attempt was made, because one failed a moment ago; this is its error.
+	// Remembered reports that this is the error of an earlier attempt, a moment ago, and that no other attempt was made.
 	Remembered bool
 	// RetryAfter is how long the server asks to wait; 0 if it does not.
 	RetryAfter time.Duration
@@ -115,7 +115,7 @@ func Find(err error) *Error {
 	return &Error{Kind: Misconfigured, Message: refused.Message}
 }
 
-// As returns the Error in err. It turns any other error into one of kind Unavailable that may have run, which promises least.
+// As returns the Error in err. It turns any other error into an Error of kind Unavailable with MayHaveRun.
 func As(err error) *Error {
 	if e := Find(err); e != nil {
 		return e
@@ -132,8 +132,8 @@ func statusText(status int) string {
 	return strings.TrimSpace(http.StatusText(status)) + " (" + strconv.Itoa(status) + ")"
 }
 
-// httpError returns the error of a request that was answered with an HTTP error status. Some statuses prove that no tool ran; with all others
-// one may have run. retryAfter is what the server asks for. rpcErr is the JSON-RPC error in the response, or nil.
+// httpError returns the error of a request that was answered with an HTTP error status. Some statuses prove that no tool ran.
+// retryAfter is what the server asks for. rpcErr is the JSON-RPC error in the response, or nil.
 func httpError(status int, retryAfter time.Duration, rpcErr *Error) *Error {
 	e := &Error{Kind: Unavailable, MayHaveRun: true, Err: &statusError{status}, Message: "the server answered HTTP " + statusText(status),
 		Transient: isTransient(status), RetryAfter: retryAfter}

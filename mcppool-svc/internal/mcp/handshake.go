@@ -28,8 +28,7 @@ const (
 )
 
 const (
-	// discoverLimit bounds discovery over HTTP. It is long so that a slow server is not taken for an old one, which answers HTTP requests
-	// with an error.
+	// discoverLimit bounds discovery over HTTP. It is long so that a slow server is not taken for a server of older revisions.
 	discoverLimit = 15 * time.Second
 	// discoverLimitStdio bounds discovery over stdio, where old servers ignore unknown requests.
 	discoverLimitStdio = 5 * time.Second
@@ -142,8 +141,8 @@ func explainInitialize(e *Error) error {
 			"there either: the address may be wrong (many end in /mcp or /sse)"}
 }
 
-// discover sends server/discover, which replaces the handshake since 2026-07-28. The error wraps errOtherRoute if the server may be one of
-// older revisions.
+// discover sends server/discover, which replaces the handshake since 2026-07-28. The error wraps errOtherRoute if the server may need
+// an older revision.
 func (c *client) discover(ctx context.Context) error {
 	limit := discoverLimit
 	if _, ok := c.wire.(*stdio); ok {

@@ -63,7 +63,7 @@ func (c *Connector) connectHTTP(ctx context.Context, s *registry.Server, user st
 	if era == modern {
 		version := string(modern)
 		wire.version.Store(&version)
-		conn.stopCancels, conn.hangsUp = true, true
+		conn.cancelsAtServer, conn.cancelIsFinal = true, true
 	}
 	if conn.oneStream = wire.older; wire.older {
 		err = wire.open(ctx)
@@ -212,7 +212,7 @@ func (t *web) send(ctx context.Context, x *pendingRequest) (response, bool) {
 	case eventsType:
 		return t.readEvents(ctx, x, resp)
 	default:
-		return malformed("unexpected content type: %s", cut(kind)), true
+		return malformedResponse("unexpected content type: %s", cut(kind)), true
 	}
 }
 
@@ -243,7 +243,7 @@ func (*web) readRefusal(resp *http.Response) response {
 		}
 	}
 	if resp.StatusCode/100 == 2 {
-		return malformed("HTTP %s, without a response", statusText(resp.StatusCode))
+		return malformedResponse("HTTP %s, without a response", statusText(resp.StatusCode))
 	}
 	return response{err: httpError(resp.StatusCode, outbound.RetryAfter(resp.Header.Get("Retry-After"), time.Now()), rpcErr)}
 }
@@ -256,16 +256,16 @@ func (t *web) readJSON(x *pendingRequest, body io.Reader) response {
 	case err != nil:
 		return response{err: networkError(err, true)}
 	case len(text) > limit:
-		return response{err: unusable(jsonrpc.ErrTooLong, limit)}
+		return response{err: unusableError(jsonrpc.ErrTooLong, limit)}
 	}
 	m := jsonrpc.ReadMessage(text)
 	switch {
 	case m.Err != nil && m.Answer && !m.Method:
-		return response{err: unusable(m.Err, limit)}
+		return response{err: unusableError(m.Err, limit)}
 	case m.Err != nil:
-		return malformed("%w", m.Err)
+		return malformedResponse("%w", m.Err)
 	case !x.isAnsweredBy(m):
-		return malformed("its id is %.100q, not %d", m.ID, x.id)
+		return malformedResponse("its id is %.100q, not %d", m.ID, x.id)
 	}
 	return responseOf(m)
 }
@@ -282,11 +282,11 @@ func (t *web) readEvents(ctx context.Context, x *pendingRequest, resp *http.Resp
 		case err == nil:
 			continue
 		case errors.Is(err, jsonrpc.ErrEndless):
-			return response{err: endless(t.client.limit)}, true
+			return response{err: endlessError(t.client.limit)}, true
 		case !errors.Is(err, io.EOF):
 			return response{err: networkError(err, true)}, true
 		case t.client.isModern() || events.LastID == "":
-			return malformed("the stream ended without a response"), true
+			return malformedResponse("the stream ended without a response"), true
 		}
 		resumed, err := t.resume(ctx, events.LastID, events.Retry)
 		if err != nil {
@@ -363,8 +363,8 @@ func mediaType(resp *http.Response) string {
 	return kind
 }
 
-// discard closes a response. Unless that is a stream of events, it reads a limited part of the rest first, so that the TCP connection can be
-// used again.
+// discard closes a response. Except for a stream of events, it first reads a limited part of the body, so that the TCP connection can be used
+// again.
 func discard(resp *http.Response) {
 	if resp.Request.Context().Err() == nil && mediaType(resp) != eventsType {
 		_, _ = io.CopyN(io.Discard, resp.Body, maxRefusal)
@@ -439,7 +439,7 @@ func (t *web) readStream(resp *http.Response, endpoint chan<- string) {
 		_, err = t.receive(events, nil)
 	}
 	if errors.Is(err, jsonrpc.ErrEndless) {
-		err = endless(t.client.limit)
+		err = endlessError(t.client.limit)
 	}
 	why := Find(err)
 	if why == nil {

@@ -155,7 +155,7 @@ func (c *client) handleNotification(n mcp.JSONRPCNotification) {
 	}
 }
 
-// wake makes the call that follows a task poll the task at once.
+// wake makes the follower of a task poll at once.
 func (c *client) wake(task string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -325,7 +325,7 @@ func (c *client) openQuestion(key questionKey, end context.CancelCauseFunc) func
 	}
 }
 
-// maxEarly is how many ends are kept of questions that are not open yet: the end of a question may arrive first.
+// maxEarly bounds client.early.
 const maxEarly = 100
 
 // endQuestion ends a question with a cause, even if the question is not open yet.

@@ -172,7 +172,7 @@ func (r *functionCall) end() {
 	r.notify = nil
 }
 
-// Notify sends a notification to the caller of the function whose context is ctx, or derived from it. For other contexts it does nothing.
+// Notify sends a notification to the caller of a Function. It does nothing unless ctx is the function's context or derived from it.
 func Notify(ctx context.Context, n Notification) {
 	r, ok := ctx.Value(functionCallKey{}).(*functionCall)
 	if !ok {
@@ -204,7 +204,7 @@ func (c *Connector) connectBuiltin(ctx context.Context, s *registry.Server) (*cl
 		return nil, Errorf(Unavailable, "MCP server %s: opening %s: %w", s.ID, s.Builtin.Root, err)
 	}
 	conn := c.newClient(s, legacy)
-	conn.stopCancels = true
+	conn.cancelsAtServer = true
 	wire := &builtin{client: conn, server: srv, closer: closer}
 	wire.session = server.NewInProcessSessionWithHandlers(srv.GenerateInProcessSessionID(), nil, wire, nil)
 	conn.wire = wire
@@ -254,13 +254,13 @@ func (t *builtin) handle(ctx context.Context, request []byte) response {
 	case mcp.JSONRPCResponse:
 		result, err := json.Marshal(m.Result)
 		if err != nil {
-			return malformed("%w", err)
+			return malformedResponse("%w", err)
 		}
 		return response{result: result}
 	case mcp.JSONRPCError:
 		return response{err: &Error{Kind: Answered, Code: m.Error.Code, MayHaveRun: true, Message: cut(m.Error.Message)}}
 	default:
-		return malformed("it is a %T", m)
+		return malformedResponse("it is a %T", m)
 	}
 }
 

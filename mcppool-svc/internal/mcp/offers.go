@@ -178,7 +178,7 @@ func (c *client) ListTools(ctx context.Context) ([]json.RawMessage, error) {
 }
 
 // readMirrors stores the tools with inputs that are mirrored into HTTP headers (x-mcp-header), for toolRequest. It returns the definitions
-// without the tools whose annotations are not valid: the specification requires clients to leave out only those.
+// without the tools whose x-mcp-header annotations are not valid, as the specification requires.
 func (c *client) readMirrors(ctx context.Context, definitions []json.RawMessage) []json.RawMessage {
 	valid, mirrors := make([]json.RawMessage, 0, len(definitions)), make(map[string]mcp.Tool)
 	for _, raw := range definitions {

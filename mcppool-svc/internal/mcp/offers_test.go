@@ -49,7 +49,7 @@ func TestOffers(t *testing.T) {
 			for list, first := range map[List]string{
 				Resources:         `{"uri":"demo://1","name":"one","title":"One","description":"The first.","mimeType":"text/plain","size":3}`,
 				ResourceTemplates: `{"uriTemplate":"demo://{n}","name":"numbered","title":"Numbered","description":"Any number.","mimeType":"text/plain"}`,
-				Prompts:           `{"name":"greet","title":"Greet","description":"Greets somebody.","arguments":[{"name":"who","description":"whom","required":true}]}`,
+				Prompts:           `{"name":"greet","title":"Greet","description":"Greets a person.","arguments":[{"name":"who","description":"whom","required":true}]}`,
 			} {
 				if entries, err := o.List(t.Context(), list); err != nil || string(entries[0]) != first {
 					t.Errorf("%s = %s, %v", list, entries, err)

@@ -219,14 +219,14 @@ func (c *client) unwrap(r response) (json.RawMessage, error) {
 func (c *client) interrupt(ctx context.Context, x *pendingRequest) (json.RawMessage, error) {
 	cause := context.Cause(ctx)
 	switch {
-	case c.stopCancels:
+	case c.cancelsAtServer:
 		x.cancel()
 	case x.method != methodInitialize && x.method != methodDiscover:
 		c.background(func() { // best effort: the request ends in any case
 			_ = c.notify(string(mcp.MethodNotificationCancelled), map[string]any{"requestId": x.id, "reason": cause.Error()})
 		})
 	}
-	if x.call != nil && !c.hangsUp && !errors.Is(cause, context.DeadlineExceeded) {
+	if x.call != nil && !c.cancelIsFinal && !errors.Is(cause, context.DeadlineExceeded) {
 		if r, ok := c.within(x, cancelGrace); ok {
 			return c.unwrap(r)
 		}
@@ -294,39 +294,39 @@ func responseOf(m jsonrpc.Message) response {
 			Data    json.RawMessage `json:"data"`
 		}
 		if err := json.Unmarshal(m.Error, &e); err != nil {
-			return malformed("its error cannot be read: %w", err)
+			return malformedResponse("its error cannot be read: %w", err)
 		}
 		return response{err: &Error{Kind: Answered, Code: e.Code, MayHaveRun: true, Message: cut(e.Message), Data: e.Data}}
 	}
 	if len(m.Result) == 0 {
-		return malformed("it has neither result nor error")
+		return malformedResponse("it has neither result nor error")
 	}
 	return response{result: m.Result}
 }
 
-// malformed returns the response for an answer of the server that is not a JSON-RPC response to the request.
-func malformed(format string, args ...any) response {
+// malformedResponse returns the response for an answer of the server that is not a JSON-RPC response to the request.
+func malformedResponse(format string, args ...any) response {
 	return response{err: sentf(Protocol, "the server's answer is not MCP: "+format, args...)}
 }
 
-// unusable returns the error of a request whose response cannot be used.
-func unusable(why error, limit int) *Error {
+// unusableError returns the error of a request whose response cannot be used.
+func unusableError(why error, limit int) *Error {
 	if errors.Is(why, jsonrpc.ErrTooLong) {
-		e := tooLong(limit)
+		e := tooLongError(limit)
 		e.Ended = true
 		return e
 	}
 	return endedf(Protocol, "the server answered, but its message is refused: %w", why)
 }
 
-func tooLong(limit int) *Error {
+func tooLongError(limit int) *Error {
 	return sentf(TooLarge, "the server sent a message of more than %.4g MiB; ask the tool for less, or have an operator raise the pool's "+
 		"--max-message-bytes", float64(limit)/(1<<20))
 }
 
-// endless is tooLong for a stream that cannot be read any further.
-func endless(limit int) *Error {
-	e := tooLong(limit)
+// endlessError is tooLongError for a stream that cannot be read any further.
+func endlessError(limit int) *Error {
+	e := tooLongError(limit)
 	e.Lost = true
 	return e
 }
@@ -350,7 +350,7 @@ func (c *client) receive(m jsonrpc.Message, text []byte, streamOf *pendingReques
 	case x == nil, !m.Answer, streamOf != nil && !streamOf.isAnsweredBy(m):
 		return false
 	case m.Err != nil:
-		x.deliver(response{err: unusable(m.Err, c.limit)})
+		x.deliver(response{err: unusableError(m.Err, c.limit)})
 	default:
 		x.deliver(responseOf(m))
 	}

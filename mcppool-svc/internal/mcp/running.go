@@ -135,9 +135,8 @@ func stringOf(raw json.RawMessage) string {
 // holdLimit is how long a question is held until its call is clear. Servers wait longer for answers.
 const holdLimit = 15 * time.Second
 
-// awaitCall returns the call of a question that names none. That is the only call in progress; if there are several, awaitCall waits until the
-// others have ended, because a server asks before it answers. It refuses the question if that takes too long, if each of the calls may be
-// waiting for an answer, if users share the connection, or if a call was given up that the question may be for.
+// awaitCall returns the call of a question that names no call: the only call in progress. While there are several, awaitCall waits for calls
+// to end. It refuses the question if that takes too long, or if assignHeld refuses it.
 func (c *client) awaitCall(what string) (*running, error) {
 	assigned := make(chan *running, 1)
 	c.mu.Lock()
@@ -163,8 +162,9 @@ func (c *client) awaitCall(what string) (*running, error) {
 	return r, nil
 }
 
-// assignHeld gives held questions to the only call in progress, and refuses those that cannot become clear. If as many questions are held as
-// calls run, each call may be waiting: then assignHeld refuses the newest question, so that one of the calls returns. Called with mu held.
+// assignHeld gives held questions to the only call in progress. It refuses all questions if users share the connection, or if a call was given
+// up that a question may be for. If as many questions are held as calls run, each call may be waiting: then assignHeld refuses the newest
+// question, so that one of the calls returns. Called with mu held.
 func (c *client) assignHeld() {
 	var only *running
 	keep := max(len(c.calls)-1, 0)

@@ -104,7 +104,7 @@ func (t *stdio) closeReason(err error) *Error {
 	var e *Error
 	switch {
 	case errors.Is(err, jsonrpc.ErrEndless):
-		e = endless(t.client.limit)
+		e = endlessError(t.client.limit)
 	case errors.Is(err, jsonrpc.ErrNoise):
 		e = &Error{Kind: Protocol, MayHaveRun: true, Lost: true, Message: "the program does not speak MCP on its stdout: it wrote " + t.in.Noise()}
 	}

@@ -287,8 +287,8 @@ func (o *offers) onAcknowledged(params mcp.NotificationParams) {
 	})
 }
 
-// Rest implements Client. Over streamable HTTP it closes the stream of changes, which takes more memory than the rest of the connection, and a
-// TCP connection on both sides. The older transport has no other stream, and over stdio the stream costs nothing.
+// Rest implements Client. Over streamable HTTP it closes the stream of changes, which takes more memory than the rest of the connection. Other
+// transports have nothing to release.
 func (c *client) Rest() bool {
 	if t, ok := c.wire.(*web); !ok || t.older {
 		return false

@@ -196,8 +196,8 @@ func (f *follower) notifyState() {
 	f.r.notify(Notification{Task: &t})
 }
 
-// isStateKnown reports whether the state of the task is known without a first poll. It is not known for a task that an earlier call began, nor,
-// since 2026-07-28, for one that asks or has ended: only tasks/get returns its questions and its result.
+// isStateKnown reports whether run may wait before the first poll. run polls at once for a task that an earlier call began. Since 2026-07-28 it
+// also does so for a task that asks or has ended, because only tasks/get returns the questions and the result.
 func (f *follower) isStateKnown() bool {
 	return f.r.call.Follow == "" && (!f.c.isModern() || f.task.Status == "working")
 }
@@ -249,8 +249,8 @@ func (f *follower) nextDelay() time.Duration {
 	return d
 }
 
-// poll reads the state of the task. It returns an error if the call must end, with an unknown outcome. After any other failure it returns nil,
-// and run polls again, because the task continues meanwhile.
+// poll reads the state of the task. It returns an error only if the call must end, with an unknown outcome. After other failures run polls
+// again.
 func (f *follower) poll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pollLimit)
 	defer cancel()

@@ -18,20 +18,20 @@ var askingTools = []tool{
 		r.text(first + " " + r.ask(forName("name", "Last name?")))
 	}},
 	{"both", "Asks twice at once.", "", func(r *request) { r.text(r.ask(forName("a", "First name?"), forName("b", "Last name?"))) }},
-	{"page", "Wants a page opened; says that it was where n is 1.", "", (*request).page},
-	{"badpage", "Wants a page opened that should not be opened.", "", func(r *request) {
+	{"page", "Asks the user to open a page; reports it complete if n is 1.", "", (*request).page},
+	{"badpage", "Asks the user to open a page that should not be opened.", "", func(r *request) {
 		r.text(r.elicit(`{"mode":"url","elicitationId":"e0","url":"http://evil.example/","message":"Open it"}`))
 	}},
-	{"pagefirst", "Refuses until a page was opened; says that it was where n is 1.", "", (*request).pageFirst},
+	{"pagefirst", "Refuses until a page was opened; reports it complete if n is 1.", "", (*request).pageFirst},
 	{"many", "Asks n times at once, and counts refusals.", "", (*request).many},
 	{"huge", "Asks with a schema or a state of n bytes.", "", func(r *request) {
 		if filler := strings.Repeat("x", r.arguments.N); r.modern() {
-			r.want(filler, forName("name", "Your name?"))
+			r.endWithQuestions(filler, forName("name", "Your name?"))
 		} else {
 			r.text(r.elicit(form("?", `{"type":"object","description":"`+filler+`"}`)))
 		}
 	}},
-	{"nested", "Asks for what is no plain value.", "", func(r *request) {
+	{"nested", "Asks for an object within the answer.", "", func(r *request) {
 		r.text(r.elicit(form("?", `{"type":"object","properties":{"a":{"type":"object"}}}`)))
 	}},
 	{"withdraw", "Asks, takes the question back when it is released, and asks something else.", "", (*request).withdraw},
@@ -40,22 +40,22 @@ var askingTools = []tool{
 		r.exit()
 	}},
 	{"askanyway", "Asks, and ends without waiting for the answer.", "", func(r *request) {
-		r.send("elicitation/create", form("Never mind?", NameSchema), r.names())
+		r.send("elicitation/create", form("Never mind?", NameSchema), r.callMeta())
 		r.text("done")
 	}},
 	{"needroots", "Wants roots in the middle of a call.", "", func(r *request) { r.text(r.ask(question{"roots", "roots/list", "{}"})) }},
-	{"sample", "Has a model asked n times, and tells what it said.", "", func(r *request) {
+	{"sample", "Asks a model n times, and returns its answers.", "", func(r *request) {
 		var answers []string
 		for range max(1, r.arguments.N) {
 			answers = append(answers, r.ask(r.forModel()))
 		}
 		r.text(strings.Join(answers, " "))
 	}},
-	{"sampleform", "Has a model and a person asked.", "", func(r *request) { r.text(r.ask(r.forModel(), forName("name", "Your name?"))) }},
+	{"sampleform", "Asks a model and a person.", "", func(r *request) { r.text(r.ask(r.forModel(), forName("name", "Your name?"))) }},
 	{"needmodel", "Wants a model in the middle of a call.", "", func(r *request) {
 		r.text(r.ask(question{"m", "sampling/createMessage", `{"messages":[],"maxTokens":1}`}))
 	}},
-	{"shed", "Puts the call off n times.", "", func(r *request) {
+	{"shed", "Defers the call n times.", "", func(r *request) {
 		var n int
 		_, _ = fmt.Sscan(r.Params.RequestState, &n)
 		if n == r.arguments.N {
@@ -82,20 +82,20 @@ func (r *request) forModel() question {
 	return question{"m", "sampling/createMessage", params}
 }
 
-// form returns the parameters of an elicitation. It names no mode, as a form needs none.
+// form returns the parameters of an elicitation, without a mode.
 func form(message, schema string) string {
 	return fmt.Sprintf(`{"message":%q,"requestedSchema":%s}`, message, schema)
 }
 
-// ask asks questions at once, and returns the answers in the same order. Up to 2025-11-25 each is a request to the client. Since 2026-07-28
-// they end the call, and the client calls again with the answers: the tool runs from its start, and finds the answers of earlier rounds in
-// the call's state. So the server keeps no state in between.
+// ask asks questions at once, and returns the answers in the same order. Up to 2025-11-25 each question is a request to the client. Since
+// 2026-07-28 the questions end the call, and the client calls again with the answers: the tool runs from its start, and finds the answers
+// of earlier rounds in the call's state.
 func (r *request) ask(questions ...question) string {
 	var answers []string
 	if !r.modern() {
 		var sent []chan message
 		for _, q := range questions {
-			_, ch := r.send(q.method, q.params, r.names())
+			_, ch := r.send(q.method, q.params, r.callMeta())
 			sent = append(sent, ch)
 		}
 		for _, ch := range sent {
@@ -119,7 +119,7 @@ func (r *request) ask(questions ...question) string {
 			if stateless {
 				state = nil
 			}
-			r.want(string(state), questions...)
+			r.endWithQuestions(string(state), questions...)
 			runtime.Goexit() // of this call
 		}
 		r.rounds, r.Params.InputResponses = append(r.rounds, answers), nil
@@ -127,8 +127,8 @@ func (r *request) ask(questions ...question) string {
 	return strings.Join(r.rounds[r.round-1], " ")
 }
 
-// want ends a call with questions.
-func (r *request) want(state string, questions ...question) {
+// endWithQuestions ends a call with questions.
+func (r *request) endWithQuestions(state string, questions ...question) {
 	requests := make(map[string]any, len(questions))
 	for _, q := range questions {
 		requests[q.key] = map[string]any{"method": q.method, "params": json.RawMessage(q.params)}
@@ -144,8 +144,8 @@ func (r *request) want(state string, questions ...question) {
 	r.reply(string(b))
 }
 
-// names returns the `_meta` that names the call in a request to the client. It is empty if the argument n is negative.
-func (r *request) names() string {
+// callMeta returns the `_meta` that names the call in a request to the client. It is empty if the argument n is negative.
+func (r *request) callMeta() string {
 	if len(r.token) == 0 || r.arguments.N < 0 {
 		return ""
 	}
@@ -167,8 +167,8 @@ func (s *server) send(method, params, meta string) (string, chan message) {
 	return id, ch
 }
 
-// answered hands a response of the client to the call that asked.
-func (s *server) answered(m message) {
+// deliver hands a response of the client to the call that asked.
+func (s *server) deliver(m message) {
 	var id string
 	_ = json.Unmarshal(m.ID, &id)
 	s.mu.Lock()
@@ -182,12 +182,12 @@ func (s *server) answered(m message) {
 
 // elicit sends an elicitation as up to 2025-11-25, waits for the answer and returns it as text.
 func (r *request) elicit(params string) string {
-	_, ch := r.send("elicitation/create", params, r.names())
+	_, ch := r.send("elicitation/create", params, r.callMeta())
 	return (<-ch).outcome()
 }
 
 func (r *request) page() {
-	_, ch := r.send("elicitation/create", `{"mode":"url","elicitationId":"e1","url":"https://pay.example/1","message":"Pay"}`, r.names())
+	_, ch := r.send("elicitation/create", `{"mode":"url","elicitationId":"e1","url":"https://pay.example/1","message":"Pay"}`, r.callMeta())
 	if r.arguments.N == 1 {
 		r.notify("notifications/elicitation/complete", `{"elicitationId":"e1"}`)
 	}
@@ -210,7 +210,7 @@ func (r *request) many() {
 	refused := 0
 	var all []chan message
 	for range r.arguments.N {
-		_, ch := r.send("elicitation/create", form("Again?", NameSchema), r.names())
+		_, ch := r.send("elicitation/create", form("Again?", NameSchema), r.callMeta())
 		all = append(all, ch)
 	}
 	for _, ch := range all {
@@ -223,7 +223,7 @@ func (r *request) many() {
 
 func (r *request) withdraw() {
 	released := r.onRelease()
-	id, ch := r.send("elicitation/create", form("Never mind?", NameSchema), r.names())
+	id, ch := r.send("elicitation/create", form("Never mind?", NameSchema), r.callMeta())
 	<-released
 	r.notify("notifications/cancelled", fmt.Sprintf(`{"requestId":%q}`, id))
 	go func() {

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Fields are the fields of an object that differ from the usual ones; nil removes a field. In texts, SELF stands for the server's address.
+// Fields override the fields of an object; nil removes a field. In strings, SELF stands for the server's address.
 type Fields map[string]any
 
 // apply changes the fields of an object and returns it.
@@ -102,7 +102,7 @@ func (a *Authority) With(do func(*Authority)) {
 	do(a)
 }
 
-// Hold makes token requests wait until release is called; arrived is told of each.
+// Hold makes token requests wait until release is called; arrived gets a value for each.
 func (a *Authority) Hold() (arrived <-chan struct{}, release func()) {
 	h := &hold{arrived: make(chan struct{}, 100), released: make(chan struct{})}
 	a.With(func(a *Authority) { a.hold = h })
@@ -236,7 +236,7 @@ func (a *Authority) authorize(w http.ResponseWriter, r *http.Request) {
 	_, known := a.clients[q.Get("client_id")]
 	document := a.takesDocuments() && strings.HasPrefix(q.Get("client_id"), "https://")
 	if err != nil || !known && !document {
-		http.Error(w, "who are you, and where do you want to go?", http.StatusBadRequest)
+		http.Error(w, "unknown client, or invalid redirect_uri", http.StatusBadRequest)
 		return
 	}
 	code := rand.Text()

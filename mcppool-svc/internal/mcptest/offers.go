@@ -30,7 +30,7 @@ var offerMethods = map[string]func(*request){
 	"resources/subscribe":   (*request).subscribe,
 	"resources/unsubscribe": (*request).unsubscribe,
 	"subscriptions/listen":  (*request).listen,
-	"prompts/list": canned(`{"prompts":[{"name":"greet","title":"Greet","description":"Greets somebody.","arguments":[` +
+	"prompts/list": canned(`{"prompts":[{"name":"greet","title":"Greet","description":"Greets a person.","arguments":[` +
 		`{"name":"who","description":"whom","required":true}]},{"name":"twice","Name":"other"}]}`),
 	"prompts/get": (*request).prompt,
 	"completion/complete": func(r *request) {
@@ -59,7 +59,7 @@ func (r *request) read() {
 	case "demo://1":
 		r.reply(`{"contents":[{"uri":"demo://1","mimeType":"text/plain","text":"one"},{"uri":"demo://1/raw","mimeType":"application/octet-stream","blob":"AAEC"}]}`)
 	case "demo://never":
-		r.notify("notifications/resources/list_changed", `{}`) // it came
+		r.notify("notifications/resources/list_changed", `{}`) // tells the test that the request arrived
 	case "demo://twice":
 		r.reply(`{"contents":[{"uri":"demo://twice","text":"safe","Text":"evil"}]}`)
 	case "demo://large":

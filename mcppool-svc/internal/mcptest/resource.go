@@ -19,8 +19,8 @@ type Guard struct {
 	Metadata     Fields              // of the server
 	Ask          string              // scope in the challenge
 	Challenge    string              // the whole challenge; none if "-"
-	OpenMethod   string              // needs no token, nor do notifications and requests without a body
-	MethodScopes map[string][]string // what a token needs for a method; 403 without
+	OpenMethod   string              // this method, notifications and requests other than POST need no token; empty: all do
+	MethodScopes map[string][]string // the scopes that a method requires; 403 without them
 	Always403    string              // a scope; requests with a valid token get a 403 that asks for it
 	SameHost     bool                // the authorization server answers here too, as in 2025-03-26
 	Sessions     bool                // the server has a revision with sessions, and refuses later revisions

@@ -192,7 +192,7 @@ func (s *server) handle(m message, answer chan<- string) {
 		s.write("INFO handling " + m.Method)
 	}
 	if m.Method == "" {
-		s.answered(m)
+		s.deliver(m)
 		return
 	}
 	s.mu.Lock()
@@ -281,8 +281,8 @@ func (s *server) raw(text string) {
 	}
 }
 
-// letGo ends the calls that wait, and discards what the server still writes.
-func (s *server) letGo() {
+// abort ends the calls that wait, and discards what the server still writes.
+func (s *server) abort() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.out, s.held = io.Discard, nil

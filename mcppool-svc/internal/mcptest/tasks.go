@@ -12,7 +12,7 @@ const asTask, asTaskOrNot = `,"execution":{"taskSupport":"required"}`, `,"execut
 var taskTools = []tool{
 	{"job", "Takes until finish.", asTask, startJob("working")},
 	{"askingjob", "Asks, then ends.", asTask, startJob("input_required")},
-	{"samplingjob", "Has a model asked, then ends.", asTask, startJob("input_required")},
+	{"samplingjob", "Asks a model, then ends.", asTask, startJob("input_required")},
 	{"failingjob", "Fails.", asTask, startJob("failed")},
 	{"maybejob", "Says how it was called.", asTaskOrNot, startJob("completed")},
 	{"finish", "Ends all jobs.", "", func(r *request) {

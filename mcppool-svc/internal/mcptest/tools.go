@@ -62,7 +62,7 @@ var plainTools = []tool{
 	{"meta", "Shows its _meta.", "", func(r *request) { r.text(string(r.Params.Meta)) }},
 	{"lookahead", "", `{"name":"lookahead","description":"Has a schema that no engine compiles.",` +
 		`"inputSchema":{"type":"object","properties":{"a":{"type":"string","pattern":"(?=x)y"}}}}`, (*request).unknownTool},
-	{"odd", "Gives a result that is none.", "", canned(`{"content":"not a list"}`)},
+	{"odd", "Returns an invalid result.", "", canned(`{"content":"not a list"}`)},
 	{"drop/it:all", "Has a name with / and :", `,"annotations":{"readOnlyHint":false}`, canned(`{"content":[{"type":"text","text":"dropped"}]}`)},
 }
 
@@ -91,7 +91,7 @@ func (s *server) tools() (first, second []tool) {
 	return first, second
 }
 
-// list answers tools/list, with two pages, so that reading only the first is noticed.
+// list answers tools/list with two pages.
 func (r *request) list() {
 	if r.mode == ListError {
 		r.fail(-32603, "the index is broken")
@@ -113,7 +113,7 @@ func (r *request) list() {
 	r.reply(`{"tools":[` + strings.Join(definitions, ",") + `]` + next + `}`)
 }
 
-// cannedList returns the tools of servers whose list is all that matters; empty for others.
+// cannedList returns the fixed list of tools that some modes have; empty for other modes.
 func (s *server) cannedList() string {
 	switch s.mode {
 	case Twins:

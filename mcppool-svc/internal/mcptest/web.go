@@ -39,7 +39,7 @@ func Web(mode string) http.Handler {
 // event names.
 type SSE struct {
 	Mode     string // a mode that does not end the process
-	Endpoint string // the address in the first event; if empty, one of the server
+	Endpoint string // the address in the first event; if empty, the server's own
 
 	mu       sync.Mutex
 	sessions map[string]*server // guarded by mu; by the query of their address; nil once ended
@@ -78,7 +78,7 @@ func (h *SSE) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // stream opens a session and sends its server's messages.
 func (h *SSE) stream(w http.ResponseWriter, r *http.Request) {
 	s := newServer(h.Mode, events{w})
-	defer s.letGo()
+	defer s.abort()
 	h.mu.Lock()
 	if h.sessions == nil {
 		h.sessions = make(map[string]*server)
@@ -105,7 +105,7 @@ func (h *SSE) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// events writes lines as events. It ignores errors: if the reader is gone, nothing is to be done.
+// events writes lines as events, and ignores errors.
 type events struct{ w http.ResponseWriter }
 
 // Write implements io.Writer.

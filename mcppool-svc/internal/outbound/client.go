@@ -22,8 +22,8 @@ const maxRedirects = 5
 type Credentials interface {
 	// Token returns the token for the next request; empty if there is none.
 	Token(ctx context.Context) (string, error)
-	// Refused handles a 401 or 403 for a request with the token used. It returns another token to repeat the request with, an error if
-	// there is no other token, or neither if the refusal has another reason. again reports that resp answers a repeated request.
+	// Refused handles resp, the 401 or 403 for a request with the token used. It returns the token with which to repeat the request, or an
+	// error if there is no other token. It returns neither if the token is not the reason. again is true if the request was a repetition.
 	Refused(ctx context.Context, used string, again bool, resp *http.Response) (next string, err error)
 	// Hide replaces tokens in a message.
 	Hide(text string) string
@@ -38,13 +38,13 @@ type roundTripper struct {
 }
 
 // RoundTrip implements http.RoundTripper. If the server refuses the token, RoundTrip sends the request once more with another token. If there is
-// none, it returns the error of Credentials.Refused, or else the refusal.
+// no other token, it returns the error of Credentials.Refused, or the refusal if that is nil.
 func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	switch {
 	case !SameOrigin(req.URL, t.origin):
 		return t.base.RoundTrip(req)
 	case t.login == nil:
-		return t.base.RoundTrip(t.authorized(req, ""))
+		return t.base.RoundTrip(t.authorize(req, ""))
 	}
 	ctx := req.Context()
 	token, err := t.login.Token(ctx)
@@ -54,14 +54,14 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, NotExecuted{err}
 	}
-	resp, err := t.base.RoundTrip(t.authorized(req, token))
+	resp, err := t.base.RoundTrip(t.authorize(req, token))
 	if err != nil || !isRefusal(resp) {
 		return resp, err
 	}
 	next, refusal := t.login.Refused(ctx, token, false, resp)
 	if next != "" && (req.Body == nil || req.GetBody != nil) {
 		discard(resp)
-		second := t.authorized(req, next)
+		second := t.authorize(req, next)
 		if req.GetBody != nil {
 			if second.Body, err = req.GetBody(); err != nil {
 				return nil, err
@@ -94,8 +94,8 @@ func isRefusal(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden
 }
 
-// authorized returns a copy of a request with the token, unless that is empty, and the registered headers.
-func (t *roundTripper) authorized(req *http.Request, token string) *http.Request {
+// authorize returns a copy of a request with the registered headers, and with the token if there is one.
+func (t *roundTripper) authorize(req *http.Request, token string) *http.Request {
 	req = req.Clone(req.Context())
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
@@ -112,7 +112,7 @@ func (t *roundTripper) authorized(req *http.Request, token string) *http.Request
 // CloseIdleConnections makes http.Client.CloseIdleConnections work.
 func (t *roundTripper) CloseIdleConnections() { t.base.CloseIdleConnections() }
 
-// SameOrigin reports whether two addresses have the same scheme, host and port. A port that is written out differs from none.
+// SameOrigin reports whether two addresses have the same scheme, host and port. A default port that is written out counts as different.
 func SameOrigin(a, b *url.URL) bool {
 	return a.Scheme == b.Scheme && strings.EqualFold(a.Host, b.Host)
 }

@@ -38,8 +38,8 @@ var nonPublic = []netip.Prefix{
 	netip.MustParsePrefix("fec0::/10"),       // site-local
 }
 
-// reach decides which addresses may be dialled. It checks the resolved address of each connection, so neither a name that resolves to another
-// address later nor a redirect can evade the check.
+// reach decides which addresses may be dialled. It checks the resolved address of each connection, so that redirects and changes in DNS
+// cannot evade the check.
 type reach struct {
 	allowed []netip.Prefix // ranges that may be dialled beside public addresses
 	trusted sync.Map       // host:port as written in a URL, which may be dialled whatever they resolve to
@@ -66,8 +66,7 @@ func (r *reach) dial(ctx context.Context, network, address string) (net.Conn, er
 	return r.checked.DialContext(ctx, network, address)
 }
 
-// proxy returns the proxy from the pool's environment, and trusts it. The addresses behind a proxy cannot be checked; they are up to its
-// operator.
+// proxy returns the proxy from the pool's environment, and trusts it. The addresses behind a proxy cannot be checked.
 func (r *reach) proxy(req *http.Request) (*url.URL, error) {
 	u, err := http.ProxyFromEnvironment(req)
 	if u != nil {

@@ -29,7 +29,7 @@ const (
 // Buckets returns the buckets that a Book's store must have.
 func Buckets() []string { return []string{bucketSeen, bucketApproved} }
 
-// First returns the buckets in which the earliest value of all replicas wins: a later, different one counts as a changed definition.
+// First returns the buckets in which the earliest value of all replicas wins.
 func First() []string { return []string{bucketSeen} }
 
 // ErrStorage means that a pin or approval could not be stored or read.
@@ -42,8 +42,8 @@ type Record struct {
 	Definition string    `json:"definition,omitempty"` // empty if it is too long
 	Time       time.Time `json:"time"`
 	By         string    `json:"by,omitempty"` // a user's sub; empty: accepted without an approval
-	// Review is the id of the server's first review, as it was when the definition was accepted; empty for an approved one. In the entry
-	// firstName it is the id itself.
+	// Review is the id of the server's first review at the time when the definition was accepted; empty for an approval. The entry firstName
+	// has only this id.
 	Review string `json:"review,omitempty"`
 }
 
@@ -115,15 +115,15 @@ func (b *Book) Review(s *registry.Server, c *catalog.Catalog) (*Review, error) {
 		return nil, nil // built-in tools are part of the program
 	}
 	origin, input := s.Origin(), reviewInput{c.Digest, s.Pinning}
-	if known := b.server(origin); known.review != nil && known.input == input {
-		return known.review, nil
+	if pins := b.server(origin); pins.review != nil && pins.input == input {
+		return pins.review, nil
 	}
 	b.writes.Lock()
 	defer b.writes.Unlock()
-	known := b.server(origin)
-	review, fresh := reviewTools(s.Pinning, known, c)
+	pins := b.server(origin)
+	review, fresh := reviewTools(s.Pinning, pins, c)
 	if len(fresh) > 0 {
-		changes := b.acceptChanges(origin, known, fresh)
+		changes := b.acceptChanges(origin, pins, fresh)
 		if err := b.apply(changes); err != nil {
 			return nil, err
 		}
@@ -131,24 +131,24 @@ func (b *Book) Review(s *registry.Server, c *catalog.Catalog) (*Review, error) {
 			return nil, err
 		}
 		// Another replica may have been first: the stored values count.
-		known = b.server(origin)
+		pins = b.server(origin)
 		var unaccepted []*catalog.Tool
-		review, unaccepted = reviewTools(s.Pinning, known, c)
+		review, unaccepted = reviewTools(s.Pinning, pins, c)
 		for _, t := range unaccepted {
 			review.held[t.Name] = true
 		}
 	}
-	reviewed := *known
+	reviewed := *pins
 	reviewed.input, reviewed.review = input, review
-	b.cacheReview(origin, known, &reviewed)
+	b.cacheReview(origin, pins, &reviewed)
 	return review, nil
 }
 
 // acceptChanges returns the changes that store the fresh tools as accepted. The first review of a server also stores its id.
-func (b *Book) acceptChanges(origin string, known *server, fresh []*catalog.Tool) []store.Change {
+func (b *Book) acceptChanges(origin string, pins *server, fresh []*catalog.Tool) []store.Change {
 	changes := make([]store.Change, 0, len(fresh)+1)
-	review := known.first
-	if known.isNew() {
+	review := pins.first
+	if pins.isNew() {
 		review = idOf(fresh)
 		changes = append(changes, b.firstChange(origin, review))
 	}
@@ -158,12 +158,12 @@ func (b *Book) acceptChanges(origin string, known *server, fresh []*catalog.Tool
 	return changes
 }
 
-// reviewTools returns the tools that wait for an approval, and the fresh ones that the pinning accepts but that are not stored yet.
+// reviewTools returns the tools that wait for an approval, and the fresh tools: those that the pinning accepts and that are not stored yet.
 func reviewTools(pinning registry.Pinning, s *server, c *catalog.Catalog) (r *Review, fresh []*catalog.Tool) {
 	r = &Review{held: make(map[string]bool)}
 	acceptNew := s.isNew() || pinning == registry.PinAllowNew
 	for _, t := range c.Tools {
-		hash, known := s.known(pinning, t.Name)
+		hash, known := s.acceptedHash(pinning, t.Name)
 		switch {
 		case known && hash == t.Hash:
 		case !known && acceptNew && t.Name != firstName && len(s.pins)+len(fresh) < maxPins:
@@ -175,7 +175,7 @@ func reviewTools(pinning registry.Pinning, s *server, c *catalog.Catalog) (r *Re
 	return r, fresh
 }
 
-// Approve stores an approval of a tool's definition, which replaces earlier ones.
+// Approve stores an approval of a tool's definition. It replaces the earlier approval.
 func (b *Book) Approve(s *registry.Server, t *catalog.Tool, by string) error {
 	origin := s.Origin()
 	b.writes.Lock()
@@ -190,14 +190,14 @@ func (b *Book) Approve(s *registry.Server, t *catalog.Tool, by string) error {
 	return b.refresh(origin, changes)
 }
 
-// Approved returns the approved or else the accepted definition of a tool; false if there is none.
+// Approved returns the approved definition of a tool, or else the accepted one; false if there is neither.
 func (b *Book) Approved(s *registry.Server, name string) (Record, bool, error) {
 	key := s.Origin() + "\x00" + name
 	r, known, err := b.get(bucketApproved, key)
 	if err != nil || known {
 		return r, known, err
 	}
-	if _, valid := b.server(s.Origin()).known(s.Pinning, name); !valid {
+	if _, valid := b.server(s.Origin()).acceptedHash(s.Pinning, name); !valid {
 		return Record{}, false, nil
 	}
 	return b.get(bucketSeen, key)
@@ -245,7 +245,7 @@ func (b *Book) server(origin string) *server {
 	return &server{}
 }
 
-// cacheReview stores reviewed, a copy of old with its review, as the pins of an origin, unless they have changed since old was read.
+// cacheReview replaces old, the pins of an origin, by reviewed, a copy with a cached review. It does nothing if the pins have changed.
 func (b *Book) cacheReview(origin string, old, reviewed *server) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,3 +1,3 @@
-// Package pin keeps the tool definitions that may be used, for each server: those of the first review, those approved since, and
-// later new ones if its pinning allows that. It looks at definitions only, not at users, and connects to no server.
+// Package pin keeps, for each server, the tool definitions that may be used: those of the first review, those that a person approved, and
+// those of new tools if the server's pinning accepts these. The package must not know users and connections.
 package pin

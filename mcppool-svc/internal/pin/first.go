@@ -20,8 +20,7 @@ type server struct {
 	first string         // id of the first review, which accepts all tools; empty if none is stored
 
 	valid map[string]string // hashes of the valid pins, by tool name
-	// late has the hashes accepted under another first review than first, which is the earliest of all replicas. They are valid only if the
-	// pinning accepts new tools.
+	// late has the hashes that were accepted under a first review other than first. They are valid only if the pinning accepts new tools.
 	late map[string]string
 
 	review *Review     // cached; nil if none
@@ -30,13 +29,13 @@ type server struct {
 
 // pin is the stored state of a tool.
 type pin struct {
-	approved string // hash
-	seen     string // hash
+	approved string // hash; empty if none
+	seen     string // hash of the accepted definition; empty if none
 	review   string // id of the first review at the time when seen was accepted
 }
 
-// idOf returns the id of a first review, a hash of the tools that it accepts, so that replicas that list the same tools agree. If several
-// replicas make a first review, the earliest counts: one without contact to the others must not lift their quarantines.
+// idOf returns the id of a first review: a hash of the tools that it accepts, so that replicas that list the same tools agree. If several
+// replicas make a first review, the earliest counts.
 func idOf(tools []*catalog.Tool) string {
 	h := sha256.New()
 	enc := json.NewEncoder(h)
@@ -65,8 +64,8 @@ func (s *server) setValid() *server {
 	return s
 }
 
-// known returns the hash that a tool must have; false if it is not known.
-func (s *server) known(pinning registry.Pinning, name string) (string, bool) {
+// acceptedHash returns the hash that a tool must have; false if the tool is not known.
+func (s *server) acceptedHash(pinning registry.Pinning, name string) (string, bool) {
 	hash, known := s.valid[name]
 	if !known && pinning == registry.PinAllowNew {
 		hash, known = s.late[name]
@@ -74,13 +73,13 @@ func (s *server) known(pinning registry.Pinning, name string) (string, bool) {
 	return hash, known
 }
 
-// with returns a copy of the server with some pins replaced by those read, and with another first review.
-func (s *server) with(read map[string]pin, first string) *server {
+// with returns a copy of the server with changed pins and a first review. An empty pin deletes.
+func (s *server) with(changed map[string]pin, first string) *server {
 	next := &server{pins: maps.Clone(s.pins), first: first}
 	if next.pins == nil {
-		next.pins = make(map[string]pin, len(read))
+		next.pins = make(map[string]pin, len(changed))
 	}
-	for name, p := range read {
+	for name, p := range changed {
 		if p.approved == "" && p.seen == "" {
 			delete(next.pins, name)
 		} else {

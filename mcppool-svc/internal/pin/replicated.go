@@ -41,12 +41,12 @@ func (b *Book) refresh(origin string, changes []store.Change) error {
 			first = f
 		}
 	}
-	now := old.with(read, first)
-	if len(now.pins) == 0 && now.first == "" {
+	updated := old.with(read, first)
+	if len(updated.pins) == 0 && updated.first == "" {
 		delete(b.servers, origin)
 		return nil
 	}
-	b.servers[origin] = now
+	b.servers[origin] = updated
 	return nil
 }
 

@@ -149,8 +149,7 @@ func (p *Process) StderrLog() (text string, cut bool) {
 	return strings.ToValidUTF8(p.stderr.String(), "\uFFFD"), p.stderr.wasCut()
 }
 
-// Close ends the child and its group and returns when the child has ended: at most a little more than two seconds later, unless the child is
-// in uninterruptible I/O. It may be called again.
+// Close ends the child and its group, and returns when the child has ended, usually within two seconds. It may be called again.
 func (p *Process) Close() { p.close() }
 
 func (p *Process) end() {

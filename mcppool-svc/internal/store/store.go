@@ -97,7 +97,7 @@ func Oldest[K comparable, V any](values map[K]V, at func(V) time.Time) K {
 // FileName is the store's file in the data folder.
 const FileName = "mcppool.db"
 
-// lockWait is how long another process, such as a stopping predecessor, may still hold the file.
+// lockWait is how long Open waits for another process to release the file.
 const lockWait = time.Second
 
 // file is a Store in one bbolt file.
@@ -112,7 +112,7 @@ func openFile(dir string, buckets []string) (opened *file, err error) {
 	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: lockWait})
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return nil, fmt.Errorf("%s is in use by another process; stop that one, or choose another data folder", path)
+		return nil, fmt.Errorf("%s is in use by another process; stop that process, or choose another data folder", path)
 	case err != nil:
 		return nil, fmt.Errorf("opening %s: %w", path, err)
 	}
