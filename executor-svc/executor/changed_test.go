@@ -128,7 +128,7 @@ func TestServerThatAlwaysChanges(t *testing.T) {
 
 // If the tool is gone or quarantined, the step fails with an error that names it; if its schema no longer fits the input, that is an
 // error about parameters like any other (A15).
-func TestToolThatIsGoneOrAnotherOne(t *testing.T) {
+func TestToolThatIsGoneOrChanged(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*commonv1.Tool) *commonv1.Tool
 		reason commonv1.ErrorReason

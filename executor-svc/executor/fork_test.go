@@ -48,7 +48,7 @@ func TestForkAtTheLimitOfFailedSteps(t *testing.T) {
 }
 
 // A30: without a seq, a fork of a task that failed repeats what failed, from the beginning if no step succeeded.
-func TestForkDoesAgainWhatFailed(t *testing.T) {
+func TestForkRepeatsWhatFailed(t *testing.T) {
 	for _, tc := range []struct{ good, calls int }{{0, 2}, {1, 3}} {
 		r := newRig(t, failAfterFailedStep(fake.Script([]string{"read", "read"}[:tc.good+1]...)))
 		broken := true

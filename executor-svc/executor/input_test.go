@@ -326,7 +326,7 @@ func (r *rig) untilCallStopped(call string) {
 }
 
 // A question that expires is answered with CANCEL, and the tool goes on.
-func TestQuestionGivenUp(t *testing.T) {
+func TestQuestionExpires(t *testing.T) {
 	r := newRig(t, fake.Script("read"))
 	q := form("q1")
 	q.ExpireTime = timestamppb.New(time.Now().Add(100 * time.Millisecond))

@@ -89,7 +89,7 @@ func TestLostQuestionThatWasRefused(t *testing.T) {
 }
 
 // Only exactly the same question gets the earlier answer; a person answers any other.
-func TestLostQuestionThatIsAnotherNow(t *testing.T) {
+func TestLostQuestionThatHasChanged(t *testing.T) {
 	r := newRig(t, fake.Script("read"))
 	r.elicit(round(form("q1")))
 	plain := r.pool.CallFn

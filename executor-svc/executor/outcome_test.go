@@ -183,7 +183,7 @@ func TestOnUnknownOutcomePolicy(t *testing.T) {
 }
 
 // A restart finds the outcome of a call that continued in the pool: nothing is lost, and no person is asked.
-func TestResultIsPickedUpAfterARestart(t *testing.T) {
+func TestResultIsFetchedAfterARestart(t *testing.T) {
 	for _, tool := range []string{"read", "write", "destroy"} {
 		t.Run(tool, func(t *testing.T) {
 			r := newRig(t, fake.Script(tool))
@@ -316,7 +316,7 @@ func TestPoolRestartsBetweenCalls(t *testing.T) {
 
 // A call whose intent is durable and that provably never reached the pool is repeated automatically, as a further attempt
 // (A11): no person is asked, and nothing fails.
-func TestCallThatNeverCameIsMadeAgain(t *testing.T) {
+func TestCallThatNeverArrivedIsRepeated(t *testing.T) {
 	for _, tool := range []string{"read", "write"} {
 		t.Run(tool, func(t *testing.T) {
 			r := newRig(t, fake.Script(tool))

@@ -239,7 +239,7 @@ func TestUpConfiguration(t *testing.T) {
 	w.pawl("up", "--config", file).expect(t, 64, "", "unknown settings: htp (line 1)")
 }
 
-func TestUpThatCannot(t *testing.T) {
+func TestUpThatFails(t *testing.T) {
 	w := newWorld(t)
 	w.newErr = errLocked
 	w.pawl("up").expect(t, 1, "", "is in use by another process")

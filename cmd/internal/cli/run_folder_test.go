@@ -130,7 +130,7 @@ func TestRunPlaybookFromStandardInput(t *testing.T) {
 }
 
 // A file that cannot be a playbook is refused before a server is started.
-func TestRunWithWhatIsNoPlaybook(t *testing.T) {
+func TestRunWithAFileThatIsNoPlaybook(t *testing.T) {
 	w := newWorld(t)
 	dir := chdir(t, "app")
 	for name, c := range map[string]struct{ text, says string }{

@@ -190,7 +190,7 @@ func TestNamedNeverFallsBack(t *testing.T) {
 	}
 }
 
-func TestNoneMayBeStarted(t *testing.T) {
+func TestNoServerAndNoStart(t *testing.T) {
 	cfg := config(t)
 	cfg.Start = nil
 	if _, err := discover.New(cfg).Server(t.Context()); !errors.Is(err, discover.ErrNone) {
@@ -237,7 +237,7 @@ func TestRaceWithOneThatEnds(t *testing.T) {
 	}
 }
 
-func TestHeldByOneThatDoesNotAnswer(t *testing.T) {
+func TestDataFolderWhoseHolderDoesNotAnswer(t *testing.T) {
 	cfg := config(t)
 	cfg.Start = func(context.Context, string) (*discover.Server, error) { return nil, errLocked }
 	note(t, cfg.DataDir, closed(t))

@@ -30,7 +30,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-func TestRemoveTakesAwayOnlyItsOwn(t *testing.T) {
+func TestRemoveServerFileOfOneProcess(t *testing.T) {
 	dir := t.TempDir()
 	if err := discover.WriteServerFile(dir, discover.ServerInfo{PID: 7, GRPC: "x"}); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestRemoveTakesAwayOnlyItsOwn(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeUnderstoodSaysNothing(t *testing.T) {
+func TestInvalidServerFileIsIgnored(t *testing.T) {
 	for _, text := range []string{"", "{", "[]", `{"pid":0,"grpc":"x"}`} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, "server.json"), []byte(text), 0o600); err != nil {

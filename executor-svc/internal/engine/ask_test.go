@@ -132,7 +132,7 @@ func questionCrashes(t *testing.T, tool, state string, accepts bool) (id string,
 }
 
 // A28: a question that expires is closed without a slot. Its call goes on once there is one.
-func TestQuestionGivenUpWithoutASlot(t *testing.T) {
+func TestQuestionExpiresWithoutASlot(t *testing.T) {
 	r := newRig(t, fake.Script("write"))
 	r.cfg.MaxRunning = 1
 	r.asks("")

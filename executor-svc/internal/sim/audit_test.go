@@ -298,7 +298,7 @@ func (a *audit) counters() {
 func (a *audit) cameBack() {
 	for _, c := range a.k.came {
 		if c.to.died || a.k.stale[c.epoch] {
-			continue // no owner that lived
+			continue // its owner died or had lost its claim
 		}
 		found := false
 		for _, f := range a.k.facts {
@@ -365,7 +365,7 @@ func (a *audit) fits(n *answerNote, f *storagev1.Fact) bool {
 	return false
 }
 
-// words are how the log says what people did about a question of a tool's server.
+// words are the log's words for the answers to a question of a tool's server.
 var words = map[executorv1.InputAnswer_Action]string{
 	executorv1.InputAnswer_ACTION_ACCEPT: "answered", executorv1.InputAnswer_ACTION_DECLINE: "declined", executorv1.InputAnswer_ACTION_CANCEL: "dismissed",
 }

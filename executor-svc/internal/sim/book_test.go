@@ -18,7 +18,7 @@ import (
 )
 
 // book is what really happened: what became durable and in which order, what reached the pool, what was executed, what
-// came back to whom, and what people said. Rules that can be checked at once are checked here.
+// came back to which process, and what people said. Rules that can be checked at once are checked here.
 type book struct {
 	mu       sync.Mutex // guards everything here
 	problems []string
@@ -37,9 +37,9 @@ type taskBook struct {
 	head       *storagev1.TaskHead
 	checkpoint *storagev1.Checkpoint
 	facts      []*storagev1.Fact
-	// intents holds, by call, the durable intents.
+	// intents holds, by attempt, the durable intents.
 	intents map[string]intent
-	// ended holds the calls whose end is durable.
+	// ended holds the attempts whose end is durable.
 	ended map[string]bool
 	// calls holds, by attempt, the requests that reached the pool; runs counts its executions.
 	calls map[string]*mcppoolv1.CallToolRequest
@@ -56,7 +56,7 @@ type taskBook struct {
 
 	owner  *proc
 	epoch  uint64
-	newest uint64 // epoch of all claims
+	newest uint64 // highest epoch of all claims
 	slot   bool
 	stale  map[uint64]bool // epochs of claims that were lost
 

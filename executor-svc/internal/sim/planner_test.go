@@ -80,7 +80,7 @@ const (
 
 // plannerClient is the planner as one process reaches it.
 type plannerClient struct {
-	plannerv1.PlannerServiceClient // what is not called here does not exist
+	plannerv1.PlannerServiceClient // nil: the executor does not call the other methods
 	w                              *world
 	p                              *proc
 }

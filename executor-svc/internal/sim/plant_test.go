@@ -110,7 +110,7 @@ var planted = map[string]struct {
 // mostSeeds is how many seeds a planted bug may hide for.
 const mostSeeds = 3000
 
-// The checker finds each bug that is planted around what is simulated.
+// The checker finds each planted bug.
 func TestPlantedBugsAreFound(t *testing.T) {
 	dir := ram(t)
 	for name, c := range planted {
@@ -218,7 +218,7 @@ func stopNothing(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, err
 	return tr, err
 }
 
-// forgetsTasks does not know the MCP tasks of the process before it.
+// forgetsTasks loses the ids of MCP tasks when another process resumes a task.
 type forgetsTasks struct{ flow.Flow }
 
 func (f forgetsTasks) Resume(t *flow.Task, recovered bool) (flow.Transition, error) {
@@ -393,7 +393,7 @@ func (a *anyEpoch) Commit(ctx context.Context, t journal.Transition) error {
 	return a.Journal.Commit(ctx, t)
 }
 
-// moreSlots counts slots wrongly.
+// moreSlots claims with one slot too many.
 type moreSlots struct{ journal.Journal }
 
 func (m moreSlots) Claim(ctx context.Context, r journal.ClaimRequest) (journal.Claims, error) {

@@ -16,8 +16,8 @@ import (
 	"pawl.dev/executor-svc/internal/flow"
 )
 
-// serveCall takes a call that may come late: its caller may be dead by now. One that is known is followed, one that was
-// asked for before is refused.
+// serveCall receives a call, which may come late: its caller may be dead by now. A call that the pool knows is followed, and one in
+// graves is refused.
 func (p *pool) serveCall(k *conn, req *mcppoolv1.CallToolRequest, short string) {
 	if _, err := p.w.s.pass(context.Background(), p.dead, p.id+" gets call "+short); err != nil {
 		k.snap()
@@ -115,7 +115,7 @@ func (p *pool) serveAttach(k *conn, req *mcppoolv1.AttachCallRequest, short stri
 	p.follow(k, c, short)
 }
 
-// follow tells how a call ended, unless the connection breaks before.
+// follow sends a call's questions, MCP task and end, unless the connection breaks before.
 func (p *pool) follow(k *conn, c *call, short string) {
 	if k.gone() {
 		return
@@ -276,7 +276,7 @@ func (p *pool) finish(c *call, r roll) {
 	}
 }
 
-// die forgets everything: its calls are cut off from their followers.
+// die ends the process: its connections break, and its calls are lost.
 func (p *pool) die() {
 	close(p.dead)
 	p.mu.Lock()

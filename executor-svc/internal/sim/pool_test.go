@@ -78,7 +78,7 @@ func newPool(w *world, no int) *pool {
 
 // poolClient is the pool as one process reaches it.
 type poolClient struct {
-	mcppoolv1.McpPoolServiceClient // what is not called here does not exist
+	mcppoolv1.McpPoolServiceClient // nil: the executor does not call the other methods
 	w                              *world
 	p                              *proc
 }

@@ -106,7 +106,7 @@ func TestWalks(t *testing.T) {
 }
 
 // Ended reports exactly the statuses of a task that are never left.
-func TestEndedHasNoWayOut(t *testing.T) {
+func TestEndedIsFinal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		from := executorv1.ExecutorStatus(statuses.Draw(t, "from"))
 		to := executorv1.ExecutorStatus(statuses.Draw(t, "to"))

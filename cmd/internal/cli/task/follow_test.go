@@ -70,7 +70,7 @@ func stopping() error {
 }
 
 // However often the stream breaks off, each event comes once and in order.
-func TestNothingIsLostOrRepeated(t *testing.T) {
+func TestFollowLosesAndRepeatsNothing(t *testing.T) {
 	e := story()
 	var once sync.Map
 	e.OnWatch = func(_ string, seq uint64) error {
@@ -87,7 +87,7 @@ func TestNothingIsLostOrRepeated(t *testing.T) {
 }
 
 // If the server's process ends, the task is followed at the server that has it then.
-func TestGoOnAtAnotherServer(t *testing.T) {
+func TestFollowGoesOnAtAnotherServer(t *testing.T) {
 	first, second := clitest.NewExecutor(), story()
 	first.Add("goal").Play(clitest.StepInit("s1", "FINAL"), clitest.Text("a", "1"))
 	one, two := clitest.Serve(t, first), clitest.Serve(t, second)
@@ -104,7 +104,7 @@ func TestGoOnAtAnotherServer(t *testing.T) {
 	}
 }
 
-func TestErrorsOfTheServiceEndIt(t *testing.T) {
+func TestFollowEndsWithAServiceError(t *testing.T) {
 	s, _ := session(t, clitest.Serve(t, clitest.NewExecutor()).Addr)
 	_, err := seqs(t, task.Follow(t.Context(), s, clitest.ID(1), 0))
 	if errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_TASK_NOT_FOUND {
@@ -112,7 +112,7 @@ func TestErrorsOfTheServiceEndIt(t *testing.T) {
 	}
 }
 
-func TestItGivesUpWhenNothingComes(t *testing.T) {
+func TestFollowGivesUp(t *testing.T) {
 	e := clitest.NewExecutor()
 	e.Add("goal")
 	e.OnWatch = func(string, uint64) error { return stopping() }
@@ -124,7 +124,7 @@ func TestItGivesUpWhenNothingComes(t *testing.T) {
 	}
 }
 
-func TestItEndsWithItsContext(t *testing.T) {
+func TestFollowEndsWithItsContext(t *testing.T) {
 	e := clitest.NewExecutor()
 	e.Add("goal").Play(clitest.StepInit("s1", "FINAL"))
 	s, _ := session(t, clitest.Serve(t, e).Addr)

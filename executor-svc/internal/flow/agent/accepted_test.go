@@ -163,7 +163,7 @@ func TestAcceptedAnswersEndWithAnError(t *testing.T) {
 }
 
 // If the policy repeats a call with a side effect, a person answers its questions again.
-func TestPolicyAcceptsNothing(t *testing.T) {
+func TestRetryByPolicyAsksAgain(t *testing.T) {
 	task, on := asking(t, &storagev1.TaskHead{Limits: limits(), OnUnknownOutcome: executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY}, what)
 	task.State.ActiveSteps[0].Effect = write
 	on(5*time.Second, answer("wait-1"))
