@@ -19,7 +19,7 @@ test: ## All tests, with the race detector
 	go test -race work
 
 .PHONY: npm
-npm: ## Install the MCP servers, clients and conformance suite that nobody here wrote, and a Node for them
+npm: ## Install the third-party MCP servers, clients and conformance suite that tests use, and Node
 	npm ci --prefix test/npm --no-audit --no-fund
 
 .PHONY: lint
