@@ -29,7 +29,7 @@ func TestTimer(t *testing.T) {
 		w.resume()
 		<-ctx.Done()
 		if took := time.Since(begin); took != 2*time.Hour+time.Minute {
-			t.Errorf("it ended after %v", took)
+			t.Errorf("the timer ended after %v", took)
 		}
 		if cause := context.Cause(ctx); !errors.Is(cause, context.DeadlineExceeded) || !strings.Contains(cause.Error(), "within 1m") {
 			t.Errorf("cause = %v", cause)

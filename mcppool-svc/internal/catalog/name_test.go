@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A tool whose name a person cannot read as it is, is left out, and the catalog says so; the others can be used.
+// A tool whose name has control or invisible characters is left out, and the catalog says so; the others can be used.
 func TestToolsWithDeceptiveNamesAreSkipped(t *testing.T) {
 	for name, raw := range map[string]string{
 		"an escape":        `"say\u001b[2J"`,

@@ -104,7 +104,7 @@ func TestBreakerClosesAfterOneProbe(t *testing.T) {
 }
 
 // A missing login or an unusable registration does not count as a failure of the server.
-func TestBreakerDoesNotCountWhatServersCannotHelp(t *testing.T) {
+func TestBreakerDoesNotCountMissingLogins(t *testing.T) {
 	for _, kind := range []mcp.Kind{mcp.LoginRequired, mcp.Misconfigured} {
 		synctest.Test(t, func(t *testing.T) {
 			p := New(Config{BreakAfter: 2}, func(context.Context, *registry.Server, string) (mcp.Client, error) {

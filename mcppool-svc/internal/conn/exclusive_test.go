@@ -212,7 +212,7 @@ func TestTurnsAreBounded(t *testing.T) {
 			wantBusy(t, <-errc)
 		}
 		if took := time.Since(start); took != time.Minute {
-			t.Errorf("they waited %v", took)
+			t.Errorf("the calls waited %v", took)
 		}
 		if l := p.Load(); l.Refused != maxWaiters || l.Waiting != 0 {
 			t.Errorf("load = %+v", l)

@@ -122,7 +122,7 @@ func TestLookDoesNotWaitForSilentServer(t *testing.T) {
 		for range 10 {
 			looks.Go(func() {
 				if took := look(t, p, Ready); took != stateTimeout {
-					t.Errorf("it took %v", took)
+					t.Errorf("the look took %v, want %v", took, stateTimeout)
 				}
 			})
 		}

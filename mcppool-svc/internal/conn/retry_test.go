@@ -34,7 +34,7 @@ func TestTurnEndsWhenAFailureIsForgotten(t *testing.T) {
 		start := time.Now()
 		second := acquire(t, p, patient())
 		if took := time.Since(start); took != retryAfter || f.count() != 3 {
-			t.Errorf("it took %v and %d connects", took, f.count())
+			t.Errorf("the second call waited %v, with %d connects", took, f.count())
 		}
 		second.Release()
 		first.Release()
@@ -63,7 +63,7 @@ func TestTurnsEndWhenTheCircuitCloses(t *testing.T) {
 			leases = append(leases, <-got)
 		}
 		if took := time.Since(start); took > p.cfg.BreakFor+2*time.Second {
-			t.Errorf("it took %v", took)
+			t.Errorf("the calls waited %v", took)
 		}
 		for _, l := range leases {
 			if l != nil {

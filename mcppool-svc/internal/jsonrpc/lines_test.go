@@ -207,7 +207,7 @@ func TestLineWriterKnowsWhatWasNotDelivered(t *testing.T) {
 		t.Errorf("error = %v", err)
 	}
 	if lw.Undelivered(1) {
-		t.Error("what was read counts as not delivered")
+		t.Error("a line that was read counts as not delivered")
 	}
 	if !lw.Undelivered(11) {
 		t.Error("a line without a reader counts as delivered")

@@ -40,7 +40,7 @@ func (s *streams) await(t *testing.T, n int32) {
 }
 
 // A resting connection has no open stream, but can be probed. Wake opens the stream again and outdates the tools, which may have
-// changed unnoticed. Both holds in revisions with a session and in those without.
+// changed unnoticed. This holds in revisions with a session and without.
 func TestRest(t *testing.T) {
 	for name, wrap := range map[string]func(http.Handler) http.Handler{
 		"2026-07-28": func(h http.Handler) http.Handler { return h },

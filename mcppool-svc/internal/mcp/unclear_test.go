@@ -75,7 +75,7 @@ func awaitHeld(t *testing.T, c *client, n int) {
 const unnamedForm = `{"n":-1}`
 
 // A question belongs to the call that it names. If it names none, it is held until one call is left, and belongs to that.
-func TestWhoseQuestion(t *testing.T) {
+func TestQuestionBelongsToOneCall(t *testing.T) {
 	overBoth(t, func(t *testing.T, c *client) {
 		var unnamed atomic.Int32
 		c.onUnnamed = func() { unnamed.Add(1) }

@@ -113,7 +113,7 @@ func TestConfiguredServersKeepTheirPins(t *testing.T) {
 	}
 }
 
-func TestNothingOfferedIsNoFirstUse(t *testing.T) {
+func TestEmptyListIsNoFirstUse(t *testing.T) {
 	b, s := open(t, newStore(t)), &registry.Server{UID: "u", Stdio: &registry.Stdio{}}
 	held(t, b, s, tools(t))
 	if got := held(t, b, s, tools(t, "a=1")); got != "" {

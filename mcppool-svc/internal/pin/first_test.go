@@ -67,9 +67,9 @@ func ticking() func() time.Time {
 	return func() time.Time { at = at.Add(time.Second); return at }
 }
 
-// TestFirstUseElsewhereOpensNothing: a new replica that reaches no other one pins all tools at its first listing. Once connected, that
+// TestFirstUseElsewhereReleasesNothing: a new replica that reaches no other one pins all tools at its first listing. Once connected, that
 // releases no tool that others hold.
-func TestFirstUseElsewhereOpensNothing(t *testing.T) {
+func TestFirstUseElsewhereReleasesNothing(t *testing.T) {
 	s := &registry.Server{UID: "u", Stdio: &registry.Stdio{Command: "x"}}
 	allowing := &registry.Server{UID: "u", Stdio: s.Stdio, Pinning: registry.PinAllowNew}
 	good, both := tools(t, "good=1"), tools(t, "evil=1", "good=1")
@@ -151,7 +151,7 @@ func TestFirstUseAtOnce(t *testing.T) {
 	}
 }
 
-// TestNoToolIsTheFirstReview: a tool with the key of the first review is held and does not overwrite that record.
+// TestNoToolIsTheFirstReview: a tool named firstName is held, and does not overwrite the record of the first review.
 func TestNoToolIsTheFirstReview(t *testing.T) {
 	st := newStore(t)
 	s := &registry.Server{UID: "u", Stdio: &registry.Stdio{Command: "x"}, Pinning: registry.PinAllowNew}

@@ -191,14 +191,14 @@ type brokenStore struct{ store.Store }
 
 func (brokenStore) Apply(...store.Change) error { return errors.New("disk full") }
 
-func TestWhatCannotBeStoredDidNotHappen(t *testing.T) {
+func TestCreateThatCannotBeStored(t *testing.T) {
 	r := open(t, "")
 	r.store = brokenStore{}
 	if _, err := r.Create("ann", "r1", "d", stdio("a", "ann")); !errors.Is(err, ErrStorage) || !strings.Contains(err.Error(), "disk full") {
 		t.Errorf("error = %v", err)
 	}
 	if list := r.Visible("ann"); len(list) != 0 {
-		t.Errorf("shown all the same: %v", list)
+		t.Errorf("the server is visible: %v", list)
 	}
 }
 
@@ -214,7 +214,7 @@ func TestUnknownFormat(t *testing.T) {
 	}
 }
 
-func TestConfigurationHidesWhatIsStored(t *testing.T) {
+func TestConfigurationHidesStoredServer(t *testing.T) {
 	dir := t.TempDir()
 	r := open(t, dir)
 	if _, err := r.Create("op", "", "", stdio("a", "")); err != nil {

@@ -57,7 +57,7 @@ func attach(l *Calls, id string) string {
 
 // A14: an evicted call is UNKNOWN and never NOT_EXECUTED: by its tombstone and, once that is overwritten too, by the filter. The
 // limits are never exceeded.
-func TestBoundsOfWhatIsKept(t *testing.T) {
+func TestEvictedCallsAreUnknown(t *testing.T) {
 	l := New(Config{MaxFinished: 10, MaxTombstones: 20}, pool)
 	for i := range 1000 {
 		finish(t, l, strconv.Itoa(i), 1)
@@ -97,7 +97,7 @@ func TestBoundOfBytes(t *testing.T) {
 	}
 	l.End(begin(t, l, "error"), End{Err: errs.New(5, 1, "no").With("structured_json", strings.Repeat("x", 95_000))})
 	if l.results.len() != 1 || l.results.bytes < 95_000 {
-		t.Errorf("what comes with errors is not counted: %d calls, %d bytes", l.results.len(), l.results.bytes)
+		t.Errorf("an error's metadata is not counted: %d calls, %d bytes", l.results.len(), l.results.bytes)
 	}
 	l.Ack("ann", []string{"error"})
 	if l.results.bytes != 0 {
