@@ -143,7 +143,7 @@ func TestAskingOverTheLimit(t *testing.T) {
 		for _, v := range []*conversation{three, four} {
 			m, err := v.stream.Recv()
 			if text := m.GetLog().GetDataJson(); err != nil || !strings.Contains(text, "the call waits: MCP server fake asks for input") ||
-				!strings.Contains(text, "answer the questions that are open") {
+				!strings.Contains(text, "answer the open questions") {
 				t.Errorf("a call that waits says %v, %v", m, err)
 			}
 		}

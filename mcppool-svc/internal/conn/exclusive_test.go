@@ -224,7 +224,7 @@ func TestTurnsAreBounded(t *testing.T) {
 func wantBusy(t *testing.T, err error) {
 	t.Helper()
 	if errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED || errs.From(err).Metadata[errs.OutcomeKey] != errs.OutcomeNotExecuted ||
-		!strings.Contains(err.Error(), "answer the questions that are open") {
+		!strings.Contains(err.Error(), "answer the open questions") {
 		t.Errorf("error = %v", err)
 	}
 }
