@@ -56,7 +56,7 @@ func thinkingUses() []use {
 	}}
 }
 
-// holds looks into a file.
+// holds returns a check that a file contains a text.
 func holds(path, want string) func(*testing.T) {
 	return func(t *testing.T) {
 		if got, err := os.ReadFile(path); err != nil || !strings.Contains(string(got), want) {

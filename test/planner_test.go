@@ -177,7 +177,7 @@ func TestCorrectionsKeepToTheProvidersRules(t *testing.T) {
 	})
 }
 
-// The other questions keep to the providers' rules too.
+// The requests of the other planner methods keep to the providers' rules too.
 func TestQuestionsKeepToTheProvidersRules(t *testing.T) {
 	answers := map[string]string{"input_params": `{"input":{"path":"a"}}`, "create_plan": `{"main_task":"m","subtasks":[{"id":"a","title":"t","description":"d","depends_on":[]}]}`,
 		"reflect": `{"done":true,"summary":"s","next":""}`, "decide": `{"decision":"REPLY","reason":"r"}`, "missing_params": `{"properties":["path"]}`, "output": `{"n":1}`}

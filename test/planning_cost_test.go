@@ -54,7 +54,7 @@ func TestCostOfPlanning(t *testing.T) {
 // commonTokens returns how many tokens of the earlier prompt the later one begins with.
 func commonTokens(earlier, later modeltest.Request) int { return min(later.Prefix, earlier.Tokens) }
 
-// threeCalls is the cost of a design with three calls for each step, and three at the start and the end, with the same prompts.
+// threeCalls returns the prompt tokens of a design with three calls for each step, and three at the start and the end, with the same prompts.
 func threeCalls(asked []modeltest.Request) int {
 	total := 0
 	for _, r := range asked {

@@ -112,7 +112,7 @@ func twoUsers(t *testing.T, start func(testing.TB, rig.Options) *rig.Target) {
 	}
 }
 
-// A page from another origin gets nowhere, even without configuration.
+// Requests of a page from another origin are refused, even without configuration.
 func TestForeignPages(t *testing.T) {
 	target := rig.Binary(t, binaries, rig.Options{Workspace: workspace(t)})
 	evil := `{"goal":"go","autoExecute":true}`

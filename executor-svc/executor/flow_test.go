@@ -326,7 +326,7 @@ func lose(context.Context, *mcppoolv1.CallToolRequest, func(*mcppoolv1.CallToolR
 	return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR, "connection lost").With(errs.OutcomeKey, "UNKNOWN")
 }
 
-// Cancel reaches into a running call, and its outcome is recorded.
+// A cancel stops a running call, and the call's outcome is recorded.
 func TestCancelRunningCall(t *testing.T) {
 	for name, tc := range map[string]struct {
 		after func(context.Context, func(*mcppoolv1.CallToolResponse) error) error

@@ -128,7 +128,7 @@ func TestReadOutput(t *testing.T) {
 	}
 }
 
-// Usage of planner calls that fail counts, and so does that of their repetition.
+// The usage of failed planner calls counts, and so does that of the calls that repeat them.
 func TestUsageOfFailedPlannerCalls(t *testing.T) {
 	p := fake.Script()
 	var tries atomic.Int32

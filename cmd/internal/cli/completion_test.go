@@ -97,7 +97,7 @@ func TestCompletionScripts(t *testing.T) {
 	}
 }
 
-// What bash offers for what pawl answers.
+// The script for bash offers the candidates that pawl returns, or folders for :folders.
 func TestBashCompletion(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {

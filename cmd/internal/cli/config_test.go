@@ -214,7 +214,7 @@ func (w *world) built() []*fakeSuite {
 	return w.suites
 }
 
-// Flags go before the environment, and that before the file.
+// Flags override the environment, which overrides the file.
 func TestUpConfiguration(t *testing.T) {
 	w := newWorld(t)
 	chdir(t, "app")

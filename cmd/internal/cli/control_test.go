@@ -267,7 +267,7 @@ func TestExport(t *testing.T) {
 	w.pawl("export", clitest.ID(7)).expect(t, 1, "", "there is no task")
 }
 
-// Half a document is no document: the file does not appear, and what was there stays.
+// If an export breaks off, its file does not appear, and an old one stays.
 func TestExportThatBreaksOff(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()

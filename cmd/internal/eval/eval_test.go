@@ -21,7 +21,7 @@ var (
 	only     = flag.String("file", "", "run that file alone")
 )
 
-// The offline planner's results do not fall below the floors, which are a little under what it has reached.
+// The offline planner's results do not fall below these floors.
 func TestOffline(t *testing.T) {
 	s, err := planner.New(t.Context(), planner.Config{}, planner.Deps{})
 	if err != nil {

@@ -75,7 +75,7 @@ func TestFrom(t *testing.T) {
 	}
 }
 
-// Every reason that a person can do something about says what.
+// Every reason that a person can act on has a next step.
 func TestNextSteps(t *testing.T) {
 	for _, reason := range []commonv1.ErrorReason{
 		commonv1.ErrorReason_ERROR_REASON_TASK_NOT_FOUND, commonv1.ErrorReason_ERROR_REASON_AGENT_NOT_FOUND,

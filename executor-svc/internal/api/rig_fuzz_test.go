@@ -60,7 +60,7 @@ func newRig(t testing.TB) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	// A planner that asks nothing more, whatever was answered.
+	// This planner plans no further step.
 	served := grpctest.Serve(t, func(s grpc.ServiceRegistrar) { plannerv1.RegisterPlannerServiceServer(s, &fake.Planner{}) }, serve.Options{Log: log})
 	pooled := grpctest.Serve(t, func(s grpc.ServiceRegistrar) { mcppoolv1.RegisterMcpPoolServiceServer(s, fake.NewPool()) }, serve.Options{Log: log})
 	planner, pool := plannerv1.NewPlannerServiceClient(served), mcppoolv1.NewMcpPoolServiceClient(pooled)

@@ -18,7 +18,7 @@ func shown(before, after string, changes ...string) string {
 	})
 }
 
-// Each place is shown as it was and as it is, wherever it is.
+// Each changed place is shown as it was and as it is now, however deep it is.
 func TestQuarantinedPlaces(t *testing.T) {
 	before := `{"a":[1,{"x~/y":"old"}],"gone":true,"n":1.0,"s":"1"}`
 	after := `{"a":[1,{"x~/y":"new"}],"n":1.00,"s":1}`
@@ -33,7 +33,7 @@ func TestQuarantinedPlaces(t *testing.T) {
 	}
 }
 
-// What is approved must have been shown: all of it, where the changes may not be all.
+// If the list of changes may be incomplete, the whole definition is shown.
 func TestQuarantinedShowsAllWhereChangesMayBeMissing(t *testing.T) {
 	var many []string
 	for i := range 50 {

@@ -65,7 +65,7 @@ func params(content, description string) *executorv1.ResumeTaskRequest {
 	}
 }
 
-// A9: what is approved is exactly what was shown, or what the person made of it.
+// A9: what is approved is exactly what was shown, or the person's edit of it.
 func TestApproval(t *testing.T) {
 	medium, high := commonv1.RiskLevel_RISK_LEVEL_MEDIUM, commonv1.RiskLevel_RISK_LEVEL_HIGH
 	for _, tc := range []struct {
@@ -180,7 +180,7 @@ func supply(action executorv1.InputAnswer_Action, content string) *executorv1.Re
 	}
 }
 
-// A5: what a tool's server asks for, field by field; a no; an address.
+// A5: a question of a tool's server is answered field by field, declined, or answered at an address.
 func TestInput(t *testing.T) {
 	accept, decline := executorv1.InputAnswer_ACTION_ACCEPT, executorv1.InputAnswer_ACTION_DECLINE
 	for _, tc := range []struct {

@@ -159,7 +159,7 @@ func show(view *task.Events, events []*executorv1.ExecutorEvent) {
 	view.Suspend()
 }
 
-// A step that takes long is shown once where lines cannot be written over, and goes on counting where they can.
+// On a terminal, the time of a long step goes on counting; other outputs show the step once.
 func TestTick(t *testing.T) {
 	for _, live := range []bool{true, false} {
 		var out bytes.Buffer

@@ -12,7 +12,7 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
-// While nothing happens a terminal says what is waited for, after a while, and only there.
+// If nothing happens for a while, a terminal shows what the task waits for; other outputs do not.
 func TestQuiet(t *testing.T) {
 	started := clitest.FlowStart("Look", commonv1.RiskLevel_RISK_LEVEL_LOW)
 	for name, c := range map[string]struct {

@@ -148,7 +148,7 @@ func TestAcceptedAnswersAreGivenAgain(t *testing.T) {
 	}
 }
 
-// A tool's own error is no loss: it has had the answer, and the person may want to give another one.
+// After a tool's own error the answer is not given again: the tool has had it, and the person may want to give another one.
 func TestAcceptedAnswersEndWithAnError(t *testing.T) {
 	task, on := asking(t, &storagev1.TaskHead{Limits: limits()}, what)
 	on(5*time.Second, answer("wait-1"))
