@@ -47,12 +47,11 @@ func loadYAML(r io.Reader) (kong.Resolver, error) {
 	return f, nil
 }
 
-func canonical(name string) string {
+func canonicalName(name string) string {
 	return strings.ToLower(strings.NewReplacer("_", "-", ".", "-").Replace(name))
 }
 
-// collect adds every mapping both as one value and, under longer names, as its members, because only a flag's type shows which of
-// the two is meant.
+// collect adds every mapping as one value, and its members under longer names: only a flag's type shows which of the two is meant.
 func (f *file) collect(path string, n *yaml.Node) error {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -61,7 +60,7 @@ func (f *file) collect(path string, n *yaml.Node) error {
 		return fmt.Errorf("line %d: the file must hold `name: value` lines", n.Line)
 	}
 	if path != "" {
-		key := canonical(path)
+		key := canonicalName(path)
 		if before, twice := f.values[key]; twice {
 			return fmt.Errorf("line %d: %s is already set in line %d", n.Line, path, before.Line)
 		}
@@ -79,22 +78,21 @@ func (f *file) collect(path string, n *yaml.Node) error {
 	return nil
 }
 
-// plain converts a value to the form in which kong gets it from a command line: scalars as they are written (0644 and 1.10 stay what they are),
-// lists and maps of those.
-func plain(n *yaml.Node) any {
+// toKong converts a value to the form that kong gets from a command line: scalars as they are written, or lists and maps of them.
+func toKong(n *yaml.Node) any {
 	switch {
 	case n.Kind == yaml.AliasNode:
-		return plain(n.Alias)
+		return toKong(n.Alias)
 	case n.Kind == yaml.SequenceNode:
 		list := make([]any, 0, len(n.Content))
 		for _, item := range n.Content {
-			list = append(list, plain(item))
+			list = append(list, toKong(item))
 		}
 		return list
 	case n.Kind == yaml.MappingNode:
 		m := make(map[string]any, len(n.Content)/2)
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			m[n.Content[i].Value] = plain(n.Content[i+1])
+			m[n.Content[i].Value] = toKong(n.Content[i+1])
 		}
 		return m
 	case n.Tag == "!!null":
@@ -110,11 +108,11 @@ func (f *file) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, err
 			return nil, nil
 		}
 	}
-	s, ok := f.values[canonical(flag.Name)]
+	s, ok := f.values[canonicalName(flag.Name)]
 	if !ok || s.Kind == yaml.MappingNode && !flag.IsMap() {
 		return nil, nil // not a setting itself; Validate reports unknown members
 	}
-	return plain(s.Node), nil
+	return toKong(s.Node), nil
 }
 
 // Validate implements kong.Resolver: every key of the file must be a flag, a mapping that contains flags, or an entry of a flag that is a map.
@@ -122,7 +120,7 @@ func (f *file) Validate(app *kong.Application) error {
 	flags := fileFlags(app.Node)
 	var unknown []setting
 	for key, s := range f.values {
-		if !known(key, s, flags) {
+		if !isKnown(key, s, flags) {
 			unknown = append(unknown, s)
 		}
 	}
@@ -139,7 +137,7 @@ func (f *file) Validate(app *kong.Application) error {
 		}
 		outer = s.path
 		part := fmt.Sprintf("%s (line %d)", s.path, s.Line)
-		if near := similar.Names(canonical(s.path), names); len(near) > 0 {
+		if near := similar.Names(canonicalName(s.path), names); len(near) > 0 {
 			part += ", did you mean " + strings.Join(near, " or ") + "?"
 		}
 		parts = append(parts, part)
@@ -147,8 +145,8 @@ func (f *file) Validate(app *kong.Application) error {
 	return fmt.Errorf("%s: unknown settings: %s; %s --help lists the settings", f.name, strings.Join(parts, ", "), app.Name)
 }
 
-// known reports whether the key is a flag, a mapping on the way to one, or an entry of a flag that is a map.
-func known(key string, s setting, flags map[string]*kong.Flag) bool {
+// isKnown reports whether the key is a flag, a mapping that contains flags, or an entry of a flag that is a map.
+func isKnown(key string, s setting, flags map[string]*kong.Flag) bool {
 	if _, ok := flags[key]; ok {
 		return true
 	}
@@ -167,7 +165,7 @@ func fileFlags(n *kong.Node) map[string]*kong.Flag {
 		switch flag.Name {
 		case "help", "config", "version":
 		default:
-			flags[canonical(flag.Name)] = flag
+			flags[canonicalName(flag.Name)] = flag
 		}
 	}
 	for _, child := range n.Children {

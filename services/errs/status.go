@@ -94,7 +94,7 @@ func clip(s string, limit int) string {
 	return strings.ToValidUTF8(s[:limit-len(mark)], "") + mark
 }
 
-// fromStatus returns the error of a status. If Pawl did not make the status, the reason is the one that fits its code.
+// fromStatus returns the error of a status. If Pawl did not make the status, the reason follows from its code.
 func fromStatus(st *status.Status, cause error) *Error {
 	e := &Error{Code: st.Code(), Message: st.Message(), Reason: commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, cause: cause}
 	if reason, ok := codeReasons[e.Code]; ok {
@@ -150,17 +150,17 @@ func From(err error) *Error {
 			return fromStatus(st, err)
 		}
 	}
-	other := &Error{Code: codes.Internal, Reason: commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, Message: err.Error(), cause: err}
+	e = &Error{Code: codes.Internal, Reason: commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, Message: err.Error(), cause: err}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		other.Code, other.Reason = codes.DeadlineExceeded, commonv1.ErrorReason_ERROR_REASON_TIMEOUT
+		e.Code, e.Reason = codes.DeadlineExceeded, commonv1.ErrorReason_ERROR_REASON_TIMEOUT
 	case errors.Is(err, context.Canceled):
-		other.Code, other.Reason = codes.Canceled, commonv1.ErrorReason_ERROR_REASON_CANCELLED
+		e.Code, e.Reason = codes.Canceled, commonv1.ErrorReason_ERROR_REASON_CANCELLED
 	}
-	return other
+	return e
 }
 
-// fromValidation lists every wrong field in the message too: many clients show nothing else.
+// fromValidation lists every wrong field in the message too, because many clients show only the message.
 func fromValidation(invalid *protovalidate.ValidationError) *Error {
 	e := &Error{Code: codes.InvalidArgument, Reason: commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, cause: invalid}
 	listed := make([]string, 0, len(invalid.Violations))

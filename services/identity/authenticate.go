@@ -33,11 +33,11 @@ func Authenticate(ctx context.Context, a Authenticator, method string) (context.
 	if err != nil {
 		return ctx, err
 	}
-	sub, given, err := onBehalfOf(ctx)
+	sub, ok, err := onBehalfOf(ctx)
 	if err != nil {
 		return ctx, err
 	}
-	if given {
+	if ok {
 		if p, err = delegate(a, p, sub); err != nil {
 			return ctx, err
 		}
@@ -63,7 +63,7 @@ func bearerToken(ctx context.Context) (string, error) {
 	return token, nil
 }
 
-func onBehalfOf(ctx context.Context) (sub string, given bool, err error) {
+func onBehalfOf(ctx context.Context) (sub string, ok bool, err error) {
 	values := metadata.ValueFromIncomingContext(ctx, onBehalfKey)
 	if len(values) == 0 {
 		return "", false, nil

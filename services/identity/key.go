@@ -34,7 +34,7 @@ type digest [sha256.Size]byte
 // MarshalText implements encoding.TextMarshaler.
 func (d digest) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, d[:]), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. Text that is not a SHA-256 in hex becomes the zero digest, for which Key.check returns an error that names the field.
+// UnmarshalText implements encoding.TextUnmarshaler. Text that is not a SHA-256 in hex becomes the zero digest, which Key.check refuses.
 func (d *digest) UnmarshalText(text []byte) error {
 	*d = digest{}
 	if sum, err := hex.DecodeString(string(text)); err == nil && len(sum) == len(d) {
@@ -48,8 +48,7 @@ func newKey(sub string, roles []Role, note string, now time.Time) (token string,
 	if err := cmp.Or(CheckSub(sub), checkRoles(roles)); err != nil {
 		return "", Key{}, err
 	}
-	// The secret has over 256 random bits, so password hashing is not needed. Letters and digits need no escaping, and do not contain the
-	// `_` that separates the parts of a token.
+	// The secret has over 256 random bits, so password hashing is not needed.
 	secret := strings.ToLower(rand.Text() + rand.Text())
 	k = Key{ID: strings.ToLower(rand.Text()[:idLen]), Sub: sub, Roles: slices.Clone(roles), Hash: sha256.Sum256([]byte(secret)), Note: note,
 		Created: now.UTC().Truncate(time.Second)}
@@ -79,7 +78,7 @@ func checkRoles(roles []Role) error {
 		return fmt.Errorf("a key needs at least one role of %s, %s and %s", RoleUser, RoleOperator, RoleService)
 	}
 	for _, r := range roles {
-		if !slices.Contains(everyRole, r) {
+		if !slices.Contains(allRoles, r) {
 			return fmt.Errorf("unknown role %q; the roles are %s, %s and %s", r, RoleUser, RoleOperator, RoleService)
 		}
 	}

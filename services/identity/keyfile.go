@@ -40,7 +40,7 @@ func OpenKeyFile(path string) (*KeyFile, error) {
 	return k, nil
 }
 
-// Authenticate implements Authenticator. The error does not tell an unknown id from a wrong secret, because that would help guessing.
+// Authenticate implements Authenticator. The error is the same for an unknown id and a wrong secret, so that it does not help guessing.
 func (k *KeyFile) Authenticate(_ context.Context, token string) (Principal, error) {
 	if token == "" {
 		return Principal{}, unauthenticated("no credential was sent; send `authorization: Bearer pawl_…` with an API key")
@@ -122,7 +122,7 @@ func (k *KeyFile) Add(sub string, roles []Role, note string) (token string, key 
 	return token, key, nil
 }
 
-// List returns the keys of the file in its order, without the ephemeral ones. Their roles must not be changed.
+// List returns the keys of the file in its order, without the ephemeral keys. The caller must not change their roles.
 func (k *KeyFile) List() []Key {
 	k.mu.Lock()
 	defer k.mu.Unlock()

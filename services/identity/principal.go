@@ -101,12 +101,12 @@ type local struct{}
 
 // Roles that principals share. They are never changed, and have no spare capacity for append.
 var (
-	everyRole = []Role{RoleUser, RoleOperator, RoleService}
-	plainUser = []Role{RoleUser}
+	allRoles  = []Role{RoleUser, RoleOperator, RoleService}
+	userRoles = []Role{RoleUser}
 )
 
 func (local) Authenticate(context.Context, string) (Principal, error) {
-	return Principal{Sub: LocalSub, Roles: everyRole}, nil
+	return Principal{Sub: LocalSub, Roles: allRoles}, nil
 }
 
 // delegate returns the principal of the user on whose behalf the caller acts, with the roles of a plain user. Only services may do so.
@@ -118,5 +118,5 @@ func delegate(a Authenticator, caller Principal, sub string) (Principal, error) 
 	if !caller.Has(RoleService) {
 		return Principal{}, denied("only a key with role %q may act on behalf of a user; leave out %s", RoleService, onBehalfKey)
 	}
-	return Principal{Sub: sub, Roles: plainUser, KeyID: caller.KeyID, OnBehalf: true}, nil
+	return Principal{Sub: sub, Roles: userRoles, KeyID: caller.KeyID, OnBehalf: true}, nil
 }

@@ -58,7 +58,7 @@ func (c *Conn) prepare(ctx context.Context, name string, stream bool) (*method, 
 	return m, md, nil
 }
 
-// transport is the state of a call, without its messages, that both sides share. grpc.SetHeader and SendHeader use it.
+// transport is the state of a call, except its messages, that both sides share. It implements grpc.ServerTransportStream.
 type transport struct {
 	method *method
 	shares atomic.Bool // the handler called Share
@@ -169,8 +169,7 @@ func reportBegin(ctx context.Context, h stats.Handler, name string, client bool,
 	}
 }
 
-// statusOf returns the error that the client gets: a status as after a network connection, not the server's error value with its
-// causes.
+// statusOf returns the error that the client gets: only the status, as over a network, without the server's error value and its causes.
 func statusOf(err error) error {
 	if err == nil {
 		return nil
@@ -229,7 +228,7 @@ type unaryCall struct {
 	transport
 	server *server
 
-	args      any  // read under mu, and no longer once abandoned is true: the client may reuse them then
+	args      any  // read under mu while abandoned is false; afterwards the client may reuse them
 	abandoned bool // the client has given up
 
 	done chan struct{}

@@ -21,8 +21,8 @@ func Share(ctx context.Context) {
 	}
 }
 
-// Sharing is the call option of clients that do not change messages after sending them on a stream, as gRPC requires anyway. If the
-// handler called Share, the messages are sent without a copy. Sharing has no effect on connections over a network.
+// Sharing is the call option of clients that do not change messages after sending them on a stream. If the handler called Share, the messages
+// are sent without a copy. Sharing has no effect on connections over a network.
 func Sharing() grpc.CallOption { return sharing{} }
 
 type sharing struct{ grpc.EmptyCallOption }
@@ -54,7 +54,7 @@ func copyTo(dst any, src proto.Message) error {
 }
 
 // shallowCopyTo fills dst, which the receiver owns, with the contents of src. It does not change src, which others may be reading. A
-// message with unknown fields is copied deeply; that is rare, because both sides have the same version.
+// message with unknown fields is copied deeply.
 func shallowCopyTo(dst any, src proto.Message) error {
 	to, from := reflect.ValueOf(dst), reflect.ValueOf(src)
 	fields := contentFields(from.Type())

@@ -15,15 +15,15 @@ import (
 	"pawl.dev/services/stack"
 )
 
-// buffered is how many messages a sender may be ahead of the receiver, in each direction.
-const buffered = 8
+// bufferSize is how many messages a sender may be ahead of the receiver, in each direction.
+const bufferSize = 8
 
-// streamCall is the state that both sides of a stream share. A received message has no other reader unless it is shared.
+// streamCall is the state that both sides of a stream share.
 type streamCall struct {
 	transport
 	requests  chan proto.Message // closed by CloseSend
-	responses chan proto.Message // never closed; done is closed when no more come
-	done      chan struct{}      // err is not written after this is closed
+	responses chan proto.Message // never closed
+	done      chan struct{}      // closed after the last response was sent and err was set
 	err       error              // a status, or io.EOF
 }
 
@@ -40,7 +40,7 @@ func (c *Conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, name string
 	}
 	call := &streamCall{
 		transport: transport{method: m, headerSent: make(chan struct{})},
-		requests:  make(chan proto.Message, buffered), responses: make(chan proto.Message, buffered), done: make(chan struct{}),
+		requests:  make(chan proto.Message, bufferSize), responses: make(chan proto.Message, bufferSize), done: make(chan struct{}),
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	if c.clientStats != nil {
@@ -155,7 +155,7 @@ func (s *clientStream) receive(m any) error {
 		return contextError(s.ctx)
 	case <-s.done:
 	}
-	select { // messages sent before the end come before it
+	select { // a message that was sent before the end
 	case r := <-s.responses:
 		return shallowCopyTo(m, r)
 	default:

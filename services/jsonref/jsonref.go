@@ -20,8 +20,8 @@ func (r Ref) String() string {
 	return "${" + strings.Join(append([]string{r.Name}, r.Path...), ".") + "}"
 }
 
-// Resolve returns the template as compact JSON with each reference replaced. Lookup returns the value of a name as JSON
-// text. An unknown name is an error; so is an unknown path, with a list of what the value has.
+// Resolve returns the template as compact JSON with each reference replaced. lookup returns the value of a name as JSON
+// text. An unknown name or path is an error.
 func Resolve(template string, lookup func(name string) (json string, ok bool)) (string, error) {
 	return mapStrings(template, func(raw string, parts []part) (string, error) {
 		if len(parts) == 1 && parts[0].ref != nil {

@@ -12,12 +12,12 @@ import (
 // values are known.
 var ErrNotYet = errors.New("the template cannot be resolved in part; resolve it when every value is known")
 
-// Partial resolves the references whose values are known, and returns a template with the others. Resolving that template gives
-// byte for byte the result of resolving the original with every value. later is asked for each name: if its value is not known yet, it
-// returns the name to use in the new template; else ok is false, and lookup returns the value. left reports whether references are left.
+// Partial resolves the references whose values are known, and returns a template with the other references. Resolving that template gives
+// the same bytes as resolving the original with every value. If the value of a name is not known yet, later returns the name to use in the
+// new template; otherwise later returns ok == false, and lookup returns the value. hasRefs reports whether the new template has references.
 //
 // Some partial results cannot be written as a template. For example, a `$` right before a remaining reference would escape it. Then the error is ErrNotYet.
-func Partial(template string, lookup func(name string) (json string, ok bool), later func(name string) (renamed string, ok bool)) (result string, left bool, err error) {
+func Partial(template string, lookup func(name string) (json string, ok bool), later func(name string) (renamed string, ok bool)) (result string, hasRefs bool, err error) {
 	inserted := false // a value replaced a whole string
 	result, err = mapStrings(template, func(raw string, parts []part) (string, error) {
 		isLater := func(p part) bool {
@@ -29,8 +29,8 @@ func Partial(template string, lookup func(name string) (json string, ok bool), l
 		}
 		switch {
 		case slices.ContainsFunc(parts, isLater):
-			left = true
-			return mixed(parts, lookup, later)
+			hasRefs = true
+			return resolveKnown(parts, lookup, later)
 		case len(parts) == 1 && parts[0].ref != nil:
 			inserted = true
 			value, err := find(*parts[0].ref, lookup)
@@ -51,22 +51,22 @@ func Partial(template string, lookup func(name string) (json string, ok bool), l
 	if inserted && strictjson.Check(result, strictjson.Rules{}) != nil {
 		return "", false, ErrNotYet
 	}
-	return result, left, nil
+	return result, hasRefs, nil
 }
 
 // Escape escapes a text for a template, so that resolving gives the text again.
 func Escape(text string) string { return strings.ReplaceAll(text, open, escaped) }
 
-// mixed keeps the references that are left, under their new names, and resolves the others.
-func mixed(parts []part, lookup, later func(string) (string, bool)) (string, error) {
+// resolveKnown resolves the references whose values are known, and keeps the others under their new names.
+func resolveKnown(parts []part, lookup, later func(string) (string, bool)) (string, error) {
 	var text, literal strings.Builder
-	alone := 0 // the length of the last reference that stays
+	lastRefLen := 0 // of the last reference that is kept
 	for _, p := range parts {
-		renamed, left := "", false
+		renamed, isLater := "", false
 		if p.ref != nil {
-			renamed, left = later(p.ref.Name)
+			renamed, isLater = later(p.ref.Name)
 		}
-		if !left {
+		if !isLater {
 			value, err := render([]part{p}, lookup)
 			if err != nil {
 				return "", err
@@ -81,9 +81,9 @@ func mixed(parts []part, lookup, later func(string) (string, bool)) (string, err
 		ref := Ref{Name: renamed, Path: p.ref.Path}.String()
 		text.WriteString(ref)
 		literal.Reset()
-		alone = len(ref)
+		lastRefLen = len(ref)
 	}
-	if len(parts) > 1 && text.Len()+literal.Len() == alone {
+	if len(parts) > 1 && text.Len()+literal.Len() == lastRefLen {
 		return "", ErrNotYet // the other parts are empty now: alone, the reference would give its JSON value instead of a text
 	}
 	text.WriteString(Escape(literal.String()))

@@ -11,20 +11,20 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// A few lines of schema (two references to the same place, nested) make a validator work for years on a small document,
-// and schemas come from servers that are not trusted. So the number of times that subschemas can be applied is bounded before validation.
+// A few lines of nested references make a validator work for years on a small document, and schemas come from servers that are not trusted.
+// So the number of times that subschemas can be applied is bounded before validation.
 
 const (
 	// maxChecks bounds one validation: about a second, and the memory of as many problems.
 	maxChecks = 1_000_000
 	// maxEdges bounds a schema: the sum of the lengths of part.same over its parts.
 	maxEdges = 200_000
-	// maxPaths is how many paths to subschemas a schema may have if its short documents are to be validated without counting the work first.
+	// maxPaths is the number of paths to subschemas up to which short documents are validated without counting the work first.
 	maxPaths = 10_000
 )
 
-// plan is the graph of the subschemas of a compiled schema, used to bound work and to accept common documents quickly.
-type plan struct {
+// graph holds the subschemas of a compiled schema, used to bound work and to accept common documents quickly.
+type graph struct {
 	root  *part
 	parts map[*jsonschema.Schema]*part
 }
@@ -37,8 +37,8 @@ type part struct {
 	weight      float64  // cost of applying it once, without its subschemas, in checks
 	same, inner []*part  // applied to the same value, and to the values within it
 	rank        int      // greater than the rank of every part that applies it to the same value
-	open        bool     // being visited
-	paths       float64  // paths from here to subschemas, by weight; 0: not yet counted
+	visiting    bool
+	paths       float64 // paths from here to subschemas, by weight; 0: not yet counted
 }
 
 // admits reports whether a value of that JSON type can fit.
@@ -51,37 +51,37 @@ var (
 	errTooLarge = errors.New("it has too many parts that refer to each other")
 )
 
-func newPlan(root *jsonschema.Schema) (*plan, error) {
-	p := &plan{parts: map[*jsonschema.Schema]*part{}}
-	p.root = p.add(root)
-	if err := p.addDynamic(); err != nil {
+func newGraph(root *jsonschema.Schema) (*graph, error) {
+	g := &graph{parts: map[*jsonschema.Schema]*part{}}
+	g.root = g.add(root)
+	if err := g.addDynamic(); err != nil {
 		return nil, err
 	}
-	next := len(p.parts)
-	for _, part := range p.parts {
+	next := len(g.parts)
+	for _, part := range g.parts {
 		if part.setRanks(&next) {
 			return nil, errEndless
 		}
 	}
-	p.root.countPaths()
-	return p, nil
+	g.root.countPaths()
+	return g, nil
 }
 
 // add returns the part of a schema, after adding all parts that can be reached from it.
-func (p *plan) add(s *jsonschema.Schema) *part {
-	if known := p.parts[s]; known != nil {
+func (g *graph) add(s *jsonschema.Schema) *part {
+	if known := g.parts[s]; known != nil {
 		return known
 	}
 	added := &part{schema: s, plain: isPlain(s), weight: weight(s)}
 	if s.Types != nil {
 		added.kinds = s.Types.ToStrings()
 	}
-	p.parts[s] = added
+	g.parts[s] = added
 	for _, sub := range sameValue(s) {
-		added.same = append(added.same, p.add(sub))
+		added.same = append(added.same, g.add(sub))
 	}
 	for _, sub := range innerValues(s) {
-		added.inner = append(added.inner, p.add(sub))
+		added.inner = append(added.inner, g.add(sub))
 	}
 	return added
 }
@@ -96,16 +96,16 @@ func weight(s *jsonschema.Schema) float64 {
 	return 1 + float64(compared)/cheaper
 }
 
-// addDynamic adds the other targets that a dynamic reference can have, depending on the path of evaluation.
-func (p *plan) addDynamic() error {
+// addDynamic adds the targets that a dynamic reference can have besides the schema that it names.
+func (g *graph) addDynamic() error {
 	var anchored []*part
-	for s, part := range p.parts {
+	for s, part := range g.parts {
 		if s.RecursiveAnchor || s.DynamicAnchor != "" {
 			anchored = append(anchored, part)
 		}
 	}
 	edges := 0
-	for s, from := range p.parts {
+	for s, from := range g.parts {
 		for _, to := range anchored {
 			if s.RecursiveRef == nil && s.DynamicRef == nil {
 				break
@@ -161,19 +161,19 @@ func schemasIn(keyword any) []*jsonschema.Schema {
 	return nil
 }
 
-// setRanks ranks a part and the parts that it applies to the same value, from next downwards. It reports whether one of them applies
-// itself to the same value; then the ranks are not complete.
+// setRanks ranks a part and the parts that it applies to the same value, from next downwards. It stops and returns true if one of them applies
+// itself to the same value.
 func (p *part) setRanks(next *int) (endless bool) {
-	if p.open || p.rank != 0 {
-		return p.open
+	if p.visiting || p.rank != 0 {
+		return p.visiting
 	}
-	p.open = true
+	p.visiting = true
 	for _, sub := range p.same {
 		if sub.setRanks(next) {
 			return true
 		}
 	}
-	p.open = false
+	p.visiting = false
 	p.rank = *next
 	*next--
 	return false
@@ -182,39 +182,39 @@ func (p *part) setRanks(next *int) (endless bool) {
 // countPaths returns the number of paths from a part to subschemas, by weight. It bounds the checks per byte of a document. For a recursive
 // part it is more than maxPaths.
 func (p *part) countPaths() float64 {
-	if p.open {
+	if p.visiting {
 		return maxPaths + 1
 	}
 	if p.paths == 0 {
-		p.open = true
+		p.visiting = true
 		paths := p.weight
 		for _, sub := range slices.Concat(p.same, p.inner) {
 			paths += sub.countPaths()
 		}
-		p.open, p.paths = false, paths
+		p.visiting, p.paths = false, paths
 	}
 	return p.paths
 }
 
-// cheap reports whether the checks of every document of that length are within maxChecks.
-func (p *plan) cheap(bytes int) bool {
-	return p.root.paths <= maxPaths && p.root.paths*float64(bytes) <= maxChecks
+// isCheap reports whether the checks of every document of that length are within maxChecks.
+func (g *graph) isCheap(bytes int) bool {
+	return g.root.paths <= maxPaths && g.root.paths*float64(bytes) <= maxChecks
 }
 
 // counter adds up how often subschemas are applied. It assumes the worst if the number depends on values: that alternatives are
 // all tried, and that conditions hold. Equal applications are counted together, so counting is proportional to the document.
 type counter struct {
-	plan  *plan
+	graph *graph
 	total float64
 }
 
 // check refuses a document that could take too much work. The error is an *Invalid.
-func (p *plan) check(doc any, bytes int) error {
-	if p.cheap(bytes) {
+func (g *graph) check(doc any, bytes int) error {
+	if g.isCheap(bytes) {
 		return nil
 	}
-	c := counter{plan: p}
-	c.count(map[*part]float64{p.root: 1}, doc)
+	c := counter{graph: g}
+	c.count(map[*part]float64{g.root: 1}, doc)
 	if c.total <= maxChecks {
 		return nil
 	}
@@ -229,18 +229,18 @@ func (c *counter) count(applied map[*part]float64, v any) {
 	switch v := v.(type) {
 	case map[string]any:
 		for name, value := range v {
-			c.inner(applied, name, func(s *jsonschema.Schema) []*jsonschema.Schema { return []*jsonschema.Schema{s.PropertyNames} })
-			c.inner(applied, value, func(s *jsonschema.Schema) []*jsonschema.Schema { return c.property(s, name) })
+			c.countInner(applied, name, func(s *jsonschema.Schema) []*jsonschema.Schema { return []*jsonschema.Schema{s.PropertyNames} })
+			c.countInner(applied, value, func(s *jsonschema.Schema) []*jsonschema.Schema { return c.property(s, name) })
 		}
 	case []any:
 		for i, value := range v {
-			c.inner(applied, value, func(s *jsonschema.Schema) []*jsonschema.Schema { return itemSchemas(s, i) })
+			c.countInner(applied, value, func(s *jsonschema.Schema) []*jsonschema.Schema { return itemSchemas(s, i) })
 		}
 	}
 }
 
-// spread adds the parts that the applied ones apply to the same value, and removes those that do not admit its type. It goes by rank, so
-// that the count of a part is complete before it is passed on.
+// spread adds to applied the parts that its parts apply to the same value, and removes the parts that do not admit the value's type. It goes by
+// rank, so that the count of a part is complete before it is passed on.
 func (c *counter) spread(applied map[*part]float64, kind string) {
 	order := slices.Collect(maps.Keys(applied))
 	for i := 0; i < len(order); i++ {
@@ -268,13 +268,13 @@ func (c *counter) spread(applied map[*part]float64, kind string) {
 	}
 }
 
-// inner counts the checks of a value within another; find returns the subschemas that an outer schema applies to it.
-func (c *counter) inner(outer map[*part]float64, value any, find func(*jsonschema.Schema) []*jsonschema.Schema) {
+// countInner counts the checks of a value within another; find returns the subschemas that an outer schema applies to the inner value.
+func (c *counter) countInner(outer map[*part]float64, value any, find func(*jsonschema.Schema) []*jsonschema.Schema) {
 	applied := map[*part]float64{}
 	for p, times := range outer {
 		for _, s := range find(p.schema) {
 			if s != nil {
-				applied[c.plan.parts[s]] += times
+				applied[c.graph.parts[s]] += times
 			}
 		}
 	}
@@ -287,10 +287,10 @@ func (c *counter) property(s *jsonschema.Schema, name string) []*jsonschema.Sche
 	found := []*jsonschema.Schema{s.UnevaluatedProperties}
 	own, named := s.Properties[name]
 	found = append(found, own)
-	for pattern, one := range s.PatternProperties {
+	for pattern, sub := range s.PatternProperties {
 		c.total++
 		if pattern.MatchString(name) {
-			found, named = append(found, one), true
+			found, named = append(found, sub), true
 		}
 	}
 	if !named {

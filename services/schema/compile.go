@@ -24,8 +24,8 @@ const maxSchema = 1 << 20
 // schemaSize estimates the memory of a compiled schema without its text, in bytes.
 const schemaSize = 4 << 10
 
-// compiled caches compiled schemas, which are immutable, by their text.
-var compiled = otter.Must(&otter.Options[string, *Schema]{
+// cache holds compiled schemas, which are immutable, by their text.
+var cache = otter.Must(&otter.Options[string, *Schema]{
 	MaximumWeight: 4 << 20, Weigher: func(raw string, _ *Schema) uint32 { return uint32(len(raw) + schemaSize) },
 })
 
@@ -33,7 +33,7 @@ var compiled = otter.Must(&otter.Options[string, *Schema]{
 type Schema struct {
 	raw      string
 	compiled *jsonschema.Schema // nil: everything fits
-	plan     *plan
+	graph    *graph
 
 	properties func() []Property // read once; nil without compiled
 }
@@ -45,21 +45,21 @@ func Compile(raw string) (*Schema, error) {
 	case "", "{}", "true":
 		return &Schema{raw: raw}, nil
 	}
-	if s, ok := compiled.GetIfPresent(raw); ok {
+	if s, ok := cache.GetIfPresent(raw); ok {
 		return s, nil
 	}
 	c, err := compile(raw)
-	var p *plan
+	var g *graph
 	if err == nil {
-		p, err = newPlan(c)
+		g, err = newGraph(c)
 	}
 	if err != nil {
 		return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
 			"the JSON Schema cannot be used: %w", err)
 	}
-	s := &Schema{raw: raw, compiled: c, plan: p}
+	s := &Schema{raw: raw, compiled: c, graph: g}
 	s.properties = sync.OnceValue(s.readProperties)
-	compiled.Set(raw, s)
+	cache.Set(raw, s)
 	return s, nil
 }
 
@@ -83,7 +83,7 @@ func compile(raw string) (*jsonschema.Schema, error) {
 	}
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
-	c.UseLoader(refuseLoading{})
+	c.UseLoader(noLoader{})
 	c.AssertFormat()
 	if err := c.AddResource(baseURL, doc); err != nil {
 		return nil, describeCompile(err)
@@ -95,10 +95,10 @@ func compile(raw string) (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// refuseLoading prevents schemas, which are not trusted, from loading files and URLs.
-type refuseLoading struct{}
+// noLoader prevents schemas, which are not trusted, from loading files and URLs.
+type noLoader struct{}
 
-func (refuseLoading) Load(url string) (any, error) {
+func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("%q is outside the schema and is not loaded; put it under $defs",
 		strings.TrimPrefix(url, baseURL))
 }

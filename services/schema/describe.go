@@ -22,7 +22,7 @@ func describe(k jsonschema.ErrorKind) string {
 	case *kind.Type:
 		return wrongType(k.Want, k.Got)
 	case *kind.Enum:
-		return fmt.Sprintf("must be one of %s; is %s", shorten(join(offered(k.Want), show)), shorten(show(k.Got)))
+		return fmt.Sprintf("must be one of %s; is %s", shorten(join(valuesToShow(k.Want), show)), shorten(show(k.Got)))
 	case *kind.Const:
 		return fmt.Sprintf("must be %s; is %s", shorten(show(k.Want)), shorten(show(k.Got)))
 	case *kind.AdditionalProperties:
@@ -116,13 +116,13 @@ func number(r *big.Rat) string {
 	return r.RatString()
 }
 
-// offered returns the values of an enum to show: without the empty text, which stands for "none", unless it is the only one.
-func offered(values []any) []any {
-	left := slices.DeleteFunc(slices.Clone(values), func(v any) bool { return v == "" })
-	if len(left) == 0 {
+// valuesToShow returns the values of an enum without the empty text, which stands for "none", unless it is the only value.
+func valuesToShow(values []any) []any {
+	nonempty := slices.DeleteFunc(slices.Clone(values), func(v any) bool { return v == "" })
+	if len(nonempty) == 0 {
 		return values
 	}
-	return left
+	return nonempty
 }
 
 func show(v any) string {

@@ -16,8 +16,8 @@ func ExactObject(structInput *structpb.Struct, jsonText string) (string, error) 
 	return doc.String(), err
 }
 
-// ParseObject reads an object that a request gives either as a Struct or as exact JSON text. Both is an error; neither
-// is "{}". Numbers stay as they were written. Errors are INVALID_REQUEST.
+// ParseObject reads an object that a request gives either as a Struct or as exact JSON text. Both together are an error; if both are empty, the
+// object is "{}". Numbers stay as they were written. Errors are INVALID_REQUEST.
 func ParseObject(structInput *structpb.Struct, jsonText string) (strictjson.Document, error) {
 	switch {
 	case structInput != nil && jsonText != "":

@@ -15,11 +15,11 @@ import (
 
 // fits reports whether a value of valid JSON certainly fits. It reads only the text and builds no tree. It knows the keywords that most
 // tool schemas use. If it returns false, the validator decides, and describes the problems.
-func (p *plan) fits(s *jsonschema.Schema, value string) bool {
+func (g *graph) fits(s *jsonschema.Schema, value string) bool {
 	if s == nil {
 		return true
 	}
-	part := p.parts[s]
+	part := g.parts[s]
 	if !part.plain || s.Bool != nil {
 		return part.plain && *s.Bool
 	}
@@ -33,9 +33,9 @@ func (p *plan) fits(s *jsonschema.Schema, value string) bool {
 	case "number":
 		return part.fitsNumber(value)
 	case "array":
-		return p.fitsItems(s, value)
+		return g.fitsItems(s, value)
 	case "object":
-		return p.fitsMembers(s, value)
+		return g.fitsMembers(s, value)
 	}
 	return true
 }
@@ -59,21 +59,21 @@ func (p *part) fitsNumber(number string) bool {
 	return err == nil && (lower == nil || n >= lower.Num().Int64()) && (upper == nil || n <= upper.Num().Int64())
 }
 
-func (p *plan) fitsItems(s *jsonschema.Schema, array string) bool {
+func (g *graph) fitsItems(s *jsonschema.Schema, array string) bool {
 	items := s.Items2020
 	if before2020, ok := s.Items.(*jsonschema.Schema); ok {
 		items = before2020
 	}
 	n := 0
 	for item := range strictjson.Items(array) {
-		if n++; !p.fits(items, item) {
+		if n++; !g.fits(items, item) {
 			return false
 		}
 	}
 	return within(n, s.MinItems, s.MaxItems)
 }
 
-func (p *plan) fitsMembers(s *jsonschema.Schema, object string) bool {
+func (g *graph) fitsMembers(s *jsonschema.Schema, object string) bool {
 	n, found := 0, 0
 	for name, value := range strictjson.Members(object) {
 		n++
@@ -91,7 +91,7 @@ func (p *plan) fitsMembers(s *jsonschema.Schema, object string) bool {
 				property = others
 			}
 		}
-		if !p.fits(property, value) {
+		if !g.fits(property, value) {
 			return false
 		}
 	}

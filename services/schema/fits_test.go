@@ -63,7 +63,7 @@ func TestFits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := s.plan.fits(s.compiled, c.doc); got != c.quick {
+		if got := s.graph.fits(s.compiled, c.doc); got != c.quick {
 			t.Errorf("%s by %.60s: fits says %v, want %v", c.doc, c.schema, got, c.quick)
 		}
 		if err := s.Validate(c.doc); (err == nil) != c.fits {
@@ -79,7 +79,7 @@ func TestQuickIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	long := "[[" + strings.Repeat("1,", 1_100_000) + "1]]"
-	if s.plan.cheap(len(long)) || !s.plan.fits(s.compiled, `[[1]]`) || s.Validate(long) == nil {
+	if s.graph.isCheap(len(long)) || !s.graph.fits(s.compiled, `[[1]]`) || s.Validate(long) == nil {
 		t.Error("it was not counted")
 	}
 }
@@ -92,13 +92,13 @@ func FuzzFits(f *testing.F) {
 	f.Add(`{"$schema":"http://json-schema.org/draft-04/schema#","type":"integer","maximum":3}`, `3.0`)
 	f.Fuzz(func(t *testing.T, raw, doc string) {
 		s, err := Compile(raw)
-		if err != nil || !s.plan.cheap(len(doc)) {
+		if err != nil || !s.graph.isCheap(len(doc)) {
 			return
 		}
 		if text, err := strictjson.Parse(doc, strictjson.Rules{}); err != nil || text.CheckNumbers() != nil {
 			return
 		}
-		if !s.plan.fits(s.compiled, doc) {
+		if !s.graph.fits(s.compiled, doc) {
 			return
 		}
 		if err := s.validate(doc); err != nil {

@@ -17,8 +17,8 @@ import (
 
 // explainer turns the validator's tree of errors into problems that a person can fix. The zero explainer suggests no names.
 type explainer struct {
-	plan *plan
-	doc  any
+	graph *graph
+	doc   any
 }
 
 // explain returns all problems in a tree of errors.
@@ -44,7 +44,7 @@ func (e explainer) flatten(err *jsonschema.ValidationError) []Problem {
 	case *kind.Required:
 		var all []Problem
 		for _, name := range k.Missing {
-			all = append(all, Problem{at, fmt.Sprintf("required property %q is missing", name) + e.misspelt(name, err)})
+			all = append(all, Problem{at, fmt.Sprintf("required property %q is missing", name) + e.misspeltHint(name, err)})
 		}
 		return all
 	case *kind.AdditionalProperties:
@@ -62,8 +62,8 @@ func (e explainer) flatten(err *jsonschema.ValidationError) []Problem {
 	return all
 }
 
-// missing reports whether the problem is a missing property for which there is no similar unknown one.
-func (p Problem) missing() bool {
+// isMissingProperty reports whether the problem is a missing property without a misspeltHint.
+func (p Problem) isMissingProperty() bool {
 	return strings.HasPrefix(p.Message, "required property ") && strings.HasSuffix(p.Message, " is missing")
 }
 
@@ -82,8 +82,9 @@ func (e explainer) suggest(unknown []string, err *jsonschema.ValidationError) st
 	return ", did you mean " + strings.Join(suggested, " and ") + "?"
 }
 
-// misspelt returns a hint to an unknown property that may be the missing one. A schema that refuses unknown properties reports them anyway.
-func (e explainer) misspelt(missing string, err *jsonschema.ValidationError) string {
+// misspeltHint returns a hint to an unknown property that may be the missing one, or "". A schema that refuses unknown properties reports them
+// without this hint.
+func (e explainer) misspeltHint(missing string, err *jsonschema.ValidationError) string {
 	known, closed := e.names(err)
 	if closed {
 		return ""
@@ -104,10 +105,10 @@ func (e explainer) misspelt(missing string, err *jsonschema.ValidationError) str
 
 // names returns the properties that the schema of an error knows, and whether it refuses others.
 func (e explainer) names(err *jsonschema.ValidationError) (names []string, closed bool) {
-	if e.plan == nil {
+	if e.graph == nil {
 		return nil, true
 	}
-	for s := range e.plan.parts {
+	for s := range e.graph.parts {
 		if s.Location == err.SchemaURL {
 			return slices.Collect(maps.Keys(s.Properties)), s.AdditionalProperties == false
 		}

@@ -80,7 +80,7 @@ func member(raw, target, keyword string) string {
 }
 
 // types appends the types that a schema names to known: those of its type keyword, or else those of its alternatives, constant or enum.
-// Schemas in seen are skipped, so that each is read once however often it is referred to.
+// Schemas in seen are skipped.
 func (s *Schema) types(known []string, raw string, seen map[string]bool) []string {
 	if seen[raw] {
 		return known
@@ -95,8 +95,8 @@ func (s *Schema) types(known []string, raw string, seen map[string]bool) []strin
 		if strictjson.Kind(t) == "string" {
 			add(strictjson.Content(t))
 		}
-		for one := range strictjson.Items(t) {
-			add(strictjson.Content(one))
+		for name := range strictjson.Items(t) {
+			add(strictjson.Content(name))
 		}
 		return known
 	}

@@ -41,9 +41,9 @@ func (e *Invalid) Error() string {
 	return strings.Join(parts, "; ")
 }
 
-// WithoutMissing removes the missing properties of the document's top level from an *Invalid, because they may be supplied later. It
-// returns nil if no other problem is left, or if the error is not an *Invalid. A missing property stays if it is one of an inner value, or if an unknown
-// property seems to be its misspelling.
+// WithoutMissing removes the missing properties of the document's top level from an *Invalid, because they may be supplied later. A missing
+// property stays if an unknown property seems to be its misspelling. WithoutMissing returns nil if no problem is left, or if the error is not an
+// *Invalid.
 func WithoutMissing(err error) error {
 	var all *Invalid
 	if !errors.As(err, &all) {
@@ -51,7 +51,7 @@ func WithoutMissing(err error) error {
 	}
 	present := &Invalid{}
 	for _, p := range all.Problems {
-		if !p.missing() || p.Pointer != "" {
+		if !p.isMissingProperty() || p.Pointer != "" {
 			present.Problems = append(present.Problems, p)
 		}
 	}
@@ -70,7 +70,7 @@ func (s *Schema) Validate(text string) error {
 	return s.ValidateDocument(doc)
 }
 
-// ValidateDocument is Validate for a parsed document. It need not decode a document that fits a schema of common keywords.
+// ValidateDocument is Validate for a parsed document.
 func (s *Schema) ValidateDocument(doc strictjson.Document) error {
 	if err := doc.CheckNumbers(); err != nil {
 		return notJSON(err)
@@ -79,7 +79,7 @@ func (s *Schema) ValidateDocument(doc strictjson.Document) error {
 		return nil
 	}
 	text := doc.String()
-	if s.plan.cheap(len(text)) && s.plan.fits(s.compiled, text) {
+	if s.graph.isCheap(len(text)) && s.graph.fits(s.compiled, text) {
 		return nil
 	}
 	return s.validate(text)
@@ -91,13 +91,13 @@ func (s *Schema) validate(text string) error {
 	if err != nil {
 		return notJSON(err)
 	}
-	if err := s.plan.check(v, len(text)); err != nil {
+	if err := s.graph.check(v, len(text)); err != nil {
 		return err
 	}
 	if err := s.compiled.Validate(v); err != nil {
 		var invalid *jsonschema.ValidationError
 		if errors.As(err, &invalid) {
-			return explainer{s.plan, v}.explain(invalid)
+			return explainer{s.graph, v}.explain(invalid)
 		}
 		return &Invalid{Problems: []Problem{{Message: err.Error()}}}
 	}

@@ -59,14 +59,13 @@ func dialOptions(token string, creds credentials.TransportCredentials) []grpc.Di
 	if _, h := telemetry.Handlers(); h != nil {
 		options = append(options, grpc.WithStatsHandler(h))
 	}
-	if token != "" { // credentials without a token would cost as much as with one
+	if token != "" {
 		options = append(options, grpc.WithPerRPCCredentials(identity.BearerCredentials(token)))
 	}
 	return options
 }
 
-// affinityHeader carries the affinity of a call, which selects a replica. It grants nothing: a client that can send any affinity can
-// also dial any replica.
+// affinityHeader carries the affinity of a call, which selects a replica.
 const affinityHeader = "pawl-affinity"
 
 // ringConfig sends calls of one affinity to one replica. When a replica is added or removed, only its share of the calls moves. A replica
@@ -121,7 +120,7 @@ func dialReplicas(addr string, options []grpc.DialOption) (*Replicas, error) {
 		if r.host, r.port, err = net.SplitHostPort(name); err != nil {
 			return nil, fmt.Errorf("dial %q; give it as dns:///name:port: %w", addr, err)
 		}
-		r.options = append(r.options, grpc.WithAuthority(name)) // the shared name, for which a certificate would be made
+		r.options = append(r.options, grpc.WithAuthority(name))
 	} else {
 		for one := range strings.SplitSeq(addr, ",") {
 			one = strings.TrimSpace(one)
@@ -164,8 +163,7 @@ type list struct {
 	authority string
 }
 
-// OverrideAuthority implements resolver.AuthorityOverrider. A list is not a host name, so calls name its first replica; in TLS, each
-// replica proves its own address.
+// OverrideAuthority implements resolver.AuthorityOverrider. A list is not a host name, so the authority is its first replica.
 func (l list) OverrideAuthority(resolver.Target) string { return l.authority }
 
 // newList returns the resolver of a list. A replica's place on the ring depends on its name in the list, not on its current IP address.

@@ -79,7 +79,7 @@ func newInterceptor(o *Options) (*interceptor, error) {
 func (i *interceptor) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			resp, err = nil, panicked(ctx, i.log, info.FullMethod, p)
+			resp, err = nil, panicError(ctx, i.log, info.FullMethod, p)
 		}
 	}()
 	start, authCtx := time.Now(), ctx
@@ -103,11 +103,11 @@ func (i *interceptor) stream(srv any, ss grpc.ServerStream, info *grpc.StreamSer
 	return i.streamWith(ss.Context(), srv, ss, info, next)
 }
 
-// streamWith is stream with another context than the stream's own.
+// streamWith is stream with ctx in place of the stream's own context.
 func (i *interceptor) streamWith(ctx context.Context, srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = panicked(ctx, i.log, info.FullMethod, p)
+			err = panicError(ctx, i.log, info.FullMethod, p)
 		}
 	}()
 	start, authCtx := time.Now(), ctx
@@ -124,8 +124,8 @@ func (i *interceptor) streamWith(ctx context.Context, srv any, ss grpc.ServerStr
 	return nil
 }
 
-// panicked logs a panic with its stack, and returns an error for the caller, without the stack.
-func panicked(ctx context.Context, log *slog.Logger, method string, p any) error {
+// panicError logs a panic with its stack, and returns an error for the caller, without the stack.
+func panicError(ctx context.Context, log *slog.Logger, method string, p any) error {
 	log.ErrorContext(ctx, "a handler panicked", "method", method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
 		"the service panicked (%v); this is a bug, and the log has its stack", p).GRPCStatus().Err()
@@ -146,8 +146,8 @@ func (i *interceptor) validate(msg any) error {
 // recheckEvery is the least time between two checks of a stream's credential.
 const recheckEvery = time.Second
 
-// checkedStream validates each message that it receives. It passes a message on, in either direction, only if the credential was valid at
-// a check that is younger than recheckEvery.
+// checkedStream validates each message that it receives. Before it passes a message on, in either direction, it checks the credential again if
+// the last check is older than recheckEvery.
 type checkedStream struct {
 	grpc.ServerStream
 	*interceptor

@@ -57,12 +57,12 @@ type pacer struct {
 	heap      []metrics.Sample // live bytes, and bytes allocated since the start of the process
 }
 
-// awaitCollection arranges that collected is called after the next collection.
+// awaitCollection makes the runtime call adjust after the next collection.
 func (g *pacer) awaitCollection() {
-	runtime.AddCleanup(&struct{ _ *pacer }{}, (*pacer).collected, g)
+	runtime.AddCleanup(&struct{ _ *pacer }{}, (*pacer).adjust, g)
 }
 
-func (g *pacer) collected() {
+func (g *pacer) adjust() {
 	metrics.Read(g.heap)
 	now, allocated := time.Now(), g.heap[1].Value.Uint64()
 	// The mean with the last value, because one burst or lull does not show how allocation will continue.
@@ -76,7 +76,7 @@ func (g *pacer) collected() {
 	g.awaitCollection()
 }
 
-// headroomFor returns how many bytes may be allocated until the next collection, given how many were since the last one and the time it took.
+// headroomFor returns how many bytes may be allocated until the next collection, given the bytes allocated since the last one in a time.
 func headroomFor(allocated uint64, took time.Duration) uint64 {
 	wanted := float64(allocated) * float64(targetInterval) / float64(max(took, 1))
 	return uint64(min(maxHeadroom, max(minHeadroom, wanted)))

@@ -107,8 +107,7 @@ func Member[T Text](text T, key string) (value T, ok bool) {
 var errNoObject = errors.New("it is not a JSON object")
 
 // EachMember passes the members of an object to take, in their order, and stops at take's first error. It refuses a key that comes
-// twice in whatever letter case: readers that ignore case would take one for the other. It may find
-// such a key after take has got other members. Keys and values may point into object.
+// twice, ignoring letter case, but only after take has got the members before it. Keys and values may point into object.
 func EachMember(object []byte, take func(key, value []byte) error) error {
 	if Kind(object) != "object" {
 		return errNoObject

@@ -41,7 +41,7 @@ func (o *Object) Get(key string) (string, bool) {
 	return v, ok
 }
 
-// Has reports whether there is such a member.
+// Has reports whether the object has a member.
 func (o *Object) Has(key string) bool {
 	_, ok := o.values[key]
 	return ok

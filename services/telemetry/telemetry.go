@@ -33,9 +33,8 @@ const (
 	logs    signal = "LOGS"
 )
 
-// on reports whether the environment asks for the signal. The specification exports to localhost by default; Pawl
-// exports nothing unless asked.
-func (s signal) on() bool {
+// isOn reports whether the environment asks for the signal. Unlike OpenTelemetry's default, Pawl's default is to export nothing.
+func (s signal) isOn() bool {
 	if os.Getenv("OTEL_SDK_DISABLED") == "true" {
 		return false
 	}
@@ -62,7 +61,7 @@ func Setup(ctx context.Context, service, version string) (shutdown func() error,
 		closers = nil
 		return failed
 	}
-	if !traces.on() && !metrics.on() && !logs.on() {
+	if !traces.isOn() && !metrics.isOn() && !logs.isOn() {
 		return shutdown, nil
 	}
 	// OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override these attributes.
@@ -74,7 +73,7 @@ func Setup(ctx context.Context, service, version string) (shutdown func() error,
 	}
 	otel.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
 	for _, s := range []signal{traces, metrics, logs} {
-		if !s.on() {
+		if !s.isOn() {
 			continue
 		}
 		closer, err := s.start(ctx, res)
@@ -121,7 +120,7 @@ func (s signal) start(ctx context.Context, res *resource.Resource) (shutdown fun
 // LogHandler returns a handler that passes records to next and to OpenTelemetry. If the environment does not ask for logs, it returns
 // next itself.
 func LogHandler(service string, next slog.Handler) slog.Handler {
-	if !logs.on() {
+	if !logs.isOn() {
 		return next
 	}
 	return slog.NewMultiHandler(next, otelslog.NewHandler(service))
@@ -130,7 +129,7 @@ func LogHandler(service string, next slog.Handler) slog.Handler {
 // Handlers returns stats handlers that trace and measure gRPC servers and clients; nil if the environment asks for neither traces nor
 // metrics.
 func Handlers() (server, client stats.Handler) {
-	if !traces.on() && !metrics.on() {
+	if !traces.isOn() && !metrics.isOn() {
 		return nil, nil
 	}
 	return otelgrpc.NewServerHandler(), otelgrpc.NewClientHandler()
