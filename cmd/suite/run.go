@@ -51,7 +51,7 @@ func (s *Suite) Run(ctx context.Context) error {
 func (s *Suite) parts() (first, last []*part) {
 	first = []*part{{name: "executor", run: s.executor.Run}, {name: "MCP pool's streams", run: func(ctx context.Context) error {
 		<-ctx.Done()
-		s.pool.EndStreams() // the gRPC server waits for them, and they do not end by themselves
+		s.pool.EndStreams() // they do not end by themselves, and the gRPC server waits for them to end
 		return nil
 	}}}
 	if s.gateway != nil {
@@ -96,7 +96,7 @@ func stop(parts []*part) error {
 	return errors.Join(errs...)
 }
 
-// writeServerFile writes the file by which other processes find this one.
+// writeServerFile writes the file by which other processes find this process.
 func (s *Suite) writeServerFile() error {
 	return discover.WriteServerFile(s.cfg.DataDir, discover.ServerInfo{
 		PID: os.Getpid(), GRPC: s.GRPCAddr(), HTTP: s.HTTPAddr(), Version: s.cfg.Version,

@@ -34,7 +34,7 @@ type Suite struct {
 	log    *slog.Logger
 	auth   identity.Authenticator
 	keys   *identity.KeyFile // nil: no key file
-	health *health.Server    // what conn's health service reports
+	health *health.Server    // the health service of conn
 	conn   *inproc.Conn
 
 	executor *executor.Service
@@ -64,7 +64,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Suite, err error
 	return s, nil
 }
 
-// setUpAuth sets up authentication and the in-process connection. It opens no listener.
+// setUpAuth sets up authentication and the in-process connection.
 func (s *Suite) setUpAuth(context.Context) (err error) {
 	s.auth = identity.Local()
 	if s.cfg.KeysFile != "" {
@@ -101,7 +101,7 @@ func (s *Suite) options() serve.Options {
 
 // buildServices builds the services. The executor comes first, because opening its journal fails if another process uses the data folder.
 func (s *Suite) buildServices(ctx context.Context) (err error) {
-	asService := s.as("executor", identity.RoleService)
+	asService := s.connAs("executor", identity.RoleService)
 	settings := s.cfg.Executor
 	settings.DataDir = s.cfg.DataDir
 	s.executor, err = executor.New(ctx, settings, executor.Deps{Planner: asService, Pool: asService, Log: s.log})
@@ -114,7 +114,7 @@ func (s *Suite) buildServices(ctx context.Context) (err error) {
 	if pool.LoginRedirectURI == "" {
 		pool.LoginRedirectURI = loginRedirectURI(s.cfg.HTTPAddr)
 	}
-	s.pool, err = mcppool.New(ctx, pool, mcppool.Deps{Log: s.log, Builtins: s.cfg.Builtins, Planner: s.as("mcppool", identity.RoleService)})
+	s.pool, err = mcppool.New(ctx, pool, mcppool.Deps{Log: s.log, Builtins: s.cfg.Builtins, Planner: s.connAs("mcppool", identity.RoleService)})
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (s *Suite) listen(addr string) (net.Listener, error) {
 		return nil, err
 	}
 	s.closers = append(s.closers, func() error {
-		if err := lis.Close(); !errors.Is(err, net.ErrClosed) { // the server that used it may have closed it
+		if err := lis.Close(); !errors.Is(err, net.ErrClosed) { // its server may have closed it
 			return err
 		}
 		return nil
@@ -171,9 +171,8 @@ func (s *Suite) listen(addr string) (net.Listener, error) {
 	return lis, nil
 }
 
-// as returns an in-process connection whose calls come from sub with these roles. Without keys it ignores both, and every call comes from
-// the user `local`.
-func (s *Suite) as(sub string, roles ...identity.Role) grpc.ClientConnInterface {
+// connAs returns an in-process connection of the user sub with these roles; without keys, of the user `local`.
+func (s *Suite) connAs(sub string, roles ...identity.Role) grpc.ClientConnInterface {
 	if s.keys == nil {
 		return s.conn
 	}
@@ -182,7 +181,7 @@ func (s *Suite) as(sub string, roles ...identity.Role) grpc.ClientConnInterface 
 
 // Conn returns an in-process connection of the user `local`, who is an operator.
 func (s *Suite) Conn() grpc.ClientConnInterface {
-	return s.as(identity.LocalSub, identity.RoleUser, identity.RoleOperator)
+	return s.connAs(identity.LocalSub, identity.RoleUser, identity.RoleOperator)
 }
 
 // GRPCAddr returns the gRPC listener's address, or "".
@@ -222,13 +221,13 @@ type Config struct {
 	Workspace string
 	// KeysFile holds the hashed API keys; empty: everyone who reaches the suite is the user `local`.
 	KeysFile string
-	// Executor are the executor's settings; its data folder is that of the suite.
+	// Executor configures the executor; New sets its data folder.
 	Executor executor.Config
-	// Pool are the MCP pool's settings; its data folder, mcpServers files, workspace and version are those of the suite.
+	// Pool configures the MCP pool; New sets its data folder, mcpServers files, workspace and version.
 	Pool mcppool.Config
 	// Builtins are the embedding program's own tools, Go functions or in-process MCP servers, by server id.
 	Builtins map[string]mcppool.Builtin
-	// DefaultModel plans if neither a task nor its agent names a model; empty: the planner's default.
+	// DefaultModel is the model of tasks and agents that name none; empty: the planner's default.
 	DefaultModel string
 	// Models is a file of named language models; empty: there are none.
 	Models string
@@ -263,8 +262,8 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
-// loginRedirectURI returns the gateway's redirect URI for logins to MCP servers. It returns "" if there is no gateway, if its port is not known
-// yet, or if it is not on loopback: then an operator must configure the URI.
+// loginRedirectURI returns the redirect URI for logins to MCP servers of a gateway on loopback with a fixed port. For any other gateway it
+// returns "", and an operator must configure the URI.
 func loginRedirectURI(httpAddr string) string {
 	_, port, err := net.SplitHostPort(httpAddr)
 	if err != nil || port == "0" || !serve.LoopbackHost(httpAddr) {

@@ -104,10 +104,10 @@ func (a *App) parser(grammar *Grammar, onExit func(int)) (*kong.Kong, error) {
 	return kong.New(grammar, options...)
 }
 
-// usageError turns an error of the parser into one that names the command's help.
+// usageError turns an error of the parser into a usage error with the advice to see the command's help.
 func usageError(err error) error {
 	var inner *ui.Error
-	if errors.As(err, &inner) { // from the parser of a value, with its own advice
+	if errors.As(err, &inner) { // a flag's value was refused with advice
 		return inner
 	}
 	command := "pawl"
@@ -164,7 +164,7 @@ const (
 	lookEvery   = 200 * time.Millisecond
 )
 
-// linger keeps a server inside this process alive while tasks run in it, because other commands may wait for them.
+// linger keeps an embedded server alive while it runs tasks, because other commands may wait for them.
 func linger(ctx context.Context, u *ui.UI, s *discover.Session) {
 	if !s.Embedded() || u.LeaveNow {
 		return
@@ -248,8 +248,8 @@ func groups() []kong.Group {
 // Globals are the flags of every command.
 type Globals struct {
 	Server   string `group:"global" placeholder:"ADDR" help:"Use the server at this gRPC address instead of this machine's own. If Pawl runs as separate processes, this is the executor's address."`
-	Pool     string `group:"global" placeholder:"ADDR" help:"Address of the MCP pool, if it is neither at --server nor at port 7414 of that host. For several replicas: a comma-separated list, or dns:///name:port."`
-	Planner  string `group:"global" placeholder:"ADDR" help:"Address of the planner, if it is neither at --server nor at port 7413 of that host."`
+	Pool     string `group:"global" placeholder:"ADDR" help:"Address of the MCP pool (default: --server, or else port 7414 of that host). For several replicas: a comma-separated list, or dns:///name:port."`
+	Planner  string `group:"global" placeholder:"ADDR" help:"Address of the planner (default: --server, or else port 7413 of that host)."`
 	Key      string `group:"global" placeholder:"KEY" help:"API key for the server."`
 	Data     string `group:"global" type:"path" placeholder:"DIR" help:"Data folder (default: ~/.local/state/pawl)."`
 	JSON     bool   `group:"global" name:"json" env:"-" help:"Print JSON: one document, or one object per line for streams."`

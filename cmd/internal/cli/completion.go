@@ -49,10 +49,10 @@ type candidate struct{ word, about string }
 // place describes the position of the last word of a command line.
 type place struct {
 	node    *kong.Node
-	flags   []*kong.Flag // of the node and those above it
+	flags   []*kong.Flag // of the node and its ancestors
 	valueOf *kong.Value  // the flag or argument whose value the last word is; nil: the word is a command or a flag
 	prefix  string       // the part of the last word before the value: "--flag=" or ""
-	given   Globals      // the flags of the line that select the server
+	globals Globals      // the flags of the line that select the server
 	before  []string     // arguments before the last word
 }
 
@@ -90,18 +90,18 @@ func (a *App) complete(ctx context.Context, model *kong.Application, words []str
 
 // find walks the words through the grammar and returns the place of the last one.
 func find(root *kong.Node, words []string) place {
-	p := place{node: root, flags: root.Flags, given: Globals{Server: os.Getenv("PAWL_SERVER"), Key: os.Getenv("PAWL_KEY"), Data: os.Getenv("PAWL_DATA")}}
+	p := place{node: root, flags: root.Flags, globals: Globals{Server: os.Getenv("PAWL_SERVER"), Key: os.Getenv("PAWL_KEY"), Data: os.Getenv("PAWL_DATA")}}
 	before, last := words[:len(words)-1], words[len(words)-1]
-	var open *kong.Flag // the flag whose value is the next word
+	var pending *kong.Flag // the flag whose value is the next word
 	for _, word := range before {
 		switch name, value, assigned := strings.Cut(word, "="); {
-		case open != nil:
-			p.given.set(open.Name, word)
-			open = nil
+		case pending != nil:
+			p.globals.set(pending.Name, word)
+			pending = nil
 		case strings.HasPrefix(word, "-"):
-			if open = p.flag(name); open != nil && (open.IsBool() || assigned) {
-				p.given.set(open.Name, value)
-				open = nil
+			if pending = p.flag(name); pending != nil && (pending.IsBool() || assigned) {
+				p.globals.set(pending.Name, value)
+				pending = nil
 			}
 		default:
 			if i := slices.IndexFunc(p.node.Children, func(n *kong.Node) bool { return n.Name == word }); i >= 0 {
@@ -114,8 +114,8 @@ func find(root *kong.Node, words []string) place {
 	}
 	name, _, assigned := strings.Cut(last, "=")
 	switch flag := p.flag(name); {
-	case open != nil:
-		p.valueOf = open.Value
+	case pending != nil:
+		p.valueOf = pending.Value
 	case assigned && flag != nil:
 		p.valueOf, p.prefix = flag.Value, name+"="
 	case !strings.HasPrefix(last, "-") && len(p.node.Positional) > 0:
@@ -165,13 +165,13 @@ func (a *App) values(ctx context.Context, p place) []candidate {
 	return list
 }
 
-// ask asks the running server for candidates. The kind "server" means all MCP servers; "tool", the tools of active ones; "tools", the active
-// ones and their tools. It returns none if no server of Pawl runs, and does not start one.
+// ask asks the running Pawl server, if there is one, for candidates. The kind "server" means all MCP servers, "tool" the tools of the active MCP
+// servers, and "tools" both the active MCP servers and their tools.
 func (a *App) ask(ctx context.Context, p place, kind string) (list []candidate) {
 	ctx, cancel := context.WithTimeout(ctx, completeWithin)
 	defer cancel()
-	cfg := discover.Config{Server: p.given.Server, Parts: p.given.parts(), DataDir: p.given.Data, Key: p.given.Key}
-	if p.given.Data == "" {
+	cfg := discover.Config{Server: p.globals.Server, Parts: p.globals.parts(), DataDir: p.globals.Data, Key: p.globals.Key}
+	if p.globals.Data == "" {
 		cfg.Fallback = discover.DefaultGRPC
 	}
 	s := discover.New(cfg)

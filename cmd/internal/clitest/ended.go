@@ -73,7 +73,7 @@ func (e *Executor) ExportTask(req *executorv1.ExportTaskRequest, stream grpc.Ser
 		return err
 	}
 	for seq := uint64(0); len(raw) > 0; seq++ {
-		if err := e.watched(req.GetId(), seq); err != nil {
+		if err := e.callOnWatch(req.GetId(), seq); err != nil {
 			return err
 		}
 		n := min(len(raw), 7)

@@ -212,17 +212,17 @@ func (e *Executor) WatchTask(req *executorv1.WatchTaskRequest, stream grpc.Serve
 	if err != nil {
 		return err
 	}
-	if err := e.watched(req.GetId(), 0); err != nil {
+	if err := e.callOnWatch(req.GetId(), 0); err != nil {
 		return err
 	}
 	for seq := req.GetAfterSeq(); ; {
-		events, more, ended := t.after(seq)
+		events, more, ended := t.eventsAfter(seq)
 		for _, ev := range events {
 			if err := stream.Send(ev); err != nil {
 				return err
 			}
 			seq = ev.GetSeq()
-			if err := e.watched(req.GetId(), seq); err != nil {
+			if err := e.callOnWatch(req.GetId(), seq); err != nil {
 				return err
 			}
 		}
@@ -237,14 +237,14 @@ func (e *Executor) WatchTask(req *executorv1.WatchTaskRequest, stream grpc.Serve
 	}
 }
 
-func (e *Executor) watched(id string, seq uint64) error {
+func (e *Executor) callOnWatch(id string, seq uint64) error {
 	if e.OnWatch == nil {
 		return nil
 	}
 	return e.OnWatch(id, seq)
 }
 
-func (t *Tape) after(seq uint64) (events []*executorv1.ExecutorEvent, more <-chan struct{}, ended bool) {
+func (t *Tape) eventsAfter(seq uint64) (events []*executorv1.ExecutorEvent, more <-chan struct{}, ended bool) {
 	t.e.mu.Lock()
 	defer t.e.mu.Unlock()
 	if seq < uint64(len(t.events)) {

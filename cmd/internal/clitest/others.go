@@ -39,7 +39,7 @@ func NewAgents(t testing.TB, agents ...*executorv1.Agent) *Agents {
 
 // Register implements Registrar.
 func (a *Agents) Register(r grpc.ServiceRegistrar) {
-	executorv1.RegisterAgentServiceServer(scripted{r, a.Script}, a)
+	executorv1.RegisterAgentServiceServer(scriptRegistrar{r, a.Script}, a)
 }
 
 // models is the models file of Planner. No server listens at its baseUrl.

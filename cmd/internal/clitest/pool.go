@@ -48,7 +48,7 @@ func local() context.Context {
 
 // Register implements Registrar.
 func (p *Pool) Register(r grpc.ServiceRegistrar) {
-	mcppoolv1.RegisterMcpPoolServiceServer(scripted{r, p.Script}, p)
+	mcppoolv1.RegisterMcpPoolServiceServer(scriptRegistrar{r, p.Script}, p)
 }
 
 // Server returns the server registered under an id, without its times and state; nil if there is none.

@@ -57,14 +57,14 @@ func (s *Script) serve(ctx context.Context, req any, next grpc.UnaryHandler) (an
 	return answer(req, func() (any, error) { return next(ctx, req) })
 }
 
-// scripted registers services with their unary methods behind a script.
-type scripted struct {
+// scriptRegistrar registers services with their unary methods behind a script.
+type scriptRegistrar struct {
 	grpc.ServiceRegistrar
 	script *Script
 }
 
 // RegisterService implements grpc.ServiceRegistrar.
-func (r scripted) RegisterService(desc *grpc.ServiceDesc, impl any) {
+func (r scriptRegistrar) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	own := *desc
 	own.Methods = slices.Clone(desc.Methods)
 	for i, m := range own.Methods {
@@ -77,15 +77,15 @@ func (r scripted) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	r.ServiceRegistrar.RegisterService(&own, impl)
 }
 
-// captured is a registrar that keeps the implementations.
-type captured []any
+// captureRegistrar is a registrar that keeps the implementations.
+type captureRegistrar []any
 
 // RegisterService implements grpc.ServiceRegistrar.
-func (c *captured) RegisterService(_ *grpc.ServiceDesc, impl any) { *c = append(*c, impl) }
+func (c *captureRegistrar) RegisterService(_ *grpc.ServiceDesc, impl any) { *c = append(*c, impl) }
 
 // implementation returns the implementation of S that a service registers.
 func implementation[S any](service Registrar) S {
-	var c captured
+	var c captureRegistrar
 	service.Register(&c)
 	i := slices.IndexFunc(c, func(impl any) bool { _, ok := impl.(S); return ok })
 	return c[i].(S)

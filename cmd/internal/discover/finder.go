@@ -101,12 +101,11 @@ func (c Config) Dir() (string, error) {
 }
 
 const (
-	// answerTimeout is how long a known server has to answer. It is long, because a busy machine is slow and a command that gives up
-	// would start a second server. An address at which nothing listens fails at once.
+	// answerTimeout is how long a known server has to answer. It is long, because a command that gives up would start a second server.
 	answerTimeout = 5 * time.Second
 	// noteAfter is the time after which the user is told that a server is slow.
 	noteAfter = time.Second
-	// guessTimeout is how long the fallback address has to answer, which may belong to another program.
+	// guessTimeout is how long the fallback address has to answer. Another program may listen there.
 	guessTimeout = time.Second
 	retryEvery   = 50 * time.Millisecond
 	patience     = 3 * time.Second
@@ -118,11 +117,11 @@ const (
 // open finds a server, or starts one in this process if there is none.
 func (s *Session) open(ctx context.Context) (*Server, error) {
 	if s.cfg.Server != "" {
-		return s.named(ctx)
+		return s.dialNamed(ctx)
 	}
 	deadline := time.Now().Add(cmp.Or(s.cfg.Patience, patience))
 	for {
-		server, err := s.existing(ctx)
+		server, err := s.findExisting(ctx)
 		if errors.Is(err, ErrNone) && s.cfg.Start != nil {
 			server, err = s.start(ctx)
 		}
@@ -140,10 +139,10 @@ func (s *Session) open(ctx context.Context) (*Server, error) {
 	}
 }
 
-// existing finds a server that runs already: the named one, else the one of the data folder, else the one at the fallback address.
-func (s *Session) existing(ctx context.Context) (*Server, error) {
+// findExisting connects to a running server: the named one, else that of the data folder, else the one at the fallback address.
+func (s *Session) findExisting(ctx context.Context) (*Server, error) {
 	if s.cfg.Server != "" {
-		return s.named(ctx)
+		return s.dialNamed(ctx)
 	}
 	dir, err := s.cfg.Dir()
 	if err != nil {
@@ -162,7 +161,7 @@ func (s *Session) existing(ctx context.Context) (*Server, error) {
 	return nil, ErrNone
 }
 
-// start runs a suite in this process. The suite's context is detached from ctx, because the suite outlives the search.
+// start runs a suite in this process. The suite outlives ctx.
 func (s *Session) start(ctx context.Context) (*Server, error) {
 	dir, err := s.cfg.Dir()
 	if err != nil {
@@ -176,12 +175,12 @@ func (s *Session) start(ctx context.Context) (*Server, error) {
 	return s.cfg.Start(context.WithoutCancel(ctx), dir)
 }
 
-// named connects to the server that the user named.
-func (s *Session) named(ctx context.Context) (*Server, error) {
+// dialNamed connects to the server that the user named.
+func (s *Session) dialNamed(ctx context.Context) (*Server, error) {
 	server, err := s.dial(ctx, s.cfg.Server, Named, answerTimeout)
 	if err != nil {
 		return nil, ui.Errorf("no server answers at %s: %s", s.cfg.Server, Plainly(err)).
-			Then("check the address (it is the gRPC one), or leave --server and PAWL_SERVER out to use this machine's own")
+			Then("check that this is the server's gRPC address, or leave --server and PAWL_SERVER out to use this machine's server")
 	}
 	if home, ok := server.Conn.(Conn); ok && len(s.cfg.Parts) > 0 {
 		all := &multiConn{
@@ -249,11 +248,11 @@ func dial(addr, key string) (Conn, error) {
 type Part struct {
 	Name string // for messages
 	Addr string // for several replicas, a comma-separated list or dns:///name:port
-	// Given is set if the user named the address. Otherwise Addr is a default, which is used only if the server itself lacks the part.
+	// Given is set if the user named Addr. Otherwise Addr is a default, for a server that lacks the part.
 	Given bool
 }
 
-// multiConn is the connection to a Pawl of several processes. Each call goes to the process that choose has found for its service. It implements Conn.
+// multiConn is a Conn to a Pawl of several processes. It sends each call to the process that serves the called method.
 type multiConn struct {
 	home  Conn // the named server
 	dial  func(addr string) (Conn, error)
@@ -294,8 +293,7 @@ func (p *multiConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method
 	return c.NewStream(oneReplica(ctx), desc, method, opts...)
 }
 
-// oneReplica routes the calls of all commands to the same replica while it exists, because a replica does not share its running calls and
-// pending logins with others.
+// oneReplica routes the calls of all commands to the same replica, which alone knows its running calls and pending logins.
 func oneReplica(ctx context.Context) context.Context { return serve.WithAffinity(ctx, "pawl") }
 
 // connFor returns the connection for a method, such as /pawl.mcppool.v1.McpPoolService/CallTool.
@@ -318,8 +316,8 @@ func (p *multiConn) connFor(ctx context.Context, method string) (Conn, error) {
 	return c, err
 }
 
-// choose finds the process of a part. If the user gave no address for the part, and it is at neither the named server nor its default address,
-// choose returns the named server, which answers calls with an error that names the missing service.
+// choose connects to the process of a part: at the address that the user gave, else the named server or the default address. If both lack the
+// part, it returns the named server, whose errors name the missing service.
 func (p *multiConn) choose(ctx context.Context, part Part, service string) (Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -349,12 +347,11 @@ func Plainly(err error) string {
 	return strings.TrimPrefix(text, "transport: Error while dialing: ")
 }
 
-// checkHealth returns nil if a server serves a service, or anything if service is "". The error has the code NotFound if the server answers but
-// does not offer the service.
+// checkHealth returns nil if the server serves the service ("": any). The error has the code NotFound if the server does not offer the service.
 func checkHealth(ctx context.Context, c Conn, service string) error {
 	answer, err := healthv1.NewHealthClient(c).Check(ctx, &healthv1.HealthCheckRequest{Service: service})
 	if err == nil && answer.GetStatus() != healthv1.HealthCheckResponse_SERVING {
-		err = fmt.Errorf("it says %s", answer.GetStatus())
+		err = fmt.Errorf("its health is %s", answer.GetStatus())
 	}
 	return err
 }
@@ -371,7 +368,7 @@ type ServerInfo struct {
 	Started   time.Time `json:"started,omitzero"`
 	Workspace string    `json:"workspace,omitempty"`
 	DataDir   string    `json:"data,omitempty"`
-	// OwnSettings reports that the server has MCP servers, models or keys from its own files, which other commands do not know.
+	// OwnSettings is set if the server has MCP servers, models or keys from its own files, which other commands do not know.
 	OwnSettings bool `json:"ownSettings,omitempty"`
 }
 

@@ -117,9 +117,8 @@ func servesFolder(server *mcppoolv1.McpServer, root string) bool {
 	return isWorkspace(server) && !server.GetDisabled() && filepath.Clean(server.GetBuiltin().GetRoot()) == root
 }
 
-// Scope sets the servers of a task, and resolves the alias WorkspaceID in them and in its playbook. Servers that the task names stay. Else the
-// task gets the agent's servers, and this folder's if chosen is set (the person named the folder). If the agent has none, the task gets this
-// folder's and activeServers.
+// Scope sets the MCP servers of a task: those that the task names; else the agent's, with this folder's if chosen is set; else this folder's and
+// activeServers. chosen means that the person named the folder. Scope also resolves the alias WorkspaceID in the task's servers and playbook.
 func (f Folder) Scope(ctx context.Context, s *Session, req *executorv1.CreateTaskRequest, chosen bool) error {
 	req.Playbook = f.Playbook(req.GetPlaybook())
 	if len(req.GetMcpIds()) > 0 {
@@ -165,16 +164,16 @@ func (f Folder) Real(id string) string {
 	return id
 }
 
-// Alias replaces the folder's server in a tool's id by the alias WorkspaceID, as the person writes it.
+// Alias replaces the folder's server in a tool's id by the alias WorkspaceID.
 func (f Folder) Alias(toolID string) string {
-	if rest, ok := strings.CutPrefix(toolID, f.id+"/"); ok && f.id != "" {
-		return WorkspaceID + "/" + rest
+	if name, ok := strings.CutPrefix(toolID, f.id+"/"); ok && f.id != "" {
+		return WorkspaceID + "/" + name
 	}
 	return toolID
 }
 
-// EnsureWorkspace returns the current folder's workspace server, registered if needed, if id is the alias WorkspaceID. For other ids, and on
-// a named or shared server, it returns the zero Folder, which resolves no alias.
+// EnsureWorkspace finds or registers the current folder's workspace server if id is the alias WorkspaceID. For other ids, and on a named or
+// shared server, it returns the zero Folder.
 func (s *Session) EnsureWorkspace(ctx context.Context, id string) (Folder, error) {
 	if id != WorkspaceID {
 		return Folder{}, nil
@@ -186,8 +185,7 @@ func (s *Session) EnsureWorkspace(ctx context.Context, id string) (Folder, error
 	return s.Workspace(ctx, "")
 }
 
-// KnownWorkspace returns the current folder's workspace server if it is registered, else the zero Folder. It returns no error, because it
-// only serves to print shorter names.
+// KnownWorkspace returns the current folder's workspace server if it is registered, else the zero Folder.
 func (s *Session) KnownWorkspace(ctx context.Context) Folder {
 	server, err := s.Server(ctx)
 	if err != nil || !server.Local() {
@@ -206,8 +204,8 @@ func (s *Session) KnownWorkspace(ctx context.Context) Folder {
 	return Folder{}
 }
 
-// Playbook replaces the server WorkspaceID in the tool ids of a playbook by this folder's server and leaves all other bytes unchanged. It
-// returns text that is not YAML unchanged; the planner rejects it.
+// Playbook replaces the server WorkspaceID in the tool ids of a playbook by this folder's server. All other bytes stay. Text that is not YAML
+// stays too; the planner rejects it.
 func (f Folder) Playbook(text string) string {
 	var doc yaml.Node
 	if f.id == WorkspaceID || f.id == "" || yaml.Unmarshal([]byte(text), &doc) != nil {

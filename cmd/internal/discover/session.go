@@ -95,8 +95,8 @@ func (s *Session) Close() error {
 	return nil
 }
 
-// Reconnect finds a server again after lost went away. Later callers get the server that the first caller found. Reconnect never starts a
-// server in this process, which would lock the data folder that the lost server needs when it starts again.
+// Reconnect finds a server after lost went away. Later callers get the server that the first caller found. Reconnect starts no server in this
+// process: it would lock the data folder, which the lost server needs when it starts again.
 func (s *Session) Reconnect(ctx context.Context, lost *Server) (*Server, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +124,7 @@ func (s *Session) await(ctx context.Context, lostAddr string) (*Server, error) {
 	retry := time.NewTicker(reconnectEvery)
 	defer retry.Stop()
 	for {
-		server, err := s.existing(ctx)
+		server, err := s.findExisting(ctx)
 		if err == nil {
 			return server, nil
 		}
@@ -134,18 +134,17 @@ func (s *Session) await(ctx context.Context, lostAddr string) (*Server, error) {
 			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return nil, ctx.Err()
 			}
-			how := "start one with pawl up"
+			advice := "start one with pawl up"
 			if s.cfg.Server != "" {
-				how = "start it again"
+				advice = "start it again"
 			}
 			return nil, ui.WrapError(err, "the server at %s did not come back within %s", lostAddr, patience).
-				Then("%s, then repeat the command; tasks go on where they were", how)
+				Then("%s, then repeat the command; tasks go on where they were", advice)
 		}
 	}
 }
 
-// Invoke implements grpc.ClientConnInterface. It repeats a call whose server went away; repeating does no harm with any unary method of the
-// contracts.
+// Invoke implements grpc.ClientConnInterface. It repeats a call whose server went away; all unary methods of the contracts may be repeated.
 func (s *Session) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	server, err := s.Server(ctx)
 	for attempt := 1; err == nil; attempt++ {
@@ -178,9 +177,9 @@ func Gone(err error) bool {
 	if !ok || err == nil {
 		return false
 	}
-	reason, given := reasonOf(st)
+	reason, found := reasonOf(st)
 	switch {
-	case given:
+	case found:
 		return reason == errs.ReasonName(commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN)
 	case st.Code() == codes.Unavailable:
 		return true

@@ -48,7 +48,7 @@ type UI struct {
 
 	// Signals delivers interrupts.
 	Signals *Signals
-	// LeaveNow is set if the command must end without waiting, because the person pressed Ctrl-C while it waited.
+	// LeaveNow is set if the command must end at once, because the person pressed Ctrl-C.
 	LeaveNow bool
 
 	lines *Lines
@@ -73,7 +73,7 @@ func OS() *UI {
 // CanAsk reports whether In and Err are terminals, so that the command can ask questions.
 func (u *UI) CanAsk() bool { return u.InTTY && u.ErrTTY }
 
-// Lines returns the reader of In's lines. It is always the same one, because it buffers.
+// Lines returns the reader of In's lines. All callers share it, because it buffers.
 func (u *UI) Lines() *Lines {
 	if u.lines == nil {
 		u.lines = NewLines(u.In)
@@ -153,7 +153,7 @@ func (u *UI) Note(format string, args ...any) {
 	u.Eprintf("%s\n", u.ErrStyle().Dim(Wrap("pawl: "+Line(fmt.Sprintf(format, args...)), u.ErrColumns(), 0, 2)))
 }
 
-// Aside is Note for goroutines other than the command's: it clears a live line first.
+// Aside clears the live line and writes a remark to Err. It is for goroutines other than the command's.
 func (u *UI) Aside(text string) {
 	if u.Live {
 		u.Eprintf("\r\x1b[K")
@@ -173,12 +173,12 @@ func (u *UI) Say(format string, args ...any) {
 	}
 }
 
-// Result writes the result of a command: value as JSON, or the formatted line. If err is not nil, Result, Show and List only return err.
+// Result writes the result of a command: with --json value, else the formatted line. If err is not nil, Result, Show and List only return err.
 func (u *UI) Result(value any, err error, format string, args ...any) error {
 	return u.Show(value, err, func() string { return fmt.Sprintf(format+"\n", args...) })
 }
 
-// Show writes the result of a command: value as JSON, or the text.
+// Show writes the result of a command: with --json value, else the text.
 func (u *UI) Show(value any, err error, text func() string) error {
 	switch {
 	case err != nil:
@@ -197,15 +197,15 @@ func (u *UI) Table(heading ...string) *Table {
 	return t
 }
 
-// List writes a list: value as JSON, or the table, or the note empty if the table has no rows.
-func (u *UI) List(value any, err error, t *Table, empty string) error {
+// List writes a list: with --json value, else the table, or emptyNote if the table has no rows.
+func (u *UI) List(value any, err error, t *Table, emptyNote string) error {
 	switch {
 	case err != nil:
 		return err
 	case u.JSON:
 		return u.Document(value)
 	case len(t.rows) == 1:
-		u.Note("%s", empty)
+		u.Note("%s", emptyNote)
 		return nil
 	}
 	return t.Write(u.Out)
@@ -265,10 +265,10 @@ func (l *Lines) Read(ctx context.Context) (string, error) {
 	}
 }
 
-// LiveLine is the last line of a terminal, which each Draw overwrites. It does nothing unless On is set.
+// LiveLine is the last line of a terminal, which each Draw overwrites.
 type LiveLine struct {
 	W     io.Writer
-	On    bool
+	On    bool // false: Draw does nothing
 	shown string
 }
 
@@ -293,8 +293,8 @@ func (l *LiveLine) Clear() {
 // Put writes text and ignores the error, which w keeps if it is a FirstError.
 func Put(w io.Writer, text string) { _, _ = io.WriteString(w, text) }
 
-// Signals delivers interrupts to the last caller of Take. If there is none, or that caller has not read the previous interrupt, and for SIGTERM
-// and SIGHUP, Signals cancels the program's context; the next such signal ends the process.
+// Signals delivers interrupts to the last caller of Take. SIGTERM, SIGHUP and an interrupt that cannot be delivered cancel the program's
+// context; the next such signal ends the process.
 type Signals struct {
 	done   chan struct{}
 	cancel func()
@@ -354,8 +354,8 @@ func (s *Signals) Take() (<-chan struct{}, func()) {
 	}
 }
 
-// Editor returns a function that opens a text in $VISUAL or $EDITOR and returns the edited text; nil if neither is set. It never kills the
-// editor, which has the terminal until the person is done.
+// Editor returns a function that opens a text in $VISUAL or $EDITOR and returns the edited text; nil if neither is set. The end of its context
+// does not end the editor, which has the terminal until the person is done.
 func Editor(getenv func(string) string) func(context.Context, string) (string, error) {
 	command := strings.Fields(cmp.Or(getenv("VISUAL"), getenv("EDITOR")))
 	if len(command) == 0 {
@@ -402,7 +402,7 @@ func Browser(getenv func(string) string) func(address string) error {
 		return nil
 	}
 	return func(address string) error {
-		cmd := exec.Command(program, append(command[1:len(command):len(command)], address)...) //nolint:noctx // it outlives the command
+		cmd := exec.Command(program, append(command[1:len(command):len(command)], address)...) //nolint:noctx // the browser outlives the command
 		if err := cmd.Start(); err != nil {
 			return fmt.Errorf("open a browser with %s: %w", command[0], err)
 		}

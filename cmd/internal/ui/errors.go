@@ -98,38 +98,38 @@ func fromService(e *errs.Error) *Error {
 	}
 	if e.Code == codes.Unimplemented && strings.Contains(e.Message, "unknown service") {
 		return &Error{
-			Message: "this server is another part of Pawl (" + e.Message + ")",
+			Message: "this server lacks a service that the command needs (" + e.Message + ")",
 			Next:    "if Pawl runs as separate processes, --server is the address of the executor (port 7412); add --pool if the pool is not at port 7414 of that host, and --planner if the planner is not at port 7413",
 			Code:    Failed, cause: e,
 		}
 	}
 	if e.Code == codes.Unavailable && strings.Contains(e.Message, "connection error") {
 		return &Error{
-			Message: "no Pawl answers there (" + e.Message + ")",
+			Message: "no Pawl server answers (" + e.Message + ")",
 			Next:    "start one with pawl up, or name its gRPC address with --server",
 			Code:    Failed, cause: e,
 		}
 	}
-	message, then := splitAdvice(describe(e), nextSteps[e.Reason])
+	message, next := splitAdvice(describe(e), nextSteps[e.Reason])
 	if e.RetryAfter > 0 && !strings.Contains(e.Message, "try again in") {
 		message += fmt.Sprintf(" (try again in %s)", humantime.AtLeast(e.RetryAfter))
 	}
 	code := Failed
 	switch {
 	case e.Reason == commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_ACTIVE && strings.Contains(e.Message, "is disabled"):
-		then = "" // a disabled server cannot be activated
+		next = "" // a disabled server cannot be activated
 	case e.Reason == commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS, e.Reason == commonv1.ErrorReason_ERROR_REASON_TASK_NOT_ENDED:
 		message, _, _ = strings.Cut(message, "; ") // nextSteps has the same advice
 	case e.Code == codes.InvalidArgument && e.Reason == commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST: // the command line is at fault
 		code = Usage
-		if then == "" && slices.ContainsFunc(e.Violations, func(v errs.Violation) bool { return v.Field == "model" }) {
-			then = "pawl models shows the models there are"
+		if next == "" && slices.ContainsFunc(e.Violations, func(v errs.Violation) bool { return v.Field == "model" }) {
+			next = "pawl models shows the models there are"
 		}
 	}
-	return &Error{Message: message, Next: then, Code: code, cause: e}
+	return &Error{Message: message, Next: next, Code: code, cause: e}
 }
 
-// nextSteps has the advice for reasons whose advice is always the same. Messages for other reasons contain their advice.
+// nextSteps has the advice for error reasons whose messages contain none.
 var nextSteps = map[commonv1.ErrorReason]string{
 	commonv1.ErrorReason_ERROR_REASON_TASK_NOT_FOUND:         "pawl tasks shows the tasks there are",
 	commonv1.ErrorReason_ERROR_REASON_AGENT_NOT_FOUND:        "pawl agents list shows the agents there are; pawl agents create makes one",
@@ -148,7 +148,7 @@ var nextSteps = map[commonv1.ErrorReason]string{
 }
 
 const (
-	testServer = "pawl mcp test ID checks each step of the connection, pawl mcp logs ID shows what its program wrote"
+	testServer = "pawl mcp test ID checks each step of the connection, pawl mcp logs ID shows what the server's program wrote"
 	showTask   = "pawl show TASK shows its state and its open questions"
 )
 
@@ -222,8 +222,8 @@ var sameNameFlags = []string{
 // fieldName returns the command line's name of a request's field, or else the field's name in words.
 func fieldName(path string) string {
 	path = regexp.MustCompile(`\[[^\]]*\]`).ReplaceAllString(path, "")
-	for _, whole := range []string{"mcp_server.", "agent.", "budget."} {
-		path = strings.TrimPrefix(path, whole)
+	for _, prefix := range []string{"mcp_server.", "agent.", "budget."} {
+		path = strings.TrimPrefix(path, prefix)
 	}
 	if word, ok := fieldNames[path]; ok {
 		return word
@@ -249,7 +249,7 @@ func plainRule(text string) string {
 	text = strings.ReplaceAll(text, "greater than or equal to ", "at least ")
 	text = strings.ReplaceAll(text, "less than or equal to ", "at most ")
 	return regexp.MustCompile(`\b[0-9]{3,9}s\b`).ReplaceAllStringFunc(text, func(seconds string) string {
-		d, _ := time.ParseDuration(seconds) // of at most 9 digits
+		d, _ := time.ParseDuration(seconds) // 9 digits are always valid
 		return humantime.Text(d)
 	})
 }
@@ -266,8 +266,8 @@ func describePattern(pattern string) string {
 	return fmt.Sprintf("is not of the form %s", pattern)
 }
 
-// splitAdvice cuts the advice to run a pawl command off the end of a service's message, and returns the message and the advice. It prefers
-// next, the command line's own advice, if that starts with the same command.
+// splitAdvice cuts the advice to run a pawl command off the end of a service's message, and returns both. It returns next instead if the message
+// has no advice, or if next starts with the same command.
 func splitAdvice(message, next string) (string, string) {
 	cut := strings.LastIndex(message, "; ")
 	if cut < 0 {
@@ -279,7 +279,7 @@ func splitAdvice(message, next string) (string, string) {
 		return message, next
 	}
 	command, _, _ = strings.Cut(command, "`")
-	if rest, same := strings.CutPrefix(next, "pawl "+command); same && strings.HasPrefix(rest, " ") {
+	if args, isSame := strings.CutPrefix(next, "pawl "+command); isSame && strings.HasPrefix(args, " ") {
 		return message[:cut], next // next is at least as specific
 	}
 	tail, _, _ = strings.Cut(tail, " or GET /")

@@ -25,7 +25,7 @@ type Field struct {
 	Titles      []string          // the titles of Enum's values, in the same order; "" for a value without one
 	Many        bool              // the value is an array of Enum's values
 	Required    bool
-	Schema      string          // the property's own
+	Schema      string          // the property's schema
 	Default     json.RawMessage // nil if there is none
 }
 
@@ -52,8 +52,8 @@ func Fields(schemaJSON string) ([]Field, error) {
 	return fields, nil
 }
 
-// ObjectOfPairs builds a JSON object from NAME=VALUE pairs, whose values it parses by the schema, or as JSON if rawJSON is set. If strict
-// is set, a name that is not among the schema's properties is an error, unless the schema has none.
+// ObjectOfPairs builds a JSON object from NAME=VALUE pairs. It parses the values by the schema, or as JSON if rawJSON is set. If strict is set
+// and the schema has properties, each name must be one of them.
 func ObjectOfPairs(schemaJSON string, pairs []string, rawJSON, strict bool) (string, error) {
 	fields, err := Fields(schemaJSON)
 	if err != nil {
@@ -96,8 +96,8 @@ func find(fields []Field, name string, strict bool) (Field, error) {
 	return Field{Name: name}, nil
 }
 
-// titled is a value that a schema lists, with its title.
-type titled struct {
+// titledValue is a value that a schema lists, with its title.
+type titledValue struct {
 	Const json.RawMessage `json:"const"`
 	Title string          `json:"title"`
 }
@@ -106,14 +106,14 @@ type titled struct {
 type valueLists struct {
 	Enum      []json.RawMessage `json:"enum"`
 	EnumNames []string          `json:"enumNames"` // titles, beside Enum
-	OneOf     []titled          `json:"oneOf"`
-	AnyOf     []titled          `json:"anyOf"`
+	OneOf     []titledValue     `json:"oneOf"`
+	AnyOf     []titledValue     `json:"anyOf"`
 }
 
 // values returns the listed values with their titles, or none if the schema also allows other values.
-func (l valueLists) values() []titled {
+func (l valueLists) values() []titledValue {
 	if len(l.Enum) > 0 {
-		list := make([]titled, len(l.Enum))
+		list := make([]titledValue, len(l.Enum))
 		for i, value := range l.Enum {
 			list[i].Const = value
 			if len(l.EnumNames) == len(l.Enum) {
@@ -126,7 +126,7 @@ func (l valueLists) values() []titled {
 	if len(list) == 0 {
 		list = l.AnyOf
 	}
-	if slices.ContainsFunc(list, func(v titled) bool { return v.Const == nil }) {
+	if slices.ContainsFunc(list, func(v titledValue) bool { return v.Const == nil }) {
 		return nil
 	}
 	return list
@@ -135,14 +135,14 @@ func (l valueLists) values() []titled {
 // setEnum sets Enum, Titles and Many from the values that the property's schema lists, for the property itself or for its array's items.
 func (f *Field) setEnum(p schema.Property) {
 	var own valueLists
-	var of struct {
+	var arraySchema struct {
 		Items valueLists `json:"items"`
 	}
 	_ = json.Unmarshal([]byte(p.Schema), &own) // a schema of another form lists no values
 	list := own.values()
 	if len(list) == 0 && slices.Equal(f.Types, []string{"array"}) {
-		_ = json.Unmarshal([]byte(p.Schema), &of)
-		list = of.Items.values()
+		_ = json.Unmarshal([]byte(p.Schema), &arraySchema)
+		list = arraySchema.Items.values()
 		f.Many = len(list) > 0
 	}
 	if len(list) == 0 {
@@ -157,7 +157,7 @@ func (f *Field) setEnum(p schema.Property) {
 	}
 }
 
-// IsText reports whether the field takes a string that is not chosen from a list, and nothing else.
+// IsText reports whether the field takes any string, and only strings.
 func (f Field) IsText() bool { return len(f.Enum) == 0 && len(f.Types) == 1 && f.Types[0] == "string" }
 
 // Kind describes the values that the field takes.
@@ -207,8 +207,8 @@ func (f Field) members(text string) (json.RawMessage, error) {
 		return value, nil
 	}
 	list := []json.RawMessage{}
-	if one, err := f.member(text); err == nil {
-		return array(one) // a title may have a comma
+	if value, err := f.member(text); err == nil {
+		return array(value) // a title may have a comma
 	}
 	for word := range strings.SplitSeq(text, ",") {
 		if word = strings.TrimSpace(word); word == "" {
@@ -229,7 +229,7 @@ func array(values ...json.RawMessage) (json.RawMessage, error) {
 	return json.RawMessage(raw), err
 }
 
-// Check validates a value by the property's own schema. It returns nil if that schema cannot be compiled alone, because it refers to others.
+// Check validates a value by the property's schema. It accepts every value if the schema refers to other schemas.
 func (f Field) Check(value json.RawMessage) error {
 	if f.Schema == "" {
 		return nil
@@ -328,7 +328,7 @@ func Object(text string) (string, error) {
 	return exact, nil
 }
 
-// ObjectFlag returns the JSON object in a flag's value, or in the file that it names (@FILE); "" stays "".
+// ObjectFlag returns the JSON object in a flag's value, or in the file that @FILE names; "" stays "".
 func ObjectFlag(flag, text string) (string, error) {
 	if text == "" {
 		return "", nil

@@ -100,14 +100,14 @@ func PrettyJSON(raw, prefix string) string {
 func TerminalJSON(w io.Writer) io.Writer { return &jsonEscaper{w: w} }
 
 type jsonEscaper struct {
-	w    io.Writer
-	rest []byte // the end of the last write, which may be an incomplete character
+	w       io.Writer
+	pending []byte // the end of the last write, which may be an incomplete character
 }
 
 func (e *jsonEscaper) Write(p []byte) (int, error) {
-	text := append(e.rest, p...)
+	text := append(e.pending, p...)
 	end := bytes.LastIndexFunc(text, func(r rune) bool { return r < utf8.RuneSelf }) + 1 // JSON ends with an ASCII character
-	e.rest = bytes.Clone(text[end:])
+	e.pending = bytes.Clone(text[end:])
 	_, err := e.w.Write(escapeJSON(text[:end]))
 	return len(p), err
 }

@@ -13,15 +13,15 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
-// shortID is how many characters ShortID keeps. The last characters of an id are random; the first ones are the time.
-const shortID = 8
+// shortIDLen is how many characters ShortID keeps. The last characters of an id are random; the first ones are the time.
+const shortIDLen = 8
 
-// ShortID returns the end of an id, which tells tasks apart and which every command accepts.
+// ShortID returns the end of a task's id, which every command accepts.
 func ShortID(id string) string {
-	if len(id) <= shortID {
+	if len(id) <= shortIDLen {
 		return id
 	}
-	return id[len(id)-shortID:]
+	return id[len(id)-shortIDLen:]
 }
 
 // StatusName returns the name of a task's status: new, running, waiting, done, failed or cancelled.
@@ -172,10 +172,10 @@ func Plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Set sets *to to *given, unless given is nil.
-func Set[T any](to, given *T) {
-	if given != nil {
-		*to = *given
+// Set copies *from to *to if from is not nil.
+func Set[T any](to, from *T) {
+	if from != nil {
+		*to = *from
 	}
 }
 

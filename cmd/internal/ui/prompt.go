@@ -27,7 +27,7 @@ type Prompter struct {
 	Alias func(toolID string) string
 	Now   func() time.Time
 
-	entered entered
+	draft draft
 }
 
 // Choice is one answer of a menu.
@@ -84,21 +84,21 @@ func (p *Prompter) Yes(ctx context.Context, what string) (bool, error) {
 	return text == "yes", nil
 }
 
-// Change lets the person edit a JSON object and returns the new one, or current if it is unchanged or invalid.
+// Change lets the person edit a JSON object. It returns the edited object, or current if nothing changed or the edited text is invalid.
 func (p *Prompter) Change(ctx context.Context, current string) (string, error) {
-	text, err := p.edited(ctx, current)
+	text, err := p.editText(ctx, current)
 	if errors.Is(err, io.EOF) || ctx.Err() != nil {
 		return current, err
 	}
 	if err == nil {
 		text, err = Object(text)
 	}
-	was, _ := Object(current)
+	old, _ := Object(current)
 	switch {
 	case err != nil:
 		p.Complain("not used: %s", Line(err.Error()))
 		return current, nil
-	case text == was:
+	case text == old:
 		p.Print("    the input is unchanged\n")
 		return current, nil
 	}
@@ -106,8 +106,8 @@ func (p *Prompter) Change(ctx context.Context, current string) (string, error) {
 	return text, nil
 }
 
-// edited returns the text from the editor, or from one line if there is no editor.
-func (p *Prompter) edited(ctx context.Context, text string) (string, error) {
+// editText returns the text from the editor, or from one line if there is no editor.
+func (p *Prompter) editText(ctx context.Context, text string) (string, error) {
 	if p.Edit != nil {
 		return p.Edit(ctx, strings.TrimSpace(PrettyJSON(text, ""))+"\n")
 	}
@@ -155,8 +155,8 @@ const (
 	byParts = "+"
 )
 
-// Value asks for one value until it is valid. For an empty line it returns nil; if insist is not empty, it prints insist and asks again.
-func (p *Prompter) Value(ctx context.Context, f Field, insist string) (json.RawMessage, error) {
+// Value asks for one value until it is valid. For an empty line it returns nil, or prints requirement and asks again if requirement is not "".
+func (p *Prompter) Value(ctx context.Context, f Field, requirement string) (json.RawMessage, error) {
 	question := "  " + p.Style.Yellow("?") + " " + p.Style.Bold(Line(f.Name))
 	parts := f.parts()
 	kind := f.Kind()
@@ -171,11 +171,11 @@ func (p *Prompter) Value(ctx context.Context, f Field, insist string) (json.RawM
 	}
 	for {
 		text, err := p.Read(ctx, question+": ")
-		if err != nil || text == "" && insist == "" {
+		if err != nil || text == "" && requirement == "" {
 			return nil, err
 		}
 		if text == "" {
-			p.Complain("%s", insist)
+			p.Complain("%s", requirement)
 			continue
 		}
 		var value json.RawMessage
@@ -249,15 +249,15 @@ func (p *Prompter) partByPart(ctx context.Context, f Field, parts []Field) (json
 }
 
 // object asks for each field, required ones first, and returns the JSON object. An empty line takes the field's default, or else omits an
-// optional field. within is the name of the enclosing object with a dot, or "".
-func (p *Prompter) object(ctx context.Context, fields []Field, within string) (json.RawMessage, error) {
+// optional field. prefix is the name of the enclosing object with a dot, or "".
+func (p *Prompter) object(ctx context.Context, fields []Field, prefix string) (json.RawMessage, error) {
 	optional := func(f Field) bool { return !f.Required }
 	fields = append(slices.DeleteFunc(slices.Clone(fields), optional), slices.DeleteFunc(slices.Clone(fields), func(f Field) bool { return f.Required })...)
 	object := map[string]json.RawMessage{}
 	for _, f := range fields {
 		name := f.Name
-		f.Name, f.Description = within+name, strings.TrimSpace(f.Description+emptyMeans(f))
-		value, err := p.Value(ctx, f, insistence(f))
+		f.Name, f.Description = prefix+name, strings.TrimSpace(f.Description+emptyHint(f))
+		value, err := p.Value(ctx, f, requirementOf(f))
 		if err != nil {
 			return nil, err
 		}
@@ -265,8 +265,8 @@ func (p *Prompter) object(ctx context.Context, fields []Field, within string) (j
 			value = f.Default
 		}
 		if value != nil {
-			if p.entered.values != nil {
-				p.entered.values[f.Name] = value
+			if p.draft.values != nil {
+				p.draft.values[f.Name] = value
 			}
 			object[name] = value
 		}
@@ -275,9 +275,8 @@ func (p *Prompter) object(ctx context.Context, fields []Field, within string) (j
 	return json.RawMessage(raw), err
 }
 
-// insistence returns the complaint about an empty line for a required field, with advice on how to enter an empty value; "" if the line may
-// be empty.
-func insistence(f Field) string {
+// requirementOf returns the message that a field is required, with advice on how to enter an empty value; "" if the line may be empty.
+func requirementOf(f Field) string {
 	text := Line(f.Name) + " is required"
 	switch {
 	case !f.Required || f.Default != nil:
@@ -290,8 +289,8 @@ func insistence(f Field) string {
 	return text
 }
 
-// emptyMeans returns a hint that explains an empty line.
-func emptyMeans(f Field) string {
+// emptyHint explains what an empty line means for a field.
+func emptyHint(f Field) string {
 	switch {
 	case f.Default != nil:
 		return " [empty: " + CompactJSON(string(f.Default)) + "]"
@@ -323,8 +322,8 @@ const (
 	InputAccept                     // answer, with the content
 )
 
-// entered keeps the values entered for a question, in case it is asked again because the answer was refused or an event interrupted it.
-type entered struct {
+// draft keeps the values entered for a question, in case the question is asked again.
+type draft struct {
 	question string
 	values   map[string]json.RawMessage
 }
@@ -367,11 +366,11 @@ func (p *Prompter) form(ctx context.Context, in Input) (json.RawMessage, error) 
 	if err != nil {
 		return nil, err
 	}
-	if p.entered.question != in.ID || p.entered.values == nil {
-		p.entered = entered{question: in.ID, values: map[string]json.RawMessage{}}
+	if p.draft.question != in.ID || p.draft.values == nil {
+		p.draft = draft{question: in.ID, values: map[string]json.RawMessage{}}
 	}
 	for i, f := range fields {
-		if before, ok := p.entered.values[f.Name]; ok {
+		if before, ok := p.draft.values[f.Name]; ok {
 			fields[i].Default = before
 		}
 	}

@@ -10,8 +10,7 @@ import (
 	"golang.org/x/text/width"
 )
 
-// Text makes s safe to print on a terminal and keeps its lines. It shows control characters (which include escape sequences), invisible
-// characters and reordering characters in a visible form.
+// Text makes s safe to print on a terminal and keeps its lines. It replaces control, invisible and reordering characters by visible ones.
 func Text(s string) string {
 	return clean(s, func(r rune) (rune, bool) { return r, r == '\n' || r == '\t' })
 }
@@ -112,8 +111,7 @@ func runeWidth(r rune) int {
 }
 
 // Wrap makes text safe to print and breaks its lines between words at a width of columns; 0 breaks none. The first line begins at column
-// used, the others at column hang, or further left if that leaves little room. Wrap breaks neither words nor pawl commands (up to the next
-// punctuation mark), because people copy paths, addresses and commands.
+// used, the others at column hang, or further left if little room would remain. Words and pawl commands stay whole, because people copy them.
 func Wrap(text string, columns, used, hang int) string {
 	const little, smallHang = 24, 4
 	if columns > 0 && columns-hang < little {
@@ -126,15 +124,15 @@ func Wrap(text string, columns, used, hang int) string {
 			used = hang
 		}
 		body := strings.TrimLeft(line, " ")
-		own := len(line) - len(body)
-		b.WriteString(line[:own])
-		used += own
+		indent := len(line) - len(body)
+		b.WriteString(line[:indent])
+		used += indent
 		for j, word := range words(body) {
 			switch {
 			case j == 0:
 			case columns > 0 && used+1+Width(word) > columns:
-				b.WriteString("\n" + strings.Repeat(" ", hang+own))
-				used = hang + own
+				b.WriteString("\n" + strings.Repeat(" ", hang+indent))
+				used = hang + indent
 			default:
 				b.WriteByte(' ')
 				used++
@@ -146,7 +144,7 @@ func Wrap(text string, columns, used, hang int) string {
 	return b.String()
 }
 
-// words splits a line into the parts that Wrap does not break.
+// words splits a line into words and whole pawl commands, which end with a punctuation mark.
 func words(line string) []string {
 	var list []string
 	command := false
@@ -235,11 +233,11 @@ func (t *Table) narrow(widths []int) bool {
 	if t.Columns <= 0 || len(widths) < 2 {
 		return false
 	}
-	left := t.Columns
+	room := t.Columns
 	for _, w := range widths[:len(widths)-1] {
-		left -= w + 2
+		room -= w + 2
 	}
-	return left < little && widths[len(widths)-1] > left
+	return room < little && widths[len(widths)-1] > room
 }
 
 func (t *Table) widths() []int {

@@ -39,8 +39,8 @@ func keyView(key identity.Key) map[string]any {
 // KeysAddCmd is `pawl keys add`.
 type KeysAddCmd struct {
 	Sub  string   `arg:"" help:"Whose key: the user's id."`
-	Role []string `enum:"user,operator,service" default:"user" help:"What it may do (repeatable): ${enum}."`
-	Note string   `placeholder:"TEXT" help:"What it is for."`
+	Role []string `enum:"user,operator,service" default:"user" help:"What the key may do (repeatable): ${enum}."`
+	Note string   `placeholder:"TEXT" help:"What the key is for."`
 }
 
 // Run makes a key.

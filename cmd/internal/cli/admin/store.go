@@ -47,18 +47,18 @@ type StoreInfoCmd struct{}
 
 // Run prints a summary of the journal.
 func (c *StoreInfoCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	i, err := storeInfo(ctx, s)
+	info, err := storeInfo(ctx, s)
 	if err != nil {
 		return err
 	}
 	view := map[string]any{
-		"path": i.GetPath(), "size": i.GetSizeBytes(), "free": i.GetFreeBytes(), "log": i.GetLogBytes(), "schema": i.GetSchema(),
-		"tasks": i.GetTasks(), "records": i.GetRecords(), "commands": i.GetCommands(), "payloads": i.GetPayloads(), "agents": i.GetAgents(), "bytes": i.GetBytes(),
+		"path": info.GetPath(), "size": info.GetSizeBytes(), "free": info.GetFreeBytes(), "log": info.GetLogBytes(), "schema": info.GetSchema(),
+		"tasks": info.GetTasks(), "records": info.GetRecords(), "commands": info.GetCommands(), "payloads": info.GetPayloads(), "agents": info.GetAgents(), "bytes": info.GetBytes(),
 	}
-	if i.GetOldest() != nil {
-		view["oldest"], view["newest"] = i.GetOldest().AsTime(), i.GetNewest().AsTime()
+	if info.GetOldest() != nil {
+		view["oldest"], view["newest"] = info.GetOldest().AsTime(), info.GetNewest().AsTime()
 	}
-	return u.Show(view, nil, func() string { return storeText(u.OutStyle(), i) })
+	return u.Show(view, nil, func() string { return storeText(u.OutStyle(), info) })
 }
 
 // storeInfo reads the journal. If a server uses the journal, or --server names a server, storeInfo asks that server.
@@ -79,27 +79,27 @@ func storeInfo(ctx context.Context, s *discover.Session) (*executorv1.StoreInfo,
 	return s.Tasks.GetStoreInfo(ctx, &executorv1.GetStoreInfoRequest{})
 }
 
-func storeText(st ui.Style, i *executorv1.StoreInfo) string {
+func storeText(st ui.Style, info *executorv1.StoreInfo) string {
 	var b strings.Builder
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%s %s\n", st.Dim(fmt.Sprintf("%-9s", name)), ui.Line(fmt.Sprintf(format, args...)))
 	}
-	row("journal", "%s, schema %d", i.GetPath(), i.GetSchema())
-	row("size", "%s, %s of it free", ui.Bytes(i.GetSizeBytes()), ui.Bytes(i.GetFreeBytes()))
-	row("log", "%s; its space is reused", ui.Bytes(i.GetLogBytes()))
+	row("journal", "%s, schema %d", info.GetPath(), info.GetSchema())
+	row("size", "%s, %s of it free", ui.Bytes(info.GetSizeBytes()), ui.Bytes(info.GetFreeBytes()))
+	row("log", "%s; its space is reused", ui.Bytes(info.GetLogBytes()))
 	count := func(n int64, noun string) string { return ui.Plural(int(n), noun) }
 	total, parts := int64(0), []string{}
-	for _, status := range slices.Sorted(maps.Keys(i.GetTasks())) {
-		total += i.GetTasks()[status]
-		parts = append(parts, fmt.Sprintf("%d %s", i.GetTasks()[status], ui.StatusName(executorv1.ExecutorStatus(executorv1.ExecutorStatus_value["EXECUTOR_STATUS_"+status]))))
+	for _, status := range slices.Sorted(maps.Keys(info.GetTasks())) {
+		total += info.GetTasks()[status]
+		parts = append(parts, fmt.Sprintf("%d %s", info.GetTasks()[status], ui.StatusName(executorv1.ExecutorStatus(executorv1.ExecutorStatus_value["EXECUTOR_STATUS_"+status]))))
 	}
 	row("tasks", "%s", strings.TrimSuffix(fmt.Sprintf("%d: %s", total, strings.Join(parts, ", ")), ": "))
-	if i.GetOldest() != nil {
-		row("created", "%s to %s", i.GetOldest().AsTime().Local().Format(time.DateTime), i.GetNewest().AsTime().Local().Format(time.DateTime))
+	if info.GetOldest() != nil {
+		row("created", "%s to %s", info.GetOldest().AsTime().Local().Format(time.DateTime), info.GetNewest().AsTime().Local().Format(time.DateTime))
 	}
-	row("holds", "%s, %s, %s, %s", count(i.GetRecords(), "record"), count(i.GetCommands(), "command"), count(i.GetPayloads(), "large payload"), count(i.GetAgents(), "agent"))
-	for _, name := range slices.Sorted(maps.Keys(i.GetBytes())) {
-		row("", "%-12s %s", name, ui.Bytes(i.GetBytes()[name]))
+	row("holds", "%s, %s, %s, %s", count(info.GetRecords(), "record"), count(info.GetCommands(), "command"), count(info.GetPayloads(), "large payload"), count(info.GetAgents(), "agent"))
+	for _, name := range slices.Sorted(maps.Keys(info.GetBytes())) {
+		row("", "%-12s %s", name, ui.Bytes(info.GetBytes()[name]))
 	}
 	return b.String()
 }

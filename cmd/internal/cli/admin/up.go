@@ -180,7 +180,7 @@ func reachable(addr string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// Suite is everything in one process, as package suite builds it.
+// Suite is a *suite.Suite, or a fake in tests.
 type Suite interface {
 	Run(ctx context.Context) error
 	Conn() grpc.ClientConnInterface
@@ -209,8 +209,8 @@ func (l LogLevel) logger(u *ui.UI, byDefault slog.Level) *slog.Logger {
 // silent is a level above all others, which logs nothing.
 const silent = slog.LevelError + 4
 
-// Embed runs a suite with the settings of `pawl up` without flags. It listens on a free port, so that other commands can use it. It has no
-// server `workspace`, because a waiting task may be continued by a command in another folder.
+// Embed runs a suite with the settings of `pawl up` without flags. The suite listens on a free port, for other commands. It has no server
+// `workspace`, because a command in another folder may continue a waiting task.
 func (h *Host) Embed(ctx context.Context, u *ui.UI, dataDir string, level LogLevel) (*discover.Server, error) {
 	cfg := suite.Config{DataDir: dataDir, GRPCAddr: "127.0.0.1:0", Version: h.Version, Models: os.Getenv("PAWL_MODELS")}
 	if err := kong.ApplyDefaults(&cfg.Executor); err != nil {

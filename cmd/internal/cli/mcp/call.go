@@ -42,7 +42,7 @@ func (c *CallCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 	if input != "" && len(args) > 0 {
 		return ui.Usagef("the input is given twice: as values and with --input").Then("use one of the two")
 	}
-	given, err := c.given()
+	flagAnswer, err := c.flagAnswer()
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (c *CallCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 	if err != nil {
 		return err
 	}
-	d := &directCall{u: u, s: s, id: uuid.NewString(), server: id, given: given}
+	d := &directCall{u: u, s: s, id: uuid.NewString(), server: id, flagAnswer: flagAnswer}
 	if u.CanAsk() && !u.JSON {
 		d.ask = u.Prompter()
 		d.ask.Alias = f.Alias
@@ -67,8 +67,8 @@ func (c *CallCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 	return err
 }
 
-// given returns the answer that the flags give to the server's questions, or nil.
-func (c *CallCmd) given() (*mcppoolv1.CallAnswer, error) {
+// flagAnswer returns the answer to the server's questions that the flags give, or nil.
+func (c *CallCmd) flagAnswer() (*mcppoolv1.CallAnswer, error) {
 	content, err := ui.ObjectFlag("answer", c.Answer)
 	switch {
 	case err != nil:
@@ -167,12 +167,12 @@ func contentText(c *mcppoolv1.Content) string {
 
 // directCall is a call of a tool without a task. It shows the call's messages and answers the server's questions.
 type directCall struct {
-	u      *ui.UI
-	s      *discover.Session
-	id     string
-	server string                // as the command line names it
-	given  *mcppoolv1.CallAnswer // the answer given by flags; nil: the person is asked
-	ask    *ui.Prompter          // nil with --json or without a terminal
+	u          *ui.UI
+	s          *discover.Session
+	id         string
+	server     string                // as the command line names it
+	flagAnswer *mcppoolv1.CallAnswer // nil: the person is asked
+	ask        *ui.Prompter          // nil with --json or without a terminal
 
 	finished   bool   // the pool answered with a result or an error; false after an interrupt or a lost connection
 	unanswered string // the question that got no answer
@@ -243,7 +243,7 @@ func (d *directCall) follow(ctx context.Context, stream grpc.ServerStreamingClie
 	}
 }
 
-// resultError returns the command's error. A call whose question got no answer did not do what the user wanted, so it is an error too.
+// resultError returns the command's error. A question without an answer is an error too.
 func (d *directCall) resultError(err error) error {
 	if err != nil || d.unanswered == "" {
 		return err
@@ -274,9 +274,9 @@ func (d *directCall) question(ctx context.Context, in *mcppoolv1.CallInputRequir
 			return nil // the next messages of the stream show the outcome
 		case reason != commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT && reason != commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST:
 			return err // another answer would fail too
-		case d.ask == nil || d.given != nil:
+		case d.ask == nil || d.flagAnswer != nil:
 			d.u.Warn("the answer was not taken: %s", ui.AsError(err).Message)
-			d.given = nil
+			d.flagAnswer = nil
 			d.ask = nil
 		default:
 			d.u.Eprintf("    %s\n", st.Red("not taken: "+ui.Text(ui.AsError(err).Message)))
@@ -287,10 +287,10 @@ func (d *directCall) question(ctx context.Context, in *mcppoolv1.CallInputRequir
 // answer returns the answer of the flags or of the person. Without either it cancels the question.
 func (d *directCall) answer(ctx context.Context, in *mcppoolv1.CallInputRequired) (*mcppoolv1.CallAnswer, error) {
 	switch {
-	case d.given != nil:
-		answer := &mcppoolv1.CallAnswer{Action: d.given.GetAction()}
+	case d.flagAnswer != nil:
+		answer := &mcppoolv1.CallAnswer{Action: d.flagAnswer.GetAction()}
 		if in.GetUrl() == "" {
-			answer.ContentJson = d.given.GetContentJson()
+			answer.ContentJson = d.flagAnswer.GetContentJson()
 		}
 		return answer, nil
 	case d.ask == nil:
@@ -298,7 +298,6 @@ func (d *directCall) answer(ctx context.Context, in *mcppoolv1.CallInputRequired
 		return &mcppoolv1.CallAnswer{Action: mcppoolv1.CallAnswer_ACTION_CANCEL}, nil
 	}
 	if in.GetExpireTime() != nil {
-		// The pool's expire time counts: after it, the question is closed.
 		var done context.CancelFunc
 		ctx, done = context.WithTimeout(ctx, in.GetExpireTime().AsTime().Sub(d.u.Now()))
 		defer done()
@@ -327,7 +326,7 @@ func (d *directCall) answer(ctx context.Context, in *mcppoolv1.CallInputRequired
 // ResourcesCmd is `pawl mcp resources`.
 type ResourcesCmd struct {
 	ServerArg
-	Templates bool `help:"List addresses with placeholders instead (URI templates)."`
+	Templates bool `help:"List resource templates instead: addresses with placeholders."`
 }
 
 // Run lists resources.
@@ -385,13 +384,13 @@ func (c *PromptsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 	list, err := discover.All(ctx, s.Pool.ListPrompts, &mcppoolv1.ListPromptsRequest{McpId: id})
 	t := u.Table("PROMPT", "TAKES", "WHAT")
 	for _, p := range list.GetPrompts() {
-		t.Row(p.GetName(), takes(p), firstOf(p.GetTitle(), p.GetDescription()))
+		t.Row(p.GetName(), argumentNames(p), firstOf(p.GetTitle(), p.GetDescription()))
 	}
 	return u.List(list, err, t, c.ID+" has no prompts")
 }
 
-// takes lists a prompt's arguments, the optional ones in brackets.
-func takes(p *mcppoolv1.Prompt) string {
+// argumentNames lists a prompt's arguments, the optional ones in brackets.
+func argumentNames(p *mcppoolv1.Prompt) string {
 	names := make([]string, 0, len(p.GetArguments()))
 	for _, a := range p.GetArguments() {
 		name := a.GetName()

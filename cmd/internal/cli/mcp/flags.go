@@ -93,11 +93,11 @@ func (f *ServerFlags) setEffects(s *mcppoolv1.McpServer) error {
 	return nil
 }
 
-// merged returns old with the entries of now added or replaced. Old values are masked as ***, which the pool replaces by the stored values.
-func merged(old, now map[string]string) map[string]string {
+// merged returns old with the changes added or replaced. Old values are masked as ***, which the pool replaces by the stored values.
+func merged(old, changes map[string]string) map[string]string {
 	m := map[string]string{}
 	maps.Copy(m, old)
-	maps.Copy(m, now)
+	maps.Copy(m, changes)
 	return m
 }
 

@@ -40,12 +40,12 @@ func (c *LoginCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 		return ui.Errorf("%v", err)
 	}
 	defer redirect.close()
-	began, err := s.Pool.StartMcpLogin(ctx, &mcppoolv1.StartMcpLoginRequest{McpId: c.ID, RedirectUri: redirect.address()})
+	login, err := s.Pool.StartMcpLogin(ctx, &mcppoolv1.StartMcpLoginRequest{McpId: c.ID, RedirectUri: redirect.address()})
 	if err != nil {
 		return err
 	}
-	redirect.serve(began.GetState())
-	if err := c.show(u, began); err != nil {
+	redirect.serve(login.GetState())
+	if err := c.show(u, login); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, errSlow)
@@ -66,13 +66,13 @@ func (c *LoginCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 var errSlow = errors.New("the login was not finished in time")
 
 // show prints the authorization URL and opens it in a browser if there is one.
-func (c *LoginCmd) show(u *ui.UI, began *mcppoolv1.StartMcpLoginResponse) error {
-	address, err := url.Parse(began.GetAuthorizationUrl())
+func (c *LoginCmd) show(u *ui.UI, login *mcppoolv1.StartMcpLoginResponse) error {
+	address, err := url.Parse(login.GetAuthorizationUrl())
 	if err != nil || address.Scheme != "https" && address.Scheme != "http" || address.Host == "" {
-		return ui.Errorf("the server gave an address that no browser can open: %s", ui.Line(began.GetAuthorizationUrl()))
+		return ui.Errorf("the server gave an address that no browser can open: %s", ui.Line(login.GetAuthorizationUrl()))
 	}
 	if u.JSON {
-		if err := ui.JSONLine(u.Out, began); err != nil {
+		if err := ui.JSONLine(u.Out, login); err != nil {
 			return err
 		}
 	} else {

@@ -103,8 +103,8 @@ func (c *AddCmd) add(ctx context.Context, u *ui.UI, s *discover.Session, server 
 	return server, nil
 }
 
-// connect lists the tools of a server and returns a summary of them, or the advice to log in. Its error says what was already done to the
-// server ("registered", "changed").
+// connect lists the tools of a server and returns a summary of them, or the advice to log in. done is what the command did to the server before
+// ("registered", "changed"), for the error.
 func connect(ctx context.Context, s *discover.Session, id, done string) (string, error) {
 	tools, err := discover.All(ctx, s.Pool.ListTools, &mcppoolv1.ListToolsRequest{McpId: id})
 	switch {
@@ -204,8 +204,7 @@ func localise(s *mcppoolv1.McpServer) {
 	}
 }
 
-// warnOfModel warns if the server's sampling policy names a model that does not exist. It prints nothing if models cannot be listed, as for
-// a pool without a planner; pawl mcp test reports that.
+// warnOfModel warns if the server's sampling policy names a model that does not exist. It prints nothing if models cannot be listed.
 func warnOfModel(ctx context.Context, u *ui.UI, s *discover.Session, server *mcppoolv1.McpServer) {
 	model := server.GetSampling().GetModel()
 	if model == "" {
@@ -223,7 +222,7 @@ type UpdateCmd struct {
 
 	ServerFlags
 	Trusted  *bool    `negatable:"" help:"Believe what the server declares about its tools, or do not."`
-	Disabled *bool    `negatable:"" help:"Forbid all users to use it, or allow it again."`
+	Disabled *bool    `negatable:"" help:"Forbid all users to use the server, or allow it again."`
 	Unset    []string `sep:"none" placeholder:"WHAT" help:"Remove env.NAME, header.NAME, effect.TOOL, cwd, rules, roots, sampling, scopes or oauth (repeatable)."`
 	From     string   `type:"existingfile" placeholder:"FILE" help:"Replace the whole configuration by the entry of this file in the mcpServers format."`
 }
@@ -250,7 +249,7 @@ func (c *UpdateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 	if err != nil {
 		return err
 	}
-	server, err := c.changed(old, file, at.Local())
+	server, err := c.updatedServer(old, file, at.Local())
 	if err != nil {
 		return err
 	}
@@ -289,8 +288,8 @@ func (c *UpdateCmd) report(ctx context.Context, u *ui.UI, s *discover.Session, o
 	return err
 }
 
-// changed returns the updated server. It keeps the old etag, so that the update fails if the server was changed meanwhile.
-func (c *UpdateCmd) changed(old, file *mcppoolv1.McpServer, local bool) (*mcppoolv1.McpServer, error) {
+// updatedServer returns old with the changes. It keeps the etag, so that the update fails if the server was changed meanwhile.
+func (c *UpdateCmd) updatedServer(old, file *mcppoolv1.McpServer, local bool) (*mcppoolv1.McpServer, error) {
 	server := proto.CloneOf(old)
 	if file != nil {
 		server = proto.CloneOf(file)
@@ -364,7 +363,7 @@ func remove[V any](m map[string]V, key string) bool {
 
 // printConsequences prints the effects of a change on approvals, logins and the server's use.
 func (c *UpdateCmd) printConsequences(u *ui.UI, old, now *mcppoolv1.McpServer, fields []string) {
-	maskedURL := strings.Contains(now.GetHttp().GetUrl(), "***") // it may hide that the address changed
+	maskedURL := strings.Contains(now.GetHttp().GetUrl(), "***") // the mask may hide that the address changed
 	if moved(old, now) || maskedURL && c.URL != "" && !strings.Contains(c.URL, "***") {
 		u.Printf("  it counts as another server now: approvals of its tools and logins to it are forgotten; the tools that it has at its\n" +
 			"  first use are accepted as they are\n")

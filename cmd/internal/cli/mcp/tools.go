@@ -58,7 +58,7 @@ func (c *ToolsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 		err = u.Document(list)
 	case c.Quarantined && len(list.GetQuarantinedTools()) == 0:
 		if len(failed) == 0 {
-			u.Note("%s", c.noneText(len(ids)))
+			u.Note("%s", c.emptyNote(len(ids)))
 		}
 	case c.Quarantined:
 		err = showQuarantined(u, s, f, ids, list.GetQuarantinedTools())
@@ -102,8 +102,8 @@ func listTools(ctx context.Context, s *discover.Session, ids []string, req *mcpp
 	return all, quarantined, failed
 }
 
-// noneText returns the note for an empty list of the tools of some servers.
-func (c *ToolsCmd) noneText(servers int) string {
+// emptyNote returns the note for an empty list of the tools of some servers.
+func (c *ToolsCmd) emptyNote(servers int) string {
 	switch {
 	case c.Query != "" && servers > 0 && c.Quarantined:
 		return fmt.Sprintf("no quarantined tool contains all the words of --query %q", c.Query)
@@ -124,7 +124,7 @@ func (c *ToolsCmd) showTools(u *ui.UI, list *mcppoolv1.ListToolsResponse, f disc
 	for _, tool := range list.GetTools() {
 		t.Row(f.Alias(tool.GetId()), ui.EffectName(tool.GetEffect()), summary(tool))
 	}
-	return u.List(list, nil, t, c.noneText(servers))
+	return u.List(list, nil, t, c.emptyNote(servers))
 }
 
 // summary returns the first sentence of a tool's description, or its title.
@@ -294,8 +294,8 @@ func findQuarantined(ctx context.Context, s *discover.Session, id, name string) 
 // maxChanges is the largest number of differences that the pool reports.
 const maxChanges = 50
 
-// quarantinedText returns the text that a person reviews before approving a tool: each change, or the whole definition if there is none to
-// compare with. It truncates nothing, because a hidden part would be approved unseen.
+// quarantinedText returns the text that a person reviews before approving a tool: each change, or the whole definition if no approved one is
+// known. It truncates nothing, because a hidden part would be approved unseen.
 func quarantinedText(st ui.Style, q *mcppoolv1.QuarantinedTool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s\n", st.Bold(ui.Line(q.GetTool().GetId())), st.Yellow(whyQuarantined(q)))

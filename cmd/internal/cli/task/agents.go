@@ -58,8 +58,8 @@ func (c *AgentsShowCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) 
 // AgentFields are the flags that describe an agent.
 type AgentFields struct {
 	Name           *string  `placeholder:"TEXT" help:"A name for people."`
-	Description    *string  `placeholder:"TEXT" help:"What it is for; planners read it."`
-	MCP            []string `name:"mcp" xor:"servers" sep:"none" complete:"server" placeholder:"ID" help:"MCP server that it may use (repeatable; default: all active servers)."`
+	Description    *string  `placeholder:"TEXT" help:"What the agent is for; planners read this text."`
+	MCP            []string `name:"mcp" xor:"servers" sep:"none" complete:"server" placeholder:"ID" help:"MCP server that the agent may use (repeatable; default: all active servers)."`
 	Model          *string  `complete:"model" placeholder:"NAME" help:"The model that plans its tasks."`
 	Confirm        *string  `enum:"always,by-risk,never" placeholder:"WHEN" help:"When a person is asked: ${enum}. Only operators may set never."`
 	MaxSteps       *uint32  `placeholder:"N" help:"Steps that a task may take (default 25)."`
@@ -93,7 +93,7 @@ func (f *AgentFields) apply(agent *executorv1.Agent) {
 
 // AgentsCreateCmd is `pawl agents create`.
 type AgentsCreateCmd struct {
-	ID string `arg:"" help:"Its id: lower-case letters, digits and -."`
+	ID string `arg:"" help:"The agent's id: lower-case letters, digits and -."`
 	AgentFields
 }
 
@@ -109,7 +109,7 @@ func (c *AgentsCreateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session
 type AgentsUpdateCmd struct {
 	ID string `arg:"" complete:"agent" help:"The agent."`
 	AgentFields
-	AllServers bool `name:"all-servers" xor:"servers" help:"Let it use all active MCP servers again."`
+	AllServers bool `name:"all-servers" xor:"servers" help:"Let the agent use all active MCP servers again."`
 }
 
 // Run changes an agent.
@@ -184,14 +184,14 @@ type BudgetFlags struct {
 	WaitTimeout   *time.Duration `placeholder:"TIME" help:"How long a question stays open, such as 24h, before the task ends."`
 }
 
-// given reports whether one of the budget's flags is set.
-func (f *BudgetFlags) given() bool {
+// hasBudget reports whether one of the budget's flags is set.
+func (f *BudgetFlags) hasBudget() bool {
 	return f.MaxToolCalls != nil || f.MaxModelCalls != nil || f.MaxTokens != nil || f.MaxCost != nil || f.MaxTime != nil
 }
 
-// merge returns a copy of the old budget with the given flags applied. Without flags it returns old, which may be nil.
+// merge returns a copy of the old budget with the flags applied. Without flags it returns old, which may be nil.
 func (f *BudgetFlags) merge(old *executorv1.Budget) *executorv1.Budget {
-	if !f.given() {
+	if !f.hasBudget() {
 		return old
 	}
 	b := &executorv1.Budget{}
@@ -234,8 +234,8 @@ func checkLimit[T ~uint32 | ~uint64 | ~int64 | ~float64](flag string, value *T, 
 	return ui.Usagef("--%s %v: it must be %s", flag, *value, text).Then("leave --%s out to set no limit", flag)
 }
 
-// costText formats the usage of a task, such as "3 tool calls, 4 model calls, 512 tokens"; "" if there is none.
-func costText(u *commonv1.Usage) string {
+// usageText formats the usage of a task, such as "3 tool calls, 4 model calls, 512 tokens"; "" if there is none.
+func usageText(u *commonv1.Usage) string {
 	text := amounts(uint64(u.GetToolCalls()), uint64(u.GetModelCalls()), u.GetInputTokens()+u.GetOutputTokens())
 	if u.GetCostNanoUsd() > 0 {
 		text += ", " + dollars(u.GetCostNanoUsd())

@@ -94,8 +94,8 @@ func answer(ctx context.Context, u *ui.UI, s *discover.Session, target AnswerTar
 // questionTimeout is how long an answering command waits for a running task to ask its question.
 const questionTimeout = 30 * time.Second
 
-// awaitStop returns the task once it waits or has ended, or after questionTimeout as it is then. So a command that is run right after the
-// task's start can answer its first question. awaitStop does not wait for a task that is being cancelled.
+// awaitStop returns the task once it waits, has ended or is being cancelled, or after questionTimeout. So a command that is run right after the
+// task's start can answer its first question.
 func awaitStop(ctx context.Context, u *ui.UI, s *discover.Session, task *executorv1.Task) (*executorv1.Task, error) {
 	if stopped(task) || task.GetCancelRequested() {
 		return task, nil
@@ -171,8 +171,7 @@ func showState(u *ui.UI, task *executorv1.Task) error {
 	return u.Result(task, nil, "task %s is %s", ui.ShortID(task.GetId()), u.OutStyle().StatusStyle(ui.StateName(task)))
 }
 
-// answersFile is a file in the data folder. For each task answered with --detach, it holds the time of the newest wait that the person has
-// seen, because such a command does not show the task's next question.
+// answersFile is a file in the data folder. For each task answered with --detach, it holds the time of the newest wait that the person has seen.
 const answersFile = "answers.json"
 
 // maxAnswers is the largest number of tasks in the file; the oldest ones are dropped.
@@ -211,15 +210,14 @@ func noteSeen(u *ui.UI, s *discover.Session, taskID string, waits ...*executorv1
 	}
 }
 
-// noteShown records that the waits of a task were shown, if it was answered with --detach before.
+// noteShown records that the waits of a task were shown, if the task was answered with --detach before.
 func noteShown(u *ui.UI, s *discover.Session, task *executorv1.Task) {
 	if _, answers, err := readAnswers(s); err == nil && !answers[task.GetId()].IsZero() {
 		noteSeen(u, s, task.GetId(), task.GetWaits()...)
 	}
 }
 
-// checkShown returns an error if the person cannot have seen the wait: it began after the command, or the task was answered with --detach
-// and the wait is newer than the newest one shown since. A person who does not name a wait means one that was shown.
+// checkShown returns an error if the person cannot have seen the wait: it is newer than the command, or than the task's entry in answersFile.
 func checkShown(s *discover.Session, task *executorv1.Task, wait *executorv1.Wait, began time.Time) error {
 	_, answers, err := readAnswers(s)
 	if err != nil {
@@ -251,29 +249,29 @@ func waitPhrase(kind executorv1.WaitKind) string {
 
 // nextCommands returns the commands that answer a wait, each with flags at its end.
 func nextCommands(taskID string, wait *executorv1.Wait, flags string) []nextCommand {
-	to := func(command, args, means string) nextCommand {
+	next := func(command, args, means string) nextCommand {
 		return nextCommand{command: "pawl " + command + " " + taskID + args + flags, means: means}
 	}
-	named := " " + wait.GetId()
+	waitID := " " + wait.GetId()
 	switch wait.GetKind() {
 	case waitParams:
-		return []nextCommand{to("params", paramsHint(wait), "")}
+		return []nextCommand{next("params", paramsHint(wait), "")}
 	case waitOutcome:
 		return []nextCommand{
-			to("outcome", named+" --retry", "call it again; its effect may happen twice"),
-			to("outcome", named+" --output JSON", "it ran, with this result"),
-			to("outcome", named+" --skip REASON", "go on without it"),
-			to("reject", named, "cancel the task"),
+			next("outcome", waitID+" --retry", "call it again; its effect may happen twice"),
+			next("outcome", waitID+" --output JSON", "it ran, with this result"),
+			next("outcome", waitID+" --skip REASON", "go on without it"),
+			next("reject", waitID, "cancel the task"),
 		}
 	case waitPause:
-		return []nextCommand{to("unpause", "", "")}
+		return []nextCommand{next("unpause", "", "")}
 	case waitInput:
 		if wait.GetUrl() != "" {
-			return []nextCommand{to("input", " --done", "you opened it and did what the page asks"), to("input", " --decline", "decline; the tool goes on without an answer")}
+			return []nextCommand{next("input", " --done", "you opened it and did what the page asks"), next("input", " --decline", "decline; the tool goes on without an answer")}
 		}
-		return []nextCommand{to("input", paramsHint(wait), ""), to("input", " --decline", "decline; the tool goes on without an answer")}
+		return []nextCommand{next("input", paramsHint(wait), ""), next("input", " --decline", "decline; the tool goes on without an answer")}
 	}
-	return []nextCommand{to("approve", named, ""), to("reject", named, "do not run it; the task is cancelled")}
+	return []nextCommand{next("approve", waitID, ""), next("reject", waitID, "do not run it; the task is cancelled")}
 }
 
 // waitFlag returns " --wait ID" if wait is one of several open input waits, else "".
@@ -301,8 +299,7 @@ func waitLine(wait *executorv1.Wait) string {
 	return text
 }
 
-// printNextCommands prints the commands that answer the task's waits. The events have shown the waits; with --json they went to stdout, so
-// printNextCommands describes the waits on stderr.
+// printNextCommands prints the commands that answer the task's waits. With --json it also describes the waits, because the events went to stdout.
 func printNextCommands(u *ui.UI, s *discover.Session, task *executorv1.Task) {
 	st := u.ErrStyle()
 	lost := false
@@ -372,8 +369,7 @@ func nextCommandsText(st ui.Style, commands []nextCommand) string {
 	return b.String()
 }
 
-// openWaits returns the task's open waits. A pause has none of its own if a call that was running led to another wait, so
-// openWaits adds one.
+// openWaits returns the task's open waits. If the task is paused and none of them is for the pause, openWaits adds a wait for it.
 func openWaits(task *executorv1.Task) []*executorv1.Wait {
 	waits := task.GetWaits()
 	pause := func(w *executorv1.Wait) bool { return w.GetKind() == executorv1.WaitKind_WAIT_KIND_PAUSE }
@@ -383,18 +379,18 @@ func openWaits(task *executorv1.Task) []*executorv1.Wait {
 	return waits
 }
 
-// paramsHint returns the arguments for answering a wait with `pawl params` or `pawl input`, such as " city=… [country=…]". Optional ones
-// are in brackets; for parameters, only if others are required.
+// paramsHint returns the arguments for answering a wait with `pawl params` or `pawl input`, such as " city=… [country=…]". Optional arguments
+// are in brackets, except those of `pawl params` if all are optional.
 func paramsHint(wait *executorv1.Wait) string {
 	fields, err := ui.Fields(wait.GetParamsSchemaJson())
 	if err != nil || len(fields) == 0 {
 		return " NAME=VALUE"
 	}
-	some := slices.ContainsFunc(fields, func(f ui.Field) bool { return f.Required })
+	hasRequired := slices.ContainsFunc(fields, func(f ui.Field) bool { return f.Required })
 	var b strings.Builder
 	for _, f := range fields {
 		pair := ui.Line(f.Name) + "=…"
-		if !f.Required && (some || wait.GetKind() == waitInput) {
+		if !f.Required && (hasRequired || wait.GetKind() == waitInput) {
 			pair = "[" + pair + "]"
 		}
 		b.WriteString(" " + pair)

@@ -126,7 +126,7 @@ type InputCmd struct {
 	Content    string   `xor:"input" placeholder:"JSON|@FILE" help:"The whole answer, in place of values."`
 	Done       bool     `xor:"input" help:"You opened the address and did what the page asks."`
 	Decline    bool     `xor:"input" help:"Decline; the tool goes on without an answer."`
-	Dismiss    bool     `xor:"input" help:"Neither answer nor decline; the tool goes on without an answer."`
+	Dismiss    bool     `xor:"input" help:"Close the question (MCP: cancel); the tool goes on without an answer."`
 }
 
 // Run answers an MCP server's question.
@@ -135,11 +135,11 @@ func (c *InputCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 	if err != nil {
 		return err
 	}
-	given := content != "" || c.Done || c.Decline || c.Dismiss
+	hasFlag := content != "" || c.Done || c.Decline || c.Dismiss
 	switch {
-	case len(c.Values) > 0 && given:
+	case len(c.Values) > 0 && hasFlag:
 		return ui.Usagef("NAME=VALUE cannot be combined with --content, --done, --decline or --dismiss").Then("give either the values or one of the flags")
-	case len(c.Values) == 0 && !given:
+	case len(c.Values) == 0 && !hasFlag:
 		return ui.Usagef("there is no answer").Then("pawl input TASK NAME=VALUE…, or --content, --done, --decline or --dismiss; pawl show TASK says what is asked for")
 	}
 	return answer(ctx, u, s, c.AnswerTarget, c.Wait, func(_ context.Context, _ *executorv1.Task, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
@@ -179,7 +179,7 @@ type OutcomeCmd struct {
 	Wait   string  `arg:"" optional:"" help:"The wait; may be left out if only one is open."`
 	Retry  bool    `xor:"outcome" help:"Call again with the same input: the effect may happen twice."`
 	Output string  `xor:"outcome" placeholder:"JSON|@FILE" help:"The call ran, with this result: an object with the text in its field message."`
-	Skip   *string `xor:"outcome" placeholder:"REASON" help:"Go on without it; its outcome stays unknown."`
+	Skip   *string `xor:"outcome" placeholder:"REASON" help:"Go on without a result; the outcome stays unknown."`
 }
 
 // Run settles the outcome of a call.

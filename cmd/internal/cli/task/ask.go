@@ -216,12 +216,12 @@ func (p Asker) params(ctx context.Context, wait *executorv1.Wait) (*executorv1.R
 	if len(fields) > 0 {
 		p.Print("    %s\n", p.Style.Dim("an empty line leaves a parameter as it is; Ctrl-D leaves the task waiting"))
 	}
-	var have map[string]json.RawMessage
-	_ = json.Unmarshal([]byte(wait.GetInputJson()), &have) // an input that is not an object has none of the parameters
+	var current map[string]json.RawMessage
+	_ = json.Unmarshal([]byte(wait.GetInputJson()), &current) // an input that is not an object has no parameters
 	object := map[string]json.RawMessage{}
 	for _, f := range fields {
-		_, given := have[f.Name]
-		value, err := p.field(ctx, f, f.Required && !given)
+		_, isSet := current[f.Name]
+		value, err := p.field(ctx, f, f.Required && !isSet)
 		if err != nil {
 			return nil, err
 		}
@@ -240,8 +240,7 @@ func (p Asker) params(ctx context.Context, wait *executorv1.Wait) (*executorv1.R
 	return params("", words), nil
 }
 
-// field asks for a value until it is valid. It returns nil for an empty line; for a second one if the value is required, because the
-// person may describe it in words instead.
+// field asks for a value until it is valid. It returns nil for an empty line, or for two empty lines if the value is required.
 func (p Asker) field(ctx context.Context, f ui.Field, required bool) (json.RawMessage, error) {
 	if required {
 		f.Description = strings.TrimSpace(f.Description + " [required]")

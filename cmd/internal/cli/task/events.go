@@ -99,10 +99,10 @@ func (e *Events) Event(ev *executorv1.ExecutorEvent) {
 			text = head + " failed"
 		}
 		e.line("%s %s", e.cfg.Style.Red("✗ failed:"), ui.Wrap(text, e.cfg.Columns(), 10, 2))
-		e.closing("  ", "")
+		e.printClosing("  ", "")
 	case *executorv1.ExecutorEvent_FlowCancel:
 		e.line("%s%s", e.cfg.Style.Yellow("⊘ cancelled"), because(p.FlowCancel.GetReason()))
-		e.closing("  ", "")
+		e.printClosing("  ", "")
 	default:
 		e.step(ev)
 	}
@@ -114,7 +114,7 @@ func (e *Events) Tick(now time.Time) {
 		return
 	}
 	if len(e.running) == 0 {
-		e.quiet(now)
+		e.showAwaited(now)
 		return
 	}
 	if !e.cfg.Live {
@@ -176,21 +176,21 @@ func (e *Events) line(format string, args ...any) {
 func (e *Events) printDone() {
 	switch {
 	case len(e.failed) == 0:
-		e.closing(e.cfg.Style.Green("✓")+" ", "done · ")
+		e.printClosing(e.cfg.Style.Green("✓")+" ", "done · ")
 	case e.fromStart && len(e.failed) == e.toolSteps:
-		e.closing(e.cfg.Style.Red("✗")+" ", "no step succeeded · ")
+		e.printClosing(e.cfg.Style.Red("✗")+" ", "no step succeeded · ")
 	default:
-		e.closing(e.cfg.Style.Yellow("!")+" ", fmt.Sprintf("done, but %s failed · ", ui.Plural(len(e.failed), "step")))
+		e.printClosing(e.cfg.Style.Yellow("!")+" ", fmt.Sprintf("done, but %s failed · ", ui.Plural(len(e.failed), "step")))
 	}
 }
 
-// closing prints the last line: the task's id, steps, time and tokens.
-func (e *Events) closing(mark, word string) {
+// printClosing prints the last line: the task's id, steps, time and tokens.
+func (e *Events) printClosing(mark, word string) {
 	parts := []string{"task " + e.last.GetTaskId()}
 	if e.fromStart {
 		parts = append(parts, ui.Plural(e.toolSteps, "step"))
 	}
-	if d := e.took(); d > 0 {
+	if d := e.elapsed(); d > 0 {
 		parts = append(parts, ui.Duration(d))
 	}
 	if u := e.last.GetUsage(); u.GetInputTokens()+u.GetOutputTokens() > 0 {
@@ -199,7 +199,7 @@ func (e *Events) closing(mark, word string) {
 	e.line("%s%s", mark, e.cfg.Style.Dim(word+strings.Join(parts, " · ")))
 }
 
-func (e *Events) took() time.Duration {
+func (e *Events) elapsed() time.Duration {
 	if e.fromStart {
 		return e.last.GetTime().AsTime().Sub(e.first)
 	}
@@ -233,8 +233,8 @@ func riskText(prefix string, r *commonv1.Risk) string {
 // quietFor is the time without events after which a terminal shows what the task waits for.
 const quietFor = 2 * time.Second
 
-// quiet shows what the task waits for while no step runs and no question is open.
-func (e *Events) quiet(now time.Time) {
+// showAwaited shows what the task waits for while no step runs and no question is open.
+func (e *Events) showAwaited(now time.Time) {
 	what := e.awaited()
 	if !e.cfg.Live || what == "" {
 		return

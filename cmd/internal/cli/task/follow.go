@@ -23,7 +23,7 @@ type Item struct {
 const maxFutileStreams = 5
 
 // Follow sends the events of a task after a sequence number, each exactly once, and reconnects as needed. It closes the channel after the
-// task's last event (at once if after is that event's number), after an Item with an error, or when ctx is done.
+// task's last event, after an Item with an error, or when ctx is done.
 func Follow(ctx context.Context, s *discover.Session, taskID string, after uint64) <-chan Item {
 	f := &follower{s: s, id: taskID, seq: after, out: make(chan Item)}
 	go func() {
@@ -134,7 +134,7 @@ func (f *follower) send(ctx context.Context, item Item) bool {
 	}
 }
 
-// await follows a task until it has ended, or has stopped and done returns true, and returns the task as it is then.
+// await follows a task until it has ended, or until done returns true at a stop, and returns the task.
 func await(ctx context.Context, s *discover.Session, task *executorv1.Task, done func(*executorv1.Task) bool) (*executorv1.Task, error) {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -68,8 +68,8 @@ func (c *TasksCmd) request() (*executorv1.ListTasksRequest, error) {
 	return req, nil
 }
 
-// list returns at most Limit tasks in the requested states. It filters the pages itself, because the server knows only statuses, and a state
-// such as queued or paused covers only some of a status's tasks.
+// list returns at most Limit tasks in the requested states. It filters the pages itself, because the server filters by status only, and tasks of
+// one status can be in different states, such as queued and running.
 func (c *TasksCmd) list(ctx context.Context, s *discover.Session, req *executorv1.ListTasksRequest) (*executorv1.ListTasksResponse, error) {
 	list := &executorv1.ListTasksResponse{}
 	for {
@@ -150,7 +150,7 @@ func (c *WatchCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 
 const (
 	lastTask    = "last" // the newest task
-	minRef      = 6      // the fewest characters of an id that may stand for it
+	minRef      = 6      // the fewest characters of an id that may name a task
 	maxSearched = 10_000 // tasks that search looks at
 )
 
@@ -305,7 +305,7 @@ func (d *detail) head() {
 	row("servers", ui.Line(strings.Join(task.GetMcpIds(), ", ")))
 	row("asks", map[string]string{"always": "before each step", "by-risk": "by risk", "never": "never"}[ui.EnumName(task.GetConfirm())])
 	row("risk", strings.TrimPrefix(riskText("", task.GetRisk()), "risk "))
-	row("cost", costText(task.GetUsage()))
+	row("cost", usageText(task.GetUsage()))
 	row("budget", budgetText(task.GetBudget()))
 	row("bounds", bounds(task))
 	row("events", fmt.Sprint(task.GetLastSeq()))
@@ -355,7 +355,7 @@ func (d *detail) step(s *executorv1.Step) {
 	}
 }
 
-// outputText returns the message of a step's output, which the planner reads, or the output as JSON if it has no message.
+// outputText returns the message in a step's output, or else the output as JSON.
 func outputText(raw string) string {
 	var output struct {
 		Message string `json:"message"`

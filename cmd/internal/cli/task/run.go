@@ -27,12 +27,12 @@ type RunCmd struct {
 	Goal string `arg:"" optional:"" help:"What you want, in plain words. Optional if the playbook has a goal."`
 
 	Auto         bool     `help:"Ask by risk only: steps that only read run without approval. Default: the agent's policy, else every step needs approval."`
-	MCP          []string `name:"mcp" sep:"none" complete:"server" placeholder:"ID" help:"Use this MCP server, and no others than those named (repeatable). The id workspace stands for the folder's own server."`
+	MCP          []string `name:"mcp" sep:"none" complete:"server" placeholder:"ID" help:"Use only this MCP server (repeatable). The id workspace stands for the folder's own server."`
 	Playbook     string   `type:"existingfile" placeholder:"FILE" help:"Follow the steps of this YAML file; - is standard input."`
 	Input        []string `xor:"inputs" sep:"none" placeholder:"NAME=VALUE" help:"An input of the playbook (repeatable)."`
 	Inputs       string   `xor:"inputs" placeholder:"JSON" help:"All inputs of the playbook as a JSON object."`
 	Agent        string   `complete:"agent" placeholder:"ID" help:"Run as this agent."`
-	Conversation string   `placeholder:"ID" help:"Continue a conversation; a task of it that is waiting is cancelled."`
+	Conversation string   `placeholder:"ID" help:"Continue a conversation; its waiting task is cancelled."`
 	Language     *string  `enum:"zh,en" placeholder:"zh|en" help:"Language of the answer: zh or en (default: Chinese if your locale is Chinese, else as the goal is written)."`
 	Model        string   `complete:"model" placeholder:"NAME" help:"Plan with this model (pawl models lists them)."`
 	Workspace    string   `xor:"workspace" type:"existingdir" placeholder:"DIR" help:"Folder that tools may read (default: the current one, unless an API key is used)."`
@@ -197,7 +197,7 @@ func retryRateLimited[T any](ctx context.Context, u *ui.UI, call func(context.Co
 // ForkCmd is `pawl fork`.
 type ForkCmd struct {
 	OneTask
-	At        *uint64 `placeholder:"SEQ" help:"Keep the steps up to this event, which must end a step (default: the newest step; if the old task did not succeed, the newest step that did)."`
+	At        *uint64 `placeholder:"SEQ" help:"Keep the steps up to this event, which must end a step (default: the newest step; if the old task did not succeed, the newest step that succeeded)."`
 	Goal      string  `placeholder:"TEXT" help:"The goal of the new task (default: that of the old task)."`
 	RequestID string  `name:"request-id" placeholder:"ID" help:"Makes the command repeatable: with the same id it follows the same task instead of creating another."`
 	Detach    bool    `short:"d" help:"Print the new task's id and do not wait for it."`
@@ -321,7 +321,7 @@ func (c *PlaybookCheckCmd) Run(ctx context.Context, u *ui.UI, s *discover.Sessio
 	return u.List(found, nil, t, "no tools")
 }
 
-// problems writes the playbook's problems as JSON if --json is set. It returns nil unless writing fails.
+// problems writes the playbook's problems as JSON if --json is set. It returns only errors of writing.
 func (c *PlaybookCheckCmd) problems(u *ui.UI, err error) error {
 	wrong := errs.From(err).Violations
 	if !u.JSON || len(wrong) == 0 {

@@ -32,40 +32,40 @@ func (e *Events) step(ev *executorv1.ExecutorEvent) {
 		e.viewOf(id, ev).progress = ui.Progress(p.ToolProgress.GetProgress(), p.ToolProgress.GetTotal(), p.ToolProgress.GetMessage())
 		e.Tick(ev.GetTime().AsTime())
 	case *executorv1.ExecutorEvent_StepOutput:
-		e.retried(e.viewOf(id, ev))
-		e.finished(id, ev, e.cfg.Style.Green("✓"), "")
+		e.forgetFailures(e.viewOf(id, ev))
+		e.showEnd(id, ev, e.cfg.Style.Green("✓"), "")
 	case *executorv1.ExecutorEvent_StepError:
-		e.finished(id, ev, e.cfg.Style.Red("✗"), failureText(p.StepError.GetError(), p.StepError.GetOutcome()))
+		e.showEnd(id, ev, e.cfg.Style.Red("✗"), failureText(p.StepError.GetError(), p.StepError.GetOutcome()))
 	case *executorv1.ExecutorEvent_StepCancel:
-		e.finished(id, ev, e.cfg.Style.Yellow("⊘"), strings.TrimPrefix(because(p.StepCancel.GetReason()), ": ")+outcomeText(p.StepCancel.GetOutcome()))
+		e.showEnd(id, ev, e.cfg.Style.Yellow("⊘"), strings.TrimPrefix(because(p.StepCancel.GetReason()), ": ")+outcomeText(p.StepCancel.GetOutcome()))
 	case *executorv1.ExecutorEvent_StepWaitingForStart:
-		e.waiting(id, ev, p.StepWaitingForStart.GetInputJson(), startText(p.StepWaitingForStart))
+		e.showWait(id, ev, p.StepWaitingForStart.GetInputJson(), startText(p.StepWaitingForStart))
 	case *executorv1.ExecutorEvent_StepWaitingForParam:
-		e.waiting(id, ev, "", "needs parameters: "+ui.Line(p.StepWaitingForParam.GetMessage()))
+		e.showWait(id, ev, "", "needs parameters: "+ui.Line(p.StepWaitingForParam.GetMessage()))
 	case *executorv1.ExecutorEvent_InputRequired:
-		e.inputRequired(id, ev, p.InputRequired)
+		e.showInputRequest(id, ev, p.InputRequired)
 	case *executorv1.ExecutorEvent_StatusChanged:
-		e.status(p.StatusChanged.GetReason())
+		e.showStatus(p.StatusChanged.GetReason())
 		if ev.GetFlow().GetStepStatus() == executorv1.StepStatus_STEP_STATUS_RUNNING {
-			e.resumed(id, ev)
+			e.markResumed(id, ev)
 		}
 	}
 }
 
-// inputRequired shows a server's request for input during a call.
-func (e *Events) inputRequired(id string, ev *executorv1.ExecutorEvent, in *executorv1.InputRequired) {
+// showInputRequest shows a server's request for input during a call.
+func (e *Events) showInputRequest(id string, ev *executorv1.ExecutorEvent, in *executorv1.InputRequired) {
 	s := e.viewOf(id, ev)
 	if s.asked.IsZero() {
 		s.asked = ev.GetTime().AsTime()
 	}
-	e.waiting(id, ev, "", "asks: "+ui.Line(in.GetMessage()))
+	e.showWait(id, ev, "", "asks: "+ui.Line(in.GetMessage()))
 	if in.GetUrl() != "" {
 		e.line("    %s", e.cfg.Style.Bold(ui.Line(in.GetUrl())))
 	}
 }
 
-// resumed marks the step as running again, and excludes the time spent waiting for a person from its running time.
-func (e *Events) resumed(id string, ev *executorv1.ExecutorEvent) {
+// markResumed marks the step as running again, and excludes the time spent waiting for a person from its running time.
+func (e *Events) markResumed(id string, ev *executorv1.ExecutorEvent) {
 	s := e.viewOf(id, ev)
 	if !s.asked.IsZero() {
 		s.started = s.started.Add(ev.GetTime().AsTime().Sub(s.asked))
@@ -82,8 +82,8 @@ func startText(w *executorv1.StepWaitingForStart) string {
 	return "needs approval" + riskText(", ", w.GetRisk())
 }
 
-// status shows a status change that has a reason, such as a pause. Other events show the rest.
-func (e *Events) status(reason string) {
+// showStatus shows a status change that has a reason, such as a pause.
+func (e *Events) showStatus(reason string) {
 	switch {
 	case reason == "":
 	case strings.HasPrefix(reason, "pause"):
@@ -103,8 +103,8 @@ func (e *Events) viewOf(id string, ev *executorv1.ExecutorEvent) *stepView {
 	return s
 }
 
-// retried removes the failed steps with the tool and input of s, which has succeeded.
-func (e *Events) retried(s *stepView) {
+// forgetFailures removes the failed steps with the tool and input of s, which has succeeded.
+func (e *Events) forgetFailures(s *stepView) {
 	maps.DeleteFunc(e.failed, func(id string, _ bool) bool {
 		before := e.steps[id]
 		return before != nil && before.tool == s.tool && before.input == s.input
@@ -118,10 +118,10 @@ func (e *Events) markRunning(id string) {
 }
 
 func (e *Events) markStopped(id string) {
-	e.running = slices.DeleteFunc(e.running, func(o string) bool { return o == id })
+	e.running = slices.DeleteFunc(e.running, func(runningID string) bool { return runningID == id })
 }
 
-func (e *Events) finished(id string, ev *executorv1.ExecutorEvent, mark, detail string) {
+func (e *Events) showEnd(id string, ev *executorv1.ExecutorEvent, mark, detail string) {
 	s := e.viewOf(id, ev)
 	e.markStopped(id)
 	s.announced, s.progress = false, ""
@@ -138,7 +138,7 @@ func (e *Events) finished(id string, ev *executorv1.ExecutorEvent, mark, detail 
 	}
 }
 
-func (e *Events) waiting(id string, ev *executorv1.ExecutorEvent, input, why string) {
+func (e *Events) showWait(id string, ev *executorv1.ExecutorEvent, input, why string) {
 	s := e.viewOf(id, ev)
 	if input != "" {
 		s.input = input
@@ -152,9 +152,9 @@ func (e *Events) waiting(id string, ev *executorv1.ExecutorEvent, input, why str
 // plainColumns is the width of lines if the output is not a terminal.
 const plainColumns = 200
 
-// stepLine formats mark, tool, input, progress and time in one line that fits the terminal. It omits the time if took < 0, and a time of 0
-// unless the display is live. others is the number of further running steps.
-func (e *Events) stepLine(mark string, s *stepView, took time.Duration, others int) string {
+// stepLine formats mark, tool, input, progress and time in one line that fits the terminal. It omits a negative time, and a time of 0 if the
+// display is not live. moreSteps is the number of further running steps.
+func (e *Events) stepLine(mark string, s *stepView, took time.Duration, moreSteps int) string {
 	columns := e.cfg.Columns()
 	if columns <= 0 {
 		columns = plainColumns
@@ -163,8 +163,8 @@ func (e *Events) stepLine(mark string, s *stepView, took time.Duration, others i
 	if s.progress != "" {
 		tail += "  " + s.progress
 	}
-	if others > 0 {
-		tail += "  (and " + ui.Plural(others, "more step") + ")"
+	if moreSteps > 0 {
+		tail += "  (and " + ui.Plural(moreSteps, "more step") + ")"
 	}
 	if s.attempt > 1 {
 		tail += "  attempt " + fmt.Sprint(s.attempt)

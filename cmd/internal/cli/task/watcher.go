@@ -32,12 +32,12 @@ type watcher struct {
 
 	task  string
 	after uint64
-	// keepWatching is set if the command continues when the task waits and there is no person to ask.
+	// keepWatching is set if the command goes on when the task waits and ask is nil.
 	keepWatching bool
 	// openWaits are the ids of waits to ask about, once the event waitsSeq has been shown.
 	openWaits []string
 	waitsSeq  uint64
-	// cancelOnInterrupt is set if an interrupt cancels the task, provided that the task runs in this process.
+	// cancelOnInterrupt is set if an interrupt cancels a task that runs in this process.
 	cancelOnInterrupt bool
 
 	asking     *question
@@ -106,11 +106,11 @@ func (t *watcher) next(ctx context.Context, items <-chan Item, interrupts <-chan
 
 const (
 	tickEvery = 100 * time.Millisecond
-	// stallCheckTicks is the number of ticks without an event after which tick asks the server, each time, why the task is stalled.
+	// stallCheckTicks is the number of ticks without an event between two requests for the reason of the stall.
 	stallCheckTicks = 15
 )
 
-// tick updates the view and, at times, asks the server why no event comes. It does nothing while the person is being asked.
+// tick updates the view and, every stallCheckTicks ticks, asks the server why no event comes. It does nothing while the person is being asked.
 func (t *watcher) tick(ctx context.Context) {
 	if t.asking != nil {
 		return
@@ -122,7 +122,7 @@ func (t *watcher) tick(ctx context.Context) {
 		return
 	}
 	task, err := t.s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: t.task})
-	if why := stalled(task); err == nil && why != t.stallNote {
+	if why := stallReason(task); err == nil && why != t.stallNote {
 		t.stallNote = why
 		t.view.Suspend()
 		if why != "" {
@@ -131,8 +131,8 @@ func (t *watcher) tick(ctx context.Context) {
 	}
 }
 
-// stalled returns why a task makes no progress; "" if the server gives no reason.
-func stalled(task *executorv1.Task) string {
+// stallReason returns why a task makes no progress; "" if the server gives no reason.
+func stallReason(task *executorv1.Task) string {
 	switch {
 	case task.GetQueued():
 		return "the task is queued: it goes on when fewer tasks run"
@@ -226,29 +226,29 @@ func (t *watcher) stillOpen(ctx context.Context, waitID string) bool {
 }
 
 // handleReply sends the person's answer. On ErrCancel it cancels the task instead, and without an answer it ends the command.
-func (t *watcher) handleReply(ctx context.Context, a reply) (bool, error) {
+func (t *watcher) handleReply(ctx context.Context, answer reply) (bool, error) {
 	wait := t.asking.wait
 	t.asking.cancel()
 	t.asking = nil
 	switch {
-	case errors.Is(a.err, ErrCancel):
+	case errors.Is(answer.err, ErrCancel):
 		t.cancel(ctx)
 		return false, nil
-	case a.err != nil:
-		return true, a.err
-	case a.req == nil:
+	case answer.err != nil:
+		return true, answer.err
+	case answer.req == nil:
 		printLaterHint(t.u, t.s, t.task, wait)
 		return true, ui.Exit(ui.Stopped)
 	}
-	a.req.Id = t.task
+	answer.req.Id = t.task
 	task, err := t.s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: t.task})
 	if err == nil {
-		task, err = resume(ctx, t.s, task, a.req)
+		task, err = resume(ctx, t.s, task, answer.req)
 	}
 	if err != nil {
 		return t.handleRefusal(ctx, wait, err)
 	}
-	// The same stop may have other input waits, which no new event announces.
+	// No new event announces further input waits of the same stop.
 	t.openWaits, t.waitsSeq = nil, task.GetLastSeq()
 	for _, w := range task.GetWaits() {
 		if w.GetKind() == waitInput && w.GetId() != wait.GetId() {
@@ -272,8 +272,8 @@ func (t *watcher) handleRefusal(ctx context.Context, wait *executorv1.Wait, err 
 	return true, err
 }
 
-// handleInterrupt handles Ctrl-C. While the person is being asked, the command ends and the wait stays open. Otherwise, a task that this command
-// created in this process is cancelled, so that its running call ends properly, and any other task goes on. A second Ctrl-C leaves at once.
+// handleInterrupt handles Ctrl-C. While the person is being asked, the command ends and the wait stays open. Otherwise it cancels a task that this
+// command created in this process, and leaves any other task running. A second Ctrl-C ends the command at once.
 func (t *watcher) handleInterrupt(ctx context.Context) (bool, error) {
 	t.view.Suspend()
 	t.interrupts++
@@ -343,8 +343,8 @@ func exitError(task *executorv1.Task) error {
 	return ui.Exit(ui.Stopped)
 }
 
-// newWatcher returns a watcher of the events after a sequence number. It writes the task's steps to the writer steps, and the answer, or with
-// --json all events, to u.Out.
+// newWatcher returns a watcher of the events after a sequence number. It writes the task's steps to the writer steps and the answer to u.Out;
+// with --json, it writes all events to u.Out.
 func newWatcher(u *ui.UI, s *discover.Session, taskID string, after uint64, steps io.Writer, alias func(string) string) *watcher {
 	t := &watcher{u: u, s: s, task: taskID, after: after}
 	if u.JSON {
