@@ -112,9 +112,9 @@ func outcomeOf(e *event) commonv1.Outcome {
 	return max(e.GetStepError().GetOutcome(), e.GetStepCancel().GetOutcome())
 }
 
-// effects checks each step: a tool that is not repeatable left one line, and one more for each retry that a person asked for and
-// for each attempt that the tool itself reported as failed (A11); each call has the step's own input; repetitions
-// with the same input have the same key; and a step that succeeded ran.
+// effects checks each step: a tool that is not repeatable left at most one line, and one more for each retry that a person asked for
+// and for each attempt that the tool itself reported as failed (A11); each call has the step's own input, or the one that a person
+// supplied; repetitions with the same input have the same key; and a step that succeeded ran, unless a person supplied its output.
 func (r *run) effects(res result, lines []mcpserver.Line) (problems []string) {
 	count, keys := map[string]int{}, map[string]string{}
 	for _, l := range lines {

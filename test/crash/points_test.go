@@ -32,7 +32,8 @@ const (
 // workers is how many victims are tried at once.
 const workers = 4
 
-// Wherever the executor dies, alone or with its pool, nothing is lost and nothing repeated (A17, A26).
+// Wherever the executor dies, alone or with its pool, nothing is lost and nothing repeated (A17, A26). The core
+// cases are tried, and a sample of the others (see choose).
 func TestEveryPoint(t *testing.T) {
 	s := newSession(t)
 	plain := s.undisturbed(t)

@@ -29,7 +29,8 @@ type begun struct {
 	Pool   int // its process
 }
 
-// serveTool serves read and write, which write a line per call, and hold_read and hold_write, which then wait for a file.
+// serveTool serves read and write, which write a line per call, hold_read and hold_write, which then wait for a file, and say, if
+// textVariable is set.
 func serveTool(name string) error {
 	line, err := json.Marshal(begun{Server: name, Pool: os.Getppid()})
 	if err != nil {
