@@ -36,7 +36,7 @@ type Config struct {
 	// MaxRequests is how many tasks one user may create within RequestWindow; 0: any number. The local user of an
 	// installation without keys is not limited.
 	MaxRequests   int           `help:"Tasks that one user may create within the request window; 0 for any number." default:"5"`
-	RequestWindow time.Duration `help:"Window of --max-requests." default:"15s"`
+	RequestWindow time.Duration `help:"Request window that --max-requests applies to." default:"15s"`
 	// Retention is how long tasks are kept after they ended; 0: for ever.
 	Retention time.Duration `help:"How long tasks are kept after they ended; 0 for ever." default:"720h"`
 	// MaxSteps bounds the steps of a task.

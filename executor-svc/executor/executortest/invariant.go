@@ -60,7 +60,7 @@ type checker struct {
 	ended     bool
 	running   map[string]bool   // attempts that run
 	begun     map[string]bool   // attempts that began
-	openWaits map[string]string // each with the step that it is about
+	openWaits map[string]string // steps by the ids of their open waits
 	answers   map[string]string // the joined pieces of each answer
 	step      string            // the newest planned step
 	waitIDs   map[string]bool   // of all waits so far
@@ -145,7 +145,7 @@ func (c *checker) openWait(e *executorv1.ExecutorEvent) {
 	case e.GetStepWaitingForStart().GetOutcomeUnknown():
 		c.endAttempt(e)
 	case e.GetType() == forInput && !c.running[attempt]:
-		c.report("attempt %s asks for something, and does not run", attempt)
+		c.report("attempt %s asks a question, but does not run", attempt)
 	}
 	c.openWaits[e.GetWaitId()], c.stopDue = e.GetFlow().GetStepId(), true
 }

@@ -86,7 +86,7 @@ func TestEachRuleFindsItsViolation(t *testing.T) {
 		"an attempt is left out":         {func(e []*event) []*event { e[4].Attempt, e[5].Attempt = 2, 2; return e }, "want attempt 1"},
 		"a question without a call": {func(e []*event) []*event {
 			return numbered(slices.Insert(e, 6, of(elicits, "step-1", 1, "wait-9"), of(stop, "", 0, "")))
-		}, "asks for something"},
+		}, "asks a question"},
 		"work after a question":     {func(e []*event) []*event { return numbered(slices.Insert(e, 5, of(elicits, "step-1", 1, "wait-9"))) }, "want FLOW_STOP"},
 		"usage shrinks":             {func(e []*event) []*event { e[4].Usage = &commonv1.Usage{ToolCalls: 1}; return e }, "less than before"},
 		"an end without an outcome": {func(e []*event) []*event { return numbered(slices.Delete(e, 18, 19)) }, "has no end"},

@@ -53,13 +53,13 @@ func (s *Agents) CreateAgent(ctx context.Context, req *executorv1.CreateAgentReq
 	a.UpdateTime, a.RequestId, a.RequestHash = a.GetCreateTime(), req.GetRequestId(), hash
 	err = s.Journal.PutAgent(ctx, who.Sub, id, a, 0)
 	if errors.Is(err, journal.ErrExists) {
-		return s.existing(ctx, who.Sub, id, a)
+		return s.existingAgent(ctx, who.Sub, id, a)
 	}
 	return agent(who.Sub, id, a), apiError(err, nil)
 }
 
-// existing returns the agent with this id if an earlier, equal request created it; it refuses any other request.
-func (s *Agents) existing(ctx context.Context, user, id string, a *storagev1.Agent) (*executorv1.Agent, error) {
+// existingAgent returns the agent with this id if an earlier, equal request created it, else an error.
+func (s *Agents) existingAgent(ctx context.Context, user, id string, a *storagev1.Agent) (*executorv1.Agent, error) {
 	old, err := s.Journal.Agent(ctx, user, id)
 	if err != nil {
 		return nil, apiError(err, agentNotFound(id))

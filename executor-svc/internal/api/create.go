@@ -143,8 +143,8 @@ func (s *Tasks) agent(ctx context.Context, user, id string) (*storagev1.Agent, e
 	return a, apiError(err, agentNotFound(id))
 }
 
-// limits returns the limits of a task: those of the service, with the agent's numbers of steps and failed steps if it has any, and the lower
-// of the agent's and the task's budgets.
+// limits returns the limits of a task: the service's limits, with the agent's limits of steps and failed steps if it sets any, and the lower of
+// the agent's and the task's budgets.
 func (s *Tasks) limits(a *storagev1.Agent, budget *executorv1.Budget) *storagev1.Limits {
 	l := proto.Clone(s.Limits).(*storagev1.Limits)
 	l.MaxSteps = cmp.Or(a.GetMaxSteps(), l.GetMaxSteps())

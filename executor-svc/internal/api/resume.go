@@ -162,8 +162,7 @@ func validate(schemaJSON, text string) error {
 	return compiled.Validate(text)
 }
 
-// repeatAnswer handles an answer to a wait that is not open. It returns the task if the answer repeats the one that closed the wait, else an
-// error.
+// repeatAnswer handles an answer to a wait that is not open. It returns the task if the same answer closed the wait, else an error.
 func (s *Tasks) repeatAnswer(ctx context.Context, t *journal.Task, c *storagev1.Command, waitID string) (*executorv1.Task, error) {
 	var answer *storagev1.Fact
 	var question approvalQuestion

@@ -14,7 +14,7 @@ const (
 	claimBatch = 64
 	// pollInterval is how often the claim loop looks for due tasks without a wake-up.
 	pollInterval = 5 * time.Second
-	// sweepInterval is the pause between sweeps, unless one deleted a full batch.
+	// sweepInterval is the pause after a sweep that did not fill its batch.
 	sweepInterval = 10 * time.Minute
 	// sweepBatch bounds the tasks that are deleted at once; a larger batch would delay other writers.
 	sweepBatch = 100

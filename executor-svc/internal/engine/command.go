@@ -78,7 +78,7 @@ func (e *Engine) Send(ctx context.Context, taskID string, c *storagev1.Command) 
 	}
 }
 
-// Wake makes a task's owner, or the next one, read the task's inbox.
+// Wake makes a task's owner, or its next owner, read the task's inbox.
 func (e *Engine) Wake(taskID string) {
 	e.mu.Lock()
 	o := e.owners[taskID]

@@ -118,7 +118,7 @@ func (o *owner) applyInput(b *batch, i item) {
 		t, err = o.flow.Apply(o.task(next), i.input)
 	}
 	if err != nil {
-		// A defect: the task must neither hang nor continue from an undefined state.
+		// A defect: the task must not continue from an undefined state.
 		o.log().Error("the flow refused an input", "error", err)
 		o.failTask(b, "the executor cannot continue the task: "+err.Error())
 		return

@@ -19,8 +19,8 @@ const (
 	tailBytes   = 1 << 20
 )
 
-// hub passes committed records to watchers from memory. Watchers pull, so that a slow one does not delay the others; it reads older records
-// from the journal.
+// hub passes committed records to watchers from memory. Watchers pull, so that a slow watcher delays no other; it reads older records from the
+// journal.
 type hub struct {
 	mu     sync.Mutex // guards topics; held only shortly, because all tasks share it
 	topics map[string]*topic

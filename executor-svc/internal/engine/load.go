@@ -28,7 +28,7 @@ const (
 )
 
 // errUnknownFlow is the error of a task that a newer executor created.
-var errUnknownFlow = errors.New("the flow is not known to this executor; use a newer one")
+var errUnknownFlow = errors.New("the flow is not known to this executor; use a newer executor")
 
 // load reads the task and its history, with backoff while the storage fails. reclaim reports that the task cannot be read: its slot is given
 // up, and the task is claimed again later.

@@ -187,7 +187,7 @@ func (o *owner) applyWithoutSlot() (ok bool) {
 			}
 			return true
 		}
-		// One at a time: whether the next one starts work depends on its result.
+		// One at a time: whether the next command starts work depends on the result of this one.
 		if !o.apply([]item{{command: &inbox[first]}}) {
 			return false
 		}

@@ -22,7 +22,7 @@ import (
 // EchoSchema is the input schema of the tools: a required text.
 const EchoSchema = `{"type":"object","properties":{"text":{"type":"string"}},"required":["text"],"additionalProperties":false}`
 
-// tools are the tools of the server, one for each effect and an idempotent one.
+// tools are the tools of the server: one for each effect, and an idempotent tool.
 var tools = []*commonv1.Tool{
 	{Name: "destroy", Effect: commonv1.Effect_EFFECT_DESTRUCTIVE, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_HIGH},
 	{Name: "idempotent", Effect: commonv1.Effect_EFFECT_WRITE, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_MEDIUM, Idempotent: true},
@@ -62,7 +62,7 @@ type Pool struct {
 
 // Record is what a pool has seen so far.
 type Record struct {
-	Calls, Refused           []*mcppoolv1.CallToolRequest // refused are those that expected another definition
+	Calls, Refused           []*mcppoolv1.CallToolRequest // a refused call expected another definition
 	Attached                 []*mcppoolv1.AttachCallRequest
 	Answers                  []*mcppoolv1.AnswerCallRequest
 	Released, Acked, Stopped []string // sessions; calls that were acknowledged; calls that were told to stop

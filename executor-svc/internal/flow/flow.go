@@ -50,8 +50,7 @@ func RunTime(c *storagev1.Checkpoint, now time.Time) int64 {
 	return c.GetRunTime() + max(0, now.UnixNano()-c.GetRunSince())
 }
 
-// Transition is the result of one input, besides the changed Task.State: the facts to commit with the state, in one transaction, and the
-// actions to run.
+// Transition is the result of one input: the facts to commit together with the changed Task.State, and the actions to run.
 type Transition struct {
 	Facts   []*storagev1.Fact
 	Actions []Action

@@ -78,10 +78,10 @@ type Tasks interface {
 	// A task is due if it is in INIT or RUNNING, if there are commands in its inbox, or if its deadline has passed. Tasks of
 	// the first two kinds are claimed with a slot while a slot is free. While no slot is free, tasks with new commands are claimed without
 	// one, so that commands that start nothing can be applied. Such a task is claimed without a slot again only after another command.
-	// A deadline needs no slot, because applying it starts nothing. Slots go to the user with the fewest, then to the one who
-	// waited longest; a user's tasks are claimed in the order in which they became due.
+	// A deadline needs no slot, because applying it starts nothing. Slots go to the user with the fewest slots, then to the user who
+	// has waited longest; a user's tasks are claimed in the order in which they became due.
 	//
-	// The epoch of a claim is greater than those of all earlier claims of the task, also across restarts.
+	// The epoch of a claim is greater than all earlier epochs of the task, also across restarts.
 	Claim(ctx context.Context, r ClaimRequest) (Claims, error)
 	// Renew extends claims by a lease from now, and returns the tasks whose claims were lost: another owner may have them. In
 	// a store that only one process can open, claims do not expire.
@@ -92,8 +92,8 @@ type Tasks interface {
 	Inbox(ctx context.Context, taskID string) ([]Command, error)
 	// Load returns a task. ErrNotFound.
 	Load(ctx context.Context, taskID string) (*Task, error)
-	// Records returns the records that hold facts with a seq greater than after, oldest first: at least one if there is
-	// one, then as many as fit into about maxBytes.
+	// Records returns the records that hold facts with a seq greater than after, oldest first: the first such record, and as many
+	// more as fit into about maxBytes.
 	Records(ctx context.Context, taskID string, after uint64, maxBytes int) ([]Record, error)
 	// List returns a page of one user's tasks, newest first.
 	List(ctx context.Context, q Query) (Page, error)
@@ -171,7 +171,7 @@ type Transition struct {
 	Epoch uint64
 	// Head is the task's head, which never changes; stores index by it.
 	Head *storagev1.TaskHead
-	// Checkpoint replaces the stored checkpoint, whose Rev must be one less.
+	// Checkpoint replaces the stored checkpoint. Its Rev must be the stored Rev plus 1.
 	Checkpoint *storagev1.Checkpoint
 	// Deadline is when the task becomes due without a command; zero: never.
 	Deadline time.Time

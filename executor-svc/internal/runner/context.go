@@ -62,7 +62,7 @@ func (s *Session) setBase(name string, c *plannerv1.TaskContext) {
 	s.base, s.baseHistory = name, len(c.GetHistory())
 }
 
-// historyBytes bounds the outputs in one planner request; the limit of a request's size is twice that.
+// historyBytes bounds the outputs in one planner request; a request may have twice this size.
 const historyBytes = 32 << 20
 
 // dropLargeOutputs replaces outputs that do not fit into one request with a note. Newer outputs have precedence.

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// connectLimit bounds how many servers of a task are listed at once. Slow ones do not count.
+	// connectLimit bounds how many servers of a task are listed at once. Slow servers do not count.
 	connectLimit = 8
 	// slowAfter is how long a task with several servers waits for a server; see slowServers.
 	slowAfter = 5 * time.Second

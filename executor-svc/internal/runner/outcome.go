@@ -89,7 +89,8 @@ func refusesRequest(c codes.Code) bool {
 	return false
 }
 
-// failure returns a failed call's error and outcome. If the error does not name the outcome, it is UNKNOWN, unless the request was refused.
+// failure returns a failed call's error and outcome. If the error names no outcome, the outcome is NOT_EXECUTED for a refused request, else
+// UNKNOWN.
 func failure(err error, input string) (*storagev1.ErrorNote, commonv1.Outcome) {
 	e := errs.From(err)
 	n := &storagev1.ErrorNote{ErrMsg: validUTF8(e.Message), DataJson: input, Reason: e.Reason}

@@ -72,7 +72,7 @@ func readPart(log *history.Log, input string) (string, error) {
 	return "", fmt.Errorf("no step %q has ended", in.Step)
 }
 
-// textOf returns the text of a step: its error, or its message followed by its structured output unless the message is JSON itself.
+// textOf returns the text of a step: its error, or its message followed by its structured output. If the message is JSON, it is the whole text.
 func textOf(e *history.Entry) string {
 	if e.Status != executorv1.StepStatus_STEP_STATUS_SUCCESS {
 		return e.Error.GetErrMsg()

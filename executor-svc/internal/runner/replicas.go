@@ -34,7 +34,7 @@ const (
 	replicaPatience = 3 * time.Second
 	// replicaTimeout bounds finding the replicas, and cancelling or answering a call at one of them.
 	replicaTimeout = 2 * time.Second
-	// maxPoolAddrs bounds the remembered addresses of replicas; other replicas are found by asking all.
+	// maxPoolAddrs bounds the remembered addresses of replicas.
 	maxPoolAddrs = 1000
 )
 
@@ -135,7 +135,7 @@ func (s *Session) sendToAddr(addr string, send func(mcppoolv1.McpPoolServiceClie
 	return send(mcppoolv1.NewMcpPoolServiceClient(conn))
 }
 
-// replicaAddrs returns the addresses of all replicas, the remembered one of the replica with this pool_id first.
+// replicaAddrs returns the addresses of all replicas, first the remembered address of the replica with this pool_id.
 func (s *Session) replicaAddrs(ctx context.Context, poolID string) []string {
 	ctx, cancel := context.WithTimeout(ctx, replicaTimeout)
 	defer cancel()
@@ -164,7 +164,7 @@ func (s *Session) attachAnywhere(ctx context.Context, req *mcppoolv1.AttachCallR
 }
 
 // attachToPool asks the MCP pool for the outcome of a call: first the replica that is now responsible for the call's server. If the call was
-// for another replica, attachToPool asks all others, because only the replica that was to make the call can prove that it did not run.
+// for another replica, attachToPool asks all replicas, because only the replica that was to make the call can prove that it did not run.
 func (s *Session) attachToPool(ctx context.Context, req *mcppoolv1.AttachCallRequest, f *follower) (*mcppoolv1.CallResult, error) {
 	res, err := attachOn(s.toServer(ctx, f.call.location.mcpID), s.r.pool, req, f)
 	unknown := func(err error) bool { return keptElsewhere(err, req.GetPoolId()) }

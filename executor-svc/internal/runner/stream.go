@@ -31,14 +31,14 @@ type callStream struct {
 	key    streamKey
 	stream grpc.BidiStreamingClient[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse]
 	cancel context.CancelFunc
-	// to holds the pool's address once the stream has ended, unless the stream reached no pool.
+	// to holds the pool's address once the stream has ended; it is empty if the stream reached no pool.
 	to peer.Peer
 	// free reports that the last call has ended, so that the stream can carry another; broken, that the stream ended during a call.
 	free, broken bool
 	idle         *time.Timer // closes the stream while it is in the streamPool
 }
 
-// streamKey names the calls that a stream can carry: those of one user to one server of one pool.
+// streamKey names the calls that a stream can carry: calls of one user to one server of one pool.
 type streamKey struct{ user, mcpID, poolID string }
 
 // callOnStream sends a call on a stream and follows it. sent is false only if no pool can have received the call.
@@ -59,7 +59,7 @@ func (s *Session) callOnStream(ctx context.Context, msg *mcppoolv1.CallToolsRequ
 	return res, !st.broken || st.to.Addr != nil, err
 }
 
-// sendOnStream sends a call on an idle stream, or on a new one if there is none or the idle one has ended.
+// sendOnStream sends a call on an idle stream, or on a new stream if there is no idle stream or it has ended.
 func (s *Session) sendOnStream(ctx context.Context, msg *mcppoolv1.CallToolsRequest, c *call) (st *callStream, sent bool, err error) {
 	if err := c.maySend(ctx); err != nil {
 		return nil, false, err

@@ -25,7 +25,7 @@ type toolset struct {
 	loaded *storagev1.ToolsLoaded
 	// poolIDs maps each server to the replica of the MCP pool that keeps its calls.
 	poolIDs map[string]string
-	// lists holds the servers' lists, in order; late holds those that were not done when the toolset was made.
+	// lists holds the servers' lists, in order; late holds the lists that were not done when the toolset was made.
 	lists, late []*toolList
 }
 
@@ -132,7 +132,7 @@ func askPool[T any](ctx context.Context, s *Session, limit time.Duration, call f
 	defer cancel()
 	for {
 		res, err := callWhenReachable(ctx, s, "MCP pool", call)
-		// NETWORK_ERROR means that the connection broke; the pool's own errors have other reasons.
+		// NETWORK_ERROR means that the connection broke; the pool itself never returns it.
 		if err == nil || errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR || !sleep(ctx, 100*time.Millisecond) {
 			return res, err
 		}

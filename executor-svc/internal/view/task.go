@@ -13,7 +13,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// Task derives a task, except for its answer, which is in the last record.
+// Task derives the API's task from a stored one, without the answer, which is in the last record.
 func Task(t *journal.Task) *executorv1.Task {
 	h, c := t.Head, t.Checkpoint
 	out := &executorv1.Task{

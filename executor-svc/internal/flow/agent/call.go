@@ -101,7 +101,7 @@ func (d *draft) runningAttempt(ordinal, attempt uint32) *storagev1.ActiveStep {
 	}
 	if s.GetAttempt() != attempt || s.GetStatus() != stepRunning {
 		d.refuse(errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
-			"a result of attempt %d came while attempt %d of %s is %s; this is a defect, please report it", attempt, s.GetAttempt(), flow.StepID(s.GetOrdinal()), s.GetStatus()))
+			"a result of attempt %d arrived while attempt %d of %s is %s; this is a defect, please report it", attempt, s.GetAttempt(), flow.StepID(s.GetOrdinal()), s.GetStatus()))
 		return nil
 	}
 	return s
@@ -194,7 +194,7 @@ func (d *draft) notStarted(in flow.NotStarted) {
 	s.Outcome = outcomeNotExecuted
 }
 
-// resumeCall continues the call of an earlier owner: it sends a call that was never sent, and attaches to any other.
+// resumeCall continues the call of an earlier owner. It sends the call if it was never sent, else attaches to it.
 func (d *draft) resumeCall() {
 	s := d.activeStep()
 	if s == nil {

@@ -115,13 +115,13 @@ func (d *draft) activeStepWith(ordinal uint32) *storagev1.ActiveStep {
 	}
 	if s.GetOrdinal() != ordinal {
 		d.refuse(errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
-			"a result of %s came while %s is current; this is a defect, please report it", flow.StepID(ordinal), flow.StepID(s.GetOrdinal())))
+			"a result of %s arrived while %s is current; this is a defect, please report it", flow.StepID(ordinal), flow.StepID(s.GetOrdinal())))
 		return nil
 	}
 	return s
 }
 
-// removeStep removes a step that has ended from the active ones.
+// removeStep removes a step that has ended from the active steps.
 func (d *draft) removeStep(s *storagev1.ActiveStep) {
 	for i, a := range d.state.GetActiveSteps() {
 		if a == s {

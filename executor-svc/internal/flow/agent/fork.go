@@ -52,27 +52,26 @@ func StepEnds(records []*storagev1.Record) []StepEnd {
 }
 
 // Fork returns the checkpoint of a fork, which continues after the first seq facts of a task, and the fact that records the fork. from is the
-// task's id, records are all its records, and kept are those of the first seq facts. The fork has no grants and no waits. Calls with an unknown
-// outcome stay recorded, also those after seq, because they may have had their effect. If FlowStart is not kept, the fork starts from the
-// beginning.
+// task's id, records are all its records, and kept are the records of the first seq facts. The fork has no grants and no waits. It keeps all
+// calls with an unknown outcome, because they may have had their effect. If FlowStart is not kept, the fork starts from the beginning.
 func Fork(from string, records, kept []*storagev1.Record, seq uint64) (*storagev1.Checkpoint, *storagev1.Fact) {
-	f := &forkBuilder{c: &storagev1.Checkpoint{Rev: 1, Status: taskRunning, Phase: storagev1.Phase_PHASE_PLAN, LastSeq: seq + 1}}
+	f := &forkBuilder{checkpoint: &storagev1.Checkpoint{Rev: 1, Status: taskRunning, Phase: storagev1.Phase_PHASE_PLAN, LastSeq: seq + 1}}
 	var log history.Log
 	for _, r := range kept {
 		log.Add(r)
 		for _, fact := range r.GetFacts() {
 			// Numbers continue, so that none is used twice in a log.
-			f.c.WaitCount = max(f.c.GetWaitCount(), flow.WaitNumber(fact.GetWaitId()))
-			f.c.AnswerCount = max(f.c.GetAnswerCount(), fact.GetTextAdd().GetAnswer())
+			f.checkpoint.WaitCount = max(f.checkpoint.GetWaitCount(), flow.WaitNumber(fact.GetWaitId()))
+			f.checkpoint.AnswerCount = max(f.checkpoint.GetAnswerCount(), fact.GetTextAdd().GetAnswer())
 		}
 		if r.GetUsage() != nil {
-			f.c.Usage = r.GetUsage()
+			f.checkpoint.Usage = r.GetUsage()
 		}
 	}
 	for _, e := range log.Entries {
-		f.c.StepCount = max(f.c.GetStepCount(), e.Ordinal)
+		f.checkpoint.StepCount = max(f.checkpoint.GetStepCount(), e.Ordinal)
 	}
-	f.c.ErrorCount = countFailed(&log)
+	f.checkpoint.ErrorCount = countFailed(&log)
 	f.keep = seq
 	for _, r := range records {
 		f.log.Add(r)
@@ -86,13 +85,13 @@ func Fork(from string, records, kept []*storagev1.Record, seq uint64) (*storagev
 			f.addUnknown(flow.ToolInputHash(e.ToolID, e.InputJSON))
 		}
 	}
-	if f.c.GetFlowStartSeq() == 0 {
-		f.c.Status, f.c.Phase = executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT, storagev1.Phase_PHASE_BEGIN
+	if f.checkpoint.GetFlowStartSeq() == 0 {
+		f.checkpoint.Status, f.checkpoint.Phase = executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT, storagev1.Phase_PHASE_BEGIN
 	}
-	fact := &storagev1.Fact{Status: f.c.GetStatus(), Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{
+	fact := &storagev1.Fact{Status: f.checkpoint.GetStatus(), Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{
 		Reason: fmt.Sprintf("forked from %s at %d", from, seq),
 	}}}
-	return f.c, fact
+	return f.checkpoint, fact
 }
 
 // CountFailedSteps counts the failed steps in records, which start with a task's first record.
@@ -115,8 +114,8 @@ func countFailed(log *history.Log) (n uint32) {
 
 // forkBuilder builds a fork's checkpoint from the facts of the forked task.
 type forkBuilder struct {
-	c   *storagev1.Checkpoint
-	log history.Log
+	checkpoint *storagev1.Checkpoint
+	log        history.Log
 	// read is how many facts were read so far; keep is how many facts the fork keeps.
 	read, keep uint64
 }
@@ -125,7 +124,7 @@ func (f *forkBuilder) addFact(fact *storagev1.Fact) {
 	switch k := fact.GetKind().(type) {
 	case *storagev1.Fact_FlowStart:
 		if f.read <= f.keep {
-			f.c.FlowStartSeq, f.c.Name, f.c.Risk = f.read, k.FlowStart.GetName(), k.FlowStart.GetRisk()
+			f.checkpoint.FlowStartSeq, f.checkpoint.Name, f.checkpoint.Risk = f.read, k.FlowStart.GetName(), k.FlowStart.GetRisk()
 		}
 	case *storagev1.Fact_StepWaitingForStart:
 		if k.StepWaitingForStart.GetOutcomeUnknown() != nil {
@@ -142,14 +141,14 @@ func (f *forkBuilder) addFact(fact *storagev1.Fact) {
 	case *storagev1.Fact_StepOutput:
 		if fact.GetWaitId() != "" { // supplied by a person
 			hash := f.hash(fact)
-			f.c.UnknownCalls = slices.DeleteFunc(f.c.GetUnknownCalls(), func(h []byte) bool { return bytes.Equal(h, hash) })
+			f.checkpoint.UnknownCalls = slices.DeleteFunc(f.checkpoint.GetUnknownCalls(), func(h []byte) bool { return bytes.Equal(h, hash) })
 		}
 	}
 }
 
 func (f *forkBuilder) addUnknown(hash []byte) {
-	if !slices.ContainsFunc(f.c.GetUnknownCalls(), func(h []byte) bool { return bytes.Equal(h, hash) }) {
-		f.c.UnknownCalls = append(f.c.UnknownCalls, hash)
+	if !slices.ContainsFunc(f.checkpoint.GetUnknownCalls(), func(h []byte) bool { return bytes.Equal(h, hash) }) {
+		f.checkpoint.UnknownCalls = append(f.checkpoint.UnknownCalls, hash)
 	}
 }
 

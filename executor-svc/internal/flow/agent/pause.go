@@ -133,27 +133,27 @@ func (d *draft) unpause(u *storagev1.Unpause) {
 		d.refuse(errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN, "the task is not paused"))
 		return
 	}
-	closed := ""
+	closedID := ""
 	for i, w := range d.state.GetWaits() {
 		if w.GetKind() == waitPause {
-			closed = w.GetId()
+			closedID = w.GetId()
 			d.state.Waits = append(d.state.Waits[:i:i], d.state.Waits[i+1:]...)
 			break
 		}
 	}
-	if u.GetWaitId() != "" && closed != "" && u.GetWaitId() != closed {
+	if u.GetWaitId() != "" && closedID != "" && u.GetWaitId() != closedID {
 		d.refuse(notOpenError(u.GetWaitId()))
 		return
 	}
 	d.state.PauseRequested = false
 	if len(d.state.GetWaits()) > 0 || d.state.GetPausedPhase() == storagev1.Phase_PHASE_UNSPECIFIED || d.state.GetPhase() == storagev1.Phase_PHASE_CALL {
 		d.state.PausedPhase = storagev1.Phase_PHASE_UNSPECIFIED
-		d.addStatusFact(d.state.GetStatus(), closed, "unpaused")
+		d.addStatusFact(d.state.GetStatus(), closedID, "unpaused")
 		return // other waits are open, or a call is running
 	}
 	before := d.state.GetStatus()
 	d.setStatus(taskRunning)
-	d.addStatusFact(before, closed, "unpaused")
+	d.addStatusFact(before, closedID, "unpaused")
 	d.state.Phase, d.state.PausedPhase = d.state.GetPausedPhase(), storagev1.Phase_PHASE_UNSPECIFIED
 	d.resume()
 }

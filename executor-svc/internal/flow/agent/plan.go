@@ -55,7 +55,7 @@ func (d *draft) planned(in flow.Planned) {
 	d.state.StepCount++
 	p := in.Step
 	if p.Retry && d.state.GetErrorCount() > 0 {
-		d.state.ErrorCount-- // the step that this one repeats does not count as failed
+		d.state.ErrorCount-- // the repeated step does not count as failed
 	}
 	s := &storagev1.ActiveStep{
 		Ordinal: d.state.GetStepCount(), ToolId: p.ToolID, Description: p.Description, Status: stepInit,
@@ -131,7 +131,7 @@ func (d *draft) callLater(s *storagev1.ActiveStep, waitID string) {
 // Approved is the reason of the status change that records an approval while the task is paused.
 const Approved = "approved"
 
-// mustAsk implements the confirmation policy. An input that a person has approved needs no second approval. Any other call that is
+// mustAsk implements the confirmation policy. An input that a person has approved needs no second approval. Otherwise a call that is
 // recorded in UnknownCalls needs approval under every policy.
 func (d *draft) mustAsk(s *storagev1.ActiveStep) bool {
 	if len(s.GetApprovedHash()) > 0 && bytes.Equal(s.GetApprovedHash(), flow.InputHash(s.GetInputJson())) {

@@ -31,7 +31,7 @@ func refusedError(e *storagev1.ErrorNote, refusal string) *storagev1.ErrorNote {
 }
 
 // serverLostAnswers reports whether a call failed because its server became unavailable after a person had answered the server's questions. The
-// pool does not repeat such a call, because the server would ask again; the flow makes another attempt, which reuses the answers.
+// pool does not repeat the call, because the server would ask again. The flow makes another attempt, which reuses the answers.
 func serverLostAnswers(e *storagev1.ErrorNote, answers []*storagev1.InputAnswer) bool {
 	return e.GetReason() == commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE &&
 		slices.ContainsFunc(answers, func(a *storagev1.InputAnswer) bool { return !a.GetGivenUp() })

@@ -215,7 +215,7 @@ func (c *checker) taskEntry(k, v []byte) {
 		c.add(name(k), "its key is too short")
 		return
 	}
-	id := taskOf(k)
+	id := taskIDOf(k)
 	switch part := k[idSize+1]; part {
 	case partHead:
 		c.task(id)

@@ -60,7 +60,7 @@ type payload struct {
 // encode appends a message and returns the payloads that were cut out of it.
 //
 // A message without large strings is stored in wire form. Otherwise the value is a zero byte, with which no message begins; the
-// number of cuts; for each cut its distance from the one before, its size and its hash; and the rest of the message.
+// number of cuts; for each cut its distance from the previous cut, its size and its hash; and the rest of the message.
 func encode(dst []byte, m proto.Message) ([]byte, []payload, error) {
 	if size := proto.Size(m); size <= maxInline {
 		dst = slices.Grow(dst, size+checksumSize)
@@ -177,7 +177,7 @@ type taskState struct {
 	rev     uint64
 	status  executorv1.ExecutorStatus
 	lastSeq uint64
-	// indexTime is when the task ended or, before that, its deadline, in nanoseconds since 1970; 0: none.
+	// indexTime is the end of an ended task, else its deadline, in nanoseconds since 1970; 0: none.
 	indexTime int64
 }
 

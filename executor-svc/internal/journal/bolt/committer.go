@@ -191,8 +191,8 @@ func (c *committer) write(batch []*operation) (n int, err error) {
 	return n, err
 }
 
-// settle answers the changes of a batch. If the batch failed, but not with errFull or errSync, each change is tried alone, so that
-// one that cannot be written does not fail the others.
+// settle answers the changes of a batch. If the batch failed, but not with errFull or errSync, each change is first tried alone, because
+// only one of them may have failed.
 func (c *committer) settle(batch []*operation, err error) {
 	if err != nil && len(batch) > 1 && !errors.Is(err, errFull) && !errors.Is(err, errSync) {
 		for i := range batch {

@@ -81,7 +81,7 @@ func openApplied(path string) (*file, error) {
 	}
 }
 
-// removeLeftovers removes folders that killed processes left. No other process builds a journal here while this one is locked.
+// removeLeftovers removes folders that killed processes left. While the journal is locked, no other process builds one here.
 func removeLeftovers(dir string) error {
 	all, err := filepath.Glob(filepath.Join(dir, workFolder))
 	for _, folder := range all {
@@ -99,7 +99,7 @@ func sizes(old, fresh string) (before, after int64, err error) {
 	return a.Size(), b.Size(), nil
 }
 
-// copyTo copies all entries into a new file, and checks it.
+// copyTo copies all entries into a new file, and checks the copy.
 func copyTo(src *bbolt.DB, path string) error {
 	dst, err := bbolt.Open(path, 0o600, &bbolt.Options{FreelistType: bbolt.FreelistMapType})
 	if err != nil {

@@ -53,7 +53,7 @@ func name(key []byte) string {
 		if len(key) == idSize+2+8 {
 			n = fmt.Sprintf(" %d", numberOf(key))
 		}
-		return fmt.Sprintf("%s%s of task %s", part, n, taskOf(key))
+		return fmt.Sprintf("%s%s of task %s", part, n, taskIDOf(key))
 	}
 	if len(key) == 0 {
 		return "entry without a key"

@@ -60,11 +60,11 @@ const workFolder = ".journal-*"
 // createFile creates a journal without tasks if there is no file. The file appears complete or not at all, because an incomplete
 // one counts as damaged.
 func createFile(path string) error {
-	logged := wal.Size(path) // before the file is looked for: another process creates the file first, then its log
+	logSize := wal.Size(path) // read before the Stat, because another process creates the file first, then its log
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if logged > 0 {
+	if logSize > 0 {
 		return fmt.Errorf("there is a log (%s) but no journal; bring the journal back, or move the log away too", wal.Paths(path)[0])
 	}
 	folder, err := os.MkdirTemp(filepath.Dir(path), workFolder)

@@ -146,8 +146,8 @@ func usedBytes(b *bbolt.Bucket) int64 {
 
 // createTime returns when a task was created, or nil. Its id, a UUID of version 7, contains the time.
 func createTime(key []byte) *timestamppb.Timestamp {
-	if len(key) < 1+idSize || taskOf(key).Version() != 7 {
+	if len(key) < 1+idSize || taskIDOf(key).Version() != 7 {
 		return nil
 	}
-	return timestamppb.New(time.Unix(taskOf(key).Time().UnixTime()))
+	return timestamppb.New(time.Unix(taskIDOf(key).Time().UnixTime()))
 }

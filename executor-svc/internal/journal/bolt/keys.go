@@ -106,5 +106,5 @@ func taskPayloadKey(id uuid.UUID, sum hash) []byte {
 // idOf reads the task id at the end of an index key.
 func idOf(key []byte) uuid.UUID { return uuid.UUID(key[len(key)-idSize:]) }
 
-// taskOf reads the task's id in the key of one of its parts.
-func taskOf(key []byte) uuid.UUID { return uuid.UUID(key[1 : 1+idSize]) }
+// taskIDOf reads the task's id in the key of a part of the task.
+func taskIDOf(key []byte) uuid.UUID { return uuid.UUID(key[1 : 1+idSize]) }

@@ -212,8 +212,8 @@ func (f *file) applyLoop() {
 	}
 }
 
-// apply writes the changes that are in the log now to the file; after a failed apply, only those that it had frozen. Readers and
-// commits continue meanwhile.
+// apply writes the changes that are in the log now to the file. If the last apply failed, it writes only the changes that were frozen then.
+// Readers and commits continue meanwhile.
 func (f *file) apply() error {
 	f.applying.Lock()
 	defer f.applying.Unlock()
@@ -230,8 +230,8 @@ func (f *file) apply() error {
 	return nil
 }
 
-// freeze returns the overlay to apply: the one that a failed apply left, else fresh. In the second case it begins an empty fresh,
-// whose changes go to the log's other file. It returns nil if there are no changes.
+// freeze returns the overlay to apply, or nil if there are no changes. If a failed apply left a frozen overlay, freeze returns that. Else it
+// freezes fresh and begins an empty one, whose changes go to the log's other file.
 func (f *file) freeze() (*overlay, position) {
 	f.writing.Lock()
 	defer f.writing.Unlock()

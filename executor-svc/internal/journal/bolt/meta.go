@@ -18,9 +18,9 @@ const (
 	metaSize     = 64
 )
 
-// metaProblem returns an error if one of the file's two meta pages is not valid; bbolt silently uses the other one. If
-// writing the page was interrupted, for example by a power failure, nothing is lost, because its transaction was never
-// acknowledged. If the page was damaged later, the newest change is missing.
+// metaProblem returns an error if one of the file's two meta pages is not valid; bbolt silently uses the other page. If
+// writing the page was interrupted, nothing is lost, because its transaction was never acknowledged. If the page was damaged later, the
+// newest change is missing.
 func metaProblem(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -106,7 +106,7 @@ func (r *reader) sized(n uint64) []byte {
 	return r.bytes(int(n))
 }
 
-// table shows the journal's entries to one reader or one batch: those of the overlays, which hide those of the file.
+// table shows the journal's entries to one reader or one batch. Entries of the overlays hide those of the file.
 type table struct {
 	base *bbolt.Bucket
 	// layers are the overlays, the newest first; each hides the layers after it.
@@ -161,7 +161,7 @@ type cursor struct {
 	// key and value are the current entry, after next returned true.
 	key, value []byte
 
-	back bool
+	descending bool
 	// base is the file's cursor; baseKey and baseValue are its entry; at the end baseKey is nil.
 	base               *bbolt.Cursor
 	baseKey, baseValue []byte
@@ -195,7 +195,7 @@ func (t *table) ascend(from []byte) *cursor {
 
 // descend returns a cursor over the keys that are less than before, in descending order.
 func (t *table) descend(before []byte) *cursor {
-	c := &cursor{back: true, base: t.base.Cursor(), layers: make([]layerCursor, len(t.layers))}
+	c := &cursor{descending: true, base: t.base.Cursor(), layers: make([]layerCursor, len(t.layers))}
 	if k, _ := c.base.Seek(before); k == nil {
 		c.baseKey, c.baseValue = c.base.Last()
 	} else {
@@ -220,7 +220,7 @@ func (c *cursor) next() bool {
 		deleted := false
 		for i := len(c.layers) - 1; i >= 0; i-- { // the newest layer last, so that it decides
 			l := c.layers[i].change
-			if l != nil && (c.key == nil || c.back && bytes.Compare(l.key, c.key) >= 0 || !c.back && bytes.Compare(l.key, c.key) <= 0) {
+			if l != nil && (c.key == nil || c.descending && bytes.Compare(l.key, c.key) >= 0 || !c.descending && bytes.Compare(l.key, c.key) <= 0) {
 				c.key, c.value, deleted = l.key, l.value, l.deleted
 			}
 		}
@@ -237,7 +237,7 @@ func (c *cursor) next() bool {
 // skip moves the file's cursor and the layers past a key.
 func (c *cursor) skip(key []byte) {
 	if bytes.Equal(c.baseKey, key) && c.baseKey != nil {
-		if c.back {
+		if c.descending {
 			c.baseKey, c.baseValue = c.base.Prev()
 		} else {
 			c.baseKey, c.baseValue = c.base.Next()
@@ -247,7 +247,7 @@ func (c *cursor) skip(key []byte) {
 		l := &c.layers[i]
 		switch {
 		case l.change == nil || !bytes.Equal(l.change.key, key):
-		case c.back:
+		case c.descending:
 			l.set(l.iter.Prev())
 		default:
 			l.set(l.iter.Next())

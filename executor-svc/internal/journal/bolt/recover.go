@@ -37,8 +37,8 @@ func newLogState() (s logState) {
 	return s
 }
 
-// logState reads the file's entry about its log. If one of the file's two meta pages is not valid, the other one may be from before
-// the log was opened: then a log that exists counts as open.
+// logState reads the file's entry about its log. If one of the file's two meta pages is not valid, the other page may be older than the
+// opening of the log; then a log that exists counts as open.
 func (f *file) logState() (s logState, err error) {
 	err = f.view(func(t *table) error {
 		v, err := get(t, keyLog)
@@ -88,7 +88,7 @@ func (f *file) recover(prepare func(b *bbolt.Bucket) error) (torn error, err err
 		}
 		steps = []func() error{apply, create} // the old log stays until its records are in the file
 	} else if err := wal.CheckOwner(f.path, f.id); err != nil {
-		return nil, fmt.Errorf("%w; move it back to its journal, or away: it may hold changes that are stored nowhere else", err)
+		return nil, fmt.Errorf("%w; move the log back to its journal, or move it away; it may hold changes that are stored nowhere else", err)
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {

@@ -54,7 +54,7 @@ func (s *Store) Sweep(ctx context.Context, endedBefore time.Time, max int) (int,
 		if swept += n; err == nil {
 			continue
 		}
-		// One by one, so that a damaged task does not keep others from being deleted.
+		// One by one, because a damaged task must not keep the others.
 		for i, key := range keys {
 			n, err := s.removeAll(keys[i : i+1])
 			swept += n

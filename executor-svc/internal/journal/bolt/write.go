@@ -60,7 +60,7 @@ func encodeTransition(id uuid.UUID, h *storagev1.TaskHead, c *storagev1.Checkpoi
 	return w, nil
 }
 
-// indexTime returns the time for the indexes by time: the task's end or, before that, its deadline; 0 if it has neither.
+// indexTime returns the time for the indexes by time: the end of an ended task, else its deadline, else 0.
 func indexTime(c *storagev1.Checkpoint, deadline time.Time, last *storagev1.Record) int64 {
 	if !state.Ended(c.GetStatus()) {
 		if deadline.IsZero() {
@@ -118,7 +118,7 @@ func timeKey(s *taskState, id uuid.UUID) []byte {
 	return nil
 }
 
-// putTime updates the indexes by time: those of deadlines and of ended tasks.
+// putTime updates the indexes of deadlines and of ended tasks.
 func (w *storedTransition) putTime(t *table, old *taskState) error {
 	if old != nil && old.indexTime == w.state.indexTime && state.Ended(old.status) == state.Ended(w.state.status) {
 		return nil

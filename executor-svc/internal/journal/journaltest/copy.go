@@ -63,8 +63,7 @@ func head(t testing.TB, name string, size int64) []byte {
 	return read(t, name, func(f *os.File) ([]byte, error) { return io.ReadAll(io.LimitReader(f, size)) })
 }
 
-// readBackwards reads a file from its end to its beginning: if the copy contains a record that was appended meanwhile, it contains
-// all records before that one. Reading forwards, it could miss a record and contain the next one.
+// readBackwards reads a file from its end to its beginning, so that a copy that contains a record also contains all records before it.
 func readBackwards(t testing.TB, name string) []byte {
 	t.Helper()
 	return read(t, name, func(f *os.File) ([]byte, error) {

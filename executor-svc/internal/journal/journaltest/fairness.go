@@ -19,7 +19,7 @@ func fairnessTests() map[string]test {
 	}
 }
 
-// slots checks that no more tasks than slots have an owner, and that the others follow later.
+// slots checks that no more tasks than slots have an owner, and that the other tasks are claimed later.
 func slots(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	tasks := createMany(t, j, "ann", "ann", "ann")
 	first := claim(t, j, 2)

@@ -68,7 +68,7 @@ func CheckOwner(path string, id ID) error {
 type Found struct {
 	// Last is the number of the last record; if none was read, the number after which reading began.
 	Last uint64
-	// Torn describes the incomplete record after the last one; nil if there is none, or if its number is not complete either.
+	// Torn describes an incomplete record after the last record. It is nil if there is none, or if not even its number is complete.
 	Torn error
 }
 
@@ -172,8 +172,8 @@ func (r *reader) read(f *contents, until uint64, visit func(payload []byte) erro
 // maxAhead bounds how far ahead of an expected number a record is looked for.
 const maxAhead = 1 << 20
 
-// completeAfterEnd looks behind the end for a complete record with this number or a greater one, and returns its number, or 0. There
-// must be none, because a record is written only after all records before it are durable.
+// completeAfterEnd returns the number of a complete record behind the end that has this number or a greater one, or 0. Such a record means
+// damage, because a record is written only after all records before it are durable.
 func (f *contents) completeAfterEnd(number uint64, id ID) uint64 {
 	for at := f.end; at+recordSize <= len(f.raw); at += alignment {
 		n := numberAt(f.raw, at)
