@@ -106,7 +106,7 @@ func (c byCaller) NewStream(ctx context.Context, desc *grpc.StreamDesc, method s
 	return c.Replicas.NewStream(withCaller(ctx), desc, method, opts...)
 }
 
-// withCaller sets the affinity of the call to a hash of the caller's credential. The credential itself must not travel in another header.
+// withCaller sets the affinity of the call to a hash of the caller's credential.
 func withCaller(ctx context.Context) context.Context {
 	md, _ := metadata.FromOutgoingContext(ctx)
 	sum := sha256.Sum256([]byte(strings.Join(md.Get("authorization"), " ")))

@@ -55,14 +55,14 @@ func New(cfg Config, deps Deps) (*Gateway, error) {
 	return g, nil
 }
 
-// split passes requests for the console's path, to which a browser returns after a login, to login, and all others to other.
-func split(login, other http.Handler) http.Handler {
+// split passes requests for the page to which a browser returns after a login to login, and all others to api.
+func split(login, api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == console.Path {
 			login.ServeHTTP(w, r)
 			return
 		}
-		other.ServeHTTP(w, r)
+		api.ServeHTTP(w, r)
 	})
 }
 

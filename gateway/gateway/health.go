@@ -37,12 +37,12 @@ func (h *health) live(w http.ResponseWriter, _ *http.Request) {
 }
 
 type readiness struct {
-	Ready    bool              `json:"ready"`
-	Stopping bool              `json:"stopping,omitempty"`
-	Services map[string]answer `json:"services"`
+	Ready    bool                     `json:"ready"`
+	Stopping bool                     `json:"stopping,omitempty"`
+	Services map[string]serviceHealth `json:"services"`
 }
 
-type answer struct {
+type serviceHealth struct {
 	Ready  bool   `json:"ready"`
 	Status string `json:"status"`
 	Error  string `json:"error,omitempty"`
@@ -53,9 +53,9 @@ func (h *health) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
 	defer cancel()
 	stopping := h.stopping.Load()
-	result := readiness{Ready: !stopping, Stopping: stopping, Services: h.ask(ctx)}
-	for _, a := range result.Services {
-		result.Ready = result.Ready && a.Ready
+	result := readiness{Ready: !stopping, Stopping: stopping, Services: h.checkAll(ctx)}
+	for _, s := range result.Services {
+		result.Ready = result.Ready && s.Ready
 	}
 	code := http.StatusOK
 	if !result.Ready {
@@ -64,31 +64,31 @@ func (h *health) ready(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, code, result)
 }
 
-// ask checks all services in parallel.
-func (h *health) ask(ctx context.Context) map[string]answer {
-	answers := make([]answer, len(h.services))
+// checkAll checks all services in parallel.
+func (h *health) checkAll(ctx context.Context) map[string]serviceHealth {
+	results := make([]serviceHealth, len(h.services))
 	var wg sync.WaitGroup
 	for i, s := range h.services {
-		wg.Go(func() { answers[i] = check(ctx, s) })
+		wg.Go(func() { results[i] = check(ctx, s) })
 	}
 	wg.Wait()
-	byName := make(map[string]answer, len(answers))
+	byName := make(map[string]serviceHealth, len(results))
 	for i, s := range h.services {
-		byName[s.name] = answers[i]
+		byName[s.name] = results[i]
 	}
 	return byName
 }
 
-func check(ctx context.Context, s service) answer {
+func check(ctx context.Context, s service) serviceHealth {
 	resp, err := healthpb.NewHealthClient(s.conn).Check(ctx, &healthpb.HealthCheckRequest{})
 	switch {
 	case status.Code(err) == codes.Unimplemented: // as in gRPC's own health checks, a server without a health service is healthy
-		return answer{Ready: true, Status: "SERVING"}
+		return serviceHealth{Ready: true, Status: "SERVING"}
 	case err != nil:
-		return answer{Status: "UNREACHABLE", Error: errs.From(err).Message}
+		return serviceHealth{Status: "UNREACHABLE", Error: errs.From(err).Message}
 	}
 	serving := resp.GetStatus() == healthpb.HealthCheckResponse_SERVING
-	return answer{Ready: serving, Status: resp.GetStatus().String()}
+	return serviceHealth{Ready: serving, Status: resp.GetStatus().String()}
 }
 
 func writeJSON(w http.ResponseWriter, code int, v any) {

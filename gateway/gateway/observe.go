@@ -30,16 +30,16 @@ func observe(log *slog.Logger, next http.Handler) http.Handler {
 		}()
 		defer func() {
 			if p := recover(); p != nil {
-				recovered(log, tracked, r, p)
+				handlePanic(log, tracked, r, p)
 			}
 		}()
 		next.ServeHTTP(tracked, r)
 	})
 }
 
-// recovered answers with a problem if nothing was sent yet. Otherwise it breaks the connection, so that half a response is not taken for a
+// handlePanic answers with a problem if nothing was sent yet. Otherwise it breaks the connection, so that half a response is not taken for a
 // whole one.
-func recovered(log *slog.Logger, w *response, r *http.Request, p any) {
+func handlePanic(log *slog.Logger, w *response, r *http.Request, p any) {
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(p)
 	}

@@ -111,7 +111,7 @@ func badAnswer(format string, args ...any) error {
 	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, format, args...)
 }
 
-// byHand is the page if an API key is needed: keys are sent in a header, which a redirected browser does not send.
+// byHand is the page if an API key is needed, which a redirected browser does not send.
 var byHand = view{
 	Title: "One more step",
 	Text: []string{

@@ -78,7 +78,7 @@ func (g *Guard) wrap(next http.Handler, crossSiteAllowed func(*http.Request) boo
 	})
 }
 
-// harden sets headers of every response: other pages must not embed it, and browsers must not guess its type.
+// harden sets headers of every response: other pages must not embed the response, and browsers must not guess its type.
 func harden(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
@@ -119,19 +119,19 @@ func forbidden(format string, args ...any) *problem.Problem {
 
 // checkContentType refuses bodies that are not JSON: a form of any page can send other types without a preflight.
 func checkContentType(r *http.Request) *problem.Problem {
-	given := r.Header.Values("Content-Type")
-	if len(given) == 0 && r.ContentLength == 0 { // -1, an unknown length, counts as a body even if the body is empty
+	types := r.Header.Values("Content-Type")
+	if len(types) == 0 && r.ContentLength == 0 { // -1, an unknown length, counts as a body
 		return nil
 	}
-	if len(given) == 1 && isJSON(given[0]) {
+	if len(types) == 1 && isJSON(types[0]) {
 		return nil
 	}
 	p := problem.New(http.StatusUnsupportedMediaType, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
-		"the Content-Type is %q; send JSON with Content-Type: application/json, or neither body nor Content-Type", strings.Join(given, ", "))
+		"the Content-Type is %q; send JSON with Content-Type: application/json, or neither body nor Content-Type", strings.Join(types, ", "))
 	return &p
 }
 
-// checkPreconditions refuses headers with preconditions of a change. To ignore them would mislead a client that relies on them.
+// checkPreconditions refuses preconditions of a change in headers, because the gateway does not evaluate them.
 func checkPreconditions(r *http.Request) *problem.Problem {
 	for _, name := range []string{"If-Match", "If-Unmodified-Since"} {
 		if r.Header.Get(name) != "" {

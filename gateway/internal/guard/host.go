@@ -18,9 +18,9 @@ type hosts struct {
 	allowed map[string]bool // host, or host:port; lower case
 }
 
-func parseHosts(given []string) (hosts, error) {
+func parseHosts(names []string) (hosts, error) {
 	h := hosts{allowed: map[string]bool{}}
-	for _, s := range given {
+	for _, s := range names {
 		if s == "" || strings.ContainsAny(s, "/@*, ") {
 			return hosts{}, badConfig("--allow-host %q is not a host; give a name or address, with or without a port, such as pawl.example.com", s)
 		}
@@ -67,9 +67,9 @@ func withPort(host, scheme string) string {
 	return net.JoinHostPort(strings.Trim(host, "[]"), port)
 }
 
-func parseOrigins(given []string) (map[string]bool, error) {
+func parseOrigins(values []string) (map[string]bool, error) {
 	origins := map[string]bool{}
-	for _, s := range given {
+	for _, s := range values {
 		u, err := url.Parse(s)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || strings.ContainsAny(u.Host, "*, ") ||
 			strings.TrimSuffix(s, "/") != u.Scheme+"://"+u.Host {

@@ -121,8 +121,8 @@ func joinPaths(paths *yaml.Node) {
 			}
 		}
 		remove(paths, path)
-		if have := member(paths, joined); have != nil {
-			merge(have, methods)
+		if existing := member(paths, joined); existing != nil {
+			merge(existing, methods)
 			continue
 		}
 		set(paths, joined, methods)

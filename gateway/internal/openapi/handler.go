@@ -38,7 +38,7 @@ var (
 	viewer []byte
 )
 
-// Docs serves the documents. It builds them at the first request, so that the gateway starts without waiting for them.
+// Docs serves the documents. It builds them at the first request.
 type Docs struct {
 	documents func() (map[string]resource, error) // by path; the start page for browsers is at indexPage
 }
@@ -81,11 +81,11 @@ func newDocuments(routes []*rest.Route, version string) (map[string]resource, er
 	if err != nil {
 		return nil, fmt.Errorf("render the start page: %w", err)
 	}
-	compressed := newResource("text/javascript; charset=utf-8", closed, viewer)
+	compressed := newResource("text/javascript; charset=utf-8", closedPolicy, viewer)
 	compressed.encoding = "gzip" // which every browser accepts
 	return map[string]resource{
-		"/": newResource("application/json", closed, indexJSON(p.Version)), indexPage: index, "/docs": docs, "/docs/rapidoc.js": compressed,
-		"/openapi.json": newResource("application/json", closed, asJSON.Bytes()), "/openapi.yaml": newResource("application/yaml", closed, asYAML),
+		"/": newResource("application/json", closedPolicy, indexJSON(p.Version)), indexPage: index, "/docs": docs, "/docs/rapidoc.js": compressed,
+		"/openapi.json": newResource("application/json", closedPolicy, asJSON.Bytes()), "/openapi.yaml": newResource("application/yaml", closedPolicy, asYAML),
 	}, nil
 }
 
@@ -141,14 +141,14 @@ func (d resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(d.body))
 }
 
-// closed is the policy of resources that are not pages.
-const closed = "default-src 'none'; frame-ancestors 'none'"
+// closedPolicy is the Content-Security-Policy of resources that are not pages.
+const closedPolicy = "default-src 'none'; frame-ancestors 'none'"
 
 // viewerPolicy lets the page run the viewer and its own script, and call this gateway. The viewer's templates set inline styles, for
 // which there is no hash.
 var viewerPolicy = "script-src 'self' '" + hash(docsJS) + "'; style-src 'unsafe-inline'; connect-src 'self'"
 
-// render returns a page. policy is the part of its Content-Security-Policy that pages do not share.
+// render returns a page. policy is the page's own part of its Content-Security-Policy.
 func render(source string, p page, policy string) (resource, error) {
 	t, err := template.New("page").Parse(source)
 	if err != nil {

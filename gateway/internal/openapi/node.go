@@ -110,9 +110,9 @@ func remove(n *yaml.Node, name string) {
 // merge merges src into dst, recursively for mappings; other values of src replace those of dst.
 func merge(dst, src *yaml.Node) {
 	for name, value := range members(src) {
-		have := member(dst, name)
-		if have != nil && have.Kind == yaml.MappingNode && value.Kind == yaml.MappingNode {
-			merge(have, value)
+		existing := member(dst, name)
+		if existing != nil && existing.Kind == yaml.MappingNode && value.Kind == yaml.MappingNode {
+			merge(existing, value)
 			continue
 		}
 		set(dst, name, value)

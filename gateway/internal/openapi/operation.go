@@ -11,8 +11,8 @@ import (
 	"pawl.dev/gateway/internal/stream"
 )
 
-// complete adds a summary and a problem response to an operation, for a stream also its response, and Last-Event-ID if it can be resumed.
-// Most of them refer to components of the overlay.
+// complete adds a summary and a problem response to an operation. To a stream it also adds the response, and Last-Event-ID if the stream can be
+// resumed.
 func complete(op *yaml.Node, rt *rest.Route) error {
 	set(op, "summary", scalar(firstSentence(text(op, "description"))))
 	responses := get(op, "responses")
@@ -23,7 +23,7 @@ func complete(op *yaml.Node, rt *rest.Route) error {
 	case stream.IsDocument(rt.RPC):
 		set(responses, "200", ref("responses/Document"))
 	default:
-		set(responses, "200", streamAnswer(rt))
+		set(responses, "200", streamResponse(rt))
 	}
 	if rt.RPC.Input().Fields().ByName("after_seq") == nil {
 		return nil
@@ -56,15 +56,15 @@ const aboutStreams = "A stream. Server-Sent Events: `event` names the message, `
 	"keeps the connection open, and the event `end` (or `error`, with a problem) is the last one; its data is `{\"lastSeq\": 7, \"status\": \"…\"}`, with lastSeq as a number. NDJSON: one message a line; " +
 	"a line with the single member `error` is the last one."
 
-// streamAnswer returns the 200 response of a stream, which the generator takes for a single message.
-func streamAnswer(rt *rest.Route) *yaml.Node {
+// streamResponse returns the 200 response of a stream, which the generator takes for a single message.
+func streamResponse(rt *rest.Route) *yaml.Node {
 	message := mapping("schema", ref("schemas/"+string(rt.RPC.Output().Name())))
 	content := mapping("text/event-stream", message)
 	set(content, "application/x-ndjson", message)
-	answer := mapping("description", scalar(aboutStreams))
-	set(answer, "content", content)
+	response := mapping("description", scalar(aboutStreams))
+	set(response, "content", content)
 	if rt.RPC.Output().Name() == "ExecutorEvent" {
-		set(answer, "headers", mapping("Pawl-Task-Id", ref("headers/PawlTaskId")))
+		set(response, "headers", mapping("Pawl-Task-Id", ref("headers/PawlTaskId")))
 	}
-	return answer
+	return response
 }

@@ -64,14 +64,14 @@ func From(err error) Problem {
 		Metadata: e.Metadata,
 	}
 	for _, v := range e.Violations {
-		one := Violation{Field: JSONPath(v.Field), Description: v.Description}
-		if v.Field == "" { // a rule of the whole request, whose text has proto names
-			one.Description = snakeCase.ReplaceAllStringFunc(v.Description, JSONPath)
-			p.Detail = strings.ReplaceAll(p.Detail, v.Description, one.Description)
+		violation := Violation{Field: JSONPath(v.Field), Description: v.Description}
+		if v.Field == "" { // the description of a rule of the whole request has proto names
+			violation.Description = snakeCase.ReplaceAllStringFunc(v.Description, JSONPath)
+			p.Detail = strings.ReplaceAll(p.Detail, v.Description, violation.Description)
 		} else {
-			p.Detail = strings.ReplaceAll(p.Detail, v.Field, one.Field)
+			p.Detail = strings.ReplaceAll(p.Detail, v.Field, violation.Field)
 		}
-		p.Violations = append(p.Violations, one)
+		p.Violations = append(p.Violations, violation)
 	}
 	if e.RetryAfter > 0 {
 		p.RetryAfterSeconds = int(math.Ceil(e.RetryAfter.Seconds()))

@@ -16,8 +16,8 @@ import (
 const (
 	// readTimeout is how long a body may take to arrive.
 	readTimeout = time.Minute
-	// drainFactor, times the limit, is how much more of a too large body is read and discarded at most: a client that writes its whole
-	// body before it reads then gets the answer instead of a broken connection.
+	// drainFactor times the limit is how much more of a too large body is read and discarded. A client that writes its whole body before it
+	// reads then gets the answer instead of a broken connection.
 	drainFactor = 8
 )
 
@@ -35,7 +35,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	}
 	data, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
 	if err != nil {
-		return nil, unreadable(err)
+		return nil, readError(err)
 	}
 	if int64(len(data)) > limit {
 		drain(r, limit)
@@ -44,10 +44,10 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	return data, nil
 }
 
-// drain reads and discards more of the body, unless the client waits for 100 Continue before it sends it.
+// drain reads and discards more of the body, unless the client waits for 100 Continue before it sends the body.
 func drain(r *http.Request, limit int64) {
 	if r.Header.Get("Expect") == "" {
-		_, _ = io.CopyN(io.Discard, r.Body, drainFactor*limit) // whatever happens, the answer is the same
+		_, _ = io.CopyN(io.Discard, r.Body, drainFactor*limit) // an error does not change the answer
 	}
 }
 
@@ -56,7 +56,7 @@ func tooLarge(limit int64) error {
 		"the body is larger than the %d bytes that the gateway takes; send less, or pass large data by reference", limit)
 }
 
-func unreadable(err error) error {
+func readError(err error) error {
 	var timeout interface{ Timeout() bool }
 	if errors.As(err, &timeout) && timeout.Timeout() {
 		return invalid("the body did not arrive within %s; send it again", humantime.Text(readTimeout))

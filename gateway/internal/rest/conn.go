@@ -21,15 +21,15 @@ const retryAfter = 2 * time.Second
 
 type contextKey struct{}
 
-// forwarded are the request headers that services receive, by their names in metadata.
-var forwarded = []string{"authorization", "traceparent", "tracestate"}
+// forwardedHeaders are the request headers that services receive, by their names in metadata.
+var forwardedHeaders = []string{"authorization", "traceparent", "tracestate"}
 
 // NewContext returns a context with the headers to forward to the services; of a repeated header, only the first value. Values
 // that gRPC cannot carry are left out. The context also continues the client's trace.
 func NewContext(ctx context.Context, header http.Header) context.Context {
 	md := metadata.MD{}
-	for _, name := range forwarded {
-		if value := header.Get(name); value != "" && printable(value) {
+	for _, name := range forwardedHeaders {
+		if value := header.Get(name); value != "" && isPrintable(value) {
 			md.Set(name, value)
 		}
 	}
@@ -37,8 +37,7 @@ func NewContext(ctx context.Context, header http.Header) context.Context {
 	return context.WithValue(ctx, contextKey{}, md)
 }
 
-// Conn returns a connection whose calls have the metadata of NewContext and no other. The error for an unreachable service contains
-// name.
+// Conn returns a connection whose calls send only the metadata of NewContext. name is the service's name in errors.
 func Conn(next grpc.ClientConnInterface, name string, log *slog.Logger) grpc.ClientConnInterface {
 	return &conn{next: next, name: name, log: log}
 }
@@ -89,8 +88,8 @@ func outgoing(ctx context.Context) context.Context {
 	return metadata.NewOutgoingContext(ctx, md.Copy())
 }
 
-// printable reports whether gRPC can carry the value: gRPC closes the connection on anything but printable ASCII.
-func printable(value string) bool {
+// isPrintable reports whether gRPC can carry the value: gRPC closes the connection on anything but printable ASCII.
+func isPrintable(value string) bool {
 	for i := range len(value) {
 		if value[i] < 0x20 || value[i] > 0x7e {
 			return false

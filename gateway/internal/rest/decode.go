@@ -14,8 +14,8 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// decode reads JSON into a message. The error names all unknown fields (up to maxFindings) with their places. To parse most bodies only
-// once, the inspection that finds them runs only if protojson fails or a number might be rounded.
+// decode reads JSON into a message. The error names all unknown fields (up to maxFindings) with their places. decode inspects the body for them
+// only if protojson fails or a number might be rounded.
 func decode(data []byte, m proto.Message) error {
 	cause := protojson.Unmarshal(data, m)
 	if cause == nil && !mayRound(data) {
@@ -47,7 +47,7 @@ func report(found []finding) error {
 	return e
 }
 
-// misfit rewords an error of protojson, whose text is `proto: (line 1:10): what`, with spaces that vary on purpose.
+// misfit rewords an error of protojson, whose text is `proto: (line 1:10): what` with varying spaces.
 func misfit(err error) *errs.Error {
 	m := regexp.MustCompile(`\(line (\d+):(\d+)\): (.*)$`).FindStringSubmatch(err.Error())
 	if m == nil {

@@ -122,7 +122,7 @@ func writeAnswer(w http.ResponseWriter, m proto.Message) {
 	_, _ = w.Write(append(data, '\n')) // the client may be gone
 }
 
-// areIDs reports whether the variables of a path can be ids. No id is empty or holds a colon: `/v1/tasks/` has no id, and `abc:resume` is no id.
+// areIDs reports whether the variables of a path can be ids: they are not empty, as in `/v1/tasks/`, and have no colon, as in `abc:resume`.
 func areIDs(variables map[string]string) bool {
 	for _, value := range variables {
 		if value == "" || strings.Contains(value, ":") {
@@ -132,8 +132,8 @@ func areIDs(variables map[string]string) bool {
 	return true
 }
 
-// probeKey is the context key of a *bool that notRouted gives to a probing request. The route of such a request does not serve it, but
-// sets the bool to true if it could.
+// probeKey is the context key of a *bool in a probe, the request with which notRouted tries a method. The handler of a probe only sets the bool:
+// to true if it could serve the request.
 type probeKey struct{}
 
 // notRouted answers a request without a route: 405 if the path has a route for other methods, else 404.

@@ -143,7 +143,7 @@ func (in *inspector) freeForm(path string) {
 		if token.Kind() == 0 {
 			return
 		}
-		if token.Kind() == '0' && rounded(token.String()) {
+		if token.Kind() == '0' && isRounded(token.String()) {
 			in.add(path, "the number "+token.String()+" would be rounded here; send this value as text in the field "+path+"Json", start)
 		}
 		if in.dec.StackDepth() == outer {
@@ -166,9 +166,9 @@ func mayRound(data []byte) bool {
 	return false
 }
 
-// rounded reports whether an integer changes when it becomes a double, as numbers in a Struct do. Fractions pass,
-// because they are approximations anyway.
-func rounded(number string) bool {
+// isRounded reports whether an integer changes when it becomes a double, as numbers in a Struct do. It returns false for fractions, which are
+// approximations anyway.
+func isRounded(number string) bool {
 	if strings.ContainsAny(number, ".eE") {
 		return false
 	}

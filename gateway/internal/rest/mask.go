@@ -14,15 +14,15 @@ import (
 const maskType = "google.protobuf.FieldMask"
 
 // maskedQuery returns the query with an update mask for the services. REST clients write masks with JSON names
-// (`displayName`), services read the proto names. If the query has no mask, the mask is the top-level fields of the body, so that
-// a nested object replaces the stored one, but without id and etag, which name the object and its version.
+// (`displayName`), services read the proto names. If the query has no mask, the mask is the top-level fields of the body except id and
+// etag, so that a nested object replaces the stored one.
 func maskedQuery(rt *Route, body []byte, query url.Values) (url.Values, error) {
 	mask := maskField(rt.RPC.Input())
 	if mask == nil || rt.Body == "" || rt.Body == wholeBody {
 		return query, nil
 	}
 	resource := rt.RPC.Input().Fields().ByName(protoreflect.Name(rt.Body)).Message()
-	paths, err := givenPaths(resource, mask, query)
+	paths, err := queryPaths(resource, mask, query)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func maskField(md protoreflect.MessageDescriptor) protoreflect.FieldDescriptor {
 	return nil
 }
 
-func givenPaths(resource protoreflect.MessageDescriptor, mask protoreflect.FieldDescriptor, query url.Values) ([]string, error) {
+func queryPaths(resource protoreflect.MessageDescriptor, mask protoreflect.FieldDescriptor, query url.Values) ([]string, error) {
 	var paths []string
 	for _, value := range append(query[mask.JSONName()], query[mask.TextName()]...) {
 		for path := range strings.SplitSeq(value, ",") {

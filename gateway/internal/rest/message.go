@@ -50,8 +50,7 @@ func setBody(rt *Route, m proto.Message, body []byte) error {
 	return decode(body, m.ProtoReflect().Mutable(fd).Message().Interface())
 }
 
-// setQuery sets the fields that the query names. An unknown parameter is an error: to ignore a misspelt
-// filter would return too much.
+// setQuery sets the fields that the query names. An unknown parameter is an error, because it may be a misspelt filter.
 func setQuery(rt *Route, m proto.Message, query url.Values) error {
 	for _, key := range slices.Sorted(maps.Keys(query)) {
 		if err := checkParameter(rt, key); err != nil {
@@ -77,7 +76,7 @@ func checkParameter(rt *Route, key string) error {
 	if fd := field(rt.RPC.Input(), first); fd != nil && slices.Contains(known, fd.JSONName()) {
 		return nil
 	}
-	what := unknown("parameter", key, known)
+	what := unknownName("parameter", key, known)
 	if rt.Body != "" {
 		what += "; the rest goes into the body, as JSON"
 	}
@@ -110,27 +109,27 @@ func badParameter(md protoreflect.MessageDescriptor, key string, values []string
 			}
 		}
 	} else if fd != nil {
-		what = misread(fd, strings.Join(values, ", "), cause)
+		what = parseProblem(fd, strings.Join(values, ", "), cause)
 	}
 	return invalid("the parameter %s of the query does not fit: %s", key, what).WithViolation(key, what)
 }
 
-// misread rewords errors of Go's parsers of numbers and times, which name Go functions and layouts.
-func misread(fd protoreflect.FieldDescriptor, value string, cause error) string {
+// parseProblem rewords errors of Go's parsers of numbers and times, which name Go functions and layouts.
+func parseProblem(fd protoreflect.FieldDescriptor, value string, cause error) string {
 	var number *strconv.NumError
 	switch {
 	case errors.As(cause, &number) && errors.Is(number, strconv.ErrRange):
-		return fmt.Sprintf("it must be %s, is %q: beyond the range of %s", wanted(fd), value, fd.Kind())
+		return fmt.Sprintf("it must be %s, is %q: beyond the range of %s", typeName(fd), value, fd.Kind())
 	case errors.As(cause, &number):
-		return fmt.Sprintf("it must be %s, is %q", wanted(fd), value)
+		return fmt.Sprintf("it must be %s, is %q", typeName(fd), value)
 	case errors.As(cause, new(*time.ParseError)):
 		return fmt.Sprintf("it must be a time such as 2026-01-02T03:04:05Z, is %q", value)
 	}
 	return cause.Error()
 }
 
-// wanted names the type of a parameter that is not text.
-func wanted(fd protoreflect.FieldDescriptor) string {
+// typeName names the type of a parameter that is not text.
+func typeName(fd protoreflect.FieldDescriptor) string {
 	switch fd.Kind() {
 	case protoreflect.BoolKind:
 		return "true or false"

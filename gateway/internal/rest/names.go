@@ -27,11 +27,11 @@ func unknownField(name string, md protoreflect.MessageDescriptor) string {
 	for i := range names {
 		names[i] = md.Fields().Get(i).JSONName()
 	}
-	return unknown("field", name, names)
+	return unknownName("field", name, names)
 }
 
-// unknown returns the message for an unknown name, with the nearest known name, or all of them if they are few.
-func unknown(kind, name string, names []string) string {
+// unknownName returns the message for an unknown name, with the nearest known name, or with all known names if they are few.
+func unknownName(kind, name string, names []string) string {
 	if near := nearest(name, names); near != "" {
 		return fmt.Sprintf("unknown %s %q; did you mean %q?", kind, name, near)
 	}
@@ -53,7 +53,7 @@ func unknownValue(value string, ed protoreflect.EnumDescriptor) string {
 	if i := slices.IndexFunc(names, func(n string) bool { return strings.HasSuffix(n, "_"+strings.ToUpper(value)) }); i >= 0 {
 		return fmt.Sprintf("unknown value %q; did you mean %q?", value, names[i])
 	}
-	return unknown("value", value, names)
+	return unknownName("value", value, names)
 }
 
 // nearest returns the most similar of names, or "" if none is similar. A similar name differs in at most a third of the letters plus one.

@@ -12,8 +12,8 @@ const (
 	ndjsonType = "application/x-ndjson"
 )
 
-// wantsSSE reports whether the client asks for Server-Sent Events by name, at least as much as for NDJSON. Wildcards do
-// not count: every client sends them.
+// wantsSSE reports whether the Accept header has the type of Server-Sent Events, with at least the quality of NDJSON. Wildcards do
+// not count, because every client sends them.
 func wantsSSE(header http.Header) bool {
 	var sse, ndjson float64
 	for entry := range strings.SplitSeq(strings.Join(header.Values("Accept"), ","), ",") {

@@ -21,9 +21,9 @@ func documentName(in proto.Message) string {
 	return "document.json"
 }
 
-// document forwards the pieces unchanged: the response is the document itself. An error before the first piece has its HTTP
-// status; a later one breaks the connection, so that half a document is not taken for a whole one.
-func (h *Handler) document(w http.ResponseWriter, r *http.Request, call Call) {
+// serveDocument forwards the pieces unchanged: the response is the document itself. An error before the first piece has its HTTP
+// status. A later error breaks the connection, so that half a document is not taken for a whole one.
+func (h *Handler) serveDocument(w http.ResponseWriter, r *http.Request, call Call) {
 	ctx, cancel := context.WithCancel(r.Context())
 	incoming, err := startCall(ctx, call)
 	if err != nil {

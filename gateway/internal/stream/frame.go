@@ -92,7 +92,8 @@ func eventSeq(m proto.Message) uint64 {
 	return 0
 }
 
-// eventName returns the SSE event name of a message: a task event's type without prefix, in lower case; of a tool call, the field that is set.
+// eventName returns the SSE event name of a message: the type of a task event, without prefix and in lower case, or the name of the field that is
+// set in an event of a tool call.
 func eventName(m proto.Message) string {
 	switch m := m.(type) {
 	case *executorv1.ExecutorEvent:

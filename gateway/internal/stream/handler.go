@@ -56,11 +56,11 @@ func IsDocument(rpc protoreflect.MethodDescriptor) bool {
 }
 
 // Serve calls the streaming RPC of a route and forwards its messages until the call ends, the client disconnects or the gateway
-// stops. The call has ended when Serve returns. If the messages are the pieces of a document, the response is the document, and a gateway
-// that stops does not end it.
+// stops. The call has ended when Serve returns. If the messages are the pieces of a document, the response is the document, which also a
+// stopping gateway completes.
 func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, call Call) {
 	if IsDocument(call.RPC) {
-		h.document(w, r, call)
+		h.serveDocument(w, r, call)
 		return
 	}
 	resumed, err := resume(r.Header, call.In)
@@ -88,8 +88,8 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, call Call) {
 	h.pump(ctx, s, incoming, h.firstWait(r.Method))
 }
 
-// firstWait returns how long to wait for the first message before answering 200. A POST changes something, so its errors should
-// have an HTTP status if possible: it waits for one heartbeat, the longest time that a connection should be silent.
+// firstWait returns how long to wait for the first message before answering 200. A POST waits for one heartbeat, the longest time that a
+// connection should be silent, so that most of its errors have an HTTP status.
 func (h *Handler) firstWait(method string) time.Duration {
 	if method == http.MethodGet {
 		return min(subscribeWait, h.cfg.Heartbeat)

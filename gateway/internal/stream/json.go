@@ -9,8 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// JSON returns a message as compact JSON. protojson deliberately varies its spaces from build to build, but people search and compare
-// the output.
+// JSON returns a message as compact JSON, unlike protojson, whose spaces vary from build to build.
 func JSON(m proto.Message) ([]byte, error) {
 	data, err := protojson.Marshal(m)
 	if err != nil {
