@@ -89,7 +89,7 @@ func nullable(p *catalog.Property) string {
 	return doc.String()
 }
 
-// withNull adds null, given as the value or as its type's name, to a JSON array that does not hold it.
+// withNull adds null, which is the JSON to add, to a JSON array unless the array holds it.
 func withNull(array, null string) string {
 	items := slices.Collect(strictjson.Items(array))
 	if !slices.Contains(items, null) {

@@ -15,8 +15,8 @@ func (f *filling) add(v Value) {
 	}
 }
 
-// candidates adds possible values for this tool: members of enums, flags, globs, and runs of plain words. The tool's own name is never a value.
-func (f *filling) candidates() {
+// addCandidates adds possible values for this tool: members of enums, flags, globs, and runs of plain words. The tool's own name is never a value.
+func (f *filling) addCandidates() {
 	for _, v := range f.values {
 		if isNameOf(v, f.Tool) {
 			f.use(v)
@@ -24,14 +24,14 @@ func (f *filling) candidates() {
 	}
 	for i := range f.params {
 		for k := range f.c.Tokens {
-			f.choices(i, k)
+			f.addChoices(i, k)
 		}
 	}
-	f.phrases()
+	f.addPhrases()
 }
 
-// choices adds the members of a parameter's enum, or its flag, that begin at a token, and a glob for a kind of files: "Go files".
-func (f *filling) choices(param, k int) {
+// addChoices adds the members of a parameter's enum, or its flag, that begin at a token, and a glob for a kind of files: "Go files".
+func (f *filling) addChoices(param, k int) {
 	d := &f.params[param]
 	for _, m := range d.members {
 		if n := f.choiceAt(m, k); n > 0 {
@@ -74,15 +74,15 @@ func (f *filling) choiceAt(m member, k int) (n int) {
 	return 0
 }
 
-// phrases adds runs of plain words, without leading words that name the tool or a parameter.
-func (f *filling) phrases() {
+// addPhrases adds runs of plain words, without leading words that name the tool or a parameter.
+func (f *filling) addPhrases() {
 	tokens := f.c.Tokens
 	for from := 0; from < len(tokens); from++ {
 		to := from
-		for to < len(tokens) && f.plain(to) {
+		for to < len(tokens) && f.isPlain(to) {
 			to++
 		}
-		for from < to && f.ownWord(tokens[from]) {
+		for from < to && f.isOwnWord(tokens[from]) {
 			from++
 		}
 		if from < to {
@@ -92,15 +92,15 @@ func (f *filling) phrases() {
 	}
 }
 
-// ownWord reports whether a word names the tool or a parameter, or could begin any goal.
-func (f *filling) ownWord(t Token) bool {
+// isOwnWord reports whether a word names the tool or a parameter, or could begin any goal.
+func (f *filling) isOwnWord(t Token) bool {
 	return rank.In("generic", t.Text) || rank.In("vague", t.Text) || rank.In("polite", t.Text) || meansAny(f.NameTerms, t.Term) || slices.ContainsFunc(f.params, func(d param) bool {
 		return len(t.Term) > 1 && meansAny(d.nameTerms, t.Term) || d.form == Path && rank.In("place", t.Term)
 	})
 }
 
-// plain reports whether a token can be a part of a Phrase.
-func (f *filling) plain(i int) bool {
+// isPlain reports whether a token can be a part of a Phrase.
+func (f *filling) isPlain(i int) bool {
 	t := f.c.Tokens[i]
 	for _, class := range []string{"deny", "compare", "limit", "empty", "glue", "seek", "stop"} {
 		if rank.In(class, t.Term) {

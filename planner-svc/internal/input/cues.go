@@ -7,15 +7,15 @@ import (
 	"pawl.dev/planner-svc/internal/rank"
 )
 
-// around describes the words beside a value.
-type around struct {
+// neighbours are the words beside a value.
+type neighbours struct {
 	before      []string // up to three words before the value, without articles, prepositions and the like, the nearest first
 	role        string   // the nearest word before the value that names its role: "from"
 	left, right Token    // the nearest tokens; left skips articles
 }
 
-// aroundOf reads the words beside a value, those before it only up to another value.
-func (f *filling) aroundOf(v *Value) (a around) {
+// neighboursOf returns the words beside a value. Those before it end at another value.
+func (f *filling) neighboursOf(v *Value) (a neighbours) {
 	tokens := f.c.Tokens
 	if v.To < len(tokens) {
 		a.right = tokens[v.To]
@@ -41,14 +41,14 @@ func (f *filling) aroundOf(v *Value) (a around) {
 	return a
 }
 
-// cues scores how strongly the words around a value point to a parameter.
-func (f *filling) cues(d *param, v *Value, a around) float64 {
+// cueScore scores how strongly the words around a value point to a parameter.
+func (f *filling) cueScore(d *param, v *Value, a neighbours) float64 {
 	if d.form == Path && v.Kind >= Code {
 		return f.placeScore(d, v, a)
 	}
-	score := d.near(a.before, 5, 4, 2.5)
+	score := d.nearScore(a.before, 5, 4, 2.5)
 	if v.Kind != Phrase && a.right.Value == nil && !rank.In("glue", a.right.Term) {
-		score = max(score, d.near([]string{a.right.Term}, 4.2))
+		score = max(score, d.nearScore([]string{a.right.Term}, 4.2))
 	}
 	if (a.role != "of" || v.Kind != Number) && hasTerm(d.nameTerms, rank.Words("role", a.role)...) { // not: a radius of 3
 		score += 3
@@ -63,7 +63,7 @@ func (f *filling) cues(d *param, v *Value, a around) float64 {
 }
 
 // phraseScore scores plain words: they are a value only if a cue marks them as one.
-func (f *filling) phraseScore(v *Value, a around, score float64) float64 {
+func (f *filling) phraseScore(v *Value, a neighbours, score float64) float64 {
 	switch {
 	case f.isOwn(v, Phrase):
 		return score - 2
@@ -75,9 +75,9 @@ func (f *filling) phraseScore(v *Value, a around, score float64) float64 {
 	return never
 }
 
-// placeScore scores words that do not look like a path as one: the words around them must call them a file or folder, or a question must be about
-// them alone.
-func (f *filling) placeScore(d *param, v *Value, a around) float64 {
+// placeScore scores a value that does not look like a path, for a parameter that takes one: the words around the value must call it a file or folder,
+// or a question must be about it alone.
+func (f *filling) placeScore(d *param, v *Value, a neighbours) float64 {
 	inside := a.left.Text == "of" || rank.In("inside", a.role) || a.right.isSingular("folder") || a.left.isSingular("folder")
 	switch {
 	case inside && d.folder:
@@ -97,8 +97,8 @@ func (t Token) isSingular(class string) bool {
 	return rank.In(class, t.Term) && !strings.HasSuffix(t.Text, "s")
 }
 
-// near scores the words near a value by how well they match the parameter's name and, with less weight, its description. Each word has a weight.
-func (d *param) near(words []string, weights ...float64) float64 {
+// nearScore scores the words near a value by how well they match the parameter's name and, with less weight, its description. Each word has a weight.
+func (d *param) nearScore(words []string, weights ...float64) float64 {
 	best, matched := 0.0, 0.0
 	for k, w := range words {
 		if slices.ContainsFunc(d.nameTerms, func(t string) bool { return (len(t) > 1 || !rank.Stop(t)) && rank.Means(t, w) }) {

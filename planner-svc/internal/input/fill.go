@@ -38,9 +38,9 @@ func (p *Params) Fill(c *Clause) Filled {
 	n := min(len(c.Values), maxValues)
 	f := &filling{Params: p, c: c, values: slices.Clone(c.Values[:n])}
 	f.out = Filled{Input: &strictjson.Object{}, Used: make([]bool, len(c.Tokens))}
-	f.candidates()
+	f.addCandidates()
 	f.assign()
-	f.inOrder()
+	f.assignInOrder()
 	f.out.Input = Ordered(p.Tool, f.out.Input)
 	f.out.Missing = p.Missing(f.out.Input)
 	for _, v := range append(f.values, c.Values[n:]...) {
@@ -52,28 +52,28 @@ func (p *Params) Fill(c *Clause) Filled {
 	return f.out
 }
 
-// open reports whether a parameter has no value yet.
-func (f *filling) open(param int) bool { return !f.out.Input.Has(f.params[param].Name) }
+// isOpen reports whether a parameter has no value yet.
+func (f *filling) isOpen(param int) bool { return !f.out.Input.Has(f.params[param].Name) }
 
-// free reports whether no token of a value is used yet. Pairs may share the token of one object.
-func (f *filling) free(v *Value) bool {
+// isFree reports whether no token of a value is used yet. Pairs may share the token of one object.
+func (f *filling) isFree(v *Value) bool {
 	return v.Kind == Pair || !slices.Contains(f.out.Used[v.From:v.To], true)
 }
 
 const (
 	enough         = 2.0 // the score that a value needs
 	enoughRequired = 0.5 // the score that a value needs for a required parameter
-	never          = -9  // the score of a value that must not be used, whatever else speaks for it
+	never          = -9  // the score of a value that must not be used
 )
 
 // assign gives values to parameters, the surest first. A value that suits two parameters equally well waits until one of them has another value.
 func (f *filling) assign() {
 	scores := make([][]float64, len(f.values))
 	for j, v := range f.values {
-		around := f.aroundOf(v)
+		around := f.neighboursOf(v)
 		for i := range f.params {
 			score, ok := f.takes(&f.params[i], v)
-			if score += f.cues(&f.params[i], v, around); !ok {
+			if score += f.cueScore(&f.params[i], v, around); !ok {
 				score = never
 			} else if f.params[i].Required {
 				score += 0.3
@@ -91,17 +91,17 @@ func (f *filling) assign() {
 	}
 }
 
-// surest returns the open parameter and the free value that suit each other best, -1 if none suit well enough.
+// surest returns the open parameter and the free value that suit each other best. param is -1 if none suit well enough.
 func (f *filling) surest(scores [][]float64) (param, value int) {
 	param, best := -1, enoughRequired
 	for j, v := range f.values {
 		for i, score := range scores[j] {
-			if score <= best || score < enough && !f.params[i].Required || !f.open(i) || !f.free(v) {
+			if score <= best || score < enough && !f.params[i].Required || !f.isOpen(i) || !f.isFree(v) {
 				continue
 			}
 			tie := false // another open parameter is as good
 			for k, other := range scores[j] {
-				tie = tie || k != i && other == score && f.open(k)
+				tie = tie || k != i && other == score && f.isOpen(k)
 			}
 			if !tie {
 				param, value, best = i, j, score
@@ -111,17 +111,17 @@ func (f *filling) surest(scores [][]float64) (param, value int) {
 	return param, value
 }
 
-// inOrder gives the remaining values of a kind, in order, to the remaining required parameters if there are as many of them.
-func (f *filling) inOrder() {
+// assignInOrder gives the remaining values of a kind, in order, to the remaining required parameters if there are as many of them.
+func (f *filling) assignInOrder() {
 	for kind := range Phrase {
 		var params, values []int
 		for j, v := range f.values {
-			if v.Kind == kind && f.free(v) {
+			if v.Kind == kind && f.isFree(v) {
 				values = append(values, j)
 			}
 		}
 		for i := range f.params {
-			if d := &f.params[i]; len(values) > 0 && d.Required && d.form != Path && d.form != Glob && f.open(i) {
+			if d := &f.params[i]; len(values) > 0 && d.Required && d.form != Path && d.form != Glob && f.isOpen(i) {
 				if score, ok := f.takes(d, f.values[values[0]]); ok && score >= 0 {
 					params = append(params, i)
 				}
@@ -133,15 +133,15 @@ func (f *filling) inOrder() {
 	}
 }
 
-// give puts a value into the input, together with the rest of its list if the parameter takes an array. It does nothing if one of them does not fit.
+// give puts a value into the input, together with the other values of its list if the parameter takes an array. It does nothing if one of the values does not fit.
 func (f *filling) give(param, value int) {
 	d, v := &f.params[param], f.values[value]
 	var group []*Value
 	var raws []string
 	for _, o := range f.values {
 		if o == v || d.item != d.Property && v.list != 0 && v.list == o.list {
-			raw, ok := f.raw(d, o)
-			if !ok || !f.free(o) {
+			raw, ok := f.jsonOf(d, o)
+			if !ok || !f.isFree(o) {
 				return
 			}
 			group, raws = append(group, o), append(raws, raw)
@@ -168,8 +168,8 @@ func (f *filling) use(v *Value) {
 	}
 }
 
-// raw returns a value as JSON that a parameter takes; false if the value does not fit.
-func (f *filling) raw(d *param, v *Value) (string, bool) {
+// jsonOf returns a value as JSON that a parameter takes; false if the value does not fit.
+func (f *filling) jsonOf(d *param, v *Value) (string, bool) {
 	text := v.Text
 	switch {
 	case v.Kind == Pair, v.Kind == JSON && d.Takes(strictjson.Kind(text)):

@@ -13,13 +13,13 @@ import (
 // (null changes nothing). Content that is no object is the value of the property that Offending names, if it names only one. Values are converted
 // to the schema's types if that loses nothing; members that the schema does not allow are left out.
 func Merge(t *catalog.Tool, in *strictjson.Object, content, description, failure string) *strictjson.Object {
-	out, asked := in.Clone(), *t
+	out, tool := in.Clone(), *t
 	names := Offending(t, in, failure)
-	asked.Props = slices.Clone(t.Props)
-	for i := range asked.Props {
-		asked.Props[i].Required = slices.Contains(names, asked.Props[i].Name)
+	tool.Props = slices.Clone(t.Props)
+	for i := range tool.Props {
+		tool.Props[i].Required = slices.Contains(names, tool.Props[i].Name)
 	}
-	found := ParamsOf(&asked).Fill(Scan(description)).Input
+	found := ParamsOf(&tool).Fill(Scan(description)).Input
 	for _, k := range found.Keys() {
 		raw, _ := found.Get(k)
 		out.Set(k, raw)

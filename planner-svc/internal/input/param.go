@@ -133,8 +133,8 @@ func (d *param) setUnit(word string) {
 // forms maps the lexicon's names of kinds.
 var forms = map[string]Kind{"date": Date, "time": Time, "path": Path, "glob": Glob, "url": URL, "email": Email}
 
-// readiness scores, by a parameter's form, the kinds of values that it takes.
-var readiness = map[Kind]map[Kind]float64{
+// kindScores scores, by a parameter's form, the kinds of values that the parameter takes.
+var kindScores = map[Kind]map[Kind]float64{
 	Phrase: {Quoted: 2.5, Code: 1.5, Name: 1.5, Email: 1.5, Phrase: 0.5, Path: 0.5, URL: 0.5, Date: 0, JSON: 0.5, Number: -1},
 	Date:   {Date: 2},
 	Time:   {Time: 2, Quoted: 2},
@@ -163,7 +163,7 @@ func (p *Params) takes(d *param, v *Value) (score float64, ok bool) {
 	case !d.item.Takes("string"), v.Unit != "", v.Kind >= Code && d.needsSlash && !strings.Contains(v.Text, "/"), d.form == Path && strings.ContainsAny(v.Text, "*?"):
 		return 0, false
 	}
-	score, ok = readiness[d.form][v.Kind]
+	score, ok = kindScores[d.form][v.Kind]
 	return score, ok
 }
 
@@ -194,8 +194,8 @@ func parse(text string) float64 {
 	return n
 }
 
-func hasTerm(terms []string, any ...string) bool {
-	return slices.ContainsFunc(any, func(t string) bool { return slices.Contains(terms, t) })
+func hasTerm(terms []string, words ...string) bool {
+	return slices.ContainsFunc(words, func(t string) bool { return slices.Contains(terms, t) })
 }
 
 // meansAny reports whether a term has the same meaning as one of terms.

@@ -109,13 +109,13 @@ func Scan(text string) *Clause {
 		case unicode.IsSpace(r):
 			i += size
 			continue
-		case c.value(i):
+		case c.addValue(i):
 		case unicode.Is(unicode.Han, r):
-			c.chinese(i)
+			c.addChinese(i)
 		case word.MatchString(c.Text[i:min(len(c.Text), i+utf8.UTFMax)]):
-			c.word(i)
+			c.addWord(i)
 		default:
-			c.token(i, i+size, string(r), string(r))
+			c.addToken(i, i+size, string(r), string(r))
 		}
 		i = c.Tokens[len(c.Tokens)-1].End
 	}
@@ -125,18 +125,18 @@ func Scan(text string) *Clause {
 // TextOf returns a token as it is written in the text.
 func (c *Clause) TextOf(t Token) string { return c.Text[t.Start:t.End] }
 
-func (c *Clause) token(start, end int, text, term string) {
+func (c *Clause) addToken(start, end int, text, term string) {
 	c.Tokens = append(c.Tokens, Token{Text: text, Term: term, Start: start, End: end})
 }
 
-var listed = regexp.MustCompile(`(?i)^\s*(?:[,、&]|,?\s*(?:and|or))\s*$`)
+var listSeparator = regexp.MustCompile(`(?i)^\s*(?:[,、&]|,?\s*(?:and|or))\s*$`)
 
 // add appends a value and its token. An object also adds its members, as Pairs of the same token. Values of one kind form a list if only "and",
 // "or" or a comma stands between them.
 func (c *Clause) add(v *Value, start, end int) {
 	v.From, v.To = len(c.Tokens), len(c.Tokens)+1
 	if n := len(c.Values); n > 0 {
-		if last := c.Values[n-1]; last.Kind == v.Kind && listed.MatchString(c.Text[c.Tokens[last.From].End:start]) {
+		if last := c.Values[n-1]; last.Kind == v.Kind && listSeparator.MatchString(c.Text[c.Tokens[last.From].End:start]) {
 			last.list = cmp.Or(last.list, v.From)
 			v.list = last.list
 		}
@@ -150,8 +150,8 @@ func (c *Clause) add(v *Value, start, end int) {
 	c.Tokens = append(c.Tokens, Token{Text: strings.ToLower(v.Text), Start: start, End: end, Value: v})
 }
 
-// value adds the value that starts at i, and reports whether there is one.
-func (c *Clause) value(i int) bool {
+// addValue adds the value that starts at i, and reports whether there is a value.
+func (c *Clause) addValue(i int) bool {
 	before, _ := utf8.DecodeLastRuneInString(c.Text[:i])
 	if unicode.IsLetter(before) && !unicode.Is(unicode.Han, before) || unicode.IsDigit(before) {
 		return false
@@ -188,15 +188,15 @@ func (c *Clause) read(kind Kind, found string, end int) (Value, int, bool) {
 		v.Text = hanTail.ReplaceAllString(strings.TrimRight(found, ".,?{["), "$1")
 		return v, end - len(found) + len(v.Text), strings.ContainsAny(v.Text, "/*.") && v.Text != "/" && v.Text != "*"
 	case Number:
-		v, after := c.number(v, end)
+		v, after := c.readNumber(v, end)
 		next, _ := utf8.DecodeRuneInString(c.Text[end:])
 		return v, after, after > end || !unicode.IsLetter(next) // not: 1Z999, 3rd
 	}
 	return v, end, true
 }
 
-// number reads a number, and its magnitude and unit, which start at end.
-func (c *Clause) number(v Value, end int) (Value, int) {
+// readNumber reads a number, and its magnitude and unit, which start at end.
+func (c *Clause) readNumber(v Value, end int) (Value, int) {
 	text := strings.TrimLeft(v.Text, "$€£¥ ")
 	if text != v.Text {
 		v.Unit = string([]rune(v.Text)[0])
@@ -217,8 +217,8 @@ func (c *Clause) number(v Value, end int) (Value, int) {
 	return v, end
 }
 
-// word adds the word at i, which is not Chinese: a numeral, a code, a part of a name, or a plain word.
-func (c *Clause) word(i int) {
+// addWord adds the word at i, which is not Chinese: a numeral, a code, a part of a name, or a plain word.
+func (c *Clause) addWord(i int) {
 	w := word.FindString(c.Text[i:])
 	w = strings.TrimSuffix(strings.TrimSuffix(w, "'s"), "’s")
 	lower, last := strings.ToLower(w), Token{Text: "."}
@@ -228,12 +228,12 @@ func (c *Clause) word(i int) {
 	first, _ := utf8.DecodeRuneInString(w)
 	switch n := rank.Key("number", lower); {
 	case n != "":
-		v, end := c.number(Value{Kind: Number, Text: n}, i+len(w))
+		v, end := c.readNumber(Value{Kind: Number, Text: n}, i+len(w))
 		c.add(&v, i, end)
 	case code.MatchString(w):
 		c.add(&Value{Kind: Code, Text: w}, i, i+len(w))
 	case !unicode.IsUpper(first) || last.Text == "." || len(w) == 1 || rank.Stop(rank.Stem(lower)):
-		c.token(i, i+len(w), lower, rank.Stem(lower))
+		c.addToken(i, i+len(w), lower, rank.Stem(lower))
 	case last.Value != nil && last.Value.Kind == Name && c.Text[last.End:i] == " ": // Paris, New York
 		last.End = i + len(w)
 		last.Value.Text, last.Text = c.TextOf(last), strings.ToLower(c.TextOf(last))
@@ -243,8 +243,8 @@ func (c *Clause) word(i int) {
 	}
 }
 
-// chinese adds the Chinese token at i: a word of the lexicon, a path, or the text before the next word of the lexicon.
-func (c *Clause) chinese(i int) {
+// addChinese adds the Chinese token at i: a word of the lexicon, a path, or the text before the next word of the lexicon.
+func (c *Clause) addChinese(i int) {
 	known := func(w string) bool { return rank.Key("zh", w) != "" || rank.Synonyms(w) != nil }
 	w := rank.ChineseWord(c.Text[i:], known)
 	if path := hanPath.FindString(c.Text[i:min(len(c.Text), i+mostValue)]); w == "" && path != "" {
@@ -261,7 +261,7 @@ func (c *Clause) chinese(i int) {
 		}
 	}
 	term := cmp.Or(rank.Key("zh", w), w)
-	c.token(i, i+len(w), term, rank.Stem(term))
+	c.addToken(i, i+len(w), term, rank.Stem(term))
 }
 
 var dateNoise = regexp.MustCompile(`(?i),|of |(\d)(?:st|nd|rd|th)\b| ([ap]m)`)

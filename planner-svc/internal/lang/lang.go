@@ -21,8 +21,8 @@ const (
 	ZH Lang = "zh"
 )
 
-// Of returns the declared language. If none was declared, it returns Chinese for a text with more Chinese characters than words in Latin letters: a
-// character is about a word, and file names in Latin letters do not make a Chinese sentence English.
+// Of returns the declared language. If none was declared, it returns Chinese for a text with more Chinese characters than words in Latin letters,
+// else English.
 func Of(declared commonv1.Language, text string) Lang {
 	han := 0
 	for _, r := range text {
@@ -66,12 +66,12 @@ func (l Lang) List(items []string) string {
 }
 
 // Clip shortens a text to at most the given number of characters. It cuts at a space if one is near, and adds an ellipsis.
-func Clip(s string, most int) string {
+func Clip(s string, limit int) string {
 	runes := []rune(s)
-	if len(runes) <= most {
+	if len(runes) <= limit {
 		return s
 	}
-	cut := string(runes[:most-1])
+	cut := string(runes[:limit-1])
 	if i := strings.LastIndexByte(cut, ' '); i > len(cut)/2 {
 		cut = cut[:i]
 	}

@@ -78,7 +78,7 @@ func (w *work) resultText(res *result.Result, demand string, ch *choice) ([]stri
 	} else if n == 1 {
 		summary = w.l.Say("There is 1 %s.", "共有 1 个 %s。", strings.TrimSuffix(what, "s"))
 	}
-	if ok && n > mostInline {
+	if ok && n > maxInline {
 		return []string{summary}, true
 	}
 	return append([]string{summary}, shown...), ok

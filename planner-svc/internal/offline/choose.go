@@ -17,7 +17,7 @@ const (
 	enough          = 1.45 // the lowest score of a tool that is chosen
 	margin          = 0.08 // the lead over the next tool that a tool with side effects needs
 	mostlyExplained = 0.52 // the share of a clause's words that a tool must account for if one of them is unknown to it
-	considered      = 10   // how many of the best matches are rated, besides the tools that the clause names
+	maxRated        = 10   // how many of the best matches are rated, besides the tools that the clause names
 )
 
 // choice is a tool for a demand, with its input.
@@ -25,24 +25,24 @@ type choice struct {
 	*input.Params // nil: none
 	clause        *input.Clause
 	filled        input.Filled
-	back          string // the property that is filled from an earlier result; "" if none
+	resultProp    string // the property that is filled from an earlier result; "" if none
 	notUnderstood string // the part of the demand that the tool does not understand; "" if none
 	score         float64
 
 	verb    float64 // positive if the clause has the verb at the beginning of the tool's name, negative if not, 0 if there is no verb
 	share   float64 // how much of the clause the tool accounts for, from 0 to 1
 	unknown string  // the first word that the tool does not account for
-	ignored string  // the rest of the clause from the first word that changes its meaning without a use in the tool; "" if none
+	ignored string  // the clause from the first word for which ignores is true; "" if none
 }
 
-// choose returns the best tool for a demand. If no tool fits, or the best one has side effects and leads by too little, notUnderstood is set. later is true for all
+// choose returns the best tool for a demand. It sets notUnderstood if no tool fits, or if the best tool has side effects and leads by too little. later is true for all
 // demands but the first.
 func (w *work) choose(c *input.Clause, later bool) choice {
 	all := []*choice{{score: -9}}
 	refersBack := slices.ContainsFunc(c.Tokens, func(t input.Token) bool { return rank.In("back", t.Term) })
 	hits := w.index.Search(c.Text)
 	for i, h := range hits {
-		if named := c.Names(h.Tool); i < considered || named {
+		if named := c.Names(h.Tool); i < maxRated || named {
 			ch := &choice{Params: w.paramsOf(h.Tool), clause: c}
 			ch.rate(h.Score/hits[0].Score, later && refersBack, named)
 			all = append(all, ch)
@@ -68,14 +68,14 @@ func (w *work) paramsOf(t *catalog.Tool) *input.Params {
 	return known.(*input.Params)
 }
 
-// rate fills the tool's input from the clause and scores the tool. relevance is its score in the ranking relative to the best one;
-// back is true if the clause refers to an earlier result, and named if it names the tool.
-func (ch *choice) rate(relevance float64, back, named bool) {
+// rate fills the tool's input from the clause and scores the tool. relevance is its share of the best score in the ranking. refersBack is true if
+// the clause refers to an earlier result, named if it names the tool.
+func (ch *choice) rate(relevance float64, refersBack, named bool) {
 	ch.filled = ch.Fill(ch.clause)
 	f := &ch.filled
-	if back && len(f.Missing) == 1 && ch.Prop(f.Missing[0]).Takes("string") {
-		ch.back, f.Missing = f.Missing[0], nil // an earlier step returns it
-		if ch.TakesPath(ch.back) {
+	if refersBack && len(f.Missing) == 1 && ch.Prop(f.Missing[0]).Takes("string") {
+		ch.resultProp, f.Missing = f.Missing[0], nil // an earlier step returns it
+		if ch.TakesPath(ch.resultProp) {
 			f.Implied = append(f.Implied, "file", "path")
 		}
 	}
@@ -98,7 +98,7 @@ func (ch *choice) rate(relevance float64, back, named bool) {
 	if ch.Required > 0 {
 		ch.score += 0.25 - 0.5*float64(len(f.Missing))/float64(ch.Required)
 	}
-	if ch.notUnderstood = ch.unclear(named); ch.notUnderstood != "" {
+	if ch.notUnderstood = ch.unclearPart(named); ch.notUnderstood != "" {
 		ch.score -= 0.5
 	} else if named {
 		ch.score += 5
@@ -111,8 +111,8 @@ var listing = regexp.MustCompile(`(?i)^\s*(?:which|what|show)\b.*\b(?:files|fold
 // inquiry matches questions whose answer is yes or no, or an explanation of an action.
 var inquiry = regexp.MustCompile(`(?i)^\s*(?:(?:does|do|did|is|are|was|were|has|have|why|explain|should)\b|how (?:do|does|can|could|to|should|would|did) |what does |怎么|如何|为什么)|吗\s*[?？]?\s*$`)
 
-// unclear returns the part of the clause that the tool does not understand, or "".
-func (ch *choice) unclear(named bool) string {
+// unclearPart returns the part of the clause that the tool does not understand, or "".
+func (ch *choice) unclearPart(named bool) string {
 	asks := inquiry.MatchString(ch.clause.Text)
 	switch {
 	case ch.ignored != "":

@@ -15,9 +15,9 @@ import (
 
 // How much of a result an answer shows.
 const (
-	mostInline  = 5    // items in one line
-	mostItems   = 100  // items of a list
-	mostContent = 4000 // characters of a text
+	maxInline  = 5    // items in one line
+	maxItems   = 100  // items of a list
+	maxContent = 4000 // characters of a text
 )
 
 // render renders a result: the members of a structured one, otherwise the text; then the media. If the demand names some of the lists, as
@@ -75,20 +75,20 @@ func list(l lang.Lang, head, array string) string {
 		}
 		items = append(items, texts[0])
 	}
-	if len(items) <= mostInline && len(strings.Join(items, "")) < 200 {
+	if len(items) <= maxInline && len(strings.Join(items, "")) < 200 {
 		return head + l.Pick(": ", "：") + l.List(items) + l.Pick(".", "。")
 	}
 	return head + l.Pick(":", "：") + "\n\n" + bullets(l, items)
 }
 
 func bullets(l lang.Lang, items []string) string {
-	if more := len(items) - mostItems; more > 0 {
-		items = append(slices.Clone(items[:mostItems]), l.Say("… and %d more", "……另有 %d 个", more))
+	if more := len(items) - maxItems; more > 0 {
+		items = append(slices.Clone(items[:maxItems]), l.Say("… and %d more", "……另有 %d 个", more))
 	}
 	return "- " + strings.Join(items, "\n- ")
 }
 
-// clip returns a short text unchanged, and a longer one in a code fence, with at most mostContent characters.
+// clip returns a short text unchanged, and a longer one in a code fence, with at most maxContent characters.
 func clip(l lang.Lang, text string) string {
 	text = strings.TrimRight(text, "\r\n ")
 	runes := []rune(text)
@@ -96,9 +96,9 @@ func clip(l lang.Lang, text string) string {
 		return text
 	}
 	note := ""
-	if len(runes) > mostContent {
-		note = "\n\n" + l.Say("(The first %d of %d characters are shown.)", "（仅显示前 %d 个字符，共 %d 个。）", mostContent, len(runes))
-		text = string(runes[:mostContent])
+	if len(runes) > maxContent {
+		note = "\n\n" + l.Say("(The first %d of %d characters are shown.)", "（仅显示前 %d 个字符，共 %d 个。）", maxContent, len(runes))
+		text = string(runes[:maxContent])
 	}
 	fence := "```"
 	for strings.Contains(text, fence) {
@@ -107,8 +107,8 @@ func clip(l lang.Lang, text string) string {
 	return fence + "\n" + text + "\n" + fence + note
 }
 
-// count returns the number of the things in a result that noun names: the number in the member of that name, otherwise in `count`. If the result has one
-// list, the number of its items replaces a missing or larger number, because items of another type do not count.
+// count returns how many things of the noun's kind a result has: the number in the member of that name, else in `count`. If the result has a single
+// list, its items are counted instead if there is no such number or the items are fewer.
 func count(r *result.Result, noun string) (n int, ok bool) {
 	items, lists := 0, 0
 	for key, raw := range strictjson.Members(r.Structured) {

@@ -25,7 +25,7 @@ type work struct {
 	notUnderstood []string               // the parts of the goal that were not understood; if there are any, no tool is called
 	next          *plannerv1.PlannedStep // nil: nothing is left to do
 	last          *result.Result         // of the last step that succeeded; nil if none did
-	failed        bool                   // a step failed; no further one is called
+	failed        bool                   // a step failed; no further step is called
 	extras        []*result.Result       // of steps that belong to no demand
 }
 
@@ -36,8 +36,8 @@ type demand struct {
 	done   []*result.Result
 }
 
-// newWork chooses a tool for each demand of the goal and assigns the results of the history to the demands. It compares only the tools, because a
-// person may have edited an input.
+// newWork chooses a tool for each demand of the goal and assigns the results of the history to the demands by their tools. Inputs are not compared,
+// because a person may have edited them.
 func (p *Planner) newWork(tc *plannerv1.TaskContext) *work {
 	w := &work{l: prompt.LangOf(tc), tc: tc, index: p.indexes.Index(tc.GetTools())}
 	if len(tc.GetGoal()) > input.MostText {
@@ -88,25 +88,25 @@ func (w *work) replay(d *demand) {
 	}
 }
 
-// mostEach bounds the calls that a demand makes for the paths in an earlier result.
-const mostEach = 10
+// maxEach bounds the calls that a demand makes for the paths in an earlier result.
+const maxEach = 10
 
-// inputs returns the inputs of a choice's calls: one; or if it refers back, one for each path in the last result, or one for the result's text if
-// the property takes no path.
+// inputs returns the inputs of a choice's calls. A choice that refers to an earlier result has an input for each path in the last result, or one
+// for the result's text if the property takes no path. Any other choice has one input.
 func (w *work) inputs(ch *choice) (out []*strictjson.Object) {
-	if ch.back == "" {
+	if ch.resultProp == "" {
 		return append(out, ch.filled.Input)
 	}
 	if w.last == nil {
 		return nil
 	}
 	values := w.last.Paths()
-	if !ch.TakesPath(ch.back) {
+	if !ch.TakesPath(ch.resultProp) {
 		values = []string{cmp.Or(strings.Join(values, "\n"), w.last.Message)}
 	}
-	for _, value := range values[:min(len(values), mostEach)] {
+	for _, value := range values[:min(len(values), maxEach)] {
 		in := ch.filled.Input.Clone()
-		in.Set(ch.back, strictjson.Quote(value))
+		in.Set(ch.resultProp, strictjson.Quote(value))
 		out = append(out, in)
 	}
 	return out

@@ -86,7 +86,7 @@ func TestAheadNamesWhatIsMissing(t *testing.T) {
 
 func TestAheadIsBounded(t *testing.T) {
 	many := "steps:\n" + strings.Repeat("- {tool: ws/read}\n", 100)
-	if steps, err := planAll(t, context_(many)); err != nil || len(steps) != mostSteps {
+	if steps, err := planAll(t, context_(many)); err != nil || len(steps) != maxSteps {
 		t.Errorf("%d steps, %v", len(steps), err)
 	}
 	long := context_("steps:\n" + strings.Repeat("- {tool: ws/read, input: {x: \"${goal}\"}}\n", 10))
@@ -94,7 +94,7 @@ func TestAheadIsBounded(t *testing.T) {
 	if steps, err := planAll(t, long); err != nil || len(steps) != 2 {
 		t.Errorf("%d steps, %v", len(steps), err)
 	}
-	long.Goal = strings.Repeat("x", mostBytes+1)
+	long.Goal = strings.Repeat("x", maxBytes+1)
 	if steps, err := planAll(t, long); err != nil || len(steps) != 1 {
 		t.Errorf("%d steps, %v", len(steps), err)
 	}

@@ -25,12 +25,12 @@ func (r *run) answer(cutShort string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if r.Answer == "" || r.at.step < len(r.Steps) {
+	if r.Answer == "" || r.due.step < len(r.Steps) {
 		return r.summary(), nil
 	}
-	text, err := r.fill(r.Answer, r.at, false)
+	text, err := r.fill(r.Answer, r.due, false)
 	if err != nil {
-		return "", unusable(r.answerLine, "the answer cannot be made: %w", err)
+		return "", invalidLine(r.answerLine, "the answer cannot be made: %w", err)
 	}
 	return strictjson.Content(text), nil
 }
@@ -105,7 +105,7 @@ func (r *run) flowRisk() *commonv1.Risk {
 	return r.raised(risk.OfTools(r.lang, tools), declared)
 }
 
-// raised returns the higher of an assessed risk and the one that the playbook declares.
+// raised returns an assessed risk, raised to the level that the playbook declares.
 func (r *run) raised(assessed *commonv1.Risk, declared commonv1.RiskLevel) *commonv1.Risk {
 	return risk.Raise(assessed, declared, r.lang.Pick("The playbook declares this risk.", "playbook 中如此声明。"))
 }

@@ -16,8 +16,8 @@ import (
 	"pawl.dev/planner-svc/internal/lang"
 )
 
-// mostShown is how much of a value an error shows, in characters.
-const mostShown = 200
+// maxShown is how much of a value an error shows, in characters.
+const maxShown = 200
 
 // operators lists the operators of expectations, in the order in which they are checked.
 var operators = []string{"exists", "equals", "not_equals", "contains", "matches", "gte", "lte"}
@@ -33,7 +33,7 @@ func (r *reader) expectation(n *yaml.Node) Expectation {
 		if op == "matches" {
 			var err error
 			if c.pattern, err = regexp.Compile(v.Value); err != nil {
-				r.wrong(v, "`matches` must be a regular expression (RE2 syntax)")
+				r.addProblem(v, "`matches` must be a regular expression (RE2 syntax)")
 			}
 		}
 		e.Checks = append(e.Checks, c)
@@ -41,8 +41,8 @@ func (r *reader) expectation(n *yaml.Node) Expectation {
 	return e
 }
 
-// unmet returns an error that says how a step's output fails the expectation, nil if it does not. lookup returns the values of references in operands.
-func (e *Expectation) unmet(output string, lookup func(string) (string, bool)) error {
+// verify returns an error if a step's output does not meet the expectation. lookup returns the values of references in operands.
+func (e *Expectation) verify(output string, lookup func(string) (string, bool)) error {
 	const self = "output"
 	ref := "${" + self + "}"
 	if e.Path != "" {
@@ -58,7 +58,7 @@ func (e *Expectation) unmet(output string, lookup func(string) (string, bool)) e
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("expected %s %s, but it does not exist: %w", where, c.words(c.operand), err)
+			return fmt.Errorf("expected %s %s, but it does not exist: %w", where, c.describe(c.operand), err)
 		}
 		operand := c.operand
 		if c.op != "matches" {
@@ -67,16 +67,16 @@ func (e *Expectation) unmet(output string, lookup func(string) (string, bool)) e
 			}
 		}
 		if !c.test(value, operand) {
-			return fmt.Errorf("expected %s %s, got %s", where, c.words(operand), lang.Clip(value, mostShown))
+			return fmt.Errorf("expected %s %s, got %s", where, c.describe(operand), lang.Clip(value, maxShown))
 		}
 	}
 	return nil
 }
 
-// words describes a check for an error message.
-func (c *check) words(operand string) string {
+// describe describes a check for an error message.
+func (c *check) describe(operand string) string {
 	return map[string]string{"equals": "to be", "not_equals": "not to be", "contains": "to contain", "matches": "to match", "gte": "to be at least", "lte": "to be at most"}[c.op] +
-		" " + lang.Clip(operand, mostShown)
+		" " + lang.Clip(operand, maxShown)
 }
 
 func (c *check) test(value, operand string) bool {

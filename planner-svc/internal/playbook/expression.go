@@ -34,9 +34,9 @@ type expression struct {
 	names    []string // of the steps that it reads
 }
 
-// values makes CEL values of the results of celValue. Maps iterate in the order of their keys, because an expression must give the same
-// result each time that the history is replayed.
-var values = ordered{types.DefaultTypeAdapter}
+// values converts the results of celValue to CEL values. Maps iterate in the order of their keys, so that each replay of the history gives the
+// same result.
+var values = orderedAdapter{types.DefaultTypeAdapter}
 
 // environment declares the variables of expressions.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
@@ -45,10 +45,10 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 		cel.Variable(goalName, cel.StringType), cel.Variable(inputsName, named), cel.Variable(stepsName, named))
 })
 
-// expression compiles the CEL expression of a key; its result must have the given type. It returns nil if there is none or it does not compile.
+// expression compiles the CEL expression of a key; its result must have the given type. It returns nil if the key is absent or the expression does not compile.
 func (r *reader) expression(n *yaml.Node, key string, result *cel.Type) *expression {
 	wrong := func(format string, args ...any) *expression {
-		r.wrong(n, "`"+key+"`: "+fmt.Sprintf(format, args...))
+		r.addProblem(n, "`"+key+"`: "+fmt.Sprintf(format, args...))
 		return nil
 	}
 	if tag := n.ShortTag(); tag != "!!str" && tag != "!!bool" || strings.TrimSpace(n.Value) == "" { // absent, or of a wrong form
@@ -69,7 +69,7 @@ func (r *reader) expression(n *yaml.Node, key string, result *cel.Type) *express
 	if got := checked.OutputType(); !got.IsExactType(cel.DynType) && !result.IsAssignableType(got) {
 		wrong("it must be a %s, but is a %s", strings.TrimSuffix(result.String(), "(dyn)"), got)
 	}
-	steps, inputs, err := reads(checked.NativeRep().Expr())
+	steps, inputs, err := dependencies(checked.NativeRep().Expr())
 	if err != nil {
 		wrong("%v", err)
 	}
@@ -86,12 +86,12 @@ func (r *reader) expression(n *yaml.Node, key string, result *cel.Type) *express
 	return &expression{program: program, names: steps}
 }
 
-// reads returns the steps and inputs that an expression reads. They must be named, so that it is known which steps must have ended
-// before the expression can be evaluated. Maps cannot be written, because CEL iterates over them in a random order.
-func reads(root ast.Expr) (steps, inputs []string, err error) {
+// dependencies returns the steps and inputs that an expression reads. An expression must name them as constants. It cannot contain a map, because CEL
+// iterates over maps in a random order.
+func dependencies(root ast.Expr) (steps, inputs []string, err error) {
 	idents := 0
 	ast.PostOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
-		var of ast.Expr
+		var operand ast.Expr
 		name := ""
 		switch e.Kind() {
 		case ast.MapKind, ast.StructKind:
@@ -101,17 +101,17 @@ func reads(root ast.Expr) (steps, inputs []string, err error) {
 				idents++
 			}
 		case ast.SelectKind:
-			of, name = e.AsSelect().Operand(), e.AsSelect().FieldName()
+			operand, name = e.AsSelect().Operand(), e.AsSelect().FieldName()
 		case ast.CallKind:
 			if c := e.AsCall(); c.FunctionName() == celop.Index && c.Args()[1].Kind() == ast.LiteralKind {
-				of = c.Args()[0]
+				operand = c.Args()[0]
 				name, _ = c.Args()[1].AsLiteral().Value().(string)
 			}
 		}
-		if of == nil || of.Kind() != ast.IdentKind || name == "" {
+		if operand == nil || operand.Kind() != ast.IdentKind || name == "" {
 			return
 		}
-		switch of.AsIdent() {
+		switch operand.AsIdent() {
 		case stepsName:
 			steps = append(steps, name)
 		case inputsName:
@@ -149,7 +149,7 @@ func (r *run) eval(x *expression, i int) (string, error) {
 	case err != nil && strings.Contains(err.Error(), "cost limit"):
 		return "", errors.New("it takes too much work; simplify it, or shorten the list that it reads")
 	case err != nil:
-		return "", fmt.Errorf("%w%s", err, r.withoutOutput(x.names))
+		return "", fmt.Errorf("%w%s", err, r.missingOutputs(x.names))
 	}
 	return toJSON(value)
 }
@@ -165,10 +165,10 @@ func (st *state) forExpressions() any {
 	return st.value
 }
 
-type ordered struct{ types.Adapter }
+type orderedAdapter struct{ types.Adapter }
 
 // NativeToValue implements types.Adapter.
-func (o ordered) NativeToValue(value any) ref.Val {
+func (o orderedAdapter) NativeToValue(value any) ref.Val {
 	switch v := value.(type) {
 	case map[string]any:
 		return sortedMap{types.NewStringInterfaceMap(o, v), v}
@@ -203,7 +203,7 @@ func celValue(raw string) (value any) {
 	return value
 }
 
-// toJSON returns the result of an expression as JSON. Objects in it are parts of outputs and inputs, because expressions cannot make any.
+// toJSON returns the result of an expression as JSON.
 func toJSON(v ref.Val) (string, error) {
 	list, ok := v.(traits.Lister)
 	switch {

@@ -26,7 +26,7 @@ const (
 )
 
 // place identifies a call within a playbook: the step, the item of its list, and how many attempts have failed.
-type place struct{ step, item, failed int }
+type place struct{ step, item, failures int }
 
 // call is a call in the history.
 type call struct {
@@ -43,12 +43,12 @@ type state struct {
 	omitted    bool     // some outputs were not sent to the planner
 	notSuccess string   // the status of the last call that did not succeed; "" if all did
 	output     string   // JSON of the step, once it has ended
-	value      any      // the step for expressions; made when needed
+	value      any      // what expressions read of the step; nil until needed
 	plannedID  string   // the id of its planned call, if later inputs can refer to it
 }
 
 // replay follows the history to the call that is due. It evaluates conditions and lists again; they depend only on the playbook, the inputs
-// and the history, so the same history always leads to the same call. It fails if the history is not that of the playbook, a step without
+// and the history, so the same history always leads to the same call. It fails if the history does not match the playbook, a step without
 // `on_error: continue` failed, or an expectation does not hold.
 func (r *run) replay() error {
 	p, err := r.enter(0)
@@ -57,24 +57,24 @@ func (r *run) replay() error {
 			return err
 		}
 		if p.step == len(r.Steps) {
-			return failed("the task has done %d steps, but the playbook has %d; it is not the playbook that the task began with", len(r.tc.GetHistory()), len(r.calls))
+			return planningFailed("the task has done %d steps, but the playbook has %d; it is not the playbook that the task began with", len(r.tc.GetHistory()), len(r.calls))
 		}
 		s, st := &r.Steps[p.step], &r.states[p.step]
 		if e.GetToolId() != s.Tool {
-			return failed("%s of the playbook calls %s, but the task called %s there; it is not the playbook that the task began with", r.stepName(p.step), s.Tool, e.GetToolId())
+			return planningFailed("%s of the playbook calls %s, but the task called %s there; it is not the playbook that the task began with", r.stepName(p.step), s.Tool, e.GetToolId())
 		}
 		r.calls = append(r.calls, call{p, e})
-		if p.failed+1 < s.Attempts && r.mayRetry(e) {
-			p.failed++
+		if p.failures+1 < s.Attempts && r.mayRetry(e) {
+			p.failures++
 			continue
 		}
 		if err := r.verify(p, e); err != nil {
 			return err
 		}
 		st.add(e, s.Foreach != nil)
-		p, err = r.after(p)
+		p, err = r.next(p)
 	}
-	r.at = p
+	r.due = p
 	return err
 }
 
@@ -87,16 +87,16 @@ func (r *run) mayRetry(e *plannerv1.HistoryEntry) bool {
 	return e.GetOutcome() != commonv1.Outcome_OUTCOME_UNKNOWN || t != nil && (t.Reads() || t.GetIdempotent())
 }
 
-// after returns the call after p, which has ended or is planned; its step is len(r.Steps) if none is left. The error is jsonref.ErrNotYet if
-// the next call depends on the result of a planned one.
-func (r *run) after(p place) (place, error) {
+// next returns the call after p; its step is len(r.Steps) if no call is left. The error is jsonref.ErrNotYet if the next call depends on the result
+// of a planned call.
+func (r *run) next(p place) (place, error) {
 	if p.item+1 < r.states[p.step].count {
 		return place{step: p.step, item: p.item + 1}, nil
 	}
 	return r.enter(p.step + 1)
 }
 
-// enter evaluates the conditions and lists of the steps from i on, up to the first one that has a call, and returns that call.
+// enter evaluates the conditions and lists of the steps from i on, up to the first step with a call, and returns that call.
 func (r *run) enter(i int) (place, error) {
 	for ; i < len(r.Steps); i++ {
 		s, st := &r.Steps[i], &r.states[i]
@@ -104,7 +104,7 @@ func (r *run) enter(i int) (place, error) {
 			if err := r.enterStep(i); errors.Is(err, jsonref.ErrNotYet) {
 				return place{step: i}, err
 			} else if err != nil {
-				return place{step: i}, unusable(s.Line, "%s (%s): %w", r.stepName(i), s.Tool, err)
+				return place{step: i}, invalidLine(s.Line, "%s (%s): %w", r.stepName(i), s.Tool, err)
 			}
 		}
 		if st.count > 0 {
@@ -124,7 +124,7 @@ func (r *run) enterStep(i int) error {
 			st.status, st.output = skipped, `{"error":"it was skipped: its \"if\" is false"}`
 			return nil
 		case holds != "true":
-			return fmt.Errorf("its `if` must be true or false, but is %s", lang.Clip(holds, mostShown))
+			return fmt.Errorf("its `if` must be true or false, but is %s", lang.Clip(holds, maxShown))
 		}
 	}
 	if s.Foreach == nil {
@@ -136,7 +136,7 @@ func (r *run) enterStep(i int) error {
 		return fmt.Errorf("its `foreach` cannot be evaluated: %w", err)
 	}
 	if strictjson.Kind(list) != "array" {
-		return fmt.Errorf("its `foreach` must be a list, but is %s", lang.Clip(list, mostShown))
+		return fmt.Errorf("its `foreach` must be a list, but is %s", lang.Clip(list, maxShown))
 	}
 	st.items = slices.Collect(strictjson.Items(list))
 	if st.count = len(st.items); st.count == 0 {
@@ -145,20 +145,20 @@ func (r *run) enterStep(i int) error {
 	return r.checkCount(st.count)
 }
 
-// checkCount refuses a list of n items that the task's limits do not allow to complete.
+// checkCount refuses a list of n items that exceeds the task's limits.
 func (r *run) checkCount(n int) error {
-	most, before := int(r.tc.GetMaxSteps()), len(r.calls)+r.planned
+	limit, before := int(r.tc.GetMaxSteps()), len(r.calls)+r.planned
 	switch {
 	case n > maxItems:
 		return fmt.Errorf("its `foreach` has %d items; it takes at most %d", n, maxItems)
-	case most > 0 && before+n > most:
+	case limit > 0 && before+n > limit:
 		return fmt.Errorf("its `foreach` has %d items, and the task may take %d steps, of which %d come before; give the task an agent with a higher "+
-			"limit (`--max-steps`), or make the list shorter", n, most, before)
+			"limit (`--max-steps`), or make the list shorter", n, limit, before)
 	}
 	return nil
 }
 
-// ended reports whether all of the first n steps whose names are listed have ended.
+// ended reports whether the named steps among the first n steps have ended.
 func (r *run) ended(names []string, n int) bool {
 	return !slices.ContainsFunc(names, func(name string) bool {
 		i, ok := r.byID[name]
@@ -192,7 +192,7 @@ func (r *run) verify(p place, e *plannerv1.HistoryEntry) error {
 		if s.Continue || e.GetResult() == plannerv1.StepResult_STEP_RESULT_SKIPPED {
 			return nil // a step is skipped if a person chose to continue without it
 		}
-		return failed("%s (%s) of the playbook failed: %s", r.stepName(p.step), s.Tool, reasonOf(e)).With("line", strconv.Itoa(s.Line))
+		return planningFailed("%s (%s) of the playbook failed: %s", r.stepName(p.step), s.Tool, reasonOf(e)).With("line", strconv.Itoa(s.Line))
 	}
 	before := r.lookup(p)
 	lookup := func(name string) (string, bool) {
@@ -202,16 +202,16 @@ func (r *run) verify(p place, e *plannerv1.HistoryEntry) error {
 		return before(name)
 	}
 	for _, x := range s.Expect {
-		if err := x.unmet(output(e), lookup); err != nil {
-			return failed("%s (%s) of the playbook did not come out as expected (line %d): %w", r.stepName(p.step), s.Tool, x.Line, err).
+		if err := x.verify(output(e), lookup); err != nil {
+			return planningFailed("%s (%s) of the playbook did not come out as expected (line %d): %w", r.stepName(p.step), s.Tool, x.Line, err).
 				With("line", strconv.Itoa(x.Line))
 		}
 	}
 	return nil
 }
 
-// withoutOutput explains which of the named steps have no output; "" if all have one.
-func (r *run) withoutOutput(names []string) (text string) {
+// missingOutputs says which of the named steps have no output and why; "" if all have an output.
+func (r *run) missingOutputs(names []string) (text string) {
 	for _, name := range names {
 		if i, ok := r.byID[name]; ok && r.Steps[i].Foreach == nil && r.states[i].status != "" && r.states[i].status != success {
 			why, _ := strictjson.Member(r.states[i].output, "error")

@@ -19,19 +19,19 @@ type Inputs struct {
 	properties, defaults strictjson.Object
 }
 
-// inputs reads the schema of the inputs: a JSON Schema of an object, or the properties of one, which are required unless they have a default.
+// inputs reads the declaration of the inputs: a JSON Schema of an object, or only its properties, which are required unless they have a default.
 func (r *reader) inputs(n *yaml.Node) Inputs {
 	if n.Kind != yaml.MappingNode {
 		return Inputs{}
 	}
 	in := Inputs{Schema: r.json(n, 0, false)}
-	given, err := strictjson.ParseObject(in.Schema)
+	declaration, err := strictjson.ParseObject(in.Schema)
 	if err != nil {
 		return in
 	}
 	properties := in.Schema
-	if kind, _ := given.Get("type"); kind == `"object"` {
-		properties, _ = given.Get("properties")
+	if kind, _ := declaration.Get("type"); kind == `"object"` {
+		properties, _ = declaration.Get("properties")
 	} else {
 		in.Schema = ""
 	}
@@ -47,37 +47,37 @@ func (r *reader) inputs(n *yaml.Node) Inputs {
 	if in.Schema == "" {
 		in.Schema = `{"type":"object","properties":` + in.properties.String() + `,"required":` + strictjson.Array(required) + `,"additionalProperties":false}`
 	}
-	if len(r.problems) > 0 { // the inputs may have caused them
+	if len(r.problems) > 0 { // the schema may be incomplete
 		return in
 	}
 	if in.compiled, err = schema.Compile(in.Schema); err != nil {
-		r.wrong(n, "`inputs`: "+errs.From(err).Message)
+		r.addProblem(n, "`inputs`: "+errs.From(err).Message)
 		return in
 	}
 	if wrong := schema.WithoutMissing(in.compiled.Validate(in.defaults.String())); wrong != nil {
-		r.wrong(n, "a default of `inputs` does not fit: "+wrong.Error())
+		r.addProblem(n, "a default of `inputs` does not fit: "+wrong.Error())
 	}
 	return in
 }
 
 // FillInputs checks inputs, a JSON object or "", and adds the defaults. The error is INVALID_REQUEST.
 func (p *Playbook) FillInputs(raw string) (string, error) {
-	given, err := strictjson.ParseObject(cmp.Or(raw, "{}"))
+	inputs, err := strictjson.ParseObject(cmp.Or(raw, "{}"))
 	switch {
 	case err != nil:
 		return "", invalidInputs("they must be a JSON object: " + err.Error())
-	case p.Inputs.Schema == "" && len(given.Keys()) > 0:
+	case p.Inputs.Schema == "" && len(inputs.Keys()) > 0:
 		return "", invalidInputs("the playbook takes none")
 	case p.Inputs.Schema == "":
 		return "{}", nil
 	}
 	for _, name := range p.Inputs.defaults.Keys() {
-		if !given.Has(name) {
+		if !inputs.Has(name) {
 			value, _ := p.Inputs.defaults.Get(name)
-			given.Set(name, value)
+			inputs.Set(name, value)
 		}
 	}
-	filled := given.String()
+	filled := inputs.String()
 	if err := p.Inputs.compiled.Validate(filled); err != nil {
 		return "", invalidInputs(err.Error())
 	}

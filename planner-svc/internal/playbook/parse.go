@@ -64,16 +64,16 @@ func document(text string) (*yaml.Node, error) {
 	return doc.Content[0], nil
 }
 
-// reader reads a playbook and collects problems, so that a person can correct them all at once. Values of a wrong form are skipped, because
-// the schema has found them.
+// reader reads a playbook and collects problems, so that a person can correct them all at once. It skips values of a wrong form, because
+// checkForm reports them.
 type reader struct {
-	p        *Playbook // the part read so far, whose steps references may use
-	problems []problem
-	what     string   // the element that is being read, for problems
-	given    []string // names that the element's references may use besides the goal, inputs and steps
+	p          *Playbook // the part read so far, whose steps references may use
+	problems   []problem
+	element    string   // the element that is being read, for problems
+	extraNames []string // names that the element's references may use besides the goal, inputs and steps
 }
 
-func (r *reader) wrong(n *yaml.Node, message string) {
+func (r *reader) addProblem(n *yaml.Node, message string) {
 	r.problems = append(r.problems, problem{max(n.Line, 1), message})
 }
 
@@ -83,30 +83,30 @@ func (r *reader) playbook(root *yaml.Node) {
 	for i, n := range items(child(root, "steps")) {
 		step := r.step(i, n)
 		if taken, ok := r.p.byID[step.ID]; ok {
-			r.wrong(n, "the id "+step.ID+" is taken by step "+strconv.Itoa(taken+1)+"; ids are unique")
+			r.addProblem(n, "the id "+step.ID+" is taken by step "+strconv.Itoa(taken+1)+"; ids are unique")
 		} else if step.ID == inputsName && r.p.Inputs.Schema != "" {
-			r.wrong(n, "a step's `id` cannot be `inputs`, because that name refers to the playbook's inputs")
+			r.addProblem(n, "a step's `id` cannot be `inputs`, because that name refers to the playbook's inputs")
 		}
 		r.p.byID[step.ID] = i
 		r.p.Steps = append(r.p.Steps, step)
 	}
-	r.what, r.given = "the answer", nil
+	r.element, r.extraNames = "the answer", nil
 	answer := child(root, "answer")
 	r.p.Answer, r.p.answerLine = r.template(answer), answer.Line
 }
 
-// step reads one step. It sets r.given to the names that the references of each key may use.
+// step reads one step. Before each key, it sets r.extraNames.
 func (r *reader) step(i int, n *yaml.Node) Step {
 	s := Step{
 		ID: cmp.Or(child(n, "id").Value, defaultID(i)), Tool: child(n, "tool").Value, Line: n.Line,
 		Continue: child(n, "on_error").Value == "continue", Risk: risk.Parse(child(n, "risk").Value),
 	}
 	_ = child(child(n, "retry"), "attempts").Decode(&s.Attempts)
-	r.what, r.given = stepName(i, s.ID), nil
+	r.element, r.extraNames = stepName(i, s.ID), nil
 	s.If = r.expression(child(n, "if"), "if", cel.BoolType)
 	if list := child(n, "foreach"); !list.IsZero() {
 		s.Foreach = r.list(list)
-		r.given = []string{itemName, indexName}
+		r.extraNames = []string{itemName, indexName}
 	}
 	s.Description = r.template(child(n, "description"))
 	var err error
@@ -115,7 +115,7 @@ func (r *reader) step(i int, n *yaml.Node) Step {
 	}
 	s.Input = s.template.String()
 	s.names = append(namesIn(s.Input), namesIn(s.Description)...)
-	r.given = append(r.given, s.ID)
+	r.extraNames = append(r.extraNames, s.ID)
 	for _, item := range items(child(n, "expect")) {
 		s.Expect = append(s.Expect, r.expectation(item))
 	}
@@ -146,17 +146,17 @@ func (r *reader) template(n *yaml.Node) string {
 	return raw
 }
 
-// checkRefs checks that the references of a JSON string are to the goal, to inputs, to a given name, or to earlier steps.
+// checkRefs checks that the references of a JSON string name the goal, the inputs, one of r.extraNames, or an earlier step.
 func (r *reader) checkRefs(n *yaml.Node, raw string) {
 	refs, err := jsonref.Refs(raw)
 	if err != nil {
-		r.wrong(n, err.Error())
+		r.addProblem(n, err.Error())
 	}
 	for _, ref := range refs {
 		switch {
-		case slices.Contains(r.given, ref.Name):
+		case slices.Contains(r.extraNames, ref.Name):
 		case ref.Name == goalName && len(ref.Path) > 0:
-			r.wrong(n, ref.String()+": the goal is a text and has no members")
+			r.addProblem(n, ref.String()+": the goal is a text and has no members")
 		case ref.Name == goalName:
 		case ref.Name == inputsName && r.p.Inputs.Schema != "":
 			if len(ref.Path) > 0 {
@@ -172,16 +172,16 @@ func (r *reader) checkStep(n *yaml.Node, id, text string) {
 	if _, ok := r.p.byID[id]; ok {
 		return
 	}
-	names := slices.Concat([]string{goalName}, r.given)
+	names := slices.Concat([]string{goalName}, r.extraNames)
 	for _, s := range r.p.Steps {
 		names = append(names, s.ID)
 	}
-	r.wrong(n, r.what+" refers to "+text+", but no step before it is called "+id+"; it can refer to "+strings.Join(names, ", "))
+	r.addProblem(n, r.element+" refers to "+text+", but no step before it is called "+id+"; it can refer to "+strings.Join(names, ", "))
 }
 
 // checkInput checks that the playbook declares an input.
 func (r *reader) checkInput(n *yaml.Node, name string) {
 	if !r.p.Inputs.properties.Has(name) {
-		r.wrong(n, r.what+" reads the input "+name+", which `inputs` does not declare")
+		r.addProblem(n, r.element+" reads the input "+name+", which `inputs` does not declare")
 	}
 }

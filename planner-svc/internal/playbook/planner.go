@@ -63,11 +63,10 @@ func (m *Planner) GenerateAnswer(_ context.Context, req *plannerv1.GenerateAnswe
 	if req.GetCutShort() != "" { // steps are left
 		res.GoalResult = plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
 	}
-	return res, emit(text) // in one piece, because all of it is there at once
+	return res, emit(text)
 }
 
-// GetFirstInputParams returns the input that the playbook gives the step that is due. An input that failed is returned unchanged,
-// because a person wrote it.
+// GetFirstInputParams returns the input that the playbook gives the due step. It returns a failed input unchanged, because a person wrote it.
 func (m *Planner) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {
 	if req.GetFailedInputJson() != "" {
 		return &plannerv1.GetFirstInputParamsResponse{InputJson: req.GetFailedInputJson(), Usage: &commonv1.Usage{}}, nil
@@ -78,7 +77,7 @@ func (m *Planner) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFir
 	}
 	due := res.GetSteps()[0]
 	if due.GetToolId() != req.GetToolId() {
-		return nil, failed("the playbook does not call %s at this point, but %s", req.GetToolId(), due.GetToolId())
+		return nil, planningFailed("the playbook does not call %s at this point, but %s", req.GetToolId(), due.GetToolId())
 	}
 	return &plannerv1.GetFirstInputParamsResponse{InputJson: due.GetInputJson(), Missing: due.GetMissing(), Usage: &commonv1.Usage{}}, nil
 }

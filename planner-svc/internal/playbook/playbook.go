@@ -78,10 +78,10 @@ type problem struct {
 
 func (p problem) String() string { return fmt.Sprintf("line %d: %s", p.line, p.message) }
 
-// mostProblems bounds the problems that an error lists.
-const mostProblems = 10
+// maxProblems bounds the problems that an error lists.
+const maxProblems = 10
 
-// invalid returns the error of a playbook that cannot be used. The message names the first problem, the violations name the others too.
+// invalid returns the error of a playbook that cannot be used. The message names the first problem, the violations name all.
 func invalid(problems []problem) error {
 	return report(codes.InvalidArgument, problems, "the playbook cannot be used: "+problems[0].String(), "")
 }
@@ -92,7 +92,7 @@ func report(code codes.Code, problems []problem, message, end string) error {
 	}
 	e := errs.New(code, commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK, "%s%s", message, end).With("line", strconv.Itoa(problems[0].line))
 	for i, p := range problems {
-		if i == mostProblems {
+		if i == maxProblems {
 			return e.WithViolation("playbook", fmt.Sprintf("and %d more", len(problems)-i))
 		}
 		e = e.WithViolation("playbook", p.String())

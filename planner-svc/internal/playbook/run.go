@@ -30,7 +30,7 @@ type run struct {
 	inputs  string  // JSON object
 	states  []state // of the steps
 	calls   []call  // those in the history, in order
-	at      place   // the call that is due
+	due     place   // the call that is due
 	planned int     // the number of steps in the response so far
 }
 
@@ -51,20 +51,20 @@ func (r *run) propose(p place) (*plannerv1.PlannedStep, error) {
 	s := &r.Steps[p.step]
 	t := r.tool(s.Tool)
 	if t == nil {
-		return nil, unusable(s.Line, "%s: %s", r.stepName(p.step), r.noTool(s.Tool))
+		return nil, invalidLine(s.Line, "%s: %s", r.stepName(p.step), r.noTool(s.Tool))
 	}
-	open, description := !r.ended(s.names, p.step), r.defaultDescription(p)
-	input, err := r.fill(s.Input, p, open)
+	unresolved, description := !r.ended(s.names, p.step), r.defaultDescription(p)
+	input, err := r.fill(s.Input, p, unresolved)
 	if err == nil && s.Description != "" {
-		description, err = r.fill(s.Description, p, open)
+		description, err = r.fill(s.Description, p, unresolved)
 		description = strictjson.Content(description)
 	}
 	if err != nil {
-		return nil, unusable(s.Line, "%s (%s): its input or description cannot be made: %w", r.stepName(p.step), s.Tool, err)
+		return nil, invalidLine(s.Line, "%s (%s): its input or description cannot be made: %w", r.stepName(p.step), s.Tool, err)
 	}
 	in := s.template
 	if risk.ByInput(t) {
-		if open {
+		if unresolved {
 			return nil, jsonref.ErrNotYet
 		}
 		if in, err = strictjson.ParseObject(input); err != nil {
@@ -73,7 +73,7 @@ func (r *run) propose(p place) (*plannerv1.PlannedStep, error) {
 	}
 	return &plannerv1.PlannedStep{
 		ToolId: s.Tool, Description: description, InputJson: input, Missing: t.Missing(s.template),
-		Risk: r.raised(risk.Assess(r.lang, t, in), s.Risk), Unresolved: open, Retry: p.failed > 0,
+		Risk: r.raised(risk.Assess(r.lang, t, in), s.Risk), Unresolved: unresolved, Retry: p.failures > 0,
 	}, nil
 }
 
@@ -88,14 +88,14 @@ func (r *run) defaultDescription(p place) string {
 	return text
 }
 
-// fill replaces the references of a call's template. With open, references to planned steps stay, under the ids that the task will give those
-// steps.
-func (r *run) fill(template string, p place, open bool) (text string, err error) {
+// fill replaces the references of a call's template. If partial is set, references to planned steps stay, under the ids that the task will give
+// those steps.
+func (r *run) fill(template string, p place, partial bool) (text string, err error) {
 	lookup := r.lookup(p)
 	switch {
 	case !strings.Contains(template, "${"):
 		return template, nil
-	case open:
+	case partial:
 		text, _, err = jsonref.Partial(template, lookup, func(name string) (string, bool) {
 			if _, known := lookup(name); known || r.ended([]string{name}, p.step) {
 				return "", false
@@ -105,7 +105,7 @@ func (r *run) fill(template string, p place, open bool) (text string, err error)
 		return text, err
 	}
 	if text, err = jsonref.Resolve(template, lookup); err != nil {
-		err = fmt.Errorf("%w%s", err, r.withoutOutput(namesIn(template)))
+		err = fmt.Errorf("%w%s", err, r.missingOutputs(namesIn(template)))
 	}
 	return text, err
 }
@@ -165,26 +165,24 @@ func reasonOf(e *plannerv1.HistoryEntry) string {
 	return e.GetError()
 }
 
-// failed returns the error of a playbook that cannot continue after the calls made so far.
-func failed(format string, args ...any) *errs.Error {
+// planningFailed returns the error of a playbook that cannot continue after the calls made so far.
+func planningFailed(format string, args ...any) *errs.Error {
 	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_PLANNING_FAILED, format, args...)
 }
 
-// unusable returns the error of a playbook whose given line cannot be carried out.
-func unusable(line int, format string, args ...any) *errs.Error {
+// invalidLine returns the error of a playbook with a line that cannot be carried out.
+func invalidLine(line int, format string, args ...any) *errs.Error {
 	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK, format, args...).With("line", strconv.Itoa(line))
 }
 
 // The limits of one response, including the next step.
 const (
-	mostSteps = 64
-	mostBytes = 256 << 10
+	maxSteps = 64
+	maxBytes = 256 << 10
 )
 
 // steps returns the next step and the steps after it that are certain if every step succeeds. The list ends after a step with an
-// expectation, because the planner checks it on the actual output; before a step whose `if` or `foreach` reads a step that has not ended;
-// and before a step that is not certain yet: its tool does not exist, a reference cannot be resolved, or its
-// risk depends on a value that is not known yet.
+// expectation, because the planner checks it on the actual output. It also ends before a step that depends on an unknown output, or has an error.
 func (r *run) steps() ([]*plannerv1.PlannedStep, error) {
 	if err := r.replay(); err != nil {
 		return nil, err
@@ -194,12 +192,12 @@ func (r *run) steps() ([]*plannerv1.PlannedStep, error) {
 	}
 	var steps []*plannerv1.PlannedStep
 	ordinal, known := plan.NextOrdinal(r.tc.GetHistory())
-	for p, size := r.at, 0; len(steps) < mostSteps; {
+	for p, size := r.due, 0; len(steps) < maxSteps; {
 		step, err := r.propose(p)
 		if err != nil && len(steps) == 0 {
 			return nil, err
 		}
-		if size += proto.Size(step); err != nil || len(steps) > 0 && size > mostBytes {
+		if size += proto.Size(step); err != nil || len(steps) > 0 && size > maxBytes {
 			break
 		}
 		steps, r.planned = append(steps, step), r.planned+1
@@ -209,15 +207,15 @@ func (r *run) steps() ([]*plannerv1.PlannedStep, error) {
 		if known && r.Steps[p.step].Foreach == nil {
 			r.states[p.step].plannedID = plan.StepPrefix + strconv.FormatUint(ordinal+uint64(len(steps))-1, 10)
 		}
-		if p, err = r.after(p); err != nil {
+		if p, err = r.next(p); err != nil {
 			break
 		}
 	}
 	return steps, nil //nolint:nilerr // an error of a later step is reported when it is due
 }
 
-// checkSteps checks all steps before the first one runs, so that no step has an effect if a later one certainly cannot work. Missing values are
-// no error, because a person may supply them.
+// checkSteps checks all steps before the first step runs, so that no step has an effect if a later step cannot work. Missing values are no
+// error, because a person may supply them.
 func (r *run) checkSteps() error {
 	if len(r.tc.GetHistory()) > 0 {
 		return nil
@@ -234,7 +232,7 @@ func (r *run) checkSteps() error {
 	return report(codes.FailedPrecondition, problems, problems[0].message, "; nothing was called")
 }
 
-// stepProblem returns why a step cannot work, whatever the outputs of the steps before it; "" if no reason is known.
+// stepProblem returns why a step cannot work, independent of the outputs of earlier steps; "" if no reason is known.
 func (r *run) stepProblem(i int) string {
 	s := &r.Steps[i]
 	t := r.tool(s.Tool)
@@ -247,7 +245,7 @@ func (r *run) stepProblem(i int) string {
 		return r.noTool(s.Tool)
 	}
 	input, err := r.fill(s.Input, place{step: i}, false)
-	if err != nil || s.Continue { // not known yet, or reported when it is due; or the step may fail
+	if err != nil || s.Continue { // an error is reported when the step is due; a step with `on_error: continue` may fail
 		return ""
 	}
 	if wrong := t.Misfit(input); wrong != nil {

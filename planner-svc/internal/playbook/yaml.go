@@ -44,15 +44,15 @@ func (r *reader) checkForm(root *yaml.Node, raw string) {
 	switch {
 	case errors.As(err, &wrong):
 		for _, p := range wrong.Problems {
-			r.wrongForm(root, p)
+			r.addFormProblem(root, p)
 		}
 	case err != nil:
-		r.wrong(root, err.Error())
+		r.addProblem(root, err.Error())
 	}
 }
 
-// wrongForm adds a problem that the schema has found, with the line of the wrong value or of the unknown key.
-func (r *reader) wrongForm(root *yaml.Node, p schema.Problem) {
+// addFormProblem adds a problem that the schema has found, with the line of the wrong value or of the unknown key.
+func (r *reader) addFormProblem(root *yaml.Node, p schema.Problem) {
 	n, place, last := root, "the playbook", ""
 	for i, key := range strings.Split(p.Pointer, "/")[1:] {
 		switch at, err := strconv.Atoi(key); {
@@ -77,7 +77,7 @@ func (r *reader) wrongForm(root *yaml.Node, p schema.Problem) {
 			n = n.Content[i]
 		}
 	}
-	r.wrong(n, text)
+	r.addProblem(n, text)
 }
 
 // child returns the value of a mapping's key, or the item of a sequence at an index; a zero node if there is none.
@@ -102,10 +102,10 @@ func items(n *yaml.Node) []*yaml.Node {
 func (r *reader) json(n *yaml.Node, depth int, refs bool) string {
 	switch {
 	case depth > maxDepth:
-		r.wrong(n, "this is nested too deeply")
+		r.addProblem(n, "this is nested too deeply")
 		return "null"
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
-		r.wrong(n, "anchors and aliases are not supported")
+		r.addProblem(n, "anchors and aliases are not supported")
 		return "null"
 	case n.Kind == yaml.SequenceNode:
 		var items []string
@@ -130,9 +130,9 @@ func (r *reader) mapping(n *yaml.Node, depth int, refs bool) string {
 		tag := k.ShortTag()
 		switch {
 		case k.Kind != yaml.ScalarNode || tag != "!!str" && tag != "!!int":
-			r.wrong(k, "keys must be strings; put quotation marks around this one")
+			r.addProblem(k, "keys must be strings; put quotation marks around this one")
 		case o.Has(k.Value):
-			r.wrong(k, "`"+k.Value+"` is given twice")
+			r.addProblem(k, "`"+k.Value+"` is given twice")
 		default:
 			o.Set(k.Value, r.json(v, depth+1, refs))
 		}
@@ -155,9 +155,9 @@ func (r *reader) scalar(n *yaml.Node) string {
 				return raw
 			}
 		}
-		r.wrong(n, n.Value+" is not a number in JSON")
+		r.addProblem(n, n.Value+" is not a number in JSON")
 		return "null"
 	}
-	r.wrong(n, "this value has a type that JSON does not have ("+n.ShortTag()+"); put quotation marks around it")
+	r.addProblem(n, "this value has a type that JSON does not have ("+n.ShortTag()+"); put quotation marks around it")
 	return "null"
 }

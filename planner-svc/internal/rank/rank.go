@@ -32,7 +32,7 @@ type Hit struct {
 	Score float64
 }
 
-// New indexes a list of tools. A Cache keeps the index while the list stays the same.
+// New indexes a list of tools.
 func New(tools []*commonv1.Tool) *Index {
 	x := &Index{postings: map[string]map[int]float64{}, lengths: make([]float64, len(tools))}
 	for i := range tools {
@@ -63,14 +63,14 @@ func (x *Index) add(tool int, text string, weight float64) {
 // Search returns the tools that match a text, best first. Tools with equal scores keep the list's order. A synonym of a term counts less than the
 // term.
 func (x *Index) Search(text string) []Hit {
-	hits, asked := make([]Hit, len(x.tools)), map[string]bool{}
+	hits, counted := make([]Hit, len(x.tools)), map[string]bool{}
 	count := func(term string, weight float64) {
-		if asked[term] || Stop(term) {
+		if counted[term] || Stop(term) {
 			return
 		}
-		asked[term] = true
-		n, with := float64(len(x.tools)), float64(len(x.postings[term]))
-		rarity := math.Log(1 + (n-with+0.5)/(with+0.5))
+		counted[term] = true
+		n, matching := float64(len(x.tools)), float64(len(x.postings[term]))
+		rarity := math.Log(1 + (n-matching+0.5)/(matching+0.5))
 		for i, w := range x.postings[term] {
 			hits[i].Tool = x.tools[i]
 			hits[i].Score += weight * rarity * w * (k1 + 1) / (w + k1*(1-b+b*x.lengths[i]/x.average))

@@ -28,7 +28,7 @@ func Parse(name string) commonv1.RiskLevel {
 // ByInput reports whether the risk of a tool's calls depends on their inputs.
 func ByInput(t *catalog.Tool) bool { return !t.Reads() && deletes(t) }
 
-// Raise returns a risk of at least that level, with the reason if that level is higher than the assessed one. Nothing lowers a risk.
+// Raise returns the assessed risk, or a risk of that level and reason if the level is higher.
 func Raise(assessed *commonv1.Risk, level commonv1.RiskLevel, reason string) *commonv1.Risk {
 	if level <= assessed.GetLevel() {
 		return assessed
@@ -38,7 +38,7 @@ func Raise(assessed *commonv1.Risk, level commonv1.RiskLevel, reason string) *co
 
 // Assess returns the risk of a call.
 func Assess(l lang.Lang, t *catalog.Tool, in *strictjson.Object) *commonv1.Risk {
-	if ByInput(t) && wholesale(in) {
+	if ByInput(t) && namesAll(in) {
 		return &commonv1.Risk{Level: commonv1.RiskLevel_RISK_LEVEL_HIGH, Reason: l.Say("%s would delete everything in a folder.", "%s 将删除整个目录的内容。", t.GetName())}
 	}
 	return &commonv1.Risk{Level: t.Floor(), Reason: reason(l, t)}
@@ -74,8 +74,8 @@ func deletes(t *catalog.Tool) bool {
 	return slices.ContainsFunc(rank.Terms(t.GetName()), func(term string) bool { return slices.Contains(rank.Synonyms(term), rank.Stem("delete")) })
 }
 
-// wholesale reports whether an input names a root, or everything in a folder.
-func wholesale(in *strictjson.Object) bool {
+// namesAll reports whether an input names a root, or everything in a folder.
+func namesAll(in *strictjson.Object) bool {
 	for _, k := range in.Keys() {
 		raw, _ := in.Get(k)
 		if strictjson.Kind(raw) != "string" {
