@@ -70,7 +70,7 @@ func (l *Lease) Release() {
 			p.discard(e)
 		}
 	}
-	e.idle = time.Now()
+	e.lastUsed = time.Now()
 	if e.retired && e.drained() {
 		p.finish(e)
 	}
@@ -222,7 +222,7 @@ func (p *Pool) establish(ctx context.Context, e *entry, server *registry.Server)
 	delete(p.failed, e.failureKey())
 	defer p.wake() // calls that waited for this attempt to end
 	now := time.Now()
-	e.client, e.tools, e.connectedAt, e.idle, e.confirmed = client, catalog.NewCache(client, p.tools), now, now, now
+	e.client, e.tools, e.connectedAt, e.lastUsed, e.confirmed = client, catalog.NewCache(client, p.tools), now, now, now
 	if p.closed || e.retired && e.leases == 0 {
 		p.finish(e) // meanwhile the pool was closed, or the entry was retired and all callers left
 		return

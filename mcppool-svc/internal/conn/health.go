@@ -236,8 +236,8 @@ func (p *Pool) probe(e *entry, busy bool) {
 func (p *Pool) failsProbe(ctx context.Context, e *entry) bool {
 	p.mu.Lock()
 	var running []<-chan struct{}
-	if e.leases == 1 && time.Since(e.idle) >= probeIdleAfter {
-		e.idle = time.Now() // callers that come meanwhile do not probe
+	if e.leases == 1 && time.Since(e.lastUsed) >= probeIdleAfter {
+		e.lastUsed = time.Now() // callers that come meanwhile do not probe
 		running = p.probeOne(nil, e, 1)
 	}
 	p.mu.Unlock()

@@ -24,7 +24,7 @@ func (p *Pool) ReleaseSession(user, session string) int {
 // releaseFrom removes a session from a connection. A connection for that session alone closes after its last call. Called with mu held.
 func (p *Pool) releaseFrom(e *entry, s sessionKey, now time.Time) {
 	delete(e.sessions, s)
-	e.idle = now
+	e.lastUsed = now
 	p.wake()
 	if e.session != "" {
 		p.retire(e)
@@ -84,7 +84,7 @@ func (p *Pool) sweep(now time.Time) {
 				p.releaseFrom(e, s, now)
 			}
 		}
-		if e.unused() && now.Sub(e.idle) >= p.cfg.IdleTimeout {
+		if e.unused() && now.Sub(e.lastUsed) >= p.cfg.IdleTimeout {
 			p.retire(e)
 		}
 		p.suspend(e, now)
@@ -134,7 +134,7 @@ func (p *Pool) suspend(e *entry, now time.Time) {
 	if len(e.sessions) > 0 {
 		after = suspendHeldAfter
 	}
-	if e.suspended || e.retired || e.client == nil || e.leases > 0 || now.Sub(e.idle) < after || p.watched != nil && p.watched(e.user) {
+	if e.suspended || e.retired || e.client == nil || e.leases > 0 || now.Sub(e.lastUsed) < after || p.watched != nil && p.watched(e.user) {
 		return
 	}
 	e.suspended = e.client.Rest()

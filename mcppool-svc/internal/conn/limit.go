@@ -80,7 +80,7 @@ func (p *Pool) MayReleaseLate(server *registry.Server, user string) bool {
 func (p *Pool) evict(qualifies func(*entry) bool) bool {
 	var oldest *entry
 	for e := range p.leasable() {
-		if e.unused() && qualifies(e) && (oldest == nil || e.idle.Before(oldest.idle)) {
+		if e.unused() && qualifies(e) && (oldest == nil || e.lastUsed.Before(oldest.lastUsed)) {
 			oldest = e
 		}
 	}

@@ -88,11 +88,11 @@ type entry struct {
 	running     int                      // leases of tool calls
 	standing    int                      // leases of subscriptions
 	sessions    map[sessionKey]time.Time // when each was last used
-	idle        time.Time                // when it was last used
-	retired     bool                     // gets no new leases; closed after the last Release
-	discarded   bool                     // retired, and closed even if subscriptions use it
-	closing     bool                     // finish was called
-	suspended   bool                     // see suspend
+	lastUsed    time.Time
+	retired     bool // gets no new leases; closed after the last Release
+	discarded   bool // retired, and closed even if subscriptions use it
+	closing     bool // finish was called
+	suspended   bool // see suspend
 
 	confirmed time.Time     // when it connected, or last answered a probe; calls do not count
 	probing   chan struct{} // closed when the running probe ends; nil if none

@@ -60,25 +60,26 @@ type client struct {
 	finish func()          // ends life
 	once   sync.Once       // of Close
 
-	mu      sync.Mutex
-	closing bool                                    // guarded by mu; Close was called
-	err     error                                   // guarded by mu; why the connection ended
-	calls   map[string]*running                     // guarded by mu; by progress token
-	waiting map[int64]*pendingRequest               // guarded by mu; requests whose responses come on the one stream of all responses
-	open    map[questionKey]context.CancelCauseFunc // guarded by mu; cancel functions of open questions
-	early   map[questionKey]error                   // guarded by mu; why a question ended whose end arrived before the question itself
+	mu            sync.Mutex
+	closing       bool                                    // guarded by mu; Close was called
+	err           error                                   // guarded by mu; why the connection ended
+	calls         map[string]*running                     // guarded by mu; by progress token
+	waiting       map[int64]*pendingRequest               // guarded by mu; requests whose responses come on the one stream of all responses
+	openQuestions map[questionKey]context.CancelCauseFunc // guarded by mu; cancel functions of open questions
+	earlyEnds     map[questionKey]error                   // guarded by mu; the causes of ends that arrived before their questions
 
-	logUnclear sync.Once       // logs that a question was refused because it named no call
-	held       []chan *running // guarded by mu; questions whose call is not known yet; each receives its call, or nil if it is refused
-	unsettled  bool            // guarded by mu; see Client.Settled
-	holdFor    time.Duration   // how long a question is held
-	onUnnamed  func()          // called for questions that name no call; set by Connect; may be nil
+	logUnclear    sync.Once       // logs that a question was refused because it named no call
+	heldQuestions []chan *running // guarded by mu; questions whose call is not known yet; each receives its call, or nil if it is refused
+	unsettled     bool            // guarded by mu; see Client.Settled
+	holdFor       time.Duration   // how long a question is held
+	onUnnamed     func()          // called for questions that name no call; set by Connect; may be nil
 }
 
 func (c *Connector) newClient(s *registry.Server, e era) *client {
 	conn := &client{
 		log: c.log, server: s, era: e, version: c.cfg.Version, limit: c.cfg.MaxMessage,
-		calls: make(map[string]*running), waiting: make(map[int64]*pendingRequest), open: make(map[questionKey]context.CancelCauseFunc), early: make(map[questionKey]error),
+		calls: make(map[string]*running), waiting: make(map[int64]*pendingRequest),
+		openQuestions: make(map[questionKey]context.CancelCauseFunc), earlyEnds: make(map[questionKey]error),
 		throttle: rate.NewLimiter(noteRate, noteBurst), holdFor: holdLimit, hide: func(text string) string { return text },
 		shared: s.Isolation == registry.Shared, roots: s.Roots, sampling: s.Sampling != nil && s.Builtin == nil,
 	}

@@ -310,36 +310,36 @@ type questionKey struct {
 func (c *client) openQuestion(key questionKey, end context.CancelCauseFunc) func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if key == (questionKey{}) || c.open[key] != nil { // if the server uses an id twice, endQuestion ends only the first question
+	if key == (questionKey{}) || c.openQuestions[key] != nil { // if the server uses an id twice, endQuestion ends only the first question
 		return func() {}
 	}
-	if why := c.early[key]; why != nil {
-		delete(c.early, key)
+	if why := c.earlyEnds[key]; why != nil {
+		delete(c.earlyEnds, key)
 		end(why)
 	}
-	c.open[key] = end
+	c.openQuestions[key] = end
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.open, key)
+		delete(c.openQuestions, key)
 	}
 }
 
-// maxEarly bounds client.early.
+// maxEarly bounds client.earlyEnds.
 const maxEarly = 100
 
 // endQuestion ends a question with a cause, even if the question is not open yet.
 func (c *client) endQuestion(key questionKey, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if end := c.open[key]; end != nil {
+	if end := c.openQuestions[key]; end != nil {
 		end(why)
 		return
 	}
-	if len(c.early) >= maxEarly {
-		clear(c.early)
+	if len(c.earlyEnds) >= maxEarly {
+		clear(c.earlyEnds)
 	}
-	c.early[key] = why
+	c.earlyEnds[key] = why
 }
 
 // memberOf returns the text of an object's member, or "" if that is not a string.

@@ -140,7 +140,7 @@ const holdLimit = 15 * time.Second
 func (c *client) awaitCall(what string) (*running, error) {
 	assigned := make(chan *running, 1)
 	c.mu.Lock()
-	c.held = append(c.held, assigned)
+	c.heldQuestions = append(c.heldQuestions, assigned)
 	c.assignHeld()
 	c.mu.Unlock()
 	var r *running
@@ -150,7 +150,7 @@ func (c *client) awaitCall(what string) (*running, error) {
 	case <-c.life.Done():
 	}
 	c.mu.Lock()
-	c.held = slices.DeleteFunc(c.held, func(other chan *running) bool { return other == assigned })
+	c.heldQuestions = slices.DeleteFunc(c.heldQuestions, func(other chan *running) bool { return other == assigned })
 	c.mu.Unlock()
 	select {
 	case r = <-assigned: // at the last moment
@@ -171,15 +171,15 @@ func (c *client) assignHeld() {
 	switch {
 	case c.shared || c.unsettled:
 		keep = 0
-	case len(c.held) > 0 && len(c.calls) == 1:
+	case len(c.heldQuestions) > 0 && len(c.calls) == 1:
 		for _, r := range c.calls {
 			only = r
 		}
 	}
-	for len(c.held) > keep {
-		last := len(c.held) - 1
-		c.held[last] <- only
-		c.held = c.held[:last]
+	for len(c.heldQuestions) > keep {
+		last := len(c.heldQuestions) - 1
+		c.heldQuestions[last] <- only
+		c.heldQuestions = c.heldQuestions[:last]
 	}
 }
 

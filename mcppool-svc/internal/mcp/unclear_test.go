@@ -61,7 +61,7 @@ func awaitHeld(t *testing.T, c *client, n int) {
 			t.Fatal(err)
 		}
 		c.mu.Lock()
-		got := len(c.held)
+		got := len(c.heldQuestions)
 		c.mu.Unlock()
 		if got == n {
 			return

@@ -99,13 +99,13 @@ type server struct {
 	asked         int                      // requests to the client
 	waiting       map[string]chan message  // receive the responses to these, by id
 	cancelled     map[string]chan struct{} // closed when a call is cancelled, by request id
-	held          []held
+	held          []heldCall
 	jobs          map[string]*job
 	subscriptions map[string][]string // addresses, by the id of the stream or by the address itself
 }
 
-// held is a call that waits to be released.
-type held struct {
+// heldCall is a call that waits to be released.
+type heldCall struct {
 	token    json.RawMessage
 	released chan struct{}
 }

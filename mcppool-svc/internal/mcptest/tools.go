@@ -207,7 +207,7 @@ func (r *request) onRelease() <-chan struct{} {
 	ch := make(chan struct{})
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.held = append(r.held, held{r.token, ch})
+	r.held = append(r.held, heldCall{r.token, ch})
 	return ch
 }
 

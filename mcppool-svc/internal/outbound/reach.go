@@ -41,14 +41,14 @@ var nonPublic = []netip.Prefix{
 // reach decides which addresses may be dialled. It checks the resolved address of each connection, so that redirects and changes in DNS
 // cannot evade the check.
 type reach struct {
-	allowed []netip.Prefix // ranges that may be dialled beside public addresses
-	trusted sync.Map       // host:port as written in a URL, which may be dialled whatever they resolve to
-	open    *net.Dialer    // checks nothing
-	checked *net.Dialer
+	allowed   []netip.Prefix // ranges that may be dialled beside public addresses
+	trusted   sync.Map       // host:port as written in a URL, which may be dialled whatever they resolve to
+	unchecked *net.Dialer
+	checked   *net.Dialer
 }
 
 func newReach(allowed []netip.Prefix) *reach {
-	r := &reach{allowed: allowed, open: &net.Dialer{Timeout: dialLimit}}
+	r := &reach{allowed: allowed, unchecked: &net.Dialer{Timeout: dialLimit}}
 	r.checked = &net.Dialer{Timeout: dialLimit, Control: func(_, address string, _ syscall.RawConn) error { return r.check(address) }}
 	return r
 }
@@ -61,7 +61,7 @@ func (r *reach) trust(u *url.URL) {
 // dial connects to host:port.
 func (r *reach) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if _, trusted := r.trusted.Load(address); trusted {
-		return r.open.DialContext(ctx, network, address)
+		return r.unchecked.DialContext(ctx, network, address)
 	}
 	return r.checked.DialContext(ctx, network, address)
 }

@@ -81,7 +81,7 @@ func Open(st store.Store, now func() time.Time) (*Book, error) {
 }
 
 func (b *Book) load(bucket, key string, value []byte) error {
-	origin, name := cut(key)
+	origin, name := splitKey(key)
 	if name == "" {
 		return nil // an entry of an earlier version
 	}
@@ -278,8 +278,8 @@ func encode(bucket, origin, name string, r Record) store.Change {
 	return store.Change{Bucket: bucket, Key: origin + "\x00" + name, Value: value}
 }
 
-// cut splits a key.
-func cut(key string) (origin, name string) {
+// splitKey splits the key of a record.
+func splitKey(key string) (origin, name string) {
 	origin, name, _ = strings.Cut(key, "\x00")
 	return origin, name
 }

@@ -10,7 +10,7 @@ func (b *Book) ApplyRemote(places []replica.Place) error {
 	changes := make(map[string][]store.Change)
 	for _, p := range places {
 		if p.Bucket == bucketSeen || p.Bucket == bucketApproved {
-			origin, _ := cut(p.Key)
+			origin, _ := splitKey(p.Key)
 			changes[origin] = append(changes[origin], store.Change{Bucket: p.Bucket, Key: p.Key})
 		}
 	}
@@ -32,7 +32,7 @@ func (b *Book) refresh(origin string, changes []store.Change) error {
 	}
 	read, first := make(map[string]pin, len(changes)), old.first
 	for _, c := range changes {
-		_, name := cut(c.Key)
+		_, name := splitKey(c.Key)
 		p, f, err := b.read(origin, name)
 		if err != nil {
 			return err

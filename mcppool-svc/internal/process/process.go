@@ -43,11 +43,11 @@ type Process struct {
 	Stdin  *os.File // the caller writes to it and closes it
 	Stdout *os.File // the caller reads it; it ends shortly after the child does
 
-	cmd    *exec.Cmd
-	stderr ring
-	exited chan struct{}
-	drop   func() // closes the pool's ends of stdout and stderr
-	close  func() // calls end once
+	cmd        *exec.Cmd
+	stderr     ring
+	exited     chan struct{}
+	closePipes func() // closes the pool's ends of stdout and stderr
+	close      func() // calls end once
 }
 
 // Start starts a child. The error tells what to correct.
@@ -73,7 +73,7 @@ func (l *Launcher) Start(spec Spec) (*Process, error) {
 	}
 	if err != nil {
 		_ = p.Stdin.Close()
-		p.drop()
+		p.closePipes()
 		return nil, fmt.Errorf("starting %s: %w", command, err)
 	}
 	err = limit(p.PID(), spec.Limits) // before wait reaps the child: until then no other process has its id
@@ -103,7 +103,7 @@ func (p *Process) pipes() (stderr *os.File, childEnds []*os.File, err error) {
 	stdinR, stdout, stderr := files[0], files[2], files[4]
 	p.Stdin, p.Stdout = files[1], stdout
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = stdinR, files[3], files[5]
-	p.drop = sync.OnceFunc(func() { _, _ = stdout.Close(), stderr.Close() })
+	p.closePipes = sync.OnceFunc(func() { _, _ = stdout.Close(), stderr.Close() })
 	return stderr, []*os.File{stdinR, files[3], files[5]}, nil
 }
 
@@ -118,12 +118,12 @@ func (p *Process) wait(stderr *os.File) {
 	awaitExit(p.PID())
 	_ = p.cmd.Wait() // the exit status is in ProcessState
 	killGroup(p.cmd.Process)
-	timer := time.AfterFunc(drainTime, p.drop)
+	timer := time.AfterFunc(drainTime, p.closePipes)
 	<-drained
 	timer.Stop()
 	close(p.exited)
 	// The caller reads stdout to its end. A grandchild that left the group must not keep it open for ever.
-	time.AfterFunc(drainTime, p.drop)
+	time.AfterFunc(drainTime, p.closePipes)
 }
 
 // PID returns the id of the child's process and of its group.
