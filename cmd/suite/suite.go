@@ -262,8 +262,8 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
-// loginRedirectURI returns the redirect URI for logins to MCP servers of a gateway on loopback with a fixed port. For any other gateway it
-// returns "", and an operator must configure the URI.
+// loginRedirectURI returns the redirect URI for logins to MCP servers if the gateway listens on loopback at a fixed port. Otherwise it returns
+// "", and an operator must configure the URI.
 func loginRedirectURI(httpAddr string) string {
 	_, port, err := net.SplitHostPort(httpAddr)
 	if err != nil || port == "0" || !serve.LoopbackHost(httpAddr) {

@@ -34,8 +34,8 @@ func event(payload proto.Message) *executorv1.ExecutorEvent {
 	return ev
 }
 
-// ofStep returns the event of a step, or of one of its attempts.
-func ofStep(id, tool string, attempt uint32, payload proto.Message) *executorv1.ExecutorEvent {
+// stepEvent returns the event of a step, or of one of its attempts.
+func stepEvent(id, tool string, attempt uint32, payload proto.Message) *executorv1.ExecutorEvent {
 	kind := executorv1.StepType_STEP_TYPE_TOOL
 	if tool == "FINAL" {
 		kind = executorv1.StepType_STEP_TYPE_FINAL
@@ -45,9 +45,9 @@ func ofStep(id, tool string, attempt uint32, payload proto.Message) *executorv1.
 	return ev
 }
 
-// asks returns the event of a step that waits, with the id of the wait. InputWait and its siblings return the wait itself.
-func asks(id, tool, wait string, attempt uint32, payload proto.Message) *executorv1.ExecutorEvent {
-	ev := ofStep(id, tool, attempt, payload)
+// waitEvent returns the event of a step that waits, with the id of the wait. InputWait and its siblings return the wait itself.
+func waitEvent(id, tool, wait string, attempt uint32, payload proto.Message) *executorv1.ExecutorEvent {
+	ev := stepEvent(id, tool, attempt, payload)
 	ev.WaitId = "wait-" + wait
 	return ev
 }
@@ -68,52 +68,52 @@ func FlowStart(name string, level commonv1.RiskLevel) *executorv1.ExecutorEvent 
 
 // StepInit begins a step.
 func StepInit(id, tool string) *executorv1.ExecutorEvent {
-	return ofStep(id, tool, 0, &executorv1.StepInit{ToolId: tool})
+	return stepEvent(id, tool, 0, &executorv1.StepInit{ToolId: tool})
 }
 
 // StepInput starts an attempt.
 func StepInput(id, tool, input string, attempt uint32) *executorv1.ExecutorEvent {
-	return ofStep(id, tool, attempt, &executorv1.StepInput{InputJson: input})
+	return stepEvent(id, tool, attempt, &executorv1.StepInput{InputJson: input})
 }
 
 // Progress reports the progress of a running tool.
 func Progress(id, tool string, done, total float64, message string) *executorv1.ExecutorEvent {
-	return ofStep(id, tool, 0, &executorv1.ToolProgress{Progress: done, Total: total, Message: message})
+	return stepEvent(id, tool, 0, &executorv1.ToolProgress{Progress: done, Total: total, Message: message})
 }
 
 // StepOutput ends an attempt with success.
 func StepOutput(id, tool string) *executorv1.ExecutorEvent {
-	return ofStep(id, tool, 1, &executorv1.StepOutput{OutputJson: `{"message":"ok"}`})
+	return stepEvent(id, tool, 1, &executorv1.StepOutput{OutputJson: `{"message":"ok"}`})
 }
 
 // StepError ends an attempt with an error.
 func StepError(id, tool, message string, outcome commonv1.Outcome) *executorv1.ExecutorEvent {
-	return ofStep(id, tool, 1, &executorv1.StepError{Error: &commonv1.ErrorMessage{ErrMsg: message}, Outcome: outcome})
+	return stepEvent(id, tool, 1, &executorv1.StepError{Error: &commonv1.ErrorMessage{ErrMsg: message}, Outcome: outcome})
 }
 
 // StepCancel ends a step as cancelled.
 func StepCancel(id, tool, reason string) *executorv1.ExecutorEvent {
-	return ofStep(id, tool, 0, &executorv1.StepCancel{Reason: reason})
+	return stepEvent(id, tool, 0, &executorv1.StepCancel{Reason: reason})
 }
 
 // AskApproval makes a step wait for approval. The test opens the wait itself with Tape.Wait.
 func AskApproval(id, tool, input string, risk *commonv1.Risk) *executorv1.ExecutorEvent {
-	return asks(id, tool, id, 0, &executorv1.StepWaitingForStart{InputJson: input, Risk: risk})
+	return waitEvent(id, tool, id, 0, &executorv1.StepWaitingForStart{InputJson: input, Risk: risk})
 }
 
 // AskOutcome makes a step wait for the outcome of its call.
 func AskOutcome(id, tool, input, message string) *executorv1.ExecutorEvent {
-	return asks(id, tool, id, 1, &executorv1.StepWaitingForStart{InputJson: input, OutcomeUnknown: true, Error: &commonv1.ErrorMessage{ErrMsg: message}})
+	return waitEvent(id, tool, id, 1, &executorv1.StepWaitingForStart{InputJson: input, OutcomeUnknown: true, Error: &commonv1.ErrorMessage{ErrMsg: message}})
 }
 
 // AskParams makes a step wait for parameters.
 func AskParams(id, tool, message, schema string) *executorv1.ExecutorEvent {
-	return asks(id, tool, id, 0, &executorv1.StepWaitingForParam{Message: message, ParamsSchemaJson: schema})
+	return waitEvent(id, tool, id, 0, &executorv1.StepWaitingForParam{Message: message, ParamsSchemaJson: schema})
 }
 
 // AskInput is a server's request for input during a call.
 func AskInput(id, tool, wait, message, url string) *executorv1.ExecutorEvent {
-	return asks(id, tool, wait, 1, &executorv1.InputRequired{Message: message, Url: url})
+	return waitEvent(id, tool, wait, 1, &executorv1.InputRequired{Message: message, Url: url})
 }
 
 // Status changes the status, with a reason.
@@ -123,7 +123,7 @@ func Status(reason string) *executorv1.ExecutorEvent {
 
 // Continue reports that a step's call continues after an answer.
 func Continue(id, tool, reason string) *executorv1.ExecutorEvent {
-	ev := ofStep(id, tool, 0, &executorv1.StatusChanged{Reason: reason})
+	ev := stepEvent(id, tool, 0, &executorv1.StatusChanged{Reason: reason})
 	ev.Flow.StepStatus = executorv1.StepStatus_STEP_STATUS_RUNNING
 	return ev
 }

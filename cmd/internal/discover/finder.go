@@ -222,8 +222,8 @@ func (s *Session) heldError(cause error) error {
 		Then("wait for its end or stop it, or use another folder with --data DIR")
 }
 
-// keyless reports whether a server answers without a key.
-func (s *Session) keyless(ctx context.Context, server *Server) bool {
+// answersWithoutKey reports whether a server answers without a key.
+func (s *Session) answersWithoutKey(ctx context.Context, server *Server) bool {
 	if server.Kind == Embedded {
 		return true
 	}
@@ -316,8 +316,8 @@ func (p *multiConn) connFor(ctx context.Context, method string) (Conn, error) {
 	return c, err
 }
 
-// choose connects to the process of a part: at the address that the user gave, else the named server or the default address. If both lack the
-// part, it returns the named server, whose errors name the missing service.
+// choose connects to the process of a part: at the address that the user gave, else the named server or the part's default address. If the part is
+// at neither, choose returns the named server, whose errors name the missing service.
 func (p *multiConn) choose(ctx context.Context, part Part, service string) (Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()

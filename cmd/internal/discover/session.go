@@ -67,7 +67,7 @@ func (s *Session) Server(ctx context.Context) (*Server, error) {
 			return nil, err
 		}
 		s.server = server
-		if s.cfg.KeyFromFlag && s.keyless(ctx, server) {
+		if s.cfg.KeyFromFlag && s.answersWithoutKey(ctx, server) {
 			s.cfg.Note("the server has no keys: --key has no effect")
 		}
 	}

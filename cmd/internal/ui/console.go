@@ -354,8 +354,8 @@ func (s *Signals) Take() (<-chan struct{}, func()) {
 	}
 }
 
-// Editor returns a function that opens a text in $VISUAL or $EDITOR and returns the edited text; nil if neither is set. The end of its context
-// does not end the editor, which has the terminal until the person is done.
+// Editor returns a function that opens a text in $VISUAL or $EDITOR and returns the edited text; nil if neither is set. A cancelled context does
+// not end the editor, which has the terminal until the person is done.
 func Editor(getenv func(string) string) func(context.Context, string) (string, error) {
 	command := strings.Fields(cmp.Or(getenv("VISUAL"), getenv("EDITOR")))
 	if len(command) == 0 {

@@ -176,8 +176,7 @@ func describe(e *errs.Error) string {
 	return e.Message + "\n  " + strings.Join(lines, "\n  ")
 }
 
-// sameFieldViolations lists all violations if they are of one field and the message contains only the first, as for a playbook. Otherwise it
-// returns "".
+// sameFieldViolations returns all violations as lines if they are of one field and the message contains only the first; else "".
 func sameFieldViolations(e *errs.Error) string {
 	if len(e.Violations) < 2 {
 		return ""

@@ -22,7 +22,7 @@ type Field struct {
 	Types       []string // JSON types without null; empty: any
 	Description string
 	Enum        []json.RawMessage // without null; empty: any value
-	Titles      []string          // the titles of Enum's values, in the same order; "" for a value without one
+	Titles      []string          // the titles of Enum's values, in the same order; "": no title
 	Many        bool              // the value is an array of Enum's values
 	Required    bool
 	Schema      string          // the property's schema

@@ -141,7 +141,7 @@ func (p *Prompter) Tool(id string) string {
 	return Line(id)
 }
 
-// PrintExpiry prints when the question expires, unless deadline is nil.
+// PrintExpiry prints when the question expires; nothing if deadline is nil.
 func (p *Prompter) PrintExpiry(deadline *timestamppb.Timestamp) {
 	if deadline != nil {
 		p.Print("    %s\n", p.Style.Yellow("expires in "+Duration(deadline.AsTime().Sub(p.Now()))))

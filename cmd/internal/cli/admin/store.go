@@ -24,18 +24,18 @@ type StoreCmd struct {
 }
 
 // storeDir returns the data folder of a command that uses no server.
-func storeDir(at discover.Config) (string, error) {
-	if at.Server != "" && at.Server != os.Getenv("PAWL_SERVER") {
+func storeDir(cfg discover.Config) (string, error) {
+	if cfg.Server != "" && cfg.Server != os.Getenv("PAWL_SERVER") {
 		return "", ui.Usagef("pawl store compact and pawl store check work on a data folder, not through a server").Then("name the folder with --data DIR, and stop its server first")
 	}
-	return at.Dir()
+	return cfg.Dir()
 }
 
 // storeError explains why a journal cannot be opened.
 func storeError(dir string, err error) error {
 	switch {
 	case errors.Is(err, executor.ErrLocked):
-		return inUse(dir, err, "then run this command again", "stop it with kill %d, then run this command again; its tasks go on when it starts again")
+		return inUseError(dir, err, "then run this command again", "stop it with kill %d, then run this command again; its tasks go on when it starts again")
 	case errors.Is(err, executor.ErrDamaged):
 		return ui.WrapError(err, "%v", err).Then("keep a copy of the data folder; pawl store check says what is wrong with the journal, as far as it can be read")
 	}
@@ -63,8 +63,8 @@ func (c *StoreInfoCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) e
 
 // storeInfo reads the journal. If a server uses the journal, or --server names a server, storeInfo asks that server.
 func storeInfo(ctx context.Context, s *discover.Session) (*executorv1.StoreInfo, error) {
-	if at := s.Config(); at.Server == "" {
-		dir, err := at.Dir()
+	if cfg := s.Config(); cfg.Server == "" {
+		dir, err := cfg.Dir()
 		if err != nil {
 			return nil, err
 		}

@@ -35,7 +35,7 @@ type UpCmd struct {
 	Keys        string   `type:"path" placeholder:"FILE" help:"File of hashed API keys (pawl keys add); without it, everyone on this machine may do everything."`
 	Workspace   string   `xor:"workspace" type:"existingdir" placeholder:"DIR" help:"Folder of the built-in MCP server workspace (default: the current one)."`
 	NoWorkspace bool     `xor:"workspace" help:"Run no MCP server workspace."`
-	Model       string   `complete:"model" placeholder:"NAME" help:"The model that plans if neither a task nor its agent names one."`
+	Model       string   `complete:"model" placeholder:"NAME" help:"The model for tasks and agents that name none."`
 	Models      string   `type:"path" placeholder:"FILE" help:"File of named language models (YAML or JSON). MCP servers with sampling enabled may use them."`
 	ModelTries  int      `placeholder:"N" default:"3" help:"How many attempts a model gets to give a valid reply before planning fails (default ${default})."`
 	AllowHost   []string `sep:"none" placeholder:"NAME" help:"Host name under which REST may be reached (repeatable)."`
@@ -61,7 +61,7 @@ type PoolFlags struct {
 // Run serves until the context ends.
 func (c *UpCmd) Run(ctx context.Context, u *ui.UI, h *Host, session *discover.Session, level LogLevel) (err error) {
 	serve.RelaxGC()
-	began := u.Now()
+	startTime := u.Now()
 	cfg, err := c.config(h, session.Config())
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func (c *UpCmd) Run(ctx context.Context, u *ui.UI, h *Host, session *discover.Se
 	if err != nil {
 		return upError(cfg.DataDir, err)
 	}
-	if err := showUp(u, session.Flags(), cfg, s, u.Now().Sub(began)); err != nil {
+	if err := showUp(u, session.Flags(), cfg, s, u.Now().Sub(startTime)); err != nil {
 		return err
 	}
 	if err := s.Run(ctx); err != nil {
@@ -87,7 +87,7 @@ func (c *UpCmd) Run(ctx context.Context, u *ui.UI, h *Host, session *discover.Se
 	return nil
 }
 
-func (c *UpCmd) config(h *Host, at discover.Config) (suite.Config, error) {
+func (c *UpCmd) config(h *Host, discovery discover.Config) (suite.Config, error) {
 	cfg := suite.Config{
 		MCPConfigs: c.MCPConfig, KeysFile: c.Keys, DefaultModel: c.Model, Models: c.Models, ModelTries: c.ModelTries, Executor: c.Executor, Pool: c.Pool.Config, Version: h.Version,
 		AllowHosts: c.AllowHost, AllowOrigins: c.AllowOrigin, Workspace: c.Workspace,
@@ -95,10 +95,10 @@ func (c *UpCmd) config(h *Host, at discover.Config) (suite.Config, error) {
 	}
 	cfg.Pool.DrainTimeout = c.Pool.Drain
 	var err error
-	if cfg.DataDir, err = at.Dir(); err != nil {
+	if cfg.DataDir, err = discovery.Dir(); err != nil {
 		return cfg, err
 	}
-	if at.Server != "" && at.Server != os.Getenv("PAWL_SERVER") {
+	if discovery.Server != "" && discovery.Server != os.Getenv("PAWL_SERVER") {
 		return cfg, ui.Usagef("--server is for commands that use a server, but pawl up is the server").Then("--grpc ADDR sets the address at which it listens")
 	}
 	if !c.NoWorkspace && c.Workspace == "" {
@@ -112,12 +112,12 @@ func upError(dir string, err error) error {
 	if !errors.Is(err, executor.ErrLocked) {
 		return ui.Errorf("%v", err)
 	}
-	return inUse(dir, err, "or use another folder with --data DIR", "use that server (pawl run finds it), stop it with kill %d, or use another folder with --data DIR")
+	return inUseError(dir, err, "or use another folder with --data DIR", "use that server (pawl run finds it), stop it with kill %d, or use another folder with --data DIR")
 }
 
-// inUse explains that another process uses the data folder. If the server file names the process, the advice is withPID, a format for its pid;
-// otherwise it is withoutPID.
-func inUse(dir string, err error, withoutPID, withPID string) error {
+// inUseError explains that another process uses the data folder. The advice is withPID, a format for the process id; if the process is unknown,
+// it ends with withoutPID.
+func inUseError(dir string, err error, withoutPID, withPID string) error {
 	info := discover.ReadServerFile(dir)
 	if info == nil {
 		return ui.WrapError(err, "the data folder %s is in use by another process", dir).Then("stop that process, %s", withoutPID)
@@ -144,15 +144,15 @@ func showUp(u *ui.UI, flags string, cfg suite.Config, s Suite, took time.Duratio
 	}
 	u.Printf("%s%s%s%s", st.Field("REST", 9, rest), st.Field("gRPC", 9, s.GRPCAddr()), st.Field("data", 9, cfg.DataDir), st.Field("workspace", 9, cfg.Workspace))
 	u.Printf("\n%s\n", st.Dim("try"))
-	for _, line := range tryNext(flags, cfg, s) {
+	for _, line := range exampleCommands(flags, cfg, s) {
 		u.Printf("  %s\n", line)
 	}
 	u.Printf("\n")
 	return nil
 }
 
-// tryNext returns three commands that can be pasted into a shell.
-func tryNext(flags string, cfg suite.Config, s Suite) []string {
+// exampleCommands returns three commands that can be pasted into a shell.
+func exampleCommands(flags string, cfg suite.Config, s Suite) []string {
 	auth := ""
 	if cfg.KeysFile != "" {
 		flags += " --key KEY"
@@ -162,14 +162,14 @@ func tryNext(flags string, cfg suite.Config, s Suite) []string {
 	if s.HTTPAddr() == "" {
 		return append(lines, "pawl tasks"+flags, "pawl mcp tools"+flags)
 	}
-	url := "http://" + reachable(s.HTTPAddr())
+	url := "http://" + reachableAddr(s.HTTPAddr())
 	return append(lines,
 		fmt.Sprintf(`curl -N%s -H "Content-Type: application/json" -H "Accept: text/event-stream" -d '{"goal":"How many Go files are there?","autoExecute":true}' %s/v1/tasks:run`, auth, url),
 		fmt.Sprintf("curl%s %s/v1/tasks", auth, url))
 }
 
-// reachable replaces a wildcard listen address (0.0.0.0, ::) by a loopback address.
-func reachable(addr string) string {
+// reachableAddr replaces a wildcard listen address (0.0.0.0, ::) by a loopback address.
+func reachableAddr(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return addr

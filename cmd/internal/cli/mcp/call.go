@@ -46,21 +46,21 @@ func (c *CallCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 	if err != nil {
 		return err
 	}
-	f, err := s.EnsureWorkspace(ctx, id)
+	folder, err := s.EnsureWorkspace(ctx, id)
 	if err != nil {
 		return err
 	}
 	d := &directCall{u: u, s: s, id: uuid.NewString(), server: id, flagAnswer: flagAnswer}
 	if u.CanAsk() && !u.JSON {
 		d.ask = u.Prompter()
-		d.ask.Alias = f.Alias
+		d.ask.Alias = folder.Alias
 	}
 	if len(args) > 0 {
-		if input, err = inputOf(ctx, s, f.Real(id), name, args); err != nil {
+		if input, err = inputOf(ctx, s, folder.Real(id), name, args); err != nil {
 			return err
 		}
 	}
-	err = d.run(ctx, &mcppoolv1.CallToolRequest{McpId: f.Real(id), Name: name, InputJson: input})
+	err = d.run(ctx, &mcppoolv1.CallToolRequest{McpId: folder.Real(id), Name: name, InputJson: input})
 	if errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT {
 		return ui.AsError(err).Then("pawl mcp tools %s/%s%s shows what the tool takes", id, name, s.Flags())
 	}

@@ -104,8 +104,8 @@ type ServerArg struct {
 
 // resolveID returns the server's id in the pool. The alias workspace stands for the current folder's server.
 func (a ServerArg) resolveID(ctx context.Context, s *discover.Session) (string, error) {
-	f, err := s.EnsureWorkspace(ctx, a.ID)
-	return f.Real(a.ID), err
+	folder, err := s.EnsureWorkspace(ctx, a.ID)
+	return folder.Real(a.ID), err
 }
 
 // knownID is like resolveID, but does not register the current folder's server.

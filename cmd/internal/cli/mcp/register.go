@@ -41,14 +41,14 @@ func (c *AddCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	if err != nil {
 		return err
 	}
-	at, err := s.Server(ctx)
+	pawl, err := s.Server(ctx)
 	if err != nil {
 		return err
 	}
 	added := &mcppoolv1.ListMcpServersResponse{}
 	var failed []error
 	for _, server := range servers {
-		if at.Local() {
+		if pawl.Local() {
 			localise(server)
 		}
 		got, err := c.add(ctx, u, s, server)
@@ -65,11 +65,11 @@ func (c *AddCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 			return err
 		}
 	}
-	return oneError(u, failed)
+	return reportAllButLast(u, failed)
 }
 
-// oneError reports all errors but the last one, which it returns; nil if there are none.
-func oneError(u *ui.UI, failed []error) error {
+// reportAllButLast reports all errors but the last one, which it returns; nil if there are none.
+func reportAllButLast(u *ui.UI, failed []error) error {
 	if len(failed) == 0 {
 		return nil
 	}
@@ -79,7 +79,7 @@ func oneError(u *ui.UI, failed []error) error {
 	return failed[len(failed)-1]
 }
 
-// add registers and activates one server, connects to it unless --no-check is set, and prints the result. It only registers a disabled server.
+// add registers and activates one server, checks the connection, and prints the result. A disabled server is only registered.
 func (c *AddCmd) add(ctx context.Context, u *ui.UI, s *discover.Session, server *mcppoolv1.McpServer) (*mcppoolv1.McpServer, error) {
 	id := server.GetId()
 	server, err := s.Pool.CreateMcpServer(ctx, &mcppoolv1.CreateMcpServerRequest{McpServer: server, McpServerId: id})
@@ -241,7 +241,7 @@ func (c *UpdateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 		}
 		file = servers[0]
 	}
-	at, err := s.Server(ctx)
+	pawl, err := s.Server(ctx)
 	if err != nil {
 		return err
 	}
@@ -249,7 +249,7 @@ func (c *UpdateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 	if err != nil {
 		return err
 	}
-	server, err := c.updatedServer(old, file, at.Local())
+	server, err := c.updatedServer(old, file, pawl.Local())
 	if err != nil {
 		return err
 	}

@@ -33,20 +33,20 @@ func (c *ToolsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 	if id == "" && c.ID != "" {
 		return ui.Usagef("%q names no server", c.ID).Then("pawl mcp tools SERVER/TOOL; pawl mcp list shows the servers")
 	}
-	f, err := s.EnsureWorkspace(ctx, id)
+	folder, err := s.EnsureWorkspace(ctx, id)
 	switch {
 	case err != nil:
 		return err
 	case name != "" && c.Quarantined:
-		q, err := findQuarantined(ctx, s, f.Real(id), name)
+		q, err := findQuarantined(ctx, s, folder.Real(id), name)
 		return u.Show(q, err, func() string { return quarantinedText(u.OutStyle(), q) })
 	case name != "":
-		tool, err := findTool(ctx, s, f.Real(id), name)
+		tool, err := findTool(ctx, s, folder.Real(id), name)
 		return u.Show(tool, err, func() string { return toolText(u.OutStyle(), tool) })
 	}
-	ids := []string{f.Real(id)}
+	ids := []string{folder.Real(id)}
 	if id == "" {
-		f = s.KnownWorkspace(ctx)
+		folder = s.KnownWorkspace(ctx)
 		if ids, err = activeIDs(ctx, s); err != nil {
 			return err
 		}
@@ -61,16 +61,16 @@ func (c *ToolsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 			u.Note("%s", c.emptyNote(len(ids)))
 		}
 	case c.Quarantined:
-		err = showQuarantined(u, s, f, ids, list.GetQuarantinedTools())
+		err = showQuarantined(u, s, folder, ids, list.GetQuarantinedTools())
 	default:
-		err = c.showTools(u, list, f, len(ids))
+		err = c.showTools(u, list, folder, len(ids))
 		for _, id := range ids {
 			if n := quarantined[id]; n > 0 {
 				u.Note("%d quarantined: pawl mcp tools %s --quarantined%s", n, id, s.Flags())
 			}
 		}
 	}
-	return cmp.Or(err, oneError(u, failed))
+	return cmp.Or(err, reportAllButLast(u, failed))
 }
 
 // activeIDs returns the ids of the caller's active servers that are not disabled.
@@ -115,14 +115,14 @@ func (c *ToolsCmd) emptyNote(servers int) string {
 	return "no tools; pawl mcp list shows the servers, pawl mcp activate ID lets you use one"
 }
 
-func (c *ToolsCmd) showTools(u *ui.UI, list *mcppoolv1.ListToolsResponse, f discover.Folder, servers int) error {
+func (c *ToolsCmd) showTools(u *ui.UI, list *mcppoolv1.ListToolsResponse, folder discover.Folder, servers int) error {
 	if len(list.GetTools()) == 0 && list.GetQuarantinedCount() > 0 && c.Query == "" {
 		return nil // the note about quarantined tools explains the empty list
 	}
 	t := u.Table("TOOL", "EFFECT", "WHAT")
 	t.Mark(1, func(s string) string { return effectStyle(t.Style, s) })
 	for _, tool := range list.GetTools() {
-		t.Row(f.Alias(tool.GetId()), ui.EffectName(tool.GetEffect()), summary(tool))
+		t.Row(folder.Alias(tool.GetId()), ui.EffectName(tool.GetEffect()), summary(tool))
 	}
 	return u.List(list, nil, t, c.emptyNote(servers))
 }
@@ -187,11 +187,11 @@ func toolText(st ui.Style, tool *commonv1.Tool) string {
 }
 
 // showQuarantined lists the tools that wait for an approval.
-func showQuarantined(u *ui.UI, s *discover.Session, f discover.Folder, ids []string, quarantined []*mcppoolv1.QuarantinedTool) error {
+func showQuarantined(u *ui.UI, s *discover.Session, folder discover.Folder, ids []string, quarantined []*mcppoolv1.QuarantinedTool) error {
 	t := u.Table("TOOL", "WHY", "WHAT")
 	t.Mark(1, t.Style.Yellow)
 	for _, q := range quarantined {
-		t.Row(f.Alias(q.GetTool().GetId()), whyQuarantined(q), cmp.Or(changedPlaces(q), summary(q.GetTool())))
+		t.Row(folder.Alias(q.GetTool().GetId()), whyQuarantined(q), cmp.Or(changedPlaces(q), summary(q.GetTool())))
 	}
 	err := t.Write(u.Out)
 	// A tool's name comes from the server, so it must not be pasted into a shell.
@@ -233,18 +233,18 @@ func (c *ApproveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 	if id == "" || name == "" {
 		return ui.Usagef("%q names no tool", c.Server).Then("pawl mcp approve SERVER TOOL; pawl mcp tools %s --quarantined lists them", cmp.Or(id, "SERVER"))
 	}
-	f, err := s.EnsureWorkspace(ctx, id)
+	folder, err := s.EnsureWorkspace(ctx, id)
 	if err != nil {
 		return err
 	}
 	hash := c.Hash
 	if hash == "" {
-		if hash, err = c.review(ctx, u, s, f.Real(id), name); err != nil {
+		if hash, err = c.review(ctx, u, s, folder.Real(id), name); err != nil {
 			return err
 		}
 	}
-	got, err := s.Pool.ApproveTool(ctx, &mcppoolv1.ApproveToolRequest{McpId: f.Real(id), Name: name, DefinitionHash: hash})
-	return u.Result(got, err, "%s is approved", ui.Line(f.Alias(got.GetTool().GetId())))
+	got, err := s.Pool.ApproveTool(ctx, &mcppoolv1.ApproveToolRequest{McpId: folder.Real(id), Name: name, DefinitionHash: hash})
+	return u.Result(got, err, "%s is approved", ui.Line(folder.Alias(got.GetTool().GetId())))
 }
 
 // review shows the definition, asks for approval, and returns the definition's hash.

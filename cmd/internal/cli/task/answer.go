@@ -142,8 +142,7 @@ func wrongKindError(id string, wait *executorv1.Wait, want executorv1.WaitKind, 
 	return ui.Errorf("task %s waits %s, not %s", id, waitPhrase(wait.GetKind()), waitPhrase(want)).Then("%s", strings.Join(commands, ", or "))
 }
 
-// resume sends an answer. If the task will continue inside this process, it first checks that the task's model works here: otherwise the
-// tool would run, and then the task would fail.
+// resume sends an answer. It first checks the task's model: with a model that does not work, the tool would run, and then the task would fail.
 func resume(ctx context.Context, s *discover.Session, task *executorv1.Task, req *executorv1.ResumeTaskRequest) (*executorv1.Task, error) {
 	if req.GetReject() == nil {
 		if err := checkModel(ctx, s, task); err != nil {
@@ -218,13 +217,13 @@ func noteShown(u *ui.UI, s *discover.Session, task *executorv1.Task) {
 }
 
 // checkShown returns an error if the person cannot have seen the wait: it is newer than the command, or than the task's entry in answersFile.
-func checkShown(s *discover.Session, task *executorv1.Task, wait *executorv1.Wait, began time.Time) error {
+func checkShown(s *discover.Session, task *executorv1.Task, wait *executorv1.Wait, commandStart time.Time) error {
 	_, answers, err := readAnswers(s)
 	if err != nil {
 		return err
 	}
 	asked, seen := wait.GetCreateTime().AsTime(), answers[task.GetId()]
-	if !asked.After(began) && (seen.IsZero() || !asked.After(seen)) {
+	if !asked.After(commandStart) && (seen.IsZero() || !asked.After(seen)) {
 		return nil
 	}
 	id := ui.ShortID(task.GetId())

@@ -46,10 +46,10 @@ func (c *ApproveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 	if c.MaxRisk != nil {
 		grant.MaxRisk = ui.EnumValue[commonv1.RiskLevel](*c.MaxRisk)
 	}
-	began := time.Now()
+	commandStart := time.Now()
 	return answer(ctx, u, s, c.AnswerTarget, c.Wait, func(ctx context.Context, task *executorv1.Task, wait *executorv1.Wait) (_ *executorv1.ResumeTaskRequest, err error) {
 		if c.Wait == "" && !c.Edit {
-			if err := checkShown(s, task, wait, began); err != nil {
+			if err := checkShown(s, task, wait, commandStart); err != nil {
 				return nil, err
 			}
 		}
@@ -188,10 +188,10 @@ func (c *OutcomeCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 	if err != nil {
 		return err
 	}
-	began := time.Now()
+	commandStart := time.Now()
 	return answer(ctx, u, s, c.AnswerTarget, c.Wait, func(_ context.Context, task *executorv1.Task, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
 		if c.Wait == "" {
-			err = checkShown(s, task, wait, began)
+			err = checkShown(s, task, wait, commandStart)
 		}
 		return settled, err
 	}, waitOutcome)

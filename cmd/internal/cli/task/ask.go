@@ -70,7 +70,7 @@ func (p Asker) approval(ctx context.Context, wait *executorv1.Wait) (*executorv1
 				return approve(edited, nil), err
 			}
 		case "grant":
-			p.Print("    %s\n", p.Style.Yellow("later calls of "+tool+" in this task will run without asking"+upTo(wait)))
+			p.Print("    %s\n", p.Style.Yellow("later calls of "+tool+" in this task will run without asking"+grantLimit(wait)))
 			if yes, err := p.confirmRisk(ctx, wait, "approve them all"); err != nil || yes {
 				return approve(edited, &executorv1.Grant{MaxRisk: wait.GetRisk().GetLevel()}), err
 			}
@@ -91,8 +91,8 @@ func (p Asker) approval(ctx context.Context, wait *executorv1.Wait) (*executorv1
 	}
 }
 
-// upTo names the highest risk that a grant covers; "" if no risk was assessed.
-func upTo(wait *executorv1.Wait) string {
+// grantLimit names the highest risk that a grant covers; "" if no risk was assessed.
+func grantLimit(wait *executorv1.Wait) string {
 	if name := ui.EnumName(wait.GetRisk().GetLevel()); name != "" {
 		return ", up to risk " + name
 	}
@@ -104,7 +104,7 @@ func (p Asker) confirmRisk(ctx context.Context, wait *executorv1.Wait, what stri
 	if wait.GetRisk().GetLevel() != commonv1.RiskLevel_RISK_LEVEL_HIGH {
 		return true, nil
 	}
-	p.Print("    %s\n", p.Style.Red("! HIGH RISK"+because(wait.GetRisk().GetReason())))
+	p.Print("    %s\n", p.Style.Red("! HIGH RISK"+reasonText(wait.GetRisk().GetReason())))
 	return p.Yes(ctx, what)
 }
 
@@ -190,7 +190,7 @@ func (p Asker) output(ctx context.Context) (string, error) {
 
 // paused asks whether to continue a paused task.
 func (p Asker) paused(ctx context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
-	p.Print("    %s\n", p.Style.Dim("the task is paused"+because(strings.TrimPrefix(wait.GetMessage(), "paused"))))
+	p.Print("    %s\n", p.Style.Dim("the task is paused"+reasonText(strings.TrimPrefix(wait.GetMessage(), "paused"))))
 	word, err := p.Choose(ctx, ui.Choice{Word: "unpause", Also: []string{"y", "yes"}, Means: "let the task go on"},
 		ui.Choice{Word: "cancel", Label: "the task", Means: "end the task"}, detach)
 	switch {

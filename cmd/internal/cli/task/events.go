@@ -101,7 +101,7 @@ func (e *Events) Event(ev *executorv1.ExecutorEvent) {
 		e.line("%s %s", e.cfg.Style.Red("✗ failed:"), ui.Wrap(text, e.cfg.Columns(), 10, 2))
 		e.printClosing("  ", "")
 	case *executorv1.ExecutorEvent_FlowCancel:
-		e.line("%s%s", e.cfg.Style.Yellow("⊘ cancelled"), because(p.FlowCancel.GetReason()))
+		e.line("%s%s", e.cfg.Style.Yellow("⊘ cancelled"), reasonText(p.FlowCancel.GetReason()))
 		e.printClosing("  ", "")
 	default:
 		e.step(ev)
@@ -206,8 +206,8 @@ func (e *Events) elapsed() time.Duration {
 	return e.last.GetUsage().GetElapsed().AsDuration()
 }
 
-// because returns ": reason", or "" without a reason.
-func because(reason string) string {
+// reasonText returns ": reason", or "" without a reason.
+func reasonText(reason string) string {
 	if reason == "" {
 		return ""
 	}
@@ -227,7 +227,7 @@ func riskText(prefix string, r *commonv1.Risk) string {
 	if name == "" {
 		return ""
 	}
-	return prefix + "risk " + name + because(r.GetReason())
+	return prefix + "risk " + name + reasonText(r.GetReason())
 }
 
 // quietFor is the time without events after which a terminal shows what the task waits for.
@@ -235,7 +235,7 @@ const quietFor = 2 * time.Second
 
 // showAwaited shows what the task waits for while no step runs and no question is open.
 func (e *Events) showAwaited(now time.Time) {
-	what := e.awaited()
+	what := e.awaitedWork()
 	if !e.cfg.Live || what == "" {
 		return
 	}
@@ -255,8 +255,8 @@ func (e *Events) endQuiet() {
 	}
 }
 
-// awaited returns what a task waits for after the last event; "" if it waits for a person or for nothing, or the answer has begun.
-func (e *Events) awaited() string {
+// awaitedWork returns what a task waits for after the last event; "" if it waits for a person or for nothing, or the answer has begun.
+func (e *Events) awaitedWork() string {
 	if e.last == nil {
 		return ""
 	}

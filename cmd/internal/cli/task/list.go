@@ -299,7 +299,7 @@ func (d *detail) head() {
 	if f := task.GetForkedFrom(); f != nil {
 		row("fork of", fmt.Sprintf("%s, at event %d", f.GetTaskId(), f.GetSeq()))
 	}
-	row("created", d.when())
+	row("created", d.createdText())
 	row("agent", ui.Line(task.GetAgentId()))
 	row("model", ui.Line(task.GetModel()))
 	row("servers", ui.Line(strings.Join(task.GetMcpIds(), ", ")))
@@ -319,7 +319,7 @@ func (d *detail) state() string {
 	return state
 }
 
-func (d *detail) when() string {
+func (d *detail) createdText() string {
 	created := d.task.GetCreateTime().AsTime()
 	text := created.In(d.now.Location()).Format(time.DateTime) + " (" + ui.Age(created, d.now) + " ago)"
 	if d.task.GetEndTime() != nil {
@@ -368,7 +368,7 @@ func outputText(raw string) string {
 
 func (d *detail) wait(wait *executorv1.Wait) {
 	st := d.st
-	d.printf("\n%s %s\n", st.Yellow("⏸"), d.asks(wait))
+	d.printf("\n%s %s\n", st.Yellow("⏸"), d.waitText(wait))
 	d.block(st.Dim("wait  "), wait.GetId())
 	if wait.GetToolId() != "" {
 		d.block(st.Dim("input "), indent(ui.PrettyJSON(wait.GetInputJson(), "")))
@@ -383,17 +383,17 @@ func (d *detail) wait(wait *executorv1.Wait) {
 	d.WriteString(nextCommandsText(st, nextCommands(ui.ShortID(d.task.GetId()), wait, waitFlag(d.task, wait)+d.flags)))
 }
 
-func (d *detail) asks(wait *executorv1.Wait) string {
+func (d *detail) waitText(wait *executorv1.Wait) string {
 	tool := d.st.Bold(ui.Line(d.alias(wait.GetToolId())))
 	switch wait.GetKind() {
 	case executorv1.WaitKind_WAIT_KIND_PARAMS:
-		return tool + " waits for parameters" + because(wait.GetMessage())
+		return tool + " waits for parameters" + reasonText(wait.GetMessage())
 	case executorv1.WaitKind_WAIT_KIND_OUTCOME:
-		return tool + " was called, and it is not known whether it ran" + because(wait.GetMessage())
+		return tool + " was called, and it is not known whether it ran" + reasonText(wait.GetMessage())
 	case executorv1.WaitKind_WAIT_KIND_INPUT:
-		return tool + " asks" + because(wait.GetMessage())
+		return tool + " asks" + reasonText(wait.GetMessage())
 	case executorv1.WaitKind_WAIT_KIND_PAUSE:
-		return "the task is paused" + because(strings.TrimPrefix(wait.GetMessage(), "paused"))
+		return "the task is paused" + reasonText(strings.TrimPrefix(wait.GetMessage(), "paused"))
 	}
 	return tool + " waits for approval" + d.st.Yellow(riskText(", ", wait.GetRisk()))
 }

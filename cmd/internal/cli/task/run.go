@@ -61,7 +61,7 @@ func (c *RunCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 		return err
 	}
 	if c.Detach {
-		return detached(u, s, task)
+		return printDetached(u, s, task)
 	}
 	if !u.JSON {
 		notePlanner(u, task.GetModel())
@@ -142,8 +142,8 @@ func (c *RunCmd) scope(ctx context.Context, u *ui.UI, s *discover.Session, req *
 	return f, f.Scope(ctx, s, req, c.Workspace != "")
 }
 
-// detached prints the id of a task that the command does not follow.
-func detached(u *ui.UI, s *discover.Session, task *executorv1.Task) error {
+// printDetached prints the id of a task that the command does not follow.
+func printDetached(u *ui.UI, s *discover.Session, task *executorv1.Task) error {
 	if !u.JSON {
 		defer u.Note("pawl watch %s%s follows it", ui.ShortID(task.GetId()), s.Flags())
 	}
@@ -232,7 +232,7 @@ func (c *ForkCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 		return forkError(err, source.GetId(), s.Flags())
 	}
 	if c.Detach {
-		return detached(u, s, task)
+		return printDetached(u, s, task)
 	}
 	from := task.GetForkedFrom()
 	if !u.JSON {

@@ -37,7 +37,7 @@ func (e *Events) step(ev *executorv1.ExecutorEvent) {
 	case *executorv1.ExecutorEvent_StepError:
 		e.showEnd(id, ev, e.cfg.Style.Red("✗"), failureText(p.StepError.GetError(), p.StepError.GetOutcome()))
 	case *executorv1.ExecutorEvent_StepCancel:
-		e.showEnd(id, ev, e.cfg.Style.Yellow("⊘"), strings.TrimPrefix(because(p.StepCancel.GetReason()), ": ")+outcomeText(p.StepCancel.GetOutcome()))
+		e.showEnd(id, ev, e.cfg.Style.Yellow("⊘"), strings.TrimPrefix(reasonText(p.StepCancel.GetReason()), ": ")+outcomeText(p.StepCancel.GetOutcome()))
 	case *executorv1.ExecutorEvent_StepWaitingForStart:
 		e.showWait(id, ev, p.StepWaitingForStart.GetInputJson(), startText(p.StepWaitingForStart))
 	case *executorv1.ExecutorEvent_StepWaitingForParam:
@@ -186,7 +186,7 @@ func (e *Events) stepLine(mark string, s *stepView, took time.Duration, moreStep
 	return mark + " " + tool + st.Dim(input) + st.Cyan(tail) + st.Dim(clock)
 }
 
-// failureText returns an error's message with the outcome of its call, unless the message already has it.
+// failureText returns an error's message and, if the message does not say it, the outcome of the call.
 func failureText(e *commonv1.ErrorMessage, o commonv1.Outcome) string {
 	text := ui.Text(errorText(e))
 	if e.GetReason() == commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN {
