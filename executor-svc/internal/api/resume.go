@@ -85,8 +85,8 @@ func (s *Tasks) send(ctx context.Context, t *journal.Task, c *storagev1.Command,
 	return s.get(ctx, t.ID)
 }
 
-// checkAnswer checks an answer before it is sent, because Send may return before a queued command is applied, and a later refusal would not
-// reach the caller. It also replaces shownRisk in a grant with the step's risk.
+// checkAnswer checks an answer before it is sent, because Send may return before the command is applied. It also replaces shownRisk in a grant
+// with the step's risk.
 func (s *Tasks) checkAnswer(ctx context.Context, t *journal.Task, wait *storagev1.Wait, c *storagev1.Command) error {
 	if err := agentflow.CheckWaitKind(wait, c); err != nil {
 		return err

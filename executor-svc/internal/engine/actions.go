@@ -68,7 +68,7 @@ func (o *owner) cancelQueued() bool {
 		return false
 	}
 	inbox, err := o.e.deps.Journal.Inbox(o.ctx, o.id)
-	return err == nil && slices.ContainsFunc(inbox, isCancel) // if err != nil, a cancellation is applied later, and stops the running call
+	return err == nil && slices.ContainsFunc(inbox, isCancel) // after an error, a cancellation is applied later and stops the running call
 }
 
 func (o *owner) startAll(b *batch, actions []flow.Action) {

@@ -186,8 +186,8 @@ func (o *owner) transition(b *batch) journal.Transition {
 	return t
 }
 
-// commit returns once the transition is durable. It retries a failing storage until a shutdown ends the running actions, because the outcome of a call must not
-// be lost if the disk is full for a while. Once the backoff reaches noticePause, senders get an error: their command is stored, but not yet applied.
+// commit returns once the transition is durable. While the storage fails, it retries until a shutdown ends the running actions, so that the
+// outcome of a call is not lost. Once the backoff reaches noticePause, senders get an error: their command is stored, but not yet applied.
 func (o *owner) commit(t journal.Transition) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := o.e.deps.Journal.Commit(context.WithoutCancel(o.ctx), t)
@@ -214,8 +214,7 @@ func (o *owner) commit(t journal.Transition) error {
 	}
 }
 
-// isStored reports whether a transition is in the journal. It retries a storage that cannot be read, because a wrong false would lose the
-// transition.
+// isStored reports whether a transition is in the journal. It retries while the storage cannot be read.
 func (o *owner) isStored(t journal.Transition) bool {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		stored, err := o.e.deps.Journal.Load(context.WithoutCancel(o.ctx), o.id)

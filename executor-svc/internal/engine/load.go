@@ -87,7 +87,7 @@ func (o *owner) read() error {
 	return nil
 }
 
-// conversationTurns loads the newest turns (question and answer) of the conversation: its successful tasks that were created before this one.
+// conversationTurns loads the newest turns of the conversation: its successful tasks that were created before this task.
 func (o *owner) conversationTurns() (turns []*plannerv1.Round, err error) {
 	if o.head.GetConversationId() == "" {
 		return nil, nil

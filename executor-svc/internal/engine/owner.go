@@ -49,7 +49,7 @@ type owner struct {
 	resumePending bool
 
 	// generation is incremented when all actions are dropped, so that their late results are ignored. calling is true while a Call or Attach
-	// runs; attached reports that it is an Attach.
+	// runs; attached is true if it is an Attach.
 	generation int
 	calling    bool
 	attached   bool

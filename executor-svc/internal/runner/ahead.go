@@ -53,8 +53,7 @@ func (s *Session) stepAfter(log *history.Log) func(output string) *flow.Planned 
 	}
 }
 
-// stepAhead resolves the references of a step that was planned ahead. It returns nil if that fails, because the planner explains the failure
-// better.
+// stepAhead resolves the references of a step that was planned ahead. It returns nil if that fails; the planner is asked then.
 func (t *toolset) stepAhead(p *plannerv1.PlannedStep, lookup func(string) (string, bool)) *flow.Planned {
 	if p.GetToolId() == flow.Final {
 		return &flow.Planned{}

@@ -47,8 +47,7 @@ func (s *Session) beginCall(ctx context.Context, st *storagev1.ActiveStep, attem
 	return c
 }
 
-// callTool returns the Run that calls a tool and emits the outcome, which is UNKNOWN unless it is proven. next, if not nil, makes the next
-// step from the output.
+// callTool returns the Run that calls a tool and emits the outcome. next, if not nil, makes the next step from the output.
 func (s *Session) callTool(ctx context.Context, t *flow.Task, st *storagev1.ActiveStep, attempt uint32, next func(output string) *flow.Planned) Run {
 	c := s.beginCall(ctx, st, attempt)
 	msg := &mcppoolv1.CallToolsRequest{Call: s.callRequest(t, st, c)}
@@ -87,8 +86,8 @@ func (s *Session) callRequest(t *flow.Task, st *storagev1.ActiveStep, c *call) *
 	return req
 }
 
-// attachCall returns the Run that attaches to an earlier call and emits its outcome. Unless the call is to stop, the Run first delivers
-// people's answers.
+// attachCall returns the Run that attaches to an earlier call and emits its outcome. The Run first delivers people's answers, except to a call
+// that is to stop.
 func (s *Session) attachCall(ctx context.Context, st *storagev1.ActiveStep, a flow.Attach) Run {
 	c := s.beginCall(ctx, st, a.Attempt)
 	c.stopping.Store(a.Stopping)

@@ -87,8 +87,8 @@ func (p *planRun) nextStep(ctx context.Context) {
 	}
 }
 
-// askNextStep asks for the next step until the planner names FINAL, a tool that exists, or a tool of a server that is still listing, or
-// the call fails. After the last attempt, the step is FINAL. askNextStep adds to the usage in out, and replaces everything else.
+// askNextStep asks for the next step until the planner names FINAL or a tool that exists or may still be listed, or the call fails. After the
+// last attempt, the step is FINAL. askNextStep replaces out, but keeps its usage and adds to it.
 func (p *planRun) askNextStep(ctx context.Context) {
 	p.out = flow.Planned{Usage: p.out.Usage}
 	for range p.s.r.cfg.PlannerTries {

@@ -243,7 +243,7 @@ func (s *Session) cancelAnywhere(ctx context.Context, at location, req *mcppoolv
 }
 
 // answerAnywhere passes an answer to the replica that runs the call. to receives the address that the first request reached. unreached reports
-// that a replica could not be reached, which may run the call.
+// that a replica that may run the call could not be reached.
 func (s *Session) answerAnywhere(ctx context.Context, at location, req *mcppoolv1.AnswerCallRequest, to *peer.Peer) (unreached bool, err error) {
 	_, err = s.r.pool.AnswerCall(s.toServer(ctx, at.mcpID), req, grpc.Peer(to))
 	if s.r.cfg.Replicas == nil || !callNotFound(err) {

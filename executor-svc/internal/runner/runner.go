@@ -85,7 +85,8 @@ type Session struct {
 	baseHistory int
 	// acks are calls with durable results that are not acknowledged yet.
 	acks []ack
-	// used maps the replicas of the MCP pool that keep something for the task to one of their servers; empty if the pool has one replica.
+	// used maps each replica of the MCP pool that keeps something for the task to a server that the task uses there; empty if the pool has
+	// one replica.
 	used map[string]string
 }
 
@@ -145,8 +146,7 @@ func (s *Session) notifyWaiting(service string, err error) {
 	}
 }
 
-// step returns the active step with this ordinal, or an empty one. Actions may read it later, because a state does not change once actions
-// were prepared from it.
+// step returns the active step with this ordinal, or an empty step. Actions may read it later, because it never changes.
 func step(t *flow.Task, ordinal uint32) *storagev1.ActiveStep {
 	for _, s := range t.State.GetActiveSteps() {
 		if s.GetOrdinal() == ordinal {

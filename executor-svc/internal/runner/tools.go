@@ -139,8 +139,8 @@ func askPool[T any](ctx context.Context, s *Session, limit time.Duration, call f
 	}
 }
 
-// refreshTool returns the Run that finds the current description of a step's tool that has changed. The refused call has dropped the tools,
-// so the Run lists them again.
+// refreshTool returns the Run that lists the tools again, which the refused call has dropped, and finds the current description of the step's
+// tool.
 func (s *Session) refreshTool(st *storagev1.ActiveStep) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {
 		out := flow.ToolRefreshed{Ordinal: st.GetOrdinal()}

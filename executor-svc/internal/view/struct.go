@@ -8,7 +8,7 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// maxStructBytes is the size in bytes up to which an event that has exact JSON as text also has it as a Struct, for reading.
+// maxStructBytes is the size of the largest JSON text that an event also carries as a Struct.
 const maxStructBytes = 64 << 10
 
 // toStruct returns the Struct for exact JSON; nil if the JSON is too large or not an object. Integers above 2^53 are rounded; a number that
