@@ -18,10 +18,10 @@ type bench struct {
 	root     string // the folder of go.work
 	work     string // the run's temporary folder
 	programs string // the folder of the built binaries
-	version  string // the version that they were built from
+	version  string // the version of the binaries
 	began    time.Time
-	started  int            // processes so far
-	cleanups []func() error // each stops something that was started, in the order of the starts
+	started  int            // the number of processes started so far
+	cleanups []func() error // each stops something; run in reverse order
 }
 
 func (b *bench) logf(format string, args ...any) {
@@ -39,7 +39,7 @@ func (b *bench) scaled(n int) int {
 // failure is an error that ends a measurement.
 type failure struct{ error }
 
-// check ends the measurement if err is not nil; see try. Only the measurement's own goroutine may call it.
+// check ends the measurement if err is not nil: it panics, and try recovers. Only the measurement's own goroutine may call it.
 func check(err error) {
 	if err != nil {
 		panic(failure{err})
@@ -52,7 +52,7 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// try runs a part of a measurement. If the part fails, try stops what it started and returns the error.
+// try runs a part of a measurement. If the part fails, try stops what the part started and returns the error.
 func (b *bench) try(part func()) (err error) {
 	before := len(b.cleanups)
 	defer func() {
@@ -68,7 +68,7 @@ func (b *bench) try(part func()) (err error) {
 	return nil
 }
 
-// scope runs a part of a measurement and stops what it started.
+// scope runs a part of a measurement, and then stops what the part started.
 func (b *bench) scope(part func()) {
 	before := len(b.cleanups)
 	part()
@@ -119,14 +119,14 @@ func (b *bench) command(ctx context.Context, dir, name string, args ...string) s
 
 // tail returns the end of a long output.
 func tail(s string) string {
-	const most = 2000
-	if len(s) > most {
-		s = "…" + s[len(s)-most:]
+	const maxTail = 2000
+	if len(s) > maxTail {
+		s = "…" + s[len(s)-maxTail:]
 	}
 	return strings.TrimSpace(s)
 }
 
-// measure runs the requested parts and returns the document. If one fails, the document shows its error, and the others still run.
+// measure runs the requested parts and returns the document. If a part fails, the document shows its error, and the other parts still run.
 func (b *bench) measure(ctx context.Context) string {
 	doc := &document{}
 	b.preface(doc)

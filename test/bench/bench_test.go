@@ -86,8 +86,8 @@ func TestQuieterRounds(t *testing.T) {
 
 // Calls that the tool saw twice, and steps that it never saw.
 func TestKillResultCount(t *testing.T) {
-	a := killResult{ended: inFlight}
-	if a.count([]byte("a\nb\na\nc\n")); a.calls != 4 || a.twice != 1 || a.never != inFlight*stepsPerTask-3 {
+	a := killResult{succeeded: inFlight}
+	if a.count([]byte("a\nb\na\nc\n")); a.calls != 4 || a.repeated != 1 || a.never != inFlight*stepsPerTask-3 {
 		t.Errorf("%+v", a)
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"os"
 )
 
-// boltMeta is the header of a bbolt file. It is read while another process has the file open, without its lock.
+// boltMeta is the header of a bbolt file. It is read without the file's lock, while another process has the file open.
 type boltMeta struct {
 	transaction uint64 // the number of the newest transaction
-	used        int64  // bytes of the file up to the highest page ever used; the file itself grows in larger steps
+	used        int64  // bytes of the file up to the highest page ever used
 }
 
 // metaPage is the beginning of a meta page (bbolt 1.5, internal/common/meta.go).

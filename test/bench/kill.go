@@ -25,12 +25,13 @@ const (
 
 // killResult is the result of a kill.
 type killResult struct {
-	floor               time.Duration // how long the remaining steps take at least
-	took                time.Duration // from the kill until the last task settled
-	ended, asked        int           // tasks that succeeded; tasks that ask a person about the outcome of a call
-	failed              int           // tasks that failed or were cancelled
-	reason              string        // why one of them failed
-	calls, twice, never int           // calls that the tool saw; repeated ones among them; steps that it never saw, if all tasks succeeded
+	floor             time.Duration // the shortest time that the remaining steps can take
+	took              time.Duration // from the kill until the last task settled
+	succeeded, asking int           // tasks that succeeded; tasks that ask a person about the outcome of a call
+	failed            int           // tasks that failed or were cancelled
+	reason            string        // why one of the failed tasks failed
+	calls, repeated   int           // calls that the tool saw, and how many of them were repeated
+	never             int           // steps that the tool never saw; counted only if all tasks succeeded
 }
 
 // killable is a system that can be killed in the middle of its work.
@@ -58,7 +59,7 @@ func (b *bench) killing(ctx context.Context, d *document) {
 			d.text("%s: %d tasks failed, one of them by: %s", what, a.failed, a.reason)
 		}
 		row := []string{what, figure(a.floor.Seconds()), figure(a.took.Seconds())}
-		for _, n := range []int{a.ended, a.asked, a.failed, a.calls, a.twice, a.never} {
+		for _, n := range []int{a.succeeded, a.asking, a.failed, a.calls, a.repeated, a.never} {
 			row = append(row, fmt.Sprint(n))
 		}
 		rows = append(rows, row)
@@ -111,9 +112,9 @@ func (m killable) kill(ctx context.Context, effects string) (a killResult) {
 func (a *killResult) add(last *executorv1.ExecutorEvent) {
 	switch {
 	case last == nil, last.GetType() == executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS:
-		a.ended++
+		a.succeeded++
 	case last.GetType() == executorv1.EventType_EVENT_TYPE_FLOW_STOP:
-		a.asked++
+		a.asking++
 	default:
 		a.failed++
 		failure := last.GetFlowFailed().GetError()
@@ -127,11 +128,11 @@ func (a *killResult) count(effects []byte) {
 	for line := range strings.Lines(string(effects)) {
 		a.calls++
 		if seen[line] {
-			a.twice++
+			a.repeated++
 		}
 		seen[line] = true
 	}
-	if a.ended == inFlight {
+	if a.succeeded == inFlight {
 		a.never = inFlight*stepsPerTask - len(seen)
 	}
 }

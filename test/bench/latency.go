@@ -19,9 +19,9 @@ func (b *bench) watching(ctx context.Context, d *document) {
 	paced := equalSteps(stepsPerTask, "t/lookup", fmt.Sprintf("path: %q, line: x", filepath.Join(b.work, "watched.txt")))
 	var rows [][]string
 	for _, w := range []struct {
-		what string
-		at   int
-		req  *executorv1.CreateTaskRequest
+		what  string
+		level int // the number of tasks at once
+		req   *executorv1.CreateTaskRequest
 	}{
 		{"1", 1, p.echo()},
 		{fmt.Sprintf("32, steps of %v: the machine is not busy", workTime), 32, paced},
@@ -39,7 +39,7 @@ func (b *bench) watching(ctx context.Context, d *document) {
 			late = append(late, mine...)
 			return err
 		}
-		c.load(ctx, w.at, max(b.each, 2*time.Second))
+		c.load(ctx, w.level, max(b.each, 2*time.Second))
 		p50, p99 := quantiles(late)
 		rows = append(rows, []string{w.what, figure(p50), figure(p99), fmt.Sprint(len(late))})
 	}
@@ -79,7 +79,7 @@ func (p *pawl) approveAll(ctx context.Context, req *executorv1.CreateTaskRequest
 		case executorv1.EventType_EVENT_TYPE_FLOW_STOP:
 			asked = time.Now()
 			answer := &executorv1.ResumeTaskRequest{Id: e.GetTaskId(), WaitId: waitID, Answer: &executorv1.ResumeTaskRequest_Approve{Approve: &executorv1.Approve{}}}
-			answers.Go(func() error { // concurrent with the stream: its next event may arrive before the answer does
+			answers.Go(func() error { // concurrently, because the next event may arrive before ResumeTask returns
 				_, err := p.tasks.ResumeTask(ctx, answer)
 				return err
 			})
@@ -98,7 +98,7 @@ func (b *bench) waiting(ctx context.Context, d *document) {
 	n := b.scaled(10_000)
 	p := b.startPawl(ctx, fourProcesses)
 	req := equalSteps(1, "t/append", fmt.Sprintf("path: %q, line: x", filepath.Join(b.work, "effects.txt")))
-	// A tenth first, because the memory that a process needs for its first tasks is not a cost of waiting.
+	// The memory that a process needs for its first tasks is not a cost of waiting.
 	p.leaveWaiting(ctx, req, n/10)
 	before, file := settled(ctx, p.executor.pid), readMeta(p.journal)
 	began := time.Now()

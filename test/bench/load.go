@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// contender is a system under load. A run is a durable task of ten steps, or a single call.
+// contender is a measured system. A run is a durable task of ten steps, or a single call.
 type contender struct {
 	name      string
 	run       func(context.Context) error
-	processes []*process       // of the system; a child of one of them is the tool, which is counted apart
+	processes []*process       // of the system, without the tool, which is a child of one of them
 	journal   string           // its bbolt file; "" if it has none
 	samples   map[int][]sample // by level: the number of runs at once
 }
@@ -41,13 +41,13 @@ const (
 // of returns the median of a figure over the quieter rounds at a level.
 func (c *contender) of(level int, figure func(sample) float64) float64 {
 	var values []float64
-	for _, one := range c.quieter(level) {
-		values = append(values, figure(one))
+	for _, s := range c.quieter(level) {
+		values = append(values, figure(s))
 	}
 	return median(values)
 }
 
-// quieter returns the samples of the rounds, just over half of them, in which the rest of the machine did least.
+// quieter returns the samples of just over half of the rounds: those with the lowest load from other processes.
 func (c *contender) quieter(level int) []sample {
 	all := slices.SortedFunc(slices.Values(c.samples[level]), func(a, b sample) int { return cmp.Compare(a.others, b.others) })
 	return all[:quieterCount(len(all))]
@@ -112,7 +112,7 @@ func (c *contender) load(ctx context.Context, level int, each time.Duration) sam
 		work.Go(func() error {
 			for going.Err() == nil {
 				began := time.Now()
-				// ctx, not going: a run that has begun is finished, so that none is left in the system.
+				// With ctx, a run that has begun ends regularly; going would cut it off.
 				if err := c.run(ctx); err != nil {
 					return fmt.Errorf("%s at %d: %w", c.name, level, err)
 				}
@@ -178,7 +178,7 @@ func (c *contender) observe(going context.Context, each time.Duration) observati
 	return o
 }
 
-// sample returns the figures of the runs that ended within the observation, without those of the journal.
+// sample returns the figures of the runs that ended during the observation, except the figures of the journal.
 func (o observation) sample(all []finished) sample {
 	var took []time.Duration
 	for _, f := range all {

@@ -23,7 +23,7 @@ type options struct {
 	levels []int // numbers of callers at once
 	rounds int
 	each   time.Duration
-	// patience is how long the run may still wait for a quiet machine.
+	// patience is how long the run may wait for a quiet machine from now on.
 	patience time.Duration
 	quick    bool
 	peer     bool
@@ -75,17 +75,17 @@ func parseOptions() (options, error) {
 	for _, m := range measurements {
 		names = append(names, m.name)
 	}
-	which := flag.String("parts", strings.Join(names, ","), "what to measure, separated by commas")
+	parts := flag.String("parts", strings.Join(names, ","), "what to measure, separated by commas")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds over all systems; medians are shown")
 	flag.DurationVar(&o.each, "each", 3*time.Second, "how long each system is measured per round and level")
-	flag.DurationVar(&o.patience, "patience", 150*time.Second, "how long to wait in all for the rest of the machine to be quiet")
+	flag.DurationVar(&o.patience, "patience", 150*time.Second, "total time to wait for other programs to be quiet")
 	flag.BoolVar(&o.quick, "quick", false, "one short round with a tenth of the tasks, for a quick look")
 	flag.BoolVar(&o.peer, "restate", true, "measure Restate too, if npm can install it")
-	flag.StringVar(&o.bin, "bin", "", "folder of the programs; empty: build them from this tree")
+	flag.StringVar(&o.bin, "bin", "", "folder of the built programs; empty: build them from this tree")
 	flag.StringVar(&o.dir, "dir", os.TempDir(), "where to create the data folders; the journal is measured on this disk")
 	flag.StringVar(&o.out, "out", "", "file to write, or - for standard output; empty: docs/performance.md")
 	flag.Parse()
-	o.parts = strings.Split(*which, ",")
+	o.parts = strings.Split(*parts, ",")
 	for _, p := range o.parts {
 		if !slices.Contains(names, p) {
 			return o, fmt.Errorf("--parts: there is no part %q; there are %s", p, strings.Join(names, ", "))

@@ -37,7 +37,7 @@ var (
 // pawl is a running Pawl.
 type pawl struct {
 	layout
-	// executor is the process that keeps the journal. restart starts it, also for the first time.
+	// executor is the process that keeps the journal; restart starts it.
 	executor  *process
 	restart   func(context.Context)
 	processes []*process
@@ -50,7 +50,7 @@ func (b *bench) startPawl(ctx context.Context, l layout) *pawl {
 	addrs, data := freeAddrs(ctx, 3), b.folder()
 	addr, planner, pool := addrs[0], addrs[1], addrs[2]
 	p := &pawl{layout: l, journal: filepath.Join(data, "journal.db")}
-	// The limits are raised, because the measurement is of the machine.
+	// Raise the limits, so that only the machine limits the tasks.
 	args := append(slices.Clone(l.command), "--data", data, "--max-running", "256", "--max-requests", "0", "--max-steps", "1000")
 	switch {
 	case l.split:

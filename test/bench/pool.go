@@ -24,12 +24,13 @@ import (
 )
 
 const (
-	// idleConnections is the number of idle connections over HTTP. idleChildren is that over stdio, lower because each has a process.
+	// idleConnections is the number of idle connections over HTTP.
 	idleConnections = 1000
-	idleChildren    = 100
+	// idleChildren is the number of idle connections over stdio, each of which has a process.
+	idleChildren = 100
 	// idleFor is longer than a pool keeps an unused TCP connection open.
 	idleFor = 32 * time.Second
-	// settling is the number of small calls that let a pool collect its garbage.
+	// settling is the number of small calls after which a pool has collected most of its garbage.
 	settling = 3000
 	// poolCallers is the number of concurrent callers when the throughput is measured.
 	poolCallers = 32
@@ -124,7 +125,7 @@ func (b *bench) poolCalls(ctx context.Context, d *document) {
 			_, err := direct.CallTool(ctx, mcp.CallToolRequest{Params: mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"text": "hello"}}})
 			return err
 		}},
-		{name: "one gRPC call each, through the pool", run: a.singly()}, {name: "over a stream, through the pool", run: a.streamed(ctx)},
+		{name: "one gRPC call each, through the pool", run: a.separateCalls()}, {name: "over a stream, through the pool", run: a.streamCalls(ctx)},
 	}
 	b.inTurns(ctx, contenders, []int{1, poolCallers})
 	d.text("A tool call over stdio through the pool (gRPC on loopback, with a key, the user's name and the acknowledgement of the call before): one gRPC call each, "+
@@ -151,15 +152,15 @@ func echoCall(id uint64) *mcppoolv1.CallToolRequest {
 	}
 }
 
-// singly returns a function that makes one gRPC call for a call of the tool.
-func (a *standalonePool) singly() func(context.Context) error {
+// separateCalls returns a function that calls the tool with a gRPC call of its own.
+func (a *standalonePool) separateCalls() func(context.Context) error {
 	var n atomic.Uint64
 	return func(ctx context.Context) error {
 		stream, err := a.CallTool(identity.OnBehalfOf(ctx, "ann"), echoCall(n.Add(1)))
 		for err == nil {
 			var m *mcppoolv1.CallToolResponse
 			if m, err = stream.Recv(); m.GetResult() != nil {
-				_, _ = stream.Recv() // its end
+				_, _ = stream.Recv() // reads the end of the stream
 				return nil
 			}
 		}
@@ -167,8 +168,8 @@ func (a *standalonePool) singly() func(context.Context) error {
 	}
 }
 
-// streamed returns a function that calls over a free stream, or a new one if none is free. The streams end with streamCtx.
-func (a *standalonePool) streamed(streamCtx context.Context) func(context.Context) error {
+// streamCalls returns a function that calls the tool over a free stream, or over a new stream if none is free. The streams end with streamCtx.
+func (a *standalonePool) streamCalls(streamCtx context.Context) func(context.Context) error {
 	var n atomic.Uint64
 	free := make(chan grpc.BidiStreamingClient[mcppoolv1.CallToolsRequest, mcppoolv1.CallToolsResponse], poolCallers)
 	return func(context.Context) (err error) {

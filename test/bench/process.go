@@ -38,11 +38,11 @@ func (b *bench) start(name string, env []string, program string, args ...string)
 	p := &process{name: name, log: filepath.Join(b.work, fmt.Sprintf("%03d-%s.log", b.started, name)), done: make(chan struct{})}
 	out := must(os.Create(p.log))
 	defer func() { _ = out.Close() }()
-	// No context, because stop ends the process by a signal and waits for it.
+	// stop ends the process, not a context.
 	p.cmd = exec.CommandContext(context.Background(), program, args...)
 	p.cmd.Env = append(append(os.Environ(), "XDG_STATE_HOME="+b.work), env...)
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = b.work, out, out
-	// A group of its own, so that an interrupt at the terminal reaches only this program, which then stops the others.
+	// An interrupt at the terminal must reach only this program, which then stops the process.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	check(p.cmd.Start())
 	p.pid = p.cmd.Process.Pid
@@ -81,7 +81,7 @@ func (p *process) kill() {
 
 // await calls ok every millisecond until it returns true. It fails if the process ends or takes longer than startTimeout.
 func (p *process) await(ctx context.Context, ok func(context.Context) bool) {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("it does not serve after %v", startTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("it did not serve within %v", startTimeout))
 	defer cancel()
 	for !ok(ctx) {
 		why := errors.New("it has ended")

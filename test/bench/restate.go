@@ -57,7 +57,7 @@ func (b *bench) startRestate(ctx context.Context) *restate {
 	return r
 }
 
-// addGoWorker builds and starts the Go worker, which is a module of its own. It only logs a failure.
+// addGoWorker builds and starts the Go worker, which is a module of its own. A failure is only logged.
 func (b *bench) addGoWorker(ctx context.Context, r *restate) {
 	err := b.try(func() {
 		program := filepath.Join(b.work, "goworker")

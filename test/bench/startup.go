@@ -9,7 +9,7 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
-// startup measures the time from exec to serving, with an empty journal and with one of many finished tasks, in turns.
+// startup measures the time from exec to serving, with an empty journal and with a journal of many finished tasks, in turns.
 func (b *bench) startup(ctx context.Context, d *document) {
 	n := b.scaled(100_000)
 	full, empty := b.fullJournal(ctx, n), b.folder()
@@ -26,7 +26,7 @@ func (b *bench) startup(ctx context.Context, d *document) {
 	})
 }
 
-// timeToServe starts the executor and returns the time until it serves. Planner and pool need not run for that.
+// timeToServe starts the executor, without planner and pool, and returns the time until it serves.
 func (b *bench) timeToServe(ctx context.Context, folder string) (ms float64) {
 	addrs := freeAddrs(ctx, 3)
 	b.scope(func() {

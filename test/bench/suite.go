@@ -15,8 +15,8 @@ func (b *bench) suite(ctx context.Context, d *document) {
 	var shares []float64
 	for _, c := range systems {
 		for level := range c.samples {
-			for _, one := range c.quieter(level) {
-				shares = append(shares, one.others*100)
+			for _, s := range c.quieter(level) {
+				shares = append(shares, s.others*100)
 			}
 		}
 	}
@@ -95,7 +95,7 @@ func (b *bench) processTable(d *document, systems []*contender, of func(process 
 	d.table([]string{"system", "at", "sum", "of it", "tool", "caller"}, rows)
 }
 
-// targets compares the results with the targets of the design. At each level, the peer is the faster of its SDKs.
+// targets compares the results with the targets of the design. At each level, the peer is its faster SDK.
 func (b *bench) targets(d *document, systems []*contender) {
 	d.text("**Beside what the design asks for.** Restate is the faster of its SDKs at that level.")
 	var rows [][]string

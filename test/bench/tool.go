@@ -20,7 +20,7 @@ const toolVariable = "PAWL_BENCH_TOOL"
 // workTime is how long a call of the tools work and lookup takes.
 const workTime = 100 * time.Millisecond
 
-// serveTool serves the tools of package mcpserver and the tool work under two names, for up to 100 calls at once.
+// serveTool serves the tools of package mcpserver, and the tool work under the names work and lookup, for up to 100 calls at once.
 func serveTool() error {
 	s := mcpserver.New()
 	for _, name := range []string{"work", "lookup"} {
@@ -34,7 +34,7 @@ func serveTool() error {
 
 // work appends a line to a file and takes workTime.
 func work(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	// The line stands for the side effect: once begun, it happens, even if the caller disconnects.
+	// The line is the side effect. It happens even if the caller disconnects.
 	f, err := os.OpenFile(req.GetString("path", ""), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return mcp.NewToolResultError(err.Error()), nil

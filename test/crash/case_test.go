@@ -140,7 +140,7 @@ func (w *worker) victim(ctx context.Context, c crash, dir string) (*keeper, erro
 		return nil, err
 	}
 	if c.place != apart {
-		env = append(env, "PAWL_CRASH_TAKE="+strconv.Itoa(pool.cmd.Process.Pid))
+		env = append(env, "PAWL_CRASH_OTHER="+strconv.Itoa(pool.cmd.Process.Pid))
 	}
 	if c.place == poolOnly {
 		env = append(env, "PAWL_CRASH_SPARE=1")

@@ -10,20 +10,23 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 )
 
-// slowest bounds how long a call in mode slow waits to be cancelled.
-const slowest = 20 * time.Second
+// slowTimeout bounds how long a call in mode slow waits to be cancelled.
+const slowTimeout = 20 * time.Second
 
-// Line is the record that a recording tool writes of each call. It distinguishes calls and attempts.
+// Line is the record that a recording tool writes of each call.
 type Line struct {
 	Call string `json:"call"` // the call id
 	Key  string `json:"key"`  // the idempotency key
 	Line string `json:"line"` // the text that the caller gave
 }
 
-// AddRecorders adds tools with these names, which all do the same: write a Line to `path` and then, by `mode`, succeed
-// (if empty), fail, wait to be cancelled (slow), or end the server in the middle of the call if the file was empty or missing (die). In
-// mode ask they ask a person first, and write nothing and fail unless the person accepts. Their effects come from the operator's
-// configuration.
+// AddRecorders adds tools with these names, which all do the same: they write a Line to `path` and then act by `mode`.
+//
+//	""    succeed
+//	fail  fail
+//	slow  wait to be cancelled
+//	die   end the server in the middle of the call, if the file was empty or missing
+//	ask   ask a person before writing; if the person does not accept, fail and write nothing
 func AddRecorders(s *server.MCPServer, names ...string) {
 	for _, name := range names {
 		s.AddTool(mcp.NewTool(name, mcp.WithDescription("Writes a line that says which call it was."),
@@ -35,7 +38,7 @@ func AddRecorders(s *server.MCPServer, names ...string) {
 func record(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	path, mode := req.GetString("path", ""), req.GetString("mode", "")
 	if mode == "ask" {
-		if said, err := sure(ctx); err != nil || said != mcp.ElicitationResponseActionAccept {
+		if action, err := askSure(ctx); err != nil || action != mcp.ElicitationResponseActionAccept {
 			return mcp.NewToolResultError("nothing was written"), err
 		}
 	}
@@ -54,7 +57,7 @@ func record(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, 
 	case mode == "die" && first:
 		os.Exit(3)
 	case mode == "slow":
-		timer := time.NewTimer(slowest)
+		timer := time.NewTimer(slowTimeout)
 		defer timer.Stop()
 		select {
 		case <-ctx.Done():
@@ -65,8 +68,8 @@ func record(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, 
 	return mcp.NewToolResultText("wrote " + req.GetString("line", "")), nil
 }
 
-// sure asks a person whether to write, and returns the action of the answer.
-func sure(ctx context.Context) (mcp.ElicitationResponseAction, error) {
+// askSure asks a person whether to write, and returns the action of the answer.
+func askSure(ctx context.Context) (mcp.ElicitationResponseAction, error) {
 	res, err := server.ServerFromContext(ctx).RequestElicitation(ctx, mcp.ElicitationRequest{Params: mcp.ElicitationParams{
 		Message: "Write it?", RequestedSchema: map[string]any{
 			"type": "object", "required": []string{"sure"}, "properties": map[string]any{"sure": map[string]any{"type": "boolean"}},
@@ -86,8 +89,7 @@ func meta(req mcp.CallToolRequest, key string) string {
 	return value
 }
 
-// AddHolders adds tools with these names, which all do the same: write a Line to `path`, and return when there is a file of
-// that name with the suffix `.go`.
+// AddHolders adds tools with these names, which all do the same: they write a Line to `path`, and return when the file `path`.go exists.
 func AddHolders(s *server.MCPServer, names ...string) {
 	for _, name := range names {
 		s.AddTool(mcp.NewTool(name, mcp.WithDescription("Writes a line that says which call it was, and waits."),
@@ -100,7 +102,7 @@ func hold(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, er
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
 	for err == nil && !res.IsError {
-		if _, missing := os.Stat(req.GetString("path", "") + ".go"); missing == nil {
+		if _, statErr := os.Stat(req.GetString("path", "") + ".go"); statErr == nil {
 			break
 		}
 		select {

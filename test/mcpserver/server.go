@@ -72,7 +72,7 @@ func progress(ctx context.Context, req mcp.CallToolRequest, done, total int) {
 	if req.Params.Meta == nil || req.Params.Meta.ProgressToken == nil {
 		return
 	}
-	// A client that does not listen is no reason to fail.
+	// The client may not listen.
 	_ = server.ServerFromContext(ctx).SendNotificationToClient(ctx, "notifications/progress", map[string]any{
 		"progressToken": req.Params.Meta.ProgressToken, "progress": done, "total": total, "message": fmt.Sprintf("step %d", done),
 	})
@@ -82,14 +82,14 @@ func appendLine(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult
 	return write(req.GetString("path", ""), req.GetString("line", ""))
 }
 
-// falter has its effect and, if the file did not exist, ends the server before it returns: the outcome of that call is unknown.
+// falter writes its line. If the file did not exist, it then ends the server, so that the outcome of the call is unknown.
 func falter(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	_, err := os.Stat(req.GetString("path", ""))
-	res, failed := appendLine(ctx, req)
-	if errors.Is(err, os.ErrNotExist) && failed == nil && !res.IsError {
+	res, appendErr := appendLine(ctx, req)
+	if errors.Is(err, os.ErrNotExist) && appendErr == nil && !res.IsError {
 		os.Exit(3)
 	}
-	return res, failed
+	return res, appendErr
 }
 
 func wipe(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -104,7 +104,7 @@ func stall(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, e
 	return nil, ctx.Err()
 }
 
-// book asks in the middle of the call, and has its effect once a person has said yes.
+// book asks a person in the middle of the call, and writes its line if the person accepts.
 func book(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	res, err := server.ServerFromContext(ctx).RequestElicitation(ctx, mcp.ElicitationRequest{Params: mcp.ElicitationParams{
 		Message: "Where to, and for how long?",
@@ -130,8 +130,8 @@ func write(path, line string) (*mcp.CallToolResult, error) {
 		return mcp.NewToolResultError(err.Error()), nil
 	}
 	_, err = fmt.Fprintln(f, line)
-	if closed := f.Close(); err == nil {
-		err = closed
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
 	}
 	if err != nil {
 		return mcp.NewToolResultError(err.Error()), nil

@@ -1,4 +1,4 @@
-// Command modelserver plays a language model from a script: see README.md.
+// Command modelserver serves a scripted language model; see README.md.
 package main
 
 import (
@@ -30,7 +30,7 @@ func main() {
 
 func run(addr string, args []string) error {
 	if len(args) != 1 {
-		return errors.New("give one script; test/modelserver/README.md describes them")
+		return errors.New("give the path of one script; test/modelserver/README.md describes scripts")
 	}
 	script, err := modeltest.Load(args[0])
 	if err != nil {

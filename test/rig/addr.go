@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// FreeAddr returns a loopback address that nothing listens on. On Linux, a process that asks for any port does not get it until the test
-// ends, and the processes that the test starts with this address can listen on it one after another.
+// FreeAddr returns a loopback address that nothing listens on. On Linux, the address stays reserved until the test ends: a process that asks for
+// any port does not get it, and the processes of the test can listen on it one after another.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -38,8 +38,8 @@ func socket() (int, error) {
 	return fd, err
 }
 
-// hold binds a socket and does not listen on it. On Linux, a process that asks for any port then does not get this one; a process that asks
-// for it by number does, if both set SO_REUSEADDR (socket(7)), as package net does for listeners.
+// hold binds a socket to a free port and does not listen on it. On Linux, a process that asks for any port then gets another one. A process that
+// asks for this port by number gets it, because package net also sets SO_REUSEADDR (socket(7)).
 func hold(fd int) (string, error) {
 	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
 		return "", err

@@ -13,7 +13,7 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// Client has the calls that tests make, over gRPC or REST. An error response of Pawl is a *Refused.
+// Client has the calls that tests make, over gRPC or REST. Pawl's error responses are returned as *Refused.
 type Client interface {
 	Create(ctx context.Context, req *executorv1.CreateTaskRequest) (*executorv1.Task, error)
 	// Watch calls each for the events after a seq, until the task has ended or each returns false.

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// NPM returns the path of a file below the node_modules that `make npm` installs into test/npm; root is the path of the folder
-// test. If it is absent, the test fails if PAWL_TEST_NPM=required, as in CI, and is skipped otherwise.
+// NPM returns the path of a file in the node_modules that `make npm` installs into test/npm; root is the path of the folder
+// test. If the file is absent, the test is skipped, or fails if PAWL_TEST_NPM=required.
 func NPM(t testing.TB, root, path string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join(root, "npm", "node_modules", path))
@@ -28,7 +28,7 @@ func NPM(t testing.TB, root, path string) string {
 const everythingServer = "github.com/modelcontextprotocol/go-sdk/conformance/everything-server"
 
 // GoEverything builds everythingServer in the version that tools/foreign pins, and returns the path of the program; root is the path of the
-// folder test. If it cannot be built, the test fails or is skipped, as by NPM.
+// folder test. If the build fails, the test fails or is skipped, as in NPM.
 func GoEverything(t testing.TB, root string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "everything-server")

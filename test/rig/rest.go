@@ -23,7 +23,7 @@ import (
 // maxEvent bounds one line of an event stream.
 const maxEvent = 16 << 20
 
-// REST is a client over the gateway, as any HTTP client would be: it knows paths and JSON, and no generated stub.
+// REST is a client over the gateway. Like any HTTP client, it knows paths and JSON, but no generated stubs.
 type REST struct {
 	// Base is the gateway's address, such as http://127.0.0.1:7410.
 	Base string
@@ -70,7 +70,7 @@ func (c REST) Delete(ctx context.Context, id string) error {
 	return c.do(ctx, http.MethodDelete, "/v1/tasks/"+id, nil, &executorv1.DeleteTaskResponse{})
 }
 
-// Export implements Client: the response is the document, as a file.
+// Export implements Client. It checks that the response is a JSON file.
 func (c REST) Export(ctx context.Context, id string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Base+"/v1/tasks/"+id+":export", nil)
 	if err != nil {
@@ -124,8 +124,8 @@ type Event struct {
 	Task *executorv1.ExecutorEvent
 }
 
-// Events reads a task's stream until each returns false. If the stream ends before, that is an error, unless there is no stream (204): the
-// task has ended, and no event follows `after`. The last event of a stream is `end`.
+// Events reads a task's stream until each returns false. The last event of a stream is `end`; a stream that ends earlier is an error. Without events
+// after `after`, the response for a task that has ended is 204, and Events returns nil.
 func (c REST) Events(ctx context.Context, id string, after uint64, each func(Event) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -208,7 +208,7 @@ func (c REST) do(ctx context.Context, method, path string, body, out proto.Messa
 	return protojson.Unmarshal(all, out)
 }
 
-// send turns problem details into *Refused.
+// send sends a request. It returns a *Refused for a response with problem details.
 func (c REST) send(req *http.Request) (*http.Response, error) {
 	if c.Key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.Key)

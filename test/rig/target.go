@@ -37,7 +37,7 @@ type Options struct {
 	Workspace string
 	// Servers are further entries of the mcpServers file, besides `t`, the server of package mcpserver.
 	Servers map[string]any
-	// Models is a file of named language models; Binary does not use it.
+	// Models is a file of language models; Binary ignores it.
 	Models string
 	// MaxRunning is how many tasks may run at once; 0 means the default.
 	MaxRunning int
@@ -47,7 +47,7 @@ type Options struct {
 	RequestWindow time.Duration
 	// Keys is a file of API keys.
 	Keys string
-	// Key is an API key of a user, for the connections that the target makes.
+	// Key is a user's API key, for the gRPC connections of Target.
 	Key string
 	// ServiceKey is an API key of role service, for separate processes.
 	ServiceKey string
@@ -70,7 +70,7 @@ type Target struct {
 	HTTP string
 	// Executor, Pool and Planner are gRPC connections.
 	Executor, Pool, Planner *grpc.ClientConn
-	// Processes are those of the target, by name; nil if it has none.
+	// Processes are the started processes, by name; nil for InProcess.
 	Processes map[string]*Process
 }
 
@@ -177,7 +177,7 @@ func Dial(t testing.TB, addr, key string) *grpc.ClientConn {
 	return conn
 }
 
-// await returns when everything serves.
+// await waits until everything serves.
 func (target *Target) await(t testing.TB) *Target {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
@@ -243,7 +243,7 @@ func Start(t testing.TB, name string, args ...string) *Process {
 	return p
 }
 
-// Stop asks the process to stop, and fails the test if it does not.
+// Stop asks the process to stop, and fails the test if it does not stop in time.
 func (p *Process) Stop(t testing.TB) {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {

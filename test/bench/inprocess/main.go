@@ -1,6 +1,5 @@
-// Command inprocess is Pawl in one process, with a tool that is a Go function of that process and returns its argument. It
-// shows how a program embeds Pawl. Command bench uses it to measure a task whose tool costs next to nothing. It serves
-// gRPC on loopback, to everyone on the machine.
+// Command inprocess is Pawl in one process, with a Go function as tool, which returns its argument. It shows how a program
+// embeds Pawl. Command bench uses it to measure tasks whose tool costs next to nothing. It serves gRPC on loopback.
 package main
 
 import (

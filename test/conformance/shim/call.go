@@ -14,12 +14,11 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 )
 
-// callsFor returns the calls to make: those that the suite gives, else in one scenario that of schemaEcho, else one of each tool, with a
-// value for every required property that has no default.
+// callsFor returns the calls to make: those that the suite gives, else the call of schemaEcho, else one call of each tool.
 func callsFor(s Scenario, tools []*commonv1.Tool) ([]*mcppoolv1.CallToolRequest, error) {
 	var calls []*mcppoolv1.CallToolRequest
 	for _, c := range s.Given.ToolCalls {
-		// Null is "not given" to the suite. The pool refuses it if the schema does not allow null.
+		// In the suite, null means that the argument is absent.
 		maps.DeleteFunc(c.Arguments, func(_ string, value json.RawMessage) bool { return string(value) == "null" })
 		input, err := json.Marshal(c.Arguments)
 		if err != nil {
@@ -43,8 +42,7 @@ func callsFor(s Scenario, tools []*commonv1.Tool) ([]*mcppoolv1.CallToolRequest,
 	return calls, nil
 }
 
-// schemaEcho returns a call that shows the suite the input schema that the pool read for another tool. It returns nil in all scenarios
-// but the one that asks for this.
+// schemaEcho returns a call that sends the suite an input schema as the pool read it; nil if the scenario does not ask for that.
 func schemaEcho(s Scenario, tools []*commonv1.Tool) *mcppoolv1.CallToolRequest {
 	i := slices.IndexFunc(tools, func(t *commonv1.Tool) bool { return t.GetName() == "json_schema_2020_12_tool" })
 	if s.Name != "json-schema-2020-12-preservation" || i < 0 {
@@ -53,7 +51,7 @@ func schemaEcho(s Scenario, tools []*commonv1.Tool) *mcppoolv1.CallToolRequest {
 	return &mcppoolv1.CallToolRequest{McpId: serverID, Name: "json_schema_echo", InputJson: `{"schema":` + tools[i].GetInputSchemaJson() + `}`}
 }
 
-// call calls a tool, and answers the server's questions meanwhile.
+// call calls a tool, and answers the questions that the server asks during the call.
 func (u *user) call(ctx context.Context, req *mcppoolv1.CallToolRequest) error {
 	return u.loggedIn(ctx, func() error {
 		u.calls++
@@ -75,7 +73,7 @@ func (u *user) call(ctx context.Context, req *mcppoolv1.CallToolRequest) error {
 	})
 }
 
-// answer accepts a question of the server; the pool fills in the values that the form suggests.
+// answer accepts a question of the server. The pool fills in the form's defaults.
 func (u *user) answer(ctx context.Context, callID string, q *mcppoolv1.CallInputRequired) error {
 	answer := &mcppoolv1.CallAnswer{InputId: q.GetInputId(), Action: mcppoolv1.CallAnswer_ACTION_ACCEPT}
 	if q.GetSchemaJson() != "" {

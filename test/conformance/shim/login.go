@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// redirectURI is the address to which the browser would be sent; the shim reads the parameters and does not open it.
+	// redirectURI is the address to which the browser would be sent. The shim does not open it.
 	redirectURI = "http://127.0.0.1:3000/callback"
-	// maxLogins is how often a user logs in for one request before giving up.
+	// maxLogins is how often a user logs in for one request.
 	maxLogins = 3
 )
 
@@ -52,10 +52,10 @@ func (u *user) login(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the authorization server answered %s without a redirect: %w", res.Status, err)
 	}
-	brought := back.Query()
+	query := back.Query()
 	_, err = u.FinishMcpLogin(ctx, &mcppoolv1.FinishMcpLoginRequest{
-		State: brought.Get("state"), Code: brought.Get("code"), Iss: brought.Get("iss"),
-		Error: brought.Get("error"), ErrorDescription: brought.Get("error_description"),
+		State: query.Get("state"), Code: query.Get("code"), Iss: query.Get("iss"),
+		Error: query.Get("error"), ErrorDescription: query.Get("error_description"),
 	})
 	return err
 }

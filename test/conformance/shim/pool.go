@@ -19,7 +19,7 @@ import (
 // serverID names the suite's server in the pool.
 const serverID = "conformance"
 
-// drain is how long running calls may take when the pool stops: by then no caller waits.
+// drain is how long running calls may take when the pool stops.
 const drain = time.Second
 
 // pool is a running pool, called as an operator.
@@ -36,8 +36,8 @@ func open(ctx context.Context, log *slog.Logger) (*pool, error) {
 	}
 	service, err := mcppool.New(ctx, mcppool.Config{
 		DrainTimeout:   drain,
-		AllowAddresses: []string{"127.0.0.0/8", "::1/128"}, // those of the suite's authorization servers too
-		// Identifies the client to the authorization servers, which do not fetch it.
+		AllowAddresses: []string{"127.0.0.0/8", "::1/128"}, // the suite's servers and authorization servers
+		// The client id; the authorization servers do not fetch the document.
 		LoginClientMetadata: "https://conformance-test.local/client-metadata.json",
 	}, mcppool.Deps{Log: log})
 	if err != nil {

@@ -17,11 +17,11 @@ import (
 type user struct {
 	*pool
 	log   *slog.Logger
-	calls int // made so far; they are made one by one
+	calls int // made so far
 }
 
-// Run lists the server's tools, makes the calls of callsFor, and reads the resources and prompts. After a call that fails it goes on, and
-// returns all errors at the end.
+// Run lists the server's tools, makes the calls of callsFor, and reads the resources and prompts. It goes on after a failed call, and returns
+// all errors at the end.
 func Run(ctx context.Context, s Scenario, log *slog.Logger) (err error) {
 	p, err := open(ctx, log)
 	if err != nil {
@@ -65,7 +65,7 @@ func (u *user) tools(ctx context.Context) ([]*commonv1.Tool, error) {
 func (u *user) readAll(ctx context.Context) error {
 	list, err := u.ListResources(ctx, &mcppoolv1.ListResourcesRequest{McpId: serverID})
 	if err != nil {
-		return offersNone(err)
+		return ignoreUnsupported(err)
 	}
 	for _, r := range list.GetResources() {
 		if _, err := u.ReadResource(ctx, &mcppoolv1.ReadResourceRequest{McpId: serverID, Uri: r.GetUri()}); err != nil {
@@ -79,7 +79,7 @@ func (u *user) readAll(ctx context.Context) error {
 func (u *user) promptAll(ctx context.Context) error {
 	list, err := u.ListPrompts(ctx, &mcppoolv1.ListPromptsRequest{McpId: serverID})
 	if err != nil {
-		return offersNone(err)
+		return ignoreUnsupported(err)
 	}
 	for _, p := range list.GetPrompts() {
 		arguments := make(map[string]string)
@@ -93,8 +93,8 @@ func (u *user) promptAll(ctx context.Context) error {
 	return nil
 }
 
-// offersNone drops the error of a server that offers no such thing.
-func offersNone(err error) error {
+// ignoreUnsupported returns nil if a server does not support the method, else err.
+func ignoreUnsupported(err error) error {
 	switch status.Code(err) {
 	case codes.Unimplemented, codes.FailedPrecondition:
 		return nil

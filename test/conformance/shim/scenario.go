@@ -18,15 +18,15 @@ type Scenario struct {
 	Name string
 	// URL is the server's address.
 	URL string
-	// Given is the rest of what the suite gives to the client.
+	// Given is the context of the scenario.
 	Given Given
 }
 
-// Given are the parts of the suite's context that the shim uses.
+// Given holds the parts of the suite's context that the shim uses.
 type Given struct {
 	ClientID     string `json:"client_id"`
 	ClientSecret string `json:"client_secret"`
-	PrivateKey   string `json:"private_key_pem"` // in place of a secret
+	PrivateKey   string `json:"private_key_pem"` // instead of a secret
 	ToolCalls    []struct {
 		Name      string                     `json:"name"`
 		Arguments map[string]json.RawMessage `json:"arguments"`

@@ -14,20 +14,20 @@ import (
 const (
 	// dieVariable is the number of the point at which the process dies; 0: at none.
 	dieVariable = "PAWL_CRASH_DIE"
-	// holdVariable is the number of the point at which a goroutine waits until a command was stored or a line arrives on standard input.
+	// holdVariable is the number of the point at which a goroutine waits until a command is stored or a line arrives on standard input.
 	holdVariable = "PAWL_CRASH_HOLD"
-	// takeVariable is the id of another process, which dies before this one at the point of dieVariable.
-	takeVariable = "PAWL_CRASH_TAKE"
-	// spareVariable, if set, lets only the process of takeVariable die.
+	// otherVariable is the id of another process, which is killed first at the point of dieVariable.
+	otherVariable = "PAWL_CRASH_OTHER"
+	// spareVariable, if set, spares this process: only the process of otherVariable is killed.
 	spareVariable = "PAWL_CRASH_SPARE"
 )
 
-// killer counts points and kills at one of them.
+// killer counts the points that the process reaches, and kills it at one of them.
 type killer struct {
-	out             io.Writer
-	die, hold, take int
-	spare           bool
-	held            chan struct{} // closed when the held goroutine may continue
+	out              io.Writer
+	die, hold, other int
+	spare            bool
+	held             chan struct{} // closed when the held goroutine may continue
 
 	mu    sync.Mutex // guards count, and the order of the lines that are written
 	count int
@@ -37,7 +37,7 @@ type killer struct {
 func newKiller(out io.Writer) (*killer, error) {
 	k := &killer{out: out, held: make(chan struct{}), spare: os.Getenv(spareVariable) != ""}
 	k.free = sync.OnceFunc(func() { close(k.held) })
-	for name, to := range map[string]*int{dieVariable: &k.die, holdVariable: &k.hold, takeVariable: &k.take} {
+	for name, to := range map[string]*int{dieVariable: &k.die, holdVariable: &k.hold, otherVariable: &k.other} {
 		text := os.Getenv(name)
 		if text == "" {
 			continue
@@ -58,7 +58,7 @@ func (k *killer) at(point string) {
 	n := k.count
 	_, _ = fmt.Fprintf(k.out, "point %d %s\n", n, point)
 	if n == k.die {
-		k.kill() // with mu held: nothing passes another point
+		k.kill() // with mu held, so that no goroutine reaches another point
 	}
 	// A command was stored while a goroutine is held: the goroutine continues.
 	if k.hold > 0 && n > k.hold && strings.HasPrefix(point, "Send.after") {
@@ -73,12 +73,12 @@ func (k *killer) at(point string) {
 
 // kill returns only if this process is spared.
 func (k *killer) kill() {
-	if k.take != 0 {
-		_ = syscall.Kill(k.take, syscall.SIGKILL)
+	if k.other != 0 {
+		_ = syscall.Kill(k.other, syscall.SIGKILL)
 	}
 	if k.spare {
 		return
 	}
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-	select {} // the signal comes
+	select {} // until the signal arrives
 }

@@ -1,7 +1,7 @@
-// Command victim is Pawl for the crash suite: the services as they are, with an observer that kills the process, or holds
-// up a goroutine, at a chosen point. `victim all` is the executor with planner and pool in one process, as `pawl up`; `victim executor` has
-// its pool elsewhere; `victim pool` is that pool. It writes to standard output the address at which it serves and the points that it reaches, and
-// ends when its standard input does, so that it never outlives the suite.
+// Command victim is Pawl for the crash suite: the unchanged services, with an observer that kills the process, or holds
+// up a goroutine, at a chosen point. `victim all` runs executor, planner and pool in one process, as `pawl up` does; `victim executor` runs executor and
+// planner, and `victim pool` the pool. It writes its address and the points that it reaches to standard output. It ends with its standard input, so
+// that it never outlives the suite.
 package main
 
 import (
@@ -76,14 +76,14 @@ func (s settings) run(ctx context.Context) error {
 		service.Register(server)
 		g.Go(func() error { return service.Run(ctx) })
 	}
-	go obey(os.Stdin, crash)
+	go readCommands(os.Stdin, crash)
 	fmt.Printf("serving %s\n", lis.Addr())
 	g.Go(func() error { return server.Serve(ctx, lis) })
 	return g.Wait()
 }
 
 // services returns the services of the role, the executor last.
-func (s settings) services(ctx context.Context, log *slog.Logger, see executortest.Observer) ([]service, error) {
+func (s settings) services(ctx context.Context, log *slog.Logger, observer executortest.Observer) ([]service, error) {
 	var services []service
 	conn, err := local(log)
 	if err != nil {
@@ -112,7 +112,7 @@ func (s settings) services(ctx context.Context, log *slog.Logger, see executorte
 	plan.Register(conn)
 	tasks, err := executor.New(ctx, executor.Config{DataDir: s.data, MaxRecoveries: 1000, DrainTimeout: time.Second}, executortest.Observe(executor.Deps{
 		Planner: conn, Pool: toPool, Log: log,
-	}, see))
+	}, observer))
 	if err != nil {
 		return nil, err
 	}
@@ -128,8 +128,8 @@ func local(log *slog.Logger) (*inproc.Conn, error) {
 	return inproc.New(unary, stream), nil
 }
 
-// obey ends the process when its input ends; a line lets the goroutine that is held up at a point continue.
-func obey(in io.Reader, crash *killer) {
+// readCommands frees the goroutine that is held up at a point when a line arrives, and ends the process when the input ends.
+func readCommands(in io.Reader, crash *killer) {
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		crash.free()
 	}

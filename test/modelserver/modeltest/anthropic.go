@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// anthropicRequest is the request of a message. It lacks the fields that Pawl does not send, so they are rejected.
+// anthropicRequest is the request of a message. It has only the fields that Pawl sends; others are rejected.
 type anthropicRequest struct {
 	Model         string            `json:"model"`
 	MaxTokens     int               `json:"max_tokens"`
@@ -132,7 +132,7 @@ func readAnthropicSystem(q *anthropicRequest, r *Request) {
 	}
 }
 
-// add adds a block to the prompt, with its breakpoint, if any.
+// add adds a block to the prompt, and a breakpoint after the block if cache is not nil.
 func (r *Request) add(raw json.RawMessage, cache *cacheControl) {
 	if fields := read[map[string]json.RawMessage](raw); fields != nil {
 		delete(fields, "cache_control") // not part of the cached text
@@ -178,7 +178,7 @@ func readAnthropicMessages(q *anthropicRequest, r *Request) {
 	}
 }
 
-// addContent checks a message's content and adds it to the prompt. open has the calls without a result, used all calls so far.
+// addContent checks a message's content and adds it to the prompt. open holds the ids of calls without a result, used those of all calls.
 func (r *Request) addContent(content json.RawMessage, where, role string, open, used map[string]bool) {
 	blocks := read[[]json.RawMessage](content)
 	if plain := read[string](content); plain != "" {
@@ -253,7 +253,7 @@ func anthropicError(p *problem) (int, any) {
 	return p.status, map[string]any{"type": "error", "error": map[string]any{"type": kind, "message": p.message}}
 }
 
-// anthropicEvents returns an answer as a stream of events, and as one body. written is the number of tokens written to the cache.
+// anthropicEvents returns an answer as a stream of events, and as one body. written is how many tokens the request wrote to the cache.
 func anthropicEvents(model string, a *answer, written int) (events []event, whole any) {
 	stop := map[string]string{"": "end_turn", "length": "max_tokens", "refusal": "refusal"}[a.stop]
 	if len(a.calls) > 0 && a.stop == "" {

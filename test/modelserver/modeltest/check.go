@@ -19,11 +19,11 @@ type problem struct {
 	message string
 }
 
-// catch runs a check and returns the problem that it found.
+// catch runs a check and returns the problem that the check found, or nil.
 func catch(check func()) (p *problem) {
 	defer func() {
 		if caught := recover(); caught != nil {
-			p = caught.(*problem) //nolint:forcetypeassert // any other panic stays one
+			p = caught.(*problem) //nolint:forcetypeassert // any other value is a bug and panics again
 		}
 	}()
 	check()
@@ -63,12 +63,12 @@ func read[T any](raw json.RawMessage) (v T) {
 	return v
 }
 
-// schema is the part of a JSON Schema that the rules are about.
+// schema is a JSON Schema.
 type schema map[string]json.RawMessage
 
 func (s schema) kinds() []string {
-	if one := read[string](s["type"]); one != "" {
-		return []string{one}
+	if kind := read[string](s["type"]); kind != "" {
+		return []string{kind}
 	}
 	return read[[]string](s["type"])
 }
@@ -100,8 +100,8 @@ func (s schema) each(path string, visit func(path string, s schema)) {
 	}
 	read[schema](s["items"]).each(path+"/items", visit)
 	for _, key := range []string{"anyOf", "oneOf", "allOf"} {
-		for _, one := range read[[]schema](s[key]) {
-			one.each(path+"/"+key, visit)
+		for _, alternative := range read[[]schema](s[key]) {
+			alternative.each(path+"/"+key, visit)
 		}
 	}
 }

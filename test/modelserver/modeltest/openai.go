@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// openaiRequest is the request of a chat completion. It lacks the fields that Pawl does not send, so they are rejected.
+// openaiRequest is the request of a chat completion. It has only the fields that Pawl sends; others are rejected.
 type openaiRequest struct {
 	Model               string            `json:"model"`
 	Messages            []json.RawMessage `json:"messages"`

@@ -22,13 +22,13 @@ type Request struct {
 	Stream  bool
 
 	Tokens int // of the prompt, estimated
-	Prefix int // prompt tokens at the start that an earlier request had too
-	Cached int // prompt tokens that the provider would have read from its cache
+	Prefix int // how many tokens at the start of the prompt an earlier request had too
+	Cached int // how many prompt tokens the provider would read from its cache
 
-	Problem string // why it was rejected; "" if it was not
+	Problem string // why it was rejected; "" if it was accepted
 	Status  int    // of the answer
 	Turn    int    // index of the turn that answered it; -1 if none
-	Left    bool   // the client closed the connection before the end of the answer
+	Left    bool   // the client closed the connection before the answer ended
 	At, End time.Time
 
 	maxTokens   int      // of the answer
@@ -44,7 +44,7 @@ func (r *Request) last() string {
 	return r.Texts[len(r.Texts)-1]
 }
 
-// Tool returns the name of the tool with that name, or of the only one whose name ends with it; "" if there is none.
+// Tool returns name if a tool has it, else the name of the only tool whose name ends with it; "" if there is no such tool.
 func (r *Request) Tool(name string) string {
 	if slices.Contains(r.Tools, name) {
 		return name

@@ -18,7 +18,7 @@ type Script struct {
 	Key    string `json:"key"`    // the API key; "" accepts any non-empty key
 	Window int    `json:"window"` // tokens of prompt and answer together; 0 for 128,000
 	Turns  []Turn `json:"turns"`
-	// Play answers before the turns do. If it is nil or returns nil, the turns answer.
+	// Play, if not nil, is asked before the turns. If it returns nil, the turns answer.
 	Play func(r *Request) *Turn `json:"-"`
 }
 
@@ -35,10 +35,10 @@ type Turn struct {
 
 	Error      int     `json:"error"`      // HTTP status, such as 429, 500 or 529; 0: no error
 	RetryAfter int     `json:"retryAfter"` // seconds, with an error
-	Cut        int     `json:"cut"`        // the connection breaks after so many events; 0: never
+	Cut        int     `json:"cut"`        // the connection breaks after this number of events; 0: never
 	Delay      Seconds `json:"delay"`      // before the answer
 	Pause      Seconds `json:"pause"`      // between two events
-	Usage      *Usage  `json:"usage"`      // instead of the estimates; may be nil
+	Usage      *Usage  `json:"usage"`      // nil: estimated
 }
 
 // Call is a tool call. A name that no tool of the request has stands for the only tool whose name ends with it.
@@ -50,7 +50,7 @@ type Call struct {
 
 // Usage counts tokens.
 type Usage struct {
-	Input  int `json:"input"` // those read from the cache included
+	Input  int `json:"input"` // with the tokens read from the cache
 	Cached int `json:"cached"`
 	Output int `json:"output"`
 }
@@ -70,10 +70,10 @@ func (s *Seconds) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// When holds conditions on a request. All that are set must hold.
+// When holds conditions on a request. Each condition that is set must hold.
 type When struct {
 	Contains string   `json:"contains"` // in any message or the system text
-	Lacks    string   `json:"lacks"`    // in none of them
+	Lacks    string   `json:"lacks"`    // in no message, nor in the system text
 	Last     string   `json:"last"`     // regular expression found in the last message
 	Messages int      `json:"messages"` // number of messages
 	Tools    []string `json:"tools"`    // tools that the request has, by the ends of their names

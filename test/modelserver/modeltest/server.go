@@ -71,7 +71,7 @@ func (s *Server) Wait(ctx context.Context, done func([]Request) bool) error {
 	}
 }
 
-// update calls change with mu held, and wakes Wait.
+// update calls change with s.mu held, and wakes Wait.
 func (s *Server) update(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +80,7 @@ func (s *Server) update(change func()) {
 	s.changed = make(chan struct{})
 }
 
-// answer is a response, in no provider's form yet.
+// answer is a response, independent of the provider.
 type answer struct {
 	text  string
 	calls []answerCall
@@ -138,21 +138,21 @@ func (s *Server) serve(w http.ResponseWriter, hr *http.Request, provider string)
 
 // checkWindow checks that the prompt and the longest answer fit into the window.
 func (s *Server) checkWindow(r *Request) *problem {
-	most := r.maxTokens
+	replyTokens := r.maxTokens
 	switch {
-	case r.Tokens+most <= s.script.Window:
+	case r.Tokens+replyTokens <= s.script.Window:
 		return nil
 	case r.Provider == "openai":
-		p := bad("messages", "This model's maximum context length is %d tokens. However, you requested %d tokens (%d in the messages, %d in the completion).", s.script.Window, r.Tokens+most, r.Tokens, most)
+		p := bad("messages", "This model's maximum context length is %d tokens. However, you requested %d tokens (%d in the messages, %d in the completion).", s.script.Window, r.Tokens+replyTokens, r.Tokens, replyTokens)
 		p.code = "context_length_exceeded"
 		return p
 	case r.Tokens > s.script.Window:
 		return bad("", "prompt is too long: %d tokens > %d maximum", r.Tokens, s.script.Window)
 	}
-	return bad("", "input length and `max_tokens` exceed context limit: %d + %d > %d, decrease input length or `max_tokens` and try again: the context window is exceeded", r.Tokens, most, s.script.Window)
+	return bad("", "input length and `max_tokens` exceed context limit: %d + %d > %d, decrease input length or `max_tokens` and try again: the context window is exceeded", r.Tokens, replyTokens, s.script.Window)
 }
 
-// nextTurn returns the turn for a request. Called with mu held.
+// nextTurn returns the turn for a request. s.mu is held.
 func (s *Server) nextTurn(r *Request) (*Turn, *problem) {
 	if s.script.Play != nil {
 		if turn := s.script.Play(r); turn != nil {
@@ -213,13 +213,13 @@ func (s *Server) answerOf(r *Request, turn *Turn) *answer {
 	return a
 }
 
-// event is a server-sent event. Data is sent as JSON, but a string unchanged.
+// event is a server-sent event. A string as data is sent unchanged, anything else as JSON.
 type event struct {
 	kind string
 	data any
 }
 
-// send sends an answer, and reports whether the client stayed to the end of it.
+// send sends an answer. It returns false if the client closed the connection before the answer ended.
 func (s *Server) send(ctx context.Context, w http.ResponseWriter, r *Request, turn *Turn) bool {
 	if !sleep(ctx, turn.Delay) {
 		return false

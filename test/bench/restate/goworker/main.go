@@ -1,5 +1,5 @@
-// Command goworker is the peer's worker in its Go SDK: ten durable steps, each of which returns the text. It is a module of
-// its own, outside the workspace, so that nothing of Pawl depends on the peer.
+// Command goworker is the worker of Restate's Go SDK: ten durable steps, each of which returns the text. It is a module of
+// its own, so that Pawl does not depend on Restate.
 package main
 
 import (
