@@ -29,7 +29,7 @@ const instructions = "Read-only access to one folder, the workspace. Paths are r
 type Server struct {
 	root      *os.Root
 	path      string   // the root's absolute path; symbolic links are not resolved
-	aliases   []string // path, and if it differs, the path with links resolved: requests may use both
+	aliases   []string // path, and the path with links resolved if it differs: requests may use both
 	mcp       *server.MCPServer
 	walkLimit int
 	sessions  atomic.Int64 // numbers the stdio sessions

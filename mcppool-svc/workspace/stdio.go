@@ -34,11 +34,11 @@ var errWrite = errors.New("write to the client")
 // stdioConn passes the messages of one client to the MCP server. Tool calls run
 // concurrently, and everything else runs in the order of arrival.
 type stdioConn struct {
-	mcp     *server.MCPServer
-	notes   <-chan mcp.JSONRPCNotification
-	answers chan mcp.JSONRPCMessage
-	slots   chan struct{}
-	calls   sync.WaitGroup
+	mcp           *server.MCPServer
+	notifications <-chan mcp.JSONRPCNotification
+	responses     chan mcp.JSONRPCMessage
+	slots         chan struct{}
+	calls         sync.WaitGroup
 
 	mu   sync.Mutex
 	open map[string]context.CancelFunc // by the text of the request id; guarded by mu
@@ -62,7 +62,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	defer s.mcp.UnregisterSession(context.WithoutCancel(ctx), id)
 
 	c := &stdioConn{
-		mcp: s.mcp, notes: session.ClientNotifications(), answers: make(chan mcp.JSONRPCMessage),
+		mcp: s.mcp, notifications: session.ClientNotifications(), responses: make(chan mcp.JSONRPCMessage),
 		slots: make(chan struct{}, maxRunningCalls), open: make(map[string]context.CancelFunc),
 	}
 	written := make(chan struct{})
@@ -72,7 +72,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	}()
 	err := c.serve(s.mcp.WithContext(ctx, session), in)
 	c.calls.Wait()
-	close(c.answers)
+	close(c.responses)
 	select {
 	case <-written:
 	case <-ctx.Done():
@@ -87,8 +87,8 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	return err
 }
 
-// write writes all messages to the client until answers is closed. Before each
-// answer it writes the notifications that are already queued.
+// write writes all messages to the client until responses is closed. Before each
+// response it writes the notifications that are already queued.
 func (c *stdioConn) write(out io.Writer, stop context.CancelCauseFunc) {
 	lines := json.NewEncoder(out)
 	var failed error // later messages are dropped
@@ -101,24 +101,24 @@ func (c *stdioConn) write(out io.Writer, stop context.CancelCauseFunc) {
 	}
 	for {
 		select {
-		case note := <-c.notes:
-			send(note)
-		case answer, more := <-c.answers:
-			for len(c.notes) > 0 {
-				send(<-c.notes)
+		case notification := <-c.notifications:
+			send(notification)
+		case response, more := <-c.responses:
+			for len(c.notifications) > 0 {
+				send(<-c.notifications)
 			}
 			if !more {
 				return
 			}
-			send(answer)
+			send(response)
 		}
 	}
 }
 
-// answer hands an answer to the writer, unless ctx is done first.
-func (c *stdioConn) answer(ctx context.Context, answer mcp.JSONRPCMessage) {
+// respond hands a response to the writer, unless ctx is done first.
+func (c *stdioConn) respond(ctx context.Context, response mcp.JSONRPCMessage) {
 	select {
-	case c.answers <- answer:
+	case c.responses <- response:
 	case <-ctx.Done():
 	}
 }
@@ -181,8 +181,8 @@ func (c *stdioConn) receive(ctx context.Context, line []byte) {
 	case head.Method == mcp.MethodNotificationCancelled:
 		c.cancel(head.Params)
 	default:
-		if answer := c.mcp.HandleMessage(ctx, line); answer != nil {
-			c.answer(ctx, answer)
+		if response := c.mcp.HandleMessage(ctx, line); response != nil {
+			c.respond(ctx, response)
 		}
 	}
 }
@@ -193,7 +193,7 @@ func (c *stdioConn) start(ctx context.Context, id json.RawMessage, line []byte) 
 	call, cancel := context.WithCancel(ctx)
 	if problem := c.admit(string(id), cancel); problem != "" {
 		cancel()
-		c.answer(ctx, mcp.NewJSONRPCError(mcp.NewRequestId(id), mcp.INVALID_REQUEST, problem, nil))
+		c.respond(ctx, mcp.NewJSONRPCError(mcp.NewRequestId(id), mcp.INVALID_REQUEST, problem, nil))
 		return
 	}
 	c.calls.Go(func() {
@@ -205,10 +205,10 @@ func (c *stdioConn) start(ctx context.Context, id json.RawMessage, line []byte) 
 		case <-call.Done():
 			return
 		}
-		answer := c.mcp.HandleMessage(call, line)
-		// The client expects no answer to a cancelled request.
+		response := c.mcp.HandleMessage(call, line)
+		// The client expects no response to a cancelled request.
 		if call.Err() == nil {
-			c.answer(call, answer)
+			c.respond(call, response)
 		}
 	})
 }

@@ -121,7 +121,7 @@ func (g *graph) addDynamic() error {
 	return nil
 }
 
-// leadsTo reports whether a dynamic reference may lead to another schema than the one that it names.
+// leadsTo reports whether the dynamic reference of s may lead to the schema to, although it names another schema.
 func leadsTo(s, to *jsonschema.Schema) bool {
 	return s.RecursiveRef != nil && s.RecursiveRef != to && to.RecursiveAnchor ||
 		s.DynamicRef != nil && s.DynamicRef.Ref != to && s.DynamicRef.Anchor != "" && s.DynamicRef.Anchor == to.DynamicAnchor

@@ -55,7 +55,7 @@ func describe(k jsonschema.ErrorKind) string {
 	return k.LocalizedString(message.NewPrinter(language.English))
 }
 
-// wrongType describes a value whose JSON type is none of those wanted.
+// wrongType describes a value whose JSON type is not one of the wanted types.
 func wrongType(want []string, got string) string {
 	wanted := make([]string, 0, len(want))
 	for _, name := range want {

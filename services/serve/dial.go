@@ -122,13 +122,13 @@ func dialReplicas(addr string, options []grpc.DialOption) (*Replicas, error) {
 		}
 		r.options = append(r.options, grpc.WithAuthority(name))
 	} else {
-		for one := range strings.SplitSeq(addr, ",") {
-			one = strings.TrimSpace(one)
-			if _, _, err := net.SplitHostPort(one); err != nil {
+		for replica := range strings.SplitSeq(addr, ",") {
+			replica = strings.TrimSpace(replica)
+			if _, _, err := net.SplitHostPort(replica); err != nil {
 				return nil, fmt.Errorf("dial %q; give it as host:port,host:port: %w", addr, err)
 			}
-			if !slices.Contains(r.static, one) {
-				r.static = append(r.static, one)
+			if !slices.Contains(r.static, replica) {
+				r.static = append(r.static, replica)
 			}
 		}
 		addr, options = staticScheme+":///"+addr, append(options, grpc.WithResolvers(newList(r.static)))
@@ -139,7 +139,7 @@ func dialReplicas(addr string, options []grpc.DialOption) (*Replicas, error) {
 	return r, nil
 }
 
-// Addrs returns the addresses of the replicas: the list, or those in the DNS now.
+// Addrs returns the addresses of the replicas: the list, or the addresses in the DNS now.
 func (r *Replicas) Addrs(ctx context.Context) ([]string, error) {
 	if r.host == "" {
 		return r.static, nil

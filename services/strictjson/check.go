@@ -84,7 +84,7 @@ func (d *decoder) check(data []byte, rules Rules) error {
 		return &Error{Offset: at, Message: fmt.Sprintf("it is nested deeper than %d levels", limit), Reason: ErrDepth}
 	}
 	d.buffer = *bytes.NewBuffer(data)
-	d.json.Reset(&d.buffer, jsontext.AllowInvalidUTF8(true)) // refused above unless the rules allow it
+	d.json.Reset(&d.buffer, jsontext.AllowInvalidUTF8(true)) // checked above
 	if _, err := d.json.ReadValue(); err != nil {
 		return describe(err, data)
 	}

@@ -126,8 +126,7 @@ func LogHandler(service string, next slog.Handler) slog.Handler {
 	return slog.NewMultiHandler(next, otelslog.NewHandler(service))
 }
 
-// Handlers returns stats handlers that trace and measure gRPC servers and clients; nil if the environment asks for neither traces nor
-// metrics.
+// Handlers returns stats handlers that trace and measure gRPC servers and clients, or nil if the environment asks for no traces and no metrics.
 func Handlers() (server, client stats.Handler) {
 	if !traces.isOn() && !metrics.isOn() {
 		return nil, nil

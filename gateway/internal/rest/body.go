@@ -27,7 +27,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 		return nil, nil
 	}
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(readTimeout)) // the ResponseWriter of a test may have no deadlines
+	_ = control.SetReadDeadline(time.Now().Add(readTimeout)) // fails only with the writers of tests
 	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 	if r.ContentLength > limit {
 		drain(r, limit)

@@ -83,7 +83,7 @@ func checkParameter(rt *Route, key string) error {
 	return invalid("the query of %s %s does not fit: %s", rt.Method, rt.Template, what).WithViolation(key, what)
 }
 
-// parameters returns the query parameters of a route: the fields that neither path nor body fill.
+// parameters returns the query parameters of a route: the fields that are not set from path or body.
 func parameters(rt *Route) []string {
 	if rt.Body == wholeBody {
 		return nil

@@ -138,7 +138,7 @@ func (s cacheSlot) get() *mcppoolv1.CallResult {
 	return s.deps.Cache.get(s.key)
 }
 
-// put keeps a successful, complete result, unless the server's tools changed meanwhile or the server asked a question.
+// put keeps a successful, complete result if the server's tools have not changed and the server asked no question.
 func (s cacheSlot) put(result *mcppoolv1.CallResult) {
 	if s.ttl > 0 && !result.GetIsError() && !result.GetTruncated() && s.client.ToolsVersion() == s.before &&
 		!s.asked.Load() && !s.unclear.Load() {

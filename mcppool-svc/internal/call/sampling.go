@@ -162,8 +162,8 @@ func (u *usage) message() *commonv1.Usage {
 }
 
 const (
-	// maxRequests bounds the concurrent requests to the planner, and maxRequestsPerUser those for one user, so that one user's slow
-	// models do not block the others.
+	// maxRequests bounds the concurrent requests to the planner. maxRequestsPerUser bounds a user's, so that one user's slow models do not
+	// block other users.
 	maxRequests, maxRequestsPerUser = 64, 8
 	// maxRequestTime bounds one request, the wait for a slot included.
 	maxRequestTime = 10 * time.Minute

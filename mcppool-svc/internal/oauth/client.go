@@ -327,7 +327,7 @@ func tokenError(endpoint string, a *httpResponse) error {
 	return &tokenRefusal{code: body.Error, err: e}
 }
 
-// chooseMethod chooses the client's authentication method at the token endpoint from those that the server offers. Without a secret it is
+// chooseMethod chooses the client's authentication method at the token endpoint from the methods that the server offers. Without a secret it is
 // methodNone, with a private key methodKey.
 func chooseMethod(offered []string, secret string) (string, error) {
 	switch {

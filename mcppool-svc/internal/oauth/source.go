@@ -125,8 +125,7 @@ func (s *Source) renewPoolToken(ctx context.Context, t *token, again bool, c cha
 	return s.markUsed(t), nil
 }
 
-// insufficient returns the error of a request that needs more rights than the login has. It asks the user to log in again, unless that
-// cannot help.
+// insufficient returns the error of a request that needs more rights than the login has. It asks the user to log in again if that can help.
 func (s *Source) insufficient(c challenge) error {
 	t, _ := s.logins.vault.token(s.ref)
 	switch {

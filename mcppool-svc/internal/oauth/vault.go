@@ -279,8 +279,8 @@ func (v *vault) oldest(r ref) (ref, *token) {
 	return which, mine[which]
 }
 
-// remove deletes the logins that match. It returns those that this key can decrypt.
-func (v *vault) remove(match func(ref) bool) (gone []*token, err error) {
+// remove deletes the logins that match. It returns the deleted logins that this key can decrypt.
+func (v *vault) remove(match func(ref) bool) (deleted []*token, err error) {
 	v.writes.Lock()
 	defer v.writes.Unlock()
 	var changes []store.Change
@@ -290,7 +290,7 @@ func (v *vault) remove(match func(ref) bool) (gone []*token, err error) {
 			return nil
 		}
 		if t, _ := v.token(r); t != nil && key == r.key(t.Issuer) {
-			gone = append(gone, t)
+			deleted = append(deleted, t)
 		}
 		changes = append(changes, store.Change{Bucket: bucketTokens, Key: key})
 		return nil
@@ -301,7 +301,7 @@ func (v *vault) remove(match func(ref) bool) (gone []*token, err error) {
 	if len(changes) == 0 {
 		return nil, nil
 	}
-	return gone, v.commit("deleting a login", changes...)
+	return deleted, v.commit("deleting a login", changes...)
 }
 
 func (v *vault) registration(key string) (registration, bool) {

@@ -143,7 +143,7 @@ func (r *Registry) ApplyRemote(places []replica.Place) []ServerChange {
 	return changed
 }
 
-// reload replaces an entry with the stored one, or deletes it if none is stored. An unreadable value leaves it unchanged. Called with mu held.
+// reload replaces an entry with the stored one, or deletes it if none is stored. An unreadable value leaves the entry unchanged. Called with mu held.
 func (r *Registry) reload(bucket, key string) {
 	value, err := r.store.Get(bucket, key)
 	if err == nil && bucket == bucketServers && r.servers[key] != nil && r.servers[key].FromConfig {

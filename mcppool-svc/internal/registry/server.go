@@ -67,9 +67,9 @@ type Server struct {
 	UpdateTime time.Time `json:"update_time"`
 
 	// Cached by Seal.
-	revision string
-	origin   string
-	config   uint64
+	revision       string
+	origin         string
+	configRevision uint64
 }
 
 // Stdio is a child process that speaks MCP on stdin and stdout.
@@ -141,8 +141,8 @@ func (s *Server) stateOf() []any {
 // ConfigRevision changes whenever the same call may have another effect than before, or need another approval. It is never 0 and fits into a
 // double. It reveals no secrets, because it is derived from the ids of changes, or from the UID of a configured server.
 func (s *Server) ConfigRevision() uint64 {
-	if s.config != 0 {
-		return s.config
+	if s.configRevision != 0 {
+		return s.configRevision
 	}
 	sum := sha256.Sum256(binaryOf("config", s.configEtag()))
 	return max(binary.BigEndian.Uint64(sum[:])>>16, 1)
@@ -200,7 +200,7 @@ func (s *Server) Origin() string {
 
 // Seal caches the derived values that every call needs and returns the server, which must not change from then on.
 func (s *Server) Seal() *Server {
-	s.revision, s.origin, s.config = s.Revision(), s.Origin(), s.ConfigRevision()
+	s.revision, s.origin, s.configRevision = s.Revision(), s.Origin(), s.ConfigRevision()
 	return s
 }
 

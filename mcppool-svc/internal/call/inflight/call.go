@@ -209,7 +209,7 @@ func (f *Follower) Take() []mcp.Notification {
 }
 
 const (
-	// maxAsked bounds the questions of a server during one call, and maxOpen those that are open at once.
+	// maxAsked bounds the questions of a server during one call, and maxOpen the questions that are open at once.
 	maxAsked = 100
 	maxOpen  = 10
 )

@@ -61,7 +61,7 @@ const (
 	probes     = 4
 )
 
-// tombstones keeps the newest tombstones by id. A Bloom filter holds the ids of those that newer ones have overwritten.
+// tombstones keeps the newest tombstones by id. A Bloom filter holds the ids of overwritten tombstones.
 type tombstones struct {
 	byID        map[key]tombstone
 	ring        []key // in the order of add; the oldest is overwritten
