@@ -77,8 +77,8 @@ type connection interface {
 type connections []connection
 
 func (c connections) Close() (err error) {
-	for _, one := range c {
-		err = errors.Join(err, one.Close())
+	for _, conn := range c {
+		err = errors.Join(err, conn.Close())
 	}
 	return err
 }

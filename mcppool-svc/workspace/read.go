@@ -169,8 +169,7 @@ func sniff(r io.ReaderAt) ([]byte, error) {
 }
 
 // mimeType returns the MIME type of a file: of text with a known extension by the
-// extension, else by the content. It does not use the MIME tables of the machine,
-// because they differ between machines.
+// extension, else by the content.
 func mimeType(name string, head []byte) string {
 	if isBinary(head) {
 		return http.DetectContentType(head)

@@ -74,11 +74,11 @@ func (g *graph) fitsItems(s *jsonschema.Schema, array string) bool {
 }
 
 func (g *graph) fitsMembers(s *jsonschema.Schema, object string) bool {
-	n, found := 0, 0
+	n, required := 0, 0
 	for name, value := range strictjson.Members(object) {
 		n++
 		if slices.Contains(s.Required, name) {
-			found++
+			required++
 		}
 		property, named := s.Properties[name]
 		if !named {
@@ -95,7 +95,7 @@ func (g *graph) fitsMembers(s *jsonschema.Schema, object string) bool {
 			return false
 		}
 	}
-	return found == len(s.Required) && within(n, s.MinProperties, s.MaxProperties)
+	return required == len(s.Required) && within(n, s.MinProperties, s.MaxProperties)
 }
 
 func within(n int, lower, upper *int) bool {

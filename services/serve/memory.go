@@ -32,8 +32,7 @@ func init() {
 }
 
 // RelaxGC sets GOGC after each garbage collection, so that a small heap may grow by minHeadroom to maxHeadroom until the next one: the faster
-// the process allocates, the more. If the variable GOGC is set, RelaxGC does nothing. Pawl's servers have a few live megabytes, which GOGC=100
-// would collect several times as often. A larger fixed GOGC would let a large heap grow without need.
+// the process allocates, the more. If the variable GOGC is set, RelaxGC does nothing.
 func RelaxGC() {
 	if os.Getenv("GOGC") != "" {
 		return

@@ -167,9 +167,8 @@ func shutDown(srv *grpc.Server) {
 
 type stoppingKey struct{}
 
-// Stopping returns a channel that is closed when the server of this call begins to stop. Streams that have no end of
-// their own (watching) select on it and end with SHUTTING_DOWN, because a graceful stop waits for them. It is nil, and so never ready, for
-// a call that no Server serves.
+// Stopping returns a channel that is closed when the server of this call begins to stop. Streams that have no end of their own (watching)
+// select on it and end with SHUTTING_DOWN, because a graceful stop waits for them. For a call that no Server serves, the channel is nil.
 func Stopping(ctx context.Context) <-chan struct{} {
 	ch, _ := ctx.Value(stoppingKey{}).(<-chan struct{})
 	return ch

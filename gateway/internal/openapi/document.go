@@ -52,13 +52,13 @@ func operationID(rt *rest.Route) string {
 
 // byID returns the operations by operation id.
 func byID(doc *yaml.Node) map[string]*yaml.Node {
-	found := map[string]*yaml.Node{}
+	operations := map[string]*yaml.Node{}
 	for _, methods := range members(get(doc, "paths")) {
 		for _, op := range members(methods) {
-			found[text(op, "operationId")] = op
+			operations[text(op, "operationId")] = op
 		}
 	}
-	return found
+	return operations
 }
 
 // tidyDescriptions adapts the descriptions, which are comments of the protos: it joins their lines and gives fields their JSON names.

@@ -25,8 +25,8 @@ func decode(data []byte, m proto.Message) error {
 	if err := strictjson.Check(data, strictjson.Rules{AnyUTF8: true}); errors.As(err, &at) && errors.Is(err, strictjson.ErrInvalid) {
 		return invalid("the body is not valid JSON (%s): %s", position(data, at.Offset), at.Message)
 	}
-	if found := inspect(data, m.ProtoReflect().Descriptor()); len(found) > 0 {
-		return report(found)
+	if findings := inspect(data, m.ProtoReflect().Descriptor()); len(findings) > 0 {
+		return report(findings)
 	}
 	if cause != nil {
 		return misfit(cause)
@@ -35,13 +35,13 @@ func decode(data []byte, m proto.Message) error {
 }
 
 // report returns one error for all findings.
-func report(found []finding) error {
-	texts := make([]string, len(found))
-	for i, f := range found {
+func report(findings []finding) error {
+	texts := make([]string, len(findings))
+	for i, f := range findings {
 		texts[i] = f.text()
 	}
 	e := invalid("the body does not fit: %s", strings.Join(texts, "; "))
-	for _, f := range found {
+	for _, f := range findings {
 		e = e.WithViolation(f.path, f.what)
 	}
 	return e

@@ -33,14 +33,14 @@ func (f finding) text() string {
 func inspect(data []byte, message protoreflect.MessageDescriptor) []finding {
 	in := &inspector{data: data, dec: jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
 	in.message(message, "")
-	return in.found
+	return in.findings
 }
 
 // inspector walks through the JSON of a message. It skips values of an unexpected JSON type, which protojson reports.
 type inspector struct {
-	data  []byte
-	dec   *jsontext.Decoder
-	found []finding
+	data     []byte
+	dec      *jsontext.Decoder
+	findings []finding
 }
 
 // start returns where the next token begins.
@@ -70,8 +70,8 @@ func (in *inspector) more() bool {
 }
 
 func (in *inspector) add(path, what string, start int) {
-	if len(in.found) < maxFindings {
-		in.found = append(in.found, finding{path: path, what: what, at: position(in.data, start)})
+	if len(in.findings) < maxFindings {
+		in.findings = append(in.findings, finding{path: path, what: what, at: position(in.data, start)})
 	}
 }
 

@@ -60,8 +60,8 @@ func setQuery(rt *Route, m proto.Message, query url.Values) error {
 			what := fmt.Sprintf("its value %q is not valid UTF-8", query[key][i])
 			return invalid("the parameter %s of the query does not fit: %s", key, what).WithViolation(key, what)
 		}
-		one := url.Values{key: query[key]}
-		if err := runtime.PopulateQueryParameters(m, one, utilities.NewDoubleArray(nil)); err != nil {
+		parameter := url.Values{key: query[key]}
+		if err := runtime.PopulateQueryParameters(m, parameter, utilities.NewDoubleArray(nil)); err != nil {
 			return badParameter(rt.RPC.Input(), key, query[key], err)
 		}
 	}

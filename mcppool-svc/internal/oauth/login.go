@@ -88,22 +88,22 @@ func (l *Logins) prepare(ctx context.Context, w *web, server *registry.Server, r
 	if err != nil {
 		return nil, err
 	}
-	found, err := discover(ctx, w, address, n.challenge, l.vault.boundTo(bindingKey(server)))
+	info, err := discover(ctx, w, address, n.challenge, l.vault.boundTo(bindingKey(server)))
 	if err != nil {
 		return nil, err
 	}
-	if found.authority.Authorize == "" {
-		return nil, refused("the authorization server %s does not offer logins with PKCE (S256), without which they are not safe", found.authority.Issuer)
+	if info.authority.Authorize == "" {
+		return nil, refused("the authorization server %s does not offer logins with PKCE (S256), without which they are not safe", info.authority.Issuer)
 	}
-	c, err := l.clientFor(ctx, w, server, found.authority, redirect, l.hasOpenLogin(r))
+	c, err := l.clientFor(ctx, w, server, info.authority, redirect, l.hasOpenLogin(r))
 	if err != nil {
 		return nil, err
 	}
 	o := &openLogin{
-		ref: r, mcpID: server.ID, server: server, info: found, client: c, redirect: redirect,
+		ref: r, mcpID: server.ID, server: server, info: info, client: c, redirect: redirect,
 		verifier: newSecret(), expiry: l.now().Add(loginLife),
 	}
-	o.scopes, o.stepUps = l.chooseScopes(server, r, n, found)
+	o.scopes, o.stepUps = l.chooseScopes(server, r, n, info)
 	return o, nil
 }
 
@@ -125,7 +125,7 @@ func (l *Logins) needOf(ctx context.Context, w *web, r ref, address *url.URL) (n
 
 // chooseScopes returns the scopes to request: the configured ones, else those that the server asked for, else those in its metadata. A login for
 // more rights also requests the scopes that the server asked for and those of the previous login. stepUps is token.StepUps of the new login.
-func (l *Logins) chooseScopes(server *registry.Server, r ref, n need, found *loginInfo) (scopes []string, stepUps int) {
+func (l *Logins) chooseScopes(server *registry.Server, r ref, n need, info *loginInfo) (scopes []string, stepUps int) {
 	switch {
 	case server.HTTP.OAuth != nil && len(server.HTTP.OAuth.Scopes) > 0:
 		scopes = slices.Clone(server.HTTP.OAuth.Scopes)
@@ -135,12 +135,12 @@ func (l *Logins) chooseScopes(server *registry.Server, r ref, n need, found *log
 	case len(n.challenge.scopes) > 0:
 		scopes = slices.Clone(n.challenge.scopes)
 	default:
-		scopes = slices.Clone(found.scopes)
+		scopes = slices.Clone(info.scopes)
 	}
 	if t, _ := l.vault.token(r); t != nil && n.more {
 		scopes, stepUps = union(t.Wanted, scopes), t.StepUps+1
 	}
-	if len(scopes) > 0 && slices.Contains(found.authority.Scopes, offlineAccess) {
+	if len(scopes) > 0 && slices.Contains(info.authority.Scopes, offlineAccess) {
 		scopes = union(scopes, []string{offlineAccess})
 	}
 	return scopes, stepUps

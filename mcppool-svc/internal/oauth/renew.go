@@ -153,29 +153,29 @@ func (l *Logins) requestForPool(ctx context.Context, server *registry.Server, c 
 	}
 	w := l.web(server)
 	defer w.close()
-	found, err := discover(ctx, w, address, c, l.vault.boundTo(bindingKey(server)))
+	info, err := discover(ctx, w, address, c, l.vault.boundTo(bindingKey(server)))
 	if err != nil {
 		return nil, err
 	}
-	pool, err := l.configuredClient(server, found.authority)
+	pool, err := l.configuredClient(server, info.authority)
 	if err != nil {
 		return nil, err
 	}
 	scopes := server.HTTP.OAuth.Scopes
-	for _, fallback := range [][]string{c.scopes, found.scopes} {
+	for _, fallback := range [][]string{c.scopes, info.scopes} {
 		if len(scopes) == 0 {
 			scopes = fallback
 		}
 	}
-	form := url.Values{"grant_type": {"client_credentials"}, "resource": {found.resource}}
+	form := url.Values{"grant_type": {"client_credentials"}, "resource": {info.resource}}
 	if len(scopes) > 0 {
 		form.Set("scope", strings.Join(scopes, " "))
 	}
-	t, err := l.requestToken(ctx, w, found.authority.Token, found.authority.Issuer, pool, form)
+	t, err := l.requestToken(ctx, w, info.authority.Token, info.authority.Issuer, pool, form)
 	if err != nil {
 		return nil, err
 	}
-	t.complete(found, pool, scopes)
+	t.complete(info, pool, scopes)
 	t.Refresh = "" // instead of a renewal, the pool requests a new token
 	return t, nil
 }

@@ -121,8 +121,8 @@ func (r *Registry) ApplyRemote(places []replica.Place) []ServerChange {
 		case bucketServers:
 			before := r.servers[p.Key]
 			r.reload(p.Bucket, p.Key)
-			if now := r.servers[p.Key]; now != before {
-				changed = append(changed, ServerChange{Before: before, Now: now})
+			if current := r.servers[p.Key]; current != before {
+				changed = append(changed, ServerChange{Before: before, Now: current})
 			}
 			owners[keyUser(p.Key)] = true
 		case bucketActivations:
