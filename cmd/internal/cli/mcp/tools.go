@@ -37,12 +37,8 @@ func (c *ToolsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 	switch {
 	case err != nil:
 		return err
-	case name != "" && c.Quarantined:
-		q, err := findQuarantined(ctx, s, folder.Real(id), name)
-		return u.Show(q, err, func() string { return quarantinedText(u.OutStyle(), q) })
 	case name != "":
-		tool, err := findTool(ctx, s, folder.Real(id), name)
-		return u.Show(tool, err, func() string { return toolText(u.OutStyle(), tool) })
+		return c.showTool(ctx, u, s, folder.Real(id), name)
 	}
 	ids := []string{folder.Real(id)}
 	if id == "" {
@@ -71,6 +67,16 @@ func (c *ToolsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 		}
 	}
 	return cmp.Or(err, reportAllButLast(u, failed))
+}
+
+// showTool prints one tool of a server in full.
+func (c *ToolsCmd) showTool(ctx context.Context, u *ui.UI, s *discover.Session, id, name string) error {
+	if c.Quarantined {
+		q, err := findQuarantined(ctx, s, id, name)
+		return u.Show(q, err, func() string { return quarantinedText(u.OutStyle(), q) })
+	}
+	tool, err := findTool(ctx, s, id, name)
+	return u.Show(tool, err, func() string { return toolText(u.OutStyle(), tool) })
 }
 
 // activeIDs returns the ids of the caller's active servers that are not disabled.
