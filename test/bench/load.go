@@ -140,7 +140,7 @@ func (c *contender) file() (m boltMeta) {
 	return m
 }
 
-// observation is what the measured processes used between two instants.
+// observation holds the resources that the measured processes used between two instants.
 type observation struct {
 	from, to time.Time
 	cpu      map[string]float64 // seconds by process; "" is the whole machine

@@ -59,7 +59,7 @@ func (b *bench) preface(d *document) {
 const (
 	// quietShare is the share of the cores below which the machine counts as quiet while no measured system has work.
 	quietShare = 0.15
-	// quietLook is how long one look at the machine takes.
+	// quietLook is the time over which the load is measured.
 	quietLook = 250 * time.Millisecond
 )
 
@@ -104,7 +104,7 @@ func children(pid int) (found []int) {
 	return found
 }
 
-// machineSeconds returns the CPU time of all processes and the kernel since the machine was started, with what its hypervisor took for others.
+// machineSeconds returns the CPU time of all processes and the kernel since the machine was started, and the time that its hypervisor stole.
 func machineSeconds() float64 {
 	t := must(must(procfs.NewDefaultFS()).Stat()).CPUTotal
 	return t.User + t.Nice + t.System + t.IRQ + t.SoftIRQ + t.Steal

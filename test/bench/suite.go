@@ -100,11 +100,11 @@ func (b *bench) targets(d *document, systems []*contender) {
 	d.text("**Beside what the design asks for.** Restate is the faster of its SDKs at that level.")
 	var rows [][]string
 	add := func(what, value, target string, reached bool) {
-		verdict := map[bool]string{true: "yes", false: "no"}[reached]
+		answer := map[bool]string{true: "yes", false: "no"}[reached]
 		if target == none {
-			verdict = none
+			answer = none
 		}
-		rows = append(rows, []string{what, value, target, verdict})
+		rows = append(rows, []string{what, value, target, answer})
 	}
 	four := systems[0]
 	for _, level := range b.levels {

@@ -55,7 +55,7 @@ func stdioTool() map[string]any {
 	}}
 }
 
-// mcpConfig writes an mcpServers file with one server, t.
+// mcpConfig writes an mcpServers file with the server t.
 func (b *bench) mcpConfig(server any) string {
 	path := filepath.Join(b.folder(), "mcp.json")
 	check(os.WriteFile(path, must(json.Marshal(map[string]any{"mcpServers": map[string]any{"t": server}})), 0o600))

@@ -41,7 +41,7 @@ type Options struct {
 	Models string
 	// MaxRunning is how many tasks may run at once; 0 means the default.
 	MaxRunning int
-	// MaxRequests is how many requests are accepted from one user within RequestWindow; 0 means any number.
+	// MaxRequests is how many requests are accepted from one user within RequestWindow; 0 means no limit.
 	MaxRequests int
 	// RequestWindow is the time of MaxRequests; 0 means the default.
 	RequestWindow time.Duration

@@ -1,3 +1,3 @@
 // Package eval measures how well a model plans: it gives the planner goals with their tools and compares the planned steps with the expected
-// ones. It calls no tools; the cases contain their outputs.
+// steps. It calls no tools; the cases contain their outputs.
 package eval

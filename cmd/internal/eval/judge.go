@@ -12,7 +12,7 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 )
 
-// judge compares the planned calls and the answer with the expected ones.
+// judge compares the planned calls and the answer with the expected calls and answer.
 func (r *caseRun) judge() {
 	res := &r.result
 	res.Refused = len(r.calls) == 0
@@ -126,7 +126,7 @@ func defaultsOf(t *commonv1.Tool) map[string]any {
 	return out
 }
 
-// equal compares a value of YAML with one of JSON. It compares numbers by value, and texts without regard to case, outer punctuation and
+// equal compares a value of YAML with a value of JSON. It compares numbers by value, and texts without regard to case, outer punctuation and
 // redundant path elements.
 func equal(want, got any) bool {
 	switch w := want.(type) {

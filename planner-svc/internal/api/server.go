@@ -28,7 +28,7 @@ import (
 // server implements PlannerService.
 type server struct {
 	plannerv1.UnimplementedPlannerServiceServer
-	planners  []plan.Planner // the built-in planners and those of configured models, the default first
+	planners  []plan.Planner // the built-in planners and the planners of configured models, the default first
 	playbooks *playbook.Planner
 	models    *models.Book
 	factory   *plan.Factory

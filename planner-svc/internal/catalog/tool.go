@@ -54,7 +54,7 @@ func CallOf(req interface {
 	return NewTool(Find(req.GetContext().GetTools(), req.GetToolId())), in
 }
 
-// Closed reports whether other properties than those named are refused.
+// Closed reports whether the schema refuses properties that it does not name.
 func (t *Tool) Closed() bool {
 	extra, _ := strictjson.Member(t.GetInputSchemaJson(), "additionalProperties")
 	return t.Schema != nil && extra == "false"
@@ -109,7 +109,7 @@ func (t *Tool) Missing(input *strictjson.Object) []string {
 // Reads reports whether the tool changes nothing.
 func (t *Tool) Reads() bool { return t.GetEffect() == commonv1.Effect_EFFECT_READ }
 
-// Floor returns the lowest risk of a call: the pool's floor if it gives one, else that of the tool's effect.
+// Floor returns the lowest risk of a call: the pool's floor, or the floor of the tool's effect if the pool gives none.
 func (t *Tool) Floor() commonv1.RiskLevel {
 	switch {
 	case t.GetRiskFloor() != commonv1.RiskLevel_RISK_LEVEL_UNSPECIFIED:

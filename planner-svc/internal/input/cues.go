@@ -54,7 +54,7 @@ func (f *filling) cueScore(d *param, v *Value, a neighbours) float64 {
 		score += 3
 	}
 	if v.Kind == Quoted && (d.form == Path || d.form == Glob) && !strings.ContainsAny(v.Text, "./*") && score < 3.5 {
-		return never // a quoted text is a path or glob only if it looks like one or the words around it call it one
+		return never // a quoted text is a path or glob only if its form or the words around it say so
 	}
 	if v.Kind == Phrase && score < 5 {
 		return f.phraseScore(v, a, score)
@@ -62,7 +62,7 @@ func (f *filling) cueScore(d *param, v *Value, a neighbours) float64 {
 	return score
 }
 
-// phraseScore scores plain words: they are a value only if a cue marks them as one.
+// phraseScore scores plain words, which are a value only if the words around them mark them as a value.
 func (f *filling) phraseScore(v *Value, a neighbours, score float64) float64 {
 	switch {
 	case f.isOwn(v, Phrase):

@@ -19,7 +19,7 @@ type Filled struct {
 	Missing    []string // required properties without a value
 	Unassigned []string // values of the clause that were given to no property
 	Used       []bool   // by token: whether it is part of a used value or of the tool's name
-	Implied    []string // terms that count as said because of the values, such as file for a path
+	Implied    []string // terms that the values imply, such as file for a path
 }
 
 // filling fills one input.

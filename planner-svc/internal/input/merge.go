@@ -10,7 +10,7 @@ import (
 )
 
 // Merge merges the values of a person or of an earlier attempt into an input: first those found in the description, then the members of content
-// (null changes nothing). Content that is no object is the value of the property that Offending names, if it names only one. Values are converted
+// (null changes nothing). Content that is no object is the value of the only property that Offending names. Values are converted
 // to the schema's types if that loses nothing; members that the schema does not allow are left out.
 func Merge(t *catalog.Tool, in *strictjson.Object, content, description, failure string) *strictjson.Object {
 	out, tool := in.Clone(), *t

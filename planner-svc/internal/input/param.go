@@ -33,7 +33,7 @@ type param struct {
 	unit       string            // the dimension of its numbers; "" if it names no unit
 	factor     float64           // of its unit, see unitOf
 	members    []member          // of its enum; for a flag, the words that turn it on
-	implied    []string          // terms that count as said once it has a value, such as file for a path
+	implied    []string          // terms that a value of it implies, such as file for a path
 	folder     bool              // it may be a folder's path
 	needsSlash bool              // its description has examples such as Asia/Tokyo
 }

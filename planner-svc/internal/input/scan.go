@@ -47,7 +47,7 @@ type Value struct {
 // Token is a word, a value or a punctuation mark of a text.
 type Token struct {
 	Text       string // in lower case
-	Term       string // its stem; for Chinese, the word or the English one that it is read as; "" for a value
+	Term       string // its stem; for Chinese, the word or its English equivalent in the lexicon; "" for a value
 	Start, End int    // byte offsets in the text
 	Value      *Value // or nil
 }
@@ -68,7 +68,7 @@ const (
 // patterns recognise values; the first that matches at an offset counts.
 var patterns = []struct {
 	kind  Kind
-	needs string // such a value contains one of these characters
+	needs string // the value contains one of these characters; "": any
 	re    *regexp.Regexp
 }{
 	{JSON, "}", regexp.MustCompile(`(?s)^\{.*\}`)},

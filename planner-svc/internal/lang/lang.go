@@ -65,7 +65,7 @@ func (l Lang) List(items []string) string {
 	return strings.Join(items, l.Pick(", ", "、"))
 }
 
-// Clip shortens a text to at most the given number of characters. It cuts at a space if one is near, and adds an ellipsis.
+// Clip shortens a text to at most limit characters. It cuts at a nearby space, if any, and adds an ellipsis.
 func Clip(s string, limit int) string {
 	runes := []rune(s)
 	if len(runes) <= limit {

@@ -41,7 +41,7 @@ func (a *answer) addText(text string) error {
 }
 
 // addCall adds a piece of the tool call at the provider's index. A new index begins a call, and so does a new id, because some servers send
-// the same index for all calls. A call without an id gets one, to which its result refers.
+// the same index for all calls. A call without an id gets a random id.
 func (a *answer) addCall(at int, id, name, arguments string) error {
 	if a.isForcedCall {
 		return a.addText(arguments)
@@ -84,7 +84,7 @@ func (a *answer) emit(d Delta) error {
 	return a.failure
 }
 
-// stop ends the answer. A refusal overrides the reason; an unspecified reason is replaced by one that follows from the answer itself.
+// stop ends the answer. A refusal overrides the reason; an unspecified reason is derived from the answer.
 func (a *answer) stop(reason plannerv1.StopReason) {
 	a.hasStop = true
 	switch {

@@ -72,7 +72,7 @@ func (c Credentials) hide(message string) string {
 // Client implements Model over HTTP and server-sent events.
 type Client struct {
 	Config
-	Fallback *Client // asked if this one fails temporarily; may be nil
+	Fallback *Client // asked if this client fails temporarily; may be nil
 
 	format format
 	slots  chan struct{}

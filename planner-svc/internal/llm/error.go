@@ -67,7 +67,7 @@ func ClassOf(err error) Class {
 	return ""
 }
 
-// classify returns the *Error in err, or makes one of an error of the network or of decoding.
+// classify returns the *Error in err, or a new *Error for an error of the network or of decoding.
 func classify(err error) *Error {
 	var e *Error
 	var network net.Error

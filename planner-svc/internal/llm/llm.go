@@ -16,7 +16,7 @@ type Model interface {
 	// Generate answers a request. onDelta receives the reply piece by piece as it arrives; it may be nil. An error of onDelta ends the reply and is
 	// returned unchanged. If ctx ends, the connection to the provider is closed and the cause returned. Errors of providers and networks wrap an *Error.
 	//
-	// The reply is never nil. With an error, it holds what arrived before the error. Its usage counts every request sent.
+	// The reply is never nil. With an error, it holds the part that arrived before the error. Its usage counts every request sent.
 	Generate(ctx context.Context, r *Request, onDelta func(Delta) error) (*Reply, error)
 }
 

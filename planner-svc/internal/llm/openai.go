@@ -37,7 +37,7 @@ type chatRequest struct {
 	StreamOptions       object   `json:"stream_options"`
 }
 
-// maxDescription is how many characters a tool's description may have. A longer one fails the whole request.
+// maxDescription is how many characters a tool's description may have. A longer description fails the whole request.
 const maxDescription = 1024
 
 // encodeChat returns a request in the format of chat completions.

@@ -39,7 +39,7 @@ type Usage struct {
 
 	Cost       Money // of the tokens whose price is known
 	Unpriced   bool  // some tokens have no known price
-	Unreported bool  // some reply came without its token counts, or was cut off before them
+	Unreported bool  // a reply lacked its token counts
 }
 
 // Add returns the sum of u and v.

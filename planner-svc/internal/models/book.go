@@ -204,7 +204,7 @@ func (b *Book) Choose(name string, hints []string) (*llm.Client, error) {
 	return b.list[0], nil
 }
 
-// nearest returns the end of an error message: the models with names similar to a wrong one, or all models.
+// nearest returns the end of an error message: the models with names similar to a wrong name, or all models.
 func (b *Book) nearest(wrong string) string {
 	names := make([]string, 0, len(b.list))
 	for _, m := range b.list {

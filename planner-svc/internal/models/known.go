@@ -61,8 +61,7 @@ func providerEntry(name string, getenv func(string) string) (e *entry, err error
 }
 
 // ollamaURL returns the address at which Ollama serves chat completions. host is the variable OLLAMA_HOST, which the server reads too; "" is its
-// default. As in Ollama's own programs, the port is 11434 if host names neither a scheme nor a port, and the scheme's default port if it names a scheme
-// without a port.
+// default. As in Ollama's own programs, a host without a port has the scheme's default port, and a host with no scheme either has the port 11434.
 func ollamaURL(host string) (string, error) {
 	host = cmp.Or(strings.TrimSpace(host), "127.0.0.1")
 	ports := map[string]string{"http": "80", "https": "443"}

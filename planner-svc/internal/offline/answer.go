@@ -14,23 +14,23 @@ import (
 	"pawl.dev/planner-svc/internal/result"
 )
 
-// write returns the answer and whether it reaches the goal. It emits the answer paragraph by paragraph unless emit is nil.
-func (w *work) write(cutShort string, emit func(string) error) (whole string, reached plannerv1.GoalResult, err error) {
+// write returns the answer and the goal result. If emit is not nil, it emits the answer paragraph by paragraph.
+func (w *work) write(cutShort string, emit func(string) error) (answer string, goalResult plannerv1.GoalResult, err error) {
 	paragraphs, fulfilled := w.answer(cutShort)
-	if reached = plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED; fulfilled {
-		reached = plannerv1.GoalResult_GOAL_RESULT_FULFILLED
+	if goalResult = plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED; fulfilled {
+		goalResult = plannerv1.GoalResult_GOAL_RESULT_FULFILLED
 	}
 	paragraphs = append(paragraphs, w.l.Pick("(Written by the offline planner, without a language model.)", "（由离线规划器生成，未使用语言模型。）"))
 	for i, text := range paragraphs {
 		if i > 0 {
 			text = "\n\n" + text
 		}
-		whole += text
+		answer += text
 		if emit != nil && err == nil {
 			err = emit(text)
 		}
 	}
-	return whole, reached, err
+	return answer, goalResult, err
 }
 
 // answer writes the results, the failures and the parts of the goal that were not understood, in paragraphs. fulfilled is false if a part of the
@@ -100,7 +100,7 @@ func (w *work) failureText(e *plannerv1.HistoryEntry) string {
 // counting finds the counted thing in a question: "Go files" in "how many Go files are there".
 var counting = regexp.MustCompile(`(?i)\bhow many (.+?)(?: (?:are|is|do|does|did|were|was|have|has|can|mention|contain|in|under)\b|[?.]|$)|\bcount (?:all )?(?:the )?(.+?)(?: (?:in|of|under)\b|[?.]|$)|(?:有多少|几)个?\s*(.+?)\s*(?:提到|包含|含有|[？?。]|$)|统计\s*(?:.*下的)?\s*(.+?)\s*(?:的?数量|个数)`)
 
-// countOf returns the words for what a text counts, and the term of their noun: "Go files" and "file".
+// countOf returns the words for the things that a text asks to count, and the term of their noun: "Go files" and "file".
 func countOf(text string) (what, noun string) {
 	if m := counting.FindStringSubmatch(text); m != nil {
 		what = strings.TrimSpace(m[1] + m[2] + m[3] + m[4])

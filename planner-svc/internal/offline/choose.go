@@ -16,7 +16,7 @@ import (
 const (
 	enough          = 1.45 // the lowest score of a tool that is chosen
 	margin          = 0.08 // the lead over the next tool that a tool with side effects needs
-	mostlyExplained = 0.52 // the share of a clause's words that a tool must account for if one of them is unknown to it
+	mostlyExplained = 0.52 // the share of a clause's words that a tool must account for if it does not know all of them
 	maxRated        = 10   // how many of the best matches are rated, besides the tools that the clause names
 )
 

@@ -20,8 +20,8 @@ const (
 	maxContent = 4000 // characters of a text
 )
 
-// render renders a result: the members of a structured one, otherwise the text; then the media. If the demand names some of the lists, as
-// "which files" does, the other lists are left out.
+// render renders a result: its structured members, or its text if it has none; then the media. If the demand names some of the lists, as
+// "which files" does, only these are rendered.
 func render(l lang.Lang, r *result.Result, demand string) []string {
 	var facts, lists, named, out []string
 	demandTerms := rank.Terms(demand)
@@ -88,7 +88,7 @@ func bullets(l lang.Lang, items []string) string {
 	return "- " + strings.Join(items, "\n- ")
 }
 
-// clip returns a short text unchanged, and a longer one in a code fence, with at most maxContent characters.
+// clip returns a short text unchanged, and a longer text in a code fence, with at most maxContent characters.
 func clip(l lang.Lang, text string) string {
 	text = strings.TrimRight(text, "\r\n ")
 	runes := []rune(text)

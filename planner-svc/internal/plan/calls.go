@@ -24,7 +24,7 @@ import (
 	"pawl.dev/planner-svc/internal/risk"
 )
 
-// maxSteps is how many calls of one turn become steps; the model has to make later ones again.
+// maxSteps is how many calls of one turn become steps; the model has to repeat later calls in its next turn.
 const maxSteps = 16
 
 // text returns a member of the call's input as text, "" if the input lacks it.

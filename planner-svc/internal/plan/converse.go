@@ -27,7 +27,7 @@ const (
 )
 
 // conversation is the prompt of a task: instructions and tools, the goal, and each step as a call with its result. It grows only at its end, so
-// that each prompt of a task is the beginning of the next one, until old steps are summarized or outputs shortened.
+// that each prompt of a task is the beginning of the next prompt, until old steps are summarized or outputs shortened.
 type conversation struct {
 	*session
 	tools       *toolset

@@ -46,8 +46,8 @@ func (m *Model) Info() Info {
 	return Info{Name: info.Name, Description: info.Description}
 }
 
-// PlanSteps implements Planner. It takes one model call, unless the model searches for tools, its reply has to be corrected, or the conversation is
-// too long.
+// PlanSteps implements Planner. It takes one model call, and further calls if the model searches for tools, its reply has to be corrected, or the
+// conversation is too long.
 func (m *Model) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest, emit func(string) error) (*plannerv1.PlanStepsResponse, error) {
 	s := m.session(req.GetContext())
 	gate := &gate{emit: emit, holdBack: holdBack}

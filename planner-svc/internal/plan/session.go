@@ -18,7 +18,7 @@ import (
 	"pawl.dev/planner-svc/internal/llm"
 )
 
-// session makes the model calls of one request within the task's budget and counts what they cost. It is used by one goroutine.
+// session makes the model calls of one request within the task's budget and counts their usage. It is used by one goroutine.
 type session struct {
 	*Model
 	info  llm.Info // of the model; its window shrinks if the provider finds a prompt too long
@@ -52,7 +52,7 @@ func (s *session) generate(ctx context.Context, r *llm.Request, onDelta func(llm
 	return reply, nil
 }
 
-// reserve refuses a call that the task's budget does not cover, and limits the reply and the repetitions of the call to the rest of the budget.
+// reserve refuses a call that the task's budget does not cover, and limits the length of the reply and the repetitions of the call to the budget.
 func (s *session) reserve(r *llm.Request) error {
 	if r.MaxTokens <= 0 {
 		r.MaxTokens = s.info.MaxTokens
@@ -134,7 +134,7 @@ func (s *session) withUsage(err error) error {
 	return errs.From(err).WithUsage(s.usage())
 }
 
-// usage returns what the session has cost so far.
+// usage returns the usage of the session's model calls so far.
 func (s *session) usage() *commonv1.Usage { return UsageProto(s.used) }
 
 // UsageProto converts a usage to its proto message. It rounds the cost up, and leaves an unknown cost out.

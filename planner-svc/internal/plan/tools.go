@@ -36,7 +36,7 @@ const (
 	maxFound = 8
 )
 
-// toolset is the tools of one prompt. Aliases name all of the task's tools, also those that the prompt does not hold.
+// toolset holds the tools of one prompt, and the aliases of all tools of the task.
 type toolset struct {
 	shown   []*commonv1.Tool // in the prompt
 	byAlias map[string]*commonv1.Tool
@@ -62,7 +62,7 @@ func toolsOf(tc *plannerv1.TaskContext, indexes *rank.Cache) *toolset {
 	return t
 }
 
-// show adds a tool to the shown ones, unless it is nil or among them.
+// show adds a tool to the shown tools; it ignores nil and a tool that is already shown.
 func (t *toolset) show(tool *commonv1.Tool) {
 	if tool != nil && !slices.Contains(t.shown, tool) {
 		t.shown = append(t.shown, tool)

@@ -174,7 +174,7 @@ func (c *conversation) respond(g *gate, reply *llm.Reply, problem error, text fu
 // is not the answer (decision 0038).
 const holdBack = 120
 
-// gate shows the text of a reply as the answer while it arrives, unless a tool call follows. It trims the space around the text.
+// gate shows the text of a reply as the answer while it arrives, up to the first tool call. It trims the space around the text.
 type gate struct {
 	emit     func(text string) error // nil: nothing is shown
 	holdBack int
@@ -182,7 +182,7 @@ type gate struct {
 	shown   strings.Builder // of all replies
 	held    string          // text of this reply that is not shown yet
 	showing bool            // the text of this reply is shown as it arrives
-	closed  bool            // no more text is shown as it arrives: the reply calls a tool, or an earlier reply of the same turn was shown
+	closed  bool            // delta shows no more text: the reply calls a tool, or an earlier reply of the turn was shown
 }
 
 // delta takes a piece of a reply.

@@ -195,7 +195,7 @@ func (m sortedMap) Iterator() traits.Iterator {
 	return types.NewStringList(values, slices.Sorted(maps.Keys(m.members))).Iterator()
 }
 
-// celValue reads JSON for an expression: whole numbers as int if they fit, others as double, and those beyond both as text.
+// celValue reads JSON for an expression: whole numbers as int if they fit, other numbers as double, and numbers too large for either as text.
 func celValue(raw string) (value any) {
 	decoder := json.NewDecoder(strings.NewReader(raw))
 	decoder.UseNumber()

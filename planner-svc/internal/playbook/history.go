@@ -37,7 +37,7 @@ type call struct {
 // state is the progress of a step.
 type state struct {
 	status     string   // "" until it has ended
-	count      int      // the number of its calls: one without `foreach`; 0 until its `if` and `foreach` were evaluated
+	count      int      // the number of its calls; 0 until its `if` and `foreach` are evaluated
 	items      []string // JSON of the items, if it has `foreach`
 	outputs    []string // JSON, of the calls that have ended
 	omitted    bool     // some outputs were not sent to the planner

@@ -98,7 +98,7 @@ func items(n *yaml.Node) []*yaml.Node {
 	return n.Content
 }
 
-// json returns a node as JSON, without a loss of digits. With refs, it checks the references in the node's strings.
+// json returns a node as JSON; numbers keep their digits. With refs, it checks the references in the node's strings.
 func (r *reader) json(n *yaml.Node, depth int, refs bool) string {
 	switch {
 	case depth > maxDepth:

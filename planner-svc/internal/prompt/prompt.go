@@ -26,7 +26,7 @@ var files embed.FS
 // prompt is the beginning of the next.
 const maxAnswer = 4000
 
-// templates parses the embedded templates once. It panics if one is wrong; tests render all of them.
+// templates parses the embedded templates once. It panics if a template is wrong.
 var templates = sync.OnceValue(func() map[lang.Lang]*template.Template {
 	parsed := map[lang.Lang]*template.Template{}
 	funcs := template.FuncMap{"fence": Fence, "line": Line, "clip": clip, "tool": tool}

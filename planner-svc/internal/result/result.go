@@ -1,4 +1,4 @@
-// Package result reads the outputs of steps: their texts, structured values, media and the files that they name. It knows neither goals nor
+// Package result reads the outputs of steps: their texts, structured values, media and the files that they name. It knows nothing of goals and
 // languages.
 package result
 

@@ -30,7 +30,7 @@ func catch(check func()) (p *problem) {
 	return nil
 }
 
-// refuse ends the check of a request by a panic, which catch recovers, so that a rule takes one line.
+// refuse ends the check of a request by a panic, which catch recovers.
 func refuse(param, format string, args ...any) { panic(bad(param, format, args...)) }
 
 func bad(param, format string, args ...any) *problem {

@@ -22,7 +22,7 @@ type Script struct {
 	Play func(r *Request) *Turn `json:"-"`
 }
 
-// Turn is one answer. Unless Always is set, it answers only the first request that it matches.
+// Turn is one answer. It answers only the first request that it matches, or each if Always is set.
 type Turn struct {
 	When   When `json:"when"`
 	Always bool `json:"always"` // the turn answers any number of requests
