@@ -157,7 +157,7 @@ func (b *Book) Find(name string) (*llm.Client, error) {
 	case b.file != "":
 		return nil, modelError("there is no model %.100q%s; an operator lists models in the file of --models", name, b.nearest(name))
 	case len(b.adHoc) >= maxAdHoc:
-		return nil, modelError("the planner already has %d models named as PROVIDER:MODEL; restart it, or list the models in the file of --models", maxAdHoc)
+		return nil, modelError("the planner already has %d models named as PROVIDER:MODEL; restart it, or list the models in a file and start it with --models FILE", maxAdHoc)
 	}
 	m, err := b.providerModel(name)
 	if err == nil {
