@@ -199,7 +199,7 @@ func TestCallToolStreamsProgressAndLogs(t *testing.T) {
 func TestCallToolOutcomes(t *testing.T) {
 	s := start(t, Config{MaxMessageBytes: 1 << 20, MCPConfigs: []string{fakeConfig(t, map[string]string{
 		"fake": mcptest.Good, "exits": mcptest.Exit, "rubbish": mcptest.Rubbish, "twins": mcptest.Twins, "twokeys": mcptest.TwoKeys,
-		"listerror": mcptest.ListError, "deaf": mcptest.Deaf,
+		"listerror": mcptest.ListError, "unreadstdin": mcptest.UnreadStdin,
 	})}})
 	const notExecuted, unknown, known = errs.OutcomeNotExecuted, errs.OutcomeUnknown, "KNOWN"
 	brief := durationpb.New(100 * time.Millisecond)

@@ -89,7 +89,7 @@ func hostileConfig(t *testing.T, url string) string {
 	t.Helper()
 	servers := make(map[string]any)
 	for _, mode := range []string{
-		mcptest.Good, mcptest.Hostile, mcptest.ManyTools, mcptest.FarRef, mcptest.Deaf, mcptest.WrongID, mcptest.TwoKeys, mcptest.Twins,
+		mcptest.Good, mcptest.Hostile, mcptest.ManyTools, mcptest.FarRef, mcptest.UnreadStdin, mcptest.WrongID, mcptest.TwoKeys, mcptest.Twins,
 	} {
 		child := mcptest.Stdio(mode)
 		child.Env["SECRET_TOKEN"], child.Env["FAR_REF"] = "hunter2-hunter2", url
@@ -124,7 +124,7 @@ func TestHostileServers(t *testing.T) {
 		{name: "exit in the middle", server: "hostile", tool: "crash", reason: "MCP_SERVER_UNAVAILABLE", outcome: "UNKNOWN", text: "exit status 7"},
 		{name: "notification flood", server: "hostile", tool: "floodforever", fine: "flooding"},
 		{name: "wrong ids", server: "wrongid", tool: "echo", input: `{"text":"a"}`, reason: "TIMEOUT", outcome: "UNKNOWN", text: "did not answer", alive: true},
-		{name: "unread stdin", server: "deaf", tool: "info"}, // the caller's deadline ends the call: only an error is expected
+		{name: "unread stdin", server: "unreadstdin", tool: "info"}, // the caller's deadline ends the call: only an error is expected
 		{name: "100,000 tools", server: "manytools", tool: "t1", reason: "TOO_LARGE", outcome: "NOT_EXECUTED", text: "more than"},
 		{name: "keys of a tool twice", server: "twokeys", tool: "safe", reason: "MCP_PROTOCOL_ERROR", outcome: "NOT_EXECUTED", text: "comes twice"},
 		{name: "two tools of a name", server: "twins", tool: "a", reason: "MCP_PROTOCOL_ERROR", outcome: "NOT_EXECUTED", text: "two tools"},
@@ -141,13 +141,13 @@ func TestHostileServers(t *testing.T) {
 				if tt.reason == "TIMEOUT" {
 					req.Timeout = durationpb.New(500 * time.Millisecond)
 				}
-				if tt.server == mcptest.Deaf {
+				if tt.server == mcptest.UnreadStdin {
 					ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 					defer cancel()
 				}
 				o := invokeCtx(ctx, ann, req)
 				switch {
-				case tt.server == mcptest.Deaf:
+				case tt.server == mcptest.UnreadStdin:
 					// The caller's deadline ends first: tools/list may take a minute.
 					if o.err == nil {
 						t.Error("an answer came")

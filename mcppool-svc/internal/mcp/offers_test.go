@@ -187,7 +187,7 @@ func TestProbeAsks(t *testing.T) {
 
 // TestProbe: a server that answers, even with an error, is alive; a silent one is not.
 func TestProbe(t *testing.T) {
-	for mode, alive := range map[string]bool{mcptest.Good: true, mcptest.Offering: true, mcptest.Modern: true, mcptest.Deaf: false} {
+	for mode, alive := range map[string]bool{mcptest.Good: true, mcptest.Offering: true, mcptest.Modern: true, mcptest.UnreadStdin: false} {
 		t.Run(mode, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			if !alive {

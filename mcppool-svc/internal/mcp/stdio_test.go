@@ -264,7 +264,7 @@ func TestTooLargeMessageEndsItsCallAlone(t *testing.T) {
 }
 
 func TestServerThatDoesNotReadBlocksNoCall(t *testing.T) {
-	c := dial(t, mcptest.Deaf)
+	c := dial(t, mcptest.UnreadStdin)
 	const firstCall = 2 // the id after that of the handshake
 	big := `{"text":"` + strings.Repeat("x", jsonrpc.MaxQueued) + `"}`
 	ctx, cancel := context.WithCancelCause(t.Context())

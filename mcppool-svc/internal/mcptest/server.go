@@ -24,24 +24,24 @@ const WaitVariable = "PAWL_FAKE_MCP_WAIT"
 
 // The modes of a server.
 const (
-	Good       = "good"
-	Exit       = "exit"       // ends at once, with a message on stderr
-	Silent     = "silent"     // answers nothing
-	Rubbish    = "rubbish"    // writes lines that are not JSON
-	Noisy      = "noisy"      // good, with a log line on stdout before each answer
-	OldVersion = "oldversion" // speaks an unknown revision
-	Modern     = "modern"     // knows no initialize
-	Deaf       = "deaf"       // stops reading after the handshake
-	Stubborn   = "stubborn"   // ignores SIGTERM and the end of stdin, as does its child
-	Twins      = "twins"      // has two tools with the same name
-	TwoKeys    = "twokeys"    // has a tool with `name` and `Name`
-	WrongID    = "wrongid"    // answers calls under another id
-	ListError  = "listerror"  // answers tools/list with an error
-	LoopPages  = "looppages"  // returns the same cursor for ever
-	Changed    = "changed"    // good, but the definition of info has changed
-	Renamed    = "renamed"    // as changed, but info is called info2
-	Empty      = "empty"      // has no tools
-	Talkative  = "talkative"  // good, after many lines on stderr
+	Good        = "good"
+	Exit        = "exit"        // ends at once, with a message on stderr
+	Silent      = "silent"      // answers nothing
+	Rubbish     = "rubbish"     // writes lines that are not JSON
+	Noisy       = "noisy"       // good, with a log line on stdout before each answer
+	OldVersion  = "oldversion"  // speaks an unknown revision
+	Modern      = "modern"      // knows no initialize
+	UnreadStdin = "unreadstdin" // stops reading after the handshake
+	Stubborn    = "stubborn"    // ignores SIGTERM and the end of stdin, as does its child
+	Twins       = "twins"       // has two tools with the same name
+	TwoKeys     = "twokeys"     // has a tool with `name` and `Name`
+	WrongID     = "wrongid"     // answers calls under another id
+	ListError   = "listerror"   // answers tools/list with an error
+	LoopPages   = "looppages"   // returns the same cursor for ever
+	Changed     = "changed"     // good, but the definition of info has changed
+	Renamed     = "renamed"     // as changed, but info is called info2
+	Empty       = "empty"       // has no tools
+	Talkative   = "talkative"   // good, after many lines on stderr
 )
 
 // Stdio returns the registration of a server that is this test binary.
@@ -174,7 +174,7 @@ func (m message) outcome() string {
 var methods = map[string]func(*request){
 	"initialize": (*request).initialize, "server/discover": (*request).discover, "notifications/cancelled": (*request).cancel,
 	"notifications/initialized": func(r *request) {
-		if r.mode == Deaf {
+		if r.mode == UnreadStdin {
 			select {}
 		}
 	},
