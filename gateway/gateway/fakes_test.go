@@ -101,7 +101,7 @@ func (r recorded) RecvMsg(m any) error {
 	return err
 }
 
-// response returns the response of a method that nobody implements: the resource of its type that the request has, or one with the request's id.
+// response returns the response of a method that the test does not script: the resource of its type that the request has, or one with the request's id.
 func response(service, method string, req proto.Message) proto.Message {
 	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service))
 	if err != nil {

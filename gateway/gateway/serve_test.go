@@ -45,15 +45,15 @@ func TestReadiness(t *testing.T) {
 
 // TestServiceIsGone: one absent service makes the gateway unready, and the errors of its calls name what to check.
 func TestServiceIsGone(t *testing.T) {
-	nobody, err := grpc.NewClient("127.0.0.1:1", grpc.WithTransportCredentials(insecure.NewCredentials()))
+	unreachable, err := grpc.NewClient("127.0.0.1:1", grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = nobody.Close() })
+	t.Cleanup(func() { _ = unreachable.Close() })
 	here := grpctest.Serve(t, func(r grpc.ServiceRegistrar) {
 		executorv1.RegisterExecutorServiceServer(faking{r, &journal{}}, &fakeExecutor{})
 	}, serve.Options{})
-	g, err := gateway.New(gateway.Config{}, gateway.Deps{Executor: here, Pool: nobody, Planner: here})
+	g, err := gateway.New(gateway.Config{}, gateway.Deps{Executor: here, Pool: unreachable, Planner: here})
 	if err != nil {
 		t.Fatal(err)
 	}
