@@ -14,7 +14,7 @@ type header map[string]string
 // TestGuard: a page from another origin gets nowhere (issue 2, shown by 6).
 func TestGuard(t *testing.T) {
 	const local, named = "127.0.0.1:7410", "pawl.example.com"
-	allowed := guard.Config{AllowHosts: []string{named, "10.0.0.5:7410"}, AllowOrigins: []string{"https://console.example.com"}}
+	allowed := guard.Config{AllowHosts: []string{named, "10.0.0.5:7410", "[fd00::1]"}, AllowOrigins: []string{"https://console.example.com"}}
 	anyHost := guard.Config{AnyHost: true}
 	json := header{"Content-Type": "application/json"}
 	tests := map[string]struct {
@@ -38,6 +38,7 @@ func TestGuard(t *testing.T) {
 		"the same with a port":             {cfg: allowed, host: named + ":8443", want: 200},
 		"an allowed host and port":         {cfg: allowed, host: "10.0.0.5:7410", want: 200},
 		"an allowed host on another port":  {cfg: allowed, host: "10.0.0.5:80", want: 403},
+		"an allowed IPv6 address":          {cfg: allowed, host: "[fd00::1]:7410", want: 200},
 		"any host with keys":               {cfg: anyHost, host: "whatever.example", want: 200},
 		"keys and allowed hosts":           {cfg: guard.Config{AnyHost: true, AllowHosts: []string{named}}, host: "whatever.example", want: 403},
 		"own page":                         {host: local, header: header{"Origin": "http://127.0.0.1:7410", "Sec-Fetch-Site": "same-origin"}, want: 200},

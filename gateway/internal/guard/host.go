@@ -24,7 +24,11 @@ func parseHosts(names []string) (hosts, error) {
 		if s == "" || strings.ContainsAny(s, "/@*, ") {
 			return hosts{}, badConfig("--allow-host %q is not a host; give a name or address, with or without a port, such as pawl.example.com", s)
 		}
-		h.allowed[strings.ToLower(strings.TrimSuffix(s, "."))] = true
+		name := strings.ToLower(s)
+		if _, _, err := net.SplitHostPort(name); err != nil { // no port, so any port is allowed
+			name = hostName(name)
+		}
+		h.allowed[name] = true
 	}
 	return h, nil
 }
