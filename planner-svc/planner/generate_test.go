@@ -255,7 +255,7 @@ func TestGenerateFails(t *testing.T) {
 		"openai rate limit": {openAI, refuses(429, `{"error":{"message":"slow down","type":"requests","code":"rate_limit_exceeded"}}`, "Retry-After", "7"),
 			codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_RATE_LIMITED, "RATE_LIMITED", "slow down"},
 		"openai quota": {openAI, refuses(429, `{"error":{"message":"pay","type":"insufficient_quota","code":"insufficient_quota"}}`),
-			codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, "AUTH", "pay"},
+			codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, "AUTH", "check the credit and billing of the key's account (HTTP 429: pay)"},
 		"openai key": {openAI, refuses(401, `{"error":{"message":"Incorrect API key provided: `+theKey+`","type":"invalid_request_error","code":"invalid_api_key"}}`),
 			codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, "AUTH", "PAWL_TEST_MODEL_KEY where the planner is started (HTTP 401: Incorrect API key provided: ***"},
 		"openai context": {openAI, refuses(400, `{"error":{"message":"too many tokens","code":"context_length_exceeded"}}`),

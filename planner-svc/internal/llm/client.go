@@ -167,7 +167,7 @@ func (c *Client) ask(ctx context.Context, r *Request, a *answer) error {
 	var e *Error
 	if errors.As(err, &e) {
 		switch {
-		case e.Class == Auth:
+		case e.Class == Auth && e.Advice == "":
 			e.Advice = c.KeyAdvice
 		case e.Class == BadRequest && a.reply.Usage.Requests == 0: // it was not sent
 			e.Advice = "it cannot serve this request; change the request, or choose another model"

@@ -126,7 +126,11 @@ func providerError(body []byte, status int, header http.Header) *Error {
 	if status != 0 {
 		where = fmt.Sprintf("HTTP %d", status)
 	}
-	e := errorf(classOf(strings.ToLower(code+" "+kind), strings.ToLower(inner.Message), status), "%s: %.500s", where, text)
+	kind = strings.ToLower(code + " " + kind)
+	e := errorf(classOf(kind, strings.ToLower(inner.Message), status), "%s: %.500s", where, text)
+	if e.Class == Auth && isUnpaid(kind) {
+		e.Advice = "its provider wants payment; an operator has to check the credit and billing of the key's account"
+	}
 	if seconds, err := strconv.ParseFloat(header.Get("Retry-After"), 64); err == nil && seconds > 0 {
 		e.RetryAfter = time.Duration(min(seconds, time.Hour.Seconds()) * float64(time.Second))
 	}
@@ -145,7 +149,7 @@ func classOf(kind, message string, status int) Class {
 	case has(kind, "context_length", "request_too_large"), status == http.StatusRequestEntityTooLarge,
 		(status == http.StatusBadRequest || status == 0) && has(message, "context length", "context window", "prompt is too long", "maximum context"):
 		return TooLong
-	case has(kind, "insufficient_quota", "billing"):
+	case isUnpaid(kind):
 		return Auth // waiting does not help
 	case has(kind, "rate_limit"), status == http.StatusTooManyRequests:
 		return RateLimited
@@ -159,4 +163,9 @@ func classOf(kind, message string, status int) Class {
 		return Broken
 	}
 	return BadRequest
+}
+
+// isUnpaid reports whether an error of this kind, in lower case, means that the key's account has no credit.
+func isUnpaid(kind string) bool {
+	return strings.Contains(kind, "insufficient_quota") || strings.Contains(kind, "billing")
 }
