@@ -17,7 +17,7 @@ type FileServer struct {
 	Unknown []string
 }
 
-// BadServers are the servers of a file that cannot be read.
+// BadServers is the error of a file in which some servers cannot be read.
 type BadServers = registry.BadServers
 
 // ReadServers reads a file in the format of Config.MCPConfigs, for a client that registers the servers. If only is not empty, it reads only

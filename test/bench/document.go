@@ -50,7 +50,7 @@ func ratio(a, b float64) string {
 	return fmt.Sprintf("%.2f ×", a/b)
 }
 
-// quantiles sorts the values and returns p50 and p99, by nearest rank, in milliseconds; 0 if there are no values.
+// quantiles sorts the values and returns p50 and p99, without interpolation, in milliseconds; 0 if there are no values.
 func quantiles(values []time.Duration) (p50, p99 float64) {
 	n := len(values)
 	if n == 0 {

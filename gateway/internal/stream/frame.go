@@ -14,7 +14,8 @@ import (
 	"pawl.dev/gateway/internal/problem"
 )
 
-// framing encodes the parts of a stream for the wire. Each result is written unchanged and flushed; nil is not written.
+// framing encodes the parts of a stream for the wire. Each result is written unchanged and flushed. For nil only the headers are flushed, if they
+// were not yet.
 type framing interface {
 	contentType() string
 	opening() []byte

@@ -56,8 +56,8 @@ func IsDocument(rpc protoreflect.MethodDescriptor) bool {
 }
 
 // Serve calls the streaming RPC of a route and forwards its messages until the call ends, the client disconnects or the gateway
-// stops. The call has ended when Serve returns. If the messages are the pieces of a document, the response is the document, which also a
-// stopping gateway completes.
+// stops. The call has ended when Serve returns. If the messages are the pieces of a document, the response is the document, and a stopping
+// gateway still completes it.
 func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, call Call) {
 	if IsDocument(call.RPC) {
 		h.serveDocument(w, r, call)

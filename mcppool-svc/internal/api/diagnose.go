@@ -62,7 +62,7 @@ func (s *Server) TestMcpServer(ctx context.Context, req *mcppoolv1.TestMcpServer
 	return report, nil
 }
 
-// serverTest is one test of a server over a user's connection.
+// serverTest is one test of a server, with the user's credentials but a connection of its own.
 type serverTest struct {
 	*Server
 	subject *registry.Server

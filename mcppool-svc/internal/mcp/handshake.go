@@ -160,11 +160,11 @@ func (c *client) discover(ctx context.Context) error {
 	}
 	if err != nil {
 		e := *As(err)
-		answered := e.MayHaveRun
+		received := e.MayHaveRun // perhaps without an answer: old servers ignore unknown requests
 		if status, ok := errors.AsType[*statusError](err); ok {
-			answered = !isTransient(status.status)
+			received = !isTransient(status.status)
 		}
-		if answered && slices.Contains([]Kind{Answered, Protocol, Unavailable, Interrupted}, e.Kind) {
+		if received && slices.Contains([]Kind{Answered, Protocol, Unavailable, Interrupted}, e.Kind) {
 			e.Err = errors.Join(e.Err, errOtherRoute)
 		}
 		return &e

@@ -110,7 +110,7 @@ func (r Reader) Parse(data []byte, name, dir string) ([]Entry, error) {
 	return servers, nil
 }
 
-// BadServers is the error for all servers of a file that cannot be read. No server of the file is used then.
+// BadServers is the error of a file in which some servers cannot be read. No server of the file is used then.
 type BadServers struct {
 	Good    []string // ids of the servers that can be read
 	reasons []error

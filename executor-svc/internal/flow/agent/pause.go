@@ -242,7 +242,8 @@ func (d *draft) blocked(in flow.Blocked) {
 // failNoProgress ends a task that was recovered too often, so that it does not crash its process for ever.
 func (d *draft) failNoProgress(limit uint32) {
 	e := &storagev1.ErrorNote{
-		ErrMsg: fmt.Sprintf("the task was recovered %d times without progress; the executor's log says how the processes ended", limit),
+		ErrMsg: fmt.Sprintf("the task was recovered %d times without progress; look in the logs of the executor and the system why its process ended, "+
+			"then start a new task, or fork this one", limit),
 		Reason: commonv1.ErrorReason_ERROR_REASON_NO_PROGRESS,
 	}
 	d.closeAttempt(e)
