@@ -50,12 +50,12 @@ type Config struct {
 	MaxResults            int           `placeholder:"N" help:"Results of calls with a call_id that are kept until they are acknowledged (default 10000)."`
 	MaxResultBytes        int64         `placeholder:"N" help:"Total size of kept results (default 256 MiB)."`
 	MaxTombstones         int           `placeholder:"N" help:"Ids of finished calls that are kept so that no call is repeated (default 100000)."`
-	MaxOwners             int           `placeholder:"N" help:"Sessions whose newest owner is kept so that an older owner cannot call (default 100000)."`
+	MaxOwners             int           `placeholder:"N" help:"Sessions whose newest owner is remembered so that an older owner cannot call (default 100000)."`
 	ResultTimeout         time.Duration `placeholder:"DURATION" help:"How long a result waits to be acknowledged (default 15m)."`
 	MaxCachedBytes        int64         `placeholder:"N" help:"Total size of cached results, of servers with a cache_ttl (default 64 MiB)."`
 	BreakAfter            int           `placeholder:"N" help:"Failed connects in a row after which the pool does not connect to an MCP server for a while (default 5)."`
 	BreakFor              time.Duration `placeholder:"DURATION" help:"How long the pool does not connect to an MCP server after --break-after failed connects in a row (default 30s)."`
-	ProbeAfter            time.Duration `placeholder:"DURATION" help:"Age of a server's last connect or answered probe from which the server is probed when its state is shown (default 10s)."`
+	ProbeAfter            time.Duration `placeholder:"DURATION" help:"When an MCP server's state is shown, the server is probed if its last connect or answered probe is older than this (default 10s)."`
 	DrainTimeout          time.Duration `placeholder:"DURATION" help:"How long running calls may take when the pool stops (default 7s)."`
 
 	// Peers are the other replicas, by host:port, or by dns:///name:port for a name that resolves to all replicas, this one included.

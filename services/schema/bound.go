@@ -15,7 +15,7 @@ import (
 // So the number of times that subschemas can be applied is bounded before validation.
 
 const (
-	// maxChecks bounds one validation: about a second, and the memory of as many problems.
+	// maxChecks bounds one validation: so many checks take about a second. Each can fail, so it also bounds the memory for the problems.
 	maxChecks = 1_000_000
 	// maxEdges bounds a schema: the sum of the lengths of part.same over its parts.
 	maxEdges = 200_000

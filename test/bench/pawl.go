@@ -117,7 +117,7 @@ func (p *pawl) follow(ctx context.Context, req *executorv1.RunTaskRequest, each 
 	return err
 }
 
-// run runs a task to its success, and checks that every step had an output.
+// run runs a task of stepsPerTask steps to its success, and checks that every step had an output.
 func (p *pawl) run(ctx context.Context, req *executorv1.CreateTaskRequest, each func(*executorv1.ExecutorEvent)) error {
 	outputs, succeeded := 0, false
 	err := p.follow(ctx, &executorv1.RunTaskRequest{Task: req}, func(e *executorv1.ExecutorEvent) bool {

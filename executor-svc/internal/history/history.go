@@ -30,7 +30,8 @@ type Entry struct {
 	// StartSeq is the seq of the newest attempt's start.
 	StartSeq uint64
 	EndTime  int64
-	// RunTime is how long the newest attempt had run at runSince, in nanoseconds. runSince is 0 if the attempt does not run.
+	// RunTime is how long the newest attempt ran, in nanoseconds, without the period that began at runSince. runSince is 0 if the attempt does
+	// not run now.
 	RunTime, runSince int64
 	// openWaits holds the ids of the open waits of a running call.
 	openWaits []string

@@ -85,8 +85,8 @@ type Session struct {
 	baseHistory int
 	// acks are calls with durable results that are not acknowledged yet.
 	acks []ack
-	// used maps each replica of the MCP pool that keeps something for the task to a server that the task uses there; empty if the pool has
-	// one replica.
+	// used maps the id of each replica of the MCP pool that keeps something for the task to the id of an MCP server that the task uses there;
+	// empty if the pool has one replica.
 	used map[string]string
 }
 
@@ -146,7 +146,8 @@ func (s *Session) notifyWaiting(service string, err error) {
 	}
 }
 
-// step returns the active step with this ordinal, or an empty step. Actions may read it later, because it never changes.
+// step returns the active step with this ordinal, or an empty step. Actions may read it later, because each transition changes a copy of
+// the task's state.
 func step(t *flow.Task, ordinal uint32) *storagev1.ActiveStep {
 	for _, s := range t.State.GetActiveSteps() {
 		if s.GetOrdinal() == ordinal {

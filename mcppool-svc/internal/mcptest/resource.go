@@ -16,7 +16,7 @@ import (
 // Guard configures how an MCP server requires tokens. The zero value follows the specification.
 type Guard struct {
 	MetadataAt   string              // path of the metadata; RFC 9728's if empty, none if "-"
-	Metadata     Fields              // of the server
+	Metadata     Fields              // changes to the protected resource metadata
 	Ask          string              // scope in the challenge
 	Challenge    string              // the whole challenge; none if "-"
 	OpenMethod   string              // this method, notifications and requests other than POST need no token; empty: all do

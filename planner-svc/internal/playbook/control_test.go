@@ -199,10 +199,11 @@ func TestExpressionsThatFail(t *testing.T) {
 		"foreach: \"${a.structured.l}\"":                 "its `foreach` has 2001 items",
 		"foreach: \"${a.structured.none}\"":              `has no member "none"`,
 		"foreach: \"${b.message}\"":                      "b has no output: it was skipped",
+		"foreach: \"${c.0}\"":                            "c has no output: it was skipped",
 		"if: steps.a.output.structured.l.all(x, steps.a.output.structured.l.all(y, x == y))": "it takes too much work",
 	} {
-		_, err := planOf(t, context_("steps:\n- {id: a, tool: ws/read}\n- {id: b, tool: ws/read, if: 1 > 2}\n- tool: ws/read\n  "+expression+"\n", ok("ws/read", long)))
-		if errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "step 3 (ws/read): ") {
+		_, err := planOf(t, context_("steps:\n- {id: a, tool: ws/read}\n- {id: b, tool: ws/read, if: 1 > 2}\n- {id: c, tool: ws/read, if: 1 > 2, foreach: [1]}\n- tool: ws/read\n  "+expression+"\n", ok("ws/read", long)))
+		if errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "step 4 (ws/read): ") {
 			t.Errorf("%s: %v", expression, err)
 		}
 	}

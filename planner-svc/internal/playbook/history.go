@@ -210,11 +210,16 @@ func (r *run) verify(p place, e *plannerv1.HistoryEntry) error {
 	return nil
 }
 
-// missingOutputs says which of the named steps have no output and why; "" if all have an output.
+// missingOutputs says which of the named steps have no output and why; "" if all have an output. The output of a step with `foreach` is a
+// list, even if calls failed, unless the step was skipped as a whole.
 func (r *run) missingOutputs(names []string) (text string) {
 	for _, name := range names {
-		if i, ok := r.byID[name]; ok && r.Steps[i].Foreach == nil && r.states[i].status != "" && r.states[i].status != success {
-			why, _ := strictjson.Member(r.states[i].output, "error")
+		i, ok := r.byID[name]
+		if !ok {
+			continue
+		}
+		if st := &r.states[i]; st.status != "" && st.status != success && (r.Steps[i].Foreach == nil || st.count == 0) {
+			why, _ := strictjson.Member(st.output, "error")
 			text += fmt.Sprintf("; %s has no output: %s", name, strictjson.Content(why))
 		}
 	}

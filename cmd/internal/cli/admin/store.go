@@ -23,7 +23,8 @@ type StoreCmd struct {
 	Check   StoreCheckCmd   `cmd:"" group:"sub" help:"Check the journal for damage."`
 }
 
-// storeDir returns the data folder of a command that uses no server.
+// storeDir returns the data folder of a command that uses no server. It refuses --server, but not PAWL_SERVER, which is meant for other
+// commands.
 func storeDir(cfg discover.Config) (string, error) {
 	if cfg.Server != "" && cfg.Server != os.Getenv("PAWL_SERVER") {
 		return "", ui.Usagef("pawl store compact and pawl store check work on a data folder, not through a server").Then("name the folder with --data DIR, and stop its server first")
@@ -61,7 +62,7 @@ func (c *StoreInfoCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) e
 	return u.Show(view, nil, func() string { return storeText(u.OutStyle(), info) })
 }
 
-// storeInfo reads the journal. If a server uses the journal, or --server names a server, storeInfo asks that server.
+// storeInfo reads the journal. If a server uses the journal, or --server or PAWL_SERVER names one, storeInfo asks that server.
 func storeInfo(ctx context.Context, s *discover.Session) (*executorv1.StoreInfo, error) {
 	if cfg := s.Config(); cfg.Server == "" {
 		dir, err := cfg.Dir()
@@ -132,7 +133,7 @@ func (c *StoreCheckCmd) Run(u *ui.UI, s *discover.Session) error {
 	problems, err := executor.CheckStore(dir)
 	switch {
 	case errors.Is(err, executor.ErrDamaged): // storeError would suggest this command
-		return ui.WrapError(err, "%v", err).Then("keep a copy of the data folder; the journal cannot be opened, so nothing in it can be checked")
+		return ui.WrapError(err, "%v", err).Then("keep a copy of the data folder, then restore the folder from a backup; the journal cannot be opened, so nothing in it can be checked")
 	case err != nil:
 		return storeError(dir, err)
 	}

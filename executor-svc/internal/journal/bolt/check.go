@@ -43,7 +43,7 @@ func (s *Store) Check() error {
 func CheckFile(path string) ([]Problem, error) {
 	f, torn, err := openToRead(path)
 	if err != nil {
-		return nil, err
+		return nil, checkError{err}
 	}
 	problems, err := checkFile(f)
 	for _, suspect := range []error{metaProblem(path), torn} {
@@ -53,6 +53,13 @@ func CheckFile(path string) ([]Problem, error) {
 	}
 	return problems, errors.Join(err, f.db.Close())
 }
+
+// checkError leaves out the advice to run the check.
+type checkError struct{ error }
+
+func (e checkError) Error() string { return strings.ReplaceAll(e.error.Error(), damageAdvice, "") }
+
+func (e checkError) Unwrap() error { return e.error }
 
 func checkFile(f *file) ([]Problem, error) {
 	c := &checker{}

@@ -301,6 +301,9 @@ func TestLogThatDoesNotFit(t *testing.T) {
 					t.Errorf("%s: %v, want ErrDamaged and a word of the log", name, err)
 				}
 			}
+			if strings.Contains(check.Error(), "pawl store check") {
+				t.Errorf("the check suggests itself: %v", check)
+			}
 			if contentsOf(t, copied) != before {
 				t.Error("the files were changed")
 			}
