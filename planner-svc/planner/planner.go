@@ -26,7 +26,7 @@ const MaxRequestBytes = 64 << 20
 type Config struct {
 	DefaultModel string `placeholder:"NAME" default:"offline" help:"The model of tasks that name none (${default})."` // "" is `offline`
 
-	Models string `type:"path" placeholder:"FILE" help:"File of named language models (YAML or JSON, docs/models.md), which plan tasks and answer Generate."` // "": no file
+	Models string `type:"path" placeholder:"FILE" help:"File of named language models (YAML or JSON, docs/models.md), which plan tasks and answer requests that come from MCP servers (sampling) or to POST /v1/planner:generate."` // "": no file
 
 	ModelTries int `placeholder:"N" default:"3" help:"How many attempts a model gets to give a valid reply before the call fails (${default})."` // 0 is 3
 

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/contrib/bridges/otelslog"
@@ -35,7 +36,7 @@ const (
 
 // isOn reports whether the environment asks for the signal. Unlike OpenTelemetry's default, Pawl's default is to export nothing.
 func (s signal) isOn() bool {
-	if os.Getenv("OTEL_SDK_DISABLED") == "true" {
+	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") { // as OpenTelemetry specifies booleans
 		return false
 	}
 	if exporter := os.Getenv("OTEL_" + string(s) + "_EXPORTER"); exporter != "" {

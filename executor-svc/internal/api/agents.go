@@ -86,7 +86,7 @@ func newAgentID(user string, req *executorv1.CreateAgentRequest) (string, error)
 		sum := sha256.Sum256([]byte(user + "\x00" + req.GetRequestId()))
 		return "agent-" + hex.EncodeToString(sum[:6]), nil
 	case !slug.MatchString(id):
-		return "", invalidField("agent_id", "not a slug", "%q cannot be an agent's id; use lower-case letters, digits and hyphens, 64 at most", id)
+		return "", invalidField("agent_id", "not a slug", "%q cannot be an agent's id; use 1 to 64 lower-case letters, digits and hyphens, and no hyphen at the beginning or end", id)
 	}
 	return id, nil
 }

@@ -124,8 +124,8 @@ func (e *Engine) startOwner(c journal.Claim) {
 	go o.start()
 }
 
-// removeOwner removes an owner and gives up its claim. If reclaim is true, it waits first, so that a task that cannot be read is not claimed in
-// a busy loop.
+// removeOwner removes an owner and gives up its claim. reclaim reports that the task needs another claim:
+// removeOwner then waits first, so that a task that cannot be read is not claimed in a busy loop.
 func (e *Engine) removeOwner(o *owner, reclaim bool) {
 	if reclaim {
 		o.sleepUntilDraining(retryDelay)

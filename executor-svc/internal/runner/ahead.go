@@ -104,8 +104,8 @@ func (t *toolset) propose(p *plannerv1.PlannedStep) *flow.PlannedStep {
 	return step
 }
 
-// checkInput returns an input in its stored form, and how it violates the tool's schema; empty if it fits. A missing input becomes `{}`. If the
-// schema cannot be read, only the pool checks the input.
+// checkInput returns an input in its stored form, and how it violates the tool's schema; empty if it fits. If the schema cannot be read, only
+// the pool checks the input. A missing input becomes `{}`, which the schema must accept; a schema that cannot be read does not.
 func checkInput(tool *commonv1.Tool, raw string) (input, problem string) {
 	input = validUTF8(raw)
 	compiled, err := schema.Compile(tool.GetInputSchemaJson())

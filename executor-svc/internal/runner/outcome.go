@@ -113,6 +113,7 @@ func failure(err error, input string) (*storagev1.ErrorNote, commonv1.Outcome) {
 }
 
 func toolGone(toolID string) error {
+	mcpID, _ := flow.ToolName(toolID)
 	return errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND,
-		"the tool %s no longer exists; `pawl mcp tools` lists the server's tools", toolID)
+		"the tool %s no longer exists; `pawl mcp tools %s` lists the server's tools", toolID, mcpID)
 }

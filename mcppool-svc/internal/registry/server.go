@@ -278,6 +278,6 @@ type Decision string
 // The decisions.
 const (
 	Allow Decision = "allow"
-	Ask   Decision = "ask" // the call is made; its risk is high enough that tasks ask for approval
+	Ask   Decision = "ask" // the call is made; its risk is at least MEDIUM, for which tasks ask for approval unless their policy or a grant allows the call
 	Deny  Decision = "deny"
 )

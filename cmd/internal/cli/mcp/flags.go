@@ -136,7 +136,7 @@ func (f *LoginFlags) setOAuth(s *mcppoolv1.McpServer) error {
 // TrustFlags limit a server: the rules and approvals of its tools, its connections and timeouts, and what it may request.
 type TrustFlags struct {
 	Deny  []string `sep:"none" placeholder:"TOOL" help:"Tools that no user may call; * stands for any text (repeatable)."`
-	Ask   []string `sep:"none" placeholder:"TOOL" help:"Tools of which each call needs an approval (repeatable)."`
+	Ask   []string `sep:"none" placeholder:"TOOL" help:"Tools whose calls need an approval, unless the agent never asks or a grant covers the call (repeatable)."`
 	Allow []string `sep:"none" placeholder:"TOOL" help:"Tools that may be called; all others, except those of --ask, are then denied (repeatable)."`
 
 	Pinning   *string `enum:"approve-changes,allow-new,trust-all" placeholder:"WHAT" help:"Tools whose definitions need an approval: new and changed ones (approve-changes), only changed ones (allow-new), or none (trust-all)."`

@@ -101,7 +101,7 @@ func Read(path string, id ID, after uint64, visit func(payload []byte) error) (F
 			return Found{}, fmt.Errorf("%s: record %d is not valid, but record %d follows it: %w", f.name, r.next, number, ErrDamaged)
 		}
 		if f.valid && numberAt(f.raw, f.end) == r.next {
-			found.Torn = fmt.Errorf("record %d of the log is incomplete: either its write was interrupted, and nothing is missing, or it was damaged later, and is missing", r.next)
+			found.Torn = fmt.Errorf("record %d of the log is incomplete: either its write was interrupted, and no stored change is missing, or it was damaged later, and its changes are missing", r.next)
 		}
 	}
 	return found, nil

@@ -215,7 +215,7 @@ const (
 	PermissionDecision_PERMISSION_DECISION_UNSPECIFIED PermissionDecision = 0
 	// The call is made.
 	PermissionDecision_PERMISSION_DECISION_ALLOW PermissionDecision = 1
-	// The call is made with at least MEDIUM risk, so tasks ask a person first.
+	// The call is made with at least MEDIUM risk, so tasks ask a person first, unless their policy or a grant allows the call.
 	PermissionDecision_PERMISSION_DECISION_ASK PermissionDecision = 2
 	// The call is refused (PERMISSION_DENIED), and the tool is not listed.
 	PermissionDecision_PERMISSION_DECISION_DENY PermissionDecision = 3
