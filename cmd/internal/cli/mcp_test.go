@@ -152,6 +152,10 @@ func TestMCPAddFromAFile(t *testing.T) {
 	if s := w.pool.Server("off"); !s.GetDisabled() || s.GetActive() || s.GetPermissions()[0].GetTools()[0] != "rm" {
 		t.Errorf("off: %v", s)
 	}
+	w.pawl("mcp", "update", "off", "--no-disabled").expect(t, 0, "off is changed", "") // as the error about a disabled server advises
+	if w.pool.Server("off").GetDisabled() {
+		t.Error("off is still disabled")
+	}
 	w.pawl("mcp", "add", "nope", "--from", "mcp.json").expect(t, 1, "", `has no server "nope"`)
 	w.golden("mcp add from json", w.pawl("mcp", "add", "remote", "--from", "mcp.json", "--json")) // it is there already
 	for text, says := range map[string]string{
@@ -183,6 +187,18 @@ func TestMCPAddFromAFile(t *testing.T) {
 	}
 	w.pawl("mcp", "add", "good-two", "--from", "bad.json").expect(t, 0, "good-two is registered", "") // others do not matter then
 	w.pawl("mcp", "update", "nope", "--from", "bad.json").expect(t, 1, "", "bad.json has no server \"nope\"\n  next: name the entry nope in the file")
+}
+
+// A server that belongs to another user is registered, and not activated: only that user can do so.
+func TestMCPAddForAnotherUser(t *testing.T) {
+	w := newWorld(t)
+	chdir(t, "app")
+	text := `{"mcpServers": {"hers": {"command": "x", "owner": "ann"}}}`
+	if err := os.WriteFile("mcp.json", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.serveElsewhere()
+	w.pawl("mcp", "add", "--from", "mcp.json").expect(t, 0, "hers is registered for ann; only that user can activate it: pawl mcp activate hers\n", "")
 }
 
 func TestMCPActivation(t *testing.T) {

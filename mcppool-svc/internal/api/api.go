@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 
@@ -157,7 +158,7 @@ func howToEnable(server *registry.Server) string {
 	if server.FromConfig {
 		return "enable it in its configuration file, and restart the pool"
 	}
-	return "enable it with PATCH /v1/mcpServers/" + server.ID + "?updateMask=disabled and {\"disabled\": false}"
+	return fmt.Sprintf("enable it with `pawl mcp update %[1]s --no-disabled`, or PATCH /v1/mcpServers/%[1]s?updateMask=disabled and {\"disabled\": false}", server.ID)
 }
 
 // failed returns a FAILED_PRECONDITION error with the outcome NOT_EXECUTED.
