@@ -136,6 +136,7 @@ func TestProviderNames(t *testing.T) {
 		{"ollama:qwen3", environment{"OLLAMA_HOST": "https://gpu.example"}, "at gpu.example:443"},
 		{"ollama:qwen3", environment{"OLLAMA_HOST": "gpu.example"}, "at gpu.example:11434"},
 		{"ollama:qwen3", environment{"OLLAMA_HOST": ":9000", "OLLAMA_CONTEXT_LENGTH": "4096"}, "at 127.0.0.1:9000"},
+		{"ollama:qwen3", environment{"OLLAMA_HOST": "http://[fe80::1%25eth0]"}, "at [fe80::1%eth0]:80"},
 		{"openai:qwen", environment{"OPENAI_BASE_URL": "http://127.0.0.1:8000/v1"}, "at 127.0.0.1:8000"},
 		{"openai:gpt-5", nil, "it needs the environment variable OPENAI_API_KEY"},
 		{"anthropic:claude", environment{"OPENAI_API_KEY": "k"}, "it needs the environment variable ANTHROPIC_API_KEY"},

@@ -76,5 +76,6 @@ func ollamaURL(host string) (string, error) {
 	if name == "" || net.ParseIP(name).IsUnspecified() { // an address to listen on, not to connect to
 		name = "127.0.0.1"
 	}
-	return u.Scheme + "://" + net.JoinHostPort(name, cmp.Or(u.Port(), ports[u.Scheme])) + "/v1", nil
+	served := url.URL{Scheme: u.Scheme, Host: net.JoinHostPort(name, cmp.Or(u.Port(), ports[u.Scheme])), Path: "/v1"}
+	return served.String(), nil
 }
