@@ -100,7 +100,7 @@ func (m *Memory) Remember(origin, value string) {
 		changes[0].Value = encode(r)
 	}
 	if err := m.store.Apply(changes...); err != nil {
-		m.log.Warn("a property of an MCP server cannot be stored", "what", m.bucket, "error", err)
+		m.log.Warn("a property of an MCP server cannot be stored", "bucket", m.bucket, "error", err)
 	}
 }
 
@@ -196,7 +196,7 @@ func (m *Memory) ApplyRemote(places []replica.Place) {
 			err = m.set(p.Key, value)
 		}
 		if err != nil {
-			m.log.Warn("a property of an MCP server from another replica cannot be read", "what", m.bucket, "error", err)
+			m.log.Warn("a property of an MCP server from another replica cannot be read", "bucket", m.bucket, "error", err)
 		}
 	}
 }

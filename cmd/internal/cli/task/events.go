@@ -35,7 +35,7 @@ type Events struct {
 	first      time.Time // of the first event, if fromStart
 	fromStart  bool      // event 1 has been shown
 	toolSteps  int
-	failed     map[string]bool // steps whose newest attempt failed, except those repeated with success
+	failed     map[string]bool // steps whose newest attempt failed, without those whose call a later step repeated with success
 	failure    string          // the error of the newest failed attempt
 	answer     answerView
 	last       *executorv1.ExecutorEvent
