@@ -136,7 +136,8 @@ func (c Config) validate() error {
 	if slices.Min(limits) < 0 {
 		return errors.New("the limits of the MCP pool cannot be negative")
 	}
-	if c.IdleTimeout < 0 || c.SessionTimeout < 0 || c.DrainTimeout < 0 || c.ResultTimeout < 0 || c.BreakFor < 0 || c.InputTimeout < 0 {
+	durations := []time.Duration{c.IdleTimeout, c.SessionTimeout, c.DrainTimeout, c.ResultTimeout, c.BreakFor, c.InputTimeout, c.ProbeAfter}
+	if slices.Min(durations) < 0 {
 		return errors.New("the timeouts of the MCP pool cannot be negative")
 	}
 	if !process.LimitsWork && !c.childLimits().None() {
