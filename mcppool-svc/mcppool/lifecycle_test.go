@@ -162,7 +162,7 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		"no such file": {MCPConfigs: []string{file + "x"}},
 		"it is a file": {Workspace: file},
 		"negative":     {MaxConnections: -1},
-		"negative age": {ProbeAfter: -time.Second},
+		"timeouts":     {ProbeAfter: -1},
 		"data folder":  {DataDir: filepath.Join(file, "x")},
 		"rename":       {Workspace: t.TempDir(), MCPConfigs: []string{fakeConfig(t, map[string]string{"workspace": mcptest.Good})}},
 	} {
