@@ -47,6 +47,8 @@ type chooser struct {
 	plannerv1.UnimplementedPlannerServiceServer
 	wants []string
 	told  [][]string // the tools of each request
+	// insists makes every plan the first wanted tool, also after a step and if the request does not have it.
+	insists bool
 }
 
 func (p *chooser) StreamPlanSteps(req *plannerv1.StreamPlanStepsRequest, stream grpc.ServerStreamingServer[plannerv1.StreamPlanStepsResponse]) error {
@@ -57,7 +59,7 @@ func (p *chooser) StreamPlanSteps(req *plannerv1.StreamPlanStepsRequest, stream 
 	p.told = append(p.told, ids)
 	step := &plannerv1.PlannedStep{ToolId: flow.Final}
 	for _, want := range p.wants {
-		if len(req.GetContext().GetHistory()) == 0 && slices.Contains(ids, want) {
+		if p.insists || len(req.GetContext().GetHistory()) == 0 && slices.Contains(ids, want) {
 			step = &plannerv1.PlannedStep{ToolId: want, InputJson: "{}"}
 			break
 		}
@@ -217,6 +219,27 @@ func TestEndDoesNotWaitForSlowServers(t *testing.T) {
 		}
 		<-time.After(time.Minute) // for the list that is still under way
 	})
+}
+
+// A task that has made a step waits for the tool that the planner chose if its server is slow. If the server fails, the task's answer says so.
+func TestChosenToolOfASlowServerIsAwaited(t *testing.T) {
+	for name, broken := range map[string]bool{"it answers": false, "it fails": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pool := &servers{takes: map[string]time.Duration{"a": 0, "b": 20 * time.Second}}
+				if broken {
+					pool.broken = []string{"b"}
+				}
+				s := newSession(pool, &chooser{wants: []string{"b/read"}, insists: true}, "a", "b")
+				var got flow.Planned
+				c := &plannerv1.TaskContext{Goal: "g", History: []*plannerv1.HistoryEntry{{StepId: "step-1"}}}
+				s.plan(c, false)(t.Context(), func(in flow.Input) { got, _ = in.(flow.Planned) })
+				if (got.Step == nil) != broken || strings.Contains(got.CutShort, "b/read") != broken {
+					t.Errorf("planned %v, cut short: %q", got.Step, got.CutShort)
+				}
+			})
+		})
+	}
 }
 
 // A step waits for its tool's server, and not for other slow servers.

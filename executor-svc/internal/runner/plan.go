@@ -64,7 +64,8 @@ func (p *planRun) emitPlan(out flow.Planned) {
 	p.begun = nil
 }
 
-// nextStep asks for the next step. While it gets none and the tools of slow servers are missing, it waits for these tools and asks again.
+// nextStep asks for the next step. While it gets none and the tools of slow servers are missing, it waits for these tools and asks again, unless the
+// planner answered the goal, or chose FINAL after at least one step.
 func (p *planRun) nextStep(ctx context.Context) {
 	for ask := true; ; {
 		if ask {
@@ -129,10 +130,10 @@ func (p *planRun) askNextStep(ctx context.Context) {
 			p.s.setAhead(res.GetSteps()[1:])
 			return
 		}
-		if p.tools.lateFor(first.GetToolId()) != nil {
-			return
-		}
 		p.out.CutShort = fmt.Sprintf("The planner chose the tool %q, which the task does not have.", validUTF8(first.GetToolId()))
+		if p.tools.lateFor(first.GetToolId()) != nil {
+			return // nextStep waits for the tool
+		}
 		p.s.log.WarnContext(ctx, "the planner chose an unknown tool", "tool", first.GetToolId())
 	}
 }
