@@ -88,7 +88,7 @@ func TestBadRequests(t *testing.T) {
 		"unknown value":   {"POST", "/v1/tasks", `{"goal": "g", "language": "en"}`, `did you mean "LANGUAGE_EN"?`, "language"},
 		"both of a oneof": {"POST", "/v1/tasks/" + taskID + ":resume", `{"waitId": "w", "approve": {}, "reject": {}}`, "oneof", ""},
 		"number that would be rounded": {"POST", "/v1/mcpServers/m/tools:call", `{"name": "t", "input": {"ids": [1, 9007199254740993]}}`,
-			"9007199254740993 would be rounded here; send this value as text in the field inputJson (line 1, column 36)", "input"},
+			"9007199254740993 would be rounded here; send all of input as JSON text, in the field inputJson instead (line 1, column 36)", "input"},
 		"unknown parameter":       {"GET", "/v1/tasks?statuss=EXECUTOR_STATUS_ERROR", "", `unknown parameter "statuss"; did you mean "statuses"?`, "statuss"},
 		"parameter of a body":     {"POST", "/v1/tasks?goal=g", `{"goal": "g"}`, "the rest goes into the body, as JSON", "goal"},
 		"parameter of the path":   {"GET", "/v1/tasks/" + taskID + "?id=x", "", `unknown parameter "id"`, "id"},

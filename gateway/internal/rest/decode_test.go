@@ -65,7 +65,7 @@ func TestDecodeNamesThePlace(t *testing.T) {
 			[]string{"toolPolicies[t].efect", "toolPolicies[t].effect"}},
 		"in a message without fields":  {&executorv1.DeleteAgentResponse{}, `{"x": {"y": [1, {"z": 2}]}}`, `none is allowed here`, []string{"x"}},
 		"after a character of several": {&executorv1.CreateTaskRequest{}, `{"goal": "日本", x}`, `(line 1, column 16)`, nil},
-		"rounded, deep":                {&executorv1.Params{}, `{"content": {"a": [{"b": -9007199254740993}]}}`, `-9007199254740993 would be rounded here; send this value as text in the field contentJson`, []string{"content"}},
+		"rounded, deep":                {&executorv1.Params{}, `{"content": {"a": [{"b": -9007199254740993}]}}`, `-9007199254740993 would be rounded here; send all of content as JSON text, in the field contentJson instead`, []string{"content"}},
 		"rounded, huge":                {&executorv1.Params{}, `{"content": {"a": 123456789012345678901234567890}}`, "would be rounded", []string{"content"}},
 		"a list that is none":          {&executorv1.CreateTaskRequest{}, `{"mcpIds": {"a": 1}}`, "(line 1, column 12)", nil},
 		"a map that is none":           {&mcppoolv1.McpServer{}, `{"toolPolicies": [1]}`, "(line 1, column 18)", nil},

@@ -101,7 +101,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, rt *Route, variab
 	}
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, invalid("the query %q cannot be read: %w; percent-encode all characters except letters and digits", r.URL.RawQuery, err)
+		return nil, invalid("the query %q cannot be read: %w; in its names and values, percent-encode all characters except letters and digits", r.URL.RawQuery, err)
 	}
 	if query, err = maskedQuery(rt, body, query); err != nil {
 		return nil, err

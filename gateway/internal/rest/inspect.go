@@ -144,7 +144,7 @@ func (in *inspector) freeForm(path string) {
 			return
 		}
 		if token.Kind() == '0' && isRounded(token.String()) {
-			in.add(path, "the number "+token.String()+" would be rounded here; send this value as text in the field "+path+"Json", start)
+			in.add(path, "the number "+token.String()+" would be rounded here; send all of "+path+" as JSON text, in the field "+path+"Json instead", start)
 		}
 		if in.dec.StackDepth() == outer {
 			return

@@ -17,7 +17,7 @@ import (
 
 // The errors of logins. Errors caused by servers are *mcp.Error.
 var (
-	ErrRedirect     = errors.New("the browser cannot be sent there")
+	ErrRedirect     = errors.New("the redirect address of the login cannot be used")
 	ErrUnknownLogin = errors.New("there is no such login of yours: it was finished, replaced by a later one, or is older than 10 minutes")
 	ErrNoLogin      = errors.New("users do not log in to the server")
 	ErrAnswer       = errors.New("the answer of the authorization server is refused")

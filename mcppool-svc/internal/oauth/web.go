@@ -229,7 +229,7 @@ func withPort(u *url.URL) string {
 func chooseRedirect(wanted, configured string) (string, error) {
 	wanted = cmp.Or(wanted, configured)
 	if wanted == "" {
-		return "", fmt.Errorf("%w: name the address to which the browser returns, such as http://127.0.0.1:PORT/…, or let the operator set --login-redirect-uri", ErrRedirect)
+		return "", fmt.Errorf("%w: it is empty; name the address to which the browser returns, such as http://127.0.0.1:PORT/…, or let the operator set --login-redirect-uri", ErrRedirect)
 	}
 	if wanted == configured {
 		return wanted, nil

@@ -9,8 +9,8 @@ import (
 	"pawl.dev/planner-svc/internal/catalog"
 )
 
-// Merge returns the input in with the values that it finds in description, a person's comment, and then with the members of content: the JSON
-// that a person supplied, or the input of an earlier attempt. A member that is null changes nothing. If content is not an object, it is the value
+// Merge returns a copy of in, a step's input. It sets the values that it finds in description, a person's comment, and then the members of content:
+// the JSON that a person supplied, or the input of an earlier attempt. A member that is null changes nothing. If content is not an object, it is the value
 // of the property that Offending names, and is left out if Offending names several. failure is the error of the earlier attempt, for Offending.
 // Values are converted to the schema's types if that loses nothing; members that the schema does not allow are left out.
 func Merge(t *catalog.Tool, in *strictjson.Object, content, description, failure string) *strictjson.Object {

@@ -178,7 +178,7 @@ type OutcomeCmd struct {
 	AnswerTarget
 	Wait   string  `arg:"" optional:"" help:"The wait; may be left out if only one is open."`
 	Retry  bool    `xor:"outcome" help:"Call again with the same input: the effect may happen twice."`
-	Output string  `xor:"outcome" placeholder:"JSON|@FILE" help:"The call ran, with this result: an object with the text in its field message."`
+	Output string  `xor:"outcome" placeholder:"JSON|@FILE" help:"The call ran, with this result: an object whose field message holds the text."`
 	Skip   *string `xor:"outcome" placeholder:"REASON" help:"Go on without a result; the outcome stays unknown."`
 }
 

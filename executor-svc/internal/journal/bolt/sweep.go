@@ -54,7 +54,7 @@ func (s *Store) Sweep(ctx context.Context, endedBefore time.Time, max int) (int,
 		if swept += n; err == nil {
 			continue
 		}
-		// One by one, because a damaged task must not keep the others.
+		// One by one, because a damaged task must not prevent the deletion of the others.
 		for i, key := range keys {
 			n, err := s.removeAll(keys[i : i+1])
 			swept += n
