@@ -68,7 +68,7 @@ type owner struct {
 	runTimer    *time.Timer
 	callStopped bool
 	// stableTimer fires when the process has survived long enough after recovering the task to reset its recovery count; nil if the
-	// count is small.
+	// count is at most fewRecoveries.
 	stableTimer *time.Timer
 }
 

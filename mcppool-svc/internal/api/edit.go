@@ -184,8 +184,8 @@ func hide(values map[string]string) {
 	}
 }
 
-// restoreSecrets restores the secrets that an update sends back masked. It refuses new secrets in addresses, because proxies and servers log
-// addresses.
+// restoreSecrets restores the secrets that an update sends back masked. It refuses a new address with a user name or a password, because
+// proxies and servers log addresses.
 func restoreSecrets(server, old *registry.Server) error {
 	if server.Stdio != nil {
 		var before map[string]string

@@ -76,7 +76,7 @@ type Continuation struct {
 func DecodeContinuation(state string) (*Continuation, error) {
 	var c Continuation
 	if err := json.Unmarshal([]byte(state), &c); err != nil || c.Round < 1 {
-		return nil, errors.New("it is not the state of a question of this pool")
+		return nil, errors.New("it is not that of a question; send the request_state of the question unchanged")
 	}
 	return &c, nil
 }

@@ -108,7 +108,7 @@ func (s *session) limitReply(r *llm.Request, tokens uint64) error {
 
 func (s *session) budgetExceeded(format string, args ...any) error {
 	return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_BUDGET_EXCEEDED, "the task's budget does not suffice: "+format+
-		"; the model %q was not asked. Start a new task, or fork this one, with a larger budget", append(args, s.info.Name)...)
+		"; the next request to the model %q was not sent. Start a new task, or fork this one, with a larger budget", append(args, s.info.Name)...)
 }
 
 // unusableReply returns the error after a number of tries, of which the last gave reply. Executors do not retry an error with this code.

@@ -26,8 +26,8 @@ type ServerFlags struct {
 	NoCheck bool `name:"no-check" help:"Do not connect to check whether the server works."`
 }
 
-// apply writes the flags that are set into a registration. If local is set, the program runs on this machine and its relative path is
-// resolved against the current folder.
+// apply writes the flags that are set into a registration. local reports that the program runs on this machine: without --cwd, it then runs
+// in the current folder, and its relative path is resolved against it.
 func (f *ServerFlags) apply(s *mcppoolv1.McpServer, command []string, local bool) error {
 	if err := f.setTransport(s, command, local); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (f *ServerFlags) setProgram(s *mcppoolv1.McpServer, command []string, local
 	}
 }
 
-// setEffects sets the effects of the named tools; those of other tools stay.
+// setEffects replaces the policies of the named tools by ones that hold only an effect. The policies of other tools stay.
 func (f *ServerFlags) setEffects(s *mcppoolv1.McpServer) error {
 	for tool, word := range f.Effect {
 		effect := ui.EnumValue[commonv1.Effect](word)
