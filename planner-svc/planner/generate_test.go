@@ -416,7 +416,7 @@ func TestGenerateChooses(t *testing.T) {
 		want  string
 	}{
 		{"", nil, `"first"`}, {"second", []string{"gpt"}, `"second"`}, {"", []string{"nothing", " ", "Claude", "gpt"}, `"second"`},
-		{"", []string{"nothing"}, `"first"`}, {"third", nil, "there are first, second"},
+		{"", []string{"nothing"}, `"first"`}, {"third", nil, "the configured models are first, second"},
 	} {
 		req := hello()
 		req.Model, req.ModelHints = tt.model, tt.hints

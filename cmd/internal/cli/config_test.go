@@ -87,6 +87,9 @@ func TestModelsAndVersion(t *testing.T) {
 	w.golden("models_chosen", w.pawl("models"))
 	w.env = map[string]string{"PAWL_MODEL": "none"}
 	w.golden("models_wrong", w.pawl("models"))
+	if got := w.pawl("models", "--server", "127.0.0.1:1"); got.code == 0 || strings.Contains(got.err, "PAWL_MODEL") {
+		t.Errorf("the server, not the model, is missing: %s", got.whole())
+	}
 	w.pawl("version").expect(t, 0, "pawl v1.2.3 (go", "")
 	w.pawl("version", "--json").expect(t, 0, `"version": "v1.2.3"`, "")
 }

@@ -122,7 +122,7 @@ func TestMCPAddThatDoesNotWork(t *testing.T) {
 func TestMCPAddWithAModelThatIsNotThere(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()
-	const says = `! a cannot use its sampling model: there is no model "nosuch"; there are fast`
+	const says = `! a cannot use its sampling model: there is no model "nosuch"; the configured models are fast`
 	w.pawl("mcp", "add", "a", "--sampling", "nosuch", "--", "x").expect(t, 0, "a is registered", says)
 	w.pawl("mcp", "update", "a", "--sample-tokens", "5").expect(t, 0, "a is changed", says)
 	for _, model := range []string{"fast", "any"} {

@@ -33,7 +33,7 @@ func (o *owner) setStableTimer() {
 	}
 }
 
-// settleRecovery resets the task's recovery count, because the process stops in order.
+// settleRecovery resets the task's recovery count, because the process shuts down cleanly.
 func (o *owner) settleRecovery() {
 	if o.state.GetRecoveries() > 0 && !o.idle() {
 		o.apply([]item{{input: flow.RecoverySettled{}, generation: o.generation}})

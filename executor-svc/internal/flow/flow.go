@@ -151,8 +151,8 @@ type (
 	Command struct{ *storagev1.Command }
 	// Timeout reports that a wait's deadline or the task's run time may be over.
 	Timeout struct{}
-	// RecoverySettled reports that the task did not crash the process that recovered it: the process survived for a while, or stops in
-	// order.
+	// RecoverySettled reports that the task did not crash the process that recovered it: the process survived for a while, or shuts
+	// down cleanly.
 	RecoverySettled struct{}
 	// Begun ends Begin.
 	Begun struct {

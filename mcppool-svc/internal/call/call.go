@@ -102,7 +102,7 @@ func (x *execution) run(ctx context.Context) {
 	x.began = time.Now()
 	var end inflight.End
 	defer func() {
-		if p := recover(); p != nil { // no interceptor recovers this goroutine
+		if p := recover(); p != nil { // recovered here, because the followers need an end
 			x.deps.Log.ErrorContext(ctx, "a tool call panicked", "mcp_id", x.MCPID, "tool", x.Tool, "call_id", x.CallID,
 				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			end = inflight.End{Err: errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,

@@ -38,7 +38,7 @@ type roundTripper struct {
 }
 
 // RoundTrip implements http.RoundTripper. If the server refuses the token, RoundTrip sends the request once more with another token. If there is
-// no other token, it returns the error of Credentials.Refused, or the refusal if that is nil.
+// no other token, it returns the error of Credentials.Refused, or the 401 or 403 if that error is nil.
 func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	switch {
 	case !SameOrigin(req.URL, t.origin):
@@ -58,7 +58,7 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil || !isRefusal(resp) {
 		return resp, err
 	}
-	next, refusal := t.login.Refused(ctx, token, false, resp)
+	next, loginErr := t.login.Refused(ctx, token, false, resp)
 	if next != "" && (req.Body == nil || req.GetBody != nil) {
 		discard(resp)
 		second := t.authorize(req, next)
@@ -70,11 +70,11 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		if resp, err = t.base.RoundTrip(second); err != nil || !isRefusal(resp) {
 			return resp, err
 		}
-		_, refusal = t.login.Refused(ctx, next, true, resp)
+		_, loginErr = t.login.Refused(ctx, next, true, resp)
 	}
-	if refusal != nil {
+	if loginErr != nil {
 		discard(resp)
-		return nil, NotExecuted{refusal}
+		return nil, NotExecuted{loginErr}
 	}
 	return resp, nil
 }
@@ -84,7 +84,7 @@ type NotExecuted struct{ error }
 
 func (e NotExecuted) Unwrap() error { return e.error }
 
-// discard closes a refusal. It reads a limited part of the body first, so that the TCP connection can be used again.
+// discard closes a 401 or 403. It reads a limited part of the body first, so that the TCP connection can be used again.
 func discard(resp *http.Response) {
 	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
 	_ = resp.Body.Close()

@@ -140,11 +140,7 @@ func (s *server) find(name string) (plan.Planner, error) {
 	}
 	m, err := s.models.Find(name)
 	if err != nil {
-		var names []string
-		for _, p := range s.planners {
-			names = append(names, p.Info().Name)
-		}
-		return nil, plan.Invalid("model", "%s; there are %s", errs.From(err).Message, strings.Join(names, ", "))
+		return nil, plan.Invalid("model", "%s; the built-in models are %s, %s", errs.From(err).Message, offline.Name, plan.Playbook)
 	}
 	return s.factory.Planner(m), nil
 }

@@ -213,7 +213,7 @@ func (b *Book) nearest(wrong string) string {
 	if near := similar.Names(wrong, names); len(near) > 0 {
 		return fmt.Sprintf("; did you mean %s?", strings.Join(near, " or "))
 	}
-	return "; there are " + strings.Join(names, ", ")
+	return "; the configured models are " + strings.Join(names, ", ")
 }
 
 func modelError(format string, args ...any) error {

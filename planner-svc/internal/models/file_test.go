@@ -85,7 +85,7 @@ func TestFile(t *testing.T) {
 	if m, err := b.Find("careful"); err != nil || m.Fallback != b.find("local") {
 		t.Errorf("%v %v", m, err)
 	}
-	for name, says := range map[string]string{"carefil": "did you mean careful?", "x": "there are fast, careful, local", "openai:gpt-5": "in the file of --models"} {
+	for name, says := range map[string]string{"carefil": "did you mean careful?", "x": "the configured models are fast, careful, local", "openai:gpt-5": "in the file of --models"} {
 		if _, err := b.Find(name); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", name, err)
 		}

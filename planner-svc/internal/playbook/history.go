@@ -78,7 +78,7 @@ func (r *run) replay() error {
 	return err
 }
 
-// mayRetry reports whether a call may be repeated: it failed, and its outcome is known or its tool is repeatable.
+// mayRetry reports whether a call may be repeated: it failed, and its outcome is not UNKNOWN or its tool is repeatable.
 func (r *run) mayRetry(e *plannerv1.HistoryEntry) bool {
 	if e.GetResult() != plannerv1.StepResult_STEP_RESULT_ERROR {
 		return false

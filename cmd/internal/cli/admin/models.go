@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 
+	"google.golang.org/grpc/codes"
+
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/eval"
 	"pawl.dev/cmd/internal/ui"
@@ -61,7 +63,7 @@ type ModelsCmd struct{}
 func (c *ModelsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	chosen := u.Getenv("PAWL_MODEL")
 	list, err := s.Planner.ListModels(ctx, &plannerv1.ListModelsRequest{Name: chosen})
-	if err != nil && chosen != "" {
+	if err != nil && chosen != "" && errs.From(err).Code == codes.InvalidArgument { // the planner has no such model
 		u.Note("PAWL_MODEL: %s", errs.From(err).Message)
 		chosen = ""
 		list, err = s.Planner.ListModels(ctx, &plannerv1.ListModelsRequest{})
