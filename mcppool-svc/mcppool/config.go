@@ -41,7 +41,7 @@ type Config struct {
 	MaxMessageBytes       int           `placeholder:"N" help:"Longest message of an MCP server (default 32 MiB)."`
 	MaxChildMemoryBytes   uint64        `placeholder:"N" help:"Memory of each process of a stdio server; 0 means no limit. Linux only."`
 	MaxChildFiles         uint64        `placeholder:"N" help:"Open files of each process of a stdio server; 0 means the pool's own limit. Linux only."`
-	MaxToolResultBytes    int           `placeholder:"N" help:"Longest result of a tool; longer ones are cut off (default 16 MiB)."`
+	MaxToolResultBytes    int           `placeholder:"N" help:"Longest result of a tool, resource or prompt; longer results of tools are cut off, longer resources and prompts refused (default 16 MiB)."`
 	InputTimeout          time.Duration `placeholder:"DURATION" help:"How long a question that an MCP server asks during a call waits for an answer (default 15m)."`
 	IdleTimeout           time.Duration `placeholder:"DURATION" help:"How long an unused connection is kept (default 5m)."`
 	SessionTimeout        time.Duration `placeholder:"DURATION" help:"How long a session without calls keeps its connections (default 30m)."`

@@ -65,8 +65,8 @@ func Check[T Text](text T, rules Rules) error {
 }
 
 // Scan validates text as Check does and passes each member of the outermost object to take. Keys and values may point into text. If
-// the text is refused, take still gets the members that quotes and brackets separate, so that a broken message can be attributed. The
-// last member may be cut off then.
+// the text is refused, take still gets the members that can be found by matching quotes and brackets, so that a broken message can be
+// attributed. The last member may be cut off then.
 func Scan(text []byte, rules Rules, take func(key, value []byte)) error {
 	err := Check(text, rules)
 	for key, value := range members(text, err != nil) {

@@ -99,8 +99,8 @@ func fetch[T any](ctx context.Context, c *Caller, use conn.Use, about subject, r
 		return nil, err
 	}
 	if limit := c.deps.MaxResult; limit > 0 && len(raw) > limit {
-		return nil, errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_TOO_LARGE, "the %s of MCP server %s has %.1f MiB; the limit is %.1f",
-			about.kind, use.Server.ID, float64(len(raw))/(1<<20), float64(limit)/(1<<20))
+		return nil, errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_TOO_LARGE, "the %s of MCP server %s has %.1f MiB; the limit is %.1f MiB, "+
+			"which an operator can raise with the pool's --max-tool-result-bytes", about.kind, use.Server.ID, float64(len(raw))/(1<<20), float64(limit)/(1<<20))
 	}
 	out, err := read(raw)
 	if err != nil {

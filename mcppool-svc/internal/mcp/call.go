@@ -215,7 +215,7 @@ func (c *client) readNamed(name string, raw json.RawMessage) (input, error) {
 	}
 	in, err := c.readInput(stringOf(request["method"]), request["params"])
 	if err != nil {
-		return in, brokenInput("its request %.100q: %w", name, err)
+		return in, brokenInput("its request %.100q is refused: %w", name, err)
 	}
 	return in, nil
 }
@@ -235,7 +235,7 @@ func (c *client) resolveAll(r *running, inputs map[string]input) (map[string]jso
 			case err != nil && in.sample != nil:
 				return endedf(NoModel, "the server asked for a model's answer in the middle of the call (%.100q), and got none: %w", name, err)
 			case err != nil:
-				return brokenInput("its question %.100q: %w", name, err)
+				return brokenInput("its question %.100q cannot be answered: %w", name, err)
 			}
 			mu.Lock()
 			defer mu.Unlock()

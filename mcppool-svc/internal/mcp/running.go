@@ -195,9 +195,10 @@ func unclearError(s *registry.Server, what string) error {
 	why := "while several tool calls were running over its connection"
 	advice := "from now on only one call at a time runs over a connection to it: call again"
 	if s.Isolation == registry.Shared {
-		why, advice = "over a connection that all users share", "register it with `--isolation user`, or `--isolation task`"
+		why, advice = "over a connection that all users share", fmt.Sprintf(
+			"an operator has to give each user or task its own: `pawl mcp update %s --isolation user`, or `--isolation task`", s.ID)
 	}
-	return fmt.Errorf("MCP server %s asked for %s %s, and did not name the call that it asks for, so no person was asked; %s. "+
+	return fmt.Errorf("MCP server %s asked for %s %s, and did not name the call that it asks for, so the pool refused the request; %s. "+
 		"(To its authors: send the call's progressToken in _meta.)", s.ID, what, why, advice)
 }
 

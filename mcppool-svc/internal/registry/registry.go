@@ -69,7 +69,7 @@ func New(st store.Store, config []*Server, log *slog.Logger) (*Registry, error) 
 	}
 	for _, s := range config {
 		if old := r.servers[s.Key()]; old != nil && !old.FromConfig {
-			log.Warn("the configuration file hides a registered MCP server", "mcp_id", s.ID)
+			log.Warn("a configured or built-in MCP server hides the registered one of the same id", "mcp_id", s.ID)
 		}
 		r.servers[s.Key()] = s.Seal()
 	}

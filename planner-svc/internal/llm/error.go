@@ -47,15 +47,18 @@ func errorf(class Class, format string, args ...any) *Error {
 }
 
 var (
-	errRedirect = errorf(NotFound, "it redirects elsewhere; set `baseUrl` to the new address if that is right")
-	errTooMuch  = errorf(Broken, "its answer has more than 64 MiB")
-	errSilence  = errorf(Unavailable, "it fell silent in the middle of its answer")
-	errCutOff   = errorf(Broken, "the answer broke off before its end")
+	errRedirect = &Error{
+		Class: NotFound, Message: "redirects are not followed, because they would send the key to another server",
+		Advice: "its address redirects elsewhere; an operator has to set `baseUrl` to the new address if that is right",
+	}
+	errTooMuch = errorf(Broken, "its answer has more than 64 MiB")
+	errSilence = errorf(Unavailable, "it fell silent in the middle of its answer")
+	errCutOff  = errorf(Broken, "the answer broke off before its end")
 )
 
 func (e *Error) Error() string { return e.Message }
 
-// Temporary reports whether the same request may succeed later, or with another model.
+// Temporary reports whether the client repeats the request, and then sends it to the fallback.
 func (e *Error) Temporary() bool { return e.Class == RateLimited || e.Class == Unavailable }
 
 // ClassOf returns the class of the *Error in err, "" if there is none.

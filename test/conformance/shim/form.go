@@ -12,7 +12,7 @@ type form struct {
 	Required []string `json:"required"`
 }
 
-// filled returns a JSON object with a value for each required property of a schema that has no default.
+// filled returns a JSON object for a schema. It has a value for each required property without a default.
 func filled(schema string) (string, error) {
 	var f form
 	if err := json.Unmarshal([]byte(schema), &f); err != nil {
