@@ -27,7 +27,9 @@ func twoServers() (files, web *mcppoolv1.McpServer) {
 	files.GetStdio().Env, files.GetStdio().Cwd = map[string]string{"A": "1", "B": "2"}, "/srv"
 	files.Active, files.Trusted, files.CallTimeout = true, true, durationpb.New(time.Minute)
 	files.Permissions, files.Roots = []*mcppoolv1.PermissionRule{deny("rm")}, []string{"file:///old"}
-	files.ToolPolicies = map[string]*mcppoolv1.ToolPolicy{"get": {Effect: commonv1.Effect_EFFECT_READ}}
+	files.ToolPolicies = map[string]*mcppoolv1.ToolPolicy{"get": {
+		Effect: commonv1.Effect_EFFECT_READ, Idempotent: true, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_MEDIUM,
+	}}
 	web = &mcppoolv1.McpServer{Id: "web", Active: true, Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{
 		Url: "http://x/mcp", Headers: map[string]string{"K": "k", "L": "l"}, Oauth: &mcppoolv1.OAuth{ClientId: "c", Scopes: []string{"a"}, Grant: mcppoolv1.OAuth_GRANT_AUTHORIZATION_CODE},
 	}}}
@@ -77,6 +79,12 @@ func TestMCPUpdate(t *testing.T) {
 			s.ToolPolicies["put"] = &mcppoolv1.ToolPolicy{Effect: commonv1.Effect_EFFECT_WRITE}
 			s.Isolation, s.Pinning = mcppoolv1.Isolation_ISOLATION_TASK, mcppoolv1.Pinning_PINNING_ALLOW_NEW
 			s.CacheTtl = durationpb.New(5 * time.Minute)
+		}},
+		{"files --effect get=write", "tool_policies", func(s, _ *mcppoolv1.McpServer) {
+			s.ToolPolicies["get"] = &mcppoolv1.ToolPolicy{Effect: commonv1.Effect_EFFECT_WRITE, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_MEDIUM}
+		}},
+		{"files --effect get=destructive", "tool_policies", func(s, _ *mcppoolv1.McpServer) {
+			s.ToolPolicies["get"] = &mcppoolv1.ToolPolicy{Effect: commonv1.Effect_EFFECT_DESTRUCTIVE}
 		}},
 		{"files --url http://y/mcp --header K=v", "http", func(s, _ *mcppoolv1.McpServer) {
 			s.Transport = &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: "http://y/mcp", Headers: map[string]string{"K": "v"}}}

@@ -78,7 +78,8 @@ func (f *ServerFlags) setProgram(s *mcppoolv1.McpServer, command []string, local
 	}
 }
 
-// setEffects replaces the policies of the named tools by ones that hold only an effect. The policies of other tools stay.
+// setEffects sets the effects of the named tools. A tool keeps its configured risk, unless it becomes destructive, which is the highest
+// risk; it no longer counts as idempotent, because that was said of its old effect.
 func (f *ServerFlags) setEffects(s *mcppoolv1.McpServer) error {
 	for tool, word := range f.Effect {
 		effect := ui.EnumValue[commonv1.Effect](word)
@@ -88,7 +89,11 @@ func (f *ServerFlags) setEffects(s *mcppoolv1.McpServer) error {
 		if s.ToolPolicies == nil {
 			s.ToolPolicies = map[string]*mcppoolv1.ToolPolicy{}
 		}
-		s.ToolPolicies[tool] = &mcppoolv1.ToolPolicy{Effect: effect}
+		policy := &mcppoolv1.ToolPolicy{Effect: effect}
+		if effect != commonv1.Effect_EFFECT_DESTRUCTIVE {
+			policy.RiskFloor = s.ToolPolicies[tool].GetRiskFloor()
+		}
+		s.ToolPolicies[tool] = policy
 	}
 	return nil
 }
