@@ -25,7 +25,7 @@ type gated struct {
 
 type actorKey struct{}
 
-// as puts the name of the person who makes a call into its context.
+// as returns a context that names the person who makes the call.
 func as(ctx context.Context, actor string) context.Context {
 	return context.WithValue(ctx, actorKey{}, actor)
 }

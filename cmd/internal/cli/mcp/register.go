@@ -79,10 +79,10 @@ func reportAllButLast(u *ui.UI, failed []error) error {
 	return failed[len(failed)-1]
 }
 
-// add registers and activates one server, checks the connection, and prints the result. A disabled server, and one that belongs to another user, is
+// add registers and activates one server, checks the connection, and prints the result. A disabled server, and one with an owner in the file, is
 // only registered.
 func (c *AddCmd) add(ctx context.Context, u *ui.UI, s *discover.Session, server *mcppoolv1.McpServer) (*mcppoolv1.McpServer, error) {
-	id := server.GetId()
+	id, owner := server.GetId(), server.GetOwnerSub()
 	server, err := s.Pool.CreateMcpServer(ctx, &mcppoolv1.CreateMcpServerRequest{McpServer: server, McpServerId: id})
 	if err != nil {
 		return nil, withID(id, err)
@@ -91,16 +91,13 @@ func (c *AddCmd) add(ctx context.Context, u *ui.UI, s *discover.Session, server 
 		u.Say("%s is registered, but disabled", id)
 		return server, nil
 	}
-	owner := server.GetOwnerSub()
-	active, err := s.Pool.ActivateMcpServer(ctx, &mcppoolv1.ActivateMcpServerRequest{Id: id})
-	switch {
-	case owner != "" && (errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_FOUND || err == nil && active.GetOwnerSub() != owner):
+	if owner != "" {
 		u.Say("%s is registered for %s; only that user can activate it: pawl mcp activate %[1]s", id, owner)
 		return server, nil
-	case err != nil:
+	}
+	if server, err = s.Pool.ActivateMcpServer(ctx, &mcppoolv1.ActivateMcpServerRequest{Id: id}); err != nil {
 		return nil, withID(id, err)
 	}
-	server = active
 	found := ""
 	if !c.NoCheck {
 		if found, err = connect(ctx, s, id, "registered"); err != nil {

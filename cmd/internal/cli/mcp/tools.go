@@ -110,11 +110,13 @@ func listTools(ctx context.Context, s *discover.Session, ids []string, req *mcpp
 
 // emptyNote returns the note for an empty list of the tools of some servers.
 func (c *ToolsCmd) emptyNote(servers int) string {
+	kind := "tool"
+	if c.Quarantined {
+		kind = "quarantined tool"
+	}
 	switch {
-	case c.Query != "" && servers > 0 && c.Quarantined:
-		return fmt.Sprintf("no quarantined tool contains all the words of --query %q", c.Query)
 	case c.Query != "" && servers > 0:
-		return fmt.Sprintf("no tool contains all the words of --query %q", c.Query)
+		return fmt.Sprintf("no %s contains all the words of --query %q", kind, c.Query)
 	case c.Quarantined:
 		return "no quarantined tools"
 	}

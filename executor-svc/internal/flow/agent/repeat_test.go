@@ -12,8 +12,8 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// A call that may have run is repeated without a person if the tool is repeatable, or the policy says so. If the tool turns out to have
-// changed by then, that is decided again for the tool as it is now. A person who is asked is told that the call may have run.
+// A call that may have run is repeated without a person if the tool is repeatable or the policy says so. If the tool has changed since the
+// call, the executor decides by the new definition. An approval then says that the call may have run.
 func TestChangedBeforeACallWasRepeated(t *testing.T) {
 	const never, byRisk = executorv1.Confirm_CONFIRM_NEVER, executorv1.Confirm_CONFIRM_BY_RISK
 	const retry = executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY
