@@ -7,11 +7,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	mcpserver "github.com/mark3labs/mcp-go/server"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
@@ -24,6 +26,10 @@ func TestWhoMayRegisterWhat(t *testing.T) {
 	root := t.TempDir()
 	builtin := func(name, root string) *mcppoolv1.McpServer {
 		return &mcppoolv1.McpServer{Id: "b", Transport: &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{Name: name, Root: root}}}
+	}
+	allowing := func(m *mcppoolv1.McpServer, command string) *mcppoolv1.McpServer {
+		m.GetBuiltin().Workspace = &mcppoolv1.Workspace{Write: true, Commands: []string{command}, CommandTimeout: durationpb.New(time.Minute)}
+		return m
 	}
 	with := func(m *mcppoolv1.McpServer, edit func(*mcppoolv1.McpServer)) *mcppoolv1.McpServer {
 		edit(m)
@@ -46,6 +52,9 @@ func TestWhoMayRegisterWhat(t *testing.T) {
 		{"user, http", "ann", web("ok1", "https://a.example/mcp", nil), codes.OK},
 		{"operator, stdio", "op", fake("ok2", mcptest.Good), codes.OK},
 		{"operator, builtin", "op", with(builtin("workspace", root), func(m *mcppoolv1.McpServer) { m.Id = "ok3" }), codes.OK},
+		{"operator, a workspace that is written", "op", with(allowing(builtin("workspace", root), "go"), func(m *mcppoolv1.McpServer) { m.Id = "ok5" }), codes.OK},
+		{"user, a workspace that is written", "ann", allowing(builtin("workspace", root), "go"), codes.PermissionDenied},
+		{"a command with arguments", "op", allowing(builtin("workspace", root), "go test"), codes.InvalidArgument},
 		{"operator, for another", "op", with(fake("ok4", mcptest.Good), func(m *mcppoolv1.McpServer) { m.OwnerSub = "bob" }), codes.OK},
 		{"no transport", "op", &mcppoolv1.McpServer{Id: "x7"}, codes.InvalidArgument},
 		{"no id", "op", web("", "https://a.example/mcp", nil), codes.InvalidArgument},
@@ -65,10 +74,10 @@ func TestWhoMayRegisterWhat(t *testing.T) {
 			}
 		})
 	}
-	if diff := cmp.Diff([]string{"ok1", "ok2", "ok3"}, ids(t, s.as("ann"), false)); diff != "" {
+	if diff := cmp.Diff([]string{"ok1", "ok2", "ok3", "ok5"}, ids(t, s.as("ann"), false)); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"ok2", "ok3", "ok4"}, ids(t, s.as("bob"), false)); diff != "" {
+	if diff := cmp.Diff([]string{"ok2", "ok3", "ok4", "ok5"}, ids(t, s.as("bob"), false)); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -63,7 +63,7 @@ func readBuiltins(own map[string]Builtin) (*builtins, error) {
 }
 
 func opener(name string, builtin Builtin) mcp.OpenBuiltin {
-	return func(string) (*server.MCPServer, io.Closer, error) {
+	return func(*registry.Builtin) (*server.MCPServer, io.Closer, error) {
 		s, closer, err := builtin.Open()
 		if closer == nil {
 			closer = io.NopCloser(nil)
@@ -75,8 +75,12 @@ func opener(name string, builtin Builtin) mcp.OpenBuiltin {
 	}
 }
 
-func openWorkspace(root string) (*server.MCPServer, io.Closer, error) {
-	w, err := workspace.NewServer(root)
+func openWorkspace(b *registry.Builtin) (*server.MCPServer, io.Closer, error) {
+	var options workspace.Options
+	if allowed := b.Workspace; allowed != nil {
+		options = workspace.Options(*allowed)
+	}
+	w, err := workspace.NewServer(b.Root, options)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -85,7 +89,7 @@ func openWorkspace(root string) (*server.MCPServer, io.Closer, error) {
 
 // workspaceServer returns the built-in server for the folder Config.Workspace.
 func workspaceServer(dir string) (*registry.Server, error) {
-	w, err := workspace.NewServer(dir)
+	w, err := workspace.NewServer(dir, workspace.Options{})
 	if err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ func symlink(t testing.TB, target, link string) {
 
 func newServer(t testing.TB, root string) *Server {
 	t.Helper()
-	s, err := NewServer(root)
+	s, err := NewServer(root, Options{})
 	must(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s

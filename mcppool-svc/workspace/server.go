@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"sync/atomic"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -22,12 +23,18 @@ import (
 // tree, low enough that a search of a whole disk ends.
 const maxWalkEntries = 1_000_000
 
-const instructions = "Read-only access to one folder, the workspace. Paths are relative to its root and use " +
-	"slashes; the root is \".\". Start with list_directory, search_files or search_code to find things, then read_file."
+// Options are what a workspace allows beside reading and searching its folder. The zero value allows nothing.
+type Options struct {
+	Write          bool          // offer the tools that change files, and run_tests
+	Commands       []string      // the programs (argv[0]) that execute_command may run; it is not offered if there are none
+	Network        bool          // let programs use the network
+	CommandTimeout time.Duration // the longest time that a program may run; 0: the default
+}
 
 // Server serves the tools of one workspace. It is safe for concurrent use.
 type Server struct {
 	root      *os.Root
+	options   Options
 	path      string   // the root's absolute path; symbolic links are not resolved
 	aliases   []string // path, and the path with links resolved if it differs: requests may use both
 	mcp       *server.MCPServer
@@ -36,7 +43,7 @@ type Server struct {
 }
 
 // NewServer opens the folder root. The caller closes the server.
-func NewServer(root string) (*Server, error) {
+func NewServer(root string, o Options) (*Server, error) {
 	if root == "" {
 		return nil, errors.New("open workspace: no folder was given; name the folder to serve")
 	}
@@ -48,7 +55,7 @@ func NewServer(root string) (*Server, error) {
 	if err != nil {
 		return nil, openError(path, err)
 	}
-	s := &Server{root: handle, path: path, aliases: []string{path}, walkLimit: maxWalkEntries}
+	s := &Server{root: handle, options: o, path: path, aliases: []string{path}, walkLimit: maxWalkEntries}
 	if real, err := filepath.EvalSymlinks(path); err == nil && real != path {
 		s.aliases = append(s.aliases, real)
 	}
@@ -83,30 +90,44 @@ func openError(path string, err error) error {
 func (s *Server) newMCP() (*server.MCPServer, error) {
 	m := server.NewMCPServer("pawl-workspace", conf.Version(),
 		server.WithTitle("Pawl workspace"),
-		server.WithInstructions(instructions),
+		server.WithInstructions(s.instructions()),
 		server.WithToolCapabilities(false),
 		server.WithInputSchemaValidation(),
 		server.WithRecovery(),
 	)
-	handlers := map[string]server.ToolHandlerFunc{
+	tools, err := definitions()
+	if err != nil {
+		return nil, err
+	}
+	handlers := s.handlers()
+	for _, tool := range tools {
+		if handler := handlers[tool.Name]; handler != nil {
+			m.AddTool(tool, handler)
+		}
+	}
+	return m, nil
+}
+
+// handlers returns the tools that the options allow, by name.
+func (s *Server) handlers() map[string]server.ToolHandlerFunc {
+	allowed := map[string]server.ToolHandlerFunc{
 		"list_directory": handle(s.listDirectory),
 		"read_file":      handle(s.readFile),
 		"get_file_info":  handle(s.getFileInfo),
 		"search_files":   handle(s.searchFiles),
 		"search_code":    handle(s.searchCode),
 	}
-	tools, err := definitions()
-	if err != nil {
-		return nil, err
+	return allowed
+}
+
+// instructions tells models how to use the tools that the options allow.
+func (s *Server) instructions() string {
+	access := "Read-only access to one folder, the workspace."
+	if s.options.Write {
+		access = "Access to one folder, the workspace."
 	}
-	for _, tool := range tools {
-		handler, ok := handlers[tool.Name]
-		if !ok {
-			return nil, fmt.Errorf("workspace tool %q is defined, but has no handler", tool.Name)
-		}
-		m.AddTool(tool, handler)
-	}
-	return m, nil
+	return access + " Paths are relative to its root and use slashes; the root is \".\". " +
+		"Start with list_directory, search_files or search_code to find things, then read_file."
 }
 
 // output is the structured content of a result. text returns its content as text.

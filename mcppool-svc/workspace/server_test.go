@@ -27,7 +27,7 @@ func TestNewServerRefuses(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := NewServer(tt.root)
+			_, err := NewServer(tt.root, Options{})
 			if err == nil {
 				t.Fatal("no error")
 			}
@@ -45,7 +45,7 @@ func TestNewServerWithoutPermission(t *testing.T) {
 	}
 	root := tree(t, map[string]string{"closed/": ""})
 	must(t, os.Chmod(filepath.Join(root, "closed"), 0))
-	_, err := NewServer(filepath.Join(root, "closed"))
+	_, err := NewServer(filepath.Join(root, "closed"), Options{})
 	if !errors.Is(err, fs.ErrPermission) {
 		t.Fatalf("got %v, want a permission error", err)
 	}

@@ -274,7 +274,9 @@ func ToMessage(s *registry.Server) *mcppoolv1.McpServer {
 			Url: s.HTTP.URL, Headers: maps.Clone(s.HTTP.Headers), Sse: s.HTTP.SSE, Oauth: oauthMessage(s.HTTP.OAuth),
 		}}
 	case s.Builtin != nil:
-		m.Transport = &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{Name: s.Builtin.Name, Root: s.Builtin.Root}}
+		m.Transport = &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{
+			Name: s.Builtin.Name, Root: s.Builtin.Root, Workspace: workspaceMessage(s.Builtin.Workspace),
+		}}
 	}
 	for _, r := range s.Permissions {
 		m.Permissions = append(m.Permissions, &mcppoolv1.PermissionRule{
@@ -307,7 +309,7 @@ func setFields(s *registry.Server, m *mcppoolv1.McpServer) {
 	case *mcppoolv1.McpServer_Http:
 		s.HTTP = &registry.HTTP{URL: t.Http.GetUrl(), Headers: maps.Clone(t.Http.GetHeaders()), SSE: t.Http.GetSse(), OAuth: oauthOf(t.Http.GetOauth())}
 	case *mcppoolv1.McpServer_Builtin:
-		s.Builtin = &registry.Builtin{Name: t.Builtin.GetName(), Root: t.Builtin.GetRoot()}
+		s.Builtin = &registry.Builtin{Name: t.Builtin.GetName(), Root: t.Builtin.GetRoot(), Workspace: workspaceOf(t.Builtin.GetWorkspace())}
 	}
 	for _, r := range m.GetPermissions() {
 		s.Permissions = append(s.Permissions, registry.Rule{
@@ -373,4 +375,18 @@ func oauthOf(m *mcppoolv1.OAuth) *registry.OAuth {
 	return &registry.OAuth{
 		ClientID: m.GetClientId(), ClientSecret: m.GetClientSecret(), Scopes: m.GetScopes(), Grant: nameOf[registry.Grant](grantPrefix, m.GetGrant()),
 	}
+}
+
+func workspaceMessage(w *registry.Workspace) *mcppoolv1.Workspace {
+	if w == nil {
+		return nil
+	}
+	return &mcppoolv1.Workspace{Write: w.Write, Commands: w.Commands, Network: w.Network, CommandTimeout: duration(w.CommandTimeout)}
+}
+
+func workspaceOf(m *mcppoolv1.Workspace) *registry.Workspace {
+	if m == nil {
+		return nil
+	}
+	return &registry.Workspace{Write: m.GetWrite(), Commands: m.GetCommands(), Network: m.GetNetwork(), CommandTimeout: m.GetCommandTimeout().AsDuration()}
 }

@@ -283,7 +283,7 @@ func TestBuiltinAsking(t *testing.T) {
 }
 
 func builtinOf(s *server.MCPServer) map[string]OpenBuiltin {
-	return map[string]OpenBuiltin{"asking": func(string) (*server.MCPServer, io.Closer, error) { return s, &closeCounter{}, nil }}
+	return map[string]OpenBuiltin{"asking": func(*registry.Builtin) (*server.MCPServer, io.Closer, error) { return s, &closeCounter{}, nil }}
 }
 
 // The transport of 2024-11-05, and a connection that closes while a question is open.

@@ -21,7 +21,9 @@ import (
 // BenchmarkCallTool measures the CPU time of a short call in this process. Over HTTP and with a built-in server that includes the
 // server's; over stdio the server is another process.
 func BenchmarkCallTool(b *testing.B) {
-	builtins := map[string]OpenBuiltin{"own": func(string) (*server.MCPServer, io.Closer, error) { return newMCP(b), io.NopCloser(nil), nil }}
+	builtins := map[string]OpenBuiltin{"own": func(*registry.Builtin) (*server.MCPServer, io.Closer, error) {
+		return newMCP(b), io.NopCloser(nil), nil
+	}}
 	modernWeb := httptest.NewServer(server.NewStreamableHTTPServer(newMCP(b)))
 	defer modernWeb.Close()
 	legacyWeb := httptest.NewServer(handshaking(server.NewStreamableHTTPServer(newMCP(b))))

@@ -20,8 +20,8 @@ func (c *closeCounter) Close() error { c.n++; return nil }
 
 func TestBuiltin(t *testing.T) {
 	closer := &closeCounter{}
-	cfg := Config{Builtins: map[string]OpenBuiltin{"workspace": func(root string) (*server.MCPServer, io.Closer, error) {
-		if root != "/data" {
+	cfg := Config{Builtins: map[string]OpenBuiltin{"workspace": func(b *registry.Builtin) (*server.MCPServer, io.Closer, error) {
+		if b.Root != "/data" {
 			return nil, nil, errors.New("no such folder")
 		}
 		return newMCP(t), closer, nil
@@ -66,7 +66,7 @@ func TestBuiltin(t *testing.T) {
 func TestBuiltinThatPanics(t *testing.T) {
 	srv := newMCP(t)
 	srv.AddTool(mcp.NewTool("panic"), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) { panic("boom") })
-	c := dialServer(t, newConnector(t, Config{Builtins: map[string]OpenBuiltin{"own": func(string) (*server.MCPServer, io.Closer, error) {
+	c := dialServer(t, newConnector(t, Config{Builtins: map[string]OpenBuiltin{"own": func(*registry.Builtin) (*server.MCPServer, io.Closer, error) {
 		return srv, io.NopCloser(nil), nil
 	}}}), &registry.Server{ID: "own", Builtin: &registry.Builtin{Name: "own"}})
 	_, err := callTool(t, c, "panic", `{}`)

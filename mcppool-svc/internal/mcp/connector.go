@@ -22,8 +22,8 @@ import (
 // DefaultMaxMessage is the default of Config.MaxMessage.
 const DefaultMaxMessage = 32 << 20
 
-// OpenBuiltin makes a server that runs in this process; closing the closer ends the server.
-type OpenBuiltin func(root string) (*server.MCPServer, io.Closer, error)
+// OpenBuiltin makes a server that runs in this process, as it is registered; closing the closer ends the server.
+type OpenBuiltin func(b *registry.Builtin) (*server.MCPServer, io.Closer, error)
 
 // Config configures a Connector.
 type Config struct {

@@ -199,7 +199,7 @@ func (c *Connector) connectBuiltin(ctx context.Context, s *registry.Server) (*cl
 	if !ok {
 		return nil, Errorf(Misconfigured, "MCP server %s: there is no built-in server %q", s.ID, s.Builtin.Name)
 	}
-	srv, closer, err := open(s.Builtin.Root)
+	srv, closer, err := open(s.Builtin)
 	if err != nil {
 		return nil, Errorf(Unavailable, "MCP server %s: opening %s: %w", s.ID, s.Builtin.Root, err)
 	}

@@ -94,8 +94,17 @@ type HTTP struct {
 
 // Builtin is a server that runs in the pool's own process.
 type Builtin struct {
-	Name string `json:"name"`
-	Root string `json:"root,omitempty"`
+	Name      string     `json:"name"`
+	Root      string     `json:"root,omitempty"`
+	Workspace *Workspace `json:"workspace,omitempty"` // nil: the workspace is only read
+}
+
+// Workspace is what the built-in server `workspace` allows beside reading and searching its folder.
+type Workspace struct {
+	Write          bool          `json:"write,omitempty"`
+	Commands       []string      `json:"commands,omitempty"`        // the programs that may be started
+	Network        bool          `json:"network,omitempty"`         // for programs
+	CommandTimeout time.Duration `json:"command_timeout,omitempty"` // ns; 0: the default of the workspace server
 }
 
 // OAuth configures how the pool logs in to an HTTP server.

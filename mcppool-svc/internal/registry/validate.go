@@ -167,10 +167,21 @@ func (t *Builtin) validate() error {
 	if !filepath.IsAbs(t.Root) {
 		return invalid("builtin.root", "%q is not an absolute path", t.Root)
 	}
+	if t.Workspace == nil {
+		return nil
+	}
+	for _, command := range t.Workspace.Commands {
+		if command == "" || strings.ContainsFunc(command, func(r rune) bool { return r <= ' ' }) {
+			return invalid("builtin.workspace.commands", "%q is not the name of a program; give names without arguments, such as `go`", command)
+		}
+	}
+	if t.Workspace.CommandTimeout < 0 {
+		return invalid("builtin.workspace.command_timeout", "is negative")
+	}
 	return nil
 }
 
-// BuiltinWorkspace is the name of the built-in server that reads the files of a folder.
+// BuiltinWorkspace is the name of the built-in server that serves the files of a folder.
 const BuiltinWorkspace = "workspace"
 
 // isToken reports whether s can be a header's name (RFC 9110).

@@ -208,7 +208,7 @@ type WorkspaceCmd struct {
 
 // Run serves the folder until standard input ends.
 func (c *WorkspaceCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	server, err := workspace.NewServer(c.Dir)
+	server, err := workspace.NewServer(c.Dir, workspace.Options{})
 	if err != nil {
 		return ui.Errorf("%v", err)
 	}

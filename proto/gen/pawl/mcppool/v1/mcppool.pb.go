@@ -318,7 +318,7 @@ func (x CallAnswer_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CallAnswer_Action.Descriptor instead.
 func (CallAnswer_Action) EnumDescriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{28, 0}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{29, 0}
 }
 
 // Limits for a server's requests to models (sampling). The operator who configured the models pays.
@@ -904,7 +904,9 @@ type BuiltinTransport struct {
 	// Its kind: `workspace`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The absolute path of the folder that `workspace` serves.
-	Root          string `protobuf:"bytes,2,opt,name=root,proto3" json:"root,omitempty"`
+	Root string `protobuf:"bytes,2,opt,name=root,proto3" json:"root,omitempty"`
+	// What `workspace` allows beside reading and searching the folder; nothing if absent.
+	Workspace     *Workspace `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -953,6 +955,86 @@ func (x *BuiltinTransport) GetRoot() string {
 	return ""
 }
 
+func (x *BuiltinTransport) GetWorkspace() *Workspace {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
+}
+
+// What the built-in server `workspace` allows beside reading and searching its folder.
+type Workspace struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether tools may change files, and run the folder's tests.
+	Write bool `protobuf:"varint,1,opt,name=write,proto3" json:"write,omitempty"`
+	// The programs that execute_command may start, such as `go`; the tool is not offered if there are none.
+	Commands []string `protobuf:"bytes,2,rep,name=commands,proto3" json:"commands,omitempty"`
+	// Whether programs may use the network.
+	Network bool `protobuf:"varint,3,opt,name=network,proto3" json:"network,omitempty"`
+	// The longest time that a program may run; the server's default if absent.
+	CommandTimeout *durationpb.Duration `protobuf:"bytes,4,opt,name=command_timeout,json=commandTimeout,proto3" json:"command_timeout,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Workspace) Reset() {
+	*x = Workspace{}
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Workspace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Workspace) ProtoMessage() {}
+
+func (x *Workspace) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Workspace.ProtoReflect.Descriptor instead.
+func (*Workspace) Descriptor() ([]byte, []int) {
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Workspace) GetWrite() bool {
+	if x != nil {
+		return x.Write
+	}
+	return false
+}
+
+func (x *Workspace) GetCommands() []string {
+	if x != nil {
+		return x.Commands
+	}
+	return nil
+}
+
+func (x *Workspace) GetNetwork() bool {
+	if x != nil {
+		return x.Network
+	}
+	return false
+}
+
+func (x *Workspace) GetCommandTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.CommandTimeout
+	}
+	return nil
+}
+
 // An operator's settings for a tool.
 type ToolPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -968,7 +1050,7 @@ type ToolPolicy struct {
 
 func (x *ToolPolicy) Reset() {
 	*x = ToolPolicy{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[5]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -980,7 +1062,7 @@ func (x *ToolPolicy) String() string {
 func (*ToolPolicy) ProtoMessage() {}
 
 func (x *ToolPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[5]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -993,7 +1075,7 @@ func (x *ToolPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolPolicy.ProtoReflect.Descriptor instead.
 func (*ToolPolicy) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{5}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ToolPolicy) GetEffect() v1.Effect {
@@ -1034,7 +1116,7 @@ type PermissionRule struct {
 
 func (x *PermissionRule) Reset() {
 	*x = PermissionRule{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[6]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1046,7 +1128,7 @@ func (x *PermissionRule) String() string {
 func (*PermissionRule) ProtoMessage() {}
 
 func (x *PermissionRule) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[6]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1059,7 +1141,7 @@ func (x *PermissionRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionRule.ProtoReflect.Descriptor instead.
 func (*PermissionRule) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{6}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PermissionRule) GetUsers() []string {
@@ -1105,7 +1187,7 @@ type CreateMcpServerRequest struct {
 
 func (x *CreateMcpServerRequest) Reset() {
 	*x = CreateMcpServerRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[7]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1117,7 +1199,7 @@ func (x *CreateMcpServerRequest) String() string {
 func (*CreateMcpServerRequest) ProtoMessage() {}
 
 func (x *CreateMcpServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[7]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1130,7 +1212,7 @@ func (x *CreateMcpServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateMcpServerRequest.ProtoReflect.Descriptor instead.
 func (*CreateMcpServerRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{7}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CreateMcpServerRequest) GetMcpServer() *McpServer {
@@ -1165,7 +1247,7 @@ type GetMcpServerRequest struct {
 
 func (x *GetMcpServerRequest) Reset() {
 	*x = GetMcpServerRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[8]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1177,7 +1259,7 @@ func (x *GetMcpServerRequest) String() string {
 func (*GetMcpServerRequest) ProtoMessage() {}
 
 func (x *GetMcpServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[8]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1190,7 +1272,7 @@ func (x *GetMcpServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMcpServerRequest.ProtoReflect.Descriptor instead.
 func (*GetMcpServerRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{8}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetMcpServerRequest) GetId() string {
@@ -1215,7 +1297,7 @@ type ListMcpServersRequest struct {
 
 func (x *ListMcpServersRequest) Reset() {
 	*x = ListMcpServersRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[9]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1227,7 +1309,7 @@ func (x *ListMcpServersRequest) String() string {
 func (*ListMcpServersRequest) ProtoMessage() {}
 
 func (x *ListMcpServersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[9]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1240,7 +1322,7 @@ func (x *ListMcpServersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMcpServersRequest.ProtoReflect.Descriptor instead.
 func (*ListMcpServersRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{9}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListMcpServersRequest) GetPageSize() int32 {
@@ -1277,7 +1359,7 @@ type ListMcpServersResponse struct {
 
 func (x *ListMcpServersResponse) Reset() {
 	*x = ListMcpServersResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[10]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1289,7 +1371,7 @@ func (x *ListMcpServersResponse) String() string {
 func (*ListMcpServersResponse) ProtoMessage() {}
 
 func (x *ListMcpServersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[10]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1302,7 +1384,7 @@ func (x *ListMcpServersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMcpServersResponse.ProtoReflect.Descriptor instead.
 func (*ListMcpServersResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{10}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListMcpServersResponse) GetMcpServers() []*McpServer {
@@ -1332,7 +1414,7 @@ type UpdateMcpServerRequest struct {
 
 func (x *UpdateMcpServerRequest) Reset() {
 	*x = UpdateMcpServerRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[11]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1344,7 +1426,7 @@ func (x *UpdateMcpServerRequest) String() string {
 func (*UpdateMcpServerRequest) ProtoMessage() {}
 
 func (x *UpdateMcpServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[11]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1357,7 +1439,7 @@ func (x *UpdateMcpServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateMcpServerRequest.ProtoReflect.Descriptor instead.
 func (*UpdateMcpServerRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{11}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *UpdateMcpServerRequest) GetMcpServer() *McpServer {
@@ -1387,7 +1469,7 @@ type DeleteMcpServerRequest struct {
 
 func (x *DeleteMcpServerRequest) Reset() {
 	*x = DeleteMcpServerRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[12]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1399,7 +1481,7 @@ func (x *DeleteMcpServerRequest) String() string {
 func (*DeleteMcpServerRequest) ProtoMessage() {}
 
 func (x *DeleteMcpServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[12]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1412,7 +1494,7 @@ func (x *DeleteMcpServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteMcpServerRequest.ProtoReflect.Descriptor instead.
 func (*DeleteMcpServerRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{12}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeleteMcpServerRequest) GetId() string {
@@ -1438,7 +1520,7 @@ type DeleteMcpServerResponse struct {
 
 func (x *DeleteMcpServerResponse) Reset() {
 	*x = DeleteMcpServerResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[13]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1450,7 +1532,7 @@ func (x *DeleteMcpServerResponse) String() string {
 func (*DeleteMcpServerResponse) ProtoMessage() {}
 
 func (x *DeleteMcpServerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[13]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1463,7 +1545,7 @@ func (x *DeleteMcpServerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteMcpServerResponse.ProtoReflect.Descriptor instead.
 func (*DeleteMcpServerResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{13}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{14}
 }
 
 // A request to activate a server.
@@ -1477,7 +1559,7 @@ type ActivateMcpServerRequest struct {
 
 func (x *ActivateMcpServerRequest) Reset() {
 	*x = ActivateMcpServerRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[14]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1489,7 +1571,7 @@ func (x *ActivateMcpServerRequest) String() string {
 func (*ActivateMcpServerRequest) ProtoMessage() {}
 
 func (x *ActivateMcpServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[14]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1502,7 +1584,7 @@ func (x *ActivateMcpServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivateMcpServerRequest.ProtoReflect.Descriptor instead.
 func (*ActivateMcpServerRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{14}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ActivateMcpServerRequest) GetId() string {
@@ -1523,7 +1605,7 @@ type DeactivateMcpServerRequest struct {
 
 func (x *DeactivateMcpServerRequest) Reset() {
 	*x = DeactivateMcpServerRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[15]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1535,7 +1617,7 @@ func (x *DeactivateMcpServerRequest) String() string {
 func (*DeactivateMcpServerRequest) ProtoMessage() {}
 
 func (x *DeactivateMcpServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[15]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1548,7 +1630,7 @@ func (x *DeactivateMcpServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeactivateMcpServerRequest.ProtoReflect.Descriptor instead.
 func (*DeactivateMcpServerRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{15}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DeactivateMcpServerRequest) GetId() string {
@@ -1579,7 +1661,7 @@ type ListToolsRequest struct {
 
 func (x *ListToolsRequest) Reset() {
 	*x = ListToolsRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[16]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1591,7 +1673,7 @@ func (x *ListToolsRequest) String() string {
 func (*ListToolsRequest) ProtoMessage() {}
 
 func (x *ListToolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[16]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1604,7 +1686,7 @@ func (x *ListToolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListToolsRequest.ProtoReflect.Descriptor instead.
 func (*ListToolsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{16}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListToolsRequest) GetMcpId() string {
@@ -1671,7 +1753,7 @@ type ListToolsResponse struct {
 
 func (x *ListToolsResponse) Reset() {
 	*x = ListToolsResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[17]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1683,7 +1765,7 @@ func (x *ListToolsResponse) String() string {
 func (*ListToolsResponse) ProtoMessage() {}
 
 func (x *ListToolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[17]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1696,7 +1778,7 @@ func (x *ListToolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListToolsResponse.ProtoReflect.Descriptor instead.
 func (*ListToolsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{17}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListToolsResponse) GetTools() []*v1.Tool {
@@ -1764,7 +1846,7 @@ type QuarantinedTool struct {
 
 func (x *QuarantinedTool) Reset() {
 	*x = QuarantinedTool{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[18]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1776,7 +1858,7 @@ func (x *QuarantinedTool) String() string {
 func (*QuarantinedTool) ProtoMessage() {}
 
 func (x *QuarantinedTool) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[18]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1789,7 +1871,7 @@ func (x *QuarantinedTool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantinedTool.ProtoReflect.Descriptor instead.
 func (*QuarantinedTool) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{18}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *QuarantinedTool) GetTool() *v1.Tool {
@@ -1856,7 +1938,7 @@ type ApproveToolRequest struct {
 
 func (x *ApproveToolRequest) Reset() {
 	*x = ApproveToolRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[19]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1868,7 +1950,7 @@ func (x *ApproveToolRequest) String() string {
 func (*ApproveToolRequest) ProtoMessage() {}
 
 func (x *ApproveToolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[19]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1881,7 +1963,7 @@ func (x *ApproveToolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApproveToolRequest.ProtoReflect.Descriptor instead.
 func (*ApproveToolRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{19}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ApproveToolRequest) GetMcpId() string {
@@ -1916,7 +1998,7 @@ type ApproveToolResponse struct {
 
 func (x *ApproveToolResponse) Reset() {
 	*x = ApproveToolResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[20]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1928,7 +2010,7 @@ func (x *ApproveToolResponse) String() string {
 func (*ApproveToolResponse) ProtoMessage() {}
 
 func (x *ApproveToolResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[20]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1941,7 +2023,7 @@ func (x *ApproveToolResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApproveToolResponse.ProtoReflect.Descriptor instead.
 func (*ApproveToolResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{20}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ApproveToolResponse) GetTool() *v1.Tool {
@@ -2000,7 +2082,7 @@ type CallToolRequest struct {
 
 func (x *CallToolRequest) Reset() {
 	*x = CallToolRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[21]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2012,7 +2094,7 @@ func (x *CallToolRequest) String() string {
 func (*CallToolRequest) ProtoMessage() {}
 
 func (x *CallToolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[21]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2025,7 +2107,7 @@ func (x *CallToolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallToolRequest.ProtoReflect.Descriptor instead.
 func (*CallToolRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{21}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CallToolRequest) GetMcpId() string {
@@ -2173,7 +2255,7 @@ type CallToolResponse struct {
 
 func (x *CallToolResponse) Reset() {
 	*x = CallToolResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[22]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2185,7 +2267,7 @@ func (x *CallToolResponse) String() string {
 func (*CallToolResponse) ProtoMessage() {}
 
 func (x *CallToolResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[22]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2198,7 +2280,7 @@ func (x *CallToolResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallToolResponse.ProtoReflect.Descriptor instead.
 func (*CallToolResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{22}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CallToolResponse) GetEvent() isCallToolResponse_Event {
@@ -2306,7 +2388,7 @@ type CallToolsRequest struct {
 
 func (x *CallToolsRequest) Reset() {
 	*x = CallToolsRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[23]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2318,7 +2400,7 @@ func (x *CallToolsRequest) String() string {
 func (*CallToolsRequest) ProtoMessage() {}
 
 func (x *CallToolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[23]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2331,7 +2413,7 @@ func (x *CallToolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallToolsRequest.ProtoReflect.Descriptor instead.
 func (*CallToolsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{23}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CallToolsRequest) GetCall() *CallToolRequest {
@@ -2364,7 +2446,7 @@ type CallToolsResponse struct {
 
 func (x *CallToolsResponse) Reset() {
 	*x = CallToolsResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[24]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2376,7 +2458,7 @@ func (x *CallToolsResponse) String() string {
 func (*CallToolsResponse) ProtoMessage() {}
 
 func (x *CallToolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[24]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2389,7 +2471,7 @@ func (x *CallToolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallToolsResponse.ProtoReflect.Descriptor instead.
 func (*CallToolsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{24}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CallToolsResponse) GetEvent() isCallToolsResponse_Event {
@@ -2450,7 +2532,7 @@ type CallProgress struct {
 
 func (x *CallProgress) Reset() {
 	*x = CallProgress{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2462,7 +2544,7 @@ func (x *CallProgress) String() string {
 func (*CallProgress) ProtoMessage() {}
 
 func (x *CallProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[25]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2475,7 +2557,7 @@ func (x *CallProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallProgress.ProtoReflect.Descriptor instead.
 func (*CallProgress) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{25}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CallProgress) GetProgress() float64 {
@@ -2514,7 +2596,7 @@ type CallLog struct {
 
 func (x *CallLog) Reset() {
 	*x = CallLog{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[26]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2526,7 +2608,7 @@ func (x *CallLog) String() string {
 func (*CallLog) ProtoMessage() {}
 
 func (x *CallLog) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[26]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2539,7 +2621,7 @@ func (x *CallLog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallLog.ProtoReflect.Descriptor instead.
 func (*CallLog) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{26}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CallLog) GetLevel() string {
@@ -2585,7 +2667,7 @@ type CallInputRequired struct {
 
 func (x *CallInputRequired) Reset() {
 	*x = CallInputRequired{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[27]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2597,7 +2679,7 @@ func (x *CallInputRequired) String() string {
 func (*CallInputRequired) ProtoMessage() {}
 
 func (x *CallInputRequired) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[27]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2610,7 +2692,7 @@ func (x *CallInputRequired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallInputRequired.ProtoReflect.Descriptor instead.
 func (*CallInputRequired) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{27}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CallInputRequired) GetInputId() string {
@@ -2670,7 +2752,7 @@ type CallAnswer struct {
 
 func (x *CallAnswer) Reset() {
 	*x = CallAnswer{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[28]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2682,7 +2764,7 @@ func (x *CallAnswer) String() string {
 func (*CallAnswer) ProtoMessage() {}
 
 func (x *CallAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[28]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2695,7 +2777,7 @@ func (x *CallAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAnswer.ProtoReflect.Descriptor instead.
 func (*CallAnswer) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{28}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CallAnswer) GetInputId() string {
@@ -2738,7 +2820,7 @@ type CallTask struct {
 
 func (x *CallTask) Reset() {
 	*x = CallTask{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[29]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2750,7 +2832,7 @@ func (x *CallTask) String() string {
 func (*CallTask) ProtoMessage() {}
 
 func (x *CallTask) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[29]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2763,7 +2845,7 @@ func (x *CallTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallTask.ProtoReflect.Descriptor instead.
 func (*CallTask) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{29}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CallTask) GetTaskId() string {
@@ -2814,7 +2896,7 @@ type AnswerCallRequest struct {
 
 func (x *AnswerCallRequest) Reset() {
 	*x = AnswerCallRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[30]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2826,7 +2908,7 @@ func (x *AnswerCallRequest) String() string {
 func (*AnswerCallRequest) ProtoMessage() {}
 
 func (x *AnswerCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[30]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2839,7 +2921,7 @@ func (x *AnswerCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerCallRequest.ProtoReflect.Descriptor instead.
 func (*AnswerCallRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{30}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AnswerCallRequest) GetCallId() string {
@@ -2865,7 +2947,7 @@ type AnswerCallResponse struct {
 
 func (x *AnswerCallResponse) Reset() {
 	*x = AnswerCallResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[31]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2877,7 +2959,7 @@ func (x *AnswerCallResponse) String() string {
 func (*AnswerCallResponse) ProtoMessage() {}
 
 func (x *AnswerCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[31]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2890,7 +2972,7 @@ func (x *AnswerCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerCallResponse.ProtoReflect.Descriptor instead.
 func (*AnswerCallResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{31}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{32}
 }
 
 // The result of a call. Its outcome is KNOWN.
@@ -2918,7 +3000,7 @@ type CallResult struct {
 
 func (x *CallResult) Reset() {
 	*x = CallResult{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[32]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2930,7 +3012,7 @@ func (x *CallResult) String() string {
 func (*CallResult) ProtoMessage() {}
 
 func (x *CallResult) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[32]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2943,7 +3025,7 @@ func (x *CallResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallResult.ProtoReflect.Descriptor instead.
 func (*CallResult) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{32}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CallResult) GetIsError() bool {
@@ -3028,7 +3110,7 @@ type AttachCallRequest struct {
 
 func (x *AttachCallRequest) Reset() {
 	*x = AttachCallRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[33]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3040,7 +3122,7 @@ func (x *AttachCallRequest) String() string {
 func (*AttachCallRequest) ProtoMessage() {}
 
 func (x *AttachCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[33]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3053,7 +3135,7 @@ func (x *AttachCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachCallRequest.ProtoReflect.Descriptor instead.
 func (*AttachCallRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{33}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AttachCallRequest) GetCallId() string {
@@ -3131,7 +3213,7 @@ type AttachCallResponse struct {
 
 func (x *AttachCallResponse) Reset() {
 	*x = AttachCallResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[34]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3143,7 +3225,7 @@ func (x *AttachCallResponse) String() string {
 func (*AttachCallResponse) ProtoMessage() {}
 
 func (x *AttachCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[34]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3156,7 +3238,7 @@ func (x *AttachCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachCallResponse.ProtoReflect.Descriptor instead.
 func (*AttachCallResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{34}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AttachCallResponse) GetEvent() isAttachCallResponse_Event {
@@ -3261,7 +3343,7 @@ type AckCallRequest struct {
 
 func (x *AckCallRequest) Reset() {
 	*x = AckCallRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[35]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3273,7 +3355,7 @@ func (x *AckCallRequest) String() string {
 func (*AckCallRequest) ProtoMessage() {}
 
 func (x *AckCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[35]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3286,7 +3368,7 @@ func (x *AckCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckCallRequest.ProtoReflect.Descriptor instead.
 func (*AckCallRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{35}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *AckCallRequest) GetCallIds() []string {
@@ -3307,7 +3389,7 @@ type AckCallResponse struct {
 
 func (x *AckCallResponse) Reset() {
 	*x = AckCallResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[36]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3319,7 +3401,7 @@ func (x *AckCallResponse) String() string {
 func (*AckCallResponse) ProtoMessage() {}
 
 func (x *AckCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[36]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3332,7 +3414,7 @@ func (x *AckCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckCallResponse.ProtoReflect.Descriptor instead.
 func (*AckCallResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{36}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *AckCallResponse) GetAcknowledged() uint32 {
@@ -3355,7 +3437,7 @@ type CancelCallRequest struct {
 
 func (x *CancelCallRequest) Reset() {
 	*x = CancelCallRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[37]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3367,7 +3449,7 @@ func (x *CancelCallRequest) String() string {
 func (*CancelCallRequest) ProtoMessage() {}
 
 func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[37]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3380,7 +3462,7 @@ func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCallRequest.ProtoReflect.Descriptor instead.
 func (*CancelCallRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{37}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CancelCallRequest) GetCallId() string {
@@ -3406,7 +3488,7 @@ type CancelCallResponse struct {
 
 func (x *CancelCallResponse) Reset() {
 	*x = CancelCallResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[38]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3418,7 +3500,7 @@ func (x *CancelCallResponse) String() string {
 func (*CancelCallResponse) ProtoMessage() {}
 
 func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[38]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3431,7 +3513,7 @@ func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCallResponse.ProtoReflect.Descriptor instead.
 func (*CancelCallResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{38}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{39}
 }
 
 // A request to release a session.
@@ -3447,7 +3529,7 @@ type ReleaseSessionRequest struct {
 
 func (x *ReleaseSessionRequest) Reset() {
 	*x = ReleaseSessionRequest{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[39]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3459,7 +3541,7 @@ func (x *ReleaseSessionRequest) String() string {
 func (*ReleaseSessionRequest) ProtoMessage() {}
 
 func (x *ReleaseSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[39]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3472,7 +3554,7 @@ func (x *ReleaseSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSessionRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseSessionRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{39}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ReleaseSessionRequest) GetSessionId() string {
@@ -3500,7 +3582,7 @@ type ReleaseSessionResponse struct {
 
 func (x *ReleaseSessionResponse) Reset() {
 	*x = ReleaseSessionResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[40]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3512,7 +3594,7 @@ func (x *ReleaseSessionResponse) String() string {
 func (*ReleaseSessionResponse) ProtoMessage() {}
 
 func (x *ReleaseSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[40]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3525,7 +3607,7 @@ func (x *ReleaseSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSessionResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseSessionResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{40}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ReleaseSessionResponse) GetReleased() uint32 {
@@ -3550,7 +3632,7 @@ type WatchMcpServersResponse struct {
 
 func (x *WatchMcpServersResponse) Reset() {
 	*x = WatchMcpServersResponse{}
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[41]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3562,7 +3644,7 @@ func (x *WatchMcpServersResponse) String() string {
 func (*WatchMcpServersResponse) ProtoMessage() {}
 
 func (x *WatchMcpServersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[41]
+	mi := &file_pawl_mcppool_v1_mcppool_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3575,7 +3657,7 @@ func (x *WatchMcpServersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchMcpServersResponse.ProtoReflect.Descriptor instead.
 func (*WatchMcpServersResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{41}
+	return file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *WatchMcpServersResponse) GetMcpServer() *McpServer {
@@ -3669,10 +3751,16 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x05oauth\x18\x04 \x01(\v2\x16.pawl.mcppool.v1.OAuthR\x05oauth\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"M\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x87\x01\n" +
 	"\x10BuiltinTransport\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x04name\x12\x1c\n" +
-	"\x04root\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\x04root\"\xaa\x01\n" +
+	"\x04root\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\x04root\x128\n" +
+	"\tworkspace\x18\x03 \x01(\v2\x1a.pawl.mcppool.v1.WorkspaceR\tworkspace\"\xbe\x01\n" +
+	"\tWorkspace\x12\x14\n" +
+	"\x05write\x18\x01 \x01(\bR\x05write\x12-\n" +
+	"\bcommands\x18\x02 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\xff\x01R\bcommands\x12\x18\n" +
+	"\anetwork\x18\x03 \x01(\bR\anetwork\x12R\n" +
+	"\x0fcommand_timeout\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x05*\x00R\x0ecommandTimeout\"\xaa\x01\n" +
 	"\n" +
 	"ToolPolicy\x128\n" +
 	"\x06effect\x18\x01 \x01(\x0e2\x16.pawl.common.v1.EffectB\b\xbaH\x05\x82\x01\x02\x10\x01R\x06effect\x12\x1e\n" +
@@ -3953,7 +4041,7 @@ func file_pawl_mcppool_v1_mcppool_proto_rawDescGZIP() []byte {
 }
 
 var file_pawl_mcppool_v1_mcppool_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_pawl_mcppool_v1_mcppool_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_pawl_mcppool_v1_mcppool_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_pawl_mcppool_v1_mcppool_proto_goTypes = []any{
 	(ConnectionState)(0),                  // 0: pawl.mcppool.v1.ConnectionState
 	(Pinning)(0),                          // 1: pawl.mcppool.v1.Pinning
@@ -3965,208 +4053,211 @@ var file_pawl_mcppool_v1_mcppool_proto_goTypes = []any{
 	(*StdioTransport)(nil),                // 7: pawl.mcppool.v1.StdioTransport
 	(*HttpTransport)(nil),                 // 8: pawl.mcppool.v1.HttpTransport
 	(*BuiltinTransport)(nil),              // 9: pawl.mcppool.v1.BuiltinTransport
-	(*ToolPolicy)(nil),                    // 10: pawl.mcppool.v1.ToolPolicy
-	(*PermissionRule)(nil),                // 11: pawl.mcppool.v1.PermissionRule
-	(*CreateMcpServerRequest)(nil),        // 12: pawl.mcppool.v1.CreateMcpServerRequest
-	(*GetMcpServerRequest)(nil),           // 13: pawl.mcppool.v1.GetMcpServerRequest
-	(*ListMcpServersRequest)(nil),         // 14: pawl.mcppool.v1.ListMcpServersRequest
-	(*ListMcpServersResponse)(nil),        // 15: pawl.mcppool.v1.ListMcpServersResponse
-	(*UpdateMcpServerRequest)(nil),        // 16: pawl.mcppool.v1.UpdateMcpServerRequest
-	(*DeleteMcpServerRequest)(nil),        // 17: pawl.mcppool.v1.DeleteMcpServerRequest
-	(*DeleteMcpServerResponse)(nil),       // 18: pawl.mcppool.v1.DeleteMcpServerResponse
-	(*ActivateMcpServerRequest)(nil),      // 19: pawl.mcppool.v1.ActivateMcpServerRequest
-	(*DeactivateMcpServerRequest)(nil),    // 20: pawl.mcppool.v1.DeactivateMcpServerRequest
-	(*ListToolsRequest)(nil),              // 21: pawl.mcppool.v1.ListToolsRequest
-	(*ListToolsResponse)(nil),             // 22: pawl.mcppool.v1.ListToolsResponse
-	(*QuarantinedTool)(nil),               // 23: pawl.mcppool.v1.QuarantinedTool
-	(*ApproveToolRequest)(nil),            // 24: pawl.mcppool.v1.ApproveToolRequest
-	(*ApproveToolResponse)(nil),           // 25: pawl.mcppool.v1.ApproveToolResponse
-	(*CallToolRequest)(nil),               // 26: pawl.mcppool.v1.CallToolRequest
-	(*CallToolResponse)(nil),              // 27: pawl.mcppool.v1.CallToolResponse
-	(*CallToolsRequest)(nil),              // 28: pawl.mcppool.v1.CallToolsRequest
-	(*CallToolsResponse)(nil),             // 29: pawl.mcppool.v1.CallToolsResponse
-	(*CallProgress)(nil),                  // 30: pawl.mcppool.v1.CallProgress
-	(*CallLog)(nil),                       // 31: pawl.mcppool.v1.CallLog
-	(*CallInputRequired)(nil),             // 32: pawl.mcppool.v1.CallInputRequired
-	(*CallAnswer)(nil),                    // 33: pawl.mcppool.v1.CallAnswer
-	(*CallTask)(nil),                      // 34: pawl.mcppool.v1.CallTask
-	(*AnswerCallRequest)(nil),             // 35: pawl.mcppool.v1.AnswerCallRequest
-	(*AnswerCallResponse)(nil),            // 36: pawl.mcppool.v1.AnswerCallResponse
-	(*CallResult)(nil),                    // 37: pawl.mcppool.v1.CallResult
-	(*AttachCallRequest)(nil),             // 38: pawl.mcppool.v1.AttachCallRequest
-	(*AttachCallResponse)(nil),            // 39: pawl.mcppool.v1.AttachCallResponse
-	(*AckCallRequest)(nil),                // 40: pawl.mcppool.v1.AckCallRequest
-	(*AckCallResponse)(nil),               // 41: pawl.mcppool.v1.AckCallResponse
-	(*CancelCallRequest)(nil),             // 42: pawl.mcppool.v1.CancelCallRequest
-	(*CancelCallResponse)(nil),            // 43: pawl.mcppool.v1.CancelCallResponse
-	(*ReleaseSessionRequest)(nil),         // 44: pawl.mcppool.v1.ReleaseSessionRequest
-	(*ReleaseSessionResponse)(nil),        // 45: pawl.mcppool.v1.ReleaseSessionResponse
-	(*WatchMcpServersResponse)(nil),       // 46: pawl.mcppool.v1.WatchMcpServersResponse
-	nil,                                   // 47: pawl.mcppool.v1.McpServer.ToolPoliciesEntry
-	nil,                                   // 48: pawl.mcppool.v1.StdioTransport.EnvEntry
-	nil,                                   // 49: pawl.mcppool.v1.HttpTransport.HeadersEntry
-	(*durationpb.Duration)(nil),           // 50: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),         // 51: google.protobuf.Timestamp
-	(LoginState)(0),                       // 52: pawl.mcppool.v1.LoginState
-	(*OAuth)(nil),                         // 53: pawl.mcppool.v1.OAuth
-	(v1.Effect)(0),                        // 54: pawl.common.v1.Effect
-	(v1.RiskLevel)(0),                     // 55: pawl.common.v1.RiskLevel
-	(*fieldmaskpb.FieldMask)(nil),         // 56: google.protobuf.FieldMask
-	(*v1.Tool)(nil),                       // 57: pawl.common.v1.Tool
-	(*structpb.Struct)(nil),               // 58: google.protobuf.Struct
-	(*v1.ModelBudget)(nil),                // 59: pawl.common.v1.ModelBudget
-	(*status.Status)(nil),                 // 60: google.rpc.Status
-	(*Content)(nil),                       // 61: pawl.mcppool.v1.Content
-	(*v1.Usage)(nil),                      // 62: pawl.common.v1.Usage
-	(*WatchMcpServersRequest)(nil),        // 63: pawl.mcppool.v1.WatchMcpServersRequest
-	(*TestMcpServerRequest)(nil),          // 64: pawl.mcppool.v1.TestMcpServerRequest
-	(*GetMcpServerLogRequest)(nil),        // 65: pawl.mcppool.v1.GetMcpServerLogRequest
-	(*ListResourcesRequest)(nil),          // 66: pawl.mcppool.v1.ListResourcesRequest
-	(*ListResourceTemplatesRequest)(nil),  // 67: pawl.mcppool.v1.ListResourceTemplatesRequest
-	(*ReadResourceRequest)(nil),           // 68: pawl.mcppool.v1.ReadResourceRequest
-	(*SubscribeResourceRequest)(nil),      // 69: pawl.mcppool.v1.SubscribeResourceRequest
-	(*ListPromptsRequest)(nil),            // 70: pawl.mcppool.v1.ListPromptsRequest
-	(*GetPromptRequest)(nil),              // 71: pawl.mcppool.v1.GetPromptRequest
-	(*CompleteRequest)(nil),               // 72: pawl.mcppool.v1.CompleteRequest
-	(*StartMcpLoginRequest)(nil),          // 73: pawl.mcppool.v1.StartMcpLoginRequest
-	(*FinishMcpLoginRequest)(nil),         // 74: pawl.mcppool.v1.FinishMcpLoginRequest
-	(*DeleteMcpLoginRequest)(nil),         // 75: pawl.mcppool.v1.DeleteMcpLoginRequest
-	(*TestMcpServerResponse)(nil),         // 76: pawl.mcppool.v1.TestMcpServerResponse
-	(*GetMcpServerLogResponse)(nil),       // 77: pawl.mcppool.v1.GetMcpServerLogResponse
-	(*ListResourcesResponse)(nil),         // 78: pawl.mcppool.v1.ListResourcesResponse
-	(*ListResourceTemplatesResponse)(nil), // 79: pawl.mcppool.v1.ListResourceTemplatesResponse
-	(*ReadResourceResponse)(nil),          // 80: pawl.mcppool.v1.ReadResourceResponse
-	(*SubscribeResourceResponse)(nil),     // 81: pawl.mcppool.v1.SubscribeResourceResponse
-	(*ListPromptsResponse)(nil),           // 82: pawl.mcppool.v1.ListPromptsResponse
-	(*GetPromptResponse)(nil),             // 83: pawl.mcppool.v1.GetPromptResponse
-	(*CompleteResponse)(nil),              // 84: pawl.mcppool.v1.CompleteResponse
-	(*StartMcpLoginResponse)(nil),         // 85: pawl.mcppool.v1.StartMcpLoginResponse
-	(*FinishMcpLoginResponse)(nil),        // 86: pawl.mcppool.v1.FinishMcpLoginResponse
-	(*DeleteMcpLoginResponse)(nil),        // 87: pawl.mcppool.v1.DeleteMcpLoginResponse
+	(*Workspace)(nil),                     // 10: pawl.mcppool.v1.Workspace
+	(*ToolPolicy)(nil),                    // 11: pawl.mcppool.v1.ToolPolicy
+	(*PermissionRule)(nil),                // 12: pawl.mcppool.v1.PermissionRule
+	(*CreateMcpServerRequest)(nil),        // 13: pawl.mcppool.v1.CreateMcpServerRequest
+	(*GetMcpServerRequest)(nil),           // 14: pawl.mcppool.v1.GetMcpServerRequest
+	(*ListMcpServersRequest)(nil),         // 15: pawl.mcppool.v1.ListMcpServersRequest
+	(*ListMcpServersResponse)(nil),        // 16: pawl.mcppool.v1.ListMcpServersResponse
+	(*UpdateMcpServerRequest)(nil),        // 17: pawl.mcppool.v1.UpdateMcpServerRequest
+	(*DeleteMcpServerRequest)(nil),        // 18: pawl.mcppool.v1.DeleteMcpServerRequest
+	(*DeleteMcpServerResponse)(nil),       // 19: pawl.mcppool.v1.DeleteMcpServerResponse
+	(*ActivateMcpServerRequest)(nil),      // 20: pawl.mcppool.v1.ActivateMcpServerRequest
+	(*DeactivateMcpServerRequest)(nil),    // 21: pawl.mcppool.v1.DeactivateMcpServerRequest
+	(*ListToolsRequest)(nil),              // 22: pawl.mcppool.v1.ListToolsRequest
+	(*ListToolsResponse)(nil),             // 23: pawl.mcppool.v1.ListToolsResponse
+	(*QuarantinedTool)(nil),               // 24: pawl.mcppool.v1.QuarantinedTool
+	(*ApproveToolRequest)(nil),            // 25: pawl.mcppool.v1.ApproveToolRequest
+	(*ApproveToolResponse)(nil),           // 26: pawl.mcppool.v1.ApproveToolResponse
+	(*CallToolRequest)(nil),               // 27: pawl.mcppool.v1.CallToolRequest
+	(*CallToolResponse)(nil),              // 28: pawl.mcppool.v1.CallToolResponse
+	(*CallToolsRequest)(nil),              // 29: pawl.mcppool.v1.CallToolsRequest
+	(*CallToolsResponse)(nil),             // 30: pawl.mcppool.v1.CallToolsResponse
+	(*CallProgress)(nil),                  // 31: pawl.mcppool.v1.CallProgress
+	(*CallLog)(nil),                       // 32: pawl.mcppool.v1.CallLog
+	(*CallInputRequired)(nil),             // 33: pawl.mcppool.v1.CallInputRequired
+	(*CallAnswer)(nil),                    // 34: pawl.mcppool.v1.CallAnswer
+	(*CallTask)(nil),                      // 35: pawl.mcppool.v1.CallTask
+	(*AnswerCallRequest)(nil),             // 36: pawl.mcppool.v1.AnswerCallRequest
+	(*AnswerCallResponse)(nil),            // 37: pawl.mcppool.v1.AnswerCallResponse
+	(*CallResult)(nil),                    // 38: pawl.mcppool.v1.CallResult
+	(*AttachCallRequest)(nil),             // 39: pawl.mcppool.v1.AttachCallRequest
+	(*AttachCallResponse)(nil),            // 40: pawl.mcppool.v1.AttachCallResponse
+	(*AckCallRequest)(nil),                // 41: pawl.mcppool.v1.AckCallRequest
+	(*AckCallResponse)(nil),               // 42: pawl.mcppool.v1.AckCallResponse
+	(*CancelCallRequest)(nil),             // 43: pawl.mcppool.v1.CancelCallRequest
+	(*CancelCallResponse)(nil),            // 44: pawl.mcppool.v1.CancelCallResponse
+	(*ReleaseSessionRequest)(nil),         // 45: pawl.mcppool.v1.ReleaseSessionRequest
+	(*ReleaseSessionResponse)(nil),        // 46: pawl.mcppool.v1.ReleaseSessionResponse
+	(*WatchMcpServersResponse)(nil),       // 47: pawl.mcppool.v1.WatchMcpServersResponse
+	nil,                                   // 48: pawl.mcppool.v1.McpServer.ToolPoliciesEntry
+	nil,                                   // 49: pawl.mcppool.v1.StdioTransport.EnvEntry
+	nil,                                   // 50: pawl.mcppool.v1.HttpTransport.HeadersEntry
+	(*durationpb.Duration)(nil),           // 51: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 52: google.protobuf.Timestamp
+	(LoginState)(0),                       // 53: pawl.mcppool.v1.LoginState
+	(*OAuth)(nil),                         // 54: pawl.mcppool.v1.OAuth
+	(v1.Effect)(0),                        // 55: pawl.common.v1.Effect
+	(v1.RiskLevel)(0),                     // 56: pawl.common.v1.RiskLevel
+	(*fieldmaskpb.FieldMask)(nil),         // 57: google.protobuf.FieldMask
+	(*v1.Tool)(nil),                       // 58: pawl.common.v1.Tool
+	(*structpb.Struct)(nil),               // 59: google.protobuf.Struct
+	(*v1.ModelBudget)(nil),                // 60: pawl.common.v1.ModelBudget
+	(*status.Status)(nil),                 // 61: google.rpc.Status
+	(*Content)(nil),                       // 62: pawl.mcppool.v1.Content
+	(*v1.Usage)(nil),                      // 63: pawl.common.v1.Usage
+	(*WatchMcpServersRequest)(nil),        // 64: pawl.mcppool.v1.WatchMcpServersRequest
+	(*TestMcpServerRequest)(nil),          // 65: pawl.mcppool.v1.TestMcpServerRequest
+	(*GetMcpServerLogRequest)(nil),        // 66: pawl.mcppool.v1.GetMcpServerLogRequest
+	(*ListResourcesRequest)(nil),          // 67: pawl.mcppool.v1.ListResourcesRequest
+	(*ListResourceTemplatesRequest)(nil),  // 68: pawl.mcppool.v1.ListResourceTemplatesRequest
+	(*ReadResourceRequest)(nil),           // 69: pawl.mcppool.v1.ReadResourceRequest
+	(*SubscribeResourceRequest)(nil),      // 70: pawl.mcppool.v1.SubscribeResourceRequest
+	(*ListPromptsRequest)(nil),            // 71: pawl.mcppool.v1.ListPromptsRequest
+	(*GetPromptRequest)(nil),              // 72: pawl.mcppool.v1.GetPromptRequest
+	(*CompleteRequest)(nil),               // 73: pawl.mcppool.v1.CompleteRequest
+	(*StartMcpLoginRequest)(nil),          // 74: pawl.mcppool.v1.StartMcpLoginRequest
+	(*FinishMcpLoginRequest)(nil),         // 75: pawl.mcppool.v1.FinishMcpLoginRequest
+	(*DeleteMcpLoginRequest)(nil),         // 76: pawl.mcppool.v1.DeleteMcpLoginRequest
+	(*TestMcpServerResponse)(nil),         // 77: pawl.mcppool.v1.TestMcpServerResponse
+	(*GetMcpServerLogResponse)(nil),       // 78: pawl.mcppool.v1.GetMcpServerLogResponse
+	(*ListResourcesResponse)(nil),         // 79: pawl.mcppool.v1.ListResourcesResponse
+	(*ListResourceTemplatesResponse)(nil), // 80: pawl.mcppool.v1.ListResourceTemplatesResponse
+	(*ReadResourceResponse)(nil),          // 81: pawl.mcppool.v1.ReadResourceResponse
+	(*SubscribeResourceResponse)(nil),     // 82: pawl.mcppool.v1.SubscribeResourceResponse
+	(*ListPromptsResponse)(nil),           // 83: pawl.mcppool.v1.ListPromptsResponse
+	(*GetPromptResponse)(nil),             // 84: pawl.mcppool.v1.GetPromptResponse
+	(*CompleteResponse)(nil),              // 85: pawl.mcppool.v1.CompleteResponse
+	(*StartMcpLoginResponse)(nil),         // 86: pawl.mcppool.v1.StartMcpLoginResponse
+	(*FinishMcpLoginResponse)(nil),        // 87: pawl.mcppool.v1.FinishMcpLoginResponse
+	(*DeleteMcpLoginResponse)(nil),        // 88: pawl.mcppool.v1.DeleteMcpLoginResponse
 }
 var file_pawl_mcppool_v1_mcppool_proto_depIdxs = []int32{
 	7,  // 0: pawl.mcppool.v1.McpServer.stdio:type_name -> pawl.mcppool.v1.StdioTransport
 	8,  // 1: pawl.mcppool.v1.McpServer.http:type_name -> pawl.mcppool.v1.HttpTransport
 	9,  // 2: pawl.mcppool.v1.McpServer.builtin:type_name -> pawl.mcppool.v1.BuiltinTransport
-	47, // 3: pawl.mcppool.v1.McpServer.tool_policies:type_name -> pawl.mcppool.v1.McpServer.ToolPoliciesEntry
-	50, // 4: pawl.mcppool.v1.McpServer.call_timeout:type_name -> google.protobuf.Duration
-	50, // 5: pawl.mcppool.v1.McpServer.start_timeout:type_name -> google.protobuf.Duration
+	48, // 3: pawl.mcppool.v1.McpServer.tool_policies:type_name -> pawl.mcppool.v1.McpServer.ToolPoliciesEntry
+	51, // 4: pawl.mcppool.v1.McpServer.call_timeout:type_name -> google.protobuf.Duration
+	51, // 5: pawl.mcppool.v1.McpServer.start_timeout:type_name -> google.protobuf.Duration
 	0,  // 6: pawl.mcppool.v1.McpServer.state:type_name -> pawl.mcppool.v1.ConnectionState
-	51, // 7: pawl.mcppool.v1.McpServer.create_time:type_name -> google.protobuf.Timestamp
-	51, // 8: pawl.mcppool.v1.McpServer.update_time:type_name -> google.protobuf.Timestamp
+	52, // 7: pawl.mcppool.v1.McpServer.create_time:type_name -> google.protobuf.Timestamp
+	52, // 8: pawl.mcppool.v1.McpServer.update_time:type_name -> google.protobuf.Timestamp
 	1,  // 9: pawl.mcppool.v1.McpServer.pinning:type_name -> pawl.mcppool.v1.Pinning
-	11, // 10: pawl.mcppool.v1.McpServer.permissions:type_name -> pawl.mcppool.v1.PermissionRule
+	12, // 10: pawl.mcppool.v1.McpServer.permissions:type_name -> pawl.mcppool.v1.PermissionRule
 	2,  // 11: pawl.mcppool.v1.McpServer.isolation:type_name -> pawl.mcppool.v1.Isolation
-	50, // 12: pawl.mcppool.v1.McpServer.cache_ttl:type_name -> google.protobuf.Duration
-	52, // 13: pawl.mcppool.v1.McpServer.login:type_name -> pawl.mcppool.v1.LoginState
-	51, // 14: pawl.mcppool.v1.McpServer.state_time:type_name -> google.protobuf.Timestamp
+	51, // 12: pawl.mcppool.v1.McpServer.cache_ttl:type_name -> google.protobuf.Duration
+	53, // 13: pawl.mcppool.v1.McpServer.login:type_name -> pawl.mcppool.v1.LoginState
+	52, // 14: pawl.mcppool.v1.McpServer.state_time:type_name -> google.protobuf.Timestamp
 	5,  // 15: pawl.mcppool.v1.McpServer.sampling:type_name -> pawl.mcppool.v1.SamplingPolicy
-	48, // 16: pawl.mcppool.v1.StdioTransport.env:type_name -> pawl.mcppool.v1.StdioTransport.EnvEntry
-	49, // 17: pawl.mcppool.v1.HttpTransport.headers:type_name -> pawl.mcppool.v1.HttpTransport.HeadersEntry
-	53, // 18: pawl.mcppool.v1.HttpTransport.oauth:type_name -> pawl.mcppool.v1.OAuth
-	54, // 19: pawl.mcppool.v1.ToolPolicy.effect:type_name -> pawl.common.v1.Effect
-	55, // 20: pawl.mcppool.v1.ToolPolicy.risk_floor:type_name -> pawl.common.v1.RiskLevel
-	54, // 21: pawl.mcppool.v1.PermissionRule.effects:type_name -> pawl.common.v1.Effect
-	3,  // 22: pawl.mcppool.v1.PermissionRule.decision:type_name -> pawl.mcppool.v1.PermissionDecision
-	6,  // 23: pawl.mcppool.v1.CreateMcpServerRequest.mcp_server:type_name -> pawl.mcppool.v1.McpServer
-	6,  // 24: pawl.mcppool.v1.ListMcpServersResponse.mcp_servers:type_name -> pawl.mcppool.v1.McpServer
-	6,  // 25: pawl.mcppool.v1.UpdateMcpServerRequest.mcp_server:type_name -> pawl.mcppool.v1.McpServer
-	56, // 26: pawl.mcppool.v1.UpdateMcpServerRequest.update_mask:type_name -> google.protobuf.FieldMask
-	57, // 27: pawl.mcppool.v1.ListToolsResponse.tools:type_name -> pawl.common.v1.Tool
-	23, // 28: pawl.mcppool.v1.ListToolsResponse.quarantined_tools:type_name -> pawl.mcppool.v1.QuarantinedTool
-	57, // 29: pawl.mcppool.v1.QuarantinedTool.tool:type_name -> pawl.common.v1.Tool
-	51, // 30: pawl.mcppool.v1.QuarantinedTool.approve_time:type_name -> google.protobuf.Timestamp
-	57, // 31: pawl.mcppool.v1.ApproveToolResponse.tool:type_name -> pawl.common.v1.Tool
-	58, // 32: pawl.mcppool.v1.CallToolRequest.input:type_name -> google.protobuf.Struct
-	50, // 33: pawl.mcppool.v1.CallToolRequest.timeout:type_name -> google.protobuf.Duration
-	51, // 34: pawl.mcppool.v1.CallToolRequest.start_by:type_name -> google.protobuf.Timestamp
-	33, // 35: pawl.mcppool.v1.CallToolRequest.answers:type_name -> pawl.mcppool.v1.CallAnswer
-	59, // 36: pawl.mcppool.v1.CallToolRequest.model_budget:type_name -> pawl.common.v1.ModelBudget
-	30, // 37: pawl.mcppool.v1.CallToolResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
-	31, // 38: pawl.mcppool.v1.CallToolResponse.log:type_name -> pawl.mcppool.v1.CallLog
-	37, // 39: pawl.mcppool.v1.CallToolResponse.result:type_name -> pawl.mcppool.v1.CallResult
-	32, // 40: pawl.mcppool.v1.CallToolResponse.input_required:type_name -> pawl.mcppool.v1.CallInputRequired
-	34, // 41: pawl.mcppool.v1.CallToolResponse.task:type_name -> pawl.mcppool.v1.CallTask
-	26, // 42: pawl.mcppool.v1.CallToolsRequest.call:type_name -> pawl.mcppool.v1.CallToolRequest
-	27, // 43: pawl.mcppool.v1.CallToolsResponse.call:type_name -> pawl.mcppool.v1.CallToolResponse
-	60, // 44: pawl.mcppool.v1.CallToolsResponse.error:type_name -> google.rpc.Status
-	51, // 45: pawl.mcppool.v1.CallInputRequired.expire_time:type_name -> google.protobuf.Timestamp
-	4,  // 46: pawl.mcppool.v1.CallAnswer.action:type_name -> pawl.mcppool.v1.CallAnswer.Action
-	50, // 47: pawl.mcppool.v1.CallTask.ttl:type_name -> google.protobuf.Duration
-	33, // 48: pawl.mcppool.v1.AnswerCallRequest.answer:type_name -> pawl.mcppool.v1.CallAnswer
-	61, // 49: pawl.mcppool.v1.CallResult.content:type_name -> pawl.mcppool.v1.Content
-	50, // 50: pawl.mcppool.v1.CallResult.duration:type_name -> google.protobuf.Duration
-	62, // 51: pawl.mcppool.v1.CallResult.model_usage:type_name -> pawl.common.v1.Usage
-	30, // 52: pawl.mcppool.v1.AttachCallResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
-	31, // 53: pawl.mcppool.v1.AttachCallResponse.log:type_name -> pawl.mcppool.v1.CallLog
-	37, // 54: pawl.mcppool.v1.AttachCallResponse.result:type_name -> pawl.mcppool.v1.CallResult
-	32, // 55: pawl.mcppool.v1.AttachCallResponse.input_required:type_name -> pawl.mcppool.v1.CallInputRequired
-	34, // 56: pawl.mcppool.v1.AttachCallResponse.task:type_name -> pawl.mcppool.v1.CallTask
-	6,  // 57: pawl.mcppool.v1.WatchMcpServersResponse.mcp_server:type_name -> pawl.mcppool.v1.McpServer
-	10, // 58: pawl.mcppool.v1.McpServer.ToolPoliciesEntry.value:type_name -> pawl.mcppool.v1.ToolPolicy
-	12, // 59: pawl.mcppool.v1.McpPoolService.CreateMcpServer:input_type -> pawl.mcppool.v1.CreateMcpServerRequest
-	13, // 60: pawl.mcppool.v1.McpPoolService.GetMcpServer:input_type -> pawl.mcppool.v1.GetMcpServerRequest
-	14, // 61: pawl.mcppool.v1.McpPoolService.ListMcpServers:input_type -> pawl.mcppool.v1.ListMcpServersRequest
-	16, // 62: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:input_type -> pawl.mcppool.v1.UpdateMcpServerRequest
-	17, // 63: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:input_type -> pawl.mcppool.v1.DeleteMcpServerRequest
-	19, // 64: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:input_type -> pawl.mcppool.v1.ActivateMcpServerRequest
-	20, // 65: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:input_type -> pawl.mcppool.v1.DeactivateMcpServerRequest
-	21, // 66: pawl.mcppool.v1.McpPoolService.ListTools:input_type -> pawl.mcppool.v1.ListToolsRequest
-	24, // 67: pawl.mcppool.v1.McpPoolService.ApproveTool:input_type -> pawl.mcppool.v1.ApproveToolRequest
-	26, // 68: pawl.mcppool.v1.McpPoolService.CallTool:input_type -> pawl.mcppool.v1.CallToolRequest
-	28, // 69: pawl.mcppool.v1.McpPoolService.CallTools:input_type -> pawl.mcppool.v1.CallToolsRequest
-	38, // 70: pawl.mcppool.v1.McpPoolService.AttachCall:input_type -> pawl.mcppool.v1.AttachCallRequest
-	40, // 71: pawl.mcppool.v1.McpPoolService.AckCall:input_type -> pawl.mcppool.v1.AckCallRequest
-	42, // 72: pawl.mcppool.v1.McpPoolService.CancelCall:input_type -> pawl.mcppool.v1.CancelCallRequest
-	35, // 73: pawl.mcppool.v1.McpPoolService.AnswerCall:input_type -> pawl.mcppool.v1.AnswerCallRequest
-	44, // 74: pawl.mcppool.v1.McpPoolService.ReleaseSession:input_type -> pawl.mcppool.v1.ReleaseSessionRequest
-	63, // 75: pawl.mcppool.v1.McpPoolService.WatchMcpServers:input_type -> pawl.mcppool.v1.WatchMcpServersRequest
-	64, // 76: pawl.mcppool.v1.McpPoolService.TestMcpServer:input_type -> pawl.mcppool.v1.TestMcpServerRequest
-	65, // 77: pawl.mcppool.v1.McpPoolService.GetMcpServerLog:input_type -> pawl.mcppool.v1.GetMcpServerLogRequest
-	66, // 78: pawl.mcppool.v1.McpPoolService.ListResources:input_type -> pawl.mcppool.v1.ListResourcesRequest
-	67, // 79: pawl.mcppool.v1.McpPoolService.ListResourceTemplates:input_type -> pawl.mcppool.v1.ListResourceTemplatesRequest
-	68, // 80: pawl.mcppool.v1.McpPoolService.ReadResource:input_type -> pawl.mcppool.v1.ReadResourceRequest
-	69, // 81: pawl.mcppool.v1.McpPoolService.SubscribeResource:input_type -> pawl.mcppool.v1.SubscribeResourceRequest
-	70, // 82: pawl.mcppool.v1.McpPoolService.ListPrompts:input_type -> pawl.mcppool.v1.ListPromptsRequest
-	71, // 83: pawl.mcppool.v1.McpPoolService.GetPrompt:input_type -> pawl.mcppool.v1.GetPromptRequest
-	72, // 84: pawl.mcppool.v1.McpPoolService.Complete:input_type -> pawl.mcppool.v1.CompleteRequest
-	73, // 85: pawl.mcppool.v1.McpPoolService.StartMcpLogin:input_type -> pawl.mcppool.v1.StartMcpLoginRequest
-	74, // 86: pawl.mcppool.v1.McpPoolService.FinishMcpLogin:input_type -> pawl.mcppool.v1.FinishMcpLoginRequest
-	75, // 87: pawl.mcppool.v1.McpPoolService.DeleteMcpLogin:input_type -> pawl.mcppool.v1.DeleteMcpLoginRequest
-	6,  // 88: pawl.mcppool.v1.McpPoolService.CreateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	6,  // 89: pawl.mcppool.v1.McpPoolService.GetMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	15, // 90: pawl.mcppool.v1.McpPoolService.ListMcpServers:output_type -> pawl.mcppool.v1.ListMcpServersResponse
-	6,  // 91: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	18, // 92: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:output_type -> pawl.mcppool.v1.DeleteMcpServerResponse
-	6,  // 93: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	6,  // 94: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	22, // 95: pawl.mcppool.v1.McpPoolService.ListTools:output_type -> pawl.mcppool.v1.ListToolsResponse
-	25, // 96: pawl.mcppool.v1.McpPoolService.ApproveTool:output_type -> pawl.mcppool.v1.ApproveToolResponse
-	27, // 97: pawl.mcppool.v1.McpPoolService.CallTool:output_type -> pawl.mcppool.v1.CallToolResponse
-	29, // 98: pawl.mcppool.v1.McpPoolService.CallTools:output_type -> pawl.mcppool.v1.CallToolsResponse
-	39, // 99: pawl.mcppool.v1.McpPoolService.AttachCall:output_type -> pawl.mcppool.v1.AttachCallResponse
-	41, // 100: pawl.mcppool.v1.McpPoolService.AckCall:output_type -> pawl.mcppool.v1.AckCallResponse
-	43, // 101: pawl.mcppool.v1.McpPoolService.CancelCall:output_type -> pawl.mcppool.v1.CancelCallResponse
-	36, // 102: pawl.mcppool.v1.McpPoolService.AnswerCall:output_type -> pawl.mcppool.v1.AnswerCallResponse
-	45, // 103: pawl.mcppool.v1.McpPoolService.ReleaseSession:output_type -> pawl.mcppool.v1.ReleaseSessionResponse
-	46, // 104: pawl.mcppool.v1.McpPoolService.WatchMcpServers:output_type -> pawl.mcppool.v1.WatchMcpServersResponse
-	76, // 105: pawl.mcppool.v1.McpPoolService.TestMcpServer:output_type -> pawl.mcppool.v1.TestMcpServerResponse
-	77, // 106: pawl.mcppool.v1.McpPoolService.GetMcpServerLog:output_type -> pawl.mcppool.v1.GetMcpServerLogResponse
-	78, // 107: pawl.mcppool.v1.McpPoolService.ListResources:output_type -> pawl.mcppool.v1.ListResourcesResponse
-	79, // 108: pawl.mcppool.v1.McpPoolService.ListResourceTemplates:output_type -> pawl.mcppool.v1.ListResourceTemplatesResponse
-	80, // 109: pawl.mcppool.v1.McpPoolService.ReadResource:output_type -> pawl.mcppool.v1.ReadResourceResponse
-	81, // 110: pawl.mcppool.v1.McpPoolService.SubscribeResource:output_type -> pawl.mcppool.v1.SubscribeResourceResponse
-	82, // 111: pawl.mcppool.v1.McpPoolService.ListPrompts:output_type -> pawl.mcppool.v1.ListPromptsResponse
-	83, // 112: pawl.mcppool.v1.McpPoolService.GetPrompt:output_type -> pawl.mcppool.v1.GetPromptResponse
-	84, // 113: pawl.mcppool.v1.McpPoolService.Complete:output_type -> pawl.mcppool.v1.CompleteResponse
-	85, // 114: pawl.mcppool.v1.McpPoolService.StartMcpLogin:output_type -> pawl.mcppool.v1.StartMcpLoginResponse
-	86, // 115: pawl.mcppool.v1.McpPoolService.FinishMcpLogin:output_type -> pawl.mcppool.v1.FinishMcpLoginResponse
-	87, // 116: pawl.mcppool.v1.McpPoolService.DeleteMcpLogin:output_type -> pawl.mcppool.v1.DeleteMcpLoginResponse
-	88, // [88:117] is the sub-list for method output_type
-	59, // [59:88] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	49, // 16: pawl.mcppool.v1.StdioTransport.env:type_name -> pawl.mcppool.v1.StdioTransport.EnvEntry
+	50, // 17: pawl.mcppool.v1.HttpTransport.headers:type_name -> pawl.mcppool.v1.HttpTransport.HeadersEntry
+	54, // 18: pawl.mcppool.v1.HttpTransport.oauth:type_name -> pawl.mcppool.v1.OAuth
+	10, // 19: pawl.mcppool.v1.BuiltinTransport.workspace:type_name -> pawl.mcppool.v1.Workspace
+	51, // 20: pawl.mcppool.v1.Workspace.command_timeout:type_name -> google.protobuf.Duration
+	55, // 21: pawl.mcppool.v1.ToolPolicy.effect:type_name -> pawl.common.v1.Effect
+	56, // 22: pawl.mcppool.v1.ToolPolicy.risk_floor:type_name -> pawl.common.v1.RiskLevel
+	55, // 23: pawl.mcppool.v1.PermissionRule.effects:type_name -> pawl.common.v1.Effect
+	3,  // 24: pawl.mcppool.v1.PermissionRule.decision:type_name -> pawl.mcppool.v1.PermissionDecision
+	6,  // 25: pawl.mcppool.v1.CreateMcpServerRequest.mcp_server:type_name -> pawl.mcppool.v1.McpServer
+	6,  // 26: pawl.mcppool.v1.ListMcpServersResponse.mcp_servers:type_name -> pawl.mcppool.v1.McpServer
+	6,  // 27: pawl.mcppool.v1.UpdateMcpServerRequest.mcp_server:type_name -> pawl.mcppool.v1.McpServer
+	57, // 28: pawl.mcppool.v1.UpdateMcpServerRequest.update_mask:type_name -> google.protobuf.FieldMask
+	58, // 29: pawl.mcppool.v1.ListToolsResponse.tools:type_name -> pawl.common.v1.Tool
+	24, // 30: pawl.mcppool.v1.ListToolsResponse.quarantined_tools:type_name -> pawl.mcppool.v1.QuarantinedTool
+	58, // 31: pawl.mcppool.v1.QuarantinedTool.tool:type_name -> pawl.common.v1.Tool
+	52, // 32: pawl.mcppool.v1.QuarantinedTool.approve_time:type_name -> google.protobuf.Timestamp
+	58, // 33: pawl.mcppool.v1.ApproveToolResponse.tool:type_name -> pawl.common.v1.Tool
+	59, // 34: pawl.mcppool.v1.CallToolRequest.input:type_name -> google.protobuf.Struct
+	51, // 35: pawl.mcppool.v1.CallToolRequest.timeout:type_name -> google.protobuf.Duration
+	52, // 36: pawl.mcppool.v1.CallToolRequest.start_by:type_name -> google.protobuf.Timestamp
+	34, // 37: pawl.mcppool.v1.CallToolRequest.answers:type_name -> pawl.mcppool.v1.CallAnswer
+	60, // 38: pawl.mcppool.v1.CallToolRequest.model_budget:type_name -> pawl.common.v1.ModelBudget
+	31, // 39: pawl.mcppool.v1.CallToolResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
+	32, // 40: pawl.mcppool.v1.CallToolResponse.log:type_name -> pawl.mcppool.v1.CallLog
+	38, // 41: pawl.mcppool.v1.CallToolResponse.result:type_name -> pawl.mcppool.v1.CallResult
+	33, // 42: pawl.mcppool.v1.CallToolResponse.input_required:type_name -> pawl.mcppool.v1.CallInputRequired
+	35, // 43: pawl.mcppool.v1.CallToolResponse.task:type_name -> pawl.mcppool.v1.CallTask
+	27, // 44: pawl.mcppool.v1.CallToolsRequest.call:type_name -> pawl.mcppool.v1.CallToolRequest
+	28, // 45: pawl.mcppool.v1.CallToolsResponse.call:type_name -> pawl.mcppool.v1.CallToolResponse
+	61, // 46: pawl.mcppool.v1.CallToolsResponse.error:type_name -> google.rpc.Status
+	52, // 47: pawl.mcppool.v1.CallInputRequired.expire_time:type_name -> google.protobuf.Timestamp
+	4,  // 48: pawl.mcppool.v1.CallAnswer.action:type_name -> pawl.mcppool.v1.CallAnswer.Action
+	51, // 49: pawl.mcppool.v1.CallTask.ttl:type_name -> google.protobuf.Duration
+	34, // 50: pawl.mcppool.v1.AnswerCallRequest.answer:type_name -> pawl.mcppool.v1.CallAnswer
+	62, // 51: pawl.mcppool.v1.CallResult.content:type_name -> pawl.mcppool.v1.Content
+	51, // 52: pawl.mcppool.v1.CallResult.duration:type_name -> google.protobuf.Duration
+	63, // 53: pawl.mcppool.v1.CallResult.model_usage:type_name -> pawl.common.v1.Usage
+	31, // 54: pawl.mcppool.v1.AttachCallResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
+	32, // 55: pawl.mcppool.v1.AttachCallResponse.log:type_name -> pawl.mcppool.v1.CallLog
+	38, // 56: pawl.mcppool.v1.AttachCallResponse.result:type_name -> pawl.mcppool.v1.CallResult
+	33, // 57: pawl.mcppool.v1.AttachCallResponse.input_required:type_name -> pawl.mcppool.v1.CallInputRequired
+	35, // 58: pawl.mcppool.v1.AttachCallResponse.task:type_name -> pawl.mcppool.v1.CallTask
+	6,  // 59: pawl.mcppool.v1.WatchMcpServersResponse.mcp_server:type_name -> pawl.mcppool.v1.McpServer
+	11, // 60: pawl.mcppool.v1.McpServer.ToolPoliciesEntry.value:type_name -> pawl.mcppool.v1.ToolPolicy
+	13, // 61: pawl.mcppool.v1.McpPoolService.CreateMcpServer:input_type -> pawl.mcppool.v1.CreateMcpServerRequest
+	14, // 62: pawl.mcppool.v1.McpPoolService.GetMcpServer:input_type -> pawl.mcppool.v1.GetMcpServerRequest
+	15, // 63: pawl.mcppool.v1.McpPoolService.ListMcpServers:input_type -> pawl.mcppool.v1.ListMcpServersRequest
+	17, // 64: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:input_type -> pawl.mcppool.v1.UpdateMcpServerRequest
+	18, // 65: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:input_type -> pawl.mcppool.v1.DeleteMcpServerRequest
+	20, // 66: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:input_type -> pawl.mcppool.v1.ActivateMcpServerRequest
+	21, // 67: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:input_type -> pawl.mcppool.v1.DeactivateMcpServerRequest
+	22, // 68: pawl.mcppool.v1.McpPoolService.ListTools:input_type -> pawl.mcppool.v1.ListToolsRequest
+	25, // 69: pawl.mcppool.v1.McpPoolService.ApproveTool:input_type -> pawl.mcppool.v1.ApproveToolRequest
+	27, // 70: pawl.mcppool.v1.McpPoolService.CallTool:input_type -> pawl.mcppool.v1.CallToolRequest
+	29, // 71: pawl.mcppool.v1.McpPoolService.CallTools:input_type -> pawl.mcppool.v1.CallToolsRequest
+	39, // 72: pawl.mcppool.v1.McpPoolService.AttachCall:input_type -> pawl.mcppool.v1.AttachCallRequest
+	41, // 73: pawl.mcppool.v1.McpPoolService.AckCall:input_type -> pawl.mcppool.v1.AckCallRequest
+	43, // 74: pawl.mcppool.v1.McpPoolService.CancelCall:input_type -> pawl.mcppool.v1.CancelCallRequest
+	36, // 75: pawl.mcppool.v1.McpPoolService.AnswerCall:input_type -> pawl.mcppool.v1.AnswerCallRequest
+	45, // 76: pawl.mcppool.v1.McpPoolService.ReleaseSession:input_type -> pawl.mcppool.v1.ReleaseSessionRequest
+	64, // 77: pawl.mcppool.v1.McpPoolService.WatchMcpServers:input_type -> pawl.mcppool.v1.WatchMcpServersRequest
+	65, // 78: pawl.mcppool.v1.McpPoolService.TestMcpServer:input_type -> pawl.mcppool.v1.TestMcpServerRequest
+	66, // 79: pawl.mcppool.v1.McpPoolService.GetMcpServerLog:input_type -> pawl.mcppool.v1.GetMcpServerLogRequest
+	67, // 80: pawl.mcppool.v1.McpPoolService.ListResources:input_type -> pawl.mcppool.v1.ListResourcesRequest
+	68, // 81: pawl.mcppool.v1.McpPoolService.ListResourceTemplates:input_type -> pawl.mcppool.v1.ListResourceTemplatesRequest
+	69, // 82: pawl.mcppool.v1.McpPoolService.ReadResource:input_type -> pawl.mcppool.v1.ReadResourceRequest
+	70, // 83: pawl.mcppool.v1.McpPoolService.SubscribeResource:input_type -> pawl.mcppool.v1.SubscribeResourceRequest
+	71, // 84: pawl.mcppool.v1.McpPoolService.ListPrompts:input_type -> pawl.mcppool.v1.ListPromptsRequest
+	72, // 85: pawl.mcppool.v1.McpPoolService.GetPrompt:input_type -> pawl.mcppool.v1.GetPromptRequest
+	73, // 86: pawl.mcppool.v1.McpPoolService.Complete:input_type -> pawl.mcppool.v1.CompleteRequest
+	74, // 87: pawl.mcppool.v1.McpPoolService.StartMcpLogin:input_type -> pawl.mcppool.v1.StartMcpLoginRequest
+	75, // 88: pawl.mcppool.v1.McpPoolService.FinishMcpLogin:input_type -> pawl.mcppool.v1.FinishMcpLoginRequest
+	76, // 89: pawl.mcppool.v1.McpPoolService.DeleteMcpLogin:input_type -> pawl.mcppool.v1.DeleteMcpLoginRequest
+	6,  // 90: pawl.mcppool.v1.McpPoolService.CreateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	6,  // 91: pawl.mcppool.v1.McpPoolService.GetMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	16, // 92: pawl.mcppool.v1.McpPoolService.ListMcpServers:output_type -> pawl.mcppool.v1.ListMcpServersResponse
+	6,  // 93: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	19, // 94: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:output_type -> pawl.mcppool.v1.DeleteMcpServerResponse
+	6,  // 95: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	6,  // 96: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	23, // 97: pawl.mcppool.v1.McpPoolService.ListTools:output_type -> pawl.mcppool.v1.ListToolsResponse
+	26, // 98: pawl.mcppool.v1.McpPoolService.ApproveTool:output_type -> pawl.mcppool.v1.ApproveToolResponse
+	28, // 99: pawl.mcppool.v1.McpPoolService.CallTool:output_type -> pawl.mcppool.v1.CallToolResponse
+	30, // 100: pawl.mcppool.v1.McpPoolService.CallTools:output_type -> pawl.mcppool.v1.CallToolsResponse
+	40, // 101: pawl.mcppool.v1.McpPoolService.AttachCall:output_type -> pawl.mcppool.v1.AttachCallResponse
+	42, // 102: pawl.mcppool.v1.McpPoolService.AckCall:output_type -> pawl.mcppool.v1.AckCallResponse
+	44, // 103: pawl.mcppool.v1.McpPoolService.CancelCall:output_type -> pawl.mcppool.v1.CancelCallResponse
+	37, // 104: pawl.mcppool.v1.McpPoolService.AnswerCall:output_type -> pawl.mcppool.v1.AnswerCallResponse
+	46, // 105: pawl.mcppool.v1.McpPoolService.ReleaseSession:output_type -> pawl.mcppool.v1.ReleaseSessionResponse
+	47, // 106: pawl.mcppool.v1.McpPoolService.WatchMcpServers:output_type -> pawl.mcppool.v1.WatchMcpServersResponse
+	77, // 107: pawl.mcppool.v1.McpPoolService.TestMcpServer:output_type -> pawl.mcppool.v1.TestMcpServerResponse
+	78, // 108: pawl.mcppool.v1.McpPoolService.GetMcpServerLog:output_type -> pawl.mcppool.v1.GetMcpServerLogResponse
+	79, // 109: pawl.mcppool.v1.McpPoolService.ListResources:output_type -> pawl.mcppool.v1.ListResourcesResponse
+	80, // 110: pawl.mcppool.v1.McpPoolService.ListResourceTemplates:output_type -> pawl.mcppool.v1.ListResourceTemplatesResponse
+	81, // 111: pawl.mcppool.v1.McpPoolService.ReadResource:output_type -> pawl.mcppool.v1.ReadResourceResponse
+	82, // 112: pawl.mcppool.v1.McpPoolService.SubscribeResource:output_type -> pawl.mcppool.v1.SubscribeResourceResponse
+	83, // 113: pawl.mcppool.v1.McpPoolService.ListPrompts:output_type -> pawl.mcppool.v1.ListPromptsResponse
+	84, // 114: pawl.mcppool.v1.McpPoolService.GetPrompt:output_type -> pawl.mcppool.v1.GetPromptResponse
+	85, // 115: pawl.mcppool.v1.McpPoolService.Complete:output_type -> pawl.mcppool.v1.CompleteResponse
+	86, // 116: pawl.mcppool.v1.McpPoolService.StartMcpLogin:output_type -> pawl.mcppool.v1.StartMcpLoginResponse
+	87, // 117: pawl.mcppool.v1.McpPoolService.FinishMcpLogin:output_type -> pawl.mcppool.v1.FinishMcpLoginResponse
+	88, // 118: pawl.mcppool.v1.McpPoolService.DeleteMcpLogin:output_type -> pawl.mcppool.v1.DeleteMcpLoginResponse
+	90, // [90:119] is the sub-list for method output_type
+	61, // [61:90] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_pawl_mcppool_v1_mcppool_proto_init() }
@@ -4183,18 +4274,18 @@ func file_pawl_mcppool_v1_mcppool_proto_init() {
 		(*McpServer_Http)(nil),
 		(*McpServer_Builtin)(nil),
 	}
-	file_pawl_mcppool_v1_mcppool_proto_msgTypes[22].OneofWrappers = []any{
+	file_pawl_mcppool_v1_mcppool_proto_msgTypes[23].OneofWrappers = []any{
 		(*CallToolResponse_Progress)(nil),
 		(*CallToolResponse_Log)(nil),
 		(*CallToolResponse_Result)(nil),
 		(*CallToolResponse_InputRequired)(nil),
 		(*CallToolResponse_Task)(nil),
 	}
-	file_pawl_mcppool_v1_mcppool_proto_msgTypes[24].OneofWrappers = []any{
+	file_pawl_mcppool_v1_mcppool_proto_msgTypes[25].OneofWrappers = []any{
 		(*CallToolsResponse_Call)(nil),
 		(*CallToolsResponse_Error)(nil),
 	}
-	file_pawl_mcppool_v1_mcppool_proto_msgTypes[34].OneofWrappers = []any{
+	file_pawl_mcppool_v1_mcppool_proto_msgTypes[35].OneofWrappers = []any{
 		(*AttachCallResponse_Progress)(nil),
 		(*AttachCallResponse_Log)(nil),
 		(*AttachCallResponse_Result)(nil),
@@ -4207,7 +4298,7 @@ func file_pawl_mcppool_v1_mcppool_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pawl_mcppool_v1_mcppool_proto_rawDesc), len(file_pawl_mcppool_v1_mcppool_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   45,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
