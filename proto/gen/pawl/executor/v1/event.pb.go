@@ -64,6 +64,16 @@ const (
 	EventType_EVENT_TYPE_TOOL_PROGRESS EventType = 16
 	// The tool's server asks a person during the call. FLOW_STOP follows if nothing else runs.
 	EventType_EVENT_TYPE_INPUT_REQUIRED EventType = 17
+	// The plan was made or changed. If `wait_id` is set, a person must confirm the plan.
+	EventType_EVENT_TYPE_PLAN_CREATED EventType = 18
+	// A subtask has another status.
+	EventType_EVENT_TYPE_SUBTASK_CHANGED EventType = 19
+	// A piece of a thought.
+	EventType_EVENT_TYPE_THOUGHT EventType = 20
+	// What a subtask has reached and does next.
+	EventType_EVENT_TYPE_REFLECTION EventType = 21
+	// A tool changed a file.
+	EventType_EVENT_TYPE_FILE_CHANGED EventType = 22
 )
 
 // Enum value maps for EventType.
@@ -87,6 +97,11 @@ var (
 		15: "EVENT_TYPE_TOOLS_LOADED",
 		16: "EVENT_TYPE_TOOL_PROGRESS",
 		17: "EVENT_TYPE_INPUT_REQUIRED",
+		18: "EVENT_TYPE_PLAN_CREATED",
+		19: "EVENT_TYPE_SUBTASK_CHANGED",
+		20: "EVENT_TYPE_THOUGHT",
+		21: "EVENT_TYPE_REFLECTION",
+		22: "EVENT_TYPE_FILE_CHANGED",
 	}
 	EventType_value = map[string]int32{
 		"EVENT_TYPE_UNSPECIFIED":            0,
@@ -107,6 +122,11 @@ var (
 		"EVENT_TYPE_TOOLS_LOADED":           15,
 		"EVENT_TYPE_TOOL_PROGRESS":          16,
 		"EVENT_TYPE_INPUT_REQUIRED":         17,
+		"EVENT_TYPE_PLAN_CREATED":           18,
+		"EVENT_TYPE_SUBTASK_CHANGED":        19,
+		"EVENT_TYPE_THOUGHT":                20,
+		"EVENT_TYPE_REFLECTION":             21,
+		"EVENT_TYPE_FILE_CHANGED":           22,
 	}
 )
 
@@ -135,6 +155,132 @@ func (x EventType) Number() protoreflect.EnumNumber {
 // Deprecated: Use EventType.Descriptor instead.
 func (EventType) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_executor_v1_event_proto_rawDescGZIP(), []int{0}
+}
+
+// The class of an error.
+type ErrorClass int32
+
+const (
+	// Not classified.
+	ErrorClass_ERROR_CLASS_UNSPECIFIED ErrorClass = 0
+	// It may pass by itself: a timeout, a lost connection, a rate limit, a service that is not available now.
+	ErrorClass_ERROR_CLASS_RETRYABLE ErrorClass = 1
+	// Another input or tool may help: invalid parameters, a locked or changed file, a missing dependency.
+	ErrorClass_ERROR_CLASS_RECOVERABLE ErrorClass = 2
+	// A permission is missing.
+	ErrorClass_ERROR_CLASS_PERMISSION ErrorClass = 3
+	// Nothing helps: an unknown tool, no resources.
+	ErrorClass_ERROR_CLASS_PERMANENT ErrorClass = 4
+)
+
+// Enum value maps for ErrorClass.
+var (
+	ErrorClass_name = map[int32]string{
+		0: "ERROR_CLASS_UNSPECIFIED",
+		1: "ERROR_CLASS_RETRYABLE",
+		2: "ERROR_CLASS_RECOVERABLE",
+		3: "ERROR_CLASS_PERMISSION",
+		4: "ERROR_CLASS_PERMANENT",
+	}
+	ErrorClass_value = map[string]int32{
+		"ERROR_CLASS_UNSPECIFIED": 0,
+		"ERROR_CLASS_RETRYABLE":   1,
+		"ERROR_CLASS_RECOVERABLE": 2,
+		"ERROR_CLASS_PERMISSION":  3,
+		"ERROR_CLASS_PERMANENT":   4,
+	}
+)
+
+func (x ErrorClass) Enum() *ErrorClass {
+	p := new(ErrorClass)
+	*p = x
+	return p
+}
+
+func (x ErrorClass) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ErrorClass) Descriptor() protoreflect.EnumDescriptor {
+	return file_pawl_executor_v1_event_proto_enumTypes[1].Descriptor()
+}
+
+func (ErrorClass) Type() protoreflect.EnumType {
+	return &file_pawl_executor_v1_event_proto_enumTypes[1]
+}
+
+func (x ErrorClass) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ErrorClass.Descriptor instead.
+func (ErrorClass) EnumDescriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_event_proto_rawDescGZIP(), []int{1}
+}
+
+// How a task continues after an error.
+type Recovery int32
+
+const (
+	// Not specified.
+	Recovery_RECOVERY_UNSPECIFIED Recovery = 0
+	// The call is made again with the same input.
+	Recovery_RECOVERY_RETRY Recovery = 1
+	// The planner makes another input.
+	Recovery_RECOVERY_CORRECT_INPUT Recovery = 2
+	// The planner chooses what to do next, such as an alternative tool.
+	Recovery_RECOVERY_CONTINUE Recovery = 3
+	// A person is asked.
+	Recovery_RECOVERY_ASK Recovery = 4
+	// The subtask, or the task if it has none, ends.
+	Recovery_RECOVERY_STOP Recovery = 5
+)
+
+// Enum value maps for Recovery.
+var (
+	Recovery_name = map[int32]string{
+		0: "RECOVERY_UNSPECIFIED",
+		1: "RECOVERY_RETRY",
+		2: "RECOVERY_CORRECT_INPUT",
+		3: "RECOVERY_CONTINUE",
+		4: "RECOVERY_ASK",
+		5: "RECOVERY_STOP",
+	}
+	Recovery_value = map[string]int32{
+		"RECOVERY_UNSPECIFIED":   0,
+		"RECOVERY_RETRY":         1,
+		"RECOVERY_CORRECT_INPUT": 2,
+		"RECOVERY_CONTINUE":      3,
+		"RECOVERY_ASK":           4,
+		"RECOVERY_STOP":          5,
+	}
+)
+
+func (x Recovery) Enum() *Recovery {
+	p := new(Recovery)
+	*p = x
+	return p
+}
+
+func (x Recovery) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Recovery) Descriptor() protoreflect.EnumDescriptor {
+	return file_pawl_executor_v1_event_proto_enumTypes[2].Descriptor()
+}
+
+func (Recovery) Type() protoreflect.EnumType {
+	return &file_pawl_executor_v1_event_proto_enumTypes[2]
+}
+
+func (x Recovery) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Recovery.Descriptor instead.
+func (Recovery) EnumDescriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_event_proto_rawDescGZIP(), []int{2}
 }
 
 // Something that happened to a task.
@@ -179,6 +325,11 @@ type ExecutorEvent struct {
 	//	*ExecutorEvent_ToolsLoaded
 	//	*ExecutorEvent_ToolProgress
 	//	*ExecutorEvent_InputRequired
+	//	*ExecutorEvent_PlanCreated
+	//	*ExecutorEvent_SubtaskChanged
+	//	*ExecutorEvent_Thought
+	//	*ExecutorEvent_Reflection
+	//	*ExecutorEvent_FileChanged
 	Payload       isExecutorEvent_Payload `protobuf_oneof:"payload"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -437,6 +588,51 @@ func (x *ExecutorEvent) GetInputRequired() *InputRequired {
 	return nil
 }
 
+func (x *ExecutorEvent) GetPlanCreated() *PlanCreated {
+	if x != nil {
+		if x, ok := x.Payload.(*ExecutorEvent_PlanCreated); ok {
+			return x.PlanCreated
+		}
+	}
+	return nil
+}
+
+func (x *ExecutorEvent) GetSubtaskChanged() *SubtaskChanged {
+	if x != nil {
+		if x, ok := x.Payload.(*ExecutorEvent_SubtaskChanged); ok {
+			return x.SubtaskChanged
+		}
+	}
+	return nil
+}
+
+func (x *ExecutorEvent) GetThought() *Thought {
+	if x != nil {
+		if x, ok := x.Payload.(*ExecutorEvent_Thought); ok {
+			return x.Thought
+		}
+	}
+	return nil
+}
+
+func (x *ExecutorEvent) GetReflection() *Reflection {
+	if x != nil {
+		if x, ok := x.Payload.(*ExecutorEvent_Reflection); ok {
+			return x.Reflection
+		}
+	}
+	return nil
+}
+
+func (x *ExecutorEvent) GetFileChanged() *FileChange {
+	if x != nil {
+		if x, ok := x.Payload.(*ExecutorEvent_FileChanged); ok {
+			return x.FileChanged
+		}
+	}
+	return nil
+}
+
 type isExecutorEvent_Payload interface {
 	isExecutorEvent_Payload()
 }
@@ -526,6 +722,31 @@ type ExecutorEvent_InputRequired struct {
 	InputRequired *InputRequired `protobuf:"bytes,36,opt,name=input_required,json=inputRequired,proto3,oneof"`
 }
 
+type ExecutorEvent_PlanCreated struct {
+	// PLAN_CREATED.
+	PlanCreated *PlanCreated `protobuf:"bytes,37,opt,name=plan_created,json=planCreated,proto3,oneof"`
+}
+
+type ExecutorEvent_SubtaskChanged struct {
+	// SUBTASK_CHANGED.
+	SubtaskChanged *SubtaskChanged `protobuf:"bytes,38,opt,name=subtask_changed,json=subtaskChanged,proto3,oneof"`
+}
+
+type ExecutorEvent_Thought struct {
+	// THOUGHT.
+	Thought *Thought `protobuf:"bytes,39,opt,name=thought,proto3,oneof"`
+}
+
+type ExecutorEvent_Reflection struct {
+	// REFLECTION.
+	Reflection *Reflection `protobuf:"bytes,40,opt,name=reflection,proto3,oneof"`
+}
+
+type ExecutorEvent_FileChanged struct {
+	// FILE_CHANGED.
+	FileChanged *FileChange `protobuf:"bytes,41,opt,name=file_changed,json=fileChanged,proto3,oneof"`
+}
+
 func (*ExecutorEvent_FlowStart) isExecutorEvent_Payload() {}
 
 func (*ExecutorEvent_FlowStop) isExecutorEvent_Payload() {}
@@ -559,6 +780,16 @@ func (*ExecutorEvent_ToolsLoaded) isExecutorEvent_Payload() {}
 func (*ExecutorEvent_ToolProgress) isExecutorEvent_Payload() {}
 
 func (*ExecutorEvent_InputRequired) isExecutorEvent_Payload() {}
+
+func (*ExecutorEvent_PlanCreated) isExecutorEvent_Payload() {}
+
+func (*ExecutorEvent_SubtaskChanged) isExecutorEvent_Payload() {}
+
+func (*ExecutorEvent_Thought) isExecutorEvent_Payload() {}
+
+func (*ExecutorEvent_Reflection) isExecutorEvent_Payload() {}
+
+func (*ExecutorEvent_FileChanged) isExecutorEvent_Payload() {}
 
 // The flow and the step of an event, as they are after it.
 type Flow struct {
@@ -1106,7 +1337,11 @@ type StepError struct {
 	// Why.
 	Error *v1.ErrorMessage `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
 	// The outcome of the call.
-	Outcome       v1.Outcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=pawl.common.v1.Outcome" json:"outcome,omitempty"`
+	Outcome v1.Outcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=pawl.common.v1.Outcome" json:"outcome,omitempty"`
+	// The class of the error.
+	ErrorClass ErrorClass `protobuf:"varint,3,opt,name=error_class,json=errorClass,proto3,enum=pawl.executor.v1.ErrorClass" json:"error_class,omitempty"`
+	// How the task continues.
+	Recovery      Recovery `protobuf:"varint,4,opt,name=recovery,proto3,enum=pawl.executor.v1.Recovery" json:"recovery,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1153,6 +1388,20 @@ func (x *StepError) GetOutcome() v1.Outcome {
 		return x.Outcome
 	}
 	return v1.Outcome(0)
+}
+
+func (x *StepError) GetErrorClass() ErrorClass {
+	if x != nil {
+		return x.ErrorClass
+	}
+	return ErrorClass_ERROR_CLASS_UNSPECIFIED
+}
+
+func (x *StepError) GetRecovery() Recovery {
+	if x != nil {
+		return x.Recovery
+	}
+	return Recovery_RECOVERY_UNSPECIFIED
 }
 
 // The step was cancelled or rejected.
@@ -1776,11 +2025,285 @@ func (x *InputRequired) GetDeadline() *timestamppb.Timestamp {
 	return nil
 }
 
+// The plan was made or changed.
+type PlanCreated struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The plan: whole if its revision is 1 or a person edited it, else with only the added subtasks.
+	Plan *Plan `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
+	// The subtasks that this revision removed. Each also has a SUBTASK_CHANGED.
+	Dropped []string `protobuf:"bytes,2,rep,name=dropped,proto3" json:"dropped,omitempty"`
+	// The ids of the subtasks that have not started, in their new order; empty if the order did not change.
+	Order []string `protobuf:"bytes,3,rep,name=order,proto3" json:"order,omitempty"`
+	// Why the plan was changed; empty for revision 1.
+	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The deadline of the wait; absent if there is none.
+	Deadline      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanCreated) Reset() {
+	*x = PlanCreated{}
+	mi := &file_pawl_executor_v1_event_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanCreated) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanCreated) ProtoMessage() {}
+
+func (x *PlanCreated) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_event_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanCreated.ProtoReflect.Descriptor instead.
+func (*PlanCreated) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_event_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *PlanCreated) GetPlan() *Plan {
+	if x != nil {
+		return x.Plan
+	}
+	return nil
+}
+
+func (x *PlanCreated) GetDropped() []string {
+	if x != nil {
+		return x.Dropped
+	}
+	return nil
+}
+
+func (x *PlanCreated) GetOrder() []string {
+	if x != nil {
+		return x.Order
+	}
+	return nil
+}
+
+func (x *PlanCreated) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *PlanCreated) GetDeadline() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Deadline
+	}
+	return nil
+}
+
+// A subtask has another status. The event's `subtask_id` names the subtask.
+type SubtaskChanged struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The status before.
+	From SubtaskStatus `protobuf:"varint,1,opt,name=from,proto3,enum=pawl.executor.v1.SubtaskStatus" json:"from,omitempty"`
+	// The status now.
+	To SubtaskStatus `protobuf:"varint,2,opt,name=to,proto3,enum=pawl.executor.v1.SubtaskStatus" json:"to,omitempty"`
+	// What was reached, or why the subtask failed or was cancelled; may be empty.
+	Summary       string `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubtaskChanged) Reset() {
+	*x = SubtaskChanged{}
+	mi := &file_pawl_executor_v1_event_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubtaskChanged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubtaskChanged) ProtoMessage() {}
+
+func (x *SubtaskChanged) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_event_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubtaskChanged.ProtoReflect.Descriptor instead.
+func (*SubtaskChanged) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_event_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *SubtaskChanged) GetFrom() SubtaskStatus {
+	if x != nil {
+		return x.From
+	}
+	return SubtaskStatus_SUBTASK_STATUS_UNSPECIFIED
+}
+
+func (x *SubtaskChanged) GetTo() SubtaskStatus {
+	if x != nil {
+		return x.To
+	}
+	return SubtaskStatus_SUBTASK_STATUS_UNSPECIFIED
+}
+
+func (x *SubtaskChanged) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+// A piece of a thought about the event's subtask.
+type Thought struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names the thought. After a crash in the middle of a thought, a new one is started.
+	ThoughtId string `protobuf:"bytes,1,opt,name=thought_id,json=thoughtId,proto3" json:"thought_id,omitempty"`
+	// The offset of the piece in the thought, in bytes of UTF-8.
+	Offset uint64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	// The piece.
+	Text          string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Thought) Reset() {
+	*x = Thought{}
+	mi := &file_pawl_executor_v1_event_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Thought) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Thought) ProtoMessage() {}
+
+func (x *Thought) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_event_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Thought.ProtoReflect.Descriptor instead.
+func (*Thought) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_event_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Thought) GetThoughtId() string {
+	if x != nil {
+		return x.ThoughtId
+	}
+	return ""
+}
+
+func (x *Thought) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *Thought) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+// What the event's subtask has reached.
+type Reflection struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The subtask is done.
+	Done bool `protobuf:"varint,1,opt,name=done,proto3" json:"done,omitempty"`
+	// What was reached so far.
+	Summary string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
+	// What to do next; empty if it is done.
+	Next          string `protobuf:"bytes,3,opt,name=next,proto3" json:"next,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reflection) Reset() {
+	*x = Reflection{}
+	mi := &file_pawl_executor_v1_event_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reflection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reflection) ProtoMessage() {}
+
+func (x *Reflection) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_event_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reflection.ProtoReflect.Descriptor instead.
+func (*Reflection) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_event_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Reflection) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+func (x *Reflection) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *Reflection) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
 var File_pawl_executor_v1_event_proto protoreflect.FileDescriptor
 
 const file_pawl_executor_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x1cpawl/executor/v1/event.proto\x12\x10pawl.executor.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1bpawl/executor/v1/task.proto\"\xdc\v\n" +
+	"\x1cpawl/executor/v1/event.proto\x12\x10pawl.executor.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1bpawl/executor/v1/task.proto\"\xa7\x0e\n" +
 	"\rExecutorEvent\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12.\n" +
@@ -1815,7 +2338,14 @@ const file_pawl_executor_v1_event_proto_rawDesc = "" +
 	"\x0estatus_changed\x18! \x01(\v2\x1f.pawl.executor.v1.StatusChangedH\x00R\rstatusChanged\x12B\n" +
 	"\ftools_loaded\x18\" \x01(\v2\x1d.pawl.executor.v1.ToolsLoadedH\x00R\vtoolsLoaded\x12E\n" +
 	"\rtool_progress\x18# \x01(\v2\x1e.pawl.executor.v1.ToolProgressH\x00R\ftoolProgress\x12H\n" +
-	"\x0einput_required\x18$ \x01(\v2\x1f.pawl.executor.v1.InputRequiredH\x00R\rinputRequiredB\t\n" +
+	"\x0einput_required\x18$ \x01(\v2\x1f.pawl.executor.v1.InputRequiredH\x00R\rinputRequired\x12B\n" +
+	"\fplan_created\x18% \x01(\v2\x1d.pawl.executor.v1.PlanCreatedH\x00R\vplanCreated\x12K\n" +
+	"\x0fsubtask_changed\x18& \x01(\v2 .pawl.executor.v1.SubtaskChangedH\x00R\x0esubtaskChanged\x125\n" +
+	"\athought\x18' \x01(\v2\x19.pawl.executor.v1.ThoughtH\x00R\athought\x12>\n" +
+	"\n" +
+	"reflection\x18( \x01(\v2\x1c.pawl.executor.v1.ReflectionH\x00R\n" +
+	"reflection\x12A\n" +
+	"\ffile_changed\x18) \x01(\v2\x1c.pawl.executor.v1.FileChangeH\x00R\vfileChangedB\t\n" +
 	"\apayload\"\xc5\x02\n" +
 	"\x04Flow\x12\x1f\n" +
 	"\vexecutor_id\x18\x01 \x01(\tR\n" +
@@ -1857,10 +2387,13 @@ const file_pawl_executor_v1_event_proto_rawDesc = "" +
 	"StepOutput\x12\x1f\n" +
 	"\voutput_json\x18\x01 \x01(\tR\n" +
 	"outputJson\x12/\n" +
-	"\x06output\x18\x02 \x01(\v2\x17.google.protobuf.StructR\x06output\"r\n" +
+	"\x06output\x18\x02 \x01(\v2\x17.google.protobuf.StructR\x06output\"\xe9\x01\n" +
 	"\tStepError\x122\n" +
 	"\x05error\x18\x01 \x01(\v2\x1c.pawl.common.v1.ErrorMessageR\x05error\x121\n" +
-	"\aoutcome\x18\x02 \x01(\x0e2\x17.pawl.common.v1.OutcomeR\aoutcome\"W\n" +
+	"\aoutcome\x18\x02 \x01(\x0e2\x17.pawl.common.v1.OutcomeR\aoutcome\x12=\n" +
+	"\verror_class\x18\x03 \x01(\x0e2\x1c.pawl.executor.v1.ErrorClassR\n" +
+	"errorClass\x126\n" +
+	"\brecovery\x18\x04 \x01(\x0e2\x1a.pawl.executor.v1.RecoveryR\brecovery\"W\n" +
 	"\n" +
 	"StepCancel\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x121\n" +
@@ -1905,7 +2438,27 @@ const file_pawl_executor_v1_event_proto_rawDesc = "" +
 	"schemaJson\x12/\n" +
 	"\x06schema\x18\x03 \x01(\v2\x17.google.protobuf.StructR\x06schema\x12\x10\n" +
 	"\x03url\x18\x04 \x01(\tR\x03url\x126\n" +
-	"\bdeadline\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline*\x99\x04\n" +
+	"\bdeadline\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\"\xb9\x01\n" +
+	"\vPlanCreated\x12*\n" +
+	"\x04plan\x18\x01 \x01(\v2\x16.pawl.executor.v1.PlanR\x04plan\x12\x18\n" +
+	"\adropped\x18\x02 \x03(\tR\adropped\x12\x14\n" +
+	"\x05order\x18\x03 \x03(\tR\x05order\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x126\n" +
+	"\bdeadline\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\"\x90\x01\n" +
+	"\x0eSubtaskChanged\x123\n" +
+	"\x04from\x18\x01 \x01(\x0e2\x1f.pawl.executor.v1.SubtaskStatusR\x04from\x12/\n" +
+	"\x02to\x18\x02 \x01(\x0e2\x1f.pawl.executor.v1.SubtaskStatusR\x02to\x12\x18\n" +
+	"\asummary\x18\x03 \x01(\tR\asummary\"T\n" +
+	"\aThought\x12\x1d\n" +
+	"\n" +
+	"thought_id\x18\x01 \x01(\tR\tthoughtId\x12\x16\n" +
+	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"N\n" +
+	"\n" +
+	"Reflection\x12\x12\n" +
+	"\x04done\x18\x01 \x01(\bR\x04done\x12\x18\n" +
+	"\asummary\x18\x02 \x01(\tR\asummary\x12\x12\n" +
+	"\x04next\x18\x03 \x01(\tR\x04next*\xa6\x05\n" +
 	"\tEventType\x12\x1a\n" +
 	"\x16EVENT_TYPE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15EVENT_TYPE_FLOW_START\x10\x01\x12\x18\n" +
@@ -1925,7 +2478,26 @@ const file_pawl_executor_v1_event_proto_rawDesc = "" +
 	"\x19EVENT_TYPE_STATUS_CHANGED\x10\x0e\x12\x1b\n" +
 	"\x17EVENT_TYPE_TOOLS_LOADED\x10\x0f\x12\x1c\n" +
 	"\x18EVENT_TYPE_TOOL_PROGRESS\x10\x10\x12\x1d\n" +
-	"\x19EVENT_TYPE_INPUT_REQUIRED\x10\x11B0Z.pawl.dev/proto/gen/pawl/executor/v1;executorv1b\x06proto3"
+	"\x19EVENT_TYPE_INPUT_REQUIRED\x10\x11\x12\x1b\n" +
+	"\x17EVENT_TYPE_PLAN_CREATED\x10\x12\x12\x1e\n" +
+	"\x1aEVENT_TYPE_SUBTASK_CHANGED\x10\x13\x12\x16\n" +
+	"\x12EVENT_TYPE_THOUGHT\x10\x14\x12\x19\n" +
+	"\x15EVENT_TYPE_REFLECTION\x10\x15\x12\x1b\n" +
+	"\x17EVENT_TYPE_FILE_CHANGED\x10\x16*\x98\x01\n" +
+	"\n" +
+	"ErrorClass\x12\x1b\n" +
+	"\x17ERROR_CLASS_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15ERROR_CLASS_RETRYABLE\x10\x01\x12\x1b\n" +
+	"\x17ERROR_CLASS_RECOVERABLE\x10\x02\x12\x1a\n" +
+	"\x16ERROR_CLASS_PERMISSION\x10\x03\x12\x19\n" +
+	"\x15ERROR_CLASS_PERMANENT\x10\x04*\x90\x01\n" +
+	"\bRecovery\x12\x18\n" +
+	"\x14RECOVERY_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eRECOVERY_RETRY\x10\x01\x12\x1a\n" +
+	"\x16RECOVERY_CORRECT_INPUT\x10\x02\x12\x15\n" +
+	"\x11RECOVERY_CONTINUE\x10\x03\x12\x10\n" +
+	"\fRECOVERY_ASK\x10\x04\x12\x11\n" +
+	"\rRECOVERY_STOP\x10\x05B0Z.pawl.dev/proto/gen/pawl/executor/v1;executorv1b\x06proto3"
 
 var (
 	file_pawl_executor_v1_event_proto_rawDescOnce sync.Once
@@ -1939,90 +2511,110 @@ func file_pawl_executor_v1_event_proto_rawDescGZIP() []byte {
 	return file_pawl_executor_v1_event_proto_rawDescData
 }
 
-var file_pawl_executor_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_pawl_executor_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_pawl_executor_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_pawl_executor_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_pawl_executor_v1_event_proto_goTypes = []any{
 	(EventType)(0),                // 0: pawl.executor.v1.EventType
-	(*ExecutorEvent)(nil),         // 1: pawl.executor.v1.ExecutorEvent
-	(*Flow)(nil),                  // 2: pawl.executor.v1.Flow
-	(*FlowStart)(nil),             // 3: pawl.executor.v1.FlowStart
-	(*FlowStop)(nil),              // 4: pawl.executor.v1.FlowStop
-	(*FlowSuccess)(nil),           // 5: pawl.executor.v1.FlowSuccess
-	(*FlowFailed)(nil),            // 6: pawl.executor.v1.FlowFailed
-	(*FlowCancel)(nil),            // 7: pawl.executor.v1.FlowCancel
-	(*StepInit)(nil),              // 8: pawl.executor.v1.StepInit
-	(*StepInput)(nil),             // 9: pawl.executor.v1.StepInput
-	(*StepOutput)(nil),            // 10: pawl.executor.v1.StepOutput
-	(*StepError)(nil),             // 11: pawl.executor.v1.StepError
-	(*StepCancel)(nil),            // 12: pawl.executor.v1.StepCancel
-	(*StepWaitingForStart)(nil),   // 13: pawl.executor.v1.StepWaitingForStart
-	(*StepWaitingForParam)(nil),   // 14: pawl.executor.v1.StepWaitingForParam
-	(*TextAdd)(nil),               // 15: pawl.executor.v1.TextAdd
-	(*StatusChanged)(nil),         // 16: pawl.executor.v1.StatusChanged
-	(*ToolsLoaded)(nil),           // 17: pawl.executor.v1.ToolsLoaded
-	(*SkippedServer)(nil),         // 18: pawl.executor.v1.SkippedServer
-	(*ToolProgress)(nil),          // 19: pawl.executor.v1.ToolProgress
-	(*InputRequired)(nil),         // 20: pawl.executor.v1.InputRequired
-	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
-	(*v1.Usage)(nil),              // 22: pawl.common.v1.Usage
-	(ExecutorStatus)(0),           // 23: pawl.executor.v1.ExecutorStatus
-	(StepType)(0),                 // 24: pawl.executor.v1.StepType
-	(StepStatus)(0),               // 25: pawl.executor.v1.StepStatus
-	(*v1.Risk)(nil),               // 26: pawl.common.v1.Risk
-	(*v1.ErrorMessage)(nil),       // 27: pawl.common.v1.ErrorMessage
-	(*structpb.Struct)(nil),       // 28: google.protobuf.Struct
-	(v1.Outcome)(0),               // 29: pawl.common.v1.Outcome
-	(v1.ErrorReason)(0),           // 30: pawl.common.v1.ErrorReason
+	(ErrorClass)(0),               // 1: pawl.executor.v1.ErrorClass
+	(Recovery)(0),                 // 2: pawl.executor.v1.Recovery
+	(*ExecutorEvent)(nil),         // 3: pawl.executor.v1.ExecutorEvent
+	(*Flow)(nil),                  // 4: pawl.executor.v1.Flow
+	(*FlowStart)(nil),             // 5: pawl.executor.v1.FlowStart
+	(*FlowStop)(nil),              // 6: pawl.executor.v1.FlowStop
+	(*FlowSuccess)(nil),           // 7: pawl.executor.v1.FlowSuccess
+	(*FlowFailed)(nil),            // 8: pawl.executor.v1.FlowFailed
+	(*FlowCancel)(nil),            // 9: pawl.executor.v1.FlowCancel
+	(*StepInit)(nil),              // 10: pawl.executor.v1.StepInit
+	(*StepInput)(nil),             // 11: pawl.executor.v1.StepInput
+	(*StepOutput)(nil),            // 12: pawl.executor.v1.StepOutput
+	(*StepError)(nil),             // 13: pawl.executor.v1.StepError
+	(*StepCancel)(nil),            // 14: pawl.executor.v1.StepCancel
+	(*StepWaitingForStart)(nil),   // 15: pawl.executor.v1.StepWaitingForStart
+	(*StepWaitingForParam)(nil),   // 16: pawl.executor.v1.StepWaitingForParam
+	(*TextAdd)(nil),               // 17: pawl.executor.v1.TextAdd
+	(*StatusChanged)(nil),         // 18: pawl.executor.v1.StatusChanged
+	(*ToolsLoaded)(nil),           // 19: pawl.executor.v1.ToolsLoaded
+	(*SkippedServer)(nil),         // 20: pawl.executor.v1.SkippedServer
+	(*ToolProgress)(nil),          // 21: pawl.executor.v1.ToolProgress
+	(*InputRequired)(nil),         // 22: pawl.executor.v1.InputRequired
+	(*PlanCreated)(nil),           // 23: pawl.executor.v1.PlanCreated
+	(*SubtaskChanged)(nil),        // 24: pawl.executor.v1.SubtaskChanged
+	(*Thought)(nil),               // 25: pawl.executor.v1.Thought
+	(*Reflection)(nil),            // 26: pawl.executor.v1.Reflection
+	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
+	(*v1.Usage)(nil),              // 28: pawl.common.v1.Usage
+	(*FileChange)(nil),            // 29: pawl.executor.v1.FileChange
+	(ExecutorStatus)(0),           // 30: pawl.executor.v1.ExecutorStatus
+	(StepType)(0),                 // 31: pawl.executor.v1.StepType
+	(StepStatus)(0),               // 32: pawl.executor.v1.StepStatus
+	(*v1.Risk)(nil),               // 33: pawl.common.v1.Risk
+	(*v1.ErrorMessage)(nil),       // 34: pawl.common.v1.ErrorMessage
+	(*structpb.Struct)(nil),       // 35: google.protobuf.Struct
+	(v1.Outcome)(0),               // 36: pawl.common.v1.Outcome
+	(v1.ErrorReason)(0),           // 37: pawl.common.v1.ErrorReason
+	(*Plan)(nil),                  // 38: pawl.executor.v1.Plan
+	(SubtaskStatus)(0),            // 39: pawl.executor.v1.SubtaskStatus
 }
 var file_pawl_executor_v1_event_proto_depIdxs = []int32{
-	21, // 0: pawl.executor.v1.ExecutorEvent.time:type_name -> google.protobuf.Timestamp
+	27, // 0: pawl.executor.v1.ExecutorEvent.time:type_name -> google.protobuf.Timestamp
 	0,  // 1: pawl.executor.v1.ExecutorEvent.type:type_name -> pawl.executor.v1.EventType
-	2,  // 2: pawl.executor.v1.ExecutorEvent.flow:type_name -> pawl.executor.v1.Flow
-	22, // 3: pawl.executor.v1.ExecutorEvent.usage:type_name -> pawl.common.v1.Usage
-	3,  // 4: pawl.executor.v1.ExecutorEvent.flow_start:type_name -> pawl.executor.v1.FlowStart
-	4,  // 5: pawl.executor.v1.ExecutorEvent.flow_stop:type_name -> pawl.executor.v1.FlowStop
-	5,  // 6: pawl.executor.v1.ExecutorEvent.flow_success:type_name -> pawl.executor.v1.FlowSuccess
-	6,  // 7: pawl.executor.v1.ExecutorEvent.flow_failed:type_name -> pawl.executor.v1.FlowFailed
-	7,  // 8: pawl.executor.v1.ExecutorEvent.flow_cancel:type_name -> pawl.executor.v1.FlowCancel
-	8,  // 9: pawl.executor.v1.ExecutorEvent.step_init:type_name -> pawl.executor.v1.StepInit
-	9,  // 10: pawl.executor.v1.ExecutorEvent.step_input:type_name -> pawl.executor.v1.StepInput
-	10, // 11: pawl.executor.v1.ExecutorEvent.step_output:type_name -> pawl.executor.v1.StepOutput
-	11, // 12: pawl.executor.v1.ExecutorEvent.step_error:type_name -> pawl.executor.v1.StepError
-	12, // 13: pawl.executor.v1.ExecutorEvent.step_cancel:type_name -> pawl.executor.v1.StepCancel
-	13, // 14: pawl.executor.v1.ExecutorEvent.step_waiting_for_start:type_name -> pawl.executor.v1.StepWaitingForStart
-	14, // 15: pawl.executor.v1.ExecutorEvent.step_waiting_for_param:type_name -> pawl.executor.v1.StepWaitingForParam
-	15, // 16: pawl.executor.v1.ExecutorEvent.text_add:type_name -> pawl.executor.v1.TextAdd
-	16, // 17: pawl.executor.v1.ExecutorEvent.status_changed:type_name -> pawl.executor.v1.StatusChanged
-	17, // 18: pawl.executor.v1.ExecutorEvent.tools_loaded:type_name -> pawl.executor.v1.ToolsLoaded
-	19, // 19: pawl.executor.v1.ExecutorEvent.tool_progress:type_name -> pawl.executor.v1.ToolProgress
-	20, // 20: pawl.executor.v1.ExecutorEvent.input_required:type_name -> pawl.executor.v1.InputRequired
-	23, // 21: pawl.executor.v1.Flow.executor_status:type_name -> pawl.executor.v1.ExecutorStatus
-	24, // 22: pawl.executor.v1.Flow.step_type:type_name -> pawl.executor.v1.StepType
-	25, // 23: pawl.executor.v1.Flow.step_status:type_name -> pawl.executor.v1.StepStatus
-	26, // 24: pawl.executor.v1.FlowStart.risk:type_name -> pawl.common.v1.Risk
-	27, // 25: pawl.executor.v1.FlowFailed.error:type_name -> pawl.common.v1.ErrorMessage
-	28, // 26: pawl.executor.v1.StepInput.input:type_name -> google.protobuf.Struct
-	28, // 27: pawl.executor.v1.StepOutput.output:type_name -> google.protobuf.Struct
-	27, // 28: pawl.executor.v1.StepError.error:type_name -> pawl.common.v1.ErrorMessage
-	29, // 29: pawl.executor.v1.StepError.outcome:type_name -> pawl.common.v1.Outcome
-	29, // 30: pawl.executor.v1.StepCancel.outcome:type_name -> pawl.common.v1.Outcome
-	28, // 31: pawl.executor.v1.StepWaitingForStart.input:type_name -> google.protobuf.Struct
-	26, // 32: pawl.executor.v1.StepWaitingForStart.risk:type_name -> pawl.common.v1.Risk
-	21, // 33: pawl.executor.v1.StepWaitingForStart.deadline:type_name -> google.protobuf.Timestamp
-	27, // 34: pawl.executor.v1.StepWaitingForStart.error:type_name -> pawl.common.v1.ErrorMessage
-	28, // 35: pawl.executor.v1.StepWaitingForParam.params:type_name -> google.protobuf.Struct
-	21, // 36: pawl.executor.v1.StepWaitingForParam.deadline:type_name -> google.protobuf.Timestamp
-	23, // 37: pawl.executor.v1.StatusChanged.from:type_name -> pawl.executor.v1.ExecutorStatus
-	23, // 38: pawl.executor.v1.StatusChanged.to:type_name -> pawl.executor.v1.ExecutorStatus
-	18, // 39: pawl.executor.v1.ToolsLoaded.skipped:type_name -> pawl.executor.v1.SkippedServer
-	30, // 40: pawl.executor.v1.SkippedServer.reason:type_name -> pawl.common.v1.ErrorReason
-	28, // 41: pawl.executor.v1.InputRequired.schema:type_name -> google.protobuf.Struct
-	21, // 42: pawl.executor.v1.InputRequired.deadline:type_name -> google.protobuf.Timestamp
-	43, // [43:43] is the sub-list for method output_type
-	43, // [43:43] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	4,  // 2: pawl.executor.v1.ExecutorEvent.flow:type_name -> pawl.executor.v1.Flow
+	28, // 3: pawl.executor.v1.ExecutorEvent.usage:type_name -> pawl.common.v1.Usage
+	5,  // 4: pawl.executor.v1.ExecutorEvent.flow_start:type_name -> pawl.executor.v1.FlowStart
+	6,  // 5: pawl.executor.v1.ExecutorEvent.flow_stop:type_name -> pawl.executor.v1.FlowStop
+	7,  // 6: pawl.executor.v1.ExecutorEvent.flow_success:type_name -> pawl.executor.v1.FlowSuccess
+	8,  // 7: pawl.executor.v1.ExecutorEvent.flow_failed:type_name -> pawl.executor.v1.FlowFailed
+	9,  // 8: pawl.executor.v1.ExecutorEvent.flow_cancel:type_name -> pawl.executor.v1.FlowCancel
+	10, // 9: pawl.executor.v1.ExecutorEvent.step_init:type_name -> pawl.executor.v1.StepInit
+	11, // 10: pawl.executor.v1.ExecutorEvent.step_input:type_name -> pawl.executor.v1.StepInput
+	12, // 11: pawl.executor.v1.ExecutorEvent.step_output:type_name -> pawl.executor.v1.StepOutput
+	13, // 12: pawl.executor.v1.ExecutorEvent.step_error:type_name -> pawl.executor.v1.StepError
+	14, // 13: pawl.executor.v1.ExecutorEvent.step_cancel:type_name -> pawl.executor.v1.StepCancel
+	15, // 14: pawl.executor.v1.ExecutorEvent.step_waiting_for_start:type_name -> pawl.executor.v1.StepWaitingForStart
+	16, // 15: pawl.executor.v1.ExecutorEvent.step_waiting_for_param:type_name -> pawl.executor.v1.StepWaitingForParam
+	17, // 16: pawl.executor.v1.ExecutorEvent.text_add:type_name -> pawl.executor.v1.TextAdd
+	18, // 17: pawl.executor.v1.ExecutorEvent.status_changed:type_name -> pawl.executor.v1.StatusChanged
+	19, // 18: pawl.executor.v1.ExecutorEvent.tools_loaded:type_name -> pawl.executor.v1.ToolsLoaded
+	21, // 19: pawl.executor.v1.ExecutorEvent.tool_progress:type_name -> pawl.executor.v1.ToolProgress
+	22, // 20: pawl.executor.v1.ExecutorEvent.input_required:type_name -> pawl.executor.v1.InputRequired
+	23, // 21: pawl.executor.v1.ExecutorEvent.plan_created:type_name -> pawl.executor.v1.PlanCreated
+	24, // 22: pawl.executor.v1.ExecutorEvent.subtask_changed:type_name -> pawl.executor.v1.SubtaskChanged
+	25, // 23: pawl.executor.v1.ExecutorEvent.thought:type_name -> pawl.executor.v1.Thought
+	26, // 24: pawl.executor.v1.ExecutorEvent.reflection:type_name -> pawl.executor.v1.Reflection
+	29, // 25: pawl.executor.v1.ExecutorEvent.file_changed:type_name -> pawl.executor.v1.FileChange
+	30, // 26: pawl.executor.v1.Flow.executor_status:type_name -> pawl.executor.v1.ExecutorStatus
+	31, // 27: pawl.executor.v1.Flow.step_type:type_name -> pawl.executor.v1.StepType
+	32, // 28: pawl.executor.v1.Flow.step_status:type_name -> pawl.executor.v1.StepStatus
+	33, // 29: pawl.executor.v1.FlowStart.risk:type_name -> pawl.common.v1.Risk
+	34, // 30: pawl.executor.v1.FlowFailed.error:type_name -> pawl.common.v1.ErrorMessage
+	35, // 31: pawl.executor.v1.StepInput.input:type_name -> google.protobuf.Struct
+	35, // 32: pawl.executor.v1.StepOutput.output:type_name -> google.protobuf.Struct
+	34, // 33: pawl.executor.v1.StepError.error:type_name -> pawl.common.v1.ErrorMessage
+	36, // 34: pawl.executor.v1.StepError.outcome:type_name -> pawl.common.v1.Outcome
+	1,  // 35: pawl.executor.v1.StepError.error_class:type_name -> pawl.executor.v1.ErrorClass
+	2,  // 36: pawl.executor.v1.StepError.recovery:type_name -> pawl.executor.v1.Recovery
+	36, // 37: pawl.executor.v1.StepCancel.outcome:type_name -> pawl.common.v1.Outcome
+	35, // 38: pawl.executor.v1.StepWaitingForStart.input:type_name -> google.protobuf.Struct
+	33, // 39: pawl.executor.v1.StepWaitingForStart.risk:type_name -> pawl.common.v1.Risk
+	27, // 40: pawl.executor.v1.StepWaitingForStart.deadline:type_name -> google.protobuf.Timestamp
+	34, // 41: pawl.executor.v1.StepWaitingForStart.error:type_name -> pawl.common.v1.ErrorMessage
+	35, // 42: pawl.executor.v1.StepWaitingForParam.params:type_name -> google.protobuf.Struct
+	27, // 43: pawl.executor.v1.StepWaitingForParam.deadline:type_name -> google.protobuf.Timestamp
+	30, // 44: pawl.executor.v1.StatusChanged.from:type_name -> pawl.executor.v1.ExecutorStatus
+	30, // 45: pawl.executor.v1.StatusChanged.to:type_name -> pawl.executor.v1.ExecutorStatus
+	20, // 46: pawl.executor.v1.ToolsLoaded.skipped:type_name -> pawl.executor.v1.SkippedServer
+	37, // 47: pawl.executor.v1.SkippedServer.reason:type_name -> pawl.common.v1.ErrorReason
+	35, // 48: pawl.executor.v1.InputRequired.schema:type_name -> google.protobuf.Struct
+	27, // 49: pawl.executor.v1.InputRequired.deadline:type_name -> google.protobuf.Timestamp
+	38, // 50: pawl.executor.v1.PlanCreated.plan:type_name -> pawl.executor.v1.Plan
+	27, // 51: pawl.executor.v1.PlanCreated.deadline:type_name -> google.protobuf.Timestamp
+	39, // 52: pawl.executor.v1.SubtaskChanged.from:type_name -> pawl.executor.v1.SubtaskStatus
+	39, // 53: pawl.executor.v1.SubtaskChanged.to:type_name -> pawl.executor.v1.SubtaskStatus
+	54, // [54:54] is the sub-list for method output_type
+	54, // [54:54] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_pawl_executor_v1_event_proto_init() }
@@ -2049,14 +2641,19 @@ func file_pawl_executor_v1_event_proto_init() {
 		(*ExecutorEvent_ToolsLoaded)(nil),
 		(*ExecutorEvent_ToolProgress)(nil),
 		(*ExecutorEvent_InputRequired)(nil),
+		(*ExecutorEvent_PlanCreated)(nil),
+		(*ExecutorEvent_SubtaskChanged)(nil),
+		(*ExecutorEvent_Thought)(nil),
+		(*ExecutorEvent_Reflection)(nil),
+		(*ExecutorEvent_FileChanged)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pawl_executor_v1_event_proto_rawDesc), len(file_pawl_executor_v1_event_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   20,
+			NumEnums:      3,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

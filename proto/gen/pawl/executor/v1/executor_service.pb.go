@@ -81,7 +81,7 @@ func (x InputAnswer_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use InputAnswer_Action.Descriptor instead.
 func (InputAnswer_Action) EnumDescriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{16, 0}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{17, 0}
 }
 
 // A request to create a task.
@@ -112,7 +112,11 @@ type CreateTaskRequest struct {
 	// How long a wait stays open before the task ends with WAIT_EXPIRED; absent: the agent's, else without a deadline.
 	WaitTimeout *durationpb.Duration `protobuf:"bytes,11,opt,name=wait_timeout,json=waitTimeout,proto3" json:"wait_timeout,omitempty"`
 	// Exact JSON of the playbook's inputs, an object: `{"folder": "docs"}`. The playbook names its inputs.
-	InputsJson    string `protobuf:"bytes,12,opt,name=inputs_json,json=inputsJson,proto3" json:"inputs_json,omitempty"`
+	InputsJson string `protobuf:"bytes,12,opt,name=inputs_json,json=inputsJson,proto3" json:"inputs_json,omitempty"`
+	// The flow: `agent` or `coding`; empty for the agent's. An agent of another flow is refused.
+	Flow string `protobuf:"bytes,13,opt,name=flow,proto3" json:"flow,omitempty"`
+	// How the task's plan is worked on, for a flow with a plan; a field that is absent is the agent's.
+	PlanOptions   *PlanOptions `protobuf:"bytes,14,opt,name=plan_options,json=planOptions,proto3" json:"plan_options,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -229,6 +233,20 @@ func (x *CreateTaskRequest) GetInputsJson() string {
 		return x.InputsJson
 	}
 	return ""
+}
+
+func (x *CreateTaskRequest) GetFlow() string {
+	if x != nil {
+		return x.Flow
+	}
+	return ""
+}
+
+func (x *CreateTaskRequest) GetPlanOptions() *PlanOptions {
+	if x != nil {
+		return x.PlanOptions
+	}
+	return nil
 }
 
 // A request to create and watch a task.
@@ -405,6 +423,52 @@ func (x *GetTaskRequest) GetId() string {
 	return ""
 }
 
+// A request for a task's result.
+type GetTaskResultRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task.
+	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetTaskResultRequest) Reset() {
+	*x = GetTaskResultRequest{}
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetTaskResultRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetTaskResultRequest) ProtoMessage() {}
+
+func (x *GetTaskResultRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetTaskResultRequest.ProtoReflect.Descriptor instead.
+func (*GetTaskResultRequest) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *GetTaskResultRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
 // A request for a page of tasks.
 type ListTasksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -428,7 +492,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[4]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -440,7 +504,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[4]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -453,7 +517,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{4}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListTasksRequest) GetPageSize() int32 {
@@ -518,7 +582,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[5]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -530,7 +594,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[5]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -543,7 +607,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{5}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -575,7 +639,7 @@ type ListStepsRequest struct {
 
 func (x *ListStepsRequest) Reset() {
 	*x = ListStepsRequest{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[6]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -587,7 +651,7 @@ func (x *ListStepsRequest) String() string {
 func (*ListStepsRequest) ProtoMessage() {}
 
 func (x *ListStepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[6]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -600,7 +664,7 @@ func (x *ListStepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStepsRequest.ProtoReflect.Descriptor instead.
 func (*ListStepsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{6}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListStepsRequest) GetId() string {
@@ -637,7 +701,7 @@ type ListStepsResponse struct {
 
 func (x *ListStepsResponse) Reset() {
 	*x = ListStepsResponse{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[7]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -649,7 +713,7 @@ func (x *ListStepsResponse) String() string {
 func (*ListStepsResponse) ProtoMessage() {}
 
 func (x *ListStepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[7]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -662,7 +726,7 @@ func (x *ListStepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStepsResponse.ProtoReflect.Descriptor instead.
 func (*ListStepsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{7}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListStepsResponse) GetSteps() []*Step {
@@ -703,7 +767,7 @@ type ResumeTaskRequest struct {
 
 func (x *ResumeTaskRequest) Reset() {
 	*x = ResumeTaskRequest{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[8]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -715,7 +779,7 @@ func (x *ResumeTaskRequest) String() string {
 func (*ResumeTaskRequest) ProtoMessage() {}
 
 func (x *ResumeTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[8]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -728,7 +792,7 @@ func (x *ResumeTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTaskRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{8}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ResumeTaskRequest) GetId() string {
@@ -816,7 +880,7 @@ type ResumeTaskRequest_Approve struct {
 }
 
 type ResumeTaskRequest_Reject struct {
-	// Do not run it; the task is cancelled.
+	// Do not run it. The task is cancelled; a step of a subtask fails instead, and the subtask goes on without it.
 	Reject *Reject `protobuf:"bytes,4,opt,name=reject,proto3,oneof"`
 }
 
@@ -860,14 +924,16 @@ type Approve struct {
 	// The same as exact JSON; give one of the two.
 	InputJson string `protobuf:"bytes,2,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
 	// Lets later calls of the same tool, as it is defined now, run without asking, for the rest of the task.
-	Grant         *Grant `protobuf:"bytes,3,opt,name=grant,proto3" json:"grant,omitempty"`
+	Grant *Grant `protobuf:"bytes,3,opt,name=grant,proto3" json:"grant,omitempty"`
+	// The plan to use instead of the one that was shown (PLAN); absent: as shown.
+	Plan          *Plan `protobuf:"bytes,4,opt,name=plan,proto3" json:"plan,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Approve) Reset() {
 	*x = Approve{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[9]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -879,7 +945,7 @@ func (x *Approve) String() string {
 func (*Approve) ProtoMessage() {}
 
 func (x *Approve) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[9]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -892,7 +958,7 @@ func (x *Approve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approve.ProtoReflect.Descriptor instead.
 func (*Approve) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{9}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Approve) GetInput() *structpb.Struct {
@@ -916,6 +982,13 @@ func (x *Approve) GetGrant() *Grant {
 	return nil
 }
 
+func (x *Approve) GetPlan() *Plan {
+	if x != nil {
+		return x.Plan
+	}
+	return nil
+}
+
 // Calls that need no further approval in this task.
 type Grant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -927,7 +1000,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[10]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -939,7 +1012,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[10]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -952,7 +1025,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{10}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Grant) GetMaxRisk() v1.RiskLevel {
@@ -979,7 +1052,7 @@ type OutcomeAnswer struct {
 
 func (x *OutcomeAnswer) Reset() {
 	*x = OutcomeAnswer{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[11]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -991,7 +1064,7 @@ func (x *OutcomeAnswer) String() string {
 func (*OutcomeAnswer) ProtoMessage() {}
 
 func (x *OutcomeAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[11]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1004,7 +1077,7 @@ func (x *OutcomeAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutcomeAnswer.ProtoReflect.Descriptor instead.
 func (*OutcomeAnswer) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{11}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *OutcomeAnswer) GetAnswer() isOutcomeAnswer_Answer {
@@ -1075,7 +1148,7 @@ type OutcomeRetry struct {
 
 func (x *OutcomeRetry) Reset() {
 	*x = OutcomeRetry{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[12]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1087,7 +1160,7 @@ func (x *OutcomeRetry) String() string {
 func (*OutcomeRetry) ProtoMessage() {}
 
 func (x *OutcomeRetry) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[12]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1100,7 +1173,7 @@ func (x *OutcomeRetry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutcomeRetry.ProtoReflect.Descriptor instead.
 func (*OutcomeRetry) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{12}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{13}
 }
 
 // The output of the tool.
@@ -1116,7 +1189,7 @@ type OutcomeOutput struct {
 
 func (x *OutcomeOutput) Reset() {
 	*x = OutcomeOutput{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[13]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1128,7 +1201,7 @@ func (x *OutcomeOutput) String() string {
 func (*OutcomeOutput) ProtoMessage() {}
 
 func (x *OutcomeOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[13]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1141,7 +1214,7 @@ func (x *OutcomeOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutcomeOutput.ProtoReflect.Descriptor instead.
 func (*OutcomeOutput) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{13}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *OutcomeOutput) GetOutput() *structpb.Struct {
@@ -1169,7 +1242,7 @@ type OutcomeSkip struct {
 
 func (x *OutcomeSkip) Reset() {
 	*x = OutcomeSkip{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[14]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1181,7 +1254,7 @@ func (x *OutcomeSkip) String() string {
 func (*OutcomeSkip) ProtoMessage() {}
 
 func (x *OutcomeSkip) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[14]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1194,7 +1267,7 @@ func (x *OutcomeSkip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutcomeSkip.ProtoReflect.Descriptor instead.
 func (*OutcomeSkip) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{14}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *OutcomeSkip) GetReason() string {
@@ -1213,7 +1286,7 @@ type Unpause struct {
 
 func (x *Unpause) Reset() {
 	*x = Unpause{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[15]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1225,7 +1298,7 @@ func (x *Unpause) String() string {
 func (*Unpause) ProtoMessage() {}
 
 func (x *Unpause) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[15]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1238,7 +1311,7 @@ func (x *Unpause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unpause.ProtoReflect.Descriptor instead.
 func (*Unpause) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{15}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{16}
 }
 
 // An answer to a question of a tool's server during a call (INPUT).
@@ -1256,7 +1329,7 @@ type InputAnswer struct {
 
 func (x *InputAnswer) Reset() {
 	*x = InputAnswer{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[16]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1268,7 +1341,7 @@ func (x *InputAnswer) String() string {
 func (*InputAnswer) ProtoMessage() {}
 
 func (x *InputAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[16]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1281,7 +1354,7 @@ func (x *InputAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputAnswer.ProtoReflect.Descriptor instead.
 func (*InputAnswer) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{16}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *InputAnswer) GetAction() InputAnswer_Action {
@@ -1316,7 +1389,7 @@ type Reject struct {
 
 func (x *Reject) Reset() {
 	*x = Reject{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[17]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1328,7 +1401,7 @@ func (x *Reject) String() string {
 func (*Reject) ProtoMessage() {}
 
 func (x *Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[17]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1341,7 +1414,7 @@ func (x *Reject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reject.ProtoReflect.Descriptor instead.
 func (*Reject) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{17}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Reject) GetReason() string {
@@ -1366,7 +1439,7 @@ type Params struct {
 
 func (x *Params) Reset() {
 	*x = Params{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[18]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1378,7 +1451,7 @@ func (x *Params) String() string {
 func (*Params) ProtoMessage() {}
 
 func (x *Params) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[18]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1391,7 +1464,7 @@ func (x *Params) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Params.ProtoReflect.Descriptor instead.
 func (*Params) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{18}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Params) GetContent() *structpb.Struct {
@@ -1421,14 +1494,16 @@ type CancelTaskRequest struct {
 	// The task.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The reason; kept in the events.
-	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The subtask to cancel; empty for the whole task.
+	SubtaskId     string `protobuf:"bytes,3,opt,name=subtask_id,json=subtaskId,proto3" json:"subtask_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CancelTaskRequest) Reset() {
 	*x = CancelTaskRequest{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[19]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1440,7 +1515,7 @@ func (x *CancelTaskRequest) String() string {
 func (*CancelTaskRequest) ProtoMessage() {}
 
 func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[19]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1453,7 +1528,7 @@ func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskRequest.ProtoReflect.Descriptor instead.
 func (*CancelTaskRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{19}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CancelTaskRequest) GetId() string {
@@ -1466,6 +1541,13 @@ func (x *CancelTaskRequest) GetId() string {
 func (x *CancelTaskRequest) GetReason() string {
 	if x != nil {
 		return x.Reason
+	}
+	return ""
+}
+
+func (x *CancelTaskRequest) GetSubtaskId() string {
+	if x != nil {
+		return x.SubtaskId
 	}
 	return ""
 }
@@ -1483,7 +1565,7 @@ type PauseTaskRequest struct {
 
 func (x *PauseTaskRequest) Reset() {
 	*x = PauseTaskRequest{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[20]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1495,7 +1577,7 @@ func (x *PauseTaskRequest) String() string {
 func (*PauseTaskRequest) ProtoMessage() {}
 
 func (x *PauseTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[20]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1508,7 +1590,7 @@ func (x *PauseTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTaskRequest.ProtoReflect.Descriptor instead.
 func (*PauseTaskRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{20}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PauseTaskRequest) GetId() string {
@@ -1548,7 +1630,7 @@ type ForkTaskRequest struct {
 
 func (x *ForkTaskRequest) Reset() {
 	*x = ForkTaskRequest{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[21]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1560,7 +1642,7 @@ func (x *ForkTaskRequest) String() string {
 func (*ForkTaskRequest) ProtoMessage() {}
 
 func (x *ForkTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[21]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1573,7 +1655,7 @@ func (x *ForkTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkTaskRequest.ProtoReflect.Descriptor instead.
 func (*ForkTaskRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{21}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ForkTaskRequest) GetId() string {
@@ -1629,7 +1711,7 @@ type DeleteTaskRequest struct {
 
 func (x *DeleteTaskRequest) Reset() {
 	*x = DeleteTaskRequest{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[22]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1641,7 +1723,7 @@ func (x *DeleteTaskRequest) String() string {
 func (*DeleteTaskRequest) ProtoMessage() {}
 
 func (x *DeleteTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[22]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1654,7 +1736,7 @@ func (x *DeleteTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTaskRequest.ProtoReflect.Descriptor instead.
 func (*DeleteTaskRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{22}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DeleteTaskRequest) GetId() string {
@@ -1673,7 +1755,7 @@ type DeleteTaskResponse struct {
 
 func (x *DeleteTaskResponse) Reset() {
 	*x = DeleteTaskResponse{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[23]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1685,7 +1767,7 @@ func (x *DeleteTaskResponse) String() string {
 func (*DeleteTaskResponse) ProtoMessage() {}
 
 func (x *DeleteTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[23]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1698,7 +1780,7 @@ func (x *DeleteTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTaskResponse.ProtoReflect.Descriptor instead.
 func (*DeleteTaskResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{23}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{24}
 }
 
 // A request to export a task.
@@ -1712,7 +1794,7 @@ type ExportTaskRequest struct {
 
 func (x *ExportTaskRequest) Reset() {
 	*x = ExportTaskRequest{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[24]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1724,7 +1806,7 @@ func (x *ExportTaskRequest) String() string {
 func (*ExportTaskRequest) ProtoMessage() {}
 
 func (x *ExportTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[24]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1737,7 +1819,7 @@ func (x *ExportTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportTaskRequest.ProtoReflect.Descriptor instead.
 func (*ExportTaskRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{24}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ExportTaskRequest) GetId() string {
@@ -1758,7 +1840,7 @@ type ExportTaskResponse struct {
 
 func (x *ExportTaskResponse) Reset() {
 	*x = ExportTaskResponse{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[25]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1770,7 +1852,7 @@ func (x *ExportTaskResponse) String() string {
 func (*ExportTaskResponse) ProtoMessage() {}
 
 func (x *ExportTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[25]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1783,7 +1865,7 @@ func (x *ExportTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportTaskResponse.ProtoReflect.Descriptor instead.
 func (*ExportTaskResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{25}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ExportTaskResponse) GetData() []byte {
@@ -1802,7 +1884,7 @@ type GetStoreInfoRequest struct {
 
 func (x *GetStoreInfoRequest) Reset() {
 	*x = GetStoreInfoRequest{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[26]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1814,7 +1896,7 @@ func (x *GetStoreInfoRequest) String() string {
 func (*GetStoreInfoRequest) ProtoMessage() {}
 
 func (x *GetStoreInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[26]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1827,7 +1909,7 @@ func (x *GetStoreInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStoreInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetStoreInfoRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{26}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{27}
 }
 
 // A description of the journal.
@@ -1867,7 +1949,7 @@ type StoreInfo struct {
 
 func (x *StoreInfo) Reset() {
 	*x = StoreInfo{}
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[27]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1879,7 +1961,7 @@ func (x *StoreInfo) String() string {
 func (*StoreInfo) ProtoMessage() {}
 
 func (x *StoreInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[27]
+	mi := &file_pawl_executor_v1_executor_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1892,7 +1974,7 @@ func (x *StoreInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreInfo.ProtoReflect.Descriptor instead.
 func (*StoreInfo) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{27}
+	return file_pawl_executor_v1_executor_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StoreInfo) GetPath() string {
@@ -1997,7 +2079,7 @@ var File_pawl_executor_v1_executor_service_proto protoreflect.FileDescriptor
 
 const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	"\n" +
-	"'pawl/executor/v1/executor_service.proto\x12\x10pawl.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1cpawl/executor/v1/event.proto\x1a\x1bpawl/executor/v1/task.proto\"\x83\a\n" +
+	"'pawl/executor/v1/executor_service.proto\x12\x10pawl.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1cpawl/executor/v1/event.proto\x1a\x1bpawl/executor/v1/task.proto\"\xe2\a\n" +
 	"\x11CreateTaskRequest\x12\x1d\n" +
 	"\x04goal\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x18\xa0\x8d\x06R\x04goal\x12\"\n" +
 	"\bagent_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\aagentId\x12+\n" +
@@ -2013,7 +2095,9 @@ const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	" \x01(\v2\x18.pawl.executor.v1.BudgetR\x06budget\x12F\n" +
 	"\fwait_timeout\x18\v \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x02*\x00R\vwaitTimeout\x12*\n" +
 	"\vinputs_json\x18\f \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x10R\n" +
-	"inputsJson:\xbb\x02\xbaH\xb7\x02\x1a\x95\x01\n" +
+	"inputsJson\x12\x1b\n" +
+	"\x04flow\x18\r \x01(\tB\a\xbaH\x04r\x02\x18@R\x04flow\x12@\n" +
+	"\fplan_options\x18\x0e \x01(\v2\x1d.pawl.executor.v1.PlanOptionsR\vplanOptions:\xbb\x02\xbaH\xb7\x02\x1a\x95\x01\n" +
 	"\x1ccreate_task.goal_or_playbook\x12-goal is required (unless a playbook is given)\x1aFthis.goal.matches('[^ \\t\\r\\n]') || this.playbook.matches('[^ \\t\\r\\n]')\x1a\x9c\x01\n" +
 	"\x1fcreate_task.inputs_and_playbook\x12:inputs_json is for tasks with a playbook that takes inputs\x1a=this.inputs_json == '' || this.playbook.matches('[^ \\t\\r\\n]')B\x0f\n" +
 	"\r_auto_execute\"\xce\x01\n" +
@@ -2027,6 +2111,8 @@ const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	"\tafter_seq\x18\x02 \x01(\x04R\bafterSeq\x12\x1b\n" +
 	"\tno_follow\x18\x03 \x01(\bR\bnoFollow\"*\n" +
 	"\x0eGetTaskRequest\x12\x18\n" +
+	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x02id\"0\n" +
+	"\x14GetTaskResultRequest\x12\x18\n" +
 	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x02id\"\xef\x02\n" +
 	"\x10ListTasksRequest\x12'\n" +
 	"\tpage_size\x18\x01 \x01(\x05B\n" +
@@ -2062,12 +2148,13 @@ const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	"\x05input\x18\b \x01(\v2\x1d.pawl.executor.v1.InputAnswerH\x00R\x05input:\xd7\x02\xbaH\xd3\x02\x1a\xd7\x01\n" +
 	"\x12resume_task.answer\x12Ian answer is required: approve, reject, params, outcome, input or unpause\x1avhas(this.approve) || has(this.reject) || has(this.params) || has(this.outcome) || has(this.input) || has(this.unpause)\x1aw\n" +
 	"\x13resume_task.wait_id\x127wait_id is required: it names the wait that is answered\x1a'this.wait_id != '' || has(this.unpause)B\b\n" +
-	"\x06answer\"\x91\x01\n" +
+	"\x06answer\"\xbd\x01\n" +
 	"\aApprove\x12-\n" +
 	"\x05input\x18\x01 \x01(\v2\x17.google.protobuf.StructR\x05input\x12(\n" +
 	"\n" +
 	"input_json\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\tinputJson\x12-\n" +
-	"\x05grant\x18\x03 \x01(\v2\x17.pawl.executor.v1.GrantR\x05grant\"G\n" +
+	"\x05grant\x18\x03 \x01(\v2\x17.pawl.executor.v1.GrantR\x05grant\x12*\n" +
+	"\x04plan\x18\x04 \x01(\v2\x16.pawl.executor.v1.PlanR\x04plan\"G\n" +
 	"\x05Grant\x12>\n" +
 	"\bmax_risk\x18\x01 \x01(\x0e2\x19.pawl.common.v1.RiskLevelB\b\xbaH\x05\x82\x01\x02\x10\x01R\amaxRisk\"\xba\x02\n" +
 	"\rOutcomeAnswer\x126\n" +
@@ -2098,10 +2185,12 @@ const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	"\x06Params\x121\n" +
 	"\acontent\x18\x01 \x01(\v2\x17.google.protobuf.StructR\acontent\x12,\n" +
 	"\fcontent_json\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\vcontentJson\x12*\n" +
-	"\vdescription\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\vdescription\"O\n" +
+	"\vdescription\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\vdescription\"w\n" +
 	"\x11CancelTaskRequest\x12\x18\n" +
 	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x02id\x12 \n" +
-	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\x06reason\"N\n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\x06reason\x12&\n" +
+	"\n" +
+	"subtask_id\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\tsubtaskId\"N\n" +
 	"\x10PauseTaskRequest\x12\x18\n" +
 	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x02id\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\x06reason\"\xff\x01\n" +
@@ -2146,7 +2235,7 @@ const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	"\n" +
 	"BytesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012\x89\v\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012\xff\v\n" +
 	"\x0fExecutorService\x12_\n" +
 	"\n" +
 	"CreateTask\x12#.pawl.executor.v1.CreateTaskRequest\x1a\x16.pawl.executor.v1.Task\"\x14\x82\xd3\xe4\x93\x02\x0e:\x01*\"\t/v1/tasks\x12k\n" +
@@ -2154,7 +2243,8 @@ const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	"\tWatchTask\x12\".pawl.executor.v1.WatchTaskRequest\x1a\x1f.pawl.executor.v1.ExecutorEvent\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/tasks/{id}/events0\x01\x12[\n" +
 	"\aGetTask\x12 .pawl.executor.v1.GetTaskRequest\x1a\x16.pawl.executor.v1.Task\"\x16\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/tasks/{id}\x12g\n" +
 	"\tListTasks\x12\".pawl.executor.v1.ListTasksRequest\x1a#.pawl.executor.v1.ListTasksResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/tasks\x12r\n" +
-	"\tListSteps\x12\".pawl.executor.v1.ListStepsRequest\x1a#.pawl.executor.v1.ListStepsResponse\"\x1c\x82\xd3\xe4\x93\x02\x16\x12\x14/v1/tasks/{id}/steps\x12k\n" +
+	"\tListSteps\x12\".pawl.executor.v1.ListStepsRequest\x1a#.pawl.executor.v1.ListStepsResponse\"\x1c\x82\xd3\xe4\x93\x02\x16\x12\x14/v1/tasks/{id}/steps\x12t\n" +
+	"\rGetTaskResult\x12&.pawl.executor.v1.GetTaskResultRequest\x1a\x1c.pawl.executor.v1.TaskResult\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/tasks/{id}/result\x12k\n" +
 	"\n" +
 	"ResumeTask\x12#.pawl.executor.v1.ResumeTaskRequest\x1a\x16.pawl.executor.v1.Task\" \x82\xd3\xe4\x93\x02\x1a:\x01*\"\x15/v1/tasks/{id}:resume\x12k\n" +
 	"\n" +
@@ -2180,113 +2270,121 @@ func file_pawl_executor_v1_executor_service_proto_rawDescGZIP() []byte {
 }
 
 var file_pawl_executor_v1_executor_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_pawl_executor_v1_executor_service_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_pawl_executor_v1_executor_service_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_pawl_executor_v1_executor_service_proto_goTypes = []any{
 	(InputAnswer_Action)(0),       // 0: pawl.executor.v1.InputAnswer.Action
 	(*CreateTaskRequest)(nil),     // 1: pawl.executor.v1.CreateTaskRequest
 	(*RunTaskRequest)(nil),        // 2: pawl.executor.v1.RunTaskRequest
 	(*WatchTaskRequest)(nil),      // 3: pawl.executor.v1.WatchTaskRequest
 	(*GetTaskRequest)(nil),        // 4: pawl.executor.v1.GetTaskRequest
-	(*ListTasksRequest)(nil),      // 5: pawl.executor.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),     // 6: pawl.executor.v1.ListTasksResponse
-	(*ListStepsRequest)(nil),      // 7: pawl.executor.v1.ListStepsRequest
-	(*ListStepsResponse)(nil),     // 8: pawl.executor.v1.ListStepsResponse
-	(*ResumeTaskRequest)(nil),     // 9: pawl.executor.v1.ResumeTaskRequest
-	(*Approve)(nil),               // 10: pawl.executor.v1.Approve
-	(*Grant)(nil),                 // 11: pawl.executor.v1.Grant
-	(*OutcomeAnswer)(nil),         // 12: pawl.executor.v1.OutcomeAnswer
-	(*OutcomeRetry)(nil),          // 13: pawl.executor.v1.OutcomeRetry
-	(*OutcomeOutput)(nil),         // 14: pawl.executor.v1.OutcomeOutput
-	(*OutcomeSkip)(nil),           // 15: pawl.executor.v1.OutcomeSkip
-	(*Unpause)(nil),               // 16: pawl.executor.v1.Unpause
-	(*InputAnswer)(nil),           // 17: pawl.executor.v1.InputAnswer
-	(*Reject)(nil),                // 18: pawl.executor.v1.Reject
-	(*Params)(nil),                // 19: pawl.executor.v1.Params
-	(*CancelTaskRequest)(nil),     // 20: pawl.executor.v1.CancelTaskRequest
-	(*PauseTaskRequest)(nil),      // 21: pawl.executor.v1.PauseTaskRequest
-	(*ForkTaskRequest)(nil),       // 22: pawl.executor.v1.ForkTaskRequest
-	(*DeleteTaskRequest)(nil),     // 23: pawl.executor.v1.DeleteTaskRequest
-	(*DeleteTaskResponse)(nil),    // 24: pawl.executor.v1.DeleteTaskResponse
-	(*ExportTaskRequest)(nil),     // 25: pawl.executor.v1.ExportTaskRequest
-	(*ExportTaskResponse)(nil),    // 26: pawl.executor.v1.ExportTaskResponse
-	(*GetStoreInfoRequest)(nil),   // 27: pawl.executor.v1.GetStoreInfoRequest
-	(*StoreInfo)(nil),             // 28: pawl.executor.v1.StoreInfo
-	nil,                           // 29: pawl.executor.v1.StoreInfo.TasksEntry
-	nil,                           // 30: pawl.executor.v1.StoreInfo.BytesEntry
-	(v1.Language)(0),              // 31: pawl.common.v1.Language
-	(*Budget)(nil),                // 32: pawl.executor.v1.Budget
-	(*durationpb.Duration)(nil),   // 33: google.protobuf.Duration
-	(ExecutorStatus)(0),           // 34: pawl.executor.v1.ExecutorStatus
-	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
-	(*Task)(nil),                  // 36: pawl.executor.v1.Task
-	(*Step)(nil),                  // 37: pawl.executor.v1.Step
-	(*structpb.Struct)(nil),       // 38: google.protobuf.Struct
-	(v1.RiskLevel)(0),             // 39: pawl.common.v1.RiskLevel
-	(*ExecutorEvent)(nil),         // 40: pawl.executor.v1.ExecutorEvent
+	(*GetTaskResultRequest)(nil),  // 5: pawl.executor.v1.GetTaskResultRequest
+	(*ListTasksRequest)(nil),      // 6: pawl.executor.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),     // 7: pawl.executor.v1.ListTasksResponse
+	(*ListStepsRequest)(nil),      // 8: pawl.executor.v1.ListStepsRequest
+	(*ListStepsResponse)(nil),     // 9: pawl.executor.v1.ListStepsResponse
+	(*ResumeTaskRequest)(nil),     // 10: pawl.executor.v1.ResumeTaskRequest
+	(*Approve)(nil),               // 11: pawl.executor.v1.Approve
+	(*Grant)(nil),                 // 12: pawl.executor.v1.Grant
+	(*OutcomeAnswer)(nil),         // 13: pawl.executor.v1.OutcomeAnswer
+	(*OutcomeRetry)(nil),          // 14: pawl.executor.v1.OutcomeRetry
+	(*OutcomeOutput)(nil),         // 15: pawl.executor.v1.OutcomeOutput
+	(*OutcomeSkip)(nil),           // 16: pawl.executor.v1.OutcomeSkip
+	(*Unpause)(nil),               // 17: pawl.executor.v1.Unpause
+	(*InputAnswer)(nil),           // 18: pawl.executor.v1.InputAnswer
+	(*Reject)(nil),                // 19: pawl.executor.v1.Reject
+	(*Params)(nil),                // 20: pawl.executor.v1.Params
+	(*CancelTaskRequest)(nil),     // 21: pawl.executor.v1.CancelTaskRequest
+	(*PauseTaskRequest)(nil),      // 22: pawl.executor.v1.PauseTaskRequest
+	(*ForkTaskRequest)(nil),       // 23: pawl.executor.v1.ForkTaskRequest
+	(*DeleteTaskRequest)(nil),     // 24: pawl.executor.v1.DeleteTaskRequest
+	(*DeleteTaskResponse)(nil),    // 25: pawl.executor.v1.DeleteTaskResponse
+	(*ExportTaskRequest)(nil),     // 26: pawl.executor.v1.ExportTaskRequest
+	(*ExportTaskResponse)(nil),    // 27: pawl.executor.v1.ExportTaskResponse
+	(*GetStoreInfoRequest)(nil),   // 28: pawl.executor.v1.GetStoreInfoRequest
+	(*StoreInfo)(nil),             // 29: pawl.executor.v1.StoreInfo
+	nil,                           // 30: pawl.executor.v1.StoreInfo.TasksEntry
+	nil,                           // 31: pawl.executor.v1.StoreInfo.BytesEntry
+	(v1.Language)(0),              // 32: pawl.common.v1.Language
+	(*Budget)(nil),                // 33: pawl.executor.v1.Budget
+	(*durationpb.Duration)(nil),   // 34: google.protobuf.Duration
+	(*PlanOptions)(nil),           // 35: pawl.executor.v1.PlanOptions
+	(ExecutorStatus)(0),           // 36: pawl.executor.v1.ExecutorStatus
+	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
+	(*Task)(nil),                  // 38: pawl.executor.v1.Task
+	(*Step)(nil),                  // 39: pawl.executor.v1.Step
+	(*structpb.Struct)(nil),       // 40: google.protobuf.Struct
+	(*Plan)(nil),                  // 41: pawl.executor.v1.Plan
+	(v1.RiskLevel)(0),             // 42: pawl.common.v1.RiskLevel
+	(*ExecutorEvent)(nil),         // 43: pawl.executor.v1.ExecutorEvent
+	(*TaskResult)(nil),            // 44: pawl.executor.v1.TaskResult
 }
 var file_pawl_executor_v1_executor_service_proto_depIdxs = []int32{
-	31, // 0: pawl.executor.v1.CreateTaskRequest.language:type_name -> pawl.common.v1.Language
-	32, // 1: pawl.executor.v1.CreateTaskRequest.budget:type_name -> pawl.executor.v1.Budget
-	33, // 2: pawl.executor.v1.CreateTaskRequest.wait_timeout:type_name -> google.protobuf.Duration
-	1,  // 3: pawl.executor.v1.RunTaskRequest.task:type_name -> pawl.executor.v1.CreateTaskRequest
-	34, // 4: pawl.executor.v1.ListTasksRequest.statuses:type_name -> pawl.executor.v1.ExecutorStatus
-	35, // 5: pawl.executor.v1.ListTasksRequest.created_after:type_name -> google.protobuf.Timestamp
-	35, // 6: pawl.executor.v1.ListTasksRequest.created_before:type_name -> google.protobuf.Timestamp
-	36, // 7: pawl.executor.v1.ListTasksResponse.tasks:type_name -> pawl.executor.v1.Task
-	37, // 8: pawl.executor.v1.ListStepsResponse.steps:type_name -> pawl.executor.v1.Step
-	10, // 9: pawl.executor.v1.ResumeTaskRequest.approve:type_name -> pawl.executor.v1.Approve
-	18, // 10: pawl.executor.v1.ResumeTaskRequest.reject:type_name -> pawl.executor.v1.Reject
-	19, // 11: pawl.executor.v1.ResumeTaskRequest.params:type_name -> pawl.executor.v1.Params
-	12, // 12: pawl.executor.v1.ResumeTaskRequest.outcome:type_name -> pawl.executor.v1.OutcomeAnswer
-	16, // 13: pawl.executor.v1.ResumeTaskRequest.unpause:type_name -> pawl.executor.v1.Unpause
-	17, // 14: pawl.executor.v1.ResumeTaskRequest.input:type_name -> pawl.executor.v1.InputAnswer
-	38, // 15: pawl.executor.v1.Approve.input:type_name -> google.protobuf.Struct
-	11, // 16: pawl.executor.v1.Approve.grant:type_name -> pawl.executor.v1.Grant
-	39, // 17: pawl.executor.v1.Grant.max_risk:type_name -> pawl.common.v1.RiskLevel
-	13, // 18: pawl.executor.v1.OutcomeAnswer.retry:type_name -> pawl.executor.v1.OutcomeRetry
-	14, // 19: pawl.executor.v1.OutcomeAnswer.output:type_name -> pawl.executor.v1.OutcomeOutput
-	15, // 20: pawl.executor.v1.OutcomeAnswer.skip:type_name -> pawl.executor.v1.OutcomeSkip
-	38, // 21: pawl.executor.v1.OutcomeOutput.output:type_name -> google.protobuf.Struct
-	0,  // 22: pawl.executor.v1.InputAnswer.action:type_name -> pawl.executor.v1.InputAnswer.Action
-	38, // 23: pawl.executor.v1.InputAnswer.content:type_name -> google.protobuf.Struct
-	38, // 24: pawl.executor.v1.Params.content:type_name -> google.protobuf.Struct
-	32, // 25: pawl.executor.v1.ForkTaskRequest.budget:type_name -> pawl.executor.v1.Budget
-	33, // 26: pawl.executor.v1.ForkTaskRequest.wait_timeout:type_name -> google.protobuf.Duration
-	29, // 27: pawl.executor.v1.StoreInfo.tasks:type_name -> pawl.executor.v1.StoreInfo.TasksEntry
-	30, // 28: pawl.executor.v1.StoreInfo.bytes:type_name -> pawl.executor.v1.StoreInfo.BytesEntry
-	35, // 29: pawl.executor.v1.StoreInfo.oldest:type_name -> google.protobuf.Timestamp
-	35, // 30: pawl.executor.v1.StoreInfo.newest:type_name -> google.protobuf.Timestamp
-	1,  // 31: pawl.executor.v1.ExecutorService.CreateTask:input_type -> pawl.executor.v1.CreateTaskRequest
-	2,  // 32: pawl.executor.v1.ExecutorService.RunTask:input_type -> pawl.executor.v1.RunTaskRequest
-	3,  // 33: pawl.executor.v1.ExecutorService.WatchTask:input_type -> pawl.executor.v1.WatchTaskRequest
-	4,  // 34: pawl.executor.v1.ExecutorService.GetTask:input_type -> pawl.executor.v1.GetTaskRequest
-	5,  // 35: pawl.executor.v1.ExecutorService.ListTasks:input_type -> pawl.executor.v1.ListTasksRequest
-	7,  // 36: pawl.executor.v1.ExecutorService.ListSteps:input_type -> pawl.executor.v1.ListStepsRequest
-	9,  // 37: pawl.executor.v1.ExecutorService.ResumeTask:input_type -> pawl.executor.v1.ResumeTaskRequest
-	20, // 38: pawl.executor.v1.ExecutorService.CancelTask:input_type -> pawl.executor.v1.CancelTaskRequest
-	21, // 39: pawl.executor.v1.ExecutorService.PauseTask:input_type -> pawl.executor.v1.PauseTaskRequest
-	22, // 40: pawl.executor.v1.ExecutorService.ForkTask:input_type -> pawl.executor.v1.ForkTaskRequest
-	23, // 41: pawl.executor.v1.ExecutorService.DeleteTask:input_type -> pawl.executor.v1.DeleteTaskRequest
-	25, // 42: pawl.executor.v1.ExecutorService.ExportTask:input_type -> pawl.executor.v1.ExportTaskRequest
-	27, // 43: pawl.executor.v1.ExecutorService.GetStoreInfo:input_type -> pawl.executor.v1.GetStoreInfoRequest
-	36, // 44: pawl.executor.v1.ExecutorService.CreateTask:output_type -> pawl.executor.v1.Task
-	40, // 45: pawl.executor.v1.ExecutorService.RunTask:output_type -> pawl.executor.v1.ExecutorEvent
-	40, // 46: pawl.executor.v1.ExecutorService.WatchTask:output_type -> pawl.executor.v1.ExecutorEvent
-	36, // 47: pawl.executor.v1.ExecutorService.GetTask:output_type -> pawl.executor.v1.Task
-	6,  // 48: pawl.executor.v1.ExecutorService.ListTasks:output_type -> pawl.executor.v1.ListTasksResponse
-	8,  // 49: pawl.executor.v1.ExecutorService.ListSteps:output_type -> pawl.executor.v1.ListStepsResponse
-	36, // 50: pawl.executor.v1.ExecutorService.ResumeTask:output_type -> pawl.executor.v1.Task
-	36, // 51: pawl.executor.v1.ExecutorService.CancelTask:output_type -> pawl.executor.v1.Task
-	36, // 52: pawl.executor.v1.ExecutorService.PauseTask:output_type -> pawl.executor.v1.Task
-	36, // 53: pawl.executor.v1.ExecutorService.ForkTask:output_type -> pawl.executor.v1.Task
-	24, // 54: pawl.executor.v1.ExecutorService.DeleteTask:output_type -> pawl.executor.v1.DeleteTaskResponse
-	26, // 55: pawl.executor.v1.ExecutorService.ExportTask:output_type -> pawl.executor.v1.ExportTaskResponse
-	28, // 56: pawl.executor.v1.ExecutorService.GetStoreInfo:output_type -> pawl.executor.v1.StoreInfo
-	44, // [44:57] is the sub-list for method output_type
-	31, // [31:44] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	32, // 0: pawl.executor.v1.CreateTaskRequest.language:type_name -> pawl.common.v1.Language
+	33, // 1: pawl.executor.v1.CreateTaskRequest.budget:type_name -> pawl.executor.v1.Budget
+	34, // 2: pawl.executor.v1.CreateTaskRequest.wait_timeout:type_name -> google.protobuf.Duration
+	35, // 3: pawl.executor.v1.CreateTaskRequest.plan_options:type_name -> pawl.executor.v1.PlanOptions
+	1,  // 4: pawl.executor.v1.RunTaskRequest.task:type_name -> pawl.executor.v1.CreateTaskRequest
+	36, // 5: pawl.executor.v1.ListTasksRequest.statuses:type_name -> pawl.executor.v1.ExecutorStatus
+	37, // 6: pawl.executor.v1.ListTasksRequest.created_after:type_name -> google.protobuf.Timestamp
+	37, // 7: pawl.executor.v1.ListTasksRequest.created_before:type_name -> google.protobuf.Timestamp
+	38, // 8: pawl.executor.v1.ListTasksResponse.tasks:type_name -> pawl.executor.v1.Task
+	39, // 9: pawl.executor.v1.ListStepsResponse.steps:type_name -> pawl.executor.v1.Step
+	11, // 10: pawl.executor.v1.ResumeTaskRequest.approve:type_name -> pawl.executor.v1.Approve
+	19, // 11: pawl.executor.v1.ResumeTaskRequest.reject:type_name -> pawl.executor.v1.Reject
+	20, // 12: pawl.executor.v1.ResumeTaskRequest.params:type_name -> pawl.executor.v1.Params
+	13, // 13: pawl.executor.v1.ResumeTaskRequest.outcome:type_name -> pawl.executor.v1.OutcomeAnswer
+	17, // 14: pawl.executor.v1.ResumeTaskRequest.unpause:type_name -> pawl.executor.v1.Unpause
+	18, // 15: pawl.executor.v1.ResumeTaskRequest.input:type_name -> pawl.executor.v1.InputAnswer
+	40, // 16: pawl.executor.v1.Approve.input:type_name -> google.protobuf.Struct
+	12, // 17: pawl.executor.v1.Approve.grant:type_name -> pawl.executor.v1.Grant
+	41, // 18: pawl.executor.v1.Approve.plan:type_name -> pawl.executor.v1.Plan
+	42, // 19: pawl.executor.v1.Grant.max_risk:type_name -> pawl.common.v1.RiskLevel
+	14, // 20: pawl.executor.v1.OutcomeAnswer.retry:type_name -> pawl.executor.v1.OutcomeRetry
+	15, // 21: pawl.executor.v1.OutcomeAnswer.output:type_name -> pawl.executor.v1.OutcomeOutput
+	16, // 22: pawl.executor.v1.OutcomeAnswer.skip:type_name -> pawl.executor.v1.OutcomeSkip
+	40, // 23: pawl.executor.v1.OutcomeOutput.output:type_name -> google.protobuf.Struct
+	0,  // 24: pawl.executor.v1.InputAnswer.action:type_name -> pawl.executor.v1.InputAnswer.Action
+	40, // 25: pawl.executor.v1.InputAnswer.content:type_name -> google.protobuf.Struct
+	40, // 26: pawl.executor.v1.Params.content:type_name -> google.protobuf.Struct
+	33, // 27: pawl.executor.v1.ForkTaskRequest.budget:type_name -> pawl.executor.v1.Budget
+	34, // 28: pawl.executor.v1.ForkTaskRequest.wait_timeout:type_name -> google.protobuf.Duration
+	30, // 29: pawl.executor.v1.StoreInfo.tasks:type_name -> pawl.executor.v1.StoreInfo.TasksEntry
+	31, // 30: pawl.executor.v1.StoreInfo.bytes:type_name -> pawl.executor.v1.StoreInfo.BytesEntry
+	37, // 31: pawl.executor.v1.StoreInfo.oldest:type_name -> google.protobuf.Timestamp
+	37, // 32: pawl.executor.v1.StoreInfo.newest:type_name -> google.protobuf.Timestamp
+	1,  // 33: pawl.executor.v1.ExecutorService.CreateTask:input_type -> pawl.executor.v1.CreateTaskRequest
+	2,  // 34: pawl.executor.v1.ExecutorService.RunTask:input_type -> pawl.executor.v1.RunTaskRequest
+	3,  // 35: pawl.executor.v1.ExecutorService.WatchTask:input_type -> pawl.executor.v1.WatchTaskRequest
+	4,  // 36: pawl.executor.v1.ExecutorService.GetTask:input_type -> pawl.executor.v1.GetTaskRequest
+	6,  // 37: pawl.executor.v1.ExecutorService.ListTasks:input_type -> pawl.executor.v1.ListTasksRequest
+	8,  // 38: pawl.executor.v1.ExecutorService.ListSteps:input_type -> pawl.executor.v1.ListStepsRequest
+	5,  // 39: pawl.executor.v1.ExecutorService.GetTaskResult:input_type -> pawl.executor.v1.GetTaskResultRequest
+	10, // 40: pawl.executor.v1.ExecutorService.ResumeTask:input_type -> pawl.executor.v1.ResumeTaskRequest
+	21, // 41: pawl.executor.v1.ExecutorService.CancelTask:input_type -> pawl.executor.v1.CancelTaskRequest
+	22, // 42: pawl.executor.v1.ExecutorService.PauseTask:input_type -> pawl.executor.v1.PauseTaskRequest
+	23, // 43: pawl.executor.v1.ExecutorService.ForkTask:input_type -> pawl.executor.v1.ForkTaskRequest
+	24, // 44: pawl.executor.v1.ExecutorService.DeleteTask:input_type -> pawl.executor.v1.DeleteTaskRequest
+	26, // 45: pawl.executor.v1.ExecutorService.ExportTask:input_type -> pawl.executor.v1.ExportTaskRequest
+	28, // 46: pawl.executor.v1.ExecutorService.GetStoreInfo:input_type -> pawl.executor.v1.GetStoreInfoRequest
+	38, // 47: pawl.executor.v1.ExecutorService.CreateTask:output_type -> pawl.executor.v1.Task
+	43, // 48: pawl.executor.v1.ExecutorService.RunTask:output_type -> pawl.executor.v1.ExecutorEvent
+	43, // 49: pawl.executor.v1.ExecutorService.WatchTask:output_type -> pawl.executor.v1.ExecutorEvent
+	38, // 50: pawl.executor.v1.ExecutorService.GetTask:output_type -> pawl.executor.v1.Task
+	7,  // 51: pawl.executor.v1.ExecutorService.ListTasks:output_type -> pawl.executor.v1.ListTasksResponse
+	9,  // 52: pawl.executor.v1.ExecutorService.ListSteps:output_type -> pawl.executor.v1.ListStepsResponse
+	44, // 53: pawl.executor.v1.ExecutorService.GetTaskResult:output_type -> pawl.executor.v1.TaskResult
+	38, // 54: pawl.executor.v1.ExecutorService.ResumeTask:output_type -> pawl.executor.v1.Task
+	38, // 55: pawl.executor.v1.ExecutorService.CancelTask:output_type -> pawl.executor.v1.Task
+	38, // 56: pawl.executor.v1.ExecutorService.PauseTask:output_type -> pawl.executor.v1.Task
+	38, // 57: pawl.executor.v1.ExecutorService.ForkTask:output_type -> pawl.executor.v1.Task
+	25, // 58: pawl.executor.v1.ExecutorService.DeleteTask:output_type -> pawl.executor.v1.DeleteTaskResponse
+	27, // 59: pawl.executor.v1.ExecutorService.ExportTask:output_type -> pawl.executor.v1.ExportTaskResponse
+	29, // 60: pawl.executor.v1.ExecutorService.GetStoreInfo:output_type -> pawl.executor.v1.StoreInfo
+	47, // [47:61] is the sub-list for method output_type
+	33, // [33:47] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_pawl_executor_v1_executor_service_proto_init() }
@@ -2297,7 +2395,7 @@ func file_pawl_executor_v1_executor_service_proto_init() {
 	file_pawl_executor_v1_event_proto_init()
 	file_pawl_executor_v1_task_proto_init()
 	file_pawl_executor_v1_executor_service_proto_msgTypes[0].OneofWrappers = []any{}
-	file_pawl_executor_v1_executor_service_proto_msgTypes[8].OneofWrappers = []any{
+	file_pawl_executor_v1_executor_service_proto_msgTypes[9].OneofWrappers = []any{
 		(*ResumeTaskRequest_Approve)(nil),
 		(*ResumeTaskRequest_Reject)(nil),
 		(*ResumeTaskRequest_Params)(nil),
@@ -2305,7 +2403,7 @@ func file_pawl_executor_v1_executor_service_proto_init() {
 		(*ResumeTaskRequest_Unpause)(nil),
 		(*ResumeTaskRequest_Input)(nil),
 	}
-	file_pawl_executor_v1_executor_service_proto_msgTypes[11].OneofWrappers = []any{
+	file_pawl_executor_v1_executor_service_proto_msgTypes[12].OneofWrappers = []any{
 		(*OutcomeAnswer_Retry)(nil),
 		(*OutcomeAnswer_Output)(nil),
 		(*OutcomeAnswer_Skip)(nil),
@@ -2316,7 +2414,7 @@ func file_pawl_executor_v1_executor_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pawl_executor_v1_executor_service_proto_rawDesc), len(file_pawl_executor_v1_executor_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   30,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

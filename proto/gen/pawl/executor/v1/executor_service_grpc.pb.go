@@ -19,19 +19,20 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ExecutorService_CreateTask_FullMethodName   = "/pawl.executor.v1.ExecutorService/CreateTask"
-	ExecutorService_RunTask_FullMethodName      = "/pawl.executor.v1.ExecutorService/RunTask"
-	ExecutorService_WatchTask_FullMethodName    = "/pawl.executor.v1.ExecutorService/WatchTask"
-	ExecutorService_GetTask_FullMethodName      = "/pawl.executor.v1.ExecutorService/GetTask"
-	ExecutorService_ListTasks_FullMethodName    = "/pawl.executor.v1.ExecutorService/ListTasks"
-	ExecutorService_ListSteps_FullMethodName    = "/pawl.executor.v1.ExecutorService/ListSteps"
-	ExecutorService_ResumeTask_FullMethodName   = "/pawl.executor.v1.ExecutorService/ResumeTask"
-	ExecutorService_CancelTask_FullMethodName   = "/pawl.executor.v1.ExecutorService/CancelTask"
-	ExecutorService_PauseTask_FullMethodName    = "/pawl.executor.v1.ExecutorService/PauseTask"
-	ExecutorService_ForkTask_FullMethodName     = "/pawl.executor.v1.ExecutorService/ForkTask"
-	ExecutorService_DeleteTask_FullMethodName   = "/pawl.executor.v1.ExecutorService/DeleteTask"
-	ExecutorService_ExportTask_FullMethodName   = "/pawl.executor.v1.ExecutorService/ExportTask"
-	ExecutorService_GetStoreInfo_FullMethodName = "/pawl.executor.v1.ExecutorService/GetStoreInfo"
+	ExecutorService_CreateTask_FullMethodName    = "/pawl.executor.v1.ExecutorService/CreateTask"
+	ExecutorService_RunTask_FullMethodName       = "/pawl.executor.v1.ExecutorService/RunTask"
+	ExecutorService_WatchTask_FullMethodName     = "/pawl.executor.v1.ExecutorService/WatchTask"
+	ExecutorService_GetTask_FullMethodName       = "/pawl.executor.v1.ExecutorService/GetTask"
+	ExecutorService_ListTasks_FullMethodName     = "/pawl.executor.v1.ExecutorService/ListTasks"
+	ExecutorService_ListSteps_FullMethodName     = "/pawl.executor.v1.ExecutorService/ListSteps"
+	ExecutorService_GetTaskResult_FullMethodName = "/pawl.executor.v1.ExecutorService/GetTaskResult"
+	ExecutorService_ResumeTask_FullMethodName    = "/pawl.executor.v1.ExecutorService/ResumeTask"
+	ExecutorService_CancelTask_FullMethodName    = "/pawl.executor.v1.ExecutorService/CancelTask"
+	ExecutorService_PauseTask_FullMethodName     = "/pawl.executor.v1.ExecutorService/PauseTask"
+	ExecutorService_ForkTask_FullMethodName      = "/pawl.executor.v1.ExecutorService/ForkTask"
+	ExecutorService_DeleteTask_FullMethodName    = "/pawl.executor.v1.ExecutorService/DeleteTask"
+	ExecutorService_ExportTask_FullMethodName    = "/pawl.executor.v1.ExecutorService/ExportTask"
+	ExecutorService_GetStoreInfo_FullMethodName  = "/pawl.executor.v1.ExecutorService/GetStoreInfo"
 )
 
 // ExecutorServiceClient is the client API for ExecutorService service.
@@ -54,11 +55,14 @@ type ExecutorServiceClient interface {
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
 	// Lists a task's steps, oldest first.
 	ListSteps(ctx context.Context, in *ListStepsRequest, opts ...grpc.CallOption) (*ListStepsResponse, error)
+	// Returns what a task has reached: its answer, tool calls, plan and changed files. It can be asked while the task runs.
+	GetTaskResult(ctx context.Context, in *GetTaskResultRequest, opts ...grpc.CallOption) (*TaskResult, error)
 	// Answers an open wait (approve, reject, params, outcome, input), or unpauses a paused task. The task continues, or ends if the
 	// answer is a rejection. It may return before the task has continued, because the task may have to wait for its turn. Repeating the
 	// same answer is harmless.
 	ResumeTask(ctx context.Context, in *ResumeTaskRequest, opts ...grpc.CallOption) (*Task, error)
-	// Cancels a task. A running call is told to stop, and its outcome is recorded. Cancelling an ended task changes nothing.
+	// Cancels a task, or one of its subtasks with those that depend on it. Running calls are told to stop, and their outcomes are recorded.
+	// Cancelling an ended task or subtask changes nothing.
 	CancelTask(ctx context.Context, in *CancelTaskRequest, opts ...grpc.CallOption) (*Task, error)
 	// Pauses a task: the outcome of a running call is recorded, and nothing new is started until the task is unpaused (ResumeTask).
 	// Pausing a paused task changes nothing.
@@ -154,6 +158,16 @@ func (c *executorServiceClient) ListSteps(ctx context.Context, in *ListStepsRequ
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListStepsResponse)
 	err := c.cc.Invoke(ctx, ExecutorService_ListSteps_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorServiceClient) GetTaskResult(ctx context.Context, in *GetTaskResultRequest, opts ...grpc.CallOption) (*TaskResult, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TaskResult)
+	err := c.cc.Invoke(ctx, ExecutorService_GetTaskResult_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -259,11 +273,14 @@ type ExecutorServiceServer interface {
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
 	// Lists a task's steps, oldest first.
 	ListSteps(context.Context, *ListStepsRequest) (*ListStepsResponse, error)
+	// Returns what a task has reached: its answer, tool calls, plan and changed files. It can be asked while the task runs.
+	GetTaskResult(context.Context, *GetTaskResultRequest) (*TaskResult, error)
 	// Answers an open wait (approve, reject, params, outcome, input), or unpauses a paused task. The task continues, or ends if the
 	// answer is a rejection. It may return before the task has continued, because the task may have to wait for its turn. Repeating the
 	// same answer is harmless.
 	ResumeTask(context.Context, *ResumeTaskRequest) (*Task, error)
-	// Cancels a task. A running call is told to stop, and its outcome is recorded. Cancelling an ended task changes nothing.
+	// Cancels a task, or one of its subtasks with those that depend on it. Running calls are told to stop, and their outcomes are recorded.
+	// Cancelling an ended task or subtask changes nothing.
 	CancelTask(context.Context, *CancelTaskRequest) (*Task, error)
 	// Pauses a task: the outcome of a running call is recorded, and nothing new is started until the task is unpaused (ResumeTask).
 	// Pausing a paused task changes nothing.
@@ -304,6 +321,9 @@ func (UnimplementedExecutorServiceServer) ListTasks(context.Context, *ListTasksR
 }
 func (UnimplementedExecutorServiceServer) ListSteps(context.Context, *ListStepsRequest) (*ListStepsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListSteps not implemented")
+}
+func (UnimplementedExecutorServiceServer) GetTaskResult(context.Context, *GetTaskResultRequest) (*TaskResult, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetTaskResult not implemented")
 }
 func (UnimplementedExecutorServiceServer) ResumeTask(context.Context, *ResumeTaskRequest) (*Task, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResumeTask not implemented")
@@ -437,6 +457,24 @@ func _ExecutorService_ListSteps_Handler(srv interface{}, ctx context.Context, de
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ExecutorServiceServer).ListSteps(ctx, req.(*ListStepsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecutorService_GetTaskResult_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetTaskResultRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).GetTaskResult(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_GetTaskResult_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).GetTaskResult(ctx, req.(*GetTaskResultRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -582,6 +620,10 @@ var ExecutorService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListSteps",
 			Handler:    _ExecutorService_ListSteps_Handler,
+		},
+		{
+			MethodName: "GetTaskResult",
+			Handler:    _ExecutorService_GetTaskResult_Handler,
 		},
 		{
 			MethodName: "ResumeTask",

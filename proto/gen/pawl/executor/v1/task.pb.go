@@ -298,6 +298,8 @@ const (
 	WaitKind_WAIT_KIND_PAUSE WaitKind = 4
 	// The tool's server asks during the call. Answered by input.
 	WaitKind_WAIT_KIND_INPUT WaitKind = 5
+	// Confirm the plan of subtasks. Answered by approve, with an edited plan if wanted, or by reject.
+	WaitKind_WAIT_KIND_PLAN WaitKind = 6
 )
 
 // Enum value maps for WaitKind.
@@ -309,6 +311,7 @@ var (
 		3: "WAIT_KIND_OUTCOME",
 		4: "WAIT_KIND_PAUSE",
 		5: "WAIT_KIND_INPUT",
+		6: "WAIT_KIND_PLAN",
 	}
 	WaitKind_value = map[string]int32{
 		"WAIT_KIND_UNSPECIFIED": 0,
@@ -317,6 +320,7 @@ var (
 		"WAIT_KIND_OUTCOME":     3,
 		"WAIT_KIND_PAUSE":       4,
 		"WAIT_KIND_INPUT":       5,
+		"WAIT_KIND_PLAN":        6,
 	}
 )
 
@@ -345,6 +349,263 @@ func (x WaitKind) Number() protoreflect.EnumNumber {
 // Deprecated: Use WaitKind.Descriptor instead.
 func (WaitKind) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{4}
+}
+
+// The status of an agent that works on a plan; a view of the task's status. IDLE→PLANNING; PLANNING→RUNNING, FAILED, ABORTED, WAITING;
+// RUNNING→WAITING, COMPLETED, FAILED, ABORTED; WAITING→RUNNING, PLANNING, FAILED, ABORTED.
+type AgentStatus int32
+
+const (
+	// The flow has no plan.
+	AgentStatus_AGENT_STATUS_UNSPECIFIED AgentStatus = 0
+	// Not started.
+	AgentStatus_AGENT_STATUS_IDLE AgentStatus = 1
+	// The plan is made.
+	AgentStatus_AGENT_STATUS_PLANNING AgentStatus = 2
+	// Subtasks are worked on.
+	AgentStatus_AGENT_STATUS_RUNNING AgentStatus = 3
+	// A person must answer before anything continues.
+	AgentStatus_AGENT_STATUS_WAITING AgentStatus = 4
+	// The task succeeded.
+	AgentStatus_AGENT_STATUS_COMPLETED AgentStatus = 5
+	// The task failed.
+	AgentStatus_AGENT_STATUS_FAILED AgentStatus = 6
+	// The task was cancelled.
+	AgentStatus_AGENT_STATUS_ABORTED AgentStatus = 7
+)
+
+// Enum value maps for AgentStatus.
+var (
+	AgentStatus_name = map[int32]string{
+		0: "AGENT_STATUS_UNSPECIFIED",
+		1: "AGENT_STATUS_IDLE",
+		2: "AGENT_STATUS_PLANNING",
+		3: "AGENT_STATUS_RUNNING",
+		4: "AGENT_STATUS_WAITING",
+		5: "AGENT_STATUS_COMPLETED",
+		6: "AGENT_STATUS_FAILED",
+		7: "AGENT_STATUS_ABORTED",
+	}
+	AgentStatus_value = map[string]int32{
+		"AGENT_STATUS_UNSPECIFIED": 0,
+		"AGENT_STATUS_IDLE":        1,
+		"AGENT_STATUS_PLANNING":    2,
+		"AGENT_STATUS_RUNNING":     3,
+		"AGENT_STATUS_WAITING":     4,
+		"AGENT_STATUS_COMPLETED":   5,
+		"AGENT_STATUS_FAILED":      6,
+		"AGENT_STATUS_ABORTED":     7,
+	}
+)
+
+func (x AgentStatus) Enum() *AgentStatus {
+	p := new(AgentStatus)
+	*p = x
+	return p
+}
+
+func (x AgentStatus) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AgentStatus) Descriptor() protoreflect.EnumDescriptor {
+	return file_pawl_executor_v1_task_proto_enumTypes[5].Descriptor()
+}
+
+func (AgentStatus) Type() protoreflect.EnumType {
+	return &file_pawl_executor_v1_task_proto_enumTypes[5]
+}
+
+func (x AgentStatus) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AgentStatus.Descriptor instead.
+func (AgentStatus) EnumDescriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{5}
+}
+
+// The status of a subtask. PENDING→BLOCKED, IN_PROGRESS, CANCELLED; BLOCKED→PENDING, CANCELLED; IN_PROGRESS→COMPLETED, FAILED, CANCELLED.
+type SubtaskStatus int32
+
+const (
+	// Not specified.
+	SubtaskStatus_SUBTASK_STATUS_UNSPECIFIED SubtaskStatus = 0
+	// It can start.
+	SubtaskStatus_SUBTASK_STATUS_PENDING SubtaskStatus = 1
+	// A dependency is not completed yet.
+	SubtaskStatus_SUBTASK_STATUS_BLOCKED SubtaskStatus = 2
+	// It is worked on.
+	SubtaskStatus_SUBTASK_STATUS_IN_PROGRESS SubtaskStatus = 3
+	// It is done.
+	SubtaskStatus_SUBTASK_STATUS_COMPLETED SubtaskStatus = 4
+	// It was not reached.
+	SubtaskStatus_SUBTASK_STATUS_FAILED SubtaskStatus = 5
+	// It was cancelled, dropped from the plan, or depends on a subtask that failed or was cancelled.
+	SubtaskStatus_SUBTASK_STATUS_CANCELLED SubtaskStatus = 6
+)
+
+// Enum value maps for SubtaskStatus.
+var (
+	SubtaskStatus_name = map[int32]string{
+		0: "SUBTASK_STATUS_UNSPECIFIED",
+		1: "SUBTASK_STATUS_PENDING",
+		2: "SUBTASK_STATUS_BLOCKED",
+		3: "SUBTASK_STATUS_IN_PROGRESS",
+		4: "SUBTASK_STATUS_COMPLETED",
+		5: "SUBTASK_STATUS_FAILED",
+		6: "SUBTASK_STATUS_CANCELLED",
+	}
+	SubtaskStatus_value = map[string]int32{
+		"SUBTASK_STATUS_UNSPECIFIED": 0,
+		"SUBTASK_STATUS_PENDING":     1,
+		"SUBTASK_STATUS_BLOCKED":     2,
+		"SUBTASK_STATUS_IN_PROGRESS": 3,
+		"SUBTASK_STATUS_COMPLETED":   4,
+		"SUBTASK_STATUS_FAILED":      5,
+		"SUBTASK_STATUS_CANCELLED":   6,
+	}
+)
+
+func (x SubtaskStatus) Enum() *SubtaskStatus {
+	p := new(SubtaskStatus)
+	*p = x
+	return p
+}
+
+func (x SubtaskStatus) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SubtaskStatus) Descriptor() protoreflect.EnumDescriptor {
+	return file_pawl_executor_v1_task_proto_enumTypes[6].Descriptor()
+}
+
+func (SubtaskStatus) Type() protoreflect.EnumType {
+	return &file_pawl_executor_v1_task_proto_enumTypes[6]
+}
+
+func (x SubtaskStatus) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SubtaskStatus.Descriptor instead.
+func (SubtaskStatus) EnumDescriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{6}
+}
+
+// When a person must confirm a plan before work starts.
+type ConfirmPlan int32
+
+const (
+	// Same as CONFIRM_PLAN_BY_RISK.
+	ConfirmPlan_CONFIRM_PLAN_UNSPECIFIED ConfirmPlan = 0
+	// Always.
+	ConfirmPlan_CONFIRM_PLAN_ALWAYS ConfirmPlan = 1
+	// If the task's risk is MEDIUM or HIGH.
+	ConfirmPlan_CONFIRM_PLAN_BY_RISK ConfirmPlan = 2
+	// Never.
+	ConfirmPlan_CONFIRM_PLAN_NEVER ConfirmPlan = 3
+)
+
+// Enum value maps for ConfirmPlan.
+var (
+	ConfirmPlan_name = map[int32]string{
+		0: "CONFIRM_PLAN_UNSPECIFIED",
+		1: "CONFIRM_PLAN_ALWAYS",
+		2: "CONFIRM_PLAN_BY_RISK",
+		3: "CONFIRM_PLAN_NEVER",
+	}
+	ConfirmPlan_value = map[string]int32{
+		"CONFIRM_PLAN_UNSPECIFIED": 0,
+		"CONFIRM_PLAN_ALWAYS":      1,
+		"CONFIRM_PLAN_BY_RISK":     2,
+		"CONFIRM_PLAN_NEVER":       3,
+	}
+)
+
+func (x ConfirmPlan) Enum() *ConfirmPlan {
+	p := new(ConfirmPlan)
+	*p = x
+	return p
+}
+
+func (x ConfirmPlan) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ConfirmPlan) Descriptor() protoreflect.EnumDescriptor {
+	return file_pawl_executor_v1_task_proto_enumTypes[7].Descriptor()
+}
+
+func (ConfirmPlan) Type() protoreflect.EnumType {
+	return &file_pawl_executor_v1_task_proto_enumTypes[7]
+}
+
+func (x ConfirmPlan) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ConfirmPlan.Descriptor instead.
+func (ConfirmPlan) EnumDescriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{7}
+}
+
+// How a tool changed a file.
+type FileChangeType int32
+
+const (
+	// Not specified.
+	FileChangeType_FILE_CHANGE_TYPE_UNSPECIFIED FileChangeType = 0
+	// The file is new.
+	FileChangeType_FILE_CHANGE_TYPE_CREATED FileChangeType = 1
+	// The file has another content.
+	FileChangeType_FILE_CHANGE_TYPE_MODIFIED FileChangeType = 2
+	// The file is gone.
+	FileChangeType_FILE_CHANGE_TYPE_DELETED FileChangeType = 3
+)
+
+// Enum value maps for FileChangeType.
+var (
+	FileChangeType_name = map[int32]string{
+		0: "FILE_CHANGE_TYPE_UNSPECIFIED",
+		1: "FILE_CHANGE_TYPE_CREATED",
+		2: "FILE_CHANGE_TYPE_MODIFIED",
+		3: "FILE_CHANGE_TYPE_DELETED",
+	}
+	FileChangeType_value = map[string]int32{
+		"FILE_CHANGE_TYPE_UNSPECIFIED": 0,
+		"FILE_CHANGE_TYPE_CREATED":     1,
+		"FILE_CHANGE_TYPE_MODIFIED":    2,
+		"FILE_CHANGE_TYPE_DELETED":     3,
+	}
+)
+
+func (x FileChangeType) Enum() *FileChangeType {
+	p := new(FileChangeType)
+	*p = x
+	return p
+}
+
+func (x FileChangeType) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (FileChangeType) Descriptor() protoreflect.EnumDescriptor {
+	return file_pawl_executor_v1_task_proto_enumTypes[8].Descriptor()
+}
+
+func (FileChangeType) Type() protoreflect.EnumType {
+	return &file_pawl_executor_v1_task_proto_enumTypes[8]
+}
+
+func (x FileChangeType) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use FileChangeType.Descriptor instead.
+func (FileChangeType) EnumDescriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{8}
 }
 
 // What to do if the outcome of a call that must not be repeated is not known.
@@ -388,11 +649,11 @@ func (x OnUnknownOutcome) String() string {
 }
 
 func (OnUnknownOutcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_pawl_executor_v1_task_proto_enumTypes[5].Descriptor()
+	return file_pawl_executor_v1_task_proto_enumTypes[9].Descriptor()
 }
 
 func (OnUnknownOutcome) Type() protoreflect.EnumType {
-	return &file_pawl_executor_v1_task_proto_enumTypes[5]
+	return &file_pawl_executor_v1_task_proto_enumTypes[9]
 }
 
 func (x OnUnknownOutcome) Number() protoreflect.EnumNumber {
@@ -401,7 +662,507 @@ func (x OnUnknownOutcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnUnknownOutcome.Descriptor instead.
 func (OnUnknownOutcome) EnumDescriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{5}
+	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{9}
+}
+
+// How a task with a plan is worked on. 0 or absent: the default.
+type PlanOptions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When a person must confirm the plan.
+	Confirm ConfirmPlan `protobuf:"varint,1,opt,name=confirm,proto3,enum=pawl.executor.v1.ConfirmPlan" json:"confirm,omitempty"`
+	// How many subtasks are worked on at once; 4 by default.
+	MaxParallel uint32 `protobuf:"varint,2,opt,name=max_parallel,json=maxParallel,proto3" json:"max_parallel,omitempty"`
+	// How many times a subtask may think before it fails; 30 by default.
+	MaxLoops uint32 `protobuf:"varint,3,opt,name=max_loops,json=maxLoops,proto3" json:"max_loops,omitempty"`
+	// The most subtasks of a plan; 20 by default.
+	MaxSubtasks uint32 `protobuf:"varint,4,opt,name=max_subtasks,json=maxSubtasks,proto3" json:"max_subtasks,omitempty"`
+	// How long a subtask may run before it fails, without the time that it waits for people; not limited by default.
+	MaxSubtaskRunTime *durationpb.Duration `protobuf:"bytes,5,opt,name=max_subtask_run_time,json=maxSubtaskRunTime,proto3" json:"max_subtask_run_time,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *PlanOptions) Reset() {
+	*x = PlanOptions{}
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanOptions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanOptions) ProtoMessage() {}
+
+func (x *PlanOptions) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanOptions.ProtoReflect.Descriptor instead.
+func (*PlanOptions) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *PlanOptions) GetConfirm() ConfirmPlan {
+	if x != nil {
+		return x.Confirm
+	}
+	return ConfirmPlan_CONFIRM_PLAN_UNSPECIFIED
+}
+
+func (x *PlanOptions) GetMaxParallel() uint32 {
+	if x != nil {
+		return x.MaxParallel
+	}
+	return 0
+}
+
+func (x *PlanOptions) GetMaxLoops() uint32 {
+	if x != nil {
+		return x.MaxLoops
+	}
+	return 0
+}
+
+func (x *PlanOptions) GetMaxSubtasks() uint32 {
+	if x != nil {
+		return x.MaxSubtasks
+	}
+	return 0
+}
+
+func (x *PlanOptions) GetMaxSubtaskRunTime() *durationpb.Duration {
+	if x != nil {
+		return x.MaxSubtaskRunTime
+	}
+	return nil
+}
+
+// A part of a task.
+type Subtask struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names the subtask within its task.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// A short name.
+	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
+	// What has to be done.
+	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
+	// How to tell that it is done.
+	Acceptance string `protobuf:"bytes,4,opt,name=acceptance,proto3" json:"acceptance,omitempty"`
+	// The subtasks that must be completed before.
+	DependsOn []string `protobuf:"bytes,5,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
+	// The tools it is expected to need, `<mcp_id>/<tool>`; advice.
+	ToolIds []string `protobuf:"bytes,6,rep,name=tool_ids,json=toolIds,proto3" json:"tool_ids,omitempty"`
+	// The status. Output only, like all fields below.
+	Status SubtaskStatus `protobuf:"varint,7,opt,name=status,proto3,enum=pawl.executor.v1.SubtaskStatus" json:"status,omitempty"`
+	// What was reached, or why it was not.
+	Summary string `protobuf:"bytes,8,opt,name=summary,proto3" json:"summary,omitempty"`
+	// How many times it has thought.
+	Loops uint32 `protobuf:"varint,9,opt,name=loops,proto3" json:"loops,omitempty"`
+	// When it started; absent until then.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// When it ended; absent until then.
+	EndTime       *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Subtask) Reset() {
+	*x = Subtask{}
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Subtask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Subtask) ProtoMessage() {}
+
+func (x *Subtask) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Subtask.ProtoReflect.Descriptor instead.
+func (*Subtask) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Subtask) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Subtask) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *Subtask) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *Subtask) GetAcceptance() string {
+	if x != nil {
+		return x.Acceptance
+	}
+	return ""
+}
+
+func (x *Subtask) GetDependsOn() []string {
+	if x != nil {
+		return x.DependsOn
+	}
+	return nil
+}
+
+func (x *Subtask) GetToolIds() []string {
+	if x != nil {
+		return x.ToolIds
+	}
+	return nil
+}
+
+func (x *Subtask) GetStatus() SubtaskStatus {
+	if x != nil {
+		return x.Status
+	}
+	return SubtaskStatus_SUBTASK_STATUS_UNSPECIFIED
+}
+
+func (x *Subtask) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *Subtask) GetLoops() uint32 {
+	if x != nil {
+		return x.Loops
+	}
+	return 0
+}
+
+func (x *Subtask) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *Subtask) GetEndTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndTime
+	}
+	return nil
+}
+
+// A plan of subtasks.
+type Plan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The whole task in one sentence.
+	MainTask string `protobuf:"bytes,1,opt,name=main_task,json=mainTask,proto3" json:"main_task,omitempty"`
+	// The subtasks, each after those that it depends on.
+	Subtasks []*Subtask `protobuf:"bytes,2,rep,name=subtasks,proto3" json:"subtasks,omitempty"`
+	// 1, and one more with each change of the plan. Output only.
+	Revision      uint32 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Plan) Reset() {
+	*x = Plan{}
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Plan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Plan) ProtoMessage() {}
+
+func (x *Plan) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Plan.ProtoReflect.Descriptor instead.
+func (*Plan) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Plan) GetMainTask() string {
+	if x != nil {
+		return x.MainTask
+	}
+	return ""
+}
+
+func (x *Plan) GetSubtasks() []*Subtask {
+	if x != nil {
+		return x.Subtasks
+	}
+	return nil
+}
+
+func (x *Plan) GetRevision() uint32 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+// A file that a tool changed, as the tool reported it.
+type FileChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The file, relative to the root of the tool's server.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// How it was changed.
+	Type FileChangeType `protobuf:"varint,2,opt,name=type,proto3,enum=pawl.executor.v1.FileChangeType" json:"type,omitempty"`
+	// Where a moved file was before; may be empty.
+	FromPath string `protobuf:"bytes,3,opt,name=from_path,json=fromPath,proto3" json:"from_path,omitempty"`
+	// The backup of the content before; empty if there is none.
+	BackupPath string `protobuf:"bytes,4,opt,name=backup_path,json=backupPath,proto3" json:"backup_path,omitempty"`
+	// SHA-256 (hex) of the content after; empty if it is not known or the file is gone.
+	Sha256 string `protobuf:"bytes,5,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// The step that changed it.
+	StepId string `protobuf:"bytes,6,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
+	// The step's tool.
+	ToolId string `protobuf:"bytes,7,opt,name=tool_id,json=toolId,proto3" json:"tool_id,omitempty"`
+	// The step's subtask; may be empty.
+	SubtaskId string `protobuf:"bytes,8,opt,name=subtask_id,json=subtaskId,proto3" json:"subtask_id,omitempty"`
+	// When.
+	Time          *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=time,proto3" json:"time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FileChange) Reset() {
+	*x = FileChange{}
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FileChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FileChange) ProtoMessage() {}
+
+func (x *FileChange) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
+func (*FileChange) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *FileChange) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *FileChange) GetType() FileChangeType {
+	if x != nil {
+		return x.Type
+	}
+	return FileChangeType_FILE_CHANGE_TYPE_UNSPECIFIED
+}
+
+func (x *FileChange) GetFromPath() string {
+	if x != nil {
+		return x.FromPath
+	}
+	return ""
+}
+
+func (x *FileChange) GetBackupPath() string {
+	if x != nil {
+		return x.BackupPath
+	}
+	return ""
+}
+
+func (x *FileChange) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
+func (x *FileChange) GetStepId() string {
+	if x != nil {
+		return x.StepId
+	}
+	return ""
+}
+
+func (x *FileChange) GetToolId() string {
+	if x != nil {
+		return x.ToolId
+	}
+	return ""
+}
+
+func (x *FileChange) GetSubtaskId() string {
+	if x != nil {
+		return x.SubtaskId
+	}
+	return ""
+}
+
+func (x *FileChange) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+// What a task has reached.
+type TaskResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task.
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// It ended and reached its goal; false if anything failed or was cut short.
+	Success bool `protobuf:"varint,2,opt,name=success,proto3" json:"success,omitempty"`
+	// The answer, or why there is none.
+	Response string `protobuf:"bytes,3,opt,name=response,proto3" json:"response,omitempty"`
+	// Its tool calls, oldest first.
+	ToolCalls []*Step `protobuf:"bytes,4,rep,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
+	// Its plan; absent in flows without one.
+	Plan *Plan `protobuf:"bytes,5,opt,name=plan,proto3" json:"plan,omitempty"`
+	// From its creation to its end, or until now.
+	Duration *durationpb.Duration `protobuf:"bytes,6,opt,name=duration,proto3" json:"duration,omitempty"`
+	// The files that tools changed, oldest change first.
+	FilesChanged  []*FileChange `protobuf:"bytes,7,rep,name=files_changed,json=filesChanged,proto3" json:"files_changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskResult) Reset() {
+	*x = TaskResult{}
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskResult) ProtoMessage() {}
+
+func (x *TaskResult) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskResult.ProtoReflect.Descriptor instead.
+func (*TaskResult) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *TaskResult) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *TaskResult) GetSuccess() bool {
+	if x != nil {
+		return x.Success
+	}
+	return false
+}
+
+func (x *TaskResult) GetResponse() string {
+	if x != nil {
+		return x.Response
+	}
+	return ""
+}
+
+func (x *TaskResult) GetToolCalls() []*Step {
+	if x != nil {
+		return x.ToolCalls
+	}
+	return nil
+}
+
+func (x *TaskResult) GetPlan() *Plan {
+	if x != nil {
+		return x.Plan
+	}
+	return nil
+}
+
+func (x *TaskResult) GetDuration() *durationpb.Duration {
+	if x != nil {
+		return x.Duration
+	}
+	return nil
+}
+
+func (x *TaskResult) GetFilesChanged() []*FileChange {
+	if x != nil {
+		return x.FilesChanged
+	}
+	return nil
 }
 
 // The budget of a task. 0 or absent: no bound. A spent budget ends the task with BUDGET_EXCEEDED before the next call.
@@ -423,7 +1184,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_pawl_executor_v1_task_proto_msgTypes[0]
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -435,7 +1196,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_task_proto_msgTypes[0]
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -448,7 +1209,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{0}
+	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Budget) GetMaxToolCalls() uint32 {
@@ -499,7 +1260,7 @@ type Fork struct {
 
 func (x *Fork) Reset() {
 	*x = Fork{}
-	mi := &file_pawl_executor_v1_task_proto_msgTypes[1]
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -511,7 +1272,7 @@ func (x *Fork) String() string {
 func (*Fork) ProtoMessage() {}
 
 func (x *Fork) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_task_proto_msgTypes[1]
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -524,7 +1285,7 @@ func (x *Fork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fork.ProtoReflect.Descriptor instead.
 func (*Fork) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{1}
+	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Fork) GetTaskId() string {
@@ -576,7 +1337,7 @@ type Task struct {
 	StepCount uint32 `protobuf:"varint,15,opt,name=step_count,json=stepCount,proto3" json:"step_count,omitempty"`
 	// The number of failed steps so far, without those that a playbook tried again.
 	ErrorCount uint32 `protobuf:"varint,16,opt,name=error_count,json=errorCount,proto3" json:"error_count,omitempty"`
-	// The steps that have not ended; the `agent` flow has at most one.
+	// The steps that have not ended; at most one in each lane.
 	ActiveSteps []*Step `protobuf:"bytes,17,rep,name=active_steps,json=activeSteps,proto3" json:"active_steps,omitempty"`
 	// The open waits.
 	Waits []*Wait `protobuf:"bytes,18,rep,name=waits,proto3" json:"waits,omitempty"`
@@ -607,14 +1368,18 @@ type Task struct {
 	// The task it was forked from; absent if it is no fork.
 	ForkedFrom *Fork `protobuf:"bytes,31,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
 	// What a running task waits for, such as a planner that cannot be reached; empty while it makes progress.
-	StatusReason  string `protobuf:"bytes,32,opt,name=status_reason,json=statusReason,proto3" json:"status_reason,omitempty"`
+	StatusReason string `protobuf:"bytes,32,opt,name=status_reason,json=statusReason,proto3" json:"status_reason,omitempty"`
+	// The agent's status; unspecified in flows without a plan.
+	AgentStatus AgentStatus `protobuf:"varint,33,opt,name=agent_status,json=agentStatus,proto3,enum=pawl.executor.v1.AgentStatus" json:"agent_status,omitempty"`
+	// How its plan is worked on; absent in flows without a plan.
+	PlanOptions   *PlanOptions `protobuf:"bytes,34,opt,name=plan_options,json=planOptions,proto3" json:"plan_options,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_pawl_executor_v1_task_proto_msgTypes[2]
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -626,7 +1391,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_task_proto_msgTypes[2]
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -639,7 +1404,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{2}
+	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Task) GetId() string {
@@ -866,6 +1631,20 @@ func (x *Task) GetStatusReason() string {
 	return ""
 }
 
+func (x *Task) GetAgentStatus() AgentStatus {
+	if x != nil {
+		return x.AgentStatus
+	}
+	return AgentStatus_AGENT_STATUS_UNSPECIFIED
+}
+
+func (x *Task) GetPlanOptions() *PlanOptions {
+	if x != nil {
+		return x.PlanOptions
+	}
+	return nil
+}
+
 // One tool call that a flow decided on.
 type Step struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -920,7 +1699,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_pawl_executor_v1_task_proto_msgTypes[3]
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -932,7 +1711,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_task_proto_msgTypes[3]
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -945,7 +1724,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{3}
+	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Step) GetId() string {
@@ -1142,7 +1921,7 @@ type Wait struct {
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_pawl_executor_v1_task_proto_msgTypes[4]
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1154,7 +1933,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_task_proto_msgTypes[4]
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1167,7 +1946,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{4}
+	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Wait) GetId() string {
@@ -1288,7 +2067,7 @@ type Agent struct {
 	McpIds []string `protobuf:"bytes,4,rep,name=mcp_ids,json=mcpIds,proto3" json:"mcp_ids,omitempty"`
 	// The model that plans: `offline`, `playbook` or a configured one; empty for the service's default.
 	Model string `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
-	// The flow; `agent` if empty.
+	// The flow: `agent` or `coding`; `agent` if empty.
 	Flow string `protobuf:"bytes,6,opt,name=flow,proto3" json:"flow,omitempty"`
 	// The confirmation policy of its tasks, which `auto_execute` of a task can change. Only operators may set CONFIRM_NEVER.
 	Confirm Confirm `protobuf:"varint,7,opt,name=confirm,proto3,enum=pawl.executor.v1.Confirm" json:"confirm,omitempty"`
@@ -1310,13 +2089,15 @@ type Agent struct {
 	WaitTimeout *durationpb.Duration `protobuf:"bytes,15,opt,name=wait_timeout,json=waitTimeout,proto3" json:"wait_timeout,omitempty"`
 	// What to do if an outcome is not known.
 	OnUnknownOutcome OnUnknownOutcome `protobuf:"varint,16,opt,name=on_unknown_outcome,json=onUnknownOutcome,proto3,enum=pawl.executor.v1.OnUnknownOutcome" json:"on_unknown_outcome,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// How its tasks' plans are worked on.
+	PlanOptions   *PlanOptions `protobuf:"bytes,17,opt,name=plan_options,json=planOptions,proto3" json:"plan_options,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_pawl_executor_v1_task_proto_msgTypes[5]
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1328,7 +2109,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_executor_v1_task_proto_msgTypes[5]
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1341,7 +2122,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{5}
+	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Agent) GetId() string {
@@ -1456,11 +2237,68 @@ func (x *Agent) GetOnUnknownOutcome() OnUnknownOutcome {
 	return OnUnknownOutcome_ON_UNKNOWN_OUTCOME_UNSPECIFIED
 }
 
+func (x *Agent) GetPlanOptions() *PlanOptions {
+	if x != nil {
+		return x.PlanOptions
+	}
+	return nil
+}
+
 var File_pawl_executor_v1_task_proto protoreflect.FileDescriptor
 
 const file_pawl_executor_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x1bpawl/executor/v1/task.proto\x12\x10pawl.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\"\xe7\x01\n" +
+	"\x1bpawl/executor/v1/task.proto\x12\x10pawl.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\"\xa6\x02\n" +
+	"\vPlanOptions\x12A\n" +
+	"\aconfirm\x18\x01 \x01(\x0e2\x1d.pawl.executor.v1.ConfirmPlanB\b\xbaH\x05\x82\x01\x02\x10\x01R\aconfirm\x12*\n" +
+	"\fmax_parallel\x18\x02 \x01(\rB\a\xbaH\x04*\x02\x18 R\vmaxParallel\x12%\n" +
+	"\tmax_loops\x18\x03 \x01(\rB\b\xbaH\x05*\x03\x18\xe8\aR\bmaxLoops\x12+\n" +
+	"\fmax_subtasks\x18\x04 \x01(\rB\b\xbaH\x05*\x03\x18\xc8\x01R\vmaxSubtasks\x12T\n" +
+	"\x14max_subtask_run_time\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x022\x00R\x11maxSubtaskRunTime\"\xc3\x03\n" +
+	"\aSubtask\x12\x17\n" +
+	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x02id\x12\x1e\n" +
+	"\x05title\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x05title\x12*\n" +
+	"\vdescription\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\vdescription\x12(\n" +
+	"\n" +
+	"acceptance\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\n" +
+	"acceptance\x12(\n" +
+	"\n" +
+	"depends_on\x18\x05 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\xc8\x01R\tdependsOn\x12$\n" +
+	"\btool_ids\x18\x06 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\xc8\x01R\atoolIds\x127\n" +
+	"\x06status\x18\a \x01(\x0e2\x1f.pawl.executor.v1.SubtaskStatusR\x06status\x12\x18\n" +
+	"\asummary\x18\b \x01(\tR\asummary\x12\x14\n" +
+	"\x05loops\x18\t \x01(\rR\x05loops\x129\n" +
+	"\n" +
+	"start_time\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
+	"\bend_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\"\x8b\x01\n" +
+	"\x04Plan\x12%\n" +
+	"\tmain_task\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\bmainTask\x12@\n" +
+	"\bsubtasks\x18\x02 \x03(\v2\x19.pawl.executor.v1.SubtaskB\t\xbaH\x06\x92\x01\x03\x10\xc8\x01R\bsubtasks\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\rR\brevision\"\xad\x02\n" +
+	"\n" +
+	"FileChange\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x124\n" +
+	"\x04type\x18\x02 \x01(\x0e2 .pawl.executor.v1.FileChangeTypeR\x04type\x12\x1b\n" +
+	"\tfrom_path\x18\x03 \x01(\tR\bfromPath\x12\x1f\n" +
+	"\vbackup_path\x18\x04 \x01(\tR\n" +
+	"backupPath\x12\x16\n" +
+	"\x06sha256\x18\x05 \x01(\tR\x06sha256\x12\x17\n" +
+	"\astep_id\x18\x06 \x01(\tR\x06stepId\x12\x17\n" +
+	"\atool_id\x18\a \x01(\tR\x06toolId\x12\x1d\n" +
+	"\n" +
+	"subtask_id\x18\b \x01(\tR\tsubtaskId\x12.\n" +
+	"\x04time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xb8\x02\n" +
+	"\n" +
+	"TaskResult\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x18\n" +
+	"\asuccess\x18\x02 \x01(\bR\asuccess\x12\x1a\n" +
+	"\bresponse\x18\x03 \x01(\tR\bresponse\x125\n" +
+	"\n" +
+	"tool_calls\x18\x04 \x03(\v2\x16.pawl.executor.v1.StepR\ttoolCalls\x12*\n" +
+	"\x04plan\x18\x05 \x01(\v2\x16.pawl.executor.v1.PlanR\x04plan\x125\n" +
+	"\bduration\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bduration\x12A\n" +
+	"\rfiles_changed\x18\a \x03(\v2\x1c.pawl.executor.v1.FileChangeR\ffilesChanged\"\xe7\x01\n" +
 	"\x06Budget\x12$\n" +
 	"\x0emax_tool_calls\x18\x01 \x01(\rR\fmaxToolCalls\x12&\n" +
 	"\x0fmax_model_calls\x18\x02 \x01(\rR\rmaxModelCalls\x12\x1d\n" +
@@ -1471,8 +2309,7 @@ const file_pawl_executor_v1_task_proto_rawDesc = "" +
 	"\x11max_cost_nano_usd\x18\x05 \x01(\x04R\x0emaxCostNanoUsd\"1\n" +
 	"\x04Fork\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xb2\n" +
-	"\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xb6\v\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
 	"\buser_sub\x18\x02 \x01(\tR\auserSub\x12'\n" +
@@ -1512,7 +2349,9 @@ const file_pawl_executor_v1_task_proto_rawDesc = "" +
 	"\x12on_unknown_outcome\x18\x1e \x01(\x0e2\".pawl.executor.v1.OnUnknownOutcomeR\x10onUnknownOutcome\x127\n" +
 	"\vforked_from\x18\x1f \x01(\v2\x16.pawl.executor.v1.ForkR\n" +
 	"forkedFrom\x12#\n" +
-	"\rstatus_reason\x18  \x01(\tR\fstatusReason\"\xe5\x06\n" +
+	"\rstatus_reason\x18  \x01(\tR\fstatusReason\x12@\n" +
+	"\fagent_status\x18! \x01(\x0e2\x1d.pawl.executor.v1.AgentStatusR\vagentStatus\x12@\n" +
+	"\fplan_options\x18\" \x01(\v2\x1d.pawl.executor.v1.PlanOptionsR\vplanOptions\"\xe5\x06\n" +
 	"\x04Step\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x1d\n" +
@@ -1561,14 +2400,14 @@ const file_pawl_executor_v1_task_proto_rawDesc = "" +
 	"\vcreate_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x126\n" +
 	"\bdeadline\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12\x10\n" +
-	"\x03url\x18\x0f \x01(\tR\x03url\"\xfa\x05\n" +
+	"\x03url\x18\x0f \x01(\tR\x03url\"\xb5\x06\n" +
 	"\x05Agent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
 	"\fdisplay_name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\vdisplayName\x12*\n" +
 	"\vdescription\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\vdescription\x12+\n" +
 	"\amcp_ids\x18\x04 \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10d\x18\x01\"\x06r\x04\x10\x01\x18@R\x06mcpIds\x12\x1e\n" +
-	"\x05model\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x05model\x12\"\n" +
-	"\x04flow\x18\x06 \x01(\tB\x0e\xbaH\vr\tR\x00R\x05agentR\x04flow\x12=\n" +
+	"\x05model\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x05model\x12\x1b\n" +
+	"\x04flow\x18\x06 \x01(\tB\a\xbaH\x04r\x02\x18@R\x04flow\x12=\n" +
 	"\aconfirm\x18\a \x01(\x0e2\x19.pawl.executor.v1.ConfirmB\b\xbaH\x05\x82\x01\x02\x10\x01R\aconfirm\x12%\n" +
 	"\tmax_steps\x18\b \x01(\rB\b\xbaH\x05*\x03\x18\xe8\aR\bmaxSteps\x122\n" +
 	"\x10max_failed_steps\x18\t \x01(\rB\b\xbaH\x05*\x03\x18\xe8\aR\x0emaxFailedSteps\x12\x19\n" +
@@ -1581,7 +2420,8 @@ const file_pawl_executor_v1_task_proto_rawDesc = "" +
 	"\x04etag\x18\r \x01(\tR\x04etag\x120\n" +
 	"\x06budget\x18\x0e \x01(\v2\x18.pawl.executor.v1.BudgetR\x06budget\x12F\n" +
 	"\fwait_timeout\x18\x0f \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x022\x00R\vwaitTimeout\x12Z\n" +
-	"\x12on_unknown_outcome\x18\x10 \x01(\x0e2\".pawl.executor.v1.OnUnknownOutcomeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x10onUnknownOutcome*\xdc\x01\n" +
+	"\x12on_unknown_outcome\x18\x10 \x01(\x0e2\".pawl.executor.v1.OnUnknownOutcomeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x10onUnknownOutcome\x12@\n" +
+	"\fplan_options\x18\x11 \x01(\v2\x1d.pawl.executor.v1.PlanOptionsR\vplanOptions*\xdc\x01\n" +
 	"\x0eExecutorStatus\x12\x1f\n" +
 	"\x1bEXECUTOR_STATUS_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14EXECUTOR_STATUS_INIT\x10\x01\x12\x1b\n" +
@@ -1608,14 +2448,42 @@ const file_pawl_executor_v1_task_proto_rawDesc = "" +
 	"\x13CONFIRM_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eCONFIRM_ALWAYS\x10\x01\x12\x13\n" +
 	"\x0fCONFIRM_BY_RISK\x10\x02\x12\x11\n" +
-	"\rCONFIRM_NEVER\x10\x03*\x94\x01\n" +
+	"\rCONFIRM_NEVER\x10\x03*\xa8\x01\n" +
 	"\bWaitKind\x12\x19\n" +
 	"\x15WAIT_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12WAIT_KIND_APPROVAL\x10\x01\x12\x14\n" +
 	"\x10WAIT_KIND_PARAMS\x10\x02\x12\x15\n" +
 	"\x11WAIT_KIND_OUTCOME\x10\x03\x12\x13\n" +
 	"\x0fWAIT_KIND_PAUSE\x10\x04\x12\x13\n" +
-	"\x0fWAIT_KIND_INPUT\x10\x05*\x8d\x01\n" +
+	"\x0fWAIT_KIND_INPUT\x10\x05\x12\x12\n" +
+	"\x0eWAIT_KIND_PLAN\x10\x06*\xe0\x01\n" +
+	"\vAgentStatus\x12\x1c\n" +
+	"\x18AGENT_STATUS_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11AGENT_STATUS_IDLE\x10\x01\x12\x19\n" +
+	"\x15AGENT_STATUS_PLANNING\x10\x02\x12\x18\n" +
+	"\x14AGENT_STATUS_RUNNING\x10\x03\x12\x18\n" +
+	"\x14AGENT_STATUS_WAITING\x10\x04\x12\x1a\n" +
+	"\x16AGENT_STATUS_COMPLETED\x10\x05\x12\x17\n" +
+	"\x13AGENT_STATUS_FAILED\x10\x06\x12\x18\n" +
+	"\x14AGENT_STATUS_ABORTED\x10\a*\xde\x01\n" +
+	"\rSubtaskStatus\x12\x1e\n" +
+	"\x1aSUBTASK_STATUS_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16SUBTASK_STATUS_PENDING\x10\x01\x12\x1a\n" +
+	"\x16SUBTASK_STATUS_BLOCKED\x10\x02\x12\x1e\n" +
+	"\x1aSUBTASK_STATUS_IN_PROGRESS\x10\x03\x12\x1c\n" +
+	"\x18SUBTASK_STATUS_COMPLETED\x10\x04\x12\x19\n" +
+	"\x15SUBTASK_STATUS_FAILED\x10\x05\x12\x1c\n" +
+	"\x18SUBTASK_STATUS_CANCELLED\x10\x06*v\n" +
+	"\vConfirmPlan\x12\x1c\n" +
+	"\x18CONFIRM_PLAN_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13CONFIRM_PLAN_ALWAYS\x10\x01\x12\x18\n" +
+	"\x14CONFIRM_PLAN_BY_RISK\x10\x02\x12\x16\n" +
+	"\x12CONFIRM_PLAN_NEVER\x10\x03*\x8d\x01\n" +
+	"\x0eFileChangeType\x12 \n" +
+	"\x1cFILE_CHANGE_TYPE_UNSPECIFIED\x10\x00\x12\x1c\n" +
+	"\x18FILE_CHANGE_TYPE_CREATED\x10\x01\x12\x1d\n" +
+	"\x19FILE_CHANGE_TYPE_MODIFIED\x10\x02\x12\x1c\n" +
+	"\x18FILE_CHANGE_TYPE_DELETED\x10\x03*\x8d\x01\n" +
 	"\x10OnUnknownOutcome\x12\"\n" +
 	"\x1eON_UNKNOWN_OUTCOME_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16ON_UNKNOWN_OUTCOME_ASK\x10\x01\x12\x1c\n" +
@@ -1634,75 +2502,99 @@ func file_pawl_executor_v1_task_proto_rawDescGZIP() []byte {
 	return file_pawl_executor_v1_task_proto_rawDescData
 }
 
-var file_pawl_executor_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_pawl_executor_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_pawl_executor_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
+var file_pawl_executor_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_pawl_executor_v1_task_proto_goTypes = []any{
 	(ExecutorStatus)(0),           // 0: pawl.executor.v1.ExecutorStatus
 	(StepStatus)(0),               // 1: pawl.executor.v1.StepStatus
 	(StepType)(0),                 // 2: pawl.executor.v1.StepType
 	(Confirm)(0),                  // 3: pawl.executor.v1.Confirm
 	(WaitKind)(0),                 // 4: pawl.executor.v1.WaitKind
-	(OnUnknownOutcome)(0),         // 5: pawl.executor.v1.OnUnknownOutcome
-	(*Budget)(nil),                // 6: pawl.executor.v1.Budget
-	(*Fork)(nil),                  // 7: pawl.executor.v1.Fork
-	(*Task)(nil),                  // 8: pawl.executor.v1.Task
-	(*Step)(nil),                  // 9: pawl.executor.v1.Step
-	(*Wait)(nil),                  // 10: pawl.executor.v1.Wait
-	(*Agent)(nil),                 // 11: pawl.executor.v1.Agent
-	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
-	(v1.Language)(0),              // 13: pawl.common.v1.Language
-	(*v1.Risk)(nil),               // 14: pawl.common.v1.Risk
-	(*v1.ErrorMessage)(nil),       // 15: pawl.common.v1.ErrorMessage
-	(*v1.Usage)(nil),              // 16: pawl.common.v1.Usage
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
-	(v1.Outcome)(0),               // 18: pawl.common.v1.Outcome
-	(*structpb.Struct)(nil),       // 19: google.protobuf.Struct
+	(AgentStatus)(0),              // 5: pawl.executor.v1.AgentStatus
+	(SubtaskStatus)(0),            // 6: pawl.executor.v1.SubtaskStatus
+	(ConfirmPlan)(0),              // 7: pawl.executor.v1.ConfirmPlan
+	(FileChangeType)(0),           // 8: pawl.executor.v1.FileChangeType
+	(OnUnknownOutcome)(0),         // 9: pawl.executor.v1.OnUnknownOutcome
+	(*PlanOptions)(nil),           // 10: pawl.executor.v1.PlanOptions
+	(*Subtask)(nil),               // 11: pawl.executor.v1.Subtask
+	(*Plan)(nil),                  // 12: pawl.executor.v1.Plan
+	(*FileChange)(nil),            // 13: pawl.executor.v1.FileChange
+	(*TaskResult)(nil),            // 14: pawl.executor.v1.TaskResult
+	(*Budget)(nil),                // 15: pawl.executor.v1.Budget
+	(*Fork)(nil),                  // 16: pawl.executor.v1.Fork
+	(*Task)(nil),                  // 17: pawl.executor.v1.Task
+	(*Step)(nil),                  // 18: pawl.executor.v1.Step
+	(*Wait)(nil),                  // 19: pawl.executor.v1.Wait
+	(*Agent)(nil),                 // 20: pawl.executor.v1.Agent
+	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
+	(v1.Language)(0),              // 23: pawl.common.v1.Language
+	(*v1.Risk)(nil),               // 24: pawl.common.v1.Risk
+	(*v1.ErrorMessage)(nil),       // 25: pawl.common.v1.ErrorMessage
+	(*v1.Usage)(nil),              // 26: pawl.common.v1.Usage
+	(v1.Outcome)(0),               // 27: pawl.common.v1.Outcome
+	(*structpb.Struct)(nil),       // 28: google.protobuf.Struct
 }
 var file_pawl_executor_v1_task_proto_depIdxs = []int32{
-	12, // 0: pawl.executor.v1.Budget.max_run_time:type_name -> google.protobuf.Duration
-	3,  // 1: pawl.executor.v1.Task.confirm:type_name -> pawl.executor.v1.Confirm
-	13, // 2: pawl.executor.v1.Task.language:type_name -> pawl.common.v1.Language
-	14, // 3: pawl.executor.v1.Task.risk:type_name -> pawl.common.v1.Risk
-	0,  // 4: pawl.executor.v1.Task.status:type_name -> pawl.executor.v1.ExecutorStatus
-	9,  // 5: pawl.executor.v1.Task.active_steps:type_name -> pawl.executor.v1.Step
-	10, // 6: pawl.executor.v1.Task.waits:type_name -> pawl.executor.v1.Wait
-	15, // 7: pawl.executor.v1.Task.error:type_name -> pawl.common.v1.ErrorMessage
-	16, // 8: pawl.executor.v1.Task.usage:type_name -> pawl.common.v1.Usage
-	17, // 9: pawl.executor.v1.Task.create_time:type_name -> google.protobuf.Timestamp
-	17, // 10: pawl.executor.v1.Task.update_time:type_name -> google.protobuf.Timestamp
-	17, // 11: pawl.executor.v1.Task.end_time:type_name -> google.protobuf.Timestamp
-	6,  // 12: pawl.executor.v1.Task.budget:type_name -> pawl.executor.v1.Budget
-	12, // 13: pawl.executor.v1.Task.wait_timeout:type_name -> google.protobuf.Duration
-	5,  // 14: pawl.executor.v1.Task.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
-	7,  // 15: pawl.executor.v1.Task.forked_from:type_name -> pawl.executor.v1.Fork
-	2,  // 16: pawl.executor.v1.Step.type:type_name -> pawl.executor.v1.StepType
-	1,  // 17: pawl.executor.v1.Step.status:type_name -> pawl.executor.v1.StepStatus
-	18, // 18: pawl.executor.v1.Step.outcome:type_name -> pawl.common.v1.Outcome
-	19, // 19: pawl.executor.v1.Step.input:type_name -> google.protobuf.Struct
-	19, // 20: pawl.executor.v1.Step.output:type_name -> google.protobuf.Struct
-	15, // 21: pawl.executor.v1.Step.error:type_name -> pawl.common.v1.ErrorMessage
-	14, // 22: pawl.executor.v1.Step.risk:type_name -> pawl.common.v1.Risk
-	17, // 23: pawl.executor.v1.Step.create_time:type_name -> google.protobuf.Timestamp
-	17, // 24: pawl.executor.v1.Step.start_time:type_name -> google.protobuf.Timestamp
-	17, // 25: pawl.executor.v1.Step.end_time:type_name -> google.protobuf.Timestamp
-	12, // 26: pawl.executor.v1.Step.run_time:type_name -> google.protobuf.Duration
-	4,  // 27: pawl.executor.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
-	14, // 28: pawl.executor.v1.Wait.risk:type_name -> pawl.common.v1.Risk
-	19, // 29: pawl.executor.v1.Wait.input:type_name -> google.protobuf.Struct
-	19, // 30: pawl.executor.v1.Wait.params_schema:type_name -> google.protobuf.Struct
-	17, // 31: pawl.executor.v1.Wait.create_time:type_name -> google.protobuf.Timestamp
-	17, // 32: pawl.executor.v1.Wait.deadline:type_name -> google.protobuf.Timestamp
-	3,  // 33: pawl.executor.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
-	17, // 34: pawl.executor.v1.Agent.create_time:type_name -> google.protobuf.Timestamp
-	17, // 35: pawl.executor.v1.Agent.update_time:type_name -> google.protobuf.Timestamp
-	6,  // 36: pawl.executor.v1.Agent.budget:type_name -> pawl.executor.v1.Budget
-	12, // 37: pawl.executor.v1.Agent.wait_timeout:type_name -> google.protobuf.Duration
-	5,  // 38: pawl.executor.v1.Agent.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
-	39, // [39:39] is the sub-list for method output_type
-	39, // [39:39] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	7,  // 0: pawl.executor.v1.PlanOptions.confirm:type_name -> pawl.executor.v1.ConfirmPlan
+	21, // 1: pawl.executor.v1.PlanOptions.max_subtask_run_time:type_name -> google.protobuf.Duration
+	6,  // 2: pawl.executor.v1.Subtask.status:type_name -> pawl.executor.v1.SubtaskStatus
+	22, // 3: pawl.executor.v1.Subtask.start_time:type_name -> google.protobuf.Timestamp
+	22, // 4: pawl.executor.v1.Subtask.end_time:type_name -> google.protobuf.Timestamp
+	11, // 5: pawl.executor.v1.Plan.subtasks:type_name -> pawl.executor.v1.Subtask
+	8,  // 6: pawl.executor.v1.FileChange.type:type_name -> pawl.executor.v1.FileChangeType
+	22, // 7: pawl.executor.v1.FileChange.time:type_name -> google.protobuf.Timestamp
+	18, // 8: pawl.executor.v1.TaskResult.tool_calls:type_name -> pawl.executor.v1.Step
+	12, // 9: pawl.executor.v1.TaskResult.plan:type_name -> pawl.executor.v1.Plan
+	21, // 10: pawl.executor.v1.TaskResult.duration:type_name -> google.protobuf.Duration
+	13, // 11: pawl.executor.v1.TaskResult.files_changed:type_name -> pawl.executor.v1.FileChange
+	21, // 12: pawl.executor.v1.Budget.max_run_time:type_name -> google.protobuf.Duration
+	3,  // 13: pawl.executor.v1.Task.confirm:type_name -> pawl.executor.v1.Confirm
+	23, // 14: pawl.executor.v1.Task.language:type_name -> pawl.common.v1.Language
+	24, // 15: pawl.executor.v1.Task.risk:type_name -> pawl.common.v1.Risk
+	0,  // 16: pawl.executor.v1.Task.status:type_name -> pawl.executor.v1.ExecutorStatus
+	18, // 17: pawl.executor.v1.Task.active_steps:type_name -> pawl.executor.v1.Step
+	19, // 18: pawl.executor.v1.Task.waits:type_name -> pawl.executor.v1.Wait
+	25, // 19: pawl.executor.v1.Task.error:type_name -> pawl.common.v1.ErrorMessage
+	26, // 20: pawl.executor.v1.Task.usage:type_name -> pawl.common.v1.Usage
+	22, // 21: pawl.executor.v1.Task.create_time:type_name -> google.protobuf.Timestamp
+	22, // 22: pawl.executor.v1.Task.update_time:type_name -> google.protobuf.Timestamp
+	22, // 23: pawl.executor.v1.Task.end_time:type_name -> google.protobuf.Timestamp
+	15, // 24: pawl.executor.v1.Task.budget:type_name -> pawl.executor.v1.Budget
+	21, // 25: pawl.executor.v1.Task.wait_timeout:type_name -> google.protobuf.Duration
+	9,  // 26: pawl.executor.v1.Task.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
+	16, // 27: pawl.executor.v1.Task.forked_from:type_name -> pawl.executor.v1.Fork
+	5,  // 28: pawl.executor.v1.Task.agent_status:type_name -> pawl.executor.v1.AgentStatus
+	10, // 29: pawl.executor.v1.Task.plan_options:type_name -> pawl.executor.v1.PlanOptions
+	2,  // 30: pawl.executor.v1.Step.type:type_name -> pawl.executor.v1.StepType
+	1,  // 31: pawl.executor.v1.Step.status:type_name -> pawl.executor.v1.StepStatus
+	27, // 32: pawl.executor.v1.Step.outcome:type_name -> pawl.common.v1.Outcome
+	28, // 33: pawl.executor.v1.Step.input:type_name -> google.protobuf.Struct
+	28, // 34: pawl.executor.v1.Step.output:type_name -> google.protobuf.Struct
+	25, // 35: pawl.executor.v1.Step.error:type_name -> pawl.common.v1.ErrorMessage
+	24, // 36: pawl.executor.v1.Step.risk:type_name -> pawl.common.v1.Risk
+	22, // 37: pawl.executor.v1.Step.create_time:type_name -> google.protobuf.Timestamp
+	22, // 38: pawl.executor.v1.Step.start_time:type_name -> google.protobuf.Timestamp
+	22, // 39: pawl.executor.v1.Step.end_time:type_name -> google.protobuf.Timestamp
+	21, // 40: pawl.executor.v1.Step.run_time:type_name -> google.protobuf.Duration
+	4,  // 41: pawl.executor.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
+	24, // 42: pawl.executor.v1.Wait.risk:type_name -> pawl.common.v1.Risk
+	28, // 43: pawl.executor.v1.Wait.input:type_name -> google.protobuf.Struct
+	28, // 44: pawl.executor.v1.Wait.params_schema:type_name -> google.protobuf.Struct
+	22, // 45: pawl.executor.v1.Wait.create_time:type_name -> google.protobuf.Timestamp
+	22, // 46: pawl.executor.v1.Wait.deadline:type_name -> google.protobuf.Timestamp
+	3,  // 47: pawl.executor.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
+	22, // 48: pawl.executor.v1.Agent.create_time:type_name -> google.protobuf.Timestamp
+	22, // 49: pawl.executor.v1.Agent.update_time:type_name -> google.protobuf.Timestamp
+	15, // 50: pawl.executor.v1.Agent.budget:type_name -> pawl.executor.v1.Budget
+	21, // 51: pawl.executor.v1.Agent.wait_timeout:type_name -> google.protobuf.Duration
+	9,  // 52: pawl.executor.v1.Agent.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
+	10, // 53: pawl.executor.v1.Agent.plan_options:type_name -> pawl.executor.v1.PlanOptions
+	54, // [54:54] is the sub-list for method output_type
+	54, // [54:54] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_pawl_executor_v1_task_proto_init() }
@@ -1715,8 +2607,8 @@ func file_pawl_executor_v1_task_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pawl_executor_v1_task_proto_rawDesc), len(file_pawl_executor_v1_task_proto_rawDesc)),
-			NumEnums:      6,
-			NumMessages:   6,
+			NumEnums:      10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

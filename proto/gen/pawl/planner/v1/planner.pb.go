@@ -413,7 +413,9 @@ type TaskContext struct {
 	// Exact JSON of the playbook's inputs, an object; empty for none.
 	InputsJson string `protobuf:"bytes,16,opt,name=inputs_json,json=inputsJson,proto3" json:"inputs_json,omitempty"`
 	// How many steps the task may take in all; 0 if not limited.
-	MaxSteps      uint32 `protobuf:"varint,17,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
+	MaxSteps uint32 `protobuf:"varint,17,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
+	// The branch to plan for, by the id that `branches` gave it; empty for the task's main line. A branch ends with FINAL, without an answer.
+	Branch        string `protobuf:"bytes,19,opt,name=branch,proto3" json:"branch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -560,6 +562,13 @@ func (x *TaskContext) GetMaxSteps() uint32 {
 	return 0
 }
 
+func (x *TaskContext) GetBranch() string {
+	if x != nil {
+		return x.Branch
+	}
+	return ""
+}
+
 // Memory is a summary that stands for the beginning of a history in prompts.
 type Memory struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -636,6 +645,8 @@ type HistoryEntry struct {
 	Outcome v1.Outcome `protobuf:"varint,8,opt,name=outcome,proto3,enum=pawl.common.v1.Outcome" json:"outcome,omitempty"`
 	// The output was too large to be sent; `output_json` says so instead.
 	OutputOmitted bool `protobuf:"varint,9,opt,name=output_omitted,json=outputOmitted,proto3" json:"output_omitted,omitempty"`
+	// The branch in which it ran; empty for the task's main line. The order of entries of different branches is that in which they were decided on.
+	Branch        string `protobuf:"bytes,10,opt,name=branch,proto3" json:"branch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -731,6 +742,13 @@ func (x *HistoryEntry) GetOutputOmitted() bool {
 		return x.OutputOmitted
 	}
 	return false
+}
+
+func (x *HistoryEntry) GetBranch() string {
+	if x != nil {
+		return x.Branch
+	}
+	return ""
 }
 
 // Round is a question and its answer.
@@ -1166,7 +1184,7 @@ func (x *PlanStepsRequest) GetBegin() bool {
 type PlanStepsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The next step, and further steps if they are certain: PlanSteps would return each of them once the steps before it have succeeded.
-	// FINAL can only be the last. At least one.
+	// FINAL can only be the last. At least one, unless there are `branches`.
 	Steps []*PlannedStep `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
 	// What the answer cost.
 	Usage *v1.Usage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
@@ -1181,7 +1199,10 @@ type PlanStepsResponse struct {
 	// Whether the goal was reached, if the first step is FINAL and that is known.
 	GoalResult GoalResult `protobuf:"varint,7,opt,name=goal_result,json=goalResult,proto3,enum=pawl.planner.v1.GoalResult" json:"goal_result,omitempty"`
 	// Set if the planner summarized the beginning of the history. Keep it, and send it with later requests of the task.
-	Memory        *Memory `protobuf:"bytes,8,opt,name=memory,proto3" json:"memory,omitempty"`
+	Memory *Memory `protobuf:"bytes,8,opt,name=memory,proto3" json:"memory,omitempty"`
+	// The branches that run next, side by side; then `steps` is empty. Each is planned by itself, with its id as TaskContext.branch, and the line that
+	// they branch from goes on once all have ended. Ids are unique within the task. Branches do not branch again.
+	Branches      []string `protobuf:"bytes,9,rep,name=branches,proto3" json:"branches,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1268,6 +1289,13 @@ func (x *PlanStepsResponse) GetGoalResult() GoalResult {
 func (x *PlanStepsResponse) GetMemory() *Memory {
 	if x != nil {
 		return x.Memory
+	}
+	return nil
+}
+
+func (x *PlanStepsResponse) GetBranches() []string {
+	if x != nil {
+		return x.Branches
 	}
 	return nil
 }
@@ -2445,7 +2473,9 @@ type CreatePlanRequest struct {
 	// The task.
 	Context *TaskContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
 	// The most subtasks; 0 for 10.
-	MaxSubtasks   uint32 `protobuf:"varint,2,opt,name=max_subtasks,json=maxSubtasks,proto3" json:"max_subtasks,omitempty"`
+	MaxSubtasks uint32 `protobuf:"varint,2,opt,name=max_subtasks,json=maxSubtasks,proto3" json:"max_subtasks,omitempty"`
+	// Why the plan before was not accepted; empty for the first plan.
+	Problem       string `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2492,6 +2522,13 @@ func (x *CreatePlanRequest) GetMaxSubtasks() uint32 {
 		return x.MaxSubtasks
 	}
 	return 0
+}
+
+func (x *CreatePlanRequest) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
 }
 
 // CreatePlanResponse is a plan of subtasks.
@@ -2568,7 +2605,11 @@ type Subtask struct {
 	// What has to be done and how to tell that it is done.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
 	// The ids of the subtasks that must be completed before. There are no cycles.
-	DependsOn     []string `protobuf:"bytes,4,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
+	DependsOn []string `protobuf:"bytes,4,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
+	// How to tell that it is done.
+	Acceptance string `protobuf:"bytes,5,opt,name=acceptance,proto3" json:"acceptance,omitempty"`
+	// The tools that it is expected to need.
+	ToolIds       []string `protobuf:"bytes,6,rep,name=tool_ids,json=toolIds,proto3" json:"tool_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2631,6 +2672,230 @@ func (x *Subtask) GetDependsOn() []string {
 	return nil
 }
 
+func (x *Subtask) GetAcceptance() string {
+	if x != nil {
+		return x.Acceptance
+	}
+	return ""
+}
+
+func (x *Subtask) GetToolIds() []string {
+	if x != nil {
+		return x.ToolIds
+	}
+	return nil
+}
+
+// SubtaskState is the state of another subtask.
+type SubtaskState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The subtask.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Its short name.
+	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
+	// Its status, as in `COMPLETED`.
+	Status string `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
+	// What was reached; may be empty.
+	Summary       string `protobuf:"bytes,4,opt,name=summary,proto3" json:"summary,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubtaskState) Reset() {
+	*x = SubtaskState{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubtaskState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubtaskState) ProtoMessage() {}
+
+func (x *SubtaskState) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubtaskState.ProtoReflect.Descriptor instead.
+func (*SubtaskState) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *SubtaskState) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SubtaskState) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *SubtaskState) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *SubtaskState) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+// Reflection says what a subtask has reached.
+type Reflection struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// It is done.
+	Done bool `protobuf:"varint,1,opt,name=done,proto3" json:"done,omitempty"`
+	// What was reached so far.
+	Summary string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
+	// What to do next; empty if it is done.
+	Next          string `protobuf:"bytes,3,opt,name=next,proto3" json:"next,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reflection) Reset() {
+	*x = Reflection{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reflection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reflection) ProtoMessage() {}
+
+func (x *Reflection) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reflection.ProtoReflect.Descriptor instead.
+func (*Reflection) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *Reflection) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+func (x *Reflection) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *Reflection) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+// PlanChange changes the subtasks that have not started.
+type PlanChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// New subtasks. They may depend on any subtask of the plan and on each other.
+	Add []*Subtask `protobuf:"bytes,1,rep,name=add,proto3" json:"add,omitempty"`
+	// The ids of subtasks to drop.
+	Drop []string `protobuf:"bytes,2,rep,name=drop,proto3" json:"drop,omitempty"`
+	// The ids of the subtasks that have not started, in their new order; empty to keep the order.
+	Order []string `protobuf:"bytes,3,rep,name=order,proto3" json:"order,omitempty"`
+	// Why.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanChange) Reset() {
+	*x = PlanChange{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanChange) ProtoMessage() {}
+
+func (x *PlanChange) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanChange.ProtoReflect.Descriptor instead.
+func (*PlanChange) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *PlanChange) GetAdd() []*Subtask {
+	if x != nil {
+		return x.Add
+	}
+	return nil
+}
+
+func (x *PlanChange) GetDrop() []string {
+	if x != nil {
+		return x.Drop
+	}
+	return nil
+}
+
+func (x *PlanChange) GetOrder() []string {
+	if x != nil {
+		return x.Order
+	}
+	return nil
+}
+
+func (x *PlanChange) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // ThinkRequest asks for the next actions of a subtask.
 type ThinkRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2639,14 +2904,21 @@ type ThinkRequest struct {
 	// What to think about: a subtask's description. Empty for the task's goal.
 	Subtask string `protobuf:"bytes,2,opt,name=subtask,proto3" json:"subtask,omitempty"`
 	// What was observed last, if that is not in the history; may be empty.
-	Observation   string `protobuf:"bytes,3,opt,name=observation,proto3" json:"observation,omitempty"`
+	Observation string `protobuf:"bytes,3,opt,name=observation,proto3" json:"observation,omitempty"`
+	// The subtask, if the thought is about one; `subtask` is not read then. The history is that of the subtask, of which the last 5 calls matter
+	// most, and the result has a reflection on it.
+	Current *Subtask `protobuf:"bytes,4,opt,name=current,proto3" json:"current,omitempty"`
+	// The other subtasks of the plan.
+	Others []*SubtaskState `protobuf:"bytes,5,rep,name=others,proto3" json:"others,omitempty"`
+	// What people said during the task, oldest first: answers, refusals and edits. The last 10 matter.
+	Inputs        []string `protobuf:"bytes,6,rep,name=inputs,proto3" json:"inputs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ThinkRequest) Reset() {
 	*x = ThinkRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[32]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2658,7 +2930,7 @@ func (x *ThinkRequest) String() string {
 func (*ThinkRequest) ProtoMessage() {}
 
 func (x *ThinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[32]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2671,7 +2943,7 @@ func (x *ThinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThinkRequest.ProtoReflect.Descriptor instead.
 func (*ThinkRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{32}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ThinkRequest) GetContext() *TaskContext {
@@ -2695,6 +2967,27 @@ func (x *ThinkRequest) GetObservation() string {
 	return ""
 }
 
+func (x *ThinkRequest) GetCurrent() *Subtask {
+	if x != nil {
+		return x.Current
+	}
+	return nil
+}
+
+func (x *ThinkRequest) GetOthers() []*SubtaskState {
+	if x != nil {
+		return x.Others
+	}
+	return nil
+}
+
+func (x *ThinkRequest) GetInputs() []string {
+	if x != nil {
+		return x.Inputs
+	}
+	return nil
+}
+
 // ThinkResponse is a piece of a thought, or its result.
 type ThinkResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2711,7 +3004,7 @@ type ThinkResponse struct {
 
 func (x *ThinkResponse) Reset() {
 	*x = ThinkResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[33]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2723,7 +3016,7 @@ func (x *ThinkResponse) String() string {
 func (*ThinkResponse) ProtoMessage() {}
 
 func (x *ThinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[33]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2736,7 +3029,7 @@ func (x *ThinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThinkResponse.ProtoReflect.Descriptor instead.
 func (*ThinkResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{33}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ThinkResponse) GetPiece() isThinkResponse_Piece {
@@ -2790,14 +3083,18 @@ type ThinkResult struct {
 	// The tool calls to make, in this order; none if nothing is left to do. FINAL is never among them.
 	Steps []*PlannedStep `protobuf:"bytes,2,rep,name=steps,proto3" json:"steps,omitempty"`
 	// What the answer cost.
-	Usage         *v1.Usage `protobuf:"bytes,3,opt,name=usage,proto3" json:"usage,omitempty"`
+	Usage *v1.Usage `protobuf:"bytes,3,opt,name=usage,proto3" json:"usage,omitempty"`
+	// The reflection on the subtask so far; absent if the model gave none, or the request has no `current`.
+	Reflection *Reflection `protobuf:"bytes,4,opt,name=reflection,proto3" json:"reflection,omitempty"`
+	// How the plan should change; absent if it should not.
+	PlanChange    *PlanChange `protobuf:"bytes,5,opt,name=plan_change,json=planChange,proto3" json:"plan_change,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ThinkResult) Reset() {
 	*x = ThinkResult{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[34]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2809,7 +3106,7 @@ func (x *ThinkResult) String() string {
 func (*ThinkResult) ProtoMessage() {}
 
 func (x *ThinkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[34]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2822,7 +3119,7 @@ func (x *ThinkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThinkResult.ProtoReflect.Descriptor instead.
 func (*ThinkResult) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{34}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ThinkResult) GetThought() string {
@@ -2846,20 +3143,38 @@ func (x *ThinkResult) GetUsage() *v1.Usage {
 	return nil
 }
 
+func (x *ThinkResult) GetReflection() *Reflection {
+	if x != nil {
+		return x.Reflection
+	}
+	return nil
+}
+
+func (x *ThinkResult) GetPlanChange() *PlanChange {
+	if x != nil {
+		return x.PlanChange
+	}
+	return nil
+}
+
 // ReflectRequest asks whether a subtask is done.
 type ReflectRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task, with the subtask's steps as history.
 	Context *TaskContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
 	// The subtask's description. Empty for the task's goal.
-	Subtask       string `protobuf:"bytes,2,opt,name=subtask,proto3" json:"subtask,omitempty"`
+	Subtask string `protobuf:"bytes,2,opt,name=subtask,proto3" json:"subtask,omitempty"`
+	// The subtask; `subtask` is not read then.
+	Current *Subtask `protobuf:"bytes,3,opt,name=current,proto3" json:"current,omitempty"`
+	// The other subtasks of the plan.
+	Others        []*SubtaskState `protobuf:"bytes,4,rep,name=others,proto3" json:"others,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReflectRequest) Reset() {
 	*x = ReflectRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[35]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2871,7 +3186,7 @@ func (x *ReflectRequest) String() string {
 func (*ReflectRequest) ProtoMessage() {}
 
 func (x *ReflectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[35]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2884,7 +3199,7 @@ func (x *ReflectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReflectRequest.ProtoReflect.Descriptor instead.
 func (*ReflectRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{35}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ReflectRequest) GetContext() *TaskContext {
@@ -2901,6 +3216,20 @@ func (x *ReflectRequest) GetSubtask() string {
 	return ""
 }
 
+func (x *ReflectRequest) GetCurrent() *Subtask {
+	if x != nil {
+		return x.Current
+	}
+	return nil
+}
+
+func (x *ReflectRequest) GetOthers() []*SubtaskState {
+	if x != nil {
+		return x.Others
+	}
+	return nil
+}
+
 // ReflectResponse says whether the subtask is done.
 type ReflectResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2911,14 +3240,16 @@ type ReflectResponse struct {
 	// What to do next; empty if it is done.
 	Next string `protobuf:"bytes,3,opt,name=next,proto3" json:"next,omitempty"`
 	// What the answer cost.
-	Usage         *v1.Usage `protobuf:"bytes,4,opt,name=usage,proto3" json:"usage,omitempty"`
+	Usage *v1.Usage `protobuf:"bytes,4,opt,name=usage,proto3" json:"usage,omitempty"`
+	// How the plan should change; absent if it should not.
+	PlanChange    *PlanChange `protobuf:"bytes,5,opt,name=plan_change,json=planChange,proto3" json:"plan_change,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReflectResponse) Reset() {
 	*x = ReflectResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[36]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2930,7 +3261,7 @@ func (x *ReflectResponse) String() string {
 func (*ReflectResponse) ProtoMessage() {}
 
 func (x *ReflectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[36]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2943,7 +3274,7 @@ func (x *ReflectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReflectResponse.ProtoReflect.Descriptor instead.
 func (*ReflectResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{36}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ReflectResponse) GetDone() bool {
@@ -2974,6 +3305,13 @@ func (x *ReflectResponse) GetUsage() *v1.Usage {
 	return nil
 }
 
+func (x *ReflectResponse) GetPlanChange() *PlanChange {
+	if x != nil {
+		return x.PlanChange
+	}
+	return nil
+}
+
 // DecideRequest asks how an agent responds to a message.
 type DecideRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2989,7 +3327,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[37]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3001,7 +3339,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[37]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3014,7 +3352,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{37}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DecideRequest) GetContext() *TaskContext {
@@ -3057,7 +3395,7 @@ type DecideResponse struct {
 
 func (x *DecideResponse) Reset() {
 	*x = DecideResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[38]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3069,7 +3407,7 @@ func (x *DecideResponse) String() string {
 func (*DecideResponse) ProtoMessage() {}
 
 func (x *DecideResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[38]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3082,7 +3420,7 @@ func (x *DecideResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideResponse.ProtoReflect.Descriptor instead.
 func (*DecideResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{38}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DecideResponse) GetDecision() Decision {
@@ -3131,7 +3469,7 @@ type SelectToolsRequest struct {
 
 func (x *SelectToolsRequest) Reset() {
 	*x = SelectToolsRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[39]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3143,7 +3481,7 @@ func (x *SelectToolsRequest) String() string {
 func (*SelectToolsRequest) ProtoMessage() {}
 
 func (x *SelectToolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[39]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3156,7 +3494,7 @@ func (x *SelectToolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SelectToolsRequest.ProtoReflect.Descriptor instead.
 func (*SelectToolsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{39}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SelectToolsRequest) GetContext() *TaskContext {
@@ -3179,7 +3517,7 @@ type SelectToolsResponse struct {
 
 func (x *SelectToolsResponse) Reset() {
 	*x = SelectToolsResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[40]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3191,7 +3529,7 @@ func (x *SelectToolsResponse) String() string {
 func (*SelectToolsResponse) ProtoMessage() {}
 
 func (x *SelectToolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[40]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3204,7 +3542,7 @@ func (x *SelectToolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SelectToolsResponse.ProtoReflect.Descriptor instead.
 func (*SelectToolsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{40}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SelectToolsResponse) GetSteps() []*PlannedStep {
@@ -3234,7 +3572,7 @@ type SummarizeMemoryRequest struct {
 
 func (x *SummarizeMemoryRequest) Reset() {
 	*x = SummarizeMemoryRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[41]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3246,7 +3584,7 @@ func (x *SummarizeMemoryRequest) String() string {
 func (*SummarizeMemoryRequest) ProtoMessage() {}
 
 func (x *SummarizeMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[41]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3259,7 +3597,7 @@ func (x *SummarizeMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummarizeMemoryRequest.ProtoReflect.Descriptor instead.
 func (*SummarizeMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{41}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SummarizeMemoryRequest) GetContext() *TaskContext {
@@ -3289,7 +3627,7 @@ type SummarizeMemoryResponse struct {
 
 func (x *SummarizeMemoryResponse) Reset() {
 	*x = SummarizeMemoryResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[42]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3301,7 +3639,7 @@ func (x *SummarizeMemoryResponse) String() string {
 func (*SummarizeMemoryResponse) ProtoMessage() {}
 
 func (x *SummarizeMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[42]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3314,7 +3652,7 @@ func (x *SummarizeMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummarizeMemoryResponse.ProtoReflect.Descriptor instead.
 func (*SummarizeMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{42}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SummarizeMemoryResponse) GetSummary() string {
@@ -3344,7 +3682,7 @@ type CheckPlaybookRequest struct {
 
 func (x *CheckPlaybookRequest) Reset() {
 	*x = CheckPlaybookRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[43]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3356,7 +3694,7 @@ func (x *CheckPlaybookRequest) String() string {
 func (*CheckPlaybookRequest) ProtoMessage() {}
 
 func (x *CheckPlaybookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[43]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3369,7 +3707,7 @@ func (x *CheckPlaybookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPlaybookRequest.ProtoReflect.Descriptor instead.
 func (*CheckPlaybookRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{43}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CheckPlaybookRequest) GetPlaybook() string {
@@ -3405,7 +3743,7 @@ type CheckPlaybookResponse struct {
 
 func (x *CheckPlaybookResponse) Reset() {
 	*x = CheckPlaybookResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[44]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3417,7 +3755,7 @@ func (x *CheckPlaybookResponse) String() string {
 func (*CheckPlaybookResponse) ProtoMessage() {}
 
 func (x *CheckPlaybookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[44]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3430,7 +3768,7 @@ func (x *CheckPlaybookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPlaybookResponse.ProtoReflect.Descriptor instead.
 func (*CheckPlaybookResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{44}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CheckPlaybookResponse) GetName() string {
@@ -3500,7 +3838,7 @@ type GenerateRequest struct {
 
 func (x *GenerateRequest) Reset() {
 	*x = GenerateRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[45]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3512,7 +3850,7 @@ func (x *GenerateRequest) String() string {
 func (*GenerateRequest) ProtoMessage() {}
 
 func (x *GenerateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[45]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3525,7 +3863,7 @@ func (x *GenerateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateRequest.ProtoReflect.Descriptor instead.
 func (*GenerateRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{45}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *GenerateRequest) GetModel() string {
@@ -3620,7 +3958,7 @@ type ModelTool struct {
 
 func (x *ModelTool) Reset() {
 	*x = ModelTool{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[46]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3632,7 +3970,7 @@ func (x *ModelTool) String() string {
 func (*ModelTool) ProtoMessage() {}
 
 func (x *ModelTool) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[46]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3645,7 +3983,7 @@ func (x *ModelTool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelTool.ProtoReflect.Descriptor instead.
 func (*ModelTool) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{46}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ModelTool) GetName() string {
@@ -3682,7 +4020,7 @@ type ModelMessage struct {
 
 func (x *ModelMessage) Reset() {
 	*x = ModelMessage{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[47]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3694,7 +4032,7 @@ func (x *ModelMessage) String() string {
 func (*ModelMessage) ProtoMessage() {}
 
 func (x *ModelMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[47]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3707,7 +4045,7 @@ func (x *ModelMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelMessage.ProtoReflect.Descriptor instead.
 func (*ModelMessage) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{47}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ModelMessage) GetRole() ModelRole {
@@ -3743,7 +4081,7 @@ type ModelPart struct {
 
 func (x *ModelPart) Reset() {
 	*x = ModelPart{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[48]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3755,7 +4093,7 @@ func (x *ModelPart) String() string {
 func (*ModelPart) ProtoMessage() {}
 
 func (x *ModelPart) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[48]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3768,7 +4106,7 @@ func (x *ModelPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelPart.ProtoReflect.Descriptor instead.
 func (*ModelPart) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{48}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ModelPart) GetPart() isModelPart_Part {
@@ -3875,7 +4213,7 @@ type ModelMedia struct {
 
 func (x *ModelMedia) Reset() {
 	*x = ModelMedia{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[49]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3887,7 +4225,7 @@ func (x *ModelMedia) String() string {
 func (*ModelMedia) ProtoMessage() {}
 
 func (x *ModelMedia) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[49]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3900,7 +4238,7 @@ func (x *ModelMedia) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelMedia.ProtoReflect.Descriptor instead.
 func (*ModelMedia) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{49}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ModelMedia) GetMimeType() string {
@@ -3932,7 +4270,7 @@ type ModelToolCall struct {
 
 func (x *ModelToolCall) Reset() {
 	*x = ModelToolCall{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[50]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3944,7 +4282,7 @@ func (x *ModelToolCall) String() string {
 func (*ModelToolCall) ProtoMessage() {}
 
 func (x *ModelToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[50]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3957,7 +4295,7 @@ func (x *ModelToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelToolCall.ProtoReflect.Descriptor instead.
 func (*ModelToolCall) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{50}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ModelToolCall) GetId() string {
@@ -3996,7 +4334,7 @@ type ModelToolResult struct {
 
 func (x *ModelToolResult) Reset() {
 	*x = ModelToolResult{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[51]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4008,7 +4346,7 @@ func (x *ModelToolResult) String() string {
 func (*ModelToolResult) ProtoMessage() {}
 
 func (x *ModelToolResult) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[51]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4021,7 +4359,7 @@ func (x *ModelToolResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelToolResult.ProtoReflect.Descriptor instead.
 func (*ModelToolResult) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{51}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ModelToolResult) GetCallId() string {
@@ -4062,7 +4400,7 @@ type GenerateResponse struct {
 
 func (x *GenerateResponse) Reset() {
 	*x = GenerateResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[52]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4074,7 +4412,7 @@ func (x *GenerateResponse) String() string {
 func (*GenerateResponse) ProtoMessage() {}
 
 func (x *GenerateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[52]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4087,7 +4425,7 @@ func (x *GenerateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateResponse.ProtoReflect.Descriptor instead.
 func (*GenerateResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{52}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GenerateResponse) GetPiece() isGenerateResponse_Piece {
@@ -4166,7 +4504,7 @@ type GenerateEnd struct {
 
 func (x *GenerateEnd) Reset() {
 	*x = GenerateEnd{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[53]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4178,7 +4516,7 @@ func (x *GenerateEnd) String() string {
 func (*GenerateEnd) ProtoMessage() {}
 
 func (x *GenerateEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[53]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4191,7 +4529,7 @@ func (x *GenerateEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateEnd.ProtoReflect.Descriptor instead.
 func (*GenerateEnd) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{53}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GenerateEnd) GetStopReason() StopReason {
@@ -4234,7 +4572,7 @@ type ListModelsRequest struct {
 
 func (x *ListModelsRequest) Reset() {
 	*x = ListModelsRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[54]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4246,7 +4584,7 @@ func (x *ListModelsRequest) String() string {
 func (*ListModelsRequest) ProtoMessage() {}
 
 func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[54]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4259,7 +4597,7 @@ func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsRequest.ProtoReflect.Descriptor instead.
 func (*ListModelsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{54}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListModelsRequest) GetName() string {
@@ -4280,7 +4618,7 @@ type ListModelsResponse struct {
 
 func (x *ListModelsResponse) Reset() {
 	*x = ListModelsResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[55]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4292,7 +4630,7 @@ func (x *ListModelsResponse) String() string {
 func (*ListModelsResponse) ProtoMessage() {}
 
 func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[55]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4305,7 +4643,7 @@ func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsResponse.ProtoReflect.Descriptor instead.
 func (*ListModelsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{55}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListModelsResponse) GetModels() []*Model {
@@ -4336,7 +4674,7 @@ type Model struct {
 
 func (x *Model) Reset() {
 	*x = Model{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[56]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4348,7 +4686,7 @@ func (x *Model) String() string {
 func (*Model) ProtoMessage() {}
 
 func (x *Model) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[56]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4361,7 +4699,7 @@ func (x *Model) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Model.ProtoReflect.Descriptor instead.
 func (*Model) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{56}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Model) GetName() string {
@@ -4410,7 +4748,7 @@ var File_pawl_planner_v1_planner_proto protoreflect.FileDescriptor
 
 const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\n" +
-	"\x1dpawl/planner/v1/planner.proto\x12\x0fpawl.planner.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bpawl/common/v1/common.proto\"\xdd\x05\n" +
+	"\x1dpawl/planner/v1/planner.proto\x12\x0fpawl.planner.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bpawl/common/v1/common.proto\"\xf5\x05\n" +
 	"\vTaskContext\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x12\n" +
 	"\x04goal\x18\x02 \x01(\tR\x04goal\x124\n" +
@@ -4430,14 +4768,15 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\x06memory\x18\x0f \x01(\v2\x17.pawl.planner.v1.MemoryR\x06memory\x12\x1f\n" +
 	"\vinputs_json\x18\x10 \x01(\tR\n" +
 	"inputsJson\x12\x1b\n" +
-	"\tmax_steps\x18\x11 \x01(\rR\bmaxStepsB\x13\n" +
+	"\tmax_steps\x18\x11 \x01(\rR\bmaxSteps\x12\x16\n" +
+	"\x06branch\x18\x13 \x01(\tR\x06branchB\x13\n" +
 	"\x11_model_calls_leftB\x0e\n" +
 	"\f_tokens_leftB\x15\n" +
 	"\x13_cost_nano_usd_leftJ\x04\b\f\x10\rJ\x04\b\r\x10\x0eR\x11input_tokens_leftR\x12output_tokens_left\"D\n" +
 	"\x06Memory\x12\x18\n" +
 	"\asummary\x18\x01 \x01(\tR\asummary\x12 \n" +
 	"\flast_step_id\x18\x02 \x01(\tR\n" +
-	"lastStepId\"\xc7\x02\n" +
+	"lastStepId\"\xdf\x02\n" +
 	"\fHistoryEntry\x12\x17\n" +
 	"\astep_id\x18\x01 \x01(\tR\x06stepId\x12\x17\n" +
 	"\atool_id\x18\x02 \x01(\tR\x06toolId\x12 \n" +
@@ -4449,7 +4788,9 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"outputJson\x12\x14\n" +
 	"\x05error\x18\a \x01(\tR\x05error\x121\n" +
 	"\aoutcome\x18\b \x01(\x0e2\x17.pawl.common.v1.OutcomeR\aoutcome\x12%\n" +
-	"\x0eoutput_omitted\x18\t \x01(\bR\routputOmitted\";\n" +
+	"\x0eoutput_omitted\x18\t \x01(\bR\routputOmitted\x12\x16\n" +
+	"\x06branch\x18\n" +
+	" \x01(\tR\x06branch\";\n" +
 	"\x05Round\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\tR\bquestion\x12\x16\n" +
 	"\x06answer\x18\x02 \x01(\tR\x06answer\"\x84\x02\n" +
@@ -4477,7 +4818,7 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"h\n" +
 	"\x10PlanStepsRequest\x12>\n" +
 	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\x12\x14\n" +
-	"\x05begin\x18\x02 \x01(\bR\x05begin\"\xfe\x02\n" +
+	"\x05begin\x18\x02 \x01(\bR\x05begin\"\x9a\x03\n" +
 	"\x11PlanStepsResponse\x122\n" +
 	"\x05steps\x18\x01 \x03(\v2\x1c.pawl.planner.v1.PlannedStepR\x05steps\x12+\n" +
 	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\x12\x1b\n" +
@@ -4487,7 +4828,8 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\x06answer\x18\x06 \x01(\tH\x00R\x06answer\x88\x01\x01\x12<\n" +
 	"\vgoal_result\x18\a \x01(\x0e2\x1b.pawl.planner.v1.GoalResultR\n" +
 	"goalResult\x12/\n" +
-	"\x06memory\x18\b \x01(\v2\x17.pawl.planner.v1.MemoryR\x06memoryB\t\n" +
+	"\x06memory\x18\b \x01(\v2\x17.pawl.planner.v1.MemoryR\x06memory\x12\x1a\n" +
+	"\bbranches\x18\t \x03(\tR\bbranchesB\t\n" +
 	"\a_answer\"n\n" +
 	"\x16StreamPlanStepsRequest\x12>\n" +
 	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\x12\x14\n" +
@@ -4569,40 +4911,73 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12+\n" +
 	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\x12<\n" +
 	"\vgoal_result\x18\x03 \x01(\x0e2\x1b.pawl.planner.v1.GoalResultR\n" +
-	"goalResult\"\x7f\n" +
+	"goalResult\"\x9a\x01\n" +
 	"\x11CreatePlanRequest\x12>\n" +
-	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\x12*\n" +
-	"\fmax_subtasks\x18\x02 \x01(\rB\a\xbaH\x04*\x02\x18dR\vmaxSubtasks\"\x94\x01\n" +
+	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\x12+\n" +
+	"\fmax_subtasks\x18\x02 \x01(\rB\b\xbaH\x05*\x03\x18\xc8\x01R\vmaxSubtasks\x12\x18\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem\"\x94\x01\n" +
 	"\x12CreatePlanResponse\x12\x1b\n" +
 	"\tmain_task\x18\x01 \x01(\tR\bmainTask\x124\n" +
 	"\bsubtasks\x18\x02 \x03(\v2\x18.pawl.planner.v1.SubtaskR\bsubtasks\x12+\n" +
-	"\x05usage\x18\x03 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"p\n" +
+	"\x05usage\x18\x03 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"\xab\x01\n" +
 	"\aSubtask\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12 \n" +
 	"\vdescription\x18\x03 \x01(\tR\vdescription\x12\x1d\n" +
 	"\n" +
-	"depends_on\x18\x04 \x03(\tR\tdependsOn\"\x8a\x01\n" +
+	"depends_on\x18\x04 \x03(\tR\tdependsOn\x12\x1e\n" +
+	"\n" +
+	"acceptance\x18\x05 \x01(\tR\n" +
+	"acceptance\x12\x19\n" +
+	"\btool_ids\x18\x06 \x03(\tR\atoolIds\"f\n" +
+	"\fSubtaskState\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05title\x18\x02 \x01(\tR\x05title\x12\x16\n" +
+	"\x06status\x18\x03 \x01(\tR\x06status\x12\x18\n" +
+	"\asummary\x18\x04 \x01(\tR\asummary\"N\n" +
+	"\n" +
+	"Reflection\x12\x12\n" +
+	"\x04done\x18\x01 \x01(\bR\x04done\x12\x18\n" +
+	"\asummary\x18\x02 \x01(\tR\asummary\x12\x12\n" +
+	"\x04next\x18\x03 \x01(\tR\x04next\"z\n" +
+	"\n" +
+	"PlanChange\x12*\n" +
+	"\x03add\x18\x01 \x03(\v2\x18.pawl.planner.v1.SubtaskR\x03add\x12\x12\n" +
+	"\x04drop\x18\x02 \x03(\tR\x04drop\x12\x14\n" +
+	"\x05order\x18\x03 \x03(\tR\x05order\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x8d\x02\n" +
 	"\fThinkRequest\x12>\n" +
 	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\x12\x18\n" +
 	"\asubtask\x18\x02 \x01(\tR\asubtask\x12 \n" +
-	"\vobservation\x18\x03 \x01(\tR\vobservation\"m\n" +
+	"\vobservation\x18\x03 \x01(\tR\vobservation\x122\n" +
+	"\acurrent\x18\x04 \x01(\v2\x18.pawl.planner.v1.SubtaskR\acurrent\x125\n" +
+	"\x06others\x18\x05 \x03(\v2\x1d.pawl.planner.v1.SubtaskStateR\x06others\x12\x16\n" +
+	"\x06inputs\x18\x06 \x03(\tR\x06inputs\"m\n" +
 	"\rThinkResponse\x12\x14\n" +
 	"\x04text\x18\x01 \x01(\tH\x00R\x04text\x126\n" +
 	"\x06result\x18\x02 \x01(\v2\x1c.pawl.planner.v1.ThinkResultH\x00R\x06resultB\x0e\n" +
-	"\x05piece\x12\x05\xbaH\x02\b\x01\"\x88\x01\n" +
+	"\x05piece\x12\x05\xbaH\x02\b\x01\"\x83\x02\n" +
 	"\vThinkResult\x12\x18\n" +
 	"\athought\x18\x01 \x01(\tR\athought\x122\n" +
 	"\x05steps\x18\x02 \x03(\v2\x1c.pawl.planner.v1.PlannedStepR\x05steps\x12+\n" +
-	"\x05usage\x18\x03 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"j\n" +
+	"\x05usage\x18\x03 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\x12;\n" +
+	"\n" +
+	"reflection\x18\x04 \x01(\v2\x1b.pawl.planner.v1.ReflectionR\n" +
+	"reflection\x12<\n" +
+	"\vplan_change\x18\x05 \x01(\v2\x1b.pawl.planner.v1.PlanChangeR\n" +
+	"planChange\"\xd5\x01\n" +
 	"\x0eReflectRequest\x12>\n" +
 	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\x12\x18\n" +
-	"\asubtask\x18\x02 \x01(\tR\asubtask\"\x80\x01\n" +
+	"\asubtask\x18\x02 \x01(\tR\asubtask\x122\n" +
+	"\acurrent\x18\x03 \x01(\v2\x18.pawl.planner.v1.SubtaskR\acurrent\x125\n" +
+	"\x06others\x18\x04 \x03(\v2\x1d.pawl.planner.v1.SubtaskStateR\x06others\"\xbe\x01\n" +
 	"\x0fReflectResponse\x12\x12\n" +
 	"\x04done\x18\x01 \x01(\bR\x04done\x12\x18\n" +
 	"\asummary\x18\x02 \x01(\tR\asummary\x12\x12\n" +
 	"\x04next\x18\x03 \x01(\tR\x04next\x12+\n" +
-	"\x05usage\x18\x04 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"\x9a\x01\n" +
+	"\x05usage\x18\x04 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\x12<\n" +
+	"\vplan_change\x18\x05 \x01(\v2\x1b.pawl.planner.v1.PlanChangeR\n" +
+	"planChange\"\x9a\x01\n" +
 	"\rDecideRequest\x12>\n" +
 	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\x12 \n" +
 	"\x06sender\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x06sender\x12'\n" +
@@ -4787,7 +5162,7 @@ func file_pawl_planner_v1_planner_proto_rawDescGZIP() []byte {
 }
 
 var file_pawl_planner_v1_planner_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_pawl_planner_v1_planner_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_pawl_planner_v1_planner_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
 var file_pawl_planner_v1_planner_proto_goTypes = []any{
 	(StepResult)(0),                     // 0: pawl.planner.v1.StepResult
 	(GoalResult)(0),                     // 1: pawl.planner.v1.GoalResult
@@ -4827,158 +5202,169 @@ var file_pawl_planner_v1_planner_proto_goTypes = []any{
 	(*CreatePlanRequest)(nil),           // 35: pawl.planner.v1.CreatePlanRequest
 	(*CreatePlanResponse)(nil),          // 36: pawl.planner.v1.CreatePlanResponse
 	(*Subtask)(nil),                     // 37: pawl.planner.v1.Subtask
-	(*ThinkRequest)(nil),                // 38: pawl.planner.v1.ThinkRequest
-	(*ThinkResponse)(nil),               // 39: pawl.planner.v1.ThinkResponse
-	(*ThinkResult)(nil),                 // 40: pawl.planner.v1.ThinkResult
-	(*ReflectRequest)(nil),              // 41: pawl.planner.v1.ReflectRequest
-	(*ReflectResponse)(nil),             // 42: pawl.planner.v1.ReflectResponse
-	(*DecideRequest)(nil),               // 43: pawl.planner.v1.DecideRequest
-	(*DecideResponse)(nil),              // 44: pawl.planner.v1.DecideResponse
-	(*SelectToolsRequest)(nil),          // 45: pawl.planner.v1.SelectToolsRequest
-	(*SelectToolsResponse)(nil),         // 46: pawl.planner.v1.SelectToolsResponse
-	(*SummarizeMemoryRequest)(nil),      // 47: pawl.planner.v1.SummarizeMemoryRequest
-	(*SummarizeMemoryResponse)(nil),     // 48: pawl.planner.v1.SummarizeMemoryResponse
-	(*CheckPlaybookRequest)(nil),        // 49: pawl.planner.v1.CheckPlaybookRequest
-	(*CheckPlaybookResponse)(nil),       // 50: pawl.planner.v1.CheckPlaybookResponse
-	(*GenerateRequest)(nil),             // 51: pawl.planner.v1.GenerateRequest
-	(*ModelTool)(nil),                   // 52: pawl.planner.v1.ModelTool
-	(*ModelMessage)(nil),                // 53: pawl.planner.v1.ModelMessage
-	(*ModelPart)(nil),                   // 54: pawl.planner.v1.ModelPart
-	(*ModelMedia)(nil),                  // 55: pawl.planner.v1.ModelMedia
-	(*ModelToolCall)(nil),               // 56: pawl.planner.v1.ModelToolCall
-	(*ModelToolResult)(nil),             // 57: pawl.planner.v1.ModelToolResult
-	(*GenerateResponse)(nil),            // 58: pawl.planner.v1.GenerateResponse
-	(*GenerateEnd)(nil),                 // 59: pawl.planner.v1.GenerateEnd
-	(*ListModelsRequest)(nil),           // 60: pawl.planner.v1.ListModelsRequest
-	(*ListModelsResponse)(nil),          // 61: pawl.planner.v1.ListModelsResponse
-	(*Model)(nil),                       // 62: pawl.planner.v1.Model
-	(v1.Language)(0),                    // 63: pawl.common.v1.Language
-	(*v1.Tool)(nil),                     // 64: pawl.common.v1.Tool
-	(v1.Outcome)(0),                     // 65: pawl.common.v1.Outcome
-	(*v1.Risk)(nil),                     // 66: pawl.common.v1.Risk
-	(*v1.Usage)(nil),                    // 67: pawl.common.v1.Usage
-	(*v1.ModelBudget)(nil),              // 68: pawl.common.v1.ModelBudget
+	(*SubtaskState)(nil),                // 38: pawl.planner.v1.SubtaskState
+	(*Reflection)(nil),                  // 39: pawl.planner.v1.Reflection
+	(*PlanChange)(nil),                  // 40: pawl.planner.v1.PlanChange
+	(*ThinkRequest)(nil),                // 41: pawl.planner.v1.ThinkRequest
+	(*ThinkResponse)(nil),               // 42: pawl.planner.v1.ThinkResponse
+	(*ThinkResult)(nil),                 // 43: pawl.planner.v1.ThinkResult
+	(*ReflectRequest)(nil),              // 44: pawl.planner.v1.ReflectRequest
+	(*ReflectResponse)(nil),             // 45: pawl.planner.v1.ReflectResponse
+	(*DecideRequest)(nil),               // 46: pawl.planner.v1.DecideRequest
+	(*DecideResponse)(nil),              // 47: pawl.planner.v1.DecideResponse
+	(*SelectToolsRequest)(nil),          // 48: pawl.planner.v1.SelectToolsRequest
+	(*SelectToolsResponse)(nil),         // 49: pawl.planner.v1.SelectToolsResponse
+	(*SummarizeMemoryRequest)(nil),      // 50: pawl.planner.v1.SummarizeMemoryRequest
+	(*SummarizeMemoryResponse)(nil),     // 51: pawl.planner.v1.SummarizeMemoryResponse
+	(*CheckPlaybookRequest)(nil),        // 52: pawl.planner.v1.CheckPlaybookRequest
+	(*CheckPlaybookResponse)(nil),       // 53: pawl.planner.v1.CheckPlaybookResponse
+	(*GenerateRequest)(nil),             // 54: pawl.planner.v1.GenerateRequest
+	(*ModelTool)(nil),                   // 55: pawl.planner.v1.ModelTool
+	(*ModelMessage)(nil),                // 56: pawl.planner.v1.ModelMessage
+	(*ModelPart)(nil),                   // 57: pawl.planner.v1.ModelPart
+	(*ModelMedia)(nil),                  // 58: pawl.planner.v1.ModelMedia
+	(*ModelToolCall)(nil),               // 59: pawl.planner.v1.ModelToolCall
+	(*ModelToolResult)(nil),             // 60: pawl.planner.v1.ModelToolResult
+	(*GenerateResponse)(nil),            // 61: pawl.planner.v1.GenerateResponse
+	(*GenerateEnd)(nil),                 // 62: pawl.planner.v1.GenerateEnd
+	(*ListModelsRequest)(nil),           // 63: pawl.planner.v1.ListModelsRequest
+	(*ListModelsResponse)(nil),          // 64: pawl.planner.v1.ListModelsResponse
+	(*Model)(nil),                       // 65: pawl.planner.v1.Model
+	(v1.Language)(0),                    // 66: pawl.common.v1.Language
+	(*v1.Tool)(nil),                     // 67: pawl.common.v1.Tool
+	(v1.Outcome)(0),                     // 68: pawl.common.v1.Outcome
+	(*v1.Risk)(nil),                     // 69: pawl.common.v1.Risk
+	(*v1.Usage)(nil),                    // 70: pawl.common.v1.Usage
+	(*v1.ModelBudget)(nil),              // 71: pawl.common.v1.ModelBudget
 }
 var file_pawl_planner_v1_planner_proto_depIdxs = []int32{
-	63, // 0: pawl.planner.v1.TaskContext.language:type_name -> pawl.common.v1.Language
-	64, // 1: pawl.planner.v1.TaskContext.tools:type_name -> pawl.common.v1.Tool
-	8,  // 2: pawl.planner.v1.TaskContext.history:type_name -> pawl.planner.v1.HistoryEntry
-	9,  // 3: pawl.planner.v1.TaskContext.rounds:type_name -> pawl.planner.v1.Round
-	7,  // 4: pawl.planner.v1.TaskContext.memory:type_name -> pawl.planner.v1.Memory
-	0,  // 5: pawl.planner.v1.HistoryEntry.result:type_name -> pawl.planner.v1.StepResult
-	65, // 6: pawl.planner.v1.HistoryEntry.outcome:type_name -> pawl.common.v1.Outcome
-	66, // 7: pawl.planner.v1.PlannedStep.risk:type_name -> pawl.common.v1.Risk
-	6,  // 8: pawl.planner.v1.GetFlowNameRequest.context:type_name -> pawl.planner.v1.TaskContext
-	67, // 9: pawl.planner.v1.GetFlowNameResponse.usage:type_name -> pawl.common.v1.Usage
-	6,  // 10: pawl.planner.v1.AssessFlowRiskRequest.context:type_name -> pawl.planner.v1.TaskContext
-	66, // 11: pawl.planner.v1.AssessFlowRiskResponse.risk:type_name -> pawl.common.v1.Risk
-	67, // 12: pawl.planner.v1.AssessFlowRiskResponse.usage:type_name -> pawl.common.v1.Usage
-	6,  // 13: pawl.planner.v1.PlanStepsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	10, // 14: pawl.planner.v1.PlanStepsResponse.steps:type_name -> pawl.planner.v1.PlannedStep
-	67, // 15: pawl.planner.v1.PlanStepsResponse.usage:type_name -> pawl.common.v1.Usage
-	66, // 16: pawl.planner.v1.PlanStepsResponse.flow_risk:type_name -> pawl.common.v1.Risk
-	1,  // 17: pawl.planner.v1.PlanStepsResponse.goal_result:type_name -> pawl.planner.v1.GoalResult
-	7,  // 18: pawl.planner.v1.PlanStepsResponse.memory:type_name -> pawl.planner.v1.Memory
-	6,  // 19: pawl.planner.v1.StreamPlanStepsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	16, // 20: pawl.planner.v1.StreamPlanStepsResponse.plan:type_name -> pawl.planner.v1.PlanStepsResponse
-	6,  // 21: pawl.planner.v1.CreateNextStepRequest.context:type_name -> pawl.planner.v1.TaskContext
-	67, // 22: pawl.planner.v1.CreateNextStepResponse.usage:type_name -> pawl.common.v1.Usage
-	6,  // 23: pawl.planner.v1.GetFirstInputParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	67, // 24: pawl.planner.v1.GetFirstInputParamsResponse.usage:type_name -> pawl.common.v1.Usage
-	6,  // 25: pawl.planner.v1.FillParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	67, // 26: pawl.planner.v1.FillParamsResponse.usage:type_name -> pawl.common.v1.Usage
-	6,  // 27: pawl.planner.v1.AssessToolRiskRequest.context:type_name -> pawl.planner.v1.TaskContext
-	66, // 28: pawl.planner.v1.AssessToolRiskResponse.risk:type_name -> pawl.common.v1.Risk
-	67, // 29: pawl.planner.v1.AssessToolRiskResponse.usage:type_name -> pawl.common.v1.Usage
-	6,  // 30: pawl.planner.v1.IsParamErrorRequest.context:type_name -> pawl.planner.v1.TaskContext
-	67, // 31: pawl.planner.v1.IsParamErrorResponse.usage:type_name -> pawl.common.v1.Usage
-	6,  // 32: pawl.planner.v1.DescribeErrorRequest.context:type_name -> pawl.planner.v1.TaskContext
-	67, // 33: pawl.planner.v1.DescribeErrorResponse.usage:type_name -> pawl.common.v1.Usage
-	6,  // 34: pawl.planner.v1.GetMissingParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	67, // 35: pawl.planner.v1.GetMissingParamsResponse.usage:type_name -> pawl.common.v1.Usage
-	6,  // 36: pawl.planner.v1.GenerateAnswerRequest.context:type_name -> pawl.planner.v1.TaskContext
-	67, // 37: pawl.planner.v1.GenerateAnswerResponse.usage:type_name -> pawl.common.v1.Usage
-	1,  // 38: pawl.planner.v1.GenerateAnswerResponse.goal_result:type_name -> pawl.planner.v1.GoalResult
-	6,  // 39: pawl.planner.v1.CreatePlanRequest.context:type_name -> pawl.planner.v1.TaskContext
-	37, // 40: pawl.planner.v1.CreatePlanResponse.subtasks:type_name -> pawl.planner.v1.Subtask
-	67, // 41: pawl.planner.v1.CreatePlanResponse.usage:type_name -> pawl.common.v1.Usage
-	6,  // 42: pawl.planner.v1.ThinkRequest.context:type_name -> pawl.planner.v1.TaskContext
-	40, // 43: pawl.planner.v1.ThinkResponse.result:type_name -> pawl.planner.v1.ThinkResult
-	10, // 44: pawl.planner.v1.ThinkResult.steps:type_name -> pawl.planner.v1.PlannedStep
-	67, // 45: pawl.planner.v1.ThinkResult.usage:type_name -> pawl.common.v1.Usage
-	6,  // 46: pawl.planner.v1.ReflectRequest.context:type_name -> pawl.planner.v1.TaskContext
-	67, // 47: pawl.planner.v1.ReflectResponse.usage:type_name -> pawl.common.v1.Usage
-	6,  // 48: pawl.planner.v1.DecideRequest.context:type_name -> pawl.planner.v1.TaskContext
-	2,  // 49: pawl.planner.v1.DecideResponse.decision:type_name -> pawl.planner.v1.Decision
-	67, // 50: pawl.planner.v1.DecideResponse.usage:type_name -> pawl.common.v1.Usage
-	6,  // 51: pawl.planner.v1.SelectToolsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	10, // 52: pawl.planner.v1.SelectToolsResponse.steps:type_name -> pawl.planner.v1.PlannedStep
-	67, // 53: pawl.planner.v1.SelectToolsResponse.usage:type_name -> pawl.common.v1.Usage
-	6,  // 54: pawl.planner.v1.SummarizeMemoryRequest.context:type_name -> pawl.planner.v1.TaskContext
-	53, // 55: pawl.planner.v1.SummarizeMemoryRequest.messages:type_name -> pawl.planner.v1.ModelMessage
-	67, // 56: pawl.planner.v1.SummarizeMemoryResponse.usage:type_name -> pawl.common.v1.Usage
-	53, // 57: pawl.planner.v1.GenerateRequest.messages:type_name -> pawl.planner.v1.ModelMessage
-	52, // 58: pawl.planner.v1.GenerateRequest.tools:type_name -> pawl.planner.v1.ModelTool
-	3,  // 59: pawl.planner.v1.GenerateRequest.tool_choice:type_name -> pawl.planner.v1.ModelToolChoice
-	68, // 60: pawl.planner.v1.GenerateRequest.budget:type_name -> pawl.common.v1.ModelBudget
-	4,  // 61: pawl.planner.v1.ModelMessage.role:type_name -> pawl.planner.v1.ModelRole
-	54, // 62: pawl.planner.v1.ModelMessage.parts:type_name -> pawl.planner.v1.ModelPart
-	55, // 63: pawl.planner.v1.ModelPart.image:type_name -> pawl.planner.v1.ModelMedia
-	55, // 64: pawl.planner.v1.ModelPart.audio:type_name -> pawl.planner.v1.ModelMedia
-	56, // 65: pawl.planner.v1.ModelPart.tool_call:type_name -> pawl.planner.v1.ModelToolCall
-	57, // 66: pawl.planner.v1.ModelPart.tool_result:type_name -> pawl.planner.v1.ModelToolResult
-	59, // 67: pawl.planner.v1.GenerateResponse.end:type_name -> pawl.planner.v1.GenerateEnd
-	56, // 68: pawl.planner.v1.GenerateResponse.tool_call:type_name -> pawl.planner.v1.ModelToolCall
-	5,  // 69: pawl.planner.v1.GenerateEnd.stop_reason:type_name -> pawl.planner.v1.StopReason
-	67, // 70: pawl.planner.v1.GenerateEnd.usage:type_name -> pawl.common.v1.Usage
-	62, // 71: pawl.planner.v1.ListModelsResponse.models:type_name -> pawl.planner.v1.Model
-	11, // 72: pawl.planner.v1.PlannerService.GetFlowName:input_type -> pawl.planner.v1.GetFlowNameRequest
-	13, // 73: pawl.planner.v1.PlannerService.AssessFlowRisk:input_type -> pawl.planner.v1.AssessFlowRiskRequest
-	15, // 74: pawl.planner.v1.PlannerService.PlanSteps:input_type -> pawl.planner.v1.PlanStepsRequest
-	17, // 75: pawl.planner.v1.PlannerService.StreamPlanSteps:input_type -> pawl.planner.v1.StreamPlanStepsRequest
-	19, // 76: pawl.planner.v1.PlannerService.CreateNextStep:input_type -> pawl.planner.v1.CreateNextStepRequest
-	21, // 77: pawl.planner.v1.PlannerService.GetFirstInputParams:input_type -> pawl.planner.v1.GetFirstInputParamsRequest
-	23, // 78: pawl.planner.v1.PlannerService.FillParams:input_type -> pawl.planner.v1.FillParamsRequest
-	25, // 79: pawl.planner.v1.PlannerService.AssessToolRisk:input_type -> pawl.planner.v1.AssessToolRiskRequest
-	27, // 80: pawl.planner.v1.PlannerService.IsParamError:input_type -> pawl.planner.v1.IsParamErrorRequest
-	29, // 81: pawl.planner.v1.PlannerService.DescribeError:input_type -> pawl.planner.v1.DescribeErrorRequest
-	31, // 82: pawl.planner.v1.PlannerService.GetMissingParams:input_type -> pawl.planner.v1.GetMissingParamsRequest
-	33, // 83: pawl.planner.v1.PlannerService.GenerateAnswer:input_type -> pawl.planner.v1.GenerateAnswerRequest
-	35, // 84: pawl.planner.v1.PlannerService.CreatePlan:input_type -> pawl.planner.v1.CreatePlanRequest
-	38, // 85: pawl.planner.v1.PlannerService.Think:input_type -> pawl.planner.v1.ThinkRequest
-	41, // 86: pawl.planner.v1.PlannerService.Reflect:input_type -> pawl.planner.v1.ReflectRequest
-	43, // 87: pawl.planner.v1.PlannerService.Decide:input_type -> pawl.planner.v1.DecideRequest
-	45, // 88: pawl.planner.v1.PlannerService.SelectTools:input_type -> pawl.planner.v1.SelectToolsRequest
-	47, // 89: pawl.planner.v1.PlannerService.SummarizeMemory:input_type -> pawl.planner.v1.SummarizeMemoryRequest
-	49, // 90: pawl.planner.v1.PlannerService.CheckPlaybook:input_type -> pawl.planner.v1.CheckPlaybookRequest
-	51, // 91: pawl.planner.v1.PlannerService.Generate:input_type -> pawl.planner.v1.GenerateRequest
-	60, // 92: pawl.planner.v1.PlannerService.ListModels:input_type -> pawl.planner.v1.ListModelsRequest
-	12, // 93: pawl.planner.v1.PlannerService.GetFlowName:output_type -> pawl.planner.v1.GetFlowNameResponse
-	14, // 94: pawl.planner.v1.PlannerService.AssessFlowRisk:output_type -> pawl.planner.v1.AssessFlowRiskResponse
-	16, // 95: pawl.planner.v1.PlannerService.PlanSteps:output_type -> pawl.planner.v1.PlanStepsResponse
-	18, // 96: pawl.planner.v1.PlannerService.StreamPlanSteps:output_type -> pawl.planner.v1.StreamPlanStepsResponse
-	20, // 97: pawl.planner.v1.PlannerService.CreateNextStep:output_type -> pawl.planner.v1.CreateNextStepResponse
-	22, // 98: pawl.planner.v1.PlannerService.GetFirstInputParams:output_type -> pawl.planner.v1.GetFirstInputParamsResponse
-	24, // 99: pawl.planner.v1.PlannerService.FillParams:output_type -> pawl.planner.v1.FillParamsResponse
-	26, // 100: pawl.planner.v1.PlannerService.AssessToolRisk:output_type -> pawl.planner.v1.AssessToolRiskResponse
-	28, // 101: pawl.planner.v1.PlannerService.IsParamError:output_type -> pawl.planner.v1.IsParamErrorResponse
-	30, // 102: pawl.planner.v1.PlannerService.DescribeError:output_type -> pawl.planner.v1.DescribeErrorResponse
-	32, // 103: pawl.planner.v1.PlannerService.GetMissingParams:output_type -> pawl.planner.v1.GetMissingParamsResponse
-	34, // 104: pawl.planner.v1.PlannerService.GenerateAnswer:output_type -> pawl.planner.v1.GenerateAnswerResponse
-	36, // 105: pawl.planner.v1.PlannerService.CreatePlan:output_type -> pawl.planner.v1.CreatePlanResponse
-	39, // 106: pawl.planner.v1.PlannerService.Think:output_type -> pawl.planner.v1.ThinkResponse
-	42, // 107: pawl.planner.v1.PlannerService.Reflect:output_type -> pawl.planner.v1.ReflectResponse
-	44, // 108: pawl.planner.v1.PlannerService.Decide:output_type -> pawl.planner.v1.DecideResponse
-	46, // 109: pawl.planner.v1.PlannerService.SelectTools:output_type -> pawl.planner.v1.SelectToolsResponse
-	48, // 110: pawl.planner.v1.PlannerService.SummarizeMemory:output_type -> pawl.planner.v1.SummarizeMemoryResponse
-	50, // 111: pawl.planner.v1.PlannerService.CheckPlaybook:output_type -> pawl.planner.v1.CheckPlaybookResponse
-	58, // 112: pawl.planner.v1.PlannerService.Generate:output_type -> pawl.planner.v1.GenerateResponse
-	61, // 113: pawl.planner.v1.PlannerService.ListModels:output_type -> pawl.planner.v1.ListModelsResponse
-	93, // [93:114] is the sub-list for method output_type
-	72, // [72:93] is the sub-list for method input_type
-	72, // [72:72] is the sub-list for extension type_name
-	72, // [72:72] is the sub-list for extension extendee
-	0,  // [0:72] is the sub-list for field type_name
+	66,  // 0: pawl.planner.v1.TaskContext.language:type_name -> pawl.common.v1.Language
+	67,  // 1: pawl.planner.v1.TaskContext.tools:type_name -> pawl.common.v1.Tool
+	8,   // 2: pawl.planner.v1.TaskContext.history:type_name -> pawl.planner.v1.HistoryEntry
+	9,   // 3: pawl.planner.v1.TaskContext.rounds:type_name -> pawl.planner.v1.Round
+	7,   // 4: pawl.planner.v1.TaskContext.memory:type_name -> pawl.planner.v1.Memory
+	0,   // 5: pawl.planner.v1.HistoryEntry.result:type_name -> pawl.planner.v1.StepResult
+	68,  // 6: pawl.planner.v1.HistoryEntry.outcome:type_name -> pawl.common.v1.Outcome
+	69,  // 7: pawl.planner.v1.PlannedStep.risk:type_name -> pawl.common.v1.Risk
+	6,   // 8: pawl.planner.v1.GetFlowNameRequest.context:type_name -> pawl.planner.v1.TaskContext
+	70,  // 9: pawl.planner.v1.GetFlowNameResponse.usage:type_name -> pawl.common.v1.Usage
+	6,   // 10: pawl.planner.v1.AssessFlowRiskRequest.context:type_name -> pawl.planner.v1.TaskContext
+	69,  // 11: pawl.planner.v1.AssessFlowRiskResponse.risk:type_name -> pawl.common.v1.Risk
+	70,  // 12: pawl.planner.v1.AssessFlowRiskResponse.usage:type_name -> pawl.common.v1.Usage
+	6,   // 13: pawl.planner.v1.PlanStepsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	10,  // 14: pawl.planner.v1.PlanStepsResponse.steps:type_name -> pawl.planner.v1.PlannedStep
+	70,  // 15: pawl.planner.v1.PlanStepsResponse.usage:type_name -> pawl.common.v1.Usage
+	69,  // 16: pawl.planner.v1.PlanStepsResponse.flow_risk:type_name -> pawl.common.v1.Risk
+	1,   // 17: pawl.planner.v1.PlanStepsResponse.goal_result:type_name -> pawl.planner.v1.GoalResult
+	7,   // 18: pawl.planner.v1.PlanStepsResponse.memory:type_name -> pawl.planner.v1.Memory
+	6,   // 19: pawl.planner.v1.StreamPlanStepsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	16,  // 20: pawl.planner.v1.StreamPlanStepsResponse.plan:type_name -> pawl.planner.v1.PlanStepsResponse
+	6,   // 21: pawl.planner.v1.CreateNextStepRequest.context:type_name -> pawl.planner.v1.TaskContext
+	70,  // 22: pawl.planner.v1.CreateNextStepResponse.usage:type_name -> pawl.common.v1.Usage
+	6,   // 23: pawl.planner.v1.GetFirstInputParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	70,  // 24: pawl.planner.v1.GetFirstInputParamsResponse.usage:type_name -> pawl.common.v1.Usage
+	6,   // 25: pawl.planner.v1.FillParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	70,  // 26: pawl.planner.v1.FillParamsResponse.usage:type_name -> pawl.common.v1.Usage
+	6,   // 27: pawl.planner.v1.AssessToolRiskRequest.context:type_name -> pawl.planner.v1.TaskContext
+	69,  // 28: pawl.planner.v1.AssessToolRiskResponse.risk:type_name -> pawl.common.v1.Risk
+	70,  // 29: pawl.planner.v1.AssessToolRiskResponse.usage:type_name -> pawl.common.v1.Usage
+	6,   // 30: pawl.planner.v1.IsParamErrorRequest.context:type_name -> pawl.planner.v1.TaskContext
+	70,  // 31: pawl.planner.v1.IsParamErrorResponse.usage:type_name -> pawl.common.v1.Usage
+	6,   // 32: pawl.planner.v1.DescribeErrorRequest.context:type_name -> pawl.planner.v1.TaskContext
+	70,  // 33: pawl.planner.v1.DescribeErrorResponse.usage:type_name -> pawl.common.v1.Usage
+	6,   // 34: pawl.planner.v1.GetMissingParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	70,  // 35: pawl.planner.v1.GetMissingParamsResponse.usage:type_name -> pawl.common.v1.Usage
+	6,   // 36: pawl.planner.v1.GenerateAnswerRequest.context:type_name -> pawl.planner.v1.TaskContext
+	70,  // 37: pawl.planner.v1.GenerateAnswerResponse.usage:type_name -> pawl.common.v1.Usage
+	1,   // 38: pawl.planner.v1.GenerateAnswerResponse.goal_result:type_name -> pawl.planner.v1.GoalResult
+	6,   // 39: pawl.planner.v1.CreatePlanRequest.context:type_name -> pawl.planner.v1.TaskContext
+	37,  // 40: pawl.planner.v1.CreatePlanResponse.subtasks:type_name -> pawl.planner.v1.Subtask
+	70,  // 41: pawl.planner.v1.CreatePlanResponse.usage:type_name -> pawl.common.v1.Usage
+	37,  // 42: pawl.planner.v1.PlanChange.add:type_name -> pawl.planner.v1.Subtask
+	6,   // 43: pawl.planner.v1.ThinkRequest.context:type_name -> pawl.planner.v1.TaskContext
+	37,  // 44: pawl.planner.v1.ThinkRequest.current:type_name -> pawl.planner.v1.Subtask
+	38,  // 45: pawl.planner.v1.ThinkRequest.others:type_name -> pawl.planner.v1.SubtaskState
+	43,  // 46: pawl.planner.v1.ThinkResponse.result:type_name -> pawl.planner.v1.ThinkResult
+	10,  // 47: pawl.planner.v1.ThinkResult.steps:type_name -> pawl.planner.v1.PlannedStep
+	70,  // 48: pawl.planner.v1.ThinkResult.usage:type_name -> pawl.common.v1.Usage
+	39,  // 49: pawl.planner.v1.ThinkResult.reflection:type_name -> pawl.planner.v1.Reflection
+	40,  // 50: pawl.planner.v1.ThinkResult.plan_change:type_name -> pawl.planner.v1.PlanChange
+	6,   // 51: pawl.planner.v1.ReflectRequest.context:type_name -> pawl.planner.v1.TaskContext
+	37,  // 52: pawl.planner.v1.ReflectRequest.current:type_name -> pawl.planner.v1.Subtask
+	38,  // 53: pawl.planner.v1.ReflectRequest.others:type_name -> pawl.planner.v1.SubtaskState
+	70,  // 54: pawl.planner.v1.ReflectResponse.usage:type_name -> pawl.common.v1.Usage
+	40,  // 55: pawl.planner.v1.ReflectResponse.plan_change:type_name -> pawl.planner.v1.PlanChange
+	6,   // 56: pawl.planner.v1.DecideRequest.context:type_name -> pawl.planner.v1.TaskContext
+	2,   // 57: pawl.planner.v1.DecideResponse.decision:type_name -> pawl.planner.v1.Decision
+	70,  // 58: pawl.planner.v1.DecideResponse.usage:type_name -> pawl.common.v1.Usage
+	6,   // 59: pawl.planner.v1.SelectToolsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	10,  // 60: pawl.planner.v1.SelectToolsResponse.steps:type_name -> pawl.planner.v1.PlannedStep
+	70,  // 61: pawl.planner.v1.SelectToolsResponse.usage:type_name -> pawl.common.v1.Usage
+	6,   // 62: pawl.planner.v1.SummarizeMemoryRequest.context:type_name -> pawl.planner.v1.TaskContext
+	56,  // 63: pawl.planner.v1.SummarizeMemoryRequest.messages:type_name -> pawl.planner.v1.ModelMessage
+	70,  // 64: pawl.planner.v1.SummarizeMemoryResponse.usage:type_name -> pawl.common.v1.Usage
+	56,  // 65: pawl.planner.v1.GenerateRequest.messages:type_name -> pawl.planner.v1.ModelMessage
+	55,  // 66: pawl.planner.v1.GenerateRequest.tools:type_name -> pawl.planner.v1.ModelTool
+	3,   // 67: pawl.planner.v1.GenerateRequest.tool_choice:type_name -> pawl.planner.v1.ModelToolChoice
+	71,  // 68: pawl.planner.v1.GenerateRequest.budget:type_name -> pawl.common.v1.ModelBudget
+	4,   // 69: pawl.planner.v1.ModelMessage.role:type_name -> pawl.planner.v1.ModelRole
+	57,  // 70: pawl.planner.v1.ModelMessage.parts:type_name -> pawl.planner.v1.ModelPart
+	58,  // 71: pawl.planner.v1.ModelPart.image:type_name -> pawl.planner.v1.ModelMedia
+	58,  // 72: pawl.planner.v1.ModelPart.audio:type_name -> pawl.planner.v1.ModelMedia
+	59,  // 73: pawl.planner.v1.ModelPart.tool_call:type_name -> pawl.planner.v1.ModelToolCall
+	60,  // 74: pawl.planner.v1.ModelPart.tool_result:type_name -> pawl.planner.v1.ModelToolResult
+	62,  // 75: pawl.planner.v1.GenerateResponse.end:type_name -> pawl.planner.v1.GenerateEnd
+	59,  // 76: pawl.planner.v1.GenerateResponse.tool_call:type_name -> pawl.planner.v1.ModelToolCall
+	5,   // 77: pawl.planner.v1.GenerateEnd.stop_reason:type_name -> pawl.planner.v1.StopReason
+	70,  // 78: pawl.planner.v1.GenerateEnd.usage:type_name -> pawl.common.v1.Usage
+	65,  // 79: pawl.planner.v1.ListModelsResponse.models:type_name -> pawl.planner.v1.Model
+	11,  // 80: pawl.planner.v1.PlannerService.GetFlowName:input_type -> pawl.planner.v1.GetFlowNameRequest
+	13,  // 81: pawl.planner.v1.PlannerService.AssessFlowRisk:input_type -> pawl.planner.v1.AssessFlowRiskRequest
+	15,  // 82: pawl.planner.v1.PlannerService.PlanSteps:input_type -> pawl.planner.v1.PlanStepsRequest
+	17,  // 83: pawl.planner.v1.PlannerService.StreamPlanSteps:input_type -> pawl.planner.v1.StreamPlanStepsRequest
+	19,  // 84: pawl.planner.v1.PlannerService.CreateNextStep:input_type -> pawl.planner.v1.CreateNextStepRequest
+	21,  // 85: pawl.planner.v1.PlannerService.GetFirstInputParams:input_type -> pawl.planner.v1.GetFirstInputParamsRequest
+	23,  // 86: pawl.planner.v1.PlannerService.FillParams:input_type -> pawl.planner.v1.FillParamsRequest
+	25,  // 87: pawl.planner.v1.PlannerService.AssessToolRisk:input_type -> pawl.planner.v1.AssessToolRiskRequest
+	27,  // 88: pawl.planner.v1.PlannerService.IsParamError:input_type -> pawl.planner.v1.IsParamErrorRequest
+	29,  // 89: pawl.planner.v1.PlannerService.DescribeError:input_type -> pawl.planner.v1.DescribeErrorRequest
+	31,  // 90: pawl.planner.v1.PlannerService.GetMissingParams:input_type -> pawl.planner.v1.GetMissingParamsRequest
+	33,  // 91: pawl.planner.v1.PlannerService.GenerateAnswer:input_type -> pawl.planner.v1.GenerateAnswerRequest
+	35,  // 92: pawl.planner.v1.PlannerService.CreatePlan:input_type -> pawl.planner.v1.CreatePlanRequest
+	41,  // 93: pawl.planner.v1.PlannerService.Think:input_type -> pawl.planner.v1.ThinkRequest
+	44,  // 94: pawl.planner.v1.PlannerService.Reflect:input_type -> pawl.planner.v1.ReflectRequest
+	46,  // 95: pawl.planner.v1.PlannerService.Decide:input_type -> pawl.planner.v1.DecideRequest
+	48,  // 96: pawl.planner.v1.PlannerService.SelectTools:input_type -> pawl.planner.v1.SelectToolsRequest
+	50,  // 97: pawl.planner.v1.PlannerService.SummarizeMemory:input_type -> pawl.planner.v1.SummarizeMemoryRequest
+	52,  // 98: pawl.planner.v1.PlannerService.CheckPlaybook:input_type -> pawl.planner.v1.CheckPlaybookRequest
+	54,  // 99: pawl.planner.v1.PlannerService.Generate:input_type -> pawl.planner.v1.GenerateRequest
+	63,  // 100: pawl.planner.v1.PlannerService.ListModels:input_type -> pawl.planner.v1.ListModelsRequest
+	12,  // 101: pawl.planner.v1.PlannerService.GetFlowName:output_type -> pawl.planner.v1.GetFlowNameResponse
+	14,  // 102: pawl.planner.v1.PlannerService.AssessFlowRisk:output_type -> pawl.planner.v1.AssessFlowRiskResponse
+	16,  // 103: pawl.planner.v1.PlannerService.PlanSteps:output_type -> pawl.planner.v1.PlanStepsResponse
+	18,  // 104: pawl.planner.v1.PlannerService.StreamPlanSteps:output_type -> pawl.planner.v1.StreamPlanStepsResponse
+	20,  // 105: pawl.planner.v1.PlannerService.CreateNextStep:output_type -> pawl.planner.v1.CreateNextStepResponse
+	22,  // 106: pawl.planner.v1.PlannerService.GetFirstInputParams:output_type -> pawl.planner.v1.GetFirstInputParamsResponse
+	24,  // 107: pawl.planner.v1.PlannerService.FillParams:output_type -> pawl.planner.v1.FillParamsResponse
+	26,  // 108: pawl.planner.v1.PlannerService.AssessToolRisk:output_type -> pawl.planner.v1.AssessToolRiskResponse
+	28,  // 109: pawl.planner.v1.PlannerService.IsParamError:output_type -> pawl.planner.v1.IsParamErrorResponse
+	30,  // 110: pawl.planner.v1.PlannerService.DescribeError:output_type -> pawl.planner.v1.DescribeErrorResponse
+	32,  // 111: pawl.planner.v1.PlannerService.GetMissingParams:output_type -> pawl.planner.v1.GetMissingParamsResponse
+	34,  // 112: pawl.planner.v1.PlannerService.GenerateAnswer:output_type -> pawl.planner.v1.GenerateAnswerResponse
+	36,  // 113: pawl.planner.v1.PlannerService.CreatePlan:output_type -> pawl.planner.v1.CreatePlanResponse
+	42,  // 114: pawl.planner.v1.PlannerService.Think:output_type -> pawl.planner.v1.ThinkResponse
+	45,  // 115: pawl.planner.v1.PlannerService.Reflect:output_type -> pawl.planner.v1.ReflectResponse
+	47,  // 116: pawl.planner.v1.PlannerService.Decide:output_type -> pawl.planner.v1.DecideResponse
+	49,  // 117: pawl.planner.v1.PlannerService.SelectTools:output_type -> pawl.planner.v1.SelectToolsResponse
+	51,  // 118: pawl.planner.v1.PlannerService.SummarizeMemory:output_type -> pawl.planner.v1.SummarizeMemoryResponse
+	53,  // 119: pawl.planner.v1.PlannerService.CheckPlaybook:output_type -> pawl.planner.v1.CheckPlaybookResponse
+	61,  // 120: pawl.planner.v1.PlannerService.Generate:output_type -> pawl.planner.v1.GenerateResponse
+	64,  // 121: pawl.planner.v1.PlannerService.ListModels:output_type -> pawl.planner.v1.ListModelsResponse
+	101, // [101:122] is the sub-list for method output_type
+	80,  // [80:101] is the sub-list for method input_type
+	80,  // [80:80] is the sub-list for extension type_name
+	80,  // [80:80] is the sub-list for extension extendee
+	0,   // [0:80] is the sub-list for field type_name
 }
 
 func init() { file_pawl_planner_v1_planner_proto_init() }
@@ -4992,20 +5378,20 @@ func file_pawl_planner_v1_planner_proto_init() {
 		(*StreamPlanStepsResponse_AnswerText)(nil),
 		(*StreamPlanStepsResponse_Plan)(nil),
 	}
-	file_pawl_planner_v1_planner_proto_msgTypes[33].OneofWrappers = []any{
+	file_pawl_planner_v1_planner_proto_msgTypes[36].OneofWrappers = []any{
 		(*ThinkResponse_Text)(nil),
 		(*ThinkResponse_Result)(nil),
 	}
-	file_pawl_planner_v1_planner_proto_msgTypes[43].OneofWrappers = []any{}
-	file_pawl_planner_v1_planner_proto_msgTypes[45].OneofWrappers = []any{}
-	file_pawl_planner_v1_planner_proto_msgTypes[48].OneofWrappers = []any{
+	file_pawl_planner_v1_planner_proto_msgTypes[46].OneofWrappers = []any{}
+	file_pawl_planner_v1_planner_proto_msgTypes[48].OneofWrappers = []any{}
+	file_pawl_planner_v1_planner_proto_msgTypes[51].OneofWrappers = []any{
 		(*ModelPart_Text)(nil),
 		(*ModelPart_Image)(nil),
 		(*ModelPart_Audio)(nil),
 		(*ModelPart_ToolCall)(nil),
 		(*ModelPart_ToolResult)(nil),
 	}
-	file_pawl_planner_v1_planner_proto_msgTypes[52].OneofWrappers = []any{
+	file_pawl_planner_v1_planner_proto_msgTypes[55].OneofWrappers = []any{
 		(*GenerateResponse_Text)(nil),
 		(*GenerateResponse_End)(nil),
 		(*GenerateResponse_ToolCall)(nil),
@@ -5016,7 +5402,7 @@ func file_pawl_planner_v1_planner_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pawl_planner_v1_planner_proto_rawDesc), len(file_pawl_planner_v1_planner_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   57,
+			NumMessages:   60,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
