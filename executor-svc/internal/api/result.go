@@ -1,0 +1,39 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+
+	"pawl.dev/executor-svc/internal/history"
+	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/view"
+)
+
+// GetTaskResult implements ExecutorService.
+func (s *Tasks) GetTaskResult(ctx context.Context, req *executorv1.GetTaskResultRequest) (*executorv1.TaskResult, error) {
+	t, err := s.task(ctx, req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	var log history.Log
+	var last []journal.Record
+	err = s.records(ctx, t.ID, func(r journal.Record) {
+		log.Add(r.Record)
+		last = []journal.Record{r}
+	})
+	if err != nil {
+		return nil, err
+	}
+	end := cmp.Or(t.Checkpoint.GetEndTime(), time.Now().UnixNano())
+	out := &executorv1.TaskResult{
+		TaskId: t.ID, Success: t.Checkpoint.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS,
+		Response: cmp.Or(view.FullAnswer(last), t.Checkpoint.GetError().GetErrMsg()), Duration: view.Duration(end - t.Head.GetCreateTime()),
+	}
+	for _, e := range log.Entries {
+		out.ToolCalls = append(out.ToolCalls, view.Step(t, e))
+	}
+	return out, nil
+}
