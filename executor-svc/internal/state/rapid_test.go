@@ -15,7 +15,7 @@ import (
 	"pawl.dev/executor-svc/internal/state"
 )
 
-// table is one of the two state machines of state_test.go, as the properties read it.
+// table is one of the state machines of state_test.go, as the properties read it.
 type table struct {
 	edges map[string]string
 	names map[int32]string
@@ -54,12 +54,30 @@ func steps() table {
 	}
 }
 
+func agents() table {
+	return table{
+		edges: agentTable, names: executorv1.AgentStatus_name, final: "COMPLETED FAILED ABORTED",
+		move: func(from, to int32) error {
+			return state.CheckAgentMove(executorv1.AgentStatus(from), executorv1.AgentStatus(to))
+		},
+	}
+}
+
+func subtasks() table {
+	return table{
+		edges: subtaskTable, names: executorv1.SubtaskStatus_name, final: "COMPLETED FAILED CANCELLED",
+		move: func(from, to int32) error {
+			return state.CheckSubtaskMove(executorv1.SubtaskStatus(from), executorv1.SubtaskStatus(to))
+		},
+	}
+}
+
 // statuses draws statuses that exist and some that do not, as a newer version may have stored.
 var statuses = rapid.OneOf(rapid.Int32Range(0, 9), rapid.Int32())
 
-// Only listed edges pass, with any status at all; the others are refused in exactly these words (A4, A5, A6).
+// Only listed edges pass, with any status at all; the others are refused in exactly these words (A4, A5, A6, D2, D7).
 func TestOnlyListedEdgesPass(t *testing.T) {
-	for name, tb := range map[string]table{"executor": executors(), "step": steps()} {
+	for name, tb := range map[string]table{"executor": executors(), "step": steps(), "agent": agents(), "subtask": subtasks()} {
 		t.Run(name, rapid.MakeCheck(func(t *rapid.T) {
 			from, to := statuses.Draw(t, "from"), statuses.Draw(t, "to")
 			err := tb.move(from, to)
@@ -78,12 +96,16 @@ func TestOnlyListedEdgesPass(t *testing.T) {
 	}
 }
 
-// Along any sequence of moves, a final status is never left, and any other can be cancelled (A4, A5). A step's ERROR is not final: an
+// Along any sequence of moves, a final status is never left, and any other can be cancelled (A4, A5, D7). A step's ERROR is not final: an
 // attempt may follow.
 func TestWalks(t *testing.T) {
-	for name, tb := range map[string]table{"executor": executors(), "step": steps()} {
+	for name, tb := range map[string]table{"executor": executors(), "step": steps(), "subtask": subtasks()} {
 		t.Run(name, rapid.MakeCheck(func(t *rapid.T) {
-			at, path := statusOf(tb, "INIT"), []string{"INIT"}
+			first := "INIT"
+			if name == "subtask" {
+				first = "PENDING"
+			}
+			at, path := statusOf(tb, first), []string{first}
 			for _, to := range rapid.SliceOfN(statuses, 1, 30).Draw(t, "moves") {
 				final := strings.Contains(" "+tb.final+" ", " "+tb.name(at)+" ")
 				cancelled := tb.move(at, statusOf(tb, "CANCELLED"))
@@ -118,6 +140,16 @@ func TestEndedIsFinal(t *testing.T) {
 			t.Fatalf("Ended(%s) is %v", from, state.Ended(from))
 		}
 	})
+}
+
+// SubtaskEnded reports exactly the statuses of a subtask that are never left (D7).
+func TestSubtaskEndedIsFinal(t *testing.T) {
+	for status := range executorv1.SubtaskStatus_name {
+		from := executorv1.SubtaskStatus(status)
+		if known := strings.Contains(subtasks().final, subtasks().name(status)); state.SubtaskEnded(from) != known {
+			t.Errorf("SubtaskEnded(%s) is %v", from, !known)
+		}
+	}
 }
 
 func statusOf(tb table, word string) int32 {
