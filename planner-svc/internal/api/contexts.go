@@ -43,7 +43,7 @@ func newContextStore(maxCount, maxBytes int) *contextStore {
 }
 
 // complete returns the whole context of a request. Without a base, that is tc itself; otherwise the stored context that the base names, with
-// tc's history appended and tc's limits. If no such context is stored for the user, the error is CONTEXT_MISSING.
+// tc's history appended, and tc's limits and branch. If no such context is stored for the user, the error is CONTEXT_MISSING.
 func (s *contextStore) complete(user string, tc *plannerv1.TaskContext) (*plannerv1.TaskContext, error) {
 	if tc.GetBase() == "" {
 		return tc, nil
@@ -56,7 +56,7 @@ func (s *contextStore) complete(user string, tc *plannerv1.TaskContext) (*planne
 			"the planner no longer keeps the context that the request continues; send the whole context, without `base`")
 	}
 	whole := withoutLimits(c.whole)
-	whole.ModelCallsLeft, whole.TokensLeft, whole.CostNanoUsdLeft = tc.ModelCallsLeft, tc.TokensLeft, tc.CostNanoUsdLeft
+	whole.ModelCallsLeft, whole.TokensLeft, whole.CostNanoUsdLeft, whole.Branch = tc.ModelCallsLeft, tc.TokensLeft, tc.CostNanoUsdLeft, tc.GetBranch()
 	whole.History = append(whole.History[:len(whole.History):len(whole.History)], tc.GetHistory()...)
 	return whole, nil
 }
@@ -117,7 +117,7 @@ func (s *contextStore) drop(c *keptContext) {
 	}
 }
 
-// withoutLimits returns a context without the fields that belong to a single request: the base and the remaining
+// withoutLimits returns a context without the fields that belong to a single request: the base, the branch and the remaining
 // budget. It shares all other fields with the original.
 func withoutLimits(tc *plannerv1.TaskContext) *plannerv1.TaskContext {
 	out := &plannerv1.TaskContext{}
@@ -126,7 +126,7 @@ func withoutLimits(tc *plannerv1.TaskContext) *plannerv1.TaskContext {
 		to.Set(f, v)
 		return true
 	})
-	out.Base = ""
+	out.Base, out.Branch = "", ""
 	out.ModelCallsLeft, out.TokensLeft, out.CostNanoUsdLeft = nil, nil, nil
 	return out
 }

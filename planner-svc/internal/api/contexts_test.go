@@ -126,17 +126,17 @@ func TestEveryFieldIsKept(t *testing.T) {
 	s := store()
 	n := keep(t, s, "u", "", full)
 	want := proto.CloneOf(full)
-	want.Base = ""
+	want.Base, want.Branch = "", ""
 	want.ModelCallsLeft, want.TokensLeft, want.CostNanoUsdLeft = nil, nil, nil
 	isWhole(t, s, "u", n, want)
-	limits := &plannerv1.TaskContext{ModelCallsLeft: proto.Uint32(3), TokensLeft: proto.Uint64(4), CostNanoUsdLeft: proto.Uint64(0)}
+	limits := &plannerv1.TaskContext{ModelCallsLeft: proto.Uint32(3), TokensLeft: proto.Uint64(4), CostNanoUsdLeft: proto.Uint64(0), Branch: "p2.1"}
 	proto.Merge(want, limits)
 	got, err := s.complete("u", &plannerv1.TaskContext{Base: n, Goal: "not read", ModelCallsLeft: limits.ModelCallsLeft,
-		TokensLeft: limits.TokensLeft, CostNanoUsdLeft: limits.CostNanoUsdLeft})
+		TokensLeft: limits.TokensLeft, CostNanoUsdLeft: limits.CostNanoUsdLeft, Branch: limits.Branch})
 	if d := cmp.Diff(want, got, protocmp.Transform()); d != "" || err != nil {
 		t.Errorf("%v %s", err, d)
 	}
-	want.ModelCallsLeft, want.TokensLeft, want.CostNanoUsdLeft = nil, nil, nil
+	want.ModelCallsLeft, want.TokensLeft, want.CostNanoUsdLeft, want.Branch = nil, nil, nil, ""
 	isWhole(t, s, "u", keep(t, s, "u", n, got), want)
 }
 

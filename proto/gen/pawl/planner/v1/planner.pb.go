@@ -398,7 +398,7 @@ type TaskContext struct {
 	// Earlier questions and answers of the conversation, oldest first; 3 at most.
 	Rounds []*Round `protobuf:"bytes,9,rep,name=rounds,proto3" json:"rounds,omitempty"`
 	// A context_name that the planner gave for this task. The context is then what was sent until that name was given, and `history` continues
-	// it. Of the other fields only `model_calls_left`, `tokens_left` and `cost_nano_usd_left` are read. A planner that no longer has the context answers FAILED_PRECONDITION with
+	// it. Of the other fields only `model_calls_left`, `tokens_left`, `cost_nano_usd_left` and `branch` are read. A planner that no longer has the context answers FAILED_PRECONDITION with
 	// CONTEXT_MISSING; send the context whole then.
 	Base string `protobuf:"bytes,10,opt,name=base,proto3" json:"base,omitempty"`
 	// How many more model calls the task may make; absent if not limited.
@@ -2354,7 +2354,9 @@ type GenerateAnswerRequest struct {
 	// The task.
 	Context *TaskContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
 	// Why the task ended before the planner said FINAL, such as a limit that was reached; may be empty.
-	CutShort      string `protobuf:"bytes,2,opt,name=cut_short,json=cutShort,proto3" json:"cut_short,omitempty"`
+	CutShort string `protobuf:"bytes,2,opt,name=cut_short,json=cutShort,proto3" json:"cut_short,omitempty"`
+	// The subtasks of the task's plan, in its order; none if the task has no plan. The answer says what each reached, and what failed.
+	Subtasks      []*SubtaskState `protobuf:"bytes,3,rep,name=subtasks,proto3" json:"subtasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2401,6 +2403,13 @@ func (x *GenerateAnswerRequest) GetCutShort() string {
 		return x.CutShort
 	}
 	return ""
+}
+
+func (x *GenerateAnswerRequest) GetSubtasks() []*SubtaskState {
+	if x != nil {
+		return x.Subtasks
+	}
+	return nil
 }
 
 // GenerateAnswerResponse is a piece of the answer.
@@ -2686,7 +2695,7 @@ func (x *Subtask) GetToolIds() []string {
 	return nil
 }
 
-// SubtaskState is the state of another subtask.
+// SubtaskState is the state of a subtask.
 type SubtaskState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The subtask.
@@ -4903,10 +4912,11 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\x18GetMissingParamsResponse\x12\x1f\n" +
 	"\vschema_json\x18\x01 \x01(\tR\n" +
 	"schemaJson\x12+\n" +
-	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"t\n" +
+	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"\xaf\x01\n" +
 	"\x15GenerateAnswerRequest\x12>\n" +
 	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\x12\x1b\n" +
-	"\tcut_short\x18\x02 \x01(\tR\bcutShort\"\x97\x01\n" +
+	"\tcut_short\x18\x02 \x01(\tR\bcutShort\x129\n" +
+	"\bsubtasks\x18\x03 \x03(\v2\x1d.pawl.planner.v1.SubtaskStateR\bsubtasks\"\x97\x01\n" +
 	"\x16GenerateAnswerResponse\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12+\n" +
 	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\x12<\n" +
@@ -5275,96 +5285,97 @@ var file_pawl_planner_v1_planner_proto_depIdxs = []int32{
 	6,   // 34: pawl.planner.v1.GetMissingParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
 	70,  // 35: pawl.planner.v1.GetMissingParamsResponse.usage:type_name -> pawl.common.v1.Usage
 	6,   // 36: pawl.planner.v1.GenerateAnswerRequest.context:type_name -> pawl.planner.v1.TaskContext
-	70,  // 37: pawl.planner.v1.GenerateAnswerResponse.usage:type_name -> pawl.common.v1.Usage
-	1,   // 38: pawl.planner.v1.GenerateAnswerResponse.goal_result:type_name -> pawl.planner.v1.GoalResult
-	6,   // 39: pawl.planner.v1.CreatePlanRequest.context:type_name -> pawl.planner.v1.TaskContext
-	37,  // 40: pawl.planner.v1.CreatePlanResponse.subtasks:type_name -> pawl.planner.v1.Subtask
-	70,  // 41: pawl.planner.v1.CreatePlanResponse.usage:type_name -> pawl.common.v1.Usage
-	37,  // 42: pawl.planner.v1.PlanChange.add:type_name -> pawl.planner.v1.Subtask
-	6,   // 43: pawl.planner.v1.ThinkRequest.context:type_name -> pawl.planner.v1.TaskContext
-	37,  // 44: pawl.planner.v1.ThinkRequest.current:type_name -> pawl.planner.v1.Subtask
-	38,  // 45: pawl.planner.v1.ThinkRequest.others:type_name -> pawl.planner.v1.SubtaskState
-	43,  // 46: pawl.planner.v1.ThinkResponse.result:type_name -> pawl.planner.v1.ThinkResult
-	10,  // 47: pawl.planner.v1.ThinkResult.steps:type_name -> pawl.planner.v1.PlannedStep
-	70,  // 48: pawl.planner.v1.ThinkResult.usage:type_name -> pawl.common.v1.Usage
-	39,  // 49: pawl.planner.v1.ThinkResult.reflection:type_name -> pawl.planner.v1.Reflection
-	40,  // 50: pawl.planner.v1.ThinkResult.plan_change:type_name -> pawl.planner.v1.PlanChange
-	6,   // 51: pawl.planner.v1.ReflectRequest.context:type_name -> pawl.planner.v1.TaskContext
-	37,  // 52: pawl.planner.v1.ReflectRequest.current:type_name -> pawl.planner.v1.Subtask
-	38,  // 53: pawl.planner.v1.ReflectRequest.others:type_name -> pawl.planner.v1.SubtaskState
-	70,  // 54: pawl.planner.v1.ReflectResponse.usage:type_name -> pawl.common.v1.Usage
-	40,  // 55: pawl.planner.v1.ReflectResponse.plan_change:type_name -> pawl.planner.v1.PlanChange
-	6,   // 56: pawl.planner.v1.DecideRequest.context:type_name -> pawl.planner.v1.TaskContext
-	2,   // 57: pawl.planner.v1.DecideResponse.decision:type_name -> pawl.planner.v1.Decision
-	70,  // 58: pawl.planner.v1.DecideResponse.usage:type_name -> pawl.common.v1.Usage
-	6,   // 59: pawl.planner.v1.SelectToolsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	10,  // 60: pawl.planner.v1.SelectToolsResponse.steps:type_name -> pawl.planner.v1.PlannedStep
-	70,  // 61: pawl.planner.v1.SelectToolsResponse.usage:type_name -> pawl.common.v1.Usage
-	6,   // 62: pawl.planner.v1.SummarizeMemoryRequest.context:type_name -> pawl.planner.v1.TaskContext
-	56,  // 63: pawl.planner.v1.SummarizeMemoryRequest.messages:type_name -> pawl.planner.v1.ModelMessage
-	70,  // 64: pawl.planner.v1.SummarizeMemoryResponse.usage:type_name -> pawl.common.v1.Usage
-	56,  // 65: pawl.planner.v1.GenerateRequest.messages:type_name -> pawl.planner.v1.ModelMessage
-	55,  // 66: pawl.planner.v1.GenerateRequest.tools:type_name -> pawl.planner.v1.ModelTool
-	3,   // 67: pawl.planner.v1.GenerateRequest.tool_choice:type_name -> pawl.planner.v1.ModelToolChoice
-	71,  // 68: pawl.planner.v1.GenerateRequest.budget:type_name -> pawl.common.v1.ModelBudget
-	4,   // 69: pawl.planner.v1.ModelMessage.role:type_name -> pawl.planner.v1.ModelRole
-	57,  // 70: pawl.planner.v1.ModelMessage.parts:type_name -> pawl.planner.v1.ModelPart
-	58,  // 71: pawl.planner.v1.ModelPart.image:type_name -> pawl.planner.v1.ModelMedia
-	58,  // 72: pawl.planner.v1.ModelPart.audio:type_name -> pawl.planner.v1.ModelMedia
-	59,  // 73: pawl.planner.v1.ModelPart.tool_call:type_name -> pawl.planner.v1.ModelToolCall
-	60,  // 74: pawl.planner.v1.ModelPart.tool_result:type_name -> pawl.planner.v1.ModelToolResult
-	62,  // 75: pawl.planner.v1.GenerateResponse.end:type_name -> pawl.planner.v1.GenerateEnd
-	59,  // 76: pawl.planner.v1.GenerateResponse.tool_call:type_name -> pawl.planner.v1.ModelToolCall
-	5,   // 77: pawl.planner.v1.GenerateEnd.stop_reason:type_name -> pawl.planner.v1.StopReason
-	70,  // 78: pawl.planner.v1.GenerateEnd.usage:type_name -> pawl.common.v1.Usage
-	65,  // 79: pawl.planner.v1.ListModelsResponse.models:type_name -> pawl.planner.v1.Model
-	11,  // 80: pawl.planner.v1.PlannerService.GetFlowName:input_type -> pawl.planner.v1.GetFlowNameRequest
-	13,  // 81: pawl.planner.v1.PlannerService.AssessFlowRisk:input_type -> pawl.planner.v1.AssessFlowRiskRequest
-	15,  // 82: pawl.planner.v1.PlannerService.PlanSteps:input_type -> pawl.planner.v1.PlanStepsRequest
-	17,  // 83: pawl.planner.v1.PlannerService.StreamPlanSteps:input_type -> pawl.planner.v1.StreamPlanStepsRequest
-	19,  // 84: pawl.planner.v1.PlannerService.CreateNextStep:input_type -> pawl.planner.v1.CreateNextStepRequest
-	21,  // 85: pawl.planner.v1.PlannerService.GetFirstInputParams:input_type -> pawl.planner.v1.GetFirstInputParamsRequest
-	23,  // 86: pawl.planner.v1.PlannerService.FillParams:input_type -> pawl.planner.v1.FillParamsRequest
-	25,  // 87: pawl.planner.v1.PlannerService.AssessToolRisk:input_type -> pawl.planner.v1.AssessToolRiskRequest
-	27,  // 88: pawl.planner.v1.PlannerService.IsParamError:input_type -> pawl.planner.v1.IsParamErrorRequest
-	29,  // 89: pawl.planner.v1.PlannerService.DescribeError:input_type -> pawl.planner.v1.DescribeErrorRequest
-	31,  // 90: pawl.planner.v1.PlannerService.GetMissingParams:input_type -> pawl.planner.v1.GetMissingParamsRequest
-	33,  // 91: pawl.planner.v1.PlannerService.GenerateAnswer:input_type -> pawl.planner.v1.GenerateAnswerRequest
-	35,  // 92: pawl.planner.v1.PlannerService.CreatePlan:input_type -> pawl.planner.v1.CreatePlanRequest
-	41,  // 93: pawl.planner.v1.PlannerService.Think:input_type -> pawl.planner.v1.ThinkRequest
-	44,  // 94: pawl.planner.v1.PlannerService.Reflect:input_type -> pawl.planner.v1.ReflectRequest
-	46,  // 95: pawl.planner.v1.PlannerService.Decide:input_type -> pawl.planner.v1.DecideRequest
-	48,  // 96: pawl.planner.v1.PlannerService.SelectTools:input_type -> pawl.planner.v1.SelectToolsRequest
-	50,  // 97: pawl.planner.v1.PlannerService.SummarizeMemory:input_type -> pawl.planner.v1.SummarizeMemoryRequest
-	52,  // 98: pawl.planner.v1.PlannerService.CheckPlaybook:input_type -> pawl.planner.v1.CheckPlaybookRequest
-	54,  // 99: pawl.planner.v1.PlannerService.Generate:input_type -> pawl.planner.v1.GenerateRequest
-	63,  // 100: pawl.planner.v1.PlannerService.ListModels:input_type -> pawl.planner.v1.ListModelsRequest
-	12,  // 101: pawl.planner.v1.PlannerService.GetFlowName:output_type -> pawl.planner.v1.GetFlowNameResponse
-	14,  // 102: pawl.planner.v1.PlannerService.AssessFlowRisk:output_type -> pawl.planner.v1.AssessFlowRiskResponse
-	16,  // 103: pawl.planner.v1.PlannerService.PlanSteps:output_type -> pawl.planner.v1.PlanStepsResponse
-	18,  // 104: pawl.planner.v1.PlannerService.StreamPlanSteps:output_type -> pawl.planner.v1.StreamPlanStepsResponse
-	20,  // 105: pawl.planner.v1.PlannerService.CreateNextStep:output_type -> pawl.planner.v1.CreateNextStepResponse
-	22,  // 106: pawl.planner.v1.PlannerService.GetFirstInputParams:output_type -> pawl.planner.v1.GetFirstInputParamsResponse
-	24,  // 107: pawl.planner.v1.PlannerService.FillParams:output_type -> pawl.planner.v1.FillParamsResponse
-	26,  // 108: pawl.planner.v1.PlannerService.AssessToolRisk:output_type -> pawl.planner.v1.AssessToolRiskResponse
-	28,  // 109: pawl.planner.v1.PlannerService.IsParamError:output_type -> pawl.planner.v1.IsParamErrorResponse
-	30,  // 110: pawl.planner.v1.PlannerService.DescribeError:output_type -> pawl.planner.v1.DescribeErrorResponse
-	32,  // 111: pawl.planner.v1.PlannerService.GetMissingParams:output_type -> pawl.planner.v1.GetMissingParamsResponse
-	34,  // 112: pawl.planner.v1.PlannerService.GenerateAnswer:output_type -> pawl.planner.v1.GenerateAnswerResponse
-	36,  // 113: pawl.planner.v1.PlannerService.CreatePlan:output_type -> pawl.planner.v1.CreatePlanResponse
-	42,  // 114: pawl.planner.v1.PlannerService.Think:output_type -> pawl.planner.v1.ThinkResponse
-	45,  // 115: pawl.planner.v1.PlannerService.Reflect:output_type -> pawl.planner.v1.ReflectResponse
-	47,  // 116: pawl.planner.v1.PlannerService.Decide:output_type -> pawl.planner.v1.DecideResponse
-	49,  // 117: pawl.planner.v1.PlannerService.SelectTools:output_type -> pawl.planner.v1.SelectToolsResponse
-	51,  // 118: pawl.planner.v1.PlannerService.SummarizeMemory:output_type -> pawl.planner.v1.SummarizeMemoryResponse
-	53,  // 119: pawl.planner.v1.PlannerService.CheckPlaybook:output_type -> pawl.planner.v1.CheckPlaybookResponse
-	61,  // 120: pawl.planner.v1.PlannerService.Generate:output_type -> pawl.planner.v1.GenerateResponse
-	64,  // 121: pawl.planner.v1.PlannerService.ListModels:output_type -> pawl.planner.v1.ListModelsResponse
-	101, // [101:122] is the sub-list for method output_type
-	80,  // [80:101] is the sub-list for method input_type
-	80,  // [80:80] is the sub-list for extension type_name
-	80,  // [80:80] is the sub-list for extension extendee
-	0,   // [0:80] is the sub-list for field type_name
+	38,  // 37: pawl.planner.v1.GenerateAnswerRequest.subtasks:type_name -> pawl.planner.v1.SubtaskState
+	70,  // 38: pawl.planner.v1.GenerateAnswerResponse.usage:type_name -> pawl.common.v1.Usage
+	1,   // 39: pawl.planner.v1.GenerateAnswerResponse.goal_result:type_name -> pawl.planner.v1.GoalResult
+	6,   // 40: pawl.planner.v1.CreatePlanRequest.context:type_name -> pawl.planner.v1.TaskContext
+	37,  // 41: pawl.planner.v1.CreatePlanResponse.subtasks:type_name -> pawl.planner.v1.Subtask
+	70,  // 42: pawl.planner.v1.CreatePlanResponse.usage:type_name -> pawl.common.v1.Usage
+	37,  // 43: pawl.planner.v1.PlanChange.add:type_name -> pawl.planner.v1.Subtask
+	6,   // 44: pawl.planner.v1.ThinkRequest.context:type_name -> pawl.planner.v1.TaskContext
+	37,  // 45: pawl.planner.v1.ThinkRequest.current:type_name -> pawl.planner.v1.Subtask
+	38,  // 46: pawl.planner.v1.ThinkRequest.others:type_name -> pawl.planner.v1.SubtaskState
+	43,  // 47: pawl.planner.v1.ThinkResponse.result:type_name -> pawl.planner.v1.ThinkResult
+	10,  // 48: pawl.planner.v1.ThinkResult.steps:type_name -> pawl.planner.v1.PlannedStep
+	70,  // 49: pawl.planner.v1.ThinkResult.usage:type_name -> pawl.common.v1.Usage
+	39,  // 50: pawl.planner.v1.ThinkResult.reflection:type_name -> pawl.planner.v1.Reflection
+	40,  // 51: pawl.planner.v1.ThinkResult.plan_change:type_name -> pawl.planner.v1.PlanChange
+	6,   // 52: pawl.planner.v1.ReflectRequest.context:type_name -> pawl.planner.v1.TaskContext
+	37,  // 53: pawl.planner.v1.ReflectRequest.current:type_name -> pawl.planner.v1.Subtask
+	38,  // 54: pawl.planner.v1.ReflectRequest.others:type_name -> pawl.planner.v1.SubtaskState
+	70,  // 55: pawl.planner.v1.ReflectResponse.usage:type_name -> pawl.common.v1.Usage
+	40,  // 56: pawl.planner.v1.ReflectResponse.plan_change:type_name -> pawl.planner.v1.PlanChange
+	6,   // 57: pawl.planner.v1.DecideRequest.context:type_name -> pawl.planner.v1.TaskContext
+	2,   // 58: pawl.planner.v1.DecideResponse.decision:type_name -> pawl.planner.v1.Decision
+	70,  // 59: pawl.planner.v1.DecideResponse.usage:type_name -> pawl.common.v1.Usage
+	6,   // 60: pawl.planner.v1.SelectToolsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	10,  // 61: pawl.planner.v1.SelectToolsResponse.steps:type_name -> pawl.planner.v1.PlannedStep
+	70,  // 62: pawl.planner.v1.SelectToolsResponse.usage:type_name -> pawl.common.v1.Usage
+	6,   // 63: pawl.planner.v1.SummarizeMemoryRequest.context:type_name -> pawl.planner.v1.TaskContext
+	56,  // 64: pawl.planner.v1.SummarizeMemoryRequest.messages:type_name -> pawl.planner.v1.ModelMessage
+	70,  // 65: pawl.planner.v1.SummarizeMemoryResponse.usage:type_name -> pawl.common.v1.Usage
+	56,  // 66: pawl.planner.v1.GenerateRequest.messages:type_name -> pawl.planner.v1.ModelMessage
+	55,  // 67: pawl.planner.v1.GenerateRequest.tools:type_name -> pawl.planner.v1.ModelTool
+	3,   // 68: pawl.planner.v1.GenerateRequest.tool_choice:type_name -> pawl.planner.v1.ModelToolChoice
+	71,  // 69: pawl.planner.v1.GenerateRequest.budget:type_name -> pawl.common.v1.ModelBudget
+	4,   // 70: pawl.planner.v1.ModelMessage.role:type_name -> pawl.planner.v1.ModelRole
+	57,  // 71: pawl.planner.v1.ModelMessage.parts:type_name -> pawl.planner.v1.ModelPart
+	58,  // 72: pawl.planner.v1.ModelPart.image:type_name -> pawl.planner.v1.ModelMedia
+	58,  // 73: pawl.planner.v1.ModelPart.audio:type_name -> pawl.planner.v1.ModelMedia
+	59,  // 74: pawl.planner.v1.ModelPart.tool_call:type_name -> pawl.planner.v1.ModelToolCall
+	60,  // 75: pawl.planner.v1.ModelPart.tool_result:type_name -> pawl.planner.v1.ModelToolResult
+	62,  // 76: pawl.planner.v1.GenerateResponse.end:type_name -> pawl.planner.v1.GenerateEnd
+	59,  // 77: pawl.planner.v1.GenerateResponse.tool_call:type_name -> pawl.planner.v1.ModelToolCall
+	5,   // 78: pawl.planner.v1.GenerateEnd.stop_reason:type_name -> pawl.planner.v1.StopReason
+	70,  // 79: pawl.planner.v1.GenerateEnd.usage:type_name -> pawl.common.v1.Usage
+	65,  // 80: pawl.planner.v1.ListModelsResponse.models:type_name -> pawl.planner.v1.Model
+	11,  // 81: pawl.planner.v1.PlannerService.GetFlowName:input_type -> pawl.planner.v1.GetFlowNameRequest
+	13,  // 82: pawl.planner.v1.PlannerService.AssessFlowRisk:input_type -> pawl.planner.v1.AssessFlowRiskRequest
+	15,  // 83: pawl.planner.v1.PlannerService.PlanSteps:input_type -> pawl.planner.v1.PlanStepsRequest
+	17,  // 84: pawl.planner.v1.PlannerService.StreamPlanSteps:input_type -> pawl.planner.v1.StreamPlanStepsRequest
+	19,  // 85: pawl.planner.v1.PlannerService.CreateNextStep:input_type -> pawl.planner.v1.CreateNextStepRequest
+	21,  // 86: pawl.planner.v1.PlannerService.GetFirstInputParams:input_type -> pawl.planner.v1.GetFirstInputParamsRequest
+	23,  // 87: pawl.planner.v1.PlannerService.FillParams:input_type -> pawl.planner.v1.FillParamsRequest
+	25,  // 88: pawl.planner.v1.PlannerService.AssessToolRisk:input_type -> pawl.planner.v1.AssessToolRiskRequest
+	27,  // 89: pawl.planner.v1.PlannerService.IsParamError:input_type -> pawl.planner.v1.IsParamErrorRequest
+	29,  // 90: pawl.planner.v1.PlannerService.DescribeError:input_type -> pawl.planner.v1.DescribeErrorRequest
+	31,  // 91: pawl.planner.v1.PlannerService.GetMissingParams:input_type -> pawl.planner.v1.GetMissingParamsRequest
+	33,  // 92: pawl.planner.v1.PlannerService.GenerateAnswer:input_type -> pawl.planner.v1.GenerateAnswerRequest
+	35,  // 93: pawl.planner.v1.PlannerService.CreatePlan:input_type -> pawl.planner.v1.CreatePlanRequest
+	41,  // 94: pawl.planner.v1.PlannerService.Think:input_type -> pawl.planner.v1.ThinkRequest
+	44,  // 95: pawl.planner.v1.PlannerService.Reflect:input_type -> pawl.planner.v1.ReflectRequest
+	46,  // 96: pawl.planner.v1.PlannerService.Decide:input_type -> pawl.planner.v1.DecideRequest
+	48,  // 97: pawl.planner.v1.PlannerService.SelectTools:input_type -> pawl.planner.v1.SelectToolsRequest
+	50,  // 98: pawl.planner.v1.PlannerService.SummarizeMemory:input_type -> pawl.planner.v1.SummarizeMemoryRequest
+	52,  // 99: pawl.planner.v1.PlannerService.CheckPlaybook:input_type -> pawl.planner.v1.CheckPlaybookRequest
+	54,  // 100: pawl.planner.v1.PlannerService.Generate:input_type -> pawl.planner.v1.GenerateRequest
+	63,  // 101: pawl.planner.v1.PlannerService.ListModels:input_type -> pawl.planner.v1.ListModelsRequest
+	12,  // 102: pawl.planner.v1.PlannerService.GetFlowName:output_type -> pawl.planner.v1.GetFlowNameResponse
+	14,  // 103: pawl.planner.v1.PlannerService.AssessFlowRisk:output_type -> pawl.planner.v1.AssessFlowRiskResponse
+	16,  // 104: pawl.planner.v1.PlannerService.PlanSteps:output_type -> pawl.planner.v1.PlanStepsResponse
+	18,  // 105: pawl.planner.v1.PlannerService.StreamPlanSteps:output_type -> pawl.planner.v1.StreamPlanStepsResponse
+	20,  // 106: pawl.planner.v1.PlannerService.CreateNextStep:output_type -> pawl.planner.v1.CreateNextStepResponse
+	22,  // 107: pawl.planner.v1.PlannerService.GetFirstInputParams:output_type -> pawl.planner.v1.GetFirstInputParamsResponse
+	24,  // 108: pawl.planner.v1.PlannerService.FillParams:output_type -> pawl.planner.v1.FillParamsResponse
+	26,  // 109: pawl.planner.v1.PlannerService.AssessToolRisk:output_type -> pawl.planner.v1.AssessToolRiskResponse
+	28,  // 110: pawl.planner.v1.PlannerService.IsParamError:output_type -> pawl.planner.v1.IsParamErrorResponse
+	30,  // 111: pawl.planner.v1.PlannerService.DescribeError:output_type -> pawl.planner.v1.DescribeErrorResponse
+	32,  // 112: pawl.planner.v1.PlannerService.GetMissingParams:output_type -> pawl.planner.v1.GetMissingParamsResponse
+	34,  // 113: pawl.planner.v1.PlannerService.GenerateAnswer:output_type -> pawl.planner.v1.GenerateAnswerResponse
+	36,  // 114: pawl.planner.v1.PlannerService.CreatePlan:output_type -> pawl.planner.v1.CreatePlanResponse
+	42,  // 115: pawl.planner.v1.PlannerService.Think:output_type -> pawl.planner.v1.ThinkResponse
+	45,  // 116: pawl.planner.v1.PlannerService.Reflect:output_type -> pawl.planner.v1.ReflectResponse
+	47,  // 117: pawl.planner.v1.PlannerService.Decide:output_type -> pawl.planner.v1.DecideResponse
+	49,  // 118: pawl.planner.v1.PlannerService.SelectTools:output_type -> pawl.planner.v1.SelectToolsResponse
+	51,  // 119: pawl.planner.v1.PlannerService.SummarizeMemory:output_type -> pawl.planner.v1.SummarizeMemoryResponse
+	53,  // 120: pawl.planner.v1.PlannerService.CheckPlaybook:output_type -> pawl.planner.v1.CheckPlaybookResponse
+	61,  // 121: pawl.planner.v1.PlannerService.Generate:output_type -> pawl.planner.v1.GenerateResponse
+	64,  // 122: pawl.planner.v1.PlannerService.ListModels:output_type -> pawl.planner.v1.ListModelsResponse
+	102, // [102:123] is the sub-list for method output_type
+	81,  // [81:102] is the sub-list for method input_type
+	81,  // [81:81] is the sub-list for extension type_name
+	81,  // [81:81] is the sub-list for extension extendee
+	0,   // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_pawl_planner_v1_planner_proto_init() }
