@@ -147,7 +147,7 @@ func check[S interface {
 
 // Agent returns the status of the agent that works on a task with a plan, as a view of the task's status. planning reports that the plan is
 // not made, or not confirmed yet.
-func Agent(s taskStatus, planning bool) agentStatus {
+func Agent(s executorv1.ExecutorStatus, planning bool) executorv1.AgentStatus {
 	switch s {
 	case executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT:
 		return executorv1.AgentStatus_AGENT_STATUS_IDLE
