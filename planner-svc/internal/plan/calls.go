@@ -35,9 +35,14 @@ func (c *call) text(key string) string {
 
 // readCall reads the arguments of a native call and removes the properties that withExtras added. It sets t.task to the first rating of the task.
 func (c *conversation) readCall(modelCall *plannerv1.ModelToolCall, t *turn) call {
-	doc, err := strictjson.ParseObject(extractJSON(cmp.Or(strings.TrimSpace(modelCall.GetInputJson()), "{}")))
+	raw := cmp.Or(strings.TrimSpace(modelCall.GetInputJson()), "{}")
+	text := extractJSON(raw)
+	if raw[0] == '{' && !strings.HasPrefix(raw, text) {
+		text = raw // an object that was cut off; text is an object within it
+	}
+	doc, err := strictjson.ParseObject(text)
 	if err != nil {
-		return call{Tool: modelCall.GetName(), problem: fmt.Errorf("the arguments are not a JSON object: %w", err)}
+		return call{Tool: modelCall.GetName(), Input: json.RawMessage(raw), problem: fmt.Errorf("the arguments are not a JSON object: %w", err)}
 	}
 	tool := catalog.NewTool(c.tools.lookup(modelCall.GetName()))
 	take := func(name string) string {
@@ -80,7 +85,8 @@ func (c *conversation) interpret(t *turn, calls []call) error {
 	return errors.Join(problems...)
 }
 
-// plannedStep checks the i-th call of a turn and returns its step. next is the ordinal of the turn's first step.
+// plannedStep checks the i-th call of a turn and returns its step. next is the ordinal of the turn's first step. The input of a call about a subtask
+// is literal, and may not fit the tool's schema: the executor records such a call as failed, and the model sees it (D5).
 func (c *conversation) plannedStep(call *call, next uint64, i int) (*plannerv1.PlannedStep, error) {
 	if call.Tool == readOutput {
 		return c.readOutputStep(call)
@@ -90,6 +96,13 @@ func (c *conversation) plannedStep(call *call, next uint64, i int) (*plannerv1.P
 		return nil, c.unknownTool(call.Tool)
 	}
 	tool := catalog.NewTool(t)
+	if c.subtask != nil {
+		in, err := strictjson.ParseObject(string(call.Input))
+		if err != nil {
+			in = &strictjson.Object{}
+		}
+		return c.stepOf(call, tool, in, string(call.Input)), nil
+	}
 	text, unresolved, err := resolve(c.tc, string(call.Input), next, i)
 	if err != nil {
 		return nil, err
@@ -101,13 +114,19 @@ func (c *conversation) plannedStep(call *call, next uint64, i int) (*plannerv1.P
 	if err := tool.Misfit(text); err != nil && !unresolved {
 		return nil, err
 	}
-	why := lang.Clip(strings.Join(strings.Fields(call.Why), " "), maxWhy)
-	if unresolved {
-		why = jsonref.Escape(why)
+	step := c.stepOf(call, tool, in, in.String())
+	if step.Missing, step.Unresolved = tool.Missing(in), unresolved; unresolved {
+		step.Description = jsonref.Escape(step.Description)
 	}
+	return step, nil
+}
+
+// stepOf returns the step of a call. in is the input as far as it is known, text its exact JSON.
+func (c *conversation) stepOf(call *call, tool *catalog.Tool, in *strictjson.Object, text string) *plannerv1.PlannedStep {
+	why := lang.Clip(strings.Join(strings.Fields(call.Why), " "), maxWhy)
 	l, rated := prompt.LangOf(c.tc), risk.Parse(call.Risk)
-	return &plannerv1.PlannedStep{ToolId: t.GetId(), Description: why, InputJson: in.String(), Missing: tool.Missing(in), Unresolved: unresolved,
-		Risk: risk.Raise(risk.Assess(l, tool, in), rated, l.Say("The model rates this call %s.", "模型将此调用评为 %s。", risk.Name(rated)))}, nil
+	return &plannerv1.PlannedStep{ToolId: tool.GetId(), Description: why, InputJson: text,
+		Risk: risk.Raise(risk.Assess(l, tool, in), rated, l.Say("The model rates this call %s.", "模型将此调用评为 %s。", risk.Name(rated)))}
 }
 
 // maxWhy bounds a step's description, in characters.
@@ -115,7 +134,7 @@ const maxWhy = 200
 
 // unknownTool returns the error for a name that no tool has. It names the nearest tools and adds them to the prompt.
 func (c *conversation) unknownTool(name string) error {
-	near := similar.Names(name, append(slices.Sorted(maps.Keys(c.tools.byAlias)), finish, readOutput))
+	near := similar.Names(name, append(slices.Sorted(maps.Keys(c.tools.byAlias)), c.tools.end(), readOutput))
 	for _, alias := range near {
 		c.tools.show(c.tools.byAlias[alias])
 	}

@@ -20,8 +20,10 @@ const (
 	unknownWindow = 32_000
 	// windowPercent is the share of the window that prompt and reply together may take by estimate.
 	windowPercent = 80
-	// keptSteps is the number of last steps that a prompt never summarizes.
+	// keptSteps is the number of last steps that a prompt never summarizes, and always shows in full.
 	keptSteps = 5
+	// maxLines is how many older steps of a task with a plan are shown in one line each.
+	maxLines = 100
 	// minOutput and maxOutput bound how many bytes of a step's output are shown.
 	minOutput, maxOutput = 1000, 16_000
 )
@@ -34,13 +36,20 @@ type conversation struct {
 	inJSON      bool              // the model has no native tools: calls are JSON texts
 	memory      *plannerv1.Memory // the summary that converse made; nil if none
 	request     *llm.Request
-	outputLimit int // how many bytes of each step's output the request shows
+	outputLimit int  // how many bytes of each step's output the request shows
+	lastTry     bool // a reply that cannot be used is not corrected again
+	ended       bool // the model was told that `done` excludes other calls
 }
 
 // converse renders the task's conversation. If it is longer than maxPrompt, converse first summarizes the oldest steps, which sets c.memory, and
 // then shortens the outputs.
 func (s *session) converse(ctx context.Context) (*conversation, error) {
 	c := &conversation{session: s, tools: toolsOf(s.tc, &s.indexes), inJSON: !s.info.Tools}
+	if c.tools.inSubtask = s.subtask != nil; c.tools.inSubtask {
+		for _, id := range s.subtask.GetToolIds() {
+			c.tools.show(c.tools.lookup(id))
+		}
+	}
 	memory := s.tc.GetMemory()
 	limit := s.outputBytes()
 	for {
@@ -50,7 +59,7 @@ func (s *session) converse(ctx context.Context) (*conversation, error) {
 		switch {
 		case tokensOf(c.request) <= s.maxPrompt():
 			return c, nil
-		case len(history)-first > keptSteps:
+		case len(history)-first > keptSteps && !s.hasPlan:
 			steps := history[first : len(history)-keptSteps]
 			summary, err := s.summarize(ctx, memory.GetSummary(), s.digests(steps))
 			if err != nil {
@@ -84,18 +93,34 @@ func (s *session) outputBytes() int { return min(max(s.window()*15/100, minOutpu
 
 // render sets c.request, with at most limit bytes of each step's output.
 func (c *conversation) render(memory *plannerv1.Memory, limit int) {
-	first := summarized(memory, c.tc.GetHistory())
+	history, first := c.tc.GetHistory(), 0
 	head := &plannerv1.TaskContext{Goal: c.tc.GetGoal(), Language: c.tc.GetLanguage(), Rounds: c.tc.GetRounds()}
-	if first > 0 {
-		head.Memory = memory
+	if !c.hasPlan {
+		if first = summarized(memory, history); first > 0 {
+			head.Memory = memory
+		}
 	}
 	r := &llm.Request{Messages: []*plannerv1.ModelMessage{llm.UserText(prompt.Render("goal", head, nil))}}
-	if c.inJSON {
-		r.System = prompt.Render("system_json", c.tc, c.tools.modelTools(true))
-	} else {
-		r.System, r.Tools = prompt.Render("system", c.tc, nil), c.tools.modelTools(false)
+	system := "system"
+	if c.subtask != nil {
+		system = "system_subtask"
+		r.Messages = append(r.Messages, llm.UserText(prompt.Render("subtask", c.tc, c.subtask)))
+	} else if c.inJSON {
+		system = "system_json"
 	}
-	for i, e := range c.tc.GetHistory()[first:] {
+	var listed []*plannerv1.ModelTool // in the system text
+	if c.inJSON {
+		listed = c.tools.modelTools(true)
+	} else {
+		r.Tools = c.tools.modelTools(false)
+	}
+	r.System = prompt.Render(system, c.tc, listed)
+	if c.hasPlan && len(history) >= 2*keptSteps {
+		// The number of full steps goes from keptSteps to 2*keptSteps-1 and back, so that most prompts begin with the one before.
+		first = len(history) - keptSteps - len(history)%keptSteps
+		r.Messages = append(r.Messages, llm.UserText(prompt.Render("older_steps", c.tc, history[max(0, first-maxLines):first])))
+	}
+	for i, e := range history[first:] {
 		r.Messages = append(r.Messages, c.step(first+i, e, prompt.Result(c.tc, e, limit))...)
 	}
 	r.CacheHere = []int{len(r.Messages) - 3, len(r.Messages) - 1} // the first index is negative in a short prompt

@@ -77,7 +77,7 @@ func TestHostileTextStaysInItsFence(t *testing.T) {
 	if len(hostile) < 40 {
 		t.Fatalf("only %d texts", len(hostile))
 	}
-	cuts := regexp.MustCompile(`\n\[cut: \d+ of \d+ bytes are left; read_output \{"step": "step-\d", "offset": \d+\} reads on\]`)
+	cuts := regexp.MustCompile(`\n\[cut: \d+ of \d+ bytes are left; read_output \{"step": "step-\d+", "offset": \d+\} reads on\]`)
 	render := func(text string, tools bool) string {
 		f := native(says(`{"answer":"ok"}`))
 		f.info.Tools = tools
@@ -91,7 +91,19 @@ func TestHostileTextStaysInItsFence(t *testing.T) {
 		if _, err := planner(t, q).IsParamError(t.Context(), &plannerv1.IsParamErrorRequest{Context: tc, ToolId: "evil/tool", InputJson: `{}`, Error: text}); err != nil {
 			t.Fatal(err)
 		}
-		rest, whole := unfenced(show(f.requests[0]) + show(f2.requests[0]) + show(q.requests[0]))
+		th, cp := native(says(`{"thought":"ok"}`)), native(says(planOf(sub("a", ""))))
+		th.info.Tools = tools
+		for n := range 10 {
+			tc.History = append(tc.History, done(n+4, "fs/read", `{}`, text))
+		}
+		req := &plannerv1.ThinkRequest{Context: tc, Current: &plannerv1.Subtask{Id: "a"}, Observation: text, Others: []*plannerv1.SubtaskState{{Id: "b", Title: text, Summary: text}}}
+		if _, _, err := think(t, th, req); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := planner(t, cp).CreatePlan(t.Context(), &plannerv1.CreatePlanRequest{Context: tc}); err != nil {
+			t.Fatal(err)
+		}
+		rest, whole := unfenced(show(f.requests[0]) + show(f2.requests[0]) + show(q.requests[0]) + show(th.requests[0]) + show(cp.requests[0]))
 		if !whole {
 			t.Errorf("%.60q: a fence is broken", text)
 		}

@@ -3,6 +3,7 @@ package plan
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
@@ -87,11 +88,19 @@ func (s *session) takeTurn(ctx context.Context, page string, g *gate) (*turn, er
 			t.memory = c.memory
 			return t, nil
 		}
-		if again || llm.ClassOf(err) != llm.TooLong {
+		if !s.shortens(again, c.request, err) {
 			return nil, err
 		}
-		s.info.ContextWindow = tokensOf(c.request) * 3 / 4
 	}
+}
+
+// shortens assumes a smaller window and returns true if the provider found a request too long, unless it did so before.
+func (s *session) shortens(again bool, r *llm.Request, err error) bool {
+	if again || llm.ClassOf(err) != llm.TooLong {
+		return false
+	}
+	s.info.ContextWindow = tokensOf(r) * 3 / 4
+	return true
 }
 
 // flow returns the flow's name and risk. Without a name from the model, the goal is the name. The risk is the highest of the model's rating and
@@ -117,12 +126,13 @@ func flow(tc *plannerv1.TaskContext, t *turn) (string, *commonv1.Risk) {
 // GenerateAnswer implements Planner. It does not correct a reply, because emitted text cannot be taken back.
 func (m *Model) GenerateAnswer(ctx context.Context, req *plannerv1.GenerateAnswerRequest, emit func(string) error) (*plannerv1.GenerateAnswerResponse, error) {
 	s := m.session(req.GetContext())
+	s.hasPlan = len(req.GetSubtasks()) > 0
 	c, err := s.converse(ctx)
 	if err != nil {
 		return nil, err
 	}
 	r := c.request
-	r.Messages = append(r.Messages, llm.UserText(prompt.Render("answer", s.tc, req.GetCutShort())))
+	r.Messages = append(r.Messages, llm.UserText(prompt.Render("answer", s.tc, req)))
 	r.ToolChoice = plannerv1.ModelToolChoice_MODEL_TOOL_CHOICE_NONE
 	if c.inJSON {
 		r.System = prompt.Render("system", s.tc, nil)
@@ -132,7 +142,8 @@ func (m *Model) GenerateAnswer(ctx context.Context, req *plannerv1.GenerateAnswe
 		return nil, err
 	}
 	res := &plannerv1.GenerateAnswerResponse{Usage: s.usage()}
-	if req.GetCutShort() != "" || goalResultOf(reply) == plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED {
+	failed := slices.ContainsFunc(req.GetSubtasks(), func(st *plannerv1.SubtaskState) bool { return st.GetStatus() == "FAILED" })
+	if req.GetCutShort() != "" || failed || goalResultOf(reply) == plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED {
 		res.GoalResult = plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
 	}
 	if note := cutNote(s.tc, reply); note != "" {

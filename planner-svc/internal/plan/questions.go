@@ -23,17 +23,28 @@ func askAboutTask[T, R any](ctx context.Context, m *Model, name string, req inte
 	respond func(answer *T, usage *commonv1.Usage) (*R, error),
 ) (*R, error) {
 	s := m.session(req.GetContext())
-	system, page, goal := prompt.Render("about", s.tc, nil), prompt.Render(name, s.tc, req), prompt.Render("goal", s.tc, nil)+"\n\n"
-	steps, left := "", s.maxPrompt()-estimate(system+goal+page)
-	for _, e := range slices.Backward(s.tc.GetHistory()) {
-		text := s.digest(e, min(s.outputBytes(), maxOutput/4))
-		if left -= estimate(text); left < 0 {
-			break
+	return askPage(ctx, s, name, prompt.Render(name, s.tc, req), schema, respond)
+}
+
+// askPage is askAboutTask with a page that is rendered already. If the provider finds the prompt too long, askPage assumes a smaller window, shows fewer
+// steps and asks once more.
+func askPage[T, R any](ctx context.Context, s *session, name, page, schema string, respond func(answer *T, usage *commonv1.Usage) (*R, error)) (*R, error) {
+	for again := false; ; again = true {
+		system, goal := prompt.Render("about", s.tc, nil), prompt.Render("goal", s.tc, nil)+"\n\n"
+		steps, left := "", s.maxPrompt()-estimate(system+goal+page)
+		for _, e := range slices.Backward(s.tc.GetHistory()) {
+			text := s.digest(e, min(s.outputBytes(), maxOutput/4))
+			if left -= estimate(text); left < 0 {
+				break
+			}
+			steps = text + steps
 		}
-		steps = text + steps
+		r := &llm.Request{System: system, Messages: []*plannerv1.ModelMessage{llm.UserText(goal + steps + page)}}
+		res, err := ask(ctx, s, r, llm.Output{Name: name, Schema: schema}, func(answer *T) (*R, error) { return respond(answer, s.usage()) })
+		if err == nil || !s.shortens(again, r, err) {
+			return res, err
+		}
 	}
-	r := &llm.Request{System: system, Messages: []*plannerv1.ModelMessage{llm.UserText(goal + steps + page)}}
-	return ask(ctx, s, r, llm.Output{Name: name, Schema: schema}, func(answer *T) (*R, error) { return respond(answer, s.usage()) })
 }
 
 type inputAnswer struct {

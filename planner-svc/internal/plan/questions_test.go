@@ -86,28 +86,6 @@ func TestAnswerThatStaysWrong(t *testing.T) {
 	}
 }
 
-// D1, D7: a plan is a graph without cycles, in an order in which it can be carried out.
-func TestCreatePlan(t *testing.T) {
-	sub := func(id, deps string) string {
-		return `{"id":"` + id + `","title":"T","description":"D","depends_on":[` + deps + `]}`
-	}
-	of := func(subtasks ...string) string {
-		return `{"main_task":"M","subtasks":[` + strings.Join(subtasks, ",") + `]}`
-	}
-	f := native(says(of(sub("a", `"b"`), sub("b", `"c"`), sub("c", `"b"`))), says(of(sub("a", `"x"`))), says(of(sub("a", `"b","c"`), sub("b", `"c"`), sub("c", ""))))
-	res, err := planner(t, f).CreatePlan(t.Context(), &plannerv1.CreatePlanRequest{Context: task()})
-	if err != nil || res.GetMainTask() != "M" || len(res.GetSubtasks()) != 3 || res.GetSubtasks()[0].GetId() != "c" || res.GetSubtasks()[2].GetId() != "a" {
-		t.Fatalf("%v %v", res, err)
-	}
-	if p := show(f.requests[2]); !strings.Contains(p, "cycle: b → c → b") || !strings.Contains(p, `a depends on "x"`) {
-		t.Error(p)
-	}
-	if _, err := planner(t, native(says(of(sub("a", "")+","+sub("a", ""))), says(of(sub("a", ""), sub("b", ""))), says("no"))).
-		CreatePlan(t.Context(), &plannerv1.CreatePlanRequest{Context: task(), MaxSubtasks: 1}); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR {
-		t.Error(err)
-	}
-}
-
 // D3, D4, B2, B8, B13.
 func TestOtherQuestions(t *testing.T) {
 	ctx := t.Context()

@@ -25,6 +25,10 @@ type session struct {
 	tc    *plannerv1.TaskContext
 	used  llm.Usage
 	reply *llm.Reply // the last successful reply
+
+	hasPlan bool                      // the task has a plan: prompts show its older steps in one line each
+	subtask *plannerv1.Subtask        // the subtask that the model works on; nil if it works on the goal
+	others  []*plannerv1.SubtaskState // of the plan
 }
 
 // session makes the session of a request.

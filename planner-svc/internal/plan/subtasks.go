@@ -5,34 +5,63 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
+	"pawl.dev/planner-svc/internal/lang"
 	"pawl.dev/planner-svc/internal/prompt"
 )
 
-const planSchema = `{"type":"object","properties":{"main_task":{"type":"string"},"subtasks":{"type":"array","minItems":1,"items":{"type":"object","properties":{` +
-	`"id":{"type":"string","minLength":1},"title":{"type":"string","minLength":1},"description":{"type":"string","minLength":1},"depends_on":{"type":"array","items":{"type":"string"}}},` +
-	`"required":["id","title","description","depends_on"],"additionalProperties":false}}},"required":["main_task","subtasks"],"additionalProperties":false}`
+const (
+	subtaskItems = `"items":{"type":"object","properties":{"id":{"type":"string","pattern":"^[A-Za-z0-9_-]{1,40}$"},"title":{"type":"string","minLength":1},` +
+		`"description":{"type":"string","minLength":1},"acceptance":{"type":"string","minLength":1},"depends_on":{"type":"array","items":{"type":"string"}},` +
+		`"tool_ids":{"type":"array","items":{"type":"string"}}},"required":["id","title","description","acceptance","depends_on","tool_ids"],"additionalProperties":false}`
+	planSchema = `{"type":"object","properties":{"main_task":{"type":"string"},"subtasks":{"type":"array","minItems":1,` + subtaskItems + `}},` +
+		`"required":["main_task","subtasks"],"additionalProperties":false}`
+	reflectSchema = `{"type":"object","properties":{"done":{"type":"boolean"},"summary":{"type":"string"},"next":{"type":"string"},"plan_change":{"type":["object","null"],"properties":{` +
+		`"add":{"type":"array",` + subtaskItems + `},"drop":{"type":"array","items":{"type":"string"}},"order":{"type":"array","items":{"type":"string"}},"reason":{"type":"string"}},` +
+		`"required":["reason"],"additionalProperties":false}},"required":["done","summary","next"],"additionalProperties":false}`
+)
 
 // CreatePlan divides a goal into subtasks.
 func (m *Model) CreatePlan(ctx context.Context, req *plannerv1.CreatePlanRequest) (*plannerv1.CreatePlanResponse, error) {
 	const defaultMax = 10
 	maxSubtasks := int(cmp.Or(req.GetMaxSubtasks(), defaultMax))
-	return askAboutTask(ctx, m, "create_plan", req, planSchema, func(res *plannerv1.CreatePlanResponse, usage *commonv1.Usage) (_ *plannerv1.CreatePlanResponse, err error) {
+	s := m.session(req.GetContext())
+	page := prompt.Render("create_plan", s.tc, struct {
+		MaxSubtasks int
+		Problem     string
+		Tools       []*commonv1.Tool
+	}{maxSubtasks, req.GetProblem(), toolsOf(s.tc, &s.indexes).shown})
+	return askPage(ctx, s, "create_plan", page, planSchema, func(res *plannerv1.CreatePlanResponse, usage *commonv1.Usage) (_ *plannerv1.CreatePlanResponse, err error) {
 		if n := len(res.GetSubtasks()); n > maxSubtasks {
 			return nil, fmt.Errorf("there are %d subtasks; at most %d are allowed", n, maxSubtasks)
 		}
-		for _, st := range res.GetSubtasks() {
-			st.Title = prompt.Line(st.GetTitle())
-		}
+		s.tidy(res.GetSubtasks())
 		res.MainTask, res.Usage = prompt.Line(res.GetMainTask()), usage
 		res.Subtasks, err = ordered(res.GetSubtasks())
 		return res, err
 	})
+}
+
+// tidy puts the titles of subtasks on one line, and keeps only the tools that the task has.
+func (s *session) tidy(subtasks []*plannerv1.Subtask) {
+	const maxTitle = 100
+	tools := toolsOf(s.tc, &s.indexes)
+	for _, st := range subtasks {
+		st.Title = lang.Clip(prompt.Line(st.GetTitle()), maxTitle)
+		var ids []string
+		for _, name := range st.GetToolIds() {
+			if t := tools.lookup(name); t != nil && !slices.Contains(ids, t.GetId()) {
+				ids = append(ids, t.GetId())
+			}
+		}
+		st.ToolIds = ids
+	}
 }
 
 // ordered returns the subtasks sorted so that each follows its dependencies. Duplicate ids, unknown dependencies and cycles are errors.
@@ -74,16 +103,6 @@ func ordered(subtasks []*plannerv1.Subtask) ([]*plannerv1.Subtask, error) {
 	return order, nil
 }
 
-// Think thinks about a subtask and chooses its next calls. If the model has native tools, emit gets the thought as it arrives.
-func (m *Model) Think(ctx context.Context, req *plannerv1.ThinkRequest, emit func(string) error) (*plannerv1.ThinkResult, error) {
-	s := m.session(req.GetContext())
-	t, err := s.takeTurn(ctx, prompt.Render("think", s.tc, req), &gate{emit: emit})
-	if err != nil {
-		return nil, err
-	}
-	return &plannerv1.ThinkResult{Thought: cmp.Or(t.text, t.answer), Steps: t.steps, Usage: s.usage()}, nil
-}
-
 // SelectTools chooses the calls that a message needs.
 func (m *Model) SelectTools(ctx context.Context, req *plannerv1.SelectToolsRequest) (*plannerv1.SelectToolsResponse, error) {
 	s := m.session(req.GetContext())
@@ -97,20 +116,92 @@ func (m *Model) SelectTools(ctx context.Context, req *plannerv1.SelectToolsReque
 	return &plannerv1.SelectToolsResponse{Steps: t.steps, Usage: s.usage()}, nil
 }
 
-const reflectSchema = `{"type":"object","properties":{"done":{"type":"boolean"},"summary":{"type":"string"},"next":{"type":"string"}},"required":["done","summary","next"],"additionalProperties":false}`
-
 // Reflect decides whether a subtask is done.
 func (m *Model) Reflect(ctx context.Context, req *plannerv1.ReflectRequest) (*plannerv1.ReflectResponse, error) {
-	return askAboutTask(ctx, m, "reflect", req, reflectSchema, func(res *plannerv1.ReflectResponse, usage *commonv1.Usage) (*plannerv1.ReflectResponse, error) {
-		if res.GetDone() {
-			res.Next = ""
-		} else if strings.TrimSpace(res.GetNext()) == "" {
+	s := m.session(req.GetContext())
+	s.subtask, s.others = req.GetCurrent(), req.GetOthers()
+	return askPage(ctx, s, "reflect", prompt.Render("reflect", s.tc, req), reflectSchema, func(res *plannerv1.ReflectResponse, usage *commonv1.Usage) (*plannerv1.ReflectResponse, error) {
+		if !res.GetDone() && strings.TrimSpace(res.GetNext()) == "" {
 			return nil, errors.New("`next` must say what to do, because the subtask is not done")
 		}
 		res.Usage = usage
-		return res, nil
+		return res, s.checkReflection(res)
 	})
 }
+
+// checkReflection shortens the texts of a reflection, and checks and completes its plan change. It drops the change if that is empty, or if the request
+// is about no subtask of a plan.
+func (s *session) checkReflection(res *plannerv1.ReflectResponse) error {
+	const maxText = 2000
+	res.Summary, res.Next = lang.Clip(strings.TrimSpace(res.GetSummary()), maxText), lang.Clip(strings.TrimSpace(res.GetNext()), maxText)
+	if res.GetDone() {
+		res.Next = ""
+	}
+	change := res.GetPlanChange()
+	if s.subtask == nil || len(change.GetAdd())+len(change.GetDrop())+len(change.GetOrder()) == 0 {
+		res.PlanChange = nil
+		return nil
+	}
+	return s.checkChange(change)
+}
+
+// checkChange checks a plan change against the subtasks that the request tells of, and completes its order.
+func (s *session) checkChange(change *plannerv1.PlanChange) error {
+	status := map[string]string{s.subtask.GetId(): "IN_PROGRESS"}
+	var open []string // the subtasks that have not started, after the change
+	for _, other := range s.others {
+		status[other.GetId()] = other.GetStatus()
+		if waits(other.GetStatus()) && !slices.Contains(change.GetDrop(), other.GetId()) {
+			open = append(open, other.GetId())
+		}
+	}
+	for _, id := range change.GetDrop() {
+		if !waits(status[id]) {
+			return fmt.Errorf("plan_change: %q cannot be dropped, because it is not a subtask that has not started", id)
+		}
+	}
+	var all []*plannerv1.Subtask
+	for _, id := range slices.Sorted(maps.Keys(status)) {
+		if !slices.Contains(change.GetDrop(), id) {
+			all = append(all, &plannerv1.Subtask{Id: id})
+		}
+	}
+	kept := len(all)
+	for _, st := range change.GetAdd() {
+		if status[st.GetId()] != "" { // also if the change drops it
+			return fmt.Errorf("plan_change: the id %q is taken; give the new subtask another one", st.GetId())
+		}
+		all, open = append(all, st), append(open, st.GetId())
+	}
+	all, err := ordered(all)
+	if err != nil {
+		return fmt.Errorf("plan_change: %w", err)
+	}
+	s.tidy(all[kept:])
+	change.Add, change.Reason = all[kept:], prompt.Line(change.GetReason()) // the kept ones come first, because they depend on none here
+	if len(change.GetOrder()) > 0 {
+		return completeOrder(change, open)
+	}
+	return nil
+}
+
+// completeOrder adds the open subtasks that the order of a change lacks to its end. It fails if the order names another one, or one twice.
+func completeOrder(change *plannerv1.PlanChange, open []string) error {
+	for i, id := range change.GetOrder() {
+		if !slices.Contains(open, id) || slices.Contains(change.GetOrder()[:i], id) {
+			return fmt.Errorf("plan_change: %q is wrong in `order`, which names each subtask that has not started at most once: %s", id, strings.Join(open, ", "))
+		}
+	}
+	for _, id := range open {
+		if !slices.Contains(change.GetOrder(), id) {
+			change.Order = append(change.Order, id)
+		}
+	}
+	return nil
+}
+
+// waits reports whether a subtask with this status has not started.
+func waits(status string) bool { return status == "PENDING" || status == "BLOCKED" }
 
 type decideAnswer struct {
 	Decision, Reason, Question string

@@ -22,6 +22,7 @@ const (
 	readOutput = "read_output"
 	findTools  = "find_tools"
 	finish     = "finish"
+	reflect    = "reflect"
 )
 
 // ReadOutputID is the tool id of steps that read on in an earlier output; see PlannedStep.from_history.
@@ -42,6 +43,8 @@ type toolset struct {
 	byAlias map[string]*commonv1.Tool
 	all     []*commonv1.Tool // of the task
 	indexes *rank.Cache
+
+	inSubtask bool // the model reports with `reflect`; it has no `finish`
 }
 
 // toolsOf chooses the tools of a prompt: all of them, or those most relevant to the goal in the task's order, followed by those that the task has
@@ -97,12 +100,24 @@ func (t *toolset) lookup(name string) *commonv1.Tool {
 	return catalog.Find(t.all, name)
 }
 
+// end returns the name of the tool with which a model ends.
+func (t *toolset) end() string {
+	if t.inSubtask {
+		return reflect
+	}
+	return finish
+}
+
 // modelTools returns the planner's own tools and the shown tools, as models get them.
 func (t *toolset) modelTools(inJSON bool) []*plannerv1.ModelTool {
+	end := &plannerv1.ModelTool{Name: finish, Description: "Ends the task with an answer although the goal, or a part of it, was not reached.",
+		InputSchemaJson: `{"type":"object","properties":{"answer":{"type":"string","description":"The answer to the user: what is missing and why, and what was reached"}},"required":["answer"]}`}
+	if t.inSubtask {
+		end = &plannerv1.ModelTool{Name: reflect, Description: "Says what the subtask has reached, and ends it if it is done. It may also change the subtasks that have not started.",
+			InputSchemaJson: reflectSchema}
+	}
 	tools := make([]*plannerv1.ModelTool, 0, len(t.shown)+3)
-	tools = append(tools,
-		&plannerv1.ModelTool{Name: finish, Description: "Ends the task with an answer although the goal, or a part of it, was not reached.",
-			InputSchemaJson: `{"type":"object","properties":{"answer":{"type":"string","description":"The answer to the user: what is missing and why, and what was reached"}},"required":["answer"]}`},
+	tools = append(tools, end,
 		&plannerv1.ModelTool{Name: readOutput, Description: "Reads on in the output of an earlier step, of which only the beginning is shown.",
 			InputSchemaJson: `{"type":"object","properties":{"step":{"type":"string","description":"such as step-3"},"offset":{"type":"integer","minimum":0}},"required":["step","offset"]}`},
 	)

@@ -1,9 +1,11 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -22,9 +24,12 @@ type turn struct {
 	steps      []*plannerv1.PlannedStep
 	answer     string
 	goalResult plannerv1.GoalResult
-	text       string // of the reply; "" for models without native tools
+	text       string // of the reply; of models without native tools only about a subtask
 	task       taskRating
 	memory     *plannerv1.Memory // the new summary of old steps, or nil
+
+	reflection *plannerv1.Reflection // on the subtask; nil if the model gave none
+	planChange *plannerv1.PlanChange // nil if the plan should not change
 }
 
 // taskRating is the name and the risk that the model gives to the whole task, with its first calls.
@@ -38,11 +43,15 @@ type call struct {
 }
 
 // nextTurn asks the model for its next turn. It returns the problems of an invalid turn to the model, which then corrects the turn. If the first call
-// is find_tools, the model gets the tools found, up to maxSearches times; such a turn is not a failed attempt.
+// (of a subtask any call) is find_tools, the model gets the tools found, up to maxSearches times; such a turn is not a failed attempt.
 func (c *conversation) nextTurn(ctx context.Context, g *gate) (t *turn, err error) {
 	read, show := c.read, g.delta
 	if c.inJSON {
-		compiled, err := c.expect(c.request, llm.Output{Name: "turn", Schema: turnSchema})
+		form := turnSchema
+		if c.subtask != nil {
+			form = thoughtSchema
+		}
+		compiled, err := c.expect(c.request, llm.Output{Name: "turn", Schema: form})
 		if err != nil {
 			return nil, err
 		}
@@ -52,14 +61,15 @@ func (c *conversation) nextTurn(ctx context.Context, g *gate) (t *turn, err erro
 	if show != nil {
 		c.request.Restart = g.restart
 	}
-	searches := 0
+	searches, failures := 0, 0
 	err = c.askUntilValid(ctx, c.request, show, func(reply *llm.Reply) (messages []*plannerv1.ModelMessage, problem error) {
 		var calls []call
 		t, calls, problem = read(reply)
-		if len(calls) > 0 && calls[0].Tool == findTools && calls[0].problem == nil && searches < maxSearches {
+		at := slices.IndexFunc(calls, func(call call) bool { return call.Tool == findTools && call.problem == nil })
+		if (at == 0 || at > 0 && c.subtask != nil) && searches < maxSearches {
 			searches++
 			var found []*plannerv1.ModelTool
-			for _, match := range c.tools.find(calls[0].text("query")) {
+			for _, match := range c.tools.find(calls[at].text("query")) {
 				tool := modelTool(match, c.inJSON)
 				if !c.inJSON {
 					tool.InputSchemaJson = "" // the request's tools have it
@@ -68,12 +78,17 @@ func (c *conversation) nextTurn(ctx context.Context, g *gate) (t *turn, err erro
 			}
 			return c.respond(g, reply, nil, func(int) string { return prompt.Render("found", c.tc, found) }), nil
 		}
-		if len(calls) > 0 {
+		switch c.lastTry = failures+1 >= c.tries; {
+		case len(calls) == 0:
+		case c.subtask != nil:
+			problem = c.interpretThought(ctx, t, calls)
+		default:
 			problem = c.interpret(t, calls)
 		}
 		if problem == nil {
 			return nil, nil
 		}
+		failures++
 		return c.respond(g, reply, problem, func(i int) string {
 			if calls[i].problem == nil {
 				return prompt.Render("not_made", c.tc, nil)
@@ -119,16 +134,21 @@ func cutNote(tc *plannerv1.TaskContext, reply *llm.Reply) string {
 	return "\n\n" + prompt.LangOf(tc).Pick("[The answer was cut off at the token limit.]", "［答案因达到 token 上限而被截断。］")
 }
 
-// turnSchema is the JSON Schema of a turn of models without native tools.
-const turnSchema = `{"type":"object","properties":{"calls":{"type":"array","maxItems":16,"items":{"type":"object","properties":{` +
-	`"tool":{"type":"string"},"why":{"type":"string"},"risk":{"type":"string","enum":["LOW","MEDIUM","HIGH"]},"input":{"type":"object"}},"required":["tool","input"]}},` +
-	`"answer":{"type":"string"},"fulfilled":{"type":"boolean"},` +
-	`"task":{"type":"object","properties":{"name":{"type":"string"},"risk":{"type":"string","enum":["LOW","MEDIUM","HIGH"]}}}}}`
+const (
+	callsProperty = `"calls":{"type":"array","maxItems":16,"items":{"type":"object","properties":{` +
+		`"tool":{"type":"string"},"why":{"type":"string"},"risk":{"type":"string","enum":["LOW","MEDIUM","HIGH"]},"input":{"type":"object"}},"required":["tool","input"]}}`
+	// turnSchema is the JSON Schema of a turn of models without native tools.
+	turnSchema = `{"type":"object","properties":{` + callsProperty + `,"answer":{"type":"string"},"fulfilled":{"type":"boolean"},` +
+		`"task":{"type":"object","properties":{"name":{"type":"string"},"risk":{"type":"string","enum":["LOW","MEDIUM","HIGH"]}}}}}`
+	// thoughtSchema is the JSON Schema of a turn about a subtask.
+	thoughtSchema = `{"type":"object","properties":{"thought":{"type":"string"},` + callsProperty + `}}`
+)
 
-// readJSON is read for models without native tools. s is the compiled turnSchema.
+// readJSON is read for models without native tools. s is the compiled turnSchema or thoughtSchema.
 func readJSON(s *schema.Schema, reply *llm.Reply) (*turn, []call, error) {
 	a, err := decode[struct {
 		Calls     []call
+		Thought   string
 		Answer    string
 		Fulfilled *bool
 		Task      taskRating
@@ -136,14 +156,14 @@ func readJSON(s *schema.Schema, reply *llm.Reply) (*turn, []call, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	t := &turn{task: a.Task}
+	t := &turn{task: a.Task, text: strings.TrimSpace(a.Thought)}
 	if len(a.Calls) == 0 {
-		t.answer, t.goalResult = strings.TrimSpace(a.Answer), plannerv1.GoalResult_GOAL_RESULT_FULFILLED
+		t.answer, t.goalResult = cmp.Or(strings.TrimSpace(a.Answer), t.text), plannerv1.GoalResult_GOAL_RESULT_FULFILLED
 		if a.Fulfilled != nil && !*a.Fulfilled {
 			t.goalResult = plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
 		}
 		if t.answer == "" {
-			return nil, nil, errors.New("there are neither calls nor an answer")
+			return nil, nil, errors.New("there are neither calls nor a text")
 		}
 	}
 	return t, a.Calls, nil

@@ -29,7 +29,7 @@ const maxAnswer = 4000
 // templates parses the embedded templates once. It panics if a template is wrong.
 var templates = sync.OnceValue(func() map[lang.Lang]*template.Template {
 	parsed := map[lang.Lang]*template.Template{}
-	funcs := template.FuncMap{"fence": Fence, "line": Line, "clip": clip, "tool": tool}
+	funcs := template.FuncMap{"fence": Fence, "line": Line, "clip": clip, "tool": tool, "tools": tools, "states": states, "steps": steps, "recent": recent}
 	for _, l := range []lang.Lang{lang.EN, lang.ZH} {
 		parsed[l] = template.Must(template.New(string(l)).Funcs(funcs).Option("missingkey=error").ParseFS(files, "templates/"+string(l)+"/*.tmpl"))
 	}
@@ -54,6 +54,52 @@ func tool(tc *plannerv1.TaskContext, id string) string {
 	t := catalog.Find(tc.GetTools(), id)
 	return Line(id) + "\n" + Fence(Definition(t)+"\ninput schema: "+strictjson.Compact(t.GetInputSchemaJson()))
 }
+
+// tools renders a list of tools with the beginnings of their definitions.
+func tools(list []*commonv1.Tool) string {
+	const most = 160
+	var b strings.Builder
+	for _, t := range list {
+		b.WriteString("- " + Line(t.GetId()) + ": " + lang.Clip(Line(Definition(t)), most) + "\n")
+	}
+	return Fence(b.String())
+}
+
+// states renders a list of subtasks with their statuses and summaries.
+func states(subtasks []*plannerv1.SubtaskState) string {
+	var b strings.Builder
+	for _, st := range subtasks {
+		text := "- " + st.GetId() + " " + st.GetStatus() + ": " + st.GetTitle()
+		if st.GetSummary() != "" {
+			text += " — " + st.GetSummary()
+		}
+		b.WriteString(Line(text) + "\n")
+	}
+	return Fence(b.String())
+}
+
+// steps renders each step in one line.
+func steps(tc *plannerv1.TaskContext, history []*plannerv1.HistoryEntry) string {
+	const most = 160
+	l := LangOf(tc)
+	var b strings.Builder
+	for _, e := range history {
+		outcome := l.Pick("succeeded", "成功")
+		switch e.GetResult() {
+		case plannerv1.StepResult_STEP_RESULT_ERROR:
+			outcome = l.Pick("failed", "失败")
+		case plannerv1.StepResult_STEP_RESULT_CANCELLED:
+			outcome = l.Pick("was cancelled", "已取消")
+		case plannerv1.StepResult_STEP_RESULT_SKIPPED:
+			outcome = l.Pick("was skipped", "已跳过")
+		}
+		b.WriteString(lang.Clip(Line(e.GetStepId()+" "+e.GetToolId()+" "+e.GetInputJson()), most) + " " + outcome + ": " + lang.Clip(Line(result.Of(e).Text()), most) + "\n")
+	}
+	return Fence(b.String())
+}
+
+// recent returns the last texts of people, of which a thought takes 10 into account (D4).
+func recent(inputs []string) []string { return inputs[max(0, len(inputs)-10):] }
 
 // Definition returns the title and the description of a tool, as its server wrote them.
 func Definition(t *commonv1.Tool) string {

@@ -23,12 +23,15 @@ func TestGolden(t *testing.T) {
 			Rounds: []*plannerv1.Round{{Question: "What is a pawl?", Answer: "A catch in a ratchet."}},
 			Tools:  []*commonv1.Tool{{Id: "ws/search", Description: "Searches files.", InputSchemaJson: "{}"}}, Memory: &plannerv1.Memory{Summary: "Looked in docs.", LastStepId: "step-3"}}
 		tools := []*plannerv1.ModelTool{{Name: "ws__search", Description: Fence("Searches files."), InputSchemaJson: `{"type":"object"}`}}
+		subtask := &plannerv1.Subtask{Id: "docs", Title: "Read the docs", Description: "Read docs and find the word.", Acceptance: "The file is named."}
+		others := []*plannerv1.SubtaskState{{Id: "code", Title: "Read the code", Status: "COMPLETED", Summary: "Nothing\nthere"}, {Id: "tell", Title: "Tell it", Status: "BLOCKED"}}
 		const id, why, in, problem = "ws/search", "Look\nfor it", `{"q":"pawl"}`, "no index"
 		pages := []struct {
 			name string
 			data any
 		}{
-			{"system", nil}, {"system_json", tools}, {"goal", nil}, {"answer", "25 steps were made"}, {"answer", ""}, {"problem", "there is no tool \"x\""}, {"not_made", nil},
+			{"system", nil}, {"system_json", tools}, {"goal", nil}, {"answer", &plannerv1.GenerateAnswerRequest{CutShort: "25 steps were made"}},
+			{"answer", &plannerv1.GenerateAnswerRequest{}}, {"answer", &plannerv1.GenerateAnswerRequest{Subtasks: others}}, {"problem", "there is no tool \"x\""}, {"not_made", nil},
 			{"empty", nil}, {"found", tools}, {"found", tools[:0]}, {"json", `{"type":"object"}`}, {"correction", "\"/a\": must be string"}, {"about", nil},
 
 			{"input_params", &plannerv1.GetFirstInputParamsRequest{ToolId: id, Description: why, FailedInputJson: in, Error: problem}},
@@ -38,7 +41,11 @@ func TestGolden(t *testing.T) {
 			{"is_param_error", &plannerv1.IsParamErrorRequest{ToolId: id, InputJson: in, Error: problem}},
 			{"describe_error", &plannerv1.DescribeErrorRequest{ToolId: id, InputJson: in, Error: problem}},
 			{"missing_params", &plannerv1.GetMissingParamsRequest{ToolId: id, InputJson: in, Error: problem}},
-			{"create_plan", &plannerv1.CreatePlanRequest{MaxSubtasks: 5}}, {"reflect", &plannerv1.ReflectRequest{Subtask: "Read it"}},
+			{"create_plan", map[string]any{"MaxSubtasks": 5, "Problem": "", "Tools": tc.GetTools()}}, {"create_plan", map[string]any{"MaxSubtasks": 10, "Problem": "Leave\nthe docs alone.", "Tools": nil}},
+			{"reflect", &plannerv1.ReflectRequest{Subtask: "Read it"}}, {"reflect", &plannerv1.ReflectRequest{Current: subtask, Others: others}},
+			{"system_subtask", nil}, {"system_subtask", tools}, {"subtask", subtask}, {"older_steps", entries()},
+			{"think", &plannerv1.ThinkRequest{Current: subtask, Others: others, Inputs: []string{"not shown", "1", "2", "3", "4", "5", "6", "7", "8", "9", "Use\ntabs."}, Observation: "It is long."}},
+			{"think", &plannerv1.ThinkRequest{Current: subtask}},
 			{"decide", &plannerv1.DecideRequest{Sender: "Ada", Agents: []string{"writer"}}},
 			{"think", &plannerv1.ThinkRequest{Subtask: "Read it", Observation: "It is long."}}, {"select_tools", nil}, {"summarize", nil}, {"summary_so_far", "Looked in docs."},
 		}
