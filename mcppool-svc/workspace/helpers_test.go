@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,13 +53,33 @@ func symlink(t testing.TB, target, link string) {
 	}
 }
 
-func newServer(t testing.TB, root string) *Server {
+func newServer(t testing.TB, root string, o ...Options) *Server {
 	t.Helper()
-	s, err := NewServer(root, Options{})
+	s, err := NewServer(root, append(o, Options{})[0])
 	must(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
+
+// writable returns a server whose tools may change files.
+func writable(t testing.TB, root string) *Server {
+	t.Helper()
+	return newServer(t, root, Options{Write: true})
+}
+
+// fileText returns the file at a path of a workspace, or "-" if there is none.
+func fileText(t testing.TB, root, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "-"
+	}
+	must(t, err)
+	return string(data)
+}
+
+// sum returns the SHA-256 of a text.
+func sum(text string) string { return sumOf([]byte(text)) }
 
 // inProcess connects a client by direct calls.
 func inProcess(t testing.TB, s *Server) *client.Client {

@@ -23,13 +23,13 @@ func TestGetFileInfo(t *testing.T) {
 	lines := func(n int) *int { return &n }
 	const modified, mode = "2024-02-29T11:30:15Z", "-rw-r--r--"
 	tests := []infoOutput{
-		{"main.go", "file", 28, mode, modified, lines(3), "text/plain; charset=utf-8", ""},
-		{"crlf.csv", "file", 6, mode, modified, lines(2), "text/csv; charset=utf-8", ""},
-		{"empty", "file", 0, mode, modified, lines(0), "text/plain; charset=utf-8", ""},
-		{"docs", "directory", 0, "drwxr-xr-x", modified, nil, "inode/directory", ""},
-		{"logo.png", "file", 9, mode, modified, nil, "image/png", ""},
-		{"page", "file", 19, mode, modified, lines(1), "text/html; charset=utf-8", ""},
-		{"link", "file", 28, mode, modified, lines(3), "text/plain; charset=utf-8", "main.go"},
+		{"main.go", "file", 28, mode, modified, lines(3), "text/plain; charset=utf-8", "", ""},
+		{"crlf.csv", "file", 6, mode, modified, lines(2), "text/csv; charset=utf-8", "", ""},
+		{"empty", "file", 0, mode, modified, lines(0), "text/plain; charset=utf-8", "", ""},
+		{"docs", "directory", 0, "drwxr-xr-x", modified, nil, "inode/directory", "", ""},
+		{"logo.png", "file", 9, mode, modified, nil, "image/png", "", ""},
+		{"page", "file", 19, mode, modified, lines(1), "text/html; charset=utf-8", "", ""},
+		{"link", "file", 28, mode, modified, lines(3), "text/plain; charset=utf-8", "main.go", ""},
 	}
 	s := newServer(t, root)
 	onEachTransport(t, s, func(t *testing.T, c *client.Client) {

@@ -3,7 +3,10 @@ package workspace
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -110,6 +113,7 @@ type infoOutput struct {
 	Lines      *int   `json:"lines,omitempty"`
 	MIMEType   string `json:"mime_type"`
 	LinkTarget string `json:"link_target,omitempty"`
+	SHA256     string `json:"sha256,omitempty"`
 }
 
 func (s *Server) getFileInfo(ctx context.Context, in infoInput, _ reporter) (infoOutput, error) {
@@ -158,6 +162,13 @@ func (s *Server) describeContent(ctx context.Context, out *infoOutput) error {
 		return s.explain(out.Path, err)
 	}
 	out.MIMEType = mimeType(out.Path, head)
+	if s.options.Write && out.Size <= maxFullScan {
+		hash := sha256.New()
+		if _, err := io.Copy(hash, io.NewSectionReader(f, 0, maxFullScan)); err != nil {
+			return s.explain(out.Path, err)
+		}
+		out.SHA256 = hex.EncodeToString(hash.Sum(nil))
+	}
 	if isBinary(head) || out.Size > maxCountedBytes {
 		return nil
 	}
@@ -178,6 +189,9 @@ func (o infoOutput) text() string {
 	}
 	if o.LinkTarget != "" {
 		fmt.Fprintf(&b, "\nlink target: %s", o.LinkTarget)
+	}
+	if o.SHA256 != "" {
+		fmt.Fprintf(&b, "\nsha256: %s", o.SHA256)
 	}
 	return b.String()
 }

@@ -32,6 +32,9 @@ func (s *Server) locate(requested string) (string, error) {
 	if path.IsAbs(p) || p == ".." || strings.HasPrefix(p, "../") {
 		return "", fmt.Errorf("%q is outside the workspace: give a path relative to its root, which is \".\"", requested)
 	}
+	if isOwn(p) {
+		return "", fmt.Errorf("%q holds backups of the workspace: use list_backups and restore_file for them", requested)
+	}
 	return p, nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -37,6 +39,7 @@ type readOutput struct {
 	EndLine    int    `json:"end_line"`
 	TotalLines *int   `json:"total_lines,omitempty"`
 	Truncated  bool   `json:"truncated"`
+	SHA256     string `json:"sha256,omitempty"`
 }
 
 func (o readOutput) text() string { return o.Content }
@@ -64,13 +67,22 @@ func (s *Server) readFile(ctx context.Context, in readInput, _ reporter) (readOu
 			rel, mimeType(rel, head), plural(info.Size(), "byte", "bytes"))
 	}
 	x := excerpt{first: first, last: last, limit: maxReadBytes, all: info.Size() <= maxFullScan}
-	if err := x.read(ctx, f); err != nil {
+	hash := sha256.New()
+	var content io.Reader = f
+	if s.options.Write { // for base_sha256 of write_file
+		content = io.TeeReader(f, hash)
+	}
+	if err := x.read(ctx, content); err != nil {
 		return readOutput{}, s.explain(rel, err)
 	}
 	if x.complete && first > max(1, x.lines) {
 		return readOutput{}, fmt.Errorf("%q has %s: start_line %d is after its end", rel, plural(x.lines, "line", "lines"), first)
 	}
-	return x.output(rel), nil
+	out := x.output(rel)
+	if s.options.Write && x.all {
+		out.SHA256 = hex.EncodeToString(hash.Sum(nil))
+	}
+	return out, nil
 }
 
 // excerpt reads a range of lines from a stream.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -116,6 +117,17 @@ func (s *Server) handlers() map[string]server.ToolHandlerFunc {
 		"get_file_info":  handle(s.getFileInfo),
 		"search_files":   handle(s.searchFiles),
 		"search_code":    handle(s.searchCode),
+	}
+	if s.options.Write {
+		maps.Copy(allowed, map[string]server.ToolHandlerFunc{
+			"write_file":       changing(s, s.planWrite),
+			"apply_patch":      changing(s, s.planPatch),
+			"create_directory": changing(s, s.planCreateDirectory),
+			"move_file":        changing(s, s.planMove),
+			"delete_file":      changing(s, s.planDelete),
+			"list_backups":     handle(s.listBackups),
+			"restore_file":     changing(s, s.planRestore),
+		})
 	}
 	return allowed
 }

@@ -101,6 +101,44 @@ func TestToolsAsListed(t *testing.T) {
 	})
 }
 
+// D12: the tools of a workspace that may be written, with their hints.
+func TestWritingToolsAsListed(t *testing.T) {
+	c := inProcess(t, writable(t, tree(t, nil)))
+	listed, err := c.ListTools(context.Background(), mcp.ListToolsRequest{})
+	must(t, err)
+	hints := map[string][3]bool{ // read-only, destructive, idempotent
+		"write_file": {false, false, true}, "apply_patch": {false, false, true}, "create_directory": {false, false, true},
+		"move_file": {false, true, true}, "delete_file": {false, true, true}, "restore_file": {false, false, false}, "list_backups": {true, false, true},
+	}
+	for _, tool := range listed.Tools {
+		a := tool.Annotations
+		if want, ok := hints[tool.Name]; ok && want != [3]bool{*a.ReadOnlyHint, *a.DestructiveHint, *a.IdempotentHint} {
+			t.Errorf("%s: annotations %+v, want %v", tool.Name, a, want)
+		}
+		delete(hints, tool.Name)
+	}
+	if len(hints) > 0 {
+		t.Errorf("not offered: %v", hints)
+	}
+}
+
+// Each definition belongs to a tool that some option offers.
+func TestEachDefinitionHasAHandler(t *testing.T) {
+	s := newServer(t, tree(t, nil), Options{Write: true, Commands: []string{"go"}})
+	handlers := s.handlers()
+	tools, err := definitions()
+	must(t, err)
+	for _, tool := range tools {
+		if handlers[tool.Name] == nil {
+			t.Errorf("%s has no handler", tool.Name)
+		}
+		delete(handlers, tool.Name)
+	}
+	if len(handlers) > 0 {
+		t.Errorf("without a definition: %v", handlers)
+	}
+}
+
 // Each schema compiles, is closed, and describes and bounds every input.
 func TestSchemasAreStrict(t *testing.T) {
 	tools, err := definitions()

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// maxMessageBytes bounds one message from the client; a call of these
-	// tools has a few hundred bytes.
-	maxMessageBytes = 1 << 20
+	// maxMessageBytes bounds one message from the client: a call of write_file
+	// has at most maxWriteBytes, and JSON needs up to twice that for common text.
+	maxMessageBytes = 2 * maxWriteBytes
 	// maxRunningCalls is how many tool calls run at a time; further ones wait.
 	maxRunningCalls = 8
 	// maxOpenCalls is how many calls may run and wait; further ones are refused.

@@ -77,6 +77,9 @@ func (w *walk) visitAll(ctx context.Context, dir *os.Root, base string, list []f
 			continue // it was removed after the folder was read
 		}
 		e := entry{path: path.Join(base, item.Name()), dir: dir, name: item.Name(), info: info}
+		if isOwn(e.path) || e.name == tempName {
+			continue
+		}
 		if err := visit(e); err != nil {
 			return err
 		}

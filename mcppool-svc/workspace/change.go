@@ -1,0 +1,437 @@
+package workspace
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+)
+
+// plan is what a tool is going to change. Plans are made and committed under the workspace's lock.
+type plan struct {
+	edits []edit
+	note  string // follows the list of changes in the text of the result
+}
+
+// edit is one planned change of a file or folder.
+type edit struct {
+	path   string
+	from   string    // the earlier path of a file that moves
+	before *snapshot // nil: there is nothing at path
+	after  *content  // nil: the file or the empty folder is removed
+}
+
+// content is what an edit puts at a path. Mode and owner are those of like, or of a new file if it is nil.
+type content struct {
+	folder bool // a folder instead of a file
+
+	data   []byte
+	source string // the file in the workspace to copy, instead of data
+	size   int64
+	sum    string // SHA-256 of the bytes, in hex
+	like   fs.FileInfo
+	exec   *bool // sets or clears the permission to execute
+}
+
+func textContent(data []byte, like fs.FileInfo) *content {
+	return &content{data: data, size: int64(len(data)), sum: sumOf(data), like: like}
+}
+
+func sumOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// changesOutput is the result of every tool that changes files, and the record of its changes.
+type changesOutput struct {
+	Changes []change `json:"changes"`
+	note    string
+}
+
+type change struct {
+	Path   string `json:"path"`
+	Change string `json:"change"`
+	From   string `json:"from,omitempty"`
+	Backup string `json:"backup,omitempty"`
+	SHA256 string `json:"sha256,omitempty"`
+	Bytes  int64  `json:"bytes"`
+}
+
+const (
+	created  = "created"
+	modified = "modified"
+	deleted  = "deleted"
+)
+
+func (o changesOutput) text() string {
+	if len(o.Changes) == 0 {
+		return "Nothing to change: it is so already."
+	}
+	var b strings.Builder
+	for i, c := range o.Changes {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "%s %s", c.Change, c.Path)
+		if c.From != "" {
+			fmt.Fprintf(&b, " (from %s)", c.From)
+		}
+		if c.SHA256 != "" {
+			fmt.Fprintf(&b, ": %s, sha256 %s", plural(c.Bytes, "byte", "bytes"), c.SHA256)
+		}
+	}
+	return b.String() + o.note
+}
+
+// metaIdempotencyKey is the member of `_meta` that is the same for all attempts of a call.
+const metaIdempotencyKey = "pawl.dev/idempotency-key"
+
+// changing turns a tool that plans changes into an MCP handler that also makes them.
+func changing[In any](s *Server, planner func(context.Context, In) (plan, error)) server.ToolHandlerFunc {
+	return func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return handle(func(ctx context.Context, in In, _ reporter) (changesOutput, error) {
+			id, err := callID(req, in)
+			if err != nil {
+				return changesOutput{}, err
+			}
+			return s.change(ctx, id, func() (plan, error) { return planner(ctx, in) })
+		})(ctx, req)
+	}
+}
+
+// callID names the attempts of one call with one input. It is empty for a call without an idempotency key.
+func callID(req mcp.CallToolRequest, in any) (string, error) {
+	if req.Params.Meta == nil {
+		return "", nil
+	}
+	key, _ := req.Params.Meta.AdditionalFields[metaIdempotencyKey].(string)
+	if key == "" {
+		return "", nil
+	}
+	named, err := json.Marshal([]any{key, req.Params.Name, in})
+	return sumOf(named)[:32], err
+}
+
+// change plans and commits a change under the workspace's lock. A call that has committed before returns its first result.
+func (s *Server) change(ctx context.Context, id string, planner func() (plan, error)) (changesOutput, error) {
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return changesOutput{}, err
+	}
+	defer unlock()
+	if err := s.recover(); err != nil {
+		return changesOutput{}, fmt.Errorf("a change that was interrupted could not be undone: %w", err)
+	}
+	if done, ok := s.recorded(id); ok {
+		return done, nil
+	}
+	p, err := planner()
+	if err != nil {
+		return changesOutput{}, err
+	}
+	return s.commit(ctx, id, p)
+}
+
+// lock waits for the lock that serialises the changes of a workspace, also those of other processes. It makes the folder of the server's own
+// files, which git ignores.
+func (s *Server) lock(ctx context.Context) (unlock func(), err error) {
+	backups, err := s.open(backupFolder+"/.", true)
+	if err != nil {
+		return nil, s.explainChange(ownFolder, err)
+	}
+	defer func() { _ = backups.dir.Close() }()
+	f, err := backups.dir.Open(".")
+	if err != nil {
+		return nil, s.explainChange(ownFolder, err)
+	}
+	locked := make(chan error, 1)
+	go func() { locked <- lockFile(f) }()
+	select {
+	case err = <-locked:
+	case <-ctx.Done():
+		go func() { <-locked; _ = f.Close() }()
+		return nil, fmt.Errorf("another change of this workspace takes too long: %w", context.Cause(ctx))
+	}
+	if ignore := textContent([]byte("*\n"), nil); err == nil {
+		if own, statErr := s.stat(ownFolder + "/.gitignore"); statErr != nil || own.Size() != ignore.size {
+			err = s.put(ownFolder+"/.gitignore", ignore, anything)
+		}
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, s.explainChange(ownFolder, err)
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+// commit backs up what p changes, records the change, and makes it. If an edit fails, it undoes those before it.
+func (s *Server) commit(ctx context.Context, id string, p plan) (changesOutput, error) {
+	out := changesOutput{Changes: []change{}, note: p.note}
+	for _, e := range p.edits {
+		if err := ctx.Err(); err != nil {
+			return changesOutput{}, fmt.Errorf("nothing was changed: %w", err)
+		}
+		c, err := s.prepare(e)
+		if err != nil {
+			return changesOutput{}, s.unchanged(e.path, err)
+		}
+		out.Changes = append(out.Changes, c)
+	}
+	record, err := s.begin(id, out)
+	if err != nil {
+		return changesOutput{}, s.unchanged(ownFolder, err)
+	}
+	for i, e := range p.edits {
+		if err := s.apply(e); err != nil {
+			if undo := errors.Join(s.rollback(out.Changes[:i]), s.root.Remove(record)); undo != nil {
+				return changesOutput{}, fmt.Errorf("%w; undoing the earlier changes failed: %w", s.explainChange(e.path, err), undo)
+			}
+			return changesOutput{}, s.unchanged(e.path, err)
+		}
+	}
+	s.end(id, record)
+	for _, c := range out.Changes {
+		s.prune(c.Path)
+	}
+	return out, nil
+}
+
+func (s *Server) unchanged(rel string, err error) error {
+	return fmt.Errorf("nothing was changed: %w", s.explainChange(rel, err))
+}
+
+// prepare describes an edit as a change, and backs up the file that it replaces or removes.
+func (s *Server) prepare(e edit) (change, error) {
+	c := change{Path: e.path, Change: modified, From: e.from}
+	switch {
+	case e.before == nil:
+		c.Change = created
+	case e.after == nil:
+		c.Change = deleted
+	}
+	if e.after != nil {
+		c.SHA256, c.Bytes = e.after.sum, e.after.size
+	}
+	if e.before == nil || e.before.info.IsDir() {
+		return c, nil
+	}
+	var err error
+	c.Backup, err = s.backup(e.path, e.before)
+	return c, err
+}
+
+// apply makes one edit.
+func (s *Server) apply(e edit) error {
+	if e.after != nil && !e.after.folder {
+		return s.put(e.path, e.after, e.before)
+	}
+	p, err := s.open(e.path, e.after != nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = p.dir.Close() }()
+	if e.after != nil {
+		return p.dir.Mkdir(p.name, 0o777)
+	}
+	if err := p.unchangedSince(e.before); err != nil {
+		return err
+	}
+	return p.dir.Remove(p.name)
+}
+
+// put writes a file beside the path and renames it to the path, so that the path always holds a whole file. It fails if the path no longer
+// holds before.
+func (s *Server) put(rel string, c *content, before *snapshot) error {
+	p, err := s.open(rel, true)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = p.dir.Close() }()
+	_ = p.dir.Remove(tempName) // of a call that was killed
+	err = s.writeTemp(p.dir, c)
+	if err == nil {
+		err = p.unchangedSince(before)
+	}
+	if err == nil {
+		err = p.dir.Rename(tempName, p.name)
+	}
+	if err != nil {
+		_ = p.dir.Remove(tempName)
+		return err
+	}
+	if dir, err := p.dir.Open("."); err == nil {
+		_ = dir.Sync() // not all file systems can
+		_ = dir.Close()
+	}
+	return nil
+}
+
+// writeTemp writes and syncs c to the file tempName in dir.
+func (s *Server) writeTemp(dir *os.Root, c *content) (err error) {
+	f, err := dir.OpenFile(tempName, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if c.source == "" {
+		_, err = f.Write(c.data)
+	} else {
+		err = s.copyTo(f, c)
+	}
+	if err != nil {
+		return err
+	}
+	info := c.like
+	if info != nil {
+		keepOwner(f, info)
+	} else if info, err = f.Stat(); err != nil {
+		return err
+	}
+	mode := info.Mode().Perm()
+	switch {
+	case c.exec != nil && *c.exec:
+		mode |= mode & 0o444 >> 2
+	case c.exec != nil:
+		mode &^= 0o111
+	}
+	return errors.Join(f.Chmod(mode), f.Sync())
+}
+
+// copyTo copies the source of c, whose hash must still be c.sum.
+func (s *Server) copyTo(w io.Writer, c *content) error {
+	p, err := s.open(c.source, false)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = p.dir.Close() }()
+	f, _, err := openRegular(p.dir, p.name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	hash := sha256.New()
+	if _, err := io.Copy(w, io.TeeReader(io.LimitReader(f, maxFullScan+1), hash)); err != nil {
+		return err
+	}
+	if sum := hex.EncodeToString(hash.Sum(nil)); sum != c.sum {
+		return changedError(c.source, sum)
+	}
+	return nil
+}
+
+func changedError(rel, sum string) error {
+	return fmt.Errorf("%q has changed: its sha256 is %s now; read the file again and make the change from what it holds", rel, sum)
+}
+
+const (
+	recordFolder  = ownFolder + "/calls"
+	pendingSuffix = ".pending"
+	doneSuffix    = ".json"
+	// keptRecords is how many results of calls with an idempotency key are kept for repeated calls.
+	keptRecords = 200
+)
+
+// begin records the changes that a call is about to make. It returns the path of the record.
+func (s *Server) begin(id string, out changesOutput) (string, error) {
+	data, err := json.Marshal(out)
+	if err != nil {
+		return "", err
+	}
+	if id == "" {
+		id = "unnamed"
+	}
+	record := path.Join(recordFolder, id+pendingSuffix)
+	return record, s.put(record, textContent(data, nil), anything)
+}
+
+// end marks the changes of a call as made. If that fails, the next call undoes them and this call can be repeated.
+func (s *Server) end(id, record string) {
+	if id == "" {
+		_ = s.root.Remove(record)
+		return
+	}
+	_ = s.root.Rename(record, path.Join(recordFolder, id+doneSuffix))
+	names := s.names(recordFolder)
+	if len(names) <= keptRecords {
+		return
+	}
+	age := func(name string) int64 {
+		if info, err := s.root.Lstat(path.Join(recordFolder, name)); err == nil {
+			return info.ModTime().UnixNano()
+		}
+		return 0
+	}
+	oldest := slices.MinFunc(names, func(a, b string) int { return int(age(a) - age(b)) })
+	_ = s.root.Remove(path.Join(recordFolder, oldest))
+}
+
+// recorded returns the result of a call that has committed.
+func (s *Server) recorded(id string) (out changesOutput, ok bool) {
+	if id == "" {
+		return out, false
+	}
+	data, err := s.root.ReadFile(path.Join(recordFolder, id+doneSuffix))
+	return out, err == nil && json.Unmarshal(data, &out) == nil
+}
+
+// recover undoes the changes of a call that was killed before it had made all of them.
+func (s *Server) recover() error {
+	for _, name := range s.names(recordFolder) {
+		if !strings.HasSuffix(name, pendingSuffix) {
+			continue
+		}
+		record := path.Join(recordFolder, name)
+		data, err := s.root.ReadFile(record)
+		var out changesOutput
+		if err == nil {
+			err = json.Unmarshal(data, &out)
+		}
+		if err == nil {
+			err = s.rollback(out.Changes)
+		}
+		if err == nil {
+			err = s.root.Remove(record)
+		}
+		if err != nil {
+			return s.explainChange(record, err)
+		}
+	}
+	return nil
+}
+
+// rollback undoes changes, the last one first. It leaves alone what was not changed, and what has changed again since.
+func (s *Server) rollback(changes []change) error {
+	for _, c := range slices.Backward(changes) {
+		now, err := s.snapshot(c.Path)
+		if err != nil {
+			return err
+		}
+		_ = s.root.Remove(path.Join(path.Dir(c.Path), tempName))
+		switch {
+		case c.Change == deleted && now == nil && c.Backup == "":
+			err = s.apply(edit{path: c.Path, after: &content{folder: true}})
+		case c.Change == deleted && now == nil, c.Change == modified && now != nil && now.sum == c.SHA256:
+			err = s.putBack(c, now)
+		case c.Change == created && now != nil && now.sum == c.SHA256:
+			err = s.apply(edit{path: c.Path, before: now})
+			if c.SHA256 == "" && errors.Is(err, fs.ErrExist) {
+				err = nil // the folder is in use by now
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,226 @@
+package workspace
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bluekeyes/go-gitdiff/gitdiff"
+)
+
+// maxPatchedBytes bounds the files that one patch changes, together.
+const maxPatchedBytes = 64 << 20
+
+type patchInput struct {
+	Patch string `json:"patch"`
+}
+
+// planPatch checks a unified diff against the files and plans all its changes.
+func (s *Server) planPatch(_ context.Context, in patchInput) (p plan, err error) {
+	if len(in.Patch) > maxWriteBytes {
+		return plan{}, fmt.Errorf("the patch has %d bytes, and at most %d MiB are taken", len(in.Patch), maxWriteBytes>>20)
+	}
+	files, _, err := gitdiff.Parse(strings.NewReader(normalizePatch(in.Patch)))
+	if err != nil {
+		return plan{}, fmt.Errorf("the patch is not a unified diff: %s", strings.TrimPrefix(err.Error(), "gitdiff: "))
+	}
+	if len(files) == 0 {
+		return plan{}, errors.New("the patch changes no file: give a unified diff with \"--- a/FILE\", \"+++ b/FILE\" and \"@@ -LINE,COUNT +LINE,COUNT @@\" lines")
+	}
+	bytes := 0
+	for _, f := range files {
+		edits, err := s.planPatchedFile(f)
+		if err != nil {
+			return plan{}, err
+		}
+		for _, e := range edits {
+			if slices.ContainsFunc(p.edits, func(other edit) bool { return other.path == e.path }) {
+				return plan{}, fmt.Errorf("the patch changes %q twice: put its hunks under one header", e.path)
+			}
+			if e.after != nil {
+				bytes += len(e.after.data)
+			}
+		}
+		if p.edits = append(p.edits, edits...); bytes > maxPatchedBytes {
+			return plan{}, fmt.Errorf("the files of the patch have more than %d MiB: split it", maxPatchedBytes>>20)
+		}
+	}
+	return p, nil
+}
+
+// planPatchedFile plans the changes of one file of a patch.
+func (s *Server) planPatchedFile(f *gitdiff.File) ([]edit, error) {
+	if f.IsBinary || f.OldMode&^0o777 > 0 && f.OldMode>>12 != 0o10 || f.NewMode&^0o777 > 0 && f.NewMode>>12 != 0o10 {
+		return nil, fmt.Errorf("the patch of %q is not of a text file: patches of binary files and links are not supported", f.NewName+f.OldName)
+	}
+	if f.OldName != f.NewName && !f.IsNew && !f.IsDelete && !f.IsRename && !f.IsCopy {
+		return nil, fmt.Errorf("a header of the patch names both %q and %q: to rename a file, use git's lines \"rename from\" and \"rename to\"", f.OldName, f.NewName)
+	}
+	var old *snapshot
+	var oldPath, newPath string
+	var err error
+	if !f.IsNew {
+		if oldPath, old, err = s.patchedFile(f.OldName); err != nil {
+			return nil, err
+		}
+		if old == nil {
+			return nil, s.missing(oldPath)
+		}
+	}
+	target := old
+	if newPath = oldPath; !f.IsDelete && f.NewName != f.OldName {
+		if newPath, target, err = s.patchedFile(f.NewName); err != nil {
+			return nil, err
+		}
+		if target != nil {
+			return nil, fmt.Errorf("%q exists already: the patch would overwrite it", newPath)
+		}
+	}
+	e := edit{path: newPath, before: target}
+	var text []byte
+	if old == nil {
+		text, err = applyHunks(newPath, nil, f.TextFragments)
+		e.after = textContent(text, nil)
+	} else {
+		text, err = applyHunks(oldPath, old.data, f.TextFragments)
+		e.after = textContent(text, old.info)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if f.IsDelete {
+		if len(text) > 0 {
+			return nil, fmt.Errorf("the patch deletes %q, but does not remove all its lines: read the file again", oldPath)
+		}
+		e.after = nil
+		return []edit{e}, nil
+	}
+	if f.NewMode != 0 {
+		exec := f.NewMode&0o111 != 0
+		e.after.exec = &exec
+	}
+	if f.IsRename && newPath != oldPath {
+		e.from = oldPath
+		return []edit{e, {path: oldPath, before: old}}, nil
+	}
+	return []edit{e}, nil
+}
+
+// patchedFile reads a file that a patch names; nil if there is none.
+func (s *Server) patchedFile(name string) (string, *snapshot, error) {
+	rel, err := s.locateChange(name)
+	if err != nil {
+		return "", nil, err
+	}
+	now, err := s.snapshot(rel)
+	switch {
+	case err != nil || now == nil:
+		return rel, nil, err
+	case now.info.IsDir():
+		return rel, nil, fmt.Errorf("%q is a directory", rel)
+	case now.info.Size() > maxWriteBytes:
+		return rel, nil, fmt.Errorf("%q has more than %d MiB: it is too large to be patched", rel, maxWriteBytes>>20)
+	}
+	return rel, now, nil
+}
+
+// applyHunks applies hunks to a text. Removed and context lines must match exactly; a hunk may lie at another line than its header says.
+func applyHunks(rel string, text []byte, hunks []*gitdiff.TextFragment) ([]byte, error) {
+	// Every line begins after a line end, so that a match of hunks that begin with one is a match of whole lines.
+	text = append([]byte{'\n'}, text...)
+	crlf := len(text) > 1 && bytes.Count(text, []byte("\r\n")) == bytes.Count(text[1:], []byte{'\n'})
+	out := []byte{'\n'}
+	done, shift := 0, 0 // the end of what is in out, less the line end; how many lines the last hunk was from its line
+	for i, hunk := range hunks {
+		before, after := sides(hunk, crlf)
+		if len(before) == 1 && len(text) > 1 {
+			return nil, fmt.Errorf("hunk %d of %q has no context: include an unchanged line before or after its lines", i+1, rel)
+		}
+		line := max(int(hunk.OldPosition)-1, 0) // from 0
+		want := max(lineStart(text, line+shift), done)
+		at := nearest(text, before, done, want)
+		if at != want && len(after) > 1 && bytes.HasPrefix(text[want:], after) {
+			return nil, fmt.Errorf("hunk %d of %q seems to be applied already: read the file again", i+1, rel)
+		}
+		if at < 0 {
+			return nil, mismatch(rel, i+1, text, before, want)
+		}
+		out = append(append(out, text[done+1:at+1]...), after[1:]...)
+		done, shift = at+len(before)-1, bytes.Count(text[:at], []byte{'\n'})-line
+	}
+	if done < len(text) {
+		out = append(out, text[done+1:]...)
+	}
+	return out[1:], nil
+}
+
+// sides returns the old and the new lines of a hunk, after a line end. With crlf, lines get the line ends of the file if the patch has others.
+func sides(hunk *gitdiff.TextFragment, crlf bool) (before, after []byte) {
+	before, after = []byte{'\n'}, []byte{'\n'}
+	crlf = crlf && !slices.ContainsFunc(hunk.Lines, func(l gitdiff.Line) bool { return strings.HasSuffix(l.Line, "\r\n") })
+	for _, l := range hunk.Lines {
+		text := l.Line
+		if body, ended := strings.CutSuffix(text, "\n"); crlf && ended {
+			text = body + "\r\n"
+		}
+		if l.Old() {
+			before = append(before, text...)
+		}
+		if l.New() {
+			after = append(after, text...)
+		}
+	}
+	return before, after
+}
+
+// lineStart returns the offset of the line end before line n, counted from 0, or the offset of the last line end.
+func lineStart(text []byte, n int) int {
+	at := 0
+	for ; n > 0; n-- {
+		next := bytes.IndexByte(text[at+1:], '\n')
+		if next < 0 {
+			break
+		}
+		at += 1 + next
+	}
+	return at
+}
+
+// nearest returns the offset at which text holds the lines of block, nearest to want and not before from; -1 if there is none.
+func nearest(text, block []byte, from, want int) int {
+	if block[len(block)-1] != '\n' { // only the last line of a text has no line end
+		if at := len(text) - len(block); at >= from && bytes.HasSuffix(text, block) {
+			return at
+		}
+		return -1
+	}
+	after := bytes.Index(text[want:], block)
+	before := bytes.LastIndex(text[from:min(want+len(block)-1, len(text))], block)
+	switch {
+	case after >= 0 && (before < 0 || bytes.Count(text[want:want+after], []byte{'\n'}) <= bytes.Count(text[from+before:want], []byte{'\n'})):
+		return want + after
+	case before >= 0:
+		return from + before
+	}
+	return -1
+}
+
+// mismatch returns the error for a hunk that is not in the text. It shows the first line that differs at the place where the hunk should be.
+func mismatch(rel string, number int, text, before []byte, want int) error {
+	line := bytes.Count(text[:want+1], []byte{'\n'})
+	expected, found := bytes.SplitAfter(before[1:], []byte{'\n'}), bytes.SplitAfter(text[min(want+1, len(text)):], []byte{'\n'})
+	for i, e := range expected {
+		f := []byte(nil)
+		if i < len(found) {
+			f = found[i]
+		}
+		if !bytes.Equal(e, f) {
+			return fmt.Errorf("hunk %d of %q matches neither at line %d nor elsewhere: line %d should be %q and is %q; read the file again",
+				number, rel, line, line+i, cutRunes(e, maxDiffLine), cutRunes(f, maxDiffLine))
+		}
+	}
+	return fmt.Errorf("hunk %d of %q does not match: it overlaps the hunk before it, or lies before it", number, rel)
+}
