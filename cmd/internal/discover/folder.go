@@ -4,14 +4,17 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"pawl.dev/cmd/internal/ui"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
@@ -22,7 +25,10 @@ import (
 const WorkspaceID = "workspace"
 
 // Folder identifies the workspace server of a folder. The zero value stands for no server.
-type Folder struct{ id string }
+type Folder struct {
+	id   string // of the folder's server; "" if it is not registered
+	code string // the beginning of the ids of its servers that allow more than reading, see CodeWorkspace
+}
 
 // Shared reports whether the server may have users who must not see each other's folders.
 func (s *Session) Shared() bool { return s.cfg.Key != "" && !s.Embedded() }
@@ -35,45 +41,73 @@ func (s *Session) Workspace(ctx context.Context, dir string) (Folder, error) {
 	}
 	server, err := s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: WorkspaceID})
 	if err != nil || !servesFolder(server, root) {
-		if server, err = folderServer(ctx, s, root); err != nil {
-			return Folder{}, err
-		}
+		return s.folderServer(ctx, folderID(root), &mcppoolv1.BuiltinTransport{Root: root}, nil)
 	}
-	if !server.GetActive() {
-		if server, err = s.Pool.ActivateMcpServer(ctx, &mcppoolv1.ActivateMcpServerRequest{Id: server.GetId()}); err != nil {
-			return Folder{}, err
-		}
-	}
-	return Folder{id: server.GetId()}, nil
+	return s.activeFolder(ctx, server)
 }
 
-// folderServer returns the folder's own server, and registers it if needed.
-func folderServer(ctx context.Context, s *Session, root string) (*mcppoolv1.McpServer, error) {
-	id := folderID(root)
+const (
+	// commandTimeout is the longest time that a program may run in a folder.
+	commandTimeout = 10 * time.Minute
+	// resultGrace is the time that a call has after its program was stopped.
+	resultGrace = time.Minute
+)
+
+// CodeWorkspace finds or registers a server of dir ("": the current folder) that may change files and run the named programs, and activates it for
+// the caller. Each set of permissions has a registration of its own, so that no command changes what the tasks of another one may do.
+func (s *Session) CodeWorkspace(ctx context.Context, dir string, commands []string, network bool) (Folder, error) {
+	root, err := RealPath(dir)
+	if err != nil {
+		return Folder{}, err
+	}
+	commands = slices.Compact(slices.Sorted(slices.Values(commands)))
+	allowed := &mcppoolv1.Workspace{Write: true, Commands: commands, Network: network, CommandTimeout: durationpb.New(commandTimeout)}
+	sum := sha256.Sum256([]byte(fmt.Sprint(commands, network)))
+	id := codePrefix(root) + hex.EncodeToString(sum[:3])
+	return s.folderServer(ctx, id, &mcppoolv1.BuiltinTransport{Root: root, Workspace: allowed}, durationpb.New(commandTimeout+resultGrace))
+}
+
+// folderServer returns the workspace server with that id, and registers and activates it if needed.
+func (s *Session) folderServer(ctx context.Context, id string, transport *mcppoolv1.BuiltinTransport, callTimeout *durationpb.Duration) (Folder, error) {
 	server, err := s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: id})
-	if status.Code(err) != codes.NotFound {
-		return server, err
+	if status.Code(err) == codes.NotFound {
+		transport.Name = WorkspaceID
+		server, err = s.Pool.CreateMcpServer(ctx, &mcppoolv1.CreateMcpServerRequest{
+			McpServerId: id,
+			McpServer: &mcppoolv1.McpServer{
+				DisplayName:   "workspace " + filepath.Base(transport.GetRoot()),
+				Description:   "The files of " + transport.GetRoot(),
+				OnlyWhenNamed: true, // only tasks started in that folder use it
+				CallTimeout:   callTimeout,
+				Transport:     &mcppoolv1.McpServer_Builtin{Builtin: transport},
+			},
+		})
+		if status.Code(err) == codes.AlreadyExists { // another command was faster
+			server, err = s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: id})
+		}
 	}
-	server, err = s.Pool.CreateMcpServer(ctx, &mcppoolv1.CreateMcpServerRequest{
-		McpServerId: id,
-		McpServer: &mcppoolv1.McpServer{
-			DisplayName:   "workspace " + filepath.Base(root),
-			Description:   "The files of " + root,
-			OnlyWhenNamed: true, // only tasks started in that folder use it
-			Transport:     &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{Name: WorkspaceID, Root: root}},
-		},
-	})
-	if status.Code(err) == codes.AlreadyExists { // another command was faster
-		return s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: id})
+	if err != nil {
+		return Folder{}, err
 	}
-	return server, err
+	return s.activeFolder(ctx, server)
+}
+
+// activeFolder activates a workspace server for the caller if needed.
+func (s *Session) activeFolder(ctx context.Context, server *mcppoolv1.McpServer) (Folder, error) {
+	if !server.GetActive() {
+		if _, err := s.Pool.ActivateMcpServer(ctx, &mcppoolv1.ActivateMcpServerRequest{Id: server.GetId()}); err != nil {
+			return Folder{}, err
+		}
+	}
+	return Folder{id: server.GetId(), code: codePrefix(server.GetBuiltin().GetRoot())}, nil
 }
 
 // OtherFolder reports whether the server is the workspace server that a command registered for a folder other than the current one.
 func OtherFolder(server *mcppoolv1.McpServer) bool {
 	root := server.GetBuiltin().GetRoot()
 	here, err := RealPath("")
-	return isWorkspace(server) && server.GetId() == folderID(root) && (err != nil || root != here)
+	own := server.GetId() == folderID(root) || strings.HasPrefix(server.GetId(), codePrefix(root))
+	return isWorkspace(server) && own && (err != nil || root != here)
 }
 
 // folderID returns the id of a folder's server: a readable slug with a hash.
@@ -84,6 +118,12 @@ func folderID(root string) string {
 		slug += "-"
 	}
 	return WorkspaceID + "-" + slug + hex.EncodeToString(sum[:3])
+}
+
+// codePrefix returns the beginning of the ids of a folder's servers that allow more than reading.
+func codePrefix(root string) string {
+	id := folderID(root)
+	return id[:min(len(id)-7, 44)] + id[len(id)-7:] + "-code-"
 }
 
 // slugOf reduces a name to at most n lower-case letters, digits and hyphens.
@@ -166,7 +206,8 @@ func (f Folder) Real(id string) string {
 
 // Alias replaces the folder's server in a tool's id by the alias WorkspaceID.
 func (f Folder) Alias(toolID string) string {
-	if name, ok := strings.CutPrefix(toolID, f.id+"/"); ok && f.id != "" {
+	server, name, _ := strings.Cut(toolID, "/")
+	if f.id != "" && server == f.id || f.code != "" && strings.HasPrefix(server, f.code) {
 		return WorkspaceID + "/" + name
 	}
 	return toolID
@@ -185,7 +226,7 @@ func (s *Session) EnsureWorkspace(ctx context.Context, id string) (Folder, error
 	return s.Workspace(ctx, "")
 }
 
-// KnownWorkspace returns the current folder's workspace server if it is registered, else the zero Folder.
+// KnownWorkspace returns the current folder's workspace server, without an id if it is not registered.
 func (s *Session) KnownWorkspace(ctx context.Context) Folder {
 	server, err := s.Server(ctx)
 	if err != nil || !server.Local() {
@@ -198,10 +239,10 @@ func (s *Session) KnownWorkspace(ctx context.Context) Folder {
 	for _, id := range []string{WorkspaceID, folderID(root)} {
 		server, err := s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: id})
 		if err == nil && servesFolder(server, root) {
-			return Folder{id: id}
+			return Folder{id: id, code: codePrefix(root)}
 		}
 	}
-	return Folder{}
+	return Folder{code: codePrefix(root)}
 }
 
 // Playbook replaces the server WorkspaceID in the tool ids of a playbook by this folder's server. All other bytes stay. Text that is not YAML
