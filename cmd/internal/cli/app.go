@@ -205,6 +205,9 @@ type Grammar struct {
 	Globals
 
 	Run     task.RunCmd     `cmd:"" group:"tasks" help:"Run a goal and show its progress."`
+	Code    task.CodeCmd    `cmd:"" group:"tasks" help:"Work on a goal in a folder: plan it, change files, run its tests."`
+	Diff    task.DiffCmd    `cmd:"" group:"tasks" help:"Show how a task changed files."`
+	Undo    task.UndoCmd    `cmd:"" group:"tasks" help:"Bring files back to what they were before a task."`
 	Tasks   task.TasksCmd   `cmd:"" group:"tasks" help:"List tasks."`
 	Show    task.ShowCmd    `cmd:"" group:"tasks" help:"Show a task: what it waits for, its steps, its answer."`
 	Watch   task.WatchCmd   `cmd:"" group:"tasks" help:"Follow a task's events."`

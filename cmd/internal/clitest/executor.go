@@ -42,6 +42,7 @@ type Tape struct {
 	e       *Executor
 	task    *executorv1.Task
 	request *executorv1.CreateTaskRequest // nil unless CreateTask added the task
+	result  executorv1.TaskResult
 	events  []*executorv1.ExecutorEvent
 	more    chan struct{} // closed and replaced with each event
 }
@@ -100,6 +101,11 @@ func (t *Tape) Play(events ...*executorv1.ExecutorEvent) *Tape {
 
 func (t *Tape) apply(ev *executorv1.ExecutorEvent) {
 	switch ev.GetType() {
+	case executorv1.EventType_EVENT_TYPE_PLAN_CREATED:
+		t.result.Plan = ev.GetPlanCreated().GetPlan()
+		t.task.AgentStatus = executorv1.AgentStatus_AGENT_STATUS_RUNNING
+	case executorv1.EventType_EVENT_TYPE_FILE_CHANGED:
+		t.result.FilesChanged = append(t.result.FilesChanged, ev.GetFileChanged())
 	case executorv1.EventType_EVENT_TYPE_FLOW_STOP:
 		t.task.Status = executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
 	case executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS:
@@ -176,6 +182,17 @@ func (e *Executor) GetTask(_ context.Context, req *executorv1.GetTaskRequest) (*
 		return nil, err
 	}
 	return t.Snapshot(), nil
+}
+
+// GetTaskResult returns the plan and the changed files of the task's events.
+func (e *Executor) GetTaskResult(_ context.Context, req *executorv1.GetTaskResultRequest) (*executorv1.TaskResult, error) {
+	t, err := e.find(req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return proto.CloneOf(&t.result), nil
 }
 
 // ListTasks lists tasks, newest first. It filters by status only.

@@ -206,11 +206,18 @@ func (f Folder) Real(id string) string {
 
 // Alias replaces the folder's server in a tool's id by the alias WorkspaceID.
 func (f Folder) Alias(toolID string) string {
-	server, name, _ := strings.Cut(toolID, "/")
-	if f.id != "" && server == f.id || f.code != "" && strings.HasPrefix(server, f.code) {
+	if name, ok := strings.CutPrefix(toolID, f.id+"/"); ok && f.id != "" {
 		return WorkspaceID + "/" + name
 	}
 	return toolID
+}
+
+// TaskAlias is Alias that also replaces the folder's servers that allow more than reading. A task uses at most one of the folder's servers.
+func (f Folder) TaskAlias(toolID string) string {
+	if server, name, _ := strings.Cut(toolID, "/"); f.code != "" && strings.HasPrefix(server, f.code) {
+		return WorkspaceID + "/" + name
+	}
+	return f.Alias(toolID)
 }
 
 // EnsureWorkspace finds or registers the current folder's workspace server if id is the alias WorkspaceID. For other ids, and on a named or

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -38,6 +39,8 @@ type UI struct {
 	Live bool
 	// Columns returns the width of the terminal now; 0 if there is none.
 	Columns func() int
+	// Rows returns the height of the terminal now; 0 if there is none. It may be nil.
+	Rows func() int
 	// Getenv reads the environment.
 	Getenv func(string) string
 	Now    func() time.Time
@@ -61,8 +64,10 @@ func OS() *UI {
 		InTTY:  term.IsTerminal(int(os.Stdin.Fd())),
 		OutTTY: term.IsTerminal(int(os.Stdout.Fd())),
 		ErrTTY: term.IsTerminal(int(os.Stderr.Fd())),
-		Getenv: os.Getenv, Columns: columns, Now: time.Now,
-		Edit: Editor(os.Getenv), Browse: Browser(os.Getenv),
+		Getenv: os.Getenv, Now: time.Now,
+		Columns: func() int { w, _ := terminalSize(); return w },
+		Rows:    func() int { _, h := terminalSize(); return h },
+		Edit:    Editor(os.Getenv), Browse: Browser(os.Getenv),
 	}
 	dumb := os.Getenv("TERM") == "dumb"
 	u.Color = os.Getenv("NO_COLOR") == "" && !dumb
@@ -95,17 +100,17 @@ func (u *UI) Editor() func(context.Context, string) (string, error) {
 
 // Prompter returns a Prompter on the UI's streams.
 func (u *UI) Prompter() *Prompter {
-	return &Prompter{Lines: u.Lines(), Out: u.Err, Style: u.ErrStyle(), Edit: u.Editor(), Now: u.Now}
+	return &Prompter{Lines: u.Lines(), Out: u.Err, Style: u.ErrStyle(), Edit: u.Editor(), Now: u.Now, Columns: u.ErrColumns()}
 }
 
-// columns returns the width of the first standard stream that is a terminal.
-func columns() int {
+// terminalSize returns the size of the first standard stream that is a terminal; 0 if none is.
+func terminalSize() (columns, rows int) {
 	for _, f := range []*os.File{os.Stdout, os.Stderr, os.Stdin} {
-		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
-			return w
+		if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
+			return w, h
 		}
 	}
-	return 0
+	return 0, 0
 }
 
 // FirstError writes to W and keeps the first error, so that callers need not check each write.
@@ -265,29 +270,37 @@ func (l *Lines) Read(ctx context.Context) (string, error) {
 	}
 }
 
-// LiveLine is the last line of a terminal, which each Draw overwrites.
+// LiveLine is the last line of a terminal, or its last lines, which each Draw overwrites.
 type LiveLine struct {
 	W     io.Writer
 	On    bool // false: Draw does nothing
 	shown string
 }
 
-// Draw replaces the line.
-func (l *LiveLine) Draw(line string) {
-	if !l.On || line == l.shown {
+// Draw replaces the lines. Each must be narrower than the terminal, and all together lower.
+func (l *LiveLine) Draw(text string) {
+	if !l.On || text == l.shown {
 		return
 	}
-	Put(l.W, "\r\x1b[K"+line)
-	l.shown = line
+	Put(l.W, l.erase()+text)
+	l.shown = text
 }
 
-// Clear removes the line.
+// Clear removes the lines.
 func (l *LiveLine) Clear() {
 	if l.shown == "" {
 		return
 	}
-	Put(l.W, "\r\x1b[K")
+	Put(l.W, l.erase())
 	l.shown = ""
+}
+
+// erase returns the control sequence that removes the lines.
+func (l *LiveLine) erase() string {
+	if n := strings.Count(l.shown, "\n"); n > 0 {
+		return fmt.Sprintf("\r\x1b[%dA\x1b[J", n)
+	}
+	return "\r\x1b[K"
 }
 
 // Put writes text and ignores the error, which w keeps if it is a FirstError.
@@ -362,7 +375,11 @@ func Editor(getenv func(string) string) func(context.Context, string) (string, e
 		return nil
 	}
 	return func(ctx context.Context, text string) (edited string, err error) {
-		file, err := os.CreateTemp("", "pawl-*.json")
+		ending := ".yaml"
+		if json.Valid([]byte(text)) {
+			ending = ".json"
+		}
+		file, err := os.CreateTemp("", "pawl-*"+ending)
 		if err != nil {
 			return "", fmt.Errorf("make a file to edit: %w", err)
 		}

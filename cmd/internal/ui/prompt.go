@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -26,8 +27,12 @@ type Prompter struct {
 	// Alias returns a tool's name for the person; nil: its id.
 	Alias func(toolID string) string
 	Now   func() time.Time
+	// Columns is the width of the terminal; 0 if there is none.
+	Columns int
 
 	draft draft
+	mu    sync.Mutex // guards asked
+	asked string     // the question in the terminal's last line
 }
 
 // Choice is one answer of a menu.
@@ -120,9 +125,19 @@ func (p *Prompter) editText(ctx context.Context, text string) (string, error) {
 
 // Read prints the question and returns the next line, trimmed.
 func (p *Prompter) Read(ctx context.Context, question string) (string, error) {
+	p.mu.Lock()
+	p.asked = question
 	p.Print("%s", question)
+	p.mu.Unlock()
 	text, err := p.Lines.Read(ctx)
 	return strings.TrimSpace(text), err
+}
+
+// Repeat prints the question again that was overwritten while the person is asked. Unlike the other methods, it is for another goroutine.
+func (p *Prompter) Repeat() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.Print("%s", p.asked)
 }
 
 // Print writes to the terminal. It ignores errors: if the terminal is gone, reading the answer fails.

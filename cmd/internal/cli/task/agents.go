@@ -65,6 +65,12 @@ type AgentFields struct {
 	MaxSteps       *uint32  `placeholder:"N" help:"Steps that a task may take (default 25)."`
 	MaxFailedSteps *uint32  `placeholder:"N" help:"Failed steps that end a task (default 3)."`
 
+	Flow        *string `enum:"agent,coding" placeholder:"FLOW" help:"How its tasks are worked on: agent (one step after the other) or coding (a plan of subtasks). Default: agent."`
+	PlanConfirm *string `enum:"always,by-risk,never" placeholder:"WHEN" help:"When a person confirms the plan of a coding task: ${enum} (default: by-risk)."`
+	MaxParallel *uint32 `placeholder:"N" help:"Subtasks that are worked on at once (default 4)."`
+	MaxLoops    *uint32 `placeholder:"N" help:"How many times a subtask may think before it fails (default 30)."`
+	MaxSubtasks *uint32 `placeholder:"N" help:"The most subtasks of a plan (default 20)."`
+
 	BudgetFlags
 	OnUnknownOutcome *string `enum:"ask,retry,fail" placeholder:"WHAT" help:"What happens if it is unknown whether a call had its effect: ${enum}. With retry, the effect may happen twice."`
 }
@@ -76,6 +82,8 @@ func (f *AgentFields) apply(agent *executorv1.Agent) {
 	ui.Set(&agent.Model, f.Model)
 	ui.Set(&agent.MaxSteps, f.MaxSteps)
 	ui.Set(&agent.MaxFailedSteps, f.MaxFailedSteps)
+	ui.Set(&agent.Flow, f.Flow)
+	f.applyPlan(agent)
 	agent.Budget = f.merge(agent.GetBudget())
 	if f.MCP != nil {
 		agent.McpIds = f.MCP
@@ -89,6 +97,22 @@ func (f *AgentFields) apply(agent *executorv1.Agent) {
 	if f.OnUnknownOutcome != nil {
 		agent.OnUnknownOutcome = ui.EnumValue[executorv1.OnUnknownOutcome](*f.OnUnknownOutcome)
 	}
+}
+
+// applyPlan writes the flags for plans that are set into the agent.
+func (f *AgentFields) applyPlan(agent *executorv1.Agent) {
+	if f.PlanConfirm == nil && f.MaxParallel == nil && f.MaxLoops == nil && f.MaxSubtasks == nil {
+		return
+	}
+	options := &executorv1.PlanOptions{}
+	proto.Merge(options, agent.GetPlanOptions())
+	ui.Set(&options.MaxParallel, f.MaxParallel)
+	ui.Set(&options.MaxLoops, f.MaxLoops)
+	ui.Set(&options.MaxSubtasks, f.MaxSubtasks)
+	if f.PlanConfirm != nil {
+		options.Confirm = ui.EnumValue[executorv1.ConfirmPlan](*f.PlanConfirm)
+	}
+	agent.PlanOptions = options
 }
 
 // AgentsCreateCmd is `pawl agents create`.
@@ -164,6 +188,10 @@ func showAgent(u *ui.UI, agent *executorv1.Agent, done string, err error) error 
 	row("model", cmp.Or(agent.GetModel(), "default"))
 	row("asks", cmp.Or(ui.EnumName(agent.GetConfirm()), "always"))
 	row("limits", fmt.Sprintf("%d steps, %d failed", cmp.Or(agent.GetMaxSteps(), 25), cmp.Or(agent.GetMaxFailedSteps(), 3)))
+	if agent.GetFlow() == codingFlow {
+		row("flow", codingFlow)
+		row("plans", planOptionsText(agent.GetPlanOptions()))
+	}
 	row("budget", budgetText(agent.GetBudget()))
 	if t := agent.GetWaitTimeout().AsDuration(); t > 0 {
 		row("waits", "expire after "+ui.Duration(t))
@@ -172,6 +200,11 @@ func showAgent(u *ui.UI, agent *executorv1.Agent, done string, err error) error 
 		row("outcomes", name+" if unknown")
 	}
 	return nil
+}
+
+func planOptionsText(o *executorv1.PlanOptions) string {
+	return fmt.Sprintf("confirmed %s, %d subtasks at once, %d in all, %d loops each",
+		cmp.Or(ui.EnumName(o.GetConfirm()), "by-risk"), cmp.Or(o.GetMaxParallel(), 4), cmp.Or(o.GetMaxSubtasks(), 20), cmp.Or(o.GetMaxLoops(), 30))
 }
 
 // BudgetFlags limit what a task may use.

@@ -88,7 +88,7 @@ func answer(ctx context.Context, u *ui.UI, s *discover.Session, target AnswerTar
 		noteSeen(u, s, id, wait)
 		return showState(u, resumed)
 	}
-	return newWatcher(u, s, id, task.GetLastSeq(), u.Err, s.KnownWorkspace(ctx).Alias).run(ctx)
+	return newWatcher(u, s, id, task.GetLastSeq(), u.Err, s.KnownWorkspace(ctx).TaskAlias).run(ctx)
 }
 
 // questionTimeout is how long an answering command waits for a running task to ask its question.
@@ -237,12 +237,13 @@ const (
 	waitOutcome  = executorv1.WaitKind_WAIT_KIND_OUTCOME
 	waitPause    = executorv1.WaitKind_WAIT_KIND_PAUSE
 	waitInput    = executorv1.WaitKind_WAIT_KIND_INPUT
+	waitPlan     = executorv1.WaitKind_WAIT_KIND_PLAN
 )
 
 // waitPhrase completes the phrase "task X waits …".
 func waitPhrase(kind executorv1.WaitKind) string {
 	return cmp.Or(map[executorv1.WaitKind]string{
-		waitParams: "for parameters", waitOutcome: "for a decision on a call whose outcome is unknown", waitPause: "to be unpaused", waitInput: "for input to its MCP server",
+		waitParams: "for parameters", waitOutcome: "for a decision on a call whose outcome is unknown", waitPause: "to be unpaused", waitInput: "for input to its MCP server", waitPlan: "for approval of its plan",
 	}[kind], "for approval")
 }
 
@@ -270,7 +271,16 @@ func nextCommands(taskID string, wait *executorv1.Wait, flags string) []nextComm
 		}
 		return []nextCommand{next("input", paramsHint(wait), ""), next("input", " --decline", "decline; the tool goes on without an answer")}
 	}
-	return []nextCommand{next("approve", waitID, ""), next("reject", waitID, "do not run it; the task is cancelled")}
+	rejection := "do not run it; the task is cancelled"
+	switch {
+	case wait.GetKind() == waitPlan:
+		return []nextCommand{
+			next("approve", waitID, "start work on the plan"), next("approve", waitID+" --edit", "change it first"), next("reject", waitID, "do not start; the task is cancelled"),
+		}
+	case wait.GetSubtaskId() != "":
+		rejection = "do not run it; the subtask goes on without it"
+	}
+	return []nextCommand{next("approve", waitID, ""), next("reject", waitID, rejection)}
 }
 
 // waitFlag returns " --wait ID" if wait is one of several open input waits, else "".
@@ -285,10 +295,13 @@ func waitFlag(task *executorv1.Task, wait *executorv1.Wait) string {
 
 // waitLine describes a wait in one line, for output without events.
 func waitLine(wait *executorv1.Wait) string {
-	if wait.GetKind() == waitPause {
+	switch wait.GetKind() {
+	case waitPause:
 		return "the task waits to be unpaused"
+	case waitPlan:
+		return "the task waits " + waitPhrase(waitPlan)
 	}
-	text := wait.GetToolId() + " waits " + waitPhrase(wait.GetKind())
+	text := tag(wait.GetSubtaskId()) + wait.GetToolId() + " waits " + waitPhrase(wait.GetKind())
 	if wait.GetMessage() != "" {
 		text += ": " + wait.GetMessage()
 	}

@@ -23,8 +23,8 @@ type AnswerTarget struct {
 type ApproveCmd struct {
 	AnswerTarget
 	Wait  string `arg:"" optional:"" help:"The wait; may be left out if only one is open."`
-	Edit  bool   `xor:"input" help:"Change the input in $EDITOR first."`
-	Input string `xor:"input" placeholder:"JSON|@FILE" help:"Run with this input instead."`
+	Edit  bool   `xor:"input" help:"Change the input, or the plan, in $EDITOR first."`
+	Input string `xor:"input" placeholder:"JSON|@FILE" help:"Run with this input, or work on this plan, instead."`
 
 	Grant   bool    `help:"Let later calls of this tool in this task run without asking, too."`
 	MaxRisk *string `enum:"low,medium,high" placeholder:"RISK" help:"With --grant: up to this risk (default: the risk of the step)."`
@@ -53,11 +53,30 @@ func (c *ApproveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 				return nil, err
 			}
 		}
+		if wait.GetKind() == waitPlan {
+			return c.plan(ctx, u, s, task.GetId(), input)
+		}
 		if c.Edit {
 			input, err = editInput(ctx, u, wait.GetInputJson())
 		}
 		return approve(input, grant), err
-	}, waitApproval)
+	}, waitApproval, waitPlan)
+}
+
+// plan returns the answer that approves a plan: as shown, edited, or replaced by input.
+func (c *ApproveCmd) plan(ctx context.Context, u *ui.UI, s *discover.Session, taskID, input string) (*executorv1.ResumeTaskRequest, error) {
+	req := approve("", nil)
+	var err error
+	switch {
+	case input != "":
+		req.GetApprove().Plan, err = parsePlan(input)
+	case c.Edit:
+		var result *executorv1.TaskResult
+		if result, err = s.Tasks.GetTaskResult(ctx, &executorv1.GetTaskResultRequest{Id: taskID}); err == nil {
+			req.GetApprove().Plan, err = editPlan(ctx, u.Editor(), result.GetPlan())
+		}
+	}
+	return req, err
 }
 
 func editInput(ctx context.Context, u *ui.UI, current string) (string, error) {
@@ -86,7 +105,7 @@ func (c *RejectCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 	}
 	err := answer(ctx, u, s, c.AnswerTarget, c.Wait, func(context.Context, *executorv1.Task, *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
 		return reject(c.Reason), nil
-	}, waitApproval, waitParams, waitOutcome)
+	}, waitApproval, waitParams, waitOutcome, waitPlan)
 	var e *ui.Error
 	if errors.As(err, &e) && e.Code == ui.Stopped && e.Message == "" {
 		return nil // the task is cancelled, as requested

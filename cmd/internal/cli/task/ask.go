@@ -16,7 +16,13 @@ import (
 )
 
 // Asker asks a person for the answer to a wait.
-type Asker struct{ *ui.Prompter }
+type Asker struct {
+	*ui.Prompter
+	// Plan returns the task's plan.
+	Plan func(context.Context) (*executorv1.Plan, error)
+	// Diff returns the change of files that a call would make, as a diff; "" if that is not known. It may be nil.
+	Diff func(ctx context.Context, toolID, inputJSON string) string
+}
 
 // ErrCancel means that the person wants to cancel the task.
 var ErrCancel = errors.New("the task is to be cancelled")
@@ -28,7 +34,7 @@ var detach = ui.Choice{Word: "detach", Also: []string{"q", "quit"}, Means: "leav
 // the input, and ErrCancel if the person wants to cancel the task.
 func (p Asker) Ask(ctx context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
 	ask := map[executorv1.WaitKind]func(context.Context, *executorv1.Wait) (*executorv1.ResumeTaskRequest, error){
-		waitApproval: p.approval, waitParams: p.params, waitOutcome: p.outcome, waitInput: p.input, waitPause: p.paused,
+		waitApproval: p.approval, waitParams: p.params, waitOutcome: p.outcome, waitInput: p.input, waitPause: p.paused, waitPlan: p.plan,
 	}[wait.GetKind()]
 	if ask == nil {
 		return nil, fmt.Errorf("this version of pawl cannot answer a wait of kind %s", wait.GetKind())
@@ -49,18 +55,26 @@ func (p Asker) Ask(ctx context.Context, wait *executorv1.Wait) (*executorv1.Resu
 // leave the wait open.
 func (p Asker) approval(ctx context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
 	tool := p.Tool(wait.GetToolId())
-	p.Print("    %s\n", p.Style.Dim(tool+" is to run with"))
-	p.Print("%s\n", ui.PrettyJSON(wait.GetInputJson(), "    "))
+	p.Print("    %s\n", p.Style.Dim(tag(wait.GetSubtaskId())+tool+" is to run with"))
+	folded := p.showInput(ctx, wait.GetToolId(), wait.GetInputJson(), foldedDiff)
 	p.PrintExpiry(wait.GetDeadline())
+	rejection := "do not run it; the task is cancelled"
+	if wait.GetSubtaskId() != "" {
+		rejection = "do not run it; the subtask goes on without it"
+	}
 	for edited := ""; ; {
 		run := ui.Choice{Word: "approve", Also: []string{"y", "yes"}, Means: "run it with this input"}
 		if edited != "" {
 			run.Label = "the edited input"
 		}
-		word, err := p.Choose(ctx, run,
-			ui.Choice{Word: "grant", Label: "for this task", Means: "run it, and later calls of this tool in this task without asking"},
-			ui.Choice{Word: "edit", Means: "change the input first"},
-			ui.Choice{Word: "reject", Also: []string{"n", "no"}, Means: "do not run it; the task is cancelled"}, detach)
+		choices := []ui.Choice{
+			run, {Word: "grant", Label: "for this task", Means: "run it, and later calls of this tool in this task without asking"},
+			{Word: "edit", Means: "change the input first"}, {Word: "reject", Also: []string{"n", "no"}, Means: rejection}, detach,
+		}
+		if folded {
+			choices = append(choices, ui.Choice{Word: "view", Label: "all", Means: "show the whole diff"})
+		}
+		word, err := p.Choose(ctx, choices...)
 		if err != nil {
 			return nil, err
 		}
@@ -83,12 +97,38 @@ func (p Asker) approval(ctx context.Context, wait *executorv1.Wait) (*executorv1
 			if changed != current {
 				edited = changed
 			}
+		case "view":
+			p.showInput(ctx, wait.GetToolId(), cmp.Or(edited, wait.GetInputJson()), 0)
 		case "reject":
 			return p.reject(ctx)
 		default:
 			return nil, nil
 		}
 	}
+}
+
+// foldedDiff is how many lines of a diff are shown before an approval, unless the person wants all.
+const foldedDiff = 40
+
+// showInput shows the input of a call: as a diff of at most limit lines (0: all) with the other fields if it changes files, else as JSON. It
+// reports whether lines were left out.
+func (p Asker) showInput(ctx context.Context, toolID, inputJSON string, limit int) (folded bool) {
+	diff := ""
+	if p.Diff != nil {
+		diff = p.Diff(ctx, toolID, inputJSON)
+	}
+	if diff == "" {
+		p.Print("%s\n", ui.PrettyJSON(inputJSON, "    "))
+		return false
+	}
+	p.Print("    %s\n", p.Style.Dim(ui.CompactJSON(withoutContent(inputJSON))))
+	lines := strings.SplitAfter(strings.TrimSuffix(colourDiff(p.Style, diff), "\n"), "\n")
+	if folded = limit > 0 && len(lines) > limit+5; folded { // a few lines more are cheaper than the note
+		p.Print("%s%s\n", strings.Join(lines[:limit], ""), p.Style.Yellow("… "+ui.Plural(len(lines)-limit, "more line")))
+		return true
+	}
+	p.Print("%s\n", strings.Join(lines, ""))
+	return false
 }
 
 // grantLimit names the highest risk that a grant covers; "" if no risk was assessed.

@@ -23,13 +23,19 @@ type StopFlags struct {
 }
 
 // CancelCmd is `pawl cancel`.
-type CancelCmd struct{ StopFlags }
+type CancelCmd struct {
+	StopFlags
+	Subtask string `placeholder:"ID" help:"Cancel only this subtask and those that depend on it (pawl show lists them)."`
+}
 
 // Run cancels a task and, without --detach, waits for its end.
 func (c *CancelCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	before, err := c.get(ctx, s)
 	if err != nil {
 		return err
+	}
+	if c.Subtask != "" {
+		return c.cancelSubtask(ctx, u, s, before)
 	}
 	task, err := s.Tasks.CancelTask(ctx, &executorv1.CancelTaskRequest{Id: before.GetId(), Reason: c.Reason})
 	if err == nil && !c.Detach && task.GetEndTime() == nil {
@@ -51,6 +57,31 @@ func (c *CancelCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 		u.Printf("task %s ends when its running call ends\n", id)
 	}
 	return nil
+}
+
+// cancelSubtask cancels a subtask and, without --detach, waits for its end.
+func (c *CancelCmd) cancelSubtask(ctx context.Context, u *ui.UI, s *discover.Session, before *executorv1.Task) error {
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	task, err := s.Tasks.CancelTask(ctx, &executorv1.CancelTaskRequest{Id: before.GetId(), Reason: c.Reason, SubtaskId: c.Subtask})
+	if err != nil || u.JSON || c.Detach {
+		return u.Result(task, err, "subtask %s of task %s is being cancelled", ui.Line(c.Subtask), ui.ShortID(before.GetId()))
+	}
+	state, err := c.subtaskStatus(ctx, s, before.GetId())
+	for item := range Follow(watching, s, before.GetId(), before.GetLastSeq()) {
+		if err != nil || state > inProgress {
+			break
+		}
+		if err = item.Err; item.Event.GetSubtaskChanged() != nil && item.Event.GetSubtaskId() == c.Subtask {
+			state = item.Event.GetSubtaskChanged().GetTo()
+		}
+	}
+	return u.Result(nil, err, "subtask %s of task %s is %s", ui.Line(c.Subtask), ui.ShortID(before.GetId()), ui.EnumName(state))
+}
+
+func (c *CancelCmd) subtaskStatus(ctx context.Context, s *discover.Session, id string) (executorv1.SubtaskStatus, error) {
+	result, err := s.Tasks.GetTaskResult(ctx, &executorv1.GetTaskResultRequest{Id: id})
+	return newPlanView(result.GetPlan()).find(c.Subtask).status, err
 }
 
 // PauseCmd is `pawl pause`.
@@ -129,7 +160,7 @@ func (c *UnpauseCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 	case c.Detach:
 		return showState(u, task)
 	}
-	t := newWatcher(u, s, task.GetId(), before.GetLastSeq(), u.Err, s.KnownWorkspace(ctx).Alias)
+	t := newWatcher(u, s, task.GetId(), before.GetLastSeq(), u.Err, s.KnownWorkspace(ctx).TaskAlias)
 	t.openWaits, t.waitsSeq = waitIDs(task.GetWaits()), task.GetLastSeq() // no new event announces waits that were open before the pause
 	return t.run(ctx)
 }

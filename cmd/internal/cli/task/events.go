@@ -20,8 +20,10 @@ type EventsConfig struct {
 	SeparateAnswer bool // print blank lines around the answer: Out is a terminal that also shows the steps
 	Style          ui.Style
 
-	Columns func() int                 // of the terminal; 0 if there is none
-	Alias   func(toolID string) string // returns a tool's name for the user; nil: the tool's id
+	Columns func() int                      // of the terminal; 0 if there is none
+	Rows    func() int                      // of the terminal; nil or 0 if there is none
+	Alias   func(toolID string) string      // returns a tool's name for the user; nil: the tool's id
+	Diff    func(*change) (fileDiff, error) // returns what a task changed in a file; nil: that is not known
 }
 
 // Events shows a task's events as they come. Only one goroutine may use it.
@@ -29,7 +31,12 @@ type Events struct {
 	cfg     EventsConfig
 	live    ui.LiveLine
 	steps   map[string]*stepView
-	running []string // steps, oldest first
+	running []string  // steps, oldest first
+	waiting []string  // steps that wait for a person
+	plan    *planView // nil: the task has none
+	files   []*executorv1.FileChange
+	held    bool // a question is open in the terminal's last line, so no status is drawn there
+	broken  bool // while held: the question's line was overwritten
 
 	named      bool      // the flow's name has been shown
 	first      time.Time // of the first event, if fromStart
@@ -45,6 +52,7 @@ type Events struct {
 // stepView is the display state of a step. It is kept after the step has ended.
 type stepView struct {
 	tool, input, progress string
+	subtask, note         string // note takes the place of the input
 	final                 bool
 	started               time.Time
 	asked                 time.Time // when the person was asked for input; zero while the call runs
@@ -88,6 +96,7 @@ func (e *Events) Event(ev *executorv1.ExecutorEvent) {
 	case *executorv1.ExecutorEvent_FlowSuccess:
 		e.live.Clear()
 		e.answer.complete(e.cfg, p.FlowSuccess)
+		e.printSummary()
 		e.printDone()
 	case *executorv1.ExecutorEvent_FlowFailed:
 		if f := p.FlowFailed; f.GetAnswerId() != "" {
@@ -98,23 +107,36 @@ func (e *Events) Event(ev *executorv1.ExecutorEvent) {
 		if head, ok := strings.CutSuffix(text, " failed: "+e.failure); ok { // the step's line has shown the failure
 			text = head + " failed"
 		}
+		e.printSummary()
 		e.line("%s %s", e.cfg.Style.Red("✗ failed:"), ui.Wrap(text, e.cfg.Columns(), 10, 2))
 		e.printClosing("  ", "")
 	case *executorv1.ExecutorEvent_FlowCancel:
+		e.printSummary()
 		e.line("%s%s", e.cfg.Style.Yellow("⊘ cancelled"), reasonText(p.FlowCancel.GetReason()))
 		e.printClosing("  ", "")
 	default:
-		e.step(ev)
+		if !e.lane(ev) {
+			e.step(ev)
+		}
+		if e.plan != nil {
+			e.Tick(ev.GetTime().AsTime())
+		}
 	}
 }
 
 // Tick redraws the live status line or, without one, logs slow steps. Call it a few times a second while there are no events.
 func (e *Events) Tick(now time.Time) {
-	if e.answer.open {
+	if e.answer.open || e.held {
+		return
+	}
+	if e.plan != nil && e.cfg.Live {
+		e.drawPlan(now)
 		return
 	}
 	if len(e.running) == 0 {
-		e.showAwaited(now)
+		if awaited := e.awaited(now); awaited != "" {
+			e.live.Draw(e.cfg.Style.Dim(awaited))
+		}
 		return
 	}
 	if !e.cfg.Live {
@@ -127,9 +149,23 @@ func (e *Events) Tick(now time.Time) {
 
 // Suspend clears the live status line and ends an open line of the answer, so that other text can be printed.
 func (e *Events) Suspend() {
+	if e.held && !e.broken {
+		e.broken = true
+		ui.Put(e.cfg.Log, "\r\x1b[K")
+	}
 	e.live.Clear()
 	e.answer.end(e.cfg)
 }
+
+// Hold keeps the terminal's last line free for a question until Release. It reports whether the question's line was overwritten since the last call.
+func (e *Events) Hold() (overwritten bool) {
+	e.live.Clear()
+	overwritten, e.held, e.broken = e.broken, true, false
+	return overwritten
+}
+
+// Release ends Hold.
+func (e *Events) Release() { e.held, e.broken = false, false }
 
 // slowStepDelay is the delay before a non-interactive log reports a running step.
 const slowStepDelay = 2 * time.Second
@@ -175,7 +211,7 @@ func (e *Events) line(format string, args ...any) {
 // printDone prints the closing line of a task with an answer, and how many steps failed.
 func (e *Events) printDone() {
 	switch {
-	case len(e.failed) == 0:
+	case len(e.failed) == 0 || e.plan != nil: // a plan succeeds only as a whole
 		e.printClosing(e.cfg.Style.Green("✓")+" ", "done · ")
 	case e.fromStart && len(e.failed) == e.toolSteps:
 		e.printClosing(e.cfg.Style.Red("✗")+" ", "no step succeeded · ")
@@ -195,6 +231,9 @@ func (e *Events) printClosing(mark, word string) {
 	}
 	if u := e.last.GetUsage(); u.GetInputTokens()+u.GetOutputTokens() > 0 {
 		parts = append(parts, fmt.Sprintf("%d tokens", u.GetInputTokens()+u.GetOutputTokens()))
+	}
+	if cost := e.last.GetUsage().GetCostNanoUsd(); cost > 0 {
+		parts = append(parts, dollars(cost))
 	}
 	e.line("%s%s", mark, e.cfg.Style.Dim(word+strings.Join(parts, " · ")))
 }
@@ -233,24 +272,25 @@ func riskText(prefix string, r *commonv1.Risk) string {
 // quietFor is the time without events after which a terminal shows what the task waits for.
 const quietFor = 2 * time.Second
 
-// showAwaited shows what the task waits for while no step runs and no question is open.
-func (e *Events) showAwaited(now time.Time) {
+// awaited returns what the task has waited for since a while, while no step runs and no question is open; else "".
+func (e *Events) awaited(now time.Time) string {
 	what := e.awaitedWork()
 	if !e.cfg.Live || what == "" {
-		return
+		return ""
 	}
 	if e.quietSince.IsZero() {
 		e.quietSince = now
 	}
 	if d := now.Sub(e.quietSince); d >= quietFor {
-		e.live.Draw(e.cfg.Style.Dim("… waiting for " + what + " · " + ui.Duration(d.Truncate(time.Second))))
+		return "… waiting for " + what + " · " + ui.Duration(d.Truncate(time.Second))
 	}
+	return ""
 }
 
 // endQuiet ends a quiet time, because an event came.
 func (e *Events) endQuiet() {
 	e.quietSince = time.Time{}
-	if len(e.running) == 0 {
+	if len(e.running) == 0 && e.plan == nil {
 		e.live.Clear()
 	}
 }

@@ -112,7 +112,13 @@ func (c *ShowCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 	if u.JSON {
 		return showJSON(u, task, list.GetSteps())
 	}
-	d := &detail{task: task, st: u.OutStyle(), columns: u.OutColumns(), now: u.Now(), whole: c.Steps, alias: s.KnownWorkspace(ctx).Alias, flags: s.Flags()}
+	result := &executorv1.TaskResult{}
+	if task.GetAgentStatus() != executorv1.AgentStatus_AGENT_STATUS_UNSPECIFIED {
+		if result, err = s.Tasks.GetTaskResult(ctx, &executorv1.GetTaskResultRequest{Id: task.GetId()}); err != nil {
+			return err
+		}
+	}
+	d := &detail{result: result, task: task, st: u.OutStyle(), columns: u.OutColumns(), now: u.Now(), whole: c.Steps, alias: s.KnownWorkspace(ctx).TaskAlias, flags: s.Flags()}
 	u.Printf("%s", d.text(list.GetSteps()))
 	noteShown(u, s, task)
 	return nil
@@ -143,7 +149,7 @@ func (c *WatchCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 	if err != nil {
 		return err
 	}
-	t := newWatcher(u, s, id, c.After, u.Out, s.KnownWorkspace(ctx).Alias)
+	t := newWatcher(u, s, id, c.After, u.Out, s.KnownWorkspace(ctx).TaskAlias)
 	t.keepWatching = true
 	return t.run(ctx)
 }
@@ -255,6 +261,7 @@ func search(ctx context.Context, s *discover.Session, ref string) (string, error
 // detail builds the text of `pawl show`: a task's head, steps, waits and answer.
 type detail struct {
 	task    *executorv1.Task
+	result  *executorv1.TaskResult // empty if the task has no plan
 	st      ui.Style
 	columns int // of the terminal; 0 if there is none
 	now     time.Time
@@ -267,6 +274,12 @@ type detail struct {
 
 func (d *detail) text(steps []*executorv1.Step) string {
 	d.head()
+	for i, line := range newPlanView(d.result.GetPlan()).draw(d.st, d.columns, 0, func(*subtaskView) string { return "" }) {
+		if i == 0 {
+			d.WriteByte('\n')
+		}
+		d.printf("%s\n", line)
+	}
 	if len(steps) > 0 {
 		d.WriteByte('\n')
 	}
@@ -277,6 +290,13 @@ func (d *detail) text(steps []*executorv1.Step) string {
 	}
 	for _, wait := range openWaits(d.task) {
 		d.wait(wait)
+	}
+	for i, c := range netChanges(d.result.GetFilesChanged()) {
+		if i == 0 {
+			d.printf("\n%s\n", d.st.Dim("files changed (pawl diff "+ui.ShortID(d.task.GetId())+d.flags+")"))
+		}
+		mark, paint := fileMark(d.st, c.kind())
+		d.printf("%s\n", fitted(d.columns, part{mark + " ", paint}, part{c.path, nil}))
 	}
 	if e := d.task.GetError(); e != nil {
 		d.printf("\n%s %s\n", d.st.Red("✗ failed:"), ui.Text(e.GetErrMsg()))
@@ -330,7 +350,8 @@ func (d *detail) createdText() string {
 
 func (d *detail) step(s *executorv1.Step) {
 	e := Events{cfg: EventsConfig{Style: d.st, Columns: func() int { return d.columns }, Alias: d.alias}}
-	view := &stepView{tool: s.GetToolId(), input: s.GetInputJson(), attempt: s.GetAttempt()}
+	view := &stepView{tool: s.GetToolId(), subtask: s.GetSubtaskId(), input: s.GetInputJson(), attempt: s.GetAttempt()}
+	view.note, _ = resultNote(s.GetToolId(), s.GetOutputJson())
 	if d.whole {
 		view.input = ""
 	}
@@ -384,7 +405,7 @@ func (d *detail) wait(wait *executorv1.Wait) {
 }
 
 func (d *detail) waitText(wait *executorv1.Wait) string {
-	tool := d.st.Bold(ui.Line(d.alias(wait.GetToolId())))
+	tool := ui.Line(tag(wait.GetSubtaskId())) + d.st.Bold(ui.Line(d.alias(wait.GetToolId())))
 	switch wait.GetKind() {
 	case executorv1.WaitKind_WAIT_KIND_PARAMS:
 		return tool + " waits for parameters" + reasonText(wait.GetMessage())
@@ -392,6 +413,8 @@ func (d *detail) waitText(wait *executorv1.Wait) string {
 		return tool + " was called, and it is not known whether it ran" + reasonText(wait.GetMessage())
 	case executorv1.WaitKind_WAIT_KIND_INPUT:
 		return tool + " asks" + reasonText(wait.GetMessage())
+	case waitPlan:
+		return "the plan waits for approval"
 	case executorv1.WaitKind_WAIT_KIND_PAUSE:
 		return "the task is paused" + reasonText(strings.TrimPrefix(wait.GetMessage(), "paused"))
 	}

@@ -26,17 +26,23 @@ import (
 type RunCmd struct {
 	Goal string `arg:"" optional:"" help:"What you want, in plain words. Optional if the playbook has a goal."`
 
-	Auto         bool     `help:"Ask by risk only: steps that only read run without approval. Default: the agent's policy, else every step needs approval."`
+	Auto        bool     `help:"Ask by risk only: steps that only read run without approval. Default: the agent's policy, else every step needs approval."`
+	Playbook    string   `type:"existingfile" placeholder:"FILE" help:"Follow the steps of this YAML file; - is standard input."`
+	Input       []string `xor:"inputs" sep:"none" placeholder:"NAME=VALUE" help:"An input of the playbook (repeatable)."`
+	Inputs      string   `xor:"inputs" placeholder:"JSON" help:"All inputs of the playbook as a JSON object."`
+	Workspace   string   `xor:"workspace" type:"existingdir" placeholder:"DIR" help:"Folder that tools may read (default: the current one, unless an API key is used)."`
+	NoWorkspace bool     `xor:"workspace" help:"Give the task no folder."`
+
+	StartFlags
+}
+
+// StartFlags are the flags of the commands that start a task for a goal.
+type StartFlags struct {
 	MCP          []string `name:"mcp" sep:"none" complete:"server" placeholder:"ID" help:"Use only this MCP server (repeatable). The id workspace stands for the folder's own server."`
-	Playbook     string   `type:"existingfile" placeholder:"FILE" help:"Follow the steps of this YAML file; - is standard input."`
-	Input        []string `xor:"inputs" sep:"none" placeholder:"NAME=VALUE" help:"An input of the playbook (repeatable)."`
-	Inputs       string   `xor:"inputs" placeholder:"JSON" help:"All inputs of the playbook as a JSON object."`
 	Agent        string   `complete:"agent" placeholder:"ID" help:"Run as this agent."`
 	Conversation string   `placeholder:"ID" help:"Continue a conversation; its waiting task is cancelled."`
 	Language     *string  `enum:"zh,en" placeholder:"zh|en" help:"Language of the answer: zh or en (default: Chinese if your locale is Chinese, else as the goal is written)."`
 	Model        string   `complete:"model" placeholder:"NAME" help:"Plan with this model (pawl models lists them)."`
-	Workspace    string   `xor:"workspace" type:"existingdir" placeholder:"DIR" help:"Folder that tools may read (default: the current one, unless an API key is used)."`
-	NoWorkspace  bool     `xor:"workspace" help:"Give the task no folder."`
 	RequestID    string   `name:"request-id" placeholder:"ID" help:"Makes the command repeatable: with the same id it follows the same task instead of creating another."`
 	Detach       bool     `short:"d" help:"Print the task's id and do not wait for it."`
 
@@ -56,19 +62,34 @@ func (c *RunCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	if err != nil {
 		return err
 	}
-	task, err := retryRateLimited(ctx, u, func(ctx context.Context) (*executorv1.Task, error) { return s.Tasks.CreateTask(ctx, req) })
+	return c.start(ctx, u, s, req, folder)
+}
+
+// start creates the task and follows it, or prints its id if it is to be detached.
+func (c *StartFlags) start(ctx context.Context, u *ui.UI, s *discover.Session, req *executorv1.CreateTaskRequest, folder discover.Folder) error {
+	task, err := c.create(ctx, u, s, req)
 	if err != nil {
 		return err
 	}
 	if c.Detach {
 		return printDetached(u, s, task)
 	}
-	if !u.JSON {
-		notePlanner(u, task.GetModel())
-	}
-	t := newWatcher(u, s, task.GetId(), 0, u.Err, folder.Alias)
+	t := newWatcher(u, s, task.GetId(), 0, u.Err, folder.TaskAlias)
 	t.cancelOnInterrupt = true
 	return t.run(ctx)
+}
+
+// create creates the task, and prints which model plans it if the command follows it.
+func (c *StartFlags) create(ctx context.Context, u *ui.UI, s *discover.Session, req *executorv1.CreateTaskRequest) (*executorv1.Task, error) {
+	task, err := retryRateLimited(ctx, u, func(ctx context.Context) (*executorv1.Task, error) { return s.Tasks.CreateTask(ctx, req) })
+	if err != nil || c.Detach || u.JSON {
+		return task, err
+	}
+	notePlanner(u, task.GetModel())
+	if task.GetModel() == "offline" && req.GetFlow() == codingFlow {
+		u.Warn("without a language model only a trivial goal can be reached, such as listing a folder; pawl models lists the models there are")
+	}
+	return task, nil
 }
 
 // notePlanner prints which model plans the task. A provider's key alone does not choose a model, so that nothing is sent to a provider
@@ -87,22 +108,15 @@ func notePlanner(u *ui.UI, model string) {
 
 // request builds the request from the command line.
 func (c *RunCmd) request(u *ui.UI) (*executorv1.CreateTaskRequest, error) {
-	if err := c.check(); err != nil {
+	req, err := c.StartFlags.request(u, c.Goal)
+	if err != nil {
 		return nil, err
-	}
-	req := &executorv1.CreateTaskRequest{
-		Goal: strings.TrimSpace(c.Goal), AgentId: c.Agent, McpIds: c.MCP, ConversationId: c.Conversation,
-		Model: c.Model, RequestId: c.RequestID, Language: language(c.Language, u.Getenv),
-		Budget: c.merge(nil), WaitTimeout: c.waitTimeout(),
-	}
-	if c.Model == "" && c.Agent == "" && c.Playbook == "" {
-		req.Model = u.Getenv("PAWL_MODEL")
 	}
 	if c.Auto {
 		req.AutoExecute = &c.Auto
 	}
 	if c.Playbook != "" {
-		var err error
+		req.Model = c.Model
 		if req.Playbook, err = readPlaybook(u, c.Playbook); err != nil {
 			return nil, err
 		}
@@ -110,7 +124,23 @@ func (c *RunCmd) request(u *ui.UI) (*executorv1.CreateTaskRequest, error) {
 	if req.Goal == "" && req.Playbook == "" {
 		return nil, ui.Usagef("there is no goal").Then(`pawl run "what you want", or pawl run --playbook FILE`)
 	}
-	if req.RequestId == "" {
+	return req, nil
+}
+
+// request builds the request of a task for a goal.
+func (c *StartFlags) request(u *ui.UI, goal string) (*executorv1.CreateTaskRequest, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	req := &executorv1.CreateTaskRequest{
+		Goal: strings.TrimSpace(goal), AgentId: c.Agent, McpIds: c.MCP, ConversationId: c.Conversation,
+		Model: c.Model, RequestId: c.RequestID, Language: language(c.Language, u.Getenv),
+		Budget: c.merge(nil), WaitTimeout: c.waitTimeout(),
+	}
+	if c.Model == "" && c.Agent == "" {
+		req.Model = u.Getenv("PAWL_MODEL")
+	}
+	if req.GetRequestId() == "" {
 		req.RequestId = uuid.NewString() // so that a retry after a lost connection creates no second task
 	}
 	return req, nil
@@ -238,7 +268,7 @@ func (c *ForkCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 	if !u.JSON {
 		u.Note("%s", "task "+ui.ShortID(task.GetId())+" goes on from event "+strconv.FormatUint(from.GetSeq(), 10)+" of "+ui.ShortID(from.GetTaskId()))
 	}
-	t := newWatcher(u, s, task.GetId(), from.GetSeq(), u.Err, s.KnownWorkspace(ctx).Alias)
+	t := newWatcher(u, s, task.GetId(), from.GetSeq(), u.Err, s.KnownWorkspace(ctx).TaskAlias)
 	t.cancelOnInterrupt = true
 	return t.run(ctx)
 }

@@ -32,10 +32,15 @@ func (e *Events) step(ev *executorv1.ExecutorEvent) {
 		e.viewOf(id, ev).progress = ui.Progress(p.ToolProgress.GetProgress(), p.ToolProgress.GetTotal(), p.ToolProgress.GetMessage())
 		e.Tick(ev.GetTime().AsTime())
 	case *executorv1.ExecutorEvent_StepOutput:
-		e.forgetFailures(e.viewOf(id, ev))
-		e.showEnd(id, ev, e.cfg.Style.Green("✓"), "")
+		s := e.viewOf(id, ev)
+		e.forgetFailures(s)
+		mark, good := e.cfg.Style.Green("✓"), true
+		if s.note, good = resultNote(s.tool, p.StepOutput.GetOutputJson()); !good {
+			mark = e.cfg.Style.Red("✗")
+		}
+		e.showEnd(id, ev, mark, "")
 	case *executorv1.ExecutorEvent_StepError:
-		e.showEnd(id, ev, e.cfg.Style.Red("✗"), failureText(p.StepError.GetError(), p.StepError.GetOutcome()))
+		e.showEnd(id, ev, e.cfg.Style.Red("✗"), failureText(p.StepError.GetError(), p.StepError.GetOutcome())+recoveryText(p.StepError))
 	case *executorv1.ExecutorEvent_StepCancel:
 		e.showEnd(id, ev, e.cfg.Style.Yellow("⊘"), strings.TrimPrefix(reasonText(p.StepCancel.GetReason()), ": ")+outcomeText(p.StepCancel.GetOutcome()))
 	case *executorv1.ExecutorEvent_StepWaitingForStart:
@@ -96,7 +101,7 @@ func (e *Events) showStatus(reason string) {
 func (e *Events) viewOf(id string, ev *executorv1.ExecutorEvent) *stepView {
 	s := e.steps[id]
 	if s == nil {
-		s = &stepView{tool: ev.GetFlow().GetStepName(), started: ev.GetTime().AsTime()}
+		s = &stepView{tool: ev.GetFlow().GetStepName(), subtask: ev.GetSubtaskId(), started: ev.GetTime().AsTime()}
 		s.final = ev.GetFlow().GetStepType() == executorv1.StepType_STEP_TYPE_FINAL
 		e.steps[id] = s
 	}
@@ -112,13 +117,13 @@ func (e *Events) forgetFailures(s *stepView) {
 }
 
 func (e *Events) markRunning(id string) {
-	if !slices.Contains(e.running, id) {
-		e.running = append(e.running, id)
-	}
+	e.markStopped(id)
+	e.running = append(e.running, id)
 }
 
 func (e *Events) markStopped(id string) {
-	e.running = slices.DeleteFunc(e.running, func(runningID string) bool { return runningID == id })
+	same := func(other string) bool { return other == id }
+	e.running, e.waiting = slices.DeleteFunc(e.running, same), slices.DeleteFunc(e.waiting, same)
 }
 
 func (e *Events) showEnd(id string, ev *executorv1.ExecutorEvent, mark, detail string) {
@@ -144,6 +149,7 @@ func (e *Events) showWait(id string, ev *executorv1.ExecutorEvent, input, why st
 		s.input = input
 	}
 	e.markStopped(id)
+	e.waiting = append(e.waiting, id)
 	s.progress = ""
 	e.line("%s", e.stepLine(e.cfg.Style.Yellow("⏸"), s, -1, 0))
 	e.line("    %s", e.cfg.Style.Yellow(ui.Wrap(why, e.cfg.Columns(), 4, 4)))
@@ -174,16 +180,22 @@ func (e *Events) stepLine(mark string, s *stepView, took time.Duration, moreStep
 		clock = "  " + ui.Duration(took)
 	}
 	room := columns - 1
+	subtask := ui.Fit(ui.Line(tag(s.subtask)), max(room/4, 6))
+	room -= ui.Width(subtask)
 	tool := ui.Fit(ui.Line(e.cfg.Alias(s.tool)), max(room-2-ui.Width(clock), 10))
 	room -= 2 + ui.Width(tool) + ui.Width(clock)
 	tail = ui.Fit(tail, max(room, 1))
 	room -= ui.Width(tail) + 1
 	input := ""
-	if text := ui.CompactJSON(s.input); text != "" && room > 8 {
+	text := ui.CompactJSON(s.input)
+	if s.note != "" {
+		text = ui.Line(s.note)
+	}
+	if text != "" && room > 8 {
 		input = " " + ui.Fit(text, room)
 	}
 	st := e.cfg.Style
-	return mark + " " + tool + st.Dim(input) + st.Cyan(tail) + st.Dim(clock)
+	return mark + " " + st.Cyan(subtask) + tool + st.Dim(input) + st.Cyan(tail) + st.Dim(clock)
 }
 
 // failureText returns an error's message and, if the message does not say it, the outcome of the call.
@@ -193,6 +205,19 @@ func failureText(e *commonv1.ErrorMessage, o commonv1.Outcome) string {
 		return text
 	}
 	return text + outcomeText(o)
+}
+
+// recoveryText returns a line on how the task continues after an error; "" if that is not said.
+func recoveryText(e *executorv1.StepError) string {
+	next := map[executorv1.Recovery]string{
+		executorv1.Recovery_RECOVERY_RETRY: "it is called again", executorv1.Recovery_RECOVERY_CORRECT_INPUT: "the planner corrects the input",
+		executorv1.Recovery_RECOVERY_CONTINUE: "the planner chooses what to do next", executorv1.Recovery_RECOVERY_ASK: "you are asked",
+		executorv1.Recovery_RECOVERY_STOP: "the work ends here",
+	}[e.GetRecovery()]
+	if next == "" {
+		return ""
+	}
+	return "\n" + strings.TrimPrefix(ui.EnumName(e.GetErrorClass())+" error: "+next, " error: ")
 }
 
 func outcomeText(o commonv1.Outcome) string {

@@ -21,6 +21,9 @@ type view interface {
 	Tick(now time.Time)
 	// Suspend makes room for other output.
 	Suspend()
+	// Hold keeps the last line for a question until Release, and reports whether the line was overwritten since the last call.
+	Hold() (overwritten bool)
+	Release()
 }
 
 // watcher follows a task to its end: it shows the task's events, and asks the person if the task waits.
@@ -37,6 +40,8 @@ type watcher struct {
 	// openWaits are the ids of waits to ask about, once the event waitsSeq has been shown.
 	openWaits []string
 	waitsSeq  uint64
+	shown     uint64 // the seq of the newest event
+	postponed bool   // the waits of subtasks were postponed until the events before them were shown
 	// cancelOnInterrupt is set if an interrupt cancels a task that runs in this process.
 	cancelOnInterrupt bool
 
@@ -97,11 +102,10 @@ func (t *watcher) next(ctx context.Context, items <-chan Item, interrupts <-chan
 	case <-interrupts:
 		return t.handleInterrupt(ctx)
 	case <-ticks:
-		t.tick(ctx)
+		return t.tick(ctx)
 	case <-ctx.Done():
 		return true, t.leave()
 	}
-	return false, nil
 }
 
 const (
@@ -111,15 +115,18 @@ const (
 )
 
 // tick updates the view and, every stallCheckTicks ticks, asks the server why no event comes. It does nothing while the person is being asked.
-func (t *watcher) tick(ctx context.Context) {
+func (t *watcher) tick(ctx context.Context) (done bool, err error) {
 	if t.asking != nil {
-		return
+		return false, nil
+	}
+	if len(t.openWaits) > 0 && t.shown >= t.waitsSeq {
+		return t.handleWaits(ctx, t.shown)
 	}
 	if t.stallNote == "" {
 		t.view.Tick(t.u.Now())
 	}
 	if t.idle++; t.idle%stallCheckTicks != 0 {
-		return
+		return false, nil
 	}
 	task, err := t.s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: t.task})
 	if why := stallReason(task); err == nil && why != t.stallNote {
@@ -129,6 +136,7 @@ func (t *watcher) tick(ctx context.Context) {
 			t.u.Note("%s", why)
 		}
 	}
+	return false, nil
 }
 
 // stallReason returns why a task makes no progress; "" if the server gives no reason.
@@ -144,17 +152,15 @@ func stallReason(task *executorv1.Task) string {
 
 // handleEvent shows an event, and reports whether it ends the command.
 func (t *watcher) handleEvent(ctx context.Context, ev *executorv1.ExecutorEvent) (bool, error) {
-	if t.asking != nil && !t.stillOpen(ctx, t.asking.wait.GetId()) {
+	if t.asking != nil && mayClose(ev, t.asking.wait) && !t.stillOpen(ctx, t.asking.wait.GetId()) {
 		t.stopAsking()
 		t.u.Eprintf("\n")
 		t.u.Note("the question is no longer open")
 	}
-	t.idle, t.stallNote = 0, ""
+	t.idle, t.stallNote, t.shown = 0, "", ev.GetSeq()
 	t.view.Event(ev)
-	if t.asking != nil && ev.GetType() != executorv1.EventType_EVENT_TYPE_FLOW_STOP {
-		wait := t.asking.wait // the event's output interrupted the question, so ask it again
-		t.stopAsking()
-		t.startAsking(ctx, wait)
+	if t.asking != nil && t.view.Hold() {
+		t.ask.Repeat()
 	}
 	switch ev.GetType() {
 	case executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS:
@@ -165,11 +171,29 @@ func (t *watcher) handleEvent(ctx context.Context, ev *executorv1.ExecutorEvent)
 		return true, ui.Exit(ui.Stopped)
 	case executorv1.EventType_EVENT_TYPE_FLOW_STOP:
 		t.openWaits, t.waitsSeq = ev.GetFlowStop().GetWaitIds(), ev.GetSeq()
+	default:
+		if opensWait(ev) && t.ask != nil { // the other subtasks go on, so FLOW_STOP may not come for long
+			t.openWaits, t.waitsSeq = append(t.openWaits, ev.GetWaitId()), max(t.waitsSeq, ev.GetSeq())
+		}
 	}
-	if len(t.openWaits) > 0 && ev.GetSeq() >= t.waitsSeq {
+	if len(t.openWaits) > 0 && t.asking == nil && ev.GetSeq() >= t.waitsSeq {
 		return t.handleWaits(ctx, ev.GetSeq())
 	}
 	return false, nil
+}
+
+// opensWait reports whether a subtask asks a person with this event.
+func opensWait(ev *executorv1.ExecutorEvent) bool {
+	switch ev.GetPayload().(type) {
+	case *executorv1.ExecutorEvent_StepWaitingForStart, *executorv1.ExecutorEvent_StepWaitingForParam, *executorv1.ExecutorEvent_InputRequired:
+		return ev.GetSubtaskId() != "" && ev.GetWaitId() != ""
+	}
+	return false
+}
+
+// mayClose reports whether an event may mean that a wait is no longer open. Events of other subtasks do not.
+func mayClose(ev *executorv1.ExecutorEvent, wait *executorv1.Wait) bool {
+	return ev.GetThought() == nil && (ev.GetSubtaskId() == "" || ev.GetSubtaskId() == wait.GetSubtaskId())
 }
 
 // handleWaits handles a task that waits: it asks the person, or prints how to answer. If there are newer events, it returns so that they
@@ -180,31 +204,33 @@ func (t *watcher) handleWaits(ctx context.Context, seq uint64) (bool, error) {
 		return true, err
 	}
 	i := slices.IndexFunc(task.GetWaits(), func(w *executorv1.Wait) bool { return slices.Contains(t.openWaits, w.GetId()) })
-	if i >= 0 && seq < task.GetLastSeq() {
-		t.waitsSeq = task.GetLastSeq()
+	if i < 0 { // the waits are closed
+		t.openWaits, t.postponed = nil, false
 		return false, nil
 	}
-	t.openWaits = nil
-	if i < 0 {
-		return false, nil // the wait is closed
+	wait := task.GetWaits()[i]
+	if seq < task.GetLastSeq() && !t.postponed {
+		t.waitsSeq, t.postponed = task.GetLastSeq(), wait.GetSubtaskId() != "" // other subtasks make new events all the time
+		return false, nil
 	}
+	t.postponed = false
+	t.openWaits = slices.DeleteFunc(t.openWaits, func(id string) bool { return id == wait.GetId() })
 	t.view.Suspend()
 	noteShown(t.u, t.s, task)
-	if t.asking != nil {
-		t.stopAsking()
-	}
 	if t.ask == nil {
+		t.openWaits = nil
 		printNextCommands(t.u, t.s, task)
 		if t.keepWatching {
 			return false, nil
 		}
 		return true, ui.Exit(ui.Stopped)
 	}
-	t.startAsking(ctx, task.GetWaits()[i])
+	t.startAsking(ctx, wait)
 	return false, nil
 }
 
 func (t *watcher) startAsking(ctx context.Context, wait *executorv1.Wait) {
+	t.view.Hold()
 	ctx, cancel := context.WithCancel(ctx)
 	t.asking = &question{wait: wait, cancel: cancel, answers: make(chan reply, 1)}
 	go func(q *question) {
@@ -217,6 +243,7 @@ func (t *watcher) stopAsking() {
 	t.asking.cancel()
 	<-t.asking.answers
 	t.asking = nil
+	t.view.Release()
 }
 
 // stillOpen reports whether the server confirms that a wait is open.
@@ -230,6 +257,7 @@ func (t *watcher) handleReply(ctx context.Context, answer reply) (bool, error) {
 	wait := t.asking.wait
 	t.asking.cancel()
 	t.asking = nil
+	t.view.Release()
 	switch {
 	case errors.Is(answer.err, ErrCancel):
 		t.cancel(ctx)
@@ -248,10 +276,10 @@ func (t *watcher) handleReply(ctx context.Context, answer reply) (bool, error) {
 	if err != nil {
 		return t.handleRefusal(ctx, wait, err)
 	}
-	// No new event announces further input waits of the same stop.
+	// No new event announces further input waits of the same stop, and the waits of subtasks.
 	t.openWaits, t.waitsSeq = nil, task.GetLastSeq()
 	for _, w := range task.GetWaits() {
-		if w.GetKind() == waitInput && w.GetId() != wait.GetId() {
+		if (w.GetKind() == waitInput || w.GetSubtaskId() != "") && w.GetId() != wait.GetId() {
 			t.openWaits = append(t.openWaits, w.GetId())
 		}
 	}
@@ -351,11 +379,17 @@ func newWatcher(u *ui.UI, s *discover.Session, taskID string, after uint64, step
 		t.view = jsonView{u.Out}
 		return t
 	}
-	t.view = eventsView(u, steps, alias)
+	files := newFolders(s)
+	events := eventsView(u, steps, alias)
+	events.cfg.Diff = func(c *change) (fileDiff, error) { return files.diff(context.Background(), c) }
+	t.view = events
 	if u.CanAsk() {
 		prompter := u.Prompter()
 		prompter.Alias = alias
-		t.ask = &Asker{prompter}
+		t.ask = &Asker{Prompter: prompter, Diff: newFolders(s).proposed, Plan: func(ctx context.Context) (*executorv1.Plan, error) {
+			result, err := s.Tasks.GetTaskResult(ctx, &executorv1.GetTaskResultRequest{Id: taskID})
+			return result.GetPlan(), err
+		}}
 	}
 	return t
 }
@@ -367,7 +401,7 @@ func eventsView(u *ui.UI, steps io.Writer, alias func(string) string) *Events {
 	}
 	cfg := EventsConfig{Log: steps, Out: u.Out, Style: style, Alias: alias, Live: u.Live && tty, SeparateAnswer: u.OutTTY}
 	if tty {
-		cfg.Columns = u.Columns
+		cfg.Columns, cfg.Rows = u.Columns, u.Rows
 	}
 	return NewEvents(cfg)
 }
@@ -378,3 +412,5 @@ type jsonView struct{ w io.Writer }
 func (v jsonView) Event(ev *executorv1.ExecutorEvent) { _ = ui.JSONLine(v.w, ev) }
 func (jsonView) Tick(time.Time)                       {}
 func (jsonView) Suspend()                             {}
+func (jsonView) Hold() bool                           { return false }
+func (jsonView) Release()                             {}

@@ -1,0 +1,256 @@
+package task
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/rogpeppe/go-internal/diff"
+
+	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/ui"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/strictjson"
+)
+
+const (
+	fileCreated  = executorv1.FileChangeType_FILE_CHANGE_TYPE_CREATED
+	fileModified = executorv1.FileChangeType_FILE_CHANGE_TYPE_MODIFIED
+	fileDeleted  = executorv1.FileChangeType_FILE_CHANGE_TYPE_DELETED
+)
+
+// change is what a task did to one file or folder in all.
+type change struct {
+	server, path string
+	first, last  *executorv1.FileChange
+}
+
+// netChanges joins the changes of each file, in the order of their first change. It leaves out files that the task created and deleted again.
+func netChanges(files []*executorv1.FileChange) []*change {
+	var changes []*change
+	for _, f := range files {
+		server, _, _ := strings.Cut(f.GetToolId(), "/")
+		i := slices.IndexFunc(changes, func(c *change) bool { return c.server == server && c.path == f.GetPath() })
+		if i < 0 {
+			changes = append(changes, &change{server: server, path: f.GetPath(), first: f, last: f})
+		} else {
+			changes[i].last = f
+		}
+	}
+	return slices.DeleteFunc(changes, func(c *change) bool { return c.first.GetType() == fileCreated && c.last.GetType() == fileDeleted })
+}
+
+func (c *change) kind() executorv1.FileChangeType {
+	switch {
+	case c.first.GetType() == fileCreated:
+		return fileCreated
+	case c.last.GetType() == fileDeleted:
+		return fileDeleted
+	}
+	return fileModified
+}
+
+// originalHash returns the SHA-256 of the content before the task, with which the backup's name ends; "" if there was no file.
+func (c *change) originalHash() string {
+	_, sum, _ := strings.Cut(path.Base(c.first.GetBackupPath()), "-")
+	return sum
+}
+
+// fileDiff is the difference between a file before a task and now, as --json shows it.
+type fileDiff struct {
+	Path    string `json:"path"`
+	Change  string `json:"change"`
+	Added   int    `json:"added"`
+	Removed int    `json:"removed"`
+	Binary  bool   `json:"binary,omitempty"`
+	Diff    string `json:"diff"`
+}
+
+// counts returns the numbers of lines as "+3 −1".
+func (d *fileDiff) counts() string {
+	if d.Binary {
+		return "binary"
+	}
+	return fmt.Sprintf("+%d −%d", d.Added, d.Removed)
+}
+
+// newDiff compares two contents of a file; nil stands for no file.
+func newDiff(name string, before, after []byte) fileDiff {
+	d := fileDiff{Path: name, Change: ui.EnumName(fileModified)}
+	from, to, header := "a/"+name, "b/"+name, "diff --git a/"+name+" b/"+name+"\n"
+	switch {
+	case before == nil && after != nil:
+		d.Change, from, header = ui.EnumName(fileCreated), os.DevNull, header+"new file mode 100644\n"
+	case after == nil && before != nil:
+		d.Change, to, header = ui.EnumName(fileDeleted), os.DevNull, header+"deleted file mode 100644\n"
+	}
+	if d.Binary = !isText(before) || !isText(after); d.Binary {
+		d.Diff = header + "Binary files " + from + " and " + to + " differ\n"
+		return d
+	}
+	_, hunks, _ := strings.Cut(string(diff.Diff(from, before, to, after)), "\n")
+	if hunks == "" && d.Change == ui.EnumName(fileModified) {
+		return d
+	}
+	d.Diff = header + hunks
+	_, body, _ := strings.Cut(hunks, "\n@@")
+	for line := range strings.Lines(body) {
+		switch line[0] {
+		case '+':
+			d.Added++
+		case '-':
+			d.Removed++
+		}
+	}
+	return d
+}
+
+func isText(content []byte) bool { return utf8.Valid(content) && bytes.IndexByte(content, 0) < 0 }
+
+// colourDiff makes a diff safe for a terminal and colours its lines.
+func colourDiff(st ui.Style, text string) string {
+	var b strings.Builder
+	inHunk := false
+	for line := range strings.Lines(ui.Text(text)) {
+		line = strings.TrimSuffix(line, "\n")
+		switch {
+		case strings.HasPrefix(line, "@@"):
+			inHunk, line = true, st.Cyan(line)
+		case strings.HasPrefix(line, "diff "), !inHunk, strings.HasPrefix(line, "--- a/"), strings.HasPrefix(line, "+++ b/"):
+			inHunk, line = false, st.Bold(line)
+		case strings.HasPrefix(line, "+"):
+			line = st.Green(line)
+		case strings.HasPrefix(line, "-"):
+			line = st.Red(line)
+		}
+		b.WriteString(line + "\n")
+	}
+	return b.String()
+}
+
+// maxDiffed is the size of the largest file that is compared, in bytes.
+const maxDiffed = 16 << 20
+
+// folders reads files of the folders that workspace servers on this machine serve. The zero value is not usable, see newFolders.
+type folders struct {
+	s     *discover.Session
+	roots map[string]string
+}
+
+func newFolders(s *discover.Session) *folders { return &folders{s: s, roots: map[string]string{}} }
+
+// read returns the content of a file; nil if there is no such file.
+func (f *folders) read(ctx context.Context, server, name string) ([]byte, error) {
+	folder, err := f.root(ctx, server)
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return nil, ui.Errorf("open the folder of %s: %v", server, err)
+	}
+	defer func() { _ = root.Close() }()
+	info, err := root.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err == nil && !info.Mode().IsRegular():
+		return nil, ui.Errorf("%s is not a regular file", name)
+	}
+	file, err := root.Open(name)
+	if err != nil {
+		return nil, ui.Errorf("read %s: %v", name, err)
+	}
+	defer func() { _ = file.Close() }()
+	content, err := io.ReadAll(io.LimitReader(file, maxDiffed+1))
+	switch {
+	case err != nil:
+		return nil, ui.Errorf("read %s: %v", name, err)
+	case len(content) > maxDiffed:
+		return nil, ui.Errorf("%s has more than %s", name, ui.Bytes(maxDiffed))
+	}
+	return append([]byte{}, content...), nil // not nil: there is a file
+}
+
+// root returns the folder of a workspace server on this machine.
+func (f *folders) root(ctx context.Context, id string) (string, error) {
+	if root := f.roots[id]; root != "" {
+		return root, nil
+	}
+	pawl, err := f.s.Server(ctx)
+	if err != nil {
+		return "", err
+	}
+	server, err := f.s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: id})
+	switch {
+	case err != nil:
+		return "", err
+	case server.GetBuiltin().GetName() != discover.WorkspaceID || !pawl.Local():
+		return "", ui.Errorf("the files of MCP server %s cannot be read here", id).Then("run the command on the machine of the folder, with its pawl up")
+	}
+	f.roots[id] = server.GetBuiltin().GetRoot()
+	return f.roots[id], nil
+}
+
+// diff compares a file now with its content before the task.
+func (f *folders) diff(ctx context.Context, c *change) (fileDiff, error) {
+	var before []byte
+	if c.first.GetType() != fileCreated {
+		backup := c.first.GetBackupPath()
+		if backup == "" {
+			return fileDiff{}, ui.Errorf("%s has no backup from before the task", c.path)
+		}
+		var err error
+		if before, err = f.read(ctx, c.server, backup); err != nil {
+			return fileDiff{}, err
+		}
+		if before == nil {
+			return fileDiff{}, ui.Errorf("the backup of %s from before the task is gone: only the newest ones of each file are kept", c.path)
+		}
+	}
+	now, err := f.read(ctx, c.server, c.path)
+	if err != nil {
+		return fileDiff{}, err
+	}
+	return newDiff(c.path, before, now), nil
+}
+
+// proposed returns the change that a call of a workspace tool would make to files as a diff; "" if that is not known.
+func (f *folders) proposed(ctx context.Context, toolID, inputJSON string) string {
+	var input struct{ Path, Content, Patch string }
+	server, tool, _ := strings.Cut(toolID, "/")
+	if json.Unmarshal([]byte(inputJSON), &input) != nil {
+		return ""
+	}
+	switch {
+	case tool == "apply_patch":
+		return input.Patch
+	case tool != "write_file" || input.Path == "":
+		return ""
+	}
+	now, err := f.read(ctx, server, input.Path)
+	if err != nil {
+		return ""
+	}
+	return newDiff(input.Path, now, []byte(input.Content)).Diff
+}
+
+// withoutContent returns the JSON of an input without the fields that its diff shows.
+func withoutContent(inputJSON string) string {
+	var fields map[string]json.RawMessage
+	_ = json.Unmarshal([]byte(inputJSON), &fields) // proposed has parsed it
+	delete(fields, "content")
+	delete(fields, "patch")
+	text, _ := strictjson.Marshal(fields) // raw JSON is always valid
+	return text
+}

@@ -1,0 +1,132 @@
+package task
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/ui"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+)
+
+// codingFlow is the flow that works on a plan of subtasks.
+const codingFlow = "coding"
+
+// codeCommands are the programs that a task of `pawl code` may run, once each call is approved: those with which the common kinds of projects are
+// built and tested.
+var codeCommands = []string{"cargo", "git", "go", "gofmt", "make", "node", "npm", "npx", "pytest", "python3"}
+
+// CodeCmd is `pawl code`.
+type CodeCmd struct {
+	Goal string `arg:"" help:"What to do, in plain words."`
+
+	PlanOnly     bool     `help:"Print the plan and end. Nothing is run or changed."`
+	ConfirmPlan  *string  `enum:"always,by-risk,never" placeholder:"WHEN" help:"When you are asked to confirm the plan: ${enum} (default: the agent's policy, else by-risk)."`
+	YesSafe      *bool    `negatable:"" help:"Run steps that only read without approval; changes of files and commands are asked about. Default: yes, or the policy of --agent. --no-yes-safe asks about every step."`
+	AllowCommand []string `sep:"none" placeholder:"NAME" help:"A further program that the task may run (repeatable; always: cargo, git, go, gofmt, make, node, npm, npx, pytest, python3)."`
+	Network      bool     `help:"Let the programs that the task runs use the network."`
+	Parallel     uint32   `placeholder:"N" help:"Subtasks that are worked on at once (default: the agent's, else 4)."`
+	MaxLoops     uint32   `placeholder:"N" help:"How many times a subtask may think before it fails (default: the agent's, else 30)."`
+	Workspace    string   `type:"existingdir" placeholder:"DIR" help:"Folder to work in (default: the current one)."`
+
+	StartFlags
+}
+
+// Run creates the task and follows it.
+func (c *CodeCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	req, err := c.request(u)
+	if err != nil {
+		return err
+	}
+	folder, err := c.scope(ctx, s, req)
+	if err != nil {
+		return err
+	}
+	if !c.PlanOnly {
+		return c.start(ctx, u, s, req, folder)
+	}
+	req.PlanOptions.Confirm = executorv1.ConfirmPlan_CONFIRM_PLAN_ALWAYS
+	task, err := c.create(ctx, u, s, req)
+	if err != nil {
+		return err
+	}
+	return showPlan(ctx, u, s, task.GetId())
+}
+
+// request builds the request from the command line.
+func (c *CodeCmd) request(u *ui.UI) (*executorv1.CreateTaskRequest, error) {
+	if c.PlanOnly && c.Detach {
+		return nil, ui.Usagef("--plan-only waits for the plan, so it cannot be used with --detach").Then("leave one of them out")
+	}
+	req, err := c.StartFlags.request(u, c.Goal)
+	if err != nil {
+		return nil, err
+	}
+	req.Flow = codingFlow
+	req.PlanOptions = &executorv1.PlanOptions{MaxParallel: c.Parallel, MaxLoops: c.MaxLoops}
+	if c.ConfirmPlan != nil {
+		req.PlanOptions.Confirm = ui.EnumValue[executorv1.ConfirmPlan](*c.ConfirmPlan)
+	}
+	if req.AutoExecute = c.YesSafe; c.YesSafe == nil && c.Agent == "" {
+		byRisk := true
+		req.AutoExecute = &byRisk
+	}
+	if req.GetGoal() == "" {
+		return nil, ui.Usagef("there is no goal").Then(`pawl code "what you want"`)
+	}
+	return req, nil
+}
+
+// scope sets the servers that the task may use, and returns the folder that it works in.
+func (c *CodeCmd) scope(ctx context.Context, s *discover.Session, req *executorv1.CreateTaskRequest) (discover.Folder, error) {
+	server, err := s.Server(ctx)
+	switch {
+	case err != nil:
+		return discover.Folder{}, err
+	case !server.Local() && len(c.MCP) > 0 && c.Workspace == "":
+		return discover.Folder{}, nil
+	case !server.Local():
+		return discover.Folder{}, ui.Usagef("pawl code works in a folder of this machine, and --server names a server that may be elsewhere").
+			Then("leave --server out, or name the workspace server of a folder there with --mcp (pawl mcp list --server … shows the servers there are)")
+	case s.Shared() && c.Workspace == "":
+		return discover.Folder{}, ui.Usagef("with an API key the folder must be named, because the server's other users could change it too").Then("pawl code --workspace DIR …")
+	}
+	folder, err := s.CodeWorkspace(ctx, c.Workspace, slices.Concat(codeCommands, c.AllowCommand), c.Network)
+	if err != nil {
+		return discover.Folder{}, err
+	}
+	if len(req.GetMcpIds()) > 0 && !slices.Contains(req.GetMcpIds(), discover.WorkspaceID) {
+		req.McpIds = slices.Concat([]string{discover.WorkspaceID}, req.GetMcpIds())
+	}
+	return folder, folder.Scope(ctx, s, req, true)
+}
+
+// showPlan prints the plan of a task once it is made, and cancels the task.
+func showPlan(ctx context.Context, u *ui.UI, s *discover.Session, id string) error {
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		if _, err := s.Tasks.CancelTask(ctx, &executorv1.CancelTaskRequest{Id: id, Reason: "only the plan was wanted"}); err != nil {
+			u.Warn("the task could not be cancelled: %s", ui.AsError(err).Message)
+		}
+	}()
+	for item := range Follow(watching, s, id, 0) {
+		switch {
+		case item.Err != nil:
+			return item.Err
+		case item.Event.GetPlanCreated() != nil:
+			plan := item.Event.GetPlanCreated().GetPlan()
+			return u.Show(plan, nil, func() string { return planText(u.OutStyle(), u.OutColumns(), plan) })
+		case item.Event.GetFlowFailed() != nil:
+			return ui.Errorf("there is no plan: %s", strings.TrimSpace(errorText(item.Event.GetFlowFailed().GetError()))).Then("pawl show %s%s", ui.ShortID(id), s.Flags())
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return ui.Errorf("task %s ended before it had a plan", ui.ShortID(id)).Then("pawl show %s%s", ui.ShortID(id), s.Flags())
+}

@@ -1,0 +1,235 @@
+package task
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"pawl.dev/cmd/internal/ui"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+)
+
+// lane shows an event about a plan or a subtask. It reports false for other events.
+func (e *Events) lane(ev *executorv1.ExecutorEvent) bool {
+	id := ev.GetSubtaskId()
+	if ev.GetThought() == nil && id != "" {
+		e.endThought(id)
+	}
+	switch p := ev.GetPayload().(type) {
+	case *executorv1.ExecutorEvent_PlanCreated:
+		e.planCreated(p.PlanCreated)
+	case *executorv1.ExecutorEvent_SubtaskChanged:
+		e.subtaskChanged(e.subtask(id), p.SubtaskChanged)
+	case *executorv1.ExecutorEvent_Thought:
+		e.thought(e.subtask(id), p.Thought)
+	case *executorv1.ExecutorEvent_Reflection:
+		if r := p.Reflection; !r.GetDone() { // the summary of a subtask that is done is shown with its end
+			e.aside(id, "↻ ", strings.Join(slices.DeleteFunc([]string{r.GetSummary(), r.GetNext()}, func(s string) bool { return s == "" }), " → "))
+		}
+	case *executorv1.ExecutorEvent_FileChanged:
+		e.files = append(e.files, p.FileChanged)
+		e.fileChanged(id, p.FileChanged)
+	default:
+		return false
+	}
+	return true
+}
+
+// subtask returns the display state of a subtask.
+func (e *Events) subtask(id string) *subtaskView {
+	if e.plan == nil {
+		e.plan = &planView{}
+	}
+	return e.plan.find(id)
+}
+
+// planCreated shows a plan, or what was changed in it. A live display shows the whole plan anyway.
+func (e *Events) planCreated(created *executorv1.PlanCreated) {
+	if e.plan == nil {
+		e.plan = &planView{}
+	}
+	e.plan.apply(created)
+	if created.GetPlan().GetRevision() > 1 {
+		e.line("%s", fitted(e.cfg.Columns(), part{"↻ ", e.cfg.Style.Yellow}, part{"the plan is changed" + reasonText(created.GetReason()), e.cfg.Style.Yellow}))
+		for _, s := range created.GetPlan().GetSubtasks() {
+			e.line("%s", fitted(e.cfg.Columns(), part{"  + ", e.cfg.Style.Green}, part{label(&subtaskView{id: s.GetId(), title: s.GetTitle()}), nil}))
+		}
+		return
+	}
+	if !e.cfg.Live {
+		e.printPlan()
+	}
+}
+
+func (e *Events) printPlan() {
+	for _, line := range e.plan.draw(e.cfg.Style, e.cfg.Columns(), 0, func(*subtaskView) string { return "" }) {
+		e.line("%s", line)
+	}
+}
+
+// subtaskChanged shows that a subtask has started or ended.
+func (e *Events) subtaskChanged(s *subtaskView, changed *executorv1.SubtaskChanged) {
+	s.status, s.summary = changed.GetTo(), changed.GetSummary()
+	if s.status < inProgress {
+		return
+	}
+	mark, paint := subtaskMark(e.cfg.Style, s.status)
+	e.line("%s", fitted(e.cfg.Columns(), part{mark + " ", paint}, part{label(s), e.cfg.Style.Bold}))
+	if s.summary != "" {
+		e.line("    %s", ui.Wrap(s.summary, e.cfg.Columns(), 4, 4))
+	}
+}
+
+// maxThought bounds the part of a thought that is kept, in bytes.
+const maxThought = 4000
+
+// thought collects a piece of a thought. A new id means that the thought before broke off, and that this one takes its place.
+func (e *Events) thought(s *subtaskView, t *executorv1.Thought) {
+	if s.thoughtID != t.GetThoughtId() {
+		s.thoughtID, s.thought = t.GetThoughtId(), ""
+	}
+	if len(s.thought) < maxThought {
+		s.thought += t.GetText()
+	}
+}
+
+// endThought shows the beginning of a subtask's thought, which is complete.
+func (e *Events) endThought(id string) {
+	if e.plan == nil {
+		return
+	}
+	if s := e.plan.find(id); s.thought != "" {
+		e.aside(id, "", s.thought)
+		s.thought = ""
+	}
+}
+
+// aside shows the beginning of a dimmed text about a subtask.
+func (e *Events) aside(id, mark, text string) {
+	e.line("%s", fitted(e.cfg.Columns(), part{"  " + tag(id) + mark + strings.Join(strings.Fields(text), " "), e.cfg.Style.Dim}))
+}
+
+// tag labels a line with its subtask; "" without one.
+func tag(id string) string {
+	if id == "" {
+		return ""
+	}
+	return "[" + id + "] "
+}
+
+func (e *Events) fileChanged(id string, f *executorv1.FileChange) {
+	mark, paint := fileMark(e.cfg.Style, f.GetType())
+	about := ui.EnumName(f.GetType())
+	if f.GetFromPath() != "" {
+		about += ", moved from " + f.GetFromPath()
+	}
+	e.line("%s", fitted(e.cfg.Columns(), part{mark + " ", paint}, part{tag(id), e.cfg.Style.Dim}, part{f.GetPath(), nil}, part{"  " + about, e.cfg.Style.Dim}))
+}
+
+func fileMark(st ui.Style, t executorv1.FileChangeType) (string, func(string) string) {
+	switch t {
+	case executorv1.FileChangeType_FILE_CHANGE_TYPE_CREATED:
+		return "+", st.Green
+	case executorv1.FileChangeType_FILE_CHANGE_TYPE_DELETED:
+		return "-", st.Red
+	}
+	return "~", st.Yellow
+}
+
+// drawPlan draws the plan with what each subtask does now, in at most half of the terminal.
+func (e *Events) drawPlan(now time.Time) {
+	rows := 0
+	if e.cfg.Rows != nil {
+		rows = e.cfg.Rows()
+	}
+	lines := e.plan.draw(e.cfg.Style, e.cfg.Columns(), max(rows/2, 4), func(s *subtaskView) string { return e.activity(s, now) })
+	if awaited := e.awaited(now); awaited != "" && len(e.running) == 0 {
+		lines = append(lines, fitted(e.cfg.Columns(), part{awaited, e.cfg.Style.Dim}))
+	}
+	e.live.Draw(strings.Join(lines, "\n"))
+}
+
+// activity returns what a subtask does now: it waits for a person, runs a tool, or thinks.
+func (e *Events) activity(s *subtaskView, now time.Time) string {
+	ofSubtask := func(id string) bool { return e.steps[id].subtask == s.id }
+	if slices.ContainsFunc(e.waiting, ofSubtask) {
+		return "⏸ waits for you"
+	}
+	if i := slices.IndexFunc(e.running, ofSubtask); i >= 0 {
+		step := e.steps[e.running[i]]
+		return e.cfg.Alias(step.tool) + " " + step.progress + " " + ui.Duration(now.Sub(step.started).Truncate(time.Second))
+	}
+	if words := strings.Fields(s.thought); len(words) > 0 {
+		return strings.Join(words[max(len(words)-12, 0):], " ")
+	}
+	return ""
+}
+
+// printSummary prints what a task with a plan has reached: its subtasks and the files that it changed.
+func (e *Events) printSummary() {
+	if e.plan == nil {
+		return
+	}
+	e.live.Clear()
+	e.printPlan()
+	changes := netChanges(e.files)
+	for _, c := range changes {
+		mark, paint := fileMark(e.cfg.Style, c.kind())
+		count := ""
+		if e.cfg.Diff != nil {
+			if d, err := e.cfg.Diff(c); err == nil {
+				count = "  " + d.counts()
+			}
+		}
+		e.line("%s", fitted(e.cfg.Columns(), part{mark + " ", paint}, part{c.path, nil}, part{count, e.cfg.Style.Dim}))
+	}
+	if len(changes) > 0 {
+		e.line("  %s", e.cfg.Style.Dim("pawl diff "+ui.ShortID(e.last.GetTaskId())+" shows the changes, pawl undo "+ui.ShortID(e.last.GetTaskId())+" takes them back"))
+	}
+}
+
+// resultNote summarises the output of a tool of the workspace server whose result matters more than its input, and reports whether the result is
+// good. It returns "" for other tools.
+func resultNote(toolID, outputJSON string) (note string, good bool) {
+	var output struct {
+		Structured struct {
+			Runner                  string
+			Passed, Failed, Skipped int
+			OK                      *bool
+			Failures                []struct{ Name string }
+			ExitCode                *int `json:"exit_code"`
+			TimedOut                bool `json:"timed_out"`
+		}
+	}
+	name := path.Base(toolID)
+	if name != "run_tests" && name != "execute_command" || json.Unmarshal([]byte(outputJSON), &output) != nil {
+		return "", true
+	}
+	r := output.Structured
+	switch {
+	case r.TimedOut:
+		return "timed out", false
+	case name == "execute_command" && r.ExitCode != nil && *r.ExitCode != 0:
+		return fmt.Sprintf("exit code %d", *r.ExitCode), false
+	case name == "execute_command" || r.Runner == "":
+		return "", true
+	}
+	note = fmt.Sprintf("%s: %d passed", r.Runner, r.Passed)
+	if r.Failed > 0 {
+		note += fmt.Sprintf(", %d failed", r.Failed)
+	}
+	if r.Skipped > 0 {
+		note += fmt.Sprintf(", %d skipped", r.Skipped)
+	}
+	for i, f := range r.Failures {
+		separator := ", "
+		if i == 0 {
+			separator = ": "
+		}
+		note += separator + f.Name
+	}
+	return note, r.Failed == 0 && len(r.Failures) == 0 && (r.OK == nil || *r.OK)
+}

@@ -1,0 +1,232 @@
+package task
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"pawl.dev/cmd/internal/discover"
+	"pawl.dev/cmd/internal/ui"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/strictjson"
+)
+
+// UndoCmd is `pawl undo`.
+type UndoCmd struct {
+	ChangedFiles
+	Force  bool `help:"Also restore files that were changed after the task; what they hold now is backed up."`
+	DryRun bool `short:"n" help:"Only print what would be done."`
+	Yes    bool `short:"y" help:"Do not ask before files are changed."`
+}
+
+// fileCall is a call of a workspace tool that changes a file.
+type fileCall struct {
+	server, path, tool string
+	backup, hash       string // arguments of the tool; may be empty
+}
+
+// Action is the tool's effect as --json names it.
+func (c *fileCall) Action() string {
+	return map[string]string{restoreTool: "restore", deleteTool: "delete", folderTool: "create"}[c.tool]
+}
+
+const (
+	restoreTool = "restore_file"
+	deleteTool  = "delete_file"
+	folderTool  = "create_directory"
+)
+
+// Run brings the files back to what they were before the task. If it cannot change one of them, it takes back what it did to the others.
+func (c *UndoCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	id, changes, err := c.changes(ctx, s)
+	if err != nil {
+		return err
+	}
+	task, err := s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: id})
+	if err != nil {
+		return err
+	}
+	if task.GetEndTime() == nil {
+		return ui.Errorf("task %s has not ended, and may change its files again", ui.ShortID(id)).Then("pawl cancel %s%s", ui.ShortID(id), s.Flags())
+	}
+	calls, err := c.calls(ctx, s, changes)
+	if err != nil || len(calls) == 0 {
+		return c.report(u, id, calls, err)
+	}
+	if !u.JSON {
+		for _, call := range calls {
+			u.Eprintf("  %s %s\n", call.Action(), ui.Line(call.path))
+		}
+	}
+	if !c.DryRun && !c.Yes && u.CanAsk() {
+		yes, err := u.Prompter().Confirm(ctx, "Change "+ui.Plural(len(calls), "file")+"?")
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if !yes {
+			u.Note("nothing was changed")
+			return ui.Exit(ui.Stopped)
+		}
+	}
+	if !c.DryRun {
+		err = callAll(ctx, u, s, calls)
+	}
+	return c.report(u, id, calls, err)
+}
+
+// report prints the result.
+func (c *UndoCmd) report(u *ui.UI, id string, calls []*fileCall, err error) error {
+	if err != nil {
+		return err
+	}
+	if u.JSON {
+		files := make([]map[string]string, len(calls))
+		for i, call := range calls {
+			files[i] = map[string]string{"path": call.path, "action": call.Action()}
+		}
+		return u.Document(map[string]any{"task": id, "dryRun": c.DryRun, "files": files})
+	}
+	switch {
+	case len(calls) == 0:
+		u.Note("task %s changed no files, or they are as before it", ui.ShortID(id))
+	case c.DryRun:
+		u.Note("nothing was changed, because of --dry-run")
+	default:
+		u.Printf("%s as before task %s\n", ui.Plural(len(calls), "file"), ui.ShortID(id))
+	}
+	return nil
+}
+
+// calls returns the calls that undo the changes, the last change first. It returns an error if a file was changed after the task.
+func (c *UndoCmd) calls(ctx context.Context, s *discover.Session, changes []*change) ([]*fileCall, error) {
+	read := newFolders(s)
+	var calls []*fileCall
+	var changed []string
+	for _, ch := range slices.Backward(changes) {
+		call := &fileCall{server: ch.server, path: ch.path, tool: restoreTool, backup: ch.first.GetBackupPath()}
+		switch {
+		case ch.isFolder() && ch.kind() == fileDeleted:
+			call.tool = folderTool
+		case ch.first.GetType() == fileCreated:
+			call.tool = deleteTool
+		case call.backup == "":
+			return nil, ui.Errorf("%s has no backup from before the task", ch.path)
+		}
+		if !ch.isFolder() {
+			now, err := read.read(ctx, ch.server, ch.path)
+			if err != nil {
+				return nil, err
+			}
+			if call.hash = hashOf(now); call.hash == ch.originalHash() {
+				continue
+			}
+			if call.hash != ch.last.GetSha256() {
+				changed = append(changed, ui.Line(ch.path))
+			}
+		}
+		calls = append(calls, call)
+	}
+	if len(changed) > 0 && !c.Force {
+		return nil, ui.Errorf("changed after the task: %s; nothing was undone", strings.Join(changed, ", ")).
+			Then("pawl undo %s --force%s undoes them too (pawl diff shows the changes), or name the files to undo", c.Task, s.Flags())
+	}
+	return calls, nil
+}
+
+// hashOf returns the SHA-256 of a content in hex; "" if there is no file.
+func hashOf(content []byte) string {
+	if content == nil {
+		return ""
+	}
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
+
+// callAll makes the calls. If one fails, it takes back those before. A folder that is not empty stays.
+func callAll(ctx context.Context, u *ui.UI, s *discover.Session, calls []*fileCall) error {
+	var inverse []*fileCall
+	for _, call := range calls {
+		done, err := call.run(ctx, s)
+		if err != nil && call.tool == deleteTool && call.hash == "" {
+			u.Warn("the folder %s stays: %s", call.path, ui.AsError(err).Message)
+			continue
+		}
+		if err == nil {
+			inverse = append(inverse, done...)
+			continue
+		}
+		ctx = context.WithoutCancel(ctx)
+		for _, back := range slices.Backward(inverse) {
+			if _, err := back.run(ctx, s); err != nil {
+				u.Warn("%s is undone and stays so: %s", back.path, ui.AsError(err).Message)
+			}
+		}
+		return ui.Errorf("%s could not be undone, so nothing was: %s", call.path, ui.AsError(err).Message)
+	}
+	return nil
+}
+
+// run makes the call and returns the calls that take it back.
+func (c *fileCall) run(ctx context.Context, s *discover.Session) (inverse []*fileCall, err error) {
+	arguments := map[string]string{"path": c.path}
+	if c.backup != "" {
+		arguments["backup"] = c.backup
+	}
+	if c.hash != "" {
+		arguments["base_sha256"] = c.hash
+	}
+	input, err := strictjson.Marshal(arguments)
+	if err != nil {
+		return nil, err
+	}
+	result, err := callTool(ctx, s, &mcppoolv1.CallToolRequest{McpId: c.server, Name: c.tool, InputJson: input})
+	if err != nil {
+		return nil, err
+	}
+	var output struct {
+		Changes []struct{ Path, Change, Backup, SHA256 string }
+	}
+	if err := json.Unmarshal([]byte(result.GetStructuredJson()), &output); err != nil {
+		return nil, ui.Errorf("%s of %s gave a result that is not understood: %v", c.tool, c.server, err)
+	}
+	for _, ch := range output.Changes {
+		back := &fileCall{server: c.server, path: ch.Path, tool: restoreTool, backup: ch.Backup, hash: ch.SHA256}
+		switch {
+		case ch.Change == ui.EnumName(fileCreated):
+			back.tool = deleteTool
+		case ch.Backup == "":
+			back.tool = folderTool
+		}
+		inverse = append(inverse, back)
+	}
+	return inverse, nil
+}
+
+// callTool calls a tool and returns its result. A result that reports an error is an error.
+func callTool(ctx context.Context, s *discover.Session, req *mcppoolv1.CallToolRequest) (*mcppoolv1.CallResult, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := s.Pool.CallTool(ctx, req)
+	for err == nil {
+		var msg *mcppoolv1.CallToolResponse
+		msg, err = stream.Recv()
+		result := msg.GetResult()
+		if result.GetIsError() {
+			text := "the tool failed"
+			if len(result.GetContent()) > 0 {
+				text = result.GetContent()[0].GetText()
+			}
+			return nil, ui.Errorf("%s", text)
+		}
+		if err == nil && result != nil {
+			return result, nil
+		}
+	}
+	return nil, err
+}
