@@ -21,6 +21,7 @@ require (
 	pawl.dev/planner-svc v0.0.0
 	pawl.dev/proto v0.0.0
 	pawl.dev/services v0.0.0
+	pgregory.net/rapid v1.3.0
 )
 
 require (
