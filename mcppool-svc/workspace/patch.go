@@ -56,6 +56,7 @@ func (s *Server) planPatchedFile(f *gitdiff.File) ([]edit, error) {
 	if f.IsBinary || f.OldMode&^0o777 > 0 && f.OldMode>>12 != 0o10 || f.NewMode&^0o777 > 0 && f.NewMode>>12 != 0o10 {
 		return nil, fmt.Errorf("the patch of %q is not of a text file: patches of binary files and links are not supported", f.NewName+f.OldName)
 	}
+	f.IsNew, f.IsDelete = f.IsNew || f.OldName == "/dev/null", f.IsDelete || f.NewName == "/dev/null" // git says it in other lines too
 	if f.OldName != f.NewName && !f.IsNew && !f.IsDelete && !f.IsRename && !f.IsCopy {
 		return nil, fmt.Errorf("a header of the patch names both %q and %q: to rename a file, use git's lines \"rename from\" and \"rename to\"", f.OldName, f.NewName)
 	}
@@ -131,7 +132,7 @@ func (s *Server) patchedFile(name string) (string, *snapshot, error) {
 func applyHunks(rel string, text []byte, hunks []*gitdiff.TextFragment) ([]byte, error) {
 	// Every line begins after a line end, so that a match of hunks that begin with one is a match of whole lines.
 	text = append([]byte{'\n'}, text...)
-	crlf := len(text) > 1 && bytes.Count(text, []byte("\r\n")) == bytes.Count(text[1:], []byte{'\n'})
+	crlf := bytes.Contains(text, []byte("\r\n")) && bytes.Count(text, []byte("\r\n")) == bytes.Count(text[1:], []byte{'\n'})
 	out := []byte{'\n'}
 	done, shift := 0, 0 // the end of what is in out, less the line end; how many lines the last hunk was from its line
 	for i, hunk := range hunks {
@@ -212,15 +213,10 @@ func nearest(text, block []byte, from, want int) int {
 func mismatch(rel string, number int, text, before []byte, want int) error {
 	line := bytes.Count(text[:want+1], []byte{'\n'})
 	expected, found := bytes.SplitAfter(before[1:], []byte{'\n'}), bytes.SplitAfter(text[min(want+1, len(text)):], []byte{'\n'})
-	for i, e := range expected {
-		f := []byte(nil)
-		if i < len(found) {
-			f = found[i]
-		}
-		if !bytes.Equal(e, f) {
-			return fmt.Errorf("hunk %d of %q matches neither at line %d nor elsewhere: line %d should be %q and is %q; read the file again",
-				number, rel, line, line+i, cutRunes(e, maxDiffLine), cutRunes(f, maxDiffLine))
-		}
+	i := 0
+	for i < len(expected)-1 && i < len(found)-1 && bytes.Equal(expected[i], found[i]) {
+		i++
 	}
-	return fmt.Errorf("hunk %d of %q does not match: it overlaps the hunk before it, or lies before it", number, rel)
+	return fmt.Errorf("hunk %d of %q matches neither at line %d nor elsewhere after the hunks before it: line %d should be %q and is %q; nothing was changed: read the file again",
+		number, rel, line, line+i, cutRunes(expected[i], maxDiffLine), cutRunes(found[i], maxDiffLine))
 }

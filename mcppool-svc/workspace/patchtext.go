@@ -21,6 +21,9 @@ func normalizePatch(patch string) string {
 	lines[len(lines)-1] += "\n"
 	git := false
 	for i := 0; i < len(lines); i++ {
+		if head, ok := strings.CutSuffix(lines[i], "\r\n"); ok { // a header; recount skips the lines of hunks
+			lines[i] = head + "\n"
+		}
 		switch {
 		case strings.HasPrefix(lines[i], "diff --git "):
 			git = true
@@ -29,7 +32,6 @@ func normalizePatch(patch string) string {
 				stripPrefixes(lines[i : i+2])
 			}
 			git = false
-			i++
 		case hunkHeader.MatchString(lines[i]):
 			i += recount(lines[i:])
 		}
