@@ -160,7 +160,10 @@ func (s *Server) lock(ctx context.Context) (unlock func(), err error) {
 	select {
 	case err = <-locked:
 	case <-ctx.Done():
-		go func() { <-locked; _ = f.Close() }()
+		go func() {
+			_ = <-locked
+			_ = f.Close()
+		}()
 		return nil, fmt.Errorf("another change of this workspace takes too long: %w", context.Cause(ctx))
 	}
 	if ignore := textContent([]byte("*\n"), nil); err == nil {

@@ -2,9 +2,11 @@ package workspace
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -53,65 +55,78 @@ func (s *Server) planPatch(_ context.Context, in patchInput) (p plan, err error)
 
 // planPatchedFile plans the changes of one file of a patch.
 func (s *Server) planPatchedFile(f *gitdiff.File) ([]edit, error) {
-	if f.IsBinary || f.OldMode&^0o777 > 0 && f.OldMode>>12 != 0o10 || f.NewMode&^0o777 > 0 && f.NewMode>>12 != 0o10 {
-		return nil, fmt.Errorf("the patch of %q is not of a text file: patches of binary files and links are not supported", f.NewName+f.OldName)
+	if err := checkHeader(f); err != nil {
+		return nil, err
 	}
-	f.IsNew, f.IsDelete = f.IsNew || f.OldName == "/dev/null", f.IsDelete || f.NewName == "/dev/null" // git says it in other lines too
-	if f.OldName != f.NewName && !f.IsNew && !f.IsDelete && !f.IsRename && !f.IsCopy {
-		return nil, fmt.Errorf("a header of the patch names both %q and %q: to rename a file, use git's lines \"rename from\" and \"rename to\"", f.OldName, f.NewName)
-	}
-	var old *snapshot
-	var oldPath, newPath string
-	var err error
-	if !f.IsNew {
-		if oldPath, old, err = s.patchedFile(f.OldName); err != nil {
-			return nil, err
-		}
-		if old == nil {
-			return nil, s.missing(oldPath)
-		}
-	}
-	target := old
-	if newPath = oldPath; !f.IsDelete && f.NewName != f.OldName {
-		if newPath, target, err = s.patchedFile(f.NewName); err != nil {
-			return nil, err
-		}
-		if target != nil {
-			return nil, fmt.Errorf("%q exists already: the patch would overwrite it", newPath)
-		}
-	}
-	e := edit{path: newPath, before: target}
-	var text []byte
-	if old == nil {
-		text, err = applyHunks(newPath, nil, f.TextFragments)
-		e.after = textContent(text, nil)
-	} else {
-		text, err = applyHunks(oldPath, old.data, f.TextFragments)
-		e.after = textContent(text, old.info)
+	e := edit{}
+	source, old, err := s.patchedFile(f.OldName)
+	if err == nil && old == nil && !f.IsNew {
+		err = s.missing(source)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if f.IsDelete {
-		if len(text) > 0 {
-			return nil, fmt.Errorf("the patch deletes %q, but does not remove all its lines: read the file again", oldPath)
+	if e.path, e.before = source, old; f.NewName != "" && f.NewName != f.OldName {
+		e.path, e.before, err = s.patchedFile(f.NewName)
+		if err == nil && e.before != nil {
+			err = fmt.Errorf("%q exists already: the patch would overwrite it", e.path)
 		}
-		e.after = nil
+		if err != nil {
+			return nil, err
+		}
+	}
+	if old == nil {
+		old = &snapshot{}
+	}
+	text, err := applyHunks(e.path, old.data, f.TextFragments)
+	switch {
+	case err != nil:
+		return nil, err
+	case f.IsDelete && len(text) > 0:
+		return nil, fmt.Errorf("the patch deletes %q, but does not remove all its lines: read the file again", e.path)
+	case f.IsDelete:
 		return []edit{e}, nil
 	}
+	e.after = textContent(text, old.info)
 	if f.NewMode != 0 {
 		exec := f.NewMode&0o111 != 0
 		e.after.exec = &exec
 	}
-	if f.IsRename && newPath != oldPath {
-		e.from = oldPath
-		return []edit{e, {path: oldPath, before: old}}, nil
+	if f.IsRename && e.path != source {
+		e.from = source
+		return []edit{e, {path: source, before: old}}, nil
 	}
 	return []edit{e}, nil
 }
 
-// patchedFile reads a file that a patch names; nil if there is none.
+// checkHeader refuses what is not supported. It clears the name of a file that does not exist before or after the patch.
+func checkHeader(f *gitdiff.File) error {
+	for _, mode := range []fs.FileMode{f.OldMode, f.NewMode} {
+		if f.IsBinary || mode != 0 && mode>>12 != 0o10 { // a regular file, in git
+			return fmt.Errorf("the patch of %q is not of a text file: patches of binary files and links are not supported", cmp.Or(f.NewName, f.OldName))
+		}
+	}
+	const none = "/dev/null"
+	if f.IsNew = f.IsNew || f.OldName == none; f.IsNew {
+		f.OldName = ""
+	}
+	if f.IsDelete = f.IsDelete || f.NewName == none; f.IsDelete {
+		f.NewName = ""
+	}
+	if f.IsNew && f.IsDelete {
+		return errors.New("a header of the patch names no file")
+	}
+	if f.OldName != f.NewName && !f.IsNew && !f.IsDelete && !f.IsRename && !f.IsCopy {
+		return fmt.Errorf("a header of the patch names both %q and %q: to rename a file, use git's lines \"rename from\" and \"rename to\"", f.OldName, f.NewName)
+	}
+	return nil
+}
+
+// patchedFile reads a file that a patch names; nil if there is none, or no name.
 func (s *Server) patchedFile(name string) (string, *snapshot, error) {
+	if name == "" {
+		return "", nil, nil
+	}
 	rel, err := s.locateChange(name)
 	if err != nil {
 		return "", nil, err

@@ -147,6 +147,7 @@ func TestApplyPatchRefuses(t *testing.T) {
 		"outside":           {"--- a/../x\n+++ b/../x\n@@ -1 +1 @@\n-a\n+b\n", []string{"outside the workspace"}},
 		"git's folder":      {"--- /dev/null\n+++ b/.git/hooks/pre-push\n@@ -0,0 +1 @@\n+x\n", []string{"belongs to git"}},
 		"two names":         {"diff --git a/f b/g\n--- a/f\n+++ b/g\n@@ -1 +1 @@\n-one\n+1\n", []string{"rename from"}},
+		"no name":           {"--- /dev/null\n+++ /dev/null\n@@ -0,0 +1 @@\n+x\n", []string{"names no file"}},
 		"a symbolic link":   {"diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+/etc/passwd\n\\ No newline at end of file\n", []string{"links are not supported"}},
 		"a binary file":     {"diff --git a/binary b/binary\nGIT binary patch\nliteral 1\nIcmZPo000310RR91\n\nliteral 0\nHcmV?d00001\n\n", []string{"binary"}},
 		"below a file":      {"--- /dev/null\n+++ b/first/x\n@@ -0,0 +1 @@\n+x\n", []string{"not a directory"}},
