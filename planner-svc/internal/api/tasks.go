@@ -33,7 +33,7 @@ func forward[P plan.Planner, Req taskRequest, Resp any](ctx context.Context, s *
 }
 
 // planPart makes a plan with the flow's name and risk, and returns the part of it that an RPC needs.
-func planPart[Resp any](ctx context.Context, s *server, req taskRequest, part func(*plannerv1.PlanStepsResponse) *Resp) (*Resp, error) {
+func planPart[Resp any](ctx context.Context, s *server, req taskRequest, part func(*plannerv1.PlanStepsResponse) (*Resp, error)) (*Resp, error) {
 	p, _, err := s.prepare(ctx, req)
 	if err != nil {
 		return nil, err
@@ -42,25 +42,28 @@ func planPart[Resp any](ctx context.Context, s *server, req taskRequest, part fu
 	if err != nil {
 		return nil, err
 	}
-	return part(res), nil
+	return part(res)
 }
 
 func (s *server) GetFlowName(ctx context.Context, req *plannerv1.GetFlowNameRequest) (*plannerv1.GetFlowNameResponse, error) {
-	return planPart(ctx, s, req, func(res *plannerv1.PlanStepsResponse) *plannerv1.GetFlowNameResponse {
-		return &plannerv1.GetFlowNameResponse{Name: res.GetFlowName(), Usage: res.GetUsage()}
+	return planPart(ctx, s, req, func(res *plannerv1.PlanStepsResponse) (*plannerv1.GetFlowNameResponse, error) {
+		return &plannerv1.GetFlowNameResponse{Name: res.GetFlowName(), Usage: res.GetUsage()}, nil
 	})
 }
 
 func (s *server) AssessFlowRisk(ctx context.Context, req *plannerv1.AssessFlowRiskRequest) (*plannerv1.AssessFlowRiskResponse, error) {
-	return planPart(ctx, s, req, func(res *plannerv1.PlanStepsResponse) *plannerv1.AssessFlowRiskResponse {
-		return &plannerv1.AssessFlowRiskResponse{Risk: res.GetFlowRisk(), Usage: res.GetUsage()}
+	return planPart(ctx, s, req, func(res *plannerv1.PlanStepsResponse) (*plannerv1.AssessFlowRiskResponse, error) {
+		return &plannerv1.AssessFlowRiskResponse{Risk: res.GetFlowRisk(), Usage: res.GetUsage()}, nil
 	})
 }
 
 func (s *server) CreateNextStep(ctx context.Context, req *plannerv1.CreateNextStepRequest) (*plannerv1.CreateNextStepResponse, error) {
-	return planPart(ctx, s, req, func(res *plannerv1.PlanStepsResponse) *plannerv1.CreateNextStepResponse {
+	return planPart(ctx, s, req, func(res *plannerv1.PlanStepsResponse) (*plannerv1.CreateNextStepResponse, error) {
+		if len(res.GetSteps()) == 0 {
+			return nil, plan.Invalid("context.branch", "the playbook runs the branches %s at this point; name one", strings.Join(res.GetBranches(), ", "))
+		}
 		next := res.GetSteps()[0]
-		return &plannerv1.CreateNextStepResponse{ToolId: next.GetToolId(), Description: next.GetDescription(), Usage: res.GetUsage()}
+		return &plannerv1.CreateNextStepResponse{ToolId: next.GetToolId(), Description: next.GetDescription(), Usage: res.GetUsage()}, nil
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -106,9 +107,9 @@ type outcome struct {
 	output string
 }
 
-// Following what was planned ahead gives the same steps as asking before each one, whatever comes out.
+// Following what was planned ahead gives the same steps as asking before each one, whatever comes out, and however the branches of a block take turns.
 func TestAheadIsWhatWouldBePlanned(t *testing.T) {
-	followed := 0
+	followed, branched := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		text := playbooks.Draw(rt, "playbook")
 		if _, err := Parse(text); err != nil {
@@ -120,15 +121,18 @@ func TestAheadIsWhatWouldBePlanned(t *testing.T) {
 		for range 12 {
 			outcomes = append(outcomes, outcome{fails: rapid.IntRange(0, 9).Draw(rt, "fails") == 0, output: outputs.Draw(rt, "output")})
 		}
-		one, _ := walk(tc, outcomes, false)
-		ahead, n := walk(tc, outcomes, true)
-		followed += n
-		if d := cmp.Diff(one, ahead, protocmp.Transform()); d != "" {
+		one := &walk{tc: proto.CloneOf(tc), outcomes: outcomes, turn: func(int) int { return 0 }}
+		ahead := &walk{tc: proto.CloneOf(tc), outcomes: outcomes, follow: true, turn: func(n int) int { return rapid.IntRange(0, n-1).Draw(rt, "turn") }}
+		one.run(rt)
+		ahead.run(rt)
+		followed += ahead.followed
+		branched += len(ahead.moves) - 1
+		if d := cmp.Diff(one.moves, ahead.moves, protocmp.Transform()); d != "" {
 			rt.Fatalf("-one at a time +ahead: %s", d)
 		}
 	})
-	if followed == 0 {
-		t.Error("nothing was planned ahead")
+	if followed == 0 || branched == 0 {
+		t.Errorf("%d steps were planned ahead, %d branches ran", followed, branched)
 	}
 }
 
@@ -138,39 +142,85 @@ type move struct {
 	Err  string
 }
 
-// walk does what an executor does. It tells how many steps it took from what was planned ahead.
-func walk(tc *plannerv1.TaskContext, outcomes []outcome, follow bool) (moves []move, followed int) {
-	m := New(offline.New())
-	tc = proto.CloneOf(tc)
-	var known []*plannerv1.PlannedStep
-	for _, o := range outcomes {
-		var step *plannerv1.PlannedStep
-		if follow && len(known) > 0 {
-			if step = resolved(known[0], tc); step != nil {
-				followed++
+// walk does what an executor does.
+type walk struct {
+	tc       *plannerv1.TaskContext
+	outcomes []outcome
+	follow   bool            // what was planned ahead is taken
+	turn     func(n int) int // the branch, of n, that goes on
+
+	moves    map[string][]move // by branch
+	known    map[string][]*plannerv1.PlannedStep
+	followed int // the steps that were planned ahead
+}
+
+func (w *walk) run(t *rapid.T) {
+	w.moves, w.known = map[string][]move{}, map[string][]*plannerv1.PlannedStep{}
+	for branches, more := w.next(t, ""); more; branches, more = w.next(t, "") {
+		for len(branches) > 0 {
+			i := w.turn(len(branches))
+			if _, more := w.next(t, branches[i]); !more {
+				branches = slices.Delete(branches, i, i+1)
 			}
-			known = known[1:]
 		}
-		if step == nil {
-			res, err := m.PlanSteps(context.Background(), &plannerv1.PlanStepsRequest{Context: tc}, nil)
-			if err != nil {
-				return append(moves, move{Err: err.Error()}), followed
-			}
-			step, known = res.GetSteps()[0], res.GetSteps()[1:]
-		}
-		moves = append(moves, move{Step: step})
-		if step.GetToolId() == plan.Final {
-			return moves, followed
-		}
-		e := &plannerv1.HistoryEntry{StepId: fmt.Sprintf("step-%d", len(tc.GetHistory())+1), ToolId: step.GetToolId()}
-		if e.Result, e.Error = plannerv1.StepResult_STEP_RESULT_ERROR, "it broke"; !o.fails {
-			e.Result, e.Error, e.OutputJson = plannerv1.StepResult_STEP_RESULT_SUCCESS, "", o.output
-		} else {
-			known = nil
-		}
-		tc.History = append(tc.History, e)
 	}
-	return moves, followed
+}
+
+// next takes the next step of a line. It returns the branches that are due instead, and whether the line goes on.
+func (w *walk) next(t *rapid.T, branch string) (branches []string, more bool) {
+	if len(w.moves[branch]) == len(w.outcomes) {
+		return nil, false
+	}
+	o := w.outcomes[(len(w.moves[branch])+5*len(branch))%len(w.outcomes)]
+	var step *plannerv1.PlannedStep
+	if known := w.known[branch]; w.follow && len(known) > 0 {
+		if step = resolved(known[0], w.tc); step != nil {
+			w.followed++
+		}
+		w.known[branch] = known[1:]
+	}
+	if step == nil {
+		res, err := w.plan(t, branch)
+		switch {
+		case err != nil:
+			w.moves[branch] = append(w.moves[branch], move{Err: err.Error()})
+			return nil, false
+		case len(res.GetBranches()) > 0:
+			return res.GetBranches(), true
+		}
+		step, w.known[branch] = res.GetSteps()[0], res.GetSteps()[1:]
+	}
+	w.moves[branch] = append(w.moves[branch], move{Step: step})
+	if step.GetToolId() == plan.Final {
+		return nil, false
+	}
+	e := &plannerv1.HistoryEntry{StepId: fmt.Sprintf("step-%d", len(w.tc.GetHistory())+1), ToolId: step.GetToolId(), Branch: branch}
+	if e.Result, e.Error = plannerv1.StepResult_STEP_RESULT_ERROR, "it broke"; !o.fails {
+		e.Result, e.Error, e.OutputJson = plannerv1.StepResult_STEP_RESULT_SUCCESS, "", o.output
+	} else {
+		w.known[branch] = nil
+	}
+	w.tc.History = append(w.tc.History, e)
+	return nil, true
+}
+
+// plan asks for the steps of a line. What other branches have done meanwhile makes no difference to a branch.
+func (w *walk) plan(t *rapid.T, branch string) (*plannerv1.PlanStepsResponse, error) {
+	w.tc.Branch = branch
+	res, err := New(offline.New()).PlanSteps(context.Background(), &plannerv1.PlanStepsRequest{Context: w.tc}, nil)
+	if branch == "" || err != nil {
+		return res, err
+	}
+	alone := proto.CloneOf(w.tc)
+	block, _, _ := strings.Cut(branch, ".")
+	alone.History = slices.DeleteFunc(alone.GetHistory(), func(e *plannerv1.HistoryEntry) bool {
+		return e.GetBranch() != branch && strings.HasPrefix(e.GetBranch(), block+".")
+	})
+	again, err := New(offline.New()).PlanSteps(context.Background(), &plannerv1.PlanStepsRequest{Context: alone}, nil)
+	if d := cmp.Diff(res, again, protocmp.Transform()); d != "" || err != nil || len(res.GetSteps()) == 0 {
+		t.Errorf("%s: -beside others +alone: %v %s", branch, err, d)
+	}
+	return res, nil
 }
 
 // resolved is a step that was planned ahead, with the outputs that are there now; nil if they do not fit.
@@ -211,50 +261,74 @@ var (
 	})
 
 	playbooks = rapid.Custom(func(t *rapid.T) string {
-		n := rapid.IntRange(1, 8).Draw(t, "steps")
-		var ids []string
-		var steps []map[string]any
-		for i := range n {
-			id := fmt.Sprintf("step%d", i+1)
-			s := map[string]any{"tool": rapid.SampledFrom([]string{"ws/find", "ws/read", "ws/drop", "ws/delete", "ws/format"}).Draw(t, "tool")}
-			if rapid.Bool().Draw(t, "named") {
-				id = fmt.Sprintf("s_%d", i)
-				s["id"] = id
-			}
-			if rapid.Bool().Draw(t, "described") {
-				s["description"] = template(t, ids)
-			}
-			if rapid.IntRange(0, 3).Draw(t, "with input") > 0 {
-				s["input"] = map[string]any{"pattern": template(t, ids), "list": []any{template(t, ids), 1, true}, "in": map[string]any{"${k}": template(t, ids)}}
-			}
-			if rapid.IntRange(0, 5).Draw(t, "expecting") == 0 {
-				s["expect"] = []any{map[string]any{"path": "message", "exists": true}}
-			}
-			if rapid.Bool().Draw(t, "going on") {
-				s["on_error"] = "continue"
-			}
-			if rapid.IntRange(0, 3).Draw(t, "trying again") == 0 {
-				s["retry"] = map[string]any{"attempts": 2}
-			}
-			of := func(what string) string {
-				return "steps." + rapid.SampledFrom(ids).Draw(t, what)
-			}
-			if len(ids) > 0 && rapid.IntRange(0, 3).Draw(t, "with a condition") == 0 {
-				s["if"] = rapid.SampledFrom([]string{"goal == 'g'", of("reads") + ".status == 'success'", of("has") + ".status != 'skipped' || goal != 'g'"}).Draw(t, "condition")
-			}
-			if len(ids) > 0 && rapid.IntRange(0, 3).Draw(t, "with a list") == 0 {
-				s["foreach"] = rapid.SampledFrom([]any{"[1, 2, 3]", []any{template(t, ids), "b"}, of("lists") + ".status == 'success' ? ['x'] : []", "[]"}).Draw(t, "list")
-				s["input"] = map[string]any{"pattern": "${item}" + template(t, ids), "n": "${index}"}
-			}
-			steps, ids = append(steps, s), append(ids, id)
+		var ids []string // that the next step may refer to
+		var list []any
+		count := 0
+		step := func(visible []string) (map[string]any, string) {
+			count++
+			return drawStep(t, count, visible)
 		}
-		text, err := json.Marshal(map[string]any{"steps": steps})
+		for range rapid.IntRange(1, 6).Draw(t, "steps") {
+			if rapid.IntRange(0, 3).Draw(t, "a block") > 0 {
+				s, id := step(ids)
+				list, ids = append(list, s), append(ids, id)
+				continue
+			}
+			var branches []any
+			all := ids
+			for range rapid.IntRange(1, 3).Draw(t, "branches") {
+				visible, steps := slices.Clip(ids), []any{}
+				for range rapid.IntRange(1, 3).Draw(t, "steps of the branch") {
+					s, id := step(visible)
+					steps, visible, all = append(steps, s), append(visible, id), append(slices.Clip(all), id)
+				}
+				branches = append(branches, map[string]any{"steps": steps})
+			}
+			list, ids = append(list, map[string]any{"parallel": branches}), all
+		}
+		text, err := json.Marshal(map[string]any{"steps": list})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return string(text)
 	})
 )
+
+// drawStep draws the n-th step of a playbook and returns it with its id.
+func drawStep(t *rapid.T, n int, ids []string) (s map[string]any, id string) {
+	id = fmt.Sprintf("step%d", n)
+	s = map[string]any{"tool": rapid.SampledFrom([]string{"ws/find", "ws/read", "ws/drop", "ws/delete", "ws/format"}).Draw(t, "tool")}
+	if rapid.Bool().Draw(t, "named") {
+		id = fmt.Sprintf("s_%d", n)
+		s["id"] = id
+	}
+	if rapid.Bool().Draw(t, "described") {
+		s["description"] = template(t, ids)
+	}
+	if rapid.IntRange(0, 3).Draw(t, "with input") > 0 {
+		s["input"] = map[string]any{"pattern": template(t, ids), "list": []any{template(t, ids), 1, true}, "in": map[string]any{"${k}": template(t, ids)}}
+	}
+	if rapid.IntRange(0, 5).Draw(t, "expecting") == 0 {
+		s["expect"] = []any{map[string]any{"path": "message", "exists": true}}
+	}
+	if rapid.Bool().Draw(t, "going on") {
+		s["on_error"] = "continue"
+	}
+	if rapid.IntRange(0, 3).Draw(t, "trying again") == 0 {
+		s["retry"] = map[string]any{"attempts": 2}
+	}
+	of := func(what string) string {
+		return "steps." + rapid.SampledFrom(ids).Draw(t, what)
+	}
+	if len(ids) > 0 && rapid.IntRange(0, 3).Draw(t, "with a condition") == 0 {
+		s["if"] = rapid.SampledFrom([]string{"goal == 'g'", of("reads") + ".status == 'success'", of("has") + ".status != 'skipped' || goal != 'g'"}).Draw(t, "condition")
+	}
+	if len(ids) > 0 && rapid.IntRange(0, 3).Draw(t, "with a list") == 0 {
+		s["foreach"] = rapid.SampledFrom([]any{"[1, 2, 3]", []any{template(t, ids), "b"}, of("lists") + ".status == 'success' ? ['x'] : []", "[]"}).Draw(t, "list")
+		s["input"] = map[string]any{"pattern": "${item}" + template(t, ids), "n": "${index}"}
+	}
+	return s, id
+}
 
 // template draws a text with references to the goal and to steps.
 func template(t *rapid.T, ids []string) string {

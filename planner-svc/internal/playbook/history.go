@@ -9,6 +9,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/errs"
 	"pawl.dev/services/jsonref"
 	"pawl.dev/services/strictjson"
 
@@ -47,35 +48,101 @@ type state struct {
 	plannedID  string   // the id of its planned call, if later inputs can refer to it
 }
 
-// replay follows the history to the call that is due. It evaluates conditions and lists again; they depend only on the playbook, the inputs
-// and the history, so the same history always leads to the same call. It fails if the history does not match the playbook, a step without
-// `on_error: continue` failed, or an expectation does not hold.
+// replay follows the history to the call that is due on the line of the request, or to the branches that are due. It evaluates conditions and lists
+// again; they depend only on the playbook, the inputs and the history, so the same history always leads to the same call. It fails if the history does
+// not match the playbook, a step without `on_error: continue` failed, or an expectation does not hold.
 func (r *run) replay() error {
-	p, err := r.enter(0)
+	entries := map[string][]*plannerv1.HistoryEntry{} // by branch
 	for _, e := range r.tc.GetHistory() {
-		if err != nil {
-			return err
+		entries[e.GetBranch()] = append(entries[e.GetBranch()], e)
+	}
+	p, err := r.follow("", 0, entries)
+	for err == nil && r.atBlock(p) && len(r.open) == 0 {
+		var after int
+		if after, err = r.followBranches(p.step, entries); r.branch != "" {
+			return nil
 		}
-		if p.step == len(r.Steps) {
-			return planningFailed("the task has done %d steps, but the playbook has %d; it is not the playbook that the task began with", len(r.tc.GetHistory()), len(r.calls))
+		if err == nil && len(r.open) == 0 {
+			p, err = r.follow("", after, entries)
 		}
+	}
+	switch r.due = p; {
+	case err != nil:
+		return err
+	case r.tc.GetBranch() != "":
+		return planningFailed("the branch %q of the playbook does not run at this point", r.tc.GetBranch())
+	case len(r.calls) < len(r.tc.GetHistory()):
+		return planningFailed("the task has done %d steps, but the playbook has %d; it is not the playbook that the task began with", len(r.tc.GetHistory()), len(r.calls))
+	}
+	return nil
+}
+
+// followBranches replays the branches of the block that begins at step i, and returns the step after the block. It sets r.open to the branches with a
+// call that is due. A branch that fails ends alone: its error is returned once no branch is open. If the request is about one of the branches, it stops
+// there, with r.branch set.
+func (r *run) followBranches(i int, entries map[string][]*plannerv1.HistoryEntry) (after int, failed error) {
+	block, before := r.Steps[i].block, r.before
+	made := before
+	for i < len(r.Steps) && r.Steps[i].block == block {
+		branch := r.Steps[i].branch
+		r.before = before
+		p, err := r.follow(branch, i, entries)
+		if err == nil && !r.atEnd(p) {
+			if _, err = r.propose(p); err == nil {
+				r.open = append(r.open, branch)
+			}
+		}
+		if branch == r.tc.GetBranch() {
+			if r.due, r.open = p, nil; err != nil {
+				r.blocked = errs.From(err).Message
+			}
+			return i, nil
+		}
+		if made += r.before - before; failed == nil {
+			failed = err
+		}
+		for i < len(r.Steps) && r.Steps[i].branch == branch {
+			i++
+		}
+	}
+	if r.before, r.branch = made, ""; len(r.open) > 0 {
+		failed = nil
+	}
+	return i, failed
+}
+
+// atBlock reports whether a place of the main line is the beginning of a block of branches.
+func (r *run) atBlock(p place) bool { return r.branch == "" && p.step < len(r.Steps) && r.atEnd(p) }
+
+// atEnd reports whether no call is left on the line that is followed.
+func (r *run) atEnd(p place) bool {
+	return p.step == len(r.Steps) || r.Steps[p.step].branch != r.branch
+}
+
+// follow replays the entries of one line, from step i on, to the call that is due on it. It removes the entries that it has replayed.
+func (r *run) follow(branch string, i int, entries map[string][]*plannerv1.HistoryEntry) (place, error) {
+	r.branch = branch
+	p, err := r.enter(i)
+	for err == nil && len(entries[branch]) > 0 && !r.atEnd(p) {
+		e := entries[branch][0]
+		entries[branch] = entries[branch][1:]
 		s, st := &r.Steps[p.step], &r.states[p.step]
 		if e.GetToolId() != s.Tool {
-			return planningFailed("%s of the playbook calls %s, but the task called %s there; it is not the playbook that the task began with", r.stepName(p.step), s.Tool, e.GetToolId())
+			return p, planningFailed("%s of the playbook calls %s, but the task called %s there; it is not the playbook that the task began with", r.stepName(p.step), s.Tool, e.GetToolId())
 		}
 		r.calls = append(r.calls, call{p, e})
+		r.before++
 		if p.failures+1 < s.Attempts && r.mayRetry(e) {
 			p.failures++
 			continue
 		}
 		if err := r.verify(p, e); err != nil {
-			return err
+			return p, err
 		}
 		st.add(e, s.Foreach != nil)
 		p, err = r.next(p)
 	}
-	r.due = p
-	return err
+	return p, err
 }
 
 // mayRetry reports whether a call may be repeated: it failed, and its outcome is not UNKNOWN or its tool is repeatable.
@@ -96,9 +163,9 @@ func (r *run) next(p place) (place, error) {
 	return r.enter(p.step + 1)
 }
 
-// enter evaluates the conditions and lists of the steps from i on, up to the first step with a call, and returns that call.
+// enter evaluates the conditions and lists of the line's steps from i on, up to the first step with a call, and returns that call.
 func (r *run) enter(i int) (place, error) {
-	for ; i < len(r.Steps); i++ {
+	for ; !r.atEnd(place{step: i}); i++ {
 		s, st := &r.Steps[i], &r.states[i]
 		if st.count == 0 && st.status == "" {
 			if err := r.enterStep(i); errors.Is(err, jsonref.ErrNotYet) {
@@ -147,7 +214,7 @@ func (r *run) enterStep(i int) error {
 
 // checkCount refuses a list of n items that exceeds the task's limits.
 func (r *run) checkCount(n int) error {
-	limit, before := int(r.tc.GetMaxSteps()), len(r.calls)+r.planned
+	limit, before := int(r.tc.GetMaxSteps()), r.before+r.planned
 	switch {
 	case n > maxItems:
 		return fmt.Errorf("its `foreach` has %d items; it takes at most %d", n, maxItems)

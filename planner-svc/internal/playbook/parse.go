@@ -69,6 +69,8 @@ func document(text string) (*yaml.Node, error) {
 type reader struct {
 	p          *Playbook // the part read so far, whose steps references may use
 	problems   []problem
+	block      int      // of the steps that are being read; see Step
+	branch     string   // of the steps that are being read
 	element    string   // the element that is being read, for problems
 	extraNames []string // names that the element's references may use besides the goal, inputs and steps
 }
@@ -81,18 +83,34 @@ func (r *reader) playbook(root *yaml.Node) {
 	r.p.Name, r.p.Goal = child(root, "name").Value, child(root, "goal").Value
 	r.p.Inputs = r.inputs(child(root, "inputs"))
 	for i, n := range items(child(root, "steps")) {
-		step := r.step(i, n)
-		if taken, ok := r.p.byID[step.ID]; ok {
-			r.addProblem(n, "the id "+step.ID+" is taken by step "+strconv.Itoa(taken+1)+"; ids are unique")
-		} else if step.ID == inputsName && r.p.Inputs.Schema != "" {
-			r.addProblem(n, "a step's `id` cannot be `inputs`, because that name refers to the playbook's inputs")
+		branches := items(child(n, "parallel"))
+		if len(branches) == 0 {
+			r.add(n)
 		}
-		r.p.byID[step.ID] = i
-		r.p.Steps = append(r.p.Steps, step)
+		for b, branch := range branches {
+			r.block, r.branch = i+1, fmt.Sprintf("p%d.%d", i+1, b+1)
+			for _, step := range items(child(branch, "steps")) {
+				r.add(step)
+			}
+		}
+		r.block, r.branch = 0, ""
 	}
 	r.element, r.extraNames = "the answer", nil
 	answer := child(root, "answer")
 	r.p.Answer, r.p.answerLine = r.template(answer), answer.Line
+}
+
+// add reads one step and adds it to the playbook.
+func (r *reader) add(n *yaml.Node) {
+	i := len(r.p.Steps)
+	step := r.step(i, n)
+	if taken, ok := r.p.byID[step.ID]; ok {
+		r.addProblem(n, "the id "+step.ID+" is taken by step "+strconv.Itoa(taken+1)+"; ids are unique")
+	} else if step.ID == inputsName && r.p.Inputs.Schema != "" {
+		r.addProblem(n, "a step's `id` cannot be `inputs`, because that name refers to the playbook's inputs")
+	}
+	r.p.byID[step.ID] = i
+	r.p.Steps = append(r.p.Steps, step)
 }
 
 // step reads one step. Before each key, it sets r.extraNames.
@@ -100,6 +118,7 @@ func (r *reader) step(i int, n *yaml.Node) Step {
 	s := Step{
 		ID: cmp.Or(child(n, "id").Value, defaultID(i)), Tool: child(n, "tool").Value, Line: n.Line,
 		Continue: child(n, "on_error").Value == "continue", Risk: risk.Parse(child(n, "risk").Value),
+		block: r.block, branch: r.branch,
 	}
 	_ = child(child(n, "retry"), "attempts").Decode(&s.Attempts)
 	r.element, r.extraNames = stepName(i, s.ID), nil
@@ -146,7 +165,8 @@ func (r *reader) template(n *yaml.Node) string {
 	return raw
 }
 
-// checkRefs checks that the references of a JSON string name the goal, the inputs, one of r.extraNames, or an earlier step.
+// checkRefs checks that the references of a JSON string name the goal, the inputs, one of r.extraNames, or an earlier step that is not in another branch
+// of the same block.
 func (r *reader) checkRefs(n *yaml.Node, raw string) {
 	refs, err := jsonref.Refs(raw)
 	if err != nil {
@@ -169,12 +189,18 @@ func (r *reader) checkRefs(n *yaml.Node, raw string) {
 }
 
 func (r *reader) checkStep(n *yaml.Node, id, text string) {
-	if _, ok := r.p.byID[id]; ok {
+	beside := func(s *Step) bool { return r.block > 0 && s.block == r.block && s.branch != r.branch }
+	if i, ok := r.p.byID[id]; ok {
+		if beside(&r.p.Steps[i]) {
+			r.addProblem(n, r.element+" refers to "+text+", but "+id+" is in another branch, which runs at the same time; steps after the block can refer to it")
+		}
 		return
 	}
 	names := slices.Concat([]string{goalName}, r.extraNames)
-	for _, s := range r.p.Steps {
-		names = append(names, s.ID)
+	for i := range r.p.Steps {
+		if s := &r.p.Steps[i]; !beside(s) {
+			names = append(names, s.ID)
+		}
 	}
 	r.addProblem(n, r.element+" refers to "+text+", but no step before it is called "+id+"; it can refer to "+strings.Join(names, ", "))
 }

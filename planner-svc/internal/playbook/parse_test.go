@@ -140,6 +140,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("steps:\n- {tool: a/b, input: {a: &x [*x]}}\n")
 	f.Add("steps: [{tool: a/b, expect: [{path: x, equals: {a: [1e5, \"${goal}\"]}}]}]\nanswer: $${x}\n")
 	f.Add("steps:\n- {id: a, tool: a/b, if: \"goal != ''\", foreach: [1], retry: {attempts: 2}, input: {a: \"${item}\"}}\n- {tool: a/b, foreach: \"steps['a'].output.filter(x, x > 1)\"}\n")
+	f.Add("steps:\n- {parallel: [{steps: [{id: a, tool: a/b}]}, {steps: [{tool: a/b, input: {x: \"${a}\"}}]}]}\n- {tool: a/b, if: \"steps.a.status == 'x'\"}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		p, err := Parse(text)
 		if err != nil {

@@ -2,6 +2,7 @@ package playbook
 
 import (
 	"context"
+	"strings"
 	"sync"
 
 	"google.golang.org/grpc/codes"
@@ -46,6 +47,7 @@ func (m *Planner) PlanSteps(_ context.Context, req *plannerv1.PlanStepsRequest, 
 		res.FlowName, res.FlowRisk = r.flowName(), r.flowRisk()
 	}
 	res.Steps, err = r.steps()
+	res.Branches = r.open
 	return res, err
 }
 
@@ -74,6 +76,9 @@ func (m *Planner) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFir
 	res, err := m.PlanSteps(ctx, &plannerv1.PlanStepsRequest{Context: req.GetContext()}, nil)
 	if err != nil {
 		return nil, err
+	}
+	if len(res.GetSteps()) == 0 {
+		return nil, planningFailed("the playbook does not call %s at this point, but runs the branches %s", req.GetToolId(), strings.Join(res.GetBranches(), ", "))
 	}
 	due := res.GetSteps()[0]
 	if due.GetToolId() != req.GetToolId() {

@@ -20,7 +20,7 @@ import (
 type Playbook struct {
 	Name   string
 	Goal   string
-	Steps  []Step
+	Steps  []Step // of the main line and of all branches, in the order of the text
 	Answer string // JSON string with references; or ""
 	Inputs Inputs
 
@@ -42,6 +42,8 @@ type Step struct {
 	Risk        commonv1.RiskLevel
 	Line        int
 
+	block    int                // the position of its `parallel` in the list of steps, from 1; 0: the main line
+	branch   string             // its branch; "": the main line
 	template *strictjson.Object // Input, parsed
 	names    []string           // the names that Input and Description refer to
 }

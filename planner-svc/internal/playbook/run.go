@@ -27,11 +27,15 @@ type run struct {
 	tc   *plannerv1.TaskContext
 	lang lang.Lang
 
-	inputs  string  // JSON object
-	states  []state // of the steps
-	calls   []call  // those in the history, in order
-	due     place   // the call that is due
-	planned int     // the number of steps in the response so far
+	inputs  string   // JSON object
+	states  []state  // of the steps
+	calls   []call   // those in the history, in the order of the steps
+	branch  string   // the line that is followed: a branch, or "" for the main line
+	due     place    // the call that is due on the line of the request
+	open    []string // the branches that are due instead of a call
+	blocked string   // why the branch of the request cannot go on; the main line returns it once all branches have ended
+	before  int      // the number of calls on the way to the due call, without those of branches beside it
+	planned int      // the number of steps in the response so far
 }
 
 // tool returns a tool of the task, nil if there is none.
@@ -45,8 +49,14 @@ func (r *run) tool(id string) *catalog.Tool {
 // propose returns the step of a call, FINAL after the last one. References to planned steps stay in its input; the error is jsonref.ErrNotYet if
 // the step can be proposed only once those steps have ended.
 func (r *run) propose(p place) (*plannerv1.PlannedStep, error) {
-	if p.step == len(r.Steps) {
-		return &plannerv1.PlannedStep{ToolId: plan.Final, Description: r.lang.Pick("The playbook is done.", "playbook 已全部完成。")}, nil
+	if r.atEnd(p) || r.blocked != "" {
+		text := r.lang.Pick("The playbook is done.", "playbook 已全部完成。")
+		if r.blocked != "" {
+			text = r.lang.Say("The branch ends early: %s", "该分支提前结束：%s", r.blocked)
+		} else if r.branch != "" {
+			text = r.lang.Pick("The branch is done.", "该分支已完成。")
+		}
+		return &plannerv1.PlannedStep{ToolId: plan.Final, Description: text}, nil
 	}
 	s := &r.Steps[p.step]
 	t := r.tool(s.Tool)
@@ -182,7 +192,8 @@ const (
 )
 
 // steps returns the next step and the steps after it that are certain if every step succeeds. The list ends after a step with an
-// expectation, because the planner checks it on the actual output. It also ends before a step that depends on an unknown output, or has an error.
+// expectation, because the planner checks it on the actual output. It also ends before a block of branches, and before a step that depends on an
+// unknown output, or has an error. If branches are due, there are no steps. A branch that cannot go on ends.
 func (r *run) steps() ([]*plannerv1.PlannedStep, error) {
 	if err := r.replay(); err != nil {
 		return nil, err
@@ -192,7 +203,7 @@ func (r *run) steps() ([]*plannerv1.PlannedStep, error) {
 	}
 	var steps []*plannerv1.PlannedStep
 	ordinal, known := plan.NextOrdinal(r.tc.GetHistory())
-	for p, size := r.due, 0; len(steps) < maxSteps; {
+	for p, size := r.due, 0; len(steps) < maxSteps && !r.atBlock(p); {
 		step, err := r.propose(p)
 		if err != nil && len(steps) == 0 {
 			return nil, err
@@ -201,10 +212,10 @@ func (r *run) steps() ([]*plannerv1.PlannedStep, error) {
 			break
 		}
 		steps, r.planned = append(steps, step), r.planned+1
-		if p.step == len(r.Steps) || len(r.Steps[p.step].Expect) > 0 {
+		if step.GetToolId() == plan.Final || len(r.Steps[p.step].Expect) > 0 {
 			break
 		}
-		if known && r.Steps[p.step].Foreach == nil {
+		if known && r.branch == "" && r.Steps[p.step].Foreach == nil { // steps of other branches come between those of a branch
 			r.states[p.step].plannedID = plan.StepPrefix + strconv.FormatUint(ordinal+uint64(len(steps))-1, 10)
 		}
 		if p, err = r.next(p); err != nil {
@@ -217,7 +228,7 @@ func (r *run) steps() ([]*plannerv1.PlannedStep, error) {
 // checkSteps checks all steps before the first step runs, so that no step has an effect if a later step cannot work. Missing values are no
 // error, because a person may supply them.
 func (r *run) checkSteps() error {
-	if len(r.tc.GetHistory()) > 0 {
+	if len(r.tc.GetHistory()) > 0 || r.tc.GetBranch() != "" {
 		return nil
 	}
 	var problems []problem

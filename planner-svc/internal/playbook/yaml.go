@@ -29,6 +29,7 @@ var hints = map[string]string{
 	"inputs":   "it has `name: {type: …}` lines, or is a JSON Schema of an object; names begin with a letter and have only letters, digits, _ and -",
 	"expect":   "it is a list, such as `- { path: structured.count, gte: 1 }`",
 	"attempts": "it counts the first attempt too",
+	"parallel": "it is a list of branches, such as `- steps: [{tool: SERVER/NAME}]`",
 	"path":     "it consists of names and indexes separated by dots, such as structured.files.0",
 	"gte":      "it is a number, or a reference to one",
 	"lte":      "it is a number, or a reference to one",
@@ -59,7 +60,7 @@ func (r *reader) addFormProblem(root *yaml.Node, p schema.Problem) {
 		case i == 0:
 			place = key
 		case i == 1 && err == nil:
-			place = "step " + strconv.Itoa(at+1)
+			place = "step " + strconv.Itoa(1+countSteps(n.Content[:at]))
 		case i == 2:
 			place += ": " + key
 		default:
@@ -78,6 +79,20 @@ func (r *reader) addFormProblem(root *yaml.Node, p schema.Problem) {
 		}
 	}
 	r.addProblem(n, text)
+}
+
+// countSteps returns how many steps items of `steps` have, those of their branches included.
+func countSteps(list []*yaml.Node) (count int) {
+	for _, item := range list {
+		branches := items(child(item, "parallel"))
+		if len(branches) == 0 {
+			count++
+		}
+		for _, branch := range branches {
+			count += countSteps(items(child(branch, "steps")))
+		}
+	}
+	return count
 }
 
 // child returns the value of a mapping's key, or the item of a sequence at an index; a zero node if there is none.
