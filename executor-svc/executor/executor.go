@@ -89,17 +89,26 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	}
 	planner, pool := plannerv1.NewPlannerServiceClient(deps.Planner), mcppoolv1.NewMcpPoolServiceClient(deps.Pool)
 	replicas, _ := deps.Pool.(runner.Replicas) // nil if there is one pool
+	flows := flowsByName(agent.New())
 	e := engine.New(engine.Config{MaxRunning: cfg.MaxRunning, DrainTimeout: cfg.DrainTimeout, Retention: cfg.Retention}, engine.Deps{
 		Journal: j,
 		Runner:  runner.New(runner.Config{Replicas: replicas}, planner, pool, deps.Log),
-		Flows:   map[string]flow.Flow{"agent": agent.Flow{}},
+		Flows:   flows,
 		Log:     deps.Log,
 	})
 	return &Service{journal: j, engine: e, deps: api.Deps{
-		Engine: e, Journal: j, Planner: planner, Pool: pool, Log: deps.Log, Limits: limits(cfg),
+		Engine: e, Journal: j, Planner: planner, Pool: pool, Flows: flows, Log: deps.Log, Limits: limits(cfg),
 		Requests: cfg.MaxRequests, Window: cmp.Or(cfg.RequestWindow, 15*time.Second),
 		StoreInfo: store.Info,
 	}}, nil
+}
+
+func flowsByName(all ...flow.Flow) map[string]flow.Flow {
+	flows := make(map[string]flow.Flow, len(all))
+	for _, f := range all {
+		flows[f.Kind()] = f
+	}
+	return flows
 }
 
 func limits(cfg Config) *storagev1.Limits {

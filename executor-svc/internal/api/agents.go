@@ -154,7 +154,7 @@ func (s *Agents) UpdateAgent(ctx context.Context, req *executorv1.UpdateAgentReq
 			return nil, err
 		}
 	}
-	if a.GetModel() != old.GetModel() || !slices.Equal(a.GetMcpIds(), old.GetMcpIds()) {
+	if a.GetModel() != old.GetModel() || a.GetFlow() != old.GetFlow() || !slices.Equal(a.GetMcpIds(), old.GetMcpIds()) {
 		if err := s.check.agent(ctx, who.Sub, a); err != nil {
 			return nil, err
 		}
@@ -217,7 +217,7 @@ func storedAgent(a *executorv1.Agent) *storagev1.Agent {
 	return &storagev1.Agent{
 		DisplayName: a.GetDisplayName(), Description: a.GetDescription(), McpIds: a.GetMcpIds(), Model: a.GetModel(), Flow: a.GetFlow(),
 		Confirm: a.GetConfirm(), MaxSteps: a.GetMaxSteps(), MaxFailedSteps: a.GetMaxFailedSteps(),
-		Budget: storedBudget(a.GetBudget()), WaitTimeout: int64(a.GetWaitTimeout().AsDuration()), OnUnknownOutcome: a.GetOnUnknownOutcome(),
+		Budget: storedBudget(a.GetBudget()), WaitTimeout: int64(a.GetWaitTimeout().AsDuration()), OnUnknownOutcome: a.GetOnUnknownOutcome(), PlanOptions: a.GetPlanOptions(),
 	}
 }
 
@@ -225,7 +225,7 @@ func agent(user, id string, a *storagev1.Agent) *executorv1.Agent {
 	return &executorv1.Agent{
 		Id: id, DisplayName: a.GetDisplayName(), Description: a.GetDescription(), McpIds: a.GetMcpIds(), Model: a.GetModel(), Flow: a.GetFlow(),
 		Confirm: a.GetConfirm(), MaxSteps: a.GetMaxSteps(), MaxFailedSteps: a.GetMaxFailedSteps(), UserSub: user,
-		Budget: view.Budget(a.GetBudget()), WaitTimeout: view.Duration(a.GetWaitTimeout()), OnUnknownOutcome: a.GetOnUnknownOutcome(),
+		Budget: view.Budget(a.GetBudget()), WaitTimeout: view.Duration(a.GetWaitTimeout()), OnUnknownOutcome: a.GetOnUnknownOutcome(), PlanOptions: a.GetPlanOptions(),
 		CreateTime: timestamppb.New(time.Unix(0, a.GetCreateTime())), UpdateTime: timestamppb.New(time.Unix(0, a.GetUpdateTime())),
 		Etag: etagOf(a),
 	}

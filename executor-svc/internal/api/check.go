@@ -52,6 +52,9 @@ func (c *checks) task(ctx context.Context, head *storagev1.TaskHead, servers []s
 
 // agent checks the model and the servers of an agent.
 func (c *checks) agent(ctx context.Context, user string, a *storagev1.Agent) error {
+	if _, err := checkFlow(c.Flows, cmp.Or(a.GetFlow(), defaultFlow)); err != nil {
+		return err
+	}
 	if a.GetModel() != "" {
 		if _, err := c.model(ctx, user, a.GetModel()); err != nil {
 			return err

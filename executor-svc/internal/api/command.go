@@ -31,6 +31,7 @@ func command(req *executorv1.ResumeTaskRequest) (*storagev1.Command, error) {
 		if a.Approve.GetInput() != nil || a.Approve.GetInputJson() != "" {
 			approve.InputJson, err = schema.ExactObject(a.Approve.GetInput(), a.Approve.GetInputJson())
 		}
+		approve.Plan = storedPlan(a.Approve.GetPlan())
 		return &storagev1.Command{Kind: &storagev1.Command_Approve{Approve: approve}}, err
 	case *executorv1.ResumeTaskRequest_Reject:
 		return &storagev1.Command{Kind: &storagev1.Command_Reject{Reject: &storagev1.Reject{WaitId: waitID, Reason: a.Reject.GetReason()}}}, nil
@@ -51,6 +52,21 @@ func command(req *executorv1.ResumeTaskRequest) (*storagev1.Command, error) {
 	}
 	return nil, errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
 		"an answer is required: approve, reject, params, outcome, input or unpause")
+}
+
+// storedPlan converts an edited plan; nil if there is none.
+func storedPlan(p *executorv1.Plan) *storagev1.PlanCreated {
+	if p == nil {
+		return nil
+	}
+	out := &storagev1.PlanCreated{MainTask: p.GetMainTask()}
+	for _, st := range p.GetSubtasks() {
+		out.Subtasks = append(out.Subtasks, &storagev1.PlannedSubtask{
+			Id: st.GetId(), Title: st.GetTitle(), Description: st.GetDescription(), Acceptance: st.GetAcceptance(),
+			DependsOn: st.GetDependsOn(), ToolIds: st.GetToolIds(),
+		})
+	}
+	return out
 }
 
 func outcomeCommand(waitID string, a *executorv1.OutcomeAnswer) (*storagev1.Command, error) {

@@ -5,6 +5,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,14 +20,15 @@ import (
 	"pawl.dev/services/identity"
 
 	"pawl.dev/executor-svc/internal/engine"
+	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/state"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 	"pawl.dev/executor-svc/internal/view"
 )
 
-// flowAgent is the flow of all tasks.
-const flowAgent = "agent"
+// defaultFlow is the flow of tasks and agents that name none.
+const defaultFlow = "agent"
 
 // CreateTask implements ExecutorService.
 func (s *Tasks) CreateTask(ctx context.Context, req *executorv1.CreateTaskRequest) (*executorv1.Task, error) {
@@ -95,13 +99,10 @@ func (s *Tasks) repeated(ctx context.Context, user, requestID string, hash []byt
 }
 
 func (s *Tasks) newTask(head *storagev1.TaskHead) journal.NewTask {
+	c := s.Flows[head.GetFlow()].Start()
+	c.UpdateTime = head.GetCreateTime()
 	return journal.NewTask{
-		ID:   uuid.Must(uuid.NewV7()).String(),
-		Head: head,
-		Checkpoint: &storagev1.Checkpoint{
-			Rev: 1, Status: executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT, Phase: storagev1.Phase_PHASE_BEGIN,
-			LastSeq: 1, UpdateTime: head.GetCreateTime(),
-		},
+		ID: uuid.Must(uuid.NewV7()).String(), Head: head, Checkpoint: c,
 		Records: []journal.Record{{FirstSeq: 1, Record: &storagev1.Record{Time: head.GetCreateTime(), Facts: []*storagev1.Fact{{
 			Status: executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT,
 			Kind:   &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{}},
@@ -115,10 +116,14 @@ func (s *Tasks) newHead(ctx context.Context, who identity.Principal, req *execut
 	if err != nil {
 		return nil, err
 	}
+	kind, options, err := s.flow(req, agent)
+	if err != nil {
+		return nil, err
+	}
 	head := &storagev1.TaskHead{
 		UserSub: who.Sub, ConversationId: req.GetConversationId(), AgentId: req.GetAgentId(), AgentDescription: agent.GetDescription(),
 		Goal: req.GetGoal(), McpIds: req.GetMcpIds(), Confirm: effectiveConfirm(req.AutoExecute, agent.GetConfirm()), Language: req.GetLanguage(),
-		Flow: flowAgent, Model: req.GetModel(), Playbook: req.GetPlaybook(), InputsJson: req.GetInputsJson(), RequestId: req.GetRequestId(),
+		Flow: kind, PlanOptions: options, Model: req.GetModel(), Playbook: req.GetPlaybook(), InputsJson: req.GetInputsJson(), RequestId: req.GetRequestId(),
 		CreateTime: time.Now().UnixNano(), Limits: s.limits(agent, req.GetBudget()),
 		WaitTimeout: agent.GetWaitTimeout(), OnUnknownOutcome: agent.GetOnUnknownOutcome(), TraceParent: engine.TraceParent(ctx),
 	}
@@ -132,6 +137,48 @@ func (s *Tasks) newHead(ctx context.Context, who identity.Principal, req *execut
 		head.Model = agent.GetModel()
 	}
 	return head, s.check.task(ctx, head, req.GetMcpIds())
+}
+
+// flow returns the flow of a task and how its plan is worked on. A task and its agent must have the same flow.
+func (s *Tasks) flow(req *executorv1.CreateTaskRequest, a *storagev1.Agent) (string, *executorv1.PlanOptions, error) {
+	kind := cmp.Or(a.GetFlow(), defaultFlow)
+	if req.GetAgentId() == "" {
+		kind = cmp.Or(req.GetFlow(), kind)
+	}
+	if req.GetFlow() != "" && req.GetFlow() != kind {
+		return "", nil, invalidField("flow", "not the agent's flow",
+			"the agent %q is of the flow %q, not %q; omit flow, or name another agent (`pawl agents list`)", req.GetAgentId(), kind, req.GetFlow())
+	}
+	f, err := checkFlow(s.Flows, kind)
+	if err != nil {
+		return "", nil, err
+	}
+	options := f.PlanOptions(mergeOptions(a.GetPlanOptions(), req.GetPlanOptions()))
+	if options == nil && req.GetPlanOptions() != nil {
+		return "", nil, invalidField("plan_options", "the flow has no plan", "tasks of the flow %q have no plan; omit plan_options, or choose another flow", kind)
+	}
+	return kind, options, nil
+}
+
+// checkFlow returns the flow with this name.
+func checkFlow(flows map[string]flow.Flow, kind string) (flow.Flow, error) {
+	f := flows[kind]
+	if f == nil {
+		names := strings.Join(slices.Sorted(maps.Keys(flows)), ", ")
+		return nil, invalidField("flow", "unknown flow", "there is no flow %q; there are: %s", kind, names)
+	}
+	return f, nil
+}
+
+// mergeOptions returns the agent's options with those that a request sets.
+func mergeOptions(agent, req *executorv1.PlanOptions) *executorv1.PlanOptions {
+	out := &executorv1.PlanOptions{}
+	for _, o := range []*executorv1.PlanOptions{agent, req} {
+		if o != nil {
+			proto.Merge(out, o)
+		}
+	}
+	return out
 }
 
 // agent loads an agent, or returns the default agent if id is empty.

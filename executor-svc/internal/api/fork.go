@@ -13,7 +13,8 @@ import (
 	"pawl.dev/services/errs"
 
 	"pawl.dev/executor-svc/internal/engine"
-	agentflow "pawl.dev/executor-svc/internal/flow/agent"
+	"pawl.dev/executor-svc/internal/flow"
+	"pawl.dev/executor-svc/internal/flow/step"
 	"pawl.dev/executor-svc/internal/journal"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
@@ -49,10 +50,14 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 	seq := req.GetSeq()
 	if seq == 0 {
 		seq = newestEnd(t.Checkpoint.GetStatus(), records)
-	} else if !slices.ContainsFunc(agentflow.StepEnds(records), func(e agentflow.StepEnd) bool { return e.Seq == seq }) {
+	} else if !slices.ContainsFunc(step.StepEnds(records), func(e step.StepEnd) bool { return e.Seq == seq }) {
 		return "", invalidField("seq", "no step ends there",
 			"no step ended at event %d; choose the STEP_OUTPUT or STEP_ERROR event of a step's last attempt, or omit seq to fork after the last step "+
 				"that did not fail", seq)
+	}
+	f, err := checkFlow(s.Flows, t.Head.GetFlow())
+	if err != nil {
+		return "", err
 	}
 	kept := firstFacts(records, seq)
 	now := time.Now().UnixNano()
@@ -83,7 +88,7 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 		all = append(all, journal.Record{FirstSeq: next, Record: r})
 		next += uint64(len(r.GetFacts()))
 	}
-	checkpoint, fact := agentflow.Fork(t.ID, records, kept, seq)
+	checkpoint, fact := f.Fork(flow.Fork{From: t.ID, Seq: seq, Records: records, Kept: kept})
 	head.Limits.MaxFailedSteps = failedLimit(t.Head, records, checkpoint)
 	head.Forks = append(head.Forks, &storagev1.Fork{TaskId: t.ID, Seq: seq})
 	checkpoint.UpdateTime = now
@@ -100,7 +105,7 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 func failedLimit(from *storagev1.TaskHead, records []*storagev1.Record, c *storagev1.Checkpoint) uint32 {
 	limit, inherited := from.GetLimits().GetMaxFailedSteps(), uint32(0)
 	if n := len(from.GetForks()); n > 0 { // the forked task is a fork too, so its limit was raised by the steps that it kept
-		inherited = agentflow.CountFailedSteps(firstFacts(records, from.GetForks()[n-1].GetSeq()))
+		inherited = step.CountFailedSteps(firstFacts(records, from.GetForks()[n-1].GetSeq()))
 	}
 	return limit - min(limit, inherited) + c.GetErrorCount()
 }
@@ -109,7 +114,7 @@ func failedLimit(from *storagev1.TaskHead, records []*storagev1.Record, c *stora
 // that did not fail, or the task's creation, so that the fork repeats the failed steps.
 func newestEnd(status executorv1.ExecutorStatus, records []*storagev1.Record) uint64 {
 	at := uint64(1) // the task's creation
-	for _, end := range agentflow.StepEnds(records) {
+	for _, end := range step.StepEnds(records) {
 		if !end.Failed || status == executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS {
 			at = end.Seq
 		}

@@ -2,7 +2,6 @@ package api
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"slices"
 
@@ -17,7 +16,7 @@ import (
 	"pawl.dev/services/serve"
 
 	"pawl.dev/executor-svc/internal/flow"
-	agentflow "pawl.dev/executor-svc/internal/flow/agent"
+	"pawl.dev/executor-svc/internal/flow/step"
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/state"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
@@ -64,7 +63,7 @@ func (s *Tasks) CancelTask(ctx context.Context, req *executorv1.CancelTaskReques
 	if state.Ended(t.Checkpoint.GetStatus()) {
 		return s.get(ctx, t.ID)
 	}
-	cancel := &storagev1.Command{Kind: &storagev1.Command_Cancel{Cancel: &storagev1.Cancel{Reason: req.GetReason()}}}
+	cancel := &storagev1.Command{Kind: &storagev1.Command_Cancel{Cancel: &storagev1.Cancel{Reason: req.GetReason(), SubtaskId: req.GetSubtaskId()}}}
 	return s.send(ctx, t, cancel, commonv1.ErrorReason_ERROR_REASON_TASK_ENDED)
 }
 
@@ -88,21 +87,21 @@ func (s *Tasks) send(ctx context.Context, t *journal.Task, c *storagev1.Command,
 // checkAnswer checks an answer before it is sent, because Send may return before the command is applied. It also replaces shownRisk in a grant
 // with the step's risk.
 func (s *Tasks) checkAnswer(ctx context.Context, t *journal.Task, wait *storagev1.Wait, c *storagev1.Command) error {
-	if err := agentflow.CheckWaitKind(wait, c); err != nil {
+	if err := step.CheckWaitKind(wait, c); err != nil {
 		return err
 	}
-	var step *storagev1.ActiveStep
-	for _, active := range t.Checkpoint.GetActiveSteps() {
-		if active.GetOrdinal() == wait.GetOrdinal() {
-			step = active
-		}
-	}
+	active := flow.ActiveStep(t.Checkpoint, wait.GetOrdinal())
 	if a := c.GetApprove(); a != nil {
+		if isPlan := wait.GetKind() == executorv1.WaitKind_WAIT_KIND_PLAN; isPlan && a.GetInputJson() != "" {
+			return invalidField("approve.input", "not for a plan", "%s asks about the plan, which has no input; edit the plan in approve.plan", wait.GetId())
+		} else if !isPlan && a.GetPlan() != nil {
+			return invalidField("approve.plan", "not for a step", "%s asks about a step, not about a plan", wait.GetId())
+		}
 		if a.GetGrant() == shownRisk {
-			a.Grant = step.GetRisk().GetLevel()
+			a.Grant = active.GetRisk().GetLevel()
 		}
 		if a.GetInputJson() != "" {
-			return s.checkEdit(ctx, t.Head.GetUserSub(), step.GetToolId(), a.GetInputJson())
+			return s.checkEdit(ctx, t.Head.GetUserSub(), active.GetToolId(), a.GetInputJson())
 		}
 	}
 	if in := c.GetInput(); in.GetAction() == executorv1.InputAnswer_ACTION_ACCEPT {
@@ -219,7 +218,7 @@ func repeats(c *storagev1.Command, answer *storagev1.Fact, q approvalQuestion) b
 	case *storagev1.Fact_StepCancel:
 		return c.GetReject() != nil && (c.GetReject().GetReason() == "" || c.GetReject().GetReason() == k.StepCancel.GetReason())
 	case *storagev1.Fact_StatusChanged:
-		if k.StatusChanged.GetReason() == agentflow.Approved {
+		if k.StatusChanged.GetReason() == step.Approved {
 			return q.approves(c, k.StatusChanged.GetSuppliedHash())
 		}
 		if in := c.GetInput(); in != nil {
@@ -240,5 +239,5 @@ func (q approvalQuestion) approves(c *storagev1.Command, hash []byte) bool {
 	if q.outcome {
 		return c.GetOutcome().GetRetry()
 	}
-	return c.GetApprove() != nil && bytes.Equal(hash, flow.InputHash(cmp.Or(c.GetApprove().GetInputJson(), q.input)))
+	return c.GetApprove() != nil && bytes.Equal(hash, flow.ApprovalHash(c.GetApprove(), q.input))
 }

@@ -19,6 +19,7 @@ import (
 	"pawl.dev/services/identity"
 
 	"pawl.dev/executor-svc/internal/engine"
+	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/journal"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
@@ -29,6 +30,8 @@ type Deps struct {
 	Journal journal.Journal
 	Planner plannerv1.PlannerServiceClient
 	Pool    mcppoolv1.McpPoolServiceClient
+	// Flows by name.
+	Flows map[string]flow.Flow
 	// Limits are the limits of tasks whose agent sets none.
 	Limits *storagev1.Limits
 	// Requests is how many tasks one user may create or fork within Window; 0: any number.

@@ -8,96 +8,102 @@ import (
 	"pawl.dev/services/stack"
 
 	"pawl.dev/executor-svc/internal/flow"
+	"pawl.dev/executor-svc/internal/journal"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// split separates actions that may start before the commit, such as planning, from actions that must not. It drops planning that the batch
-// abandons. All actions after an Abandon are late.
-func split(actions []flow.Action) (early, late []flow.Action) {
-	abandoned := -1
+// split separates questions, which may start before the commit, from actions that must not. It drops the questions of a lane that the batch
+// abandons later; the actions after an Abandon are late.
+func split(actions []flow.LaneAction) (early, late []flow.LaneAction) {
 	for i, a := range actions {
-		if _, ok := a.(flow.Abandon); ok {
-			abandoned = i
-		}
-	}
-	for i, a := range actions {
+		_, isAsk := a.Action.(flow.Ask)
 		switch {
-		case needsCommit(a), i > abandoned && abandoned >= 0:
+		case !isAsk || abandons(actions[:i], a.Lane):
 			late = append(late, a)
-		case abandoned < 0:
+		case !abandons(actions[i:], a.Lane):
 			early = append(early, a)
 		}
 	}
 	return early, late
 }
 
-// needsCommit reports whether an action must not start before the commit.
-func needsCommit(a flow.Action) bool {
-	switch a.(type) {
-	case flow.Call, flow.Attach, flow.StopCall, flow.Withdraw, flow.Abandon:
-		return true
-	}
-	return false
+// abandons reports whether actions abandon a lane.
+func abandons(actions []flow.LaneAction, lane uint32) bool {
+	return slices.ContainsFunc(actions, func(a flow.LaneAction) bool {
+		_, ok := a.Action.(flow.Abandon)
+		return ok && a.Lane == lane
+	})
 }
 
 // startAfterCommit starts the actions that had to wait for the commit. If a call was cancelled meanwhile, or the engine is stopping, it records
 // instead that the call was not made.
-func (o *owner) startAfterCommit(b *batch, actions []flow.Action) {
-	stopped := stopsCall(flow.Transition{Actions: actions})
+func (o *owner) startAfterCommit(b *batch, actions []flow.LaneAction) {
 	for _, a := range actions {
-		call, isCall := a.(flow.Call)
-		_, isAttach := a.(flow.Attach)
+		call, isCall := a.Action.(flow.Call)
 		switch {
-		case isAttach && !o.slot: // the task attaches once it has a slot
-		case isCall && (stopped || o.cancelQueued()):
-			o.in.add(item{generation: o.generation, input: flow.Called{
+		case isCall && (stopsCall(actions, a.Lane) || o.cancelQueued(a.Lane)):
+			o.in.add(item{lane: a.Lane, generation: o.lane(a.Lane).generation, input: flow.Called{
 				Ordinal: call.Ordinal, Attempt: call.Attempt, Outcome: commonv1.Outcome_OUTCOME_NOT_EXECUTED,
 				Err: &storagev1.ErrorNote{ErrMsg: "the task was cancelled before the tool was called", Reason: commonv1.ErrorReason_ERROR_REASON_CANCELLED},
 			}})
 		case isCall && o.draining():
-			o.apply([]item{{generation: o.generation, input: flow.NotStarted{Ordinal: call.Ordinal}}})
+			o.apply([]item{{lane: a.Lane, generation: o.lane(a.Lane).generation, input: flow.NotStarted{Ordinal: call.Ordinal}}})
 		default:
 			o.startAction(b, a, true)
 		}
 	}
 }
 
-// cancelQueued reports whether a cancellation arrived while the intent was committed.
-func (o *owner) cancelQueued() bool {
+// stopsCall reports whether actions stop the call of a lane.
+func stopsCall(actions []flow.LaneAction, lane uint32) bool {
+	return slices.ContainsFunc(actions, func(a flow.LaneAction) bool {
+		_, ok := a.Action.(flow.StopCall)
+		return ok && a.Lane == lane
+	})
+}
+
+// cancelQueued reports whether a cancellation of the task, or of the lane's subtask, arrived while the intent was committed.
+func (o *owner) cancelQueued(lane uint32) bool {
 	if !o.in.commandsNoted() {
 		return false
 	}
-	inbox, err := o.e.deps.Journal.Inbox(o.ctx, o.id)
-	return err == nil && slices.ContainsFunc(inbox, isCancel) // after an error, a cancellation is applied later and stops the running call
+	inbox, err := o.e.deps.Journal.Inbox(o.base, o.id)
+	return err == nil && slices.ContainsFunc(inbox, func(c journal.Command) bool { // after an error, a cancellation is applied later and stops the running call
+		return isCancel(c) && (c.GetCancel().GetSubtaskId() == "" || c.GetCancel().GetSubtaskId() == flow.LaneOf(o.state, lane).GetSubtaskId())
+	})
 }
 
-func (o *owner) startAll(b *batch, actions []flow.Action) {
+func (o *owner) startAll(b *batch, actions []flow.LaneAction) {
 	for _, a := range actions {
 		o.startAction(b, a, false)
 	}
 }
 
 // startAction starts an action in a new goroutine, which then runs the owner if no other goroutine does. If sameGoroutine is true, the
-// action becomes o.next instead: the current goroutine runs it after it exits the owner, so that a usual step needs no new goroutine.
-func (o *owner) startAction(b *batch, a flow.Action, sameGoroutine bool) {
-	switch a := a.(type) {
+// action becomes o.next instead: the current goroutine runs it after it exits the owner, so that a usual step needs no new goroutine. Without a
+// slot, only actions that end something start; the next owner resumes the others.
+func (o *owner) startAction(b *batch, a flow.LaneAction, sameGoroutine bool) {
+	lane := a.Lane
+	switch a := a.Action.(type) {
 	case flow.Abandon:
-		o.generation, o.calling = o.generation+1, false
-		o.cancel()
-		o.newGeneration()
+		o.abandon(b, lane)
 		return
 	case flow.StopCall:
-		o.actions.Go(func() { o.session.StopCall(context.WithoutCancel(o.base), a.Reason) })
+		o.actions.Go(func() { o.session.StopCall(context.WithoutCancel(o.base), lane, a.Reason) })
 		return
 	case flow.Withdraw:
 		o.actions.Go(func() { o.session.Withdraw(context.WithoutCancel(o.base), a) })
 		return
-	case flow.Call:
-		o.calling, o.attached, o.callStopped = true, false, false
-	case flow.Attach:
-		o.calling, o.attached, o.callStopped = true, true, false
 	}
-	run, ctx, emit := o.session.Prepare(o.ctx, o.task(b.state), o.history, a), o.ctx, o.emit
+	if !o.slot {
+		return
+	}
+	l := o.lane(a.Lane)
+	_, l.attached = a.Action.(flow.Attach)
+	if _, isAsk := a.Action.(flow.Ask); !isAsk {
+		l.calling, l.callStopped = true, false
+	}
+	run, ctx, emit := o.session.Prepare(l.ctx, o.task(b.state), o.history, a), l.ctx, l.emit
 	o.actions.Add(1)
 	action := func() {
 		run(ctx, emit)
@@ -120,20 +126,5 @@ func (o *owner) runActions(action func()) {
 			return
 		}
 		action = o.run()
-	}
-}
-
-// newGeneration makes the context and the emit function of the generation's actions.
-func (o *owner) newGeneration() {
-	generation := o.generation
-	o.ctx, o.cancel = context.WithCancel(o.base)
-	o.emit = func(in flow.Input) {
-		i := item{input: in, generation: generation}
-		switch in.(type) {
-		case flow.Progress, flow.McpTask, flow.Text:
-			o.deliver(i)
-		default: // no delivery yet: the next Text, or runActions at the end of the action, runs the owner
-			o.in.add(i)
-		}
 	}
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -20,13 +19,11 @@ import (
 type batch struct {
 	state   *storagev1.Checkpoint
 	facts   []*storagev1.Fact
-	actions []flow.Action
+	actions []flow.LaneAction
 	changed bool
 	// applied holds the numbers of the inbox commands in the batch; results holds their results.
 	applied []uint64
 	results []commandResult
-	// abandoned reports that the batch drops the running actions; their later results are ignored.
-	abandoned bool
 	// called holds the calls whose outcomes are in the batch.
 	called []flow.Called
 }
@@ -96,16 +93,14 @@ func (o *owner) failUnstorable(b *batch, cause error) bool {
 
 // applyInput adds the flow's transition for an input to the batch.
 func (o *owner) applyInput(b *batch, i item) {
-	if i.generation == anyGeneration {
-		i.generation = o.generation
-	}
-	if flow.EndsCall(i.input) && i.generation == o.generation && !b.abandoned {
-		o.calling = false
+	current := o.current(i) && (i.generation == noAction || !abandons(b.actions, i.lane))
+	if current && flow.EndsCall(i.input) {
+		o.lane(i.lane).calling = false
 		if c, ok := i.input.(flow.Called); ok {
 			b.called = append(b.called, c)
 		}
 	}
-	if i.generation != o.generation || b.abandoned || state.Ended(b.state.GetStatus()) {
+	if !current || state.Ended(b.state.GetStatus()) {
 		o.log().Debug("the late result of a dropped action is ignored")
 		return
 	}
@@ -115,7 +110,7 @@ func (o *owner) applyInput(b *batch, i item) {
 	if r, ok := i.input.(resume); ok {
 		t, err = o.flow.Resume(o.task(next), r.recovered)
 	} else {
-		t, err = o.flow.Apply(o.task(next), i.input)
+		t, err = o.flow.Apply(o.task(next), i.lane, i.input)
 	}
 	if err != nil {
 		// A defect: the task must not continue from an undefined state.
@@ -123,14 +118,14 @@ func (o *owner) applyInput(b *batch, i item) {
 		o.failTask(b, "the executor cannot continue the task: "+err.Error())
 		return
 	}
-	if _, ok := i.input.(flow.Timeout); ok && stopsCall(t) {
-		o.callStopped = true // else the timeout came early, and setRunTimer sets the timer again
+	if _, ok := i.input.(flow.Timeout); ok {
+		for _, a := range t.Actions {
+			if stopsCall(t.Actions, a.Lane) {
+				o.lane(a.Lane).callStopped = true // else the timeout came early, and setTimer sets the timer again
+			}
+		}
 	}
 	b.add(next, t)
-}
-
-func stopsCall(t flow.Transition) bool {
-	return slices.ContainsFunc(t.Actions, func(a flow.Action) bool { _, ok := a.(flow.StopCall); return ok })
 }
 
 func (o *owner) failTask(b *batch, why string) {
@@ -147,7 +142,7 @@ func (o *owner) failTask(b *batch, why string) {
 func (o *owner) applyCommand(b *batch, c *journal.Command) {
 	b.applied = append(b.applied, c.No)
 	next := proto.CloneOf(b.state)
-	t, err := o.flow.Apply(o.task(next), flow.Command{Command: c.Command})
+	t, err := o.flow.Apply(o.task(next), 0, flow.Command{Command: c.Command})
 	b.results = append(b.results, commandResult{c.GetId(), err})
 	if err == nil {
 		b.add(next, t)
@@ -156,11 +151,6 @@ func (o *owner) applyCommand(b *batch, c *journal.Command) {
 
 func (b *batch) add(next *storagev1.Checkpoint, t flow.Transition) {
 	b.actions = append(b.actions, t.Actions...)
-	for _, a := range t.Actions {
-		if _, ok := a.(flow.Abandon); ok {
-			b.abandoned = true
-		}
-	}
 	if t.Unchanged {
 		return
 	}
@@ -190,7 +180,7 @@ func (o *owner) transition(b *batch) journal.Transition {
 // outcome of a call is not lost. Once the backoff reaches noticePause, senders get an error: their command is stored, but not yet applied.
 func (o *owner) commit(t journal.Transition) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		err := o.e.deps.Journal.Commit(context.WithoutCancel(o.ctx), t)
+		err := o.e.deps.Journal.Commit(context.WithoutCancel(o.base), t)
 		switch {
 		case err == nil:
 			o.e.storage.set(nil)
@@ -217,7 +207,7 @@ func (o *owner) commit(t journal.Transition) error {
 // isStored reports whether a transition is in the journal. It retries while the storage cannot be read.
 func (o *owner) isStored(t journal.Transition) bool {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		stored, err := o.e.deps.Journal.Load(context.WithoutCancel(o.ctx), o.id)
+		stored, err := o.e.deps.Journal.Load(context.WithoutCancel(o.base), o.id)
 		if err == nil {
 			return proto.Equal(stored.Checkpoint, t.Checkpoint)
 		}

@@ -38,7 +38,7 @@ func (o *owner) load() (loaded, reclaim bool) {
 		switch {
 		case err == nil:
 			return true, false
-		case errors.Is(err, journal.ErrClosed), errors.Is(err, journal.ErrNotFound), o.ctx.Err() != nil:
+		case errors.Is(err, journal.ErrClosed), errors.Is(err, journal.ErrNotFound), o.base.Err() != nil:
 			return false, false
 		case errors.Is(err, journal.ErrDamaged), errors.Is(err, errUnknownFlow):
 			o.log().Error("the task cannot be loaded", "error", err)
@@ -52,13 +52,13 @@ func (o *owner) load() (loaded, reclaim bool) {
 }
 
 func (o *owner) read() error {
-	t, err := o.e.deps.Journal.Load(o.ctx, o.id)
+	t, err := o.e.deps.Journal.Load(o.base, o.id)
 	if err != nil {
 		return err
 	}
 	o.head, o.state, o.history = t.Head, t.Checkpoint, &history.Log{}
 	for after := uint64(0); after < o.state.GetLastSeq(); {
-		records, err := o.e.deps.Journal.Records(o.ctx, o.id, after, loadBytes)
+		records, err := o.e.deps.Journal.Records(o.base, o.id, after, loadBytes)
 		if err != nil {
 			return err
 		}
@@ -79,11 +79,10 @@ func (o *owner) read() error {
 	}
 	o.resumePending = !o.idle()
 	o.session = o.e.deps.Runner.Session(o.id, o.epoch, o.head, turns)
-	o.session.Notify = func(in flow.Input) { o.deliver(item{input: in, generation: anyGeneration}) }
+	o.session.Notify = func(in flow.Input) { o.deliver(item{input: in, generation: noAction}) }
 	o.base = o.session.AsUser(o.e.ctx)
 	o.startSpan()
-	o.cancel()
-	o.newGeneration()
+	o.lanes = map[uint32]*laneRun{}
 	return nil
 }
 
@@ -92,7 +91,7 @@ func (o *owner) conversationTurns() (turns []*plannerv1.Round, err error) {
 	if o.head.GetConversationId() == "" {
 		return nil, nil
 	}
-	page, err := o.e.deps.Journal.List(o.ctx, journal.Query{
+	page, err := o.e.deps.Journal.List(o.base, journal.Query{
 		User: o.head.GetUserSub(), ConversationID: o.head.GetConversationId(), Before: o.id, Limit: maxConversationTurns,
 		Statuses: []executorv1.ExecutorStatus{executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS},
 	})
@@ -100,7 +99,7 @@ func (o *owner) conversationTurns() (turns []*plannerv1.Round, err error) {
 		return nil, err
 	}
 	for _, t := range slices.Backward(page.Tasks) {
-		records, err := o.e.deps.Journal.Records(o.ctx, t.ID, t.Checkpoint.GetLastSeq()-1, loadBytes)
+		records, err := o.e.deps.Journal.Records(o.base, t.ID, t.Checkpoint.GetLastSeq()-1, loadBytes)
 		if err != nil {
 			return nil, err
 		}

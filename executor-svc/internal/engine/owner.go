@@ -48,34 +48,23 @@ type owner struct {
 	// resumePending is true until the flow has been asked how the loaded task continues.
 	resumePending bool
 
-	// generation is incremented when all actions are dropped, so that their late results are ignored. calling is true while a Call or Attach
-	// runs; attached is true if it is an Attach.
-	generation int
-	calling    bool
-	attached   bool
-	// base is the parent of the contexts of the task's actions; it carries the task's trace and its user's identity. The actions of a
-	// generation share ctx, cancel and emit.
-	base   context.Context
-	span   trace.Span
-	ctx    context.Context
-	cancel context.CancelFunc
-	emit   func(flow.Input)
+	// lanes holds what runs in each lane.
+	lanes map[uint32]*laneRun
+	// base is the parent of the contexts of the task's actions; it carries the task's trace and its user's identity.
+	base context.Context
+	span trace.Span
 	// next is an action that the goroutine that runs the owner has to run next, or nil.
 	next func()
 
-	// runTimer fires when the task's run time is over; nil if it has no limit. callStopped reports that the running call was stopped for
-	// that reason.
-	runTimer    *time.Timer
-	callStopped bool
+	// timer fires when a run time is over or a wait's deadline has passed; nil if the task has had neither.
+	timer *time.Timer
 	// stableTimer fires when the process has survived long enough after recovering the task to reset its recovery count; nil if the
 	// count is at most fewRecoveries.
 	stableTimer *time.Timer
 }
 
 func newOwner(e *Engine, c journal.Claim) *owner {
-	o := &owner{e: e, id: c.TaskID, epoch: c.Epoch, slot: c.Slot, in: newQueue(), base: e.ctx}
-	o.newGeneration()
-	return o
+	return &owner{e: e, id: c.TaskID, epoch: c.Epoch, slot: c.Slot, in: newQueue(), base: e.ctx}
 }
 
 func (o *owner) log() *slog.Logger { return o.e.deps.Log.With("task_id", o.id) }
@@ -114,11 +103,11 @@ func (o *owner) run() (next func()) {
 // release ends the owner and gives up its claim. reclaim reports that the task needs another claim, for example because another writer changed
 // it. No other goroutine may run the owner.
 func (o *owner) release(reclaim bool) {
-	o.cancel()
+	o.cancelActions()
 	if o.next != nil {
 		go o.next()
 	}
-	for _, t := range []*time.Timer{o.runTimer, o.stableTimer} {
+	for _, t := range []*time.Timer{o.timer, o.stableTimer} {
 		if t != nil {
 			t.Stop()
 		}
@@ -157,7 +146,7 @@ func (o *owner) advance() (leave, reclaim bool) {
 		case o.idle():
 			return true, false
 		default:
-			o.setRunTimer()
+			o.setTimer()
 			o.setStableTimer()
 			return false, false
 		}
@@ -168,7 +157,7 @@ func (o *owner) advance() (leave, reclaim bool) {
 // Other commands stay in the inbox, and their senders get errQueued. It returns false if a change could not be committed or the engine stops.
 func (o *owner) applyWithoutSlot() (ok bool) {
 	for {
-		inbox, err := o.e.deps.Journal.Inbox(o.ctx, o.id)
+		inbox, err := o.e.deps.Journal.Inbox(o.base, o.id)
 		if err != nil {
 			// The task is not released: without a slot, only a further command would make it due.
 			o.log().Error("the inbox could not be read; retrying", "error", err)
@@ -177,8 +166,8 @@ func (o *owner) applyWithoutSlot() (ok bool) {
 			}
 			continue
 		}
-		if o.expired() { // a timeout starts nothing that needs a slot
-			return o.apply([]item{{input: flow.Timeout{}, generation: o.generation}})
+		if o.expired() {
+			return o.apply([]item{{input: flow.Timeout{}, generation: noAction}}) // what continues needs a slot, and is resumed with one
 		}
 		first := max(0, slices.IndexFunc(inbox, isCancel))
 		if len(inbox) == 0 || !o.startsNothing(inbox[first]) {
@@ -198,12 +187,12 @@ func isCancel(c journal.Command) bool { return c.GetCancel() != nil }
 
 // startsNothing reports whether a command starts no work. Flows are pure, so it can try the command on a copy of the state.
 func (o *owner) startsNothing(c journal.Command) bool {
-	t, err := o.flow.Apply(o.task(proto.CloneOf(o.state)), flow.Command{Command: c.Command})
+	t, err := o.flow.Apply(o.task(proto.CloneOf(o.state)), 0, flow.Command{Command: c.Command})
 	if err != nil {
 		return true
 	}
 	for _, a := range t.Actions {
-		switch a.(type) {
+		switch a.Action.(type) {
 		case flow.Abandon, flow.StopCall, flow.Withdraw:
 		default:
 			return false
@@ -216,7 +205,7 @@ func (o *owner) startsNothing(c journal.Command) bool {
 // timeout of a wait, and the results of actions.
 func (o *owner) gather() (items []item, err error) {
 	if o.in.takeCommandsNoted() {
-		inbox, err := o.e.deps.Journal.Inbox(o.ctx, o.id)
+		inbox, err := o.e.deps.Journal.Inbox(o.base, o.id)
 		if err != nil {
 			return nil, err
 		}
@@ -225,11 +214,11 @@ func (o *owner) gather() (items []item, err error) {
 		}
 	}
 	if o.resumePending {
-		items = append(items, item{input: resume{recovered: o.recovered()}, generation: o.generation})
+		items = append(items, item{input: resume{recovered: o.recovered()}, generation: noAction})
 		o.resumePending = false
 	}
-	if o.idle() && o.expired() {
-		items = append(items, item{input: flow.Timeout{}, generation: o.generation})
+	if o.expired() {
+		items = append(items, item{input: flow.Timeout{}, generation: noAction})
 	}
 	return append(items, o.in.take()...), nil
 }
@@ -244,19 +233,22 @@ func (o *owner) idle() bool {
 	return o.state.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING || state.Ended(o.state.GetStatus())
 }
 
-// recordOutcomes records the outcome of a running call while the engine stops. Other actions can be repeated, and commands stay in the inbox.
+// recordOutcomes records the outcomes of running calls while the engine stops. Other actions can be repeated, and commands stay in the inbox.
 // It returns true once the owner may release the task.
 func (o *owner) recordOutcomes() bool {
 	o.in.takeCommandsNoted()
 	for _, i := range o.in.take() {
-		if _, isMcpTask := i.input.(flow.McpTask); o.calling && isMcpTask && !o.apply([]item{i}) {
-			return true
-		}
-		if !o.calling || !flow.EndsCall(i.input) {
+		if !o.current(i) || i.generation == noAction || !o.lane(i.lane).calling {
 			continue
 		}
-		o.calling = false
-		if c, ok := i.input.(flow.Called); ok && o.ctx.Err() != nil {
+		if _, isMcpTask := i.input.(flow.McpTask); isMcpTask && !o.apply([]item{i}) {
+			return true
+		}
+		if !flow.EndsCall(i.input) {
+			continue
+		}
+		o.lane(i.lane).calling = false
+		if c, ok := i.input.(flow.Called); ok && o.base.Err() != nil {
 			// The engine's stop cut off the call: the task's next owner continues it.
 			switch {
 			case c.Outcome == commonv1.Outcome_OUTCOME_UNKNOWN:
@@ -267,7 +259,7 @@ func (o *owner) recordOutcomes() bool {
 		}
 		o.apply([]item{i})
 	}
-	if o.calling && o.ctx.Err() == nil {
+	if o.calling() && o.base.Err() == nil {
 		return false
 	}
 	o.settleRecovery()

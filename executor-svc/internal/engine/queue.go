@@ -11,12 +11,13 @@ import (
 type item struct {
 	command *journal.Command
 	input   flow.Input
-	// generation is the owner's generation that started the action. Results of earlier generations are ignored.
+	// lane and generation name the run that started the action. Results of earlier generations of the lane are ignored.
+	lane       uint32
 	generation int
 }
 
-// anyGeneration marks inputs that are not from an action.
-const anyGeneration = -1
+// noAction is the generation of inputs that are not from an action.
+const noAction = -1
 
 // queue holds inputs of an owner, and ensures that only one goroutine at a time runs the owner. It is unbounded: results must not be refused,
 // and actions must not wait for each other.

@@ -26,17 +26,17 @@ func (o *owner) setStableTimer() {
 		}
 	case o.stableTimer == nil:
 		after := stableAfter
-		if o.calling && o.attached {
+		if o.onlyAttached() {
 			after = stableAfterAttach
 		}
-		o.stableTimer = time.AfterFunc(after, func() { o.deliver(item{input: flow.RecoverySettled{}, generation: anyGeneration}) })
+		o.stableTimer = time.AfterFunc(after, func() { o.deliver(item{input: flow.RecoverySettled{}, generation: noAction}) })
 	}
 }
 
 // settleRecovery resets the task's recovery count, because the process shuts down cleanly.
 func (o *owner) settleRecovery() {
 	if o.state.GetRecoveries() > 0 && !o.idle() {
-		o.apply([]item{{input: flow.RecoverySettled{}, generation: o.generation}})
+		o.apply([]item{{input: flow.RecoverySettled{}, generation: noAction}})
 	}
 }
 
@@ -60,16 +60,50 @@ func deadline(c *storagev1.Checkpoint) time.Time {
 	return time.Unix(0, first)
 }
 
-// setRunTimer sets the timer for the end of the task's run time.
-func (o *owner) setRunTimer() {
-	limit := o.head.GetLimits().GetMaxRunTime()
-	if o.callStopped = o.callStopped && o.calling; o.callStopped || limit <= 0 {
-		return
+// onlyAttached reports whether the owner only waits for calls that run in the pool.
+func (o *owner) onlyAttached() bool {
+	for _, l := range o.state.GetLanes() {
+		run := o.lanes[l.GetId()]
+		if l.GetPhase() != storagev1.Phase_PHASE_WAIT && l.GetPhase() != storagev1.Phase_PHASE_IDLE && (run == nil || !run.calling || !run.attached) {
+			return false
+		}
 	}
-	remaining := max(time.Millisecond, time.Duration(limit-flow.RunTime(o.state, time.Now())))
-	if o.runTimer == nil {
-		o.runTimer = time.AfterFunc(remaining, func() { o.deliver(item{input: flow.Timeout{}, generation: anyGeneration}) })
-	} else {
-		o.runTimer.Reset(remaining)
+	return true
+}
+
+// setTimer sets the timer for the end of a run time, of the task or of a lane, and for the deadline of a wait beside which other lanes run.
+func (o *owner) setTimer() {
+	now, next := time.Now(), time.Duration(-1)
+	add := func(remaining time.Duration) {
+		if next < 0 || remaining < next {
+			next = max(time.Millisecond, remaining)
+		}
+	}
+	stopped := true // all running calls were stopped because a run time is over
+	for _, l := range o.state.GetLanes() {
+		if l.GetPhase() == storagev1.Phase_PHASE_WAIT || l.GetPhase() == storagev1.Phase_PHASE_IDLE {
+			continue
+		}
+		run := o.lanes[l.GetId()]
+		lane := run != nil && run.calling && run.callStopped
+		stopped = stopped && lane
+		if limit := l.GetMaxRunTime(); limit > 0 && l.GetRunSince() != 0 && !lane {
+			add(time.Duration(limit - flow.RunTime(l, now)))
+		}
+	}
+	if limit := o.head.GetLimits().GetMaxRunTime(); limit > 0 && !stopped {
+		add(time.Duration(limit - flow.RunTime(o.state, now)))
+	}
+	if d := deadline(o.state); !d.IsZero() {
+		add(d.Sub(now))
+	}
+	switch {
+	case next < 0 && o.timer != nil:
+		o.timer.Stop()
+	case next < 0:
+	case o.timer == nil:
+		o.timer = time.AfterFunc(next, func() { o.deliver(item{input: flow.Timeout{}, generation: noAction}) })
+	default:
+		o.timer.Reset(next)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
@@ -21,16 +22,33 @@ func IsReadOutput(s *storagev1.ActiveStep) bool {
 	return s.GetToolId() == ReadOutput && s.GetDefinitionHash() == ""
 }
 
-// Flow decides what a task does next.
+// Flow decides what a task does next. It is a pure function of the task and its inputs: no I/O, clock or randomness.
 type Flow interface {
-	// Apply handles one input. It changes t.State in place. If it returns an error, the caller discards the changed state, and the sender of
-	// a command gets the error. The flow does not keep t.
-	Apply(t *Task, in Input) (Transition, error)
+	// Kind is the flow's name in agents, tasks and stored data.
+	Kind() string
+	// PlanOptions returns options with defaults for what is absent; nil if the flow has no plan.
+	PlanOptions(o *executorv1.PlanOptions) *executorv1.PlanOptions
+	// Start returns the first state of a new task.
+	Start() *storagev1.Checkpoint
+	// Apply handles one input. lane is the lane whose action sent it; 0 if no action did. It changes t.State in place. If it returns an error,
+	// the caller discards the changed state, and the sender of a command gets the error. The flow does not keep t.
+	Apply(t *Task, lane uint32, in Input) (Transition, error)
 	// Resume decides how a task continues after an owner loaded it from the journal. recovered reports that the newest commit is from an earlier
 	// process, which may have crashed.
 	Resume(t *Task, recovered bool) (Transition, error)
 	// Fail ends a task that cannot continue, because the flow refused an input or a transition cannot be stored.
 	Fail(t *Task, e *storagev1.ErrorNote) (Transition, error)
+	// Fork returns the state of a task that continues after the first facts of another one, and the fact that records it.
+	Fork(f Fork) (*storagev1.Checkpoint, *storagev1.Fact)
+}
+
+// Fork describes a fork.
+type Fork struct {
+	// From is the id of the forked task, and Seq how many of its facts the fork keeps.
+	From string
+	Seq  uint64
+	// Records are all records of the forked task, and Kept those of the first Seq facts.
+	Records, Kept []*storagev1.Record
 }
 
 // Task is a task as a flow sees it. A flow changes only State.
@@ -42,8 +60,31 @@ type Task struct {
 	Now time.Time
 }
 
-// RunTime returns how long a task has run until now, in nanoseconds. It is 0 for a task without a limit of its run time.
-func RunTime(c *storagev1.Checkpoint, now time.Time) int64 {
+// LaneOf returns the lane with this id, or nil.
+func LaneOf(c *storagev1.Checkpoint, id uint32) *storagev1.Lane {
+	for _, l := range c.GetLanes() {
+		if l.GetId() == id {
+			return l
+		}
+	}
+	return nil
+}
+
+// ActiveStep returns the step with this ordinal if it has not ended, or nil.
+func ActiveStep(c *storagev1.Checkpoint, ordinal uint32) *storagev1.ActiveStep {
+	for _, l := range c.GetLanes() {
+		if s := l.GetStep(); s != nil && s.GetOrdinal() == ordinal {
+			return s
+		}
+	}
+	return nil
+}
+
+// RunTime returns how long a task or a lane has run until now, in nanoseconds. It is 0 without a limit of the run time.
+func RunTime(c interface {
+	GetRunSince() int64
+	GetRunTime() int64
+}, now time.Time) int64 {
 	if c.GetRunSince() == 0 {
 		return c.GetRunTime()
 	}
@@ -53,7 +94,7 @@ func RunTime(c *storagev1.Checkpoint, now time.Time) int64 {
 // Transition is the result of one input: the facts to commit together with the changed Task.State, and the actions to run.
 type Transition struct {
 	Facts   []*storagev1.Fact
-	Actions []Action
+	Actions []LaneAction
 	// Unchanged reports that there is nothing to commit. The actions run anyway.
 	Unchanged bool
 }
@@ -73,16 +114,19 @@ func AddUsage(sum, u *storagev1.Usage) *storagev1.Usage {
 	return sum
 }
 
-// Action is something that the engine does for a flow. Its results, if any, return as Inputs.
+// LaneAction is an action of a lane. At most one Ask, Call or Attach runs in a lane at a time.
+type LaneAction struct {
+	Lane uint32
+	Action
+}
+
+// Action is something that the engine does for a lane. Its results, if any, return as Inputs of the lane.
 type Action interface{ action() }
 
 type (
-	// Begin loads the tools and asks the planner for the task's name, its risk and the first step. It sends Begun. If Begun.Plan is
-	// Answering without an Answer, Begin continues as Plan does; otherwise it ends.
-	Begin struct{}
-	// Plan asks the planner for the next step. It ends with Planned. If the planner answers instead, Plan may first send a Planned that is
-	// Answering, and Text.
-	Plan struct{}
+	// Ask has the runner answer a question, by asking the planner or by listing tools. It changes nothing in the world, so it may start before
+	// the commit. The question says which Inputs it sends; the engine passes them on unread.
+	Ask struct{ Question }
 	// Call calls the tool of a step once the intent is durable. It sends Progress and McpTask, and ends with Called, Moved or Elicited.
 	Call struct {
 		Ordinal uint32
@@ -98,7 +142,7 @@ type (
 		// Stopping reports that the call is being stopped; its questions are dropped.
 		Stopping bool
 	}
-	// StopCall stops the running call; its Called still arrives.
+	// StopCall stops the lane's running call; its Called still arrives.
 	StopCall struct{ Reason string }
 	// Withdraw ends a call that waits for a person. It produces no Input.
 	Withdraw struct {
@@ -109,39 +153,16 @@ type (
 		PoolID, ToolID string
 		Reason         string
 	}
-	// Derive asks the planner for another input after a failed attempt. It ends with Derived.
-	Derive struct{ Ordinal uint32 }
-	// Diagnose asks the planner whether an error is about parameters and, if so, which are missing. It ends with Diagnosed.
-	Diagnose struct {
-		Ordinal uint32
-		// Known reports that the error is about parameters, because the input did not fit the schema.
-		Known bool
-	}
-	// Fill asks the planner to complete an input with the values that a person supplied. It ends with Derived.
-	Fill struct{ Ordinal uint32 }
-	// RefreshTool lists the tools again, because the step's tool has changed. It ends with ToolRefreshed.
-	RefreshTool struct{ Ordinal uint32 }
-	// Answer lets the planner write the answer. It sends Text and ends with Answered.
-	Answer struct {
-		// CutShort says why the task ends early; empty if the planner chose to answer.
-		CutShort string
-	}
-	// Abandon stops all running actions; their late results are dropped.
+	// Abandon stops what runs in the lane; its late results are dropped.
 	Abandon struct{}
 )
 
-func (Begin) action()       {}
-func (Plan) action()        {}
-func (Call) action()        {}
-func (Attach) action()      {}
-func (StopCall) action()    {}
-func (Withdraw) action()    {}
-func (Derive) action()      {}
-func (Diagnose) action()    {}
-func (Fill) action()        {}
-func (RefreshTool) action() {}
-func (Answer) action()      {}
-func (Abandon) action()     {}
+func (Ask) action()      {}
+func (Call) action()     {}
+func (Attach) action()   {}
+func (StopCall) action() {}
+func (Withdraw) action() {}
+func (Abandon) action()  {}
 
 // Input is something that happened to a task.
 type Input interface{ input() }
@@ -149,34 +170,11 @@ type Input interface{ input() }
 type (
 	// Command is a request from the task's inbox.
 	Command struct{ *storagev1.Command }
-	// Timeout reports that a wait's deadline or the task's run time may be over.
+	// Timeout reports that a wait's deadline, or the run time of the task or of a lane, may be over.
 	Timeout struct{}
 	// RecoverySettled reports that the task did not crash the process that recovered it: the process survived for a while, or shuts
 	// down cleanly.
 	RecoverySettled struct{}
-	// Begun ends Begin.
-	Begun struct {
-		Tools *storagev1.ToolsLoaded
-		Name  string
-		Risk  *storagev1.RiskNote
-		Plan  Planned
-	}
-	// Planned ends Plan.
-	Planned struct {
-		// Step is the next step; nil means FINAL.
-		Step *PlannedStep
-		// CutShort says why the step is FINAL although the planner did not choose FINAL; may be empty.
-		CutShort string
-		// Answering reports that a new answer begins. If Answer is nil, Text follows, and then another Planned.
-		Answering bool
-		// Answer is the end of an answer that the planner wrote in the planning call; nil if it wrote none.
-		Answer *Answered
-		// Memory replaces the planner's summary of the oldest steps; nil keeps the summary.
-		Memory *storagev1.Memory
-		// Err ends the task: the planner cannot continue.
-		Err   *storagev1.ErrorNote
-		Usage *storagev1.Usage
-	}
 	// Called is the outcome of a call.
 	Called struct {
 		Ordinal uint32
@@ -231,60 +229,14 @@ type (
 		Attempt  uint32
 		Progress *storagev1.ToolProgress
 	}
-	// Derived ends Derive and Fill.
-	Derived struct {
-		Ordinal uint32
-		Input   string
-		// Problem says how the input violates the tool's schema; empty if it fits.
-		Problem string
-		// Err says why the planner could not make an input; nil if it made one.
-		Err   *storagev1.ErrorNote
-		Usage *storagev1.Usage
-		// Tool describes the tool that the input was made for.
-		Tool *Tool
-	}
-	// ToolRefreshed ends RefreshTool.
-	ToolRefreshed struct {
-		Ordinal uint32
-		Tool    *Tool
-		// Problem says how the step's input violates the tool's schema; empty if it fits.
-		Problem string
-		// Err says why the tool can no longer be used; nil if it can.
-		Err *storagev1.ErrorNote
-	}
-	// Diagnosed ends Diagnose.
-	Diagnosed struct {
-		Ordinal      uint32
-		IsParamError bool
-		// Message describes the error to a person; SchemaJSON is the schema of the missing parameters.
-		Message    string
-		SchemaJSON string
-		Usage      *storagev1.Usage
-	}
-	// Text is a piece of the answer.
-	Text struct{ Text string }
 	// Blocked reports that a running action waits for a service that cannot be reached.
 	Blocked struct{ Reason string }
-	// Answered ends Answer.
-	Answered struct {
-		// Text is the answer's last piece; may be empty.
-		Text string
-		// FullAnswer is all pieces joined.
-		FullAnswer string
-		// NotReached reports that the goal was not reached; the answer says what is missing.
-		NotReached bool
-		// CutShort says why the task ended early; empty if the planner chose to answer.
-		CutShort string
-		Err      *storagev1.ErrorNote
-		Usage    *storagev1.Usage
-	}
 )
 
 func (Command) input()         {}
 func (Timeout) input()         {}
 func (RecoverySettled) input() {}
-func (Begun) input()           {}
-func (Planned) input()         {}
+func (Blocked) input()         {}
 func (Called) input()          {}
 func (Moved) input()           {}
 func (Progress) input()        {}
@@ -292,36 +244,6 @@ func (Elicited) input()        {}
 func (Undelivered) input()     {}
 func (McpTask) input()         {}
 func (NotStarted) input()      {}
-func (Derived) input()         {}
-func (Diagnosed) input()       {}
-func (ToolRefreshed) input()   {}
-func (Text) input()            {}
-func (Blocked) input()         {}
-func (Answered) input()        {}
-
-// Tool is the pool's current description of a tool.
-type Tool struct {
-	Effect         commonv1.Effect
-	Idempotent     bool
-	RiskFloor      commonv1.RiskLevel
-	DefinitionHash string
-	ConfigRevision uint64
-	// PoolID is the replica of the MCP pool that would make a call.
-	PoolID string
-}
-
-// PlannedStep is a step that the planner proposed, with the pool's description of its tool.
-type PlannedStep struct {
-	Tool
-	ToolID      string
-	Description string
-	InputJSON   string
-	Risk        *storagev1.RiskNote
-	// Problem says how the input violates the tool's schema; empty if it fits.
-	Problem string
-	// Retry reports that this step repeats the failed call of the previous step.
-	Retry bool
-}
 
 // Elicitation is a question of a tool's server to a person during a call.
 type Elicitation struct {

@@ -1,11 +1,14 @@
 package flow
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
+
+	"google.golang.org/protobuf/proto"
 
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
@@ -72,6 +75,15 @@ func ToolName(toolID string) (mcpID, name string) {
 func InputHash(input string) []byte {
 	sum := sha256.Sum256([]byte(input))
 	return sum[:]
+}
+
+// ApprovalHash returns the SHA-256 of what an approval approves: the edited plan, the edited input, or the input that was shown.
+func ApprovalHash(a *storagev1.Approve, shown string) []byte {
+	if a.GetPlan() == nil {
+		return InputHash(cmp.Or(a.GetInputJson(), shown))
+	}
+	raw, _ := proto.MarshalOptions{Deterministic: true}.Marshal(a.GetPlan()) // it was decoded, so it encodes
+	return InputHash(string(raw))
 }
 
 // ToolInputHash returns the SHA-256 of a tool id and an exact input.

@@ -43,7 +43,11 @@ func (e *Entry) Asking() bool { return len(e.openWaits) > 0 }
 // Log is the history of one task.
 type Log struct {
 	Entries []*Entry
-	seq     uint64
+	// Plan is the task's plan; nil if it has none.
+	Plan *Plan
+	// Inputs are what people said about steps, oldest first: refusals with their reasons.
+	Inputs []string
+	seq    uint64
 }
 
 // Add adds a record. Records are added in the order of their seqs, from the first one on.
@@ -52,6 +56,11 @@ func (l *Log) Add(r *storagev1.Record) {
 		l.seq++
 		if f.GetOrdinal() != 0 {
 			l.entry(f).add(f, r.GetTime(), l.seq)
+			if e := f.GetStepError().GetError(); e.GetReason() == commonv1.ErrorReason_ERROR_REASON_REJECTED {
+				l.Inputs = append(l.Inputs, "About the call of "+f.GetToolId()+": "+e.GetErrMsg())
+			}
+		} else {
+			l.addPlanFact(f, r.GetTime())
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/history"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
 // goalName is the name of the goal in references.
@@ -17,16 +18,16 @@ const goalName = "goal"
 
 // stepAfter returns a function that makes the next step from the running step's output, or nil if no step is planned ahead. The function
 // returns nil if the planner has to be asked. Steps planned ahead are kept only in memory: after a crash, the planner is asked again.
-func (s *Session) stepAfter(log *history.Log) func(output string) *flow.Planned {
+func (s *Session) stepAfter(lane uint32, running *storagev1.ActiveStep, log *history.Log) func(output string) *flow.Planned {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.ahead) == 0 {
+	if len(s.ahead[lane]) == 0 {
 		return nil
 	}
-	p, tools := s.ahead[0], s.tools
+	p, tools := s.ahead[lane][0], s.tools
 	outputs, current := map[string]string{}, ""
-	if n := len(log.Entries); n > 0 && p.GetUnresolved() {
-		current = flow.StepID(log.Entries[n-1].Ordinal)
+	if p.GetUnresolved() {
+		current = flow.StepID(running.GetOrdinal())
 		for _, e := range log.Entries {
 			if e.OutputJSON != "" {
 				outputs[flow.StepID(e.Ordinal)] = e.OutputJSON
@@ -45,8 +46,8 @@ func (s *Session) stepAfter(log *history.Log) func(output string) *flow.Planned 
 			return text, ok
 		})
 		if next == nil {
-			s.setAhead(nil)
-		} else if !s.dropFirstAhead() {
+			s.setAhead(lane, nil)
+		} else if !s.dropFirstAhead(lane) {
 			return nil
 		}
 		return next
@@ -127,20 +128,25 @@ func checkInput(tool *commonv1.Tool, raw string) (input, problem string) {
 	return input, ""
 }
 
-func (s *Session) setAhead(steps []*plannerv1.PlannedStep) {
+// setAhead replaces the steps that are planned ahead in a lane.
+func (s *Session) setAhead(lane uint32, steps []*plannerv1.PlannedStep) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ahead = steps
+	if len(steps) == 0 {
+		delete(s.ahead, lane)
+	} else {
+		s.ahead[lane] = steps
+	}
 }
 
-// dropFirstAhead removes the first step that was planned ahead. It returns false if all were dropped meanwhile.
-func (s *Session) dropFirstAhead() bool {
+// dropFirstAhead removes the first step that was planned ahead in a lane. It returns false if all were dropped meanwhile.
+func (s *Session) dropFirstAhead(lane uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.ahead) == 0 {
+	if len(s.ahead[lane]) == 0 {
 		return false
 	}
-	s.ahead = s.ahead[1:]
+	s.ahead[lane] = s.ahead[lane][1:]
 	return true
 }
 

@@ -23,6 +23,7 @@ const startSlack = 30 * time.Second
 // call is a tool call. It exists before the request is sent, so that an early StopCall finds it.
 type call struct {
 	id                      string
+	lane                    uint32
 	ordinal, attempt, round uint32
 	location                location
 	// stopping reports that the call is to stop: it is no longer sent, gets no answers, and its questions are dropped.
@@ -32,24 +33,24 @@ type call struct {
 	end context.CancelFunc
 }
 
-// beginCall returns a call of the step's attempt, and makes it the session's call.
-func (s *Session) beginCall(ctx context.Context, st *storagev1.ActiveStep, attempt uint32) *call {
+// beginCall returns a call of the step's attempt, and makes it the lane's call.
+func (s *Session) beginCall(ctx context.Context, lane uint32, st *storagev1.ActiveStep, attempt uint32) *call {
 	mcpID, _ := flow.ToolName(st.GetToolId())
 	c := &call{
 		id: flow.CallID(s.id, st.GetOrdinal(), attempt, st.GetRound()), location: location{st.GetPoolId(), mcpID},
-		ordinal: st.GetOrdinal(), attempt: attempt, round: st.GetRound(),
+		lane: lane, ordinal: st.GetOrdinal(), attempt: attempt, round: st.GetRound(),
 	}
 	c.ctx, c.end = context.WithCancel(ctx)
 	s.noteLocation(c.location)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.call = c
+	s.calls[lane] = c
 	return c
 }
 
 // callTool returns the Run that calls a tool and emits the outcome. next, if not nil, makes the next step from the output.
-func (s *Session) callTool(ctx context.Context, t *flow.Task, st *storagev1.ActiveStep, attempt uint32, next func(output string) *flow.Planned) Run {
-	c := s.beginCall(ctx, st, attempt)
+func (s *Session) callTool(ctx context.Context, t *flow.Task, lane uint32, st *storagev1.ActiveStep, attempt uint32, next func(output string) *flow.Planned) Run {
+	c := s.beginCall(ctx, lane, st, attempt)
 	msg := &mcppoolv1.CallToolsRequest{Call: s.callRequest(t, st, c)}
 	return s.runCall(c, st, next, func(ctx context.Context, f *follower) (*mcppoolv1.CallResult, error) {
 		released := s.r.releases.take(s.head.GetUserSub(), len(msg.GetCall().GetAckCallIds()))
@@ -88,8 +89,8 @@ func (s *Session) callRequest(t *flow.Task, st *storagev1.ActiveStep, c *call) *
 
 // attachCall returns the Run that attaches to an earlier call and emits its outcome. The Run first delivers people's answers, except to a call
 // that is to stop.
-func (s *Session) attachCall(ctx context.Context, st *storagev1.ActiveStep, a flow.Attach) Run {
-	c := s.beginCall(ctx, st, a.Attempt)
+func (s *Session) attachCall(ctx context.Context, lane uint32, st *storagev1.ActiveStep, a flow.Attach) Run {
+	c := s.beginCall(ctx, lane, st, a.Attempt)
 	c.stopping.Store(a.Stopping)
 	return s.runCall(c, st, nil, func(ctx context.Context, f *follower) (*mcppoolv1.CallResult, error) {
 		if !a.Stopping {

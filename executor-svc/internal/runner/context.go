@@ -8,26 +8,40 @@ import (
 
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/history"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// context returns the planner's view of the task, without tools, which are loaded when the action runs.
-func (s *Session) context(t *flow.Task, log *history.Log) *plannerv1.TaskContext {
-	c := &plannerv1.TaskContext{
-		TaskId: t.ID, Goal: s.head.GetGoal(), Language: s.head.GetLanguage(), Model: s.head.GetModel(),
-		Playbook: s.head.GetPlaybook(), InputsJson: s.head.GetInputsJson(), AgentDescription: s.head.GetAgentDescription(), Rounds: s.turns,
-		MaxSteps: t.Head.GetLimits().GetMaxSteps(),
-	}
+// context returns the planner's view of the task in a lane, without tools, which are loaded when the action runs.
+func (s *Session) context(t *flow.Task, log *history.Log, l *storagev1.Lane) *plannerv1.TaskContext {
+	c := s.emptyContext(t, l)
+	c.Branch = l.GetSubtaskId()
 	for _, e := range log.Entries {
 		if result, ended := results[e.Status]; ended {
 			c.History = append(c.History, historyEntry(e, result))
 		}
 	}
 	dropLargeOutputs(c.GetHistory())
+	return c
+}
+
+// emptyContext returns a context without history and tools.
+func (s *Session) emptyContext(t *flow.Task, l *storagev1.Lane) *plannerv1.TaskContext {
+	c := &plannerv1.TaskContext{
+		TaskId: t.ID, Goal: s.head.GetGoal(), Language: s.head.GetLanguage(), Model: s.head.GetModel(),
+		Playbook: s.head.GetPlaybook(), InputsJson: s.head.GetInputsJson(), AgentDescription: s.head.GetAgentDescription(), Rounds: s.turns,
+		MaxSteps: t.Head.GetLimits().GetMaxSteps(),
+	}
 	if m := t.State.GetMemory(); m != nil {
 		c.Memory = &plannerv1.Memory{Summary: m.GetSummary(), LastStepId: m.GetLastStepId()}
 	}
 	limits, used := t.Head.GetLimits(), t.State.GetUsage()
-	c.ModelCallsLeft = remaining(limits.GetMaxModelCalls(), used.GetModelCalls())
+	calls := used.GetModelCalls()
+	for _, other := range t.State.GetLanes() {
+		if other.GetId() != l.GetId() {
+			calls += other.GetReservedModelCalls()
+		}
+	}
+	c.ModelCallsLeft = remaining(limits.GetMaxModelCalls(), calls)
 	c.TokensLeft = remaining(limits.GetMaxTokens(), used.GetInputTokens()+used.GetOutputTokens())
 	c.CostNanoUsdLeft = remaining(limits.GetMaxCostNanoUsd(), used.GetCostNanoUsd())
 	return c
@@ -46,7 +60,7 @@ func remaining[T uint32 | uint64](limit, used T) *T {
 func (s *Session) contextSince(c *plannerv1.TaskContext) *plannerv1.TaskContext {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.base == "" || s.baseHistory > len(c.GetHistory()) {
+	if s.base == "" || c.GetBranch() != "" || s.baseHistory > len(c.GetHistory()) {
 		return nil
 	}
 	return &plannerv1.TaskContext{
@@ -55,8 +69,11 @@ func (s *Session) contextSince(c *plannerv1.TaskContext) *plannerv1.TaskContext 
 	}
 }
 
-// setBase records the name of the context that the planner keeps, and how much of the history it holds.
+// setBase records the name of the context that the planner keeps for the main line, and how much of the history it holds.
 func (s *Session) setBase(name string, c *plannerv1.TaskContext) {
+	if c.GetBranch() != "" {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.base, s.baseHistory = name, len(c.GetHistory())
@@ -92,6 +109,6 @@ func historyEntry(e *history.Entry, result plannerv1.StepResult) *plannerv1.Hist
 	}
 	return &plannerv1.HistoryEntry{
 		StepId: flow.StepID(e.Ordinal), ToolId: e.ToolID, Description: e.Description, InputJson: e.InputJSON,
-		Result: result, OutputJson: e.OutputJSON, Error: e.Error.GetErrMsg(), Outcome: e.Outcome,
+		Result: result, OutputJson: e.OutputJSON, Error: e.Error.GetErrMsg(), Outcome: e.Outcome, Branch: e.SubtaskID,
 	}
 }

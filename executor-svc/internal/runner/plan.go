@@ -22,9 +22,9 @@ import (
 const nameLength = 40
 
 // plan returns the Run that asks the planner for the next step. If begin is true, it also asks for the task's name and risk.
-func (s *Session) plan(c *plannerv1.TaskContext, begin bool) Run {
+func (s *Session) plan(c *plannerv1.TaskContext, lane uint32, begin bool) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {
-		p := &planRun{s: s, c: c, emit: emit}
+		p := &planRun{s: s, c: c, lane: lane, emit: emit}
 		if begin {
 			p.begun = &flow.Begun{Tools: &storagev1.ToolsLoaded{}, Name: shorten(validUTF8(c.GetGoal())), Risk: &storagev1.RiskNote{}}
 		}
@@ -44,6 +44,7 @@ func (s *Session) plan(c *plannerv1.TaskContext, begin bool) Run {
 type planRun struct {
 	s     *Session
 	c     *plannerv1.TaskContext
+	lane  uint32
 	tools *toolset
 	emit  func(flow.Input)
 	// begun holds the task's name and risk; nil once it was emitted, and for later steps.
@@ -74,7 +75,7 @@ func (p *planRun) nextStep(ctx context.Context) {
 		}
 		answered := p.out.Answer != nil && !p.out.Answer.NotReached
 		done := answered || p.out.Err == nil && p.out.CutShort == "" && len(p.c.GetHistory()) > 0
-		if p.out.Step != nil || done || len(p.tools.late) == 0 {
+		if p.out.Step != nil || len(p.out.Branches) > 0 || done || len(p.tools.late) == 0 {
 			return
 		}
 		p.s.log.InfoContext(ctx, "the planner found no step with the tools listed so far; waiting for slow MCP servers", "missing", len(p.tools.late))
@@ -116,6 +117,10 @@ func (p *planRun) askNextStep(ctx context.Context) {
 		if m := res.GetMemory(); m != nil {
 			p.out.Memory = &storagev1.Memory{Summary: validUTF8(m.GetSummary()), LastStepId: m.GetLastStepId()}
 		}
+		if len(res.GetBranches()) > 0 {
+			p.out.Branches, p.out.CutShort = res.GetBranches(), ""
+			return
+		}
 		if len(res.GetSteps()) == 0 {
 			p.out.CutShort = "The planner answered without a step."
 			continue
@@ -127,7 +132,7 @@ func (p *planRun) askNextStep(ctx context.Context) {
 		}
 		if step := p.tools.propose(first); step != nil {
 			p.out.Step, p.out.CutShort = step, ""
-			p.s.setAhead(res.GetSteps()[1:])
+			p.s.setAhead(p.lane, res.GetSteps()[1:])
 			return
 		}
 		p.out.CutShort = fmt.Sprintf("The planner chose the tool %q, which the task does not have.", validUTF8(first.GetToolId()))

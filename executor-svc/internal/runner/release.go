@@ -39,8 +39,11 @@ func (s *Session) Recorded(c flow.Called) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := ack{callID: flow.CallID(s.id, c.Ordinal, c.Attempt, c.Round)}
-	if s.call != nil && s.call.id == a.callID {
-		a.location = s.call.location
+	for lane, call := range s.calls {
+		if call.id == a.callID {
+			a.location = call.location
+			delete(s.calls, lane)
+		}
 	}
 	s.acks = append(s.acks, a)
 }

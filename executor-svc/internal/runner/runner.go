@@ -77,10 +77,11 @@ type Session struct {
 
 	mu    sync.Mutex // guards the fields below
 	tools *toolset
-	call  *call
-	// ahead holds the steps that are planned to follow the running one.
-	ahead []*plannerv1.PlannedStep
-	// base names the context that the planner keeps for the task; it holds the first baseHistory entries of the history.
+	// calls holds the newest call of each lane.
+	calls map[uint32]*call
+	// ahead holds, by lane, the steps that are planned to follow the running one.
+	ahead map[uint32][]*plannerv1.PlannedStep
+	// base names the context that the planner keeps for the task's main line; it holds the first baseHistory entries of the history.
 	base        string
 	baseHistory int
 	// acks are calls with durable results that are not acknowledged yet.
@@ -92,42 +93,60 @@ type Session struct {
 
 // Session starts a session for an owner. turns are the earlier turns of the conversation: question and answer.
 func (r *Runner) Session(id string, epoch uint64, head *storagev1.TaskHead, turns []*plannerv1.Round) *Session {
-	return &Session{r: r, id: id, epoch: epoch, head: head, turns: turns, log: r.log.With("task_id", id), loading: make(chan struct{}, 1)}
+	return &Session{
+		r: r, id: id, epoch: epoch, head: head, turns: turns, log: r.log.With("task_id", id), loading: make(chan struct{}, 1),
+		calls: map[uint32]*call{}, ahead: map[uint32][]*plannerv1.PlannedStep{},
+	}
 }
 
 // Run is an action that is ready to run. It passes its results to emit, in order. Its ctx is the ctx of Prepare.
 type Run func(ctx context.Context, emit func(flow.Input))
 
 // Prepare reads an action's arguments from the task, so that the action can run while the task changes.
-func (s *Session) Prepare(ctx context.Context, t *flow.Task, log *history.Log, a flow.Action) Run {
-	switch a := a.(type) {
+func (s *Session) Prepare(ctx context.Context, t *flow.Task, log *history.Log, a flow.LaneAction) Run {
+	switch action := a.Action.(type) {
 	case flow.Call:
-		if st := step(t, a.Ordinal); flow.IsReadOutput(st) {
-			return readOutput(log, st, a.Attempt)
+		st := step(t, action.Ordinal)
+		if flow.IsReadOutput(st) {
+			return readOutput(log, st, action.Attempt)
 		}
-		return s.callTool(ctx, t, step(t, a.Ordinal), a.Attempt, s.stepAfter(log))
+		return s.callTool(ctx, t, a.Lane, st, action.Attempt, s.stepAfter(a.Lane, st, log))
 	case flow.Attach:
-		if st := step(t, a.Ordinal); flow.IsReadOutput(st) {
-			return readOutput(log, st, a.Attempt)
+		st := step(t, action.Ordinal)
+		if flow.IsReadOutput(st) {
+			return readOutput(log, st, action.Attempt)
 		}
-		return s.attachCall(ctx, step(t, a.Ordinal), a)
+		return s.attachCall(ctx, a.Lane, st, action)
+	case flow.Ask:
+		s.setAhead(a.Lane, nil)
+		return s.ask(t, log, flow.LaneOf(t.State, a.Lane), action.Question)
 	}
-	s.setAhead(nil)
-	switch a := a.(type) {
+	return nil
+}
+
+// ask returns the Run that answers a question of a lane.
+func (s *Session) ask(t *flow.Task, log *history.Log, l *storagev1.Lane, q flow.Question) Run {
+	switch q := q.(type) {
 	case flow.Begin:
-		return s.plan(s.context(t, log), true)
+		return s.plan(s.context(t, log, l), l.GetId(), true)
 	case flow.Plan:
-		return s.plan(s.context(t, log), false)
+		return s.plan(s.context(t, log, l), l.GetId(), false)
 	case flow.Derive:
-		return s.derive(s.context(t, log), step(t, a.Ordinal))
+		return s.derive(s.context(t, log, l), step(t, q.Ordinal))
 	case flow.Diagnose:
-		return s.diagnose(s.context(t, log), step(t, a.Ordinal), a.Known)
+		return s.diagnose(s.context(t, log, l), step(t, q.Ordinal), q.Known)
 	case flow.RefreshTool:
-		return s.refreshTool(step(t, a.Ordinal))
+		return s.refreshTool(step(t, q.Ordinal))
 	case flow.Fill:
-		return s.fill(s.context(t, log), step(t, a.Ordinal))
+		return s.fill(s.context(t, log, l), step(t, q.Ordinal))
 	case flow.Answer:
-		return s.answer(s.context(t, log), a.CutShort)
+		return s.answer(s.context(t, log, l), q.CutShort)
+	case flow.CreatePlan:
+		return s.createPlan(s.context(t, log, l), q)
+	case flow.Think:
+		return s.think(s.subtaskContext(t, log, l), subtaskOf(log, l), q)
+	case flow.Reflect:
+		return s.reflect(s.subtaskContext(t, log, l), subtaskOf(log, l))
 	}
 	return nil
 }
@@ -149,10 +168,8 @@ func (s *Session) notifyWaiting(service string, err error) {
 // step returns the active step with this ordinal, or an empty step. Actions may read it later, because each transition changes a copy of
 // the task's state.
 func step(t *flow.Task, ordinal uint32) *storagev1.ActiveStep {
-	for _, s := range t.State.GetActiveSteps() {
-		if s.GetOrdinal() == ordinal {
-			return s
-		}
+	if s := flow.ActiveStep(t.State, ordinal); s != nil {
+		return s
 	}
 	return &storagev1.ActiveStep{Ordinal: ordinal}
 }

@@ -16,10 +16,10 @@ import (
 // stopInterval is how often StopCall asks a pool that does not know the call yet, or that cannot be reached.
 const stopInterval = 250 * time.Millisecond
 
-// StopCall asks the pool to stop the running call. The session stops waiting for the call if it has no outcome within StopGrace.
-func (s *Session) StopCall(ctx context.Context, reason string) {
+// StopCall asks the pool to stop the running call of a lane. The session stops waiting for the call if it has no outcome within StopGrace.
+func (s *Session) StopCall(ctx context.Context, lane uint32, reason string) {
 	s.mu.Lock()
-	c := s.call
+	c := s.calls[lane]
 	s.mu.Unlock()
 	if c == nil {
 		return

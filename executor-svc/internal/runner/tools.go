@@ -69,7 +69,8 @@ func (s *Session) setTools(t *toolset) *toolset {
 func (s *Session) dropTools() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tools, s.base, s.ahead = nil, "", nil
+	s.tools, s.base = nil, ""
+	clear(s.ahead)
 }
 
 // servers returns the ids of the task's servers. By default these are all active servers except those with only_when_named.

@@ -25,7 +25,7 @@ func Events(t *journal.Task, r journal.Record) []*executorv1.ExecutorEvent {
 			TaskId: t.ID, Seq: seq, Time: at, Usage: u, Flow: flowOf(t, f, seq),
 			SubtaskId: f.GetSubtaskId(), Attempt: f.GetAttempt(), WaitId: f.GetWaitId(),
 		}
-		if !flowPayload(e, t, f) {
+		if !flowPayload(e, t, f) && !planPayload(e, f) {
 			stepPayload(e, t, f)
 		}
 		events = append(events, e)
@@ -108,7 +108,10 @@ func stepPayload(e *executorv1.ExecutorEvent, t *journal.Task, f *storagev1.Fact
 		e.Payload = &executorv1.ExecutorEvent_StepOutput{StepOutput: &executorv1.StepOutput{OutputJson: k.StepOutput, Output: toStruct(k.StepOutput)}}
 	case *storagev1.Fact_StepError:
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_ERROR
-		e.Payload = &executorv1.ExecutorEvent_StepError{StepError: &executorv1.StepError{Error: errorMessage(k.StepError.GetError()), Outcome: k.StepError.GetOutcome()}}
+		e.Payload = &executorv1.ExecutorEvent_StepError{StepError: &executorv1.StepError{
+			Error: errorMessage(k.StepError.GetError()), Outcome: k.StepError.GetOutcome(),
+			ErrorClass: k.StepError.GetErrorClass(), Recovery: k.StepError.GetRecovery(),
+		}}
 	case *storagev1.Fact_StepCancel:
 		e.Type = executorv1.EventType_EVENT_TYPE_STEP_CANCEL
 		e.Payload = &executorv1.ExecutorEvent_StepCancel{StepCancel: &executorv1.StepCancel{Reason: k.StepCancel.GetReason(), Outcome: k.StepCancel.GetOutcome()}}

@@ -25,12 +25,15 @@ func Task(t *journal.Task) *executorv1.Task {
 		CreateTime: timestamp(h.GetCreateTime()), UpdateTime: timestamp(c.GetUpdateTime()), EndTime: timestamp(c.GetEndTime()),
 	}
 	out.PauseRequested, out.Queued, out.StatusReason = c.GetPauseRequested(), t.Queued, c.GetStatusReason()
+	out.PlanOptions = h.GetPlanOptions()
 	out.Budget, out.WaitTimeout, out.OnUnknownOutcome = Budget(h.GetLimits()), Duration(h.GetWaitTimeout()), h.GetOnUnknownOutcome()
 	if n := len(h.GetForks()); n > 0 {
 		out.ForkedFrom = &executorv1.Fork{TaskId: h.GetForks()[n-1].GetTaskId(), Seq: h.GetForks()[n-1].GetSeq()}
 	}
-	for _, s := range c.GetActiveSteps() {
-		out.ActiveSteps = append(out.ActiveSteps, activeStep(t, s))
+	for _, l := range c.GetLanes() {
+		if s := l.GetStep(); s != nil {
+			out.ActiveSteps = append(out.ActiveSteps, activeStep(t, s))
+		}
 	}
 	for _, w := range c.GetWaits() {
 		out.Waits = append(out.Waits, wait(c, w))
@@ -85,11 +88,9 @@ func wait(c *storagev1.Checkpoint, w *storagev1.Wait) *executorv1.Wait {
 	if w.GetOrdinal() != 0 {
 		out.StepId = flow.StepID(w.GetOrdinal())
 	}
-	for _, s := range c.GetActiveSteps() {
-		if s.GetOrdinal() == w.GetOrdinal() {
-			out.SubtaskId, out.ToolId, out.Risk = s.GetSubtaskId(), s.GetToolId(), risk(s.GetRisk())
-			out.InputJson, out.Input = s.GetInputJson(), toStruct(s.GetInputJson())
-		}
+	if s := flow.ActiveStep(c, w.GetOrdinal()); s != nil {
+		out.SubtaskId, out.ToolId, out.Risk = s.GetSubtaskId(), s.GetToolId(), risk(s.GetRisk())
+		out.InputJson, out.Input = s.GetInputJson(), toStruct(s.GetInputJson())
 	}
 	return out
 }

@@ -1,189 +1,154 @@
 package agent
 
 import (
-	"google.golang.org/grpc/codes"
+	"fmt"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
-	"pawl.dev/services/errs"
 
 	"pawl.dev/executor-svc/internal/flow"
-	"pawl.dev/executor-svc/internal/state"
+	"pawl.dev/executor-svc/internal/flow/step"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
 const (
-	taskInit      = executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT
-	taskWaiting   = executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
-	taskRunning   = executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING
-	taskSuccess   = executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS
-	taskFailed    = executorv1.ExecutorStatus_EXECUTOR_STATUS_ERROR
-	taskCancelled = executorv1.ExecutorStatus_EXECUTOR_STATUS_CANCELLED
-
-	stepInit      = executorv1.StepStatus_STEP_STATUS_INIT
-	stepWaiting   = executorv1.StepStatus_STEP_STATUS_WAITING
-	stepRunning   = executorv1.StepStatus_STEP_STATUS_RUNNING
-	stepSuccess   = executorv1.StepStatus_STEP_STATUS_SUCCESS
-	stepError     = executorv1.StepStatus_STEP_STATUS_ERROR
-	stepParam     = executorv1.StepStatus_STEP_STATUS_PARAM
-	stepCancelled = executorv1.StepStatus_STEP_STATUS_CANCELLED
-
-	outcomeKnown       = commonv1.Outcome_OUTCOME_KNOWN
-	outcomeNotExecuted = commonv1.Outcome_OUTCOME_NOT_EXECUTED
-	outcomeUnknown     = commonv1.Outcome_OUTCOME_UNKNOWN
-
-	waitApproval = executorv1.WaitKind_WAIT_KIND_APPROVAL
-	waitParams   = executorv1.WaitKind_WAIT_KIND_PARAMS
-	waitOutcome  = executorv1.WaitKind_WAIT_KIND_OUTCOME
-	waitPause    = executorv1.WaitKind_WAIT_KIND_PAUSE
-	waitInput    = executorv1.WaitKind_WAIT_KIND_INPUT
+	phaseBegin  = storagev1.Phase_PHASE_BEGIN
+	phasePlan   = storagev1.Phase_PHASE_PLAN
+	phaseIdle   = storagev1.Phase_PHASE_IDLE
+	phaseAnswer = storagev1.Phase_PHASE_ANSWER
 )
 
 // Flow is the `agent` flow.
-type Flow struct{}
+type Flow struct{ step.Machine }
 
 var _ flow.Flow = Flow{}
 
-// Apply implements flow.Flow.
-func (Flow) Apply(t *flow.Task, in flow.Input) (flow.Transition, error) {
-	d := &draft{t: t, state: t.State}
-	if state.Ended(d.state.GetStatus()) {
-		return flow.Transition{}, endedError(d.state.GetStatus())
+// New returns the flow.
+func New() Flow { return Flow{step.Machine{Rules: rules{}}} }
+
+// PlanOptions implements flow.Flow.
+func (Flow) PlanOptions(*executorv1.PlanOptions) *executorv1.PlanOptions { return nil }
+
+// Start implements flow.Flow.
+func (Flow) Start() *storagev1.Checkpoint { return step.NewCheckpoint(phaseBegin) }
+
+// Fork implements flow.Flow: the fork plans the next step. Branches that had not ended are planned again.
+func (Flow) Fork(f flow.Fork) (*storagev1.Checkpoint, *storagev1.Fact) {
+	c, fact := step.Fork(f)
+	c.Lanes = []*storagev1.Lane{{Phase: phasePlan}}
+	if c.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT {
+		c.Lanes[0].Phase = phaseBegin
 	}
-	d.apply(in)
-	if advances(in) {
-		d.state.Recoveries, d.state.StatusReason = 0, ""
-	}
-	d.applyPauseAndBudget()
-	return d.transition()
+	return c, fact
 }
 
-// Resume implements flow.Flow: it schedules the phase's action again, because the result was not recorded. It does not repeat a call that
-// may have been sent, but attaches to it. A task that was recovered too often fails.
-func (Flow) Resume(t *flow.Task, recovered bool) (flow.Transition, error) {
-	d := &draft{t: t, state: t.State}
-	if state.Ended(d.state.GetStatus()) || d.state.GetPhase() == storagev1.Phase_PHASE_WAIT {
-		return flow.Transition{Unchanged: true}, nil
-	}
-	d.countRecovery(recovered)
-	if limit := d.t.Head.GetLimits().GetMaxRecoveries(); limit > 0 && d.state.GetRecoveries() > limit {
-		d.failNoProgress(limit)
-		return d.transition()
-	}
-	d.unchanged = !recovered && d.state.GetPhase() != storagev1.Phase_PHASE_ANSWER
-	d.resume()
-	d.applyPauseAndBudget()
-	return d.transition()
-}
+// rules are the rules of the flow.
+type rules struct{}
 
-// Fail implements flow.Flow.
-func (Flow) Fail(t *flow.Task, e *storagev1.ErrorNote) (flow.Transition, error) {
-	d := &draft{t: t, state: t.State}
-	d.schedule(flow.Abandon{})
-	d.closeAttempt(e)
-	d.failTask(e)
-	return d.transition()
-}
+// Kind implements step.Rules.
+func (rules) Kind() string { return "agent" }
 
-func (d *draft) apply(in flow.Input) {
+// Apply implements step.Rules.
+func (rules) Apply(l step.Lane, in flow.Input) bool {
 	switch in := in.(type) {
-	case flow.Command:
-		d.applyCommand(in.Command)
-	case flow.Timeout:
-		d.timeout()
-	case flow.RecoverySettled:
-		d.recoverySettled()
-	case flow.Blocked:
-		d.blocked(in)
 	case flow.Begun:
-		d.begun(in)
+		begun(l, in)
 	case flow.Planned:
-		d.planned(in)
-	case flow.Derived:
-		d.derived(in)
-	case flow.Diagnosed:
-		d.diagnosed(in)
-	case flow.ToolRefreshed:
-		d.toolRefreshed(in)
+		planned(l, in)
 	case flow.Text:
-		d.text(in)
+		l.AddText(in.Text)
 	case flow.Answered:
-		d.answered(in)
+		l.Answered(in)
 	default:
-		d.applyCallInput(in)
+		return false
+	}
+	return true
+}
+
+// Resume implements step.Rules.
+func (rules) Resume(l step.Lane) {
+	switch l.State.GetPhase() {
+	case phaseBegin:
+		l.Ask(phaseBegin, flow.Begin{})
+	case phasePlan:
+		l.Ask(phasePlan, flow.Plan{})
+	case phaseAnswer:
+		l.BeginAnswer(l.Checkpoint.GetCutShort())
 	}
 }
 
-// applyCallInput applies an input about a tool call.
-func (d *draft) applyCallInput(in flow.Input) {
-	switch in := in.(type) {
-	case flow.Progress:
-		d.progress(in)
-	case flow.Called:
-		d.called(in)
-	case flow.Moved:
-		d.moved(in)
-	case flow.Elicited:
-		d.elicited(in)
-	case flow.Undelivered:
-		d.undelivered(in)
-	case flow.McpTask:
-		d.mcpTask(in)
-	case flow.NotStarted:
-		d.notStarted(in)
-	default:
-		d.refuse(errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "the agent flow does not know %T", in))
+// Observe implements step.Rules.
+func (rules) Observe(step.Lane, *storagev1.ActiveStep, string) {}
+
+// StepEnded implements step.Rules.
+func (rules) StepEnded(l step.Lane, _ *storagev1.ActiveStep, next *flow.Planned) {
+	if next != nil {
+		l.State.Phase = phasePlan
+		planned(l, *next)
+		return
 	}
+	l.Ask(phasePlan, flow.Plan{})
 }
 
-// advances reports whether an input shows that the task makes progress, which resets its recoveries and its status reason. flow.Progress does
-// not count, because it comes from the tool.
-func advances(in flow.Input) bool {
-	switch in.(type) {
-	case flow.Begun, flow.Planned, flow.Called, flow.Elicited, flow.Derived, flow.Diagnosed, flow.ToolRefreshed, flow.Answered:
+// Recover implements step.Rules.
+func (rules) Recover(l step.Lane, s *storagev1.ActiveStep, e *storagev1.ErrorNote, o commonv1.Outcome) executorv1.Recovery {
+	confirm, limits := l.Task.Head.GetConfirm(), l.Task.Head.GetLimits()
+	switch {
+	case o == commonv1.Outcome_OUTCOME_UNKNOWN || !inputMayHelp(e):
+	case confirm == executorv1.Confirm_CONFIRM_ALWAYS || confirm == executorv1.Confirm_CONFIRM_UNSPECIFIED:
+		return executorv1.Recovery_RECOVERY_ASK
+	case s.GetAttempt() < limits.GetMaxAttempts():
+		return executorv1.Recovery_RECOVERY_CORRECT_INPUT
+	}
+	if l.Checkpoint.GetErrorCount()+1 >= limits.GetMaxFailedSteps() {
+		return executorv1.Recovery_RECOVERY_STOP
+	}
+	return executorv1.Recovery_RECOVERY_CONTINUE
+}
+
+// inputMayHelp reports whether another input could succeed; none can if the tool could not be reached or is forbidden.
+func inputMayHelp(e *storagev1.ErrorNote) bool {
+	switch e.GetReason() {
+	case commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT,
+		commonv1.ErrorReason_ERROR_REASON_TOOL_EXECUTION_FAILED,
+		commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
+		commonv1.ErrorReason_ERROR_REASON_UNSPECIFIED:
 		return true
 	}
 	return false
 }
 
-// resume schedules the action that the task's phase waits for.
-func (d *draft) resume() {
-	switch d.state.GetPhase() {
-	case storagev1.Phase_PHASE_BEGIN:
-		d.schedule(flow.Begin{})
-	case storagev1.Phase_PHASE_PLAN:
-		d.schedule(flow.Plan{})
-	case storagev1.Phase_PHASE_START:
-		s := d.activeStep()
-		if s == nil {
-			return
-		}
-		d.call(s, "")
+// StepFailed implements step.Rules: it plans the next step, unless too many steps have failed.
+func (rules) StepFailed(l step.Lane, s *storagev1.ActiveStep) {
+	l.Checkpoint.ErrorCount++
+	if limit := l.Task.Head.GetLimits().GetMaxFailedSteps(); l.Checkpoint.GetErrorCount() >= limit {
+		l.FailTask(&storagev1.ErrorNote{
+			ErrMsg:   step.Plural(limit, "step") + " failed, which is the limit; the last error was: " + s.GetError().GetErrMsg(),
+			DataJson: s.GetError().GetDataJson(),
+			Reason:   commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
+		})
 		return
-	case storagev1.Phase_PHASE_CALL:
-		d.resumeCall()
-		return
-	case storagev1.Phase_PHASE_DERIVE:
-		d.scheduleFor(func(s *storagev1.ActiveStep) flow.Action { return flow.Derive{Ordinal: s.GetOrdinal()} })
-	case storagev1.Phase_PHASE_DIAGNOSE:
-		d.scheduleFor(diagnoseAction)
-	case storagev1.Phase_PHASE_REFRESH_TOOL:
-		d.scheduleFor(func(s *storagev1.ActiveStep) flow.Action { return flow.RefreshTool{Ordinal: s.GetOrdinal()} })
-	case storagev1.Phase_PHASE_FILL:
-		d.scheduleFor(func(s *storagev1.ActiveStep) flow.Action { return flow.Fill{Ordinal: s.GetOrdinal()} })
-	case storagev1.Phase_PHASE_ANSWER:
-		d.beginAnswer(d.state.GetCutShort())
 	}
+	l.State.Step = nil
+	l.Ask(phasePlan, flow.Plan{})
 }
 
-// scheduleFor schedules an action for the active step.
-func (d *draft) scheduleFor(action func(*storagev1.ActiveStep) flow.Action) {
-	if s := d.activeStep(); s != nil {
-		d.schedule(action(s))
-	}
+// Rejected implements step.Rules: it cancels the step and the task.
+func (rules) Rejected(l step.Lane, reason, waitID string) {
+	l.CancelStep(reason, waitID)
+	l.EndCancelled(reason, waitID)
 }
 
-func endedError(s executorv1.ExecutorStatus) error {
-	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TASK_ENDED,
-		"the task has ended (%s); start a new one", s.String()[len("EXECUTOR_STATUS_"):])
+// WaitExpired implements step.Rules.
+func (rules) WaitExpired(l step.Lane, e *storagev1.ErrorNote) { l.FailTask(e) }
+
+// Stopped implements step.Rules. Lanes of this flow are neither cancelled alone nor limited in time.
+func (rules) Stopped(l step.Lane, reason string) { endBranch(l, reason) }
+
+// PlanApproved implements step.Rules. The flow asks nobody to approve a plan.
+func (rules) PlanApproved(l step.Lane, _ *storagev1.Approve) {
+	l.Refuse(fmt.Errorf("the %s flow has no plan to approve", rules{}.Kind()))
 }
+
+// CancelSubtask implements step.Rules.
+func (rules) CancelSubtask(d *step.Draft, id, _ string) { d.Refuse(step.NoSubtaskError(id)) }

@@ -98,7 +98,7 @@ func largeStrings(t *testing.T, j journal.Journal, reopen func() journal.Journal
 
 func step(in string, seq uint64) func(*storagev1.Checkpoint) {
 	return func(c *storagev1.Checkpoint) {
-		c.ActiveSteps = []*storagev1.ActiveStep{{Ordinal: 1, ToolId: "t/echo", InputJson: in, InputSeq: seq, DefinitionHash: "d"}}
+		c.Lanes = []*storagev1.Lane{{Step: &storagev1.ActiveStep{Ordinal: 1, ToolId: "t/echo", InputJson: in, InputSeq: seq, DefinitionHash: "d"}}}
 	}
 }
 
@@ -117,7 +117,7 @@ func inputsOfSteps(t *testing.T, j journal.Journal, reopen func() journal.Journa
 	j = restart(t, j, reopen)
 	want = commit(t, j, n, step(large, 4))
 	wantStored(t, j, n, want)
-	commit(t, j, n, func(c *storagev1.Checkpoint) { c.ActiveSteps = nil })
+	commit(t, j, n, func(c *storagev1.Checkpoint) { c.Lanes = nil })
 }
 
 func inputOfAnyKind(t *testing.T, j journal.Journal, _ func() journal.Journal) {
@@ -126,9 +126,9 @@ func inputOfAnyKind(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	in := `{"text":"shown for approval"}`
 	commit(t, j, n, func(c *storagev1.Checkpoint) {
 		step(in, 3)(c)
-		second := proto.CloneOf(c.ActiveSteps[0])
+		second := proto.CloneOf(c.GetLanes()[0].GetStep())
 		second.Ordinal, second.InputJson, second.InputSeq = 2, `{"text":"a second lane"}`, 2
-		c.ActiveSteps = append(c.ActiveSteps, second)
+		c.Lanes = append(c.Lanes, &storagev1.Lane{Id: 1, Step: second})
 	}, input(`{"text":"a second lane"}`), &storagev1.Fact{Kind: &storagev1.Fact_StepWaitingForStart{
 		StepWaitingForStart: &storagev1.StepWaitingForStart{InputJson: in},
 	}})

@@ -26,7 +26,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What the flow is doing; a recovered task continues from there.
+// What a lane is doing; a recovered task continues from there.
 type Phase int32
 
 const (
@@ -54,6 +54,14 @@ const (
 	Phase_PHASE_START Phase = 10
 	// The tools are listed again, because the step's tool has changed.
 	Phase_PHASE_REFRESH_TOOL Phase = 11
+	// The lane waits for other lanes.
+	Phase_PHASE_IDLE Phase = 12
+	// The plan of subtasks is made.
+	Phase_PHASE_CREATE_PLAN Phase = 13
+	// The planner thinks about the lane's subtask.
+	Phase_PHASE_THINK Phase = 14
+	// The planner reflects on the lane's subtask.
+	Phase_PHASE_REFLECT Phase = 15
 )
 
 // Enum value maps for Phase.
@@ -71,6 +79,10 @@ var (
 		9:  "PHASE_END",
 		10: "PHASE_START",
 		11: "PHASE_REFRESH_TOOL",
+		12: "PHASE_IDLE",
+		13: "PHASE_CREATE_PLAN",
+		14: "PHASE_THINK",
+		15: "PHASE_REFLECT",
 	}
 	Phase_value = map[string]int32{
 		"PHASE_UNSPECIFIED":  0,
@@ -85,6 +97,10 @@ var (
 		"PHASE_END":          9,
 		"PHASE_START":        10,
 		"PHASE_REFRESH_TOOL": 11,
+		"PHASE_IDLE":         12,
+		"PHASE_CREATE_PLAN":  13,
+		"PHASE_THINK":        14,
+		"PHASE_REFLECT":      15,
 	}
 )
 
@@ -157,7 +173,9 @@ type TaskHead struct {
 	// W3C trace context of the request that created it; empty if it was not traced.
 	TraceParent string `protobuf:"bytes,19,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
 	// Exact JSON of the playbook's inputs; empty for none.
-	InputsJson    string `protobuf:"bytes,20,opt,name=inputs_json,json=inputsJson,proto3" json:"inputs_json,omitempty"`
+	InputsJson string `protobuf:"bytes,20,opt,name=inputs_json,json=inputsJson,proto3" json:"inputs_json,omitempty"`
+	// How its plan is worked on; absent in flows without a plan.
+	PlanOptions   *v1.PlanOptions `protobuf:"bytes,21,opt,name=plan_options,json=planOptions,proto3" json:"plan_options,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -330,6 +348,13 @@ func (x *TaskHead) GetInputsJson() string {
 		return x.InputsJson
 	}
 	return ""
+}
+
+func (x *TaskHead) GetPlanOptions() *v1.PlanOptions {
+	if x != nil {
+		return x.PlanOptions
+	}
+	return nil
 }
 
 // Where a task was forked from another one.
@@ -505,6 +530,251 @@ func (x *Limits) GetMaxCostNanoUsd() uint64 {
 	return 0
 }
 
+// A sequential line of steps within a task.
+type Lane struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names the lane within its task. Lane 0 always exists; others exist while they have something to do.
+	Id uint32 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// What it is doing.
+	Phase Phase `protobuf:"varint,2,opt,name=phase,proto3,enum=storage.v1.Phase" json:"phase,omitempty"`
+	// The phase in which it was paused.
+	PausedPhase Phase `protobuf:"varint,3,opt,name=paused_phase,json=pausedPhase,proto3,enum=storage.v1.Phase" json:"paused_phase,omitempty"`
+	// The step that has not ended; absent between steps.
+	Step *ActiveStep `protobuf:"bytes,4,opt,name=step,proto3" json:"step,omitempty"`
+	// The subtask or branch; empty for lane 0.
+	SubtaskId string `protobuf:"bytes,5,opt,name=subtask_id,json=subtaskId,proto3" json:"subtask_id,omitempty"`
+	// It was cancelled while its call was running.
+	CancelRequested bool `protobuf:"varint,6,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
+	// Why it was cancelled.
+	CancelReason string `protobuf:"bytes,7,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
+	// Model calls reserved for its running planner call.
+	ReservedModelCalls uint32 `protobuf:"varint,8,opt,name=reserved_model_calls,json=reservedModelCalls,proto3" json:"reserved_model_calls,omitempty"`
+	// Nanoseconds of running before `run_since`; counted only if `max_run_time` is set.
+	RunTime int64 `protobuf:"varint,9,opt,name=run_time,json=runTime,proto3" json:"run_time,omitempty"`
+	// When it started to run, in nanoseconds since 1970; 0 if it does not run.
+	RunSince int64 `protobuf:"varint,10,opt,name=run_since,json=runSince,proto3" json:"run_since,omitempty"`
+	// Nanoseconds of running; 0: unbounded.
+	MaxRunTime int64 `protobuf:"varint,11,opt,name=max_run_time,json=maxRunTime,proto3" json:"max_run_time,omitempty"`
+	// The number of failed steps in a row.
+	Failures uint32 `protobuf:"varint,12,opt,name=failures,proto3" json:"failures,omitempty"`
+	// How many times it has thought.
+	Loops uint32 `protobuf:"varint,13,opt,name=loops,proto3" json:"loops,omitempty"`
+	// The number of its current thought.
+	Thought uint32 `protobuf:"varint,14,opt,name=thought,proto3" json:"thought,omitempty"`
+	// Bytes of the current thought so far.
+	ThoughtBytes uint64 `protobuf:"varint,15,opt,name=thought_bytes,json=thoughtBytes,proto3" json:"thought_bytes,omitempty"`
+	// Steps that wait for their turn in this lane, oldest first.
+	Queue []*QueuedStep `protobuf:"bytes,16,rep,name=queue,proto3" json:"queue,omitempty"`
+	// The lane that it was opened for; 0 if it stands for itself.
+	Parent        uint32 `protobuf:"varint,17,opt,name=parent,proto3" json:"parent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Lane) Reset() {
+	*x = Lane{}
+	mi := &file_storage_v1_storage_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Lane) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Lane) ProtoMessage() {}
+
+func (x *Lane) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Lane.ProtoReflect.Descriptor instead.
+func (*Lane) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Lane) GetId() uint32 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Lane) GetPhase() Phase {
+	if x != nil {
+		return x.Phase
+	}
+	return Phase_PHASE_UNSPECIFIED
+}
+
+func (x *Lane) GetPausedPhase() Phase {
+	if x != nil {
+		return x.PausedPhase
+	}
+	return Phase_PHASE_UNSPECIFIED
+}
+
+func (x *Lane) GetStep() *ActiveStep {
+	if x != nil {
+		return x.Step
+	}
+	return nil
+}
+
+func (x *Lane) GetSubtaskId() string {
+	if x != nil {
+		return x.SubtaskId
+	}
+	return ""
+}
+
+func (x *Lane) GetCancelRequested() bool {
+	if x != nil {
+		return x.CancelRequested
+	}
+	return false
+}
+
+func (x *Lane) GetCancelReason() string {
+	if x != nil {
+		return x.CancelReason
+	}
+	return ""
+}
+
+func (x *Lane) GetReservedModelCalls() uint32 {
+	if x != nil {
+		return x.ReservedModelCalls
+	}
+	return 0
+}
+
+func (x *Lane) GetRunTime() int64 {
+	if x != nil {
+		return x.RunTime
+	}
+	return 0
+}
+
+func (x *Lane) GetRunSince() int64 {
+	if x != nil {
+		return x.RunSince
+	}
+	return 0
+}
+
+func (x *Lane) GetMaxRunTime() int64 {
+	if x != nil {
+		return x.MaxRunTime
+	}
+	return 0
+}
+
+func (x *Lane) GetFailures() uint32 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+func (x *Lane) GetLoops() uint32 {
+	if x != nil {
+		return x.Loops
+	}
+	return 0
+}
+
+func (x *Lane) GetThought() uint32 {
+	if x != nil {
+		return x.Thought
+	}
+	return 0
+}
+
+func (x *Lane) GetThoughtBytes() uint64 {
+	if x != nil {
+		return x.ThoughtBytes
+	}
+	return 0
+}
+
+func (x *Lane) GetQueue() []*QueuedStep {
+	if x != nil {
+		return x.Queue
+	}
+	return nil
+}
+
+func (x *Lane) GetParent() uint32 {
+	if x != nil {
+		return x.Parent
+	}
+	return 0
+}
+
+// A step that was decided on and has not been numbered yet.
+type QueuedStep struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The step, with neither ordinal nor status.
+	Step *ActiveStep `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
+	// How its input violates the tool's schema; empty if it fits.
+	Problem       string `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueuedStep) Reset() {
+	*x = QueuedStep{}
+	mi := &file_storage_v1_storage_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueuedStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueuedStep) ProtoMessage() {}
+
+func (x *QueuedStep) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueuedStep.ProtoReflect.Descriptor instead.
+func (*QueuedStep) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *QueuedStep) GetStep() *ActiveStep {
+	if x != nil {
+		return x.Step
+	}
+	return nil
+}
+
+func (x *QueuedStep) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 // Everything needed to continue a task. It holds no history.
 type Checkpoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -512,8 +782,6 @@ type Checkpoint struct {
 	Rev uint64 `protobuf:"varint,1,opt,name=rev,proto3" json:"rev,omitempty"`
 	// The task's status.
 	Status v1.ExecutorStatus `protobuf:"varint,2,opt,name=status,proto3,enum=pawl.executor.v1.ExecutorStatus" json:"status,omitempty"`
-	// What the flow is doing.
-	Phase Phase `protobuf:"varint,3,opt,name=phase,proto3,enum=storage.v1.Phase" json:"phase,omitempty"`
 	// The name that the planner gave.
 	Name string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
 	// The risk that the planner gave.
@@ -522,8 +790,6 @@ type Checkpoint struct {
 	StepCount uint32 `protobuf:"varint,6,opt,name=step_count,json=stepCount,proto3" json:"step_count,omitempty"`
 	// The number of failed steps, without those that a playbook tried again.
 	ErrorCount uint32 `protobuf:"varint,7,opt,name=error_count,json=errorCount,proto3" json:"error_count,omitempty"`
-	// The steps that have not ended.
-	ActiveSteps []*ActiveStep `protobuf:"bytes,8,rep,name=active_steps,json=activeSteps,proto3" json:"active_steps,omitempty"`
 	// The open waits.
 	Waits []*Wait `protobuf:"bytes,9,rep,name=waits,proto3" json:"waits,omitempty"`
 	// The number of waits so far; numbers the next one.
@@ -548,18 +814,12 @@ type Checkpoint struct {
 	AnswerCount uint32 `protobuf:"varint,19,opt,name=answer_count,json=answerCount,proto3" json:"answer_count,omitempty"`
 	// Bytes of the current answer so far.
 	AnswerBytes uint64 `protobuf:"varint,20,opt,name=answer_bytes,json=answerBytes,proto3" json:"answer_bytes,omitempty"`
-	// Why the answer is written before the planner chose FINAL; may be empty.
-	CutShort string `protobuf:"bytes,21,opt,name=cut_short,json=cutShort,proto3" json:"cut_short,omitempty"`
 	// A pause was requested.
 	PauseRequested bool `protobuf:"varint,22,opt,name=pause_requested,json=pauseRequested,proto3" json:"pause_requested,omitempty"`
-	// The phase in which the task was paused.
-	PausedPhase Phase `protobuf:"varint,23,opt,name=paused_phase,json=pausedPhase,proto3,enum=storage.v1.Phase" json:"paused_phase,omitempty"`
 	// Calls that need no further approval.
 	Grants []*Grant `protobuf:"bytes,24,rep,name=grants,proto3" json:"grants,omitempty"`
 	// SHA-256 of tool id and input of calls that may have had their effect: the same call needs a person's approval.
 	UnknownCalls [][]byte `protobuf:"bytes,25,rep,name=unknown_calls,json=unknownCalls,proto3" json:"unknown_calls,omitempty"`
-	// Model calls reserved for the running planner call.
-	ReservedModelCalls uint32 `protobuf:"varint,26,opt,name=reserved_model_calls,json=reservedModelCalls,proto3" json:"reserved_model_calls,omitempty"`
 	// Recoveries since the last progress.
 	Recoveries uint32 `protobuf:"varint,27,opt,name=recoveries,proto3" json:"recoveries,omitempty"`
 	// Nanoseconds of running before `run_since`.
@@ -569,14 +829,26 @@ type Checkpoint struct {
 	// What a running task waits for, such as a planner that cannot be reached; empty if it makes progress.
 	StatusReason string `protobuf:"bytes,30,opt,name=status_reason,json=statusReason,proto3" json:"status_reason,omitempty"`
 	// The planner's summary of the oldest steps.
-	Memory        *Memory `protobuf:"bytes,31,opt,name=memory,proto3" json:"memory,omitempty"`
+	Memory *Memory `protobuf:"bytes,31,opt,name=memory,proto3" json:"memory,omitempty"`
+	// The lanes that have something to do, by id.
+	Lanes []*Lane `protobuf:"bytes,32,rep,name=lanes,proto3" json:"lanes,omitempty"`
+	// The number of lanes so far, without lane 0; numbers the next one.
+	LaneCount uint32 `protobuf:"varint,33,opt,name=lane_count,json=laneCount,proto3" json:"lane_count,omitempty"`
+	// The flow's own state, in a form that only the flow reads.
+	FlowState []byte `protobuf:"bytes,34,opt,name=flow_state,json=flowState,proto3" json:"flow_state,omitempty"`
+	// The version of that form.
+	FlowStateVersion uint32 `protobuf:"varint,35,opt,name=flow_state_version,json=flowStateVersion,proto3" json:"flow_state_version,omitempty"`
+	// Why the answer is written before the planner chose FINAL; may be empty.
+	CutShort string `protobuf:"bytes,36,opt,name=cut_short,json=cutShort,proto3" json:"cut_short,omitempty"`
+	// Why the task fails, once the calls that still run have ended; absent unless it waits for them.
+	Failing       *ErrorNote `protobuf:"bytes,37,opt,name=failing,proto3" json:"failing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_storage_v1_storage_proto_msgTypes[3]
+	mi := &file_storage_v1_storage_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -588,7 +860,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[3]
+	mi := &file_storage_v1_storage_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -601,7 +873,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{3}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Checkpoint) GetRev() uint64 {
@@ -616,13 +888,6 @@ func (x *Checkpoint) GetStatus() v1.ExecutorStatus {
 		return x.Status
 	}
 	return v1.ExecutorStatus(0)
-}
-
-func (x *Checkpoint) GetPhase() Phase {
-	if x != nil {
-		return x.Phase
-	}
-	return Phase_PHASE_UNSPECIFIED
 }
 
 func (x *Checkpoint) GetName() string {
@@ -651,13 +916,6 @@ func (x *Checkpoint) GetErrorCount() uint32 {
 		return x.ErrorCount
 	}
 	return 0
-}
-
-func (x *Checkpoint) GetActiveSteps() []*ActiveStep {
-	if x != nil {
-		return x.ActiveSteps
-	}
-	return nil
 }
 
 func (x *Checkpoint) GetWaits() []*Wait {
@@ -744,25 +1002,11 @@ func (x *Checkpoint) GetAnswerBytes() uint64 {
 	return 0
 }
 
-func (x *Checkpoint) GetCutShort() string {
-	if x != nil {
-		return x.CutShort
-	}
-	return ""
-}
-
 func (x *Checkpoint) GetPauseRequested() bool {
 	if x != nil {
 		return x.PauseRequested
 	}
 	return false
-}
-
-func (x *Checkpoint) GetPausedPhase() Phase {
-	if x != nil {
-		return x.PausedPhase
-	}
-	return Phase_PHASE_UNSPECIFIED
 }
 
 func (x *Checkpoint) GetGrants() []*Grant {
@@ -777,13 +1021,6 @@ func (x *Checkpoint) GetUnknownCalls() [][]byte {
 		return x.UnknownCalls
 	}
 	return nil
-}
-
-func (x *Checkpoint) GetReservedModelCalls() uint32 {
-	if x != nil {
-		return x.ReservedModelCalls
-	}
-	return 0
 }
 
 func (x *Checkpoint) GetRecoveries() uint32 {
@@ -821,6 +1058,48 @@ func (x *Checkpoint) GetMemory() *Memory {
 	return nil
 }
 
+func (x *Checkpoint) GetLanes() []*Lane {
+	if x != nil {
+		return x.Lanes
+	}
+	return nil
+}
+
+func (x *Checkpoint) GetLaneCount() uint32 {
+	if x != nil {
+		return x.LaneCount
+	}
+	return 0
+}
+
+func (x *Checkpoint) GetFlowState() []byte {
+	if x != nil {
+		return x.FlowState
+	}
+	return nil
+}
+
+func (x *Checkpoint) GetFlowStateVersion() uint32 {
+	if x != nil {
+		return x.FlowStateVersion
+	}
+	return 0
+}
+
+func (x *Checkpoint) GetCutShort() string {
+	if x != nil {
+		return x.CutShort
+	}
+	return ""
+}
+
+func (x *Checkpoint) GetFailing() *ErrorNote {
+	if x != nil {
+		return x.Failing
+	}
+	return nil
+}
+
 // A planner's summary of the beginning of a task's history.
 type Memory struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -834,7 +1113,7 @@ type Memory struct {
 
 func (x *Memory) Reset() {
 	*x = Memory{}
-	mi := &file_storage_v1_storage_proto_msgTypes[4]
+	mi := &file_storage_v1_storage_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -846,7 +1125,7 @@ func (x *Memory) String() string {
 func (*Memory) ProtoMessage() {}
 
 func (x *Memory) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[4]
+	mi := &file_storage_v1_storage_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -859,7 +1138,7 @@ func (x *Memory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Memory.ProtoReflect.Descriptor instead.
 func (*Memory) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{4}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Memory) GetSummary() string {
@@ -893,7 +1172,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_storage_v1_storage_proto_msgTypes[5]
+	mi := &file_storage_v1_storage_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -905,7 +1184,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[5]
+	mi := &file_storage_v1_storage_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -918,7 +1197,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{5}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Grant) GetToolId() string {
@@ -972,7 +1251,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_storage_v1_storage_proto_msgTypes[6]
+	mi := &file_storage_v1_storage_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -984,7 +1263,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[6]
+	mi := &file_storage_v1_storage_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -997,7 +1276,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{6}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Usage) GetInputTokens() uint64 {
@@ -1062,7 +1341,7 @@ type RiskNote struct {
 
 func (x *RiskNote) Reset() {
 	*x = RiskNote{}
-	mi := &file_storage_v1_storage_proto_msgTypes[7]
+	mi := &file_storage_v1_storage_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1074,7 +1353,7 @@ func (x *RiskNote) String() string {
 func (*RiskNote) ProtoMessage() {}
 
 func (x *RiskNote) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[7]
+	mi := &file_storage_v1_storage_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1087,7 +1366,7 @@ func (x *RiskNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RiskNote.ProtoReflect.Descriptor instead.
 func (*RiskNote) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{7}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RiskNote) GetLevel() v11.RiskLevel {
@@ -1119,7 +1398,7 @@ type ErrorNote struct {
 
 func (x *ErrorNote) Reset() {
 	*x = ErrorNote{}
-	mi := &file_storage_v1_storage_proto_msgTypes[8]
+	mi := &file_storage_v1_storage_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1131,7 +1410,7 @@ func (x *ErrorNote) String() string {
 func (*ErrorNote) ProtoMessage() {}
 
 func (x *ErrorNote) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[8]
+	mi := &file_storage_v1_storage_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1144,7 +1423,7 @@ func (x *ErrorNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorNote.ProtoReflect.Descriptor instead.
 func (*ErrorNote) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{8}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ErrorNote) GetErrMsg() string {
@@ -1231,7 +1510,7 @@ type ActiveStep struct {
 
 func (x *ActiveStep) Reset() {
 	*x = ActiveStep{}
-	mi := &file_storage_v1_storage_proto_msgTypes[9]
+	mi := &file_storage_v1_storage_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1243,7 +1522,7 @@ func (x *ActiveStep) String() string {
 func (*ActiveStep) ProtoMessage() {}
 
 func (x *ActiveStep) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[9]
+	mi := &file_storage_v1_storage_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1256,7 +1535,7 @@ func (x *ActiveStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActiveStep.ProtoReflect.Descriptor instead.
 func (*ActiveStep) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{9}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ActiveStep) GetOrdinal() uint32 {
@@ -1465,7 +1744,7 @@ type Accepted struct {
 
 func (x *Accepted) Reset() {
 	*x = Accepted{}
-	mi := &file_storage_v1_storage_proto_msgTypes[10]
+	mi := &file_storage_v1_storage_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1477,7 +1756,7 @@ func (x *Accepted) String() string {
 func (*Accepted) ProtoMessage() {}
 
 func (x *Accepted) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[10]
+	mi := &file_storage_v1_storage_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1490,7 +1769,7 @@ func (x *Accepted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Accepted.ProtoReflect.Descriptor instead.
 func (*Accepted) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{10}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Accepted) GetAskedHash() []byte {
@@ -1540,7 +1819,7 @@ type InputAnswer struct {
 
 func (x *InputAnswer) Reset() {
 	*x = InputAnswer{}
-	mi := &file_storage_v1_storage_proto_msgTypes[11]
+	mi := &file_storage_v1_storage_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1552,7 +1831,7 @@ func (x *InputAnswer) String() string {
 func (*InputAnswer) ProtoMessage() {}
 
 func (x *InputAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[11]
+	mi := &file_storage_v1_storage_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1565,7 +1844,7 @@ func (x *InputAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputAnswer.ProtoReflect.Descriptor instead.
 func (*InputAnswer) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{11}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *InputAnswer) GetInputId() string {
@@ -1616,7 +1895,7 @@ type Supplied struct {
 
 func (x *Supplied) Reset() {
 	*x = Supplied{}
-	mi := &file_storage_v1_storage_proto_msgTypes[12]
+	mi := &file_storage_v1_storage_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1628,7 +1907,7 @@ func (x *Supplied) String() string {
 func (*Supplied) ProtoMessage() {}
 
 func (x *Supplied) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[12]
+	mi := &file_storage_v1_storage_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1641,7 +1920,7 @@ func (x *Supplied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Supplied.ProtoReflect.Descriptor instead.
 func (*Supplied) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{12}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Supplied) GetContentJson() string {
@@ -1665,7 +1944,7 @@ type Wait struct {
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The kind of answer it needs.
 	Kind v1.WaitKind `protobuf:"varint,2,opt,name=kind,proto3,enum=pawl.executor.v1.WaitKind" json:"kind,omitempty"`
-	// The step; 0 if the wait is about the whole task (PAUSE).
+	// The step; 0 if the wait is about no step (PAUSE, PLAN).
 	Ordinal uint32 `protobuf:"varint,3,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
 	// What the person reads.
 	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
@@ -1680,14 +1959,16 @@ type Wait struct {
 	// Names the question within the call (INPUT).
 	InputId string `protobuf:"bytes,9,opt,name=input_id,json=inputId,proto3" json:"input_id,omitempty"`
 	// A page to open in a browser (INPUT).
-	Url           string `protobuf:"bytes,10,opt,name=url,proto3" json:"url,omitempty"`
+	Url string `protobuf:"bytes,10,opt,name=url,proto3" json:"url,omitempty"`
+	// The lane that waits.
+	Lane          uint32 `protobuf:"varint,11,opt,name=lane,proto3" json:"lane,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_storage_v1_storage_proto_msgTypes[13]
+	mi := &file_storage_v1_storage_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1699,7 +1980,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[13]
+	mi := &file_storage_v1_storage_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1712,7 +1993,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{13}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Wait) GetId() string {
@@ -1785,6 +2066,13 @@ func (x *Wait) GetUrl() string {
 	return ""
 }
 
+func (x *Wait) GetLane() uint32 {
+	if x != nil {
+		return x.Lane
+	}
+	return 0
+}
+
 // The facts of one transition. Its key is the seq of its first fact.
 type Record struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1800,7 +2088,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_storage_v1_storage_proto_msgTypes[14]
+	mi := &file_storage_v1_storage_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1812,7 +2100,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[14]
+	mi := &file_storage_v1_storage_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1825,7 +2113,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{14}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Record) GetTime() int64 {
@@ -1888,6 +2176,11 @@ type Fact struct {
 	//	*Fact_ToolsLoaded
 	//	*Fact_ToolProgress
 	//	*Fact_InputRequired
+	//	*Fact_PlanCreated
+	//	*Fact_SubtaskChanged
+	//	*Fact_Thought
+	//	*Fact_Reflection
+	//	*Fact_FileChanged
 	Kind          isFact_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1895,7 +2188,7 @@ type Fact struct {
 
 func (x *Fact) Reset() {
 	*x = Fact{}
-	mi := &file_storage_v1_storage_proto_msgTypes[15]
+	mi := &file_storage_v1_storage_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1907,7 +2200,7 @@ func (x *Fact) String() string {
 func (*Fact) ProtoMessage() {}
 
 func (x *Fact) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[15]
+	mi := &file_storage_v1_storage_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1920,7 +2213,7 @@ func (x *Fact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fact.ProtoReflect.Descriptor instead.
 func (*Fact) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{15}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Fact) GetOrdinal() uint32 {
@@ -2141,6 +2434,51 @@ func (x *Fact) GetInputRequired() *InputRequired {
 	return nil
 }
 
+func (x *Fact) GetPlanCreated() *PlanCreated {
+	if x != nil {
+		if x, ok := x.Kind.(*Fact_PlanCreated); ok {
+			return x.PlanCreated
+		}
+	}
+	return nil
+}
+
+func (x *Fact) GetSubtaskChanged() *SubtaskChanged {
+	if x != nil {
+		if x, ok := x.Kind.(*Fact_SubtaskChanged); ok {
+			return x.SubtaskChanged
+		}
+	}
+	return nil
+}
+
+func (x *Fact) GetThought() *Thought {
+	if x != nil {
+		if x, ok := x.Kind.(*Fact_Thought); ok {
+			return x.Thought
+		}
+	}
+	return nil
+}
+
+func (x *Fact) GetReflection() *Reflection {
+	if x != nil {
+		if x, ok := x.Kind.(*Fact_Reflection); ok {
+			return x.Reflection
+		}
+	}
+	return nil
+}
+
+func (x *Fact) GetFileChanged() *FileChanged {
+	if x != nil {
+		if x, ok := x.Kind.(*Fact_FileChanged); ok {
+			return x.FileChanged
+		}
+	}
+	return nil
+}
+
 type isFact_Kind interface {
 	isFact_Kind()
 }
@@ -2235,6 +2573,31 @@ type Fact_InputRequired struct {
 	InputRequired *InputRequired `protobuf:"bytes,26,opt,name=input_required,json=inputRequired,proto3,oneof"`
 }
 
+type Fact_PlanCreated struct {
+	// PLAN_CREATED.
+	PlanCreated *PlanCreated `protobuf:"bytes,28,opt,name=plan_created,json=planCreated,proto3,oneof"`
+}
+
+type Fact_SubtaskChanged struct {
+	// SUBTASK_CHANGED.
+	SubtaskChanged *SubtaskChanged `protobuf:"bytes,29,opt,name=subtask_changed,json=subtaskChanged,proto3,oneof"`
+}
+
+type Fact_Thought struct {
+	// THOUGHT.
+	Thought *Thought `protobuf:"bytes,30,opt,name=thought,proto3,oneof"`
+}
+
+type Fact_Reflection struct {
+	// REFLECTION.
+	Reflection *Reflection `protobuf:"bytes,31,opt,name=reflection,proto3,oneof"`
+}
+
+type Fact_FileChanged struct {
+	// FILE_CHANGED.
+	FileChanged *FileChanged `protobuf:"bytes,32,opt,name=file_changed,json=fileChanged,proto3,oneof"`
+}
+
 func (*Fact_FlowStart) isFact_Kind() {}
 
 func (*Fact_FlowStop) isFact_Kind() {}
@@ -2271,6 +2634,16 @@ func (*Fact_ToolProgress) isFact_Kind() {}
 
 func (*Fact_InputRequired) isFact_Kind() {}
 
+func (*Fact_PlanCreated) isFact_Kind() {}
+
+func (*Fact_SubtaskChanged) isFact_Kind() {}
+
+func (*Fact_Thought) isFact_Kind() {}
+
+func (*Fact_Reflection) isFact_Kind() {}
+
+func (*Fact_FileChanged) isFact_Kind() {}
+
 // The flow was named.
 type FlowStart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2284,7 +2657,7 @@ type FlowStart struct {
 
 func (x *FlowStart) Reset() {
 	*x = FlowStart{}
-	mi := &file_storage_v1_storage_proto_msgTypes[16]
+	mi := &file_storage_v1_storage_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2296,7 +2669,7 @@ func (x *FlowStart) String() string {
 func (*FlowStart) ProtoMessage() {}
 
 func (x *FlowStart) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[16]
+	mi := &file_storage_v1_storage_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2309,7 +2682,7 @@ func (x *FlowStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowStart.ProtoReflect.Descriptor instead.
 func (*FlowStart) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{16}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FlowStart) GetName() string {
@@ -2337,7 +2710,7 @@ type FlowStop struct {
 
 func (x *FlowStop) Reset() {
 	*x = FlowStop{}
-	mi := &file_storage_v1_storage_proto_msgTypes[17]
+	mi := &file_storage_v1_storage_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2349,7 +2722,7 @@ func (x *FlowStop) String() string {
 func (*FlowStop) ProtoMessage() {}
 
 func (x *FlowStop) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[17]
+	mi := &file_storage_v1_storage_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2362,7 +2735,7 @@ func (x *FlowStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowStop.ProtoReflect.Descriptor instead.
 func (*FlowStop) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{17}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FlowStop) GetWaitIds() []string {
@@ -2385,7 +2758,7 @@ type FlowSuccess struct {
 
 func (x *FlowSuccess) Reset() {
 	*x = FlowSuccess{}
-	mi := &file_storage_v1_storage_proto_msgTypes[18]
+	mi := &file_storage_v1_storage_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2397,7 +2770,7 @@ func (x *FlowSuccess) String() string {
 func (*FlowSuccess) ProtoMessage() {}
 
 func (x *FlowSuccess) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[18]
+	mi := &file_storage_v1_storage_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2410,7 +2783,7 @@ func (x *FlowSuccess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowSuccess.ProtoReflect.Descriptor instead.
 func (*FlowSuccess) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{18}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FlowSuccess) GetFullAnswer() string {
@@ -2433,14 +2806,18 @@ type StepError struct {
 	// Why.
 	Error *ErrorNote `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
 	// The outcome of the call.
-	Outcome       v11.Outcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=pawl.common.v1.Outcome" json:"outcome,omitempty"`
+	Outcome v11.Outcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=pawl.common.v1.Outcome" json:"outcome,omitempty"`
+	// The class of the error.
+	ErrorClass v1.ErrorClass `protobuf:"varint,3,opt,name=error_class,json=errorClass,proto3,enum=pawl.executor.v1.ErrorClass" json:"error_class,omitempty"`
+	// How the task continues.
+	Recovery      v1.Recovery `protobuf:"varint,4,opt,name=recovery,proto3,enum=pawl.executor.v1.Recovery" json:"recovery,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StepError) Reset() {
 	*x = StepError{}
-	mi := &file_storage_v1_storage_proto_msgTypes[19]
+	mi := &file_storage_v1_storage_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2452,7 +2829,7 @@ func (x *StepError) String() string {
 func (*StepError) ProtoMessage() {}
 
 func (x *StepError) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[19]
+	mi := &file_storage_v1_storage_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2465,7 +2842,7 @@ func (x *StepError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepError.ProtoReflect.Descriptor instead.
 func (*StepError) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{19}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StepError) GetError() *ErrorNote {
@@ -2482,6 +2859,485 @@ func (x *StepError) GetOutcome() v11.Outcome {
 	return v11.Outcome(0)
 }
 
+func (x *StepError) GetErrorClass() v1.ErrorClass {
+	if x != nil {
+		return x.ErrorClass
+	}
+	return v1.ErrorClass(0)
+}
+
+func (x *StepError) GetRecovery() v1.Recovery {
+	if x != nil {
+		return x.Recovery
+	}
+	return v1.Recovery(0)
+}
+
+// A plan was made or changed.
+type PlanCreated struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The whole task in one sentence.
+	MainTask string `protobuf:"bytes,1,opt,name=main_task,json=mainTask,proto3" json:"main_task,omitempty"`
+	// The subtasks: all if the plan is new or was edited by a person, else the added ones.
+	Subtasks []*PlannedSubtask `protobuf:"bytes,2,rep,name=subtasks,proto3" json:"subtasks,omitempty"`
+	// The number of the revision, from 1.
+	Revision uint32 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	// The subtasks that were dropped.
+	Dropped []string `protobuf:"bytes,4,rep,name=dropped,proto3" json:"dropped,omitempty"`
+	// The subtasks that have not started, in their new order; empty if the order did not change.
+	Order []string `protobuf:"bytes,5,rep,name=order,proto3" json:"order,omitempty"`
+	// Why the plan was changed.
+	Reason string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The deadline of the wait, in nanoseconds since 1970; 0 if it has none.
+	Deadline      int64 `protobuf:"varint,7,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanCreated) Reset() {
+	*x = PlanCreated{}
+	mi := &file_storage_v1_storage_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanCreated) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanCreated) ProtoMessage() {}
+
+func (x *PlanCreated) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanCreated.ProtoReflect.Descriptor instead.
+func (*PlanCreated) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *PlanCreated) GetMainTask() string {
+	if x != nil {
+		return x.MainTask
+	}
+	return ""
+}
+
+func (x *PlanCreated) GetSubtasks() []*PlannedSubtask {
+	if x != nil {
+		return x.Subtasks
+	}
+	return nil
+}
+
+func (x *PlanCreated) GetRevision() uint32 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *PlanCreated) GetDropped() []string {
+	if x != nil {
+		return x.Dropped
+	}
+	return nil
+}
+
+func (x *PlanCreated) GetOrder() []string {
+	if x != nil {
+		return x.Order
+	}
+	return nil
+}
+
+func (x *PlanCreated) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *PlanCreated) GetDeadline() int64 {
+	if x != nil {
+		return x.Deadline
+	}
+	return 0
+}
+
+// A subtask of a plan.
+type PlannedSubtask struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names it within the task.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// A short name.
+	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
+	// What has to be done.
+	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
+	// How to tell that it is done.
+	Acceptance string `protobuf:"bytes,4,opt,name=acceptance,proto3" json:"acceptance,omitempty"`
+	// The subtasks it depends on.
+	DependsOn []string `protobuf:"bytes,5,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
+	// The tools it is expected to need.
+	ToolIds       []string `protobuf:"bytes,6,rep,name=tool_ids,json=toolIds,proto3" json:"tool_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlannedSubtask) Reset() {
+	*x = PlannedSubtask{}
+	mi := &file_storage_v1_storage_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlannedSubtask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlannedSubtask) ProtoMessage() {}
+
+func (x *PlannedSubtask) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlannedSubtask.ProtoReflect.Descriptor instead.
+func (*PlannedSubtask) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *PlannedSubtask) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *PlannedSubtask) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *PlannedSubtask) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *PlannedSubtask) GetAcceptance() string {
+	if x != nil {
+		return x.Acceptance
+	}
+	return ""
+}
+
+func (x *PlannedSubtask) GetDependsOn() []string {
+	if x != nil {
+		return x.DependsOn
+	}
+	return nil
+}
+
+func (x *PlannedSubtask) GetToolIds() []string {
+	if x != nil {
+		return x.ToolIds
+	}
+	return nil
+}
+
+// A subtask has another status.
+type SubtaskChanged struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The status before.
+	From v1.SubtaskStatus `protobuf:"varint,1,opt,name=from,proto3,enum=pawl.executor.v1.SubtaskStatus" json:"from,omitempty"`
+	// The status now.
+	To v1.SubtaskStatus `protobuf:"varint,2,opt,name=to,proto3,enum=pawl.executor.v1.SubtaskStatus" json:"to,omitempty"`
+	// What was reached, or why not.
+	Summary       string `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubtaskChanged) Reset() {
+	*x = SubtaskChanged{}
+	mi := &file_storage_v1_storage_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubtaskChanged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubtaskChanged) ProtoMessage() {}
+
+func (x *SubtaskChanged) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubtaskChanged.ProtoReflect.Descriptor instead.
+func (*SubtaskChanged) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *SubtaskChanged) GetFrom() v1.SubtaskStatus {
+	if x != nil {
+		return x.From
+	}
+	return v1.SubtaskStatus(0)
+}
+
+func (x *SubtaskChanged) GetTo() v1.SubtaskStatus {
+	if x != nil {
+		return x.To
+	}
+	return v1.SubtaskStatus(0)
+}
+
+func (x *SubtaskChanged) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+// A piece of a thought.
+type Thought struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of the thought.
+	Number uint32 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// The offset of the piece, in bytes.
+	Offset uint64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	// The piece.
+	Text          string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Thought) Reset() {
+	*x = Thought{}
+	mi := &file_storage_v1_storage_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Thought) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Thought) ProtoMessage() {}
+
+func (x *Thought) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Thought.ProtoReflect.Descriptor instead.
+func (*Thought) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *Thought) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Thought) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *Thought) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+// What a subtask has reached.
+type Reflection struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// It is done.
+	Done bool `protobuf:"varint,1,opt,name=done,proto3" json:"done,omitempty"`
+	// What was reached so far.
+	Summary string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
+	// What to do next.
+	Next          string `protobuf:"bytes,3,opt,name=next,proto3" json:"next,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reflection) Reset() {
+	*x = Reflection{}
+	mi := &file_storage_v1_storage_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reflection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reflection) ProtoMessage() {}
+
+func (x *Reflection) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reflection.ProtoReflect.Descriptor instead.
+func (*Reflection) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Reflection) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+func (x *Reflection) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *Reflection) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+// A tool changed a file.
+type FileChanged struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The file.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// How.
+	Type v1.FileChangeType `protobuf:"varint,2,opt,name=type,proto3,enum=pawl.executor.v1.FileChangeType" json:"type,omitempty"`
+	// Where a moved file was before.
+	FromPath string `protobuf:"bytes,3,opt,name=from_path,json=fromPath,proto3" json:"from_path,omitempty"`
+	// The backup of the content before.
+	BackupPath string `protobuf:"bytes,4,opt,name=backup_path,json=backupPath,proto3" json:"backup_path,omitempty"`
+	// SHA-256 (hex) of the content after.
+	Sha256        string `protobuf:"bytes,5,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FileChanged) Reset() {
+	*x = FileChanged{}
+	mi := &file_storage_v1_storage_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FileChanged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FileChanged) ProtoMessage() {}
+
+func (x *FileChanged) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FileChanged.ProtoReflect.Descriptor instead.
+func (*FileChanged) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *FileChanged) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *FileChanged) GetType() v1.FileChangeType {
+	if x != nil {
+		return x.Type
+	}
+	return v1.FileChangeType(0)
+}
+
+func (x *FileChanged) GetFromPath() string {
+	if x != nil {
+		return x.FromPath
+	}
+	return ""
+}
+
+func (x *FileChanged) GetBackupPath() string {
+	if x != nil {
+		return x.BackupPath
+	}
+	return ""
+}
+
+func (x *FileChanged) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
 // A step was cancelled.
 type StepCancel struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2495,7 +3351,7 @@ type StepCancel struct {
 
 func (x *StepCancel) Reset() {
 	*x = StepCancel{}
-	mi := &file_storage_v1_storage_proto_msgTypes[20]
+	mi := &file_storage_v1_storage_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2507,7 +3363,7 @@ func (x *StepCancel) String() string {
 func (*StepCancel) ProtoMessage() {}
 
 func (x *StepCancel) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[20]
+	mi := &file_storage_v1_storage_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2520,7 +3376,7 @@ func (x *StepCancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepCancel.ProtoReflect.Descriptor instead.
 func (*StepCancel) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{20}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StepCancel) GetReason() string {
@@ -2554,7 +3410,7 @@ type StepWaitingForStart struct {
 
 func (x *StepWaitingForStart) Reset() {
 	*x = StepWaitingForStart{}
-	mi := &file_storage_v1_storage_proto_msgTypes[21]
+	mi := &file_storage_v1_storage_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2566,7 +3422,7 @@ func (x *StepWaitingForStart) String() string {
 func (*StepWaitingForStart) ProtoMessage() {}
 
 func (x *StepWaitingForStart) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[21]
+	mi := &file_storage_v1_storage_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2579,7 +3435,7 @@ func (x *StepWaitingForStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepWaitingForStart.ProtoReflect.Descriptor instead.
 func (*StepWaitingForStart) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{21}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *StepWaitingForStart) GetInputJson() string {
@@ -2625,7 +3481,7 @@ type StepWaitingForParam struct {
 
 func (x *StepWaitingForParam) Reset() {
 	*x = StepWaitingForParam{}
-	mi := &file_storage_v1_storage_proto_msgTypes[22]
+	mi := &file_storage_v1_storage_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2637,7 +3493,7 @@ func (x *StepWaitingForParam) String() string {
 func (*StepWaitingForParam) ProtoMessage() {}
 
 func (x *StepWaitingForParam) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[22]
+	mi := &file_storage_v1_storage_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2650,7 +3506,7 @@ func (x *StepWaitingForParam) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepWaitingForParam.ProtoReflect.Descriptor instead.
 func (*StepWaitingForParam) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{22}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *StepWaitingForParam) GetMessage() string {
@@ -2691,7 +3547,7 @@ type InputRequired struct {
 
 func (x *InputRequired) Reset() {
 	*x = InputRequired{}
-	mi := &file_storage_v1_storage_proto_msgTypes[23]
+	mi := &file_storage_v1_storage_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2703,7 +3559,7 @@ func (x *InputRequired) String() string {
 func (*InputRequired) ProtoMessage() {}
 
 func (x *InputRequired) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[23]
+	mi := &file_storage_v1_storage_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2716,7 +3572,7 @@ func (x *InputRequired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputRequired.ProtoReflect.Descriptor instead.
 func (*InputRequired) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{23}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *InputRequired) GetMessage() string {
@@ -2762,7 +3618,7 @@ type TextAdd struct {
 
 func (x *TextAdd) Reset() {
 	*x = TextAdd{}
-	mi := &file_storage_v1_storage_proto_msgTypes[24]
+	mi := &file_storage_v1_storage_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2774,7 +3630,7 @@ func (x *TextAdd) String() string {
 func (*TextAdd) ProtoMessage() {}
 
 func (x *TextAdd) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[24]
+	mi := &file_storage_v1_storage_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2787,7 +3643,7 @@ func (x *TextAdd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TextAdd.ProtoReflect.Descriptor instead.
 func (*TextAdd) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{24}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TextAdd) GetAnswer() uint32 {
@@ -2826,7 +3682,7 @@ type StatusChanged struct {
 
 func (x *StatusChanged) Reset() {
 	*x = StatusChanged{}
-	mi := &file_storage_v1_storage_proto_msgTypes[25]
+	mi := &file_storage_v1_storage_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2838,7 +3694,7 @@ func (x *StatusChanged) String() string {
 func (*StatusChanged) ProtoMessage() {}
 
 func (x *StatusChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[25]
+	mi := &file_storage_v1_storage_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2851,7 +3707,7 @@ func (x *StatusChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusChanged.ProtoReflect.Descriptor instead.
 func (*StatusChanged) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{25}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *StatusChanged) GetFrom() v1.ExecutorStatus {
@@ -2890,7 +3746,7 @@ type ToolsLoaded struct {
 
 func (x *ToolsLoaded) Reset() {
 	*x = ToolsLoaded{}
-	mi := &file_storage_v1_storage_proto_msgTypes[26]
+	mi := &file_storage_v1_storage_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2902,7 +3758,7 @@ func (x *ToolsLoaded) String() string {
 func (*ToolsLoaded) ProtoMessage() {}
 
 func (x *ToolsLoaded) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[26]
+	mi := &file_storage_v1_storage_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2915,7 +3771,7 @@ func (x *ToolsLoaded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolsLoaded.ProtoReflect.Descriptor instead.
 func (*ToolsLoaded) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{26}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ToolsLoaded) GetToolCount() uint32 {
@@ -2954,7 +3810,7 @@ type Skipped struct {
 
 func (x *Skipped) Reset() {
 	*x = Skipped{}
-	mi := &file_storage_v1_storage_proto_msgTypes[27]
+	mi := &file_storage_v1_storage_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2966,7 +3822,7 @@ func (x *Skipped) String() string {
 func (*Skipped) ProtoMessage() {}
 
 func (x *Skipped) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[27]
+	mi := &file_storage_v1_storage_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2979,7 +3835,7 @@ func (x *Skipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Skipped.ProtoReflect.Descriptor instead.
 func (*Skipped) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{27}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Skipped) GetMcpId() string {
@@ -3018,7 +3874,7 @@ type ToolProgress struct {
 
 func (x *ToolProgress) Reset() {
 	*x = ToolProgress{}
-	mi := &file_storage_v1_storage_proto_msgTypes[28]
+	mi := &file_storage_v1_storage_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3030,7 +3886,7 @@ func (x *ToolProgress) String() string {
 func (*ToolProgress) ProtoMessage() {}
 
 func (x *ToolProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[28]
+	mi := &file_storage_v1_storage_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3043,7 +3899,7 @@ func (x *ToolProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolProgress.ProtoReflect.Descriptor instead.
 func (*ToolProgress) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{28}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ToolProgress) GetProgress() float64 {
@@ -3093,7 +3949,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_storage_v1_storage_proto_msgTypes[29]
+	mi := &file_storage_v1_storage_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3105,7 +3961,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[29]
+	mi := &file_storage_v1_storage_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3118,7 +3974,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{29}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Command) GetTime() int64 {
@@ -3274,18 +4130,20 @@ func (*Command_Unpause) isCommand_Kind() {}
 
 func (*Command_Input) isCommand_Kind() {}
 
-// Cancel the task.
+// Cancel the task, or one of its subtasks.
 type Cancel struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Why.
-	Reason        string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The subtask; empty for the whole task.
+	SubtaskId     string `protobuf:"bytes,2,opt,name=subtask_id,json=subtaskId,proto3" json:"subtask_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_storage_v1_storage_proto_msgTypes[30]
+	mi := &file_storage_v1_storage_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3297,7 +4155,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[30]
+	mi := &file_storage_v1_storage_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3310,12 +4168,19 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{30}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Cancel) GetReason() string {
 	if x != nil {
 		return x.Reason
+	}
+	return ""
+}
+
+func (x *Cancel) GetSubtaskId() string {
+	if x != nil {
+		return x.SubtaskId
 	}
 	return ""
 }
@@ -3328,14 +4193,16 @@ type Approve struct {
 	// The input to use instead; empty: as shown.
 	InputJson string `protobuf:"bytes,2,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
 	// Later calls of the tool up to this risk need no approval; unspecified: no grant.
-	Grant         v11.RiskLevel `protobuf:"varint,3,opt,name=grant,proto3,enum=pawl.common.v1.RiskLevel" json:"grant,omitempty"`
+	Grant v11.RiskLevel `protobuf:"varint,3,opt,name=grant,proto3,enum=pawl.common.v1.RiskLevel" json:"grant,omitempty"`
+	// The plan to use instead; absent: as shown.
+	Plan          *PlanCreated `protobuf:"bytes,4,opt,name=plan,proto3" json:"plan,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Approve) Reset() {
 	*x = Approve{}
-	mi := &file_storage_v1_storage_proto_msgTypes[31]
+	mi := &file_storage_v1_storage_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3347,7 +4214,7 @@ func (x *Approve) String() string {
 func (*Approve) ProtoMessage() {}
 
 func (x *Approve) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[31]
+	mi := &file_storage_v1_storage_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3360,7 +4227,7 @@ func (x *Approve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approve.ProtoReflect.Descriptor instead.
 func (*Approve) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{31}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Approve) GetWaitId() string {
@@ -3384,6 +4251,13 @@ func (x *Approve) GetGrant() v11.RiskLevel {
 	return v11.RiskLevel(0)
 }
 
+func (x *Approve) GetPlan() *PlanCreated {
+	if x != nil {
+		return x.Plan
+	}
+	return nil
+}
+
 // Settle a call whose outcome is not known.
 type SettleOutcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3403,7 +4277,7 @@ type SettleOutcome struct {
 
 func (x *SettleOutcome) Reset() {
 	*x = SettleOutcome{}
-	mi := &file_storage_v1_storage_proto_msgTypes[32]
+	mi := &file_storage_v1_storage_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3415,7 +4289,7 @@ func (x *SettleOutcome) String() string {
 func (*SettleOutcome) ProtoMessage() {}
 
 func (x *SettleOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[32]
+	mi := &file_storage_v1_storage_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3428,7 +4302,7 @@ func (x *SettleOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleOutcome.ProtoReflect.Descriptor instead.
 func (*SettleOutcome) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{32}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SettleOutcome) GetWaitId() string {
@@ -3508,7 +4382,7 @@ type Pause struct {
 
 func (x *Pause) Reset() {
 	*x = Pause{}
-	mi := &file_storage_v1_storage_proto_msgTypes[33]
+	mi := &file_storage_v1_storage_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3520,7 +4394,7 @@ func (x *Pause) String() string {
 func (*Pause) ProtoMessage() {}
 
 func (x *Pause) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[33]
+	mi := &file_storage_v1_storage_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3533,7 +4407,7 @@ func (x *Pause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pause.ProtoReflect.Descriptor instead.
 func (*Pause) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{33}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Pause) GetReason() string {
@@ -3554,7 +4428,7 @@ type Unpause struct {
 
 func (x *Unpause) Reset() {
 	*x = Unpause{}
-	mi := &file_storage_v1_storage_proto_msgTypes[34]
+	mi := &file_storage_v1_storage_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3566,7 +4440,7 @@ func (x *Unpause) String() string {
 func (*Unpause) ProtoMessage() {}
 
 func (x *Unpause) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[34]
+	mi := &file_storage_v1_storage_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3579,7 +4453,7 @@ func (x *Unpause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unpause.ProtoReflect.Descriptor instead.
 func (*Unpause) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{34}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Unpause) GetWaitId() string {
@@ -3602,7 +4476,7 @@ type Reject struct {
 
 func (x *Reject) Reset() {
 	*x = Reject{}
-	mi := &file_storage_v1_storage_proto_msgTypes[35]
+	mi := &file_storage_v1_storage_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3614,7 +4488,7 @@ func (x *Reject) String() string {
 func (*Reject) ProtoMessage() {}
 
 func (x *Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[35]
+	mi := &file_storage_v1_storage_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3627,7 +4501,7 @@ func (x *Reject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reject.ProtoReflect.Descriptor instead.
 func (*Reject) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{35}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Reject) GetWaitId() string {
@@ -3657,7 +4531,7 @@ type SupplyParams struct {
 
 func (x *SupplyParams) Reset() {
 	*x = SupplyParams{}
-	mi := &file_storage_v1_storage_proto_msgTypes[36]
+	mi := &file_storage_v1_storage_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3669,7 +4543,7 @@ func (x *SupplyParams) String() string {
 func (*SupplyParams) ProtoMessage() {}
 
 func (x *SupplyParams) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[36]
+	mi := &file_storage_v1_storage_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3682,7 +4556,7 @@ func (x *SupplyParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupplyParams.ProtoReflect.Descriptor instead.
 func (*SupplyParams) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{36}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SupplyParams) GetWaitId() string {
@@ -3714,7 +4588,7 @@ type SupplyInput struct {
 
 func (x *SupplyInput) Reset() {
 	*x = SupplyInput{}
-	mi := &file_storage_v1_storage_proto_msgTypes[37]
+	mi := &file_storage_v1_storage_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3726,7 +4600,7 @@ func (x *SupplyInput) String() string {
 func (*SupplyInput) ProtoMessage() {}
 
 func (x *SupplyInput) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[37]
+	mi := &file_storage_v1_storage_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3739,7 +4613,7 @@ func (x *SupplyInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupplyInput.ProtoReflect.Descriptor instead.
 func (*SupplyInput) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{37}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SupplyInput) GetWaitId() string {
@@ -3778,7 +4652,7 @@ type TaskIndex struct {
 
 func (x *TaskIndex) Reset() {
 	*x = TaskIndex{}
-	mi := &file_storage_v1_storage_proto_msgTypes[38]
+	mi := &file_storage_v1_storage_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3790,7 +4664,7 @@ func (x *TaskIndex) String() string {
 func (*TaskIndex) ProtoMessage() {}
 
 func (x *TaskIndex) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[38]
+	mi := &file_storage_v1_storage_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3803,7 +4677,7 @@ func (x *TaskIndex) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskIndex.ProtoReflect.Descriptor instead.
 func (*TaskIndex) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{38}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *TaskIndex) GetStatus() v1.ExecutorStatus {
@@ -3862,13 +4736,15 @@ type Agent struct {
 	WaitTimeout int64 `protobuf:"varint,15,opt,name=wait_timeout,json=waitTimeout,proto3" json:"wait_timeout,omitempty"`
 	// What to do if the outcome of a call is not known.
 	OnUnknownOutcome v1.OnUnknownOutcome `protobuf:"varint,16,opt,name=on_unknown_outcome,json=onUnknownOutcome,proto3,enum=pawl.executor.v1.OnUnknownOutcome" json:"on_unknown_outcome,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// How its tasks' plans are worked on.
+	PlanOptions   *v1.PlanOptions `protobuf:"bytes,17,opt,name=plan_options,json=planOptions,proto3" json:"plan_options,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_storage_v1_storage_proto_msgTypes[39]
+	mi := &file_storage_v1_storage_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3880,7 +4756,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[39]
+	mi := &file_storage_v1_storage_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3893,7 +4769,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{39}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Agent) GetDisplayName() string {
@@ -4008,12 +4884,19 @@ func (x *Agent) GetOnUnknownOutcome() v1.OnUnknownOutcome {
 	return v1.OnUnknownOutcome(0)
 }
 
+func (x *Agent) GetPlanOptions() *v1.PlanOptions {
+	if x != nil {
+		return x.PlanOptions
+	}
+	return nil
+}
+
 var File_storage_v1_storage_proto protoreflect.FileDescriptor
 
 const file_storage_v1_storage_proto_rawDesc = "" +
 	"\n" +
 	"\x18storage/v1/storage.proto\x12\n" +
-	"storage.v1\x1a\x1bpawl/common/v1/common.proto\x1a'pawl/executor/v1/executor_service.proto\x1a\x1bpawl/executor/v1/task.proto\"\xe4\x05\n" +
+	"storage.v1\x1a\x1bpawl/common/v1/common.proto\x1a\x1cpawl/executor/v1/event.proto\x1a'pawl/executor/v1/executor_service.proto\x1a\x1bpawl/executor/v1/task.proto\"\xa6\x06\n" +
 	"\bTaskHead\x12\x19\n" +
 	"\buser_sub\x18\x01 \x01(\tR\auserSub\x12'\n" +
 	"\x0fconversation_id\x18\x02 \x01(\tR\x0econversationId\x12\x19\n" +
@@ -4038,7 +4921,8 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\x05forks\x18\x12 \x03(\v2\x10.storage.v1.ForkR\x05forks\x12!\n" +
 	"\ftrace_parent\x18\x13 \x01(\tR\vtraceParent\x12\x1f\n" +
 	"\vinputs_json\x18\x14 \x01(\tR\n" +
-	"inputsJson\"1\n" +
+	"inputsJson\x12@\n" +
+	"\fplan_options\x18\x15 \x01(\v2\x1d.pawl.executor.v1.PlanOptionsR\vplanOptions\"1\n" +
 	"\x04Fork\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xd3\x02\n" +
@@ -4053,19 +4937,42 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\fmax_run_time\x18\a \x01(\x03R\n" +
 	"maxRunTime\x12%\n" +
 	"\x0emax_recoveries\x18\b \x01(\rR\rmaxRecoveries\x12)\n" +
-	"\x11max_cost_nano_usd\x18\t \x01(\x04R\x0emaxCostNanoUsd\"\x91\t\n" +
+	"\x11max_cost_nano_usd\x18\t \x01(\x04R\x0emaxCostNanoUsd\"\xd3\x04\n" +
+	"\x04Lane\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\rR\x02id\x12'\n" +
+	"\x05phase\x18\x02 \x01(\x0e2\x11.storage.v1.PhaseR\x05phase\x124\n" +
+	"\fpaused_phase\x18\x03 \x01(\x0e2\x11.storage.v1.PhaseR\vpausedPhase\x12*\n" +
+	"\x04step\x18\x04 \x01(\v2\x16.storage.v1.ActiveStepR\x04step\x12\x1d\n" +
+	"\n" +
+	"subtask_id\x18\x05 \x01(\tR\tsubtaskId\x12)\n" +
+	"\x10cancel_requested\x18\x06 \x01(\bR\x0fcancelRequested\x12#\n" +
+	"\rcancel_reason\x18\a \x01(\tR\fcancelReason\x120\n" +
+	"\x14reserved_model_calls\x18\b \x01(\rR\x12reservedModelCalls\x12\x19\n" +
+	"\brun_time\x18\t \x01(\x03R\arunTime\x12\x1b\n" +
+	"\trun_since\x18\n" +
+	" \x01(\x03R\brunSince\x12 \n" +
+	"\fmax_run_time\x18\v \x01(\x03R\n" +
+	"maxRunTime\x12\x1a\n" +
+	"\bfailures\x18\f \x01(\rR\bfailures\x12\x14\n" +
+	"\x05loops\x18\r \x01(\rR\x05loops\x12\x18\n" +
+	"\athought\x18\x0e \x01(\rR\athought\x12#\n" +
+	"\rthought_bytes\x18\x0f \x01(\x04R\fthoughtBytes\x12,\n" +
+	"\x05queue\x18\x10 \x03(\v2\x16.storage.v1.QueuedStepR\x05queue\x12\x16\n" +
+	"\x06parent\x18\x11 \x01(\rR\x06parent\"R\n" +
+	"\n" +
+	"QueuedStep\x12*\n" +
+	"\x04step\x18\x01 \x01(\v2\x16.storage.v1.ActiveStepR\x04step\x12\x18\n" +
+	"\aproblem\x18\x02 \x01(\tR\aproblem\"\xa8\t\n" +
 	"\n" +
 	"Checkpoint\x12\x10\n" +
 	"\x03rev\x18\x01 \x01(\x04R\x03rev\x128\n" +
-	"\x06status\x18\x02 \x01(\x0e2 .pawl.executor.v1.ExecutorStatusR\x06status\x12'\n" +
-	"\x05phase\x18\x03 \x01(\x0e2\x11.storage.v1.PhaseR\x05phase\x12\x12\n" +
+	"\x06status\x18\x02 \x01(\x0e2 .pawl.executor.v1.ExecutorStatusR\x06status\x12\x12\n" +
 	"\x04name\x18\x04 \x01(\tR\x04name\x12(\n" +
 	"\x04risk\x18\x05 \x01(\v2\x14.storage.v1.RiskNoteR\x04risk\x12\x1d\n" +
 	"\n" +
 	"step_count\x18\x06 \x01(\rR\tstepCount\x12\x1f\n" +
 	"\verror_count\x18\a \x01(\rR\n" +
-	"errorCount\x129\n" +
-	"\factive_steps\x18\b \x03(\v2\x16.storage.v1.ActiveStepR\vactiveSteps\x12&\n" +
+	"errorCount\x12&\n" +
 	"\x05waits\x18\t \x03(\v2\x10.storage.v1.WaitR\x05waits\x12\x1d\n" +
 	"\n" +
 	"wait_count\x18\n" +
@@ -4080,20 +4987,25 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\x05usage\x18\x11 \x01(\v2\x11.storage.v1.UsageR\x05usage\x12+\n" +
 	"\x05error\x18\x12 \x01(\v2\x15.storage.v1.ErrorNoteR\x05error\x12!\n" +
 	"\fanswer_count\x18\x13 \x01(\rR\vanswerCount\x12!\n" +
-	"\fanswer_bytes\x18\x14 \x01(\x04R\vanswerBytes\x12\x1b\n" +
-	"\tcut_short\x18\x15 \x01(\tR\bcutShort\x12'\n" +
-	"\x0fpause_requested\x18\x16 \x01(\bR\x0epauseRequested\x124\n" +
-	"\fpaused_phase\x18\x17 \x01(\x0e2\x11.storage.v1.PhaseR\vpausedPhase\x12)\n" +
+	"\fanswer_bytes\x18\x14 \x01(\x04R\vanswerBytes\x12'\n" +
+	"\x0fpause_requested\x18\x16 \x01(\bR\x0epauseRequested\x12)\n" +
 	"\x06grants\x18\x18 \x03(\v2\x11.storage.v1.GrantR\x06grants\x12#\n" +
-	"\runknown_calls\x18\x19 \x03(\fR\funknownCalls\x120\n" +
-	"\x14reserved_model_calls\x18\x1a \x01(\rR\x12reservedModelCalls\x12\x1e\n" +
+	"\runknown_calls\x18\x19 \x03(\fR\funknownCalls\x12\x1e\n" +
 	"\n" +
 	"recoveries\x18\x1b \x01(\rR\n" +
 	"recoveries\x12\x19\n" +
 	"\brun_time\x18\x1c \x01(\x03R\arunTime\x12\x1b\n" +
 	"\trun_since\x18\x1d \x01(\x03R\brunSince\x12#\n" +
 	"\rstatus_reason\x18\x1e \x01(\tR\fstatusReason\x12*\n" +
-	"\x06memory\x18\x1f \x01(\v2\x12.storage.v1.MemoryR\x06memory\"D\n" +
+	"\x06memory\x18\x1f \x01(\v2\x12.storage.v1.MemoryR\x06memory\x12&\n" +
+	"\x05lanes\x18  \x03(\v2\x10.storage.v1.LaneR\x05lanes\x12\x1d\n" +
+	"\n" +
+	"lane_count\x18! \x01(\rR\tlaneCount\x12\x1d\n" +
+	"\n" +
+	"flow_state\x18\" \x01(\fR\tflowState\x12,\n" +
+	"\x12flow_state_version\x18# \x01(\rR\x10flowStateVersion\x12\x1b\n" +
+	"\tcut_short\x18$ \x01(\tR\bcutShort\x12/\n" +
+	"\afailing\x18% \x01(\v2\x15.storage.v1.ErrorNoteR\afailingJ\x04\b\x03\x10\x04J\x04\b\b\x10\tJ\x04\b\x15\x10\x16J\x04\b\x17\x10\x18J\x04\b\x1a\x10\x1b\"D\n" +
 	"\x06Memory\x12\x18\n" +
 	"\asummary\x18\x01 \x01(\tR\asummary\x12 \n" +
 	"\flast_step_id\x18\x02 \x01(\tR\n" +
@@ -4169,7 +5081,7 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\bgiven_up\x18\x05 \x01(\bR\agivenUp\"O\n" +
 	"\bSupplied\x12!\n" +
 	"\fcontent_json\x18\x01 \x01(\tR\vcontentJson\x12 \n" +
-	"\vdescription\x18\x02 \x01(\tR\vdescription\"\xa6\x02\n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\"\xba\x02\n" +
 	"\x04Wait\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12.\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1a.pawl.executor.v1.WaitKindR\x04kind\x12\x18\n" +
@@ -4182,12 +5094,12 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\bdeadline\x18\b \x01(\x03R\bdeadline\x12\x19\n" +
 	"\binput_id\x18\t \x01(\tR\ainputId\x12\x10\n" +
 	"\x03url\x18\n" +
-	" \x01(\tR\x03url\"m\n" +
+	" \x01(\tR\x03url\x12\x12\n" +
+	"\x04lane\x18\v \x01(\rR\x04lane\"m\n" +
 	"\x06Record\x12\x12\n" +
 	"\x04time\x18\x01 \x01(\x03R\x04time\x12'\n" +
 	"\x05usage\x18\x02 \x01(\v2\x11.storage.v1.UsageR\x05usage\x12&\n" +
-	"\x05facts\x18\x03 \x03(\v2\x10.storage.v1.FactR\x05facts\"\x98\n" +
-	"\n" +
+	"\x05facts\x18\x03 \x03(\v2\x10.storage.v1.FactR\x05facts\"\xc6\f\n" +
 	"\x04Fact\x12\x18\n" +
 	"\aordinal\x18\x01 \x01(\rR\aordinal\x12\x17\n" +
 	"\atool_id\x18\x02 \x01(\tR\x06toolId\x12=\n" +
@@ -4223,7 +5135,14 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\x0estatus_changed\x18\x17 \x01(\v2\x19.storage.v1.StatusChangedH\x00R\rstatusChanged\x12<\n" +
 	"\ftools_loaded\x18\x18 \x01(\v2\x17.storage.v1.ToolsLoadedH\x00R\vtoolsLoaded\x12?\n" +
 	"\rtool_progress\x18\x19 \x01(\v2\x18.storage.v1.ToolProgressH\x00R\ftoolProgress\x12B\n" +
-	"\x0einput_required\x18\x1a \x01(\v2\x19.storage.v1.InputRequiredH\x00R\rinputRequiredB\x06\n" +
+	"\x0einput_required\x18\x1a \x01(\v2\x19.storage.v1.InputRequiredH\x00R\rinputRequired\x12<\n" +
+	"\fplan_created\x18\x1c \x01(\v2\x17.storage.v1.PlanCreatedH\x00R\vplanCreated\x12E\n" +
+	"\x0fsubtask_changed\x18\x1d \x01(\v2\x1a.storage.v1.SubtaskChangedH\x00R\x0esubtaskChanged\x12/\n" +
+	"\athought\x18\x1e \x01(\v2\x13.storage.v1.ThoughtH\x00R\athought\x128\n" +
+	"\n" +
+	"reflection\x18\x1f \x01(\v2\x16.storage.v1.ReflectionH\x00R\n" +
+	"reflection\x12<\n" +
+	"\ffile_changed\x18  \x01(\v2\x17.storage.v1.FileChangedH\x00R\vfileChangedB\x06\n" +
 	"\x04kind\"I\n" +
 	"\tFlowStart\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12(\n" +
@@ -4233,10 +5152,51 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\vFlowSuccess\x12\x1f\n" +
 	"\vfull_answer\x18\x01 \x01(\tR\n" +
 	"fullAnswer\x12\x16\n" +
-	"\x06answer\x18\x02 \x01(\rR\x06answer\"k\n" +
+	"\x06answer\x18\x02 \x01(\rR\x06answer\"\xe2\x01\n" +
 	"\tStepError\x12+\n" +
 	"\x05error\x18\x01 \x01(\v2\x15.storage.v1.ErrorNoteR\x05error\x121\n" +
-	"\aoutcome\x18\x02 \x01(\x0e2\x17.pawl.common.v1.OutcomeR\aoutcome\"W\n" +
+	"\aoutcome\x18\x02 \x01(\x0e2\x17.pawl.common.v1.OutcomeR\aoutcome\x12=\n" +
+	"\verror_class\x18\x03 \x01(\x0e2\x1c.pawl.executor.v1.ErrorClassR\n" +
+	"errorClass\x126\n" +
+	"\brecovery\x18\x04 \x01(\x0e2\x1a.pawl.executor.v1.RecoveryR\brecovery\"\xe2\x01\n" +
+	"\vPlanCreated\x12\x1b\n" +
+	"\tmain_task\x18\x01 \x01(\tR\bmainTask\x126\n" +
+	"\bsubtasks\x18\x02 \x03(\v2\x1a.storage.v1.PlannedSubtaskR\bsubtasks\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\rR\brevision\x12\x18\n" +
+	"\adropped\x18\x04 \x03(\tR\adropped\x12\x14\n" +
+	"\x05order\x18\x05 \x03(\tR\x05order\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x1a\n" +
+	"\bdeadline\x18\a \x01(\x03R\bdeadline\"\xb2\x01\n" +
+	"\x0ePlannedSubtask\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05title\x18\x02 \x01(\tR\x05title\x12 \n" +
+	"\vdescription\x18\x03 \x01(\tR\vdescription\x12\x1e\n" +
+	"\n" +
+	"acceptance\x18\x04 \x01(\tR\n" +
+	"acceptance\x12\x1d\n" +
+	"\n" +
+	"depends_on\x18\x05 \x03(\tR\tdependsOn\x12\x19\n" +
+	"\btool_ids\x18\x06 \x03(\tR\atoolIds\"\x90\x01\n" +
+	"\x0eSubtaskChanged\x123\n" +
+	"\x04from\x18\x01 \x01(\x0e2\x1f.pawl.executor.v1.SubtaskStatusR\x04from\x12/\n" +
+	"\x02to\x18\x02 \x01(\x0e2\x1f.pawl.executor.v1.SubtaskStatusR\x02to\x12\x18\n" +
+	"\asummary\x18\x03 \x01(\tR\asummary\"M\n" +
+	"\aThought\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12\x16\n" +
+	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"N\n" +
+	"\n" +
+	"Reflection\x12\x12\n" +
+	"\x04done\x18\x01 \x01(\bR\x04done\x12\x18\n" +
+	"\asummary\x18\x02 \x01(\tR\asummary\x12\x12\n" +
+	"\x04next\x18\x03 \x01(\tR\x04next\"\xad\x01\n" +
+	"\vFileChanged\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x124\n" +
+	"\x04type\x18\x02 \x01(\x0e2 .pawl.executor.v1.FileChangeTypeR\x04type\x12\x1b\n" +
+	"\tfrom_path\x18\x03 \x01(\tR\bfromPath\x12\x1f\n" +
+	"\vbackup_path\x18\x04 \x01(\tR\n" +
+	"backupPath\x12\x16\n" +
+	"\x06sha256\x18\x05 \x01(\tR\x06sha256\"W\n" +
 	"\n" +
 	"StepCancel\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x121\n" +
@@ -4290,14 +5250,17 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\x05input\x18\n" +
 	" \x01(\v2\x17.storage.v1.SupplyInputH\x00R\x05input\x12\x0e\n" +
 	"\x02id\x18\x06 \x01(\tR\x02idB\x06\n" +
-	"\x04kind\" \n" +
+	"\x04kind\"?\n" +
 	"\x06Cancel\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"r\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"subtask_id\x18\x02 \x01(\tR\tsubtaskId\"\x9f\x01\n" +
 	"\aApprove\x12\x17\n" +
 	"\await_id\x18\x01 \x01(\tR\x06waitId\x12\x1d\n" +
 	"\n" +
 	"input_json\x18\x02 \x01(\tR\tinputJson\x12/\n" +
-	"\x05grant\x18\x03 \x01(\x0e2\x19.pawl.common.v1.RiskLevelR\x05grant\"\x83\x01\n" +
+	"\x05grant\x18\x03 \x01(\x0e2\x19.pawl.common.v1.RiskLevelR\x05grant\x12+\n" +
+	"\x04plan\x18\x04 \x01(\v2\x17.storage.v1.PlanCreatedR\x04plan\"\x83\x01\n" +
 	"\rSettleOutcome\x12\x17\n" +
 	"\await_id\x18\x01 \x01(\tR\x06waitId\x12\x16\n" +
 	"\x05retry\x18\x02 \x01(\bH\x00R\x05retry\x12!\n" +
@@ -4322,7 +5285,7 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\tTaskIndex\x128\n" +
 	"\x06status\x18\x01 \x01(\x0e2 .pawl.executor.v1.ExecutorStatusR\x06status\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12'\n" +
-	"\x0fconversation_id\x18\x03 \x01(\tR\x0econversationId\"\xc2\x04\n" +
+	"\x0fconversation_id\x18\x03 \x01(\tR\x0econversationId\"\x84\x05\n" +
 	"\x05Agent\x12!\n" +
 	"\fdisplay_name\x18\x01 \x01(\tR\vdisplayName\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x17\n" +
@@ -4343,7 +5306,8 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\frequest_hash\x18\r \x01(\fR\vrequestHash\x12*\n" +
 	"\x06budget\x18\x0e \x01(\v2\x12.storage.v1.LimitsR\x06budget\x12!\n" +
 	"\fwait_timeout\x18\x0f \x01(\x03R\vwaitTimeout\x12P\n" +
-	"\x12on_unknown_outcome\x18\x10 \x01(\x0e2\".pawl.executor.v1.OnUnknownOutcomeR\x10onUnknownOutcome*\xdf\x01\n" +
+	"\x12on_unknown_outcome\x18\x10 \x01(\x0e2\".pawl.executor.v1.OnUnknownOutcomeR\x10onUnknownOutcome\x12@\n" +
+	"\fplan_options\x18\x11 \x01(\v2\x1d.pawl.executor.v1.PlanOptionsR\vplanOptions*\xaa\x02\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vPHASE_BEGIN\x10\x01\x12\x0e\n" +
@@ -4361,7 +5325,12 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\tPHASE_END\x10\t\x12\x0f\n" +
 	"\vPHASE_START\x10\n" +
 	"\x12\x16\n" +
-	"\x12PHASE_REFRESH_TOOL\x10\vB5Z3pawl.dev/executor-svc/internal/storage/v1;storagev1b\x06proto3"
+	"\x12PHASE_REFRESH_TOOL\x10\v\x12\x0e\n" +
+	"\n" +
+	"PHASE_IDLE\x10\f\x12\x15\n" +
+	"\x11PHASE_CREATE_PLAN\x10\r\x12\x0f\n" +
+	"\vPHASE_THINK\x10\x0e\x12\x11\n" +
+	"\rPHASE_REFLECT\x10\x0fB5Z3pawl.dev/executor-svc/internal/storage/v1;storagev1b\x06proto3"
 
 var (
 	file_storage_v1_storage_proto_rawDescOnce sync.Once
@@ -4376,139 +5345,170 @@ func file_storage_v1_storage_proto_rawDescGZIP() []byte {
 }
 
 var file_storage_v1_storage_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_storage_v1_storage_proto_goTypes = []any{
 	(Phase)(0),                  // 0: storage.v1.Phase
 	(*TaskHead)(nil),            // 1: storage.v1.TaskHead
 	(*Fork)(nil),                // 2: storage.v1.Fork
 	(*Limits)(nil),              // 3: storage.v1.Limits
-	(*Checkpoint)(nil),          // 4: storage.v1.Checkpoint
-	(*Memory)(nil),              // 5: storage.v1.Memory
-	(*Grant)(nil),               // 6: storage.v1.Grant
-	(*Usage)(nil),               // 7: storage.v1.Usage
-	(*RiskNote)(nil),            // 8: storage.v1.RiskNote
-	(*ErrorNote)(nil),           // 9: storage.v1.ErrorNote
-	(*ActiveStep)(nil),          // 10: storage.v1.ActiveStep
-	(*Accepted)(nil),            // 11: storage.v1.Accepted
-	(*InputAnswer)(nil),         // 12: storage.v1.InputAnswer
-	(*Supplied)(nil),            // 13: storage.v1.Supplied
-	(*Wait)(nil),                // 14: storage.v1.Wait
-	(*Record)(nil),              // 15: storage.v1.Record
-	(*Fact)(nil),                // 16: storage.v1.Fact
-	(*FlowStart)(nil),           // 17: storage.v1.FlowStart
-	(*FlowStop)(nil),            // 18: storage.v1.FlowStop
-	(*FlowSuccess)(nil),         // 19: storage.v1.FlowSuccess
-	(*StepError)(nil),           // 20: storage.v1.StepError
-	(*StepCancel)(nil),          // 21: storage.v1.StepCancel
-	(*StepWaitingForStart)(nil), // 22: storage.v1.StepWaitingForStart
-	(*StepWaitingForParam)(nil), // 23: storage.v1.StepWaitingForParam
-	(*InputRequired)(nil),       // 24: storage.v1.InputRequired
-	(*TextAdd)(nil),             // 25: storage.v1.TextAdd
-	(*StatusChanged)(nil),       // 26: storage.v1.StatusChanged
-	(*ToolsLoaded)(nil),         // 27: storage.v1.ToolsLoaded
-	(*Skipped)(nil),             // 28: storage.v1.Skipped
-	(*ToolProgress)(nil),        // 29: storage.v1.ToolProgress
-	(*Command)(nil),             // 30: storage.v1.Command
-	(*Cancel)(nil),              // 31: storage.v1.Cancel
-	(*Approve)(nil),             // 32: storage.v1.Approve
-	(*SettleOutcome)(nil),       // 33: storage.v1.SettleOutcome
-	(*Pause)(nil),               // 34: storage.v1.Pause
-	(*Unpause)(nil),             // 35: storage.v1.Unpause
-	(*Reject)(nil),              // 36: storage.v1.Reject
-	(*SupplyParams)(nil),        // 37: storage.v1.SupplyParams
-	(*SupplyInput)(nil),         // 38: storage.v1.SupplyInput
-	(*TaskIndex)(nil),           // 39: storage.v1.TaskIndex
-	(*Agent)(nil),               // 40: storage.v1.Agent
-	(v1.Confirm)(0),             // 41: pawl.executor.v1.Confirm
-	(v11.Language)(0),           // 42: pawl.common.v1.Language
-	(v1.OnUnknownOutcome)(0),    // 43: pawl.executor.v1.OnUnknownOutcome
-	(v1.ExecutorStatus)(0),      // 44: pawl.executor.v1.ExecutorStatus
-	(v11.RiskLevel)(0),          // 45: pawl.common.v1.RiskLevel
-	(v11.ErrorReason)(0),        // 46: pawl.common.v1.ErrorReason
-	(v1.StepStatus)(0),          // 47: pawl.executor.v1.StepStatus
-	(v11.Outcome)(0),            // 48: pawl.common.v1.Outcome
-	(v11.Effect)(0),             // 49: pawl.common.v1.Effect
-	(v1.InputAnswer_Action)(0),  // 50: pawl.executor.v1.InputAnswer.Action
-	(v1.WaitKind)(0),            // 51: pawl.executor.v1.WaitKind
+	(*Lane)(nil),                // 4: storage.v1.Lane
+	(*QueuedStep)(nil),          // 5: storage.v1.QueuedStep
+	(*Checkpoint)(nil),          // 6: storage.v1.Checkpoint
+	(*Memory)(nil),              // 7: storage.v1.Memory
+	(*Grant)(nil),               // 8: storage.v1.Grant
+	(*Usage)(nil),               // 9: storage.v1.Usage
+	(*RiskNote)(nil),            // 10: storage.v1.RiskNote
+	(*ErrorNote)(nil),           // 11: storage.v1.ErrorNote
+	(*ActiveStep)(nil),          // 12: storage.v1.ActiveStep
+	(*Accepted)(nil),            // 13: storage.v1.Accepted
+	(*InputAnswer)(nil),         // 14: storage.v1.InputAnswer
+	(*Supplied)(nil),            // 15: storage.v1.Supplied
+	(*Wait)(nil),                // 16: storage.v1.Wait
+	(*Record)(nil),              // 17: storage.v1.Record
+	(*Fact)(nil),                // 18: storage.v1.Fact
+	(*FlowStart)(nil),           // 19: storage.v1.FlowStart
+	(*FlowStop)(nil),            // 20: storage.v1.FlowStop
+	(*FlowSuccess)(nil),         // 21: storage.v1.FlowSuccess
+	(*StepError)(nil),           // 22: storage.v1.StepError
+	(*PlanCreated)(nil),         // 23: storage.v1.PlanCreated
+	(*PlannedSubtask)(nil),      // 24: storage.v1.PlannedSubtask
+	(*SubtaskChanged)(nil),      // 25: storage.v1.SubtaskChanged
+	(*Thought)(nil),             // 26: storage.v1.Thought
+	(*Reflection)(nil),          // 27: storage.v1.Reflection
+	(*FileChanged)(nil),         // 28: storage.v1.FileChanged
+	(*StepCancel)(nil),          // 29: storage.v1.StepCancel
+	(*StepWaitingForStart)(nil), // 30: storage.v1.StepWaitingForStart
+	(*StepWaitingForParam)(nil), // 31: storage.v1.StepWaitingForParam
+	(*InputRequired)(nil),       // 32: storage.v1.InputRequired
+	(*TextAdd)(nil),             // 33: storage.v1.TextAdd
+	(*StatusChanged)(nil),       // 34: storage.v1.StatusChanged
+	(*ToolsLoaded)(nil),         // 35: storage.v1.ToolsLoaded
+	(*Skipped)(nil),             // 36: storage.v1.Skipped
+	(*ToolProgress)(nil),        // 37: storage.v1.ToolProgress
+	(*Command)(nil),             // 38: storage.v1.Command
+	(*Cancel)(nil),              // 39: storage.v1.Cancel
+	(*Approve)(nil),             // 40: storage.v1.Approve
+	(*SettleOutcome)(nil),       // 41: storage.v1.SettleOutcome
+	(*Pause)(nil),               // 42: storage.v1.Pause
+	(*Unpause)(nil),             // 43: storage.v1.Unpause
+	(*Reject)(nil),              // 44: storage.v1.Reject
+	(*SupplyParams)(nil),        // 45: storage.v1.SupplyParams
+	(*SupplyInput)(nil),         // 46: storage.v1.SupplyInput
+	(*TaskIndex)(nil),           // 47: storage.v1.TaskIndex
+	(*Agent)(nil),               // 48: storage.v1.Agent
+	(v1.Confirm)(0),             // 49: pawl.executor.v1.Confirm
+	(v11.Language)(0),           // 50: pawl.common.v1.Language
+	(v1.OnUnknownOutcome)(0),    // 51: pawl.executor.v1.OnUnknownOutcome
+	(*v1.PlanOptions)(nil),      // 52: pawl.executor.v1.PlanOptions
+	(v1.ExecutorStatus)(0),      // 53: pawl.executor.v1.ExecutorStatus
+	(v11.RiskLevel)(0),          // 54: pawl.common.v1.RiskLevel
+	(v11.ErrorReason)(0),        // 55: pawl.common.v1.ErrorReason
+	(v1.StepStatus)(0),          // 56: pawl.executor.v1.StepStatus
+	(v11.Outcome)(0),            // 57: pawl.common.v1.Outcome
+	(v11.Effect)(0),             // 58: pawl.common.v1.Effect
+	(v1.InputAnswer_Action)(0),  // 59: pawl.executor.v1.InputAnswer.Action
+	(v1.WaitKind)(0),            // 60: pawl.executor.v1.WaitKind
+	(v1.ErrorClass)(0),          // 61: pawl.executor.v1.ErrorClass
+	(v1.Recovery)(0),            // 62: pawl.executor.v1.Recovery
+	(v1.SubtaskStatus)(0),       // 63: pawl.executor.v1.SubtaskStatus
+	(v1.FileChangeType)(0),      // 64: pawl.executor.v1.FileChangeType
 }
 var file_storage_v1_storage_proto_depIdxs = []int32{
-	41, // 0: storage.v1.TaskHead.confirm:type_name -> pawl.executor.v1.Confirm
-	42, // 1: storage.v1.TaskHead.language:type_name -> pawl.common.v1.Language
+	49, // 0: storage.v1.TaskHead.confirm:type_name -> pawl.executor.v1.Confirm
+	50, // 1: storage.v1.TaskHead.language:type_name -> pawl.common.v1.Language
 	3,  // 2: storage.v1.TaskHead.limits:type_name -> storage.v1.Limits
-	43, // 3: storage.v1.TaskHead.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
+	51, // 3: storage.v1.TaskHead.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
 	2,  // 4: storage.v1.TaskHead.forks:type_name -> storage.v1.Fork
-	44, // 5: storage.v1.Checkpoint.status:type_name -> pawl.executor.v1.ExecutorStatus
-	0,  // 6: storage.v1.Checkpoint.phase:type_name -> storage.v1.Phase
-	8,  // 7: storage.v1.Checkpoint.risk:type_name -> storage.v1.RiskNote
-	10, // 8: storage.v1.Checkpoint.active_steps:type_name -> storage.v1.ActiveStep
-	14, // 9: storage.v1.Checkpoint.waits:type_name -> storage.v1.Wait
-	7,  // 10: storage.v1.Checkpoint.usage:type_name -> storage.v1.Usage
-	9,  // 11: storage.v1.Checkpoint.error:type_name -> storage.v1.ErrorNote
-	0,  // 12: storage.v1.Checkpoint.paused_phase:type_name -> storage.v1.Phase
-	6,  // 13: storage.v1.Checkpoint.grants:type_name -> storage.v1.Grant
-	5,  // 14: storage.v1.Checkpoint.memory:type_name -> storage.v1.Memory
-	45, // 15: storage.v1.Grant.max_risk:type_name -> pawl.common.v1.RiskLevel
-	45, // 16: storage.v1.RiskNote.level:type_name -> pawl.common.v1.RiskLevel
-	46, // 17: storage.v1.ErrorNote.reason:type_name -> pawl.common.v1.ErrorReason
-	47, // 18: storage.v1.ActiveStep.status:type_name -> pawl.executor.v1.StepStatus
-	48, // 19: storage.v1.ActiveStep.outcome:type_name -> pawl.common.v1.Outcome
-	49, // 20: storage.v1.ActiveStep.effect:type_name -> pawl.common.v1.Effect
-	45, // 21: storage.v1.ActiveStep.risk_floor:type_name -> pawl.common.v1.RiskLevel
-	8,  // 22: storage.v1.ActiveStep.risk:type_name -> storage.v1.RiskNote
-	9,  // 23: storage.v1.ActiveStep.error:type_name -> storage.v1.ErrorNote
-	13, // 24: storage.v1.ActiveStep.supplied:type_name -> storage.v1.Supplied
-	12, // 25: storage.v1.ActiveStep.answers:type_name -> storage.v1.InputAnswer
-	11, // 26: storage.v1.ActiveStep.accepted:type_name -> storage.v1.Accepted
-	45, // 27: storage.v1.ActiveStep.planned_risk:type_name -> pawl.common.v1.RiskLevel
-	50, // 28: storage.v1.InputAnswer.action:type_name -> pawl.executor.v1.InputAnswer.Action
-	51, // 29: storage.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
-	7,  // 30: storage.v1.Record.usage:type_name -> storage.v1.Usage
-	16, // 31: storage.v1.Record.facts:type_name -> storage.v1.Fact
-	47, // 32: storage.v1.Fact.step_status:type_name -> pawl.executor.v1.StepStatus
-	44, // 33: storage.v1.Fact.status:type_name -> pawl.executor.v1.ExecutorStatus
-	17, // 34: storage.v1.Fact.flow_start:type_name -> storage.v1.FlowStart
-	18, // 35: storage.v1.Fact.flow_stop:type_name -> storage.v1.FlowStop
-	19, // 36: storage.v1.Fact.flow_success:type_name -> storage.v1.FlowSuccess
-	9,  // 37: storage.v1.Fact.flow_failed:type_name -> storage.v1.ErrorNote
-	19, // 38: storage.v1.Fact.goal_not_reached:type_name -> storage.v1.FlowSuccess
-	20, // 39: storage.v1.Fact.step_error:type_name -> storage.v1.StepError
-	21, // 40: storage.v1.Fact.step_cancel:type_name -> storage.v1.StepCancel
-	22, // 41: storage.v1.Fact.step_waiting_for_start:type_name -> storage.v1.StepWaitingForStart
-	23, // 42: storage.v1.Fact.step_waiting_for_param:type_name -> storage.v1.StepWaitingForParam
-	25, // 43: storage.v1.Fact.text_add:type_name -> storage.v1.TextAdd
-	26, // 44: storage.v1.Fact.status_changed:type_name -> storage.v1.StatusChanged
-	27, // 45: storage.v1.Fact.tools_loaded:type_name -> storage.v1.ToolsLoaded
-	29, // 46: storage.v1.Fact.tool_progress:type_name -> storage.v1.ToolProgress
-	24, // 47: storage.v1.Fact.input_required:type_name -> storage.v1.InputRequired
-	8,  // 48: storage.v1.FlowStart.risk:type_name -> storage.v1.RiskNote
-	9,  // 49: storage.v1.StepError.error:type_name -> storage.v1.ErrorNote
-	48, // 50: storage.v1.StepError.outcome:type_name -> pawl.common.v1.Outcome
-	48, // 51: storage.v1.StepCancel.outcome:type_name -> pawl.common.v1.Outcome
-	8,  // 52: storage.v1.StepWaitingForStart.risk:type_name -> storage.v1.RiskNote
-	9,  // 53: storage.v1.StepWaitingForStart.outcome_unknown:type_name -> storage.v1.ErrorNote
-	44, // 54: storage.v1.StatusChanged.from:type_name -> pawl.executor.v1.ExecutorStatus
-	28, // 55: storage.v1.ToolsLoaded.skipped:type_name -> storage.v1.Skipped
-	46, // 56: storage.v1.Skipped.reason:type_name -> pawl.common.v1.ErrorReason
-	31, // 57: storage.v1.Command.cancel:type_name -> storage.v1.Cancel
-	32, // 58: storage.v1.Command.approve:type_name -> storage.v1.Approve
-	36, // 59: storage.v1.Command.reject:type_name -> storage.v1.Reject
-	37, // 60: storage.v1.Command.params:type_name -> storage.v1.SupplyParams
-	33, // 61: storage.v1.Command.outcome:type_name -> storage.v1.SettleOutcome
-	34, // 62: storage.v1.Command.pause:type_name -> storage.v1.Pause
-	35, // 63: storage.v1.Command.unpause:type_name -> storage.v1.Unpause
-	38, // 64: storage.v1.Command.input:type_name -> storage.v1.SupplyInput
-	45, // 65: storage.v1.Approve.grant:type_name -> pawl.common.v1.RiskLevel
-	13, // 66: storage.v1.SupplyParams.supplied:type_name -> storage.v1.Supplied
-	50, // 67: storage.v1.SupplyInput.action:type_name -> pawl.executor.v1.InputAnswer.Action
-	44, // 68: storage.v1.TaskIndex.status:type_name -> pawl.executor.v1.ExecutorStatus
-	41, // 69: storage.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
-	3,  // 70: storage.v1.Agent.budget:type_name -> storage.v1.Limits
-	43, // 71: storage.v1.Agent.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
-	72, // [72:72] is the sub-list for method output_type
-	72, // [72:72] is the sub-list for method input_type
-	72, // [72:72] is the sub-list for extension type_name
-	72, // [72:72] is the sub-list for extension extendee
-	0,  // [0:72] is the sub-list for field type_name
+	52, // 5: storage.v1.TaskHead.plan_options:type_name -> pawl.executor.v1.PlanOptions
+	0,  // 6: storage.v1.Lane.phase:type_name -> storage.v1.Phase
+	0,  // 7: storage.v1.Lane.paused_phase:type_name -> storage.v1.Phase
+	12, // 8: storage.v1.Lane.step:type_name -> storage.v1.ActiveStep
+	5,  // 9: storage.v1.Lane.queue:type_name -> storage.v1.QueuedStep
+	12, // 10: storage.v1.QueuedStep.step:type_name -> storage.v1.ActiveStep
+	53, // 11: storage.v1.Checkpoint.status:type_name -> pawl.executor.v1.ExecutorStatus
+	10, // 12: storage.v1.Checkpoint.risk:type_name -> storage.v1.RiskNote
+	16, // 13: storage.v1.Checkpoint.waits:type_name -> storage.v1.Wait
+	9,  // 14: storage.v1.Checkpoint.usage:type_name -> storage.v1.Usage
+	11, // 15: storage.v1.Checkpoint.error:type_name -> storage.v1.ErrorNote
+	8,  // 16: storage.v1.Checkpoint.grants:type_name -> storage.v1.Grant
+	7,  // 17: storage.v1.Checkpoint.memory:type_name -> storage.v1.Memory
+	4,  // 18: storage.v1.Checkpoint.lanes:type_name -> storage.v1.Lane
+	11, // 19: storage.v1.Checkpoint.failing:type_name -> storage.v1.ErrorNote
+	54, // 20: storage.v1.Grant.max_risk:type_name -> pawl.common.v1.RiskLevel
+	54, // 21: storage.v1.RiskNote.level:type_name -> pawl.common.v1.RiskLevel
+	55, // 22: storage.v1.ErrorNote.reason:type_name -> pawl.common.v1.ErrorReason
+	56, // 23: storage.v1.ActiveStep.status:type_name -> pawl.executor.v1.StepStatus
+	57, // 24: storage.v1.ActiveStep.outcome:type_name -> pawl.common.v1.Outcome
+	58, // 25: storage.v1.ActiveStep.effect:type_name -> pawl.common.v1.Effect
+	54, // 26: storage.v1.ActiveStep.risk_floor:type_name -> pawl.common.v1.RiskLevel
+	10, // 27: storage.v1.ActiveStep.risk:type_name -> storage.v1.RiskNote
+	11, // 28: storage.v1.ActiveStep.error:type_name -> storage.v1.ErrorNote
+	15, // 29: storage.v1.ActiveStep.supplied:type_name -> storage.v1.Supplied
+	14, // 30: storage.v1.ActiveStep.answers:type_name -> storage.v1.InputAnswer
+	13, // 31: storage.v1.ActiveStep.accepted:type_name -> storage.v1.Accepted
+	54, // 32: storage.v1.ActiveStep.planned_risk:type_name -> pawl.common.v1.RiskLevel
+	59, // 33: storage.v1.InputAnswer.action:type_name -> pawl.executor.v1.InputAnswer.Action
+	60, // 34: storage.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
+	9,  // 35: storage.v1.Record.usage:type_name -> storage.v1.Usage
+	18, // 36: storage.v1.Record.facts:type_name -> storage.v1.Fact
+	56, // 37: storage.v1.Fact.step_status:type_name -> pawl.executor.v1.StepStatus
+	53, // 38: storage.v1.Fact.status:type_name -> pawl.executor.v1.ExecutorStatus
+	19, // 39: storage.v1.Fact.flow_start:type_name -> storage.v1.FlowStart
+	20, // 40: storage.v1.Fact.flow_stop:type_name -> storage.v1.FlowStop
+	21, // 41: storage.v1.Fact.flow_success:type_name -> storage.v1.FlowSuccess
+	11, // 42: storage.v1.Fact.flow_failed:type_name -> storage.v1.ErrorNote
+	21, // 43: storage.v1.Fact.goal_not_reached:type_name -> storage.v1.FlowSuccess
+	22, // 44: storage.v1.Fact.step_error:type_name -> storage.v1.StepError
+	29, // 45: storage.v1.Fact.step_cancel:type_name -> storage.v1.StepCancel
+	30, // 46: storage.v1.Fact.step_waiting_for_start:type_name -> storage.v1.StepWaitingForStart
+	31, // 47: storage.v1.Fact.step_waiting_for_param:type_name -> storage.v1.StepWaitingForParam
+	33, // 48: storage.v1.Fact.text_add:type_name -> storage.v1.TextAdd
+	34, // 49: storage.v1.Fact.status_changed:type_name -> storage.v1.StatusChanged
+	35, // 50: storage.v1.Fact.tools_loaded:type_name -> storage.v1.ToolsLoaded
+	37, // 51: storage.v1.Fact.tool_progress:type_name -> storage.v1.ToolProgress
+	32, // 52: storage.v1.Fact.input_required:type_name -> storage.v1.InputRequired
+	23, // 53: storage.v1.Fact.plan_created:type_name -> storage.v1.PlanCreated
+	25, // 54: storage.v1.Fact.subtask_changed:type_name -> storage.v1.SubtaskChanged
+	26, // 55: storage.v1.Fact.thought:type_name -> storage.v1.Thought
+	27, // 56: storage.v1.Fact.reflection:type_name -> storage.v1.Reflection
+	28, // 57: storage.v1.Fact.file_changed:type_name -> storage.v1.FileChanged
+	10, // 58: storage.v1.FlowStart.risk:type_name -> storage.v1.RiskNote
+	11, // 59: storage.v1.StepError.error:type_name -> storage.v1.ErrorNote
+	57, // 60: storage.v1.StepError.outcome:type_name -> pawl.common.v1.Outcome
+	61, // 61: storage.v1.StepError.error_class:type_name -> pawl.executor.v1.ErrorClass
+	62, // 62: storage.v1.StepError.recovery:type_name -> pawl.executor.v1.Recovery
+	24, // 63: storage.v1.PlanCreated.subtasks:type_name -> storage.v1.PlannedSubtask
+	63, // 64: storage.v1.SubtaskChanged.from:type_name -> pawl.executor.v1.SubtaskStatus
+	63, // 65: storage.v1.SubtaskChanged.to:type_name -> pawl.executor.v1.SubtaskStatus
+	64, // 66: storage.v1.FileChanged.type:type_name -> pawl.executor.v1.FileChangeType
+	57, // 67: storage.v1.StepCancel.outcome:type_name -> pawl.common.v1.Outcome
+	10, // 68: storage.v1.StepWaitingForStart.risk:type_name -> storage.v1.RiskNote
+	11, // 69: storage.v1.StepWaitingForStart.outcome_unknown:type_name -> storage.v1.ErrorNote
+	53, // 70: storage.v1.StatusChanged.from:type_name -> pawl.executor.v1.ExecutorStatus
+	36, // 71: storage.v1.ToolsLoaded.skipped:type_name -> storage.v1.Skipped
+	55, // 72: storage.v1.Skipped.reason:type_name -> pawl.common.v1.ErrorReason
+	39, // 73: storage.v1.Command.cancel:type_name -> storage.v1.Cancel
+	40, // 74: storage.v1.Command.approve:type_name -> storage.v1.Approve
+	44, // 75: storage.v1.Command.reject:type_name -> storage.v1.Reject
+	45, // 76: storage.v1.Command.params:type_name -> storage.v1.SupplyParams
+	41, // 77: storage.v1.Command.outcome:type_name -> storage.v1.SettleOutcome
+	42, // 78: storage.v1.Command.pause:type_name -> storage.v1.Pause
+	43, // 79: storage.v1.Command.unpause:type_name -> storage.v1.Unpause
+	46, // 80: storage.v1.Command.input:type_name -> storage.v1.SupplyInput
+	54, // 81: storage.v1.Approve.grant:type_name -> pawl.common.v1.RiskLevel
+	23, // 82: storage.v1.Approve.plan:type_name -> storage.v1.PlanCreated
+	15, // 83: storage.v1.SupplyParams.supplied:type_name -> storage.v1.Supplied
+	59, // 84: storage.v1.SupplyInput.action:type_name -> pawl.executor.v1.InputAnswer.Action
+	53, // 85: storage.v1.TaskIndex.status:type_name -> pawl.executor.v1.ExecutorStatus
+	49, // 86: storage.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
+	3,  // 87: storage.v1.Agent.budget:type_name -> storage.v1.Limits
+	51, // 88: storage.v1.Agent.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
+	52, // 89: storage.v1.Agent.plan_options:type_name -> pawl.executor.v1.PlanOptions
+	90, // [90:90] is the sub-list for method output_type
+	90, // [90:90] is the sub-list for method input_type
+	90, // [90:90] is the sub-list for extension type_name
+	90, // [90:90] is the sub-list for extension extendee
+	0,  // [0:90] is the sub-list for field type_name
 }
 
 func init() { file_storage_v1_storage_proto_init() }
@@ -4516,7 +5516,7 @@ func file_storage_v1_storage_proto_init() {
 	if File_storage_v1_storage_proto != nil {
 		return
 	}
-	file_storage_v1_storage_proto_msgTypes[15].OneofWrappers = []any{
+	file_storage_v1_storage_proto_msgTypes[17].OneofWrappers = []any{
 		(*Fact_FlowStart)(nil),
 		(*Fact_FlowStop)(nil),
 		(*Fact_FlowSuccess)(nil),
@@ -4535,8 +5535,13 @@ func file_storage_v1_storage_proto_init() {
 		(*Fact_ToolsLoaded)(nil),
 		(*Fact_ToolProgress)(nil),
 		(*Fact_InputRequired)(nil),
+		(*Fact_PlanCreated)(nil),
+		(*Fact_SubtaskChanged)(nil),
+		(*Fact_Thought)(nil),
+		(*Fact_Reflection)(nil),
+		(*Fact_FileChanged)(nil),
 	}
-	file_storage_v1_storage_proto_msgTypes[29].OneofWrappers = []any{
+	file_storage_v1_storage_proto_msgTypes[37].OneofWrappers = []any{
 		(*Command_Cancel)(nil),
 		(*Command_Approve)(nil),
 		(*Command_Reject)(nil),
@@ -4546,7 +5551,7 @@ func file_storage_v1_storage_proto_init() {
 		(*Command_Unpause)(nil),
 		(*Command_Input)(nil),
 	}
-	file_storage_v1_storage_proto_msgTypes[32].OneofWrappers = []any{
+	file_storage_v1_storage_proto_msgTypes[40].OneofWrappers = []any{
 		(*SettleOutcome_Retry)(nil),
 		(*SettleOutcome_OutputJson)(nil),
 		(*SettleOutcome_Skip)(nil),
@@ -4557,7 +5562,7 @@ func file_storage_v1_storage_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_storage_v1_storage_proto_rawDesc), len(file_storage_v1_storage_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   40,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

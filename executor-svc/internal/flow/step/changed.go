@@ -1,4 +1,4 @@
-package agent
+package step
 
 import (
 	"strings"
@@ -18,47 +18,46 @@ const (
 
 // mustRefreshTool reports whether a call was refused with DEFINITION_CHANGED and the step has attempts left. docs/ARCHITECTURE.md lists the
 // other refusals.
-func (d *draft) mustRefreshTool(s *storagev1.ActiveStep, in flow.Called) bool {
+func (l Lane) mustRefreshTool(s *storagev1.ActiveStep, in flow.Called) bool {
 	return in.Outcome == outcomeNotExecuted && in.Err.GetReason() == commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED &&
-		s.GetAttempt() < d.t.Head.GetLimits().GetMaxAttempts()
+		s.GetAttempt() < l.Task.Head.GetLimits().GetMaxAttempts()
 }
 
 // refreshTool records the refused attempt and lists the tools again.
-func (d *draft) refreshTool(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
+func (l Lane) refreshTool(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
 	refused := &storagev1.ErrorNote{
 		ErrMsg: s.GetToolId() + " was not called: its definition, or the configuration of its MCP server, has changed since this step was decided on; " +
 			"it is listed again",
 		DataJson: e.GetDataJson(), Reason: e.GetReason(),
 	}
-	d.recordError(s, refused, outcomeNotExecuted)
-	d.state.Phase = storagev1.Phase_PHASE_REFRESH_TOOL
-	d.schedule(flow.RefreshTool{Ordinal: s.GetOrdinal()})
+	l.recordError(s, refused, outcomeNotExecuted, executorv1.Recovery_RECOVERY_RETRY)
+	l.Ask(storagev1.Phase_PHASE_REFRESH_TOOL, flow.RefreshTool{Ordinal: s.GetOrdinal()})
 }
 
 // toolRefreshed starts the step again with the tool's current description.
-func (d *draft) toolRefreshed(in flow.ToolRefreshed) {
-	s := d.activeStepWith(in.Ordinal)
+func (l Lane) toolRefreshed(in flow.ToolRefreshed) {
+	s := l.activeStepWith(in.Ordinal)
 	if s == nil {
 		return
 	}
-	d.setStepStatus(s, stepInit)
+	l.setStepStatus(s, stepInit)
 	if in.Err != nil {
-		d.failWithoutCall(s, in.Err)
+		l.failWithoutCall(s, in.Err)
 		return
 	}
-	d.bindTool(s, in.Tool)
-	d.start(s, in.Problem)
+	l.bindTool(s, in.Tool)
+	l.start(s, in.Problem)
 }
 
 // failWithoutCall records an attempt that fails before the tool is called.
-func (d *draft) failWithoutCall(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
-	d.beginAttempt(s, "")
-	d.failAttempt(s, e, outcomeNotExecuted)
+func (l Lane) failWithoutCall(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
+	l.beginAttempt(s, "")
+	l.failAttempt(s, e, outcomeNotExecuted)
 }
 
 // bindTool binds a step to the tool's current description. If the definition hash or the configuration revision differs, the approval is
 // dropped and the policy decides again; otherwise the approval stays valid.
-func (d *draft) bindTool(s *storagev1.ActiveStep, current *flow.Tool) {
+func (d *Draft) bindTool(s *storagev1.ActiveStep, current *flow.Tool) {
 	if current == nil {
 		return
 	}
@@ -77,7 +76,7 @@ func (d *draft) bindTool(s *storagev1.ActiveStep, current *flow.Tool) {
 	setRisk(s, currentRisk(s, current, why), current.RiskFloor)
 	s.Effect, s.Idempotent = current.Effect, current.Idempotent
 	s.DefinitionHash, s.ConfigRevision = current.DefinitionHash, current.ConfigRevision
-	if s.GetRepeated() && !isRepeatable(s) && d.t.Head.GetOnUnknownOutcome() != executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY {
+	if s.GetRepeated() && !isRepeatable(s) && d.Task.Head.GetOnUnknownOutcome() != executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY {
 		d.recordUnknown(s) // the tool is no longer repeatable, so another repetition needs a person's approval
 	}
 }

@@ -1,4 +1,4 @@
-package agent
+package step
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ const maxAcceptedBytes = 64 << 10
 
 // keepAccepted keeps an accepted answer, so that a repeated call need not ask the person again. A refusal drops the answers kept so far.
 // An answer given in a browser is not kept, because Pawl does not see it.
-func (d *draft) keepAccepted(s *storagev1.ActiveStep, w *storagev1.Wait, a *storagev1.SupplyInput) {
+func (d *Draft) keepAccepted(s *storagev1.ActiveStep, w *storagev1.Wait, a *storagev1.SupplyInput) {
 	switch {
 	case a.GetAction() != executorv1.InputAnswer_ACTION_ACCEPT:
 		s.Accepted = nil
@@ -29,7 +29,7 @@ func (d *draft) keepAccepted(s *storagev1.ActiveStep, w *storagev1.Wait, a *stor
 	}
 	if size <= maxAcceptedBytes {
 		s.Accepted = append(s.Accepted, &storagev1.Accepted{
-			AskedHash: flow.ElicitationHash(d.t, s, w.GetMessage(), w.GetParamsSchemaJson()), ContentJson: a.GetContentJson(),
+			AskedHash: flow.ElicitationHash(d.Task, s, w.GetMessage(), w.GetParamsSchemaJson()), ContentJson: a.GetContentJson(),
 			WaitId: w.GetId(), Attempt: s.GetAttempt(),
 		})
 	}
@@ -37,7 +37,7 @@ func (d *draft) keepAccepted(s *storagev1.ActiveStep, w *storagev1.Wait, a *stor
 
 // reuseAnswers answers the questions that an earlier, lost attempt asked too, and returns the unanswered questions. It uses each answer once
 // per attempt.
-func (d *draft) reuseAnswers(s *storagev1.ActiveStep, questions []flow.Elicitation) (unanswered []flow.Elicitation) {
+func (d *Draft) reuseAnswers(s *storagev1.ActiveStep, questions []flow.Elicitation) (unanswered []flow.Elicitation) {
 	for _, q := range questions {
 		a := d.reuseAccepted(s, q)
 		if a == nil {
@@ -49,7 +49,7 @@ func (d *draft) reuseAnswers(s *storagev1.ActiveStep, questions []flow.Elicitati
 		})
 		answer := &storagev1.SupplyInput{Action: executorv1.InputAnswer_ACTION_ACCEPT, ContentJson: a.GetContentJson()}
 		d.addStepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{
-			From: d.state.GetStatus(), SuppliedHash: flow.ElicitationAnswerHash(answer),
+			From: d.Checkpoint.GetStatus(), SuppliedHash: flow.ElicitationAnswerHash(answer),
 			Reason: "the tool repeats the question that was answered as " + a.GetWaitId() + " before its call was lost; it got the same answer",
 		}}})
 	}
@@ -57,11 +57,11 @@ func (d *draft) reuseAnswers(s *storagev1.ActiveStep, questions []flow.Elicitati
 }
 
 // reuseAccepted returns an unused kept answer to exactly this question and marks it as used by this attempt; nil if there is none.
-func (d *draft) reuseAccepted(s *storagev1.ActiveStep, q flow.Elicitation) *storagev1.Accepted {
+func (d *Draft) reuseAccepted(s *storagev1.ActiveStep, q flow.Elicitation) *storagev1.Accepted {
 	if q.URL != "" || len(s.GetAccepted()) == 0 {
 		return nil
 	}
-	hash := flow.ElicitationHash(d.t, s, q.Message, q.SchemaJSON)
+	hash := flow.ElicitationHash(d.Task, s, q.Message, q.SchemaJSON)
 	for i, a := range s.GetAccepted() {
 		if a.GetAttempt() < s.GetAttempt() && bytes.Equal(a.GetAskedHash(), hash) {
 			used := &storagev1.Accepted{AskedHash: hash, ContentJson: a.GetContentJson(), WaitId: a.GetWaitId(), Attempt: s.GetAttempt()}

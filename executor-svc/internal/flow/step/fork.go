@@ -1,8 +1,10 @@
-package agent
+package step
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -23,41 +25,30 @@ type StepEnd struct {
 // StepEnds returns the ends of steps, oldest first, at which a task can be forked. It leaves out cancelled steps, so that a fork repeats
 // them. records start with the task's first record.
 func StepEnds(records []*storagev1.Record) []StepEnd {
-	var ends []StepEnd
-	last, step := StepEnd{}, uint32(0) // the newest step's end (zero while the step continues) and ordinal
+	last := map[uint32]StepEnd{} // each step's end, by its ordinal; absent while the step continues
 	seq := uint64(0)
 	for _, r := range records {
 		for _, f := range r.GetFacts() {
 			seq++
-			if f.GetOrdinal() == 0 {
-				continue
-			}
-			if f.GetOrdinal() != step && last.Seq != 0 {
-				ends, last = append(ends, last), StepEnd{}
-			}
-			step = f.GetOrdinal()
 			switch f.GetKind().(type) {
 			case *storagev1.Fact_StepOutput, *storagev1.Fact_StepError:
-				last = StepEnd{Seq: seq, Failed: f.GetStepError() != nil && !history.Skipped(f)}
+				last[f.GetOrdinal()] = StepEnd{Seq: seq, Failed: f.GetStepError() != nil && !history.Skipped(f)}
 			case *storagev1.Fact_ToolProgress:
 			default:
-				last = StepEnd{} // the step continues
+				delete(last, f.GetOrdinal()) // the step continues
 			}
 		}
 	}
-	if last.Seq != 0 {
-		ends = append(ends, last)
-	}
-	return ends
+	return slices.SortedFunc(maps.Values(last), func(a, b StepEnd) int { return cmp.Compare(a.Seq, b.Seq) })
 }
 
-// Fork returns the checkpoint of a fork, which continues after the first seq facts of a task, and the fact that records the fork. from is the
-// task's id, records are all its records, and kept are the records of the first seq facts. The fork has no grants and no waits. It keeps all
-// calls with an unknown outcome, because they may have had their effect. If FlowStart is not kept, the fork starts from the beginning.
-func Fork(from string, records, kept []*storagev1.Record, seq uint64) (*storagev1.Checkpoint, *storagev1.Fact) {
-	f := &forkBuilder{checkpoint: &storagev1.Checkpoint{Rev: 1, Status: taskRunning, Phase: storagev1.Phase_PHASE_PLAN, LastSeq: seq + 1}}
+// Fork returns the checkpoint of a fork, without lanes, and the fact that records the fork. The fork has no grants and no waits. It keeps all
+// calls with an unknown outcome, because they may have had their effect. If FlowStart is not kept, the fork is in INIT: it starts from the
+// beginning.
+func Fork(in flow.Fork) (*storagev1.Checkpoint, *storagev1.Fact) {
+	f := &forkBuilder{checkpoint: &storagev1.Checkpoint{Rev: 1, Status: taskRunning, LastSeq: in.Seq + 1}}
 	var log history.Log
-	for _, r := range kept {
+	for _, r := range in.Kept {
 		log.Add(r)
 		for _, fact := range r.GetFacts() {
 			// Numbers continue, so that none is used twice in a log.
@@ -72,8 +63,8 @@ func Fork(from string, records, kept []*storagev1.Record, seq uint64) (*storagev
 		f.checkpoint.StepCount = max(f.checkpoint.GetStepCount(), e.Ordinal)
 	}
 	f.checkpoint.ErrorCount = countFailed(&log)
-	f.keep = seq
-	for _, r := range records {
+	f.keep = in.Seq
+	for _, r := range in.Records {
 		f.log.Add(r)
 		for _, fact := range r.GetFacts() {
 			f.read++
@@ -86,10 +77,10 @@ func Fork(from string, records, kept []*storagev1.Record, seq uint64) (*storagev
 		}
 	}
 	if f.checkpoint.GetFlowStartSeq() == 0 {
-		f.checkpoint.Status, f.checkpoint.Phase = executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT, storagev1.Phase_PHASE_BEGIN
+		f.checkpoint.Status = taskInit
 	}
 	fact := &storagev1.Fact{Status: f.checkpoint.GetStatus(), Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{
-		Reason: fmt.Sprintf("forked from %s at %d", from, seq),
+		Reason: fmt.Sprintf("forked from %s at %d", in.From, in.Seq),
 	}}}
 	return f.checkpoint, fact
 }

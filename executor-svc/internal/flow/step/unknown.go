@@ -1,4 +1,4 @@
-package agent
+package step
 
 import (
 	"bytes"
@@ -18,107 +18,109 @@ import (
 // settleUnknown decides how to continue after a call with an unknown outcome. A repeatable call is repeated while attempts are left, if Pawl
 // lost the outcome or the server lost a person's answers; else the attempt fails. For any other call the task's policy decides. The default is
 // to ask a person, also when RETRY has no attempts left. A call is not repeated if a person refused one of its questions.
-func (d *draft) settleUnknown(s *storagev1.ActiveStep, in flow.Called, answers []*storagev1.InputAnswer) {
-	mayRepeat := s.GetAttempt() < d.t.Head.GetLimits().GetMaxAttempts()
+func (l Lane) settleUnknown(s *storagev1.ActiveStep, in flow.Called, answers []*storagev1.InputAnswer) {
+	mayRepeat := s.GetAttempt() < l.Task.Head.GetLimits().GetMaxAttempts()
 	if how := refusal(answers); how != "" {
 		in.Err, mayRepeat = refusedError(in.Err, how), false
 	}
 	if isRepeatable(s) {
 		if mayRepeat && (in.Lost || serverLostAnswers(in.Err, answers)) {
-			d.callAgain(s, in.Err, outcomeUnknown)
+			l.callAgain(s, in.Err, outcomeUnknown)
 			return
 		}
-		d.failAttempt(s, in.Err, outcomeUnknown)
+		l.failAttempt(s, in.Err, outcomeUnknown)
 		return
 	}
-	switch policy := d.t.Head.GetOnUnknownOutcome(); {
+	switch policy := l.Task.Head.GetOnUnknownOutcome(); {
 	case policy == executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY && mayRepeat:
 		s.Accepted = nil // the policy allows a second call, but not the same answers
-		d.callAgain(s, in.Err, outcomeUnknown)
+		l.callAgain(s, in.Err, outcomeUnknown)
 	case policy == executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_FAIL:
-		d.recordError(s, in.Err, outcomeUnknown)
-		d.failTask(&storagev1.ErrorNote{
+		l.recordError(s, in.Err, outcomeUnknown, executorv1.Recovery_RECOVERY_STOP)
+		l.FailTask(&storagev1.ErrorNote{
 			ErrMsg: "it is not known whether " + s.GetToolId() + " ran (" + in.Err.GetErrMsg() +
 				"); check whether it had its effect, then start a new task for the rest",
 			DataJson: s.GetInputJson(),
 			Reason:   commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN,
 		})
 	default:
-		d.askOutcome(s, in.Err)
+		l.askOutcome(s, in.Err)
 	}
 }
 
 // callAgain repeats a call with the same input, and so with the same idempotency key. It needs no second approval.
-func (d *draft) callAgain(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o commonv1.Outcome) {
-	d.recordError(s, e, o)
-	d.setStepStatus(s, stepInit)
+func (l Lane) callAgain(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o commonv1.Outcome) {
+	l.recordError(s, e, o, executorv1.Recovery_RECOVERY_RETRY)
+	l.setStepStatus(s, stepInit)
 	s.Repeated = s.GetRepeated() || o == outcomeUnknown
-	d.call(s, "")
+	l.call(s, "")
 }
 
 // askOutcome asks a person for the outcome of a call. The attempt ends with the question.
-func (d *draft) askOutcome(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
-	d.setStepStatus(s, stepWaiting)
-	d.setStatus(taskWaiting)
+func (l Lane) askOutcome(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
+	l.setStepStatus(s, stepWaiting)
+	l.Rest()
 	s.Error = e
-	d.recordUnknown(s)
-	w := d.openWait(s, waitOutcome, e.GetErrMsg())
-	d.addInputFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForStart{
+	l.recordUnknown(s)
+	w := l.OpenWait(s, waitOutcome, e.GetErrMsg())
+	l.addInputFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForStart{
 		StepWaitingForStart: &storagev1.StepWaitingForStart{InputJson: s.GetInputJson(), Risk: s.GetRisk(), Deadline: w.GetDeadline(), OutcomeUnknown: e},
 	}})
-	d.waitForPerson()
 }
 
 // settleOutcome continues as a person decided: it calls again, records an output, or skips the step.
-func (d *draft) settleOutcome(o *storagev1.SettleOutcome) {
-	s := d.closeWait(o.GetWaitId(), waitOutcome)
-	if s == nil {
+func (d *Draft) settleOutcome(o *storagev1.SettleOutcome) {
+	l, _, ok := d.closeWait(o.GetWaitId(), waitOutcome)
+	if !ok {
 		return
 	}
+	s := l.State.GetStep()
 	switch a := o.GetAnswer().(type) {
 	case *storagev1.SettleOutcome_Retry:
 		s.ApprovedHash = flow.InputHash(s.GetInputJson())
-		d.call(s, o.GetWaitId())
+		l.call(s, o.GetWaitId())
 	case *storagev1.SettleOutcome_OutputJson:
-		d.supplyOutput(s, a.OutputJson, o.GetWaitId())
+		l.supplyOutput(s, a.OutputJson, o.GetWaitId())
 	case *storagev1.SettleOutcome_Skip:
-		d.skipStep(s, a.Skip, o.GetWaitId())
+		l.skipStep(s, a.Skip, o.GetWaitId())
 	default:
-		d.refuse(errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "the answer is missing: set retry, output or skip"))
+		d.Refuse(errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "the answer is missing: set retry, output or skip"))
 	}
 }
 
 // supplyOutput records a person's output as the tool's.
-func (d *draft) supplyOutput(s *storagev1.ActiveStep, output, waitID string) {
-	d.setStatus(taskRunning)
-	d.setStepStatus(s, stepSuccess)
+func (l Lane) supplyOutput(s *storagev1.ActiveStep, output, waitID string) {
+	l.SetStatus(taskRunning)
+	l.setStepStatus(s, stepSuccess)
 	s.Outcome = outcomeKnown
-	d.forgetUnknown(s)
-	d.addStepFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepOutput{StepOutput: output}})
-	d.facts[len(d.facts)-1].Attempt = 0
-	d.planNext(s)
+	l.forgetUnknown(s)
+	l.addStepFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepOutput{StepOutput: output}})
+	l.lastFact().Attempt = 0
+	l.State.Step = nil
+	l.rules.StepEnded(l, s, nil)
 }
 
 // skipStep continues without the step. Its outcome stays unknown, so a later call with the same input needs a person's approval.
-func (d *draft) skipStep(s *storagev1.ActiveStep, reason, waitID string) {
-	d.setStatus(taskRunning)
+func (l Lane) skipStep(s *storagev1.ActiveStep, reason, waitID string) {
+	l.SetStatus(taskRunning)
 	e := &storagev1.ErrorNote{
 		ErrMsg: cmp.Or(reason, "skipped by a person") + "; it is not known whether the tool ran: " + s.GetError().GetErrMsg(),
 		Reason: commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN,
 	}
-	d.failWaitingStep(s, e, waitID)
-	d.planNext(s)
+	l.failWaitingStep(s, e, waitID, executorv1.Recovery_RECOVERY_CONTINUE)
+	l.State.Step = nil
+	l.rules.StepEnded(l, s, nil)
 }
 
 // recordUnknown records a call with an unknown outcome, so that the same call needs a person's approval.
-func (d *draft) recordUnknown(s *storagev1.ActiveStep) {
+func (d *Draft) recordUnknown(s *storagev1.ActiveStep) {
 	if hash := flow.ToolInputHash(s.GetToolId(), s.GetInputJson()); !d.mayHaveRun(s) {
-		d.state.UnknownCalls = append(d.state.UnknownCalls, hash)
+		d.Checkpoint.UnknownCalls = append(d.Checkpoint.UnknownCalls, hash)
 	}
 }
 
 // forgetUnknown undoes recordUnknown, because a person knows the outcome.
-func (d *draft) forgetUnknown(s *storagev1.ActiveStep) {
+func (d *Draft) forgetUnknown(s *storagev1.ActiveStep) {
 	hash := flow.ToolInputHash(s.GetToolId(), s.GetInputJson())
-	d.state.UnknownCalls = slices.DeleteFunc(d.state.GetUnknownCalls(), func(h []byte) bool { return bytes.Equal(h, hash) })
+	d.Checkpoint.UnknownCalls = slices.DeleteFunc(d.Checkpoint.GetUnknownCalls(), func(h []byte) bool { return bytes.Equal(h, hash) })
 }

@@ -1,4 +1,4 @@
-package agent
+package step
 
 import (
 	"cmp"
@@ -17,63 +17,63 @@ import (
 
 // elicited opens waits for people to answer the questions of a tool's server. Meanwhile the attempt stays open, and the pool keeps the call.
 // If the call has to stop, no person is asked.
-func (d *draft) elicited(in flow.Elicited) {
-	s := d.runningAttempt(in.Ordinal, in.Attempt)
+func (l Lane) elicited(in flow.Elicited) {
+	s := l.runningAttempt(in.Ordinal, in.Attempt)
 	if s == nil {
 		return
 	}
 	switch {
-	case d.state.GetCancelRequested():
-		d.stopAndAttach(s, "the task was cancelled")
+	case l.ending():
+		l.stopAndAttach(s, "the task was cancelled")
 		return
-	case d.spentRunTime() != "":
-		d.stopAndAttach(s, "the task's run time is spent")
+	case l.spentRunTime() != "":
+		l.stopAndAttach(s, "the task's run time is spent")
 		return
 	}
 	s.RequestState, s.Answers, s.AnswersSent = in.RequestState, nil, false
-	unanswered := d.reuseAnswers(s, in.Elicitations)
+	unanswered := l.reuseAnswers(s, in.Elicitations)
 	if len(unanswered) == 0 {
-		d.schedule(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Fresh: true})
+		l.Schedule(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Fresh: true})
 		return
 	}
-	d.setStepStatus(s, stepWaiting)
-	d.setStatus(taskWaiting)
+	l.setStepStatus(s, stepWaiting)
+	l.Rest()
 	for _, q := range unanswered {
-		d.openElicitation(s, q)
+		l.openElicitation(s, q)
 	}
-	d.waitForPerson()
 }
 
-func (d *draft) openElicitation(s *storagev1.ActiveStep, q flow.Elicitation) {
-	w := d.openWait(s, waitInput, q.Message)
+func (l Lane) openElicitation(s *storagev1.ActiveStep, q flow.Elicitation) {
+	w := l.OpenWait(s, waitInput, q.Message)
 	w.InputId, w.ParamsSchemaJson, w.Url = q.InputID, q.SchemaJSON, q.URL
 	if q.Expire != 0 && (w.GetDeadline() == 0 || q.Expire < w.GetDeadline()) {
 		w.Deadline = q.Expire
 	}
-	d.addStepFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_InputRequired{
+	l.addStepFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_InputRequired{
 		InputRequired: &storagev1.InputRequired{Message: q.Message, SchemaJson: q.SchemaJSON, Url: q.URL, Deadline: w.GetDeadline()},
 	}})
 }
 
 // stopAndAttach stops a call, drops its questions, and waits for its end.
-func (d *draft) stopAndAttach(s *storagev1.ActiveStep, reason string) {
-	d.schedule(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Stopping: true}, flow.StopCall{Reason: reason})
+func (l Lane) stopAndAttach(s *storagev1.ActiveStep, reason string) {
+	l.Schedule(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Stopping: true})
+	l.Schedule(flow.StopCall{Reason: reason})
 }
 
 // hasOpenElicitation reports whether a step's call waits for a person's answer.
-func (d *draft) hasOpenElicitation(s *storagev1.ActiveStep) bool {
-	return slices.ContainsFunc(d.state.GetWaits(), func(w *storagev1.Wait) bool {
+func (d *Draft) hasOpenElicitation(s *storagev1.ActiveStep) bool {
+	return slices.ContainsFunc(d.Checkpoint.GetWaits(), func(w *storagev1.Wait) bool {
 		return w.GetKind() == waitInput && w.GetOrdinal() == s.GetOrdinal()
 	})
 }
 
 // answerElicitation records a person's answer to a question of the tool's server.
-func (d *draft) answerElicitation(a *storagev1.SupplyInput) {
-	w := d.findWait(a.GetWaitId())
-	s := d.closeWait(a.GetWaitId(), waitInput)
-	if s == nil {
+func (d *Draft) answerElicitation(a *storagev1.SupplyInput) {
+	l, w, ok := d.closeWait(a.GetWaitId(), waitInput)
+	if !ok {
 		return
 	}
+	s := l.State.GetStep()
 	answer := &storagev1.InputAnswer{InputId: w.GetInputId(), Action: a.GetAction(), Deadline: w.GetDeadline()}
 	if w.GetUrl() == "" {
 		answer.ContentJson = a.GetContentJson()
@@ -83,11 +83,11 @@ func (d *draft) answerElicitation(a *storagev1.SupplyInput) {
 	reason := cmp.Or(map[executorv1.InputAnswer_Action]string{
 		executorv1.InputAnswer_ACTION_ACCEPT: "answered", executorv1.InputAnswer_ACTION_DECLINE: "declined",
 	}[a.GetAction()], "dismissed")
-	d.closeElicitation(s, w, &storagev1.StatusChanged{SuppliedHash: flow.ElicitationAnswerHash(a), Reason: reason}, true)
+	l.closeElicitation(s, w, &storagev1.StatusChanged{SuppliedHash: flow.ElicitationAnswerHash(a), Reason: reason}, true)
 }
 
-func (d *draft) findWait(id string) *storagev1.Wait {
-	for _, w := range d.state.GetWaits() {
+func (d *Draft) findWait(id string) *storagev1.Wait {
+	for _, w := range d.Checkpoint.GetWaits() {
 		if w.GetId() == id {
 			return w
 		}
@@ -97,84 +97,77 @@ func (d *draft) findWait(id string) *storagev1.Wait {
 
 // closeElicitation records that a question was closed. Once all questions asked together are closed, the call receives the answers and
 // continues in the same attempt.
-func (d *draft) closeElicitation(s *storagev1.ActiveStep, w *storagev1.Wait, change *storagev1.StatusChanged, fresh bool) {
-	change.From = d.state.GetStatus()
-	if !d.hasOpenElicitation(s) {
-		d.closePause()
-		d.setStatus(taskRunning)
-		d.setStepStatus(s, stepRunning)
-		d.state.Phase = storagev1.Phase_PHASE_CALL
-		d.schedule(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Fresh: fresh})
+func (l Lane) closeElicitation(s *storagev1.ActiveStep, w *storagev1.Wait, change *storagev1.StatusChanged, fresh bool) {
+	change.From = l.Checkpoint.GetStatus()
+	if !l.hasOpenElicitation(s) {
+		l.closePause()
+		l.SetStatus(taskRunning)
+		l.setStepStatus(s, stepRunning)
+		l.setPhase(storagev1.Phase_PHASE_CALL)
+		l.Schedule(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Fresh: fresh})
 	}
-	d.addStepFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StatusChanged{StatusChanged: change}})
+	l.addStepFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StatusChanged{StatusChanged: change}})
 }
 
 // closePause closes the wait of a pause while a call runs; enterPause opens another one afterwards.
-func (d *draft) closePause() {
-	d.state.Waits = slices.DeleteFunc(slices.Clone(d.state.GetWaits()), func(w *storagev1.Wait) bool { return w.GetKind() == waitPause })
+func (d *Draft) closePause() {
+	d.Checkpoint.Waits = slices.DeleteFunc(slices.Clone(d.Checkpoint.GetWaits()), func(w *storagev1.Wait) bool { return w.GetKind() == waitPause })
 }
 
 // poolGaveUp reports whether an expired wait has the pool's deadline, which is earlier than the task's.
-func (d *draft) poolGaveUp(w *storagev1.Wait) bool {
-	timeout := d.t.Head.GetWaitTimeout()
+func (d *Draft) poolGaveUp(w *storagev1.Wait) bool {
+	timeout := d.Task.Head.GetWaitTimeout()
 	return w.GetKind() == waitInput && (timeout <= 0 || w.GetDeadline()-w.GetCreateTime() < timeout)
 }
 
 // giveUpElicitation continues a call after the pool gave up one of its questions: the server receives a CANCEL as the answer.
-func (d *draft) giveUpElicitation(w *storagev1.Wait) {
-	s := d.closeWait(w.GetId(), waitInput)
-	if s == nil {
+func (d *Draft) giveUpElicitation(w *storagev1.Wait) {
+	l, _, ok := d.closeWait(w.GetId(), waitInput)
+	if !ok {
 		return
 	}
+	s := l.State.GetStep()
 	s.Answers = append(s.Answers, &storagev1.InputAnswer{
 		InputId: w.GetInputId(), Action: executorv1.InputAnswer_ACTION_CANCEL, Deadline: w.GetDeadline(), GivenUp: true,
 	})
-	d.closeElicitation(s, w, &storagev1.StatusChanged{Reason: fmt.Sprintf(
+	l.closeElicitation(s, w, &storagev1.StatusChanged{Reason: fmt.Sprintf(
 		"no answer to %s within %s; the tool goes on without one", w.GetId(), humantime.Text(time.Duration(w.GetDeadline()-w.GetCreateTime())))}, false)
 }
 
-// expireElicitation withdraws a call that got no answer in time, and fails the task. The call's outcome is unknown.
-func (d *draft) expireElicitation(s *storagev1.ActiveStep, e *storagev1.ErrorNote, w *storagev1.Wait) {
-	d.withdraw(s, "no answer in time")
-	d.recordError(s, e, s.GetOutcome())
-	d.facts[len(d.facts)-1].WaitId = w.GetId()
-	d.failTask(e)
-}
-
 // withdraw ends the step's call if it waits for a person, because there will be no answer.
-func (d *draft) withdraw(s *storagev1.ActiveStep, reason string) {
-	if !d.hasOpenElicitation(s) {
+func (l Lane) withdraw(s *storagev1.ActiveStep, reason string) {
+	if !l.hasOpenElicitation(s) {
 		return
 	}
 	s.Outcome = outcomeUnknown
-	d.addUsage(&storagev1.Usage{ToolCalls: 1})
-	d.schedule(flow.Withdraw{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Round: s.GetRound(), PoolID: s.GetPoolId(), ToolID: s.GetToolId(), Reason: reason})
+	l.AddUsage(&storagev1.Usage{ToolCalls: 1})
+	l.Schedule(flow.Withdraw{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Round: s.GetRound(), PoolID: s.GetPoolId(), ToolID: s.GetToolId(), Reason: reason})
 }
 
 // undelivered continues an attempt whose call the pool lost while a person was asked. A RequestState lets another call of the same attempt
 // continue; without it the call is lost.
-func (d *draft) undelivered(in flow.Undelivered) {
-	s := d.runningAttempt(in.Ordinal, in.Attempt)
+func (l Lane) undelivered(in flow.Undelivered) {
+	s := l.runningAttempt(in.Ordinal, in.Attempt)
 	if s == nil {
 		return
 	}
 	lost := flow.Called{Ordinal: in.Ordinal, Attempt: in.Attempt, Round: s.GetRound(), Err: in.Err, Outcome: outcomeUnknown, Lost: true}
-	if d.state.GetCancelRequested() || d.spentRunTime() != "" || s.GetRequestState() == "" || s.GetRound()+1 >= d.t.Head.GetLimits().GetMaxAttempts() {
-		d.called(lost)
+	if l.ending() || l.spentRunTime() != "" || s.GetRequestState() == "" || s.GetRound()+1 >= l.Task.Head.GetLimits().GetMaxAttempts() {
+		l.called(lost)
 		return
 	}
 	s.Round++
 	s.McpTaskId, s.AnswersSent = "", true
-	d.schedule(flow.Call{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
+	l.Schedule(flow.Call{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 }
 
 // mcpTask records the id of the MCP task, because another replica of the MCP pool may have to ask the server for the task.
-func (d *draft) mcpTask(in flow.McpTask) {
-	s := d.runningAttempt(in.Ordinal, in.Attempt)
+func (l Lane) mcpTask(in flow.McpTask) {
+	s := l.runningAttempt(in.Ordinal, in.Attempt)
 	if s == nil {
 		return
 	}
-	d.unchanged = s.GetMcpTaskId() == in.TaskID
+	l.unchanged = s.GetMcpTaskId() == in.TaskID
 	s.McpTaskId = in.TaskID
 }
 

@@ -1,0 +1,339 @@
+package step
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/humantime"
+
+	"pawl.dev/executor-svc/internal/flow"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// applyPauseAndBudget completes a draft: a requested pause replaces the lanes' questions, and a spent budget ends the task instead of a planner
+// call. If the task has a budget of model calls, each planner call reserves one.
+func (d *Draft) applyPauseAndBudget() {
+	paused := false
+	for _, l := range d.Lanes() {
+		if d.err != nil || d.ended() || d.taskEnding() {
+			return
+		}
+		switch l.State.GetPhase() {
+		case storagev1.Phase_PHASE_CALL, storagev1.Phase_PHASE_WAIT, storagev1.Phase_PHASE_IDLE:
+		default:
+			if d.Checkpoint.GetPauseRequested() {
+				l.pause()
+				paused = true
+			} else if l.asksPlanner() {
+				l.applyBudget()
+			}
+		}
+	}
+	if paused && !d.canGoOn() {
+		d.enterPause()
+	}
+}
+
+// applyBudget reserves a planner call, or ends the task if a budget is spent.
+func (l Lane) applyBudget() {
+	if spent := l.spentPlannerBudget(); spent != "" {
+		l.dropActions()
+		l.unchanged = false
+		l.failBudget(spent)
+		return
+	}
+	if l.Task.Head.GetLimits().GetMaxModelCalls() > 0 && l.State.GetReservedModelCalls() == 0 {
+		l.State.ReservedModelCalls = 1
+		l.unchanged = false
+	}
+}
+
+// dropActions removes the lane's actions from the draft.
+func (l Lane) dropActions() {
+	l.actions = slices.DeleteFunc(l.actions, func(a flow.LaneAction) bool { return a.Lane == l.State.GetId() })
+}
+
+func (l Lane) asksPlanner() bool {
+	return slices.ContainsFunc(l.actions, func(a flow.LaneAction) bool {
+		ask, ok := a.Action.(flow.Ask)
+		_, lists := ask.Question.(flow.RefreshTool)
+		return ok && !lists && a.Lane == l.State.GetId()
+	})
+}
+
+// spentPlannerBudget names the budget that allows the lane no further planner call, or returns "".
+func (l Lane) spentPlannerBudget() string {
+	limits, u := l.Task.Head.GetLimits(), l.Checkpoint.GetUsage()
+	calls := u.GetModelCalls()
+	for _, other := range l.Checkpoint.GetLanes() {
+		if other.GetId() != l.State.GetId() {
+			calls += other.GetReservedModelCalls()
+		}
+	}
+	switch {
+	case limits.GetMaxModelCalls() > 0 && calls >= limits.GetMaxModelCalls():
+		return Plural(limits.GetMaxModelCalls(), "model call")
+	case limits.GetMaxTokens() > 0 && u.GetInputTokens()+u.GetOutputTokens() >= limits.GetMaxTokens():
+		return fmt.Sprintf("%d tokens", limits.GetMaxTokens())
+	case limits.GetMaxCostNanoUsd() > 0 && u.GetCostNanoUsd() >= limits.GetMaxCostNanoUsd():
+		return fmt.Sprintf("$%g for models", float64(limits.GetMaxCostNanoUsd())/1e9)
+	}
+	return l.spentRunTime()
+}
+
+// spentCallBudget names the budget that allows no further tool call, or returns "".
+func (d *Draft) spentCallBudget(s *storagev1.ActiveStep) string {
+	if l := d.Task.Head.GetLimits().GetMaxToolCalls(); l > 0 && d.Checkpoint.GetUsage().GetToolCalls() >= l && !flow.IsReadOutput(s) {
+		return Plural(l, "tool call")
+	}
+	return d.spentRunTime()
+}
+
+// spentRunTime names the task's budget of run time if it is spent, or returns "".
+func (d *Draft) spentRunTime() string {
+	limit := d.Task.Head.GetLimits().GetMaxRunTime()
+	if limit > 0 && flow.RunTime(d.Checkpoint, d.Task.Now) >= limit {
+		return fmt.Sprintf("%s of running", humantime.Text(time.Duration(limit)))
+	}
+	return ""
+}
+
+// SpentRunTime names the lane's own limit of run time if it is spent, or returns "".
+func (l Lane) SpentRunTime() string {
+	limit := l.State.GetMaxRunTime()
+	if limit > 0 && flow.RunTime(l.State, l.Task.Now) >= limit {
+		return humantime.Text(time.Duration(limit)) + " of running"
+	}
+	return ""
+}
+
+func (d *Draft) failBudget(spent string) {
+	d.FailTask(&storagev1.ErrorNote{
+		ErrMsg: "the task's budget of " + spent + " is spent; start a new task, or fork this one, with a larger budget",
+		Reason: commonv1.ErrorReason_ERROR_REASON_BUDGET_EXCEEDED,
+	})
+}
+
+// requestPause records a request to start nothing new. applyPauseAndBudget then drops planning; running calls end first.
+func (d *Draft) requestPause(p *storagev1.Pause) {
+	if d.Checkpoint.GetPauseRequested() {
+		d.unchanged = true
+		return
+	}
+	d.Checkpoint.PauseRequested = true
+	reason := "pause requested"
+	if p.GetReason() != "" {
+		reason += ": " + p.GetReason()
+	}
+	d.addStatusFact(d.Checkpoint.GetStatus(), "", reason)
+	if d.Checkpoint.GetStatus() == taskWaiting {
+		d.openWait(nil, waitPause, p.GetReason())
+	}
+}
+
+// pause makes a lane wait for unpause, in place of what it would do.
+func (l Lane) pause() {
+	l.dropActions()
+	l.Schedule(flow.Abandon{}) // also ends a running planner call
+	l.unchanged = false
+	l.countReservation() // the dropped planner call may have been made
+	l.State.PausedPhase = l.State.GetPhase()
+	l.setPhase(storagev1.Phase_PHASE_WAIT)
+}
+
+// enterPause makes the task wait for unpause.
+func (d *Draft) enterPause() {
+	d.SetStatus(taskRunning) // INIT must become RUNNING first
+	d.SetStatus(taskWaiting)
+	if !slices.ContainsFunc(d.Checkpoint.GetWaits(), func(w *storagev1.Wait) bool { return w.GetKind() == waitPause }) {
+		d.openWait(nil, waitPause, "paused")
+	}
+	d.addStatusFact(taskRunning, "", "paused")
+}
+
+// unpause continues a paused task.
+func (d *Draft) unpause(u *storagev1.Unpause) {
+	if !d.Checkpoint.GetPauseRequested() {
+		d.Refuse(errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN, "the task is not paused"))
+		return
+	}
+	closedID := ""
+	for i, w := range d.Checkpoint.GetWaits() {
+		if w.GetKind() == waitPause {
+			closedID = w.GetId()
+			d.Checkpoint.Waits = append(d.Checkpoint.Waits[:i:i], d.Checkpoint.Waits[i+1:]...)
+			break
+		}
+	}
+	if u.GetWaitId() != "" && closedID != "" && u.GetWaitId() != closedID {
+		d.Refuse(notOpenError(u.GetWaitId()))
+		return
+	}
+	d.Checkpoint.PauseRequested = false
+	before, resumed := d.Checkpoint.GetStatus(), []Lane{}
+	for _, l := range d.Lanes() {
+		if p := l.State.GetPausedPhase(); p != storagev1.Phase_PHASE_UNSPECIFIED {
+			l.setPhase(p)
+			l.State.PausedPhase = storagev1.Phase_PHASE_UNSPECIFIED
+			resumed = append(resumed, l)
+		}
+	}
+	if len(resumed) > 0 {
+		d.SetStatus(taskRunning)
+	}
+	d.addStatusFact(before, closedID, "unpaused")
+	for _, l := range resumed {
+		l.resume()
+	}
+}
+
+func (d *Draft) addStatusFact(from executorv1.ExecutorStatus, waitID, reason string) {
+	d.AddFact(&storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{From: from, Reason: reason}}})
+}
+
+// timeout handles an expired wait, or a run time that is over: that of the task, or else of a lane. A running call is stopped first.
+func (d *Draft) timeout() {
+	for _, w := range d.Checkpoint.GetWaits() {
+		if w.GetDeadline() != 0 && w.GetDeadline() <= d.Task.Now.UnixNano() {
+			d.expireWait(w)
+			return
+		}
+	}
+	d.unchanged = true
+	if d.Checkpoint.GetStatus() == taskWaiting {
+		return
+	}
+	spent := d.spentRunTime()
+	if spent == "" {
+		d.stopLanes()
+		return
+	}
+	if !d.taskEnding() && (!d.anyCalls() || len(d.Checkpoint.GetLanes()) > 1) {
+		d.unchanged = false
+		for _, l := range d.Lanes() {
+			if !l.calling() {
+				l.Schedule(flow.Abandon{})
+			}
+		}
+		d.failBudget(spent)
+	}
+	for _, l := range d.Lanes() {
+		if l.calling() { // the task ends with the call
+			l.Schedule(flow.StopCall{Reason: "the task's run time is spent"})
+		}
+	}
+}
+
+// stopLanes stops the lanes whose own run time is spent.
+func (d *Draft) stopLanes() {
+	for _, l := range d.Lanes() {
+		switch spent := l.SpentRunTime(); {
+		case spent == "" || l.State.GetPhase() == storagev1.Phase_PHASE_WAIT:
+		case l.calling():
+			l.Schedule(flow.StopCall{Reason: "the subtask's run time is spent"}) // the lane ends with the call
+		default:
+			d.unchanged = false
+			l.Schedule(flow.Abandon{})
+			l.rules.Stopped(l, "its limit of "+spent+" is spent")
+		}
+	}
+}
+
+// expireWait fails the step that waits; the flow decides how the task continues. If the pool gave up a call's question, the call continues
+// without an answer.
+func (d *Draft) expireWait(w *storagev1.Wait) {
+	if d.poolGaveUp(w) {
+		d.giveUpElicitation(w)
+		return
+	}
+	e := &storagev1.ErrorNote{
+		ErrMsg: fmt.Sprintf("no answer to %s within %s; start a new task, or fork this one, if necessary with a longer wait timeout",
+			w.GetId(), humantime.Text(time.Duration(w.GetDeadline()-w.GetCreateTime()))),
+		Reason: commonv1.ErrorReason_ERROR_REASON_WAIT_EXPIRED,
+	}
+	l, ok := d.Lane(w.GetLane())
+	if !ok {
+		return
+	}
+	if w.GetKind() != waitPlan {
+		s := l.activeStepWith(w.GetOrdinal())
+		switch {
+		case s == nil:
+			return
+		case l.hasOpenElicitation(s):
+			l.withdraw(s, "no answer in time")
+			l.recordError(s, e, s.GetOutcome(), executorv1.Recovery_RECOVERY_STOP)
+			l.lastFact().WaitId = w.GetId()
+		default:
+			l.failWaitingStep(s, e, w.GetId(), executorv1.Recovery_RECOVERY_STOP)
+		}
+	}
+	l.closeWaits()
+	l.rules.WaitExpired(l, e)
+}
+
+// closeWaits removes the lane's waits.
+func (l Lane) closeWaits() {
+	l.Checkpoint.Waits = slices.DeleteFunc(slices.Clone(l.Checkpoint.GetWaits()), func(w *storagev1.Wait) bool {
+		return w.GetLane() == l.State.GetId() && w.GetKind() != waitPause
+	})
+}
+
+// countRecovery counts a recovery, and the usage that a crash may have left unrecorded. It also starts the run time of a fork, which is stored
+// as running.
+func (d *Draft) countRecovery(recovered bool) {
+	if d.Checkpoint.GetStatus() == taskRunning && d.Checkpoint.GetRunSince() == 0 && d.Task.Head.GetLimits().GetMaxRunTime() > 0 {
+		d.countRunTime(true)
+	}
+	if !recovered {
+		return
+	}
+	d.Checkpoint.Recoveries++
+	down := d.Checkpoint.GetUpdateTime()
+	if since := d.Checkpoint.GetRunSince(); since != 0 {
+		d.Checkpoint.RunTime += max(0, down-since)
+		d.Checkpoint.RunSince = d.Task.Now.UnixNano()
+	}
+	for _, l := range d.Lanes() {
+		l.countReservation() // the planner call may have been made
+		if since := l.State.GetRunSince(); since != 0 {
+			l.State.RunTime += max(0, down-since)
+			l.State.RunSince = d.Task.Now.UnixNano()
+		}
+	}
+}
+
+// recoverySettled resets the recovery count: the task did not crash this process.
+func (d *Draft) recoverySettled() {
+	d.unchanged = d.Checkpoint.GetRecoveries() == 0
+	d.Checkpoint.Recoveries = 0
+}
+
+// blocked records which service a running task waits for.
+func (d *Draft) blocked(in flow.Blocked) {
+	if d.Checkpoint.GetStatus() == taskWaiting || d.Checkpoint.GetStatusReason() == in.Reason {
+		d.unchanged = true
+		return
+	}
+	d.Checkpoint.StatusReason = in.Reason
+	d.addStatusFact(d.Checkpoint.GetStatus(), "", in.Reason)
+}
+
+// failNow ends a task that cannot continue, without waiting for the outcomes of running calls.
+func (d *Draft) failNow(e *storagev1.ErrorNote) {
+	for _, l := range d.Lanes() {
+		s := l.State.GetStep()
+		if s != nil && (l.State.GetPhase() == storagev1.Phase_PHASE_CALL || l.hasOpenElicitation(s)) {
+			l.withdraw(s, e.GetErrMsg())
+			l.recordError(s, e, cmp.Or(s.GetOutcome(), outcomeUnknown), executorv1.Recovery_RECOVERY_STOP)
+		}
+	}
+	d.FailTask(e)
+}

@@ -1,0 +1,238 @@
+package runner
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/errs"
+
+	"pawl.dev/executor-svc/internal/flow"
+	"pawl.dev/executor-svc/internal/history"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// createPlan returns the Run that asks the planner for a plan of subtasks and for the risk of the task.
+func (s *Session) createPlan(c *plannerv1.TaskContext, q flow.CreatePlan) Run {
+	return func(ctx context.Context, emit func(flow.Input)) {
+		out := flow.PlanCreated{Tools: &storagev1.ToolsLoaded{}, Name: shorten(validUTF8(c.GetGoal())), Risk: &storagev1.RiskNote{}}
+		if err := s.askPlan(ctx, c, q, &out); err != nil {
+			out.Err = errorNote(fmt.Errorf("making the plan: %w", err))
+		}
+		if ctx.Err() == nil {
+			emit(out)
+		}
+	}
+}
+
+func (s *Session) askPlan(ctx context.Context, c *plannerv1.TaskContext, q flow.CreatePlan, out *flow.PlanCreated) error {
+	tools, err := s.toolset(ctx)
+	if err != nil {
+		return err
+	}
+	c.Tools, out.Tools = tools.tools, tools.loaded
+	plan, err := askPlanner(ctx, s, c, &out.Usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.CreatePlanResponse, error) {
+		return s.r.planner.CreatePlan(ctx, &plannerv1.CreatePlanRequest{Context: c, MaxSubtasks: s.head.GetPlanOptions().GetMaxSubtasks(), Problem: q.Problem}, o...)
+	})
+	if err != nil {
+		return err
+	}
+	out.MainTask = cmp.Or(validUTF8(plan.GetMainTask()), out.Name)
+	out.Name = shorten(out.MainTask)
+	for _, st := range plan.GetSubtasks() {
+		out.Subtasks = append(out.Subtasks, plannedSubtask(st))
+	}
+	risk, err := askPlanner(ctx, s, c, &out.Usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.AssessFlowRiskResponse, error) {
+		return s.r.planner.AssessFlowRisk(ctx, &plannerv1.AssessFlowRiskRequest{Context: c}, o...)
+	})
+	if err == nil {
+		out.Risk = riskNote(risk.GetRisk())
+	}
+	return err
+}
+
+func plannedSubtask(st *plannerv1.Subtask) *storagev1.PlannedSubtask {
+	return &storagev1.PlannedSubtask{
+		Id: validUTF8(st.GetId()), Title: validUTF8(st.GetTitle()), Description: validUTF8(st.GetDescription()), Acceptance: validUTF8(st.GetAcceptance()),
+		DependsOn: st.GetDependsOn(), ToolIds: st.GetToolIds(),
+	}
+}
+
+// subtaskView is a lane's subtask and its plan, as the planner sees them.
+type subtaskView struct {
+	current *plannerv1.Subtask
+	others  []*plannerv1.SubtaskState
+	inputs  []string
+}
+
+// subtaskOf returns the planner's view of a lane's subtask.
+func subtaskOf(log *history.Log, l *storagev1.Lane) subtaskView {
+	v := subtaskView{current: &plannerv1.Subtask{Id: l.GetSubtaskId()}}
+	if log.Plan == nil {
+		return v
+	}
+	for _, st := range log.Plan.Subtasks {
+		if st.GetId() == l.GetSubtaskId() {
+			v.current = &plannerv1.Subtask{
+				Id: st.GetId(), Title: st.GetTitle(), Description: st.GetDescription(), Acceptance: st.GetAcceptance(),
+				DependsOn: st.GetDependsOn(), ToolIds: st.GetToolIds(),
+			}
+			continue
+		}
+		v.others = append(v.others, SubtaskState(st))
+	}
+	v.inputs = slices.Clone(log.Inputs)
+	return v
+}
+
+// SubtaskState returns the planner's view of another subtask.
+func SubtaskState(st *history.Subtask) *plannerv1.SubtaskState {
+	return &plannerv1.SubtaskState{
+		Id: st.GetId(), Title: st.GetTitle(), Summary: st.Summary,
+		Status: strings.TrimPrefix(st.Status.String(), "SUBTASK_STATUS_"),
+	}
+}
+
+// subtaskContext returns the planner's view of a lane's subtask: the task, and the history of the subtask alone.
+func (s *Session) subtaskContext(t *flow.Task, log *history.Log, l *storagev1.Lane) *plannerv1.TaskContext {
+	c := s.emptyContext(t, l)
+	for _, e := range log.Entries {
+		if result, ended := results[e.Status]; ended && e.SubtaskID == l.GetSubtaskId() {
+			c.History = append(c.History, historyEntry(e, result))
+		}
+	}
+	dropLargeOutputs(c.GetHistory())
+	return c
+}
+
+// think returns the Run that lets the planner think about a subtask. Pieces of the thought that arrive close together become one event.
+func (s *Session) think(c *plannerv1.TaskContext, v subtaskView, q flow.Think) Run {
+	return func(ctx context.Context, emit func(flow.Input)) {
+		out := flow.Thought{}
+		tools, err := s.toolset(ctx)
+		var res *plannerv1.ThinkResult
+		if err == nil {
+			c.Tools = tools.tools
+			req := &plannerv1.ThinkRequest{Observation: q.Observation, Current: v.current, Others: v.others, Inputs: v.inputs}
+			res, out.Text, err = s.askThought(ctx, c, req, &out.Usage, emit)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			out.Err = errorNote(fmt.Errorf("thinking about the subtask %q: %w", v.current.GetTitle(), err))
+			emit(out)
+			return
+		}
+		for _, p := range res.GetSteps() {
+			step := tools.propose(p)
+			if step == nil {
+				step = unknownTool(p)
+			}
+			out.Steps = append(out.Steps, step)
+		}
+		out.Reflection, out.Change = reflection(res.GetReflection()), planChange(res.GetPlanChange())
+		emit(out)
+	}
+}
+
+// unknownTool returns a step whose call fails because the task does not have its tool.
+func unknownTool(p *plannerv1.PlannedStep) *flow.PlannedStep {
+	id := validUTF8(p.GetToolId())
+	return &flow.PlannedStep{
+		ToolID: id, Description: validUTF8(p.GetDescription()), InputJSON: validUTF8(p.GetInputJson()), Risk: riskNote(p.GetRisk()),
+		Problem: fmt.Sprintf("the task has no tool %q", id),
+	}
+}
+
+// askThought makes the Think call. It emits the pieces of the thought except the last, which it returns. It retries only if nothing was emitted.
+func (s *Session) askThought(
+	ctx context.Context, c *plannerv1.TaskContext, req *plannerv1.ThinkRequest, usage **storagev1.Usage, emit func(flow.Input),
+) (res *plannerv1.ThinkResult, pending string, err error) {
+	shown := false
+	res, err = askPlanner(ctx, s, c, usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (res *plannerv1.ThinkResult, err error) {
+		req.Context = c
+		stream, err := s.r.planner.Think(ctx, req, o...)
+		if err != nil {
+			return nil, err
+		}
+		buffer := &textBuffer{delay: s.r.cfg.TextDelay, show: func(text string) { shown = true; emit(flow.Thinking{Text: text}) }}
+		for err == nil {
+			var msg *plannerv1.ThinkResponse
+			if msg, err = stream.Recv(); err == nil {
+				buffer.add(validUTF8(msg.GetText()))
+				res = cmp.Or(msg.GetResult(), res)
+			}
+		}
+		pending = buffer.end()
+		switch {
+		case !errors.Is(err, io.EOF) && shown:
+			return nil, &partialAnswerError{err}
+		case !errors.Is(err, io.EOF):
+			return nil, err
+		case res == nil:
+			return nil, errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "the planner ended the thought without a result")
+		}
+		if !shown && pending == "" {
+			pending = validUTF8(res.GetThought())
+		}
+		return res, nil
+	})
+	var partial *partialAnswerError
+	if errors.As(err, &partial) {
+		err = partial.error
+	}
+	return res, pending, err
+}
+
+// reflect returns the Run that asks whether a subtask is done.
+func (s *Session) reflect(c *plannerv1.TaskContext, v subtaskView) Run {
+	return func(ctx context.Context, emit func(flow.Input)) {
+		out := flow.Thought{}
+		tools, err := s.toolset(ctx)
+		var res *plannerv1.ReflectResponse
+		if err == nil {
+			c.Tools = tools.tools
+			res, err = askPlanner(ctx, s, c, &out.Usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.ReflectResponse, error) {
+				return s.r.planner.Reflect(ctx, &plannerv1.ReflectRequest{Context: c, Current: v.current, Others: v.others}, o...)
+			})
+		}
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			out.Err = errorNote(fmt.Errorf("reflecting on the subtask %q: %w", v.current.GetTitle(), err))
+		default:
+			out.Reflection = &storagev1.Reflection{Done: res.GetDone(), Summary: validUTF8(res.GetSummary()), Next: validUTF8(res.GetNext())}
+			out.Change = planChange(res.GetPlanChange())
+		}
+		emit(out)
+	}
+}
+
+func reflection(r *plannerv1.Reflection) *storagev1.Reflection {
+	if r == nil {
+		return nil
+	}
+	return &storagev1.Reflection{Done: r.GetDone(), Summary: validUTF8(r.GetSummary()), Next: validUTF8(r.GetNext())}
+}
+
+func planChange(p *plannerv1.PlanChange) *flow.PlanChange {
+	if p == nil || len(p.GetAdd())+len(p.GetDrop())+len(p.GetOrder()) == 0 {
+		return nil
+	}
+	out := &flow.PlanChange{Drop: p.GetDrop(), Order: p.GetOrder(), Reason: validUTF8(p.GetReason())}
+	for _, st := range p.GetAdd() {
+		out.Add = append(out.Add, plannedSubtask(st))
+	}
+	return out
+}
