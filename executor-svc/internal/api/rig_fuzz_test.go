@@ -65,15 +65,16 @@ func newRig(t testing.TB) *rig {
 	pooled := grpctest.Serve(t, func(s grpc.ServiceRegistrar) { mcppoolv1.RegisterMcpPoolServiceServer(s, fake.NewPool()) }, serve.Options{Log: log})
 	planner, pool := plannerv1.NewPlannerServiceClient(served), mcppoolv1.NewMcpPoolServiceClient(pooled)
 	r := &rig{store: store, waiting: map[executorv1.WaitKind]string{}}
+	flows := map[string]flow.Flow{"agent": agent.New()}
 	r.engine = engine.New(engine.Config{}, engine.Deps{
-		Journal: store, Log: log, Flows: map[string]flow.Flow{"agent": agent.Flow{}}, Runner: runner.New(runner.Config{}, planner, pool, log),
+		Journal: store, Log: log, Flows: flows, Runner: runner.New(runner.Config{}, planner, pool, log),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan error, 1)
 	go func() { ran <- r.engine.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-ran })
 	conn := grpctest.Serve(t, func(s grpc.ServiceRegistrar) {
-		api.Register(s, api.Deps{
+		api.Register(s, api.Deps{Flows: flows,
 			Engine: r.engine, Journal: damagedAgent{store}, Planner: planner, Pool: pool, Log: log,
 			Limits: &storagev1.Limits{MaxSteps: 3, MaxFailedSteps: 3, MaxAttempts: 3},
 		})
@@ -111,8 +112,8 @@ func waitingTask(kind executorv1.WaitKind) journal.NewTask {
 		Risk: &storagev1.RiskNote{Level: commonv1.RiskLevel_RISK_LEVEL_MEDIUM}, DefinitionHash: "hash-write", ConfigRevision: 1,
 	}
 	c := &storagev1.Checkpoint{
-		Rev: 1, Status: waits, Phase: storagev1.Phase_PHASE_WAIT, StepCount: 1, LastSeq: 2, UpdateTime: now, WaitCount: 1,
-		ActiveSteps: []*storagev1.ActiveStep{s}, Waits: []*storagev1.Wait{{Id: "wait-1", Kind: kind, Ordinal: 1, CreateTime: now}},
+		Rev: 1, Status: waits, StepCount: 1, LastSeq: 2, UpdateTime: now, WaitCount: 1,
+		Lanes: []*storagev1.Lane{{Phase: storagev1.Phase_PHASE_WAIT, Step: s}}, Waits: []*storagev1.Wait{{Id: "wait-1", Kind: kind, Ordinal: 1, CreateTime: now}},
 	}
 	switch kind {
 	case executorv1.WaitKind_WAIT_KIND_PARAMS:
@@ -120,7 +121,7 @@ func waitingTask(kind executorv1.WaitKind) journal.NewTask {
 	case executorv1.WaitKind_WAIT_KIND_OUTCOME:
 		s.Attempt, s.Outcome, s.Error = 1, commonv1.Outcome_OUTCOME_UNKNOWN, &storagev1.ErrorNote{ErrMsg: "lost"}
 	case executorv1.WaitKind_WAIT_KIND_PAUSE:
-		c.ActiveSteps, c.Waits[0].Ordinal, c.PauseRequested, c.PausedPhase, c.StepCount = nil, 0, true, storagev1.Phase_PHASE_PLAN, 0
+		c.Lanes[0].Step, c.Waits[0].Ordinal, c.PauseRequested, c.Lanes[0].PausedPhase, c.StepCount = nil, 0, true, storagev1.Phase_PHASE_PLAN, 0
 	}
 	return journal.NewTask{
 		ID: uuid.Must(uuid.NewV7()).String(),

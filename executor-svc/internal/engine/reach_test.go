@@ -206,12 +206,12 @@ func (n *reach) call(poolPatience time.Duration) flow.Called {
 	run := runner.New(runner.Config{PoolPatience: poolPatience}, nil, mcppoolv1.NewMcpPoolServiceClient(conn), slog.New(slog.DiscardHandler))
 	task := &flow.Task{
 		ID: "0190a000-0000-7000-8000-000000000000", Head: &storagev1.TaskHead{UserSub: "local"},
-		State: &storagev1.Checkpoint{ActiveSteps: []*storagev1.ActiveStep{{
+		State: &storagev1.Checkpoint{Lanes: []*storagev1.Lane{{Step: &storagev1.ActiveStep{
 			Ordinal: 1, Attempt: 1, ToolId: "t/write", InputJson: `{"text":"x"}`, Effect: commonv1.Effect_EFFECT_WRITE,
-		}}},
+		}}}},
 	}
 	var all []flow.Called
-	run.Session(task.ID, 1, task.Head, nil).Prepare(n.t.Context(), task, &history.Log{}, flow.Call{Ordinal: 1, Attempt: 1})(n.t.Context(), func(in flow.Input) {
+	run.Session(task.ID, 1, task.Head, nil).Prepare(n.t.Context(), task, &history.Log{}, flow.LaneAction{Action: flow.Call{Ordinal: 1, Attempt: 1}})(n.t.Context(), func(in flow.Input) {
 		if c, ok := in.(flow.Called); ok {
 			all = append(all, c)
 		}

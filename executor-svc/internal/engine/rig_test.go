@@ -228,7 +228,7 @@ func (r *rig) start() *rig {
 		r.pool.Restart() // it dies with the executor, as in one process
 	}
 	r.e = engine.New(r.cfg, engine.Deps{
-		Journal: r.j, Log: r.log, Flows: map[string]flow.Flow{"agent": agent.Flow{}},
+		Journal: r.j, Log: r.log, Flows: map[string]flow.Flow{"agent": agent.New()},
 		Runner: runner.New(r.runner, r.plannerClient, r.poolClient, r.log),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -253,14 +253,15 @@ func (r *rig) start() *rig {
 
 func newTask(confirm executorv1.Confirm) journal.NewTask {
 	now := time.Now().UnixNano()
-	initial := executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT
+	initial, start := executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT, agent.New().Start()
+	start.UpdateTime = now
 	return journal.NewTask{
 		ID: uuid.Must(uuid.NewV7()).String(),
 		Head: &storagev1.TaskHead{
 			UserSub: "local", Goal: "a goal", Flow: "agent", Confirm: confirm, CreateTime: now,
 			Limits: &storagev1.Limits{MaxSteps: 25, MaxFailedSteps: 3, MaxAttempts: 5},
 		},
-		Checkpoint: &storagev1.Checkpoint{Rev: 1, Status: initial, Phase: storagev1.Phase_PHASE_BEGIN, LastSeq: 1, UpdateTime: now},
+		Checkpoint: start,
 		Records: []journal.Record{{FirstSeq: 1, Record: &storagev1.Record{Time: now, Facts: []*storagev1.Fact{{
 			Status: initial, Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{}},
 		}}}}},

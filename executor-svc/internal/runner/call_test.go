@@ -56,7 +56,7 @@ func session(p *scripted, through func(grpc.ClientConnInterface) grpc.ClientConn
 	r := New(Config{}, nil, mcppoolv1.NewMcpPoolServiceClient(conn), slog.New(slog.DiscardHandler))
 	head := &storagev1.TaskHead{UserSub: "u"}
 	st := &storagev1.ActiveStep{Ordinal: 1, Attempt: 1, ToolId: "t/write", InputJson: "{}"}
-	task := &flow.Task{ID: "task", Head: head, State: &storagev1.Checkpoint{ActiveSteps: []*storagev1.ActiveStep{st}}, Now: time.Now()}
+	task := &flow.Task{ID: "task", Head: head, State: &storagev1.Checkpoint{Lanes: []*storagev1.Lane{{Step: st}}}, Now: time.Now()}
 	return r.Session("task", 1, head, nil), task
 }
 
@@ -85,7 +85,7 @@ func TestCallBehindARefusedCredential(t *testing.T) {
 		},
 	}
 	s, task := session(p, nil)
-	got, ok := run(t, s, s.callTool(t.Context(), task, task.State.GetActiveSteps()[0], 1, nil)).(flow.Called)
+	got, ok := run(t, s, s.callTool(t.Context(), task, 0, task.State.Lanes[0].Step, 1, nil)).(flow.Called)
 	if !ok || got.Err != nil || got.Outcome != commonv1.Outcome_OUTCOME_KNOWN {
 		t.Errorf("got %+v", got)
 	}
@@ -99,7 +99,7 @@ func TestAttachRefused(t *testing.T) {
 				return errs.New(code, commonv1.ErrorReason_ERROR_REASON_UNAUTHENTICATED, "not you")
 			}}
 			s, task := session(p, nil)
-			got, ok := run(t, s, s.attachCall(t.Context(), task.State.GetActiveSteps()[0], flow.Attach{Ordinal: 1, Attempt: 1})).(flow.Called)
+			got, ok := run(t, s, s.attachCall(t.Context(), 0, task.State.Lanes[0].Step, flow.Attach{Ordinal: 1, Attempt: 1})).(flow.Called)
 			if !ok || got.Outcome != commonv1.Outcome_OUTCOME_UNKNOWN || !got.Lost {
 				t.Errorf("%v: got %+v", code, got)
 			}
@@ -126,7 +126,7 @@ func TestKnownEndAfterAQuestion(t *testing.T) {
 			return err
 		}}
 		s, task := session(p, nil)
-		got, ok := run(t, s, s.callTool(t.Context(), task, task.State.GetActiveSteps()[0], 1, nil)).(flow.Called)
+		got, ok := run(t, s, s.callTool(t.Context(), task, 0, task.State.Lanes[0].Step, 1, nil)).(flow.Called)
 		if !ok || got.Outcome != commonv1.Outcome_OUTCOME_KNOWN || got.Err.GetErrMsg() != "no" {
 			t.Errorf("got %+v", got)
 		}
@@ -154,9 +154,9 @@ func TestStoppedWhileOpening(t *testing.T) {
 	}}
 	var s *Session
 	s, task := session(p, func(c grpc.ClientConnInterface) grpc.ClientConnInterface {
-		return opening{c, func() { s.call.stopping.Store(true) }}
+		return opening{c, func() { s.calls[0].stopping.Store(true) }}
 	})
-	got, ok := run(t, s, s.callTool(t.Context(), task, task.State.GetActiveSteps()[0], 1, nil)).(flow.Called)
+	got, ok := run(t, s, s.callTool(t.Context(), task, 0, task.State.Lanes[0].Step, 1, nil)).(flow.Called)
 	if !ok || got.Outcome != commonv1.Outcome_OUTCOME_NOT_EXECUTED {
 		t.Errorf("got %+v", got)
 	}
@@ -172,15 +172,15 @@ func TestStoppedBetweenAnswers(t *testing.T) {
 		},
 		answers: func(r *mcppoolv1.AnswerCallRequest) {
 			given = append(given, r.GetAnswer().GetInputId())
-			s.StopCall(t.Context(), "cancelled")
+			s.StopCall(t.Context(), 0, "cancelled")
 		},
 	}
 	s, task := session(p, nil)
-	st := task.State.GetActiveSteps()[0]
+	st := task.State.Lanes[0].Step
 	for _, id := range []string{"q1", "q2"} {
 		st.Answers = append(st.Answers, &storagev1.InputAnswer{InputId: id, Action: executorv1.InputAnswer_ACTION_ACCEPT, ContentJson: "{}"})
 	}
-	run(t, s, s.attachCall(t.Context(), st, flow.Attach{Ordinal: 1, Attempt: 1, Fresh: true}))
+	run(t, s, s.attachCall(t.Context(), 0, st, flow.Attach{Ordinal: 1, Attempt: 1, Fresh: true}))
 	if len(given) != 1 || given[0] != "q1" {
 		t.Errorf("the pool was given %v", given)
 	}

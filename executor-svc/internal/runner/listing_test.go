@@ -80,7 +80,7 @@ func newSession(pool *servers, planner *chooser, ids ...string) *Session {
 func begun(t *testing.T, s *Session) flow.Begun {
 	t.Helper()
 	var got flow.Begun
-	s.plan(&plannerv1.TaskContext{Goal: "g"}, true)(t.Context(), func(in flow.Input) { got, _ = in.(flow.Begun) })
+	s.plan(&plannerv1.TaskContext{Goal: "g"}, 0, true)(t.Context(), func(in flow.Input) { got, _ = in.(flow.Begun) })
 	return got
 }
 
@@ -213,7 +213,7 @@ func TestEndDoesNotWaitForSlowServers(t *testing.T) {
 		began := time.Now()
 		var got flow.Planned
 		c := &plannerv1.TaskContext{Goal: "g", History: []*plannerv1.HistoryEntry{{StepId: "step-1"}}}
-		s.plan(c, false)(t.Context(), func(in flow.Input) { got, _ = in.(flow.Planned) })
+		s.plan(c, 0, false)(t.Context(), func(in flow.Input) { got, _ = in.(flow.Planned) })
 		if took := time.Since(began); took > slowAfter || got.Step != nil || got.Err != nil {
 			t.Errorf("%v after %s", got, took)
 		}
@@ -233,7 +233,7 @@ func TestChosenToolOfASlowServerIsAwaited(t *testing.T) {
 				s := newSession(pool, &chooser{wants: []string{"b/read"}, insists: true}, "a", "b")
 				var got flow.Planned
 				c := &plannerv1.TaskContext{Goal: "g", History: []*plannerv1.HistoryEntry{{StepId: "step-1"}}}
-				s.plan(c, false)(t.Context(), func(in flow.Input) { got, _ = in.(flow.Planned) })
+				s.plan(c, 0, false)(t.Context(), func(in flow.Input) { got, _ = in.(flow.Planned) })
 				if (got.Step == nil) != broken || strings.Contains(got.CutShort, "b/read") != broken {
 					t.Errorf("planned %v, cut short: %q", got.Step, got.CutShort)
 				}

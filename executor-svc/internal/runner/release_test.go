@@ -88,9 +88,9 @@ func runTask(ctx context.Context, t *testing.T, r *Runner, id, user string, serv
 	if _, err := s.toolset(ctx); err != nil {
 		t.Fatal(err)
 	}
-	task := &flow.Task{ID: id, Head: head, State: &storagev1.Checkpoint{ActiveSteps: []*storagev1.ActiveStep{st}}, Now: time.Now()}
+	task := &flow.Task{ID: id, Head: head, State: &storagev1.Checkpoint{Lanes: []*storagev1.Lane{{Step: st}}}, Now: time.Now()}
 	ctx = s.AsUser(ctx)
-	s.callTool(ctx, task, st, 1, nil)(ctx, func(flow.Input) { s.Recorded(flow.Called{Ordinal: 1, Attempt: 1}) })
+	s.callTool(ctx, task, 0, st, 1, nil)(ctx, func(flow.Input) { s.Recorded(flow.Called{Ordinal: 1, Attempt: 1}) })
 	s.Leave(ctx, true)
 }
 

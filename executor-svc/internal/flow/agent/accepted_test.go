@@ -72,7 +72,7 @@ var what = flow.Elicitation{InputID: "q", Message: "what?", SchemaJSON: `{"type"
 func secondAttempt(t *testing.T, actions ...executorv1.InputAnswer_Action) (*flow.Task, func(time.Duration, flow.Input) flow.Transition) {
 	t.Helper()
 	task, on := asking(t, &storagev1.TaskHead{Limits: limits()}, what)
-	task.State.ActiveSteps[0].Effect = write
+	task.State.Lanes[0].Step.Effect = write
 	for i, action := range actions {
 		if i > 0 {
 			on(5*time.Second, flow.Elicited{Ordinal: 1, Attempt: 1, Elicitations: []flow.Elicitation{what}})
@@ -117,7 +117,7 @@ func TestAcceptedAnswersAreGivenAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			task, on := secondAttempt(t, c.actions...)
-			s := task.State.GetActiveSteps()[0]
+			s := task.State.Lanes[0].Step
 			if c.before != nil {
 				c.before(s)
 			}
@@ -128,7 +128,7 @@ func TestAcceptedAnswersAreGivenAgain(t *testing.T) {
 				}
 				return
 			}
-			if len(task.State.GetWaits()) != 0 || len(tr.Actions) != 1 || tr.Actions[0] != (flow.Attach{Ordinal: 1, Attempt: 2, Fresh: true}) {
+			if len(task.State.GetWaits()) != 0 || len(tr.Actions) != 1 || tr.Actions[0].Action != (flow.Attach{Ordinal: 1, Attempt: 2, Fresh: true}) {
 				t.Fatalf("waits %v, actions %v", task.State.GetWaits(), tr.Actions)
 			}
 			if a := s.GetAnswers(); len(a) != 1 || a[0].GetInputId() != c.asks.InputID || a[0].GetAction() != accept || a[0].GetContentJson() != "{}" {
@@ -152,12 +152,12 @@ func TestAcceptedAnswersAreGivenAgain(t *testing.T) {
 func TestAcceptedAnswersEndWithAnError(t *testing.T) {
 	task, on := asking(t, &storagev1.TaskHead{Limits: limits()}, what)
 	on(5*time.Second, answer("wait-1"))
-	if len(task.State.GetActiveSteps()[0].GetAccepted()) != 1 {
+	if len(task.State.Lanes[0].Step.GetAccepted()) != 1 {
 		t.Fatal("nothing is kept")
 	}
 	on(5*time.Second, flow.Called{Ordinal: 1, Attempt: 1, Outcome: commonv1.Outcome_OUTCOME_KNOWN,
 		Err: &storagev1.ErrorNote{ErrMsg: "wrong", Reason: commonv1.ErrorReason_ERROR_REASON_TOOL_EXECUTION_FAILED}})
-	if kept := task.State.GetActiveSteps()[0].GetAccepted(); len(kept) != 0 {
+	if kept := task.State.Lanes[0].Step.GetAccepted(); len(kept) != 0 {
 		t.Errorf("kept %v", kept)
 	}
 }
@@ -165,7 +165,7 @@ func TestAcceptedAnswersEndWithAnError(t *testing.T) {
 // If the policy repeats a call with a side effect, a person answers its questions again.
 func TestRetryByPolicyAsksAgain(t *testing.T) {
 	task, on := asking(t, &storagev1.TaskHead{Limits: limits(), OnUnknownOutcome: executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY}, what)
-	task.State.ActiveSteps[0].Effect = write
+	task.State.Lanes[0].Step.Effect = write
 	on(5*time.Second, answer("wait-1"))
 	on(5*time.Second, losses()["by Pawl"])
 	on(6*time.Second, flow.Elicited{Ordinal: 1, Attempt: 2, Elicitations: []flow.Elicitation{what}})
@@ -180,7 +180,7 @@ func TestAcceptedAnswersAreBounded(t *testing.T) {
 	long := answer("wait-1")
 	long.GetInput().ContentJson = `{"a":"` + strings.Repeat("x", 64<<10) + `"}`
 	on(5*time.Second, long)
-	if kept := task.State.GetActiveSteps()[0].GetAccepted(); len(kept) != 0 {
+	if kept := task.State.Lanes[0].Step.GetAccepted(); len(kept) != 0 {
 		t.Errorf("%d answers are kept", len(kept))
 	}
 }

@@ -37,7 +37,7 @@ func TestRiskOfAChangedTool(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			task := calling()
-			step := task.State.GetActiveSteps()[0]
+			step := task.State.Lanes[0].Step
 			step.Effect, step.RiskFloor, step.ConfigRevision = c.before, floors[c.before], 1
 			step.Risk = &storagev1.RiskNote{Level: max(c.planned, floors[c.before]), Reason: words}
 			if c.planned < floors[c.before] {
@@ -51,7 +51,7 @@ func TestRiskOfAChangedTool(t *testing.T) {
 // A tool that changes twice is described as it is now, and an earlier, higher floor no longer counts.
 func TestRiskOfAToolThatChangesTwice(t *testing.T) {
 	task := calling()
-	step := task.State.GetActiveSteps()[0]
+	step := task.State.Lanes[0].Step
 	step.Effect, step.RiskFloor, step.Risk = writes, medium, &storagev1.RiskNote{Level: medium, Reason: "The planner's words."}
 	refresh(t, task, &flow.Tool{Effect: ruins, RiskFloor: high, ConfigRevision: 2}, high, "write may destroy something that does not come back.")
 	refresh(t, task, &flow.Tool{Effect: reads, RiskFloor: low, ConfigRevision: 3}, low, "write only reads.")
@@ -59,11 +59,11 @@ func TestRiskOfAToolThatChangesTwice(t *testing.T) {
 
 func refresh(t *testing.T, task *flow.Task, now *flow.Tool, level commonv1.RiskLevel, says string) {
 	t.Helper()
-	task.State.Phase, task.State.ActiveSteps[0].Status = storagev1.Phase_PHASE_REFRESH_TOOL, executorv1.StepStatus_STEP_STATUS_ERROR
-	if _, err := (agent.Flow{}).Apply(task, flow.ToolRefreshed{Ordinal: 1, Tool: now}); err != nil {
+	task.State.Lanes[0].Phase, task.State.Lanes[0].Step.Status = storagev1.Phase_PHASE_REFRESH_TOOL, executorv1.StepStatus_STEP_STATUS_ERROR
+	if _, err := agent.New().Apply(task, 0, flow.ToolRefreshed{Ordinal: 1, Tool: now}); err != nil {
 		t.Fatal(err)
 	}
-	risk := task.State.GetActiveSteps()[0].GetRisk()
+	risk := task.State.Lanes[0].Step.GetRisk()
 	if want := "The configuration of its MCP server has changed since this step was decided on. " + says; risk.GetLevel() != level || risk.GetReason() != want {
 		t.Errorf("risk %v, want %s: %q", risk, level, want)
 	}

@@ -17,13 +17,11 @@ func asking(t *testing.T, head *storagev1.TaskHead, questions ...flow.Elicitatio
 	t.Helper()
 	began := time.Unix(1000, 0)
 	head.Flow, head.Confirm = "agent", executorv1.Confirm_CONFIRM_NEVER
-	task = &flow.Task{ID: "task", Head: head, State: &storagev1.Checkpoint{
-		Status: executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT, Phase: storagev1.Phase_PHASE_BEGIN,
-	}}
+	task = &flow.Task{ID: "task", Head: head, State: agent.New().Start()}
 	on = func(at time.Duration, in flow.Input) flow.Transition {
 		t.Helper()
 		task.Now = began.Add(at)
-		tr, err := agent.Flow{}.Apply(task, in)
+		tr, err := agent.New().Apply(task, 0, in)
 		if err != nil {
 			t.Fatalf("%T: %v", in, err)
 		}
@@ -97,7 +95,7 @@ func TestStoppingCallShowsNoQuestion(t *testing.T) {
 			on(6*time.Second, answer("wait-1"))
 			on(6*time.Second+before.at, before.in)
 			tr := on(7*time.Second+before.at, flow.Elicited{Ordinal: 1, Attempt: 1, Elicitations: []flow.Elicitation{{InputID: "q2"}}})
-			if len(task.State.GetWaits()) > 0 || len(tr.Actions) != 2 || tr.Actions[0] != (flow.Attach{Ordinal: 1, Attempt: 1, Stopping: true}) {
+			if len(task.State.GetWaits()) > 0 || len(tr.Actions) != 2 || tr.Actions[0].Action != (flow.Attach{Ordinal: 1, Attempt: 1, Stopping: true}) {
 				t.Errorf("waits %v, actions %v", task.State.GetWaits(), tr.Actions)
 			}
 		})

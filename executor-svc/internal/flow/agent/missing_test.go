@@ -17,8 +17,8 @@ func TestMissingStep(t *testing.T) {
 		flow.Derived{Ordinal: 1}, flow.Diagnosed{Ordinal: 1}, flow.ToolRefreshed{Ordinal: 1},
 	} {
 		task := calling()
-		task.State.ActiveSteps = nil
-		if _, err := (agent.Flow{}).Apply(task, in); err == nil || !strings.Contains(err.Error(), "no current step") {
+		task.State.Lanes[0].Step = nil
+		if _, err := agent.New().Apply(task, 0, in); err == nil || !strings.Contains(err.Error(), "no current step") {
 			t.Errorf("%T: %v", in, err)
 		}
 	}
@@ -27,8 +27,8 @@ func TestMissingStep(t *testing.T) {
 		storagev1.Phase_PHASE_REFRESH_TOOL, storagev1.Phase_PHASE_FILL,
 	} {
 		task := calling()
-		task.State.ActiveSteps, task.State.Phase = nil, phase
-		if _, err := (agent.Flow{}).Resume(task, true); err == nil || !strings.Contains(err.Error(), "no current step") {
+		task.State.Lanes[0].Step, task.State.Lanes[0].Phase = nil, phase
+		if _, err := agent.New().Resume(task, true); err == nil || !strings.Contains(err.Error(), "no current step") {
 			t.Errorf("%s: %v", phase, err)
 		}
 	}

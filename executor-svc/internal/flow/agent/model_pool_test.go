@@ -25,8 +25,8 @@ type poolModel struct {
 	w *world
 	// ledger holds what the pool knows of calls by id; it is lost with the pool.
 	ledger map[string]*commonv1.Outcome
-	// dead says that the pool that was to make the running call is gone.
-	dead bool
+	// dead holds the calls whose pool is gone.
+	dead map[string]bool
 	// ran counts real executions of "tool input" that may not be repeated, since a person last allowed it.
 	ran map[string]bool
 	// asked holds the tools of the steps that a person is deciding on.
@@ -38,25 +38,22 @@ type poolModel struct {
 }
 
 func newPoolModel(w *world) *poolModel {
-	return &poolModel{w: w, ledger: map[string]*commonv1.Outcome{}, ran: map[string]bool{}, asked: map[string]bool{}, parked: map[string]bool{}}
+	return &poolModel{w: w, ledger: map[string]*commonv1.Outcome{}, ran: map[string]bool{}, asked: map[string]bool{}, parked: map[string]bool{}, dead: map[string]bool{}}
 }
 
 func (p *poolModel) step(ordinal uint32) *storagev1.ActiveStep {
-	for _, s := range p.w.task.State.GetActiveSteps() {
-		if s.GetOrdinal() == ordinal {
-			return s
-		}
-	}
-	return nil
+	return flow.ActiveStep(p.w.task.State, ordinal)
 }
 
 func key(s *storagev1.ActiveStep) string { return s.GetToolId() + " " + s.GetInputJson() }
 
 // deciding notes the steps that a person is deciding on: a call that starts meanwhile is the person's decision.
-func (p *poolModel) deciding(steps []*storagev1.ActiveStep) {
+func (p *poolModel) deciding(lanes []*storagev1.Lane) {
 	clear(p.asked)
-	for _, s := range steps {
-		p.asked[s.GetToolId()] = true
+	for _, l := range lanes {
+		if l.GetStep() != nil {
+			p.asked[l.GetStep().GetToolId()] = true
+		}
 	}
 }
 
@@ -80,7 +77,7 @@ func (p *poolModel) started(c flow.Call) {
 	if p.ran[key(s)] && !p.asked[s.GetToolId()] && !approved && !policy {
 		p.w.Fatalf("%s is called again although it may have run: %v", key(s), p.w.events)
 	}
-	p.dead = false
+	delete(p.dead, callIDOf(s))
 }
 
 // execute lets the call happen for real.
@@ -112,7 +109,7 @@ func (p *poolModel) called(ordinal, attempt uint32, stopping bool) flow.Input {
 	}
 	out.Output = `{"message":"ok"}`
 	if rapid.Bool().Draw(w.T, "known ahead") {
-		next := w.plan()
+		next := w.plan(1) // a step ahead does not branch
 		out.Next = &next
 	}
 	return out
@@ -140,13 +137,13 @@ func callIDOf(s *storagev1.ActiveStep) string {
 }
 
 // interrupted: the executor died while a call was about to start or running.
-func (p *poolModel) interrupted(c flow.Call) {
+func (p *poolModel) interrupted(lane uint32, c flow.Call) {
 	s := p.step(c.Ordinal)
 	id := callIDOf(s)
 	switch rapid.IntRange(0, 2).Draw(p.w.T, "interrupted") {
 	case 0: // it never came to the pool
 	case 1: // it was put off at a stop
-		p.w.apply(p.w.on(flow.NotStarted{Ordinal: c.Ordinal}))
+		p.w.apply(p.w.on(lane, flow.NotStarted{Ordinal: c.Ordinal}))
 	default:
 		p.execute(s)
 		known := commonv1.Outcome_OUTCOME_KNOWN
@@ -168,7 +165,11 @@ func (p *poolModel) forget(dies bool) {
 	if dies {
 		clear(p.ledger)
 		clear(p.parked)
-		p.dead = true
+		for _, l := range p.w.task.State.GetLanes() {
+			if l.GetStep() != nil {
+				p.dead[callIDOf(l.GetStep())] = true
+			}
+		}
 	}
 }
 
@@ -191,21 +192,29 @@ func (p *poolModel) attached(a flow.Attach) flow.Input {
 	case a.Fresh && p.step(a.Ordinal).GetRequestState() != "":
 		return flow.Undelivered{Ordinal: a.Ordinal, Attempt: a.Attempt, Err: out.Err}
 	case a.Fresh:
-	case !p.dead:
+	case !p.dead[id]:
 		out.Outcome = commonv1.Outcome_OUTCOME_NOT_EXECUTED
 	}
 	return out
 }
 
-func (w *world) answer(e flow.Action) flow.Input {
+// asked returns the question of an Ask, or else the action.
+func asked(a flow.LaneAction) any {
+	if ask, ok := a.Action.(flow.Ask); ok {
+		return ask.Question
+	}
+	return a.Action
+}
+
+func (w *world) answer(a flow.LaneAction) flow.Input {
 	usage := &storagev1.Usage{ModelCalls: uint32(rapid.IntRange(0, 1).Draw(w.T, "model calls made")), InputTokens: 3}
-	switch e := e.(type) {
+	switch e := asked(a).(type) {
 	case flow.Begin:
-		p := w.plan()
+		p := w.plan(a.Lane)
 		p.Usage = usage
 		return flow.Begun{Tools: &storagev1.ToolsLoaded{}, Name: "n", Risk: &storagev1.RiskNote{}, Plan: p}
 	case flow.Plan:
-		p := w.plan()
+		p := w.plan(a.Lane)
 		p.Usage = usage
 		return p
 	case flow.Call:
@@ -225,7 +234,7 @@ func (w *world) answer(e flow.Action) flow.Input {
 		return flow.Diagnosed{Ordinal: e.Ordinal, IsParamError: e.Known || rapid.Bool().Draw(w.T, "param error"), Message: "m", SchemaJSON: "{}", Usage: usage}
 	case flow.Answer:
 		if rapid.IntRange(0, 3).Draw(w.T, "more text") > 0 {
-			w.pending = append(w.pending, e)
+			w.pending = append(w.pending, a)
 			return flow.Text{Text: "text"}
 		}
 		if rapid.IntRange(0, 4).Draw(w.T, "answer fails") == 0 {
@@ -236,8 +245,18 @@ func (w *world) answer(e flow.Action) flow.Input {
 	return nil
 }
 
-func (w *world) plan() flow.Planned {
+func (w *world) plan(lane uint32) flow.Planned {
 	switch rapid.IntRange(0, 9).Draw(w.T, "plan") {
+	case 2, 3:
+		if lane != 0 {
+			break
+		}
+		var ids []string
+		for range rapid.IntRange(1, 4).Draw(w.T, "branches") {
+			w.branches++
+			ids = append(ids, fmt.Sprint("b", w.branches))
+		}
+		return flow.Planned{Branches: ids}
 	case 0:
 		return flow.Planned{}
 	case 1:
@@ -252,8 +271,9 @@ func (w *world) plan() flow.Planned {
 	}}
 }
 
+// input returns an input of a few, which no other lane has, so that equal calls are repetitions.
 func (w *world) input() string {
-	return fmt.Sprintf(`{"n":%d}`, rapid.IntRange(0, 3).Draw(w.T, "input"))
+	return fmt.Sprintf(`{"n":%d,"lane":%d}`, rapid.IntRange(0, 3).Draw(w.T, "input"), w.lane)
 }
 
 func (w *world) problem() string {
@@ -280,7 +300,7 @@ func (p *poolModel) isQuestion(wait string) bool {
 // withdrawn ends a call that waits for people; false if it cannot have waited.
 func (p *poolModel) withdrawn(e flow.Withdraw) bool {
 	id := flow.CallID("", e.Ordinal, e.Attempt, e.Round)
-	known := p.parked[id] || p.dead
+	known := p.parked[id] || p.dead[id]
 	delete(p.parked, id)
 	return known
 }

@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -21,7 +22,9 @@ import (
 type world struct {
 	*rapid.T
 	task     *flow.Task
-	pending  []flow.Action
+	pending  []flow.LaneAction
+	branches int
+	lane     uint32 // whose turn it is
 	events   []string
 	attempts map[string]string // how each attempt ended; "" while it runs
 	starts   int
@@ -67,7 +70,8 @@ func newWorld(t *rapid.T) *world {
 		OnUnknownOutcome: executorv1.OnUnknownOutcome(rapid.IntRange(0, 3).Draw(t, "policy")),
 		WaitTimeout:      int64(rapid.IntRange(0, 1).Draw(t, "wait timeout")) * int64(time.Minute),
 	}
-	cp := &storagev1.Checkpoint{Status: executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT, Phase: storagev1.Phase_PHASE_BEGIN}
+	cp := agent.New().Start()
+	cp.LastSeq = 0
 	w := &world{
 		T: t, task: &flow.Task{ID: "task", Head: head, State: cp, Now: time.Unix(1, 0)}, attempts: map[string]string{}, refused: refusals{}, accepted: acceptances{}, approved: approvals{},
 	}
@@ -86,26 +90,28 @@ func (w *world) move() {
 	case what == 3:
 		w.command(&storagev1.Command{Kind: &storagev1.Command_Pause{Pause: &storagev1.Pause{}}})
 	case what == 4:
-		w.apply(w.on(flow.Timeout{}))
+		w.apply(w.on(0, flow.Timeout{}))
 	case what == 5:
 		w.pool.revision++ // an operator changes the server
+	case what == 6 && len(w.task.State.GetWaits()) > 0:
+		w.person() // also while other lanes go on
 	case len(w.pending) > 0:
 		w.result()
 	case w.status() == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING:
 		w.person()
 	default:
-		w.Fatalf("nothing runs and no one is asked in phase %s: %v", w.task.State.GetPhase(), w.events)
+		w.Fatalf("nothing runs and no one is asked in lanes %v: %v", w.task.State.GetLanes(), w.events)
 	}
 }
 
 func (w *world) status() executorv1.ExecutorStatus { return w.task.State.GetStatus() }
 
 // on gives the flow an input that it must accept. As in the engine, an Unchanged transition leaves the state as it was.
-func (w *world) on(in flow.Input) flow.Transition {
+func (w *world) on(lane uint32, in flow.Input) flow.Transition {
 	before := proto.Clone(w.task.State).(*storagev1.Checkpoint)
-	t, err := agent.Flow{}.Apply(w.task, in)
+	t, err := agent.New().Apply(w.task, lane, in)
 	if err != nil {
-		w.Fatalf("%T in phase %s after %v: %v", in, before.GetPhase(), w.events, err)
+		w.Fatalf("%T in lane %d of %v after %v: %v", in, lane, before.GetLanes(), w.events, err)
 	}
 	if t.Unchanged {
 		w.task.State = before
@@ -115,10 +121,10 @@ func (w *world) on(in flow.Input) flow.Transition {
 
 // crash loses everything that was running; the task is loaded from its checkpoint. The pool may die with it.
 func (w *world) crash() {
-	for _, e := range w.pending {
-		switch e := e.(type) {
+	for _, p := range w.pending {
+		switch e := p.Action.(type) {
 		case flow.Call:
-			w.pool.interrupted(e)
+			w.pool.interrupted(p.Lane, e)
 		case flow.Attach:
 			w.pool.answered(e)
 		}
@@ -138,7 +144,7 @@ func (w *world) crash() {
 
 func (w *world) resume(recovered bool) {
 	before := proto.Clone(w.task.State).(*storagev1.Checkpoint)
-	t, err := agent.Flow{}.Resume(w.task, recovered)
+	t, err := agent.New().Resume(w.task, recovered)
 	if err != nil {
 		w.Fatalf("Resume: %v", err)
 	}
@@ -151,7 +157,7 @@ func (w *world) resume(recovered bool) {
 // command gives the flow a command, which it may refuse. As in the engine, a refusal leaves the state as it was.
 func (w *world) command(c *storagev1.Command) {
 	before := proto.Clone(w.task.State).(*storagev1.Checkpoint)
-	t, err := agent.Flow{}.Apply(w.task, flow.Command{Command: c})
+	t, err := agent.New().Apply(w.task, 0, flow.Command{Command: c})
 	if err != nil || t.Unchanged {
 		w.task.State = before // as the engine does
 	}
@@ -162,11 +168,13 @@ func (w *world) command(c *storagev1.Command) {
 
 func (w *world) person() {
 	waits := w.task.State.GetWaits()
-	wait := waits[rapid.IntRange(0, len(waits)-1).Draw(w.T, "wait")].GetId()
+	i := rapid.IntRange(0, len(waits)-1).Draw(w.T, "wait")
+	wait := waits[i].GetId()
+	w.lane = waits[i].GetLane()
 	if rapid.IntRange(0, 5).Draw(w.T, "mistaken") == 0 {
 		wait = "wait-0"
 	}
-	w.pool.deciding(w.task.State.GetActiveSteps())
+	w.pool.deciding(w.task.State.GetLanes())
 	if w.pool.isQuestion(wait) && rapid.IntRange(0, 3).Draw(w.T, "input") > 0 {
 		action := executorv1.InputAnswer_Action(rapid.IntRange(1, 3).Draw(w.T, "action"))
 		w.refused.said(w.pool.stepOf(wait), action)
@@ -210,10 +218,12 @@ func outcome(o *storagev1.SettleOutcome) *storagev1.Command {
 }
 
 func (w *world) result() {
-	e := w.pending[0]
-	w.pending = w.pending[1:]
+	i := rapid.IntRange(0, len(w.pending)-1).Draw(w.T, "result")
+	e := w.pending[i]
+	w.pending = slices.Delete(w.pending, i, i+1)
+	w.lane = e.Lane
 	if in := w.answer(e); in != nil {
-		w.apply(w.on(in))
+		w.apply(w.on(e.Lane, in))
 	}
 }
 
@@ -224,20 +234,20 @@ func (w *world) apply(t flow.Transition) {
 	}
 	w.task.State.LastSeq += uint64(len(t.Facts))
 	w.task.State.UpdateTime = w.task.Now.UnixNano()
-	for _, e := range t.Actions {
-		switch e := e.(type) {
+	for _, a := range t.Actions {
+		switch e := a.Action.(type) {
 		case flow.Call:
 			w.pool.started(e)
-			w.pending = append(w.pending, e)
+			w.pending = append(w.pending, a)
 		case flow.Abandon:
-			w.pending = nil
+			w.pending = slices.DeleteFunc(w.pending, func(p flow.LaneAction) bool { return p.Lane == a.Lane })
 		case flow.StopCall:
 		case flow.Withdraw:
 			if !w.pool.withdrawn(e) {
 				w.Fatalf("a call is withdrawn that does not wait: %v", w.events)
 			}
 		default:
-			w.pending = append(w.pending, e)
+			w.pending = append(w.pending, a)
 		}
 	}
 	if w.ended != state.Ended(w.status()) {
@@ -246,10 +256,10 @@ func (w *world) apply(t flow.Transition) {
 	w.waitsFit()
 }
 
-// waitsFit: a task waits for people exactly while there is something to answer, and nothing runs meanwhile.
+// waitsFit: a task waits for people exactly while there is something to answer and nothing runs in any lane.
 func (w *world) waitsFit() {
 	waiting := w.status() == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
-	if waits := len(w.task.State.GetWaits()); waiting != (waits > 0) {
+	if waits := len(w.task.State.GetWaits()); waiting && waits == 0 || !waiting && waits > 0 && len(w.pending) == 0 {
 		w.Fatalf("%d waits in status %s: %v", waits, w.status(), w.events)
 	}
 	if waiting && len(w.pending) > 0 {

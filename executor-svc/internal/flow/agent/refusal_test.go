@@ -80,7 +80,7 @@ func TestLostAfterAnAnswer(t *testing.T) {
 			t.Run(name+" "+loss, func(t *testing.T) {
 				task, on := asking(t, &storagev1.TaskHead{Limits: limits(), OnUnknownOutcome: c.policy},
 					flow.Elicitation{InputID: "q", Expire: time.Unix(1060, 0).UnixNano()})
-				task.State.ActiveSteps[0].Effect = c.effect
+				task.State.Lanes[0].Step.Effect = c.effect
 				at := 6 * time.Second
 				if c.action == unanswered {
 					at = time.Minute

@@ -31,23 +31,23 @@ func TestChangedBeforeACallWasRepeated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			task := calling()
 			task.Head.Confirm, task.Head.OnUnknownOutcome = c.confirm, c.policy
-			s := task.State.GetActiveSteps()[0]
+			s := task.State.Lanes[0].Step
 			s.Effect, s.Attempt, s.DefinitionHash = c.before, 1, "old"
-			on := func(in flow.Input) []flow.Action {
+			on := func(in flow.Input) []flow.LaneAction {
 				t.Helper()
-				tr, err := agent.Flow{}.Apply(task, in)
+				tr, err := agent.New().Apply(task, 0, in)
 				if err != nil {
 					t.Fatalf("%T: %v", in, err)
 				}
 				return tr.Actions
 			}
-			if got := on(losses()["by Pawl"]); len(got) != 1 || got[0] != (flow.Call{Ordinal: 1, Attempt: 2}) {
+			if got := on(losses()["by Pawl"]); len(got) != 1 || got[0].Action != (flow.Call{Ordinal: 1, Attempt: 2}) {
 				t.Fatalf("after the loss: %v, want another call", got)
 			}
-			on(refusal(task.State.GetActiveSteps()[0]))
+			on(refusal(task.State.Lanes[0].Step))
 			got := on(flow.ToolRefreshed{Ordinal: 1, Tool: &flow.Tool{Effect: c.now, DefinitionHash: "new", RiskFloor: commonv1.RiskLevel_RISK_LEVEL_MEDIUM}})
 			if !c.asks {
-				if len(got) != 1 || got[0] != (flow.Call{Ordinal: 1, Attempt: 3}) {
+				if len(got) != 1 || got[0].Action != (flow.Call{Ordinal: 1, Attempt: 3}) {
 					t.Errorf("%v, want another call", got)
 				}
 				return
@@ -58,7 +58,7 @@ func TestChangedBeforeACallWasRepeated(t *testing.T) {
 			}
 			approve := &storagev1.Approve{WaitId: waits[0].GetId(), InputJson: `{"other":1}`}
 			on(flow.Command{Command: &storagev1.Command{Kind: &storagev1.Command_Approve{Approve: approve}}})
-			on(refusal(task.State.GetActiveSteps()[0]))
+			on(refusal(task.State.Lanes[0].Step))
 			on(flow.ToolRefreshed{Ordinal: 1, Tool: &flow.Tool{Effect: write, DefinitionHash: "newer", RiskFloor: commonv1.RiskLevel_RISK_LEVEL_MEDIUM}})
 			for _, w := range task.State.GetWaits() {
 				if strings.Contains(w.GetMessage(), "not known whether it ran") {

@@ -24,20 +24,20 @@ func TestRetriedStepsDoNotCount(t *testing.T) {
 	} {
 		task := calling()
 		task.Head.Confirm = executorv1.Confirm_CONFIRM_NEVER
-		task.State.ActiveSteps[0].Attempt = 1
+		task.State.Lanes[0].Step.Attempt = 1
 		for n := uint32(1); n <= c.steps; n++ {
 			failed := flow.Called{
 				Ordinal: n, Attempt: 1, Outcome: commonv1.Outcome_OUTCOME_KNOWN,
 				Err: &storagev1.ErrorNote{ErrMsg: "not yet", Reason: commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR},
 			}
-			if _, err := (agent.Flow{}).Apply(task, failed); err != nil {
+			if _, err := agent.New().Apply(task, 0, failed); err != nil {
 				t.Fatalf("%s, step %d: %v", name, n, err)
 			}
 			if n == c.steps {
 				break
 			}
 			next := flow.Planned{Step: &flow.PlannedStep{ToolID: "s/write", InputJSON: "{}", Risk: &storagev1.RiskNote{}, Retry: c.retry}}
-			if _, err := (agent.Flow{}).Apply(task, next); err != nil {
+			if _, err := agent.New().Apply(task, 0, next); err != nil {
 				t.Fatalf("%s, step %d: %v", name, n+1, err)
 			}
 		}

@@ -15,7 +15,7 @@ import (
 func TestSamplingIsSpent(t *testing.T) {
 	task := calling()
 	cost := &storagev1.Usage{ModelCalls: 2, InputTokens: 9, OutputTokens: 4, CostNanoUsd: 5}
-	if _, err := (agent.Flow{}).Apply(task, flow.Called{Ordinal: 1, Attempt: 2, Output: `{"message":"a"}`, Outcome: commonv1.Outcome_OUTCOME_KNOWN, Usage: cost}); err != nil {
+	if _, err := agent.New().Apply(task, 0, flow.Called{Ordinal: 1, Attempt: 2, Output: `{"message":"a"}`, Outcome: commonv1.Outcome_OUTCOME_KNOWN, Usage: cost}); err != nil {
 		t.Fatal(err)
 	}
 	if u := task.State.GetUsage(); u.GetModelCalls() != 2 || u.GetInputTokens() != 9 || u.GetOutputTokens() != 4 || u.GetCostNanoUsd() != 5 || u.GetToolCalls() != 1 {
@@ -31,13 +31,13 @@ func TestNoCallAfterTheRunTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			task := calling()
 			task.Head.Limits.MaxRunTime, task.State.RunTime = int64(time.Second), int64(5*time.Second)
-			task.State.ActiveSteps[0].RequestState = "state"
-			got, err := agent.Flow{}.Apply(task, in)
+			task.State.Lanes[0].Step.RequestState = "state"
+			got, err := agent.New().Apply(task, 0, in)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, e := range got.Actions {
-				if call, begun := e.(flow.Call); begun {
+				if call, begun := e.Action.(flow.Call); begun {
 					t.Errorf("%+v is begun", call)
 				}
 			}

@@ -32,7 +32,7 @@ func (l Lane) askApproval(s *storagev1.ActiveStep) {
 			Reason: mayHaveRunNote + strings.TrimPrefix(s.GetRisk().GetReason(), mayHaveRunNote),
 		}
 	}
-	w := l.openWait(s, waitApproval, s.GetRisk().GetReason())
+	w := l.OpenWait(s, waitApproval, s.GetRisk().GetReason())
 	l.addInputFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForStart{
 		StepWaitingForStart: &storagev1.StepWaitingForStart{InputJson: s.GetInputJson(), Risk: s.GetRisk(), Deadline: w.GetDeadline()},
 	}})
@@ -51,7 +51,7 @@ func (l Lane) diagnosed(in flow.Diagnosed) {
 	}
 	l.setStepStatus(s, stepParam)
 	l.Rest()
-	w := l.openWait(s, waitParams, in.Message)
+	w := l.OpenWait(s, waitParams, in.Message)
 	w.ParamsSchemaJson = in.SchemaJSON
 	l.addStepFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StepWaitingForParam{
 		StepWaitingForParam: &storagev1.StepWaitingForParam{Message: in.Message, ParamsSchemaJson: in.SchemaJSON, Deadline: w.GetDeadline()},

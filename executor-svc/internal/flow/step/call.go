@@ -171,7 +171,7 @@ func (l Lane) resumeCall() {
 		l.startCall(s)
 		return
 	}
-	if l.cancelled() != "" {
+	if _, cancelled := l.cancelled(); cancelled {
 		l.stopAndAttach(s, "the task was cancelled")
 		return
 	}

@@ -27,15 +27,12 @@ func (d *Draft) taskEnding() bool {
 	return d.Checkpoint.GetCancelRequested() || d.Checkpoint.GetFailing() != nil
 }
 
-// cancelled returns the reason why the lane's running call was cancelled, or "".
-func (l Lane) cancelled() string {
-	switch {
-	case l.Checkpoint.GetCancelRequested():
-		return l.Checkpoint.GetCancelReason()
-	case l.State.GetCancelRequested():
-		return l.State.GetCancelReason()
+// cancelled reports whether the lane's running call was cancelled, and why.
+func (l Lane) cancelled() (reason string, ok bool) {
+	if l.Checkpoint.GetCancelRequested() {
+		return l.Checkpoint.GetCancelReason(), true
 	}
-	return ""
+	return l.State.GetCancelReason(), l.State.GetCancelRequested()
 }
 
 // ending reports that the lane ends with its running call.
@@ -170,8 +167,8 @@ func (l Lane) Cancel(reason string) {
 
 // endCancelledCall records the end of a call of a lane that ends.
 func (l Lane) endCancelledCall(s *storagev1.ActiveStep, in flow.Called) {
-	reason := l.cancelled()
-	if reason == "" || in.Outcome == outcomeKnown && in.Err.GetReason() != commonv1.ErrorReason_ERROR_REASON_CANCELLED {
+	reason, cancelled := l.cancelled()
+	if !cancelled || in.Outcome == outcomeKnown && in.Err.GetReason() != commonv1.ErrorReason_ERROR_REASON_CANCELLED {
 		l.recordError(s, in.Err, in.Outcome, executorv1.Recovery_RECOVERY_STOP)
 	} else {
 		l.cancelStep(s, reason, "", in.Outcome)

@@ -20,7 +20,6 @@ import (
 // applyPauseAndBudget completes a draft: a requested pause replaces the lanes' questions, and a spent budget ends the task instead of a planner
 // call. If the task has a budget of model calls, each planner call reserves one.
 func (d *Draft) applyPauseAndBudget() {
-	paused := false
 	for _, l := range d.Lanes() {
 		if d.err != nil || d.ended() || d.taskEnding() {
 			return
@@ -30,16 +29,17 @@ func (d *Draft) applyPauseAndBudget() {
 		default:
 			if d.Checkpoint.GetPauseRequested() {
 				l.pause()
-				paused = true
 			} else if l.asksPlanner() {
 				l.applyBudget()
 			}
 		}
 	}
-	if paused && !d.canGoOn() {
+	if d.err == nil && !d.ended() && !d.canGoOn() && slices.ContainsFunc(d.Checkpoint.GetLanes(), isPaused) {
 		d.enterPause()
 	}
 }
+
+func isPaused(l *storagev1.Lane) bool { return l.GetPausedPhase() != storagev1.Phase_PHASE_UNSPECIFIED }
 
 // applyBudget reserves a planner call, or ends the task if a budget is spent.
 func (l Lane) applyBudget() {
@@ -150,12 +150,17 @@ func (l Lane) pause() {
 
 // enterPause makes the task wait for unpause.
 func (d *Draft) enterPause() {
-	d.SetStatus(taskRunning) // INIT must become RUNNING first
-	d.SetStatus(taskWaiting)
+	wasWaiting := d.Checkpoint.GetStatus() == taskWaiting // for something else, too
+	if !wasWaiting {
+		d.SetStatus(taskRunning) // INIT must become RUNNING first
+		d.SetStatus(taskWaiting)
+	}
 	if !slices.ContainsFunc(d.Checkpoint.GetWaits(), func(w *storagev1.Wait) bool { return w.GetKind() == waitPause }) {
 		d.openWait(nil, waitPause, "paused")
 	}
-	d.addStatusFact(taskRunning, "", "paused")
+	if !wasWaiting {
+		d.addStatusFact(taskRunning, "", "paused")
+	}
 }
 
 // unpause continues a paused task.

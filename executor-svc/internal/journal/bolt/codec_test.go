@@ -86,6 +86,8 @@ func scalar(r *rand.Rand, f protoreflect.FieldDescriptor, all []string) protoref
 		return protoreflect.ValueOfUint64(r.Uint64() >> r.IntN(64))
 	case protoreflect.Uint32Kind:
 		return protoreflect.ValueOfUint32(r.Uint32())
+	case protoreflect.Int32Kind:
+		return protoreflect.ValueOfInt32(r.Int32())
 	case protoreflect.DoubleKind:
 		return protoreflect.ValueOfFloat64(r.Float64())
 	}

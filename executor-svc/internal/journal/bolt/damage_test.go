@@ -88,10 +88,10 @@ func (w *written) run(t *testing.T, s *bolt.Store, n journal.NewTask, i int) {
 		tr := follow(n, epoch, rev+2)
 		in := strings.Repeat("input ", 20)
 		tr.Checkpoint.Name = "a name"
-		tr.Checkpoint.ActiveSteps = []*storagev1.ActiveStep{{Ordinal: 1, InputJson: in, InputSeq: rev + 2}}
+		tr.Checkpoint.Lanes = []*storagev1.Lane{{Step: &storagev1.ActiveStep{Ordinal: 1, InputJson: in, InputSeq: rev + 2}}}
 		tr.Record.Facts = []*storagev1.Fact{{Kind: &storagev1.Fact_StepInput{StepInput: in}}}
 		if rev == 3 && i%2 == 0 {
-			tr.Checkpoint.Status, tr.Checkpoint.ActiveSteps = executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS, nil
+			tr.Checkpoint.Status, tr.Checkpoint.Lanes = executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS, nil
 		}
 		if err := s.Commit(t.Context(), tr); err != nil {
 			t.Fatal(err)

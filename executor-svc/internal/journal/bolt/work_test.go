@@ -103,24 +103,23 @@ func (w *worker) intent(ctx context.Context, payload int) error {
 		w.cp.FlowStartSeq = w.cp.GetLastSeq() + 1
 		facts = append([]*storagev1.Fact{{Kind: &storagev1.Fact_FlowStart{FlowStart: &storagev1.FlowStart{Name: w.cp.GetName(), Risk: w.cp.GetRisk()}}}}, facts...)
 	}
-	w.cp.Phase = storagev1.Phase_PHASE_CALL
-	w.cp.ActiveSteps = []*storagev1.ActiveStep{{Ordinal: ordinal, ToolId: tool, Description: "Find the files that the goal is about",
+	w.cp.Lanes = []*storagev1.Lane{{Phase: storagev1.Phase_PHASE_CALL, Step: &storagev1.ActiveStep{Ordinal: ordinal, ToolId: tool, Description: "Find the files that the goal is about",
 		Status: executorv1.StepStatus_STEP_STATUS_RUNNING, Attempt: 1, InputJson: in, InputSeq: w.cp.GetLastSeq() + uint64(len(facts)),
 		Effect: commonv1.Effect_EFFECT_READ, Idempotent: true, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_LOW,
 		DefinitionHash: strings.Repeat("0123456789abcdef", 4), ConfigRevision: 1, PoolId: "pool-1",
-		Risk: &storagev1.RiskNote{Level: commonv1.RiskLevel_RISK_LEVEL_LOW}}}
+		Risk: &storagev1.RiskNote{Level: commonv1.RiskLevel_RISK_LEVEL_LOW}}}}
 	return w.commit(ctx, running, facts...)
 }
 
 // outcome ends the step; payload is the size of its output.
 func (w *worker) outcome(ctx context.Context, payload int) error {
-	w.cp.ActiveSteps, w.cp.Phase = nil, storagev1.Phase_PHASE_PLAN
+	w.cp.Lanes = []*storagev1.Lane{{Phase: storagev1.Phase_PHASE_PLAN}}
 	return w.commit(ctx, running, &storagev1.Fact{Ordinal: w.cp.GetStepCount(), ToolId: tool, Attempt: 1, StepStatus: executorv1.StepStatus_STEP_STATUS_SUCCESS,
 		Kind: &storagev1.Fact_StepOutput{StepOutput: `{"count":` + strings.Repeat("1", payload) + `}`}})
 }
 
 func (w *worker) finish(ctx context.Context) error {
-	w.cp.Phase = storagev1.Phase_PHASE_END
+	w.cp.Lanes = nil
 	text := "There are 42 Go files in the folder."
 	err := w.commit(ctx, success,
 		&storagev1.Fact{Kind: &storagev1.Fact_TextAdd{TextAdd: &storagev1.TextAdd{Answer: 1, Text: text}}},
