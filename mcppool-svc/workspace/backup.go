@@ -61,7 +61,7 @@ func (s *Server) backups(rel string) ([]backup, error) {
 }
 
 // backup saves a file as it is before a change, and returns the path of the backup. It makes none if the newest one is the same.
-func (s *Server) backup(rel string, before *snapshot) (string, error) {
+func (s *Server) backup(rel string, before *file) (string, error) {
 	all, err := s.backups(rel)
 	if err != nil {
 		return "", err
@@ -77,29 +77,23 @@ func (s *Server) backup(rel string, before *snapshot) (string, error) {
 		}
 	}
 	at := path.Join(backupFolder, rel, now.Format(backupTime)+"-"+before.sum)
-	return at, s.put(at, &content{source: rel, size: before.info.Size(), sum: before.sum, like: before.info}, nil)
+	return at, s.put(at, before, nil)
 }
 
-func (b backup) holds(file *snapshot) bool {
-	return file != nil && b.SHA256 == file.sum && b.info.Mode() == file.info.Mode()
+func (b backup) holds(f *file) bool {
+	return f != nil && b.SHA256 == f.sum && b.info.Mode() == f.info.Mode()
 }
 
-func (b backup) content() *content {
-	return &content{source: b.Path, size: b.Bytes, sum: b.SHA256, like: b.info}
-}
-
-// putBack undoes a change or removal with the backup that was made before it.
-func (s *Server) putBack(c change, now *snapshot) error {
-	all, err := s.backups(c.Path)
-	if err != nil {
-		return err
+// saved reads the content of a backup.
+func (s *Server) saved(at string) (*file, error) {
+	f, err := s.read(at)
+	switch {
+	case err != nil:
+		return nil, err
+	case f == nil || !strings.HasSuffix(at, "-"+f.sum):
+		return nil, fmt.Errorf("the backup %q was removed or changed: choose another (list_backups)", at)
 	}
-	for _, b := range all {
-		if b.Path == c.Backup {
-			return s.put(c.Path, b.content(), now)
-		}
-	}
-	return fmt.Errorf("the backup %q is gone", c.Backup)
+	return f, nil
 }
 
 // prune removes the oldest backups of a file.
@@ -149,11 +143,11 @@ func (s *Server) planRestore(_ context.Context, in restoreInput) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	now, err := s.snapshot(rel)
+	now, err := s.read(rel)
 	if err != nil {
 		return plan{}, err
 	}
-	if in.BaseSHA256 != "" || now != nil && now.info.IsDir() {
+	if in.BaseSHA256 != "" || now != nil && now.isDir() {
 		if err := s.checkBase(rel, in.BaseSHA256, now); err != nil {
 			return plan{}, err
 		}
@@ -177,5 +171,6 @@ func (s *Server) planRestore(_ context.Context, in restoreInput) (plan, error) {
 	case chosen < 0, all[chosen].holds(now):
 		return plan{}, nil
 	}
-	return plan{edits: []edit{{path: rel, before: now, after: all[chosen].content()}}}, nil
+	after, err := s.saved(all[chosen].Path)
+	return plan{edits: []edit{{path: rel, before: now, after: after}}}, err
 }

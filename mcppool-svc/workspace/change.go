@@ -2,12 +2,9 @@ package workspace
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -27,30 +24,9 @@ type plan struct {
 // edit is one planned change of a file or folder.
 type edit struct {
 	path   string
-	from   string    // the earlier path of a file that moves
-	before *snapshot // nil: there is nothing at path
-	after  *content  // nil: the file or the empty folder is removed
-}
-
-// content is what an edit puts at a path. Mode and owner are those of like, or of a new file if it is nil.
-type content struct {
-	folder bool // a folder instead of a file
-
-	data   []byte
-	source string // the file in the workspace to copy, instead of data
-	size   int64
-	sum    string // SHA-256 of the bytes, in hex
-	like   fs.FileInfo
-	exec   *bool // sets or clears the permission to execute
-}
-
-func textContent(data []byte, like fs.FileInfo) *content {
-	return &content{data: data, size: int64(len(data)), sum: sumOf(data), like: like}
-}
-
-func sumOf(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
+	from   string // the earlier path of a file that moves
+	before *file  // nil: there is nothing at path
+	after  *file  // nil: the file or the empty folder is removed
 }
 
 // changesOutput is the result of every tool that changes files, and the record of its changes.
@@ -160,15 +136,12 @@ func (s *Server) lock(ctx context.Context) (unlock func(), err error) {
 	select {
 	case err = <-locked:
 	case <-ctx.Done():
-		go func() {
-			_ = <-locked
-			_ = f.Close()
-		}()
+		go func() { _ = errors.Join(<-locked, f.Close()) }()
 		return nil, fmt.Errorf("another change of this workspace takes too long: %w", context.Cause(ctx))
 	}
-	if ignore := textContent([]byte("*\n"), nil); err == nil {
-		if own, statErr := s.stat(ownFolder + "/.gitignore"); statErr != nil || own.Size() != ignore.size {
-			err = s.put(ownFolder+"/.gitignore", ignore, anything)
+	if err == nil {
+		if _, none := s.stat(ownFolder + "/.gitignore"); none != nil {
+			err = s.put(ownFolder+"/.gitignore", newFile([]byte("*\n"), nil), anything)
 		}
 	}
 	if err != nil {
@@ -224,9 +197,9 @@ func (s *Server) prepare(e edit) (change, error) {
 		c.Change = deleted
 	}
 	if e.after != nil {
-		c.SHA256, c.Bytes = e.after.sum, e.after.size
+		c.SHA256, c.Bytes = e.after.sum, int64(len(e.after.data))
 	}
-	if e.before == nil || e.before.info.IsDir() {
+	if e.before == nil || e.before.isDir() {
 		return c, nil
 	}
 	var err error
@@ -236,7 +209,7 @@ func (s *Server) prepare(e edit) (change, error) {
 
 // apply makes one edit.
 func (s *Server) apply(e edit) error {
-	if e.after != nil && !e.after.folder {
+	if e.after != nil && !e.after.isDir() {
 		return s.put(e.path, e.after, e.before)
 	}
 	p, err := s.open(e.path, e.after != nil)
@@ -255,14 +228,14 @@ func (s *Server) apply(e edit) error {
 
 // put writes a file beside the path and renames it to the path, so that the path always holds a whole file. It fails if the path no longer
 // holds before.
-func (s *Server) put(rel string, c *content, before *snapshot) error {
+func (s *Server) put(rel string, f *file, before *file) error {
 	p, err := s.open(rel, true)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = p.dir.Close() }()
 	_ = p.dir.Remove(tempName) // of a call that was killed
-	err = s.writeTemp(p.dir, c)
+	err = writeTemp(p.dir, f)
 	if err == nil {
 		err = p.unchangedSince(before)
 	}
@@ -280,22 +253,17 @@ func (s *Server) put(rel string, c *content, before *snapshot) error {
 	return nil
 }
 
-// writeTemp writes and syncs c to the file tempName in dir.
-func (s *Server) writeTemp(dir *os.Root, c *content) (err error) {
+// writeTemp writes and syncs content to the file tempName in dir.
+func writeTemp(dir *os.Root, content *file) (err error) {
 	f, err := dir.OpenFile(tempName, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if c.source == "" {
-		_, err = f.Write(c.data)
-	} else {
-		err = s.copyTo(f, c)
-	}
-	if err != nil {
+	if _, err := f.Write(content.data); err != nil {
 		return err
 	}
-	info := c.like
+	info := content.info
 	if info != nil {
 		keepOwner(f, info)
 	} else if info, err = f.Stat(); err != nil {
@@ -303,34 +271,12 @@ func (s *Server) writeTemp(dir *os.Root, c *content) (err error) {
 	}
 	mode := info.Mode().Perm()
 	switch {
-	case c.exec != nil && *c.exec:
+	case content.exec != nil && *content.exec:
 		mode |= mode & 0o444 >> 2
-	case c.exec != nil:
+	case content.exec != nil:
 		mode &^= 0o111
 	}
 	return errors.Join(f.Chmod(mode), f.Sync())
-}
-
-// copyTo copies the source of c, whose hash must still be c.sum.
-func (s *Server) copyTo(w io.Writer, c *content) error {
-	p, err := s.open(c.source, false)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = p.dir.Close() }()
-	f, _, err := openRegular(p.dir, p.name)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }()
-	hash := sha256.New()
-	if _, err := io.Copy(w, io.TeeReader(io.LimitReader(f, maxFullScan+1), hash)); err != nil {
-		return err
-	}
-	if sum := hex.EncodeToString(hash.Sum(nil)); sum != c.sum {
-		return changedError(c.source, sum)
-	}
-	return nil
 }
 
 func changedError(rel, sum string) error {
@@ -355,7 +301,7 @@ func (s *Server) begin(id string, out changesOutput) (string, error) {
 		id = "unnamed"
 	}
 	record := path.Join(recordFolder, id+pendingSuffix)
-	return record, s.put(record, textContent(data, nil), anything)
+	return record, s.put(record, newFile(data, nil), anything)
 }
 
 // end marks the changes of a call as made. If that fails, the next call undoes them and this call can be repeated.
@@ -416,16 +362,19 @@ func (s *Server) recover() error {
 // rollback undoes changes, the last one first. It leaves alone what was not changed, and what has changed again since.
 func (s *Server) rollback(changes []change) error {
 	for _, c := range slices.Backward(changes) {
-		now, err := s.snapshot(c.Path)
+		now, err := s.read(c.Path)
 		if err != nil {
 			return err
 		}
 		_ = s.root.Remove(path.Join(path.Dir(c.Path), tempName))
 		switch {
 		case c.Change == deleted && now == nil && c.Backup == "":
-			err = s.apply(edit{path: c.Path, after: &content{folder: true}})
+			err = s.apply(edit{path: c.Path, after: &file{}})
 		case c.Change == deleted && now == nil, c.Change == modified && now != nil && now.sum == c.SHA256:
-			err = s.putBack(c, now)
+			var before *file
+			if before, err = s.saved(c.Backup); err == nil {
+				err = s.put(c.Path, before, now)
+			}
 		case c.Change == created && now != nil && now.sum == c.SHA256:
 			err = s.apply(edit{path: c.Path, before: now})
 			if c.SHA256 == "" && errors.Is(err, fs.ErrExist) {

@@ -13,9 +13,6 @@ import (
 	"github.com/bluekeyes/go-gitdiff/gitdiff"
 )
 
-// maxPatchedBytes bounds the files that one patch changes, together.
-const maxPatchedBytes = 64 << 20
-
 type patchInput struct {
 	Patch string `json:"patch"`
 }
@@ -32,7 +29,7 @@ func (s *Server) planPatch(_ context.Context, in patchInput) (p plan, err error)
 	if len(files) == 0 {
 		return plan{}, errors.New("the patch changes no file: give a unified diff with \"--- a/FILE\", \"+++ b/FILE\" and \"@@ -LINE,COUNT +LINE,COUNT @@\" lines")
 	}
-	bytes := 0
+	total := 0
 	for _, f := range files {
 		edits, err := s.planPatchedFile(f)
 		if err != nil {
@@ -43,11 +40,11 @@ func (s *Server) planPatch(_ context.Context, in patchInput) (p plan, err error)
 				return plan{}, fmt.Errorf("the patch changes %q twice: put its hunks under one header", e.path)
 			}
 			if e.after != nil {
-				bytes += len(e.after.data)
+				total += len(e.after.data)
 			}
 		}
-		if p.edits = append(p.edits, edits...); bytes > maxPatchedBytes {
-			return plan{}, fmt.Errorf("the files of the patch have more than %d MiB: split it", maxPatchedBytes>>20)
+		if p.edits = append(p.edits, edits...); total > maxChangedBytes {
+			return plan{}, fmt.Errorf("the files of the patch have more than %d MiB: split it", maxChangedBytes>>20)
 		}
 	}
 	return p, nil
@@ -58,25 +55,18 @@ func (s *Server) planPatchedFile(f *gitdiff.File) ([]edit, error) {
 	if err := checkHeader(f); err != nil {
 		return nil, err
 	}
-	e := edit{}
-	source, old, err := s.patchedFile(f.OldName)
-	if err == nil && old == nil && !f.IsNew {
-		err = s.missing(source)
-	}
+	source, old, err := s.patchedFile(f.OldName, true)
 	if err != nil {
 		return nil, err
 	}
-	if e.path, e.before = source, old; f.NewName != "" && f.NewName != f.OldName {
-		e.path, e.before, err = s.patchedFile(f.NewName)
-		if err == nil && e.before != nil {
-			err = fmt.Errorf("%q exists already: the patch would overwrite it", e.path)
-		}
-		if err != nil {
+	e := edit{path: source, before: old}
+	if f.NewName != "" && f.NewName != f.OldName {
+		if e.path, e.before, err = s.patchedFile(f.NewName, false); err != nil {
 			return nil, err
 		}
 	}
 	if old == nil {
-		old = &snapshot{}
+		old = &file{}
 	}
 	text, err := applyHunks(e.path, old.data, f.TextFragments)
 	switch {
@@ -87,7 +77,7 @@ func (s *Server) planPatchedFile(f *gitdiff.File) ([]edit, error) {
 	case f.IsDelete:
 		return []edit{e}, nil
 	}
-	e.after = textContent(text, old.info)
+	e.after = newFile(text, old.info)
 	if f.NewMode != 0 {
 		exec := f.NewMode&0o111 != 0
 		e.after.exec = &exec
@@ -122,8 +112,8 @@ func checkHeader(f *gitdiff.File) error {
 	return nil
 }
 
-// patchedFile reads a file that a patch names; nil if there is none, or no name.
-func (s *Server) patchedFile(name string) (string, *snapshot, error) {
+// patchedFile reads a file that a patch names, which must exist or must not. It returns no file for no name.
+func (s *Server) patchedFile(name string, exists bool) (string, *file, error) {
 	if name == "" {
 		return "", nil, nil
 	}
@@ -131,14 +121,18 @@ func (s *Server) patchedFile(name string) (string, *snapshot, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	now, err := s.snapshot(rel)
+	now, err := s.read(rel)
 	switch {
-	case err != nil || now == nil:
+	case err != nil:
 		return rel, nil, err
-	case now.info.IsDir():
+	case now == nil && exists:
+		return rel, nil, s.missing(rel)
+	case now == nil:
+		return rel, nil, nil
+	case !exists:
+		return rel, nil, fmt.Errorf("%q exists already: the patch would overwrite it", rel)
+	case now.isDir():
 		return rel, nil, fmt.Errorf("%q is a directory", rel)
-	case now.info.Size() > maxWriteBytes:
-		return rel, nil, fmt.Errorf("%q has more than %d MiB: it is too large to be patched", rel, maxWriteBytes>>20)
 	}
 	return rel, now, nil
 }

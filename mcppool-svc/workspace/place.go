@@ -112,22 +112,35 @@ func linkError(rel string) error {
 	return fmt.Errorf("%q is a symbolic link: files are not changed through links; name the file or folder that it points to", rel)
 }
 
-// snapshot is what a tool found at a path.
-type snapshot struct {
-	info fs.FileInfo
-	sum  string // SHA-256 of a file's content, in hex
-	data []byte // its content if that has at most maxWriteBytes
+// file is a file or folder: what a tool found at a path, or what it puts there.
+type file struct {
+	data []byte
+	sum  string      // SHA-256 of data, in hex; empty for a folder
+	info fs.FileInfo // gives a file that is put its mode and owner, which are those of a new file if it is nil
+	exec *bool       // sets or clears the permission to execute
 }
 
-// anything stands for a snapshot where it does not matter what is at a path.
-var anything = &snapshot{}
+// newFile returns a file to put. If like is not nil, the file has its mode and owner.
+func newFile(data []byte, like fs.FileInfo) *file {
+	return &file{data: data, sum: sumOf(data), info: like}
+}
 
-// snapshot reads the file at rel, or describes the folder at rel. It returns nil if there is nothing.
-func (s *Server) snapshot(rel string) (*snapshot, error) {
+func sumOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+func (f *file) isDir() bool { return f.sum == "" }
+
+// anything stands for a file where it does not matter what is at a path.
+var anything = &file{}
+
+// read returns what is at rel, nil if there is nothing.
+func (s *Server) read(rel string) (*file, error) {
 	p, err := s.open(rel, false)
 	if err == nil {
 		defer func() { _ = p.dir.Close() }()
-		var found *snapshot
+		var found *file
 		if found, err = p.read(); err == nil {
 			return found, nil
 		}
@@ -138,13 +151,13 @@ func (s *Server) snapshot(rel string) (*snapshot, error) {
 	return nil, s.explainChange(rel, err)
 }
 
-func (p place) read() (*snapshot, error) {
+func (p place) read() (*file, error) {
 	info, err := p.dir.Lstat(p.name)
 	switch {
 	case err != nil:
 		return nil, err
 	case info.IsDir():
-		return &snapshot{info: info}, nil
+		return &file{info: info}, nil
 	case info.Mode()&fs.ModeSymlink != 0:
 		return nil, linkError(p.path)
 	case !info.Mode().IsRegular():
@@ -155,23 +168,15 @@ func (p place) read() (*snapshot, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	found := &snapshot{info: info}
-	if info.Size() <= maxWriteBytes {
-		found.data, err = io.ReadAll(io.LimitReader(f, maxWriteBytes+1))
-		found.sum = sumOf(found.data)
-		return found, err
+	data, err := io.ReadAll(io.LimitReader(f, maxChangedBytes+1))
+	if len(data) > maxChangedBytes {
+		return nil, fmt.Errorf("%q has more than %d MiB: it is too large to be changed and backed up", p.path, maxChangedBytes>>20)
 	}
-	hash := sha256.New()
-	n, err := io.Copy(hash, io.LimitReader(f, maxFullScan+1))
-	if n > maxFullScan {
-		return nil, fmt.Errorf("%q has more than %d MiB: it is too large to be backed up", p.path, maxFullScan>>20)
-	}
-	found.sum = hex.EncodeToString(hash.Sum(nil))
-	return found, err
+	return newFile(data, info), err
 }
 
 // unchangedSince returns an error if the place does not hold before, as far as the file's attributes show. before is nil if there was nothing.
-func (p place) unchangedSince(before *snapshot) error {
+func (p place) unchangedSince(before *file) error {
 	now, err := p.dir.Lstat(p.name)
 	switch {
 	case before == anything:

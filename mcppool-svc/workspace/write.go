@@ -11,17 +11,21 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 )
 
-// maxWriteBytes bounds what one call writes to a file, and the files that apply_patch changes.
-const maxWriteBytes = 16 << 20
+const (
+	// maxWriteBytes bounds what one call writes.
+	maxWriteBytes = 16 << 20
+	// maxChangedBytes bounds the files that tools change, move or delete, and back up. They are read into memory.
+	maxChangedBytes = 64 << 20
+)
 
 // checkBase returns an error unless base is the hash of the file now at rel. It protects changes that the caller has not seen.
-func (s *Server) checkBase(rel, base string, now *snapshot) error {
+func (s *Server) checkBase(rel, base string, now *file) error {
 	switch {
 	case now == nil && base == "":
 		return nil
 	case now == nil:
 		return fmt.Errorf("%w; leave base_sha256 out to create it", s.missing(rel))
-	case now.info.IsDir():
+	case now.isDir():
 		return fmt.Errorf("%q is a directory: name a file", rel)
 	case base == "":
 		return fmt.Errorf("%q exists; read it first and give its sha256 as base_sha256, so that no other change is lost (it is %s now)", rel, now.sum)
@@ -34,7 +38,7 @@ func (s *Server) checkBase(rel, base string, now *snapshot) error {
 // checkParent returns an error if the folder of rel does not exist and may not be made.
 func (s *Server) checkParent(rel string, create bool) error {
 	if parent := path.Dir(rel); parent != "." && !create {
-		if found, err := s.snapshot(parent); err != nil || found == nil {
+		if found, err := s.read(parent); err != nil || found == nil {
 			return fmt.Errorf("the folder %q does not exist: set create_dirs to make it, or choose another path", parent)
 		}
 	}
@@ -56,16 +60,13 @@ func (s *Server) planWrite(_ context.Context, in writeInput) (plan, error) {
 	if len(in.Content) > maxWriteBytes {
 		return plan{}, fmt.Errorf("content has %d bytes, and at most %d MiB can be written", len(in.Content), maxWriteBytes>>20)
 	}
-	now, err := s.snapshot(rel)
+	now, err := s.read(rel)
 	if err != nil {
 		return plan{}, err
 	}
-	e := edit{path: rel, before: now}
-	if now == nil {
-		e.after = textContent([]byte(in.Content), nil)
-	} else {
-		e.after = textContent([]byte(in.Content), now.info)
-		if e.after.sum == now.sum {
+	e := edit{path: rel, before: now, after: newFile([]byte(in.Content), nil)}
+	if now != nil {
+		if e.after.info = now.info; e.after.sum == now.sum {
 			return plan{}, nil // also a repeated call
 		}
 	}
@@ -112,13 +113,13 @@ func (s *Server) planDelete(_ context.Context, in deleteInput) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	now, err := s.snapshot(rel)
+	now, err := s.read(rel)
 	switch {
 	case err != nil:
 		return plan{}, err
 	case now == nil:
 		return plan{}, s.missing(rel)
-	case !now.info.IsDir():
+	case !now.isDir():
 		err = s.checkBase(rel, in.BaseSHA256, now)
 	case len(s.names(rel)) > 0:
 		err = fmt.Errorf("the folder %q is not empty: delete or move what is in it first", rel)
@@ -138,13 +139,13 @@ func (s *Server) planCreateDirectory(_ context.Context, in createDirectoryInput)
 	at := ""
 	for part := range strings.SplitSeq(rel, "/") {
 		at = path.Join(at, part)
-		now, err := s.snapshot(at)
+		now, err := s.read(at)
 		switch {
 		case err != nil:
 			return plan{}, err
 		case now == nil:
-			p.edits = append(p.edits, edit{path: at, after: &content{folder: true}})
-		case !now.info.IsDir():
+			p.edits = append(p.edits, edit{path: at, after: &file{}})
+		case !now.isDir():
 			return plan{}, fmt.Errorf("%q is a file: choose another name", at)
 		}
 	}
@@ -167,16 +168,16 @@ func (s *Server) planMove(_ context.Context, in moveInput) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	file, err := s.snapshot(from)
+	moved, err := s.read(from)
 	switch {
 	case err != nil:
 		return plan{}, err
-	case file == nil:
+	case moved == nil:
 		return plan{}, s.missing(from)
-	case file.info.IsDir():
+	case moved.isDir():
 		return plan{}, fmt.Errorf("%q is a directory: move the files in it one by one", from)
 	}
-	target, err := s.snapshot(to)
+	target, err := s.read(to)
 	if err != nil {
 		return plan{}, err
 	}
@@ -189,6 +190,5 @@ func (s *Server) planMove(_ context.Context, in moveInput) (plan, error) {
 	if err := s.checkParent(to, in.CreateDirs); err != nil {
 		return plan{}, err
 	}
-	after := &content{source: from, size: file.info.Size(), sum: file.sum, like: file.info}
-	return plan{edits: []edit{{path: to, from: from, before: target, after: after}, {path: from, before: file}}}, nil
+	return plan{edits: []edit{{path: to, from: from, before: target, after: moved}, {path: from, before: moved}}}, nil
 }

@@ -110,17 +110,17 @@ func TestHugeFiles(t *testing.T) {
 	}
 	big := strings.Repeat("x", maxWriteBytes-1) + "\n"
 	call[changesOutput](t, c, "write_file", args{"path": "big.txt", "content": big})
-	wantContains(t, callError(t, c, "delete_file", args{"path": "huge.bin", "base_sha256": sum("x")}), "256 MiB", "too large to be backed up")
+	wantContains(t, callError(t, c, "delete_file", args{"path": "huge.bin", "base_sha256": sum("x")}), "64 MiB", "too large to be changed")
 	if got := call[infoOutput](t, c, "get_file_info", args{"path": "huge.bin"}); got.SHA256 != "" {
 		t.Errorf("get_file_info: %+v", got)
 	}
-	// Over 16 MiB, a file can be moved and deleted, but not patched.
-	must(t, os.WriteFile(filepath.Join(root, "large"), []byte(big+"y"), 0o600))
-	wantContains(t, callError(t, c, "apply_patch", args{"patch": "--- a/large\n+++ b/large\n@@ -1 +1 @@\n-x\n+y\n"}), "too large to be patched")
+	// A file that is longer than what one call writes can still be changed.
+	must(t, os.WriteFile(filepath.Join(root, "large"), []byte(big+"y\n"), 0o600))
+	call[changesOutput](t, c, "apply_patch", args{"patch": "--- a/large\n+++ b/large\n@@ -2 +2 @@\n-y\n+z\n"})
 	call[changesOutput](t, c, "move_file", args{"path": "large", "to": "moved"})
-	call[changesOutput](t, c, "delete_file", args{"path": "moved", "base_sha256": sum(big + "y")})
+	call[changesOutput](t, c, "delete_file", args{"path": "moved", "base_sha256": sum(big + "z\n")})
 	call[changesOutput](t, c, "restore_file", args{"path": "moved"})
-	if fileText(t, root, "moved") != big+"y" {
+	if fileText(t, root, "moved") != big+"z\n" {
 		t.Error("a large file was not restored")
 	}
 }
