@@ -265,22 +265,17 @@ func nextCommands(taskID string, wait *executorv1.Wait, flags string) []nextComm
 		}
 	case waitPause:
 		return []nextCommand{next("unpause", "", "")}
+	case waitPlan:
+		return []nextCommand{
+			next("approve", waitID, "start work on the plan"), next("approve", waitID+" --edit", "change it first"), next("reject", waitID, "do not start; the task is cancelled"),
+		}
 	case waitInput:
 		if wait.GetUrl() != "" {
 			return []nextCommand{next("input", " --done", "you opened it and did what the page asks"), next("input", " --decline", "decline; the tool goes on without an answer")}
 		}
 		return []nextCommand{next("input", paramsHint(wait), ""), next("input", " --decline", "decline; the tool goes on without an answer")}
 	}
-	rejection := "do not run it; the task is cancelled"
-	switch {
-	case wait.GetKind() == waitPlan:
-		return []nextCommand{
-			next("approve", waitID, "start work on the plan"), next("approve", waitID+" --edit", "change it first"), next("reject", waitID, "do not start; the task is cancelled"),
-		}
-	case wait.GetSubtaskId() != "":
-		rejection = "do not run it; the subtask goes on without it"
-	}
-	return []nextCommand{next("approve", waitID, ""), next("reject", waitID, rejection)}
+	return []nextCommand{next("approve", waitID, ""), next("reject", waitID, rejectionText(wait))}
 }
 
 // waitFlag returns " --wait ID" if wait is one of several open input waits, else "".

@@ -58,10 +58,6 @@ func (p Asker) approval(ctx context.Context, wait *executorv1.Wait) (*executorv1
 	p.Print("    %s\n", p.Style.Dim(tag(wait.GetSubtaskId())+tool+" is to run with"))
 	folded := p.showInput(ctx, wait.GetToolId(), wait.GetInputJson(), foldedDiff)
 	p.PrintExpiry(wait.GetDeadline())
-	rejection := "do not run it; the task is cancelled"
-	if wait.GetSubtaskId() != "" {
-		rejection = "do not run it; the subtask goes on without it"
-	}
 	for edited := ""; ; {
 		run := ui.Choice{Word: "approve", Also: []string{"y", "yes"}, Means: "run it with this input"}
 		if edited != "" {
@@ -69,7 +65,7 @@ func (p Asker) approval(ctx context.Context, wait *executorv1.Wait) (*executorv1
 		}
 		choices := []ui.Choice{
 			run, {Word: "grant", Label: "for this task", Means: "run it, and later calls of this tool in this task without asking"},
-			{Word: "edit", Means: "change the input first"}, {Word: "reject", Also: []string{"n", "no"}, Means: rejection}, detach,
+			{Word: "edit", Means: "change the input first"}, {Word: "reject", Also: []string{"n", "no"}, Means: rejectionText(wait)}, detach,
 		}
 		if folded {
 			choices = append(choices, ui.Choice{Word: "view", Label: "all", Means: "show the whole diff"})
@@ -105,6 +101,14 @@ func (p Asker) approval(ctx context.Context, wait *executorv1.Wait) (*executorv1
 			return nil, nil
 		}
 	}
+}
+
+// rejectionText explains what the rejection of a step means.
+func rejectionText(wait *executorv1.Wait) string {
+	if wait.GetSubtaskId() != "" {
+		return "do not run it; the subtask goes on without it"
+	}
+	return "do not run it; the task is cancelled"
 }
 
 // foldedDiff is how many lines of a diff are shown before an approval, unless the person wants all.

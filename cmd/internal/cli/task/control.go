@@ -61,27 +61,30 @@ func (c *CancelCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 
 // cancelSubtask cancels a subtask and, without --detach, waits for its end.
 func (c *CancelCmd) cancelSubtask(ctx context.Context, u *ui.UI, s *discover.Session, before *executorv1.Task) error {
-	watching, stop := context.WithCancel(ctx)
+	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	task, err := s.Tasks.CancelTask(ctx, &executorv1.CancelTaskRequest{Id: before.GetId(), Reason: c.Reason, SubtaskId: c.Subtask})
 	if err != nil || u.JSON || c.Detach {
 		return u.Result(task, err, "subtask %s of task %s is being cancelled", ui.Line(c.Subtask), ui.ShortID(before.GetId()))
 	}
-	state, err := c.subtaskStatus(ctx, s, before.GetId())
-	for item := range Follow(watching, s, before.GetId(), before.GetLastSeq()) {
-		if err != nil || state > inProgress {
-			break
-		}
-		if err = item.Err; item.Event.GetSubtaskChanged() != nil && item.Event.GetSubtaskId() == c.Subtask {
-			state = item.Event.GetSubtaskChanged().GetTo()
+	result, err := s.Tasks.GetTaskResult(ctx, &executorv1.GetTaskResultRequest{Id: before.GetId()})
+	if err != nil {
+		return err
+	}
+	plan := newPlanView(result.GetPlan())
+	if subtask := plan.find(c.Subtask); subtask.status <= inProgress {
+		for item := range Follow(ctx, s, before.GetId(), before.GetLastSeq()) {
+			if item.Err != nil {
+				return item.Err
+			}
+			if changed := item.Event.GetSubtaskChanged(); item.Event.GetSubtaskId() == c.Subtask && changed.GetTo() > inProgress {
+				subtask.status = changed.GetTo()
+				break
+			}
 		}
 	}
-	return u.Result(nil, err, "subtask %s of task %s is %s", ui.Line(c.Subtask), ui.ShortID(before.GetId()), ui.EnumName(state))
-}
-
-func (c *CancelCmd) subtaskStatus(ctx context.Context, s *discover.Session, id string) (executorv1.SubtaskStatus, error) {
-	result, err := s.Tasks.GetTaskResult(ctx, &executorv1.GetTaskResultRequest{Id: id})
-	return newPlanView(result.GetPlan()).find(c.Subtask).status, err
+	u.Printf("subtask %s of task %s is %s\n", ui.Line(c.Subtask), ui.ShortID(before.GetId()), ui.EnumName(plan.find(c.Subtask).status))
+	return nil
 }
 
 // PauseCmd is `pawl pause`.

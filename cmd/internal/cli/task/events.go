@@ -99,17 +99,7 @@ func (e *Events) Event(ev *executorv1.ExecutorEvent) {
 		e.printSummary()
 		e.printDone()
 	case *executorv1.ExecutorEvent_FlowFailed:
-		if f := p.FlowFailed; f.GetAnswerId() != "" {
-			e.live.Clear()
-			e.answer.complete(e.cfg, &executorv1.FlowSuccess{FullAnswer: f.GetFullAnswer(), AnswerId: f.GetAnswerId()})
-		}
-		text := errorText(p.FlowFailed.GetError())
-		if head, ok := strings.CutSuffix(text, " failed: "+e.failure); ok { // the step's line has shown the failure
-			text = head + " failed"
-		}
-		e.printSummary()
-		e.line("%s %s", e.cfg.Style.Red("✗ failed:"), ui.Wrap(text, e.cfg.Columns(), 10, 2))
-		e.printClosing("  ", "")
+		e.flowFailed(p.FlowFailed)
 	case *executorv1.ExecutorEvent_FlowCancel:
 		e.printSummary()
 		e.line("%s%s", e.cfg.Style.Yellow("⊘ cancelled"), reasonText(p.FlowCancel.GetReason()))
@@ -122,6 +112,20 @@ func (e *Events) Event(ev *executorv1.ExecutorEvent) {
 			e.Tick(ev.GetTime().AsTime())
 		}
 	}
+}
+
+func (e *Events) flowFailed(f *executorv1.FlowFailed) {
+	if f.GetAnswerId() != "" {
+		e.live.Clear()
+		e.answer.complete(e.cfg, &executorv1.FlowSuccess{FullAnswer: f.GetFullAnswer(), AnswerId: f.GetAnswerId()})
+	}
+	text := errorText(f.GetError())
+	if head, ok := strings.CutSuffix(text, " failed: "+e.failure); ok { // the step's line has shown the failure
+		text = head + " failed"
+	}
+	e.printSummary()
+	e.line("%s %s", e.cfg.Style.Red("✗ failed:"), ui.Wrap(text, e.cfg.Columns(), 10, 2))
+	e.printClosing("  ", "")
 }
 
 // Tick redraws the live status line or, without one, logs slow steps. Call it a few times a second while there are no events.

@@ -200,7 +200,7 @@ func resultNote(toolID, outputJSON string) (note string, good bool) {
 			Passed, Failed, Skipped int
 			OK                      *bool
 			Failures                []struct{ Name string }
-			ExitCode                *int `json:"exit_code"`
+			ExitCode                int  `json:"exit_code"`
 			TimedOut                bool `json:"timed_out"`
 		}
 	}
@@ -212,24 +212,24 @@ func resultNote(toolID, outputJSON string) (note string, good bool) {
 	switch {
 	case r.TimedOut:
 		return "timed out", false
-	case name == "execute_command" && r.ExitCode != nil && *r.ExitCode != 0:
-		return fmt.Sprintf("exit code %d", *r.ExitCode), false
-	case name == "execute_command" || r.Runner == "":
+	case r.Runner == "" && r.ExitCode != 0:
+		return fmt.Sprintf("exit code %d", r.ExitCode), false
+	case r.Runner == "":
 		return "", true
 	}
 	note = fmt.Sprintf("%s: %d passed", r.Runner, r.Passed)
-	if r.Failed > 0 {
-		note += fmt.Sprintf(", %d failed", r.Failed)
-	}
-	if r.Skipped > 0 {
-		note += fmt.Sprintf(", %d skipped", r.Skipped)
-	}
-	for i, f := range r.Failures {
-		separator := ", "
-		if i == 0 {
-			separator = ": "
+	for _, count := range []struct {
+		n    int
+		what string
+	}{{r.Failed, "failed"}, {r.Skipped, "skipped"}} {
+		if count.n > 0 {
+			note += fmt.Sprintf(", %d %s", count.n, count.what)
 		}
-		note += separator + f.Name
 	}
-	return note, r.Failed == 0 && len(r.Failures) == 0 && (r.OK == nil || *r.OK)
+	names := make([]string, len(r.Failures))
+	for i, f := range r.Failures {
+		names[i] = f.Name
+	}
+	note = strings.TrimSuffix(note+": "+strings.Join(names, ", "), ": ")
+	return note, r.Failed == 0 && len(names) == 0 && (r.OK == nil || *r.OK)
 }

@@ -34,8 +34,9 @@ func (e *Events) step(ev *executorv1.ExecutorEvent) {
 	case *executorv1.ExecutorEvent_StepOutput:
 		s := e.viewOf(id, ev)
 		e.forgetFailures(s)
-		mark, good := e.cfg.Style.Green("✓"), true
-		if s.note, good = resultNote(s.tool, p.StepOutput.GetOutputJson()); !good {
+		mark := e.cfg.Style.Green("✓")
+		note, good := resultNote(s.tool, p.StepOutput.GetOutputJson())
+		if s.note = note; !good {
 			mark = e.cfg.Style.Red("✗")
 		}
 		e.showEnd(id, ev, mark, "")

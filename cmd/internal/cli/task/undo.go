@@ -118,11 +118,14 @@ func (c *UndoCmd) calls(ctx context.Context, s *discover.Session, changes []*cha
 		case call.backup == "":
 			return nil, ui.Errorf("%s has no backup from before the task", ch.path)
 		}
-		if !ch.isFolder() {
-			now, err := read.read(ctx, ch.server, ch.path)
-			if err != nil {
-				return nil, err
-			}
+		now, err := read.read(ctx, ch.server, ch.path)
+		switch {
+		case ch.isFolder() && (now == nil && err == nil) == (call.tool == deleteTool):
+			continue
+		case ch.isFolder():
+		case err != nil:
+			return nil, err
+		default:
 			if call.hash = hashOf(now); call.hash == ch.originalHash() {
 				continue
 			}

@@ -1,0 +1,420 @@
+package cli_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"pawl.dev/cmd/internal/clitest"
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+)
+
+// The folder is registered for writing beside its read-only server, once per set of permissions.
+func TestCodeGivesTheFolder(t *testing.T) {
+	w := newWorld(t)
+	root := chdir(t, "app")
+	w.executor.OnCreate, w.agents = answers, clitest.NewAgents(t, &executorv1.Agent{Id: "coder"})
+	w.pawl("run", "find").expect(t, 0, "", "")
+	w.pawl("code", "Make the tests pass").expect(t, 0, "", "")
+	w.pawl("code", "Make the tests pass", "--allow-command", "make", "--parallel", "2", "--max-loops", "9", "--confirm-plan", "never").expect(t, 0, "", "")
+	w.pawl("code", "x", "--network", "--allow-command", "deno", "--no-yes-safe", "--mcp", "github").expect(t, 0, "", "")
+	w.pawl("code", "x", "--agent", "coder").expect(t, 0, "", "")
+	ids := make([]string, 5)
+	for i, req := range w.executor.Created {
+		ids[i] = req.GetMcpIds()[0]
+	}
+	if ids[0] == ids[1] || ids[1] != ids[2] || ids[2] == ids[3] || ids[4] != ids[1] {
+		t.Fatalf("servers: %q", ids)
+	}
+	if s := w.pool.Server(ids[0]).GetBuiltin(); s.GetWorkspace() != nil {
+		t.Errorf("the folder of pawl run may be written: %v", s)
+	}
+	s := w.pool.Server(ids[3])
+	allowed := s.GetBuiltin().GetWorkspace()
+	if s.GetBuiltin().GetRoot() != root || !s.GetActive() || !s.GetOnlyWhenNamed() || !allowed.GetWrite() || !allowed.GetNetwork() || !strings.Contains(strings.Join(allowed.GetCommands(), " "), "deno git go") {
+		t.Errorf("registered: %v", s)
+	}
+	req := w.executor.Created[2]
+	if o := req.GetPlanOptions(); req.GetFlow() != "coding" || !req.GetAutoExecute() || o.GetMaxParallel() != 2 || o.GetMaxLoops() != 9 || o.GetConfirm() != executorv1.ConfirmPlan_CONFIRM_PLAN_NEVER {
+		t.Errorf("asked for: %v", req)
+	}
+	if req := w.executor.Created[3]; req.GetAutoExecute() || len(req.GetMcpIds()) != 2 {
+		t.Errorf("asked for: %v", req)
+	}
+	if req := w.executor.Created[4]; req.AutoExecute != nil {
+		t.Errorf("the agent's policy is overridden: %v", req)
+	}
+	w.pawl("code", " ").expect(t, 64, "", "there is no goal")
+	w.pawl("code", "x", "--plan-only", "-d").expect(t, 64, "", "cannot be used with --detach")
+	server := clitest.Serve(t, w.services()...)
+	w.pawl("code", "x", "--server", server.Addr).expect(t, 64, "", "works in a folder of this machine")
+	w.pawl("code", "x", "--server", server.Addr, "--mcp", "there").expect(t, 0, "", "")
+	if diff := cmp.Diff([]string{"there"}, w.executor.Created[5].GetMcpIds()); diff != "" {
+		t.Error(diff)
+	}
+	w.serveElsewhere()
+	w.pawl("code", "x", "--key", "k").expect(t, 64, "", "the folder must be named")
+}
+
+var plan = []*executorv1.Subtask{
+	{Id: "parser", Title: "Fix the parser", Description: "It drops the last token.", Acceptance: "TestParser passes."}, clitest.Subtask("tests", "Run all tests", "parser"),
+}
+
+func TestCodePlanOnly(t *testing.T) {
+	w := newWorld(t)
+	chdir(t, "app")
+	w.executor.OnCreate = func(tape *clitest.Tape, req *executorv1.CreateTaskRequest) {
+		if req.GetPlanOptions().GetConfirm() != executorv1.ConfirmPlan_CONFIRM_PLAN_ALWAYS {
+			t.Error("the plan might not be confirmed")
+		}
+		tape.Wait(clitest.PlanWait()).Play(clitest.AskPlan("Make the tests pass", plan...), clitest.Stop("plan"))
+	}
+	cancelled := 0
+	w.executor.OnCancel = func(tape *clitest.Tape, req *executorv1.CancelTaskRequest) {
+		cancelled++
+		tape.Play(clitest.Cancelled(req.GetReason()))
+	}
+	w.golden("code plan only", w.pawl("code", "Make the tests pass", "--plan-only"))
+	w.golden("code plan only json", w.pawl("code", "Make the tests pass", "--plan-only", "--json"))
+	if cancelled != 2 {
+		t.Errorf("cancelled %d times", cancelled)
+	}
+	w.executor.OnCreate = func(tape *clitest.Tape, _ *executorv1.CreateTaskRequest) {
+		tape.Update(func(task *executorv1.Task) { task.Model = "offline" }).Play(clitest.Failed("a language model is needed to plan this"))
+	}
+	w.golden("code plan only fails", w.pawl("code", "Make the tests pass", "--plan-only"))
+}
+
+// A plan is approved as shown, edited as YAML, or refused; a plan that is not understood is asked for again.
+func TestCodeConfirmPlan(t *testing.T) {
+	for name, tc := range map[string]struct{ typed, edited string }{
+		"approved": {typed: "y\n"},
+		"refused":  {typed: "n\ntoo much\n"},
+		"edited":   {typed: "e\ny\n", edited: "mainTask: Less\nsubtasks:\n- {id: a, title: Only this, dependsOn: []}\n"},
+		"mistaken": {typed: "e\nd\n", edited: "subtasks: [{id: a, titel: x}]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			chdir(t, "app")
+			w.tty, w.typed = true, strings.NewReader(tc.typed)
+			w.edit = editor(t, tc.edited)
+			w.executor.OnCreate = func(tape *clitest.Tape, _ *executorv1.CreateTaskRequest) {
+				tape.Wait(clitest.PlanWait()).Play(clitest.AskPlan("Make the tests pass", plan...), clitest.Stop("plan"))
+			}
+			w.executor.OnResume = func(tape *clitest.Tape, req *executorv1.ResumeTaskRequest) error {
+				if req.GetReject() != nil {
+					tape.Play(clitest.Cancelled(req.GetReject().GetReason()))
+					return nil
+				}
+				tape.Resume().Play(clitest.Success("Done: " + req.GetApprove().GetPlan().GetMainTask()))
+				return nil
+			}
+			w.golden("code plan "+name, w.pawl("code", "Make the tests pass"))
+		})
+	}
+}
+
+// The commands that answer a plan elsewhere.
+func TestApprovePlan(t *testing.T) {
+	w := newWorld(t)
+	chdir(t, "app")
+	w.serveElsewhere()
+	tape := w.executor.Add("Make the tests pass")
+	tape.Wait(clitest.PlanWait()).Play(clitest.AskPlan("Make the tests pass", plan...), clitest.Stop("plan"))
+	w.executor.OnResume = func(*clitest.Tape, *executorv1.ResumeTaskRequest) error { return nil }
+	w.golden("show plan", w.pawl("show", "last"))
+	w.pawl("approve", "last", "-d", "--input", `{"subtasks":[{"id":"a","title":"A"}]}`).expect(t, 0, "", "")
+	w.pawl("approve", "last", "-d", "--input", `{"steps":[]}`).expect(t, 1, "", "not understood")
+	w.tty, w.edit = true, editor(t, "subtasks:\n- {id: b, title: B}\n")
+	w.pawl("approve", "last", "-d", "--edit").expect(t, 0, "", "")
+	w.pawl("reject", "last", "-d").expect(t, 0, "", "")
+	var got []string
+	for _, req := range w.executor.Resumed {
+		id := "reject"
+		if req.GetReject() == nil {
+			id = req.GetApprove().GetPlan().GetSubtasks()[0].GetId()
+		}
+		got = append(got, id)
+	}
+	if diff := cmp.Diff([]string{"a", "b", "reject"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// While one subtask waits for a person, the lines of the other are shown above the question; the waits are answered one after the other, each
+// alone.
+func TestCodeSeveralWaits(t *testing.T) {
+	w := newWorld(t)
+	dir := chdir(t, "app")
+	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("one\ntwo\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	typed, keyboard := io.Pipe()
+	defer keyboard.Close()
+	w.tty, w.typed = true, typed
+	step := func(subtask, id, tool, input string) (*executorv1.ExecutorEvent, *executorv1.Wait) {
+		tool = w.executor.Created[0].GetMcpIds()[0] + "/" + tool
+		wait := clitest.ApprovalWait(id, tool, input, commonv1.RiskLevel_RISK_LEVEL_MEDIUM)
+		wait.SubtaskId = subtask
+		return clitest.Of(subtask, clitest.AskApproval(id, tool, input, wait.GetRisk())), wait
+	}
+	var first, second *executorv1.Wait
+	var secondAsks *executorv1.ExecutorEvent
+	w.executor.OnCreate = func(tape *clitest.Tape, _ *executorv1.CreateTaskRequest) {
+		var firstAsks *executorv1.ExecutorEvent
+		firstAsks, first = step("a", "s1", "write_file", `{"path":"a.txt","content":"one\n2\n","base_sha256":"x"}`)
+		secondAsks, second = step("b", "s2", "apply_patch", `{"patch":"--- a/b.txt\n+++ b/b.txt\n@@ -1 +1 @@\n-`+strings.Repeat(`x\n-`, 60)+`y\n"}`)
+		tape.Wait(first).Play(clitest.PlanCreated("x", clitest.Subtask("a", "A"), clitest.Subtask("b", "B")),
+			clitest.SubtaskChanged("a", executorv1.SubtaskStatus_SUBTASK_STATUS_IN_PROGRESS, ""),
+			clitest.SubtaskChanged("b", executorv1.SubtaskStatus_SUBTASK_STATUS_IN_PROGRESS, ""), firstAsks)
+	}
+	var answered []string
+	w.executor.OnResume = func(tape *clitest.Tape, req *executorv1.ResumeTaskRequest) error {
+		answered = append(answered, req.GetWaitId())
+		if len(answered) == 1 {
+			tape.Wait(second).Play(clitest.FileChanged("a", &executorv1.FileChange{Path: "a.txt", Type: executorv1.FileChangeType_FILE_CHANGE_TYPE_MODIFIED}))
+			return nil
+		}
+		tape.Resume().Play(clitest.Of("b", clitest.StepCancel("s2", "x", "Cancelled by user: "+req.GetReject().GetReason())), clitest.Success("Both are done."))
+		return nil
+	}
+	run := w.start("code", "x")
+	run.saw("[d]etach, ?: ")
+	tape := w.executor.Tape(clitest.ID(1))
+	tape.Wait(first, second).Play(clitest.Reflection("b", "b goes on", "patch"), secondAsks, clitest.Stop("s1", "s2"))
+	run.saw("[b] workspace/apply_patch")
+	typeLine(t, keyboard, "a")
+	run.saw("[v]iew all")
+	typeLine(t, keyboard, "v")
+	typeLine(t, keyboard, "r")
+	run.saw("reason")
+	typeLine(t, keyboard, "not this")
+	got := run.wait()
+	if diff := cmp.Diff([]string{"wait-s1", "wait-s2"}, answered); diff != "" {
+		t.Error(diff)
+	}
+	got.expect(t, 0, "Both are done.", "b goes on → patch")
+	got.expect(t, 0, "", "-two\n+2\n")
+	got.expect(t, 0, "", "… 24 more lines")
+	if n := strings.Count(got.err, "is to run with"); n != 2 {
+		t.Errorf("%d questions:\n%s", n, got.err)
+	}
+}
+
+// editor is an editor that replaces the text.
+func editor(t *testing.T, edited string) func(context.Context, string) (string, error) {
+	return func(_ context.Context, text string) (string, error) {
+		if !strings.Contains(text, "dependsOn: [parser]") {
+			t.Errorf("the editor got %q", text)
+		}
+		return edited, nil
+	}
+}
+
+func sumOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+func typeLine(t *testing.T, keyboard io.Writer, text string) {
+	t.Helper()
+	if _, err := io.WriteString(keyboard, text+"\n"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// coded is a world with a task that has changed files of a folder through its workspace server.
+type coded struct {
+	*world
+	dir, server string
+	tape        *clitest.Tape
+}
+
+func newCoded(t *testing.T) *coded {
+	w := newWorld(t)
+	c := &coded{world: w, dir: chdir(t, "app")}
+	w.serveElsewhere()
+	for name, text := range map[string]string{"a.txt": "one\ntwo\nthree\n", "gone.txt": "old\n", "moved.txt": "m\n"} {
+		c.write(name, text)
+	}
+	w.executor.OnCreate = func(tape *clitest.Tape, _ *executorv1.CreateTaskRequest) { c.tape = tape }
+	w.pawl("code", "-d", "x").expect(t, 0, "", "")
+	c.server = w.executor.Created[0].GetMcpIds()[0]
+	return c
+}
+
+func (c *coded) write(name, text string) {
+	c.t.Helper()
+	if err := os.WriteFile(filepath.Join(c.dir, name), []byte(text), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// call calls a tool as the task's step, with the events of the changes.
+func (c *coded) call(tool string, input map[string]any) {
+	c.t.Helper()
+	raw, err := json.Marshal(input)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	got := c.pawl("mcp", "call", c.server+"/"+tool, "--input", string(raw), "--json")
+	msg := &mcppoolv1.CallToolResponse{}
+	if err := protojson.Unmarshal([]byte(got.out), msg); err != nil || got.code != 0 {
+		c.t.Fatalf("%s: %v\n%s", tool, err, got.whole())
+	}
+	var out struct {
+		Changes []struct{ Path, Change, From, Backup, SHA256 string }
+	}
+	if err := json.Unmarshal([]byte(msg.GetResult().GetStructuredJson()), &out); err != nil {
+		c.t.Fatal(err)
+	}
+	for _, ch := range out.Changes {
+		c.tape.Play(clitest.FileChanged("s", &executorv1.FileChange{
+			Path: ch.Path, Type: executorv1.FileChangeType(executorv1.FileChangeType_value["FILE_CHANGE_TYPE_"+strings.ToUpper(ch.Change)]),
+			FromPath: ch.From, BackupPath: ch.Backup, Sha256: ch.SHA256, ToolId: c.server + "/" + tool,
+		}))
+	}
+}
+
+// files returns the folder's files without the server's own.
+func (c *coded) files() map[string]string {
+	c.t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(c.dir, func(path string, entry os.DirEntry, err error) error {
+		rel, _ := filepath.Rel(c.dir, path)
+		if err != nil || entry.IsDir() || strings.HasPrefix(rel, ".pawl") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		files[rel] = string(text)
+		return err
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return files
+}
+
+// edited is the state after a task that changed, created, deleted and moved files.
+func edited(t *testing.T) (c *coded, before map[string]string) {
+	c = newCoded(t)
+	before = c.files()
+	c.call("write_file", map[string]any{"path": "a.txt", "content": "one\n2\nthree\n", "base_sha256": sumOf("one\ntwo\nthree\n")})
+	c.call("write_file", map[string]any{"path": "a.txt", "content": "one\n2\nthree\nfour", "base_sha256": sumOf("one\n2\nthree\n")})
+	c.call("create_directory", map[string]any{"path": "new"})
+	c.call("write_file", map[string]any{"path": "new/b.txt", "content": "b\n"})
+	c.call("delete_file", map[string]any{"path": "gone.txt", "base_sha256": sumOf("old\n")})
+	c.call("move_file", map[string]any{"path": "moved.txt", "to": "there.txt"})
+	c.call("write_file", map[string]any{"path": "passing.txt", "content": "x"})
+	c.call("delete_file", map[string]any{"path": "passing.txt", "base_sha256": sumOf("x")})
+	return c, before
+}
+
+// D6, D12: the diff of a task's files, as text and JSON.
+func TestDiff(t *testing.T) {
+	c, _ := edited(t)
+	c.golden("diff", c.pawl("diff", "last"))
+	c.golden("diff stat", c.pawl("diff", "last", "--stat"))
+	c.golden("diff json", c.pawl("diff", "last", "--json", "a.txt"))
+	c.golden("diff folder", c.pawl("diff", "last", "new"))
+	c.pawl("diff", "last", "nowhere.txt").expect(t, 1, "", "changed no file nowhere.txt")
+	c.tty = true
+	c.golden("diff tty", c.pawl("diff", "last", "a.txt"))
+	c.write("a.txt", "\x00binary")
+	c.pawl("diff", "last", "a.txt").expect(t, 0, "differ", "")
+	if err := os.RemoveAll(filepath.Join(c.dir, ".pawl", "backups")); err != nil {
+		t.Fatal(err)
+	}
+	c.pawl("diff", "last", "a.txt").expect(t, 1, "", "the backup of a.txt from before the task is gone")
+	c.tape.Play(clitest.Success("Done."))
+	c.pawl("undo", "last", "-y", "a.txt").expect(t, 1, "", "changed after the task")
+}
+
+// D12: an undo brings all bytes back, and can itself be undone.
+func TestUndo(t *testing.T) {
+	c, before := edited(t)
+	after := c.files()
+	c.pawl("undo", "last").expect(t, 1, "", "has not ended")
+	c.tape.Play(clitest.Success("Done."))
+	c.golden("undo dry run", c.pawl("undo", "last", "--dry-run"))
+	if diff := cmp.Diff(after, c.files()); diff != "" {
+		t.Fatal(diff)
+	}
+	c.tty, c.typed = true, strings.NewReader("n\ny\n")
+	c.pawl("undo", "last", "a.txt").expect(t, 2, "", "nothing was changed")
+	c.tty = false
+	c.golden("undo", c.pawl("undo", "last"))
+	if diff := cmp.Diff(before, c.files()); diff != "" {
+		t.Fatal(diff)
+	}
+	c.pawl("undo", "last").expect(t, 0, "", "they are as before it")
+	c.call("restore_file", map[string]any{"path": "a.txt"})
+	if got := c.files()["a.txt"]; got != after["a.txt"] {
+		t.Errorf("undone: %q", got)
+	}
+}
+
+// A file that a person changed after the task is left alone, and so are the others.
+func TestUndoRefuses(t *testing.T) {
+	c, before := edited(t)
+	c.tape.Play(clitest.Success("Done."))
+	c.write("a.txt", "mine\n")
+	c.write("there.txt", "mine too\n")
+	mine := c.files()
+	c.pawl("undo", "last").expect(t, 1, "", "changed after the task: there.txt, a.txt; nothing was undone")
+	if diff := cmp.Diff(mine, c.files()); diff != "" {
+		t.Fatal(diff)
+	}
+	c.pawl("undo", "last", "gone.txt", "--json").expect(t, 0, `"action": "restore"`, "")
+	if c.files()["gone.txt"] != "old\n" || c.files()["a.txt"] != "mine\n" {
+		t.Error(c.files())
+	}
+	c.pawl("undo", "last", "--force").expect(t, 0, "as before task", "")
+	if diff := cmp.Diff(before, c.files()); diff != "" {
+		t.Error(diff)
+	}
+	got := c.pawl("mcp", "call", c.server+"/restore_file", "path=a.txt")
+	if got.code != 0 || c.files()["a.txt"] != "mine\n" {
+		t.Errorf("the person's content is lost: %v %s", c.files(), got.whole())
+	}
+}
+
+// If one file cannot be undone, those before are as they were.
+func TestUndoIsAllOrNothing(t *testing.T) {
+	c, _ := edited(t)
+	c.tape.Play(clitest.Success("Done."))
+	after := c.files()
+	backups, err := filepath.Glob(filepath.Join(c.dir, ".pawl", "backups", "a.txt", "*"))
+	if err != nil || len(backups) != 2 {
+		t.Fatal(backups, err)
+	}
+	if err := os.Remove(backups[0]); err != nil {
+		t.Fatal(err)
+	}
+	c.pawl("undo", "last").expect(t, 1, "", "a.txt could not be undone, so nothing was")
+	if diff := cmp.Diff(after, c.files()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// D7: one subtask is cancelled, and the command waits for its end.
+func TestCancelSubtask(t *testing.T) {
+	w := newWorld(t)
+	w.serveElsewhere()
+	w.executor.Add("x").Play(clitest.PlanCreated("x", clitest.Subtask("a", "A"), clitest.Subtask("b", "B", "a")))
+	w.executor.OnCancel = func(tape *clitest.Tape, req *executorv1.CancelTaskRequest) {
+		tape.Play(clitest.SubtaskChanged(req.GetSubtaskId(), executorv1.SubtaskStatus_SUBTASK_STATUS_CANCELLED, req.GetReason()))
+	}
+	w.pawl("cancel", "last", "--subtask", "a").expect(t, 0, "subtask a of task a0000001 is cancelled", "")
+}
