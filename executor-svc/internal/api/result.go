@@ -18,20 +18,20 @@ func (s *Tasks) GetTaskResult(ctx context.Context, req *executorv1.GetTaskResult
 	if err != nil {
 		return nil, err
 	}
+	out := &executorv1.TaskResult{TaskId: t.ID, Success: t.Checkpoint.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS}
 	var log history.Log
 	var last []journal.Record
 	err = s.records(ctx, t.ID, func(r journal.Record) {
 		log.Add(r.Record)
+		out.FilesChanged = append(out.FilesChanged, view.FileChanges(r.Record)...)
 		last = []journal.Record{r}
 	})
 	if err != nil {
 		return nil, err
 	}
 	end := cmp.Or(t.Checkpoint.GetEndTime(), time.Now().UnixNano())
-	out := &executorv1.TaskResult{
-		TaskId: t.ID, Success: t.Checkpoint.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS,
-		Response: cmp.Or(view.FullAnswer(last), t.Checkpoint.GetError().GetErrMsg()), Duration: view.Duration(end - t.Head.GetCreateTime()),
-	}
+	out.Response, out.Duration = cmp.Or(view.FullAnswer(last), t.Checkpoint.GetError().GetErrMsg()), view.Duration(end-t.Head.GetCreateTime())
+	out.Plan = view.Plan(&log)
 	for _, e := range log.Entries {
 		out.ToolCalls = append(out.ToolCalls, view.Step(t, e))
 	}

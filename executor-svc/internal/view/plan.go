@@ -2,7 +2,6 @@ package view
 
 import (
 	"fmt"
-	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
@@ -36,7 +35,7 @@ func planPayload(e *executorv1.ExecutorEvent, f *storagev1.Fact) bool {
 		e.Payload = &executorv1.ExecutorEvent_Reflection{Reflection: &executorv1.Reflection{Done: r.GetDone(), Summary: r.GetSummary(), Next: r.GetNext()}}
 	case *storagev1.Fact_FileChanged:
 		e.Type = executorv1.EventType_EVENT_TYPE_FILE_CHANGED
-		e.Payload = &executorv1.ExecutorEvent_FileChanged{FileChanged: FileChange(f, e.GetTime())}
+		e.Payload = &executorv1.ExecutorEvent_FileChanged{FileChanged: fileChange(f, e.GetTime())}
 	default:
 		return false
 	}
@@ -57,8 +56,17 @@ func subtask(s *storagev1.PlannedSubtask) *executorv1.Subtask {
 	}
 }
 
-// FileChange derives a file's change from the fact that records it.
-func FileChange(f *storagev1.Fact, at *timestamppb.Timestamp) *executorv1.FileChange {
+// FileChanges derives the changes of files that a record holds.
+func FileChanges(r *storagev1.Record) (changes []*executorv1.FileChange) {
+	for _, f := range r.GetFacts() {
+		if f.GetFileChanged() != nil {
+			changes = append(changes, fileChange(f, timestamp(r.GetTime())))
+		}
+	}
+	return changes
+}
+
+func fileChange(f *storagev1.Fact, at *timestamppb.Timestamp) *executorv1.FileChange {
 	c := f.GetFileChanged()
 	return &executorv1.FileChange{
 		Path: c.GetPath(), Type: c.GetType(), FromPath: c.GetFromPath(), BackupPath: c.GetBackupPath(), Sha256: c.GetSha256(),
@@ -80,6 +88,3 @@ func Plan(log *history.Log) *executorv1.Plan {
 	}
 	return out
 }
-
-// Time converts nanoseconds since 1970.
-func Time(nanos int64) *timestamppb.Timestamp { return timestamppb.New(time.Unix(0, nanos)) }

@@ -10,6 +10,7 @@ import (
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/history"
 	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/state"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
@@ -25,7 +26,9 @@ func Task(t *journal.Task) *executorv1.Task {
 		CreateTime: timestamp(h.GetCreateTime()), UpdateTime: timestamp(c.GetUpdateTime()), EndTime: timestamp(c.GetEndTime()),
 	}
 	out.PauseRequested, out.Queued, out.StatusReason = c.GetPauseRequested(), t.Queued, c.GetStatusReason()
-	out.PlanOptions = h.GetPlanOptions()
+	if out.PlanOptions = h.GetPlanOptions(); out.GetPlanOptions() != nil {
+		out.AgentStatus = state.Agent(c.GetStatus(), flow.LaneOf(c, 0).GetPhase() == storagev1.Phase_PHASE_CREATE_PLAN)
+	}
 	out.Budget, out.WaitTimeout, out.OnUnknownOutcome = Budget(h.GetLimits()), Duration(h.GetWaitTimeout()), h.GetOnUnknownOutcome()
 	if n := len(h.GetForks()); n > 0 {
 		out.ForkedFrom = &executorv1.Fork{TaskId: h.GetForks()[n-1].GetTaskId(), Seq: h.GetForks()[n-1].GetSeq()}
