@@ -38,6 +38,14 @@ func (l Lane) askApproval(s *storagev1.ActiveStep) {
 	}})
 }
 
+// askPermission asks a person to make a refused call possible and to approve it again.
+func (l Lane) askPermission(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
+	l.setStepStatus(s, stepInit)
+	s.ApprovedHash = nil
+	setRisk(s, &storagev1.RiskNote{Level: s.GetRisk().GetLevel(), Reason: "The call was refused: " + e.GetErrMsg()}, s.GetRiskFloor())
+	l.askApproval(s)
+}
+
 // diagnosed asks a person for parameters if the error is about parameters and an attempt is left; else the step fails.
 func (l Lane) diagnosed(in flow.Diagnosed) {
 	l.SettleReservation(in.Usage)

@@ -94,12 +94,12 @@ func (d *Draft) recordError(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o c
 	d.setStepStatus(s, stepError)
 	s.Outcome, s.Error = o, e
 	d.addStepFact(s, &storagev1.Fact{Kind: &storagev1.Fact_StepError{StepError: &storagev1.StepError{
-		Error: e, Outcome: o, ErrorClass: ClassOf(e, o), Recovery: then,
+		Error: e, Outcome: o, ErrorClass: flow.ClassOf(e), Recovery: then,
 	}}})
 }
 
-// failWaitingStep fails a step that waits. The error belongs to no attempt: the newest one, if any, has already ended.
-func (l Lane) failWaitingStep(s *storagev1.ActiveStep, e *storagev1.ErrorNote, waitID string, then executorv1.Recovery) {
+// FailWaitingStep fails a step that waits. The error belongs to no attempt: the newest one, if any, has already ended.
+func (l Lane) FailWaitingStep(s *storagev1.ActiveStep, e *storagev1.ErrorNote, waitID string, then executorv1.Recovery) {
 	l.recordError(s, e, s.GetOutcome(), then)
 	l.lastFact().Attempt, l.lastFact().WaitId = 0, waitID
 }
@@ -108,10 +108,12 @@ func (l Lane) failWaitingStep(s *storagev1.ActiveStep, e *storagev1.ErrorNote, w
 func (l Lane) failAttempt(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o commonv1.Outcome) {
 	then := l.rules.Recover(l, s, e, o)
 	l.recordError(s, e, o, then)
-	switch then {
-	case executorv1.Recovery_RECOVERY_ASK:
+	switch {
+	case then == executorv1.Recovery_RECOVERY_ASK && flow.ClassOf(e) == executorv1.ErrorClass_ERROR_CLASS_PERMISSION:
+		l.askPermission(s, e)
+	case then == executorv1.Recovery_RECOVERY_ASK:
 		l.Ask(storagev1.Phase_PHASE_DIAGNOSE, diagnoseQuestion(s))
-	case executorv1.Recovery_RECOVERY_CORRECT_INPUT:
+	case then == executorv1.Recovery_RECOVERY_CORRECT_INPUT:
 		l.Ask(storagev1.Phase_PHASE_DERIVE, flow.Derive{Ordinal: s.GetOrdinal()})
 	default:
 		l.rules.StepFailed(l, s)
@@ -147,7 +149,7 @@ func (l Lane) derived(in flow.Derived) {
 // failDerivation fails a step because the planner could not make an input.
 func (l Lane) failDerivation(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
 	if s.GetStatus() == stepParam {
-		l.failWaitingStep(s, e, "", executorv1.Recovery_RECOVERY_CONTINUE)
+		l.FailWaitingStep(s, e, "", executorv1.Recovery_RECOVERY_CONTINUE)
 	}
 	l.rules.StepFailed(l, s)
 }

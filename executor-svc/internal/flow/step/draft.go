@@ -76,6 +76,9 @@ func (l Lane) Close() {
 	})
 }
 
+// open reports whether the lane was not closed, for example because a lane before it has ended the task.
+func (l Lane) open() bool { return flow.LaneOf(l.Checkpoint, l.State.GetId()) != nil }
+
 // endsWithoutLane reports whether an action of a closed lane must still run.
 func endsWithoutLane(a flow.Action) bool {
 	_, ok := a.(flow.Withdraw)
@@ -120,6 +123,9 @@ func (d *Draft) canGoOn() bool {
 	})
 }
 
+// Idle makes the lane wait for other lanes.
+func (l Lane) Idle() { l.setPhase(storagev1.Phase_PHASE_IDLE) }
+
 // Rest makes the lane wait for a person.
 func (l Lane) Rest() {
 	l.setPhase(storagev1.Phase_PHASE_WAIT)
@@ -127,6 +133,9 @@ func (l Lane) Rest() {
 		l.SetStatus(taskWaiting)
 	}
 }
+
+// Unchanged reports that the draft changes nothing, unless it adds a fact.
+func (d *Draft) Unchanged() { d.unchanged = true }
 
 // Go makes the task run.
 func (d *Draft) Go() { d.SetStatus(taskRunning) }

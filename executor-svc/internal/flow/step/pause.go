@@ -195,7 +195,9 @@ func (d *Draft) unpause(u *storagev1.Unpause) {
 	}
 	d.addStatusFact(before, closedID, "unpaused")
 	for _, l := range resumed {
-		l.resume()
+		if l.open() {
+			l.resume()
+		}
 	}
 }
 
@@ -240,7 +242,7 @@ func (d *Draft) timeout() {
 func (d *Draft) stopLanes() {
 	for _, l := range d.Lanes() {
 		switch spent := l.SpentRunTime(); {
-		case spent == "" || l.State.GetPhase() == storagev1.Phase_PHASE_WAIT:
+		case spent == "" || l.State.GetPhase() == storagev1.Phase_PHASE_WAIT || l.State.GetPhase() == storagev1.Phase_PHASE_IDLE:
 		case l.calling():
 			l.Schedule(flow.StopCall{Reason: "the subtask's run time is spent"}) // the lane ends with the call
 		default:
@@ -277,7 +279,7 @@ func (d *Draft) expireWait(w *storagev1.Wait) {
 			l.recordError(s, e, s.GetOutcome(), executorv1.Recovery_RECOVERY_STOP)
 			l.lastFact().WaitId = w.GetId()
 		default:
-			l.failWaitingStep(s, e, w.GetId(), executorv1.Recovery_RECOVERY_STOP)
+			l.FailWaitingStep(s, e, w.GetId(), executorv1.Recovery_RECOVERY_STOP)
 		}
 	}
 	l.closeWaits()

@@ -105,10 +105,9 @@ func (m Machine) Resume(t *flow.Task, recovered bool) (flow.Transition, error) {
 	}
 	d.unchanged = !recovered
 	for _, l := range d.Lanes() {
-		if d.ended() {
-			break
+		if l.open() {
+			l.resume()
 		}
-		l.resume()
 	}
 	d.applyPauseAndBudget()
 	return d.transition()

@@ -107,7 +107,7 @@ func (l Lane) skipStep(s *storagev1.ActiveStep, reason, waitID string) {
 		ErrMsg: cmp.Or(reason, "skipped by a person") + "; it is not known whether the tool ran: " + s.GetError().GetErrMsg(),
 		Reason: commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN,
 	}
-	l.failWaitingStep(s, e, waitID, executorv1.Recovery_RECOVERY_CONTINUE)
+	l.FailWaitingStep(s, e, waitID, executorv1.Recovery_RECOVERY_CONTINUE)
 	l.State.Step = nil
 	l.rules.StepEnded(l, s, nil)
 }

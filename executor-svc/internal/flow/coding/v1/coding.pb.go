@@ -30,7 +30,9 @@ type State struct {
 	// The subtasks, each after those that it depends on; dropped ones too.
 	Subtasks []*Subtask `protobuf:"bytes,1,rep,name=subtasks,proto3" json:"subtasks,omitempty"`
 	// The revision of the plan; 0 before it is made.
-	Revision      uint32 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	Revision uint32 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// How many proposed plans could not be used.
+	RefusedPlans  uint32 `protobuf:"varint,3,opt,name=refused_plans,json=refusedPlans,proto3" json:"refused_plans,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -79,6 +81,13 @@ func (x *State) GetRevision() uint32 {
 	return 0
 }
 
+func (x *State) GetRefusedPlans() uint32 {
+	if x != nil {
+		return x.RefusedPlans
+	}
+	return 0
+}
+
 // A subtask's progress.
 type Subtask struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -89,7 +98,13 @@ type Subtask struct {
 	// The subtasks that must be completed before, as indexes of State.subtasks.
 	DependsOn []uint32 `protobuf:"varint,3,rep,packed,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
 	// A revision of the plan removed it before it started.
-	Dropped       bool `protobuf:"varint,4,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	Dropped bool `protobuf:"varint,4,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	// The newest thought called no tool and did not say that the subtask is done.
+	Idle bool `protobuf:"varint,5,opt,name=idle,proto3" json:"idle,omitempty"`
+	// How many calls of the newest thought were not made, because one before them failed or was refused.
+	Unmade uint32 `protobuf:"varint,6,opt,name=unmade,proto3" json:"unmade,omitempty"`
+	// It fails, instead of being cancelled, once its calls have ended: a wait of one of them expired.
+	Failing       bool `protobuf:"varint,7,opt,name=failing,proto3" json:"failing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -152,20 +167,45 @@ func (x *Subtask) GetDropped() bool {
 	return false
 }
 
+func (x *Subtask) GetIdle() bool {
+	if x != nil {
+		return x.Idle
+	}
+	return false
+}
+
+func (x *Subtask) GetUnmade() uint32 {
+	if x != nil {
+		return x.Unmade
+	}
+	return 0
+}
+
+func (x *Subtask) GetFailing() bool {
+	if x != nil {
+		return x.Failing
+	}
+	return false
+}
+
 var File_flow_coding_v1_coding_proto protoreflect.FileDescriptor
 
 const file_flow_coding_v1_coding_proto_rawDesc = "" +
 	"\n" +
-	"\x1bflow/coding/v1/coding.proto\x12\x0eflow.coding.v1\x1a\x1bpawl/executor/v1/task.proto\"X\n" +
+	"\x1bflow/coding/v1/coding.proto\x12\x0eflow.coding.v1\x1a\x1bpawl/executor/v1/task.proto\"}\n" +
 	"\x05State\x123\n" +
 	"\bsubtasks\x18\x01 \x03(\v2\x17.flow.coding.v1.SubtaskR\bsubtasks\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\rR\brevision\"\x8b\x01\n" +
+	"\brevision\x18\x02 \x01(\rR\brevision\x12#\n" +
+	"\rrefused_plans\x18\x03 \x01(\rR\frefusedPlans\"\xd1\x01\n" +
 	"\aSubtask\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x127\n" +
 	"\x06status\x18\x02 \x01(\x0e2\x1f.pawl.executor.v1.SubtaskStatusR\x06status\x12\x1d\n" +
 	"\n" +
 	"depends_on\x18\x03 \x03(\rR\tdependsOn\x12\x18\n" +
-	"\adropped\x18\x04 \x01(\bR\adroppedB8Z6pawl.dev/executor-svc/internal/flow/coding/v1;codingv1b\x06proto3"
+	"\adropped\x18\x04 \x01(\bR\adropped\x12\x12\n" +
+	"\x04idle\x18\x05 \x01(\bR\x04idle\x12\x16\n" +
+	"\x06unmade\x18\x06 \x01(\rR\x06unmade\x12\x18\n" +
+	"\afailing\x18\a \x01(\bR\afailingB8Z6pawl.dev/executor-svc/internal/flow/coding/v1;codingv1b\x06proto3"
 
 var (
 	file_flow_coding_v1_coding_proto_rawDescOnce sync.Once
