@@ -36,7 +36,7 @@ func BenchmarkSearchCode(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				out, err := s.searchCode(b.Context(), in, func(int) {})
+				out, err := s.searchCode(b.Context(), in, func(int, string) {})
 				if err != nil || out.MatchCount != 20 || out.FilesSearched != 2000 {
 					b.Fatalf("%+v, %v", out, err)
 				}
@@ -48,7 +48,7 @@ func BenchmarkSearchCode(b *testing.B) {
 func BenchmarkSearchFiles(b *testing.B) {
 	s := newServer(b, benchTree(b))
 	for b.Loop() {
-		out, err := s.searchFiles(b.Context(), searchFilesInput{Pattern: "**/sub3/*.go"}, func(int) {})
+		out, err := s.searchFiles(b.Context(), searchFilesInput{Pattern: "**/sub3/*.go"}, func(int, string) {})
 		if err != nil || out.Count != 200 {
 			b.Fatalf("%+v, %v", out, err)
 		}

@@ -11,12 +11,14 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"pawl.dev/mcppool-svc/internal/sandbox"
 	"pawl.dev/services/conf"
 )
 
@@ -41,6 +43,7 @@ type Server struct {
 	mcp       *server.MCPServer
 	walkLimit int
 	sessions  atomic.Int64 // numbers the stdio sessions
+	scratch   scratch
 }
 
 // NewServer opens the folder root. The caller closes the server.
@@ -72,8 +75,8 @@ func (s *Server) Root() string { return s.path }
 // MCP returns the MCP server. The caller chooses its transport.
 func (s *Server) MCP() *server.MCPServer { return s.mcp }
 
-// Close closes the folder. Later tool calls fail.
-func (s *Server) Close() error { return s.root.Close() }
+// Close closes the folder and removes the temporary files of programs. Later tool calls fail.
+func (s *Server) Close() error { return errors.Join(s.root.Close(), s.scratch.remove()) }
 
 func openError(path string, err error) error {
 	info, statErr := os.Stat(path)
@@ -103,6 +106,7 @@ func (s *Server) newMCP() (*server.MCPServer, error) {
 	handlers := s.handlers()
 	for _, tool := range tools {
 		if handler := handlers[tool.Name]; handler != nil {
+			tool.Description += s.limits(tool.Name)
 			m.AddTool(tool, handler)
 		}
 	}
@@ -129,7 +133,22 @@ func (s *Server) handlers() map[string]server.ToolHandlerFunc {
 			"restore_file":     changing(s, s.planRestore),
 		})
 	}
+	if len(s.options.Commands) > 0 {
+		allowed["execute_command"] = handle(s.executeCommand)
+	}
 	return allowed
+}
+
+// limits returns what the description of a tool says of this workspace's limits on programs.
+func (s *Server) limits(tool string) string {
+	if tool != "execute_command" && tool != "run_tests" {
+		return ""
+	}
+	text := fmt.Sprintf(" It may run for %v. The sandbox here: %s.", s.longest(), sandbox.Describe(s.options.Network))
+	if tool == "execute_command" {
+		text += " Programs that may be run: " + strings.Join(s.options.Commands, ", ") + "."
+	}
+	return text
 }
 
 // instructions tells models how to use the tools that the options allow.
@@ -206,21 +225,21 @@ func parseDefinition(raw []byte) (tool mcp.Tool, err error) {
 // progressEvery is the number of files between two progress notifications.
 const progressEvery = 1000
 
-// reporter reports how many files a walk has visited so far.
-type reporter func(files int)
+// reporter reports how far a call is, as a number that only grows and in words.
+type reporter func(done int, message string)
 
 // reporterOf returns a reporter that sends progress notifications if the client asked for them. It drops
 // notifications that cannot be delivered.
 func reporterOf(ctx context.Context, req mcp.CallToolRequest) reporter {
 	if req.Params.Meta == nil || req.Params.Meta.ProgressToken == nil {
-		return func(int) {}
+		return func(int, string) {}
 	}
 	srv, token := server.ServerFromContext(ctx), req.Params.Meta.ProgressToken
-	return func(files int) {
+	return func(done int, message string) {
 		_ = srv.SendNotificationToClient(ctx, string(mcp.MethodNotificationProgress), map[string]any{
 			"progressToken": token,
-			"progress":      files,
-			"message":       fmt.Sprintf("%d files", files),
+			"progress":      done,
+			"message":       message,
 		})
 	}
 }

@@ -155,7 +155,7 @@ func TestSchemasAreStrict(t *testing.T) {
 			t.Errorf("%s takes properties it does not know", tool.Name)
 		}
 		for name, p := range schema.Properties {
-			bound := map[any]string{"string": "maxLength", "integer": "maximum", "boolean": "description"}[p["type"]]
+			bound := map[any]string{"string": "maxLength", "integer": "maximum", "boolean": "description", "array": "maxItems", "object": "maxProperties"}[p["type"]]
 			if p["description"] == nil || p[bound] == nil {
 				t.Errorf("%s: %s lacks a description or a bound: %v", tool.Name, name, p)
 			}

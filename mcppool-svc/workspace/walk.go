@@ -142,7 +142,7 @@ func (w *walk) progress(info fs.FileInfo) {
 	}
 	w.files++
 	if w.files%progressEvery == 0 {
-		w.report(w.files)
+		w.report(w.files, plural(w.files, "file", "files"))
 	}
 }
 

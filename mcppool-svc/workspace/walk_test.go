@@ -101,7 +101,7 @@ func TestCancelledMidWalk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			err := run(ctx, func(files int) {
+			err := run(ctx, func(files int, _ string) {
 				if files == 2000 {
 					cancel()
 				}
@@ -204,7 +204,7 @@ func TestWalkOverAChangingTree(t *testing.T) {
 	must(t, err)
 	defer handle.Close()
 	var seen []string
-	w := walk{limit: 100, report: func(int) {}}
+	w := walk{limit: 100, report: func(int, string) {}}
 	err = w.run(t.Context(), handle, ".", func(e entry) error {
 		seen = append(seen, e.path)
 		if e.path == "a/1" {

@@ -1,0 +1,128 @@
+package workspace
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"pawl.dev/mcppool-svc/internal/process"
+)
+
+// scratch is a private folder for programs, with their home folder and their temporary files. It is made when it is first used.
+type scratch struct {
+	mu  sync.Mutex
+	dir string // guarded by mu
+}
+
+func (s *scratch) path() (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dir != "" {
+		return s.dir, nil
+	}
+	dir, err := os.MkdirTemp("", "pawl-workspace-")
+	if err != nil {
+		return "", fmt.Errorf("make a folder for temporary files: %w", err)
+	}
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "home"), 0o700), os.Mkdir(filepath.Join(dir, "tmp"), 0o700)); err != nil {
+		return "", errors.Join(err, os.RemoveAll(dir))
+	}
+	s.dir = dir
+	return dir, nil
+}
+
+func (s *scratch) remove() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dir == "" {
+		return nil
+	}
+	return os.RemoveAll(s.dir)
+}
+
+// passedOn are the variables that build tools read, which programs get as they are here.
+var passedOn = []string{
+	"GOROOT", "GOTOOLCHAIN", "GOFLAGS", "GOPROXY", "GOSUMDB", "GOPRIVATE", "GONOPROXY", "GONOSUMDB", "GOEXPERIMENT", "CGO_ENABLED", "CC", "CXX",
+	"JAVA_HOME", "VIRTUAL_ENV", "NODE_PATH", "RUSTUP_TOOLCHAIN", "SSL_CERT_FILE", "SSL_CERT_DIR",
+}
+
+// toolFolders are the folders of build tools below the user's home folder that programs may read, by the variable that names them. Programs have
+// another home folder, so the variable is set for them. Only the parts are read, if there are any, because others hold secrets.
+var toolFolders = []struct {
+	variable, folder string
+	parts            []string
+}{
+	{"GOCACHE", ".cache/go-build", nil}, // programs do not write into it, because other builds of the user trust it
+	{"GOMODCACHE", "go/pkg/mod", nil},
+	{"CARGO_HOME", ".cargo", []string{"bin", "registry", "git", "config.toml"}},
+	{"RUSTUP_HOME", ".rustup", nil},
+	{"PYENV_ROOT", ".pyenv", nil},
+	{"NVM_DIR", ".nvm", nil},
+}
+
+// environment returns the environment of programs whose private folder is given, and the folders that they read beside the system's.
+func environment(private string, network bool) (env map[string]string, read []string) {
+	env = map[string]string{
+		"HOME": filepath.Join(private, "home"), "TMPDIR": filepath.Join(private, "tmp"), "LANG": cmp.Or(os.Getenv("LANG"), "C.UTF-8"),
+		"TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_TERMINAL_PROMPT": "0",
+	}
+	for _, name := range passedOn {
+		if value, ok := os.LookupEnv(name); ok {
+			env[name] = value
+		}
+	}
+	home, _ := os.UserHomeDir() // without one, the default folders do not exist
+	for _, tool := range toolFolders {
+		folder := cmp.Or(os.Getenv(tool.variable), filepath.Join(home, tool.folder))
+		if _, err := os.Stat(folder); err != nil { //nolint:gosec // folders that the user of this process named
+			continue
+		}
+		env[tool.variable] = folder
+		if tool.parts == nil {
+			read = append(read, folder)
+		}
+		for _, part := range tool.parts {
+			read = append(read, filepath.Join(folder, part))
+		}
+	}
+	if network {
+		// New modules go to the private home folder, whose files must be removable.
+		delete(env, "GOMODCACHE")
+		env["GOFLAGS"] = strings.TrimSpace(env["GOFLAGS"] + " -modcacherw")
+	} else {
+		env["GOPROXY"] = "off"
+	}
+	return env, append(read, installed(home)...)
+}
+
+// installed returns the folders in PATH, and those around them: programs often need what lies beside their bin folder.
+func installed(home string) (folders []string) {
+	for _, bin := range filepath.SplitList(os.Getenv("PATH")) {
+		if !filepath.IsAbs(bin) {
+			continue
+		}
+		folders = append(folders, bin)
+		// Folders that also hold secrets, as login data.
+		shared := []string{"/", home, filepath.Join(home, ".local"), filepath.Join(home, ".config"), filepath.Join(home, ".cargo")}
+		if around := filepath.Dir(filepath.Clean(bin)); !slices.Contains(shared, around) {
+			folders = append(folders, around)
+		}
+	}
+	for _, folder := range []string{"lib", "share/uv", "share/pipx", "share/pnpm", "share/fnm", "share/mise"} {
+		folders = append(folders, filepath.Join(home, ".local", folder))
+	}
+	return folders
+}
+
+// environ returns an environment as a list, with further variables, which take precedence.
+func environ(env, extra map[string]string) []string {
+	all := maps.Clone(env)
+	maps.Copy(all, extra)
+	return process.Environ(os.Environ(), all)
+}
