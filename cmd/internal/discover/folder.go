@@ -285,7 +285,7 @@ func stepTools(n *yaml.Node) []*yaml.Node {
 		switch {
 		case key == "tool" && value.Kind == yaml.ScalarNode:
 			tools = append(tools, value)
-		case key == "steps" && value.Kind == yaml.SequenceNode:
+		case (key == "steps" || key == "parallel") && value.Kind == yaml.SequenceNode:
 			for _, step := range value.Content {
 				tools = append(tools, stepTools(step)...)
 			}

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
-	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/history"
 	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/runner"
 	"pawl.dev/executor-svc/internal/view"
 )
 
@@ -87,7 +87,7 @@ func (o *owner) read() error {
 }
 
 // conversationTurns loads the newest turns of the conversation: its successful tasks that were created before this task.
-func (o *owner) conversationTurns() (turns []*plannerv1.Round, err error) {
+func (o *owner) conversationTurns() (turns []runner.Turn, err error) {
 	if o.head.GetConversationId() == "" {
 		return nil, nil
 	}
@@ -103,7 +103,7 @@ func (o *owner) conversationTurns() (turns []*plannerv1.Round, err error) {
 		if err != nil {
 			return nil, err
 		}
-		turns = append(turns, &plannerv1.Round{Question: t.Head.GetGoal(), Answer: view.FullAnswer(records)})
+		turns = append(turns, runner.Turn{Question: t.Head.GetGoal(), Answer: view.FullAnswer(records)})
 	}
 	return turns, nil
 }

@@ -28,8 +28,11 @@ func (s *Session) context(t *flow.Task, log *history.Log, l *storagev1.Lane) *pl
 func (s *Session) emptyContext(t *flow.Task, l *storagev1.Lane) *plannerv1.TaskContext {
 	c := &plannerv1.TaskContext{
 		TaskId: t.ID, Goal: s.head.GetGoal(), Language: s.head.GetLanguage(), Model: s.head.GetModel(),
-		Playbook: s.head.GetPlaybook(), InputsJson: s.head.GetInputsJson(), AgentDescription: s.head.GetAgentDescription(), Rounds: s.turns,
+		Playbook: s.head.GetPlaybook(), InputsJson: s.head.GetInputsJson(), AgentDescription: s.head.GetAgentDescription(),
 		MaxSteps: t.Head.GetLimits().GetMaxSteps(),
+	}
+	for _, turn := range s.turns {
+		c.Rounds = append(c.Rounds, &plannerv1.Round{Question: turn.Question, Answer: turn.Answer})
 	}
 	if m := t.State.GetMemory(); m != nil {
 		c.Memory = &plannerv1.Memory{Summary: m.GetSummary(), LastStepId: m.GetLastStepId()}

@@ -67,7 +67,7 @@ type Session struct {
 	id    string
 	epoch uint64
 	head  *storagev1.TaskHead
-	turns []*plannerv1.Round
+	turns []Turn
 	log   *slog.Logger
 	// Notify, if set, receives inputs that do not come from an action.
 	Notify func(flow.Input)
@@ -91,8 +91,11 @@ type Session struct {
 	used map[string]string
 }
 
-// Session starts a session for an owner. turns are the earlier turns of the conversation: question and answer.
-func (r *Runner) Session(id string, epoch uint64, head *storagev1.TaskHead, turns []*plannerv1.Round) *Session {
+// Turn is an earlier turn of a conversation.
+type Turn struct{ Question, Answer string }
+
+// Session starts a session for an owner. turns are the earlier turns of the conversation, oldest first.
+func (r *Runner) Session(id string, epoch uint64, head *storagev1.TaskHead, turns []Turn) *Session {
 	return &Session{
 		r: r, id: id, epoch: epoch, head: head, turns: turns, log: r.log.With("task_id", id), loading: make(chan struct{}, 1),
 		calls: map[uint32]*call{}, ahead: map[uint32][]*plannerv1.PlannedStep{},
