@@ -179,7 +179,7 @@ func TestCorrectionsKeepToTheProvidersRules(t *testing.T) {
 
 // The requests of the other planner methods keep to the providers' rules too.
 func TestQuestionsKeepToTheProvidersRules(t *testing.T) {
-	answers := map[string]string{"input_params": `{"input":{"path":"a"}}`, "create_plan": `{"main_task":"m","subtasks":[{"id":"a","title":"t","description":"d","depends_on":[]}]}`,
+	answers := map[string]string{"input_params": `{"input":{"path":"a"}}`, "create_plan": `{"main_task":"m","subtasks":[{"id":"a","title":"t","description":"d","acceptance":"a","depends_on":[],"tool_ids":[]}]}`,
 		"reflect": `{"done":true,"summary":"s","next":""}`, "decide": `{"decision":"REPLY","reason":"r"}`, "missing_params": `{"properties":["path"]}`, "output": `{"n":1}`}
 	planners(t, func(r *modeltest.Request) *modeltest.Turn {
 		if text, ok := answers[r.Format]; ok {
@@ -230,6 +230,67 @@ func TestQuestionsKeepToTheProvidersRules(t *testing.T) {
 		} {
 			if err := ask(); err != nil {
 				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
+// D3, D4: a subtask takes one model call for each turn, its last 5 to 9 calls are shown in full, and most of each prompt repeats the one before.
+func TestASubtaskTakesOneModelCallForEachTurn(t *testing.T) {
+	const turns = 14
+	made := map[string]int{}
+	reflection := func(done bool) modeltest.Call {
+		return modeltest.Call{Name: "reflect", Arguments: json.RawMessage(fmt.Sprintf(`{"done":%v,"summary":"so far","next":"go on"}`, done))}
+	}
+	planners(t, func(r *modeltest.Request) *modeltest.Turn {
+		n := made[t.Name()]
+		made[t.Name()]++
+		read := modeltest.Call{Name: "fs__read", Arguments: json.RawMessage(fmt.Sprintf(`{"pawl_why":"Look","path":"%d"}`, n))}
+		switch {
+		case n == 0: // is corrected
+			return &modeltest.Turn{Text: "I look.", Calls: []modeltest.Call{read, reflection(true), {Name: "fs__read", Raw: `{"path":`}}}
+		case n < turns:
+			return &modeltest.Turn{Text: "I look.", Calls: []modeltest.Call{reflection(false), read}}
+		}
+		made[t.Name()] = 0
+		return &modeltest.Turn{Text: "All is read.", Calls: []modeltest.Call{reflection(true)}}
+	}, 0, func(t *testing.T, c plannerv1.PlannerServiceClient, model *modeltest.Server) {
+		req := &plannerv1.ThinkRequest{Context: planned("Read files", 3), Current: &plannerv1.Subtask{Id: "a", Title: "Read", Description: "Read them all", Acceptance: "All are read"},
+			Others: []*plannerv1.SubtaskState{{Id: "b", Title: "Write", Status: "BLOCKED"}}, Inputs: []string{"Be quick."}}
+		calls, res := uint32(0), &plannerv1.ThinkResult{}
+		for !res.GetReflection().GetDone() {
+			stream, err := c.Think(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := ""
+			for res = nil; res == nil; {
+				piece, err := stream.Recv()
+				if err != nil {
+					t.Fatal(err)
+				}
+				text += piece.GetText()
+				res = piece.GetResult()
+			}
+			if calls += res.GetUsage().GetModelCalls(); text != res.GetThought() || !strings.HasPrefix(text, "I look.") && text != "All is read." || res.GetReflection() == nil {
+				t.Fatalf("%q %v", text, res)
+			}
+			for _, st := range res.GetSteps() {
+				req.Context.History = append(req.Context.History, &plannerv1.HistoryEntry{StepId: fmt.Sprintf("step-%d", len(req.Context.GetHistory())+1), ToolId: st.GetToolId(),
+					Description: st.GetDescription(), InputJson: st.GetInputJson(), Result: plannerv1.StepResult_STEP_RESULT_SUCCESS, OutputJson: `{"message":"` + strings.Repeat("text ", 100) + `"}`})
+			}
+		}
+		if calls != turns+1 || len(req.Context.GetHistory()) != turns-1 {
+			t.Errorf("%d model calls and %d steps in %d turns", calls, len(req.Context.GetHistory()), turns)
+		}
+		requests := model.Requests()
+		for i := 3; i < len(requests); i++ {
+			before, r := requests[i-1], requests[i]
+			if r.Results < before.Results { // older calls became lines
+				continue
+			}
+			if r.Results != before.Results+1 || r.Results > 9 || r.Prefix < before.Tokens*90/100 {
+				t.Errorf("prompt %d has %d results, and %d tokens of those of an earlier one, which had %d", i, r.Results, r.Prefix, before.Tokens)
 			}
 		}
 	})

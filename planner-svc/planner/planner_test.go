@@ -3,6 +3,7 @@ package planner_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -174,6 +175,31 @@ func TestPlaybooks(t *testing.T) {
 	_, err = c.PlanSteps(t.Context(), &plannerv1.PlanStepsRequest{Context: tc})
 	if e := errs.From(err); e == nil || e.Code != codes.FailedPrecondition || e.Reason != commonv1.ErrorReason_ERROR_REASON_INVALID_PLAYBOOK || !strings.Contains(e.Message, "step 2") {
 		t.Errorf("%+v", e)
+	}
+}
+
+// D1: without a language model, only a goal that takes one tool after the other has a plan, and a playbook has none.
+func TestPlansWithoutAModel(t *testing.T) {
+	c := client(t)
+	planned, err := c.CreatePlan(t.Context(), &plannerv1.CreatePlanRequest{Context: task("How many Go files are there?")})
+	if err != nil || len(planned.GetSubtasks()) != 1 {
+		t.Errorf("%v %v", planned, err)
+	}
+	refused := task("")
+	refused.Playbook = "steps:\n- {tool: ws/search_files}\n"
+	for want, tc := range map[string]*plannerv1.TaskContext{"`pawl models` lists them": task("Make the tests pass"), "run it with the flow `agent`": refused} {
+		if _, err := c.CreatePlan(t.Context(), &plannerv1.CreatePlanRequest{Context: tc}); errs.From(err).Code != codes.FailedPrecondition || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", tc.GetGoal(), err)
+		}
+	}
+	branches := task("")
+	branches.Playbook = "steps:\n- parallel:\n  - steps: [{tool: ws/search_files, input: {pattern: x}}]\n  - steps: [{tool: ws/search_files}]\n"
+	if _, err := c.CreateNextStep(t.Context(), &plannerv1.CreateNextStepRequest{Context: branches}); !strings.Contains(fmt.Sprint(err), "runs the branches p1.1, p1.2") {
+		t.Error(err)
+	}
+	branches.Branch = "p1.1"
+	if next, err := c.CreateNextStep(t.Context(), &plannerv1.CreateNextStepRequest{Context: branches}); err != nil || next.GetToolId() != "ws/search_files" {
+		t.Errorf("%v %v", next, err)
 	}
 }
 

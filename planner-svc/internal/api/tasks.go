@@ -17,7 +17,16 @@ import (
 	"pawl.dev/planner-svc/internal/plan"
 )
 
-// forward passes a request to the planner of its task. It fails if the planner is not a P: some requests need a language model.
+// subtaskPlanner is a planner that can divide a goal into subtasks and work on them.
+type subtaskPlanner interface {
+	plan.Planner
+	CreatePlan(context.Context, *plannerv1.CreatePlanRequest) (*plannerv1.CreatePlanResponse, error)
+	Think(ctx context.Context, req *plannerv1.ThinkRequest, emit func(text string) error) (*plannerv1.ThinkResult, error)
+	Reflect(context.Context, *plannerv1.ReflectRequest) (*plannerv1.ReflectResponse, error)
+}
+
+// forward passes a request to the planner of its task. It fails if the planner is not a P: most planners without a language model do not serve all
+// requests.
 func forward[P plan.Planner, Req taskRequest, Resp any](ctx context.Context, s *server, req Req, ask func(P, context.Context, Req) (Resp, error)) (Resp, error) {
 	var none Resp
 	chosen, _, err := s.prepare(ctx, req)
@@ -26,8 +35,12 @@ func forward[P plan.Planner, Req taskRequest, Resp any](ctx context.Context, s *
 	}
 	p, ok := chosen.(P)
 	if !ok {
+		hint := "name one in `model` (docs/models.md)"
+		if chosen == s.playbooks {
+			hint = "a playbook has its steps already, so run it with the flow `agent`, or give a goal and a model instead"
+		}
 		return none, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR,
-			"%s needs a language model, and the task's planner has none; name one in `model` (docs/models.md)", strings.TrimSuffix(string(req.ProtoReflect().Descriptor().Name()), "Request"))
+			"%s needs a language model, and the task's planner has none; %s", strings.TrimSuffix(string(req.ProtoReflect().Descriptor().Name()), "Request"), hint)
 	}
 	return ask(p, ctx, req)
 }
@@ -92,11 +105,11 @@ func (s *server) GetMissingParams(ctx context.Context, req *plannerv1.GetMissing
 }
 
 func (s *server) CreatePlan(ctx context.Context, req *plannerv1.CreatePlanRequest) (*plannerv1.CreatePlanResponse, error) {
-	return forward(ctx, s, req, (*plan.Model).CreatePlan)
+	return forward(ctx, s, req, subtaskPlanner.CreatePlan)
 }
 
 func (s *server) Reflect(ctx context.Context, req *plannerv1.ReflectRequest) (*plannerv1.ReflectResponse, error) {
-	return forward(ctx, s, req, (*plan.Model).Reflect)
+	return forward(ctx, s, req, subtaskPlanner.Reflect)
 }
 
 func (s *server) Decide(ctx context.Context, req *plannerv1.DecideRequest) (*plannerv1.DecideResponse, error) {
@@ -165,8 +178,8 @@ func (s *server) GenerateAnswer(req *plannerv1.GenerateAnswerRequest, stream grp
 }
 
 func (s *server) Think(req *plannerv1.ThinkRequest, stream grpc.ServerStreamingServer[plannerv1.ThinkResponse]) error {
-	result, err := forward(stream.Context(), s, req, func(m *plan.Model, ctx context.Context, req *plannerv1.ThinkRequest) (*plannerv1.ThinkResult, error) {
-		return m.Think(ctx, req, func(text string) error {
+	result, err := forward(stream.Context(), s, req, func(p subtaskPlanner, ctx context.Context, req *plannerv1.ThinkRequest) (*plannerv1.ThinkResult, error) {
+		return p.Think(ctx, req, func(text string) error {
 			return stream.Send(&plannerv1.ThinkResponse{Piece: &plannerv1.ThinkResponse_Text{Text: text}})
 		})
 	})

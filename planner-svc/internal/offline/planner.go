@@ -43,7 +43,7 @@ func (*Planner) Info() plan.Info {
 // PlanSteps implements plan.Planner.
 func (p *Planner) PlanSteps(_ context.Context, req *plannerv1.PlanStepsRequest, emit func(string) error) (res *plannerv1.PlanStepsResponse, err error) {
 	w := p.newWork(req.GetContext())
-	final := &plannerv1.PlannedStep{ToolId: plan.Final, Description: w.l.Pick("Nothing is left to do.", "没有剩余的步骤。")}
+	final := &plannerv1.PlannedStep{ToolId: plan.Final, Description: w.nextText()}
 	res = &plannerv1.PlanStepsResponse{Steps: []*plannerv1.PlannedStep{cmp.Or(w.next, final)}, Usage: &commonv1.Usage{}}
 	if req.GetBegin() {
 		res.FlowName = cmp.Or(lang.Title(w.tc.GetGoal()), w.l.Pick("Nothing to do", "无事可做"))
