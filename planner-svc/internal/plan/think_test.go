@@ -156,6 +156,7 @@ func TestThinkCorrections(t *testing.T) {
 		"nothing":               {[]replyFunc{says(""), says("x")}, "Your reply was empty", "", false},
 		"input that misfits":    {[]replyFunc{calls("fs__read", `{"pawl_why":"w","paht":5}`)}, "", `fs/read {"paht":5}`, false},
 		"broken input":          {[]replyFunc{calls("fs__read", cut), calls("fs__read", `{"path":"b"}`)}, "not a JSON object", `fs/read {"path":"b"}`, false},
+		"cut off":               {[]replyFunc{cutOff(calls("fs__write", cut)), calls("fs__write", `{"path":"a","content":"b"}`)}, "a reply has at most 4096 tokens: write less at once", `fs/write {"path":"a","content":"b"}`, false},
 		"always broken":         {[]replyFunc{calls("fs__read", cut), calls("fs__read", cut), calls("fs__read", cut, "fs__write", `[1]`)}, "not a JSON object", `fs/read "{\"path\":\"a\",\"edits\":[{\"a\":1},", fs/write [1]`, false},
 	} {
 		f := native(c.replies...)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"unicode"
@@ -111,7 +112,9 @@ func (c *conversation) read(reply *llm.Reply) (*turn, []call, error) {
 	}
 	calls := make([]call, len(reply.Calls))
 	for i, rc := range reply.Calls {
-		calls[i] = c.readCall(rc, t)
+		if calls[i] = c.readCall(rc, t); calls[i].problem != nil && reply.Stop == plannerv1.StopReason_STOP_REASON_MAX_TOKENS {
+			calls[i].problem = fmt.Errorf("the arguments were cut off, because a reply has at most %d tokens: write less at once, such as a part of a file", c.request.MaxTokens)
+		}
 	}
 	return t, calls, nil
 }

@@ -1201,7 +1201,8 @@ type PlanStepsResponse struct {
 	// Set if the planner summarized the beginning of the history. Keep it, and send it with later requests of the task.
 	Memory *Memory `protobuf:"bytes,8,opt,name=memory,proto3" json:"memory,omitempty"`
 	// The branches that run next, side by side; then `steps` is empty. Each is planned by itself, with its id as TaskContext.branch, and the line that
-	// they branch from goes on once all have ended. Ids are unique within the task. Branches do not branch again.
+	// they branch from goes on once all have ended. Ids are unique within the task. Branches do not branch again. A branch that fails ends with FINAL
+	// too; the error comes when the main line is planned again.
 	Branches      []string `protobuf:"bytes,9,rep,name=branches,proto3" json:"branches,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2832,14 +2833,14 @@ func (x *Reflection) GetNext() string {
 	return ""
 }
 
-// PlanChange changes the subtasks that have not started.
+// PlanChange changes the subtasks that have not started. Planners check it against the subtasks that the request tells of.
 type PlanChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// New subtasks. They may depend on any subtask of the plan and on each other.
 	Add []*Subtask `protobuf:"bytes,1,rep,name=add,proto3" json:"add,omitempty"`
 	// The ids of subtasks to drop.
 	Drop []string `protobuf:"bytes,2,rep,name=drop,proto3" json:"drop,omitempty"`
-	// The ids of the subtasks that have not started, in their new order; empty to keep the order.
+	// The ids of all subtasks that have not started and of the new ones, in their new order; empty to keep the order, with the new ones last.
 	Order []string `protobuf:"bytes,3,rep,name=order,proto3" json:"order,omitempty"`
 	// Why.
 	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -3089,7 +3090,9 @@ type ThinkResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The whole thought; may be empty.
 	Thought string `protobuf:"bytes,1,opt,name=thought,proto3" json:"thought,omitempty"`
-	// The tool calls to make, in this order; none if nothing is left to do. FINAL is never among them.
+	// The tool calls to make, in this order; none if nothing is left to do, or if the reflection says `done`. FINAL is never among them.
+	// If the request has `current`, inputs are literal, and are passed on if they do not fit the tool's schema; arguments that are still no JSON after
+	// corrections become a JSON string, which no tool takes. Such calls must be recorded as failed, so that the next thought corrects them.
 	Steps []*PlannedStep `protobuf:"bytes,2,rep,name=steps,proto3" json:"steps,omitempty"`
 	// What the answer cost.
 	Usage *v1.Usage `protobuf:"bytes,3,opt,name=usage,proto3" json:"usage,omitempty"`

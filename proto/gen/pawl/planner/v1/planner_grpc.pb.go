@@ -78,11 +78,12 @@ type PlannerServiceClient interface {
 	GetMissingParams(ctx context.Context, in *GetMissingParamsRequest, opts ...grpc.CallOption) (*GetMissingParamsResponse, error)
 	// Writes the answer, piece by piece. It is needed only if PlanSteps gave no answer with FINAL, or if the task ends early.
 	GenerateAnswer(ctx context.Context, in *GenerateAnswerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GenerateAnswerResponse], error)
-	// Divides a goal into subtasks with dependencies. Needs a language model.
+	// Divides a goal into subtasks with dependencies. Needs a language model; the planner `offline` makes a plan of one subtask for a goal that takes
+	// one tool after the other, and refuses any other goal with PLANNING_FAILED.
 	CreatePlan(ctx context.Context, in *CreatePlanRequest, opts ...grpc.CallOption) (*CreatePlanResponse, error)
-	// Thinks about a subtask and chooses its next tool calls. Needs a language model.
+	// Thinks about a subtask and chooses its next tool calls. Needs a language model, or a subtask that `offline` planned.
 	Think(ctx context.Context, in *ThinkRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ThinkResponse], error)
-	// Decides whether a subtask is done. Needs a language model.
+	// Decides whether a subtask is done. Needs a language model, or a subtask that `offline` planned.
 	Reflect(ctx context.Context, in *ReflectRequest, opts ...grpc.CallOption) (*ReflectResponse, error)
 	// Decides whether and how an agent responds to a message. Needs a language model.
 	Decide(ctx context.Context, in *DecideRequest, opts ...grpc.CallOption) (*DecideResponse, error)
@@ -387,11 +388,12 @@ type PlannerServiceServer interface {
 	GetMissingParams(context.Context, *GetMissingParamsRequest) (*GetMissingParamsResponse, error)
 	// Writes the answer, piece by piece. It is needed only if PlanSteps gave no answer with FINAL, or if the task ends early.
 	GenerateAnswer(*GenerateAnswerRequest, grpc.ServerStreamingServer[GenerateAnswerResponse]) error
-	// Divides a goal into subtasks with dependencies. Needs a language model.
+	// Divides a goal into subtasks with dependencies. Needs a language model; the planner `offline` makes a plan of one subtask for a goal that takes
+	// one tool after the other, and refuses any other goal with PLANNING_FAILED.
 	CreatePlan(context.Context, *CreatePlanRequest) (*CreatePlanResponse, error)
-	// Thinks about a subtask and chooses its next tool calls. Needs a language model.
+	// Thinks about a subtask and chooses its next tool calls. Needs a language model, or a subtask that `offline` planned.
 	Think(*ThinkRequest, grpc.ServerStreamingServer[ThinkResponse]) error
-	// Decides whether a subtask is done. Needs a language model.
+	// Decides whether a subtask is done. Needs a language model, or a subtask that `offline` planned.
 	Reflect(context.Context, *ReflectRequest) (*ReflectResponse, error)
 	// Decides whether and how an agent responds to a message. Needs a language model.
 	Decide(context.Context, *DecideRequest) (*DecideResponse, error)
