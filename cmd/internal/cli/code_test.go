@@ -358,7 +358,7 @@ func TestUndo(t *testing.T) {
 	if diff := cmp.Diff(before, c.files()); diff != "" {
 		t.Fatal(diff)
 	}
-	c.pawl("undo", "last").expect(t, 0, "", "they are as before it")
+	c.pawl("undo", "last").expect(t, 0, "they are as before it", "")
 	c.call("restore_file", map[string]any{"path": "a.txt"})
 	if got := c.files()["a.txt"]; got != after["a.txt"] {
 		t.Errorf("undone: %q", got)
@@ -408,7 +408,7 @@ func TestUndoIsAllOrNothing(t *testing.T) {
 	}
 }
 
-// D7: one subtask is cancelled, and the command waits for its end.
+// D7: one subtask is cancelled.
 func TestCancelSubtask(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()
@@ -416,5 +416,5 @@ func TestCancelSubtask(t *testing.T) {
 	w.executor.OnCancel = func(tape *clitest.Tape, req *executorv1.CancelTaskRequest) {
 		tape.Play(clitest.SubtaskChanged(req.GetSubtaskId(), executorv1.SubtaskStatus_SUBTASK_STATUS_CANCELLED, req.GetReason()))
 	}
-	w.pawl("cancel", "last", "--subtask", "a").expect(t, 0, "subtask a of task a0000001 is cancelled", "")
+	w.pawl("cancel", "last", "--subtask", "a").expect(t, 0, "subtask a of task a0000001 ends when its running call ends", "")
 }

@@ -29,6 +29,8 @@ type Prompter struct {
 	Now   func() time.Time
 	// Columns is the width of the terminal; 0 if there is none.
 	Columns int
+	// Subject is printed before the choices of a menu; it may be empty.
+	Subject string
 
 	draft draft
 	mu    sync.Mutex // guards asked
@@ -51,7 +53,7 @@ func (p *Prompter) Choose(ctx context.Context, choices ...Choice) (string, error
 		labels[i] = strings.TrimSpace("[" + c.Word[:1] + "]" + c.Word[1:] + " " + c.Label)
 	}
 	for {
-		text, err := p.Read(ctx, "  "+p.Style.Yellow("?")+" "+strings.Join(labels, ", ")+", ?: ")
+		text, err := p.Read(ctx, "  "+p.Style.Yellow("?")+" "+Line(p.Subject)+strings.Join(labels, ", ")+", ?: ")
 		if err != nil {
 			return "", err
 		}

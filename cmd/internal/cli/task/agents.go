@@ -65,11 +65,8 @@ type AgentFields struct {
 	MaxSteps       *uint32  `placeholder:"N" help:"Steps that a task may take (default 25)."`
 	MaxFailedSteps *uint32  `placeholder:"N" help:"Failed steps that end a task (default 3)."`
 
-	Flow        *string `enum:"agent,coding" placeholder:"FLOW" help:"How its tasks are worked on: agent (one step after the other) or coding (a plan of subtasks). Default: agent."`
-	PlanConfirm *string `enum:"always,by-risk,never" placeholder:"WHEN" help:"When a person confirms the plan of a coding task: ${enum} (default: by-risk)."`
-	MaxParallel *uint32 `placeholder:"N" help:"Subtasks that are worked on at once (default 4)."`
-	MaxLoops    *uint32 `placeholder:"N" help:"How many times a subtask may think before it fails (default 30)."`
-	MaxSubtasks *uint32 `placeholder:"N" help:"The most subtasks of a plan (default 20)."`
+	Flow *string `enum:"agent,coding" placeholder:"FLOW" help:"How its tasks are worked on: agent (one step after the other) or coding (a plan of subtasks). Default: agent."`
+	PlanFlags
 
 	BudgetFlags
 	OnUnknownOutcome *string `enum:"ask,retry,fail" placeholder:"WHAT" help:"What happens if it is unknown whether a call had its effect: ${enum}. With retry, the effect may happen twice."`
@@ -83,7 +80,7 @@ func (f *AgentFields) apply(agent *executorv1.Agent) {
 	ui.Set(&agent.MaxSteps, f.MaxSteps)
 	ui.Set(&agent.MaxFailedSteps, f.MaxFailedSteps)
 	ui.Set(&agent.Flow, f.Flow)
-	f.applyPlan(agent)
+	agent.PlanOptions = f.planOptions(agent.GetPlanOptions())
 	agent.Budget = f.merge(agent.GetBudget())
 	if f.MCP != nil {
 		agent.McpIds = f.MCP
@@ -99,20 +96,28 @@ func (f *AgentFields) apply(agent *executorv1.Agent) {
 	}
 }
 
-// applyPlan writes the flags for plans that are set into the agent.
-func (f *AgentFields) applyPlan(agent *executorv1.Agent) {
-	if f.PlanConfirm == nil && f.MaxParallel == nil && f.MaxLoops == nil && f.MaxSubtasks == nil {
-		return
+// PlanFlags set how the plans of coding tasks are worked on.
+type PlanFlags struct {
+	ConfirmPlan *string `aliases:"plan-confirm" enum:"always,by-risk,never" placeholder:"WHEN" help:"When a person confirms the plan of a coding task: ${enum} (default: by-risk)."`
+	Parallel    *uint32 `aliases:"max-parallel" placeholder:"N" help:"Subtasks that are worked on at once (default: 4)."`
+	MaxLoops    *uint32 `placeholder:"N" help:"How many times a subtask may think before it fails (default: 30)."`
+	MaxSubtasks *uint32 `placeholder:"N" help:"The most subtasks of a plan (default: 20)."`
+}
+
+// planOptions returns a copy of the old options with the flags applied. Without flags it returns old, which may be nil.
+func (f *PlanFlags) planOptions(old *executorv1.PlanOptions) *executorv1.PlanOptions {
+	if *f == (PlanFlags{}) {
+		return old
 	}
 	options := &executorv1.PlanOptions{}
-	proto.Merge(options, agent.GetPlanOptions())
-	ui.Set(&options.MaxParallel, f.MaxParallel)
+	proto.Merge(options, old)
+	ui.Set(&options.MaxParallel, f.Parallel)
 	ui.Set(&options.MaxLoops, f.MaxLoops)
 	ui.Set(&options.MaxSubtasks, f.MaxSubtasks)
-	if f.PlanConfirm != nil {
-		options.Confirm = ui.EnumValue[executorv1.ConfirmPlan](*f.PlanConfirm)
+	if f.ConfirmPlan != nil {
+		options.Confirm = ui.EnumValue[executorv1.ConfirmPlan](*f.ConfirmPlan)
 	}
-	agent.PlanOptions = options
+	return options
 }
 
 // AgentsCreateCmd is `pawl agents create`.

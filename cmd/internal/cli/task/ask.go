@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 
+	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
@@ -18,10 +19,8 @@ import (
 // Asker asks a person for the answer to a wait.
 type Asker struct {
 	*ui.Prompter
-	// Plan returns the task's plan.
-	Plan func(context.Context) (*executorv1.Plan, error)
-	// Diff returns the change of files that a call would make, as a diff; "" if that is not known. It may be nil.
-	Diff func(ctx context.Context, toolID, inputJSON string) string
+	s    *discover.Session // nil: changes of files are shown as JSON
+	task string
 }
 
 // ErrCancel means that the person wants to cancel the task.
@@ -33,6 +32,7 @@ var detach = ui.Choice{Word: "detach", Also: []string{"q", "quit"}, Means: "leav
 // Ask asks for the answer to a wait and returns it without the task's id. It returns nil if the wait stays open, for example at the end of
 // the input, and ErrCancel if the person wants to cancel the task.
 func (p Asker) Ask(ctx context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
+	p.Subject = tag(wait.GetSubtaskId())
 	ask := map[executorv1.WaitKind]func(context.Context, *executorv1.Wait) (*executorv1.ResumeTaskRequest, error){
 		waitApproval: p.approval, waitParams: p.params, waitOutcome: p.outcome, waitInput: p.input, waitPause: p.paused, waitPlan: p.plan,
 	}[wait.GetKind()]
@@ -55,7 +55,7 @@ func (p Asker) Ask(ctx context.Context, wait *executorv1.Wait) (*executorv1.Resu
 // leave the wait open.
 func (p Asker) approval(ctx context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
 	tool := p.Tool(wait.GetToolId())
-	p.Print("    %s\n", p.Style.Dim(tag(wait.GetSubtaskId())+tool+" is to run with"))
+	p.Print("    %s\n", p.Style.Dim(tool+" is to run with"))
 	folded := p.showInput(ctx, wait.GetToolId(), wait.GetInputJson(), foldedDiff)
 	p.PrintExpiry(wait.GetDeadline())
 	for edited := ""; ; {
@@ -114,18 +114,17 @@ func rejectionText(wait *executorv1.Wait) string {
 // foldedDiff is how many lines of a diff are shown before an approval, unless the person wants all.
 const foldedDiff = 40
 
-// showInput shows the input of a call: as a diff of at most limit lines (0: all) with the other fields if it changes files, else as JSON. It
-// reports whether lines were left out.
+// showInput shows the input of a call: as a diff of at most limit lines (0: all) if it changes files, else as JSON. It reports whether lines were
+// left out.
 func (p Asker) showInput(ctx context.Context, toolID, inputJSON string, limit int) (folded bool) {
 	diff := ""
-	if p.Diff != nil {
-		diff = p.Diff(ctx, toolID, inputJSON)
+	if p.s != nil {
+		diff = proposed(ctx, p.s, toolID, inputJSON)
 	}
 	if diff == "" {
 		p.Print("%s\n", ui.PrettyJSON(inputJSON, "    "))
 		return false
 	}
-	p.Print("    %s\n", p.Style.Dim(ui.CompactJSON(withoutContent(inputJSON))))
 	lines := strings.SplitAfter(strings.TrimSuffix(colourDiff(p.Style, diff), "\n"), "\n")
 	if folded = limit > 0 && len(lines) > limit+5; folded { // a few lines more are cheaper than the note
 		p.Print("%s%s\n", strings.Join(lines[:limit], ""), p.Style.Yellow("… "+ui.Plural(len(lines)-limit, "more line")))

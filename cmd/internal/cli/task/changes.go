@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -20,7 +19,6 @@ import (
 	"pawl.dev/cmd/internal/ui"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
-	"pawl.dev/services/strictjson"
 )
 
 const (
@@ -29,13 +27,14 @@ const (
 	fileDeleted  = executorv1.FileChangeType_FILE_CHANGE_TYPE_DELETED
 )
 
-// change is what a task did to one file or folder in all.
+// change is what a task did to one file in all.
 type change struct {
 	server, path string
 	first, last  *executorv1.FileChange
 }
 
-// netChanges joins the changes of each file, in the order of their first change. It leaves out files that the task created and deleted again.
+// netChanges joins the changes of each file, in the order of their first change. It leaves out folders, which have no content, and files that the
+// task created and deleted again.
 func netChanges(files []*executorv1.FileChange) []*change {
 	var changes []*change
 	for _, f := range files {
@@ -47,7 +46,10 @@ func netChanges(files []*executorv1.FileChange) []*change {
 			changes[i].last = f
 		}
 	}
-	return slices.DeleteFunc(changes, func(c *change) bool { return c.first.GetType() == fileCreated && c.last.GetType() == fileDeleted })
+	return slices.DeleteFunc(changes, func(c *change) bool {
+		isFolder := c.first.GetType() != fileModified && c.first.GetBackupPath() == "" && c.last.GetSha256() == ""
+		return isFolder || c.first.GetType() == fileCreated && c.last.GetType() == fileDeleted
+	})
 }
 
 func (c *change) kind() executorv1.FileChangeType {
@@ -141,84 +143,53 @@ func colourDiff(st ui.Style, text string) string {
 // maxDiffed is the size of the largest file that is compared, in bytes.
 const maxDiffed = 16 << 20
 
-// folders reads files of the folders that workspace servers on this machine serve. The zero value is not usable, see newFolders.
-type folders struct {
-	s     *discover.Session
-	roots map[string]string
-}
-
-func newFolders(s *discover.Session) *folders { return &folders{s: s, roots: map[string]string{}} }
-
-// read returns the content of a file; nil if there is no such file.
-func (f *folders) read(ctx context.Context, server, name string) ([]byte, error) {
-	folder, err := f.root(ctx, server)
+// readFile returns a file of the folder that a workspace server on this machine serves; nil if there is no such file.
+func readFile(ctx context.Context, s *discover.Session, serverID, name string) ([]byte, error) {
+	pawl, err := s.Server(ctx)
 	if err != nil {
 		return nil, err
 	}
-	root, err := os.OpenRoot(folder)
+	server, err := s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: serverID})
 	if err != nil {
-		return nil, ui.Errorf("open the folder of %s: %v", server, err)
+		return nil, err
+	}
+	if server.GetBuiltin().GetName() != discover.WorkspaceID || !pawl.Local() {
+		return nil, ui.Errorf("the files of MCP server %s cannot be read here", serverID).Then("run the command on the machine of the folder, with its pawl up")
+	}
+	root, err := os.OpenRoot(server.GetBuiltin().GetRoot())
+	if err != nil {
+		return nil, ui.Errorf("open the folder of %s: %v", serverID, err)
 	}
 	defer func() { _ = root.Close() }()
 	info, err := root.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
-	case err == nil && !info.Mode().IsRegular():
-		return nil, ui.Errorf("%s is not a regular file", name)
-	}
-	file, err := root.Open(name)
-	if err != nil {
-		return nil, ui.Errorf("read %s: %v", name, err)
-	}
-	defer func() { _ = file.Close() }()
-	content, err := io.ReadAll(io.LimitReader(file, maxDiffed+1))
-	switch {
 	case err != nil:
 		return nil, ui.Errorf("read %s: %v", name, err)
-	case len(content) > maxDiffed:
-		return nil, ui.Errorf("%s has more than %s", name, ui.Bytes(maxDiffed))
+	case !info.Mode().IsRegular() || info.Size() > maxDiffed:
+		return nil, ui.Errorf("%s is not a regular file of at most %s", name, ui.Bytes(maxDiffed))
+	}
+	content, err := root.ReadFile(name)
+	if err != nil {
+		return nil, ui.Errorf("read %s: %v", name, err)
 	}
 	return append([]byte{}, content...), nil // not nil: there is a file
 }
 
-// root returns the folder of a workspace server on this machine.
-func (f *folders) root(ctx context.Context, id string) (string, error) {
-	if root := f.roots[id]; root != "" {
-		return root, nil
-	}
-	pawl, err := f.s.Server(ctx)
-	if err != nil {
-		return "", err
-	}
-	server, err := f.s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: id})
-	switch {
-	case err != nil:
-		return "", err
-	case server.GetBuiltin().GetName() != discover.WorkspaceID || !pawl.Local():
-		return "", ui.Errorf("the files of MCP server %s cannot be read here", id).Then("run the command on the machine of the folder, with its pawl up")
-	}
-	f.roots[id] = server.GetBuiltin().GetRoot()
-	return f.roots[id], nil
-}
-
 // diff compares a file now with its content before the task.
-func (f *folders) diff(ctx context.Context, c *change) (fileDiff, error) {
+func (c *change) diff(ctx context.Context, s *discover.Session) (fileDiff, error) {
 	var before []byte
 	if c.first.GetType() != fileCreated {
-		backup := c.first.GetBackupPath()
-		if backup == "" {
-			return fileDiff{}, ui.Errorf("%s has no backup from before the task", c.path)
-		}
 		var err error
-		if before, err = f.read(ctx, c.server, backup); err != nil {
+		if before, err = readFile(ctx, s, c.server, c.first.GetBackupPath()); err != nil {
 			return fileDiff{}, err
 		}
 		if before == nil {
 			return fileDiff{}, ui.Errorf("the backup of %s from before the task is gone: only the newest ones of each file are kept", c.path)
 		}
 	}
-	now, err := f.read(ctx, c.server, c.path)
+	now, err := readFile(ctx, s, c.server, c.path)
 	if err != nil {
 		return fileDiff{}, err
 	}
@@ -226,7 +197,7 @@ func (f *folders) diff(ctx context.Context, c *change) (fileDiff, error) {
 }
 
 // proposed returns the change that a call of a workspace tool would make to files as a diff; "" if that is not known.
-func (f *folders) proposed(ctx context.Context, toolID, inputJSON string) string {
+func proposed(ctx context.Context, s *discover.Session, toolID, inputJSON string) string {
 	var input struct{ Path, Content, Patch string }
 	server, tool, _ := strings.Cut(toolID, "/")
 	if json.Unmarshal([]byte(inputJSON), &input) != nil {
@@ -238,19 +209,9 @@ func (f *folders) proposed(ctx context.Context, toolID, inputJSON string) string
 	case tool != "write_file" || input.Path == "":
 		return ""
 	}
-	now, err := f.read(ctx, server, input.Path)
+	now, err := readFile(ctx, s, server, input.Path)
 	if err != nil {
 		return ""
 	}
 	return newDiff(input.Path, now, []byte(input.Content)).Diff
-}
-
-// withoutContent returns the JSON of an input without the fields that its diff shows.
-func withoutContent(inputJSON string) string {
-	var fields map[string]json.RawMessage
-	_ = json.Unmarshal([]byte(inputJSON), &fields) // proposed has parsed it
-	delete(fields, "content")
-	delete(fields, "patch")
-	text, _ := strictjson.Marshal(fields) // raw JSON is always valid
-	return text
 }

@@ -23,14 +23,12 @@ type CodeCmd struct {
 	Goal string `arg:"" help:"What to do, in plain words."`
 
 	PlanOnly     bool     `help:"Print the plan and end. Nothing is run or changed."`
-	ConfirmPlan  *string  `enum:"always,by-risk,never" placeholder:"WHEN" help:"When you are asked to confirm the plan: ${enum} (default: the agent's policy, else by-risk)."`
 	YesSafe      *bool    `negatable:"" help:"Run steps that only read without approval; changes of files and commands are asked about. Default: yes, or the policy of --agent. --no-yes-safe asks about every step."`
 	AllowCommand []string `sep:"none" placeholder:"NAME" help:"A further program that the task may run (repeatable; always: cargo, git, go, gofmt, make, node, npm, npx, pytest, python3)."`
 	Network      bool     `help:"Let the programs that the task runs use the network."`
-	Parallel     uint32   `placeholder:"N" help:"Subtasks that are worked on at once (default: the agent's, else 4)."`
-	MaxLoops     uint32   `placeholder:"N" help:"How many times a subtask may think before it fails (default: the agent's, else 30)."`
 	Workspace    string   `type:"existingdir" placeholder:"DIR" help:"Folder to work in (default: the current one)."`
 
+	PlanFlags
 	StartFlags
 }
 
@@ -64,11 +62,7 @@ func (c *CodeCmd) request(u *ui.UI) (*executorv1.CreateTaskRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	req.Flow = codingFlow
-	req.PlanOptions = &executorv1.PlanOptions{MaxParallel: c.Parallel, MaxLoops: c.MaxLoops}
-	if c.ConfirmPlan != nil {
-		req.PlanOptions.Confirm = ui.EnumValue[executorv1.ConfirmPlan](*c.ConfirmPlan)
-	}
+	req.Flow, req.PlanOptions = codingFlow, c.planOptions(&executorv1.PlanOptions{})
 	if req.AutoExecute = c.YesSafe; c.YesSafe == nil && c.Agent == "" {
 		byRisk := true
 		req.AutoExecute = &byRisk

@@ -34,10 +34,10 @@ func (c *CancelCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 	if err != nil {
 		return err
 	}
+	task, err := s.Tasks.CancelTask(ctx, &executorv1.CancelTaskRequest{Id: before.GetId(), Reason: c.Reason, SubtaskId: c.Subtask})
 	if c.Subtask != "" {
-		return c.cancelSubtask(ctx, u, s, before)
+		return u.Result(task, err, "subtask %s of task %s ends when its running call ends", ui.Line(c.Subtask), ui.ShortID(before.GetId()))
 	}
-	task, err := s.Tasks.CancelTask(ctx, &executorv1.CancelTaskRequest{Id: before.GetId(), Reason: c.Reason})
 	if err == nil && !c.Detach && task.GetEndTime() == nil {
 		task, err = await(ctx, s, task, func(*executorv1.Task) bool { return false })
 	}
@@ -56,34 +56,6 @@ func (c *CancelCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 	default:
 		u.Printf("task %s ends when its running call ends\n", id)
 	}
-	return nil
-}
-
-// cancelSubtask cancels a subtask and, without --detach, waits for its end.
-func (c *CancelCmd) cancelSubtask(ctx context.Context, u *ui.UI, s *discover.Session, before *executorv1.Task) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	task, err := s.Tasks.CancelTask(ctx, &executorv1.CancelTaskRequest{Id: before.GetId(), Reason: c.Reason, SubtaskId: c.Subtask})
-	if err != nil || u.JSON || c.Detach {
-		return u.Result(task, err, "subtask %s of task %s is being cancelled", ui.Line(c.Subtask), ui.ShortID(before.GetId()))
-	}
-	result, err := s.Tasks.GetTaskResult(ctx, &executorv1.GetTaskResultRequest{Id: before.GetId()})
-	if err != nil {
-		return err
-	}
-	plan := newPlanView(result.GetPlan())
-	if subtask := plan.find(c.Subtask); subtask.status <= inProgress {
-		for item := range Follow(ctx, s, before.GetId(), before.GetLastSeq()) {
-			if item.Err != nil {
-				return item.Err
-			}
-			if changed := item.Event.GetSubtaskChanged(); item.Event.GetSubtaskId() == c.Subtask && changed.GetTo() > inProgress {
-				subtask.status = changed.GetTo()
-				break
-			}
-		}
-	}
-	u.Printf("subtask %s of task %s is %s\n", ui.Line(c.Subtask), ui.ShortID(before.GetId()), ui.EnumName(plan.find(c.Subtask).status))
 	return nil
 }
 

@@ -19,7 +19,7 @@ type ChangedFiles struct {
 	Files []string `arg:"" optional:"" name:"file" help:"Only these files or folders, relative to the task's folder (default: all that the task changed)."`
 }
 
-// changes returns what the task did to the files, without folders.
+// changes returns the task and what it did to the files.
 func (c *ChangedFiles) changes(ctx context.Context, s *discover.Session) (string, []*change, error) {
 	id, err := c.find(ctx, s)
 	if err != nil {
@@ -46,11 +46,6 @@ func within(file, name string) bool {
 	return name == "." || file == name || strings.HasPrefix(file, name+"/")
 }
 
-// isFolder reports whether the change is that of a folder, which has no content.
-func (c *change) isFolder() bool {
-	return c.first.GetType() != fileModified && c.first.GetBackupPath() == "" && c.last.GetSha256() == ""
-}
-
 // DiffCmd is `pawl diff`.
 type DiffCmd struct {
 	ChangedFiles
@@ -63,13 +58,9 @@ func (c *DiffCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 	if err != nil {
 		return err
 	}
-	read := newFolders(s)
 	diffs, failed := []fileDiff{}, 0
 	for _, ch := range changes {
-		if ch.isFolder() {
-			continue
-		}
-		d, err := read.diff(ctx, ch)
+		d, err := ch.diff(ctx, s)
 		if err != nil {
 			u.Warn("%s: %s", ch.path, ui.AsError(err).Message)
 			failed++

@@ -110,6 +110,7 @@ func (e *Events) Event(ev *executorv1.ExecutorEvent) {
 		}
 		if e.plan != nil {
 			e.Tick(ev.GetTime().AsTime())
+			e.quietSince = time.Time{} // which Tick has set to the time of the event
 		}
 	}
 }

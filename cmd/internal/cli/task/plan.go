@@ -71,14 +71,15 @@ func (p *planView) find(id string) *subtaskView {
 // draw returns the plan as a tree of at most rows lines, each narrower than columns; 0 limits neither. If there are too many subtasks, it prefers
 // those in progress, then those that follow, and counts the others in the last line. note returns what a subtask in progress does now.
 func (p *planView) draw(st ui.Style, columns, rows int, note func(*subtaskView) string) []string {
-	shown, hidden := p.subtasks, ""
+	shown := p.subtasks
 	if rows > 0 && len(shown) > rows {
-		shown, hidden = p.mostRelevant(max(rows-1, 0))
+		shown = p.mostRelevant(rows - 1)
 	}
+	hidden := len(p.subtasks) - len(shown)
 	lines := make([]string, 0, len(shown)+1)
 	for i, s := range shown {
 		branch := "├ "
-		if i == len(shown)-1 && hidden == "" {
+		if i == len(shown)-1 && hidden == 0 {
 			branch = "└ "
 		}
 		mark, paint := subtaskMark(st, s.status)
@@ -91,14 +92,14 @@ func (p *planView) draw(st ui.Style, columns, rows int, note func(*subtaskView) 
 		}
 		lines = append(lines, fitted(columns, part{branch, st.Dim}, part{mark + " ", paint}, part{label(s), nil}, part{"  " + about, st.Dim}))
 	}
-	if hidden != "" {
-		lines = append(lines, fitted(columns, part{"└ " + hidden, st.Dim}))
+	if hidden > 0 {
+		lines = append(lines, fitted(columns, part{"└ and " + ui.Plural(hidden, "more subtask"), st.Dim}))
 	}
 	return lines
 }
 
-// mostRelevant returns n subtasks in the plan's order and describes the others.
-func (p *planView) mostRelevant(n int) (shown []*subtaskView, hidden string) {
+// mostRelevant returns n subtasks in the plan's order.
+func (p *planView) mostRelevant(n int) []*subtaskView {
 	urgency := func(s *subtaskView) int {
 		switch {
 		case s.status == inProgress:
@@ -110,23 +111,7 @@ func (p *planView) mostRelevant(n int) (shown []*subtaskView, hidden string) {
 	}
 	byUrgency := slices.Clone(p.subtasks)
 	slices.SortStableFunc(byUrgency, func(a, b *subtaskView) int { return urgency(a) - urgency(b) })
-	ended, open := 0, 0
-	for _, s := range byUrgency[n:] {
-		if s.status > inProgress {
-			ended++
-		} else {
-			open++
-		}
-	}
-	var counts []string
-	if ended > 0 {
-		counts = append(counts, ui.Plural(ended, "more subtask")+" ended")
-	}
-	if open > 0 {
-		counts = append(counts, ui.Plural(open, "more subtask")+" to come")
-	}
-	shown = slices.DeleteFunc(slices.Clone(p.subtasks), func(s *subtaskView) bool { return !slices.Contains(byUrgency[:n], s) })
-	return shown, strings.Join(counts, ", ")
+	return slices.DeleteFunc(slices.Clone(p.subtasks), func(s *subtaskView) bool { return !slices.Contains(byUrgency[:n], s) })
 }
 
 // label returns a subtask's id and title.

@@ -92,7 +92,7 @@ func planStories() map[string][]*executorv1.ExecutorEvent {
 		"hostile plan": {
 			clitest.PlanCreated("x", clitest.Subtask("\x1b[2J", "\x1b]0;owned\x07title\nsecond line")),
 			clitest.SubtaskChanged("\x1b[2J", started, ""), clitest.Thought("\x1b[2J", "t", "\x1b[31mred"),
-			clitest.FileChanged("\x1b[2J", &executorv1.FileChange{Path: "\u202egnp.exe"}),
+			clitest.FileChanged("\x1b[2J", &executorv1.FileChange{Path: "\u202egnp.exe", Sha256: "d"}),
 			clitest.SubtaskChanged("\x1b[2J", failed, "\x1b[31mred"), clitest.Failed("no"),
 		},
 		"branches": { // a playbook's branches are labelled, and make no plan

@@ -95,11 +95,11 @@ func planText(st ui.Style, columns int, plan *executorv1.Plan) string {
 
 // plan shows the plan, asks whether work on it may start, and lets the person edit it.
 func (p Asker) plan(ctx context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
-	current, err := p.Plan(ctx)
+	result, err := p.s.Tasks.GetTaskResult(ctx, &executorv1.GetTaskResultRequest{Id: p.task})
 	if err != nil {
 		return nil, err
 	}
-	edited := false
+	current, edited := result.GetPlan(), false
 	p.Print("%s", planText(p.Style, p.Columns, current))
 	p.PrintExpiry(wait.GetDeadline())
 	for {

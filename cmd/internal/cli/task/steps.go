@@ -208,17 +208,13 @@ func failureText(e *commonv1.ErrorMessage, o commonv1.Outcome) string {
 	return text + outcomeText(o)
 }
 
-// recoveryText returns a line on how the task continues after an error; "" if that is not said.
+// recoveryText returns a line on the class of an error and how the task continues; "" if neither is said.
 func recoveryText(e *executorv1.StepError) string {
-	next := map[executorv1.Recovery]string{
-		executorv1.Recovery_RECOVERY_RETRY: "it is called again", executorv1.Recovery_RECOVERY_CORRECT_INPUT: "the planner corrects the input",
-		executorv1.Recovery_RECOVERY_CONTINUE: "the planner chooses what to do next", executorv1.Recovery_RECOVERY_ASK: "you are asked",
-		executorv1.Recovery_RECOVERY_STOP: "the work ends here",
-	}[e.GetRecovery()]
-	if next == "" {
+	text := ui.EnumName(e.GetErrorClass()) + " error; next: " + strings.ReplaceAll(ui.EnumName(e.GetRecovery()), "-", " ")
+	if text == " error; next: " {
 		return ""
 	}
-	return "\n" + strings.TrimPrefix(ui.EnumName(e.GetErrorClass())+" error: "+next, " error: ")
+	return "\n" + strings.TrimSuffix(text, "; next: ")
 }
 
 func outcomeText(o commonv1.Outcome) string {

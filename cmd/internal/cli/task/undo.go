@@ -31,16 +31,13 @@ type fileCall struct {
 	backup, hash       string // arguments of the tool; may be empty
 }
 
-// Action is the tool's effect as --json names it.
-func (c *fileCall) Action() string {
-	return map[string]string{restoreTool: "restore", deleteTool: "delete", folderTool: "create"}[c.tool]
-}
-
 const (
 	restoreTool = "restore_file"
 	deleteTool  = "delete_file"
-	folderTool  = "create_directory"
 )
+
+// action returns what the call does: restore or delete.
+func (c *fileCall) action() string { return strings.TrimSuffix(c.tool, "_file") }
 
 // Run brings the files back to what they were before the task. If it cannot change one of them, it takes back what it did to the others.
 func (c *UndoCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
@@ -56,82 +53,66 @@ func (c *UndoCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 		return ui.Errorf("task %s has not ended, and may change its files again", ui.ShortID(id)).Then("pawl cancel %s%s", ui.ShortID(id), s.Flags())
 	}
 	calls, err := c.calls(ctx, s, changes)
-	if err != nil || len(calls) == 0 {
-		return c.report(u, id, calls, err)
-	}
-	if !u.JSON {
-		for _, call := range calls {
-			u.Eprintf("  %s %s\n", call.Action(), ui.Line(call.path))
-		}
-	}
-	if !c.DryRun && !c.Yes && u.CanAsk() {
-		yes, err := u.Prompter().Confirm(ctx, "Change "+ui.Plural(len(calls), "file")+"?")
-		if err != nil && !errors.Is(err, io.EOF) {
-			return err
-		}
-		if !yes {
-			u.Note("nothing was changed")
-			return ui.Exit(ui.Stopped)
-		}
-	}
-	if !c.DryRun {
-		err = callAll(ctx, u, s, calls)
-	}
-	return c.report(u, id, calls, err)
-}
-
-// report prints the result.
-func (c *UndoCmd) report(u *ui.UI, id string, calls []*fileCall, err error) error {
 	if err != nil {
 		return err
 	}
-	if u.JSON {
-		files := make([]map[string]string, len(calls))
-		for i, call := range calls {
-			files[i] = map[string]string{"path": call.path, "action": call.Action()}
+	files := make([]map[string]string, len(calls))
+	for i, call := range calls {
+		files[i] = map[string]string{"path": call.path, "action": call.action()}
+		if !u.JSON {
+			u.Eprintf("  %s %s\n", call.action(), ui.Line(call.path))
 		}
-		return u.Document(map[string]any{"task": id, "dryRun": c.DryRun, "files": files})
 	}
+	if len(calls) > 0 && !c.DryRun {
+		if err := c.confirm(ctx, u, len(calls)); err != nil {
+			return err
+		}
+		err = callAll(ctx, u, s, calls)
+	}
+	done := ui.Plural(len(calls), "file") + " as before task " + ui.ShortID(id)
 	switch {
 	case len(calls) == 0:
-		u.Note("task %s changed no files, or they are as before it", ui.ShortID(id))
+		done = "task " + ui.ShortID(id) + " changed no files, or they are as before it"
 	case c.DryRun:
-		u.Note("nothing was changed, because of --dry-run")
-	default:
-		u.Printf("%s as before task %s\n", ui.Plural(len(calls), "file"), ui.ShortID(id))
+		done = "nothing was changed, because of --dry-run"
+	}
+	return u.Result(map[string]any{"task": id, "dryRun": c.DryRun, "files": files}, err, "%s", done)
+}
+
+// confirm asks the person at a terminal, unless --yes is set, and returns the command's error if they do not agree.
+func (c *UndoCmd) confirm(ctx context.Context, u *ui.UI, files int) error {
+	if c.Yes || u.JSON || !u.CanAsk() {
+		return nil
+	}
+	yes, err := u.Prompter().Confirm(ctx, "Change "+ui.Plural(files, "file")+"?")
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if !yes {
+		u.Note("nothing was changed")
+		return ui.Exit(ui.Stopped)
 	}
 	return nil
 }
 
 // calls returns the calls that undo the changes, the last change first. It returns an error if a file was changed after the task.
 func (c *UndoCmd) calls(ctx context.Context, s *discover.Session, changes []*change) ([]*fileCall, error) {
-	read := newFolders(s)
 	var calls []*fileCall
 	var changed []string
 	for _, ch := range slices.Backward(changes) {
-		call := &fileCall{server: ch.server, path: ch.path, tool: restoreTool, backup: ch.first.GetBackupPath()}
-		switch {
-		case ch.isFolder() && ch.kind() == fileDeleted:
-			call.tool = folderTool
-		case ch.first.GetType() == fileCreated:
-			call.tool = deleteTool
-		case call.backup == "":
-			return nil, ui.Errorf("%s has no backup from before the task", ch.path)
-		}
-		now, err := read.read(ctx, ch.server, ch.path)
-		switch {
-		case ch.isFolder() && (now == nil && err == nil) == (call.tool == deleteTool):
-			continue
-		case ch.isFolder():
-		case err != nil:
+		now, err := readFile(ctx, s, ch.server, ch.path)
+		if err != nil {
 			return nil, err
-		default:
-			if call.hash = hashOf(now); call.hash == ch.originalHash() {
-				continue
-			}
-			if call.hash != ch.last.GetSha256() {
-				changed = append(changed, ui.Line(ch.path))
-			}
+		}
+		call := &fileCall{server: ch.server, path: ch.path, tool: restoreTool, backup: ch.first.GetBackupPath(), hash: hashOf(now)}
+		if ch.first.GetType() == fileCreated {
+			call.tool = deleteTool
+		}
+		if call.hash == ch.originalHash() {
+			continue
+		}
+		if call.hash != ch.last.GetSha256() {
+			changed = append(changed, ui.Line(ch.path))
 		}
 		calls = append(calls, call)
 	}
@@ -151,15 +132,11 @@ func hashOf(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// callAll makes the calls. If one fails, it takes back those before. A folder that is not empty stays.
+// callAll makes the calls. If one fails, it takes back those before.
 func callAll(ctx context.Context, u *ui.UI, s *discover.Session, calls []*fileCall) error {
 	var inverse []*fileCall
 	for _, call := range calls {
 		done, err := call.run(ctx, s)
-		if err != nil && call.tool == deleteTool && call.hash == "" {
-			u.Warn("the folder %s stays: %s", call.path, ui.AsError(err).Message)
-			continue
-		}
 		if err == nil {
 			inverse = append(inverse, done...)
 			continue
@@ -200,11 +177,8 @@ func (c *fileCall) run(ctx context.Context, s *discover.Session) (inverse []*fil
 	}
 	for _, ch := range output.Changes {
 		back := &fileCall{server: c.server, path: ch.Path, tool: restoreTool, backup: ch.Backup, hash: ch.SHA256}
-		switch {
-		case ch.Change == ui.EnumName(fileCreated):
+		if ch.Change == ui.EnumName(fileCreated) {
 			back.tool = deleteTool
-		case ch.Backup == "":
-			back.tool = folderTool
 		}
 		inverse = append(inverse, back)
 	}

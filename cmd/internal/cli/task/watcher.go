@@ -379,17 +379,13 @@ func newWatcher(u *ui.UI, s *discover.Session, taskID string, after uint64, step
 		t.view = jsonView{u.Out}
 		return t
 	}
-	files := newFolders(s)
 	events := eventsView(u, steps, alias)
-	events.cfg.Diff = func(c *change) (fileDiff, error) { return files.diff(context.Background(), c) }
+	events.cfg.Diff = func(c *change) (fileDiff, error) { return c.diff(context.Background(), s) }
 	t.view = events
 	if u.CanAsk() {
 		prompter := u.Prompter()
 		prompter.Alias = alias
-		t.ask = &Asker{Prompter: prompter, Diff: newFolders(s).proposed, Plan: func(ctx context.Context) (*executorv1.Plan, error) {
-			result, err := s.Tasks.GetTaskResult(ctx, &executorv1.GetTaskResultRequest{Id: taskID})
-			return result.GetPlan(), err
-		}}
+		t.ask = &Asker{Prompter: prompter, s: s, task: taskID}
 	}
 	return t
 }
