@@ -25,12 +25,17 @@ const (
 )
 
 // Violations takes all events of a task, from the first one on, and returns the violated invariants. The seqs are 1, 2, 3 ….
-// FLOW_START comes at most once. Each attempt begins once and ends once. FLOW_STOP follows a question, or several that are asked
-// together. A tool's server asks only while an attempt runs. Each answer closes an open wait of its own step. No wait id is used
-// twice. The pieces of an answer, joined, are the full answer. No event follows the end. The numbers of steps and attempts have no
-// gaps. Usage never decreases.
+// FLOW_START comes at most once. Each attempt begins once and ends once, in the subtask or branch of its step. FLOW_STOP follows a question, or
+// several that are asked together, unless other lanes go on; no attempt runs then, but those that ask. A tool's server asks only while an
+// attempt runs. Each answer closes an open wait of its own step. No wait id is used twice. The pieces of an answer, joined, are the full answer.
+// No event follows the end. The numbers of steps and attempts have no gaps. Usage never decreases. Statuses of subtasks follow one another, and
+// no subtask starts before those that it depends on are completed.
 func Violations(events []*executorv1.ExecutorEvent) []string {
-	c := &checker{running: map[string]bool{}, begun: map[string]bool{}, openWaits: map[string]string{}, answers: map[string]string{}, waitIDs: map[string]bool{}}
+	c := &checker{
+		running: map[string]string{}, begun: map[string]bool{}, openWaits: map[string]string{}, answers: map[string]string{}, waitIDs: map[string]bool{},
+		step: map[string]string{}, lineOf: map[string]string{}, attempts: map[string]uint32{},
+		subtasks: map[string]executorv1.SubtaskStatus{}, needs: map[string][]string{},
+	}
 	for i, e := range events {
 		if e.GetSeq() != uint64(i+1) {
 			c.report("event %d has seq %d", i+1, e.GetSeq())
@@ -38,11 +43,13 @@ func Violations(events []*executorv1.ExecutorEvent) []string {
 		if c.ended {
 			c.report("%s after the end", e.GetType())
 		}
-		if c.stopDue && e.GetType() != flowStop && (e.GetType() != forInput || events[i-1].GetType() != forInput) {
+		c.lanes = c.lanes || e.GetSubtaskId() != ""
+		if c.stopDue && !c.lanes && e.GetType() != flowStop && (e.GetType() != forInput || events[i-1].GetType() != forInput) {
 			c.report("a question is followed by %s, want FLOW_STOP", e.GetType())
 		}
 		c.stopDue = false
 		c.checkCounts(e)
+		c.checkPlan(e)
 		c.checkEvent(e)
 	}
 	if c.ended {
@@ -58,15 +65,19 @@ type checker struct {
 	starts    int  // FLOW_START events
 	stopDue   bool // the last event was a question
 	ended     bool
-	running   map[string]bool   // attempts that run
+	lanes     bool              // there are subtasks or branches
+	running   map[string]string // steps of the attempts that run, by attempt
 	begun     map[string]bool   // attempts that began
 	openWaits map[string]string // steps by the ids of their open waits
 	answers   map[string]string // the joined pieces of each answer
-	step      string            // the newest planned step
+	step      map[string]string // the newest planned step of each line: of a subtask, a branch, or the main line ""
+	lineOf    map[string]string // lines by step
 	waitIDs   map[string]bool   // of all waits so far
 	steps     int               // planned so far
-	attempts  uint32            // of the newest step
-	usage     *commonv1.Usage   // at the last event
+	attempts  map[string]uint32 // of each step
+	subtasks  map[string]executorv1.SubtaskStatus
+	needs     map[string][]string // what each subtask depends on
+	usage     *commonv1.Usage     // at the last event
 }
 
 func (c *checker) report(format string, args ...any) {
@@ -83,13 +94,14 @@ func (c *checker) checkCounts(e *executorv1.ExecutorEvent) {
 	c.usage = u
 	switch e.GetType() {
 	case stepInit:
-		c.steps, c.attempts = c.steps+1, 0
+		c.steps++
 		if want := fmt.Sprintf("step-%d", c.steps); e.GetFlow().GetStepId() != want {
 			c.report("%s is planned, want %s", e.GetFlow().GetStepId(), want)
 		}
 	case stepInput:
-		if c.attempts++; e.GetAttempt() != c.attempts {
-			c.report("attempt %s begins, want attempt %d", attemptOf(e), c.attempts)
+		step := e.GetFlow().GetStepId()
+		if c.attempts[step]++; e.GetAttempt() != c.attempts[step] {
+			c.report("attempt %s begins, want attempt %d", attemptOf(e), c.attempts[step])
 		}
 	case forStart, forParam, forInput:
 		if c.waitIDs[e.GetWaitId()] {
@@ -107,10 +119,13 @@ func (c *checker) checkEvent(e *executorv1.ExecutorEvent) {
 			c.report("FLOW_START again")
 		}
 	case stepInit:
-		if len(c.running) > 0 {
-			c.report("%s is planned while an attempt runs", step)
+		for attempt, other := range c.running {
+			// A subtask may make several calls at once.
+			if line := e.GetSubtaskId(); c.lineOf[other] == line && c.subtasks[line] == 0 {
+				c.report("%s is planned while attempt %s runs", step, attempt)
+			}
 		}
-		c.step = step
+		c.step[e.GetSubtaskId()], c.lineOf[step] = step, e.GetSubtaskId()
 	case stepInput:
 		c.beginAttempt(e)
 	case stepOutput, stepError, stepCancel:
@@ -118,6 +133,8 @@ func (c *checker) checkEvent(e *executorv1.ExecutorEvent) {
 	case forStart, forParam, forInput:
 		c.openWait(e)
 		return
+	case flowStop:
+		c.stop()
 	case textAdd:
 		t := e.GetTextAdd()
 		if have := uint64(len(c.answers[t.GetAnswerId()])); have != t.GetOffset() {
@@ -140,11 +157,47 @@ func (c *checker) checkEvent(e *executorv1.ExecutorEvent) {
 	c.closeWait(e)
 }
 
+// stop checks that only attempts that ask run.
+func (c *checker) stop() {
+	for attempt, step := range c.running {
+		asks := false
+		for _, about := range c.openWaits {
+			asks = asks || about == step
+		}
+		if !asks {
+			c.report("FLOW_STOP while attempt %s runs", attempt)
+		}
+	}
+}
+
+// checkPlan checks an event about the plan or a subtask.
+func (c *checker) checkPlan(e *executorv1.ExecutorEvent) {
+	plan, change, id := e.GetPlanCreated().GetPlan(), e.GetSubtaskChanged(), e.GetSubtaskId()
+	if plan.GetMainTask() != "" { // a whole plan
+		clear(c.subtasks)
+	}
+	for _, s := range plan.GetSubtasks() {
+		c.subtasks[s.GetId()], c.needs[s.GetId()] = executorv1.SubtaskStatus_SUBTASK_STATUS_PENDING, s.GetDependsOn()
+	}
+	if change == nil {
+		return
+	}
+	if c.subtasks[id] != change.GetFrom() {
+		c.report("subtask %s changes from %s, and is %s", id, change.GetFrom(), c.subtasks[id])
+	}
+	c.subtasks[id] = change.GetTo()
+	for _, d := range c.needs[id] {
+		if change.GetTo() == executorv1.SubtaskStatus_SUBTASK_STATUS_IN_PROGRESS && c.subtasks[d] != executorv1.SubtaskStatus_SUBTASK_STATUS_COMPLETED {
+			c.report("subtask %s starts while %s is %s", id, d, c.subtasks[d])
+		}
+	}
+}
+
 func (c *checker) openWait(e *executorv1.ExecutorEvent) {
 	switch attempt := attemptOf(e); {
 	case e.GetStepWaitingForStart().GetOutcomeUnknown():
 		c.endAttempt(e)
-	case e.GetType() == forInput && !c.running[attempt]:
+	case e.GetType() == forInput && c.running[attempt] == "":
 		c.report("attempt %s asks a question, but does not run", attempt)
 	}
 	c.openWaits[e.GetWaitId()], c.stopDue = e.GetFlow().GetStepId(), true
@@ -175,10 +228,11 @@ func (c *checker) beginAttempt(e *executorv1.ExecutorEvent) {
 	if c.begun[attempt] {
 		c.report("attempt %s begins again", attempt)
 	}
-	if e.GetFlow().GetStepId() != c.step {
-		c.report("attempt %s begins, but the newest planned step is %s", attempt, c.step)
+	step, line := e.GetFlow().GetStepId(), e.GetSubtaskId()
+	if planned, known := c.lineOf[step]; !known || planned != line || step != c.step[line] && c.subtasks[line] == 0 {
+		c.report("attempt %s begins in %q, but the newest planned step is %q, and %s is planned in %q", attempt, line, c.step[line], step, planned)
 	}
-	c.begun[attempt], c.running[attempt] = true, true
+	c.begun[attempt], c.running[attempt] = true, step
 }
 
 // endAttempt records the end of the event's attempt. An event without an attempt ends only the step; its newest attempt has ended before.
@@ -187,7 +241,10 @@ func (c *checker) endAttempt(e *executorv1.ExecutorEvent) {
 		return
 	}
 	attempt := attemptOf(e)
-	if !c.running[attempt] {
+	if line := c.lineOf[e.GetFlow().GetStepId()]; line != e.GetSubtaskId() {
+		c.report("attempt %s ends in %q, and began in %q", attempt, e.GetSubtaskId(), line)
+	}
+	if c.running[attempt] == "" {
 		c.report("%s ends attempt %s, which does not run", e.GetType(), attempt)
 	}
 	delete(c.running, attempt)

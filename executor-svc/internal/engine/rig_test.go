@@ -27,6 +27,7 @@ import (
 	"pawl.dev/executor-svc/internal/fake"
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/flow/agent"
+	"pawl.dev/executor-svc/internal/flow/coding"
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/journal/bolt"
 	"pawl.dev/executor-svc/internal/runner"
@@ -228,7 +229,7 @@ func (r *rig) start() *rig {
 		r.pool.Restart() // it dies with the executor, as in one process
 	}
 	r.e = engine.New(r.cfg, engine.Deps{
-		Journal: r.j, Log: r.log, Flows: map[string]flow.Flow{"agent": agent.New()},
+		Journal: r.j, Log: r.log, Flows: map[string]flow.Flow{"agent": agent.New(), "coding": coding.Flow{}},
 		Runner: runner.New(r.runner, r.plannerClient, r.poolClient, r.log),
 	})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -30,6 +30,10 @@ type Planner struct {
 	// Usage is the usage of each plan.
 	Usage *commonv1.Usage
 
+	// Subtasks is the plan of a task with subtasks.
+	Subtasks []*plannerv1.Subtask
+	ThinkFn  func(*plannerv1.ThinkRequest) *plannerv1.ThinkResult
+
 	BeforePlan, BeforeDerive, BeforeFill, BeforeParam, BeforeModels func(context.Context) error
 
 	PlanFn   func(context.Context, *plannerv1.TaskContext) (*plannerv1.PlanStepsResponse, error)
