@@ -2,13 +2,11 @@ package coding
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/proto"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
@@ -102,19 +100,9 @@ func (r *rules) PlanApproved(l step.Lane, a *storagev1.Approve) {
 		l.AddFact(r.planFact(cmp.Or(p.GetMainTask(), l.Checkpoint.GetName()), p.GetSubtasks()))
 	}
 	l.AddFact(&storagev1.Fact{WaitId: a.GetWaitId(), Kind: &storagev1.Fact_StatusChanged{
-		StatusChanged: &storagev1.StatusChanged{From: before, Reason: step.Approved, SuppliedHash: PlanHash(a.GetPlan())},
+		StatusChanged: &storagev1.StatusChanged{From: before, Reason: step.Approved, SuppliedHash: flow.ApprovalHash(a, "")},
 	}})
 	r.work(l.Draft)
-}
-
-// PlanHash returns the SHA-256 of an edited plan; nil if the plan was not edited.
-func PlanHash(p *storagev1.PlanCreated) []byte {
-	if p == nil {
-		return nil
-	}
-	raw, _ := proto.MarshalOptions{Deterministic: true}.Marshal(p) // a message without required fields always encodes
-	sum := sha256.Sum256(raw)
-	return sum[:]
 }
 
 // planFact returns the fact of a new plan, with its subtasks in plan order.
