@@ -135,26 +135,28 @@ func (c *checker) checkEvent(e *executorv1.ExecutorEvent) {
 		return
 	case flowStop:
 		c.stop()
-	case textAdd:
-		t := e.GetTextAdd()
+	case textAdd, success, failed, cancelled:
+		c.checkAnswer(e)
+	}
+	c.closeWait(e)
+}
+
+// checkAnswer checks a piece of an answer, or the end of the task.
+func (c *checker) checkAnswer(e *executorv1.ExecutorEvent) {
+	c.ended = e.GetType() != textAdd
+	full, id := e.GetFlowSuccess().GetFullAnswer(), e.GetFlowSuccess().GetAnswerId()
+	if f := e.GetFlowFailed(); f != nil {
+		full, id = f.GetFullAnswer(), f.GetAnswerId()
+	}
+	if id != "" && c.answers[id] != full {
+		c.report("the pieces of %s do not join to the answer", id)
+	}
+	if t := e.GetTextAdd(); t != nil {
 		if have := uint64(len(c.answers[t.GetAnswerId()])); have != t.GetOffset() {
 			c.report("a piece of %s is at %d, after %d bytes", t.GetAnswerId(), t.GetOffset(), have)
 		}
 		c.answers[t.GetAnswerId()] += t.GetText()
-	case success:
-		if s := e.GetFlowSuccess(); c.answers[s.GetAnswerId()] != s.GetFullAnswer() {
-			c.report("the pieces of %s do not join to the answer", s.GetAnswerId())
-		}
-		c.ended = true
-	case failed:
-		if f := e.GetFlowFailed(); f.GetAnswerId() != "" && c.answers[f.GetAnswerId()] != f.GetFullAnswer() {
-			c.report("the pieces of %s do not join to the answer", f.GetAnswerId())
-		}
-		c.ended = true
-	case cancelled:
-		c.ended = true
 	}
-	c.closeWait(e)
 }
 
 // stop checks that only attempts that ask run.
