@@ -30,10 +30,10 @@ func (b *bench) watching(ctx context.Context, d *document) {
 	} {
 		var mu sync.Mutex // guards late
 		var late []time.Duration
-		c := p.contender(w.req)
+		c := p.contender(stepsPerTask, w.req)
 		c.run = func(ctx context.Context) error {
 			var mine []time.Duration
-			err := p.run(ctx, w.req, func(e *executorv1.ExecutorEvent) { mine = append(mine, time.Since(e.GetTime().AsTime())) })
+			err := p.run(ctx, stepsPerTask, w.req, func(e *executorv1.ExecutorEvent) { mine = append(mine, time.Since(e.GetTime().AsTime())) })
 			mu.Lock()
 			defer mu.Unlock()
 			late = append(late, mine...)

@@ -13,10 +13,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// contender is a measured system. A run is a durable task of ten steps, or a single call.
+// contender is a measured system. A run is a durable task, or a single call.
 type contender struct {
 	name      string
 	run       func(context.Context) error
+	steps     int              // of a run
 	processes []*process       // of the system, without the tool, which is a child of one of them
 	journal   string           // its bbolt file; "" if it has none
 	samples   map[int][]sample // by level: the number of runs at once
@@ -78,17 +79,21 @@ func (b *bench) inTurns(ctx context.Context, systems []*contender, levels []int)
 	for round := range b.rounds {
 		for _, level := range levels {
 			for i := range systems {
-				c := systems[(i+round)%len(systems)]
-				b.awaitQuiet(ctx)
-				s := c.load(ctx, level, b.each)
-				if c.samples == nil {
-					c.samples = map[int][]sample{}
-				}
-				c.samples[level] = append(c.samples[level], s)
-				b.logf("round %d, at %d, %s: %.0f/s, p50 %.3f ms, others %.0f %%", round+1, level, c.name, s.perSecond, s.p50, s.others*100)
+				b.measureAt(ctx, systems[(i+round)%len(systems)], level, round)
 			}
 		}
 	}
+}
+
+// measureAt adds a sample of a contender at a level.
+func (b *bench) measureAt(ctx context.Context, c *contender, level, round int) {
+	b.awaitQuiet(ctx)
+	s := c.load(ctx, level, b.each)
+	if c.samples == nil {
+		c.samples = map[int][]sample{}
+	}
+	c.samples[level] = append(c.samples[level], s)
+	b.logf("round %d, at %d, %s: %.0f/s, p50 %.3f ms, others %.0f %%", round+1, level, c.name, s.perSecond, s.p50, s.others*100)
 }
 
 // warmUp is how long a contender runs before it is measured.
@@ -126,7 +131,7 @@ func (c *contender) load(ctx context.Context, level int, each time.Duration) sam
 	o := c.observe(going, each)
 	stop()
 	check(work.Wait())
-	s, after := o.sample(all), c.file()
+	s, after := o.sample(all, c.steps), c.file()
 	s.bytes = float64(after.used-before.used) / float64(len(all))
 	s.commits = float64(after.transaction-before.transaction) / float64(len(all))
 	return s
@@ -178,8 +183,8 @@ func (c *contender) observe(going context.Context, each time.Duration) observati
 	return o
 }
 
-// sample returns the figures of the runs that ended during the observation, except the figures of the journal.
-func (o observation) sample(all []finished) sample {
+// sample returns the figures of the runs that ended during the observation, each of so many steps, except the figures of the journal.
+func (o observation) sample(all []finished, steps int) sample {
 	var took []time.Duration
 	for _, f := range all {
 		if f.at.After(o.from) && !f.at.After(o.to) {
@@ -191,7 +196,7 @@ func (o observation) sample(all []finished) sample {
 	for name, used := range o.cpu {
 		if name != "" {
 			s.others -= used
-			s.cpu[name] = used / float64(max(len(took)*stepsPerTask, 1)) * 1000
+			s.cpu[name] = used / float64(max(len(took)*steps, 1)) * 1000
 		}
 	}
 	// The clock ticks of the kernel are coarse, so the difference may be negative.

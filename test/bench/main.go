@@ -41,6 +41,7 @@ type measurement struct {
 // measurements are the parts of a run, in their order.
 var measurements = []measurement{
 	{"suite", "The whole suite, beside Restate", (*bench).suite},
+	{"lanes", "Eight lanes beside eight tasks", (*bench).lanes},
 	{"startup", "Start to serving", (*bench).startup},
 	{"waiting", "Waiting tasks", (*bench).waiting},
 	{"watch", "From a commit to its watcher", (*bench).watching},

@@ -13,7 +13,7 @@ import (
 	"pawl.dev/services/serve"
 )
 
-// stepsPerTask is the number of tool calls of a measured task.
+// stepsPerTask is the number of tool calls of a usual measured task.
 const stepsPerTask = 10
 
 // layout is a way to run Pawl.
@@ -117,8 +117,8 @@ func (p *pawl) follow(ctx context.Context, req *executorv1.RunTaskRequest, each 
 	return err
 }
 
-// run runs a task of stepsPerTask steps to its success, and checks that every step had an output.
-func (p *pawl) run(ctx context.Context, req *executorv1.CreateTaskRequest, each func(*executorv1.ExecutorEvent)) error {
+// run runs a task to its success, and checks that each of its steps had an output.
+func (p *pawl) run(ctx context.Context, steps int, req *executorv1.CreateTaskRequest, each func(*executorv1.ExecutorEvent)) error {
 	outputs, succeeded := 0, false
 	err := p.follow(ctx, &executorv1.RunTaskRequest{Task: req}, func(e *executorv1.ExecutorEvent) bool {
 		if each != nil {
@@ -130,13 +130,13 @@ func (p *pawl) run(ctx context.Context, req *executorv1.CreateTaskRequest, each 
 		succeeded = e.GetType() == executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS
 		return succeeded || e.GetType() == executorv1.EventType_EVENT_TYPE_FLOW_STOP
 	})
-	if err == nil && (!succeeded || outputs != stepsPerTask) {
+	if err == nil && (!succeeded || outputs != steps) {
 		err = fmt.Errorf("a task stopped with %d outputs", outputs)
 	}
 	return err
 }
 
-// contender returns Pawl as a contender that runs the task.
-func (p *pawl) contender(req *executorv1.CreateTaskRequest) *contender {
-	return &contender{name: p.name, processes: p.processes, journal: p.journal, run: func(ctx context.Context) error { return p.run(ctx, req, nil) }}
+// contender returns Pawl as a contender that runs a task of so many steps.
+func (p *pawl) contender(steps int, req *executorv1.CreateTaskRequest) *contender {
+	return &contender{name: p.name, processes: p.processes, journal: p.journal, steps: steps, run: func(ctx context.Context) error { return p.run(ctx, steps, req, nil) }}
 }

@@ -84,7 +84,7 @@ func (b *bench) startWorker(ctx context.Context, r *restate, name, service, prog
 		}
 		return err
 	}
-	r.contenders = append(r.contenders, &contender{name: name, processes: []*process{r.server, p}, run: run})
+	r.contenders = append(r.contenders, &contender{name: name, processes: []*process{r.server, p}, run: run, steps: stepsPerTask})
 }
 
 // do makes an HTTP request and returns the response's body. Any status but 2xx is an error.

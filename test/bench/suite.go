@@ -28,7 +28,7 @@ func (b *bench) suite(ctx context.Context, d *document) {
 // systems starts the measured systems: Pawl's layouts, and then the peer's workers.
 func (b *bench) systems(ctx context.Context, d *document) (all []*contender) {
 	for _, l := range layouts {
-		all = append(all, b.startPawl(ctx, l).contender(l.echo()))
+		all = append(all, b.startPawl(ctx, l).contender(stepsPerTask, l.echo()))
 	}
 	if !b.peer {
 		return all
