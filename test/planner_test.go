@@ -179,7 +179,7 @@ func TestCorrectionsKeepToTheProvidersRules(t *testing.T) {
 
 // The requests of the other planner methods keep to the providers' rules too.
 func TestQuestionsKeepToTheProvidersRules(t *testing.T) {
-	answers := map[string]string{"input_params": `{"input":{"path":"a"}}`, "create_plan": `{"main_task":"m","subtasks":[{"id":"a","title":"t","description":"d","acceptance":"a","depends_on":[],"tool_ids":[]}]}`,
+	answers := map[string]string{"input_params": `{"input":{"path":"a"}}`, "create_plan": `{"main_task":"m","risk":"LOW","subtasks":[{"id":"a","title":"t","description":"d","acceptance":"a","depends_on":[],"tool_ids":[]}]}`,
 		"reflect": `{"done":true,"summary":"s","next":""}`, "decide": `{"decision":"REPLY","reason":"r"}`, "missing_params": `{"properties":["path"]}`, "output": `{"n":1}`}
 	planners(t, func(r *modeltest.Request) *modeltest.Turn {
 		if text, ok := answers[r.Format]; ok {

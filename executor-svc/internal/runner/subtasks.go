@@ -21,7 +21,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// createPlan returns the Run that asks the planner for a plan of subtasks and for the risk of the task.
+// createPlan returns the Run that asks the planner for a plan of subtasks and its risk.
 func (s *Session) createPlan(c *plannerv1.TaskContext, q flow.CreatePlan) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {
 		out := flow.PlanCreated{Tools: &storagev1.ToolsLoaded{}, Name: shorten(validUTF8(c.GetGoal())), Risk: &storagev1.RiskNote{}}
@@ -51,13 +51,8 @@ func (s *Session) askPlan(ctx context.Context, c *plannerv1.TaskContext, q flow.
 	for _, st := range plan.GetSubtasks() {
 		out.Subtasks = append(out.Subtasks, plannedSubtask(st))
 	}
-	risk, err := askPlanner(ctx, s, c, &out.Usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.AssessFlowRiskResponse, error) {
-		return s.r.planner.AssessFlowRisk(ctx, &plannerv1.AssessFlowRiskRequest{Context: c}, o...)
-	})
-	if err == nil {
-		out.Risk = riskNote(risk.GetRisk())
-	}
-	return err
+	out.Risk = riskNote(plan.GetRisk())
+	return nil
 }
 
 func plannedSubtask(st *plannerv1.Subtask) *storagev1.PlannedSubtask {

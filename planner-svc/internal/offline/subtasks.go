@@ -36,7 +36,7 @@ func (p *Planner) CreatePlan(_ context.Context, req *plannerv1.CreatePlanRequest
 	for _, d := range w.demands {
 		subtask.ToolIds = append(subtask.ToolIds, d.choice.GetId())
 	}
-	return &plannerv1.CreatePlanResponse{MainTask: subtask.Title, Subtasks: []*plannerv1.Subtask{subtask}, Usage: &commonv1.Usage{}}, nil
+	return &plannerv1.CreatePlanResponse{MainTask: subtask.Title, Subtasks: []*plannerv1.Subtask{subtask}, Risk: w.flowRisk(), Usage: &commonv1.Usage{}}, nil
 }
 
 // Think chooses the next step as PlanSteps does.

@@ -34,7 +34,7 @@ func code(t testing.TB, tc *plannerv1.TaskContext, call caller) (calls []string,
 	t.Helper()
 	p := New()
 	planned, err := p.CreatePlan(t.Context(), &plannerv1.CreatePlanRequest{Context: tc})
-	if err != nil || len(planned.GetSubtasks()) != 1 || planned.GetSubtasks()[0].GetDescription() != tc.GetGoal() {
+	if err != nil || len(planned.GetSubtasks()) != 1 || planned.GetSubtasks()[0].GetDescription() != tc.GetGoal() || planned.GetRisk().GetReason() != "It only reads." {
 		t.Fatalf("%q: %v %v", tc.GetGoal(), planned, err)
 	}
 	for range 10 {

@@ -120,7 +120,12 @@ func flow(tc *plannerv1.TaskContext, t *turn) (string, *commonv1.Risk) {
 		highest = risk.Raise(highest, st.GetRisk().GetLevel(), st.GetRisk().GetReason())
 	}
 	rated := risk.Parse(t.task.Risk)
-	return name, risk.Raise(highest, rated, l.Say("The model rates the whole task %s.", "模型将整个任务评为 %s。", risk.Name(rated)))
+	return name, risk.Raise(highest, rated, ratedTask(l, rated))
+}
+
+// ratedTask says how the model rates a whole task.
+func ratedTask(l lang.Lang, level commonv1.RiskLevel) string {
+	return l.Say("The model rates the whole task %s.", "模型将整个任务评为 %s。", risk.Name(level))
 }
 
 // GenerateAnswer implements Planner. It does not correct a reply, because emitted text cannot be taken back.

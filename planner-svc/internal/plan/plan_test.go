@@ -24,14 +24,14 @@ func sub(id, deps string) string {
 }
 
 func planOf(subtasks ...string) string {
-	return `{"main_task":"M","subtasks":[` + strings.Join(subtasks, ",") + `]}`
+	return `{"main_task":"M","risk":"HIGH","subtasks":[` + strings.Join(subtasks, ",") + `]}`
 }
 
 // D1, D7: a plan is a graph without cycles, in an order in which it can be carried out.
 func TestCreatePlan(t *testing.T) {
 	f := native(says(planOf(sub("a", `"b"`), sub("b", `"c"`), sub("c", `"b"`))), says(planOf(sub("a", `"x"`))), says(planOf(sub("a", `"b","c"`), sub("b", `"c"`), sub("c", ""))))
 	res, err := planner(t, f).CreatePlan(t.Context(), &plannerv1.CreatePlanRequest{Context: task(), Problem: "too\nlarge"})
-	want := &plannerv1.CreatePlanResponse{MainTask: "M", Usage: &commonv1.Usage{InputTokens: 300, OutputTokens: 30, ModelCalls: 3, CostNanoUsd: proto.Uint64(900_000)}}
+	want := &plannerv1.CreatePlanResponse{MainTask: "M", Risk: &commonv1.Risk{Level: commonv1.RiskLevel_RISK_LEVEL_HIGH, Reason: "The model rates the whole task HIGH."}, Usage: &commonv1.Usage{InputTokens: 300, OutputTokens: 30, ModelCalls: 3, CostNanoUsd: proto.Uint64(900_000)}}
 	for _, id := range []string{"c", "b", "a"} {
 		st := &plannerv1.Subtask{Id: id, Title: "T", Description: "D", Acceptance: "A", ToolIds: []string{"fs/read", "fs/write"}}
 		st.DependsOn = map[string][]string{"a": {"b", "c"}, "b": {"c"}}[id]
@@ -46,6 +46,10 @@ func TestCreatePlan(t *testing.T) {
 				t.Errorf("prompt %d lacks %q:\n%s", i, want, p)
 			}
 		}
+	}
+	res, err = planner(t, native(says(strings.Replace(planOf(sub("a", "")), "HIGH", "LOW", 1)))).CreatePlan(t.Context(), &plannerv1.CreatePlanRequest{Context: task()})
+	if err != nil || res.GetRisk().GetReason() != "write may change something." {
+		t.Errorf("A29: %v %v", res, err)
 	}
 	without := strings.Replace(planOf(sub("a", "")), `"acceptance":"A",`, "", 1)
 	f = native(says(without), says(planOf(sub("a", ""), sub("a", ""))), says(planOf(sub("a", ""), sub("b", ""))))

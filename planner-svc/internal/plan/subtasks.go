@@ -12,16 +12,18 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
+	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/lang"
 	"pawl.dev/planner-svc/internal/prompt"
+	"pawl.dev/planner-svc/internal/risk"
 )
 
 const (
 	subtaskItems = `"items":{"type":"object","properties":{"id":{"type":"string","pattern":"^[A-Za-z0-9_-]{1,40}$"},"title":{"type":"string","minLength":1},` +
 		`"description":{"type":"string","minLength":1},"acceptance":{"type":"string","minLength":1},"depends_on":{"type":"array","items":{"type":"string"}},` +
 		`"tool_ids":{"type":"array","items":{"type":"string"}}},"required":["id","title","description","acceptance","depends_on","tool_ids"],"additionalProperties":false}`
-	planSchema = `{"type":"object","properties":{"main_task":{"type":"string"},"subtasks":{"type":"array","minItems":1,` + subtaskItems + `}},` +
-		`"required":["main_task","subtasks"],"additionalProperties":false}`
+	planSchema = `{"type":"object","properties":{"main_task":{"type":"string"},"risk":{"type":"string","enum":["LOW","MEDIUM","HIGH"]},` +
+		`"subtasks":{"type":"array","minItems":1,` + subtaskItems + `}},"required":["main_task","risk","subtasks"],"additionalProperties":false}`
 	reflectSchema = `{"type":"object","properties":{"done":{"type":"boolean"},"summary":{"type":"string"},"next":{"type":"string"},"plan_change":{"type":["object","null"],"properties":{` +
 		`"add":{"type":"array",` + subtaskItems + `},"drop":{"type":"array","items":{"type":"string"}},"order":{"type":"array","items":{"type":"string"}},"reason":{"type":"string"}},` +
 		`"required":["reason"],"additionalProperties":false}},"required":["done","summary","next"],"additionalProperties":false}`
@@ -37,19 +39,25 @@ func (m *Model) CreatePlan(ctx context.Context, req *plannerv1.CreatePlanRequest
 		Problem     string
 		Tools       []*commonv1.Tool
 	}{maxSubtasks, req.GetProblem(), toolsOf(s.tc, &s.indexes).shown})
-	return askPage(ctx, s, "create_plan", page, planSchema, func(res *plannerv1.CreatePlanResponse, usage *commonv1.Usage) (_ *plannerv1.CreatePlanResponse, err error) {
-		if n := len(res.GetSubtasks()); n > maxSubtasks {
+	return askPage(ctx, s, "create_plan", page, planSchema, func(a *planAnswer, usage *commonv1.Usage) (*plannerv1.CreatePlanResponse, error) {
+		if n := len(a.Subtasks); n > maxSubtasks {
 			return nil, fmt.Errorf("there are %d subtasks; at most %d are allowed", n, maxSubtasks)
 		}
-		s.tidy(res.GetSubtasks())
-		res.MainTask, res.Usage = prompt.Line(res.GetMainTask()), usage
-		res.Subtasks, err = ordered(res.GetSubtasks())
-		return res, err
+		l, rated := prompt.LangOf(s.tc), risk.Parse(a.Risk)
+		assessed := risk.Raise(risk.OfTools(l, s.tidy(a.Subtasks)), rated, ratedTask(l, rated))
+		subtasks, err := ordered(a.Subtasks)
+		return &plannerv1.CreatePlanResponse{MainTask: prompt.Line(a.MainTask), Subtasks: subtasks, Risk: assessed, Usage: usage}, err
 	})
 }
 
-// tidy puts the titles of subtasks on one line, and keeps only the tools that the task has.
-func (s *session) tidy(subtasks []*plannerv1.Subtask) {
+type planAnswer struct {
+	MainTask string `json:"main_task"`
+	Risk     string
+	Subtasks []*plannerv1.Subtask
+}
+
+// tidy puts the titles of subtasks on one line, keeps only the tools that the task has, and returns these.
+func (s *session) tidy(subtasks []*plannerv1.Subtask) (needed []*catalog.Tool) {
 	const maxTitle = 100
 	tools := toolsOf(s.tc, &s.indexes)
 	for _, st := range subtasks {
@@ -57,11 +65,12 @@ func (s *session) tidy(subtasks []*plannerv1.Subtask) {
 		var ids []string
 		for _, name := range st.GetToolIds() {
 			if t := tools.lookup(name); t != nil && !slices.Contains(ids, t.GetId()) {
-				ids = append(ids, t.GetId())
+				ids, needed = append(ids, t.GetId()), append(needed, catalog.NewTool(t))
 			}
 		}
 		st.ToolIds = ids
 	}
+	return needed
 }
 
 // ordered returns the subtasks sorted so that each follows its dependencies. Duplicate ids, unknown dependencies and cycles are errors.

@@ -2549,7 +2549,9 @@ type CreatePlanResponse struct {
 	// The subtasks in an order in which they can be done: each one after those it depends on. At least one.
 	Subtasks []*Subtask `protobuf:"bytes,2,rep,name=subtasks,proto3" json:"subtasks,omitempty"`
 	// What the answer cost.
-	Usage         *v1.Usage `protobuf:"bytes,3,opt,name=usage,proto3" json:"usage,omitempty"`
+	Usage *v1.Usage `protobuf:"bytes,3,opt,name=usage,proto3" json:"usage,omitempty"`
+	// The risk of the whole plan: the highest of the tools that it is expected to need, or the planner's rating if that is higher.
+	Risk          *v1.Risk `protobuf:"bytes,4,opt,name=risk,proto3" json:"risk,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2601,6 +2603,13 @@ func (x *CreatePlanResponse) GetSubtasks() []*Subtask {
 func (x *CreatePlanResponse) GetUsage() *v1.Usage {
 	if x != nil {
 		return x.Usage
+	}
+	return nil
+}
+
+func (x *CreatePlanResponse) GetRisk() *v1.Risk {
+	if x != nil {
+		return x.Risk
 	}
 	return nil
 }
@@ -4928,11 +4937,12 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\x11CreatePlanRequest\x12>\n" +
 	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\x12+\n" +
 	"\fmax_subtasks\x18\x02 \x01(\rB\b\xbaH\x05*\x03\x18\xc8\x01R\vmaxSubtasks\x12\x18\n" +
-	"\aproblem\x18\x03 \x01(\tR\aproblem\"\x94\x01\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem\"\xbe\x01\n" +
 	"\x12CreatePlanResponse\x12\x1b\n" +
 	"\tmain_task\x18\x01 \x01(\tR\bmainTask\x124\n" +
 	"\bsubtasks\x18\x02 \x03(\v2\x18.pawl.planner.v1.SubtaskR\bsubtasks\x12+\n" +
-	"\x05usage\x18\x03 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"\xab\x01\n" +
+	"\x05usage\x18\x03 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\x12(\n" +
+	"\x04risk\x18\x04 \x01(\v2\x14.pawl.common.v1.RiskR\x04risk\"\xab\x01\n" +
 	"\aSubtask\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12 \n" +
@@ -5294,91 +5304,92 @@ var file_pawl_planner_v1_planner_proto_depIdxs = []int32{
 	6,   // 40: pawl.planner.v1.CreatePlanRequest.context:type_name -> pawl.planner.v1.TaskContext
 	37,  // 41: pawl.planner.v1.CreatePlanResponse.subtasks:type_name -> pawl.planner.v1.Subtask
 	70,  // 42: pawl.planner.v1.CreatePlanResponse.usage:type_name -> pawl.common.v1.Usage
-	37,  // 43: pawl.planner.v1.PlanChange.add:type_name -> pawl.planner.v1.Subtask
-	6,   // 44: pawl.planner.v1.ThinkRequest.context:type_name -> pawl.planner.v1.TaskContext
-	37,  // 45: pawl.planner.v1.ThinkRequest.current:type_name -> pawl.planner.v1.Subtask
-	38,  // 46: pawl.planner.v1.ThinkRequest.others:type_name -> pawl.planner.v1.SubtaskState
-	43,  // 47: pawl.planner.v1.ThinkResponse.result:type_name -> pawl.planner.v1.ThinkResult
-	10,  // 48: pawl.planner.v1.ThinkResult.steps:type_name -> pawl.planner.v1.PlannedStep
-	70,  // 49: pawl.planner.v1.ThinkResult.usage:type_name -> pawl.common.v1.Usage
-	39,  // 50: pawl.planner.v1.ThinkResult.reflection:type_name -> pawl.planner.v1.Reflection
-	40,  // 51: pawl.planner.v1.ThinkResult.plan_change:type_name -> pawl.planner.v1.PlanChange
-	6,   // 52: pawl.planner.v1.ReflectRequest.context:type_name -> pawl.planner.v1.TaskContext
-	37,  // 53: pawl.planner.v1.ReflectRequest.current:type_name -> pawl.planner.v1.Subtask
-	38,  // 54: pawl.planner.v1.ReflectRequest.others:type_name -> pawl.planner.v1.SubtaskState
-	70,  // 55: pawl.planner.v1.ReflectResponse.usage:type_name -> pawl.common.v1.Usage
-	40,  // 56: pawl.planner.v1.ReflectResponse.plan_change:type_name -> pawl.planner.v1.PlanChange
-	6,   // 57: pawl.planner.v1.DecideRequest.context:type_name -> pawl.planner.v1.TaskContext
-	2,   // 58: pawl.planner.v1.DecideResponse.decision:type_name -> pawl.planner.v1.Decision
-	70,  // 59: pawl.planner.v1.DecideResponse.usage:type_name -> pawl.common.v1.Usage
-	6,   // 60: pawl.planner.v1.SelectToolsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	10,  // 61: pawl.planner.v1.SelectToolsResponse.steps:type_name -> pawl.planner.v1.PlannedStep
-	70,  // 62: pawl.planner.v1.SelectToolsResponse.usage:type_name -> pawl.common.v1.Usage
-	6,   // 63: pawl.planner.v1.SummarizeMemoryRequest.context:type_name -> pawl.planner.v1.TaskContext
-	56,  // 64: pawl.planner.v1.SummarizeMemoryRequest.messages:type_name -> pawl.planner.v1.ModelMessage
-	70,  // 65: pawl.planner.v1.SummarizeMemoryResponse.usage:type_name -> pawl.common.v1.Usage
-	56,  // 66: pawl.planner.v1.GenerateRequest.messages:type_name -> pawl.planner.v1.ModelMessage
-	55,  // 67: pawl.planner.v1.GenerateRequest.tools:type_name -> pawl.planner.v1.ModelTool
-	3,   // 68: pawl.planner.v1.GenerateRequest.tool_choice:type_name -> pawl.planner.v1.ModelToolChoice
-	71,  // 69: pawl.planner.v1.GenerateRequest.budget:type_name -> pawl.common.v1.ModelBudget
-	4,   // 70: pawl.planner.v1.ModelMessage.role:type_name -> pawl.planner.v1.ModelRole
-	57,  // 71: pawl.planner.v1.ModelMessage.parts:type_name -> pawl.planner.v1.ModelPart
-	58,  // 72: pawl.planner.v1.ModelPart.image:type_name -> pawl.planner.v1.ModelMedia
-	58,  // 73: pawl.planner.v1.ModelPart.audio:type_name -> pawl.planner.v1.ModelMedia
-	59,  // 74: pawl.planner.v1.ModelPart.tool_call:type_name -> pawl.planner.v1.ModelToolCall
-	60,  // 75: pawl.planner.v1.ModelPart.tool_result:type_name -> pawl.planner.v1.ModelToolResult
-	62,  // 76: pawl.planner.v1.GenerateResponse.end:type_name -> pawl.planner.v1.GenerateEnd
-	59,  // 77: pawl.planner.v1.GenerateResponse.tool_call:type_name -> pawl.planner.v1.ModelToolCall
-	5,   // 78: pawl.planner.v1.GenerateEnd.stop_reason:type_name -> pawl.planner.v1.StopReason
-	70,  // 79: pawl.planner.v1.GenerateEnd.usage:type_name -> pawl.common.v1.Usage
-	65,  // 80: pawl.planner.v1.ListModelsResponse.models:type_name -> pawl.planner.v1.Model
-	11,  // 81: pawl.planner.v1.PlannerService.GetFlowName:input_type -> pawl.planner.v1.GetFlowNameRequest
-	13,  // 82: pawl.planner.v1.PlannerService.AssessFlowRisk:input_type -> pawl.planner.v1.AssessFlowRiskRequest
-	15,  // 83: pawl.planner.v1.PlannerService.PlanSteps:input_type -> pawl.planner.v1.PlanStepsRequest
-	17,  // 84: pawl.planner.v1.PlannerService.StreamPlanSteps:input_type -> pawl.planner.v1.StreamPlanStepsRequest
-	19,  // 85: pawl.planner.v1.PlannerService.CreateNextStep:input_type -> pawl.planner.v1.CreateNextStepRequest
-	21,  // 86: pawl.planner.v1.PlannerService.GetFirstInputParams:input_type -> pawl.planner.v1.GetFirstInputParamsRequest
-	23,  // 87: pawl.planner.v1.PlannerService.FillParams:input_type -> pawl.planner.v1.FillParamsRequest
-	25,  // 88: pawl.planner.v1.PlannerService.AssessToolRisk:input_type -> pawl.planner.v1.AssessToolRiskRequest
-	27,  // 89: pawl.planner.v1.PlannerService.IsParamError:input_type -> pawl.planner.v1.IsParamErrorRequest
-	29,  // 90: pawl.planner.v1.PlannerService.DescribeError:input_type -> pawl.planner.v1.DescribeErrorRequest
-	31,  // 91: pawl.planner.v1.PlannerService.GetMissingParams:input_type -> pawl.planner.v1.GetMissingParamsRequest
-	33,  // 92: pawl.planner.v1.PlannerService.GenerateAnswer:input_type -> pawl.planner.v1.GenerateAnswerRequest
-	35,  // 93: pawl.planner.v1.PlannerService.CreatePlan:input_type -> pawl.planner.v1.CreatePlanRequest
-	41,  // 94: pawl.planner.v1.PlannerService.Think:input_type -> pawl.planner.v1.ThinkRequest
-	44,  // 95: pawl.planner.v1.PlannerService.Reflect:input_type -> pawl.planner.v1.ReflectRequest
-	46,  // 96: pawl.planner.v1.PlannerService.Decide:input_type -> pawl.planner.v1.DecideRequest
-	48,  // 97: pawl.planner.v1.PlannerService.SelectTools:input_type -> pawl.planner.v1.SelectToolsRequest
-	50,  // 98: pawl.planner.v1.PlannerService.SummarizeMemory:input_type -> pawl.planner.v1.SummarizeMemoryRequest
-	52,  // 99: pawl.planner.v1.PlannerService.CheckPlaybook:input_type -> pawl.planner.v1.CheckPlaybookRequest
-	54,  // 100: pawl.planner.v1.PlannerService.Generate:input_type -> pawl.planner.v1.GenerateRequest
-	63,  // 101: pawl.planner.v1.PlannerService.ListModels:input_type -> pawl.planner.v1.ListModelsRequest
-	12,  // 102: pawl.planner.v1.PlannerService.GetFlowName:output_type -> pawl.planner.v1.GetFlowNameResponse
-	14,  // 103: pawl.planner.v1.PlannerService.AssessFlowRisk:output_type -> pawl.planner.v1.AssessFlowRiskResponse
-	16,  // 104: pawl.planner.v1.PlannerService.PlanSteps:output_type -> pawl.planner.v1.PlanStepsResponse
-	18,  // 105: pawl.planner.v1.PlannerService.StreamPlanSteps:output_type -> pawl.planner.v1.StreamPlanStepsResponse
-	20,  // 106: pawl.planner.v1.PlannerService.CreateNextStep:output_type -> pawl.planner.v1.CreateNextStepResponse
-	22,  // 107: pawl.planner.v1.PlannerService.GetFirstInputParams:output_type -> pawl.planner.v1.GetFirstInputParamsResponse
-	24,  // 108: pawl.planner.v1.PlannerService.FillParams:output_type -> pawl.planner.v1.FillParamsResponse
-	26,  // 109: pawl.planner.v1.PlannerService.AssessToolRisk:output_type -> pawl.planner.v1.AssessToolRiskResponse
-	28,  // 110: pawl.planner.v1.PlannerService.IsParamError:output_type -> pawl.planner.v1.IsParamErrorResponse
-	30,  // 111: pawl.planner.v1.PlannerService.DescribeError:output_type -> pawl.planner.v1.DescribeErrorResponse
-	32,  // 112: pawl.planner.v1.PlannerService.GetMissingParams:output_type -> pawl.planner.v1.GetMissingParamsResponse
-	34,  // 113: pawl.planner.v1.PlannerService.GenerateAnswer:output_type -> pawl.planner.v1.GenerateAnswerResponse
-	36,  // 114: pawl.planner.v1.PlannerService.CreatePlan:output_type -> pawl.planner.v1.CreatePlanResponse
-	42,  // 115: pawl.planner.v1.PlannerService.Think:output_type -> pawl.planner.v1.ThinkResponse
-	45,  // 116: pawl.planner.v1.PlannerService.Reflect:output_type -> pawl.planner.v1.ReflectResponse
-	47,  // 117: pawl.planner.v1.PlannerService.Decide:output_type -> pawl.planner.v1.DecideResponse
-	49,  // 118: pawl.planner.v1.PlannerService.SelectTools:output_type -> pawl.planner.v1.SelectToolsResponse
-	51,  // 119: pawl.planner.v1.PlannerService.SummarizeMemory:output_type -> pawl.planner.v1.SummarizeMemoryResponse
-	53,  // 120: pawl.planner.v1.PlannerService.CheckPlaybook:output_type -> pawl.planner.v1.CheckPlaybookResponse
-	61,  // 121: pawl.planner.v1.PlannerService.Generate:output_type -> pawl.planner.v1.GenerateResponse
-	64,  // 122: pawl.planner.v1.PlannerService.ListModels:output_type -> pawl.planner.v1.ListModelsResponse
-	102, // [102:123] is the sub-list for method output_type
-	81,  // [81:102] is the sub-list for method input_type
-	81,  // [81:81] is the sub-list for extension type_name
-	81,  // [81:81] is the sub-list for extension extendee
-	0,   // [0:81] is the sub-list for field type_name
+	69,  // 43: pawl.planner.v1.CreatePlanResponse.risk:type_name -> pawl.common.v1.Risk
+	37,  // 44: pawl.planner.v1.PlanChange.add:type_name -> pawl.planner.v1.Subtask
+	6,   // 45: pawl.planner.v1.ThinkRequest.context:type_name -> pawl.planner.v1.TaskContext
+	37,  // 46: pawl.planner.v1.ThinkRequest.current:type_name -> pawl.planner.v1.Subtask
+	38,  // 47: pawl.planner.v1.ThinkRequest.others:type_name -> pawl.planner.v1.SubtaskState
+	43,  // 48: pawl.planner.v1.ThinkResponse.result:type_name -> pawl.planner.v1.ThinkResult
+	10,  // 49: pawl.planner.v1.ThinkResult.steps:type_name -> pawl.planner.v1.PlannedStep
+	70,  // 50: pawl.planner.v1.ThinkResult.usage:type_name -> pawl.common.v1.Usage
+	39,  // 51: pawl.planner.v1.ThinkResult.reflection:type_name -> pawl.planner.v1.Reflection
+	40,  // 52: pawl.planner.v1.ThinkResult.plan_change:type_name -> pawl.planner.v1.PlanChange
+	6,   // 53: pawl.planner.v1.ReflectRequest.context:type_name -> pawl.planner.v1.TaskContext
+	37,  // 54: pawl.planner.v1.ReflectRequest.current:type_name -> pawl.planner.v1.Subtask
+	38,  // 55: pawl.planner.v1.ReflectRequest.others:type_name -> pawl.planner.v1.SubtaskState
+	70,  // 56: pawl.planner.v1.ReflectResponse.usage:type_name -> pawl.common.v1.Usage
+	40,  // 57: pawl.planner.v1.ReflectResponse.plan_change:type_name -> pawl.planner.v1.PlanChange
+	6,   // 58: pawl.planner.v1.DecideRequest.context:type_name -> pawl.planner.v1.TaskContext
+	2,   // 59: pawl.planner.v1.DecideResponse.decision:type_name -> pawl.planner.v1.Decision
+	70,  // 60: pawl.planner.v1.DecideResponse.usage:type_name -> pawl.common.v1.Usage
+	6,   // 61: pawl.planner.v1.SelectToolsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	10,  // 62: pawl.planner.v1.SelectToolsResponse.steps:type_name -> pawl.planner.v1.PlannedStep
+	70,  // 63: pawl.planner.v1.SelectToolsResponse.usage:type_name -> pawl.common.v1.Usage
+	6,   // 64: pawl.planner.v1.SummarizeMemoryRequest.context:type_name -> pawl.planner.v1.TaskContext
+	56,  // 65: pawl.planner.v1.SummarizeMemoryRequest.messages:type_name -> pawl.planner.v1.ModelMessage
+	70,  // 66: pawl.planner.v1.SummarizeMemoryResponse.usage:type_name -> pawl.common.v1.Usage
+	56,  // 67: pawl.planner.v1.GenerateRequest.messages:type_name -> pawl.planner.v1.ModelMessage
+	55,  // 68: pawl.planner.v1.GenerateRequest.tools:type_name -> pawl.planner.v1.ModelTool
+	3,   // 69: pawl.planner.v1.GenerateRequest.tool_choice:type_name -> pawl.planner.v1.ModelToolChoice
+	71,  // 70: pawl.planner.v1.GenerateRequest.budget:type_name -> pawl.common.v1.ModelBudget
+	4,   // 71: pawl.planner.v1.ModelMessage.role:type_name -> pawl.planner.v1.ModelRole
+	57,  // 72: pawl.planner.v1.ModelMessage.parts:type_name -> pawl.planner.v1.ModelPart
+	58,  // 73: pawl.planner.v1.ModelPart.image:type_name -> pawl.planner.v1.ModelMedia
+	58,  // 74: pawl.planner.v1.ModelPart.audio:type_name -> pawl.planner.v1.ModelMedia
+	59,  // 75: pawl.planner.v1.ModelPart.tool_call:type_name -> pawl.planner.v1.ModelToolCall
+	60,  // 76: pawl.planner.v1.ModelPart.tool_result:type_name -> pawl.planner.v1.ModelToolResult
+	62,  // 77: pawl.planner.v1.GenerateResponse.end:type_name -> pawl.planner.v1.GenerateEnd
+	59,  // 78: pawl.planner.v1.GenerateResponse.tool_call:type_name -> pawl.planner.v1.ModelToolCall
+	5,   // 79: pawl.planner.v1.GenerateEnd.stop_reason:type_name -> pawl.planner.v1.StopReason
+	70,  // 80: pawl.planner.v1.GenerateEnd.usage:type_name -> pawl.common.v1.Usage
+	65,  // 81: pawl.planner.v1.ListModelsResponse.models:type_name -> pawl.planner.v1.Model
+	11,  // 82: pawl.planner.v1.PlannerService.GetFlowName:input_type -> pawl.planner.v1.GetFlowNameRequest
+	13,  // 83: pawl.planner.v1.PlannerService.AssessFlowRisk:input_type -> pawl.planner.v1.AssessFlowRiskRequest
+	15,  // 84: pawl.planner.v1.PlannerService.PlanSteps:input_type -> pawl.planner.v1.PlanStepsRequest
+	17,  // 85: pawl.planner.v1.PlannerService.StreamPlanSteps:input_type -> pawl.planner.v1.StreamPlanStepsRequest
+	19,  // 86: pawl.planner.v1.PlannerService.CreateNextStep:input_type -> pawl.planner.v1.CreateNextStepRequest
+	21,  // 87: pawl.planner.v1.PlannerService.GetFirstInputParams:input_type -> pawl.planner.v1.GetFirstInputParamsRequest
+	23,  // 88: pawl.planner.v1.PlannerService.FillParams:input_type -> pawl.planner.v1.FillParamsRequest
+	25,  // 89: pawl.planner.v1.PlannerService.AssessToolRisk:input_type -> pawl.planner.v1.AssessToolRiskRequest
+	27,  // 90: pawl.planner.v1.PlannerService.IsParamError:input_type -> pawl.planner.v1.IsParamErrorRequest
+	29,  // 91: pawl.planner.v1.PlannerService.DescribeError:input_type -> pawl.planner.v1.DescribeErrorRequest
+	31,  // 92: pawl.planner.v1.PlannerService.GetMissingParams:input_type -> pawl.planner.v1.GetMissingParamsRequest
+	33,  // 93: pawl.planner.v1.PlannerService.GenerateAnswer:input_type -> pawl.planner.v1.GenerateAnswerRequest
+	35,  // 94: pawl.planner.v1.PlannerService.CreatePlan:input_type -> pawl.planner.v1.CreatePlanRequest
+	41,  // 95: pawl.planner.v1.PlannerService.Think:input_type -> pawl.planner.v1.ThinkRequest
+	44,  // 96: pawl.planner.v1.PlannerService.Reflect:input_type -> pawl.planner.v1.ReflectRequest
+	46,  // 97: pawl.planner.v1.PlannerService.Decide:input_type -> pawl.planner.v1.DecideRequest
+	48,  // 98: pawl.planner.v1.PlannerService.SelectTools:input_type -> pawl.planner.v1.SelectToolsRequest
+	50,  // 99: pawl.planner.v1.PlannerService.SummarizeMemory:input_type -> pawl.planner.v1.SummarizeMemoryRequest
+	52,  // 100: pawl.planner.v1.PlannerService.CheckPlaybook:input_type -> pawl.planner.v1.CheckPlaybookRequest
+	54,  // 101: pawl.planner.v1.PlannerService.Generate:input_type -> pawl.planner.v1.GenerateRequest
+	63,  // 102: pawl.planner.v1.PlannerService.ListModels:input_type -> pawl.planner.v1.ListModelsRequest
+	12,  // 103: pawl.planner.v1.PlannerService.GetFlowName:output_type -> pawl.planner.v1.GetFlowNameResponse
+	14,  // 104: pawl.planner.v1.PlannerService.AssessFlowRisk:output_type -> pawl.planner.v1.AssessFlowRiskResponse
+	16,  // 105: pawl.planner.v1.PlannerService.PlanSteps:output_type -> pawl.planner.v1.PlanStepsResponse
+	18,  // 106: pawl.planner.v1.PlannerService.StreamPlanSteps:output_type -> pawl.planner.v1.StreamPlanStepsResponse
+	20,  // 107: pawl.planner.v1.PlannerService.CreateNextStep:output_type -> pawl.planner.v1.CreateNextStepResponse
+	22,  // 108: pawl.planner.v1.PlannerService.GetFirstInputParams:output_type -> pawl.planner.v1.GetFirstInputParamsResponse
+	24,  // 109: pawl.planner.v1.PlannerService.FillParams:output_type -> pawl.planner.v1.FillParamsResponse
+	26,  // 110: pawl.planner.v1.PlannerService.AssessToolRisk:output_type -> pawl.planner.v1.AssessToolRiskResponse
+	28,  // 111: pawl.planner.v1.PlannerService.IsParamError:output_type -> pawl.planner.v1.IsParamErrorResponse
+	30,  // 112: pawl.planner.v1.PlannerService.DescribeError:output_type -> pawl.planner.v1.DescribeErrorResponse
+	32,  // 113: pawl.planner.v1.PlannerService.GetMissingParams:output_type -> pawl.planner.v1.GetMissingParamsResponse
+	34,  // 114: pawl.planner.v1.PlannerService.GenerateAnswer:output_type -> pawl.planner.v1.GenerateAnswerResponse
+	36,  // 115: pawl.planner.v1.PlannerService.CreatePlan:output_type -> pawl.planner.v1.CreatePlanResponse
+	42,  // 116: pawl.planner.v1.PlannerService.Think:output_type -> pawl.planner.v1.ThinkResponse
+	45,  // 117: pawl.planner.v1.PlannerService.Reflect:output_type -> pawl.planner.v1.ReflectResponse
+	47,  // 118: pawl.planner.v1.PlannerService.Decide:output_type -> pawl.planner.v1.DecideResponse
+	49,  // 119: pawl.planner.v1.PlannerService.SelectTools:output_type -> pawl.planner.v1.SelectToolsResponse
+	51,  // 120: pawl.planner.v1.PlannerService.SummarizeMemory:output_type -> pawl.planner.v1.SummarizeMemoryResponse
+	53,  // 121: pawl.planner.v1.PlannerService.CheckPlaybook:output_type -> pawl.planner.v1.CheckPlaybookResponse
+	61,  // 122: pawl.planner.v1.PlannerService.Generate:output_type -> pawl.planner.v1.GenerateResponse
+	64,  // 123: pawl.planner.v1.PlannerService.ListModels:output_type -> pawl.planner.v1.ListModelsResponse
+	103, // [103:124] is the sub-list for method output_type
+	82,  // [82:103] is the sub-list for method input_type
+	82,  // [82:82] is the sub-list for extension type_name
+	82,  // [82:82] is the sub-list for extension extendee
+	0,   // [0:82] is the sub-list for field type_name
 }
 
 func init() { file_pawl_planner_v1_planner_proto_init() }
