@@ -359,31 +359,38 @@ func (s *Server) recover() error {
 	return nil
 }
 
-// rollback undoes changes, the last one first. It leaves alone what was not changed, and what has changed again since.
+// rollback undoes changes, the last one first.
 func (s *Server) rollback(changes []change) error {
 	for _, c := range slices.Backward(changes) {
-		now, err := s.read(c.Path)
-		if err != nil {
-			return err
-		}
 		_ = s.root.Remove(path.Join(path.Dir(c.Path), tempName))
-		switch {
-		case c.Change == deleted && now == nil && c.Backup == "":
-			err = s.apply(edit{path: c.Path, after: &file{}})
-		case c.Change == deleted && now == nil, c.Change == modified && now != nil && now.sum == c.SHA256:
-			var before *file
-			if before, err = s.saved(c.Backup); err == nil {
-				err = s.put(c.Path, before, now)
-			}
-		case c.Change == created && now != nil && now.sum == c.SHA256:
-			err = s.apply(edit{path: c.Path, before: now})
-			if c.SHA256 == "" && errors.Is(err, fs.ErrExist) {
-				err = nil // the folder is in use by now
-			}
+		now, err := s.read(c.Path)
+		if err == nil {
+			err = s.undo(c, now)
 		}
 		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// undo undoes a change, unless it was not made or the file has changed again since.
+func (s *Server) undo(c change, now *file) error {
+	switch {
+	case c.Change == deleted && now == nil && c.Backup == "":
+		return s.apply(edit{path: c.Path, after: &file{}})
+	case c.Change == deleted && now == nil, c.Change == modified && now != nil && now.sum == c.SHA256:
+		before, err := s.saved(c.Backup)
+		if err != nil {
+			return err
+		}
+		return s.put(c.Path, before, now)
+	case c.Change == created && now != nil && now.sum == c.SHA256:
+		err := s.apply(edit{path: c.Path, before: now})
+		if c.SHA256 == "" && errors.Is(err, fs.ErrExist) {
+			return nil // the folder is in use by now
+		}
+		return err
 	}
 	return nil
 }
