@@ -12,7 +12,7 @@ import (
 )
 
 // schemaVersion is written into each file; Open refuses files of other versions.
-const schemaVersion = 4
+const schemaVersion = 5
 
 var (
 	bucket        = []byte("pawl")
