@@ -58,7 +58,7 @@ var toolFolders = []struct {
 	variable, folder string
 	parts            []string
 }{
-	{"GOCACHE", ".cache/go-build", nil}, // programs do not write into it, because other builds of the user trust it
+	{"GOCACHE", ".cache/go-build", nil},
 	{"GOMODCACHE", "go/pkg/mod", nil},
 	{"CARGO_HOME", ".cargo", []string{"bin", "registry", "git", "config.toml"}},
 	{"RUSTUP_HOME", ".rustup", nil},
@@ -91,6 +91,11 @@ func environment(private string, network bool) (env map[string]string, read []st
 			read = append(read, filepath.Join(folder, part))
 		}
 	}
+	if self, err := os.Executable(); err == nil && env["GOCACHE"] != "" {
+		env["GOCACHEPROG"] = fmt.Sprintf("%q %s %q %q", self, goCacheName, env["GOCACHE"], filepath.Join(private, "go-build"))
+		read = append(read, self)
+	}
+	delete(env, "GOCACHE") // the go command writes there too
 	if network {
 		// New modules go to the private home folder, whose files must be removable.
 		delete(env, "GOMODCACHE")

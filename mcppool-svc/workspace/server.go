@@ -131,6 +131,7 @@ func (s *Server) handlers() map[string]server.ToolHandlerFunc {
 			"delete_file":      changing(s, s.planDelete),
 			"list_backups":     handle(s.listBackups),
 			"restore_file":     changing(s, s.planRestore),
+			"run_tests":        handle(s.runTests),
 		})
 	}
 	if len(s.options.Commands) > 0 {
