@@ -17,20 +17,12 @@ import (
 	"pawl.dev/planner-svc/internal/risk"
 )
 
-// askAboutTask asks the model for JSON about a request's task. The prompt holds the goal, as many of the last steps as fit, and the template called
-// name, rendered with the request. respond makes the response from the answer and the usage; its error is the problem with the answer.
-func askAboutTask[T, R any](ctx context.Context, m *Model, name string, req interface{ GetContext() *plannerv1.TaskContext }, schema string,
-	respond func(answer *T, usage *commonv1.Usage) (*R, error),
-) (*R, error) {
-	s := m.session(req.GetContext())
-	return askPage(ctx, s, name, prompt.Render(name, s.tc, req), schema, respond)
-}
-
-// askPage is askAboutTask with a page that is rendered already. If the provider finds the prompt too long, askPage assumes a smaller window, shows fewer
-// steps and asks once more.
-func askPage[T, R any](ctx context.Context, s *session, name, page, schema string, respond func(answer *T, usage *commonv1.Usage) (*R, error)) (*R, error) {
+// askAboutTask asks the model for JSON about a task. The prompt holds the goal, as many of the last steps as fit, and the template called name, rendered
+// with data. respond makes the response from the answer and the usage; its error is the problem with the answer. If the provider finds the prompt too
+// long, askAboutTask assumes a smaller window and asks once more.
+func askAboutTask[T, R any](ctx context.Context, s *session, name string, data any, schema string, respond func(answer *T, usage *commonv1.Usage) (*R, error)) (*R, error) {
 	for again := false; ; again = true {
-		system, goal := prompt.Render("about", s.tc, nil), prompt.Render("goal", s.tc, nil)+"\n\n"
+		system, page, goal := prompt.Render("about", s.tc, nil), prompt.Render(name, s.tc, data), prompt.Render("goal", s.tc, nil)+"\n\n"
 		steps, left := "", s.maxPrompt()-estimate(system+goal+page)
 		for _, e := range slices.Backward(s.tc.GetHistory()) {
 			text := s.digest(e, min(s.outputBytes(), maxOutput/4))
@@ -57,7 +49,7 @@ const inputSchema = `{"type":"object","properties":{"input":{"type":"object"},"m
 // GetFirstInputParams implements Planner.
 func (m *Model) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {
 	tool, _ := catalog.CallOf(req, "")
-	return askAboutTask(ctx, m, "input_params", req, inputSchema, func(a *inputAnswer, usage *commonv1.Usage) (*plannerv1.GetFirstInputParamsResponse, error) {
+	return askAboutTask(ctx, m.session(req.GetContext()), "input_params", req, inputSchema, func(a *inputAnswer, usage *commonv1.Usage) (*plannerv1.GetFirstInputParamsResponse, error) {
 		in, err := strictjson.ParseObject(string(a.Input))
 		if err != nil {
 			return nil, err
@@ -91,7 +83,7 @@ func (m *Model) FillParams(ctx context.Context, req *plannerv1.FillParamsRequest
 			return &plannerv1.FillParamsResponse{InputJson: filled.String(), Usage: &commonv1.Usage{}}, nil
 		}
 	}
-	return askAboutTask(ctx, m, "fill_params", req, inputSchema, func(a *inputAnswer, usage *commonv1.Usage) (*plannerv1.FillParamsResponse, error) {
+	return askAboutTask(ctx, m.session(req.GetContext()), "fill_params", req, inputSchema, func(a *inputAnswer, usage *commonv1.Usage) (*plannerv1.FillParamsResponse, error) {
 		return &plannerv1.FillParamsResponse{InputJson: strictjson.Compact(string(a.Input)), Usage: usage}, tool.Misfit(string(a.Input))
 	})
 }
@@ -101,7 +93,7 @@ const riskSchema = `{"type":"object","properties":{"level":{"type":"string","enu
 // AssessToolRisk implements Planner. The risk is never below the tool's floor.
 func (m *Model) AssessToolRisk(ctx context.Context, req *plannerv1.AssessToolRiskRequest) (*plannerv1.AssessToolRiskResponse, error) {
 	tool, in := catalog.CallOf(req, req.GetInputJson())
-	return askAboutTask(ctx, m, "tool_risk", req, riskSchema, func(a *struct{ Level, Reason string }, usage *commonv1.Usage) (*plannerv1.AssessToolRiskResponse, error) {
+	return askAboutTask(ctx, m.session(req.GetContext()), "tool_risk", req, riskSchema, func(a *struct{ Level, Reason string }, usage *commonv1.Usage) (*plannerv1.AssessToolRiskResponse, error) {
 		assessed := risk.Assess(prompt.LangOf(req.GetContext()), tool, in)
 		if rated := risk.Parse(a.Level); rated >= assessed.GetLevel() {
 			assessed = &commonv1.Risk{Level: rated, Reason: prompt.Line(a.Reason)}
@@ -114,7 +106,7 @@ const paramErrorSchema = `{"type":"object","properties":{"is_param_error":{"type
 
 // IsParamError implements Planner.
 func (m *Model) IsParamError(ctx context.Context, req *plannerv1.IsParamErrorRequest) (*plannerv1.IsParamErrorResponse, error) {
-	return askAboutTask(ctx, m, "is_param_error", req, paramErrorSchema, func(res *plannerv1.IsParamErrorResponse, usage *commonv1.Usage) (*plannerv1.IsParamErrorResponse, error) {
+	return askAboutTask(ctx, m.session(req.GetContext()), "is_param_error", req, paramErrorSchema, func(res *plannerv1.IsParamErrorResponse, usage *commonv1.Usage) (*plannerv1.IsParamErrorResponse, error) {
 		res.Usage = usage
 		return res, nil
 	})
@@ -128,7 +120,7 @@ func (m *Model) DescribeError(ctx context.Context, req *plannerv1.DescribeErrorR
 	if tool, in, names := missingParams(req); len(names) > 0 {
 		return &plannerv1.DescribeErrorResponse{Message: input.Shorten(l, input.Describe(l, tool, in, req.GetError())), Usage: &commonv1.Usage{}}, nil
 	}
-	return askAboutTask(ctx, m, "describe_error", req, messageSchema, func(res *plannerv1.DescribeErrorResponse, usage *commonv1.Usage) (*plannerv1.DescribeErrorResponse, error) {
+	return askAboutTask(ctx, m.session(req.GetContext()), "describe_error", req, messageSchema, func(res *plannerv1.DescribeErrorResponse, usage *commonv1.Usage) (*plannerv1.DescribeErrorResponse, error) {
 		res.Message, res.Usage = input.Shorten(l, res.GetMessage()), usage
 		return res, nil
 	})
@@ -142,7 +134,7 @@ func (m *Model) GetMissingParams(ctx context.Context, req *plannerv1.GetMissingP
 	if len(names) > 0 {
 		return &plannerv1.GetMissingParamsResponse{SchemaJson: input.Form(tool, names), Usage: &commonv1.Usage{}}, nil
 	}
-	return askAboutTask(ctx, m, "missing_params", req, missingSchema, func(a *struct{ Properties []string }, usage *commonv1.Usage) (*plannerv1.GetMissingParamsResponse, error) {
+	return askAboutTask(ctx, m.session(req.GetContext()), "missing_params", req, missingSchema, func(a *struct{ Properties []string }, usage *commonv1.Usage) (*plannerv1.GetMissingParamsResponse, error) {
 		for _, name := range a.Properties {
 			if tool.Prop(name) == nil {
 				return nil, fmt.Errorf("the input has no property %q", name)

@@ -34,12 +34,8 @@ func (m *Model) CreatePlan(ctx context.Context, req *plannerv1.CreatePlanRequest
 	const defaultMax = 10
 	maxSubtasks := int(cmp.Or(req.GetMaxSubtasks(), defaultMax))
 	s := m.session(req.GetContext())
-	page := prompt.Render("create_plan", s.tc, struct {
-		MaxSubtasks int
-		Problem     string
-		Tools       []*commonv1.Tool
-	}{maxSubtasks, req.GetProblem(), toolsOf(s.tc, &s.indexes).shown})
-	return askPage(ctx, s, "create_plan", page, planSchema, func(a *planAnswer, usage *commonv1.Usage) (*plannerv1.CreatePlanResponse, error) {
+	data := map[string]any{"MaxSubtasks": maxSubtasks, "Problem": req.GetProblem(), "Tools": toolsOf(s.tc, &s.indexes).shown}
+	return askAboutTask(ctx, s, "create_plan", data, planSchema, func(a *planAnswer, usage *commonv1.Usage) (*plannerv1.CreatePlanResponse, error) {
 		if n := len(a.Subtasks); n > maxSubtasks {
 			return nil, fmt.Errorf("there are %d subtasks; at most %d are allowed", n, maxSubtasks)
 		}
@@ -129,7 +125,7 @@ func (m *Model) SelectTools(ctx context.Context, req *plannerv1.SelectToolsReque
 func (m *Model) Reflect(ctx context.Context, req *plannerv1.ReflectRequest) (*plannerv1.ReflectResponse, error) {
 	s := m.session(req.GetContext())
 	s.subtask, s.others = req.GetCurrent(), req.GetOthers()
-	return askPage(ctx, s, "reflect", prompt.Render("reflect", s.tc, req), reflectSchema, func(res *plannerv1.ReflectResponse, usage *commonv1.Usage) (*plannerv1.ReflectResponse, error) {
+	return askAboutTask(ctx, s, "reflect", req, reflectSchema, func(res *plannerv1.ReflectResponse, usage *commonv1.Usage) (*plannerv1.ReflectResponse, error) {
 		if !res.GetDone() && strings.TrimSpace(res.GetNext()) == "" {
 			return nil, errors.New("`next` must say what to do, because the subtask is not done")
 		}
@@ -138,7 +134,7 @@ func (m *Model) Reflect(ctx context.Context, req *plannerv1.ReflectRequest) (*pl
 	})
 }
 
-// checkReflection shortens the texts of a reflection, and checks and completes its plan change. It drops the change if that is empty, or if the request
+// checkReflection shortens the texts of a reflection, and checks its plan change. It drops the change if that is empty, or if the request
 // is about no subtask of a plan.
 func (s *session) checkReflection(res *plannerv1.ReflectResponse) error {
 	const maxText = 2000
@@ -154,20 +150,11 @@ func (s *session) checkReflection(res *plannerv1.ReflectResponse) error {
 	return s.checkChange(change)
 }
 
-// checkChange checks a plan change against the subtasks that the request tells of, and completes its order.
+// checkChange checks a plan change against the subtasks that the request tells of.
 func (s *session) checkChange(change *plannerv1.PlanChange) error {
 	status := map[string]string{s.subtask.GetId(): "IN_PROGRESS"}
-	var open []string // the subtasks that have not started, after the change
 	for _, other := range s.others {
 		status[other.GetId()] = other.GetStatus()
-		if waits(other.GetStatus()) && !slices.Contains(change.GetDrop(), other.GetId()) {
-			open = append(open, other.GetId())
-		}
-	}
-	for _, id := range change.GetDrop() {
-		if !waits(status[id]) {
-			return fmt.Errorf("plan_change: %q cannot be dropped, because it is not a subtask that has not started", id)
-		}
 	}
 	var all []*plannerv1.Subtask
 	for _, id := range slices.Sorted(maps.Keys(status)) {
@@ -180,37 +167,22 @@ func (s *session) checkChange(change *plannerv1.PlanChange) error {
 		if status[st.GetId()] != "" { // also if the change drops it
 			return fmt.Errorf("plan_change: the id %q is taken; give the new subtask another one", st.GetId())
 		}
-		all, open = append(all, st), append(open, st.GetId())
+		all = append(all, st)
 	}
 	all, err := ordered(all)
 	if err != nil {
 		return fmt.Errorf("plan_change: %w", err)
 	}
-	s.tidy(all[kept:])
 	change.Add, change.Reason = all[kept:], prompt.Line(change.GetReason()) // the kept ones come first, because they depend on none here
-	if len(change.GetOrder()) > 0 {
-		return completeOrder(change, open)
-	}
-	return nil
-}
-
-// completeOrder adds the open subtasks that the order of a change lacks to its end. It fails if the order names another one, or one twice.
-func completeOrder(change *plannerv1.PlanChange, open []string) error {
-	for i, id := range change.GetOrder() {
-		if !slices.Contains(open, id) || slices.Contains(change.GetOrder()[:i], id) {
-			return fmt.Errorf("plan_change: %q is wrong in `order`, which names each subtask that has not started at most once: %s", id, strings.Join(open, ", "))
-		}
-	}
-	for _, id := range open {
-		if !slices.Contains(change.GetOrder(), id) {
-			change.Order = append(change.Order, id)
+	s.tidy(change.GetAdd())
+	for _, id := range slices.Concat(change.GetDrop(), change.GetOrder()) {
+		isNew := slices.ContainsFunc(change.GetAdd(), func(st *plannerv1.Subtask) bool { return st.GetId() == id })
+		if !isNew && status[id] != "PENDING" && status[id] != "BLOCKED" {
+			return fmt.Errorf("plan_change: %q is not a subtask that has not started; only those can be dropped or ordered", id)
 		}
 	}
 	return nil
 }
-
-// waits reports whether a subtask with this status has not started.
-func waits(status string) bool { return status == "PENDING" || status == "BLOCKED" }
 
 type decideAnswer struct {
 	Decision, Reason, Question string
@@ -222,7 +194,7 @@ const decideSchema = `{"type":"object","properties":{"decision":{"type":"string"
 
 // Decide decides whether and how an agent responds to a message.
 func (m *Model) Decide(ctx context.Context, req *plannerv1.DecideRequest) (*plannerv1.DecideResponse, error) {
-	return askAboutTask(ctx, m, "decide", req, decideSchema, func(a *decideAnswer, usage *commonv1.Usage) (*plannerv1.DecideResponse, error) {
+	return askAboutTask(ctx, m.session(req.GetContext()), "decide", req, decideSchema, func(a *decideAnswer, usage *commonv1.Usage) (*plannerv1.DecideResponse, error) {
 		res := &plannerv1.DecideResponse{Decision: plannerv1.Decision(plannerv1.Decision_value["DECISION_"+a.Decision]), Reason: a.Reason, Usage: usage}
 		switch res.GetDecision() {
 		case plannerv1.Decision_DECISION_ASK_HUMAN:

@@ -152,7 +152,7 @@ func TestThinkCorrections(t *testing.T) {
 		"done with calls twice": {[]replyFunc{calls("fs__read", `{"path":"a"}`, "reflect", done_), calls("reflect", done_, "fs__read", `{"path":"a"}`)}, "was not made", "", true},
 		"an unknown tool":       {[]replyFunc{calls("fs__raed", `{}`), calls("fs__read", `{"path":"a"}`)}, `there is no tool "fs__raed"; the nearest are fs__read`, `fs/read {"path":"a"}`, false},
 		"a wrong reflection":    {[]replyFunc{calls("fs__read", `{"path":"a"}`, "reflect", `{"done":"no"}`), calls("fs__read", `{"path":"a"}`)}, "must be a boolean", `fs/read {"path":"a"}`, false},
-		"a wrong change":        {[]replyFunc{calls("reflect", `{"done":false,"summary":"","next":"","plan_change":{"drop":["x"],"reason":""}}`), says("no")}, `"x" cannot be dropped`, "", false},
+		"a wrong change":        {[]replyFunc{calls("reflect", `{"done":false,"summary":"","next":"","plan_change":{"drop":["x"],"reason":""}}`), says("no")}, `"x" is not a subtask that has not started`, "", false},
 		"nothing":               {[]replyFunc{says(""), says("x")}, "Your reply was empty", "", false},
 		"input that misfits":    {[]replyFunc{calls("fs__read", `{"pawl_why":"w","paht":5}`)}, "", `fs/read {"paht":5}`, false},
 		"broken input":          {[]replyFunc{calls("fs__read", cut), calls("fs__read", `{"path":"b"}`)}, "not a JSON object", `fs/read {"path":"b"}`, false},

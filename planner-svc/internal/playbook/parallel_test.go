@@ -95,7 +95,7 @@ func TestParallel(t *testing.T) {
 	if text, err = answerOf(t, context_(beside, list(find, b1, a1, a2, b2, ok("ws/read", "{}"))...), ""); err != nil || text != "r2" {
 		t.Errorf("%q %v", text, err)
 	}
-	if _, err := inputOf(t, "ws/read", "", "", context_(beside, find)); err == nil || !strings.Contains(err.Error(), "runs the branches p2.1, p2.2") {
+	if _, err := inputOf(t, "ws/read", "", "", context_(beside, find)); err == nil || !strings.Contains(err.Error(), "but branches") {
 		t.Error(err)
 	}
 }

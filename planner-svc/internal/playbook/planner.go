@@ -2,7 +2,6 @@ package playbook
 
 import (
 	"context"
-	"strings"
 	"sync"
 
 	"google.golang.org/grpc/codes"
@@ -77,10 +76,7 @@ func (m *Planner) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFir
 	if err != nil {
 		return nil, err
 	}
-	if len(res.GetSteps()) == 0 {
-		return nil, planningFailed("the playbook does not call %s at this point, but runs the branches %s", req.GetToolId(), strings.Join(res.GetBranches(), ", "))
-	}
-	due := res.GetSteps()[0]
+	due := append(res.GetSteps(), &plannerv1.PlannedStep{ToolId: "branches"})[0]
 	if due.GetToolId() != req.GetToolId() {
 		return nil, planningFailed("the playbook does not call %s at this point, but %s", req.GetToolId(), due.GetToolId())
 	}

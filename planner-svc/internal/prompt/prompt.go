@@ -78,22 +78,20 @@ func states(subtasks []*plannerv1.SubtaskState) string {
 	return Fence(b.String())
 }
 
+// outcomes are the words for the results of steps.
+var outcomes = map[plannerv1.StepResult]struct{ en, zh string }{
+	plannerv1.StepResult_STEP_RESULT_SUCCESS: {"succeeded", "成功"}, plannerv1.StepResult_STEP_RESULT_ERROR: {"failed", "失败"},
+	plannerv1.StepResult_STEP_RESULT_CANCELLED: {"was cancelled", "已取消"}, plannerv1.StepResult_STEP_RESULT_SKIPPED: {"was skipped", "已跳过"},
+}
+
 // steps renders each step in one line.
 func steps(tc *plannerv1.TaskContext, history []*plannerv1.HistoryEntry) string {
 	const most = 160
 	l := LangOf(tc)
 	var b strings.Builder
 	for _, e := range history {
-		outcome := l.Pick("succeeded", "成功")
-		switch e.GetResult() {
-		case plannerv1.StepResult_STEP_RESULT_ERROR:
-			outcome = l.Pick("failed", "失败")
-		case plannerv1.StepResult_STEP_RESULT_CANCELLED:
-			outcome = l.Pick("was cancelled", "已取消")
-		case plannerv1.StepResult_STEP_RESULT_SKIPPED:
-			outcome = l.Pick("was skipped", "已跳过")
-		}
-		b.WriteString(lang.Clip(Line(e.GetStepId()+" "+e.GetToolId()+" "+e.GetInputJson()), most) + " " + outcome + ": " + lang.Clip(Line(result.Of(e).Text()), most) + "\n")
+		o := outcomes[e.GetResult()]
+		b.WriteString(lang.Clip(Line(e.GetStepId()+" "+e.GetToolId()+" "+e.GetInputJson()), most) + " " + l.Pick(o.en, o.zh) + ": " + lang.Clip(Line(result.Of(e).Text()), most) + "\n")
 	}
 	return Fence(b.String())
 }

@@ -2849,7 +2849,7 @@ type PlanChange struct {
 	Add []*Subtask `protobuf:"bytes,1,rep,name=add,proto3" json:"add,omitempty"`
 	// The ids of subtasks to drop.
 	Drop []string `protobuf:"bytes,2,rep,name=drop,proto3" json:"drop,omitempty"`
-	// The ids of all subtasks that have not started and of the new ones, in their new order; empty to keep the order, with the new ones last.
+	// The ids of subtasks that have not started, and of new ones, in the order in which they come first; the others keep their order behind them.
 	Order []string `protobuf:"bytes,3,rep,name=order,proto3" json:"order,omitempty"`
 	// Why.
 	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
