@@ -418,3 +418,21 @@ func TestCancelSubtask(t *testing.T) {
 	}
 	w.pawl("cancel", "last", "--subtask", "a").expect(t, 0, "subtask a of task a0000001 ends when its running call ends", "")
 }
+
+// A command that follows a task from the middle knows the plan and the files from before.
+func TestFollowAPlanFromTheMiddle(t *testing.T) {
+	w := newWorld(t)
+	chdir(t, "app")
+	w.serveElsewhere()
+	wait := clitest.ApprovalWait("s1", tool, `{}`, commonv1.RiskLevel_RISK_LEVEL_MEDIUM)
+	wait.SubtaskId = "a"
+	w.executor.Add("x").Wait(wait).Play(clitest.PlanCreated("x", clitest.Subtask("a", "Do A")),
+		clitest.SubtaskChanged("a", executorv1.SubtaskStatus_SUBTASK_STATUS_IN_PROGRESS, ""),
+		clitest.FileChanged("a", &executorv1.FileChange{Path: "early.txt", Type: executorv1.FileChangeType_FILE_CHANGE_TYPE_CREATED, Sha256: "x"}),
+		clitest.Of("a", clitest.AskApproval("s1", tool, `{}`, nil)), clitest.Stop("s1"))
+	w.executor.OnResume = func(tape *clitest.Tape, _ *executorv1.ResumeTaskRequest) error {
+		tape.Resume().Play(clitest.SubtaskChanged("a", executorv1.SubtaskStatus_SUBTASK_STATUS_COMPLETED, "done"), clitest.Success("Done."))
+		return nil
+	}
+	w.pawl("approve", "last").expect(t, 0, "Done.", "└ ✓ a: Do A  done\n+ early.txt\n")
+}

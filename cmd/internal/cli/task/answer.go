@@ -311,7 +311,7 @@ func printNextCommands(u *ui.UI, s *discover.Session, task *executorv1.Task) {
 	st := u.ErrStyle()
 	lost := false
 	for _, wait := range openWaits(task) {
-		if u.JSON {
+		if u.JSON || wait.GetSubtaskId() != "" { // several waits may be open
 			u.Eprintf("%s %s\n", st.Yellow("⏸"), ui.Line(waitLine(wait)))
 		}
 		if endsWithCommand(wait, s.Embedded()) {

@@ -51,16 +51,17 @@ func (e *Events) planCreated(created *executorv1.PlanCreated) {
 	if e.plan == nil {
 		e.plan = &planView{}
 	}
-	e.plan.apply(created)
+	whole := e.plan.apply(created)
 	if created.GetPlan().GetRevision() > 1 {
-		e.line("%s", fitted(e.cfg.Columns(), part{"↻ ", e.cfg.Style.Yellow}, part{"the plan is changed" + reasonText(created.GetReason()), e.cfg.Style.Yellow}))
-		for _, s := range created.GetPlan().GetSubtasks() {
-			e.line("%s", fitted(e.cfg.Columns(), part{"  + ", e.cfg.Style.Green}, part{label(&subtaskView{id: s.GetId(), title: s.GetTitle()}), nil}))
-		}
-		return
+		e.line("%s", fitted(e.cfg.Columns(), part{"↻ the plan is changed" + reasonText(created.GetReason()), e.cfg.Style.Yellow}))
 	}
-	if !e.cfg.Live {
+	if whole && !e.cfg.Live {
 		e.printPlan()
+	}
+	for _, s := range created.GetPlan().GetSubtasks() {
+		if !whole {
+			e.line("%s", fitted(e.cfg.Columns(), part{"  + ", e.cfg.Style.Green}, part{label(e.plan.find(s.GetId())), nil}))
+		}
 	}
 }
 

@@ -36,11 +36,11 @@ func newPlanView(plan *executorv1.Plan) *planView {
 	return p
 }
 
-// apply applies an event's plan, which is whole unless a subtask has started, see executorv1.PlanCreated.
-func (p *planView) apply(created *executorv1.PlanCreated) {
+// apply applies an event's plan. It reports whether the plan is whole, which it is unless a subtask has started.
+func (p *planView) apply(created *executorv1.PlanCreated) (whole bool) {
 	if !slices.ContainsFunc(p.subtasks, func(s *subtaskView) bool { return s.status >= inProgress }) {
 		*p = *newPlanView(created.GetPlan())
-		return
+		return true
 	}
 	p.add(created.GetPlan().GetSubtasks())
 	rank := map[string]int{}
@@ -48,10 +48,15 @@ func (p *planView) apply(created *executorv1.PlanCreated) {
 		rank[id] = i + 1
 	}
 	slices.SortStableFunc(p.subtasks, func(a, b *subtaskView) int { return rank[a.id] - rank[b.id] })
+	return false
 }
 
+// add adds the subtasks that are not known yet.
 func (p *planView) add(subtasks []*executorv1.Subtask) {
 	for _, s := range subtasks {
+		if slices.ContainsFunc(p.subtasks, func(known *subtaskView) bool { return known.id == s.GetId() }) {
+			continue
+		}
 		p.subtasks = append(p.subtasks, &subtaskView{
 			id: s.GetId(), title: s.GetTitle(), summary: s.GetSummary(), after: s.GetDependsOn(), status: cmp.Or(s.GetStatus(), pending),
 		})

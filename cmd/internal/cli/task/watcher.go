@@ -69,6 +69,7 @@ func (t *watcher) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer t.view.Suspend()
+	t.loadPlan(ctx)
 	items := Follow(ctx, t.s, t.task, t.after)
 	interrupts, release := t.u.Signals.Take()
 	defer release()
@@ -79,6 +80,21 @@ func (t *watcher) run(ctx context.Context) error {
 		if done || err != nil {
 			return err
 		}
+	}
+}
+
+// loadPlan gives the view the plan of a task whose first events it does not get.
+func (t *watcher) loadPlan(ctx context.Context) {
+	events, ok := t.view.(*Events)
+	if !ok || t.after == 0 {
+		return
+	}
+	task, err := t.s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: t.task})
+	if err != nil || task.GetAgentStatus() == executorv1.AgentStatus_AGENT_STATUS_UNSPECIFIED {
+		return // an error comes again when the task is followed
+	}
+	if result, err := t.s.Tasks.GetTaskResult(ctx, &executorv1.GetTaskResultRequest{Id: t.task}); err == nil {
+		events.plan, events.files = newPlanView(result.GetPlan()), result.GetFilesChanged()
 	}
 }
 
