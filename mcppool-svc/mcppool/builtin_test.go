@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -55,6 +57,49 @@ func TestBuiltins(t *testing.T) {
 	}
 	if err := s.Close(); err != nil || ended.n.Load() != 2 {
 		t.Errorf("%v; %d of 2 connections of ann and bob were closed", err, ended.n.Load())
+	}
+}
+
+// D12: a workspace is changed only as its registration allows, at each call; a repeated call is not made twice.
+func TestD12WorkspaceIsChangedAsRegistered(t *testing.T) {
+	s := start(t, Config{})
+	root := t.TempDir()
+	registered := create(t, s.as("op"), &mcppoolv1.McpServer{
+		Id: "files", Transport: &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{Name: "workspace", Root: root}},
+	})
+	if _, err := s.as("op").ActivateMcpServer(t.Context(), &mcppoolv1.ActivateMcpServerRequest{Id: "files"}); err != nil {
+		t.Fatal(err)
+	}
+	write := func(callID string) reply {
+		return invoke(t, s.as("op"), &mcppoolv1.CallToolRequest{
+			McpId: "files", Name: "write_file", InputJson: `{"path":"a.txt","content":"hello"}`, CallId: callID, IdempotencyKey: "task/1",
+		})
+	}
+	if got := write("1"); got.err == nil {
+		t.Error("a read-only workspace was written")
+	}
+	registered.GetBuiltin().Workspace = &mcppoolv1.Workspace{Write: true}
+	changed, err := s.as("op").UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{McpServer: registered})
+	if err != nil || changed.GetEtag() == registered.GetEtag() || !changed.GetBuiltin().GetWorkspace().GetWrite() {
+		t.Fatalf("%v, %v", changed, err)
+	}
+	first := write("2")
+	if first.err != nil || first.result.GetIsError() {
+		t.Fatalf("%v, %v", first.result, first.err)
+	}
+	if err := os.Remove(filepath.Join(root, "a.txt")); err != nil {
+		t.Fatal(err)
+	}
+	again := write("3")
+	if _, err := os.Stat(filepath.Join(root, "a.txt")); again.result.GetStructuredJson() != first.result.GetStructuredJson() || err == nil {
+		t.Errorf("a repeated call: %v, %v; the file was written again: %v", again.result, again.err, err == nil)
+	}
+	changed.GetBuiltin().Workspace = nil
+	if _, err := s.as("op").UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{McpServer: changed}); err != nil {
+		t.Fatal(err)
+	}
+	if got := write("4"); got.err == nil {
+		t.Error("a workspace that is read-only again was written")
 	}
 }
 

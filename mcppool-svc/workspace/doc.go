@@ -1,6 +1,6 @@
-// Package workspace is Pawl's own MCP server: five read-only tools
-// (list_directory, read_file, get_file_info, search_files, search_code) over one
-// folder. An os.Root confines all access to that folder. A path that leaves the
+// Package workspace is Pawl's own MCP server over one folder: five tools that only read
+// (list_directory, read_file, get_file_info, search_files, search_code) and, as Options allow,
+// tools that change files and run programs. An os.Root confines all access to that folder. A path that leaves the
 // folder, by "..", as an absolute path or over a symbolic link, is refused. The
 // same server runs over stdio, for any MCP client, and in process, for the pool.
 //
@@ -10,6 +10,12 @@
 // Searches and recursive listings do not follow links and do not enter .git and
 // node_modules; nothing else is ignored. Paths are cleaned as text before they
 // are resolved, so "link/.." is the folder that holds the link.
+//
+// Tools that change files plan first: they read, check and return edits. Server.change
+// commits a plan under a lock of the folder: it saves backups, records the changes in
+// .pawl, and replaces files by renaming. The record lets the next change undo one that a
+// crash interrupted, and answers a call that is repeated with its idempotency key. Such
+// tools follow no symbolic links, so a file has one path.
 //
 // It must not know users, permissions, gRPC or the pool: the program that starts it
 // decides which users may see which folder.

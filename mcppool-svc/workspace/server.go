@@ -154,12 +154,13 @@ func (s *Server) limits(tool string) string {
 
 // instructions tells models how to use the tools that the options allow.
 func (s *Server) instructions() string {
-	access := "Read-only access to one folder, the workspace."
+	access, change := "Read-only access", ""
 	if s.options.Write {
-		access = "Access to one folder, the workspace."
+		access = "Access"
+		change = " Read a file before you change it with apply_patch or write_file; backups are kept."
 	}
-	return access + " Paths are relative to its root and use slashes; the root is \".\". " +
-		"Start with list_directory, search_files or search_code to find things, then read_file."
+	return access + " to one folder, the workspace. Paths are relative to its root and use slashes; the root is \".\". " +
+		"Start with list_directory, search_files or search_code to find things, then read_file." + change
 }
 
 // output is the structured content of a result. text returns its content as text.

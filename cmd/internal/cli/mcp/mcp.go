@@ -92,7 +92,14 @@ func transportText(s *mcppoolv1.McpServer) string {
 		if t.Builtin.GetRoot() == "" {
 			return "built in"
 		}
-		return "files of " + t.Builtin.GetRoot()
+		text, allowed := "files of "+t.Builtin.GetRoot(), t.Builtin.GetWorkspace()
+		if allowed.GetWrite() {
+			text += ", which tools may change"
+		}
+		if len(allowed.GetCommands()) > 0 {
+			text += "; may run " + strings.Join(allowed.GetCommands(), ", ")
+		}
+		return text
 	}
 	return ""
 }
@@ -203,12 +210,16 @@ func (c *ShowCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 
 // WorkspaceCmd is `pawl mcp workspace`.
 type WorkspaceCmd struct {
-	Dir string `arg:"" help:"The folder."`
+	Dir            string        `arg:"" help:"The folder."`
+	Write          bool          `help:"Also offer tools that change files, and run_tests."`
+	Command        []string      `sep:"," placeholder:"NAME" help:"A program that execute_command may run, such as go."`
+	Network        bool          `help:"Let programs use the network."`
+	CommandTimeout time.Duration `placeholder:"TIME" help:"The longest time that a program may run."`
 }
 
 // Run serves the folder until standard input ends.
 func (c *WorkspaceCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	server, err := workspace.NewServer(c.Dir, workspace.Options{})
+	server, err := workspace.NewServer(c.Dir, workspace.Options{Write: c.Write, Commands: c.Command, Network: c.Network, CommandTimeout: c.CommandTimeout})
 	if err != nil {
 		return ui.Errorf("%v", err)
 	}
