@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 
@@ -197,7 +198,8 @@ func (s *Tasks) repeatAnswer(ctx context.Context, t *journal.Task, c *storagev1.
 // isAnswer reports whether a fact about a wait records the wait's answer.
 func isAnswer(f *storagev1.Fact) bool {
 	switch f.GetKind().(type) {
-	case *storagev1.Fact_StepInput, *storagev1.Fact_StepCancel, *storagev1.Fact_StatusChanged, *storagev1.Fact_StepOutput, *storagev1.Fact_StepError:
+	case *storagev1.Fact_StepInput, *storagev1.Fact_StepCancel, *storagev1.Fact_StatusChanged, *storagev1.Fact_StepOutput, *storagev1.Fact_StepError,
+		*storagev1.Fact_FlowCancel:
 		return true
 	}
 	return false
@@ -216,7 +218,9 @@ func repeats(c *storagev1.Command, answer *storagev1.Fact, q approvalQuestion) b
 	case *storagev1.Fact_StepInput:
 		return q.approves(c, flow.InputHash(k.StepInput))
 	case *storagev1.Fact_StepCancel:
-		return c.GetReject() != nil && (c.GetReject().GetReason() == "" || c.GetReject().GetReason() == k.StepCancel.GetReason())
+		return rejects(c, k.StepCancel.GetReason())
+	case *storagev1.Fact_FlowCancel: // a plan was rejected
+		return rejects(c, k.FlowCancel)
 	case *storagev1.Fact_StatusChanged:
 		if k.StatusChanged.GetReason() == step.Approved {
 			return q.approves(c, k.StatusChanged.GetSuppliedHash())
@@ -228,10 +232,18 @@ func repeats(c *storagev1.Command, answer *storagev1.Fact, q approvalQuestion) b
 	case *storagev1.Fact_StepOutput:
 		return c.GetOutcome() != nil && c.GetOutcome().GetOutputJson() == k.StepOutput
 	case *storagev1.Fact_StepError:
+		if e := k.StepError.GetError(); e.GetReason() == commonv1.ErrorReason_ERROR_REASON_REJECTED {
+			return rejects(c, strings.TrimPrefix(e.GetErrMsg(), step.CancelledByUser+": "))
+		}
 		_, skip := c.GetOutcome().GetAnswer().(*storagev1.SettleOutcome_Skip)
 		return skip && k.StepError.GetError().GetReason() == commonv1.ErrorReason_ERROR_REASON_OUTCOME_UNKNOWN
 	}
 	return false
+}
+
+// rejects reports whether a command rejects for this reason, or for none.
+func rejects(c *storagev1.Command, reason string) bool {
+	return c.GetReject() != nil && (c.GetReject().GetReason() == "" || c.GetReject().GetReason() == reason)
 }
 
 // approves reports whether a command starts the step with the input that has this hash.

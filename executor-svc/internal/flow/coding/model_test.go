@@ -31,21 +31,32 @@ type model struct {
 
 // D1, D2, D3, D7, A17, A26: whatever happens, the task ends, and the rules of checks hold.
 func TestFlowHoldsWhateverHappens(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		m := &model{
-			T: t, subtasks: map[string]executorv1.SubtaskStatus{}, needs: map[string][]string{}, attempts: map[string]bool{}, thoughts: map[string]uint64{},
+	rapid.Check(t, func(t *rapid.T) { newModel(t).finish() })
+}
+
+func newModel(t *rapid.T) *model {
+	m := &model{T: t}
+	m.clear()
+	m.rig = newRig(t, m.head)
+	m.check()
+	return m
+}
+
+// clear forgets all facts.
+func (m *model) clear() {
+	m.subtasks, m.needs, m.attempts, m.thoughts = map[string]executorv1.SubtaskStatus{}, map[string][]string{}, map[string]bool{}, map[string]uint64{}
+}
+
+// finish moves until the task ends.
+func (m *model) finish() {
+	for n := 0; !m.ended; n++ {
+		if n > 3000 {
+			m.Fatalf("no end after %d moves: %s", n, m.rig.all())
 		}
-		m.rig = newRig(t, m.head)
+		m.move()
 		m.check()
-		for n := 0; !m.ended; n++ {
-			if n > 3000 {
-				t.Fatalf("no end after %d moves: %s", n, m.rig.all())
-			}
-			m.move()
-			m.check()
-		}
-		m.checkEnd()
-	})
+	}
+	m.checkEnd()
 }
 
 func (m *model) head(h *storagev1.TaskHead) {

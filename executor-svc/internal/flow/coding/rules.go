@@ -20,9 +20,6 @@ const (
 	phaseContinue   = storagev1.Phase_PHASE_PLAN // a fork continues with its plan
 )
 
-// cancelledByUser is the error of a refused call.
-const cancelledByUser = "Cancelled by user"
-
 // rules are the rules of the flow for one input, with the task's plan.
 type rules struct{ graph }
 
@@ -122,8 +119,8 @@ func (r *rules) Rejected(l step.Lane, reason, waitID string) {
 		return
 	}
 	l.Go()
-	if reason != cancelledByUser {
-		reason = cancelledByUser + ": " + reason
+	if reason != step.CancelledByUser {
+		reason = step.CancelledByUser + ": " + reason
 	}
 	e := &storagev1.ErrorNote{ErrMsg: reason, Reason: commonv1.ErrorReason_ERROR_REASON_REJECTED}
 	l.FailWaitingStep(l.State.GetStep(), e, waitID, executorv1.Recovery_RECOVERY_CONTINUE)

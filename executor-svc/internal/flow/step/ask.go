@@ -16,8 +16,8 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// cancelledByUser is the default reason of a rejection or cancellation.
-const cancelledByUser = "Cancelled by user"
+// CancelledByUser is the default reason of a rejection or cancellation.
+const CancelledByUser = "Cancelled by user"
 
 // mayHaveRunNote precedes the reason of the risk if the call may have had its effect already.
 const mayHaveRunNote = "The same call was made before, and it is not known whether it ran. "
@@ -204,7 +204,7 @@ func (d *Draft) approve(a *storagev1.Approve) {
 // reject refuses a step or a plan.
 func (d *Draft) reject(r *storagev1.Reject) {
 	if l, _, ok := d.closeWait(r.GetWaitId(), waitApproval, waitParams, waitOutcome, waitPlan); ok {
-		d.rules.Rejected(l, cmp.Or(r.GetReason(), cancelledByUser), r.GetWaitId())
+		d.rules.Rejected(l, cmp.Or(r.GetReason(), CancelledByUser), r.GetWaitId())
 	}
 }
 

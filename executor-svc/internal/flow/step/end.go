@@ -127,7 +127,7 @@ func (d *Draft) cancelLanes(reason string) {
 
 // cancel cancels a subtask, or the task.
 func (d *Draft) cancel(c *storagev1.Cancel) {
-	reason := cmp.Or(c.GetReason(), cancelledByUser)
+	reason := cmp.Or(c.GetReason(), CancelledByUser)
 	switch {
 	case c.GetSubtaskId() != "":
 		d.rules.CancelSubtask(d, c.GetSubtaskId(), reason)
