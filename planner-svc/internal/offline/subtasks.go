@@ -57,6 +57,9 @@ func (p *Planner) Reflect(_ context.Context, req *plannerv1.ReflectRequest) (*pl
 
 func (w *work) reflect() *plannerv1.Reflection {
 	const maxSummary = 500
+	if w.next != nil {
+		return &plannerv1.Reflection{Next: w.nextText()}
+	}
 	paragraphs, fulfilled := w.answer("")
 	r := &plannerv1.Reflection{Done: fulfilled, Summary: lang.Clip(strings.Join(paragraphs, " "), maxSummary)}
 	if !fulfilled {
