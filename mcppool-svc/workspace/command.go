@@ -27,8 +27,9 @@ type program struct {
 	dir      string // relative to the root
 	env      map[string]string
 	stdin    string
-	timeout  int // seconds; 0: as long as allowed
-	readOnly bool
+	timeout  int      // seconds; 0: as long as allowed
+	readOnly bool     // without changes in the workspace
+	read     []string // folders outside of it
 	network  bool
 }
 
@@ -67,7 +68,7 @@ func (s *Server) runProgram(ctx context.Context, p program, out io.Writer) (ran,
 	}
 	c := sandbox.Command{
 		Path: path, Args: p.argv, Env: environ(env, p.env), Dir: dir, Stdin: p.stdin,
-		Write: []string{private}, Read: append(read, path), Network: p.network,
+		Write: []string{private}, Read: slices.Concat(read, p.read, []string{path}), Network: p.network,
 	}
 	if p.readOnly {
 		c.Read = append(c.Read, s.path)

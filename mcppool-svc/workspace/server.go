@@ -132,6 +132,8 @@ func (s *Server) handlers() map[string]server.ToolHandlerFunc {
 			"list_backups":     handle(s.listBackups),
 			"restore_file":     changing(s, s.planRestore),
 			"run_tests":        handle(s.runTests),
+			"git_status":       handle(s.gitStatus),
+			"git_diff":         handle(s.gitDiff),
 		})
 	}
 	if len(s.options.Commands) > 0 {
