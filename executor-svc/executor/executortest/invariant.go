@@ -1,7 +1,11 @@
 package executortest
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
@@ -22,19 +26,26 @@ const (
 	forParam   = executorv1.EventType_EVENT_TYPE_STEP_WAITING_FOR_PARAM
 	forInput   = executorv1.EventType_EVENT_TYPE_INPUT_REQUIRED
 	textAdd    = executorv1.EventType_EVENT_TYPE_TEXT_ADD
+
+	statusChanged  = executorv1.EventType_EVENT_TYPE_STATUS_CHANGED
+	planCreated    = executorv1.EventType_EVENT_TYPE_PLAN_CREATED
+	subtaskChanged = executorv1.EventType_EVENT_TYPE_SUBTASK_CHANGED
+	thought        = executorv1.EventType_EVENT_TYPE_THOUGHT
 )
 
+// forkReason begins the reason of the STATUS_CHANGED with which a fork continues.
+const forkReason = "forked from "
+
 // Violations takes all events of a task, from the first one on, and returns the violated invariants. The seqs are 1, 2, 3 ….
-// FLOW_START comes at most once. Each attempt begins once and ends once, in the subtask or branch of its step. FLOW_STOP follows a question, or
-// several that are asked together, unless other lanes go on; no attempt runs then, but those that ask. A tool's server asks only while an
-// attempt runs. Each answer closes an open wait of its own step. No wait id is used twice. The pieces of an answer, joined, are the full answer.
-// No event follows the end. The numbers of steps and attempts have no gaps. Usage never decreases. Statuses of subtasks follow one another, and
-// no subtask starts before those that it depends on are completed.
+// FLOW_START comes at most once. The numbers of steps and attempts have no gaps. An attempt begins only for a step that was planned and
+// has not ended, and only after the attempt before; it ends once. In a task without a plan of subtasks, a branch has one open step at a
+// time, and the main line has none while a branch has one; a task with a plan keeps the rules of checkPlan. A tool's server asks only
+// while an attempt runs. FLOW_STOP follows once nothing continues, and names the open waits. Each answer closes an open wait of its own
+// step. No wait id is used twice. The pieces of an answer and of a thought have no gaps, and those of the answer, joined, are the full
+// answer. No event follows the end. Usage never decreases.
 func Violations(events []*executorv1.ExecutorEvent) []string {
 	c := &checker{
-		running: map[string]string{}, begun: map[string]bool{}, openWaits: map[string]string{}, answers: map[string]string{}, waitIDs: map[string]bool{},
-		step: map[string]string{}, lineOf: map[string]string{}, attempts: map[string]uint32{},
-		subtasks: map[string]executorv1.SubtaskStatus{}, needs: map[string][]string{},
+		steps: map[string]*stepCheck{}, openWaits: map[string]string{}, pieces: map[string]string{}, waitIDs: map[string]bool{}, subtasks: map[string]*subtaskCheck{},
 	}
 	for i, e := range events {
 		if e.GetSeq() != uint64(i+1) {
@@ -43,45 +54,57 @@ func Violations(events []*executorv1.ExecutorEvent) []string {
 		if c.ended {
 			c.report("%s after the end", e.GetType())
 		}
-		c.lanes = c.lanes || e.GetSubtaskId() != ""
-		if c.stopDue && !c.lanes && e.GetType() != flowStop && (e.GetType() != forInput || events[i-1].GetType() != forInput) {
-			c.report("a question is followed by %s, want FLOW_STOP", e.GetType())
-		}
-		c.stopDue = false
+		c.checkStop(e)
 		c.checkCounts(e)
-		c.checkPlan(e)
 		c.checkEvent(e)
+		c.checkPlan(e)
+		c.noteStop(e)
 	}
 	if c.ended {
-		for attempt := range c.running {
-			c.report("attempt %s has no end", attempt)
+		for _, s := range c.sortedSteps() {
+			if s.running != 0 {
+				c.report("attempt %s/%d has no end", s.id, s.running)
+			}
 		}
+		c.checkSubtasksEnded()
 	}
 	return c.problems
 }
 
 type checker struct {
-	problems  []string
-	starts    int  // FLOW_START events
-	stopDue   bool // the last event was a question
-	ended     bool
-	lanes     bool              // there are subtasks or branches
-	running   map[string]string // steps of the attempts that run, by attempt
-	begun     map[string]bool   // attempts that began
-	openWaits map[string]string // steps by the ids of their open waits
-	answers   map[string]string // the joined pieces of each answer
-	step      map[string]string // the newest planned step of each line: of a subtask, a branch, or the main line ""
-	lineOf    map[string]string // lines by step
+	problems []string
+	starts   int // FLOW_START events
+	ended    bool
+	steps    map[string]*stepCheck
+	// openWaits holds the steps of the open waits, by wait; empty for a wait about a plan.
+	openWaits map[string]string
 	waitIDs   map[string]bool   // of all waits so far
-	steps     int               // planned so far
-	attempts  map[string]uint32 // of each step
-	subtasks  map[string]executorv1.SubtaskStatus
-	needs     map[string][]string // what each subtask depends on
-	usage     *commonv1.Usage     // at the last event
+	pieces    map[string]string // the joined pieces of each answer and thought
+	usage     *commonv1.Usage   // at the last event
+	// last is the event before, and stopDue reports that FLOW_STOP has to follow it.
+	last     *executorv1.ExecutorEvent
+	stopDue  bool
+	revision uint32 // of the plan; 0: there is none
+	subtasks map[string]*subtaskCheck
+}
+
+// stepCheck is a step that was planned.
+type stepCheck struct {
+	id, subtask string
+	no          int
+	attempts    uint32
+	running     uint32 // the attempt that runs; 0: none
+	ended       bool
+	// failed reports that the newest attempt failed, so that the step may have ended.
+	failed bool
 }
 
 func (c *checker) report(format string, args ...any) {
 	c.problems = append(c.problems, fmt.Sprintf(format, args...))
+}
+
+func (c *checker) sortedSteps() []*stepCheck {
+	return slices.SortedFunc(maps.Values(c.steps), func(a, b *stepCheck) int { return cmp.Compare(a.no, b.no) })
 }
 
 // checkCounts checks the usage, the numbers of steps and attempts, and the wait ids.
@@ -94,14 +117,8 @@ func (c *checker) checkCounts(e *executorv1.ExecutorEvent) {
 	c.usage = u
 	switch e.GetType() {
 	case stepInit:
-		c.steps++
-		if want := fmt.Sprintf("step-%d", c.steps); e.GetFlow().GetStepId() != want {
+		if want := fmt.Sprintf("step-%d", len(c.steps)+1); e.GetFlow().GetStepId() != want {
 			c.report("%s is planned, want %s", e.GetFlow().GetStepId(), want)
-		}
-	case stepInput:
-		step := e.GetFlow().GetStepId()
-		if c.attempts[step]++; e.GetAttempt() != c.attempts[step] {
-			c.report("attempt %s begins, want attempt %d", attemptOf(e), c.attempts[step])
 		}
 	case forStart, forParam, forInput:
 		if c.waitIDs[e.GetWaitId()] {
@@ -112,97 +129,101 @@ func (c *checker) checkCounts(e *executorv1.ExecutorEvent) {
 }
 
 func (c *checker) checkEvent(e *executorv1.ExecutorEvent) {
-	step := e.GetFlow().GetStepId()
+	if s := c.steps[e.GetFlow().GetStepId()]; s != nil && s.subtask != e.GetSubtaskId() {
+		c.report("%s of %s in %q, but it was planned in %q", e.GetType(), s.id, e.GetSubtaskId(), s.subtask)
+	}
 	switch e.GetType() {
 	case flowStart:
 		if c.starts++; c.starts > 1 {
 			c.report("FLOW_START again")
 		}
 	case stepInit:
-		for attempt, other := range c.running {
-			// A subtask may make several calls at once.
-			if line := e.GetSubtaskId(); c.lineOf[other] == line && c.subtasks[line] == 0 {
-				c.report("%s is planned while attempt %s runs", step, attempt)
-			}
-		}
-		c.step[e.GetSubtaskId()], c.lineOf[step] = step, e.GetSubtaskId()
+		c.planStep(e)
 	case stepInput:
 		c.beginAttempt(e)
 	case stepOutput, stepError, stepCancel:
+		c.closeWait(e)
 		c.endAttempt(e)
+		c.endStep(e)
+		return
 	case forStart, forParam, forInput:
 		c.openWait(e)
 		return
-	case flowStop:
-		c.stop()
-	case textAdd, success, failed, cancelled:
-		c.checkAnswer(e)
+	case planCreated:
+		return
+	case textAdd:
+		c.addPiece(e.GetTextAdd().GetAnswerId(), e.GetTextAdd().GetOffset(), e.GetTextAdd().GetText())
+	case success, failed, cancelled:
+		c.endTask(e)
+	case statusChanged:
+		if strings.HasPrefix(e.GetStatusChanged().GetReason(), forkReason) {
+			c.fork()
+		}
 	}
 	c.closeWait(e)
 }
 
-// checkAnswer checks a piece of an answer, or the end of the task.
-func (c *checker) checkAnswer(e *executorv1.ExecutorEvent) {
-	c.ended = e.GetType() != textAdd
+// endTask checks the answer, if the task ends with one.
+func (c *checker) endTask(e *executorv1.ExecutorEvent) {
+	c.ended = true
 	full, id := e.GetFlowSuccess().GetFullAnswer(), e.GetFlowSuccess().GetAnswerId()
 	if f := e.GetFlowFailed(); f != nil {
 		full, id = f.GetFullAnswer(), f.GetAnswerId()
 	}
-	if id != "" && c.answers[id] != full {
+	if id != "" && c.pieces[id] != full {
 		c.report("the pieces of %s do not join to the answer", id)
 	}
-	if t := e.GetTextAdd(); t != nil {
-		if have := uint64(len(c.answers[t.GetAnswerId()])); have != t.GetOffset() {
-			c.report("a piece of %s is at %d, after %d bytes", t.GetAnswerId(), t.GetOffset(), have)
-		}
-		c.answers[t.GetAnswerId()] += t.GetText()
-	}
 }
 
-// stop checks that only attempts that ask run.
-func (c *checker) stop() {
-	for attempt, step := range c.running {
-		asks := false
-		for _, about := range c.openWaits {
-			asks = asks || about == step
-		}
-		if !asks {
-			c.report("FLOW_STOP while attempt %s runs", attempt)
-		}
+// addPiece checks that a piece of a text follows the pieces before.
+func (c *checker) addPiece(id string, offset uint64, text string) {
+	if have := uint64(len(c.pieces[id])); have != offset {
+		c.report("a piece of %s is at %d, after %d bytes", id, offset, have)
 	}
+	c.pieces[id] += text
 }
 
-// checkPlan checks an event about the plan or a subtask.
-func (c *checker) checkPlan(e *executorv1.ExecutorEvent) {
-	plan, change, id := e.GetPlanCreated().GetPlan(), e.GetSubtaskChanged(), e.GetSubtaskId()
-	if plan.GetMainTask() != "" { // a whole plan
-		clear(c.subtasks)
+// fork drops what ran or waited in the forked task.
+func (c *checker) fork() {
+	for _, s := range c.steps {
+		s.running, s.ended = 0, true
 	}
-	for _, s := range plan.GetSubtasks() {
-		c.subtasks[s.GetId()], c.needs[s.GetId()] = executorv1.SubtaskStatus_SUBTASK_STATUS_PENDING, s.GetDependsOn()
-	}
-	if change == nil {
-		return
-	}
-	if c.subtasks[id] != change.GetFrom() {
-		c.report("subtask %s changes from %s, and is %s", id, change.GetFrom(), c.subtasks[id])
-	}
-	c.subtasks[id] = change.GetTo()
-	for _, d := range c.needs[id] {
-		if change.GetTo() == executorv1.SubtaskStatus_SUBTASK_STATUS_IN_PROGRESS && c.subtasks[d] != executorv1.SubtaskStatus_SUBTASK_STATUS_COMPLETED {
-			c.report("subtask %s starts while %s is %s", id, d, c.subtasks[d])
+	clear(c.openWaits)
+}
+
+// planStep checks that no step is open that excludes the planned one.
+func (c *checker) planStep(e *executorv1.ExecutorEvent) {
+	s := &stepCheck{id: e.GetFlow().GetStepId(), subtask: e.GetSubtaskId(), no: len(c.steps) + 1}
+	for _, other := range c.sortedSteps() {
+		switch {
+		case other.ended || !c.excludes(s, other):
+		case other.running != 0:
+			c.report("%s is planned while an attempt runs: %s/%d", s.id, other.id, other.running)
+		case !other.failed:
+			c.report("%s is planned while %s is open", s.id, other.id)
+		default:
+			other.ended = true
 		}
 	}
+	c.steps[s.id] = s
+}
+
+// excludes reports whether two steps may not be open at once. A subtask of a plan may have several calls that only read.
+func (c *checker) excludes(a, b *stepCheck) bool {
+	return c.revision == 0 && (a.subtask == b.subtask || a.subtask == "" || b.subtask == "")
 }
 
 func (c *checker) openWait(e *executorv1.ExecutorEvent) {
-	switch attempt := attemptOf(e); {
+	id := e.GetFlow().GetStepId()
+	switch s := c.steps[id]; {
 	case e.GetStepWaitingForStart().GetOutcomeUnknown():
 		c.endAttempt(e)
-	case e.GetType() == forInput && c.running[attempt] == "":
-		c.report("attempt %s asks a question, but does not run", attempt)
+	case e.GetType() == forInput && (s == nil || s.running != e.GetAttempt()):
+		c.report("attempt %s asks a question, but does not run", attemptOf(e))
+	case s == nil:
+		c.report("%s of %s, which was not planned", e.GetType(), id)
 	}
-	c.openWaits[e.GetWaitId()], c.stopDue = e.GetFlow().GetStepId(), true
+	c.openWaits[e.GetWaitId()] = id
 }
 
 // closeWait checks that the answer to a wait is about the wait's step.
@@ -226,15 +247,24 @@ func attemptOf(e *executorv1.ExecutorEvent) string {
 }
 
 func (c *checker) beginAttempt(e *executorv1.ExecutorEvent) {
-	attempt := attemptOf(e)
-	if c.begun[attempt] {
+	attempt, s := attemptOf(e), c.steps[e.GetFlow().GetStepId()]
+	if s == nil {
+		c.report("attempt %s begins, but its step was not planned", attempt)
+		return
+	}
+	switch {
+	case e.GetAttempt() <= s.attempts:
 		c.report("attempt %s begins again", attempt)
+	case e.GetAttempt() != s.attempts+1:
+		c.report("attempt %s begins, want attempt %d", attempt, s.attempts+1)
 	}
-	step, line := e.GetFlow().GetStepId(), e.GetSubtaskId()
-	if planned, known := c.lineOf[step]; !known || planned != line || step != c.step[line] && c.subtasks[line] == 0 {
-		c.report("attempt %s begins in %q, but the newest planned step is %q, and %s is planned in %q", attempt, line, c.step[line], step, planned)
+	if s.ended {
+		c.report("attempt %s begins, but its step has ended", attempt)
 	}
-	c.begun[attempt], c.running[attempt] = true, step
+	if s.running != 0 {
+		c.report("attempt %s begins while attempt %d runs", attempt, s.running)
+	}
+	s.attempts, s.running, s.failed = max(s.attempts, e.GetAttempt()), e.GetAttempt(), false
 }
 
 // endAttempt records the end of the event's attempt. An event without an attempt ends only the step; its newest attempt has ended before.
@@ -242,12 +272,27 @@ func (c *checker) endAttempt(e *executorv1.ExecutorEvent) {
 	if e.GetAttempt() == 0 {
 		return
 	}
-	attempt := attemptOf(e)
-	if line := c.lineOf[e.GetFlow().GetStepId()]; line != e.GetSubtaskId() {
-		c.report("attempt %s ends in %q, and began in %q", attempt, e.GetSubtaskId(), line)
+	s := c.steps[e.GetFlow().GetStepId()]
+	if s == nil || s.running != e.GetAttempt() {
+		c.report("%s ends attempt %s, which does not run", e.GetType(), attemptOf(e))
+		return
 	}
-	if c.running[attempt] == "" {
-		c.report("%s ends attempt %s, which does not run", e.GetType(), attempt)
+	s.running = 0
+}
+
+// endStep records the end of a step, with its waits, or the failure of an attempt.
+func (c *checker) endStep(e *executorv1.ExecutorEvent) {
+	id := e.GetFlow().GetStepId()
+	s := c.steps[id]
+	if s == nil {
+		c.report("%s of %s, which was not planned", e.GetType(), id)
+		return
 	}
-	delete(c.running, attempt)
+	if s.ended {
+		c.report("%s of %s, which has ended", e.GetType(), id)
+	}
+	then := e.GetStepError().GetRecovery()
+	s.failed = e.GetType() == stepError
+	s.ended = !s.failed || then == executorv1.Recovery_RECOVERY_STOP || then == executorv1.Recovery_RECOVERY_CONTINUE
+	maps.DeleteFunc(c.openWaits, func(_, about string) bool { return about == id })
 }
