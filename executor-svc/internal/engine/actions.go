@@ -36,10 +36,14 @@ func abandons(actions []flow.LaneAction, lane uint32) bool {
 }
 
 // startAfterCommit starts the actions that had to wait for the commit. If a call was cancelled meanwhile, or the engine is stopping, it records
-// instead that the call was not made.
+// instead that the call was not made; an earlier call that was cancelled gets no answers.
 func (o *owner) startAfterCommit(b *batch, actions []flow.LaneAction) {
 	for _, a := range actions {
 		call, isCall := a.Action.(flow.Call)
+		if attach, ok := a.Action.(flow.Attach); ok && stopsCall(actions, a.Lane) {
+			attach.Stopping = true
+			a.Action = attach
+		}
 		switch {
 		case isCall && (stopsCall(actions, a.Lane) || o.cancelQueued(a.Lane)):
 			o.in.add(item{lane: a.Lane, generation: o.lane(a.Lane).generation, input: flow.Called{

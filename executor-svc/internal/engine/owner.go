@@ -201,9 +201,12 @@ func (o *owner) startsNothing(c journal.Command) bool {
 	return true
 }
 
-// gather returns the inputs to apply: first commands, so that a cancelled task starts nothing, then the resumption of a loaded task, the
-// timeout of a wait, and the results of actions.
+// gather returns the inputs to apply: first the resumption of a loaded task, so that it does not schedule again what a command starts, then
+// commands, so that a cancelled task starts nothing, the timeout of a wait, and the results of actions.
 func (o *owner) gather() (items []item, err error) {
+	if o.resumePending {
+		items = append(items, item{input: resume{recovered: o.recovered()}, generation: noAction})
+	}
 	if o.in.takeCommandsNoted() {
 		inbox, err := o.e.deps.Journal.Inbox(o.base, o.id)
 		if err != nil {
@@ -213,10 +216,7 @@ func (o *owner) gather() (items []item, err error) {
 			items = append(items, item{command: &inbox[i]})
 		}
 	}
-	if o.resumePending {
-		items = append(items, item{input: resume{recovered: o.recovered()}, generation: noAction})
-		o.resumePending = false
-	}
+	o.resumePending = false
 	if o.expired() {
 		items = append(items, item{input: flow.Timeout{}, generation: noAction})
 	}

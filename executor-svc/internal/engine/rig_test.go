@@ -45,6 +45,7 @@ const (
 
 	always = executorv1.Confirm_CONFIRM_ALWAYS
 	never  = executorv1.Confirm_CONFIRM_NEVER
+	byRisk = executorv1.Confirm_CONFIRM_BY_RISK
 
 	taskEnded   = commonv1.ErrorReason_ERROR_REASON_TASK_ENDED
 	waitNotOpen = commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN

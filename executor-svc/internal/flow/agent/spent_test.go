@@ -4,7 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/flow/agent"
@@ -42,5 +45,76 @@ func TestNoCallAfterTheRunTime(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// twoBranches returns a task whose two branches call tools, as steps 1 and 2.
+func twoBranches(limits *storagev1.Limits) *flow.Task {
+	task := calling()
+	first := task.State.GetLanes()[0].GetStep()
+	second := proto.CloneOf(first)
+	first.SubtaskId, second.SubtaskId, second.Ordinal = "a", "b", 2
+	task.Head.Limits = limits
+	task.State.StepCount, task.State.LaneCount = 2, 2
+	task.State.Lanes = []*storagev1.Lane{
+		{Phase: storagev1.Phase_PHASE_IDLE},
+		{Id: 1, SubtaskId: "a", Phase: storagev1.Phase_PHASE_CALL, Step: first},
+		{Id: 2, SubtaskId: "b", Phase: storagev1.Phase_PHASE_CALL, Step: second},
+	}
+	return task
+}
+
+// A call that runs in another branch counts against the budget of tool calls.
+func TestRunningCallsAreReserved(t *testing.T) {
+	task := twoBranches(&storagev1.Limits{MaxSteps: 9, MaxAttempts: 3, MaxFailedSteps: 3, MaxToolCalls: 2})
+	task.Head.Confirm = executorv1.Confirm_CONFIRM_NEVER
+	next := &flow.Planned{Step: &flow.PlannedStep{ToolID: "t/read", InputJSON: "{}"}}
+	got, err := agent.New().Apply(task, 1, flow.Called{Ordinal: 1, Attempt: 2, Output: `{}`, Outcome: commonv1.Outcome_OUTCOME_KNOWN, Next: next})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range got.Actions {
+		if call, begun := a.Action.(flow.Call); begun {
+			t.Errorf("a third call begins: %+v", call)
+		}
+	}
+	if r := task.State.GetFailing().GetReason(); r != commonv1.ErrorReason_ERROR_REASON_BUDGET_EXCEEDED {
+		t.Errorf("the task is %s, and fails with %s", task.State.GetStatus(), r)
+	}
+}
+
+// A person's cancellation of a task that fails, but still waits for a call, cancels it.
+func TestCancelOfAFailingTask(t *testing.T) {
+	task := twoBranches(&storagev1.Limits{MaxSteps: 9, MaxAttempts: 3, MaxFailedSteps: 1})
+	inputs := []flow.Input{
+		flow.Planned{Err: &storagev1.ErrorNote{ErrMsg: "no way on"}},
+		flow.Command{Command: &storagev1.Command{Kind: &storagev1.Command_Cancel{Cancel: &storagev1.Cancel{}}}},
+		flow.Called{Ordinal: 2, Attempt: 2, Output: `{}`, Outcome: commonv1.Outcome_OUTCOME_KNOWN},
+	}
+	task.State.Lanes[1].Phase, task.State.Lanes[1].Step = storagev1.Phase_PHASE_PLAN, nil
+	for i, in := range inputs {
+		if _, err := agent.New().Apply(task, []uint32{1, 0, 2}[i], in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := task.State.GetStatus(); s != executorv1.ExecutorStatus_EXECUTOR_STATUS_CANCELLED || task.State.GetError() != nil {
+		t.Errorf("the task is %s, with the error %v", s, task.State.GetError())
+	}
+}
+
+// Two calls that were approved during a pause, and for which the budget no longer suffices, end the task once it is unpaused.
+func TestBudgetIsSpentAtUnpause(t *testing.T) {
+	task := twoBranches(&storagev1.Limits{MaxSteps: 9, MaxAttempts: 3, MaxFailedSteps: 3, MaxToolCalls: 1})
+	task.State.Status, task.State.PauseRequested = executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING, true
+	task.State.Usage = &storagev1.Usage{ToolCalls: 1}
+	task.State.Waits = []*storagev1.Wait{{Id: "wait-1", Kind: executorv1.WaitKind_WAIT_KIND_PAUSE}}
+	for _, l := range task.State.GetLanes()[1:] {
+		l.Phase, l.PausedPhase, l.Step.Status = storagev1.Phase_PHASE_WAIT, storagev1.Phase_PHASE_START, executorv1.StepStatus_STEP_STATUS_WAITING
+	}
+	if _, err := agent.New().Apply(task, 0, flow.Command{Command: &storagev1.Command{Kind: &storagev1.Command_Unpause{Unpause: &storagev1.Unpause{}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if task.State.GetStatus() != executorv1.ExecutorStatus_EXECUTOR_STATUS_ERROR {
+		t.Errorf("the task is %s", task.State.GetStatus())
 	}
 }

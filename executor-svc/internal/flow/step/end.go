@@ -113,7 +113,7 @@ func (d *Draft) EndCancelled(reason, waitID string) {
 
 // cancelLanes stops the running calls, and closes the lanes without one.
 func (d *Draft) cancelLanes(reason string) {
-	d.Checkpoint.CancelRequested, d.Checkpoint.CancelReason = true, reason
+	d.Checkpoint.CancelRequested, d.Checkpoint.CancelReason, d.Checkpoint.Failing = true, reason, nil // a cancellation replaces a failure
 	for _, l := range d.Lanes() {
 		if l.calling() {
 			l.Schedule(flow.StopCall{Reason: "the task was cancelled"})

@@ -88,9 +88,15 @@ func (l Lane) spentPlannerBudget() string {
 	return l.spentRunTime()
 }
 
-// spentCallBudget names the budget that allows no further tool call, or returns "".
+// spentCallBudget names the budget that allows no further tool call, or returns "". Calls that have not ended count as made.
 func (d *Draft) spentCallBudget(s *storagev1.ActiveStep) string {
-	if l := d.Task.Head.GetLimits().GetMaxToolCalls(); l > 0 && d.Checkpoint.GetUsage().GetToolCalls() >= l && !flow.IsReadOutput(s) {
+	made := d.Checkpoint.GetUsage().GetToolCalls()
+	for _, l := range d.Lanes() {
+		if open := l.State.GetStep(); l.calling() && !flow.IsReadOutput(open) || open != nil && d.hasOpenElicitation(open) {
+			made++
+		}
+	}
+	if l := d.Task.Head.GetLimits().GetMaxToolCalls(); l > 0 && made >= l && !flow.IsReadOutput(s) {
 		return Plural(l, "tool call")
 	}
 	return d.spentRunTime()
