@@ -21,7 +21,8 @@ type audit struct {
 	w     *world
 	k     *taskBook
 	steps map[uint32]*stepAudit
-	last  *stepAudit
+	// last holds the newest step of the main line and of each branch.
+	last map[string]*stepAudit
 	// closed holds, by wait, the fact that closed it.
 	closed map[string]*storagev1.Fact
 	// unclear holds the calls that may have run, by tool and input.
@@ -53,7 +54,7 @@ type attemptAudit struct {
 
 func (w *world) audit(k *taskBook) {
 	a := &audit{
-		w: w, k: k, steps: map[uint32]*stepAudit{}, closed: map[string]*storagev1.Fact{}, unclear: map[intent]bool{}, grants: map[decidedOn]commonv1.RiskLevel{},
+		w: w, k: k, steps: map[uint32]*stepAudit{}, last: map[string]*stepAudit{}, closed: map[string]*storagev1.Fact{}, unclear: map[intent]bool{}, grants: map[decidedOn]commonv1.RiskLevel{},
 	}
 	for _, f := range k.head.GetForks() {
 		a.shared = f.GetSeq()
@@ -80,13 +81,14 @@ func (a *audit) fact(f *storagev1.Fact) {
 	if id := f.GetWaitId(); id != "" {
 		a.closes(id, f)
 	}
-	if _, success := f.GetKind().(*storagev1.Fact_FlowSuccess); success && a.last != nil {
-		a.last.went = true
+	if _, success := f.GetKind().(*storagev1.Fact_FlowSuccess); success {
+		a.follows("")
 	}
 	if f.GetOrdinal() == 0 {
-		if c := f.GetStatusChanged(); c.GetReason() == "approved" && a.last != nil {
-			a.last.said = f.GetWaitId()
-			a.approve(a.last, f.GetWaitId(), "", 0)
+		s := a.shownIn(f.GetWaitId())
+		if c := f.GetStatusChanged(); c.GetReason() == "approved" && s != nil {
+			s.said = f.GetWaitId()
+			a.approve(s, f.GetWaitId(), "", 0)
 		}
 		return
 	}
@@ -94,13 +96,31 @@ func (a *audit) fact(f *storagev1.Fact) {
 	if s == nil {
 		s = &stepAudit{ordinal: f.GetOrdinal(), tool: f.GetToolId(), shown: map[string]string{}, approved: map[decidedOn]bool{}}
 		a.steps[s.ordinal] = s
-		if a.last != nil {
-			a.last.went = true
-		}
-		a.last = s
+		a.follows(f.GetSubtaskId())
+		a.last[f.GetSubtaskId()] = s
 	}
 	s.status = f.GetStepStatus()
 	a.step(s, f)
+}
+
+// follows notes that a branch, or the main line, went on: then the step before has ended, and for the main line those of all branches.
+func (a *audit) follows(branch string) {
+	for of, s := range a.last {
+		if branch == "" || of == "" || of == branch {
+			s.went = true
+			delete(a.last, of)
+		}
+	}
+}
+
+// shownIn returns the step that a wait shows, or nil.
+func (a *audit) shownIn(wait string) *stepAudit {
+	for _, s := range a.steps {
+		if _, is := s.shown[wait]; is {
+			return s
+		}
+	}
+	return nil
 }
 
 // closes writes down what closed a wait; what opens one does not.

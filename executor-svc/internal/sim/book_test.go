@@ -194,7 +194,7 @@ func (b *book) committed(t journal.Transition) {
 		}
 	}
 	k.show(t.Checkpoint)
-	for _, s := range t.Checkpoint.GetActiveSteps() {
+	for _, s := range activeSteps(t.Checkpoint) {
 		id := flow.AttemptID(k.id, s.GetOrdinal(), s.GetAttempt())
 		if s.GetMcpTaskId() != "" || k.tasked[id].round != s.GetRound() {
 			k.tasked[id] = tasked{s.GetRound(), s.GetMcpTaskId()}

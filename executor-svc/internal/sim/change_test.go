@@ -21,7 +21,7 @@ func (w *world) change() {
 // show writes down, by wait, the revision of the server's configuration that a checkpoint's waits show.
 func (k *taskBook) show(c *storagev1.Checkpoint) {
 	for _, wait := range c.GetWaits() {
-		for _, s := range c.GetActiveSteps() {
+		for _, s := range activeSteps(c) {
 			if s.GetOrdinal() == wait.GetOrdinal() {
 				k.revisions[wait.GetId()] = s.GetConfigRevision()
 			}
@@ -29,10 +29,20 @@ func (k *taskBook) show(c *storagev1.Checkpoint) {
 	}
 }
 
-// keepApproval treats a changed server as the one that was approved.
-func keepApproval(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
-	if l, ok := in.(flow.ToolRefreshed); ok && l.Tool != nil {
-		t.State.GetActiveSteps()[0].ConfigRevision = l.Tool.ConfigRevision
+// activeSteps returns the steps that have not ended.
+func activeSteps(c *storagev1.Checkpoint) (all []*storagev1.ActiveStep) {
+	for _, l := range c.GetLanes() {
+		if s := l.GetStep(); s != nil {
+			all = append(all, s)
+		}
 	}
-	return f.Apply(t, in)
+	return all
+}
+
+// keepApproval treats a changed server as the one that was approved.
+func keepApproval(f flow.Flow, t *flow.Task, lane uint32, in flow.Input) (flow.Transition, error) {
+	if l, ok := in.(flow.ToolRefreshed); ok && l.Tool != nil {
+		flow.ActiveStep(t.State, l.Ordinal).ConfigRevision = l.Tool.ConfigRevision
+	}
+	return f.Apply(t, lane, in)
 }

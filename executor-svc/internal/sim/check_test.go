@@ -79,7 +79,7 @@ func (w *world) stranded() {
 	rests := !slices.ContainsFunc(all, func(k *taskBook) bool { return !k.rests() })
 	for _, k := range all {
 		if c := k.checkpoint; !k.rests() || rests && !k.gone && !state.Ended(c.GetStatus()) {
-			w.book.fault("%s does not end: %s in %s, owned: %t, %d commands, waits %v", k.name, c.GetStatus(), c.GetPhase(), k.owner != nil, len(k.pending), c.GetWaits())
+			w.book.fault("%s does not end: %s with %v, owned: %t, %d commands, waits %v", k.name, c.GetStatus(), c.GetLanes(), k.owner != nil, len(k.pending), c.GetWaits())
 		}
 	}
 	if len(w.book.problems) == 0 {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -22,8 +24,48 @@ import (
 // script is what a planner does with a goal: its steps in order, then FINAL.
 type script struct {
 	steps []*plannerv1.PlannedStep
-	// ahead: a plan holds all steps that are left, not just the next one.
+	// branches holds, by the number of steps before them, the branches that run side by side.
+	branches map[int][]branch
+	// ahead: a plan holds all steps that are left until the next branches, not just the next one.
 	ahead bool
+}
+
+type branch struct {
+	id    string
+	steps []*plannerv1.PlannedStep
+}
+
+// mostBranches is how many branches run side by side at most.
+const mostBranches = 8
+
+// next returns the next steps of a branch, or of the main line, whose branches come first. ended holds, by branch, how many steps have
+// ended.
+func (sc *script) next(of string, ended map[string]int) (steps []*plannerv1.PlannedStep, branches []string) {
+	line, end := sc.steps, len(sc.steps)
+	for n, all := range sc.branches {
+		if of == "" && n > ended[""] {
+			end = min(end, n)
+		}
+		for _, b := range all {
+			switch {
+			case of != "" && b.id == of:
+				line, end = b.steps, len(b.steps)
+			case of == "" && n == ended[""] && ended[b.id] < len(b.steps): // after a fork, only some of them
+				branches = append(branches, b.id)
+			}
+		}
+	}
+	if len(branches) > 0 {
+		return nil, branches
+	}
+	steps = slices.Clone(line[min(ended[of], end):end])
+	if len(steps) == 0 || sc.ahead && (of != "" || end == len(sc.steps)) {
+		steps = append(steps, &plannerv1.PlannedStep{ToolId: flow.Final})
+	}
+	if !sc.ahead {
+		steps = steps[:1]
+	}
+	return steps, nil
 }
 
 // planner follows scripts, and fails in all ways there are. It keeps contexts, and forgets some.
@@ -35,9 +77,18 @@ type planner struct {
 	contexts map[string]kept
 }
 
+// kept is what a context holds: the goal, and how many steps have ended, by branch.
 type kept struct {
-	goal    string
-	history int
+	goal  string
+	ended map[string]int
+}
+
+func (k kept) with(history []*plannerv1.HistoryEntry) kept {
+	k.ended = maps.Clone(k.ended)
+	for _, e := range history {
+		k.ended[e.GetBranch()]++
+	}
+	return k
 }
 
 func newPlanner(w *world) *planner {
@@ -49,8 +100,21 @@ func (p *planner) write(s *sched) (goal string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	goal = fmt.Sprintf("goal %d", len(p.scripts)+1)
-	sc := &script{ahead: s.chance(3)}
-	for i := range s.rng.IntN(4) {
+	sc := &script{ahead: s.chance(3), branches: map[int][]branch{}}
+	sc.steps = p.writeSteps(s, goal, s.rng.IntN(4))
+	if s.chance(p.w.cfg.branches) {
+		before := s.rng.IntN(len(sc.steps) + 1)
+		for i := range pick(s, 2, 2, 3, 3, 4, mostBranches) {
+			id := fmt.Sprintf("%d.%d", before, i+1)
+			sc.branches[before] = append(sc.branches[before], branch{id, p.writeSteps(s, goal+"/"+id, 1+s.rng.IntN(2))})
+		}
+	}
+	p.scripts[goal] = sc
+	return goal
+}
+
+func (p *planner) writeSteps(s *sched, goal string, n int) (steps []*plannerv1.PlannedStep) {
+	for i := range n {
 		step := &plannerv1.PlannedStep{
 			ToolId: pick(s, toolRead, toolWrite, toolWrite, toolIdempotent, toolDestroy),
 			Risk:   &commonv1.Risk{Level: pick(s, low, low, low, medium, high), Reason: "because"},
@@ -60,16 +124,15 @@ func (p *planner) write(s *sched) (goal string) {
 		case s.chance(12):
 			step.InputJson = `{"txt":"misfit"}`
 		case s.chance(3):
-			step.InputJson = fmt.Sprintf(`{"text":"%s"}`, goal) // the same as another step's, perhaps
+			step.InputJson = fmt.Sprintf(`{"text":"%s"}`, strings.Split(goal, "/")[0]) // the same as another step's, perhaps
 		}
 		if i > 0 && s.chance(p.w.cfg.repeats) { // the same once more
-			step = proto.Clone(sc.steps[i-1]).(*plannerv1.PlannedStep)
+			step = proto.Clone(steps[i-1]).(*plannerv1.PlannedStep)
 		}
 		step.Description = step.GetRisk().GetLevel().String()
-		sc.steps = append(sc.steps, step)
+		steps = append(steps, step)
 	}
-	p.scripts[goal] = sc
-	return goal
+	return steps
 }
 
 const (
@@ -123,13 +186,13 @@ func (p *planner) known(c *plannerv1.TaskContext, r roll) (kept, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c.GetBase() == "" {
-		return kept{c.GetGoal(), len(c.GetHistory())}, nil
+		return kept{c.GetGoal(), map[string]int{}}.with(c.GetHistory()), nil
 	}
 	k, ok := p.contexts[c.GetBase()]
 	if !ok || r.oneIn(10, 23) {
 		return k, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_CONTEXT_MISSING, "forgotten")
 	}
-	return kept{k.goal, k.history + len(c.GetHistory())}, nil
+	return k.with(c.GetHistory()), nil
 }
 
 func (c *plannerClient) StreamPlanSteps(ctx context.Context, req *plannerv1.StreamPlanStepsRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[plannerv1.StreamPlanStepsResponse], error) {
@@ -141,7 +204,7 @@ func (c *plannerClient) StreamPlanSteps(ctx context.Context, req *plannerv1.Stre
 	s := &planStream{ctx: ctx, c: c, name: name, plan: plan}
 	steps := plan.GetSteps()
 	switch {
-	case len(steps) == 0 || !r.oneIn(3, 34):
+	case len(steps) == 0 || req.GetContext().GetBranch() != "" || !r.oneIn(3, 34):
 	case steps[0].GetToolId() == flow.Final:
 		// The planner writes the answer itself, and sometimes says that the goal was not reached.
 		answer := strings.Repeat("word ", int(r.draw(4, 35))) + "end."
@@ -187,7 +250,7 @@ func (s *planStream) Recv() (*plannerv1.StreamPlanStepsResponse, error) {
 }
 
 func (c *plannerClient) planSteps(ctx context.Context, req *plannerv1.StreamPlanStepsRequest) (*plannerv1.PlanStepsResponse, roll, error) {
-	r, err := c.asks(ctx, "for the next step of "+c.w.book.name(req.GetContext().GetTaskId()))
+	r, err := c.asks(ctx, strings.TrimSuffix("for the next step of "+c.w.book.name(req.GetContext().GetTaskId())+" "+req.GetContext().GetBranch(), " "))
 	if err != nil {
 		return nil, r, err
 	}
@@ -209,15 +272,7 @@ func (c *plannerClient) planSteps(ctx context.Context, req *plannerv1.StreamPlan
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	sc := p.scripts[k.goal]
-	left := sc.steps[min(k.history, len(sc.steps)):]
-	if !sc.ahead && len(left) > 1 {
-		left = left[:1]
-	}
-	out.Steps = append(out.Steps, left...)
-	if sc.ahead || len(left) == 0 {
-		out.Steps = append(out.Steps, &plannerv1.PlannedStep{ToolId: flow.Final})
-	}
+	out.Steps, out.Branches = p.scripts[k.goal].next(req.GetContext().GetBranch(), k.ended)
 	if r.oneIn(2, 26) {
 		out.ContextName = fmt.Sprintf("context %d", len(p.contexts)+1)
 		p.contexts[out.GetContextName()] = k

@@ -138,83 +138,85 @@ func TestPlantedBugsAreFound(t *testing.T) {
 // changed is a flow whose inputs, states and transitions a bug changes.
 type changed struct {
 	flow.Flow
-	on func(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error)
+	on func(f flow.Flow, t *flow.Task, lane uint32, in flow.Input) (flow.Transition, error)
 }
 
-func onFlow(on func(flow.Flow, *flow.Task, flow.Input) (flow.Transition, error)) func(flow.Flow) flow.Flow {
+func onFlow(on func(flow.Flow, *flow.Task, uint32, flow.Input) (flow.Transition, error)) func(flow.Flow) flow.Flow {
 	return func(f flow.Flow) flow.Flow { return changed{f, on} }
 }
 
-func (c changed) Apply(t *flow.Task, in flow.Input) (flow.Transition, error) {
-	return c.on(c.Flow, t, in)
+func (c changed) Apply(t *flow.Task, lane uint32, in flow.Input) (flow.Transition, error) {
+	return c.on(c.Flow, t, lane, in)
 }
 
-func repeatUnknown(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
+func repeatUnknown(f flow.Flow, t *flow.Task, lane uint32, in flow.Input) (flow.Transition, error) {
 	other := *t
 	other.Head = proto.Clone(t.Head).(*storagev1.TaskHead)
 	other.Head.OnUnknownOutcome = executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY
-	return f.Apply(&other, in)
+	return f.Apply(&other, lane, in)
 }
 
-func dropBehindCancel(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
+func dropBehindCancel(f flow.Flow, t *flow.Task, lane uint32, in flow.Input) (flow.Transition, error) {
 	if c, ok := in.(flow.Called); ok && t.State.GetCancelRequested() {
 		c.Outcome, c.Output = commonv1.Outcome_OUTCOME_UNKNOWN, ""
 		c.Err = &storagev1.ErrorNote{ErrMsg: "cancelled", Reason: commonv1.ErrorReason_ERROR_REASON_CANCELLED}
 		in = c
 	}
-	return f.Apply(t, in)
+	return f.Apply(t, lane, in)
 }
 
-func approveNext(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
+func approveNext(f flow.Flow, t *flow.Task, lane uint32, in flow.Input) (flow.Transition, error) {
 	if c, ok := in.(flow.Command); ok && c.GetApprove() != nil && len(t.State.GetWaits()) > 0 {
 		other := proto.Clone(c.Command).(*storagev1.Command)
 		other.GetApprove().WaitId = t.State.GetWaits()[0].GetId()
 		in = flow.Command{Command: other}
 	}
-	return f.Apply(t, in)
+	return f.Apply(t, lane, in)
 }
 
-func countTwice(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
+func countTwice(f flow.Flow, t *flow.Task, lane uint32, in flow.Input) (flow.Transition, error) {
 	before := t.State.GetErrorCount()
-	tr, err := f.Apply(t, in)
+	tr, err := f.Apply(t, lane, in)
 	if err == nil && t.State.GetErrorCount() > before {
 		t.State.ErrorCount++
 	}
 	return tr, err
 }
 
-func callOther(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
-	if c, ok := in.(flow.Command); ok && c.GetApprove() != nil && len(t.State.GetActiveSteps()) > 0 {
-		t.State.ActiveSteps[0].InputJson, t.State.ActiveSteps[0].InputSeq = `{"text":"other"}`, 0
+func callOther(f flow.Flow, t *flow.Task, lane uint32, in flow.Input) (flow.Transition, error) {
+	if c, ok := in.(flow.Command); ok && c.GetApprove() != nil {
+		for _, s := range activeSteps(t.State) {
+			s.InputJson, s.InputSeq = `{"text":"other"}`, 0
+		}
 	}
-	return f.Apply(t, in)
+	return f.Apply(t, lane, in)
 }
 
-func forgetCosts(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
+func forgetCosts(f flow.Flow, t *flow.Task, lane uint32, in flow.Input) (flow.Transition, error) {
 	if _, ok := in.(flow.Called); ok {
 		t.State.Usage = nil
 	}
-	return f.Apply(t, in)
+	return f.Apply(t, lane, in)
 }
 
-func forgetUnknown(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
+func forgetUnknown(f flow.Flow, t *flow.Task, lane uint32, in flow.Input) (flow.Transition, error) {
 	t.State.UnknownCalls = nil
-	return f.Apply(t, in)
+	return f.Apply(t, lane, in)
 }
 
 // beginsAgain starts a task again that is recovered while it plans.
 type beginsAgain struct{ flow.Flow }
 
 func (b beginsAgain) Resume(t *flow.Task, recovered bool) (flow.Transition, error) {
-	if recovered && t.State.GetPhase() == storagev1.Phase_PHASE_PLAN {
-		t.State.Phase = storagev1.Phase_PHASE_BEGIN
+	if main := flow.LaneOf(t.State, 0); recovered && main.GetPhase() == storagev1.Phase_PHASE_PLAN {
+		main.Phase = storagev1.Phase_PHASE_BEGIN
 	}
 	return b.Flow.Resume(t, recovered)
 }
 
-func stopNothing(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
-	tr, err := f.Apply(t, in)
-	tr.Actions = slices.DeleteFunc(tr.Actions, func(e flow.Action) bool { _, stop := e.(flow.StopCall); return stop })
+func stopNothing(f flow.Flow, t *flow.Task, lane uint32, in flow.Input) (flow.Transition, error) {
+	tr, err := f.Apply(t, lane, in)
+	tr.Actions = slices.DeleteFunc(tr.Actions, func(a flow.LaneAction) bool { _, stop := a.Action.(flow.StopCall); return stop })
 	return tr, err
 }
 
@@ -222,7 +224,7 @@ func stopNothing(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, err
 type forgetsTasks struct{ flow.Flow }
 
 func (f forgetsTasks) Resume(t *flow.Task, recovered bool) (flow.Transition, error) {
-	for _, s := range t.State.GetActiveSteps() {
+	for _, s := range activeSteps(t.State) {
 		s.McpTaskId = ""
 	}
 	return f.Flow.Resume(t, recovered)
@@ -235,14 +237,14 @@ type mixesTasks struct {
 	first string
 }
 
-func (m *mixesTasks) Apply(t *flow.Task, in flow.Input) (flow.Transition, error) {
+func (m *mixesTasks) Apply(t *flow.Task, lane uint32, in flow.Input) (flow.Transition, error) {
 	if named, ok := in.(flow.McpTask); ok {
 		m.mu.Lock()
 		named.TaskID, m.first = cmp.Or(m.first, named.TaskID), cmp.Or(m.first, named.TaskID)
 		m.mu.Unlock()
 		in = named
 	}
-	return m.Flow.Apply(t, in)
+	return m.Flow.Apply(t, lane, in)
 }
 
 // lateIntents says that an intent is durable, and stores it with the task's next transition.
@@ -259,7 +261,7 @@ func (l *lateIntents) Commit(ctx context.Context, t journal.Transition) error {
 			return err
 		}
 	}
-	if t.Checkpoint.GetPhase() == storagev1.Phase_PHASE_CALL {
+	if calls(t.Checkpoint) {
 		return nil
 	}
 	return l.Journal.Commit(ctx, t)
@@ -274,10 +276,15 @@ func (l *lateIntents) swap(t journal.Transition) (before journal.Transition, has
 	}
 	before, has = l.late[t.TaskID]
 	delete(l.late, t.TaskID)
-	if t.Checkpoint.GetPhase() == storagev1.Phase_PHASE_CALL {
+	if calls(t.Checkpoint) {
 		l.late[t.TaskID] = t
 	}
 	return before, has
+}
+
+// calls reports whether a lane's call runs.
+func calls(c *storagev1.Checkpoint) bool {
+	return slices.ContainsFunc(c.GetLanes(), func(l *storagev1.Lane) bool { return l.GetPhase() == storagev1.Phase_PHASE_CALL })
 }
 
 // skipSeq loses count after the third event.
@@ -402,12 +409,11 @@ func (m moreSlots) Claim(ctx context.Context, r journal.ClaimRequest) (journal.C
 }
 
 // giveAnswersAgain treats every call that was lost after its answers as one that never got them.
-func giveAnswersAgain(f flow.Flow, t *flow.Task, in flow.Input) (flow.Transition, error) {
+func giveAnswersAgain(f flow.Flow, t *flow.Task, lane uint32, in flow.Input) (flow.Transition, error) {
 	c, ended := in.(flow.Called)
-	for _, s := range t.State.GetActiveSteps() {
-		if ended && c.Lost && c.Outcome == commonv1.Outcome_OUTCOME_UNKNOWN && len(s.GetAnswers()) > 0 {
-			in = flow.Undelivered{Ordinal: c.Ordinal, Attempt: c.Attempt, Err: c.Err}
-		}
+	s := flow.ActiveStep(t.State, c.Ordinal)
+	if ended && c.Lost && c.Outcome == commonv1.Outcome_OUTCOME_UNKNOWN && len(s.GetAnswers()) > 0 {
+		in = flow.Undelivered{Ordinal: c.Ordinal, Attempt: c.Attempt, Err: c.Err}
 	}
-	return f.Apply(t, in)
+	return f.Apply(t, lane, in)
 }

@@ -61,6 +61,9 @@ func TestSimulation(t *testing.T) {
 			})
 		}
 	})
+	if tasks.Load() == 0 {
+		t.Error("no task was created")
+	}
 	t.Logf("%d seeds, %d tasks in %s", min(next.Load()-*first, n), tasks.Load(), time.Since(began).Round(time.Millisecond))
 }
 

@@ -34,8 +34,8 @@ type config struct {
 	crashes, poolCrashes, stops, breaks int
 	// crashEvery, personEvery and pauseEvery are rates, in moves.
 	crashEvery, personEvery, pauseEvery int
-	// repeats is the rate at which a plan repeats the step before.
-	repeats int
+	// repeats is the rate at which a plan repeats the step before, and branches that at which it has branches.
+	repeats, branches int
 	// asks is the rate at which a tool asks people, and defers that at which a server does a call as an MCP task.
 	asks, defers uint64
 	// changes bounds how often an operator changes the server.
@@ -47,7 +47,7 @@ func draw(s *sched) config {
 		users: 1 + s.rng.IntN(3), slots: 1 + s.rng.IntN(3), tasks: 2 + s.rng.IntN(4), moves: 150 + s.rng.IntN(350),
 		writeFails: pick[uint64](s, 0, 0, 15, 60), readFails: pick[uint64](s, 0, 0, 40), netFails: pick[uint64](s, 0, 12, 40),
 		plannerFails: pick[uint64](s, 0, 8, 30), crashes: s.rng.IntN(4), poolCrashes: s.rng.IntN(3), stops: s.rng.IntN(2), breaks: s.rng.IntN(3),
-		repeats: 3, asks: 5, defers: 5, changes: s.rng.IntN(4),
+		repeats: 3, branches: pick(s, 2, 4, 8), asks: 5, defers: 5, changes: s.rng.IntN(4),
 		crashEvery: pick(s, 20, 60, 150), claimsLost: pick[uint64](s, 0, 0, 3), personEvery: pick(s, 6, 12, 25), pauseEvery: pick(s, 10, 40),
 	}
 }
@@ -207,16 +207,17 @@ func (w *world) startProc(t testing.TB) {
 		j = w.plant.above(j)
 	}
 	plannerCl, poolCl := &plannerClient{w: w, p: p}, &poolClient{w: w, p: p}
-	fl := flow.Flow(agent.Flow{})
+	fl := flow.Flow(agent.New())
 	if w.plant.flow != nil {
 		fl = w.plant.flow(fl)
 	}
+	flows := map[string]flow.Flow{"agent": fl}
 	p.engine = engine.New(engine.Config{MaxRunning: w.cfg.slots}, engine.Deps{
-		Journal: j, Runner: runner.New(runner.Config{}, plannerCl, poolCl, w.log), Flows: map[string]flow.Flow{"agent": fl}, Log: w.log,
+		Journal: j, Runner: runner.New(runner.Config{}, plannerCl, poolCl, w.log), Flows: flows, Log: w.log,
 	})
 	p.tasks = api.NewTasks(api.Deps{
-		Engine: p.engine, Journal: j, Planner: plannerCl, Pool: poolCl, Log: w.log, Requests: requests, Window: window,
-		Limits: &storagev1.Limits{MaxSteps: 6, MaxFailedSteps: 3, MaxAttempts: 4, MaxRecoveries: 5},
+		Engine: p.engine, Journal: j, Flows: flows, Planner: plannerCl, Pool: poolCl, Log: w.log, Requests: requests, Window: window,
+		Limits: &storagev1.Limits{MaxSteps: 16, MaxFailedSteps: 3, MaxAttempts: 4, MaxRecoveries: 5},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel
