@@ -114,6 +114,9 @@ func (t *watcher) next(ctx context.Context, items <-chan Item, interrupts <-chan
 		if item.Err != nil {
 			return true, item.Err
 		}
+		if plan := item.Event.GetPlanCreated().GetPlan(); plan != nil && t.planOnly {
+			return true, t.showPlan(ctx, plan)
+		}
 		return t.handleEvent(ctx, item.Event)
 	case a := <-answers:
 		return t.handleReply(ctx, a)
@@ -174,11 +177,6 @@ func (t *watcher) handleEvent(ctx context.Context, ev *executorv1.ExecutorEvent)
 		t.stopAsking()
 		t.u.Eprintf("\n")
 		t.u.Note("the question is no longer open")
-	}
-	if plan := ev.GetPlanCreated().GetPlan(); plan != nil && t.planOnly {
-		t.view.Suspend()
-		t.cancel(ctx, "only the plan was wanted")
-		return true, t.u.Show(plan, nil, func() string { return planText(t.u.OutStyle(), t.u.OutColumns(), plan) })
 	}
 	t.idle, t.stallNote, t.shown = 0, "", ev.GetSeq()
 	t.view.Event(ev)
@@ -346,6 +344,13 @@ func (t *watcher) handleInterrupt(ctx context.Context) (bool, error) {
 	t.u.Note("the task goes on; pawl watch %s%s follows it, pawl cancel %s%s stops it",
 		ui.ShortID(t.task), t.s.Flags(), ui.ShortID(t.task), t.s.Flags())
 	return true, ui.Exit(ui.Stopped)
+}
+
+// showPlan prints the plan and cancels the task.
+func (t *watcher) showPlan(ctx context.Context, plan *executorv1.Plan) error {
+	t.view.Suspend()
+	t.cancel(ctx, "only the plan was wanted")
+	return t.u.Show(plan, nil, func() string { return planText(t.u.OutStyle(), t.u.OutColumns(), plan) })
 }
 
 const interruptReason = "interrupted at the terminal"
