@@ -82,7 +82,7 @@ func repairs(wrong bool) func(*modeltest.Request) *modeltest.Turn {
 		subtask := workingOn.FindStringSubmatch(all)
 		switch {
 		case r.Format == "create_plan":
-			return &modeltest.Turn{JSON: json.RawMessage(`{"main_task":"Make the tests pass","subtasks":[` + planItem("add") + `,` + planItem("mul") + `,` + planItem("check", "add", "mul") + `]}`)}
+			return &modeltest.Turn{JSON: json.RawMessage(`{"main_task":"Make the tests pass","risk":"LOW","subtasks":[` + planItem("add") + `,` + planItem("mul") + `,` + planItem("check", "add", "mul") + `]}`)}
 		case r.Format != "":
 			return &modeltest.Turn{JSON: json.RawMessage(`{"level":"LOW","reason":"a test"}`)}
 		case subtask == nil:
