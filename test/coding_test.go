@@ -1,15 +1,19 @@
 package test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
@@ -143,9 +147,9 @@ func repairsFile(r *modeltest.Request, all, file string, wrong bool) *modeltest.
 // checks runs the tests.
 func checks(r *modeltest.Request, all string) *modeltest.Turn {
 	if r.Results == 0 {
-		return &modeltest.Turn{Text: "I run the tests.", Calls: []modeltest.Call{reflects(false, "not run yet"), toolCall("execute_command", map[string]any{"argv": []string{"go", "test", "./..."}})}}
+		return &modeltest.Turn{Text: "I run the tests.", Calls: []modeltest.Call{reflects(false, "not run yet"), toolCall("run_tests", map[string]any{})}}
 	}
-	return &modeltest.Turn{Text: "They ran.", Calls: []modeltest.Call{reflects(strings.Contains(all, "ok  \tcalc") || strings.Contains(all, `ok  \tcalc`), "the tests ran")}}
+	return &modeltest.Turn{Text: "They ran.", Calls: []modeltest.Call{reflects(strings.Contains(all, "1 passed"), "the tests ran")}}
 }
 
 // TestCodingRepairs repairs a repository through a plan, subtasks at once, patches, tests and reflection (D1, D3, D4, D6, D7, D12).
@@ -181,21 +185,7 @@ func approves(executorv1.EventType) *executorv1.ResumeTaskRequest {
 // checkRepaired checks the tree, the result and the events of a repair with that number of changes.
 func checkRepaired(t *testing.T, target *rig.Target, f finished, dir string, changes int) {
 	t.Helper()
-	if f.GetStatus() != executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS {
-		t.Errorf("%v", f)
-	}
-	for name, text := range brokenModule {
-		if c, ok := repaired[name]; ok {
-			text = strings.Replace(text, c[0], c[1], 1)
-		}
-		got, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil || string(got) != text {
-			t.Errorf("%s: %q, %v", name, got, err)
-		}
-	}
-	if stat := git(t, dir, "status", "--porcelain"); strings.Join(strings.Fields(stat), " ") != "M add.go M mul.go" {
-		t.Errorf("git status: %s", stat)
-	}
+	checkTree(t, f, dir)
 	res, err := executorv1.NewExecutorServiceClient(target.Executor).GetTaskResult(t.Context(), &executorv1.GetTaskResultRequest{Id: f.GetId()})
 	if err != nil {
 		t.Fatal(err)
@@ -212,10 +202,7 @@ func checkRepaired(t *testing.T, target *rig.Target, f finished, dir string, cha
 		t.Errorf("%d files changed, want %d: %v", n, changes, res.GetFilesChanged())
 	}
 	for _, c := range res.GetFilesChanged() {
-		old, err := os.ReadFile(filepath.Join(dir, ".pawl", "backups", c.GetBackupPath()))
-		if err != nil {
-			old, err = os.ReadFile(filepath.Join(dir, c.GetBackupPath()))
-		}
+		old, err := os.ReadFile(filepath.Join(dir, c.GetBackupPath()))
 		if err != nil || c.GetType() != executorv1.FileChangeType_FILE_CHANGE_TYPE_MODIFIED || c.GetSubtaskId()+".go" != c.GetPath() || !strings.Contains(string(old), "package calc") {
 			t.Errorf("%v: %v", c, err)
 		}
@@ -228,5 +215,95 @@ func checkRepaired(t *testing.T, target *rig.Target, f finished, dir string, cha
 		if seen[kind] == 0 {
 			t.Errorf("no %s", kind)
 		}
+	}
+}
+
+// checkTree checks that the task succeeded, and that the repository is repaired and nothing else changed.
+func checkTree(t *testing.T, f finished, dir string) {
+	t.Helper()
+	if f.GetStatus() != executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS {
+		t.Errorf("%v", f)
+	}
+	for name, text := range brokenModule {
+		if c, ok := repaired[name]; ok {
+			text = strings.Replace(text, c[0], c[1], 1)
+		}
+		got, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || string(got) != text {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	if stat := git(t, dir, "status", "--porcelain"); strings.Join(strings.Fields(stat), " ") != "M add.go M mul.go" {
+		t.Errorf("git status: %s", stat)
+	}
+}
+
+// TestCodingKilled kills the executor, the pool and the planner at random points of repairs: each ends as it does without a kill, and the first
+// backup of each file has its original bytes.
+func TestCodingKilled(t *testing.T) {
+	const kills = 24
+	_, file := models(t, &modeltest.Script{Play: repairs(true)}, "")
+	target := rig.FourProcesses(t, binaries, rig.Options{Models: file, Workspace: workspace(t)})
+	seed := uint64(time.Now().UnixNano())
+	random := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	for n := 0; n < kills; {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		dir, c, auto := repository(t), rig.NewGRPC(target.Executor), true
+		task, err := c.Create(ctx, &executorv1.CreateTaskRequest{
+			Goal: "Make the tests pass", Flow: "coding", Model: modelNames[n%2], McpIds: []string{codingServer(t, target, dir)}, AutoExecute: &auto,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan finished, 1)
+		var problem atomic.Value
+		go func() { ended <- through(ctx, c, task.GetId(), &problem) }()
+		for at := uint64(0); ; {
+			at += uint64(1 + random.IntN(30))
+			if !awaitEvent(ctx, c, task.GetId(), at) {
+				break
+			}
+			target.Restart(t, []string{"executor-svc", "mcppool-svc", "planner-svc"}[random.IntN(3)])
+			n++
+		}
+		f := <-ended
+		if ctx.Err() != nil {
+			t.Errorf("after %d kills a task does not end: %v; %v", n, problem.Load(), f)
+		}
+		cancel()
+		checkTree(t, f, dir)
+		for name := range repaired {
+			backups, err := filepath.Glob(filepath.Join(dir, ".pawl", "backups", name+"*", "*"))
+			slices.Sort(backups)
+			if err != nil || len(backups) == 0 {
+				t.Fatalf("no backups of %s: %v", name, err)
+			}
+			if old, err := os.ReadFile(backups[0]); err != nil || string(old) != brokenModule[name] {
+				t.Errorf("the first of the backups %v of %s is %q: %v", backups, name, old, err)
+			}
+		}
+		if t.Failed() {
+			t.FailNow()
+		}
+	}
+}
+
+// awaitEvent waits until a task has an event with this seq, over restarts of the executor. It returns false once the task has ended.
+func awaitEvent(ctx context.Context, c rig.Client, id string, seq uint64) bool {
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for {
+		reached := false
+		err := c.Watch(ctx, id, seq-1, func(*executorv1.ExecutorEvent) bool {
+			reached = true
+			return false
+		})
+		if task, getErr := c.Get(ctx, id); ctx.Err() != nil || getErr == nil && task.GetEndTime() != nil {
+			return false
+		} else if reached && err == nil {
+			return true
+		}
+		<-again.C
 	}
 }
