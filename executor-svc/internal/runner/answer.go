@@ -16,11 +16,19 @@ import (
 	"pawl.dev/services/errs"
 
 	"pawl.dev/executor-svc/internal/flow"
+	"pawl.dev/executor-svc/internal/history"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// answer returns the Run that lets the planner write the answer. Pieces that arrive close together become one event.
-func (s *Session) answer(c *plannerv1.TaskContext, cutShort string) Run {
+// answer returns the Run that lets the planner write the answer, which says what each subtask of a plan has reached. Pieces that arrive close
+// together become one event.
+func (s *Session) answer(c *plannerv1.TaskContext, log *history.Log, cutShort string) Run {
+	var subtasks []*plannerv1.SubtaskState
+	if log.Plan != nil {
+		for _, st := range log.Plan.Subtasks {
+			subtasks = append(subtasks, subtaskState(st))
+		}
+	}
 	return func(ctx context.Context, emit func(flow.Input)) {
 		if tools, err := s.toolset(ctx); err == nil {
 			c.Tools = tools.tools
@@ -30,7 +38,8 @@ func (s *Session) answer(c *plannerv1.TaskContext, cutShort string) Run {
 		}
 		var full strings.Builder
 		out := flow.Answered{CutShort: cutShort}
-		end, err := s.writeAnswer(ctx, c, cutShort, &out.Usage, func(text string) {
+		req := &plannerv1.GenerateAnswerRequest{CutShort: cutShort, Subtasks: subtasks}
+		end, err := s.writeAnswer(ctx, c, req, &out.Usage, func(text string) {
 			full.WriteString(text)
 			emit(flow.Text{Text: text})
 		})
@@ -73,10 +82,13 @@ type answerEnd struct {
 }
 
 // writeAnswer passes the answer's pieces to show, except the last, which it returns. It retries only if nothing was shown.
-func (s *Session) writeAnswer(ctx context.Context, c *plannerv1.TaskContext, cutShort string, usage **storagev1.Usage, show func(string)) (end answerEnd, err error) {
+func (s *Session) writeAnswer(
+	ctx context.Context, c *plannerv1.TaskContext, req *plannerv1.GenerateAnswerRequest, usage **storagev1.Usage, show func(string),
+) (end answerEnd, err error) {
 	shown := false
 	end, err = askPlanner(ctx, s, c, usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (end answerEnd, err error) {
-		stream, err := s.r.planner.GenerateAnswer(ctx, &plannerv1.GenerateAnswerRequest{Context: c, CutShort: cutShort}, o...)
+		req.Context = c
+		stream, err := s.r.planner.GenerateAnswer(ctx, req, o...)
 		if err != nil {
 			return end, err
 		}

@@ -143,7 +143,7 @@ func (s *Session) ask(t *flow.Task, log *history.Log, l *storagev1.Lane, q flow.
 	case flow.Fill:
 		return s.fill(s.context(t, log, l), step(t, q.Ordinal))
 	case flow.Answer:
-		return s.answer(s.context(t, log, l), q.CutShort)
+		return s.answer(s.context(t, log, l), log, q.CutShort)
 	case flow.CreatePlan:
 		return s.createPlan(s.context(t, log, l), q)
 	case flow.Think:

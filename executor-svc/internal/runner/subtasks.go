@@ -83,14 +83,14 @@ func subtaskOf(log *history.Log, l *storagev1.Lane) subtaskView {
 			}
 			continue
 		}
-		v.others = append(v.others, SubtaskState(st))
+		v.others = append(v.others, subtaskState(st))
 	}
 	v.inputs = slices.Clone(log.Inputs)
 	return v
 }
 
-// SubtaskState returns the planner's view of another subtask.
-func SubtaskState(st *history.Subtask) *plannerv1.SubtaskState {
+// subtaskState returns the planner's view of a subtask.
+func subtaskState(st *history.Subtask) *plannerv1.SubtaskState {
 	return &plannerv1.SubtaskState{
 		Id: st.GetId(), Title: st.GetTitle(), Summary: st.Summary,
 		Status: strings.TrimPrefix(st.Status.String(), "SUBTASK_STATUS_"),

@@ -57,9 +57,7 @@ func (w *world) finish(t testing.TB) {
 		for _, k := range w.book.all() {
 			if c := k.checkpoint; !k.gone && c.GetStatus() == waiting {
 				open++
-				for _, i := range w.s.rng.Perm(len(c.GetWaits())) {
-					w.answers(k, c.GetWaits()[i])
-				}
+				w.answers(k, c.GetWaits()[0])
 			}
 		}
 		if open == 0 {
