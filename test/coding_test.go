@@ -1,309 +1,352 @@
 package test
 
 import (
+	"bytes"
+	gocmp "cmp"
 	"context"
 	"encoding/json"
-	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/rogpeppe/go-internal/txtar"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"pawl.dev/executor-svc/executor/executortest"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/executor-svc/executor/executortest"
 	"pawl.dev/test/modelserver/modeltest"
 	"pawl.dev/test/rig"
+	testcasev1 "pawl.dev/test/testcase/v1"
 )
 
-// brokenModule are the files of a Go module of which two functions are wrong.
-var brokenModule = map[string]string{
-	"go.mod":       "module calc\n\ngo 1.21\n",
-	"add.go":       "package calc\n\n// Add adds.\nfunc Add(a, b int) int {\n\treturn a - b\n}\n",
-	"mul.go":       "package calc\n\n// Mul multiplies.\nfunc Mul(a, b int) int {\n\treturn a + b\n}\n",
-	"calc_test.go": "package calc\n\nimport \"testing\"\n\nfunc Test(t *testing.T) {\n\tif Add(2, 3) != 5 || Mul(2, 3) != 6 {\n\t\tt.Error(Add(2, 3), Mul(2, 3))\n\t}\n}\n",
-}
-
-// repaired is what the files of brokenModule must become.
-var repaired = map[string][2]string{"add.go": {"a - b", "a + b"}, "mul.go": {"a + b", "a * b"}}
-
-// repository writes brokenModule into a new git repository, and returns its folder.
-func repository(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range brokenModule {
-		write(t, filepath.Join(dir, name), []byte(text))
+// TestCodingCases runs every file of cases/coding/ in one process and in four, over both protocols, with scripted models of both providers.
+func TestCodingCases(t *testing.T) {
+	files, err := filepath.Glob("cases/coding/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no cases: %v", err)
 	}
-	git(t, dir, "init", "-q")
-	git(t, dir, "add", ".")
-	git(t, dir, "-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "broken")
-	return dir
+	for name, start := range map[string]func(testing.TB, rig.Options) *rig.Target{
+		"in-process":     rig.InProcess,
+		"four-processes": func(t testing.TB, o rig.Options) *rig.Target { return rig.FourProcesses(t, binaries, o) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			coders := &modeltest.Coders{}
+			model, config := models(t, &modeltest.Script{Window: 128_000, Play: coders.Play}, "")
+			target := start(t, rig.Options{Workspace: workspace(t), Models: config})
+			clients := map[string]rig.Client{"grpc": rig.NewGRPC(target.Executor), "rest": rig.REST{Base: target.HTTP}}
+			for i, file := range files {
+				for j, protocol := range []string{"grpc", "rest"} {
+					if c := readCase(t, file, ""); c.GetExpect().GetMended() && (i+j)%2 == len(target.Processes)%4 {
+						continue // takes long: each such case runs over one protocol in one process, and over the other one in four
+					}
+					t.Run(protocol+"/"+strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+						t.Parallel()
+						p := &play{t: t, client: clients[protocol], rest: protocol == "rest"}
+						p.code(target, coders, modelNames[j], file)
+					})
+				}
+			}
+			t.Cleanup(func() { rejected(t, model) }) // after the cases, which run in parallel
+		})
+	}
 }
 
-func git(t testing.TB, dir string, args ...string) string {
+// repository is a git repository in which a task works.
+type repository struct {
+	dir string
+	// want is the diff that makes its tests pass.
+	want string
+	// model is a script that does so.
+	model string
+}
+
+// newRepository makes a repository with the files of testdata/repos/NAME.txtar in dir.
+func newRepository(t testing.TB, name, dir string) repository {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "git", args...)
-	cmd.Dir = dir
+	archive, err := txtar.ParseFile(filepath.Join("testdata", "repos", name+".txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := repository{dir: dir}
+	for _, f := range archive.Files {
+		switch path, isFile := strings.CutPrefix(f.Name, "repo/"); {
+		case isFile:
+			path = filepath.Join(dir, filepath.FromSlash(path))
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			write(t, path, f.Data)
+		case f.Name == "want.diff":
+			r.want = string(f.Data)
+		case f.Name == "model.yaml":
+			r.model = string(f.Data)
+		}
+	}
+	r.git(t, "init", "-q")
+	r.git(t, "add", "-A")
+	r.git(t, "-c", "user.name=test", "-c", "user.email=test@localhost", "commit", "-qm", "before")
+	return r
+}
+
+func (r repository) git(t testing.TB, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Dir = r.dir
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("git %v: %v: %s", args, err, out)
+		t.Fatalf("git %v: %v\n%s", args, err, out)
 	}
 	return string(out)
 }
 
-// servers counts the registered workspace servers.
-var servers atomic.Uint32
-
-// codingServer registers a folder's workspace server that may write and run programs, and returns its id.
-func codingServer(t testing.TB, target *rig.Target, dir string) string {
+// diff returns what has changed since the repository was made, with new files.
+func (r repository) diff(t testing.TB) string {
 	t.Helper()
-	pool, id := mcppoolv1.NewMcpPoolServiceClient(target.Pool), fmt.Sprintf("code%d", servers.Add(1))
-	server := &mcppoolv1.McpServer{DisplayName: "code", OnlyWhenNamed: true, Transport: &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{
-		Name: "workspace", Root: dir, Workspace: &mcppoolv1.Workspace{Write: true, Commands: []string{"go"}},
-	}}}
-	if _, err := pool.CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServerId: id, McpServer: server}); err != nil {
+	r.git(t, "add", "-A", "-N")
+	return r.git(t, "diff", "--no-color", "--abbrev=7")
+}
+
+// checkMended checks that the repository is as it should be at the end, and that its tests pass.
+func (r repository) checkMended(t testing.TB) {
+	t.Helper()
+	if d := cmp.Diff(r.want, r.diff(t)); d != "" {
+		t.Errorf("the repository's diff (-want +got):\n%s", d)
+	}
+	cmd := exec.Command("go", "test", "./...")
+	if _, err := os.Stat(filepath.Join(r.dir, "package.json")); err == nil {
+		cmd = exec.Command("node", "--test")
+	}
+	cmd.Dir = r.dir
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("the tests: %v\n%s", err, out)
+	}
+}
+
+// checkBackups checks that the first backup of each file holds what the file held before the task.
+func (r repository) checkBackups(t testing.TB, changes []*executorv1.FileChange) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, f := range changes {
+		if seen[f.GetPath()] || f.GetType() == executorv1.FileChangeType_FILE_CHANGE_TYPE_CREATED {
+			seen[f.GetPath()] = true
+			continue
+		}
+		seen[f.GetPath()] = true
+		kept, err := os.ReadFile(filepath.Join(r.dir, filepath.FromSlash(f.GetBackupPath())))
+		if before := r.git(t, "show", "HEAD:"+f.GetPath()); err != nil || f.GetBackupPath() == "" || string(kept) != before {
+			t.Errorf("the backup of %v: %v:\n%s", f, err, kept)
+		}
+	}
+}
+
+// register registers the repository as a workspace that may be written and may run programs, and returns the server's id.
+func (r repository) register(t testing.TB, pool grpc.ClientConnInterface) string {
+	t.Helper()
+	c, id := mcppoolv1.NewMcpPoolServiceClient(pool), "repo-"+uuid.NewString()[:8]
+	allowed := &mcppoolv1.Workspace{Write: true, Commands: []string{"go", "node", "note"}}
+	if _, err := c.CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServerId: id, McpServer: &mcppoolv1.McpServer{
+		DisplayName: "repository", OnlyWhenNamed: true,
+		Transport: &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{Name: "workspace", Root: r.dir, Workspace: allowed}},
+	}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pool.ActivateMcpServer(t.Context(), &mcppoolv1.ActivateMcpServerRequest{Id: id}); err != nil {
+	if _, err := c.ActivateMcpServer(t.Context(), &mcppoolv1.ActivateMcpServerRequest{Id: id}); err != nil {
 		t.Fatal(err)
 	}
 	return id
 }
 
-var workingOn = regexp.MustCompile(`The subtask that you work on: (\w+),`)
-
-// repairs plays a model that repairs brokenModule: both files at once, then the tests. wrong makes the first patch of add.go wrong.
-func repairs(wrong bool) func(*modeltest.Request) *modeltest.Turn {
-	return func(r *modeltest.Request) *modeltest.Turn {
-		all := r.System + strings.Join(r.Texts, "\n")
-		subtask := workingOn.FindStringSubmatch(all)
-		switch {
-		case r.Format == "create_plan":
-			return &modeltest.Turn{JSON: json.RawMessage(`{"main_task":"Make the tests pass","risk":"LOW","subtasks":[` + planItem("add") + `,` + planItem("mul") + `,` + planItem("check", "add", "mul") + `]}`)}
-		case r.Format != "":
-			return &modeltest.Turn{JSON: json.RawMessage(`{"level":"LOW","reason":"a test"}`)}
-		case subtask == nil:
-			return &modeltest.Turn{Text: "The tests pass."}
-		case subtask[1] == "check":
-			return checks(r, all)
-		}
-		return repairsFile(r, all, subtask[1]+".go", wrong && subtask[1] == "add")
-	}
-}
-
-func planItem(id string, needs ...string) string {
-	raw, err := json.Marshal(map[string]any{"id": id, "title": "do " + id, "description": "Do " + id, "acceptance": "It is right", "depends_on": append([]string{}, needs...), "tool_ids": []string{}})
-	if err != nil {
-		panic(err) // it is nothing but texts
-	}
-	return string(raw)
-}
-
-func reflects(done bool, summary string) modeltest.Call {
-	return toolCall("reflect", map[string]any{"done": done, "summary": summary, "next": map[bool]string{false: "go on"}[done]})
-}
-
-func toolCall(name string, args map[string]any) modeltest.Call {
-	if name != "reflect" {
-		args["pawl_why"], args["pawl_risk"] = "to repair it", "LOW"
-	}
-	raw, err := json.Marshal(args)
-	if err != nil {
-		panic(err) // it is nothing but texts
-	}
-	return modeltest.Call{Name: name, Arguments: raw}
-}
-
-// repairsFile reads a file, patches it, and reads it again to see that the patch is right.
-func repairsFile(r *modeltest.Request, all, file string, wrong bool) *modeltest.Turn {
-	change := repaired[file]
-	patch := func(from, to string) modeltest.Call {
-		return toolCall("apply_patch", map[string]any{"patch": fmt.Sprintf("--- a/%[1]s\n+++ b/%[1]s\n@@ -4,3 +4,3 @@\n func %[2]s(a, b int) int {\n-\treturn %[3]s\n+\treturn %[4]s\n }\n",
-			file, strings.ToUpper(file[:1])+file[1:3], from, to)})
-	}
-	read := toolCall("read_file", map[string]any{"path": file})
-	switch {
-	case r.Results == 0:
-		return &modeltest.Turn{Text: "I look.", Calls: []modeltest.Call{reflects(false, "nothing yet"), read, toolCall("get_file_info", map[string]any{"path": file})}}
-	case !strings.Contains(all, "@@ -4,3"):
-		to := change[1]
-		if wrong {
-			to = "b - a"
-		}
-		return &modeltest.Turn{Text: "It is wrong.", Calls: []modeltest.Call{reflects(false, "found it"), patch(change[0], to), read}}
-	case wrong && !strings.Contains(all, "return "+change[1]):
-		return &modeltest.Turn{Text: "My patch was wrong.", Calls: []modeltest.Call{reflects(false, "once more"), patch("b - a", change[1]), read}}
-	}
-	return &modeltest.Turn{Text: "It is right now.", Calls: []modeltest.Call{reflects(true, file+" is repaired")}}
-}
-
-// checks runs the tests.
-func checks(r *modeltest.Request, all string) *modeltest.Turn {
-	if r.Results == 0 {
-		return &modeltest.Turn{Text: "I run the tests.", Calls: []modeltest.Call{reflects(false, "not run yet"), toolCall("run_tests", map[string]any{})}}
-	}
-	return &modeltest.Turn{Text: "They ran.", Calls: []modeltest.Call{reflects(strings.Contains(all, "1 passed"), "the tests ran")}}
-}
-
-// TestCodingRepairs repairs a repository through a plan, subtasks at once, patches, tests and reflection (D1, D3, D4, D6, D7, D12).
-func TestCodingRepairs(t *testing.T) {
-	for name, wrong := range map[string]bool{"at once": false, "after a wrong patch": true} {
-		t.Run(name, func(t *testing.T) {
-			model, file := models(t, &modeltest.Script{Play: repairs(wrong)}, "")
-			target := rig.InProcess(t, rig.Options{Models: file})
-			for _, name := range modelNames {
-				for protocol, c := range map[string]rig.Client{"grpc": rig.NewGRPC(target.Executor), "rest": rig.REST{Base: target.HTTP}} {
-					t.Run(name+"/"+protocol, func(t *testing.T) {
-						dir := repository(t)
-						auto := true
-						f := carry(t, c, &executorv1.CreateTaskRequest{
-							Goal: "Make the tests pass", Flow: "coding", Model: name, McpIds: []string{codingServer(t, target, dir)}, AutoExecute: &auto,
-						}, approves)
-						for _, problem := range executortest.Violations(f.events) {
-							t.Error(problem)
-						}
-						checkRepaired(t, target, f, dir, map[bool]int{false: 2, true: 3}[wrong])
-					})
-				}
-			}
-			rejected(t, model)
-		})
-	}
-}
-
-func approves(executorv1.EventType) *executorv1.ResumeTaskRequest {
-	return &executorv1.ResumeTaskRequest{Answer: &executorv1.ResumeTaskRequest_Approve{Approve: &executorv1.Approve{}}}
-}
-
-// checkRepaired checks the tree, the result and the events of a repair with that number of changes.
-func checkRepaired(t *testing.T, target *rig.Target, f finished, dir string, changes int) {
+// script returns the repository's script with the parts of a case's model in place of its own.
+func (r repository) script(t testing.TB, c *testcasev1.Case) *modeltest.Coding {
 	t.Helper()
-	checkTree(t, f, dir)
-	res, err := executorv1.NewExecutorServiceClient(target.Executor).GetTaskResult(t.Context(), &executorv1.GetTaskResultRequest{Id: f.GetId()})
+	script, err := modeltest.ParseCoding(r.model)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !res.GetSuccess() || res.GetResponse() != "The tests pass." || len(res.GetPlan().GetSubtasks()) != 3 || len(res.GetToolCalls()) != len(f.steps) || res.GetDuration() == nil {
-		t.Errorf("%v", res)
+	raw, err := protojson.Marshal(c.GetModel())
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, s := range res.GetPlan().GetSubtasks() {
-		if s.GetStatus() != executorv1.SubtaskStatus_SUBTASK_STATUS_COMPLETED || s.GetSummary() == "" || s.GetLoops() == 0 {
-			t.Errorf("%v", s)
-		}
+	own, err := modeltest.ParseCoding(string(raw))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if n := len(res.GetFilesChanged()); n != changes {
-		t.Errorf("%d files changed, want %d: %v", n, changes, res.GetFilesChanged())
+	if len(own.Plans) > 0 {
+		return own
 	}
-	for _, c := range res.GetFilesChanged() {
-		old, err := os.ReadFile(filepath.Join(dir, c.GetBackupPath()))
-		if err != nil || c.GetType() != executorv1.FileChangeType_FILE_CHANGE_TYPE_MODIFIED || c.GetSubtaskId()+".go" != c.GetPath() || !strings.Contains(string(old), "package calc") {
-			t.Errorf("%v: %v", c, err)
-		}
+	script.Risk, script.Answer = gocmp.Or(own.Risk, script.Risk), gocmp.Or(own.Answer, script.Answer)
+	maps.Copy(script.Subtasks, own.Subtasks)
+	return script
+}
+
+// code runs a case of the flow `coding`.
+func (p *play) code(target *rig.Target, coders *modeltest.Coders, model, file string) {
+	ctx, cancel := context.WithTimeout(p.t.Context(), caseTimeout)
+	defer cancel()
+	dir := p.t.TempDir()
+	c := readCase(p.t, file, dir)
+	r := newRepository(p.t, c.GetRepo(), dir)
+	coders.Add(dir, r.script(p.t, c))
+	c.GetTask().Flow, c.GetTask().Model, c.GetTask().McpIds = "coding", model, []string{r.register(p.t, target.Pool)}
+	task, err := p.client.Create(ctx, c.GetTask())
+	if err != nil {
+		p.t.Fatalf("creating the task: %v", err)
 	}
-	seen := map[executorv1.EventType]int{}
-	for _, e := range f.events {
-		seen[e.GetType()]++
+	events := p.reply(ctx, task.GetId(), c)
+	for _, problem := range coders.Problems(dir) {
+		p.t.Errorf("a request to the model: %s", problem)
 	}
-	for _, kind := range []executorv1.EventType{executorv1.EventType_EVENT_TYPE_PLAN_CREATED, executorv1.EventType_EVENT_TYPE_THOUGHT, executorv1.EventType_EVENT_TYPE_REFLECTION} {
-		if seen[kind] == 0 {
-			t.Errorf("no %s", kind)
+	p.checkCoding(ctx, r, task.GetId(), events, c.GetExpect())
+	if p.t.Failed() {
+		for _, e := range events {
+			p.t.Logf("%s %s %s", e.GetType(), e.GetSubtaskId(), e.GetStepError())
 		}
 	}
 }
 
-// checkTree checks that the task succeeded, and that the repository is repaired and nothing else changed.
-func checkTree(t *testing.T, f finished, dir string) {
-	t.Helper()
-	if f.GetStatus() != executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS {
-		t.Errorf("%v", f)
-	}
-	for name, text := range brokenModule {
-		if c, ok := repaired[name]; ok {
-			text = strings.Replace(text, c[0], c[1], 1)
-		}
-		got, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil || string(got) != text {
-			t.Errorf("%s: %q, %v", name, got, err)
-		}
-	}
-	if stat := git(t, dir, "status", "--porcelain"); strings.Join(strings.Fields(stat), " ") != "M add.go M mul.go" {
-		t.Errorf("git status: %s", stat)
-	}
-}
-
-// TestCodingKilled kills the executor, the pool and the planner at random points of repairs: each ends as it does without a kill, and the first
-// backup of each file has its original bytes.
-func TestCodingKilled(t *testing.T) {
-	const kills = 24
-	_, file := models(t, &modeltest.Script{Play: repairs(true)}, "")
-	target := rig.FourProcesses(t, binaries, rig.Options{Models: file, Workspace: workspace(t)})
-	seed := uint64(time.Now().UnixNano())
-	random := rand.New(rand.NewPCG(seed, 0))
-	t.Logf("seed %d", seed)
-	for n := 0; n < kills; {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		dir, c, auto := repository(t), rig.NewGRPC(target.Executor), true
-		task, err := c.Create(ctx, &executorv1.CreateTaskRequest{
-			Goal: "Make the tests pass", Flow: "coding", Model: modelNames[n%2], McpIds: []string{codingServer(t, target, dir)}, AutoExecute: &auto,
+// reply reads the task's events, and each time that the task stops gives all open waits, in any order, the first reply that fits.
+func (p *play) reply(ctx context.Context, id string, c *testcasev1.Case) (events []*executorv1.ExecutorEvent) {
+	p.t.Helper()
+	used := make([]int32, len(c.GetReplies()))
+	meanwhile := c.GetMeanwhile()
+	for last := uint64(0); ; {
+		stopped := false
+		err := p.client.Watch(ctx, id, last, func(e *executorv1.ExecutorEvent) bool {
+			if e.GetSeq() != last+1 {
+				p.t.Errorf("seq %d after %d", e.GetSeq(), last)
+			}
+			events, last = append(events, e), e.GetSeq()
+			meanwhile = p.act(ctx, e, meanwhile)
+			stopped = e.GetType() == executorv1.EventType_EVENT_TYPE_FLOW_STOP
+			return !stopped
 		})
 		if err != nil {
-			t.Fatal(err)
+			p.t.Fatalf("watching: %v; %v", err, events)
 		}
-		ended := make(chan finished, 1)
-		var problem atomic.Value
-		go func() { ended <- through(ctx, c, task.GetId(), &problem) }()
-		for at := uint64(0); ; {
-			at += uint64(1 + random.IntN(30))
-			if !awaitEvent(ctx, c, task.GetId(), at) {
-				break
-			}
-			target.Restart(t, []string{"executor-svc", "mcppool-svc", "planner-svc"}[random.IntN(3)])
-			n++
+		if !stopped {
+			return events
 		}
-		f := <-ended
-		if ctx.Err() != nil {
-			t.Errorf("after %d kills a task does not end: %v; %v", n, problem.Load(), f)
+		task, err := p.client.Get(ctx, id)
+		if err != nil {
+			p.t.Fatal(err)
 		}
-		cancel()
-		checkTree(t, f, dir)
-		for name := range repaired {
-			backups, err := filepath.Glob(filepath.Join(dir, ".pawl", "backups", name+"*", "*"))
-			slices.Sort(backups)
-			if err != nil || len(backups) == 0 {
-				t.Fatalf("no backups of %s: %v", name, err)
-			}
-			if old, err := os.ReadFile(backups[0]); err != nil || string(old) != brokenModule[name] {
-				t.Errorf("the first of the backups %v of %s is %q: %v", backups, name, old, err)
-			}
-		}
-		if t.Failed() {
-			t.FailNow()
+		waits := task.GetWaits()
+		rand.Shuffle(len(waits), func(i, j int) { waits[i], waits[j] = waits[j], waits[i] })
+		for _, w := range waits {
+			p.replyTo(ctx, task, w, c.GetReplies(), used)
 		}
 	}
 }
 
-// awaitEvent waits until a task has an event with this seq, over restarts of the executor. It returns false once the task has ended.
-func awaitEvent(ctx context.Context, c rig.Client, id string, seq uint64) bool {
-	again := time.NewTicker(5 * time.Millisecond)
-	defer again.Stop()
-	for {
-		reached := false
-		err := c.Watch(ctx, id, seq-1, func(*executorv1.ExecutorEvent) bool {
-			reached = true
-			return false
-		})
-		if task, getErr := c.Get(ctx, id); ctx.Err() != nil || getErr == nil && task.GetEndTime() != nil {
-			return false
-		} else if reached && err == nil {
-			return true
+// replyTo answers a wait.
+func (p *play) replyTo(ctx context.Context, task *executorv1.Task, w *executorv1.Wait, replies []*testcasev1.Reply, used []int32) {
+	p.t.Helper()
+	for i, r := range replies {
+		if r.GetKind() != 0 && r.GetKind() != w.GetKind() || r.GetSubtaskId() != "" && r.GetSubtaskId() != w.GetSubtaskId() ||
+			!strings.HasSuffix(w.GetToolId(), r.GetTool()) || r.GetTimes() > 0 && used[i] == r.GetTimes() {
+			continue
 		}
-		<-again.C
+		used[i]++
+		if err := p.send(ctx, task.GetId(), w.GetId(), r.GetAnswer()); err != nil {
+			p.t.Fatalf("answering %v: %v", w, err)
+		}
+		return
+	}
+	p.t.Fatalf("no reply fits %v", w)
+}
+
+// checkCoding compares a task and its repository with what is expected.
+func (p *play) checkCoding(ctx context.Context, r repository, id string, events []*executorv1.ExecutorEvent, want *testcasev1.Expect) {
+	p.t.Helper()
+	task, err := p.client.Get(ctx, id)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	want.Events = kinds(events) // lanes run at once
+	checkTask(p.t, want, task, events)
+	result, err := p.client.Result(ctx, id)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if result.GetSuccess() != want.GetSuccess() || result.GetDuration().AsDuration() <= 0 || len(result.GetToolCalls()) == 0 && want.GetMended() {
+		p.t.Errorf("the result is %v, want success %v", result, want.GetSuccess())
+	}
+	if want.GetSuccess() && result.GetResponse() != task.GetFullAnswer() {
+		p.t.Errorf("the response is %q, the answer %q", result.GetResponse(), task.GetFullAnswer())
+	}
+	checkSubtasks(p.t, want.GetSubtasks(), result.GetPlan().GetSubtasks())
+	var changed []string
+	for _, f := range result.GetFilesChanged() {
+		if kind := strings.TrimPrefix(f.GetType().String(), "FILE_CHANGE_TYPE_"); !slices.Contains(changed, kind+" "+f.GetPath()) {
+			changed = append(changed, kind+" "+f.GetPath())
+		}
+	}
+	slices.Sort(changed)
+	if d := cmp.Diff(want.GetFilesChanged(), changed); d != "" {
+		p.t.Errorf("changed files (-want +got):\n%s", d)
+	}
+	r.checkBackups(p.t, result.GetFilesChanged())
+	for _, problem := range executortest.Violations(events) {
+		p.t.Error(problem)
+	}
+	p.checkEvents(events, want.GetEventsContain())
+	switch diff := r.diff(p.t); {
+	case want.GetMended():
+		r.checkMended(p.t)
+	case len(want.GetDiffContains()) == 0 && diff != "":
+		p.t.Errorf("the repository changed:\n%s", diff)
+	default:
+		for _, part := range want.GetDiffContains() {
+			if !strings.Contains(diff, part) {
+				p.t.Errorf("the diff does not hold %q:\n%s", part, diff)
+			}
+		}
+	}
+}
+
+func checkSubtasks(t *testing.T, want []*testcasev1.ExpectSubtask, got []*executorv1.Subtask) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("%d subtasks, want %d: %v", len(got), len(want), got)
+		return
+	}
+	for i, w := range want {
+		if g := got[i]; g.GetId() != w.GetId() || g.GetStatus() != w.GetStatus() || !strings.Contains(g.GetSummary(), w.GetSummaryContains()) {
+			t.Errorf("subtask %d: %v, want %v", i+1, g, w)
+		}
+	}
+}
+
+// checkEvents checks that texts occur in the events, in this order.
+func (p *play) checkEvents(events []*executorv1.ExecutorEvent, want []string) {
+	p.t.Helper()
+	for _, e := range events {
+		raw, err := protojson.Marshal(e)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		var compact bytes.Buffer // protojson writes spaces at random
+		if err := json.Compact(&compact, raw); err != nil {
+			p.t.Fatal(err)
+		}
+		if len(want) > 0 && strings.Contains(compact.String(), want[0]) {
+			want = want[1:]
+		}
+	}
+	if len(want) > 0 {
+		p.t.Errorf("no event, or none after those before, holds %q", want[0])
 	}
 }

@@ -93,7 +93,7 @@ func cancelled(t *testing.T, pool mcppoolv1.McpPoolServiceClient, id string) {
 	}
 }
 
-func write(t *testing.T, path string, content []byte) {
+func write(t testing.TB, path string, content []byte) {
 	t.Helper()
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)

@@ -68,7 +68,7 @@ func (p *play) follow(ctx context.Context, id string, after uint64, answers []*t
 func (p *play) act(ctx context.Context, e *executorv1.ExecutorEvent, meanwhile []*testcasev1.Meanwhile) []*testcasev1.Meanwhile {
 	var rest []*testcasev1.Meanwhile
 	for _, m := range meanwhile {
-		if m.GetAt() != e.GetType() {
+		if m.GetAt() != e.GetType() || m.GetSubtaskId() != "" && m.GetSubtaskId() != e.GetSubtaskId() {
 			rest = append(rest, m)
 			continue
 		}
@@ -77,7 +77,7 @@ func (p *play) act(ctx context.Context, e *executorv1.ExecutorEvent, meanwhile [
 		case *testcasev1.Meanwhile_Pause:
 			_, err = p.client.Pause(ctx, &executorv1.PauseTaskRequest{Id: e.GetTaskId(), Reason: d.Pause})
 		case *testcasev1.Meanwhile_Cancel:
-			_, err = p.client.Cancel(ctx, &executorv1.CancelTaskRequest{Id: e.GetTaskId(), Reason: d.Cancel})
+			_, err = p.client.Cancel(ctx, &executorv1.CancelTaskRequest{Id: e.GetTaskId(), Reason: d.Cancel, SubtaskId: m.GetSubtaskId()})
 		}
 		if err != nil {
 			p.t.Errorf("doing %v: %v", m, err)
@@ -90,7 +90,7 @@ func (p *play) act(ctx context.Context, e *executorv1.ExecutorEvent, meanwhile [
 func (p *play) answer(ctx context.Context, stop *executorv1.ExecutorEvent, answers []*testcasev1.Answer) []*testcasev1.Answer {
 	p.t.Helper()
 	for i, a := range answers {
-		err := p.send(ctx, stop, a)
+		err := p.send(ctx, stop.GetTaskId(), stop.GetFlowStop().GetWaitIds()[0], a)
 		if r := a.GetRefused(); r != nil {
 			checkRefused(p.t, r, p.rest, err)
 			continue
@@ -103,17 +103,17 @@ func (p *play) answer(ctx context.Context, stop *executorv1.ExecutorEvent, answe
 	return nil
 }
 
-func (p *play) send(ctx context.Context, stop *executorv1.ExecutorEvent, a *testcasev1.Answer) (err error) {
-	req := &executorv1.ResumeTaskRequest{Id: stop.GetTaskId(), WaitId: stop.GetFlowStop().GetWaitIds()[0]}
+func (p *play) send(ctx context.Context, id, wait string, a *testcasev1.Answer) (err error) {
+	req := &executorv1.ResumeTaskRequest{Id: id, WaitId: wait}
 	switch a := a.GetAnswer().(type) {
 	case *testcasev1.Answer_Cancel:
-		_, err = p.client.Cancel(ctx, &executorv1.CancelTaskRequest{Id: stop.GetTaskId(), Reason: a.Cancel})
+		_, err = p.client.Cancel(ctx, &executorv1.CancelTaskRequest{Id: id, Reason: a.Cancel})
 		return err
 	case *testcasev1.Answer_Pause:
-		_, err = p.client.Pause(ctx, &executorv1.PauseTaskRequest{Id: stop.GetTaskId(), Reason: a.Pause})
+		_, err = p.client.Pause(ctx, &executorv1.PauseTaskRequest{Id: id, Reason: a.Pause})
 		return err
 	case *testcasev1.Answer_Delete:
-		return p.client.Delete(ctx, stop.GetTaskId())
+		return p.client.Delete(ctx, id)
 	case *testcasev1.Answer_Nothing:
 		return nil
 	case *testcasev1.Answer_Approve:

@@ -28,6 +28,7 @@ type Client interface {
 	CreateAgent(ctx context.Context, req *executorv1.CreateAgentRequest) (*executorv1.Agent, error)
 	Get(ctx context.Context, id string) (*executorv1.Task, error)
 	Steps(ctx context.Context, id string) ([]*executorv1.Step, error)
+	Result(ctx context.Context, id string) (*executorv1.TaskResult, error)
 }
 
 // Refused is an error response of Pawl.
@@ -141,6 +142,12 @@ func (c GRPC) Get(ctx context.Context, id string) (*executorv1.Task, error) {
 func (c GRPC) Steps(ctx context.Context, id string) ([]*executorv1.Step, error) {
 	res, err := c.tasks.ListSteps(ctx, &executorv1.ListStepsRequest{Id: id})
 	return res.GetSteps(), refused(err)
+}
+
+// Result implements Client.
+func (c GRPC) Result(ctx context.Context, id string) (*executorv1.TaskResult, error) {
+	res, err := c.tasks.GetTaskResult(ctx, &executorv1.GetTaskResultRequest{Id: id})
+	return res, refused(err)
 }
 
 func refused(err error) error {

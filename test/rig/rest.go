@@ -48,7 +48,7 @@ func (c REST) Resume(ctx context.Context, req *executorv1.ResumeTaskRequest) (*e
 // Cancel implements Client.
 func (c REST) Cancel(ctx context.Context, req *executorv1.CancelTaskRequest) (*executorv1.Task, error) {
 	t := &executorv1.Task{}
-	return t, c.do(ctx, http.MethodPost, "/v1/tasks/"+req.GetId()+":cancel", &executorv1.CancelTaskRequest{Reason: req.GetReason()}, t)
+	return t, c.do(ctx, http.MethodPost, "/v1/tasks/"+req.GetId()+":cancel", &executorv1.CancelTaskRequest{Reason: req.GetReason(), SubtaskId: req.GetSubtaskId()}, t)
 }
 
 // Pause implements Client.
@@ -105,6 +105,12 @@ func (c REST) Steps(ctx context.Context, id string) ([]*executorv1.Step, error) 
 	res := &executorv1.ListStepsResponse{}
 	err := c.do(ctx, http.MethodGet, "/v1/tasks/"+id+"/steps", nil, res)
 	return res.GetSteps(), err
+}
+
+// Result implements Client.
+func (c REST) Result(ctx context.Context, id string) (*executorv1.TaskResult, error) {
+	res := &executorv1.TaskResult{}
+	return res, c.do(ctx, http.MethodGet, "/v1/tasks/"+id+"/result", nil, res)
 }
 
 // Watch implements Client, over Server-Sent Events.

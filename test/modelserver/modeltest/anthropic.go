@@ -147,6 +147,7 @@ func (r *Request) add(raw json.RawMessage, cache *cacheControl) {
 func readAnthropicMessages(q *anthropicRequest, r *Request) {
 	open := map[string]bool{} // calls without a result
 	used := map[string]bool{}
+	made := map[string]MadeCall{}
 	role := ""
 	for i, raw := range q.Messages {
 		where := fmt.Sprintf("messages.%d", i)
@@ -165,7 +166,7 @@ func readAnthropicMessages(q *anthropicRequest, r *Request) {
 		}
 		role = m.Role
 		resultsDue := len(open) > 0
-		r.addContent(m.Content, where, m.Role, open, used)
+		r.addContent(m.Content, where, m.Role, open, used, made)
 		if resultsDue && len(open) > 0 {
 			missingResults(where, open)
 		}
@@ -178,8 +179,9 @@ func readAnthropicMessages(q *anthropicRequest, r *Request) {
 	}
 }
 
-// addContent checks a message's content and adds it to the prompt. open holds the ids of calls without a result, used those of all calls.
-func (r *Request) addContent(content json.RawMessage, where, role string, open, used map[string]bool) {
+// addContent checks a message's content and adds it to the prompt. open holds the ids of calls without a result, used those of all calls, and
+// made the calls.
+func (r *Request) addContent(content json.RawMessage, where, role string, open, used map[string]bool, made map[string]MadeCall) {
 	blocks := read[[]json.RawMessage](content)
 	if plain := read[string](content); plain != "" {
 		block, _ := json.Marshal(anthropicBlock{Type: "text", Text: plain})
@@ -194,8 +196,11 @@ func (r *Request) addContent(content json.RawMessage, where, role string, open, 
 		var b anthropicBlock
 		decode(raw, &b, where, where+"."+extraInput)
 		b.check(where, role, open, used)
-		if b.Type == "tool_result" {
-			r.Results++
+		switch b.Type {
+		case "tool_use":
+			made[b.ID] = MadeCall{Name: b.Name, Arguments: compact(b.Input)}
+		case "tool_result":
+			r.result(made, b.ToolUseID, b.Content)
 		}
 		r.add(raw, b.CacheControl)
 	}

@@ -148,6 +148,7 @@ func readOpenAIFormat(q *openaiRequest, r *Request) {
 
 func readOpenAIMessages(q *openaiRequest, r *Request) {
 	open := map[string]bool{} // calls without a result
+	made := map[string]MadeCall{}
 	const unanswered = "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: %s"
 	for i, raw := range q.Messages {
 		where := fmt.Sprintf("messages[%d]", i)
@@ -158,11 +159,14 @@ func readOpenAIMessages(q *openaiRequest, r *Request) {
 				refuse(where+".role", "Invalid parameter: messages with role 'tool' must be a response to a preceding message with 'tool_calls'.")
 			}
 			delete(open, m.ToolCallID)
-			r.Results++
+			r.result(made, m.ToolCallID, m.Content)
 		} else if len(open) > 0 {
 			refuse(where+".role", unanswered, ids(open))
 		}
 		m.check(where, open)
+		for _, c := range m.ToolCalls {
+			made[c.ID] = MadeCall{Name: c.Function.Name, Arguments: c.Function.Arguments}
+		}
 		if m.Role == "system" || m.Role == "developer" {
 			r.System += text(m.Content)
 		} else {

@@ -15,10 +15,11 @@ type Request struct {
 	Header   http.Header
 
 	System  string
-	Texts   []string // of the messages, system text excluded; tool calls as name(arguments)
-	Results int      // tool results in the messages
-	Tools   []string // names
-	Format  string   // name of the wanted structured answer: a JSON schema, or a forced tool
+	Texts   []string   // of the messages, system text excluded; tool calls as name(arguments)
+	Results int        // tool results in the messages
+	Calls   []MadeCall // that have results in the messages, oldest first
+	Tools   []string   // names
+	Format  string     // name of the wanted structured answer: a JSON schema, or a forced tool
 	Stream  bool
 
 	Tokens int // of the prompt, estimated
@@ -42,6 +43,13 @@ func (r *Request) last() string {
 		return ""
 	}
 	return r.Texts[len(r.Texts)-1]
+}
+
+// result records the result of the call with an id. made holds the calls by id.
+func (r *Request) result(made map[string]MadeCall, id string, result json.RawMessage) {
+	c := made[id]
+	c.Result = text(result)
+	r.Results, r.Calls = r.Results+1, append(r.Calls, c)
 }
 
 // Tool returns name if a tool has it, else the name of the only tool whose name ends with it; "" if there is no such tool.

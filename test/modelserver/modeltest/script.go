@@ -46,6 +46,8 @@ type Call struct {
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments"`
 	Raw       string          `json:"raw"` // instead of Arguments: a text that need not be JSON
+	// Expect is a regular expression for the result; empty: the call succeeds. Only in a thought: until a call has it, the model makes the call again.
+	Expect string `json:"expect"`
 }
 
 // Usage counts tokens.

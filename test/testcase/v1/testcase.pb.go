@@ -12,6 +12,7 @@ package testcasev1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	structpb "google.golang.org/protobuf/types/known/structpb"
 	v11 "pawl.dev/proto/gen/pawl/common/v1"
 	v1 "pawl.dev/proto/gen/pawl/executor/v1"
 	reflect "reflect"
@@ -50,7 +51,13 @@ type Case struct {
 	// Fork the task at the end of the answers.
 	Fork *Fork `protobuf:"bytes,10,opt,name=fork,proto3" json:"fork,omitempty"`
 	// Delete the task at the end; its forks must remain.
-	Delete        bool `protobuf:"varint,11,opt,name=delete,proto3" json:"delete,omitempty"`
+	Delete bool `protobuf:"varint,11,opt,name=delete,proto3" json:"delete,omitempty"`
+	// The task works in a new git repository with the files of testdata/repos/NAME.txtar; its only server is the repository's workspace.
+	Repo string `protobuf:"bytes,12,opt,name=repo,proto3" json:"repo,omitempty"`
+	// What the model says: a modeltest.Coding.
+	Model *structpb.Struct `protobuf:"bytes,13,opt,name=model,proto3" json:"model,omitempty"`
+	// The answers to waits, if several can be open at once. Each time the task stops, each open wait gets the first reply that fits it.
+	Replies       []*Reply `protobuf:"bytes,14,rep,name=replies,proto3" json:"replies,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -162,6 +169,109 @@ func (x *Case) GetDelete() bool {
 	return false
 }
 
+func (x *Case) GetRepo() string {
+	if x != nil {
+		return x.Repo
+	}
+	return ""
+}
+
+func (x *Case) GetModel() *structpb.Struct {
+	if x != nil {
+		return x.Model
+	}
+	return nil
+}
+
+func (x *Case) GetReplies() []*Reply {
+	if x != nil {
+		return x.Replies
+	}
+	return nil
+}
+
+// A person's answer to the waits that fit.
+type Reply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The kind of the wait; any if unspecified.
+	Kind v1.WaitKind `protobuf:"varint,1,opt,name=kind,proto3,enum=pawl.executor.v1.WaitKind" json:"kind,omitempty"`
+	// The subtask that waits; any if empty.
+	SubtaskId string `protobuf:"bytes,2,opt,name=subtask_id,json=subtaskId,proto3" json:"subtask_id,omitempty"`
+	// The end of the tool's id; any if empty.
+	Tool string `protobuf:"bytes,3,opt,name=tool,proto3" json:"tool,omitempty"`
+	// How many waits get this reply; 0 for any number.
+	Times int32 `protobuf:"varint,4,opt,name=times,proto3" json:"times,omitempty"`
+	// The answer.
+	Answer        *Answer `protobuf:"bytes,5,opt,name=answer,proto3" json:"answer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reply) Reset() {
+	*x = Reply{}
+	mi := &file_testcase_v1_testcase_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reply) ProtoMessage() {}
+
+func (x *Reply) ProtoReflect() protoreflect.Message {
+	mi := &file_testcase_v1_testcase_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reply.ProtoReflect.Descriptor instead.
+func (*Reply) Descriptor() ([]byte, []int) {
+	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Reply) GetKind() v1.WaitKind {
+	if x != nil {
+		return x.Kind
+	}
+	return v1.WaitKind(0)
+}
+
+func (x *Reply) GetSubtaskId() string {
+	if x != nil {
+		return x.SubtaskId
+	}
+	return ""
+}
+
+func (x *Reply) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *Reply) GetTimes() int32 {
+	if x != nil {
+		return x.Times
+	}
+	return 0
+}
+
+func (x *Reply) GetAnswer() *Answer {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
 // An action while a task runs.
 type Meanwhile struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -173,14 +283,16 @@ type Meanwhile struct {
 	//
 	//	*Meanwhile_Pause
 	//	*Meanwhile_Cancel
-	Action        isMeanwhile_Action `protobuf_oneof:"action"`
+	Action isMeanwhile_Action `protobuf_oneof:"action"`
+	// The event is one of this subtask, and `cancel` cancels it alone; empty for the task.
+	SubtaskId     string `protobuf:"bytes,4,opt,name=subtask_id,json=subtaskId,proto3" json:"subtask_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Meanwhile) Reset() {
 	*x = Meanwhile{}
-	mi := &file_testcase_v1_testcase_proto_msgTypes[1]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -192,7 +304,7 @@ func (x *Meanwhile) String() string {
 func (*Meanwhile) ProtoMessage() {}
 
 func (x *Meanwhile) ProtoReflect() protoreflect.Message {
-	mi := &file_testcase_v1_testcase_proto_msgTypes[1]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -205,7 +317,7 @@ func (x *Meanwhile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meanwhile.ProtoReflect.Descriptor instead.
 func (*Meanwhile) Descriptor() ([]byte, []int) {
-	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{1}
+	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Meanwhile) GetAt() v1.EventType {
@@ -236,6 +348,13 @@ func (x *Meanwhile) GetCancel() string {
 		if x, ok := x.Action.(*Meanwhile_Cancel); ok {
 			return x.Cancel
 		}
+	}
+	return ""
+}
+
+func (x *Meanwhile) GetSubtaskId() string {
+	if x != nil {
+		return x.SubtaskId
 	}
 	return ""
 }
@@ -279,7 +398,7 @@ type Fork struct {
 
 func (x *Fork) Reset() {
 	*x = Fork{}
-	mi := &file_testcase_v1_testcase_proto_msgTypes[2]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -291,7 +410,7 @@ func (x *Fork) String() string {
 func (*Fork) ProtoMessage() {}
 
 func (x *Fork) ProtoReflect() protoreflect.Message {
-	mi := &file_testcase_v1_testcase_proto_msgTypes[2]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -304,7 +423,7 @@ func (x *Fork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fork.ProtoReflect.Descriptor instead.
 func (*Fork) Descriptor() ([]byte, []int) {
-	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{2}
+	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Fork) GetSteps() uint32 {
@@ -375,7 +494,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_testcase_v1_testcase_proto_msgTypes[3]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -387,7 +506,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_testcase_v1_testcase_proto_msgTypes[3]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -400,7 +519,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{3}
+	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Answer) GetAnswer() isAnswer_Answer {
@@ -586,7 +705,8 @@ type Expect struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its status.
 	Status v1.ExecutorStatus `protobuf:"varint,1,opt,name=status,proto3,enum=pawl.executor.v1.ExecutorStatus" json:"status,omitempty"`
-	// Its events, in order. STATUS_CHANGED, TOOLS_LOADED and TOOL_PROGRESS are left out, and TEXT_ADD counts once per answer.
+	// Its events, in order. STATUS_CHANGED, TOOLS_LOADED and TOOL_PROGRESS are left out, and TEXT_ADD counts once per answer. Not compared in a case
+	// with a model, because lanes run at once.
 	Events []v1.EventType `protobuf:"varint,2,rep,packed,name=events,proto3,enum=pawl.executor.v1.EventType" json:"events,omitempty"`
 	// Texts that the answer contains.
 	AnswerContains []string `protobuf:"bytes,3,rep,name=answer_contains,json=answerContains,proto3" json:"answer_contains,omitempty"`
@@ -599,14 +719,26 @@ type Expect struct {
 	// The file `effects.txt` of the case's folder: one line per call of a tool with an effect.
 	Effects []string `protobuf:"bytes,7,rep,name=effects,proto3" json:"effects,omitempty"`
 	// The kinds of the waits that are open at the end.
-	Waits         []v1.WaitKind `protobuf:"varint,8,rep,packed,name=waits,proto3,enum=pawl.executor.v1.WaitKind" json:"waits,omitempty"`
+	Waits []v1.WaitKind `protobuf:"varint,8,rep,packed,name=waits,proto3,enum=pawl.executor.v1.WaitKind" json:"waits,omitempty"`
+	// The subtasks of its plan, in its order.
+	Subtasks []*ExpectSubtask `protobuf:"bytes,9,rep,name=subtasks,proto3" json:"subtasks,omitempty"`
+	// Whether the task's result is a success.
+	Success bool `protobuf:"varint,10,opt,name=success,proto3" json:"success,omitempty"`
+	// Whether the repository's diff is want.diff and its tests pass; else it must be unchanged, unless `diff_contains` is set.
+	Mended bool `protobuf:"varint,11,opt,name=mended,proto3" json:"mended,omitempty"`
+	// Texts that the repository's diff contains.
+	DiffContains []string `protobuf:"bytes,12,rep,name=diff_contains,json=diffContains,proto3" json:"diff_contains,omitempty"`
+	// The changed files, sorted: CHANGE PATH, such as MODIFIED go.mod.
+	FilesChanged []string `protobuf:"bytes,13,rep,name=files_changed,json=filesChanged,proto3" json:"files_changed,omitempty"`
+	// Texts that occur in the JSON of events, in this order.
+	EventsContain []string `protobuf:"bytes,14,rep,name=events_contain,json=eventsContain,proto3" json:"events_contain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Expect) Reset() {
 	*x = Expect{}
-	mi := &file_testcase_v1_testcase_proto_msgTypes[4]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -618,7 +750,7 @@ func (x *Expect) String() string {
 func (*Expect) ProtoMessage() {}
 
 func (x *Expect) ProtoReflect() protoreflect.Message {
-	mi := &file_testcase_v1_testcase_proto_msgTypes[4]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -631,7 +763,7 @@ func (x *Expect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Expect.ProtoReflect.Descriptor instead.
 func (*Expect) Descriptor() ([]byte, []int) {
-	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{4}
+	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Expect) GetStatus() v1.ExecutorStatus {
@@ -690,6 +822,112 @@ func (x *Expect) GetWaits() []v1.WaitKind {
 	return nil
 }
 
+func (x *Expect) GetSubtasks() []*ExpectSubtask {
+	if x != nil {
+		return x.Subtasks
+	}
+	return nil
+}
+
+func (x *Expect) GetSuccess() bool {
+	if x != nil {
+		return x.Success
+	}
+	return false
+}
+
+func (x *Expect) GetMended() bool {
+	if x != nil {
+		return x.Mended
+	}
+	return false
+}
+
+func (x *Expect) GetDiffContains() []string {
+	if x != nil {
+		return x.DiffContains
+	}
+	return nil
+}
+
+func (x *Expect) GetFilesChanged() []string {
+	if x != nil {
+		return x.FilesChanged
+	}
+	return nil
+}
+
+func (x *Expect) GetEventsContain() []string {
+	if x != nil {
+		return x.EventsContain
+	}
+	return nil
+}
+
+// An expected subtask.
+type ExpectSubtask struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Its status.
+	Status v1.SubtaskStatus `protobuf:"varint,2,opt,name=status,proto3,enum=pawl.executor.v1.SubtaskStatus" json:"status,omitempty"`
+	// A text that its summary contains.
+	SummaryContains string `protobuf:"bytes,3,opt,name=summary_contains,json=summaryContains,proto3" json:"summary_contains,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *ExpectSubtask) Reset() {
+	*x = ExpectSubtask{}
+	mi := &file_testcase_v1_testcase_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExpectSubtask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExpectSubtask) ProtoMessage() {}
+
+func (x *ExpectSubtask) ProtoReflect() protoreflect.Message {
+	mi := &file_testcase_v1_testcase_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExpectSubtask.ProtoReflect.Descriptor instead.
+func (*ExpectSubtask) Descriptor() ([]byte, []int) {
+	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ExpectSubtask) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ExpectSubtask) GetStatus() v1.SubtaskStatus {
+	if x != nil {
+		return x.Status
+	}
+	return v1.SubtaskStatus(0)
+}
+
+func (x *ExpectSubtask) GetSummaryContains() string {
+	if x != nil {
+		return x.SummaryContains
+	}
+	return ""
+}
+
 // An expected step.
 type ExpectStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -711,7 +949,7 @@ type ExpectStep struct {
 
 func (x *ExpectStep) Reset() {
 	*x = ExpectStep{}
-	mi := &file_testcase_v1_testcase_proto_msgTypes[5]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -723,7 +961,7 @@ func (x *ExpectStep) String() string {
 func (*ExpectStep) ProtoMessage() {}
 
 func (x *ExpectStep) ProtoReflect() protoreflect.Message {
-	mi := &file_testcase_v1_testcase_proto_msgTypes[5]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -736,7 +974,7 @@ func (x *ExpectStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpectStep.ProtoReflect.Descriptor instead.
 func (*ExpectStep) Descriptor() ([]byte, []int) {
-	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{5}
+	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ExpectStep) GetToolId() string {
@@ -796,7 +1034,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_testcase_v1_testcase_proto_msgTypes[6]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -808,7 +1046,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_testcase_v1_testcase_proto_msgTypes[6]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -821,7 +1059,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{6}
+	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Refusal) GetReason() v11.ErrorReason {
@@ -849,7 +1087,7 @@ var File_testcase_v1_testcase_proto protoreflect.FileDescriptor
 
 const file_testcase_v1_testcase_proto_rawDesc = "" +
 	"\n" +
-	"\x1atestcase/v1/testcase.proto\x12\vtestcase.v1\x1a\x1bpawl/common/v1/common.proto\x1a\x1cpawl/executor/v1/event.proto\x1a'pawl/executor/v1/executor_service.proto\x1a\x1bpawl/executor/v1/task.proto\"\xb3\x03\n" +
+	"\x1atestcase/v1/testcase.proto\x12\vtestcase.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1cpawl/executor/v1/event.proto\x1a'pawl/executor/v1/executor_service.proto\x1a\x1bpawl/executor/v1/task.proto\"\xa4\x04\n" +
 	"\x04Case\x12\x14\n" +
 	"\x05about\x18\x01 \x01(\tR\x05about\x12\x14\n" +
 	"\x05shows\x18\x02 \x03(\tR\x05shows\x127\n" +
@@ -862,11 +1100,23 @@ const file_testcase_v1_testcase_proto_rawDesc = "" +
 	"\x06export\x18\t \x01(\bR\x06export\x12%\n" +
 	"\x04fork\x18\n" +
 	" \x01(\v2\x11.testcase.v1.ForkR\x04fork\x12\x16\n" +
-	"\x06delete\x18\v \x01(\bR\x06delete\"t\n" +
+	"\x06delete\x18\v \x01(\bR\x06delete\x12\x12\n" +
+	"\x04repo\x18\f \x01(\tR\x04repo\x12-\n" +
+	"\x05model\x18\r \x01(\v2\x17.google.protobuf.StructR\x05model\x12,\n" +
+	"\areplies\x18\x0e \x03(\v2\x12.testcase.v1.ReplyR\areplies\"\xad\x01\n" +
+	"\x05Reply\x12.\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1a.pawl.executor.v1.WaitKindR\x04kind\x12\x1d\n" +
+	"\n" +
+	"subtask_id\x18\x02 \x01(\tR\tsubtaskId\x12\x12\n" +
+	"\x04tool\x18\x03 \x01(\tR\x04tool\x12\x14\n" +
+	"\x05times\x18\x04 \x01(\x05R\x05times\x12+\n" +
+	"\x06answer\x18\x05 \x01(\v2\x13.testcase.v1.AnswerR\x06answer\"\x93\x01\n" +
 	"\tMeanwhile\x12+\n" +
 	"\x02at\x18\x01 \x01(\x0e2\x1b.pawl.executor.v1.EventTypeR\x02at\x12\x16\n" +
 	"\x05pause\x18\x02 \x01(\tH\x00R\x05pause\x12\x18\n" +
-	"\x06cancel\x18\x03 \x01(\tH\x00R\x06cancelB\b\n" +
+	"\x06cancel\x18\x03 \x01(\tH\x00R\x06cancel\x12\x1d\n" +
+	"\n" +
+	"subtask_id\x18\x04 \x01(\tR\tsubtaskIdB\b\n" +
 	"\x06action\"\xce\x01\n" +
 	"\x04Fork\x12\x14\n" +
 	"\x05steps\x18\x01 \x01(\rR\x05steps\x12\x10\n" +
@@ -888,7 +1138,7 @@ const file_testcase_v1_testcase_proto_rawDesc = "" +
 	"\x05input\x18\n" +
 	" \x01(\v2\x1d.pawl.executor.v1.InputAnswerH\x00R\x05input\x12.\n" +
 	"\arefused\x18\x14 \x01(\v2\x14.testcase.v1.RefusalR\arefusedB\b\n" +
-	"\x06answer\"\x82\x03\n" +
+	"\x06answer\"\xdd\x04\n" +
 	"\x06Expect\x128\n" +
 	"\x06status\x18\x01 \x01(\x0e2 .pawl.executor.v1.ExecutorStatusR\x06status\x123\n" +
 	"\x06events\x18\x02 \x03(\x0e2\x1b.pawl.executor.v1.EventTypeR\x06events\x12'\n" +
@@ -897,7 +1147,18 @@ const file_testcase_v1_testcase_proto_rawDesc = "" +
 	"\ferror_reason\x18\x05 \x01(\x0e2\x1b.pawl.common.v1.ErrorReasonR\verrorReason\x12%\n" +
 	"\x0eerror_contains\x18\x06 \x01(\tR\rerrorContains\x12\x18\n" +
 	"\aeffects\x18\a \x03(\tR\aeffects\x120\n" +
-	"\x05waits\x18\b \x03(\x0e2\x1a.pawl.executor.v1.WaitKindR\x05waits\"\xfd\x01\n" +
+	"\x05waits\x18\b \x03(\x0e2\x1a.pawl.executor.v1.WaitKindR\x05waits\x126\n" +
+	"\bsubtasks\x18\t \x03(\v2\x1a.testcase.v1.ExpectSubtaskR\bsubtasks\x12\x18\n" +
+	"\asuccess\x18\n" +
+	" \x01(\bR\asuccess\x12\x16\n" +
+	"\x06mended\x18\v \x01(\bR\x06mended\x12#\n" +
+	"\rdiff_contains\x18\f \x03(\tR\fdiffContains\x12#\n" +
+	"\rfiles_changed\x18\r \x03(\tR\ffilesChanged\x12%\n" +
+	"\x0eevents_contain\x18\x0e \x03(\tR\reventsContain\"\x83\x01\n" +
+	"\rExpectSubtask\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x127\n" +
+	"\x06status\x18\x02 \x01(\x0e2\x1f.pawl.executor.v1.SubtaskStatusR\x06status\x12)\n" +
+	"\x10summary_contains\x18\x03 \x01(\tR\x0fsummaryContains\"\xfd\x01\n" +
 	"\n" +
 	"ExpectStep\x12\x17\n" +
 	"\atool_id\x18\x01 \x01(\tR\x06toolId\x124\n" +
@@ -925,62 +1186,72 @@ func file_testcase_v1_testcase_proto_rawDescGZIP() []byte {
 	return file_testcase_v1_testcase_proto_rawDescData
 }
 
-var file_testcase_v1_testcase_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_testcase_v1_testcase_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_testcase_v1_testcase_proto_goTypes = []any{
 	(*Case)(nil),                 // 0: testcase.v1.Case
-	(*Meanwhile)(nil),            // 1: testcase.v1.Meanwhile
-	(*Fork)(nil),                 // 2: testcase.v1.Fork
-	(*Answer)(nil),               // 3: testcase.v1.Answer
-	(*Expect)(nil),               // 4: testcase.v1.Expect
-	(*ExpectStep)(nil),           // 5: testcase.v1.ExpectStep
-	(*Refusal)(nil),              // 6: testcase.v1.Refusal
-	(*v1.CreateTaskRequest)(nil), // 7: pawl.executor.v1.CreateTaskRequest
-	(*v1.Agent)(nil),             // 8: pawl.executor.v1.Agent
-	(v1.EventType)(0),            // 9: pawl.executor.v1.EventType
-	(*v1.Approve)(nil),           // 10: pawl.executor.v1.Approve
-	(*v1.Reject)(nil),            // 11: pawl.executor.v1.Reject
-	(*v1.Params)(nil),            // 12: pawl.executor.v1.Params
-	(*v1.OutcomeAnswer)(nil),     // 13: pawl.executor.v1.OutcomeAnswer
-	(*v1.Unpause)(nil),           // 14: pawl.executor.v1.Unpause
-	(*v1.InputAnswer)(nil),       // 15: pawl.executor.v1.InputAnswer
-	(v1.ExecutorStatus)(0),       // 16: pawl.executor.v1.ExecutorStatus
-	(v11.ErrorReason)(0),         // 17: pawl.common.v1.ErrorReason
-	(v1.WaitKind)(0),             // 18: pawl.executor.v1.WaitKind
-	(v1.StepStatus)(0),           // 19: pawl.executor.v1.StepStatus
-	(v11.Outcome)(0),             // 20: pawl.common.v1.Outcome
+	(*Reply)(nil),                // 1: testcase.v1.Reply
+	(*Meanwhile)(nil),            // 2: testcase.v1.Meanwhile
+	(*Fork)(nil),                 // 3: testcase.v1.Fork
+	(*Answer)(nil),               // 4: testcase.v1.Answer
+	(*Expect)(nil),               // 5: testcase.v1.Expect
+	(*ExpectSubtask)(nil),        // 6: testcase.v1.ExpectSubtask
+	(*ExpectStep)(nil),           // 7: testcase.v1.ExpectStep
+	(*Refusal)(nil),              // 8: testcase.v1.Refusal
+	(*v1.CreateTaskRequest)(nil), // 9: pawl.executor.v1.CreateTaskRequest
+	(*v1.Agent)(nil),             // 10: pawl.executor.v1.Agent
+	(*structpb.Struct)(nil),      // 11: google.protobuf.Struct
+	(v1.WaitKind)(0),             // 12: pawl.executor.v1.WaitKind
+	(v1.EventType)(0),            // 13: pawl.executor.v1.EventType
+	(*v1.Approve)(nil),           // 14: pawl.executor.v1.Approve
+	(*v1.Reject)(nil),            // 15: pawl.executor.v1.Reject
+	(*v1.Params)(nil),            // 16: pawl.executor.v1.Params
+	(*v1.OutcomeAnswer)(nil),     // 17: pawl.executor.v1.OutcomeAnswer
+	(*v1.Unpause)(nil),           // 18: pawl.executor.v1.Unpause
+	(*v1.InputAnswer)(nil),       // 19: pawl.executor.v1.InputAnswer
+	(v1.ExecutorStatus)(0),       // 20: pawl.executor.v1.ExecutorStatus
+	(v11.ErrorReason)(0),         // 21: pawl.common.v1.ErrorReason
+	(v1.SubtaskStatus)(0),        // 22: pawl.executor.v1.SubtaskStatus
+	(v1.StepStatus)(0),           // 23: pawl.executor.v1.StepStatus
+	(v11.Outcome)(0),             // 24: pawl.common.v1.Outcome
 }
 var file_testcase_v1_testcase_proto_depIdxs = []int32{
-	7,  // 0: testcase.v1.Case.task:type_name -> pawl.executor.v1.CreateTaskRequest
-	3,  // 1: testcase.v1.Case.answers:type_name -> testcase.v1.Answer
-	4,  // 2: testcase.v1.Case.expect:type_name -> testcase.v1.Expect
-	6,  // 3: testcase.v1.Case.refused:type_name -> testcase.v1.Refusal
-	8,  // 4: testcase.v1.Case.agent:type_name -> pawl.executor.v1.Agent
-	1,  // 5: testcase.v1.Case.meanwhile:type_name -> testcase.v1.Meanwhile
-	2,  // 6: testcase.v1.Case.fork:type_name -> testcase.v1.Fork
-	9,  // 7: testcase.v1.Meanwhile.at:type_name -> pawl.executor.v1.EventType
-	3,  // 8: testcase.v1.Fork.answers:type_name -> testcase.v1.Answer
-	4,  // 9: testcase.v1.Fork.expect:type_name -> testcase.v1.Expect
-	6,  // 10: testcase.v1.Fork.refused:type_name -> testcase.v1.Refusal
-	10, // 11: testcase.v1.Answer.approve:type_name -> pawl.executor.v1.Approve
-	11, // 12: testcase.v1.Answer.reject:type_name -> pawl.executor.v1.Reject
-	12, // 13: testcase.v1.Answer.params:type_name -> pawl.executor.v1.Params
-	13, // 14: testcase.v1.Answer.outcome:type_name -> pawl.executor.v1.OutcomeAnswer
-	14, // 15: testcase.v1.Answer.unpause:type_name -> pawl.executor.v1.Unpause
-	15, // 16: testcase.v1.Answer.input:type_name -> pawl.executor.v1.InputAnswer
-	6,  // 17: testcase.v1.Answer.refused:type_name -> testcase.v1.Refusal
-	16, // 18: testcase.v1.Expect.status:type_name -> pawl.executor.v1.ExecutorStatus
-	9,  // 19: testcase.v1.Expect.events:type_name -> pawl.executor.v1.EventType
-	5,  // 20: testcase.v1.Expect.steps:type_name -> testcase.v1.ExpectStep
-	17, // 21: testcase.v1.Expect.error_reason:type_name -> pawl.common.v1.ErrorReason
-	18, // 22: testcase.v1.Expect.waits:type_name -> pawl.executor.v1.WaitKind
-	19, // 23: testcase.v1.ExpectStep.status:type_name -> pawl.executor.v1.StepStatus
-	20, // 24: testcase.v1.ExpectStep.outcome:type_name -> pawl.common.v1.Outcome
-	17, // 25: testcase.v1.Refusal.reason:type_name -> pawl.common.v1.ErrorReason
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	9,  // 0: testcase.v1.Case.task:type_name -> pawl.executor.v1.CreateTaskRequest
+	4,  // 1: testcase.v1.Case.answers:type_name -> testcase.v1.Answer
+	5,  // 2: testcase.v1.Case.expect:type_name -> testcase.v1.Expect
+	8,  // 3: testcase.v1.Case.refused:type_name -> testcase.v1.Refusal
+	10, // 4: testcase.v1.Case.agent:type_name -> pawl.executor.v1.Agent
+	2,  // 5: testcase.v1.Case.meanwhile:type_name -> testcase.v1.Meanwhile
+	3,  // 6: testcase.v1.Case.fork:type_name -> testcase.v1.Fork
+	11, // 7: testcase.v1.Case.model:type_name -> google.protobuf.Struct
+	1,  // 8: testcase.v1.Case.replies:type_name -> testcase.v1.Reply
+	12, // 9: testcase.v1.Reply.kind:type_name -> pawl.executor.v1.WaitKind
+	4,  // 10: testcase.v1.Reply.answer:type_name -> testcase.v1.Answer
+	13, // 11: testcase.v1.Meanwhile.at:type_name -> pawl.executor.v1.EventType
+	4,  // 12: testcase.v1.Fork.answers:type_name -> testcase.v1.Answer
+	5,  // 13: testcase.v1.Fork.expect:type_name -> testcase.v1.Expect
+	8,  // 14: testcase.v1.Fork.refused:type_name -> testcase.v1.Refusal
+	14, // 15: testcase.v1.Answer.approve:type_name -> pawl.executor.v1.Approve
+	15, // 16: testcase.v1.Answer.reject:type_name -> pawl.executor.v1.Reject
+	16, // 17: testcase.v1.Answer.params:type_name -> pawl.executor.v1.Params
+	17, // 18: testcase.v1.Answer.outcome:type_name -> pawl.executor.v1.OutcomeAnswer
+	18, // 19: testcase.v1.Answer.unpause:type_name -> pawl.executor.v1.Unpause
+	19, // 20: testcase.v1.Answer.input:type_name -> pawl.executor.v1.InputAnswer
+	8,  // 21: testcase.v1.Answer.refused:type_name -> testcase.v1.Refusal
+	20, // 22: testcase.v1.Expect.status:type_name -> pawl.executor.v1.ExecutorStatus
+	13, // 23: testcase.v1.Expect.events:type_name -> pawl.executor.v1.EventType
+	7,  // 24: testcase.v1.Expect.steps:type_name -> testcase.v1.ExpectStep
+	21, // 25: testcase.v1.Expect.error_reason:type_name -> pawl.common.v1.ErrorReason
+	12, // 26: testcase.v1.Expect.waits:type_name -> pawl.executor.v1.WaitKind
+	6,  // 27: testcase.v1.Expect.subtasks:type_name -> testcase.v1.ExpectSubtask
+	22, // 28: testcase.v1.ExpectSubtask.status:type_name -> pawl.executor.v1.SubtaskStatus
+	23, // 29: testcase.v1.ExpectStep.status:type_name -> pawl.executor.v1.StepStatus
+	24, // 30: testcase.v1.ExpectStep.outcome:type_name -> pawl.common.v1.Outcome
+	21, // 31: testcase.v1.Refusal.reason:type_name -> pawl.common.v1.ErrorReason
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_testcase_v1_testcase_proto_init() }
@@ -988,11 +1259,11 @@ func file_testcase_v1_testcase_proto_init() {
 	if File_testcase_v1_testcase_proto != nil {
 		return
 	}
-	file_testcase_v1_testcase_proto_msgTypes[1].OneofWrappers = []any{
+	file_testcase_v1_testcase_proto_msgTypes[2].OneofWrappers = []any{
 		(*Meanwhile_Pause)(nil),
 		(*Meanwhile_Cancel)(nil),
 	}
-	file_testcase_v1_testcase_proto_msgTypes[3].OneofWrappers = []any{
+	file_testcase_v1_testcase_proto_msgTypes[4].OneofWrappers = []any{
 		(*Answer_Approve)(nil),
 		(*Answer_Reject)(nil),
 		(*Answer_Params)(nil),
@@ -1010,7 +1281,7 @@ func file_testcase_v1_testcase_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_testcase_v1_testcase_proto_rawDesc), len(file_testcase_v1_testcase_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
