@@ -50,10 +50,13 @@ func (g *graph) plan(nodes []node, limit int) error {
 		return errors.New("the plan has no subtasks")
 	}
 	subtasks, err := extended(nil, nodes, limit)
+	if err == nil {
+		subtasks, err = sorted(subtasks, nil)
+	}
 	if err != nil {
 		return err
 	}
-	g.Subtasks = sorted(subtasks, nil)
+	g.Subtasks = subtasks
 	g.Revision++
 	g.recompute()
 	return nil
@@ -94,13 +97,13 @@ func (g *graph) revise(r revision, limit int) (skipped []string, err error) {
 			order = append(order, n)
 		}
 	}
-	if len(r.add)+len(drop)+len(order) == 0 {
-		return skipped, nil
-	}
 	for _, n := range drop {
 		subtasks[n].Dropped = true
 	}
-	g.Subtasks = sorted(subtasks, order)
+	if subtasks, err = sorted(subtasks, order); err != nil || len(r.add)+len(drop)+len(order) == 0 {
+		return skipped, err
+	}
+	g.Subtasks = subtasks
 	g.Revision++
 	for _, s := range g.Subtasks {
 		if s.GetDropped() && waits(s) {
@@ -114,7 +117,7 @@ func (g *graph) revise(r revision, limit int) (skipped []string, err error) {
 // waits reports whether a subtask has not started.
 func waits(s *codingv1.Subtask) bool { return s.GetStatus() == pending || s.GetStatus() == blocked }
 
-// extended returns copies of subtasks, followed by the added nodes. Duplicate ids, unknown dependencies, cycles and too many subtasks are errors.
+// extended returns copies of subtasks, followed by the added nodes. Duplicate ids, unknown dependencies and too many subtasks are errors.
 func extended(subtasks []*codingv1.Subtask, add []node, limit int) ([]*codingv1.Subtask, error) {
 	if n := len(subtasks) + len(add); n > limit {
 		return nil, fmt.Errorf("the plan would have %d subtasks; at most %d are allowed", n, limit)
@@ -144,74 +147,46 @@ func extended(subtasks []*codingv1.Subtask, add []node, limit int) ([]*codingv1.
 			}
 		}
 	}
-	if path := cycle(all); path != nil {
-		return nil, fmt.Errorf("the dependencies have a cycle: %s", strings.Join(path, " → "))
-	}
 	return all, nil
 }
 
-// cycle returns the ids of a cycle of dependencies, the first one again at its end, or nil if there is none.
-func cycle(subtasks []*codingv1.Subtask) (path []string) {
-	done := make([]bool, len(subtasks)) // leads to no cycle
-	var visit func(i int) bool
-	visit = func(i int) bool {
-		id := subtasks[i].GetId()
-		if at := slices.Index(path, id); at >= 0 {
-			path = append(path[at:], id)
-			return true
+// sorted returns subtasks in plan order: those that have started, those in order, then the others, but each after its dependencies. Their
+// dependencies get the new indexes. A cycle of dependencies is an error.
+func sorted(subtasks []*codingv1.Subtask, order []int) (out []*codingv1.Subtask, err error) {
+	place := make([]uint32, len(subtasks)) // the new indexes, from 1
+	var path []string                      // ids from a subtask to the dependency being visited
+	var visit func(i int) error
+	visit = func(i int) error {
+		s := subtasks[i]
+		if at := slices.Index(path, s.GetId()); at >= 0 {
+			return fmt.Errorf("the dependencies have a cycle: %s → %s", strings.Join(path[at:], " → "), s.GetId())
 		}
-		path = append(path, id)
-		for _, d := range subtasks[i].GetDependsOn() {
-			if !done[d] && visit(int(d)) {
-				return true
+		if place[i] > 0 {
+			return nil
+		}
+		path = append(path, s.GetId())
+		for k, d := range s.GetDependsOn() {
+			if err := visit(int(d)); err != nil {
+				return err
 			}
+			s.DependsOn[k] = place[d] - 1
 		}
-		path, done[i] = path[:len(path)-1], true
-		return false
+		path, out = path[:len(path)-1], append(out, s)
+		place[i] = uint32(len(out))
+		return nil
 	}
-	for i := range subtasks {
-		if !done[i] && visit(i) {
-			return path
+	var started, all []int
+	for i, s := range subtasks {
+		if all = append(all, i); !waits(s) {
+			started = append(started, i)
 		}
 	}
-	return nil
-}
-
-// sorted returns subtasks in plan order: those that have started, those in order, then the others, but each after its dependencies.
-func sorted(subtasks []*codingv1.Subtask, order []int) []*codingv1.Subtask {
-	place := func(i int) int {
-		if at := slices.Index(order, i); at >= 0 {
-			return at
+	for _, i := range slices.Concat(started, order, all) {
+		if err := visit(i); err != nil {
+			return nil, err
 		}
-		return len(order)
 	}
-	wanted := make([]int, len(subtasks))
-	for i := range wanted {
-		wanted[i] = i
-	}
-	slices.SortStableFunc(wanted, func(a, b int) int {
-		if wa, wb := waits(subtasks[a]), waits(subtasks[b]); wa != wb {
-			if wb {
-				return -1
-			}
-			return 1
-		}
-		return place(a) - place(b)
-	})
-	at := make(map[uint32]uint32, len(subtasks)) // the new indexes by the old ones
-	var out []*codingv1.Subtask
-	for len(wanted) > 0 { // there are no cycles, so each round finds one
-		k := slices.IndexFunc(wanted, func(i int) bool {
-			return !slices.ContainsFunc(subtasks[i].GetDependsOn(), func(d uint32) bool { _, placed := at[d]; return !placed })
-		})
-		s := subtasks[wanted[k]]
-		at[uint32(wanted[k])] = uint32(len(out))
-		for i, d := range s.GetDependsOn() {
-			s.DependsOn[i] = at[d]
-		}
-		out, wanted = append(out, s), slices.Delete(wanted, k, k+1)
-	}
-	return out
+	return out, nil
 }
 
 // recompute blocks and unblocks subtasks, and cancels those that depend on a failed or cancelled one. One pass is enough, because each subtask
