@@ -22,6 +22,8 @@ type Subtask struct {
 	Status             executorv1.SubtaskStatus
 	Summary            string
 	StartTime, EndTime int64
+	// Note says why the plan change of its newest thought was not applied, or not wholly; else empty.
+	Note string
 	// Loops is how many times it has thought; thought is the number of the newest thought.
 	Loops   uint32
 	thought uint32
@@ -58,7 +60,11 @@ func (l *Log) addPlanFact(f *storagev1.Fact, now int64) {
 		}
 	case *storagev1.Fact_Reflection:
 		if s := l.Plan.Subtask(f.GetSubtaskId()); s != nil {
-			s.Summary = k.Reflection.GetSummary()
+			s.Summary, s.Note = k.Reflection.GetSummary(), ""
+		}
+	case *storagev1.Fact_StatusChanged:
+		if s := l.Plan.Subtask(f.GetSubtaskId()); s != nil {
+			s.Note = k.StatusChanged.GetReason()
 		}
 	case *storagev1.Fact_Thought:
 		if s := l.Plan.Subtask(f.GetSubtaskId()); s != nil && s.thought != k.Thought.GetNumber() {
@@ -81,13 +87,9 @@ func (l *Log) changePlan(p *storagev1.PlanCreated) {
 		}
 		l.Plan.Subtasks = append(l.Plan.Subtasks, &Subtask{PlannedSubtask: s, Status: status})
 	}
-	if order := p.GetOrder(); len(order) > 0 {
+	if order := p.GetOrder(); len(order) > 0 { // others have started or ended, and come first
 		slices.SortStableFunc(l.Plan.Subtasks, func(a, b *Subtask) int {
-			i, j := slices.Index(order, a.GetId()), slices.Index(order, b.GetId())
-			if i < 0 || j < 0 {
-				return 0
-			}
-			return i - j
+			return slices.Index(order, a.GetId()) - slices.Index(order, b.GetId())
 		})
 	}
 }

@@ -67,6 +67,7 @@ type subtaskView struct {
 	current *plannerv1.Subtask
 	others  []*plannerv1.SubtaskState
 	inputs  []string
+	note    string // why its plan change was not applied; may be empty
 }
 
 // subtaskOf returns the planner's view of a lane's subtask.
@@ -77,6 +78,7 @@ func subtaskOf(log *history.Log, l *storagev1.Lane) subtaskView {
 	}
 	for _, st := range log.Plan.Subtasks {
 		if st.GetId() == l.GetSubtaskId() {
+			v.note = st.Note
 			v.current = &plannerv1.Subtask{
 				Id: st.GetId(), Title: st.GetTitle(), Description: st.GetDescription(), Acceptance: st.GetAcceptance(),
 				DependsOn: st.GetDependsOn(), ToolIds: st.GetToolIds(),
@@ -117,7 +119,8 @@ func (s *Session) think(c *plannerv1.TaskContext, v subtaskView, q flow.Think) R
 		var res *plannerv1.ThinkResult
 		if err == nil {
 			c.Tools = tools.tools
-			req := &plannerv1.ThinkRequest{Observation: q.Observation, Current: v.current, Others: v.others, Inputs: v.inputs}
+			observation := strings.TrimSpace(q.Observation + "\n" + v.note)
+			req := &plannerv1.ThinkRequest{Observation: observation, Current: v.current, Others: v.others, Inputs: v.inputs}
 			res, out.Text, err = s.askThought(ctx, c, req, &out.Usage, emit)
 		}
 		if ctx.Err() != nil {
