@@ -142,13 +142,13 @@ func (a *audit) step(s *stepAudit, f *storagev1.Fact) {
 		s.shown[f.GetWaitId()] = k.StepWaitingForStart.GetInputJson()
 		if k.StepWaitingForStart.GetOutcomeUnknown() != nil {
 			s.ends(f)
-			a.unclear[intent{s.tool, s.newest().input}] = true
+			a.unclear[intent{tool: s.tool, input: s.newest().input}] = true
 		}
 	case *storagev1.Fact_StepInput:
 		a.begins(s, f, k.StepInput)
 	case *storagev1.Fact_StepOutput:
 		if f.GetWaitId() != "" && len(s.attempts) > 0 {
-			delete(a.unclear, intent{s.tool, s.newest().input})
+			delete(a.unclear, intent{tool: s.tool, input: s.newest().input})
 		}
 		s.ends(f)
 	case *storagev1.Fact_StepError:
@@ -157,7 +157,7 @@ func (a *audit) step(s *stepAudit, f *storagev1.Fact) {
 			s.skipped = true
 		}
 		if a.inherited() && k.StepError.GetOutcome() == commonv1.Outcome_OUTCOME_UNKNOWN && !repeatable(s.tool) {
-			a.unclear[intent{s.tool, s.newest().input}] = true
+			a.unclear[intent{tool: s.tool, input: s.newest().input}] = true
 		}
 	case *storagev1.Fact_StepCancel:
 		s.ends(f)
@@ -194,7 +194,7 @@ func (a *audit) begins(s *stepAudit, f *storagev1.Fact, input string) {
 			a.wrong("%s calls %s(%s), which no one approved with %s", a.w.book.shortID(at.id), s.tool, input, wait)
 		}
 	case s.approved[decidedOn{input, revision}]:
-	case a.unclear[intent{s.tool, input}]:
+	case a.unclear[intent{tool: s.tool, input: input}]:
 		a.wrong("%s calls %s(%s) without a person's word, although it may have run", a.w.book.shortID(at.id), s.tool, input)
 	case a.grants[decidedOn{s.tool, revision}] >= s.risk:
 	case a.k.head.GetConfirm() == executorv1.Confirm_CONFIRM_NEVER:

@@ -80,7 +80,7 @@ type tasked struct {
 	task  string
 }
 
-type intent struct{ tool, input string }
+type intent struct{ tool, input, branch string }
 
 // cameBack is an outcome that a living process was told.
 type cameBack struct {
@@ -184,7 +184,7 @@ func (b *book) committed(t journal.Transition) {
 		id := flow.AttemptID(k.id, f.GetOrdinal(), f.GetAttempt())
 		switch in := f.GetKind().(type) {
 		case *storagev1.Fact_StepInput:
-			k.intents[id] = intent{f.GetToolId(), in.StepInput}
+			k.intents[id] = intent{f.GetToolId(), in.StepInput, f.GetSubtaskId()}
 			if k.stopped >= 0 {
 				b.wrong("%s: %s begins after a cancellation was acknowledged", k.name, b.short(id))
 			}
@@ -364,11 +364,28 @@ func (b *book) received(req *mcppoolv1.CallToolRequest) {
 		b.wrong("%s calls %s(%s), its intent was %s(%s)", b.short(req.GetCallId()), req.GetName(), req.GetInputJson(), in.tool, in.input)
 	case round != (req.GetRequestState() != "") || round != (len(req.GetAnswers()) > 0):
 		b.wrong("%s goes on with the state %q and %v", b.short(req.GetCallId()), req.GetRequestState(), req.GetAnswers())
+	case k.openBeside(id) != "":
+		b.wrong("%s is called before the end of %s is durable", b.short(req.GetCallId()), b.short(k.openBeside(id)))
 	case b.hasAnswers(k, id, req):
 		b.wrong("%s is given answers that another call has", b.short(req.GetCallId()))
 	case req.GetIdempotencyKey() == "" || req.GetStartBy() == nil:
 		b.wrong("%s is called without an idempotency key or a time to start by", b.short(req.GetCallId()))
 	}
+}
+
+// openBeside returns an attempt without a durable end that excludes an attempt: the main line makes no call while a branch makes one, and each
+// makes one at a time. It returns "" if there is none, and for a call that comes so late that its attempt has ended.
+func (k *taskBook) openBeside(id string) string {
+	if k.ended[id] {
+		return ""
+	}
+	of := k.intents[id].branch
+	for other, in := range k.intents {
+		if other != id && !k.ended[other] && (of == in.branch || of == "" || in.branch == "") {
+			return other
+		}
+	}
+	return ""
 }
 
 // hasAnswers reports whether another call of the attempt took an answer that this request carries.

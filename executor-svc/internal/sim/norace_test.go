@@ -3,7 +3,7 @@
 package sim
 
 // usualSeeds is how many seeds a normal run simulates.
-const usualSeeds = 2000
+const usualSeeds = 6000
 
 // leastSame is how many seeds of TestReplay must give the same trace again.
 const leastSame = 15

@@ -100,6 +100,18 @@ var planted = map[string]struct {
 		plant{flow: onFlow(keepApproval), config: func(c *config) { c.changes, c.crashEvery = 8, 10 }},
 		[]string{"which no one approved", "without an approval"},
 	},
+	"a branch's outcome is recorded in another": {
+		plant{flow: onFlow(recordElsewhere), config: branching}, []string{"came back, and is not in the log"},
+	},
+	"a task stops while a branch runs": {
+		plant{flow: onFlow(stopEarly), config: branching}, []string{"FLOW_STOP while attempt"},
+	},
+	"a wait is answered in another branch": {
+		plant{flow: onFlow(answerOther), config: branching}, []string{", which is about step-"},
+	},
+	"the main line goes on while a branch runs": {
+		plant{flow: onFlow(continueEarly), config: branching}, []string{"is called before the end of"},
+	},
 	"a later step repeats a call with an unknown outcome": {
 		plant{flow: onFlow(forgetUnknown), config: func(c *config) {
 			c.repeats, c.asks, c.poolCrashes, c.breaks, c.crashEvery = 1, 0, 6, 6, 10
