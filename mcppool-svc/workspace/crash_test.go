@@ -211,3 +211,21 @@ func TestRecoveryLeavesChangesOfOthers(t *testing.T) {
 		t.Errorf("a %q, b %q", fileText(t, root, "a"), fileText(t, root, "b"))
 	}
 }
+
+// A change whose end cannot be recorded is taken back, because the next call would undo it.
+func TestUnrecordedChangeIsTakenBack(t *testing.T) {
+	root := tree(t, map[string]string{"a": "1"})
+	s := writable(t, root)
+	_, err := s.change(t.Context(), "", func() (plan, error) {
+		before, err := s.read("a")
+		// In place of the ledger there is a folder that is not empty.
+		return plan{edits: []edit{
+			{path: "a", before: before, after: newFile([]byte("2"), nil)},
+			{path: ledgerPath, before: anything},
+			{path: ledgerPath + "/x", after: &file{}},
+		}}, err
+	})
+	if err == nil || fileText(t, root, "a") != "1" {
+		t.Errorf("%v; the file holds %q", err, fileText(t, root, "a"))
+	}
+}
