@@ -1,6 +1,7 @@
 package mcppool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -79,6 +80,7 @@ func openWorkspace(b *registry.Builtin) (*server.MCPServer, io.Closer, error) {
 	var options workspace.Options
 	if allowed := b.Workspace; allowed != nil {
 		options = workspace.Options(*allowed)
+		options.CommandTimeout = cmp.Or(options.CommandTimeout, registry.DefaultCommandTimeout)
 	}
 	w, err := workspace.NewServer(b.Root, options)
 	if err != nil {

@@ -3,12 +3,16 @@ package mcppool
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -100,6 +104,39 @@ func TestD12WorkspaceIsChangedAsRegistered(t *testing.T) {
 	}
 	if got := write("4"); got.err == nil {
 		t.Error("a workspace that is read-only again was written")
+	}
+}
+
+// D12: a program that a registration allows runs in the pool's sandbox, and ends with its call.
+func TestD12WorkspaceRunsPrograms(t *testing.T) {
+	s := start(t, Config{})
+	root := t.TempDir()
+	if err := syscall.Mkfifo(filepath.Join(root, "pids"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	create(t, s.as("op"), &mcppoolv1.McpServer{Id: "files", Transport: &mcppoolv1.McpServer_Builtin{
+		Builtin: &mcppoolv1.BuiltinTransport{Name: "workspace", Root: root, Workspace: &mcppoolv1.Workspace{Write: true, Commands: []string{"sh"}}},
+	}})
+	if _, err := s.as("op").ActivateMcpServer(t.Context(), &mcppoolv1.ActivateMcpServerRequest{Id: "files"}); err != nil {
+		t.Fatal(err)
+	}
+	run := func(ctx context.Context, script string) reply {
+		return invokeCtx(ctx, s.as("op"), &mcppoolv1.CallToolRequest{McpId: "files", Name: "execute_command", InputJson: fmt.Sprintf(`{"argv":["sh","-c",%q]}`, script)})
+	}
+	if got := run(t.Context(), "echo hello; exit 3"); got.err != nil || got.result.GetIsError() || !strings.Contains(got.result.GetStructuredJson(), `"exit_code":3`) {
+		t.Errorf("%v, %v", got.result, got.err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan reply, 1)
+	go func() { ended <- run(ctx, "trap '' TERM; (setsid sleep 600 & echo $! > pids); sleep 600") }()
+	line, err := os.ReadFile(filepath.Join(root, "pids")) // blocks until the script writes
+	pid, convErr := strconv.Atoi(strings.TrimSpace(string(line)))
+	cancel()
+	if got := <-ended; got.err == nil {
+		t.Errorf("a cancelled call: %v", got.result)
+	}
+	if err != nil || convErr != nil || !mcptest.Gone(pid, 10*time.Second) {
+		t.Errorf("process %q survived its call: %v, %v", line, err, convErr)
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 const (
 	DefaultCallTimeout    = 60 * time.Second
 	DefaultStartTimeout   = 30 * time.Second
+	DefaultCommandTimeout = 2 * time.Minute
+	stopTime              = 15 * time.Second // starting a program, and stopping it
 	DefaultSampleTokens   = 1024
 	DefaultSampleRequests = 10
 )
@@ -213,8 +215,15 @@ func (s *Server) Seal() *Server {
 	return s
 }
 
-// CallLimit returns how long a call may take.
-func (s *Server) CallLimit() time.Duration { return cmp.Or(s.CallTimeout, DefaultCallTimeout) }
+// CallLimit returns how long a call may take. By default, that of a workspace that runs programs is longer than theirs, so that a program that
+// takes too long still has a result.
+func (s *Server) CallLimit() time.Duration {
+	limit := DefaultCallTimeout
+	if s.Builtin != nil && s.Builtin.Workspace != nil {
+		limit = max(limit, cmp.Or(s.Builtin.Workspace.CommandTimeout, DefaultCommandTimeout)+stopTime)
+	}
+	return cmp.Or(s.CallTimeout, limit)
+}
 
 // StartLimit returns how long connecting may take.
 func (s *Server) StartLimit() time.Duration { return cmp.Or(s.StartTimeout, DefaultStartTimeout) }

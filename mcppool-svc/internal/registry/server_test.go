@@ -114,4 +114,12 @@ func TestRevisionAndEtag(t *testing.T) {
 	if s.CallLimit() != DefaultCallTimeout || (&Server{CallTimeout: time.Second}).CallLimit() != time.Second {
 		t.Error("CallLimit is wrong")
 	}
+	programs := &Server{Builtin: &Builtin{Workspace: &Workspace{}}}
+	if programs.CallLimit() != DefaultCommandTimeout+stopTime {
+		t.Errorf("CallLimit of a workspace that runs programs is %v", programs.CallLimit())
+	}
+	programs.Builtin.Workspace.CommandTimeout = time.Hour
+	if programs.CallLimit() != time.Hour+stopTime {
+		t.Errorf("CallLimit of a workspace that runs long programs is %v", programs.CallLimit())
+	}
 }
