@@ -152,6 +152,24 @@ func TestD12RunTestsMakeAndPytest(t *testing.T) {
 	}
 }
 
+func TestD12RunTestsCargo(t *testing.T) {
+	if exec.Command("cargo", "--version").Run() != nil {
+		t.Skip("cargo is not installed")
+	}
+	root := tree(t, map[string]string{
+		"Cargo.toml": "[package]\nname = \"x\"\nversion = \"0.1.0\"\nedition = \"2021\"\n",
+		"src/lib.rs": "pub fn add(a: i32, b: i32) -> i32 { a - b }\n#[test]\nfn adds() { assert_eq!(add(1, 2), 3); }\n#[test]\nfn zero() { assert_eq!(add(0, 0), 0); }\n",
+	})
+	c := inProcess(t, newServer(t, root, Options{Write: true}))
+	out := call[testsOutput](t, c, "run_tests", args{"path": "src/lib.rs"})
+	if got := outcomeOf(out); got != "cargo ok=false passed=1 failed=1 skipped=0\nadds src/lib.rs:3\n" {
+		t.Errorf("%s%s", got, out.Output)
+	}
+	if out := call[testsOutput](t, c, "run_tests", args{"filter": "zero"}); !out.OK || out.Passed != 1 {
+		t.Errorf("%s%s", outcomeOf(out), out.Output)
+	}
+}
+
 // Tests that fail without telling which are one failure, with the end of the output.
 func TestUnknownFailure(t *testing.T) {
 	requireProgram(t, "make")

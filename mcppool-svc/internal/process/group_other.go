@@ -7,10 +7,11 @@ import (
 	"syscall"
 )
 
-func groupAttr() *syscall.SysProcAttr { return nil }
+// GroupAttr returns nil: this system has no process groups.
+func GroupAttr() *syscall.SysProcAttr { return nil }
 
-// terminateGroup kills the process alone: this system has neither process groups nor SIGTERM.
-func terminateGroup(p *os.Process) { _ = p.Kill() }
+// TerminateGroup kills the process alone: this system has neither process groups nor SIGTERM.
+func TerminateGroup(p *os.Process) { _ = p.Kill() }
 
-// killGroup kills the process alone.
-func killGroup(p *os.Process) { _ = p.Kill() }
+// KillGroup kills the process alone.
+func KillGroup(p *os.Process) { _ = p.Kill() }

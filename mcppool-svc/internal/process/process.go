@@ -59,7 +59,7 @@ func (l *Launcher) Start(spec Spec) (*Process, error) {
 	}
 	cmd := &exec.Cmd{
 		Path: command, Args: append([]string{spec.Command}, spec.Args...),
-		Env: spec.Env, Dir: spec.Dir, SysProcAttr: groupAttr(),
+		Env: spec.Env, Dir: spec.Dir, SysProcAttr: GroupAttr(),
 	}
 	p := &Process{cmd: cmd, exited: make(chan struct{})}
 	p.close = sync.OnceFunc(p.end)
@@ -79,7 +79,7 @@ func (l *Launcher) Start(spec Spec) (*Process, error) {
 	err = limit(p.PID(), spec.Limits) // before wait reaps the child: until then no other process has its id
 	go p.wait(stderr)
 	if err != nil {
-		killGroup(cmd.Process)
+		KillGroup(cmd.Process)
 		p.Close()
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (p *Process) wait(stderr *os.File) {
 	}()
 	awaitExit(p.PID())
 	_ = p.cmd.Wait() // the exit status is in ProcessState
-	killGroup(p.cmd.Process)
+	KillGroup(p.cmd.Process)
 	timer := time.AfterFunc(drainTime, p.closePipes)
 	<-drained
 	timer.Stop()
@@ -157,11 +157,11 @@ func (p *Process) end() {
 	if p.exitsWithin(termAfter) {
 		return
 	}
-	terminateGroup(p.cmd.Process)
+	TerminateGroup(p.cmd.Process)
 	if p.exitsWithin(killAfter - termAfter) {
 		return
 	}
-	killGroup(p.cmd.Process)
+	KillGroup(p.cmd.Process)
 	// A killed process ends at once, except in uninterruptible I/O.
 	p.exitsWithin(killAfter)
 }

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// groupAttr gives the child its own group, and makes Linux kill the child when the pool ends, even by SIGKILL.
-func groupAttr() *syscall.SysProcAttr {
+// GroupAttr gives the child its own group, and makes Linux kill the child when the pool ends, even by SIGKILL.
+func GroupAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 

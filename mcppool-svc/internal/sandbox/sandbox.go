@@ -6,7 +6,7 @@
 // confines itself by Landlock and becomes the program; the supervisor is not confined, so that the program cannot signal it. It ends
 // the program when its control pipe closes: on request, or because this process was killed. Without permission for other networks, the program
 // gets a network namespace that has only a loopback interface, or, where that needs privileges, no TCP. Other systems run the program in a
-// session of its own and signal that.
+// process group of its own and signal that.
 //
 // The package must not know MCP, nor which programs and folders are allowed.
 package sandbox
@@ -24,7 +24,7 @@ import (
 const (
 	// grace is the time between SIGTERM and SIGKILL.
 	grace = 2 * time.Second
-	// drainTime is how long to wait after SIGKILL: for processes in uninterruptible I/O, and for output of processes that left the session.
+	// drainTime is how long to wait after SIGKILL: for processes in uninterruptible I/O, and for output of processes that left the group.
 	drainTime = time.Second
 )
 
@@ -35,8 +35,8 @@ type Command struct {
 	Env     []string // the whole environment
 	Dir     string
 	Stdin   string
-	Write   []string // the files and folders that it may change and read
-	Read    []string // those that it may read and execute, beside the system's; missing ones are ignored
+	Write   []string // the folders that it may change and read
+	Read    []string // the files and folders that it may read and execute beside the system's; missing ones are ignored
 	Network bool     // lets it use all networks, not just the loopback interface
 }
 
