@@ -29,8 +29,14 @@ const maxAnswer = 4000
 // templates parses the embedded templates once. It panics if a template is wrong.
 var templates = sync.OnceValue(func() map[lang.Lang]*template.Template {
 	parsed := map[lang.Lang]*template.Template{}
-	funcs := template.FuncMap{"fence": Fence, "line": Line, "clip": clip, "tool": tool, "tools": tools, "states": states, "steps": steps, "recent": recent}
+	funcs := template.FuncMap{"fence": Fence, "line": Line, "clip": clip, "short": short, "tool": tool, "definition": Definition, "recent": recent,
+		"text": func(e *plannerv1.HistoryEntry) string { return result.Of(e).Text() }}
 	for _, l := range []lang.Lang{lang.EN, lang.ZH} {
+		funcs["fenced"] = func(name string, data any) (string, error) {
+			var b strings.Builder
+			err := parsed[l].ExecuteTemplate(&b, name+".tmpl", data)
+			return Fence(b.String()), err
+		}
 		parsed[l] = template.Must(template.New(string(l)).Funcs(funcs).Option("missingkey=error").ParseFS(files, "templates/"+string(l)+"/*.tmpl"))
 	}
 	return parsed
@@ -55,46 +61,8 @@ func tool(tc *plannerv1.TaskContext, id string) string {
 	return Line(id) + "\n" + Fence(Definition(t)+"\ninput schema: "+strictjson.Compact(t.GetInputSchemaJson()))
 }
 
-// tools renders a list of tools with the beginnings of their definitions.
-func tools(list []*commonv1.Tool) string {
-	const most = 160
-	var b strings.Builder
-	for _, t := range list {
-		b.WriteString("- " + Line(t.GetId()) + ": " + lang.Clip(Line(Definition(t)), most) + "\n")
-	}
-	return Fence(b.String())
-}
-
-// states renders a list of subtasks with their statuses and summaries.
-func states(subtasks []*plannerv1.SubtaskState) string {
-	var b strings.Builder
-	for _, st := range subtasks {
-		text := "- " + st.GetId() + " " + st.GetStatus() + ": " + st.GetTitle()
-		if st.GetSummary() != "" {
-			text += " — " + st.GetSummary()
-		}
-		b.WriteString(Line(text) + "\n")
-	}
-	return Fence(b.String())
-}
-
-// outcomes are the words for the results of steps.
-var outcomes = map[plannerv1.StepResult]struct{ en, zh string }{
-	plannerv1.StepResult_STEP_RESULT_SUCCESS: {"succeeded", "成功"}, plannerv1.StepResult_STEP_RESULT_ERROR: {"failed", "失败"},
-	plannerv1.StepResult_STEP_RESULT_CANCELLED: {"was cancelled", "已取消"}, plannerv1.StepResult_STEP_RESULT_SKIPPED: {"was skipped", "已跳过"},
-}
-
-// steps renders each step in one line.
-func steps(tc *plannerv1.TaskContext, history []*plannerv1.HistoryEntry) string {
-	const most = 160
-	l := LangOf(tc)
-	var b strings.Builder
-	for _, e := range history {
-		o := outcomes[e.GetResult()]
-		b.WriteString(lang.Clip(Line(e.GetStepId()+" "+e.GetToolId()+" "+e.GetInputJson()), most) + " " + l.Pick(o.en, o.zh) + ": " + lang.Clip(Line(result.Of(e).Text()), most) + "\n")
-	}
-	return Fence(b.String())
-}
+// short puts texts on one line and cuts it.
+func short(texts ...string) string { return lang.Clip(Line(strings.Join(texts, " ")), 160) }
 
 // recent returns the last texts of people, of which a thought takes 10 into account (D4).
 func recent(inputs []string) []string { return inputs[max(0, len(inputs)-10):] }

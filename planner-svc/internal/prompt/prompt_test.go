@@ -50,7 +50,7 @@ func TestGolden(t *testing.T) {
 			{"think", &plannerv1.ThinkRequest{Subtask: "Read it", Observation: "It is long."}}, {"select_tools", nil}, {"summarize", nil}, {"summary_so_far", "Looked in docs."},
 		}
 		var b strings.Builder
-		shown := map[string]bool{"result": true}
+		shown := map[string]bool{"result": true, "steps": true, "states": true, "tools": true} // parts of other pages
 		for _, page := range pages {
 			text := Render(page.name, tc, page.data)
 			shown[page.name] = true
