@@ -16,6 +16,9 @@ import (
 // StepID names a step within its task.
 func StepID(ordinal uint32) string { return "step-" + strconv.FormatUint(uint64(ordinal), 10) }
 
+// BranchStepID names the n-th step of a branch in references of the same branch.
+func BranchStepID(n int) string { return "branch-step-" + strconv.Itoa(n) }
+
 // WaitID names the n-th wait of a task.
 func WaitID(n uint32) string { return "wait-" + strconv.FormatUint(uint64(n), 10) }
 

@@ -27,12 +27,7 @@ func (s *Session) stepAfter(lane uint32, running *storagev1.ActiveStep, log *his
 	p, tools := s.ahead[lane][0], s.tools
 	outputs, current := map[string]string{}, ""
 	if p.GetUnresolved() {
-		current = flow.StepID(running.GetOrdinal())
-		for _, e := range log.Entries {
-			if e.OutputJSON != "" {
-				outputs[flow.StepID(e.Ordinal)] = e.OutputJSON
-			}
-		}
+		current = referencedOutputs(running, log, outputs)
 	}
 	return func(output string) *flow.Planned {
 		next := tools.stepAhead(p, func(name string) (string, bool) {
@@ -52,6 +47,26 @@ func (s *Session) stepAfter(lane uint32, running *storagev1.ActiveStep, log *his
 		}
 		return next
 	}
+}
+
+// referencedOutputs adds the outputs of the running step's line to outputs, by the names that references use, and returns the running step's name.
+// In a branch, these names count the steps of the branch, because the planner does not know which ordinals they get.
+func referencedOutputs(running *storagev1.ActiveStep, log *history.Log, outputs map[string]string) (current string) {
+	name := func(ordinal uint32, _ int) string { return flow.StepID(ordinal) }
+	if running.GetSubtaskId() != "" {
+		name = func(_ uint32, n int) string { return flow.BranchStepID(n) }
+	}
+	n := 1
+	for _, e := range log.Entries {
+		if _, ended := results[e.Status]; !ended || e.SubtaskID != running.GetSubtaskId() {
+			continue
+		}
+		if e.OutputJSON != "" {
+			outputs[name(e.Ordinal, n)] = e.OutputJSON
+		}
+		n++
+	}
+	return name(running.GetOrdinal(), n)
 }
 
 // stepAhead resolves the references of a step that was planned ahead. It returns nil if that fails; the planner is asked then.

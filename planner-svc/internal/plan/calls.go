@@ -185,6 +185,9 @@ func resolve(tc *plannerv1.TaskContext, in string, next uint64, i int) (text str
 // StepPrefix begins the id that a task gives to a step; the step's ordinal follows.
 const StepPrefix = "step-"
 
+// BranchStepPrefix begins the name that a reference gives to a step of its own branch; the step's number within the branch follows.
+const BranchStepPrefix = "branch-step-"
+
 // NextOrdinal returns the ordinal of the step after the history; false if the id of the last step has none.
 func NextOrdinal(history []*plannerv1.HistoryEntry) (uint64, bool) {
 	if len(history) == 0 {

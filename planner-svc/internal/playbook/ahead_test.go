@@ -174,7 +174,7 @@ func (w *walk) next(t *rapid.T, branch string) (branches []string, more bool) {
 	o := w.outcomes[(len(w.moves[branch])+5*len(branch))%len(w.outcomes)]
 	var step *plannerv1.PlannedStep
 	if known := w.known[branch]; w.follow && len(known) > 0 {
-		if step = resolved(known[0], w.tc); step != nil {
+		if step = resolved(known[0], w.tc, branch); step != nil {
 			w.followed++
 		}
 		w.known[branch] = known[1:]
@@ -223,17 +223,26 @@ func (w *walk) plan(t *rapid.T, branch string) (*plannerv1.PlanStepsResponse, er
 	return res, nil
 }
 
-// resolved is a step that was planned ahead, with the outputs that are there now; nil if they do not fit.
-func resolved(s *plannerv1.PlannedStep, tc *plannerv1.TaskContext) *plannerv1.PlannedStep {
+// resolved is a step that was planned ahead on a line, with the outputs that are there now; nil if they do not fit.
+func resolved(s *plannerv1.PlannedStep, tc *plannerv1.TaskContext, branch string) *plannerv1.PlannedStep {
 	if !s.GetUnresolved() {
 		return s
 	}
 	lookup := func(name string) (string, bool) {
+		n := 0
 		for _, e := range tc.GetHistory() {
-			if e.GetStepId() == name && e.GetOutputJson() != "" {
+			id := e.GetStepId()
+			if branch != "" {
+				if e.GetBranch() != branch {
+					continue
+				}
+				n++
+				id = fmt.Sprintf("branch-step-%d", n)
+			}
+			if id == name && e.GetOutputJson() != "" {
 				return e.GetOutputJson(), true
 			}
-			if e.GetStepId() == name {
+			if id == name {
 				return `{"message":""}`, true
 			}
 		}

@@ -51,6 +51,37 @@ func onLine(t *testing.T, branch string, tc *plannerv1.TaskContext) string {
 	return strings.Join(lines, "\n")
 }
 
+// A branch is planned ahead with references to its own steps, which it numbers itself.
+func TestBranchesArePlannedAhead(t *testing.T) {
+	const book = `
+steps:
+- {id: find, tool: ws/find}
+- parallel:
+  - steps:
+    - {id: a, tool: ws/read, input: {x: "${find.message}"}}
+    - {id: b, tool: ws/read, input: {x: "${a.message}"}}
+    - {id: c, tool: ws/read, input: {x: "${a.message} ${b.message} ${find.message}"}}
+  - steps:
+    - {id: other, tool: ws/read}
+`
+	find, a, other := ok("ws/find", `{"message":"f"}`), of("p2.1", ok("ws/read", `{"message":"r"}`)), of("p2.2", ok("ws/read", "{}"))
+	const end = "\nFINAL   The branch is done."
+	for name, c := range map[string]struct {
+		history []*plannerv1.HistoryEntry
+		want    string
+	}{
+		"from the start": {list(find), `ws/read {"x":"f"} LOW a
+ws/read {"x":"${branch-step-1.message}"} LOW b
+ws/read {"x":"${branch-step-1.message} ${branch-step-2.message} f"} LOW c` + end},
+		"from the middle, beside another branch": {list(find, other, a), `ws/read {"x":"r"} LOW b
+ws/read {"x":"r ${branch-step-2.message} f"} LOW c` + end},
+	} {
+		if d := cmp.Diff(c.want, onLine(t, "p2.1", context_(book, c.history...))); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+}
+
 // The main line names the branches that are due; each is planned by itself, ahead too, and the main line goes on once all have ended.
 func TestParallel(t *testing.T) {
 	find, a1 := ok("ws/find", `{"message":"f"}`), of("p2.1", ok("ws/read", `{"message":"r1"}`))

@@ -202,7 +202,7 @@ func (r *run) steps() ([]*plannerv1.PlannedStep, error) {
 		return nil, err
 	}
 	var steps []*plannerv1.PlannedStep
-	ordinal, known := plan.NextOrdinal(r.tc.GetHistory())
+	prefix, number := r.numbering()
 	for p, size := r.due, 0; len(steps) < maxSteps && !r.atBlock(p); {
 		step, err := r.propose(p)
 		if err != nil && len(steps) == 0 {
@@ -215,14 +215,33 @@ func (r *run) steps() ([]*plannerv1.PlannedStep, error) {
 		if step.GetToolId() == plan.Final || len(r.Steps[p.step].Expect) > 0 {
 			break
 		}
-		if known && r.branch == "" && r.Steps[p.step].Foreach == nil { // steps of other branches come between those of a branch
-			r.states[p.step].plannedID = plan.StepPrefix + strconv.FormatUint(ordinal+uint64(len(steps))-1, 10)
+		if prefix != "" && r.Steps[p.step].Foreach == nil {
+			r.states[p.step].plannedID = prefix + strconv.FormatUint(number+uint64(len(steps))-1, 10)
 		}
 		if p, err = r.next(p); err != nil {
 			break
 		}
 	}
 	return steps, nil //nolint:nilerr // an error of a later step is reported when it is due
+}
+
+// numbering returns the number of the next step in references, and the prefix of the number. Steps of other branches come between those of a branch,
+// so that a branch numbers its own steps. The prefix is empty if the number is not known.
+func (r *run) numbering() (prefix string, next uint64) {
+	if r.branch == "" {
+		next, known := plan.NextOrdinal(r.tc.GetHistory())
+		if !known {
+			return "", 0
+		}
+		return plan.StepPrefix, next
+	}
+	next = 1
+	for _, e := range r.tc.GetHistory() {
+		if e.GetBranch() == r.branch {
+			next++
+		}
+	}
+	return plan.BranchStepPrefix, next
 }
 
 // checkSteps checks all steps before the first step runs, so that no step has an effect if a later step cannot work. Missing values are no

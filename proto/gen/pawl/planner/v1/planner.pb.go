@@ -820,7 +820,8 @@ type PlannedStep struct {
 	// Required fields of the input that could not be filled.
 	Missing []string `protobuf:"bytes,5,rep,name=missing,proto3" json:"missing,omitempty"`
 	// The input or the description has references that can be resolved once the steps before are done: `${step-3.message}` is the text that
-	// step 3 returned, `${goal}` the goal, `$${` a literal `${`. Never set for the first step of a plan.
+	// step 3 returned, `${goal}` the goal, `$${` a literal `${`. In the plan of a branch, `${branch-step-3.message}` is the text that the third step of
+	// the branch returned. Never set for the first step of a plan.
 	Unresolved bool `protobuf:"varint,6,opt,name=unresolved,proto3" json:"unresolved,omitempty"`
 	// The executor answers this call itself, from the task's history: it calls no pool and needs no approval, and the tool is not one of the
 	// context's. So far this is `pawl/read_output` only, with the input `{"step": "step-3", "offset": 16000, "limit": 15800}`. Its result is the part of that
