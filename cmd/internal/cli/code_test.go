@@ -338,7 +338,7 @@ func TestDiff(t *testing.T) {
 	}
 	c.pawl("diff", "last", "a.txt").expect(t, 1, "", "the backup of a.txt from before the task is gone")
 	c.tape.Play(clitest.Success("Done."))
-	c.pawl("undo", "last", "-y", "a.txt").expect(t, 1, "", "changed after the task")
+	c.pawl("undo", "last", "-y", "a.txt").expect(t, 1, "", "the backup of a.txt from before the task is gone")
 }
 
 // D12: an undo brings all bytes back, and can itself be undone.
@@ -399,7 +399,7 @@ func TestUndoIsAllOrNothing(t *testing.T) {
 	if err != nil || len(backups) != 2 {
 		t.Fatal(backups, err)
 	}
-	if err := os.Remove(backups[0]); err != nil {
+	if err := os.WriteFile(backups[0], []byte("damaged"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c.pawl("undo", "last").expect(t, 1, "", "a.txt could not be undone, so nothing was")

@@ -111,8 +111,11 @@ func rejectionText(wait *executorv1.Wait) string {
 	return "do not run it; the task is cancelled"
 }
 
-// foldedDiff is how many lines of a diff are shown before an approval, unless the person wants all.
-const foldedDiff = 40
+// foldedDiff and foldedLine are how many lines of a diff, and how many columns of each, are shown before an approval, unless the person wants all.
+const (
+	foldedDiff = 40
+	foldedLine = 400
+)
 
 // showInput shows the input of a call: as a diff of at most limit lines (0: all) if it changes files, else as JSON. It reports whether lines were
 // left out.
@@ -125,13 +128,19 @@ func (p Asker) showInput(ctx context.Context, toolID, inputJSON string, limit in
 		p.Print("%s\n", ui.PrettyJSON(inputJSON, "    "))
 		return false
 	}
-	lines := strings.SplitAfter(strings.TrimSuffix(colourDiff(p.Style, diff), "\n"), "\n")
-	if folded = limit > 0 && len(lines) > limit+5; folded { // a few lines more are cheaper than the note
-		p.Print("%s%s\n", strings.Join(lines[:limit], ""), p.Style.Yellow("… "+ui.Plural(len(lines)-limit, "more line")))
-		return true
+	lines := strings.Split(strings.TrimSuffix(diff, "\n"), "\n")
+	for i, line := range lines {
+		if limit > 0 && len(line) > foldedLine {
+			lines[i], folded = ui.Fit(line, foldedLine), true
+		}
 	}
-	p.Print("%s\n", strings.Join(lines, ""))
-	return false
+	more := len(lines) - limit
+	if limit == 0 || more <= 5 { // a few lines more are cheaper than the note
+		p.Print("%s", colourDiff(p.Style, strings.Join(lines, "\n")))
+		return folded
+	}
+	p.Print("%s%s\n", colourDiff(p.Style, strings.Join(lines[:limit], "\n")), p.Style.Yellow("… "+ui.Plural(more, "more line")))
+	return true
 }
 
 // grantLimit names the highest risk that a grant covers; "" if no risk was assessed.

@@ -177,17 +177,23 @@ func readFile(ctx context.Context, s *discover.Session, serverID, name string) (
 	return append([]byte{}, content...), nil // not nil: there is a file
 }
 
+// before returns the content of the file before the task; nil if there was no file.
+func (c *change) before(ctx context.Context, s *discover.Session) ([]byte, error) {
+	if c.first.GetType() == fileCreated {
+		return nil, nil
+	}
+	content, err := readFile(ctx, s, c.server, c.first.GetBackupPath())
+	if err == nil && content == nil {
+		err = ui.Errorf("the backup of %s from before the task is gone: only the newest ones of each file are kept", c.path)
+	}
+	return content, err
+}
+
 // diff compares a file now with its content before the task.
 func (c *change) diff(ctx context.Context, s *discover.Session) (fileDiff, error) {
-	var before []byte
-	if c.first.GetType() != fileCreated {
-		var err error
-		if before, err = readFile(ctx, s, c.server, c.first.GetBackupPath()); err != nil {
-			return fileDiff{}, err
-		}
-		if before == nil {
-			return fileDiff{}, ui.Errorf("the backup of %s from before the task is gone: only the newest ones of each file are kept", c.path)
-		}
+	before, err := c.before(ctx, s)
+	if err != nil {
+		return fileDiff{}, err
 	}
 	now, err := readFile(ctx, s, c.server, c.path)
 	if err != nil {

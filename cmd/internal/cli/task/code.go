@@ -3,8 +3,6 @@ package task
 import (
 	"context"
 	"slices"
-	"strings"
-	"time"
 
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
@@ -42,15 +40,7 @@ func (c *CodeCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 	if err != nil {
 		return err
 	}
-	if !c.PlanOnly {
-		return c.start(ctx, u, s, req, folder)
-	}
-	req.PlanOptions.Confirm = executorv1.ConfirmPlan_CONFIRM_PLAN_ALWAYS
-	task, err := c.create(ctx, u, s, req)
-	if err != nil {
-		return err
-	}
-	return showPlan(ctx, u, s, task.GetId())
+	return c.start(ctx, u, s, req, folder, c.PlanOnly)
 }
 
 // request builds the request from the command line.
@@ -63,6 +53,9 @@ func (c *CodeCmd) request(u *ui.UI) (*executorv1.CreateTaskRequest, error) {
 		return nil, err
 	}
 	req.Flow, req.PlanOptions = codingFlow, c.planOptions(&executorv1.PlanOptions{})
+	if c.PlanOnly {
+		req.PlanOptions.Confirm = executorv1.ConfirmPlan_CONFIRM_PLAN_ALWAYS // so that no work starts
+	}
 	if req.AutoExecute = c.YesSafe; c.YesSafe == nil && c.Agent == "" {
 		byRisk := true
 		req.AutoExecute = &byRisk
@@ -95,32 +88,4 @@ func (c *CodeCmd) scope(ctx context.Context, s *discover.Session, req *executorv
 		req.McpIds = slices.Concat([]string{discover.WorkspaceID}, req.GetMcpIds())
 	}
 	return folder, folder.Scope(ctx, s, req, true)
-}
-
-// showPlan prints the plan of a task once it is made, and cancels the task.
-func showPlan(ctx context.Context, u *ui.UI, s *discover.Session, id string) error {
-	watching, stop := context.WithCancel(ctx)
-	defer stop()
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		if _, err := s.Tasks.CancelTask(ctx, &executorv1.CancelTaskRequest{Id: id, Reason: "only the plan was wanted"}); err != nil {
-			u.Warn("the task could not be cancelled: %s", ui.AsError(err).Message)
-		}
-	}()
-	for item := range Follow(watching, s, id, 0) {
-		switch {
-		case item.Err != nil:
-			return item.Err
-		case item.Event.GetPlanCreated() != nil:
-			plan := item.Event.GetPlanCreated().GetPlan()
-			return u.Show(plan, nil, func() string { return planText(u.OutStyle(), u.OutColumns(), plan) })
-		case item.Event.GetFlowFailed() != nil:
-			return ui.Errorf("there is no plan: %s", strings.TrimSpace(errorText(item.Event.GetFlowFailed().GetError()))).Then("pawl show %s%s", ui.ShortID(id), s.Flags())
-		}
-	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return ui.Errorf("task %s ended before it had a plan", ui.ShortID(id)).Then("pawl show %s%s", ui.ShortID(id), s.Flags())
 }

@@ -122,22 +122,23 @@ func tag(id string) string {
 }
 
 func (e *Events) fileChanged(id string, f *executorv1.FileChange) {
-	mark, paint := fileMark(e.cfg.Style, f.GetType())
 	about := ui.EnumName(f.GetType())
 	if f.GetFromPath() != "" {
 		about += ", moved from " + f.GetFromPath()
 	}
-	e.line("%s", fitted(e.cfg.Columns(), part{mark + " ", paint}, part{tag(id), e.cfg.Style.Dim}, part{f.GetPath(), nil}, part{"  " + about, e.cfg.Style.Dim}))
+	e.line("%s", fileLine(e.cfg.Style, e.cfg.Columns(), f.GetType(), tag(id), f.GetPath(), about))
 }
 
-func fileMark(st ui.Style, t executorv1.FileChangeType) (string, func(string) string) {
+// fileLine formats a change of a file.
+func fileLine(st ui.Style, columns int, t executorv1.FileChangeType, tag, path, about string) string {
+	mark := part{"~ ", st.Yellow}
 	switch t {
-	case executorv1.FileChangeType_FILE_CHANGE_TYPE_CREATED:
-		return "+", st.Green
-	case executorv1.FileChangeType_FILE_CHANGE_TYPE_DELETED:
-		return "-", st.Red
+	case fileCreated:
+		mark = part{"+ ", st.Green}
+	case fileDeleted:
+		mark = part{"- ", st.Red}
 	}
-	return "~", st.Yellow
+	return fitted(columns, mark, part{tag, st.Dim}, part{path, nil}, part{"  " + about, st.Dim})
 }
 
 // drawPlan draws the plan with what each subtask does now, in at most half of the terminal.
@@ -178,17 +179,17 @@ func (e *Events) printSummary() {
 	e.printPlan()
 	changes := netChanges(e.files)
 	for _, c := range changes {
-		mark, paint := fileMark(e.cfg.Style, c.kind())
 		count := ""
 		if e.cfg.Diff != nil {
 			if d, err := e.cfg.Diff(c); err == nil {
-				count = "  " + d.counts()
+				count = d.counts()
 			}
 		}
-		e.line("%s", fitted(e.cfg.Columns(), part{mark + " ", paint}, part{c.path, nil}, part{count, e.cfg.Style.Dim}))
+		e.line("%s", fileLine(e.cfg.Style, e.cfg.Columns(), c.kind(), "", c.path, count))
 	}
 	if len(changes) > 0 {
-		e.line("  %s", e.cfg.Style.Dim("pawl diff "+ui.ShortID(e.last.GetTaskId())+" shows the changes, pawl undo "+ui.ShortID(e.last.GetTaskId())+" takes them back"))
+		id := ui.ShortID(e.last.GetTaskId())
+		e.line("  %s", e.cfg.Style.Dim(ui.Wrap("to see the changes: pawl diff "+id+"; to take them back: pawl undo "+id, e.cfg.Columns(), 2, 2)))
 	}
 }
 
@@ -197,12 +198,12 @@ func (e *Events) printSummary() {
 func resultNote(toolID, outputJSON string) (note string, good bool) {
 	var output struct {
 		Structured struct {
-			Runner                  string
-			Passed, Failed, Skipped int
-			OK                      *bool
-			Failures                []struct{ Name string }
-			ExitCode                int  `json:"exit_code"`
-			TimedOut                bool `json:"timed_out"`
+			Runner         string
+			Passed, Failed int
+			OK             bool
+			Failures       []struct{ Name string }
+			ExitCode       int  `json:"exit_code"`
+			TimedOut       bool `json:"timed_out"`
 		}
 	}
 	name := path.Base(toolID)
@@ -218,19 +219,10 @@ func resultNote(toolID, outputJSON string) (note string, good bool) {
 	case r.Runner == "":
 		return "", true
 	}
-	note = fmt.Sprintf("%s: %d passed", r.Runner, r.Passed)
-	for _, count := range []struct {
-		n    int
-		what string
-	}{{r.Failed, "failed"}, {r.Skipped, "skipped"}} {
-		if count.n > 0 {
-			note += fmt.Sprintf(", %d %s", count.n, count.what)
-		}
-	}
+	note = fmt.Sprintf("%s: %d passed, %d failed", r.Runner, r.Passed, r.Failed)
 	names := make([]string, len(r.Failures))
 	for i, f := range r.Failures {
 		names[i] = f.Name
 	}
-	note = strings.TrimSuffix(note+": "+strings.Join(names, ", "), ": ")
-	return note, r.Failed == 0 && len(names) == 0 && (r.OK == nil || *r.OK)
+	return strings.TrimSuffix(note+": "+strings.Join(names, ", "), ": "), r.OK
 }

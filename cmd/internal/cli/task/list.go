@@ -295,8 +295,7 @@ func (d *detail) text(steps []*executorv1.Step) string {
 		if i == 0 {
 			d.printf("\n%s\n", d.st.Dim("files changed (pawl diff "+ui.ShortID(d.task.GetId())+d.flags+")"))
 		}
-		mark, paint := fileMark(d.st, c.kind())
-		d.printf("%s\n", fitted(d.columns, part{mark + " ", paint}, part{c.path, nil}))
+		d.printf("%s\n", fileLine(d.st, d.columns, c.kind(), "", c.path, ""))
 	}
 	if e := d.task.GetError(); e != nil {
 		d.printf("\n%s %s\n", d.st.Red("✗ failed:"), ui.Text(e.GetErrMsg()))

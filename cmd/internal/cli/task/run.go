@@ -62,34 +62,30 @@ func (c *RunCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	if err != nil {
 		return err
 	}
-	return c.start(ctx, u, s, req, folder)
+	return c.start(ctx, u, s, req, folder, false)
 }
 
-// start creates the task and follows it, or prints its id if it is to be detached.
-func (c *StartFlags) start(ctx context.Context, u *ui.UI, s *discover.Session, req *executorv1.CreateTaskRequest, folder discover.Folder) error {
-	task, err := c.create(ctx, u, s, req)
+// start creates the task and follows it, or prints its id if it is to be detached. With planOnly it prints the task's plan and cancels the task.
+func (c *StartFlags) start(ctx context.Context, u *ui.UI, s *discover.Session, req *executorv1.CreateTaskRequest, folder discover.Folder, planOnly bool) error {
+	task, err := retryRateLimited(ctx, u, func(ctx context.Context) (*executorv1.Task, error) { return s.Tasks.CreateTask(ctx, req) })
 	if err != nil {
 		return err
 	}
 	if c.Detach {
 		return printDetached(u, s, task)
 	}
+	if !u.JSON {
+		notePlanner(u, task.GetModel())
+		if task.GetModel() == "offline" && req.GetFlow() == codingFlow {
+			u.Warn("without a language model only a trivial goal can be reached, such as listing a folder; pawl models lists the models there are")
+		}
+	}
 	t := newWatcher(u, s, task.GetId(), 0, u.Err, folder.TaskAlias)
 	t.cancelOnInterrupt = true
+	if t.planOnly = planOnly; planOnly && u.JSON {
+		t.view = jsonView{io.Discard} // the plan is the only document
+	}
 	return t.run(ctx)
-}
-
-// create creates the task, and prints which model plans it if the command follows it.
-func (c *StartFlags) create(ctx context.Context, u *ui.UI, s *discover.Session, req *executorv1.CreateTaskRequest) (*executorv1.Task, error) {
-	task, err := retryRateLimited(ctx, u, func(ctx context.Context) (*executorv1.Task, error) { return s.Tasks.CreateTask(ctx, req) })
-	if err != nil || c.Detach || u.JSON {
-		return task, err
-	}
-	notePlanner(u, task.GetModel())
-	if task.GetModel() == "offline" && req.GetFlow() == codingFlow {
-		u.Warn("without a language model only a trivial goal can be reached, such as listing a folder; pawl models lists the models there are")
-	}
-	return task, nil
 }
 
 // notePlanner prints which model plans the task. A provider's key alone does not choose a model, so that nothing is sent to a provider

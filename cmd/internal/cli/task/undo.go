@@ -111,6 +111,9 @@ func (c *UndoCmd) calls(ctx context.Context, s *discover.Session, changes []*cha
 		if call.hash == ch.originalHash() {
 			continue
 		}
+		if _, err := ch.before(ctx, s); err != nil {
+			return nil, err
+		}
 		if call.hash != ch.last.GetSha256() {
 			changed = append(changed, ui.Line(ch.path))
 		}

@@ -44,6 +44,8 @@ type watcher struct {
 	postponed bool   // the waits of subtasks were postponed until the events before them were shown
 	// cancelOnInterrupt is set if an interrupt cancels a task that runs in this process.
 	cancelOnInterrupt bool
+	// planOnly is set if the command prints the task's plan and cancels the task.
+	planOnly bool
 
 	asking     *question
 	interrupts int
@@ -111,6 +113,9 @@ func (t *watcher) next(ctx context.Context, items <-chan Item, interrupts <-chan
 		}
 		if item.Err != nil {
 			return true, item.Err
+		}
+		if plan := item.Event.GetPlanCreated().GetPlan(); plan != nil && t.planOnly {
+			return true, t.showPlan(ctx, plan)
 		}
 		return t.handleEvent(ctx, item.Event)
 	case a := <-answers:
@@ -276,7 +281,7 @@ func (t *watcher) handleReply(ctx context.Context, answer reply) (bool, error) {
 	t.view.Release()
 	switch {
 	case errors.Is(answer.err, ErrCancel):
-		t.cancel(ctx)
+		t.cancel(ctx, interruptReason)
 		return false, nil
 	case answer.err != nil:
 		return true, answer.err
@@ -333,7 +338,7 @@ func (t *watcher) handleInterrupt(ctx context.Context) (bool, error) {
 		return true, ui.Exit(ui.Stopped)
 	case t.cancelOnInterrupt && t.s.Embedded():
 		t.u.Note("cancelling the task; Ctrl-C again leaves at once")
-		t.cancel(ctx)
+		t.cancel(ctx, interruptReason)
 		return false, nil
 	}
 	t.u.Note("the task goes on; pawl watch %s%s follows it, pawl cancel %s%s stops it",
@@ -341,11 +346,20 @@ func (t *watcher) handleInterrupt(ctx context.Context) (bool, error) {
 	return true, ui.Exit(ui.Stopped)
 }
 
+// showPlan prints the plan and cancels the task.
+func (t *watcher) showPlan(ctx context.Context, plan *executorv1.Plan) error {
+	t.view.Suspend()
+	t.cancel(ctx, "only the plan was wanted")
+	return t.u.Show(plan, nil, func() string { return planText(t.u.OutStyle(), t.u.OutColumns(), plan) })
+}
+
+const interruptReason = "interrupted at the terminal"
+
 // cancel requests the task's cancellation; the events show the result.
-func (t *watcher) cancel(ctx context.Context) {
+func (t *watcher) cancel(ctx context.Context, reason string) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if _, err := t.s.Tasks.CancelTask(ctx, &executorv1.CancelTaskRequest{Id: t.task, Reason: "interrupted at the terminal"}); err != nil {
+	if _, err := t.s.Tasks.CancelTask(ctx, &executorv1.CancelTaskRequest{Id: t.task, Reason: reason}); err != nil {
 		t.u.Warn("the task could not be cancelled: %s", ui.AsError(err).Message)
 	}
 }
