@@ -1,13 +1,12 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path"
 	"slices"
 	"strings"
 
@@ -106,17 +105,18 @@ func (s *Server) change(ctx context.Context, id string, planner func() (plan, er
 		return changesOutput{}, err
 	}
 	defer unlock()
-	if err := s.recover(); err != nil {
-		return changesOutput{}, fmt.Errorf("a change that was interrupted could not be undone: %w", err)
+	l, err := s.recoverLedger()
+	if err != nil {
+		return changesOutput{}, err
 	}
-	if done, ok := s.recorded(id); ok {
-		return done, nil
+	if done := slices.IndexFunc(l.Done, func(r record) bool { return id != "" && r.ID == id }); done >= 0 {
+		return changesOutput{Changes: l.Done[done].Changes}, nil
 	}
 	p, err := planner()
 	if err != nil {
 		return changesOutput{}, err
 	}
-	return s.commit(ctx, id, p)
+	return s.commit(ctx, l, id, p)
 }
 
 // lock waits for the lock that serialises the changes of a workspace, also those of other processes. It makes the folder of the server's own
@@ -152,31 +152,30 @@ func (s *Server) lock(ctx context.Context) (unlock func(), err error) {
 }
 
 // commit backs up what p changes, records the change, and makes it. If an edit fails, it undoes those before it.
-func (s *Server) commit(ctx context.Context, id string, p plan) (changesOutput, error) {
+func (s *Server) commit(ctx context.Context, l *ledger, id string, p plan) (changesOutput, error) {
 	out := changesOutput{Changes: []change{}, note: p.note}
+	if len(p.edits) == 0 {
+		return out, nil
+	}
 	for _, e := range p.edits {
-		if err := ctx.Err(); err != nil {
-			return changesOutput{}, fmt.Errorf("nothing was changed: %w", err)
-		}
 		c, err := s.prepare(e)
-		if err != nil {
+		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return changesOutput{}, s.unchanged(e.path, err)
 		}
 		out.Changes = append(out.Changes, c)
 	}
-	record, err := s.begin(id, out)
-	if err != nil {
-		return changesOutput{}, s.unchanged(ownFolder, err)
+	l.Pending = &record{ID: id, Changes: out.Changes}
+	if err := s.save(l); err != nil {
+		return changesOutput{}, s.unchanged(ledgerPath, err)
 	}
 	for i, e := range p.edits {
 		if err := s.apply(e); err != nil {
-			if undo := errors.Join(s.rollback(out.Changes[:i]), s.root.Remove(record)); undo != nil {
-				return changesOutput{}, fmt.Errorf("%w; undoing the earlier changes failed: %w", s.explainChange(e.path, err), undo)
-			}
-			return changesOutput{}, s.unchanged(e.path, err)
+			return changesOutput{}, s.takeBack(l, i, e.path, err)
 		}
 	}
-	s.end(id, record)
+	if err := s.save(l.done()); err != nil {
+		return changesOutput{}, s.takeBack(l, len(p.edits), ledgerPath, err)
+	}
 	for _, c := range out.Changes {
 		s.prune(c.Path)
 	}
@@ -281,116 +280,4 @@ func writeTemp(dir *os.Root, content *file) (err error) {
 
 func changedError(rel, sum string) error {
 	return fmt.Errorf("%q has changed: its sha256 is %s now; read the file again and make the change from what it holds", rel, sum)
-}
-
-const (
-	recordFolder  = ownFolder + "/calls"
-	pendingSuffix = ".pending"
-	doneSuffix    = ".json"
-	// keptRecords is how many results of calls with an idempotency key are kept for repeated calls.
-	keptRecords = 200
-)
-
-// begin records the changes that a call is about to make. It returns the path of the record.
-func (s *Server) begin(id string, out changesOutput) (string, error) {
-	data, err := json.Marshal(out)
-	if err != nil {
-		return "", err
-	}
-	if id == "" {
-		id = "unnamed"
-	}
-	record := path.Join(recordFolder, id+pendingSuffix)
-	return record, s.put(record, newFile(data, nil), anything)
-}
-
-// end marks the changes of a call as made. If that fails, the next call undoes them and this call can be repeated.
-func (s *Server) end(id, record string) {
-	if id == "" {
-		_ = s.root.Remove(record)
-		return
-	}
-	_ = s.root.Rename(record, path.Join(recordFolder, id+doneSuffix))
-	names := s.names(recordFolder)
-	if len(names) <= keptRecords {
-		return
-	}
-	age := func(name string) int64 {
-		if info, err := s.root.Lstat(path.Join(recordFolder, name)); err == nil {
-			return info.ModTime().UnixNano()
-		}
-		return 0
-	}
-	oldest := slices.MinFunc(names, func(a, b string) int { return int(age(a) - age(b)) })
-	_ = s.root.Remove(path.Join(recordFolder, oldest))
-}
-
-// recorded returns the result of a call that has committed.
-func (s *Server) recorded(id string) (out changesOutput, ok bool) {
-	if id == "" {
-		return out, false
-	}
-	data, err := s.root.ReadFile(path.Join(recordFolder, id+doneSuffix))
-	return out, err == nil && json.Unmarshal(data, &out) == nil
-}
-
-// recover undoes the changes of a call that was killed before it had made all of them.
-func (s *Server) recover() error {
-	for _, name := range s.names(recordFolder) {
-		if !strings.HasSuffix(name, pendingSuffix) {
-			continue
-		}
-		record := path.Join(recordFolder, name)
-		data, err := s.root.ReadFile(record)
-		var out changesOutput
-		if err == nil {
-			err = json.Unmarshal(data, &out)
-		}
-		if err == nil {
-			err = s.rollback(out.Changes)
-		}
-		if err == nil {
-			err = s.root.Remove(record)
-		}
-		if err != nil {
-			return s.explainChange(record, err)
-		}
-	}
-	return nil
-}
-
-// rollback undoes changes, the last one first.
-func (s *Server) rollback(changes []change) error {
-	for _, c := range slices.Backward(changes) {
-		_ = s.root.Remove(path.Join(path.Dir(c.Path), tempName))
-		now, err := s.read(c.Path)
-		if err == nil {
-			err = s.undo(c, now)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// undo undoes a change, unless it was not made or the file has changed again since.
-func (s *Server) undo(c change, now *file) error {
-	switch {
-	case c.Change == deleted && now == nil && c.Backup == "":
-		return s.apply(edit{path: c.Path, after: &file{}})
-	case c.Change == deleted && now == nil, c.Change == modified && now != nil && now.sum == c.SHA256:
-		before, err := s.saved(c.Backup)
-		if err != nil {
-			return err
-		}
-		return s.put(c.Path, before, now)
-	case c.Change == created && now != nil && now.sum == c.SHA256:
-		err := s.apply(edit{path: c.Path, before: now})
-		if c.SHA256 == "" && errors.Is(err, fs.ErrExist) {
-			return nil // the folder is in use by now
-		}
-		return err
-	}
-	return nil
 }

@@ -4,7 +4,6 @@ package workspace
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -143,7 +142,7 @@ func currentVersion(t *testing.T, root string, c *client.Client) (n int) {
 func TestKilledWhileChanging(t *testing.T) {
 	root := tree(t, map[string]string{"a": version(0), "b": version(0), "c": version(0), "single": version(0)})
 	interrupted := 0
-	record := filepath.Join(root, recordFolder, "unnamed"+pendingSuffix)
+	pending := func() bool { return strings.Contains(fileText(t, root, ledgerPath), `"pending"`) }
 	for range 20 {
 		cmd := child(t, "changes", root)
 		out, err := cmd.StdoutPipe()
@@ -152,10 +151,7 @@ func TestKilledWhileChanging(t *testing.T) {
 		lines := bufio.NewScanner(out)
 		for lines.Scan() && !strings.HasPrefix(lines.Text(), "done") {
 		}
-		for t.Context().Err() == nil { // until the next change begins
-			if _, err := os.Lstat(record); err == nil {
-				break
-			}
+		for !pending() { // until the next change begins
 		}
 		time.AfterFunc(time.Duration(rand.IntN(4000))*time.Microsecond, func() { _ = cmd.Process.Kill() })
 		for lines.Scan() {
@@ -163,7 +159,7 @@ func TestKilledWhileChanging(t *testing.T) {
 		if err := cmd.Wait(); err == nil || cmd.ProcessState.Exited() {
 			t.Fatalf("the child ended by itself: %v", err)
 		}
-		if _, err := os.Lstat(record); err == nil {
+		if pending() {
 			interrupted++
 		}
 		for _, name := range []string{"a", "b", "c", "single"} {
@@ -202,11 +198,12 @@ func TestRecoveryLeavesChangesOfOthers(t *testing.T) {
 	s := writable(t, root)
 	c := inProcess(t, s)
 	out := call[changesOutput](t, c, "apply_patch", args{"patch": "--- a/a\n+++ b/a\n@@ -1 +1 @@\n-1\n+2\n--- a/b\n+++ b/b\n@@ -1 +1 @@\n-1\n+2\n"})
-	record, err := json.Marshal(out)
-	must(t, err)
-	must(t, os.WriteFile(filepath.Join(root, recordFolder, "x"+pendingSuffix), record, 0o600)) // as if killed before its end
+	must(t, s.save(&ledger{Pending: &record{Changes: append(out.Changes, change{Path: ".git/x", Change: deleted})}})) // as if killed before its end
 	must(t, os.WriteFile(filepath.Join(root, "b"), []byte("a person's\n"), 0o600))
 	call[changesOutput](t, c, "write_file", args{"path": "c", "content": "c"})
+	if _, err := os.Lstat(filepath.Join(root, ".git")); err == nil {
+		t.Error("a forged record changed git's folder")
+	}
 	if fileText(t, root, "a") != "1\n" || fileText(t, root, "b") != "a person's\n" || fileText(t, root, "c") != "c" {
 		t.Errorf("a %q, b %q", fileText(t, root, "a"), fileText(t, root, "b"))
 	}

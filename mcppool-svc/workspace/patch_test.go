@@ -193,8 +193,8 @@ func TestPatchIsAllOrNothing(t *testing.T) {
 	if fileText(t, root, "new/x") != "-" || fileText(t, root, "moved/a") != "-" {
 		t.Error("new files are left")
 	}
-	if left, _ := filepath.Glob(filepath.Join(root, ".pawl/calls/*")); len(left) > 0 {
-		t.Errorf("records are left: %v", left)
+	if got := fileText(t, root, ledgerPath); got != "{}" {
+		t.Errorf("the ledger holds %s", got)
 	}
 }
 

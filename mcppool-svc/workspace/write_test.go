@@ -62,8 +62,8 @@ func TestD12WriteFile(t *testing.T) {
 	if fileText(t, root, ".pawl/.gitignore") != "*\n" {
 		t.Error("git would see the backups")
 	}
-	if left, _ := filepath.Glob(filepath.Join(root, ".pawl/calls/*")); len(left) > 0 {
-		t.Errorf("records are left: %v", left)
+	if got := fileText(t, root, ledgerPath); got != "{}" {
+		t.Errorf("the ledger holds %s", got)
 	}
 }
 
@@ -328,4 +328,19 @@ func TestLockWaitEnds(t *testing.T) {
 		t.Errorf("lock: %v", err)
 	}
 	unlock()
+}
+
+// The ledger keeps the newest changes, and the last call whatever its size.
+func TestLedgerIsBounded(t *testing.T) {
+	l := &ledger{}
+	for i := range 3 * keptChanges {
+		l = (&ledger{Done: l.Done, Pending: &record{ID: fmt.Sprint(i), Changes: make([]change, 1)}}).done()
+	}
+	if len(l.Done) != keptChanges || l.Done[len(l.Done)-1].ID != fmt.Sprint(3*keptChanges-1) {
+		t.Errorf("%d are kept, the last is %v", len(l.Done), l.Done[len(l.Done)-1].ID)
+	}
+	l.Pending = &record{ID: "large", Changes: make([]change, 2*keptChanges)}
+	if l = l.done(); len(l.Done) != 1 || l.Done[0].ID != "large" {
+		t.Errorf("%d are kept", len(l.Done))
+	}
 }
