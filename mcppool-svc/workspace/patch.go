@@ -13,6 +13,9 @@ import (
 	"github.com/bluekeyes/go-gitdiff/gitdiff"
 )
 
+// maxPatchedFiles bounds the files of one patch, so that callers can record all of them.
+const maxPatchedFiles = 500
+
 type patchInput struct {
 	Patch string `json:"patch"`
 }
@@ -28,6 +31,9 @@ func (s *Server) planPatch(_ context.Context, in patchInput) (p plan, err error)
 	}
 	if len(files) == 0 {
 		return plan{}, errors.New("the patch changes no file: give a unified diff with \"--- a/FILE\", \"+++ b/FILE\" and \"@@ -LINE,COUNT +LINE,COUNT @@\" lines")
+	}
+	if len(files) > maxPatchedFiles {
+		return plan{}, fmt.Errorf("the patch changes %d files, and at most %d are taken: split it", len(files), maxPatchedFiles)
 	}
 	total := 0
 	for _, f := range files {

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -166,6 +167,11 @@ func TestApplyPatchRefuses(t *testing.T) {
 		})
 	}
 	c := inProcess(t, writable(t, tree(t, nil)))
+	var many strings.Builder
+	for i := range maxPatchedFiles + 1 {
+		fmt.Fprintf(&many, "--- /dev/null\n+++ b/f%d\n@@ -0,0 +1 @@\n+x\n", i)
+	}
+	wantContains(t, callError(t, c, "apply_patch", args{"patch": many.String()}), "501 files", "split it")
 	for _, patch := range []string{"x", "@@ -1 +1 @@\n-a\n+b\n", "*** Begin Patch\n*** Update File: f\n", "--- a/f\n+++ b/f\n@@\n-a\n+b\n"} {
 		if text := callError(t, c, "apply_patch", args{"patch": patch}); !strings.Contains(text, "unified diff") {
 			t.Errorf("%q: %s", patch, text)

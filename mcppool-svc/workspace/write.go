@@ -73,6 +73,9 @@ func (s *Server) planWrite(_ context.Context, in writeInput) (plan, error) {
 	if err := s.checkBase(rel, in.BaseSHA256, now); err != nil {
 		return plan{}, err
 	}
+	if now != nil && strings.ContainsRune(in.Content, utf8.RuneError) && !utf8.Valid(now.data) {
+		return plan{}, fmt.Errorf("%q is not in UTF-8, and content has U+FFFD for bytes that read_file could not show: change lines without such bytes with apply_patch", rel)
+	}
 	if err := s.checkParent(rel, in.CreateDirs); err != nil {
 		return plan{}, err
 	}

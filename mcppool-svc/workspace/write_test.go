@@ -94,6 +94,14 @@ func TestWriteFileRefuses(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) { wantContains(t, callError(t, c, "write_file", tt.args), tt.want...) })
 	}
+	// Bytes that read_file shows as U+FFFD are not lost.
+	must(t, os.WriteFile(filepath.Join(root, "latin1"), []byte("caf\xe9\nprice\n"), 0o600))
+	read := call[readOutput](t, c, "read_file", args{"path": "latin1"})
+	wantContains(t, callError(t, c, "write_file", args{"path": "latin1", "content": read.Content + "more\n", "base_sha256": read.SHA256}), "not in UTF-8", "apply_patch")
+	changes(t, root, c, "apply_patch", args{"patch": "--- a/latin1\n+++ b/latin1\n@@ -2 +2 @@\n-price\n+prix\n"})
+	if fileText(t, root, "latin1") != "caf\xe9\nprix\n" {
+		t.Errorf("latin1 holds %q", fileText(t, root, "latin1"))
+	}
 	if fileText(t, root, "a.txt") != "one" || fileText(t, root, "none/x") != "-" {
 		t.Error("a refused call wrote")
 	}
