@@ -17,6 +17,9 @@
 // crash interrupted, and answers a call that is repeated with its idempotency key. Such
 // tools follow no symbolic links, so a file has one path.
 //
+// Programs run in the sandbox of package sandbox, with a temporary home folder that is removed
+// with the server.
+//
 // It must not know users, permissions, gRPC or the pool: the program that starts it
 // decides which users may see which folder.
 package workspace
