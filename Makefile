@@ -49,6 +49,7 @@ microbench: ## Go benchmarks of the parts
 .PHONY: soak
 soak: ## Crash suite, simulation and the pool at length (three quarters of an hour)
 	PAWL_SOAK=1 go test -timeout 40m -count 1 -v -run 'TestEveryPoint|TestRandomKills' ./test/crash
+	PAWL_SOAK=1 go test -timeout 20m -count 1 -v -run TestCodingKilled ./test
 	go test -timeout 10m -count 1 -v -run TestSimulation ./executor-svc/internal/sim -sim.first $$(date +%s) -sim.seeds 1000000 -sim.for 5m
 	PAWL_SOAK=1 go test -timeout 10m -count 1 -v -run TestNothingGrows ./mcppool-svc/mcppool
 
