@@ -251,6 +251,11 @@ func TestBadArguments(t *testing.T) {
 	}
 	r.thinks("a", calls("bad", "bad")) // all at once
 	r.want("a:Reflection a/3:StepInit a/3:StepInput a/3:StepError,RECOVERABLE,CONTINUE a/4:StepInit a/4:StepInput a/4:StepError,RECOVERABLE,CONTINUE")
+	r.thinks("a", calls("read", "bad", "run")) // the first two at once
+	r.called("a", flow.Called{})
+	if o := r.observation("a"); !strings.Contains(o, "1 call of the last thought not made") {
+		t.Errorf("observation %q", o)
+	}
 	r.thinks("a", done(""))
 	r.answer()
 	r.status(taskSuccess)

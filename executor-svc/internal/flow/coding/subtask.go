@@ -169,12 +169,11 @@ func (r *rules) callLanes(l step.Lane) (lanes []step.Lane) {
 	return lanes
 }
 
-// dropQueue drops the calls of the lane that were not made, because one before them failed or was refused.
+// dropQueue drops the calls of the lane's subtask that were not made, because one before them failed or was refused.
 func (r *rules) dropQueue(l step.Lane) {
-	if n := len(l.State.GetQueue()); n > 0 {
-		r.subtask(l.State.GetSubtaskId()).Unmade += uint32(n)
-		l.State.Queue = nil
-	}
+	l = r.subtaskLane(l)
+	r.subtask(l.State.GetSubtaskId()).Unmade += uint32(len(l.State.GetQueue()))
+	l.State.Queue = nil
 }
 
 // endSubtask ends the lane's subtask and the lane, and starts what can start now.
@@ -190,7 +189,7 @@ func (r *rules) endSubtask(l step.Lane, to executorv1.SubtaskStatus, summary str
 func (r *rules) stopSubtask(l step.Lane, reason string, failing bool) {
 	r.subtask(l.State.GetSubtaskId()).Failing = failing
 	lanes := r.callLanes(l)
-	if l.State.GetPhase() != storagev1.Phase_PHASE_CALL {
+	if l.State.GetPhase() != storagev1.Phase_PHASE_CALL { // else Cancel notes it, and stops the call
 		l.State.CancelRequested, l.State.CancelReason = true, reason
 	}
 	if len(lanes) == 0 {
