@@ -75,6 +75,10 @@ func TestBytesPerStepAreConstant(t *testing.T) {
 			if s := r.finish(id); s != success || last != c.steps {
 				t.Fatalf("%s after %d steps, want %d", s, last, c.steps)
 			}
+			info, err := r.j.Info(t.Context())
+			if err != nil || info.GetPayloads() > 2 {
+				t.Errorf("%v; %d large values are stored beside the commits, want at most the plan and the answer", err, info.GetPayloads())
+			}
 			early := ranges[1]                           // the beginning of the task is in the range before
 			for i := uint32(2); i < c.steps/width; i++ { // so is its end in the last one
 				w := ranges[i]

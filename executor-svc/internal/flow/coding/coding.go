@@ -2,6 +2,7 @@ package coding
 
 import (
 	"cmp"
+	"fmt"
 
 	"google.golang.org/protobuf/proto"
 
@@ -83,17 +84,32 @@ func checkAgent(from, to executorv1.AgentStatus) error {
 
 // load returns the rules with the plan of a checkpoint.
 func load(c *storagev1.Checkpoint) (*rules, error) {
-	s := &codingv1.State{}
-	if err := proto.Unmarshal(c.GetFlowState(), s); err != nil {
+	s, plan := &codingv1.State{}, &codingv1.State{}
+	if err := cmp.Or(proto.Unmarshal(c.GetFlowState(), s), proto.Unmarshal(c.GetFlowPlan(), plan)); err != nil {
 		return nil, err
+	}
+	if len(plan.GetSubtasks()) != len(s.GetSubtasks()) {
+		return nil, fmt.Errorf("the stored plan has %d subtasks, and its progress %d", len(plan.GetSubtasks()), len(s.GetSubtasks()))
+	}
+	for i, p := range plan.GetSubtasks() {
+		s.Subtasks[i].Id, s.Subtasks[i].DependsOn = p.GetId(), p.GetDependsOn()
 	}
 	return &rules{graph{State: s}}, nil
 }
 
-// store puts the plan into a checkpoint.
+// store puts the plan into a checkpoint: ids and dependencies apart from the progress, because they hardly change.
 func (r *rules) store(c *storagev1.Checkpoint) (err error) {
+	progress, plan := proto.CloneOf(r.State), &codingv1.State{}
+	for _, s := range progress.GetSubtasks() {
+		plan.Subtasks = append(plan.Subtasks, &codingv1.Subtask{Id: s.GetId(), DependsOn: s.GetDependsOn()})
+		s.Id, s.DependsOn = "", nil
+	}
 	c.FlowStateVersion = stateVersion
-	c.FlowState, err = proto.MarshalOptions{Deterministic: true}.Marshal(r.State)
+	deterministic := proto.MarshalOptions{Deterministic: true}
+	if c.FlowState, err = deterministic.Marshal(progress); err != nil {
+		return err
+	}
+	c.FlowPlan, err = deterministic.Marshal(plan)
 	return err
 }
 

@@ -841,7 +841,9 @@ type Checkpoint struct {
 	// Why the answer is written before the planner chose FINAL; may be empty.
 	CutShort string `protobuf:"bytes,36,opt,name=cut_short,json=cutShort,proto3" json:"cut_short,omitempty"`
 	// Why the task fails, once the calls that still run have ended; absent unless it waits for them.
-	Failing       *ErrorNote `protobuf:"bytes,37,opt,name=failing,proto3" json:"failing,omitempty"`
+	Failing *ErrorNote `protobuf:"bytes,37,opt,name=failing,proto3" json:"failing,omitempty"`
+	// The part of the flow's own state that seldom changes; if it is large, it is stored once and not at each commit.
+	FlowPlan      []byte `protobuf:"bytes,38,opt,name=flow_plan,json=flowPlan,proto3" json:"flow_plan,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1096,6 +1098,13 @@ func (x *Checkpoint) GetCutShort() string {
 func (x *Checkpoint) GetFailing() *ErrorNote {
 	if x != nil {
 		return x.Failing
+	}
+	return nil
+}
+
+func (x *Checkpoint) GetFlowPlan() []byte {
+	if x != nil {
+		return x.FlowPlan
 	}
 	return nil
 }
@@ -4962,7 +4971,7 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\n" +
 	"QueuedStep\x12*\n" +
 	"\x04step\x18\x01 \x01(\v2\x16.storage.v1.ActiveStepR\x04step\x12\x18\n" +
-	"\aproblem\x18\x02 \x01(\tR\aproblem\"\xa8\t\n" +
+	"\aproblem\x18\x02 \x01(\tR\aproblem\"\xc5\t\n" +
 	"\n" +
 	"Checkpoint\x12\x10\n" +
 	"\x03rev\x18\x01 \x01(\x04R\x03rev\x128\n" +
@@ -5005,7 +5014,8 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"flow_state\x18\" \x01(\fR\tflowState\x12,\n" +
 	"\x12flow_state_version\x18# \x01(\rR\x10flowStateVersion\x12\x1b\n" +
 	"\tcut_short\x18$ \x01(\tR\bcutShort\x12/\n" +
-	"\afailing\x18% \x01(\v2\x15.storage.v1.ErrorNoteR\afailingJ\x04\b\x03\x10\x04J\x04\b\b\x10\tJ\x04\b\x15\x10\x16J\x04\b\x17\x10\x18J\x04\b\x1a\x10\x1b\"D\n" +
+	"\afailing\x18% \x01(\v2\x15.storage.v1.ErrorNoteR\afailing\x12\x1b\n" +
+	"\tflow_plan\x18& \x01(\fR\bflowPlanJ\x04\b\x03\x10\x04J\x04\b\b\x10\tJ\x04\b\x15\x10\x16J\x04\b\x17\x10\x18J\x04\b\x1a\x10\x1b\"D\n" +
 	"\x06Memory\x12\x18\n" +
 	"\asummary\x18\x01 \x01(\tR\asummary\x12 \n" +
 	"\flast_step_id\x18\x02 \x01(\tR\n" +

@@ -4,7 +4,8 @@
 // 	protoc        (unknown)
 // source: flow/coding/v1/coding.proto
 
-// The coding flow's own part of a checkpoint. It is stored with every commit, so it holds no texts: those are in the facts.
+// The coding flow's own part of a checkpoint. It is stored with every commit, so it holds no texts: those are in the facts. Ids and dependencies
+// are in the checkpoint's flow_plan, the rest in its flow_state.
 
 package codingv1
 
