@@ -3,6 +3,7 @@ package executor_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"pawl.dev/services/errs"
 
 	"pawl.dev/executor-svc/internal/fake"
+	"pawl.dev/executor-svc/internal/flow"
 )
 
 // A19: a fork may have as many failed steps of its own as a new task, and so may a fork of it. Its error count includes the failed
@@ -144,4 +146,60 @@ func (r *rig) newest(id string, of executorv1.EventType) (seq uint64) {
 		}
 	}
 	return seq
+}
+
+// A30: a fork at the end of a branch's step plans the other branches again. Steps that were open there are shown as cancelled.
+func TestForkBetweenBranches(t *testing.T) {
+	p := &fake.Planner{PlanFn: func(_ context.Context, c *plannerv1.TaskContext) (*plannerv1.PlanStepsResponse, error) {
+		done, tools := map[string]bool{}, map[string]string{"a": "t/read", "b": "t/write", "": flow.Final}
+		for _, h := range c.GetHistory() {
+			done[h.GetBranch()] = true
+		}
+		var open []string
+		for _, b := range []string{"a", "b"} {
+			if !done[b] {
+				open = append(open, b)
+			}
+		}
+		if c.GetBranch() == "" && len(open) > 0 {
+			return &plannerv1.PlanStepsResponse{Branches: open}, nil
+		}
+		tool := tools[c.GetBranch()]
+		if done[c.GetBranch()] {
+			tool = flow.Final
+		}
+		return &plannerv1.PlanStepsResponse{Steps: []*plannerv1.PlannedStep{{ToolId: tool, InputJson: `{"text":"` + c.GetBranch() + `"}`, Risk: &commonv1.Risk{Level: 1}}}}, nil
+	}}
+	r := newRig(t, p)
+	id := r.create(manual("both")).GetId()
+	r.until(id, flowStop)
+	for _, s := range r.steps(id) {
+		if s.GetSubtaskId() == "a" {
+			if _, err := r.approve(id, s.GetWaitId(), ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	r.until(id, executorv1.EventType_EVENT_TYPE_STEP_OUTPUT)
+	fork, err := r.tasks.ForkTask(t.Context(), &executorv1.ForkTaskRequest{Id: id, Seq: r.newest(id, executorv1.EventType_EVENT_TYPE_STEP_OUTPUT)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := r.untilWait(fork.GetId(), approveWait)
+	if _, err := r.approve(fork.GetId(), w.GetId(), ""); err != nil {
+		t.Fatal(err)
+	}
+	r.until(fork.GetId(), flowSuccess)
+	var got []string
+	for _, s := range r.steps(fork.GetId()) {
+		got = append(got, s.GetSubtaskId()+" "+strings.TrimPrefix(s.GetStatus().String(), "STEP_STATUS_"))
+	}
+	slices.Sort(got)
+	if want := "a SUCCESS,b CANCELLED,b SUCCESS"; strings.Join(got, ",") != want {
+		t.Errorf("steps of the fork: %v, want %s", got, want)
+	}
+	if n := len(r.pool.CalledFor(fork.GetId())); n != 1 {
+		t.Errorf("%d calls of the fork, want 1", n)
+	}
+	r.events(fork.GetId())
 }

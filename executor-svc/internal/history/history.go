@@ -2,6 +2,7 @@ package history
 
 import (
 	"slices"
+	"strings"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
@@ -27,6 +28,8 @@ type Entry struct {
 	StartTime   int64
 	// Skipped: a person chose to continue without the step.
 	Skipped bool
+	// Dropped: the step was open in the forked task, and the fork does not continue it.
+	Dropped bool
 	// StartSeq is the seq of the newest attempt's start.
 	StartSeq uint64
 	EndTime  int64
@@ -61,6 +64,24 @@ func (l *Log) Add(r *storagev1.Record) {
 			}
 		} else {
 			l.addPlanFact(f, r.GetTime())
+			l.dropAtFork(f)
+		}
+	}
+}
+
+// ForkReason begins the reason of the fact with which a fork continues.
+const ForkReason = "forked from "
+
+// dropAtFork marks the open steps as dropped if f is the fact with which a fork continues: those of other lanes than the one whose step ended.
+func (l *Log) dropAtFork(f *storagev1.Fact) {
+	if !strings.HasPrefix(f.GetStatusChanged().GetReason(), ForkReason) {
+		return
+	}
+	for _, e := range l.Entries {
+		switch e.Status {
+		case executorv1.StepStatus_STEP_STATUS_SUCCESS, executorv1.StepStatus_STEP_STATUS_ERROR, executorv1.StepStatus_STEP_STATUS_CANCELLED:
+		default:
+			e.Dropped = true
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
 	"pawl.dev/executor-svc/internal/flow"
@@ -107,6 +108,12 @@ func Step(t *journal.Task, e *history.Entry) *executorv1.Step {
 		Error: errorMessage(e.Error), Risk: risk(e.Risk), WaitId: e.WaitID,
 		CreateTime: timestamp(e.CreateTime), StartTime: timestamp(e.StartTime), EndTime: timestamp(e.EndTime),
 		RunTime: Duration(e.RunTime),
+	}
+	if e.Dropped {
+		out.Status, out.WaitId = executorv1.StepStatus_STEP_STATUS_CANCELLED, ""
+		if e.Status == executorv1.StepStatus_STEP_STATUS_RUNNING || e.Asking() {
+			out.Outcome = commonv1.Outcome_OUTCOME_UNKNOWN // in this task; the forked one may know it
+		}
 	}
 	if e.Attempt > 0 {
 		out.CallId = flow.AttemptID(taskIDOf(t, e.StartSeq), e.Ordinal, e.Attempt)
