@@ -71,9 +71,23 @@ func (o *owner) onlyAttached() bool {
 	return true
 }
 
-// setTimer sets the timer for the end of a run time, of the task or of a lane, and for the deadline of a wait beside which other lanes run.
+// setTimer sets the timer for the next timeout.
 func (o *owner) setTimer() {
-	now, next := time.Now(), time.Duration(-1)
+	switch next := o.untilTimeout(time.Now()); {
+	case next < 0 && o.timer != nil:
+		o.timer.Stop()
+	case next < 0:
+	case o.timer == nil:
+		o.timer = time.AfterFunc(next, func() { o.deliver(item{input: flow.Timeout{}, generation: noAction}) })
+	default:
+		o.timer.Reset(next)
+	}
+}
+
+// untilTimeout returns the time until a run time ends, of the task or of a lane, or until the deadline of a wait beside which other lanes run.
+// It is negative if there is neither.
+func (o *owner) untilTimeout(now time.Time) time.Duration {
+	next := time.Duration(-1)
 	add := func(remaining time.Duration) {
 		if next < 0 || remaining < next {
 			next = max(time.Millisecond, remaining)
@@ -97,13 +111,5 @@ func (o *owner) setTimer() {
 	if d := deadline(o.state); !d.IsZero() {
 		add(d.Sub(now))
 	}
-	switch {
-	case next < 0 && o.timer != nil:
-		o.timer.Stop()
-	case next < 0:
-	case o.timer == nil:
-		o.timer = time.AfterFunc(next, func() { o.deliver(item{input: flow.Timeout{}, generation: noAction}) })
-	default:
-		o.timer.Reset(next)
-	}
+	return next
 }
