@@ -140,8 +140,11 @@ type (
 		Err      *storagev1.ErrorNote
 		Usage    *storagev1.Usage
 	}
-	// Thinking is a piece of a thought.
-	Thinking struct{ Text string }
+	// Thinking is a piece of a thought. Again says that the thought broke off and begins again with this piece.
+	Thinking struct {
+		Text  string
+		Again bool
+	}
 	// Thought ends Think and Reflect.
 	Thought struct {
 		// Text is the thought's last piece; may be empty.

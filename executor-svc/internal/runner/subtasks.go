@@ -152,13 +152,17 @@ func unknownTool(p *plannerv1.PlannedStep) *flow.PlannedStep {
 	}
 }
 
-// askThought makes the Think call. It emits the pieces of the thought except the last, which it returns. It retries only if nothing was emitted.
+// askThought makes the Think call. It emits the pieces of the thought except the last, which it returns. A thought that broke off, as in
+// a crash of the planner, begins again.
 func (s *Session) askThought(
 	ctx context.Context, c *plannerv1.TaskContext, req *plannerv1.ThinkRequest, usage **storagev1.Usage, emit func(flow.Input),
 ) (res *plannerv1.ThinkResult, pending string, err error) {
 	shown := false
 	res, err = askPlanner(ctx, s, c, usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (res *plannerv1.ThinkResult, err error) {
-		req.Context = c
+		if req.Context = c; shown {
+			shown = false
+			emit(flow.Thinking{Again: true})
+		}
 		stream, err := s.r.planner.Think(ctx, req, o...)
 		if err != nil {
 			return nil, err
@@ -173,8 +177,6 @@ func (s *Session) askThought(
 		}
 		pending = buffer.end()
 		switch {
-		case !errors.Is(err, io.EOF) && shown:
-			return nil, &partialAnswerError{err}
 		case !errors.Is(err, io.EOF):
 			return nil, err
 		case res == nil:
@@ -185,10 +187,6 @@ func (s *Session) askThought(
 		}
 		return res, nil
 	})
-	var partial *partialAnswerError
-	if errors.As(err, &partial) {
-		err = partial.error
-	}
 	return res, pending, err
 }
 

@@ -541,14 +541,19 @@ func TestResume(t *testing.T) {
 	if th := r.facts[len(r.facts)-1].GetThought(); th.GetNumber() != 2 || th.GetOffset() != 0 {
 		t.Errorf("%v", th)
 	}
+	laneA, _ := laneIn(r.task.State, "a")
+	r.must(laneA, flow.Thinking{Again: true})
+	r.must(laneA, flow.Thinking{Text: "once more"})
+	if th := r.facts[len(r.facts)-1].GetThought(); th.GetNumber() != 3 || th.GetOffset() != 0 || th.GetText() != "once more" {
+		t.Errorf("%v", th)
+	}
 	r.reflects("b", done("").Reflection)
 	r.called("c", flow.Called{})
 	r.thinks("c", done(""))
 	r.approve("wait-1")
 	r.called("d", flow.Called{})
 	r.thinks("d", done(""))
-	a, _ := laneIn(r.task.State, "a")
-	r.must(a, done(""))
+	r.must(laneA, done(""))
 	r.crash()
 	r.answer()
 	r.status(taskSuccess)

@@ -34,6 +34,9 @@ func (r *rules) Apply(l step.Lane, in flow.Input) bool {
 	case flow.PlanCreated:
 		r.planCreated(l, in)
 	case flow.Thinking:
+		if in.Again {
+			newThought(l)
+		}
 		thinking(l, in.Text)
 	case flow.Thought:
 		r.thought(l, in)

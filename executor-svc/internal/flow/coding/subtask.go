@@ -31,11 +31,16 @@ func (r *rules) think(l step.Lane) {
 
 // thinkAgain starts a new thought, also in place of one that broke off.
 func (r *rules) thinkAgain(l step.Lane) {
+	newThought(l)
+	l.State.MaxRunTime = l.Task.Head.GetPlanOptions().GetMaxSubtaskRunTime().AsDuration().Nanoseconds()
+	l.Ask(phaseThink, flow.Think{Observation: r.observation(l)})
+}
+
+// newThought gives the lane's next pieces of a thought a new number.
+func newThought(l step.Lane) {
 	l.Changed()
 	l.State.Thought++
 	l.State.ThoughtBytes = 0
-	l.State.MaxRunTime = l.Task.Head.GetPlanOptions().GetMaxSubtaskRunTime().AsDuration().Nanoseconds()
-	l.Ask(phaseThink, flow.Think{Observation: r.observation(l)})
 }
 
 // observation returns what the planner has to know about the lane's subtask and its history does not show.
