@@ -38,7 +38,7 @@ func TestCodingKilled(t *testing.T) {
 	}
 	programs := t.TempDir()
 	write(t, filepath.Join(programs, "note"), []byte("#!/bin/sh\necho \"$1\" >> effects.log\n"))
-	if err := os.Chmod(filepath.Join(programs, "note"), 0o700); err != nil { //nolint:gosec // a program of the test
+	if err := os.Chmod(filepath.Join(programs, "note"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", programs+string(os.PathListSeparator)+os.Getenv("PATH"))
@@ -49,7 +49,7 @@ func TestCodingKilled(t *testing.T) {
 	whole := (&killedRepair{t: t, target: target, at: -1}).run(coders)
 	victims := []string{"executor-svc", "mcppool-svc", "planner-svc"}
 	for i := range points {
-		random := rand.New(rand.NewPCG(killSeed, uint64(i))) //nolint:gosec // repeatable on purpose
+		random := rand.New(rand.NewPCG(killSeed, uint64(i)))
 		victim, at := victims[i%len(victims)], random.IntN(whole)
 		t.Run(fmt.Sprintf("%d/%s/%d", i, victim, at), func(t *testing.T) {
 			k := &killedRepair{t: t, target: target, at: at, kill: func() { target.Restart(top, victim) }}

@@ -7,12 +7,12 @@
 //	D3   wrong-patch, max-loops, no-tool-call, plan-change
 //	D4   the model of every case refuses a request that lacks a part (modeltest.Coders); max-loops for the window of calls
 //	D5   bad-arguments
-//	D6   go, wrong-patch (changes, backups)
+//	D6   go, wrong-patch (changes, backups); TestCodingKilled
 //	D7   executor-svc/internal/flow/coding (properties of the graph); plan-cycle, plan-never-usable, cancel-subtask, max-loops, edited-plan
 //	D8   mcppool-svc/internal/call; bad-arguments, changed-by-another
 //	D9   rejected-write, dangerous, refused-plan
 //	D10  executor-svc/internal/flow (classes of errors); bad-arguments
 //	D11  executor-svc/internal/flow/step, mcppool-svc/internal/call (retries); bad-arguments, rejected-write
-//	D12  mcppool-svc/workspace (each tool, escapes); go, javascript, dangerous, changed-by-another
+//	D12  mcppool-svc/workspace (each tool, escapes); go, javascript, dangerous, changed-by-another; TestCodingKilled
 //	D13  planner-svc/internal/plan (prompts, budgets); plan-cycle
 package test
