@@ -50,7 +50,7 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 	seq := req.GetSeq()
 	if seq == 0 {
 		seq = newestEnd(t.Checkpoint.GetStatus(), records)
-	} else if !slices.ContainsFunc(step.StepEnds(records), func(e step.StepEnd) bool { return e.Seq == seq }) {
+	} else if !slices.ContainsFunc(step.Ends(records), func(e step.End) bool { return e.Seq == seq }) {
 		return "", invalidField("seq", "no step ends there",
 			"no step ended at event %d; choose the STEP_OUTPUT or STEP_ERROR event of a step's last attempt, or omit seq to fork after the last step "+
 				"that did not fail", seq)
@@ -114,7 +114,7 @@ func failedLimit(from *storagev1.TaskHead, records []*storagev1.Record, c *stora
 // that did not fail, or the task's creation, so that the fork repeats the failed steps.
 func newestEnd(status executorv1.ExecutorStatus, records []*storagev1.Record) uint64 {
 	at := uint64(1) // the task's creation
-	for _, end := range step.StepEnds(records) {
+	for _, end := range step.Ends(records) {
 		if !end.Failed || status == executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS {
 			at = end.Seq
 		}

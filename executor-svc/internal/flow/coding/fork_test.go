@@ -89,7 +89,7 @@ func TestForksHoldWhateverHappens(t *testing.T) {
 				first.check()
 			}
 		}
-		ends := step.StepEnds([]*storagev1.Record{{Facts: first.rig.facts}})
+		ends := step.Ends([]*storagev1.Record{{Facts: first.rig.facts}})
 		if len(ends) == 0 {
 			return
 		}

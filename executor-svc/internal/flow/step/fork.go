@@ -15,31 +15,31 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// StepEnd is the end of a step.
-type StepEnd struct {
+// End is the end of a step.
+type End struct {
 	Seq uint64
 	// Failed reports that the step ended with an error and was not skipped by a person.
 	Failed bool
 }
 
-// StepEnds returns the ends of steps, oldest first, at which a task can be forked. It leaves out cancelled steps, so that a fork repeats
+// Ends returns the ends of steps, oldest first, at which a task can be forked. It leaves out cancelled steps, so that a fork repeats
 // them. records start with the task's first record.
-func StepEnds(records []*storagev1.Record) []StepEnd {
-	last := map[uint32]StepEnd{} // each step's end, by its ordinal; absent while the step continues
+func Ends(records []*storagev1.Record) []End {
+	last := map[uint32]End{} // each step's end, by its ordinal; absent while the step continues
 	seq := uint64(0)
 	for _, r := range records {
 		for _, f := range r.GetFacts() {
 			seq++
 			switch f.GetKind().(type) {
 			case *storagev1.Fact_StepOutput, *storagev1.Fact_StepError:
-				last[f.GetOrdinal()] = StepEnd{Seq: seq, Failed: f.GetStepError() != nil && !history.Skipped(f)}
+				last[f.GetOrdinal()] = End{Seq: seq, Failed: f.GetStepError() != nil && !history.Skipped(f)}
 			case *storagev1.Fact_ToolProgress:
 			default:
 				delete(last, f.GetOrdinal()) // the step continues
 			}
 		}
 	}
-	return slices.SortedFunc(maps.Values(last), func(a, b StepEnd) int { return cmp.Compare(a.Seq, b.Seq) })
+	return slices.SortedFunc(maps.Values(last), func(a, b End) int { return cmp.Compare(a.Seq, b.Seq) })
 }
 
 // Fork returns the checkpoint of a fork, without lanes, and the fact that records the fork. The fork has no grants and no waits. It keeps all
