@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 )
@@ -139,8 +138,7 @@ func (b *beginning) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// repository returns the top folder of the git repository that holds dir, and git's own folders, or "" if there is none. The folders of a
-// worktree, which lie elsewhere, count only if git names the worktree there: a file or link in the workspace must not open any other folder.
+// repository returns the top folder of the git repository that holds dir, a path without links, and git's own folders, or "" if there is none.
 func repository(dir string) (top string, folders []string) {
 	for top = dir; ; top = filepath.Dir(top) {
 		link := filepath.Join(top, ".git")
@@ -148,16 +146,31 @@ func repository(dir string) (top string, folders []string) {
 		switch {
 		case err == nil && info.IsDir():
 			return top, []string{link}
-		case err == nil:
-			text, _ := os.ReadFile(link)
-			own := strings.TrimSpace(strings.TrimPrefix(string(text), "gitdir:"))
-			back, _ := os.ReadFile(filepath.Join(own, "gitdir")) //nolint:gosec // only compared
-			if strings.TrimSpace(string(back)) != link {
-				return "", nil
+		case err == nil && info.Mode().IsRegular():
+			if own := worktreeFolder(link, top); own != "" {
+				return top, []string{link, own, filepath.Dir(filepath.Dir(own))}
 			}
-			return top, []string{link, own, path.Dir(path.Dir(own))}
-		case top == filepath.Dir(top):
+			return "", nil
+		case err == nil || top == filepath.Dir(top):
 			return "", nil
 		}
 	}
+}
+
+// worktreeFolder returns git's folder for the worktree top, which link names, or "". A file in the workspace must not open any other folder: the
+// folder counts only if it lies outside, where git keeps those of worktrees, and names the worktree too.
+func worktreeFolder(link, top string) string {
+	text, _ := os.ReadFile(link) //nolint:gosec // only a path is read
+	own, err := filepath.EvalSymlinks(strings.TrimSpace(strings.TrimPrefix(string(text), "gitdir:")))
+	if err != nil || !filepath.IsAbs(own) || filepath.Base(filepath.Dir(own)) != "worktrees" {
+		return ""
+	}
+	if rel, err := filepath.Rel(top, own); err == nil && filepath.IsLocal(rel) {
+		return ""
+	}
+	back, _ := os.ReadFile(filepath.Join(own, "gitdir")) //nolint:gosec // only compared
+	if strings.TrimSpace(string(back)) != link {
+		return ""
+	}
+	return own
 }

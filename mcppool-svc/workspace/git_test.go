@@ -168,3 +168,25 @@ func TestGitOutputIsBounded(t *testing.T) {
 		t.Errorf("%d bytes, %d left out", len(out.Diff), out.Truncated)
 	}
 }
+
+// D12: a program in the workspace cannot make git read what lies around it by writing what git itself writes for a worktree.
+func TestGitFoldersAreNotForged(t *testing.T) {
+	for _, own := range []string{"z", "z/worktrees/z", "worktrees/z", "link/worktrees/z"} {
+		t.Run(own, func(t *testing.T) {
+			root, private := repo(t), t.TempDir()
+			own := filepath.Join(root, own)
+			if filepath.Base(filepath.Dir(filepath.Dir(own))) == "link" {
+				symlink(t, private, filepath.Join(root, "link"))
+				must(t, os.Mkdir(filepath.Join(private, "worktrees"), 0o700))
+				symlink(t, root, filepath.Join(private, "worktrees/z"))
+				must(t, os.RemoveAll(filepath.Join(root, ".git")))
+			} else {
+				must(t, os.MkdirAll(filepath.Dir(own), 0o700))
+				must(t, os.Rename(filepath.Join(root, ".git"), own))
+			}
+			must(t, os.WriteFile(filepath.Join(own, "gitdir"), []byte(filepath.Join(root, ".git")+"\n"), 0o600))
+			must(t, os.WriteFile(filepath.Join(root, ".git"), []byte("gitdir: "+own+"\n"), 0o600))
+			wantContains(t, callError(t, inProcess(t, newServer(t, root, Options{Write: true})), "git_diff", args{}), "no git repository")
+		})
+	}
+}
