@@ -84,6 +84,8 @@ func (b backup) holds(f *file) bool {
 	return f != nil && b.SHA256 == f.sum && b.info.Mode() == f.info.Mode()
 }
 
+var errBackupGone = errors.New("was removed or changed")
+
 // saved reads the content of a backup.
 func (s *Server) saved(at string) (*file, error) {
 	f, err := s.read(at)
@@ -91,7 +93,7 @@ func (s *Server) saved(at string) (*file, error) {
 	case err != nil:
 		return nil, err
 	case f == nil || !strings.HasSuffix(at, "-"+f.sum):
-		return nil, fmt.Errorf("the backup %q was removed or changed: choose another (list_backups)", at)
+		return nil, fmt.Errorf("the backup %q %w: choose another (list_backups)", at, errBackupGone)
 	}
 	return f, nil
 }

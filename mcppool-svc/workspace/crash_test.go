@@ -209,6 +209,41 @@ func TestRecoveryLeavesChangesOfOthers(t *testing.T) {
 	}
 }
 
+// A change that cannot be undone stays pending until it can, and keeps no other change from being undone.
+func TestRecoveryIsRepeated(t *testing.T) {
+	root := tree(t, map[string]string{"a": "1\n", "b": "1\n"})
+	s := writable(t, root)
+	c := inProcess(t, s)
+	interrupt := func() (backup string) {
+		t.Helper()
+		out := call[changesOutput](t, c, "apply_patch", args{"patch": "--- a/a\n+++ b/a\n@@ -1 +1 @@\n-1\n+2\n--- a/b\n+++ b/b\n@@ -1 +1 @@\n-1\n+2\n"})
+		must(t, s.save(&ledger{Pending: &record{Changes: out.Changes}})) // as if killed before its end
+		return filepath.Join(root, out.Changes[1].Backup)
+	}
+	wantFiles := func(a, b string) {
+		t.Helper()
+		if gotA, gotB := fileText(t, root, "a"), fileText(t, root, "b"); gotA != a || gotB != b {
+			t.Errorf("a %q, b %q, want %q and %q", gotA, gotB, a, b)
+		}
+	}
+
+	backup := interrupt()
+	must(t, os.Rename(backup, backup+".moved"))
+	symlink(t, filepath.Base(backup)+".moved", backup)
+	for range 2 {
+		wantContains(t, callError(t, c, "create_directory", args{"path": "d"}), "could not be undone", filepath.Base(backup))
+		wantFiles("1\n", "2\n")
+	}
+	must(t, os.Rename(backup+".moved", backup))
+	call[changesOutput](t, c, "create_directory", args{"path": "d"})
+	wantFiles("1\n", "1\n")
+
+	must(t, os.Remove(interrupt()))
+	wantContains(t, callError(t, c, "create_directory", args{"path": "e"}), `"b" stays changed`, "was removed")
+	call[changesOutput](t, c, "create_directory", args{"path": "e"})
+	wantFiles("1\n", "2\n")
+}
+
 // A change whose end cannot be recorded is taken back, because the next call would undo it.
 func TestUnrecordedChangeIsTakenBack(t *testing.T) {
 	root := tree(t, map[string]string{"a": "1"})

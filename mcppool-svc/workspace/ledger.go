@@ -48,10 +48,8 @@ func (s *Server) recoverLedger() (*ledger, error) {
 	if l.Pending == nil {
 		return l, nil
 	}
-	undo := s.rollback(l.Pending.Changes)
-	l.Pending = nil
-	if err := errors.Join(undo, s.save(l)); err != nil {
-		return nil, fmt.Errorf("a change that was interrupted could not be undone: %w", s.explainChange(ledgerPath, err))
+	if err := s.rollback(l, len(l.Pending.Changes)); err != nil {
+		return nil, fmt.Errorf("a change that was interrupted could not be undone: %w", err)
 	}
 	return l, nil
 }
@@ -72,9 +70,12 @@ func (l *ledger) done() *ledger {
 	return next
 }
 
-// rollback undoes changes, the last one first.
-func (s *Server) rollback(changes []change) error {
-	for _, c := range slices.Backward(changes) {
+// rollback undoes the first n pending changes, the last one first, and saves the ledger. Changes that could not be undone stay pending, except
+// those whose backup is gone.
+func (s *Server) rollback(l *ledger, n int) error {
+	var left []change
+	var errs []error
+	for _, c := range slices.Backward(l.Pending.Changes[:n]) {
 		_ = s.root.Remove(path.Join(path.Dir(c.Path), tempName))
 		if rel, err := s.locateChange(c.Path); err != nil || rel != c.Path {
 			continue // not written by this package
@@ -83,19 +84,25 @@ func (s *Server) rollback(changes []change) error {
 		if err == nil {
 			err = s.undo(c, now)
 		}
-		if err != nil {
-			return err
+		switch {
+		case errors.Is(err, errBackupGone):
+			err = fmt.Errorf("%q stays changed: %w", c.Path, err)
+		case err != nil:
+			left = append(left, c)
 		}
+		errs = append(errs, s.explainChange(c.Path, err))
 	}
-	return nil
+	if l.Pending.Changes = left; left == nil {
+		l.Pending = nil
+	}
+	slices.Reverse(left)
+	return errors.Join(append(errs, s.explainChange(ledgerPath, s.save(l)))...)
 }
 
 // takeBack undoes the first n pending changes after one failed at rel, and returns its error.
 func (s *Server) takeBack(l *ledger, n int, rel string, cause error) error {
-	undo := s.rollback(l.Pending.Changes[:n])
-	l.Pending = nil
-	if undo = errors.Join(undo, s.save(l)); undo != nil {
-		return fmt.Errorf("%w; undoing the earlier changes failed: %w", s.explainChange(rel, cause), undo)
+	if err := s.rollback(l, n); err != nil {
+		return fmt.Errorf("%w; undoing the earlier changes failed: %w", s.explainChange(rel, cause), err)
 	}
 	return s.unchanged(rel, cause)
 }
