@@ -372,7 +372,7 @@ func TestUndoRefuses(t *testing.T) {
 	c.write("a.txt", "mine\n")
 	c.write("there.txt", "mine too\n")
 	mine := c.files()
-	c.pawl("undo", "last").expect(t, 1, "", "changed after the task: there.txt, a.txt; nothing was undone")
+	c.pawl("undo", "last").expect(t, 1, "", "file tools: there.txt, a.txt; nothing was undone")
 	if diff := cmp.Diff(mine, c.files()); diff != "" {
 		t.Fatal(diff)
 	}
@@ -387,6 +387,24 @@ func TestUndoRefuses(t *testing.T) {
 	got := c.pawl("mcp", "call", c.server+"/restore_file", "path=a.txt")
 	if got.code != 0 || c.files()["a.txt"] != "mine\n" {
 		t.Errorf("the person's content is lost: %v %s", c.files(), got.whole())
+	}
+}
+
+// D12: what a person wrote between two changes of the task is not discarded unasked.
+func TestUndoRefusesWhatWasChangedMeanwhile(t *testing.T) {
+	c := newCoded(t)
+	before := c.files()
+	c.call("write_file", map[string]any{"path": "a.txt", "content": "task", "base_sha256": sumOf(before["a.txt"])})
+	c.write("a.txt", "person")
+	c.call("write_file", map[string]any{"path": "a.txt", "content": "person and task", "base_sha256": sumOf("person")})
+	c.tape.Play(clitest.Success("Done."))
+	c.pawl("undo", "last").expect(t, 1, "", "file tools: a.txt; nothing was undone")
+	if got := c.files()["a.txt"]; got != "person and task" {
+		t.Errorf("undone: %q", got)
+	}
+	c.pawl("undo", "last", "--force").expect(t, 0, "as before task", "")
+	if diff := cmp.Diff(before, c.files()); diff != "" {
+		t.Error(diff)
 	}
 }
 

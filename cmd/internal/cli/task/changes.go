@@ -31,6 +31,7 @@ const (
 type change struct {
 	server, path string
 	first, last  *executorv1.FileChange
+	mixed        bool // the file was also changed between the task's changes
 }
 
 // netChanges joins the changes of each file, in the order of their first change. It leaves out folders, which have no content, and files that the
@@ -42,9 +43,11 @@ func netChanges(files []*executorv1.FileChange) []*change {
 		i := slices.IndexFunc(changes, func(c *change) bool { return c.server == server && c.path == f.GetPath() })
 		if i < 0 {
 			changes = append(changes, &change{server: server, path: f.GetPath(), first: f, last: f})
-		} else {
-			changes[i].last = f
+			continue
 		}
+		c := changes[i]
+		c.mixed = c.mixed || hashBefore(f) != c.last.GetSha256()
+		c.last = f
 	}
 	return slices.DeleteFunc(changes, func(c *change) bool {
 		isFolder := c.first.GetType() != fileModified && c.first.GetBackupPath() == "" && c.last.GetSha256() == ""
@@ -62,9 +65,9 @@ func (c *change) kind() executorv1.FileChangeType {
 	return fileModified
 }
 
-// originalHash returns the SHA-256 of the content before the task, with which the backup's name ends; "" if there was no file.
-func (c *change) originalHash() string {
-	_, sum, _ := strings.Cut(path.Base(c.first.GetBackupPath()), "-")
+// hashBefore returns the SHA-256 of the content before a change, with which the backup's name ends; "" if there was no file.
+func hashBefore(f *executorv1.FileChange) string {
+	_, sum, _ := strings.Cut(path.Base(f.GetBackupPath()), "-")
 	return sum
 }
 

@@ -20,7 +20,7 @@ import (
 // UndoCmd is `pawl undo`.
 type UndoCmd struct {
 	ChangedFiles
-	Force  bool `help:"Also restore files that were changed after the task; what they hold now is backed up."`
+	Force  bool `help:"Also restore files that were changed other than by the task's file tools; what they hold now is backed up."`
 	DryRun bool `short:"n" help:"Only print what would be done."`
 	Yes    bool `short:"y" help:"Do not ask before files are changed."`
 }
@@ -95,7 +95,7 @@ func (c *UndoCmd) confirm(ctx context.Context, u *ui.UI, files int) error {
 	return nil
 }
 
-// calls returns the calls that undo the changes, the last change first. It returns an error if a file was changed after the task.
+// calls returns the calls that undo the changes, the last change first. It returns an error if a file was also changed by others.
 func (c *UndoCmd) calls(ctx context.Context, s *discover.Session, changes []*change) ([]*fileCall, error) {
 	var calls []*fileCall
 	var changed []string
@@ -108,19 +108,19 @@ func (c *UndoCmd) calls(ctx context.Context, s *discover.Session, changes []*cha
 		if ch.first.GetType() == fileCreated {
 			call.tool = deleteTool
 		}
-		if call.hash == ch.originalHash() {
+		if call.hash == hashBefore(ch.first) {
 			continue
 		}
 		if _, err := ch.before(ctx, s); err != nil {
 			return nil, err
 		}
-		if call.hash != ch.last.GetSha256() {
+		if ch.mixed || call.hash != ch.last.GetSha256() {
 			changed = append(changed, ui.Line(ch.path))
 		}
 		calls = append(calls, call)
 	}
 	if len(changed) > 0 && !c.Force {
-		return nil, ui.Errorf("changed after the task: %s; nothing was undone", strings.Join(changed, ", ")).
+		return nil, ui.Errorf("changed other than by the task's file tools: %s; nothing was undone", strings.Join(changed, ", ")).
 			Then("pawl undo %s --force%s undoes them too (pawl diff shows the changes), or name the files to undo", c.Task, s.Flags())
 	}
 	return calls, nil
