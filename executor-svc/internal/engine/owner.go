@@ -140,6 +140,10 @@ func (o *owner) advance() (leave, reclaim bool) {
 			o.in.noteCommands()
 			o.sleepUntilDraining(retryDelay)
 		case len(items) > 0:
+			if action := o.next; action != nil { // it must not wait for another commit
+				o.next = nil
+				go o.runActions(action)
+			}
 			if !o.apply(items) {
 				return true, true
 			}
@@ -169,7 +173,7 @@ func (o *owner) applyWithoutSlot() (ok bool) {
 		if o.expired() {
 			return o.apply([]item{{input: flow.Timeout{}, generation: noAction}}) // what continues needs a slot, and is resumed with one
 		}
-		first := max(0, slices.IndexFunc(inbox, isCancel))
+		first := max(0, slices.IndexFunc(inbox, func(c journal.Command) bool { return isCancel(c) && c.GetCancel().GetSubtaskId() == "" }))
 		if len(inbox) == 0 || !o.startsNothing(inbox[first]) {
 			for _, c := range inbox {
 				o.e.reply(c.GetId(), errQueued)

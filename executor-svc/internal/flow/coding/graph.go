@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
 	codingv1 "pawl.dev/executor-svc/internal/flow/coding/v1"
@@ -119,14 +121,14 @@ func waits(s *codingv1.Subtask) bool { return s.GetStatus() == pending || s.GetS
 
 // extended returns copies of subtasks, followed by the added nodes. Duplicate ids, unknown dependencies and too many subtasks are errors.
 func extended(subtasks []*codingv1.Subtask, add []node, limit int) ([]*codingv1.Subtask, error) {
-	if n := len(subtasks) + len(add); n > limit {
+	if n := len(subtasks) + len(add); len(add) > 0 && n > limit {
 		return nil, fmt.Errorf("the plan would have %d subtasks; at most %d are allowed", n, limit)
 	}
 	index := map[string]int{}
 	var all []*codingv1.Subtask
 	for i, s := range subtasks {
 		index[s.GetId()] = i
-		all = append(all, &codingv1.Subtask{Id: s.GetId(), Status: s.GetStatus(), DependsOn: slices.Clone(s.GetDependsOn()), Dropped: s.GetDropped()})
+		all = append(all, proto.CloneOf(s))
 	}
 	for _, n := range add {
 		if _, used := index[n.id]; used || n.id == "" {

@@ -234,6 +234,9 @@ func (l Lane) CancelStep(reason, waitID string) {
 func (l Lane) cancelStep(s *storagev1.ActiveStep, reason, waitID string, o commonv1.Outcome) {
 	wasRunning := s.GetStatus() == stepRunning || l.hasOpenElicitation(s)
 	l.setStepStatus(s, stepCancelled)
+	if o == outcomeUnknown && !isRepeatable(s) {
+		l.recordUnknown(s)
+	}
 	l.addStepFact(s, &storagev1.Fact{WaitId: waitID, Kind: &storagev1.Fact_StepCancel{
 		StepCancel: &storagev1.StepCancel{Reason: reason, Outcome: o},
 	}})

@@ -283,6 +283,9 @@ func (d *Draft) expireWait(w *storagev1.Wait) {
 		case l.hasOpenElicitation(s):
 			l.withdraw(s, "no answer in time")
 			l.recordError(s, e, s.GetOutcome(), executorv1.Recovery_RECOVERY_STOP)
+			if !isRepeatable(s) {
+				l.recordUnknown(s)
+			}
 			l.lastFact().WaitId = w.GetId()
 		default:
 			l.FailWaitingStep(s, e, w.GetId(), executorv1.Recovery_RECOVERY_STOP)
@@ -346,6 +349,7 @@ func (d *Draft) failNow(e *storagev1.ErrorNote) {
 		if s != nil && (l.State.GetPhase() == storagev1.Phase_PHASE_CALL || l.hasOpenElicitation(s)) {
 			l.withdraw(s, e.GetErrMsg())
 			l.recordError(s, e, cmp.Or(s.GetOutcome(), outcomeUnknown), executorv1.Recovery_RECOVERY_STOP)
+			l.closeWaits() // the call is withdrawn only once
 		}
 	}
 	d.FailTask(e)
