@@ -111,15 +111,30 @@ func failedLimit(from *storagev1.TaskHead, records []*storagev1.Record, c *stora
 }
 
 // newestEnd returns the default seq of a fork: the end of the newest step. If the task did not succeed, it is the end of the newest step
-// that did not fail, or the task's creation, so that the fork repeats the failed steps.
+// that did not fail, before the first subtask failed, or the task's creation, so that the fork repeats what failed.
 func newestEnd(status executorv1.ExecutorStatus, records []*storagev1.Record) uint64 {
+	success := status == executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS
+	failed := firstFailedSubtask(records)
 	at := uint64(1) // the task's creation
 	for _, end := range step.Ends(records) {
-		if !end.Failed || status == executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS {
+		if success || !end.Failed && (failed == 0 || end.Seq < failed) {
 			at = end.Seq
 		}
 	}
 	return at
+}
+
+// firstFailedSubtask returns the seq of the fact that records the first failure of a subtask; 0 if none failed.
+func firstFailedSubtask(records []*storagev1.Record) (seq uint64) {
+	for _, r := range records {
+		for _, f := range r.GetFacts() {
+			seq++
+			if f.GetSubtaskChanged().GetTo() == executorv1.SubtaskStatus_SUBTASK_STATUS_FAILED {
+				return seq
+			}
+		}
+	}
+	return 0
 }
 
 // firstFacts returns the records of the first n facts; the last record may be cut.

@@ -1613,7 +1613,7 @@ type ForkTaskRequest struct {
 	// The task.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The event that ended the last step to keep. 0: the end of the newest step if the task succeeded; else the end of the newest step that
-	// succeeded or was skipped by a person, so that failed steps are repeated; or the task's start if there is none.
+	// succeeded or was skipped by a person before a subtask failed, so that what failed is repeated; or the task's start if there is none.
 	Seq uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
 	// The new task's goal; empty: the old one's.
 	Goal string `protobuf:"bytes,3,opt,name=goal,proto3" json:"goal,omitempty"`
