@@ -89,8 +89,13 @@ func Describe(network bool) string {
 	if version < 6 {
 		gaps = append(gaps, "other processes of the user can be signalled")
 	}
+	if version < 9 {
+		gaps = append(gaps, "sockets in the file system can be reached, such as a container engine's")
+	}
 	switch {
-	case network || isolation() != nil:
+	case network:
+		gaps = append(gaps, "all networks can be used, also servers on this computer such as Pawl's own")
+	case isolation() != nil:
 	case version < 4:
 		gaps = append(gaps, "the network can be used")
 	case version < 10:

@@ -37,7 +37,7 @@ type Command struct {
 	Stdin   string
 	Write   []string // the folders that it may change and read
 	Read    []string // the files and folders that it may read and execute beside the system's; missing ones are ignored
-	Network bool     // lets it use all networks, not just the loopback interface
+	Network bool     // lets it use all networks and this computer's loopback interface, not just a loopback interface of its own
 }
 
 // Exit is how a program ended.

@@ -283,10 +283,29 @@ func TestPrivileges(t *testing.T) {
 
 func TestDescribe(t *testing.T) {
 	requireLandlock(t, 6)
-	if got := Describe(true); got != "landlock" {
-		t.Error(got)
+	closed := Describe(false)
+	if !strings.HasPrefix(closed, "landlock") {
+		t.Error(closed)
 	}
-	if got := Describe(false); !strings.HasPrefix(got, "landlock") || (isolation() != nil) != (got == "landlock") {
-		t.Error(got)
+	if refused := strings.Contains(closed, "TCP"); refused == (isolation() != nil) {
+		t.Error(closed)
+	}
+	if open := Describe(true); !strings.HasPrefix(open, "landlock") || !strings.Contains(open, "servers on this computer") || strings.Contains(closed, "servers on this computer") {
+		t.Errorf("with Network: %s, without: %s", open, closed)
+	}
+}
+
+// D12: the description tells whether a program can call a server, such as that of a container engine, by its socket in the file system.
+func TestSocketsInTheFileSystemAreDescribed(t *testing.T) {
+	requireLandlock(t, 6)
+	path := filepath.Join(t.TempDir(), "socket")
+	lis, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lis.Close()
+	exit, out := runs(t, self(t, "dial", "unix", path))
+	if told := strings.Contains(Describe(false), "sockets in the file system"); told != (exit.Code == 0) {
+		t.Errorf("exit code %d, %q; the description says %q", exit.Code, out, Describe(false))
 	}
 }

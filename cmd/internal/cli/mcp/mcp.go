@@ -213,7 +213,7 @@ type WorkspaceCmd struct {
 	Dir            string        `arg:"" help:"The folder."`
 	Write          bool          `help:"Also offer tools that change files, and run_tests."`
 	Command        []string      `sep:"," placeholder:"NAME" help:"A program that execute_command may run, such as go."`
-	Network        bool          `help:"Let programs use the network."`
+	Network        bool          `help:"Let programs use all networks. They then also reach servers on this computer, such as Pawl."`
 	CommandTimeout time.Duration `placeholder:"TIME" help:"The longest time that a program may run."`
 }
 

@@ -23,7 +23,7 @@ type CodeCmd struct {
 	PlanOnly     bool     `help:"Print the plan and end. Nothing is run or changed."`
 	YesSafe      *bool    `negatable:"" help:"Run steps that only read without approval; changes of files and commands are asked about. Default: yes, or the policy of --agent. --no-yes-safe asks about every step."`
 	AllowCommand []string `sep:"none" placeholder:"NAME" help:"A further program that the task may run (repeatable; always: cargo, git, go, gofmt, make, node, npm, npx, pytest, python3)."`
-	Network      bool     `help:"Let the programs that the task runs use the network."`
+	Network      bool     `help:"Let the programs that the task runs use all networks. They then also reach servers on this computer: a Pawl without keys takes their requests as yours."`
 	Workspace    string   `type:"existingdir" placeholder:"DIR" help:"Folder to work in (default: the current one)."`
 
 	PlanFlags
