@@ -80,6 +80,9 @@ func newServer(p identity.Principal, req *mcppoolv1.CreateMcpServerRequest) (*re
 	if err := checkRoots(p, server, &registry.Server{}); err != nil {
 		return nil, err
 	}
+	if server.Owner == "" && server.Builtin.OffersChanges() {
+		server.Owner = p.Sub // other users must not change the operator's files
+	}
 	return server, validate(server)
 }
 

@@ -109,6 +109,11 @@ type Workspace struct {
 	CommandTimeout time.Duration `json:"command_timeout,omitempty"` // ns; 0: the default of the workspace server
 }
 
+// OffersChanges reports whether b is a workspace whose tools may change files or run programs.
+func (b *Builtin) OffersChanges() bool {
+	return b != nil && b.Workspace != nil && (b.Workspace.Write || len(b.Workspace.Commands) > 0)
+}
+
 // OAuth configures how the pool logs in to an HTTP server.
 type OAuth struct {
 	Grant    Grant  `json:"grant,omitempty"`

@@ -404,7 +404,7 @@ type McpServer struct {
 	Transport isMcpServer_Transport `protobuf_oneof:"transport"`
 	// If true, the server stays registered but is not used.
 	Disabled bool `protobuf:"varint,7,opt,name=disabled,proto3" json:"disabled,omitempty"`
-	// The owner; empty if all users share the server. Only operators may set it; otherwise it is the user who registers the server.
+	// The owner; empty if all users share the server. Only operators may set it. By default it is the caller for plain users, and for workspaces that may be changed.
 	OwnerSub string `protobuf:"bytes,8,opt,name=owner_sub,json=ownerSub,proto3" json:"owner_sub,omitempty"`
 	// Whether the server is active for users who have neither activated nor deactivated it.
 	AutoActivate bool `protobuf:"varint,9,opt,name=auto_activate,json=autoActivate,proto3" json:"auto_activate,omitempty"`
