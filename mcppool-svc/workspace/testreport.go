@@ -15,6 +15,8 @@ const (
 	maxFailures = 50
 	maxMessage  = 2 << 10 // bytes of a failure's message
 	maxReport   = 16 << 20
+	maxPending  = 4 << 20 // bytes of the output of tests that have not ended
+	maxNames    = 5000    // of failures, to recognize them; beyond, one may be counted twice
 )
 
 // testReport is what tests reported. Failed counts all failures, also those that Failures has no room for.
@@ -36,9 +38,22 @@ type failure struct {
 func (r *testReport) fail(f failure) {
 	r.Failed++
 	if len(r.Failures) < maxFailures {
-		f.Name = toValidUTF8(cutRunes([]byte(f.Name), maxMessage))
-		f.Message = toValidUTF8(cutRunes([]byte(strings.Trim(f.Message, "\n")), maxMessage))
+		f.Name, f.File, f.Message = cut(f.Name), cut(f.File), cut(strings.Trim(f.Message, "\n"))
 		r.Failures = append(r.Failures, f)
+	}
+}
+
+// cut returns the beginning of a text, without keeping the rest in memory.
+func cut(text string) string {
+	return toValidUTF8(cutRunes([]byte(text), maxMessage))
+}
+
+// names are those of failures, at most maxNames and each at most maxMessage bytes long.
+type names map[string]bool
+
+func (n names) add(name string) {
+	if len(n) < maxNames && len(name) <= maxMessage {
+		n[strings.Clone(name)] = true
 	}
 }
 
@@ -61,8 +76,8 @@ var (
 
 // parseGo returns a parser of `go test -json`, which shows the tests' output without the lines about tests that pass.
 func parseGo(r *testReport, run testRun) func(string) string {
-	outputs := map[string][]string{} // by package and test
-	failed := map[string]bool{}      // tests with a failed subtest
+	outputs := pending{byTest: map[string][]string{}}
+	failed := names{} // tests with a failed subtest
 	return func(line string) string {
 		var e goEvent
 		if json.Unmarshal([]byte(line), &e) != nil {
@@ -81,21 +96,43 @@ func parseGo(r *testReport, run testRun) func(string) string {
 			if goNoise.MatchString(e.Output) {
 				return ""
 			}
-			if len(outputs[key]) < 200 {
-				outputs[key] = append(outputs[key], e.Output)
-			}
+			outputs.add(key, e.Output)
 			return e.Output
 		case "pass", "skip", "fail":
-			message := strings.Join(outputs[key], "")
-			delete(outputs, key)
-			r.endGo(e, run, message, failed)
+			r.endGo(e, run, outputs.take(key), failed)
 		}
 		return ""
 	}
 }
 
+// pending is the output of tests that have not ended, at most maxPending bytes.
+type pending struct {
+	byTest map[string][]string // by package and test
+	size   int
+}
+
+func (p *pending) add(key, output string) {
+	output = cut(output)
+	if size := pendingSize(key, output); len(p.byTest[key]) < 200 && p.size+size <= maxPending {
+		p.byTest[key] = append(p.byTest[key], output)
+		p.size += size
+	}
+}
+
+func (p *pending) take(key string) string {
+	outputs := p.byTest[key]
+	for _, output := range outputs {
+		p.size -= pendingSize(key, output)
+	}
+	delete(p.byTest, key)
+	return strings.Join(outputs, "")
+}
+
+// pendingSize is about how much memory an output takes.
+func pendingSize(key, output string) int { return len(key) + len(output) + 64 }
+
 // endGo records the end of a test or a package.
-func (r *testReport) endGo(e goEvent, run testRun, message string, failed map[string]bool) {
+func (r *testReport) endGo(e goEvent, run testRun, message string, failed names) {
 	switch {
 	case e.Action == "pass" && e.Test != "":
 		r.Passed++
@@ -111,10 +148,10 @@ func (r *testReport) endGo(e goEvent, run testRun, message string, failed map[st
 			f.at(path.Join(dir, last[1]), last[2])
 		}
 		r.fail(f)
-		failed[e.Package+" "] = true
-		for parent := e.Test; parent != ""; {
+		failed.add(e.Package + " ")
+		for parent := e.Test; parent != "" && len(e.Test) <= maxMessage; {
 			parent = parent[:max(0, strings.LastIndexByte(parent, '/'))]
-			failed[e.Package+" "+parent] = true
+			failed.add(e.Package + " " + parent)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -249,4 +250,54 @@ func FuzzTestParsers(f *testing.F) {
 			}
 		}
 	})
+}
+
+// D12: output that a program makes up does not fill the pool's memory.
+func TestParsersKeepLittle(t *testing.T) {
+	name := strings.Repeat("n", 2000)
+	tests := map[string]struct {
+		parser func(*testReport, testRun) func(string) string
+		line   func(i int) string
+		lines  int
+		failed int
+	}{
+		"names of failures": {parseText, func(i int) string { return fmt.Sprintf("not ok %d - %d%s\n", i, i, name) }, 12_000, 12_000},
+		"long places":       {parseText, func(i int) string { return fmt.Sprintf("%s%d:1:2: error: x\n", strings.Repeat(name, 200), i) }, 52, 52},
+		"outputs": {parseGo, func(i int) string {
+			return fmt.Sprintf(`{"Action":"output","Package":"p","Test":"T%d","Output":%q}`, i, name)
+		}, 12_000, 0},
+		"output of one test": {parseGo, func(int) string {
+			return fmt.Sprintf(`{"Action":"output","Test":"T","Output":%q}`, strings.Repeat(name, 100))
+		}, 200, 0},
+		"empty outputs": {parseGo, func(i int) string { return fmt.Sprintf(`{"Action":"output","Package":"p%d","Output":""}`, i) }, 200_000, 0},
+		"failed tests":  {parseGo, func(i int) string { return fmt.Sprintf(`{"Action":"fail","Package":"p%d%s","Test":"T"}`, i, name) }, 12_000, 12_000},
+		"parents": {parseGo, func(i int) string {
+			return fmt.Sprintf(`{"Action":"fail","Package":"p","Test":"%d%s"}`, i, strings.Repeat("/a", 3000))
+		}, 10, 10},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var r testReport
+			before := heap()
+			parse := tt.parser(&r, testRun{})
+			for i := range tt.lines {
+				parse(tt.line(i))
+			}
+			if kept := int64(heap()) - int64(before); kept > 16<<20 {
+				t.Errorf("%d MiB are kept", kept>>20)
+			}
+			parse("")
+			if r.Failed != tt.failed || len(r.Failures) > maxFailures {
+				t.Errorf("%d failed, %d listed", r.Failed, len(r.Failures))
+			}
+		})
+	}
+}
+
+// heap returns the bytes in use.
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }

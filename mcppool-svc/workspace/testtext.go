@@ -44,14 +44,14 @@ type textParser struct {
 	report  *testReport
 	open    *block // the failure that is being read
 	failure failure
-	notes   string          // TAP's comments before the current line; node prints errors of syntax there
-	seen    map[string]bool // names of failures: some programs print them twice
-	failed  int             // as the program counted
+	notes   string // TAP's comments before the current line; node prints errors of syntax there
+	seen    names  // some programs print failures twice
+	failed  int    // as the program counted
 }
 
 // parseText returns a parser of the output of common test programs and compilers, which shows all of it.
 func parseText(r *testReport, _ testRun) func(string) string {
-	p := textParser{report: r, seen: map[string]bool{}}
+	p := textParser{report: r, seen: names{}}
 	return func(line string) string {
 		p.line(strings.TrimRight(line, "\r\n"))
 		if line == "" { // the end
@@ -109,7 +109,9 @@ func (p *textParser) close() {
 	f := p.failure
 	parent := strings.Contains(f.Message, parentFailed)
 	if !parent && !p.seen[f.Name] && (f.File != "" || !p.open.placed) {
-		p.seen[f.Name] = !p.open.placed // the names of compiler errors are messages
+		if !p.open.placed { // the names of compiler errors are messages
+			p.seen.add(f.Name)
+		}
 		p.report.fail(f)
 	}
 	p.open = nil
