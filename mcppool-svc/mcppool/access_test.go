@@ -2,8 +2,10 @@ package mcppool
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -79,6 +81,48 @@ func TestWhoMayRegisterWhat(t *testing.T) {
 		if diff := cmp.Diff(want, ids(t, s.as(user), false)); diff != "" {
 			t.Errorf("%s: %s", user, diff)
 		}
+	}
+}
+
+// A workspace that may be changed neither contains the pool's data nor is in it.
+func TestDataFolderIsNoWorkspace(t *testing.T) {
+	base := t.TempDir()
+	data, beside, link := filepath.Join(base, "state", "pawl"), filepath.Join(base, "app"), filepath.Join(base, "link")
+	for _, dir := range []string{filepath.Join(data, "x"), beside} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(filepath.Dir(data), link); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, Config{DataDir: data})
+	number := 0
+	register := func(root string, allowed *mcppoolv1.Workspace) (*mcppoolv1.McpServer, error) {
+		number++
+		return s.as("op").CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: &mcppoolv1.McpServer{
+			Id:        fmt.Sprintf("w%d", number),
+			Transport: &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{Name: "workspace", Root: root, Workspace: allowed}},
+		}})
+	}
+	writes, runs := &mcppoolv1.Workspace{Write: true}, &mcppoolv1.Workspace{Commands: []string{"go"}}
+	for _, root := range []string{"/", base, filepath.Dir(data), data, filepath.Join(data, "x"), link} {
+		for _, allowed := range []*mcppoolv1.Workspace{writes, runs} {
+			if _, err := register(root, allowed); status.Code(err) != codes.InvalidArgument {
+				t.Errorf("%s, %v: %v", root, allowed, err)
+			}
+		}
+	}
+	if _, err := register(beside, writes); err != nil {
+		t.Error(err)
+	}
+	reads, err := register(base, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reads.GetBuiltin().Workspace = writes
+	if _, err := s.as("op").UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{McpServer: reads}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("an update: %v", err)
 	}
 }
 

@@ -127,7 +127,7 @@ func (s *Service) open(ctx context.Context, servers []*registry.Server, builtin 
 	s.closers = append(s.closers, unobserve)
 	s.api = api.New(api.Parts{
 		Registry: s.registry, Pool: s.pool, Caller: s.caller, Calls: s.calls, Pins: s.pins, Logins: s.logins, Connector: s.connector, Log: deps.Log, ID: id,
-		Models: models, Writable: s.checkWritable,
+		Models: models, Writable: s.checkWritable, DataDir: s.cfg.DataDir,
 	})
 	st.Observe(s.applyRemote)
 	return nil

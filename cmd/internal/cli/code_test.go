@@ -67,6 +67,25 @@ func TestCodeGivesTheFolder(t *testing.T) {
 	w.pawl("code", "x", "--key", "k").expect(t, 64, "", "the folder must be named")
 }
 
+// The folder of a task that changes files is neither the home folder nor one that contains it.
+func TestCodeRefusesTheHomeFolder(t *testing.T) {
+	w := newWorld(t)
+	w.executor.OnCreate = answers
+	home := chdir(t, "me")
+	link := filepath.Join(t.TempDir(), "link")
+	project := filepath.Join(home, "project")
+	for _, err := range []error{os.Symlink(home, link), os.Mkdir(project, 0o755)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("HOME", link+"/")
+	for _, dir := range []string{".", link, filepath.Dir(home), "/"} {
+		w.pawl("code", "x", "--workspace", dir).expect(t, 1, "", "holds your home folder")
+	}
+	w.pawl("code", "x", "--workspace", project).expect(t, 0, "", "")
+}
+
 var plan = []*executorv1.Subtask{
 	{Id: "parser", Title: "Fix the parser", Description: "It drops the last token.", Acceptance: "TestParser passes."}, clitest.Subtask("tests", "Run all tests", "parser"),
 }

@@ -60,11 +60,24 @@ func (s *Session) CodeWorkspace(ctx context.Context, dir string, commands []stri
 	if err != nil {
 		return Folder{}, err
 	}
+	if holdsHome(root) {
+		return Folder{}, ui.Errorf("%s holds your home folder, with keys and settings that no task should change", root).Then("cd to the folder of the project, or name it with --workspace DIR")
+	}
 	commands = slices.Compact(slices.Sorted(slices.Values(commands)))
 	allowed := &mcppoolv1.Workspace{Write: true, Commands: commands, Network: network, CommandTimeout: durationpb.New(commandTimeout)}
 	sum := sha256.Sum256([]byte(fmt.Sprint(commands, network)))
 	id := codePrefix(root) + hex.EncodeToString(sum[:3])
 	return s.folderServer(ctx, id, &mcppoolv1.BuiltinTransport{Root: root, Workspace: allowed}, durationpb.New(commandTimeout+resultGrace))
+}
+
+// holdsHome reports whether a folder is or contains the user's home folder, or all files.
+func holdsHome(root string) bool {
+	home, err := os.UserHomeDir()
+	if err == nil {
+		home, err = filepath.EvalSymlinks(home)
+	}
+	rel, relErr := filepath.Rel(root, home)
+	return root == filepath.Dir(root) || err == nil && relErr == nil && filepath.IsLocal(rel)
 }
 
 // folderServer returns the workspace server with that id, and registers and activates it if needed.

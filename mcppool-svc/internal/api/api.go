@@ -45,6 +45,7 @@ type Parts struct {
 	Writable  func() error // returns an error if other replicas would not receive changes made here; nil: there are no other replicas
 	Log       *slog.Logger
 	ID        string // the pool_id of this process
+	DataDir   string // the pool's data folder; "": all data is in memory
 }
 
 // New returns a Server.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -153,6 +154,31 @@ func validate(server *registry.Server) error {
 		}
 	}
 	return nil
+}
+
+// checkDataFolder refuses a workspace whose tools could change the pool's data: the registrations, and the keys of logins.
+func (s *Server) checkDataFolder(server *registry.Server) error {
+	if s.DataDir == "" || !server.Builtin.OffersChanges() {
+		return nil
+	}
+	root, data := realPath(server.Builtin.Root), realPath(s.DataDir)
+	for _, pair := range [][2]string{{root, data}, {data, root}} {
+		if rel, err := filepath.Rel(pair[0], pair[1]); err == nil && filepath.IsLocal(rel) {
+			return invalid("mcp_server.builtin.root", "holds Pawl's own data, or is in it, so its files may not be changed; choose another folder")
+		}
+	}
+	return nil
+}
+
+// realPath returns an absolute path with symbolic links resolved, as far as it exists.
+func realPath(dir string) string {
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		return real
+	}
+	return dir
 }
 
 // invalidServer converts a *registry.Invalid to the client's error.

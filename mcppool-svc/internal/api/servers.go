@@ -37,6 +37,9 @@ func (s *Server) CreateMcpServer(ctx context.Context, req *mcppoolv1.CreateMcpSe
 	if err != nil {
 		return nil, err
 	}
+	if err := s.checkDataFolder(server); err != nil {
+		return nil, err
+	}
 	digest, err := digestOf(req)
 	if err != nil {
 		return nil, err
@@ -157,7 +160,7 @@ func (s *Server) UpdateMcpServer(ctx context.Context, req *mcppoolv1.UpdateMcpSe
 		return nil, err
 	}
 	updated, err := s.Registry.Update(current.Owner, current.ID, msg.GetEtag(), func(server *registry.Server) error {
-		return edit(p, server, req)
+		return cmp.Or(edit(p, server, req), s.checkDataFolder(server))
 	})
 	if err != nil {
 		return nil, registryError(err, current.ID)
