@@ -157,6 +157,9 @@ func (s *Tasks) flow(req *executorv1.CreateTaskRequest, a *storagev1.Agent) (str
 	if options == nil && req.GetPlanOptions() != nil {
 		return "", nil, invalidField("plan_options", "the flow has no plan", "tasks of the flow %q have no plan; omit plan_options, or choose another flow", kind)
 	}
+	if options != nil && req.GetPlaybook() != "" {
+		return "", nil, invalidField("playbook", "not for this flow", "tasks of the flow %q make their own plan; omit the playbook, or choose the flow %q", kind, defaultFlow)
+	}
 	return kind, options, nil
 }
 

@@ -18,7 +18,10 @@ func (s *Tasks) GetTaskResult(ctx context.Context, req *executorv1.GetTaskResult
 	if err != nil {
 		return nil, err
 	}
-	out := &executorv1.TaskResult{TaskId: t.ID, Success: t.Checkpoint.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS}
+	task := view.Task(t)
+	out := &executorv1.TaskResult{
+		TaskId: t.ID, Success: task.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS, Status: task.GetStatus(), Error: task.GetError(),
+	}
 	var log history.Log
 	var last []journal.Record
 	err = s.records(ctx, t.ID, func(r journal.Record) {

@@ -40,6 +40,9 @@ func (s *Session) askPlan(ctx context.Context, c *plannerv1.TaskContext, q flow.
 		return err
 	}
 	c.Tools, out.Tools = tools.tools, tools.loaded
+	if skipped := tools.loaded.GetSkipped(); len(tools.tools) == 0 && len(skipped) > 0 {
+		return errs.New(codes.FailedPrecondition, skipped[0].GetReason(), "the task has no tools: %s", skipped[0].GetMessage())
+	}
 	plan, err := askPlanner(ctx, s, c, &out.Usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.CreatePlanResponse, error) {
 		return s.r.planner.CreatePlan(ctx, &plannerv1.CreatePlanRequest{Context: c, MaxSubtasks: s.head.GetPlanOptions().GetMaxSubtasks(), Problem: q.Problem}, o...)
 	})

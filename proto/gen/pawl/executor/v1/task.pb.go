@@ -1081,7 +1081,11 @@ type TaskResult struct {
 	// From its creation to its end, or until now.
 	Duration *durationpb.Duration `protobuf:"bytes,6,opt,name=duration,proto3" json:"duration,omitempty"`
 	// The files that tools changed, oldest change first.
-	FilesChanged  []*FileChange `protobuf:"bytes,7,rep,name=files_changed,json=filesChanged,proto3" json:"files_changed,omitempty"`
+	FilesChanged []*FileChange `protobuf:"bytes,7,rep,name=files_changed,json=filesChanged,proto3" json:"files_changed,omitempty"`
+	// The status; the result is final once the task has ended.
+	Status ExecutorStatus `protobuf:"varint,8,opt,name=status,proto3,enum=pawl.executor.v1.ExecutorStatus" json:"status,omitempty"`
+	// Why it failed; absent unless it did.
+	Error         *v1.ErrorMessage `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1161,6 +1165,20 @@ func (x *TaskResult) GetDuration() *durationpb.Duration {
 func (x *TaskResult) GetFilesChanged() []*FileChange {
 	if x != nil {
 		return x.FilesChanged
+	}
+	return nil
+}
+
+func (x *TaskResult) GetStatus() ExecutorStatus {
+	if x != nil {
+		return x.Status
+	}
+	return ExecutorStatus_EXECUTOR_STATUS_UNSPECIFIED
+}
+
+func (x *TaskResult) GetError() *v1.ErrorMessage {
+	if x != nil {
+		return x.Error
 	}
 	return nil
 }
@@ -2288,7 +2306,7 @@ const file_pawl_executor_v1_task_proto_rawDesc = "" +
 	"\atool_id\x18\a \x01(\tR\x06toolId\x12\x1d\n" +
 	"\n" +
 	"subtask_id\x18\b \x01(\tR\tsubtaskId\x12.\n" +
-	"\x04time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xb8\x02\n" +
+	"\x04time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xa6\x03\n" +
 	"\n" +
 	"TaskResult\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x18\n" +
@@ -2298,7 +2316,9 @@ const file_pawl_executor_v1_task_proto_rawDesc = "" +
 	"tool_calls\x18\x04 \x03(\v2\x16.pawl.executor.v1.StepR\ttoolCalls\x12*\n" +
 	"\x04plan\x18\x05 \x01(\v2\x16.pawl.executor.v1.PlanR\x04plan\x125\n" +
 	"\bduration\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bduration\x12A\n" +
-	"\rfiles_changed\x18\a \x03(\v2\x1c.pawl.executor.v1.FileChangeR\ffilesChanged\"\xe7\x01\n" +
+	"\rfiles_changed\x18\a \x03(\v2\x1c.pawl.executor.v1.FileChangeR\ffilesChanged\x128\n" +
+	"\x06status\x18\b \x01(\x0e2 .pawl.executor.v1.ExecutorStatusR\x06status\x122\n" +
+	"\x05error\x18\t \x01(\v2\x1c.pawl.common.v1.ErrorMessageR\x05error\"\xe7\x01\n" +
 	"\x06Budget\x12$\n" +
 	"\x0emax_tool_calls\x18\x01 \x01(\rR\fmaxToolCalls\x12&\n" +
 	"\x0fmax_model_calls\x18\x02 \x01(\rR\rmaxModelCalls\x12\x1d\n" +
@@ -2528,9 +2548,9 @@ var file_pawl_executor_v1_task_proto_goTypes = []any{
 	(*Agent)(nil),                 // 20: pawl.executor.v1.Agent
 	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
 	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
-	(v1.Language)(0),              // 23: pawl.common.v1.Language
-	(*v1.Risk)(nil),               // 24: pawl.common.v1.Risk
-	(*v1.ErrorMessage)(nil),       // 25: pawl.common.v1.ErrorMessage
+	(*v1.ErrorMessage)(nil),       // 23: pawl.common.v1.ErrorMessage
+	(v1.Language)(0),              // 24: pawl.common.v1.Language
+	(*v1.Risk)(nil),               // 25: pawl.common.v1.Risk
 	(*v1.Usage)(nil),              // 26: pawl.common.v1.Usage
 	(v1.Outcome)(0),               // 27: pawl.common.v1.Outcome
 	(*structpb.Struct)(nil),       // 28: google.protobuf.Struct
@@ -2548,53 +2568,55 @@ var file_pawl_executor_v1_task_proto_depIdxs = []int32{
 	12, // 9: pawl.executor.v1.TaskResult.plan:type_name -> pawl.executor.v1.Plan
 	21, // 10: pawl.executor.v1.TaskResult.duration:type_name -> google.protobuf.Duration
 	13, // 11: pawl.executor.v1.TaskResult.files_changed:type_name -> pawl.executor.v1.FileChange
-	21, // 12: pawl.executor.v1.Budget.max_run_time:type_name -> google.protobuf.Duration
-	3,  // 13: pawl.executor.v1.Task.confirm:type_name -> pawl.executor.v1.Confirm
-	23, // 14: pawl.executor.v1.Task.language:type_name -> pawl.common.v1.Language
-	24, // 15: pawl.executor.v1.Task.risk:type_name -> pawl.common.v1.Risk
-	0,  // 16: pawl.executor.v1.Task.status:type_name -> pawl.executor.v1.ExecutorStatus
-	18, // 17: pawl.executor.v1.Task.active_steps:type_name -> pawl.executor.v1.Step
-	19, // 18: pawl.executor.v1.Task.waits:type_name -> pawl.executor.v1.Wait
-	25, // 19: pawl.executor.v1.Task.error:type_name -> pawl.common.v1.ErrorMessage
-	26, // 20: pawl.executor.v1.Task.usage:type_name -> pawl.common.v1.Usage
-	22, // 21: pawl.executor.v1.Task.create_time:type_name -> google.protobuf.Timestamp
-	22, // 22: pawl.executor.v1.Task.update_time:type_name -> google.protobuf.Timestamp
-	22, // 23: pawl.executor.v1.Task.end_time:type_name -> google.protobuf.Timestamp
-	15, // 24: pawl.executor.v1.Task.budget:type_name -> pawl.executor.v1.Budget
-	21, // 25: pawl.executor.v1.Task.wait_timeout:type_name -> google.protobuf.Duration
-	9,  // 26: pawl.executor.v1.Task.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
-	16, // 27: pawl.executor.v1.Task.forked_from:type_name -> pawl.executor.v1.Fork
-	5,  // 28: pawl.executor.v1.Task.agent_status:type_name -> pawl.executor.v1.AgentStatus
-	10, // 29: pawl.executor.v1.Task.plan_options:type_name -> pawl.executor.v1.PlanOptions
-	2,  // 30: pawl.executor.v1.Step.type:type_name -> pawl.executor.v1.StepType
-	1,  // 31: pawl.executor.v1.Step.status:type_name -> pawl.executor.v1.StepStatus
-	27, // 32: pawl.executor.v1.Step.outcome:type_name -> pawl.common.v1.Outcome
-	28, // 33: pawl.executor.v1.Step.input:type_name -> google.protobuf.Struct
-	28, // 34: pawl.executor.v1.Step.output:type_name -> google.protobuf.Struct
-	25, // 35: pawl.executor.v1.Step.error:type_name -> pawl.common.v1.ErrorMessage
-	24, // 36: pawl.executor.v1.Step.risk:type_name -> pawl.common.v1.Risk
-	22, // 37: pawl.executor.v1.Step.create_time:type_name -> google.protobuf.Timestamp
-	22, // 38: pawl.executor.v1.Step.start_time:type_name -> google.protobuf.Timestamp
-	22, // 39: pawl.executor.v1.Step.end_time:type_name -> google.protobuf.Timestamp
-	21, // 40: pawl.executor.v1.Step.run_time:type_name -> google.protobuf.Duration
-	4,  // 41: pawl.executor.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
-	24, // 42: pawl.executor.v1.Wait.risk:type_name -> pawl.common.v1.Risk
-	28, // 43: pawl.executor.v1.Wait.input:type_name -> google.protobuf.Struct
-	28, // 44: pawl.executor.v1.Wait.params_schema:type_name -> google.protobuf.Struct
-	22, // 45: pawl.executor.v1.Wait.create_time:type_name -> google.protobuf.Timestamp
-	22, // 46: pawl.executor.v1.Wait.deadline:type_name -> google.protobuf.Timestamp
-	3,  // 47: pawl.executor.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
-	22, // 48: pawl.executor.v1.Agent.create_time:type_name -> google.protobuf.Timestamp
-	22, // 49: pawl.executor.v1.Agent.update_time:type_name -> google.protobuf.Timestamp
-	15, // 50: pawl.executor.v1.Agent.budget:type_name -> pawl.executor.v1.Budget
-	21, // 51: pawl.executor.v1.Agent.wait_timeout:type_name -> google.protobuf.Duration
-	9,  // 52: pawl.executor.v1.Agent.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
-	10, // 53: pawl.executor.v1.Agent.plan_options:type_name -> pawl.executor.v1.PlanOptions
-	54, // [54:54] is the sub-list for method output_type
-	54, // [54:54] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	0,  // 12: pawl.executor.v1.TaskResult.status:type_name -> pawl.executor.v1.ExecutorStatus
+	23, // 13: pawl.executor.v1.TaskResult.error:type_name -> pawl.common.v1.ErrorMessage
+	21, // 14: pawl.executor.v1.Budget.max_run_time:type_name -> google.protobuf.Duration
+	3,  // 15: pawl.executor.v1.Task.confirm:type_name -> pawl.executor.v1.Confirm
+	24, // 16: pawl.executor.v1.Task.language:type_name -> pawl.common.v1.Language
+	25, // 17: pawl.executor.v1.Task.risk:type_name -> pawl.common.v1.Risk
+	0,  // 18: pawl.executor.v1.Task.status:type_name -> pawl.executor.v1.ExecutorStatus
+	18, // 19: pawl.executor.v1.Task.active_steps:type_name -> pawl.executor.v1.Step
+	19, // 20: pawl.executor.v1.Task.waits:type_name -> pawl.executor.v1.Wait
+	23, // 21: pawl.executor.v1.Task.error:type_name -> pawl.common.v1.ErrorMessage
+	26, // 22: pawl.executor.v1.Task.usage:type_name -> pawl.common.v1.Usage
+	22, // 23: pawl.executor.v1.Task.create_time:type_name -> google.protobuf.Timestamp
+	22, // 24: pawl.executor.v1.Task.update_time:type_name -> google.protobuf.Timestamp
+	22, // 25: pawl.executor.v1.Task.end_time:type_name -> google.protobuf.Timestamp
+	15, // 26: pawl.executor.v1.Task.budget:type_name -> pawl.executor.v1.Budget
+	21, // 27: pawl.executor.v1.Task.wait_timeout:type_name -> google.protobuf.Duration
+	9,  // 28: pawl.executor.v1.Task.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
+	16, // 29: pawl.executor.v1.Task.forked_from:type_name -> pawl.executor.v1.Fork
+	5,  // 30: pawl.executor.v1.Task.agent_status:type_name -> pawl.executor.v1.AgentStatus
+	10, // 31: pawl.executor.v1.Task.plan_options:type_name -> pawl.executor.v1.PlanOptions
+	2,  // 32: pawl.executor.v1.Step.type:type_name -> pawl.executor.v1.StepType
+	1,  // 33: pawl.executor.v1.Step.status:type_name -> pawl.executor.v1.StepStatus
+	27, // 34: pawl.executor.v1.Step.outcome:type_name -> pawl.common.v1.Outcome
+	28, // 35: pawl.executor.v1.Step.input:type_name -> google.protobuf.Struct
+	28, // 36: pawl.executor.v1.Step.output:type_name -> google.protobuf.Struct
+	23, // 37: pawl.executor.v1.Step.error:type_name -> pawl.common.v1.ErrorMessage
+	25, // 38: pawl.executor.v1.Step.risk:type_name -> pawl.common.v1.Risk
+	22, // 39: pawl.executor.v1.Step.create_time:type_name -> google.protobuf.Timestamp
+	22, // 40: pawl.executor.v1.Step.start_time:type_name -> google.protobuf.Timestamp
+	22, // 41: pawl.executor.v1.Step.end_time:type_name -> google.protobuf.Timestamp
+	21, // 42: pawl.executor.v1.Step.run_time:type_name -> google.protobuf.Duration
+	4,  // 43: pawl.executor.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
+	25, // 44: pawl.executor.v1.Wait.risk:type_name -> pawl.common.v1.Risk
+	28, // 45: pawl.executor.v1.Wait.input:type_name -> google.protobuf.Struct
+	28, // 46: pawl.executor.v1.Wait.params_schema:type_name -> google.protobuf.Struct
+	22, // 47: pawl.executor.v1.Wait.create_time:type_name -> google.protobuf.Timestamp
+	22, // 48: pawl.executor.v1.Wait.deadline:type_name -> google.protobuf.Timestamp
+	3,  // 49: pawl.executor.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
+	22, // 50: pawl.executor.v1.Agent.create_time:type_name -> google.protobuf.Timestamp
+	22, // 51: pawl.executor.v1.Agent.update_time:type_name -> google.protobuf.Timestamp
+	15, // 52: pawl.executor.v1.Agent.budget:type_name -> pawl.executor.v1.Budget
+	21, // 53: pawl.executor.v1.Agent.wait_timeout:type_name -> google.protobuf.Duration
+	9,  // 54: pawl.executor.v1.Agent.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
+	10, // 55: pawl.executor.v1.Agent.plan_options:type_name -> pawl.executor.v1.PlanOptions
+	56, // [56:56] is the sub-list for method output_type
+	56, // [56:56] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_pawl_executor_v1_task_proto_init() }
