@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 
@@ -106,23 +105,49 @@ func environment(private string, network bool) (env map[string]string, read []st
 	return env, append(read, installed(home)...)
 }
 
+// beside are what programs below the home folder need beside their bin folder. Other files there may be secrets, such as login data.
+var beside = []string{"lib", "lib64", "libexec", "share", "include", "conf", "release", "pyvenv.cfg"}
+
 // installed returns the folders in PATH, and those around them: programs often need what lies beside their bin folder.
 func installed(home string) (folders []string) {
+	if real, err := filepath.EvalSymlinks(home); err == nil {
+		home = real
+	}
+	tooWide := func(dir string) bool { return dir == filepath.Dir(dir) || isWithin(home, dir) }
 	for _, bin := range filepath.SplitList(os.Getenv("PATH")) {
-		if !filepath.IsAbs(bin) {
+		bin, err := filepath.EvalSymlinks(bin)
+		if err != nil || !filepath.IsAbs(bin) || tooWide(bin) {
 			continue
 		}
 		folders = append(folders, bin)
-		// Folders that also hold secrets, as login data.
-		shared := []string{"/", home, filepath.Join(home, ".local"), filepath.Join(home, ".config"), filepath.Join(home, ".cargo")}
-		if around := filepath.Dir(filepath.Clean(bin)); !slices.Contains(shared, around) {
+		around := filepath.Dir(bin)
+		switch {
+		case tooWide(around) || around == filepath.Join(home, ".local"):
+		case !isWithin(around, home) || isGoRoot(around):
 			folders = append(folders, around)
+		default:
+			for _, name := range beside {
+				folders = append(folders, filepath.Join(around, name))
+			}
 		}
 	}
 	for _, folder := range []string{"lib", "share/uv", "share/pipx", "share/pnpm", "share/fnm", "share/mise"} {
 		folders = append(folders, filepath.Join(home, ".local", folder))
 	}
 	return folders
+}
+
+// isWithin reports whether a path is dir or below it.
+func isWithin(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// isGoRoot reports whether a folder is an installation of Go, whose programs need all of it.
+func isGoRoot(dir string) bool {
+	_, versionErr := os.Stat(filepath.Join(dir, "VERSION"))
+	_, toolErr := os.Stat(filepath.Join(dir, "pkg", "tool"))
+	return versionErr == nil && toolErr == nil
 }
 
 // environ returns an environment as a list, with further variables, which take precedence.

@@ -162,10 +162,7 @@ func repository(dir string) (top string, folders []string) {
 func worktreeFolder(link, top string) string {
 	text, _ := os.ReadFile(link) //nolint:gosec // only a path is read
 	own, err := filepath.EvalSymlinks(strings.TrimSpace(strings.TrimPrefix(string(text), "gitdir:")))
-	if err != nil || !filepath.IsAbs(own) || filepath.Base(filepath.Dir(own)) != "worktrees" {
-		return ""
-	}
-	if rel, err := filepath.Rel(top, own); err == nil && filepath.IsLocal(rel) {
+	if err != nil || !filepath.IsAbs(own) || filepath.Base(filepath.Dir(own)) != "worktrees" || isWithin(own, top) {
 		return ""
 	}
 	back, _ := os.ReadFile(filepath.Join(own, "gitdir")) //nolint:gosec // only compared
