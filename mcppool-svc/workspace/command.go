@@ -3,8 +3,10 @@ package workspace
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -149,13 +151,23 @@ func (s *Server) folder(requested string) (string, error) {
 	return rel, dir.Close()
 }
 
-// allowed returns an error unless the options allow a program: by its name, or by anyOwn if it is in the workspace.
+// allowed returns an error unless the options allow a program: by its name, or by anyOwn if it is in the workspace, with links followed.
 func (s *Server) allowed(dir, name string) error {
 	if slices.Contains(s.options.Commands, name) && name != anyOwn {
 		return nil
 	}
 	if strings.ContainsRune(name, '/') && !filepath.IsAbs(name) && slices.Contains(s.options.Commands, anyOwn) {
-		_, err := s.locate(filepath.ToSlash(filepath.Join(filepath.FromSlash(dir), name)))
+		rel, err := s.locate(filepath.ToSlash(filepath.Join(filepath.FromSlash(dir), name)))
+		if err != nil {
+			return err
+		}
+		real, err := filepath.EvalSymlinks(filepath.Join(s.path, filepath.FromSlash(rel)))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // reported when the program is looked up
+		}
+		if err == nil {
+			_, err = s.locate(real)
+		}
 		return err
 	}
 	return fmt.Errorf("%q may not be run: this workspace allows %s", name, strings.Join(s.options.Commands, ", "))

@@ -28,6 +28,7 @@ func script(text string) args { return args{"argv": []string{"sh", "-c", text}} 
 func TestD12ExecuteCommand(t *testing.T) {
 	root := tree(t, map[string]string{"sub/a.txt": "a", "sub/run.sh": "#!/bin/sh\necho ran $1\n"})
 	must(t, os.Chmod(filepath.Join(root, "sub/run.sh"), 0o755))
+	symlink(t, filepath.Join(root, "sub/run.sh"), filepath.Join(root, "link.sh"))
 	s := newServer(t, root, shellOptions())
 	tests := map[string]struct {
 		args   args
@@ -43,6 +44,7 @@ func TestD12ExecuteCommand(t *testing.T) {
 		"a folder":            {args{"argv": []string{"sh", "-c", "ls"}, "cwd": "sub"}, 0, "a.txt\nrun.sh\n"},
 		"a variable":          {args{"argv": []string{"sh", "-c", "echo $X-$TERM"}, "env": args{"X": "1", "TERM": "vt100"}}, 0, "1-vt100\n"},
 		"of the workspace":    {args{"argv": []string{"./run.sh", "x"}, "cwd": "sub"}, 0, "ran x\n"},
+		"over a link to it":   {args{"argv": []string{"./link.sh", "x"}}, 0, "ran x\n"},
 		"not UTF-8":           {script(`printf 'a\377b'`), 0, "a\uFFFDb"},
 		"a private home":      {script(`cd && pwd | grep -c pawl-workspace && ls -A && echo x > "$TMPDIR/x"`), 0, "1\n"},
 		"writes in the root":  {script("echo new > sub/new && cat sub/new && rm sub/new"), 0, "new\n"},
@@ -69,6 +71,11 @@ func TestExecuteCommandRefuses(t *testing.T) {
 	outside := tree(t, map[string]string{"evil.sh": "#!/bin/sh\n"})
 	root := tree(t, map[string]string{"a.txt": "a", "sub/": ""})
 	symlink(t, outside, filepath.Join(root, "link"))
+	symlink(t, "/bin/sh", filepath.Join(root, "sub/shell"))
+	symlink(t, "nowhere", filepath.Join(root, "dangling"))
+	symlink(t, ".pawl/backups", filepath.Join(root, "old"))
+	must(t, os.MkdirAll(filepath.Join(root, ".pawl/backups"), 0o700))
+	must(t, os.WriteFile(filepath.Join(root, ".pawl/backups/run.sh"), []byte("#!/bin/sh\n"), 0o700))
 	s := newServer(t, root, Options{Commands: []string{"sh", "no-such-program"}})
 	own := newServer(t, root, Options{Commands: []string{"./*"}})
 	tests := map[string]struct {
@@ -92,6 +99,10 @@ func TestExecuteCommandRefuses(t *testing.T) {
 		"a bare name":           {own, args{"argv": []string{"sh"}}, "may not be run"},
 		"above the workspace":   {own, args{"argv": []string{"../evil.sh"}}, "outside the workspace"},
 		"above it, from a sub":  {own, args{"argv": []string{"../../evil.sh"}, "cwd": "sub"}, "outside the workspace"},
+		"over a link":           {own, args{"argv": []string{"link/evil.sh"}}, "outside the workspace"},
+		"a link to a program":   {own, args{"argv": []string{"./shell", "-c", "true"}, "cwd": "sub"}, "outside the workspace"},
+		"a link to nothing":     {own, args{"argv": []string{"./dangling"}}, "does not exist"},
+		"a link to a backup":    {own, args{"argv": []string{"old/run.sh"}}, "holds backups"},
 		"an absolute path":      {own, args{"argv": []string{filepath.Join(outside, "evil.sh")}}, "may not be run"},
 	}
 	for name, tt := range tests {
