@@ -149,10 +149,8 @@ func (s *Server) planRestore(_ context.Context, in restoreInput) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	if in.BaseSHA256 != "" || now != nil && now.isDir() {
-		if err := s.checkBase(rel, in.BaseSHA256, now); err != nil {
-			return plan{}, err
-		}
+	if err := s.checkBase(rel, in.BaseSHA256, now); err != nil {
+		return plan{}, err
 	}
 	all, err := s.backups(rel)
 	if err != nil {

@@ -192,7 +192,7 @@ func escapeCalls(path string) map[string]args {
 		"write_file":       {"path": path, "content": "x", "base_sha256": sum("secret\n"), "create_dirs": true},
 		"delete_file":      {"path": path, "base_sha256": sum("secret\n")},
 		"create_directory": {"path": path},
-		"restore_file":     {"path": path},
+		"restore_file":     {"path": path, "base_sha256": sum("secret\n")},
 		"list_backups":     {"path": path},
 		"move_file":        {"path": path, "to": "mine.txt"},
 		"move_file to":     {"path": "ok.txt", "to": path, "base_sha256": sum("secret\n"), "create_dirs": true},

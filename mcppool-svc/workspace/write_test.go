@@ -217,11 +217,12 @@ func TestD12Backups(t *testing.T) {
 	if diff := cmp.Diff([]string{"13", "12", "11", "10", "9", "8", "7", "6", "5", "4"}, held); diff != "" {
 		t.Error(diff)
 	}
-	got := changes(t, root, c, "restore_file", args{"path": "a.txt", "backup": list[9].Path})
+	got := changes(t, root, c, "restore_file", args{"path": "a.txt", "backup": list[9].Path, "base_sha256": sum("14")})
 	if diff := cmp.Diff([]change{{Path: "a.txt", Change: "modified", Backup: saved("14"), SHA256: sum("4"), Bytes: 1}}, got); diff != "" {
 		t.Error(diff)
 	}
-	changes(t, root, c, "restore_file", args{"path": "a.txt"})
+	wantContains(t, callError(t, c, "restore_file", args{"path": "a.txt"}), "exists", sum("4")) // so that no other change is lost
+	changes(t, root, c, "restore_file", args{"path": "a.txt", "base_sha256": sum("4")})
 	if fileText(t, root, "a.txt") != "14" {
 		t.Errorf("restored again: %s", fileText(t, root, "a.txt"))
 	}
@@ -231,9 +232,9 @@ func TestD12Backups(t *testing.T) {
 		t.Error(diff)
 	}
 	wantContains(t, callError(t, c, "restore_file", args{"path": "a.txt", "base_sha256": sum("x")}), "has changed")
-	wantContains(t, callError(t, c, "restore_file", args{"path": "a.txt", "backup": "x"}), "no backup of", "list_backups")
+	wantContains(t, callError(t, c, "restore_file", args{"path": "a.txt", "backup": "x", "base_sha256": sum("14")}), "no backup of", "list_backups")
 	changes(t, root, c, "write_file", args{"path": "created.txt", "content": "c"})
-	wantContains(t, callError(t, c, "restore_file", args{"path": "created.txt"}), "has no backups", "delete_file")
+	wantContains(t, callError(t, c, "restore_file", args{"path": "created.txt", "base_sha256": sum("c")}), "has no backups", "delete_file")
 }
 
 // Tools show neither the backups nor the records.

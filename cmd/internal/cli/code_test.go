@@ -378,7 +378,7 @@ func TestUndo(t *testing.T) {
 		t.Fatal(diff)
 	}
 	c.pawl("undo", "last").expect(t, 0, "they are as before it", "")
-	c.call("restore_file", map[string]any{"path": "a.txt"})
+	c.call("restore_file", map[string]any{"path": "a.txt", "base_sha256": sumOf(before["a.txt"])})
 	if got := c.files()["a.txt"]; got != after["a.txt"] {
 		t.Errorf("undone: %q", got)
 	}
@@ -403,7 +403,7 @@ func TestUndoRefuses(t *testing.T) {
 	if diff := cmp.Diff(before, c.files()); diff != "" {
 		t.Error(diff)
 	}
-	got := c.pawl("mcp", "call", c.server+"/restore_file", "path=a.txt")
+	got := c.pawl("mcp", "call", c.server+"/restore_file", "path=a.txt", "base_sha256="+sumOf(before["a.txt"]))
 	if got.code != 0 || c.files()["a.txt"] != "mine\n" {
 		t.Errorf("the person's content is lost: %v %s", c.files(), got.whole())
 	}
