@@ -139,7 +139,7 @@ func (s *Server) runTests(ctx context.Context, in testsInput, report reporter) (
 	if err != nil {
 		return testsOutput{}, err
 	}
-	results, err := os.CreateTemp(filepath.Join(private, "tmp"), "tests-*.xml")
+	results, err := os.CreateTemp(private, "tests-*.xml") // not in a folder that a program can replace by a link
 	if err != nil {
 		return testsOutput{}, fmt.Errorf("make a file for the test report: %w", err)
 	}

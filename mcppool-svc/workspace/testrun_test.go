@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -300,4 +301,21 @@ func heap() uint64 {
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+// D12: a program cannot make run_tests write elsewhere by a link in the place of its temporary folder.
+func TestReportsFollowNoLinks(t *testing.T) {
+	requireProgram(t, "make")
+	outside := t.TempDir()
+	s := newServer(t, tree(t, map[string]string{"Makefile": "test:\n\trm -r \"$$TMPDIR\"; ln -s " + outside + " \"$$TMPDIR\"\n"}), Options{Write: true})
+	c := inProcess(t, s)
+	call[testsOutput](t, c, "run_tests", args{})
+	old := time.Now().Add(-time.Hour)
+	must(t, os.Chtimes(outside, old, old))
+	call[testsOutput](t, c, "run_tests", args{})
+	info, err := os.Stat(outside)
+	must(t, err)
+	if info.ModTime().After(old.Add(time.Minute)) {
+		t.Error("a file was made outside")
+	}
 }
