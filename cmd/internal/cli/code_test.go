@@ -67,6 +67,31 @@ func TestCodeGivesTheFolder(t *testing.T) {
 	w.pawl("code", "x", "--key", "k").expect(t, 64, "", "the folder must be named")
 }
 
+// A server with the folder's id that allows something else is not used.
+func TestCodeRefusesAnotherRegistration(t *testing.T) {
+	for name, change := range map[string]func(*mcppoolv1.BuiltinTransport){
+		"root":     func(b *mcppoolv1.BuiltinTransport) { b.Root = filepath.Dir(b.GetRoot()) },
+		"network":  func(b *mcppoolv1.BuiltinTransport) { b.Workspace.Network = true },
+		"commands": func(b *mcppoolv1.BuiltinTransport) { b.Workspace.Commands = append(b.Workspace.Commands, "sh") },
+		"reading":  func(b *mcppoolv1.BuiltinTransport) { b.Workspace = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			chdir(t, "app")
+			w.executor.OnCreate = answers
+			w.pawl("code", "x").expect(t, 0, "", "")
+			server := w.pool.Server(w.executor.Created[0].GetMcpIds()[0])
+			w.pool = clitest.NewPool(t)
+			change(server.GetBuiltin())
+			w.register(server)
+			w.pawl("code", "x").expect(t, 1, "", "is registered, but not for")
+			if len(w.executor.Created) > 1 {
+				t.Error("the task was started")
+			}
+		})
+	}
+}
+
 // The folder of a task that changes files is neither the home folder nor one that contains it.
 func TestCodeRefusesTheHomeFolder(t *testing.T) {
 	w := newWorld(t)

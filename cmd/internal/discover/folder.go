@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"pawl.dev/cmd/internal/ui"
@@ -101,6 +102,10 @@ func (s *Session) folderServer(ctx context.Context, id string, transport *mcppoo
 	}
 	if err != nil {
 		return Folder{}, err
+	}
+	if found := server.GetBuiltin(); !isWorkspace(server) || found.GetRoot() != transport.GetRoot() || !proto.Equal(found.GetWorkspace(), transport.GetWorkspace()) {
+		return Folder{}, ui.Errorf("MCP server %s is registered, but not for %s with the permissions of this command", id, transport.GetRoot()).
+			Then("pawl mcp remove %s%s, so that the command registers it again", id, s.Flags())
 	}
 	return s.activeFolder(ctx, server)
 }
