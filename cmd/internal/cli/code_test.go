@@ -452,6 +452,20 @@ func TestUndoRefusesWhatWasChangedMeanwhile(t *testing.T) {
 	}
 }
 
+// D12: a file whose lines are too many to compare can be undone.
+func TestUndoALargeFile(t *testing.T) {
+	c := newCoded(t)
+	c.write("large.txt", strings.Repeat("line\n", 4<<20))
+	before := c.files()
+	c.call("delete_file", map[string]any{"path": "large.txt", "base_sha256": sumOf(before["large.txt"])})
+	c.tape.Play(clitest.Success("Done."))
+	c.pawl("diff", "last").expect(t, 0, "Binary files a/large.txt and /dev/null differ", "")
+	c.pawl("undo", "last").expect(t, 0, "as before task", "")
+	if c.files()["large.txt"] != before["large.txt"] {
+		t.Error("the file was not restored")
+	}
+}
+
 // If one file cannot be undone, those before are as they were.
 func TestUndoIsAllOrNothing(t *testing.T) {
 	c, _ := edited(t)

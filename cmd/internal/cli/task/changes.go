@@ -120,7 +120,10 @@ func newDiff(name string, before, after []byte) fileDiff {
 	return d
 }
 
-func isText(content []byte) bool { return utf8.Valid(content) && bytes.IndexByte(content, 0) < 0 }
+// isText reports whether the lines of a content can be compared.
+func isText(content []byte) bool {
+	return len(content) <= maxDiffed && utf8.Valid(content) && bytes.IndexByte(content, 0) < 0
+}
 
 // colourDiff makes a diff safe for a terminal and colours its lines.
 func colourDiff(st ui.Style, text string) string {
@@ -143,8 +146,12 @@ func colourDiff(st ui.Style, text string) string {
 	return b.String()
 }
 
-// maxDiffed is the size of the largest file that is compared, in bytes.
-const maxDiffed = 16 << 20
+const (
+	// maxChanged is the size of the largest file that the workspace's tools change, in bytes.
+	maxChanged = 64 << 20
+	// maxDiffed is the size of the largest file whose lines are compared, in bytes.
+	maxDiffed = 16 << 20
+)
 
 // readFile returns a file of the folder that a workspace server on this machine serves; nil if there is no such file.
 func readFile(ctx context.Context, s *discover.Session, serverID, name string) ([]byte, error) {
@@ -170,8 +177,8 @@ func readFile(ctx context.Context, s *discover.Session, serverID, name string) (
 		return nil, nil
 	case err != nil:
 		return nil, ui.Errorf("read %s: %v", name, err)
-	case !info.Mode().IsRegular() || info.Size() > maxDiffed:
-		return nil, ui.Errorf("%s is not a regular file of at most %s", name, ui.Bytes(maxDiffed))
+	case !info.Mode().IsRegular() || info.Size() > maxChanged:
+		return nil, ui.Errorf("%s is not a regular file of at most %s", name, ui.Bytes(maxChanged))
 	}
 	content, err := root.ReadFile(name)
 	if err != nil {
