@@ -40,7 +40,7 @@ func Task(t *journal.Task) *executorv1.Task {
 		}
 	}
 	for _, w := range c.GetWaits() {
-		out.Waits = append(out.Waits, wait(c, w))
+		out.Waits = append(out.Waits, wait(h, c, w))
 	}
 	return out
 }
@@ -83,14 +83,14 @@ func activeStep(t *journal.Task, s *storagev1.ActiveStep) *executorv1.Step {
 	return out
 }
 
-func wait(c *storagev1.Checkpoint, w *storagev1.Wait) *executorv1.Wait {
+func wait(h *storagev1.TaskHead, c *storagev1.Checkpoint, w *storagev1.Wait) *executorv1.Wait {
 	out := &executorv1.Wait{
 		Id: w.GetId(), Kind: w.GetKind(), Message: w.GetMessage(),
 		ParamsSchemaJson: w.GetParamsSchemaJson(), ParamsSchema: toStruct(w.GetParamsSchemaJson()), Hash: w.GetHash(),
 		CreateTime: timestamp(w.GetCreateTime()), Deadline: timestamp(w.GetDeadline()), Url: w.GetUrl(),
 	}
 	if w.GetOrdinal() != 0 {
-		out.StepId = flow.StepID(w.GetOrdinal())
+		out.StepId, out.RejectFailsStep = flow.StepID(w.GetOrdinal()), h.GetPlanOptions() != nil
 	}
 	if s := flow.ActiveStep(c, w.GetOrdinal()); s != nil {
 		out.SubtaskId, out.ToolId, out.Risk = s.GetSubtaskId(), s.GetToolId(), risk(s.GetRisk())

@@ -257,11 +257,15 @@ func nextCommands(taskID string, wait *executorv1.Wait, flags string) []nextComm
 	case waitParams:
 		return []nextCommand{next("params", paramsHint(wait), "")}
 	case waitOutcome:
+		reject := "cancel the task"
+		if wait.GetRejectFailsStep() {
+			reject = "give the step up; the subtask goes on without it"
+		}
 		return []nextCommand{
 			next("outcome", waitID+" --retry", "call it again; its effect may happen twice"),
 			next("outcome", waitID+" --output JSON", "it ran, with this result"),
 			next("outcome", waitID+" --skip REASON", "go on without it"),
-			next("reject", waitID, "cancel the task"),
+			next("reject", waitID, reject),
 		}
 	case waitPause:
 		return []nextCommand{next("unpause", "", "")}

@@ -105,7 +105,7 @@ func (p Asker) approval(ctx context.Context, wait *executorv1.Wait) (*executorv1
 
 // rejectionText explains what the rejection of a step means.
 func rejectionText(wait *executorv1.Wait) string {
-	if wait.GetSubtaskId() != "" {
+	if wait.GetRejectFailsStep() {
 		return "do not run it; the subtask goes on without it"
 	}
 	return "do not run it; the task is cancelled"

@@ -1932,9 +1932,11 @@ type Wait struct {
 	// Its deadline; absent if it has none.
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	// A page to open in a browser, if the server asks for that (INPUT).
-	Url           string `protobuf:"bytes,15,opt,name=url,proto3" json:"url,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Url string `protobuf:"bytes,15,opt,name=url,proto3" json:"url,omitempty"`
+	// To reject it fails the step, and the subtask goes on without the step; otherwise it cancels the task.
+	RejectFailsStep bool `protobuf:"varint,16,opt,name=reject_fails_step,json=rejectFailsStep,proto3" json:"reject_fails_step,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Wait) Reset() {
@@ -2070,6 +2072,13 @@ func (x *Wait) GetUrl() string {
 		return x.Url
 	}
 	return ""
+}
+
+func (x *Wait) GetRejectFailsStep() bool {
+	if x != nil {
+		return x.RejectFailsStep
+	}
+	return false
 }
 
 // A reusable configuration for tasks: servers, model, confirmation policy.
@@ -2400,7 +2409,7 @@ const file_pawl_executor_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"start_time\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
 	"\bend_time\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x124\n" +
-	"\brun_time\x18\x16 \x01(\v2\x19.google.protobuf.DurationR\arunTime\"\xb0\x04\n" +
+	"\brun_time\x18\x16 \x01(\v2\x19.google.protobuf.DurationR\arunTime\"\xdc\x04\n" +
 	"\x04Wait\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12.\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1a.pawl.executor.v1.WaitKindR\x04kind\x12\x17\n" +
@@ -2420,7 +2429,8 @@ const file_pawl_executor_v1_task_proto_rawDesc = "" +
 	"\vcreate_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x126\n" +
 	"\bdeadline\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12\x10\n" +
-	"\x03url\x18\x0f \x01(\tR\x03url\"\xb5\x06\n" +
+	"\x03url\x18\x0f \x01(\tR\x03url\x12*\n" +
+	"\x11reject_fails_step\x18\x10 \x01(\bR\x0frejectFailsStep\"\xb5\x06\n" +
 	"\x05Agent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
 	"\fdisplay_name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\vdisplayName\x12*\n" +
