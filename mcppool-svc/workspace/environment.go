@@ -145,8 +145,8 @@ func isWithin(path, dir string) bool {
 
 // isGoRoot reports whether a folder is an installation of Go, whose programs need all of it.
 func isGoRoot(dir string) bool {
-	_, versionErr := os.Stat(filepath.Join(dir, "VERSION"))
-	_, toolErr := os.Stat(filepath.Join(dir, "pkg", "tool"))
+	_, versionErr := os.Stat(filepath.Join(dir, "VERSION"))  //nolint:gosec // a folder that the user of this process named
+	_, toolErr := os.Stat(filepath.Join(dir, "pkg", "tool")) //nolint:gosec // as above
 	return versionErr == nil && toolErr == nil
 }
 

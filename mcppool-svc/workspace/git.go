@@ -160,7 +160,7 @@ func repository(dir string) (top string, folders []string) {
 // worktreeFolder returns git's folder for the worktree top, which link names, or "". A file in the workspace must not open any other folder: the
 // folder counts only if it lies outside, where git keeps those of worktrees, and names the worktree too.
 func worktreeFolder(link, top string) string {
-	text, _ := os.ReadFile(link) //nolint:gosec // only a path is read
+	text, _ := os.ReadFile(link)
 	own, err := filepath.EvalSymlinks(strings.TrimSpace(strings.TrimPrefix(string(text), "gitdir:")))
 	if err != nil || !filepath.IsAbs(own) || filepath.Base(filepath.Dir(own)) != "worktrees" || isWithin(own, top) {
 		return ""
