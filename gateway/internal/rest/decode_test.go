@@ -58,7 +58,7 @@ func TestDecodeNamesThePlace(t *testing.T) {
 	}{
 		"all at once": {&executorv1.CreateTaskRequest{}, "{\n \"gaol\": \"é\", \"lang\": 1,\n \"mcpIDs\": []}",
 			`gaol: unknown field "gaol"; did you mean "goal"? (line 2, column 2); lang: unknown field "lang"; use one of: goal, agentId, mcpIds, autoExecute, ` +
-				`language, conversationId, playbook, requestId, model, budget, waitTimeout, inputsJson (line 2, column 15); mcpIDs: unknown field "mcpIDs"; did you mean "mcpIds"? (line 3, column 2)`,
+				`language, conversationId, playbook, requestId, model, budget, waitTimeout, inputsJson, flow, planOptions (line 2, column 15); mcpIDs: unknown field "mcpIDs"; did you mean "mcpIds"? (line 3, column 2)`,
 			[]string{"gaol", "lang", "mcpIDs"}},
 		"in a map": {&mcppoolv1.McpServer{}, `{"toolPolicies": {"t": {"efect": 1, "effect": "READ"}}}`,
 			`toolPolicies[t].efect: unknown field "efect"; did you mean "effect"? (line 1, column 25); toolPolicies[t].effect: unknown value "READ"; did you mean "EFFECT_READ"?`,

@@ -11,7 +11,7 @@ import (
 )
 
 // maxValues bounds the values of an enum that an error lists.
-const maxValues = 12
+const maxValues = 16
 
 // field finds a field by its JSON name or its proto name; nil if none.
 func field(md protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
