@@ -192,7 +192,7 @@ func checkBackups(t *testing.T, root string) {
 	}))
 }
 
-// An interrupted change is undone only where nobody has changed the files since.
+// An interrupted change is undone only in files that were not changed since.
 func TestRecoveryLeavesChangesOfOthers(t *testing.T) {
 	root := tree(t, map[string]string{"a": "1\n", "b": "1\n"})
 	s := writable(t, root)

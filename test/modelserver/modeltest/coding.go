@@ -181,7 +181,7 @@ func (s *Coding) plan(r *Request) (*Turn, error) {
 	return &Turn{JSON: raw}, err
 }
 
-// answer checks that the request says what became of each subtask.
+// answer checks that the request has the state of each subtask.
 func (s *Coding) answer(r *Request) (*Turn, error) {
 	for id := range s.Subtasks {
 		if !strings.Contains(r.System+r.last(), "- "+id+" ") {

@@ -145,7 +145,7 @@ func (rules) WaitExpired(l step.Lane, e *storagev1.ErrorNote) { l.FailTask(e) }
 // Stopped implements step.Rules. Lanes of this flow are neither cancelled alone nor limited in time.
 func (rules) Stopped(l step.Lane, reason string) { endBranch(l, reason) }
 
-// PlanApproved implements step.Rules. The flow asks nobody to approve a plan.
+// PlanApproved implements step.Rules. The flow has no plan that a person could approve.
 func (rules) PlanApproved(l step.Lane, _ *storagev1.Approve) {
 	l.Refuse(fmt.Errorf("the %s flow has no plan to approve", rules{}.Kind()))
 }

@@ -322,7 +322,7 @@ func TestSeveralWaits(t *testing.T) {
 	r.status(taskSuccess)
 }
 
-// D11: a missing permission asks a person, who approves the call again; a task that asks nobody leaves it to the planner.
+// D11: a missing permission asks a person, who approves the call again; with CONFIRM_NEVER the planner goes on instead.
 func TestMissingPermission(t *testing.T) {
 	r := newRig(t)
 	r.plan("a")

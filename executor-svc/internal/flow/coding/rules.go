@@ -89,7 +89,7 @@ func (r *rules) subtaskLane(l step.Lane) step.Lane {
 }
 
 // Recover implements step.Rules. The planner sees a failed call in its next thought, and corrects the input or takes another tool. If a
-// permission is missing, a person is asked, unless the task asks nobody.
+// permission is missing, a person is asked, except with CONFIRM_NEVER.
 func (r *rules) Recover(l step.Lane, s *storagev1.ActiveStep, e *storagev1.ErrorNote, o commonv1.Outcome) executorv1.Recovery {
 	limits := l.Task.Head.GetLimits()
 	switch class := flow.ClassOf(e); {
