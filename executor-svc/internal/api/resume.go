@@ -61,11 +61,12 @@ func (s *Tasks) CancelTask(ctx context.Context, req *executorv1.CancelTaskReques
 	if err != nil {
 		return nil, err
 	}
-	if state.Ended(t.Checkpoint.GetStatus()) {
-		return s.get(ctx, t.ID)
+	tolerated := commonv1.ErrorReason_ERROR_REASON_TASK_ENDED
+	if req.GetSubtaskId() != "" {
+		tolerated = 0
 	}
 	cancel := &storagev1.Command{Kind: &storagev1.Command_Cancel{Cancel: &storagev1.Cancel{Reason: req.GetReason(), SubtaskId: req.GetSubtaskId()}}}
-	return s.send(ctx, t, cancel, commonv1.ErrorReason_ERROR_REASON_TASK_ENDED)
+	return s.send(ctx, t, cancel, tolerated)
 }
 
 // PauseTask implements ExecutorService.

@@ -9,6 +9,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
 
 	"pawl.dev/executor-svc/internal/flow"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
@@ -400,11 +401,14 @@ func TestCancelSubtask(t *testing.T) {
 	for name, c := range map[string]struct {
 		thought flow.Thought
 		crash   bool
-		ends    int // calls that end after the cancellation
+		ends    int    // calls that end after the cancellation
+		failure string // the text of the tool's own error, if it reports one
 		want    string
 	}{
 		"thinking":      {want: "a:CANCELLED b:CANCELLED"},
 		"calling":       {thought: calls("run", "run"), ends: 1, want: "a/2:StepCancel a:CANCELLED b:CANCELLED"},
+		"tool stopped":  {thought: calls("run"), ends: 1, failure: "context canceled", want: "a/2:StepCancel a:CANCELLED b:CANCELLED"},
+		"tool failed":   {thought: calls("run"), ends: 1, failure: "exit 1", want: "a/2:StepError,RECOVERABLE,STOP a:CANCELLED b:CANCELLED"},
 		"several calls": {thought: calls("read", "read", "run"), ends: 2, want: "a/2:StepCancel a/3:StepCancel a:CANCELLED b:CANCELLED"},
 		"waiting":       {thought: calls("write"), want: "a/2:StepCancel a:CANCELLED b:CANCELLED"},
 		"crash":         {thought: calls("run"), crash: true, ends: 1, want: "a/2:StepCancel a:CANCELLED b:CANCELLED"},
@@ -426,8 +430,17 @@ func TestCancelSubtask(t *testing.T) {
 			if n := len(r.stopped); n != c.ends {
 				t.Errorf("%d calls are stopped, want %d", n, c.ends)
 			}
+			ended := cancelledCall
+			if c.failure != "" {
+				ended = failure("TOOL_EXECUTION_FAILED", c.failure)
+			}
 			for range c.ends {
-				r.called("a", cancelledCall)
+				r.called("a", ended)
+			}
+			for _, f := range r.facts[r.seen:] {
+				if got := f.GetStepCancel().GetReason() + f.GetSubtaskChanged().GetSummary(); strings.Contains(got, "context") {
+					t.Errorf("reason %q", got)
+				}
 			}
 			r.want(c.want)
 			r.status(taskRunning)
@@ -447,10 +460,45 @@ func TestCancelSubtask(t *testing.T) {
 		t.Error(err)
 	}
 	r.want("c:CANCELLED")
+	if got := r.facts[len(r.facts)-1].GetSubtaskChanged().GetSummary(); got != "Cancelled by user" {
+		t.Errorf("the summary of a subtask that was cancelled before it started is %q", got)
+	}
 	if err := r.cancel("c"); err != nil {
 		t.Errorf("cancelled again: %v", err)
 	}
 	r.want("")
+	r.thinks("a", done(""))
+	r.events()
+	if err := r.cancel("a"); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_INVALID_STATE_TRANSITION || !strings.HasSuffix(err.Error(), "ended: COMPLETED") {
+		t.Errorf("a subtask that has ended is cancelled: %v", err)
+	}
+	r.want("")
+}
+
+// A grant answers the waits of other lanes that it covers; other tools, and a call that may have run, still wait.
+func TestGrantAnswersOtherLanes(t *testing.T) {
+	r := newRig(t)
+	r.plan("a b c d")
+	r.thinks("a", calls("write"))
+	r.thinks("b", calls("write"))
+	r.thinks("c", calls("write2"))
+	r.thinks("d", calls("write"))
+	r.approve("wait-4")
+	refused := failure("LOGIN_REQUIRED", "log in first")
+	refused.Outcome = commonv1.Outcome_OUTCOME_NOT_EXECUTED
+	r.called("d", refused) // asks again
+	r.events()
+	grant := &storagev1.Approve{WaitId: "wait-2", Grant: commonv1.RiskLevel_RISK_LEVEL_HIGH}
+	if err := r.command(&storagev1.Command{Kind: &storagev1.Command_Approve{Approve: grant}}); err != nil {
+		t.Fatal(err)
+	}
+	r.want("b/2:StepInput a/1:StepInput")
+	if got := r.facts[len(r.facts)-1].GetWaitId(); got != "wait-1" {
+		t.Errorf("the second call answers %q", got)
+	}
+	if n := len(r.task.State.GetWaits()); n != 2 {
+		t.Errorf("%d waits are open, want those of c and d", n)
+	}
 }
 
 // The end of the task ends all subtasks.

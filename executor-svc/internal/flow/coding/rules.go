@@ -2,9 +2,13 @@ package coding
 
 import (
 	"slices"
+	"strings"
+
+	"google.golang.org/grpc/codes"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
 
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/flow/step"
@@ -159,7 +163,7 @@ func (r *rules) Stopped(l step.Lane, reason string) {
 	}
 }
 
-// CancelSubtask implements step.Rules.
+// CancelSubtask implements step.Rules. A subtask that was cancelled before stays as it is.
 func (r *rules) CancelSubtask(d *step.Draft, id, reason string) {
 	s := r.subtask(id)
 	if s == nil {
@@ -167,7 +171,10 @@ func (r *rules) CancelSubtask(d *step.Draft, id, reason string) {
 		return
 	}
 	if state.SubtaskEnded(s.GetStatus()) {
-		d.Unchanged()
+		if d.Unchanged(); s.GetStatus() != cancelled {
+			d.Refuse(errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_INVALID_STATE_TRANSITION,
+				"the subtask %q has already ended: %s", id, strings.TrimPrefix(s.GetStatus().String(), "SUBTASK_STATUS_")))
+		}
 		return
 	}
 	if l, running := laneOf(d, id); running {

@@ -199,6 +199,25 @@ func (d *Draft) approve(a *storagev1.Approve) {
 		})
 	}
 	l.call(s, a.GetWaitId())
+	if a.GetGrant() != commonv1.RiskLevel_RISK_LEVEL_UNSPECIFIED {
+		d.approveGranted()
+	}
+}
+
+// approveGranted approves the steps of other lanes that wait and that a new grant covers. A step that was called before still waits, because its
+// wait asks about that call.
+func (d *Draft) approveGranted() {
+	for _, w := range d.Checkpoint.GetWaits() { // closeWait replaces the slice
+		other, ok := d.Lane(w.GetLane())
+		s := other.State.GetStep()
+		if !ok || w.GetKind() != waitApproval || s.GetAttempt() > 0 || d.mayHaveRun(s) || !d.hasGrant(s) {
+			continue
+		}
+		if l, _, ok := d.closeWait(w.GetId(), waitApproval); ok {
+			s.ApprovedHash = flow.InputHash(s.GetInputJson())
+			l.call(s, w.GetId())
+		}
+	}
 }
 
 // reject refuses a step or a plan.

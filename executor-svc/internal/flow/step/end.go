@@ -2,7 +2,9 @@ package step
 
 import (
 	"cmp"
+	"context"
 	"slices"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 
@@ -168,7 +170,8 @@ func (l Lane) Cancel(reason string) {
 // endCancelledCall records the end of a call of a lane that ends.
 func (l Lane) endCancelledCall(s *storagev1.ActiveStep, in flow.Called) {
 	reason, cancelled := l.cancelled()
-	if !cancelled || in.Outcome == outcomeKnown && in.Err.GetReason() != commonv1.ErrorReason_ERROR_REASON_CANCELLED {
+	saysCancelled := in.Err.GetReason() == commonv1.ErrorReason_ERROR_REASON_CANCELLED || strings.HasSuffix(in.Err.GetErrMsg(), context.Canceled.Error())
+	if !cancelled || in.Outcome == outcomeKnown && !saysCancelled {
 		l.recordError(s, in.Err, in.Outcome, executorv1.Recovery_RECOVERY_STOP)
 	} else {
 		l.cancelStep(s, reason, "", in.Outcome)
