@@ -101,7 +101,7 @@ func (c *conversation) plannedStep(call *call, next uint64, i int) (*plannerv1.P
 		if err != nil {
 			in = &strictjson.Object{}
 		}
-		return c.stepOf(call, tool, in, string(call.Input)), nil
+		return c.stepOf(call, tool, in, string(call.Input)), c.repeatedFailure(t.GetId(), string(call.Input))
 	}
 	text, unresolved, err := resolve(c.tc, string(call.Input), next, i)
 	if err != nil {
@@ -134,7 +134,7 @@ const maxWhy = 200
 
 // unknownTool returns the error for a name that no tool has. It names the nearest tools and adds them to the prompt.
 func (c *conversation) unknownTool(name string) error {
-	near := similar.Names(name, append(slices.Sorted(maps.Keys(c.tools.byAlias)), c.tools.end(), readOutput))
+	near := similar.Names(name, append(slices.Sorted(maps.Keys(c.tools.byAlias)), c.tools.ending.GetName(), readOutput))
 	for _, alias := range near {
 		c.tools.show(c.tools.byAlias[alias])
 	}

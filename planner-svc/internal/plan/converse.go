@@ -45,10 +45,14 @@ type conversation struct {
 // then shortens the outputs.
 func (s *session) converse(ctx context.Context) (*conversation, error) {
 	c := &conversation{session: s, tools: toolsOf(s.tc, &s.indexes), inJSON: !s.info.Tools}
-	if c.tools.inSubtask = s.subtask != nil; c.tools.inSubtask {
-		for _, id := range s.subtask.GetToolIds() {
-			c.tools.show(c.tools.lookup(id))
-		}
+	switch {
+	case s.subtask != nil:
+		c.tools.ending = reflectTool
+	case !c.inJSON:
+		c.tools.ending = finishTool
+	}
+	for _, id := range s.subtask.GetToolIds() {
+		c.tools.show(c.tools.lookup(id))
 	}
 	memory := s.tc.GetMemory()
 	limit := s.outputBytes()

@@ -29,6 +29,8 @@ type session struct {
 	hasPlan bool                      // the task has a plan: prompts show its older steps in one line each
 	subtask *plannerv1.Subtask        // the subtask that the model works on; nil if it works on the goal
 	others  []*plannerv1.SubtaskState // of the plan
+
+	failures []*plannerv1.HistoryEntry // calls that the model must not make again, see repeatedFailures
 }
 
 // session makes the session of a request.

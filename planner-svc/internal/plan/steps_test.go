@@ -282,7 +282,7 @@ func TestModelsWithoutTools(t *testing.T) {
 	f := native(says(`{"calls":[{"tool":"find_tools","input":{"query":"translate text"}}]}`), says(`{"answer":"Done."}`))
 	f.info.Tools = false
 	one(t, f, many(500))
-	if p := show(f.requests[1]); strings.Contains(p, "pawl_why") || !strings.Contains(p, "lang__translate") || !strings.Contains(p, `"text":{"type":"string"`) {
+	if p := show(f.requests[1]); strings.Contains(p, "pawl_why") || strings.Contains(p, finish) || !strings.Contains(p, "lang__translate") || !strings.Contains(p, `"text":{"type":"string"`) {
 		t.Error(p)
 	}
 }

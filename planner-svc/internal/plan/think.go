@@ -5,12 +5,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/schema"
 	"pawl.dev/services/strictjson"
 
+	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/llm"
 	"pawl.dev/planner-svc/internal/prompt"
 )
@@ -19,8 +23,8 @@ import (
 // tool `reflect`. If the model has native tools, emit gets the thought as it arrives, else once it is whole.
 func (m *Model) Think(ctx context.Context, req *plannerv1.ThinkRequest, emit func(string) error) (*plannerv1.ThinkResult, error) {
 	s, g := m.session(req.GetContext()), &gate{emit: emit}
-	s.subtask, s.others, s.hasPlan = req.GetCurrent(), req.GetOthers(), req.GetCurrent() != nil
-	t, err := s.takeTurn(ctx, prompt.Render("think", s.tc, req), g)
+	s.subtask, s.others, s.hasPlan, s.failures = req.GetCurrent(), req.GetOthers(), req.GetCurrent() != nil, repeatedFailures(req.GetContext())
+	t, err := s.takeTurn(ctx, prompt.Render("think", s.tc, prompt.Thought{ThinkRequest: req, Failures: s.failures}), g)
 	if err != nil {
 		return nil, err
 	}
@@ -70,6 +74,41 @@ func (c *conversation) interpretThought(ctx context.Context, t *turn, calls []ca
 		t.steps = nil
 	}
 	return errors.Join(problems...)
+}
+
+// maxSameFailures is how often a call about a subtask may fail in the same way.
+const maxSameFailures = 2
+
+// repeatedFailures returns a step for each call that has failed maxSameFailures times with the same input and the same error. It ignores steps before
+// the last success of a tool that may change something, because the calls may succeed now.
+func repeatedFailures(tc *plannerv1.TaskContext) (failures []*plannerv1.HistoryEntry) {
+	count := map[[3]string]int{}
+	for _, e := range slices.Backward(tc.GetHistory()) {
+		isRead := e.GetToolId() == ReadOutputID || catalog.Find(tc.GetTools(), e.GetToolId()).GetEffect() == commonv1.Effect_EFFECT_READ
+		switch e.GetResult() {
+		case plannerv1.StepResult_STEP_RESULT_SUCCESS:
+			if !isRead {
+				return failures
+			}
+		case plannerv1.StepResult_STEP_RESULT_ERROR:
+			way := [3]string{e.GetToolId(), strictjson.Compact(e.GetInputJson()), e.GetError()}
+			if count[way]++; count[way] == maxSameFailures {
+				failures = append(failures, e)
+			}
+		}
+	}
+	return failures
+}
+
+// repeatedFailure returns an error for a call that has failed maxSameFailures times in the same way.
+func (s *session) repeatedFailure(toolID, input string) error {
+	for _, e := range s.failures {
+		if e.GetToolId() == toolID && strictjson.Compact(e.GetInputJson()) == strictjson.Compact(input) {
+			return fmt.Errorf("it would be a loop: %s and a later call with the same input failed with the same error, and nothing was changed since. "+
+				"Change the input or what makes the call fail, call another tool, or call `reflect` alone with \"done\": false and say what is missing", e.GetStepId())
+		}
+	}
+	return nil
 }
 
 // passOn returns arguments that are not a JSON object as JSON.

@@ -188,6 +188,50 @@ func TestThinkCorrections(t *testing.T) {
 	}
 }
 
+// D3: a call that failed twice with the same input and error is named in the prompt, and a third one is refused until something was changed.
+func TestThoughtsDoNotRepeatFailures(t *testing.T) {
+	failed := func(n int, tool, input, problem string) *plannerv1.HistoryEntry {
+		return &plannerv1.HistoryEntry{StepId: fmt.Sprintf("step-%d", n), ToolId: tool, InputJson: input, Result: plannerv1.StepResult_STEP_RESULT_ERROR, Error: problem}
+	}
+	const input, same = `{"path":"b.txt"}`, `{"path": "b.txt"}`
+	for name, c := range map[string]struct {
+		history []*plannerv1.HistoryEntry
+		refused bool
+	}{
+		"once":                   {[]*plannerv1.HistoryEntry{failed(1, "fs/read", input, "gone")}, false},
+		"twice":                  {[]*plannerv1.HistoryEntry{failed(1, "fs/read", input, "gone"), done(2, "fs/read", `{}`, "x"), failed(3, "fs/read", same, "gone")}, true},
+		"another input":          {[]*plannerv1.HistoryEntry{failed(1, "fs/read", input, "gone"), failed(2, "fs/read", `{"path":"c.txt"}`, "gone")}, false},
+		"another error":          {[]*plannerv1.HistoryEntry{failed(1, "fs/read", input, "gone"), failed(2, "fs/read", input, "busy")}, false},
+		"another tool":           {[]*plannerv1.HistoryEntry{failed(1, "fs/read", input, "gone"), failed(2, "fs/write", input, "gone")}, false},
+		"something was changed":  {[]*plannerv1.HistoryEntry{failed(1, "fs/read", input, "gone"), failed(2, "fs/read", input, "gone"), done(3, "fs/write", input, "x")}, false},
+		"failed again afterward": {[]*plannerv1.HistoryEntry{failed(1, "fs/read", input, "gone"), done(2, "fs/write", `{}`, "x"), failed(3, "fs/read", input, "gone")}, false},
+	} {
+		for _, tools := range []bool{true, false} {
+			again, other := calls("fs__read", same), calls("fs__write", input)
+			if !tools {
+				again, other = says(`{"calls":[{"tool":"fs__read","input":`+same+`}]}`), says(`{"calls":[{"tool":"fs__write","input":`+input+`}]}`)
+			}
+			f := native(again, other)
+			f.info.Tools = tools
+			res, _, err := think(t, f, thinkOf(c.history...))
+			if err != nil || len(res.GetSteps()) != 1 || (res.GetSteps()[0].GetToolId() == "fs/write") != c.refused {
+				t.Errorf("%s, native %v: %v %v", name, tools, res, err)
+			}
+			if told := strings.Contains(show(f.requests[0]), "Calls that failed twice"); told != c.refused {
+				t.Errorf("%s, native %v: the prompt tells of the loop: %v", name, tools, told)
+			}
+			if p := show(f.requests[len(f.requests)-1]); c.refused && !strings.Contains(p, "step-1 and a later call with the same input failed with the same error") {
+				t.Errorf("%s, native %v: %s", name, tools, p)
+			}
+		}
+	}
+	loop := calls("fs__read", input)
+	_, _, err := think(t, native(loop, loop, loop), thinkOf(failed(1, "fs/read", input, "gone"), failed(2, "fs/read", input, "gone")))
+	if errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR || !strings.Contains(err.Error(), "it would be a loop") {
+		t.Error(err)
+	}
+}
+
 // With many tools the model sees those of the subtask and can search for more, also beside its reflection.
 func TestThinkWithManyTools(t *testing.T) {
 	f := native(calls("reflect", `{"done":false,"summary":"","next":""}`, "find_tools", `{"query":"translate text"}`), calls("lang__translate", `{"text":"x"}`))

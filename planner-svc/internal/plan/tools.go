@@ -44,8 +44,16 @@ type toolset struct {
 	all     []*commonv1.Tool // of the task
 	indexes *rank.Cache
 
-	inSubtask bool // the model reports with `reflect`; it has no `finish`
+	// ending is the tool with which the model ends its work; nil if it answers instead.
+	ending *plannerv1.ModelTool
 }
+
+var (
+	finishTool = &plannerv1.ModelTool{Name: finish, Description: "Ends the task with an answer although the goal, or a part of it, was not reached.",
+		InputSchemaJson: `{"type":"object","properties":{"answer":{"type":"string","description":"The answer to the user: what is missing and why, and what was reached"}},"required":["answer"]}`}
+	reflectTool = &plannerv1.ModelTool{Name: reflect, Description: "Says what the subtask has reached, and ends it if it is done. It may also change the subtasks that have not started.",
+		InputSchemaJson: reflectSchema}
+)
 
 // toolsOf chooses the tools of a prompt: all of them, or those most relevant to the goal in the task's order, followed by those that the task has
 // used, in the order of their first use. So the selection only grows while a task runs.
@@ -100,27 +108,14 @@ func (t *toolset) lookup(name string) *commonv1.Tool {
 	return catalog.Find(t.all, name)
 }
 
-// end returns the name of the tool with which a model ends.
-func (t *toolset) end() string {
-	if t.inSubtask {
-		return reflect
-	}
-	return finish
-}
-
 // modelTools returns the planner's own tools and the shown tools, as models get them.
 func (t *toolset) modelTools(inJSON bool) []*plannerv1.ModelTool {
-	end := &plannerv1.ModelTool{Name: finish, Description: "Ends the task with an answer although the goal, or a part of it, was not reached.",
-		InputSchemaJson: `{"type":"object","properties":{"answer":{"type":"string","description":"The answer to the user: what is missing and why, and what was reached"}},"required":["answer"]}`}
-	if t.inSubtask {
-		end = &plannerv1.ModelTool{Name: reflect, Description: "Says what the subtask has reached, and ends it if it is done. It may also change the subtasks that have not started.",
-			InputSchemaJson: reflectSchema}
-	}
 	tools := make([]*plannerv1.ModelTool, 0, len(t.shown)+3)
-	tools = append(tools, end,
-		&plannerv1.ModelTool{Name: readOutput, Description: "Reads on in the output of an earlier step, of which only the beginning is shown.",
-			InputSchemaJson: `{"type":"object","properties":{"step":{"type":"string","description":"such as step-3"},"offset":{"type":"integer","minimum":0}},"required":["step","offset"]}`},
-	)
+	if t.ending != nil {
+		tools = append(tools, t.ending)
+	}
+	tools = append(tools, &plannerv1.ModelTool{Name: readOutput, Description: "Reads on in the output of an earlier step, of which only the beginning is shown.",
+		InputSchemaJson: `{"type":"object","properties":{"step":{"type":"string","description":"such as step-3"},"offset":{"type":"integer","minimum":0}},"required":["step","offset"]}`})
 	if len(t.all) > maxTools {
 		tools = append(tools, &plannerv1.ModelTool{Name: findTools, Description: fmt.Sprintf("Finds further tools: you see only some of the %d.", len(t.all)),
 			InputSchemaJson: `{"type":"object","properties":{"query":{"type":"string","description":"Words for what the tool should do"}},"required":["query"]}`})

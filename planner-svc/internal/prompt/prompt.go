@@ -22,6 +22,12 @@ import (
 //go:embed templates
 var files embed.FS
 
+// Thought is the data of the page `think`.
+type Thought struct {
+	*plannerv1.ThinkRequest
+	Failures []*plannerv1.HistoryEntry // calls that are not to be made again
+}
+
 // maxAnswer is how many bytes of an earlier answer are shown. Like all limits here, it does not depend on later parts of the prompt, so that each
 // prompt is the beginning of the next.
 const maxAnswer = 4000

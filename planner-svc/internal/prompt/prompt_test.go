@@ -44,10 +44,10 @@ func TestGolden(t *testing.T) {
 			{"create_plan", map[string]any{"MaxSubtasks": 5, "Problem": "", "Tools": tc.GetTools()}}, {"create_plan", map[string]any{"MaxSubtasks": 10, "Problem": "Leave\nthe docs alone.", "Tools": nil}},
 			{"reflect", &plannerv1.ReflectRequest{Subtask: "Read it"}}, {"reflect", &plannerv1.ReflectRequest{Current: subtask, Others: others}},
 			{"system_subtask", nil}, {"system_subtask", tools}, {"subtask", subtask}, {"older_steps", entries()},
-			{"think", &plannerv1.ThinkRequest{Current: subtask, Others: others, Inputs: []string{"not shown", "1", "2", "3", "4", "5", "6", "7", "8", "9", "Use\ntabs."}, Observation: "It is long."}},
-			{"think", &plannerv1.ThinkRequest{Current: subtask}},
+			{"think", Thought{ThinkRequest: &plannerv1.ThinkRequest{Current: subtask, Others: others, Inputs: []string{"not shown", "1", "2", "3", "4", "5", "6", "7", "8", "9", "Use\ntabs."}, Observation: "It is long."}}},
+			{"think", Thought{ThinkRequest: &plannerv1.ThinkRequest{Current: subtask}, Failures: entries()[2:3]}},
 			{"decide", &plannerv1.DecideRequest{Sender: "Ada", Agents: []string{"writer"}}},
-			{"think", &plannerv1.ThinkRequest{Subtask: "Read it", Observation: "It is long."}}, {"select_tools", nil}, {"summarize", nil}, {"summary_so_far", "Looked in docs."},
+			{"think", Thought{ThinkRequest: &plannerv1.ThinkRequest{Subtask: "Read it", Observation: "It is long."}}}, {"select_tools", nil}, {"summarize", nil}, {"summary_so_far", "Looked in docs."},
 		}
 		var b strings.Builder
 		shown := map[string]bool{"result": true, "steps": true, "states": true, "tools": true} // parts of other pages
