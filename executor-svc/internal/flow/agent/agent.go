@@ -97,6 +97,7 @@ func (rules) Recover(l step.Lane, s *storagev1.ActiveStep, e *storagev1.ErrorNot
 	case o == commonv1.Outcome_OUTCOME_UNKNOWN || !inputMayHelp(e):
 	case confirm == executorv1.Confirm_CONFIRM_ALWAYS || confirm == executorv1.Confirm_CONFIRM_UNSPECIFIED:
 		return executorv1.Recovery_RECOVERY_ASK
+	case l.Task.Head.GetPlaybook() != "": // it gives the input, and says what comes after a failure
 	case s.GetAttempt() < limits.GetMaxAttempts():
 		return executorv1.Recovery_RECOVERY_CORRECT_INPUT
 	}

@@ -46,3 +46,25 @@ func TestRetriedStepsDoNotCount(t *testing.T) {
 		}
 	}
 }
+
+// A19: how a task continues after a failed call is what the event says. The input of a playbook's step is not corrected, because the playbook gives it.
+func TestRecoveryOfFailedCalls(t *testing.T) {
+	for playbook, c := range map[string]struct {
+		want executorv1.Recovery
+		next flow.Question
+	}{
+		"":          {executorv1.Recovery_RECOVERY_CORRECT_INPUT, flow.Derive{Ordinal: 1}},
+		"steps: []": {executorv1.Recovery_RECOVERY_CONTINUE, flow.Plan{}},
+	} {
+		task := calling()
+		task.Head.Confirm, task.Head.Playbook = executorv1.Confirm_CONFIRM_NEVER, playbook
+		task.State.Lanes[0].Step.Attempt = 1
+		failed := &storagev1.ErrorNote{ErrMsg: "no such file", Reason: commonv1.ErrorReason_ERROR_REASON_TOOL_EXECUTION_FAILED}
+		tr, err := agent.New().Apply(task, 0, flow.Called{Ordinal: 1, Attempt: 1, Outcome: commonv1.Outcome_OUTCOME_KNOWN, Err: failed})
+		if err != nil || tr.Facts[0].GetStepError().GetRecovery() != c.want || len(tr.Actions) != 1 {
+			t.Errorf("playbook %q: %v %v", playbook, tr, err)
+		} else if ask, ok := tr.Actions[0].Action.(flow.Ask); !ok || ask.Question != c.next {
+			t.Errorf("playbook %q: %v", playbook, tr.Actions)
+		}
+	}
+}
