@@ -74,22 +74,20 @@ type repository struct {
 // newRepository makes a repository with the files of testdata/repos/NAME.txtar in dir.
 func newRepository(t testing.TB, name, dir string) repository {
 	t.Helper()
-	archive, err := txtar.ParseFile(filepath.Join("testdata", "repos", name+".txtar"))
+	path := filepath.Join("testdata", "repos", name+".txtar")
+	archive, err := txtar.ParseFile(path)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := modeltest.WriteRepository(path, dir); err != nil {
 		t.Fatal(err)
 	}
 	r := repository{dir: dir}
 	for _, f := range archive.Files {
-		switch path, isFile := strings.CutPrefix(f.Name, "repo/"); {
-		case isFile:
-			path = filepath.Join(dir, filepath.FromSlash(path))
-			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			write(t, path, f.Data)
-		case f.Name == "want.diff":
+		switch f.Name {
+		case "want.diff":
 			r.want = string(f.Data)
-		case f.Name == "model.yaml":
+		case "model.yaml":
 			r.model = string(f.Data)
 		}
 	}

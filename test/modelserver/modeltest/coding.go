@@ -63,7 +63,15 @@ func ParseCoding(text string) (*Coding, error) {
 	if err := yaml.UnmarshalStrict([]byte(text), c); err != nil {
 		return nil, fmt.Errorf("the script: %w", err)
 	}
-	for id, thoughts := range c.Subtasks {
+	return c, c.check()
+}
+
+// check returns an error for a regular expression that cannot be compiled. s may be nil.
+func (s *Coding) check() error {
+	if s == nil {
+		return nil
+	}
+	for id, thoughts := range s.Subtasks {
 		for i, t := range thoughts {
 			expressions := []string{t.Until}
 			for _, call := range t.Calls {
@@ -71,12 +79,12 @@ func ParseCoding(text string) (*Coding, error) {
 			}
 			for _, e := range expressions {
 				if _, err := regexp.Compile(e); err != nil {
-					return nil, fmt.Errorf("the script: subtasks.%s[%d]: %w", id, i, err)
+					return fmt.Errorf("the script: subtasks.%s[%d]: %w", id, i, err)
 				}
 			}
 		}
 	}
-	return c, nil
+	return nil
 }
 
 // Coders answers the requests of several tasks, each from a script. It is safe for concurrent use.

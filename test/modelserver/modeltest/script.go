@@ -18,6 +18,8 @@ type Script struct {
 	Key    string `json:"key"`    // the API key; "" accepts any non-empty key
 	Window int    `json:"window"` // tokens of prompt and answer together; 0 for 128,000
 	Turns  []Turn `json:"turns"`
+	// Coding, if not nil, answers the requests of tasks with a plan. The turns answer all others.
+	Coding *Coding `json:"coding"`
 	// Play, if not nil, is asked before the turns. If it returns nil, the turns answer.
 	Play func(r *Request) *Turn `json:"-"`
 }
@@ -83,13 +85,17 @@ type When struct {
 	Results  int      `json:"results"`  // number of tool results
 }
 
-// Load reads a script from a YAML or JSON file. Unknown keys are errors.
+// Load reads a script from a YAML or JSON file, or from an archive with a repository; see WriteRepository. Unknown keys are errors.
 func Load(path string) (*Script, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	return Parse(string(raw))
+	if !isArchive(path) {
+		return Parse(string(raw))
+	}
+	coding, err := ParseCoding(modelOf(raw))
+	return &Script{Coding: coding}, err
 }
 
 // Parse reads a script in YAML or JSON.
@@ -103,7 +109,7 @@ func Parse(text string) (*Script, error) {
 			return nil, fmt.Errorf("the script: turns[%d].when.last: %w", i, err)
 		}
 	}
-	return s, nil
+	return s, s.Coding.check()
 }
 
 func (w When) match(r *Request) bool {

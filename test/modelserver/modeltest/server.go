@@ -159,6 +159,14 @@ func (s *Server) nextTurn(r *Request) (*Turn, *problem) {
 			return turn, nil
 		}
 	}
+	why := ""
+	if s.script.Coding != nil {
+		turn, err := s.script.Coding.turn(r)
+		if err == nil {
+			return turn, nil
+		}
+		why = "; " + err.Error()
+	}
 	for i := range s.script.Turns {
 		turn := &s.script.Turns[i]
 		if (turn.Always || !s.used[i]) && turn.When.match(r) {
@@ -166,7 +174,7 @@ func (s *Server) nextTurn(r *Request) (*Turn, *problem) {
 			return turn, nil
 		}
 	}
-	return nil, &problem{status: http.StatusTeapot, kind: "script_error", message: fmt.Sprintf("the script has no turn for request %d, which ends with %.300q", len(s.requests)+1, r.last())}
+	return nil, &problem{status: http.StatusTeapot, kind: "script_error", message: fmt.Sprintf("the script has no turn for request %d, which ends with %.300q%s", len(s.requests)+1, r.last(), why)}
 }
 
 // fail sends an error in the provider's form and returns its status.
