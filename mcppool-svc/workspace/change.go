@@ -119,36 +119,28 @@ func (s *Server) change(ctx context.Context, id string, planner func() (plan, er
 	return s.commit(ctx, l, id, p)
 }
 
-// lock waits for the lock that serialises the changes of a workspace, also those of other processes. It makes the folder of the server's own
-// files, which git ignores.
+// lock waits for the lock that serialises the changes of a workspace, also those of other processes. It locks the root, because programs can
+// replace any folder in it. It makes the folder of the server's own files, which git ignores.
 func (s *Server) lock(ctx context.Context) (unlock func(), err error) {
-	backups, err := s.open(backupFolder+"/.", true)
+	root, err := s.root.Open(".")
 	if err != nil {
-		return nil, s.explainChange(ownFolder, err)
-	}
-	defer func() { _ = backups.dir.Close() }()
-	f, err := backups.dir.Open(".")
-	if err != nil {
-		return nil, s.explainChange(ownFolder, err)
+		return nil, s.explainChange(".", err)
 	}
 	locked := make(chan error, 1)
-	go func() { locked <- lockFile(f) }()
+	go func() { locked <- lockFile(root) }()
 	select {
 	case err = <-locked:
 	case <-ctx.Done():
-		go func() { _ = errors.Join(<-locked, f.Close()) }()
+		go func() { _ = errors.Join(<-locked, root.Close()) }()
 		return nil, fmt.Errorf("another change of this workspace takes too long: %w", context.Cause(ctx))
 	}
-	if err == nil {
-		if _, none := s.stat(ownFolder + "/.gitignore"); none != nil {
-			err = s.put(ownFolder+"/.gitignore", newFile([]byte("*\n"), nil), anything)
-		}
+	if _, none := s.stat(ownFolder + "/.gitignore"); err == nil && none != nil {
+		err = s.put(ownFolder+"/.gitignore", newFile([]byte("*\n"), nil), anything)
 	}
 	if err != nil {
-		_ = f.Close()
-		return nil, s.explainChange(ownFolder, err)
+		return nil, s.explainChange(ownFolder, errors.Join(err, root.Close()))
 	}
-	return func() { _ = f.Close() }, nil
+	return func() { _ = root.Close() }, nil
 }
 
 // commit backs up what p changes, records the change, and makes it. If an edit fails, it undoes those before it.
@@ -168,18 +160,27 @@ func (s *Server) commit(ctx context.Context, l *ledger, id string, p plan) (chan
 	if err := s.save(l); err != nil {
 		return changesOutput{}, s.unchanged(ledgerPath, err)
 	}
-	for i, e := range p.edits {
-		if err := s.apply(e); err != nil {
-			return changesOutput{}, s.takeBack(l, i, e.path, err)
+	if at, err := s.make(l, p.edits); err != nil {
+		if failed := s.rollback(l); failed != nil {
+			return changesOutput{}, fmt.Errorf("%w; undoing the earlier changes failed: %w", s.explainChange(at, err), failed)
 		}
-	}
-	if err := s.save(l.done()); err != nil {
-		return changesOutput{}, s.takeBack(l, len(p.edits), ledgerPath, err)
+		return changesOutput{}, s.unchanged(at, err)
 	}
 	for _, c := range out.Changes {
 		s.prune(c.Path)
 	}
 	return out, nil
+}
+
+// make makes the pending change. If it fails, it returns where, and only the edits that were made stay pending.
+func (s *Server) make(l *ledger, edits []edit) (at string, err error) {
+	for i, e := range edits {
+		if err := s.apply(e); err != nil {
+			l.Pending.Changes = l.Pending.Changes[:i]
+			return e.path, err
+		}
+	}
+	return ledgerPath, s.save(l.done())
 }
 
 func (s *Server) unchanged(rel string, err error) error {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -64,13 +65,16 @@ func (s *Server) runProgram(ctx context.Context, p program, out io.Writer) (ran,
 	}
 	env, read := environment(private, p.network)
 	dir := filepath.Join(s.path, filepath.FromSlash(p.dir))
-	path, err := process.Find(p.argv[0], os.Getenv("PATH"), dir)
+	executable, err := process.Find(p.argv[0], os.Getenv("PATH"), dir)
 	if err != nil {
 		return ran{}, fmt.Errorf("%w, or call one that is there", err)
 	}
 	c := sandbox.Command{
-		Path: path, Args: p.argv, Env: environ(env, p.env), Dir: dir, Stdin: p.stdin,
-		Write: []string{private}, Read: slices.Concat(read, p.read, []string{path}), Network: p.network,
+		Path: executable, Args: p.argv, Env: environ(env, p.env), Dir: dir, Stdin: p.stdin,
+		Write: []string{private}, Read: slices.Concat(read, p.read), Network: p.network,
+	}
+	if !strings.ContainsRune(p.argv[0], '/') || slices.Contains(s.options.Commands, p.argv[0]) {
+		c.Read = append(c.Read, executable)
 	}
 	if p.readOnly {
 		c.Read = append(c.Read, s.path)
@@ -151,7 +155,9 @@ func (s *Server) folder(requested string) (string, error) {
 	return rel, dir.Close()
 }
 
-// allowed returns an error unless the options allow a program: by its name, or by anyOwn if it is in the workspace, with links followed.
+// allowed returns an error unless the options allow a program: by its name, or by anyOwn if its folder is in the workspace, with links followed. The
+// program itself may be a link to one outside, as in Python's virtual environments. Such a link opens nothing: the program runs only if the sandbox
+// lets all programs run it, because scripts in the workspace can run it too.
 func (s *Server) allowed(dir, name string) error {
 	if slices.Contains(s.options.Commands, name) && name != anyOwn {
 		return nil
@@ -161,12 +167,12 @@ func (s *Server) allowed(dir, name string) error {
 		if err != nil {
 			return err
 		}
-		real, err := filepath.EvalSymlinks(filepath.Join(s.path, filepath.FromSlash(rel)))
+		folder, err := filepath.EvalSymlinks(filepath.Join(s.path, filepath.FromSlash(path.Dir(rel))))
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // reported when the program is looked up
 		}
 		if err == nil {
-			_, err = s.locate(real)
+			_, err = s.locate(folder)
 		}
 		return err
 	}

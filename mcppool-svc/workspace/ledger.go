@@ -48,7 +48,7 @@ func (s *Server) recoverLedger() (*ledger, error) {
 	if l.Pending == nil {
 		return l, nil
 	}
-	if err := s.rollback(l, len(l.Pending.Changes)); err != nil {
+	if err := s.rollback(l); err != nil {
 		return nil, fmt.Errorf("a change that was interrupted could not be undone: %w", err)
 	}
 	return l, nil
@@ -70,12 +70,12 @@ func (l *ledger) done() *ledger {
 	return next
 }
 
-// rollback undoes the first n pending changes, the last one first, and saves the ledger. Changes that could not be undone stay pending, except
+// rollback undoes the pending changes, the last one first, and saves the ledger. Changes that could not be undone stay pending, except
 // those whose backup is gone.
-func (s *Server) rollback(l *ledger, n int) error {
+func (s *Server) rollback(l *ledger) error {
 	var left []change
 	var errs []error
-	for _, c := range slices.Backward(l.Pending.Changes[:n]) {
+	for _, c := range slices.Backward(l.Pending.Changes) {
 		_ = s.root.Remove(path.Join(path.Dir(c.Path), tempName))
 		if rel, err := s.locateChange(c.Path); err != nil || rel != c.Path {
 			continue // not written by this package
@@ -97,14 +97,6 @@ func (s *Server) rollback(l *ledger, n int) error {
 	}
 	slices.Reverse(left)
 	return errors.Join(append(errs, s.explainChange(ledgerPath, s.save(l)))...)
-}
-
-// takeBack undoes the first n pending changes after one failed at rel, and returns its error.
-func (s *Server) takeBack(l *ledger, n int, rel string, cause error) error {
-	if err := s.rollback(l, n); err != nil {
-		return fmt.Errorf("%w; undoing the earlier changes failed: %w", s.explainChange(rel, cause), err)
-	}
-	return s.unchanged(rel, cause)
 }
 
 // undo undoes a change, unless it was not made or the file has changed again since.
