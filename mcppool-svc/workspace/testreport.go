@@ -1,9 +1,9 @@
 package workspace
 
 import (
+	"bytes"
 	"encoding/json"
 	"encoding/xml"
-	"io"
 	"path"
 	"regexp"
 	"slices"
@@ -59,8 +59,7 @@ func (n names) add(name string) {
 
 // at sets the place of a failure.
 func (f *failure) at(file, line string) {
-	f.File = file
-	f.Line, _ = strconv.Atoi(line)
+	f.File, f.Line = file, atoi(line)
 }
 
 // goEvent is a line of `go test -json`, see `go doc test2json` and `go help buildjson`.
@@ -156,41 +155,171 @@ func (r *testReport) endGo(e goEvent, run testRun, message string, failed names)
 	}
 }
 
-// readJUnit replaces the report by one in JUnit's format. It does nothing if there is none.
-func (r *testReport) readJUnit(in io.Reader) {
-	type result struct {
-		Message string `xml:"message,attr"`
-		Text    string `xml:",chardata"`
-	}
-	var suites struct {
-		Cases []struct {
-			Class   string   `xml:"classname,attr"`
-			Name    string   `xml:"name,attr"`
-			File    string   `xml:"file,attr"`
-			Line    int      `xml:"line,attr"`
-			Failed  []result `xml:"failure"`
-			Errors  []result `xml:"error"`
-			Skipped []result `xml:"skipped"`
-		} `xml:"testsuite>testcase"`
-	}
-	if xml.NewDecoder(io.LimitReader(in, maxReport)).Decode(&suites) != nil || len(suites.Cases) == 0 {
+// readReport adds the tests of a report in JUnit's format or in that of jest --json. It ends at the first error.
+func (r *testReport) readReport(data []byte) {
+	if bytes.HasPrefix(data, []byte("{")) {
+		r.readJest(data)
 		return
 	}
-	*r = testReport{Failures: []failure{}}
-	for _, c := range suites.Cases {
-		results := slices.Concat(c.Failed, c.Errors)
-		switch {
-		case len(c.Skipped) > 0:
-			r.Skipped++
-		case len(results) == 0:
-			r.Passed++
-		default:
-			f := failure{Name: strings.Trim(c.Class+"."+c.Name, "."), File: c.File, Line: c.Line + 1, Message: results[0].Text}
-			place := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(c.File) + `:(\d+): `)
-			if places := place.FindAllStringSubmatch(f.Message, -1); c.File != "" && places != nil {
-				f.at(c.File, places[len(places)-1][1])
+	for decoder := xml.NewDecoder(bytes.NewReader(data)); ; {
+		token, err := decoder.Token()
+		if err != nil {
+			return
+		}
+		var c junitCase
+		if start, ok := token.(xml.StartElement); ok && start.Name.Local == "testcase" {
+			if decoder.DecodeElement(&c, &start) != nil {
+				return
 			}
-			r.fail(f)
+			r.addCase(c)
 		}
 	}
+}
+
+// junitCase is a test of pytest, node, vitest or mocha.
+type (
+	junitCase struct {
+		Class   string        `xml:"classname,attr"`
+		Name    string        `xml:"name,attr"`
+		File    string        `xml:"file,attr"`
+		Line    int           `xml:"line,attr"`
+		Failed  []junitResult `xml:"failure"`
+		Errors  []junitResult `xml:"error"`
+		Skipped []junitResult `xml:"skipped"`
+	}
+	junitResult struct {
+		Text string `xml:",chardata"`
+	}
+)
+
+func (r *testReport) addCase(c junitCase) {
+	results := slices.Concat(c.Failed, c.Errors)
+	switch {
+	case len(c.Skipped) > 0:
+		r.Skipped++
+	case len(results) == 0:
+		r.Passed++
+	case strings.HasSuffix(c.File, ".py"):
+		f := failure{Name: strings.Trim(c.Class+"."+c.Name, "."), File: c.File, Line: c.Line + 1, Message: results[0].Text}
+		place := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(c.File) + `:(\d+): `)
+		if places := place.FindAllStringSubmatch(f.Message, -1); places != nil {
+			f.at(c.File, places[len(places)-1][1])
+		}
+		r.fail(f)
+	default:
+		name := c.Class + " > " + c.Name
+		if c.Class == "" || c.Class == "test" || c.Class == c.Name { // node has no classes
+			name = c.Name
+		}
+		r.failScript(name, c.File, results[0].Text)
+	}
+}
+
+// readJest adds the tests of a report of jest --json.
+func (r *testReport) readJest(data []byte) {
+	var report struct {
+		TestResults []struct {
+			Name, Status, Message string
+			AssertionResults      []struct {
+				FullName, Status string
+				FailureMessages  []string
+			}
+		}
+	}
+	_ = json.Unmarshal(data, &report)
+	for _, file := range report.TestResults {
+		if file.Status == "failed" && len(file.AssertionResults) == 0 {
+			r.failScript(file.Name, file.Name, file.Message)
+		}
+		for _, test := range file.AssertionResults {
+			switch test.Status {
+			case "passed":
+				r.Passed++
+			case "failed":
+				r.failScript(test.FullName, file.Name, strings.Join(test.FailureMessages, "\n"))
+			default:
+				r.Skipped++
+			}
+		}
+	}
+}
+
+// scriptPlace is a line of a stack trace of JavaScript.
+var scriptPlace = regexp.MustCompile(`(?m)^\s*(?:at|❯) (?:.*[ (])?([^\s()]+):(\d+):\d+\)?$`)
+
+// failScript adds a failure whose message holds a stack trace of JavaScript.
+func (r *testReport) failScript(name, file, message string) {
+	f := failure{Name: name, File: file, Message: message}
+	for _, place := range scriptPlace.FindAllStringSubmatch(message, -1) {
+		if !strings.HasPrefix(place[1], "node:") && !strings.Contains(place[1], "node_modules/") {
+			f.at(place[1], place[2])
+			break
+		}
+	}
+	r.fail(f)
+}
+
+// findFiles looks in the output for the place and the error of files that failed as a whole, which node's report does not tell.
+func (r *testReport) findFiles(output string) {
+	for i := range r.Failures {
+		f := &r.Failures[i]
+		if f.Line > 0 || path.Ext(f.Name) == "" {
+			continue
+		}
+		if at := regexp.MustCompile(regexp.QuoteMeta(f.Name) + `:(\d+)`).FindStringSubmatchIndex(output); at != nil {
+			f.at(f.Name, output[at[2]:at[3]])
+			f.Message = cut(f.Message[:min(len(f.Message), maxMessage/2)] + "\n" + output[at[0]:])
+		}
+	}
+}
+
+var (
+	// compilerError is an error on a line of its own, as C compilers and tsc print it.
+	compilerError = regexp.MustCompile(`(?m)^(\S+?)[(:](\d+)[,:]\d+\)?: (?:fatal )?error:? ?(.*)$`)
+	rustError     = regexp.MustCompile(`(?m)^error(?:\[E\d+\])?: (.+)\n\s*--> (\S+?):(\d+):\d+\n((?:.+\n)*)`)
+	rustFailure   = regexp.MustCompile(`(?m)^---- (.+) stdout ----\n`)
+	rustPlace     = regexp.MustCompile(`panicked at (\S+?):(\d+):\d+`)
+	rustCounts    = regexp.MustCompile(`(?m)^test result: .* (\d+) passed; (\d+) failed; (\d+) ignored`)
+)
+
+// readText adds the failures in the output of cargo and of compilers.
+func (r *testReport) readText(text string) {
+	for _, e := range compilerError.FindAllStringSubmatch(text, -1) {
+		f := failure{Name: e[1], Message: e[3]}
+		f.at(e[1], e[2])
+		r.fail(f)
+	}
+	for _, e := range rustError.FindAllStringSubmatch(text, -1) {
+		f := failure{Name: e[1], Message: e[4]}
+		f.at(e[2], e[3])
+		r.fail(f)
+	}
+	starts := rustFailure.FindAllStringSubmatchIndex(text, -1)
+	for i, start := range starts {
+		f := failure{Name: text[start[2]:start[3]], Message: text[start[1]:]}
+		if i+1 < len(starts) {
+			f.Message = text[start[1]:starts[i+1][0]]
+		}
+		f.Message, _, _ = strings.Cut(f.Message, "\n\nfailures:\n")
+		if place := rustPlace.FindStringSubmatch(f.Message); place != nil {
+			f.at(place[1], place[2])
+		}
+		r.fail(f)
+	}
+	failed := 0
+	for _, count := range rustCounts.FindAllStringSubmatch(text, -1) {
+		r.Passed += atoi(count[1])
+		failed += atoi(count[2])
+		r.Skipped += atoi(count[3])
+	}
+	r.Failed = max(r.Failed, failed)
+}
+
+// atoi returns a number that a regular expression found; 0 if it is too large.
+func atoi(digits string) int {
+	n, err := strconv.Atoi(digits)
+	if err != nil {
+		return 0
+	}
+	return n
 }

@@ -38,7 +38,7 @@ func (o testsOutput) text() string {
 	fmt.Fprintf(&b, "%s: %d passed, %d failed, %d skipped (%s)\n", strings.Join(o.Command, " "), o.Passed, o.Failed, o.Skipped, o.summary())
 	for _, f := range o.Failures {
 		fmt.Fprintf(&b, "\nFAIL %s", f.Name)
-		if f.File != "" {
+		if f.Line > 0 {
 			fmt.Fprintf(&b, " (%s:%d)", f.File, f.Line)
 		}
 		fmt.Fprintf(&b, "\n%s\n", f.Message)
@@ -56,7 +56,7 @@ type testRun struct {
 	folder bool   // target is a folder
 	filter string
 	script string // the marker's line about tests
-	xml    string // where a runner may write a report in JUnit's format
+	report string // the file for a report, see testReport.readReport
 }
 
 // testRunner is a program that runs tests.
@@ -65,16 +65,15 @@ type testRunner struct {
 	markers []string       // files that tell that a folder's tests are run by it
 	tells   *regexp.Regexp // what a marker must contain
 	command func(testRun) []string
-	parse   func(*testReport, testRun) func(line string) (shown string)
 }
 
 // testRunners in their order of precedence within a folder.
 var testRunners = []testRunner{
-	{"go", []string{"go.mod"}, regexp.MustCompile(`(?m)^module\s+(\S+)`), goCommand, parseGo},
-	{"cargo", []string{"Cargo.toml"}, regexp.MustCompile(``), cargoCommand, parseText},
-	{"npm", []string{"package.json"}, regexp.MustCompile(`"test"\s*:\s*"((?:[^"\\]|\\.)+)"`), npmCommand, parseText},
-	{"pytest", []string{"pytest.ini", "pyproject.toml", "setup.py", "setup.cfg", "tox.ini", "conftest.py", "tests"}, regexp.MustCompile(``), pytestCommand, parseText},
-	{"make", []string{"GNUmakefile", "makefile", "Makefile"}, regexp.MustCompile(`(?m)^test\s*:`), makeCommand, parseText},
+	{"go", []string{"go.mod"}, regexp.MustCompile(`(?m)^module\s+(\S+)`), goCommand},
+	{"cargo", []string{"Cargo.toml"}, regexp.MustCompile(``), cargoCommand},
+	{"npm", []string{"package.json"}, regexp.MustCompile(`"test"\s*:\s*"((?:[^"\\]|\\.)+)"`), npmCommand},
+	{"pytest", []string{"pytest.ini", "pyproject.toml", "setup.py", "setup.cfg", "tox.ini", "conftest.py", "tests"}, regexp.MustCompile(``), pytestCommand},
+	{"make", []string{"GNUmakefile", "makefile", "Makefile"}, regexp.MustCompile(`(?m)^test\s*:`), makeCommand},
 }
 
 func goCommand(r testRun) []string {
@@ -96,18 +95,22 @@ func cargoCommand(r testRun) []string {
 	return argv
 }
 
-// npmCommand passes the filter on in the way of the test program that the script names.
+// npmCommand asks for a report and passes the filter on, in the way of the test program that the script names.
 func npmCommand(r testRun) []string {
-	argv := []string{"npm", "test", "--silent", "--"}
+	argv, filter := []string{"npm", "test", "--silent", "--"}, []string{"-t", r.filter}
+	switch {
+	case strings.Contains(r.script, "mocha"):
+		argv = append(argv, "--reporter", "xunit", "--reporter-option", "output="+r.report)
+		filter[0] = "--grep"
+	case strings.Contains(r.script, "vitest"):
+		argv = append(argv, "--reporter=default", "--reporter=junit", "--outputFile.junit="+r.report)
+	case strings.Contains(r.script, "jest"):
+		argv = append(argv, "--json", "--outputFile="+r.report)
+	case strings.Contains(r.script, "--test"): // see nodeOptions
+		filter = []string{"--test-name-pattern=" + r.filter}
+	}
 	if r.filter != "" {
-		switch {
-		case strings.Contains(r.script, "mocha"):
-			argv = append(argv, "--grep", r.filter)
-		case strings.Contains(r.script, "--test"):
-			argv = append(argv, "--test-name-pattern="+r.filter)
-		default:
-			argv = append(argv, "-t", r.filter)
-		}
+		argv = append(argv, filter...)
 	}
 	if r.target != "." {
 		argv = append(argv, r.target)
@@ -115,12 +118,20 @@ func npmCommand(r testRun) []string {
 	return argv
 }
 
+// nodeOptions makes node's own test program write a report, unless the script chooses its reports.
+func nodeOptions(r testRun) string {
+	if !strings.Contains(r.script, "--test") || strings.Contains(r.script, "--test-reporter") {
+		return ""
+	}
+	return fmt.Sprintf("--test-reporter=spec --test-reporter-destination=stdout --test-reporter=junit --test-reporter-destination=%q", r.report)
+}
+
 func pytestCommand(r testRun) []string {
 	argv := []string{"pytest"}
 	if _, err := process.Find("pytest", os.Getenv("PATH"), ""); err != nil {
 		argv = []string{"python3", "-m", "pytest"}
 	}
-	argv = append(argv, "-q", "-p", "no:cacheprovider", "-o", "junit_family=xunit1", "--junitxml="+r.xml)
+	argv = append(argv, "-q", "-p", "no:cacheprovider", "-o", "junit_family=xunit1", "--junitxml="+r.report)
 	if r.filter != "" {
 		argv = append(argv, "-k", r.filter)
 	}
@@ -144,24 +155,32 @@ func (s *Server) runTests(ctx context.Context, in testsInput, report reporter) (
 		return testsOutput{}, fmt.Errorf("make a file for the test report: %w", err)
 	}
 	defer func() { _ = errors.Join(results.Close(), os.Remove(results.Name())) }()
-	run.filter, run.xml = in.Filter, results.Name()
+	run.filter, run.report = in.Filter, results.Name()
 
 	o := testsOutput{Runner: runner.name, Command: runner.command(run), testReport: testReport{Failures: []failure{}}}
 	out := capture{report: report}
-	parse := runner.parse(&o.testReport, run)
-	lines := lineWriter{pass: func(line string) { _, _ = out.Write([]byte(parse(line))) }}
-	env := map[string]string{"CI": "true", "CARGO_NET_OFFLINE": fmt.Sprint(!s.options.Network), "PYTHONDONTWRITEBYTECODE": "1"}
-	if runner.name == "npm" && strings.Contains(run.script, "--test") {
-		env["NODE_OPTIONS"] = "--test-reporter=tap"
+	lines := lineWriter{pass: func(line string) { _, _ = out.Write([]byte(line)) }}
+	if runner.name == "go" {
+		parse := parseGo(&o.testReport, run)
+		lines.pass = func(line string) { _, _ = out.Write([]byte(parse(line))) }
 	}
-	o.ran, err = s.runProgram(ctx, program{argv: o.Command, dir: run.dir, timeout: in.Timeout, network: s.options.Network, env: env}, &lines)
+	o.ran, err = s.runProgram(ctx, program{
+		argv: o.Command, dir: run.dir, timeout: in.Timeout, network: s.options.Network,
+		env: map[string]string{
+			"CI": "true", "CARGO_NET_OFFLINE": fmt.Sprint(!s.options.Network), "PYTHONDONTWRITEBYTECODE": "1", "NODE_OPTIONS": nodeOptions(run),
+		},
+	}, &lines)
 	if err != nil {
 		return testsOutput{}, err
 	}
 	lines.flush()
-	parse("") // ends what is still open
-	o.readJUnit(results)
 	o.Output, o.Truncated = out.text()
+	if runner.name != "go" {
+		data, _ := io.ReadAll(io.LimitReader(results, maxReport)) // none: there is the output
+		o.readReport(data)
+		o.readText(o.Output)
+		o.findFiles(o.Output)
+	}
 	o.OK = o.ExitCode == 0 && !o.TimedOut
 	if !o.OK && o.Failed == 0 {
 		o.fail(failure{Name: strings.Join(o.Command, " "), Message: o.summary() + "\n" + o.Output[max(0, len(o.Output)-maxMessage/2):]})

@@ -1,7 +1,6 @@
 package workspace
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -183,20 +182,28 @@ func TestUnknownFailure(t *testing.T) {
 	wantContains(t, out.Failures[0].Message, "something odd", "exit code 2")
 }
 
-// The parsers on the real output of test programs, in testdata/output.
+// The parsers on the real reports and output of test programs, in testdata/output.
 func TestParsersOfRealOutput(t *testing.T) {
 	tests := map[string]struct {
 		want     testReport
 		messages []string // parts, in order of the failures
 	}{
-		"jest.txt":        {testReport{Passed: 1, Failed: 2, Skipped: 1, Failures: []failure{{Name: "adds", File: "jt/a.test.js", Line: 1}, {Name: "group › inner", File: "jt/a.test.js", Line: 4}}}, []string{"Expected: 3", "boom"}},
-		"mocha.txt":       {testReport{Passed: 1, Failed: 2, Skipped: 1, Failures: []failure{{Name: "adds", File: "mt/a.js", Line: 2}, {Name: "group", File: "mt/a.js", Line: 5}}}, []string{"2 !== 3", "boom"}},
-		"vitest.txt":      {testReport{Passed: 1, Failed: 2, Skipped: 1, Failures: []failure{{Name: "vt/a.test.mjs > adds", File: "vt/a.test.mjs", Line: 2}, {Name: "vt/a.test.mjs > group > inner", File: "vt/a.test.mjs", Line: 5}}}, []string{"expected 2 to be 3", "boom"}},
+		"jest.json": {testReport{Passed: 1, Failed: 3, Skipped: 1, Failures: []failure{
+			{Name: "adds", File: "/home/user/jt/a.test.js", Line: 1}, {Name: "group inner", File: "/home/user/jt/a.test.js", Line: 4}, {Name: "/home/user/jt/b.test.js", File: "/home/user/jt/b.test.js"},
+		}}, []string{"Expected: 3", "boom", "unexpected token"}},
+		"mocha.xml": {testReport{Passed: 1, Failed: 2, Skipped: 1, Failures: []failure{
+			{Name: "adds", File: "mt/a.js", Line: 2}, {Name: "group > inner", File: "mt/a.js", Line: 5},
+		}}, []string{"2 !== 3", "boom"}},
+		"vitest.xml": {testReport{Passed: 1, Failed: 3, Skipped: 1, Failures: []failure{
+			{Name: "vt/a.test.mjs > adds", File: "vt/a.test.mjs", Line: 2}, {Name: "vt/a.test.mjs > group > inner", File: "vt/a.test.mjs", Line: 5}, {Name: "vt/b.test.mjs"},
+		}}, []string{"expected 2 to be 3", "boom", "Unexpected token"}},
+		"node.xml": {testReport{Passed: 2, Failed: 3, Skipped: 1, Failures: []failure{
+			{Name: "/home/user/nt/test/broken.test.js"}, {Name: "adds", File: "/home/user/nt/test/sum.test.js", Line: 4}, {Name: "inner", File: "/home/user/nt/test/sum.test.js", Line: 7},
+		}}, []string{"test failed", "-1 !== 3", "boom"}},
 		"cargo.txt":       {testReport{Passed: 1, Failed: 1, Skipped: 1, Failures: []failure{{Name: "tests::adds", File: "src/lib.rs", Line: 5}}}, []string{"left: -1"}},
 		"cargo-build.txt": {testReport{Failed: 1, Failures: []failure{{Name: "cannot find value `c` in this scope", File: "src/lib.rs", Line: 1}}}, []string{"a - c"}},
 		"tsc.txt":         {testReport{Failed: 1, Failures: []failure{{Name: "t.ts", File: "t.ts", Line: 1}}}, []string{"not assignable"}},
 		"gcc.txt":         {testReport{Failed: 1, Failures: []failure{{Name: "x.c", File: "x.c", Line: 1}}}, []string{"undeclared"}},
-		"gotext.txt":      {testReport{Failed: 3, Failures: []failure{{Name: "TestA", File: "", Line: 0}, {Name: "TestA/one", File: "", Line: 0}, {Name: "TestPanic", File: "", Line: 0}}}, []string{"", "", "nil map"}},
 		"pytest.xml": {testReport{Passed: 2, Failed: 3, Skipped: 1, Failures: []failure{
 			{Name: "test_a.test_add", File: "test_a.py", Line: 4}, {Name: "test_a.TestGroup.test_param[2]", File: "test_a.py", Line: 10}, {Name: "test_a.test_fixture", File: "test_a.py", Line: 12},
 		}}, []string{"assert -1 == 3", "assert 2 == 1", "no fixture"}},
@@ -206,13 +213,10 @@ func TestParsersOfRealOutput(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("testdata", "output", name))
 			must(t, err)
 			var got testReport
-			if strings.HasSuffix(name, ".xml") {
-				got.readJUnit(bytes.NewReader(text))
+			if strings.HasSuffix(name, ".txt") {
+				got.readText(string(text))
 			} else {
-				parse := parseText(&got, testRun{})
-				lines := lineWriter{pass: func(line string) { parse(line) }}
-				_, _ = lines.Write(text)
-				parse("")
+				got.readReport(text)
 			}
 			if diff := cmp.Diff(tt.want, got, cmpopts.IgnoreFields(failure{}, "Message")); diff != "" {
 				t.Errorf("%s\n%s", diff, text)
@@ -233,14 +237,15 @@ func FuzzTestParsers(f *testing.F) {
 	}
 	f.Add(`{"Action":"fail","Package":"p","Test":"A/B"}` + "\n" + `{"Action":"build-output","Output":"a.go:1:2: x"}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, parser := range []func(*testReport, testRun) func(string) string{parseText, parseGo} {
-			r := testReport{}
-			parse := parser(&r, testRun{script: "p"})
-			lines := lineWriter{pass: func(line string) { parse(line) }}
-			_, _ = lines.Write([]byte(text))
-			lines.flush()
-			parse("")
-			r.readJUnit(strings.NewReader(text))
+		var ofGo, ofOthers testReport
+		parse := parseGo(&ofGo, testRun{script: "p"})
+		lines := lineWriter{pass: func(line string) { parse(line) }}
+		_, _ = lines.Write([]byte(text))
+		lines.flush()
+		ofOthers.readReport([]byte(text))
+		ofOthers.readText(text)
+		ofOthers.findFiles(text)
+		for _, r := range []testReport{ofGo, ofOthers} {
 			for _, f := range r.Failures {
 				if len(f.Message) > maxMessage+3 || len(f.Name) > maxMessage+3 {
 					t.Errorf("a failure of %d and %d bytes", len(f.Name), len(f.Message))
@@ -257,22 +262,19 @@ func FuzzTestParsers(f *testing.F) {
 func TestParsersKeepLittle(t *testing.T) {
 	name := strings.Repeat("n", 2000)
 	tests := map[string]struct {
-		parser func(*testReport, testRun) func(string) string
 		line   func(i int) string
 		lines  int
 		failed int
 	}{
-		"names of failures": {parseText, func(i int) string { return fmt.Sprintf("not ok %d - %d%s\n", i, i, name) }, 12_000, 12_000},
-		"long places":       {parseText, func(i int) string { return fmt.Sprintf("%s%d:1:2: error: x\n", strings.Repeat(name, 200), i) }, 52, 52},
-		"outputs": {parseGo, func(i int) string {
+		"outputs": {func(i int) string {
 			return fmt.Sprintf(`{"Action":"output","Package":"p","Test":"T%d","Output":%q}`, i, name)
 		}, 12_000, 0},
-		"output of one test": {parseGo, func(int) string {
+		"output of one test": {func(int) string {
 			return fmt.Sprintf(`{"Action":"output","Test":"T","Output":%q}`, strings.Repeat(name, 100))
 		}, 200, 0},
-		"empty outputs": {parseGo, func(i int) string { return fmt.Sprintf(`{"Action":"output","Package":"p%d","Output":""}`, i) }, 200_000, 0},
-		"failed tests":  {parseGo, func(i int) string { return fmt.Sprintf(`{"Action":"fail","Package":"p%d%s","Test":"T"}`, i, name) }, 12_000, 12_000},
-		"parents": {parseGo, func(i int) string {
+		"empty outputs": {func(i int) string { return fmt.Sprintf(`{"Action":"output","Package":"p%d","Output":""}`, i) }, 200_000, 0},
+		"failed tests":  {func(i int) string { return fmt.Sprintf(`{"Action":"fail","Package":"p%d%s","Test":"T"}`, i, name) }, 12_000, 12_000},
+		"parents": {func(i int) string {
 			return fmt.Sprintf(`{"Action":"fail","Package":"p","Test":"%d%s"}`, i, strings.Repeat("/a", 3000))
 		}, 10, 10},
 	}
@@ -280,14 +282,13 @@ func TestParsersKeepLittle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var r testReport
 			before := heap()
-			parse := tt.parser(&r, testRun{})
+			parse := parseGo(&r, testRun{})
 			for i := range tt.lines {
 				parse(tt.line(i))
 			}
 			if kept := int64(heap()) - int64(before); kept > 16<<20 {
 				t.Errorf("%d MiB are kept", kept>>20)
 			}
-			parse("")
 			if r.Failed != tt.failed || len(r.Failures) > maxFailures {
 				t.Errorf("%d failed, %d listed", r.Failed, len(r.Failures))
 			}
