@@ -38,7 +38,7 @@ func keys(t *testing.T) (path string, key func(sub string, roles ...identity.Rol
 		t.Fatal(err)
 	}
 	return path, func(sub string, roles ...identity.Role) string {
-		token, _, err := file.Add(sub, roles, "a test")
+		token, _, err := file.Add(identity.Key{Sub: sub, Roles: roles, Note: "a test"})
 		if err != nil {
 			t.Fatal(err)
 		}

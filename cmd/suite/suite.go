@@ -20,6 +20,7 @@ import (
 	"pawl.dev/gateway/gateway"
 	"pawl.dev/mcppool-svc/mcppool"
 	"pawl.dev/planner-svc/planner"
+	identityv1 "pawl.dev/proto/gen/pawl/identity/v1"
 	"pawl.dev/services/identity"
 	"pawl.dev/services/inproc"
 	"pawl.dev/services/serve"
@@ -91,6 +92,7 @@ func (s *Suite) setUpAuth(context.Context) (err error) {
 		return err
 	}
 	s.conn = inproc.New(unary, stream)
+	identityv1.RegisterIdentityServiceServer(s.conn, identity.NewAPI(s.auth))
 	healthv1.RegisterHealthServer(s.conn, serve.Health{Server: s.health, Healthy: func() error { return s.executor.Healthy() }})
 	return nil
 }

@@ -173,7 +173,7 @@ func TestKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	token := func(sub string) string {
-		token, _, err := keys.Add(sub, []identity.Role{identity.RoleUser}, "")
+		token, _, err := keys.Add(identity.Key{Sub: sub, Roles: []identity.Role{identity.RoleUser}})
 		if err != nil {
 			t.Fatal(err)
 		}

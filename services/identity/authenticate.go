@@ -20,11 +20,16 @@ const (
 )
 
 // Authenticate identifies the caller and returns the context with the principal in it, or ctx itself on failure. Health checks
-// pass without a principal, because probes have no credential; reflection requires one.
+// pass without a principal if they have no valid credential, because probes have none; reflection requires one.
 func Authenticate(ctx context.Context, a Authenticator, method string) (context.Context, error) {
-	if strings.HasPrefix(method, healthPrefix) {
+	authCtx, err := authenticate(ctx, a)
+	if err != nil && strings.HasPrefix(method, healthPrefix) {
 		return ctx, nil
 	}
+	return authCtx, err
+}
+
+func authenticate(ctx context.Context, a Authenticator) (context.Context, error) {
 	token, err := bearerToken(ctx)
 	if err != nil {
 		return ctx, err

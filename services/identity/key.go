@@ -26,6 +26,8 @@ type Key struct {
 	Hash    digest    `yaml:"sha256"`
 	Note    string    `yaml:"note,omitempty"`
 	Created time.Time `yaml:"created"`
+	Expires time.Time `yaml:"expires,omitempty"` // zero: never
+	Request string    `yaml:"request_id,omitempty"`
 }
 
 // digest is the SHA-256 of a secret, in hex as text.
@@ -43,17 +45,23 @@ func (d *digest) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// newKey makes a key and its token.
-func newKey(sub string, roles []Role, note string, now time.Time) (token string, k Key, err error) {
-	if err := cmp.Or(CheckSub(sub), checkRoles(roles)); err != nil {
+// newKey completes a key that has a sub, roles and, optionally, a note, an expiry and a request id, and makes its token.
+func newKey(k Key, now time.Time) (token string, _ Key, err error) {
+	if err := cmp.Or(CheckSub(k.Sub), checkRoles(k.Roles)); err != nil {
 		return "", Key{}, err
+	}
+	if !k.Expires.IsZero() && !k.Expires.After(now) {
+		return "", Key{}, fmt.Errorf("the key would have expired at %s already; choose a time in the future", k.Expires.Format(time.RFC3339))
 	}
 	// The secret has over 256 random bits, so password hashing is not needed.
 	secret := strings.ToLower(rand.Text() + rand.Text())
-	k = Key{ID: strings.ToLower(rand.Text()[:idLen]), Sub: sub, Roles: slices.Clone(roles), Hash: sha256.Sum256([]byte(secret)), Note: note,
-		Created: now.UTC().Truncate(time.Second)}
-	return tokenPrefix + k.ID + "_" + secret, k, nil
+	k.ID, k.Hash = strings.ToLower(rand.Text()[:idLen]), sha256.Sum256([]byte(secret))
+	k.Roles, k.Created = slices.Clone(k.Roles), now.UTC().Truncate(time.Second)
+	return k.Prefix() + secret, k, nil
 }
+
+// Prefix returns the beginning of the key's token, up to its secret.
+func (k Key) Prefix() string { return tokenPrefix + k.ID + "_" }
 
 // check returns an error that names the first field that is wrong.
 func (k Key) check() error {
@@ -101,5 +109,5 @@ func (k Key) proves(secret string) bool {
 }
 
 func (k Key) principal() Principal {
-	return Principal{Sub: k.Sub, Roles: slices.Clip(k.Roles), KeyID: k.ID}
+	return Principal{Sub: k.Sub, Roles: slices.Clip(k.Roles), KeyID: k.ID, Expires: k.Expires}
 }

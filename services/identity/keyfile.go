@@ -18,7 +18,7 @@ import (
 const recheckAfter = time.Second
 
 // KeyFile authenticates by a YAML file of hashed API keys. A changed file is read again; if that fails, the error is logged and
-// the previous keys stay in force. A file that does not exist yet holds no keys; Add creates it.
+// the previous keys stay in force. A file that does not exist holds no keys, also if it was deleted; Add creates it.
 type KeyFile struct {
 	path string
 	now  func() time.Time
@@ -29,11 +29,12 @@ type KeyFile struct {
 	lastRead  fs.FileInfo    // of the last version that was read, valid or not; nil: there was no file
 	checked   time.Time      // when the file was last checked for changes
 	ephemeral map[string]Key
+	used      map[string]time.Time // when this process last accepted each key
 }
 
 // OpenKeyFile reads the file once, so that its errors show at start.
 func OpenKeyFile(path string) (*KeyFile, error) {
-	k := &KeyFile{path: path, now: time.Now, ephemeral: map[string]Key{}}
+	k := &KeyFile{path: path, now: time.Now, ephemeral: map[string]Key{}, used: map[string]time.Time{}}
 	if err := k.load(); err != nil {
 		return nil, err
 	}
@@ -50,7 +51,11 @@ func (k *KeyFile) Authenticate(_ context.Context, token string) (Principal, erro
 		return Principal{}, unauthenticated("the credential is not an API key of this suite (`pawl_…`)")
 	}
 	if key, ok := k.find(id); ok && key.proves(secret) {
-		return key.principal(), nil
+		if now := k.now(); key.Expires.IsZero() || now.Before(key.Expires) {
+			k.touch(id, now)
+			return key.principal(), nil
+		}
+		return Principal{}, unauthenticated("the API key %s expired at %s; ask the operator for a new one", id, key.Expires.Format(time.RFC3339))
 	}
 	if len(k.List()) == 0 {
 		return Principal{}, unauthenticated("there are no API keys here yet; the operator makes them with `pawl keys add`")
@@ -71,14 +76,28 @@ func (k *KeyFile) find(id string) (Key, bool) {
 	return key, ok
 }
 
-// refresh reads the file if it changed. If the file is gone or invalid, the previous keys stay in force.
+// touch records the use of a key.
+func (k *KeyFile) touch(id string, now time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.used[id] = now
+}
+
+// LastUsed returns when this process last accepted a key; zero if it has not since it started.
+func (k *KeyFile) LastUsed(id string) time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.used[id]
+}
+
+// refresh reads the file if it changed. If the new version is invalid, the previous keys stay in force; if the file is gone, none do.
 func (k *KeyFile) refresh() {
 	info, err := os.Stat(k.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if k.lastRead != nil {
-			slog.Warn("the key file is gone; the previous keys stay in force", "path", k.path)
-			k.lastRead = nil
+			slog.Error("the key file is gone: all its keys are refused until it is back", "path", k.path)
+			k.keys, k.byID, k.lastRead = nil, maps.Clone(k.ephemeral), nil
 		}
 	case err != nil:
 		slog.Warn("the key file cannot be read; the previous keys stay in force", "error", err)
@@ -109,13 +128,27 @@ func (k *KeyFile) load() error {
 	return nil
 }
 
-// Add makes a key and stores it. Only the hash of the token is kept, so the token cannot be shown again.
-func (k *KeyFile) Add(sub string, roles []Role, note string) (token string, key Key, err error) {
-	token, key, err = newKey(sub, roles, note, k.now())
+// RepeatedError is returned by Add for a request id that a key has already.
+type RepeatedError struct{ ID string }
+
+// Error implements error.
+func (e *RepeatedError) Error() string {
+	return fmt.Sprintf("the same request created the key %s, whose token was returned then; revoke that key if its token is lost, and create another", e.ID)
+}
+
+// Add completes a key that has a sub, roles and, optionally, a note, an expiry and a request id, and stores it. Only the hash of the token
+// is kept, so the token cannot be shown again.
+func (k *KeyFile) Add(wanted Key) (token string, key Key, err error) {
+	token, key, err = newKey(wanted, k.now())
 	if err != nil {
 		return "", Key{}, fmt.Errorf("add a key: %w", err)
 	}
-	err = k.change(func(keys []Key) ([]Key, error) { return append(keys, key), nil })
+	err = k.change(func(keys []Key) ([]Key, error) {
+		if i := slices.IndexFunc(keys, func(old Key) bool { return old.Request != "" && old.Request == key.Request }); i >= 0 {
+			return nil, &RepeatedError{keys[i].ID}
+		}
+		return append(keys, key), nil
+	})
 	if err != nil {
 		return "", Key{}, fmt.Errorf("add a key: %w", err)
 	}
@@ -149,7 +182,7 @@ func (k *KeyFile) Remove(id string) error {
 // Ephemeral makes a key that exists only in this process, for services that call each other within it. It panics if the sub or the
 // roles are invalid, because they come from the program itself.
 func (k *KeyFile) Ephemeral(sub string, roles []Role) (token string) {
-	token, key, err := newKey(sub, roles, "", k.now())
+	token, key, err := newKey(Key{Sub: sub, Roles: roles}, k.now())
 	if err != nil {
 		panic("identity: ephemeral key: " + err.Error())
 	}

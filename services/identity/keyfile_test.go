@@ -57,7 +57,7 @@ func keyPath(t *testing.T) string {
 
 func mustAdd(t *testing.T, k *KeyFile, sub string, roles ...Role) (string, Key) {
 	t.Helper()
-	token, key, err := k.Add(sub, roles, "for "+sub)
+	token, key, err := k.Add(Key{Sub: sub, Roles: roles, Note: "for " + sub})
 	if err != nil {
 		t.Fatalf("add: %v", err)
 	}
@@ -162,14 +162,14 @@ func TestKeyFileKeepsTheLastGoodVersion(t *testing.T) {
 	if n := strings.Count(logged.String(), "cannot be used"); n != 1 || !strings.Contains(logged.String(), "subb") {
 		t.Errorf("a broken version is logged once with its reason; got:\n%s", &logged)
 	}
-	if _, _, err := k.Add("bob", []Role{RoleUser}, ""); err == nil {
+	if _, _, err := k.Add(Key{Sub: "bob", Roles: []Role{RoleUser}}); err == nil {
 		t.Error("a broken file was overwritten")
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
 	clock.add(2 * recheckAfter)
-	wantSub(t, k, token, "alice")
+	wantUnauthenticated(t, k, token) // a deleted file closes everything
 	write(t, path, string(good))
 	token2, _ := mustAdd(t, k, "bob", RoleUser)
 	clock.add(2 * recheckAfter)
@@ -214,7 +214,7 @@ func TestAddRefusesWhatCannotBe(t *testing.T) {
 		"no role":      {"alice", nil},
 		"unknown role": {"alice", []Role{"admin"}},
 	} {
-		if _, _, err := k.Add(c.sub, c.roles, ""); err == nil {
+		if _, _, err := k.Add(Key{Sub: c.sub, Roles: c.roles}); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
@@ -283,7 +283,7 @@ func TestConcurrentAddsLoseNothing(t *testing.T) {
 		k, _ := open(t, path) // as if in processes of their own
 		wg.Go(func() {
 			for range each {
-				if _, _, err := k.Add(fmt.Sprintf("user%d", w), []Role{RoleUser}, ""); err != nil {
+				if _, _, err := k.Add(Key{Sub: fmt.Sprintf("user%d", w), Roles: []Role{RoleUser}}); err != nil {
 					t.Errorf("add: %v", err)
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -28,8 +29,9 @@ const (
 type Principal struct {
 	Sub      string // the user's stable id
 	Roles    []Role
-	KeyID    string // the API key of the call; empty if none
-	OnBehalf bool   // a service acts on behalf of Sub
+	KeyID    string    // the API key of the call; empty if none
+	Expires  time.Time // of the credential; zero: never
+	OnBehalf bool      // a service acts on behalf of Sub
 }
 
 // Has reports whether the principal has a role.
@@ -118,5 +120,5 @@ func delegate(a Authenticator, caller Principal, sub string) (Principal, error) 
 	if !caller.Has(RoleService) {
 		return Principal{}, denied("only a key with role %q may act on behalf of a user; leave out %s", RoleService, onBehalfKey)
 	}
-	return Principal{Sub: sub, Roles: userRoles, KeyID: caller.KeyID, OnBehalf: true}, nil
+	return Principal{Sub: sub, Roles: userRoles, KeyID: caller.KeyID, Expires: caller.Expires, OnBehalf: true}, nil
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -115,6 +116,9 @@ func (i *interceptor) streamWith(ctx context.Context, srv any, ss grpc.ServerStr
 		authCtx, err = identity.Authenticate(ctx, i.auth, info.FullMethod)
 	}
 	if err == nil {
+		if p, ok := peer.FromContext(ctx); ok && i.trusts(authCtx) {
+			Trust(p.LocalAddr)
+		}
 		err = next(srv, &checkedStream{ServerStream: ss, interceptor: i, ctx: authCtx, method: info.FullMethod, begun: start})
 	}
 	logCall(authCtx, i.log, info.FullMethod, time.Since(start), err)
@@ -122,6 +126,12 @@ func (i *interceptor) streamWith(ctx context.Context, srv any, ss grpc.ServerStr
 		return errs.From(err).GRPCStatus().Err()
 	}
 	return nil
+}
+
+// trusts reports whether a credential was accepted. Health checks need none.
+func (i *interceptor) trusts(authCtx context.Context) bool {
+	_, err := identity.FromContext(authCtx)
+	return err == nil
 }
 
 // panicError logs a panic with its stack, and returns an error for the caller, without the stack.

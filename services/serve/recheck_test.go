@@ -39,7 +39,7 @@ func removedKey(t *testing.T, do func(grpc.ServerStream) error) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		token, key, err := keys.Add("ann", []identity.Role{identity.RoleUser}, "")
+		token, key, err := keys.Add(identity.Key{Sub: "ann", Roles: []identity.Role{identity.RoleUser}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,6 +26,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	identityv1 "pawl.dev/proto/gen/pawl/identity/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/grpctest"
@@ -142,6 +143,37 @@ func TestEachCallIsLogged(t *testing.T) {
 	result = nil
 	want(call(token), "level=DEBUG", "code=OK", "sub=alice")
 	want(call(""), "level=DEBUG", "code=Unauthenticated", "no credential")
+}
+
+// Issue 13: a call without a credential is refused before its message is read, and so before it has arrived.
+func TestCredentialIsCheckedBeforeTheMessage(t *testing.T) {
+	keys, err := identity.OpenKeyFile(t.TempDir() + "/keys.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &service{UnaryFn: func(context.Context) error { return nil }}
+	conn := grpctest.Server(t, s.register, serve.Options{Auth: keys})("pawl_nobody_x")
+	held, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, testgrpc.TestService_UnaryCall_FullMethodName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := held.RecvMsg(&testgrpc.SimpleResponse{}); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("got %v; want UNAUTHENTICATED", err)
+	}
+}
+
+// Issue 13: every server says who the caller is.
+func TestWhoAmI(t *testing.T) {
+	keys, err := identity.OpenKeyFile(t.TempDir() + "/keys.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &service{}
+	conn := grpctest.Server(t, s.register, serve.Options{Auth: keys})(keys.Ephemeral("alice", []identity.Role{identity.RoleUser}))
+	who, err := identityv1.NewIdentityServiceClient(conn).WhoAmI(t.Context(), &identityv1.WhoAmIRequest{})
+	if err != nil || who.GetSub() != "alice" {
+		t.Errorf("%v, %v", who, err)
+	}
 }
 
 // Issue 2, shown by 6: a page that reaches loopback under a name of its own gets nowhere.

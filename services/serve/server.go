@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -13,6 +14,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
+	identityv1 "pawl.dev/proto/gen/pawl/identity/v1"
+	"pawl.dev/services/identity"
 	"pawl.dev/services/telemetry"
 )
 
@@ -64,7 +67,6 @@ func New(o Options) (*Server, error) {
 	s.refusing, s.refuse = context.WithCancel(context.Background())
 	s.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 	s.options = []grpc.ServerOption{
-		grpc.UnaryInterceptor(s.unary),
 		grpc.StreamInterceptor(s.stream),
 		grpc.MaxRecvMsgSize(hardLimitFactor * o.MaxRecvBytes),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
@@ -84,14 +86,40 @@ func New(o Options) (*Server, error) {
 
 // RegisterService implements grpc.ServiceRegistrar; call it before Serve. Until Serve, health reports the service as NOT_SERVING.
 func (s *Server) RegisterService(desc *grpc.ServiceDesc, impl any) {
-	s.services = append(s.services, registration{desc, impl})
+	s.services = append(s.services, registration{s.authenticatedFirst(desc), impl})
 	s.health.SetServingStatus(desc.ServiceName, healthpb.HealthCheckResponse_NOT_SERVING)
+}
+
+// authenticatedFirst returns a description in which each unary method is a stream of one message each way, which is the same on the wire.
+// gRPC reads the message of a unary call before its interceptor runs, so a caller without a credential could make the server hold messages.
+// The interceptor of streams authenticates the caller before it reads.
+func (s *Server) authenticatedFirst(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
+	d := *desc
+	d.Methods, d.Streams = nil, slices.Clone(desc.Streams)
+	for _, m := range desc.Methods {
+		info := &grpc.StreamServerInfo{FullMethod: "/" + desc.ServiceName + "/" + m.MethodName}
+		call := func(impl any, ss grpc.ServerStream) error {
+			out, err := m.Handler(impl, ss.Context(), ss.RecvMsg, nil)
+			if err != nil {
+				return err
+			}
+			return ss.SendMsg(out)
+		}
+		// gRPC calls no interceptor for a stream of one message each way, so the handler does.
+		d.Streams = append(d.Streams, grpc.StreamDesc{StreamName: m.MethodName, Handler: func(impl any, ss grpc.ServerStream) error {
+			return s.stream(impl, ss, info, call)
+		}})
+	}
+	return &d
 }
 
 // Serve takes calls until ctx is done. It then stops the server and returns nil: health reports NOT_SERVING; if Options.Drained is set,
 // calls are taken until that channel is closed; then new calls are refused, and calls that still run after 10 s are cut off. Call Serve only once.
 func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
 	srv := s.build()
+	if !s.interceptor.local {
+		lis = Admit(lis)
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve(lis) }()
 	var err error
@@ -120,7 +148,8 @@ func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
 // build makes the gRPC server. New does not, because grpc.NewServer starts goroutines that end only when the server stops.
 func (s *Server) build() *grpc.Server {
 	srv := grpc.NewServer(s.options...)
-	healthpb.RegisterHealthServer(srv, Health{s.health, s.healthy})
+	srv.RegisterService(s.authenticatedFirst(&healthpb.Health_ServiceDesc), Health{s.health, s.healthy})
+	srv.RegisterService(s.authenticatedFirst(&identityv1.IdentityService_ServiceDesc), identity.NewAPI(s.interceptor.auth))
 	for _, r := range s.services {
 		srv.RegisterService(r.desc, r.impl)
 		s.health.SetServingStatus(r.desc.ServiceName, healthpb.HealthCheckResponse_SERVING)
@@ -172,10 +201,6 @@ type stoppingKey struct{}
 func Stopping(ctx context.Context) <-chan struct{} {
 	ch, _ := ctx.Value(stoppingKey{}).(<-chan struct{})
 	return ch
-}
-
-func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	return s.interceptor.unary(context.WithValue(ctx, stoppingKey{}, s.stopping.Done()), req, info, next)
 }
 
 // stream also ends health watches. gRPC serves them, they never end by themselves, and so they would delay every stop.

@@ -45,7 +45,7 @@ type standalonePool struct {
 // startPool starts a pool with the MCP server t until the measurement ends.
 func (b *bench) startPool(ctx context.Context, env []string, mcpServer any) *standalonePool {
 	file := filepath.Join(b.folder(), "keys.yaml")
-	token, _, err := must(identity.OpenKeyFile(file)).Add("bench", []identity.Role{identity.RoleService}, "benchmark")
+	token, _, err := must(identity.OpenKeyFile(file)).Add(identity.Key{Sub: "bench", Roles: []identity.Role{identity.RoleService}, Note: "benchmark"})
 	check(err)
 	addr := freeAddrs(ctx, 1)[0]
 	a := &standalonePool{process: b.serve(ctx, "pool", addr, env, b.program("mcppool-svc"), "--mcp-config", b.mcpConfig(mcpServer), "--keys", file, "--max-connections", strconv.Itoa(2*idleConnections))}

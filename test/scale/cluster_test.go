@@ -74,7 +74,7 @@ func newClusterOf(t *testing.T, pools int, prepare func(*cluster), servers ...st
 
 func (c *cluster) key(t *testing.T, sub string, roles ...identity.Role) string {
 	t.Helper()
-	token, _, err := c.keys.Add(sub, roles, "a test")
+	token, _, err := c.keys.Add(identity.Key{Sub: sub, Roles: roles, Note: "a test"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ func (c *KeysAddCmd) Run(u *ui.UI, keys *KeysCmd) error {
 	for i, r := range c.Role {
 		roles[i] = identity.Role(r)
 	}
-	token, key, err := file.Add(c.Sub, roles, c.Note)
+	token, key, err := file.Add(identity.Key{Sub: c.Sub, Roles: roles, Note: c.Note})
 	if err != nil {
 		return ui.Errorf("%v", err)
 	}

@@ -361,6 +361,8 @@ const (
 	ErrorReason_ERROR_REASON_OTHER_POOL ErrorReason = 52
 	// The task ended with an answer that says what is missing to reach its goal.
 	ErrorReason_ERROR_REASON_GOAL_NOT_REACHED ErrorReason = 53
+	// There is no API key with this id, or it belongs to another user.
+	ErrorReason_ERROR_REASON_API_KEY_NOT_FOUND ErrorReason = 54
 )
 
 // Enum value maps for ErrorReason.
@@ -420,6 +422,7 @@ var (
 		51: "ERROR_REASON_DATA_DAMAGED",
 		52: "ERROR_REASON_OTHER_POOL",
 		53: "ERROR_REASON_GOAL_NOT_REACHED",
+		54: "ERROR_REASON_API_KEY_NOT_FOUND",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":              0,
@@ -476,6 +479,7 @@ var (
 		"ERROR_REASON_DATA_DAMAGED":             51,
 		"ERROR_REASON_OTHER_POOL":               52,
 		"ERROR_REASON_GOAL_NOT_REACHED":         53,
+		"ERROR_REASON_API_KEY_NOT_FOUND":        54,
 	}
 )
 
@@ -1000,7 +1004,7 @@ const file_pawl_common_v1_common_proto_rawDesc = "" +
 	"\bLanguage\x12\x18\n" +
 	"\x14LANGUAGE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vLANGUAGE_ZH\x10\x01\x12\x0f\n" +
-	"\vLANGUAGE_EN\x10\x02*\x86\x0e\n" +
+	"\vLANGUAGE_EN\x10\x02*\xaa\x0e\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bERROR_REASON_TOOL_NOT_FOUND\x10\x01\x12&\n" +
@@ -1056,7 +1060,8 @@ const file_pawl_common_v1_common_proto_rawDesc = "" +
 	"\x1cERROR_REASON_CONTEXT_MISSING\x102\x12\x1d\n" +
 	"\x19ERROR_REASON_DATA_DAMAGED\x103\x12\x1b\n" +
 	"\x17ERROR_REASON_OTHER_POOL\x104\x12!\n" +
-	"\x1dERROR_REASON_GOAL_NOT_REACHED\x105B,Z*pawl.dev/proto/gen/pawl/common/v1;commonv1b\x06proto3"
+	"\x1dERROR_REASON_GOAL_NOT_REACHED\x105\x12\"\n" +
+	"\x1eERROR_REASON_API_KEY_NOT_FOUND\x106B,Z*pawl.dev/proto/gen/pawl/common/v1;commonv1b\x06proto3"
 
 var (
 	file_pawl_common_v1_common_proto_rawDescOnce sync.Once

@@ -1,0 +1,133 @@
+package serve_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	testgrpc "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/test/bufconn"
+
+	"pawl.dev/services/identity"
+	"pawl.dev/services/serve"
+)
+
+// pipes is a listener of connections in memory. Their addresses are those of the listener.
+func pipes(t *testing.T) *bufconn.Listener {
+	t.Helper()
+	lis := bufconn.Listen(1 << 20)
+	t.Cleanup(func() { _ = lis.Close() })
+	return lis
+}
+
+// connect returns both ends of a new connection.
+func connect(t *testing.T, lis *bufconn.Listener, admitted net.Listener) (client, server net.Conn) {
+	t.Helper()
+	dialed := make(chan net.Conn, 1)
+	go func() {
+		c, err := lis.Dial()
+		if err != nil {
+			t.Error(err)
+		}
+		dialed <- c
+	}()
+	server, err := admitted.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return <-dialed, server
+}
+
+func isClosed(c net.Conn) bool {
+	_, err := c.Read(make([]byte, 1))
+	return err != nil
+}
+
+// Issue 13: connections without a credential are few, short, and small.
+func TestStrangersAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lis := pipes(t)
+		admitted := serve.Admit(lis)
+
+		trusted, server := connect(t, lis, admitted)
+		serve.Trust(server.LocalAddr())
+		short, _ := connect(t, lis, admitted)
+		large, reader := connect(t, lis, admitted)
+
+		go func() { _, _ = large.Write(make([]byte, 1<<20)) }()
+		n, err := io.Copy(io.Discard, reader)
+		if err == nil || n > 256<<10 {
+			t.Errorf("%d bytes were taken: %v", n, err)
+		}
+		go func() { _, _ = trusted.Write(make([]byte, 1<<20)); _ = trusted.Close() }()
+		if n, err := io.Copy(io.Discard, server); err != nil || n != 1<<20 {
+			t.Errorf("of a trusted connection, %d bytes were taken: %v", n, err)
+		}
+
+		oldest := short
+		for range 256 {
+			connect(t, lis, admitted)
+		}
+		synctest.Wait()
+		if !isClosed(oldest) {
+			t.Error("the oldest of too many strangers is open")
+		}
+		last, _ := connect(t, lis, admitted)
+		kept, server := connect(t, lis, admitted)
+		serve.Trust(server.LocalAddr())
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if !isClosed(last) {
+			t.Error("a stranger is open after a minute")
+		}
+		go func() { _, _ = server.Write([]byte("x")) }()
+		if isClosed(kept) {
+			t.Error("a trusted connection was closed")
+		}
+	})
+}
+
+// Issue 13: a call with a valid credential makes its connection trusted.
+func TestCallMakesItsConnectionTrusted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys, err := identity.OpenKeyFile(t.TempDir() + "/keys.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv, err := serve.New(serve.Options{Auth: keys})
+		if err != nil {
+			t.Fatal(err)
+		}
+		(&service{UnaryFn: func(context.Context) error { return nil }}).register(srv)
+		lis := pipes(t)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- srv.Serve(ctx, lis) }()
+		dials := 0
+		conn, err := grpc.NewClient("passthrough:///x", grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithPerRPCCredentials(identity.BearerCredentials(keys.Ephemeral("alice", []identity.Role{identity.RoleUser}))),
+			grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { dials++; return lis.Dial() }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if _, err := testgrpc.NewTestServiceClient(conn).UnaryCall(t.Context(), &testgrpc.SimpleRequest{}); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(2 * time.Minute)
+		}
+		if dials != 1 {
+			t.Errorf("dialed %d times", dials)
+		}
+		_ = conn.Close()
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
