@@ -40,16 +40,16 @@ func main() {
 }
 
 // build makes the service and its connections to the planner and the pool, which need not run yet.
-func (s *settings) build(ctx context.Context, log *slog.Logger) (serve.Service, error) {
+func (s *settings) build(ctx context.Context, log *slog.Logger, certs *serve.Certificates) (serve.Service, error) {
 	if s.Keys != "" && s.ServiceKey == "" {
 		return nil, errors.New("with --keys the planner and the pool require a key from the executor too; create one with " +
 			"`pawl keys add executor --role service` and give it as --service-key or PAWL_SERVICE_KEY")
 	}
-	planner, err := serve.Dial(s.Planner, s.ServiceKey)
+	planner, err := certs.Dial(s.Planner, s.ServiceKey)
 	if err != nil {
 		return nil, err
 	}
-	pool, err := s.dialPool()
+	pool, err := s.dialPool(certs)
 	if err != nil {
 		return nil, errors.Join(err, planner.Close())
 	}
@@ -61,11 +61,11 @@ func (s *settings) build(ctx context.Context, log *slog.Logger) (serve.Service, 
 }
 
 // dialPool returns a connection to the pool, or to its replicas.
-func (s *settings) dialPool() (poolConn, error) {
+func (s *settings) dialPool(certs *serve.Certificates) (poolConn, error) {
 	if serve.Several(s.Pool) {
-		return serve.DialReplicas(s.Pool, s.ServiceKey)
+		return certs.DialReplicas(s.Pool, s.ServiceKey)
 	}
-	return serve.Dial(s.Pool, s.ServiceKey)
+	return certs.Dial(s.Pool, s.ServiceKey)
 }
 
 type poolConn interface {

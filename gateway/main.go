@@ -23,6 +23,7 @@ type settings struct {
 	AllowHost     []string `placeholder:"HOST" help:"A host name, other than localhost, that requests may have in their Host header. May be repeated."`
 	AllowOrigin   []string `placeholder:"ORIGIN" help:"An origin (scheme://host[:port]) whose web pages may call the API. May be repeated."`
 	Authenticated bool     `help:"The services were started with a key file, so every call needs a key. Allows --http to be an address other than loopback."`
+	serve.TLS     `embed:""`
 }
 
 func main() {

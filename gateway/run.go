@@ -22,7 +22,12 @@ import (
 
 // run serves until ctx is done.
 func run(ctx context.Context, s settings) (err error) {
-	if err := serve.CheckBind(s.HTTP, s.Authenticated); err != nil {
+	log := slog.New(telemetry.LogHandler(name, slog.NewTextHandler(os.Stderr, nil)))
+	if err := serve.CheckBind(s.HTTP, s.Authenticated, s.TLS, log); err != nil {
+		return err
+	}
+	certs, err := s.TLS.Open(log)
+	if err != nil {
 		return err
 	}
 	version := conf.Version()
@@ -31,9 +36,7 @@ func run(ctx context.Context, s settings) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, shutdown()) }()
-	log := slog.New(telemetry.LogHandler(name, slog.NewTextHandler(os.Stderr, nil)))
-
-	g, conns, err := open(s, version, log)
+	g, conns, err := open(s, certs, version, log)
 	if err != nil {
 		return err
 	}
@@ -42,19 +45,20 @@ func run(ctx context.Context, s settings) (err error) {
 	if err != nil {
 		return err
 	}
-	log.Info("serving", "http", "http://"+lis.Addr().String(), "docs", "http://"+lis.Addr().String()+"/docs")
-	return g.Serve(ctx, lis)
+	url := s.Scheme() + "://" + lis.Addr().String()
+	log.Info("serving", "http", url, "docs", url+"/docs")
+	return g.Serve(ctx, certs.Listener(lis))
 }
 
 // open returns a gateway over connections that send no token: it forwards the callers' credentials.
-func open(s settings, version string, log *slog.Logger) (*gateway.Gateway, connections, error) {
+func open(s settings, certs *serve.Certificates, version string, log *slog.Logger) (*gateway.Gateway, connections, error) {
 	var conns connections
 	deps := gateway.Deps{Log: log}
 	for _, to := range []struct {
 		addr string
 		conn *grpc.ClientConnInterface
 	}{{s.Executor, &deps.Executor}, {s.Pool, &deps.Pool}, {s.Planner, &deps.Planner}} {
-		c, err := dial(to.addr)
+		c, err := dial(certs, to.addr)
 		if err != nil {
 			return nil, nil, errors.Join(fmt.Errorf("connect the gateway: %w", err), conns.Close())
 		}
@@ -83,11 +87,11 @@ func (c connections) Close() (err error) {
 	return err
 }
 
-func dial(addr string) (connection, error) {
+func dial(certs *serve.Certificates, addr string) (connection, error) {
 	if !serve.Several(addr) {
-		return serve.Dial(addr, "")
+		return certs.Dial(addr, "")
 	}
-	r, err := serve.DialReplicas(addr, "")
+	r, err := certs.DialReplicas(addr, "")
 	if err != nil {
 		return nil, err
 	}

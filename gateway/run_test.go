@@ -39,6 +39,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		want   string
 	}{
 		"open to the network without keys": {func(s *settings) { s.HTTP = "0.0.0.0:0" }, "refusing to listen"},
+		"a certificate without its key":    {func(s *settings) { s.Cert = "cert.pem" }, "given together"},
 		"an address in use":                {func(s *settings) { s.HTTP = taken.Addr().String() }, "in use"},
 		"no address":                       {func(s *settings) { s.HTTP = "7410" }, "host:port"},
 		"an origin that is none":           {func(s *settings) { s.AllowOrigin = []string{"*"} }, "--allow-origin"},
@@ -65,7 +66,7 @@ func TestOneOfTwoPoolsIsDead(t *testing.T) {
 	_ = dead.Close()
 	s := ours()
 	s.Executor, s.Planner, s.Pool = live, live, dead.Addr().String()+","+live
-	g, conns, err := open(s, "", slog.New(slog.DiscardHandler))
+	g, conns, err := open(s, nil, "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,12 +111,16 @@ func startPool(t *testing.T) string {
 	return lis.Addr().String()
 }
 
-// TestRunWithKeys may listen everywhere.
+// TestRunWithKeys may listen everywhere if the risk is accepted.
 func TestRunWithKeys(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	s := ours()
 	s.HTTP, s.Authenticated = ":0", true
+	if err := run(ctx, s); err == nil || !strings.Contains(err.Error(), "without TLS") {
+		t.Errorf("without TLS: %v", err)
+	}
+	s.Insecure = true
 	if err := run(ctx, s); err != nil {
 		t.Error(err)
 	}

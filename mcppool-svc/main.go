@@ -40,18 +40,18 @@ func main() {
 }
 
 // build dials the planner, which need not run yet, and builds the service.
-func (s *settings) build(ctx context.Context, log *slog.Logger) (serve.Service, error) {
+func (s *settings) build(ctx context.Context, log *slog.Logger, certs *serve.Certificates) (serve.Service, error) {
 	if len(s.Peers) > 0 && s.Keys != "" && s.ServiceKey == "" {
 		return nil, errors.New("with --keys the other replicas require a key from this one; make one with " +
 			"`pawl keys add mcppool --role service` and give it as --service-key or PAWL_SERVICE_KEY")
 	}
-	planner, err := serve.Dial(s.Planner, s.ServiceKey)
+	planner, err := certs.Dial(s.Planner, s.ServiceKey)
 	if err != nil {
 		return nil, err
 	}
 	s.KeepResults = true
 	s.Config.Peers, s.Config.ServiceKey, s.Self = s.Peers, s.ServiceKey, s.GRPC
-	service, err := mcppool.New(ctx, s.Config, mcppool.Deps{Log: log, Planner: planner})
+	service, err := mcppool.New(ctx, s.Config, mcppool.Deps{Log: log, Planner: planner, Certificates: certs})
 	if err != nil {
 		return nil, errors.Join(err, planner.Close())
 	}

@@ -37,6 +37,6 @@ func (s *settings) options() serve.Process {
 	return serve.Process{Name: name, Addr: s.GRPC, Flags: s.Flags, MaxRecvBytes: planner.MaxRequestBytes}
 }
 
-func (s *settings) build(ctx context.Context, log *slog.Logger) (serve.Service, error) {
+func (s *settings) build(ctx context.Context, log *slog.Logger, _ *serve.Certificates) (serve.Service, error) {
 	return planner.New(ctx, s.Config, planner.Deps{Log: log})
 }

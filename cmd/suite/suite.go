@@ -34,8 +34,9 @@ type Suite struct {
 	cfg    Config
 	log    *slog.Logger
 	auth   identity.Authenticator
-	keys   *identity.KeyFile // nil: no key file
-	health *health.Server    // the health service of conn
+	keys   *identity.KeyFile   // nil: no key file
+	certs  *serve.Certificates // nil: no TLS
+	health *health.Server      // the health service of conn
 	conn   *inproc.Conn
 
 	executor *executor.Service
@@ -81,9 +82,12 @@ func (s *Suite) setUpAuth(context.Context) (err error) {
 		if addr == "" {
 			continue
 		}
-		if err := serve.CheckBind(addr, s.keys != nil); err != nil {
+		if err := serve.CheckBind(addr, s.keys != nil, s.cfg.TLS, s.log); err != nil {
 			return err
 		}
+	}
+	if s.certs, err = s.cfg.TLS.Open(s.log); err != nil {
+		return err
 	}
 	inProcess := s.options()
 	inProcess.MaxRecvBytes = planner.MaxRequestBytes // a request to the planner carries a task's whole history
@@ -114,7 +118,7 @@ func (s *Suite) buildServices(ctx context.Context) (err error) {
 	pool := s.cfg.Pool
 	pool.DataDir, pool.MCPConfigs, pool.Workspace, pool.Version = s.cfg.DataDir, s.cfg.MCPConfigs, s.cfg.Workspace, s.cfg.Version
 	if pool.LoginRedirectURI == "" {
-		pool.LoginRedirectURI = loginRedirectURI(s.cfg.HTTPAddr)
+		pool.LoginRedirectURI = loginRedirectURI(s.cfg.TLS.Scheme(), s.cfg.HTTPAddr)
 	}
 	s.pool, err = mcppool.New(ctx, pool, mcppool.Deps{Log: s.log, Builtins: s.cfg.Builtins, Planner: s.connAs("mcppool", identity.RoleService)})
 	if err != nil {
@@ -142,7 +146,9 @@ func (s *Suite) buildServers(context.Context) (err error) {
 		if s.grpcLis, err = s.listen(s.cfg.GRPCAddr); err != nil {
 			return err
 		}
-		if s.server, err = serve.New(s.options()); err != nil {
+		options := s.options()
+		options.Certificates = s.certs
+		if s.server, err = serve.New(options); err != nil {
 			return err
 		}
 		s.register(s.server)
@@ -223,6 +229,8 @@ type Config struct {
 	Workspace string
 	// KeysFile holds the hashed API keys; empty: everyone who reaches the suite is the user `local`.
 	KeysFile string
+	// TLS names the certificates of the listeners. With authorities, gRPC callers need a certificate; HTTP callers do not.
+	TLS serve.TLS
 	// Executor configures the executor; New sets its data folder.
 	Executor executor.Config
 	// Pool configures the MCP pool; New sets its data folder, mcpServers files, workspace and version.
@@ -266,10 +274,10 @@ func (c Config) complete() (Config, error) {
 
 // loginRedirectURI returns the redirect URI for logins to MCP servers if the gateway listens on loopback at a fixed port. Otherwise it returns
 // "", and an operator must configure the URI.
-func loginRedirectURI(httpAddr string) string {
+func loginRedirectURI(scheme, httpAddr string) string {
 	_, port, err := net.SplitHostPort(httpAddr)
 	if err != nil || port == "0" || !serve.LoopbackHost(httpAddr) {
 		return ""
 	}
-	return "http://" + httpAddr + "/v1/mcpLogins:callback"
+	return scheme + "://" + httpAddr + "/v1/mcpLogins:callback"
 }

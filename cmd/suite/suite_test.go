@@ -184,7 +184,7 @@ func TestKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	aliceKey := token("alice")
-	s, _ := start(t, suite.Config{GRPCAddr: "0.0.0.0:0", KeysFile: path, Workspace: root})
+	s, _ := start(t, suite.Config{GRPCAddr: "0.0.0.0:0", KeysFile: path, TLS: serve.TLS{Insecure: true}, Workspace: root})
 	_, port, _ := net.SplitHostPort(s.GRPCAddr())
 	alice := executorv1.NewExecutorServiceClient(dial(t, "127.0.0.1:"+port, aliceKey))
 	bob := executorv1.NewExecutorServiceClient(dial(t, "127.0.0.1:"+port, token("bob")))

@@ -20,6 +20,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/peer"
 	"pawl.dev/mcppool-svc/internal/process"
 	"pawl.dev/services/conf"
+	"pawl.dev/services/serve"
 )
 
 // Config configures the pool; the tags make its fields flags of a process. With the zero value the pool keeps everything in memory
@@ -78,11 +79,14 @@ type Deps struct {
 	Now   func() time.Time // time.Now if nil; used for expiry and deadlines, not for timers
 	Meter metric.Meter     // otel's global meter if nil
 
-	dialPeer     func(addr string) (peer.Conn, error) // set by tests; nil: over the network
-	peerInterval time.Duration                        // set by tests
+	dialPeer     func(name, addr string) (peer.Conn, error) // set by tests; nil: over the network
+	peerInterval time.Duration                              // set by tests
 	// Planner is the connection to the planner, with the pool's own identity. Requests of MCP servers to models (sampling) go over it; if
 	// nil, these are refused.
 	Planner grpc.ClientConnInterface
+
+	// Certificates are for connections to Config.Peers; nil: without TLS, except to addresses that begin with https://.
+	Certificates *serve.Certificates
 
 	// Builtins are servers of the program that embeds the pool, by id. They are active for all users.
 	Builtins map[string]Builtin

@@ -46,7 +46,7 @@ func beginReplicas(t *testing.T, n int, edit func(i int, cfg *Config, deps *Deps
 		for j := range n {
 			cfg.Peers = append(cfg.Peers, fmt.Sprintf("127.0.0.1:%d", j+1)) // itself too, as a DNS name of all replicas would
 		}
-		deps.dialPeer = func(addr string) (peer.Conn, error) {
+		deps.dialPeer = func(_, addr string) (peer.Conn, error) {
 			var to int
 			_, err := fmt.Sscanf(addr, "127.0.0.1:%d", &to)
 			return &wire{r: r, from: i, to: to - 1}, err

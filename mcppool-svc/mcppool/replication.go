@@ -12,7 +12,6 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/replica"
 	"pawl.dev/mcppool-svc/internal/store"
-	"pawl.dev/services/serve"
 )
 
 // checkPeers returns an error if the configuration of the peers cannot be used.
@@ -59,7 +58,9 @@ func (s *Service) openStore(ctx context.Context, deps Deps) (*replica.Store, err
 func (s *Service) openPeers(ctx context.Context, st *replica.Store, deps Deps) error {
 	cfg := peer.Config{
 		Addrs: s.cfg.Peers, Self: s.cfg.Self, Interval: deps.peerInterval, Now: deps.Now, Log: deps.Log, Lookup: net.DefaultResolver.LookupHost,
-		Dial: func(addr string) (peer.Conn, error) { return serve.Dial(addr, s.cfg.ServiceKey) },
+		Dial: func(name, addr string) (peer.Conn, error) {
+			return deps.Certificates.DialAs(name, addr, s.cfg.ServiceKey)
+		},
 	}
 	if deps.dialPeer != nil {
 		cfg.Dial = deps.dialPeer

@@ -27,10 +27,35 @@ import (
 // maxReply bounds one message that a client receives: a page of steps may hold several payloads.
 const maxReply = 64 << 20
 
-// Dial returns a connection without TLS, for loopback or a network that is trusted with the token. An empty token is not sent. The
-// connection is made at the first call. The address is host:port or any target that gRPC knows.
+// tlsScheme begins an address to which connections use TLS.
+const tlsScheme = "https://"
+
+// Dial returns a connection with the system's certificate authorities if the address begins with https://, else one without TLS, for loopback
+// or a network that is trusted with the token. An empty token is not sent. The connection is made at the first call. The address is host:port
+// or any target that gRPC knows.
 func Dial(addr, token string) (*grpc.ClientConn, error) {
-	return dial(addr, dialOptions(token, insecure.NewCredentials())...)
+	return (*Certificates)(nil).Dial(addr, token)
+}
+
+// Dial is Dial with these certificates. It uses TLS if there are certificate authorities or the address begins with https://.
+func (c *Certificates) Dial(addr, token string) (*grpc.ClientConn, error) {
+	addr, creds := c.credentialsFor(addr)
+	return dial(addr, dialOptions(token, creds)...)
+}
+
+// DialAs is Dial to one address of a name:port. With TLS, the certificate there must be valid for the name.
+func (c *Certificates) DialAs(name, addr, token string) (*grpc.ClientConn, error) {
+	_, creds := c.credentialsFor(addr)
+	return dial(addr, append(dialOptions(token, creds), grpc.WithAuthority(name))...)
+}
+
+// credentialsFor returns the address without its scheme, and the credentials for connections to it. c may be nil.
+func (c *Certificates) credentialsFor(addr string) (string, credentials.TransportCredentials) {
+	host, secure := strings.CutPrefix(addr, tlsScheme)
+	if secure || c != nil && c.flags.CA != "" {
+		return strings.TrimSuffix(host, "/"), c.clientCredentials()
+	}
+	return addr, insecure.NewCredentials()
 }
 
 func dial(addr string, options ...grpc.DialOption) (*grpc.ClientConn, error) {
@@ -109,7 +134,13 @@ func Several(addr string) bool {
 
 // DialReplicas is Dial for an address of several processes.
 func DialReplicas(addr, token string) (*Replicas, error) {
-	return dialReplicas(addr, dialOptions(token, insecure.NewCredentials()))
+	return (*Certificates)(nil).DialReplicas(addr, token)
+}
+
+// DialReplicas is Dial for an address of several processes. Each must have a certificate for its own place in a list, or for the looked-up name.
+func (c *Certificates) DialReplicas(addr, token string) (*Replicas, error) {
+	addr, creds := c.credentialsFor(addr)
+	return dialReplicas(addr, dialOptions(token, creds))
 }
 
 func dialReplicas(addr string, options []grpc.DialOption) (*Replicas, error) {

@@ -31,6 +31,7 @@ type Options struct {
 	Auth         identity.Authenticator // required
 	Log          *slog.Logger           // nil: nothing is logged
 	MaxRecvBytes int                    // largest message taken; 0: 4.25 MiB
+	Certificates *Certificates          // nil: no TLS
 	// Drained, if set, makes a stopping server take calls until the channel is closed, for clients that have running calls. Meanwhile
 	// its health is NOT_SERVING.
 	Drained <-chan struct{}

@@ -5,20 +5,31 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/netip"
 	"strings"
 	"syscall"
 )
 
-// CheckBind returns an error for an address other than loopback if callers are not authenticated.
-func CheckBind(addr string, authenticated bool) error {
+// CheckBind returns an error for an address other than loopback if callers are not authenticated, or if there is neither TLS nor t.Insecure. If
+// t.Insecure replaces TLS, it logs the consequences.
+func CheckBind(addr string, authenticated bool, t TLS, log *slog.Logger) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return fmt.Errorf("the address %q is not host:port: %w", addr, err)
 	}
-	if authenticated || host != "" && LoopbackHost(host) {
+	switch {
+	case host != "" && LoopbackHost(host) || authenticated && t.Cert != "":
 		return nil
+	case authenticated && t.Insecure:
+		log.Warn("listening without TLS because of --insecure: everyone on the network path can read and change all requests and answers, "+
+			"and use the API keys that they see", "address", addr)
+		return nil
+	case authenticated:
+		return fmt.Errorf("refusing to listen on %q without TLS: everyone on the network path could read all data and the API keys. "+
+			"Give a certificate with --tls-cert and --tls-key (`pawl certs dev DIR` makes some to try it out), "+
+			"listen on 127.0.0.1 behind a proxy that has TLS, or accept the risk with --insecure", addr)
 	}
 	return fmt.Errorf("refusing to listen on %q: without API keys everyone who reaches it could do everything. "+
 		"Listen on 127.0.0.1 instead, or give a key file with --keys (`pawl keys add` makes keys). "+

@@ -2,6 +2,7 @@ package serve_test
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"strings"
 	"testing"
@@ -16,20 +17,27 @@ func TestCheckBind(t *testing.T) {
 	cases := []struct {
 		addr          string
 		authenticated bool
-		ok            bool
+		tls           serve.TLS
+		says          string // "": accepted
+		logs          string
 	}{
-		{"127.0.0.1:0", false, true}, {"localhost:80", false, true}, {"[::1]:80", false, true},
-		{":80", false, false}, {"0.0.0.0:80", false, false}, {"[::]:80", false, false}, {"192.168.1.1:80", false, false}, {"example.com:80", false, false},
-		{":80", true, true}, {"0.0.0.0:80", true, true},
-		{"localhost", true, false}, {"", false, false},
+		{addr: "127.0.0.1:0"}, {addr: "localhost:80"}, {addr: "[::1]:80"}, {addr: "127.0.0.1:0", authenticated: true},
+		{addr: ":80", says: "key file"}, {addr: "0.0.0.0:80", says: "key file"}, {addr: "[::]:80", says: "key file"},
+		{addr: "192.168.1.1:80", says: "key file"}, {addr: "example.com:80", says: "key file"},
+		{addr: ":80", tls: serve.TLS{Cert: "c"}, says: "key file"}, {addr: ":80", tls: serve.TLS{Insecure: true}, says: "key file"},
+		{addr: ":80", authenticated: true, says: "--tls-cert and --tls-key"}, {addr: "10.0.0.1:80", authenticated: true, says: "--insecure"},
+		{addr: ":80", authenticated: true, tls: serve.TLS{Cert: "c"}},
+		{addr: "0.0.0.0:80", authenticated: true, tls: serve.TLS{Insecure: true}, logs: "can read and change all requests"},
+		{addr: "localhost", authenticated: true, says: "host:port"}, {addr: "", says: "host:port"},
 	}
 	for _, c := range cases {
-		err := serve.CheckBind(c.addr, c.authenticated)
-		if (err == nil) != c.ok {
-			t.Errorf("CheckBind(%q, %v) = %v", c.addr, c.authenticated, err)
+		var logged strings.Builder
+		err := serve.CheckBind(c.addr, c.authenticated, c.tls, slog.New(slog.NewTextHandler(&logged, nil)))
+		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("CheckBind(%q, %v, %+v) = %v, want %q", c.addr, c.authenticated, c.tls, err, c.says)
 		}
-		if err != nil && strings.Contains(c.addr, ":") && !strings.Contains(err.Error(), "key file") {
-			t.Errorf("the error does not say what to do: %v", err)
+		if (logged.Len() > 0) != (c.logs != "") || !strings.Contains(logged.String(), c.logs) {
+			t.Errorf("CheckBind(%q, %v, %+v) logged %q, want %q", c.addr, c.authenticated, c.tls, logged.String(), c.logs)
 		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 type Flags struct {
 	Keys     string `placeholder:"FILE" type:"path" help:"File of hashed API keys (made by pawl keys add). Without it the service listens on loopback only and everyone is the user local."`
 	LogLevel string `placeholder:"LEVEL" default:"info" enum:"debug,info,warn,error" help:"What to log: debug, info, warn or error (${default})."`
+	TLS      TLS    `embed:""`
 }
 
 // Main runs the main function of a service. The first SIGINT or SIGTERM ends ctx; the second one ends the process at once. If
@@ -56,15 +57,19 @@ type Process struct {
 	MaxConnectionAge  time.Duration // age at which a client is asked to reconnect; 0: as in Options
 }
 
-// Run serves the service that build makes until ctx is done. Then the service drains while the server stops taking calls and waits for
+// Run serves the service that build makes, with the certificates for its own connections, until ctx is done. Then the service drains while the server stops taking calls and waits for
 // running ones; with ServeUntilDrained, the server stops only after the service has drained. At last the service is closed.
-func Run(ctx context.Context, o Process, build func(context.Context, *slog.Logger) (Service, error)) (err error) {
+func Run(ctx context.Context, o Process, build func(context.Context, *slog.Logger, *Certificates) (Service, error)) (err error) {
 	log := newLogger(o.Name, o.Flags.LogLevel)
 	auth, err := newAuthenticator(o.Flags.Keys)
 	if err != nil {
 		return err
 	}
-	if err := CheckBind(o.Addr, o.Flags.Keys != ""); err != nil {
+	if err := CheckBind(o.Addr, o.Flags.Keys != "", o.Flags.TLS, log); err != nil {
+		return err
+	}
+	certs, err := o.Flags.TLS.Open(log)
+	if err != nil {
 		return err
 	}
 	stop, err := telemetry.Setup(ctx, o.Name, conf.Version())
@@ -79,7 +84,7 @@ func Run(ctx context.Context, o Process, build func(context.Context, *slog.Logge
 	defer func() { _ = lis.Close() }() // the server closes it; this is for errors before
 	drained := make(chan struct{})
 	options := Options{
-		Auth: auth, Log: log, Local: o.Flags.Keys == "", MaxRecvBytes: o.MaxRecvBytes, MaxConnectionAge: o.MaxConnectionAge,
+		Auth: auth, Log: log, Certificates: certs, Local: o.Flags.Keys == "", MaxRecvBytes: o.MaxRecvBytes, MaxConnectionAge: o.MaxConnectionAge,
 	}
 	if o.ServeUntilDrained {
 		options.Drained = drained
@@ -88,7 +93,7 @@ func Run(ctx context.Context, o Process, build func(context.Context, *slog.Logge
 	if err != nil {
 		return err
 	}
-	service, err := build(ctx, log)
+	service, err := build(ctx, log, certs)
 	if err != nil {
 		return err
 	}

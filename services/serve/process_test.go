@@ -43,7 +43,7 @@ func TestServesUntilItIsStopped(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		done <- serve.Run(ctx, serve.Process{Name: "test", Addr: addr, Flags: serve.Flags{LogLevel: "error"}},
-			func(context.Context, *slog.Logger) (serve.Service, error) { return s, nil })
+			func(context.Context, *slog.Logger, *serve.Certificates) (serve.Service, error) { return s, nil })
 	}()
 	<-s.ran
 	conn, err := serve.Dial(addr, "")
@@ -65,7 +65,7 @@ func TestServesUntilItIsStopped(t *testing.T) {
 }
 
 func TestStartsThatCannotWork(t *testing.T) {
-	built := func(context.Context, *slog.Logger) (serve.Service, error) {
+	built := func(context.Context, *slog.Logger, *serve.Certificates) (serve.Service, error) {
 		return nil, errors.New("cannot be built")
 	}
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -62,6 +62,9 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Certificates != nil && o.Certificates.flags.Cert == "" {
+		return nil, errors.New("--tls-ca makes gRPC callers show a certificate, which needs TLS here too: give --tls-cert and --tls-key")
+	}
 	s := &Server{interceptor: i, health: health.NewServer(), drained: o.Drained}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.refusing, s.refuse = context.WithCancel(context.Background())
@@ -77,6 +80,9 @@ func New(o Options) (*Server, error) {
 		// Reused goroutines have grown stacks, so that a short call need not grow one.
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connWindow),
+	}
+	if o.Certificates != nil {
+		s.options = append(s.options, grpc.Creds(o.Certificates.serverCredentials()))
 	}
 	if h, _ := telemetry.Handlers(); h != nil {
 		s.options = append(s.options, grpc.StatsHandler(h))

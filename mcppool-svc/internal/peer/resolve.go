@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -35,6 +36,7 @@ func Check(addrs []string) (local bool, err error) {
 // resolve updates the peers from the configured names. If a lookup fails, the name's peers stay.
 func (s *Set) resolve(ctx context.Context) error {
 	var addrs []string
+	names := map[string]string{} // by address
 	for _, addr := range s.cfg.Addrs {
 		name, isName := strings.CutPrefix(addr, dnsScheme)
 		if !isName {
@@ -52,6 +54,7 @@ func (s *Set) resolve(ctx context.Context) error {
 		}
 		for _, h := range hosts {
 			addrs = append(addrs, net.JoinHostPort(h, port))
+			names[net.JoinHostPort(h, port)] = name
 		}
 	}
 	addrs = slices.DeleteFunc(addrs, s.isSelf)
@@ -60,7 +63,7 @@ func (s *Set) resolve(ctx context.Context) error {
 		slices.Sort(addrs)
 		addrs = addrs[:maxPeers]
 	}
-	return s.adopt(addrs)
+	return s.adopt(addrs, names)
 }
 
 // isSelf reports whether an address is this replica's own. If that is not known, the first response tells.
@@ -84,8 +87,8 @@ func (s *Set) isSelf(addr string) bool {
 	})
 }
 
-// adopt connects to new peers and closes those that are no longer configured.
-func (s *Set) adopt(addrs []string) error {
+// adopt connects to new peers and closes those that are no longer configured. names has the names of addresses that were looked up.
+func (s *Set) adopt(addrs []string, names map[string]string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -101,7 +104,7 @@ func (s *Set) adopt(addrs []string) error {
 		if s.peers[addr] != nil {
 			continue
 		}
-		conn, err := s.cfg.Dial(addr)
+		conn, err := s.cfg.Dial(cmp.Or(names[addr], addr), addr)
 		if err != nil {
 			return err
 		}

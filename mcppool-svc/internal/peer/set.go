@@ -32,11 +32,11 @@ type Conn interface {
 
 // Config names the peers.
 type Config struct {
-	Addrs    []string      // host:port, or dns:///name:port
-	Key      []byte        // encrypts batches; empty: not encrypted
-	Self     string        // this replica's address; may be empty
-	Interval time.Duration // interval of pulling; 3 s if 0
-	Dial     func(addr string) (Conn, error)
+	Addrs    []string                              // host:port, or dns:///name:port
+	Key      []byte                                // encrypts batches; empty: not encrypted
+	Self     string                                // this replica's address; may be empty
+	Interval time.Duration                         // interval of pulling; 3 s if 0
+	Dial     func(name, addr string) (Conn, error) // name is the configured name:port that led to addr, or addr itself
 	Lookup   func(ctx context.Context, host string) ([]string, error)
 	Now      func() time.Time
 	Log      *slog.Logger

@@ -135,7 +135,7 @@ func (n *network) start(t *testing.T, addr string, peers []string, edit func(*Co
 	out := &node{log: &bytes.Buffer{}}
 	cfg := Config{
 		Addrs: peers, Now: time.Now, Log: slog.New(slog.NewTextHandler(out.log, nil)),
-		Dial:   func(to string) (Conn, error) { return line{n, addr, to}, nil },
+		Dial:   func(_, to string) (Conn, error) { return line{n, addr, to}, nil },
 		Lookup: func(context.Context, string) ([]string, error) { return nil, errors.New("no names here") },
 	}
 	storeCfg := replica.Config{Buckets: values, Now: time.Now}
