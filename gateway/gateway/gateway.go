@@ -20,6 +20,7 @@ type Gateway struct {
 	handler  http.Handler
 	health   *health
 	log      *slog.Logger
+	bounded  bool          // connections without a valid credential are bounded
 	stopping chan struct{} // closed by Close: streams end
 	stop     sync.Once
 }
@@ -29,7 +30,7 @@ func New(cfg Config, deps Deps) (*Gateway, error) {
 	if deps.Log == nil {
 		deps.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &Gateway{log: deps.Log, stopping: make(chan struct{})}
+	g := &Gateway{log: deps.Log, bounded: cfg.Authenticated, stopping: make(chan struct{})}
 	conns := rest.Conns{
 		Executor: rest.Conn(deps.Executor, "executor", deps.Log),
 		Pool:     rest.Conn(deps.Pool, "pool", deps.Log),
@@ -37,7 +38,7 @@ func New(cfg Config, deps Deps) (*Gateway, error) {
 	}
 	g.health = &health{services: []service{{"executor", conns.Executor}, {"pool", conns.Pool}, {"planner", conns.Planner}}}
 	streams := stream.New(stream.Config{Heartbeat: cmp.Or(cfg.Heartbeat, 15*time.Second), Stopping: g.stopping, Log: deps.Log})
-	api, err := rest.New(conns, streams, cmp.Or(cfg.MaxBodyBytes, 4<<20))
+	api, err := rest.New(conns, streams, cmp.Or(cfg.MaxBodyBytes, 4<<20), cfg.Authenticated)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"pawl.dev/services/serve"
 )
 
 const (
@@ -28,6 +30,9 @@ func (g *Gateway) Serve(ctx context.Context, lis net.Listener) error {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
+	}
+	if g.bounded {
+		lis = serve.Admit(lis)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(lis) }()

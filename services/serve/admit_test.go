@@ -80,7 +80,7 @@ func TestStrangersAreBounded(t *testing.T) {
 		last, _ := connect(t, lis, admitted)
 		kept, server := connect(t, lis, admitted)
 		serve.Trust(server.LocalAddr())
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		synctest.Wait()
 		if !isClosed(last) {
 			t.Error("a stranger is open after a minute")
@@ -119,7 +119,7 @@ func TestCallMakesItsConnectionTrusted(t *testing.T) {
 			if _, err := testgrpc.NewTestServiceClient(conn).UnaryCall(t.Context(), &testgrpc.SimpleRequest{}); err != nil {
 				t.Error(err)
 			}
-			time.Sleep(2 * time.Minute)
+			<-time.After(2 * time.Minute)
 		}
 		if dials != 1 {
 			t.Errorf("dialed %d times", dials)

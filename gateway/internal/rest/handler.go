@@ -25,11 +25,15 @@ type Handler struct {
 	routes  []*Route
 	streams *stream.Handler
 	maxBody int64
+	callers *authenticator // nil: there are no credentials
 }
 
-// New returns the handler. maxBody is in bytes.
-func New(conns Conns, streams *stream.Handler, maxBody int64) (*Handler, error) {
+// New returns the handler. maxBody is in bytes. If authenticated, callers have credentials, which are checked before a body is read.
+func New(conns Conns, streams *stream.Handler, maxBody int64, authenticated bool) (*Handler, error) {
 	h := &Handler{streams: streams, maxBody: maxBody}
+	if authenticated {
+		h.callers = newAuthenticator()
+	}
 	h.mux = runtime.NewServeMux(
 		runtime.WithDisableHTTPMethodOverride(),
 		runtime.WithDisablePathLengthFallback(),
@@ -74,12 +78,21 @@ func (h *Handler) serve(rt *Route, conn grpc.ClientConnInterface) runtime.Handle
 			h.notRouted(w, r)
 			return
 		}
+		r = r.WithContext(NewContext(r.Context(), r.Header))
+		if h.callers != nil {
+			if err := h.callers.check(r, conn); err != nil {
+				if r.ProtoMajor == 1 && r.Body != http.NoBody {
+					w.Header().Set("Connection", "close") // else the server reads and discards the body
+				}
+				problem.Write(w, err)
+				return
+			}
+		}
 		in, err := h.read(w, r, rt, variables)
 		if err != nil {
 			problem.Write(w, err)
 			return
 		}
-		r = r.WithContext(NewContext(r.Context(), r.Header))
 		if rt.Streams() {
 			h.streams.Serve(w, r, stream.Call{Conn: conn, Method: rt.FullMethod(), RPC: rt.RPC, In: in})
 			return
